@@ -183,7 +183,7 @@ def test_a_round_costs_what_is_drafted_and_verified() -> None:
     )
     # Nobody drafts: a plain step at every length.
     assert costs.seconds([0, 0, 0], np.array([0, 0])) == pytest.approx([1.0, 1.0, 1.0])
-    assert (costs.batch_size, costs.longest) == (2, 2)
+    assert (costs.batch_size, costs.max_draft_len) == (2, 2)
 
 
 def test_a_block_is_drafted_for_every_sequence() -> None:

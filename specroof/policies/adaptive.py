@@ -13,7 +13,7 @@ from specroof.montecarlo.batch import confident_rounds
 from specroof.speedup.result import best_index
 
 if TYPE_CHECKING:
-    # Dice take longer to import than a prediction does.
+    # numpy.random is slow to import.
     from numpy.random import Generator
 
 #: Thresholds of survival that policies choose from; with 0 every draft is made.
@@ -51,7 +51,7 @@ class BatchCosts:
         return int(self.draft_step_s.shape[1]) - 1
 
     @property
-    def longest(self) -> int:
+    def max_draft_len(self) -> int:
         """The longest draft."""
         return len(self.draft_step_s)
 
@@ -76,7 +76,7 @@ class BatchCosts:
         """
         drafts = np.asarray(verified, dtype=np.float64) / self.batch_size
         verify_s = np.interp(drafts, np.arange(len(self.verify_s)), self.verify_s)
-        steps = self.draft_step_s[np.arange(self.longest), drafting]
+        steps = self.draft_step_s[np.arange(self.max_draft_len), drafting]
         # Where no sequence drafts, a plain step, whatever the length.
         engine_s = np.where(drafting > 0, self.engine_s, 0.0)[..., :1]
         first = np.zeros_like(steps[..., :1])
@@ -85,7 +85,7 @@ class BatchCosts:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PolicyOutcome:
     """What a policy reaches with one batch.
 
     Parameters
@@ -124,8 +124,8 @@ def fixed_rates(costs: BatchCosts, survival: ArrayLike) -> Array:
     >>> fixed_rates(costs, [0.5])  # 2 / 1, and 2 * 1.5 / 2
     array([2. , 1.5])
     """
-    everybody = np.full(costs.longest, costs.batch_size)
-    seconds = costs.seconds(costs.batch_size * np.arange(costs.longest + 1), everybody)
+    everybody = np.full(costs.max_draft_len, costs.batch_size)
+    seconds = costs.seconds(costs.batch_size * np.arange(costs.max_draft_len + 1), everybody)
     tokens = 1.0 + np.concatenate(([0.0], np.cumsum(np.asarray(survival, dtype=np.float64))))
     return np.asarray(costs.batch_size * tokens / seconds)
 
@@ -277,7 +277,7 @@ _POLICIES: Final[Mapping[str, tuple[Callable[[_Rounds], _Options], _Rule]]] = {
 
 def simulated_policies(
     costs: BatchCosts, survival: ArrayLike, *, known: float, n_rounds: int, seed: int
-) -> dict[str, Outcome]:
+) -> dict[str, PolicyOutcome]:
     r"""Return the outcomes of policies that change draft lengths from round to round, with dice.
 
     Parameters
@@ -320,9 +320,9 @@ def simulated_policies(
     >>> found["stopping"].tokens_per_s  # drafting doubles the time, and the tokens of every other
     1.0
     """
-    dice = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     n_batches = max(-(-n_rounds // costs.batch_size), LEAST_ROUNDS)
-    tuned, scored = (_drawn(costs, survival, known, n_batches, dice) for _ in range(2))
+    tuned, scored = (_drawn(costs, survival, known, n_batches, rng) for _ in range(2))
     start = float(fixed_rates(costs, survival).max())
     found = {}
     for name, (options_of, rule) in _POLICIES.items():
@@ -333,18 +333,18 @@ def simulated_policies(
 
 
 def _drawn(
-    costs: BatchCosts, survival: ArrayLike, known: float, n_batches: int, dice: "Generator"
+    costs: BatchCosts, survival: ArrayLike, known: float, n_batches: int, rng: "Generator"
 ) -> _Rounds:
     shape = (n_batches, costs.batch_size)
-    worth, accepted = confident_rounds(survival, known=known, shape=shape, dice=dice)
-    survived = accepted[..., None] > np.arange(costs.longest)
+    worth, accepted = confident_rounds(survival, known=known, shape=shape, dice=rng)
+    survived = accepted[..., None] > np.arange(costs.max_draft_len)
     return _Rounds(worth, survived, rates_of_survival(survival), costs)
 
 
-def _outcome(options: _Options, taken: NDArray[np.intp], batch_size: int) -> Outcome:
+def _outcome(options: _Options, taken: NDArray[np.intp], batch_size: int) -> PolicyOutcome:
     rows = np.arange(len(taken))
     tokens, seconds = options.committed[rows, taken], options.seconds[rows, taken]
     rate = tokens.sum() / seconds.sum()
     off = np.square(tokens - rate * seconds).sum()  # of a ratio of sums
     drafts = options.verified[rows, taken].mean() / batch_size
-    return Outcome(float(rate), float(np.sqrt(off) / seconds.sum()), float(drafts))
+    return PolicyOutcome(float(rate), float(np.sqrt(off) / seconds.sum()), float(drafts))

@@ -14,7 +14,7 @@ from specroof.hardware import Placement
 from specroof.policies.adaptive import (
     LEAST_ROUNDS,
     BatchCosts,
-    Outcome,
+    PolicyOutcome,
     best_fixed,
     fixed_rates,
     simulated_policies,
@@ -132,7 +132,7 @@ class Adaptive(Charted):
     plain_tokens_per_s: tuple[float, ...]
     draft_len: int
     load_draft_len: tuple[int, ...]
-    outcomes: Mapping[str, tuple[Outcome, ...]]
+    outcomes: Mapping[str, tuple[PolicyOutcome, ...]]
 
     @property
     def title(self) -> str:
@@ -242,7 +242,7 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
         deployment, drafter, max(loads), request.context_len, longest
     )
     costs = [_costs(curve, load) for load in loads]
-    survival = acceptance.survival(np.arange(1, costs[0].longest + 1))
+    survival = acceptance.survival(np.arange(1, costs[0].max_draft_len + 1))
     rates = np.array([fixed_rates(one, survival) for one in costs])
     one_length = best_fixed(rates, np.array(list(loads.values())))
     best = best_index(rates)
@@ -313,10 +313,10 @@ def _costs(curve: SpeedupCurve, batch_size: int) -> BatchCosts:
     )
 
 
-def _closed(rates: Array, lengths: npt.NDArray[Any]) -> tuple[Outcome, ...]:
+def _closed(rates: Array, lengths: npt.NDArray[Any]) -> tuple[PolicyOutcome, ...]:
     """Return the outcome of fixed lengths, load by load, in closed form."""
     return tuple(
-        Outcome(float(row[length]), 0.0, float(length))
+        PolicyOutcome(float(row[length]), 0.0, float(length))
         for row, length in zip(rates, lengths.tolist(), strict=True)
     )
 

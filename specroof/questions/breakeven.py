@@ -260,8 +260,11 @@ def breakeven(request: BreakevenRequest) -> Breakeven:
     drafter = drafter_of(request.drafter)
     case = _case(request, drafter)
     wanted = _wanted(request, case)
-    # Refuses a model or a depth that does not fit, before anything is solved.
-    curve = case.served(case.load, _acceptance(drafter, request.solve), room="ignore").curve
+    # Refuses a model or a depth that does not fit, before anything is solved; where acceptance is
+    # solved for, any will do.
+    by_acceptance = request.solve.startswith("accept")
+    acceptance = constant_acceptance(0.5) if by_acceptance else acceptance_of(drafter)
+    curve = case.served(case.load, acceptance, room="ignore").curve
     loads = list(product(curve.context_len.tolist(), curve.batch_size.tolist()))
     notes = curve.notes
     counts_room = case.room != "ignore"
@@ -389,11 +392,6 @@ def _wanted(request: BreakevenRequest, case: _Case) -> float:
         message = f"drafter is 'ideal', whose {request.solve} is given; allowed: another drafter"
         raise OptionError(message)
     return wanted
-
-
-def _acceptance(drafter: Drafter, solve: str) -> TokensPerRound | ContextAcceptance:
-    """Return the acceptance of a drafter; any where it is what is solved for."""
-    return constant_acceptance(0.5) if solve.startswith("accept") else acceptance_of(drafter)
 
 
 def _row(case: _Case, load: tuple[float, float], wanted: float, solve: str, largest: Array) -> Row:

@@ -15,7 +15,13 @@ from specroof.errors import expect, reject
 from specroof.hardware import IDEAL_ENGINE, SERVER_KEYS, CapturedGraphs, Server, ServerSettings
 from specroof.latency import Deployment, Setup, cache_notes, check_placement, served_options
 from specroof.serving import sglang, vllm
-from specroof.serving.room import Need, Place, Room, draft_footprint, target_footprint
+from specroof.serving.room import (
+    MemoryPlan,
+    MemoryRequest,
+    ServerSite,
+    draft_footprint,
+    target_footprint,
+)
 from specroof.serving.workload import Load
 from specroof.speedup.curve import acceptance_of, decoding_curve, grid_axes
 from specroof.speedup.result import SpeedupCurve
@@ -35,10 +41,10 @@ _TENSORRT_TOKENS: Final = 8192
 _TENSORRT_CAPTURED: Final = 128
 
 
-def resolve_ideal(asked: ServerSettings, place: Place, _verify_len: int = 1) -> Server:
+def resolve_ideal(user_settings: ServerSettings, place: ServerSite, _verify_len: int = 1) -> Server:
     """Return a server that fills the memory, and that nothing else limits."""
     return place.server(
-        asked,
+        user_settings,
         framework="ideal",
         version="",
         memory_frac=1.0,
@@ -51,10 +57,12 @@ def resolve_ideal(asked: ServerSettings, place: Place, _verify_len: int = 1) -> 
     )
 
 
-def resolve_tensorrt_llm(asked: ServerSettings, place: Place, _verify_len: int = 1) -> Server:
-    """Return what TensorRT-LLM runs with, by its documentation; no release was checked."""
+def resolve_tensorrt_llm(
+    user_settings: ServerSettings, place: ServerSite, _verify_len: int = 1
+) -> Server:
+    """Fill the settings left open with defaults from TensorRT-LLM's documentation, unchecked."""
     return place.server(
-        asked,
+        user_settings,
         framework="tensorrt-llm",
         version="unchecked",
         memory_frac=_FREE_FRAC,
@@ -67,7 +75,9 @@ def resolve_tensorrt_llm(asked: ServerSettings, place: Place, _verify_len: int =
     )
 
 
-def room_ideal(server: Server, need: Need, context_len: Array, verify_len: Array) -> Room:
+def room_ideal(
+    server: Server, need: MemoryRequest, context_len: Array, verify_len: Array
+) -> MemoryPlan:
     """Return the room where weights and requests share all of the memory.
 
     Source
@@ -79,7 +89,9 @@ def room_ideal(server: Server, need: Need, context_len: Array, verify_len: Array
     )
 
 
-def room_tensorrt_llm(server: Server, need: Need, context_len: Array, verify_len: Array) -> Room:
+def room_tensorrt_llm(
+    server: Server, need: MemoryRequest, context_len: Array, verify_len: Array
+) -> MemoryPlan:
     """Return the room in the share of free memory that TensorRT-LLM takes for its cache.
 
     Source
@@ -100,13 +112,13 @@ def room_tensorrt_llm(server: Server, need: Need, context_len: Array, verify_len
 
 def _plain_room(
     server: Server,
-    need: Need,
+    need: MemoryRequest,
     context_len: Array,
     verify_len: Array,
     *,
     memory_bytes: float,
     reserved_bytes: float,
-) -> Room:
+) -> MemoryPlan:
     """Return the room of one pool without blocks: a share of what weights and reserve leave."""
     free = memory_bytes - reserved_bytes - need.weight_bytes
     pool = server.memory_frac * free
@@ -120,7 +132,7 @@ def _plain_room(
     if need.draft is not None:
         cache = cache + need.draft.sequence_bytes(held)
     most = np.inf if server.running is None else max(1.0, float(server.running // need.ranks))
-    return Room(
+    return MemoryPlan(
         memory_bytes=memory_bytes,
         reserved_bytes=memory_bytes - need.weight_bytes - pool,
         state_pool_bytes=np.zeros(shape),
@@ -146,8 +158,8 @@ class Framework:
         Whether requests draft in a pass that they share with prompts.
     """
 
-    resolve: Callable[[ServerSettings, Place, int], Server]
-    room: Callable[[Server, Need, Array, Array], Room]
+    resolve: Callable[[ServerSettings, ServerSite, int], Server]
+    room: Callable[[Server, MemoryRequest, Array, Array], MemoryPlan]
     drafts_beside: bool = True
 
 
@@ -178,8 +190,8 @@ class ServedRoom:
     """
 
     server: Server
-    need: Need
-    room: Room
+    need: MemoryRequest
+    room: MemoryPlan
     notes: tuple[str, ...]
 
     @property
@@ -208,16 +220,16 @@ class PrefillRules:
     drafts_beside: bool
 
 
-def in_server(model: Architecture, setup: Setup, asked: ServerSettings) -> Setup:
-    """Return the setup of a server that was told so: captured sizes, overlap, dtype of state.
+def in_server(model: Architecture, setup: Setup, user_settings: ServerSettings) -> Setup:
+    """Return the setup within a server: captured sizes, overlap, dtype of state.
 
-    Settings left unsaid stay as the engine's profile has them.
+    Settings that the user left open stay as the engine's profile has them.
 
     Parameters
     ----------
     model, setup
         What is served, and where; the engine's name says whose rules count.
-    asked
+    user_settings
         What the user tells the server.
 
     Raises
@@ -235,23 +247,23 @@ def in_server(model: Architecture, setup: Setup, asked: ServerSettings) -> Setup
     ((1, 2, 3, 4), True)
     """
     options = setup.options
-    if asked.state_dtype is not None:
-        if options.state_dtype not in {None, asked.state_dtype}:
+    if user_settings.state_dtype is not None:
+        if options.state_dtype not in {None, user_settings.state_dtype}:
             reject(
-                f"server: state-dtype is {asked.state_dtype!r} and --state-dtype "
+                f"server: state-dtype is {user_settings.state_dtype!r} and --state-dtype "
                 f"{options.state_dtype!r}",
                 "one of them, or the same",
             )
-        setup = replace(setup, options=replace(options, state_dtype=asked.state_dtype))
-    place = Place(model=model, hardware=setup.hardware, placement=setup.placement)
+        setup = replace(setup, options=replace(options, state_dtype=user_settings.state_dtype))
+    place = ServerSite(model=model, hardware=setup.hardware, placement=setup.placement)
     name = setup.engine.rules
-    setup = replace(setup, server=FRAMEWORKS[name].resolve(asked, place, 1))
-    if asked.overlap is not None:
-        setup = replace(setup, engine=replace(setup.engine, overlap=asked.overlap))
-    if asked.capture is None or name not in _CAPTURED:
+    setup = replace(setup, server=FRAMEWORKS[name].resolve(user_settings, place, 1))
+    if user_settings.overlap is not None:
+        setup = replace(setup, engine=replace(setup.engine, overlap=user_settings.overlap))
+    if user_settings.capture is None or name not in _CAPTURED:
         return setup
     graphs = setup.engine.graphs or CapturedGraphs(sizes=())
-    graphs = _CAPTURED[name](setup, asked, graphs)
+    graphs = _CAPTURED[name](setup, user_settings, graphs)
     return replace(setup, engine=replace(setup.engine, graphs=graphs))
 
 
@@ -281,7 +293,7 @@ def prefill_rules(deployment: Deployment, kind: str | None = None) -> PrefillRul
     True
     """
     model, setup = deployment.model, deployment.setup
-    place = Place(model=model, hardware=setup.hardware, placement=setup.placement, kind=kind)
+    place = ServerSite(model=model, hardware=setup.hardware, placement=setup.placement, kind=kind)
     name = setup.engine.rules
     framework = FRAMEWORKS[name]
     server = framework.resolve(setup.user_settings, place, 1)
@@ -293,20 +305,22 @@ def prefill_rules(deployment: Deployment, kind: str | None = None) -> PrefillRul
 
 
 def _captured_sequences(
-    _setup: Setup, asked: ServerSettings, graphs: CapturedGraphs
+    _setup: Setup, user_settings: ServerSettings, graphs: CapturedGraphs
 ) -> CapturedGraphs:
     # Servers that draft have the finer sizes; the profiles were fitted with them.
-    sizes = sglang.captured_sizes(asked.capture or 0, drafting=True)
+    sizes = sglang.captured_sizes(user_settings.capture or 0, drafting=True)
     return replace(graphs, sizes=tuple(sizes), counts="sequences")
 
 
-def _captured_tokens(setup: Setup, asked: ServerSettings, graphs: CapturedGraphs) -> CapturedGraphs:
-    tokens = asked.chunk or vllm.batch_defaults(setup.hardware)[1]
-    sizes = vllm.captured_sizes(setup.hardware, asked.capture or 0, tokens=tokens)
+def _captured_tokens(
+    setup: Setup, user_settings: ServerSettings, graphs: CapturedGraphs
+) -> CapturedGraphs:
+    tokens = user_settings.chunk or vllm.batch_defaults(setup.hardware)[1]
+    sizes = vllm.captured_sizes(setup.hardware, user_settings.capture or 0, tokens=tokens)
     return replace(graphs, sizes=tuple(sizes), counts="tokens")
 
 
-#: What a server captures up to a size that it was told, in its own unit.
+#: What a server captures up to a size that the user sets, in its own unit.
 _CAPTURED: Final = {"sglang": _captured_sequences, "vllm": _captured_tokens}
 
 
@@ -344,7 +358,7 @@ def served_room(
             served_options(held.head.model, setup),
             tensor_parallel=held.tensor_parallel,
         )
-    need = Need(
+    need = MemoryRequest(
         model=model,
         hardware=setup.hardware,
         placement=setup.placement,
@@ -446,10 +460,10 @@ class ServerRoom:
             What becomes of more requests.
         """
         most, bound = self.largest, self.bound_by
-        asked = curve.batch_size.max()
+        largest = curve.batch_size.max()
         known = np.flatnonzero(np.isfinite(curve.tokens_per_round[0, 0]))
         for i, context in enumerate(curve.context_len):
-            if most[i, known].min() >= asked:
+            if most[i, known].min() >= largest:
                 continue
             # Plain, with the shortest draft and with the longest.
             ends = dict.fromkeys((0, *known[1:2].tolist(), int(known[-1])))
@@ -464,11 +478,11 @@ class ServerRoom:
                     f"each device"
                 )
         if (
-            bound[:, known][most[:, known] < asked] == "running"
+            bound[:, known][most[:, known] < largest] == "running"
         ).any() and self.server.stated.running is None:
             yield (
                 f"the limit of running requests is a default of {self.server.framework}: "
-                f"--server running={asked:g} asks what more would give"
+                f"--server running={largest:g} asks what more would give"
             )
 
 

@@ -68,8 +68,8 @@ class EndToEnd:
     @property
     def _queued_s(self) -> Array:
         """Seconds that a request waits for room; in waves, of the first and the last on average."""
-        asked = self.curve.batch_size[None, :, None]
-        waits_s = queue_s(asked, self.curve.running_batch, self.service_s)
+        in_flight = self.curve.batch_size[None, :, None]
+        waits_s = queue_s(in_flight, self.curve.running_batch, self.service_s)
         return waits_s / 2 if self.workload.waves else waits_s
 
     @property

@@ -1,4 +1,4 @@
-"""What a framework's rules are asked, and the room for requests that they answer with."""
+"""The memory request that a framework's rules take, and the memory plan that they return."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -190,8 +190,8 @@ def _count(model: Architecture, wanted: Callable[[Core], bool]) -> int:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Place:
-    """What is served where, by what.
+class ServerSite:
+    """The model, the devices and the drafter that a server is resolved for.
 
     Parameters
     ----------
@@ -211,30 +211,30 @@ class Place:
         """Groups of devices with separate sequences."""
         return self.placement.attention_data_parallel
 
-    def server(self, asked: ServerSettings, **defaults: Any) -> Server:
-        """Return what a server runs with: as it was told, else by its framework's defaults.
+    def server(self, user_settings: ServerSettings, **defaults: Any) -> Server:
+        """Fill the settings that the user left open with the defaults of a framework.
 
         Parameters
         ----------
-        asked
-            What it was told.
+        user_settings
+            What the user tells the server.
         defaults
             Every field of `Server` that the model does not decide.
         """
-        told = {name: getattr(asked, name) for name in SERVER_KEYS.values()}
-        stated = {name: value for name, value in told.items() if value is not None}
+        given = {name: getattr(user_settings, name) for name in SERVER_KEYS.values()}
+        stated = {name: value for name, value in given.items() if value is not None}
         defaults = {"state_dtype": self.model.state_dtype, **defaults}
-        return Server(**{**defaults, **stated}, stated=asked)
+        return Server(**{**defaults, **stated}, stated=user_settings)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Need(Place):
-    """What is to be served, with what it takes.
+class MemoryRequest(ServerSite):
+    """The bytes that a model and its drafter ask a server for.
 
     Parameters
     ----------
     model, hardware, placement, kind
-        As in `Place`.
+        What is served, where, and the drafter's kind.
     target
         What the model keeps on each device.
     draft
@@ -262,7 +262,7 @@ class Need(Place):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Room:
+class MemoryPlan:
     """Memory of one device, and the requests that fit; arrays over contexts and draft lengths.
 
     Parameters

@@ -19,7 +19,7 @@ from specroof.architecture import (
 )
 from specroof.arrays import Array
 from specroof.hardware import Server, ServerSettings
-from specroof.serving.room import Need, Place, Room, cores, has_core
+from specroof.serving.room import MemoryPlan, MemoryRequest, ServerSite, cores, has_core
 from specroof.units import GIBIBYTE, MEBIBYTE, dtype_bytes
 
 # --- What SGLang 0.5.23 keeps away from its pools: chunks, captured graphs, images ---------------
@@ -214,7 +214,7 @@ def _prefill_graphs_mib(model: Architecture, chunk: int) -> float:
     return 1536.0 if has_core(model, LatentAttention) else 8.0 * len(prefill_sizes(chunk))
 
 
-def _attention_share(place: Place) -> float:
+def _attention_share(place: ServerSite) -> float:
     """Return what attention leaves of the static memory, also of one that the user gave.
 
     Ignores
@@ -244,8 +244,8 @@ def default_requests(kind: str | None, model: Architecture) -> int | None:
     return None if kind is None else _DRAFTING_REQUESTS
 
 
-def resolve(asked: ServerSettings, place: Place, _verify_len: int = 1) -> Server:
-    """Return what a server runs with that was told `asked`.
+def resolve(user_settings: ServerSettings, place: ServerSite, _verify_len: int = 1) -> Server:
+    """Fill the settings that the user left open with the defaults of SGLang.
 
     Source
         ``arg_groups/memory_hook.py``, ``handle_gpu_memory_settings``; ``attention_hook.py``.
@@ -253,26 +253,26 @@ def resolve(asked: ServerSettings, place: Place, _verify_len: int = 1) -> Server
     memory_mib = place.hardware.server_memory_bytes / MEBIBYTE
     chunk, capture = memory_defaults(memory_mib, place.placement.tensor_parallel)
     server = place.server(
-        asked,
+        user_settings,
         framework="sglang",
         version=VERSION,
         memory_frac=0.0,
         running=default_requests(place.kind, place.model),
         # Lowered to the requests that run only where the user gave those.
-        capture=min(capture, asked.running or capture),
+        capture=min(capture, user_settings.running or capture),
         overlap=True,
         chunk=chunk,
         mixed=False,
         prefix_cache=True,
     )
-    share = asked.memory_frac or _static_share(server, place)
+    share = user_settings.memory_frac or _static_share(server, place)
     may_mix = place.kind not in _NEVER_MIXED
     return replace(
         server, memory_frac=share * _attention_share(place), mixed=server.mixed and may_mix
     )
 
 
-def _static_share(server: Server, place: Place) -> float:
+def _static_share(server: Server, place: ServerSite) -> float:
     """Return the share of the memory for weights and pools where no setting says it."""
     memory_mib = place.hardware.server_memory_bytes / MEBIBYTE
     reserve = reserve_mib(
@@ -376,7 +376,7 @@ def state_pool(
     return taken, slots, requests
 
 
-def _replay_bytes(need: Need) -> tuple[float, float]:
+def _replay_bytes(need: MemoryRequest) -> tuple[float, float]:
     """Return the bytes that replay the states of a slot, and of a running request.
 
     Both are 0 where a verification keeps copies of the state: SGLang replays those of Gated
@@ -407,7 +407,7 @@ def _replay_bytes(need: Need) -> tuple[float, float]:
     return slot * _REPLAY_TOKENS / ways, request * _REPLAY_TOKENS / ways
 
 
-def _cells(need: Need) -> tuple[float, float]:
+def _cells(need: MemoryRequest) -> tuple[float, float]:
     """Return the bytes of a token in layers of the whole context, and in those of a window.
 
     Source
@@ -426,7 +426,7 @@ def _cells(need: Need) -> tuple[float, float]:
     return whole + draft.token_bytes + draft.window_token_bytes, part
 
 
-def _request_tokens(need: Need, server: Server, verify_len: Array) -> Array:
+def _request_tokens(need: MemoryRequest, server: Server, verify_len: Array) -> Array:
     """Return the tokens that a request holds besides its context.
 
     Source
@@ -437,7 +437,7 @@ def _request_tokens(need: Need, server: Server, verify_len: Array) -> Array:
     return verify_len * (2 if server.overlap else 1)
 
 
-def room(server: Server, need: Need, context_len: Array, verify_len: Array) -> Room:
+def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Array) -> MemoryPlan:
     """Return the room for requests of `context_len`; `verify_len` is 1 for plain decoding.
 
     Counts
@@ -479,7 +479,7 @@ def room(server: Server, need: Need, context_len: Array, verify_len: Array) -> R
         one, more = _cached(server, need, caches, held, verify)
     limits |= more
     least = _least_bytes(server, need, own, copies, one) + fixed if recurrent else one
-    return Room(
+    return MemoryPlan(
         memory_bytes=memory,
         reserved_bytes=memory - server.memory_frac * free + images,
         state_pool_bytes=states,
@@ -491,7 +491,7 @@ def room(server: Server, need: Need, context_len: Array, verify_len: Array) -> R
     )
 
 
-def _free_bytes(place: Place) -> float:
+def _free_bytes(place: ServerSite) -> float:
     """Return what is free of a device's memory before weights are loaded.
 
     Source
@@ -503,7 +503,7 @@ def _free_bytes(place: Place) -> float:
 
 
 def _least_bytes(
-    server: Server, need: Need, state_bytes: float, copies: Array, cache_bytes: Array
+    server: Server, need: MemoryRequest, state_bytes: float, copies: Array, cache_bytes: Array
 ) -> Array:
     """Return what one request needs: its slots, those of padding, copies of both, its cache."""
     if not server.prefix_cache and server.running is not None:
@@ -513,7 +513,7 @@ def _least_bytes(
     return np.maximum(slots * (1 + 1 / _STATE_SHARE), slots + cache_bytes)
 
 
-def _most(server: Server, need: Need) -> float:
+def _most(server: Server, need: MemoryRequest) -> float:
     """Return the requests that one group runs by setting; what SGLang takes at least, if none.
 
     Ignores
@@ -527,7 +527,7 @@ def _most(server: Server, need: Need) -> float:
 
 
 def _compressed(
-    server: Server, need: Need, pool_bytes: Array, held: Array
+    server: Server, need: MemoryRequest, pool_bytes: Array, held: Array
 ) -> tuple[Array, dict[str, Array]]:
     """Return the bytes of a request that caches entries, and the requests that fit."""
     one = need.target.sequence_bytes(held)
@@ -538,7 +538,7 @@ def _compressed(
 
 
 def _cached(
-    server: Server, need: Need, pool_bytes: Array, held: Array, verify: Array
+    server: Server, need: MemoryRequest, pool_bytes: Array, held: Array, verify: Array
 ) -> tuple[Array, dict[str, Array]]:
     """Return the bytes of a request's tokens, and the requests that each pool allows.
 

@@ -17,7 +17,7 @@ from specroof.architecture import (
 )
 from specroof.arrays import Array, distinct
 from specroof.hardware import HardwareProfile, Server, ServerSettings
-from specroof.serving.room import Need, Place, Room, has_core
+from specroof.serving.room import MemoryPlan, MemoryRequest, ServerSite, has_core
 from specroof.units import GIBIBYTE, MEBIBYTE, dtype_bytes
 
 # --- What vLLM 0.33.0 sizes by the chip: requests, tokens of a pass, captured graphs -------------
@@ -160,18 +160,18 @@ _BLOCK_KINDS: Final = ("dflash", "dspark")
 _NO_LOOKAHEAD: Final = ("ngram", "prompt_lookup", "suffix")
 
 
-def resolve(asked: ServerSettings, place: Place, verify_len: int = 1) -> Server:
-    """Return what a server runs with that was told `asked`.
+def resolve(user_settings: ServerSettings, place: ServerSite, verify_len: int = 1) -> Server:
+    """Fill the settings that the user left open with the defaults of vLLM.
 
     Source
         ``engine/arg_utils.py``, ``config/cache.py``, ``config/vllm.py`` (asynchronous scheduling).
     """
     running, tokens = batch_defaults(place.hardware)
-    chunk = tokens if asked.chunk is None else asked.chunk
-    running = asked.running or min(running, chunk or tokens)
-    synchronous = SYNCHRONOUS if asked.overlap is None else ()
+    chunk = tokens if user_settings.chunk is None else user_settings.chunk
+    running = user_settings.running or min(running, chunk or tokens)
+    synchronous = SYNCHRONOUS if user_settings.overlap is None else ()
     server = place.server(
-        asked,
+        user_settings,
         framework="vllm",
         version=VERSION,
         memory_frac=_MEMORY_FRAC,
@@ -242,7 +242,7 @@ def state_blocks(draft_len: Array, *, prefix_cache: bool) -> Array:
     return (2.0 if prefix_cache else 1.0) + draft_len
 
 
-def _replayed_tokens(need: Need, verify_len: Array) -> Array:
+def _replayed_tokens(need: MemoryRequest, verify_len: Array) -> Array:
     """Return the tokens whose inputs a request keeps so that its states can be replayed.
 
     Ignores
@@ -266,7 +266,7 @@ def _lookahead(kind: str | None, draft_len: Array) -> Array:
     return draft_len + 1 if kind == "dflash" else draft_len
 
 
-def _block_tokens(need: Need, state_bytes: float) -> tuple[float, float]:
+def _block_tokens(need: MemoryRequest, state_bytes: float) -> tuple[float, float]:
     """Return the tokens of a block, and the bytes that a layer's state is padded to.
 
     A block of a hybrid model grows until one layer's cache holds one layer's state.
@@ -303,7 +303,7 @@ def padded_layers(*kinds: int) -> tuple[int, ...]:
     return tuple(-(-layers // size) * size for layers in kinds)
 
 
-def _padding(need: Need) -> tuple[float, ...]:
+def _padding(need: MemoryRequest) -> tuple[float, ...]:
     """Return how many layers are held for one that there is: of all tokens, a window, a state.
 
     Layers of a drafter whose tokens take as much join those of the target.
@@ -319,7 +319,7 @@ def _padding(need: Need) -> tuple[float, ...]:
     return tuple(held[kind] / there[kind] if kind in there else 1.0 for kind in kinds)
 
 
-def _cached_bytes(need: Need, tokens: Array, block: float) -> Array:
+def _cached_bytes(need: MemoryRequest, tokens: Array, block: float) -> Array:
     """Return the bytes of a request's cached tokens, in whole blocks.
 
     Source
@@ -341,7 +341,7 @@ def _cached_bytes(need: Need, tokens: Array, block: float) -> Array:
     return np.asarray(held)
 
 
-def _graph_bytes(server: Server, need: Need, tokens: int, verify_len: Array) -> Array:
+def _graph_bytes(server: Server, need: MemoryRequest, tokens: int, verify_len: Array) -> Array:
     """Return what captured graphs take, for each number of positions of a verification."""
     chip, running, asked = need.hardware, server.running or 1, server.stated.capture
 
@@ -357,7 +357,7 @@ def _graph_bytes(server: Server, need: Need, tokens: int, verify_len: Array) -> 
     return _GRAPH_BYTES * np.array(found, dtype=np.float64).reshape(verify_len.shape)
 
 
-def room(server: Server, need: Need, context_len: Array, verify_len: Array) -> Room:
+def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Array) -> MemoryPlan:
     """Return the room for requests of `context_len`; `verify_len` is 1 for plain decoding.
 
     Counts
@@ -403,7 +403,7 @@ def room(server: Server, need: Need, context_len: Array, verify_len: Array) -> R
     if need.kind in _BLOCK_KINDS:
         ahead = np.maximum(_lookahead(need.kind, drafts), 1.0)
         limits["drafted tokens"] = np.floor(tokens / ahead) + 0 * cache
-    return Room(
+    return MemoryPlan(
         memory_bytes=memory,
         reserved_bytes=reserved,
         state_pool_bytes=np.zeros(shape),

@@ -23,15 +23,15 @@ LOSES = "loses"
 UNCLEAR = "unclear"
 
 
-def tokens_spread(tokens: TokensPerRound, draft_len: npt.ArrayLike) -> tuple[Array, Array]:
+def tokens_spread(acceptance: TokensPerRound, draft_len: npt.ArrayLike) -> tuple[Array, Array]:
     r"""Return how far tokens per round may lie below and above, as natural logarithms.
 
     .. math:: \ln \frac{N}{N_-}, \quad \ln \frac{N_+}{N}
 
     Parameters
     ----------
-    tokens
-        An acceptance; one that knows no band is taken at its word.
+    acceptance
+        One that knows no band is taken at its word.
     draft_len
         Whole numbers from 0.
 
@@ -44,12 +44,12 @@ def tokens_spread(tokens: TokensPerRound, draft_len: npt.ArrayLike) -> tuple[Arr
     >>> tokens_spread(rate_acceptance([0.5]), [0, 1])  # as measured
     (array([0., 0.]), array([0., 0.]))
     """
-    band = getattr(tokens, "band", None)
+    band = getattr(acceptance, "band", None)
     if band is None:
         nothing = np.zeros(np.shape(draft_len))
         return nothing, nothing
     low, high = band(draft_len)
-    expected = tokens.tokens_per_round(draft_len)
+    expected = acceptance.tokens_per_round(draft_len)
     return np.log(expected / low), np.log(high / expected)
 
 

@@ -1,6 +1,5 @@
 """One round of speculation: which passes it takes, and its seconds by those of its passes."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -62,15 +61,15 @@ class PassSeconds(Protocol):
 
 @dataclass(slots=True)
 class EnginePasses:
-    """Seconds of passes as an engine has them, and what there is to say about those asked for.
+    """Prices forward passes on an engine, and collects the notes about them.
 
     Parameters
     ----------
-    said
+    notes
         Sentences for the reader, each once.
     """
 
-    said: dict[str, None] = field(default_factory=dict)
+    notes: dict[str, None] = field(default_factory=dict)
 
     def __call__(
         self, served: Deployment, forward: ForwardPass, /, *beside: Work, drafts: bool = False
@@ -78,7 +77,7 @@ class EnginePasses:
         """Return the seconds of a pass."""
         setup = drafting_setup(served.setup) if drafts else served.setup
         work = model_work(served.model, setup, forward, beside=beside, by_sequence=True)
-        self.said.update(dict.fromkeys(work.notes))
+        self.notes.update(dict.fromkeys(work.notes))
         return pass_time(work, setup.engine, setup.options.granularity).total_s
 
 
@@ -208,17 +207,6 @@ def waits_for_host(setup: Setup, drafter: Drafter) -> bool:
     return drafter.kind in setup.server.synchronous
 
 
-def _host_notes(setup: Setup, drafter: Drafter) -> Iterator[str]:
-    """Yield what rounds wait for."""
-    engine = setup.engine
-    if waits_for_host(setup, drafter) and engine.host_s:
-        yield (
-            f"{drafter.kind} is scheduled synchronously: a round waits "
-            f"{format_seconds(engine.host_s)} for the host, and "
-            f"{format_seconds(engine.host_sequence_s)} for each sequence"
-        )
-
-
 def round_time(verify_s: Array, drafting: DraftTime, engine_s: Array) -> Array:
     r"""Return the seconds of a round: the one formula that everything calls.
 
@@ -292,20 +280,26 @@ def round_times(
     target_s = (verify_s[..., :1], verify_s)
     drafting = draft_time(served, drafter, proposed, grid, target_s, passes)
     speculates = draft_lens > 0
+    waits = waits_for_host(served.setup, drafter)
     added_s = engine_round_s(
         served.setup.engine,
         batches,
         proposed.branches,
         looked_up=proposed.looked_up,
-        waits=waits_for_host(served.setup, drafter),
+        waits=waits,
     )
     round_s = round_time(verify_s, drafting, added_s)
     draft_s = drafting.serial_s + drafting.overlapped_s
-    # No depth, no time.
+    notes, engine = tuple(passes.notes), served.setup.engine
+    if waits and engine.host_s:
+        host = f"{drafter.kind} is scheduled synchronously: a round waits "
+        host += f"{format_seconds(engine.host_s)} for the host, and "
+        notes += (f"{host}{format_seconds(engine.host_sequence_s)} for each sequence",)
+    # Past the depth, neither tokens nor seconds are known.
     known = np.where(np.isfinite(proposed.tokens_per_round), 1.0, np.nan)
     return RoundTimes(
         draft_s=np.where(speculates, draft_s, 0.0) * known,
         verify_s=verify_s * known,
         round_s=np.where(speculates, round_s, verify_s) * known,
-        notes=(*passes.said, *_host_notes(served.setup, drafter)),
+        notes=notes,
     )
