@@ -34,11 +34,12 @@ def load_profile(name: str | os.PathLike[str], *, drafts: str | None = None) -> 
     path = Path(text)
     if not is_file(path):
         return bundled_profile(text)
-    found = load_profiles_file(path, drafts=drafts)
-    if len(found) > 1:
-        names = ", ".join(profile.name for profile in found[:4])
-        reject(f"{path}: holds {len(found)} profiles ({names}, …)", "a file with one", CatalogError)
-    return found[0]
+    profiles = load_profiles_file(path, drafts=drafts)
+    if len(profiles) > 1:
+        names = ", ".join(profile.name for profile in profiles[:4])
+        holds = f"{path}: holds {len(profiles)} profiles ({names}, …)"
+        reject(holds, "a file with one", CatalogError)
+    return profiles[0]
 
 
 def load_profiles_file(

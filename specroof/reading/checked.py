@@ -2,8 +2,8 @@
 
 The line names the source, the dotted key, the value and what is allowed. A user's file, whose keys
 must all be known, derives from `FileBlock`, the output of another tool from `Extract`; a number is
-`within` the bounds of its quantity, anything else is what `accept` lets through. pydantic is slow to
-import, so rooms that need it only for some files import it late.
+`within` the bounds of its quantity, anything else is what `accept` lets through. pydantic is slow
+to import, so rooms that need it only for some files import it late.
 """
 
 import math
