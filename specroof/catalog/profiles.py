@@ -37,9 +37,8 @@ def load_profile(name: str | os.PathLike[str], *, drafts: str | None = None) -> 
     profiles = load_profiles_file(path, drafts=drafts)
     if len(profiles) > 1:
         names = ", ".join(profile.name for profile in profiles[:4])
-        reject(
-            f"{path}: holds {len(profiles)} profiles ({names}, …)", "a file with one", CatalogError
-        )
+        holds = f"{path}: holds {len(profiles)} profiles ({names}, …)"
+        reject(holds, "a file with one", CatalogError)
     return profiles[0]
 
 

@@ -184,15 +184,15 @@ def guidellm_table(text: str, source: str) -> list[Result]:
         model = read_model(
             backend, _GuidellmBackend, place=f"{place}, Backend", error=MeasurementError
         ).model
-        asked = 1 if way == "synchronous" else plain_value(streams)
+        concurrency = 1 if way == "synchronous" else plain_value(streams)
         point = replace(answered(place, *read.values()), model=model)
-        points.append((None, _in_flight(point, busy, asked)))
+        points.append((None, _in_flight(point, busy, concurrency)))
     return points
 
 
-def _in_flight(point: Measurement, busy: float, asked: Any) -> Measurement:
-    """Return a point with its mean requests in flight, and those that were asked for."""
-    limit = real_number(asked)
+def _in_flight(point: Measurement, busy: float, concurrency: Any) -> Measurement:
+    """Return a point with its mean requests in flight, and the stated concurrency."""
+    limit = real_number(concurrency)
     most = limit if 1 <= limit < math.inf else None
     batch_size = busy if most is None else min(busy, most)
     return replace(point, batch_size=batch_size, concurrency=most)
@@ -328,7 +328,7 @@ def client_result(content: dict[str, Any], place: str) -> Result:
     """
     result = read_model(content, _ClientResult, place=place, error=MeasurementError)
     config = result.input_config
-    asked = config.concurrency or math.inf  # which is said: see `_InputConfig`
+    concurrency = config.concurrency or math.inf  # never none: see `_InputConfig`
     busy = result.request_latency.avg * MILLISECOND * result.request_throughput.avg
     point = replace(
         answered(
@@ -337,8 +337,8 @@ def client_result(content: dict[str, Any], place: str) -> Result:
             result.output_sequence_length.avg,
             result.output_token_throughput.avg,
         ),
-        batch_size=min(busy, asked),
-        concurrency=asked,
+        batch_size=min(busy, concurrency),
+        concurrency=concurrency,
         model=config.model,
     )
     if _HISTOGRAM not in result.model_fields_set:

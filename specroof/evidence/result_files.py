@@ -357,12 +357,12 @@ class _SglangResult(_Served):
 
     @model_validator(mode="after")
     def _load_is_said(self) -> Self:
-        asked, busy = self.max_concurrency, self.concurrency
-        if busy is None and asked is None:
+        limit, busy = self.max_concurrency, self.concurrency
+        if busy is None and limit is None:
             message = "max_concurrency is empty; allowed: a finite number above 0"
             raise ValueError(message)
-        if busy is not None and asked is not None and busy > asked:
-            message = f"concurrency is {busy:g}; allowed: at most max_concurrency, {asked:g}"
+        if busy is not None and limit is not None and busy > limit:
+            message = f"concurrency is {busy:g}; allowed: at most max_concurrency, {limit:g}"
             raise ValueError(message)
         return self
 
@@ -375,7 +375,7 @@ class _SglangResult(_Served):
 def _sglang(content: dict[str, Any], place: str) -> Result:
     result = read_model(content, _SglangResult, place=place, error=MeasurementError)
     server = result.server_info or _SglangServer()
-    tokens, asked = result.accept_length, result.max_concurrency
+    tokens, concurrency = result.accept_length, result.max_concurrency
     # A server that drafts makes no plain run, although the client did not ask for acceptance.
     speculative = tokens is not None or server.speculative_algorithm is not None
     # No more are in flight than there were, and than the server runs at a time; the others wait.
@@ -387,7 +387,7 @@ def _sglang(content: dict[str, Any], place: str) -> Result:
     point = replace(
         result.answered(place),
         batch_size=min(result.in_flight, most),
-        concurrency=None if asked is None else min(asked, most),
+        concurrency=None if concurrency is None else min(concurrency, most),
         draft_len=server.draft_len if speculative else 0,
         tokens_per_round=tokens,
         engine=_SERVERS.get(result.backend or "sglang"),

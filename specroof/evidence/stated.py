@@ -187,12 +187,12 @@ def refuse_other_setup(points: Iterable[Measurement], stated: Stated) -> None:
         One line with what the result says, and with what is predicted.
     """
     for point in points:
-        for of, flag, said, asked in (
+        for of, flag, measured, predicted in (
             ("tensor", "tp", point.tensor_parallel, stated.placement.tensor_parallel),
             ("expert", "ep", point.expert_parallel, stated.placement.expert_parallel),
         ):
-            if said not in {None, asked}:
-                message = f"{point.place}: {of} parallelism is {said}; --{flag} is {asked}"
+            if measured not in {None, predicted}:
+                message = f"{point.place}: {of} parallelism is {measured}; --{flag} is {predicted}"
                 raise MeasurementError(message)
         _refuse_other_weights(point, stated)
         _refuse_other_cache(point, stated)
@@ -230,7 +230,7 @@ def _refuse_other_cache(point: Measurement, stated: Stated) -> None:
 
 
 def server_told(points: Sequence[Measurement], asked: ServerSettings) -> ServerSettings:
-    """Return what the server of results was told: what was asked for, and what they all say.
+    """Return the settings of the server behind results: those stated, and those all results share.
 
     Parameters
     ----------
@@ -244,11 +244,11 @@ def server_told(points: Sequence[Measurement], asked: ServerSettings) -> ServerS
     MeasurementError
         If a result says otherwise: one line with the setting, and both values.
     """
-    said: dict[str, set[Any]] = {}
+    shared: dict[str, set[Any]] = {}
     for point in points:
         measured = {} if point.server is None else point.server.stated
         for key, value in measured.items():
-            said.setdefault(key, set()).add(value)
+            shared.setdefault(key, set()).add(value)
         for key, value in asked.stated.items():
             if measured.get(key, value) != value:
                 message = (
@@ -256,5 +256,5 @@ def server_told(points: Sequence[Measurement], asked: ServerSettings) -> ServerS
                     f"{key} {value}; allowed: the same, or to leave {key} out"
                 )
                 raise MeasurementError(message)
-    agreed = {SERVER_KEYS[key]: min(values) for key, values in said.items() if len(values) == 1}
+    agreed = {SERVER_KEYS[key]: min(values) for key, values in shared.items() if len(values) == 1}
     return replace(asked, **agreed)

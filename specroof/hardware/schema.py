@@ -290,7 +290,7 @@ def written_generic(generic: Generic) -> dict[str, Any]:
     """
     return {
         "engines": _nameless(generic.engines),
-        "families": {name: _given(one) for name, one in generic.families.items()},
+        "families": {name: _given(family) for name, family in generic.families.items()},
         "cards": _given(generic.cards),
         "card_bytes_per_s": generic.card_bytes_per_s,
         "memory_bytes_per_s": generic.memory_bytes_per_s,
@@ -300,8 +300,8 @@ def written_generic(generic: Generic) -> dict[str, Any]:
 def _nameless(engines: Mapping[str, EngineProfile]) -> dict[str, dict[str, Any]]:
     """Return engines as YAML has them: their names are the keys."""
     return {
-        name: {key: value for key, value in _given(one).items() if key != "name"}
-        for name, one in engines.items()
+        name: {key: value for key, value in _given(engine).items() if key != "name"}
+        for name, engine in engines.items()
     }
 
 
@@ -309,7 +309,9 @@ def _given(part: Any) -> dict[str, Any]:
     """Return the fields of a dataclass that are not at their default, as YAML has them."""
     values = asdict(part)
     return {
-        one.name: _plain(values[one.name]) for one in fields(part) if not _is_default(one, part)
+        field.name: _plain(values[field.name])
+        for field in fields(part)
+        if not _is_default(field, part)
     }
 
 
@@ -323,5 +325,5 @@ def _is_default(field: Any, part: Any) -> bool:
 def _plain(value: Any) -> Any:
     """Return nested values without tuples, keys that are None left out."""
     if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items() if one is not None}
+        return {key: _plain(entry) for key, entry in value.items() if entry is not None}
     return list(value) if isinstance(value, tuple) else value

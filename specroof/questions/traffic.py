@@ -42,7 +42,7 @@ class Mix:
         """
         total = sum(self.weights)
         means = (
-            sum(w * getattr(one, name) for w, one in zip(self.weights, self.sizes, strict=True))
+            sum(w * getattr(size, name) for w, size in zip(self.weights, self.sizes, strict=True))
             for name in ("input_len", "output_len")
         )
         return Workload(*(mean / total for mean in means))
@@ -56,8 +56,8 @@ class Mix:
         >>> Mix((Workload(1000, 100), Workload(3000, 500)), (5.0, 1.0)).mean_context_len
         2150.0
         """
-        decoded = [w * one.output_len for w, one in zip(self.weights, self.sizes, strict=True)]
-        contexts = (one.mean_context_len for one in self.sizes)
+        decoded = [w * size.output_len for w, size in zip(self.weights, self.sizes, strict=True)]
+        contexts = (size.mean_context_len for size in self.sizes)
         return sum(d * c for d, c in zip(decoded, contexts, strict=True)) / sum(decoded)
 
 

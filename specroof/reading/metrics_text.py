@@ -65,15 +65,15 @@ def parse_metrics(text: str, *, source: str) -> list[Sample]:
         "prometheus_client.parser", f"{source}: a page", refusal=MeasurementError
     )
     try:
-        found = [
-            Sample(one.name, dict(one.labels), float(one.value))
+        samples = [
+            Sample(sample.name, dict(sample.labels), float(sample.value))
             for family in parser.text_string_to_metric_families(text)
-            for one in family.samples
+            for sample in family.samples
         ]
     # What the parser stumbles over: a name, a number, the end of a line.
     except (ValueError, IndexError, KeyError, AttributeError, TypeError, OverflowError) as problem:
         reject(f"{source}: {problem}", "metrics in the text format of Prometheus", MeasurementError)
-    if not found:
+    if not samples:
         reject(
             f"{source}: holds no metric",
             "metrics in the text format of Prometheus",
@@ -84,4 +84,4 @@ def parse_metrics(text: str, *, source: str) -> list[Sample]:
         reject(
             f"{source}: ends within a line", "a whole page, whose last line ends", MeasurementError
         )
-    return found
+    return samples

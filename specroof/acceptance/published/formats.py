@@ -559,7 +559,7 @@ def golden_profiles(text: str, source: str) -> list[AcceptanceProfile]:
     Examples
     --------
     >>> text = "GLM-5.2: {thinking_on: {1: 1.84, 2: 2.5}}"
-    >>> [(one.model, one.task, one.lengths) for one in golden_profiles(text, "golden.yaml")]
+    >>> [(table.model, table.task, table.lengths) for table in golden_profiles(text, "golden.yaml")]
     [('GLM-5.2', 'thinking_on', ((1, 1.84), (2, 2.5)))]
     """
     # Text that is too long to read stays too long with quotes.
@@ -619,7 +619,7 @@ def trace_profiles(text: str, source: str) -> list[AcceptanceProfile]:
     Examples
     --------
     >>> text = "commits,category,a0,a1\n2,chat,.9,.8\n0,chat,.3,.2\n1,code,.9,.1"
-    >>> [(one.task, one.survival) for one in trace_profiles(text, "bank.csv")]
+    >>> [(bank.task, bank.survival) for bank in trace_profiles(text, "bank.csv")]
     [('chat', (0.5, 0.5)), ('code', (1.0, 0.0))]
     """
     try:

@@ -135,8 +135,8 @@ class AcceptanceProfile:
         return replace(curve, max_draft_len=drafts)
 
     def _words(self) -> str:
-        said = (self.drafter, self.model and f"for {self.model}", self.task and f"on {self.task}")
-        return " ".join(word for word in said if word) or "nothing said about it"
+        words = (self.drafter, self.model and f"for {self.model}", self.task and f"on {self.task}")
+        return " ".join(word for word in words if word) or "nothing said about it"
 
 
 def draft_count(text: str) -> int:
