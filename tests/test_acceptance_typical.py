@@ -82,6 +82,7 @@ def test_the_table_of_shapes_follows_from_the_bundled_profiles(family: str) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("family", ["", "mtp", "eagle", "dflash", "dspark"])
 def test_four_fifths_of_what_one_length_says_lie_within_the_spread(family: str) -> None:
     # The spread is of profiles that are left out. Those that count here keep to it a little more.

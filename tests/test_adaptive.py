@@ -144,6 +144,7 @@ def oracle_rate(costs: BatchCosts) -> float:
     return float(best)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_block", [False, True])
 def test_an_oracle_of_one_sequence_is_that_of_the_closed_form(is_block: bool) -> None:
     costs = costs_of(1, is_block=is_block)
@@ -158,6 +159,7 @@ def test_who_knows_all_is_an_oracle(is_block: bool) -> None:
     assert sure.tokens_per_s == pytest.approx(oracle.tokens_per_s, rel=1e-12)
 
 
+@pytest.mark.long
 def test_more_knowledge_gains_more_and_no_policy_beats_the_oracle() -> None:
     rates = []
     for known in (0.1, 0.5, 0.9):

@@ -324,6 +324,8 @@ def test_a_wanted_speedup_holds_for_the_schedule_too() -> None:
     assert found["schedule"][-1][2] == 0
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_the_page_says_at_which_loads_targets_are_met() -> None:
     rows = answer(f"{EXAMPLE} --framework vllm --tpot 20 --ttft 1000")["rows"]
     on = [f"{row['concurrency']:g}" for row in rows if row["meets_targets"]]

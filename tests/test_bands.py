@@ -250,6 +250,8 @@ def test_one_source_cannot_say_how_wide_its_own_bands_are() -> None:
     assert width_scale([Miss(name, "vllm", "mtp", 0.0) for name in "ab"]) == 1.0
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_calibrated_bands_hold_what_they_promise_of_dice() -> None:
     # Long tables are measured more carefully than short ones.
     rng = np.random.default_rng(5)

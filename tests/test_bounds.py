@@ -271,6 +271,8 @@ def test_a_pass_whose_arrays_do_not_broadcast_is_refused(shapes: dict[str, Any])
         specroof.ForwardPass(**sizes | shapes)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 @given(st.integers(1, 3), st.integers(1, 3), st.integers(0, 4))
 def test_a_grid_in_slices_is_the_whole_grid(contexts: int, batches: int, longest: int) -> None:
     words = ["--batch", ",".join(["8"] * batches), "--context", ",".join(["9"] * contexts)]

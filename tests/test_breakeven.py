@@ -52,6 +52,8 @@ def drafted(curve: Any, draft_len: int | None) -> float:
 # --- inverses against the forward model ----------------------------------------------------------
 
 
+@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("draft_len", [None, 3])
 @pytest.mark.parametrize("spec", KINDS)
 @pytest.mark.parametrize("model", [DENSE, EXPERTS])
@@ -72,6 +74,8 @@ def test_the_least_acceptance_gives_the_speedup(
             assert curve.speedup[0, 0, row.threshold.draft_len] == pytest.approx(1.3, rel=1e-9)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("spec", KINDS)
 def test_the_least_length_gives_the_speedup(spec: str) -> None:
     found = breakeven(
@@ -350,6 +354,8 @@ def test_tables_say_never_and_always() -> None:
     assert "  1-5 (all that have room)" in full.stdout
 
 
+@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("draft_len", [None, 2])
 @pytest.mark.parametrize("solve", ["accept", "accept-length", "cost"])
 def test_a_batch_without_room_has_no_answer(solve: str, draft_len: int | None) -> None:

@@ -84,6 +84,7 @@ def test_bands_are_no_narrower_than_what_is_left_of_the_points() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_synthetic_benchmark_is_recovered_to_one_percent() -> None:
     found = calibrate(points((1, 8, 64, 256), (512, 8192), (0, 7)), MODEL, CHIP, drafter=DRAFTER)
     expected = {
@@ -122,6 +123,8 @@ def test_what_the_profile_knows_is_where_a_fit_starts() -> None:
     assert found.engine.kind_memory_frac == {"attention": 0.7}
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_a_share_without_a_slope_at_the_profile_is_found() -> None:
     # Every point is bound by memory for an engine that computes at all of its peak, or at 0.7.
     slow = replace(TRUE, compute_frac={"bf16": 0.2}, memory_frac=0.7)
@@ -499,6 +502,8 @@ def test_a_figure_without_a_spare_point_has_no_error() -> None:
     assert " - " in calibration_text(found)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_the_command_writes_a_file_that_predicts(tmp_path: Path) -> None:
     bench = tmp_path / "bench.csv"
     rows = [f"{one.batch_size},{one.context_len},0,{one.rate}" for one in points()]
@@ -525,6 +530,8 @@ def bench_file(folder: Path, text: str) -> Path:
     return bench
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_what_plain_points_leave_open_and_what_points_say_little_of_is_said(
     tmp_path: Path,
 ) -> None:

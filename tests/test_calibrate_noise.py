@@ -77,6 +77,7 @@ def moved(
 # --- with noise ----------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("model", "grid"),
     [(MODEL, PLAIN_12), (MODEL, BOTH_16), (MIXTURE, PLAIN_12)],
@@ -90,6 +91,7 @@ def test_where_the_profile_holds_noise_of_five_percent_hardly_moves_it(
     assert off.max() <= 0.05
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("grid", [PLAIN_12, BOTH_16, BOTH_36], ids=["12", "16", "36"])
 def test_on_another_machine_noise_of_five_percent_seldom_moves_more(grid: dict[str, Any]) -> None:
     off = moved(points(**grid, engine=FASTER), 6)
@@ -109,12 +111,14 @@ def test_three_points_hand_noise_on_but_no_more_of_it_than_there_is() -> None:
     assert np.quantile(off, 0.95) <= 0.1
 
 
+@pytest.mark.long
 def test_a_chip_without_a_profile_has_nothing_to_hold_a_fit() -> None:
     off = moved(points(**PLAIN_12), 10, CHIP)
     assert off.mean() <= 0.025
     assert np.quantile(off, 0.95) <= 0.06
 
 
+@pytest.mark.long
 def test_errors_say_how_uncertain_a_figure_is() -> None:
     clean = points(**PLAIN_12, engine=FASTER)
     found = []
@@ -137,6 +141,7 @@ USUAL_SECONDS = (3e-4, 3e-5, 8e-4)
 FREE = ("pass_overhead_s", "sequence_overhead_s", "round_overhead_s", *SHARES)
 
 
+@pytest.mark.long
 def test_from_any_start_the_same_optimum_and_the_truth_within_what_is_stated() -> None:
     # Bound by memory where a search begins: benchmarks/calibration_noise.py has twenty of these.
     held = []
@@ -202,6 +207,7 @@ OVERHEADS = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", OVERHEADS)
 def test_each_overhead_of_a_round_or_request_is_recovered(name: str) -> None:
     true = replace(FITTED, **{name: 2.5 * getattr(FITTED, name)})
@@ -216,6 +222,7 @@ def test_each_overhead_of_a_round_or_request_is_recovered(name: str) -> None:
     assert predictions(found, others) == pytest.approx(expected, rel=0.01)
 
 
+@pytest.mark.long
 def test_all_of_them_at_once_are_recovered_from_a_profile_without_them() -> None:
     bare = replace(
         FITTED, round_overhead_s=0.0, round_sequence_overhead_s=0.0, request_overhead_s=0.0
@@ -237,6 +244,7 @@ def test_all_of_them_at_once_are_recovered_from_a_profile_without_them() -> None
     assert predictions(found, others) == pytest.approx(expected, rel=0.01)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("model", [MODEL, MIXTURE], ids=["dense", "mixture"])
 def test_another_machine_is_recovered_to_one_percent(model: Architecture) -> None:
     bench = points(**BOTH_16, engine=FASTER, model=model)

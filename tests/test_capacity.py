@@ -234,6 +234,8 @@ def test_experts() -> None:
     assert left == pytest.approx(pool, rel=1e-12)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize(
     "model", ["Qwen/Qwen3-8B", "Qwen/Qwen3.5-4B", "openai/gpt-oss-20b", "google/gemma-3-4b-it"]

@@ -563,6 +563,8 @@ def test_progress_is_shown_to_people_only(
     assert capsys.readouterr().out == done.stdout
 
 
+@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("plot", ["a.png", "b.png"])
 def test_two_outputs_in_one_place_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plot: str

@@ -109,6 +109,7 @@ def both(request: pytest.FixtureRequest) -> tuple[str, Measured, tuple[float, fl
     return request.param, run(toy, seed=20261122), predicted(toy)
 
 
+@pytest.mark.long
 def test_requests_per_second_are_those_of_a_server_run_event_by_event(
     both: tuple[str, Measured, tuple[float, float, float]],
 ) -> None:

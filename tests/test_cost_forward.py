@@ -185,6 +185,8 @@ def test_logits_are_float32() -> None:
 # --- arrays --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
+@pytest.mark.long
 @given(architectures(), options, grids)
 def test_array_input_equals_the_loop_over_scalars(
     model: Architecture, choices: Options, grid: Grid

@@ -200,6 +200,8 @@ def test_a_study_is_a_mapping_too() -> None:
         specroof.sweep(3)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_lists_of_models_and_chips_answer_as_the_shell_does() -> None:
     assert [one.to_dict() for one in list_models()] == shell("models")
     assert [said(one) for one in list_hardware()] == shell("hardware")

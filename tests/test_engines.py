@@ -620,6 +620,8 @@ def test_a_bundled_engine_is_slower_than_the_ideal_and_says_how_sure_it_is(
     assert np.all(np.diff(slow, axis=1) > 0)  # and so do more sequences
 
 
+@pytest.mark.slow
+@pytest.mark.long
 @given(st.sampled_from(FITTED), st.integers(1, 300), st.integers(1, 20))
 def test_more_work_never_takes_less_time(fitted: tuple[str, str], batch: int, width: int) -> None:
     hardware = load_hardware(fitted[0])

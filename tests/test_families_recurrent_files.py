@@ -78,6 +78,8 @@ def test_weight_bytes_of_kimi_k3_by_hand(model_configs_folder: Path) -> None:
     assert (form.name, form.compute_dtype) == ("mxfp4", "bf16")
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_a_sidecar_that_lists_every_expert_is_read() -> None:
     """A mixed build of Nemotron 3 Ultra names 49 152 matrices of experts one by one."""
     config = CONFIGS[ULTRA]

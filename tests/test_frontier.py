@@ -174,6 +174,7 @@ def test_a_frontier_without_points_is_a_table_without_rows(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_more_devices_hold_no_more_grids_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     # 64 numbers of devices held 64 grids: 2.4 GB, of which the frontiers are some hundred points.
     monkeypatch.setattr(axes, "_CHUNK_POINTS", 1 << 12)  # what is held outweighs what is computed

@@ -253,6 +253,8 @@ def test_a_page_that_is_cut_is_read_or_refused(page: str, share: float) -> None:
             page_is_read(cut)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 @given(st.sampled_from([catalog.load_model, catalog.load_hardware, load_profile]), st.data())
 @bounded(150)
 def test_a_name_is_found_or_refused(load: Callable[[str], object], data: st.DataObject) -> None:

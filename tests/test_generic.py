@@ -304,6 +304,8 @@ def test_around_a_bare_pass_no_sequences_are_scheduled() -> None:
         assert bare == replace(scheduled, sequence_overhead_s=0.0)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     "rates",
     [

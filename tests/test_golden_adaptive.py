@@ -254,6 +254,7 @@ def gain(drafter: str, policy: str, batch_size: int) -> float:
     return 100.0 * float(adapted(drafter, batch_size).gains(policy)[0].item())
 
 
+@pytest.mark.long
 @pytest.mark.golden
 @pytest.mark.parametrize(
     "vector", WIDTHS["vectors"], ids=lambda one: f"{one['drafter']} {one['policy']}"

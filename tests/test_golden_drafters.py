@@ -78,6 +78,8 @@ def test_a_block_is_bound_by_arithmetic_from_the_published_knee_on() -> None:
     assert after > before
 
 
+@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.golden
 def test_mtp_and_dflash_cost_the_same_at_the_published_batches() -> None:
     vector = VECTORS[1]

@@ -752,6 +752,8 @@ def test_a_file_that_is_no_safe_mapping_is_refused(text: str, message: str) -> N
     assert message in refusal(text)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 @given(st.text(max_size=60))
 def test_no_text_gets_past_as_anything_but_one_line(text: str) -> None:
     # The start of a file that is good so far, then whatever comes.

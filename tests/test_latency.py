@@ -208,6 +208,8 @@ def test_a_larger_batch_never_shortens_a_pass(
     assert seconds[1] >= seconds[0] * (1 - 1e-12)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 @given(architectures(), devices(), placements(), options, grids)
 def test_array_input_equals_the_loop_over_scalars(
     toy: Architecture,

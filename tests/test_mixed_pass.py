@@ -31,6 +31,8 @@ def seconds(config: Path, setup: Setup) -> tuple[float, float, float]:
     return float(decoding), float(chunk), float(mixed.total_s)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
 def test_a_mixed_pass_is_no_longer_than_two_and_no_shorter_than_either(config: Path) -> None:
     for chip, engine in (("b200", "ideal"), ("h200", "sglang"), ("h200", "vllm")):

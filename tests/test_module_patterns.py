@@ -54,6 +54,7 @@ AT_THE_LIMIT = [
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("entries", AT_THE_LIMIT)
 def test_the_longest_list_that_is_read_is_read_quickly(entries: list[str]) -> None:
     section = FP8_BLOCKS | {"modules_to_not_convert": entries}

@@ -299,11 +299,13 @@ def grid(contexts: int, batches: int, *, seed: int = 0, **changes: object) -> Sp
     return curve(speedups, **changes)  # type: ignore[arg-type]  # any field
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CHARTS)
 def test_no_text_covers_another_or_is_cut_off(name: str) -> None:
     assert clashes(CHARTS[name]()) == []
 
 
+@pytest.mark.long
 @settings(max_examples=6)
 @given(st.integers(0, 10**6), st.integers(1, 8), st.integers(1, 17))
 def test_optima_of_any_curves_have_their_labels_apart(seed: int, n: int, points: int) -> None:
@@ -314,6 +316,7 @@ def test_optima_of_any_curves_have_their_labels_apart(seed: int, n: int, points:
     assert clashes(figure) == []
 
 
+@pytest.mark.long
 @settings(max_examples=6)
 @given(st.integers(0, 10**6), st.integers(1, 30))
 def test_any_operations_have_their_labels_apart(seed: int, n: int) -> None:
@@ -923,6 +926,7 @@ def test_a_chart_is_written_by_its_suffix(name: str, magic: bytes) -> None:
     assert figure_bytes(chart(), name).startswith(magic)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
 def test_the_same_chart_is_the_same_file(suffix: str) -> None:
     assert figure_bytes(chart(), f"a{suffix}") == figure_bytes(chart(), f"a{suffix}")

@@ -20,6 +20,7 @@ def test_the_readme_shows_a_command_with_its_output() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("page", [name for name, text in TEXTS.items() if sessions(text)])
 def test_what_a_page_shows_is_what_its_commands_print(page: str) -> None:
     assert replayed(TEXTS[page]) == sessions(TEXTS[page])

@@ -192,6 +192,7 @@ def test_the_target_is_reached_on_what_was_measured(validated: Validation) -> No
     )
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("asked_for_validated")
 def test_the_command_lists_the_worst() -> None:
     lines = CliRunner().invoke(app, ["validate"]).stdout.splitlines()

@@ -240,6 +240,8 @@ def test_a_replayed_verification_may_gain_more_than_its_tokens() -> None:
     assert replayed.speedup[0, 0, 1] > replayed.tokens_per_round[0, 0, 1]
 
 
+@pytest.mark.slow
+@pytest.mark.long
 @given(architectures(), devices(), options, paid_drafters, acceptances, batches, contexts)
 def test_no_drafter_beats_the_ideal_one(
     model: Architecture,
@@ -262,6 +264,8 @@ def test_no_drafter_beats_the_ideal_one(
     assert np.all(np.nan_to_num(paid) <= free * (1 + 1e-12))
 
 
+@pytest.mark.slow
+@pytest.mark.long
 @given(architectures(), devices(), placements(), options, drafters, acceptances, batches, contexts)
 def test_doubling_every_peak_halves_every_time_and_moves_no_optimum(
     model: Architecture,
@@ -602,6 +606,7 @@ def test_a_drafter_times_its_own_model_where_the_target_runs() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @given(
     architectures(),
     devices(),

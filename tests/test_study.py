@@ -234,6 +234,7 @@ def test_the_schema_refuses_what_is_refused(key: str, value: Any) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_schema_lists_every_family() -> None:
     content: dict[str, Any] = yaml.safe_load(GOOD)
     for family in [*PARSERS, None]:

@@ -194,6 +194,7 @@ def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_twenty_thousand_bad_values_are_each_told_and_then_how_many(
     bad: Path, tmp_path: Path
 ) -> None:

@@ -538,6 +538,7 @@ def test_a_dry_run_says_what_a_study_takes_and_writes_nothing(tmp_path: Path, st
     )
 
 
+@pytest.mark.long
 def test_a_dry_run_of_many_points_is_near_what_is_written(tmp_path: Path) -> None:
     content = CONTENT | {
         "batch_size": list(range(1, 61)),

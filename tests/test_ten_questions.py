@@ -17,6 +17,8 @@ def test_there_are_ten() -> None:
     assert len(QUESTIONS) == 10
 
 
+@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("question", "command"), QUESTIONS)
 def test_one_command_answers(question: str, command: str) -> None:
     done = CliRunner().invoke(app, shlex.split(command))

@@ -80,6 +80,7 @@ def test_tokens_of_a_tree_by_hand() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_tokens_of_a_tree_are_what_dice_say() -> None:
     table = [[0.5, 0.2, 0.1], [0.4, 0.3, 0.2], [0.7, 0.1, 0.1]]
     tree = expansion_tree((3, 2, 1), table)
@@ -323,6 +324,8 @@ def test_tokens_of_trees_lie_between_the_chain_and_the_depth(
     assert np.all(found.verify_len <= n_nodes + 1)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 @given(st.lists(st.floats(0, 0.2), min_size=1, max_size=4))
 def test_more_drafts_never_lower_the_tokens_of_the_optimal_tree(siblings: Sequence[float]) -> None:
     tokens = [

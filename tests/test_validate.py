@@ -367,6 +367,7 @@ def test_n_grams_match_as_often_as_their_paper_measured() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_points_beyond_a_servers_room_are_a_cell_of_their_own(validated: Validation) -> None:
     trees = {one.batch_size: one for one in MEASURED if one.source == "specdecode-fig2"}
     # SGLang runs 48 requests with EAGLE-3 unless it is told otherwise; a bare pass has no server.
@@ -743,6 +744,8 @@ def test_a_fit_without_scipy_names_the_extra(monkeypatch: pytest.MonkeyPatch) ->
         fit([PLAIN, FAST])
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_a_fit_does_not_learn_from_look_ups() -> None:
     found = replace(FAST, method="ngram", tokens_per_round=None, source="searched")
     assert kind_of(found)[0]
@@ -790,6 +793,7 @@ def test_bands_hold_what_they_promise(validated: Validation) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_what_cannot_be_scored_is_listed_with_what_it_lacks(validated: Validation) -> None:
     table = validation_table(validated)
     assert "of modal, without the draft count behind a forced acceptance length" in table
@@ -800,6 +804,7 @@ def test_what_cannot_be_scored_is_listed_with_what_it_lacks(validated: Validatio
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.usefixtures("asked_for_validated")
 def test_the_command_prints_a_table_and_one_object() -> None:
     table = CliRunner().invoke(app, ["validate"])

@@ -231,6 +231,8 @@ def sglang_lines(engine: EngineProfile, words: dict[str, Any]) -> list[dict[str,
     return lines
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_from_mock_to_validate_to_calibrate_and_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -465,6 +467,8 @@ def test_errors_on_the_very_file_are_in_sample(
         assert "note: " not in run(*other).stdout
 
 
+@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["validate", "calibrate"])
 @pytest.mark.parametrize("hostile", ["1e308", "1e-308", "1e9", "1e6", "1", "0.01", "4096"])
 @pytest.mark.parametrize("column", range(7))

@@ -28,6 +28,8 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES, ids=str)
 @pytest.mark.parametrize("draft_len", [1, 3])
 def test_parts_add_up_to_the_round_of_the_curve(case: str, draft_len: int) -> None:

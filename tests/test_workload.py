@@ -188,6 +188,8 @@ def whole_of(name: str, **told: Any) -> EndToEnd:
     return found
 
 
+@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", SERVERS)
 @pytest.mark.parametrize("answer", [1, 2, 400])
 def test_requests_keep_their_identities(name: str, answer: int) -> None:
