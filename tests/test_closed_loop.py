@@ -22,11 +22,11 @@ from specroof.serving.prefills import (
     RequestLoad,
     RequestTimes,
     piece_pass,
-    prefill_pass,
     prompt_groups,
     request_timing,
 )
 from specroof.serving.requests import end_to_end_tokens_per_s
+from specroof.serving.workload import prefill_pass
 
 pytestmark = pytest.mark.slow
 

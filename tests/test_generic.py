@@ -246,7 +246,7 @@ def test_bad_loans_are_refused(words: tuple[str, ...], told: str) -> None:
 
 def test_capacity_takes_a_borrowed_engine() -> None:
     asked = CapacityRequest("Qwen/Qwen3-8B", "mi300x", engine_from="h100-sxm:sglang")
-    _, setup = asked.resolved()
+    setup = asked.resolved().setup
     assert setup.server is not None
     assert setup.server.framework == "sglang"
 

@@ -12,7 +12,7 @@ from specroof.cost.forward import joined_costs
 from specroof.hardware import CapturedGraphs, EngineProfile, Placement
 from specroof.hardware.engine import Collective
 from specroof.latency import PassWork, Setup, Work, engine_setup, model_latency, model_work
-from specroof.serving.prefills import prefill_pass
+from specroof.serving.workload import prefill_pass
 
 CONFIGS = sorted((Path(__file__).parents[1] / "model_configs").glob("*.json"))
 DECODING = ForwardPass(16, 4, 4096)

@@ -11,8 +11,7 @@ import numpy as np
 
 from specroof.architecture import Architecture
 from specroof.arrays import array_within, fields_of, number_within, to_json_array
-from specroof.catalog import hardware_names
-from specroof.catalog import ACCEPTANCE_KEYS
+from specroof.catalog import ACCEPTANCE_KEYS, hardware_names
 from specroof.drafters import Drafter
 from specroof.drafters.kinds import KINDS
 from specroof.errors import OptionError, expect, refuse
