@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import specroof
 from specroof.cli import app
 from specroof.cli.flags import completion
-from specroof.cli.groups import Command, OneLineGroup
+from specroof.cli.groups import OneLineGroup, PlainCommand
 from specroof.questions import QUESTIONS
 
 
@@ -67,7 +67,7 @@ def toy_app(seen: dict[str, Any], **settings: Any) -> typer.Typer:
 def test_words_mean_what_they_mean_to_typer(words: str) -> None:
     ours: dict[str, Any] = {}
     typers: dict[str, Any] = {}
-    run = CliRunner().invoke(toy_app(ours, cls=Command), words.split())
+    run = CliRunner().invoke(toy_app(ours, cls=PlainCommand), words.split())
     expected = CliRunner().invoke(toy_app(typers), words.split())
     assert (run.exit_code, run.output) == (expected.exit_code, expected.output)
     assert ours == typers
@@ -88,7 +88,9 @@ def test_words_mean_what_they_mean_to_typer(words: str) -> None:
 def test_a_word_that_is_no_number_is_refused_with_what_is_allowed(words: str, says: str) -> None:
     # Typer's own line names neither the value nor what is allowed.
     seen: dict[str, Any] = {}
-    done = CliRunner().invoke(toy_app(seen, cls=Command), ["m", "--name", "a", *shlex.split(words)])
+    done = CliRunner().invoke(
+        toy_app(seen, cls=PlainCommand), ["m", "--name", "a", *shlex.split(words)]
+    )
     assert (str(done.exception), seen) == (says, {})
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 
 import specroof.questions
-from specroof.cli.groups import Command, CommandGroup, OneLineGroup
+from specroof.cli.groups import CommandGroup, OneLineGroup, PlainCommand
 from specroof.questions import QUESTIONS
 
 __all__ = ["COMMANDS", "app", "first_sentence", "main"]
@@ -73,16 +73,16 @@ def _imported(name: str) -> Any:
     alone = typer.Typer(add_completion=False, cls=CommandGroup, help=_GROUPS.get(name))
     if row is None:
         module = import_module(f"specroof.cli.{name}")
-        alone.command(name, cls=Command)(getattr(module, name))
+        alone.command(name, cls=PlainCommand)(getattr(module, name))
         return typer.main.get_command(alone)
     from specroof.cli.commands import command  # noqa: PLC0415 - help needs no question
 
     if not row.commands:
-        alone.command(name, cls=Command)(command(row))
+        alone.command(name, cls=PlainCommand)(command(row))
         return typer.main.get_command(alone)
     alone.callback(invoke_without_command=True)(command(row))
     for below, its_row in row.commands.items():
-        alone.command(below, cls=Command)(command(its_row))
+        alone.command(below, cls=PlainCommand)(command(its_row))
     group = typer.main.get_command(alone)
     group.name = name
     return group

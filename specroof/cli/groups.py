@@ -52,7 +52,7 @@ def _processed(parameter: Any, kind: Any, context: Any, value: Any) -> Any:
     return value if parameter.callback is None else parameter.callback(context, parameter, value)
 
 
-class Command(typer.core.TyperCommand):
+class PlainCommand(typer.core.TyperCommand):
     """A command that starts without pydantic."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -106,9 +106,9 @@ def say(text: str, *, to_paste: bool = False) -> None:
     """Print to standard output, as wide as the terminal is; lines to paste stay whole."""
     shown = printable(text) if to_paste else fitted(printable(text))
     if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
-        from specroof.cli import colors  # noqa: PLC0415 - rich is slow to import
+        from specroof.cli.colors import show  # noqa: PLC0415 - rich is slow to import
 
-        colors.show(shown)
+        show(shown)
     else:
         _print(shown)
 

@@ -27,7 +27,7 @@ _SCREEN: Final = 30
 
 
 @dataclass(frozen=True)
-class Run:
+class RunRequest:
     """What is run, and where its files go."""
 
     study: Annotated[
@@ -64,7 +64,7 @@ class Run:
     schema: Annotated[bool, Parameter("Print the JSON Schema of a study file.")] = False
 
 
-@flags(Run)
+@flags(RunRequest)
 def sweep(given: Given) -> None:
     """Run a study: several models x hardware x drafters.
 
@@ -82,7 +82,7 @@ def sweep(given: Given) -> None:
         study_schema,
     )
 
-    run = Run(**given)
+    run = RunRequest(**given)
     if run.schema:
         say_json(study_schema())
         return
@@ -106,7 +106,7 @@ def sweep(given: Given) -> None:
     _write(loaded, run.output, run)
 
 
-def _check(run: Run) -> None:
+def _check(run: RunRequest) -> None:
     """Refuse how a study is to be run, before it is read."""
     from specroof.sweeps.places import best_format  # noqa: PLC0415 - as above
     from specroof.sweeps.run import WORKERS  # noqa: PLC0415 - as above
@@ -155,7 +155,7 @@ def _say_summary(study: Study, *, quiet: bool) -> None:
     say(text)
 
 
-def _write(study: Study, output: str, how: Run) -> None:
+def _write(study: Study, output: str, how: RunRequest) -> None:
     """Run a study into a folder, and say what it found."""
     from specroof.sweeps.run import write_sweep  # noqa: PLC0415 - as above
 

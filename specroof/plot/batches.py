@@ -48,7 +48,7 @@ _PLAIN_BATCHES: Final = 10_000
 
 
 @dataclass(frozen=True, eq=False)
-class _Row:
+class _BatchRow:
     """The best of one curve at one context length, by ascending batch size.
 
     NaN where the server has no room for drafts: a speedup of 1 would say that they do not pay.
@@ -137,7 +137,7 @@ def _by_batch(
     curves: Sequence[SpeedupCurve],
     context_index: int,
     title: str | None,
-    parts: "Sequence[Callable[[Axes, Sequence[_Row]], Artist]]",
+    parts: "Sequence[Callable[[Axes, Sequence[_BatchRow]], Artist]]",
     *,
     height: float,
 ) -> Figure:
@@ -154,7 +154,7 @@ def _by_batch(
     return chart
 
 
-def _rows(curves: Sequence[SpeedupCurve], context_index: int) -> tuple[str, list[_Row]]:
+def _rows(curves: Sequence[SpeedupCurve], context_index: int) -> tuple[str, list[_BatchRow]]:
     """Return the words that all curves share, and the best of each at its context length."""
     require_curves(curves)
     contexts = [position("context_index", context_index, curve.context_len) for curve in curves]
@@ -172,7 +172,7 @@ def _rows(curves: Sequence[SpeedupCurve], context_index: int) -> tuple[str, list
             for values in (curve.best_draft_len, curve.best_speedup, *curve.near_best(_NEAR))
         )
         rows.append(
-            _Row(
+            _BatchRow(
                 name=name,
                 look=look(i),
                 speedup_label=speedup_label("Best speedup", curves),
@@ -186,7 +186,7 @@ def _rows(curves: Sequence[SpeedupCurve], context_index: int) -> tuple[str, list
     return shared, rows
 
 
-def _draw_speedup(axes: Axes, rows: Sequence[_Row]) -> Artist:
+def _draw_speedup(axes: Axes, rows: Sequence[_BatchRow]) -> Artist:
     plain = plain_line(axes)
     for row in rows:
         turn = _turn(row.speedup, [other.speedup for other in rows])
@@ -196,7 +196,7 @@ def _draw_speedup(axes: Axes, rows: Sequence[_Row]) -> Artist:
     return plain
 
 
-def _mark_no_room(axes: Axes, rows: Sequence[_Row]) -> Sequence[Artist]:
+def _mark_no_room(axes: Axes, rows: Sequence[_BatchRow]) -> Sequence[Artist]:
     """Cross out the batch sizes at which a drafter has no room, and return what crosses mean."""
     full = np.unique(np.concatenate([row.batch_size[np.isnan(row.speedup)] for row in rows]))
     if not full.size:
@@ -204,7 +204,7 @@ def _mark_no_room(axes: Axes, rows: Sequence[_Row]) -> Sequence[Artist]:
     return axes.plot(full, np.ones(full.size), ls="", marker="x", color=GREY, label=_NO_ROOM)
 
 
-def _draw_draft_len(axes: Axes, rows: Sequence[_Row]) -> Artist:
+def _draw_draft_len(axes: Axes, rows: Sequence[_BatchRow]) -> Artist:
     """Draw lines and bands; each line is thinner than the one below, which whole numbers hide."""
     for i, row in enumerate(rows):
         axes.fill_between(
@@ -231,7 +231,7 @@ def _turn(values: Array, lines: Sequence[Array]) -> tuple[int, int]:
     return marks_every(len(values), rank=twins.index(id(values)), of=len(twins))
 
 
-def _finish_batch_axis(axes: Axes, rows: Sequence[_Row]) -> None:
+def _finish_batch_axis(axes: Axes, rows: Sequence[_BatchRow]) -> None:
     batches = np.unique(np.concatenate([row.batch_size for row in rows]))
     axes.set_xscale("log", base=2)
     margin = max(float(batches[-1] / batches[0]) ** 0.03, 2**0.1)

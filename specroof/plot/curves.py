@@ -39,7 +39,7 @@ _MOST_LABELS: Final = 8
 
 
 @dataclass(frozen=True, eq=False)
-class _Row:
+class _DraftRow:
     """One curve at one context length and batch size."""
 
     name: str
@@ -104,7 +104,7 @@ def plot_speedup_by_draft_len(
 
 def _rows(
     curves: Sequence[SpeedupCurve], context_index: int, batch_index: int
-) -> tuple[str, list[_Row]]:
+) -> tuple[str, list[_DraftRow]]:
     """Return the words that all curves share, and each curve at its operating point."""
     places = [
         (
@@ -122,7 +122,7 @@ def _rows(
     ]
     shared, names = curve_names(curves, points)
     return shared, [
-        _Row(
+        _DraftRow(
             name=name,
             look=look(i),
             draft_len=curve.draft_len.astype(np.float64),
@@ -136,13 +136,13 @@ def _rows(
     ]
 
 
-def _same_line(row: _Row, other: _Row) -> bool:
+def _same_line(row: _DraftRow, other: _DraftRow) -> bool:
     return row.speedup.shape == other.speedup.shape and np.allclose(
         row.speedup, other.speedup, rtol=1e-3, equal_nan=True
     )
 
 
-def _draw(axes: Axes, row: _Row, *, twins: list[_Row], order: int) -> None:
+def _draw(axes: Axes, row: _DraftRow, *, twins: list[_DraftRow], order: int) -> None:
     """Draw the free lunch, the speedup and the optimum of one row, if its drafts have room.
 
     Rows that cannot be told apart share out the marks among them.
@@ -177,7 +177,7 @@ def _free_lunch(curves: Sequence[SpeedupCurve]) -> str:
     return "free lunch: speedup = tokens per round"
 
 
-def _legend(rows: Sequence[_Row], *, free_lunch: str) -> list[Artist]:
+def _legend(rows: Sequence[_DraftRow], *, free_lunch: str) -> list[Artist]:
     """Return handles: a line for each row, then what dashes mean."""
     many = len(rows) > _MOST_LABELS
     optima = [
@@ -193,9 +193,9 @@ def _legend(rows: Sequence[_Row], *, free_lunch: str) -> list[Artist]:
     ]
 
 
-def _optima(rows: Sequence[_Row]) -> list[Label]:
+def _optima(rows: Sequence[_DraftRow]) -> list[Label]:
     """Return a label for each optimum; equal ones share one."""
-    found: dict[str, list[_Row]] = {}
+    found: dict[str, list[_DraftRow]] = {}
     drawn = [row for row in rows if row.has_room]
     for row in sorted(drawn, key=lambda row: (-row.best_speedup, row.best_draft_len)):
         found.setdefault(row.optimum, []).append(row)

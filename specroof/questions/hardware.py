@@ -15,7 +15,7 @@ from specroof.units import format_binary_bytes, format_si
 
 
 @dataclass(frozen=True)
-class ListRequest:
+class ChipsRequest:
     """Ask which chips are known."""
 
 
@@ -72,8 +72,8 @@ class HardwareFacts(Noted):
         return asdict(self.profile) | {"name": self.name, "title": self.profile.name}
 
 
-@question(ListRequest)
-def list_hardware(_request: ListRequest) -> list[HardwareFacts]:
+@question(ChipsRequest)
+def list_hardware(_request: ChipsRequest) -> list[HardwareFacts]:
     """List the hardware profiles: peaks, memory, engines.
 
     Those of your own folder come first.

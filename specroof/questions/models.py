@@ -24,7 +24,7 @@ Facts: TypeAlias = dict[tuple[str, str], Fact]
 
 
 @dataclass(frozen=True)
-class ListRequest:
+class ModelsRequest:
     """Ask which models are bundled."""
 
 
@@ -114,8 +114,8 @@ class ModelDiff(Noted):
         }
 
 
-@question(ListRequest)
-def list_models(_request: ListRequest) -> list[ModelFacts]:
+@question(ModelsRequest)
+def list_models(_request: ModelsRequest) -> list[ModelFacts]:
     """List the bundled models: parameters, active parameters, KV bytes per token, layers."""
     return [show_model(name) for name in model_names()]
 

@@ -135,11 +135,11 @@ _Server = Annotated[
 ]
 
 
-class _Block(BaseModel):
+class _StudyPart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-class _WorkloadBlock(_Block):
+class _WorkloadBlock(_StudyPart):
     """Requests as benchmarks state them; `batch_size` is how many are in flight."""
 
     input_len: RequestLen = Field(description=_ABOUT["input_len"])
@@ -155,7 +155,7 @@ _Workloads = Annotated[
 ]
 
 
-class _TargetBlock(_Block):
+class _TargetBlock(_StudyPart):
     """Models x hardware at one placement."""
 
     model: _BlockNames = Field(description=f"{_ABOUT['model']} Or a list of them.")
@@ -179,7 +179,7 @@ class _TargetBlock(_Block):
         return Placement(self.tensor_parallel, self.expert_parallel, self.attention_data_parallel)
 
 
-class StudyBlock(_Block):
+class StudyBlock(_StudyPart):
     """A study file."""
 
     format_version: FirstVersion = Field(description="1")

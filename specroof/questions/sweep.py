@@ -182,7 +182,7 @@ def _load_slices(load: Load, most: int) -> Iterator[Load]:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TargetOutcome:
     """What a study found for one target under one load.
 
     Parameters
@@ -235,12 +235,12 @@ class Sweep(Answer):
     study: Study
 
     @cached_property
-    def outcomes(self) -> tuple[Outcome, ...]:
+    def outcomes(self) -> tuple[TargetOutcome, ...]:
         """A prediction for each target under each load."""
         study = self.study
         self._check_size()
         return tuple(
-            Outcome(
+            TargetOutcome(
                 number,
                 order,
                 predicted(
