@@ -198,3 +198,53 @@ def test_siblings_add_nothing_to_what_was_measured() -> None:
     (plain,) = Problem([chain], WHERE, DRAFTER).predicted(TRUE)
     # The same 2.5 tokens a round, and more positions verified for them.
     assert branched < plain
+
+
+@pytest.mark.parametrize(
+    ("formula", "callers"),
+    [
+        (
+            "speedup_of",
+            {
+                "engines/record.py:speedup",
+                "policies/bottlenecks.py:speedup",
+                "speedup/result.py:free_lunch",
+                "speedup/result.py:speedup",
+                "speedup/waterfall.py:speedup",
+            },
+        ),
+        (
+            "best_index",
+            {
+                "policies/adaptive.py:best_fixed",
+                "policies/decision.py:best_change",
+                "policies/decision.py:best_choice",
+                "policies/schedule.py:advised_day",
+                "questions/adaptive.py:adaptive",
+                "speedup/curve.py:drafting_gain",
+                "speedup/result.py:_best_index",
+                "speedup/result.py:verdicts",
+            },
+        ),
+        (
+            "crossing",
+            {
+                "speedup/inverses.py:largest_cost",
+                "speedup/inverses.py:least_length",
+                "speedup/inverses.py:least_rate",
+            },
+        ),
+    ],
+)
+def test_speedup_best_length_and_inverse_have_one_home(formula: str, callers: set[str]) -> None:
+    found = {
+        f"{file.relative_to(PACKAGE).as_posix()}:{node.name}"
+        for file in PACKAGE.rglob("*.py")
+        for node in nodes(file)
+        if isinstance(node, ast.FunctionDef)
+        and any(
+            isinstance(call, ast.Call) and getattr(call.func, "id", "") == formula
+            for call in ast.walk(node)
+        )
+    }
+    assert found == callers

@@ -30,6 +30,7 @@ from specroof.latency import (
 from specroof.serving.capacity import prefill_rules
 from specroof.serving.prefills import RequestLoad, RequestTiming, request_timing
 from specroof.serving.requests import end_to_end_tokens_per_s
+from specroof.speedup.result import speedup_of
 from specroof.speedup.round import (
     PassSeconds,
     draft_time,
@@ -135,7 +136,7 @@ class Rates:
     @property
     def speedup(self) -> Array:
         """With drafts over without."""
-        return self.speculative / self.plain
+        return speedup_of(self.speculative, 1.0, 1.0 / self.plain)  # tokens of a second
 
     @property
     def draft_share(self) -> Array:

@@ -341,18 +341,16 @@ def _on_devices(found: Prediction, request: FrontierRequest) -> _DeviceFrontiers
     columns = [_of_devices(first, wholes[0], slice(1))]
     for curve, whole in zip(found.curves, wholes, strict=True):
         columns.append(_of_devices(curve, whole, slice(1, None)))
+    kept = []
+    for points in columns:  # those that no other beats, in their order
+        index = np.sort(_frontier(points, request).index)
+        kept.append({name: column[index] for name, column in points.items()})
     return _DeviceFrontiers(
         **fields_of(first, "model", "hardware", "engine"),
         names=("plain", *(curve.drafter for curve in found.curves)),
-        columns=tuple(_kept(one, request) for one in columns),
+        columns=tuple(kept),
         notes=found.notes,
     )
-
-
-def _kept(columns: _Columns, request: FrontierRequest) -> _Columns:
-    """Return the points that no other beats, in their order."""
-    kept = np.sort(_frontier(columns, request).index)
-    return {name: column[kept] for name, column in columns.items()}
 
 
 def _frontier(columns: _Columns, request: FrontierRequest) -> Frontier:
