@@ -233,7 +233,9 @@ def speedup_label(what: str, curves: Sequence[SpeedupCurve]) -> str:
     >>> speedup_label("Speedup", [])
     'Speedup over plain decoding (×)'
     """
-    counted = ",\nprefills counted in both" if any(curve.request_lengths for curve in curves) else ""
+    counted = (
+        ",\nprefills counted in both" if any(curve.request_lengths for curve in curves) else ""
+    )
     return f"{what} over plain decoding{counted} (×)"
 
 
