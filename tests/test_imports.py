@@ -91,7 +91,6 @@ LATE = {
     "hardware/__init__.py": {"hardware"},
     "questions/adaptive.py": {"plot"},
     "questions/advise.py": {"report"},
-    "questions/answer.py": {"plot"},
     "questions/benchmark.py": {"evidence"},
     "questions/breakeven.py": {"plot"},
     "questions/calibrate.py": {"engines", "hardware", "plot"},
