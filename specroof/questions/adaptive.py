@@ -334,43 +334,43 @@ _MEANING: Final = {
 }
 
 
-def adaptive_text(found: Adaptive) -> str:
+def adaptive_text(answer: Adaptive) -> str:
     """Return the gain of each policy at each load, and the meaning of each policy."""
-    header = ["policy", *(f"batch {load}" for load in found.loads), "all loads"]
-    plain = [f"{rate:.0f}" for rate in found.plain_tokens_per_s]
+    header = ["policy", *(f"batch {load}" for load in answer.loads), "all loads"]
+    plain = [f"{rate:.0f}" for rate in answer.plain_tokens_per_s]
     rows = [["tok/s without drafts", *plain, ""]]
-    rows += [_row(found, policy) for policy in found.outcomes]
-    most = max(float(found.gains(policy)[1].max()) for policy in found.outcomes)
+    rows += [_row(answer, policy) for policy in answer.outcomes]
+    most = max(float(answer.gains(policy)[1].max()) for policy in answer.outcomes)
     lengths = ", ".join(
-        f"K={k} at {load}" for load, k in zip(found.loads, found.load_draft_len, strict=True)
+        f"K={k} at {load}" for load, k in zip(answer.loads, answer.load_draft_len, strict=True)
     )
-    means = [f"{name}: {_MEANING[name]}" for name in found.outcomes]
+    means = [f"{name}: {_MEANING[name]}" for name in answer.outcomes]
     meaning = [
-        f"fixed is K={found.draft_len}, as a speedup over no drafts; the others are gains over fixed",
+        f"fixed is K={answer.draft_len}, as a speedup over no drafts; the others are gains over fixed",
         f"by load is {lengths}",
-        f"dice: ±{most:.1%} at most (one standard error); confidence knows {found.confidence:.0%} of "
+        f"dice: ±{most:.1%} at most (one standard error); confidence knows {answer.confidence:.0%} of "
         f"the variance of acceptance",
         *means,
     ]
-    return page(found, format_table(header, rows), "\n".join(meaning))
+    return page(answer, format_table(header, rows), "\n".join(meaning))
 
 
-def _row(found: Adaptive, policy: str) -> list[str]:
+def _row(answer: Adaptive, policy: str) -> list[str]:
     if policy == FIXED[0]:
         speedups = [
             one.tokens_per_s / plain
-            for one, plain in zip(found.outcomes[policy], found.plain_tokens_per_s, strict=True)
+            for one, plain in zip(answer.outcomes[policy], answer.plain_tokens_per_s, strict=True)
         ]
         return [policy, *(f"{speedup:.2f}x" for speedup in speedups), ""]
-    gains, _ = found.gains(policy)
+    gains, _ = answer.gains(policy)
     cells = [f"{gain:+.1%}" for gain in gains.tolist()]
-    return [policy, *cells, f"{found.total_gain(policy)[0]:+.1%}"]
+    return [policy, *cells, f"{answer.total_gain(policy)[0]:+.1%}"]
 
 
 # --- The chart ------------------------------------------------------------------------------------
 
 
-def adaptive_chart(found: Adaptive) -> Any:
+def adaptive_chart(answer: Adaptive) -> Any:
     """Draw the gain of each policy over the one length, with its standard error."""
     from specroof.plot.style import (  # noqa: PLC0415 - matplotlib is slow to import
         GREY,
@@ -383,20 +383,20 @@ def adaptive_chart(found: Adaptive) -> Any:
     )
 
     with house_style():
-        chart = new_chart(found.title, width=8, height=4.6)
+        chart = new_chart(answer.title, width=8, height=4.6)
         axes = chart.subplots()
-        loads = list(found.loads)
+        loads = list(answer.loads)
         axes.axhline(0, color=GREY, lw=1.2, ls=":")
-        policies = [policy for policy in found.outcomes if policy != "fixed"]
+        policies = [policy for policy in answer.outcomes if policy != "fixed"]
         for i, policy in enumerate(policies):
-            gains, errors = found.gains(policy)
+            gains, errors = answer.gains(policy)
             axes.errorbar(loads, gains, yerr=errors, **look(i), capsize=2)
         axes.set_xscale("log", base=2)
         axes.set_xticks(loads, [str(load) for load in loads])
         axes.minorticks_off()
         percent_ticks(axes.yaxis)
         axes.set_xlabel("Batch size (sequences)")
-        axes.set_ylabel(f"Gain in tokens/s over a fixed draft length of {found.draft_len}")
+        axes.set_ylabel(f"Gain in tokens/s over a fixed draft length of {answer.draft_len}")
         add_legend(chart, [line_key(policy, **look(i)) for i, policy in enumerate(policies)])
         return chart
 

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from specroof.errors import optional_library
 from specroof.report.layout import facts_html, format_table, page, rows_csv
@@ -110,17 +110,11 @@ class Noted(Answer):
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)
 class Charted(Noted):
-    """An answer that a function of `specroof.plot` draws."""
+    """An answer with charts."""
 
-    #: The function's name; answers that draw themselves have none.
-    _chart: ClassVar[str]
-
+    @abstractmethod
     def figures(self) -> dict[str, Any]:
         """Return the charts by the endings of their files' names; the first has none."""
-        from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
-
-        drawn = getattr(plot, self._chart)(self)
-        return drawn if isinstance(drawn, dict) else {"": drawn}
 
     def plot(self) -> Any:
         """Draw the answer; of several charts, the first."""

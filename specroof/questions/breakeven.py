@@ -489,22 +489,22 @@ _ANSWERS: Final = {"never": "never", "always": "always", "at": ""}
 _SEVERAL: Final = {"batch": "batches", "context": "contexts"}
 
 
-def breakeven_text(found: Breakeven) -> str:
+def breakeven_text(answer: Breakeven) -> str:
     """Return the answer at each load as a table, with the most that could be reached."""
-    if found.solve in {"batch", "context"}:
-        other = "context" if found.solve == "batch" else "batch"
+    if answer.solve in {"batch", "context"}:
+        other = "context" if answer.solve == "batch" else "batch"
         header = [
             other,
-            f"largest {found.solve}",
+            f"largest {answer.solve}",
             "γ",
             "at best",
-            f"{_SEVERAL[found.solve]} that pay",
+            f"{_SEVERAL[answer.solve]} that pay",
         ]
-        table = format_table(header, [_run_cells(row) for row in found.rows], left=[4])
+        table = format_table(header, [_run_cells(row) for row in answer.rows], left=[4])
     else:
-        header = ["context", "batch", found.solve, "γ", "at best", "now", ""]
-        table = format_table(header, [_cells(row) for row in found.rows], left=[6])
-    return page(found, table, below_title=found.sought)
+        header = ["context", "batch", answer.solve, "γ", "at best", "now", ""]
+        table = format_table(header, [_cells(row) for row in answer.rows], left=[6])
+    return page(answer, table, below_title=answer.sought)
 
 
 def _cells(row: Row) -> list[str]:
@@ -551,7 +551,7 @@ _OTHER_LOAD: Final = {"batch": "Context (tokens)", "context": "Batch size (seque
 _NEVER: Final[dict[str, Any]] = {"ls": "", "marker": "x"}
 
 
-def breakeven_chart(found: Breakeven) -> Any:
+def breakeven_chart(answer: Breakeven) -> Any:
     """Draw the answer against the load: a line of values, or the runs of loads that pay."""
     from specroof.plot.style import (  # noqa: PLC0415 - matplotlib is slow to import
         add_legend,
@@ -561,19 +561,19 @@ def breakeven_chart(found: Breakeven) -> Any:
     )
 
     with house_style():
-        chart = new_chart(f"{found.title}\n{found.sought}", width=8, height=4.2)
+        chart = new_chart(f"{answer.title}\n{answer.sought}", width=8, height=4.2)
         axes = chart.add_subplot()
         axes.set_xscale("log", base=2)
-        draw = _draw_runs if found.solve in _OTHER_LOAD else _draw_values
-        keys = draw(axes, found)
-        load = _OTHER_LOAD.get(found.solve, "Batch size (sequences)")
-        load_ticks(axes, [row.place for row in found.rows], load)
-        axes.set_ylabel(_AXIS_LABELS[found.solve])
+        draw = _draw_runs if answer.solve in _OTHER_LOAD else _draw_values
+        keys = draw(axes, answer)
+        load = _OTHER_LOAD.get(answer.solve, "Batch size (sequences)")
+        load_ticks(axes, [row.place for row in answer.rows], load)
+        axes.set_ylabel(_AXIS_LABELS[answer.solve])
         add_legend(chart, keys)
         return chart
 
 
-def _draw_values(axes: Any, found: Breakeven) -> list[Any]:
+def _draw_values(axes: Any, answer: Breakeven) -> list[Any]:
     """Draw a line for each context over batch sizes, and marks where it never pays."""
     from specroof.plot.style import (  # noqa: PLC0415 - as above
         GREY,
@@ -583,25 +583,25 @@ def _draw_values(axes: Any, found: Breakeven) -> list[Any]:
     )
 
     lines: dict[float, list[Row]] = {}
-    for row in found.rows:
+    for row in answer.rows:
         lines.setdefault(row.context_len or 0.0, []).append(row)
     keys = []
     for i, (context, rows) in enumerate(lines.items()):
         values = [np.nan if row.value is None else row.value for row in rows]
         axes.plot([row.place for row in rows], values, **look(i))
         keys.append(line_key(f"context {short_number(context)}", **look(i)))
-    known = [row.value for row in found.rows if row.value is not None]
+    known = [row.value for row in answer.rows if row.value is not None]
     top = max(known, default=1.0) * 1.08 or 1.0
-    axes.set_ylim(0.0 if found.solve != "accept-length" else min([1.0, *known]), top)
-    never = [row.place for row in found.rows if row.value is None]
+    axes.set_ylim(0.0 if answer.solve != "accept-length" else min([1.0, *known]), top)
+    never = [row.place for row in answer.rows if row.value is None]
     if never:
         axes.plot(never, [top * 0.97] * len(never), **_NEVER, color=GREY, clip_on=False)
-        label = "never reached" + " or no room" * any(row.room_ends for row in found.rows)
+        label = "never reached" + " or no room" * any(row.room_ends for row in answer.rows)
         keys.append(line_key(label, **_NEVER, color=GREY))
     return keys
 
 
-def _draw_runs(axes: Any, found: Breakeven) -> list[Any]:
+def _draw_runs(axes: Any, answer: Breakeven) -> list[Any]:
     """Draw a bar for each run of batches or contexts that pay, over the other load."""
     from specroof.plot.style import (  # noqa: PLC0415 - as above
         COLORS,
@@ -612,7 +612,7 @@ def _draw_runs(axes: Any, found: Breakeven) -> list[Any]:
         tick_at,
     )
 
-    for row in found.rows:
+    for row in answer.rows:
         place = max(row.place, 1.0)  # the axis has no 0
         for first, last in row.runs:
             ends = [first, max(last, first * 1.02)]
@@ -620,12 +620,12 @@ def _draw_runs(axes: Any, found: Breakeven) -> list[Any]:
         if not row.runs:
             axes.plot([place], [1], **_NEVER, color=GREY)
     axes.set_yscale("log", base=2)
-    highest = 1.6 * max((last for row in found.rows for _, last in row.runs), default=2)
+    highest = 1.6 * max((last for row in answer.rows for _, last in row.runs), default=2)
     axes.set_ylim(0.8, highest)
     shown = thin_ticks(2.0 ** np.arange(0, np.ceil(np.log2(highest))), share=0.07)
     tick_at(axes.yaxis, shown, [short_number(end) for end in shown])
-    keys = [line_key(f"{found.speedup:g}x or more", color=COLORS[0], lw=7)]
-    if not all(row.runs for row in found.rows):
+    keys = [line_key(f"{answer.speedup:g}x or more", color=COLORS[0], lw=7)]
+    if not all(row.runs for row in answer.rows):
         keys.append(line_key("never reached", **_NEVER, color=GREY))
     return keys
 

@@ -332,18 +332,18 @@ def _intensity(flops: float, memory_bytes: float) -> float | None:
     return flops / memory_bytes if memory_bytes else None
 
 
-def explanation_text(found: Explanation) -> str:
+def explanation_text(explanation: Explanation) -> str:
     """Return the operations of a pass as a table, longest first, and what it adds up to."""
-    if found.round is not None:
-        return _round_text(found, found.round)
-    rows = explain_rows(found.latency)
+    if explanation.round is not None:
+        return _round_text(explanation, explanation.round)
+    rows = explain_rows(explanation.latency)
     header = ["operation", "x", "FLOP", "bytes", "FLOP/B", "in", "bound", "time", "share"]
     table = format_table(header, [_explain_cells(row) for row in rows])
-    total = f"the pass takes {format_seconds(float(found.latency.total_s))}"
-    parts = [f"{in_line(found.title)}: {total}", table]
-    if found.first_token_s is not None:
-        parts.append(f"time to first token: {format_seconds(found.first_token_s)}")
-    return "\n\n".join(filter(None, [*parts, note_lines(found.notes)]))
+    total = f"the pass takes {format_seconds(float(explanation.latency.total_s))}"
+    parts = [f"{in_line(explanation.title)}: {total}", table]
+    if explanation.first_token_s is not None:
+        parts.append(f"time to first token: {format_seconds(explanation.first_token_s)}")
+    return "\n\n".join(filter(None, [*parts, note_lines(explanation.notes)]))
 
 
 def _explain_cells(row: Mapping[str, Any]) -> list[str]:
@@ -362,7 +362,7 @@ def _explain_cells(row: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _round_text(found: Explanation, parts: RoundParts) -> str:
+def _round_text(explanation: Explanation, parts: RoundParts) -> str:
     """Return a round against a plain step: what is added, part by part, and what it brings."""
     rows = [_part("plain step", parts.decode_s, parts)]
     added = sorted(parts.added_s.items(), key=lambda part: -part[1])
@@ -373,13 +373,13 @@ def _round_text(found: Explanation, parts: RoundParts) -> str:
     rows.append(_part("= round", parts.round_s, parts))
     rows.append(["tokens of the round", "", f"{parts.tokens_per_round:.2f}"])
     rows.append(["speedup", "", f"{parts.speedup:.2f}x"])
-    least = found.break_even
+    least = explanation.break_even
     if least is not None:
         value = f"never ({least.ceiling:.2f}x)" if least.value is None else f"{least.value:.3f}"
         rows.append(["acceptance that breaks even", "", value])
     table = format_table(["", "time", "plain steps"], rows)
     drafts = f"{in_line(parts.drafter)}, {format_drafts(parts.draft_len)}"
-    return page(found, table, found.why, below_title=drafts)
+    return page(explanation, table, explanation.why, below_title=drafts)
 
 
 def _part(name: str, seconds: float, parts: RoundParts) -> list[str]:
@@ -389,7 +389,7 @@ def _part(name: str, seconds: float, parts: RoundParts) -> list[str]:
 # --- The charts -----------------------------------------------------------------------------------
 
 
-def explain_charts(found: Explanation) -> dict[str, Any]:
+def explain_charts(explanation: Explanation) -> dict[str, Any]:
     """Return the roofline of a pass, and the time of each operation; a round's waterfall first."""
     from specroof.plot.operations import (  # noqa: PLC0415 - matplotlib is slow to import
         plot_roofline,
@@ -397,18 +397,18 @@ def explain_charts(found: Explanation) -> dict[str, Any]:
         plot_waterfall,
     )
 
-    peak = found.setup.hardware.peak
+    peak = explanation.setup.hardware.peak
     roofline = plot_roofline(
-        found.latency,
+        explanation.latency,
         flops_per_s=peak.flops_per_s,
         memory_bytes_per_s=peak.memory_bytes_per_s,
-        devices=found.setup.placement.devices,
-        title=found.title,
+        devices=explanation.setup.placement.devices,
+        title=explanation.title,
     )
-    time = plot_time_per_op(found.latency, title=found.title)
-    if found.round is None:
+    time = plot_time_per_op(explanation.latency, title=explanation.title)
+    if explanation.round is None:
         return {"": roofline, "-time": time}
-    waterfall = plot_waterfall(found.round, title=f"{found.title}\n{found.why}")
+    waterfall = plot_waterfall(explanation.round, title=f"{explanation.title}\n{explanation.why}")
     return {"": waterfall, "-roofline": roofline, "-time": time}
 
 

@@ -421,16 +421,16 @@ def _money_notes(chip: HardwareProfile, usd: float | None) -> Iterator[str]:
 # --- Frontiers, as tables ------------------------------------------------------------------------
 
 
-def frontier_text(found: FrontierAnswer) -> str:
+def frontier_text(answer: FrontierAnswer) -> str:
     """Return a frontier for each series with its cheapest point marked, and the cheapest of all."""
     header = ["per user", "per device", "devices", "batch", "γ", "$/Mtok", "MJ/Mtok"]
-    header += ["TTFT", ""] if found.workload else [""]
+    header += ["TTFT", ""] if answer.workload else [""]
     parts = []
-    for one in found.series:
+    for one in answer.series:
         rows = [[*_cells(point), "cheapest" * (point == one.cheapest)] for point in one.points]
         table = format_table(header, rows, left=[len(header) - 1]) if rows else "no batch has room"
         parts.append(f"{in_line(one.name)} (tokens/s)\n{table}")
-    return page(found, *parts, _cheapest(found))
+    return page(answer, *parts, _cheapest(answer))
 
 
 def _cells(point: FrontierPoint) -> list[str]:
@@ -446,10 +446,12 @@ def _cells(point: FrontierPoint) -> list[str]:
     ]
 
 
-def _cheapest(found: FrontierAnswer) -> str:
+def _cheapest(answer: FrontierAnswer) -> str:
     """Return the cheapest point that is fast enough, in one line."""
-    wanted = "" if found.tpot_s is None else f" within {found.tpot_s / MILLISECOND:g} ms per token"
-    best = found.cheapest
+    wanted = (
+        "" if answer.tpot_s is None else f" within {answer.tpot_s / MILLISECOND:g} ms per token"
+    )
+    best = answer.cheapest
     if best is None:
         return f"no point{wanted}"
     name, point = best
@@ -464,7 +466,7 @@ def _cheapest(found: FrontierAnswer) -> str:
 # --- The chart ------------------------------------------------------------------------------------
 
 
-def frontier_chart(found: FrontierAnswer) -> Any:
+def frontier_chart(answer: FrontierAnswer) -> Any:
     """Draw a frontier for plain decoding and for each drafter, and the cheapest point of each."""
     from specroof.plot.style import (  # noqa: PLC0415 - matplotlib is slow to import
         GREY,
@@ -479,12 +481,12 @@ def frontier_chart(found: FrontierAnswer) -> Any:
     )
 
     with house_style():
-        chart = new_chart(found.title, width=8, height=4.6)
+        chart = new_chart(answer.title, width=8, height=4.6)
         axes = chart.add_subplot()
         axes.set_xscale("log")
         axes.set_yscale("log")
         handles = []
-        for i, series in enumerate(found.series):
+        for i, series in enumerate(answer.series):
             users = [point.tokens_per_s_per_user for point in series.points]
             rates = [point.tokens_per_s_per_device for point in series.points]
             axes.plot(users, rates, **look(i))
@@ -495,11 +497,11 @@ def frontier_chart(found: FrontierAnswer) -> Any:
                     series.cheapest.tokens_per_s_per_device,
                 )
                 axes.plot(x, y, ls="", marker="o", ms=13, mfc="none", mec=INK, mew=1.5)
-        is_fast = "" if found.tpot_s is None else " that is fast enough"
+        is_fast = "" if answer.tpot_s is None else " that is fast enough"
         ring = line_key(f"cheapest{is_fast}", ls="", marker="o", ms=11, mfc="none", mec=INK)
         handles.append(ring)
-        if found.tpot_s is not None:
-            axes.axvline(1 / found.tpot_s, color=GREY, ls=":", lw=1.4)
+        if answer.tpot_s is not None:
+            axes.axvline(1 / answer.tpot_s, color=GREY, ls=":", lw=1.4)
             handles.append(line_key("slowest that users may have", color=GREY, ls=":"))
         for axis in (axes.xaxis, axes.yaxis):
             log_ticks(axis)

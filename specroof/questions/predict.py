@@ -480,40 +480,40 @@ def absent_layers(model: Architecture, drafters: Sequence[Drafter]) -> list[str]
 # --- A prediction as JSON and as tables -----------------------------------------------------------
 
 
-def prediction_json(found: Prediction) -> dict[str, Any]:
+def prediction_json(prediction: Prediction) -> dict[str, Any]:
     """Return a prediction as the object that ``--json`` prints."""
-    answer = curves_json(found.curves, found.end_to_end)
-    server = found.setup.server
-    answer |= {
-        **found.messages,
+    printed = curves_json(prediction.curves, prediction.end_to_end)
+    server = prediction.setup.server
+    printed |= {
+        **prediction.messages,
         "server": None if server is None else server.to_dict(),
-        "survey": survey_json(found.survey),
+        "survey": survey_json(prediction.survey),
         "capacity": None,
     }
-    if found.limits:
-        answer["capacity"] = {
-            "queues": found.queues,
-            "largest_batch": found.limits[0].largest[:, 0].astype(int).tolist(),
-            "bound_by": found.limits[0].bound_by[:, 0].tolist(),
+    if prediction.limits:
+        printed["capacity"] = {
+            "queues": prediction.queues,
+            "largest_batch": prediction.limits[0].largest[:, 0].astype(int).tolist(),
+            "bound_by": prediction.limits[0].bound_by[:, 0].tolist(),
         }
-    for drafter, limit in zip(answer["drafters"], found.limits, strict=False):
+    for drafter, limit in zip(printed["drafters"], prediction.limits, strict=False):
         drafter["server"] = limit.server.to_dict()
         drafter["capacity"] = {
             "largest_batch": limit.largest.astype(int).tolist(),
             "bound_by": limit.bound_by.tolist(),
         }
-    for drafter, curve in zip(answer["drafters"], found.curves, strict=True):
-        drafter.update(_prices_json(found, curve.tokens_per_s))
-    for drafter, whole in zip(answer["drafters"], found.end_to_end, strict=False):
-        drafter["end_to_end"].update(_prices_json(found, whole.tokens_per_s))
-    return answer
+    for drafter, curve in zip(printed["drafters"], prediction.curves, strict=True):
+        drafter.update(_prices_json(prediction, curve.tokens_per_s))
+    for drafter, whole in zip(printed["drafters"], prediction.end_to_end, strict=False):
+        drafter["end_to_end"].update(_prices_json(prediction, whole.tokens_per_s))
+    return printed
 
 
-def _prices_json(found: Prediction, tokens_per_s: Array) -> dict[str, Any]:
+def _prices_json(prediction: Prediction, tokens_per_s: Array) -> dict[str, Any]:
     """Return price and energy at each point; null where the hardware file has none."""
     return {
         name: None if values is None else to_json_array(values)
-        for name, values in found.prices(tokens_per_s).items()
+        for name, values in prediction.prices(tokens_per_s).items()
     }
 
 
@@ -544,19 +544,19 @@ def refuse_many_predictions(first: Prediction, chips: int, form: str) -> None:
     )
 
 
-def prediction_text(found: Prediction) -> str:
+def prediction_text(prediction: Prediction) -> str:
     """Return the loads where drafting does not pay, best draft lengths, sources and sentences."""
-    curves, lengths = found.headline_curves, found.draft_len
+    curves, lengths = prediction.headline_curves, prediction.draft_len
     parts = [
-        in_line(title_of(found.model, found.setup)),
-        pays_lines(found.survey),
-        note_lines(found.warnings),
-        curves_table(found.curves),
-        counted_table(found.curves, found.end_to_end) if found.end_to_end else "",
+        in_line(title_of(prediction.model, prediction.setup)),
+        pays_lines(prediction.survey),
+        note_lines(prediction.warnings),
+        curves_table(prediction.curves),
+        counted_table(prediction.curves, prediction.end_to_end) if prediction.end_to_end else "",
         lengths_table(curves, lengths) if lengths else "",
-        _prices_table(found),
-        source_lines(found.curves),
-        note_lines(found.messages["notes"]),
+        _prices_table(prediction),
+        source_lines(prediction.curves),
+        note_lines(prediction.messages["notes"]),
     ]
     return "\n\n".join(filter(None, parts))
 
@@ -568,19 +568,19 @@ _PRICES: Final = {
 }
 
 
-def _prices_table(found: Prediction) -> str:
+def _prices_table(prediction: Prediction) -> str:
     """Return price and energy at the best draft length and without drafts, where they are known."""
-    known = [name for name, value in found.prices(1.0).items() if value is not None]
+    known = [name for name, value in prediction.prices(1.0).items() if value is not None]
     if not known:
         return ""
     titles = [title for name in known for title in (_PRICES[name][0], "without drafts")]
-    names = len(found.curves) > 1  # else the line of its cost names the drafter
+    names = len(prediction.curves) > 1  # else the line of its cost names the drafter
     rows = []
-    for curve in found.headline_curves:
+    for curve in prediction.headline_curves:
         # Axes context, batch, and per price the best draft length beside plain decoding.
         best = curve.at_best(curve.tokens_per_s), curve.tokens_per_s[..., 0]
         cells = [
-            np.asarray(found.prices(rate)[name]) / _PRICES[name][1]
+            np.asarray(prediction.prices(rate)[name]) / _PRICES[name][1]
             for name in known
             for rate in best
         ]
@@ -601,13 +601,13 @@ def _prices_table(found: Prediction) -> str:
 # --- The charts -----------------------------------------------------------------------------------
 
 
-def prediction_charts(found: Prediction) -> dict[str, Any]:
+def prediction_charts(prediction: Prediction) -> dict[str, Any]:
     """Return speedup against draft length, and what a grid of this shape can show besides."""
     from specroof.plot.batches import (  # noqa: PLC0415 - matplotlib is slow to import
         speedup_figures,
     )
 
-    return speedup_figures(found.headline_curves)
+    return speedup_figures(prediction.headline_curves)
 
 
 COMMAND: Final = Command(

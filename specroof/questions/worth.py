@@ -357,27 +357,27 @@ _COLUMNS: Final[dict[str, Callable[[WorthRow], str]]] = {
 }
 
 
-def worth_text(found: Worth) -> str:
+def worth_text(answer: Worth) -> str:
     """Return a row for each acceptance length, and what the columns mean."""
-    by_batch = found.by_batch
+    by_batch = answer.by_batch
     columns = dict(_COLUMNS)
     if len(by_batch) > 1:
         columns = {"batch": lambda row: f"{row.batch_size:g}", **_COLUMNS}
-    rows = [[cell(row) for cell in columns.values()] for row in found.rows]
+    rows = [[cell(row) for cell in columns.values()] for row in answer.rows]
     targets = dict.fromkeys(rows[0].tpot_s for rows in by_batch.values())
     waits = ", ".join(map(format_seconds, targets))
     meaning = (
-        f"tokens/round as measured with {format_drafts(found.draft_len)}; per token: speedup for each "
+        f"tokens/round as measured with {format_drafts(answer.draft_len)}; per token: speedup for each "
         f"further one;\nenough: drafts beyond these bring less than 1%; users: at most "
         f"{waits} per token"
     )
-    return page(found, format_table([*columns], rows, left=[]), meaning)
+    return page(answer, format_table([*columns], rows, left=[]), meaning)
 
 
 # --- The chart ------------------------------------------------------------------------------------
 
 
-def worth_chart(found: Worth) -> Any:
+def worth_chart(answer: Worth) -> Any:
     """Draw speedup above the users that are served fast enough, both against acceptance length."""
     from specroof.plot.style import (  # noqa: PLC0415 - matplotlib is slow to import
         add_legend,
@@ -389,10 +389,10 @@ def worth_chart(found: Worth) -> Any:
     )
 
     with house_style():
-        chart = new_chart(found.title, width=8, height=5.4)
+        chart = new_chart(answer.title, width=8, height=5.4)
         upper, lower = chart.subplots(2, 1, sharex=True, height_ratios=(3, 2))
         keys = [plain_line(upper)]
-        by_batch = found.by_batch
+        by_batch = answer.by_batch
         for i, (batch, rows) in enumerate(by_batch.items()):
             lengths = [row.accept_length for row in rows]
             upper.plot(lengths, [row.speedup for row in rows], **look(i))
@@ -410,10 +410,10 @@ def worth_chart(found: Worth) -> Any:
                 keys.append(line_key(f"batch {batch:g}", **own))
         upper.margins(y=0.2)
         upper.set_ylabel("Best speedup (×)")
-        lower.set_ylim(0, 1.1 * max(1, *(row.users for row in found.rows)))
+        lower.set_ylim(0, 1.1 * max(1, *(row.users for row in answer.rows)))
         lower.set_ylabel("Users served fast enough")
         lower.set_xlabel(
-            f"Acceptance length with {found.draft_len} drafts (tokens, bonus included)"
+            f"Acceptance length with {answer.draft_len} drafts (tokens, bonus included)"
         )
         add_legend(chart, keys)
         return chart
