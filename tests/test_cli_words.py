@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import specroof
 from specroof.cli import app
-from specroof.cli.flags import completion
+from specroof.cli.commands import completion
 from specroof.cli.groups import OneLineGroup, PlainCommand
 from specroof.questions import QUESTIONS
 

@@ -54,49 +54,8 @@ def plot_option(about: str) -> Any:
 def command(row: Command) -> Callable[..., None]:
     """Return the command of a question: flags in; text, JSON, CSV and charts out."""
 
-    def answer(
-        *,
-        given: Given,
-        as_json: bool = False,
-        csv_file: Path | None = None,
-        plot_file: Path | None = None,
-        output: Path | None = None,
-        context: typer.Context | None = None,
-    ) -> None:
-        if context is not None and context.invoked_subcommand is not None:
-            return
-        if row.output is not None and output is None:
-            for name in row.output.parameters:
-                if name in given:
-                    refuse(name, given[name], f"with --output {row.output.metavar}")
-        chips = given["hardware"] if row.each_chip else [None]
-        names: list[str | None] = [None]
-        if row.each_chip:
-            names = [load_hardware(chip).name for chip in given["hardware"]]
-        answers: list[Any] = []
-        for chip in chips:
-            answers.append(row.question(**given if chip is None else given | {"hardware": chip}))
-            if row.check_size is not None and len(answers) == 1:
-                forms = {"": True, "JSON": as_json, "CSV": csv_file is not None}
-                for form in (form for form, wanted in forms.items() if wanted):
-                    row.check_size(answers[0], len(chips), form)
-        if output is not None and row.output is not None:
-            written = _output_files(row.output, output, answers[0])
-        else:
-            written = {}
-        if not row.prints:
-            write(written, as_json=False)
-            return
-        objects = [row.json(answer) for answer in answers] if as_json else []
-        give(
-            lambda: objects[0] if len(objects) == 1 else {"chips": objects},
-            lambda: "\n\n".join(map(row.text, answers)),
-            text_file(csv_file, lambda: _csv(names, answers)),
-            *(_charts(plot_file, chips, answers) if row.chart else ()),
-            written,
-            as_json=as_json,
-            to_paste=row.to_paste,
-        )
+    def answer(**values: Any) -> None:
+        _give_answers(row, **values)
 
     parameters = [_signed("given", Given)]
     if row.output is not None:
@@ -119,6 +78,53 @@ def command(row: Command) -> Callable[..., None]:
     answer.__doc__ = "\n\n".join(filter(None, [first, row.about, example]))
     changed = {"hardware": CHIPS} if row.each_chip else {}
     return flags(row.question, row.options, **changed)(answer)
+
+
+def _give_answers(  # noqa: PLR0913 - what a command takes
+    row: Command,
+    *,
+    given: Given,
+    as_json: bool = False,
+    csv_file: Path | None = None,
+    plot_file: Path | None = None,
+    output: Path | None = None,
+    context: typer.Context | None = None,
+) -> None:
+    """Ask a question of each chip; write the files of the answers, then print them."""
+    if context is not None and context.invoked_subcommand is not None:
+        return
+    if row.output is not None and output is None:
+        for name in row.output.parameters:
+            if name in given:
+                refuse(name, given[name], f"with --output {row.output.metavar}")
+    chips = given["hardware"] if row.each_chip else [None]
+    names: list[str | None] = [None]
+    if row.each_chip:
+        names = [load_hardware(chip).name for chip in given["hardware"]]
+    answers: list[Any] = []
+    for chip in chips:
+        answers.append(row.question(**given if chip is None else given | {"hardware": chip}))
+        if row.check_size is not None and len(answers) == 1:
+            forms = {"": True, "JSON": as_json, "CSV": csv_file is not None}
+            for form in (form for form, wanted in forms.items() if wanted):
+                row.check_size(answers[0], len(chips), form)
+    if output is not None and row.output is not None:
+        written = _output_files(row.output, output, answers[0])
+    else:
+        written = {}
+    if not row.prints:
+        write(written, as_json=False)
+        return
+    objects = [row.json(answer) for answer in answers] if as_json else []
+    give(
+        lambda: objects[0] if len(objects) == 1 else {"chips": objects},
+        lambda: "\n\n".join(map(row.text, answers)),
+        text_file(csv_file, lambda: _csv(names, answers)),
+        *(_charts(plot_file, chips, answers) if row.chart else ()),
+        written,
+        as_json=as_json,
+        to_paste=row.to_paste,
+    )
 
 
 def _output_files(output: Output, place: Path, answer: Any) -> dict[Path, bytes]:
