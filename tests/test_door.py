@@ -108,9 +108,7 @@ def test_help_lists_a_command_by_its_first_sentence(name: str) -> None:
 def test_every_command_is_listed() -> None:
     files = {path.stem for path in Path(specroof.cli.__file__).parent.glob("*.py")}
     rows = {
-        name
-        for name in COMMANDS
-        if hasattr(import_module(f"specroof.questions.{name}"), "COMMAND")
+        name for name in COMMANDS if hasattr(import_module(f"specroof.questions.{name}"), "COMMAND")
     }
     assert set(QUESTIONS) < set(COMMANDS) < files | rows
 
