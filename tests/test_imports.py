@@ -99,7 +99,7 @@ LATE = {
     "questions/predict.py": {"plot", "report"},
     "questions/sweep.py": {"plot", "questions", "report"},
     "questions/validate.py": {"plot", "scoring"},
-    "serving/capacity.py": {"serving"},
+    "serving/served.py": {"serving"},
     "speedup/result.py": {"plot", "report"},
     "sweeps/results.py": {"plot"},
     "sweeps/run.py": {"questions"},

@@ -42,8 +42,8 @@ from specroof.questions.request import (
 )
 from specroof.report.columns import Columns, request_columns
 from specroof.report.layout import ABSENT, figure, folded, format_table, note_lines, wrapped
-from specroof.serving.capacity import room_rule
 from specroof.serving.launch import Launch, Speculation, launch, server_command
+from specroof.serving.served import room_rule
 from specroof.serving.workload import Load, Workload, workload_json
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 from specroof.units import format_drafts, format_price, format_seconds

@@ -36,9 +36,10 @@ from specroof.questions.request import (
     server_of,
 )
 from specroof.questions.traffic import Mix, TrafficFile, traffic_of
-from specroof.serving.capacity import in_server, served_curve, served_room
+from specroof.serving.capacity import in_server, served_room
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.launch import DRAFT_MODEL, LAUNCHERS
+from specroof.serving.served import served_curve
 from specroof.serving.workload import Workload
 from specroof.speedup.inverses import least_rate
 from specroof.speedup.price import usd_per_million_tokens

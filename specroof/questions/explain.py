@@ -16,8 +16,8 @@ from specroof.latency.pass_seconds import PassLatency
 from specroof.questions.answer import Charted, place_of
 from specroof.questions.request import DeploymentRequest, DrafterLike, drafter_of, question
 from specroof.report.layout import format_table, in_line, note_lines, page
-from specroof.serving.capacity import served_curve
 from specroof.serving.prefills import prefill_pass, time_to_first_token_s
+from specroof.serving.served import served_curve
 from specroof.serving.workload import Load
 from specroof.speedup.curve import acceptance_of, drafting_gain, longest_draft, pass_latency
 from specroof.speedup.inverses import Threshold, least_rate

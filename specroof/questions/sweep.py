@@ -24,8 +24,9 @@ from specroof.questions.request import question
 from specroof.reading.yaml_text import dump_yaml
 from specroof.report.columns import Columns, band_columns, curve_names, flat_column, request_columns
 from specroof.report.layout import brief, format_table, in_line, note_lines
-from specroof.serving.capacity import RoomRule, room_rule
+from specroof.serving.capacity import RoomRule
 from specroof.serving.end_to_end import EndToEnd
+from specroof.serving.served import room_rule
 from specroof.serving.workload import Load
 from specroof.speedup.result import SpeedupCurve
 from specroof.units import MOST_POINTS
