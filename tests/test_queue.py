@@ -277,7 +277,7 @@ def test_a_limited_prediction_prices_its_grid_once(monkeypatch: pytest.MonkeyPat
         priced.append(asked["batch_size"])
         return decoding_curve(*args, **asked)
 
-    monkeypatch.setattr("specroof.serving.capacity.decoding_curve", counted)
+    monkeypatch.setattr("specroof.serving.served.decoding_curve", counted)
     found = predict("Qwen/Qwen3-8B", "h100", drafters="eagle3,accept=0.7", batch_size=[1, 8])
     assert found.limits  # a server has an end
     assert [np.asarray(one).tolist() for one in priced] == [[1, 8]]

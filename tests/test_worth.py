@@ -13,7 +13,7 @@ import specroof
 from specroof import OptionError, worth
 from specroof.cli import app
 from specroof.questions.worth import worth_text
-from specroof.serving.capacity import served_curve
+from specroof.serving.served import served_curve
 from specroof.speedup import curve as axes
 
 MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "h100", "block,cost=0.1,drafts=15"

@@ -70,7 +70,7 @@ from specroof.questions.traffic import Mix, TrafficFile, traffic_of
 from specroof.report.columns import Columns, arrow_table, data_frame
 from specroof.report.layout import ABSENT, figure, folded, format_table, note_lines, wrapped
 from specroof.serving.benchmark_commands import FORCED, FRAMEWORKS
-from specroof.serving.capacity import in_server, room_rule, served_room
+from specroof.serving.capacity import in_server, served_room
 from specroof.serving.launch import (
     CACHES,
     DRAFT_MODEL,
@@ -82,6 +82,7 @@ from specroof.serving.launch import (
     launch,
     server_command,
 )
+from specroof.serving.served import room_rule
 from specroof.serving.workload import Load, Workload, workload_json
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 from specroof.units import format_drafts, format_price, format_seconds, plain_number

@@ -14,8 +14,8 @@ from specroof.policies.bottlenecks import RoundBreakdown, bottlenecks
 from specroof.policies.decision import Choice, Verdict, best_choice
 from specroof.policies.schedule import Day, Traffic, advised_day, best_schedule, drafts_at
 from specroof.questions.predict import Prediction
-from specroof.serving.capacity import served_curve
 from specroof.serving.end_to_end import EndToEnd
+from specroof.serving.served import served_curve
 from specroof.speedup.inverses import least_rate
 from specroof.speedup.price import usd_per_million_tokens
 from specroof.speedup.result import SpeedupCurve

@@ -28,13 +28,8 @@ from specroof.questions.request import (
     question,
 )
 from specroof.report.layout import ABSENT, figure, format_table, page
-from specroof.serving.capacity import (
-    RoomRule,
-    ServedCurve,
-    room_rule,
-    served_curve,
-    server_room,
-)
+from specroof.serving.capacity import RoomRule, server_room
+from specroof.serving.served import ServedCurve, room_rule, served_curve
 from specroof.serving.workload import Load, Workload, workload_json
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, acceptance_of, drafting_gain
 from specroof.speedup.inverses import (

@@ -37,10 +37,10 @@ from specroof.questions.request import (
 from specroof.reading.metrics_text import parse_metrics
 from specroof.reading.yaml_text import shown
 from specroof.report.layout import figure, format_table, page
-from specroof.serving.capacity import room_rule
 from specroof.serving.launch import DRAFT_MODEL, Launch, Speculation, launch
 from specroof.serving.metrics import NO_PAGE, counted
 from specroof.serving.observed import Observed, measured_acceptance, observed
+from specroof.serving.served import room_rule
 from specroof.serving.workload import Load
 from specroof.units import format_seconds
 

@@ -23,7 +23,7 @@ from specroof.questions.request import (
     question,
 )
 from specroof.report.layout import format_table, in_line, note_lines, page
-from specroof.serving.capacity import served_curve
+from specroof.serving.served import served_curve
 from specroof.serving.workload import Load, prefill_pass, time_to_first_token_s
 from specroof.speedup.curve import acceptance_of, drafting_gain, longest_draft, pass_latency
 from specroof.speedup.inverses import Threshold, least_rate

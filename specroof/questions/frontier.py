@@ -31,8 +31,8 @@ from specroof.questions.request import (
     usd_per_hour,
 )
 from specroof.report.layout import figure, format_table, in_line, page
-from specroof.serving.capacity import room_rule
 from specroof.serving.end_to_end import EndToEnd
+from specroof.serving.served import room_rule
 from specroof.serving.workload import Load, Workload, workload_json
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 from specroof.speedup.price import Frontier, frontier_of, price_and_energy

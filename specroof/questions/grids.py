@@ -14,7 +14,8 @@ from specroof.drafters import Drafter
 from specroof.errors import SpecroofError
 from specroof.hardware import IDEAL_ENGINE
 from specroof.latency import Deployment, Setup
-from specroof.serving.capacity import served_curve, server_room
+from specroof.serving.capacity import server_room
+from specroof.serving.served import served_curve
 from specroof.serving.workload import Load
 from specroof.speedup.result import SpeedupCurve
 from specroof.speedup.round import engine_round_s

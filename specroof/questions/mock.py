@@ -29,10 +29,10 @@ from specroof.questions.request import (
     question,
 )
 from specroof.serving.benchmark_commands import FRAMEWORKS, MockPoint, mock_commands
-from specroof.serving.capacity import served_curve
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.launch import DRAFT_MODEL
 from specroof.serving.requests import end_to_end
+from specroof.serving.served import served_curve
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.curve import acceptance_of, longest_draft
 from specroof.speedup.result import SpeedupCurve

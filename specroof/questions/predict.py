@@ -55,8 +55,9 @@ from specroof.report.columns import (
     listed_columns,
 )
 from specroof.report.layout import columns_csv, figure, format_table, in_line, note_lines
-from specroof.serving.capacity import RoomRule, ServerRoom, room_rule, served_curve
+from specroof.serving.capacity import RoomRule, ServerRoom
 from specroof.serving.end_to_end import EndToEnd
+from specroof.serving.served import room_rule, served_curve
 from specroof.serving.workload import Load
 from specroof.speedup.curve import (
     DEFAULT_MAX_DRAFT_LEN,
@@ -265,7 +266,7 @@ def predicted(
     Raises
     ------
     SpecroofError
-        As `specroof.serving.capacity.served_curve` does, and for more points than memory holds.
+        As `specroof.serving.served.served_curve` does, and for more points than memory holds.
     """
     longest, capped = shared_max_draft_len(drafters, max_draft_len)
     return predicted_to(longest, deployment, drafters, load, room=room, notes=capped)
@@ -296,7 +297,7 @@ def predicted_to(
     Raises
     ------
     SpecroofError
-        As `specroof.serving.capacity.served_curve` does, and for more points than memory holds,
+        As `specroof.serving.served.served_curve` does, and for more points than memory holds,
         over all drafters.
     """
     shape = len(load.context_len), len(load.batch_size), max_draft_len + 1

@@ -25,7 +25,7 @@ from specroof.questions.answer import Noted
 from specroof.questions.parameters import Command, Parameter, numbers
 from specroof.questions.request import DeploymentRequest, DrafterLike, drafter_of, question
 from specroof.report.layout import format_table
-from specroof.serving.capacity import room_rule, room_warnings, served_curve
+from specroof.serving.served import room_rule, room_warnings, served_curve
 from specroof.serving.workload import Load
 from specroof.speedup.curve import longest_draft
 from specroof.speedup.result import SpeedupCurve

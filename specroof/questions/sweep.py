@@ -24,8 +24,9 @@ from specroof.questions.request import question
 from specroof.reading.yaml_text import dump_yaml
 from specroof.report.columns import Columns, arrow_table, flat_column
 from specroof.report.layout import brief, facts_html, format_table, in_line, note_lines
-from specroof.serving.capacity import RoomRule, room_rule
+from specroof.serving.capacity import RoomRule
 from specroof.serving.end_to_end import EndToEnd
+from specroof.serving.served import room_rule
 from specroof.serving.workload import Load
 from specroof.speedup.overview import Overview
 from specroof.speedup.result import SpeedupCurve

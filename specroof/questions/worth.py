@@ -34,7 +34,8 @@ from specroof.questions.request import (
     usd_per_hour,
 )
 from specroof.report.layout import figure, format_table, page
-from specroof.serving.capacity import RoomRule, room_rule, room_warnings, served_curve
+from specroof.serving.capacity import RoomRule
+from specroof.serving.served import room_rule, room_warnings, served_curve
 from specroof.serving.workload import Load, Workload, workload_json
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, grid_slices
 from specroof.speedup.price import usd_per_million_tokens

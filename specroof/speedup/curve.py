@@ -148,7 +148,7 @@ def decoding_curve(
 ) -> SpeedupCurve:
     r"""Return what speculative decoding gains over a grid of operating points.
 
-    Memory has no end here, and no prompt is computed: `specroof.serving.capacity.served_curve`
+    Memory has no end here, and no prompt is computed: `specroof.serving.served.served_curve`
     counts both.
 
     .. math:: \text{speedup} = \frac{N(\gamma) \; t_1}
