@@ -5,6 +5,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -177,12 +178,12 @@ def _hardware_files() -> dict[str, tuple[Path, bool]]:
 def _parse_hardware(path: Path, *, trusted: bool) -> HardwareProfile:
     """Return the profile of a file, with the engines that stand in where it has none."""
     text = read_text(path, ProfileError)
-    try:
-        profile = parse_hardware(text, source=str(path), trusted=trusted)
-    except (KeyError, TypeError, ValueError, AttributeError):
-        if not trusted:
-            raise
-        # A bundled file is being edited: the checks say what is wrong with it.
+    profile = None
+    if trusted:
+        # Of a bundled file that is being edited, the checks below say what is wrong.
+        with suppress(KeyError, TypeError, ValueError, AttributeError):
+            profile = parse_hardware(text, source=str(path), trusted=True)
+    if profile is None:
         profile = parse_hardware(text, source=str(path))
     link = profile.interconnect
     stand_ins = _generic().on_chip(
