@@ -295,6 +295,11 @@ WHOLE = "batch_size,context_len,draft_len,tokens_per_s,input_len,output_len\n"
         (json.dumps({**SGLANG, "completed": 0}), "completed is 0; allowed: a whole number"),
         (json.dumps({**SGLANG, "completed": 1.5}), "completed is 1.5; allowed: a whole number"),
         (json.dumps({**SGLANG, "output_throughput": -800.0}), "output_throughput is -800.0"),
+        # Their ratio is no number above 0.
+        (
+            json.dumps({**SGLANG, "duration": 1e308, "total_output_tokens": 5e-324}),
+            "must agree: tokens and seconds",
+        ),
         # Milliseconds where seconds belong, or the other way round.
         (json.dumps({**SGLANG, "duration": 20_000.0}), "must agree: tokens and seconds"),
         (

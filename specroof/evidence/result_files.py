@@ -245,7 +245,7 @@ class _Served(Extract):
     @model_validator(mode="after")
     def _rates_agree(self) -> Self:
         made = self.total_output_tokens / self.duration
-        if not 0.98 <= self.output_throughput / made <= 1.02:
+        if not 0.98 <= self.output_throughput * self.duration / self.total_output_tokens <= 1.02:
             message = (
                 f"output_throughput is {self.output_throughput:g}, and total_output_tokens / "
                 f"duration {made:g}; must agree: tokens and seconds, not other units"
