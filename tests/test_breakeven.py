@@ -245,6 +245,15 @@ def test_lengths_without_room_or_depth_gain_nothing() -> None:
     assert (gains.item(), drafts.item()) == (curve.speedup[0, 0, 1], 1)
 
 
+def test_the_largest_context_is_the_last_that_is_predicted() -> None:
+    # SGLang keeps fewer states while it drafts: drafts have room where a plain step has none.
+    spec, hybrid = "block,cost=0.1,block=16,accept=0.8", "Qwen/Qwen3.5-27B"
+    (row,) = breakeven(hybrid, "h200", drafter=spec, solve="context", batch_size=1).rows
+    last = row.runs[-1][1]
+    curve = specroof.predict(hybrid, "h200", drafters=spec, context_len=[last, last + 1]).curves[0]
+    assert np.isfinite(curve.best_speedup).ravel().tolist() == [True, False]
+
+
 def test_a_tie_at_the_wanted_speedup_is_an_answer() -> None:
     assert crossing(lambda x: (1 + x, 1), 2.0, (0.0, 1.0)).value == 1.0
     assert crossing(lambda x: (1 + x, 1), 1.0, (0.0, 1.0)).answer == "always"
