@@ -12,7 +12,6 @@ from typing import Annotated, Any, Final, TypeAlias, get_args, get_origin, get_t
 
 import typer
 
-from specroof.catalog import load_hardware
 from specroof.cli.output import (
     STANDARD_OUTPUT,
     check_folder,
@@ -25,7 +24,7 @@ from specroof.cli.output import (
 )
 from specroof.errors import OptionError, refuse
 from specroof.questions.parameters import OPTION_FIELDS, OPTIONS, Command, Output, Parameter
-from specroof.questions.request import CHIPS, SHARED, parameters_of
+from specroof.questions.request import CHIPS, SHARED, hardware_of, parameters_of
 from specroof.report.layout import joined_csv, name_sources, rows_csv
 
 #: What was given of the parameters of a question.
@@ -100,7 +99,7 @@ def _give_answers(  # noqa: PLR0913 - what a command takes
     chips = given["hardware"] if row.each_chip else [None]
     names: list[str | None] = [None]
     if row.each_chip:
-        names = [load_hardware(chip).name for chip in given["hardware"]]
+        names = [hardware_of(chip).name for chip in given["hardware"]]
     answers: list[Any] = []
     for chip in chips:
         answers.append(row.question(**given if chip is None else given | {"hardware": chip}))
