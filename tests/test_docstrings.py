@@ -27,7 +27,6 @@ NO_FORMULAS: frozenset[str] = frozenset(
             # what the constructors of curves tabulate; each constructor names its source
             "constant_law listed_law decay_law beta_law survival_of_rates rates_of_survival"
         ),
-        "acceptance.published.formats": "number whole entries checked_survival",
         "acceptance.published.profile": "bundled_profile load_profiles profile_names",
         "architecture.base": "by_kv_heads cache_only",
     }.items()
