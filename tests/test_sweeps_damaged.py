@@ -235,7 +235,9 @@ runpy.run_module("specroof", run_name="__main__", alter_sys=True)
 """
 
 
-@pytest.mark.parametrize("module", ["specroof.cli", "typer", "specroof.questions.predict", "matplotlib"])
+@pytest.mark.parametrize(
+    "module", ["specroof.cli", "typer", "specroof.questions.predict", "matplotlib"]
+)
 def test_an_interrupt_while_importing_is_no_traceback(tmp_path: Path, module: str) -> None:
     words = ["predict", "Qwen/Qwen3-8B", "-H", "b200", "--drafter", "ideal", "--plot", "c.png"]
     run = subprocess.run(
