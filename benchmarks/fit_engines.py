@@ -31,7 +31,7 @@ from fitting.shared_fit import leave_groups_out, leave_one_out
 from specroof import load_hardware
 from specroof.evidence import Measurement, kind_of, load_measurements
 from specroof.hardware import FRAMEWORKS, GENERIC, EngineProfile, ExpectedError
-from specroof.hardware.schema import written_generic
+from specroof.hardware.written import written_generic
 from specroof.scoring import TRUSTED, misses_of, validation
 from specroof.scoring.bands import bands_of, width_scale
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from specroof import OptionError, ProfileError, hardware_names, load_hardware
 from specroof.cli import app
 from specroof.hardware import DevicePower, DevicePrice, parse_hardware
-from specroof.hardware.schema import calibrated_yaml
+from specroof.hardware.written import calibrated_yaml
 from specroof.speedup.price import (
     frontier_of,
     joules_per_million_tokens,

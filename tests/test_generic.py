@@ -26,7 +26,7 @@ from specroof.hardware import (
     parse_generic,
     parse_hardware,
 )
-from specroof.hardware.schema import calibrated_yaml, written_generic
+from specroof.hardware.written import calibrated_yaml, written_generic
 from specroof.questions.capacity import CapacityRequest
 from specroof.questions.request import borrowed_engine
 from specroof.scoring import TRUSTED, Validation

@@ -30,7 +30,7 @@ from specroof.hardware import (
     parse_hardware,
     schema,
 )
-from specroof.hardware.schema import calibrated_yaml
+from specroof.hardware.written import calibrated_yaml
 from specroof.questions.hardware import hardware_text, show_hardware
 from specroof.reading.yaml_text import parse_yaml
 

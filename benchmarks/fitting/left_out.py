@@ -12,7 +12,7 @@ from fitting.shared_fit import engine_of
 from specroof.evidence import Measurement, kind_of
 from specroof.evidence.measurement import chip_of
 from specroof.hardware import EngineProfile
-from specroof.hardware.schema import written_generic
+from specroof.hardware.written import written_generic
 
 
 def left_out_content(measurements: Iterable[Measurement]) -> dict[str, Any]:

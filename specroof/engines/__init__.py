@@ -8,7 +8,7 @@ from specroof.engines.calibration import (
     ideal_rates,
     predicted_tokens_per_s,
 )
-from specroof.hardware.schema import calibrated_yaml
+from specroof.hardware.written import calibrated_yaml
 
 __all__ = [
     "Calibration",

@@ -146,7 +146,7 @@ def parse_generic(content: dict[str, Any]) -> Generic:
     Parameters
     ----------
     content
-        The file's mapping, as `written_generic` of `specroof.hardware.schema` makes it.
+        The file's mapping, as `written_generic` of `specroof.hardware.written` makes it.
     """
     return Generic(
         engines={name: _engine(GENERIC, block) for name, block in content["engines"].items()},

@@ -6,7 +6,7 @@ fields are spelled there, and nowhere else.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, asdict, fields, is_dataclass, replace
+from dataclasses import MISSING, fields, is_dataclass
 from datetime import date
 from functools import cache
 from types import NoneType
@@ -21,8 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from specroof.errors import OptionError, ProfileError
-from specroof.hardware import Generic, HardwareProfile, parse_hardware
+from specroof.errors import ProfileError
 from specroof.hardware.engine import FRAMEWORKS, IDEAL_ENGINE, LAYER_KINDS, OP_KINDS, EngineProfile
 from specroof.hardware.profile import GENERIC, DevicePower, DevicePrice, Interconnect, Peak
 from specroof.reading.checked import (
@@ -35,7 +34,7 @@ from specroof.reading.checked import (
     parse_model,
     within,
 )
-from specroof.reading.yaml_text import dump_yaml, shown
+from specroof.reading.yaml_text import shown
 from specroof.units import BOUNDS, DTYPE_BYTES
 
 _IDEAL: Final = IDEAL_ENGINE.name
@@ -223,107 +222,3 @@ def _dotted_keys(block: dict[str, Any]) -> Iterator[str]:
         yield key
         if isinstance(value, dict):
             yield from (f"{key}.{inner}" for inner in _dotted_keys(value))
-
-
-# --- Fitted engines as files: a whole hardware file, and what all chips share --------------------
-
-
-def calibrated_yaml(
-    hardware: HardwareProfile, engine: EngineProfile, *, name: str, source: str
-) -> str:
-    """Return the text of a hardware file: the chip as it was, and the fitted engine as default.
-
-    Parameters
-    ----------
-    hardware
-        The profile whose peaks were used; its engines and sources stay in the file, its aliases,
-        which find the profile that it was, do not.
-    engine
-        The fitted engine.
-    name
-        What to call it: lower-case letters, digits, ``.``, ``_`` and ``-``.
-    source
-        What its figures come from.
-
-    Raises
-    ------
-    OptionError
-        If the engine cannot have this name.
-    ProfileError
-        If the file would not be one that specroof reads.
-    """
-    if name == "ideal":
-        message = "--engine-name is 'ideal', which is built in; allowed: another name"
-        raise OptionError(message)
-    content: dict[str, Any] = {
-        "format_version": hardware.format_version,
-        "name": hardware.name,
-        "sources": {**hardware.sources, f"engines.{name}": source},
-        "peak": _given(hardware.peak),
-    }
-    if hardware.usable_memory_bytes is not None:
-        content["usable_memory_bytes"] = hardware.usable_memory_bytes
-    for key in ("interconnect", "price", "power"):
-        if getattr(hardware, key) is not None:
-            content[key] = _given(getattr(hardware, key))
-    content["default_engine"] = name
-    content["engines"] = _nameless({**hardware.engines, name: _served(engine)})
-    text = dump_yaml(content)
-    parse_hardware(text, source="the calibrated file")  # nothing is written that cannot be read
-    return text
-
-
-def _served(engine: EngineProfile) -> EngineProfile:
-    """Return an engine that keeps the rules of its server when it gets another name."""
-    if engine.framework is None and engine.name in FRAMEWORKS:
-        return replace(engine, framework=engine.name)
-    return engine
-
-
-def written_generic(generic: Generic) -> dict[str, Any]:
-    """Return the mapping that `specroof.hardware.parse_generic` reads.
-
-    Parameters
-    ----------
-    generic
-        What is to be written.
-    """
-    return {
-        "engines": _nameless(generic.engines),
-        "families": {name: _given(family) for name, family in generic.families.items()},
-        "cards": _given(generic.cards),
-        "card_bytes_per_s": generic.card_bytes_per_s,
-        "memory_bytes_per_s": generic.memory_bytes_per_s,
-    }
-
-
-def _nameless(engines: Mapping[str, EngineProfile]) -> dict[str, dict[str, Any]]:
-    """Return engines as YAML has them: their names are the keys."""
-    return {
-        name: {key: value for key, value in _given(engine).items() if key != "name"}
-        for name, engine in engines.items()
-    }
-
-
-def _given(part: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass that are not at their default, as YAML has them."""
-    values = asdict(part)
-    return {
-        field.name: _plain(values[field.name])
-        for field in fields(part)
-        if not _is_default(field, part)
-    }
-
-
-def _is_default(field: Any, part: Any) -> bool:
-    value = getattr(part, field.name)
-    if field.default_factory is not MISSING:
-        return bool(value == field.default_factory())
-    return field.default is not MISSING and bool(value == field.default)
-
-
-def _plain(value: Any) -> Any:
-    """Return nested values without tuples, keys that are None left out."""
-    if isinstance(value, dict):
-        return {key: _plain(entry) for key, entry in value.items() if entry is not None}
-    return list(value) if isinstance(value, tuple) else value

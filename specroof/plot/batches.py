@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import matplotlib as mpl
 import numpy as np
@@ -36,7 +36,9 @@ from specroof.plot.style import (
     thin_ticks,
     tick_at,
 )
-from specroof.speedup.result import SpeedupCurve
+
+if TYPE_CHECKING:
+    from specroof.speedup.result import SpeedupCurve
 
 _NEAR: Final = 0.01
 _NO_ROOM: Final = "no room for drafts"
@@ -66,7 +68,7 @@ class _BatchRow:
 
 @house_style()
 def plot_speedup_by_batch(
-    curves: Sequence[SpeedupCurve], *, context_index: int = 0, title: str | None = None
+    curves: "Sequence[SpeedupCurve]", *, context_index: int = 0, title: str | None = None
 ) -> Figure:
     """Draw the best speedup against the batch size, a line for each curve.
 
@@ -89,7 +91,7 @@ def plot_speedup_by_batch(
 
 @house_style()
 def plot_draft_len_by_batch(
-    curves: Sequence[SpeedupCurve], *, context_index: int = 0, title: str | None = None
+    curves: "Sequence[SpeedupCurve]", *, context_index: int = 0, title: str | None = None
 ) -> Figure:
     """Draw the best draft length against the batch size, and the drafts within 1% of the best.
 
@@ -112,7 +114,7 @@ def plot_draft_len_by_batch(
 
 @house_style()
 def plot_by_batch(
-    curves: Sequence[SpeedupCurve], *, context_index: int = 0, title: str | None = None
+    curves: "Sequence[SpeedupCurve]", *, context_index: int = 0, title: str | None = None
 ) -> Figure:
     """Draw best speedup above best draft length, both against the batch size.
 
@@ -134,7 +136,7 @@ def plot_by_batch(
 
 
 def _by_batch(
-    curves: Sequence[SpeedupCurve],
+    curves: "Sequence[SpeedupCurve]",
     context_index: int,
     title: str | None,
     parts: "Sequence[Callable[[Axes, Sequence[_BatchRow]], Artist]]",
@@ -154,7 +156,7 @@ def _by_batch(
     return chart
 
 
-def _rows(curves: Sequence[SpeedupCurve], context_index: int) -> tuple[str, list[_BatchRow]]:
+def _rows(curves: "Sequence[SpeedupCurve]", context_index: int) -> tuple[str, list[_BatchRow]]:
     """Return the words that all curves share, and the best of each at its context length."""
     require_curves(curves)
     contexts = [position("context_index", context_index, curve.context_len) for curve in curves]
@@ -247,7 +249,7 @@ def _finish_batch_axis(axes: Axes, rows: Sequence[_BatchRow]) -> None:
 
 
 @house_style()
-def plot_best_draft_len_map(curve: SpeedupCurve, *, title: str | None = None) -> Figure:
+def plot_best_draft_len_map(curve: "SpeedupCurve", *, title: str | None = None) -> Figure:
     """Draw the best draft length over batch size and context length, as a heat map.
 
     Parameters
@@ -302,7 +304,7 @@ def _write_numbers(axes: Axes, image: AxesImage, best: npt.NDArray[np.int64]) ->
         axes.text(column, row, f"{best[row, column]}", ha="center", va="center", color=color)
 
 
-def _index_ticks(axes: Axes, curve: SpeedupCurve) -> None:
+def _index_ticks(axes: Axes, curve: "SpeedupCurve") -> None:
     """Write batch sizes and context lengths at their cells, not each where there are many."""
     batches = [short_number(batch, plain_below=_PLAIN_BATCHES) for batch in curve.batch_size]
     contexts = [short_number(context) for context in curve.context_len]
@@ -314,7 +316,7 @@ def _index_ticks(axes: Axes, curve: SpeedupCurve) -> None:
 # --- All charts of a grid ------------------------------------------------------------------------
 
 
-def speedup_figures(curves: Sequence[SpeedupCurve]) -> dict[str, Figure]:
+def speedup_figures(curves: "Sequence[SpeedupCurve]") -> dict[str, Figure]:
     """Return the charts that a grid can show, by the endings of their files; the first has none."""
     figures = {"": plot_speedup_by_draft_len(curves)}
     if len(curves[0].batch_size) > 1:

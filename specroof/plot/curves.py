@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -31,8 +31,10 @@ from specroof.plot.style import (
     speedup_label,
     speedup_limits,
 )
-from specroof.speedup.result import SpeedupCurve
 from specroof.units import plain_number
+
+if TYPE_CHECKING:
+    from specroof.speedup.result import SpeedupCurve
 
 #: With more lines than this the optima stand in the legend, where there is room.
 _MOST_LABELS: Final = 8
@@ -58,7 +60,7 @@ class _DraftRow:
 
 @house_style()
 def plot_speedup_by_draft_len(
-    curves: Sequence[SpeedupCurve],
+    curves: "Sequence[SpeedupCurve]",
     *,
     context_index: int = 0,
     batch_index: int = 0,
@@ -103,7 +105,7 @@ def plot_speedup_by_draft_len(
 
 
 def _rows(
-    curves: Sequence[SpeedupCurve], context_index: int, batch_index: int
+    curves: "Sequence[SpeedupCurve]", context_index: int, batch_index: int
 ) -> tuple[str, list[_DraftRow]]:
     """Return the words that all curves share, and each curve at its operating point."""
     places = [
@@ -170,7 +172,7 @@ def _draw(axes: Axes, row: _DraftRow, *, twins: list[_DraftRow], order: int) -> 
     )
 
 
-def _free_lunch(curves: Sequence[SpeedupCurve]) -> str:
+def _free_lunch(curves: "Sequence[SpeedupCurve]") -> str:
     """Return the meaning of the dashed lines."""
     if any(curve.request_lengths for curve in curves):
         return "free lunch: every round costs a plain step"

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import matplotlib as mpl
 import numpy as np
@@ -26,7 +26,9 @@ from specroof.plot.style import (
     tick_at,
     wrapped,
 )
-from specroof.speedup.overview import Overview
+
+if TYPE_CHECKING:
+    from specroof.speedup.overview import Overview
 
 #: Panels of a page, and lines of a panel.
 _MOST_ROWS: Final = 5
@@ -43,9 +45,9 @@ class _Page:
 
     models: Sequence[str]
     setups: Sequence[str]
-    overviews: Sequence[Overview]
+    overviews: "Sequence[Overview]"
 
-    def panel(self, model: str, setup: str) -> list[Overview]:
+    def panel(self, model: str, setup: str) -> "list[Overview]":
         """Return the curves of a panel."""
         return [
             overview
@@ -54,7 +56,7 @@ class _Page:
         ]
 
 
-def study_figures(overviews: Sequence[Overview]) -> dict[str, Figure]:
+def study_figures(overviews: "Sequence[Overview]") -> dict[str, Figure]:
     """Return every chart of a study, by the name of its file without an ending.
 
     Parameters
@@ -75,24 +77,24 @@ def study_figures(overviews: Sequence[Overview]) -> dict[str, Figure]:
     return figures
 
 
-def _load(overview: Overview) -> str:
+def _load(overview: "Overview") -> str:
     return f"-workload-{overview.workload}" if overview.requests else ""
 
 
-def _setup(overview: Overview) -> str:
+def _setup(overview: "Overview") -> str:
     return f"{overview.devices} x {overview.hardware}\n{overview.engine}"
 
 
 def _grouped(
-    overviews: Sequence[Overview], key: Callable[[Overview], str]
-) -> Mapping[str, list[Overview]]:
-    groups: dict[str, list[Overview]] = {}
+    overviews: "Sequence[Overview]", key: "Callable[[Overview], str]"
+) -> "Mapping[str, list[Overview]]":
+    groups: "dict[str, list[Overview]]" = {}
     for overview in overviews:
         groups.setdefault(key(overview), []).append(overview)
     return groups
 
 
-def _pages(overviews: Sequence[Overview]) -> Iterator[tuple[str, _Page]]:
+def _pages(overviews: "Sequence[Overview]") -> Iterator[tuple[str, _Page]]:
     """Yield pages, and what their file names end in: nothing for the first."""
     models = list(dict.fromkeys(overview.model for overview in overviews))
     setups = list(dict.fromkeys(_setup(overview) for overview in overviews))
@@ -140,7 +142,7 @@ def _lines_chart(page: _Page) -> Figure:
     return chart
 
 
-def _with_drafts(overview: Overview) -> Array:
+def _with_drafts(overview: "Overview") -> Array:
     """Return the best speedup where drafts run: elsewhere 1 says nothing of them."""
     return np.where(overview.drafts_run == 1, overview.best_speedup, np.nan)
 
@@ -252,7 +254,7 @@ def _scale_ticks(axes: Axes, values: Array) -> None:
     tick_at(axes.yaxis, steps, [f"{step:g}" for step in steps])
 
 
-def _cell_ticks(axes: Axes, overview: Overview) -> None:
+def _cell_ticks(axes: Axes, overview: "Overview") -> None:
     """Write some batch sizes and context lengths at their cells."""
     for axis, values in ((axes.xaxis, overview.batch_size), (axes.yaxis, overview.context_len)):
         places = _spread(values)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -17,8 +17,10 @@ from specroof.errors import OptionError
 from specroof.latency.pass_seconds import PassLatency
 from specroof.plot.labels import Label, place_labels
 from specroof.plot.style import COLORS, GREY, INK, add_legend, house_style, new_chart
-from specroof.speedup.waterfall import RoundParts
 from specroof.units import format_seconds, format_si
+
+if TYPE_CHECKING:
+    from specroof.speedup.waterfall import RoundParts
 
 _BLUE, _VERMILLION, _GREEN, _PURPLE, _ORANGE, _SKY, _BLACK, _GREY = COLORS
 _YELLOW: Final = "#F0E442"  # of Okabe and Ito as well; a filled mark with an outline may be pale
@@ -403,7 +405,7 @@ _UNLABELLED: Final = 0.002
 
 
 @house_style()
-def plot_waterfall(parts: RoundParts, *, title: str) -> Figure:
+def plot_waterfall(parts: "RoundParts", *, title: str) -> Figure:
     """Draw the parts that a round adds to a plain step, bar by bar, and the worth of its tokens.
 
     Parameters

@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from pathlib import PurePath
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import matplotlib.style
 import numpy as np
@@ -20,8 +20,10 @@ from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter, Scala
 
 from specroof.arrays import Array
 from specroof.errors import OptionError, OutputError
-from specroof.speedup.result import SpeedupCurve
 from specroof.units import plain_number
+
+if TYPE_CHECKING:
+    from specroof.speedup.result import SpeedupCurve
 
 #: Okabe and Ito 2008, "Color Universal Design", with its grey for its yellow, which is too pale
 #: for a line on white. Neighbours differ in lightness too.
@@ -184,7 +186,7 @@ def short_number(value: float, *, plain_below: float = 1 << 10) -> str:
 
 
 def curve_names(
-    curves: Sequence[SpeedupCurve], points: Sequence[Mapping[str, str]]
+    curves: "Sequence[SpeedupCurve]", points: Sequence[Mapping[str, str]]
 ) -> tuple[str, list[str]]:
     """Return a title of what all curves share, and a name of each for a legend.
 
@@ -220,12 +222,12 @@ def _numbered(names: Sequence[str]) -> list[str]:
     ]
 
 
-def context_name(curve: SpeedupCurve, index: int) -> str:
+def context_name(curve: "SpeedupCurve", index: int) -> str:
     """Return the context that a curve is read at, or the requests whose mean context it is."""
     return curve.request_lengths or f"context {plain_number(curve.context_len[index])}"
 
 
-def speedup_label(what: str, curves: Sequence[SpeedupCurve]) -> str:
+def speedup_label(what: str, curves: "Sequence[SpeedupCurve]") -> str:
     """Return the name of an axis of speedups, which says where prefills are counted.
 
     Examples
@@ -239,7 +241,7 @@ def speedup_label(what: str, curves: Sequence[SpeedupCurve]) -> str:
     return f"{what} over plain decoding{counted} (×)"
 
 
-def _hardware_name(curve: SpeedupCurve) -> str:
+def _hardware_name(curve: "SpeedupCurve") -> str:
     placement = curve.placement
     name = f"{placement.devices} × {curve.hardware}" if placement.devices > 1 else curve.hardware
     if placement.expert_parallel > 1:
@@ -320,7 +322,7 @@ def percent_ticks(axis: Axis) -> None:
 # --- lines of curves ---------------------------------------------------------------------------
 
 
-def require_curves(curves: Sequence[SpeedupCurve]) -> None:
+def require_curves(curves: "Sequence[SpeedupCurve]") -> None:
     """Refuse to draw nothing.
 
     Raises
