@@ -88,7 +88,7 @@ def _setup(overview: "Overview") -> str:
 def _grouped(
     overviews: "Sequence[Overview]", key: "Callable[[Overview], str]"
 ) -> "Mapping[str, list[Overview]]":
-    groups: "dict[str, list[Overview]]" = {}
+    groups: dict[str, list[Overview]] = {}
     for overview in overviews:
         groups.setdefault(key(overview), []).append(overview)
     return groups
