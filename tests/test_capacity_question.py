@@ -153,7 +153,7 @@ def test_no_setting_limits_the_textbook() -> None:
     ("words", "said"),
     [
         ("--server memry=1", "--server: unknown key 'memry'; allowed: memory, running"),
-        ("--server running=0", "running is 0; allowed: a whole number of requests"),
+        ("--server running=0", "running is 0; allowed: a whole number from 1"),
         ("--context -1", "--context is -1"),
         ("--drafter mtp --draft-len 0", "--draft-len is 0; allowed: a whole number from 1"),
         ("--drafter nothing", "kind is 'nothing'"),

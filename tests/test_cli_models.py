@@ -114,7 +114,8 @@ def test_formats_of_the_user_change_bytes_and_are_said() -> None:
         "KV cache priced as fp8 instead of bf16",
     ]
     drafting = ["--drafter", "ideal", "--weights", "fp8", "--kv-cache", "fp8"]
-    assert json.loads(run("predict", *words, *drafting, "--json"))["notes"] == notes
+    of_prediction = json.loads(run("predict", *words, *drafting, "--json"))["notes"]
+    assert of_prediction[: len(notes)] == notes
     table = run("predict", *words, *drafting)
     assert all(f"note: {note}" in table for note in notes)
 

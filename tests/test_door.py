@@ -170,6 +170,7 @@ def test_calibrate_and_validate_answer_as_the_shell_does(bench: Path) -> None:
     words = (str(bench), "-H", CHIP, "--model", MODEL, "--engine", "ideal", "--drafter", SPEC)
     given: dict[str, Any] = {"engine": "ideal", "drafter": SPEC}
     fitted = specroof.calibrate(bench, MODEL, CHIP, **given)
+    assert fitted.found is fitted.calibration  # the name of old
     assert said(fitted) == shell("calibrate", *words)
     assert fitted.hardware.engine().name == "calibrated"
     checked = specroof.validate([bench], specroof.load_model(MODEL), CHIP, **given)

@@ -1,21 +1,20 @@
 """The first layers of a model, as an early exit drafts with them: LayerSkip, Kangaroo."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from specroof import OptionError, load_model
 from specroof.architecture import Architecture, Block, Layer, Linear
+from specroof.catalog.files import bundled
 from specroof.parsers import parse_config
 
-CONFIGS = Path(__file__).parents[1] / "model_configs"
 HYBRIDS = ["Qwen--Qwen3-Next-80B-A3B-Instruct", "openai--gpt-oss-120b", "Qwen--Qwen3-8B"]
 
 
 def cut_off(stem: str, count: int) -> Architecture:
     """Return the model of a config that has the first layers only: another way to the same."""
-    config = json.loads((CONFIGS / f"{stem}.json").read_text())
+    config = json.loads(bundled("model_configs", ".json")[stem].read_text(encoding="utf-8"))
     config["num_hidden_layers"] = count
     if "layer_types" in config:
         config["layer_types"] = config["layer_types"][:count]

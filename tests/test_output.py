@@ -246,3 +246,10 @@ def test_a_long_word_is_echoed_in_short() -> None:
         code, _, stderr = run(*words, "--drafter", "ideal")
         assert code == 2
         assert len(one_line_of(stderr.encode())) < 2_100
+
+
+def test_a_chart_needs_the_name_of_a_file() -> None:
+    words = ["predict", "Qwen/Qwen3-8B", "-H", "h100", "--drafter", "ideal", "--plot", "/"]
+    refused = CliRunner().invoke(app, words)
+    assert refused.exit_code == 2
+    assert "--plot is '/'" in refused.output

@@ -566,7 +566,7 @@ def chip_names(word: str, text: str) -> list[str]:
     Raises
     ------
     SpecroofError
-        For a name that is empty, unknown, or another of the same chip.
+        For a name that is empty, unknown, or another of the same profile.
 
     Examples
     --------
@@ -574,7 +574,7 @@ def chip_names(word: str, text: str) -> list[str]:
     ['h100', 'b200']
     """
     names = words(word, text)
-    unique_list("hardware", names, load_hardware, key=lambda profile: profile.name)
+    unique_list("hardware", names, load_hardware)
     return names
 
 
