@@ -61,7 +61,8 @@ if TYPE_CHECKING:
     from specroof.questions.frontier import frontier
     from specroof.questions.mock import mock
     from specroof.questions.predict import predict
-    from specroof.questions.sweep import Study, Target, sweep
+    from specroof.questions.study_grid import Study, Target
+    from specroof.questions.sweep import sweep
     from specroof.questions.validate import validate
     from specroof.questions.worth import worth
     from specroof.serving.workload import Load, Workload
@@ -175,7 +176,7 @@ _ROOMS: Final = {
     "latency": ("PassLatency",),
     "questions.answer": ("Answer",),
     "questions.curves": ("forward_cost", "forward_latency", "speedup_curve"),
-    "questions.sweep": ("Study", "Target"),
+    "questions.study_grid": ("Study", "Target"),
     "serving.workload": ("Load", "Workload"),
     "montecarlo": ("simulate_batch", "simulate_exactness"),
     "speedup.result": ("SpeedupCurve",),

@@ -446,7 +446,7 @@ def test_groups_of_devices_run_requests_of_their_own() -> None:
     eight = room("Qwen/Qwen3-8B", "vllm", placement=Placement(**split))
     # Every group has its own attention weights and room for sequences.
     assert eight.need.target.token_bytes == 8 * one.need.target.token_bytes
-    assert eight.largest_batch == 8 * int(eight.room.largest())
+    assert eight.largest_batch == 8 * int(min(eight.room.limits.values()))
     told = room("Qwen/Qwen3-8B", "sglang", placement=Placement(**split), running=20, context=64)
     assert told.largest_batch == 16  # 20 // 8 of each
 

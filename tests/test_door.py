@@ -22,7 +22,7 @@ from specroof.questions.answer import Answer
 from specroof.questions.hardware import list_hardware, show_hardware
 from specroof.questions.models import diff_models, list_models, show_model
 from specroof.questions.simulate import sampling_is_exact, times_of_batches
-from specroof.questions.sweep import Study, Target
+from specroof.questions.study_grid import Study, Target
 from specroof.units import format_seconds
 
 MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "b200", "eagle3,accept=0.7"

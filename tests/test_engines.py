@@ -53,7 +53,7 @@ from specroof.hardware.schema import RECURRENT_STATES
 from specroof.latency import (
     Setup,
     Work,
-    drafting_setup,
+    drafting_engine,
     engine_notes,
     engine_setup,
     model_latency,
@@ -250,7 +250,7 @@ def test_a_prompt_has_kernels_of_its_own() -> None:
     assert float(prefilled.compute_s) == pytest.approx(float(prefilled.op.flops) / 0.5)
     assert engine.kind_compute_frac["attention"] == 0.25
     # What a drafter reads again is no prompt.
-    again = drafting_setup(setup)
+    again = replace(setup, engine=drafting_engine(setup.engine))
     (read,) = (
         op
         for op in model_latency(model, again, replace(asked, settled=True)).ops

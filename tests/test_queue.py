@@ -274,7 +274,7 @@ def test_a_limited_prediction_prices_its_grid_once(monkeypatch: pytest.MonkeyPat
     priced: list[object] = []
 
     def counted(*args: Any, **asked: Any) -> SpeedupCurve:
-        priced.append(asked["batch_size"])
+        priced.append(args[3])
         return decoding_curve(*args, **asked)
 
     monkeypatch.setattr("specroof.serving.served.decoding_curve", counted)

@@ -25,7 +25,7 @@ from specroof.cost import ForwardPass
 from specroof.errors import MeasurementError, OptionError
 from specroof.evidence import Measurement, read_benchmark, server_told
 from specroof.hardware import IDEAL_ENGINE, SERVER_KEYS, CapturedGraphs, ServerSettings
-from specroof.latency import Deployment, Setup, drafting_setup, engine_setup, model_latency
+from specroof.latency import Deployment, Setup, drafting_engine, engine_setup, model_latency
 from specroof.serving.capacity import in_server
 from specroof.serving.workload import parse_server, server_settings
 from specroof.speedup.curve import decoding_curve
@@ -108,9 +108,10 @@ def test_without_overlap_the_device_waits_for_the_host() -> None:
     # Every pass of the target waits, with drafts or without, and no pass of a drafter.
     model = load_model("Qwen/Qwen3-8B")
     step = ForwardPass(np.array([1.0, 32.0]), 4, 1000)
+    drafts = [replace(setup, engine=drafting_engine(setup.engine)) for setup in (before, after)]
     waited = [
         (model_latency(model, late, step).total_s - model_latency(model, early, step).total_s)
-        for early, late in ((before, after), (drafting_setup(before), drafting_setup(after)))
+        for early, late in ((before, after), drafts)
     ]
     assert waited[0] == pytest.approx([one_s, many_s], rel=0.01)
     assert waited[1].tolist() == [0, 0]

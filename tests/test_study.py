@@ -27,7 +27,8 @@ from specroof.hardware import ServerSettings
 from specroof.latency import engine_setup
 from specroof.parsers import PARSERS
 from specroof.questions.study import load_study, study_schema
-from specroof.questions.sweep import Study, sweep
+from specroof.questions.study_grid import Study
+from specroof.questions.sweep import sweep
 from specroof.serving.capacity import in_server
 from specroof.serving.workload import Load, Workload
 

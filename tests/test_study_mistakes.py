@@ -17,7 +17,7 @@ from specroof.questions import study as studies
 from specroof.questions import study as study_mistakes
 from specroof.questions.predict import predicted_to
 from specroof.questions.study import load_study, parse_study, study_refusals
-from specroof.questions.sweep import Study
+from specroof.questions.study_grid import Study
 from specroof.reading.checked import checked, without
 from specroof.serving.workload import Load
 

@@ -27,7 +27,8 @@ from specroof.catalog import hardware_names
 from specroof.cli import app
 from specroof.errors import CatalogError
 from specroof.questions.study import load_study
-from specroof.questions.sweep import Study, Target, study_of, study_slices
+from specroof.questions.study_grid import Study, Target
+from specroof.questions.sweep import study_of, study_slices
 from specroof.sweeps import places, run
 from specroof.sweeps import places as formats
 from specroof.sweeps import plan as partition

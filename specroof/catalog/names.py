@@ -369,7 +369,12 @@ def load_drafter(spec: str, *, fetch: Fetch | None = None) -> Drafter:
     'block,accept=0.89,cost=0.10,drafts=16'
     """
     expect("spec", spec, str, "KIND[,key=value…], as in 'block,accept=0.89,cost=0.10,drafts=16'")
-    text = _in_our_spelling(spec.strip())
+    kind, comma, rest = spec.strip().partition(",")
+    plain = kind.strip().casefold().replace("-", "_")
+    ours = _ENGINES_KINDS.get(plain, plain)
+    if kind.strip() not in KINDS and ours in KINDS:
+        kind = ours
+    text = f"{kind}{comma}{rest}"
     kind_name, *pairs = (part.strip() for part in text.split(","))
     where = f"drafter {text!r}"
     if kind_name not in KINDS:
@@ -417,22 +422,6 @@ _ENGINES_KINDS: Final = {
     "eagle_3": "eagle3",
     "peagle": "p_eagle",
 }
-
-
-def _in_our_spelling(spec: str) -> str:
-    """Return a SPEC whose kind is spelt as ours; unknown kinds stay as they are.
-
-    Examples
-    --------
-    >>> _in_our_spelling("EAGLE3,accept=.7"), _in_our_spelling("NEXTN"), _in_our_spelling("Magic")
-    ('eagle3,accept=.7', 'mtp', 'Magic')
-    """
-    kind, comma, rest = spec.partition(",")
-    plain = kind.strip().casefold().replace("-", "_")
-    ours = _ENGINES_KINDS.get(plain, plain)
-    if kind.strip() in KINDS or ours not in KINDS:
-        return spec
-    return f"{ours}{comma}{rest}"
 
 
 def _own_value(kind: str, key: str, text: str, fetch: Fetch | None) -> Any:

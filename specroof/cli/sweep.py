@@ -16,7 +16,8 @@ from specroof.cli.commands import Given, flags
 from specroof.cli.output import check_folder, say, say_aside, say_json
 from specroof.errors import OptionError, StudyError, refuse
 from specroof.questions.parameters import Parameter
-from specroof.questions.sweep import Study, study_text, sweep_text
+from specroof.questions.study_grid import Study
+from specroof.questions.sweep import study_text, sweep_text
 from specroof.units import format_binary_bytes
 
 #: The exit code that shells expect after an interrupt.

@@ -371,16 +371,13 @@ def head_drafter(
     row = HEAD_KINDS[kind]
     if isinstance(head, Architecture):
         head = DraftHead(kind, head, vocab_size=head.vocab_size)
-    usual = row.usual
-    if head is None and usual is None:
-        reject("config is missing", f"config= of the {kind} drafter")
-
-    def geometry(target: Architecture) -> DraftHead:
-        return head or usual(target)  # type: ignore[misc]  # one of them is there
-
-    origin = f"the usual sizes of {kind} (no config= given)"
     if head is not None:
-        origin = f"config {head.name}"
+        given, origin = head, f"config {head.name}"
+        geometry: Geometry = lambda _: given  # noqa: E731 - the same for every target
+    elif row.usual is not None:
+        geometry, origin = row.usual, f"the usual sizes of {kind} (no config= given)"
+    else:
+        reject("config is missing", f"config= of the {kind} drafter")
     return timed_drafter(geometry, row.seconds, name=name or kind, origin=origin, where=where)
 
 

@@ -103,15 +103,12 @@ def parse_hardware(text: str, *, source: str, trusted: bool = False) -> Hardware
     reads as text; write 3.0e+12
     """
     if trusted:
-        return _profile(parse_yaml(text, source=source, error=ProfileError))
-    # Imported here: pydantic costs a cold start more than all that a prediction computes.
-    from specroof.hardware.schema import checked_mapping  # noqa: PLC0415
+        content = parse_yaml(text, source=source, error=ProfileError)
+    else:
+        # Imported here: pydantic costs a cold start more than all that a prediction computes.
+        from specroof.hardware.schema import checked_mapping  # noqa: PLC0415
 
-    return _profile(checked_mapping(text, source=source))
-
-
-def _profile(content: dict[str, Any]) -> HardwareProfile:
-    """Return the profile that the mapping of a good file describes."""
+        content = checked_mapping(text, source=source)
     link, price, power = (content.get(key) for key in ("interconnect", "price", "power"))
     return HardwareProfile(
         format_version=content["format_version"],

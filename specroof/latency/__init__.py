@@ -17,7 +17,6 @@ from specroof.latency.setup import (
     check_placement,
     device_bytes,
     drafting_engine,
-    drafting_setup,
     engine_setup,
     served_options,
 )
@@ -32,7 +31,6 @@ __all__ = [
     "check_placement",
     "device_bytes",
     "drafting_engine",
-    "drafting_setup",
     "engine_notes",
     "engine_setup",
     "memory_notes",

@@ -4,6 +4,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -619,16 +620,15 @@ def memory_notes(
     has = hardware.peak.memory_bytes if textbook else hardware.server_memory_bytes
     context = contexts.max()
     parts = storage(model, context, served_options(model, setup))
-
-    def needed(batch_size: float) -> float:
-        return float(device_bytes(parts, setup.placement, batch_size))
-
+    needed = partial(device_bytes, parts, setup.placement)
     if needed(batches.max()) <= has:
         return
-    weights = needed(0.0)
-    per_sequence = needed(1.0) - weights
+    weights = float(needed(0.0))
+    per_sequence = float(needed(1.0)) - weights
     # The smallest that does not, whatever the grid holds.
-    batch = 1 + bisect_right(range(1, math.ceil(batches.max())), has, key=needed)
+    batch = 1 + bisect_right(
+        range(1, math.ceil(batches.max())), has, key=lambda size: float(needed(size))
+    )
     yield (
         f"{model.name} does not fit {setup.placement.devices} x {setup.hardware.name} from batch "
         f"size {batch} at context {context:g}: {format_binary_bytes(weights)} of weights and "

@@ -82,25 +82,6 @@ def engine_setup(
     return Setup(hardware, profile, placement or Placement(), chosen)
 
 
-def drafting_setup(setup: Setup) -> Setup:
-    """Return the setup of a drafter's passes, whose overhead may differ from the target's.
-
-    Source
-        See `drafting_engine`.
-
-    Examples
-    --------
-    >>> from specroof.hardware import EngineProfile, Peak
-    >>> peak = Peak(flops_per_s={"bf16": 1e15}, memory_bytes_per_s=1e12, memory_bytes=1e9)
-    >>> chip = HardwareProfile(format_version=1, name="chip", sources={}, peak=peak)
-    >>> engine = EngineProfile(name="e", pass_overhead_s=2.0, draft_pass_overhead_s=0.5)
-    >>> setup = Setup(chip, engine, Placement(), Options())
-    >>> drafting_setup(setup).engine.pass_overhead_s
-    0.5
-    """
-    return replace(setup, engine=drafting_engine(setup.engine))
-
-
 def drafting_engine(engine: EngineProfile) -> EngineProfile:
     """Return what an engine reaches in the passes of a drafter.
 

@@ -314,7 +314,8 @@ def predicted_to(
         for curve, held in zip(curves, rooms, strict=False)
         for warning in held.warnings(curve, beyond)
     )
-    assumed = (note for held in rooms for note in held.notes)
+    # Plain, the server assumes the same, less the drafter.
+    assumed = (note for held in rooms for note in held.drafting.notes)
     extended = (
         f"{curve.drafter}: acceptance was measured with "
         f"{format_drafts(curve.measured_draft_len or 0)}; beyond that it is extrapolated"
@@ -498,7 +499,7 @@ def prediction_json(prediction: Prediction) -> dict[str, Any]:
             "bound_by": prediction.limits[0].bound_by[:, 0].tolist(),
         }
     for drafter, limit in zip(printed["drafters"], prediction.limits, strict=False):
-        drafter["server"] = limit.server.to_dict()
+        drafter["server"] = limit.drafting.server.to_dict()
         drafter["capacity"] = {
             "largest_batch": limit.largest.astype(int).tolist(),
             "bound_by": limit.bound_by.tolist(),

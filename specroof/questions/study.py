@@ -21,7 +21,7 @@ from specroof.latency import engine_setup
 from specroof.parsers import PARSERS
 from specroof.questions.predict import predicted_to, shared_max_draft_len
 from specroof.questions.request import LoadRequest, given_twice, parameters_of, server_of
-from specroof.questions.sweep import Study, Target
+from specroof.questions.study_grid import Study, Target
 from specroof.reading import checked as reading
 from specroof.reading.checked import (
     BatchSize,

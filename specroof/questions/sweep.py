@@ -2,16 +2,14 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from specroof.drafters import Drafter
 from specroof.errors import OptionError, expect
-from specroof.latency import Deployment
 from specroof.questions.answer import Answer
 from specroof.questions.curve_tables import request_columns
 from specroof.questions.predict import (
@@ -21,6 +19,7 @@ from specroof.questions.predict import (
     shared_max_draft_len,
 )
 from specroof.questions.request import question
+from specroof.questions.study_grid import Study, StudyLike, Target
 from specroof.reading.yaml_text import dump_yaml
 from specroof.report.columns import Columns, arrow_table, flat_column
 from specroof.report.layout import brief, facts_html, format_table, in_line, note_lines
@@ -34,65 +33,6 @@ from specroof.units import MOST_POINTS
 
 #: Points that are held at a time: their arrays and tables stay within some hundreds of MB.
 _SLICE_POINTS: Final = 1 << 18
-
-
-@dataclass(frozen=True, slots=True)
-class Target(Deployment):
-    """One model in one setup."""
-
-
-@dataclass(frozen=True, slots=True)
-class Study:
-    """Several targets, drafters and loads.
-
-    Parameters
-    ----------
-    targets, drafters
-        What is served where, and what drafts for each.
-    loads
-        One grid of batch sizes and context lengths; or one for each workload.
-    max_draft_len, capacity
-        As for `predict`.
-    text, source
-        The study file that it was read from, and its name; empty for one that was built in Python.
-    """
-
-    targets: tuple[Target, ...]
-    drafters: tuple[Drafter, ...]
-    loads: tuple[Load, ...]
-    max_draft_len: int | None = None
-    capacity: bool | None = None
-    text: str = field(default="", compare=False, repr=False)
-    source: str = field(default="", compare=False, repr=False)
-
-    @property
-    def longest(self) -> int:
-        """The longest draft of every grid."""
-        return shared_max_draft_len(self.drafters, self.max_draft_len)[0]
-
-    @property
-    def pairs(self) -> list[tuple[int, int]]:
-        """Every target with every drafter, by their positions from 1."""
-        return [
-            (target, drafter)
-            for target in range(1, len(self.targets) + 1)
-            for drafter in range(1, len(self.drafters) + 1)
-        ]
-
-    @property
-    def n_curve_points(self) -> int:
-        """Points of one drafter on one target, over all loads."""
-        cells = sum(len(load.batch_size) * len(load.context_len) for load in self.loads)
-        return cells * (self.longest + 1)
-
-    @property
-    def n_points(self) -> int:
-        """Points of the whole study."""
-        return len(self.targets) * len(self.drafters) * self.n_curve_points
-
-
-#: What a study can be given as.
-StudyLike: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Study
 
 
 @dataclass(frozen=True, slots=True)

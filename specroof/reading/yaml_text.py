@@ -164,7 +164,14 @@ def _document(text: str) -> object:
     # is built from them.
     depth = 0
     for event in yaml.parse(text, Loader=_LOADER):
-        _check_event(event)
+        anchor, tag = getattr(event, "anchor", None), getattr(event, "tag", None)
+        if anchor is not None:
+            kind = "alias" if isinstance(event, yaml.AliasEvent) else "anchor"
+            message = f"{kind} {shown(anchor)} is not allowed; write the value out"
+            raise _RefusedError(message, event)
+        if tag is not None:
+            message = f"tag {shown(tag)} is not allowed; write the plain value"
+            raise _RefusedError(message, event)
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):
@@ -180,26 +187,22 @@ def _document(text: str) -> object:
     return yaml.constructor.SafeConstructor().construct_document(node)
 
 
-def _check_event(event: yaml.Event) -> None:
-    """Refuse anchors, aliases and tags."""
-    anchor = getattr(event, "anchor", None)
-    tag = getattr(event, "tag", None)
-    if anchor is not None:
-        kind = "alias" if isinstance(event, yaml.AliasEvent) else "anchor"
-        message = f"{kind} {shown(anchor)} is not allowed; write the value out"
-    elif tag is not None:
-        message = f"tag {shown(tag)} is not allowed; write the plain value"
-    else:
-        return
-    raise _RefusedError(message, event)
-
-
 def _check_node(node: yaml.Node) -> None:
     """Refuse keys and numbers that would be read as something else than they look like."""
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, value in node.value:
-            _check_key(key, seen)
+            problem = None
+            if key.tag == _TAG + "merge":
+                problem = "merge key '<<' is not allowed; write the keys out"
+            elif not isinstance(key, yaml.ScalarNode):
+                problem = "a key is a list or mapping; allowed: text"
+            elif key.tag != _TAG + "str":
+                problem = f"key {shown(key.value)} is not text; put it in quotes"
+            elif key.value in seen:
+                problem = f"key {shown(key.value)} appears twice in one mapping"
+            if problem is not None:
+                raise _RefusedError(problem, key)
             seen.add(key.value)
             _check_node(value)
     elif isinstance(node, yaml.SequenceNode):
@@ -212,21 +215,6 @@ def _check_node(node: yaml.Node) -> None:
             f"{shown(node.value)} is not a plain decimal number; write one, or put text in quotes"
         )
         raise _RefusedError(message, node)
-
-
-def _check_key(key: yaml.Node, seen: set[str]) -> None:
-    """Refuse a key that is not text, merges another mapping, or repeats."""
-    if key.tag == _TAG + "merge":
-        message = "merge key '<<' is not allowed; write the keys out"
-    elif not isinstance(key, yaml.ScalarNode):
-        message = "a key is a list or mapping; allowed: text"
-    elif key.tag != _TAG + "str":
-        message = f"key {shown(key.value)} is not text; put it in quotes"
-    elif key.value in seen:
-        message = f"key {shown(key.value)} appears twice in one mapping"
-    else:
-        return
-    raise _RefusedError(message, key)
 
 
 def _place(source: str, mark: Any) -> str:

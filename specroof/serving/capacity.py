@@ -189,8 +189,12 @@ class ServedRoom:
 
     @property
     def largest_batch(self) -> Array:
-        """The most requests at once; without end on an ideal server that holds nothing."""
-        return self.room.largest(self.need.ranks)
+        """The most requests at once; without end on an ideal server that holds nothing.
+
+        Those of all groups of devices; 0 where none fits.
+        """
+        least = np.minimum.reduce(np.broadcast_arrays(*self.room.limits.values()))
+        return np.asarray(self.need.ranks * np.maximum(np.floor(least), 0.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,31 +367,25 @@ def served_room(
     contexts = np.asarray(context_len, dtype=np.float64)
     positions = np.asarray(verify_len, dtype=np.float64)
     server = FRAMEWORKS[name].resolve(setup.user_settings, need, int(np.ceil(positions.max())))
-    notes = _notes(setup.engine.framework or setup.engine.name, server)
+    notes: list[str] = []
+    if name != "ideal":
+        left = [key for key in SERVER_KEYS if key not in server.stated.stated]
+        engine = setup.engine.framework or setup.engine.name
+        whose = f"{name} {server.version}"
+        if left:
+            notes.append(f"server: defaults of {whose} for {', '.join(left)}")
+        if name != engine:
+            notes.append(f"engine {engine} is not a server: the memory rules of {whose} apply")
+        if name == "tensorrt-llm":
+            notes.append("server: rules of tensorrt-llm are from its documentation, unchecked")
+        if name in {"vllm", "tensorrt-llm"}:
+            measured = f"activations, which {name} measures at startup"
+            notes.append(f"server: the memory of {measured}, is estimated")
     notes += cache_notes(model, setup)
     if held is not None and drafter is not None and not held.is_known:
         notes.append(f"{drafter.name}: its size is unknown, its memory counted as 0")
     room = FRAMEWORKS[name].room(server, need, contexts, positions)
     return ServedRoom(server, need, room, tuple(notes))
-
-
-def _notes(engine: str, server: Server) -> list[str]:
-    """Return what a reader must know of the rules."""
-    name = server.framework
-    if name == "ideal":
-        return []
-    left = [key for key in SERVER_KEYS if key not in server.stated.stated]
-    whose = f"{name} {server.version}"
-    notes = [f"server: defaults of {whose} for {', '.join(left)}"] if left else []
-    if name != engine:
-        notes.append(f"engine {engine} is not a server: the memory rules of {whose} apply")
-    if name == "tensorrt-llm":
-        notes.append("server: rules of tensorrt-llm are from its documentation, unchecked")
-    if name in {"vllm", "tensorrt-llm"}:
-        notes.append(
-            f"server: the memory of activations, which {name} measures at startup, is estimated"
-        )
-    return notes
 
 
 # --- The room of a server over a grid of points, plain and with drafts, and what binds it --------
@@ -427,21 +425,6 @@ class ServerRoom:
         found[:, :1] = self.plain.room.bound_by
         return found
 
-    @property
-    def server(self) -> Server:
-        """What the server runs with while it drafts."""
-        return self.drafting.server
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Assumptions about the server while it drafts; plain, it assumes them less the drafter."""
-        return self.drafting.notes
-
-    def _run(self, most: float, drafts: int) -> str:
-        if drafts:
-            return f"{most:g} with {format_drafts(drafts)} of {self.drafter}"
-        return "1 request runs plain" if most == 1 else f"{most:g} requests run plain"
-
     def warnings(self, curve: SpeedupCurve, beyond: str) -> Iterator[str]:
         """Yield a sentence for each context at which not all requests run that were asked for.
 
@@ -460,9 +443,13 @@ class ServerRoom:
                 continue
             # Plain, with the shortest draft and with the longest.
             ends = dict.fromkeys((0, *known[1:2].tolist(), int(known[-1])))
-            parts = [
-                f"{self._run(most[i, drafts], drafts)} ({bound[i, drafts]})" for drafts in ends
-            ]
+            parts = []
+            for drafts in ends:
+                run = f"{most[i, drafts]:g} with {format_drafts(drafts)} of {self.drafter}"
+                if not drafts:
+                    plural = "request runs" if most[i, 0] == 1 else "requests run"
+                    run = f"{most[i, 0]:g} {plural} plain"
+                parts.append(f"{run} ({bound[i, drafts]})")
             yield f"context {context:g}: at most {', '.join(parts)}; {beyond}"
             if not most[i, 0]:
                 short = format_binary_bytes(float(self.plain.room.short_bytes[i, 0]))
@@ -470,11 +457,11 @@ class ServerRoom:
                     f"context {context:g}: not one request fits: {short} more would be needed on "
                     f"each device"
                 )
-        if (
-            bound[:, known][most[:, known] < largest] == "running"
-        ).any() and self.server.stated.running is None:
+        server = self.drafting.server
+        short_of = bound[:, known][most[:, known] < largest]
+        if (short_of == "running").any() and server.stated.running is None:
             yield (
-                f"the limit of running requests is a default of {self.server.framework}: "
+                f"the limit of running requests is a default of {server.framework}: "
                 f"--server running={largest:g} asks what more would give"
             )
 
@@ -594,16 +581,16 @@ def running_curve(
     sizes = distinct(running[runs]) if runs.any() else batch_size[:1]
     curve = priced(sizes)
     place = np.searchsorted(sizes, np.where(runs, running, sizes[0]))
-
-    def at(values: Array) -> Array:
-        return np.where(runs, np.take_along_axis(values, place, axis=1), np.nan)
-
+    draft_s, verify_s, round_s = (
+        np.where(runs, np.take_along_axis(values, place, axis=1), np.nan)
+        for values in (curve.draft_s, curve.verify_s, curve.round_s)
+    )
     return replace(
         curve,
         batch_size=batch_size,
         running=running,
         tokens_per_round=np.broadcast_to(curve.tokens_per_round[:, :1], running.shape),
-        draft_s=at(curve.draft_s),
-        verify_s=at(curve.verify_s),
-        round_s=at(curve.round_s),
+        draft_s=draft_s,
+        verify_s=verify_s,
+        round_s=round_s,
     )

@@ -16,7 +16,7 @@ NO_PAGE: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class ServerMetrics:
     """The metrics of one kind of server.
 
     Parameters
@@ -55,8 +55,8 @@ _BOTH: Final[Mapping[str, str]] = {
 #: The names of vllm 0.33.0 (``v1/metrics/loggers.py``, ``v1/spec_decode/metrics.py``) and of sglang
 #: 0.5.23 (``srt/observability/metrics_collector.py``). A gap is the time between two outputs of a
 #: request: vLLM observes one for each step, SGLang one for each token, whose sum is the same.
-SERVERS: Final[tuple[Server, ...]] = (
-    Server(
+SERVERS: Final[tuple[ServerMetrics, ...]] = (
+    ServerMetrics(
         framework="vllm",
         release="vLLM 0.33.0",
         prefix="vllm:",
@@ -73,7 +73,7 @@ SERVERS: Final[tuple[Server, ...]] = (
         },
         gauges={"running": "num_requests_running", "waiting": "num_requests_waiting"},
     ),
-    Server(
+    ServerMetrics(
         framework="sglang",
         release="SGLang 0.5.23",
         prefix="sglang:",
@@ -134,7 +134,7 @@ class Counted:
         Names without a number as value.
     """
 
-    server: Server
+    server: ServerMetrics
     model: str
     ranks: int
     counts: Mapping[str, float]
@@ -146,7 +146,7 @@ class Counted:
     left_out: tuple[str, ...] = ()
 
 
-def served_by(samples: Iterable[Sample], *, source: str) -> Server:
+def served_by(samples: Iterable[Sample], *, source: str) -> ServerMetrics:
     """Return the kind of server that wrote a page.
 
     Parameters
@@ -235,7 +235,9 @@ def counted(
     )
 
 
-def _served_name(page: Sequence[Sample], server: Server, source: str, asked: str | None) -> str:
+def _served_name(
+    page: Sequence[Sample], server: ServerMetrics, source: str, asked: str | None
+) -> str:
     """Return the name of the model whose metrics count."""
     # A server that just began has series of models only.
     found = {sample.labels.get(_MODEL, "") for sample in page if _is_of(sample, server)}
@@ -250,7 +252,7 @@ def _served_name(page: Sequence[Sample], server: Server, source: str, asked: str
     )
 
 
-def _is_of(sample: Sample, server: Server) -> bool:
+def _is_of(sample: Sample, server: ServerMetrics) -> bool:
     return sample.name.startswith(server.prefix)
 
 
@@ -261,7 +263,7 @@ class _View:
     """The samples of a page that count, by what they are."""
 
     def __init__(
-        self, page: Sequence[Sample], server: Server, model: str, left_out: dict[str, None]
+        self, page: Sequence[Sample], server: ServerMetrics, model: str, left_out: dict[str, None]
     ) -> None:
         kept = [
             one
@@ -311,7 +313,7 @@ class _View:
         return [one for one in self._samples.get(name, ()) if not one.labels.get(_CLASS)]
 
 
-def _known(server: Server) -> set[str]:
+def _known(server: ServerMetrics) -> set[str]:
     return {*server.counters.values(), *server.gauges.values(), *server.settings.values()}
 
 

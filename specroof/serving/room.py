@@ -1,7 +1,8 @@
 """The memory request that a framework's rules take, and the memory plan that they return."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from specroof.architecture import (
     RecurrentCore,
 )
 from specroof.arrays import Array
-from specroof.cost import Options, Storage, replay_storage, storage
+from specroof.cost import Options, replay_storage, storage
 from specroof.hardware import SERVER_KEYS, HardwareProfile, Placement, Server, ServerSettings
 from specroof.latency.setup import device_bytes
 
@@ -90,10 +91,8 @@ def target_footprint(
     >>> eight.token_bytes  # 36 layers * 2 * 8 heads * 128 * 2 bytes, over 2 devices
     73728.0
     """
-
-    def everything(context: npt.ArrayLike) -> Array:
-        return _sequence_bytes(model, placement, options, context)
-
+    everything = partial(_sequence_bytes, model, placement, options)
+    groups = placement.attention_data_parallel
     whole = _layers_with(model, lambda core: not core.window_len)
     part = _layers_with(model, lambda core: bool(core.window_len))
     ends = _sequence_bytes(whole, placement, options, np.array([_LONG, 2 * _LONG]))
@@ -102,12 +101,14 @@ def target_footprint(
         weight_bytes=float(device_bytes(storage(model, 0, options), placement, 0)),
         token_bytes=float(ends[1] - ends[0]) / _LONG,
         window_token_bytes=float(one[1] - one[0]),
-        window=max((core.window_len for core in cores(part)), default=0),
+        window=max((core.window_len for _, core in part.counted_cores), default=0),
         state_bytes=float(everything(0.0)),
-        replay_bytes=_on_device(replay_storage(model), placement),
-        n_cached=_count(whole, lambda core: core.caches_tokens),
-        n_windowed=_count(part, lambda core: core.caches_tokens),
-        n_recurrent=_count(model, lambda core: isinstance(core, RecurrentCore)),
+        replay_bytes=float(device_bytes(replay_storage(model), placement, groups)),
+        n_cached=sum(count for count, core in whole.counted_cores if core.caches_tokens),
+        n_windowed=sum(count for count, core in part.counted_cores if core.caches_tokens),
+        n_recurrent=sum(
+            count for count, core in model.counted_cores if isinstance(core, RecurrentCore)
+        ),
         sequence_bytes=everything,
     )
 
@@ -158,19 +159,9 @@ def _sequence_bytes(
     return np.broadcast_to(held, np.shape(context))
 
 
-def _on_device(parts: Iterable[Storage], placement: Placement) -> float:
-    """Return the bytes of one sequence of a group on each of the group's devices."""
-    return float(device_bytes(parts, placement, placement.attention_data_parallel))
-
-
-def cores(model: Architecture) -> list[Core]:
-    """Return what mixes tokens, or chooses weights, in each kind of layer of a model."""
-    return [core for _, core in model.counted_cores]
-
-
 def has_core(model: Architecture, *kinds: type[Core]) -> bool:
     """Tell whether a layer of the model has a core of one of these kinds."""
-    return any(isinstance(core, kinds) for core in cores(model))
+    return any(isinstance(core, kinds) for _, core in model.counted_cores)
 
 
 def _layers_with(model: Architecture, wanted: Callable[[Core], bool]) -> Architecture:
@@ -182,11 +173,6 @@ def _layers_with(model: Architecture, wanted: Callable[[Core], bool]) -> Archite
         for layer in model.layers
     )
     return replace(model, layers=layers)
-
-
-def _count(model: Architecture, wanted: Callable[[Core], bool]) -> int:
-    """Return how many layers have a wanted core that stores something per sequence."""
-    return sum(count for count, core in model.counted_cores if wanted(core))
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -290,11 +276,6 @@ class MemoryPlan:
     cache_bytes: Array
     limits: Mapping[str, Array]
     short_bytes: Array
-
-    def largest(self, ranks: int = 1) -> Array:
-        """Return the most requests that run at once over `ranks` groups; 0 where none fits."""
-        least = np.minimum.reduce(np.broadcast_arrays(*self.limits.values()))
-        return np.asarray(ranks * np.maximum(np.floor(least), 0.0))
 
     @property
     def bound_by(self) -> npt.NDArray[np.str_]:

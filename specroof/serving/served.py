@@ -1,9 +1,8 @@
 """The curve that every question asks for: decoding, within the room of a server, with prompts."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
-
-import numpy.typing as npt
 
 from specroof.acceptance import ContextAcceptance, accepted_at
 from specroof.arrays import Array
@@ -114,17 +113,14 @@ def served_curve(
     [1.0, nan]
     """
     accepted = acceptance_of(drafter) if acceptance is None else acceptance
-
-    def priced(batches: npt.ArrayLike) -> SpeedupCurve:
-        return decoding_curve(
-            deployment,
-            drafter,
-            accepted,
-            batch_size=batches,
-            context_len=load.context_len,
-            max_draft_len=max_draft_len,
-        )
-
+    priced = partial(
+        decoding_curve,
+        deployment,
+        drafter,
+        accepted,
+        context_len=load.context_len,
+        max_draft_len=max_draft_len,
+    )
     held = None
     if room == "ignore":
         decoding = priced(load.batch_size)

@@ -19,7 +19,7 @@ from specroof.architecture import (
 )
 from specroof.arrays import Array
 from specroof.hardware import Server, ServerSettings
-from specroof.serving.room import MemoryPlan, MemoryRequest, ServerSite, cores, has_core
+from specroof.serving.room import MemoryPlan, MemoryRequest, ServerSite, has_core
 from specroof.units import GIBIBYTE, MEBIBYTE, dtype_bytes
 
 # --- What SGLang 0.5.23 keeps away from its pools: chunks, captured graphs, images ---------------
@@ -200,20 +200,6 @@ def _reads_images(model: Architecture) -> bool:
     return model.vision is not None and not model.family.startswith(_TEXT_ONLY)
 
 
-def _prefill_graphs_mib(model: Architecture, chunk: int) -> float:
-    """Return the MiB for captured prefills.
-
-    Source
-        ``arg_groups/cuda_graph_hook.py``, ``disable_breakable_cudagraph_if_incompatible``;
-        ``arg_groups/memory_hook.py``, ``reserve_for_graph_mb``.
-    """
-    if has_core(model, KimiDeltaAttention, CompressedAttention):
-        return 0.0
-    if _reads_images(model) and not model.family.startswith(_CAPTURED_TOWERS):
-        return 0.0
-    return 1536.0 if has_core(model, LatentAttention) else 8.0 * len(prefill_sizes(chunk))
-
-
 def _attention_share(place: ServerSite) -> float:
     """Return what attention leaves of the static memory, also of one that the user gave.
 
@@ -227,29 +213,25 @@ def _attention_share(place: ServerSite) -> float:
     other = has_core(model, CompressedAttention) or model.family.startswith("gemma4")
     if not place.hardware.name.startswith("AMD") or other:
         return 1.0
-    latent = [core for core in cores(model) if isinstance(core, LatentAttention)]
+    latent = [core for _, core in model.counted_cores if isinstance(core, LatentAttention)]
     heads = {core.n_heads / devices if core.top_k is None else 0.0 for core in latent}
     return _AITER_SHARE if heads <= _AITER_LATENT_HEADS else 1.0
-
-
-def default_requests(kind: str | None, model: Architecture) -> int | None:
-    """Return the requests that run where no setting says how many; None where memory decides.
-
-    Source
-        ``arg_groups/deepseek_v4_hook.py``, ``apply_deepseek_v4_defaults``, which comes first;
-        ``arg_groups/speculative_hook.py``, ``_handle_dflash`` and those beside it.
-    """
-    if has_core(model, CompressedAttention):
-        return _DEEPSEEK_V4_REQUESTS
-    return None if kind is None else _DRAFTING_REQUESTS
 
 
 def resolve(user_settings: ServerSettings, place: ServerSite, _verify_len: int = 1) -> Server:
     """Fill the settings that the user left open with the defaults of SGLang.
 
     Source
-        ``arg_groups/memory_hook.py``, ``handle_gpu_memory_settings``; ``attention_hook.py``.
+        ``arg_groups/memory_hook.py``, ``handle_gpu_memory_settings``; ``attention_hook.py``; for
+        the requests that run ``deepseek_v4_hook.py``, ``apply_deepseek_v4_defaults``, which comes
+        first, and ``speculative_hook.py``, ``_handle_dflash`` and those beside it; for captured
+        prefills ``cuda_graph_hook.py``, ``disable_breakable_cudagraph_if_incompatible``, and
+        ``memory_hook.py``, ``reserve_for_graph_mb``.
     """
+    # Where no setting says how many requests run, and None is said here, memory decides.
+    running = None if place.kind is None else _DRAFTING_REQUESTS
+    if has_core(place.model, CompressedAttention):
+        running = _DEEPSEEK_V4_REQUESTS
     memory_mib = place.hardware.server_memory_bytes / MEBIBYTE
     chunk, capture = memory_defaults(memory_mib, place.placement.tensor_parallel)
     server = place.server(
@@ -257,7 +239,7 @@ def resolve(user_settings: ServerSettings, place: ServerSite, _verify_len: int =
         framework="sglang",
         version=VERSION,
         memory_frac=0.0,
-        running=default_requests(place.kind, place.model),
+        running=running,
         # Lowered to the requests that run only where the user gave those.
         capture=min(capture, user_settings.running or capture),
         overlap=True,
@@ -265,28 +247,32 @@ def resolve(user_settings: ServerSettings, place: ServerSite, _verify_len: int =
         mixed=False,
         prefix_cache=True,
     )
-    share = user_settings.memory_frac or _static_share(server, place)
+    share = user_settings.memory_frac
+    if not share:
+        # `reserve_for_graph_mb`; `disable_breakable_cudagraph_if_incompatible`.
+        graphs_mib = 8.0 * len(prefill_sizes(server.chunk))
+        if has_core(place.model, LatentAttention):
+            graphs_mib = 1536.0
+        uncaptured = _reads_images(place.model) and not place.model.family.startswith(
+            _CAPTURED_TOWERS
+        )
+        if uncaptured or has_core(place.model, KimiDeltaAttention, CompressedAttention):
+            graphs_mib = 0.0  # their prefills are not captured
+        reserve = reserve_mib(
+            memory_mib=memory_mib,
+            chunk=server.chunk,
+            capture=server.capture,
+            tensor_parallel=place.placement.tensor_parallel,
+            prefill_graphs_mib=graphs_mib,
+            ranks=place.ranks,
+        )
+        share = max(round((memory_mib - reserve) / memory_mib, 3), 0.0)
+        if place.model.vision is not None and _reads_images(place.model):
+            share *= vision_factor(place.model.vision)
     may_mix = place.kind not in _NEVER_MIXED
     return replace(
         server, memory_frac=share * _attention_share(place), mixed=server.mixed and may_mix
     )
-
-
-def _static_share(server: Server, place: ServerSite) -> float:
-    """Return the share of the memory for weights and pools where no setting says it."""
-    memory_mib = place.hardware.server_memory_bytes / MEBIBYTE
-    reserve = reserve_mib(
-        memory_mib=memory_mib,
-        chunk=server.chunk,
-        capture=server.capture,
-        tensor_parallel=place.placement.tensor_parallel,
-        prefill_graphs_mib=_prefill_graphs_mib(place.model, server.chunk),
-        ranks=place.ranks,
-    )
-    share = max(round((memory_mib - reserve) / memory_mib, 3), 0.0)
-    if place.model.vision is not None and _reads_images(place.model):
-        share *= vision_factor(place.model.vision)
-    return share
 
 
 def state_ratio(server: Server) -> int:
@@ -407,36 +393,6 @@ def _replay_bytes(need: MemoryRequest) -> tuple[float, float]:
     return slot * _REPLAY_TOKENS / ways, request * _REPLAY_TOKENS / ways
 
 
-def _cells(need: MemoryRequest) -> tuple[float, float]:
-    """Return the bytes of a token in layers of the whole context, and in those of a window.
-
-    Source
-        ``model_executor/pool_configurator.py``, ``DefaultPoolConfigurator`` and
-        ``HybridSWAPoolConfigurator``.
-    """
-    whole, part = need.target.token_bytes, need.target.window_token_bytes
-    layers = need.target.n_cached
-    if not need.model.family.startswith(_WINDOW_POOLS):
-        whole, part, layers = whole + part, 0.0, layers + need.target.n_windowed
-    draft = need.draft
-    if draft is None:
-        return whole, part
-    if need.kind in _TARGET_CELLS and layers:
-        return whole * (1 + draft.n_cached / layers), part
-    return whole + draft.token_bytes + draft.window_token_bytes, part
-
-
-def _request_tokens(need: MemoryRequest, server: Server, verify_len: Array) -> Array:
-    """Return the tokens that a request holds besides its context.
-
-    Source
-        ``mem_cache/allocation_sizing.py``, ``get_alloc_reserve_per_decode``.
-    """
-    if need.kind is None:
-        return verify_len
-    return verify_len * (2 if server.overlap else 1)
-
-
 def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Array) -> MemoryPlan:
     """Return the room for requests of `context_len`; `verify_len` is 1 for plain decoding.
 
@@ -447,14 +403,21 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
         separate rules: each request is counted with what it stores.
     Source
         ``mem_cache/kv_cache_configurator.py``, ``_profile_available_bytes``,
-        ``resolve_max_num_reqs``; ``model_executor/pool_configurator.py``.
+        ``resolve_max_num_reqs``; ``model_executor/pool_configurator.py``;
+        ``mem_cache/allocation_sizing.py``, ``get_alloc_reserve_per_decode``.
     """
-    memory, free = need.hardware.server_memory_bytes, _free_bytes(need)
+    memory = need.hardware.server_memory_bytes
+    # The static share is of `pre_model_load_memory`: free before weights are loaded, and measured
+    # once the group's collectives are set up.
+    peers = min(need.placement.devices, _BOARD) - 1
+    free = memory - _CONTEXT_BYTES - peers * _PEER_BYTES
     images = _IMAGE_CACHE_BYTES if _reads_images(need.model) else 0.0
     rest = server.memory_frac * free - need.weight_bytes - images
     shape = np.broadcast_shapes(context_len.shape, verify_len.shape)
     verify = np.broadcast_to(verify_len, shape)
-    held = context_len + _request_tokens(need, server, verify)
+    # Tokens that are allocated ahead of a step: `get_alloc_reserve_per_decode`.
+    ahead = verify * (2 if need.kind is not None and server.overlap else 1)
+    held = context_len + ahead
     replay_slot, replay_request = _replay_bytes(need)
     replayed = replay_slot + replay_request > 0
     copies = np.zeros(shape) if need.kind is None or replayed else verify
@@ -476,7 +439,7 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
     if has_core(need.model, CompressedAttention):
         one, more = _compressed(server, need, caches, held)
     else:
-        one, more = _cached(server, need, caches, held, verify)
+        one, more = _cached(server, need, caches, held=held, ahead=ahead, verify=verify)
     limits |= more
     least = _least_bytes(server, need, own, copies, one) + fixed if recurrent else one
     return MemoryPlan(
@@ -489,17 +452,6 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
         limits=limits,
         short_bytes=np.maximum(least - rest, 0.0),
     )
-
-
-def _free_bytes(place: ServerSite) -> float:
-    """Return what is free of a device's memory before weights are loaded.
-
-    Source
-        ``mem_cache/kv_cache_configurator.py``, ``_profile_available_bytes``: the static share is
-        of ``pre_model_load_memory``, which is measured once the group's collectives are set up.
-    """
-    peers = min(place.placement.devices, _BOARD) - 1
-    return place.hardware.server_memory_bytes - _CONTEXT_BYTES - peers * _PEER_BYTES
 
 
 def _least_bytes(
@@ -538,18 +490,33 @@ def _compressed(
 
 
 def _cached(
-    server: Server, need: MemoryRequest, pool_bytes: Array, held: Array, verify: Array
+    server: Server,
+    need: MemoryRequest,
+    pool_bytes: Array,
+    *,
+    held: Array,
+    ahead: Array,
+    verify: Array,
 ) -> tuple[Array, dict[str, Array]]:
     """Return the bytes of a request's tokens, and the requests that each pool allows.
 
     Source
-        ``model_executor/pool_configurator.py``, ``HybridSWAPoolConfigurator`` (windows have 0.8
-        tokens for each token of the others) and ``compute_swa_request_cap``;
-        ``mem_cache/kv_cache_configurator.py``, ``resolve_max_num_reqs``.
+        ``model_executor/pool_configurator.py``, ``DefaultPoolConfigurator``,
+        ``HybridSWAPoolConfigurator`` (windows have 0.8 tokens for each token of the others) and
+        ``compute_swa_request_cap``; ``mem_cache/kv_cache_configurator.py``,
+        ``resolve_max_num_reqs``.
     """
-    whole, part = _cells(need)
+    # Bytes of a token in layers of the whole context, and in those of a window.
+    whole, part = need.target.token_bytes, need.target.window_token_bytes
+    layers = need.target.n_cached
+    if not need.model.family.startswith(_WINDOW_POOLS):
+        whole, part, layers = whole + part, 0.0, layers + need.target.n_windowed
+    draft = need.draft
+    if draft is not None and need.kind in _TARGET_CELLS and layers:
+        whole *= 1 + draft.n_cached / layers
+    elif draft is not None:
+        whole = whole + draft.token_bytes + draft.window_token_bytes
     # A window's tokens are dropped in steps, a page behind it.
-    ahead = _request_tokens(need, server, verify)
     behind = need.target.window + _EVICTION_TOKENS * verify + _PAGE + ahead
     kept = np.minimum(held, behind)
     limits: dict[str, Array] = {}

@@ -69,13 +69,15 @@ def grid_axes(context_len: npt.ArrayLike, batch_size: npt.ArrayLike, max_draft_l
     >>> grid_axes(4096, [1, 8], 2)
     (array([4096.]), array([1., 8.]), array([0, 1, 2]))
     """
-    axes = (
-        _axis("context_len", context_len),
-        _axis("batch_size", batch_size),
-        np.arange(max_draft_len + 1, dtype=np.int64),
+    contexts, batches = (
+        np.atleast_1d(array_within(name, values, name))
+        for name, values in (("context_len", context_len), ("batch_size", batch_size))
     )
-    refuse_many_points([len(axis) for axis in axes])
-    return axes
+    for name, axis in (("context_len", contexts), ("batch_size", batches)):
+        if axis.ndim != 1:
+            reject(f"{name} has shape {axis.shape}", "a number or a list of numbers")
+    refuse_many_points((len(contexts), len(batches), max_draft_len + 1))
+    return contexts, batches, np.arange(max_draft_len + 1, dtype=np.int64)
 
 
 def refuse_many_points(
@@ -116,14 +118,6 @@ def refuse_many_points(
         )
 
 
-def _axis(name: str, values: npt.ArrayLike) -> Array:
-    """Return an axis of the grid from a number or a list of numbers."""
-    axis = np.atleast_1d(array_within(name, values, name))
-    if axis.ndim != 1:
-        reject(f"{name} has shape {axis.shape}", "a number or a list of numbers")
-    return axis
-
-
 def grid_slices(shape: tuple[int, int, int]) -> Iterator[tuple[slice, slice]]:
     """Yield slices of the first two axes that hold at most `_CHUNK_POINTS` points each."""
     contexts, batches, drafts = shape
@@ -141,8 +135,8 @@ def decoding_curve(
     deployment: Deployment,
     drafter: Drafter,
     acceptance: TokensPerRound | ContextAcceptance,
-    *,
     batch_size: npt.ArrayLike,
+    *,
     context_len: npt.ArrayLike,
     max_draft_len: int,
 ) -> SpeedupCurve:

@@ -24,7 +24,7 @@ from specroof.latency import (
     Setup,
     Work,
     check_placement,
-    drafting_setup,
+    drafting_engine,
     model_work,
     pass_time,
 )
@@ -75,7 +75,9 @@ class EnginePasses:
         self, served: Deployment, forward: ForwardPass, /, *beside: Work, drafts: bool = False
     ) -> Array:
         """Return the seconds of a pass."""
-        setup = drafting_setup(served.setup) if drafts else served.setup
+        setup = served.setup
+        if drafts:
+            setup = replace(setup, engine=drafting_engine(setup.engine))
         work = model_work(served.model, setup, forward, beside=beside, by_sequence=True)
         self.notes.update(dict.fromkeys(work.notes))
         return pass_time(work, setup.engine, setup.options.granularity).total_s

@@ -23,7 +23,7 @@ _TO_READ: Final = "a folder that can be read"
 _TO_WRITE: Final = "a folder that can be written to"
 
 
-class Storage(Protocol):
+class Place(Protocol):
     """A folder in which files appear whole."""
 
     @property
@@ -55,7 +55,7 @@ class Storage(Protocol):
         """Take a folder away."""
 
 
-def place_of(folder: object) -> Storage:
+def place_of(folder: object) -> Place:
     """Return a folder by its path, or by a URL such as s3://bucket/folder.
 
     Raises

@@ -13,9 +13,9 @@ from typing import Any, Final, TypeGuard
 import numpy as np
 
 from specroof.questions.curve_tables import point_columns
+from specroof.questions.study_grid import Study
 from specroof.questions.sweep import (
     Slice,
-    Study,
     lacking_room,
     load_columns,
     overviews,
@@ -23,7 +23,7 @@ from specroof.questions.sweep import (
 )
 from specroof.reading.yaml_text import shortened
 from specroof.speedup.overview import Overview
-from specroof.sweeps.places import Storage, best_format, place_of, table_writer
+from specroof.sweeps.places import Place, best_format, place_of, table_writer
 
 #: Changes that a refusal names, and characters of each value.
 _MOST_NAMED: Final = 3
@@ -217,7 +217,7 @@ def file_metadata(plan: Plan) -> dict[str, str]:
     }
 
 
-def finished(place: Storage, partition: Partition, form: str) -> dict[str, Any] | None:
+def finished(place: Place, partition: Partition, form: str) -> dict[str, Any] | None:
     """Return the record of a partition whose files are there; None of one that is to be done."""
     content = place.read(f"{UNFINISHED}/{partition.name}.json")
     try:
@@ -273,7 +273,7 @@ def _slices(study: Study, partition: Partition, most: int | None) -> Iterator[Sl
 def write_partition(
     plan: Plan,
     partition: Partition,
-    place: Storage,
+    place: Place,
     form: str,
     advance: Advance,
     most: int | None = None,
@@ -436,7 +436,7 @@ def _spread(plan: Plan) -> list[Partition]:
 
 
 def _trial(
-    plan: Plan, partition: Partition, place: Storage, form: str, most: int
+    plan: Plan, partition: Partition, place: Place, form: str, most: int
 ) -> tuple[int, float, int]:
     """Return points, seconds and bytes of the first part of a partition."""
     done: list[int] = []

@@ -9,7 +9,7 @@ from specroof.errors import CatalogError, OutputError
 from specroof.report.columns import data_library
 from specroof.report.layout import facts_html, unescaped
 from specroof.speedup.overview import Overview
-from specroof.sweeps.places import Storage, place_of
+from specroof.sweeps.places import Place, place_of
 from specroof.sweeps.plan import POINTS, UNFINISHED, has_kinds
 from specroof.sweeps.run import MANIFEST, parse_manifest
 
@@ -74,7 +74,7 @@ class Results:
                 raise CatalogError(message)
             yield _frame(place, file, form)
 
-    def _sizes(self, place: Storage) -> dict[str, int | None]:
+    def _sizes(self, place: Place) -> dict[str, int | None]:
         """Return the files of points that count by name, with their bytes where those are known."""
         if not self.done:
             names = (name.partition(".") for name in place.names(UNFINISHED))
@@ -141,7 +141,7 @@ class Results:
         return _frame(place_of(self.folder), f"summary.{form}", form)
 
 
-def _frame(place: Storage, name: str, form: str) -> Any:
+def _frame(place: Place, name: str, form: str) -> Any:
     """Return a table of a folder as a data frame.
 
     Raises

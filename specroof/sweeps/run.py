@@ -20,9 +20,10 @@ from typing import Any, Final
 
 from specroof.arrays import whole_within
 from specroof.errors import OptionError, OutputError, optional_library, refuse
-from specroof.questions.sweep import StudyLike, study_of
+from specroof.questions.study_grid import StudyLike
+from specroof.questions.sweep import study_of
 from specroof.speedup.overview import Overview
-from specroof.sweeps.places import FORMATS, Storage, best_format, joined, place_of
+from specroof.sweeps.places import FORMATS, Place, best_format, joined, place_of
 from specroof.sweeps.plan import (
     POINTS,
     UNFINISHED,
@@ -325,7 +326,7 @@ def write_sweep(  # noqa: PLR0913 - how, besides what and where
         return run
 
 
-def _manifest(place: Storage) -> dict[str, Any] | None:
+def _manifest(place: Place) -> dict[str, Any] | None:
     """Return what a folder says of itself; None of one that has no manifest."""
     content = place.read(MANIFEST)
     if content is None:
@@ -353,7 +354,7 @@ def parse_manifest(content: bytes) -> dict[str, Any] | None:
     return manifest if is_whole and manifest["format"] in FORMATS else None
 
 
-def _check_same(place: Storage, plan: Plan, before: dict[str, Any] | None, form: str) -> None:
+def _check_same(place: Place, plan: Plan, before: dict[str, Any] | None, form: str) -> None:
     """Refuse a folder of another study, of another format, or of files without a manifest."""
     allowed = "allowed: the same study, or another folder"
     if before is None:
@@ -370,7 +371,7 @@ def _check_same(place: Storage, plan: Plan, before: dict[str, Any] | None, form:
         raise OutputError(message)
 
 
-def _is_whole(place: Storage, plan: Plan, manifest: dict[str, Any]) -> bool:
+def _is_whole(place: Place, plan: Plan, manifest: dict[str, Any]) -> bool:
     """Tell whether all files that a manifest lists are there, with the bytes that it states."""
     form, records = manifest["format"], manifest["partitions"]
     return (
@@ -385,7 +386,7 @@ def _is_whole(place: Storage, plan: Plan, manifest: dict[str, Any]) -> bool:
 
 def _compute(
     run: Run,
-    place: Storage,
+    place: Place,
     workers: int,
     on: str | None,
     advance: Advance,
@@ -431,7 +432,7 @@ def _written_away(
             yield record
 
 
-def _finish(place: Storage, run: Run) -> None:
+def _finish(place: Place, run: Run) -> None:
     """Write the summary, then say that all is done."""
 
     def contents() -> Iterator[bytes]:
@@ -445,7 +446,7 @@ def _finish(place: Storage, run: Run) -> None:
     place.remove(UNFINISHED)
 
 
-def _write_manifest(place: Storage, plan: Plan, form: str, records: _Records) -> None:
+def _write_manifest(place: Place, plan: Plan, form: str, records: _Records) -> None:
     """Write what a folder holds; `records` of all partitions where it is done."""
     content = {
         "format_version": 1,

@@ -53,16 +53,17 @@ def parse_qwen3(config: ModelConfig) -> Architecture:
 
 def _sliding_windows(config: ModelConfig) -> list[int | None]:
     keys = config.keys
-
     window = used_window(keys)
-
-    def slides(index: int) -> bool:
-        # configuration_qwen2.py: max_window_layers 28; of Qwen2-VL 80, where all files state it
-        return window is not None and index >= keys.positive_int(
-            "max_window_layers", minimum=0, default=28
-        )
-
-    return layer_windows(keys, config.n_layers, window, slides)
+    # configuration_qwen2.py: max_window_layers 28; of Qwen2-VL 80, where all files state it
+    return layer_windows(
+        keys,
+        config.n_layers,
+        window,
+        lambda index: (
+            window is not None
+            and index >= keys.positive_int("max_window_layers", minimum=0, default=28)
+        ),
+    )
 
 
 def dense_decoder(

@@ -1,0 +1,70 @@
+"""What a study asks about: several targets, drafters and loads, each with each."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from specroof.drafters import Drafter
+from specroof.latency import Deployment
+from specroof.questions.predict import shared_max_draft_len
+from specroof.serving.workload import Load
+
+
+@dataclass(frozen=True, slots=True)
+class Target(Deployment):
+    """One model in one setup."""
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """Several targets, drafters and loads.
+
+    Parameters
+    ----------
+    targets, drafters
+        What is served where, and what drafts for each.
+    loads
+        One grid of batch sizes and context lengths; or one for each workload.
+    max_draft_len, capacity
+        As for `predict`.
+    text, source
+        The study file that it was read from, and its name; empty for one that was built in Python.
+    """
+
+    targets: tuple[Target, ...]
+    drafters: tuple[Drafter, ...]
+    loads: tuple[Load, ...]
+    max_draft_len: int | None = None
+    capacity: bool | None = None
+    text: str = field(default="", compare=False, repr=False)
+    source: str = field(default="", compare=False, repr=False)
+
+    @property
+    def longest(self) -> int:
+        """The longest draft of every grid."""
+        return shared_max_draft_len(self.drafters, self.max_draft_len)[0]
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """Every target with every drafter, by their positions from 1."""
+        return [
+            (target, drafter)
+            for target in range(1, len(self.targets) + 1)
+            for drafter in range(1, len(self.drafters) + 1)
+        ]
+
+    @property
+    def n_curve_points(self) -> int:
+        """Points of one drafter on one target, over all loads."""
+        cells = sum(len(load.batch_size) * len(load.context_len) for load in self.loads)
+        return cells * (self.longest + 1)
+
+    @property
+    def n_points(self) -> int:
+        """Points of the whole study."""
+        return len(self.targets) * len(self.drafters) * self.n_curve_points
+
+
+#: What a study can be given as.
+StudyLike: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Study
