@@ -142,7 +142,7 @@ _API: Final = {
         *("Architecture", "HardwareProfile", "EngineProfile", "Placement"),
         *("Drafter", "Round", "DraftTime"),
     ),
-    "Dice": ("simulate_batch", "simulate_exactness"),
+    "Simulation": ("simulate_batch", "simulate_exactness"),
     "Refusals": tuple(name for name in specroof.__all__ if name.endswith("Error")),
 }
 
