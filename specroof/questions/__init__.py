@@ -1,8 +1,8 @@
 """One file a question: a request in, an answer with notes out; no printing, no files.
 
 `QUESTIONS` is the table of questions that Python asks as ``specroof.NAME`` and the shell as
-``specroof NAME``: the one is answered in `specroof.questions.NAME`, the other reads flags in
-`specroof.cli.NAME`.
+``specroof NAME``. Both are in `specroof.questions.NAME`: the function, and `COMMAND`, the row that
+`specroof.cli` turns into a command.
 """
 
 from typing import Final
