@@ -2,18 +2,15 @@
 
 import atexit
 import gc
-import re
 from importlib import import_module
-from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
-import specroof.questions
 from specroof.cli.groups import CommandGroup, OneLineGroup, PlainCommand
 from specroof.questions import QUESTIONS
 
-__all__ = ["COMMANDS", "app", "first_sentence", "main"]
+__all__ = ["COMMANDS", "app", "main"]
 
 #: What help says of commands that have commands below them.
 _GROUPS: Final = {
@@ -23,26 +20,9 @@ _GROUPS: Final = {
     "laws.",
     "simulate": "Check by simulation that speculative sampling is exact, and how latency varies.",
 }
-#: What help lists: questions, then groups. Each is in the file of its name in `specroof.questions`.
-COMMANDS: Final = (*QUESTIONS, *_GROUPS)
-
-
-def first_sentence(name: str) -> str:
-    """Return what help says of a command: of a question, the first paragraph of its docstring.
-
-    It is read from the file of the question: help imports none of them, since a cold start is felt.
-
-    Examples
-    --------
-    >>> first_sentence("models")
-    'List the bundled models, show one, or compare two.'
-    """
-    if name in _GROUPS:
-        return _GROUPS[name]
-    file = Path(specroof.questions.__path__[0], f"{name}.py")
-    pattern = rf'^def {name}\(.*?"""(.*?)(?:\n\n|""")'
-    match = re.search(pattern, file.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    return " ".join(match[1].split()) if match else ""
+#: What help lists, by the first sentence of its help: questions, then groups. Each is in the file
+#: of its name in `specroof.questions`.
+COMMANDS: Final = {**QUESTIONS, **_GROUPS}
 
 
 class _Commands(OneLineGroup):
@@ -56,7 +36,7 @@ class _Commands(OneLineGroup):
         """Return a command as help lists it: its name and its first sentence."""
         if cmd_name not in self.commands:
             return None
-        return typer.core.TyperCommand(cmd_name, help=first_sentence(cmd_name))
+        return typer.core.TyperCommand(cmd_name, help=COMMANDS[cmd_name])
 
     def list_commands(self, _ctx: Any) -> list[str]:
         """Return the names in the order of help."""

@@ -9,20 +9,21 @@ from typing import Final
 
 __all__ = ["QUESTIONS"]
 
-#: In the order in which help lists them.
-QUESTIONS: Final = (
-    "predict",
-    "advise",
-    "sweep",
-    "explain",
-    "capacity",
-    "breakeven",
-    "doctor",
-    "explore",
-    "frontier",
-    "worth",
-    "adaptive",
-    "validate",
-    "calibrate",
-    "mock",
-)
+#: In the order in which help lists them, with the first sentence of their help: help imports no
+#: question, since a cold start is felt.
+QUESTIONS: Final = {
+    "predict": "Predict the speedup of speculative decoding and the best draft length.",
+    "advise": "Say whether speculative decoding pays, with which drafter and which server flags.",
+    "sweep": "Run a study: several models x hardware x drafters.",
+    "explain": "Show where one pass spends its time: FLOP, bytes, bound and seconds per operation.",
+    "capacity": "Show the memory of a server line by line, and the largest batch that it runs.",
+    "breakeven": "Find the acceptance, cost, batch or context at which speculation starts or stops paying.",
+    "doctor": "Read a server's metrics, compare them with a prediction, and say what to change.",
+    "explore": "Make an interactive page of models, chips, loads and drafters.",
+    "frontier": "Find the best speeds per user and per device, with speculation and without.",
+    "worth": "Show the speedup, price and users of better drafters, by acceptance length.",
+    "adaptive": "Compare draft lengths that follow load or confidence with one length for all loads.",
+    "validate": "Compare predictions with your own results, or with every bundled measurement.",
+    "calibrate": "Fit an engine profile to your own benchmark, and write a hardware file with it.",
+    "mock": "Print the commands that measure a predicted point without trained weights.",
+}
