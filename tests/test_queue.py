@@ -74,8 +74,8 @@ def test_each_side_runs_its_own_batch() -> None:
     assert most[0] > most[4] > 16
     assert curve.running[0, 2].tolist() == most.tolist()
     assert curve.running[0, 1].tolist() == [16] * 5
-    (note,) = {note for note in found.notes if "defaults of sglang 0.5.23 for" in note}
-    assert found.notes.count(note) == 1
+    assert found.notes.count(limit.drafting.notes[0]) == 1
+    assert "defaults of sglang 0.5.23 for" in limit.drafting.notes[0]
     # The same batches asked for one by one, with memory without end.
     for drafts in (0, 2, 4):
         free = asked(batch_size=[most[drafts]], capacity=False).curves[0]

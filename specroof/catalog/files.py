@@ -126,7 +126,7 @@ def bundled(folder: str, suffix: str) -> Mapping[str, Path]:
     """
     package = Path(__file__).parents[1]
     packed = package / "data" / folder
-    data = packed if is_folder(packed) else package.parent / folder
+    data = packed if packed.is_dir() else package.parent / folder
     paths = {path.stem: path for path in data.glob(f"*{suffix}")}
     return {stem: paths[stem] for stem in sorted(paths, key=str.casefold)}
 

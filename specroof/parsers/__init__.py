@@ -11,16 +11,16 @@ from typing import Final
 from specroof.architecture import Architecture
 from specroof.errors import expect_word
 from specroof.parsers.model_config import (
+    MAX_KEYS,
     ModelConfig,
     open_config,
     parse_foreign,
     sidecar_notes,
     typed_section,
     unread_keys,
-    unread_notes,
 )
 from specroof.parsers.unknown_types import refuse_unknown_type
-from specroof.reading.json_text import read_json
+from specroof.reading.json_text import printable, read_json
 
 __all__ = ["PARSERS", "parse_config", "parse_family"]
 
@@ -208,7 +208,11 @@ def parse_config(
     unread = list(unread_keys(config.keys.values))
     if "per_layer_config" in unread:
         config.keys.refuse("per_layer_config", "none: layers of this family are alike")
-    model = replace(model, notes=(*model.notes, *unread_notes(unread)))
+    if unread:
+        shown = ", ".join(printable(key) for key in unread[:MAX_KEYS])
+        more = f" and {len(unread) - MAX_KEYS} more" if len(unread) > MAX_KEYS else ""
+        note = f"not understood, and may change what the model costs: {shown}{more}"
+        model = replace(model, notes=(*model.notes, note))
     if sidecar is None or not config.states_quantization:
         return model
     notes = sidecar_notes(config, model, sidecar, parse)

@@ -1,7 +1,7 @@
 """One opened config: the input of every family parser."""
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Final
@@ -61,7 +61,7 @@ _READ_ELSEWHERE: Final = frozenset(
     ("text_config", "quantization_config", "vision_config", "audio_config")
 )
 #: What a note shows at most.
-_MAX_KEYS: Final = 6
+MAX_KEYS: Final = 6
 
 
 def unread_keys(values: object, prefix: str = "") -> Iterator[str]:
@@ -83,21 +83,6 @@ def unread_keys(values: object, prefix: str = "") -> Iterator[str]:
             key in _IRRELEVANT or key in values.passed or _IRRELEVANT_NAMES.fullmatch(key)
         ):
             yield f"{prefix}{key}"
-
-
-def unread_notes(keys: Sequence[str]) -> list[str]:
-    """Return the note that names unread keys, if there are any.
-
-    Examples
-    --------
-    >>> unread_notes(["n_streams"])
-    ['not understood, and may change what the model costs: n_streams']
-    """
-    if not keys:
-        return []
-    shown = ", ".join(printable(key) for key in keys[:_MAX_KEYS])
-    more = f" and {len(keys) - _MAX_KEYS} more" if len(keys) > _MAX_KEYS else ""
-    return [f"not understood, and may change what the model costs: {shown}{more}"]
 
 
 #: Torch's names of dtypes, with and without its prefix.
@@ -368,7 +353,7 @@ def parse_foreign(
     model = parse(replace(config, keys=keys))
     unread = list(unread_keys(keys.values))
     if unread:
-        shown = ", ".join(printable(key) for key in unread[:_MAX_KEYS])
+        shown = ", ".join(printable(key) for key in unread[:MAX_KEYS])
         reject(
             f"{keys.source}: family {config.family} does not know {shown}",
             "keys of that family: others may change what the model costs (take out what does not)",
