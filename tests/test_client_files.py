@@ -245,6 +245,42 @@ def test_rounds_whose_look_up_finds_nothing_count_too() -> None:
     assert point.tokens_per_round == pytest.approx(1584 / 999)
 
 
+def test_sglangs_own_client_says_what_its_server_did() -> None:
+    (plain,) = read("sglang-0.5.23-bench.jsonl")
+    assert (plain.input_len, plain.output_len, plain.concurrency) == (1000, 100, 4)
+    assert plain.batch_size == pytest.approx(4, rel=0.02)  # the client's mean
+    assert plain.tokens_per_s == pytest.approx(4 / 0.02, rel=0.02)
+    assert (plain.draft_len, plain.says_drafts, plain.tokens_per_round) == (0, True, None)
+    assert (plain.method, plain.top_k) == (None, None)
+    (drafted,) = read("sglang-0.5.23-bench-drafts.jsonl")
+    # Of 8 requests 4 wait, by what the scheduler says; the arguments say 48.
+    assert (drafted.batch_size, drafted.concurrency) == (4, 4)
+    assert (drafted.input_len, drafted.output_len) == (1000, 100)
+    # A request takes a pass for the prompt and 36 rounds.
+    assert drafted.tokens_per_s == pytest.approx(4 * 100 / (37 * 0.02), rel=0.02)
+    assert drafted.tokens_per_round == pytest.approx(1584 / 576)
+    assert (drafted.draft_len, drafted.says_drafts, drafted.method) == (3, True, "EAGLE3")
+    assert drafted.top_k == 1
+    for point in (plain, drafted):
+        assert (point.engine, point.model) == ("sglang", "Qwen/Qwen3-8B")
+        assert (point.tensor_parallel, point.expert_parallel) == (1, 1)
+        assert point.includes_prefill
+        assert point.server is not None
+        assert (point.server.memory_frac, point.server.chunk) == (0.85, 8192)
+
+
+@pytest.mark.parametrize("server", [None, {"vllm_config": "..."}, {"prefill": [], "decode": []}])
+def test_sglangs_client_is_silent_on_drafts_of_other_servers(server: Any) -> None:
+    # The client asks no other server for acceptance, and writes its /server_info as it comes.
+    text = broken(
+        "sglang-0.5.23-bench.jsonl", lambda d: d.update(backend="vllm", server_info=server)
+    )
+    (point,) = read_benchmark(text, source="f")
+    assert (point.draft_len, point.says_drafts, point.engine) == (0, False, "vllm")
+    (stated,) = read_benchmark(text, source="f", draft_len=3)
+    assert (stated.draft_len, stated.tokens_per_round) == (3, None)
+
+
 @pytest.mark.parametrize(
     ("accepted", "tokens_per_round"),
     [

@@ -377,7 +377,11 @@ def _sglang(content: dict[str, Any], place: str) -> Result:
     server = result.server_info or _SglangServer()
     tokens, concurrency = result.accept_length, result.max_concurrency
     # A server that drafts makes no plain run, although the client did not ask for acceptance.
-    speculative = tokens is not None or server.speculative_algorithm is not None
+    speculative: bool | None = tokens is not None or server.speculative_algorithm is not None
+    # The client asks no other server for acceptance, so that a line without SGLang's arguments is
+    # silent on drafts.
+    if not speculative and server.model_path is None:
+        speculative = None
     # No more are in flight than there were, and than the server runs at a time; the others wait.
     # SGLang's arguments say 48 where it drafts and was told nothing; the state of its scheduler
     # says what its memory leaves of that.
