@@ -160,13 +160,13 @@ def text_file(path: Path | None, text: Callable[[], str]) -> dict[Path, bytes]:
     return {} if path is None else {path: text().encode()}
 
 
-def figure_files(path: Path | None, draw: Figures) -> dict[Path, bytes]:
+def figure_files(path: Path, draw: Figures) -> dict[Path, bytes]:
     """Return figures as files: the first as `path`, others beside it under longer names.
 
     Parameters
     ----------
     path
-        Where the first goes; None draws nothing.
+        Where the first goes.
     draw
         Returns figures by what their names end in.
 
@@ -175,8 +175,6 @@ def figure_files(path: Path | None, draw: Figures) -> dict[Path, bytes]:
     OutputError
         For a path without a name, and several charts on standard output.
     """
-    if path is None:
-        return {}
     if not path.name:
         message = f"--plot is {str(path)!r}; allowed: the name of a file"
         raise OutputError(message)
