@@ -228,7 +228,7 @@ def test_a_line_of_more_labels_than_any_server_writes_is_not_parsed() -> None:
     ("place", "path"),
     [
         *(("", "/metrics"), ("/v1", "/metrics"), ("/v1/", "/metrics")),
-        *(("/root/v1", "/root/metrics"), ("/v10", "/v10"), ("/metrics/", "/metrics/")),
+        *(("/models/v1", "/models/metrics"), ("/v10", "/v10"), ("/metrics/", "/metrics/")),
     ],
 )
 def test_an_address_may_be_of_the_api_and_lack_its_scheme(place: str, path: str) -> None:
