@@ -1,5 +1,6 @@
 """The command line, as `specroof` and as `python -m specroof`."""
 
+import signal
 import sys
 
 #: The exit code that shells expect after an interrupt.
@@ -14,6 +15,8 @@ def main() -> None:
         run()
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
+    finally:  # all is written: an interrupt while Python ends would only print a traceback
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 if __name__ == "__main__":

@@ -252,6 +252,30 @@ def test_an_interrupt_while_importing_is_no_traceback(tmp_path: Path, module: st
     assert contents(tmp_path) == {}
 
 
+INTERRUPTED_EXIT = """
+import atexit, os, runpy, signal
+
+@atexit.register
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+    sum(range(9))  # where Python hears it
+
+runpy.run_module("specroof", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.mark.parametrize(("words", "code"), [(["--version"], 0), (["no-such-command"], 2)])
+def test_an_interrupt_while_python_ends_changes_nothing(words: list[str], code: int) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_EXIT, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == code
+    assert "Traceback" not in run.stderr
+
+
 def test_a_backend_that_matplotlib_does_not_know_is_one_line(tmp_path: Path) -> None:
     words = ["predict", "Qwen/Qwen3-8B", "-H", "b200", "--drafter", "ideal", "--plot", "c.png"]
     run = subprocess.run(
