@@ -1,9 +1,11 @@
-"""DeepSeek-V3, R1, V3.1 (latent attention) and V3.2 (with the sparse indexer on top).
+"""DeepSeek-V2, V3, R1, V3.1 (latent attention), V3.2 (with the sparse indexer); Mistral Large 3.
 
 Source
-    DeepSeek-V3 technical report, arXiv:2412.19437, section 2.1; DeepSeek-V3.2 report, section 2;
-    transformers 5, `models/deepseek_v3/` and `models/deepseek_v32/` (`modeling_*.py`,
-    `configuration_*.py`); the tensors of the published checkpoints.
+    DeepSeek-V2 technical report, arXiv:2405.04434, section 2; DeepSeek-V3 technical report,
+    arXiv:2412.19437, section 2.1; DeepSeek-V3.2 report, section 2; transformers 5,
+    `models/deepseek_v2/`, `models/deepseek_v3/`, `models/deepseek_v32/` and `models/mistral4/`
+    (`modeling_*.py`, `configuration_*.py`); the tensors of the published checkpoints; SGLang
+    `models/mistral_large_3.py`, which renames Mistral's matrices to DeepSeek's.
 """
 
 from collections.abc import Iterator, Sequence
@@ -230,3 +232,21 @@ def _indexer_linears(shape: LatentShape, weights: LayerWeights) -> tuple[Linear,
 def index_weights(hidden_size: int, indexer: Indexer, weights: LayerWeights) -> Linear:
     """Return the matrix of the heads' weights, which stays unquantised in FP8 checkpoints."""
     return replicated("indexer_weights_proj", hidden_size, indexer.n_heads, weights.plain)
+
+
+def parse_deepseek_v2(config: ModelConfig) -> Architecture:
+    """Return a DeepSeek-V2; V2-Lite does not compress its queries."""
+    # configuration_deepseek_v2.py: first_k_dense_replace 0, n_shared_experts 2
+    return _softmax_routed(config, n_shared_default=2)
+
+
+def parse_mistral_latent(config: ModelConfig) -> Architecture:
+    """Return a Mistral Large 3 or Small 4."""
+    # configuration_mistral4.py: first_k_dense_replace 0, n_shared_experts 1
+    return _softmax_routed(config, n_shared_default=1)
+
+
+def _softmax_routed(config: ModelConfig, *, n_shared_default: int) -> Architecture:
+    """Return the decoder; experts are picked by softmax, without V3's correction bias."""
+    sparse = experts_after_first(config.keys, config.n_layers, n_dense_default=0)
+    return latent_decoder(config, sparse, n_shared_default=n_shared_default, correction_bias=False)

@@ -21,8 +21,7 @@ from specroof.parsers.decoder import (
     matrices,
     read_attention,
 )
-from specroof.parsers.families.qwen2_moe import SHARED_EXPERT_NAMES, gated_experts
-from specroof.parsers.families.qwen3_moe import sparse_layers
+from specroof.parsers.families.qwen_moe import SHARED_EXPERT_NAMES, gated_experts, sparse_layers
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import DTYPES, MTP_NOTE, ModelConfig
 from specroof.reading.json_text import Reader

@@ -33,8 +33,8 @@ from specroof.parsers.decoder import (
     matrices,
     same_part,
 )
-from specroof.parsers.families.qwen2_moe import SHARED_EXPERT_NAMES, gated_experts
 from specroof.parsers.families.qwen3_next import attention_shape, delta_net, delta_net_block
+from specroof.parsers.families.qwen_moe import SHARED_EXPERT_NAMES, gated_experts
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import DTYPES, ModelConfig
 from specroof.reading.json_text import Reader

@@ -1,7 +1,8 @@
-"""Qwen1.5 and Qwen2 with experts: Qwen2's attention, experts and a gated shared expert.
+"""Qwen1.5, Qwen2 and Qwen3 with experts; those before Qwen3 have a gated shared expert.
 
 Source
-    transformers 5, `models/qwen2_moe/modeling_qwen2_moe.py` and `configuration_qwen2_moe.py`.
+    transformers 5, `models/qwen2_moe/` and `models/qwen3_moe/` (`modeling_*.py`,
+    `configuration_*.py`).
 """
 
 from dataclasses import replace
@@ -19,9 +20,36 @@ from specroof.parsers.decoder import (
     read_experts,
     used_window,
 )
-from specroof.parsers.families.qwen3_moe import sparse_layers
 from specroof.parsers.model_config import ModelConfig
 from specroof.reading.json_text import Reader
+
+
+def parse_qwen3_moe(config: ModelConfig) -> Architecture:
+    """Return a Qwen3 MoE; `intermediate_size` is read only where a layer is dense."""
+    keys = config.keys
+    # configuration_qwen3_moe.py: attention_bias False; the class knows no head_dim.
+    attention = replace(read_attention(keys, biased=True), qk_norm=True)
+    # Where the window is used, all layers have it.
+    windows = [used_window(keys)] * config.n_layers
+    experts = read_experts(keys, "num_experts")
+    return decoder(
+        config,
+        attention_part(config, attention, windows),
+        feed_forward_part(config, experts, sparse_layers(config)),
+    )
+
+
+def sparse_layers(config: ModelConfig) -> list[bool]:
+    """Return whether each layer has experts.
+
+    Source
+        `Qwen3MoeDecoderLayer.__init__`: not in ``mlp_only_layers``, and (i + 1) a multiple of
+        ``decoder_sparse_step``; their defaults [] and 1 are in `configuration_qwen3_moe.py`.
+    """
+    dense = frozenset(config.keys.ints("mlp_only_layers"))
+    step = config.keys.positive_int("decoder_sparse_step", default=1)
+    return [index not in dense and (index + 1) % step == 0 for index in range(config.n_layers)]
+
 
 #: What Qwen calls the matrices of its one shared expert.
 SHARED_EXPERT_NAMES: Final = ExpertNames(

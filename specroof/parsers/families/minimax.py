@@ -1,24 +1,30 @@
-"""MiniMax-Text-01 and M1: lightning attention with a softmax layer every eighth, and experts.
+"""MiniMax-Text-01 and M1 (lightning attention, softmax every eighth layer), M2, M2.5 and M2.7.
 
 Source
     MiniMax-01 report, arXiv:2501.08313, section 2; transformers 5,
-    `models/minimax/modeling_minimax.py`, which is MiniMax-Text-01. M1 continues its training.
+    `models/minimax/modeling_minimax.py`, which is MiniMax-Text-01 (M1 continues its training),
+    `models/minimax_m2/modeling_minimax_m2.py` and `configuration_minimax_m2.py`; SGLang
+    `models/minimax_m2.py`; the tensors of the published checkpoints.
 """
 
 from dataclasses import replace
 from typing import Final
 
-from specroof.architecture import HEADS, Architecture, Block, LightningAttention
+from specroof.architecture import HEADS, Architecture, AttentionShape, Block, LightningAttention
 from specroof.parsers.decoder import (
+    BLOCK_SPARSE_NAMES,
     ExpertNames,
     Part,
     attention_block,
     decoder,
+    extended,
     feed_forward_part,
+    flagged_layers,
     listed_kinds,
     matrices,
     read_attention,
     read_experts,
+    same_part,
 )
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
@@ -30,7 +36,7 @@ _NAMES: Final = ExpertNames(
     shared_out="shared_mlp.down_proj",
 )
 #: Factors around the layers of a MiniMax, and how its shared expert is weighed.
-PASSED_OVER: Final = (
+_PASSED_OVER: Final = (
     "layernorm_full_attention_alpha layernorm_full_attention_beta layernorm_linear_attention_alpha "
     "layernorm_linear_attention_beta layernorm_mlp_alpha layernorm_mlp_beta postnorm "
     "shared_moe_mode mlp_intermediate_size"
@@ -46,7 +52,7 @@ _NOTE: Final = (
 def parse_minimax_m1(config: ModelConfig) -> Architecture:
     """Return a MiniMax-M1; `intermediate_size` is the width of an expert."""
     keys = config.keys
-    keys.pass_over(PASSED_OVER)
+    keys.pass_over(_PASSED_OVER)
     attention = read_attention(keys)
     lightning = LightningAttention(attention.n_heads, attention.head_dim)
     experts = replace(
@@ -94,3 +100,42 @@ def _lightning_block(
         ("out_proj", inner_dim, hidden_size),
     )
     return Block("attention", linears, lightning, vector_params=hidden_size + inner_dim)
+
+
+def parse_minimax_m2(config: ModelConfig) -> Architecture:
+    """Return a MiniMax-M2; `intermediate_size` is the width of one expert."""
+    keys = config.keys
+    keys.pass_over(_PASSED_OVER)
+    full = flagged_layers(keys, "attn_type_list", config.n_layers)
+    if full is not None and not all(full):
+        # 0 is the linear attention of MiniMax-M1, which no model of this type has.
+        keys.refuse("attn_type_list", "1 for every layer")
+    # Its checkpoints have no shared expert, and transformers no code for one.
+    keys.positive_int("shared_intermediate_size", minimum=0, maximum=0, default=0)
+    attention = read_attention(keys)
+    # transformers: head norms and correction bias always; the checkpoints have switches for both.
+    norm_params = _norm_params(keys, attention) if keys.flag("use_qk_norm", default=True) else 0
+    experts = read_experts(
+        keys,
+        "num_local_experts",
+        width_key="intermediate_size",
+        correction_bias=keys.flag("use_routing_bias", default=True),
+    )
+
+    def mixer(weights: LayerWeights) -> Block:
+        return extended(attention_block(attention, weights), n_params=norm_params)
+
+    return decoder(
+        config,
+        same_part(config, mixer),
+        feed_forward_part(config, experts, names=BLOCK_SPARSE_NAMES),
+    )
+
+
+def _norm_params(keys: Reader, attention: AttentionShape) -> int:
+    """Return the elements of q_norm and k_norm, which span all heads of a layer."""
+    # MiniMaxM2Attention: q_norm and k_norm are "per_layer", as wide as the projections.
+    kind = keys.text("qk_norm_type", allowed=("per_head", "per_layer"), default="per_layer")
+    if kind == "per_head":
+        return 2 * attention.head_dim
+    return (attention.n_heads + attention.n_kv_heads) * attention.head_dim
