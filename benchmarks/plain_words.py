@@ -1,6 +1,6 @@
 """Time a cold start with and without the words of a command being read by pydantic.
 
-`specroof.cli.groups` lets parameters read plain words themselves, since Typer would import
+`specroof.cli` lets parameters read plain words themselves, since Typer would import
 pydantic for them. This says what that saves, alternating the two.
 
 Run with: python benchmarks/plain_words.py

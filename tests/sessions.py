@@ -45,7 +45,7 @@ def replayed(text: str) -> list[tuple[str, str]]:
 
 
 def _printed(command: str) -> str:
-    with patch("specroof.cli.groups.screen_width", lambda: 110):
+    with patch("specroof.cli.screen_width", lambda: 110):
         done = CliRunner().invoke(app, shlex.split(command.replace("\\\n", " "))[1:])
     if done.exit_code:
         message = f"{command}: exit code {done.exit_code}\n{done.output}"

@@ -12,9 +12,8 @@ import typer
 from typer.testing import CliRunner
 
 import specroof
-from specroof.cli import app
+from specroof.cli import OneLineGroup, PlainCommand, app
 from specroof.cli.commands import completion
-from specroof.cli.groups import OneLineGroup, PlainCommand
 from specroof.questions import QUESTIONS
 
 

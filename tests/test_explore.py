@@ -19,17 +19,17 @@ from typer.testing import CliRunner
 
 import specroof
 from specroof.cli import app
-from specroof.page import page
-from specroof.page.page import QUANTUM, packed, packed_shares
+from specroof.page import QUANTUM, packed, packed_shares, page
 from specroof.questions import grids
 from specroof.questions.explore import (
+    KNOTS,
     PAGE_CHIPS,
     flags_to_paste,
+    hermite,
     single_page,
     site_files,
     typical_acceptance,
 )
-from specroof.questions.grids import KNOTS, hermite
 
 pytestmark = pytest.mark.slow
 

@@ -207,7 +207,7 @@ def test_siblings_add_nothing_to_what_was_measured() -> None:
             "speedup_of",
             {
                 "engines/record.py:speedup",
-                "policies/bottlenecks.py:speedup",
+                "policies/decision.py:speedup",
                 "speedup/result.py:free_lunch",
                 "speedup/result.py:speedup",
                 "speedup/waterfall.py:speedup",

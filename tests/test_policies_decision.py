@@ -11,14 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specroof.errors import OptionError
-from specroof.policies.bottlenecks import (
-    RoundBreakdown,
-    bottlenecks,
-)
 from specroof.policies.decision import (
     INPUTS,
+    RoundBreakdown,
     Verdict,
     best_choice,
+    bottlenecks,
     decided,
     least_settled,
     paying_up_to,

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from specroof.errors import MeasurementError, OptionError
 from specroof.policies.schedule import Traffic, advised_day
-from specroof.questions.traffic import Mix, TrafficFile, parse_traffic, traffic_of
+from specroof.questions.advised_loads import Mix, TrafficFile
+from specroof.questions.traffic import parse_traffic, traffic_of
 from specroof.serving.workload import Workload
 
 LOADS = (1.0, 4.0, 16.0)

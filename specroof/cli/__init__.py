@@ -1,16 +1,141 @@
 """The command line: flags, a question, a report. One place catches refusals."""
 
 import atexit
+import contextlib
 import gc
+import sys
+from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
-from typing import Annotated, Any, Final
+from pathlib import Path
+from typing import Annotated, Any, Final, get_args, get_type_hints
 
 import typer
 
-from specroof.cli.groups import CommandGroup, OneLineGroup, PlainCommand
+from specroof.cli.output import drop, ready_streams, say_aside, screen_width
+from specroof.errors import OptionError, SpecroofError, one_line, refuse
 from specroof.questions import QUESTIONS
+from specroof.report.layout import on_screen
 
 __all__ = ["COMMANDS", "app", "main"]
+
+# --- Commands whose refusals are one line, and whose words are read without pydantic -------------
+
+# What is wrong with the words of a command: an unknown flag, a missing argument.
+_UsageError: Final = typer.BadParameter.__bases__[0]
+
+#: Types that make their value of a word themselves.
+_PLAIN: Final = (str, int, float, Path)
+
+
+def _read_plainly(command: Any, context: Any) -> None:
+    """Let the parameters of a command read their words without Typer, where that is easy.
+
+    Typer may read every value with an adapter of pydantic's, text and defaults included, and
+    pydantic is slow to import. The quickest of 15 predictions took 0.80 s with this and 0.96 s
+    without, medians 1.24 s and 1.47 s, on two busy cores (benchmarks/plain_words.py).
+    """
+    hints = {} if command.callback is None else get_type_hints(command.callback)
+    for parameter in command.get_params(context):
+        hint = hints.get(parameter.name)
+        # `str | None` and `list[str]` hold their type first.
+        kind = (*get_args(hint), hint)[0]
+        parameter.process_value = partial(_processed, parameter, kind)
+
+
+def _processed(parameter: Any, kind: Any, context: Any, value: Any) -> Any:
+    """Return a parameter's value: a word read as `kind`, a default or flag as it stands."""
+    words = [value] if isinstance(value, str) else value
+    if words and isinstance(words, list | tuple) and kind in _PLAIN:
+        if kind is Path and "" in words:  # else the folder that one stands in
+            refuse(parameter.opts[0], "", "a file or a folder")
+        try:
+            read = [kind(word) for word in words]
+        except ValueError:
+            allowed = "a whole number" if kind is int else "a number"
+            refuse(parameter.opts[0], value, allowed)
+        value = read[0] if isinstance(value, str) else read
+    elif not (isinstance(value, bool | int | float) or (value is None and not parameter.required)):
+        return type(parameter).process_value(parameter, context, value)
+    return value if parameter.callback is None else parameter.callback(context, parameter, value)
+
+
+class PlainCommand(typer.core.TyperCommand):
+    """A command that starts without pydantic."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words of a call."""
+        _read_plainly(self, ctx)
+        _refuse_repeats(self.make_parser(ctx).parse_args(args=list(args))[2])
+        return super().parse_args(ctx, args)
+
+
+#: Parameters that may be given once: of two chips the last would win without a word, where
+#: the user meant to compare them. Other options may repeat, and the last one counts.
+_ONCE: Final = {"hardware"}
+
+
+def _refuse_repeats(given: Sequence[Any]) -> None:
+    """Refuse an option of `_ONCE` that is given twice.
+
+    Parameters
+    ----------
+    given
+        The parameters of a call, once for each time that they are given.
+    """
+    for option in given:
+        if option.name in _ONCE and given.count(option) > 1:
+            message = f"{option.opts[0]} is given twice; allowed: once"
+            raise OptionError(message)
+
+
+class CommandGroup(typer.core.TyperGroup):
+    """A group of commands that starts without pydantic."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words before the command."""
+        _read_plainly(self, ctx)
+        return super().parse_args(ctx, args)
+
+
+class OneLineGroup(CommandGroup):
+    """A group of commands whose refusals are one line on standard error and exit code 2."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run a command; every `SpecroofError` and every misspelt call ends here."""
+        kwargs["standalone_mode"] = False
+        try:
+            ready_streams()
+            with (
+                contextlib.redirect_stdout(sys.stdout),  # puts back what a command has moved
+                on_screen(screen_width()),
+            ):
+                code = super().main(*args, **kwargs)
+        except SpecroofError as refusal:
+            _refuse(str(refusal))
+        except OSError as failure:
+            drop(sys.stdout)
+            place = failure.filename or "standard output"
+            _refuse(f"{place}: {failure.strerror}; allowed: a place that can be written to")
+        except SystemExit:  # Typer's, of a pipe whose reader has gone
+            drop(sys.stdout)
+            raise
+        except typer.Abort:
+            _refuse("aborted")
+        except Exception as failure:
+            if not isinstance(failure, _UsageError):
+                raise
+            _refuse(failure.format_message())  # type: ignore[attr-defined]  # a usage error has it
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _refuse(message: str) -> None:
+    if message:  # a call without words has had its help
+        say_aside(f"specroof: {one_line(message)}")
+    sys.exit(2)
+
+
+# --- All commands --------------------------------------------------------------------------------
 
 #: What help says of commands that have commands below them.
 _GROUPS: Final = {

@@ -1,1 +1,174 @@
-"""The page: a document, and the script that recombines grids timed in Python."""
+"""Grids as text that a page unpacks, and the document that holds them."""
+
+import base64
+import hashlib
+import json
+import re
+import zlib
+from functools import lru_cache
+from html import escape
+from importlib.resources import files
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from specroof.errors import OptionError
+
+#: Share of a plain step that is told apart: seconds that are packed are off by half of it. Of
+#: verification and drafting together that is a fifth of the 1e-6 that a page may be off.
+QUANTUM: Final = 2e-7
+#: Stands for a number without an end.
+_NO_END: Final = -1
+
+#: Seven bits of a number to a byte, as in LEB128; the eighth says that more follow.
+_BITS: Final = 7
+
+
+def packed_shares(shares: npt.NDArray[np.float64]) -> dict[str, Any]:
+    """Return shares of a plain step, rounded to `QUANTUM`.
+
+    Parameters
+    ----------
+    shares
+        On a last axis along which they change smoothly; NaN is packed as 0.
+
+    Examples
+    --------
+    >>> packed_shares(np.array([1.0, 1.5, 2.0]))["shape"]
+    [3]
+    """
+    return packed(np.rint(np.nan_to_num(shares) / QUANTUM).astype(np.int64))
+
+
+def packed_ends(ends: npt.NDArray[np.float64]) -> dict[str, Any]:
+    """Return whole numbers, with -1 for infinity.
+
+    Examples
+    --------
+    >>> packed_ends(np.array([[8.0, np.inf]])) == packed(np.array([[8, -1]]))
+    True
+    """
+    return packed(np.where(np.isfinite(ends), ends, _NO_END).astype(np.int64))
+
+
+def packed(numbers: npt.NDArray[np.int64]) -> dict[str, Any]:
+    """Return whole numbers as text with their shape.
+
+    It holds differences of differences along the last axis, which are small wherever seconds grow
+    evenly with the draft length, and then differences along the first, since seconds of drafting
+    change little with the context. Signs go into the lowest bit.
+
+    Parameters
+    ----------
+    numbers
+        Of less than 2^48.
+
+    Source
+        Varints and zigzag: Protocol Buffers, "Encoding".
+
+    Examples
+    --------
+    >>> even = packed(np.arange(0, 3000, 3).reshape(10, 100))
+    >>> even["shape"], len(even["data"]) < 1000 / 8  # less than a bit a number
+    ([10, 100], True)
+    """
+    differences = np.diff(np.diff(numbers, prepend=0), prepend=0)
+    if numbers.ndim > 1:
+        differences = np.diff(differences, axis=0, prepend=0)
+    signed = differences.ravel()
+    data = zlib.compress(_varints(np.where(signed < 0, -2 * signed - 1, 2 * signed)), 9)
+    return {"shape": list(numbers.shape), "data": base64.b64encode(data).decode()}
+
+
+def _varints(numbers: npt.NDArray[np.int64]) -> bytes:
+    """Return numbers from 0 as bytes, the lowest seven bits of each first."""
+    septets = np.array([numbers >> (_BITS * place) for place in range(8)]).T
+    n_bytes = np.maximum(1, (septets > 0).sum(axis=1))
+    inside = np.arange(8) < n_bytes[:, None]
+    more = np.arange(8) < n_bytes[:, None] - 1
+    coded = (septets & 0x7F) | (more << _BITS)
+    return bytes(coded[inside].astype(np.uint8))
+
+
+# --- The document: data, style and scripts --------------------------------------------------------
+
+#: The name of the charts' script beside a page.
+CHARTS_NAME: Final = "plotly.min.js"
+_STYLE_NAME: Final = re.compile(r'getElementById\("([0-9a-f]{64})"\)')
+
+
+@lru_cache(maxsize=1)
+def charts_script() -> str:
+    """Return Plotly's script.
+
+    Raises
+    ------
+    OptionError
+        Where Plotly is not installed.
+    """
+    try:
+        script = files("plotly") / "package_data" / CHARTS_NAME
+    except ModuleNotFoundError:
+        message = "explore needs Plotly; install it with: pip install plotly"
+        raise OptionError(message) from None
+    # An end tag inside of a script, as in text that it makes, would end it.
+    return script.read_text(encoding="utf-8").replace("</script", "<\\/script")
+
+
+def script_json(value: object) -> str:
+    """Return JSON that is safe inside of a script: no tag begins in it."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _asset(name: str) -> str:
+    return (files("specroof.page") / name).read_text(encoding="utf-8")
+
+
+def _checksum(text: str) -> str:
+    """Return a text's name in a content security policy."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def document(tables: dict[str, Any], *, is_alone: bool) -> str:
+    """Return the page.
+
+    Parameters
+    ----------
+    tables
+        The data that its script recombines.
+    is_alone
+        Whether the page holds the charts' script too; else it runs the scripts in its folder.
+    """
+    charts = charts_script()
+    scripts = [*([charts] if is_alone else []), _asset("recombine.js"), _asset("page.js")]
+    style = _asset("page.css")
+    own = "" if is_alone else "'self' "
+    policy = "; ".join(
+        [
+            "default-src 'none'",
+            f"script-src {own}{' '.join(_checksum(script) for script in scripts)}",
+            # Plotly makes an empty style element and puts its rules in by script.
+            f"style-src {_checksum(style)} {_checksum('')}",
+            "img-src data:",
+            "base-uri 'none'",
+            "form-action 'none'",
+        ]
+    )
+    parts = {
+        "POLICY": escape(policy),
+        "STYLE": f"<style>{style}</style>",
+        "TABLES": script_json(tables),
+        # Where these names are taken, Plotly puts in no styles of maps, which nothing draws.
+        "GUARDS": "".join(f'<i hidden id="{name}"></i>' for name in _STYLE_NAME.findall(charts)),
+        "SCRIPTS": "\n".join(
+            [
+                *([] if is_alone else [f'<script src="{CHARTS_NAME}"></script>']),
+                *(f"<script>{script}</script>" for script in scripts),
+            ]
+        ),
+    }
+    pieces = _asset("page.html").split("%%")
+    # Every other piece is the name of a part.
+    return "".join(parts[piece] if i % 2 else piece for i, piece in enumerate(pieces))

@@ -3,13 +3,15 @@
 A family is one file with one function, and one row of `PARSERS`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from difflib import SequenceMatcher
+from functools import partial
 from importlib import import_module
-from typing import Final
+from typing import Final, NoReturn
 
 from specroof.architecture import Architecture
-from specroof.errors import expect_word
+from specroof.errors import ConfigError, expect_word
 from specroof.parsers.model_config import (
     MAX_KEYS,
     ModelConfig,
@@ -19,8 +21,7 @@ from specroof.parsers.model_config import (
     typed_section,
     unread_keys,
 )
-from specroof.parsers.unknown_types import refuse_unknown_type
-from specroof.reading.json_text import printable, read_json
+from specroof.reading.json_text import AskedObject, Reader, printable, read_json
 
 __all__ = ["PARSERS", "parse_config", "parse_family"]
 
@@ -148,10 +149,6 @@ def parse_family(config: ModelConfig) -> Architecture:
     return parse(config)
 
 
-def _parse_foreign(config: ModelConfig) -> Architecture:
-    return parse_foreign(config, parse_family)
-
-
 def parse_config(
     text: str,
     *,
@@ -201,9 +198,9 @@ def parse_config(
     root = read_json(text, source=source)
     typed = typed_section(root)
     if family is None and typed.text("model_type", default="") not in PARSERS:
-        refuse_unknown_type(typed, root, PARSERS, parse_family)
+        _refuse_unknown_type(typed, root)
     config = open_config(root, known=PARSERS, name=name, family=family, sidecar=sidecar)
-    parse = _parse_foreign if config.is_foreign else parse_family
+    parse = partial(parse_foreign, parse=parse_family) if config.is_foreign else parse_family
     model = parse(config)
     unread = list(unread_keys(config.keys.values))
     if "per_layer_config" in unread:
@@ -217,3 +214,76 @@ def parse_config(
         return model
     notes = sidecar_notes(config, model, sidecar, parse)
     return replace(model, notes=(*model.notes, *notes))
+
+
+# --- An unknown `model_type`: which family its keys fit ------------------------------------------
+
+#: Families that others are named after, so that they are preferred among equals.
+_PLAIN: Final = ("deepseek_v3", "llama", "mistral", "mixtral", "qwen3_moe")
+#: From how alike on two names are taken for relatives: qwen4_moe and qwen3_moe are at 0.89.
+_ALIKE: Final = 0.6
+#: Objects in objects that any parser reads; files of strangers may be nested deeper.
+_DEPTH: Final = 4
+
+
+def _refuse_unknown_type(typed: Reader, root: Reader) -> NoReturn:
+    """Refuse a config of a `model_type` without a parser, and say which family its keys fit.
+
+    Parameters
+    ----------
+    typed
+        The part of the file that says its `model_type`.
+    root
+        The whole file.
+    """
+    fit = _fitting_family(root, typed.text("model_type", default=""))
+    advice = "and none fits its keys"
+    if fit is not None:
+        family, unstated = fit
+        missing = f" once it states {', '.join(unstated)}" if unstated else ""
+        advice = f"or --family: its keys fit {family}{missing}, try --family {family}"
+    typed.refuse("model_type", f"one of {len(PARSERS)} known types, {advice}")
+
+
+def _fitting_family(root: Reader, stated: str) -> tuple[str, tuple[str, ...]] | None:
+    """Return a family that reads all keys of a config, and what the config should state besides.
+
+    First goes a family whose name is like the `stated` one, then plain ones, then what needs the
+    fewest keys besides, then the one that has read more keys. None where none reads all keys.
+    """
+    ranks = {}
+    for family in PARSERS:
+        fresh = Reader(root.source, _unasked(root.values))
+        unstated: dict[str, None] = {}
+        try:
+            config = open_config(fresh, known=PARSERS, name=None, family=family, sidecar=None)
+            parse_foreign(config, parse_family, unstated)
+        except ConfigError:
+            continue
+        alike = SequenceMatcher(None, stated[:80], family).ratio()
+        ranks[family] = (
+            -alike if alike >= _ALIKE else 0.0,
+            family not in _PLAIN,
+            len(unstated),
+            -_n_read(config.keys.values),
+            len(family),
+            family,
+            tuple(unstated),
+        )
+    if not ranks:
+        return None
+    family = min(ranks, key=lambda family: ranks[family])
+    return family, ranks[family][-1]
+
+
+def _unasked(values: Mapping[str, object], depth: int = _DEPTH) -> AskedObject:
+    """Return a copy without read marks; how weights are stored fits no family."""
+    return AskedObject(
+        (key, _unasked(value, depth - 1) if depth and isinstance(value, dict) else value)
+        for key, value in values.items()
+        if key != "quantization_config"
+    )
+
+
+def _n_read(values: Mapping[str, object]) -> int:
+    return len(values.keys() & values.asked) if isinstance(values, AskedObject) else 0

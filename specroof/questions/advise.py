@@ -30,8 +30,10 @@ from specroof.policies.schedule import Day, Traffic
 from specroof.questions.advised_loads import (
     AdvisedLoad,
     LoadPlan,
+    Mix,
     Targets,
     Times,
+    TrafficFile,
     load_plan,
     schedule_loads,
 )
@@ -66,7 +68,6 @@ from specroof.questions.request import (
     unique_list,
     usd_per_hour,
 )
-from specroof.questions.traffic import Mix, TrafficFile, traffic_of
 from specroof.report.columns import Columns, arrow_table, data_frame
 from specroof.report.layout import ABSENT, figure, folded, format_table, note_lines, wrapped
 from specroof.serving.benchmark_commands import FORCED, FRAMEWORKS
@@ -253,7 +254,11 @@ def check_request(request: AdviseRequest) -> CheckedRequest:
     SpecroofError
         For a value that is not allowed, and a traffic file that cannot be read.
     """
-    day = None if request.traffic is None else traffic_of(request.traffic)
+    day = None
+    if request.traffic is not None:
+        from specroof.questions.traffic import traffic_of  # noqa: PLC0415 - needs pydantic
+
+        day = traffic_of(request.traffic)
     traffic = None if day is None else day.traffic
     loads: Sequence[float] = USUAL_LOADS
     if request.concurrency is not None:

@@ -1,4 +1,4 @@
-"""The loads of advice: targets, and the best drafts at each load of a chip."""
+"""The loads of advice: traffic, targets, and the best drafts at each load of a chip."""
 
 import math
 from collections.abc import Sequence
@@ -10,12 +10,12 @@ import numpy.typing as npt
 
 from specroof.acceptance import Acceptance, constant_acceptance
 from specroof.arrays import Array, number_within
-from specroof.policies.bottlenecks import RoundBreakdown, bottlenecks
-from specroof.policies.decision import Choice, Verdict, best_choice
+from specroof.policies.decision import Choice, RoundBreakdown, Verdict, best_choice, bottlenecks
 from specroof.policies.schedule import Day, Traffic, advised_day, best_schedule, drafts_at
 from specroof.questions.predict import Prediction
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.served import served_curve
+from specroof.serving.workload import Workload
 from specroof.speedup.inverses import least_rate
 from specroof.speedup.price import usd_per_million_tokens
 from specroof.speedup.result import SpeedupCurve
@@ -56,6 +56,70 @@ class Targets:
         tpot_ms = np.inf if self.tpot_ms is None else self.tpot_ms
         in_time = np.asarray(ttft_s) <= ttft_ms * MILLISECOND
         return in_time & (np.asarray(tpot_s) <= tpot_ms * MILLISECOND)
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """Requests of several sizes.
+
+    Parameters
+    ----------
+    sizes
+        Input and output lengths.
+    weights
+        How many requests are of each size, in any unit.
+    """
+
+    sizes: tuple[Workload, ...]
+    weights: tuple[float, ...]
+
+    @property
+    def workload(self) -> Workload:
+        """The mean request.
+
+        Ignores
+            that the pass of a long prompt takes more than its share: attention, some percent.
+
+        Examples
+        --------
+        >>> Mix((Workload(1000, 100), Workload(3000, 500)), (3.0, 1.0)).workload
+        Workload(input_len=1500.0, output_len=200.0, prefix_hit_rate=0.0, waves=False)
+        """
+        total = sum(self.weights)
+        means = (
+            sum(w * getattr(size, name) for w, size in zip(self.weights, self.sizes, strict=True))
+            for name in ("input_len", "output_len")
+        )
+        return Workload(*(mean / total for mean in means))
+
+    @property
+    def mean_context_len(self) -> float:
+        """Cached tokens of a sequence that is being decoded, on average: long answers stay longer.
+
+        Examples
+        --------
+        >>> Mix((Workload(1000, 100), Workload(3000, 500)), (5.0, 1.0)).mean_context_len
+        2150.0
+        """
+        decoded = [w * size.output_len for w, size in zip(self.weights, self.sizes, strict=True)]
+        contexts = (size.mean_context_len for size in self.sizes)
+        return sum(d * c for d, c in zip(decoded, contexts, strict=True)) / sum(decoded)
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficFile:
+    """What a traffic file says.
+
+    Parameters
+    ----------
+    traffic
+        The load of each hour.
+    mix
+        The sizes of requests; None where it says none.
+    """
+
+    traffic: Traffic
+    mix: Mix | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,80 +1,72 @@
-"""Traffic files: the load of each hour, and the sizes of requests."""
+"""Traffic files: the load of each hour, and the sizes of requests.
+
+pydantic is slow to import, so only a question that has such a file imports this one.
+"""
 
 import os
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import Field, model_validator
 
 from specroof.catalog.files import read_text
-from specroof.errors import MeasurementError, expect, refuse
+from specroof.errors import MeasurementError, OptionError, expect, refuse
 from specroof.policies.schedule import Traffic
+from specroof.questions.advised_loads import Mix, TrafficFile
+from specroof.reading.checked import FileBlock, RequestLen, accept, parse_model, read_model, within
+from specroof.reading.table import parse_table
 from specroof.serving.workload import Workload
 
 _SUFFIXES: Final = (".yaml", ".yml")
+_Load = Annotated[float, within("offered_load")]
+_UNITS: Final = "concurrency, requests_per_s"
 
 
-@dataclass(frozen=True, slots=True)
-class Mix:
-    """Requests of several sizes.
+class _Hour(FileBlock):
+    """An hour and its load, in one of two units."""
 
-    Parameters
-    ----------
-    sizes
-        Input and output lengths.
-    weights
-        How many requests are of each size, in any unit.
-    """
+    hour: Annotated[float, accept("a number", lambda _: True, int, float)]
+    concurrency: _Load | None = None
+    requests_per_s: _Load | None = None
 
-    sizes: tuple[Workload, ...]
-    weights: tuple[float, ...]
+    @model_validator(mode="before")
+    @classmethod
+    def _rates_have_one_spelling(cls, content: Any) -> Any:
+        if not isinstance(content, dict) or "requests_per_s" in content:
+            return content
+        return {
+            "requests_per_s" if key == "requests/s" else key: value
+            for key, value in content.items()
+        }
 
-    @property
-    def workload(self) -> Workload:
-        """The mean request.
-
-        Ignores
-            that the pass of a long prompt takes more than its share: attention, some percent.
-
-        Examples
-        --------
-        >>> Mix((Workload(1000, 100), Workload(3000, 500)), (3.0, 1.0)).workload
-        Workload(input_len=1500.0, output_len=200.0, prefix_hit_rate=0.0, waves=False)
-        """
-        total = sum(self.weights)
-        means = (
-            sum(w * getattr(size, name) for w, size in zip(self.weights, self.sizes, strict=True))
-            for name in ("input_len", "output_len")
-        )
-        return Workload(*(mean / total for mean in means))
+    @model_validator(mode="after")
+    def _has_one_load(self) -> Self:
+        if (self.concurrency is None) == (self.requests_per_s is None):
+            how = "missing" if self.concurrency is None else "given beside requests_per_s"
+            message = f"concurrency is {how}; allowed: one of {_UNITS}"
+            raise ValueError(message)
+        return self
 
     @property
-    def mean_context_len(self) -> float:
-        """Cached tokens of a sequence that is being decoded, on average: long answers stay longer.
-
-        Examples
-        --------
-        >>> Mix((Workload(1000, 100), Workload(3000, 500)), (5.0, 1.0)).mean_context_len
-        2150.0
-        """
-        decoded = [w * size.output_len for w, size in zip(self.weights, self.sizes, strict=True)]
-        contexts = (size.mean_context_len for size in self.sizes)
-        return sum(d * c for d, c in zip(decoded, contexts, strict=True)) / sum(decoded)
+    def unit(self) -> Literal["concurrency", "requests_per_s"]:
+        """What the load counts."""
+        return "requests_per_s" if self.concurrency is None else "concurrency"
 
 
-@dataclass(frozen=True, slots=True)
-class TrafficFile:
-    """What a traffic file says.
+class _Size(FileBlock):
+    """Requests of one size, and how many there are."""
 
-    Parameters
-    ----------
-    traffic
-        The load of each hour.
-    mix
-        The sizes of requests; None where it says none.
-    """
+    input_len: RequestLen
+    output_len: RequestLen
+    weight: Annotated[float, within("target")] = 1.0
 
-    traffic: Traffic
-    mix: Mix | None = None
+
+class _Day(FileBlock):
+    """A traffic file in YAML."""
+
+    hours: Annotated[list[_Hour], Field(min_length=1)]
+    mix: Annotated[list[_Size], Field(min_length=1)] | None = None
 
 
 def traffic_of(traffic: str | os.PathLike[str] | TrafficFile) -> TrafficFile:
@@ -121,11 +113,41 @@ def parse_traffic(text: str, *, source: str, is_yaml: bool) -> TrafficFile:
     >>> parse_traffic("hour,concurrency\n0,4\n1,32\n", source="day.csv", is_yaml=False).traffic
     Traffic(loads=(4.0, 32.0), unit='concurrency')
     """
-    # Imported here: pydantic would slow the start of every advice.
-    from specroof.questions.traffic_file import read_day  # noqa: PLC0415
-
-    traffic, sizes = read_day(text, source=source, is_yaml=is_yaml)
-    if not sizes:
+    if not is_yaml:
+        columns = (*_Hour.model_fields, "requests/s")
+        table = parse_table(text, source=source, columns=columns, needed=("hour",))
+        hours = [
+            (place, read_model(row, _Hour, place=place, error=MeasurementError))
+            for place, row in table
+        ]
+        return TrafficFile(_traffic(hours, source))
+    day = parse_model(text, _Day, source=source, error=MeasurementError)
+    hours = [(f"{source}: hours.{number}", hour) for number, hour in enumerate(day.hours)]
+    traffic = _traffic(hours, source)
+    if day.mix is None:
         return TrafficFile(traffic)
-    workloads, weights = zip(*sizes, strict=True)
-    return TrafficFile(traffic, Mix(workloads, weights))
+    sizes = tuple(Workload(size.input_len, size.output_len) for size in day.mix)
+    return TrafficFile(traffic, Mix(sizes, tuple(size.weight for size in day.mix)))
+
+
+def _traffic(hours: Sequence[tuple[str, _Hour]], source: str) -> Traffic:
+    """Return the load of each hour, each with its place; no hour may be missing."""
+    first = hours[0][1]
+    for number, (place, hour) in enumerate(hours):
+        if hour.hour != first.hour + number:
+            message = (
+                f"{place}: hour is {hour.hour:g}; allowed: {first.hour + number:g}: hours follow "
+                f"one another without holes"
+            )
+            raise MeasurementError(message)
+        if hour.unit != first.unit:
+            message = (
+                f"{place}: {hour.unit} is given after {first.unit}; allowed: one unit of load in "
+                f"all hours"
+            )
+            raise MeasurementError(message)
+    try:
+        return Traffic(tuple(getattr(hour, hour.unit) for _, hour in hours), first.unit)
+    except OptionError as refusal:
+        message = f"{source}: {refusal}"
+        raise MeasurementError(message) from None
