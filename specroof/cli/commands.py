@@ -23,8 +23,17 @@ from specroof.cli.output import (
     write_folder,
 )
 from specroof.errors import OptionError, refuse
-from specroof.questions.parameters import OPTION_FIELDS, OPTIONS, Command, Output, Parameter
-from specroof.questions.request import CHIPS, SHARED, hardware_of, parameters_of
+from specroof.questions.request import (
+    CHIPS,
+    OPTION_FIELDS,
+    OPTIONS,
+    SHARED,
+    Command,
+    Output,
+    Parameter,
+    hardware_of,
+    parameters_of,
+)
 from specroof.report.layout import joined_csv, name_sources, rows_csv
 
 #: What was given of the parameters of a question.

@@ -17,8 +17,7 @@ from specroof.arrays import Array, fields_of
 from specroof.catalog.files import is_file
 from specroof.catalog.profiles import load_profile, load_profiles_file
 from specroof.questions.answer import Charted
-from specroof.questions.parameters import Command, Parameter
-from specroof.questions.request import as_list, question
+from specroof.questions.request import Command, Parameter, as_list, question
 from specroof.report.layout import format_table
 
 ProfileName = str | os.PathLike[str]

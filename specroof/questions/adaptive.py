@@ -20,14 +20,17 @@ from specroof.policies.adaptive import (
     simulated_policies,
 )
 from specroof.questions.answer import Charted
-from specroof.questions.parameters import FORMULAS, Command, Parameter, numbers
 from specroof.questions.request import (
     DRAFTER,
+    FORMULAS,
+    Command,
     DeploymentRequest,
     DrafterLike,
+    Parameter,
     Values,
     as_list,
     drafter_of,
+    numbers,
     question,
 )
 from specroof.questions.simulate import chain_acceptance, curve_of_shrinking_batches

@@ -39,21 +39,16 @@ from specroof.questions.advised_loads import (
 )
 from specroof.questions.answer import Charted, title_of
 from specroof.questions.curve_tables import request_columns
-from specroof.questions.parameters import (
-    FORMULAS,
-    Command,
-    Parameter,
-    numbers,
-    whole_numbers,
-    words,
-)
 from specroof.questions.predict import absent_layers, lengths_of, predicted
 from specroof.questions.request import (
+    FORMULAS,
     SHARED,
+    Command,
     DrafterLike,
     HardwareLike,
     ModelLike,
     OptionsLike,
+    Parameter,
     ServerLike,
     Values,
     as_list,
@@ -61,12 +56,15 @@ from specroof.questions.request import (
     engine_name,
     hardware_of,
     model_of,
+    numbers,
     options_of,
     question,
     refuse_one_token,
     server_of,
     unique_list,
     usd_per_hour,
+    whole_numbers,
+    words,
 )
 from specroof.report.columns import Columns, arrow_table, data_frame
 from specroof.report.layout import ABSENT, figure, folded, format_table, note_lines, wrapped

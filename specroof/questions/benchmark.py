@@ -23,13 +23,13 @@ from specroof.evidence import (
 )
 from specroof.hardware import HardwareProfile, Placement
 from specroof.latency import Deployment, engine_setup, option_notes
-from specroof.questions.parameters import Parameter
 from specroof.questions.request import (
     SHARED,
     DrafterLike,
     HardwareLike,
     ModelLike,
     OptionsLike,
+    Parameter,
     ServerLike,
     as_list,
     drafter_of,

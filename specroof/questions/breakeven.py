@@ -14,14 +14,16 @@ from specroof.errors import OptionError, expect, refuse
 from specroof.latency import Deployment, Setup
 from specroof.questions.answer import Charted, place_of, title_of
 from specroof.questions.capacity import usual_drafts
-from specroof.questions.parameters import FORMULAS, Command, Parameter
 from specroof.questions.request import (
     BATCH,
     CONTEXT,
     DRAFTER,
+    FORMULAS,
+    Command,
     DrafterLike,
     LoadRequest,
     MemoryLimits,
+    Parameter,
     Values,
     drafter_of,
     load_of,

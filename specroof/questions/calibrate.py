@@ -11,8 +11,7 @@ from specroof.engines.calibration import Calibration, Fitted, Residual
 from specroof.hardware import HardwareProfile, parse_hardware
 from specroof.questions.answer import Charted
 from specroof.questions.benchmark import Benchmark, BenchmarkRequest
-from specroof.questions.parameters import FORMATS, Command, Output, Parameter
-from specroof.questions.request import question
+from specroof.questions.request import FORMATS, Command, Output, Parameter, question
 from specroof.report.layout import figure, format_table
 from specroof.units import format_seconds
 

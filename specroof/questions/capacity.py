@@ -15,10 +15,12 @@ from specroof.errors import refuse
 from specroof.hardware import EngineProfile
 from specroof.latency import Deployment, Setup
 from specroof.questions.answer import Charted, place_of
-from specroof.questions.parameters import FORMATS, Command, Parameter
 from specroof.questions.request import (
+    FORMATS,
+    Command,
     DeploymentRequest,
     DrafterLike,
+    Parameter,
     drafters_of,
     engine_name,
     hardware_of,

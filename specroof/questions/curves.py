@@ -10,12 +10,12 @@ from specroof.errors import OptionError, expect
 from specroof.hardware import Placement
 from specroof.latency import Deployment, Setup, engine_setup
 from specroof.latency.pass_seconds import PassLatency
-from specroof.questions.parameters import Parameter
 from specroof.questions.request import (
     DrafterLike,
     HardwareLike,
     ModelLike,
     OptionsLike,
+    Parameter,
     Values,
     drafter_of,
     hardware_of,

@@ -21,13 +21,15 @@ from specroof.errors import CatalogError, OptionError, expect
 from specroof.latency import Deployment, Setup
 from specroof.policies.decision import Change, Gain, best_change
 from specroof.questions.answer import Noted, place_of, title_of
-from specroof.questions.parameters import FORMATS, Command, Parameter
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import (
+    FORMATS,
     SHARED,
+    Command,
     DeploymentRequest,
     DrafterLike,
     ModelLike,
+    Parameter,
     as_list,
     drafter_of,
     engine_name,

@@ -14,11 +14,13 @@ from specroof.errors import OptionError, expect, refuse
 from specroof.latency import Setup
 from specroof.latency.pass_seconds import PassLatency
 from specroof.questions.answer import Charted, place_of
-from specroof.questions.parameters import FORMULAS, Command, Parameter
 from specroof.questions.request import (
     DRAFTER,
+    FORMULAS,
+    Command,
     DeploymentRequest,
     DrafterLike,
+    Parameter,
     drafter_of,
     question,
 )

@@ -35,29 +35,27 @@ from specroof.page import (
     script_json,
 )
 from specroof.questions.answer import Noted
-from specroof.questions.parameters import (
-    FORMULAS,
-    Command,
-    Output,
-    Parameter,
-    numbers,
-    whole_numbers,
-    words,
-)
 from specroof.questions.request import (
+    FORMULAS,
     SHARED,
+    Command,
     HardwareLike,
     ModelLike,
     OptionsLike,
+    Output,
+    Parameter,
     Values,
     as_list,
     engine_name,
     hardware_of,
     model_of,
+    numbers,
     options_of,
     question,
     server_of,
     unique_list,
+    whole_numbers,
+    words,
 )
 from specroof.serving.capacity import in_server, server_room
 from specroof.serving.launch import LAUNCHERS, Speculation, launch

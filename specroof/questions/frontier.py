@@ -10,21 +10,25 @@ from specroof.arrays import Array, fields_of, number_within, whole_within
 from specroof.errors import OptionError, refuse
 from specroof.hardware import HardwareProfile
 from specroof.questions.answer import Charted
-from specroof.questions.parameters import FORMULAS, Command, Parameter, in_seconds, numbers
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import (
     BATCH,
+    FORMULAS,
+    Command,
     ContextLen,
     Drafters,
     LoadRequest,
     MemoryLimits,
+    Parameter,
     PricePerHour,
     Values,
     as_list,
     drafters_of,
     hardware_of,
+    in_seconds,
     load_of,
     model_of,
+    numbers,
     price_notes,
     question,
     refuse_one_token,

@@ -8,8 +8,7 @@ from typing import Annotated, Any, Final
 from specroof.catalog import hardware_names, load_hardware, taken_aliases
 from specroof.hardware import HardwareProfile
 from specroof.questions.answer import Noted
-from specroof.questions.parameters import Command, Parameter
-from specroof.questions.request import HardwareLike, hardware_of, question
+from specroof.questions.request import Command, HardwareLike, Parameter, hardware_of, question
 from specroof.report.layout import format_table, note_lines
 from specroof.units import format_binary_bytes, format_si
 

@@ -15,12 +15,14 @@ from specroof.errors import OptionError, expect
 from specroof.hardware import HardwareProfile, Placement
 from specroof.latency import Deployment, engine_setup
 from specroof.questions.answer import Noted
-from specroof.questions.parameters import FORMATS, Command, Parameter
 from specroof.questions.request import (
+    FORMATS,
     SHARED,
+    Command,
     DrafterLike,
     HardwareLike,
     OptionsLike,
+    Parameter,
     drafter_of,
     engine_of_tool,
     hardware_of,

@@ -11,8 +11,7 @@ from specroof.cost import kv_bytes_per_token, state_bytes
 from specroof.errors import ConfigError, expect_word
 from specroof.parsers import PARSERS
 from specroof.questions.answer import Noted
-from specroof.questions.parameters import Command
-from specroof.questions.request import ModelLike, deployment_parameter, model_of, question
+from specroof.questions.request import Command, ModelLike, deployment_parameter, model_of, question
 from specroof.report.layout import format_table
 from specroof.units import format_binary_bytes, format_count
 

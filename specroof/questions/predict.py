@@ -27,26 +27,24 @@ from specroof.questions.curve_tables import (
     source_lines,
     survey_json,
 )
-from specroof.questions.parameters import (
-    FORMULAS,
-    Command,
-    Parameter,
-    numbers,
-    whole_numbers,
-)
 from specroof.questions.request import (
     BATCH,
     CONTEXT,
+    FORMULAS,
+    Command,
     Drafters,
     LoadRequest,
     MemoryLimits,
+    Parameter,
     Values,
     as_list,
     drafters_of,
     load_of,
+    numbers,
     price_notes,
     question,
     usd_per_hour,
+    whole_numbers,
 )
 from specroof.report.columns import (
     Columns,

@@ -1,12 +1,20 @@
-"""How every question is asked: its parameters are a request, and names stand for objects."""
+"""How every question is asked: parameters are fields of a request, and names stand for objects.
+
+A parameter is told once: a field of a request is ``Annotated`` with a `Parameter`, one sentence
+and how the shell spells it. Its type and its default are the field's own. The docstring of the
+question in Python, the flag and the help of the shell, completion and the schema of studies all
+derive from the field. Nothing here knows Typer: `specroof.cli` turns the row `Command` of a
+question into a command.
+"""
 
 import functools
 import inspect
+import math
 import os
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, fields, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from typing import Annotated, Any, Final, ParamSpec, TypeAlias, TypeVar, get_args, get_origin
 
 import numpy as np
@@ -21,7 +29,7 @@ from specroof.catalog import (
     load_model,
     model_names,
 )
-from specroof.cost import Options
+from specroof.cost import CHOICES, Options
 from specroof.drafters import Drafter
 from specroof.drafters.kinds import KINDS
 from specroof.errors import Note, OptionError, expect, refuse, reject
@@ -35,11 +43,308 @@ from specroof.hardware import (
 )
 from specroof.latency import Deployment, engine_setup
 from specroof.parsers import PARSERS
-from specroof.questions.parameters import Parameter, numbers, words
 from specroof.reading.yaml_text import shown
 from specroof.serving.capacity import in_server
 from specroof.serving.workload import Load, Workload, parse_server, server_settings
-from specroof.units import MOST_POINTS
+from specroof.units import MILLISECOND, MOST_POINTS
+
+# --- A parameter, and a question as a command ----------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """What people read of one parameter of a question, and how the shell spells it.
+
+    Parameters
+    ----------
+    about
+        A sentence, for Python's help and the shell's.
+    in_python
+        What Python's help says besides, such as the objects that it takes.
+    flag
+        The flag and its other spellings; ``--name-of-the-parameter`` if empty. A word without
+        hyphens is the title of an argument.
+    metavar, shown
+        What help shows for the value and for the default, where Typer's own words will not do.
+    former
+        A flag of old, which goes on working with a note.
+    names
+        What a shell completes.
+    read
+        From the flag and its value to the parameter, where that is not handed on as it is.
+    kind, default
+        The type and the default in the shell, where those of the field will not do.
+    panel
+        The title in the shell's help; None for the parameters of the command itself.
+    in_shell
+        False for a parameter of Python alone.
+    about_flag
+        The sentence in the shell's help, where the flag says another thing than the parameter.
+    """
+
+    about: str
+    flag: str = ""
+    _: KW_ONLY
+    in_python: str = ""
+    metavar: str | None = None
+    shown: str | bool | None = None
+    former: str = ""
+    names: Callable[[], Iterable[str]] | None = None
+    read: Callable[[str, Any], Any] | None = None
+    kind: Any = None
+    default: Any = inspect.Parameter.empty
+    panel: str | None = None
+    in_shell: bool = True
+    about_flag: str = ""
+
+    def word(self, name: str) -> str:
+        """Return the flag in the shell of a parameter; an argument has none but its name."""
+        first = self.flag.partition(" ")[0]
+        return first if first[:2] == "--" else name if first else f"--{name.replace('_', '-')}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """How ``--output`` writes an answer: a file, or a folder of files.
+
+    Parameters
+    ----------
+    about, metavar
+        What help says of the flag.
+    content
+        The text of the file.
+    required
+        Whether the flag must be given.
+    parameters
+        Parameters of the question that change the file alone.
+    suffixes
+        Endings of names of files; any other place is a folder. Without them every place is a file.
+    folder
+        The names and contents of the files of a folder. It calls its second argument after each
+        step.
+    steps, step
+        How many steps those are and their name, for a progress bar.
+    """
+
+    about: str
+    metavar: str
+    content: Callable[[Any], str]
+    required: bool = False
+    parameters: tuple[str, ...] = ()
+    suffixes: tuple[str, ...] = ()
+    folder: Callable[[Any, Callable[[], None]], Iterable[tuple[str, bytes]]] | None = None
+    steps: Callable[[Any], int] = lambda _: 1
+    step: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """How the shell asks a question: a row of data that `specroof.cli` turns into a command.
+
+    Parameters
+    ----------
+    question
+        Its parameters are the flags; its docstring is the help.
+    text
+        The answer as people read it; by default what ``print`` shows.
+    example
+        A call, which help ends with.
+    about
+        What help says below the first sentence of the docstring.
+    options
+        Fields of `specroof.Options` that are flags of the command.
+    each_chip
+        Whether ``--hardware`` takes several chips, and the question is asked of each.
+    csv
+        Whether ``--csv`` writes the answer's records.
+    chart
+        The help of ``--plot``, which draws the answer; without it there is no ``--plot``.
+    to_paste
+        Whether the lines of the text stay whole, since they hold commands.
+    json
+        From the answer to what ``--json`` prints.
+    commands
+        Commands below this one by their names, such as ``show`` of ``models show``. The command
+        itself runs where none of them is called.
+    output
+        What ``--output`` writes; without it there is no ``--output``.
+    prints
+        Whether the answer is printed, as text or as JSON; else it is only written.
+    check_size
+        Refuses several answers that are too large together, from the first, how many there are,
+        and the form in which they are wanted: JSON, CSV, or none.
+    """
+
+    question: Callable[..., Any]
+    text: Callable[[Any], str] = str
+    example: str = ""
+    about: str = ""
+    options: tuple[str, ...] = ()
+    each_chip: bool = False
+    csv: bool = True
+    chart: str = ""
+    to_paste: bool = False
+    json: Callable[[Any], object] = lambda answer: answer.to_dict()
+    commands: Mapping[str, "Command"] = field(default_factory=dict)
+    output: Output | None = None
+    prints: bool = True
+    check_size: Callable[[Any, int, str], None] | None = None
+
+
+# --- Comma-separated words of flags --------------------------------------------------------------
+
+
+def numbers(word: str, text: str) -> list[float]:
+    """Return the numbers of a comma-separated `text`; ``1..128`` doubles.
+
+    Raises
+    ------
+    OptionError
+        With the option's `word`, if a part is not a number.
+
+    Examples
+    --------
+    >>> numbers("--batch", "1..8,12"), numbers("--batch", "3..10")  # the end is always there
+    ([1.0, 2.0, 4.0, 8.0, 12.0], [3.0, 6.0, 10.0])
+    """
+    try:
+        return [value for part in text.split(",") for value in _doubled(part)]
+    except ValueError:
+        message = (
+            f"{word} is {text!r}; allowed: numbers separated by commas, such as 1,8,32 or 1..128"
+        )
+        raise OptionError(message) from None
+
+
+def _doubled(text: str) -> list[float]:
+    """Return the number that a part of a list spells, or the numbers of a range that doubles.
+
+    Raises
+    ------
+    ValueError
+        For anything else.
+    """
+    first, is_range, last = text.partition("..")
+    if not is_range:
+        return [float(first)]
+    low, high = float(first), float(last)
+    if not (0 < low <= high < math.inf):
+        raise ValueError(text)
+    values = []
+    while low < high:  # at most 2098 times; a quotient or a logarithm of the ends may overflow
+        values.append(low)
+        low *= 2.0
+    return [*values, high]
+
+
+def whole_numbers(word: str, text: str) -> list[int]:
+    """Return the whole numbers of a comma-separated `text`.
+
+    Raises
+    ------
+    OptionError
+        With the option's `word`, if a part is not a whole number.
+
+    Examples
+    --------
+    >>> whole_numbers("--draft-len", "1,2,3")
+    [1, 2, 3]
+    """
+    values = numbers(word, text)
+    if not all(value.is_integer() for value in values):
+        message = f"{word} is {text!r}; allowed: whole numbers separated by commas, such as 1,2,3"
+        raise OptionError(message)
+    return [int(value) for value in values]
+
+
+def words(word: str, text: str) -> list[str]:
+    """Return the names of a comma-separated `text`.
+
+    Raises
+    ------
+    OptionError
+        With the option's `word`, if a name is empty.
+
+    Examples
+    --------
+    >>> words("--hardware", "h100,b200")
+    ['h100', 'b200']
+    """
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        message = f"{word} is {text!r}; allowed: names separated by commas, such as h100,b200"
+        raise OptionError(message)
+    return names
+
+
+def in_seconds(word: str, milliseconds: float) -> float:
+    """Return a target that the shell takes in milliseconds.
+
+    Raises
+    ------
+    OptionError
+        With the option's `word`, for a number that no target can be.
+
+    Examples
+    --------
+    >>> in_seconds("--tpot", 20)
+    0.02
+    """
+    return number_within(word, milliseconds, "target") * MILLISECOND
+
+
+# --- Options as flags -----------------------------------------------------------------------------
+
+#: Characters of choices that stand beside a flag; more of them stand in its help.
+_SHORT_CHOICE: Final = 13
+
+
+def _choice(name: str, about: str, flag: str = "", *, shown: str | None = None) -> Parameter:
+    """Return a parameter that takes one of the `CHOICES` of `Options`."""
+    choices = "|".join(CHOICES[name])
+    if len(choices) > _SHORT_CHOICE:
+        about += f" One of {', '.join(CHOICES[name])}."
+        choices = "WORD"
+    return Parameter(about, flag, metavar=choices, names=lambda: CHOICES[name], shown=shown)
+
+
+#: Fields of `specroof.Options`, which the shell takes as flags.
+OPTIONS: Final = {
+    "kv_dtype": _choice("kv_dtype", "Format of cached keys and values.", "--kv-cache"),
+    "weight_dtype": _choice("weight_dtype", "Format of the weights.", "--weights"),
+    "granularity": _choice("granularity", "Take max(compute, memory) over each of these."),
+    "experts": _choice(
+        "experts",
+        "How to count distinct experts.",
+        shown="exact, with the locality that the engine profile measured",
+    ),
+    "count": _choice("count", "Operations to count."),
+    "recurrent_state": _choice(
+        "recurrent_state",
+        "How a verification keeps the state of linear attention recoverable.",
+        shown="as the engine does, else snapshot",
+    ),
+    "state_dtype": _choice("state_dtype", "Format of recurrent state."),
+    "v4_attention": _choice("v4_attention", "How DeepSeek-V4's attention counts."),
+    "strict_dtype": Parameter("Refuse a chip that lacks a dtype of the model."),
+    "cost_of": _choice("cost_of", "What the cost of a drafter is a share of."),
+}
+#: Their types and defaults.
+OPTION_FIELDS: Final = inspect.signature(Options).parameters
+#: Formats that replace the checkpoint's.
+FORMATS: Final = ("kv_dtype", "weight_dtype")
+#: The same, and which formulas.
+FORMULAS: Final = (
+    *FORMATS,
+    "granularity",
+    "experts",
+    "count",
+    "recurrent_state",
+    "state_dtype",
+    "v4_attention",
+    "strict_dtype",
+)
+
 
 # --- One value or several, and things that are named twice ---------------------------------------
 
@@ -121,6 +426,8 @@ def given_twice(word: object, before: object) -> str:
     how = "given twice" if again == first else f"{first!r} by another name"
     return f"{again!r} is {how}; allowed: once"
 
+
+# --- Questions, and the objects that names stand for ---------------------------------------------
 
 ModelLike: TypeAlias = str | os.PathLike[str] | Architecture
 HardwareLike: TypeAlias = str | os.PathLike[str] | HardwareProfile
@@ -452,6 +759,8 @@ def engine_of_tool(tool: str | None, hardware: HardwareProfile) -> tuple[str | N
     default = hardware.engine().name
     return None, [f"{hardware.name} has no engine {tool}: engine {default} predicts instead"]
 
+
+# --- What is served, and where -------------------------------------------------------------------
 
 _PLACEMENT: Final = "Placement and server"
 _REQUESTS: Final = "Requests"

@@ -22,8 +22,15 @@ from specroof.montecarlo import (
 )
 from specroof.montecarlo import simulate_batch as simulated
 from specroof.questions.answer import Noted
-from specroof.questions.parameters import Command, Parameter, numbers
-from specroof.questions.request import DeploymentRequest, DrafterLike, drafter_of, question
+from specroof.questions.request import (
+    Command,
+    DeploymentRequest,
+    DrafterLike,
+    Parameter,
+    drafter_of,
+    numbers,
+    question,
+)
 from specroof.report.layout import format_table
 from specroof.serving.served import room_rule, room_warnings, served_curve
 from specroof.serving.workload import Load

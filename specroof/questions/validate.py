@@ -25,8 +25,16 @@ from specroof.questions.calibrate import (
     residual_json,
     throughput_chart,
 )
-from specroof.questions.parameters import FORMATS, Command, Parameter
-from specroof.questions.request import SHARED, HardwareLike, ModelLike, as_list, question
+from specroof.questions.request import (
+    FORMATS,
+    SHARED,
+    Command,
+    HardwareLike,
+    ModelLike,
+    Parameter,
+    as_list,
+    question,
+)
 from specroof.report.layout import figure, format_table
 from specroof.scoring import Validation
 from specroof.scoring import validation as published_validation

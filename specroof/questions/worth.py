@@ -16,19 +16,23 @@ from specroof.hardware import Placement
 from specroof.latency import Deployment
 from specroof.questions.answer import Charted
 from specroof.questions.capacity import usual_drafts
-from specroof.questions.parameters import FORMULAS, Command, Parameter, in_seconds, numbers
 from specroof.questions.request import (
     BATCH,
     DRAFTER,
+    FORMULAS,
+    Command,
     ContextLen,
     DrafterLike,
     LoadRequest,
     MemoryLimits,
+    Parameter,
     PricePerHour,
     Values,
     as_list,
     drafter_of,
+    in_seconds,
     load_of,
+    numbers,
     question,
     refuse_one_token,
     usd_per_hour,
