@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import specroof
+from specroof import page
 from specroof.cli import app
-from specroof.page import QUANTUM, packed, packed_shares, page
-from specroof.questions import grids
+from specroof.page import QUANTUM, packed, packed_shares
+from specroof.questions import explore as explore_question
 from specroof.questions.explore import (
     KNOTS,
     PAGE_CHIPS,
@@ -92,10 +93,10 @@ def test_a_drafter_that_no_grid_says_exactly_is_left_out(monkeypatch: pytest.Mon
     cell = found.section("Qwen/Qwen3-8B", "b200").cells["sglang", 1]
     assert set(cell.drafting) == {"mtp", "eagle3", "dflash", "ngram"}
     with monkeypatch.context() as patched:  # too few seconds are off as too many are
-        patched.setattr(grids, "hermite", lambda values, at: 0.5 * hermite(values, at))
+        patched.setattr(explore_question, "hermite", lambda values, at: 0.5 * hermite(values, at))
         cell = found.section("Qwen/Qwen3-8B", "b200").cells["sglang", 1]
         assert set(cell.drafting) == {"ngram"}
-    monkeypatch.setattr(grids, "_EXACT", 1e-12)
+    monkeypatch.setattr(explore_question, "_EXACT", 1e-12)
     cell = found.section("Qwen/Qwen3-8B", "b200").cells["sglang", 1]
     assert set(cell.drafting) == {"ngram"}  # the same whatever was accepted
 
@@ -122,7 +123,7 @@ def test_drafting_after_many_tokens_is_as_the_library_prices_it() -> None:
 
 
 def test_a_drafter_that_a_model_cannot_have_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grids, "PRICED_KINDS", ("mtp", "nonsense"))
+    monkeypatch.setattr(explore_question, "PRICED_KINDS", ("mtp", "nonsense"))
 
     def load(kind: str) -> specroof.Drafter:
         drafter = specroof.load_drafter("mtp" if kind == "nonsense" else kind)
@@ -134,7 +135,7 @@ def test_a_drafter_that_a_model_cannot_have_is_left_out(monkeypatch: pytest.Monk
         message = "no such drafter"
         raise specroof.OptionError(message)
 
-    monkeypatch.setattr(grids, "load_drafter", load)
+    monkeypatch.setattr(explore_question, "load_drafter", load)
     found = specroof.explore("Qwen/Qwen3-8B", "b200", tensor_parallel=1, **SMALL)
     cell = found.section("Qwen/Qwen3-8B", "b200").cells["sglang", 1]
     assert set(cell.drafting) == {"mtp"}
