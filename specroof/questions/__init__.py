@@ -1,13 +1,28 @@
 """One file a question: a request in, an answer with notes out; no printing, no files.
 
-`QUESTIONS` is the table of questions that Python asks as ``specroof.NAME`` and the shell as
+This file is the one list of questions, which Python asks as ``specroof.NAME`` and the shell as
 ``specroof NAME``. Both are in `specroof.questions.NAME`: the function, and `COMMAND`, the row that
-`specroof.cli` turns into a command.
+`specroof.cli` turns into a command. The door, help, the documentation and tests follow this list.
 """
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-__all__ = ["QUESTIONS"]
+if TYPE_CHECKING:
+    # For type checkers, to whom the door hands them on.
+    from specroof.questions.adaptive import adaptive as adaptive
+    from specroof.questions.advise import advise as advise
+    from specroof.questions.breakeven import breakeven as breakeven
+    from specroof.questions.calibrate import calibrate as calibrate
+    from specroof.questions.capacity import capacity as capacity
+    from specroof.questions.doctor import doctor as doctor
+    from specroof.questions.explain import explain as explain
+    from specroof.questions.explore import explore as explore
+    from specroof.questions.frontier import frontier as frontier
+    from specroof.questions.mock import mock as mock
+    from specroof.questions.predict import predict as predict
+    from specroof.questions.sweep import sweep as sweep
+    from specroof.questions.validate import validate as validate
+    from specroof.questions.worth import worth as worth
 
 #: In the order in which help lists them, with the first sentence of their help: help imports no
 #: question, since a cold start is felt.
