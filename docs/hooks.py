@@ -12,7 +12,7 @@ from mkdocs.structure.files import File, Files
 from typer.main import get_command
 
 import specroof
-from specroof.cli import app
+from specroof.cli import COMMANDS, app
 from specroof.drafters.kinds import KINDS
 from specroof.questions import QUESTIONS
 from specroof.questions.hardware import list_hardware
@@ -23,8 +23,20 @@ ROOT: Final = Path(__file__).parents[1]
 _ASKED: Final = re.compile(r"^\{\{ (\w+)((?: [\w-]+)*) \}\}$", re.MULTILINE)
 
 
+def on_config(config: Any) -> Any:
+    """List the pages of all commands, in the order of help."""
+    (entry,) = [entry for entry in config.nav if "Commands" in entry]
+    entry["Commands"] = [{name: f"commands/{name}.md"} for name in COMMANDS]
+    return config
+
+
 def on_files(files: Files, config: Any) -> Files:
-    """Add the changelog and the charts of the notebooks, which lie elsewhere."""
+    """Add pages of commands that nobody wrote, the changelog, and the charts of the notebooks."""
+    for name, about in COMMANDS.items():
+        page = f"commands/{name}.md"
+        if files.get_file_from_path(page) is None:
+            text = f"# specroof {name}\n\n{about}\n\n## Flags\n\n{{{{ flags {name} }}}}\n"
+            files.append(File.generated(config, page, content=text))
     there = {"changelog.md": ROOT / "CHANGELOG.md"}
     there |= {f"charts/{path.name}": path for path in (ROOT / "notebooks" / "charts").glob("*.png")}
     for name, path in there.items():

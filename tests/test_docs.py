@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 import specroof
-from specroof.questions import QUESTIONS
+from specroof.cli import COMMANDS
 
 PUBLIC_NAMES: list[str] = vars(specroof)["__all__"]  # which type checkers do not see
 DOCS = Path(__file__).parents[1] / "docs"
@@ -97,7 +97,7 @@ def test_no_page_loads_anything_from_elsewhere(pages: dict[Path, Page]) -> None:
 
 
 def test_every_command_has_a_page_with_its_flags(site: Path) -> None:
-    for name in (*QUESTIONS, "models", "hardware", "acceptance", "simulate"):
+    for name in COMMANDS:
         text = (site / "commands" / f"{name}.html").read_text(encoding="utf-8")
         assert "<th>flag</th>" in text, name
 
