@@ -14,8 +14,9 @@ from collections.abc import Callable
 import numpy as np
 
 import specroof
-from specroof.questions.curve_tables import curves_csv, curves_json, curves_table
-from specroof.report.layout import json_line
+from specroof.questions.curve_tables import curve_columns, curves_json, curves_table
+from specroof.report.columns import listed_columns
+from specroof.report.layout import columns_csv, json_line
 from specroof.speedup.result import SpeedupCurve
 
 # The last is a million points: 17 draft lengths each.
@@ -45,7 +46,7 @@ if __name__ == "__main__":
         curve = grid(batches)
         print(
             f"{curve.round_s.size} points: "
-            f"CSV {seconds(lambda: curves_csv([curve]))}, "  # noqa: B023 - called at once
+            f"CSV {seconds(lambda: columns_csv(map(listed_columns, curve_columns([curve]))))}, "  # noqa: B023 - called at once
             f"JSON {seconds(lambda: json_line(curves_json([curve])))}, "  # noqa: B023
             f"table {seconds(lambda: curves_table([curve]))}",  # noqa: B023
             flush=True,

@@ -15,7 +15,9 @@ from specroof.catalog.files import bundled_names
 from specroof.catalog.names import load_draft_config
 from specroof.drafters import KINDS
 from specroof.errors import CatalogError, ConfigError, OptionError
-from specroof.questions.curve_tables import curves_csv, curves_json, source_lines
+from specroof.questions.curve_tables import curve_columns, curves_json, source_lines
+from specroof.report.columns import listed_columns
+from specroof.report.layout import columns_csv
 from specroof.speedup.result import SpeedupCurve
 
 TARGET = "Qwen/Qwen3.6-35B-A3B"
@@ -132,7 +134,7 @@ def test_widths_that_are_means_reach_json_and_csv() -> None:
     (drafter,) = curves_json([half])["drafters"]
     assert drafter["verify_len"] == [1, 1.5, 2]
     assert drafter["cost_from"].startswith("a lookup on the host")
-    rows = csv.DictReader(io.StringIO(curves_csv([half])))
+    rows = csv.DictReader(io.StringIO(columns_csv(map(listed_columns, curve_columns([half])))))
     assert [row["verify_len"] for row in rows] == ["1", "1.5", "2"]
 
 

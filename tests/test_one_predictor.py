@@ -144,6 +144,20 @@ def test_each_formula_is_written_once(terms: set[str], where: str) -> None:
     assert functions_that(terms) == {where}
 
 
+def callers_of(formula: str) -> set[str]:
+    """Return the functions of the package that call a formula by its name, with their files."""
+    return {
+        f"{file.relative_to(PACKAGE).as_posix()}:{node.name}"
+        for file in PACKAGE.rglob("*.py")
+        for node in nodes(file)
+        if isinstance(node, ast.FunctionDef)
+        and any(
+            isinstance(call, ast.Call) and getattr(call.func, "id", "") == formula
+            for call in ast.walk(node)
+        )
+    }
+
+
 @pytest.mark.parametrize(
     ("formula", "callers"),
     [
@@ -156,17 +170,7 @@ def test_each_formula_is_written_once(terms: set[str], where: str) -> None:
     ],
 )
 def test_what_prompts_do_is_written_once(formula: str, callers: set[str]) -> None:
-    found = {
-        f"{file.relative_to(PACKAGE).as_posix()}:{node.name}"
-        for file in PACKAGE.rglob("*.py")
-        for node in nodes(file)
-        if isinstance(node, ast.FunctionDef)
-        and any(
-            isinstance(call, ast.Call) and getattr(call.func, "id", "") == formula
-            for call in ast.walk(node)
-        )
-    }
-    assert found == callers
+    assert callers_of(formula) == callers
 
 
 def test_a_measured_tree_is_drafted_level_by_level() -> None:
@@ -237,14 +241,4 @@ def test_siblings_add_nothing_to_what_was_measured() -> None:
     ],
 )
 def test_speedup_best_length_and_inverse_have_one_home(formula: str, callers: set[str]) -> None:
-    found = {
-        f"{file.relative_to(PACKAGE).as_posix()}:{node.name}"
-        for file in PACKAGE.rglob("*.py")
-        for node in nodes(file)
-        if isinstance(node, ast.FunctionDef)
-        and any(
-            isinstance(call, ast.Call) and getattr(call.func, "id", "") == formula
-            for call in ast.walk(node)
-        )
-    }
-    assert found == callers
+    assert callers_of(formula) == callers

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from specroof import SpeedupCurve, load_drafter, load_hardware, load_model, speedup_curve
-from specroof.questions.curve_tables import curves_csv, curves_json, curves_table
-from specroof.report.layout import json_line
+from specroof.questions.curve_tables import curve_columns, curves_json, curves_table
+from specroof.report.columns import listed_columns
+from specroof.report.layout import columns_csv, json_line
 
 MODEL, CHIP = load_model("Qwen/Qwen3-8B"), load_hardware("b200")
 
@@ -50,7 +51,7 @@ def calls(work: Callable[[], object]) -> Counter[str]:
 @pytest.mark.parametrize(
     "write",
     [
-        lambda curve: curves_csv([curve]),
+        lambda curve: columns_csv(map(listed_columns, curve_columns([curve]))),
         lambda curve: json_line(curves_json([curve])),
     ],
 )
@@ -76,7 +77,9 @@ def test_what_is_derived_is_kept_and_nobody_can_change_it() -> None:
 def test_rows_of_a_large_grid_are_those_of_its_arrays() -> None:
     # 5 x 1000 x 17 points are more than are turned into text at once; past 3 drafts are gaps.
     curve = grid(5, 1000, "autoregressive,rates=0.9/0.8/0.7,cost=0.10")
-    rows = list(csv.DictReader(io.StringIO(curves_csv([curve]))))
+    rows = list(
+        csv.DictReader(io.StringIO(columns_csv(map(listed_columns, curve_columns([curve])))))
+    )
     assert len(rows) == curve.speedup.size
     dice = random.Random(5)
     for _ in range(300):

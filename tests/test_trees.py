@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,21 +17,32 @@ from specroof.drafters.base import chain_proposals
 from specroof.drafters.kinds import autoregressive_drafter
 from specroof.drafters.trees import (
     Node,
+    Rates,
     Tree,
     branch_rates,
-    chain_tree,
     dynamic_tree,
     expansion_tree,
     optimal_tree,
     path_rate,
     tree_proposals,
-    tree_tokens,
     with_tree,
 )
 from specroof.errors import OptionError
 from strategies import acceptances
 
 # --- what there is to choose from ----------------------------------------------------------------
+
+
+def chain_tree(rates: Rates) -> Tree:
+    """Return the tree of width one."""
+    return expansion_tree((1,) * len(rates), rates)
+
+
+def tree_tokens(nodes: Iterable[Node], rates: Rates) -> float:
+    """Return 1 and the sum over nodes of the product of the rates on the way: Sequoia, 4.1."""
+    products = (math.prod(map(lambda ranks, rank: ranks[rank], rates, node)) for node in nodes)
+    # Rounded once: a node more never makes the sum smaller, in whatever order a set has them.
+    return math.fsum([1.0, *products])
 
 
 def all_trees(n_nodes: int, depth: int, width: int) -> set[frozenset[Node]]:

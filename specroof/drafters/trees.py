@@ -50,32 +50,6 @@ class Tree:
 Grow = Callable[[Rates], Tree]
 
 
-def tree_tokens(nodes: Iterable[Node], rates: Rates) -> float:
-    r"""Return the expected tokens of a round whose drafts are a tree, bonus token included.
-
-    .. math:: N = 1 + \sum_{v} \prod_{d} p_{d, r_d(v)}
-
-    Parameters
-    ----------
-    nodes
-        The drafts.
-    rates
-        p: by depth, then by rank among siblings.
-
-    Source
-        Chen et al. 2024 (Sequoia), arXiv:2402.12374, section 4.1; Miao et al. 2023 (SpecInfer),
-        arXiv:2305.09781.
-
-    Examples
-    --------
-    >>> two_children = [(0,), (1,), (0, 0)]
-    >>> tree_tokens(two_children, [[0.5, 0.25], [0.5, 0.25]])  # 1 + 1/2 + 1/4 + 1/2 * 1/2
-    2.0
-    """
-    # Rounded once: a node more never makes the sum smaller, in whatever order a set has them.
-    return math.fsum([1.0, *(path_rate(node, rates) for node in nodes)])
-
-
 def path_rate(node: Node, rates: Rates) -> float:
     """Return the probability that a node is accepted: the product of the rates on the way."""
     product = 1.0
@@ -120,7 +94,11 @@ def branch_rates(
 def tree_proposals(
     grow: Grow, siblings: Sequence[float], acceptance: TokensPerRound, draft_len: Counts
 ) -> Proposals:
-    """Return what trees propose, one tree for each draft length, which is its depth.
+    r"""Return what trees propose, one tree for each draft length, which is its depth.
+
+    .. math:: N = 1 + \sum_{v} \prod_{d} p_{d, r_d(v)}
+
+    with the rates p of `branch_rates`, by depth and by rank among siblings.
 
     Parameters
     ----------
@@ -134,15 +112,16 @@ def tree_proposals(
         Whole numbers from 0.
 
     Source
-        See `tree_tokens`.
+        Chen et al. 2024 (Sequoia), arXiv:2402.12374, section 4.1; Miao et al. 2023 (SpecInfer),
+        arXiv:2305.09781.
 
     Examples
     --------
     >>> from specroof.acceptance import constant_acceptance
-    >>> from specroof.drafters.trees import chain_tree
-    >>> proposed = tree_proposals(chain_tree, (), constant_acceptance(0.5), np.arange(4))
+    >>> grow = partial(expansion_tree, (2, 1))  # 1 + 1/2 + 1/4 tokens, and 1/4 + 1/8 more
+    >>> proposed = tree_proposals(grow, (0.5,), constant_acceptance(0.5), np.arange(3))
     >>> proposed.verify_len.tolist(), proposed.tokens_per_round.tolist()
-    ([1, 2, 3, 4], [1.0, 1.5, 1.75, 1.875])
+    ([1, 3, 5], [1.0, 1.75, 2.125])
     """
     longest = int(draft_len.max(initial=0))
     deepest = (
@@ -227,17 +206,6 @@ def with_tree(
 
 #: The largest tree that is searched for; engines verify up to some hundred drafts.
 MOST_NODES: Final = 512
-
-
-def chain_tree(rates: Rates) -> Tree:
-    """Return the tree of width one.
-
-    Examples
-    --------
-    >>> chain_tree([[0.5], [0.5], [0.5]]).widths
-    (1, 1)
-    """
-    return expansion_tree((1,) * len(rates), rates)
 
 
 def expansion_tree(branches: Sequence[int], rates: Rates) -> Tree:

@@ -8,8 +8,8 @@ import numpy as np
 
 from specroof.arrays import fields_of, to_json_array
 from specroof.errors import Note
-from specroof.report.columns import Columns, listed_columns
-from specroof.report.layout import ABSENT, brief, columns_csv, figure, format_table, in_line
+from specroof.report.columns import Columns
+from specroof.report.layout import ABSENT, brief, figure, format_table, in_line
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.workload import Workload, workload_json
 from specroof.speedup.curve import REQUEST_WEIGHT, TEXT_WEIGHT, refuse_many_points
@@ -208,7 +208,12 @@ def lengths_table(curves: Sequence[SpeedupCurve], lengths: Sequence[int]) -> str
         [
             f"{context:g}",
             f"{batch:g}",
-            *(_speedup_cell(curve, i, b, k) for k in lengths),
+            *(
+                figure(
+                    curve.speedup[i, b, k] if k < len(curve.draft_len) else None, "{:.2f}x".format
+                )
+                for k in lengths
+            ),
             curve.drafter,
         ]
         for curve in curves
@@ -217,10 +222,6 @@ def lengths_table(curves: Sequence[SpeedupCurve], lengths: Sequence[int]) -> str
     ]
     header = ["context", "batch", *(f"γ={k}" for k in lengths), "drafter"]
     return format_table(header, rows, left=[len(header) - 1])
-
-
-def _speedup_cell(curve: SpeedupCurve, i: int, b: int, k: int) -> str:
-    return figure(curve.speedup[i, b, k] if k < len(curve.draft_len) else None, "{:.2f}x".format)
 
 
 def counted_table(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd]) -> str:
@@ -383,12 +384,6 @@ def _known(curve: SpeedupCurve, best: Any) -> Any:
     values = best.astype(object)
     values[missing] = None
     return values
-
-
-def curves_csv(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd] = ()) -> str:
-    """Return every point of several curves as CSV, one row each: see `curve_columns`."""
-    refuse_long_texts(curves, counted, "CSV")
-    return columns_csv(map(listed_columns, curve_columns(curves, counted)))
 
 
 def refuse_long_texts(
