@@ -54,11 +54,6 @@ _OPTIONS_PANEL: Final = "Formats and formulas"
 _PLAIN: Final = (str, int, float, bool)
 
 
-def plot_option(about: str) -> Any:
-    """Return an option that takes the file of a chart."""
-    return typer.Option("--plot", metavar="FILE", help=about)
-
-
 def command(row: Command) -> Callable[..., None]:
     """Return the command of a question: flags in; text, JSON, CSV and charts out."""
 
@@ -76,8 +71,8 @@ def command(row: Command) -> Callable[..., None]:
     if row.csv:
         parameters.append(_signed("csv_file", CsvFile, default=None))
     if row.chart:
-        hint = Annotated[Path | None, plot_option(row.chart)]
-        parameters.append(_signed("plot_file", hint, default=None))
+        spelt = typer.Option("--plot", metavar="FILE", help=row.chart)
+        parameters.append(_signed("plot_file", Annotated[Path | None, spelt], default=None))
     if row.commands:
         parameters.insert(0, _signed("context", typer.Context))
     _take(answer, parameters)

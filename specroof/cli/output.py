@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -209,7 +209,8 @@ def write(*groups: Mapping[Path, bytes], as_json: bool) -> None:
         message = "-: --json goes to standard output too; allowed: a file for one of them"
         raise OutputError(message)
     writing.write_files(files)
-    _say_written(files)
+    for path in files:
+        say_aside(f"wrote {path}")
     if data is not None:
         give_data(data)
 
@@ -221,11 +222,6 @@ def write_folder(folder: Path, *groups: Mapping[Path, bytes]) -> None:
     files = writing.joined_files(*groups)
     writing.write_folder(folder, {path.name: data for path, data in files.items()})
     say_aside(f"wrote {len(files)} files: {folder}")
-
-
-def _say_written(paths: Iterable[Path]) -> None:
-    for path in paths:
-        say_aside(f"wrote {path}")
 
 
 def check_folder(folder: Path) -> None:

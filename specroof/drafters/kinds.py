@@ -345,18 +345,13 @@ def _branching(drafter: Drafter, values: Values) -> Drafter:
     nodes = _whole("nodes", values["nodes"], MOST_NODES)
     label = f"{tree} trees of {nodes} drafts"
     if tree == "sequoia":
-        _check_shared(nodes, len(siblings))
+        most = _MOST_SHARES // nodes - 1  # the best shape of more takes minutes to find
+        if len(siblings) > most:
+            reject(f"siblings has {len(siblings)} shares", f"up to {most} with nodes={nodes}")
         return with_tree(drafter, partial(optimal_tree, n_nodes=nodes), siblings, label=label)
     top_k = _whole("top-k", values["top-k"], len(siblings) + 1)
     grow = partial(dynamic_tree, top_k=top_k, n_nodes=nodes)
     return with_tree(drafter, grow, siblings, label=label)
-
-
-def _check_shared(nodes: int, n_siblings: int) -> None:
-    """Refuse a tree whose best shape takes minutes to find."""
-    most = _MOST_SHARES // nodes - 1
-    if n_siblings > most:
-        reject(f"siblings has {n_siblings} shares", f"up to {most} with nodes={nodes}")
 
 
 def _static(drafter: Drafter, tree: str, siblings: tuple[float, ...], stray: list[str]) -> Drafter:

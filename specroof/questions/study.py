@@ -464,7 +464,7 @@ def _sound_rest(content: dict[str, Any], cuts: list[reading.KeyPath]) -> StudyBl
 def _lookups(
     content: dict[str, Any], names: _Names
 ) -> Iterator[tuple[reading.KeyPath, str, Callable[[], object]]]:
-    """Yield a look-up for each name of a study: the part to cut if it fails, the place, thecall."""
+    """Yield a look-up for each name of a study: the part to cut if it fails, place and call."""
     targets = content.get("targets")
     for number, target in enumerate(targets if isinstance(targets, list) else []):
         if not isinstance(target, dict):

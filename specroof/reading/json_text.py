@@ -330,7 +330,10 @@ class Reader:
         parent = self.section(key)
         if parent is None:
             return {}
-        return {name: parent.section(name) or _empty(parent, name) for name in parent.values}
+        return {
+            name: parent.section(name) or Reader(self.source, {}, f"{parent.prefix}{name}.")
+            for name in parent.values
+        }
 
     def objects(self, key: str, *, at_least: int = 0) -> "tuple[Reader, ...]":
         """Return a list of objects as readers; an absent or null key is an empty list."""
@@ -413,10 +416,6 @@ def read_json(text: str, *, source: str) -> Reader:
     if not isinstance(value, dict):
         reject(f"{source}: the file holds {_shown(value)}", "a config.json object", ConfigError)
     return Reader(source, value)
-
-
-def _empty(parent: Reader, name: str) -> Reader:
-    return Reader(parent.source, {}, f"{parent.prefix}{name}.")
 
 
 def _whole_number(minimum: int, maximum: int) -> str:

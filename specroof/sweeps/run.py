@@ -22,6 +22,7 @@ from specroof.arrays import whole_within
 from specroof.errors import OptionError, OutputError, optional_library, refuse
 from specroof.questions.study_grid import StudyLike
 from specroof.questions.sweep import study_of
+from specroof.report.layout import json_line
 from specroof.speedup.overview import Overview
 from specroof.sweeps.places import FORMATS, Place, best_format, joined, place_of
 from specroof.sweeps.plan import (
@@ -478,13 +479,9 @@ def _manifest_text(content: Mapping[str, Any]) -> str:
     """
     # An indent of `json` would be spelt by Python, byte by byte: seconds for thousands of files.
     lines = [
-        f'"{key}": [\n  ' + ",\n  ".join(map(_json, value)) + "\n ]"
+        f'"{key}": [\n  ' + ",\n  ".join(map(json_line, value)) + "\n ]"
         if key == "partitions" and value
-        else f'"{key}": {_json(value)}'
+        else f'"{key}": {json_line(value)}'
         for key, value in content.items()
     ]
     return "{\n " + ",\n ".join(lines) + "\n}\n"
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, allow_nan=False)
