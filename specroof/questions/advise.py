@@ -11,9 +11,7 @@ import numpy as np
 
 from specroof.architecture import Architecture
 from specroof.arrays import array_within, fields_of, number_within, to_json_array
-from specroof.catalog import ACCEPTANCE_KEYS, hardware_names
 from specroof.drafters import Drafter
-from specroof.drafters.kinds import KINDS
 from specroof.errors import OptionError, expect, refuse
 from specroof.hardware import IDEAL_ENGINE, HardwareProfile, Placement
 from specroof.latency import Deployment, Setup, check_placement, engine_setup
@@ -41,14 +39,16 @@ from specroof.questions.answer import Charted, title_of
 from specroof.questions.curve_tables import request_columns
 from specroof.questions.predict import absent_layers, lengths_of, predicted
 from specroof.questions.request import (
+    CHIPS,
     FORMULAS,
     SHARED,
     Command,
-    DrafterLike,
+    Drafters,
     HardwareLike,
     ModelLike,
     OptionsLike,
     Parameter,
+    PricePerHour,
     ServerLike,
     Values,
     as_list,
@@ -116,29 +116,10 @@ class AdviseRequest:
     model: Annotated[ModelLike, SHARED["model"]]
     hardware: Annotated[
         HardwareLike | Sequence[HardwareLike],
-        Parameter(
-            "YAML files, or names or aliases that `specroof hardware` lists.",
-            "--hardware -H",
-            in_python="Or `HardwareProfile` objects; in Python a list.",
-            metavar="NAME[,NAME…]",
-            names=hardware_names,
-            read=words,
-            kind=str,
-        ),
+        replace(CHIPS, in_python="Or `HardwareProfile` objects; in Python a list.", read=words),
     ]
     _: KW_ONLY
-    drafters: Annotated[
-        DrafterLike | Sequence[DrafterLike],
-        Parameter(
-            f"KIND[,key=value…], repeatable. Kinds: {', '.join(KINDS)}. Acceptance: "
-            f"{', '.join(f'{key}=' for key in ACCEPTANCE_KEYS)}.",
-            "--drafter",
-            in_python="Or `Drafter` objects.",
-            metavar="SPEC",
-            names=lambda: KINDS,
-            kind=list[str],
-        ),
-    ]
+    drafters: Drafters
     input_len: Annotated[float | None, Parameter("Tokens of a prompt.", "--input-len --isl")] = None
     output_len: Annotated[float | None, Parameter("Tokens of an answer.", "--output-len --osl")] = (
         None
@@ -198,15 +179,7 @@ class AdviseRequest:
     min_speedup: Annotated[
         float | None, Parameter("Target: the smallest speedup that is worth it.")
     ] = None
-    price_per_hour: Annotated[
-        float | None,
-        Parameter(
-            "Price of one device for an hour.",
-            in_python="US dollars.",
-            metavar="USD",
-            shown="the hardware file's",
-        ),
-    ] = None
+    price_per_hour: PricePerHour = None
     traffic: Annotated[
         str | os.PathLike[str] | TrafficFile | None,
         Parameter(

@@ -10,7 +10,6 @@ from typing import Annotated, Final, TypeAlias
 from specroof.architecture import Architecture
 from specroof.catalog import read_text
 from specroof.drafters import Drafter
-from specroof.drafters.kinds import KINDS
 from specroof.errors import MeasurementError, expect
 from specroof.evidence import (
     Measurement,
@@ -24,6 +23,7 @@ from specroof.evidence import (
 from specroof.hardware import HardwareProfile, Placement
 from specroof.latency import Deployment, engine_setup, option_notes
 from specroof.questions.request import (
+    DRAFTER,
     SHARED,
     DrafterLike,
     HardwareLike,
@@ -91,11 +91,10 @@ class Recorded:
     options: Annotated[OptionsLike | None, SHARED["options"]] = None
     drafter: Annotated[
         DrafterLike | None,
-        Parameter(
-            "Drafter of results with drafts.",
+        replace(
+            DRAFTER,
+            about="Drafter of results with drafts.",
             in_python="A SPEC, or a `Drafter`.",
-            metavar="SPEC",
-            names=lambda: KINDS,
             panel=_RESULTS,
         ),
     ] = None

@@ -23,6 +23,7 @@ from specroof.policies.decision import Change, Gain, best_change
 from specroof.questions.answer import Noted, place_of, title_of
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import (
+    DRAFTER,
     FORMATS,
     SHARED,
     Command,
@@ -335,12 +336,11 @@ class DoctorRequest(DeploymentRequest):
     ]
     drafter: Annotated[
         DrafterLike | None,
-        Parameter(
-            f"What drafts: KIND[,key=value…]. Kinds: {', '.join(KINDS)}. The prediction uses the "
+        replace(
+            DRAFTER,
+            about=f"What drafts: KIND[,key=value…]. Kinds: {', '.join(KINDS)}. The prediction uses the "
             f"acceptance that the server counts; one given here is compared with it.",
             in_python="Without it, the server is measured and nothing is predicted.",
-            metavar="SPEC",
-            names=lambda: KINDS,
         ),
     ] = None
     wait_s: Annotated[

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import cached_property, lru_cache
 from html import escape
 from itertools import product
@@ -19,7 +19,7 @@ from specroof.acceptance import (
 from specroof.acceptance.published import load_profiles
 from specroof.architecture import Architecture
 from specroof.arrays import Array, array_within, whole_within
-from specroof.catalog import hardware_names, load_drafter, model_names
+from specroof.catalog import load_drafter, model_names
 from specroof.cost import Options
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, SpecroofError, expect
@@ -36,6 +36,7 @@ from specroof.page import (
 )
 from specroof.questions.answer import Noted
 from specroof.questions.request import (
+    CHIPS,
     FORMULAS,
     SHARED,
     Command,
@@ -103,14 +104,12 @@ class ExploreRequest:
     ] = None
     hardware: Annotated[
         HardwareLike | Sequence[HardwareLike] | None,
-        Parameter(
-            "YAML files, names or aliases, comma-separated.",
-            "--hardware -H",
+        replace(
+            CHIPS,
+            about="YAML files, names or aliases, comma-separated.",
             in_python="In Python a list, or `HardwareProfile` objects.",
             metavar="NAME[,NAME]…",
-            names=hardware_names,
             read=words,
-            kind=str,
             shown="twelve bundled chips",
         ),
     ] = None

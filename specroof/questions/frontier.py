@@ -14,6 +14,7 @@ from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import (
     BATCH,
     FORMULAS,
+    TPOT,
     Command,
     ContextLen,
     Drafters,
@@ -85,12 +86,8 @@ class FrontierRequest(LoadRequest):
     ] = None
     tpot_s: Annotated[
         float | None,
-        Parameter(
-            "Seconds per output token that a user may wait, for the cheapest point.",
-            "--tpot",
-            about_flag="Target: milliseconds per token.",
-            metavar="MS",
-            read=in_seconds,
+        replace(
+            TPOT, about="Seconds per output token that a user may wait, for the cheapest point."
         ),
     ] = None
     ttft_s: Annotated[

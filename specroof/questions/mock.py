@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 from specroof.arrays import fields_of, whole_within
-from specroof.catalog import model_names
 from specroof.drafters import Drafter
-from specroof.drafters.kinds import KINDS
 from specroof.errors import OptionError, expect
 from specroof.hardware import HardwareProfile, Placement
 from specroof.latency import Deployment, engine_setup
 from specroof.questions.answer import Noted
 from specroof.questions.request import (
+    DRAFTER,
     FORMATS,
     SHARED,
     Command,
@@ -54,22 +53,13 @@ class MockRequest:
 
     model: Annotated[
         str | os.PathLike[str],
-        Parameter(
-            "A config.json, a bundled model or a Hub name (ORG/NAME).",
-            "MODEL",
-            in_python="The commands repeat it.",
-            names=model_names,
-        ),
+        replace(SHARED["model"], in_python="The commands repeat it."),
     ]
     hardware: Annotated[HardwareLike, SHARED["hardware"]]
     _: KW_ONLY
     drafter: Annotated[
         DrafterLike,
-        Parameter(
-            "Drafter and its acceptance, as in predict.",
-            metavar="SPEC",
-            names=lambda: KINDS,
-        ),
+        replace(DRAFTER, about="Drafter and its acceptance, as in predict."),
     ]
     draft_len: Annotated[int, Parameter("Drafts per round.")]
     draft_model: Annotated[

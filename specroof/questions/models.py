@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, fields, is_dataclass
+from dataclasses import KW_ONLY, dataclass, fields, is_dataclass, replace
 from typing import Annotated, Any, Final, TypeAlias
 
 from specroof.architecture import Architecture, Core, Linear, WeightFormat
@@ -11,7 +11,7 @@ from specroof.cost import kv_bytes_per_token, state_bytes
 from specroof.errors import ConfigError, expect_word
 from specroof.parsers import PARSERS
 from specroof.questions.answer import Noted
-from specroof.questions.request import Command, ModelLike, deployment_parameter, model_of, question
+from specroof.questions.request import SHARED, Command, ModelLike, model_of, question
 from specroof.report.layout import format_table
 from specroof.units import format_binary_bytes, format_count
 
@@ -31,19 +31,19 @@ class ModelsRequest:
 class ModelRequest:
     """Ask for the sizes of a model."""
 
-    model: Annotated[ModelLike, deployment_parameter("model")]
+    model: Annotated[ModelLike, SHARED["model"]]
     _: KW_ONLY
-    family: Annotated[str | None, deployment_parameter("family")] = None
+    family: Annotated[str | None, replace(SHARED["family"], panel=None)] = None
 
 
 @dataclass(frozen=True)
 class DiffRequest:
     """Ask in what two models differ."""
 
-    first: Annotated[ModelLike, deployment_parameter("model")]
-    second: Annotated[ModelLike, deployment_parameter("model")]
+    first: Annotated[ModelLike, SHARED["model"]]
+    second: Annotated[ModelLike, SHARED["model"]]
     _: KW_ONLY
-    family: Annotated[str | None, deployment_parameter("family")] = None
+    family: Annotated[str | None, replace(SHARED["family"], panel=None)] = None
 
 
 @dataclass(frozen=True, repr=False)

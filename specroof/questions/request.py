@@ -898,11 +898,6 @@ CHIPS: Final = Parameter(
 )
 
 
-def deployment_parameter(name: str, **changes: Any) -> Parameter:
-    """Return a parameter of `DeploymentRequest` for a request that asks for no deployment."""
-    return replace(_rows(DeploymentRequest)[name], panel=None, **changes)
-
-
 # --- Parameters that questions share --------------------------------------------------------------
 
 #: A drafter, of which a question says what it must know of its acceptance.
@@ -938,11 +933,20 @@ Drafters: TypeAlias = Annotated[
     DrafterLike | Sequence[DrafterLike],
     replace(
         DRAFTER,
+        in_python="Or `Drafter` objects.",
         about=f"KIND[,key=value…], repeatable. Kinds: {', '.join(KINDS)}. Acceptance: "
         f"{', '.join(f'{key}=' for key in ACCEPTANCE_KEYS)}.",
         kind=list[str],
     ),
 ]
+#: What users may wait for a token after the first.
+TPOT: Final = Parameter(
+    "Seconds per output token that users may wait.",
+    "--tpot",
+    about_flag="Target: milliseconds per token.",
+    metavar="MS",
+    read=in_seconds,
+)
 #: What memory does.
 MemoryLimits: TypeAlias = Annotated[
     bool | None,

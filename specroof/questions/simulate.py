@@ -10,7 +10,6 @@ from specroof.acceptance import Acceptance, constant_acceptance
 from specroof.arrays import fields_of
 from specroof.drafters import Drafter
 from specroof.drafters.base import chain_proposals
-from specroof.drafters.kinds import KINDS
 from specroof.errors import OptionError
 from specroof.latency import Deployment
 from specroof.montecarlo import (
@@ -23,6 +22,7 @@ from specroof.montecarlo import (
 from specroof.montecarlo import simulate_batch as simulated
 from specroof.questions.answer import Noted
 from specroof.questions.request import (
+    DRAFTER,
     Command,
     DeploymentRequest,
     DrafterLike,
@@ -45,11 +45,10 @@ class TimesRequest(DeploymentRequest):
 
     drafter: Annotated[
         DrafterLike,
-        Parameter(
-            "As in predict.",
-            metavar="SPEC",
+        replace(
+            DRAFTER,
+            about="As in predict.",
             in_python="A chain or block: a SPEC, or a `Drafter`.",
-            names=lambda: KINDS,
         ),
     ]
     batch_size: Annotated[int, Parameter("Sequences at the start.", "--batch")] = 8

@@ -20,6 +20,7 @@ from specroof.questions.request import (
     BATCH,
     DRAFTER,
     FORMULAS,
+    TPOT,
     Command,
     ContextLen,
     DrafterLike,
@@ -30,7 +31,6 @@ from specroof.questions.request import (
     Values,
     as_list,
     drafter_of,
-    in_seconds,
     load_of,
     numbers,
     question,
@@ -87,17 +87,7 @@ class WorthRequest(LoadRequest):
     ] = None
     batch_size: Annotated[Values | None, replace(BATCH, shown="1")] = None
     context_len: ContextLen = None
-    tpot_s: Annotated[
-        float | None,
-        Parameter(
-            "Seconds per output token that users may wait.",
-            "--tpot",
-            about_flag="Target: milliseconds per token.",
-            metavar="MS",
-            read=in_seconds,
-            shown="the time of plain decoding",
-        ),
-    ] = None
+    tpot_s: Annotated[float | None, replace(TPOT, shown="the time of plain decoding")] = None
     price_per_hour: PricePerHour = None
     capacity: MemoryLimits = None
 
