@@ -7,8 +7,56 @@ from typing import TYPE_CHECKING, Final
 
 from specroof.questions import QUESTIONS
 
+#: Which room has a name; the other names are questions.
+_ROOMS: Final = {
+    "acceptance": (
+        "Acceptance",
+        "acceptance_from_length",
+        "beta_acceptance",
+        "constant_acceptance",
+        "context_acceptance",
+        "decay_acceptance",
+        "histogram_acceptance",
+        "lengths_acceptance",
+        "rate_acceptance",
+        "survival_acceptance",
+    ),
+    "acceptance.law_fits": ("AcceptanceFit", "extrapolated_acceptance", "fit_acceptance"),
+    "acceptance.published": ("AcceptanceProfile", "load_profiles"),
+    "architecture": ("Architecture",),
+    "catalog": ("hardware_names", "load_drafter", "load_hardware", "load_model", "model_names"),
+    "catalog.profiles": ("load_profile",),
+    "cost": ("ForwardPass", "OpCost", "Options"),
+    "drafters": ("Drafter", "DraftTime", "Round"),
+    "errors": (
+        "CatalogError",
+        "ConfigError",
+        "MeasurementError",
+        "OptionError",
+        "OutputError",
+        "ProfileError",
+        "SpecroofError",
+        "StudyError",
+    ),
+    "hardware": ("EngineProfile", "HardwareProfile", "Placement"),
+    "latency": ("PassLatency",),
+    "questions.answer": ("Answer",),
+    "questions.curves": ("forward_cost", "forward_latency", "speedup_curve"),
+    "questions.study_grid": ("Study", "Target"),
+    "serving.workload": ("Load", "Workload"),
+    "montecarlo": ("simulate_batch", "simulate_exactness"),
+    "speedup.result": ("SpeedupCurve",),
+    "sweeps": ("read_results", "write_sweep"),
+}
+#: Where a name is imported from when it is first asked for: a program pays for what it uses.
+_HOMES: Final = {
+    **{name: f"specroof.questions.{name}" for name in QUESTIONS},
+    **{name: f"specroof.{room}" for room, names in _ROOMS.items() for name in names},
+    "plot": "specroof.plot",  # a room itself
+}
+
 if TYPE_CHECKING:
-    # For type checkers: the door imports these when they are asked for, by the table below.
+    # For type checkers: the door imports these when they are asked for, by the table above.
     from specroof import plot as plot
     from specroof.acceptance import Acceptance as Acceptance
     from specroof.acceptance import acceptance_from_length as acceptance_from_length
@@ -64,55 +112,7 @@ if TYPE_CHECKING:
     from specroof.speedup.result import SpeedupCurve as SpeedupCurve
     from specroof.sweeps import read_results as read_results
     from specroof.sweeps import write_sweep as write_sweep
-
-#: Which room has a name; the other names are questions.
-_ROOMS: Final = {
-    "acceptance": (
-        "Acceptance",
-        "acceptance_from_length",
-        "beta_acceptance",
-        "constant_acceptance",
-        "context_acceptance",
-        "decay_acceptance",
-        "histogram_acceptance",
-        "lengths_acceptance",
-        "rate_acceptance",
-        "survival_acceptance",
-    ),
-    "acceptance.law_fits": ("AcceptanceFit", "extrapolated_acceptance", "fit_acceptance"),
-    "acceptance.published": ("AcceptanceProfile", "load_profiles"),
-    "architecture": ("Architecture",),
-    "catalog": ("hardware_names", "load_drafter", "load_hardware", "load_model", "model_names"),
-    "catalog.profiles": ("load_profile",),
-    "cost": ("ForwardPass", "OpCost", "Options"),
-    "drafters": ("Drafter", "DraftTime", "Round"),
-    "errors": (
-        "CatalogError",
-        "ConfigError",
-        "MeasurementError",
-        "OptionError",
-        "OutputError",
-        "ProfileError",
-        "SpecroofError",
-        "StudyError",
-    ),
-    "hardware": ("EngineProfile", "HardwareProfile", "Placement"),
-    "latency": ("PassLatency",),
-    "questions.answer": ("Answer",),
-    "questions.curves": ("forward_cost", "forward_latency", "speedup_curve"),
-    "questions.study_grid": ("Study", "Target"),
-    "serving.workload": ("Load", "Workload"),
-    "montecarlo": ("simulate_batch", "simulate_exactness"),
-    "speedup.result": ("SpeedupCurve",),
-    "sweeps": ("read_results", "write_sweep"),
-}
-#: Where a name is imported from when it is first asked for: a program pays for what it uses.
-_HOMES: Final = {
-    **{name: f"specroof.questions.{name}" for name in QUESTIONS},
-    **{name: f"specroof.{room}" for room, names in _ROOMS.items() for name in names},
-    "plot": "specroof.plot",  # a room itself
-}
-if not TYPE_CHECKING:  # a type checker takes what is imported above
+else:  # a type checker would take a computed list for an empty one
     __all__ = list(_HOMES)
 
 
