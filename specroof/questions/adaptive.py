@@ -375,32 +375,26 @@ def _row(answer: Adaptive, policy: str) -> list[str]:
 
 def adaptive_chart(answer: Adaptive) -> Any:
     """Draw the gain of each policy over the one length, with its standard error."""
-    from specroof.plot.style import (  # noqa: PLC0415 - matplotlib is slow to import
-        GREY,
-        add_legend,
-        house_style,
-        line_key,
-        look,
-        new_chart,
-        percent_ticks,
-    )
+    from specroof.plot import style  # noqa: PLC0415 - matplotlib is slow to import
 
-    with house_style():
-        chart = new_chart(answer.title, width=8, height=4.6)
+    with style.house_style():
+        chart = style.new_chart(answer.title, width=8, height=4.6)
         axes = chart.subplots()
         loads = list(answer.loads)
-        axes.axhline(0, color=GREY, lw=1.2, ls=":")
+        axes.axhline(0, color=style.GREY, lw=1.2, ls=":")
         policies = [policy for policy in answer.outcomes if policy != "fixed"]
         for i, policy in enumerate(policies):
             gains, errors = answer.gains(policy)
-            axes.errorbar(loads, gains, yerr=errors, **look(i), capsize=2)
+            axes.errorbar(loads, gains, yerr=errors, **style.look(i), capsize=2)
         axes.set_xscale("log", base=2)
         axes.set_xticks(loads, [str(load) for load in loads])
         axes.minorticks_off()
-        percent_ticks(axes.yaxis)
+        style.percent_ticks(axes.yaxis)
         axes.set_xlabel("Batch size (sequences)")
         axes.set_ylabel(f"Gain in tokens/s over a fixed draft length of {answer.draft_len}")
-        add_legend(chart, [line_key(policy, **look(i)) for i, policy in enumerate(policies)])
+        style.add_legend(
+            chart, [style.line_key(policy, **style.look(i)) for i, policy in enumerate(policies)]
+        )
         return chart
 
 

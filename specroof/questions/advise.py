@@ -1121,27 +1121,18 @@ def advice_chart(answer: Advice) -> Any:
     Where drafting is off, the speedup is 1. The length of drafts stands at each load of the best
     chip.
     """
-    from specroof.plot.style import (  # noqa: PLC0415 - matplotlib is slow to import
-        add_legend,
-        house_style,
-        look,
-        new_chart,
-        plain_line,
-        thin_ticks,
-        tick_at,
-    )
+    from specroof.plot import style  # noqa: PLC0415 - matplotlib is slow to import
 
-    with house_style():
-        chart = new_chart(f"{answer.model.name}: what is advised", width=8, height=4.4)
+    with style.house_style():
+        chart = style.new_chart(f"{answer.model.name}: what is advised", width=8, height=4.4)
         axes = chart.subplots()
-        plain = plain_line(axes)
+        plain = style.plain_line(axes)
         handles: list[Any] = []
         for i, chip in enumerate(answer.chips):
-            style = look(i)
             loads = [row.concurrency for row in chip.rows]
             speedup, low, high = np.array([row.speedup for row in chip.rows]).T
-            (line,) = axes.plot(loads, speedup, **style)
-            axes.fill_between(loads, low, high, color=style["color"], alpha=0.15, lw=0)
+            (line,) = axes.plot(loads, speedup, **style.look(i))
+            axes.fill_between(loads, low, high, color=line.get_color(), alpha=0.15, lw=0)
             devices = chip.setup.placement.devices
             line.set_label(f"{devices} × {chip.setup.hardware.name}, {chip.setup.engine.name}")
             handles.append(line)
@@ -1155,12 +1146,12 @@ def advice_chart(answer: Advice) -> Any:
                 ha="center",
             )
         axes.set_xscale("log", base=2)
-        ticks = thin_ticks([row.concurrency for row in rows], share=0.05)
-        tick_at(axes.xaxis, ticks, [plain_number(load) for load in ticks])
+        ticks = style.thin_ticks([row.concurrency for row in rows], share=0.05)
+        style.tick_at(axes.xaxis, ticks, [plain_number(load) for load in ticks])
         axes.set_xlabel("Requests in flight")
         axes.set_ylabel("Speedup over plain decoding,\nprefills counted in both (×)")
         axes.margins(y=0.15)
-        add_legend(chart, [*handles, plain])
+        style.add_legend(chart, [*handles, plain])
         return chart
 
 

@@ -550,34 +550,24 @@ _NEVER: Final[dict[str, Any]] = {"ls": "", "marker": "x"}
 
 def breakeven_chart(answer: Breakeven) -> Any:
     """Draw the answer against the load: a line of values, or the runs of loads that pay."""
-    from specroof.plot.style import (  # noqa: PLC0415 - matplotlib is slow to import
-        add_legend,
-        house_style,
-        load_ticks,
-        new_chart,
-    )
+    from specroof.plot import style  # noqa: PLC0415 - matplotlib is slow to import
 
-    with house_style():
-        chart = new_chart(f"{answer.title}\n{answer.sought}", width=8, height=4.2)
+    with style.house_style():
+        chart = style.new_chart(f"{answer.title}\n{answer.sought}", width=8, height=4.2)
         axes = chart.add_subplot()
         axes.set_xscale("log", base=2)
         draw = _draw_runs if answer.solve in _OTHER_LOAD else _draw_values
         keys = draw(axes, answer)
         load = _OTHER_LOAD.get(answer.solve, "Batch size (sequences)")
-        load_ticks(axes, [row.place for row in answer.rows], load)
+        style.load_ticks(axes, [row.place for row in answer.rows], load)
         axes.set_ylabel(_AXIS_LABELS[answer.solve])
-        add_legend(chart, keys)
+        style.add_legend(chart, keys)
         return chart
 
 
 def _draw_values(axes: Any, answer: Breakeven) -> list[Any]:
     """Draw a line for each context over batch sizes, and marks where it never pays."""
-    from specroof.plot.style import (  # noqa: PLC0415 - as above
-        GREY,
-        line_key,
-        look,
-        short_number,
-    )
+    from specroof.plot import style  # noqa: PLC0415 - matplotlib is slow to import
 
     lines: dict[float, list[Row]] = {}
     for row in answer.rows:
@@ -585,45 +575,38 @@ def _draw_values(axes: Any, answer: Breakeven) -> list[Any]:
     keys = []
     for i, (context, rows) in enumerate(lines.items()):
         values = [np.nan if row.value is None else row.value for row in rows]
-        axes.plot([row.place for row in rows], values, **look(i))
-        keys.append(line_key(f"context {short_number(context)}", **look(i)))
+        axes.plot([row.place for row in rows], values, **style.look(i))
+        keys.append(style.line_key(f"context {style.short_number(context)}", **style.look(i)))
     known = [row.value for row in answer.rows if row.value is not None]
     top = max(known, default=1.0) * 1.08 or 1.0
     axes.set_ylim(0.0 if answer.solve != "accept-length" else min([1.0, *known]), top)
     never = [row.place for row in answer.rows if row.value is None]
     if never:
-        axes.plot(never, [top * 0.97] * len(never), **_NEVER, color=GREY, clip_on=False)
+        axes.plot(never, [top * 0.97] * len(never), **_NEVER, color=style.GREY, clip_on=False)
         label = "never reached" + " or no room" * any(row.room_ends for row in answer.rows)
-        keys.append(line_key(label, **_NEVER, color=GREY))
+        keys.append(style.line_key(label, **_NEVER, color=style.GREY))
     return keys
 
 
 def _draw_runs(axes: Any, answer: Breakeven) -> list[Any]:
     """Draw a bar for each run of batches or contexts that pay, over the other load."""
-    from specroof.plot.style import (  # noqa: PLC0415 - as above
-        COLORS,
-        GREY,
-        line_key,
-        short_number,
-        thin_ticks,
-        tick_at,
-    )
+    from specroof.plot import style  # noqa: PLC0415 - matplotlib is slow to import
 
     for row in answer.rows:
         place = max(row.place, 1.0)  # the axis has no 0
         for first, last in row.runs:
             ends = [first, max(last, first * 1.02)]
-            axes.plot([place] * 2, ends, color=COLORS[0], lw=7, solid_capstyle="butt")
+            axes.plot([place] * 2, ends, color=style.COLORS[0], lw=7, solid_capstyle="butt")
         if not row.runs:
-            axes.plot([place], [1], **_NEVER, color=GREY)
+            axes.plot([place], [1], **_NEVER, color=style.GREY)
     axes.set_yscale("log", base=2)
     highest = 1.6 * max((last for row in answer.rows for _, last in row.runs), default=2)
     axes.set_ylim(0.8, highest)
-    shown = thin_ticks(2.0 ** np.arange(0, np.ceil(np.log2(highest))), share=0.07)
-    tick_at(axes.yaxis, shown, [short_number(end) for end in shown])
-    keys = [line_key(f"{answer.speedup:g}x or more", color=COLORS[0], lw=7)]
+    shown = style.thin_ticks(2.0 ** np.arange(0, np.ceil(np.log2(highest))), share=0.07)
+    style.tick_at(axes.yaxis, shown, [style.short_number(end) for end in shown])
+    keys = [style.line_key(f"{answer.speedup:g}x or more", color=style.COLORS[0], lw=7)]
     if not all(row.runs for row in answer.rows):
-        keys.append(line_key("never reached", **_NEVER, color=GREY))
+        keys.append(style.line_key("never reached", **_NEVER, color=style.GREY))
     return keys
 
 

@@ -330,23 +330,15 @@ _FILLS: Final = {
 
 def capacity_chart(found: Capacity) -> Any:
     """Draw what fills a device, plain and with each drafter, and the most requests beside it."""
-    from specroof.plot.style import (  # noqa: PLC0415 - matplotlib is slow to import
-        COLORS,
-        GREY,
-        INK,
-        add_legend,
-        color_key,
-        house_style,
-        new_chart,
-    )
+    from specroof.plot import style  # noqa: PLC0415 - matplotlib is slow to import
 
-    with house_style():
+    with style.house_style():
         fills = {
-            name: (text, GREY if number is None else COLORS[number])
+            name: (text, style.GREY if number is None else style.COLORS[number])
             for name, (text, number) in _FILLS.items()
         }
         sides = found.sides
-        chart = new_chart(found.title, width=8, height=1.4 + 0.5 * len(sides))
+        chart = style.new_chart(found.title, width=8, height=1.4 + 0.5 * len(sides))
         axes = chart.add_subplot()
         axes.grid(visible=False, axis="y")
         for row, side in enumerate(sides):
@@ -354,7 +346,9 @@ def capacity_chart(found: Capacity) -> Any:
             for name, (_, color) in fills.items():
                 # What does not fit leaves a pool of less than nothing.
                 width = max(side.lines.get(name, 0.0), 0.0) / GIBIBYTE
-                axes.barh(row, width, left=left, color=color, edgecolor=INK, lw=0.6, height=0.7)
+                axes.barh(
+                    row, width, left=left, color=color, edgecolor=style.INK, lw=0.6, height=0.7
+                )
                 left += width
             axes.annotate(
                 f"{side.largest_batch} requests ({side.bound_by})",
@@ -363,16 +357,16 @@ def capacity_chart(found: Capacity) -> Any:
                 textcoords="offset points",
                 va="center",
             )
-        axes.axvline(sides[0].lines["memory"] / GIBIBYTE, color=INK, ls="--", lw=1.0)
+        axes.axvline(sides[0].lines["memory"] / GIBIBYTE, color=style.INK, ls="--", lw=1.0)
         axes.set_xlim(0, 1.3 * max(bar.get_x() + bar.get_width() for bar in axes.patches))  # type: ignore[attr-defined]  # bars are rectangles
         names = ["plain", *(f"{side.drafter}, γ = {side.draft_len}" for side in sides[1:])]
         axes.set_yticks(range(len(sides)), names)
         axes.set_ylim(len(sides) - 0.4, -0.6)
         axes.set_xlabel("Memory of a device (GiB)")
         shown = {name for side in sides for name in side.lines}
-        add_legend(
+        style.add_legend(
             chart,
-            [color_key(c, text) for name, (text, c) in fills.items() if name in shown],
+            [style.color_key(c, text) for name, (text, c) in fills.items() if name in shown],
         )
         return chart
 

@@ -469,20 +469,10 @@ def _cheapest(answer: FrontierAnswer) -> str:
 
 def frontier_chart(answer: FrontierAnswer) -> Any:
     """Draw a frontier for plain decoding and for each drafter, and the cheapest point of each."""
-    from specroof.plot.style import (  # noqa: PLC0415 - matplotlib is slow to import
-        GREY,
-        INK,
-        add_legend,
-        house_style,
-        line_key,
-        log_ticks,
-        look,
-        new_chart,
-        wrapped,
-    )
+    from specroof.plot import style  # noqa: PLC0415 - matplotlib is slow to import
 
-    with house_style():
-        chart = new_chart(answer.title, width=8, height=4.6)
+    with style.house_style():
+        chart = style.new_chart(answer.title, width=8, height=4.6)
         axes = chart.add_subplot()
         axes.set_xscale("log")
         axes.set_yscale("log")
@@ -490,25 +480,27 @@ def frontier_chart(answer: FrontierAnswer) -> Any:
         for i, series in enumerate(answer.series):
             users = [point.tokens_per_s_per_user for point in series.points]
             rates = [point.tokens_per_s_per_device for point in series.points]
-            axes.plot(users, rates, **look(i))
-            handles.append(line_key(wrapped(series.name), **look(i)))
+            axes.plot(users, rates, **style.look(i))
+            handles.append(style.line_key(style.wrapped(series.name), **style.look(i)))
             if series.cheapest is not None:
                 x, y = (
                     series.cheapest.tokens_per_s_per_user,
                     series.cheapest.tokens_per_s_per_device,
                 )
-                axes.plot(x, y, ls="", marker="o", ms=13, mfc="none", mec=INK, mew=1.5)
+                axes.plot(x, y, ls="", marker="o", ms=13, mfc="none", mec=style.INK, mew=1.5)
         is_fast = "" if answer.tpot_s is None else " that is fast enough"
-        ring = line_key(f"cheapest{is_fast}", ls="", marker="o", ms=11, mfc="none", mec=INK)
+        ring = style.line_key(
+            f"cheapest{is_fast}", ls="", marker="o", ms=11, mfc="none", mec=style.INK
+        )
         handles.append(ring)
         if answer.tpot_s is not None:
-            axes.axvline(1 / answer.tpot_s, color=GREY, ls=":", lw=1.4)
-            handles.append(line_key("slowest that users may have", color=GREY, ls=":"))
+            axes.axvline(1 / answer.tpot_s, color=style.GREY, ls=":", lw=1.4)
+            handles.append(style.line_key("slowest that users may have", color=style.GREY, ls=":"))
         for axis in (axes.xaxis, axes.yaxis):
-            log_ticks(axis)
+            style.log_ticks(axis)
         axes.set_xlabel("Tokens/s of each user")
         axes.set_ylabel("Tokens/s of each device")
-        add_legend(chart, handles)
+        style.add_legend(chart, handles)
         return chart
 
 

@@ -374,23 +374,16 @@ def worth_text(answer: Worth) -> str:
 
 def worth_chart(answer: Worth) -> Any:
     """Draw speedup above the users that are served fast enough, both against acceptance length."""
-    from specroof.plot.style import (  # noqa: PLC0415 - matplotlib is slow to import
-        add_legend,
-        house_style,
-        line_key,
-        look,
-        new_chart,
-        plain_line,
-    )
+    from specroof.plot import style  # noqa: PLC0415 - matplotlib is slow to import
 
-    with house_style():
-        chart = new_chart(answer.title, width=8, height=5.4)
+    with style.house_style():
+        chart = style.new_chart(answer.title, width=8, height=5.4)
         upper, lower = chart.subplots(2, 1, sharex=True, height_ratios=(3, 2))
-        keys = [plain_line(upper)]
+        keys = [style.plain_line(upper)]
         by_batch = answer.by_batch
         for i, (batch, rows) in enumerate(by_batch.items()):
             lengths = [row.accept_length for row in rows]
-            upper.plot(lengths, [row.speedup for row in rows], **look(i))
+            upper.plot(lengths, [row.speedup for row in rows], **style.look(i))
             for row in rows:
                 upper.annotate(
                     f"γ {row.best_draft_len}",
@@ -399,10 +392,10 @@ def worth_chart(answer: Worth) -> Any:
                     textcoords="offset points",
                     ha="center",
                 )
-            own = look(i) if len(by_batch) > 1 else look(1)
+            own = style.look(i) if len(by_batch) > 1 else style.look(1)
             lower.plot(lengths, [row.users for row in rows], **own)
             if len(by_batch) > 1:
-                keys.append(line_key(f"batch {batch:g}", **own))
+                keys.append(style.line_key(f"batch {batch:g}", **own))
         upper.margins(y=0.2)
         upper.set_ylabel("Best speedup (×)")
         lower.set_ylim(0, 1.1 * max(1, *(row.users for row in answer.rows)))
@@ -410,7 +403,7 @@ def worth_chart(answer: Worth) -> Any:
         lower.set_xlabel(
             f"Acceptance length with {answer.draft_len} drafts (tokens, bonus included)"
         )
-        add_legend(chart, keys)
+        style.add_legend(chart, keys)
         return chart
 
 
