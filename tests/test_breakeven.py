@@ -322,7 +322,7 @@ def test_a_slowed_drafter_takes_the_factor() -> None:
     nothing: Any = None
     assert slowed(drafter, 3.0).draft(nothing).serial_s.tolist() == [3.0, 6.0]
     hidden = replace(drafter, draft=lambda _: DraftTime(np.array(1.0), np.array(1.0)))
-    with pytest.raises(OptionError, match="drafts in line"):
+    with pytest.raises(OptionError, match=r"^drafter 'mine' "):
         slowed(hidden, 3.0).draft(nothing)
 
 
@@ -472,9 +472,9 @@ def test_the_largest_batch_of_requests_is_the_last_that_pays() -> None:
 
 
 def test_a_context_is_not_sought_for_requests() -> None:
-    with pytest.raises(OptionError, match="input_len is 2000; allowed: left out with solve"):
+    with pytest.raises(OptionError, match=r"^input_len is 2000; .*'context'"):
         breakeven(DENSE, CHIP, drafter="ideal", solve="context", **REQUESTS)
-    with pytest.raises(OptionError, match="context_len is given with input_len"):
+    with pytest.raises(OptionError, match=r"context_len .*input_len"):
         breakeven(DENSE, CHIP, drafter="ideal", solve="batch", context_len=9, **REQUESTS)
 
 

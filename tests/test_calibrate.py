@@ -477,7 +477,7 @@ def test_a_calibrated_engine_keeps_the_rules_of_its_server(
 
 
 def test_the_ideal_engine_cannot_be_calibrated(three: Calibration) -> None:
-    with pytest.raises(OptionError, match="which is built in; allowed: another name"):
+    with pytest.raises(OptionError, match="--engine-name is 'ideal'"):
         calibrated_yaml(CHIP, three.engine, name="ideal", source="a test")
 
 

@@ -241,7 +241,7 @@ def test_curves_and_passes_take_names_and_tensor_parallel() -> None:
     )
     np.testing.assert_array_equal(by_name.speedup, by_object.speedup)
     both: dict[str, Any] = {"tensor_parallel": 2, "placement": Placement(2)}
-    with pytest.raises(OptionError, match="placement and tensor_parallel are both given"):
+    with pytest.raises(OptionError, match=r"placement .*tensor_parallel .*allowed: one"):
         specroof.forward_latency(MODEL, CHIP, forward, **both)
 
 
@@ -327,12 +327,12 @@ def test_refusals_name_the_parameters_of_python(changes: dict[str, Any], message
 
 
 def test_a_family_beside_a_model_that_is_read_is_refused() -> None:
-    with pytest.raises(OptionError, match="family is 'llama' for a model that is read already"):
+    with pytest.raises(OptionError, match=r"^family is 'llama' "):
         specroof.explain(specroof.load_model(MODEL), CHIP, family="llama")
 
 
 def test_validation_of_results_needs_to_know_what_served_them(bench: Path) -> None:
-    with pytest.raises(OptionError, match="model is missing; needed to predict"):
+    with pytest.raises(OptionError, match=r"^model is missing"):
         specroof.validate(bench, hardware=CHIP)
     with pytest.raises(OptionError, match="options is Options"):
         specroof.validate(options=specroof.Options())

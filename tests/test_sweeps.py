@@ -218,7 +218,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bytes(tmp_path: Path) -> Non
     told: list[int] = []
     first = write_sweep(CONTENT, tmp_path / "parts", form="csv", stop=lambda: True)
     assert (first.done, len(first.records)) == (False, 1)
-    with pytest.raises(CatalogError, match="the sweep is not done"):
+    with pytest.raises(CatalogError, match=r"parts: .*allowed: run it again"):
         read_results(tmp_path / "parts").summary()
     assert len(list(read_results(tmp_path / "parts").frames())) == 1
     assert read_results(tmp_path / "parts").overviews == []
@@ -394,9 +394,9 @@ def test_a_folder_of_unknown_files_is_left_alone(tmp_path: Path, study: str) -> 
         (tmp_path / "out" / "manifest.json").write_text(text)
         message = "manifest.json is not the manifest of a sweep; allowed: another folder"
         assert message in refused(study, "-o", str(tmp_path / "out"))
-        with pytest.raises(CatalogError, match="holds no results of a sweep"):
+        with pytest.raises(CatalogError, match=r"/(out|nowhere) .*allowed: a folder"):
             read_results(tmp_path / "out")
-    with pytest.raises(CatalogError, match="holds no results of a sweep"):
+    with pytest.raises(CatalogError, match=r"/(out|nowhere) .*allowed: a folder"):
         read_results(tmp_path / "nowhere")
 
 
@@ -655,7 +655,7 @@ def test_two_processes_write_the_bytes_of_one(tmp_path: Path, study: str) -> Non
 def test_workers_need_a_text_that_they_can_read(tmp_path: Path) -> None:
     study = load_study("demo")
     bare = Study(study.targets, study.drafters, study.loads)
-    with pytest.raises(OptionError, match="workers take a study file or a mapping"):
+    with pytest.raises(OptionError, match=r"^workers .*allowed.*workers=1"):
         write_sweep(bare, tmp_path, form="csv", workers=2)
     assert write_sweep(bare, tmp_path, form="csv").done
 
@@ -663,7 +663,7 @@ def test_workers_need_a_text_that_they_can_read(tmp_path: Path) -> None:
 def test_a_worker_refuses_a_study_that_is_another_there(tmp_path: Path, study: str) -> None:
     plan = plan_of(load_study(study))
     words = (plan.study.text, plan.study.source)
-    with pytest.raises(OptionError, match="a file that it names has changed since the sweep began"):
+    with pytest.raises(OptionError, match=r"study.yaml: .*allowed: the same command again"):
         workers.write_by_number(*words, "another", 1, str(tmp_path), "csv")
     places.place_of(str(tmp_path)).prepare(partition.POINTS, partition.UNFINISHED)
     record = workers.write_by_number(*words, plan.study_sha256, 2, str(tmp_path), "csv")
