@@ -200,13 +200,12 @@ def test_what_drafted_is_what_is_priced(algorithm: str, kinds: set[str]) -> None
     fast = stated(points((8,), (2048,), (3,)), method=algorithm)
     for kind in sorted({*kinds, "ideal", "autoregressive", "block"}):
         refuse_other_kinds(fast, kind)
-    with pytest.raises(MeasurementError) as caught:
-        refuse_other_kinds(fast, "medusa")
     named = ", ".join(sorted({*kinds, "ideal", "autoregressive", "block"}))
-    assert str(caught.value) == (
-        f"bench.csv, line 0: speculative_algorithm is {algorithm!r}, and --drafter is of kind "
-        f"'medusa'; allowed: {named}"
-    )
+    where = f"bench.csv, line 0: speculative_algorithm is {algorithm!r}"
+    with pytest.raises(
+        MeasurementError, match=f"^{where}, .*--drafter .*'medusa'; allowed: {named}$"
+    ):
+        refuse_other_kinds(fast, "medusa")
     refuse_other_kinds(stated(fast, draft_len=0), "medusa")  # a plain run says nothing
 
 

@@ -89,7 +89,8 @@ def test_ranks_are_added_up_and_copies_are_not() -> None:
     assert found.ranks == 2
     assert found.running == pytest.approx(80.0)
     assert found.round_s == pytest.approx(0.024)
-    assert found.notes == ("2 ranks with separate requests, added up",)
+    (note,) = found.notes
+    assert "2 ranks" in note
     copies = [
         sglang_page(life) + sglang_page(life, tp_rank=1) + sglang_page(life, pp_rank=1)
         for life in (LIFE, LATER)
@@ -207,9 +208,8 @@ def test_no_round_between_the_reads_is_said(page: object) -> None:
     assert found.longest == 5
     assert found.round_s is found.tokens_per_round is found.input_len is None
     assert measured_acceptance(found, "eagle3") is None
-    assert found.notes == (
-        "no round was counted: no request was being decoded, or the time was too short",
-    )
+    (note,) = found.notes
+    assert "no round " in note
 
 
 def test_the_length_that_sglang_shows_stands_in_until_requests_end() -> None:
@@ -262,7 +262,8 @@ def test_sglang_counts_positions_in_several_ways(
 def test_a_draft_length_that_changes_is_that_of_the_second_read() -> None:
     found = seen(sglang_page(LIFE, steps=3, verified=4), sglang_page(LATER), seconds=30.0)
     assert found.longest == 5
-    assert found.notes == ("the draft length changed between the reads: the second counts",)
+    (note,) = found.notes
+    assert "draft length" in note
 
 
 def test_lengths_that_drafts_cannot_give_are_cut() -> None:
@@ -338,9 +339,8 @@ def test_values_that_are_no_counts_are_left_out(value: str) -> None:
     page = vllm_page(LIFE) + f"vllm:num_requests_running{labels} {value}\nvllm:other 1\n"
     found = seen(page + f"vllm:another{labels} NaN\n")
     assert (found.running, found.ranks) == (40.0, 1)
-    assert found.notes == (
-        "left out, since their values are not numbers from 0 on: vllm:num_requests_running",
-    )
+    (note,) = found.notes
+    assert note.endswith(": vllm:num_requests_running")
 
 
 def test_positions_without_a_number_and_servers_without_requests_count_for_nothing() -> None:
