@@ -6,7 +6,8 @@ BEFORE and AFTER are folders of checkouts (AFTER: this one). Every help text com
 command lines are drawn with a seed, for all commands: tables, --json, --csv, files, refusals.
 Compares exit codes, standard output, standard error and written files, numbers to 1e-12. Counts
 the command lines that show each difference of `LISTED`, prints every other difference with an
-example, and exits with 1 if there is one.
+example, and exits with 1 if there is one. `RENAMED`, `REWORDED` and `LISTED` hold what changed since
+commit 4060ad7; a later BEFORE needs fewer of them.
 """
 
 import argparse
@@ -25,7 +26,7 @@ from typing import Any, Final
 
 from same_predictions import ACCEPTANCES, DRAFTERS, HERE, TOLERANCE, outputs
 
-# A flag with the values of which one is drawn; more words may follow a value.
+# Flags, each with the values of which one is drawn; words after a semicolon go with a value.
 PLACED: Final = """ --tp=1|2|4|8|4;--ep=4|2;--dp-attention=2
     --engine=ideal|sglang|vllm|generic|tensorrt-llm
     --server=memory=0.8|running=16|chunk=2048,mixed=on|capture=64|prefix-cache=off"""
@@ -181,7 +182,7 @@ LISTED: Final = {
     "schema of studies: sentences of predict": (r"^sweep -: value: .*\.description$", ""),
     "stated errors of fitted engines": ("plain_median|fitted to published measurements", ""),
     "memory of groups in SGLang":
-        (r"GiB|requests|load|least certain|largest|Drafts by load|^predict -: figures",
+        (r"GiB|requests|load|least certain|largest|Drafts by load|^predict -: ",
          r"(?s)(on [248] x|tensor_parallel\": [248]|explore).*sglang|^wrote "),
     "break-even acceptance of advise and explain": ("(advise|explain).*([Bb]reak-even|break_even)", ""),
     "breakeven --solve batch|context: room without drafts": (r"largest (batch|context)|\.rows", ""),

@@ -223,7 +223,7 @@ def test_a_batch_needs_room() -> None:
     assert limited.rows[0].threshold.answer == "always"
     assert endless.rows[0].runs[-1][1] > room.sides[1].largest_batch
     assert limited.rows[0].unknown_from is None
-    assert "only a batch that has room in the server counts" in limited.notes
+    assert any("room in the server" in note for note in limited.notes)
     nowhere = breakeven(
         DENSE, CHIP, drafter="eagle3,accept=0.8", solve="context", batch_size=5000, most=64
     )
@@ -382,7 +382,7 @@ def test_a_batch_without_room_has_no_answer(solve: str, draft_len: int | None) -
     assert inside.value is not None
     shown = beyond.to_dict()
     assert (shown["answer"], shown["value"], shown["ceiling"]) == ("never", None, None)
-    assert "no room: the server does not run so many requests with drafts" in found.notes[-1]
+    assert "no room: " in found.notes[-1]
     endless = breakeven(DENSE, CHIP, server="running=7", capacity=False, **asked)
     assert endless.rows[0].value == inside.value
     assert endless.rows[1].value is not None

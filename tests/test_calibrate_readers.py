@@ -134,7 +134,7 @@ def test_a_server_of_sglang_that_drafts_is_no_plain_run() -> None:
     assert (silent.draft_len, silent.tokens_per_round) == (3, None)
     unsaid = {"model_path": "Qwen/Qwen3-8B", "speculative_algorithm": "EAGLE3"}
     text = json.dumps({**SGLANG, "server_info": unsaid, "accept_length": None})
-    assert "line 1: drafts, and does not say how many; give --draft-len" in refusal(text)
+    assert "--draft-len" in refusal(text)
     plain = {**SGLANG["server_info"], "speculative_num_draft_tokens": None}
     assert one(SGLANG, server_info=plain, accept_length=None).draft_len == 0
 

@@ -152,7 +152,7 @@ def test_a_point_may_beat_the_roofline_by_its_noise_and_miss_it_200_times() -> N
     for share in (1.09, 1 / 199):
         assert refusal(stated(PLAIN, tokens_per_s=share * rate)) is None
     assert "is more than the" in (refusal(stated(PLAIN, tokens_per_s=1.11 * rate)) or "")
-    assert "is less than a 200th of the" in (refusal(stated(PLAIN, tokens_per_s=rate / 201)) or "")
+    assert "200th" in (refusal(stated(PLAIN, tokens_per_s=rate / 201)) or "")
 
 
 def test_experts_are_spread_as_they_were_served() -> None:

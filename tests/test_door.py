@@ -349,7 +349,7 @@ def test_a_shared_draft_length_caps_the_drafter_that_ends_before_it() -> None:
     assert found["draft_len"] == list(range(8))
     assert [value is None for value in short["speedup"][0][0]] == 4 * [False] + 4 * [True]
     assert None not in ideal["speedup"][0][0]
-    assert any("drafts at most 3: longer drafts have no figures" in one for one in found["notes"])
+    assert any("drafts at most 3: " in one for one in found["notes"])
     # The same drafter alone is asked for what it cannot do.
     with pytest.raises(OptionError, match="max_draft_len is 7; allowed: at most 3"):
         specroof.predict(MODEL, CHIP, drafters=measured, max_draft_len=7)
