@@ -6,8 +6,8 @@ BEFORE and AFTER are folders of checkouts (AFTER: this one). Every help text com
 command lines are drawn with a seed, for all commands: tables, --json, --csv, files, refusals.
 Compares exit codes, standard output, standard error and written files, numbers to 1e-12. Counts
 the command lines that show each difference of `LISTED`, prints every other difference with an
-example, and exits with 1 if there is one. `RENAMED`, `REWORDED` and `LISTED` hold what changed since
-commit 4060ad7; a later BEFORE needs fewer of them.
+example, and exits with 1 if there is one. `RENAMED`, `REWORDED` and `LISTED` hold what changed
+since commit 4060ad7; a later BEFORE needs fewer of them.
 """
 
 import argparse
