@@ -14,6 +14,7 @@ import math
 import random
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -21,16 +22,26 @@ from typing import Any, Final
 HERE: Final = Path(__file__).resolve().parents[1]
 TOLERANCE: Final = 1e-12
 
-#: Runs the command lines that it reads from standard input, and prints what each answers.
+#: Runs the command lines that it reads from standard input, in the folder that it is told, and
+#: prints the exit code of each, both streams and the files that it wrote.
 RUNNER: Final = """
-import json, sys, warnings
+import json, os, pathlib, shutil, sys
 from typer.testing import CliRunner
 from specroof.cli import app
+os.chdir(sys.argv[1])
+given = set(pathlib.Path().rglob("*"))
 runner = CliRunner()
 for line in sys.stdin:
     run = runner.invoke(app, json.loads(line))
-    lines = run.stdout.strip().splitlines()
-    print(json.dumps([run.exit_code, lines[-1] if lines and run.exit_code == 0 else None]))
+    crash = "" if isinstance(run.exception, SystemExit | None) else repr(run.exception)
+    written = {}
+    for path in sorted(set(pathlib.Path().rglob("*")) - given, reverse=True):
+        if path.is_file():
+            written[str(path)] = path.read_text(errors="replace")
+            path.unlink()
+        else:
+            path.rmdir()
+    print(json.dumps([run.exit_code, run.stdout, run.stderr + crash, written]))
 """
 
 CHIPS: Final = ("b200", "h100", "h200", "b300", "a100-80gb", "mi300x", "l40s", "gb200", "tpu-v5p")
@@ -57,8 +68,8 @@ DRAFTERS: Final = (
     "model,config=Qwen/Qwen3-0.6B",
     "ngram",
     "suffix,match=0.5",
-    "eagle3,tree=eagle2,nodes=24,top-k=4,siblings=.5/.4/.3",
-    "eagle,tree=sequoia,nodes=16,siblings=.5/.4/.3",
+    "eagle3,tree=eagle2,nodes=24,top-k=4,siblings=.5/.3/.1",
+    "eagle,tree=sequoia,nodes=16,siblings=.5/.3/.1",
     "mtp,tree=3/2/1,siblings=.5/.4",
     "eagle3,tp=1",
     "eagle3,overlap=0.8",
@@ -95,20 +106,39 @@ def drawn(dice: random.Random, models: list[str]) -> list[str]:
     return words
 
 
+def outputs(
+    checkout: Path, command_lines: list[list[str]], files: dict[str, str] | None = None
+) -> list[tuple[int, str, str, dict[str, str]]]:
+    """Return exit code, standard output, standard error and written files of each command line.
+
+    They run in one process, in a folder that holds `files`.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in (files or {}).items():
+            path = Path(folder, name)
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        run = subprocess.run(
+            [sys.executable, "-c", RUNNER, folder],
+            input="".join(json.dumps(words) + "\n" for words in command_lines),
+            # The folder it stands in comes before PYTHONPATH.
+            cwd=checkout,
+            env={"PYTHONPATH": str(checkout), "HF_HUB_OFFLINE": "1", "COLUMNS": "1000"},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+    # A refusal names the file that it is about.
+    text = run.stdout.replace(f"{checkout}/", "")
+    return [tuple(json.loads(line)) for line in text.splitlines()]
+
+
 def answers(checkout: Path, setups: list[list[str]]) -> list[tuple[int, Any]]:
     """Return exit code and answer of each set-up, as a checkout gives them."""
-    run = subprocess.run(
-        [sys.executable, "-c", RUNNER],
-        input="".join(json.dumps(words) + "\n" for words in setups),
-        # The folder it stands in comes before PYTHONPATH.
-        cwd=checkout,
-        env={"PYTHONPATH": str(checkout), "HF_HUB_OFFLINE": "1", "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    rows = [json.loads(line) for line in run.stdout.splitlines()]
-    return [(code, None if text is None else json.loads(text)) for code, text in rows]
+    return [
+        (code, None if code else json.loads(text.splitlines()[-1]))
+        for code, text, _, _ in outputs(checkout, setups)
+    ]
 
 
 def leaves(answer: Any, path: str = "") -> Iterator[tuple[str, Any]]:

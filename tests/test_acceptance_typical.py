@@ -256,14 +256,14 @@ def test_curves_without_end_mix_without_end() -> None:
 
 @pytest.mark.parametrize("curves", [{}, {4096: constant_acceptance(0.8)}, None, [1, 2]])
 def test_one_context_is_refused(curves: object) -> None:
-    with pytest.raises(OptionError, match="fewer than two contexts; allowed"):
+    with pytest.raises(OptionError, match=r"^curves .*allowed: two or more"):
         context_acceptance(curves)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("context", [0, -1, math.nan, math.inf, "4k", True])
 def test_contexts_that_are_none_are_refused(context: object) -> None:
     curve = constant_acceptance(0.5)
-    with pytest.raises(OptionError, match=r"a key of curves is .* tokens above 0"):
+    with pytest.raises(OptionError, match=r"curves is .*; allowed: a number"):
         context_acceptance({context: curve, 4096: curve})  # type: ignore[dict-item]
 
 

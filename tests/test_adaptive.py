@@ -381,8 +381,8 @@ def test_refusals_are_one_line(changes: str, said: str) -> None:
 
 
 def test_no_load_and_drafts_beside_the_verification_are_refused() -> None:
-    with pytest.raises(OptionError, match="batch_size is empty"):
+    with pytest.raises(OptionError, match=r"^batch_size .*at least one"):
         adaptive(MODEL, CHIP, drafter=SPEC, batch_size=[])
     spec = "model,config=Qwen/Qwen3-0.6B,overlap=0.5,device=h100,link=50e9,link-latency=1e-6,accept=0.7"
-    with pytest.raises(OptionError, match="drafts while the target verifies; allowed: before it"):
+    with pytest.raises(OptionError, match=r"^drafter '.*overlap=0.5.*; allowed"):
         adaptive(MODEL, CHIP, drafter=spec, batch_size=1, n_rounds=100)

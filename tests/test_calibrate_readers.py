@@ -134,7 +134,7 @@ def test_a_server_of_sglang_that_drafts_is_no_plain_run() -> None:
     assert (silent.draft_len, silent.tokens_per_round) == (3, None)
     unsaid = {"model_path": "Qwen/Qwen3-8B", "speculative_algorithm": "EAGLE3"}
     text = json.dumps({**SGLANG, "server_info": unsaid, "accept_length": None})
-    assert "line 1: drafts, and does not say how many; give --draft-len" in refusal(text)
+    assert "--draft-len" in refusal(text)
     plain = {**SGLANG["server_info"], "speculative_num_draft_tokens": None}
     assert one(SGLANG, server_info=plain, accept_length=None).draft_len == 0
 
@@ -455,12 +455,11 @@ def test_numerals_are_those_of_arithmetic(text: str) -> None:
 
 def test_results_of_two_tools_are_no_one_run() -> None:
     refuse_mixed([one(VLLM), one(INFERENCEX), one(VLLM, num_prompts=7)])  # of one, and unknown
-    with pytest.raises(MeasurementError) as caught:
+    with pytest.raises(
+        MeasurementError,
+        match=r"^b.json, line 1: .*sglang.* b.json, line 1 .*vllm; allowed: .*one tool",
+    ):
         refuse_mixed([one(INFERENCEX), one(VLLM), one(SGLANG)])
-    assert str(caught.value) == (
-        "b.json, line 1: is of sglang, and b.json, line 1 of vllm; allowed: results of one tool, "
-        "the others in a separate run"
-    )
 
 
 @given(st.text(max_size=60))

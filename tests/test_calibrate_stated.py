@@ -152,7 +152,7 @@ def test_a_point_may_beat_the_roofline_by_its_noise_and_miss_it_200_times() -> N
     for share in (1.09, 1 / 199):
         assert refusal(stated(PLAIN, tokens_per_s=share * rate)) is None
     assert "is more than the" in (refusal(stated(PLAIN, tokens_per_s=1.11 * rate)) or "")
-    assert "is less than a 200th of the" in (refusal(stated(PLAIN, tokens_per_s=rate / 201)) or "")
+    assert "200th" in (refusal(stated(PLAIN, tokens_per_s=rate / 201)) or "")
 
 
 def test_experts_are_spread_as_they_were_served() -> None:
@@ -200,13 +200,12 @@ def test_what_drafted_is_what_is_priced(algorithm: str, kinds: set[str]) -> None
     fast = stated(points((8,), (2048,), (3,)), method=algorithm)
     for kind in sorted({*kinds, "ideal", "autoregressive", "block"}):
         refuse_other_kinds(fast, kind)
-    with pytest.raises(MeasurementError) as caught:
-        refuse_other_kinds(fast, "medusa")
     named = ", ".join(sorted({*kinds, "ideal", "autoregressive", "block"}))
-    assert str(caught.value) == (
-        f"bench.csv, line 0: speculative_algorithm is {algorithm!r}, and --drafter is of kind "
-        f"'medusa'; allowed: {named}"
-    )
+    where = f"bench.csv, line 0: speculative_algorithm is {algorithm!r}"
+    with pytest.raises(
+        MeasurementError, match=f"^{where}, .*--drafter .*'medusa'; allowed: {named}$"
+    ):
+        refuse_other_kinds(fast, "medusa")
     refuse_other_kinds(stated(fast, draft_len=0), "medusa")  # a plain run says nothing
 
 

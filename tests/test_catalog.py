@@ -99,7 +99,7 @@ def test_the_hub_is_asked_for_two_files_only(tmp_path: Path) -> None:
 
 
 def test_a_repository_without_a_config_is_refused() -> None:
-    with pytest.raises(CatalogError, match=r"no config\.json"):
+    with pytest.raises(CatalogError, match=r"^someone/something: .*config\.json"):
         load_model("someone/something", fetch=lambda _repository, _name: None)
 
 

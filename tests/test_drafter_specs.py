@@ -185,15 +185,13 @@ def test_configs_are_found_by_path_by_name_and_on_the_hub(tmp_path: Path) -> Non
 
 
 def test_configs_that_are_nowhere_are_refused() -> None:
-    with pytest.raises(CatalogError, match=r"^drafter 'nothing' is neither a file nor a bundled"):
+    with pytest.raises(CatalogError, match=r"^drafter 'nothing' "):
         load_drafter("eagle3,config=nothing")
-    with pytest.raises(CatalogError, match=r"did you mean z-lab/Qwen3.5-4B-DFlash"):
+    with pytest.raises(CatalogError, match=r"z-lab Qwen3.5-4B-DFlash.*z-lab/Qwen3.5-4B-DFlash"):
         load_drafter("dflash,config=z-lab Qwen3.5-4B-DFlash")
-    with pytest.raises(
-        CatalogError, match=r"the repository has no config.json; allowed: a drafter"
-    ):
+    with pytest.raises(CatalogError, match=r"^someone/other: .*config.json"):
         load_drafter("eagle3,config=someone/other", fetch=lambda *_: None)
-    with pytest.raises(ConfigError, match="a config of a drafter of kind eagle3; this one is dfla"):
+    with pytest.raises(ConfigError, match=r"architectures .*allowed: .*eagle3.*dflash"):
         load_drafter("eagle3,config=z-lab/Qwen3.5-4B-DFlash")
     with pytest.raises(CatalogError, match="hardware 'abacus'"):
         load_drafter("mtp,device=abacus,link=1e9,link-latency=0")
@@ -250,11 +248,9 @@ def test_specs_that_say_no_drafter_are_refused_in_one_line(spec: str, message: s
 
 
 def test_a_head_for_another_target_is_refused_before_anything_is_priced() -> None:
-    with pytest.raises(OptionError, match="takes features of width 4096; allowed: 2048"):
+    with pytest.raises(OptionError, match=r"^EAGLE3.*4096; allowed: 2048"):
         curve("eagle3,config=yuhuili/EAGLE3-LLaMA3.1-Instruct-8B,accept=.7")
-    with pytest.raises(
-        OptionError, match="has a vocabulary of 248320; allowed: at most the 151936"
-    ):
+    with pytest.raises(OptionError, match=r"248320; allowed: .*151936"):
         curve("model,config=Qwen/Qwen3.5-4B,accept=.7", target="Qwen/Qwen3-8B")
 
 

@@ -198,7 +198,9 @@ def test_what_describes_no_model_is_refused_in_one_line(
 def test_flat_sizes_of_delta_attention_need_the_kind_of_each_layer() -> None:
     config = {key: value for key, value in CONFIGS[KIMI].items() if key != "linear_attn_config"}
     config |= {"linear_num_heads": LINEAR["num_heads"], "linear_head_dim": LINEAR["head_dim"]}
-    with pytest.raises(ConfigError, match=r"linear_attn_config is missing; .* kda_layers and full"):
+    with pytest.raises(
+        ConfigError, match=r"linear_attn_config is missing; .*kda_layers .*full_attn_layers"
+    ):
         parse(config)
 
 

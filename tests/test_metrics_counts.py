@@ -89,7 +89,8 @@ def test_ranks_are_added_up_and_copies_are_not() -> None:
     assert found.ranks == 2
     assert found.running == pytest.approx(80.0)
     assert found.round_s == pytest.approx(0.024)
-    assert found.notes == ("2 ranks with separate requests, added up",)
+    (note,) = found.notes
+    assert "2 ranks" in note
     copies = [
         sglang_page(life) + sglang_page(life, tp_rank=1) + sglang_page(life, pp_rank=1)
         for life in (LIFE, LATER)
@@ -121,10 +122,12 @@ def test_a_class_of_requests_is_not_counted_twice() -> None:
 def test_one_of_several_models_is_named() -> None:
     page = vllm_page(LIFE) + vllm_page(Life(1000.0, running=8.0), model="small")
     with pytest.raises(
-        MeasurementError, match="serves several models; allowed: one of Qwen/Qwen3-8B, small"
+        MeasurementError, match=r"^page: .*allowed: one of Qwen/Qwen3-8B, small .served_name"
     ):
         counts(page)
-    with pytest.raises(MeasurementError, match="serves no model 'large'; allowed: one of"):
+    with pytest.raises(
+        MeasurementError, match=r"^page: .*'large'; allowed: one of Qwen/Qwen3-8B, small"
+    ):
         counts(page, model="large")
     found = seen(page, model="small")
     assert (found.model, found.running, found.ranks) == ("small", 8.0, 1)
@@ -159,9 +162,9 @@ def test_one_rank_that_began_anew_is_seen_behind_one_that_goes_on() -> None:
     [
         (
             "tgi_queue_size 3\n",
-            r"page: has no such metric, but tgi_queue_size; allowed: .*vllm: or",
+            r"^page: .*tgi_queue_size; allowed: .*vllm: or sglang:",
         ),
-        ("vllm:a 1\nsglang:b 2\n", "page: has both; allowed: metrics of one server"),
+        ("vllm:a 1\nsglang:b 2\n", "^page: .*allowed: .*one server, vllm: or sglang:"),
     ],
 )
 def test_other_software_is_refused(text: str, reason: str) -> None:
@@ -170,7 +173,7 @@ def test_other_software_is_refused(text: str, reason: str) -> None:
 
 
 def test_two_pages_are_of_one_server() -> None:
-    with pytest.raises(MeasurementError, match="the pages are of vllm and sglang"):
+    with pytest.raises(MeasurementError, match=r"vllm and sglang; allowed: .* one server"):
         counts(vllm_page(LIFE), sglang_page(LATER))
 
 
@@ -205,9 +208,8 @@ def test_no_round_between_the_reads_is_said(page: object) -> None:
     assert found.longest == 5
     assert found.round_s is found.tokens_per_round is found.input_len is None
     assert measured_acceptance(found, "eagle3") is None
-    assert found.notes == (
-        "no round was counted: no request was being decoded, or the time was too short",
-    )
+    (note,) = found.notes
+    assert "no round " in note
 
 
 def test_the_length_that_sglang_shows_stands_in_until_requests_end() -> None:
@@ -260,7 +262,8 @@ def test_sglang_counts_positions_in_several_ways(
 def test_a_draft_length_that_changes_is_that_of_the_second_read() -> None:
     found = seen(sglang_page(LIFE, steps=3, verified=4), sglang_page(LATER), seconds=30.0)
     assert found.longest == 5
-    assert found.notes == ("the draft length changed between the reads: the second counts",)
+    (note,) = found.notes
+    assert "draft length" in note
 
 
 def test_lengths_that_drafts_cannot_give_are_cut() -> None:
@@ -336,9 +339,8 @@ def test_values_that_are_no_counts_are_left_out(value: str) -> None:
     page = vllm_page(LIFE) + f"vllm:num_requests_running{labels} {value}\nvllm:other 1\n"
     found = seen(page + f"vllm:another{labels} NaN\n")
     assert (found.running, found.ranks) == (40.0, 1)
-    assert found.notes == (
-        "left out, since their values are not numbers from 0 on: vllm:num_requests_running",
-    )
+    (note,) = found.notes
+    assert note.endswith(": vllm:num_requests_running")
 
 
 def test_positions_without_a_number_and_servers_without_requests_count_for_nothing() -> None:

@@ -65,9 +65,9 @@ def test_a_server_may_move_its_page_but_not_to_another() -> None:
         assert metrics_pages([url], wait_s=0).texts == ("up 1\n",)
         assert metrics_pages([f"{url}/same"], wait_s=0).texts == ("up 1\n",)
         for path in ("host", "port", "file"):
-            with pytest.raises(CatalogError, match=r"leads to '.*'; allowed: the same server"):
+            with pytest.raises(CatalogError, match=rf"/{path}: .*; allowed: the same server"):
                 metrics_pages([f"{url}/{path}"], wait_s=0)
-        with pytest.raises(CatalogError, match="status 307; allowed: a metrics page"):
+        with pytest.raises(CatalogError, match=r"/round: .*307; allowed"):
             metrics_pages([f"{url}/round"], wait_s=0)
 
 
@@ -86,7 +86,7 @@ def test_a_page_of_a_gigabyte_is_not_read(stated: bool) -> None:
             handler.wfile.write(chunk)
             sent += len(chunk)
 
-    with replay(answer) as url, pytest.raises(CatalogError, match="larger than 16777216 bytes"):
+    with replay(answer) as url, pytest.raises(CatalogError, match=r"/metrics: .*16777216 bytes"):
         metrics_pages([url], wait_s=0)
     assert sent < 1 << 27
 
@@ -159,7 +159,7 @@ def test_files_are_read_as_they_are(tmp_path: Path) -> None:
         metrics_pages([tmp_path / "c"])
     many: list[list[str]] = [[], [str(first)] * 3, ["http://localhost", str(first)]]
     for places in many:
-        with pytest.raises(OptionError, match="allowed: one address, or one or two files"):
+        with pytest.raises(OptionError, match=r"places .*allowed: one address"):
             metrics_pages(places)
     with pytest.raises(OptionError, match="wait_s is -1"):
         metrics_pages([first], wait_s=-1)
@@ -173,13 +173,13 @@ def test_files_are_read_as_they_are(tmp_path: Path) -> None:
     ["<html></html>", "a{", 'a{b="c} 1', "a b c", "{", '{"a": 1}', "\x00", "a{} x", 'a{b="c"', "a"],
 )
 def test_what_is_no_page_is_refused_in_one_line(text: str) -> None:
-    with pytest.raises(MeasurementError, match=r"page: .*allowed: metrics in the text format"):
+    with pytest.raises(MeasurementError, match=r"^page: .*allowed: .*Prometheus"):
         parse_metrics(text, source="page")
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# a comment\n"])
 def test_an_empty_page_is_refused(text: str) -> None:
-    with pytest.raises(MeasurementError, match="page: holds no metric"):
+    with pytest.raises(MeasurementError, match=r"^page: .*allowed: .*Prometheus"):
         parse_metrics(text, source="page")
 
 
@@ -212,14 +212,14 @@ def test_a_page_that_is_cut_short_is_refused(chunked: bool) -> None:
 
 
 def test_a_last_number_that_may_lack_digits_is_refused() -> None:
-    with pytest.raises(MeasurementError, match="page: ends within a line"):
+    with pytest.raises(MeasurementError, match=r"^page: .*allowed: a whole page"):
         parse_metrics("up 1\nvllm:generation_tokens_total 12", source="page")
 
 
 def test_a_line_of_more_labels_than_any_server_writes_is_not_parsed() -> None:
     labels = ",".join(f'l{number}="x"' for number in range(3000))
     with pytest.raises(
-        MeasurementError, match=r"page, line 2: has \d+ characters; allowed: at most"
+        MeasurementError, match=r"^page, line 2: .*\d+ characters; allowed: .*16384"
     ):
         parse_metrics(f"up 1\nup{{{labels}}} 1\n", source="page")
 
@@ -268,10 +268,10 @@ def test_a_key_is_sent_to_its_server_alone(monkeypatch: pytest.MonkeyPatch) -> N
             give(handler, b"up 1\n")
 
     with replay(answer) as url:
-        with pytest.raises(CatalogError, match="status 401; allowed: a key, by --header or SPEC"):
+        with pytest.raises(CatalogError, match=r"401; allowed: .*--header or SPECROOF_TOKEN"):
             metrics_pages([f"{url}/page"], wait_s=0)
         monkeypatch.setenv("SPECROOF_TOKEN", "sesame\n")
-        with pytest.raises(CatalogError, match="leads to") as refusal:
+        with pytest.raises(CatalogError, match=r"'.*/stolen'; allowed: the same server") as refusal:
             metrics_pages([url], wait_s=0, headers=["X-API-Key: open"])
         metrics_pages([f"{url}/page"], wait_s=0)
         metrics_pages([f"{url}/page"], wait_s=0, headers=["authorization: Basic mine"])
@@ -287,16 +287,14 @@ def test_a_key_is_sent_to_its_server_alone(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("header", ["secret", "a b: secret", "X:", "X: secret\r\nY: 1", "X: ß", 5])
 def test_headers_that_http_has_not_are_refused_unrepeated(header: object) -> None:
-    with pytest.raises(
-        OptionError, match="header 2 is no header of HTTP; allowed: NAME"
-    ) as refusal:
+    with pytest.raises(OptionError, match=r"^header 2 .*allowed: NAME: VALUE") as refusal:
         metrics_pages(["http://localhost:1"], headers=["A: b", header])
     assert "secret" not in str(refusal.value)
 
 
 def test_a_token_that_http_has_not_is_refused_unrepeated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPECROOF_TOKEN", "sec\nret")
-    with pytest.raises(OptionError, match="SPECROOF_TOKEN has characters") as refusal:
+    with pytest.raises(OptionError, match=r"^SPECROOF_TOKEN .*ASCII") as refusal:
         metrics_pages(["http://localhost:1"])
     assert "sec" not in str(refusal.value)
 
@@ -304,5 +302,5 @@ def test_a_token_that_http_has_not_is_refused_unrepeated(monkeypatch: pytest.Mon
 def test_a_file_wants_no_header(tmp_path: Path) -> None:
     page = tmp_path / "page"
     page.write_text("up 1\n")
-    with pytest.raises(OptionError, match="header is given for files"):
+    with pytest.raises(OptionError, match=r"^header .*files; allowed"):
         metrics_pages([page], headers=["A: b"])

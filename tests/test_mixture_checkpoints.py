@@ -151,12 +151,10 @@ def test_a_bundled_config_says_what_the_real_one_says(
 def test_a_config_that_somebody_trimmed_is_refused_in_one_line(
     name: str, real_configs: Path
 ) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(
+        ConfigError, match=f"^{name}.json: attention_other_setting is missing; allowed: an object"
+    ):
         read(real_file(real_configs, name))
-    assert str(caught.value) == (
-        f"{name}.json: attention_other_setting is missing; "
-        "allowed: an object with the heads of sliding layers"
-    )
 
 
 def test_minimax_m3_is_the_same_under_its_other_type(real_configs: Path) -> None:

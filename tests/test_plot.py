@@ -767,12 +767,12 @@ def test_what_has_no_place_in_a_roofline_is_left_out() -> None:
 
 
 def test_a_roofline_needs_a_peak_for_each_dtype() -> None:
-    with pytest.raises(OptionError, match="flops_per_s has fp8; must have 'bf16'"):
+    with pytest.raises(OptionError, match=r"^flops_per_s .*fp8; .*'bf16'"):
         roofline([op("a", compute_s=1, memory_s=1)], fp8=1e15)
 
 
 def test_a_roofline_needs_arithmetic() -> None:
-    with pytest.raises(OptionError, match="no operation with arithmetic and bytes"):
+    with pytest.raises(OptionError, match=r"^latency .*allowed: one or more"):
         roofline([op("a", compute_s=0, memory_s=1)])
 
 
@@ -856,12 +856,12 @@ def test_a_pass_that_takes_no_time_has_bars_of_no_length() -> None:
 def test_a_chart_of_a_pass_takes_one_pass() -> None:
     one = op("a", compute_s=1, memory_s=1)
     many = replace(latency([one]), work_s=np.ones(3))
-    with pytest.raises(OptionError, match="latency holds 3 passes; allowed: one"):
+    with pytest.raises(OptionError, match=r"^latency .*3 passes; allowed: one"):
         plot_time_per_op(many, title="A pass")
 
 
 def test_a_chart_of_a_pass_takes_an_operation() -> None:
-    with pytest.raises(OptionError, match="latency holds no operation; allowed: one or more"):
+    with pytest.raises(OptionError, match=r"^latency .*allowed: one or more"):
         plot_time_per_op(latency([]), title="A pass")
 
 

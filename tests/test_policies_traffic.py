@@ -156,7 +156,7 @@ def test_files_say_hours_and_sizes() -> None:
         ("hour,concurrency\n0,2e7\n", "allowed: a number from 0 to 10000000"),
         ("hour,concurrency\n0,nan\n", "allowed: a number from 0"),
         ("hour,concurrency\n0,x\n", "allowed: a number"),
-        ("hour,concurrency\n0,0\n", "has no load in any hour"),
+        ("hour,concurrency\n0,0\n", "^day.csv: .*allowed: one above 0"),
         ("hour,concurrency,requests/s\n0,1,\n1,,2\n", "one unit of load"),
         ("hour,concurrency,requests/s\n0,1,1\n", "allowed: one of concurrency"),
         ("hour,load\n0,1\n", "'load' is unknown"),

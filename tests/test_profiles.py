@@ -94,7 +94,7 @@ def test_a_histogram_of_shares_is_one_more_than_its_mean() -> None:
 def test_an_unknown_profile_is_refused_with_those_that_are_close() -> None:
     with pytest.raises(specroof.CatalogError, match=r"did you mean .*speed-bench"):
         specroof.load_profile(MTP[:-2])
-    with pytest.raises(specroof.CatalogError, match="'zzz' is neither a file nor"):
+    with pytest.raises(specroof.CatalogError, match=r"^profile 'zzz' "):
         specroof.load_profile("zzz")
 
 
@@ -149,13 +149,16 @@ def test_past_the_measured_depth_a_name_must_be_given() -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("autoregressive,cost=0.1,profile=zzz", "'zzz' is neither a file nor a bundled profile"),
+        ("autoregressive,cost=0.1,profile=zzz", "^profile 'zzz' "),
         ("autoregressive,cost=0.1,accept=0.5,extrapolate=up", "extrapolate is 'up'; allowed: geom"),
-        ("autoregressive,cost=0.1,extrapolate=zero", "without an acceptance that could go on"),
+        (
+            "autoregressive,cost=0.1,extrapolate=zero",
+            "extrapolate=zero': .*allowed: beside accept, ",
+        ),
         (f"autoregressive,cost=0.1,accept=0.5,profile={MTP}", "allowed: one acceptance"),
         ("autoregressive,cost=0.1,decay=0.5/0.5", "allowed: FIRST/LAST/RATIO"),
         ("autoregressive,cost=0.1,decay=0.5/0.5/2", "decay is 2.0; allowed: a number from 0 to 1"),
-        (f"ideal,profile={MTP}", "is not understood; allowed: nothing"),
+        (f"ideal,profile={MTP}", "'ideal,profile=.*allowed: nothing"),
     ],
 )
 def test_a_wrong_spec_is_refused_in_one_line(spec: str, message: str) -> None:
@@ -351,7 +354,7 @@ def test_no_other_numbers_of_a_law_come_closer(law: str) -> None:
 
 
 def test_a_law_with_more_numbers_than_depths_is_refused() -> None:
-    with pytest.raises(specroof.OptionError, match="which has 3 numbers; allowed: at most"):
+    with pytest.raises(specroof.OptionError, match=r"^law is 'decay', .*allowed: at most"):
         specroof.fit_acceptance([0.5, 0.2], "decay")
     with pytest.raises(specroof.OptionError, match="law is 'line'; allowed: constant, decay"):
         specroof.fit_acceptance([0.5, 0.2], "line")

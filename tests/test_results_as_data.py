@@ -105,7 +105,7 @@ def test_a_sweep_that_memory_cannot_hold_is_refused(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(sweeps, "MOST_POINTS", 63)
     found = specroof.sweep(STUDY)
     for held in (found.to_arrow, found.to_frame, lambda: found.outcomes):
-        with pytest.raises(OptionError, match=r"has 64 points; allowed at once: at most 63; slic"):
+        with pytest.raises(OptionError, match=r"64 points; allowed.* 63; slices"):
             held()
 
 
@@ -184,7 +184,7 @@ def test_a_sweep_that_is_not_done_is_not_drawn(tmp_path: Path) -> None:
     write_sweep(STUDY, tmp_path, form="csv", stop=lambda: True)
     found = read_results(tmp_path)
     assert "<th>done</th><td>no</td>" in found._repr_html_()
-    with pytest.raises(CatalogError, match="the sweep is not done; allowed: run it again"):
+    with pytest.raises(CatalogError, match="allowed: run it again"):
         found.plot()
 
 

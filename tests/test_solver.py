@@ -717,13 +717,11 @@ def test_acceptance_may_come_with_the_drafter() -> None:
 def test_acceptance_is_given_exactly_once() -> None:
     half = constant_acceptance(0.5)
     own = replace(autoregressive_drafter(0.1), acceptance=half)
-    with pytest.raises(
-        OptionError, match="acceptance is given twice: as an argument and in drafter"
-    ):
+    with pytest.raises(OptionError, match=r"acceptance .*'autoregressive,cost=0.1'"):
         curve(own, half)
-    with pytest.raises(OptionError, match=r"'autoregressive,cost=0.1' has no acceptance; give one"):
+    with pytest.raises(OptionError, match=r"'autoregressive,cost=0.1' .*acceptance"):
         curve(autoregressive_drafter(0.1))
-    with pytest.raises(OptionError, match="acceptance is given with drafter 'ideal'"):
+    with pytest.raises(OptionError, match=r"acceptance .*'ideal'"):
         curve(IDEAL, half)
 
 
@@ -808,13 +806,14 @@ def test_a_rate_that_is_no_probability_is_refused(rate: float) -> None:
 )
 def test_devices_that_do_not_divide_the_query_heads_are_refused(core: Core) -> None:
     model = dense(core=core)
-    with pytest.raises(OptionError) as error:
+    with pytest.raises(
+        OptionError,
+        match=r"^tensor_parallel is 32 .*16 query heads of toy; allowed: .* 1, 2, 4, 8, 16$",
+    ):
         curve(model=model, placement=Placement(32))
-    assert str(error.value) == (
-        "tensor_parallel is 32 with attention_data_parallel 1: groups of 32 devices do not divide "
-        "the 16 query heads of toy; allowed: groups of 1, 2, 4, 8, 16"
-    )
-    with pytest.raises(OptionError, match="groups of 3 devices"):
+    with pytest.raises(
+        OptionError, match=r"^tensor_parallel is 6 .*allowed: groups of 1, 2, 4, 8, 16"
+    ):
         curve(model=model, placement=Placement(6, attention_data_parallel=2))
     assert curve(model=model, placement=Placement(32, attention_data_parallel=2)).speedup.size
 

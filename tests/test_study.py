@@ -129,7 +129,7 @@ def test_a_bundled_study_is_found_by_name_and_fits_the_schema(path: Path) -> Non
 
 
 def test_a_study_that_nobody_has_is_refused() -> None:
-    with pytest.raises(CatalogError, match="study 'nothing' is neither a file nor a bundled study"):
+    with pytest.raises(CatalogError, match=r"^study 'nothing' .*demo"):
         load_study("nothing")
 
 
@@ -415,7 +415,7 @@ def test_a_study_of_any_size_is_taken_but_not_held_at_once(write: Write) -> None
     study = load_study(write(text))
     # 5 targets x 2 drafters x draft lengths 0 to 4 x 1000 batch sizes x 500 contexts
     assert study.n_points == 25_000_000
-    with pytest.raises(OptionError, match="the study has 25000000 points; allowed at once: at"):
+    with pytest.raises(OptionError, match=r"25000000 points; allowed.* 10000000"):
         _ = sweep(study).outcomes
     # Slices hold at most 2**18 points: 52 contexts of 1000 batch sizes and 5 draft lengths.
     first = next(iter(sweep(study).slices())).prediction.curves[0]

@@ -366,7 +366,9 @@ def test_a_target_that_is_given_a_thousand_times_is_priced_once(
 
     monkeypatch.setattr(study_mistakes, "predicted_to", counted)
     content = GOOD | {"targets": [{"model": "Qwen/Qwen3-8B", "hardware": ["b200"] * 1000}]}
-    with pytest.raises(OptionError, match="'Qwen/Qwen3-8B on 1 x NVIDIA B200 SXM' is given twice"):
+    with pytest.raises(
+        OptionError, match=r"targets: 'Qwen/Qwen3-8B on 1 x NVIDIA B200 SXM' .*once"
+    ):
         parse_study(json.dumps(content), "s.yaml")
     assert len(priced) == len(GOOD["drafters"]) + 1  # the target with each, and the grid of loads
 
@@ -374,5 +376,5 @@ def test_a_target_that_is_given_a_thousand_times_is_priced_once(
 def test_a_file_that_is_no_study_is_refused_as_before(tmp_path: Path) -> None:
     path = tmp_path / "study.yaml"
     path.write_text("[1, 2]")
-    with pytest.raises(OptionError, match="holds a list at the top level"):
+    with pytest.raises(OptionError, match=r"study.yaml: .*allowed: a mapping"):
         load_study(path)

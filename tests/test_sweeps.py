@@ -218,7 +218,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bytes(tmp_path: Path) -> Non
     told: list[int] = []
     first = write_sweep(CONTENT, tmp_path / "parts", form="csv", stop=lambda: True)
     assert (first.done, len(first.records)) == (False, 1)
-    with pytest.raises(CatalogError, match="the sweep is not done"):
+    with pytest.raises(CatalogError, match=r"parts: .*allowed: run it again"):
         read_results(tmp_path / "parts").summary()
     assert len(list(read_results(tmp_path / "parts").frames())) == 1
     assert read_results(tmp_path / "parts").overviews == []
@@ -323,7 +323,7 @@ def test_an_interrupt_finishes_the_file_in_hand_and_says_how_to_go_on(
     code, _, stderr = sweep(study, "-o", str(tmp_path / "out"), "--format", "csv")
     assert signal.getsignal(signal.SIGINT) is before
     assert code == 130
-    assert "interrupted: the file in hand is being finished" in stderr
+    assert "interrupted: " in stderr
     assert "stopped: 1 of 4 files are done; the same command goes on" in stderr
     code, stdout, stderr = sweep(study, "-o", str(tmp_path / "out"))
     assert code == 0
@@ -344,9 +344,7 @@ def test_another_study_is_refused_with_what_changed(tmp_path: Path, study: str) 
         "max_draft_len was 16, is 4; allowed: the same study, or another folder"
     )
     Path(study).write_text(yaml.safe_dump(CONTENT | {"capacity": False}))
-    assert "holds another study: capacity was nothing, is false; allowed" in refused(
-        study, "-o", out
-    )
+    assert "capacity was nothing, is false; allowed" in refused(study, "-o", out)
     Path(study).write_text(yaml.safe_dump(CONTENT))
     assert refused(study, "-o", out, "--format", "jsonl") == (
         f"{out} holds csv, and format is jsonl; allowed: the same study, or another folder"
@@ -394,18 +392,17 @@ def test_a_folder_of_unknown_files_is_left_alone(tmp_path: Path, study: str) -> 
         (tmp_path / "out" / "manifest.json").write_text(text)
         message = "manifest.json is not the manifest of a sweep; allowed: another folder"
         assert message in refused(study, "-o", str(tmp_path / "out"))
-        with pytest.raises(CatalogError, match="holds no results of a sweep"):
+        with pytest.raises(CatalogError, match=r"/(out|nowhere) .*allowed: a folder"):
             read_results(tmp_path / "out")
-    with pytest.raises(CatalogError, match="holds no results of a sweep"):
+    with pytest.raises(CatalogError, match=r"/(out|nowhere) .*allowed: a folder"):
         read_results(tmp_path / "nowhere")
 
 
 def test_the_second_sweep_in_a_folder_says_so(tmp_path: Path, study: str) -> None:
     place = places.place_of(str(tmp_path))
     with place.lock():
-        assert refused(study, "-o", str(tmp_path)) == (
-            f"{tmp_path}: another sweep writes there; allowed: another folder, or later"
-        )
+        told = refused(study, "-o", str(tmp_path))
+    assert (told.startswith(f"{tmp_path}: "), "allowed: another folder" in told) == (True, True)
     assert sweep(study, "-o", str(tmp_path))[0] == 0
 
 
@@ -502,15 +499,11 @@ def test_a_library_that_is_missing_is_one_line(
     out = str(tmp_path / "out")
     for name in ("pyarrow", "pyarrow.parquet", "distributed", "fsspec"):
         monkeypatch.setitem(sys.modules, name, None)
-    assert "pyarrow.parquet is not installed; allowed: pip install pyarrow" in refused(
-        study, "-o", out, "--format", "parquet"
-    )
-    assert "needs distributed; install it with: pip install distributed" in refused(
+    assert "allowed: pip install pyarrow" in refused(study, "-o", out, "--format", "parquet")
+    assert "pip install distributed" in refused(
         study, "-o", out, "--format", "csv", "--on", "dask://localhost:1"
     )
-    assert "needs fsspec; install it with: pip install fsspec" in refused(
-        study, "-o", "s3://bucket/folder"
-    )
+    assert "pip install fsspec" in refused(study, "-o", "s3://bucket/folder")
 
 
 def test_without_pyarrow_the_format_is_csv(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -655,7 +648,7 @@ def test_two_processes_write_the_bytes_of_one(tmp_path: Path, study: str) -> Non
 def test_workers_need_a_text_that_they_can_read(tmp_path: Path) -> None:
     study = load_study("demo")
     bare = Study(study.targets, study.drafters, study.loads)
-    with pytest.raises(OptionError, match="workers take a study file or a mapping"):
+    with pytest.raises(OptionError, match=r"^workers .*allowed.*workers=1"):
         write_sweep(bare, tmp_path, form="csv", workers=2)
     assert write_sweep(bare, tmp_path, form="csv").done
 
@@ -663,7 +656,7 @@ def test_workers_need_a_text_that_they_can_read(tmp_path: Path) -> None:
 def test_a_worker_refuses_a_study_that_is_another_there(tmp_path: Path, study: str) -> None:
     plan = plan_of(load_study(study))
     words = (plan.study.text, plan.study.source)
-    with pytest.raises(OptionError, match="a file that it names has changed since the sweep began"):
+    with pytest.raises(OptionError, match=r"study.yaml: .*allowed: the same command again"):
         workers.write_by_number(*words, "another", 1, str(tmp_path), "csv")
     places.place_of(str(tmp_path)).prepare(partition.POINTS, partition.UNFINISHED)
     record = workers.write_by_number(*words, plan.study_sha256, 2, str(tmp_path), "csv")

@@ -399,10 +399,10 @@ def test_a_damaged_manifest_is_one_line(
 ) -> None:
     manifest = damage if isinstance(damage, bytes) else changed(whole[MANIFEST], **damage)
     fill(tmp_path / "out", whole | {MANIFEST: manifest})
-    with pytest.raises(CatalogError, match="holds no results of a sweep"):
+    with pytest.raises(CatalogError, match=r"/out .*allowed: a folder"):
         read_results(tmp_path / "out")
     if isinstance(damage, bytes) or not damage.keys() & {"partitions", "done"}:
-        with pytest.raises(OutputError, match="is not the manifest of a sweep"):
+        with pytest.raises(OutputError, match=r"manifest.json .*allowed: another folder"):
             write_sweep(CONTENT, tmp_path / "out")
 
 
@@ -430,7 +430,7 @@ def test_a_sweep_that_has_just_begun_has_no_points_yet(
 ) -> None:
     fill(tmp_path, {MANIFEST: half[MANIFEST]})
     for table in (read_results(tmp_path).to_frame, read_results(tmp_path).to_arrow):
-        with pytest.raises(CatalogError, match="the sweep is not done"):
+        with pytest.raises(CatalogError, match="allowed: run it again"):
             table()
 
 
@@ -596,7 +596,7 @@ def test_a_linked_summary_stays_a_link_and_its_file_changes(
 
 def test_a_pipe_in_the_place_of_a_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "summary.csv")
-    with pytest.raises(OutputError, match=r"summary\.csv: is a pipe, socket or device"):
+    with pytest.raises(OutputError, match=r"summary\.csv: .*allowed: a file"):
         write_sweep(CONTENT, tmp_path, form="csv")
     assert (tmp_path / "summary.csv").is_fifo()
     (tmp_path / "summary.csv").unlink()

@@ -94,9 +94,9 @@ def test_lengths_that_drafts_cannot_give_are_left_out_or_refused() -> None:
     assert worth(MODEL, CHIP, drafter="eagle3").draft_len == 16
     with pytest.raises(OptionError, match="accept_length is 9; allowed: numbers from 1 to 5"):
         worth(MODEL, CHIP, drafter=SPEC, draft_len=4, accept_length=[3, 9])
-    with pytest.raises(OptionError, match="accept_length has none up to 2"):
+    with pytest.raises(OptionError, match=r"^accept_length .*2; allowed"):
         worth(MODEL, CHIP, drafter=SPEC, draft_len=1)
-    with pytest.raises(OptionError, match="drafter is 'ideal', which nothing improves"):
+    with pytest.raises(OptionError, match=r"^drafter is 'ideal'"):
         worth(MODEL, CHIP, drafter="ideal")
     twice = worth(MODEL, CHIP, drafter=SPEC, accept_length=[4, 3, 3])
     assert [row.accept_length for row in twice.rows] == [3, 4]
