@@ -370,6 +370,11 @@ def forward_cost(
             ]
         if not options.counts_all:
             block_ops = [op for op in block_ops if op.kind in _ATTENTION_AND_FFN]
+        if block.norm_over_heads:
+            # The sums of squares of queries and keys, in float32 (SGLang 0.5.23
+            # ``models/minimax_m2.py``, vLLM 0.33.0 ``minimax_rms_norm``), behind the projections.
+            squares = BlockExchange("attention", message_bytes=tokens * (2 * dtype_bytes("fp32")))
+            block_ops[0] = replace(block_ops[0], collective=squares)
         if block_ops and not block.joins_next:
             # Devices exchange the output of a branch behind its last operation.
             routed = isinstance(block.core, Experts)

@@ -180,7 +180,14 @@ class Server:
 #: Kinds of operation that may have a separate share; `dense` covers all the others.
 OP_KINDS: Final = ("experts", "attention", "latent_attention", "state")
 #: Kinds of layer that may cost time on top of what every layer costs.
-LAYER_KINDS: Final = ("experts", "linear_attention", "latent_attention", "sparse_index")
+#: The last two are blocks, attention or feed-forward, whose tokens are scaled and rounded to fp8 or
+#: fp4, in blocks of their own, before they are multiplied.
+LAYER_KINDS: Final = (
+    *("experts", "linear_attention", "latent_attention", "sparse_index"),
+    *("fp8_blocks", "fp4_blocks"),
+)
+#: Width of a layer, in features, that `EngineProfile.layer_token_overhead_s` is stated for.
+TOKEN_WIDTH: Final = 4096
 
 # What the figures of a hardware file are: quantities of `specroof.units.BOUNDS`, and words that
 # `specroof.hardware.schema` lists. Its checks are made from these classes.
@@ -365,6 +372,9 @@ class EngineProfile:
     prefill_compute_frac
         Share for operations of a kind in passes over a prompt, in the place of `kind_compute_frac`:
         their kernels have thousands of rows to work on where those of a verification have a few.
+    prefill_share
+        What passes over a prompt reach of the shares above, but for those of
+        `prefill_compute_frac`.
     memory_frac
         Share of the memory's bytes/s that is reached.
     kind_memory_frac
@@ -377,8 +387,11 @@ class EngineProfile:
     layer_kind_overhead_s
         Seconds on top of `layer_overhead_s` in layers of a kind (`LAYER_KINDS`).
     layer_token_overhead_s
-        Seconds on top of each layer for each new token of the pass: norms, rotations, activations
-        and whatever else touches tokens one by one.
+        Seconds on top of each layer for each new token of the pass, in a layer `TOKEN_WIDTH` wide
+        and in proportion in others: norms, rotations, activations and whatever else touches tokens
+        one by one.
+    prefill_layer_overhead_s
+        Seconds on top of each layer in a pass that takes prompts: no graph holds its kernels.
     state_token_overhead_s
         Seconds on top of each layer of linear attention, for each new token of a sequence beyond
         the first and up to `STATE_TOKENS`: the recurrence takes one token after the other.
@@ -433,6 +446,7 @@ class EngineProfile:
     compute_frac: Mapping[Dtype, Share] = field(default_factory=dict)
     kind_compute_frac: Mapping[OpKind, Share] = field(default_factory=dict)
     prefill_compute_frac: Mapping[OpKind, Share] = field(default_factory=dict)
+    prefill_share: Share = 1.0
     memory_frac: Share = 1.0
     kind_memory_frac: Mapping[OpKind, Share] = field(default_factory=dict)
     overlap_norm: Annotated[float, "overlap_norm"] | None = None
@@ -441,6 +455,7 @@ class EngineProfile:
     layer_kind_overhead_s: Mapping[LayerKind, Seconds] = field(default_factory=dict)
     sequence_overhead_s: Seconds = 0.0
     layer_token_overhead_s: Seconds = 0.0
+    prefill_layer_overhead_s: Seconds = 0.0
     state_token_overhead_s: Seconds = 0.0
     draft_pass_overhead_s: Seconds | None = None
     serial_step_overhead_s: Seconds = 0.0

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from specroof.architecture import Architecture
+from specroof.architecture import WEIGHT_FORMATS, Architecture, Experts
 from specroof.arrays import Array, IntArray
 from specroof.cost import (
     BlockExchange,
@@ -372,11 +372,13 @@ def model_work(
     shape = PassShape(
         model.n_layers,
         forward.batch_size,
-        layer_kinds(model),
+        layer_kinds(model, setup),
         forward.query_len,
         eager,
         sum(work.times for work in beside if work.kind == "steps"),
         launched_kernels(ops, model.n_layers),
+        model.hidden_size,
+        forward.settled,
     )
     return pass_work(ops, setup, shape, settled=forward.settled)
 
@@ -447,8 +449,16 @@ def _mixed_work(
     both, alone, beside = joined_costs(*costs)
     # One row of tokens: as many kernels as a pass of either.
     kernels = launched_kernels(costs[0], model.n_layers)
-    kinds = layer_kinds(model)
-    shape = PassShape(model.n_layers, batch, kinds, queries, eager, kernels=kernels)
+    shape = PassShape(
+        model.n_layers,
+        batch,
+        layer_kinds(model, setup),
+        queries,
+        eager,
+        kernels=kernels,
+        width=model.hidden_size,
+        takes_prompts=True,
+    )
     decoded = pass_work(alone, setup, shape, settled=False)
     prefilled = pass_work([*both, *beside], setup, shape, settled=True)
     return replace(
@@ -497,8 +507,25 @@ def padded_pass(
     return replace(forward, matmul_len=forward.query_len * factor), eager
 
 
-def layer_kinds(model: Architecture) -> dict[str, int]:
+#: Formats whose matmuls scale tokens in blocks too, by the kind of layer. Experts in mxfp4 are
+#: multiplied in the dtype of the tokens (vLLM 0.33.0 ``quantization/mxfp4.py``, Marlin or Triton).
+_SCALED_BLOCKS: Final = {
+    "fp8-block": "fp8_blocks",
+    "mxfp8": "fp8_blocks",
+    "nvfp4": "fp4_blocks",
+    "mxfp4": "fp4_blocks",
+}
+
+
+def layer_kinds(model: Architecture, setup: Setup) -> dict[str, int]:
     """Return how many layers are of each kind that an engine may lose extra time in.
+
+    Parameters
+    ----------
+    model
+        What runs.
+    setup
+        Where, in which formats: what a chip multiplies in a wider dtype is not scaled.
 
     Source
         Counting.
@@ -508,12 +535,30 @@ def layer_kinds(model: Architecture) -> dict[str, int]:
     >>> from specroof.architecture import Block, Experts, Layer, Linear
     >>> experts = Experts(n_experts=4, top_k=1, in_features=8, hidden_features=8)
     >>> moe = Layer((Block("feed_forward", (), experts),), count=3)
-    >>> layer_kinds(Architecture("toy", "llama", 8, 9, (moe,), Linear("lm_head", 8, 9)))
+    >>> toy = Architecture("toy", "llama", 8, 9, (moe,), Linear("lm_head", 8, 9))
+    >>> from specroof import load_hardware
+    >>> from specroof.latency import engine_setup
+    >>> layer_kinds(toy, engine_setup(load_hardware("h100"), "ideal", None, None))
     {'experts': 3}
     """
+    chosen = setup.options.weight_dtype
+    if chosen is not None:
+        model = model.with_weights(WEIGHT_FORMATS[chosen])
     counts: dict[str, int] = {}
     for count, core in model.counted_cores:
         for kind in core.overhead_kinds:
+            counts[kind] = counts.get(kind, 0) + count
+    for count, block in model.counted_blocks:
+        forms = {linear.weight for linear in block.linears if linear.kind == "dense"}
+        if isinstance(block.core, Experts) and block.core.weight.name != "mxfp4":
+            forms.add(block.core.weight)
+        scaled = {
+            _SCALED_BLOCKS[form.name]
+            for form in forms
+            if form.name in _SCALED_BLOCKS
+            and setup.hardware.arithmetic(form.compute_dtype, strict=False)[0] == form.compute_dtype
+        }
+        for kind in scaled:
             counts[kind] = counts.get(kind, 0) + count
     return counts
 

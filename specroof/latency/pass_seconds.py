@@ -10,13 +10,14 @@ from specroof.arrays import Array, IntArray
 from specroof.cost import BlockExchange, OpCost
 from specroof.errors import ProfileError
 from specroof.hardware import (
-    STATE_TOKENS,
     Collective,
     EngineProfile,
     ExpertTile,
     HardwareProfile,
     Interconnect,
     Placement,
+    STATE_TOKENS,
+    TOKEN_WIDTH,
 )
 from specroof.units import format_seconds
 
@@ -424,6 +425,10 @@ class PassShape:
         Steps of a serial head, one after another.
     kernels
         Kernels that are launched where no graph holds them.
+    width
+        Features of a token between layers.
+    takes_prompts
+        Whether there are tokens of prompts in the pass.
     """
 
     n_layers: npt.ArrayLike
@@ -433,6 +438,8 @@ class PassShape:
     eager: npt.ArrayLike = False
     serial_steps: npt.ArrayLike = 0.0
     kernels: npt.ArrayLike = 0.0
+    width: npt.ArrayLike = TOKEN_WIDTH
+    takes_prompts: npt.ArrayLike = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -620,6 +627,8 @@ def pass_time(work: PassWork, engine: EngineProfile, granularity: str = "op") ->
         reached: float | Array = share
         if engine.expert_tile is not None and op.rows is not None:
             reached = tiled_share(engine.expert_tile, op.rows, few=share)
+        if busy.settled and op.kind not in engine.prefill_compute_frac:
+            reached = engine.prefill_share * reached
         memory_frac = engine.kind_memory_frac.get(op.kind, engine.memory_frac)
         ops.append(
             OpLatency(
@@ -669,7 +678,9 @@ def _overhead_s(shape: PassShape, engine: EngineProfile) -> Array:
         + host_s
         + engine.layer_overhead_s * layers
         + (kinds_s + engine.state_token_overhead_s * recurrent * further_tokens)
-        + engine.layer_token_overhead_s * (layers * batch * queries)
+        + engine.layer_token_overhead_s
+        * (layers * batch * queries * (np.asarray(shape.width) / TOKEN_WIDTH))
+        + engine.prefill_layer_overhead_s * (layers * np.asarray(shape.takes_prompts))
         + engine.sequence_overhead_s * batch
         + np.asarray(shape.serial_steps)
         * (engine.serial_step_overhead_s + engine.serial_sequence_overhead_s * batch)
