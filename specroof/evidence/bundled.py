@@ -235,8 +235,9 @@ def parse_measurements(
     Parameters
     ----------
     text
-        The whole file: lines of ``# key: value``, among them ``trust`` and, where the source says
-        which engine version ran with drafts and without, ``version``; then CSV.
+        The whole file: lines of ``# key: value``, among them ``trust``, where the source says which
+        engine version ran with drafts and without, ``version``, and where all rows were read in one
+        way, ``reading``; then CSV.
     source
         What the records call it.
     file
@@ -256,14 +257,16 @@ def parse_measurements(
         raise MeasurementError(message)
     first = next((n for n, line in enumerate(lines) if not line.startswith("#")), len(lines))
     rows = csv.DictReader(lines[first:])
+    points = (_measurement(cells, f"{file}:{first + rows.line_num}", row_type) for cells in rows)
     return tuple(
         replace(
-            _measurement(cells, f"{file}:{first + rows.line_num}", row_type),
+            point,
             source=source,
             trust=int(head["trust"]),
-            **({"engine_version": head["version"]} if "version" in head else {}),
+            engine_version=head.get("version", point.engine_version),
+            reading=head.get("reading", point.reading),
         )
-        for cells in rows
+        for point in points
     )
 
 

@@ -141,6 +141,15 @@ def left_out_served(point: Measurement, by: ServedGroup) -> tuple[EngineProfile,
     return shipped, not _saw_served(fits.generic)
 
 
+def stored_groups() -> list[ServedGroup]:
+    """Return what loads can be left out by besides their model: fits are stored."""
+    fits = left_out_fits()
+    places = (stored for places in fits.engines.values() for stored in places.values())
+    names = {*fits.generic, *(name for stored in places for name in stored)}
+    groups: tuple[ServedGroup, ...] = ("chip", "engine")
+    return [by for by in groups if any(name.startswith(f"{SERVED}{by} ") for name in names)]
+
+
 def _saw_served(fits: Iterable[str]) -> bool:
     """Tell whether fits were made from served loads: then some are left out in turn."""
     return any(name.startswith(SERVED) for name in fits)

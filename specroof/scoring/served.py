@@ -5,9 +5,10 @@ server runs all requests that the clients keep in flight, and the rest waits whe
 """
 
 import math
-from collections import Counter, defaultdict
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import chain, compress
 from operator import attrgetter
@@ -30,7 +31,12 @@ from specroof.evidence import (
 from specroof.evidence.measurement import chip_of, model_of
 from specroof.hardware import EngineProfile, ServerSettings
 from specroof.latency import Deployment
-from specroof.scoring.left_out import ServedGroup, left_out_served, served_of
+from specroof.scoring.left_out import (
+    ServedGroup,
+    left_out_served,
+    served_of,
+    stored_groups,
+)
 from specroof.serving.capacity import in_server
 from specroof.serving.requests import end_to_end
 from specroof.serving.served import served_curve
@@ -95,7 +101,7 @@ class Disagreement:
         Median residual, the median of the other sources in the same group taken out: a natural
         logarithm.
     scatter
-        Robust standard deviation of its residuals around the medians of its own set-ups.
+        Robust standard deviation of its residuals around the medians of its own groups.
     offset_bound, scatter_bound
         The largest that count as agreement.
     """
@@ -105,6 +111,15 @@ class Disagreement:
     scatter: float
     offset_bound: float
     scatter_bound: float
+
+    @property
+    def excess(self) -> float:
+        """How many times its bound the offset or the scatter is, whichever is more."""
+        least = np.finfo(float).tiny  # no scatter at all: any offset disagrees
+        return max(
+            abs(self.offset) / max(self.offset_bound, least),
+            self.scatter / max(self.scatter_bound, least),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +134,15 @@ class ServedValidation:
         Every other load, and why.
     disagreeing
         Sources that are reported here, and in no total.
+    other_totals
+        Totals of the same loads by profiles that have not seen their ``"chip"``, or ``"engine"``,
+        where such profiles are stored.
     """
 
     scores: tuple[ServedScore, ...] = ()
     left_out: tuple[tuple[Measurement, str], ...] = ()
     disagreeing: tuple[Disagreement, ...] = ()
+    other_totals: Mapping[str, Mapping[str, ServedErrors | None]] = field(default_factory=dict)
 
     @property
     def counted(self) -> list[ServedScore]:
@@ -186,8 +205,9 @@ def _errors(off: Sequence[float]) -> ServedErrors | None:
 
 # --- Groups of loads -----------------------------------------------------------------------------
 
-#: The largest concurrency of each band of loads; there is one more band above.
-_BANDS: Final = (4, 32, 256)
+#: The largest concurrency, and the longest prompt, of each band; there is one more band above.
+_LOADS: Final = (4, 32, 256)
+_PROMPTS: Final = (1024, 4096, 8192)
 
 
 def chip_family(point: Measurement) -> str:
@@ -205,11 +225,11 @@ def weight_format(model: str, quantization: str | None) -> str:
     >>> weight_format("openai/gpt-oss-120b", None), weight_format("Qwen/Qwen3-32B", "nvfp4")
     ('mxfp4', 'nvfp4')
     """
-    stored: Counter[str] = Counter()
+    stored: dict[str, float] = defaultdict(float)
     for count, block in model_of(model).counted_blocks:
         for part in (*block.linears, block.core):
             form = getattr(part, "weight", None)
-            if form is not None:
+            if part is not None and form is not None:
                 stored[form.name] += count * part.stored_bytes
     return quantization or max(stored, key=lambda name: stored[name])
 
@@ -223,15 +243,14 @@ def _placement(point: Measurement) -> str:
     return " ".join(f"{name} {n}" for name, n in splits.items() if name == "tp" or (n or 1) > 1)
 
 
-def _band(point: Measurement) -> str:
-    ends = (0, *_BANDS)
-    above = max(end for end in ends if end < (point.concurrency or 0))
-    within = next((end for end in _BANDS if end >= (point.concurrency or 0)), None)
-    return f"above {above}" if within is None else f"{above + 1} to {within}"
+def _band(value: float, ends: Sequence[int]) -> str:
+    place = bisect_left(ends, value)
+    low = (0, *ends)[place]
+    return f"above {low}" if place == len(ends) else f"{low + 1} to {ends[place]}"
 
 
 def _prompt(point: Measurement) -> str:
-    return "not stated" if point.input_len is None else f"{point.input_len:g}"
+    return "not stated" if point.input_len is None else _band(point.input_len, _PROMPTS)
 
 
 def _version(point: Measurement) -> str:
@@ -245,7 +264,7 @@ _GROUPS: Final[dict[str, Callable[[Measurement], str]]] = {
     "weights": lambda point: weight_format(point.model or "", point.quantization),
     "placement": _placement,
     "input_len": _prompt,
-    "concurrency": _band,
+    "concurrency": lambda point: _band(point.concurrency or 1, _LOADS),
     "version": _version,
 }
 
@@ -267,7 +286,7 @@ def _natural(name: str) -> tuple[object, ...]:
 # --- Predictions: one curve for all loads of a set-up --------------------------------------------
 
 #: Rows that cannot be true, by model, chip, framework and concurrency.
-_IMPLAUSIBLE: Final = {
+_IMPLAUSIBLE: Final[dict[tuple[object, ...], str]] = {
     ("openai/gpt-oss-120b", "h100", "vllm", 512): "TPOT at or below that with 64 in flight",
 }
 _NO_ROOM: Final = "no room for one request"
@@ -303,19 +322,16 @@ LeftOut: TypeAlias = list[tuple[Measurement, str]]
 _Member = TypeVar("_Member")
 
 
-def served_validation(
-    points: Iterable[Measurement] | None = None, *, by: ServedGroup = "model"
-) -> ServedValidation:
-    """Return served loads beside predictions, each by a profile that has not seen its group.
+def served_validation(points: Iterable[Measurement] | None = None) -> ServedValidation:
+    """Return served loads beside predictions, each by a profile that has not seen its model.
 
     Parameters
     ----------
     points
         Loads; all of `load_served` if None.
-    by
-        Whether the loads of a model, a chip or an engine are left out together.
     """
-    plain, drafted = [], []
+    plain: list[Measurement] = []
+    drafted: list[Measurement] = []
     left_out: LeftOut = []
     for point in load_served() if points is None else points:
         key = (point.model, point.hardware, point.engine, point.concurrency)
@@ -324,8 +340,14 @@ def served_validation(
         else:
             (drafted if point.drafts else plain).append(point)
     ratios = _measured_ratios(drafted, plain, left_out)
-    scores = [*_plain_scores(plain, by, left_out), *_ratio_scores(ratios, by, left_out)]
-    return ServedValidation(tuple(scores), tuple(left_out), disagreeing_sources(scores))
+
+    def scores(by: ServedGroup, left_out: LeftOut) -> list[ServedScore]:
+        return [*_plain_scores(plain, by, left_out), *_ratio_scores(ratios, by, left_out)]
+
+    by_model = scores("model", left_out)
+    found = ServedValidation(tuple(by_model), tuple(left_out), disagreeing_sources(by_model))
+    others = {str(by): replace(found, scores=tuple(scores(by, []))).total for by in stored_groups()}
+    return replace(found, other_totals=others)
 
 
 def _plain_scores(
@@ -402,14 +424,15 @@ class _Ratio:
 def _measured_ratios(
     drafted: Iterable[Measurement], plain: Iterable[Measurement], left_out: LeftOut
 ) -> list[_Ratio]:
-    """Return drafted loads with a load without drafts beside them, of their own source if any."""
+    """Return drafted loads beside those without drafts, of their source and version if any is."""
     beside = {_BESIDE(loads[0]): loads for loads in _grouped(plain, _BESIDE)}
     ratios = []
     for load in drafted:
         partners = beside.get(_BESIDE(load), [])
-        own = [partner for partner in partners if partner.source == load.source]
         if partners:
-            plain_s = np.median([partner.tpot_s or math.nan for partner in own or partners])
+            own = [one for one in partners if one.source == load.source]
+            alike = [one for one in own if one.engine_version == load.engine_version]
+            plain_s = np.median([one.tpot_s or math.nan for one in alike or own or partners])
             ratios.append(_Ratio(load, math.log((load.tpot_s or math.nan) / plain_s)))
         else:
             left_out.append((load, _NOT_BESIDE))
@@ -442,9 +465,7 @@ def _ratio_scores(
                 yield ServedScore(ratio.load, {TPOT_RATIO: value}, unseen)
 
 
-def _ratio_off(
-    setup: Sequence[_Ratio], engine: EngineProfile, tokens_per_round: float
-) -> Array:
+def _ratio_off(setup: Sequence[_Ratio], engine: EngineProfile, tokens_per_round: float) -> Array:
     """Return how far off ratios of one set-up are at an acceptance length, as logarithms."""
     first = setup[0].load
     drafter = drafter_of(first)
@@ -460,9 +481,7 @@ def _group_off(
     return np.concatenate([_ratio_off(setup, engine, tokens_per_round) for setup in setups])
 
 
-def _best_off(
-    off: Callable[[float], Array], known: float | None, draft_len: int
-) -> Array:
+def _best_off(off: Callable[[float], Array], known: float | None, draft_len: int) -> Array:
     """Return errors at the known acceptance length, or at the one that makes their mean least.
 
     The mean falls as more drafts are accepted; the search is a regula falsi over the logarithm of
@@ -488,5 +507,90 @@ def _best_off(
 # --- Sources that disagree with all others -------------------------------------------------------
 
 
+#: Offsets and scatters beyond so many times the usual scatter disagree.
+_OFFSET_BOUND: Final = 2.5
+_SCATTER_BOUND: Final = 3.0
+#: TPOT residuals of each source, with the framework, the chip and the model of the load.
+_Residuals: TypeAlias = dict[str, list[tuple[tuple[str, ...], float]]]
+#: A median absolute deviation times this is the standard deviation of normal errors.
+_NORMAL: Final = 1.4826
+
+
 def disagreeing_sources(scores: Iterable[ServedScore]) -> tuple[Disagreement, ...]:
-    return ()
+    """Return the sources whose TPOT residuals disagree with those of all others.
+
+    The residuals of a source are taken beside the median of the other sources in the same group:
+    framework, chip and model, or framework and chip where no other has the model. Its offset is
+    their median, its scatter their robust standard deviation around the medians of its own groups.
+    An offset beyond 2.5 times the usual scatter, or a scatter beyond 3 times, disagrees; the usual
+    scatter is the median over sources. A source that is wrong makes its neighbours look wrong, so
+    that the one without which the others agree best is named and taken out, and the rest compared
+    again.
+
+    Parameters
+    ----------
+    scores
+        Loads beside predictions; those of a source whose chips no other has are compared by
+        their scatter alone.
+
+    Source
+        Rousseeuw and Croux 1993, J. Am. Stat. Assoc. 88(424): the median absolute deviation.
+    """
+    residuals: _Residuals = defaultdict(list)
+    for score in scores:
+        if "tpot_s" in score.off:
+            point = score.point
+            group = (point.engine or "", point.hardware or "", base_model(point))
+            residuals[point.source].append((group, score.off["tpot_s"]))
+    named: list[Disagreement] = []
+    while suspects := [one for one in _compared(residuals) if one.excess > 1]:
+        rests = [
+            {source: pairs for source, pairs in residuals.items() if source != suspect.source}
+            for suspect in suspects
+        ]
+        left = [sum(max(one.excess - 1, 0.0) for one in _compared(rest)) for rest in rests]
+        wrong = min(range(len(suspects)), key=lambda n: (left[n], -suspects[n].excess))
+        named.append(suspects[wrong])
+        residuals = rests[wrong]
+    return tuple(named)
+
+
+def _compared(residuals: _Residuals) -> list[Disagreement]:
+    """Return how far each source is from the others, agreeing or not."""
+    scatters = {source: _scatter(pairs) for source, pairs in residuals.items()}
+    usual = float(np.median([*scatters.values()])) if scatters else 0.0
+    return [
+        Disagreement(
+            source,
+            offset=_offset(source, residuals),
+            scatter=scatters[source],
+            offset_bound=_OFFSET_BOUND * usual,
+            scatter_bound=_SCATTER_BOUND * usual,
+        )
+        for source in residuals
+    ]
+
+
+def _offset(source: str, residuals: _Residuals) -> float:
+    """Return the median residual beside the others' in the narrowest group that they share."""
+    others: dict[tuple[str, ...], list[float]] = defaultdict(list)
+    for other, pairs in residuals.items():
+        for group, residual in pairs if other != source else ():
+            others[group].append(residual)
+            others[group[:2]].append(residual)
+    medians = {group: float(np.median(values)) for group, values in others.items()}
+    beside = [
+        residual - medians[shared]
+        for group, residual in residuals[source]
+        for shared in [group if group in medians else group[:2]]
+        if shared in medians
+    ]
+    return float(np.median(beside)) if beside else 0.0
+
+
+def _scatter(pairs: Iterable[tuple[tuple[str, ...], float]]) -> float:
+    around = []
+    for group in _grouped(pairs, lambda pair: pair[0]):
+        values = np.array([residual for _, residual in group])
+        around.append(np.abs(values - np.median(values)))
+    return _NORMAL * float(np.median(np.concatenate(around)))
