@@ -489,19 +489,20 @@ def _best_off(off: Callable[[float], Array], known: float | None, draft_len: int
     """
     if known is not None:
         return off(known)
-    low, high = 1.0, draft_len + 1.0
-    none, every = off(low), off(high)
-    if none.mean() <= 0 or every.mean() >= 0:
-        return none if none.mean() <= 0 else every
+    tried = [(length, off(length)) for length in (1.0, draft_len + 1.0)]
     for _ in range(_SECANTS):
-        share = none.mean() / (none.mean() - every.mean())
-        middle = low * (high / low) ** share
-        best = off(middle)
-        if best.mean() > 0:
-            low, none = middle, best
-        else:
-            high, every = middle, best
-    return best
+        above = min((trial for trial in tried if _mean(trial) > 0), key=_mean, default=None)
+        below = max((trial for trial in tried if _mean(trial) <= 0), key=_mean, default=None)
+        if above is None or below is None:  # no acceptance is low, or high, enough
+            break
+        share = _mean(above) / (_mean(above) - _mean(below))
+        length = above[0] * (below[0] / above[0]) ** share
+        tried.append((length, off(length)))
+    return min(tried, key=lambda trial: abs(_mean(trial)))[1]
+
+
+def _mean(trial: tuple[float, Array]) -> float:
+    return float(trial[1].mean())
 
 
 # --- Sources that disagree with all others -------------------------------------------------------
