@@ -564,11 +564,15 @@ class LeftOutFits:
         without
             The source; the fit to all for one that has not measured this engine on this family.
         """
-        places = self.engines[name]
+        fits = self.fits_on(name, chip)
+        return fits.get(without, fits[ALL_SOURCES])
+
+    def fits_on(self, name: str, chip: str) -> Mapping[str, EngineProfile]:
+        """Return the profiles of an engine on a chip by what they were fitted without, if any."""
+        places = self.engines.get(name, {})
         words = chip.replace("-", " ").split()
         place = next((word for word in words if word in places), self.family_of(chip))
-        fits = places[place or ""]
-        return fits.get(without, fits[ALL_SOURCES])
+        return places.get(place or "", {})
 
     def generic_without(self, group: str) -> Generic:
         """Return what the fit without a group says of all chips: see `generic`."""
