@@ -390,8 +390,8 @@ class EngineProfile:
         Seconds on top of each layer for each new token of the pass, in a layer `TOKEN_WIDTH` wide
         and in proportion in others: norms, rotations, activations and whatever else touches tokens
         one by one.
-    prefill_layer_overhead_s
-        Seconds on top of each layer in a pass that takes prompts: no graph holds its kernels.
+    prefill_kernel_overhead_s
+        Seconds on top of each kernel of a pass that takes prompts: no graph holds them.
     state_token_overhead_s
         Seconds on top of each layer of linear attention, for each new token of a sequence beyond
         the first and up to `STATE_TOKENS`: the recurrence takes one token after the other.
@@ -455,7 +455,7 @@ class EngineProfile:
     layer_kind_overhead_s: Mapping[LayerKind, Seconds] = field(default_factory=dict)
     sequence_overhead_s: Seconds = 0.0
     layer_token_overhead_s: Seconds = 0.0
-    prefill_layer_overhead_s: Seconds = 0.0
+    prefill_kernel_overhead_s: Seconds = 0.0
     state_token_overhead_s: Seconds = 0.0
     draft_pass_overhead_s: Seconds | None = None
     serial_step_overhead_s: Seconds = 0.0

@@ -10,14 +10,14 @@ from specroof.arrays import Array, IntArray
 from specroof.cost import BlockExchange, OpCost
 from specroof.errors import ProfileError
 from specroof.hardware import (
+    STATE_TOKENS,
+    TOKEN_WIDTH,
     Collective,
     EngineProfile,
     ExpertTile,
     HardwareProfile,
     Interconnect,
     Placement,
-    STATE_TOKENS,
-    TOKEN_WIDTH,
 )
 from specroof.units import format_seconds
 
@@ -680,7 +680,8 @@ def _overhead_s(shape: PassShape, engine: EngineProfile) -> Array:
         + (kinds_s + engine.state_token_overhead_s * recurrent * further_tokens)
         + engine.layer_token_overhead_s
         * (layers * batch * queries * (np.asarray(shape.width) / TOKEN_WIDTH))
-        + engine.prefill_layer_overhead_s * (layers * np.asarray(shape.takes_prompts))
+        + engine.prefill_kernel_overhead_s
+        * (np.asarray(shape.kernels) * np.asarray(shape.takes_prompts))
         + engine.sequence_overhead_s * batch
         + np.asarray(shape.serial_steps)
         * (engine.serial_step_overhead_s + engine.serial_sequence_overhead_s * batch)

@@ -322,6 +322,11 @@ LeftOut: TypeAlias = list[tuple[Measurement, str]]
 _Member = TypeVar("_Member")
 
 
+def implausible(point: Measurement) -> str | None:
+    """Return why a load cannot be true; None for all others."""
+    return _IMPLAUSIBLE.get((point.model, point.hardware, point.engine, point.concurrency))
+
+
 def served_validation(points: Iterable[Measurement] | None = None) -> ServedValidation:
     """Return served loads beside predictions, each by a profile that has not seen its model.
 
@@ -334,9 +339,8 @@ def served_validation(points: Iterable[Measurement] | None = None) -> ServedVali
     drafted: list[Measurement] = []
     left_out: LeftOut = []
     for point in load_served() if points is None else points:
-        key = (point.model, point.hardware, point.engine, point.concurrency)
-        if key in _IMPLAUSIBLE:
-            left_out.append((point, f"implausible: {_IMPLAUSIBLE[key]}"))
+        if (why := implausible(point)) is not None:
+            left_out.append((point, f"implausible: {why}"))
         else:
             (drafted if point.drafts else plain).append(point)
     ratios = _measured_ratios(drafted, plain, left_out)
