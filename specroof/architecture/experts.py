@@ -174,7 +174,7 @@ def fullest_device(routing: Routing, n_devices: int) -> tuple[Array, Array]:
 
     .. math:: \frac{t k}{g} + c \sqrt{\frac{t k}{g} \frac{E - k}{E - 1}} + s \max(0, 1 - 2 k / E)
 
-    visits, with :math:`s = (1 - 2/g) (d - 1) / 6` for the skewness; neither is below one or above
+    visits, with :math:`s = (d - 1) / 6` for the skewness; neither is below one or above
     what there is.
 
     Parameters
@@ -190,8 +190,9 @@ def fullest_device(routing: Routing, n_devices: int) -> tuple[Array, Array]:
         Distinct experts visited, and visits, on the fullest device, in means of all devices.
 
     Counts
-        uniform routing of independent tokens. Against dice within 3 % from two visits a device on,
-        within 9 % from one on; with fewer it is up to 32 % too high.
+        uniform routing of independent tokens. Against dice, for 2 to 64 devices and 8 to 512
+        experts: 3 % off at most (0.5 % on average) from four visits a device on, 7 % (2 %) from one
+        on, 36 % (13 %), too high, below a half.
     Ignores
         popularity of single experts, beyond what it takes from the independent tokens; experts
         that are kept twice to level the load; numbers of experts that do not divide.
@@ -206,13 +207,13 @@ def fullest_device(routing: Routing, n_devices: int) -> tuple[Array, Array]:
     >>> routing = Routing(256, 8, 0, tokens, hit=distinct_experts(tokens, 256, 8))
     >>> experts, visits = fullest_device(routing, 8)
     >>> experts.round(2).tolist(), visits.round(2).tolist()
-    ([2.57, 1.32, 1.0], [2.57, 1.36, 1.0])
+    ([2.62, 1.31, 1.0], [2.62, 1.36, 1.0])
     """
     tokens, total, top_k = routing.tokens, routing.n_experts, routing.top_k
     holders = min(n_devices, total)  # the others have nothing to do
     held = total / holders
     first, second = _normal_maximum(holders)
-    skewness = (1 - 2 / holders) * (second - 1) / 6
+    skewness = (second - 1) / 6
     missed = (1 - top_k / total) ** tokens
     both_missed = missed * max(0.0, 1 - top_k / max(1, total - 1)) ** tokens
     hit, visited = held * (1 - missed), tokens * (top_k / holders)
