@@ -503,7 +503,8 @@ class EngineProfile:
 
         None means that every device gathers all tokens and scatters the sums: the default of vLLM
         0.33.0 (``--all2all-backend allgather_reducescatter``) and SGLang 0.5.23
-        (``--moe-a2a-backend none``), and what TensorRT-LLM does without NVLink across nodes.
+        (``--moe-a2a-backend none``). TensorRT-LLM is taken to do so where NVLink does not cross
+        nodes; its rule is not at hand.
 
         Parameters
         ----------

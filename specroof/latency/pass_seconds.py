@@ -359,7 +359,8 @@ def _collective_s(
     Blocks end in an all-reduce, also experts that are spread over devices: every device has all
     tokens and adds what its own experts make of them. Behind data-parallel attention a feed-forward
     gathers its tokens first and scatters the sums: as much traffic, and one latency more. Where
-    kernels send tokens to experts instead, a token goes once to each device that has one of its k.
+    kernels send tokens to experts instead, each goes to as many devices as it has experts, at most
+    to all: that a device may have two of them is left out.
 
     Source
         vLLM 0.33.0 ``fused_moe/config.py``, ``use_all2all_kernels`` (not without data parallelism),
