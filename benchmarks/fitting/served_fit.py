@@ -276,7 +276,7 @@ def fit_factors(
 
 
 def fitted_loads() -> list[Measurement]:
-    """Return the served loads that factors are fitted to: of known lengths, on a server of `PAIRS`."""
+    """Return the served loads of known lengths, on servers of `PAIRS`: factors are fitted to them."""
     return [
         load
         for load in load_served()

@@ -418,12 +418,38 @@ class BlockExchange:
     message_bytes
         The block's output over the whole batch: tokens x hidden size x activation bytes.
     copies
-        Devices that a token is sent to when experts are spread out: top-k, else 1.
+        Experts that a token visits, each perhaps on another device; 1 without experts.
+    dispatch_frac
+        Bytes of a token on its way to an expert, as a share of those of its result.
     """
 
     block: str
     message_bytes: Array
     copies: int = 1
+    dispatch_frac: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Routing:
+    """How the tokens of a pass pick experts.
+
+    Parameters
+    ----------
+    n_experts, top_k
+        Experts, and how many of them a token visits.
+    n_shared
+        Experts in the same grouped matmul that every token visits.
+    tokens
+        Tokens whose independent choices hit as many experts as those of the pass.
+    hit
+        Expected number of distinct experts that are hit, the shared ones included.
+    """
+
+    n_experts: int
+    top_k: int
+    n_shared: int
+    tokens: Array
+    hit: Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -456,11 +482,9 @@ class OpCost:
         The dtype of the arithmetic.
     shard
         How it divides over devices.
-    rows, groups
-        Of a grouped matmul (experts): expected tokens per expert that is hit, and experts hit.
-    experts
-        Of a grouped matmul too: experts that routing picks from, and those that every token
-        visits.
+    rows, routing
+        Of a grouped matmul (experts): expected tokens per expert that is hit, and how tokens pick
+        experts.
     collective
         What devices exchange after it, if it ends a block.
     sequences
@@ -477,8 +501,7 @@ class OpCost:
     compute_dtype: str
     shard: Shard = TENSOR
     rows: Array | None = None
-    groups: Array | None = None
-    experts: tuple[int, int] | None = None
+    routing: Routing | None = None
     collective: BlockExchange | None = None
     sequences: Array | None = None
 

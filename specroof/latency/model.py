@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof.architecture import WEIGHT_FORMATS, Architecture, Experts
+from specroof.architecture.experts import fullest_device
 from specroof.arrays import Array, IntArray
 from specroof.cost import (
-    BlockExchange,
     ForwardPass,
     OpCost,
     Options,
@@ -52,7 +52,9 @@ def pass_work(
     ops
         From `specroof.cost.forward_cost`.
     setup
-        Where, and over how many devices; its engine does not matter.
+        Where, and over how many devices. Of its engine one thing matters: in any but the ideal one
+        the fullest device decides, in which experts and sequences are as uneven as chance and
+        whole sequences make them.
     shape
         Layers and sequences, for what an engine loses around the work.
     settled
@@ -80,12 +82,16 @@ def pass_work(
     (2.0, 3.0)
     """
     hardware, placement = setup.hardware, setup.placement
+    ideal = setup.engine.rules == "ideal"
     # Fewer sequences than data-parallel groups of attention leave groups idle, and the others have
-    # no less to do for it: how many times its even share the busiest group has.
+    # no less to do for it: how many times its even share the busiest group has. Engines deal out
+    # whole sequences and pad decoding groups to the fullest (vLLM 0.33.0 `v1/worker/dp_utils.py`,
+    # SGLang 0.5.23 `layers/dp_attention.py`).
     crowding: Array | float = 1.0
-    if placement.attention_data_parallel > 1:
-        batch = np.asarray(shape.batch_size, dtype=np.float64)
-        crowding = np.maximum(1.0, placement.attention_data_parallel / batch)
+    groups = placement.attention_data_parallel
+    if groups > 1:
+        share = np.asarray(shape.batch_size, dtype=np.float64) / groups
+        crowding = np.maximum(1.0, 1 / share) if ideal else np.ceil(share) / share
     works, exchanges = [], []
     stand_ins: dict[str, None] = {}
     for op in ops:
@@ -101,16 +107,17 @@ def pass_work(
         sequences = op.sequences
         if sequences is not None:
             sequences, busiest = np.asarray(sequences * busiest), 1.0
+        fullest = op if ideal else _on_fullest_device(op, placement.expert_parallel)
         moved = (
-            op.weight_bytes / weight_ways
+            fullest.weight_bytes / weight_ways
             + busiest * op.cache_bytes / cache_ways
             + busiest * op.activation_bytes / compute_ways
         )
         works.append(
             OpWork(
-                op=op,
+                op=replace(op, rows=fullest.rows),
                 compute_dtype=dtype,
-                flops=op.flops,
+                flops=fullest.flops,
                 moved_bytes=moved,
                 settled=settled,
                 flop_s=busiest * op.count / (compute_ways * flops_per_s),
@@ -119,8 +126,32 @@ def pass_work(
             )
         )
         if op.collective is not None and placement.devices > 1:
-            exchanges.append(Exchange(op.collective, op.count, hardware, placement))
+            exchange = op.collective
+            if exchange.block == "attention" or not settled:  # prompts are gathered as they are
+                padded_bytes = np.asarray(exchange.message_bytes * crowding)
+                exchange = replace(exchange, message_bytes=padded_bytes)
+            exchanges.append(Exchange(exchange, op.count, hardware, placement))
     return PassWork(works, exchanges, shape, notes=tuple(stand_ins))
+
+
+def _on_fullest_device(op: OpCost, n_devices: int) -> OpCost:
+    """Return the cost of experts as if each device had as many of them as the fullest one has.
+
+    Experts that every token visits are divided evenly.
+    """
+    routing = op.routing
+    if routing is None or op.rows is None or n_devices == 1:
+        return op
+    more_experts, more_visits = fullest_device(routing, n_devices)
+    chosen = routing.top_k / (routing.top_k + routing.n_shared)
+    visits = 1 + chosen * (more_visits - 1)
+    experts = 1 + (1 - routing.n_shared / routing.hit) * (more_experts - 1)
+    return replace(
+        op,
+        flops=np.asarray(op.flops * visits),
+        weight_bytes=np.asarray(op.weight_bytes * experts),
+        rows=np.asarray(op.rows * visits / experts),
+    )
 
 
 # --- Many passes as one: operations of a kind together, whatever model and chip they are of ------
@@ -162,7 +193,8 @@ def stacked(works: Sequence[PassWork], sizes: Sequence[int]) -> PassWork:
             ops.setdefault(key, []).append((op, where))
         for exchange in work.exchanges:
             what = exchange.collective
-            between = (exchange.hardware.interconnect, exchange.placement, what.block, what.copies)
+            routed = (what.block, what.copies, what.dispatch_frac)
+            between = (exchange.hardware.interconnect, exchange.placement, *routed)
             exchanges.setdefault(between, []).append((exchange, where))
     return PassWork(
         [_ops_of_a_kind(parts) for parts in ops.values()],
@@ -199,7 +231,7 @@ def _exchanges_of_a_kind(parts: Sequence[tuple[Exchange, IntArray]]) -> Exchange
     message_bytes = _joined([(exchange.collective.message_bytes, at) for exchange, at in parts])
     return replace(
         first,
-        collective=BlockExchange(what.block, message_bytes, what.copies),
+        collective=replace(what, message_bytes=message_bytes),
         count=_joined([(exchange.count, at) for exchange, at in parts]),
         passes=np.concatenate([at for _, at in parts]),
     )
