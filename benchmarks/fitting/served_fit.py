@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import Final, TypeAlias
 
 import numpy as np
+from scipy.optimize import least_squares
 
 from fitting.kernels import KERNEL_ENGINE, kernel_engine
 from fitting.parameters import (
@@ -26,7 +27,6 @@ from fitting.parameters import (
 from fitting.shared_fit import NOT_FITTED, Points
 from specroof.arrays import Array
 from specroof.cost import ForwardPass
-from specroof.engines.least_squares import least_squares
 from specroof.evidence import Measurement, base_model, load_served
 from specroof.evidence.measurement import chip_of
 from specroof.hardware import EngineProfile
@@ -258,25 +258,34 @@ def fit_factors(
         return {**shared, **factors_at(x)}
 
     def slopes(x: Array) -> Array:
-        here, base = at(x), residuals(at(x))
+        here, base = at(x), _soft(residuals(at(x)))
         columns = np.zeros((len(base), len(_WHOSE), len(FACTORS)))
         for column, name in enumerate(FACTORS):
             moved = dict(here)
             for server, family in PAIRS:
                 moved[f"{name} of {server} {family}"] *= np.exp(_SLOPE)
-            change = (residuals(moved) - base) / _SLOPE
+            change = (_soft(residuals(moved)) - base) / _SLOPE
             columns[:, :, column] = change[:, None] * moves[pair]
         return columns.reshape(len(base), -1)
 
     n = len(_WHOSE) * len(FACTORS)
-    fit = least_squares(
-        lambda x: residuals(at(x)), np.zeros(n), np.ones(n), slopes=slopes, max_nfev=_STEPS
+    # Outliers weigh less (soft L1); what holds factors near 1 does not, however far they go.
+    found = least_squares(
+        lambda x: np.concatenate([_soft(residuals(at(x))), x]),
+        np.zeros(n),
+        jac=lambda x: np.concatenate([slopes(x), np.eye(n)]),
+        max_nfev=_STEPS,
     )
-    return factors_at(fit.x)
+    return factors_at(found.x)
+
+
+def _soft(residuals: Array) -> Array:
+    """Return residuals whose squares are the soft L1 loss of the given ones."""
+    return np.asarray(np.sign(residuals) * np.sqrt(2 * (np.sqrt(1 + residuals**2) - 1)))
 
 
 def fitted_loads() -> list[Measurement]:
-    """Return the served loads of known lengths, on servers of `PAIRS`: factors are fitted to them."""
+    """Return the served loads that are fitted to: of known lengths, on servers of `PAIRS`."""
     return [
         load
         for load in load_served()
