@@ -11,6 +11,7 @@ from typing import Any, Final
 from fitting.parameters import (
     ALL,
     ENGINES,
+    EVERYONE,
     FAMILIES,
     OWN,
     fitted_parameters,
@@ -82,7 +83,7 @@ def _relative(name: str, parameters: Mapping[str, float]) -> EngineProfile:
     whose = name if name in ENGINES else "vllm"
     # The family of a fit whose chips are as all others: no slower layers, no slower kernels.
     even = {**parameters, "compute_frac.hopper": 1.0}
-    engine = own_engine(shared_engine(whose, "hopper", even), (name,), parameters)
+    engine = own_engine(shared_engine(whose, "hopper", even), (EVERYONE, name), parameters)
     # What kernels reach of a memory, the fits call so; caches and experts keep their distance.
     weights = parameters["memory_frac"]
     return replace(

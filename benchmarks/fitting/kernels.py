@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from fitting.parameters import chip_family, own, own_engine, shared_engine
+from fitting.parameters import EVERYONE, chip_family, own, own_engine, shared_engine
 from specroof.errors import ProfileError
 from specroof.hardware import Collective, EngineProfile, HardwareProfile
 from specroof.hardware.profile import scaled_engine
@@ -177,7 +177,7 @@ def kernel_engine(hardware: HardwareProfile, parameters: Mapping[str, float]) ->
         collective=_collective(timed, hardware, fitted),
         graphs=None,  # which sizes it captures is the deployer's choice
     )
-    names = (KERNEL_ENGINE, family, f"{KERNEL_ENGINE} {family}")
+    names = (EVERYONE, KERNEL_ENGINE, family, f"{KERNEL_ENGINE} {family}")
     return own_engine(kernels, names, parameters)
 
 

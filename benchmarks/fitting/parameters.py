@@ -147,7 +147,7 @@ _ROWS: Final = {
     "layer_s.latent_attention": (10e-6, 1.0, "seconds per layer of latent attention, on top"),
     "layer_s.sparse_index": (10e-6, 1.0, "seconds per layer with an indexer, on top"),
     # Two kernels of a few microseconds, before the projections and before the output.
-    "layer_s.fp8_blocks": (10e-6, 1.0, "seconds per block scaled to fp8, on top"),
+    "layer_s.fp8_blocks": (15e-6, 1.0, "seconds per block scaled to fp8, on top"),
     "layer_s.fp4_blocks": (5e-6, 1.0, "seconds per block scaled to fp4, on top"),
     "prefill_kernel_s": (5e-6, 1.0, "seconds per kernel of a pass that takes prompts, on top"),
     "prefill_share": (0.8, 0.2, "share of those of decoding that passes with prompts reach"),
@@ -216,6 +216,8 @@ PARAMETERS: Final = tuple(SharedParameter(name, *row) for name, row in _ROWS.ite
 FACTORS: Final = {
     "layer": "seconds of a pass and of its layers",
     "experts_s": "seconds of layers with experts, on top",
+    "fp8_blocks": "seconds of blocks scaled to fp8, on top",
+    "fp4_blocks": "seconds of blocks scaled to fp4, on top",
     "memory": "share of the memory's bytes/s",
     "experts_memory": "the same of experts, besides",
     "compute": "share of the peak",
@@ -228,6 +230,8 @@ FACTORS: Final = {
     "prefill_kernel": "seconds of a kernel in a pass that takes prompts",
     "prefill": "share of the peak in passes that take prompts",
 }
+#: Whose factors all servers have: what served loads say otherwise than measurements with drafts.
+EVERYONE: Final = "all"
 #: No kernel reaches more of a peak or of a memory.
 _MOST: Final = 0.97
 
@@ -330,7 +334,8 @@ def fitted_engine(name: str, family: str, parameters: Mapping[str, float]) -> En
     # ATOM is AMD's, on vLLM's scheduler and rules.
     like = name if name in ENGINES else "vllm"
     shared = shared_engine(like, _LIKE.get(family, family), parameters)
-    return own_engine(replace(shared, name=name), (name, family, f"{name} {family}"), parameters)
+    whose = (EVERYONE, name, family, f"{name} {family}")
+    return own_engine(replace(shared, name=name), whose, parameters)
 
 
 def own_engine(
@@ -355,6 +360,7 @@ def own_engine(
     experts = engine.kind_memory_frac.get("experts", engine.memory_frac)
     tile, collective = engine.expert_tile, engine.collective
     layer = factor("layer")
+    own_kinds = {"experts": "experts_s", "fp8_blocks": "fp8_blocks", "fp4_blocks": "fp4_blocks"}
     return replace(
         engine,
         compute_frac=_scaled(engine.compute_frac, compute),
@@ -368,7 +374,7 @@ def own_engine(
         pass_overhead_s=engine.pass_overhead_s * layer,
         layer_overhead_s=engine.layer_overhead_s * layer,
         layer_kind_overhead_s={
-            kind: seconds * (factor("experts_s") if kind == "experts" else layer)
+            kind: seconds * (factor(own_kinds[kind]) if kind in own_kinds else layer)
             for kind, seconds in engine.layer_kind_overhead_s.items()
         },
         layer_token_overhead_s=engine.layer_token_overhead_s * factor("token"),

@@ -7,6 +7,7 @@ near 1, so that few loads move them little and a server without loads has those 
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Final, TypeAlias
 
@@ -17,6 +18,7 @@ from fitting.kernels import KERNEL_ENGINE, kernel_engine
 from fitting.parameters import (
     ALL,
     ENGINES,
+    EVERYONE,
     FACTORS,
     FAMILIES,
     SERVERS,
@@ -32,7 +34,7 @@ from specroof.evidence.measurement import chip_of
 from specroof.hardware import EngineProfile
 from specroof.latency import Deployment, PassWork, Work, model_work, pass_time, stacked
 from specroof.scoring.bands import FULL_POINTS
-from specroof.scoring.left_out import left_out_name, served_group, served_of
+from specroof.scoring.left_out import ServedGroup, left_out_name, served_group, served_of
 from specroof.scoring.served import implausible
 from specroof.serving.capacity import prefill_rules
 from specroof.serving.prefills import RequestLoad, request_timing
@@ -45,8 +47,9 @@ _TTFT_WEIGHT: Final = 0.7
 _TTFT_CONCURRENCY: Final = 4
 #: What a source of trust 3 counts for beside one of trust 2: versions mixed, answers of 128 tokens.
 _LESS_TRUSTED: Final = 0.5
-#: How far, in logarithms, factors may be taken to lie from 1: of a server or a family; of a pair.
-_SPREADS: Final = (0.4, 0.25)
+#: How far, in logarithms, factors may be taken to lie from 1: of all; of a server or a family; of a
+#: pair of both.
+_SPREADS: Final = (0.7, 0.4, 0.25)
 _STEPS: Final = 12
 _SLOPE: Final = 1e-3
 
@@ -57,14 +60,19 @@ PAIRS: Final[tuple[Pair, ...]] = tuple(
 )
 #: Whose factors there are: of servers, of families, of pairs.
 _WHOSE: Final = (
+    EVERYONE,
     *SERVERS,
     *dict.fromkeys(family for _, family in PAIRS),
     *(" ".join(pair) for pair in PAIRS),
 )
 #: How far each lies from 1 in its own units.
-_WIDTHS: Final = np.array([_SPREADS[" " in whose] for whose in _WHOSE])
+_WIDTHS: Final = np.array(
+    [_SPREADS[0 if whose == EVERYONE else 1 + (" " in whose)] for whose in _WHOSE]
+)
 #: Which of them a pair has, shape (pairs, whose).
-_HAS: Final = np.array([[whose in {*pair, " ".join(pair)} for whose in _WHOSE] for pair in PAIRS])
+_HAS: Final = np.array(
+    [[whose in {EVERYONE, *pair, " ".join(pair)} for whose in _WHOSE] for pair in PAIRS]
+)
 
 
 def pair_of(point: Measurement) -> int:
@@ -320,22 +328,24 @@ def with_factors(
     shared = fits[ALL]
     served = ServedPoints(fitted_loads(), shared)
 
-    def fitted(name: str, without: Callable[[Measurement], bool]) -> dict[str, float]:
+    def fitted(
+        name: str, group: Callable[[Measurement], object], left_out: object
+    ) -> dict[str, float]:
         own = fits.get(name, shared)
-        return {**own, **fit_factors(own, served, drafted, without)}
+        factors = fit_factors(own, served, drafted, lambda point: group(point) == left_out)
+        return {**own, **factors}
 
-    made = {ALL: fitted(ALL, lambda _: False)}
+    made = {ALL: fitted(ALL, attrgetter("source"), None)}
     for source in dict.fromkeys(point.source for point in measurements):
-        made[source] = fitted(source, lambda point, source=source: point.source == source)
+        made[source] = fitted(source, attrgetter("source"), source)
     for family in FAMILIES:
         name = left_out_name(family=family)
-        made[name] = fitted(name, lambda point, family=family: PAIRS[pair_of(point)][1] == family)
+        made[name] = fitted(name, lambda point: PAIRS[pair_of(point)][1], family)
     for engine in ENGINES:
         name = left_out_name(engine=engine)
-        made[name] = fitted(name, lambda point, engine=engine: point.engine == engine)
-    for by in ("model", "chip", "engine"):
+        made[name] = fitted(name, attrgetter("engine"), engine)
+    groups: tuple[ServedGroup, ...] = ("model", "chip", "engine")
+    for by in groups:
         for group in dict.fromkeys(served_group(load, by) for load in served.loads):
-            made[group] = fitted(
-                group, lambda point, by=by, group=group: served_group(point, by) == group
-            )
+            made[group] = fitted(group, partial(served_group, by=by), group)
     return made
