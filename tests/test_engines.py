@@ -36,6 +36,7 @@ from specroof.drafters.trees import expansion_tree, with_tree
 from specroof.errors import ProfileError
 from specroof.hardware import (
     IDEAL_ENGINE,
+    TOKEN_WIDTH,
     Band,
     CapturedGraphs,
     Collective,
@@ -58,8 +59,15 @@ from specroof.latency import (
     engine_setup,
     model_latency,
 )
-from specroof.latency.model import launched_kernels, layer_kinds, option_notes, padded_pass
-from specroof.latency.pass_seconds import PassShape, overlapped_s
+from specroof.latency.model import (
+    launched_kernels,
+    layer_kinds,
+    option_notes,
+    padded_pass,
+    pass_work,
+)
+from specroof.latency.pass_seconds import PassShape, overlapped_s, pass_time
+from specroof.serving.workload import prefill_pass
 
 
 def chip(engine: EngineProfile | None = None, **changes: Any) -> HardwareProfile:
@@ -151,7 +159,8 @@ def test_layers_of_a_kind_take_longer() -> None:
     model = Architecture(
         "toy", "llama", 4, 8, (Layer(blocks, 3), Layer((Block("attention", (), ATTENTION),))), head
     )
-    assert layer_kinds(model) == {"linear_attention": 3, "experts": 3}
+    ideal = engine_setup(chip(), "ideal", None, None)
+    assert layer_kinds(model, ideal) == {"linear_attention": 3, "experts": 3}
     kinds = {"experts": 10.0, "linear_attention": 100.0, "latent_attention": 1000.0}
     slow = model_latency(
         model,
@@ -165,10 +174,78 @@ def test_layers_of_a_kind_take_longer() -> None:
 
 def test_kinds_of_layers_of_published_models() -> None:
     # DeepSeek-V3.2: 61 layers, 3 dense; V4-Flash: 43 layers of which 21 have an indexer.
-    v32 = layer_kinds(load_model("deepseek-ai/DeepSeek-V3.2"))
-    assert v32 == {"latent_attention": 61, "sparse_index": 61, "experts": 58}
-    v4 = layer_kinds(load_model("deepseek-ai/DeepSeek-V4-Flash"))
+    b200 = engine_setup(load_hardware("b200"), "ideal", None, None)
+    v32 = layer_kinds(load_model("deepseek-ai/DeepSeek-V3.2"), b200)
+    attention = {"latent_attention": 61, "sparse_index": 61}
+    # Attention and feed-forward of each layer are stored in blocks of fp8.
+    assert v32 == {**attention, "experts": 58, "fp8_blocks": 122}
+    v4 = layer_kinds(load_model("deepseek-ai/DeepSeek-V4-Flash"), b200)
     assert (v4["latent_attention"], v4["sparse_index"]) == (43, 21)
+
+
+def test_tokens_are_scaled_where_weights_are_and_the_chip_multiplies_them() -> None:
+    b200, a100 = (
+        engine_setup(load_hardware(name), "ideal", None, None) for name in ("b200", "a100-80gb")
+    )
+    # 62 layers of attention and experts in fp8; an A100 multiplies them in bf16.
+    minimax = load_model("MiniMaxAI/MiniMax-M2")
+    assert layer_kinds(minimax, b200) == {"experts": 62, "fp8_blocks": 124}
+    assert layer_kinds(minimax, a100) == {"experts": 62}
+    # gpt-oss stores experts alone in mxfp4, and multiplies them in the dtype of its tokens.
+    assert layer_kinds(load_model("openai/gpt-oss-120b"), b200) == {"experts": 36}
+    # nvfp4 of DeepSeek-V3.1: the output of attention, and feed-forward, of 61 layers.
+    v31 = layer_kinds(load_model("nvidia/DeepSeek-V3.1-NVFP4"), b200)
+    assert (v31["fp4_blocks"], v31.get("fp8_blocks")) == (122, None)
+    qwen, as_nvfp4 = load_model("Qwen/Qwen3-32B"), Options(weight_dtype="nvfp4")
+    assert layer_kinds(qwen, b200) == {}
+    assert layer_kinds(qwen, replace(b200, options=as_nvfp4)) == {"fp4_blocks": 128}
+
+
+def test_wide_layers_take_longer_for_a_token() -> None:
+    setup = engine_setup(chip(real(layer_token_overhead_s=2.0)), "real", None, None)
+    narrow = replace(toy(ATTENTION, count=5), hidden_size=TOKEN_WIDTH // 4)
+    assert float(model_latency(narrow, setup, ForwardPass(3, 4, 100)).overhead_s) == 5 * 12 / 2
+
+
+def test_passes_that_take_prompts_launch_their_kernels() -> None:
+    model = load_model("Qwen/Qwen3-8B")
+    slow = real(prefill_kernel_overhead_s=2.0)
+    setup = engine_setup(replace(load_hardware("b200"), engines={"real": slow}), "real", None, None)
+    chunk = prefill_pass(64)
+    # 36 layers of 41 kernels, as `modeling_llama.py` has; the head. Decoding has graphs.
+    kernels = 36 * 41 + 1
+    assert float(model_latency(model, setup, DECODE).overhead_s) == 0
+    assert float(model_latency(model, setup, chunk).overhead_s) == 2 * kernels
+    beside = [Work(model, chunk, kind="prompts")]
+    assert float(model_latency(model, setup, DECODE, beside=beside).overhead_s) == 2 * kernels
+
+
+def test_prompts_reach_a_share_of_what_decoding_does() -> None:
+    own = {"compute_frac": {"bf16": 0.5}, "prefill_compute_frac": {"attention": 0.25}}
+    engine = real(prefill_share=0.5, **own)
+    setup = Setup(chip(engine), engine, Placement(), Options())
+
+    def taken(kind: str, *, settled: bool) -> float:
+        work = pass_work([operation(kind, 12, 0)], setup, PassShape(0, 1), settled=settled)
+        return float(pass_time(work, engine).total_s)
+
+    assert [taken("dense", settled=settled) for settled in (False, True)] == [24, 48]
+    assert taken("attention", settled=True) == 48  # its share is stated
+
+
+def test_devices_add_up_squares_of_queries_and_keys() -> None:
+    block = toy(None, Linear("q", 4, 4), Linear("o", 4, 4)).layers[0].blocks[0]
+    whole = replace(block, norm_over_heads=True)
+    head = Linear("lm_head", 4, 0, kind="head")
+
+    def sent(block: Block) -> list[float]:
+        model = Architecture("toy", "llama", 4, 8, (Layer((block,), 3),), head)
+        ops = forward_cost(model, ForwardPass(5, 2, 0))
+        return [float(op.collective.message_bytes) for op in ops if op.collective]
+
+    # Ten tokens of 4 features in bf16; before, of each its two sums in float32.
+    assert sent(block) == [10 * 4 * 2]
+    assert sent(whole) == [10 * 2 * 4, 10 * 4 * 2]
 
 
 def test_a_recurrence_takes_one_token_after_the_other() -> None:
@@ -181,8 +258,8 @@ def test_a_recurrence_takes_one_token_after_the_other() -> None:
 
 
 def test_each_token_takes_time_of_its_own_in_each_layer() -> None:
-    setup = engine_setup(chip(real(layer_token_overhead_s=2.0)), "real", None, None)
-    # 5 layers, 3 sequences of 4 tokens.
+    setup = engine_setup(chip(real(layer_token_overhead_s=2048.0)), "real", None, None)
+    # 4 of 4096 features, so 2 s; 5 layers, 3 sequences of 4 tokens.
     found = model_latency(toy(ATTENTION, count=5), setup, ForwardPass(3, 4, 100))
     assert float(found.overhead_s) == 5 * 12 * 2
     # Padding to a captured size holds no tokens that norms would look at.

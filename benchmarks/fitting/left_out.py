@@ -13,7 +13,7 @@ from specroof.evidence import Measurement, kind_of, load_served
 from specroof.evidence.measurement import chip_of
 from specroof.hardware import EngineProfile
 from specroof.hardware.written import written_generic
-from specroof.scoring.left_out import ServedGroup, served_group
+from specroof.scoring.left_out import SERVED_GROUPS, served_group
 
 
 def left_out_content(measurements: Iterable[Measurement]) -> dict[str, Any]:
@@ -31,9 +31,8 @@ def left_out_content(measurements: Iterable[Measurement]) -> dict[str, Any]:
         engine: {family: set() for family in families} for engine, families in SERVERS.items()
     }
     sources[KERNEL_ENGINE] = {chip: set() for chip in KERNEL_CHIPS}
-    groups: tuple[ServedGroup, ...] = ("model", "chip", "engine")
     seen = [(point, {point.source}) for point in measurements if kind_of(point)[0]]
-    seen += [(load, {served_group(load, by) for by in groups}) for load in load_served()]
+    seen += [(load, {served_group(load, by) for by in SERVED_GROUPS}) for load in load_served()]
     for point, without in seen:
         name = chip_of(point.hardware or "").name
         places = sources.get(point.engine or "", {}) if family_of(name) else {}

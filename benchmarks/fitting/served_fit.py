@@ -34,7 +34,7 @@ from specroof.evidence.measurement import chip_of
 from specroof.hardware import EngineProfile
 from specroof.latency import Deployment, PassWork, Work, model_work, pass_time, stacked
 from specroof.scoring.bands import FULL_POINTS
-from specroof.scoring.left_out import ServedGroup, left_out_name, served_group, served_of
+from specroof.scoring.left_out import SERVED_GROUPS, left_out_name, served_group, served_of
 from specroof.scoring.served import implausible
 from specroof.serving.capacity import prefill_rules
 from specroof.serving.prefills import RequestLoad, request_timing
@@ -50,7 +50,9 @@ _LESS_TRUSTED: Final = 0.5
 #: How far, in logarithms, factors may be taken to lie from 1: of all; of a server or a family; of a
 #: pair of both.
 _SPREADS: Final = (0.7, 0.4, 0.25)
+#: Steps of a solver that begins at 1, and of one that begins where the fit to all ends.
 _STEPS: Final = 12
+_STEPS_ON: Final = 5
 _SLOPE: Final = 1e-3
 
 #: A server, and a family of chips.
@@ -230,11 +232,18 @@ def factors_at(x: Array) -> dict[str, float]:
     }
 
 
+def _coordinates(factors: Mapping[str, float]) -> Array:
+    """Return where some factors lie: the inverse of `factors_at`."""
+    logs = [[np.log(factors[f"{name} of {whose}"]) for name in FACTORS] for whose in _WHOSE]
+    return np.asarray(np.array(logs) / _WIDTHS[:, None]).ravel()
+
+
 def fit_factors(
     shared: Mapping[str, float],
     served: ServedPoints,
     drafted: Points,
     without: Callable[[Measurement], bool],
+    start: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
     """Return the factors that fit served loads and other measurements best.
 
@@ -246,6 +255,8 @@ def fit_factors(
         The loads, and the points that `shared` was fitted to.
     without
         Tells which of both do not count.
+    start
+        Factors to begin with; all 1 if None. What they are held near does not depend on it.
 
     Source
         As of `fitting.shared_fit.fit`; slopes of a factor are those of its pair, which all pairs
@@ -280,9 +291,9 @@ def fit_factors(
     # Outliers weigh less (soft L1); what holds factors near 1 does not, however far they go.
     found = least_squares(
         lambda x: np.concatenate([_soft(residuals(at(x))), x]),
-        np.zeros(n),
+        np.zeros(n) if start is None else _coordinates(start),
         jac=lambda x: np.concatenate([slopes(x), np.eye(n)]),
-        max_nfev=_STEPS,
+        max_nfev=_STEPS if start is None else _STEPS_ON,
     )
     return factors_at(found.x)
 
@@ -332,10 +343,12 @@ def with_factors(
         name: str, group: Callable[[Measurement], object], left_out: object
     ) -> dict[str, float]:
         own = fits.get(name, shared)
-        factors = fit_factors(own, served, drafted, lambda point: group(point) == left_out)
+        start = made.get(ALL)
+        factors = fit_factors(own, served, drafted, lambda point: group(point) == left_out, start)
         return {**own, **factors}
 
-    made = {ALL: fitted(ALL, attrgetter("source"), None)}
+    made: dict[str, dict[str, float]] = {}
+    made[ALL] = fitted(ALL, attrgetter("source"), None)
     for source in dict.fromkeys(point.source for point in measurements):
         made[source] = fitted(source, attrgetter("source"), source)
     for family in FAMILIES:
@@ -344,8 +357,7 @@ def with_factors(
     for engine in ENGINES:
         name = left_out_name(engine=engine)
         made[name] = fitted(name, attrgetter("engine"), engine)
-    groups: tuple[ServedGroup, ...] = ("model", "chip", "engine")
-    for by in groups:
+    for by in SERVED_GROUPS:
         for group in dict.fromkeys(served_group(load, by) for load in served.loads):
             made[group] = fitted(group, partial(served_group, by=by), group)
     return made

@@ -5,7 +5,7 @@ The profiles ship with the package (`specroof.catalog.left_out_fits`), so that n
 
 from collections.abc import Hashable, Iterable
 from dataclasses import replace
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 from specroof.catalog import left_out_fits
 from specroof.cost import Options
@@ -99,8 +99,10 @@ def _generic_without(point: Measurement, without: str) -> EngineProfile:
 #: What the fit without the served loads of a model, a chip or an engine is stored under begins so.
 SERVED: Final = "served "
 
-#: What groups of served loads are left out by.
-ServedGroup: TypeAlias = Literal["model", "chip", "engine"]
+#: What groups of served loads are left out by: a whole model, chip or engine, or one model on one
+#: chip in one engine.
+ServedGroup: TypeAlias = Literal["model", "chip", "engine", "setup"]
+SERVED_GROUPS: Final[tuple[ServedGroup, ...]] = get_args(ServedGroup)
 
 
 def served_group(point: Measurement, by: ServedGroup) -> str:
@@ -113,8 +115,8 @@ def served_group(point: Measurement, by: ServedGroup) -> str:
     >>> served_group(load, "model"), served_group(load, "chip")
     ('served model deepseek-ai/DeepSeek-R1', 'served chip b200')
     """
-    name = {"model": base_model(point), "chip": point.hardware, "engine": point.engine}[by]
-    return f"{SERVED}{by} {name}"
+    names = {"model": base_model(point), "chip": point.hardware, "engine": point.engine}
+    return f"{SERVED}{by} {' '.join(map(str, names.values())) if by == 'setup' else names[by]}"
 
 
 def left_out_served(point: Measurement, by: ServedGroup) -> tuple[EngineProfile, bool]:
@@ -146,8 +148,8 @@ def stored_groups() -> list[ServedGroup]:
     fits = left_out_fits()
     places = (stored for places in fits.engines.values() for stored in places.values())
     names = {*fits.generic, *(name for stored in places for name in stored)}
-    groups: tuple[ServedGroup, ...] = ("chip", "engine")
-    return [by for by in groups if any(name.startswith(f"{SERVED}{by} ") for name in names)]
+    others = [by for by in SERVED_GROUPS if by != "model"]
+    return [by for by in others if any(name.startswith(f"{SERVED}{by} ") for name in names)]
 
 
 def _saw_served(fits: Iterable[str]) -> bool:
