@@ -76,8 +76,12 @@ def answered(load: Measurement, clients: Sequence[int], drafter: str = "ideal") 
         concurrency=list(clients),
         input_len=mean * (load.input_len or 0),
         output_len=mean * (load.output_len or 0),
+        tensor_parallel=load.tensor_parallel or 1,
+        expert_parallel=load.expert_parallel or 1,
+        attention_data_parallel=load.attention_data_parallel or 1,
         engine=load.engine,
         server={"running": max(clients)},
+        options={"weight_dtype": load.quantization, "kv_dtype": load.kv_cache},
         max_draft_len=max(load.draft_len or 0, 1),
     ).to_dict()["drafters"][0]["end_to_end"]
     return {name: np.array(requests[name])[0] for name in ("tpot_s", "tokens_per_s", "ttft_s")}
@@ -166,9 +170,17 @@ def test_a_broken_row_is_refused_with_its_file_and_key(good: str, bad: str, key:
 # --- scores --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shortest", [1.0, 0.8])
-def test_a_load_is_scored_by_what_predict_says(shortest: float) -> None:
-    load = replace(LOAD, shortest=shortest)
+@pytest.mark.parametrize(
+    "load",
+    [
+        LOAD,
+        replace(LOAD, shortest=0.8),
+        replace(LOAD, quantization="fp8", kv_cache="fp8"),
+        replace(LOAD, model="Qwen/Qwen3-30B-A3B", tensor_parallel=4, expert_parallel=4),
+        replace(LOAD, tensor_parallel=4, attention_data_parallel=4),
+    ],
+)
+def test_a_load_is_scored_by_what_predict_says(load: Measurement) -> None:
     figures = answered(load, [16])
     tpot_s, tokens_per_s = (float(figures[name][0, 0]) for name in ("tpot_s", "tokens_per_s"))
     measured = replace(load, tpot_s=tpot_s * 1.25, tokens_per_s=tokens_per_s / 1.25)
@@ -349,6 +361,8 @@ def test_a_load_is_predicted_by_a_profile_without_its_group(
     profile, unseen = left_out_served(strange, "chip")
     assert (profile.framework, unseen) == ("vllm", True)
     assert not left_out_served(strange, "engine")[1]
+    sglang = left_out_served(replace(strange, engine="sglang"), "model")[0]
+    assert sglang.framework == "sglang"  # its rules, without a fit
     # A server without a profile is the chip's default.
     atom = left_out_served(replace(strange, engine="atom"), "model")[0]
     assert atom == load_hardware("mi300x").engine()
@@ -458,6 +472,19 @@ def test_other_models_of_a_chip_stand_in_for_one_that_no_other_source_has() -> N
     (found,) = disagreeing_sources([*scores, *far])
     assert found.source == "own"
     assert found.offset == pytest.approx(2.2, abs=0.05)
+
+
+def test_a_wrong_source_is_named_and_not_those_that_it_is_compared_with() -> None:
+    rng = random.Random(6)
+    scores = []
+    for chip, neighbour, off in (("h100", "a", 0.46), ("h200", "b", 0.4), ("b200", "c", 0.4)):
+        for source, middle in (("hub", 0.0), (neighbour, off)):
+            load = replace(LOAD, source=source, hardware=chip)
+            scores += [
+                ServedScore(load, {"tpot_s": rng.gauss(middle, 0.1)}, True) for _ in range(40)
+            ]
+    (found,) = disagreeing_sources(scores)  # a is farther from it than it is from all
+    assert found.source == "hub"
 
 
 def test_sources_without_any_scatter_must_be_the_same() -> None:

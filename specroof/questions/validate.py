@@ -546,12 +546,13 @@ _SERVED_COLUMNS: Final = (
     *(("ttft_s", "p90", "90%"), ("ttft_s", "bias", "bias")),
     *((TPOT_RATIO, "n", "drafted: loads"), (TPOT_RATIO, "mean", "TPOT ratio, mean")),
 )
-_SERVED_HEADINGS: Final = {
-    "server": "framework and chips",
+#: How rows of the table by groups begin.
+_SERVED_GROUPS: Final = {
+    "server": "server",
     "weights": "weights",
     "placement": "placement",
-    "input_len": "tokens of a prompt",
-    "concurrency": "requests in flight",
+    "input_len": "prompt",
+    "concurrency": "in flight",
     "version": "version",
 }
 _OTHER_TOTALS: Final = {"chip": "chips left out", "engine": "engines left out"}
@@ -607,18 +608,16 @@ def served_text(served: ServedValidation) -> str:
         ("total", served.total),
         *((_OTHER_TOTALS[by], total) for by, total in served.other_totals.items()),
     ]
-    tables = [
-        _served_table("served loads", sources),
-        *(
-            _served_table(_SERVED_HEADINGS[name], group.items())
-            for name, group in served.groups.items()
-            if group
-        ),
+    groups = [
+        (f"{_SERVED_GROUPS[key]} {name}", errors)
+        for key, group in served.groups.items()
+        for name, errors in group.items()
     ]
+    tables = [_served_table("served loads", sources), _served_table("served loads by", groups)]
     legend = (
         "Published loads of servers, by profiles fitted without their model: errors are shares of "
-        "what was measured, bias is below zero where the prediction is smaller. TPOT ratio: drafted "
-        "over plain; where acceptance was not recorded, one is free for each model, server, "
+        "what was measured; bias is below zero where the prediction is smaller. TPOT ratio: with "
+        "drafts over without; where acceptance was not recorded, one is free for each model, server, "
         "placement and draft length."
     )
     return "\n\n".join([*tables, "\n".join([legend, *_served_lines(served)])])

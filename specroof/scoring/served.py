@@ -308,7 +308,7 @@ _BESIDE: Final = attrgetter(
 )
 #: What drafted loads share whose acceptance length is the same number.
 _ACCEPTANCE: Final = attrgetter(
-    *("source", "model", "quantization", "hardware", "engine", "tensor_parallel"),
+    *("model", "quantization", "hardware", "engine", "tensor_parallel"),
     *("expert_parallel", "attention_data_parallel", "method", "draft_len", "tokens_per_round"),
 )
 #: Fewer loads say little once one acceptance is taken out.
