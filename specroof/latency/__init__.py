@@ -1,5 +1,6 @@
 """Seconds of a pass: operations x profile x placement x engine."""
 
+from specroof.latency.attention_reading import attention_reading, drafting_setup
 from specroof.latency.model import (
     Work,
     engine_notes,
@@ -27,10 +28,12 @@ __all__ = [
     "PassWork",
     "Setup",
     "Work",
+    "attention_reading",
     "cache_notes",
     "check_placement",
     "device_bytes",
     "drafting_engine",
+    "drafting_setup",
     "engine_notes",
     "engine_setup",
     "memory_notes",

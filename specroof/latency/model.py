@@ -24,6 +24,7 @@ from specroof.cost import (
 from specroof.cost.forward import joined_costs
 from specroof.errors import Note
 from specroof.hardware import GENERIC, CapturedGraphs
+from specroof.latency.attention_reading import attention_reading
 from specroof.latency.pass_seconds import (
     Exchange,
     OpWork,
@@ -36,6 +37,9 @@ from specroof.latency.setup import Setup, device_bytes, served_options, ways
 from specroof.units import format_binary_bytes
 
 # --- From operations to what they do on a device at its peaks ------------------------------------
+
+#: The kind of attention whose kernel does not split the cache of a sequence over the chip.
+UNSPLIT: Final = "unsplit_attention"
 
 
 def pass_work(
@@ -88,7 +92,7 @@ def pass_work(
         crowding = np.maximum(1.0, placement.attention_data_parallel / batch)
     works, exchanges = [], []
     stand_ins: dict[str, None] = {}
-    for op in ops:
+    for op in (part for op in ops for part in _parts_by_kernel(op)):
         dtype, flops_per_s = hardware.arithmetic(
             op.compute_dtype, strict=setup.options.strict_dtype
         )
@@ -101,6 +105,12 @@ def pass_work(
         sequences = op.sequences
         if sequences is not None:
             sequences, busiest = np.asarray(sequences * busiest), 1.0
+        # Multiprocessors without a thread block are idle, and with them their share of arithmetic
+        # and of bandwidth.
+        occupied: Array | float = 1.0
+        if op.blocks is not None and hardware.peak.multiprocessors is not None:
+            blocks = busiest * op.blocks / compute_ways
+            occupied = np.minimum(1.0, blocks / hardware.peak.multiprocessors)
         moved = (
             op.weight_bytes / weight_ways
             + busiest * op.cache_bytes / cache_ways
@@ -110,8 +120,8 @@ def pass_work(
             OpWork(
                 op=op,
                 compute_dtype=dtype,
-                flops=op.flops,
-                moved_bytes=moved,
+                flops=np.asarray(op.flops / occupied),
+                moved_bytes=np.asarray(moved / occupied),
                 settled=settled,
                 flop_s=busiest * op.count / (compute_ways * flops_per_s),
                 byte_s=op.count / hardware.peak.memory_bytes_per_s,
@@ -121,6 +131,29 @@ def pass_work(
         if op.collective is not None and placement.devices > 1:
             exchanges.append(Exchange(op.collective, op.count, hardware, placement))
     return PassWork(works, exchanges, shape, notes=tuple(stand_ins))
+
+
+def _parts_by_kernel(op: OpCost) -> list[OpCost]:
+    """Return attention by the kernels that run it: with a cache that is split, and without.
+
+    A thread block that has a sequence's cache to itself multiplies full tiles: it reaches what
+    dense matmuls do, not what attention of a few rows does.
+    """
+    if op.blocks is None:
+        return [op]
+    unsplit = np.isfinite(op.blocks)
+    whole = replace(op, kind=UNSPLIT)
+    if unsplit.all():
+        return [whole]
+    if not unsplit.any():
+        return [op]
+    amounts = ("flops", "cache_bytes")
+    first, last = (
+        replace(part, **{name: np.where(runs, getattr(part, name), 0.0) for name in amounts})
+        for part, runs in ((whole, unsplit), (op, ~unsplit))
+    )
+    # What devices exchange behind the operation is counted once.
+    return [replace(first, collective=None), last]
 
 
 # --- Many passes as one: operations of a kind together, whatever model and chip they are of ------
@@ -418,6 +451,7 @@ def _ops(
         served_options(model, setup),
         expert_locality=None if locality is None else (locality.run, locality.batch),
         by_sequence=by_sequence,
+        reading=partial(attention_reading, model=model, setup=setup),
     )
 
 
