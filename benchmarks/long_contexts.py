@@ -9,6 +9,7 @@ kernels read it (`specroof.latency.READING_RULES`).
 import csv
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,9 @@ from specroof.architecture import (
     Architecture,
     Block,
     CacheReading,
+    Core,
     GroupedQueryAttention,
+    LatentAttention,
     Layer,
     Linear,
 )
@@ -59,8 +62,12 @@ SETTINGS = {
     "kimi-k3-mi355x": "Kimi-K3, DSpark (4 drafts presumed), 8 x MI355X, tokenspeed: acceptance "
     "length over the ratio of rates; priced with vLLM's rules for AMD",
     "kimi-k3-mi350x": "8 x MI350X, fp8 cache, tokenspeed (Kimi-K3 with DSpark presumed)",
-    "qwen3.5-27b": "Qwen3.5-27B in fp8, DFlash, vLLM nightly of 2026-04: 200 against 24 tokens/s, "
+    "qwen3.5-9b": "Qwen3.5-9B, MTP, FlashAttention 2 before and after its verification was split "
+    "(RTX 3090, int4 weights and 3 drafts presumed)",
+    "qwen3.5-27b-tp2": "the same of Qwen3.5-27B on two",
+    "dflash-h100": "Qwen3.5-27B in fp8, DFlash, vLLM nightly of 2026-04: 200 against 24 tokens/s, "
     "with what acceptance lost in it; the chip is not stated (H100 presumed)",
+    "dflash-card": "the same (RTX PRO 6000 presumed)",
 }
 _GATHERS = 3  # collectives a layer where the cache is spread: queries, sums of exponents, outputs
 
@@ -73,9 +80,12 @@ def main() -> None:
         "fa2-128": lambda *row: kernel_s(heads(32, 8, 128), load_hardware("rtx-3090"), *row) * 1e3,
         "fa2-4090": bandwidth_share,
         "gemma-4": unsplit_triton,
+        "qwen3.5-9b": lambda *row: unsplit_round("Qwen/Qwen3.5-9B", 1, *row),
+        "qwen3.5-27b-tp2": lambda *row: unsplit_round("Qwen/Qwen3.5-27B", 2, *row),
         "kimi-k3-mi355x": lambda *row: round_over_step("mi355x", *row),
         "kimi-k3-mi350x": lambda *row: round_over_step("mi350x", *row),
-        "qwen3.5-27b": longer_round,
+        "dflash-h100": lambda *row: longer_round("h100-sxm", *row),
+        "dflash-card": lambda *row: longer_round("rtx-pro-6000", *row),
     }
     with Path(__file__).with_suffix(".csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -83,7 +93,9 @@ def main() -> None:
         measured_rows = [row for row in rows if row["set_up"] == name]
         first = measured_rows[0]
         print(f"\n{first['source']}: {SETTINGS[name]}\n{first['what']}")
-        print(f"{'context':>8}{'batch':>6}{'drafts':>7}{'measured':>10}{'once':>9}{'rules':>9}  off")
+        print(
+            f"{'context':>8}{'batch':>6}{'drafts':>7}{'measured':>10}{'once':>9}{'rules':>9}  off"
+        )
         offs = []
         for row in measured_rows:
             at = float(row["context_len"]), float(row["batch_size"]), int(row["draft_len"])
@@ -152,11 +164,17 @@ def spread_round(context_len: float, batch_size: float, draft_len: int, once: bo
     model, devices = load_model("moonshotai/Kimi-K3"), 8
     options = Options(verify_attention="once" if once else "prefill")
     setup = engine_setup(load_hardware("b300"), "vllm", Placement(tensor_parallel=devices), options)
-    step = latents_spread(model_work(model, setup, ForwardPass(batch_size, 1, context_len)), devices)
+    step = latents_spread(
+        model_work(model, setup, ForwardPass(batch_size, 1, context_len)), devices
+    )
     width = draft_len + 1
     verify = model_work(model, setup, ForwardPass(batch_size, width, context_len))
-    latents = [core for count, core in model.counted_cores for _ in range(count)]
-    latents = [core for core in latents if hasattr(core, "latent_dim")]
+    latents = [
+        core
+        for count, core in model.counted_cores
+        for _ in range(count)
+        if isinstance(core, LatentAttention)
+    ]
     rows = sum(core.n_heads * (2 * core.latent_dim + core.rope_dim) for core in latents)
     cached = sum(2 * (core.latent_dim + core.rope_dim) for core in latents)
     step_s = gathered_s(setup, 2 * batch_size * rows, _GATHERS * len(latents))
@@ -198,8 +216,9 @@ def latents_spread(work: PassWork, devices: int) -> PassWork:
 def gathered_s(setup: Setup, gathered_bytes: float, times: int) -> float:
     """Return the seconds in which the devices gather so many bytes, in so many collectives."""
     link, reached = setup.hardware.interconnect, setup.engine.collective
-    assert link is not None
-    assert reached is not None
+    if link is None or reached is None:
+        message = f"{setup.hardware.name} has no links"
+        raise ValueError(message)
     devices = setup.placement.devices
     latency_s = reached.latency_s + reached.device_latency_s * (devices - 1)
     return float(
@@ -223,9 +242,8 @@ def unsplit_triton(context_len: float, batch_size: float, draft_len: int, once: 
     unsplit = CacheReading("unsplit", tile=16, packed=True)
     verify_s = []
     for reading in (CacheReading(), unsplit):
-        ops = forward_cost(
-            model, verify, served_options(model, setup), reading=lambda _, kernel=reading: kernel
-        )
+        read_by = partial(_any, reading)
+        ops = forward_cost(model, verify, served_options(model, setup), reading=read_by)
         shape = PassShape(model.n_layers, batch_size, query_len=verify.query_len)
         verify_s.append(float(pass_time(pass_work(ops, setup, shape), setup.engine).total_s))
     curve = speedup_curve(
@@ -242,11 +260,38 @@ def unsplit_triton(context_len: float, batch_size: float, draft_len: int, once: 
     return (verify_s[1] + added_s) / (verify_s[0] + added_s)
 
 
-def longer_round(context_len: float, batch_size: float, draft_len: int, once: bool) -> float:
+def _any(reading: CacheReading, _core: Core) -> CacheReading:
+    return reading
+
+
+def unsplit_round(
+    name: str, devices: int, context_len: float, batch_size: float, draft_len: int, once: bool
+) -> float:
+    """Return a round on RTX 3090 as vLLM's kernels read the cache over one that reads it once."""
+    rounds = [
+        speedup_curve(
+            load_model(name),
+            load_hardware("rtx-3090"),
+            drafter=load_drafter("mtp,accept=0.8"),
+            batch_size=batch_size,
+            context_len=context_len,
+            max_draft_len=draft_len,
+            placement=Placement(tensor_parallel=devices),
+            engine="vllm",
+            options=Options(weight_dtype="int4", verify_attention=stated),
+        ).round_s
+        for stated in ("once" if once else None, "once")
+    ]
+    return float((rounds[0] / rounds[1])[..., -1].item())
+
+
+def longer_round(
+    chip: str, context_len: float, batch_size: float, draft_len: int, once: bool
+) -> float:
     """Return a round of a DFlash drafter over one at 500 tokens."""
     curve = speedup_curve(
         load_model("Qwen/Qwen3.5-27B"),
-        load_hardware("h100-sxm"),
+        load_hardware(chip),
         drafter=load_drafter("dflash,accept=0.8"),
         batch_size=batch_size,
         context_len=[500, context_len],

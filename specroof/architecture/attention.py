@@ -8,7 +8,6 @@ import numpy.typing as npt
 
 from specroof.architecture.base import (
     ATTENTION_REPLICATED,
-    CacheReading,
     Core,
     ForwardPass,
     OpCost,
@@ -332,6 +331,7 @@ def thread_blocks(setting: PassSettings, *, n_heads: int, n_kv_heads: int) -> Ar
 
     Examples
     --------
+    >>> from specroof.architecture.base import CacheReading
     >>> verify = ForwardPass(batch_size=1, query_len=8, context_len=1000)
     >>> def blocks(**of_kernel):
     ...     reading = CacheReading("unsplit", **of_kernel)
@@ -383,6 +383,7 @@ def attention_op(  # noqa: PLR0913 - what kinds of attention differ in, by name
 
     Examples
     --------
+    >>> from specroof.architecture.base import CacheReading
     >>> verify = ForwardPass(batch_size=2, query_len=3, context_len=10)
     >>> def op(reading):
     ...     return attention_op(
@@ -404,7 +405,7 @@ def attention_op(  # noqa: PLR0913 - what kinds of attention differ in, by name
     read = setting.cache_passes * read_bytes
     blocks = None
     if setting.reading.kind in {"unsplit", "prefill"}:
-        unsplit = setting.reads(setting.reading.kind)
+        unsplit = setting.reads_apart
         n_blocks = thread_blocks(setting, n_heads=n_heads, n_kv_heads=shard.cache_ways)
         filled = n_heads * forward.query_len / (n_blocks * setting.reading.tile)
         flops = np.asarray(flops / np.where(unsplit, filled, 1.0))

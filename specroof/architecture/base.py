@@ -566,18 +566,21 @@ class PassSettings:
     expert_locality: tuple[float, float] | None = None
     reading: CacheReading = CacheReading()
 
-    def reads(self, kind: str) -> npt.NDArray[np.bool_]:
-        """Return where the pass has several new positions and reads the cache in this way."""
-        if self.reading.kind != kind:
-            return np.zeros((), dtype=np.bool_)
+    @property
+    def reads_apart(self) -> npt.NDArray[np.bool_]:
+        """Where the pass has several new positions, and more than its kernel reads once for."""
         new = self.forward.query_len
-        several = ~np.isin(new, self.reading.once_at)
+        several: npt.NDArray[np.bool_] = np.logical_and.reduce(
+            [new != length for length in self.reading.once_at]
+        )
         return several & (new <= _LONGEST_REREAD) if self.forward.settled else several
 
     @property
     def cache_passes(self) -> Array:
         """How often the cached context is read."""
-        return np.where(self.reads("per-position"), self.forward.query_len, 1.0)
+        if self.reading.kind != "per-position":
+            return np.ones(())
+        return np.where(self.reads_apart, self.forward.query_len, 1.0)
 
 
 def matmul_flops(multiply_adds: npt.ArrayLike) -> Array:

@@ -148,7 +148,8 @@ def latent_costs(core: LatentAttention, setting: PassSettings) -> list[OpCost]:
         pairs=pairs,
     )
     expansion = []
-    if top_k is None and core.head_dims is not None:
+    as_prefill = setting.reading.kind == "prefill"
+    if (forward.settled or as_prefill) and top_k is None and core.head_dims is not None:
         expanded_flops = attention_flops(
             n_heads=core.n_heads,
             pair_dims=sum(core.head_dims),
@@ -158,9 +159,9 @@ def latent_costs(core: LatentAttention, setting: PassSettings) -> list[OpCost]:
         projection = expansion_op(core, core.head_dims, setting)
         if forward.settled:
             flops = np.minimum(flops, expanded_flops + projection.flops)
-        if setting.reading.kind == "prefill":
+        if as_prefill:
             # The operation is there in every pass, so that those of two batches go together.
-            expands = setting.reads("prefill")
+            expands = setting.reads_apart
             flops = np.where(expands, expanded_flops, flops)
             projection = replace(
                 projection,

@@ -289,7 +289,7 @@ def _reads_once(_core: Core) -> CacheReading:
     return CacheReading()
 
 
-def forward_cost(  # noqa: PLR0913 - what an engine knows of a pass, by name
+def forward_cost(
     architecture: Architecture,
     forward: ForwardPass,
     options: Options | None = None,

@@ -1,6 +1,6 @@
 """How a server's kernels read the cache in a verification: by framework, attention and chip."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -50,11 +50,12 @@ class ReadingRule:
     narrow_cache: bool | None = None
 
 
+_ONCE: Final = CacheReading()
 _PER_POSITION: Final = CacheReading("per-position")
 _FLASH_ATTENTION_2: Final = CacheReading("unsplit", tile=64)
 #: What a user may state: the tiles of FlashAttention 2, and of prompts' kernels on Blackwell.
 _STATED: Final = {
-    "once": CacheReading(),
+    "once": _ONCE,
     "per-position": _PER_POSITION,
     "unsplit": _FLASH_ATTENTION_2,
     "prefill": CacheReading("prefill", tile=128),
@@ -166,15 +167,15 @@ READING_RULES: Final[Mapping[str, tuple[ReadingRule, ...]]] = {
 _WIDEST: Final = 256
 
 
-def attention_reading(core: Core, *, model: Architecture, setup: Setup) -> CacheReading:
-    """Return how a server's kernel reads the cache of one kind of attention.
+def attention_reading(model: Architecture, setup: Setup) -> Callable[[Core], CacheReading]:
+    """Return how a server's kernels read the cache of a model, as a function of its attention.
 
     Parameters
     ----------
-    core, model
-        The attention, and the model that it is of.
+    model
+        The served model, or a drafter.
     setup
-        Where, in which engine. What its options say of the verification comes first.
+        Where, in which engine. What its options say of a verification comes first.
 
     Counts
         the backend that the framework chooses by default on the chip.
@@ -196,33 +197,38 @@ def attention_reading(core: Core, *, model: Architecture, setup: Setup) -> Cache
     >>> model = Architecture("toy", "llama", 8, 9, (Layer(()),), Linear("lm_head", 8, 9))
     >>> for engine in ("vllm", "sglang"):
     ...     setup = Setup(chip, EngineProfile(name=engine), Placement(), Options())
-    ...     attention_reading(core, model=model, setup=setup).kind
+    ...     attention_reading(model, setup)(core).kind
     'unsplit'
     'once'
     """
-    engine, stated = setup.engine, setup.options.verify_attention
-    attention = core.attention if isinstance(core, SharedCacheAttention) else core
-    kind = _attention_kind(attention)
-    if engine.rules == "ideal" or not kind:
-        return CacheReading()
-    if stated is not None and kind != "index":
-        return _STATED[stated]
-    known = {
-        "attention": kind,
-        "causal": getattr(attention, "causal", True),
-        "wide": any(
-            isinstance(other, GroupedQueryAttention) and other.head_dim > _WIDEST
-            for _, other in model.counted_cores
-        ),
-        "narrow_cache": (served_options(model, setup).kv_dtype or model.kv_dtype)
-        not in {"bf16", "fp16", "fp32"},
-    }
+    framework, stated = setup.engine.rules, setup.options.verify_attention
     chip = _chip(setup.hardware)
-    for rule in READING_RULES.get(engine.rules, ()):
-        asked = {key: getattr(rule, key) for key in known}
-        if chip in rule.chips and all(asked[key] in {None, known[key]} for key in known):
-            return rule.reading
-    return CacheReading()
+    wide = any(
+        isinstance(core, GroupedQueryAttention) and core.head_dim > _WIDEST
+        for _, core in model.counted_cores
+    )
+    kv_dtype = served_options(model, setup).kv_dtype or model.kv_dtype
+    narrow_cache = kv_dtype not in {"bf16", "fp16", "fp32"}
+    rules = [
+        rule
+        for rule in READING_RULES.get(framework, ())
+        if chip in rule.chips
+        and rule.wide in {None, wide}
+        and rule.narrow_cache in {None, narrow_cache}
+    ]
+
+    def reading(core: Core) -> CacheReading:
+        attention = core.attention if isinstance(core, SharedCacheAttention) else core
+        kind = _attention_kind(attention)
+        if stated is not None and kind in {"heads", "latent"} and framework != "ideal":
+            return _STATED[stated]
+        causal = getattr(attention, "causal", True)
+        for rule in rules:
+            if rule.attention == kind and rule.causal in {None, causal}:
+                return rule.reading
+        return _ONCE
+
+    return reading
 
 
 def _attention_kind(core: Core) -> str:

@@ -5,6 +5,7 @@ from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from itertools import chain
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -92,7 +93,7 @@ def pass_work(
         crowding = np.maximum(1.0, placement.attention_data_parallel / batch)
     works, exchanges = [], []
     stand_ins: dict[str, None] = {}
-    for op in (part for op in ops for part in _parts_by_kernel(op)):
+    for op in chain.from_iterable(map(_parts_by_kernel, ops)):
         dtype, flops_per_s = hardware.arithmetic(
             op.compute_dtype, strict=setup.options.strict_dtype
         )
@@ -147,9 +148,12 @@ def _parts_by_kernel(op: OpCost) -> list[OpCost]:
         return [whole]
     if not unsplit.any():
         return [op]
-    amounts = ("flops", "cache_bytes")
     first, last = (
-        replace(part, **{name: np.where(runs, getattr(part, name), 0.0) for name in amounts})
+        replace(
+            part,
+            flops=np.where(runs, part.flops, 0.0),
+            cache_bytes=np.where(runs, part.cache_bytes, 0.0),
+        )
         for part, runs in ((whole, unsplit), (op, ~unsplit))
     )
     # What devices exchange behind the operation is counted once.
@@ -451,7 +455,7 @@ def _ops(
         served_options(model, setup),
         expert_locality=None if locality is None else (locality.run, locality.batch),
         by_sequence=by_sequence,
-        reading=partial(attention_reading, model=model, setup=setup),
+        reading=attention_reading(model, setup),
     )
 
 
