@@ -174,6 +174,21 @@ def test_an_unknown_reading_is_refused() -> None:
         Options(verify_attention="twice")
 
 
+def test_an_answer_says_how_the_cache_is_read() -> None:
+    def said(chip: str, engine: str) -> list[str]:
+        curve = speedup_curve(
+            load_model("Qwen/Qwen3-8B"), load_hardware(chip), engine=engine,
+            drafter=load_drafter("eagle3,accept=0.8"), batch_size=1, context_len=4096,
+        )  # fmt: skip
+        return [note for note in curve.notes if note.startswith("a verification")]
+
+    (note,) = said("a100-80gb", "vllm")
+    assert "not split" in note
+    assert "full_attention" in note
+    assert not said("h100-sxm", "vllm")
+    assert not said("a100-80gb", "ideal")
+
+
 # --- Bytes and FLOP by hand ----------------------------------------------------------------------
 
 

@@ -1,6 +1,10 @@
 """Seconds of a pass: operations x profile x placement x engine."""
 
-from specroof.latency.attention_reading import attention_reading, drafting_setup
+from specroof.latency.attention_reading import (
+    attention_reading,
+    drafting_setup,
+    reading_notes,
+)
 from specroof.latency.model import (
     Work,
     engine_notes,
@@ -41,6 +45,7 @@ __all__ = [
     "model_work",
     "option_notes",
     "pass_time",
+    "reading_notes",
     "served_options",
     "stacked",
 ]

@@ -1,6 +1,6 @@
 """How a server's kernels read the cache in a verification: by framework, attention and chip."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -244,6 +244,42 @@ def _chip(hardware: HardwareProfile) -> str:
     if hardware.name.startswith("AMD"):
         return "amd"
     return f"sm{hardware.compute_capability}"
+
+
+_SAID: Final = {
+    "per-position": "reads the cache once for each position",
+    "unsplit": "does not split the cache of a sequence over the chip",
+    "prefill": "runs as a prefill of the whole context",
+}
+
+
+def reading_notes(model: Architecture, setup: Setup) -> Iterator[str]:
+    """Yield a note for each way in which a verification reads the cache, but for once.
+
+    Source
+        `attention_reading`.
+
+    Examples
+    --------
+    >>> from specroof.architecture import Block, Layer, Linear
+    >>> from specroof.cost import Options
+    >>> from specroof.hardware import EngineProfile, Peak, Placement
+    >>> peak = Peak(flops_per_s={"bf16": 3e14}, memory_bytes_per_s=2e12, memory_bytes=8e10)
+    >>> chip = HardwareProfile(format_version=1, name="NVIDIA A100", sources={}, peak=peak)
+    >>> core = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)
+    >>> layer = Layer((Block("attention", (), core),))
+    >>> model = Architecture("toy", "llama", 8, 9, (layer,), Linear("lm_head", 8, 9))
+    >>> list(reading_notes(model, Setup(chip, EngineProfile(name="vllm"), Placement(), Options())))
+    ['a verification does not split the cache of a sequence over the chip: full_attention in vllm']
+    """
+    reading = attention_reading(model, setup)
+    labels: dict[str, dict[str, None]] = {}
+    for _, core in model.counted_cores:
+        labels.setdefault(reading(core).kind, {})[core.label] = None
+    for kind, said in _SAID.items():
+        if kind in labels:
+            names = ", ".join(labels[kind])
+            yield f"a verification {said}: {names} in {setup.engine.rules}"
 
 
 def drafting_setup(setup: Setup) -> Setup:

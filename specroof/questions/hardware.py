@@ -154,6 +154,7 @@ def hardware_text(chip: HardwareFacts) -> str:
         "memory": format_binary_bytes(peak["memory_bytes"]),
         "usable memory": _usable(chip),
         "bandwidth": format_si(peak["memory_bytes_per_s"], "B/s"),
+        "multiprocessors": str(peak["multiprocessors"] or "not known"),
         "aliases": ", ".join(row["aliases"]),
         "engines": ", ".join([*row["engines"], "generic", "ideal"]),
     }
