@@ -11,6 +11,7 @@ from specroof import (
     ForwardPass,
     Options,
     Placement,
+    constant_acceptance,
     load_drafter,
     load_hardware,
     load_model,
@@ -33,9 +34,12 @@ from specroof.architecture import (
 )
 from specroof.architecture.base import READINGS
 from specroof.cost import forward_cost
+from specroof.engines.record import Record, case_of
 from specroof.errors import OptionError, ProfileError
+from specroof.evidence import Measurement
 from specroof.hardware import EngineProfile, HardwareProfile, Peak, parse_hardware
 from specroof.latency import (
+    Deployment,
     Setup,
     Work,
     attention_reading,
@@ -431,6 +435,21 @@ def test_flash_attention_2_as_measured(
     verify = ForwardPass(batch_size=1, query_len=8, context_len=context_len)
     op = pass_time(model_work(model_of(core), setup, verify), setup.engine).ops[0]
     assert float(op.seconds) == pytest.approx(measured_s, rel=0.2)
+
+
+@pytest.mark.parametrize("chip", ["a100-80gb", "h100-sxm"])
+def test_fits_and_predictions_read_alike(chip: str) -> None:
+    served = Deployment(load_model("Qwen/Qwen3-8B"), setup_of(chip, "vllm"))
+    drafter, acceptance = load_drafter("eagle3"), constant_acceptance(0.8)
+    point = Measurement(place="here", batch_size=4.0, context_len=65_536.0, draft_len=3)
+    rates = Record([case_of(point, served, (drafter, acceptance))]).rates()
+    curve = speedup_curve(
+        served.model, served.setup.hardware, drafter=drafter, acceptance=acceptance, engine="vllm",
+        batch_size=4, context_len=65_536, max_draft_len=3,
+    )  # fmt: skip
+    assert rates.verify_s == pytest.approx(curve.verify_s[0, :, 3], rel=1e-12)
+    assert rates.draft_s == pytest.approx(curve.draft_s[0, :, 3], rel=1e-12)
+    assert rates.speedup == pytest.approx(curve.speedup[0, :, 3], rel=1e-12)
 
 
 # --- Hardware files ------------------------------------------------------------------------------

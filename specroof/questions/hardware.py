@@ -154,10 +154,11 @@ def hardware_text(chip: HardwareFacts) -> str:
         "memory": format_binary_bytes(peak["memory_bytes"]),
         "usable memory": _usable(chip),
         "bandwidth": format_si(peak["memory_bytes_per_s"], "B/s"),
-        "multiprocessors": str(peak["multiprocessors"] or "not known"),
         "aliases": ", ".join(row["aliases"]),
         "engines": ", ".join([*row["engines"], "generic", "ideal"]),
     }
+    if peak["multiprocessors"] is not None:
+        lines["multiprocessors"] = str(peak["multiprocessors"])
     if link is not None:
         rate = format_si(link["link_bytes_per_s"], "B/s")
         lines["link"] = f"{rate} each way, up to {link['max_devices']} devices"
