@@ -15,6 +15,7 @@ from specroof.architecture import (
     Architecture,
     BlockExchange,
     BlockSparseAttention,
+    CacheReading,
     ChunkedAttention,
     CompressedAttention,
     Core,
@@ -284,6 +285,10 @@ _ATTENTION_AND_FFN: Final = {
 }
 
 
+def _reads_once(_core: Core) -> CacheReading:
+    return CacheReading()
+
+
 def forward_cost(
     architecture: Architecture,
     forward: ForwardPass,
@@ -291,6 +296,7 @@ def forward_cost(
     *,
     expert_locality: tuple[float, float] | None = None,
     by_sequence: bool = False,
+    reading: Callable[[Core], CacheReading] = _reads_once,
 ) -> list[OpCost]:
     """Return what one pass of a model costs, operation by operation.
 
@@ -308,6 +314,9 @@ def forward_cost(
     by_sequence
         Whether what each sequence of the batch does alone, such as attention, is counted for one
         of them (`OpCost.sequences`): over a grid, its arrays have no axis of batches then.
+    reading
+        How the kernel of a core reads the cache for several new positions; once for all if left
+        out.
 
     Returns
     -------
@@ -349,9 +358,7 @@ def forward_cost(
     )
     tokens = forward.matmul_tokens
     message_bytes = tokens * (architecture.hidden_size * dtype_bytes(architecture.activation_dtype))
-    alone = (
-        replace(setting, forward=replace(forward, batch_size=np.ones(()))) if by_sequence else None
-    )
+    one_sequence = replace(forward, batch_size=np.ones(()))
     ops: list[OpCost] = []
     for count, block in architecture.counted_blocks:
         block_ops = [
@@ -360,10 +367,11 @@ def forward_cost(
         ]
         if block.core is not None:
             formulas = CORES[type(block.core)]
-            if alone is None or not formulas.by_sequence:
-                counted, sequences = setting, None
-            else:
-                counted, sequences = alone, forward.batch_size
+            counted, sequences = replace(setting, reading=reading(block.core)), None
+            # How much of a chip an unsplit kernel keeps busy depends on the whole batch.
+            few_blocks = counted.reading.kind in {"unsplit", "prefill"}
+            if by_sequence and formulas.by_sequence and not few_blocks:
+                counted, sequences = replace(counted, forward=one_sequence), forward.batch_size
             block_ops += [
                 replace(op, name=f"{block.label}.{op.name}", count=count, sequences=sequences)
                 for op in formulas.costs(block.core, counted)

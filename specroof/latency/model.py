@@ -5,6 +5,7 @@ from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from itertools import chain
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -24,6 +25,7 @@ from specroof.cost import (
 from specroof.cost.forward import joined_costs
 from specroof.errors import Note
 from specroof.hardware import GENERIC, CapturedGraphs
+from specroof.latency.attention_reading import attention_reading
 from specroof.latency.pass_seconds import (
     Exchange,
     OpWork,
@@ -36,6 +38,9 @@ from specroof.latency.setup import Setup, device_bytes, served_options, ways
 from specroof.units import format_binary_bytes
 
 # --- From operations to what they do on a device at its peaks ------------------------------------
+
+#: The kind of attention whose kernel does not split the cache of a sequence over the chip.
+UNSPLIT: Final = "unsplit_attention"
 
 
 def pass_work(
@@ -94,7 +99,7 @@ def pass_work(
         crowding = np.maximum(1.0, 1 / share) if ideal else np.ceil(share) / share
     works, exchanges = [], []
     stand_ins: dict[str, None] = {}
-    for op in ops:
+    for op in chain.from_iterable(map(_parts_by_kernel, ops)):
         dtype, flops_per_s = hardware.arithmetic(
             op.compute_dtype, strict=setup.options.strict_dtype
         )
@@ -108,6 +113,12 @@ def pass_work(
         if sequences is not None:
             sequences, busiest = np.asarray(sequences * busiest), 1.0
         fullest = op if ideal else _on_fullest_device(op, placement.expert_parallel)
+        # Multiprocessors without a thread block are idle, and with them their share of arithmetic
+        # and of bandwidth.
+        occupied: Array | float = 1.0
+        if op.blocks is not None and hardware.peak.multiprocessors is not None:
+            blocks = busiest * op.blocks / compute_ways
+            occupied = np.minimum(1.0, blocks / hardware.peak.multiprocessors)
         moved = (
             fullest.weight_bytes / weight_ways
             + busiest * op.cache_bytes / cache_ways
@@ -117,8 +128,8 @@ def pass_work(
             OpWork(
                 op=replace(op, rows=fullest.rows),
                 compute_dtype=dtype,
-                flops=fullest.flops,
-                moved_bytes=moved,
+                flops=np.asarray(fullest.flops / occupied),
+                moved_bytes=np.asarray(moved / occupied),
                 settled=settled,
                 flop_s=busiest * op.count / (compute_ways * flops_per_s),
                 byte_s=op.count / hardware.peak.memory_bytes_per_s,
@@ -152,6 +163,32 @@ def _on_fullest_device(op: OpCost, n_devices: int) -> OpCost:
         weight_bytes=np.asarray(op.weight_bytes * experts),
         rows=np.asarray(op.rows * visits / experts),
     )
+
+
+def _parts_by_kernel(op: OpCost) -> list[OpCost]:
+    """Return attention by the kernels that run it: with a cache that is split, and without.
+
+    A thread block that has a sequence's cache to itself multiplies full tiles: it reaches what
+    dense matmuls do, not what attention of a few rows does.
+    """
+    if op.blocks is None:
+        return [op]
+    unsplit = np.isfinite(op.blocks)
+    whole = replace(op, kind=UNSPLIT)
+    if unsplit.all():
+        return [whole]
+    if not unsplit.any():
+        return [op]
+    first, last = (
+        replace(
+            part,
+            flops=np.where(runs, part.flops, 0.0),
+            cache_bytes=np.where(runs, part.cache_bytes, 0.0),
+        )
+        for part, runs in ((whole, unsplit), (op, ~unsplit))
+    )
+    # What devices exchange behind the operation is counted once.
+    return [replace(first, collective=None), last]
 
 
 # --- Many passes as one: operations of a kind together, whatever model and chip they are of ------
@@ -452,6 +489,7 @@ def _ops(
         served_options(model, setup),
         expert_locality=None if locality is None else (locality.run, locality.batch),
         by_sequence=by_sequence,
+        reading=attention_reading(model, setup),
     )
 
 
