@@ -16,20 +16,24 @@ from pathlib import Path
 from typing import Any
 
 from fitting.generic import generic
-from fitting.kernels import KERNEL_ENGINE, KERNEL_SOURCE, kernel_engine
+from fitting.kernels import KERNEL_ENGINE, KERNEL_SOURCE
 from fitting.left_out import left_out_content, left_out_text
 from fitting.parameters import (
     ALL,
     ENGINES,
     FITS,
+    FITTED_WITH_DRAFTS,
     PARAMETERS,
+    SERVERS,
     chip_family,
-    fitted_engine,
     fitted_parameters,
+    stored_fits,
 )
+from fitting.served_fit import fitted_loads, served_engine, with_factors
 from fitting.shared_fit import leave_groups_out, leave_one_out
 from specroof import load_hardware
 from specroof.evidence import Measurement, kind_of, load_measurements
+from specroof.evidence.measurement import chip_of
 from specroof.hardware import FRAMEWORKS, GENERIC, EngineProfile, ExpectedError
 from specroof.hardware.written import written_generic
 from specroof.scoring import TRUSTED, misses_of, validation
@@ -38,7 +42,10 @@ from specroof.scoring.bands import bands_of, width_scale
 PACKAGE = Path(__file__).parent.parent / "specroof"
 
 #: Chips that get the profiles of their family, and of them those that an engine was measured on.
-CHIPS = ("a100-40gb", "a100-80gb", "h100-sxm", "h200", "gh200", "b200", "b300", "gb200", "gb300")
+CHIPS = (
+    *("a100-40gb", "a100-80gb", "h100-sxm", "h200", "gh200", "b200", "b300", "gb200", "gb300"),
+    *("mi300x", "mi325x", "mi350x", "mi355x", "gaudi3"),
+)
 
 
 def engine_lines(engine: EngineProfile) -> list[str]:
@@ -89,20 +96,21 @@ def _yaml(value: Any) -> str:
 def measured_on(points: Sequence[Measurement], engine: str, chips: Sequence[str]) -> list[str]:
     """Return the sources that measured an engine on some chips."""
     names = {load_hardware(chip).name for chip in chips}
+    counted = [point for point in points if kind_of(point)[0]]
     return sorted(
         {
             point.source
-            for point in points
-            if point.engine == engine
-            and kind_of(point)[0]
-            and load_hardware(str(point.hardware)).name in names
+            for point in [*counted, *fitted_loads()]
+            if point.engine == engine and chip_of(str(point.hardware)).name in names
         }
     )
 
 
 def cited(source: str) -> str:
     """Return title and address of a source, from the head of its file."""
-    text = (PACKAGE / "evidence" / "measurements" / f"{source}.csv").read_text(encoding="utf-8")
+    folder = PACKAGE / "evidence" / "measurements"
+    (path,) = folder.rglob(f"{source}.csv")
+    text = path.read_text(encoding="utf-8")
     head = dict(line[2:].split(": ", 1) for line in text.splitlines() if line.startswith("# "))
     return f"{head['title']}, {head['url']}"
 
@@ -117,17 +125,14 @@ def source_sentence(points: Sequence[Measurement], engine: str, chip: str) -> st
     return f"benchmarks/fit_engines.py, fitted to published measurements, {where}: {sources}"
 
 
-def kernel_sentence() -> str:
+def kernel_sentence(loads: str) -> str:
     """Return where the profile comes from that no measurement with drafts speaks for."""
     steps = validation([point for point in load_measurements() if point.engine == KERNEL_ENGINE])
     errors = ", ".join(
         f"{score.predicted / score.measured - 1:+.0%} on {score.point.model}"
         for score in steps.points
     )
-    return (
-        f"{KERNEL_SOURCE}; overheads as benchmarks/fit_engines.py fitted them to SGLang and vLLM; "
-        f"no benchmark with drafts is known, and plain throughput is off by {errors} (trtllm-r1)"
-    )
+    return f"{loads}; shares of peaks from {KERNEL_SOURCE}; no benchmark with drafts is known, and plain throughput is off by {errors} (trtllm-r1)"
 
 
 def write_engines(points: Sequence[Measurement]) -> None:
@@ -146,25 +151,30 @@ def write_engines(points: Sequence[Measurement]) -> None:
         speedup_median=float(total.speedup_median or 0.0),
         plain_median=float(total.decode_median or 0.0),
     )
+    # With those on chips of no fitted family.
+    strange = misses_of(validation().generic, by_family=True)
     for chip in CHIPS:
         path = Path(__file__).parent.parent / "hardware" / f"{chip}.yaml"
         family = chip_family(load_hardware(chip))
-        engines = [
-            replace(
-                fitted_engine(name, family, parameters),
-                expected_error=error,
-                bands=bands_of(misses, name, scale=scale),
-            )
-            for name in ENGINES
-        ]
+        names = [name for name, families in SERVERS.items() if family in families]
+        drafted = [name for name in names if family in FITTED_WITH_DRAFTS and name in ENGINES]
+        engines = []
+        for name in names:
+            engine = served_engine(name, chip, parameters)
+            if name in drafted:
+                widths = bands_of(misses, name, scale=scale)
+                engine = replace(engine, expected_error=error, bands=widths)
+            elif name in ENGINES:  # as of a family that no fit has seen
+                engine = replace(engine, bands=bands_of(strange, name))
+            engines.append(engine)
         has = load_hardware(chip).peak.flops_per_s
         engines = [
             replace(engine, compute_frac={key: engine.compute_frac[key] for key in has})
             for engine in engines
         ]
-        sources = {name: source_sentence(points, name, chip) for name in ENGINES}
-        engines.append(kernel_engine(load_hardware(chip), parameters))
-        sources[KERNEL_ENGINE] = kernel_sentence()
+        sources = {name: source_sentence(points, name, chip) for name in names}
+        if KERNEL_ENGINE in names:
+            sources[KERNEL_ENGINE] = kernel_sentence(sources[KERNEL_ENGINE])
         text = path.read_text(encoding="utf-8")
         text = re.split(r"^(?:default_engine|engines):", text, flags=re.MULTILINE)[0]
         text = re.sub(r"  engines\.[\w-]+: >-\n(    .*\n)+", "", text)
@@ -180,10 +190,7 @@ def write_engines(points: Sequence[Measurement]) -> None:
         block.append("engines:")
         block += [line for engine in engines for line in engine_lines(engine)]
         path.write_text(text + "\n".join(block) + "\n", encoding="utf-8")
-    misses = misses_of(
-        validation().generic, by_family=True
-    )  # with those on chips of no fitted family
-    bands = {name: bands_of(misses, name) for name in (GENERIC, *FRAMEWORKS)}
+    bands = {name: bands_of(strange, name) for name in (GENERIC, *FRAMEWORKS)}
     content = written_generic(generic(parameters, bands))
     target = PACKAGE / "catalog" / "generic.json"
     target.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
@@ -198,13 +205,20 @@ def main() -> None:
     parser.add_argument(
         "--engines", action="store_true", help="write what is made of the stored fits only"
     )
+    parser.add_argument(
+        "--factors", action="store_true", help="keep what all share; fit the factors anew"
+    )
     arguments = parser.parse_args()
     points = [point for point in load_measurements() if (point.trust or 0) <= TRUSTED]
     if arguments.engines:
         write_engines(points)
         return
-    fits = leave_one_out(points)
-    fits |= leave_groups_out(points, fits[ALL])
+    if arguments.factors:
+        fits = stored_fits()
+    else:
+        fits = leave_one_out(points)
+        fits |= leave_groups_out(points, fits[ALL])
+    fits = with_factors(fits, points)
     for parameter in PARAMETERS:
         value = fits[ALL][parameter.name]
         moved = parameter.coordinate(value)

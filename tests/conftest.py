@@ -1,5 +1,6 @@
 """What every test shares: where data lies, reproducible draws, a settled environment."""
 
+import importlib
 import os
 import sys
 from collections.abc import Generator
@@ -13,6 +14,7 @@ import specroof
 
 if TYPE_CHECKING:
     from specroof.scoring import Validation
+    from specroof.scoring.served import ServedValidation
 
 PACKAGE = Path(specroof.__file__).parent
 
@@ -119,8 +121,22 @@ def validated() -> "Validation":
     return validation()
 
 
+@pytest.fixture(scope="session")
+def served_validated() -> "ServedValidation":
+    """Return predictions beside all published loads of servers: seconds of work, done once."""
+    from specroof.scoring.served import served_validation  # noqa: PLC0415 - as above
+
+    return served_validation()
+
+
 @pytest.fixture
-def asked_for_validated(validated: "Validation", monkeypatch: pytest.MonkeyPatch) -> "Validation":
-    """Let `specroof.validate()` and the command answer with `validated`."""
-    monkeypatch.setattr(sys.modules["specroof.scoring"], "validation", lambda: validated)
+def asked_for_validated(
+    validated: "Validation",
+    served_validated: "ServedValidation",
+    monkeypatch: pytest.MonkeyPatch,
+) -> "Validation":
+    """Let `specroof.validate()` and the command answer with `validated` and `served_validated`."""
+    question = importlib.import_module("specroof.questions.validate")
+    monkeypatch.setattr(question, "published_validation", lambda: validated)
+    monkeypatch.setattr(question, "served_validation", lambda: served_validated)
     return validated

@@ -8,5 +8,8 @@ from specroof.latency.model import pass_work
 from specroof.latency.pass_seconds import PassShape
 
 
-def pass_latency(ops: Iterable[OpCost], setup: Setup, shape: PassShape) -> PassLatency:
-    return pass_time(pass_work(ops, setup, shape), setup.engine, setup.options.granularity)
+def pass_latency(
+    ops: Iterable[OpCost], setup: Setup, shape: PassShape, *, settled: bool = False
+) -> PassLatency:
+    work = pass_work(ops, setup, shape, settled=settled)
+    return pass_time(work, setup.engine, setup.options.granularity)

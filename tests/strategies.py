@@ -373,8 +373,8 @@ def amounts(op: OpCost) -> dict[str, Floats]:
         "cache_bytes": op.cache_bytes,
         "activation_bytes": op.activation_bytes,
     }
-    if op.rows is not None and op.groups is not None:
-        listed |= {"rows": op.rows, "groups": op.groups}
+    if op.rows is not None and op.routing is not None:
+        listed |= {"rows": op.rows, "hit": op.routing.hit, "tokens": op.routing.tokens}
     if op.collective is not None:
         listed["message_bytes"] = op.collective.message_bytes
     return listed

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specroof import OptionError, Placement, architecture, load_model
+from specroof import OptionError, Placement, architecture, load_hardware, load_model
 from specroof.architecture import (
     Architecture,
     Block,
@@ -23,7 +23,7 @@ from specroof.cost import ForwardPass, forward_cost
 from specroof.cost.forward import CORES, CoreFormulas, kv_cache_bytes
 from specroof.drafters.heads import head_drafter
 from specroof.hardware.engine import LAYER_KINDS
-from specroof.latency import check_placement
+from specroof.latency import check_placement, engine_setup
 from specroof.latency.model import layer_kinds
 from specroof.serving.room import target_footprint
 
@@ -93,8 +93,9 @@ def test_every_kind_has_a_row() -> None:
 
 
 def test_kinds_of_layers_are_those_of_hardware_files() -> None:
-    models = map(load_model, ("deepseek-ai/DeepSeek-V3.2", "Qwen/Qwen3.5-35B-A3B"))
-    named = {name for model in models for name in layer_kinds(model)}
+    names = ("deepseek-ai/DeepSeek-V3.2", "Qwen/Qwen3.5-35B-A3B", "nvidia/DeepSeek-V3.1-NVFP4")
+    setup = engine_setup(load_hardware("b200"), "ideal", None, None)
+    named = {kind for name in names for kind in layer_kinds(load_model(name), setup)}
     assert named == {*LAYER_KINDS}
 
 
@@ -104,7 +105,8 @@ def test_a_new_kind_needs_its_file_and_one_row(monkeypatch: pytest.MonkeyPatch) 
     ops = forward_cost(TOY, ForwardPass(1, 1, 0))
     assert ops[0].name.startswith("sink_attention")
     assert kv_cache_bytes(TOY, [5.0, 100.0]).tolist() == [3 * 50, 3 * 200]
-    assert layer_kinds(TOY) == {"sparse_index": 3}
+    setup = engine_setup(load_hardware("b200"), "ideal", None, None)
+    assert layer_kinds(TOY, setup) == {"sparse_index": 3}
     check_placement(TOY, Placement(tensor_parallel=3))
     with pytest.raises(OptionError, match=r"^tensor_parallel is 4 .*allowed: groups of 1, 2, 3, 6"):
         check_placement(TOY, Placement(tensor_parallel=4))

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from request_server import Measured, Toy, pass_s, run, run_wave
 from specroof import load_hardware, load_model
+from specroof.architecture.base import Routing
 from specroof.arrays import Array
 from specroof.cost import ForwardPass
-from specroof.cost.forward import joined_groups
+from specroof.cost.forward import joined_routing
 from specroof.hardware import EngineProfile
 from specroof.latency import Deployment, Work, engine_setup, model_latency
 from specroof.serving.capacity import PrefillRules
@@ -283,8 +284,10 @@ def test_experts_of_two_batches_are_counted_over_all_choices(total: int, shared:
     for one, other in product(range(total + 1), repeat=2):
         pairs = product(combinations(range(total), one), combinations(range(total), other))
         visited = [len({*first, *second}) for first, second in pairs]
-        found = joined_groups(np.array(one + shared), np.array(other + shared), (total, shared))
-        assert found == pytest.approx(np.mean(visited) + shared)
+        batches = [
+            Routing(total, 1, shared, np.array(1.0), np.array(hit + shared)) for hit in (one, other)
+        ]
+        assert joined_routing(*batches).hit == pytest.approx(np.mean(visited) + shared)
 
 
 def test_prompts_pass_together_as_far_as_a_pass_has_room() -> None:

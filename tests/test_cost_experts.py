@@ -123,9 +123,9 @@ def test_experts_by_hand() -> None:
     assert op.flops == 2 * 48 * (2 * 2)
     assert float(op.weight_bytes) == pytest.approx(3 * 48 * 2)
     assert op.cache_bytes == op.activation_bytes == 0
-    assert op.groups is not None
+    assert op.routing is not None
     assert op.rows is not None
-    assert float(op.groups) == pytest.approx(3)
+    assert float(op.routing.hit) == pytest.approx(3)
     assert float(op.rows) == pytest.approx(4 / 3)
     assert (op.name, op.kind, op.shard) == ("experts", "experts", TENSOR)
     # Drawn with replacement, an expert is missed four times: 4 * (1 - 81/256) = 2.734375.
@@ -145,8 +145,8 @@ def test_visits_decide_flops_and_distinct_experts_bytes(
     assert float(op.weight_bytes) == pytest.approx(read * weights * core.weight.element_bytes)
     assert op.compute_dtype == core.weight.compute_dtype
     assert op.rows is not None
-    assert op.groups is not None
-    assert float(op.rows * op.groups) == pytest.approx(visits)
+    assert op.routing is not None
+    assert float(op.rows * op.routing.hit) == pytest.approx(visits)
 
 
 @given(experts(), small)

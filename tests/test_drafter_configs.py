@@ -184,7 +184,9 @@ def test_latent_attention_of_a_block_drafter_caches_its_latent() -> None:
     }  # fmt: skip
     head = parsed("dflash", DFLASH, **latent)
     cores = [block.core for layer in head.model.layers for block in layer.blocks if block.core]
-    assert cores == [LatentAttention(4, 16, 4, head_dims=(12, 8))]
+    assert cores == [LatentAttention(4, 16, 4, head_dims=(12, 8), causal=False)]
+    causal = parsed("dflash", DFLASH, **latent, is_causal=True).model.layers[0].blocks[0].core
+    assert causal == LatentAttention(4, 16, 4, head_dims=(12, 8))
     (kept,) = head.injection[:1]
     assert [linear.name for linear in kept.blocks[0].linears] == ["kv_a_proj_with_mqa"]
 

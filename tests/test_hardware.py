@@ -855,11 +855,19 @@ def test_the_memory_that_servers_see_is_shown() -> None:
         assert words in line
 
 
-def test_compute_capabilities_from_blackwell_on() -> None:
-    # CUDA C++ programming guide, compute capabilities: 10.0 B200, 10.3 B300, 11.0 Thor, 12.0
-    # GeForce RTX 50 and RTX PRO 6000, 12.1 GB10.
-    known = {"b200": 10, "gb200": 10, "b300": 10, "gb300": 10, "jetson-thor": 11, "rtx-5090": 12}
-    known |= {"rtx-pro-6000": 12, "dgx-spark": 12}
+def test_compute_capabilities_of_nvidia() -> None:
+    # CUDA C++ programming guide, compute capabilities: 7.5 T4, 8.0 A100 and A30, 8.6 A10 and
+    # GeForce RTX 30, 8.9 L4, L40S and GeForce RTX 40, 9.0 H100, H200, H20 and GH200, 10.0 B200,
+    # 10.3 B300, 11.0 Thor, 12.0 GeForce RTX 50 and RTX PRO 6000, 12.1 GB10.
+    majors = {
+        7: ("t4",),
+        8: ("a100-40gb", "a100-80gb", "a100-pcie", "a30", "a10", "a10g", "rtx-3090", "l4", "l40s"),
+        9: ("h100-sxm", "h100-pcie", "h100-nvl", "h200", "h200-nvl", "h20", "gh200"),
+        10: ("b200", "gb200", "b300", "gb300"),
+        11: ("jetson-thor",),
+        12: ("rtx-5090", "rtx-pro-6000", "dgx-spark"),
+    }
+    known = {name: major for major, names in majors.items() for name in names} | {"rtx-4090": 8}
     for name in hardware_names():
         chip = load_hardware(name)
         aliases = {name, *chip.aliases}

@@ -47,7 +47,7 @@ ROOMS: dict[str, set[str]] = {
     },
     "scoring": {
         "evidence", "engines", "speedup", "serving", "policies", "drafters", "catalog", "hardware",
-        "latency",
+        "latency", "cost",
     },
     "questions": {
         "reading", "architecture", "parsers", "cost", "hardware", "latency", "acceptance",

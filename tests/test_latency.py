@@ -543,12 +543,21 @@ LINKED = linked()
 
 
 def exchange_s(
-    block: str, placement: Placement, *, copies: int = 1, hardware: HardwareProfile = LINKED
+    block: str,
+    placement: Placement,
+    *,
+    copies: int = 1,
+    dispatch_frac: float = 1.0,
+    batch: int = 8,
+    settled: bool = False,
+    hardware: HardwareProfile = LINKED,
 ) -> float:
     """Return the seconds after two blocks with an output of 800 bytes."""
-    followed = operation(count=2, collective=BlockExchange(block, np.array(800.0), copies))
-    latency = timed(followed, operation(), hardware=hardware, engine="real", placement=placement)
-    return float(latency.communication_s)
+    exchange = BlockExchange(block, np.array(800.0), copies, dispatch_frac)
+    ops = [operation(count=2, collective=exchange), operation()]
+    setup = Setup(hardware, hardware.engine("real"), placement, Options())
+    shape = PassShape(1, batch)
+    return float(pass_latency(ops, setup, shape, settled=settled).communication_s)
 
 
 @pytest.mark.parametrize("block", ["attention", "feed_forward", "experts"])
@@ -570,14 +579,53 @@ def test_data_parallel_attention_reduces_within_its_groups() -> None:
     assert exchange_s("attention", Placement(8, attention_data_parallel=8)) == 0
 
 
-def test_experts_of_two_nodes_exchange_a_half_within_each() -> None:
-    # Each of 8 devices sends 800 * 6 / 8 bytes, 300 of them within its node of 4: there and back
-    # 2 + 3/4 * 300 / 50 = 6.5, twice. What leaves the node is faster.
+def nodes_of(devices: int, *, scale_out_bytes_per_s: float, **engine: Any) -> HardwareProfile:
+    """Return a device whose nodes are joined by links of their own."""
     use = Collective(latency_s=2.0, link_frac=0.5, scale_out_latency_s=0.5)
-    links = Interconnect(link_bytes_per_s=100.0, max_devices=4, scale_out_bytes_per_s=1e6)
-    nodes = device({"bf16": 1.0}, 1.0, interconnect=links, engine=real_engine(collective=use))
+    links = Interconnect(
+        link_bytes_per_s=100.0,
+        max_devices=devices,
+        scale_out_bytes_per_s=scale_out_bytes_per_s,
+    )
+    profile = real_engine(collective=use, **engine)
+    return device({"bf16": 1.0}, 1.0, interconnect=links, engine=profile)
+
+
+#: Microseconds of kernels that send tokens, of DeepEP and, one-sided, of TensorRT-LLM.
+DEEP_EP, ONE_SIDED = 36e-6 + 34e-6, 18.9e-6 + 31e-6
+
+
+def test_experts_of_two_nodes_send_and_receive_tokens() -> None:
+    # Each of 8 devices sends 800 * 6 / 8 bytes, 300 of them within its node of 4: there and back
+    # 3/4 * 300 / 50 = 4.5, twice. What leaves the node is faster.
+    nodes = nodes_of(4, scale_out_bytes_per_s=1e6)
     placement = Placement(8, 8, attention_data_parallel=8)
-    assert exchange_s("experts", placement, copies=6, hardware=nodes) == 26
+    sent = exchange_s("experts", placement, copies=6, hardware=nodes)
+    assert sent == pytest.approx(2 * (2 * 4.5 + DEEP_EP), rel=1e-12)
+    # In a third of the bytes there, and in all of them back.
+    less = exchange_s("experts", placement, copies=6, dispatch_frac=1 / 3, hardware=nodes)
+    assert less == pytest.approx(2 * (4.5 + 1.5 + DEEP_EP), rel=1e-12)
+    # Slow links between nodes: half of 600 bytes at 0.5 * 30 bytes/s.
+    slow = exchange_s(
+        "experts", placement, copies=6, hardware=nodes_of(4, scale_out_bytes_per_s=30.0)
+    )
+    assert slow == pytest.approx(2 * (2 * 20 + DEEP_EP), rel=1e-12)
+    # A token has eight experts, of which a device may have several: it is sent there once.
+    many = exchange_s("experts", placement, copies=12, hardware=nodes)
+    assert many == exchange_s("experts", placement, copies=8, hardware=nodes)
+
+
+def test_tensorrt_llm_sends_tokens_where_links_join_many_nodes() -> None:
+    # 7/8 of 600 bytes at 50 bytes/s: 10.5, there and back, twice.
+    rack = nodes_of(72, scale_out_bytes_per_s=1.0, framework="tensorrt-llm")
+    placement = Placement(8, 8, attention_data_parallel=8)
+    sent = exchange_s("experts", placement, copies=6, hardware=rack)
+    assert sent == pytest.approx(2 * (2 * 10.5 + ONE_SIDED), rel=1e-12)
+    # Within a usual node it gathers them, as vLLM does in a rack too: 2 + 7/8 * 800 / 50 = 16.
+    node = nodes_of(8, scale_out_bytes_per_s=1.0, framework="tensorrt-llm")
+    assert exchange_s("experts", placement, copies=6, hardware=node) == 64
+    vllm = nodes_of(72, scale_out_bytes_per_s=1.0)
+    assert exchange_s("experts", placement, copies=6, hardware=vllm) == 64
 
 
 @pytest.mark.parametrize("groups", [2, 8])
@@ -591,13 +639,34 @@ def test_behind_data_parallel_attention_a_feed_forward_gathers_and_scatters(grou
     assert exchange_s("experts", placement, copies=6) == 64
 
 
-def test_behind_data_parallel_attention_experts_send_and_receive_tokens() -> None:
-    # Dispatch and combine: each of 8 devices sends 800 / 8 bytes to 6 experts, of which 7/8
-    # leave it: 2 + 7/8 * 600 / 50 = 12.5; both, twice.
-    placement = Placement(8, 8, attention_data_parallel=8)
-    assert exchange_s("experts", placement, copies=6) == 50
-    # Over 2 of the devices: 800 / 2 * 6 = 2400, of which half leaves: 2 + 24 = 26.
-    assert exchange_s("experts", Placement(8, 2, attention_data_parallel=8), copies=6) == 104
+def test_within_a_node_spread_experts_gather_and_scatter_too() -> None:
+    # The default of vLLM and SGLang: as above.
+    for spread in (2, 8):
+        placement = Placement(8, spread, attention_data_parallel=8)
+        assert exchange_s("experts", placement, copies=6) == 64
+
+
+def test_groups_of_attention_are_padded_to_the_fullest() -> None:
+    # 9 sequences in 8 groups: one has two, and all exchange as much, 800 / 9 * 16 bytes:
+    # 2 + 7/8 * 1422 / 50 = 26.9, twice two.
+    placement = Placement(8, attention_data_parallel=8)
+    padded = 2 + 7 / 8 * (800 / 9 * 16) / 50
+    assert exchange_s("feed_forward", placement, batch=9) == pytest.approx(4 * padded)
+    # A prompt is not padded; within its group of two all of it is reduced.
+    assert exchange_s("feed_forward", placement, batch=1, settled=True) == 64
+    pairs = Placement(8, attention_data_parallel=4)
+    assert exchange_s("attention", pairs, batch=1, settled=True) == 2 * (2 + 800 / 50)
+
+    def attention_s(batch: int, engine: str) -> float:
+        core = attending(GroupedQueryAttention(16, 16, 8, 8))
+        forward = forward_pass(batch, 1, 99)
+        latency = forward_latency(core, LINKED, forward, placement=placement, engine=engine)
+        return float(latency.ops[0].memory_s)
+
+    # An engine's time goes by steps of eight sequences; the ideal one shares them out.
+    steps = [attention_s(batch, "real") / attention_s(8, "real") for batch in (1, 8, 9, 16, 17)]
+    assert steps == pytest.approx([1, 1, 2, 2, 3])
+    assert attention_s(9, "ideal") == pytest.approx(9 / 8 * attention_s(8, "ideal"))
 
 
 def test_a_switch_that_adds_sends_every_byte_once() -> None:

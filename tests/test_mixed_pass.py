@@ -79,12 +79,16 @@ def test_experts_of_a_mixed_pass_are_those_of_all_its_tokens() -> None:
     both, *_ = joined_costs(forward_cost(model, DECODING), forward_cost(model, chunk))
     (experts,) = (op for op in both if op.kind == "experts")
     expected = distinct_experts(np.array(16 * 4 + 7.0), 128, 8)
-    assert experts.groups == pytest.approx(float(expected))
+    assert experts.routing is not None
+    assert experts.routing.hit == pytest.approx(float(expected))
     assert experts.rows == pytest.approx((16 * 4 + 7) * 8 / float(expected))
     # Bytes of an expert times those that are visited.
     (alone,) = (op for op in forward_cost(model, DECODING) if op.kind == "experts")
-    assert alone.groups is not None
-    assert experts.weight_bytes / experts.groups == pytest.approx(alone.weight_bytes / alone.groups)
+    assert alone.routing is not None
+    read = experts.weight_bytes / experts.routing.hit
+    assert read == pytest.approx(alone.weight_bytes / alone.routing.hit)
+    # As many independent tokens as both have.
+    assert experts.routing.tokens == pytest.approx(16 * 4 + 7)
 
 
 def test_what_an_engine_loses_is_lost_once_in_a_mixed_pass() -> None:

@@ -11,11 +11,13 @@ from typing import Any, Final
 from fitting.parameters import (
     ALL,
     ENGINES,
+    EVERYONE,
     FAMILIES,
     OWN,
-    fitted_engine,
     fitted_parameters,
     own,
+    own_engine,
+    shared_engine,
 )
 from specroof.hardware import FRAMEWORKS, GENERIC, ChipFamily, Collective, EngineProfile, Generic
 from specroof.scoring.left_out import left_out_name
@@ -81,7 +83,7 @@ def _relative(name: str, parameters: Mapping[str, float]) -> EngineProfile:
     whose = name if name in ENGINES else "vllm"
     # The family of a fit whose chips are as all others: no slower layers, no slower kernels.
     even = {**parameters, "compute_frac.hopper": 1.0}
-    engine = fitted_engine(whose, "hopper", even)
+    engine = own_engine(shared_engine(whose, "hopper", even), (EVERYONE, name), parameters)
     # What kernels reach of a memory, the fits call so; caches and experts keep their distance.
     weights = parameters["memory_frac"]
     return replace(

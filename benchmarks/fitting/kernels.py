@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from fitting.parameters import chip_family, fitted_engine, own
+from fitting.parameters import EVERYONE, chip_family, own, own_engine, shared_engine
 from specroof.errors import ProfileError
 from specroof.hardware import Collective, EngineProfile, HardwareProfile
 from specroof.hardware.profile import scaled_engine
@@ -153,7 +153,8 @@ def kernel_engine(hardware: HardwareProfile, parameters: Mapping[str, float]) ->
     if timed is None:
         message = f"{hardware.name} has no published kernel timings; allowed: {', '.join(_KERNELS)}"
         raise ProfileError(message)
-    fitted = fitted_engine("vllm", chip_family(hardware), parameters)
+    family = chip_family(hardware)
+    fitted = shared_engine("vllm", family, parameters)
     reached = timed.compute_frac
     compute = {
         dtype: reached.get(dtype, reached.get(_STANDS_IN.get(dtype, "bf16"), reached["bf16"]))
@@ -165,7 +166,7 @@ def kernel_engine(hardware: HardwareProfile, parameters: Mapping[str, float]) ->
         compute=compute["bf16"] / fitted.compute_frac["bf16"],
         memory=timed.memory_frac / fitted.memory_frac,
     )
-    return replace(
+    kernels = replace(
         scaled,
         name=KERNEL_ENGINE,
         compute_frac=compute,
@@ -176,6 +177,8 @@ def kernel_engine(hardware: HardwareProfile, parameters: Mapping[str, float]) ->
         collective=_collective(timed, hardware, fitted),
         graphs=None,  # which sizes it captures is the deployer's choice
     )
+    names = (EVERYONE, KERNEL_ENGINE, family, f"{KERNEL_ENGINE} {family}")
+    return own_engine(kernels, names, parameters)
 
 
 def _collective(

@@ -7,12 +7,13 @@ from typing import Any
 
 from fitting.generic import generic, left_out_generics
 from fitting.kernels import KERNEL_CHIPS, KERNEL_ENGINE
-from fitting.parameters import ALL, ENGINES, FAMILIES, family_of, fitted_parameters, stored_fits
+from fitting.parameters import ALL, FAMILIES, SERVERS, family_of, fitted_parameters, stored_fits
 from fitting.shared_fit import engine_of
-from specroof.evidence import Measurement, kind_of
+from specroof.evidence import Measurement, kind_of, load_served
 from specroof.evidence.measurement import chip_of
 from specroof.hardware import EngineProfile
 from specroof.hardware.written import written_generic
+from specroof.scoring.left_out import SERVED_GROUPS, served_group
 
 
 def left_out_content(measurements: Iterable[Measurement]) -> dict[str, Any]:
@@ -22,18 +23,21 @@ def left_out_content(measurements: Iterable[Measurement]) -> dict[str, Any]:
     ----------
     measurements
         Those that are to be predicted: an engine on a family of chips gets a profile for each
-        source that has measured it, fitted without that source.
+        source that has measured it, fitted without that source, and one for each group of served
+        loads that it has.
     """
     # By engine, then by the place in the file: a family, or a chip whose kernels were timed.
     sources: dict[str, dict[str, set[str]]] = {
-        **{engine: {family: set() for family in FAMILIES} for engine in ENGINES},
-        KERNEL_ENGINE: {chip: set() for chip in KERNEL_CHIPS},
+        engine: {family: set() for family in families} for engine, families in SERVERS.items()
     }
-    for point in measurements:
-        name = chip_of(point.hardware or "").name if kind_of(point)[0] else ""
-        places = sources[point.engine or ""] if family_of(name) else {}
+    sources[KERNEL_ENGINE] = {chip: set() for chip in KERNEL_CHIPS}
+    seen = [(point, {point.source}) for point in measurements if kind_of(point)[0]]
+    seen += [(load, {served_group(load, by) for by in SERVED_GROUPS}) for load in load_served()]
+    for point, without in seen:
+        name = chip_of(point.hardware or "").name
+        places = sources.get(point.engine or "", {}) if family_of(name) else {}
         for place in places.keys() & {str(family_of(name)), *name.replace("-", " ").split()}:
-            places[place].add(point.source)
+            places[place] |= without
     return {
         "made_by": "benchmarks/fit_engines.py, from specroof/evidence/measurements",
         "families": FAMILIES,

@@ -6,8 +6,8 @@ by engines but for what a speculative round costs. `benchmarks/fit_engines.py` f
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -28,10 +28,25 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
     "ampere": ("A100",),
     "hopper": ("H100", "H200", "GH200"),
     "blackwell": ("B200", "B300", "GB200", "GB300"),
+    "cdna3": ("MI300X", "MI325X"),
+    "cdna4": ("MI350X", "MI355X"),
+    "gaudi": ("Gaudi",),
 }
+#: Families that drafts were measured on.
+FITTED_WITH_DRAFTS: Final = ("ampere", "hopper", "blackwell")
+#: Families that only served loads speak for, and whose figures a fit starts from.
+_LIKE: Final = {"cdna3": "hopper", "cdna4": "blackwell", "gaudi": "hopper"}
 
 #: Engines that measurements were found for, with the way they keep recurrent state.
 ENGINES: Final = {"sglang": "snapshot-copy", "vllm": "snapshot"}
+
+#: Servers by the families of chips that they were measured on, with drafts or by served loads.
+SERVERS: Final[dict[str, tuple[str, ...]]] = {
+    "sglang": ("ampere", "hopper", "blackwell", "cdna3", "cdna4"),
+    "vllm": ("ampere", "hopper", "blackwell", "cdna3", "cdna4", "gaudi"),
+    "tensorrt-llm": ("hopper", "blackwell"),
+    "atom": ("cdna3", "cdna4"),
+}
 
 #: What each of them has a parameter of its own for.
 OWN: Final = ("round_s", "draft_pass_s")
@@ -131,8 +146,13 @@ _ROWS: Final = {
     "layer_s.linear_attention": (10e-6, 1.0, "seconds per layer of linear attention, on top"),
     "layer_s.latent_attention": (10e-6, 1.0, "seconds per layer of latent attention, on top"),
     "layer_s.sparse_index": (10e-6, 1.0, "seconds per layer with an indexer, on top"),
+    # Two kernels of a few microseconds, before the projections and before the output.
+    "layer_s.fp8_blocks": (15e-6, 1.0, "seconds per block scaled to fp8, on top"),
+    "layer_s.fp4_blocks": (5e-6, 1.0, "seconds per block scaled to fp4, on top"),
+    "prefill_kernel_s": (5e-6, 1.0, "seconds per kernel of a pass that takes prompts, on top"),
+    "prefill_share": (0.8, 0.2, "share of those of decoding that passes with prompts reach"),
     # As the bytes/s of their memories are: 1.6, 1 and 0.4 to the second.
-    "layer_token_s": (100e-9, 1.0, "seconds per layer and token"),
+    "layer_token_s": (100e-9, 1.0, "seconds per layer 4096 wide and token"),
     "layer_token_share.ampere": (1.6, 0.3, "the same on Ampere, relative to Hopper"),
     "layer_token_share.blackwell": (0.5, 0.3, "the same on Blackwell, relative to Hopper"),
     "state_token_s": (3e-6, 1.0, "seconds per layer of linear attention and further token"),
@@ -191,6 +211,29 @@ class SharedParameter:
 
 
 PARAMETERS: Final = tuple(SharedParameter(name, *row) for name, row in _ROWS.items())
+
+#: What servers and families of chips may differ in from what all share: a factor of each.
+FACTORS: Final = {
+    "layer": "seconds of a pass and of its layers",
+    "experts_s": "seconds of layers with experts, on top",
+    "fp8_blocks": "seconds of blocks scaled to fp8, on top",
+    "fp4_blocks": "seconds of blocks scaled to fp4, on top",
+    "memory": "share of the memory's bytes/s",
+    "experts_memory": "the same of experts, besides",
+    "compute": "share of the peak",
+    "token": "seconds of a token in a layer",
+    "sequence": "seconds of a sequence in a pass",
+    "collective": "seconds of a short all-reduce",
+    "link": "share of the link's bytes/s",
+    "request": "seconds that a request keeps others waiting",
+    "latency": "seconds that a request loses alone",
+    "prefill_kernel": "seconds of a kernel in a pass that takes prompts",
+    "prefill": "share of the peak in passes that take prompts",
+}
+#: Whose factors all servers have: what served loads say otherwise than measurements with drafts.
+EVERYONE: Final = "all"
+#: No kernel reaches more of a peak or of a memory.
+_MOST: Final = 0.97
 
 #: The fits that `benchmarks/fit_engines.py` stores, by what each was made without.
 FITS: Final = Path(__file__).with_name("fits.json")
@@ -288,6 +331,79 @@ def fitted_engine(name: str, family: str, parameters: Mapping[str, float]) -> En
     >>> engine.layer_overhead_s, engine.recurrent_state
     (5e-05, 'snapshot-copy')
     """
+    # ATOM is AMD's, on vLLM's scheduler and rules.
+    like = name if name in ENGINES else "vllm"
+    shared = shared_engine(like, _LIKE.get(family, family), parameters)
+    whose = (EVERYONE, name, family, f"{name} {family}")
+    return own_engine(replace(shared, name=name), whose, parameters)
+
+
+def own_engine(
+    engine: EngineProfile, names: Sequence[str], parameters: Mapping[str, float]
+) -> EngineProfile:
+    """Return an engine with the factors of a server, of a family of chips, and of both together.
+
+    Parameters
+    ----------
+    engine
+        What all share.
+    names
+        Whose factors count.
+    parameters
+        With factors by name, as ``"layer of vllm"``; those that are not there are 1.
+    """
+
+    def factor(name: str) -> float:
+        return math.prod(parameters.get(f"{name} of {whose}", 1.0) for whose in names)
+
+    memory, compute = factor("memory"), factor("compute")
+    experts = engine.kind_memory_frac.get("experts", engine.memory_frac)
+    tile, collective = engine.expert_tile, engine.collective
+    layer = factor("layer")
+    own_kinds = {"experts": "experts_s", "fp8_blocks": "fp8_blocks", "fp4_blocks": "fp4_blocks"}
+    return replace(
+        engine,
+        compute_frac=_scaled(engine.compute_frac, compute),
+        kind_compute_frac=_scaled(engine.kind_compute_frac, compute),
+        expert_tile=tile and tile.scaled(compute, most=_MOST),
+        prefill_share=min(engine.prefill_share * factor("prefill"), 1.0),
+        memory_frac=min(engine.memory_frac * memory, _MOST),
+        kind_memory_frac=_scaled(
+            {**engine.kind_memory_frac, "experts": experts * factor("experts_memory")}, memory
+        ),
+        pass_overhead_s=engine.pass_overhead_s * layer,
+        layer_overhead_s=engine.layer_overhead_s * layer,
+        layer_kind_overhead_s={
+            kind: seconds * (factor(own_kinds[kind]) if kind in own_kinds else layer)
+            for kind, seconds in engine.layer_kind_overhead_s.items()
+        },
+        layer_token_overhead_s=engine.layer_token_overhead_s * factor("token"),
+        prefill_kernel_overhead_s=engine.prefill_kernel_overhead_s * factor("prefill_kernel"),
+        sequence_overhead_s=engine.sequence_overhead_s * factor("sequence"),
+        request_overhead_s=engine.request_overhead_s * factor("request"),
+        request_latency_s=engine.request_latency_s * factor("latency"),
+        collective=collective
+        and replace(
+            collective,
+            latency_s=collective.latency_s * factor("collective"),
+            device_latency_s=collective.device_latency_s * factor("collective"),
+            link_frac=collective.link_frac * factor("link"),
+        ),
+    )
+
+
+def _scaled(shares: Mapping[str, float], factor: float) -> dict[str, float]:
+    return {key: min(share * factor, _MOST) for key, share in shares.items()}
+
+
+def shared_engine(name: str, family: str, parameters: Mapping[str, float]) -> EngineProfile:
+    """Return the engine profile that fitted parameters make before any server's own factors.
+
+    Parameters
+    ----------
+    name, family, parameters
+        As of `fitted_engine`; one of `ENGINES`, and a family that was measured with drafts.
+    """
     return EngineProfile(
         name=name,
         overlap_norm=_OVERLAP_NORM,
@@ -315,6 +431,7 @@ def _shares(family: str, parameters: Mapping[str, float]) -> dict[str, Any]:
             "attention": dense * parameters["compute_share.attention"],
             "latent_attention": dense * _LATENT_SHARES[family],
         },
+        "prefill_share": parameters["prefill_share"],
         "prefill_compute_frac": {kind: dense * share for kind, share in _PREFILL_SHARES.items()},
         "memory_frac": parameters["memory_frac"],
         "kind_memory_frac": {
@@ -335,6 +452,7 @@ def _overheads(name: str, family: str, parameters: Mapping[str, float]) -> dict[
         "layer_overhead_s": slower * parameters["layer_s"],
         "layer_kind_overhead_s": {key.removeprefix("layer_s."): parameters[key] for key in kinds},
         "layer_token_overhead_s": token_share * parameters["layer_token_s"],
+        "prefill_kernel_overhead_s": parameters["prefill_kernel_s"],
         "sequence_overhead_s": parameters["sequence_s"],
         "state_token_overhead_s": parameters["state_token_s"],
         "draft_pass_overhead_s": own("draft_pass_s", name, parameters),

@@ -28,7 +28,7 @@ _PLAIN_WEIGHT: Final = 0.7
 _MOST_STEPS: Final = 80
 #: How often n-grams match is presumed, by task, and what the host takes to search is not known:
 #: their rows are scored, and what a round costs is learned from drafters that run on the device.
-_NOT_FITTED: Final = ("ngram",)
+NOT_FITTED: Final = ("ngram",)
 
 
 def initial_parameters() -> dict[str, float]:
@@ -166,7 +166,7 @@ def fit(
         Robust least squares on logarithms of throughput and speedup, with a normal prior on the
         logarithm of every parameter (`fitting.parameters.PARAMETERS`).
     """
-    points = Points([point for point in measurements if point.method not in _NOT_FITTED])
+    points = Points([point for point in measurements if point.method not in NOT_FITTED])
     begin = {**initial_parameters(), **(start or {})}
     x = np.array([parameter.coordinate(begin[parameter.name]) for parameter in PARAMETERS])
     for _ in range(2):

@@ -311,58 +311,116 @@ def attention_flops(*, n_heads: int, pair_dims: int, batch_size: Array, pairs: A
     return matmul_flops(n_heads * pair_dims * batch_size * pairs)
 
 
-def attention_op(
+def thread_blocks(setting: PassSettings, *, n_heads: int, n_kv_heads: int) -> Array:
+    r"""Return the thread blocks of one sequence's attention where none shares its cache.
+
+    .. math:: n = n_h \lceil T / M \rceil, \quad\text{or}\quad
+        n = n_{kv} \lceil T (n_h / n_{kv}) / M \rceil
+
+    Parameters
+    ----------
+    setting
+        The pass, and how its kernel reads the cache: M query rows a block, of one head or of all
+        heads that share a KV head.
+    n_heads, n_kv_heads
+        Query heads, and heads whose keys and values are cached.
+
+    Source
+        The grids of vLLM's FlashAttention 2 (``flash_fwd_launch_template.h``) and Triton kernel
+        (``v1/attention/ops/triton_unified_attention.py``, 0.33.0).
+
+    Examples
+    --------
+    >>> from specroof.architecture.base import CacheReading
+    >>> verify = ForwardPass(batch_size=1, query_len=8, context_len=1000)
+    >>> def blocks(**of_kernel):
+    ...     reading = CacheReading("unsplit", **of_kernel)
+    ...     setting = PassSettings(verify, Options(), "bf16", "fp32", "bf16", reading=reading)
+    ...     return float(thread_blocks(setting, n_heads=12, n_kv_heads=2))
+    >>> blocks(tile=64), blocks(tile=16, packed=True)  # 12 heads; 2 of 8 * 6 rows
+    (12.0, 6.0)
+    """
+    reading, new = setting.reading, setting.forward.query_len
+    if reading.packed:
+        return np.asarray(n_kv_heads * np.ceil(new * (n_heads / n_kv_heads) / reading.tile))
+    return np.asarray(n_heads * np.ceil(new / reading.tile))
+
+
+def attention_op(  # noqa: PLR0913 - what kinds of attention differ in, by name
     setting: PassSettings,
     *,
     flops: Array,
     read_bytes: Array,
     new_bytes: Array,
     shard: Shard,
+    n_heads: int,
     kind: str = "attention",
 ) -> OpCost:
-    """Return the operation that attends a cache.
+    r"""Return the operation that attends a cache.
+
+    .. math:: M = B (r \, M_{read} + M_{new}) \qquad F' = F \, \frac{n M}{n_h T}
 
     Parameters
     ----------
     setting
-        The pass and its dtypes.
+        The pass, its dtypes, and how its kernel reads the cache.
     flops
         Of the whole batch.
     read_bytes, new_bytes
-        Cached bytes per sequence that the pass reads, and that it adds.
+        Cached bytes per sequence that one reading takes, and that the pass adds.
     shard
         How the cache divides.
+    n_heads
+        Query heads.
     kind
         ``"attention"`` or ``"latent_attention"``, whose kernels reach more.
 
+    Counts
+        one reading of the cache, or r = T where the kernel makes a row of each new position; where
+        it does not split the cache, the n thread blocks with all M rows of their tiles.
     Source
         The bytes are the caller's; that new entries are written and not read back is counting.
 
     Examples
     --------
-    >>> decode = ForwardPass(batch_size=2, query_len=1, context_len=10)
-    >>> setting = PassSettings(decode, Options(), "bf16", "fp32", "bf16")
-    >>> op = attention_op(
-    ...     setting,
-    ...     flops=np.array(8.0),
-    ...     read_bytes=np.array(40.0),
-    ...     new_bytes=np.array(4.0),
-    ...     shard=cache_only(1),
-    ... )
-    >>> float(op.cache_bytes)  # 2 sequences * (40 + 4)
-    88.0
+    >>> from specroof.architecture.base import CacheReading
+    >>> verify = ForwardPass(batch_size=2, query_len=3, context_len=10)
+    >>> def op(reading):
+    ...     return attention_op(
+    ...         PassSettings(verify, Options(), "bf16", "fp32", "bf16", reading=reading),
+    ...         flops=np.array(9.0),
+    ...         read_bytes=np.array(40.0),
+    ...         new_bytes=np.array(4.0),
+    ...         shard=cache_only(1),
+    ...         n_heads=2,
+    ...     )
+    >>> [float(op(CacheReading(kind)).cache_bytes) for kind in ("once", "per-position")]
+    [88.0, 248.0]
+    >>> few = op(CacheReading("unsplit", tile=12))
+    >>> float(few.flops), float(few.blocks)  # 3 of 12 rows are used; 2 heads of 2 sequences
+    (36.0, 4.0)
     """
+    forward = setting.forward
     written = new_bytes if setting.options.counts_all else np.zeros(())
+    read = setting.cache_passes * read_bytes
+    blocks = None
+    if setting.reading.kind in {"unsplit", "prefill"}:
+        unsplit = setting.reads_apart
+        n_blocks = thread_blocks(setting, n_heads=n_heads, n_kv_heads=shard.cache_ways)
+        filled = n_heads * forward.query_len / (n_blocks * setting.reading.tile)
+        flops = np.asarray(flops / np.where(unsplit, filled, 1.0))
+        blocks = np.where(unsplit, forward.batch_size * n_blocks, np.inf)
     return OpCost(
         name="core",
         kind=kind,
         count=1,
         flops=flops,
         weight_bytes=np.zeros(()),
-        cache_bytes=np.asarray(setting.forward.batch_size * (read_bytes + written)),
+        cache_bytes=np.asarray(forward.batch_size * (read + written)),
         activation_bytes=np.zeros(()),
         compute_dtype=setting.activation_dtype,
         shard=shard,
+        blocks=blocks,
     )
 
 
@@ -404,6 +462,7 @@ def heads_op(core: HeadsCached, setting: PassSettings, *, pairs: Array, read: Ar
         read_bytes=np.asarray(token_bytes * read),
         new_bytes=token_bytes * setting.forward.query_len,
         shard=cache_only(core.n_kv_heads),
+        n_heads=core.n_heads,
     )
 
 
@@ -513,7 +572,9 @@ def indexer_op(  # noqa: PLR0913 - what indexers differ in, by name
         count=1,
         flops=matmul_flops(indexer.n_heads * indexer.head_dim * setting.forward.batch_size * pairs),
         weight_bytes=np.zeros(()),
-        cache_bytes=np.asarray(setting.forward.batch_size * key_bytes * (read + written)),
+        cache_bytes=np.asarray(
+            setting.forward.batch_size * key_bytes * (setting.cache_passes * read + written)
+        ),
         activation_bytes=np.zeros(()),
         compute_dtype=dtype if narrow else setting.activation_dtype,
         shard=shard,

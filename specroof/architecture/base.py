@@ -216,6 +216,39 @@ class SoftmaxAttention(Core):
 #: Everywhere, always: a multiply-add is two.
 _FLOPS_PER_MULTIPLY_ADD: Final = 2.0
 
+# --- How a kernel of attention reads the cache for several new positions -------------------------
+
+#: Once for all new positions; once for each; once, but with the cache of a sequence not split over
+#: the chip; as a prompt's, with cached latents expanded to keys and values of every head.
+READINGS: Final = ("once", "per-position", "unsplit", "prefill")
+
+#: Accepted positions that a drafter may read again; a longer pass of accepted ones is a prompt's.
+_LONGEST_REREAD: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class CacheReading:
+    """How a kernel reads the cache in a pass of several new positions per sequence.
+
+    Parameters
+    ----------
+    kind
+        One of `READINGS`.
+    once_at
+        Numbers of new positions for which it reads the cache once all the same.
+    tile
+        Of a kernel that does not split the cache of a sequence, or takes it as a prompt's: query
+        rows of a thread block, which multiplies as many, whatever part of them is used.
+    packed
+        Of such a kernel: whether a thread block takes all query heads that share a KV head.
+    """
+
+    kind: str = "once"
+    once_at: tuple[int, ...] = (1,)
+    tile: int = 1
+    packed: bool = False
+
+
 #: The values that each choice of `Options` may take (None besides, where that is the default).
 CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "granularity": ("op", "dtype", "pass"),
@@ -228,11 +261,13 @@ CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "weight_dtype": tuple(WEIGHT_FORMATS),
     "v4_attention": ("shared-kv", "mla-like"),
     "cost_of": ("decode", "verify"),
+    "verify_attention": READINGS,
 }
 
 #: Choices that the config, or the engine, makes by default.
 _MAY_BE_NONE: Final = {
-    *("experts", "recurrent_state", "state_dtype", "kv_dtype", "index_dtype", "weight_dtype")
+    *("experts", "recurrent_state", "state_dtype", "kv_dtype", "index_dtype", "weight_dtype"),
+    "verify_attention",
 }
 
 
@@ -271,6 +306,10 @@ class Options:
         pass of the same round.
     strict_dtype
         Refuse a chip that lacks a dtype, where the next wider one would stand in.
+    verify_attention
+        How a verification reads the target's cache, one of `READINGS`; None for what the server
+        chooses on the chip: see `specroof.latency.attention_reading`. No effect on the ideal
+        engine.
 
     Raises
     ------
@@ -289,6 +328,7 @@ class Options:
     v4_attention: str = "shared-kv"
     cost_of: str = "decode"
     strict_dtype: bool = False
+    verify_attention: str | None = None
 
     def __post_init__(self) -> None:
         for name, allowed in CHOICES.items():
@@ -418,12 +458,38 @@ class BlockExchange:
     message_bytes
         The block's output over the whole batch: tokens x hidden size x activation bytes.
     copies
-        Devices that a token is sent to when experts are spread out: top-k, else 1.
+        Experts that a token visits, each perhaps on another device; 1 without experts.
+    dispatch_frac
+        Bytes of a token on its way to an expert, as a share of those of its result.
     """
 
     block: str
     message_bytes: Array
     copies: int = 1
+    dispatch_frac: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Routing:
+    """How the tokens of a pass pick experts.
+
+    Parameters
+    ----------
+    n_experts, top_k
+        Experts, and how many of them a token visits.
+    n_shared
+        Experts in the same grouped matmul that every token visits.
+    tokens
+        Tokens whose independent choices hit as many experts as those of the pass.
+    hit
+        Expected number of distinct experts that are hit, the shared ones included.
+    """
+
+    n_experts: int
+    top_k: int
+    n_shared: int
+    tokens: Array
+    hit: Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -441,7 +507,7 @@ class OpCost:
     kind
         ``"dense"``, ``"experts"``, ``"attention"``, ``"latent_attention"``, ``"indexer"``,
         ``"state"``, ``"convolution"``, ``"compressor"``, ``"residual"``, ``"router"`` or
-        ``"head"``.
+        ``"head"``; once the kernels are known, ``"unsplit_attention"`` too.
     count
         Identical operations in the pass.
     flops
@@ -456,15 +522,16 @@ class OpCost:
         The dtype of the arithmetic.
     shard
         How it divides over devices.
-    rows, groups
-        Of a grouped matmul (experts): expected tokens per expert that is hit, and experts hit.
-    experts
-        Of a grouped matmul too: experts that routing picks from, and those that every token
-        visits.
+    rows, routing
+        Of a grouped matmul (experts): expected tokens per expert that is hit, and how tokens pick
+        experts.
     collective
         What devices exchange after it, if it ends a block.
     sequences
         How many sequences have this cost each; None where the amounts are of the whole batch.
+    blocks
+        Thread blocks that do all of it, over the whole batch and all devices, where a kernel does
+        not split the cache of a sequence; infinitely many where it does. None if it always does.
     """
 
     name: str
@@ -477,10 +544,10 @@ class OpCost:
     compute_dtype: str
     shard: Shard = TENSOR
     rows: Array | None = None
-    groups: Array | None = None
-    experts: tuple[int, int] | None = None
+    routing: Routing | None = None
     collective: BlockExchange | None = None
     sequences: Array | None = None
+    blocks: Array | None = None
 
     @property
     def memory_bytes(self) -> Array:
@@ -510,6 +577,8 @@ class PassSettings:
     expert_locality
         Exponents of the locality of routing, along a sequence and across the batch; see
         `specroof.architecture.experts.independent_tokens`.
+    reading
+        How the kernel of attention reads the cache.
     """
 
     forward: ForwardPass
@@ -518,6 +587,23 @@ class PassSettings:
     state_dtype: str
     activation_dtype: str
     expert_locality: tuple[float, float] | None = None
+    reading: CacheReading = CacheReading()
+
+    @property
+    def reads_apart(self) -> npt.NDArray[np.bool_]:
+        """Where the pass has several new positions, and more than its kernel reads once for."""
+        new = self.forward.query_len
+        several: npt.NDArray[np.bool_] = np.logical_and.reduce(
+            [new != length for length in self.reading.once_at]
+        )
+        return several & (new <= _LONGEST_REREAD) if self.forward.settled else several
+
+    @property
+    def cache_passes(self) -> Array:
+        """How often the cached context is read."""
+        if self.reading.kind != "per-position":
+            return np.ones(())
+        return np.where(self.reads_apart, self.forward.query_len, 1.0)
 
 
 def matmul_flops(multiply_adds: npt.ArrayLike) -> Array:

@@ -6,7 +6,7 @@ Source
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from specroof.architecture.attention import (
 )
 from specroof.architecture.base import (
     ATTENTION_REPLICATED,
+    CacheReading,
     OpCost,
     PassSettings,
     SoftmaxAttention,
@@ -194,12 +195,14 @@ def compressed_costs(core: CompressedAttention, setting: PassSettings) -> list[O
         pairs=counted_pairs(forward, options, core.window) + _counted_entries(core, setting, top_k),
     )
     read = cached_tokens_read(forward, options, core.window)
+    # Rules say how the index is read.
     attention = attention_op(
-        setting,
+        replace(setting, reading=CacheReading()),
         flops=flops,
         read_bytes=raw_bytes * (read + _entries_at(core, forward.context_len, top_k)),
         new_bytes=raw_bytes * (forward.query_len + _entries_per_token(core) * forward.query_len),
         shard=cache_only(1),
+        n_heads=core.n_heads,
     )
     scan = (
         [

@@ -1,7 +1,7 @@
 """Multi-head latent attention, absorbed or expanded, with or without an indexer."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,7 +15,8 @@ from specroof.architecture.attention import (
     indexer_op,
 )
 from specroof.architecture.base import (
-    ForwardPass,
+    HEADS,
+    CacheReading,
     OpCost,
     PassSettings,
     SoftmaxAttention,
@@ -45,6 +46,8 @@ class LatentAttention(SoftmaxAttention):
     head_dims
         Widths of a head's key and value once the latent is expanded, positions included: what a
         prompt may be attended with. None where only the absorbed form is known.
+    causal
+        False where the new positions of a pass see each other both ways.
     """
 
     n_heads: int
@@ -53,6 +56,7 @@ class LatentAttention(SoftmaxAttention):
     indexer: Indexer | None = None
     shared_top_k: int | None = None
     head_dims: tuple[int, int] | None = None
+    causal: bool = True
 
     @property
     def label(self) -> str:
@@ -108,6 +112,9 @@ def latent_costs(core: LatentAttention, setting: PassSettings) -> list[OpCost]:
 
     .. math:: F = 2 \, B \, n_h [(d_k + d_v) \, A + d_c (d_k - d_r + d_v) \, S]
 
+    A verification that a kernel takes as a prefill has that form whatever it costs, and moves
+    what it expands: see `expansion_op`.
+
     Counts
         scores over the latent and the rotary key, values over the latent; behind an indexer, be
         it an earlier layer's, only its top-k tokens. Expanded, the cached latents are projected
@@ -133,25 +140,47 @@ def latent_costs(core: LatentAttention, setting: PassSettings) -> list[OpCost]:
     forward, options = setting.forward, setting.options
     top_k = core.top_k
     token_bytes = latent_bytes(core, setting.kv_dtype)
-    pairs = counted_pairs(forward, options, top_k)
+    pairs = counted_pairs(forward, options, top_k, causal=core.causal)
     flops = attention_flops(
         n_heads=core.n_heads,
         pair_dims=2 * core.latent_dim + core.rope_dim,
         batch_size=forward.batch_size,
         pairs=pairs,
     )
-    if forward.settled and top_k is None and core.head_dims is not None:
-        flops = np.minimum(flops, _expanded_flops(core, core.head_dims, forward, pairs))
+    expansion = []
+    as_prefill = setting.reading.kind == "prefill"
+    if (forward.settled or as_prefill) and top_k is None and core.head_dims is not None:
+        expanded_flops = attention_flops(
+            n_heads=core.n_heads,
+            pair_dims=sum(core.head_dims),
+            batch_size=forward.batch_size,
+            pairs=pairs,
+        )
+        projection = expansion_op(core, core.head_dims, setting)
+        if forward.settled:
+            flops = np.minimum(flops, expanded_flops + projection.flops)
+        if as_prefill:
+            # The operation is there in every pass, so that those of two batches go together.
+            expands = setting.reads_apart
+            flops = np.where(expands, expanded_flops, flops)
+            projection = replace(
+                projection,
+                flops=np.where(expands, projection.flops, 0.0),
+                cache_bytes=np.where(expands, projection.cache_bytes, 0.0),
+            )
+            expansion = [projection]
+    # Of sparse attention, rules say how the index is read.
     attention = attention_op(
-        setting,
+        setting if top_k is None else replace(setting, reading=CacheReading()),
         flops=flops,
         read_bytes=token_bytes * cached_tokens_read(forward, options, top_k),
         new_bytes=token_bytes * forward.query_len,
         shard=cache_only(1),
+        n_heads=core.n_heads,
         kind="latent_attention",
     )
     if core.indexer is None:
-        return [attention]
+        return [*expansion, attention]
     scan = indexer_op(
         core.indexer,
         setting,
@@ -162,18 +191,49 @@ def latent_costs(core: LatentAttention, setting: PassSettings) -> list[OpCost]:
     return [scan, attention]
 
 
-def _expanded_flops(
-    core: LatentAttention, head_dims: tuple[int, int], forward: ForwardPass, pairs: Array
-) -> Array:
-    """Return the FLOP of attending expanded keys and values, cached latents projected up first."""
-    attended = attention_flops(
-        n_heads=core.n_heads, pair_dims=sum(head_dims), batch_size=forward.batch_size, pairs=pairs
-    )
+def expansion_op(
+    core: LatentAttention, head_dims: tuple[int, int], setting: PassSettings
+) -> OpCost:
+    r"""Return the operation that expands the cached latents to keys and values of every head.
+
+    .. math:: F = 2 \, B \, n_h d_c (d_k - d_r + d_v) \, S \qquad
+        M = 2 \, B \, n_h (d_k + d_v) \, b \, S
+
+    Counts
+        keys and values written, and read again by the attention that follows.
+    Ignores
+        the latents that are gathered into a workspace first, written and read again: 11% of M at
+        16 heads.
+    Source
+        vLLM 0.33.0 ``model_executor/layers/attention/mla_attention.py``,
+        ``_compute_prefill_context``.
+
+    Examples
+    --------
+    >>> from specroof.architecture.base import CacheReading, ForwardPass, Options
+    >>> core = LatentAttention(n_heads=16, latent_dim=512, rope_dim=64, head_dims=(192, 128))
+    >>> verify = ForwardPass(batch_size=1, query_len=2, context_len=1000)
+    >>> reading = CacheReading("prefill")
+    >>> setting = PassSettings(verify, Options(), "bf16", "fp32", "bf16", reading=reading)
+    >>> op = expansion_op(core, (192, 128), setting)
+    >>> float(op.flops) / 1000, float(op.cache_bytes) / 1000  # 2 * 16 * 512 * 256; 2 * 16 * 320 * 2
+    (4194304.0, 20480.0)
+    """
+    forward = setting.forward
+    cached = forward.batch_size * forward.context_len
+    moved = 2 * core.n_heads * sum(head_dims) * dtype_bytes(setting.activation_dtype)
     projected_dims = core.n_heads * (sum(head_dims) - core.rope_dim)
-    projected = matmul_flops(
-        core.latent_dim * projected_dims * forward.batch_size * forward.context_len
+    return OpCost(
+        name="expansion",
+        kind="dense",
+        count=1,
+        flops=matmul_flops(core.latent_dim * projected_dims * cached),
+        weight_bytes=np.zeros(()),
+        cache_bytes=np.asarray(moved * cached),
+        activation_bytes=np.zeros(()),
+        compute_dtype=setting.activation_dtype,
+        shard=HEADS,
     )
-    return np.asarray(attended + projected)
 
 
 def latent_cache_bytes(core: LatentAttention, context_len: Array, dtype: str) -> Array:

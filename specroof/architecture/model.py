@@ -28,6 +28,9 @@ class Block:
     joins_next
         Whether it runs beside the next block and the two outputs are summed: devices exchange
         the sum, behind the next one.
+    norm_over_heads
+        Whether queries and keys are normalised over all heads: devices that share the heads add
+        up their sums of squares first.
     """
 
     name: str
@@ -35,6 +38,7 @@ class Block:
     core: Core | None = None
     vector_params: int = 0
     joins_next: bool = False
+    norm_over_heads: bool = False
 
     @property
     def label(self) -> str:

@@ -15,6 +15,7 @@ from specroof.architecture import (
     Architecture,
     BlockExchange,
     BlockSparseAttention,
+    CacheReading,
     ChunkedAttention,
     CompressedAttention,
     Core,
@@ -38,7 +39,7 @@ from specroof.architecture.attention import (
     grouped_query_costs,
     shared_cache_costs,
 )
-from specroof.architecture.base import PassSettings, linear_cost
+from specroof.architecture.base import PassSettings, Routing, linear_cost
 from specroof.architecture.block_sparse import (
     block_index_bytes,
     block_sparse_cache_bytes,
@@ -229,12 +230,12 @@ def joined_costs(first: Sequence[OpCost], second: Sequence[OpCost]) -> tuple[lis
             beside.append(replace(other, collective=None))
             continue
         weights = np.maximum(op.weight_bytes, other.weight_bytes)
-        rows, groups = op.rows, op.groups
-        if op.experts is not None and op.groups is not None and other.groups is not None:
-            groups = joined_groups(op.groups, other.groups, op.experts)
-            weights = op.weight_bytes * (groups / op.groups)
-            visits = op.groups * op.rows + other.groups * other.rows  # type: ignore[operator]  # with groups
-            rows = visits / groups
+        rows, routing = op.rows, op.routing
+        if op.routing is not None and other.routing is not None:
+            routing = joined_routing(op.routing, other.routing)
+            weights = op.weight_bytes * (routing.hit / op.routing.hit)
+            visits = op.routing.hit * op.rows + other.routing.hit * other.rows  # type: ignore[operator]  # with routing
+            rows = visits / routing.hit
         both.append(
             replace(
                 op,
@@ -243,24 +244,17 @@ def joined_costs(first: Sequence[OpCost], second: Sequence[OpCost]) -> tuple[lis
                 cache_bytes=np.asarray(op.cache_bytes + other.cache_bytes),
                 activation_bytes=np.asarray(op.activation_bytes + other.activation_bytes),
                 rows=rows,
-                groups=groups,
+                routing=routing,
                 collective=exchange,
             )
         )
     return both, alone, beside
 
 
-def joined_groups(first: Array, second: Array, experts: tuple[int, int]) -> Array:
-    r"""Return the experts that either of two batches visits, shared ones included.
+def joined_routing(first: Routing, second: Routing) -> Routing:
+    r"""Return how the tokens of two batches of a model pick experts.
 
     .. math:: D = E \left[ 1 - (1 - D_1 / E) (1 - D_2 / E) \right]
-
-    Parameters
-    ----------
-    first, second
-        Experts that each visits, with the shared ones.
-    experts
-        E, from which routing picks, and the shared ones, which every token visits.
 
     Counts
         batches that are routed independently of one another.
@@ -270,18 +264,29 @@ def joined_groups(first: Array, second: Array, experts: tuple[int, int]) -> Arra
 
     Examples
     --------
-    >>> float(joined_groups(np.array(3.0), np.array(5.0), (8, 1)))  # 1 + 8 (1 - 6/8 * 4/8)
+    >>> few = Routing(n_experts=8, top_k=2, n_shared=1, tokens=np.array(1.0), hit=np.array(3.0))
+    >>> more = Routing(n_experts=8, top_k=2, n_shared=1, tokens=np.array(2.4), hit=np.array(5.0))
+    >>> float(joined_routing(few, more).hit)  # 1 + 8 (1 - 6/8 * 4/8)
     6.0
     """
-    routed, shared = experts
-    missed = (routed + shared - first) * (routed + shared - second) / routed
-    return np.asarray(routed + shared - missed)
+    routed, shared = first.n_experts, first.n_shared
+    missed = (routed + shared - first.hit) * (routed + shared - second.hit) / routed
+    tokens = np.asarray(first.tokens + second.tokens)
+    return replace(first, tokens=tokens, hit=np.asarray(routed + shared - missed))
 
+
+#: Bytes of an element of a token that is sent to its experts, with its share of the scales: one of
+#: four bytes for 128 elements (DeepEP, 7392 bytes of 7168 elements), or one of a byte for 16.
+_DISPATCHED_BYTES: Final = {"fp8": 1 + 4 / 128, "fp4": 0.5 + 1 / 16}
 
 #: Kinds that ``count="attention+ffn"`` keeps.
 _ATTENTION_AND_FFN: Final = {
     *("dense", "experts", "attention", "latent_attention", "indexer", "state")
 }
+
+
+def _reads_once(_core: Core) -> CacheReading:
+    return CacheReading()
 
 
 def forward_cost(
@@ -291,6 +296,7 @@ def forward_cost(
     *,
     expert_locality: tuple[float, float] | None = None,
     by_sequence: bool = False,
+    reading: Callable[[Core], CacheReading] = _reads_once,
 ) -> list[OpCost]:
     """Return what one pass of a model costs, operation by operation.
 
@@ -308,6 +314,9 @@ def forward_cost(
     by_sequence
         Whether what each sequence of the batch does alone, such as attention, is counted for one
         of them (`OpCost.sequences`): over a grid, its arrays have no axis of batches then.
+    reading
+        How the kernel of a core reads the cache for several new positions; once for all if left
+        out.
 
     Returns
     -------
@@ -349,9 +358,7 @@ def forward_cost(
     )
     tokens = forward.matmul_tokens
     message_bytes = tokens * (architecture.hidden_size * dtype_bytes(architecture.activation_dtype))
-    alone = (
-        replace(setting, forward=replace(forward, batch_size=np.ones(()))) if by_sequence else None
-    )
+    one_sequence = replace(forward, batch_size=np.ones(()))
     ops: list[OpCost] = []
     for count, block in architecture.counted_blocks:
         block_ops = [
@@ -360,24 +367,35 @@ def forward_cost(
         ]
         if block.core is not None:
             formulas = CORES[type(block.core)]
-            if alone is None or not formulas.by_sequence:
-                counted, sequences = setting, None
-            else:
-                counted, sequences = alone, forward.batch_size
+            counted, sequences = replace(setting, reading=reading(block.core)), None
+            # How much of a chip an unsplit kernel keeps busy depends on the whole batch.
+            few_blocks = counted.reading.kind in {"unsplit", "prefill"}
+            if by_sequence and formulas.by_sequence and not few_blocks:
+                counted, sequences = replace(counted, forward=one_sequence), forward.batch_size
             block_ops += [
                 replace(op, name=f"{block.label}.{op.name}", count=count, sequences=sequences)
                 for op in formulas.costs(block.core, counted)
             ]
         if not options.counts_all:
             block_ops = [op for op in block_ops if op.kind in _ATTENTION_AND_FFN]
+        if block.norm_over_heads:
+            # The sums of squares of queries and keys, in float32 (SGLang 0.5.23
+            # ``models/minimax_m2.py``, vLLM 0.33.0 ``minimax_rms_norm``), behind the projections.
+            squares = BlockExchange("attention", message_bytes=tokens * (2 * dtype_bytes("fp32")))
+            block_ops[0] = replace(block_ops[0], collective=squares)
         if block_ops and not block.joins_next:
             # Devices exchange the output of a branch behind its last operation.
-            routed = isinstance(block.core, Experts)
-            exchange = BlockExchange(
-                block="experts" if routed else block.name,
-                message_bytes=message_bytes,
-                copies=block.core.top_k if isinstance(block.core, Experts) else 1,
-            )
+            exchange = BlockExchange(block.name, message_bytes)
+            if isinstance(block.core, Experts):
+                # Kernels that compute in fewer bits are sent their tokens so.
+                activation_bytes = dtype_bytes(architecture.activation_dtype)
+                sent_bytes = _DISPATCHED_BYTES.get(block.core.weight.compute_dtype)
+                exchange = BlockExchange(
+                    block="experts",
+                    message_bytes=message_bytes,
+                    copies=block.core.top_k,
+                    dispatch_frac=(sent_bytes or activation_bytes) / activation_bytes,
+                )
             block_ops[-1] = replace(block_ops[-1], collective=exchange)
         ops += block_ops
     if not options.counts_all and architecture.head.kind not in _ATTENTION_AND_FFN:

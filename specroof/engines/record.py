@@ -23,6 +23,7 @@ from specroof.latency import (
     PassWork,
     Work,
     drafting_engine,
+    drafting_setup,
     model_work,
     pass_time,
     stacked,
@@ -354,16 +355,16 @@ class _Tape:
             name = ("elsewhere", id(engine))
             self.fixed[name] = engine
         if drafts:
-            engine = drafting_engine(engine)
-        runs_in = replace(setup, engine=engine)
-        work = model_work(served.model, runs_in, forward, beside=beside)
+            setup = drafting_setup(setup)
+        work = model_work(served.model, setup, forward, beside=beside)
         key = (name, drafts, setup.options.granularity)
         works, sizes = self.recorded.setdefault(key, ([], []))
         first = sum(sizes)
         works.append(work)
         sizes.append(n)
         self.order.append((key, slice(first, first + n)))
-        return np.broadcast_to(pass_time(work, engine, setup.options.granularity).total_s, (n,))
+        seconds = pass_time(work, setup.engine, setup.options.granularity).total_s
+        return np.broadcast_to(seconds, (n,))
 
 
 @dataclass(frozen=True, slots=True)

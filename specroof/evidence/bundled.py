@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from importlib import resources
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 from specroof.acceptance import acceptance_from_length, accepted_at
 from specroof.catalog import load_drafter
@@ -13,7 +13,15 @@ from specroof.drafters import Drafter, TokensPerRound
 from specroof.drafters.kinds import KINDS
 from specroof.errors import MeasurementError
 from specroof.evidence.measurement import STEP, Measurement
-from specroof.reading.checked import REQUIRED, Amount, Extract, WholeAmount, read_model
+from specroof.reading.checked import (
+    REQUIRED,
+    Amount,
+    Extract,
+    Text,
+    WholeAmount,
+    read_model,
+    within,
+)
 from specroof.reading.table import plain_value
 
 # --- What measurements leave open, and what is presumed in its place: lengths, acceptance, trees -
@@ -198,24 +206,44 @@ class _BundledRow(Extract):
     note: str = ""
 
 
-#: Columns whose cells are text, whatever they look like.
-_TEXTS: Final = {
-    name for name, field in _BundledRow.model_fields.items() if field.annotation is str
-}
+class _ServedRow(_BundledRow):
+    """A row of a served table: one load of a closed loop, whose clients print TPOT and TTFT."""
+
+    model: Text = REQUIRED
+    hardware: Text = REQUIRED
+    engine: Text = REQUIRED
+    engine_version: str = ""
+    date: str = ""
+    tensor_parallel: WholeAmount = REQUIRED
+    expert_parallel: WholeAmount = 1
+    attention_data_parallel: WholeAmount = 1
+    quantization: str | None = None
+    kv_cache: str | None = None
+    concurrency: WholeAmount = REQUIRED
+    shortest: Annotated[float, within("share")] = 1.0
+    tpot_s: Amount = REQUIRED
+    ttft_s: Amount | None = None
+    # Clients divide all tokens by all the time.
+    includes_prefill: Literal["yes", "no"] = "yes"
 
 
-def parse_measurements(text: str, *, source: str, file: str) -> tuple[Measurement, ...]:
+def parse_measurements(
+    text: str, *, source: str, file: str, row_type: type[_BundledRow] = _BundledRow
+) -> tuple[Measurement, ...]:
     """Return the measurements that a bundled file holds.
 
     Parameters
     ----------
     text
-        The whole file: lines of ``# key: value``, among them ``trust`` and, where the source says
-        which engine version ran with drafts and without, ``version``; then CSV.
+        The whole file: lines of ``# key: value``, among them ``trust``, where the source says which
+        engine version ran with drafts and without, ``version``, and where all rows were read in one
+        way, ``reading``; then CSV.
     source
         What the records call it.
     file
         How messages name it.
+    row_type
+        Columns of the table.
 
     Raises
     ------
@@ -229,25 +257,31 @@ def parse_measurements(text: str, *, source: str, file: str) -> tuple[Measuremen
         raise MeasurementError(message)
     first = next((n for n, line in enumerate(lines) if not line.startswith("#")), len(lines))
     rows = csv.DictReader(lines[first:])
+    points = (_measurement(cells, f"{file}:{first + rows.line_num}", row_type) for cells in rows)
     return tuple(
         replace(
-            _measurement(row, f"{file}:{first + rows.line_num}"),
+            point,
             source=source,
             trust=int(head["trust"]),
-            engine_version=head.get("version", ""),
+            engine_version=head.get("version", point.engine_version),
+            reading=head.get("reading", point.reading),
         )
-        for row in rows
+        for point in points
     )
 
 
-def _measurement(cells: dict[str, str], place: str) -> Measurement:
+def _measurement(cells: dict[str, str], place: str, row_type: type[_BundledRow]) -> Measurement:
     if None in cells or None in cells.values():
         message = f"{place}: has another number of cells than the heading"
         raise MeasurementError(message)
+    fields = row_type.model_fields
     values = {
-        name: cell if name in _TEXTS else plain_value(cell) for name, cell in cells.items() if cell
+        # A text stays one, whatever it looks like.
+        name: cell if name in fields and fields[name].annotation is str else plain_value(cell)
+        for name, cell in cells.items()
+        if cell
     }
-    row = read_model(values, _BundledRow, place=place, error=MeasurementError)
+    row = read_model(values, row_type, place=place, error=MeasurementError)
     return Measurement(
         place=place,
         tokens_per_round=row.acceptance_length,
@@ -257,8 +291,8 @@ def _measurement(cells: dict[str, str], place: str) -> Measurement:
     )
 
 
-def _files() -> Iterator[tuple[str, str]]:
-    folder = resources.files("specroof.evidence").joinpath("measurements")
+def _files(*folders: str) -> Iterator[tuple[str, str]]:
+    folder = resources.files("specroof.evidence").joinpath("measurements", *folders)
     for file in sorted(folder.iterdir(), key=lambda file: file.name):
         if file.name.endswith(".csv"):
             yield file.name, file.read_text(encoding="utf-8")
@@ -266,7 +300,9 @@ def _files() -> Iterator[tuple[str, str]]:
 
 @cache
 def load_measurements() -> tuple[Measurement, ...]:
-    """Return every measurement that comes with the package.
+    """Return the measurements that the shared fits and their scores are made of.
+
+    Those of `load_served` are not among them.
 
     Raises
     ------
@@ -282,4 +318,47 @@ def load_measurements() -> tuple[Measurement, ...]:
         point
         for name, text in _files()
         for point in parse_measurements(text, source=name.removesuffix(".csv"), file=name)
+    )
+
+
+# --- Loads of published servers ------------------------------------------------------------------
+
+#: Checkpoints of one model in another format, by the name that the others have.
+_BASE_MODELS: Final = {
+    "Qwen/Qwen3-32B-FP8": "Qwen/Qwen3-32B",
+    "nvidia/DeepSeek-V3.1-NVFP4": "deepseek-ai/DeepSeek-R1",
+    "nvidia/Llama-3.1-70B-Instruct-FP8": "meta-llama/Llama-3.3-70B-Instruct",
+    "nvidia/Qwen3.5-397B-A17B-NVFP4": "Qwen/Qwen3.5-397B-A17B",
+}
+
+
+def base_model(point: Measurement) -> str:
+    """Return the name of a measured model, the same for every format of its weights."""
+    return _BASE_MODELS.get(point.model or "", point.model or "")
+
+
+@cache
+def load_served() -> tuple[Measurement, ...]:
+    """Return the published loads of servers that come with the package, a run once.
+
+    Where several sources print one run, it is taken from the one that processed it least: the
+    fixtures of InferenceX, then the samples of aiconfigurator, then medians over dates. Servers
+    that compute prompts and answers on separate devices are not among them.
+
+    Raises
+    ------
+    MeasurementError
+        If a file is broken.
+
+    Examples
+    --------
+    >>> load_served()[0].tpot_s < 1
+    True
+    """
+    return tuple(
+        point
+        for name, text in _files("served")
+        for point in parse_measurements(
+            text, source=name.removesuffix(".csv"), file=f"served/{name}", row_type=_ServedRow
+        )
     )

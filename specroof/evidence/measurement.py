@@ -49,6 +49,12 @@ class Measurement:
         None if `batch_size` is that.
     context_len, input_len, output_len
         Tokens of a request: mean while it is decoded, prompt, answer.
+    shortest
+        Lengths are drawn evenly from this share of `input_len` and `output_len` to the whole; 1 if
+        all requests have one length.
+    tpot_s, ttft_s
+        Seconds of a token after the first, with the prefills of other requests in them, and seconds
+        to the first: mean or median over requests.
     method
         What drafted, as SPECs or the tool call it; `STEP` for a bare pass.
     draft_len
@@ -70,8 +76,11 @@ class Measurement:
         By the names that `load_model`, `load_hardware` and an engine profile have.
     engine_version
         What a source says of the version that ran with drafts and without; empty if it does not.
-    tensor_parallel, expert_parallel
-        Devices that the model, and its experts, were split over.
+    date
+        Day of the run, YYYY-MM-DD; empty where the source has none.
+    tensor_parallel, expert_parallel, attention_data_parallel
+        Devices that the model, and its experts, were split over; groups of devices whose attention
+        runs separate sequences.
     quantization, kv_cache
         Of weights and of cached keys and values, as the tool calls them; None where the file
         leaves it to the checkpoint.
@@ -96,6 +105,9 @@ class Measurement:
     context_len: float | None = None
     input_len: float | None = None
     output_len: float | None = None
+    shortest: float = 1.0
+    tpot_s: float | None = None
+    ttft_s: float | None = None
     method: str | None = None
     draft_len: int | None = 0
     says_drafts: bool = True
@@ -107,8 +119,10 @@ class Measurement:
     hardware: str | None = None
     engine: str | None = None
     engine_version: str = ""
+    date: str = ""
     tensor_parallel: int | None = None
     expert_parallel: int | None = None
+    attention_data_parallel: int | None = None
     quantization: str | None = None
     kv_cache: str | None = None
     server: ServerSettings | None = None

@@ -180,7 +180,14 @@ class Server:
 #: Kinds of operation that may have a separate share; `dense` covers all the others.
 OP_KINDS: Final = ("experts", "attention", "latent_attention", "state")
 #: Kinds of layer that may cost time on top of what every layer costs.
-LAYER_KINDS: Final = ("experts", "linear_attention", "latent_attention", "sparse_index")
+#: The last two are blocks, attention or feed-forward, whose tokens are scaled and rounded to fp8 or
+#: fp4, in blocks of their own, before they are multiplied.
+LAYER_KINDS: Final = (
+    *("experts", "linear_attention", "latent_attention", "sparse_index"),
+    *("fp8_blocks", "fp4_blocks"),
+)
+#: Width of a layer, in features, that `EngineProfile.layer_token_overhead_s` is stated for.
+TOKEN_WIDTH: Final = 4096
 
 # What the figures of a hardware file are: quantities of `specroof.units.BOUNDS`, and words that
 # `specroof.hardware.schema` lists. Its checks are made from these classes.
@@ -234,6 +241,29 @@ class Collective:
     link_frac: Share = 1.0
     in_switch_reduce: bool = False
     scale_out_latency_s: LatencySeconds | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllToAll:
+    """What kernels cost that send tokens to the devices of their experts, and results back.
+
+    Attributes
+    ----------
+    dispatch_latency_s, combine_latency_s
+        Seconds of the shortest one, there and back, the kernel and its barrier included.
+    """
+
+    dispatch_latency_s: LatencySeconds
+    combine_latency_s: LatencySeconds
+
+
+#: Devices of a usual node; beyond, published deployments of vLLM and SGLang turn on DeepEP.
+_NODE_DEVICES: Final = 8
+#: DeepEP's low-latency kernels: its table has 77 and 114 us for 128 tokens of 8 x 7168 elements on
+#: 8 H800, less 7/8 of 7392 and of 14336 bytes for each copy at the 160 GB/s that it names.
+_DEEP_EP: Final = AllToAll(dispatch_latency_s=36e-6, combine_latency_s=34e-6)
+#: TensorRT-LLM's NVLinkOneSided on GB200: its technical blog 18, one token a device, 8 devices.
+_ONE_SIDED: Final = AllToAll(dispatch_latency_s=18.9e-6, combine_latency_s=31.0e-6)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -365,6 +395,9 @@ class EngineProfile:
     prefill_compute_frac
         Share for operations of a kind in passes over a prompt, in the place of `kind_compute_frac`:
         their kernels have thousands of rows to work on where those of a verification have a few.
+    prefill_share
+        What passes over a prompt reach of the shares above, but for those of
+        `prefill_compute_frac`.
     memory_frac
         Share of the memory's bytes/s that is reached.
     kind_memory_frac
@@ -377,8 +410,11 @@ class EngineProfile:
     layer_kind_overhead_s
         Seconds on top of `layer_overhead_s` in layers of a kind (`LAYER_KINDS`).
     layer_token_overhead_s
-        Seconds on top of each layer for each new token of the pass: norms, rotations, activations
-        and whatever else touches tokens one by one.
+        Seconds on top of each layer for each new token of the pass, in a layer `TOKEN_WIDTH` wide
+        and in proportion in others: norms, rotations, activations and whatever else touches tokens
+        one by one.
+    prefill_kernel_overhead_s
+        Seconds on top of each kernel of a pass that takes prompts: no graph holds them.
     state_token_overhead_s
         Seconds on top of each layer of linear attention, for each new token of a sequence beyond
         the first and up to `STATE_TOKENS`: the recurrence takes one token after the other.
@@ -433,6 +469,7 @@ class EngineProfile:
     compute_frac: Mapping[Dtype, Share] = field(default_factory=dict)
     kind_compute_frac: Mapping[OpKind, Share] = field(default_factory=dict)
     prefill_compute_frac: Mapping[OpKind, Share] = field(default_factory=dict)
+    prefill_share: Share = 1.0
     memory_frac: Share = 1.0
     kind_memory_frac: Mapping[OpKind, Share] = field(default_factory=dict)
     overlap_norm: Annotated[float, "overlap_norm"] | None = None
@@ -441,6 +478,7 @@ class EngineProfile:
     layer_kind_overhead_s: Mapping[LayerKind, Seconds] = field(default_factory=dict)
     sequence_overhead_s: Seconds = 0.0
     layer_token_overhead_s: Seconds = 0.0
+    prefill_kernel_overhead_s: Seconds = 0.0
     state_token_overhead_s: Seconds = 0.0
     draft_pass_overhead_s: Seconds | None = None
     serial_step_overhead_s: Seconds = 0.0
@@ -474,6 +512,36 @@ class EngineProfile:
         """
         name = self.framework or self.name
         return name if name in {*FRAMEWORKS, "ideal"} else _STAND_IN
+
+    def all_to_all(self, devices: int, linked_devices: int) -> AllToAll | None:
+        """Return how tokens reach experts of other devices behind data-parallel attention.
+
+        None means that every device gathers all tokens and scatters the sums: the default of vLLM
+        0.33.0 (``--all2all-backend allgather_reducescatter``) and SGLang 0.5.23
+        (``--moe-a2a-backend none``). TensorRT-LLM is taken to do so where NVLink does not cross
+        nodes; its rule is not at hand.
+
+        Parameters
+        ----------
+        devices
+            That experts and groups of attention are spread over.
+        linked_devices
+            That the fast links join.
+
+        Source
+            vLLM ``config/parallel.py``, SGLang ``arg_groups/fields/exec_.py``. LMSYS 2025-05-05,
+            "Deploying DeepSeek with PD disaggregation and large-scale expert parallelism" (DeepEP
+            on 72 H100); TensorRT-LLM, technical blog 18 (one-sided, GB200 NVL72).
+
+        Examples
+        --------
+        >>> profile = EngineProfile(name="vllm")
+        >>> profile.all_to_all(8, 8), profile.all_to_all(16, 8).dispatch_latency_s
+        (None, 3.6e-05)
+        """
+        if self.rules == "tensorrt-llm" and linked_devices > _NODE_DEVICES:
+            return _ONE_SIDED
+        return _DEEP_EP if devices > min(_NODE_DEVICES, linked_devices) else None
 
     def band(self, drafter: str) -> Band | None:
         """Return the band of a kind of drafter; None without measurements.

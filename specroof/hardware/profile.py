@@ -172,14 +172,14 @@ _IDEAL: Final = IDEAL_ENGINE.name
 #: Share of `Peak.memory_bytes` that servers see of a device of which no log is known: that of H100
 #: (79.19 of 80 GiB), H200 (139.7 of 141) and B200 (178.0 of 180).
 USABLE_MEMORY_FRAC: Final = 0.99
-#: NVIDIA's chips of compute capability 10 and later by words of their names; the first number.
+#: NVIDIA's chips by words of their names: the first number of their compute capability.
 _COMPUTE_CAPABILITIES: Final[Mapping[str, int]] = {
-    "B200": 10,
-    "B300": 10,
-    "Thor": 11,
-    "RTX 5090": 12,
-    "RTX PRO 6000 Blackwell": 12,
-    "GB10": 12,
+    **dict.fromkeys(("T4",), 7),
+    **dict.fromkeys(("A100", "A10", "A30", "L4", "RTX 3090", "RTX 4090"), 8),
+    **dict.fromkeys(("H100", "H200", "H20", "GH200"), 9),
+    **dict.fromkeys(("B200", "B300"), 10),
+    **dict.fromkeys(("Thor",), 11),
+    **dict.fromkeys(("RTX 5090", "RTX PRO 6000 Blackwell", "GB10"), 12),
 }
 
 BytesPerS: TypeAlias = Annotated[float, "bytes_per_s"]
@@ -198,11 +198,15 @@ class Peak:
         Bytes/s between the device and its memory.
     memory_bytes
         Bytes of that memory which software can see.
+    multiprocessors
+        Units that thread blocks are dealt out to: NVIDIA's streaming multiprocessors, AMD's
+        compute units. None where not known: no kernel has too few blocks then.
     """
 
     flops_per_s: Annotated[Mapping[str, float], "peaks"]
     memory_bytes_per_s: BytesPerS
     memory_bytes: Annotated[float, "memory_bytes"]
+    multiprocessors: Annotated[int, "devices"] | None = None
 
     def __post_init__(self) -> None:
         expect("flops_per_s", self.flops_per_s, Mapping, "a mapping of dtypes to FLOP/s")
@@ -210,6 +214,8 @@ class Peak:
             number_within(f"flops_per_s[{dtype!r}]", figure, "flops_per_s")
         number_within("memory_bytes_per_s", self.memory_bytes_per_s, "bytes_per_s")
         number_within("memory_bytes", self.memory_bytes, "memory_bytes")
+        if self.multiprocessors is not None:
+            whole_within("multiprocessors", self.multiprocessors, "devices")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -362,13 +368,13 @@ class HardwareProfile:
 
     @property
     def compute_capability(self) -> int | None:
-        """First number of NVIDIA's compute capability, from 10 (Blackwell) on; None before.
+        """First number of NVIDIA's compute capability; None for chips that are not known.
 
         Examples
         --------
         >>> from dataclasses import replace
         >>> [replace(_EXAMPLE, name=name).compute_capability for name in ("NVIDIA GB200", "H200")]
-        [10, None]
+        [10, 9]
         """
         known = _COMPUTE_CAPABILITIES.items()
         return next((major for words, major in known if words in self.name), None)
@@ -564,11 +570,15 @@ class LeftOutFits:
         without
             The source; the fit to all for one that has not measured this engine on this family.
         """
-        places = self.engines[name]
+        fits = self.fits_on(name, chip)
+        return fits.get(without, fits[ALL_SOURCES])
+
+    def fits_on(self, name: str, chip: str) -> Mapping[str, EngineProfile]:
+        """Return the profiles of an engine on a chip by what they were fitted without, if any."""
+        places = self.engines.get(name, {})
         words = chip.replace("-", " ").split()
         place = next((word for word in words if word in places), self.family_of(chip))
-        fits = places[place or ""]
-        return fits.get(without, fits[ALL_SOURCES])
+        return places.get(place or "", {})
 
     def generic_without(self, group: str) -> Generic:
         """Return what the fit without a group says of all chips: see `generic`."""

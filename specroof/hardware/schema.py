@@ -189,6 +189,8 @@ class _HardwareProfile(_HardwareBlock):
                 needed.append("interconnect.scale_out_bytes_per_s")
         if self.usable_memory_bytes is not None:
             needed.append("usable_memory_bytes")
+        if self.peak.multiprocessors is not None:
+            needed.append("peak.multiprocessors")
         needed += [f"engines.{name}" for name in self.engines]
         present = set(_dotted_keys(self.model_dump(exclude_unset=True)))
         for key in needed:

@@ -1,5 +1,10 @@
 """Seconds of a pass: operations x profile x placement x engine."""
 
+from specroof.latency.attention_reading import (
+    attention_reading,
+    drafting_setup,
+    reading_notes,
+)
 from specroof.latency.model import (
     Work,
     engine_notes,
@@ -27,10 +32,12 @@ __all__ = [
     "PassWork",
     "Setup",
     "Work",
+    "attention_reading",
     "cache_notes",
     "check_placement",
     "device_bytes",
     "drafting_engine",
+    "drafting_setup",
     "engine_notes",
     "engine_setup",
     "memory_notes",
@@ -38,6 +45,7 @@ __all__ = [
     "model_work",
     "option_notes",
     "pass_time",
+    "reading_notes",
     "served_options",
     "stacked",
 ]

@@ -5,15 +5,16 @@ from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from itertools import chain
 from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from specroof.architecture import Architecture
+from specroof.architecture import WEIGHT_FORMATS, Architecture, Experts
+from specroof.architecture.experts import fullest_device
 from specroof.arrays import Array, IntArray
 from specroof.cost import (
-    BlockExchange,
     ForwardPass,
     OpCost,
     Options,
@@ -24,6 +25,7 @@ from specroof.cost import (
 from specroof.cost.forward import joined_costs
 from specroof.errors import Note
 from specroof.hardware import GENERIC, CapturedGraphs
+from specroof.latency.attention_reading import attention_reading
 from specroof.latency.pass_seconds import (
     Exchange,
     OpWork,
@@ -36,6 +38,9 @@ from specroof.latency.setup import Setup, device_bytes, served_options, ways
 from specroof.units import format_binary_bytes
 
 # --- From operations to what they do on a device at its peaks ------------------------------------
+
+#: The kind of attention whose kernel does not split the cache of a sequence over the chip.
+UNSPLIT: Final = "unsplit_attention"
 
 
 def pass_work(
@@ -52,7 +57,9 @@ def pass_work(
     ops
         From `specroof.cost.forward_cost`.
     setup
-        Where, and over how many devices; its engine does not matter.
+        Where, and over how many devices. Of its engine one thing matters: in any but the ideal one
+        the fullest device decides, in which experts and sequences are as uneven as chance and
+        whole sequences make them.
     shape
         Layers and sequences, for what an engine loses around the work.
     settled
@@ -80,15 +87,19 @@ def pass_work(
     (2.0, 3.0)
     """
     hardware, placement = setup.hardware, setup.placement
+    ideal = setup.engine.rules == "ideal"
     # Fewer sequences than data-parallel groups of attention leave groups idle, and the others have
-    # no less to do for it: how many times its even share the busiest group has.
+    # no less to do for it: how many times its even share the busiest group has. Engines deal out
+    # whole sequences and pad decoding groups to the fullest (vLLM 0.33.0 `v1/worker/dp_utils.py`,
+    # SGLang 0.5.23 `layers/dp_attention.py`).
     crowding: Array | float = 1.0
-    if placement.attention_data_parallel > 1:
-        batch = np.asarray(shape.batch_size, dtype=np.float64)
-        crowding = np.maximum(1.0, placement.attention_data_parallel / batch)
+    groups = placement.attention_data_parallel
+    if groups > 1:
+        share = np.asarray(shape.batch_size, dtype=np.float64) / groups
+        crowding = np.maximum(1.0, 1 / share) if ideal else np.ceil(share) / share
     works, exchanges = [], []
     stand_ins: dict[str, None] = {}
-    for op in ops:
+    for op in chain.from_iterable(map(_parts_by_kernel, ops)):
         dtype, flops_per_s = hardware.arithmetic(
             op.compute_dtype, strict=setup.options.strict_dtype
         )
@@ -101,17 +112,24 @@ def pass_work(
         sequences = op.sequences
         if sequences is not None:
             sequences, busiest = np.asarray(sequences * busiest), 1.0
+        fullest = op if ideal else _on_fullest_device(op, placement.expert_parallel)
+        # Multiprocessors without a thread block are idle, and with them their share of arithmetic
+        # and of bandwidth.
+        occupied: Array | float = 1.0
+        if op.blocks is not None and hardware.peak.multiprocessors is not None:
+            blocks = busiest * op.blocks / compute_ways
+            occupied = np.minimum(1.0, blocks / hardware.peak.multiprocessors)
         moved = (
-            op.weight_bytes / weight_ways
+            fullest.weight_bytes / weight_ways
             + busiest * op.cache_bytes / cache_ways
             + busiest * op.activation_bytes / compute_ways
         )
         works.append(
             OpWork(
-                op=op,
+                op=replace(op, rows=fullest.rows),
                 compute_dtype=dtype,
-                flops=op.flops,
-                moved_bytes=moved,
+                flops=np.asarray(fullest.flops / occupied),
+                moved_bytes=np.asarray(moved / occupied),
                 settled=settled,
                 flop_s=busiest * op.count / (compute_ways * flops_per_s),
                 byte_s=op.count / hardware.peak.memory_bytes_per_s,
@@ -119,8 +137,58 @@ def pass_work(
             )
         )
         if op.collective is not None and placement.devices > 1:
-            exchanges.append(Exchange(op.collective, op.count, hardware, placement))
+            exchange = op.collective
+            if exchange.block == "attention" or not settled:  # prompts are gathered as they are
+                padded_bytes = np.asarray(exchange.message_bytes * crowding)
+                exchange = replace(exchange, message_bytes=padded_bytes)
+            exchanges.append(Exchange(exchange, op.count, hardware, placement))
     return PassWork(works, exchanges, shape, notes=tuple(stand_ins))
+
+
+def _on_fullest_device(op: OpCost, n_devices: int) -> OpCost:
+    """Return the cost of experts as if each device had as many of them as the fullest one has.
+
+    Experts that every token visits are divided evenly.
+    """
+    routing = op.routing
+    if routing is None or op.rows is None or n_devices == 1:
+        return op
+    more_experts, more_visits = fullest_device(routing, n_devices)
+    chosen = routing.top_k / (routing.top_k + routing.n_shared)
+    visits = 1 + chosen * (more_visits - 1)
+    experts = 1 + (1 - routing.n_shared / routing.hit) * (more_experts - 1)
+    return replace(
+        op,
+        flops=np.asarray(op.flops * visits),
+        weight_bytes=np.asarray(op.weight_bytes * experts),
+        rows=np.asarray(op.rows * visits / experts),
+    )
+
+
+def _parts_by_kernel(op: OpCost) -> list[OpCost]:
+    """Return attention by the kernels that run it: with a cache that is split, and without.
+
+    A thread block that has a sequence's cache to itself multiplies full tiles: it reaches what
+    dense matmuls do, not what attention of a few rows does.
+    """
+    if op.blocks is None:
+        return [op]
+    unsplit = np.isfinite(op.blocks)
+    whole = replace(op, kind=UNSPLIT)
+    if unsplit.all():
+        return [whole]
+    if not unsplit.any():
+        return [op]
+    first, last = (
+        replace(
+            part,
+            flops=np.where(runs, part.flops, 0.0),
+            cache_bytes=np.where(runs, part.cache_bytes, 0.0),
+        )
+        for part, runs in ((whole, unsplit), (op, ~unsplit))
+    )
+    # What devices exchange behind the operation is counted once.
+    return [replace(first, collective=None), last]
 
 
 # --- Many passes as one: operations of a kind together, whatever model and chip they are of ------
@@ -162,7 +230,8 @@ def stacked(works: Sequence[PassWork], sizes: Sequence[int]) -> PassWork:
             ops.setdefault(key, []).append((op, where))
         for exchange in work.exchanges:
             what = exchange.collective
-            between = (exchange.hardware.interconnect, exchange.placement, what.block, what.copies)
+            routed = (what.block, what.copies, what.dispatch_frac)
+            between = (exchange.hardware.interconnect, exchange.placement, *routed)
             exchanges.setdefault(between, []).append((exchange, where))
     return PassWork(
         [_ops_of_a_kind(parts) for parts in ops.values()],
@@ -199,7 +268,7 @@ def _exchanges_of_a_kind(parts: Sequence[tuple[Exchange, IntArray]]) -> Exchange
     message_bytes = _joined([(exchange.collective.message_bytes, at) for exchange, at in parts])
     return replace(
         first,
-        collective=BlockExchange(what.block, message_bytes, what.copies),
+        collective=replace(what, message_bytes=message_bytes),
         count=_joined([(exchange.count, at) for exchange, at in parts]),
         passes=np.concatenate([at for _, at in parts]),
     )
@@ -372,11 +441,13 @@ def model_work(
     shape = PassShape(
         model.n_layers,
         forward.batch_size,
-        layer_kinds(model),
+        layer_kinds(model, setup),
         forward.query_len,
         eager,
         sum(work.times for work in beside if work.kind == "steps"),
         launched_kernels(ops, model.n_layers),
+        model.hidden_size,
+        forward.settled,
     )
     return pass_work(ops, setup, shape, settled=forward.settled)
 
@@ -418,6 +489,7 @@ def _ops(
         served_options(model, setup),
         expert_locality=None if locality is None else (locality.run, locality.batch),
         by_sequence=by_sequence,
+        reading=attention_reading(model, setup),
     )
 
 
@@ -447,8 +519,16 @@ def _mixed_work(
     both, alone, beside = joined_costs(*costs)
     # One row of tokens: as many kernels as a pass of either.
     kernels = launched_kernels(costs[0], model.n_layers)
-    kinds = layer_kinds(model)
-    shape = PassShape(model.n_layers, batch, kinds, queries, eager, kernels=kernels)
+    shape = PassShape(
+        model.n_layers,
+        batch,
+        layer_kinds(model, setup),
+        queries,
+        eager,
+        kernels=kernels,
+        width=model.hidden_size,
+        takes_prompts=True,
+    )
     decoded = pass_work(alone, setup, shape, settled=False)
     prefilled = pass_work([*both, *beside], setup, shape, settled=True)
     return replace(
@@ -497,8 +577,25 @@ def padded_pass(
     return replace(forward, matmul_len=forward.query_len * factor), eager
 
 
-def layer_kinds(model: Architecture) -> dict[str, int]:
+#: Formats whose matmuls scale tokens in blocks too, by the kind of layer. Experts in mxfp4 are
+#: multiplied in the dtype of the tokens (vLLM 0.33.0 ``quantization/mxfp4.py``, Marlin or Triton).
+_SCALED_BLOCKS: Final = {
+    "fp8-block": "fp8_blocks",
+    "mxfp8": "fp8_blocks",
+    "nvfp4": "fp4_blocks",
+    "mxfp4": "fp4_blocks",
+}
+
+
+def layer_kinds(model: Architecture, setup: Setup) -> dict[str, int]:
     """Return how many layers are of each kind that an engine may lose extra time in.
+
+    Parameters
+    ----------
+    model
+        What runs.
+    setup
+        Where, in which formats: what a chip multiplies in a wider dtype is not scaled.
 
     Source
         Counting.
@@ -508,12 +605,30 @@ def layer_kinds(model: Architecture) -> dict[str, int]:
     >>> from specroof.architecture import Block, Experts, Layer, Linear
     >>> experts = Experts(n_experts=4, top_k=1, in_features=8, hidden_features=8)
     >>> moe = Layer((Block("feed_forward", (), experts),), count=3)
-    >>> layer_kinds(Architecture("toy", "llama", 8, 9, (moe,), Linear("lm_head", 8, 9)))
+    >>> toy = Architecture("toy", "llama", 8, 9, (moe,), Linear("lm_head", 8, 9))
+    >>> from specroof import load_hardware
+    >>> from specroof.latency import engine_setup
+    >>> layer_kinds(toy, engine_setup(load_hardware("h100"), "ideal", None, None))
     {'experts': 3}
     """
+    chosen = setup.options.weight_dtype
+    if chosen is not None:
+        model = model.with_weights(WEIGHT_FORMATS[chosen])
     counts: dict[str, int] = {}
     for count, core in model.counted_cores:
         for kind in core.overhead_kinds:
+            counts[kind] = counts.get(kind, 0) + count
+    for count, block in model.counted_blocks:
+        forms = {linear.weight for linear in block.linears if linear.kind == "dense"}
+        if isinstance(block.core, Experts) and block.core.weight.name != "mxfp4":
+            forms.add(block.core.weight)
+        scaled = {
+            _SCALED_BLOCKS[form.name]
+            for form in forms
+            if form.name in _SCALED_BLOCKS
+            and setup.hardware.arithmetic(form.compute_dtype, strict=False)[0] == form.compute_dtype
+        }
+        for kind in scaled:
             counts[kind] = counts.get(kind, 0) + count
     return counts
 

@@ -11,6 +11,8 @@ from specroof.cost import BlockExchange, OpCost
 from specroof.errors import ProfileError
 from specroof.hardware import (
     STATE_TOKENS,
+    TOKEN_WIDTH,
+    AllToAll,
     Collective,
     EngineProfile,
     ExpertTile,
@@ -254,18 +256,18 @@ class _Links:
             latency_s=(self.latency_s(group), self.scale_out_latency_s),
         )
 
-    def all_to_all(self, sent_bytes: Array, devices: int) -> Array:
+    def all_to_all(self, sent_bytes: Array, devices: int, latency_s: float) -> Array:
         group = min(devices, self.within.max_devices)
         inside_s = all_to_all_s(
             sent_bytes * (group / devices),
             devices=group,
             link_bytes_per_s=self.reached.link_frac * self.within.link_bytes_per_s,
-            latency_s=self.latency_s(group),
+            latency_s=latency_s,
         )
         if devices == group:
             return inside_s
         # What leaves the group goes over other links, at the same time.
-        outside_s = self.scale_out_latency_s + sent_bytes * (
+        outside_s = latency_s + sent_bytes * (
             (devices - group) / devices / self.scale_out_bytes_per_s
         )
         return np.maximum(inside_s, outside_s)
@@ -339,7 +341,8 @@ def communication_s(
         ):
             problem = f"interconnect.max_devices is {within.max_devices}"
         else:
-            seconds = _collective_s(block, _Links(within, reached), placement)
+            kernels = engine.all_to_all(devices, within.max_devices)
+            seconds = _collective_s(block, _Links(within, reached), placement, kernels)
             counted_s = np.asarray(np.asarray(exchange.count) * seconds)
             parts.append(by_pass(counted_s, exchange.passes, n_passes))
             continue
@@ -349,12 +352,21 @@ def communication_s(
     return total(parts)
 
 
-def _collective_s(exchange: BlockExchange, links: _Links, placement: Placement) -> Array:
+def _collective_s(
+    exchange: BlockExchange, links: _Links, placement: Placement, kernels: AllToAll | None
+) -> Array:
     """Return the seconds of the collectives behind one block.
 
-    Tensor-parallel blocks end in an all-reduce. Behind data-parallel attention a feed-forward
-    gathers its tokens first and scatters the sums: as much traffic, and one latency more. Experts
-    spread over devices get and return their tokens by all-to-all.
+    Blocks end in an all-reduce, also experts that are spread over devices: every device has all
+    tokens and adds what its own experts make of them. Behind data-parallel attention a feed-forward
+    gathers its tokens first and scatters the sums: as much traffic, and one latency more. Where
+    kernels send tokens to experts instead, each goes to as many devices as it has experts, at most
+    to all: that a device may have two of them is left out.
+
+    Source
+        vLLM 0.33.0 ``fused_moe/config.py``, ``use_all2all_kernels`` (not without data parallelism),
+        and ``fused_moe/runner/moe_runner.py``, ``_maybe_reduce_final_output``; SGLang 0.5.23
+        ``layers/moe/fused_moe_triton/layer.py`` and ``layers/dp_attention.py``.
     """
     groups = placement.attention_data_parallel
     message_bytes = exchange.message_bytes
@@ -362,9 +374,13 @@ def _collective_s(exchange: BlockExchange, links: _Links, placement: Placement) 
         return links.all_reduce(np.asarray(message_bytes / groups), placement.devices // groups)
     if groups == 1:
         return links.all_reduce(message_bytes, placement.devices)
-    if exchange.block == "experts" and placement.expert_parallel > 1:
-        sent_bytes = message_bytes * exchange.copies / placement.expert_parallel
-        return 2 * links.all_to_all(np.asarray(sent_bytes), placement.expert_parallel)
+    spread = placement.expert_parallel
+    if exchange.block == "experts" and spread > 1 and kernels is not None:
+        copies = min(exchange.copies, spread)
+        sent_bytes = np.asarray(message_bytes * (copies / spread))
+        dispatched_bytes = np.asarray(sent_bytes * exchange.dispatch_frac)
+        dispatch_s = links.all_to_all(dispatched_bytes, spread, kernels.dispatch_latency_s)
+        return dispatch_s + links.all_to_all(sent_bytes, spread, kernels.combine_latency_s)
     return links.latency_s(placement.devices) + links.all_reduce(message_bytes, placement.devices)
 
 
@@ -424,6 +440,10 @@ class PassShape:
         Steps of a serial head, one after another.
     kernels
         Kernels that are launched where no graph holds them.
+    width
+        Features of a token between layers.
+    takes_prompts
+        Whether there are tokens of prompts in the pass.
     """
 
     n_layers: npt.ArrayLike
@@ -433,6 +453,8 @@ class PassShape:
     eager: npt.ArrayLike = False
     serial_steps: npt.ArrayLike = 0.0
     kernels: npt.ArrayLike = 0.0
+    width: npt.ArrayLike = TOKEN_WIDTH
+    takes_prompts: npt.ArrayLike = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -620,6 +642,8 @@ def pass_time(work: PassWork, engine: EngineProfile, granularity: str = "op") ->
         reached: float | Array = share
         if engine.expert_tile is not None and op.rows is not None:
             reached = tiled_share(engine.expert_tile, op.rows, few=share)
+        if busy.settled and op.kind not in engine.prefill_compute_frac:
+            reached = engine.prefill_share * reached
         memory_frac = engine.kind_memory_frac.get(op.kind, engine.memory_frac)
         ops.append(
             OpLatency(
@@ -669,7 +693,10 @@ def _overhead_s(shape: PassShape, engine: EngineProfile) -> Array:
         + host_s
         + engine.layer_overhead_s * layers
         + (kinds_s + engine.state_token_overhead_s * recurrent * further_tokens)
-        + engine.layer_token_overhead_s * (layers * batch * queries)
+        + engine.layer_token_overhead_s
+        * (layers * batch * queries * (np.asarray(shape.width) / TOKEN_WIDTH))
+        + engine.prefill_kernel_overhead_s
+        * (np.asarray(shape.kernels) * np.asarray(shape.takes_prompts))
         + engine.sequence_overhead_s * batch
         + np.asarray(shape.serial_steps)
         * (engine.serial_step_overhead_s + engine.serial_sequence_overhead_s * batch)

@@ -29,6 +29,7 @@ _KIND_COLORS: Final = {
     "experts": _VERMILLION,
     "attention": _GREEN,
     "latent_attention": _GREEN,  # no model has both
+    "unsplit_attention": _GREEN,
     "state": _PURPLE,
     "head": _BLACK,
     "indexer": _SKY,

@@ -156,6 +156,8 @@ def hardware_text(chip: HardwareFacts) -> str:
         "aliases": ", ".join(row["aliases"]),
         "engines": ", ".join([*row["engines"], "generic", "ideal"]),
     }
+    if peak["multiprocessors"] is not None:
+        lines["processors"] = f"{peak['multiprocessors']} multiprocessors"
     if link is not None:
         rate = format_si(link["link_bytes_per_s"], "B/s")
         lines["link"] = f"{rate} each way, up to {link['max_devices']} devices"

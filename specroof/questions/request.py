@@ -326,6 +326,11 @@ OPTIONS: Final = {
     ),
     "state_dtype": _choice("state_dtype", "Format of recurrent state."),
     "v4_attention": _choice("v4_attention", "How DeepSeek-V4's attention counts."),
+    "verify_attention": _choice(
+        "verify_attention",
+        "How a verification reads the cache of the target.",
+        shown="as the server's kernel does by default",
+    ),
     "strict_dtype": Parameter("Refuse a chip that lacks a dtype of the model."),
     "cost_of": _choice("cost_of", "What the cost of a drafter is a share of."),
 }
@@ -342,6 +347,7 @@ FORMULAS: Final = (
     "recurrent_state",
     "state_dtype",
     "v4_attention",
+    "verify_attention",
     "strict_dtype",
 )
 

@@ -1,9 +1,9 @@
 """How far off are predictions: over published measurements, or over my own results?"""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, fields, replace
-from typing import Annotated, Any, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
+from typing import Annotated, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -40,6 +40,12 @@ from specroof.scoring import Validation
 from specroof.scoring import validation as published_validation
 from specroof.scoring.own_results import OwnErrors, OwnPoint, OwnValidation, own_validation
 from specroof.scoring.scores import TRUSTED, Errors, Regret, Scored, round_costs, worst_regrets
+from specroof.scoring.served import (
+    TPOT_RATIO,
+    ServedErrors,
+    ServedValidation,
+    served_validation,
+)
 
 
 @dataclass(frozen=True)
@@ -126,11 +132,14 @@ class PublishedValidated(Charted):
     ----------
     validation
         Every measurement beside its prediction, and the errors by source.
+    served
+        The same of published loads of servers.
     notes, warnings
         Sentences for the reader.
     """
 
     validation: Validation
+    served: ServedValidation
 
     @property
     def found(self) -> Validation:
@@ -143,12 +152,12 @@ class PublishedValidated(Charted):
         return f"{len(self.validation.points)} points of {len(self.validation.sources)} sources"
 
     def text(self) -> str:
-        """Return the errors by source as a table, and the losses of following `advise`."""
-        return validation_table(self.validation)
+        """Return the errors by source, the losses of following `advise`, and errors of servers."""
+        return f"{validation_table(self.validation)}\n\n{served_text(self.served)}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        return validation_json(self.validation)
+        return validation_json(self.validation) | {"served": served_json(self.served)}
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -215,7 +224,7 @@ def validate(request: ValidateRequest) -> PublishedValidated | OwnValidated:
     """Compare predictions with your own results, or with every bundled measurement."""
     if request.results is None or not as_list(request.results):
         request.refuse_without_results()
-        return PublishedValidated(published_validation())
+        return PublishedValidated(published_validation(), served_validation())
     benchmark = request.of_results().benchmark()
     setup = benchmark.served.setup
     validation = own_validation(benchmark.points, benchmark.served, benchmark.drafter)
@@ -533,6 +542,127 @@ def _cell(key: str, value: float | None) -> str:
     return figure(value, str if key == "n" else "{:.1%}".format)
 
 
+# --- The errors of served loads, as tables and as JSON -------------------------------------------
+
+#: Columns of served loads: what is compared, what of its errors, and the heading.
+_SERVED_COLUMNS: Final = (
+    *(("tpot_s", "n", "TPOT: loads"), ("tpot_s", "median", "median")),
+    *(("tpot_s", "p90", "90%"), ("tpot_s", "bias", "bias")),
+    *(("tokens_per_s", "n", "tok/s: loads"), ("tokens_per_s", "median", "median")),
+    *(("tokens_per_s", "p90", "90%"), ("tokens_per_s", "bias", "bias")),
+    *(("ttft_s", "n", "TTFT: loads"), ("ttft_s", "median", "median")),
+    *(("ttft_s", "p90", "90%"), ("ttft_s", "bias", "bias")),
+    *((TPOT_RATIO, "n", "drafted: loads"), (TPOT_RATIO, "mean", "TPOT ratio, mean")),
+)
+#: How rows of the table by groups begin.
+_SERVED_GROUPS: Final = {
+    "server": "server",
+    "weights": "weights",
+    "placement": "placement",
+    "input_len": "prompt",
+    "concurrency": "in flight",
+    "version": "version",
+}
+_OTHER_TOTALS: Final = {"chip": "chips left out", "engine": "engines left out"}
+
+_ServedTotals: TypeAlias = Mapping[str, ServedErrors | None]
+
+
+def served_json(served: ServedValidation) -> dict[str, Any]:
+    """Return the errors of served loads: shares, or null where nothing says.
+
+    Examples
+    --------
+    >>> sorted(served_json(ServedValidation()))
+    ['disagreeing', 'groups', 'in_sample', 'left_out', 'other_totals', 'sources', 'total']
+    """
+    left_out = Counter((point.source, reason) for point, reason in served.left_out)
+    return {
+        "total": _served_errors_json(served.total),
+        "other_totals": {
+            by: _served_errors_json(total) for by, total in served.other_totals.items()
+        },
+        "in_sample": served.in_sample,
+        "sources": {name: _served_errors_json(total) for name, total in served.sources.items()},
+        "groups": {
+            key: {name: _served_errors_json(errors) for name, errors in group.items()}
+            for key, group in served.groups.items()
+        },
+        "left_out": [
+            {"source": source, "reason": reason, "n": n} for (source, reason), n in left_out.items()
+        ],
+        "disagreeing": [asdict(source) for source in served.disagreeing],
+    }
+
+
+def _served_errors_json(errors: _ServedTotals) -> dict[str, Any]:
+    return {name: None if value is None else asdict(value) for name, value in errors.items()}
+
+
+def served_text(served: ServedValidation) -> str:
+    """Return the errors of served loads as people read them: tables, and what is in none.
+
+    Examples
+    --------
+    >>> print(served_text(ServedValidation()).splitlines()[-1].split(":")[0])
+    Published loads of servers, by profiles fitted without their model
+    """
+    aside = {found.source for found in served.disagreeing}
+    sources = [
+        *(
+            (f"{name} (not in total)" if name in aside else name, total)
+            for name, total in served.sources.items()
+        ),
+        ("total", served.total),
+        *((_OTHER_TOTALS[by], total) for by, total in served.other_totals.items()),
+    ]
+    groups = [
+        (f"{_SERVED_GROUPS[key]} {name}", errors)
+        for key, group in served.groups.items()
+        for name, errors in group.items()
+    ]
+    tables = [_served_table("served loads", sources), _served_table("served loads by", groups)]
+    legend = (
+        "Published loads of servers, by profiles fitted without their model: errors are shares of "
+        "what was measured; bias is below zero where the prediction is smaller. TPOT ratio: with "
+        "drafts over without; where acceptance was not recorded, one is free for each model, server, "
+        "placement and draft length."
+    )
+    return "\n\n".join([*tables, "\n".join([legend, *_served_lines(served)])])
+
+
+def _served_table(heading: str, rows: Iterable[tuple[str, _ServedTotals]]) -> str:
+    return format_table(
+        [heading, *(title for *_, title in _SERVED_COLUMNS)],
+        [
+            [
+                name,
+                *(_served_cell(totals[figure], key) for figure, key, _ in _SERVED_COLUMNS),
+            ]
+            for name, totals in rows
+        ],
+    )
+
+
+def _served_cell(errors: ServedErrors | None, key: str) -> str:
+    form = {"n": "{:d}", "bias": "{:+.1%}"}.get(key, "{:.1%}")
+    return "-" if errors is None else form.format(getattr(errors, key))
+
+
+def _served_lines(served: ServedValidation) -> Iterator[str]:
+    for found in served.disagreeing:
+        yield (
+            f"disagrees with the other sources, and is in no total: {found.source}, TPOT residuals "
+            f"{found.offset:+.2f} from theirs (bound {found.offset_bound:.2f}), scattered by "
+            f"{found.scatter:.2f} (bound {found.scatter_bound:.2f}), as natural logarithms"
+        )
+    if served.in_sample:
+        yield f"{served.in_sample} loads are predicted by a profile that was fitted to their group"
+    reasons = Counter((point.source, reason) for point, reason in served.left_out)
+    for (source, reason), n in reasons.items():
+        yield f"not scored: {n} of {source}: {reason}"
+
+
 def own_json(validation: OwnValidation) -> dict[str, Any]:
     """Return the errors of each file, of all, and of the ideal roofline: shares, or null.
 
@@ -675,7 +805,7 @@ COMMAND: Final = Command(
     "roofline.\nWhere one load was measured with drafts and without, it compares speedups too.\n\n"
     "Without BENCH, it predicts each bundled source by engine profiles that were fitted without\n"
     "that source. Speedups count where a source states the acceptance length; other tables of\n"
-    "speedups are compared by shape.",
+    "speedups are compared by shape. Published loads of servers follow, in tables of their own.",
     options=FORMATS,
     csv=False,
     chart="Draw predicted against measured: speedup by source, or throughput of BENCH.",

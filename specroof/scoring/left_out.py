@@ -5,13 +5,15 @@ The profiles ship with the package (`specroof.catalog.left_out_fits`), so that n
 
 from collections.abc import Hashable, Iterable
 from dataclasses import replace
+from typing import Final, Literal, TypeAlias, get_args
 
 from specroof.catalog import left_out_fits
+from specroof.cost import Options
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.engines.record import MeasuredCase, Rates, Record, case_of, of_bare_passes
-from specroof.evidence import STEP, Measurement, acceptance_of, drafter_of
+from specroof.evidence import STEP, Measurement, acceptance_of, base_model, drafter_of
 from specroof.evidence.measurement import chip_of, model_of
-from specroof.hardware import GENERIC, IDEAL_ENGINE, EngineProfile, Placement
+from specroof.hardware import FRAMEWORKS, GENERIC, IDEAL_ENGINE, EngineProfile, Placement
 from specroof.latency import Deployment, engine_setup
 
 
@@ -67,12 +69,18 @@ def left_out_generic(point: Measurement, *, by_engine: bool = False) -> EnginePr
         Whether the fit had not seen the engine, whose rounds then last as long as another's; else
         it had not seen the family of the chip. What no fit saw needs none left out.
     """
-    chip, engine = chip_of(point.hardware or ""), point.engine or ""
+    engine = point.engine or ""
     without = (
         left_out_name(engine=engine)
         if by_engine
         else left_out_name(family=generic_family(point.hardware or ""))
     )
+    return _generic_without(point, without)
+
+
+def _generic_without(point: Measurement, without: str) -> EngineProfile:
+    """Return the generic engine of a measured chip by the fit without a group."""
+    chip, engine = chip_of(point.hardware or ""), point.engine or ""
     link = chip.interconnect
     engines = (
         left_out_fits()
@@ -88,11 +96,75 @@ def left_out_generic(point: Measurement, *, by_engine: bool = False) -> EnginePr
     return of_bare_passes(profile) if point.method == STEP else profile
 
 
+#: What the fit without the served loads of a model, a chip or an engine is stored under begins so.
+SERVED: Final = "served "
+
+#: What groups of served loads are left out by: a whole model, chip or engine, or one model on one
+#: chip in one engine.
+ServedGroup: TypeAlias = Literal["model", "chip", "engine", "setup"]
+SERVED_GROUPS: Final[tuple[ServedGroup, ...]] = get_args(ServedGroup)
+
+
+def served_group(point: Measurement, by: ServedGroup) -> str:
+    """Return what the fit without the group of a served load is stored under.
+
+    Examples
+    --------
+    >>> from specroof.evidence import load_served
+    >>> load = next(load for load in load_served() if load.model == "nvidia/DeepSeek-V3.1-NVFP4")
+    >>> served_group(load, "model"), served_group(load, "chip")
+    ('served model deepseek-ai/DeepSeek-R1', 'served chip b200')
+    """
+    names = {"model": base_model(point), "chip": point.hardware, "engine": point.engine}
+    return f"{SERVED}{by} {' '.join(map(str, names.values())) if by == 'setup' else names[by]}"
+
+
+def left_out_served(point: Measurement, by: ServedGroup) -> tuple[EngineProfile, bool]:
+    """Return the profile of a served load that has not seen its group, and whether there is one.
+
+    Where no fit without the group is stored, it is the profile that ships, which has not seen the
+    group unless the served loads of other groups were left out of it in turn.
+
+    Parameters
+    ----------
+    point
+        A load.
+    by
+        What loads are left out by.
+    """
+    fits, chip = left_out_fits(), chip_of(point.hardware or "")
+    tool, without = point.engine or "", served_group(point, by)
+    shipped = chip.engine(tool if tool in {*chip.engines, *FRAMEWORKS} else None)
+    if tool in chip.engines:
+        own = fits.fits_on(tool, chip.name)
+        return own.get(without, shipped), without in own or not _saw_served(own)
+    if without in fits.generic:
+        return _generic_without(point, without), True
+    return shipped, not _saw_served(fits.generic)
+
+
+def stored_groups() -> list[ServedGroup]:
+    """Return what loads can be left out by besides their model: fits are stored."""
+    fits = left_out_fits()
+    places = (stored for places in fits.engines.values() for stored in places.values())
+    names = {*fits.generic, *(name for stored in places for name in stored)}
+    others = [by for by in SERVED_GROUPS if by != "model"]
+    return [by for by in others if any(name.startswith(f"{SERVED}{by} ") for name in names)]
+
+
+def _saw_served(fits: Iterable[str]) -> bool:
+    """Tell whether fits were made from served loads: then some are left out in turn."""
+    return any(name.startswith(SERVED) for name in fits)
+
+
 def served_of(point: Measurement, engine: EngineProfile) -> Deployment:
     """Return the deployment of a measurement, in an engine."""
     hardware = replace(chip_of(point.hardware or ""), engines={engine.name: engine})
-    placement = Placement(point.tensor_parallel or 1)
-    setup = engine_setup(hardware, engine.name, placement, None)
+    placement = Placement(
+        point.tensor_parallel or 1, point.expert_parallel or 1, point.attention_data_parallel or 1
+    )
+    options = Options(weight_dtype=point.quantization, kv_dtype=point.kv_cache)
+    setup = engine_setup(hardware, engine.name, placement, options)
     return Deployment(model_of(point.model or ""), setup)
 
 

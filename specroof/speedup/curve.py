@@ -27,6 +27,7 @@ from specroof.latency import (
     memory_notes,
     model_latency,
     option_notes,
+    reading_notes,
 )
 from specroof.speedup.result import SpeedupCurve, band_notes, best_index, tokens_spread
 from specroof.speedup.round import proposals, round_times
@@ -228,6 +229,7 @@ def _curve_at(
         *model.notes,
         *option_notes(model, setup.options),
         *cache_notes(model, setup),
+        *reading_notes(model, setup),
         *of_passes,
         *acceptance_notes(acceptance, model.name),
         *engine_notes(setup),

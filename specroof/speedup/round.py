@@ -24,7 +24,7 @@ from specroof.latency import (
     Setup,
     Work,
     check_placement,
-    drafting_engine,
+    drafting_setup,
     model_work,
     pass_time,
 )
@@ -77,7 +77,7 @@ class EnginePasses:
         """Return the seconds of a pass."""
         setup = served.setup
         if drafts:
-            setup = replace(setup, engine=drafting_engine(setup.engine))
+            setup = drafting_setup(setup)
         work = model_work(served.model, setup, forward, beside=beside, by_sequence=True)
         self.notes.update(dict.fromkeys(work.notes))
         return pass_time(work, setup.engine, setup.options.granularity).total_s

@@ -22,6 +22,7 @@ _GROUPS: Final = {
     "experts": "experts",
     "attention": "attention and its cache",
     "latent_attention": "attention and its cache",
+    "unsplit_attention": "attention and its cache",
     "indexer": "attention and its cache",
     "compressor": "attention and its cache",
     "state": "recurrent state",

@@ -14,6 +14,7 @@ from specroof.architecture import (
     Block,
     DraftHead,
     GroupedQueryAttention,
+    LatentAttention,
     Layer,
     WeightFormat,
     block_head,
@@ -182,17 +183,18 @@ def _layers(config: DraftConfig) -> list[Layer]:
     """Return the layers of a Qwen3-like drafter, or of one with latent attention."""
     settings = config.settings
     mode = settings.text("attention_mode", allowed=("gqa", "mla"), default="gqa")
-    if mode == "mla":
-        return _latent_layers(config)
     causal = any(config.setting(key).flag(key, default=False) for key in ("is_causal", "causal"))
+    if mode == "mla":
+        return _latent_layers(config, causal=causal)
     return [draft_layer(shape) for shape in layer_shapes(config, qk_norm=True, causal=causal)]
 
 
-def _latent_layers(config: DraftConfig) -> list[Layer]:
-    """Return layers of latent attention (kimi-k3-dflash2), counted as causal and without window."""
+def _latent_layers(config: DraftConfig, *, causal: bool) -> list[Layer]:
+    """Return layers of latent attention (kimi-k3-dflash2), counted without a window."""
     keys, weights = config.keys, LayerWeights(config.quantization, 0)
     size, width = keys.positive_int("hidden_size"), keys.positive_int("intermediate_size")
     attention = latent_block(latent_shape(keys), weights)
+    attention = attention if causal else _both_ways(attention)
     layer = Layer((attention, feed_forward_block(size, width, weights)))
     return [layer] * config.n_layers
 
@@ -211,7 +213,7 @@ def _gemma_layers(config: DraftConfig) -> list[Layer]:
 
 
 def _both_ways(block: Block) -> Block:
-    if not isinstance(block.core, GroupedQueryAttention):
+    if not isinstance(block.core, GroupedQueryAttention | LatentAttention):
         return block
     return replace(block, core=replace(block.core, causal=False))
 

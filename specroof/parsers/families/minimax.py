@@ -10,7 +10,7 @@ Source
 from dataclasses import replace
 from typing import Final
 
-from specroof.architecture import HEADS, Architecture, AttentionShape, Block, LightningAttention
+from specroof.architecture import HEADS, Architecture, Block, LightningAttention
 from specroof.parsers.decoder import (
     BLOCK_SPARSE_NAMES,
     ExpertNames,
@@ -114,7 +114,11 @@ def parse_minimax_m2(config: ModelConfig) -> Architecture:
     keys.positive_int("shared_intermediate_size", minimum=0, maximum=0, default=0)
     attention = read_attention(keys)
     # transformers: head norms and correction bias always; the checkpoints have switches for both.
-    norm_params = _norm_params(keys, attention) if keys.flag("use_qk_norm", default=True) else 0
+    # MiniMaxM2Attention: q_norm and k_norm are "per_layer", as wide as the projections.
+    kind = keys.text("qk_norm_type", allowed=("per_head", "per_layer"), default="per_layer")
+    normed = keys.flag("use_qk_norm", default=True)
+    whole = normed and kind == "per_layer"
+    heads = attention.n_heads + attention.n_kv_heads if whole else 2 * normed
     experts = read_experts(
         keys,
         "num_local_experts",
@@ -123,19 +127,11 @@ def parse_minimax_m2(config: ModelConfig) -> Architecture:
     )
 
     def mixer(weights: LayerWeights) -> Block:
-        return extended(attention_block(attention, weights), n_params=norm_params)
+        block = extended(attention_block(attention, weights), n_params=heads * attention.head_dim)
+        return replace(block, norm_over_heads=whole)
 
     return decoder(
         config,
         same_part(config, mixer),
         feed_forward_part(config, experts, names=BLOCK_SPARSE_NAMES),
     )
-
-
-def _norm_params(keys: Reader, attention: AttentionShape) -> int:
-    """Return the elements of q_norm and k_norm, which span all heads of a layer."""
-    # MiniMaxM2Attention: q_norm and k_norm are "per_layer", as wide as the projections.
-    kind = keys.text("qk_norm_type", allowed=("per_head", "per_layer"), default="per_layer")
-    if kind == "per_head":
-        return 2 * attention.head_dim
-    return (attention.n_heads + attention.n_kv_heads) * attention.head_dim

@@ -1,0 +1,363 @@
+"""Factors of servers and families of chips: fitted to served loads, and to all other measurements.
+
+What all share is fitted first (`fitting.shared_fit`) and stays. A server on a family of chips then
+has, of each of `FACTORS`, a factor of its server, one of its family and one of both; all are held
+near 1, so that few loads move them little and a server without loads has those of its family.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from operator import attrgetter
+from typing import Final, TypeAlias
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from fitting.kernels import KERNEL_ENGINE, kernel_engine
+from fitting.parameters import (
+    ALL,
+    ENGINES,
+    EVERYONE,
+    FACTORS,
+    FAMILIES,
+    SERVERS,
+    chip_family,
+    family_of,
+    fitted_engine,
+)
+from fitting.shared_fit import NOT_FITTED, Points
+from specroof.arrays import Array
+from specroof.cost import ForwardPass
+from specroof.evidence import Measurement, base_model, load_served
+from specroof.evidence.measurement import chip_of
+from specroof.hardware import EngineProfile
+from specroof.latency import Deployment, PassWork, Work, model_work, pass_time, stacked
+from specroof.scoring.bands import FULL_POINTS
+from specroof.scoring.left_out import SERVED_GROUPS, left_out_name, served_group, served_of
+from specroof.scoring.served import implausible
+from specroof.serving.capacity import prefill_rules
+from specroof.serving.prefills import RequestLoad, request_timing
+
+#: What an ordinary residual of a served load is.
+_ORDINARY: Final = 0.08
+#: What TTFT counts for beside TPOT, and up to how many requests in flight: beyond, it is made by
+#: the clients' start more than by the server.
+_TTFT_WEIGHT: Final = 0.7
+_TTFT_CONCURRENCY: Final = 4
+#: What a source of trust 3 counts for beside one of trust 2: versions mixed, answers of 128 tokens.
+_LESS_TRUSTED: Final = 0.5
+#: How far, in logarithms, factors may be taken to lie from 1: of all; of a server or a family; of a
+#: pair of both.
+_SPREADS: Final = (0.7, 0.4, 0.25)
+#: Steps of a solver that begins at 1, and of one that begins where the fit to all ends.
+_STEPS: Final = 12
+_STEPS_ON: Final = 5
+_SLOPE: Final = 1e-3
+
+#: A server, and a family of chips.
+Pair: TypeAlias = tuple[str, str]
+PAIRS: Final[tuple[Pair, ...]] = tuple(
+    (server, family) for server, families in SERVERS.items() for family in families
+)
+#: Whose factors there are: of servers, of families, of pairs.
+_WHOSE: Final = (
+    EVERYONE,
+    *SERVERS,
+    *dict.fromkeys(family for _, family in PAIRS),
+    *(" ".join(pair) for pair in PAIRS),
+)
+#: How far each lies from 1 in its own units.
+_WIDTHS: Final = np.array(
+    [_SPREADS[0 if whose == EVERYONE else 1 + (" " in whose)] for whose in _WHOSE]
+)
+#: Which of them a pair has, shape (pairs, whose).
+_HAS: Final = np.array(
+    [[whose in {EVERYONE, *pair, " ".join(pair)} for whose in _WHOSE] for pair in PAIRS]
+)
+
+
+def pair_of(point: Measurement) -> int:
+    """Return the place among `PAIRS` of the server and the chip of a measurement."""
+    return PAIRS.index((point.engine or "", chip_family(chip_of(point.hardware or ""))))
+
+
+def served_engine(server: str, chip: str, parameters: Mapping[str, float]) -> EngineProfile:
+    """Return the profile of a server on a chip.
+
+    Parameters
+    ----------
+    server
+        One of `SERVERS`.
+    chip
+        A chip of one of its families.
+    parameters
+        Fitted ones.
+    """
+    hardware = chip_of(chip)
+    if server == KERNEL_ENGINE:
+        return kernel_engine(hardware, parameters)
+    return fitted_engine(server, chip_family(hardware), parameters)
+
+
+class _Group:
+    """Loads of one model in one set-up, which differ in their clients."""
+
+    def __init__(self, loads: Sequence[Measurement], engine: EngineProfile) -> None:
+        first, n = loads[0], len(loads)
+        self.key = (first.engine or "", first.hardware or "")
+        self.served = served_of(first, engine)
+        mean = (1 + first.shortest) / 2
+        self.answer = mean * (first.output_len or 0)
+        prompt = mean * (first.input_len or 0)
+        self.running = np.array([load.concurrency or 1.0 for load in loads])
+        context = prompt + self.answer / 2
+        self._decode = ForwardPass(self.running, 1.0, context)
+        load = RequestLoad(
+            new_len=prompt,
+            output_len=self.answer,
+            running=self.running,
+            context_len=context,
+            verify_len=np.ones(n),
+            tokens_per_round=np.ones(n),
+        )
+        self._timing = request_timing(load, prefill_rules(self.served))
+        self.places: list[slice] = []
+
+    def seconds(self, passes: Callable[..., Array], engine: EngineProfile) -> Array:
+        """Return TPOT and TTFT, shape (2, loads)."""
+        decode_s = passes(self.served, self._decode)
+        times = self._timing(
+            self.served, passes, np.broadcast_to(decode_s, self.running.shape), engine
+        )
+        first_s = times.first_s + engine.request_latency_s
+        service_s = self.answer * times.token_s + self.running * times.wait_s
+        tpot_s = (service_s + engine.request_latency_s - first_s) / (self.answer - 1)
+        return np.stack(np.broadcast_arrays(tpot_s, first_s, self.running)[:2])
+
+
+_SETUP: Final = attrgetter(
+    *("model", "quantization", "hardware", "engine", "tensor_parallel", "expert_parallel"),
+    *("attention_data_parallel", "kv_cache", "input_len", "output_len", "shortest"),
+)
+
+
+class ServedPoints:
+    """Served loads without drafts as a fit sees them: the passes behind them, recorded once.
+
+    Parameters
+    ----------
+    loads
+        Of servers and chips that have a profile; lengths and clients are stated.
+    parameters
+        Any: which passes there are depends on none.
+    """
+
+    def __init__(self, loads: Sequence[Measurement], parameters: Mapping[str, float]) -> None:
+        setups: dict[object, list[Measurement]] = defaultdict(list)
+        for load in loads:
+            setups[_SETUP(load)].append(load)
+        keys = dict.fromkeys((load.engine or "", load.hardware or "") for load in loads)
+        self._engines = {key: served_engine(*key, parameters) for key in keys}
+        recorded: dict[Pair, tuple[list[PassWork], list[int]]] = {key: ([], []) for key in keys}
+        self._groups, self.loads = [], []
+        for members in setups.values():
+            key = (members[0].engine or "", members[0].hardware or "")
+            group = _Group(members, self._engines[key])
+            works, sizes = recorded[key]
+
+            def note(
+                served: Deployment,
+                forward: ForwardPass,
+                /,
+                *beside: Work,
+                group: _Group = group,
+                works: list[PassWork] = works,
+                sizes: list[int] = sizes,
+            ) -> Array:
+                n, first = len(group.running), sum(sizes)
+                work = model_work(served.model, served.setup, forward, beside=beside)
+                works.append(work)
+                sizes.append(n)
+                group.places.append(slice(first, first + n))
+                return np.broadcast_to(pass_time(work, served.setup.engine).total_s, (n,))
+
+            group.seconds(note, self._engines[key])
+            self._groups.append(group)
+            self.loads += members
+        self._work = {key: stacked(*parts) for key, parts in recorded.items()}
+        self.pair = np.array([pair_of(load) for load in self.loads])
+        measured = [(load.tpot_s or np.nan, load.ttft_s or np.nan) for load in self.loads]
+        self._measured = np.log(np.array(measured)).T
+        self._weight = self._weights()
+
+    def _weights(self) -> Array:
+        alike = [(base_model(load), load.hardware, load.engine) for load in self.loads]
+        sizes = Counter(alike)
+        share = np.array([min(1.0, FULL_POINTS / sizes[key]) ** 0.5 for key in alike])
+        share *= np.where([(load.trust or 0) > 2 for load in self.loads], _LESS_TRUSTED, 1.0)
+        early = np.array([(load.concurrency or 1) <= _TTFT_CONCURRENCY for load in self.loads])
+        weight = np.stack([share, share * early * _TTFT_WEIGHT]) / _ORDINARY
+        return np.where(np.isfinite(self._measured), weight, 0.0)
+
+    def off(self, parameters: Mapping[str, float]) -> Array:
+        """Return predicted over measured TPOT and TTFT as logarithms, shape (2, loads)."""
+        engines = {key: served_engine(*key, parameters) for key in self._engines}
+        timed = {key: pass_time(work, engines[key]).total_s for key, work in self._work.items()}
+        parts = []
+        for group in self._groups:
+            places = iter(group.places)
+            seconds = timed[group.key]
+
+            def replay(
+                *_: object, places: Iterator[slice] = places, seconds: Array = seconds
+            ) -> Array:
+                return seconds[next(places)]
+
+            parts.append(group.seconds(replay, engines[group.key]))
+        return np.asarray(np.log(np.concatenate(parts, axis=1)) - self._measured)
+
+    def residuals(self, parameters: Mapping[str, float]) -> Array:
+        """Return what predictions are off in units of the noise, TPOT first; shape (2 loads,)."""
+        return np.asarray(np.nan_to_num(self.off(parameters)) * self._weight).ravel()
+
+
+def factors_at(x: Array) -> dict[str, float]:
+    """Return the factors at coordinates of shape (whose x `FACTORS`)."""
+    logs = x.reshape(len(_WHOSE), len(FACTORS)) * _WIDTHS[:, None]
+    return {
+        f"{name} of {whose}": float(np.exp(logs[row, column]))
+        for row, whose in enumerate(_WHOSE)
+        for column, name in enumerate(FACTORS)
+    }
+
+
+def _coordinates(factors: Mapping[str, float]) -> Array:
+    """Return where some factors lie: the inverse of `factors_at`."""
+    logs = [[np.log(factors[f"{name} of {whose}"]) for name in FACTORS] for whose in _WHOSE]
+    return np.asarray(np.array(logs) / _WIDTHS[:, None]).ravel()
+
+
+def fit_factors(
+    shared: Mapping[str, float],
+    served: ServedPoints,
+    drafted: Points,
+    without: Callable[[Measurement], bool],
+    start: Mapping[str, float] | None = None,
+) -> dict[str, float]:
+    """Return the factors that fit served loads and other measurements best.
+
+    Parameters
+    ----------
+    shared
+        What all share.
+    served, drafted
+        The loads, and the points that `shared` was fitted to.
+    without
+        Tells which of both do not count.
+    start
+        Factors to begin with; all 1 if None. What they are held near does not depend on it.
+
+    Source
+        As of `fitting.shared_fit.fit`; slopes of a factor are those of its pair, which all pairs
+        have at once, as no load is of two.
+    """
+    drafted.learn_scale(shared)
+    counts = np.array([not without(load) for load in served.loads])
+    weights = drafted.weights * [not without(point) for point in drafted.points]
+    pair = np.concatenate([served.pair, served.pair, [pair_of(point) for point in drafted.points]])
+    # The share of each coordinate in the logarithm of the factor of each pair.
+    moves = _HAS * _WIDTHS
+
+    def residuals(parameters: Mapping[str, float]) -> Array:
+        loads = served.residuals(parameters) * np.tile(counts, 2)
+        return np.concatenate([loads, drafted.residuals(parameters) * weights])
+
+    def at(x: Array) -> dict[str, float]:
+        return {**shared, **factors_at(x)}
+
+    def slopes(x: Array) -> Array:
+        here, base = at(x), _soft(residuals(at(x)))
+        columns = np.zeros((len(base), len(_WHOSE), len(FACTORS)))
+        for column, name in enumerate(FACTORS):
+            moved = dict(here)
+            for server, family in PAIRS:
+                moved[f"{name} of {server} {family}"] *= np.exp(_SLOPE)
+            change = (_soft(residuals(moved)) - base) / _SLOPE
+            columns[:, :, column] = change[:, None] * moves[pair]
+        return columns.reshape(len(base), -1)
+
+    n = len(_WHOSE) * len(FACTORS)
+    # Outliers weigh less (soft L1); what holds factors near 1 does not, however far they go.
+    found = least_squares(
+        lambda x: np.concatenate([_soft(residuals(at(x))), x]),
+        np.zeros(n) if start is None else _coordinates(start),
+        jac=lambda x: np.concatenate([slopes(x), np.eye(n)]),
+        max_nfev=_STEPS if start is None else _STEPS_ON,
+    )
+    return factors_at(found.x)
+
+
+def _soft(residuals: Array) -> Array:
+    """Return residuals whose squares are the soft L1 loss of the given ones."""
+    return np.asarray(np.sign(residuals) * np.sqrt(2 * (np.sqrt(1 + residuals**2) - 1)))
+
+
+def fitted_loads() -> list[Measurement]:
+    """Return the served loads that are fitted to: of known lengths, on servers of `PAIRS`."""
+    return [
+        load
+        for load in load_served()
+        if not load.drafts
+        and load.input_len
+        and load.output_len
+        and (load.engine or "") in SERVERS
+        and family_of(chip_of(load.hardware or "").name) in SERVERS[load.engine or ""]
+        and implausible(load) is None
+    ]
+
+
+def with_factors(
+    fits: Mapping[str, Mapping[str, float]], measurements: Sequence[Measurement]
+) -> dict[str, dict[str, float]]:
+    """Return fits with the factors of servers, and fits without groups of served loads.
+
+    Parameters
+    ----------
+    fits
+        What all share: fitted to all measurements, and without each source, family and engine.
+    measurements
+        Those that they were fitted to.
+
+    Returns
+    -------
+    dict
+        By the name of a fit; of groups of served loads, their models, chips and servers, by
+        `specroof.scoring.left_out.served_group`.
+    """
+    drafted = Points([point for point in measurements if point.method not in NOT_FITTED])
+    shared = fits[ALL]
+    served = ServedPoints(fitted_loads(), shared)
+
+    def fitted(
+        name: str, group: Callable[[Measurement], object], left_out: object
+    ) -> dict[str, float]:
+        own = fits.get(name, shared)
+        start = made.get(ALL)
+        factors = fit_factors(own, served, drafted, lambda point: group(point) == left_out, start)
+        return {**own, **factors}
+
+    made: dict[str, dict[str, float]] = {}
+    made[ALL] = fitted(ALL, attrgetter("source"), None)
+    for source in dict.fromkeys(point.source for point in measurements):
+        made[source] = fitted(source, attrgetter("source"), source)
+    for family in FAMILIES:
+        name = left_out_name(family=family)
+        made[name] = fitted(name, lambda point: PAIRS[pair_of(point)][1], family)
+    for engine in ENGINES:
+        name = left_out_name(engine=engine)
+        made[name] = fitted(name, attrgetter("engine"), engine)
+    for by in SERVED_GROUPS:
+        for group in dict.fromkeys(served_group(load, by) for load in served.loads):
+            made[group] = fitted(group, partial(served_group, by=by), group)
+    return made

@@ -1,0 +1,302 @@
+"""How a server's kernels read the cache in a verification: by framework, attention and chip."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from specroof.architecture import (
+    Architecture,
+    CacheReading,
+    ChunkedAttention,
+    CompressedAttention,
+    Core,
+    GroupedQueryAttention,
+    LatentAttention,
+    SharedCacheAttention,
+)
+from specroof.hardware import HardwareProfile
+from specroof.latency.setup import Setup, drafting_engine, served_options
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingRule:
+    """The backend that a framework chooses by default, and how it reads the cache.
+
+    Parameters
+    ----------
+    attention
+        ``"heads"`` for keys and values per head, ``"latent"``, or ``"index"`` for the keys that an
+        indexer scans.
+    chips
+        Where: ``"sm8"`` for NVIDIA's compute capability 8, and so on, or ``"amd"``.
+    reading
+        How it reads the cache for several new positions.
+    source
+        The backend, and the files that say so.
+    causal
+        For attention that is causal, or that is not; None for both.
+    wide
+        For models with a head wider than 256, or without; None for both.
+    narrow_cache
+        For a cache of less than 16 bits an element, or of more; None for both.
+    """
+
+    attention: str
+    chips: tuple[str, ...]
+    reading: CacheReading
+    source: str
+    causal: bool | None = None
+    wide: bool | None = None
+    narrow_cache: bool | None = None
+
+
+_ONCE: Final = CacheReading()
+_PER_POSITION: Final = CacheReading("per-position")
+_FLASH_ATTENTION_2: Final = CacheReading("unsplit", tile=64)
+#: What a user may state: the tiles of FlashAttention 2, and of prompts' kernels on Blackwell.
+_STATED: Final = {
+    "once": _ONCE,
+    "per-position": _PER_POSITION,
+    "unsplit": _FLASH_ATTENTION_2,
+    "prefill": CacheReading("prefill", tile=128),
+}
+_BELOW_HOPPER: Final = ("sm7", "sm8", "sm11", "sm12")
+
+#: By framework, the first rule that fits; where none does, the cache is read once. Where no other
+#: release is named: vLLM 0.33.0, SGLang 0.5.23. Nothing was read of TensorRT-LLM.
+READING_RULES: Final[Mapping[str, tuple[ReadingRule, ...]]] = {
+    "vllm": (
+        ReadingRule(
+            attention="index",
+            chips=("sm9",),
+            reading=replace(_PER_POSITION, once_at=(1, 2, 4)),
+            source="v1/attention/backends/mla/indexer.py, _supports_native_decode; "
+            "utils/deep_gemm.py, native_next_n_supported",
+        ),
+        ReadingRule(
+            attention="index",
+            chips=(*_BELOW_HOPPER, "amd"),
+            reading=replace(_PER_POSITION, once_at=(1, 2)),
+            source="v1/attention/backends/mla/indexer.py, _supports_native_decode",
+        ),
+        ReadingRule(
+            attention="latent",
+            chips=("sm9",),
+            reading=_PER_POSITION,
+            source="TRITON_MLA, the first that is not causal: platforms/cuda.py; "
+            "v1/attention/backends/mla/triton_mla.py, forward_mqa",
+            causal=False,
+        ),
+        ReadingRule(
+            attention="latent",
+            chips=("sm10",),
+            reading=_PER_POSITION,
+            source="FLASHINFER_MLA, v1/attention/backends/mla/flashinfer_mla.py: a block that is "
+            "not causal becomes rows of one position",
+            causal=False,
+        ),
+        ReadingRule(
+            attention="latent",
+            chips=(*_BELOW_HOPPER, "amd"),
+            reading=_PER_POSITION,
+            source="TRITON_MLA: platforms/cuda.py, platforms/rocm.py without AITER; "
+            "v1/attention/backends/mla/triton_mla.py, forward_mqa repeats the block table",
+        ),
+        ReadingRule(
+            attention="heads",
+            chips=("sm8", "sm11", "sm12"),
+            reading=CacheReading("unsplit", once_at=(1, *range(2, 9)), tile=16, packed=True),
+            source="TRITON_ATTN for heads of several widths: model_executor/models/config.py, "
+            "Gemma4Config; v1/attention/ops/triton_unified_attention.py, MAX_3D_QUERY_LEN",
+            causal=True,
+            wide=True,
+        ),
+        ReadingRule(
+            attention="heads",
+            chips=("sm8", "sm11", "sm12"),
+            reading=CacheReading("unsplit", tile=16, packed=True),
+            source="TRITON_ATTN, whose split kernel is causal: "
+            "v1/attention/ops/triton_unified_attention.py, use_3d",
+            causal=False,
+            wide=True,
+        ),
+        ReadingRule(
+            attention="heads",
+            chips=("sm8", "sm11", "sm12"),
+            reading=_FLASH_ATTENTION_2,
+            source="FLASH_ATTN, FlashAttention 2: v1/attention/backends/fa_utils.py; "
+            "vllm_flash_attn/flash_attn_interface.py refuses num_splits; tiles of 64 rows of one "
+            "head: flash_fwd_launch_template.h, run_mha_fwd_splitkv_dispatch",
+            narrow_cache=False,
+        ),
+        ReadingRule(
+            attention="heads",
+            chips=("amd",),
+            reading=CacheReading("unsplit", tile=128),
+            source="ROCM_ATTN: platforms/rocm.py; v1/attention/ops/prefix_prefill.py, BLOCK_M and "
+            "a grid of (batch, head, query blocks)",
+        ),
+    ),
+    "sglang": (
+        ReadingRule(
+            attention="index",
+            chips=("sm9", *_BELOW_HOPPER, "amd"),
+            reading=_PER_POSITION,
+            source="srt/layers/attention/dsa_backend.py: several positions on sm100 only, a "
+            "schedule per token elsewhere",
+        ),
+        ReadingRule(
+            attention="latent",
+            chips=_BELOW_HOPPER,
+            reading=CacheReading("unsplit", tile=32),
+            source="triton: srt/arg_groups/model_override_base.py; "
+            "kernels/ops/attention/extend_attention.py, a grid of (batch, head, query blocks)",
+        ),
+        ReadingRule(
+            attention="heads",
+            chips=("sm8", "sm9", "sm12", "amd"),
+            reading=CacheReading("unsplit", tile=32),
+            source="triton: srt/arg_groups/model_overrides/gemma4.py; "
+            "kernels/ops/attention/extend_attention.py",
+            wide=True,
+        ),
+    ),
+}
+
+#: Head width up to which backends of keys and values per head go.
+_WIDEST: Final = 256
+
+
+def attention_reading(model: Architecture, setup: Setup) -> Callable[[Core], CacheReading]:
+    """Return how a server's kernels read the cache of a model, as a function of its attention.
+
+    Parameters
+    ----------
+    model
+        The served model, or a drafter.
+    setup
+        Where, in which engine. What its options say of a verification comes first.
+
+    Counts
+        the backend that the framework chooses by default on the chip.
+    Ignores
+        backends that a user chooses, but for `Options.verify_attention`; adaptive verification;
+        kernels that do not split the cache in a plain step either (FlashAttention 4 with heads of
+        256, which vLLM takes on Blackwell where heads have several widths).
+    Source
+        `READING_RULES`.
+
+    Examples
+    --------
+    >>> from specroof.architecture import Layer, Linear
+    >>> from specroof.cost import Options
+    >>> from specroof.hardware import EngineProfile, Peak, Placement
+    >>> peak = Peak(flops_per_s={"bf16": 3e14}, memory_bytes_per_s=2e12, memory_bytes=8e10)
+    >>> chip = HardwareProfile(format_version=1, name="NVIDIA A100", sources={}, peak=peak)
+    >>> core = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)
+    >>> model = Architecture("toy", "llama", 8, 9, (Layer(()),), Linear("lm_head", 8, 9))
+    >>> for engine in ("vllm", "sglang"):
+    ...     setup = Setup(chip, EngineProfile(name=engine), Placement(), Options())
+    ...     attention_reading(model, setup)(core).kind
+    'unsplit'
+    'once'
+    """
+    framework, stated = setup.engine.rules, setup.options.verify_attention
+    chip = _chip(setup.hardware)
+    wide = any(
+        isinstance(core, GroupedQueryAttention) and core.head_dim > _WIDEST
+        for _, core in model.counted_cores
+    )
+    kv_dtype = served_options(model, setup).kv_dtype or model.kv_dtype
+    narrow_cache = kv_dtype not in {"bf16", "fp16", "fp32"}
+    rules = [
+        rule
+        for rule in READING_RULES.get(framework, ())
+        if chip in rule.chips
+        and rule.wide in {None, wide}
+        and rule.narrow_cache in {None, narrow_cache}
+    ]
+
+    def reading(core: Core) -> CacheReading:
+        attention = core.attention if isinstance(core, SharedCacheAttention) else core
+        kind = _attention_kind(attention)
+        if stated is not None and kind in {"heads", "latent"} and framework != "ideal":
+            return _STATED[stated]
+        causal = getattr(attention, "causal", True)
+        for rule in rules:
+            if rule.attention == kind and rule.causal in {None, causal}:
+                return rule.reading
+        return _ONCE
+
+    return reading
+
+
+def _attention_kind(core: Core) -> str:
+    """Return what rules know a core by; empty for one whose kernels were not read."""
+    if isinstance(core, GroupedQueryAttention | ChunkedAttention):
+        return "heads"
+    if isinstance(core, LatentAttention):
+        return "latent" if core.top_k is None else "index"
+    return "index" if isinstance(core, CompressedAttention) else ""
+
+
+def _chip(hardware: HardwareProfile) -> str:
+    if hardware.name.startswith("AMD"):
+        return "amd"
+    return f"sm{hardware.compute_capability}"
+
+
+_SAID: Final = {
+    "per-position": "reads the cache once for each position",
+    "unsplit": "does not split the cache of a sequence over the chip",
+    "prefill": "runs as a prefill of the whole context",
+}
+
+
+def reading_notes(model: Architecture, setup: Setup) -> Iterator[str]:
+    """Yield a note for each way in which a verification reads the cache, but for once.
+
+    Source
+        `attention_reading`.
+
+    Examples
+    --------
+    >>> from specroof.architecture import Block, Layer, Linear
+    >>> from specroof.cost import Options
+    >>> from specroof.hardware import EngineProfile, Peak, Placement
+    >>> peak = Peak(flops_per_s={"bf16": 3e14}, memory_bytes_per_s=2e12, memory_bytes=8e10)
+    >>> chip = HardwareProfile(format_version=1, name="NVIDIA A100", sources={}, peak=peak)
+    >>> core = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)
+    >>> layer = Layer((Block("attention", (), core),))
+    >>> model = Architecture("toy", "llama", 8, 9, (layer,), Linear("lm_head", 8, 9))
+    >>> list(reading_notes(model, Setup(chip, EngineProfile(name="vllm"), Placement(), Options())))
+    ['a verification does not split the cache of a sequence over the chip: full_attention in vllm']
+    """
+    reading = attention_reading(model, setup)
+    labels: dict[str, dict[str, None]] = {}
+    for _, core in model.counted_cores:
+        labels.setdefault(reading(core).kind, {})[core.label] = None
+    for kind, said in _SAID.items():
+        if kind in labels:
+            names = ", ".join(labels[kind])
+            yield f"a verification {said}: {names} in {setup.engine.rules}"
+
+
+def drafting_setup(setup: Setup) -> Setup:
+    """Return where the passes of a drafter run, for the setup of its target.
+
+    Source
+        `drafting_engine`; a drafter has backends of its own, whatever its target's are.
+
+    Examples
+    --------
+    >>> from specroof.cost import Options
+    >>> from specroof.hardware import IDEAL_ENGINE, Peak, Placement
+    >>> peak = Peak(flops_per_s={"bf16": 1e15}, memory_bytes_per_s=1e12, memory_bytes=1e9)
+    >>> chip = HardwareProfile(format_version=1, name="chip", sources={}, peak=peak)
+    >>> setup = Setup(chip, IDEAL_ENGINE, Placement(), Options(verify_attention="prefill"))
+    >>> drafting_setup(setup).options.verify_attention is None
+    True
+    """
+    options = replace(setup.options, verify_attention=None)
+    return replace(setup, engine=drafting_engine(setup.engine), options=options)

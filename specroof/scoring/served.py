@@ -1,0 +1,601 @@
+"""Published loads of servers beside predictions: TPOT, throughput, TTFT, and what drafts change.
+
+Clients run in a closed loop. Where lengths are drawn from a range, their mean is predicted. The
+server runs all requests that the clients keep in flight, and the rest waits where memory is short.
+"""
+
+import math
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from itertools import chain, compress
+from operator import attrgetter
+from typing import Final, TypeAlias, TypeVar
+
+import numpy as np
+
+from specroof.arrays import Array
+from specroof.catalog import left_out_fits, load_drafter
+from specroof.drafters import Drafter, TokensPerRound
+from specroof.errors import SpecroofError
+from specroof.evidence import (
+    Measurement,
+    acceptance_of,
+    base_model,
+    drafter_of,
+    load_served,
+    request_lengths,
+)
+from specroof.evidence.measurement import chip_of, model_of
+from specroof.hardware import EngineProfile, ServerSettings
+from specroof.latency import Deployment
+from specroof.scoring.left_out import (
+    ServedGroup,
+    left_out_served,
+    served_of,
+    stored_groups,
+)
+from specroof.serving.capacity import in_server
+from specroof.serving.requests import end_to_end
+from specroof.serving.served import served_curve
+from specroof.serving.workload import Load, Workload
+
+#: What is compared: fields of a measurement, and of drafted loads TPOT over that without drafts.
+TPOT_RATIO: Final = "tpot_ratio"
+FIGURES: Final = ("tpot_s", "tokens_per_s", "ttft_s")
+QUANTITIES: Final = (*FIGURES, TPOT_RATIO)
+
+
+@dataclass(frozen=True, slots=True)
+class ServedScore:
+    """One load beside its prediction.
+
+    Parameters
+    ----------
+    point
+        The load.
+    off
+        Predicted over measured as a natural logarithm, by the names of `QUANTITIES`; no entry for
+        what the source does not print.
+    unseen
+        Whether the profile was fitted without the load's group.
+    """
+
+    point: Measurement
+    off: Mapping[str, float]
+    unseen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ServedErrors:
+    """Errors over some loads, as shares of what was measured.
+
+    Parameters
+    ----------
+    n
+        Loads.
+    mean, median, p90
+        Of the errors without their sign.
+    bias
+        The median with it: below zero the prediction is smaller than what was measured.
+    """
+
+    n: int
+    mean: float
+    median: float
+    p90: float
+    bias: float
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """A source whose TPOT residuals disagree with all others.
+
+    Parameters
+    ----------
+    source
+        Its table.
+    offset
+        Median residual, the median of the other sources in the same group taken out: a natural
+        logarithm.
+    scatter
+        Robust standard deviation of its residuals around the medians of its own groups.
+    offset_bound, scatter_bound
+        The largest that count as agreement.
+    """
+
+    source: str
+    offset: float
+    scatter: float
+    offset_bound: float
+    scatter_bound: float
+
+    @property
+    def excess(self) -> float:
+        """How many times its bound the offset or the scatter is, whichever is more."""
+        least = np.finfo(float).tiny  # no scatter at all: any offset disagrees
+        return max(
+            abs(self.offset) / max(self.offset_bound, least),
+            self.scatter / max(self.scatter_bound, least),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ServedValidation:
+    """What predictions of served loads are worth.
+
+    Parameters
+    ----------
+    scores
+        Every load that could be scored.
+    left_out
+        Every other load, and why.
+    disagreeing
+        Sources that are reported here, and in no total.
+    other_totals
+        Totals of the same loads by profiles that have not seen their ``"chip"``, or ``"engine"``,
+        where such profiles are stored.
+    """
+
+    scores: tuple[ServedScore, ...] = ()
+    left_out: tuple[tuple[Measurement, str], ...] = ()
+    disagreeing: tuple[Disagreement, ...] = ()
+    other_totals: Mapping[str, Mapping[str, ServedErrors | None]] = field(default_factory=dict)
+
+    @property
+    def counted(self) -> list[ServedScore]:
+        """The loads of sources that agree with the others."""
+        names = {found.source for found in self.disagreeing}
+        return [score for score in self.scores if score.point.source not in names]
+
+    @property
+    def total(self) -> dict[str, ServedErrors | None]:
+        """The errors of each quantity over the sources that agree."""
+        return served_errors(self.counted)
+
+    @property
+    def in_sample(self) -> int:
+        """Loads whose profile was fitted to others of their group."""
+        return sum(not score.unseen for score in self.counted)
+
+    @property
+    def sources(self) -> dict[str, dict[str, ServedErrors | None]]:
+        """The errors by source, those that disagree too."""
+        return _by(self.scores, attrgetter("source"))
+
+    @property
+    def groups(self) -> dict[str, dict[str, dict[str, ServedErrors | None]]]:
+        """The errors by framework and chips, format, placement, prompt, load and version."""
+        return {name: _by(self.counted, label) for name, label in _GROUPS.items()}
+
+
+def served_errors(scores: Iterable[ServedScore]) -> dict[str, ServedErrors | None]:
+    """Return the errors over some loads by quantity; None where no source prints it.
+
+    Examples
+    --------
+    >>> point = load_served()[0]
+    >>> scores = [ServedScore(point, {"tpot_s": math.log(share)}, True) for share in (0.8, 1.1)]
+    >>> errors = served_errors(scores)["tpot_s"]
+    >>> round(errors.mean, 3), round(errors.bias, 3), served_errors(scores)["ttft_s"]
+    (0.15, -0.05, None)
+    """
+    scores = list(scores)
+    return {
+        name: _errors([score.off[name] for score in scores if name in score.off])
+        for name in QUANTITIES
+    }
+
+
+def _errors(off: Sequence[float]) -> ServedErrors | None:
+    if not off:
+        return None
+    signed = np.expm1(off)
+    errors = np.abs(signed)
+    return ServedErrors(
+        n=len(off),
+        mean=float(np.mean(errors)),
+        median=float(np.median(errors)),
+        p90=float(np.quantile(errors, 0.9)),
+        bias=float(np.median(signed)),
+    )
+
+
+# --- Groups of loads -----------------------------------------------------------------------------
+
+#: The largest concurrency, and the longest prompt, of each band; there is one more band above.
+_LOADS: Final = (4, 32, 256)
+_PROMPTS: Final = (1024, 4096, 8192)
+
+
+def chip_family(point: Measurement) -> str:
+    """Return the family of chips that a load ran on; the chip where no family is fitted."""
+    chip = point.hardware or ""
+    return left_out_fits().family_of(chip_of(chip).name) or chip
+
+
+@cache
+def weight_format(model: str, quantization: str | None) -> str:
+    """Return the format that a model is served in: most bytes of the checkpoint, or as stated.
+
+    Examples
+    --------
+    >>> weight_format("openai/gpt-oss-120b", None), weight_format("Qwen/Qwen3-32B", "nvfp4")
+    ('mxfp4', 'nvfp4')
+    """
+    stored: dict[str, float] = defaultdict(float)
+    for count, block in model_of(model).counted_blocks:
+        for part in (*block.linears, block.core):
+            form = getattr(part, "weight", None)
+            if part is not None and form is not None:
+                stored[form.name] += count * part.stored_bytes
+    return quantization or max(stored, key=lambda name: stored[name])
+
+
+def _placement(point: Measurement) -> str:
+    splits = {
+        "tp": point.tensor_parallel,
+        "ep": point.expert_parallel,
+        "dp-attention": point.attention_data_parallel,
+    }
+    return " ".join(f"{name} {n}" for name, n in splits.items() if name == "tp" or (n or 1) > 1)
+
+
+def _band(value: float, ends: Sequence[int]) -> str:
+    place = bisect_left(ends, value)
+    low = (0, *ends)[place]
+    return f"above {low}" if place == len(ends) else f"{low + 1} to {ends[place]}"
+
+
+def _prompt(point: Measurement) -> str:
+    return "not stated" if point.input_len is None else _band(point.input_len, _PROMPTS)
+
+
+def _version(point: Measurement) -> str:
+    release = ".".join(point.engine_version.split(".")[:2])
+    return f"{point.engine} {release or 'of no stated version'}"
+
+
+#: What loads are told apart by in tables, and the name of a load's group.
+_GROUPS: Final[dict[str, Callable[[Measurement], str]]] = {
+    "server": lambda point: f"{point.engine} {chip_family(point)}",
+    "weights": lambda point: weight_format(point.model or "", point.quantization),
+    "placement": _placement,
+    "input_len": _prompt,
+    "concurrency": lambda point: _band(point.concurrency or 1, _LOADS),
+    "version": _version,
+}
+
+
+def _by(
+    scores: Iterable[ServedScore], label: Callable[[Measurement], str]
+) -> dict[str, dict[str, ServedErrors | None]]:
+    groups = defaultdict(list)
+    for score in scores:
+        groups[label(score.point)].append(score)
+    return {name: served_errors(groups[name]) for name in sorted(groups, key=_natural)}
+
+
+def _natural(name: str) -> tuple[object, ...]:
+    """Return a key that sorts numbers in names as numbers."""
+    return tuple((0, int(word), "") if word.isdigit() else (1, 0, word) for word in name.split())
+
+
+# --- Predictions: one curve for all loads of a set-up --------------------------------------------
+
+#: Rows that cannot be true, by model, chip, framework and concurrency.
+_IMPLAUSIBLE: Final[dict[tuple[object, ...], str]] = {
+    ("openai/gpt-oss-120b", "h100", "vllm", 512): "TPOT at or below that with 64 in flight",
+}
+_NO_ROOM: Final = "no room for one request"
+_FEW_LOADS: Final = "fewer than three loads share an acceptance length that is not known"
+_NOT_BESIDE: Final = "no load without drafts beside it"
+
+#: What the loads of one curve share.
+_SETUP: Final = attrgetter(
+    *("model", "quantization", "hardware", "engine"),
+    *("tensor_parallel", "expert_parallel", "attention_data_parallel", "kv_cache"),
+    *("input_len", "output_len", "shortest"),
+)
+#: What a drafted load shares with the one without drafts that it is compared with. Not all
+#: sources record the format of the cache.
+_BESIDE: Final = attrgetter(
+    *("model", "quantization", "hardware", "engine"),
+    *("tensor_parallel", "expert_parallel", "attention_data_parallel"),
+    *("input_len", "output_len", "concurrency", "task"),
+)
+#: What drafted loads share whose acceptance length is the same number.
+_ACCEPTANCE: Final = attrgetter(
+    *("model", "quantization", "hardware", "engine", "tensor_parallel"),
+    *("expert_parallel", "attention_data_parallel", "method", "draft_len", "tokens_per_round"),
+)
+#: Fewer loads say little once one acceptance is taken out.
+_LEAST_LOADS: Final = 3
+#: Secant steps to the best acceptance: logarithms are nearly straight.
+_SECANTS: Final = 4
+
+#: Loads that are not scored, and why.
+LeftOut: TypeAlias = list[tuple[Measurement, str]]
+
+_Member = TypeVar("_Member")
+
+
+def implausible(point: Measurement) -> str | None:
+    """Return why a load cannot be true; None for all others."""
+    return _IMPLAUSIBLE.get((point.model, point.hardware, point.engine, point.concurrency))
+
+
+def served_validation(points: Iterable[Measurement] | None = None) -> ServedValidation:
+    """Return served loads beside predictions, each by a profile that has not seen its model.
+
+    Parameters
+    ----------
+    points
+        Loads; all of `load_served` if None.
+    """
+    plain: list[Measurement] = []
+    drafted: list[Measurement] = []
+    left_out: LeftOut = []
+    for point in load_served() if points is None else points:
+        if (why := implausible(point)) is not None:
+            left_out.append((point, f"implausible: {why}"))
+        else:
+            (drafted if point.drafts else plain).append(point)
+    ratios = _measured_ratios(drafted, plain, left_out)
+
+    def scores(by: ServedGroup, left_out: LeftOut) -> list[ServedScore]:
+        return [*_plain_scores(plain, by, left_out), *_ratio_scores(ratios, by, left_out)]
+
+    by_model = scores("model", left_out)
+    found = ServedValidation(tuple(by_model), tuple(left_out), disagreeing_sources(by_model))
+    others = {str(by): replace(found, scores=tuple(scores(by, []))).total for by in stored_groups()}
+    return replace(found, other_totals=others)
+
+
+def _plain_scores(
+    plain: Iterable[Measurement], by: ServedGroup, left_out: LeftOut
+) -> Iterator[ServedScore]:
+    for loads in _grouped(plain, _SETUP):
+        engine, unseen = left_out_served(loads[0], by)
+        try:
+            predicted = _predicted(loads, engine, load_drafter("ideal"))
+        except SpecroofError as refusal:
+            left_out += [(load, str(refusal)) for load in loads]
+            continue
+        for place, load in enumerate(loads):
+            measured = {name: getattr(load, name) for name in FIGURES}
+            off = {
+                name: math.log(predicted[name][place, 0] / value)
+                for name, value in measured.items()
+                if value is not None
+            }
+            if math.isnan(off["tpot_s"]):
+                left_out.append((load, _NO_ROOM))
+            else:
+                yield ServedScore(load, off, unseen)
+
+
+def _predicted(
+    loads: Sequence[Measurement],
+    engine: EngineProfile,
+    drafter: Drafter,
+    acceptance: TokensPerRound | None = None,
+) -> dict[str, Array]:
+    """Return the figures of loads of one set-up, axes (load, draft_len)."""
+    first = loads[0]
+    prompt, answer, _ = request_lengths(first)
+    mean = (1 + first.shortest) / 2
+    workload = Workload(mean * prompt, mean * answer)
+    clients = np.array([float(load.concurrency or 1) for load in loads])
+    batches, places = np.unique(clients, return_inverse=True)
+    served = served_of(first, engine)
+    settings = ServerSettings(running=int(batches[-1]))
+    deployment = Deployment(served.model, in_server(served.model, served.setup, settings))
+    decoding = served_curve(
+        deployment,
+        drafter,
+        Load(batches.tolist(), [workload.mean_context_len]),
+        "queue",
+        max_draft_len=first.draft_len or 0,
+        acceptance=acceptance,
+    ).decoding
+    requests = end_to_end(decoding, deployment, workload)
+    return {name: getattr(requests, name)[0, places] for name in FIGURES}
+
+
+def _grouped(
+    members: Iterable[_Member], key: Callable[[_Member], object]
+) -> Iterator[list[_Member]]:
+    groups = defaultdict(list)
+    for member in members:
+        groups[key(member)].append(member)
+    yield from groups.values()
+
+
+# --- Drafted loads: TPOT over that without drafts, one acceptance length being free --------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Ratio:
+    """A drafted load, and the logarithm of its TPOT over that measured without drafts."""
+
+    load: Measurement
+    measured: float
+
+
+def _measured_ratios(
+    drafted: Iterable[Measurement], plain: Iterable[Measurement], left_out: LeftOut
+) -> list[_Ratio]:
+    """Return drafted loads beside those without drafts, of their source and version if any is."""
+    beside = {_BESIDE(loads[0]): loads for loads in _grouped(plain, _BESIDE)}
+    ratios = []
+    for load in drafted:
+        partners = beside.get(_BESIDE(load), [])
+        if partners:
+            own = [one for one in partners if one.source == load.source]
+            alike = [one for one in own if one.engine_version == load.engine_version]
+            plain_s = np.median([one.tpot_s or math.nan for one in alike or own or partners])
+            ratios.append(_Ratio(load, math.log((load.tpot_s or math.nan) / plain_s)))
+        else:
+            left_out.append((load, _NOT_BESIDE))
+    return ratios
+
+
+def _ratio_scores(
+    ratios: Iterable[_Ratio], by: ServedGroup, left_out: LeftOut
+) -> Iterator[ServedScore]:
+    for group in _grouped(ratios, lambda ratio: _ACCEPTANCE(ratio.load)):
+        first = group[0].load
+        known = first.tokens_per_round
+        engine, unseen = left_out_served(first, by)
+        if known is None and len({ratio.load.concurrency for ratio in group}) < _LEAST_LOADS:
+            left_out += [(ratio.load, _FEW_LOADS) for ratio in group]
+            continue
+        setups = []
+        for setup in _grouped(group, lambda ratio: _SETUP(ratio.load)):
+            try:
+                no_room = np.isnan(_ratio_off(setup, engine, known or 1.0))
+            except SpecroofError as refusal:
+                left_out += [(ratio.load, str(refusal)) for ratio in setup]
+                continue
+            left_out += [(ratio.load, _NO_ROOM) for ratio in compress(setup, no_room)]
+            setups.append([*compress(setup, ~no_room)])
+        setups = [setup for setup in setups if setup]
+        if setups:
+            off = _best_off(partial(_group_off, setups, engine), known, first.draft_len or 0)
+            for ratio, value in zip(chain(*setups), off.tolist(), strict=True):
+                yield ServedScore(ratio.load, {TPOT_RATIO: value}, unseen)
+
+
+def _ratio_off(setup: Sequence[_Ratio], engine: EngineProfile, tokens_per_round: float) -> Array:
+    """Return how far off ratios of one set-up are at an acceptance length, as logarithms."""
+    first = setup[0].load
+    drafter = drafter_of(first)
+    acceptance = acceptance_of(replace(first, tokens_per_round=tokens_per_round), drafter)
+    tpot_s = _predicted([ratio.load for ratio in setup], engine, drafter, acceptance)["tpot_s"]
+    measured = [ratio.measured for ratio in setup]
+    return np.asarray(np.log(tpot_s[:, -1] / tpot_s[:, 0]) - measured)
+
+
+def _group_off(
+    setups: Iterable[Sequence[_Ratio]], engine: EngineProfile, tokens_per_round: float
+) -> Array:
+    return np.concatenate([_ratio_off(setup, engine, tokens_per_round) for setup in setups])
+
+
+def _best_off(off: Callable[[float], Array], known: float | None, draft_len: int) -> Array:
+    """Return errors at the known acceptance length, or at the one that makes their mean least.
+
+    The mean falls as more drafts are accepted; the search is a regula falsi over the logarithm of
+    the acceptance length.
+    """
+    if known is not None:
+        return off(known)
+    tried = [(length, off(length)) for length in (1.0, draft_len + 1.0)]
+    for _ in range(_SECANTS):
+        above = min((trial for trial in tried if _mean(trial) > 0), key=_mean, default=None)
+        below = max((trial for trial in tried if _mean(trial) <= 0), key=_mean, default=None)
+        if above is None or below is None:  # no acceptance is low, or high, enough
+            break
+        share = _mean(above) / (_mean(above) - _mean(below))
+        length = above[0] * (below[0] / above[0]) ** share
+        tried.append((length, off(length)))
+    return min(tried, key=lambda trial: abs(_mean(trial)))[1]
+
+
+def _mean(trial: tuple[float, Array]) -> float:
+    return float(trial[1].mean())
+
+
+# --- Sources that disagree with all others -------------------------------------------------------
+
+
+#: Offsets and scatters beyond so many times the usual scatter disagree.
+_OFFSET_BOUND: Final = 2.5
+_SCATTER_BOUND: Final = 3.0
+#: TPOT residuals of each source, with the framework, the chip and the model of the load.
+_Residuals: TypeAlias = dict[str, list[tuple[tuple[str, ...], float]]]
+#: A median absolute deviation times this is the standard deviation of normal errors.
+_NORMAL: Final = 1.4826
+
+
+def disagreeing_sources(scores: Iterable[ServedScore]) -> tuple[Disagreement, ...]:
+    """Return the sources whose TPOT residuals disagree with those of all others.
+
+    The residuals of a source are taken beside the median of the other sources in the same group:
+    framework, chip and model, or framework and chip where no other has the model. Its offset is
+    their median, its scatter their robust standard deviation around the medians of its own groups.
+    An offset beyond 2.5 times the usual scatter, or a scatter beyond 3 times, disagrees; the usual
+    scatter is the median over sources. A source that is wrong makes its neighbours look wrong, so
+    that the one without which the others agree best is named and taken out, and the rest compared
+    again.
+
+    Parameters
+    ----------
+    scores
+        Loads beside predictions; those of a source whose chips no other has are compared by
+        their scatter alone.
+
+    Source
+        Rousseeuw and Croux 1993, J. Am. Stat. Assoc. 88(424): the median absolute deviation.
+    """
+    residuals: _Residuals = defaultdict(list)
+    for score in scores:
+        if "tpot_s" in score.off:
+            point = score.point
+            group = (point.engine or "", point.hardware or "", base_model(point))
+            residuals[point.source].append((group, score.off["tpot_s"]))
+    named: list[Disagreement] = []
+    while suspects := [one for one in _compared(residuals) if one.excess > 1]:
+        rests = [
+            {source: pairs for source, pairs in residuals.items() if source != suspect.source}
+            for suspect in suspects
+        ]
+        left = [sum(max(one.excess - 1, 0.0) for one in _compared(rest)) for rest in rests]
+        wrong = min(range(len(suspects)), key=lambda n: (left[n], -suspects[n].excess))
+        named.append(suspects[wrong])
+        residuals = rests[wrong]
+    return tuple(named)
+
+
+def _compared(residuals: _Residuals) -> list[Disagreement]:
+    """Return how far each source is from the others, agreeing or not."""
+    scatters = {source: _scatter(pairs) for source, pairs in residuals.items()}
+    usual = float(np.median([*scatters.values()])) if scatters else 0.0
+    return [
+        Disagreement(
+            source,
+            offset=_offset(source, residuals),
+            scatter=scatters[source],
+            offset_bound=_OFFSET_BOUND * usual,
+            scatter_bound=_SCATTER_BOUND * usual,
+        )
+        for source in residuals
+    ]
+
+
+def _offset(source: str, residuals: _Residuals) -> float:
+    """Return the median residual beside the others' in the narrowest group that they share."""
+    others: dict[tuple[str, ...], list[float]] = defaultdict(list)
+    for other, pairs in residuals.items():
+        for group, residual in pairs if other != source else ():
+            others[group].append(residual)
+            others[group[:2]].append(residual)
+    medians = {group: float(np.median(values)) for group, values in others.items()}
+    beside = [
+        residual - medians[shared]
+        for group, residual in residuals[source]
+        for shared in [group if group in medians else group[:2]]
+        if shared in medians
+    ]
+    return float(np.median(beside)) if beside else 0.0
+
+
+def _scatter(pairs: Iterable[tuple[tuple[str, ...], float]]) -> float:
+    around = []
+    for group in _grouped(pairs, lambda pair: pair[0]):
+        values = np.array([residual for _, residual in group])
+        around.append(np.abs(values - np.median(values)))
+    return _NORMAL * float(np.median(np.concatenate(around)))

@@ -1,0 +1,473 @@
+"""How kernels read the cache in a verification: rules of servers, bytes by hand, and seconds."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from specroof import (
+    Architecture,
+    ForwardPass,
+    Options,
+    Placement,
+    constant_acceptance,
+    load_drafter,
+    load_hardware,
+    load_model,
+    speedup_curve,
+)
+from specroof.architecture import (
+    Block,
+    CacheReading,
+    ChunkedAttention,
+    CompressedAttention,
+    Core,
+    GatedDeltaNet,
+    GroupedQueryAttention,
+    Indexer,
+    LatentAttention,
+    Layer,
+    Linear,
+    OpCost,
+    SharedCacheAttention,
+)
+from specroof.architecture.base import READINGS
+from specroof.cost import forward_cost
+from specroof.engines.record import Record, case_of
+from specroof.errors import OptionError, ProfileError
+from specroof.evidence import Measurement
+from specroof.hardware import EngineProfile, HardwareProfile, Peak, parse_hardware
+from specroof.latency import (
+    Deployment,
+    Setup,
+    Work,
+    attention_reading,
+    drafting_setup,
+    engine_setup,
+    model_latency,
+    model_work,
+    pass_time,
+)
+from specroof.latency.model import UNSPLIT
+
+LLAMA = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)
+GEMMA = GroupedQueryAttention(32, n_kv_heads=4, head_dim=512, value_dim=512)
+BLOCK = replace(LLAMA, causal=False)
+WINDOW = replace(LLAMA, window=128)
+CHUNKED = ChunkedAttention(32, n_kv_heads=8, head_dim=128, value_dim=128, chunk=8192)
+LATENT = LatentAttention(16, latent_dim=512, rope_dim=64, head_dims=(192, 128))
+SPARSE = replace(LATENT, indexer=Indexer(n_heads=64, head_dim=128, top_k=2048))
+V4 = CompressedAttention(128, entry_dim=512, rope_dim=64, window=128, ratio=128)
+RECURRENT = GatedDeltaNet(16, 32, key_dim=128, value_dim=128, conv_kernel=4, conv_columns=3)
+
+
+def model_of(*cores: Core) -> Architecture:
+    """Return a model of nothing but these attentions."""
+    layers = tuple(Layer((Block("attention", (), core),)) for core in cores)
+    return Architecture("cores", "llama", 8, 9, layers, Linear("lm_head", 8, 0))
+
+
+def setup_of(chip: str, engine: str, **options: Any) -> Setup:
+    """Return a bundled chip under a framework."""
+    return engine_setup(load_hardware(chip), engine, Placement(), Options(**options))
+
+
+# --- Rules, as read in vLLM 0.33.0 and SGLang 0.5.23; which files, `READING_RULES` says ----------
+
+
+@pytest.mark.parametrize(
+    ("engine", "chip", "core", "expected"),
+    [
+        # vllm v1/attention/backends/fa_utils.py: 3 on sm90; its kernels split for several rows
+        ("vllm", "h100-sxm", LLAMA, "once"),
+        ("vllm", "h100-sxm", BLOCK, "once"),
+        # vllm platforms/cuda.py: FLASHINFER (trtllm-gen) on sm10x, FLASH_ATTN 4 if not causal
+        ("vllm", "b200", LLAMA, "once"),
+        ("vllm", "b200", BLOCK, "once"),
+        # vllm vllm_flash_attn/flash_attn_interface.py: version 2 refuses num_splits
+        ("vllm", "a100-80gb", LLAMA, "unsplit"),
+        ("vllm", "a100-80gb", WINDOW, "unsplit"),
+        ("vllm", "a100-80gb", CHUNKED, "unsplit"),
+        ("vllm", "a100-80gb", SharedCacheAttention(LLAMA), "unsplit"),
+        ("vllm", "rtx-5090", BLOCK, "unsplit"),
+        ("generic", "l4", LLAMA, "unsplit"),  # an engine of no known server has vLLM's rules
+        # vllm platforms/rocm.py: ROCM_ATTN; v1/attention/ops/prefix_prefill.py
+        ("vllm", "mi300x", LLAMA, "unsplit"),
+        # vllm v1/attention/backends/mla/flashattn_mla.py, VARLEN; flashinfer_mla.py, UNIFORM
+        ("vllm", "h200", LATENT, "once"),
+        ("vllm", "b300", LATENT, "once"),
+        # vllm v1/attention/backends/mla: blocks that are not causal become rows of one position
+        ("vllm", "h200", replace(LATENT, causal=False), "per-position"),
+        ("vllm", "b300", replace(LATENT, causal=False), "per-position"),
+        # vllm platforms/cuda.py: TRITON_MLA elsewhere, which repeats the block table
+        ("vllm", "a100-80gb", LATENT, "per-position"),
+        ("vllm", "rtx-pro-6000", LATENT, "per-position"),
+        ("vllm", "mi355x", LATENT, "per-position"),
+        # vllm v1/attention/backends/mla/indexer.py, _supports_native_decode
+        ("vllm", "b200", SPARSE, "once"),
+        ("vllm", "h200", SPARSE, "per-position"),
+        ("vllm", "h200", V4, "per-position"),
+        # sglang srt/arg_groups/model_override_base.py: fa3, trtllm_mha, flashinfer, aiter
+        ("sglang", "h100-sxm", LLAMA, "once"),
+        ("sglang", "b200", LLAMA, "once"),
+        ("sglang", "a100-80gb", BLOCK, "once"),
+        ("sglang", "mi300x", LLAMA, "once"),
+        # sglang: triton for latents elsewhere, whose extend kernel has no split
+        ("sglang", "h200", LATENT, "once"),
+        ("sglang", "b200", LATENT, "once"),
+        ("sglang", "a100-80gb", LATENT, "unsplit"),
+        # sglang srt/arg_groups/model_overrides/gemma4.py: triton
+        ("sglang", "h100-sxm", GEMMA, "unsplit"),
+        # sglang srt/layers/attention/dsa_backend.py: several positions on sm100 only
+        ("sglang", "b200", SPARSE, "once"),
+        ("sglang", "h200", SPARSE, "per-position"),
+        # not read
+        ("tensorrt-llm", "a100-80gb", LLAMA, "once"),
+        ("vllm", "tpu-v6e", LLAMA, "once"),
+        ("vllm", "a100-80gb", RECURRENT, "once"),
+        ("ideal", "a100-80gb", LLAMA, "once"),
+    ],
+)
+def test_a_server_reads_the_cache_as_its_sources_say(
+    engine: str, chip: str, core: Core, expected: str
+) -> None:
+    reading = attention_reading(model_of(core), setup_of(chip, engine))(core)
+    assert reading.kind == expected
+
+
+def test_a_narrow_cache_takes_another_backend_below_hopper() -> None:
+    # vllm: FLASH_ATTN 2 has no fp8 cache, FLASHINFER has, and splits it.
+    setup = setup_of("a100-80gb", "vllm", kv_dtype="fp8")
+    assert attention_reading(model_of(LLAMA), setup)(LLAMA).kind == "once"
+
+
+@pytest.mark.parametrize(
+    ("chip", "core", "read_once"),
+    [
+        # v1/attention/ops/triton_unified_attention.py, MAX_3D_QUERY_LEN, and causal only
+        ("a100-80gb", GEMMA, {1, 2, 3, 4, 5, 6, 7, 8}),
+        ("a100-80gb", replace(GEMMA, causal=False), {1}),
+        # utils/deep_gemm.py, native_next_n_supported; indexer.py, _supports_native_decode
+        ("h200", SPARSE, {1, 2, 4}),
+        ("mi300x", SPARSE, {1, 2}),
+    ],
+)
+def test_some_numbers_of_positions_are_read_once(
+    chip: str, core: Core, read_once: set[int]
+) -> None:
+    reading = attention_reading(model_of(core), setup_of(chip, "vllm"))(core)
+    assert reading.kind in {"unsplit", "per-position"}
+    assert set(reading.once_at) == read_once
+
+
+@pytest.mark.parametrize("kind", READINGS)
+def test_what_a_user_states_comes_first_but_on_the_ideal_engine(kind: str) -> None:
+    setup = setup_of("a100-80gb", "vllm", verify_attention=kind)
+    assert attention_reading(model_of(LLAMA), setup)(LLAMA).kind == kind
+    assert attention_reading(model_of(SPARSE), setup)(SPARSE).kind == "per-position"
+    ideal = setup_of("a100-80gb", "ideal", verify_attention=kind)
+    assert attention_reading(model_of(LLAMA), ideal)(LLAMA).kind == "once"
+    # A drafter has kernels of its own.
+    drafts = drafting_setup(setup)
+    assert attention_reading(model_of(LLAMA), drafts)(LLAMA).kind == "unsplit"
+
+
+def test_an_unknown_reading_is_refused() -> None:
+    with pytest.raises(OptionError, match=r"verify_attention.*'twice'.*once, per-position"):
+        Options(verify_attention="twice")
+
+
+def test_an_answer_says_how_the_cache_is_read() -> None:
+    def said(chip: str, engine: str) -> list[str]:
+        curve = speedup_curve(
+            load_model("Qwen/Qwen3-8B"), load_hardware(chip), engine=engine,
+            drafter=load_drafter("eagle3,accept=0.8"), batch_size=1, context_len=4096,
+        )  # fmt: skip
+        return [note for note in curve.notes if note.startswith("a verification")]
+
+    (note,) = said("a100-80gb", "vllm")
+    assert "not split" in note
+    assert "full_attention" in note
+    assert not said("h100-sxm", "vllm")
+    assert not said("a100-80gb", "ideal")
+
+
+# --- Bytes and FLOP by hand ----------------------------------------------------------------------
+
+
+def core_op(core: Core, reading: CacheReading, **pass_: Any) -> OpCost:
+    """Return the attention of one layer."""
+    *_, op, _ = forward_cost(model_of(core), ForwardPass(**pass_), reading=lambda _: reading)
+    return op
+
+
+@pytest.mark.parametrize(
+    ("core", "token_bytes", "read_tokens"),
+    [
+        (LLAMA, 2 * 8 * 128 * 2, 1000),
+        (WINDOW, 2 * 8 * 128 * 2, 127),  # of a window of 128 the query itself is one
+        (LATENT, (512 + 64) * 2, 1000),
+    ],
+    ids=["heads", "window", "latent"],
+)
+def test_bytes_of_each_reading(core: Core, token_bytes: int, read_tokens: int) -> None:
+    of_pass = {"batch_size": 2, "query_len": 4, "context_len": 1000}
+
+    def moved(kind: str, **changed: float) -> float:
+        return float(core_op(core, CacheReading(kind), **(of_pass | changed)).cache_bytes)
+
+    # Two sequences, each with the cache and its four new entries.
+    assert moved("once") == 2 * token_bytes * (read_tokens + 4)
+    assert moved("per-position") == 2 * token_bytes * (4 * read_tokens + 4)
+    # Unsplit is a matter of who reads, not of how much.
+    assert moved("unsplit") == moved("once")
+    for kind in READINGS:  # a plain step has one position
+        assert moved(kind, query_len=1) == 2 * token_bytes * (read_tokens + 1)
+
+
+def test_index_keys_of_each_reading() -> None:
+    def scanned(reading: CacheReading) -> tuple[float, float]:
+        verify = ForwardPass(batch_size=1, query_len=4, context_len=10_000)
+        scan, attention, _ = forward_cost(
+            model_of(SPARSE), verify, Options(index_dtype="fp8"), reading=lambda _: reading
+        )
+        return float(scan.cache_bytes), float(attention.cache_bytes)
+
+    # 132 bytes a key; attention takes its 2048 tokens as ever.
+    once, attended = scanned(CacheReading())
+    assert once == 132 * 10_004
+    assert scanned(CacheReading("per-position")) == (132 * 40_004, attended)
+    assert scanned(CacheReading("per-position", once_at=(1, 2, 4))) == (once, attended)
+
+
+@pytest.mark.parametrize(
+    ("core", "blocks", "filled"),
+    [
+        (LLAMA, 32, 5 / 64),  # a block for each query head, 5 of its 64 rows used
+        (WINDOW, 32, 5 / 64),
+        (LATENT, 16, 5 / 64),
+    ],
+    ids=["heads", "window", "latent"],
+)
+def test_thread_blocks_of_an_unsplit_kernel(core: Core, blocks: int, filled: float) -> None:
+    of_pass = {"batch_size": 3, "query_len": 5, "context_len": 1000}
+    unsplit = core_op(core, CacheReading("unsplit", tile=64), **of_pass)
+    once = core_op(core, CacheReading(), **of_pass)
+    assert unsplit.blocks is not None
+    assert float(unsplit.blocks) == 3 * blocks
+    assert float(unsplit.flops) == pytest.approx(float(once.flops) / filled)
+    step = core_op(core, CacheReading("unsplit", tile=64), **(of_pass | {"query_len": 1}))
+    assert step.blocks is not None
+    assert np.isinf(step.blocks)
+
+
+def test_blocks_of_a_kernel_that_packs_heads() -> None:
+    # Triton: 4 query heads share a KV head, 5 positions are 20 rows, two tiles of 16: 8 * 2 blocks.
+    of_pass = {"batch_size": 1, "query_len": 5, "context_len": 1000}
+    packed = core_op(LLAMA, CacheReading("unsplit", tile=16, packed=True), **of_pass)
+    once = core_op(LLAMA, CacheReading(), **of_pass)
+    assert packed.blocks is not None
+    assert float(packed.blocks) == 16
+    assert float(packed.flops) == pytest.approx(float(once.flops) * 32 / 20)
+
+
+def test_a_verification_as_a_prefill() -> None:
+    # DeepSeek's sizes on one of eight devices: 4.2 MFLOP a cached token to expand its latent
+    # (2 * 512 * 16 * 256), and keys of 192 and values of 128 in 16 heads, written and read.
+    verify = ForwardPass(batch_size=1, query_len=4, context_len=16_384)
+    reading = CacheReading("prefill", tile=128)
+    expansion, attention, _ = forward_cost(model_of(LATENT), verify, reading=lambda _: reading)
+    assert float(expansion.flops) / 16_384 == 2 * 512 * 16 * 256
+    assert float(expansion.cache_bytes) / 16_384 == 2 * 16 * (192 + 128) * 2
+    pairs = 4 * 16_384 + 4 * 5 / 2
+    assert float(attention.flops) == pytest.approx(2 * 16 * (192 + 128) * pairs * 128 / 4)
+    assert attention.blocks is not None
+    assert float(attention.blocks) == 16
+    # A plain step expands nothing, nor does a prompt, whose kernel is priced as ever.
+    for other in (ForwardPass(1, 1, 16_384), ForwardPass(1, 512, 16_384, settled=True)):
+        none, core, _ = forward_cost(model_of(LATENT), other, reading=lambda _: reading)
+        once, _ = forward_cost(model_of(LATENT), other)
+        assert float(none.flops) == float(none.cache_bytes) == 0
+        assert float(core.flops) == float(once.flops)
+
+
+def test_a_drafter_that_reads_a_few_accepted_positions_again_runs_no_prompt() -> None:
+    def moved(query_len: int) -> float:
+        again = ForwardPass(1, query_len, 1000, settled=True)
+        op, _ = forward_cost(model_of(LLAMA), again, reading=lambda _: CacheReading("per-position"))
+        return float(op.cache_bytes)
+
+    assert moved(3) == 4096 * 3003
+    assert moved(65) == 4096 * 1065
+
+
+# --- Seconds -------------------------------------------------------------------------------------
+
+CONTEXTS = np.array([0, 500, 4096, 131_072])[:, None, None]
+BATCHES = np.array([1, 8, 64])[:, None]
+POSITIONS = np.array([1, 2, 5, 16])
+
+
+@pytest.mark.parametrize("kind", READINGS)
+@pytest.mark.parametrize("chip", ["a100-80gb", "h100-sxm", "b300", "mi300x"])
+@pytest.mark.parametrize("granularity", ["op", "pass"])
+def test_no_reading_is_faster_than_one(kind: str, chip: str, granularity: str) -> None:
+    model = model_of(LLAMA, WINDOW, LATENT)
+    grid = ForwardPass(BATCHES, POSITIONS, CONTEXTS)
+
+    def seconds(stated: str) -> Any:
+        setup = setup_of(chip, "vllm", verify_attention=stated, granularity=granularity)
+        return model_latency(model, setup, grid).total_s
+
+    found, once = seconds(kind), seconds("once")
+    assert (found >= once * (1 - 1e-12)).all()
+    assert found[..., 0] == pytest.approx(once[..., 0], rel=1e-12)  # a plain step is as it was
+    if kind != "once":
+        assert (found[-1, 0, 2:] > 1.5 * once[-1, 0, 2:]).all()
+
+
+@pytest.mark.parametrize("kind", READINGS)
+def test_one_sequence_times_the_batch_and_points_one_by_one(kind: str) -> None:
+    model, setup = model_of(LLAMA, LATENT), setup_of("a100-80gb", "vllm", verify_attention=kind)
+    grid = ForwardPass(BATCHES, POSITIONS, CONTEXTS)
+    whole = model_latency(model, setup, grid).total_s
+    work = model_work(model, setup, grid, by_sequence=True)
+    np.testing.assert_allclose(pass_time(work, setup.engine).total_s, whole, rtol=1e-12)
+    one = model_latency(model, setup, ForwardPass(8, 5, 4096)).total_s
+    assert float(one) == pytest.approx(float(whole[2, 1, 2]), rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", READINGS)
+def test_the_ideal_engine_is_as_it_was(kind: str) -> None:
+    # To the digit: neither rules nor what is stated touch the textbook.
+    model = load_model("meta-llama/Llama-3.1-8B-Instruct")
+
+    def rounds(options: Options) -> Any:
+        return speedup_curve(
+            model, load_hardware("a100-80gb"), drafter=load_drafter("eagle3,accept=0.7"),
+            batch_size=[1, 8], context_len=[4096, 131_072], max_draft_len=4, engine="ideal",
+            options=options,
+        ).round_s  # fmt: skip
+
+    assert np.array_equal(rounds(Options()), rounds(Options(verify_attention=kind)))
+
+
+def chip_of(multiprocessors: int | None) -> HardwareProfile:
+    """Return an Ampere chip of ones."""
+    peak = Peak(
+        flops_per_s={"bf16": 1e12},
+        memory_bytes_per_s=1e12,
+        memory_bytes=1e9,
+        multiprocessors=multiprocessors,
+    )
+    return HardwareProfile(format_version=1, name="NVIDIA A100", sources={}, peak=peak)
+
+
+def test_idle_multiprocessors_take_their_share_with_them() -> None:
+    verify = ForwardPass(batch_size=1, query_len=4, context_len=1000)
+
+    def found(multiprocessors: int | None, **placed: int) -> tuple[float, float, str]:
+        engine = EngineProfile(name="vllm")
+        setup = Setup(chip_of(multiprocessors), engine, Placement(**placed), Options())
+        op = pass_time(model_work(model_of(LLAMA), setup, verify), engine).ops[0]
+        return float(op.compute_s), float(op.memory_s), op.op.kind
+
+    busy = found(32)
+    assert busy[1] == 4096 * 1004 / 1e12  # a block for each multiprocessor
+    assert busy[2] == UNSPLIT
+    assert found(128)[:2] == pytest.approx((4 * busy[0], 4 * busy[1]))
+    assert found(16)[:2] == busy[:2]
+    assert found(None)[:2] == busy[:2]  # not known: none is idle
+    # On two devices each has half of the blocks, half of the work, and all of its units.
+    assert found(128, tensor_parallel=2)[:2] == pytest.approx((4 * busy[0], 4 * busy[1]))
+    # Two groups for one sequence: one has it, with 32 blocks.
+    groups = {"tensor_parallel": 2, "attention_data_parallel": 2}
+    assert found(128, **groups)[:2] == pytest.approx((4 * busy[0], 4 * busy[1]))
+
+
+def test_collectives_are_counted_once_where_a_grid_runs_two_kernels() -> None:
+    setup = Setup(chip_of(64), EngineProfile(name="vllm"), Placement(2), Options())
+    grids = ForwardPass(1, POSITIONS, 1000), ForwardPass(1, 4, 1000), ForwardPass(1, 1, 1000)
+    work = [model_work(model_of(LLAMA), setup, grid) for grid in grids]
+    assert [len(one.exchanges) for one in work] == [1, 1, 1]
+    kinds = [[op.op.kind for op in one.ops[:-1]] for one in work]
+    assert kinds == [[UNSPLIT, "attention"], [UNSPLIT], ["attention"]]
+
+
+def test_a_prompt_beside_a_verification_as_a_prefill() -> None:
+    model, setup = model_of(LATENT), setup_of("a100-80gb", "vllm", verify_attention="prefill")
+    verify, chunk = ForwardPass(2, 4, 4096), ForwardPass(1, 512, 0, settled=True)
+    mixed = model_latency(model, setup, verify, beside=[Work(model, chunk, kind="prompts")])
+    alone = model_latency(model, setup, verify)
+    assert float(mixed.work_s) > float(alone.work_s)
+
+
+def test_a_full_context_drafter_without_splits_grows_with_the_context() -> None:
+    # 32 thread blocks of DFlash on the 108 multiprocessors of an A100, 3 kernels that split
+    # elsewhere: seconds of drafting between 2k and 128k.
+    def grown(chip: str) -> float:
+        curve = speedup_curve(
+            load_model("Qwen/Qwen3-8B"), load_hardware(chip), engine="vllm",
+            drafter=load_drafter("dflash,accept=0.8"), batch_size=1, context_len=[2048, 131_072],
+            max_draft_len=15,
+        )  # fmt: skip
+        return float(curve.draft_s[1, 0, 15] - curve.draft_s[0, 0, 15])
+
+    assert grown("a100-80gb") > 5 * grown("h100-sxm") > 0
+
+
+@pytest.mark.parametrize(
+    ("core", "context_len", "measured_s"),
+    [
+        # vllm-project/flash-attention PR 193: RTX 3090, 8 positions
+        (GroupedQueryAttention(12, 2, 256, 256), 4096, 0.375e-3),
+        (GroupedQueryAttention(12, 2, 256, 256), 32_768, 2.939e-3),
+        (GroupedQueryAttention(12, 2, 256, 256), 200_000, 15.79e-3),
+        (GroupedQueryAttention(32, 8, 128, 128), 32_768, 1.336e-3),
+    ],
+)
+def test_flash_attention_2_as_measured(
+    core: GroupedQueryAttention, context_len: int, measured_s: float
+) -> None:
+    # Nothing is fitted to these: tiles and blocks are the kernel's, the shares those of Ampere.
+    setup = setup_of("rtx-3090", "vllm")
+    verify = ForwardPass(batch_size=1, query_len=8, context_len=context_len)
+    op = pass_time(model_work(model_of(core), setup, verify), setup.engine).ops[0]
+    assert float(op.seconds) == pytest.approx(measured_s, rel=0.2)
+
+
+@pytest.mark.parametrize("chip", ["a100-80gb", "h100-sxm"])
+def test_fits_and_predictions_read_alike(chip: str) -> None:
+    served = Deployment(load_model("Qwen/Qwen3-8B"), setup_of(chip, "vllm"))
+    drafter, acceptance = load_drafter("eagle3"), constant_acceptance(0.8)
+    point = Measurement(place="here", batch_size=4.0, context_len=65_536.0, draft_len=3)
+    rates = Record([case_of(point, served, (drafter, acceptance))]).rates()
+    curve = speedup_curve(
+        served.model, served.setup.hardware, drafter=drafter, acceptance=acceptance, engine="vllm",
+        batch_size=4, context_len=65_536, max_draft_len=3,
+    )  # fmt: skip
+    assert rates.verify_s == pytest.approx(curve.verify_s[0, :, 3], rel=1e-12)
+    assert rates.draft_s == pytest.approx(curve.draft_s[0, :, 3], rel=1e-12)
+    assert rates.speedup == pytest.approx(curve.speedup[0, :, 3], rel=1e-12)
+
+
+# --- Hardware files ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [0, 1.5, 70_000])
+def test_multiprocessors_are_counted(count: Any) -> None:
+    with pytest.raises(OptionError, match="multiprocessors"):
+        chip_of(count)
+
+
+def test_multiprocessors_need_a_source() -> None:
+    text = """
+format_version: 1
+name: chip
+sources: {peak.flops_per_s: a, peak.memory_bytes_per_s: b, peak.memory_bytes: c}
+peak: {flops_per_s: {bf16: 1.0e+12}, memory_bytes_per_s: 1.0e+12, memory_bytes: 1.0e+10,
+       multiprocessors: 8}
+"""
+    with pytest.raises(ProfileError, match=r"sources\.peak\.multiprocessors is missing"):
+        parse_hardware(text, source="chip.yaml")

@@ -1,0 +1,542 @@
+"""Published loads of servers: what the tables hold, how they are scored, which source disagrees."""
+
+import importlib
+import math
+import random
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import specroof
+from specroof import load_hardware, load_model, predict
+from specroof.catalog import left_out_fits
+from specroof.errors import MeasurementError
+from specroof.evidence import Measurement, base_model, load_measurements, load_served
+from specroof.evidence.bundled import _ServedRow, parse_measurements
+from specroof.evidence.measurement import refuse_repeats
+from specroof.hardware import EngineProfile, LeftOutFits
+from specroof.questions.validate import served_json, served_text
+from specroof.scoring import left_out
+from specroof.scoring.left_out import left_out_served, served_group, stored_groups
+from specroof.scoring.served import (
+    Disagreement,
+    ServedScore,
+    ServedValidation,
+    disagreeing_sources,
+    served_errors,
+    served_validation,
+)
+
+TABLES = Path(specroof.__file__).parent / "evidence" / "measurements" / "served"
+
+# Rows of each table, counted in its source, less those that are not there: see the tables' heads.
+ROWS = {
+    "aiconfigurator-dense": 643 - 9,  # no concurrency
+    "aiconfigurator-moe": 809 - 2 - 89 - 14,  # no concurrency, runs of the fixtures, repeats
+    "inferencex-deepseek-r1": 222,
+    "inferencex-medians": 906 - 398,  # runs of the others
+    "inferencex-pr709": 56,
+    "atom-recipes": 20,
+    "inferencex-gaudi3": 8,
+    "angelslim": 32,
+}
+
+#: A load on one H100; TPOT and the rest are what a test is about.
+LOAD = Measurement(
+    place="row",
+    source="mine",
+    model="Qwen/Qwen3-8B",
+    hardware="h100",
+    engine="vllm",
+    tensor_parallel=1,
+    expert_parallel=1,
+    attention_data_parallel=1,
+    input_len=1000.0,
+    output_len=500.0,
+    concurrency=16,
+    method="ar",
+    tpot_s=0.01,
+    includes_prefill=True,
+)
+DRAFTED = replace(LOAD, method="mtp", draft_len=3, model="Qwen/Qwen3.5-27B")
+
+
+def answered(load: Measurement, clients: Sequence[int], drafter: str = "ideal") -> dict[str, Any]:
+    """Return what `predict` says of a load, by another way than scores take: axes (load, draft)."""
+    mean = (1 + load.shortest) / 2
+    requests = predict(
+        load.model or "",
+        load.hardware or "",
+        drafters=drafter,
+        concurrency=list(clients),
+        input_len=mean * (load.input_len or 0),
+        output_len=mean * (load.output_len or 0),
+        tensor_parallel=load.tensor_parallel or 1,
+        expert_parallel=load.expert_parallel or 1,
+        attention_data_parallel=load.attention_data_parallel or 1,
+        engine=load.engine,
+        server={"running": max(clients)},
+        options={"weight_dtype": load.quantization, "kv_dtype": load.kv_cache},
+        max_draft_len=max(load.draft_len or 0, 1),
+    ).to_dict()["drafters"][0]["end_to_end"]
+    return {name: np.array(requests[name])[0] for name in ("tpot_s", "tokens_per_s", "ttft_s")}
+
+
+# --- the tables ----------------------------------------------------------------------------------
+
+
+def test_every_table_holds_the_rows_of_its_source() -> None:
+    assert Counter(load.source for load in load_served()) == ROWS
+    drafted = Counter(load.source for load in load_served() if load.drafts)
+    # 14 + 13 + 37 fixtures; 9 with MTP and 2 with DSpark; of 187 medians 16 are fixtures.
+    assert drafted == {
+        "inferencex-deepseek-r1": 64,
+        "atom-recipes": 11,
+        "inferencex-medians": 187 - 16,
+        "angelslim": 16,
+    }
+
+
+def test_a_run_counts_once() -> None:
+    refuse_repeats(load_served())
+    sources = defaultdict(set)
+    for load in load_served():
+        setup = (load.model, load.quantization, load.hardware, load.engine, load.tensor_parallel)
+        split = (load.expert_parallel, load.attention_data_parallel, load.method, load.draft_len)
+        requests = (load.input_len, load.output_len, load.concurrency, load.task)
+        sources[*setup, *split, *requests].add(load.source)
+    assert {names for names in map(frozenset, sources.values()) if len(names) > 1} == set()
+
+
+def test_shared_fits_see_no_served_load() -> None:
+    assert not {load.source for load in load_measurements()} & ROWS.keys()
+    assert all(point.tpot_s is None for point in load_measurements())
+
+
+def test_models_and_chips_are_bundled() -> None:
+    for model in {load.model for load in load_served()}:
+        assert load_model(str(model)).n_layers > 0
+    for chip in {load.hardware for load in load_served()}:
+        assert load_hardware(str(chip)).peak.memory_bytes > 0
+
+
+def test_formats_of_one_model_have_one_base() -> None:
+    for model in {load.model for load in load_served()}:
+        base, own = load_model(base_model(replace(LOAD, model=model))), load_model(str(model))
+        assert (own.n_layers, own.hidden_size) == (base.n_layers, base.hidden_size)
+        assert own.n_params == pytest.approx(base.n_params, rel=0.02)
+
+
+def test_figures_are_those_that_the_sources_print() -> None:
+    atom = next(load for load in load_served() if load.tpot_s == 0.0175)
+    assert (atom.model, atom.hardware, atom.engine) == ("deepseek-ai/DeepSeek-R1", "mi300x", "atom")
+    assert (atom.method, atom.draft_len, atom.tokens_per_s, atom.shortest) == ("mtp", 3, 6913, 0.8)
+    eagle = next(load for load in load_served() if load.source == "angelslim" and load.drafts)
+    assert (eagle.draft_len, eagle.hardware, eagle.engine_version) == (2, "h20", "0.11.2")
+    medians = {load.source for load in load_served() if load.reading == "median"}
+    assert medians == {"inferencex-deepseek-r1", "inferencex-medians", "inferencex-pr709"}
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "key"),
+    [
+        (",128,ar,", ",,ar,", "concurrency"),
+        (",128,ar,", ",1.5,ar,", "concurrency"),
+        (",0.8,128,", ",1.8,128,", "shortest"),
+        (",0.0288,", ",-0.0288,", "tpot_s"),
+        (",0.0288,", ",,", "tpot_s"),
+        ("\ndeepseek-ai/DeepSeek-R1,", "\n,", "model"),
+        ("mi300x,atom,", "mi300x,,", "engine"),
+        ("# trust: 2", "# trust: high", "trust"),
+    ],
+)
+def test_a_broken_row_is_refused_with_its_file_and_key(good: str, bad: str, key: str) -> None:
+    text = (TABLES / "atom-recipes.csv").read_text(encoding="utf-8")
+    assert good in text
+    with pytest.raises(MeasurementError) as error:
+        parse_measurements(
+            text.replace(good, bad, 1), source="atom", file="atom.csv", row_type=_ServedRow
+        )
+    assert str(error.value).startswith("atom.csv:")
+    assert key in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+# --- scores --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        LOAD,
+        replace(LOAD, shortest=0.8),
+        replace(LOAD, quantization="fp8", kv_cache="fp8"),
+        replace(LOAD, model="Qwen/Qwen3-30B-A3B", tensor_parallel=4, expert_parallel=4),
+        replace(LOAD, tensor_parallel=4, attention_data_parallel=4),
+    ],
+)
+def test_a_load_is_scored_by_what_predict_says(load: Measurement) -> None:
+    figures = answered(load, [16])
+    tpot_s, tokens_per_s = (float(figures[name][0, 0]) for name in ("tpot_s", "tokens_per_s"))
+    measured = replace(load, tpot_s=tpot_s * 1.25, tokens_per_s=tokens_per_s / 1.25)
+    found = served_validation([measured])
+    (score,) = found.scores
+    assert found.left_out == ()
+    assert score.off.keys() == {"tpot_s", "tokens_per_s"}  # no time to first token was printed
+    assert score.off["tpot_s"] == pytest.approx(-math.log(1.25))
+    assert score.off["tokens_per_s"] == pytest.approx(math.log(1.25))
+    errors = found.total["tpot_s"]
+    assert errors is not None
+    assert errors.n == 1
+    assert errors.median == errors.mean == errors.p90 == pytest.approx(0.2)
+    assert errors.bias == pytest.approx(-0.2)
+
+
+def test_loads_of_one_set_up_have_their_own_concurrency() -> None:
+    clients = [64, 1, 8]
+    figures = answered(LOAD, clients)
+    loads = [
+        replace(LOAD, concurrency=count, ttft_s=float(figures["ttft_s"][place, 0]))
+        for place, count in enumerate(clients)
+    ]
+    for score in served_validation(loads).scores:
+        assert score.off["ttft_s"] == pytest.approx(0)
+
+
+def test_errors_by_hand() -> None:
+    scores = [ServedScore(LOAD, {"tpot_s": math.log(x)}, True) for x in (0.5, 0.8, 1.1)]
+    errors = served_errors(scores)["tpot_s"]
+    assert errors is not None
+    assert errors.n == 3
+    assert (errors.median, errors.bias) == pytest.approx((0.2, -0.2))
+    assert errors.mean == pytest.approx((0.5 + 0.2 + 0.1) / 3)
+    assert errors.p90 == pytest.approx(0.2 + 0.8 * 0.3)  # between the second and the third
+
+
+def drafted(ratios: Mapping[int, float], **changes: Any) -> list[Measurement]:
+    """Return loads without drafts that take 10 ms a token, and with drafts in the given ratios."""
+    plain = [replace(DRAFTED, method="ar", draft_len=0, concurrency=count) for count in ratios]
+    return plain + [
+        replace(DRAFTED, concurrency=count, tpot_s=0.01 * ratio, **changes)
+        for count, ratio in ratios.items()
+    ]
+
+
+def ratios_off(loads: list[Measurement]) -> dict[float, float]:
+    found = served_validation(loads)
+    return {
+        score.point.concurrency or 0: score.off["tpot_ratio"]
+        for score in found.scores
+        if "tpot_ratio" in score.off
+    }
+
+
+def predicted_ratios(clients: Sequence[int], tokens_per_round: float) -> dict[int, float]:
+    spec = f"mtp,accept-length={tokens_per_round}@3"
+    tpot_s = answered(DRAFTED, clients, spec)["tpot_s"]
+    return dict(zip(clients, (tpot_s[:, 3] / tpot_s[:, 0]).tolist(), strict=True))
+
+
+def test_one_acceptance_is_free_in_a_group() -> None:
+    ratios = predicted_ratios([1, 8, 64], 2.2)
+    found = ratios_off(drafted(ratios))
+    assert list(found.values()) == pytest.approx([0, 0, 0], abs=2e-3)
+    # One load 30 % slower: of the rest a third of it is taken by the acceptance.
+    off = math.log(1.3)
+    slower = ratios_off(drafted(ratios | {8: ratios[8] * 1.3}))
+    assert slower == pytest.approx({1: off / 3, 8: -2 * off / 3, 64: off / 3}, abs=0.03)
+
+
+def test_a_known_acceptance_is_not_free() -> None:
+    ratios = predicted_ratios([8], 2.2)
+    assert ratios_off(drafted(ratios, tokens_per_round=2.2)) == pytest.approx({8: 0})
+    assert ratios_off(drafted(ratios, tokens_per_round=3.0))[8] < math.log(2.2 / 3.0) / 2
+
+
+def test_no_acceptance_is_beyond_none_and_all() -> None:
+    clients = [1, 8, 64]
+    none, every = (predicted_ratios(clients, length) for length in (1.0, 4.0))
+    slow = ratios_off(drafted({count: ratio * 2 for count, ratio in none.items()}))
+    fast = ratios_off(drafted({count: ratio / 2 for count, ratio in every.items()}))
+    assert list(slow.values()) == pytest.approx([-math.log(2)] * 3)
+    assert list(fast.values()) == pytest.approx([math.log(2)] * 3)
+
+
+def test_a_ratio_is_over_the_load_of_its_own_source_and_version() -> None:
+    ratios = predicted_ratios([8], 2.2)
+    loads = drafted(ratios, tokens_per_round=2.2, engine_version="2")
+    others = [
+        replace(loads[0], source="other", tpot_s=0.03),
+        replace(loads[0], engine_version="1", tpot_s=0.05),
+    ]
+    own = replace(loads[0], engine_version="2")
+    assert ratios_off([own, loads[1], *others]) == pytest.approx({8: 0})
+    # Without either, that of the source counts; without that, any.
+    assert ratios_off([others[1], loads[1]]) == pytest.approx({8: math.log(5)})
+    assert ratios_off([others[0], loads[1]]) == pytest.approx({8: math.log(3)})
+
+
+def reasons(loads: list[Measurement]) -> list[str]:
+    return [reason for _, reason in served_validation(loads).left_out]
+
+
+def test_what_cannot_be_scored_is_left_out_with_its_reason() -> None:
+    lone = replace(DRAFTED, tpot_s=0.005)
+    assert reasons([lone]) == ["no load without drafts beside it"]
+    assert "fewer than three" in reasons(drafted({1: 0.5, 8: 0.6}))[0]
+    oss = replace(LOAD, model="openai/gpt-oss-120b", concurrency=512)
+    assert "implausible" in reasons([oss])[0]
+    assert reasons([replace(oss, concurrency=256, hardware="h200")]) == []
+    (split,) = reasons([replace(LOAD, tensor_parallel=3)])  # 32 heads
+    assert "tensor" in split
+    large = replace(LOAD, model="deepseek-ai/DeepSeek-R1")  # 671 GB on one device
+    assert reasons([large]) == ["no room for one request"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [({"tensor_parallel": 5}, "tensor"), ({"hardware": "l4"}, "no room for one request")],
+)
+def test_drafted_loads_are_left_out_as_those_without_drafts(
+    changes: dict[str, Any], said: str
+) -> None:
+    loads = [replace(load, **changes) for load in drafted({1: 0.5, 8: 0.5, 64: 0.5})]
+    found = reasons(loads)
+    assert len(found) == 6
+    assert all(said in reason for reason in found)
+
+
+def test_loads_are_grouped_by_what_makes_a_set_up() -> None:
+    one = ServedScore(replace(LOAD, engine_version="0.18.0rc1"), {"tpot_s": 0.0}, True)
+    wide = replace(
+        *(LOAD,), tensor_parallel=8, expert_parallel=8, attention_data_parallel=4,
+        hardware="mi300x", quantization="mxfp4", input_len=None, concurrency=300,
+    )  # fmt: skip
+    long = replace(LOAD, input_len=10_000.0, concurrency=32)
+    scores = (one, *(ServedScore(load, {"tpot_s": 0.1}, True) for load in (wide, long)))
+    groups = {name: list(group) for name, group in ServedValidation(scores).groups.items()}
+    assert groups == {
+        "server": ["vllm hopper", "vllm mi300x"],
+        "weights": ["bf16", "mxfp4"],
+        "placement": ["tp 1", "tp 8 ep 8 dp-attention 4"],
+        "input_len": ["1 to 1024", "above 8192", "not stated"],
+        "concurrency": ["5 to 32", "above 256"],
+        "version": ["vllm 0.18", "vllm of no stated version"],
+    }
+
+
+# --- profiles that have not seen a group ---------------------------------------------------------
+
+OWN = EngineProfile(name="vllm", pass_overhead_s=1.0)
+GENERIC_FITS = left_out_fits().generic
+
+
+def stored(monkeypatch: pytest.MonkeyPatch, own: list[str], generic: list[str]) -> None:
+    """Let fits without served loads be stored, by name, of vLLM on Hopper and of all chips."""
+    fits = dict.fromkeys(own, OWN) | {"all": replace(OWN, pass_overhead_s=2.0)}
+    found = LeftOutFits(
+        families={"hopper": ("H100",)},
+        engines={"vllm": {"hopper": fits}},
+        generic=dict(GENERIC_FITS) | dict.fromkeys(generic, GENERIC_FITS["all"]),
+    )
+    monkeypatch.setattr(left_out, "left_out_fits", lambda: found)
+
+
+def test_a_load_is_predicted_by_a_profile_without_its_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    strange = replace(LOAD, hardware="mi300x")
+    shipped = load_hardware("h100").engines["vllm"]
+    stored(monkeypatch, [], [])
+    assert left_out_served(LOAD, "model") == (shipped, True)  # no fit has seen a served load
+    assert left_out_served(strange, "model")[1]
+    stored(monkeypatch, ["served model Qwen/Qwen3-8B"], ["served chip mi300x"])
+    assert left_out_served(LOAD, "model") == (OWN, True)
+    assert left_out_served(LOAD, "chip") == (shipped, False)  # has seen it, for all that is known
+    profile, unseen = left_out_served(strange, "chip")
+    assert (profile.framework, unseen) == ("vllm", True)
+    assert not left_out_served(strange, "engine")[1]
+    sglang = left_out_served(replace(strange, engine="sglang"), "model")[0]
+    assert sglang.framework == "sglang"  # its rules, without a fit
+    # A server without a profile is the chip's default.
+    atom = left_out_served(replace(strange, engine="atom"), "model")[0]
+    assert atom == load_hardware("mi300x").engine()
+
+
+def test_formats_of_one_model_are_left_out_together() -> None:
+    load = replace(LOAD, model="Qwen/Qwen3-32B-FP8")
+    assert served_group(load, "model") == "served model Qwen/Qwen3-32B"
+    assert served_group(load, "engine") == "served engine vllm"
+
+
+def test_totals_without_the_chip_are_there_once_fits_are_stored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stored(monkeypatch, ["served model Qwen/Qwen3-8B"], [])
+    assert stored_groups() == []
+    assert served_validation([LOAD]).other_totals == {}
+    stored(monkeypatch, ["served chip h100"], ["served engine vllm"])
+    assert stored_groups() == ["chip", "engine"]
+    found = served_validation([LOAD])
+    assert found.other_totals.keys() == {"chip", "engine"}
+    off = served_errors(found.scores)["tpot_s"]
+    assert off is not None
+    slow = found.other_totals["chip"]["tpot_s"]
+    assert slow is not None
+    assert slow.bias > off.bias + 50  # a second more each pass, of 10 ms
+    assert found.in_sample == 1
+
+
+# --- sources that disagree -----------------------------------------------------------------------
+
+
+def residuals(rng: random.Random) -> list[ServedScore]:
+    """Return loads of four sources whose TPOT is 10 % off by chance, on chips that they share."""
+    scores = []
+    for source in ("one", "two", "three", "four"):
+        for n in range(60):
+            chip, model = ("h100", "h200", "b200")[n % 3], f"model {n % 2}"
+            tpot_s = 0.005 * 2 ** (n % 7)
+            load = replace(LOAD, source=source, hardware=chip, model=model, tpot_s=tpot_s)
+            # A chip may be predicted badly: that is no fault of a source.
+            off = rng.gauss(0.5 if chip == "b200" else 0.0, 0.1)
+            scores.append(ServedScore(load, {"tpot_s": off}, True))
+    return [*scores, ServedScore(LOAD, {"tpot_ratio": 3.0}, True)]
+
+
+def remeasured(scores: list[ServedScore], tpot_s: Mapping[int, float]) -> list[ServedScore]:
+    return [
+        replace(
+            score,
+            off={"tpot_s": score.off["tpot_s"] + math.log((score.point.tpot_s or 0) / tpot_s[n])},
+        )
+        if n in tpot_s
+        else score
+        for n, score in enumerate(scores)
+    ]
+
+
+def test_sources_that_are_off_by_chance_agree() -> None:
+    assert disagreeing_sources(residuals(random.Random(1))) == ()
+    assert disagreeing_sources([]) == ()
+
+
+@pytest.mark.parametrize("factor", [1.5, 1 / 1.5])
+@pytest.mark.parametrize("source", ["one", "two", "three", "four"])
+def test_a_poisoned_source_is_named_and_not_averaged_in(source: str, factor: float) -> None:
+    scores = residuals(random.Random(2))
+    poisoned = {
+        n: (score.point.tpot_s or 0) * factor
+        for n, score in enumerate(scores)
+        if score.point.source == source
+    }
+    scores = remeasured(scores, poisoned)
+    (found,) = disagreeing_sources(scores)
+    assert found.source == source
+    assert found.offset == pytest.approx(-math.log(factor), abs=0.08)
+    assert abs(found.offset) > found.offset_bound
+    validation = ServedValidation(tuple(scores), disagreeing=(found,))
+    errors = validation.total["tpot_s"]
+    assert errors is not None
+    assert errors.n == 180
+    assert validation.sources[source]["tpot_s"] is not None
+
+
+def test_a_shuffled_source_is_named_by_its_scatter() -> None:
+    rng = random.Random(3)
+    scores = residuals(rng)
+    places = [n for n, score in enumerate(scores) if score.point.source == "three"]
+    figures = [scores[n].point.tpot_s or 0 for n in places]
+    rng.shuffle(figures)
+    (found,) = disagreeing_sources(remeasured(scores, dict(zip(places, figures, strict=True))))
+    assert found.source == "three"
+    assert found.scatter > found.scatter_bound
+
+
+def test_a_source_on_a_chip_of_its_own_is_not_compared() -> None:
+    scores = residuals(random.Random(4))
+    alone = replace(LOAD, source="alone", hardware="gaudi3")
+    far = [ServedScore(alone, {"tpot_s": 2.0}, True)] * 5
+    assert disagreeing_sources([*scores, *far]) == ()
+
+
+def test_other_models_of_a_chip_stand_in_for_one_that_no_other_source_has() -> None:
+    scores = residuals(random.Random(5))
+    own = replace(LOAD, source="own", model="a model of its own", hardware="h200")
+    far = [ServedScore(own, {"tpot_s": 2.0 + 0.1 * n}, True) for n in range(5)]
+    (found,) = disagreeing_sources([*scores, *far])
+    assert found.source == "own"
+    assert found.offset == pytest.approx(2.2, abs=0.05)
+
+
+def test_a_wrong_source_is_named_and_not_those_that_it_is_compared_with() -> None:
+    rng = random.Random(6)
+    scores = []
+    for chip, neighbour, off in (("h100", "a", 0.46), ("h200", "b", 0.4), ("b200", "c", 0.4)):
+        for source, middle in (("hub", 0.0), (neighbour, off)):
+            load = replace(LOAD, source=source, hardware=chip)
+            scores += [
+                ServedScore(load, {"tpot_s": rng.gauss(middle, 0.1)}, True) for _ in range(40)
+            ]
+    (found,) = disagreeing_sources(scores)  # a is farther from it than it is from all
+    assert found.source == "hub"
+
+
+def test_sources_without_any_scatter_must_be_the_same() -> None:
+    scores = [
+        ServedScore(replace(LOAD, source=source), {"tpot_s": off}, True)
+        for source, off in (("one", 0.1), ("two", 0.1), ("three", 0.2))
+    ]
+    assert [found.source for found in disagreeing_sources(scores)] == ["three"]
+
+
+# --- what is printed -----------------------------------------------------------------------------
+
+
+def test_the_answer_has_tables_and_reasons() -> None:
+    found = ServedValidation(
+        scores=(
+            ServedScore(LOAD, {"tpot_s": math.log(1.1)}, False),
+            ServedScore(replace(LOAD, source="wrong"), {"tpot_s": math.log(3)}, True),
+        ),
+        left_out=((LOAD, "a reason"), (LOAD, "a reason")),
+        disagreeing=(Disagreement("wrong", 1.0, 0.1, 0.3, 0.4),),
+        other_totals={"chip": served_errors([])},
+    )
+    lines = served_text(found).splitlines()
+    rows = {line.split("  ")[0]: line.split() for line in lines}
+    assert rows["mine"][1:5] == ["1", "10.0%", "10.0%", "+10.0%"]
+    assert "wrong (not in total)" in rows
+    assert rows["total"][1] == "1"
+    assert set(rows["chips left out"][3:]) == {"-"}
+    assert sum("not scored: 2 of mine" in line for line in lines) == 1
+    assert sum("disagrees" in line and "wrong" in line for line in lines) == 1
+    assert sum(line.startswith("1 loads are predicted") for line in lines) == 1
+
+    content = served_json(found)
+    assert content["total"]["tpot_s"]["median"] == pytest.approx(0.1)
+    assert content["total"]["ttft_s"] is None
+    assert content["groups"]["server"]["vllm hopper"]["tpot_s"]["n"] == 1
+    assert content["left_out"] == [{"source": "mine", "reason": "a reason", "n": 2}]
+    assert content["disagreeing"][0]["source"] == "wrong"
+    assert content["in_sample"] == 1
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("asked_for_validated")
+def test_validate_scores_every_served_load(served_validated: ServedValidation) -> None:
+    content = specroof.validate().to_dict()["served"]
+    scored = sum(group["tpot_s"]["n"] for group in content["sources"].values())
+    assert scored + sum(1 for score in served_validated.scores if "tpot_ratio" in score.off) + sum(
+        cell["n"] for cell in content["left_out"]
+    ) == sum(ROWS.values())
+    for group in content["groups"].values():
+        counted = sum(errors["tpot_s"]["n"] for errors in group.values() if errors["tpot_s"])
+        assert counted == content["total"]["tpot_s"]["n"]
+    module = importlib.import_module("specroof.questions.validate")
+    assert module.served_validation() is served_validated
