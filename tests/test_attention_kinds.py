@@ -60,11 +60,12 @@ class SinkAttention(SoftmaxAttention):
         return ("sparse_index",)
 
 
-def sink_costs(_core: SinkAttention, setting: PassSettings) -> list[OpCost]:
-    one = np.ones(())
-    return [
-        attention_op(setting, flops=7 * one, read_bytes=one, new_bytes=one, shard=cache_only(1))
-    ]
+def sink_costs(core: SinkAttention, setting: PassSettings) -> list[OpCost]:
+    one, shard = np.ones(()), cache_only(1)
+    attended = attention_op(
+        setting, flops=7 * one, read_bytes=one, new_bytes=one, shard=shard, n_heads=core.n_heads
+    )
+    return [attended]
 
 
 def sink_bytes(core: SinkAttention, context: Any, _dtype: str) -> Any:
