@@ -188,7 +188,7 @@ class ServedPoints:
         self._work = {key: stacked(*parts) for key, parts in recorded.items()}
         self.pair = np.array([pair_of(load) for load in self.loads])
         measured = [(load.tpot_s or np.nan, load.ttft_s or np.nan) for load in self.loads]
-        self._measured = np.log(np.array(measured)).T
+        self.measured = np.log(np.array(measured)).T
         self._weight = self._weights()
 
     def _weights(self) -> Array:
@@ -198,7 +198,7 @@ class ServedPoints:
         share *= np.where([(load.trust or 0) > 2 for load in self.loads], _LESS_TRUSTED, 1.0)
         early = np.array([(load.concurrency or 1) <= _TTFT_CONCURRENCY for load in self.loads])
         weight = np.stack([share, share * early * _TTFT_WEIGHT]) / _ORDINARY
-        return np.where(np.isfinite(self._measured), weight, 0.0)
+        return np.where(np.isfinite(self.measured), weight, 0.0)
 
     def off(self, parameters: Mapping[str, float]) -> Array:
         """Return predicted over measured TPOT and TTFT as logarithms, shape (2, loads)."""
@@ -215,7 +215,7 @@ class ServedPoints:
                 return seconds[next(places)]
 
             parts.append(group.seconds(replay, engines[group.key]))
-        return np.asarray(np.log(np.concatenate(parts, axis=1)) - self._measured)
+        return np.asarray(np.log(np.concatenate(parts, axis=1)) - self.measured)
 
     def residuals(self, parameters: Mapping[str, float]) -> Array:
         """Return what predictions are off in units of the noise, TPOT first; shape (2 loads,)."""
@@ -345,7 +345,7 @@ def with_factors(
         own = fits.get(name, shared)
         start = made.get(ALL)
         factors = fit_factors(own, served, drafted, lambda point: group(point) == left_out, start)
-        return {**own, **factors}
+        return {**own, **{key: float(f"{factor:.4g}") for key, factor in factors.items()}}
 
     made: dict[str, dict[str, float]] = {}
     made[ALL] = fitted(ALL, attrgetter("source"), None)

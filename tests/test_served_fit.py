@@ -1,0 +1,133 @@
+"""Factors of servers and chips: by hand, found again in made-up loads, blind to left-out ones."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fitting.parameters import ALL, FACTORS, fitted_parameters, own_engine, shared_engine
+from fitting.served_fit import (
+    PAIRS,
+    ServedPoints,
+    factors_at,
+    fit_factors,
+    fitted_loads,
+    pair_of,
+    served_engine,
+)
+from fitting.shared_fit import Points
+from specroof.evidence import Measurement, load_measurements
+from specroof.scoring.left_out import SERVED_GROUPS, served_group
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def shared() -> dict[str, float]:
+    """Return what all servers share, without the factors of any."""
+    return {key: value for key, value in fitted_parameters().items() if " of " not in key}
+
+
+@pytest.fixture(scope="module")
+def loads() -> list[Measurement]:
+    """Return some loads of vLLM on Hopper and of SGLang on CDNA4."""
+    wanted = {("vllm", "hopper"): 24, ("sglang", "cdna4"): 24}
+    found: list[Measurement] = []
+    for pair, count in wanted.items():
+        found += [load for load in fitted_loads() if PAIRS[pair_of(load)] == pair][:count]
+    return found
+
+
+@pytest.fixture(scope="module")
+def drafted() -> Points:
+    """Return a few measurements with drafts, which the factors of other pairs would move."""
+    points = [point for point in load_measurements() if point.source == "eagle3-table3"]
+    return Points(points)
+
+
+def test_factors_of_all_of_a_server_of_a_family_and_of_both_multiply(
+    shared: dict[str, float],
+) -> None:
+    engine = shared_engine("vllm", "hopper", shared)
+    factors = {"layer of all": 2.0, "layer of vllm": 3.0, "memory of vllm hopper": 0.5}
+    own = own_engine(engine, ("all", "vllm", "hopper", "vllm hopper"), factors)
+    assert own.layer_overhead_s == pytest.approx(6 * engine.layer_overhead_s)
+    assert own.memory_frac == pytest.approx(engine.memory_frac / 2)
+    # Layers with experts, blocks in fp8 and those in fp4 have factors of their own.
+    seconds, before = own.layer_kind_overhead_s, engine.layer_kind_overhead_s
+    assert seconds["experts"] == before["experts"]
+    assert seconds["sparse_index"] == pytest.approx(6 * before["sparse_index"])
+    assert own_engine(engine, ("all", "sglang"), {"layer of vllm": 3.0}) == own_engine(
+        engine, (), {}
+    )
+
+
+def test_no_kernel_reaches_more_than_a_peak(shared: dict[str, float]) -> None:
+    engine = shared_engine("vllm", "hopper", shared)
+    own = own_engine(engine, ("all",), {"memory of all": 9.0, "compute of all": 9.0})
+    assert own.memory_frac < 1
+    assert max(own.kind_memory_frac.values()) < 1
+    assert max(own.compute_frac.values()) < 1
+    assert own.expert_tile is not None
+    assert own.expert_tile.compute_frac < 1
+
+
+def made_up(loads: list[Measurement], parameters: dict[str, float]) -> list[Measurement]:
+    """Return loads as a server with these parameters would have run them."""
+    points = ServedPoints(loads, parameters)
+    tpot_s, ttft_s = np.exp(points.off(parameters) + points.measured)
+    measured = zip(points.loads, tpot_s, ttft_s, strict=True)
+    return [replace(load, tpot_s=float(tpot), ttft_s=float(ttft)) for load, tpot, ttft in measured]
+
+
+def seconds(server: str, chip: str, parameters: dict[str, Any]) -> float:
+    return served_engine(server, chip, parameters).layer_overhead_s
+
+
+def test_a_factor_is_found_again(
+    shared: dict[str, float], loads: list[Measurement], drafted: Points
+) -> None:
+    loads = [replace(load, ttft_s=load.ttft_s or 1.0) for load in loads]
+    truth = {**shared, "layer of sglang cdna4": 1.6}
+    served = ServedPoints(made_up(loads, truth), shared)
+    found = {**shared, **fit_factors(shared, served, drafted, lambda point: not point.ttft_s)}
+    before, after = (abs(served.off(parameters)[0]).mean() for parameters in (shared, found))
+    assert after < before / 4
+    change = seconds("sglang", "mi355x", found) / seconds("sglang", "mi355x", shared)
+    assert change == pytest.approx(1.6, rel=0.15)
+
+
+@pytest.mark.parametrize("by", SERVED_GROUPS)
+def test_what_is_left_out_says_nothing(
+    shared: dict[str, float], loads: list[Measurement], drafted: Points, by: Any
+) -> None:
+    group = served_group(loads[0], by)
+
+    def without(point: Measurement) -> bool:
+        return served_group(point, by) == group
+
+    poisoned = [
+        replace(load, tpot_s=9 * (load.tpot_s or 1)) if without(load) else load for load in loads
+    ]
+    fits = [
+        fit_factors(shared, ServedPoints(measured, shared), drafted, without)
+        for measured in (loads, poisoned)
+    ]
+    assert fits[0] == fits[1]
+    assert fits[0] != factors_at(np.zeros(len(fits[0])))
+
+
+def test_a_fit_goes_on_from_another(
+    shared: dict[str, float], loads: list[Measurement], drafted: Points
+) -> None:
+    served = ServedPoints(loads, shared)
+    first = fit_factors(shared, served, drafted, lambda _: False)
+    onward = fit_factors(shared, served, drafted, lambda _: False, first)
+    errors = [abs(served.off({**shared, **factors})[0]).mean() for factors in (first, onward)]
+    assert errors[1] == pytest.approx(errors[0], rel=0.05)
+
+
+def test_stored_fits_have_a_factor_of_each_kind() -> None:
+    names = {name.partition(" of ")[0] for name in fitted_parameters(ALL) if " of " in name}
+    assert names == {*FACTORS}
