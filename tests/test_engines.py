@@ -222,7 +222,7 @@ def test_passes_that_take_prompts_launch_their_kernels() -> None:
 
 def test_prompts_reach_a_share_of_what_decoding_does() -> None:
     own = {"compute_frac": {"bf16": 0.5}, "prefill_compute_frac": {"attention": 0.25}}
-    engine = real(prefill_share=0.5, **own)
+    engine = real(prefill_frac=0.5, **own)
     setup = Setup(chip(engine), engine, Placement(), Options())
 
     def taken(kind: str, *, settled: bool) -> float:

@@ -66,7 +66,7 @@ def shell(*words: str) -> str:
         ("rtx-pro-6000", "blackwell cards"),
         ("dgx-spark", "blackwell cards"),
         ("arc-pro-b60", "battlemage"),
-        ("mi300x", "any"),
+        ("mi250x", "any"),
         ("tpu-v5p", "any"),
         ("gaudi3", "any"),
         ("t4", "any"),
@@ -109,13 +109,13 @@ def test_cards_on_a_bus_reduce_as_cards_do(chip: str) -> None:
 
 
 def test_chips_with_a_link_reduce_as_fitted_ones_do() -> None:
-    joined = load_hardware("mi300x").engine().collective
+    joined = load_hardware("mi250x").engine().collective
     assert joined is not None
     assert joined.link_frac == PARAMETERS["link_frac"]
 
 
 def test_the_bundled_file_is_what_the_fits_say() -> None:
-    hardware = load_hardware("mi300x")
+    hardware = load_hardware("mi250x")
     assert hardware.generic is not None
     assert set(hardware.generic.engines) == {"generic", "sglang", "vllm", "tensorrt-llm"}
     made = generic(PARAMETERS).on_chip(
@@ -146,28 +146,28 @@ def test_rounds_of_no_known_server_last_between_those_of_two() -> None:
 
 
 def test_it_is_the_default_where_no_engine_was_fitted() -> None:
-    assert load_hardware("mi300x").engine().name == "generic"
+    assert load_hardware("mi250x").engine().name == "generic"
     assert load_hardware("gb300").engine().name == "generic"
     assert load_hardware("h200").engine().name == "sglang"
-    assert load_hardware("mi300x").engine("ideal") is IDEAL_ENGINE
+    assert load_hardware("mi250x").engine("ideal") is IDEAL_ENGINE
 
 
 def test_a_profile_built_in_python_takes_its_figures_as_they_are() -> None:
-    loaded = load_hardware("mi300x")
+    loaded = load_hardware("mi250x")
     made = replace(loaded, generic=None)
     assert made.engine() is IDEAL_ENGINE
-    with pytest.raises(OptionError, match=r"engine is 'generic'; AMD Instinct MI300X has ideal$"):
+    with pytest.raises(OptionError, match=r"engine is 'generic'; AMD Instinct MI250X has ideal$"):
         made.engine("generic")
 
 
 def test_a_framework_brings_its_rules() -> None:
-    engine = load_hardware("mi300x").engine("sglang")
+    engine = load_hardware("mi250x").engine("sglang")
     assert (engine.name, engine.framework) == ("generic", "sglang")
     assert engine.graphs is not None
     assert engine.graphs.counts == "sequences"
     assert load_hardware("h200").engine("sglang").framework is None
-    text = shell("-H", "mi300x", "--engine", "sglang")
-    assert "engine generic of AMD Instinct MI300X: no engine was fitted to this chip" in text
+    text = shell("-H", "mi250x", "--engine", "sglang")
+    assert "engine generic of AMD Instinct MI250X: no engine was fitted to this chip" in text
     assert "rules of sglang" in text
     assert "defaults of sglang 0.5.23 for" in text
     assert "no server" not in text
@@ -177,14 +177,14 @@ def test_a_framework_brings_its_rules() -> None:
 
 
 def test_results_of_a_tool_are_predicted_with_its_rules() -> None:
-    hardware = load_hardware("mi300x")
+    hardware = load_hardware("mi250x")
     assert hardware.engine_of("sglang") == "sglang"
     assert hardware.engine_of("llama.cpp") is None
 
 
 def test_an_unknown_engine_is_refused_with_those_there_are() -> None:
     with pytest.raises(OptionError, match=r"has ideal, generic, sglang, vllm, tensorrt-llm$"):
-        load_hardware("mi300x").engine("fast")
+        load_hardware("mi250x").engine("fast")
 
 
 def test_files_may_default_to_it_and_not_define_it(tmp_path: Path, hardware_folder: Path) -> None:
@@ -197,7 +197,7 @@ def test_files_may_default_to_it_and_not_define_it(tmp_path: Path, hardware_fold
 
 
 def test_a_calibrated_file_does_not_hold_it() -> None:
-    hardware = load_hardware("mi300x")
+    hardware = load_hardware("mi250x")
     text = calibrated_yaml(hardware, hardware.engine(), name="mine", source="a test")
     assert set(parse_hardware(text, source="mine.yaml").engines) == {"mine"}
 
@@ -213,7 +213,7 @@ def test_devices_without_a_link_are_refused_by_its_key() -> None:
 
 
 def test_a_borrowed_engine_is_marked() -> None:
-    chip, name = borrowed_engine(load_hardware("mi300x"), "h100-sxm:vllm", None)
+    chip, name = borrowed_engine(load_hardware("mi250x"), "h100-sxm:vllm", None)
     engine, fit = chip.engine(name), load_hardware("h100-sxm").engine("vllm")
     assert (engine.name, engine.framework) == ("h100-sxm:vllm", "vllm")
     assert engine.round_overhead_s == fit.round_overhead_s
@@ -221,10 +221,10 @@ def test_a_borrowed_engine_is_marked() -> None:
     assert chip.generic is not None
     assert engine.bands == chip.generic.engines["generic"].bands
     assert engine.expected_error is None
-    text = shell("-H", "mi300x", "--engine-from", "h100-sxm:vllm")
+    text = shell("-H", "mi250x", "--engine-from", "h100-sxm:vllm")
     assert "engine h100-sxm:vllm" in text.splitlines()[0]
     assert "borrowed from NVIDIA H100 SXM 80GB" in text
-    made: HardwareProfile = replace(load_hardware("mi300x"), generic=None)
+    made: HardwareProfile = replace(load_hardware("mi250x"), generic=None)
     assert borrowed_engine(made, "h100-sxm:vllm", None)[0].engine(name).bands == {}
 
 
@@ -238,14 +238,14 @@ def test_a_borrowed_engine_is_marked() -> None:
     ],
 )
 def test_bad_loans_are_refused(words: tuple[str, ...], told: str) -> None:
-    found = CliRunner().invoke(app, [*WORDS, "-H", "mi300x", *words])
+    found = CliRunner().invoke(app, [*WORDS, "-H", "mi250x", *words])
     assert found.exit_code == 2
     assert told in found.output
     assert len(found.output.strip().splitlines()) == 1
 
 
 def test_capacity_takes_a_borrowed_engine() -> None:
-    asked = CapacityRequest("Qwen/Qwen3-8B", "mi300x", engine_from="h100-sxm:sglang")
+    asked = CapacityRequest("Qwen/Qwen3-8B", "mi250x", engine_from="h100-sxm:sglang")
     setup = asked.resolved().setup
     assert setup.server is not None
     assert setup.server.framework == "sglang"

@@ -165,8 +165,8 @@ def test_look_ups_have_the_rounds_that_were_measured() -> None:
     each_s = [sglang.round_overhead_s + one * sglang.round_sequence_overhead_s for one in (1, 32)]
     assert added_s("sglang") == pytest.approx(each_s)
     assert [name for name, told in said.items() if told] == ["vllm suffix None"]
-    assert load_hardware("mi300x").engine("generic").lookup_round_frac == 1.0
-    assert load_hardware("mi300x").engine("vllm").lookup_round_frac == 0.0
+    assert load_hardware("mi250x").engine("generic").lookup_round_frac == 1.0
+    assert load_hardware("mi250x").engine("vllm").lookup_round_frac == 0.0
     assert load_hardware("h100").engine("tensorrt-llm").lookup_round_frac == 1.0
 
 

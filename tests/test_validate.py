@@ -20,10 +20,12 @@ from fitting.left_out import left_out_content, left_out_text
 from fitting.parameters import (
     ENGINES,
     PARAMETERS,
+    SERVERS,
     chip_family,
     fitted_engine,
     fitted_parameters,
 )
+from fitting.served_fit import served_engine
 from fitting.shared_fit import (
     Points,
     engine_key,
@@ -439,13 +441,15 @@ def test_means_over_requests_are_brought_down_to_means_over_rounds() -> None:
 
 def test_chips_of_no_family_have_no_fitted_engine() -> None:
     assert {chip_family(load_hardware(name)) for name in ("h100", "h200", "gh200")} == {"hopper"}
-    with pytest.raises(ProfileError, match=r"AMD.* is of no family with a fitted engine; .*B200"):
-        chip_family(load_hardware("mi300x"))
+    assert chip_family(load_hardware("mi325x")) == "cdna3"
+    with pytest.raises(ProfileError, match=r"TPU.* is of no family with a fitted engine; .*B200"):
+        chip_family(load_hardware("tpu-v6e"))
 
 
 def test_parameters_that_no_fit_left_out_are_those_of_all() -> None:
     assert fitted_parameters(without="nobody") == fitted_parameters()
-    assert set(fitted_parameters()) == {one.name for one in PARAMETERS}
+    shared = {name for name in fitted_parameters() if " of " not in name}
+    assert shared == {one.name for one in PARAMETERS}
 
 
 @pytest.mark.parametrize(
@@ -475,6 +479,7 @@ def test_profiles_of_what_a_source_has_not_measured_are_those_of_all() -> None:
 FITTED_CHIPS = (
     *("a100-40gb", "a100-80gb", "h100-sxm", "h200", "gh200"),
     *("b200", "b300", "gb200", "gb300"),
+    *("mi300x", "mi325x", "mi350x", "mi355x", "gaudi3"),
 )
 
 
@@ -496,12 +501,10 @@ def figures(engine: EngineProfile) -> dict[str, object]:
 @pytest.mark.parametrize("chip", FITTED_CHIPS)
 def test_bundled_engines_are_the_fit_to_all_sources(chip: str) -> None:
     hardware = load_hardware(chip)
-    assert set(hardware.engines) == {*ENGINES, KERNEL_ENGINE}
+    family = chip_family(hardware)
+    assert set(hardware.engines) == {name for name, seen in SERVERS.items() if family in seen}
     for name, engine in hardware.engines.items():
-        if name == KERNEL_ENGINE:
-            fitted = kernel_engine(hardware, fitted_parameters())
-        else:
-            fitted = fitted_engine(name, chip_family(hardware), fitted_parameters())
+        fitted = served_engine(name, chip, fitted_parameters())
         has = {key: fitted.compute_frac[key] for key in engine.compute_frac}
         assert set(has) == set(hardware.peak.flops_per_s)
         # That error is of the fits that left a source out.
@@ -512,6 +515,10 @@ def test_bundled_engines_are_the_fit_to_all_sources(chip: str) -> None:
             bands=engine.bands,
         )
         assert figures(engine) == figures(expected)
+
+
+#: What kernels are beside before a server's own factors.
+SHARED = {name: value for name, value in fitted_parameters().items() if " of " not in name}
 
 
 def test_the_price_of_an_all_reduce_is_found_in_its_timings(
@@ -538,7 +545,7 @@ def test_the_price_of_an_all_reduce_is_found_in_its_timings(
     }
     made = replace(kernels._KERNELS["H200"], all_reduce_us=timed)
     monkeypatch.setattr(kernels, "_KERNELS", {"H200": made})
-    found = kernel_engine(hardware, fitted_parameters()).collective
+    found = kernel_engine(hardware, SHARED).collective
     assert found is not None
     assert found.latency_s == pytest.approx(known.latency_s)
     assert found.device_latency_s == pytest.approx(known.device_latency_s)
@@ -554,7 +561,7 @@ def test_kernels_reach_what_was_timed() -> None:
     }
     for name, points in timed.items():
         hardware = load_hardware(name)
-        engine = kernel_engine(hardware, fitted_parameters())
+        engine = kernel_engine(hardware, SHARED)
         assert hardware.engines[KERNEL_ENGINE].memory_frac == engine.memory_frac
         price, link = engine.collective, hardware.interconnect
         assert price is not None

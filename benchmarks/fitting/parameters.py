@@ -44,7 +44,7 @@ ENGINES: Final = {"sglang": "snapshot-copy", "vllm": "snapshot"}
 SERVERS: Final[dict[str, tuple[str, ...]]] = {
     "sglang": ("ampere", "hopper", "blackwell", "cdna3", "cdna4"),
     "vllm": ("ampere", "hopper", "blackwell", "cdna3", "cdna4", "gaudi"),
-    "tensorrt-llm": ("hopper", "blackwell"),
+    "tensorrt-llm": ("ampere", "hopper", "blackwell"),
     "atom": ("cdna3", "cdna4"),
 }
 
@@ -366,7 +366,7 @@ def own_engine(
         compute_frac=_scaled(engine.compute_frac, compute),
         kind_compute_frac=_scaled(engine.kind_compute_frac, compute),
         expert_tile=tile and tile.scaled(compute, most=_MOST),
-        prefill_share=min(engine.prefill_share * factor("prefill"), 1.0),
+        prefill_frac=min(engine.prefill_frac * factor("prefill"), 1.0),
         memory_frac=min(engine.memory_frac * memory, _MOST),
         kind_memory_frac=_scaled(
             {**engine.kind_memory_frac, "experts": experts * factor("experts_memory")}, memory
@@ -431,7 +431,7 @@ def _shares(family: str, parameters: Mapping[str, float]) -> dict[str, Any]:
             "attention": dense * parameters["compute_share.attention"],
             "latent_attention": dense * _LATENT_SHARES[family],
         },
-        "prefill_share": parameters["prefill_share"],
+        "prefill_frac": parameters["prefill_share"],
         "prefill_compute_frac": {kind: dense * share for kind, share in _PREFILL_SHARES.items()},
         "memory_frac": parameters["memory_frac"],
         "kind_memory_frac": {

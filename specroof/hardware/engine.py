@@ -395,7 +395,7 @@ class EngineProfile:
     prefill_compute_frac
         Share for operations of a kind in passes over a prompt, in the place of `kind_compute_frac`:
         their kernels have thousands of rows to work on where those of a verification have a few.
-    prefill_share
+    prefill_frac
         What passes over a prompt reach of the shares above, but for those of
         `prefill_compute_frac`.
     memory_frac
@@ -469,7 +469,7 @@ class EngineProfile:
     compute_frac: Mapping[Dtype, Share] = field(default_factory=dict)
     kind_compute_frac: Mapping[OpKind, Share] = field(default_factory=dict)
     prefill_compute_frac: Mapping[OpKind, Share] = field(default_factory=dict)
-    prefill_share: Share = 1.0
+    prefill_frac: Share = 1.0
     memory_frac: Share = 1.0
     kind_memory_frac: Mapping[OpKind, Share] = field(default_factory=dict)
     overlap_norm: Annotated[float, "overlap_norm"] | None = None

@@ -643,7 +643,7 @@ def pass_time(work: PassWork, engine: EngineProfile, granularity: str = "op") ->
         if engine.expert_tile is not None and op.rows is not None:
             reached = tiled_share(engine.expert_tile, op.rows, few=share)
         if busy.settled and op.kind not in engine.prefill_compute_frac:
-            reached = engine.prefill_share * reached
+            reached = engine.prefill_frac * reached
         memory_frac = engine.kind_memory_frac.get(op.kind, engine.memory_frac)
         ops.append(
             OpLatency(
