@@ -26,6 +26,7 @@ from fitting.parameters import (
     PARAMETERS,
     SERVERS,
     chip_family,
+    fits_text,
     fitted_parameters,
     stored_fits,
 )
@@ -228,11 +229,7 @@ def main() -> None:
             f"{parameter.name:28s} {value:10.4g}  {moved:+5.1f} sd  {span:22s} {parameter.meaning}"
         )
     if arguments.write:
-        content = {
-            "made_by": "benchmarks/fit_engines.py, from specroof/evidence/measurements",
-            "fits": fits,
-        }
-        FITS.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        FITS.write_text(fits_text(fits), encoding="utf-8")
         write_engines(points)
 
 

@@ -98,7 +98,9 @@ def test_a_device_is_not_read() -> None:
 
 def test_a_result_file_that_is_a_pipe_is_one_line(pipe: Path) -> None:
     words = ("calibrate", str(pipe), "--model", "Qwen/Qwen3-8B", "-H", "h200")
-    assert "pipe.yaml: is a pipe, socket or device; allowed: a readable file" in refusal(run(*words))
+    assert "pipe.yaml: is a pipe, socket or device; allowed: a readable file" in refusal(
+        run(*words)
+    )
 
 
 def test_pipes_among_own_hardware_files_are_passed_over(pipe: Path) -> None:

@@ -12,6 +12,7 @@ from fitting.parameters import (
     ALL,
     ENGINES,
     EVERYONE,
+    FACTORS_BESIDE_ROUNDS,
     FAMILIES,
     OWN,
     fitted_parameters,
@@ -83,7 +84,9 @@ def _relative(name: str, parameters: Mapping[str, float]) -> EngineProfile:
     whose = name if name in ENGINES else "vllm"
     # The family of a fit whose chips are as all others: no slower layers, no slower kernels.
     even = {**parameters, "compute_frac.hopper": 1.0}
-    engine = own_engine(shared_engine(whose, "hopper", even), (EVERYONE, name), parameters)
+    engine = own_engine(
+        shared_engine(whose, "hopper", even), (EVERYONE,), parameters, FACTORS_BESIDE_ROUNDS
+    )
     # What kernels reach of a memory, the fits call so; caches and experts keep their distance.
     weights = parameters["memory_frac"]
     return replace(

@@ -6,7 +6,7 @@ by engines but for what a speculative round costs. `benchmarks/fit_engines.py` f
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -152,7 +152,7 @@ _ROWS: Final = {
     "prefill_kernel_s": (5e-6, 1.0, "seconds per kernel of a pass that takes prompts, on top"),
     "prefill_share": (0.8, 0.2, "share of those of decoding that passes with prompts reach"),
     # As the bytes/s of their memories are: 1.6, 1 and 0.4 to the second.
-    "layer_token_s": (100e-9, 1.0, "seconds per layer 4096 wide and token"),
+    "layer_token_s": (100e-9, 1.0, "seconds per layer and token"),
     "layer_token_share.ampere": (1.6, 0.3, "the same on Ampere, relative to Hopper"),
     "layer_token_share.blackwell": (0.5, 0.3, "the same on Blackwell, relative to Hopper"),
     "state_token_s": (3e-6, 1.0, "seconds per layer of linear attention and further token"),
@@ -230,6 +230,12 @@ FACTORS: Final = {
     "prefill_kernel": "seconds of a kernel in a pass that takes prompts",
     "prefill": "share of the peak in passes that take prompts",
 }
+#: Factors of servers and families whose rounds were measured, and of chips in general: those of
+#: parts that measurements with drafts say little of. All others are as these say.
+FACTORS_BESIDE_ROUNDS: Final = (
+    *("experts_s", "experts_memory", "fp8_blocks", "fp4_blocks"),
+    *("prefill_kernel", "prefill"),
+)
 #: Whose factors all servers have: what served loads say otherwise than measurements with drafts.
 EVERYONE: Final = "all"
 #: No kernel reaches more of a peak or of a memory.
@@ -244,8 +250,35 @@ ALL: Final = "all"
 @cache
 def stored_fits() -> dict[str, dict[str, float]]:
     """Return the parameters of every stored fit, by the source or group that it has not seen."""
-    fits: dict[str, dict[str, float]] = json.loads(FITS.read_text(encoding="utf-8"))["fits"]
-    return fits
+    content = json.loads(FITS.read_text(encoding="utf-8"))
+    whose = content["whose"]
+    return {
+        name: {
+            key: value
+            for parameter, stored in fit.items()
+            for key, value in (
+                zip([f"{parameter} of {one}" for one in whose], stored, strict=True)
+                if isinstance(stored, list)
+                else [(parameter, stored)]
+            )
+        }
+        for name, fit in content["fits"].items()
+    }
+
+
+def fits_text(fits: Mapping[str, Mapping[str, float]]) -> str:
+    """Return the text of the file of fits: a line for each parameter, factors by whose they are."""
+    names = [name.partition(" of ") for name in fits[ALL] if " of " in name]
+    whose, factors = (list(dict.fromkeys(parts)) for parts in list(zip(*names, strict=True))[::-2])
+    blocks = []
+    for name, fit in fits.items():
+        rows = {key: value for key, value in fit.items() if " of " not in key}
+        rows |= {key: [fit[f"{key} of {one}"] for one in whose] for key in factors}
+        lines = ",\n".join(f"  {json.dumps(key)}: {json.dumps(row)}" for key, row in rows.items())
+        blocks.append(f" {json.dumps(name)}: {{\n{lines}\n }}")
+    head = {"made_by": "benchmarks/fit_engines.py, from specroof/evidence", "whose": whose}
+    start = json.dumps(head)[:-1]
+    return f'{start},\n"fits": {{\n' + ",\n".join(blocks) + "\n}}\n"
 
 
 def fitted_parameters(without: str = ALL) -> Mapping[str, float]:
@@ -335,11 +368,16 @@ def fitted_engine(name: str, family: str, parameters: Mapping[str, float]) -> En
     like = name if name in ENGINES else "vllm"
     shared = shared_engine(like, _LIKE.get(family, family), parameters)
     whose = (EVERYONE, name, family, f"{name} {family}")
-    return own_engine(replace(shared, name=name), whose, parameters)
+    measured = name in ENGINES and family in FITTED_WITH_DRAFTS
+    said = FACTORS_BESIDE_ROUNDS if measured else tuple(FACTORS)
+    return own_engine(replace(shared, name=name), whose, parameters, said)
 
 
 def own_engine(
-    engine: EngineProfile, names: Sequence[str], parameters: Mapping[str, float]
+    engine: EngineProfile,
+    names: Sequence[str],
+    parameters: Mapping[str, float],
+    said: Collection[str] = tuple(FACTORS),
 ) -> EngineProfile:
     """Return an engine with the factors of a server, of a family of chips, and of both together.
 
@@ -351,9 +389,13 @@ def own_engine(
         Whose factors count.
     parameters
         With factors by name, as ``"layer of vllm"``; those that are not there are 1.
+    said
+        The factors that count.
     """
 
     def factor(name: str) -> float:
+        if name not in said:
+            return 1.0
         return math.prod(parameters.get(f"{name} of {whose}", 1.0) for whose in names)
 
     memory, compute = factor("memory"), factor("compute")

@@ -47,6 +47,9 @@ _TTFT_WEIGHT: Final = 0.7
 _TTFT_CONCURRENCY: Final = 4
 #: What a source of trust 3 counts for beside one of trust 2: versions mixed, answers of 128 tokens.
 _LESS_TRUSTED: Final = 0.5
+#: What a measurement with drafts counts for beside a served load: factors are not to undo what these
+#: say of verification.
+_DRAFTED_WEIGHT: Final = 2.0
 #: How far, in logarithms, factors may be taken to lie from 1: of all; of a server or a family; of a
 #: pair of both.
 _SPREADS: Final = (0.7, 0.4, 0.25)
@@ -264,7 +267,7 @@ def fit_factors(
     """
     drafted.learn_scale(shared)
     counts = np.array([not without(load) for load in served.loads])
-    weights = drafted.weights * [not without(point) for point in drafted.points]
+    weights = _DRAFTED_WEIGHT * drafted.weights * [not without(point) for point in drafted.points]
     pair = np.concatenate([served.pair, served.pair, [pair_of(point) for point in drafted.points]])
     # The share of each coordinate in the logarithm of the factor of each pair.
     moves = _HAS * _WIDTHS

@@ -186,8 +186,6 @@ LAYER_KINDS: Final = (
     *("experts", "linear_attention", "latent_attention", "sparse_index"),
     *("fp8_blocks", "fp4_blocks"),
 )
-#: Width of a layer, in features, that `EngineProfile.layer_token_overhead_s` is stated for.
-TOKEN_WIDTH: Final = 4096
 
 # What the figures of a hardware file are: quantities of `specroof.units.BOUNDS`, and words that
 # `specroof.hardware.schema` lists. Its checks are made from these classes.
@@ -410,9 +408,8 @@ class EngineProfile:
     layer_kind_overhead_s
         Seconds on top of `layer_overhead_s` in layers of a kind (`LAYER_KINDS`).
     layer_token_overhead_s
-        Seconds on top of each layer for each new token of the pass, in a layer `TOKEN_WIDTH` wide
-        and in proportion in others: norms, rotations, activations and whatever else touches tokens
-        one by one.
+        Seconds on top of each layer for each new token of the pass: norms, rotations, activations
+        and whatever else touches tokens one by one.
     prefill_kernel_overhead_s
         Seconds on top of each kernel of a pass that takes prompts: no graph holds them.
     state_token_overhead_s

@@ -446,7 +446,6 @@ def model_work(
         eager,
         sum(work.times for work in beside if work.kind == "steps"),
         launched_kernels(ops, model.n_layers),
-        model.hidden_size,
         forward.settled,
     )
     return pass_work(ops, setup, shape, settled=forward.settled)
@@ -526,7 +525,6 @@ def _mixed_work(
         queries,
         eager,
         kernels=kernels,
-        width=model.hidden_size,
         takes_prompts=True,
     )
     decoded = pass_work(alone, setup, shape, settled=False)

@@ -11,7 +11,6 @@ from specroof.cost import BlockExchange, OpCost
 from specroof.errors import ProfileError
 from specroof.hardware import (
     STATE_TOKENS,
-    TOKEN_WIDTH,
     AllToAll,
     Collective,
     EngineProfile,
@@ -440,8 +439,6 @@ class PassShape:
         Steps of a serial head, one after another.
     kernels
         Kernels that are launched where no graph holds them.
-    width
-        Features of a token between layers.
     takes_prompts
         Whether there are tokens of prompts in the pass.
     """
@@ -453,7 +450,6 @@ class PassShape:
     eager: npt.ArrayLike = False
     serial_steps: npt.ArrayLike = 0.0
     kernels: npt.ArrayLike = 0.0
-    width: npt.ArrayLike = TOKEN_WIDTH
     takes_prompts: npt.ArrayLike = False
 
 
@@ -693,8 +689,7 @@ def _overhead_s(shape: PassShape, engine: EngineProfile) -> Array:
         + host_s
         + engine.layer_overhead_s * layers
         + (kinds_s + engine.state_token_overhead_s * recurrent * further_tokens)
-        + engine.layer_token_overhead_s
-        * (layers * batch * queries * (np.asarray(shape.width) / TOKEN_WIDTH))
+        + engine.layer_token_overhead_s * (layers * batch * queries)
         + engine.prefill_kernel_overhead_s
         * (np.asarray(shape.kernels) * np.asarray(shape.takes_prompts))
         + engine.sequence_overhead_s * batch
