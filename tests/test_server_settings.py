@@ -171,7 +171,8 @@ def test_with_plain_overlap_rounds_alone_wait() -> None:
         extra_s = seconds("plain", spec).round_s - seconds(True, spec).round_s
         assert extra_s[0, :, 3] == pytest.approx(host_s)
     _, ideal = told("ideal", overlap="plain")
-    assert ideal.engine == IDEAL_ENGINE
+    assert ideal.engine == replace(IDEAL_ENGINE, overlap="plain")
+    assert ideal.engine.band("eagle3") is None
 
 
 def test_a_drafting_server_without_overlap_has_other_memory_rules() -> None:

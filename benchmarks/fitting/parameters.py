@@ -110,7 +110,9 @@ _HOST_S: Final = {"sglang": (1.95e-3, 85e-6), "vllm": (0.85e-3, 1.7e-6)}
 
 #: What rounds of look-ups have of what the engine adds to a round. vLLM takes as much of theirs as
 #: of plain steps: 14.1 and 13.9 % with one request, 9.3 and 9.2 % with 128, 8.0 and 7.7 % with 512
-#: (arXiv:2601.11580, figure 4). Of SGLang it is not known.
+#: (arXiv:2601.11580, figure 4). That is vLLM 0.10.1, which searches on the host and schedules each
+#: step synchronously; 0.33.0 searches on the device (v1/worker/gpu/spec_decode/ngram/speculator.py)
+#: and schedules ahead, and nobody has printed its shares. Of SGLang they are not known.
 _LOOKUP_ROUND_FRAC: Final = {"sglang": 1.0, "vllm": 0.0}
 
 #: Sizes that vLLM captures, as a published step-time table samples them (vLLM blog, 2026-08-14).

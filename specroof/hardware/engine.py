@@ -160,8 +160,8 @@ class Server:
     stated
         What the user told it.
     synchronous
-        Kinds of drafters whose rounds wait for the host although plain steps do not; with
-        ``overlap="plain"`` those of every kind do.
+        Kinds of drafters whose rounds wait for the host although plain steps do not: with
+        ``overlap="plain"`` all do.
     """
 
     framework: str
@@ -216,12 +216,10 @@ _STAND_IN: Final = "vllm"
 OTHER_DRAFTERS: Final = "other"
 
 #: Half-width of a band, in natural logarithms, for not knowing what the host takes without overlap.
-#: Sources have a tenth to three times as much as the one pair of runs that measured it; there
-#: three times as much makes 0.30 of the speedup for 32 requests, and 0.14 for one.
-UNSURE_HOST: Final = 0.3
-#: The same where plain steps overlap and rounds wait: three times as much makes 0.43 of the speedup
-#: for one request, and 0.41 for 32.
-UNSURE_ROUNDS: Final = 0.43
+#: Sources have a tenth to three times as much as the pair of runs that measured it; there three
+#: times as much makes 0.30 of the speedup for 32 requests, and 0.14 for one. Where rounds alone
+#: wait, it makes 0.41 and 0.43.
+UNSURE_HOST: Final[Mapping[Overlap, float]] = {False: 0.3, "plain": 0.43}
 
 #: A longer pass runs the recurrence of linear attention in chunks of at least so many tokens.
 STATE_TOKENS: Final = 32
@@ -434,9 +432,10 @@ class EngineProfile:
         Seconds on top of each step of a drafter's serial head, and of each sequence in it.
     host_s, host_sequence_s
         Seconds that the host takes for each pass of the target, and for each sequence in it, while
-        the device waits: without `overlap`.
+        the device waits: see `overlap`.
     overlap
-        Whether the scheduler lets the host work while the device does.
+        Whether the scheduler lets the host work while the device does; ``"plain"``: in plain steps,
+        and not in rounds.
     round_overhead_s, round_sequence_overhead_s
         Seconds on top of each speculative round, and of each sequence in it.
     tree_round_overhead_s
@@ -494,7 +493,7 @@ class EngineProfile:
     serial_sequence_overhead_s: Seconds = 0.0
     host_s: Seconds = 0.0
     host_sequence_s: Seconds = 0.0
-    overlap: bool = True
+    overlap: Annotated[Overlap, "overlap"] = True
     round_overhead_s: Seconds = 0.0
     round_sequence_overhead_s: Seconds = 0.0
     tree_round_overhead_s: Seconds = 0.0
@@ -565,9 +564,9 @@ class EngineProfile:
         0.1
         """
         band = self.bands.get(drafter, self.bands.get(OTHER_DRAFTERS))
-        if band is None or self.overlap or not self.host_s:
+        if band is None or self.overlap is True or not self.host_s:
             return band
-        return replace(band, width=math.hypot(band.width, UNSURE_HOST))
+        return replace(band, width=math.hypot(band.width, UNSURE_HOST[self.overlap]))
 
 
 #: All of the peak and no overhead; every profile has it under the name `ideal`.

@@ -1,6 +1,5 @@
 """How many requests a server runs at once, with and without speculation."""
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
@@ -13,7 +12,6 @@ from specroof.arrays import Array, distinct
 from specroof.drafters import Drafter
 from specroof.errors import reject
 from specroof.hardware import SERVER_KEYS, CapturedGraphs, Server, ServerSettings
-from specroof.hardware.engine import UNSURE_ROUNDS
 from specroof.latency import Deployment, Setup, cache_notes, served_options
 from specroof.serving import sglang, vllm
 from specroof.serving.room import (
@@ -258,14 +256,7 @@ def in_server(model: Architecture, setup: Setup, user_settings: ServerSettings) 
     name = setup.engine.rules
     setup = replace(setup, server=FRAMEWORKS[name].resolve(user_settings, place, 1))
     if user_settings.overlap is not None:
-        steps_overlap = user_settings.overlap is not False
-        setup = replace(setup, engine=replace(setup.engine, overlap=steps_overlap))
-    if user_settings.overlap == "plain" and setup.engine.host_s:
-        bands = {
-            kind: replace(band, width=math.hypot(band.width, UNSURE_ROUNDS))
-            for kind, band in setup.engine.bands.items()
-        }
-        setup = replace(setup, engine=replace(setup.engine, bands=bands))
+        setup = replace(setup, engine=replace(setup.engine, overlap=user_settings.overlap))
     if user_settings.capture is None or name not in _CAPTURED:
         return setup
     graphs = setup.engine.graphs or CapturedGraphs(sizes=())
