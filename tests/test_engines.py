@@ -726,6 +726,7 @@ engines:
     kind_compute_frac: {experts: 0.1}
     kind_memory_frac: {state: 0.7}
     overlap_norm: 2
+    overlap: plain
     layer_kind_overhead_s: {sparse_index: 1.0e-5}
     layer_token_overhead_s: 1.0e-7
     state_token_overhead_s: 3.0e-6
@@ -760,6 +761,7 @@ def test_a_file_spells_every_figure() -> None:
             kind_compute_frac={"experts": 0.1},
             kind_memory_frac={"state": 0.7},
             overlap_norm=2.0,
+            overlap="plain",
             layer_kind_overhead_s={"sparse_index": 1e-5},
             layer_token_overhead_s=1e-7,
             state_token_overhead_s=3e-6,
@@ -787,6 +789,8 @@ def test_a_file_spells_every_figure() -> None:
         ),
         ("{state: 0.7}", "{state: 1.3}", "kind_memory_frac.state.*1.3.*to 1.2"),
         ("overlap_norm: 2", "overlap_norm: 0.5", "overlap_norm.*0.5.*from 1 to 100"),
+        ("overlap: plain", "overlap: rounds", "overlap.*'rounds'.*true, false, plain"),
+        ("overlap: plain", "overlap: 1", "overlap.*1.*true, false, plain"),
         ("sparse_index:", "attention:", "layer_kind_overhead_s.*attention.*linear_attention"),
         ("rows: 16", "rows: 0", "expert_tile.rows is 0; allowed: a number from 1e-09 to "),
         ("frac: 0.4", "frac: 1.4", "expert_tile.compute_frac.*1.4.*to 1.2"),

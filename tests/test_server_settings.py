@@ -22,13 +22,16 @@ from specroof import (
 )
 from specroof.cli import app
 from specroof.cost import ForwardPass
+from specroof.engines import predicted_tokens_per_s
 from specroof.errors import MeasurementError, OptionError
 from specroof.evidence import Measurement, read_benchmark, server_told
 from specroof.hardware import IDEAL_ENGINE, SERVER_KEYS, CapturedGraphs, ServerSettings
+from specroof.hardware.engine import Overlap
 from specroof.latency import Deployment, Setup, drafting_engine, engine_setup, model_latency
 from specroof.serving.capacity import in_server
 from specroof.serving.workload import parse_server, server_settings
 from specroof.speedup.curve import decoding_curve
+from specroof.speedup.result import SpeedupCurve
 
 #: All settings of `--server`, as the words of a call and as values.
 WORDS = "memory=0.85,running=64,capture=128,overlap=off,chunk=2048,mixed=on,state-dtype=bf16"
@@ -44,6 +47,8 @@ def test_words_and_mappings_say_the_same() -> None:
     assert {field.name for field in fields(ServerSettings)} == set(SERVER_KEYS.values())
     # YAML 1.2 reads on as a word, 1.1 as a truth.
     assert server_settings({"overlap": "on"}) == server_settings({"overlap": True})
+    assert server_settings({"overlap": "plain"}) == ServerSettings(overlap="plain")
+    assert parse_server("overlap=plain").stated == {"overlap": "plain"}
     assert ServerSettings().stated == {}
 
 
@@ -58,7 +63,7 @@ def test_words_and_mappings_say_the_same() -> None:
         ("running=0", "running is 0; allowed: a whole number from 1 to"),
         ("running=1.5", "running is '1.5'; allowed: a whole number from 1"),
         ("capture=-1", "capture is -1; allowed: a whole number from 0"),
-        ("overlap=maybe", "overlap is 'maybe'; allowed: on or off"),
+        ("overlap=maybe", "overlap is 'maybe'; allowed: on, off, plain"),
         ("chunk=99999999", "chunk is 99999999; allowed: a whole number from 0 to 10000000"),
         ("state-dtype=int3", "state-dtype is 'int3'; allowed: fp32, bf16, fp16, fp8"),
         ("running=4,running=5", "running is given twice; allowed: once"),
@@ -74,7 +79,10 @@ def test_bad_words_are_refused(words: str, said: str) -> None:
 
 @pytest.mark.parametrize(
     "bad",
-    [{"memory": True}, {"running": True}, {"running": 2.5}, {"overlap": 1}, {"mixed": "1"}, {3: 4}],
+    [
+        *({"memory": True}, {"running": True}, {"running": 2.5}, {"overlap": 1}, {"mixed": "1"}),
+        *({3: 4}, {"mixed": "plain"}, {"overlap": "rounds"}, {"state-dtype": True}),
+    ],
 )
 def test_bad_values_are_refused(bad: dict[Any, Any]) -> None:
     with pytest.raises(OptionError, match="allowed: "):
@@ -131,6 +139,89 @@ def test_without_overlap_the_device_waits_for_the_host() -> None:
     _, ideal = told("ideal", overlap=False)
     assert ideal.engine == replace(IDEAL_ENGINE, overlap=False)
     assert model_latency(model, ideal, step).overhead_s.tolist() == [0, 0]
+
+
+def test_with_plain_overlap_rounds_alone_wait() -> None:
+    """SGLang's first speculation: plain steps overlap, and a round waits for the host."""
+    model, tokens = load_model("Qwen/Qwen3-8B"), constant_acceptance(0.6)
+    bare = engine_setup(load_hardware("h100"), "sglang", None, None)
+
+    def seconds(overlap: Overlap, spec: str = "eagle3") -> SpeedupCurve:
+        setup = in_server(model, bare, ServerSettings(overlap=overlap))
+        return decoding_curve(
+            Deployment(model, setup), load_drafter(spec), tokens, batch_size=[1, 32],
+            context_len=[900], max_draft_len=3,
+        )  # fmt: skip
+
+    curves: dict[Overlap, SpeedupCurve] = {way: seconds(way) for way in (True, False, "plain")}
+    host_s = bare.engine.host_s + np.array([1, 32]) * bare.engine.host_sequence_s
+    assert host_s == pytest.approx([1.95e-3 + 85e-6, 1.95e-3 + 32 * 85e-6])
+    on, off, plain = curves[True], curves[False], curves["plain"]
+    assert np.array_equal(plain.decode_s, on.decode_s)
+    assert off.decode_s[0] - on.decode_s[0] == pytest.approx(host_s)
+    for waiting in (off, plain):  # once a round, however long its drafts
+        assert waiting.round_s[0, :, 1:] - on.round_s[0, :, 1:] == pytest.approx(
+            np.broadcast_to(host_s[:, None], (2, 3))
+        )
+    assert np.array_equal(plain.tokens_per_round, on.tokens_per_round)
+    assert np.array_equal(plain.draft_s, on.draft_s)
+    assert np.array_equal(plain.verify_s, on.verify_s)
+    assert [note for note in plain.notes if note.startswith("eagle3 is scheduled synchronously")]
+    for spec in ("autoregressive,cost=0.1", "suffix"):  # whatever drafts
+        extra_s = seconds("plain", spec).round_s - seconds(True, spec).round_s
+        assert extra_s[0, :, 3] == pytest.approx(host_s)
+    _, ideal = told("ideal", overlap="plain")
+    assert ideal.engine == replace(IDEAL_ENGINE, overlap="plain")
+    assert ideal.engine.band("eagle3") is None
+
+
+def test_a_drafting_server_without_overlap_has_other_memory_rules() -> None:
+    # SGLang 0.5.23: a request has five slots of state with overlap and three without
+    # (kv_cache_configurator.py), and two verifications allocated ahead, or one.
+    words: dict[str, Any] = {
+        "drafters": ["mtp,accept=0.7"], "engine": "sglang", "batch_size": [1], "max_draft_len": 8,
+    }  # fmt: skip
+    on, off, plain = (
+        predict("Qwen/Qwen3.5-4B", "h100", **words, server={"overlap": way}).to_dict()
+        for way in ("on", "off", "plain")
+    )
+    assert [one["server"]["overlap"] for one in (on, off, plain)] == [True, False, "plain"]
+    drafting = [one["drafters"][0]["server"]["overlap"] for one in (on, off, plain)]
+    assert drafting == [True, False, False]
+    assert plain["capacity"] == on["capacity"] != off["capacity"]
+    largest = [one["drafters"][0]["capacity"]["largest_batch"][0] for one in (on, off, plain)]
+    assert largest[2][0] == largest[0][0]
+    assert largest[2][1:] == largest[1][1:] != largest[0][1:]
+    # Nothing of the host's uncertain seconds cancels: three times as much, by the rounds of SGLang
+    # pull request 23000, 5.47 ms and 2.03 ms of waiting for one request, 13.53 and 4.67 for 32.
+    band_of = {way: told("sglang", overlap=way)[1].engine.band("mtp") for way in (True, "plain")}
+    known, wide = band_of[True], band_of["plain"]
+    assert known is not None
+    assert wide is not None
+    unsure = math.sqrt(wide.width**2 - known.width**2)
+    for round_ms, host_ms in ((5.47, 2.03), (13.53, 4.67)):
+        thrice = math.log((round_ms + 3 * host_ms) / (round_ms + host_ms))
+        assert 0.95 * unsure < thrice < 1.02 * unsure
+    assert told("vllm", overlap="plain")[1].engine.band("mtp") != told("vllm")[1].engine.band("mtp")
+
+
+def test_results_of_rounds_that_wait_are_priced_as_predictions_are() -> None:
+    model, drafter = load_model("Qwen/Qwen3-8B"), load_drafter("eagle3,accept=0.6")
+    bare = engine_setup(load_hardware("h100"), "sglang", None, None)
+    drafted = Measurement(
+        place="a row", tokens_per_s=900.0, batch_size=4, context_len=900, draft_len=3,
+        tokens_per_round=2.5, method="eagle3",
+    )  # fmt: skip
+    points = [drafted, replace(drafted, draft_len=0, tokens_per_round=None, method="ar")]
+    seconds = {}
+    for overlap in (True, False, "plain"):
+        settings = ServerSettings(overlap=overlap)
+        served = Deployment(model, in_server(model, bare, settings))
+        rates = predicted_tokens_per_s(points, served, drafter)
+        seconds[overlap] = 4 * np.array([2.5, 1.0]) / rates
+    host_s = bare.engine.host_s + 4 * bare.engine.host_sequence_s
+    assert seconds["plain"] - seconds[True] == pytest.approx([host_s, 0])
+    assert seconds[False] - seconds[True] == pytest.approx([host_s, host_s])
 
 
 def test_look_ups_have_the_rounds_that_were_measured() -> None:
@@ -239,6 +330,18 @@ def test_results_say_what_their_server_was_told() -> None:
     assert agreed == ServerSettings(
         memory_frac=0.83, running=48, overlap=False, mixed=False, prefix_cache=False, capture=64
     )
+    # SGLang's first speculation: a plain result and one with drafts say what each server did.
+    plain = result(disable_overlap_schedule=False)
+    drafting = result(
+        disable_overlap_schedule=True, speculative_algorithm="EAGLE3",
+        speculative_num_draft_tokens=4, speculative_num_steps=3, speculative_eagle_topk=1,
+    )  # fmt: skip
+    assert drafting.draft_len == 3
+    for asked in (ServerSettings(), ServerSettings(overlap="plain")):
+        assert server_told([plain, drafting], asked) == ServerSettings(overlap="plain")
+        assert server_told([drafting], asked).overlap == (asked.overlap or False)
+    with pytest.raises(MeasurementError, match="server states overlap plain"):
+        server_told([first], ServerSettings(overlap="plain"))
     said = "overlap False, and server states overlap True; allowed: the same, or to leave overlap"
     with pytest.raises(MeasurementError, match=said):
         server_told([silent, first], ServerSettings(overlap=True))

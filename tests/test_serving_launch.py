@@ -16,7 +16,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specroof import OptionError
+from specroof import OptionError, advise
 from specroof.drafters import KINDS
 from specroof.hardware import Placement
 from specroof.serving.launch import (
@@ -369,6 +369,23 @@ def test_flags_are_those_of_the_stored_lists() -> None:
     assert used_by_sglang() == SGLANG_FLAGS
     assert used_by_server("vllm") == VLLM_SERVER
     assert used_by_server("sglang") == SGLANG_SERVER
+
+
+@pytest.mark.parametrize(
+    ("framework", "flag"),
+    [("sglang", "--disable-overlap-schedule"), ("vllm", "--no-async-scheduling")],
+)
+def test_a_server_whose_rounds_wait_is_told_so(framework: str, flag: str) -> None:
+    overlapped = launch(planned("eagle3"), framework).text
+    assert launch(planned("eagle3", overlap=False), framework).text == f"{overlapped} {flag}"
+    for overlap, told in (("on", False), ("off", True), ("plain", True)):
+        answer = advise(
+            "meta-llama/Llama-3.1-8B-Instruct", "h100", drafters=["eagle3,accept=0.8"],
+            input_len=500, output_len=500, concurrency=[1], engine=framework,
+            server={"overlap": overlap},
+        )  # fmt: skip
+        texts = [flags.text for flags in answer.chips[0].launches if flags.framework == framework]
+        assert [flag in text for text in texts] == [told], overlap
 
 
 def test_vllm_defines_every_key_and_method() -> None:

@@ -110,12 +110,18 @@ def test_what_a_study_leaves_out_is_what_a_prediction_leaves_out(write: Write) -
 
 
 def test_a_study_tells_its_servers(write: Write) -> None:
-    for told in ("{running: 3, overlap: off}", "running=3,overlap=off"):
+    off, plain = (ServerSettings(running=3, overlap=way) for way in (False, "plain"))
+    for told, settings in (
+        ("{running: 3, overlap: off}", off),
+        ("running=3,overlap=off", off),
+        ("{running: 3, overlap: plain}", plain),
+        ("running=3,overlap=plain", plain),
+    ):
         study = load_study(write(f"{GOOD}server: {told}\ncapacity: false\n"))
         assert study.capacity is False
         for target in study.targets:
             assert target.setup.server is not None
-            assert target.setup.server.stated == ServerSettings(running=3, overlap=False)
+            assert target.setup.server.stated == settings
     with pytest.raises(OptionError, match="unknown key 'runs'; allowed: memory, running"):
         load_study(write(f"{GOOD}server: {{runs: 3}}\n"))
     with pytest.raises(OptionError, match="server"):

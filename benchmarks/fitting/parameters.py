@@ -95,11 +95,14 @@ _DEVICE_LATENCY_S: Final = 0.31e-6
 #: Seconds of a short all-reduce between nodes (doublewordai/inference-lab, commit 24d4011).
 _SCALE_OUT_LATENCY_S: Final = 20e-6
 
-#: What the host adds to a pass where it does not schedule while the device runs: the one pair of
-#: runs that differ in nothing else (SGLang pull request 23000, Qwen3-8B with DFlash on one B200)
-#: has rounds of 7.50 and 5.47 ms for one request, of 18.20 and 13.53 ms for 32. Other sources have
-#: a tenth of it (SpecBundle beside tables with overlap) to three times as much (6.1 ms a plain step
-#: of DeepSeek-V3 on 16 H200, LMSYS 2025-07-17).
+#: What the host adds to a pass where it does not schedule while the device runs: the pair of runs
+#: that differ in nothing else (SGLang pull request 23000, Qwen3-8B with DFlash on one B200) has
+#: rounds of 7.50 and 5.47 ms for one request, of 18.20 and 13.53 ms for 32. A second pair has 4.63
+#: ms between its rounds of 32 requests (pull request 20547, at the first one's acceptance length).
+#: Three times as much lies between plain steps of DeepSeek-V3 on 16 H200: 6.1 ms (LMSYS,
+#: 2025-07-17). Sources that do not say whether their rounds overlapped have a tenth to three tenths
+#: of it beyond rounds that did (SpecBundle, and doubleword-gh200 to 4 requests:
+#: `benchmarks/drafting_time.py`).
 #: Of vLLM 0.10.1, which waited in every step, shares are printed (arXiv:2601.11580, figure 4,
 #: Llama-3.1-8B): 13.9, 10.4, 9.2 and 7.7 % of a step of 1, 64, 128 and 512 requests, beside passes
 #: of 5.92, 7.77, 9.65 and 20.9 ms by the constants of the authors' simulator.
@@ -107,7 +110,9 @@ _HOST_S: Final = {"sglang": (1.95e-3, 85e-6), "vllm": (0.85e-3, 1.7e-6)}
 
 #: What rounds of look-ups have of what the engine adds to a round. vLLM takes as much of theirs as
 #: of plain steps: 14.1 and 13.9 % with one request, 9.3 and 9.2 % with 128, 8.0 and 7.7 % with 512
-#: (arXiv:2601.11580, figure 4). Of SGLang it is not known.
+#: (arXiv:2601.11580, figure 4). That is vLLM 0.10.1, which searches on the host and schedules each
+#: step synchronously; 0.33.0 searches on the device (v1/worker/gpu/spec_decode/ngram/speculator.py)
+#: and schedules ahead, and nobody has printed its shares. Of SGLang they are not known.
 _LOOKUP_ROUND_FRAC: Final = {"sglang": 1.0, "vllm": 0.0}
 
 #: Sizes that vLLM captures, as a published step-time table samples them (vLLM blog, 2026-08-14).

@@ -38,6 +38,7 @@ from specroof.speedup.round import (
     engine_round_s,
     proposals,
     round_time,
+    waits_for_host,
 )
 
 #: The engine of cases that say no other, and of their bare passes.
@@ -226,7 +227,11 @@ class _Group:
         load = (self._context, self._batch, self._drafts)
         drafting = draft_time(served, self._drafter, proposed, load, (decode_s, verify_s), passes)
         added_s = engine_round_s(
-            engine, self._batch, proposed.branches, looked_up=proposed.looked_up
+            engine,
+            self._batch,
+            proposed.branches,
+            looked_up=proposed.looked_up,
+            waits=waits_for_host(served.setup, self._drafter),
         )
         round_s = round_time(verify_s, drafting, added_s)
         tokens = proposed.tokens_per_round

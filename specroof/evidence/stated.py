@@ -232,6 +232,8 @@ def _refuse_other_cache(point: Measurement, stated: Stated) -> None:
 def server_told(points: Sequence[Measurement], asked: ServerSettings) -> ServerSettings:
     """Return the settings of the server behind results: those stated, and those all results share.
 
+    Where every plain result overlaps and none with drafts does, they share ``overlap=plain``.
+
     Parameters
     ----------
     points
@@ -250,11 +252,15 @@ def server_told(points: Sequence[Measurement], asked: ServerSettings) -> ServerS
         for key, value in measured.items():
             shared.setdefault(key, set()).add(value)
         for key, value in asked.stated.items():
-            if measured.get(key, value) != value:
+            expected = not point.drafts if value == "plain" else value
+            if measured.get(key, expected) != expected:
                 message = (
                     f"{point.place}: the server ran with {key} {measured[key]}, and server states "
                     f"{key} {value}; allowed: the same, or to leave {key} out"
                 )
                 raise MeasurementError(message)
     agreed = {SERVER_KEYS[key]: min(values) for key, values in shared.items() if len(values) == 1}
+    overlaps = {(point.drafts, point.server.overlap) for point in points if point.server}
+    if asked.overlap == "plain" or overlaps == {(False, True), (True, False)}:
+        agreed["overlap"] = "plain"
     return replace(asked, **agreed)

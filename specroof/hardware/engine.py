@@ -6,19 +6,24 @@ Every figure of the ideal engine is the default of its field: all of the peak, n
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from specroof.arrays import number_within, whole_within
-from specroof.errors import expect, expect_word, refuse
+from specroof.errors import refuse
 from specroof.units import BOUNDS
 
 # --- Settings of a server, given and in force: values only, no rule of any framework -------------
 
 #: Dtypes that frameworks keep recurrent state in.
 _STATE_DTYPES: Final = ("fp32", "bf16", "fp16", "fp8")
+#: How a switch is spelled; YAML has read its word, and Python's truth is printed as one.
+_SWITCH: Final = {"on": True, "off": False, "true": True, "false": False}
+
+#: Whether a server's host works beside its device: always, never, or in plain steps alone.
+Overlap: TypeAlias = bool | Literal["plain"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,27 +37,27 @@ class ServerSetting:
     quantity
         A key of `specroof.units.BOUNDS` for a number; empty for anything else.
     words
-        The words that it may be; none for a number or a switch.
+        The words that it may be, where it is no number; "on" and "off" stand for True and False.
     """
 
     field: str
     quantity: str = ""
-    words: tuple[str, ...] = ()
+    words: tuple[str, ...] = ("on", "off")
 
     @property
     def allowed(self) -> str:
         """What it may be, for messages."""
-        if self.quantity:
-            return BOUNDS[self.quantity].allowed
-        return ", ".join(self.words) or "on or off"
+        return BOUNDS[self.quantity].allowed if self.quantity else ", ".join(self.words)
 
     def parsed(self, name: str, text: str) -> float | bool | str:
         """Return the value that a text spells; `name` begins the refusal of another one."""
+        if not self.quantity:
+            value = _SWITCH.get(text.lower(), text)
+            self.check(name, value)
+            return value
         try:
-            if self.quantity:
-                return (int if BOUNDS[self.quantity].whole else float)(text)
-            return text if self.words else _SWITCH[text.lower()]
-        except (KeyError, ValueError):
+            return (int if BOUNDS[self.quantity].whole else float)(text)
+        except ValueError:
             refuse(name, text, self.allowed)
 
     def check(self, name: str, value: object) -> None:
@@ -60,21 +65,19 @@ class ServerSetting:
         if self.quantity:
             within = whole_within if BOUNDS[self.quantity].whole else number_within
             within(name, value, self.quantity)
-        elif self.words:
-            expect_word(name, value, self.words)
-        else:
-            expect(name, value, bool, self.allowed)
+            return
+        allowed = [_SWITCH.get(word, word) for word in self.words]
+        # 1 equals True, and an array equals a word in each entry.
+        if not isinstance(value, bool | str) or value not in allowed:
+            refuse(name, value, self.allowed)
 
-
-#: How a switch is spelled; YAML has read its word, and Python's truth is printed as one.
-_SWITCH: Final = {"on": True, "off": False, "true": True, "false": False}
 
 #: Every setting, as `--server` and studies spell it.
 SETTINGS: Final[Mapping[str, ServerSetting]] = {
     "memory": ServerSetting("memory_frac", "server_memory"),
     "running": ServerSetting("running", "server_requests"),
     "capture": ServerSetting("capture", "server_count"),  # 0 for no graphs
-    "overlap": ServerSetting("overlap"),
+    "overlap": ServerSetting("overlap", words=("on", "off", "plain")),
     "chunk": ServerSetting("chunk", "server_count"),  # tokens, 0 for prompts in one piece
     "mixed": ServerSetting("mixed"),
     "state-dtype": ServerSetting("state_dtype", words=_STATE_DTYPES),
@@ -99,7 +102,8 @@ class ServerSettings:
         The largest batch that is recorded as a CUDA graph, in the framework's own unit: sequences
         for SGLang, tokens for vLLM. 0 records none.
     overlap
-        Whether the host schedules the next batch while the device runs this one.
+        Whether the host schedules the next batch while the device runs this one. ``"plain"``: it
+        does while plain steps run; a server that drafts waits for its host in each round.
     chunk
         Tokens of a prompt that one pass takes; 0 takes it whole.
     mixed
@@ -123,7 +127,7 @@ class ServerSettings:
     memory_frac: float | None = None
     running: int | None = None
     capture: int | None = None
-    overlap: bool | None = None
+    overlap: Overlap | None = None
     chunk: int | None = None
     mixed: bool | None = None
     state_dtype: str | None = None
@@ -151,11 +155,13 @@ class Server:
     framework, version
         Framework and release whose rules filled in what was not stated.
     memory_frac, running, capture, overlap, chunk, mixed, state_dtype, prefix_cache
-        As in `ServerSettings`; `running` is None where nothing but memory limits it.
+        As in `ServerSettings`; `running` is None where nothing but memory limits it, and `overlap`
+        of a server that drafts says whether its rounds overlap.
     stated
         What the user told it.
     synchronous
-        Kinds of drafters whose rounds wait for the host although plain steps do not.
+        Kinds of drafters whose rounds wait for the host although plain steps do not: with
+        ``overlap="plain"`` all do.
     """
 
     framework: str
@@ -163,7 +169,7 @@ class Server:
     memory_frac: float
     running: int | None
     capture: int
-    overlap: bool
+    overlap: Overlap
     chunk: int
     mixed: bool
     state_dtype: str
@@ -208,9 +214,10 @@ _STAND_IN: Final = "vllm"
 OTHER_DRAFTERS: Final = "other"
 
 #: Half-width of a band, in natural logarithms, for not knowing what the host takes without overlap.
-#: Sources have a tenth to three times as much as the one pair of runs that measured it; there
-#: three times as much makes 0.30 of the speedup for 32 requests, and 0.14 for one.
-UNSURE_HOST: Final = 0.3
+#: Sources have a tenth to three times as much as the pair of runs that measured it; there three
+#: times as much makes 0.30 of the speedup for 32 requests, and 0.14 for one. Where rounds alone
+#: wait, it makes 0.41 and 0.43.
+UNSURE_HOST: Final[Mapping[Overlap, float]] = {False: 0.3, "plain": 0.43}
 
 #: A longer pass runs the recurrence of linear attention in chunks of at least so many tokens.
 STATE_TOKENS: Final = 32
@@ -422,9 +429,10 @@ class EngineProfile:
         Seconds on top of each step of a drafter's serial head, and of each sequence in it.
     host_s, host_sequence_s
         Seconds that the host takes for each pass of the target, and for each sequence in it, while
-        the device waits: without `overlap`.
+        the device waits: see `overlap`.
     overlap
-        Whether the scheduler lets the host work while the device does.
+        Whether the scheduler lets the host work while the device does; ``"plain"``: in plain steps,
+        and not in rounds.
     round_overhead_s, round_sequence_overhead_s
         Seconds on top of each speculative round, and of each sequence in it.
     tree_round_overhead_s
@@ -482,7 +490,7 @@ class EngineProfile:
     serial_sequence_overhead_s: Seconds = 0.0
     host_s: Seconds = 0.0
     host_sequence_s: Seconds = 0.0
-    overlap: bool = True
+    overlap: Annotated[Overlap, "overlap"] = True
     round_overhead_s: Seconds = 0.0
     round_sequence_overhead_s: Seconds = 0.0
     tree_round_overhead_s: Seconds = 0.0
@@ -553,9 +561,9 @@ class EngineProfile:
         0.1
         """
         band = self.bands.get(drafter, self.bands.get(OTHER_DRAFTERS))
-        if band is None or self.overlap or not self.host_s:
+        if band is None or self.overlap is True or not self.host_s:
             return band
-        return replace(band, width=math.hypot(band.width, UNSURE_HOST))
+        return replace(band, width=math.hypot(band.width, UNSURE_HOST[self.overlap]))
 
 
 #: All of the peak and no overhead; every profile has it under the name `ideal`.

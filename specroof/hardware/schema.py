@@ -75,6 +75,13 @@ def _sizes_ascend(sizes: list[int]) -> list[int]:
     return sizes
 
 
+def _overlap(value: object) -> object:
+    if isinstance(value, bool) or value == "plain":
+        return value
+    message = f"is {shown(value)}; allowed: true, false, plain"
+    raise ValueError(message)
+
+
 # One spelling only, and one that a command line takes without quotes.
 _ShortName = Annotated[
     str, accept("lower-case text of a-z, 0-9, '.', '_' and '-'", _NAME.fullmatch, str)
@@ -90,6 +97,7 @@ _KINDS: Final[dict[str, Any]] = {
     "framework": _one_of(FRAMEWORKS),
     "text": Text,
     "date": Annotated[str, BeforeValidator(_iso_date)],
+    "overlap": Annotated[bool | str, BeforeValidator(_overlap)],
     "exponent": Annotated[
         float, accept("a number above 0 and at most 1", lambda power: 0 < power <= 1, int, float)
     ],

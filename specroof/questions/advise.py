@@ -647,6 +647,7 @@ def _launches(
         nodes=plan.nodes,
         running=settings.running,
         memory=settings.memory_frac,
+        overlap=settings.overlap in {None, True},
         data_parallel=request.attention_data_parallel,
     )
     launches, config, refusals = list[Launch](), dict[str, str | None](), list[str]()

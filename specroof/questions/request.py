@@ -835,7 +835,8 @@ class DeploymentRequest:
     server: Annotated[
         ServerLike | None,
         Parameter(
-            f"Settings of the server: {', '.join(SERVER_KEYS)}.",
+            f"Settings of the server: {', '.join(SERVER_KEYS)}. overlap=plain: plain steps overlap "
+            "with the host's work, rounds do not.",
             in_python="Text, a mapping, or `ServerSettings`.",
             metavar="KEY=VALUE,…",
             shown="the framework's defaults",

@@ -124,6 +124,8 @@ class Speculation:
         Requests that the server runs at a time; None for its default.
     memory
         Share of the memory that the server takes; None for its default.
+    overlap
+        Whether the host schedules the next round while the device runs this one.
     data_parallel
         Groups of devices, each with attention over separate sequences.
 
@@ -141,6 +143,7 @@ class Speculation:
     nodes: int = 0
     running: int | None = None
     memory: float | None = None
+    overlap: bool = True
     data_parallel: int = 1
 
     def __post_init__(self) -> None:
@@ -283,18 +286,18 @@ def _vllm(plan: Speculation) -> Launch:
     elif plan.differs:
         config["num_speculative_tokens_per_batch_size"] = [list(row) for row in plan.schedule]
     words: list[object] = ["--speculative-config", json.dumps(config)]
-    words += _told(plan, running="--max-num-seqs", memory="--gpu-memory-utilization")
+    words += _told(plan, "--max-num-seqs", "--gpu-memory-utilization", "--no-async-scheduling")
     return Launch("vllm", VLLM, shell_line(words), notes=tuple(notes))
 
 
-def _told(plan: Speculation, *, running: str, memory: str) -> list[object]:
+def _told(plan: Speculation, running: str, memory: str, no_overlap: str) -> list[object]:
     """Return what else the server is told, by its own flags."""
     words: list[object] = []
     if plan.running is not None:
         words += [running, plan.running]
     if plan.memory is not None:
         words += [memory, f"{plan.memory:g}"]
-    return words
+    return words if plan.overlap else [*words, no_overlap]
 
 
 # --- SGLang ---------------------------------------------------------------------------------------
@@ -343,7 +346,9 @@ def _sglang(plan: Speculation) -> Launch:
             f"{SGLANG} has no schedule by batch for {algorithm}{where}: {format_drafts(plan.drafts)} at "
             f"any load"
         )
-    words += _told(plan, running="--max-running-requests", memory="--mem-fraction-static")
+    words += _told(
+        plan, "--max-running-requests", "--mem-fraction-static", "--disable-overlap-schedule"
+    )
     return Launch("sglang", SGLANG, shell_line(words), files, tuple(notes))
 
 

@@ -209,6 +209,8 @@ class ServerSite:
         """
         given = {name: getattr(user_settings, name) for name in SERVER_KEYS.values()}
         stated = {name: value for name, value in given.items() if value is not None}
+        if user_settings.overlap == "plain" and self.kind is not None:
+            stated["overlap"] = False  # a server that drafts takes rounds, which wait
         defaults = {"state_dtype": self.model.state_dtype, **defaults}
         return Server(**{**defaults, **stated}, stated=user_settings)
 

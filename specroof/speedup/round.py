@@ -204,9 +204,9 @@ def engine_round_s(
 
 def waits_for_host(setup: Setup, drafter: Drafter) -> bool:
     """Return whether rounds of a drafter wait for a host that works beside plain steps."""
-    if setup.server is None or not setup.engine.overlap:
-        return False
-    return drafter.kind in setup.server.synchronous
+    if setup.engine.overlap is not True:
+        return setup.engine.overlap == "plain"
+    return setup.server is not None and drafter.kind in setup.server.synchronous
 
 
 def round_time(verify_s: Array, drafting: DraftTime, engine_s: Array) -> Array:
