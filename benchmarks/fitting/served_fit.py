@@ -26,7 +26,7 @@ from fitting.parameters import (
     family_of,
     fitted_engine,
 )
-from fitting.shared_fit import NOT_FITTED, Points
+from fitting.shared_fit import NOT_FITTED, Points, in_processes
 from specroof.arrays import Array
 from specroof.cost import ForwardPass
 from specroof.evidence import Measurement, base_model, load_served
@@ -342,25 +342,30 @@ def with_factors(
     shared = fits[ALL]
     served = ServedPoints(fitted_loads(), shared)
 
-    def fitted(
-        name: str, group: Callable[[Measurement], object], left_out: object
-    ) -> dict[str, float]:
-        own = fits.get(name, shared)
-        start = made.get(ALL)
-        factors = fit_factors(own, served, drafted, lambda point: group(point) == left_out, start)
-        return {**own, **{key: float(f"{factor:.4g}") for key, factor in factors.items()}}
-
-    made: dict[str, dict[str, float]] = {}
-    made[ALL] = fitted(ALL, attrgetter("source"), None)
-    for source in dict.fromkeys(point.source for point in measurements):
-        made[source] = fitted(source, attrgetter("source"), source)
-    for family in FAMILIES:
-        name = left_out_name(family=family)
-        made[name] = fitted(name, lambda point: PAIRS[pair_of(point)][1], family)
-    for engine in ENGINES:
-        name = left_out_name(engine=engine)
-        made[name] = fitted(name, attrgetter("engine"), engine)
+    # What each fit leaves out: its name, what groups measurements, and the group.
+    tasks: list[tuple[str, Callable[[Measurement], object], object]] = []
+    sources = dict.fromkeys(point.source for point in measurements)
+    tasks += [(source, attrgetter("source"), source) for source in sources]
+    tasks += [
+        (left_out_name(family=family), lambda point: PAIRS[pair_of(point)][1], family)
+        for family in FAMILIES
+    ]
+    tasks += [(left_out_name(engine=engine), attrgetter("engine"), engine) for engine in ENGINES]
     for by in SERVED_GROUPS:
-        for group in dict.fromkeys(served_group(load, by) for load in served.loads):
-            made[group] = fitted(group, partial(served_group, by=by), group)
-    return made
+        grouped = partial(served_group, by=by)
+        tasks += [(group, grouped, group) for group in dict.fromkeys(map(grouped, served.loads))]
+    first = fit_factors(shared, served, drafted, lambda _: False)
+
+    def fitted(task: int) -> dict[str, float]:
+        name, group, left_out = tasks[task]
+        own = fits.get(name, shared)
+        return fit_factors(own, served, drafted, lambda point: group(point) == left_out, first)
+
+    found = in_processes(fitted, len(tasks))
+    made = {ALL: (shared, first)}
+    for (name, _, _), factors in zip(tasks, found, strict=True):
+        made[name] = (fits.get(name, shared), factors)
+    return {
+        name: {**own, **{key: float(f"{factor:.4g}") for key, factor in factors.items()}}
+        for name, (own, factors) in made.items()
+    }

@@ -1,7 +1,8 @@
 """Parameters that all measurements share: fitted to all of them, and without each source."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing import get_context
 from typing import Final
 
 import numpy as np
@@ -183,11 +184,13 @@ def leave_one_out(measurements: Sequence[Measurement]) -> dict[str, dict[str, fl
     measurements
         What was measured, by several sources.
     """
-    fits = {ALL: fit(measurements)}
-    for source in dict.fromkeys(point.source for point in measurements):
-        others = [point for point in measurements if point.source != source]
-        fits[source] = fit(others, fits[ALL])
-    return fits
+    first = fit(measurements)
+    sources = list(dict.fromkeys(point.source for point in measurements))
+
+    def fitted(task: int) -> dict[str, float]:
+        return fit([point for point in measurements if point.source != sources[task]], first)
+
+    return {ALL: first, **dict(zip(sources, in_processes(fitted, len(sources)), strict=True))}
 
 
 def leave_groups_out(
@@ -208,7 +211,28 @@ def leave_groups_out(
             engine, family, _ = engine_key(point)
             groups.setdefault(left_out_name(family=family), []).append(point)
             groups.setdefault(left_out_name(engine=engine), []).append(point)
-    return {
-        name: fit([point for point in measurements if point not in group], start)
-        for name, group in groups.items()
-    }
+    names = list(groups)
+
+    def fitted(task: int) -> dict[str, float]:
+        group = groups[names[task]]
+        return fit([point for point in measurements if point not in group], start)
+
+    return dict(zip(names, in_processes(fitted, len(names)), strict=True))
+
+
+#: What forked processes find, as no function inside another can be sent to them.
+_forked: list[Callable[[int], dict[str, float]]] = []
+
+
+def _run_forked(task: int) -> dict[str, float]:
+    return _forked[-1](task)
+
+
+def in_processes(fitted: Callable[[int], dict[str, float]], n_tasks: int) -> list[dict[str, float]]:
+    """Return the fits of so many tasks, as many at a time as there are cores."""
+    _forked.append(fitted)
+    try:
+        with get_context("fork").Pool() as pool:
+            return pool.map(_run_forked, range(n_tasks), chunksize=1)
+    finally:
+        _forked.pop()
