@@ -47,8 +47,8 @@ _TTFT_WEIGHT: Final = 0.7
 _TTFT_CONCURRENCY: Final = 4
 #: What a source of trust 3 counts for beside one of trust 2: versions mixed, answers of 128 tokens.
 _LESS_TRUSTED: Final = 0.5
-#: What a measurement with drafts counts for beside a served load: factors are not to undo what these
-#: say of verification.
+#: What a measurement with drafts counts for beside a served load: what these say of verification is
+#: not to be undone.
 _DRAFTED_WEIGHT: Final = 2.0
 #: How far, in logarithms, factors may be taken to lie from 1: of all; of a server or a family; of a
 #: pair of both.

@@ -563,7 +563,11 @@ _SERVED_GROUPS: Final = {
     "concurrency": "in flight",
     "version": "version",
 }
-_OTHER_TOTALS: Final = {"chip": "chips left out", "engine": "engines left out"}
+_OTHER_TOTALS: Final = {
+    "chip": "chips left out",
+    "engine": "engines left out",
+    "setup": "one model on one chip in one engine left out",
+}
 
 _ServedTotals: TypeAlias = Mapping[str, ServedErrors | None]
 
