@@ -5,9 +5,11 @@ from dataclasses import asdict
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
-from specroof.arrays import fields_of, to_json_array
+from specroof.arrays import Array, fields_of, to_json_array
 from specroof.errors import Note
+from specroof.hardware import EngineProfile, served_width
 from specroof.report.columns import Columns, listed_columns
 from specroof.report.layout import ABSENT, brief, columns_csv, figure, format_table, in_line
 from specroof.serving.end_to_end import EndToEnd
@@ -266,6 +268,34 @@ def _prefill_line(whole: EndToEnd) -> str:
     return f"prefills counted, {whole.workload.requests}: {how}"
 
 
+def served_bands_line(engine: EngineProfile, batch_size: npt.ArrayLike) -> str:
+    """Return the bands of TPOT, TTFT and throughput in one line, or why there are none.
+
+    Nothing of the ideal engine, which is no server.
+    """
+    if engine.rules == "ideal":
+        return ""
+    widths = {
+        title: np.expm1(width)
+        for title, figure in _BANDED.items()
+        if (width := served_width(engine.served_bands, figure, batch_size)) is not None
+    }
+    if not widths:
+        return (
+            f"TPOT, TTFT, tokens/s and prices have no band: no measured load speaks for engine "
+            f"{engine.name} here"
+        )
+    points = {band.points for cells in engine.served_bands.values() for band in cells.values()}
+    spans = (
+        f"{title} ±{_span(*(round(100 * float(end(width))) for end in (np.min, np.max)))}%"
+        for title, width in widths.items()
+    )
+    return (
+        f"without drafts: {', '.join(spans)} (80% of up to {max(points)} loads); prices as "
+        f"tokens/s; with drafts TPOT and tokens/s have the band of the speedup besides"
+    )
+
+
 def source_lines(curves: Sequence[SpeedupCurve]) -> str:
     """Return, per drafter, where its cost and its acceptance come from."""
     return "\n".join(
@@ -295,6 +325,8 @@ COUNTED_ARRAYS: Final = (
     "effective_batch",
 )
 _OF_REQUESTS: Final = ("input_len", "output_len", "prefix_hit_rate", "waves")
+#: Figures of served requests with bands, by their titles.
+_BANDED: Final = {"TPOT": "tpot_s", "TTFT": "ttft_s", "tokens/s": "tokens_per_s"}
 _BAND_KEYS: Final = ("speedup_low", "speedup_high", "verdict", "best_within_band")
 
 
@@ -326,6 +358,10 @@ def curves_json(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd] = ()
         "baseline": {
             "step_s": to_json_array(first.decode_s),
             "tokens_per_s": to_json_array(first.running_batch[..., 0] / first.decode_s),
+            **ends_json("tokens_per_s", first.rate_ends, (..., 0)),
+            **ends_json(
+                "step", first.figure_ends("tpot_s", first.round_s, per_speedup=-1), (..., 0)
+            ),
         },
         "drafters": [_drafter_json(curve) for curve in curves],
     }
@@ -338,10 +374,25 @@ def curves_json(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd] = ()
             drafter["end_to_end"] = {
                 **fields_of(whole, "wait_s", "latency_s"),
                 **arrays,
+                **{
+                    key: ends
+                    for name, pair in whole.figure_ends.items()
+                    for key, ends in ends_json(name, pair).items()
+                },
                 "best_draft_len": to_json_array(_known(whole.curve, whole.curve.best_draft_len)),
                 "best_speedup": to_json_array(whole.curve.best_speedup),
             }
     return content
+
+
+def ends_json(
+    name: str, ends: tuple[Array, Array] | None, at: Any = ...
+) -> dict[str, list[Any] | None]:
+    """Return the ends of a band under `name` with ``_low`` and ``_high``; null without a band."""
+    return {
+        f"{name}_{side}": None if end is None else to_json_array(end[at])
+        for side, end in zip(("low", "high"), ends or (None, None), strict=True)
+    }
 
 
 def _drafter_json(curve: SpeedupCurve) -> dict[str, Any]:
@@ -351,6 +402,7 @@ def _drafter_json(curve: SpeedupCurve) -> dict[str, Any]:
         **fields_of(curve, "cost_from", "acceptance_from"),
         "verify_len": _plain(curve.verify_len),
         **{name: to_json_array(getattr(curve, name)) for name in CURVE_ARRAYS},
+        **ends_json("tokens_per_s", curve.rate_ends),
         **({} if curve.running is None else {"running": to_json_array(curve.running)}),
         "best_draft_len": to_json_array(_known(curve, curve.best_draft_len)),
         "best_speedup": to_json_array(curve.best_speedup),

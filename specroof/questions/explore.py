@@ -17,7 +17,7 @@ from specroof.arrays import Array, array_within, whole_within
 from specroof.catalog import hardware_names, model_names
 from specroof.cost import Options
 from specroof.errors import OptionError, SpecroofError, expect
-from specroof.hardware import HardwareProfile, Placement
+from specroof.hardware import BATCH_WIDENING, CONTEXT_WIDENING, HardwareProfile, Placement
 from specroof.latency import check_placement, engine_setup
 from specroof.page.page import (
     CHARTS_NAME,
@@ -519,6 +519,7 @@ def _tables(answer: Exploration) -> dict[str, Any]:
         "max_draft_len": max_draft_len,
         "knots": list(KNOTS),
         "quantum": QUANTUM,
+        "widening": {"batch_size": BATCH_WIDENING, "context_len": CONTEXT_WIDENING},
         "cost_of": answer.options.cost_of,
         "options": answer.changed_options,
         "profiles": profile_tokens(max_draft_len),
@@ -547,7 +548,10 @@ def _cell_json(cell: Cell) -> dict[str, Any]:
         "scale_s": scale_s.ravel().tolist(),
         "verify": packed_shares(cell.verify_s / scale_s),
         "largest": packed_ends(cell.largest),
-        "bands": cell.bands,
+        "bands": {
+            kind: fields_of(band, "width", "batch_size", "context_len")
+            for kind, band in cell.bands.items()
+        },
         "drafting": {kind: _drafting_json(cell, d) for kind, d in cell.drafting.items()},
     }
 

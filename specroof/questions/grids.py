@@ -12,7 +12,7 @@ from specroof.arrays import Array
 from specroof.catalog import load_drafter
 from specroof.drafters import Drafter
 from specroof.errors import SpecroofError
-from specroof.hardware import IDEAL_ENGINE
+from specroof.hardware import IDEAL_ENGINE, Band
 from specroof.latency import Deployment, Setup
 from specroof.serving.capacity import server_room
 from specroof.serving.served import served_curve
@@ -110,10 +110,10 @@ class Cell:
         return _engine_round_s(self.setup)
 
     @property
-    def bands(self) -> dict[str, float]:
-        """The width of the engine's band by kind of drafter; none where it has no band."""
+    def bands(self) -> dict[str, Band]:
+        """The engine's band by kind of drafter; none where it has no band."""
         bands = ((kind, self.setup.engine.band(kind)) for kind in _SHARE_KINDS + PRICED_KINDS)
-        return {kind: band.width for kind, band in bands if band is not None}
+        return {kind: band for kind, band in bands if band is not None}
 
 
 def cell_of(model: Architecture, setup: Setup, axes: Axes) -> Cell:

@@ -21,9 +21,11 @@ from specroof.questions.curve_tables import (
     curve_columns,
     curves_json,
     curves_table,
+    ends_json,
     lengths_table,
     pays_lines,
     refuse_long_texts,
+    served_bands_line,
     source_lines,
     survey_json,
 )
@@ -68,6 +70,7 @@ from specroof.speedup.curve import (
     refuse_many_points,
 )
 from specroof.speedup.price import price_and_energy
+from specroof.speedup.reach import nearness
 from specroof.speedup.result import SpeedupCurve
 from specroof.units import MILLION, MOST_POINTS, format_drafts, format_price
 
@@ -488,6 +491,12 @@ def prediction_json(prediction: Prediction) -> dict[str, Any]:
     server = prediction.setup.server
     printed |= {
         **prediction.messages,
+        "reach": nearness(
+            prediction.deployment,
+            [drafter.kind for drafter in prediction.drafters],
+            prediction.load.context_len,
+            prediction.load.batch_size,
+        ),
         "server": None if server is None else server.to_dict(),
         "survey": survey_json(prediction.survey),
         "capacity": None,
@@ -505,18 +514,24 @@ def prediction_json(prediction: Prediction) -> dict[str, Any]:
             "bound_by": limit.bound_by.tolist(),
         }
     for drafter, curve in zip(printed["drafters"], prediction.curves, strict=True):
-        drafter.update(_prices_json(prediction, curve.tokens_per_s))
+        drafter.update(_prices_json(prediction, curve.tokens_per_s, curve.rate_ends))
     for drafter, whole in zip(printed["drafters"], prediction.end_to_end, strict=False):
-        drafter["end_to_end"].update(_prices_json(prediction, whole.tokens_per_s))
+        ends = whole.figure_ends["tokens_per_s"]
+        drafter["end_to_end"].update(_prices_json(prediction, whole.tokens_per_s, ends))
     return printed
 
 
-def _prices_json(prediction: Prediction, tokens_per_s: Array) -> dict[str, Any]:
-    """Return price and energy at each point; null where the hardware file has none."""
-    return {
-        name: None if values is None else to_json_array(values)
-        for name, values in prediction.prices(tokens_per_s).items()
-    }
+def _prices_json(
+    prediction: Prediction, tokens_per_s: Array, ends: tuple[Array, Array] | None
+) -> dict[str, Any]:
+    """Return price and energy at each point, with bands; null where nothing is known."""
+    content: dict[str, Any] = {}
+    slow, fast = (None, None) if ends is None else map(prediction.prices, ends)
+    for name, values in prediction.prices(tokens_per_s).items():
+        content[name] = None if values is None else to_json_array(values)
+        has_band = slow is not None and fast is not None and values is not None
+        content |= ends_json(name, (fast[name], slow[name]) if has_band else None)
+    return content
 
 
 def refuse_many_predictions(first: Prediction, chips: int, form: str) -> None:
@@ -557,6 +572,7 @@ def prediction_text(prediction: Prediction) -> str:
         counted_table(prediction.curves, prediction.end_to_end) if prediction.end_to_end else "",
         lengths_table(curves, lengths) if lengths else "",
         _prices_table(prediction),
+        in_line(served_bands_line(prediction.setup.engine, prediction.load.batch_size)),
         source_lines(prediction.curves),
         note_lines(prediction.messages["notes"]),
     ]
