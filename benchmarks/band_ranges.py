@@ -1,7 +1,8 @@
 """Measure what bands of speedups need beyond the largest measured batch and context.
 
-Of every range, points beyond it are compared with the band that points within it set. What 80 % of
-them need is `BATCH_WIDENING` and `CONTEXT_WIDENING` of ``specroof/hardware/engine.py``, in natural
+Of every range, points at twice its end and beyond are compared with the band that points within it
+set: nearer, the noise of single points would count for more than the distance. What 80 % of them
+need is `BATCH_WIDENING` and `CONTEXT_WIDENING` of ``specroof/hardware/engine.py``, in natural
 logarithms for each e-fold. Fits have not seen the source, or the model, of a point; they have seen
 its range.
 
@@ -25,6 +26,9 @@ from specroof.scoring.served import TPOT_RATIO, served_validation
 #: vLLM 0.28.1, by context; batches of 1, 2, 4, 8 and 16: vLLM issue 54691, comment of 2026-09-12.
 KIMI_ROUNDS = {2048: (1.47, 1.42, 1.55, 1.63, 1.74), 32768: (1.91, 2.09, 2.82, 3.77, 4.94)}
 BATCHES = (1, 2, 4, 8, 16)
+
+#: From so many times the end of a range on, points are beyond it.
+_LEAST = 2.0
 
 
 @dataclass(frozen=True)
@@ -86,10 +90,10 @@ def served() -> Iterator[Point]:
 
 def levelled(within: Sequence[Point], beyond: Sequence[Point]) -> tuple[list[Point], list[Point]]:
     """Return points without the factor of their group, which those within the range tell."""
-    groups = defaultdict(list)
+    groups: dict[Hashable, list[float]] = defaultdict(list)
     for point in within:
         groups[point.group].append(point.off)
-    levels = {group: np.mean(offs) for group, offs in groups.items() if len(offs) > 1}
+    levels = {group: float(np.mean(offs)) for group, offs in groups.items() if len(offs) > 1}
     spread = {group: math.sqrt(len(offs) / max(len(offs) - 1, 1)) for group, offs in groups.items()}
     levels[None], spread[None] = 0.0, 1.0
     return (
@@ -116,7 +120,7 @@ def needs(points: Sequence[Point], axis: str) -> Iterator[Miss]:
     for end in sorted({getattr(point, axis) for point in points})[:-1]:
         within, beyond = levelled(
             [point for point in points if getattr(point, axis) <= end],
-            [point for point in points if getattr(point, axis) > end],
+            [point for point in points if getattr(point, axis) >= _LEAST * end],
         )
         if within:
             width = miss_quantile([Miss(one.unit, "", "", abs(one.off)) for one in within])

@@ -34,6 +34,7 @@ from specroof.hardware.engine import (
     ServedBands,
     Server,
     ServerSettings,
+    served_cells,
     served_width,
 )
 from specroof.hardware.profile import (
@@ -93,6 +94,7 @@ __all__ = [
     "parse_generic",
     "parse_hardware",
     "parse_left_out_fits",
+    "served_cells",
     "served_width",
 ]
 

@@ -224,8 +224,8 @@ UNSURE_HOST: Final = 0.3
 #: What the band of a speedup gains, in natural logarithms, for each e-fold of the batch or of the
 #: context beyond the largest measured, as squares add up: what 80 % of measurements beyond a range
 #: need of bands that were set within it (benchmarks/band_ranges.py).
-BATCH_WIDENING: Final = 0.14
-CONTEXT_WIDENING: Final = 0.16
+BATCH_WIDENING: Final = 0.12
+CONTEXT_WIDENING: Final = 0.12
 
 #: A longer pass runs the recurrence of linear attention in chunks of at least so many tokens.
 STATE_TOKENS: Final = 32
@@ -463,10 +463,26 @@ def served_width(bands: ServedBands, figure: str, concurrency: npt.ArrayLike) ->
     """
     if figure not in bands:
         return None
-    cells = bands[figure]
-    found = [cells.get(name, cells.get(ANY_CONCURRENCY)) for name in CONCURRENCY_RANGES]
+    found = served_cells(bands, figure)
     widths = np.array([np.nan if band is None else band.width for band in found])
     return np.asarray(widths[np.searchsorted(CONCURRENCY_ENDS, concurrency)])
+
+
+def served_cells(bands: ServedBands, figure: str) -> list[Band | None]:
+    """Return the band of a figure for each of `CONCURRENCY_RANGES`; None where there is none.
+
+    Parameters
+    ----------
+    bands, figure
+        As for `served_width`.
+
+    Examples
+    --------
+    >>> served_cells({}, "ttft_s")
+    [None, None, None, None]
+    """
+    cells = bands.get(figure, {})
+    return [cells.get(name, cells.get(ANY_CONCURRENCY)) for name in CONCURRENCY_RANGES]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -485,9 +501,9 @@ class Reach:
     batch_size, context_len
         The largest without drafts; None where nothing was measured.
     drafters
-        Kinds of drafters whose acceptance was known.
+        Kinds of drafters.
     drafted_batch_size, drafted_context_len
-        The largest with such drafts; None where nothing was measured.
+        The largest with drafts of known acceptance; None where it never was.
     """
 
     family: Annotated[str, "text"] = ""

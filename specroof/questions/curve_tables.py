@@ -9,13 +9,13 @@ import numpy.typing as npt
 
 from specroof.arrays import Array, fields_of, to_json_array
 from specroof.errors import Note
-from specroof.hardware import EngineProfile, served_width
+from specroof.hardware import CONCURRENCY_ENDS, EngineProfile, served_cells
 from specroof.report.columns import Columns, listed_columns
 from specroof.report.layout import ABSENT, brief, columns_csv, figure, format_table, in_line
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.workload import Workload, workload_json
 from specroof.speedup.curve import REQUEST_WEIGHT, TEXT_WEIGHT, refuse_many_points
-from specroof.speedup.result import ALL_ROWS, CURVE_ARRAYS, SpeedupCurve
+from specroof.speedup.result import ALL_ROWS, CURVE_ARRAYS, SpeedupCurve, counted_engines
 from specroof.units import format_seconds
 
 #: Columns that one operating point does without.
@@ -271,28 +271,28 @@ def _prefill_line(whole: EndToEnd) -> str:
 def served_bands_line(engine: EngineProfile, batch_size: npt.ArrayLike) -> str:
     """Return the bands of TPOT, TTFT and throughput in one line, or why there are none.
 
-    Nothing of the ideal engine, which is no server.
+    Nothing of the ideal engine, which is no server. Over several batch sizes, the widest.
     """
     if engine.rules == "ideal":
         return ""
-    widths = {
-        title: np.expm1(width)
-        for title, figure in _BANDED.items()
-        if (width := served_width(engine.served_bands, figure, batch_size)) is not None
-    }
-    if not widths:
+    ranges = set(np.searchsorted(CONCURRENCY_ENDS, np.atleast_1d(batch_size)).tolist())
+    shown = []
+    for title, figure in _BANDED.items():
+        cells = [served_cells(engine.served_bands, figure)[place] for place in sorted(ranges)]
+        known = [band for band in cells if band is not None]
+        if known and len(known) == len(cells):
+            band = max(known, key=lambda cell: cell.width)
+            low, high = np.expm1(-band.width), np.expm1(band.width)
+            counted = counted_engines(band, engine)
+            shown.append(f"{title} {low:+.0%} to {high:+.0%} of {band.points} loads{counted}")
+    if not shown:
         return (
             f"TPOT, TTFT, tokens/s and prices have no band: no measured load speaks for engine "
             f"{engine.name} here"
         )
-    points = {band.points for cells in engine.served_bands.values() for band in cells.values()}
-    spans = (
-        f"{title} ±{_span(*(round(100 * float(end(width))) for end in (np.min, np.max)))}%"
-        for title, width in widths.items()
-    )
     return (
-        f"without drafts: {', '.join(spans)} (80% of up to {max(points)} loads); prices as "
-        f"tokens/s; with drafts TPOT and tokens/s have the band of the speedup besides"
+        f"80% bands without drafts: {'; '.join(shown)}. Prices as tokens/s. With drafts, TPOT and "
+        f"tokens/s have the band of the speedup besides"
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from specroof.acceptance import Acceptance, acceptance_from_length
 from specroof.acceptance.published import load_profiles
 from specroof.architecture import Architecture
-from specroof.arrays import Array, array_within, whole_within
+from specroof.arrays import Array, array_within, fields_of, whole_within
 from specroof.catalog import hardware_names, model_names
 from specroof.cost import Options
 from specroof.errors import OptionError, SpecroofError, expect

@@ -21,7 +21,6 @@ from specroof.questions.curve_tables import (
     curve_columns,
     curves_json,
     curves_table,
-    ends_json,
     lengths_table,
     pays_lines,
     refuse_long_texts,
@@ -525,13 +524,19 @@ def _prices_json(
     prediction: Prediction, tokens_per_s: Array, ends: tuple[Array, Array] | None
 ) -> dict[str, Any]:
     """Return price and energy at each point, with bands; null where nothing is known."""
-    content: dict[str, Any] = {}
-    slow, fast = (None, None) if ends is None else map(prediction.prices, ends)
-    for name, values in prediction.prices(tokens_per_s).items():
-        content[name] = None if values is None else to_json_array(values)
-        has_band = slow is not None and fast is not None and values is not None
-        content |= ends_json(name, (fast[name], slow[name]) if has_band else None)
-    return content
+    slow, fast = ends or (np.nan, np.nan)
+    priced = {
+        "": prediction.prices(tokens_per_s),
+        "_low": prediction.prices(fast),
+        "_high": prediction.prices(slow),
+    }
+    return {
+        f"{name}{side}": None
+        if values is None or (side and ends is None)
+        else to_json_array(values)
+        for side, prices in priced.items()
+        for name, values in prices.items()
+    }
 
 
 def refuse_many_predictions(first: Prediction, chips: int, form: str) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, ParamSpec, TypeAlias, TypeVar, get_arg
 import numpy as np
 
 from specroof.architecture import Architecture
-from specroof.arrays import n_entries, number_within
+from specroof.arrays import fields_of, n_entries, number_within
 from specroof.catalog import (
     ACCEPTANCE_KEYS,
     hardware_names,
@@ -27,8 +27,8 @@ from specroof.drafters.kinds import KINDS
 from specroof.errors import Note, OptionError, expect, refuse, reject
 from specroof.hardware import (
     FRAMEWORKS,
-    IDEAL_ENGINE,
     GENERIC,
+    IDEAL_ENGINE,
     SERVER_KEYS,
     HardwareProfile,
     Placement,

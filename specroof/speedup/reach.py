@@ -177,17 +177,20 @@ def _outside(
     """Return what no measurement covers: loads, drafters, and words of the deployment."""
     outside = []
     units = {"batch": "batch {:g}", "context": "{:g} tokens"}
-    for name, key in (("drafted ", "measured_to"), ("", "plain_measured_to")):
+    known = "drafted measurement of known acceptance"
+    for name, key in ((known, "measured_to"), ("measurement", "plain_measured_to")):
         beyond = [
             units[axis].format(limits[key])
             for axis, limits in axes.items()
             if limits[key] is not None and max(limits["asked"]) > limits[key]
         ]
         if beyond:
-            outside.append(f"no {name}measurement above {' or '.join(beyond)}")
+            outside.append(f"no {name} above {' or '.join(beyond)}")
     if not reach.drafters:
         outside.append("no drafted measurement")
-    elif unknown := sorted({*drafters} - {*reach.drafters}):
+    elif reach.drafted_batch_size is None:
+        outside.append(f"no {known}")
+    if reach.drafters and (unknown := sorted({*drafters} - {*reach.drafters})):
         outside.append(f"none with {', '.join(unknown)}")
     for key in ("attention", "formats", "placements"):
         missing = [word for word in words[key] if word not in getattr(reach, key)]
