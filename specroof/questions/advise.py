@@ -801,7 +801,7 @@ def advice_text(answer: Advice) -> str:
         *([_chips_table(answer)] if len(answer.chips) > 1 else []),
         _choices_table(best, short),
         _times_table(best),
-        *filter(None, [wrapped(served_bands_line(best.setup.engine, _loads(best)))]),
+        *filter(None, [wrapped(served_bands_line(best.setup.engine, _loads(best), requests=True))]),
         *_ends(best),
         "\n".join(wrapped(f"{short[d]}: {name}") for d, name in enumerate(answer.drafters)),
         *(_command(flags, best, answer.model_name) for flags in best.launches),

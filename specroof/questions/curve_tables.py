@@ -268,7 +268,7 @@ def _prefill_line(whole: EndToEnd) -> str:
     return f"prefills counted, {whole.workload.requests}: {how}"
 
 
-def served_bands_line(engine: EngineProfile, batch_size: npt.ArrayLike) -> str:
+def served_bands_line(engine: EngineProfile, batch_size: npt.ArrayLike, *, requests: bool) -> str:
     """Return the bands of TPOT, TTFT and throughput in one line, or why there are none.
 
     Nothing of the ideal engine, which is no server. Over several batch sizes, the widest.
@@ -277,8 +277,8 @@ def served_bands_line(engine: EngineProfile, batch_size: npt.ArrayLike) -> str:
         return ""
     ranges = set(np.searchsorted(CONCURRENCY_ENDS, np.atleast_1d(batch_size)).tolist())
     shown = []
-    for title, figure in _BANDED.items():
-        cells = [served_cells(engine.served_bands, figure)[place] for place in sorted(ranges)]
+    for name, title in (_REQUESTS if requests else _STEPS).items():
+        cells = [served_cells(engine.served_bands, name)[place] for place in sorted(ranges)]
         known = [band for band in cells if band is not None]
         if known and len(known) == len(cells):
             band = max(known, key=lambda cell: cell.width)
@@ -286,13 +286,12 @@ def served_bands_line(engine: EngineProfile, batch_size: npt.ArrayLike) -> str:
             counted = counted_engines(band, engine)
             shown.append(f"{title} {low:+.0%} to {high:+.0%} of {band.points} loads{counted}")
     if not shown:
-        return (
-            f"TPOT, TTFT, tokens/s and prices have no band: no measured load speaks for engine "
-            f"{engine.name} here"
-        )
+        titles = ", ".join((_REQUESTS if requests else _STEPS).values())
+        return f"{titles} have no band: no measured load speaks for engine {engine.name} here"
+    besides = "TPOT, tokens/s and prices" if requests else "they"
     return (
-        f"80% bands without drafts: {'; '.join(shown)}. Prices as tokens/s. With drafts, TPOT and "
-        f"tokens/s have the band of the speedup besides"
+        f"80% bands without drafts: {'; '.join(shown)}; with drafts {besides} have the band of the "
+        f"speedup besides"
     )
 
 
@@ -325,8 +324,9 @@ COUNTED_ARRAYS: Final = (
     "effective_batch",
 )
 _OF_REQUESTS: Final = ("input_len", "output_len", "prefix_hit_rate", "waves")
-#: Figures of served requests with bands, by their titles.
-_BANDED: Final = {"TPOT": "tpot_s", "TTFT": "ttft_s", "tokens/s": "tokens_per_s"}
+#: Figures with bands, and their titles: of served requests, and of decoding alone.
+_REQUESTS: Final = {"tpot_s": "TPOT", "ttft_s": "TTFT", "tokens_per_s": "tokens/s and prices"}
+_STEPS: Final = {"tpot_s": "steps, tokens/s and prices"}
 _BAND_KEYS: Final = ("speedup_low", "speedup_high", "verdict", "best_within_band")
 
 

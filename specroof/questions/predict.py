@@ -577,7 +577,11 @@ def prediction_text(prediction: Prediction) -> str:
         counted_table(prediction.curves, prediction.end_to_end) if prediction.end_to_end else "",
         lengths_table(curves, lengths) if lengths else "",
         _prices_table(prediction),
-        in_line(served_bands_line(prediction.setup.engine, prediction.load.batch_size)),
+        served_bands_line(
+            prediction.setup.engine,
+            prediction.load.batch_size,
+            requests=prediction.load.workload is not None,
+        ),
         source_lines(prediction.curves),
         note_lines(prediction.messages["notes"]),
     ]

@@ -214,20 +214,25 @@ def band_notes(engine: EngineProfile, drafter: str) -> Iterator[str]:
     Examples
     --------
     >>> from specroof.hardware import Band
-    >>> mtp = Band(width=0.0953, mean_error=0.042, points=40, engines={"sglang": 40})
+    >>> mtp = Band(width=0.0953, mean_error=0.042, points=40, engines={"sglang": 40}, batch_size=32)
     >>> list(band_notes(EngineProfile(name="vllm", bands={"mtp": mtp}), "mtp"))
-    ['engine vllm, mtp: 80% of 40 measured speedups (40 under sglang; none under vllm) are within
-    -9% to +10% of the prediction; mean error 4.2%']
+    ['engine vllm, mtp: 80% of 40 measured speedups (40 under sglang, none under vllm) are within
+    -9% to +10% of the prediction, wider above batch 32; mean error 4.2%']
     """
     band = engine.band(drafter)
     if band is None:
         return
     of = drafter if drafter in engine.bands else f"{drafter} (errors of all drafters)"
     low, high = np.expm1(-band.width), np.expm1(band.width)
+    limits = {"batch {:g}": band.batch_size, "{:.0f} tokens": band.context_len}
+    ends = [unit.format(limit) for unit, limit in limits.items() if limit is not None]
+    wider = f", wider above {' or '.join(ends)}" if ends else ""
+    borrowed = engine.reach is not None and not engine.reach.drafters
     yield (
         f"engine {engine.name}, {of}: 80% of {band.points} measured speedups"
         f"{counted_engines(band, engine)} are within "
-        f"{low:+.0%} to {high:+.0%} of the prediction; mean error {band.mean_error:.1%}"
+        f"{low:+.0%} to {high:+.0%} of the prediction{wider}; mean error {band.mean_error:.1%}"
+        f"{'; none of them on this family of chips' if borrowed else ''}"
     )
 
 
@@ -244,11 +249,10 @@ def counted_engines(band: Band, engine: EngineProfile) -> str:
     >>> counted_engines(band, EngineProfile(name="sglang"))
     ' (6 under sglang, 3 under vllm)'
     """
-    if not band.engines:
-        return ""
-    counts = ", ".join(f"{count} under {name}" for name, count in band.engines.items())
     server = engine.framework or engine.name
-    return f" ({counts})" if server in band.engines else f" ({counts}; none under {server})"
+    counts = [f"{count} under {name}" for name, count in band.engines.items()]
+    none = [] if server in band.engines else [f"none under {server}"]
+    return f" ({', '.join([*counts, *none])})" if counts else ""
 
 
 #: Batch sizes, and contexts, whose best a notebook shows: more are for `to_frame`.
