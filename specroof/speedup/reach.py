@@ -52,7 +52,7 @@ def deployment_words(deployment: Deployment) -> dict[str, tuple[str, ...]]:
     >>> from specroof.latency import engine_setup
     >>> setup = engine_setup(load_hardware("h200"), "vllm", Placement(8, 8), None)
     >>> deployment_words(Deployment(load_model("deepseek-ai/DeepSeek-V3"), setup))
-    {'attention': ('latent_attention',), 'formats': ('fp8',), 'placements': ('tp', 'ep')}
+    {'attention': ('latent_attention',), 'formats': ('fp8-block',), 'placements': ('tp', 'ep')}
     """
     model, setup = deployment.model, deployment.setup
     cores = [core for _, core in model.counted_cores if not isinstance(core, Experts)]
