@@ -57,7 +57,7 @@ from specroof.hardware import (
 )
 from specroof.hardware.written import written_generic
 from specroof.scoring import TRUSTED, misses_of, validation
-from specroof.scoring.bands import bands_of, served_bands_of, width_scale
+from specroof.scoring.bands import bands_of, served_bands_of, served_scales, width_scale
 from specroof.scoring.left_out import served_of
 from specroof.scoring.served import implausible, served_validation
 from specroof.speedup.reach import deployment_words
@@ -228,6 +228,7 @@ def write_engines(points: Sequence[Measurement]) -> None:
         plain_median=float(total.decode_median or 0.0),
     )
     served = served_validation().counted
+    scales = served_scales(served)
     # With those on chips of no fitted family.
     strange = misses_of(validation().generic, by_family=True)
     for chip in CHIPS:
@@ -243,7 +244,7 @@ def write_engines(points: Sequence[Measurement]) -> None:
                 engine = replace(engine, expected_error=error, bands=widths)
             else:  # as of a family that no fit has seen
                 engine = replace(engine, bands=bands_of(strange, name))
-            known = served_bands_of(served, name, family)
+            known = served_bands_of(served, name, family, scales=scales)
             engines.append(replace(engine, served_bands=known, reach=reach_of(name, family)))
         has = load_hardware(chip).peak.flops_per_s
         engines = [
@@ -271,7 +272,9 @@ def write_engines(points: Sequence[Measurement]) -> None:
     bands = {name: bands_of(strange, name) for name in (GENERIC, *FRAMEWORKS)}
     made = generic(parameters, bands)
     generics = {
-        name: replace(engine, served_bands=served_bands_of(served, name, ""), reach=reach_of())
+        name: replace(
+            engine, served_bands=served_bands_of(served, name, "", scales=scales), reach=reach_of()
+        )
         for name, engine in made.engines.items()
     }
     content = written_generic(replace(made, engines=generics))

@@ -39,7 +39,15 @@ from specroof.hardware import (
 from specroof.hardware.written import calibrated_yaml
 from specroof.latency import Deployment, engine_setup
 from specroof.questions.curve_tables import served_bands_line
-from specroof.scoring.bands import Miss, band_of, bands_of, misses_of, served_bands_of, width_scale
+from specroof.scoring.bands import (
+    Miss,
+    band_of,
+    bands_of,
+    misses_of,
+    served_bands_of,
+    served_scales,
+    width_scale,
+)
 from specroof.scoring.scores import Scored
 from specroof.scoring.served import ServedScore
 from specroof.serving.served import served_curve
@@ -378,6 +386,28 @@ def test_few_loads_borrow_from_other_chips_and_then_from_other_servers() -> None
     assert cells["x", ""]["any"].engines == {"sglang": 25, "vllm": 5}
     assert served_bands_of([], "vllm", "hopper") == {}
     assert list(served_bands_of(amd, "vllm", "cdna3")["tpot_s"]) == ["any"]  # all there is
+
+
+def test_bands_of_requests_are_as_wide_as_unseen_models_say() -> None:
+    # Of a, b and c 0.1 beside bands that 0.1, 0.1 and 0.2 set; of d 0.2 beside one of 0.1.
+    seen = [
+        load_off("vllm", "h200", model, off)
+        for model, off in zip("abcd", (0.1, -0.1, 0.1, 0.2), strict=True)
+    ]
+    without_one = served_bands_of(seen[1:], "vllm", "hopper")["tpot_s"]["any"].width
+    scale = served_scales(seen)["tpot_s"]
+    shares = [0.1 / without_one] * 3 + [0.2 / 0.1]
+    assert scale == pytest.approx(shares[2] + 0.4 * (shares[3] - shares[2]))
+    plain, scaled = (
+        served_bands_of(seen, "vllm", "hopper", scales=scales)["tpot_s"]["any"]
+        for scales in ({}, {"tpot_s": scale})
+    )
+    assert scaled.width == pytest.approx(scale * plain.width)
+    assert scaled.mean_error == plain.mean_error
+    drafted = replace(seen[0], point=replace(seen[0].point, draft_len=3))
+    assert served_scales([drafted]) == {}
+    exact = [load_off("vllm", "h200", model, 0.0) for model in "ab"]
+    assert served_scales(exact) == {}  # how much of no width a miss takes is not known
 
 
 def test_a_calibrated_profile_is_no_surer_of_requests_than_of_its_own_points() -> None:

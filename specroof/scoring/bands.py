@@ -5,7 +5,7 @@ Of speedups by engine and kind of drafter; of served loads by server, chips and 
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -20,6 +20,7 @@ from specroof.hardware import (
     OTHER_DRAFTERS,
     SERVED_FIGURES,
     Band,
+    served_width,
 )
 from specroof.scoring.left_out import generic_family
 from specroof.scoring.scores import Scored
@@ -207,10 +208,54 @@ def operating_point(point: Measurement) -> tuple[float, float]:
 #: So many models, or so many loads, speak for themselves; below, their neighbours join in.
 _LEAST_MODELS: Final = 3
 _LEAST_LOADS: Final = 25
+NO_SCALES: Final[Mapping[str, float]] = {}
+
+
+def served_scales(scores: Sequence[ServedScore]) -> dict[str, float]:
+    """Return what widths of served bands are multiplied by, so that they hold unseen models.
+
+    Parameters
+    ----------
+    scores
+        As of `served_bands_of`.
+
+    Source
+        As `width_scale`, with a model for a fold.
+
+    Examples
+    --------
+    >>> point = Measurement(place="mine", engine="vllm", hardware="h200")
+    >>> scores = [
+    ...     ServedScore(replace(point, model=model), {"tpot_s": off}, True)
+    ...     for model, off in zip("abcd", (0.1, 0.1, 0.1, 0.2))
+    ... ]
+    >>> round(served_scales(scores)["tpot_s"], 2)  # 0.1 beside bands of 0.19, 0.2 beside 0.1
+    1.12
+    """
+    shares: dict[str, list[float]] = {figure: [] for figure in SERVED_FIGURES}
+    plain = [score for score in scores if not score.point.drafts]
+    for model in dict.fromkeys(base_model(score.point) for score in plain):
+        others = [score for score in plain if base_model(score.point) != model]
+        own = [score for score in plain if base_model(score.point) == model]
+        places = dict.fromkeys(
+            (score.point.engine or "", chip_family(score.point)) for score in own
+        )
+        bands = {place: served_bands_of(others, *place) for place in places}
+        for score in own:
+            place = score.point.engine or "", chip_family(score.point)
+            for figure, off in score.off.items():
+                width = served_width(bands[place], figure, score.point.concurrency or 1)
+                if width is not None and width > 0:
+                    shares[figure].append(abs(off) / float(width))
+    return {figure: float(np.quantile(own, BAND_SHARE)) for figure, own in shares.items() if own}
 
 
 def served_bands_of(
-    scores: Sequence[ServedScore], engine: str, family: str
+    scores: Sequence[ServedScore],
+    engine: str,
+    family: str,
+    *,
+    scales: Mapping[str, float] = NO_SCALES,
 ) -> dict[str, dict[str, Band]]:
     """Return what a profile holds of served loads without drafts: bands by figure and concurrency.
 
@@ -222,6 +267,8 @@ def served_bands_of(
         The cells that are asked for: of server and family of chips where enough loads speak, else
         of the server, else of all. Of the same loads a range of concurrency that enough of them
         lie in has a band of its own.
+    scales
+        What the widths of a figure are multiplied by: see `served_scales`.
 
     Source
         As `band_of`, with models in the place of sources.
@@ -247,7 +294,7 @@ def served_bands_of(
                 by_range[CONCURRENCY_RANGES[int(place)]].append(score)
             enough = {name: cell for name, cell in by_range.items() if _enough_loads(cell)}
             bands[figure] = {
-                name: _band(_served_misses(cell, figure), 1.0)
+                name: _band(_served_misses(cell, figure), scales.get(figure, 1.0))
                 for name, cell in {**enough, ANY_CONCURRENCY: widest}.items()
             }
     return bands
