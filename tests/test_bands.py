@@ -388,6 +388,15 @@ def test_few_loads_borrow_from_other_chips_and_then_from_other_servers() -> None
     assert list(served_bands_of(amd, "vllm", "cdna3")["tpot_s"]) == ["any"]  # all there is
 
 
+def test_a_strange_family_is_one_more_family_however_many_loads_others_have() -> None:
+    hopper = [load_off("vllm", "h200", model, 0.1) for model in "abcdefghijklmnopqrst"]
+    amd = [load_off("vllm", "mi300x", model, 0.3) for model in "ab"]
+    band = served_bands_of([*hopper, *amd], "vllm", "gaudi")["tpot_s"]["any"]
+    assert band.width == pytest.approx(0.3)  # half of the weight, not a tenth
+    own = served_bands_of([*hopper, *amd], "vllm", "hopper")["tpot_s"]["any"]
+    assert own.width == pytest.approx(0.1)
+
+
 def test_bands_of_requests_are_as_wide_as_unseen_models_say() -> None:
     # Of a, b and c 0.1 beside bands that 0.1, 0.1 and 0.2 set; of d 0.2 beside one of 0.1.
     seen = [

@@ -265,7 +265,8 @@ def served_bands_of(
         Loads beside predictions by profiles that have not seen their model.
     engine, family
         The cells that are asked for: of server and family of chips where enough loads speak, else
-        of the server, else of all. Of the same loads a range of concurrency that enough of them
+        of the server, else of all, where each server and family weighs the same: a strange family
+        is one more. Of the same loads a range of concurrency that enough of them
         lie in has a band of its own.
     scales
         What the widths of a figure are multiplied by: see `served_scales`.
@@ -294,7 +295,10 @@ def served_bands_of(
                 by_range[CONCURRENCY_RANGES[int(place)]].append(score)
             enough = {name: cell for name, cell in by_range.items() if _enough_loads(cell)}
             bands[figure] = {
-                name: _band(_served_misses(cell, figure), scales.get(figure, 1.0))
+                name: _band(
+                    _served_misses(cell, figure, borrowed=widest is not near),
+                    scales.get(figure, 1.0),
+                )
                 for name, cell in {**enough, ANY_CONCURRENCY: widest}.items()
             }
     return bands
@@ -305,9 +309,18 @@ def _enough_loads(cell: Sequence[ServedScore]) -> bool:
     return len(models) >= _LEAST_MODELS or len(cell) >= _LEAST_LOADS
 
 
-def _served_misses(scores: Sequence[ServedScore], figure: str) -> list[Miss]:
+def _served_misses(scores: Sequence[ServedScore], figure: str, *, borrowed: bool) -> list[Miss]:
+    """Return misses of loads by model; where loads of others stand in, by server and chips."""
     return [
-        Miss(base_model(score.point), score.point.engine or "", "", abs(score.off[figure]))
+        Miss(
+            f"{score.point.engine} {chip_family(score.point)}"
+            if borrowed
+            else base_model(score.point),
+            score.point.engine or "",
+            "",
+            abs(score.off[figure]),
+            full_points=FAMILY_POINTS if borrowed else FULL_POINTS,
+        )
         for score in scores
     ]
 
