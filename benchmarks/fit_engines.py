@@ -8,10 +8,14 @@ blocks of the hardware files and the generic engine. Ten minutes.
 
 import argparse
 import json
+import math
 import re
 import textwrap
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
+from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +30,7 @@ from fitting.parameters import (
     PARAMETERS,
     SERVERS,
     chip_family,
+    family_of,
     fits_text,
     fitted_parameters,
     stored_fits,
@@ -33,12 +38,30 @@ from fitting.parameters import (
 from fitting.served_fit import fitted_loads, served_engine, with_factors
 from fitting.shared_fit import leave_groups_out, leave_one_out
 from specroof import load_hardware
-from specroof.evidence import Measurement, kind_of, load_measurements
+from specroof.evidence import (
+    Measurement,
+    drafter_of,
+    has_drafter,
+    kind_of,
+    load_measurements,
+    load_served,
+    request_lengths,
+)
 from specroof.evidence.measurement import chip_of
-from specroof.hardware import FRAMEWORKS, GENERIC, EngineProfile, ExpectedError
+from specroof.hardware import (
+    FRAMEWORKS,
+    GENERIC,
+    IDEAL_ENGINE,
+    EngineProfile,
+    ExpectedError,
+    Reach,
+)
 from specroof.hardware.written import written_generic
 from specroof.scoring import TRUSTED, misses_of, validation
-from specroof.scoring.bands import bands_of, width_scale
+from specroof.scoring.bands import bands_of, served_bands_of, served_scales, width_scale
+from specroof.scoring.left_out import served_of
+from specroof.scoring.served import implausible, served_validation
+from specroof.speedup.reach import deployment_words
 
 PACKAGE = Path(__file__).parent.parent / "specroof"
 
@@ -136,6 +159,59 @@ def kernel_sentence(loads: str) -> str:
     return f"{loads}; shares of peaks from {KERNEL_SOURCE}; no benchmark with drafts is known, and plain throughput is off by {errors} (trtllm-r1)"
 
 
+@cache
+def reach_of(engine: str = "", family: str = "") -> Reach:
+    """Return what measurements of a server on a family of chips cover; of all if empty."""
+
+    def counts(point: Measurement) -> bool:
+        has = family_of(chip_of(point.hardware or "").name)
+        return engine in {"", point.engine} and family in {"", has}
+
+    bundled = [point for point in load_measurements() if kind_of(point)[0]]
+    loads = [load for load in load_served() if implausible(load) is None]
+    seen = [*filter(counts, bundled), *filter(counts, loads)]
+    words: dict[str, set[str]] = defaultdict(set)
+    for key in {_PLACE(point) for point in seen}:
+        point = next(point for point in seen if _PLACE(point) == key)
+        words["engines"].add(point.engine or "")
+        words["chips"].add(chip_of(point.hardware or "").name)
+        for name, kinds in deployment_words(served_of(point, IDEAL_ENGINE)).items():
+            words[name].update(kinds)
+    drafted = [point for point in seen if point.drafts and has_drafter(point.method)]
+    words["drafters"] = {drafter_of(point).kind for point in drafted}
+    known = [point for point in drafted if point.tokens_per_round and _is_trusted(point)]
+    largest, drafted_largest = (
+        [max(values, default=None) for values in zip(*map(_largest, group), strict=True)]
+        or [None, None]
+        for group in ([point for point in seen if not point.drafts], known)
+    )
+    return Reach(
+        family=family,
+        **{name: tuple(sorted(kinds)) for name, kinds in words.items()},
+        batch_size=largest[0],
+        context_len=largest[1],
+        drafted_batch_size=drafted_largest[0],
+        drafted_context_len=drafted_largest[1],
+    )
+
+
+#: What `deployment_words` and `Reach` read of a measurement.
+_PLACE = attrgetter(
+    *("model", "hardware", "engine", "quantization", "tensor_parallel", "expert_parallel"),
+    "attention_data_parallel",
+)
+
+
+def _largest(point: Measurement) -> tuple[float, float]:
+    """Return the requests in flight and the mean context of a measurement, in whole numbers."""
+    in_flight = point.concurrency or point.batch_size or 1.0
+    return math.ceil(in_flight), math.ceil(request_lengths(point)[2])
+
+
+def _is_trusted(point: Measurement) -> bool:
+    return (point.trust or 0) <= TRUSTED
+
+
 def write_engines(points: Sequence[Measurement]) -> None:
     """Write what the package reads of the stored fits, in the place of what is there.
 
@@ -152,6 +228,8 @@ def write_engines(points: Sequence[Measurement]) -> None:
         speedup_median=float(total.speedup_median or 0.0),
         plain_median=float(total.decode_median or 0.0),
     )
+    served = served_validation().counted
+    scales = served_scales(served)
     # With those on chips of no fitted family.
     strange = misses_of(validation().generic, by_family=True)
     for chip in CHIPS:
@@ -165,9 +243,10 @@ def write_engines(points: Sequence[Measurement]) -> None:
             if name in drafted:
                 widths = bands_of(misses, name, scale=scale)
                 engine = replace(engine, expected_error=error, bands=widths)
-            elif name in ENGINES:  # as of a family that no fit has seen
+            else:  # as of a family that no fit has seen
                 engine = replace(engine, bands=bands_of(strange, name))
-            engines.append(engine)
+            known = served_bands_of(served, name, family, scales=scales)
+            engines.append(replace(engine, served_bands=known, reach=reach_of(name, family)))
         has = load_hardware(chip).peak.flops_per_s
         engines = [
             replace(engine, compute_frac={key: engine.compute_frac[key] for key in has})
@@ -192,7 +271,14 @@ def write_engines(points: Sequence[Measurement]) -> None:
         block += [line for engine in engines for line in engine_lines(engine)]
         path.write_text(text + "\n".join(block) + "\n", encoding="utf-8")
     bands = {name: bands_of(strange, name) for name in (GENERIC, *FRAMEWORKS)}
-    content = written_generic(generic(parameters, bands))
+    made = generic(parameters, bands)
+    generics = {
+        name: replace(
+            engine, served_bands=served_bands_of(served, name, "", scales=scales), reach=reach_of()
+        )
+        for name, engine in made.engines.items()
+    }
+    content = written_generic(replace(made, engines=generics))
     target = PACKAGE / "catalog" / "generic.json"
     target.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 

@@ -3,6 +3,8 @@
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,8 +24,35 @@ from specroof import (
 )
 from specroof.acceptance import context_acceptance
 from specroof.cli import app
-from specroof.scoring.bands import Miss, band_of, bands_of, width_scale
-from specroof.speedup.result import band_ends, verdicts
+from specroof.engines.calibration import Residual, widened
+from specroof.evidence import Measurement
+from specroof.hardware import (
+    BATCH_WIDENING,
+    CONTEXT_WIDENING,
+    Band,
+    EngineProfile,
+    Placement,
+    Reach,
+    ServedBands,
+    served_width,
+)
+from specroof.hardware.written import calibrated_yaml
+from specroof.latency import Deployment, engine_setup
+from specroof.questions.curve_tables import served_bands_line
+from specroof.scoring.bands import (
+    Miss,
+    band_of,
+    bands_of,
+    misses_of,
+    served_bands_of,
+    served_scales,
+    width_scale,
+)
+from specroof.scoring.scores import Scored
+from specroof.scoring.served import ServedScore
+from specroof.serving.served import served_curve
+from specroof.serving.workload import Load, Workload
+from specroof.speedup.result import band_ends, band_notes, verdicts
 
 MODEL = load_model("Qwen/Qwen3-8B")
 CHIP = load_hardware("h200")
@@ -71,7 +100,7 @@ def test_the_ideal_engine_has_no_band() -> None:
 
 def test_a_drafter_that_nobody_measured_has_the_band_of_all() -> None:
     made = curve(drafter=load_drafter("autoregressive,cost=0.1"))
-    assert made.band == CHIP.engine("sglang").bands["other"].width
+    assert made.band == CHIP.engine("sglang").bands["other"]
     assert "autoregressive (errors of all drafters)" in " ".join(made.notes)
 
 
@@ -86,7 +115,8 @@ def test_the_acceptance_adds_to_the_band_as_squares_do() -> None:
     low, high = made.speedup_low, made.speedup_high
     assert low is not None
     assert high is not None
-    width = made.band or 0.0
+    assert made.band is not None
+    width = made.band.width
     below = math.hypot(width, math.log(expected[9] / least[9]))
     above = math.hypot(width, math.log(most[9] / expected[9]))
     assert math.log(made.speedup[0, 0, 9] / low[0, 0, 9]) == pytest.approx(below)
@@ -110,7 +140,8 @@ def test_each_context_has_the_spread_of_its_acceptance() -> None:
     assert high is not None
     width = np.log(high / made.speedup)[:, 0, 6]
     assert width[0] > width[1]
-    assert width[1] == pytest.approx(made.band)
+    assert made.band is not None
+    assert width[1] == pytest.approx(made.band.width_at(1, 8000))
 
 
 def test_what_was_measured_at_some_contexts_is_said_of_those_alone() -> None:
@@ -150,7 +181,7 @@ def test_a_wider_band_holds_a_narrower_one(s: float, w: float, below: float, abo
 
 
 def test_drafts_within_the_band_may_be_the_best() -> None:
-    made = replace(curve(), band=0.1)
+    made = replace(curve(), band=Band(width=0.1, mean_error=0.05, points=9))
     within = made.best_within_band()
     assert within is not None
     shortest, longest = (int(end.item()) for end in within)
@@ -179,7 +210,290 @@ def test_json_and_tables_have_bands_and_the_ideal_engine_none() -> None:
     assert "80% band" in one
 
 
+# --- beyond what was measured ---------------------------------------------------------------------
+
+
+def test_a_band_widens_by_each_axis_as_squares_add_up() -> None:
+    band = Band(width=0.3, mean_error=0.1, points=9, batch_size=32, context_len=1000)
+    batch, context = 32 * math.exp(2), 1000 * math.exp(3)
+    found = band.width_at(np.array([1, 32, batch]), np.array([[500], [context]]))
+    by_batch, by_context = 2 * BATCH_WIDENING, 3 * CONTEXT_WIDENING
+    of_batch = math.sqrt(0.09 + by_batch**2)
+    of_both = math.sqrt(0.09 + by_batch**2 + by_context**2)
+    of_context = math.sqrt(0.09 + by_context**2)
+    assert found == pytest.approx(
+        np.array([[0.3, 0.3, of_batch], [of_context, of_context, of_both]])
+    )
+    unlimited = Band(width=0.3, mean_error=0.1, points=9)
+    assert unlimited.width_at(1e6, 1e9).item() == 0.3
+
+
+LIMITS = st.none() | st.floats(1, 1e6)
+AT = st.floats(0, 1e7)
+
+
+@given(LIMITS, LIMITS, AT, AT, st.floats(1, 100), st.floats(1, 100))
+def test_a_set_up_farther_from_evidence_never_has_a_narrower_band(
+    batch_end: float | None,
+    context_end: float | None,
+    batch: float,
+    context: float,
+    more: float,
+    longer: float,
+) -> None:
+    band = Band(width=0.1, mean_error=0.1, points=9, batch_size=batch_end, context_len=context_end)
+    near = band.width_at(batch, context)
+    assert near >= 0.1
+    assert band.width_at(batch * more, context * longer) >= near
+
+
+def test_less_evidence_never_makes_a_narrower_band_of_a_curve() -> None:
+    band = Band(width=0.1, mean_error=0.1, points=9, batch_size=8, context_len=2000)
+    made = replace(grid({}), band=band)
+    assert made.speedup_low is not None
+    width = np.log(made.speedup / made.speedup_low)[..., 1:]
+    assert np.all(np.diff(width, axis=0) >= -1e-12)
+    assert np.all(np.diff(width, axis=1) >= -1e-12)
+    assert width[0, 0] == pytest.approx(0.1)  # inside
+    assert width[-1, -1, 0] == pytest.approx(band.width_at(64, 32000).item())
+
+
+def test_a_verdict_beyond_the_evidence_is_unclear_unless_the_wider_band_excludes_one() -> None:
+    width = 0.5 * math.log(1.3)
+    near, far = Band(width=width, mean_error=0.1, points=9), 8 * math.exp(0.4 / BATCH_WIDENING)
+    speedup = np.broadcast_to(np.array([1.0, 1.3, 3.0]), (1, 3, 3))
+    beyond = replace(near, batch_size=8).width_at([8, far, 8], 0)[:, None]
+    told = [
+        verdicts(speedup[..., [0, n]], *band_ends(speedup[..., [0, n]], beyond, (0.0, 0.0)))
+        for n in (1, 2)
+    ]
+    assert [one[0].tolist() for one in told] == [["pays", "unclear", "pays"], ["pays"] * 3]
+
+
+def test_a_band_says_whose_measurements_it_counts_and_from_where_it_widens() -> None:
+    band = Band(width=0.1, mean_error=0.05, points=9, engines={"sglang": 9}, batch_size=32)
+    (note,) = band_notes(EngineProfile(name="vllm", bands={"mtp": band}, reach=Reach()), "mtp")
+    for words in ("9 under sglang", "none under vllm", "above batch 32", "this family"):
+        assert words in note
+    (own,) = band_notes(EngineProfile(name="sglang", bands={"mtp": band}), "mtp")
+    assert "none" not in own
+    bare = Band(width=0.1, mean_error=0.05, points=9)
+    (note,) = band_notes(EngineProfile(name="vllm", bands={"mtp": bare}), "mtp")
+    assert "under" not in note
+
+
+# --- figures of served requests -------------------------------------------------------------------
+
+WIDE = Band(width=0.4, mean_error=0.2, points=90, engines={"vllm": 90})
+NARROW = Band(width=0.2, mean_error=0.1, points=30, engines={"vllm": 30})
+SERVED: ServedBands = {
+    "tpot_s": {"any": WIDE, "to-4": NARROW},
+    "ttft_s": {"any": WIDE},
+    "tokens_per_s": {"more": WIDE},
+}
+
+
+def grid(served: ServedBands, *, requests: bool = False) -> Any:
+    """Return a curve of eagle3 with a speedup's band of 0.3; with requests, end to end."""
+    fast = replace(
+        CHIP.engine("sglang"),
+        bands={"other": Band(width=0.3, mean_error=0.1, points=9)},
+        served_bands=served,
+    )
+    setup = engine_setup(replace(CHIP, engines={"sglang": fast}), "sglang", Placement(), None)
+    load = Load([4, 5, 64], [2000, 32000])
+    if requests:
+        load = Load([4, 300], [2000], Workload(1500, 1000))
+    found = served_curve(
+        Deployment(MODEL, setup),
+        load_drafter("eagle3,accept=0.7"),
+        load,
+        "ignore",
+        max_draft_len=2,
+    )
+    return found.end_to_end if requests else found.decoding
+
+
+def test_a_range_of_concurrency_has_its_own_band_or_that_of_all_or_none() -> None:
+    assert served_width(SERVED, "tpot_s", [1, 4, 4.5, 1000]) == pytest.approx([0.2, 0.2, 0.4, 0.4])
+    assert served_width({}, "tpot_s", [1, 4]) is None
+    widths = served_width(SERVED, "tokens_per_s", [256, 257])
+    assert widths is not None
+    assert np.array_equal(widths, [np.nan, 0.4], equal_nan=True)
+
+
+def test_throughput_has_the_band_of_tpot_and_with_drafts_that_of_the_speedup_besides() -> None:
+    made = grid(SERVED)
+    low, high = made.rate_ends
+    width = np.array([0.2, 0.4, 0.4])
+    assert np.log(made.tokens_per_s / low)[..., 0] == pytest.approx(np.array([width, width]))
+    with_drafts = np.hypot(width, 0.3)
+    for end in (made.tokens_per_s / low, high / made.tokens_per_s):
+        assert np.log(end)[0, :, 1:] == pytest.approx(np.stack([with_drafts] * 2, axis=1))
+    assert grid({}).rate_ends is None
+    # Without a band of the speedup, nobody knows how sure drafted throughput is.
+    low, _ = replace(made, band=None).rate_ends
+    assert np.isfinite(low[..., 0]).all()
+    assert np.isnan(low[..., 1:]).all()
+
+
+def test_tpot_falls_where_the_speedup_rises_and_ttft_does_not_care() -> None:
+    made = grid({**SERVED, "tokens_per_s": {"any": WIDE}}, requests=True)
+    spread = (np.array([0.0, 0.0, 0.5]), np.array([0.0, 0.0, 0.0]))  # fewer tokens, not more
+    made = replace(made, curve=replace(made.curve, spread=spread))
+    ends = made.figure_ends
+    sides = {
+        name: [np.log(end / value)[0, 1, 2] for end in pair]
+        for (name, pair), value in zip(
+            ends.items(), (made.tokens_per_s, made.ttft_s, made.tpot_s), strict=True
+        )
+    }
+    rest, fewer = math.hypot(0.4, 0.3), math.hypot(0.4, 0.3, 0.5)
+    assert sides["tokens_per_s"] == pytest.approx([-fewer, rest])
+    assert sides["tpot"] == pytest.approx([-rest, fewer])
+    assert sides["ttft"] == pytest.approx([-0.4, 0.4])
+    assert set(grid({}, requests=True).figure_ends.values()) == {None}
+
+
+def load_off(engine: str, hardware: str, model: str, off: float, in_flight: int = 1) -> ServedScore:
+    """Return a served load whose TPOT is off."""
+    point = Measurement(
+        place="mine", engine=engine, hardware=hardware, model=model, concurrency=in_flight
+    )
+    return ServedScore(point, {"tpot_s": off}, True)
+
+
+def test_few_loads_borrow_from_other_chips_and_then_from_other_servers() -> None:
+    hopper = [load_off("vllm", "h200", model, 0.1) for model in "abc"]
+    amd = [load_off("vllm", "mi300x", model, -0.3, 64) for model in "ab"]
+    other = [load_off("sglang", "b200", "a", 0.5, 64) for _ in range(25)]
+    drafted = load_off("vllm", "h200", "a", 9.0)
+    drafted = replace(drafted, point=replace(drafted.point, draft_len=3))
+    seen = [*hopper, *amd, *other, drafted]
+    cells = {
+        pair: served_bands_of(seen, *pair)["tpot_s"]
+        for pair in (("vllm", "hopper"), ("vllm", "cdna3"), ("sglang", "blackwell"), ("x", ""))
+    }
+    assert {pair: list(found) for pair, found in cells.items()} == {
+        ("vllm", "hopper"): ["to-4", "any"],  # three models
+        ("vllm", "cdna3"): ["to-4", "any"],  # two: those of the server join
+        ("sglang", "blackwell"): ["to-256", "any"],  # 25 loads of one model
+        ("x", ""): ["to-4", "to-256", "any"],  # of all
+    }
+    assert cells["vllm", "hopper"]["any"].width == pytest.approx(0.1)
+    assert cells["vllm", "cdna3"]["any"].engines == {"vllm": 5}
+    assert cells["vllm", "cdna3"]["any"].width > 0.1
+    assert cells["x", ""]["any"].engines == {"sglang": 25, "vllm": 5}
+    assert served_bands_of([], "vllm", "hopper") == {}
+    assert list(served_bands_of(amd, "vllm", "cdna3")["tpot_s"]) == ["any"]  # all there is
+
+
+def test_a_strange_family_is_one_more_family_however_many_loads_others_have() -> None:
+    hopper = [load_off("vllm", "h200", model, 0.1) for model in "abcdefghijklmnopqrst"]
+    amd = [load_off("vllm", "mi300x", model, 0.3) for model in "ab"]
+    band = served_bands_of([*hopper, *amd], "vllm", "gaudi")["tpot_s"]["any"]
+    assert band.width == pytest.approx(0.3)  # half of the weight, not a tenth
+    own = served_bands_of([*hopper, *amd], "vllm", "hopper")["tpot_s"]["any"]
+    assert own.width == pytest.approx(0.1)
+
+
+def test_bands_of_requests_are_as_wide_as_unseen_models_say() -> None:
+    # Of a, b and c 0.1 beside bands that 0.1, 0.1 and 0.2 set; of d 0.2 beside one of 0.1.
+    seen = [
+        load_off("vllm", "h200", model, off)
+        for model, off in zip("abcd", (0.1, -0.1, 0.1, 0.2), strict=True)
+    ]
+    without_one = served_bands_of(seen[1:], "vllm", "hopper")["tpot_s"]["any"].width
+    scale = served_scales(seen)["tpot_s"]
+    shares = [0.1 / without_one] * 3 + [0.2 / 0.1]
+    assert scale == pytest.approx(shares[2] + 0.4 * (shares[3] - shares[2]))
+    plain, scaled = (
+        served_bands_of(seen, "vllm", "hopper", scales=scales)["tpot_s"]["any"]
+        for scales in ({}, {"tpot_s": scale})
+    )
+    assert scaled.width == pytest.approx(scale * plain.width)
+    assert scaled.mean_error == plain.mean_error
+    drafted = replace(seen[0], point=replace(seen[0].point, draft_len=3))
+    assert served_scales([drafted]) == {}
+    exact = [load_off("vllm", "h200", model, 0.0) for model in "ab"]
+    assert served_scales(exact) == {}  # how much of no width a miss takes is not known
+
+
+def test_a_calibrated_profile_is_no_surer_of_requests_than_of_its_own_points() -> None:
+    residuals = [Residual(Measurement(place="mine", tokens_per_s=100.0), 300.0)] * 3
+    own = widened(NARROW, residuals)
+    assert own.width == pytest.approx(math.log(3))
+    assert own.points == 3
+    assert own.engines == {}
+
+
+def test_json_has_the_ends_of_every_figure(tmp_path: Path) -> None:
+    fast = replace(
+        CHIP.engine("sglang"),
+        served_bands={name: {"any": WIDE} for name in ("tpot_s", "ttft_s", "tokens_per_s")},
+        reach=Reach(family="hopper", engines=("sglang",), chips=(CHIP.name,)),
+    )
+    file = tmp_path / "mine.yaml"
+    own = replace(CHIP, aliases=())
+    file.write_text(calibrated_yaml(own, fast, name="mine", source="made up"))
+    words = ["predict", "Qwen/Qwen3-8B", "-H", str(file), "--drafter", "eagle3,accept=0.7"]
+    words += ["--max-draft-len", "2", "--input-len", "1000", "--output-len", "200"]
+    told = CliRunner().invoke(app, [*words, "--json"])
+    answer = json.loads(told.stdout.splitlines()[-1])
+    assert answer["reach"]["chip"] == "measured"
+    (drafter,) = answer["drafters"]
+    both = {
+        "tokens_per_s": "tokens_per_s",
+        "usd_per_million_tokens": "usd_per_million_tokens",
+    }
+    served = {**both, "ttft": "ttft_s", "tpot": "tpot_s"}
+    places = [(drafter, both), (drafter["end_to_end"], served)]
+    places += [(answer["baseline"], {"step": "step_s", "tokens_per_s": "tokens_per_s"})]
+    for place, figures in places:
+        for name, value in figures.items():
+            low, at, high = (
+                np.array(place[key], dtype=np.float64)
+                for key in (f"{name}_low", value, f"{name}_high")
+            )
+            assert low.shape == at.shape == high.shape, name
+            assert np.all((low < at) & (at < high)), name
+            plain = (0, 0, 0)[: at.ndim]
+            assert math.log(high[plain] / at[plain]) == pytest.approx(0.4), name
+    text = CliRunner().invoke(app, words).stdout
+    assert "80% bands without drafts" in text
+    advise = ["advise", *words[1:6], "--concurrency", "1,8", *words[-4:], "--json"]
+    told = CliRunner().invoke(app, advise)
+    answer = json.loads(told.stdout.splitlines()[-1])
+    assert answer["reach"]["batch"]["asked"] == [1, 8]
+    for row in answer["rows"]:
+        for name in ("tokens_per_s", "usd_per_million_tokens", "ttft", "tpot"):
+            assert row["plain"][f"{name}_low"] < row["plain"][f"{name}_high"]
+
+
+def test_an_engine_without_served_loads_says_so_and_the_ideal_one_has_no_server() -> None:
+    assert served_bands_line(EngineProfile(name="ideal"), 1, requests=False) == ""
+    bare = served_bands_line(EngineProfile(name="mine"), 1, requests=True)
+    assert "no band" in bare
+    assert "mine" in bare
+    # One of the batch sizes lies where no load was measured.
+    some = EngineProfile(name="mine", served_bands={"tpot_s": {"to-4": NARROW}})
+    assert "no band" in served_bands_line(some, [1, 8], requests=False)
+    assert "30 loads" in served_bands_line(some, [1, 4], requests=False)
+
+
 # --- what bands are made of -----------------------------------------------------------------------
+
+
+def test_a_band_knows_how_far_its_points_reach_where_acceptance_was_known() -> None:
+    point = Measurement(
+        place="mine", source="a", engine="vllm", method="eagle3", batch_size=8, context_len=700,
+        draft_len=3, verify_len=4, speedup=2.0, hardware="h200", trust=2,
+    )  # fmt: skip
+    shape = replace(point, batch_size=128, source="b")
+    misses = misses_of([Scored(point, "speedup", 2.2, 2.0), Scored(shape, "shape", 2.2, 2.0)])
+    band = band_of(misses, "vllm", "eagle3")
+    assert band is not None
+    assert (band.batch_size, band.context_len, band.engines) == (8, 700, {"vllm": 2})
 
 
 def test_few_sources_borrow_from_their_neighbours() -> None:

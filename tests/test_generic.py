@@ -123,7 +123,7 @@ def test_the_bundled_file_is_what_the_fits_say() -> None:
     )
     for name, engine in made.engines.items():
         bundled = hardware.generic.engines[name]
-        assert replace(bundled, bands={}) == engine
+        assert replace(bundled, bands={}, served_bands={}, reach=None) == engine
         assert "other" in bundled.bands
     cards = (
         generic(PARAMETERS)

@@ -22,7 +22,6 @@ from fitting.parameters import (
     PARAMETERS,
     SERVERS,
     chip_family,
-    fitted_engine,
     fitted_parameters,
 )
 from fitting.served_fit import served_engine
@@ -513,6 +512,8 @@ def test_bundled_engines_are_the_fit_to_all_sources(chip: str) -> None:
             compute_frac=has,
             expected_error=engine.expected_error,
             bands=engine.bands,
+            served_bands=engine.served_bands,
+            reach=engine.reach,
         )
         assert figures(engine) == figures(expected)
 

@@ -973,8 +973,12 @@ def _solved(
     residuals = tuple(Residual(*pair) for pair in zip(problem.points, rates, strict=True))
     # What its base was off says nothing about it, but for bands, which nothing else sets.
     bands = {name: widened(band, residuals) for name, band in engine.bands.items()}
+    served_bands = {
+        figure: {name: widened(band, residuals) for name, band in cells.items()}
+        for figure, cells in engine.served_bands.items()
+    }
     return Calibration(
-        engine=replace(engine, expected_error=None, bands=bands),
+        engine=replace(engine, expected_error=None, bands=bands, served_bands=served_bands),
         base=problem.base.name,
         fitted=tuple(fitted),
         kept=(*kept, *unfitted),
@@ -1012,7 +1016,9 @@ def widened(band: Band, residuals: Sequence[Residual]) -> Band:
     )
     if width <= band.width:
         return band
-    return Band(width=width, mean_error=mean_error(residuals), points=len(residuals))
+    return replace(
+        band, width=width, mean_error=mean_error(residuals), points=len(residuals), engines={}
+    )
 
 
 def mean_error(residuals: Sequence[Residual]) -> float:

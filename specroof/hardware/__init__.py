@@ -9,10 +9,16 @@ from typing import Any, Final
 
 from specroof.errors import ProfileError
 from specroof.hardware.engine import (
+    ANY_CONCURRENCY,
+    BATCH_WIDENING,
+    CONCURRENCY_ENDS,
+    CONCURRENCY_RANGES,
+    CONTEXT_WIDENING,
     FRAMEWORKS,
     IDEAL_ENGINE,
     OP_KINDS,
     OTHER_DRAFTERS,
+    SERVED_FIGURES,
     SERVER_KEYS,
     STATE_TOKENS,
     AllToAll,
@@ -23,8 +29,12 @@ from specroof.hardware.engine import (
     ExpectedError,
     ExpertLocality,
     ExpertTile,
+    Reach,
+    ServedBands,
     Server,
     ServerSettings,
+    served_cells,
+    served_width,
 )
 from specroof.hardware.profile import (
     ALL_SOURCES,
@@ -44,11 +54,17 @@ from specroof.reading.yaml_text import parse_yaml
 
 __all__ = [
     "ALL_SOURCES",
+    "ANY_CONCURRENCY",
+    "BATCH_WIDENING",
+    "CONCURRENCY_ENDS",
+    "CONCURRENCY_RANGES",
+    "CONTEXT_WIDENING",
     "FRAMEWORKS",
     "GENERIC",
     "IDEAL_ENGINE",
     "OP_KINDS",
     "OTHER_DRAFTERS",
+    "SERVED_FIGURES",
     "SERVER_KEYS",
     "STATE_TOKENS",
     "USABLE_MEMORY_FRAC",
@@ -69,11 +85,15 @@ __all__ = [
     "LeftOutFits",
     "Peak",
     "Placement",
+    "Reach",
+    "ServedBands",
     "Server",
     "ServerSettings",
     "parse_generic",
     "parse_hardware",
     "parse_left_out_fits",
+    "served_cells",
+    "served_width",
 ]
 
 
@@ -128,6 +148,15 @@ def parse_hardware(text: str, *, source: str, trusted: bool = False) -> Hardware
     )
 
 
+def _bands(**cells: dict[str, Any]) -> dict[str, Band]:
+    return {name: Band(**cell) for name, cell in cells.items()}
+
+
+def _reach(**block: Any) -> Reach:
+    words = {key: tuple(part) for key, part in block.items() if isinstance(part, list)}
+    return Reach(**{**block, **words})
+
+
 #: Blocks of an engine that are values themselves.
 _PARTS: Final[dict[str, Callable[..., Any]]] = {
     "collective": Collective,
@@ -135,7 +164,9 @@ _PARTS: Final[dict[str, Callable[..., Any]]] = {
     "expert_locality": ExpertLocality,
     "graphs": lambda sizes, **rest: CapturedGraphs(sizes=tuple(sizes), **rest),
     "expected_error": ExpectedError,
-    "bands": lambda **cells: {name: Band(**cell) for name, cell in cells.items()},
+    "bands": _bands,
+    "served_bands": lambda **figures: {name: _bands(**cells) for name, cells in figures.items()},
+    "reach": _reach,
 }
 
 

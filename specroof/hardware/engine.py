@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from specroof.arrays import number_within, whole_within
+from specroof.arrays import Array, number_within, whole_within
 from specroof.errors import refuse
 from specroof.units import BOUNDS
 
@@ -204,6 +204,13 @@ Dtype: TypeAlias = Annotated[str, "dtype"]
 OpKind: TypeAlias = Annotated[str, "op_kind"]
 LayerKind: TypeAlias = Annotated[str, "layer_kind"]
 DrafterKind: TypeAlias = Annotated[str, "short_name"]
+ShortName: TypeAlias = Annotated[str, "short_name"]
+MeasuredBatch: TypeAlias = Annotated[float, "measured_batch_size"]
+MeasuredLen: TypeAlias = Annotated[float, "measured_len"]
+Words: TypeAlias = Annotated[tuple[str, ...], "words"]
+ServedBands: TypeAlias = Mapping[
+    Annotated[str, "served_figure"], Mapping[Annotated[str, "concurrency_range"], "Band"]
+]
 
 #: Serving software that engines are named after, and whose rules they have.
 FRAMEWORKS: Final = ("sglang", "vllm", "tensorrt-llm")
@@ -218,6 +225,12 @@ OTHER_DRAFTERS: Final = "other"
 #: times as much makes 0.30 of the speedup for 32 requests, and 0.14 for one. Where rounds alone
 #: wait, it makes 0.41 and 0.43.
 UNSURE_HOST: Final[Mapping[Overlap, float]] = {False: 0.3, "plain": 0.43}
+
+#: What the band of a speedup gains, in natural logarithms, for each e-fold of the batch or of the
+#: context beyond the largest measured, as squares add up: what 80 % of measurements beyond a range
+#: need of bands that were set within it (benchmarks/band_ranges.py).
+BATCH_WIDENING: Final = 0.12
+CONTEXT_WIDENING: Final = 0.12
 
 #: A longer pass runs the recurrence of linear attention in chunks of at least so many tokens.
 STATE_TOKENS: Final = 32
@@ -366,7 +379,7 @@ class ExpectedError:
 
 @dataclass(frozen=True, kw_only=True)
 class Band:
-    """Where 80 % of measured speedups lie around what is predicted.
+    """Where 80 % of measurements lie around what is predicted.
 
     Attributes
     ----------
@@ -376,11 +389,139 @@ class Band:
         Mean of how far off those predictions were, as a share.
     points
         How many there were.
+    engines
+        How many of them each serving software has; empty where that is not known.
+    batch_size, context_len
+        The largest that was measured; None for a band that does not widen.
     """
 
     width: Annotated[float, "band"]
     mean_error: Error
     points: Annotated[int, "points"]
+    engines: Mapping[ShortName, Annotated[int, "points"]] = field(default_factory=dict)
+    batch_size: MeasuredBatch | None = None
+    context_len: MeasuredLen | None = None
+
+    def width_at(self, batch_size: npt.ArrayLike, context_len: npt.ArrayLike) -> Array:
+        r"""Return the half-width at operating points, wider beyond what was measured.
+
+        .. math:: \sqrt{w^2 + (a \ln^+ B / B_{max})^2 + (b \ln^+ S / S_{max})^2}
+
+        with `BATCH_WIDENING` a, `CONTEXT_WIDENING` b, and no logarithm below 0.
+
+        Parameters
+        ----------
+        batch_size, context_len
+            B, sequences, and S, tokens; arrays that broadcast.
+
+        Source
+            Bands of small batches and short contexts beside measurements beyond them:
+            ``benchmarks/band_ranges.py``.
+
+        Examples
+        --------
+        >>> band = Band(width=0.1, mean_error=0.05, points=9, batch_size=32)
+        >>> band.width_at([8, 32], 4096)
+        array([0.1, 0.1])
+        >>> bool(band.width_at(64, 4096) > 0.1)
+        True
+        """
+        by_batch, by_context = (
+            slope * np.log(np.maximum(np.asarray(asked) / (most or np.inf), 1.0))
+            for slope, asked, most in (
+                (BATCH_WIDENING, batch_size, self.batch_size),
+                (CONTEXT_WIDENING, context_len, self.context_len),
+            )
+        )
+        return np.asarray(np.hypot(self.width, np.hypot(by_batch, by_context)))
+
+
+#: Figures of served requests that have bands, by their names in `specroof.evidence.Measurement`.
+SERVED_FIGURES: Final = ("tpot_s", "ttft_s", "tokens_per_s")
+#: The largest concurrency of each range that may have a band of its own; one more lies above.
+CONCURRENCY_ENDS: Final = (4, 32, 256)
+#: What `EngineProfile.served_bands` calls those ranges, and loads of all others.
+CONCURRENCY_RANGES: Final = (*(f"to-{end}" for end in CONCURRENCY_ENDS), "more")
+ANY_CONCURRENCY: Final = "any"
+
+
+def served_width(bands: ServedBands, figure: str, concurrency: npt.ArrayLike) -> Array | None:
+    """Return the half-widths of a figure of served requests; None, or NaN, where it has no band.
+
+    Parameters
+    ----------
+    bands
+        Of an `EngineProfile`.
+    figure
+        One of `SERVED_FIGURES`.
+    concurrency
+        Requests in flight, or the batch size of decoding alone.
+
+    Source
+        Counting: `specroof.scoring.bands.served_bands_of` sets them.
+
+    Examples
+    --------
+    >>> wide, narrow = (Band(width=width, mean_error=0.1, points=9) for width in (0.4, 0.1))
+    >>> served_width({"tpot_s": {"any": wide, "to-4": narrow}}, "tpot_s", [1, 4, 5])
+    array([0.1, 0.1, 0.4])
+    """
+    if figure not in bands:
+        return None
+    found = served_cells(bands, figure)
+    widths = np.array([np.nan if band is None else band.width for band in found])
+    return np.asarray(widths[np.searchsorted(CONCURRENCY_ENDS, concurrency)])
+
+
+def served_cells(bands: ServedBands, figure: str) -> list[Band | None]:
+    """Return the band of a figure for each of `CONCURRENCY_RANGES`; None where there is none.
+
+    Parameters
+    ----------
+    bands, figure
+        As for `served_width`.
+
+    Examples
+    --------
+    >>> served_cells({}, "ttft_s")
+    [None, None, None, None]
+    """
+    cells = bands.get(figure, {})
+    return [cells.get(name, cells.get(ANY_CONCURRENCY)) for name in CONCURRENCY_RANGES]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reach:
+    """What the measurements behind an engine profile cover.
+
+    Attributes
+    ----------
+    family
+        The family of chips; empty for the generic engine, which stands in on chips of any other.
+    engines, chips
+        Serving software, and chips by their full names.
+    attention, formats, placements
+        Kinds of attention, formats of weights, and ways to spread a model, as
+        `specroof.speedup.reach.deployment_words` calls them.
+    batch_size, context_len
+        The largest without drafts; None where nothing was measured.
+    drafters
+        Kinds of drafters.
+    drafted_batch_size, drafted_context_len
+        The largest with drafts of known acceptance; None where it never was.
+    """
+
+    family: Annotated[str, "text"] = ""
+    engines: Words = ()
+    chips: Words = ()
+    attention: Words = ()
+    formats: Words = ()
+    placements: Words = ()
+    batch_size: MeasuredBatch | None = None
+    context_len: MeasuredLen | None = None
+    drafters: Words = ()
+    drafted_batch_size: MeasuredBatch | None = None
+    drafted_context_len: MeasuredLen | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -463,6 +604,11 @@ class EngineProfile:
     bands
         Of speedups, by the kind of drafter; `OTHER_DRAFTERS` for kinds that are not named. Empty
         without measurements.
+    served_bands
+        Of `SERVED_FIGURES` without drafts, by `CONCURRENCY_RANGES`; `ANY_CONCURRENCY` for those
+        that are not named. Empty where no served load speaks for the engine.
+    reach
+        What the measurements behind it cover; None where that is not known.
 
     Examples
     --------
@@ -505,6 +651,8 @@ class EngineProfile:
     expected_error: ExpectedError | None = None
     framework: Annotated[str, "framework"] | None = None
     bands: Mapping[DrafterKind, Band] = field(default_factory=dict)
+    served_bands: ServedBands = field(default_factory=dict)
+    reach: Reach | None = None
 
     @property
     def rules(self) -> str:

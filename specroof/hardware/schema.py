@@ -22,7 +22,16 @@ from pydantic import (
 )
 
 from specroof.errors import ProfileError
-from specroof.hardware.engine import FRAMEWORKS, IDEAL_ENGINE, LAYER_KINDS, OP_KINDS, EngineProfile
+from specroof.hardware.engine import (
+    ANY_CONCURRENCY,
+    CONCURRENCY_RANGES,
+    FRAMEWORKS,
+    IDEAL_ENGINE,
+    LAYER_KINDS,
+    OP_KINDS,
+    SERVED_FIGURES,
+    EngineProfile,
+)
 from specroof.hardware.profile import GENERIC, DevicePower, DevicePrice, Interconnect, Peak
 from specroof.reading.checked import (
     CapturedSize,
@@ -95,6 +104,9 @@ _KINDS: Final[dict[str, Any]] = {
     "recurrent_state": _one_of(RECURRENT_STATES),
     "short_name": _ShortName,
     "framework": _one_of(FRAMEWORKS),
+    "served_figure": _one_of(SERVED_FIGURES),
+    "concurrency_range": _one_of((*CONCURRENCY_RANGES, ANY_CONCURRENCY)),
+    "words": list[Text],
     "text": Text,
     "date": Annotated[str, BeforeValidator(_iso_date)],
     "overlap": Annotated[bool | str, BeforeValidator(_overlap)],

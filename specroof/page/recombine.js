@@ -110,9 +110,12 @@ globalThis.specroof = (() => {
   }
 
   /** The ends of the band around speedups, and the verdict in it; null where there is no band. */
-  function banded(drafter, cell, tables, speedup) {
-    const width = cell.bands[drafter.kind];
-    if (width === undefined) return { speedup_low: null, speedup_high: null, verdict: null };
+  function banded(drafter, cell, tables, speedup, at) {
+    const band = cell.bands[drafter.kind];
+    if (band === undefined) return { speedup_low: null, speedup_high: null, verdict: null };
+    const beyond = Object.entries(at).map(([axis, value]) =>
+      tables.widening[axis] * Math.log(Math.max(value / (band[axis] || Infinity), 1)));
+    const width = Math.hypot(band.width, ...beyond);
     const end = (sign, side) => speedup.map((one, length) => length
       ? one * Math.exp(sign * Math.hypot(width, tokensSpread(drafter, tables, side, length))) : one);
     const low = end(-1, "below"), high = end(1, "above");
@@ -170,7 +173,7 @@ globalThis.specroof = (() => {
       tokens_per_round: tokens, draft_s, verify_s, round_s, speedup, engine_s,
       tokens_per_s_per_user: tokens.map((one, length) => one / round_s[length]),
       best_draft_len: best, best_speedup: speedup[best], near_best: nearBest(speedup),
-      most, ...banded(drafter, cell, tables, speedup),
+      most, ...banded(drafter, cell, tables, speedup, { batch_size: batch, context_len: tables.context_len[i] }),
     };
   }
 

@@ -36,7 +36,7 @@ from specroof.questions.advised_loads import (
     schedule_loads,
 )
 from specroof.questions.answer import Charted, title_of
-from specroof.questions.curve_tables import request_columns
+from specroof.questions.curve_tables import request_columns, served_bands_line
 from specroof.questions.predict import absent_layers, lengths_of, predicted
 from specroof.questions.request import (
     CHIPS,
@@ -84,6 +84,7 @@ from specroof.serving.launch import (
 from specroof.serving.served import room_rule
 from specroof.serving.workload import Load, Workload, workload_json
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
+from specroof.speedup.reach import nearness
 from specroof.units import format_drafts, format_price, format_seconds, plain_number
 
 #: Frameworks whose flags are written by default.
@@ -777,6 +778,7 @@ def advice_text(answer: Advice) -> str:
         *([_chips_table(answer)] if len(answer.chips) > 1 else []),
         _choices_table(best, short),
         _times_table(best),
+        *filter(None, [wrapped(served_bands_line(best.setup.engine, _loads(best), requests=True))]),
         *_ends(best),
         "\n".join(wrapped(f"{short[d]}: {name}") for d, name in enumerate(answer.drafters)),
         *(_command(flags, best, answer.model_name) for flags in best.launches),
@@ -1035,7 +1037,17 @@ def _chip_json(answer: Advice, chip: ChipAdvice) -> dict[str, Any]:
         ),
         "capacity": plan.capacity,
         "warnings": list(chip.warnings),
+        "reach": nearness(
+            Deployment(answer.model, chip.setup),
+            list(dict.fromkeys(name.partition(",")[0] for name in answer.drafters)),
+            answer.workload.mean_context_len,
+            _loads(chip),
+        ),
     }
+
+
+def _loads(chip: ChipAdvice) -> list[float]:
+    return [row.concurrency for row in chip.rows]
 
 
 def _day_json(day: Day | None) -> dict[str, Any] | None:

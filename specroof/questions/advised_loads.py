@@ -136,6 +136,10 @@ class Times:
         None where no price is known.
     running
         Requests that are decoded at a time.
+    tokens_per_s_low, tokens_per_s_high, ttft_low, ttft_high, tpot_low, tpot_high
+        Ends of the bands that hold 80 % of measurements; None where there is no band.
+    usd_per_million_tokens_low, usd_per_million_tokens_high
+        The same; None where no price is known, too.
     """
 
     tokens_per_s: float
@@ -143,6 +147,14 @@ class Times:
     tpot_s: float
     usd_per_million_tokens: float | None
     running: float
+    tokens_per_s_low: float | None = None
+    tokens_per_s_high: float | None = None
+    ttft_low: float | None = None
+    ttft_high: float | None = None
+    tpot_low: float | None = None
+    tpot_high: float | None = None
+    usd_per_million_tokens_low: float | None = None
+    usd_per_million_tokens_high: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +326,7 @@ class _Grid:
     tpot_s: Array
     low: Array
     high: Array
+    ends: dict[str, tuple[Array, Array] | None]
 
     @property
     def speedup(self) -> Array:
@@ -428,7 +441,8 @@ def _grid_of(requests: EndToEnd, draft_lens: Sequence[int] | None) -> _Grid:
     allowed = np.isfinite(curve.tokens_per_round[0, 0])
     if draft_lens is not None:
         allowed &= np.isin(curve.draft_len, [0, *draft_lens])
-    return _Grid(requests, allowed, requests.ttft_s[0], requests.tpot_s[0], low[0], high[0])
+    times = requests.ttft_s[0], requests.tpot_s[0]
+    return _Grid(requests, allowed, *times, low[0], high[0], requests.figure_ends)
 
 
 def _allowed(grid: _Grid, i: int, targets: Targets) -> npt.NDArray[np.bool_]:
@@ -484,13 +498,27 @@ def _own_lengths(prediction: Prediction, draft_lens: Sequence[int] | None) -> li
 
 
 def _times(grid: _Grid, i: int, k: int, usd_per_hour: float | None) -> Times:
+    def usd(rate: float | None) -> float | None:
+        if usd_per_hour is None or rate is None or not np.isfinite(rate):
+            return None
+        return float(usd_per_million_tokens(rate, devices=1, usd_per_hour=usd_per_hour))
+
     rate = float(grid.tokens_per_s[i, k])
-    usd = None
-    if usd_per_hour is not None and np.isfinite(rate):
-        usd = float(usd_per_million_tokens(rate, devices=1, usd_per_hour=usd_per_hour))
+    ends = {
+        f"{name}_{side}": None if pair is None else float(pair[n][0, i, k])
+        for name, pair in grid.ends.items()
+        for n, side in enumerate(("low", "high"))
+    }
     running = np.broadcast_to(grid.requests.curve.running_batch[0], grid.speedup.shape)
     return Times(
-        rate, float(grid.ttft_s[i, k]), float(grid.tpot_s[i, k]), usd, float(running[i, k])
+        rate,
+        float(grid.ttft_s[i, k]),
+        float(grid.tpot_s[i, k]),
+        usd(rate),
+        float(running[i, k]),
+        usd_per_million_tokens_low=usd(ends["tokens_per_s_high"]),
+        usd_per_million_tokens_high=usd(ends["tokens_per_s_low"]),
+        **ends,
     )
 
 

@@ -5,15 +5,17 @@ from dataclasses import asdict
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
-from specroof.arrays import fields_of, to_json_array
+from specroof.arrays import Array, fields_of, to_json_array
 from specroof.errors import Note
+from specroof.hardware import CONCURRENCY_ENDS, EngineProfile, served_cells
 from specroof.report.columns import Columns
 from specroof.report.layout import ABSENT, brief, figure, format_table, in_line
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.workload import Workload, workload_json
 from specroof.speedup.curve import REQUEST_WEIGHT, TEXT_WEIGHT, refuse_many_points
-from specroof.speedup.result import ALL_ROWS, CURVE_ARRAYS, SpeedupCurve
+from specroof.speedup.result import ALL_ROWS, CURVE_ARRAYS, SpeedupCurve, counted_engines
 from specroof.units import format_seconds
 
 #: Columns that one operating point does without.
@@ -267,6 +269,33 @@ def _prefill_line(whole: EndToEnd) -> str:
     return f"prefills counted, {whole.workload.requests}: {how}"
 
 
+def served_bands_line(engine: EngineProfile, batch_size: npt.ArrayLike, *, requests: bool) -> str:
+    """Return the bands of TPOT, TTFT and throughput in one line, or why there are none.
+
+    Nothing of the ideal engine, which is no server. Over several batch sizes, the widest.
+    """
+    if engine.rules == "ideal":
+        return ""
+    ranges = set(np.searchsorted(CONCURRENCY_ENDS, np.atleast_1d(batch_size)).tolist())
+    shown = []
+    for name, title in (_REQUESTS if requests else _STEPS).items():
+        cells = [served_cells(engine.served_bands, name)[place] for place in sorted(ranges)]
+        known = [band for band in cells if band is not None]
+        if known and len(known) == len(cells):
+            band = max(known, key=lambda cell: cell.width)
+            low, high = np.expm1(-band.width), np.expm1(band.width)
+            counted = counted_engines(band, engine)
+            shown.append(f"{title} {low:+.0%} to {high:+.0%} of {band.points} loads{counted}")
+    if not shown:
+        titles = ", ".join((_REQUESTS if requests else _STEPS).values())
+        return f"{titles} have no band: no measured load speaks for engine {engine.name} here"
+    besides = "TPOT, tokens/s and prices" if requests else "they"
+    return (
+        f"80% bands without drafts: {'; '.join(shown)}; with drafts {besides} have the band of the "
+        f"speedup besides"
+    )
+
+
 def source_lines(curves: Sequence[SpeedupCurve]) -> str:
     """Return, per drafter, where its cost and its acceptance come from."""
     return "\n".join(
@@ -296,6 +325,9 @@ COUNTED_ARRAYS: Final = (
     "effective_batch",
 )
 _OF_REQUESTS: Final = ("input_len", "output_len", "prefix_hit_rate", "waves")
+#: Figures with bands, and their titles: of served requests, and of decoding alone.
+_REQUESTS: Final = {"tpot_s": "TPOT", "ttft_s": "TTFT", "tokens_per_s": "tokens/s and prices"}
+_STEPS: Final = {"tpot_s": "steps, tokens/s and prices"}
 _BAND_KEYS: Final = ("speedup_low", "speedup_high", "verdict", "best_within_band")
 
 
@@ -327,6 +359,10 @@ def curves_json(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd] = ()
         "baseline": {
             "step_s": to_json_array(first.decode_s),
             "tokens_per_s": to_json_array(first.running_batch[..., 0] / first.decode_s),
+            **ends_json("tokens_per_s", first.rate_ends, (..., 0)),
+            **ends_json(
+                "step", first.figure_ends("tpot_s", first.round_s, per_speedup=-1), (..., 0)
+            ),
         },
         "drafters": [_drafter_json(curve) for curve in curves],
     }
@@ -339,10 +375,25 @@ def curves_json(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd] = ()
             drafter["end_to_end"] = {
                 **fields_of(whole, "wait_s", "latency_s"),
                 **arrays,
+                **{
+                    key: ends
+                    for name, pair in whole.figure_ends.items()
+                    for key, ends in ends_json(name, pair).items()
+                },
                 "best_draft_len": to_json_array(_known(whole.curve, whole.curve.best_draft_len)),
                 "best_speedup": to_json_array(whole.curve.best_speedup),
             }
     return content
+
+
+def ends_json(
+    name: str, ends: tuple[Array, Array] | None, at: Any = ...
+) -> dict[str, list[Any] | None]:
+    """Return the ends of a band under `name` with ``_low`` and ``_high``; null without a band."""
+    return {
+        f"{name}_{side}": None if end is None else to_json_array(end[at])
+        for side, end in zip(("low", "high"), ends or (None, None), strict=True)
+    }
 
 
 def _drafter_json(curve: SpeedupCurve) -> dict[str, Any]:
@@ -352,6 +403,7 @@ def _drafter_json(curve: SpeedupCurve) -> dict[str, Any]:
         **fields_of(curve, "cost_from", "acceptance_from"),
         "verify_len": _plain(curve.verify_len),
         **{name: to_json_array(getattr(curve, name)) for name in CURVE_ARRAYS},
+        **ends_json("tokens_per_s", curve.rate_ends),
         **({} if curve.running is None else {"running": to_json_array(curve.running)}),
         "best_draft_len": to_json_array(_known(curve, curve.best_draft_len)),
         "best_speedup": to_json_array(curve.best_speedup),

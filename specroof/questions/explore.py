@@ -18,12 +18,19 @@ from specroof.acceptance import (
 )
 from specroof.acceptance.published import load_profiles
 from specroof.architecture import Architecture
-from specroof.arrays import Array, array_within, whole_within
+from specroof.arrays import Array, array_within, fields_of, whole_within
 from specroof.catalog import load_drafter, model_names
 from specroof.cost import Options
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, SpecroofError, expect
-from specroof.hardware import IDEAL_ENGINE, HardwareProfile, Placement
+from specroof.hardware import (
+    BATCH_WIDENING,
+    CONTEXT_WIDENING,
+    IDEAL_ENGINE,
+    Band,
+    HardwareProfile,
+    Placement,
+)
 from specroof.latency import Deployment, Setup, check_placement, engine_setup
 from specroof.page import (
     CHARTS_NAME,
@@ -252,10 +259,10 @@ class Cell:
         return _engine_round_s(self.setup)
 
     @property
-    def bands(self) -> dict[str, float]:
-        """The width of the engine's band by kind of drafter; none where it has no band."""
+    def bands(self) -> dict[str, Band]:
+        """The engine's band by kind of drafter; none where it has no band."""
         bands = ((kind, self.setup.engine.band(kind)) for kind in _SHARE_KINDS + PRICED_KINDS)
-        return {kind: band.width for kind, band in bands if band is not None}
+        return {kind: band for kind, band in bands if band is not None}
 
 
 def cell_of(model: Architecture, setup: Setup, axes: Axes) -> Cell:
@@ -778,6 +785,7 @@ def _tables(answer: Exploration) -> dict[str, Any]:
         "max_draft_len": max_draft_len,
         "knots": list(KNOTS),
         "quantum": QUANTUM,
+        "widening": {"batch_size": BATCH_WIDENING, "context_len": CONTEXT_WIDENING},
         "cost_of": answer.options.cost_of,
         "options": answer.changed_options,
         "profiles": profile_tokens(max_draft_len),
@@ -806,7 +814,10 @@ def _cell_json(cell: Cell) -> dict[str, Any]:
         "scale_s": scale_s.ravel().tolist(),
         "verify": packed_shares(cell.verify_s / scale_s),
         "largest": packed_ends(cell.largest),
-        "bands": cell.bands,
+        "bands": {
+            kind: fields_of(band, "width", "batch_size", "context_len")
+            for kind, band in cell.bands.items()
+        },
         "drafting": {kind: _drafting_json(cell, d) for kind, d in cell.drafting.items()},
     }
 

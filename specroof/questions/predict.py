@@ -24,6 +24,7 @@ from specroof.questions.curve_tables import (
     lengths_table,
     pays_lines,
     refuse_long_texts,
+    served_bands_line,
     source_lines,
     survey_json,
 )
@@ -66,6 +67,7 @@ from specroof.speedup.curve import (
     refuse_many_points,
 )
 from specroof.speedup.price import price_and_energy
+from specroof.speedup.reach import nearness
 from specroof.speedup.result import SpeedupCurve
 from specroof.units import MILLION, MOST_POINTS, format_drafts, format_price
 
@@ -486,6 +488,12 @@ def prediction_json(prediction: Prediction) -> dict[str, Any]:
     server = prediction.setup.server
     printed |= {
         **prediction.messages,
+        "reach": nearness(
+            prediction.deployment,
+            [drafter.kind for drafter in prediction.drafters],
+            prediction.load.context_len,
+            prediction.load.batch_size,
+        ),
         "server": None if server is None else server.to_dict(),
         "survey": survey_json(prediction.survey),
         "capacity": None,
@@ -503,17 +511,29 @@ def prediction_json(prediction: Prediction) -> dict[str, Any]:
             "bound_by": limit.bound_by.tolist(),
         }
     for drafter, curve in zip(printed["drafters"], prediction.curves, strict=True):
-        drafter.update(_prices_json(prediction, curve.tokens_per_s))
+        drafter.update(_prices_json(prediction, curve.tokens_per_s, curve.rate_ends))
     for drafter, whole in zip(printed["drafters"], prediction.end_to_end, strict=False):
-        drafter["end_to_end"].update(_prices_json(prediction, whole.tokens_per_s))
+        ends = whole.figure_ends["tokens_per_s"]
+        drafter["end_to_end"].update(_prices_json(prediction, whole.tokens_per_s, ends))
     return printed
 
 
-def _prices_json(prediction: Prediction, tokens_per_s: Array) -> dict[str, Any]:
-    """Return price and energy at each point; null where the hardware file has none."""
+def _prices_json(
+    prediction: Prediction, tokens_per_s: Array, ends: tuple[Array, Array] | None
+) -> dict[str, Any]:
+    """Return price and energy at each point, with bands; null where nothing is known."""
+    slow, fast = ends or (np.nan, np.nan)
+    priced = {
+        "": prediction.prices(tokens_per_s),
+        "_low": prediction.prices(fast),
+        "_high": prediction.prices(slow),
+    }
     return {
-        name: None if values is None else to_json_array(values)
-        for name, values in prediction.prices(tokens_per_s).items()
+        f"{name}{side}": None
+        if values is None or (side and ends is None)
+        else to_json_array(values)
+        for side, prices in priced.items()
+        for name, values in prices.items()
     }
 
 
@@ -555,6 +575,11 @@ def prediction_text(prediction: Prediction) -> str:
         counted_table(prediction.curves, prediction.end_to_end) if prediction.end_to_end else "",
         lengths_table(curves, lengths) if lengths else "",
         _prices_table(prediction),
+        served_bands_line(
+            prediction.setup.engine,
+            prediction.load.batch_size,
+            requests=prediction.load.workload is not None,
+        ),
         source_lines(prediction.curves),
         note_lines(prediction.messages["notes"]),
     ]

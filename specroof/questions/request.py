@@ -20,7 +20,7 @@ from typing import Annotated, Any, Final, ParamSpec, TypeAlias, TypeVar, get_arg
 import numpy as np
 
 from specroof.architecture import Architecture
-from specroof.arrays import n_entries, number_within
+from specroof.arrays import fields_of, n_entries, number_within
 from specroof.catalog import (
     ACCEPTANCE_KEYS,
     hardware_names,
@@ -36,6 +36,7 @@ from specroof.errors import Note, OptionError, expect, refuse, reject
 from specroof.hardware import (
     FRAMEWORKS,
     GENERIC,
+    IDEAL_ENGINE,
     SERVER_KEYS,
     HardwareProfile,
     Placement,
@@ -707,9 +708,14 @@ def borrowed_engine(
         raise OptionError(message)
     fit = lender.engines[name]
     # Its errors on its own chips say nothing here: a strange chip has the generic bands.
-    strange = {} if hardware.generic is None else hardware.generic.engines[GENERIC].bands
-    framework = fit.framework or (name if name in FRAMEWORKS else None)
-    own = replace(fit, name=engine_from, framework=framework, bands=strange, expected_error=None)
+    strange = IDEAL_ENGINE if hardware.generic is None else hardware.generic.engines[GENERIC]
+    own = replace(
+        fit,
+        name=engine_from,
+        framework=fit.framework or (name if name in FRAMEWORKS else None),
+        expected_error=None,
+        **fields_of(strange, "bands", "served_bands", "reach"),
+    )
     told = f"borrowed from {lender.name}: {lender.sources[f'engines.{name}']}"
     return replace(
         hardware,

@@ -1,18 +1,30 @@
-"""Bands of speedups: how far off left-out predictions were, by engine and kind of drafter."""
+"""Bands of figures: how far off left-out predictions were.
+
+Of speedups by engine and kind of drafter; of served loads by server, chips and concurrency.
+"""
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from specroof.engines.calibration import BAND_SHARE
-from specroof.evidence import drafter_of, shape_group
-from specroof.hardware import OTHER_DRAFTERS, Band
+from specroof.evidence import Measurement, base_model, drafter_of, request_lengths, shape_group
+from specroof.hardware import (
+    ANY_CONCURRENCY,
+    CONCURRENCY_ENDS,
+    CONCURRENCY_RANGES,
+    OTHER_DRAFTERS,
+    SERVED_FIGURES,
+    Band,
+    served_width,
+)
 from specroof.scoring.left_out import generic_family
 from specroof.scoring.scores import Scored
+from specroof.scoring.served import ServedScore, chip_family
 
 #: A cell speaks for itself once so many sources have measured it; below, its neighbours join in.
 _LEAST_SOURCES: Final = 3
@@ -36,6 +48,9 @@ class Miss:
         Of the speedup, as a natural logarithm, without its sign.
     full_points
         Points of the source that count in full.
+    batch_size, context_len
+        Of the measurement, where its acceptance was known; None else, as a shape that is levelled
+        over its batches says nothing about the largest alone.
     """
 
     source: str
@@ -43,6 +58,8 @@ class Miss:
     drafter: str
     off: float
     full_points: float = FULL_POINTS
+    batch_size: float | None = None
+    context_len: float | None = None
 
 
 def width_scale(misses: Sequence[Miss]) -> float:
@@ -145,16 +162,167 @@ def _enough(cell: Sequence[Miss]) -> bool:
 def _band(cell: Sequence[Miss], scale: float) -> Band:
     """Return the band of a cell, and its mean error as a share."""
     shares = [np.expm1(miss.off) for miss in cell]
-    return Band(width=scale * _width(cell), mean_error=float(np.mean(shares)), points=len(cell))
+    counts = Counter(miss.engine for miss in cell)
+    batches, contexts = (
+        [value for miss in cell if (value := getattr(miss, name)) is not None]
+        for name in ("batch_size", "context_len")
+    )
+    return Band(
+        width=scale * miss_quantile(cell),
+        mean_error=float(np.mean(shares)),
+        points=len(cell),
+        engines={name: counts[name] for name in sorted(counts) if name},
+        batch_size=max(batches, default=None),
+        context_len=max(contexts, default=None),
+    )
 
 
-def _width(misses: Sequence[Miss]) -> float:
-    """Return the weighted quantile: a source of many points weighs as much as some."""
+def miss_quantile(misses: Sequence[Miss]) -> float:
+    """Return the weighted quantile of misses: a source of many points weighs as much as some.
+
+    Examples
+    --------
+    >>> miss_quantile([Miss(name, "vllm", "mtp", 0.1) for name in "abc"])
+    0.1
+    """
     sizes = Counter(miss.source for miss in misses)
     pairs = sorted((miss.off, min(1.0, miss.full_points / sizes[miss.source])) for miss in misses)
     off, weight = np.array(pairs).T
     middle = (np.cumsum(weight) - weight / 2) / weight.sum()
     return float(np.interp(BAND_SHARE, middle, off))
+
+
+def operating_point(point: Measurement) -> tuple[float, float]:
+    """Return the batch and the mean context of a measurement, as stated or presumed.
+
+    Examples
+    --------
+    >>> operating_point(Measurement(place="mine", batch_size=8, input_len=1000, output_len=200))
+    (8, 1100.0)
+    """
+    return point.batch_size or 1.0, request_lengths(point)[2]
+
+
+# --- Bands of served loads: TPOT, TTFT and throughput ---------------------------------------------
+
+#: So many models, or so many loads, speak for themselves; below, their neighbours join in.
+_LEAST_MODELS: Final = 3
+_LEAST_LOADS: Final = 25
+NO_SCALES: Final[Mapping[str, float]] = {}
+
+
+def served_scales(scores: Sequence[ServedScore]) -> dict[str, float]:
+    """Return what widths of served bands are multiplied by, so that they hold unseen models.
+
+    Parameters
+    ----------
+    scores
+        As of `served_bands_of`.
+
+    Source
+        As `width_scale`, with a model for a fold.
+
+    Examples
+    --------
+    >>> point = Measurement(place="mine", engine="vllm", hardware="h200")
+    >>> scores = [
+    ...     ServedScore(replace(point, model=model), {"tpot_s": off}, True)
+    ...     for model, off in zip("abcd", (0.1, 0.1, 0.1, 0.2))
+    ... ]
+    >>> round(served_scales(scores)["tpot_s"], 2)  # 0.1 beside bands of 0.19, 0.2 beside 0.1
+    1.12
+    """
+    shares: dict[str, list[float]] = {figure: [] for figure in SERVED_FIGURES}
+    plain = [score for score in scores if not score.point.drafts]
+    for model in dict.fromkeys(base_model(score.point) for score in plain):
+        others = [score for score in plain if base_model(score.point) != model]
+        own = [score for score in plain if base_model(score.point) == model]
+        places = dict.fromkeys(
+            (score.point.engine or "", chip_family(score.point)) for score in own
+        )
+        bands = {place: served_bands_of(others, *place) for place in places}
+        for score in own:
+            place = score.point.engine or "", chip_family(score.point)
+            for figure, off in score.off.items():
+                width = served_width(bands[place], figure, score.point.concurrency or 1)
+                if width is not None and width > 0:
+                    shares[figure].append(abs(off) / float(width))
+    return {figure: float(np.quantile(own, BAND_SHARE)) for figure, own in shares.items() if own}
+
+
+def served_bands_of(
+    scores: Sequence[ServedScore],
+    engine: str,
+    family: str,
+    *,
+    scales: Mapping[str, float] = NO_SCALES,
+) -> dict[str, dict[str, Band]]:
+    """Return what a profile holds of served loads without drafts: bands by figure and concurrency.
+
+    Parameters
+    ----------
+    scores
+        Loads beside predictions by profiles that have not seen their model.
+    engine, family
+        The cells that are asked for: of server and family of chips where enough loads speak, else
+        of the server, else of all, where each server and family weighs the same: a strange family
+        is one more. Of the same loads a range of concurrency that enough of them
+        lie in has a band of its own.
+    scales
+        What the widths of a figure are multiplied by: see `served_scales`.
+
+    Source
+        As `band_of`, with models in the place of sources.
+
+    Examples
+    --------
+    >>> point = Measurement(place="mine", engine="vllm", hardware="h200", concurrency=8)
+    >>> scores = [ServedScore(point, {"tpot_s": 0.1}, True)] * 25
+    >>> {name: list(cells) for name, cells in served_bands_of(scores, "vllm", "hopper").items()}
+    {'tpot_s': ['to-32', 'any']}
+    """
+    bands = {}
+    for figure in SERVED_FIGURES:
+        known = [score for score in scores if figure in score.off and not score.point.drafts]
+        own = [score for score in known if score.point.engine == engine]
+        near = [score for score in own if chip_family(score.point) == family]
+        cells = (cell for cell in (near, own, known) if _enough_loads(cell))
+        widest = next(cells, known)
+        if widest:
+            by_range: dict[str, list[ServedScore]] = {name: [] for name in CONCURRENCY_RANGES}
+            for score in widest:
+                place = np.searchsorted(CONCURRENCY_ENDS, score.point.concurrency or 1)
+                by_range[CONCURRENCY_RANGES[int(place)]].append(score)
+            enough = {name: cell for name, cell in by_range.items() if _enough_loads(cell)}
+            bands[figure] = {
+                name: _band(
+                    _served_misses(cell, figure, borrowed=widest is not near),
+                    scales.get(figure, 1.0),
+                )
+                for name, cell in {**enough, ANY_CONCURRENCY: widest}.items()
+            }
+    return bands
+
+
+def _enough_loads(cell: Sequence[ServedScore]) -> bool:
+    models = {base_model(score.point) for score in cell}
+    return len(models) >= _LEAST_MODELS or len(cell) >= _LEAST_LOADS
+
+
+def _served_misses(scores: Sequence[ServedScore], figure: str, *, borrowed: bool) -> list[Miss]:
+    """Return misses of loads by model; where loads of others stand in, by server and chips."""
+    return [
+        Miss(
+            f"{score.point.engine} {chip_family(score.point)}"
+            if borrowed
+            else base_model(score.point),
+            score.point.engine or "",
+            "",
+            abs(score.off[figure]),
+            full_points=FAMILY_POINTS if borrowed else FULL_POINTS,
+        )
+        for score in scores
+    ]
 
 
 # --- Bands around predictions, each set without the source that it is scored on ------------------
@@ -194,7 +362,9 @@ def banded(
         unit = _unit(score, by_family)
         cell = score.point.engine or "", _drafter(score)
         narrowest = band_of(others[unit], *cell, scale=scales[unit])
-        return None if narrowest is None else narrowest.width
+        if narrowest is None:
+            return None
+        return float(narrowest.width_at(*operating_point(score.point)))
 
     return tuple(
         replace(score, band=band(score)) if score.kind in _BANDED else score for score in points
@@ -226,9 +396,17 @@ def misses_of(points: Iterable[Scored], *, by_family: bool = False) -> list[Miss
             _drafter(score),
             score.off * correction(score),
             full_points=FAMILY_POINTS if by_family else FULL_POINTS,
+            **_measured_at(score),
         )
         for score in counted
     ]
+
+
+def _measured_at(score: Scored) -> dict[str, float | None]:
+    """Return where a speedup of known acceptance was measured."""
+    if score.kind != "speedup":
+        return {}
+    return dict(zip(("batch_size", "context_len"), operating_point(score.point), strict=True))
 
 
 def _unit(score: Scored, by_family: bool) -> str:

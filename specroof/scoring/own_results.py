@@ -8,7 +8,9 @@ import numpy as np
 from specroof.drafters import Drafter
 from specroof.engines import Residual, ideal_rates, predicted_tokens_per_s
 from specroof.evidence import STEP, Measurement
+from specroof.hardware import Band
 from specroof.latency import Deployment
+from specroof.scoring.bands import operating_point
 from specroof.scoring.scores import Errors, Scored, errors_of
 
 #: Prompts and answers of one load differ by so much between runs: samples, and special tokens.
@@ -115,7 +117,7 @@ def own_validation(
     kind = "" if drafter is None else drafter.kind
     band = served.setup.engine.band(kind)
 
-    def beside(predicted: np.ndarray, width: float | None) -> tuple[OwnPoint, ...]:
+    def beside(predicted: np.ndarray, band: Band | None) -> tuple[OwnPoint, ...]:
         results = []
         for row, (point, arm) in enumerate(zip(points, arms, strict=True)):
             base = (1.0, 1.0)
@@ -128,14 +130,16 @@ def own_validation(
             # Of a timed pass its seconds, which have no arm without drafts.
             residual = Residual(point, rate)
             measured_of_point = point.pass_s or point.rate
+            width = None
+            if band is not None:
+                width = float(band.width_at(*operating_point(point)))
             score = Scored(
                 point, counts, residual.shown / base[0], measured_of_point / base[1], options, width
             )
             results.append(OwnPoint(point.source, residual, score))
         return tuple(results)
 
-    width = None if band is None else band.width
-    return OwnValidation(beside(rates, width), beside(ideal, None))
+    return OwnValidation(beside(rates, band), beside(ideal, None))
 
 
 def _plain_arm(point: Measurement, points: Sequence[Measurement]) -> list[int]:

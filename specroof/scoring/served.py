@@ -29,7 +29,7 @@ from specroof.evidence import (
     request_lengths,
 )
 from specroof.evidence.measurement import chip_of, model_of
-from specroof.hardware import EngineProfile, ServerSettings
+from specroof.hardware import CONCURRENCY_ENDS, EngineProfile, ServerSettings
 from specroof.latency import Deployment
 from specroof.scoring.left_out import (
     ServedGroup,
@@ -41,6 +41,7 @@ from specroof.serving.capacity import in_server
 from specroof.serving.requests import end_to_end
 from specroof.serving.served import served_curve
 from specroof.serving.workload import Load, Workload
+from specroof.speedup.reach import weight_format
 
 #: What is compared: fields of a measurement, and of drafted loads TPOT over that without drafts.
 TPOT_RATIO: Final = "tpot_ratio"
@@ -205,8 +206,7 @@ def _errors(off: Sequence[float]) -> ServedErrors | None:
 
 # --- Groups of loads -----------------------------------------------------------------------------
 
-#: The largest concurrency, and the longest prompt, of each band; there is one more band above.
-_LOADS: Final = (4, 32, 256)
+#: The longest prompt of each band; there is one more band above.
 _PROMPTS: Final = (1024, 4096, 8192)
 
 
@@ -217,21 +217,15 @@ def chip_family(point: Measurement) -> str:
 
 
 @cache
-def weight_format(model: str, quantization: str | None) -> str:
+def served_format(model: str, quantization: str | None) -> str:
     """Return the format that a model is served in: most bytes of the checkpoint, or as stated.
 
     Examples
     --------
-    >>> weight_format("openai/gpt-oss-120b", None), weight_format("Qwen/Qwen3-32B", "nvfp4")
+    >>> served_format("openai/gpt-oss-120b", None), served_format("Qwen/Qwen3-32B", "nvfp4")
     ('mxfp4', 'nvfp4')
     """
-    stored: dict[str, float] = defaultdict(float)
-    for count, block in model_of(model).counted_blocks:
-        for part in (*block.linears, block.core):
-            form = getattr(part, "weight", None)
-            if part is not None and form is not None:
-                stored[form.name] += count * part.stored_bytes
-    return quantization or max(stored, key=lambda name: stored[name])
+    return quantization or weight_format(model_of(model))
 
 
 def _placement(point: Measurement) -> str:
@@ -261,10 +255,10 @@ def _version(point: Measurement) -> str:
 #: What loads are told apart by in tables, and the name of a load's group.
 _GROUPS: Final[dict[str, Callable[[Measurement], str]]] = {
     "server": lambda point: f"{point.engine} {chip_family(point)}",
-    "weights": lambda point: weight_format(point.model or "", point.quantization),
+    "weights": lambda point: served_format(point.model or "", point.quantization),
     "placement": _placement,
     "input_len": _prompt,
-    "concurrency": lambda point: _band(point.concurrency or 1, _LOADS),
+    "concurrency": lambda point: _band(point.concurrency or 1, CONCURRENCY_ENDS),
     "version": _version,
 }
 

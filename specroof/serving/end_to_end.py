@@ -104,6 +104,20 @@ class EndToEnd:
         return np.asarray(decoding_s / (later if later > 0 else np.nan))
 
     @property
+    def figure_ends(self) -> dict[str, tuple[Array, Array] | None]:
+        """The ends of the bands of throughput, TTFT and TPOT by name; None without a band.
+
+        Source
+            `specroof.speedup.result.SpeedupCurve.figure_ends`.
+        """
+        ends = self.curve.figure_ends
+        return {
+            "tokens_per_s": ends("tokens_per_s", self.tokens_per_s, per_speedup=1),
+            "ttft": ends("ttft_s", self.ttft_s, per_speedup=0),
+            "tpot": ends("tpot_s", self.tpot_s, per_speedup=-1),
+        }
+
+    @property
     def prefill_frac(self) -> Array:
         """Share of the time that goes into prefills."""
         return np.asarray(self.curve.running_batch * self.delay_s / self.service_s)

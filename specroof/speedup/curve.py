@@ -29,6 +29,7 @@ from specroof.latency import (
     option_notes,
     reading_notes,
 )
+from specroof.speedup.reach import reach_notes
 from specroof.speedup.result import SpeedupCurve, band_notes, best_index, tokens_spread
 from specroof.speedup.round import proposals, round_times
 from specroof.units import MOST_POINTS
@@ -224,7 +225,6 @@ def _curve_at(
         for name, seconds in times.items():
             seconds[rows, columns] = getattr(part, name)
         of_passes += part.notes
-    band = setup.engine.band(kind)
     notes = (
         *model.notes,
         *option_notes(model, setup.options),
@@ -234,6 +234,7 @@ def _curve_at(
         *acceptance_notes(acceptance, model.name),
         *engine_notes(setup),
         *band_notes(setup.engine, kind),
+        *reach_notes(deployment, kind, contexts, batches),
         *memory_notes(model, setup, contexts, batches),
     )
     return SpeedupCurve(
@@ -254,8 +255,9 @@ def _curve_at(
         cost_from=cost_from,
         acceptance_from=getattr(acceptance, "description", ""),
         measured_draft_len=getattr(acceptance, "measured_depth", None),
-        band=None if band is None else band.width,
+        band=setup.engine.band(kind),
         spread=tokens_spread(acceptance, draft_lens),
+        served_bands=setup.engine.served_bands,
     )
 
 

@@ -1,9 +1,9 @@
 """The answer where work meets probability: a curve over context, batch and draft length."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from specroof.arrays import Array, IntArray, fields_of, number_within
 from specroof.drafters import TokensPerRound
 from specroof.errors import refuse
-from specroof.hardware import EngineProfile, Placement
+from specroof.hardware import Band, EngineProfile, Placement, ServedBands, served_width
 from specroof.report.columns import Columns, arrow_table, data_frame, flat_column
 from specroof.report.layout import facts_html
 
@@ -54,7 +54,7 @@ def tokens_spread(acceptance: TokensPerRound, draft_len: npt.ArrayLike) -> tuple
 
 
 def band_ends(
-    speedup: Array, width: float, spread: tuple[npt.ArrayLike, npt.ArrayLike]
+    speedup: Array, width: npt.ArrayLike, spread: tuple[npt.ArrayLike, npt.ArrayLike]
 ) -> tuple[Array, Array]:
     r"""Return the ends of the band around speedups.
 
@@ -65,7 +65,7 @@ def band_ends(
     speedup
         s; the last axis is the draft length, and no draft is exactly 1.
     width
-        w, of the engine: see `specroof.hardware.EngineProfile.bands`.
+        w, of the engine: see `specroof.hardware.Band.width_at`.
     spread
         u below and above, of the acceptance: see `tokens_spread`.
 
@@ -214,20 +214,45 @@ def band_notes(engine: EngineProfile, drafter: str) -> Iterator[str]:
     Examples
     --------
     >>> from specroof.hardware import Band
-    >>> mtp = Band(width=0.0953, mean_error=0.042, points=40)
-    >>> list(band_notes(EngineProfile(name="e", bands={"mtp": mtp}), "mtp"))
-    ['engine e, mtp: 80% of 40 measured speedups are within -9% to +10% of the prediction; mean
-    error 4.2%']
+    >>> mtp = Band(width=0.0953, mean_error=0.042, points=40, engines={"sglang": 40}, batch_size=32)
+    >>> list(band_notes(EngineProfile(name="vllm", bands={"mtp": mtp}), "mtp"))
+    ['engine vllm, mtp: 80% of 40 measured speedups (40 under sglang, none under vllm) are within
+    -9% to +10% of the prediction, wider above batch 32; mean error 4.2%']
     """
     band = engine.band(drafter)
     if band is None:
         return
     of = drafter if drafter in engine.bands else f"{drafter} (errors of all drafters)"
     low, high = np.expm1(-band.width), np.expm1(band.width)
+    limits = {"batch {:g}": band.batch_size, "{:.0f} tokens": band.context_len}
+    ends = [unit.format(limit) for unit, limit in limits.items() if limit is not None]
+    wider = f", wider above {' or '.join(ends)}" if ends else ""
+    borrowed = engine.reach is not None and not engine.reach.drafters
     yield (
-        f"engine {engine.name}, {of}: 80% of {band.points} measured speedups are within "
-        f"{low:+.0%} to {high:+.0%} of the prediction; mean error {band.mean_error:.1%}"
+        f"engine {engine.name}, {of}: 80% of {band.points} measured speedups"
+        f"{counted_engines(band, engine)} are within "
+        f"{low:+.0%} to {high:+.0%} of the prediction{wider}; mean error {band.mean_error:.1%}"
+        f"{'; none of them on this family of chips' if borrowed else ''}"
     )
+
+
+def counted_engines(band: Band, engine: EngineProfile) -> str:
+    """Return whose measurements a band counts, in parentheses; nothing where that is not known.
+
+    Source
+        `specroof.hardware.Band.engines`.
+
+    Examples
+    --------
+    >>> from specroof.hardware import Band
+    >>> band = Band(width=0.1, mean_error=0.04, points=9, engines={"sglang": 6, "vllm": 3})
+    >>> counted_engines(band, EngineProfile(name="sglang"))
+    ' (6 under sglang, 3 under vllm)'
+    """
+    server = engine.framework or engine.name
+    counts = [f"{count} under {name}" for name, count in band.engines.items()]
+    none = [] if server in band.engines else [f"none under {server}"]
+    return f" ({', '.join([*counts, *none])})" if counts else ""
 
 
 #: Batch sizes, and contexts, whose best a notebook shows: more are for `to_frame`.
@@ -288,11 +313,13 @@ class SpeedupCurve:
         Sequences that are decoded at a time, where a server runs fewer than are asked for; NaN
         where it cannot run them. None where all run.
     band
-        Half-width of the engine's band for this kind of drafter, in natural logarithms; None where
-        there is no band, as on the ideal engine.
+        The engine's band for this kind of drafter; None where there is none, as on the ideal
+        engine.
     spread
         What the acceptance adds to it below and above, axis (draft_len): see
         `specroof.speedup.result.tokens_spread`.
+    served_bands
+        The engine's bands of TPOT, TTFT and throughput without drafts; empty where it has none.
     """
 
     model: str
@@ -315,8 +342,9 @@ class SpeedupCurve:
     request_token_s: Array | float = 0.0
     measured_draft_len: int | None = None
     running: Array | None = None
-    band: float | None = None
+    band: Band | None = None
     spread: tuple[Array | float, Array | float] = (0.0, 0.0)
+    served_bands: ServedBands = field(default_factory=dict)
 
     @property
     def extends_measurement(self) -> npt.NDArray[np.bool_]:
@@ -457,8 +485,46 @@ class SpeedupCurve:
     def _ends(self) -> tuple[Array, Array] | None:
         if self.band is None:
             return None
-        low, high = band_ends(self.speedup, self.band, self.spread)
+        width = self.band.width_at(self.running_batch, self.context_len[:, None, None])
+        low, high = band_ends(self.speedup, width, self.spread)
         return _read_only(low), _read_only(high)
+
+    def figure_ends(
+        self, figure: str, values: Array, *, per_speedup: Literal[-1, 0, 1]
+    ) -> tuple[Array, Array] | None:
+        r"""Return the ends of the bands around a figure; None where the engine has none.
+
+        .. math:: v \, e^{-\sqrt{w^2 + u_-^2}}, \quad v \, e^{\sqrt{w^2 + u_+^2}}
+
+        Parameters
+        ----------
+        figure
+            One of `specroof.hardware.SERVED_FIGURES`, whose band w is.
+        values
+            v, axes as in the curve.
+        per_speedup
+            1 for what grows with the speedup, -1 for what falls; u is the band of the speedup
+            then. 0 for what does not depend on it.
+
+        Counts
+            errors of plain decoding and of the speedup as independent of one another. Drafts
+            without a band of the speedup have NaN.
+        Source
+            As `band_ends`.
+        """
+        width = served_width(self.served_bands, figure, self.batch_size)
+        if width is None:
+            return None
+        below = above = np.zeros(values.shape)
+        if per_speedup:
+            low, high = self._ends or band_ends(self.speedup, np.nan, self.spread)
+            below, above = np.log(self.speedup / low), np.log(high / self.speedup)
+        if per_speedup < 0:
+            below, above = above, below
+        of_plain = width[:, None]
+        return values * np.exp(-np.hypot(of_plain, below)), values * np.exp(
+            np.hypot(of_plain, above)
+        )
 
     @property
     def speedup_low(self) -> Array | None:
@@ -469,6 +535,11 @@ class SpeedupCurve:
     def speedup_high(self) -> Array | None:
         """The high end of the same."""
         return None if self._ends is None else self._ends[1]
+
+    @property
+    def rate_ends(self) -> tuple[Array, Array] | None:
+        """The ends of the bands around `tokens_per_s`; of decoding alone it is as sure as TPOT."""
+        return self.figure_ends("tpot_s", self.tokens_per_s, per_speedup=1)
 
     @cached_property
     def verdict(self) -> npt.NDArray[np.str_] | None:

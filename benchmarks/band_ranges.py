@@ -1,0 +1,148 @@
+"""Measure what bands of speedups need beyond the largest measured batch and context.
+
+Of every range, points at twice its end and beyond are compared with the band that points within it
+set: nearer, the noise of single points would count for more than the distance. What 80 % of them
+need is `BATCH_WIDENING` and `CONTEXT_WIDENING` of ``specroof/hardware/engine.py``, in natural
+logarithms for each e-fold. Fits have not seen the source, or the model, of a point; they have seen
+its range.
+
+    python benchmarks/band_ranges.py
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from specroof import Placement, load_drafter, speedup_curve
+from specroof.evidence import request_lengths, shape_group
+from specroof.scoring import validation
+from specroof.scoring.bands import Miss, miss_quantile
+from specroof.scoring.served import TPOT_RATIO, served_validation
+
+#: Rounds over plain steps of Kimi-K3 with DSpark of 4 drafts, none accepted, on 8 B300 with
+#: vLLM 0.28.1, by context; batches of 1, 2, 4, 8 and 16: vLLM issue 54691, comment of 2026-09-12.
+KIMI_ROUNDS = {2048: (1.47, 1.42, 1.55, 1.63, 1.74), 32768: (1.91, 2.09, 2.82, 3.77, 4.94)}
+BATCHES = (1, 2, 4, 8, 16)
+
+#: From so many times the end of a range on, points are beyond it.
+_LEAST = 2.0
+
+
+@dataclass(frozen=True)
+class Point:
+    """How far off a prediction was, where; points of a `group` share an unknown factor, if any."""
+
+    unit: str
+    off: float
+    batch_size: float
+    context_len: float
+    group: Hashable = None
+
+
+def published() -> Iterator[Point]:
+    """Yield speedups and shapes, each predicted by a fit without its source."""
+    for score in validation().points:
+        if score.kind in {"speedup", "shape"} and score.widens_bands:
+            yield Point(
+                score.source,
+                math.log(score.predicted / score.measured),
+                score.point.batch_size or 1,
+                request_lengths(score.point)[2],
+                None if score.kind == "speedup" else shape_group(score.point),
+            )
+
+
+def served() -> Iterator[Point]:
+    """Yield ratios of drafted to plain TPOT, and rounds of Kimi-K3."""
+    for score in served_validation().counted:
+        if TPOT_RATIO in score.off:
+            point = score.point
+            unit = f"{point.source} {point.model} {point.engine} {point.hardware}"
+            group = (unit, point.quantization, point.tensor_parallel, point.method, point.draft_len)
+            prompt, answer, _ = request_lengths(point)
+            context = (1 + point.shortest) / 2 * (prompt + answer / 2)
+            known = point.tokens_per_round is not None
+            yield Point(
+                unit,
+                score.off[TPOT_RATIO],
+                point.concurrency or 1,
+                context,
+                None if known else group,
+            )
+    curve = speedup_curve(
+        "moonshotai/Kimi-K3",
+        "b300",
+        drafter=load_drafter("dspark,accept=0,drafts=4"),
+        batch_size=BATCHES,
+        context_len=list(KIMI_ROUNDS),
+        max_draft_len=4,
+        placement=Placement(tensor_parallel=8),
+        engine="vllm",
+    )
+    rounds = curve.round_s[..., -1] / curve.decode_s
+    for context, measured, predicted in zip(KIMI_ROUNDS, KIMI_ROUNDS.values(), rounds, strict=True):
+        for batch, off in zip(BATCHES, np.log(predicted / measured).tolist(), strict=True):
+            yield Point("vllm issue 54691", off, batch, context)
+
+
+def levelled(within: Sequence[Point], beyond: Sequence[Point]) -> tuple[list[Point], list[Point]]:
+    """Return points without the factor of their group, which those within the range tell."""
+    groups: dict[Hashable, list[float]] = defaultdict(list)
+    for point in within:
+        groups[point.group].append(point.off)
+    levels = {group: float(np.mean(offs)) for group, offs in groups.items() if len(offs) > 1}
+    spread = {group: math.sqrt(len(offs) / max(len(offs) - 1, 1)) for group, offs in groups.items()}
+    levels[None], spread[None] = 0.0, 1.0
+    return (
+        [
+            replace(point, off=(point.off - levels[point.group]) * spread[point.group])
+            for point in within
+            if point.group in levels
+        ],
+        [
+            replace(point, off=point.off - levels[point.group])
+            for point in beyond
+            if point.group in levels
+        ],
+    )
+
+
+def needs(points: Sequence[Point], axis: str) -> Iterator[Miss]:
+    """Yield how steeply a band has to widen for each point beyond each range."""
+    if axis == "batch_size":  # shapes over batches of one context
+        points = [
+            replace(point, group=None if point.group is None else (point.group, point.context_len))
+            for point in points
+        ]
+    for end in sorted({getattr(point, axis) for point in points})[:-1]:
+        within, beyond = levelled(
+            [point for point in points if getattr(point, axis) <= end],
+            [point for point in points if getattr(point, axis) >= _LEAST * end],
+        )
+        if within:
+            width = miss_quantile([Miss(one.unit, "", "", abs(one.off)) for one in within])
+            for point in beyond:
+                extra = math.sqrt(max(point.off**2 - width**2, 0.0))
+                yield Miss(point.unit, "", "", extra / math.log(getattr(point, axis) / end))
+
+
+def main() -> None:
+    """Print both slopes, and what they are measured with."""
+    pools = [*published()], [*served()]
+    for axis in ("batch_size", "context_len"):
+        found = [miss for pool in pools for miss in needs(pool, axis)]
+        units = {miss.source for miss in found}
+        print(
+            f"{axis}: {miss_quantile(found):.3g} an e-fold, {len(found)} pairs, {len(units)} groups"
+        )
+        for name, pool in zip(("published speedups", "served loads"), pools, strict=True):
+            own = [*needs(pool, axis)]
+            sources = len({miss.source for miss in own})
+            print(f"  {name}: {miss_quantile(own):.3g}, {len(own)} pairs, {sources} groups")
+
+
+if __name__ == "__main__":
+    main()

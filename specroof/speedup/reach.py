@@ -1,0 +1,205 @@
+"""How near the measurements behind an engine profile are to what is asked."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from specroof.architecture import Architecture, Experts
+from specroof.errors import Note
+from specroof.hardware import Reach
+from specroof.latency import Deployment
+
+#: How near evidence is.
+MEASURED: Final = "measured"
+FAMILY: Final = "family"
+NONE: Final = "none"
+
+
+def weight_format(model: Architecture) -> str:
+    """Return the format that most bytes of a checkpoint are in.
+
+    Source
+        Counting.
+
+    Examples
+    --------
+    >>> from specroof import load_model
+    >>> weight_format(load_model("openai/gpt-oss-120b"))
+    'mxfp4'
+    """
+    stored: dict[str, float] = defaultdict(float)
+    for count, block in model.counted_blocks:
+        for part in (*block.linears, block.core):
+            form = getattr(part, "weight", None)
+            if part is not None and form is not None:
+                stored[form.name] += count * part.stored_bytes
+    return max(stored, key=lambda name: stored[name], default=model.activation_dtype)
+
+
+def deployment_words(deployment: Deployment) -> dict[str, tuple[str, ...]]:
+    """Return kinds of attention, formats and ways to spread of a deployment, as `Reach` has them.
+
+    Source
+        The choice of this library: what profiles are fitted over.
+
+    Examples
+    --------
+    >>> from specroof import load_hardware, load_model
+    >>> from specroof.hardware import Placement
+    >>> from specroof.latency import engine_setup
+    >>> setup = engine_setup(load_hardware("h200"), "vllm", Placement(8, 8), None)
+    >>> deployment_words(Deployment(load_model("deepseek-ai/DeepSeek-V3"), setup))
+    {'attention': ('latent_attention',), 'formats': ('fp8-block',), 'placements': ('tp', 'ep')}
+    """
+    model, setup = deployment.model, deployment.setup
+    cores = [core for _, core in model.counted_cores if not isinstance(core, Experts)]
+    spread = setup.placement
+    devices = {
+        "tp": spread.tensor_parallel,
+        "ep": spread.expert_parallel,
+        "dp-attention": spread.attention_data_parallel,
+    }
+    return {
+        "attention": tuple(sorted({core.label for core in cores})),
+        "formats": (setup.options.weight_dtype or weight_format(model),),
+        "placements": tuple(name for name, n in devices.items() if n > 1) or ("one device",),
+    }
+
+
+def nearness(
+    deployment: Deployment,
+    drafters: Sequence[str],
+    context_len: npt.ArrayLike,
+    batch_size: npt.ArrayLike,
+) -> dict[str, Any] | None:
+    """Return how near measurements are: the object under ``reach`` of ``--json``.
+
+    Parameters
+    ----------
+    deployment
+        What is asked about.
+    drafters
+        Kinds of drafters.
+    context_len, batch_size
+        Operating points that are asked for.
+
+    Returns
+    -------
+    dict or None
+        For chip, framework, attention, format and placement ``"measured"``, ``"family"`` (of the
+        chip alone) or ``"none"``; for batch and context what is asked and how far measurements
+        go, with drafts and without; ``text`` says what lies outside. None for an engine that does
+        not know its evidence, as the ideal one.
+
+    Source
+        `specroof.hardware.Reach`.
+    """
+    setup = deployment.setup
+    reach = setup.engine.reach
+    if reach is None:
+        return None
+    words = deployment_words(deployment)
+    server, chip = setup.engine.framework or setup.engine.name, setup.hardware.name
+    elsewhere = FAMILY if reach.family else NONE
+    axes = {
+        "batch": _axis(batch_size, reach.batch_size, reach.drafted_batch_size),
+        "context": _axis(context_len, reach.context_len, reach.drafted_context_len),
+    }
+    outside = _outside(reach, words, drafters, axes)
+    if chip not in reach.chips:
+        outside.append(f"none on {chip}")
+    if server not in reach.engines:
+        outside.append(f"none under {server}")
+    return {
+        "chip": MEASURED if chip in reach.chips else elsewhere,
+        "framework": MEASURED if server in reach.engines else NONE,
+        "attention": _covered(words["attention"], reach.attention),
+        "format": _covered(words["formats"], reach.formats),
+        "placement": _covered(words["placements"], reach.placements),
+        **axes,
+        "text": "; ".join(outside) or "measured on this chip",
+    }
+
+
+def reach_notes(
+    deployment: Deployment, drafter: str, context_len: npt.ArrayLike, batch_size: npt.ArrayLike
+) -> Iterator[str]:
+    """Yield what lies outside of the measurements; in full, what they cover.
+
+    Parameters
+    ----------
+    deployment, drafter, context_len, batch_size
+        As of `nearness`, of one kind of drafter.
+
+    Source
+        `nearness`.
+    """
+    near, engine = nearness(deployment, [drafter], context_len, batch_size), deployment.setup.engine
+    if near is None or engine.reach is None:
+        return
+    reach = engine.reach
+    covered = {
+        "servers": reach.engines,
+        "chips": reach.chips,
+        "attention": reach.attention,
+        "weights": reach.formats,
+        "placements": reach.placements,
+        "plain": (_upto(reach.batch_size, reach.context_len),),
+        "drafters": reach.drafters,
+        "drafted": (_upto(reach.drafted_batch_size, reach.drafted_context_len),),
+    }
+    short = f"reach of engine {engine.name}, {drafter}: {near['text']}"
+    listed = "; ".join(f"{name} {', '.join(words) or NONE}" for name, words in covered.items())
+    yield Note(f"{short}. Measured: {listed}", short)
+
+
+def _axis(asked: npt.ArrayLike, plain: float | None, drafted: float | None) -> dict[str, Any]:
+    return {
+        "asked": np.atleast_1d(asked).tolist(),
+        "measured_to": drafted,
+        "plain_measured_to": plain,
+    }
+
+
+def _covered(asked: Sequence[str], measured: Sequence[str]) -> str:
+    return MEASURED if {*asked} <= {*measured} else NONE
+
+
+def _outside(
+    reach: Reach,
+    words: dict[str, tuple[str, ...]],
+    drafters: Sequence[str],
+    axes: dict[str, dict[str, Any]],
+) -> list[str]:
+    """Return what no measurement covers: loads, drafters, and words of the deployment."""
+    outside = []
+    units = {"batch": "batch {:g}", "context": "{:g} tokens"}
+    known = "drafted measurement of known acceptance"
+    for name, key in ((known, "measured_to"), ("measurement", "plain_measured_to")):
+        beyond = [
+            units[axis].format(limits[key])
+            for axis, limits in axes.items()
+            if limits[key] is not None and max(limits["asked"]) > limits[key]
+        ]
+        if beyond:
+            outside.append(f"no {name} above {' or '.join(beyond)}")
+    if not reach.drafters:
+        outside.append("no drafted measurement")
+    elif reach.drafted_batch_size is None:
+        outside.append(f"no {known}")
+    if reach.drafters and (unknown := sorted({*drafters} - {*reach.drafters})):
+        outside.append(f"none with {', '.join(unknown)}")
+    for key in ("attention", "formats", "placements"):
+        missing = [word for word in words[key] if word not in getattr(reach, key)]
+        if missing:
+            outside.append(f"none with {', '.join(missing)}")
+    return outside
+
+
+def _upto(batch_size: float | None, context_len: float | None) -> str:
+    if batch_size is None or context_len is None:
+        return NONE
+    return f"to batch {batch_size:g} and {context_len:g} tokens"

@@ -1,0 +1,158 @@
+"""How near the measurements behind an engine are to what is asked."""
+
+from dataclasses import replace
+
+import pytest
+
+from specroof import Options, load_drafter, load_hardware, load_model, speedup_curve
+from specroof.architecture import Architecture, Linear
+from specroof.errors import Note, ProfileError
+from specroof.hardware import HardwareProfile, Placement, Reach, parse_hardware
+from specroof.hardware.written import calibrated_yaml
+from specroof.latency import Deployment, engine_setup
+from specroof.speedup.reach import deployment_words, nearness, reach_notes, weight_format
+
+CHIP = load_hardware("h200")
+REACH = Reach(
+    family="hopper",
+    engines=("vllm",),
+    chips=(CHIP.name,),
+    attention=("full_attention",),
+    formats=("bf16",),
+    placements=("one device", "tp"),
+    batch_size=256,
+    context_len=9000,
+    drafters=("eagle3", "mtp"),
+    drafted_batch_size=32,
+    drafted_context_len=1500,
+)
+
+
+def deployment(
+    reach: Reach | None,
+    *,
+    chip: HardwareProfile = CHIP,
+    model: str = "Qwen/Qwen3-8B",
+    placement: Placement | None = None,
+    options: Options | None = None,
+    engine: str = "vllm",
+) -> Deployment:
+    """Return a model on a chip whose engine has such evidence."""
+    profile = replace(CHIP.engine("vllm"), name=engine, framework=None, reach=reach)
+    made = replace(chip, engines={engine: profile})
+    return Deployment(load_model(model), engine_setup(made, engine, placement, options))
+
+
+def test_nothing_lies_outside_of_what_was_measured() -> None:
+    near = nearness(deployment(REACH), ["eagle3"], 1500, [1, 32])
+    assert near == {
+        "chip": "measured",
+        "framework": "measured",
+        "attention": "measured",
+        "format": "measured",
+        "placement": "measured",
+        "batch": {"asked": [1, 32], "measured_to": 32, "plain_measured_to": 256},
+        "context": {"asked": [1500], "measured_to": 1500, "plain_measured_to": 9000},
+        "text": "measured on this chip",
+    }
+
+
+def test_an_engine_that_knows_no_evidence_says_nothing() -> None:
+    assert nearness(deployment(None), ["eagle3"], 1, 1) is None
+    assert list(reach_notes(deployment(None), "eagle3", 1, 1)) == []
+
+
+@pytest.mark.parametrize(
+    ("reach", "load", "said"),
+    [
+        (REACH, (1, 33), ["known acceptance above batch 32"]),
+        (REACH, (1501, 1), ["known acceptance above 1500 tokens"]),
+        (REACH, (9001, 257), ["above batch 32 or 1500 tokens", "above batch 256 or 9000 tokens"]),
+        (replace(REACH, drafters=("mtp",)), (1, 1), ["none with eagle3"]),
+        (replace(REACH, drafters=()), (1, 1), ["no drafted measurement"]),
+        (
+            replace(REACH, drafted_batch_size=None, drafted_context_len=None),
+            (1, 1),
+            ["no drafted measurement of known acceptance"],
+        ),
+        (replace(REACH, chips=()), (1, 1), [f"none on {CHIP.name}"]),
+        (replace(REACH, engines=("sglang",)), (1, 1), ["none under vllm"]),
+        (replace(REACH, attention=()), (1, 1), ["none with full_attention"]),
+    ],
+)
+def test_what_lies_outside_is_said(reach: Reach, load: tuple[int, int], said: list[str]) -> None:
+    near = nearness(deployment(reach), ["eagle3"], *load)
+    assert near is not None
+    parts = near["text"].split("; ")
+    assert len(parts) == len(said)
+    for part, words in zip(parts, said, strict=True):
+        assert words in part
+
+
+def test_kinds_formats_and_ways_to_spread_are_told_apart() -> None:
+    spread = deployment(
+        REACH,
+        model="deepseek-ai/DeepSeek-V3",
+        placement=Placement(8, 8, 8),
+        options=Options(weight_dtype="fp4"),
+    )
+    assert deployment_words(spread) == {
+        "attention": ("latent_attention",),
+        "formats": ("fp4",),
+        "placements": ("tp", "ep", "dp-attention"),
+    }
+    near = nearness(spread, ["eagle3"], 1, 1)
+    assert near is not None
+    assert [near[key] for key in ("attention", "format", "placement")] == ["none"] * 3
+    hybrid = deployment(REACH, model="Qwen/Qwen3-Next-80B-A3B-Instruct")
+    assert deployment_words(hybrid)["attention"] == ("full_attention", "linear_attention")
+
+
+def test_the_format_is_that_of_most_bytes() -> None:
+    # Of gpt-oss-120b, experts are in mxfp4 and the rest in bf16.
+    assert weight_format(load_model("openai/gpt-oss-120b")) == "mxfp4"
+    assert weight_format(Architecture("none", "llama", 8, 9, (), Linear("lm_head", 8, 9))) == "bf16"
+
+
+def test_a_chip_of_the_family_is_nearer_than_one_of_no_family() -> None:
+    other = replace(CHIP, name="another")
+    for family, near_as in (("hopper", "family"), ("", "none")):
+        near = nearness(deployment(replace(REACH, family=family), chip=other), ["mtp"], 1, 1)
+        assert near is not None
+        assert near["chip"] == near_as
+
+
+def test_a_curve_says_its_reach_in_one_line_and_lists_it_in_full() -> None:
+    served = deployment(REACH)
+    curve = speedup_curve(
+        served.model,
+        served.setup.hardware,
+        drafter=load_drafter("eagle3,accept=0.7"),
+        batch_size=64,
+        context_len=1000,
+        max_draft_len=2,
+        engine="vllm",
+    )
+    (note,) = (note for note in curve.notes if "reach of engine" in note)
+    assert isinstance(note, Note)
+    assert "batch 32" in note.short
+    for words in (CHIP.name, "full_attention", "to batch 256 and 9000 tokens", "eagle3, mtp"):
+        assert words in note
+        assert words not in note.short
+    nothing = Reach(engines=("vllm",), chips=(CHIP.name,))
+    (note,) = reach_notes(deployment(nothing), "eagle3", 1, 1)
+    assert "plain none" in note
+
+
+def test_reach_and_bands_of_requests_are_read_as_they_are_written() -> None:
+    served = deployment(REACH).setup
+    text = calibrated_yaml(CHIP, served.engine, name="mine", source="made up")
+    for trusted in (True, False):
+        assert parse_hardware(text, source="mine", trusted=trusted).engine("mine").reach == REACH
+    bands = "served_bands: {tpot_s: {any: {width: 0.1, mean_error: 0.1, points: 9}}}"
+    text = text.replace("    reach:", f"    {bands}\n    reach:", 1)
+    read = parse_hardware(text, source="mine").engine("mine")
+    assert read.served_bands["tpot_s"]["any"].width == 0.1
+    for wrong in (text.replace("tpot_s", "tpot"), text.replace("{any", "{to-5")):
+        with pytest.raises(ProfileError, match="allowed"):
+            parse_hardware(wrong, source="mine")
