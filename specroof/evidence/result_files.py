@@ -1,6 +1,7 @@
 """Benchmark results as people have them: of servers' and other clients, or their own CSV."""
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Final, Self
@@ -28,7 +29,7 @@ from specroof.reading.checked import (
     within,
 )
 from specroof.reading.json_text import json_values
-from specroof.reading.table import parse_table
+from specroof.reading.table import parse_table, plain_value
 from specroof.reading.yaml_text import shown
 
 #: How devices may share the work of a result.
@@ -66,7 +67,8 @@ def read_benchmark(
         and, if known, acceptance_length, input_len and output_len; in rows of timed passes
         positions and pass_s instead of draft_len and tokens_per_s; or JSON, one result or one a
         line, of SGLang's ``bench_serving``, vLLM's ``bench serve --save-result``, InferenceX,
-        aiperf, genai-perf or guidellm; or guidellm's CSV.
+        aiperf, genai-perf or guidellm; or guidellm's CSV; or what the clients of SGLang and vLLM
+        print, one table or several.
     source
         How messages name it: a path, usually.
     draft_len
@@ -87,7 +89,9 @@ def read_benchmark(
     if not text.strip():
         message = f"{source}: is empty; must hold benchmark results, as JSON or CSV"
         raise MeasurementError(message)
-    if text.lstrip()[0] in "{[":
+    if _HEADING.search(text):
+        results = [*_printed_results(text, source)]
+    elif text.lstrip()[0] in "{[":
         results = [
             result
             for place, value in json_values(text, source=source, error=MeasurementError)
@@ -451,6 +455,76 @@ def _vllm(content: dict[str, Any], place: str) -> Result:
     )
     # Without keys the server did not draft, or it publishes no metrics, or is another server.
     return (None if tokens is None else True), point
+
+
+# --- What the clients of SGLang and vLLM print ----------------------------------------------------
+
+_HEADING: Final = re.compile(r"^=+ Serving Benchmark Result =+[ \t\r]*$", re.MULTILINE)
+_END: Final = re.compile(r"^=+[ \t\r]*$", re.MULTILINE)
+_ROW: Final = re.compile(r"^(\S[^:\n]*):[ \t]+(\S.*?)[ \t\r]*$", re.MULTILINE)
+#: The arguments of a client, which both print before they begin.
+_ARGUMENT: Final = re.compile(r"\b(model|backend)='([^'\n]+)'")
+_RAMP_UP: Final = re.compile(r"^Traffic ramp-up strategy: (\w+)", re.MULTILINE)
+#: Rows of the tables, by the keys of the same client's JSON: SGLang 0.5.23
+#: (``benchmark/serving.py``) and vLLM 0.33.0 (``benchmarks/serve.py``).
+_PRINTED: Final[Mapping[str, str]] = {
+    "Backend": "backend",
+    "Successful requests": "completed",
+    "Benchmark duration (s)": "duration",
+    "Total input tokens": "total_input_tokens",
+    "Total generated tokens": "total_output_tokens",
+    "Output token throughput (tok/s)": "output_throughput",
+    # SGLang's alone.
+    "Traffic request rate": "request_rate",
+    "Max request concurrency": "max_concurrency",
+    "Concurrency": "concurrency",
+    "Accept length": "accept_length",
+    # vLLM's alone.
+    "Request rate configured (RPS)": "request_rate",
+    "Maximum request concurrency": "max_concurrency",
+    "Acceptance length": "spec_decode_acceptance_length",
+    "Drafts": "spec_decode_num_drafts",
+    "Draft tokens": "spec_decode_draft_tokens",
+}
+_UNSET: Final = "not set"
+
+
+def _printed_results(text: str, source: str) -> Iterator[Result]:
+    """Yield the result of each table, read as the JSON of the client that printed it.
+
+    Ignores
+        digits that a table drops: it has two behind the point.
+
+    Raises
+    ------
+    MeasurementError
+        For a table that ends early, and as the client's JSON does.
+    """
+    arguments: dict[str, str] = {}
+    after = 0
+    for heading in _HEADING.finditer(text):
+        place = f"{source}, line {text.count(chr(10), 0, heading.start()) + 1}"
+        end = _END.search(text, heading.end())
+        if end is None:
+            reject(f"{place}: the table has no end", "a line of = below it", MeasurementError)
+        before = text[after : heading.start()]
+        after = end.end()
+        for line in before.splitlines():
+            if "amespace(" in line:
+                arguments = dict(_ARGUMENT.findall(line))
+        rows = _ROW.findall(text, heading.end(), end.start())
+        content: dict[str, Any] = {
+            _PRINTED[row]: plain_value(value)
+            for row, value in rows
+            if row in _PRINTED and value != _UNSET
+        }
+        if "backend" in content:
+            drafts, point = _sglang(content, place)
+        else:
+            ramp_up = _RAMP_UP.search(before)
+            content |= {"ramp_up_strategy": ramp_up[1]} if ramp_up else {}
+            drafts, point = _vllm({"backend": arguments.get("backend"), **content}, place)
+        yield drafts, replace(point, model=arguments.get("model"))
 
 
 # --- InferenceX ----------------------------------------------------------------------------------

@@ -396,8 +396,10 @@ def _drafter_json(curve: SpeedupCurve) -> dict[str, Any]:
 
 def _shortest_json(curve: SpeedupCurve) -> dict[str, Any]:
     lengths, speedups = _shortest(curve)
+    known = lengths.astype(object)
+    known[lengths == 0] = None
     return {
-        "shortest_draft_len": np.where(lengths > 0, lengths, None).tolist(),
+        "shortest_draft_len": known.tolist(),
         "shortest_speedup": to_json_array(speedups),
     }
 
