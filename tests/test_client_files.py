@@ -517,7 +517,7 @@ def test_rounds_that_found_nothing_are_in_vllms_own_counters() -> None:
     )
     assert found.change is not None
     assert found.change.longer is None
-    assert found.change.best <= 4
+    assert found.change.best.draft_len <= 4
     assert "in 52% of 989 rounds of requests" in doctor_text(found)
 
 

@@ -17,7 +17,7 @@ from specroof.evidence.clients import (
     guidellm_table,
 )
 from specroof.evidence.measurement import STEP, Measurement, answered, plausible, refuse_repeats
-from specroof.hardware import ServerSettings
+from specroof.evidence.server_info import SglangServer
 from specroof.reading.checked import (
     REQUIRED,
     Amount,
@@ -26,7 +26,6 @@ from specroof.reading.checked import (
     accept,
     read_model,
     whole_amount,
-    within,
 )
 from specroof.reading.json_text import json_values
 from specroof.reading.table import parse_table, plain_value
@@ -266,10 +265,6 @@ class _Served(Extract):
         return answered(place, prompt, answer, self.output_throughput)
 
 
-def _turned(switch: bool | None) -> bool | None:
-    return None if switch is None else not switch
-
-
 def _not_in_groups(switch: Any) -> Any:
     """Refuse a switch that is on; releases differ in whether they spell it as text."""
     if str(switch).casefold() == "true":
@@ -282,73 +277,13 @@ def _not_in_groups(switch: Any) -> Any:
 _OneGroup = Annotated[int, accept(_ONE_GROUP, lambda groups: groups == 1, int, yaml=False)]
 
 
-class _Scheduler(Extract):
-    effective_max_running_requests_per_dp: WholeAmount | None = None
+class _SglangServer(SglangServer):
+    """What SGLang's server was told, or resolved, where its devices are one group."""
 
-
-class _SglangServer(Extract):
-    """What SGLang's server was told, or resolved.
-
-    Ignores
-        captured sizes and the dtype of recurrent state, whose spelling changed between releases.
-    Source
-        SGLang 0.5.23, ``srt/arg_groups/fields/schedule.py``.
-    """
-
-    model_path: str | None = None
-    tp_size: WholeAmount | None = None
-    ep_size: WholeAmount | None = None
     dp_size: _OneGroup | None = None
     attn_dp_size: _OneGroup | None = None
     pp_size: _OneGroup | None = None
     enable_dp_attention: Annotated[bool, AfterValidator(_not_in_groups)] | None = None
-    speculative_algorithm: str | None = None
-    speculative_num_draft_tokens: WholeAmount | None = None
-    speculative_num_steps: WholeAmount | None = None
-    speculative_eagle_topk: WholeAmount | None = None
-    quantization: str | None = None
-    kv_cache_dtype: str | None = None
-    mem_fraction_static: Annotated[float, within("server_memory")] | None = None
-    max_running_requests: WholeAmount | None = None
-    disable_overlap_schedule: bool | None = None
-    # -1 takes prompts whole.
-    chunked_prefill_size: Annotated[int, BeforeValidator(int), whole_amount(-1)] | None = None
-    enable_mixed_chunk: bool | None = None
-    disable_radix_cache: bool | None = None
-    internal_states: list[_Scheduler] | None = None
-
-    @model_validator(mode="after")
-    def _trees_have_a_depth(self) -> Self:
-        if self.is_tree and self.speculative_num_steps is None:
-            message = "speculative_num_steps is empty; allowed: a whole number of at least 1"
-            raise ValueError(message)
-        return self
-
-    @property
-    def is_tree(self) -> bool:
-        """Whether drafts branch."""
-        return (self.speculative_eagle_topk or 1) > 1
-
-    @property
-    def draft_len(self) -> int:
-        """Drafts on the way from the root, which is counted among SGLang's draft tokens."""
-        if self.is_tree:
-            return self.speculative_num_steps or 0
-        return (self.speculative_num_draft_tokens or 1) - 1
-
-    @property
-    def settings(self) -> ServerSettings | None:
-        """The settings that this project knows; None where it says none."""
-        chunk = self.chunked_prefill_size
-        settings = ServerSettings(
-            memory_frac=self.mem_fraction_static,
-            running=self.max_running_requests,
-            overlap=_turned(self.disable_overlap_schedule),
-            chunk=None if chunk is None else max(chunk, 0),
-            mixed=self.enable_mixed_chunk,
-            prefix_cache=_turned(self.disable_radix_cache),
-        )
-        return settings if settings.stated else None
 
 
 class _SglangResult(_Served):
@@ -389,9 +324,8 @@ def _sglang(content: dict[str, Any], place: str) -> Result:
     # No more are in flight than there were, and than the server runs at a time; the others wait.
     # SGLang's arguments say 48 where it drafts and was told nothing; the state of its scheduler
     # says what its memory leaves of that.
-    states = [state.effective_max_running_requests_per_dp for state in server.internal_states or ()]
-    limits = [result.completed, result.max_running_requests, server.max_running_requests]
-    most = min(limit for limit in (*limits, *states[:1]) if limit is not None)
+    limits = (result.completed, result.max_running_requests, server.max_running_requests)
+    most = min(limit for limit in (*limits, server.scheduled) if limit is not None)
     point = replace(
         result.answered(place),
         batch_size=min(result.in_flight, most),
