@@ -10,11 +10,23 @@ import pytest
 from typer.testing import CliRunner
 
 import specroof
-from server_pages import SERVED, Life, give, ngram_page, replay, sglang_page, vllm_page
+from server_pages import (
+    SERVED,
+    Life,
+    give,
+    line,
+    ngram_page,
+    replay,
+    server_info,
+    sglang_page,
+    vllm_page,
+    without_steps,
+)
 from specroof import CatalogError, OptionError, doctor, predict, survival_acceptance
 from specroof.acceptance import context_acceptance
 from specroof.cli import app
 from specroof.engines import calibrated_yaml
+from specroof.errors import MeasurementError
 from specroof.policies.decision import Change, Gain, best_change
 from specroof.policies.schedule import Schedule
 from specroof.questions.doctor import (
@@ -417,6 +429,150 @@ def test_replicas_share_a_load_and_ranks_of_one_model_do_not(saved: Any) -> None
     together = of(paths, drafter="eagle3", tensor_parallel=2, attention_data_parallel=2)
     assert together.change is not None
     assert together.change.running == 80
+
+
+# --- what is observed overrules what is assumed ---------------------------------------------------
+
+CROWD = replace(LIFE, running=58.0, survival=(0.8, 0.6, 0.38))
+ROOMY = {"max_running_requests": 128, "internal_states": []}
+
+
+def two(life: Life) -> tuple[str, str]:
+    return sglang_page(life), sglang_page(life.at(1030.0))
+
+
+def test_a_server_that_shows_no_draft_length_is_not_called_off(saved: Any) -> None:
+    paths = saved(*map(without_steps, two(CROWD)))
+    found = of(paths, drafter="eagle3,accept-length=2.5@3")
+    assert found.observed.speculates
+    assert found.advice[0].startswith("drafts are made now, how many is not shown; at 58 running")
+    assert "no figure for the draft length that runs" in found.advice[0]
+    assert found.to_dict()["change"]["now"] is None
+    assert ["drafts", "per", "round", "on"] in [one.split()[:4] for one in found.text().split("\n")]
+    assert of(paths, drafter="eagle3").change is None  # a length says nothing without its depth
+
+
+def test_more_running_requests_than_a_default_allows_overrule_it(saved: Any) -> None:
+    # SGLang's default with drafts is 48.
+    found = of(saved(*two(CROWD)), drafter="eagle3", context_len=256)
+    change = found.change
+    assert change is not None
+    assert change.now is not None
+    assert (change.running, change.now.draft_len) == (58, 3)
+    assert change.best.draft_len > 0
+    assert change.schedule.ranges[-1][1] == 58
+    assert change.schedule.drafts(58) > 0
+    assert "turn it off" not in " ".join(found.advice)
+    assert found.compared[1].predicted is not None
+    assert any("58 is predicted as the limit" in note for note in found.notes)
+    assert found.to_dict()["server"]["running"] == 58
+    assert found.flags is not None
+    assert "--max-running-requests" not in found.flags.text  # it has one that allows them
+
+
+def test_flags_of_a_plain_server_allow_what_runs(saved: Any) -> None:
+    plain = replace(CROWD, survival=(), round_s=0.02)
+    told: dict[str, Any] = {"drafter": "eagle3,accept-length=2.78@3", "context_len": 256}
+    found = of(saved(*two(plain)), **told)
+    assert found.advice[0].startswith("speculation is off now; at 58 running requests K=")
+    assert found.flags is not None
+    assert "--max-running-requests 58" in found.flags.text
+    assert any("at most 48 requests by default" in note for note in found.notes)
+    few = of(saved(*two(replace(plain, running=48.0))), **told)
+    assert few.flags is not None
+    assert "--max-running-requests" not in few.flags.text
+
+
+def test_a_saved_server_info_says_length_and_limits(saved: Any, tmp_path: Path) -> None:
+    info = tmp_path / "info.json"
+    info.write_text(server_info(**ROOMY))
+    pages = saved(*map(without_steps, two(CROWD)))
+    found = of([*pages, info], drafter="eagle3", context_len=256)
+    assert (found.observed.longest, found.observed.draft_len) == (3, 3.0)
+    assert found.change is not None
+    assert found.change.schedule.ranges[-1][1] == 128
+    assert not any("assumed" in note for note in found.notes)
+    server = found.to_dict()["server"]
+    assert (server["running"], server["memory"]) == (128, 0.85)
+    # A gauge is of now, where the server has it: adaptive drafts may differ from the arguments.
+    live = [sglang_page(one, steps=2, verified=3) for one in (CROWD, CROWD.at(1030.0))]
+    assert of([*saved(*live), info]).observed.longest == 2
+
+
+def test_devices_and_formats_are_those_of_the_server(saved: Any, tmp_path: Path) -> None:
+    info = tmp_path / "info.json"
+    info.write_text(server_info(tp_size=2, kv_cache_dtype="fp8_e4m3", **ROOMY))
+    paths = [*saved(*two(CROWD)), info]
+    found = of(paths)
+    assert found.setup.placement.tensor_parallel == 2
+    assert found.setup.options.kv_dtype == "fp8"
+    assert of(paths, tensor_parallel=2, server="running=128").setup == found.setup
+    assert of(paths, options={"kv_dtype": "bf16"}).setup.options.kv_dtype == "bf16"
+    with pytest.raises(OptionError, match=r"^tensor_parallel is 4; allowed: 2, as the server says"):
+        of(paths, tensor_parallel=4)
+    with pytest.raises(OptionError, match=r"^server: running is 64; allowed: 128, as the server"):
+        of(paths, server="running=64")
+
+
+def test_a_server_says_of_itself_what_its_metrics_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specroof.catalog.pages.USUAL_WAIT_S", 0.01)
+    pages = {
+        "/metrics": without_steps(sglang_page(CROWD)),
+        "/get_server_info": server_info(**ROOMY),
+    }
+
+    def answer(handler: Any, _number: int) -> None:
+        known = handler.path in pages
+        give(handler, pages.get(handler.path, "").encode(), 200 if known else 404)
+
+    with replay(answer) as url:
+        found = doctor(SERVED, CHIP, pages=url)
+        assert found.observed.longest == 3
+        assert "metrics are named as in SGLang 0.5.23; the server is 0.5.23" in found.notes
+        assert not any("not read" in note for note in found.notes)
+        pages["/server_info"] = "<html>"
+        silent = doctor(SERVED, CHIP, pages=url)
+        assert silent.observed.longest is None
+        assert any(note.startswith(f"not read: {url}/server_info: ") for note in silent.notes)
+        del pages["/server_info"], pages["/get_server_info"]
+        assert doctor(SERVED, CHIP, pages=url).observed.longest is None
+
+
+def test_vllm_says_memory_weights_and_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specroof.catalog.pages.USUAL_WAIT_S", 0.01)
+    labels = {"engine": "0", "gpu_memory_utilization": "0.5", "enable_prefix_caching": "False"}
+    cache = line("vllm:cache_config_info", 1.0, labels)
+    models = {"data": [{"id": "prod", "root": f"/models/{SERVED}"}]}
+    pages = {
+        "/metrics": vllm_page(LIFE, model="prod") + cache + "\n",
+        "/v1/models": json.dumps(models),
+        "/version": '{"version": "0.33.0"}',
+    }
+
+    def answer(handler: Any, _number: int) -> None:
+        known = handler.path in pages
+        give(handler, pages.get(handler.path, "").encode(), 200 if known else 404)
+
+    with replay(answer) as url:
+        found = doctor(SERVED, CHIP, pages=url)
+        assert not any("calls its model" in note for note in found.notes)
+        pages["/v1/models"] = json.dumps({"data": [{"id": "prod", "root": "/models/other"}]})
+        (note,) = [one for one in doctor(SERVED, CHIP, pages=url).notes if "calls its" in one]
+        assert "'/models/other'" in note
+    server = found.to_dict()["server"]
+    assert (server["memory"], server["prefix-cache"]) == (0.5, False)
+    assert "metrics are named as in vLLM 0.33.0; the server is 0.33.0" in found.notes
+
+
+def test_a_saved_page_that_no_server_writes_is_refused(saved: Any, tmp_path: Path) -> None:
+    (path,) = saved(sglang_page(CROWD))
+    info = tmp_path / "info.json"
+    info.write_text('{"tp_size": 0}')
+    code, out, err = shell(str(path), str(info), "--model", SERVED, "-H", CHIP)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "info.json: tp_size is 0; allowed: a whole number" in err
+    with pytest.raises(MeasurementError, match="tp_size"):
+        doctor(SERVED, CHIP, pages=[path, info])
 
 
 # --- a server, the shell -----------------------------------------------------------------------

@@ -241,12 +241,7 @@ class _CacheLabels(Extract):
         vLLM 0.33.0, ``config/cache.py``, `CacheConfig.metrics_info`.
     """
 
-    gpu_memory_utilization: (
-        Annotated[
-            float, BeforeValidator(lambda text: float(plain_value(text))), within("server_memory")
-        ]
-        | None
-    ) = None
+    gpu_memory_utilization: Annotated[float, within("server_memory")] | None = None
     enable_prefix_caching: Annotated[bool, BeforeValidator(_SWITCH.get)] | None = None
     cache_dtype: str | None = None
 
@@ -260,10 +255,12 @@ def cache_facts(labels: Mapping[str, str], *, source: str) -> ServerFacts:
     0.8
     """
     place = f"{source}, vllm:cache_config_info"
-    cache = read_model(dict(labels), _CacheLabels, place=place, error=MeasurementError)
+    values = {name: plain_value(text) for name, text in labels.items()}
+    cache = read_model(values, _CacheLabels, place=place, error=MeasurementError)
+    settings = ServerSettings(
+        memory_frac=cache.gpu_memory_utilization, prefix_cache=cache.enable_prefix_caching
+    )
     return ServerFacts(
-        settings=ServerSettings(
-            memory_frac=cache.gpu_memory_utilization, prefix_cache=cache.enable_prefix_caching
-        ),
+        settings=settings if settings.stated else None,
         kv_dtype=CACHE_DTYPES.get((cache.cache_dtype or "").casefold()),
     )

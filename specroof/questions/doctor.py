@@ -445,8 +445,10 @@ class Diagnosis(Noted):
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
         counts, change, flags = self.observed, self.change, self.flags
+        server = self.setup.server
         return {
             **place_of(self.model, self.setup),
+            "server": None if server is None else server.to_dict(),
             "context_len": self.context_len,
             "observed": {**fields_of(counts, *_OBSERVED), "survival": list(counts.survival)},
             "compared": self.records,
@@ -701,7 +703,8 @@ def _flags(
             kind=case.drafter.kind,
             schedule=change.schedule.ranges,
             draft_model=draft_model,
-            running=None if limit is None else math.ceil(case.running),
+            # A server that drafts has a larger limit already.
+            running=None if limit is None or case.counts.speculates else math.ceil(case.running),
             data_parallel=case.setup.placement.attention_data_parallel,
         )
         flags = launch(plan, case.counts.framework)
