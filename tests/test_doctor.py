@@ -506,10 +506,13 @@ def test_devices_and_formats_are_those_of_the_server(saved: Any, tmp_path: Path)
     found = of(paths)
     assert found.setup.placement.tensor_parallel == 2
     assert found.setup.options.kv_dtype == "fp8"
+    assert not any("stages" in note for note in found.notes)
     assert of(paths, tensor_parallel=2, server="running=128").setup == found.setup
     assert of(paths, options={"kv_dtype": "bf16"}).setup.options.kv_dtype == "bf16"
     with pytest.raises(OptionError, match=r"^tensor_parallel is 4; allowed: 2, as the server says"):
         of(paths, tensor_parallel=4)
+    info.write_text(server_info(pp_size=2, **ROOMY))
+    assert any("2 stages of a pipeline" in note for note in of(paths).notes)
     with pytest.raises(OptionError, match=r"^server: running is 64; allowed: 128, as the server"):
         of(paths, server="running=64")
 

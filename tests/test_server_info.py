@@ -35,6 +35,7 @@ def test_sglang_says_how_it_was_launched() -> None:
         tensor_parallel=1,
         expert_parallel=1,
         attention_data_parallel=1,
+        pipeline_parallel=1,
     )
 
 

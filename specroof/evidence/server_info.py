@@ -143,7 +143,7 @@ class ServerFacts:
         Steps of a draft, and positions that a round verifies.
     kv_dtype
         Dtype of its cache, where that was asked for.
-    tensor_parallel, expert_parallel, attention_data_parallel
+    tensor_parallel, expert_parallel, attention_data_parallel, pipeline_parallel
         How the model is spread over devices.
     """
 
@@ -157,6 +157,7 @@ class ServerFacts:
     tensor_parallel: int | None = None
     expert_parallel: int | None = None
     attention_data_parallel: int | None = None
+    pipeline_parallel: int | None = None
 
 
 def all_facts(pages: Iterable[ServerFacts]) -> ServerFacts:
@@ -164,8 +165,9 @@ def all_facts(pages: Iterable[ServerFacts]) -> ServerFacts:
 
     Examples
     --------
-    >>> all_facts([ServerFacts(version="0.33.0"), ServerFacts(steps=3)])
-    ServerFacts(version='0.33.0', model_path=None, ..., steps=3, ...)
+    >>> found = all_facts([ServerFacts(version="0.33.0"), ServerFacts(version="0.34", steps=3)])
+    >>> found.version, found.steps
+    ('0.33.0', 3)
     """
     said: dict[str, Any] = {}
     for page in pages:
@@ -228,6 +230,7 @@ def server_facts(text: str, *, source: str) -> ServerFacts:
         tensor_parallel=server.tp_size,
         expert_parallel=server.ep_size,
         attention_data_parallel=server.attention_groups,
+        pipeline_parallel=server.pp_size,
     )
 
 

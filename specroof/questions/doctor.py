@@ -526,7 +526,13 @@ def doctor(request: DoctorRequest) -> Diagnosis:
         () if prediction is None else (_PREFILLS, *prediction.warnings, *prediction.notes)
     )
     replicated = [f"{replicas} replicas: the load of one is predicted"] if replicas > 1 else []
-    of_case = [*_model_notes(counts, facts, model), *_limit_notes(case, limit)]
+    stages = facts.pipeline_parallel or 1
+    staged = [f"the server runs {stages} stages of a pipeline: the prediction has one"]
+    of_case = [
+        *_model_notes(counts, facts, model),
+        *(staged if stages > 1 else []),
+        *_limit_notes(case, limit),
+    ]
     by_law = _law_notes(case, change)
     return Diagnosis(
         model=model,
