@@ -4,14 +4,17 @@ Names and labels are those of ``vllm/v1/metrics/loggers.py``, ``vllm/v1/spec_dec
 ``sglang/srt/observability/metrics_collector.py``.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
 SERVED = "Qwen/Qwen3-8B"
+_RESULT = Path(__file__).parent / "data" / "clients" / "sglang-0.5.23-bench-drafts.jsonl"
 
 
 @dataclass(frozen=True)
@@ -141,6 +144,17 @@ def sglang_page(
     for mode, value in {"decode": tokens, "prefill_compute": 1e6}.items():
         lines.append(line("sglang:realtime_tokens_total", value, scheduler | {"mode": mode}))
     return "\n".join([*lines, ""])
+
+
+def without_steps(page: str) -> str:
+    """Return a page of SGLang as a release publishes it that shows no draft length."""
+    return "\n".join(text for text in page.split("\n") if "sglang:spec_num_" not in text)
+
+
+def server_info(**changes: Any) -> str:
+    """Return the /server_info of SGLang 0.5.23, written by its own code, with changes."""
+    text = _RESULT.read_text(encoding="utf-8")
+    return json.dumps(json.loads(text)["server_info"] | changes)
 
 
 Answer = Callable[[BaseHTTPRequestHandler, int], None]

@@ -112,10 +112,51 @@ def test_the_table_says_best_near_best_and_where_it_does_not_pay() -> None:
     assert lines[0].startswith("DeepSeek-V4-Pro on 8 x NVIDIA B200")
     assert any(line.split()[:2] == ["best", "γ"] for line in lines)
     (slow,) = [line for line in lines if line.endswith("accept=0.5,cost=0.30") and "x" in line]
-    assert slow.split()[:3] == ["0", "1.00x", "0"]
+    assert slow.split()[:3] == ["none", "1.00x", "1:"]
+    (quick,) = [line for line in lines if line.endswith(BLOCK) and "x" in line]
+    assert quick.split()[2] == "-"  # where a draft is best
     surveyed = next(i for i, line in enumerate(lines) if line.startswith("does not pay"))
     low, _, high = lines[surveyed + 1].split()[0].rstrip(";").partition("-")
     assert int(low) <= 4 <= int(high)  # the point above is one of them
+
+
+def test_where_no_draft_is_best_the_shortest_has_its_speedup() -> None:
+    # Nothing accepted: a round of one draft gives one token, for a draft and a verification.
+    words = (*PREDICT, "--batch", "1,8", "--drafter", "autoregressive,accept=0,cost=0.25")
+    answer = last_object(run(*words, "--json"))
+    (drafter,), step_s = answer["drafters"], answer["baseline"]["step_s"][0]
+    costs = [
+        step / (0.25 * step + verify[1])
+        for step, verify in zip(step_s, drafter["verify_s"][0], strict=True)
+    ]
+    assert drafter["best_draft_len"] == [[0, 0]]
+    assert drafter["shortest_draft_len"] == [[1, 1]]
+    assert drafter["shortest_speedup"][0] == pytest.approx(costs)
+    table = run(*words)
+    assert [line.split()[4:8] for line in table.splitlines() if " none " in line] == [
+        ["none", "1.00x", "1:", f"{cost:.2f}x"] for cost in costs
+    ]
+
+
+def test_where_prefills_count_the_shortest_draft_has_its_speedup_too() -> None:
+    requests = ("--concurrency", "8", "--input-len", "1024", "--output-len", "64")
+    words = (*PREDICT, *requests, "--drafter", "autoregressive,accept=0,cost=0.25")
+    (drafter,) = last_object(run(*words, "--json"))["drafters"]
+    whole = drafter["end_to_end"]
+    assert whole["shortest_draft_len"] == [[1]]
+    assert whole["shortest_speedup"][0][0] == whole["speedup"][0][0][1] < 1.0
+    table = run(*words, "--drafter", "ideal")
+    told = f"1: {whole['shortest_speedup'][0][0]:.2f}x"
+    lost, best = [line for line in table.splitlines() if line.startswith("    8 ")]
+    assert told in lost
+    assert best.split()[-2:] == ["-", "ideal"]
+
+
+def test_a_load_that_no_draft_has_room_for_has_no_shortest_one() -> None:
+    words = ("predict", "Qwen/Qwen3-8B", "-H", "h100", "--batch", "64", "--json")
+    (drafter,) = last_object(run(*words, "--drafter", "mtp,accept=0.8"))["drafters"]
+    assert drafter["best_draft_len"] == [[0]]
+    assert (drafter["shortest_draft_len"], drafter["shortest_speedup"]) == ([[None]], [[None]])
 
 
 def test_a_grid_has_a_row_for_every_operating_point() -> None:

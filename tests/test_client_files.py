@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -269,6 +270,87 @@ def test_sglangs_own_client_says_what_its_server_did() -> None:
         assert (point.server.memory_frac, point.server.chunk) == (0.85, 8192)
 
 
+# --- what clients print --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "saved"),
+    [("vllm-0.33.0-bench", ".json"), ("vllm-0.33.0-bench-drafts", ".json"),
+     ("sglang-0.5.23-bench-drafts", ".jsonl")],
+)  # fmt: skip
+def test_a_printed_table_is_read_as_the_saved_result(name: str, saved: str) -> None:
+    said = json.loads(text_of(name + saved))
+    said.pop("server_info", None)  # no table has it
+    (whole,) = read_benchmark(json.dumps(said), source="f", draft_len=3)
+    (printed,) = read(f"{name}.log", draft_len=3)
+    for key in ("input_len", "output_len", "draft_len", "says_drafts", "engine", "concurrency"):
+        assert getattr(printed, key) == getattr(whole, key), key
+    # Two digits behind the point.
+    assert printed.tokens_per_s == pytest.approx(whole.tokens_per_s, abs=0.005)
+    assert printed.batch_size == pytest.approx(whole.batch_size, abs=0.005)
+    acceptance = [point.tokens_per_round or 0.0 for point in (printed, whole)]
+    assert acceptance[0] == pytest.approx(acceptance[1], rel=0.005)
+
+
+def test_a_table_without_acceptance_is_silent_on_drafts() -> None:
+    (plain,) = read("sglang-0.5.23-bench.log")
+    assert (plain.draft_len, plain.says_drafts, plain.concurrency) == (0, False, 4)
+    with pytest.raises(MeasurementError, match=r"bench-drafts\.log, line 2: .*--draft-len"):
+        read("sglang-0.5.23-bench-drafts.log")
+
+
+def test_a_capture_of_several_runs_has_several_results() -> None:
+    table = text_of("vllm-0.33.0-bench.log")
+    arguments = "[12:00] Namespace(subparser='bench', backend='vllm-chat', model='me/mine', n=3)\n"
+    later = table.replace("concurrency:             4", "concurrency:             8")
+    text = f"{arguments}INFO: ready\n{table}\n100%|=====| 16/16\n{later}"
+    first, second = read_benchmark(text.replace("\n", "\r\n"), source="f")
+    assert (first.batch_size, second.batch_size) == (4, 8)
+    assert [point.model for point in (first, second)] == ["me/mine"] * 2
+    assert first.place == "f, line 3"
+    (other,) = read_benchmark(arguments.replace("vllm-chat", "sglang") + table, source="f")
+    assert other.engine == "sglang"
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "says"),
+    [
+        ("vllm", lambda text: text[:400], "line 1: the table has no end; allowed: a line of ="),
+        ("vllm", lambda text: text.replace("Maximum", "Least"), "line 1: max_concurrency is empty"),
+        ("vllm", lambda text: text.replace("1218.97", "fast"), "output_throughput is 'fast'"),
+        ("vllm", lambda text: text.replace("1218.97", "1.21"), "output_throughput is 1.21, and"),
+        (
+            "vllm",
+            lambda text: text.replace("Benchmark d", "Request rate configured (RPS): 2.00\nBenchmark d"),
+            "request_rate is 2.0; allowed: inf",
+        ),
+        (
+            "vllm",
+            lambda text: f"Traffic ramp-up strategy: linear.\n{text}",
+            "line 2: ramp_up_strategy is 'linear'; allowed: left out",
+        ),
+        ("sglang", lambda text: text.replace("  inf ", "  trace "), "request_rate is 'trace'; allowed"),
+        ("sglang", lambda text: text.replace("  16000", "  1e99"), "line 2: context_len is 6.25e+97"),
+    ],
+)  # fmt: skip
+def test_a_printed_table_is_refused_as_the_saved_result_is(
+    name: str, change: Callable[[str], str], says: str
+) -> None:
+    file = {"vllm": "vllm-0.33.0-bench.log", "sglang": "sglang-0.5.23-bench.log"}[name]
+    with pytest.raises(MeasurementError, match=re.escape(says)) as refusal:
+        read_benchmark(change(text_of(file)), source="f")
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_limit_that_is_not_set_is_none() -> None:
+    text = text_of("sglang-0.5.23-bench.log")
+    limit = "Max request concurrency:                 4      "
+    assert limit in text
+    (point,) = read_benchmark(text.replace(limit, limit.replace("4", "not set")), source="f")
+    assert point.concurrency is None
+    assert point.batch_size == pytest.approx(3.97)
+
+
 @pytest.mark.parametrize("server", [None, {"vllm_config": "..."}, {"prefill": [], "decode": []}])
 def test_sglangs_client_is_silent_on_drafts_of_other_servers(server: Any) -> None:
     # The client asks no other server for acceptance, and writes its /server_info as it comes.
@@ -435,7 +517,7 @@ def test_rounds_that_found_nothing_are_in_vllms_own_counters() -> None:
     )
     assert found.change is not None
     assert found.change.longer is None
-    assert found.change.best <= 4
+    assert found.change.best.draft_len <= 4
     assert "in 52% of 989 rounds of requests" in doctor_text(found)
 
 

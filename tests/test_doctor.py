@@ -10,11 +10,23 @@ import pytest
 from typer.testing import CliRunner
 
 import specroof
-from server_pages import SERVED, Life, give, ngram_page, replay, sglang_page, vllm_page
+from server_pages import (
+    SERVED,
+    Life,
+    give,
+    line,
+    ngram_page,
+    replay,
+    server_info,
+    sglang_page,
+    vllm_page,
+    without_steps,
+)
 from specroof import CatalogError, OptionError, doctor, predict, survival_acceptance
 from specroof.acceptance import context_acceptance
 from specroof.cli import app
 from specroof.engines import calibrated_yaml
+from specroof.errors import MeasurementError
 from specroof.policies.decision import Change, Gain, best_change
 from specroof.policies.schedule import Schedule
 from specroof.questions.doctor import (
@@ -75,9 +87,17 @@ def test_a_server_is_predicted_with_what_it_counted(saved: Any) -> None:
     assert rate.predicted == pytest.approx(curve.tokens_per_s[0, 0, 5])
     change = found.change
     assert change is not None
-    assert (change.now, change.best) == (5, curve.best_draft_len[0, 0])
-    best = curve.tokens_per_s[0, 0, change.best] / curve.tokens_per_s[0, 0, 5] - 1
-    assert change.gain == pytest.approx(best)
+    assert change.now is not None
+    assert (change.now.draft_len, change.best.draft_len) == (5, curve.best_draft_len[0, 0])
+    rates = curve.tokens_per_s[0, 0]
+    assert change.best.speedup == pytest.approx(rates[change.best.draft_len] / rates[0])
+    assert change.now.speedup == pytest.approx(rates[5] / rates[0])
+    # The sentence has no other gain than that over plain decoding.
+    assert f"{change.best.speedup:.2f}x plain decoding" in found.advice[0]
+    assert "%" not in found.advice[0]
+    told = found.to_dict()["change"]
+    assert told["best"]["speedup"] == change.best.speedup
+    assert told["now"]["draft_len"] == 5
     assert found.flags is not None
     assert '"method": "eagle3"' in found.flags.text
     assert "served by vllm" in repr(found)
@@ -106,30 +126,32 @@ def test_a_longer_round_or_another_chip_moves_only_its_own_row(saved: Any) -> No
     assert one.compared[1].predicted == other.compared[1].predicted
 
 
-def test_the_gain_is_between_what_runs_and_the_best() -> None:
+def test_the_gain_is_over_plain_decoding() -> None:
     rates = [[1.0, 1.5, 2.0], [4.0, 4.4, 4.2], [9.0, 8.0, 7.0]]
     loads = [1, 8, 64]
     ends = ([1.0, 1.0, 0.9], [1.0, 1.21, 1.2])
     told: dict[str, Any] = {"speedup": [1.0, 1.1, 1.05], "ends": ends}
     found = best_change(loads, rates, running=8, now=2, **told)
-    assert (found.best, found.schedule.ranges) == (1, ((1, 7, 2), (8, 63, 1), (64, 64, 0)))
-    assert found.gain == pytest.approx(4.4 / 4.2 - 1)
-    # The band of one draft: from 1.0 to 1.21 around 1.1.
-    assert found.low == pytest.approx(4.4 / 4.2 / 1.1 - 1)
-    assert found.high == pytest.approx(4.4 / 4.2 * 1.1 - 1)
+    assert found.schedule.ranges == ((1, 7, 2), (8, 63, 1), (64, 64, 0))
+    assert (found.best, found.now) == (Gain(1, 1.1, 1.0, 1.21), Gain(2, 1.05, 0.9, 1.2))
+    assert found.share_over_now(found.best) == pytest.approx(4.4 / 4.2 - 1)
     told = {"speedup": [1.0, 8 / 9, 7 / 9], "ends": ([1.0, 0.8, 0.7], [1.0, 1.0, 14 / 9])}
     off = best_change(loads, rates, running=64, now=2, **told)
-    # What runs has a speedup from 0.7 to 14/9: turning it off gives 9/14 to 1/0.7.
-    assert (off.best, off.low, off.high) == pytest.approx((0, 9 / 14 - 1, 1 / 0.7 - 1))
+    assert (off.best, off.now) == (Gain(0, 1.0, 1.0, 1.0), Gain(2, 7 / 9, 0.7, 14 / 9))
+    # One draft may give 1.0, which is less than what runs; what runs may give more than 1.
     assert found.is_unclear
     assert off.is_unclear
+    lost = {"speedup": [1.0, 8 / 9, 7 / 9], "ends": ([1.0, 0.8, 0.7], [1.0, 1.0, 0.9])}
+    assert not best_change(loads, rates, running=64, now=2, **lost).is_unclear  # type: ignore[arg-type]
     certain = {"speedup": [1.0, 1.1, 1.05], "ends": ([1.0, 1.09, 1.0], [1.0, 1.11, 1.1])}
     assert not best_change(loads, rates, running=8, now=2, **certain).is_unclear  # type: ignore[arg-type]
     same = best_change(loads, rates, running=8, now=1, speedup=[1.0, 1.1, 1.05])
     assert not same.is_unclear
-    assert (same.best, same.gain, same.low, same.high) == (1, 0.0, 0.0, 0.0)
-    beyond = best_change(loads, rates, running=8, now=7, speedup=[1.0, 1.1, 1.05])
-    assert beyond.gain != beyond.gain  # no figure
+    assert same.best == same.now
+    for unknown in (7, None):  # beyond the grid, or not shown
+        none = best_change(loads, rates, running=8, now=unknown, speedup=[1.0, 1.1, 1.05])
+        assert (none.now, none.is_unclear) == (None, False)
+        assert none.share_over_now(none.best) != none.share_over_now(none.best)  # no figure
 
 
 #: A draft length and its throughput, speedup, and the low and the high end of its band.
@@ -145,23 +167,17 @@ def change_from(now: int, measured: int | None, *, ends: Any = None, at: int = 8
 def test_a_longer_draft_than_was_measured_must_be_sure_to_gain() -> None:
     narrow = ([1.0, 1.3, 1.6, 1.75], [1.0, 1.5, 1.8, 2.0])
     sure = change_from(1, 2, ends=narrow)
-    # 1.75 / 1.4 at least, and 1.7 / 1.4 is the best of what was measured.
-    assert (sure.best, sure.is_beyond, sure.longer) == (3, True, None)
-    assert (sure.gain, sure.low) == pytest.approx((1.9 / 1.4 - 1, 1.75 / 1.4 - 1))
+    # 1.75 at least, and 1.7 is the best of what was measured.
+    assert (sure.best, sure.is_beyond, sure.longer) == (Gain(3, 1.9, 1.75, 2.0), True, None)
     wide = ([1.0, 1.3, 1.6, 1.65], [1.0, 1.5, 1.8, 2.1])
     unsure = change_from(1, 2, ends=wide)
-    assert (unsure.best, unsure.is_beyond) == (2, False)
-    assert unsure.gain == pytest.approx(1.7 / 1.4 - 1)
-    longer = unsure.longer
-    assert longer is not None
-    assert longer.draft_len == 3
-    assert (longer.gain, longer.low, longer.high) == pytest.approx(
-        (1.9 / 1.4 - 1, 1.65 / 1.4 - 1, 2.1 / 1.4 - 1)
-    )
+    assert (unsure.best, unsure.is_beyond) == (Gain(2, 1.7, 1.6, 1.8), False)
+    assert unsure.longer == Gain(3, 1.9, 1.65, 2.1)
     # Without a band nobody knows how sure it is.
-    assert (change_from(1, 2).best, change_from(1, 2).longer is None) == (2, False)
+    assert (change_from(1, 2).best.draft_len, change_from(1, 2).longer is None) == (2, False)
     # An acceptance that is given at any length has no end.
-    assert (change_from(1, None, ends=wide).best, change_from(1, None).longer) == (3, None)
+    far = change_from(1, None, ends=wide)
+    assert (far.best.draft_len, far.longer) == (3, None)
     assert change_from(1, 3, ends=wide).longer is None
     assert change_from(1, 2, ends=wide, at=64).longer is None  # and none pays there
 
@@ -184,7 +200,8 @@ def test_beyond_positions_that_were_counted_acceptance_goes_on(saved: Any) -> No
     change = found.change
     assert change is not None
     assert (change.is_beyond, change.measured, change.longer) == (True, 2, None)
-    assert change.low > 0
+    assert change.now is not None
+    assert change.best.low > change.now.speedup
     assert ", beyond K=2, the longest measured" in found.advice[0]
     (law,) = [note for note in found.notes if note.startswith("beyond K=2, the longest counted")]
     assert "geometric" in law
@@ -197,12 +214,13 @@ def test_a_longer_draft_that_may_gain_is_to_be_tried(saved: Any) -> None:
     found = of(saved(vllm_page(steady), vllm_page(steady.at(1030.0))), drafter="eagle3")
     change = found.change
     assert change is not None
-    assert (change.now, change.best, change.is_beyond) == (5, 5, False)
+    assert change.now == change.best
+    assert (change.best.draft_len, change.is_beyond) == (5, False)
     longer = change.longer
     assert longer is not None
-    assert longer.low < 0.0
-    assert longer.gain > 0.01
-    assert found.advice[1].startswith(f"K={longer.draft_len} may give +")
+    assert longer.low < change.best.speedup < 0.99 * longer.speedup
+    words = f"K={longer.draft_len} may give {longer.speedup:.2f}x plain decoding ("
+    assert found.advice[1].startswith(words)
     assert found.advice[1].endswith("beyond K=5, the longest measured: try it before you keep it")
     assert found.to_dict()["change"]["longer"]["draft_len"] == longer.draft_len
     assert any(note.startswith("beyond K=5, the longest counted") for note in found.notes)
@@ -219,7 +237,7 @@ def test_look_ups_are_predicted_as_they_match_and_no_further(saved: Any) -> None
     change = found.change
     assert change is not None
     assert (change.measured, change.longer) == (5, None)
-    assert change.best <= 5
+    assert change.best.draft_len <= 5
     assert not change.is_beyond
     assert max(drafts for _, _, drafts in change.schedule.ranges) <= 5
     assert any("what look-ups find is unknown" in note for note in found.notes)
@@ -281,14 +299,15 @@ def test_nothing_decoded_is_said(saved: Any) -> None:
     assert [one.off for one in found.compared] == [None] * 3
     assert found.context_len == 4096
     assert found.change is not None
-    assert (found.change.running, found.change.now) == (1, 5)
+    assert found.change.now is not None
+    assert (found.change.running, found.change.now.draft_len) == (1, 5)
 
 
 def test_drafts_that_pay_nowhere_are_turned_off(saved: Any) -> None:
     hopeless = replace(LIFE, survival=(0.02, 0.001, 0.0))
     paths = saved(vllm_page(hopeless), vllm_page(hopeless.at(1030.0)))
     found = of(paths, drafter="eagle3")
-    assert found.advice[0].startswith("K=3 now; at 40 running requests no draft gives +")
+    assert found.advice[0].startswith("K=3 now; at 40 running requests no draft is best: K=3")
     assert found.flags is None
     assert any(note.startswith("drafting pays at no load") for note in found.notes)
 
@@ -330,15 +349,15 @@ def test_a_load_beyond_the_room_has_no_advice(saved: Any) -> None:
 
 def test_the_first_length_beyond_the_grid_has_no_figure() -> None:
     rates, speedup = [[1.0, 2.0, 3.0]], [1.0, 2.0, 3.0]
-    gains = [best_change([8], rates, running=8, now=k, speedup=speedup).gain for k in (2, 3)]
-    assert gains == [0.0, pytest.approx(float("nan"), nan_ok=True)]
+    now = [best_change([8], rates, running=8, now=k, speedup=speedup).now for k in (2, 3)]
+    assert now == [Gain(2, 3.0, 3.0, 3.0), None]
 
 
 def test_drafts_beyond_the_grid_have_no_figure(saved: Any) -> None:
     deep = replace(LIFE, survival=tuple(0.9**depth for depth in range(1, 21)))
     found = of(saved(vllm_page(deep), vllm_page(deep.at(1030.0))), drafter="eagle3")
     assert "no figure" in found.advice[0]
-    assert found.to_dict()["change"]["gain"] is None
+    assert found.to_dict()["change"]["now"] is None
     assert found.compared[1].predicted is None
 
 
@@ -349,8 +368,8 @@ def test_a_small_gain_is_none(saved: Any) -> None:
         one = replace(life, survival=life.survival[:drafts])
         found = of(saved(vllm_page(one), vllm_page(one.at(1030.0))), drafter="eagle3")
         assert found.change is not None
-        gains.append((found.change.best, drafts, found.change.gain, found.advice[0]))
-    assert any("that is best" in words for *_, words in gains)
+        gains.append(found.advice[0])
+    assert any("that is best: " in words for words in gains)
 
 
 def test_flags_that_no_server_has_are_said(saved: Any) -> None:
@@ -410,6 +429,153 @@ def test_replicas_share_a_load_and_ranks_of_one_model_do_not(saved: Any) -> None
     together = of(paths, drafter="eagle3", tensor_parallel=2, attention_data_parallel=2)
     assert together.change is not None
     assert together.change.running == 80
+
+
+# --- what is observed overrules what is assumed ---------------------------------------------------
+
+CROWD = replace(LIFE, running=58.0, survival=(0.8, 0.6, 0.38))
+ROOMY = {"max_running_requests": 128, "internal_states": []}
+
+
+def two(life: Life) -> tuple[str, str]:
+    return sglang_page(life), sglang_page(life.at(1030.0))
+
+
+def test_a_server_that_shows_no_draft_length_is_not_called_off(saved: Any) -> None:
+    paths = saved(*map(without_steps, two(CROWD)))
+    found = of(paths, drafter="eagle3,accept-length=2.5@3")
+    assert found.observed.speculates
+    assert found.advice[0].startswith("drafts are made now, how many is not shown; at 58 running")
+    assert "no figure for the draft length that runs" in found.advice[0]
+    assert found.to_dict()["change"]["now"] is None
+    assert ["drafts", "per", "round", "on"] in [one.split()[:4] for one in found.text().split("\n")]
+    assert of(paths, drafter="eagle3").change is None  # a length says nothing without its depth
+
+
+def test_more_running_requests_than_a_default_allows_overrule_it(saved: Any) -> None:
+    # SGLang's default with drafts is 48.
+    found = of(saved(*two(CROWD)), drafter="eagle3", context_len=256)
+    change = found.change
+    assert change is not None
+    assert change.now is not None
+    assert (change.running, change.now.draft_len) == (58, 3)
+    assert change.best.draft_len > 0
+    assert change.schedule.ranges[-1][1] == 58
+    assert change.schedule.drafts(58) > 0
+    assert "turn it off" not in " ".join(found.advice)
+    assert found.compared[1].predicted is not None
+    assert any("58 is predicted as the limit" in note for note in found.notes)
+    assert found.to_dict()["server"]["running"] == 58
+    assert found.flags is not None
+    assert "--max-running-requests" not in found.flags.text  # it has one that allows them
+
+
+def test_flags_of_a_plain_server_allow_what_runs(saved: Any) -> None:
+    plain = replace(CROWD, survival=(), round_s=0.02)
+    told: dict[str, Any] = {"drafter": "eagle3,accept-length=2.78@3", "context_len": 256}
+    found = of(saved(*two(plain)), **told)
+    assert found.advice[0].startswith("speculation is off now; at 58 running requests K=")
+    assert found.flags is not None
+    assert "--max-running-requests 58" in found.flags.text
+    assert any("at most 48 requests by default" in note for note in found.notes)
+    few = of(saved(*two(replace(plain, running=48.0))), **told)
+    assert few.flags is not None
+    assert "--max-running-requests" not in few.flags.text
+
+
+def test_a_saved_server_info_says_length_and_limits(saved: Any, tmp_path: Path) -> None:
+    info = tmp_path / "info.json"
+    info.write_text(server_info(**ROOMY))
+    pages = saved(*map(without_steps, two(CROWD)))
+    found = of([*pages, info], drafter="eagle3", context_len=256)
+    assert (found.observed.longest, found.observed.draft_len) == (3, 3.0)
+    assert found.change is not None
+    assert found.change.schedule.ranges[-1][1] == 128
+    assert not any("assumed" in note for note in found.notes)
+    server = found.to_dict()["server"]
+    assert (server["running"], server["memory"]) == (128, 0.85)
+    # A gauge is of now, where the server has it: adaptive drafts may differ from the arguments.
+    live = [sglang_page(one, steps=2, verified=3) for one in (CROWD, CROWD.at(1030.0))]
+    assert of([*saved(*live), info]).observed.longest == 2
+
+
+def test_devices_and_formats_are_those_of_the_server(saved: Any, tmp_path: Path) -> None:
+    info = tmp_path / "info.json"
+    info.write_text(server_info(tp_size=2, kv_cache_dtype="fp8_e4m3", **ROOMY))
+    paths = [*saved(*two(CROWD)), info]
+    found = of(paths)
+    assert found.setup.placement.tensor_parallel == 2
+    assert found.setup.options.kv_dtype == "fp8"
+    assert not any("stages" in note for note in found.notes)
+    assert of(paths, tensor_parallel=2, server="running=128").setup == found.setup
+    assert of(paths, options={"kv_dtype": "bf16"}).setup.options.kv_dtype == "bf16"
+    with pytest.raises(OptionError, match=r"^tensor_parallel is 4; allowed: 2, as the server says"):
+        of(paths, tensor_parallel=4)
+    info.write_text(server_info(pp_size=2, **ROOMY))
+    assert any("2 stages of a pipeline" in note for note in of(paths).notes)
+    with pytest.raises(OptionError, match=r"^server: running is 64; allowed: 128, as the server"):
+        of(paths, server="running=64")
+
+
+def test_a_server_says_of_itself_what_its_metrics_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specroof.catalog.pages.USUAL_WAIT_S", 0.01)
+    pages = {
+        "/metrics": without_steps(sglang_page(CROWD)),
+        "/get_server_info": server_info(**ROOMY),
+    }
+
+    def answer(handler: Any, _number: int) -> None:
+        known = handler.path in pages
+        give(handler, pages.get(handler.path, "").encode(), 200 if known else 404)
+
+    with replay(answer) as url:
+        found = doctor(SERVED, CHIP, pages=url)
+        assert found.observed.longest == 3
+        assert "metrics are named as in SGLang 0.5.23; the server is 0.5.23" in found.notes
+        assert not any("not read" in note for note in found.notes)
+        pages["/server_info"] = "<html>"
+        silent = doctor(SERVED, CHIP, pages=url)
+        assert silent.observed.longest is None
+        assert any(note.startswith(f"not read: {url}/server_info: ") for note in silent.notes)
+        del pages["/server_info"], pages["/get_server_info"]
+        assert doctor(SERVED, CHIP, pages=url).observed.longest is None
+
+
+def test_vllm_says_memory_weights_and_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specroof.catalog.pages.USUAL_WAIT_S", 0.01)
+    labels = {"engine": "0", "gpu_memory_utilization": "0.5", "enable_prefix_caching": "False"}
+    cache = line("vllm:cache_config_info", 1.0, labels)
+    models = {"data": [{"id": "prod", "root": f"/models/{SERVED}"}]}
+    pages = {
+        "/metrics": vllm_page(LIFE, model="prod") + cache + "\n",
+        "/v1/models": json.dumps(models),
+        "/version": '{"version": "0.33.0"}',
+    }
+
+    def answer(handler: Any, _number: int) -> None:
+        known = handler.path in pages
+        give(handler, pages.get(handler.path, "").encode(), 200 if known else 404)
+
+    with replay(answer) as url:
+        found = doctor(SERVED, CHIP, pages=url)
+        assert not any("calls its model" in note for note in found.notes)
+        pages["/v1/models"] = json.dumps({"data": [{"id": "prod", "root": "/models/other"}]})
+        (note,) = [one for one in doctor(SERVED, CHIP, pages=url).notes if "calls its" in one]
+        assert "'/models/other'" in note
+    server = found.to_dict()["server"]
+    assert (server["memory"], server["prefix-cache"]) == (0.5, False)
+    assert "metrics are named as in vLLM 0.33.0; the server is 0.33.0" in found.notes
+
+
+def test_a_saved_page_that_no_server_writes_is_refused(saved: Any, tmp_path: Path) -> None:
+    (path,) = saved(sglang_page(CROWD))
+    info = tmp_path / "info.json"
+    info.write_text('{"tp_size": 0}')
+    code, out, err = shell(str(path), str(info), "--model", SERVED, "-H", CHIP)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "info.json: tp_size is 0; allowed: a whole number" in err
+    with pytest.raises(MeasurementError, match="tp_size"):
+        doctor(SERVED, CHIP, pages=[path, info])
 
 
 # --- a server, the shell -----------------------------------------------------------------------
@@ -493,7 +659,7 @@ def test_a_key_goes_to_the_server_and_nowhere_else(monkeypatch: pytest.MonkeyPat
         code, out, err = shell(bare, *words, "--header", "X-Key: open")
         assert (code, err) == (0, "")
         request = DoctorRequest(model=SERVED, hardware=CHIP, pages=url, header="X-Key: open")
-    assert keys == [("Bearer sesame", "open")]
+    assert {*keys} == {("Bearer sesame", "open")}
     for said in (out, repr(request)):
         assert "sesame" not in said
         assert "open" not in said
@@ -521,37 +687,71 @@ def test_refusals_are_one_line(saved: Any) -> None:
         doctor(SERVED, CHIP, pages=path, engine="no-such")
 
 
-def test_a_gain_whose_band_holds_none_is_unclear() -> None:
-    steady = Schedule(((1, 64, 2),), 0.0)
-    change = Change(running=40, now=5, best=2, gain=0.02, low=-0.07, high=0.11, schedule=steady)
-    assert gain_words(change) == (
-        "at 40 running requests K=2 may give +2 % (-7…+11), unclear: measure it first"
-    )
-    sure = replace(change, gain=0.11, low=0.06, high=0.15)
-    assert gain_words(sure) == "at 40 running requests K=2 gives +11 % (+6…+15)"
+STEADY = Schedule(((1, 64, 2),), 0.0)
+FIVE, TWO, OFF = Gain(5, 1.5, 1.4, 1.6), Gain(2, 1.53, 1.42, 1.64), Gain(0, 1.0, 1.0, 1.0)
+BAD = Gain(5, 0.97, 0.85, 1.05)
+
+
+@pytest.mark.parametrize(
+    ("now", "best", "words"),
+    [
+        (FIVE, FIVE, "that is best: 1.50x plain decoding (1.40-1.60x)"),
+        (OFF, OFF, "that is best"),
+        (
+            FIVE,
+            TWO,
+            "K=2 may give 1.53x plain decoding (1.42-1.64x), K=5 1.50x, unclear: measure it first",
+        ),
+        (FIVE, replace(TWO, low=1.51), "K=2 gives 1.53x plain decoding (1.51-1.64x), K=5 1.50x"),
+        (FIVE, replace(TWO, speedup=1.51), "that is within 1% of the best: 1.50x plain decoding "
+         "(1.40-1.60x)"),
+        (OFF, Gain(1, 1.005, 0.9, 1.1), "that is within 1% of the best"),
+        (OFF, TWO, "K=2 gives 1.53x plain decoding (1.42-1.64x)"),
+        (OFF, replace(TWO, low=0.9), "K=2 may give 1.53x plain decoding (0.90-1.64x), unclear: "
+         "measure it first"),
+        (
+            BAD,
+            OFF,
+            "no draft may be best: K=5 gives 0.97x plain decoding (0.85-1.05x), unclear: measure "
+            "it first",
+        ),
+        (replace(BAD, high=0.99), OFF, "no draft is best: K=5 gives 0.97x plain decoding "
+         "(0.85-0.99x)"),
+        (None, Gain(2, 1.5, 1.5, 1.5), "K=2 is best: 1.50x plain decoding (no figure for the draft "
+         "length that runs)"),
+        (None, OFF, "no draft is best (no figure for the draft length that runs)"),
+    ],
+)  # fmt: skip
+def test_every_gain_is_over_plain_decoding(now: Gain | None, best: Gain, words: str) -> None:
+    change = Change(running=40, now=now, best=best, schedule=STEADY)
+    assert gain_words(change) == f"at 40 running requests {words}"
 
 
 def test_a_length_beyond_what_was_measured_is_said() -> None:
-    steady = Schedule(((1, 64, 4),), 0.0)
     sure = Change(
-        running=40, now=2, best=5, gain=0.2, low=0.1, high=0.3, schedule=steady, measured=3
+        running=40,
+        now=Gain(2, 1.5, 1.4, 1.6),
+        best=Gain(5, 1.8, 1.65, 1.95),
+        schedule=Schedule(((1, 64, 4),), 0.0),
+        measured=3,
     )
     seen = observed_with(2)
     assert list(advice(seen, specroof.load_drafter("eagle3"), sure)) == [
-        "K=2 now; at 40 running requests K=5 gives +20 % (+10…+30), beyond K=3, the longest "
-        "measured; over all loads, the best single draft length is K=4"
+        "K=2 now; at 40 running requests K=5 gives 1.80x plain decoding (1.65-1.95x), K=2 1.50x, "
+        "beyond K=3, the longest measured; over all loads, the best single draft length is K=4"
     ]
-    longer = Gain(draft_len=6, gain=0.25, low=-0.05, high=0.4)
-    unsure = replace(sure, best=3, gain=0.2, low=0.1, high=0.3, longer=longer)
+    longer = Gain(6, 1.9, 1.4, 2.1)
+    unsure = replace(sure, best=replace(sure.best, draft_len=3), longer=longer)
     _, tried = advice(seen, specroof.load_drafter("eagle3"), unsure)
     assert tried == (
-        "K=6 may give +25 % (-5…+40), beyond K=3, the longest measured: try it before you keep it"
+        "K=6 may give 1.90x plain decoding (1.40-2.10x), beyond K=3, the longest measured: try it "
+        "before you keep it"
     )
-    for nothing in (replace(longer, gain=0.205), replace(longer, gain=float("nan"))):
-        told = advice(seen, specroof.load_drafter("eagle3"), replace(unsure, longer=nothing))
-        assert len(list(told)) == 1
+    little = replace(unsure, longer=replace(longer, speedup=1.81))
+    for nothing in (little, replace(unsure, now=None)):
+        assert len(list(advice(seen, specroof.load_drafter("eagle3"), nothing))) == 1
     # A longer draft runs than was measured: those that were lose, and it gains nothing on itself.
-    itself = replace(unsure, gain=-0.1, longer=replace(longer, gain=0.0))
+    itself = replace(unsure, now=longer, best=Gain(3, 1.7, 1.6, 1.8))
     assert len(list(advice(seen, specroof.load_drafter("eagle3"), itself))) == 1
 
 

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server_pages import SERVED, Life, line, ngram_page, sglang_page, vllm_page
+from server_pages import (
+    SERVED,
+    Life,
+    line,
+    ngram_page,
+    sglang_page,
+    vllm_page,
+    without_steps,
+)
 from specroof.errors import MeasurementError
 from specroof.reading.metrics_text import Sample, parse_metrics
 from specroof.serving.metrics import Counted, counted
@@ -257,6 +265,25 @@ def test_sglang_counts_positions_in_several_ways(
     assert found.longest == drafts
     trees = [note for note in found.notes if note.startswith("a tree")]
     assert trees == (["a tree: 5 steps, 8 positions verified"] if verified == 8 else [])
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_sglang_drafts_that_accepts_although_it_shows_no_steps(ended: bool) -> None:
+    found = seen(without_steps(sglang_page(replace(LIFE, ended=ended))))
+    assert found.speculates
+    assert (found.longest, found.draft_len) == (None, None)
+    assert found.tokens_per_round == pytest.approx(3.04)
+    assert measured_acceptance(found, "eagle3") is None
+    assert found.notes[0].startswith("the server drafts, and its metrics do not show how many")
+    plain = seen(without_steps(sglang_page(replace(LIFE, survival=()))))
+    assert (plain.speculates, plain.notes) == (False, ())
+
+
+def test_labels_say_how_vllm_was_launched() -> None:
+    labels = {"engine": "0", "gpu_memory_utilization": "0.9"}
+    page = vllm_page(LIFE) + line("vllm:cache_config_info", 1.0, labels) + "\n"
+    assert counts(page).info == labels
+    assert counts(vllm_page(LIFE)).info == counts(sglang_page(LIFE)).info == {}
 
 
 def test_a_draft_length_that_changes_is_that_of_the_second_read() -> None:

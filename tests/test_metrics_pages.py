@@ -127,7 +127,7 @@ def test_other_answers_are_refused() -> None:
         for path, reason in {
             "binary": "byte 0 is not UTF-8",
             "garbage": "no such protocol",
-            "other": "status 503; allowed: a metrics page",
+            "other": "status 503; allowed: a page",
         }.items():
             with pytest.raises(CatalogError, match=reason):
                 metrics_pages([f"{url}/{path}"], wait_s=0)
@@ -159,12 +159,46 @@ def test_files_are_read_as_they_are(tmp_path: Path) -> None:
     assert metrics_pages([first], wait_s=30).seconds is None
     with pytest.raises(CatalogError, match="No such file"):
         metrics_pages([tmp_path / "c"])
-    many: list[list[str]] = [[], [str(first)] * 3, ["http://localhost", str(first)]]
+    saved = tmp_path / "info.json"
+    saved.write_text(' {"tp_size": 1}')
+    beside = metrics_pages([first, saved, second], wait_s=30)
+    assert (beside.sources, beside.seconds) == ((str(first), str(second)), 30.0)
+    assert beside.others == {str(saved): ' {"tp_size": 1}'}
+    many: list[list[str]] = [
+        *([], [str(saved)], [str(first), "http://localhost"]),
+        *([str(first), str(second), str(tmp_path / "d")], ["http://localhost", str(first)]),
+    ]
+    (tmp_path / "d").write_text("up 3\n")
     for places in many:
         with pytest.raises(OptionError, match=r"places .*allowed: one address"):
             metrics_pages(places)
     with pytest.raises(OptionError, match="wait_s is -1"):
         metrics_pages([first], wait_s=-1)
+
+
+def test_what_a_server_says_beside_its_metrics_is_read_where_it_does() -> None:
+    paths: list[str] = []
+
+    def answer(handler: BaseHTTPRequestHandler, _number: int) -> None:
+        paths.append(handler.path)
+        pages = {"/api/metrics": "up 1\n", "/api/old": "{}", "/api/both": "[]", "/api/key": ""}
+        path = handler.path.partition("?")[0]
+        status = 404 if path not in pages else 401 if path == "/api/key" else 200
+        give(handler, pages.get(path, "").encode(), status)
+
+    rows = (("/new", "/old"), ("/both", "/old"), ("/none",), ("/key",))
+    with replay(answer) as url:
+        found = metrics_pages([f"{url}/api/v1"], wait_s=0, others=rows)
+        assert found.others == {f"{url}/api/old": "{}", f"{url}/api/both": "[]"}
+        (reason,) = found.unread
+        assert reason.startswith(f"{url}/api/key: status 401")
+        again = metrics_pages([f"{url}/api/metrics?x=1"], wait_s=0.01, others=[["/both"]])
+        assert (len(again.texts), again.others) == (2, {f"{url}/api/both": "[]"})
+        elsewhere = metrics_pages([f"{url}/api/both"], wait_s=0, others=rows)
+        assert (elsewhere.others, elsewhere.unread) == ({}, ())  # its root is unknown
+    first = ["metrics", "new", "old", "both", "none", "key"]
+    later = ["metrics?x=1", "both", "metrics?x=1", "both"]
+    assert paths == [f"/api/{name}" for name in (*first, *later)]
 
 
 # --- text ----------------------------------------------------------------------------------------

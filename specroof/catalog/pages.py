@@ -1,4 +1,4 @@
-"""Metrics pages: of a server that runs, read twice, or saved as files."""
+"""Metrics pages, and what a server says beside them: of one that runs, or saved as files."""
 
 import http.client
 import os
@@ -6,9 +6,9 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from specroof.arrays import number_within
@@ -49,11 +49,17 @@ class MetricsPages:
         What they hold, the older first; None of a server that has no such page.
     seconds
         Between the two; None for one page, or if not given.
+    others
+        What else the server publishes, by address or path.
+    unread
+        Why some of it is not read.
     """
 
     sources: tuple[str, ...]
     texts: tuple[str | None, ...]
     seconds: float | None
+    others: Mapping[str, str] = field(default_factory=dict)
+    unread: tuple[str, ...] = ()
 
 
 def is_url(place: str) -> bool:
@@ -72,17 +78,19 @@ def metrics_pages(
     *,
     wait_s: float | None = None,
     headers: Sequence[object] = (),
+    others: Sequence[Sequence[str]] = (),
 ) -> MetricsPages:
     """Read a server twice, some seconds apart, or one or two files.
 
-    A server is asked with GET alone. Its page may have `MAX_FILE_BYTES` and take
+    A server is asked with GET alone. A page may have `MAX_FILE_BYTES` and take
     `LONGEST_PAGE_S`, and may lie elsewhere on the same server, but on no other.
 
     Parameters
     ----------
     places
         An address, http or https, ``/metrics`` where it names no path or the ``/v1`` of the API;
-        ``HOST:PORT`` that is no file is one too. Or one or two files, the older first.
+        ``HOST:PORT`` that is no file is one too. Or one or two files, the older first, and files of
+        JSON, which are returned as they are.
     wait_s
         Seconds between the reads: those to wait for a server, `USUAL_WAIT_S` if None and one read
         if 0; of two files those that lay between them, unknown if None.
@@ -90,6 +98,9 @@ def metrics_pages(
         ``NAME: VALUE``, sent to the server with every request. The token of the environment
         variable `TOKEN_VARIABLE` is sent as well, unless they have an ``Authorization``. No
         message repeats a value.
+    others
+        Other paths of the server, beside its metrics: of each row, the first that answers is read.
+        A server may lack them.
 
     Raises
     ------
@@ -101,24 +112,63 @@ def metrics_pages(
     names = [_with_scheme(name_text("pages", place)) for place in places]
     wait = None if wait_s is None else number_within("wait_s", wait_s, "seconds")
     urls = [name for name in names if is_url(name)]
-    if len(names) not in {1, 2} or (urls and len(names) == 2):
-        reject(f"{len(names)} places are given", "one address, or one or two files")
+    if not names or (urls and len(names) > 1):
+        _refuse_number(names)
     if not urls:
         if headers:
             reject("header is given for files", "a server's address")
-        texts = tuple(read_text(Path(name), CatalogError) for name in names)
-        known = wait if len(names) == 2 and wait else None
-        return MetricsPages(tuple(names), texts, known)
+        texts = {name: read_text(Path(name), CatalogError) for name in names}
+        # No line of metrics begins like this.
+        saved = {name: text for name, text in texts.items() if text.lstrip().startswith("{")}
+        pages = [name for name in names if name not in saved]
+        if len(pages) not in {1, 2}:
+            _refuse_number(pages)
+        known = wait if len(pages) == 2 and wait else None
+        return MetricsPages(tuple(pages), tuple(texts[name] for name in pages), known, saved)
     address = _address(names[0])
     source = address.geturl()
     sent = _headers(headers)
     began = time.monotonic()
     first = _page(address, sent)
-    if wait == 0 or first is None:
-        return MetricsPages((source,), (first,), None)
-    time.sleep(USUAL_WAIT_S if wait is None else wait)
+    if first is None:
+        return MetricsPages((source,), (None,), None)
+    beside, unread = _beside(address, sent, others)
+    if wait == 0:
+        return MetricsPages((source,), (first,), None, beside, unread)
+    time.sleep(max(0.0, began + (USUAL_WAIT_S if wait is None else wait) - time.monotonic()))
     again = time.monotonic()
-    return MetricsPages((source, source), (first, _page(address, sent)), again - began)
+    texts_ = (first, _page(address, sent))
+    return MetricsPages((source, source), texts_, again - began, beside, unread)
+
+
+def _refuse_number(names: Sequence[str]) -> NoReturn:
+    reject(
+        f"{len(names)} places of metrics are given",
+        "one address, or one or two files, and files of JSON beside them",
+    )
+
+
+def _beside(
+    metrics: SplitResult, headers: Mapping[str, str], rows: Sequence[Sequence[str]]
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return the pages beside a metrics page, of each row the first, and why others are unread."""
+    if not metrics.path.endswith(_USUAL_PATH):
+        return {}, ()
+    root = metrics.path.removesuffix(_USUAL_PATH)
+    found: dict[str, str] = {}
+    unread: list[str] = []
+    for row in rows:
+        for path in row:
+            address = metrics._replace(path=root + path, query="")
+            try:
+                text = _page(address, headers)
+            except CatalogError as refusal:
+                unread.append(str(refusal))
+                break
+            if text is not None:
+                found[address.geturl()] = text
+                break
+    return found, tuple(unread)
 
 
 def _with_scheme(place: str) -> str:
@@ -130,7 +180,7 @@ def _with_scheme(place: str) -> str:
 
 def _headers(given: Sequence[object]) -> dict[str, str]:
     """Return the headers of a request; refusals count them and repeat none."""
-    sent = {"Accept": "text/plain"}
+    sent = {"Accept": "text/plain, application/json"}
     token = os.environ.get(TOKEN_VARIABLE, "").strip()
     if token:
         if _HEADER_VALUE.fullmatch(token) is None:
@@ -204,7 +254,7 @@ def _got(address: SplitResult, headers: Mapping[str, str]) -> bytes | None:
         allowed = f"a key, by --header or {TOKEN_VARIABLE}"
         reject(f"{address.geturl()}: status {status}", allowed, CatalogError)
     if status != 200:
-        reject(f"{address.geturl()}: status {status}", "a metrics page", CatalogError)
+        reject(f"{address.geturl()}: status {status}", "a page, status 200", CatalogError)
     return data
 
 

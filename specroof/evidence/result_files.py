@@ -1,6 +1,7 @@
 """Benchmark results as people have them: of servers' and other clients, or their own CSV."""
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Final, Self
@@ -16,7 +17,7 @@ from specroof.evidence.clients import (
     guidellm_table,
 )
 from specroof.evidence.measurement import STEP, Measurement, answered, plausible, refuse_repeats
-from specroof.hardware import ServerSettings
+from specroof.evidence.server_info import SglangServer
 from specroof.reading.checked import (
     REQUIRED,
     Amount,
@@ -25,10 +26,9 @@ from specroof.reading.checked import (
     accept,
     read_model,
     whole_amount,
-    within,
 )
 from specroof.reading.json_text import json_values
-from specroof.reading.table import parse_table
+from specroof.reading.table import parse_table, plain_value
 from specroof.reading.yaml_text import shown
 
 #: How devices may share the work of a result.
@@ -66,7 +66,8 @@ def read_benchmark(
         and, if known, acceptance_length, input_len and output_len; in rows of timed passes
         positions and pass_s instead of draft_len and tokens_per_s; or JSON, one result or one a
         line, of SGLang's ``bench_serving``, vLLM's ``bench serve --save-result``, InferenceX,
-        aiperf, genai-perf or guidellm; or guidellm's CSV.
+        aiperf, genai-perf or guidellm; or guidellm's CSV; or what the clients of SGLang and vLLM
+        print, one table or several.
     source
         How messages name it: a path, usually.
     draft_len
@@ -87,7 +88,9 @@ def read_benchmark(
     if not text.strip():
         message = f"{source}: is empty; must hold benchmark results, as JSON or CSV"
         raise MeasurementError(message)
-    if text.lstrip()[0] in "{[":
+    if _HEADING.search(text):
+        results = [*_printed_results(text, source)]
+    elif text.lstrip()[0] in "{[":
         results = [
             result
             for place, value in json_values(text, source=source, error=MeasurementError)
@@ -262,10 +265,6 @@ class _Served(Extract):
         return answered(place, prompt, answer, self.output_throughput)
 
 
-def _turned(switch: bool | None) -> bool | None:
-    return None if switch is None else not switch
-
-
 def _not_in_groups(switch: Any) -> Any:
     """Refuse a switch that is on; releases differ in whether they spell it as text."""
     if str(switch).casefold() == "true":
@@ -278,73 +277,13 @@ def _not_in_groups(switch: Any) -> Any:
 _OneGroup = Annotated[int, accept(_ONE_GROUP, lambda groups: groups == 1, int, yaml=False)]
 
 
-class _Scheduler(Extract):
-    effective_max_running_requests_per_dp: WholeAmount | None = None
+class _SglangServer(SglangServer):
+    """What SGLang's server was told, or resolved, where its devices are one group."""
 
-
-class _SglangServer(Extract):
-    """What SGLang's server was told, or resolved.
-
-    Ignores
-        captured sizes and the dtype of recurrent state, whose spelling changed between releases.
-    Source
-        SGLang 0.5.23, ``srt/arg_groups/fields/schedule.py``.
-    """
-
-    model_path: str | None = None
-    tp_size: WholeAmount | None = None
-    ep_size: WholeAmount | None = None
     dp_size: _OneGroup | None = None
     attn_dp_size: _OneGroup | None = None
     pp_size: _OneGroup | None = None
     enable_dp_attention: Annotated[bool, AfterValidator(_not_in_groups)] | None = None
-    speculative_algorithm: str | None = None
-    speculative_num_draft_tokens: WholeAmount | None = None
-    speculative_num_steps: WholeAmount | None = None
-    speculative_eagle_topk: WholeAmount | None = None
-    quantization: str | None = None
-    kv_cache_dtype: str | None = None
-    mem_fraction_static: Annotated[float, within("server_memory")] | None = None
-    max_running_requests: WholeAmount | None = None
-    disable_overlap_schedule: bool | None = None
-    # -1 takes prompts whole.
-    chunked_prefill_size: Annotated[int, BeforeValidator(int), whole_amount(-1)] | None = None
-    enable_mixed_chunk: bool | None = None
-    disable_radix_cache: bool | None = None
-    internal_states: list[_Scheduler] | None = None
-
-    @model_validator(mode="after")
-    def _trees_have_a_depth(self) -> Self:
-        if self.is_tree and self.speculative_num_steps is None:
-            message = "speculative_num_steps is empty; allowed: a whole number of at least 1"
-            raise ValueError(message)
-        return self
-
-    @property
-    def is_tree(self) -> bool:
-        """Whether drafts branch."""
-        return (self.speculative_eagle_topk or 1) > 1
-
-    @property
-    def draft_len(self) -> int:
-        """Drafts on the way from the root, which is counted among SGLang's draft tokens."""
-        if self.is_tree:
-            return self.speculative_num_steps or 0
-        return (self.speculative_num_draft_tokens or 1) - 1
-
-    @property
-    def settings(self) -> ServerSettings | None:
-        """The settings that this project knows; None where it says none."""
-        chunk = self.chunked_prefill_size
-        settings = ServerSettings(
-            memory_frac=self.mem_fraction_static,
-            running=self.max_running_requests,
-            overlap=_turned(self.disable_overlap_schedule),
-            chunk=None if chunk is None else max(chunk, 0),
-            mixed=self.enable_mixed_chunk,
-            prefix_cache=_turned(self.disable_radix_cache),
-        )
-        return settings if settings.stated else None
 
 
 class _SglangResult(_Served):
@@ -385,9 +324,8 @@ def _sglang(content: dict[str, Any], place: str) -> Result:
     # No more are in flight than there were, and than the server runs at a time; the others wait.
     # SGLang's arguments say 48 where it drafts and was told nothing; the state of its scheduler
     # says what its memory leaves of that.
-    states = [state.effective_max_running_requests_per_dp for state in server.internal_states or ()]
-    limits = [result.completed, result.max_running_requests, server.max_running_requests]
-    most = min(limit for limit in (*limits, *states[:1]) if limit is not None)
+    limits = (result.completed, result.max_running_requests, server.max_running_requests)
+    most = min(limit for limit in (*limits, server.scheduled) if limit is not None)
     point = replace(
         result.answered(place),
         batch_size=min(result.in_flight, most),
@@ -451,6 +389,76 @@ def _vllm(content: dict[str, Any], place: str) -> Result:
     )
     # Without keys the server did not draft, or it publishes no metrics, or is another server.
     return (None if tokens is None else True), point
+
+
+# --- What the clients of SGLang and vLLM print ----------------------------------------------------
+
+_HEADING: Final = re.compile(r"^=+ Serving Benchmark Result =+[ \t\r]*$", re.MULTILINE)
+_END: Final = re.compile(r"^=+[ \t\r]*$", re.MULTILINE)
+_ROW: Final = re.compile(r"^(\S[^:\n]*):[ \t]+(\S.*?)[ \t\r]*$", re.MULTILINE)
+#: The arguments of a client, which both print before they begin.
+_ARGUMENT: Final = re.compile(r"\b(model|backend)='([^'\n]+)'")
+_RAMP_UP: Final = re.compile(r"^Traffic ramp-up strategy: (\w+)", re.MULTILINE)
+#: Rows of the tables, by the keys of the same client's JSON: SGLang 0.5.23
+#: (``benchmark/serving.py``) and vLLM 0.33.0 (``benchmarks/serve.py``).
+_PRINTED: Final[Mapping[str, str]] = {
+    "Backend": "backend",
+    "Successful requests": "completed",
+    "Benchmark duration (s)": "duration",
+    "Total input tokens": "total_input_tokens",
+    "Total generated tokens": "total_output_tokens",
+    "Output token throughput (tok/s)": "output_throughput",
+    # SGLang's alone.
+    "Traffic request rate": "request_rate",
+    "Max request concurrency": "max_concurrency",
+    "Concurrency": "concurrency",
+    "Accept length": "accept_length",
+    # vLLM's alone.
+    "Request rate configured (RPS)": "request_rate",
+    "Maximum request concurrency": "max_concurrency",
+    "Acceptance length": "spec_decode_acceptance_length",
+    "Drafts": "spec_decode_num_drafts",
+    "Draft tokens": "spec_decode_draft_tokens",
+}
+_UNSET: Final = "not set"
+
+
+def _printed_results(text: str, source: str) -> Iterator[Result]:
+    """Yield the result of each table, read as the JSON of the client that printed it.
+
+    Ignores
+        digits that a table drops: it has two behind the point.
+
+    Raises
+    ------
+    MeasurementError
+        For a table that ends early, and as the client's JSON does.
+    """
+    arguments: dict[str, str] = {}
+    after = 0
+    for heading in _HEADING.finditer(text):
+        place = f"{source}, line {text.count(chr(10), 0, heading.start()) + 1}"
+        end = _END.search(text, heading.end())
+        if end is None:
+            reject(f"{place}: the table has no end", "a line of = below it", MeasurementError)
+        before = text[after : heading.start()]
+        after = end.end()
+        for line in before.splitlines():
+            if "amespace(" in line:
+                arguments = dict(_ARGUMENT.findall(line))
+        rows = _ROW.findall(text, heading.end(), end.start())
+        content: dict[str, Any] = {
+            _PRINTED[row]: plain_value(value)
+            for row, value in rows
+            if row in _PRINTED and value != _UNSET
+        }
+        if "backend" in content:
+            drafts, point = _sglang(content, place)
+        else:
+            ramp_up = _RAMP_UP.search(before)
+            content |= {"ramp_up_strategy": ramp_up[1]} if ramp_up else {}
+            drafts, point = _vllm({"backend": arguments.get("backend"), **content}, place)
+        yield drafts, replace(point, model=arguments.get("model"))
 
 
 # --- InferenceX ----------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ _BITS: Final = {
 _UNSAID: Final = frozenset({"", "auto", "none", "unquant", "bf16", "bfloat16", "fp16"})
 
 #: Dtypes of a cache, by what SGLang 0.5.23 calls them.
-_CACHES: Final = {
+CACHE_DTYPES: Final = {
     "bf16": "bf16",
     "bfloat16": "bf16",
     "fp8": "fp8",
@@ -215,7 +215,7 @@ def _refuse_other_cache(point: Measurement, stated: Stated) -> None:
     named = (point.kv_cache or "").casefold()
     if named in {"", "auto"}:
         return
-    known = _CACHES.get(named)
+    known = CACHE_DTYPES.get(named)
     # A user who names a format for an unlisted cache knows the format.
     same = stated.kv_chosen
     if known is not None:

@@ -141,7 +141,7 @@ def paying_up_to(loads: Sequence[float], verdicts: Sequence[Verdict]) -> float |
     return last
 
 
-# --- The gain of another draft length at the present load, and at others -------------------------
+# --- The gain of a draft length at the present load, and at others -------------------------------
 
 #: A further range of a schedule must gain this share of throughput, over all loads.
 LEAST_GAIN = 0.005
@@ -149,18 +149,18 @@ LEAST_GAIN = 0.005
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """What a draft length gains over the one that runs.
+    """What a draft length gains over plain decoding.
 
     Parameters
     ----------
     draft_len
         Drafts per round; 0 is off.
-    gain, low, high
-        Of throughput, as a share, and the band around it; NaN where what runs has no figure.
+    speedup, low, high
+        Throughput over that of plain decoding, and the band around it.
     """
 
     draft_len: int
-    gain: float
+    speedup: float
     low: float
     high: float
 
@@ -174,9 +174,7 @@ class Change:
     running
         Requests that run.
     now, best
-        Drafts per round; 0 is off.
-    gain, low, high
-        Of throughput, as a share, and the band around it; NaN where what runs has no figure.
+        The draft length that runs and the one that should; None for one without a figure.
     schedule
         The best draft length by load.
     measured
@@ -186,24 +184,33 @@ class Change:
     """
 
     running: int
-    now: int
-    best: int
-    gain: float
-    low: float
-    high: float
+    now: Gain | None
+    best: Gain
     schedule: Schedule
     measured: int | None = None
     longer: Gain | None = None
 
+    def share_over_now(self, of: Gain) -> float:
+        """Return what a draft length gains on the one that runs, as a share; NaN if unknown."""
+        return math.nan if self.now is None else of.speedup / self.now.speedup - 1.0
+
     @property
     def is_unclear(self) -> bool:
-        """Whether the band holds no gain: measure before changing anything."""
-        return self.low <= 0.0 < self.gain
+        """Whether the band holds no gain: measure before changing anything.
+
+        The band is that of the new length, or, where drafting should be turned off, of the length
+        that runs, since it is compared with plain decoding.
+        """
+        if self.now is None or self.best.speedup <= self.now.speedup:
+            return False
+        if self.best.draft_len == 0:
+            return self.now.high >= self.best.speedup
+        return self.best.low <= self.now.speedup
 
     @property
     def is_beyond(self) -> bool:
         """Whether the best length lies beyond what was measured."""
-        return self.measured is not None and self.best > self.measured
+        return self.measured is not None and self.best.draft_len > self.measured
 
 
 def best_change(  # noqa: PLR0913 - a load, its draft length, and its figures
@@ -211,14 +218,12 @@ def best_change(  # noqa: PLR0913 - a load, its draft length, and its figures
     tokens_per_s: npt.ArrayLike,
     *,
     running: int,
-    now: int,
+    now: int | None,
     speedup: npt.ArrayLike,
     ends: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
     measured: int | None = None,
 ) -> Change:
-    r"""Return the draft length that gains most over the one that runs.
-
-    .. math:: g = \frac{r_{best}}{r_{now}} - 1
+    """Return the draft length that gains most over plain decoding, beside the one that runs.
 
     Parameters
     ----------
@@ -229,7 +234,7 @@ def best_change(  # noqa: PLR0913 - a load, its draft length, and its figures
     running
         The present load, one of `loads`.
     now
-        The draft length that runs.
+        The draft length that runs; None where the server does not show it.
     speedup, ends
         Over plain decoding at that load, by draft length, and the ends of its band; no band if
         None.
@@ -238,9 +243,6 @@ def best_change(  # noqa: PLR0913 - a load, its draft length, and its figures
         is best only where its whole band gains more than any up to there. None where acceptance is
         given at any length.
 
-    Counts
-        the band of one speedup: of the new length, or, where drafting should be turned off, of the
-        length that runs, since it is compared with plain decoding.
     Source
         Counting; the schedule is `best_schedule`, up to the longest draft that was measured or is
         taken.
@@ -249,30 +251,31 @@ def best_change(  # noqa: PLR0913 - a load, its draft length, and its figures
     --------
     >>> rates = [[1.0, 2.0, 3.0], [10.0, 14.0, 12.0]]
     >>> found = best_change([1, 8], rates, running=8, now=2, speedup=[1.0, 1.4, 1.2])
-    >>> found.best, round(found.gain, 3)  # 14 / 12
-    (1, 0.167)
+    >>> found.best.draft_len, found.best.speedup, found.now.speedup
+    (1, 1.4, 1.2)
     >>> told = {"speedup": [1.0, 1.4, 1.5], "ends": ([1.0, 1.3, 1.4], [1.0, 1.5, 1.6])}
     >>> far = best_change([8], [[10.0, 14.0, 15.0]], running=8, now=1, measured=1, **told)
-    >>> far.best, far.longer.draft_len, round(far.longer.gain, 3)  # 15 / 14, but 14 / 14 at worst
-    (1, 2, 0.071)
+    >>> far.best.draft_len, far.longer  # 1.4 at worst, no more than one draft
+    (1, Gain(draft_len=2, speedup=1.5, low=1.4, high=1.6))
     """
     rates = np.asarray(tokens_per_s, dtype=np.float64)
+    middle = np.asarray(speedup, dtype=np.float64)
+    least, most = (np.asarray(end, dtype=np.float64) for end in ends or (middle, middle))
+
+    def gain(drafts: int) -> Gain:
+        return Gain(drafts, *(float(values[drafts]) for values in (middle, least, most)))
+
     known = rates if measured is None else _up_to(rates, measured)
     at = list(loads).index(running)
-    best, longest = (
-        _gain(rates[at], int(best_index(row)), now, (speedup, ends))
-        for row in (known[at], rates[at])
-    )
+    best, longest = (gain(int(best_index(row))) for row in (known[at], rates[at]))
     longer = longest if longest.draft_len > best.draft_len else None
-    if longer is not None and ends is not None and longer.low > best.gain:
+    if longer is not None and ends is not None and longer.low > best.speedup:
         known, best, longer = _up_to(rates, longer.draft_len), longer, None
+    runs = now is not None and now < rates.shape[1] and np.isfinite(rates[at, now])
     return Change(
         running=running,
-        now=now,
-        best=best.draft_len,
-        gain=best.gain,
-        low=best.low,
-        high=best.high,
+        now=gain(now) if runs and now is not None else None,
+        best=best,
         schedule=best_schedule(loads, known, least_gain=LEAST_GAIN),
         measured=measured,
         longer=longer,
@@ -282,25 +285,6 @@ def best_change(  # noqa: PLR0913 - a load, its draft length, and its figures
 def _up_to(rates: Array, longest: int) -> Array:
     """Return throughput by draft length; longer drafts are unknown."""
     return np.where(np.arange(rates.shape[1]) <= longest, rates, np.nan)
-
-
-def _gain(
-    row: Array,
-    best: int,
-    now: int,
-    speedups: tuple[npt.ArrayLike, tuple[npt.ArrayLike, npt.ArrayLike] | None],
-) -> Gain:
-    """Return the gain of a draft length, with the band of its speedup or of the running one's."""
-    speedup, ends = speedups
-    known = now < len(row) and bool(np.isfinite(row[now]))
-    gained = row[best] / row[now] if known else np.nan
-    low, high = gained, gained
-    if ends is not None and known and best != now:
-        middle, least, most = (np.asarray(one, dtype=np.float64) for one in (speedup, *ends))
-        side = best or now
-        shares = (least[side] / middle[side], most[side] / middle[side])
-        low, high = sorted(gained * share if best else gained / share for share in shares)
-    return Gain(best, float(gained - 1.0), float(low - 1.0), float(high - 1.0))
 
 
 # --- The bottlenecks of a speedup: what it would be without each ----------------------------------

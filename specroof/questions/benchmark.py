@@ -116,7 +116,7 @@ class Recorded:
 #: Files of results, as the shell names them.
 RESULTS: Final = Parameter(
     "JSON of SGLang's bench_serving, of vllm bench serve --save-result, InferenceX, aiperf, "
-    "genai-perf or guidellm; guidellm's CSV; or a CSV with batch_size, context_len, draft_len, "
+    "genai-perf or guidellm; the table that the first two print; guidellm's CSV; or a CSV with batch_size, context_len, draft_len, "
     "tokens_per_s and, if known, acceptance_length, input_len, output_len, or with positions and "
     "pass_s of timed passes.",
     "BENCH…",

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from specroof.arrays import Array, fields_of, to_json_array
+from specroof.arrays import Array, IntArray, fields_of, to_json_array
 from specroof.errors import Note
 from specroof.hardware import CONCURRENCY_ENDS, EngineProfile, served_cells
 from specroof.report.columns import Columns
@@ -58,10 +58,10 @@ def _one_point(curves: Sequence[SpeedupCurve]) -> str:
     is_alone = len(curves) == 1  # the line of its cost names it
     shown = [
         title
-        for title in columns[0]
+        for title in max(columns, key=len)
         if title not in _OF_GRIDS | ({"drafter"} if is_alone else set())
     ]
-    rows = [[cells[title][0] for title in shown] for cells in columns]
+    rows = [[cells.get(title, [ABSENT])[0] for title in shown] for cells in columns]
     header = [title.replace("tok/round", "tokens") for title in shown]
     return f"{plain}\n\n{format_table(header, rows, left=[] if is_alone else [len(header) - 1])}"
 
@@ -89,8 +89,9 @@ def _columns(curve: SpeedupCurve) -> dict[str, list[str]]:
         "context": _cells("{:g}".format, contexts),
         "batch": _cells("{:g}".format, batches),
         "step": _cells(format_seconds, curve.decode_s, absent=_NO_ROOM),
-        "best γ": _cells(str, curve.best_draft_len, known=best),
+        "best γ": _cells(_length, curve.best_draft_len, known=best),
         "speedup": _cells(_gain, curve.best_speedup, curve.drafts_run, known=best),
+        **_shortest_column(curve),
         "within 1%": _cells(_span, *curve.near_best(0.01), known=best),
         **_band_columns(curve),
         "tok/round": _cells("{:.2f}".format, tokens, known=best),
@@ -110,6 +111,27 @@ def _cells(
     there = ~np.isnan(first) if known is None else known
     points = zip(there.flat, first.flat, *(other.flat for other in others), strict=True)
     return [spelt(*values) if is_known else absent for is_known, *values in points]
+
+
+def _length(drafts: int) -> str:
+    return str(drafts) if drafts else "none"
+
+
+def _shortest_column(curve: SpeedupCurve) -> dict[str, list[str]]:
+    """Return what the shortest draft gives where none is best; nothing where drafts always pay."""
+    lengths, speedups = _shortest(curve)
+    lost = (curve.best_draft_len == 0) & (lengths > 0)
+    if not lost.any():
+        return {}
+    return {"shortest draft": _cells("{}: {:.2f}x".format, lengths, speedups, known=lost)}
+
+
+def _shortest(curve: SpeedupCurve) -> tuple[IntArray, Array]:
+    """Return the shortest draft that can run and its speedup; 0 and NaN where none can."""
+    runs = np.isfinite(curve.speedup) & (curve.draft_len > 0)
+    shortest = runs.argmax(axis=-1)
+    speedups = np.take_along_axis(curve.speedup, shortest[..., None], axis=-1)[..., 0]
+    return curve.draft_len[shortest], np.where(shortest > 0, speedups, np.nan)
 
 
 def _gain(speedup: float, drafts: bool) -> str:
@@ -236,10 +258,17 @@ def counted_table(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd]) -
     counted
         The same with prefills.
     """
-    header = ["batch", "best γ", *_COUNTED, "drafter"]
+    lost = [_shortest_column(whole.curve) for whole in counted]
+    shortest = list(dict.fromkeys(title for column in lost for title in column))
+    header = ["batch", "best γ", *_COUNTED, *shortest, "drafter"]
     rows = [
-        [f"{batch:g}", *_counted_cells(whole, b), curve.drafter]
-        for curve, whole in zip(curves, counted, strict=True)
+        [
+            f"{batch:g}",
+            *_counted_cells(whole, b),
+            *(column.get(title, {b: ABSENT})[b] for title in shortest),
+            curve.drafter,
+        ]
+        for curve, whole, column in zip(curves, counted, lost, strict=True)
         for b, batch in enumerate(curve.batch_size)
     ]
     table = format_table(header, rows, left=[len(header) - 1])
@@ -252,7 +281,10 @@ def _counted_cells(whole: EndToEnd, b: int) -> list[str]:
         return [ABSENT] * (1 + len(_COUNTED))
     best = int(whole.curve.best_draft_len[0, b])
     columns = _COUNTED.values()
-    return [str(best), *(figure(getattr(whole, name)[0, b, best], how) for name, how in columns)]
+    return [
+        _length(best),
+        *(figure(getattr(whole, name)[0, b, best], how) for name, how in columns),
+    ]
 
 
 def _prefill_line(whole: EndToEnd) -> str:
@@ -382,6 +414,7 @@ def curves_json(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd] = ()
                 },
                 "best_draft_len": to_json_array(_known(whole.curve, whole.curve.best_draft_len)),
                 "best_speedup": to_json_array(whole.curve.best_speedup),
+                **_shortest_json(whole.curve),
             }
     return content
 
@@ -407,8 +440,19 @@ def _drafter_json(curve: SpeedupCurve) -> dict[str, Any]:
         **({} if curve.running is None else {"running": to_json_array(curve.running)}),
         "best_draft_len": to_json_array(_known(curve, curve.best_draft_len)),
         "best_speedup": to_json_array(curve.best_speedup),
+        **_shortest_json(curve),
         "near_best": to_json_array(_known(curve, np.stack([shortest, longest], axis=-1))),
         **_band_json(curve),
+    }
+
+
+def _shortest_json(curve: SpeedupCurve) -> dict[str, Any]:
+    lengths, speedups = _shortest(curve)
+    known = lengths.astype(object)
+    known[lengths == 0] = None
+    return {
+        "shortest_draft_len": known.tolist(),
+        "shortest_speedup": to_json_array(speedups),
     }
 
 

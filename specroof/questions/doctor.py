@@ -13,11 +13,19 @@ import numpy as np
 from specroof.acceptance import accepted_at, constant_acceptance
 from specroof.acceptance.law_fits import extrapolated_acceptance
 from specroof.architecture import Architecture
-from specroof.arrays import fields_of, number_within, to_json_array
-from specroof.catalog.pages import metrics_pages
+from specroof.arrays import fields_of, number_within
+from specroof.catalog.pages import is_url, metrics_pages
 from specroof.drafters import Drafter
 from specroof.drafters.kinds import KINDS, matched_proposals
-from specroof.errors import CatalogError, OptionError, expect
+from specroof.errors import CatalogError, MeasurementError, OptionError, expect, reject
+from specroof.evidence.server_info import (
+    SERVER_PATHS,
+    ServerFacts,
+    all_facts,
+    cache_facts,
+    server_facts,
+)
+from specroof.hardware import SERVER_KEYS, ServerSettings
 from specroof.latency import Deployment, Setup
 from specroof.policies.decision import Change, Gain, best_change
 from specroof.questions.answer import Noted, place_of, title_of
@@ -35,7 +43,9 @@ from specroof.questions.request import (
     drafter_of,
     engine_name,
     hardware_of,
+    options_of,
     question,
+    server_of,
 )
 from specroof.reading.metrics_text import parse_metrics
 from specroof.reading.yaml_text import shown
@@ -120,8 +130,8 @@ class ServedCase:
     replicas: int
 
     @property
-    def now(self) -> int:
-        """Drafts of a round: the mean, rounded."""
+    def now(self) -> int | None:
+        """Drafts of a round: the mean, rounded; None where the server does not show it."""
         return drafts_now(self.counts)
 
     @property
@@ -130,11 +140,12 @@ class ServedCase:
         return max((self.counts.running or 0.0) / self.replicas, 1.0)
 
 
-def drafts_now(counts: Observed) -> int:
-    """Return the drafts of a round: the mean, rounded."""
+def drafts_now(counts: Observed) -> int | None:
+    """Return the drafts of a round: the mean, rounded; None where the server does not show it."""
     if not counts.speculates:
         return 0
-    return round(counts.longest or 0 if counts.draft_len is None else counts.draft_len)
+    drafts = counts.longest if counts.draft_len is None else counts.draft_len
+    return None if drafts is None else round(drafts)
 
 
 def is_tree(drafter: Drafter) -> bool:
@@ -225,7 +236,7 @@ def compared(case: ServedCase, prediction: Prediction | None) -> Iterator[Compar
     if prediction is not None and counts.running:
         (curve,) = prediction.curves
         row = list(curve.batch_size).index(case.running)
-        if now < len(curve.draft_len):
+        if now is not None and now < len(curve.draft_len):
             round_s = _finite(curve.round_s[0, row, now])
             rate = _finite(curve.tokens_per_s[0, row, now])
     measured = None if counts.tokens_per_s is None else counts.tokens_per_s / case.replicas
@@ -247,9 +258,11 @@ LEAST_GAIN: Final = 0.01
 
 
 def advice(counts: Observed, drafter: Drafter | None, change: Change | None) -> Iterator[str]:
-    """Yield the advice, sentence by sentence."""
+    """Yield the advice, sentence by sentence; gains are against plain decoding."""
     now = drafts_now(counts)
     state = f"K={now} now" if now else "speculation is off now"
+    if now is None:
+        state = "drafts are made now, how many is not shown"
     if drafter is None:
         yield f"{state}; name the drafter (--drafter) to see what another draft length would gain"
     elif change is None:
@@ -257,36 +270,42 @@ def advice(counts: Observed, drafter: Drafter | None, change: Change | None) -> 
     else:
         yield "; ".join([state, gain_words(change), *_schedule_words(change)])
         longer = change.longer
+        if longer is None:
+            return
         # Not where the draft length that runs has no figure, which a NaN says.
-        if longer is not None and longer.gain >= max(change.gain, 0.0) + LEAST_GAIN:
-            gain = _share_words(longer.gain, longer.low, longer.high)
+        least = max(change.share_over_now(change.best), 0.0) + LEAST_GAIN
+        if change.share_over_now(longer) >= least:
             yield (
-                f"K={longer.draft_len} may give {gain}, beyond K={change.measured}, the longest "
-                f"measured: try it before you keep it"
+                f"K={longer.draft_len} may give {_speedup_words(longer)}, beyond "
+                f"K={change.measured}, the longest measured: try it before you keep it"
             )
 
 
 def gain_words(change: Change) -> str:
-    """Return the gain of the best length over the length that runs."""
-    at = f"at {change.running} running requests"
-    if change.best == change.now:
-        return f"{at} that is best"
-    if math.isnan(change.gain):
-        return (
-            f"{at} {_drafts_words(change.best)} is best (no figure for the draft length that runs)"
-        )
-    if change.gain < LEAST_GAIN:
-        return f"{at} that is within {LEAST_GAIN:.0%} of the best"
-    gain = _share_words(change.gain, change.low, change.high)
-    if change.is_unclear:
-        return f"{at} {_drafts_words(change.best)} may give {gain}, unclear: measure it first"
+    """Return what the best length gains over plain decoding, beside the length that runs."""
+    at, now, best = f"at {change.running} running requests", change.now, change.best
+    of_best = f": {_speedup_words(best)}" * bool(best.draft_len)
+    if now is None:
+        unknown = "no figure for the draft length that runs"
+        return f"{at} {_drafts_words(best.draft_len)} is best{of_best} ({unknown})"
+    if best.draft_len == now.draft_len:
+        return f"{at} that is best{of_best}"
+    if change.share_over_now(best) < LEAST_GAIN:
+        of_now = f": {_speedup_words(now)}" * bool(now.draft_len)
+        return f"{at} that is within {LEAST_GAIN:.0%} of the best{of_now}"
+    doubt = ", unclear: measure it first" * change.is_unclear
+    if not best.draft_len:
+        verb = "may be" if change.is_unclear else "is"
+        return f"{at} no draft {verb} best: K={now.draft_len} gives {_speedup_words(now)}{doubt}"
+    verb = "may give" if change.is_unclear else "gives"
+    of_now = f", K={now.draft_len} {now.speedup:.2f}x" * bool(now.draft_len)
     beyond = f", beyond K={change.measured}, the longest measured" * change.is_beyond
-    return f"{at} {_drafts_words(change.best)} gives {gain}{beyond}"
+    return f"{at} K={best.draft_len} {verb} {_speedup_words(best)}{of_now}{beyond}{doubt}"
 
 
-def _share_words(gain: float, low: float, high: float) -> str:
-    band = "" if low == high else f" ({low * 100:+.0f}…{high * 100:+.0f})"
-    return f"{gain * 100:+.0f} %{band}"
+def _speedup_words(gain: Gain) -> str:
+    band = "" if gain.low == gain.high else f" ({gain.low:.2f}-{gain.high:.2f}x)"
+    return f"{gain.speedup:.2f}x plain decoding{band}"
 
 
 def _drafts_words(drafts: int) -> str:
@@ -296,7 +315,7 @@ def _drafts_words(drafts: int) -> str:
 def _schedule_words(change: Change) -> Iterator[str]:
     """Yield the schedule's length at this load, and its lengths at larger ones."""
     here = change.schedule.drafts(change.running)
-    if here not in {change.best, change.now}:
+    if here not in {change.best.draft_len, change.now and change.now.draft_len}:
         yield f"over all loads, the best single draft length is {_drafts_words(here)}"
     for first, _, drafts in change.schedule.ranges:
         if first > change.running:
@@ -329,7 +348,7 @@ class DoctorRequest(DeploymentRequest):
         str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         Parameter(
             "A server, as in http://localhost:8000 or localhost:8000/v1; or one or two saved "
-            "metrics pages, the older first.",
+            "metrics pages, the older first, and the saved JSON of its /server_info.",
             "URL|PAGE…",
             kind=list[str],
         ),
@@ -426,19 +445,21 @@ class Diagnosis(Noted):
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
         counts, change, flags = self.observed, self.change, self.flags
+        server = self.setup.server
         return {
             **place_of(self.model, self.setup),
+            "server": None if server is None else server.to_dict(),
             "context_len": self.context_len,
             "observed": {**fields_of(counts, *_OBSERVED), "survival": list(counts.survival)},
             "compared": self.records,
             "change": change
             and {
-                **fields_of(change, "running", "now", "best"),
-                **_gain_json(change),
+                "running": change.running,
+                "now": _gain_json(change.now),
+                "best": _gain_json(change.best),
                 "measured": change.measured,
                 "is_beyond_measured": change.is_beyond,
-                "longer": change.longer
-                and {"draft_len": change.longer.draft_len, **_gain_json(change.longer)},
+                "longer": _gain_json(change.longer),
             },
             "schedule": None if change is None else [*map(list, change.schedule.ranges)],
             "advice": list(self.advice),
@@ -468,9 +489,15 @@ _OBSERVED: Final = (
 )
 
 
-def _gain_json(of: Change | Gain) -> dict[str, float | None]:
-    gains = {"gain": of.gain, "gain_low": of.low, "gain_high": of.high}
-    return {name: to_json_array(gain) for name, gain in gains.items()}
+def _gain_json(gain: Gain | None) -> dict[str, float] | None:
+    if gain is None:
+        return None
+    return {
+        "draft_len": gain.draft_len,
+        "speedup": gain.speedup,
+        "speedup_low": gain.low,
+        "speedup_high": gain.high,
+    }
 
 
 @question(DoctorRequest)
@@ -480,27 +507,37 @@ def doctor(request: DoctorRequest) -> Diagnosis:
     expect("draft_model", request.draft_model, str | None, DRAFT_MODEL)
     engine_name(request.engine)  # refuses what is no text, before pages are fetched
     drafter = None if request.drafter is None else drafter_of(request.drafter)
-    counts, read = _observed(request)
+    counts, facts, read = _observed(request)
     profile = hardware_of(request.hardware)
     # The engine that the server is, where that was fitted.
     engine = request.engine or profile.engine_of(counts.framework)
-    deployment = replace(request, hardware=profile, engine=engine).resolved()
-    model, setup = deployment.model, deployment.setup
-    context = context_of(request.context_len, counts)
-    replicas = counts.ranks if setup.placement.attention_data_parallel == 1 else 1
-    case = ServedCase(model, setup, drafter, counts, context, replicas)
+    served = as_launched(replace(request, hardware=profile, engine=engine), facts)
+    case = _case(served, drafter, counts)
     prediction = prediction_of(case)
+    limit = _default_limit(case, prediction)
+    if limit is not None:
+        settings = replace(server_of(served.server), running=math.ceil(case.running))
+        case = _case(replace(served, server=settings), drafter, counts)
+        prediction = prediction_of(case)
+    model, setup, replicas = case.model, case.setup, case.replicas
     change = None if prediction is None else change_of(case, prediction)
-    flags, unknown = _flags(case, change, request.draft_model)
+    flags, unknown = _flags(case, change, request.draft_model, limit)
     of_prediction = (
         () if prediction is None else (_PREFILLS, *prediction.warnings, *prediction.notes)
     )
     replicated = [f"{replicas} replicas: the load of one is predicted"] if replicas > 1 else []
-    by_law = [*_model_notes(counts, model), *_law_notes(case, change)]
+    stages = facts.pipeline_parallel or 1
+    staged = [f"the server runs {stages} stages of a pipeline: the prediction has one"]
+    of_case = [
+        *_model_notes(counts, facts, model),
+        *(staged if stages > 1 else []),
+        *_limit_notes(case, limit),
+    ]
+    by_law = _law_notes(case, change)
     return Diagnosis(
         model=model,
         setup=setup,
-        context_len=context,
+        context_len=case.context_len,
         observed=counts,
         compared=tuple(compared(case, prediction)),
         prediction=prediction,
@@ -508,15 +545,20 @@ def doctor(request: DoctorRequest) -> Diagnosis:
         advice=tuple(advice(counts, drafter, change)),
         flags=flags,
         notes=tuple(
-            dict.fromkeys([*read, *counts.notes, *replicated, *of_prediction, *by_law, *unknown])
+            dict.fromkeys(
+                [*read, *counts.notes, *of_case, *replicated, *of_prediction, *by_law, *unknown]
+            )
         ),
     )
 
 
-def _observed(request: DoctorRequest) -> tuple[Observed, list[str]]:
-    """Return the server's counts, and notes on reading them."""
+def _observed(request: DoctorRequest) -> tuple[Observed, ServerFacts, list[str]]:
+    """Return the server's counts, what it says of itself, and notes on reading them."""
     pages = metrics_pages(
-        as_list(request.pages), wait_s=request.wait_s, headers=as_list(request.header)
+        as_list(request.pages),
+        wait_s=request.wait_s,
+        headers=as_list(request.header),
+        others=SERVER_PATHS,
     )
     samples = []
     for source, text in zip(pages.sources, pages.texts, strict=True):
@@ -525,25 +567,112 @@ def _observed(request: DoctorRequest) -> tuple[Observed, list[str]]:
             raise CatalogError(message)
         samples.append(parse_metrics(text, source=source))
     metrics = counted(samples, sources=pages.sources, model=request.served_name)
-    read = f"metrics are named as in {metrics.server.release}"
-    if len(samples) == 2:
-        return observed(metrics, pages.seconds), [read]
-    once = (
-        "one page: counters cover the time since the server began; running requests are as of now"
+    unread = list(pages.unread)
+    found = [cache_facts(metrics.info, source=pages.sources[-1])]
+    for source, text in pages.others.items():
+        try:
+            found.append(server_facts(text, source=source))
+        except MeasurementError as refusal:
+            if not is_url(source):
+                raise
+            # Behind a gateway, any page may answer.
+            unread.append(str(refusal))
+    facts = all_facts(found)
+    said = {"steps": facts.steps, "verified": facts.verified}
+    settings = {key: float(value) for key, value in said.items() if value is not None}
+    # The gauges are of now, where a server has them.
+    metrics = replace(metrics, settings={**settings, **metrics.settings})
+    version = "" if facts.version is None else f"; the server is {facts.version}"
+    notes = [
+        f"metrics are named as in {metrics.server.release}{version}",
+        *(f"not read: {reason}" for reason in unread),
+    ]
+    if len(samples) == 1:
+        notes.insert(
+            0,
+            "one page: counters cover the time since the server began; running requests are as of "
+            "now",
+        )
+    return observed(metrics, pages.seconds), facts, notes
+
+
+def as_launched(request: DoctorRequest, facts: ServerFacts) -> DoctorRequest:
+    """Return a request whose server is set up as it says, where the user leaves that open.
+
+    Raises
+    ------
+    OptionError
+        Where the user states otherwise.
+    """
+    told: dict[str, Any] = {}
+    for name in ("tensor_parallel", "expert_parallel", "attention_data_parallel"):
+        stated, given = getattr(facts, name), getattr(request, name)
+        if stated is not None and given not in {1, stated}:
+            reject(f"{name} is {given}", f"{stated}, as the server says, or to leave it out")
+        told[name] = stated or given
+    given_settings = server_of(request.server)
+    launched = facts.settings or ServerSettings()
+    for key, value in given_settings.stated.items():
+        says = launched.stated.get(key, value)
+        if says != value:
+            reject(f"server: {key} is {value}", f"{says}, as the server says, or to leave it out")
+    stated_settings = {SERVER_KEYS[key]: value for key, value in launched.stated.items()}
+    told["server"] = replace(given_settings, **stated_settings)
+    options = options_of(request.options)
+    told["options"] = replace(options, kv_dtype=options.kv_dtype or facts.kv_dtype)
+    return replace(request, **told)
+
+
+def _case(request: DoctorRequest, drafter: Drafter | None, counts: Observed) -> ServedCase:
+    """Return a server and what it serves."""
+    deployment = request.resolved()
+    groups = deployment.setup.placement.attention_data_parallel
+    return ServedCase(
+        model=deployment.model,
+        setup=deployment.setup,
+        drafter=drafter,
+        counts=counts,
+        context_len=context_of(request.context_len, counts),
+        replicas=counts.ranks if groups == 1 else 1,
     )
-    return observed(metrics, pages.seconds), [once, read]
 
 
-def _model_notes(counts: Observed, model: Architecture) -> list[str]:
+def _default_limit(case: ServedCase, prediction: Prediction | None) -> int | None:
+    """Return the limit of running requests with drafts that more requests exceed; None if none."""
+    if prediction is None or not prediction.limits:
+        return None
+    limit = prediction.limits[0].drafting.server.running
+    return limit if limit is not None and limit < case.running else None
+
+
+def _limit_notes(case: ServedCase, limit: int | None) -> list[str]:
+    """Return what follows from more running requests than the limit that was assumed."""
+    if limit is None:
+        return []
+    running = math.ceil(case.running)
+    if case.counts.speculates:
+        return [
+            f"{running} requests run, more than the limit of {limit} that was assumed: "
+            f"{running} is predicted as the limit, and no larger load"
+        ]
+    return [
+        f"with drafts {case.counts.framework} runs at most {limit} requests by default: for the "
+        f"{running} that run, the limit is raised, and the flags say so"
+    ]
+
+
+def _model_notes(counts: Observed, facts: ServerFacts, model: Architecture) -> list[str]:
     """Return a note where the server has a model of another name than the predicted one."""
+    # The name under which it is served may be any; the path of its weights says more.
+    served = facts.model_path or (facts.roots or {}).get(counts.model, counts.model)
 
     def plain(name: str) -> str:
         return name.rstrip("/").rpartition("/")[2].casefold()
 
-    if plain(counts.model) in {"", plain(model.name)}:
+    if plain(served) in {"", plain(model.name)}:
         return []
     return [
-        f"the server calls its model {shown(counts.model)}; predicted is {model.name}: if they differ "
+        f"the server calls its model {shown(served)}; predicted is {model.name}: if they differ "
         f"in size or in the format of their weights, the prediction is of another model"
     ]
 
@@ -568,7 +697,7 @@ def _law_notes(case: ServedCase, change: Change | None) -> list[str]:
 
 
 def _flags(
-    case: ServedCase, change: Change | None, draft_model: str | None
+    case: ServedCase, change: Change | None, draft_model: str | None, limit: int | None
 ) -> tuple[Launch | None, list[str]]:
     """Return the flags of the schedule, and why there are none where no flag is known."""
     if change is None or case.drafter is None or is_tree(case.drafter):
@@ -580,6 +709,8 @@ def _flags(
             kind=case.drafter.kind,
             schedule=change.schedule.ranges,
             draft_model=draft_model,
+            # A server that drafts has a larger limit already.
+            running=None if limit is None or case.counts.speculates else math.ceil(case.running),
             data_parallel=case.setup.placement.attention_data_parallel,
         )
         flags = launch(plan, case.counts.framework)
@@ -635,6 +766,8 @@ def _counts(answer: Diagnosis) -> Iterator[list[str]]:
     yield ["context", f"{answer.context_len:.0f}", lengths]
     if not counts.speculates:
         yield ["drafts per round", "off", ""]
+    elif counts.longest is None:
+        yield ["drafts per round", "on", "how many is not shown"]
     elif counts.draft_len is not None:
         share = f"{1.0 if counts.drafted_frac is None else counts.drafted_frac:.0%}"
         some = "" if share == "100%" else f"in {share} of "

@@ -33,6 +33,8 @@ class ServerMetrics:
         Gauges that are the same on all ranks, or a mean.
     only
         Labels that a counter must have.
+    info
+        A gauge whose labels say how the server was launched; empty where there is none.
     gap_of_each_token
         Whether the time between two outputs of a request is shared out among their tokens.
     """
@@ -44,6 +46,7 @@ class ServerMetrics:
     gauges: Mapping[str, str]
     settings: Mapping[str, str] = field(default_factory=dict)
     only: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    info: str = ""
     gap_of_each_token: bool = False
 
 
@@ -72,6 +75,7 @@ SERVERS: Final[tuple[ServerMetrics, ...]] = (
             **_BOTH,
         },
         gauges={"running": "num_requests_running", "waiting": "num_requests_waiting"},
+        info="cache_config_info",
     ),
     ServerMetrics(
         framework="sglang",
@@ -126,6 +130,8 @@ class Counted:
         Means over the pages.
     settings
         As of the last page.
+    info
+        Labels of the gauge that says how the server was launched.
     changed
         Settings that differ between the pages.
     restarted
@@ -141,6 +147,7 @@ class Counted:
     accepted_at: tuple[float, ...]
     gauges: Mapping[str, float]
     settings: Mapping[str, float]
+    info: Mapping[str, str] = field(default_factory=dict)
     changed: tuple[str, ...] = ()
     restarted: bool = False
     left_out: tuple[str, ...] = ()
@@ -229,6 +236,7 @@ def counted(
         accepted_at=positions,
         gauges=_means([view.gauges() for view in views]),
         settings=settings,
+        info=last.info(),
         changed=tuple(key for key in settings if before.get(key, settings[key]) != settings[key]),
         restarted=restarted,
         left_out=tuple(left_out),
@@ -303,6 +311,10 @@ class _View:
         found = {key: self._shown(name) for key, name in self._server.settings.items()}
         told = {key: [one.value for one in shown if one.value] for key, shown in found.items()}
         return {key: sum(values) / len(values) for key, values in told.items() if values}
+
+    def info(self) -> Mapping[str, str]:
+        """Return the labels of the gauge that says how the server was launched."""
+        return next((one.labels for one in self._samples.get(self._server.info, ())), {})
 
     def ranks(self) -> int:
         """Return how many ranks have separate requests."""

@@ -39,9 +39,9 @@ class Observed:
     speculates
         Whether drafts are made.
     draft_len
-        Drafts per request and round, the mean; None without speculation.
+        Drafts per request and round, the mean; None as below.
     longest
-        The most drafts of a round.
+        The most drafts of a round; None without speculation, or where the server does not show it.
     rounds
         Rounds of single requests that were counted, those without a draft included.
     drafted_frac
@@ -112,7 +112,7 @@ def observed(found: Counted, seconds: float | None) -> Observed:
     known = None if found.restarted or not seconds else seconds
     counts = found.counts
     drafting = _drafting(found)
-    length = 1.0 if drafting.longest is None else drafting.length
+    length = drafting.length if drafting.speculates else 1.0
     _refuse_contradictions(found)
     running, running_from = _running(found, known)
     rate = counts["tokens"] / known if known and "tokens" in counts else None
@@ -126,7 +126,7 @@ def observed(found: Counted, seconds: float | None) -> Observed:
         running_from=running_from,
         waiting=found.gauges.get("waiting"),
         tokens_per_s=rate,
-        speculates=drafting.longest is not None,
+        speculates=drafting.speculates,
         draft_len=drafting.mean,
         longest=drafting.longest,
         rounds=_all_rounds(found),
@@ -174,7 +174,7 @@ def measured_acceptance(seen: Observed, kind: str) -> Acceptance | None:
     >>> measured_acceptance(seen, "eagle3").survival([1, 2])
     array([0.8, 0.4])
     """
-    if not seen.speculates or seen.tokens_per_round is None or seen.drafted_frac == 0:
+    if seen.longest is None or seen.tokens_per_round is None or seen.drafted_frac == 0:
         return None
     share = seen.drafted_frac or 1.0
     if seen.survival and not _varies(seen.draft_len, seen.longest):
@@ -189,6 +189,7 @@ def measured_acceptance(seen: Observed, kind: str) -> Acceptance | None:
 class _Drafting:
     """Tokens per round, how they were found, and drafts: the mean and the most of a round."""
 
+    speculates: bool = True
     length: float | None = None
     length_from: str = ""
     mean: float | None = None
@@ -201,14 +202,14 @@ def _drafting(found: Counted) -> _Drafting:
     if found.server.settings:
         return _drafting_by_settings(found)
     if "rounds" not in counts:
-        return _Drafting()
+        return _Drafting(speculates=False)
     mean = _ratio(counts, "drafts", "rounds")
     longest = len(found.accepted_at) or max(round(mean or 0.0), 1)
     rounds = _all_rounds(found)
     if not rounds or "accepted" not in counts:
         return _Drafting(longest=longest)
     how = "1 + accepted drafts by rounds"
-    return _Drafting(1.0 + counts["accepted"] / rounds, how, mean, longest)
+    return _Drafting(True, 1.0 + counts["accepted"] / rounds, how, mean, longest)
 
 
 def _all_rounds(found: Counted) -> float:
@@ -248,22 +249,30 @@ def _refuse_contradictions(found: Counted) -> None:
 
 
 def _drafting_by_settings(found: Counted) -> _Drafting:
-    """Return the same of a server that shows its settings: steps, and positions verified."""
+    """Return the same of a server that shows its settings: steps, and positions verified.
+
+    Counts
+        a server that verifies, or shows a length, as one that drafts although it shows no steps:
+        not every release of SGLang has that gauge.
+    """
     steps, verified = (found.settings.get(key, 0.0) for key in ("steps", "verified"))
-    if verified <= 1 and steps < 1:
-        return _Drafting()
-    # Block drafters take one step; look-ups count the root as one.
-    drafts = verified - 1 if steps <= 1 else min(steps, max(verified - 1, 1.0))
-    longest = max(round(drafts), 1)
     rounds, ended = found.counts.get("rounds", 0.0), found.counts.get("requests", 0.0)
+    shown = found.settings.get("length")
+    drafts: float | None = None
+    if verified > 1 or steps >= 1:
+        # Block drafters take one step; look-ups count the root as one.
+        drafts = verified - 1 if steps <= 1 else min(steps, max(verified - 1, 1.0))
+    elif rounds == 0 and shown is None:
+        return _Drafting(speculates=False)
+    longest = None if drafts is None else max(round(drafts), 1)
     if rounds > 0:
         # The first token of an answer comes from its prefill.
         length = (found.counts.get("output_tokens", 0.0) - ended) / rounds
         how = "by verifications of requests that ended"
-        return _Drafting(max(length, 1.0), how, drafts, longest)
-    if (shown := found.settings.get("length")) is not None:
+        return _Drafting(True, max(length, 1.0), how, drafts, longest)
+    if shown is not None:
         how = "as last shown: no request ended"
-        return _Drafting(max(shown, 1.0), how, drafts, longest)
+        return _Drafting(True, max(shown, 1.0), how, drafts, longest)
     return _Drafting(mean=drafts, longest=longest)
 
 
@@ -313,11 +322,16 @@ def _notes(found: Counted, drafting: _Drafting) -> Iterator[str]:
         yield f"{found.ranks} ranks with separate requests, added up"
     if found.left_out:
         yield f"left out, since their values are not numbers from 0 on: {', '.join(found.left_out)}"
-    if drafting.longest is not None:
+    if drafting.speculates:
         yield from _notes_of_drafts(found, drafting)
 
 
 def _notes_of_drafts(found: Counted, drafting: _Drafting) -> Iterator[str]:
+    if drafting.longest is None:
+        yield (
+            "the server drafts, and its metrics do not show how many: its /server_info says it, "
+            "read with the metrics or saved beside them"
+        )
     drafted = _drafted_frac(found)
     if drafted is not None and drafted < _NEARLY_ALL:
         yield (
