@@ -580,6 +580,7 @@ def _flags(
             kind=case.drafter.kind,
             schedule=change.schedule.ranges,
             draft_model=draft_model,
+            block=case.drafter.max_draft_len,
             data_parallel=case.setup.placement.attention_data_parallel,
         )
         flags = launch(plan, case.counts.framework)
