@@ -18,7 +18,6 @@ from specroof.serving.launch import (
     SGLANG,
     SGLANG_ALGORITHMS,
     VLLM,
-    YOUR_DRAFT_MODEL,
     Speculation,
     format_words,
     sglang_words,
@@ -67,7 +66,7 @@ class MockPoint:
         kind, drafts = self.speculation.kind, self.speculation.drafts
         if kind not in FORCED:
             refuse("drafter", kind, f"{', '.join(FORCED)}: engines can force their acceptance")
-        if self.speculation.weights == YOUR_DRAFT_MODEL:
+        if self.speculation.draft_model is None and self.speculation.weights is not None:
             reject(
                 f"draft_model is missing; {kind} needs the drafter's config",
                 "a Hub name or a folder",

@@ -255,7 +255,7 @@ class Speculation:
             expected = last + 1
         if not self.drafts:
             reject(f"schedule is {list(self.schedule)}", "drafts at some load")
-        if self.kind == "mtp" and self.weights == YOUR_DRAFT_MODEL:
+        if self.kind == "mtp" and self.draft_model is None and self.weights is not None:
             reject(
                 "the model's checkpoint has no layers for mtp to draft with",
                 "a model that has them, or weights that do (--draft-model)",
