@@ -6,8 +6,9 @@ command that each page prints is read back from the text, and judged
 - by vLLM: its argument parser, and ``SpeculativeConfig`` with all its checks. In the place of
   ``ModelConfig``, which imports the model's code, stands the checkpoint's config, changed for a
   draft model as vLLM changes it.
-- by SGLang: ``prepare_server_args``, which parses and resolves every argument, on a device that is
-  said to be CUDA. Models and drafters are folders with their configs.
+- by SGLang: ``prepare_server_args``, its argument parser, and ``handle_speculative_decoding``, its
+  checks of speculation, on a device that is said to be CUDA with pages of one token. Its rules for
+  single families of models (``deepseek_v4_hook.py``) are not run.
 
 Nothing is started, and TensorRT-LLM's files are not judged. The engines are unpacked wheels; the
 interpreter that judges needs what they import (torch, transformers, …), and ``--stub-vllm`` and
@@ -90,7 +91,10 @@ REFUSED = {
     "sglang": [
         ("Qwen/Qwen3-8B", "--speculative-algorithm MEDUSA"),
         ("Qwen/Qwen3-8B", "--speculative-algorithm DFLASH --speculative-dflash-block-size 4"),
-        ("deepseek-ai/DeepSeek-V4-Flash", "--speculative-algorithm NGRAM"),
+        (
+            "Qwen/Qwen3-8B",
+            "--tp-size 2 --attn-dp-size 2 --speculative-algorithm NGRAM",
+        ),
         ("Qwen/Qwen3-8B", "--mamba-ssm-dtype bf16"),
     ],
 }
@@ -239,10 +243,11 @@ def judge_vllm(asked: list[dict[str, Any]]) -> list[str]:
 
         def __init__(self, model: str, hf_overrides: Any = None, **_: Any) -> None:
             raw = json.loads((Path(model) / "config.json").read_text(encoding="utf-8"))
-            self.hf_config = Raw(**raw)
+            text = raw.pop("text_config", None)
+            self.hf_config = self.hf_text_config = Raw(**raw)
             self.hf_config.model_type = raw["model_type"]
-            text = raw.get("text_config")
-            self.hf_text_config = Raw(**text) if text else self.hf_config
+            if text:
+                self.hf_config.text_config = self.hf_text_config = Raw(**text)
             if callable(hf_overrides):
                 self.hf_config = hf_overrides(self.hf_config)
             self.model = self.model_weights = self.tokenizer = model
@@ -291,6 +296,7 @@ def judge_vllm(asked: list[dict[str, Any]]) -> list[str]:
 
 def judge_sglang(asked: list[dict[str, Any]]) -> list[str]:
     """Return what SGLang says of each command."""
+    from sglang.srt.arg_groups.speculative_hook import handle_speculative_decoding
     from sglang.srt.server_args import prepare_server_args
 
     def check(case: dict[str, Any]) -> None:
@@ -299,8 +305,9 @@ def judge_sglang(asked: list[dict[str, Any]]) -> list[str]:
             os.chdir(folder)
             for name, text in case["files"].items():
                 Path(name).write_text(text, encoding="utf-8")
-            prepare_server_args(
-                ["--model-path", case["folder"], *words[STARTS["sglang"][1] :], "--device", "cuda"]
+            words = ["--model-path", case["folder"], *words[STARTS["sglang"][1] :]]
+            handle_speculative_decoding(
+                prepare_server_args([*words, "--device", "cuda", "--page-size", "1"])
             )
 
     return [_said(check, case) for case in asked]
