@@ -210,6 +210,72 @@ def test_a_kind_without_a_flag_says_so() -> None:
     assert any("SGLang 0.5.23 has no flag for medusa" in one for one in found["warnings"])
 
 
+def flags_of(words: str, framework: str) -> list[str]:
+    """Return the words of the flags that a call prints for a framework."""
+    text = answer(f"{words} --isl 1000 --osl 500 --concurrency 4 --framework {framework}")[
+        "engine_config"
+    ][framework]
+    return shlex.split(text)
+
+
+def test_dspark_drafts_the_block_that_it_was_trained_for() -> None:
+    # dspark_block_size of DeepSeek-V4-Flash-0731 is 5; its checkpoint holds the drafter.
+    words = "deepseek-ai/DeepSeek-V4-Flash-0731 -H b200 --tp 4 --drafter dspark,accept=0.6,block=5"
+    config = json.loads(flags_of(f"{words} --choose-draft-len 2", "vllm")[1])
+    assert config["num_speculative_tokens"] == 5
+    assert {drafts for _, _, drafts in config["num_speculative_tokens_per_batch_size"]} == {2}
+    assert "model" not in config
+    assert "--speculative-draft-model-path" not in flags_of(words, "sglang")
+
+
+@pytest.mark.parametrize("model", ["MiniMaxAI/MiniMax-M2", "Qwen/Qwen3-8B"])
+def test_mtp_without_layers_to_load_has_no_flags(model: str) -> None:
+    words = f"{model} -H b200 --tp 4 --isl 1000 --osl 500 --concurrency 4 --drafter mtp,accept=0.7"
+    found = answer(words)
+    assert found["engine_config"] == {"vllm": None, "sglang": None}
+    assert any("mtp" in warning and "allowed" in warning for warning in found["warnings"])
+
+
+def test_weights_of_mtp_are_told_where_the_user_names_them() -> None:
+    words = "google/gemma-4-31B-it -H b200 --draft-model me/assistant --drafter mtp,accept=0.7"
+    assert json.loads(flags_of(words, "vllm")[1])["model"] == "me/assistant"
+    flags = flags_of(words, "sglang")
+    assert flags[flags.index("--speculative-draft-model-path") + 1] == "me/assistant"
+    # With another kind to choose from, they are that kind's.
+    both = "Qwen/Qwen3.5-9B -H b200 --draft-model me/head --drafter eagle3,accept=0.2"
+    assert "model" not in json.loads(flags_of(f"{both} --drafter mtp,accept=0.8", "vllm")[1])
+
+
+@pytest.mark.parametrize("tree", ["tree=2/1/1,siblings=.2", "tree=sequoia,nodes=8,siblings=.2"])
+def test_trees_of_a_shape_that_no_engine_grows_have_no_flags(tree: str) -> None:
+    words = f"Qwen/Qwen3-8B -H h100 --isl 9 --osl 500 --drafter eagle3,accept=0.7,{tree}"
+    found = answer(f"{words} --concurrency 1")
+    assert found["engine_config"] == {"vllm": None, "sglang": None}
+    assert any("tree=eagle2" in warning for warning in found["warnings"])
+
+
+def test_settings_of_the_server_are_told_to_it() -> None:
+    words = "Qwen/Qwen3.5-9B -H h100 --drafter mtp,accept=0.7"
+    told = "running=64,capture=32,chunk=4096,mixed=on,state-dtype=bf16,prefix-cache=off"
+    flags = flags_of(f"{words} --server {told}", "sglang")
+    for flag, value in {
+        "--max-running-requests": "64",
+        "--cuda-graph-max-bs-decode": "32",
+        "--chunked-prefill-size": "4096",
+        "--mamba-ssm-dtype": "bfloat16",
+    }.items():
+        assert flags[flags.index(flag) + 1] == value
+    assert {"--enable-mixed-chunk", "--disable-radix-cache"} < {*flags}
+
+
+def test_tensorrt_llm_has_a_command_and_its_file() -> None:
+    words = "Qwen/Qwen3-8B -H b200 --tp 1 --isl 1000 --osl 500 --concurrency 4"
+    printed = page(f"{words} --drafter eagle3,accept=0.7 --framework tensorrt-llm --kv-cache fp8")
+    assert "cat > speculation.yaml <<'END'\nspeculative_config:\n" in printed
+    assert "trtllm-serve Qwen/Qwen3-8B --tp_size 1" in printed
+    assert '  dtype: "fp8"' in printed
+
+
 def test_a_drafter_that_never_pays_is_off() -> None:
     found = advise("Qwen/Qwen3-8B", "h100", **SMALL | {"drafters": "eagle3,accept=0.01"})
     assert found.decision == "off"
@@ -639,7 +705,7 @@ def test_the_point_to_measure_has_a_command_that_runs() -> None:
     run = CliRunner().invoke(app, shlex.split(found["command"])[1:])
     assert (run.exit_code, run.stderr) == (0, "")
     assert "vllm" in run.stdout
-    heads = answer("Qwen/Qwen3-8B -H h100 --isl 100 --osl 500 --drafter mtp,accept=.7")[
+    heads = answer("Qwen/Qwen3.5-9B -H h100 --isl 100 --osl 500 --drafter mtp,accept=.7")[
         "to_measure"
     ]
     assert "--draft-model" not in heads["command"]
@@ -668,7 +734,7 @@ def test_the_point_to_measure_is_the_least_certain(least: float) -> None:
 
 
 def test_the_benchmark_to_run_serves_as_it_was_asked() -> None:
-    words = "Qwen/Qwen3-30B-A3B -H h100 --tp 2 --isl 100 --osl 50 --drafter mtp,accept=.7"
+    words = "Qwen/Qwen3.5-35B-A3B -H h100 --tp 2 --isl 100 --osl 50 --drafter mtp,accept=.7"
     stored = answer(f"{words} --weights fp8 --kv-cache fp8 --concurrency 4")["to_measure"]
     assert " --tp 2 --weights fp8 --kv-cache fp8 --framework" in stored["command"]
     run = CliRunner().invoke(app, shlex.split(stored["command"])[1:])

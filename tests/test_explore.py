@@ -162,7 +162,10 @@ def test_typical_lengths_are_what_they_are_stated_as() -> None:
 
 
 def test_flags_are_those_that_a_framework_has() -> None:
-    assert "tensorrt-llm" not in flags_to_paste("dflash", 16)
+    assert "tensorrt-llm" not in flags_to_paste("dspark", 16)
+    # DSpark's block of 7 is drafted whole.
+    assert '"num_speculative_tokens": 7' in flags_to_paste("dspark", 3)["vllm"][2]
+    assert flags_to_paste("mtp", 3)["tensorrt-llm"][2].startswith("cat > speculation.yaml <<'END'")
     assert flags_to_paste("mtp", 3)["vllm"][2].endswith('"num_speculative_tokens": 3}\'')
 
 

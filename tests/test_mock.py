@@ -11,18 +11,29 @@ from typer.testing import CliRunner
 from specroof import OptionError, load_drafter, mock
 from specroof.cli import app
 from specroof.serving.benchmark_commands import MockPoint, mock_commands
+from specroof.serving.launch import Speculation
 
 POINT: dict[str, Any] = {
     "model": "Qwen/Qwen3-8B",
-    "method": "eagle3",
-    "drafter": "org/eagle 3",
-    "draft_len": 5,
     "tokens_per_round": 3.25,
     "batch_size": 8,
     "input_len": 1000,
     "output_len": 200,
     "tensor_parallel": 2,
 }
+
+
+def point(
+    kind: str = "eagle3",
+    draft_model: str | None = "org/eagle 3",
+    draft_len: int = 5,
+    block: int | None = None,
+    **more: Any,
+) -> MockPoint:
+    plan = Speculation(
+        kind=kind, schedule=((1, 8, draft_len),), draft_model=draft_model, block=block
+    )
+    return MockPoint(speculation=plan, **{**POINT, **more})
 
 
 def flags(command: str) -> dict[str, str]:
@@ -35,7 +46,7 @@ def flags(command: str) -> dict[str, str]:
 
 
 def test_sglang_counts_the_root_among_the_draft_tokens() -> None:
-    (_, plain), (_, bench), (title, command), again = mock_commands(MockPoint(**POINT))
+    (_, plain), (_, bench), (title, command), again = mock_commands(point())
     assert again[1] == bench
     assert "SGLang 0.5.23" in title
     assert "--speculative" not in plain
@@ -56,10 +67,10 @@ def test_sglang_counts_the_root_among_the_draft_tokens() -> None:
 
 
 def test_a_block_has_no_steps_and_an_mtp_no_drafter() -> None:
-    block = flags(mock_commands(MockPoint(**{**POINT, "method": "dflash"}))[2][1])
+    block = flags(mock_commands(point("dflash"))[2][1])
     assert "--speculative-num-steps" not in block
     assert block["--speculative-algorithm"] == "DFLASH"
-    mtp = flags(mock_commands(MockPoint(**{**POINT, "method": "mtp", "drafter": None}))[2][1])
+    mtp = flags(mock_commands(point("mtp", None))[2][1])
     assert "--speculative-draft-model-path" not in mtp
     assert mtp["--speculative-algorithm"] == "NEXTN"
 
@@ -68,7 +79,7 @@ def test_a_block_has_no_steps_and_an_mtp_no_drafter() -> None:
 def test_a_drafting_sglang_is_told_to_run_all_requests(batch_size: int, requests: str) -> None:
     # SGLang 0.5.23, `_handle_eagle_family` and its like: "Max running requests is reset to 48 for
     # speculative decoding. You can override this by explicitly setting --max-running-requests."
-    plain, _, fast, _ = mock_commands(MockPoint(**{**POINT, "batch_size": batch_size}))
+    plain, _, fast, _ = mock_commands(point(batch_size=batch_size))
     assert flags(fast[1])["--max-running-requests"] == requests
     assert "--max-running-requests" not in plain[1]
 
@@ -79,16 +90,15 @@ def test_a_drafting_sglang_is_told_to_run_all_requests(batch_size: int, requests
 )
 def test_formats_are_made_by_both_servers(framework: str, caches: dict[str, str]) -> None:
     for cache, called in caches.items():
-        point = MockPoint(**{**POINT, "weights": "fp8", "kv_cache": cache})
-        for _, server in mock_commands(point, framework)[::2]:
+        for _, server in mock_commands(point(weights="fp8", kv_cache=cache), framework)[::2]:
             words = flags(server)
             assert (words["--quantization"], words["--kv-cache-dtype"]) == ("fp8", called)
-    for _, server in mock_commands(MockPoint(**POINT), framework)[::2]:
+    for _, server in mock_commands(point(), framework)[::2]:
         assert not {"--quantization", "--kv-cache-dtype"} & set(flags(server))
 
 
 def test_vllm_is_told_by_its_speculative_config() -> None:
-    commands = mock_commands(MockPoint(**POINT), "vllm")
+    commands = mock_commands(point(), "vllm")
     assert "vLLM 0.33.0" in commands[0][0]
     config = json.loads(flags(commands[2][1])["--speculative-config"])
     assert config == {
@@ -100,40 +110,63 @@ def test_vllm_is_told_by_its_speculative_config() -> None:
     }
     assert "--speculative-config" not in commands[0][1]
     assert "--ignore-eos" in flags(commands[1][1])
-    mtp = mock_commands(MockPoint(**{**POINT, "method": "mtp", "drafter": None}), "vllm")
+    mtp = mock_commands(point("mtp", None), "vllm")
     assert "model" not in json.loads(flags(mtp[2][1])["--speculative-config"])
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"kind": "block"}, "drafter is 'block'; allowed: mtp, eagle, eagle3, model, ngram"),
         (
-            {"method": "block"},
-            "drafter is 'block'; allowed: eagle, eagle3, mtp, dflash: engines can",
-        ),
-        (
-            {"drafter": None},
+            {"draft_model": None},
             "draft_model is missing; eagle3 needs the drafter's config; allowed: a Hub",
         ),
         ({"weights": "fp4"}, "--weights is 'fp4'; allowed, as engines make it: fp8"),
         ({"kv_cache": "int8"}, "--kv-cache is 'int8'; allowed, as engines make it: bf16, fp8"),
-        (
-            {"method": "mtp"},
-            "draft_model is 'org/eagle 3'; allowed: to leave it out: mtp drafts with layers of the",
-        ),
-        ({"draft_len": 0}, "draft_len is 0"),
+        ({"input_len": 0}, "input_len is 0"),
         ({"tokens_per_round": 6.5}, "tokens_per_round is 6.5; allowed: from 1 to 6"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError) as refusal:
-        MockPoint(**{**POINT, **change})
+        point(**change)
     assert message in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "algorithm", "method"),
+    [
+        ("model", "STANDALONE", "draft_model"),
+        ("dspark", "DSPARK", "dspark"),
+        ("ngram", "NGRAM", "ngram"),
+        ("prompt_lookup", "NGRAM", "ngram"),
+    ],
+)
+def test_both_engines_force_all_kinds_that_both_have(
+    kind: str, algorithm: str, method: str
+) -> None:
+    sglang = mock_commands(point(kind))[2][1]
+    assert flags(sglang)["--speculative-algorithm"] == algorithm
+    assert sglang.startswith("SGLANG_SIMULATE_ACC_LEN=3.25 ")
+    config = json.loads(flags(mock_commands(point(kind), "vllm")[2][1])["--speculative-config"])
+    assert config["method"] == method
+    assert config["synthetic_acceptance_length"] == 3.25
+    looked_up = algorithm == "NGRAM"
+    assert ("model" in config) is not looked_up
+    assert ("--speculative-draft-model-path" in flags(sglang)) is not looked_up
+
+
+def test_a_block_is_drafted_whole_and_verified_in_part() -> None:
+    command = mock_commands(point("dspark", draft_len=3, block=7), "vllm")[2][1]
+    config = json.loads(flags(command)["--speculative-config"])
+    assert config["num_speculative_tokens"] == 7
+    assert config["num_speculative_tokens_per_batch_size"] == [[1, 8, 3]]
 
 
 def test_an_engine_without_forced_acceptance_is_refused() -> None:
     with pytest.raises(OptionError, match="framework is 'trtllm'; allowed: sglang, vllm"):
-        mock_commands(MockPoint(**POINT), "trtllm")
+        mock_commands(point(), "trtllm")
 
 
 # --- the command ---------------------------------------------------------------------------------
@@ -231,6 +264,12 @@ def test_formats_that_are_asked_for_are_predicted() -> None:
     (drafter,) = json.loads(asked.stdout.splitlines()[-1])["drafters"]
     rates = [drafter["end_to_end"]["tokens_per_s"][0][0][drafts] for drafts in (0, 3)]
     assert [thin["baseline_tokens_per_s"], thin["tokens_per_s"]] == pytest.approx(rates)
+
+
+def test_look_ups_say_what_they_need() -> None:
+    done = told("-H", "b200", "--drafter", "ngram,accept=0.5")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert "# note: random prompts" in done.stdout
 
 
 def test_trees_cannot_be_forced() -> None:

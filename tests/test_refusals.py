@@ -116,7 +116,7 @@ def test_commands_of_groups_name_their_flags_too(words: list[str], says: str) ->
         (
             "mock",
             ["--drafter", "medusa,accept=.7", "--draft-len", "3"],
-            "--drafter is 'medusa'; allowed: eagle, eagle3, mtp, dflash: engines can force their "
+            "--drafter is 'medusa'; allowed: mtp, eagle, eagle3, model, ngram, prompt_lookup, dflash, dspark: engines can force their "
             "acceptance",
         ),
         (

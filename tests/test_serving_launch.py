@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from specroof import OptionError, advise
 from specroof.drafters import KINDS
-from specroof.hardware import Placement
+from specroof.hardware import Placement, ServerSettings
 from specroof.serving.launch import (
     LAUNCHERS,
     YOUR_DRAFT_MODEL,
@@ -44,6 +44,14 @@ SGLANG_FLAGS = {
     *("--speculative-dflash-block-size", "--speculative-dspark-block-size"),
     *("--speculative-adaptive-config", "--max-running-requests", "--mem-fraction-static"),
     *("--speculative-ngram-max-bfs-breadth", "--enable-dp-lm-head"),
+    *("--cuda-graph-max-bs-decode", "--disable-overlap-schedule", "--chunked-prefill-size"),
+    *("--enable-mixed-chunk", "--mamba-ssm-dtype", "--disable-radix-cache"),
+}
+# The settings of vllm 0.33.0 that plans may use.
+VLLM_SETTINGS = {
+    *("--max-num-seqs", "--gpu-memory-utilization", "--max-cudagraph-capture-size"),
+    *("--no-async-scheduling", "--max-num-batched-tokens", "--mamba-ssm-cache-dtype"),
+    "--no-enable-prefix-caching",
 }
 # What the commands of servers use besides.
 VLLM_SERVER = {
@@ -101,6 +109,14 @@ def sglang_flags(plan: Speculation) -> dict[str, str]:
     }
 
 
+def tensorrt_keys(plan: Speculation) -> dict[str, Any]:
+    found = launch(plan, "tensorrt-llm")
+    (name,) = found.files
+    assert found.text == f"--extra_llm_api_options {name}"
+    keys: dict[str, Any] = yaml.safe_load(found.files[name])
+    return keys
+
+
 def priced_kinds(framework: str) -> list[str]:
     kinds = []
     for kind in KINDS:
@@ -139,6 +155,9 @@ def test_trees_run_in_sglang_alone() -> None:
     assert flags["--speculative-num-draft-tokens"] == "25"  # the root counts
     with pytest.raises(OptionError, match="no flag for trees of dflash"):
         launch(planned("dflash", is_tree=True, top_k=2, nodes=8), "sglang")
+    # Of another shape it would make a chain: topk 1 cuts the draft tokens to steps + 1.
+    with pytest.raises(OptionError, match="grows them as EAGLE-2 does; allowed: tree=eagle2"):
+        launch(planned("eagle3", is_tree=True, nodes=24), "sglang")
 
 
 # --- each engine's own counting -------------------------------------------------------------------
@@ -168,35 +187,187 @@ def test_sglang_counts_the_root_but_for_dspark() -> None:
 def test_tensorrt_llm_counts_drafts_of_mtp_in_layers() -> None:
     # backend_templates/trtllm/extra_engine_args.*.yaml.j2 of aiconfigurator 0.12.0.
     mtp, eagle = (
-        yaml.safe_load(launch(planned(kind), "tensorrt-llm").text)["speculative_config"]
-        for kind in ("mtp", "eagle3")
+        tensorrt_keys(planned(kind, draft_model=weights))["speculative_config"]
+        for kind, weights in (("mtp", None), ("eagle3", "me/head"))
     )
     assert mtp == {"decoding_type": "MTP", "max_draft_len": 3, "num_nextn_predict_layers": 3}
     assert "num_nextn_predict_layers" not in eagle
 
 
 def test_drafters_without_weights_name_none() -> None:
-    for kind in ("mtp", "ngram"):
-        assert "model" not in vllm_config(planned(kind))
-        assert "--speculative-draft-model-path" not in sglang_flags(planned(kind))
-        assert launch(planned(kind, draft_model=None), "vllm").notes == ()
+    for kind, weights in (("mtp", None), ("ngram", None), ("ngram", "me/head")):
+        plan = planned(kind, draft_model=weights)
+        assert "model" not in vllm_config(plan)
+        assert "--speculative-draft-model-path" not in sglang_flags(plan)
+        assert launch(plan, "vllm").notes == ()
+    assert vllm_config(planned("mtp"))["model"] == "me/head"
+    assert sglang_flags(planned("mtp"))["--speculative-draft-model-path"] == "me/head"
+
+
+def test_a_checkpoint_that_holds_the_drafter_needs_no_other() -> None:
+    held = planned("dspark", draft_model=None, in_checkpoint=True)
+    assert "model" not in vllm_config(held)
+    assert "--speculative-draft-model-path" not in sglang_flags(held)
+    assert launch(held, "vllm").notes == ()
+    with pytest.raises(OptionError, match="has no layers for mtp to draft with; allowed: a model"):
+        planned("mtp", draft_model=None, in_checkpoint=False)
+
+
+# Families whose configs name layers for mtp, of bundled models, and how both engines call the
+# architectures that they draft with; None where they have none.
+MTP_FAMILIES = {
+    "deepseek_v3": ("deepseek_mtp", "DeepseekV3ForCausalLMNextN"),
+    "glm4_moe": ("glm4_moe_mtp", "Glm4MoeForCausalLMNextN"),
+    "mimo": ("mimo_mtp", "MiMoMTP"),
+    "minimax_m2": (None, None),
+    "minimax_m3_vl": ("minimax_m3_mtp", None),
+    "nemotron_h": ("nemotron_h_mtp", "NemotronHForCausalLMMTP"),
+    "qwen3_next": ("qwen3_next_mtp", "Qwen3NextForCausalLMMTP"),
+}
+
+
+@pytest.mark.parametrize("family", MTP_FAMILIES)
+def test_mtp_is_refused_where_an_engine_loads_no_layers_of_the_family(family: str) -> None:
+    plan = planned("mtp", draft_model=None, family=family)
+    for framework, known in zip(("vllm", "sglang"), MTP_FAMILIES[family], strict=True):
+        if known is None:
+            with pytest.raises(OptionError, match=f"no mtp for models of the family {family}"):
+                launch(plan, framework)
+        else:
+            assert launch(plan, framework).text
+
+
+def test_engines_define_the_draft_models_of_the_families() -> None:
+    places = {
+        0: ("vllm", "0.33.0", "config/speculative.py"),
+        1: ("sglang", "0.5.23", "srt/configs/model_config.py"),
+    }
+    for place, where in places.items():
+        words = {node.value for node in ast.walk(source(*where)) if isinstance(node, ast.Constant)}
+        assert {both[place] for both in MTP_FAMILIES.values()} - {None} <= words
+        # Of MiniMax, neither names what it lacks.
+        lacking = ("minimax_m2", "MiniMaxM3ForCausalLMMTP")[place]
+        assert lacking not in words
+
+
+def test_deepseek_v4_drafts_in_chains_alone_in_sglang() -> None:
+    # srt/arg_groups/deepseek_v4_hook.py: EAGLE with top-k 1, and DSPARK.
+    for kind in ("mtp", "eagle", "dspark"):
+        assert launch(planned(kind, family="deepseek_v4"), "sglang").text
+    for kind in ("eagle3", "dflash", "ngram", "model"):
+        with pytest.raises(OptionError, match=f"no {kind} for models of the family deepseek_v4"):
+            launch(planned(kind, family="deepseek_v4"), "sglang")
+    tree = planned("mtp", family="deepseek_v4", is_tree=True, top_k=2, nodes=4)
+    with pytest.raises(OptionError, match="no mtp for models of the family deepseek_v4"):
+        launch(tree, "sglang")
+
+
+def test_vllm_drafts_a_dspark_block_whole() -> None:
+    short = vllm_config(planned("dspark", block=7))
+    assert short["num_speculative_tokens"] == 7
+    assert short["num_speculative_tokens_per_batch_size"] == [[1, 256, 3]]
+    whole = vllm_config(planned("dspark", block=7, schedule=((1, 8, 7),)))
+    assert "num_speculative_tokens_per_batch_size" not in whole
+    # Without a schedule, all of the block is verified.
+    groups = launch(planned("dspark", block=7, data_parallel=2), "vllm")
+    assert "7 drafts always" in groups.notes[0]
+    assert vllm_config(planned("dflash", block=15))["num_speculative_tokens"] == 3
+    assert sglang_flags(planned("dspark", block=7))["--speculative-dspark-block-size"] == "3"
+
+
+def test_what_a_schedule_costs_in_vllm_is_said() -> None:
+    for kind, word in {
+        "dflash": "whole block",
+        "p_eagle": "piecewise",
+        "pard": "piecewise",
+    }.items():
+        notes = launch(planned(kind, schedule=SCHEDULE), "vllm").notes
+        assert word in notes[0]
+        assert launch(planned(kind), "vllm").notes == ()
+    assert launch(planned("eagle3", schedule=SCHEDULE), "vllm").notes == ()
 
 
 @pytest.mark.parametrize("framework", LAUNCHERS)
 def test_weights_that_nobody_named_are_left_to_fill_in(framework: str) -> None:
     found = launch(planned("eagle3", draft_model=None), framework)
-    assert YOUR_DRAFT_MODEL in found.text
+    assert YOUR_DRAFT_MODEL in found.text + "".join(found.files.values())
     assert found.notes[0] == (
         f"put the drafter's weights in the place of {YOUR_DRAFT_MODEL} (--draft-model)"
     )
 
 
-def test_running_requests_and_memory_are_told() -> None:
-    plan = planned("mtp", running=96, memory=0.85)
-    assert launch(plan, "vllm").text.endswith("--max-num-seqs 96 --gpu-memory-utilization 0.85")
-    assert launch(plan, "sglang").text.endswith(
-        "--max-running-requests 96 --mem-fraction-static 0.85"
+def told(framework: str, **settings: Any) -> tuple[str, tuple[str, ...]]:
+    found = launch(planned("mtp", draft_model=None, settings=ServerSettings(**settings)), framework)
+    plain = launch(planned("mtp", draft_model=None), framework)
+    return found.text.removeprefix(plain.text).strip(), found.notes
+
+
+@pytest.mark.parametrize(
+    ("settings", "vllm", "sglang"),
+    [
+        ({"running": 96}, "--max-num-seqs 96", "--max-running-requests 96"),
+        ({"memory_frac": 0.85}, "--gpu-memory-utilization 0.85", "--mem-fraction-static 0.85"),
+        ({"capture": 64}, "--max-cudagraph-capture-size 64", "--cuda-graph-max-bs-decode 64"),
+        (
+            {"capture": 0},
+            '--compilation-config \'{"cudagraph_mode": "NONE"}\'',
+            "--cuda-graph-backend-decode disabled",
+        ),
+        ({"overlap": True}, "", ""),
+        ({"overlap": False}, "--no-async-scheduling", "--disable-overlap-schedule"),
+        ({"chunk": 2048}, "--max-num-batched-tokens 2048", "--chunked-prefill-size 2048"),
+        ({"chunk": 0}, "--no-enable-chunked-prefill", "--chunked-prefill-size -1"),
+        ({"mixed": True}, "", "--enable-mixed-chunk"),
+        ({"mixed": False}, None, ""),
+        (
+            {"state_dtype": "bf16"},
+            "--mamba-ssm-cache-dtype bfloat16",
+            "--mamba-ssm-dtype bfloat16",
+        ),
+        ({"prefix_cache": True}, "--enable-prefix-caching", ""),
+        ({"prefix_cache": False}, "--no-enable-prefix-caching", "--disable-radix-cache"),
+    ],
+)
+def test_each_setting_is_told_or_said(
+    settings: dict[str, Any], vllm: str | None, sglang: str
+) -> None:
+    assert told("sglang", **settings) == (sglang, ())
+    words, notes = told("vllm", **settings)
+    assert words == (vllm or "")
+    assert len(notes) == (vllm is None)
+    assert all("has no flag for mixed=off" in note for note in notes)
+
+
+def test_tensorrt_llm_is_told_in_its_file() -> None:
+    settings = ServerSettings(
+        running=96, memory_frac=0.85, capture=64, overlap=False, chunk=2048, prefix_cache=False
     )
+    plan = planned("eagle3", settings=settings, data_parallel=2, kv_cache="fp8")
+    keys = tensorrt_keys(plan)
+    assert keys.pop("speculative_config")["speculative_model"] == "me/head"
+    assert keys == {
+        "max_batch_size": 96,
+        "max_num_tokens": 2048,
+        "enable_chunked_prefill": True,
+        "disable_overlap_scheduler": True,
+        "enable_attention_dp": True,
+        "kv_cache_config": {
+            "free_gpu_memory_fraction": 0.85,
+            "enable_block_reuse": False,
+            "dtype": "fp8",
+        },
+        "cuda_graph_config": {"max_batch_size": 64},
+    }
+    none = ServerSettings(capture=0, chunk=0, mixed=True, state_dtype="fp32")
+    found = launch(planned("eagle3", settings=none), "tensorrt-llm")
+    keys = tensorrt_keys(planned("eagle3", settings=none))
+    assert keys["cuda_graph_config"] is None
+    assert (keys["enable_chunked_prefill"], "max_num_tokens" in keys) == (False, False)
+    assert [note.partition("flag for ")[2].partition(":")[0] for note in found.notes[:2]] == [
+        "mixed=on",
+        "state-dtype=fp32",
+    ]
+    assert [*tensorrt_keys(planned("eagle3"))] == ["speculative_config"]
 
 
 @pytest.mark.parametrize("kind", ["ngram", "prompt_lookup"])
@@ -230,7 +401,8 @@ def test_commands_carry_placement_and_formats() -> None:
     plain = server_command("sglang", "my model", Placement(2), weights="int4", kv_cache="int8")
     assert plain == "python -m sglang.launch_server --model-path 'my model' --tp-size 2"
     assert server_command("vllm", "m", Placement(2)) == "vllm serve m --tensor-parallel-size 2"
-    assert server_command("tensorrt-llm", "m", Placement(2)) is None
+    assert server_command("tensorrt-llm", "m", Placement(2)) == "trtllm-serve m --tp_size 2"
+    assert server_command("tensorrt-llm", "m", spread).endswith("--tp_size 8 --ep_size 8")
 
 
 # --- schedules ------------------------------------------------------------------------------------
@@ -305,10 +477,12 @@ def test_what_cannot_follow_a_schedule_says_so() -> None:
     )
     assert "num_speculative_tokens_per_batch_size" not in vllm_config(suffix)
     told = launch(planned("eagle3", schedule=SCHEDULE), "tensorrt-llm")
-    assert told.text.endswith("max_concurrency: 64")
+    assert told.files["speculation.yaml"].endswith("max_concurrency: 64\n")
     assert "5 drafts up to 64 requests here" in told.notes[0]
     never_off = launch(planned("mtp", schedule=((1, 8, 5), (9, 16, 2))), "tensorrt-llm")
-    assert "max_concurrency" not in never_off.text
+    assert "max_concurrency" not in never_off.files["speculation.yaml"]
+    branching = planned("eagle3", schedule=SCHEDULE, is_tree=True, top_k=2, nodes=4)
+    assert "EAGLE3 in trees: 5 drafts" in launch(branching, "sglang").notes[0]
 
 
 @pytest.mark.parametrize(
@@ -337,9 +511,15 @@ def test_an_unknown_framework_is_refused() -> None:
 # --- the engines' own definitions -----------------------------------------------------------------
 
 
+EVERY_SETTING = ServerSettings(
+    running=64, memory_frac=0.9, capture=32, overlap=False, chunk=4096, mixed=True,
+    state_dtype="bf16", prefix_cache=False,
+)  # fmt: skip
+
+
 def every_launch(framework: str) -> list[Launch]:
     plans = [
-        planned(kind, schedule=schedule, running=64, memory=0.9)
+        planned(kind, schedule=schedule, settings=EVERY_SETTING)
         for kind in priced_kinds(framework)
         for schedule in (((1, 256, 3),), SCHEDULE)
     ]
@@ -367,6 +547,8 @@ def test_flags_are_those_of_the_stored_lists() -> None:
     assert fields == VLLM_FIELDS
     assert methods == VLLM_METHODS
     assert used_by_sglang() == SGLANG_FLAGS
+    words = shlex.split(every_launch("vllm")[0].text)[2:]
+    assert {word for word in words if word.startswith("--")} == VLLM_SETTINGS
     assert used_by_server("vllm") == VLLM_SERVER
     assert used_by_server("sglang") == SGLANG_SERVER
 
@@ -395,7 +577,8 @@ def test_vllm_defines_every_key_and_method() -> None:
     assert words >= VLLM_METHODS
     arguments = source("vllm", "0.33.0", "engine/arg_utils.py")
     words = {node.value for node in ast.walk(arguments) if isinstance(node, ast.Constant)}
-    assert words >= VLLM_SERVER
+    # A switch has a flag that turns it off (argparse.BooleanOptionalAction).
+    assert words >= VLLM_SERVER | {flag.replace("--no-", "--") for flag in VLLM_SETTINGS}
 
 
 def test_vllm_schedules_suffix_trees_alone_without_overlap() -> None:
@@ -416,6 +599,8 @@ def test_sglang_defines_every_flag_and_algorithm() -> None:
     fields = annotated(source("sglang", "0.5.23", "srt/arg_groups/fields/spec.py"), "Spec")
     fields |= annotated(source("sglang", "0.5.23", "srt/arg_groups/fields/schedule.py"), "Schedule")
     fields |= annotated(source("sglang", "0.5.23", "srt/arg_groups/fields/parallel.py"), "Parallel")
+    for file, record in (("exec_", "ExecGraph"), ("exec_", "ExecMamba"), ("memory", "Memory")):
+        fields |= annotated(source("sglang", "0.5.23", f"srt/arg_groups/fields/{file}.py"), record)
     assert {flag[2:].replace("-", "_") for flag in SGLANG_FLAGS} <= fields
     fields |= annotated(source("sglang", "0.5.23", "srt/arg_groups/fields/model.py"), "Model")
     assert {flag[2:].replace("-", "_") for flag in SGLANG_SERVER} <= fields

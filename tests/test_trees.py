@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from effort import cpu_bound
+from specroof import load_drafter, load_model
 from specroof.acceptance import constant_acceptance, survival_acceptance
 from specroof.drafters.base import chain_proposals
 from specroof.drafters.kinds import autoregressive_drafter
@@ -25,6 +26,7 @@ from specroof.drafters.trees import (
     optimal_tree,
     path_rate,
     tree_proposals,
+    typical_siblings,
     with_tree,
 )
 from specroof.errors import OptionError
@@ -382,3 +384,39 @@ def test_siblings_may_hold_every_round_that_the_first_child_loses(siblings: list
     )
     proposed = drafter.propose(constant_acceptance(0.5), np.array([1]))
     assert proposed.tokens_per_round[0] == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(
+    ("small", "large"),
+    # arXiv:2602.06036v2, table 1, EAGLE-3 for Qwen3-4B and 8B with trees of 16 and 60 positions:
+    # GSM8K and HumanEval of 4B, GSM8K of 8B; HumanEval and LiveCodeBench of 8B at temperature 1.
+    [(3.30, 3.77), (3.05, 3.47), (3.23, 3.71), (3.05, 3.54), (2.57, 2.92)],
+)
+def test_typical_siblings_lead_from_one_measured_tree_to_another(
+    small: float, large: float
+) -> None:
+    def tokens(rate: float, positions: int) -> float:
+        spec = f"eagle3,accept={rate},tree=eagle2,nodes={positions - 1},top-k=10"
+        drafter = load_drafter(spec)
+        proposed = drafter.propose(constant_acceptance(rate), np.array([7]))
+        return float(proposed.tokens_per_round[0])
+
+    rates = np.linspace(0.5, 0.8, 16)
+    rate = np.interp(small, [tokens(rate, 16) for rate in rates], rates)
+    assert tokens(float(rate), 60) == pytest.approx(large, abs=0.15)
+
+
+def test_typical_siblings_fall_with_the_rank() -> None:
+    shares = typical_siblings()
+    assert len(shares) == 9
+    assert [share * rank for rank, share in enumerate(shares, start=2)] == pytest.approx([0.24] * 9)
+    text = "eagle3,accept=0.6,tree=eagle2,nodes=8,top-k=3"
+    given = f"{text},siblings={'/'.join(map(str, shares))}"
+    ours, theirs = (
+        load_drafter(spec).propose(constant_acceptance(0.6), np.arange(5)).tokens_per_round
+        for spec in (text, given)
+    )
+    assert ours.tolist() == theirs.tolist()
+    target = load_model("Qwen/Qwen3-8B")
+    assert "siblings as in trees of EAGLE-3" in load_drafter(text).describe(target)
+    assert "siblings" not in load_drafter(given).describe(target)

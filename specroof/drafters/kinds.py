@@ -30,6 +30,7 @@ from specroof.drafters.trees import (
     dynamic_tree,
     expansion_tree,
     optimal_tree,
+    typical_siblings,
     with_tree,
 )
 from specroof.errors import reject
@@ -294,7 +295,8 @@ _TREE: Final = {
     "lengths are then depths",
     "nodes": "drafts of an eagle2 or sequoia tree",
     "top-k": "nodes that an eagle2 tree expands per level, and children of each",
-    "siblings": "where the first child is wrong, the share that the second, third, … gets right",
+    "siblings": "where the first child is wrong, the share that the second, third, … gets right "
+    "(default: as in trees of EAGLE-3, up to 10 children)",
 }
 _READS: Final = {
     "config": "drafter",
@@ -333,17 +335,19 @@ def _branching(drafter: Drafter, values: Values) -> Drafter:
         if stray:
             reject(f"{stray[0]} is given without tree=", _TREE["tree"])
         return drafter
-    siblings = tuple(values.get("siblings", ()))
+    given = "siblings" in values
+    siblings = tuple(values["siblings"]) if given else typical_siblings()
+    whose = "" if given else ", siblings as in trees of EAGLE-3"
     tree = values["tree"]
     if tree not in {"eagle2", "sequoia"}:
-        return _static(drafter, tree, siblings, stray)
+        return _static(drafter, tree, siblings, stray, whose)
     needed = ("nodes", "top-k") if tree == "eagle2" else ("nodes",)
     if {*stray} - {"siblings"} != set(needed):
         wanted = " and ".join(f"{key}=" for key in needed)
-        given = ", ".join(stray) or "nothing"
-        reject(f"tree is {tree!r} with {given}", f"{wanted}, and siblings=")
+        there = ", ".join(stray) or "nothing"
+        reject(f"tree is {tree!r} with {there}", f"{wanted}, and siblings=")
     nodes = _whole("nodes", values["nodes"], MOST_NODES)
-    label = f"{tree} trees of {nodes} drafts"
+    label = f"{tree} trees of {nodes} drafts{whose}"
     if tree == "sequoia":
         most = _MOST_SHARES // nodes - 1  # the best shape of more takes minutes to find
         if len(siblings) > most:
@@ -354,7 +358,9 @@ def _branching(drafter: Drafter, values: Values) -> Drafter:
     return with_tree(drafter, grow, siblings, label=label)
 
 
-def _static(drafter: Drafter, tree: str, siblings: tuple[float, ...], stray: list[str]) -> Drafter:
+def _static(
+    drafter: Drafter, tree: str, siblings: tuple[float, ...], stray: list[str], whose: str
+) -> Drafter:
     """Return the drafter with the children per node that `tree` lists."""
     try:
         branches = tuple(int(part) for part in tree.split("/"))
@@ -376,7 +382,7 @@ def _static(drafter: Drafter, tree: str, siblings: tuple[float, ...], stray: lis
         drafter,
         partial(expansion_tree, branches),
         siblings,
-        label=f"static trees of {total} drafts",
+        label=f"static trees of {total} drafts{whose}",
         depth=len(branches),
     )
 

@@ -91,6 +91,33 @@ def branch_rates(
     ]
 
 
+#: c of `typical_siblings`, and the children of a node of the trees that it was read from.
+SIBLING_SHARE: Final = 0.24
+TYPICAL_CHILDREN: Final = 10
+
+
+def typical_siblings() -> tuple[float, ...]:
+    r"""Return the shares of siblings that EAGLE-3's trees show: of the second to the tenth child.
+
+    .. math:: q_j = c / j
+
+    Ignores
+        the kind of drafter: no other kind's trees were measured so that their siblings can be told
+        from their first children. Trees with as few drafts as levels, which commit less than
+        chains where they were measured (SpecBundle), and here never do.
+    Source
+        ``benchmarks/tree_siblings.py``: 28 pairs of trees of 16 and 60 positions in
+        arXiv:2602.06036v2, table 1 (EAGLE-3 for Qwen3-4B and 8B), predicted from one another to
+        0.05 tokens.
+
+    Examples
+    --------
+    >>> [round(share, 2) for share in typical_siblings()[:3]], round(sum(typical_siblings()), 2)
+    ([0.12, 0.08, 0.06], 0.46)
+    """
+    return tuple(SIBLING_SHARE / rank for rank in range(2, TYPICAL_CHILDREN + 1))
+
+
 def tree_proposals(
     grow: Grow, siblings: Sequence[float], acceptance: TokensPerRound, draft_len: Counts
 ) -> Proposals:

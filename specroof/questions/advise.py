@@ -37,7 +37,7 @@ from specroof.questions.advised_loads import (
 )
 from specroof.questions.answer import Charted, title_of
 from specroof.questions.curve_tables import request_columns, served_bands_line
-from specroof.questions.predict import absent_layers, lengths_of, predicted
+from specroof.questions.predict import absent_layers, lengths_of, predicted, speculation_of
 from specroof.questions.request import (
     CHIPS,
     FORMULAS,
@@ -74,10 +74,9 @@ from specroof.serving.launch import (
     CACHES,
     DRAFT_MODEL,
     LAUNCHERS,
+    LOOKUPS,
     MADE_WEIGHTS,
-    YOUR_DRAFT_MODEL,
     Launch,
-    Speculation,
     launch,
     server_command,
 )
@@ -384,7 +383,8 @@ class ChipAdvice:
     plan
         Loads, schedule and limits.
     engine_config
-        Flags to paste by framework; None where it has no flag for the drafter.
+        Flags to paste by framework; None where it has no flag for the drafter. Files that they
+        name are in `files`.
     launches
         The same flags with their files and notes.
     to_measure
@@ -565,7 +565,7 @@ def _chip_advice(checked: CheckedRequest, setup: Setup, given: HardwareLike) -> 
     )
     frameworks = USUAL_FRAMEWORKS if request.framework is None else (request.framework,)
     drafter = checked.drafters[plan.chosen]
-    launches, config, refusals = _launches(drafter, plan, request, frameworks)
+    launches, config, refusals = _launches(checked, drafter, plan, frameworks)
     warnings = [
         *refusals,
         *absent_layers(checked.model, checked.drafters),
@@ -629,31 +629,37 @@ def _missing(setup: Setup, request: AdviseRequest, *, priced: bool) -> Iterator[
         yield f"{chip} has no fit of {request.framework}: engine {engine} stands in"
 
 
+def _draft_model(checked: CheckedRequest, drafter: Drafter) -> str | None:
+    """Return the weights that the user named for a drafter: mtp's are its own where others are."""
+    others = {other.kind for other in checked.drafters} - {"mtp", *LOOKUPS}
+    return None if drafter.kind == "mtp" and others else checked.request.draft_model
+
+
 def _launches(
-    drafter: Drafter, plan: LoadPlan, request: AdviseRequest, frameworks: Sequence[str]
+    checked: CheckedRequest, drafter: Drafter, plan: LoadPlan, frameworks: Sequence[str]
 ) -> tuple[list[Launch], dict[str, str | None], list[str]]:
     """Return flags by framework, and why there are none; no drafts need no flags."""
+    request = checked.request
     if not any(drafts for _, _, drafts in plan.reached):
         return [], dict.fromkeys(frameworks, ""), []
-    settings = server_of(request.server)
     # A drafter's name is its SPEC.
     pairs = (pair.partition("=") for pair in drafter.name.split(",")[1:])
     spec = {key.strip(): value.strip() for key, _, value in pairs}
-    speculation = Speculation(
-        kind=drafter.kind,
-        schedule=plan.reached,
-        draft_model=request.draft_model,
-        is_tree=plan.is_tree,
-        top_k=int(spec.get("top-k", 1)),
-        nodes=plan.nodes,
-        running=settings.running,
-        memory=settings.memory_frac,
-        overlap=settings.overlap in {None, True},
-        data_parallel=request.attention_data_parallel,
-    )
     launches, config, refusals = list[Launch](), dict[str, str | None](), list[str]()
     for framework in frameworks:
         try:
+            speculation = speculation_of(
+                drafter,
+                checked.model,
+                plan.reached,
+                _draft_model(checked, drafter),
+                is_tree=plan.is_tree or "tree" in spec,
+                top_k=int(spec.get("top-k", 1)),
+                nodes=plan.nodes,
+                settings=server_of(request.server),
+                data_parallel=request.attention_data_parallel,
+                kv_cache=options_of(request.options).kv_dtype,
+            )
             flags = launch(speculation, framework)
         except OptionError as refusal:
             config[framework] = None
@@ -740,8 +746,14 @@ def _mock_command(
         chip = os.fspath(hardware)
     framework = request.framework or setup.engine.rules
     call = ["specroof", "mock", os.fspath(request.model), "-H", chip, "--drafter", drafter.name]
-    if kind != "mtp":
-        call += ["--draft-model", request.draft_model or YOUR_DRAFT_MODEL]
+    try:
+        schedule = [(1, round(row.concurrency), row.choice.tried)]
+        weights = speculation_of(
+            drafter, checked.model, schedule, _draft_model(checked, drafter)
+        ).weights
+    except OptionError:  # mtp of a model without such layers
+        return None
+    call += [] if weights is None else ["--draft-model", weights]
     flags = {
         "--draft-len": row.choice.tried,
         "--concurrency": round(row.concurrency),
@@ -983,16 +995,13 @@ def _chips_table(answer: Advice) -> str:
 def _command(flags: Launch, chip: ChipAdvice, model: str) -> str:
     """Return the command of a server in lines that a shell joins again."""
     head = f"# {flags.release}"
-    files = [f"cat > {name} <<'END'\n{text}END" for name, text in flags.files.items()]
     setup, options = chip.setup, chip.setup.options
     start = server_command(
         *(flags.framework, model, setup.placement),
         weights=options.weight_dtype,
         kv_cache=options.kv_dtype,
     )
-    if start is None:
-        return "\n".join([head, *files, flags.text])
-    return "\n".join([head, *files, folded(f"{start} {flags.text}")])
+    return "\n".join([head, *flags.file_lines, folded(f"{start} {flags.text}")])
 
 
 # --- Advice as the object that ``--json`` prints, and as columns ---------------------------------

@@ -704,13 +704,16 @@ def _flags(
         return None, []
     if not any(drafts for _, _, drafts in change.schedule.ranges):
         return None, ["drafting pays at no load: start the server without its speculative flags"]
+    # A server that drafts has a larger limit already.
+    raised = limit is not None and not case.counts.speculates
+    settings = ServerSettings(running=math.ceil(case.running) if raised else None)
     try:
         plan = Speculation(
             kind=case.drafter.kind,
             schedule=change.schedule.ranges,
             draft_model=draft_model,
-            # A server that drafts has a larger limit already.
-            running=None if limit is None or case.counts.speculates else math.ceil(case.running),
+            block=case.drafter.max_draft_len,
+            settings=settings,
             data_parallel=case.setup.placement.attention_data_parallel,
         )
         flags = launch(plan, case.counts.framework)

@@ -694,14 +694,17 @@ def flags_to_paste(kind: str, max_draft_len: int) -> Mapping[str, list[str]]:
         The longest draft; the first entry is of one draft.
     """
     flags: dict[str, list[str]] = {}
+    block = load_drafter(kind).max_draft_len
+    plans = [
+        Speculation(kind=kind, schedule=((1, _ANY_LOAD, drafts),), block=block)
+        for drafts in range(1, max_draft_len + 1)
+    ]
     for framework in LAUNCHERS:
         try:
-            flags[framework] = [
-                launch(Speculation(kind=kind, schedule=((1, _ANY_LOAD, drafts),)), framework).text
-                for drafts in range(1, max_draft_len + 1)
-            ]
+            launches = [launch(plan, framework) for plan in plans]
         except OptionError:  # it has no flag for this kind
             continue
+        flags[framework] = ["\n".join([*found.file_lines, found.text]) for found in launches]
     return flags
 
 

@@ -13,6 +13,7 @@ from specroof.errors import OptionError, expect
 from specroof.hardware import HardwareProfile, Placement
 from specroof.latency import Deployment, engine_setup
 from specroof.questions.answer import Noted
+from specroof.questions.predict import speculation_of
 from specroof.questions.request import (
     DRAFTER,
     FORMATS,
@@ -31,7 +32,7 @@ from specroof.questions.request import (
 )
 from specroof.serving.benchmark_commands import FRAMEWORKS, MockPoint, mock_commands
 from specroof.serving.end_to_end import EndToEnd
-from specroof.serving.launch import DRAFT_MODEL
+from specroof.serving.launch import DRAFT_MODEL, LOOKUPS
 from specroof.serving.requests import end_to_end
 from specroof.serving.served import served_curve
 from specroof.serving.workload import Load, Workload
@@ -64,7 +65,7 @@ class MockRequest:
     draft_len: Annotated[int, Parameter("Drafts per round.")]
     draft_model: Annotated[
         str | None,
-        Parameter("Hub name or folder with the drafter's config; mtp needs none."),
+        Parameter("Hub name or folder with the drafter's config; n-grams and mtp need none."),
     ] = None
     framework: Annotated[
         str, Parameter("Print the commands of this server.", metavar="|".join(FRAMEWORKS))
@@ -182,9 +183,13 @@ def mock(request: MockRequest) -> Mock:
         raise OptionError(message)
     point = MockPoint(
         model=os.fspath(request.model),
-        method=drafter.kind,
-        drafter=request.draft_model,
-        **fields_of(request, "draft_len", "input_len", "output_len", "tensor_parallel"),
+        speculation=speculation_of(
+            drafter,
+            model,
+            [(1, request.concurrency, request.draft_len)],
+            request.draft_model,
+        ),
+        **fields_of(request, "input_len", "output_len", "tensor_parallel"),
         tokens_per_round=round(float(curve.tokens_per_round[0, 0, -1]), 4),
         batch_size=request.concurrency,
         weights=options.weight_dtype,
@@ -195,8 +200,12 @@ def mock(request: MockRequest) -> Mock:
         commands=tuple(mock_commands(point, request.framework)),
         curve=curve,
         end_to_end=end_to_end(curve, deployment, workload),
-        notes=tuple(notes),
+        notes=(*notes, *([_MATCHES] if drafter.kind in LOOKUPS else [])),
     )
+
+
+#: What look-ups need besides a forced acceptance.
+_MATCHES: Final = "random prompts repeat little: vLLM verifies drafts just where an n-gram is found, SGLang always"
 
 
 # --- The commands as text ------------------------------------------------------------------------

@@ -18,8 +18,11 @@ from specroof.serving.launch import (
     SGLANG,
     SGLANG_ALGORITHMS,
     VLLM,
+    Speculation,
     format_words,
+    sglang_words,
     shell_line,
+    vllm_config,
 )
 
 
@@ -31,12 +34,8 @@ class MockPoint:
     ----------
     model
         A Hub name or folder with config and tokenizer; weights are not read.
-    method
-        What drafts: one of eagle, eagle3, mtp and dflash.
-    drafter
-        A Hub name or folder with the drafter's config; None for mtp, whose layers are the model's.
-    draft_len
-        Drafts per round, in a chain or block.
+    speculation
+        What drafts, in a chain or block, and how many drafts; of weights just the config is read.
     tokens_per_round
         The acceptance length to force, bonus token included.
     batch_size, input_len, output_len
@@ -49,46 +48,38 @@ class MockPoint:
     Raises
     ------
     OptionError
-        For a method that cannot be forced, a drafter that is missing or one too many, an
-        acceptance length that the drafts cannot have, or a format that engines do not make.
+        For a kind that cannot be forced, a drafter that is missing, an acceptance length that the
+        drafts cannot have, or a format that engines do not make.
     """
 
     model: str
-    method: str
-    draft_len: int
+    speculation: Speculation
     tokens_per_round: float
     batch_size: int
     input_len: int
     output_len: int
-    drafter: str | None = None
     tensor_parallel: int = 1
     weights: str | None = None
     kv_cache: str | None = None
 
     def __post_init__(self) -> None:
-        if self.method not in FORCED:
-            refuse(
-                "drafter", self.method, f"{', '.join(FORCED)}: engines can force their acceptance"
-            )
-        if self.drafter is None and self.method != "mtp":
+        kind, drafts = self.speculation.kind, self.speculation.drafts
+        if kind not in FORCED:
+            refuse("drafter", kind, f"{', '.join(FORCED)}: engines can force their acceptance")
+        if self.speculation.draft_model is None and self.speculation.weights is not None:
             reject(
-                f"draft_model is missing; {self.method} needs the drafter's config",
+                f"draft_model is missing; {kind} needs the drafter's config",
                 "a Hub name or a folder",
-            )
-        if self.drafter is not None and self.method == "mtp":
-            reject(
-                f"draft_model is {self.drafter!r}",
-                "to leave it out: mtp drafts with layers of the model",
             )
         _refuse_format("--weights", self.weights, MADE_WEIGHTS)
         _refuse_format("--kv-cache", self.kv_cache, tuple(CACHES["sglang"]))
-        for name in ("draft_len", "batch_size", "input_len", "output_len", "tensor_parallel"):
+        for name in ("batch_size", "input_len", "output_len", "tensor_parallel"):
             if getattr(self, name) < 1:
                 refuse(name, getattr(self, name), "a whole number of at least 1")
-        if not 1 <= self.tokens_per_round <= self.draft_len + 1:
+        if not 1 <= self.tokens_per_round <= drafts + 1:
             reject(
                 f"tokens_per_round is {self.tokens_per_round:g}",
-                f"from 1 to {self.draft_len + 1}, the drafts and the bonus token",
+                f"from 1 to {drafts + 1}, the drafts and the bonus token",
             )
 
 
@@ -99,8 +90,8 @@ def _refuse_format(word: str, value: str | None, known: Sequence[str]) -> None:
         raise OptionError(message)
 
 
-#: Kinds of drafters whose acceptance engines can be told.
-FORCED: Final = ("eagle", "eagle3", "mtp", "dflash")
+#: Kinds of drafters whose acceptance both engines can be told.
+FORCED: Final = tuple(SGLANG_ALGORITHMS)
 #: Requests that SGLang runs at a time where it drafts, unless it is told: others would wait.
 _SGLANG_REQUESTS: Final = 48
 #: Rounds of requests through the server: the last ones leave it half empty.
@@ -119,14 +110,9 @@ def _sglang_server(point: MockPoint, *, drafts: bool) -> str:
     words += format_words("sglang", point.weights, point.kv_cache)
     if not drafts:
         return _line(*words)
-    words += ["--speculative-algorithm", SGLANG_ALGORITHMS[point.method]]
-    if point.drafter is not None:
-        words += ["--speculative-draft-model-path", point.drafter]
+    words += sglang_words(point.speculation)
+    if point.speculation.weights is not None:
         words += ["--speculative-draft-load-format", "dummy"]
-    if point.method != "dflash":
-        words += ["--speculative-num-steps", point.draft_len, "--speculative-eagle-topk", 1]
-    # SGLang counts the root among the draft tokens.
-    words += ["--speculative-num-draft-tokens", point.draft_len + 1]
     words += ["--max-running-requests", max(_SGLANG_REQUESTS, point.batch_size)]
     return _line(
         *words,
@@ -151,11 +137,8 @@ def _vllm_server(point: MockPoint, *, drafts: bool) -> str:
     words += ["--tensor-parallel-size", point.tensor_parallel, "--no-enable-prefix-caching"]
     words += format_words("vllm", point.weights, point.kv_cache)
     if drafts:
-        speculative: dict[str, object] = {"method": point.method}
-        if point.drafter is not None:
-            speculative["model"] = point.drafter
+        speculative, _ = vllm_config(point.speculation)
         speculative |= {
-            "num_speculative_tokens": point.draft_len,
             "rejection_sample_method": "synthetic",
             "synthetic_acceptance_length": round(point.tokens_per_round, 4),
         }
@@ -215,8 +198,7 @@ def mock_commands(point: MockPoint, framework: str = "sglang") -> Sequence[tuple
     --------
     >>> point = MockPoint(
     ...     model="Qwen/Qwen3.5-4B",
-    ...     method="mtp",
-    ...     draft_len=3,
+    ...     speculation=Speculation(kind="mtp", schedule=((1, 8, 3),)),
     ...     tokens_per_round=2.5,
     ...     batch_size=8,
     ...     input_len=1024,
@@ -233,7 +215,7 @@ def mock_commands(point: MockPoint, framework: str = "sglang") -> Sequence[tuple
     bench = ("once it serves, in another shell", engine.bench(point))
     plain = (f"{engine.release} without drafts", engine.server(point, drafts=False))
     title = (
-        f"{engine.release} with {point.draft_len} drafts and {point.tokens_per_round:.4g} tokens "
+        f"{engine.release} with {point.speculation.drafts} drafts and {point.tokens_per_round:.4g} tokens "
         f"per round"
     )
     return [plain, bench, (title, engine.server(point, drafts=True)), bench]

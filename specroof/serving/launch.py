@@ -4,13 +4,13 @@ import json
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from specroof.errors import expect_word, reject
-from specroof.hardware import Placement
+from specroof.hardware import Placement, ServerSettings
 from specroof.units import format_drafts
 
-# --- Flags of a server without drafts: model, placement and formats, for vLLM and SGLang ---------
+# --- Flags of a server without drafts: model, placement, formats and settings --------------------
 
 #: Formats of weights that vLLM and SGLang make of any checkpoint as they load it.
 MADE_WEIGHTS: Final = ("fp8",)
@@ -28,8 +28,8 @@ def server_command(
     *,
     weights: str | None = None,
     kv_cache: str | None = None,
-) -> str | None:
-    """Return the command that serves a model without drafts, or None where it is a file.
+) -> str:
+    """Return the command that serves a model without drafts.
 
     Parameters
     ----------
@@ -40,10 +40,11 @@ def server_command(
     placement
         How it is spread over devices.
     weights, kv_cache
-        Dtypes in the place of the checkpoint's.
+        Dtypes in the place of the checkpoint's; TensorRT-LLM reads that of the cache in a file.
 
     Source
-        vllm 0.33.0, ``engine/arg_utils.py``; sglang 0.5.23, ``srt/arg_groups/fields/parallel.py``.
+        vllm 0.33.0, ``engine/arg_utils.py``; sglang 0.5.23, ``srt/arg_groups/fields/parallel.py``;
+        the documentation of TensorRT-LLM 1.2, *trtllm-serve*.
 
     Examples
     --------
@@ -63,7 +64,9 @@ def server_command(
         words += ["--attn-dp-size", groups] if groups > 1 else []
         words += ["--ep-size", experts] if experts > 1 else []
     else:
-        return None
+        words = ["trtllm-serve", model, "--tp_size", placement.devices]
+        words += ["--ep_size", experts] if experts > 1 else []
+        return shell_line(words)
     return shell_line([*words, *format_words(framework, weights, kv_cache)])
 
 
@@ -95,12 +98,98 @@ def shell_line(words: Iterable[object]) -> str:
     return " ".join(shlex.quote(str(word)) for word in words)
 
 
+#: Dtypes of recurrent state, as vLLM and SGLang call them.
+_STATE_DTYPES: Final = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+#: From the value of a setting to what tells it: none for a default, None where there is no way.
+_Tell = Callable[[Any], Sequence[object] | None]
+
+
+def _state_dtype(flag: str) -> _Tell:
+    return lambda dtype: [flag, _STATE_DTYPES[dtype]] if dtype in _STATE_DTYPES else None
+
+
+#: Settings by the keys of `SERVER_KEYS`, as flags.
+_SETTING_FLAGS: Final[Mapping[str, Mapping[str, _Tell]]] = {
+    "vllm": {
+        "running": lambda requests: ["--max-num-seqs", requests],
+        "memory": lambda share: ["--gpu-memory-utilization", f"{share:g}"],
+        "capture": lambda tokens: (
+            ["--max-cudagraph-capture-size", tokens]
+            if tokens
+            else ["--compilation-config", '{"cudagraph_mode": "NONE"}']
+        ),
+        "overlap": lambda overlap: [] if overlap is True else ["--no-async-scheduling"],
+        "chunk": lambda tokens: (
+            ["--max-num-batched-tokens", tokens] if tokens else ["--no-enable-chunked-prefill"]
+        ),
+        # Chunks always share passes with decoding.
+        "mixed": lambda mixed: [] if mixed else None,
+        "state-dtype": _state_dtype("--mamba-ssm-cache-dtype"),
+        "prefix-cache": lambda kept: [
+            "--enable-prefix-caching" if kept else "--no-enable-prefix-caching"
+        ],
+    },
+    "sglang": {
+        "running": lambda requests: ["--max-running-requests", requests],
+        "memory": lambda share: ["--mem-fraction-static", f"{share:g}"],
+        "capture": lambda batch: (
+            ["--cuda-graph-max-bs-decode", batch]
+            if batch
+            else ["--cuda-graph-backend-decode", "disabled"]
+        ),
+        "overlap": lambda overlap: [] if overlap is True else ["--disable-overlap-schedule"],
+        "chunk": lambda tokens: ["--chunked-prefill-size", tokens or -1],
+        "mixed": lambda mixed: ["--enable-mixed-chunk"] if mixed else [],
+        "state-dtype": _state_dtype("--mamba-ssm-dtype"),
+        "prefix-cache": lambda kept: [] if kept else ["--disable-radix-cache"],
+    },
+}
+
+
+def setting_words(
+    framework: str, settings: ServerSettings, release: str
+) -> tuple[list[object], list[str]]:
+    """Return the flags of settings, and notes on those that a server has no flag for.
+
+    Parameters
+    ----------
+    framework
+        ``"vllm"`` or ``"sglang"``.
+    settings
+        What the user says of the server.
+    release
+        What notes call it.
+
+    Source
+        vllm 0.33.0, ``engine/arg_utils.py`` and ``config/vllm.py``; sglang 0.5.23,
+        ``srt/arg_groups/fields/``.
+
+    Examples
+    --------
+    >>> setting_words("sglang", ServerSettings(chunk=0, running=64), SGLANG)
+    (['--max-running-requests', 64, '--chunked-prefill-size', -1], [])
+    """
+    words, notes = list[object](), list[str]()
+    for key, value in settings.stated.items():
+        flags = _SETTING_FLAGS[framework][key](value)
+        if flags is None:
+            notes.append(_not_told(release, key, value))
+        else:
+            words += flags
+    return words, notes
+
+
+def _not_told(release: str, key: str, value: object) -> str:
+    spelt = value if isinstance(value, str) else "on" if value else "off"
+    return f"{release} has no flag for {key}={spelt}: it is predicted, and the server is not told"
+
+
 #: Stands for the drafter's weights where no name is given.
 YOUR_DRAFT_MODEL: Final = "<YOUR-DRAFT-MODEL>"
 #: What names them, for refusals.
 DRAFT_MODEL: Final = "a Hub name or a folder, or None"
-#: Kinds without separate weights.
-_NO_WEIGHTS: Final = frozenset({"mtp", "ngram", "prompt_lookup", "suffix"})
+#: Kinds that look drafts up, without weights.
+LOOKUPS: Final = frozenset({"ngram", "prompt_lookup", "suffix"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,36 +204,44 @@ class Speculation:
         First and last number of running requests, and drafts per round: from 1 on, without gaps.
         0 drafts is off.
     draft_model
-        A Hub name or folder with the drafter's weights; None for a placeholder.
+        A Hub name or folder with the drafter's weights; None for those of the model's checkpoint,
+        else for a placeholder.
+    family
+        The family of the model that is served, as its config says it; empty if not known.
+    in_checkpoint
+        Whether the model's checkpoint holds the drafter's layers; None for what is usual: those of
+        mtp alone.
+    block
+        Drafts that a block drafter was trained to make at a time; None if not known.
     is_tree
         Whether the drafter branches: depths are then draft lengths.
     top_k, nodes
-        Children of a tree's node, and its drafts.
-    running
-        Requests that the server runs at a time; None for its default.
-    memory
-        Share of the memory that the server takes; None for its default.
-    overlap
-        Whether the host schedules the next round while the device runs this one.
+        Children of an EAGLE-2 tree's node, and its drafts; 1 child of a tree of another shape.
+    settings
+        What the user says of the server.
     data_parallel
         Groups of devices, each with attention over separate sequences.
+    kv_cache
+        Dtype of the cache in the place of the checkpoint's, for servers that read it in a file.
 
     Raises
     ------
     OptionError
-        For a schedule with gaps, or that never drafts.
+        For a schedule with gaps, or that never drafts, and for mtp without layers to draft with.
     """
 
     kind: str
     schedule: tuple[tuple[int, int, int], ...]
     draft_model: str | None = None
+    family: str = ""
+    in_checkpoint: bool | None = None
+    block: int | None = None
     is_tree: bool = False
     top_k: int = 1
     nodes: int = 0
-    running: int | None = None
-    memory: float | None = None
-    overlap: bool = True
+    settings: ServerSettings = field(default_factory=ServerSettings)
     data_parallel: int = 1
+    kv_cache: str | None = None
 
     def __post_init__(self) -> None:
         expected = 1
@@ -158,6 +255,11 @@ class Speculation:
             expected = last + 1
         if not self.drafts:
             reject(f"schedule is {list(self.schedule)}", "drafts at some load")
+        if self.kind == "mtp" and self.draft_model is None and self.weights is not None:
+            reject(
+                "the model's checkpoint has no layers for mtp to draft with",
+                "a model that has them, or weights that do (--draft-model)",
+            )
 
     @property
     def drafts(self) -> int:
@@ -170,19 +272,17 @@ class Speculation:
         return len({drafts for _, _, drafts in self.schedule}) > 1
 
     @property
-    def weights(self) -> str:
-        """The drafter's weights, or the placeholder."""
-        return self.draft_model or YOUR_DRAFT_MODEL
-
-    @property
-    def needs_weights(self) -> bool:
-        """Whether the drafter has separate weights."""
-        return self.kind not in _NO_WEIGHTS
+    def weights(self) -> str | None:
+        """The drafter's weights, or the placeholder; None where the checkpoint holds them."""
+        if self.kind in LOOKUPS:
+            return None
+        held = self.kind == "mtp" if self.in_checkpoint is None else self.in_checkpoint
+        return self.draft_model or (None if held else YOUR_DRAFT_MODEL)
 
     @property
     def to_fill_in(self) -> list[str]:
         """What the reader has to put in place."""
-        if not self.needs_weights or self.draft_model is not None:
+        if self.weights != YOUR_DRAFT_MODEL:
             return []
         return [f"put the drafter's weights in the place of {YOUR_DRAFT_MODEL} (--draft-model)"]
 
@@ -196,7 +296,7 @@ class Launch:
     framework, release
         The server software, and the release that the flags were read in.
     text
-        Flags, or a piece of YAML.
+        Flags.
     files
         Files that the flags name, by name.
     notes
@@ -208,6 +308,11 @@ class Launch:
     text: str
     files: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+    @property
+    def file_lines(self) -> list[str]:
+        """What a shell writes the files with, one text each."""
+        return [f"cat > {name} <<'END'\n{text}END" for name, text in self.files.items()]
 
 
 def launch(plan: Speculation, framework: str) -> Launch:
@@ -226,12 +331,13 @@ def launch(plan: Speculation, framework: str) -> Launch:
         For another framework, or a kind of drafter that this one has no flag for.
 
     Source
-        vllm 0.33.0, ``config/speculative.py`` and ``v1/spec_decode/dynamic/utils.py``; sglang
-        0.5.23, ``srt/arg_groups/fields/spec.py``, ``srt/arg_groups/speculative_hook.py`` (what
-        becomes of NEXTN and of n-grams, and what needs attention in one group) and
-        ``srt/speculative/adaptive_spec_params.py``. Of TensorRT-LLM the definitions were not at
-        hand; how it counts drafts of mtp is in NVIDIA's aiconfigurator 0.12.0, whose templates for
-        its releases 1.0.0 to 1.3.0rc23 agree.
+        vllm 0.33.0, ``config/speculative.py``, ``config/vllm.py`` (which model runner, and what it
+        makes of a schedule) and ``v1/spec_decode/dynamic/utils.py``; sglang 0.5.23,
+        ``srt/arg_groups/fields/spec.py``, ``srt/arg_groups/speculative_hook.py`` (what becomes of
+        NEXTN, of trees and of n-grams, and what needs attention in one group),
+        ``srt/arg_groups/deepseek_v4_hook.py`` and ``srt/speculative/adaptive_spec_params.py``. Of
+        TensorRT-LLM the definitions were not at hand; how it counts drafts of mtp is in NVIDIA's
+        aiconfigurator 0.12.0, whose templates for its releases 1.0.0 to 1.3.0rc23 agree.
 
     Examples
     --------
@@ -247,6 +353,11 @@ def launch(plan: Speculation, framework: str) -> Launch:
 def _refuse(plan: Speculation, release: str, known: Sequence[str]) -> None:
     what = f"trees of {plan.kind}" if plan.is_tree else plan.kind
     reject(f"{release} has no flag for {what}", ", ".join(known))
+
+
+def _refuse_model(plan: Speculation, release: str, families: frozenset[str], allowed: str) -> None:
+    if plan.family in families:
+        reject(f"{release} has no {plan.kind} for models of the family {plan.family}", allowed)
 
 
 # --- vLLM -----------------------------------------------------------------------------------------
@@ -267,37 +378,63 @@ _VLLM_METHODS: Final[Mapping[str, Mapping[str, object]]] = {
     "prompt_lookup": {"method": "ngram", "prompt_lookup_max": 5},
     "suffix": {"method": "suffix"},
 }
+#: Families whose configs name layers for mtp that vLLM does not load (config/speculative.py,
+#: hf_config_override).
+_VLLM_NO_MTP: Final = frozenset({"minimax_m2"})
+#: Kinds that draft a whole block wherever they draft (v1/worker/gpu/spec_decode/dflash).
+_BLOCKS: Final = frozenset({"dflash", "dspark"})
 
 
-def _vllm(plan: Speculation) -> Launch:
+def vllm_config(plan: Speculation) -> tuple[dict[str, object], list[str]]:
+    """Return vLLM's speculative config, and notes.
+
+    A schedule shortens what is verified: DSpark goes on drafting the block that it was trained
+    for, and vLLM refuses to be told a shorter one (``_validate_qwen3_omni_dspark`` of
+    ``config/speculative.py``; of DeepSeek-V4 its page on adaptive verification).
+
+    Raises
+    ------
+    OptionError
+        For what vLLM has no method for.
+    """
     if plan.is_tree or plan.kind not in _VLLM_METHODS:
         _refuse(plan, VLLM, list(_VLLM_METHODS))
+    if plan.kind == "mtp":
+        _refuse_model(plan, VLLM, _VLLM_NO_MTP, "drafters with weights of their own")
     config: dict[str, object] = dict(_VLLM_METHODS[plan.kind])
-    if plan.needs_weights:
+    if plan.weights is not None:
         config["model"] = plan.weights
-    config["num_speculative_tokens"] = plan.drafts
+    drafts = max(plan.drafts, plan.block or 0) if plan.kind == "dspark" else plan.drafts
+    config["num_speculative_tokens"] = drafts
     notes = plan.to_fill_in
     suffix = plan.kind == "suffix"
     if suffix:
         notes.append(f"{VLLM} needs the package arctic-inference for suffix decoding")
-    if plan.differs and (suffix or plan.data_parallel > 1):
+    if not plan.differs and drafts == plan.drafts:
+        return config, notes
+    if suffix or plan.data_parallel > 1:
         what = "of suffix" if suffix else "with data parallelism"
-        notes.append(f"{VLLM} drops a schedule {what}: {format_drafts(plan.drafts)} always")
-    elif plan.differs:
-        config["num_speculative_tokens_per_batch_size"] = [list(row) for row in plan.schedule]
-    words: list[object] = ["--speculative-config", json.dumps(config)]
-    words += _told(plan, "--max-num-seqs", "--gpu-memory-utilization", "--no-async-scheduling")
-    return Launch("vllm", VLLM, shell_line(words), notes=tuple(notes))
+        notes.append(f"{VLLM} drops a schedule {what}: {format_drafts(drafts)} always")
+        return config, notes
+    config["num_speculative_tokens_per_batch_size"] = [list(row) for row in plan.schedule]
+    if plan.kind in _BLOCKS:
+        notes.append(
+            f"{VLLM} drafts the whole block wherever it drafts: the schedule shortens what is "
+            f"verified"
+        )
+    elif "parallel_drafting" in config:
+        notes.append(
+            f"{VLLM} runs a schedule of {plan.kind} in piecewise graphs, which the prediction does "
+            f"not count"
+        )
+    return config, notes
 
 
-def _told(plan: Speculation, running: str, memory: str, no_overlap: str) -> list[object]:
-    """Return what else the server is told, by its own flags."""
-    words: list[object] = []
-    if plan.running is not None:
-        words += [running, plan.running]
-    if plan.memory is not None:
-        words += [memory, f"{plan.memory:g}"]
-    return words if plan.overlap else [*words, no_overlap]
+def _vllm(plan: Speculation) -> Launch:
+    config, notes = vllm_config(plan)
+    words, more = setting_words("vllm", plan.settings, VLLM)
+    text = shell_line(["--speculative-config", json.dumps(config), *words])
+    return Launch("vllm", VLLM, text, notes=(*notes, *more))
 
 
 # --- SGLang ---------------------------------------------------------------------------------------
@@ -319,20 +456,45 @@ _STEPPED: Final = frozenset({"NEXTN", "EAGLE", "EAGLE3", "STANDALONE"})
 #: What refuses to start with data-parallel attention.
 _NOT_IN_GROUPS: Final = frozenset({"STANDALONE", "NGRAM"})
 _ADAPTIVE_FILE: Final = "adaptive.json"
+#: Families whose configs name layers for mtp that SGLang does not load (configs/model_config.py,
+#: the architectures of draft models; models/minimax_m3.py skips them).
+_SGLANG_NO_MTP: Final = frozenset({"minimax_m2", "minimax_m3_vl"})
+#: Families that draft with few algorithms, in chains (arg_groups/deepseek_v4_hook.py).
+_CHAINS_ALONE: Final = frozenset({"deepseek_v4"})
+_CHAIN_ALGORITHMS: Final = frozenset({"NEXTN", "EAGLE", "DSPARK"})
 
 
-def _sglang(plan: Speculation) -> Launch:
-    algorithm = SGLANG_ALGORITHMS.get(plan.kind)
-    if algorithm is None or (plan.is_tree and algorithm not in _STEPPED):
+def sglang_words(plan: Speculation) -> list[object]:
+    """Return SGLang's flags of a drafter.
+
+    Raises
+    ------
+    OptionError
+        For what SGLang has no flag for, or refuses to start with.
+    """
+    algorithm = SGLANG_ALGORITHMS.get(plan.kind, "")
+    if not algorithm or (plan.is_tree and algorithm not in _STEPPED):
         _refuse(plan, SGLANG, list(SGLANG_ALGORITHMS))
+    if plan.is_tree and plan.top_k < 2:
+        reject(
+            f"{SGLANG} has no flag for the shape of a tree: it grows them as EAGLE-2 does",
+            "tree=eagle2 with top-k= from 2",
+        )
+    if plan.kind == "mtp":
+        _refuse_model(plan, SGLANG, _SGLANG_NO_MTP, "drafters with weights of their own")
+    if plan.is_tree or algorithm not in _CHAIN_ALGORITHMS:
+        _refuse_model(plan, SGLANG, _CHAINS_ALONE, "mtp, eagle and dspark, without trees")
     if plan.data_parallel > 1 and algorithm in _NOT_IN_GROUPS:
         reject(f"{SGLANG} has no {algorithm} with data-parallel attention", "without it")
     words: list[object] = ["--speculative-algorithm", algorithm]
-    if plan.needs_weights:
+    if plan.weights is not None:
         words += ["--speculative-draft-model-path", plan.weights]
-    words += _sglang_drafts(plan, str(algorithm))
-    notes = plan.to_fill_in
-    files = {}
+    return words + _sglang_drafts(plan, algorithm)
+
+
+def _sglang(plan: Speculation) -> Launch:
+    words, notes, files = sglang_words(plan), plan.to_fill_in, {}
+    algorithm = SGLANG_ALGORITHMS[plan.kind]
     follows = algorithm in _ADAPTIVE and not plan.is_tree and plan.data_parallel == 1
     if plan.differs and follows:
         # The slot of a batch is the largest key that is not above it.
@@ -342,14 +504,13 @@ def _sglang(plan: Speculation) -> Launch:
         notes.append(f"{SGLANG} rounds a batch up to a captured size, then looks in the schedule")
     elif plan.differs:
         where = " with data-parallel attention" if plan.data_parallel > 1 else ""
+        where = " in trees" if plan.is_tree else where
         notes.append(
             f"{SGLANG} has no schedule by batch for {algorithm}{where}: {format_drafts(plan.drafts)} at "
             f"any load"
         )
-    words += _told(
-        plan, "--max-running-requests", "--mem-fraction-static", "--disable-overlap-schedule"
-    )
-    return Launch("sglang", SGLANG, shell_line(words), files, tuple(notes))
+    told, more = setting_words("sglang", plan.settings, SGLANG)
+    return Launch("sglang", SGLANG, shell_line([*words, *told]), files, (*notes, *more))
 
 
 def _sglang_drafts(plan: Speculation, algorithm: str) -> list[object]:
@@ -381,32 +542,74 @@ _TENSORRT_TYPES: Final[Mapping[str, str]] = {
     "model": "Draft_Target",
     "ngram": "NGram",
     "prompt_lookup": "NGram",
+    "pard": "PARD",
+    "dflash": "DFlash",
 }
+_TENSORRT_FILE: Final = "speculation.yaml"
 
 
 def _tensorrt(plan: Speculation) -> Launch:
     if plan.is_tree or plan.kind not in _TENSORRT_TYPES:
         _refuse(plan, _TENSORRT, list(_TENSORRT_TYPES))
-    lines = [
-        "speculative_config:",
-        f"  decoding_type: {_TENSORRT_TYPES[plan.kind]}",
-        f"  max_draft_len: {plan.drafts}",
-    ]
+    speculation: dict[str, object] = {
+        "decoding_type": _TENSORRT_TYPES[plan.kind],
+        "max_draft_len": plan.drafts,
+    }
     if plan.kind == "mtp":
-        lines.append(f"  num_nextn_predict_layers: {plan.drafts}")
-    if plan.needs_weights:
-        lines.append(f"  speculative_model: {json.dumps(plan.weights)}")
+        speculation["num_nextn_predict_layers"] = plan.drafts
+    if plan.weights is not None:
+        speculation["speculative_model"] = plan.weights
     notes = plan.to_fill_in
     if plan.differs:
         last_on = max(last for _, last, drafts in plan.schedule if drafts)
         if plan.schedule[-1][2] == 0:
-            lines.append(f"  max_concurrency: {last_on}")
+            speculation["max_concurrency"] = last_on
         notes.append(
             f"{_TENSORRT} has a draft_len_schedule whose keys changed their meaning between "
             f"releases: {format_drafts(plan.drafts)} up to {last_on} requests here"
         )
+    stated = plan.settings.stated
+    unknown = [key for key in ("mixed", "state-dtype") if key in stated]
+    notes += [_not_told(_TENSORRT, key, stated[key]) for key in unknown]
     notes.append(f"keys as of {_TENSORRT}, not checked against its definitions")
-    return Launch("tensorrt-llm", _TENSORRT, "\n".join(lines), notes=tuple(notes))
+    keys = {"speculative_config": speculation, **_tensorrt_settings(plan)}
+    text = shell_line(["--extra_llm_api_options", _TENSORRT_FILE])
+    return Launch("tensorrt-llm", _TENSORRT, text, {_TENSORRT_FILE: _yaml(keys)}, tuple(notes))
+
+
+def _tensorrt_settings(plan: Speculation) -> dict[str, object]:
+    """Return the keys of what else a server is told, without those that are not."""
+    settings = plan.settings
+    cache = {
+        "free_gpu_memory_fraction": settings.memory_frac,
+        "enable_block_reuse": settings.prefix_cache,
+        "dtype": plan.kv_cache,
+    }
+    keys: dict[str, object] = {
+        "max_batch_size": settings.running,
+        "max_num_tokens": settings.chunk or None,
+        "enable_chunked_prefill": None if settings.chunk is None else settings.chunk > 0,
+        "disable_overlap_scheduler": settings.overlap not in {None, True} or None,
+        "enable_attention_dp": plan.data_parallel > 1 or None,
+        "kv_cache_config": {key: value for key, value in cache.items() if value is not None}
+        or None,
+    }
+    told = {key: value for key, value in keys.items() if value is not None}
+    if settings.capture is not None:  # null turns graphs off
+        most = {"max_batch_size": settings.capture} if settings.capture else None
+        told["cuda_graph_config"] = most
+    return told
+
+
+def _yaml(keys: Mapping[str, object]) -> str:
+    """Return keys as YAML, whose scalars JSON spells."""
+    lines = []
+    for key, value in keys.items():
+        if isinstance(value, Mapping):
+            lines += [f"{key}:", *(f"  {name}: {json.dumps(own)}" for name, own in value.items())]
+        else:
+            lines.append(f"{key}: {json.dumps(value)}")
+    return "\n".join([*lines, ""])
 
 
 #: Server software whose flags are known.
