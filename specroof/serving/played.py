@@ -538,8 +538,10 @@ class _Server:
 
     def note(self) -> None:
         """Note how many requests run from now on."""
-        self.event_s.append(self.clock)
-        self.running.append(self.n_started - self.n_ended)
+        if not self.event_s or self.event_s[-1] < self.clock:
+            self.event_s.append(self.clock)
+            self.running.append(0)
+        self.running[-1] = self.n_started - self.n_ended
 
 
 def steady_rounds(
