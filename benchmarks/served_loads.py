@@ -131,7 +131,7 @@ def replayed(answer: Prediction, setup: Row, clients: Sequence[int]) -> dict[str
     )
     runs = answer.counted[0].curve.running_batch[0, :, 0]
     figures = {name: np.full(len(clients), np.nan) for name in QUANTITIES}
-    for place in np.flatnonzero(np.isfinite(runs)):
+    for place in np.flatnonzero(np.isfinite(runs)).tolist():
         load = closed_loop(Workload(prompt, tokens), clients[place], shortest=shortest)
         run = play(prices, load, rules, runs[place])
         figures["tokens_per_s"][place] = run.tokens_per_s
@@ -162,10 +162,10 @@ def compare(rows: Iterable[Row], *, plays: bool) -> dict[str, int]:
             if not np.isfinite(figures[STEADY]["tpot_s"][place]):
                 refused["no room for one request"] += 1
                 continue
-            for how, values in figures.items():
+            for way, values in figures.items():
                 for name in QUANTITIES:
                     if row[name]:
-                        row[how + name] = float(values[name][place]) / float(row[name]) - 1
+                        row[way + name] = float(values[name][place]) / float(row[name]) - 1
     return dict(refused)
 
 
@@ -194,10 +194,11 @@ def main() -> None:
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         groups[" ".join(row[name] for name in words.by.split(","))].append(row)
+    ways = {"": STEADY} | ({" played": PLAYED} if words.played else {})
     table = {
-        f"{group} {how if words.played else str()}": {n: summary(members, how + n) for n in QUANTITIES}
+        group + label: {name: summary(members, way + name) for name in QUANTITIES}
         for group, members in [*sorted(groups.items()), ("all", rows)]
-        for how in ((STEADY, PLAYED) if words.played else (STEADY,))
+        for label, way in ways.items()
     }
     if words.json:
         print(json.dumps({"errors": table, "refused": refused}))

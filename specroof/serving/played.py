@@ -31,10 +31,7 @@ REQUESTS_PER_CLIENT: Final = 10
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Requests:
-    """The requests of a load, in the order in which they are sent.
-
-    A trace has times of arrival. A batch job has all at 0. A closed loop has them at 0 too, and a
-    concurrency: each client with an answer sends the next.
+    """The requests of a load, in the order in which they are sent; see `trace`.
 
     Parameters
     ----------
@@ -43,64 +40,77 @@ class Requests:
     input_len, output_len
         Tokens of each prompt, and of each answer.
     cached_len
-        Tokens at the beginning of each prompt that the server has cached; the last token of a
-        prompt is computed whatever is cached.
+        Tokens at the beginning of each prompt that the server has cached.
     concurrency
         Requests in flight at most: others are sent when one ends. None without a limit.
+    """
+
+    arrival_s: Array
+    input_len: Array
+    output_len: Array
+    cached_len: Array
+    concurrency: int | None = None
+
+
+def trace(
+    arrival_s: npt.ArrayLike,
+    input_len: npt.ArrayLike,
+    output_len: npt.ArrayLike,
+    cached_len: npt.ArrayLike = 0.0,
+    *,
+    concurrency: int | None = None,
+) -> Requests:
+    """Return requests that are known one by one; a batch job has all of them at 0.
+
+    Parameters
+    ----------
+    arrival_s, input_len, output_len, cached_len
+        See `Requests`: a number for all, or one for each. The last token of a prompt is computed
+        whatever is cached.
+    concurrency
+        See `Requests`.
 
     Raises
     ------
     OptionError
-        For lengths out of bounds, times that go back, and arrays that do not fit together.
+        For lengths out of bounds, times that go back, and lists that do not fit together.
 
     Examples
     --------
-    >>> trace = Requests([0.0, 0.5], input_len=[1024, 512], output_len=64)
-    >>> trace.output_len
+    >>> trace([0.0, 0.5], input_len=[1024, 512], output_len=64).output_len
     array([64., 64.])
+    >>> trace([0.0, 0.5, 0.25], input_len=1024, output_len=64)
+    Traceback (most recent call last):
+    specroof.errors.OptionError: arrival_s[2] is 0.25; allowed: 0.5 or later
     """
-
-    arrival_s: npt.ArrayLike
-    input_len: npt.ArrayLike
-    output_len: npt.ArrayLike
-    cached_len: npt.ArrayLike = 0.0
-    concurrency: int | None = None
-
-    def __post_init__(self) -> None:
-        quantities = {
-            "arrival_s": "arrival_s",
-            "input_len": "request_len",
-            "output_len": "request_len",
-            "cached_len": "context_len",
-        }
-        values = {
-            name: array_within(name, getattr(self, name), quantity)
-            for name, quantity in quantities.items()
-        }
-        try:
-            arrays = np.broadcast_arrays(*(np.atleast_1d(value) for value in values.values()))
-        except ValueError:
-            shapes = ", ".join(f"{name} {value.shape}" for name, value in values.items())
-            reject(f"requests have shapes {shapes}", "a number or one for each request")
-        for name, array in zip(values, arrays, strict=True):
-            if array.ndim != 1:
-                reject(f"{name} has shape {array.shape}", "a number or a list of numbers")
-            object.__setattr__(self, name, array)
-        back = np.flatnonzero(np.diff(arrays[0]) < 0)
-        if back.size:
-            at = int(back[0])
-            refuse(f"arrival_s[{at + 1}]", float(arrays[0][at + 1]), f"{arrays[0][at]:g} or later")
-        over = np.flatnonzero(arrays[3] > arrays[1] - 1)
-        if over.size:
-            at = int(over[0])
-            most = f"at most {arrays[1][at] - 1:g}, its prompt but for the last token"
-            refuse(f"cached_len[{at}]", float(arrays[3][at]), most)
-        if self.concurrency is not None:
-            whole_within("concurrency", self.concurrency, "server_requests")
-
-    def __len__(self) -> int:
-        """Return how many requests there are."""
-        return len(np.atleast_1d(self.arrival_s))
+    values = {
+        name: np.atleast_1d(array_within(name, given, quantity))
+        for name, given, quantity in (
+            ("arrival_s", arrival_s, "arrival_s"),
+            ("input_len", input_len, "request_len"),
+            ("output_len", output_len, "request_len"),
+            ("cached_len", cached_len, "context_len"),
+        )
+    }
+    shapes = ", ".join(f"{name} {value.shape}" for name, value in values.items())
+    try:
+        arrivals, prompts, answers, cached = np.broadcast_arrays(*values.values())
+    except ValueError:
+        reject(f"requests have shapes {shapes}", "a number, or one for each request")
+    if arrivals.ndim != 1:
+        reject(f"requests have shapes {shapes}", "numbers and lists of numbers")
+    back = np.flatnonzero(np.diff(arrivals) < 0)
+    if back.size:
+        before, at = arrivals[back[0]], int(back[0]) + 1
+        refuse(f"arrival_s[{at}]", float(arrivals[at]), f"{before:g} or later")
+    over = np.flatnonzero(cached > prompts - 1)
+    if over.size:
+        at = int(over[0])
+        most = f"at most {prompts[at] - 1:g}: the last token of a prompt is computed"
+        refuse(f"cached_len[{at}]", float(cached[at]), most)
+    if concurrency is not None:
+        whole_within("concurrency", concurrency, "server_requests")
+    return Requests(arrivals, prompts, answers, cached, concurrency)
 
 
 def closed_loop(
@@ -141,8 +151,8 @@ def closed_loop(
     Examples
     --------
     >>> load = closed_loop(Workload(1000, 100), 4, shortest=0.8)
-    >>> len(load), load.arrival_s[-3:], bool(load.input_len.min() >= 800)
-    (40, array([0., 0., 0.]), True)
+    >>> load.arrival_s[-3:], load.input_len.shape, bool(load.input_len.min() >= 800)
+    (array([0., 0., 0.]), (40,), True)
     """
     clients = whole_within("concurrency", concurrency, "server_requests")
     count = clients * REQUESTS_PER_CLIENT if count is None else count
@@ -349,7 +359,7 @@ def play(
     >>> second = Grid([1, 2], [0, 9], np.ones((2, 2)))
     >>> prices = PassPrices(second, second, second, second)
     >>> rules = PrefillRules(chunk=100, shares_passes=False, drafts_beside=False)
-    >>> two = play(prices, Requests([0, 0], [80, 90], [4, 2]), rules, capacity=2)
+    >>> two = play(prices, trace([0, 0], [80, 90], [4, 2]), rules, capacity=2)
     >>> two.first_s, two.end_s  # two prompts, a second each; both decode once, then one
     (array([2., 2.]), array([5., 3.]))
     """
@@ -378,7 +388,7 @@ class _Server:
         self.round_tokens = self.shared_tokens = prices.tokens_per_round
         if not rules.drafts_beside:
             self.shared_tokens = 1.0
-        self.output_len = np.asarray(requests.output_len)
+        self.output_len = requests.output_len
         later = self.output_len - 1.0
         decoded = later
         if seed is not None:
@@ -386,12 +396,12 @@ class _Server:
             decoded = rounds * prices.tokens_per_round
         # Of each request: tokens of its prompt, of these new ones, tokens to decode, and how many
         # of its answer are behind each of these: 1, but with dice.
-        self.input_len = np.asarray(requests.input_len).tolist()
-        self.new_len = (np.asarray(requests.input_len) - requests.cached_len).tolist()
+        self.input_len = requests.input_len.tolist()
+        self.new_len = (requests.input_len - requests.cached_len).tolist()
         self.decoded_len = decoded.tolist()
         self.growth = (later / np.where(decoded > 0, decoded, 1.0)).tolist()
-        self.arrival_s = np.asarray(requests.arrival_s).tolist()
-        nothing = [0.0] * len(requests)
+        self.arrival_s = requests.arrival_s.tolist()
+        nothing = [0.0] * len(self.output_len)
         self.sent_s, self.started_s = nothing, nothing.copy()
         self.first_s, self.end_s = nothing.copy(), nothing.copy()
         self.event_s: list[float] = []
