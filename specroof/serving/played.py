@@ -174,12 +174,14 @@ def open_loop(
 
     Parameters
     ----------
-    workload, shortest
-        See `closed_loop`.
+    workload
+        The lengths, and what of a prompt is cached.
     rate
         Requests per second.
     count
         Requests in all.
+    shortest
+        See `closed_loop`.
     burstiness
         Shape of the gamma distribution of gaps: 1 for Poisson arrivals, below for bursts, inf for
         even gaps.
