@@ -90,7 +90,7 @@ def take(queue: list[Naive], left: float, clock: float) -> tuple[list[Naive], fl
 
 
 def one_by_one(
-    prices: PassPrices, requests: Requests, rules: PrefillRules, capacity: int
+    schedule: dict[int, PassPrices], requests: Requests, rules: PrefillRules, capacity: int
 ) -> dict[str, list[float]]:
     """Play pass by pass and token by token."""
     fields = (requests.arrival_s, requests.input_len, requests.cached_len, requests.output_len)
@@ -100,10 +100,11 @@ def one_by_one(
     everyone: list[Naive] = [dict(zip(names, row, strict=True)) | {"made": 0.0} for row in rows]
     clock = 0.0
     while any("end_s" not in request for request in everyone):
-        send(everyone, requests.concurrency or math.inf, prices.request_latency_s, clock)
+        send(everyone, requests.concurrency or math.inf, schedule[1].request_latency_s, clock)
         here = [r for r in everyone if r.get("reached_s", math.inf) <= clock and "end_s" not in r]
         running = [r for r in here if "started_s" in r]
         decoding = [r for r in running if "first_s" in r]
+        prices = schedule[max(least for least in schedule if least <= max(len(decoding), 1))]
         waiting = [r for r in here if "started_s" not in r][: capacity - len(running)]
         left = rules.chunk or math.inf
         beside = decoding if rules.shares_passes else []
@@ -150,16 +151,18 @@ def drawn_load(dice: np.random.Generator) -> tuple[Requests, PrefillRules, int]:
 def test_jumps_from_event_to_event_are_exact(seed: int) -> None:
     dice = np.random.default_rng(seed)
     requests, rules, capacity = drawn_load(dice)
-    survival = tuple(np.sort(dice.random(int(dice.integers(0, 4))))[::-1].tolist())
-    prices = drawn_prices(
-        dice,
-        survival=survival,
-        positions=1.0 + len(survival) * rules.drafts_beside,
-        request_overhead_s=dice.random() * 1e-3,
-        request_latency_s=float(dice.choice([0.0, 3e-3])),
-    )
+    host = {
+        "request_overhead_s": dice.random() * 1e-3,
+        "request_latency_s": float(dice.choice([0.0, 3e-3])),
+    }
+    schedule = {}
+    for least in (1, 2, 5)[: int(dice.integers(1, 4))]:
+        survival = tuple(np.sort(dice.random(int(dice.integers(0, 4))))[::-1].tolist())
+        positions = 1.0 + len(survival) * rules.drafts_beside
+        schedule[least] = drawn_prices(dice, survival=survival, positions=positions, **host)
+    prices = schedule if len(schedule) > 1 else schedule[1]
     found = play(prices, requests, rules, capacity)
-    wanted = one_by_one(prices, requests, rules, capacity)
+    wanted = one_by_one(schedule, requests, rules, capacity)
     for name in TIMES:
         assert getattr(found, name) == pytest.approx(wanted[name], rel=1e-9, abs=1e-9), name
     assert found.running.max() <= capacity
@@ -386,12 +389,19 @@ def test_a_load_that_cannot_be_is_refused() -> None:
         closed_loop(work, 1, 0)
     with pytest.raises(OptionError, match="shortest"):
         closed_loop(work, 1, shortest=1.5)
+    two, load = {1: flat_prices(), 4: flat_prices()}, closed_loop(work, 1)
     with pytest.raises(OptionError, match="capacity"):
-        play(flat_prices(), closed_loop(work, 1), STOPS, math.nan)
+        play(flat_prices(), load, STOPS, math.nan)
+    with pytest.raises(OptionError, match="seed"):
+        play(two, load, STOPS, 8, seed=1)
+    for schedule in ({}, {2: flat_prices()}):
+        with pytest.raises(OptionError, match="prices"):
+            play(schedule, load, STOPS, 8)
 
 
 def test_percentiles_are_those_of_numpy() -> None:
     run = play(flat_prices(), open_loop(Workload(8, 4), 0.4, 200), STOPS, 2)
+    assert "200 requests" in repr(run)
     for name, cuts in run.summary().items():
         values = getattr(run, name)
         assert cuts["mean"] == pytest.approx(values.mean())

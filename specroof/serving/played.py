@@ -20,6 +20,7 @@ from specroof.errors import refuse, reject
 from specroof.serving.capacity import PrefillRules
 from specroof.serving.pass_prices import PassPrices
 from specroof.serving.workload import Workload
+from specroof.units import format_seconds
 
 #: Tokens by which sums may be off: what is that near its end has reached it.
 _ROUNDING: Final = 1e-6
@@ -232,7 +233,7 @@ def _drawn_requests(
     return Requests(starts, lengths[0], lengths[1], lengths[0] - new, concurrency)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Played:
     """What clients see of a load that was played through, a value for each request.
 
@@ -256,6 +257,13 @@ class Played:
     output_len: Array
     event_s: Array
     running: Array
+
+    def __repr__(self) -> str:
+        """Return one line: arrays are looked at by name."""
+        return (
+            f"<Played: {len(self.end_s)} requests in {format_seconds(self.duration_s)}, "
+            f"{self.tokens_per_s:.3g} tokens/s>"
+        )
 
     @property
     def ttft_s(self) -> Array:
@@ -316,7 +324,7 @@ class Played:
 
 
 def play(
-    prices: PassPrices,
+    prices: PassPrices | Mapping[int, PassPrices],
     requests: Requests,
     rules: PrefillRules,
     capacity: float,
@@ -332,7 +340,8 @@ def play(
     Parameters
     ----------
     prices
-        Seconds of passes.
+        Seconds of passes; where the draft length follows the batch, by the smallest number of
+        decoding requests from which each draft length holds.
     requests
         The load.
     rules
@@ -345,7 +354,8 @@ def play(
     Raises
     ------
     OptionError
-        For a server that has room for no request.
+        For a server that has room for no request, prices that begin above one request, and dice
+        for several draft lengths.
 
     Ignores
         preemption: requests keep their room; and a pass that is scheduled while another one runs,
@@ -367,7 +377,17 @@ def play(
     """
     if not capacity >= 1:
         refuse("capacity", capacity, "1 request at least")
-    return _Server(prices, requests, rules, capacity, seed).played()
+    schedule = {1: prices} if isinstance(prices, PassPrices) else prices
+    if min(schedule, default=0) != 1:
+        refuse("prices", sorted(schedule), "draft lengths from 1 request on")
+    decoded_len = requests.output_len - 1.0
+    if seed is not None:
+        if len(schedule) > 1:
+            refuse("seed", seed, "None where the draft length follows the batch")
+        dice = np.random.default_rng(whole_within("seed", seed, "seed"))
+        rounds = _drawn_rounds(decoded_len, schedule[1].survival, dice)
+        decoded_len = rounds * schedule[1].tokens_per_round
+    return _Server(schedule, requests, rules, capacity, decoded_len).played(requests.output_len)
 
 
 class _Server:
@@ -378,32 +398,24 @@ class _Server:
 
     def __init__(
         self,
-        prices: PassPrices,
+        schedule: Mapping[int, PassPrices],
         requests: Requests,
         rules: PrefillRules,
         capacity: float,
-        seed: int | None,
+        decoded_len: Array,
     ) -> None:
-        self.prices, self.shares = prices, rules.shares_passes
-        self.chunk, self.capacity = rules.chunk or math.inf, capacity
+        self.schedule, self.prices = schedule, schedule[1]
+        self.rules, self.capacity = rules, capacity
         self.concurrency = requests.concurrency or math.inf
-        self.round_tokens = self.shared_tokens = prices.tokens_per_round
-        if not rules.drafts_beside:
-            self.shared_tokens = 1.0
-        self.output_len = requests.output_len
-        later = self.output_len - 1.0
-        decoded = later
-        if seed is not None:
-            rounds = _drawn_rounds(later, prices.survival, np.random.default_rng(seed))
-            decoded = rounds * prices.tokens_per_round
         # Of each request: tokens of its prompt, of these new ones, tokens to decode, and how many
         # of its answer are behind each of these: 1, but with dice.
         self.input_len = requests.input_len.tolist()
         self.new_len = (requests.input_len - requests.cached_len).tolist()
-        self.decoded_len = decoded.tolist()
-        self.growth = (later / np.where(decoded > 0, decoded, 1.0)).tolist()
+        self.decoded_len = decoded_len.tolist()
+        expected = np.where(decoded_len > 0, decoded_len, 1.0)
+        self.growth = ((requests.output_len - 1.0) / expected).tolist()
         self.arrival_s = requests.arrival_s.tolist()
-        nothing = [0.0] * len(self.output_len)
+        nothing = [0.0] * len(self.arrival_s)
         self.sent_s, self.started_s = nothing, nothing.copy()
         self.first_s, self.end_s = nothing.copy(), nothing.copy()
         self.event_s: list[float] = []
@@ -417,15 +429,16 @@ class _Server:
         self.decoding: list[tuple[float, int]] = []
         # Cached tokens of all that decode: the first, and the second for each of `decoded`.
         self.context_base = self.context_growth = 0.0
-        self.rows: dict[int, list[float]] = {}
+        # Seconds of a round over the mean context, by the batch.
+        self.rounds_s: dict[int, list[float]] = {}
 
-    def played(self) -> Played:
+    def played(self, output_len: Array) -> Played:
         """Play until the last request has ended."""
         self.send()
         while self.n_ended < len(self.end_s):
             next_s = self.reach()
-            budget = self.chunk
-            if self.shares:
+            budget = self.rules.chunk or math.inf
+            if self.rules.shares_passes:
                 budget -= self.prices.positions * len(self.decoding)
             room = budget > 0 and self.n_started - self.n_ended < self.capacity
             if (budget > 0 and self.cut_len) or (room and self.n_started < self.n_reached):
@@ -441,7 +454,7 @@ class _Server:
             started_s=np.array(self.started_s),
             first_s=np.array(self.first_s),
             end_s=np.array(self.end_s),
-            output_len=self.output_len,
+            output_len=output_len,
             event_s=np.array(self.event_s),
             running=np.array(self.running, dtype=np.float64),
         )
@@ -484,16 +497,16 @@ class _Server:
                 break
             self.start()
         self.note()
-        batch = len(self.decoding)
-        if self.shares and batch:
+        batch = len(self.decoding) if self.rules.shares_passes else 0
+        if batch:
             context = (self.context_base + self.context_growth * self.decoded) / batch
             self.clock += self.prices.mixed_s(batch, context, tokens, attended / tokens)
         else:
             self.clock += self.prices.prompt_s.at(tokens, attended / tokens)
         self.clock += len(through) * self.prices.request_overhead_s
         ended = self.n_ended
-        if self.shares:
-            self.commit(self.shared_tokens)
+        if batch:
+            self.commit(self.prices.tokens_per_round if self.rules.drafts_beside else 1.0)
         for number in through:
             self.first_s[number] = self.clock
             if self.decoded_len[number] > 0:
@@ -503,9 +516,7 @@ class _Server:
                 self.context_base += self.input_len[number] - growth * self.decoded
             else:
                 self.end(number)
-        if self.n_ended > ended:
-            self.note()
-            self.send()
+        self.change(ended)
 
     def start(self) -> None:
         """Begin with the prompt of the next request."""
@@ -515,11 +526,11 @@ class _Server:
 
     def decode(self, until_s: float) -> None:
         """Decode until a request ends, or for so many seconds: to the end of a round."""
-        batch, tokens = len(self.decoding), self.round_tokens
-        if batch not in self.rows:
-            self.rows[batch] = self.prices.round_s.row(batch)
+        batch, tokens = len(self.decoding), self.prices.tokens_per_round
+        if batch not in self.rounds_s:
+            self.rounds_s[batch] = self.prices.round_s.row(batch)
         rounds, seconds = steady_rounds(
-            (self.prices.round_s.y, self.rows[batch]),
+            (self.prices.round_s.y, self.rounds_s[batch]),
             (self.context_base + self.context_growth * self.decoded) / batch,
             self.context_growth * tokens / batch,
             math.ceil((self.decoding[0][0] - self.decoded - _ROUNDING) / tokens),
@@ -528,9 +539,7 @@ class _Server:
         self.clock += seconds
         ended = self.n_ended
         self.commit(rounds * tokens)
-        if self.n_ended > ended:
-            self.note()
-            self.send()
+        self.change(ended)
 
     def commit(self, tokens: float) -> None:
         """Let all that decode commit tokens; those end that have theirs."""
@@ -547,6 +556,15 @@ class _Server:
         """End a request."""
         self.end_s[number] = self.clock
         self.n_ended += 1
+
+    def change(self, ended: int) -> None:
+        """Follow a change of the batch: requests take the place of any that ended."""
+        if self.n_ended > ended:
+            self.note()
+            self.send()
+        if len(self.schedule) > 1:
+            batch = max(len(self.decoding), 1)
+            self.prices = self.schedule[max(least for least in self.schedule if least <= batch)]
 
     def note(self) -> None:
         """Note how many requests run from now on."""
