@@ -143,7 +143,7 @@ def drawn_load(dice: np.random.Generator) -> tuple[Requests, PrefillRules, int]:
         concurrency=None if dice.random() < 0.5 else int(dice.integers(1, 8)),
     )
     shares, beside = dice.random(2) < 0.6
-    rules = PrefillRules(int(dice.choice([0, 16, 64])), bool(shares), bool(shares and beside))
+    rules = PrefillRules(int(dice.choice([0, 8, 64])), bool(shares), bool(shares and beside))
     return requests, rules, int(dice.integers(1, 9))
 
 
