@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specroof import OptionError
+from specroof import OptionError, load_drafter, predict
 from specroof.arrays import Array
-from specroof.serving.capacity import PrefillRules
-from specroof.serving.pass_prices import Grid, PassPrices
+from specroof.serving.capacity import PrefillRules, prefill_rules
+from specroof.serving.pass_prices import Grid, PassPrices, pass_prices
 from specroof.serving.played import (
     Requests,
     closed_loop,
@@ -20,6 +20,7 @@ from specroof.serving.played import (
     trace,
 )
 from specroof.serving.workload import Workload
+from specroof.speedup.curve import acceptance_of
 
 STOPS = PrefillRules(chunk=64, shares_passes=False, drafts_beside=False)
 SHARES = PrefillRules(chunk=64, shares_passes=True, drafts_beside=True)
@@ -289,6 +290,42 @@ def test_gaps_are_as_bursty_as_asked() -> None:
     assert even.arrival_s == pytest.approx([0.5, 1.0, 1.5, 2.0, 2.5])
     slow, fast = (open_loop(Workload(8, 8), rate, 9, seed=3).arrival_s for rate in (1.0, 4.0))
     assert np.asarray(slow) == pytest.approx(4 * np.asarray(fast))
+
+
+@pytest.mark.parametrize(
+    ("model", "chip", "engine", "drafter", "drafts"),
+    [
+        ("Qwen/Qwen3-8B", "h100", "vllm", "eagle3,accept=0.7", 3),
+        ("Qwen/Qwen3-8B", "h100", "sglang", "eagle3,accept=0.7", 3),
+        ("openai/gpt-oss-120b", "b200", "vllm", "ideal", 0),
+    ],
+)
+@pytest.mark.parametrize(("prompt", "answer"), [(1024, 1024), (8192, 512)])
+def test_clients_out_of_step_get_what_the_steady_state_says(
+    model: str, chip: str, engine: str, drafter: str, drafts: int, prompt: int, answer: int
+) -> None:
+    clients, found = [4, 32], load_drafter(drafter)
+    steady = predict(
+        model, chip, drafters=found, engine=engine, concurrency=clients, input_len=0.9 * prompt,
+        output_len=0.9 * answer, max_draft_len=max(drafts, 1), capacity=False,
+    )  # fmt: skip
+    rules = prefill_rules(steady.deployment, found.kind if drafts else None)
+    prices = pass_prices(
+        steady.deployment, rules, running=max(clients), input_len=(0.8 * prompt, prompt),
+        longest=prompt + answer, drafting=(found, acceptance_of(found), drafts) if drafts else None,
+    )  # fmt: skip
+    for place, count in enumerate(clients):
+        tpot_s, latency_s = (
+            float(getattr(steady.counted[0], name)[0, place, drafts])
+            for name in ("tpot_s", "answer_s")
+        )
+        load = closed_loop(
+            Workload(prompt, answer), count, 40 * count, shortest=0.8, ramp_s=latency_s
+        )
+        run = play(prices, load, rules, count)
+        middle = slice(10 * count, 30 * count)  # all clients are at work
+        assert tpot_s == pytest.approx(run.tpot_s[middle].mean(), rel=0.01)
+        assert latency_s == pytest.approx(run.latency_s[middle].mean(), rel=0.02)
 
 
 # --- Dice ----------------------------------------------------------------------------------------
