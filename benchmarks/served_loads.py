@@ -28,6 +28,7 @@ Sources
 import argparse
 import csv
 import json
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -64,6 +65,8 @@ Row = dict[str, Any]
 MEDIANS: Final = ("inferencex_dsr1_single_node", "inferencex_db_medians_single_node")
 #: How loads are predicted, as they begin the names of errors.
 STEADY, PLAYED = "steady ", "played "
+#: Seconds of each load that was played, and its requests.
+TIMED: Final[list[tuple[float, int]]] = []
 #: Upper ends of the classes of `--by clients` and `--by prompt`.
 CLASSES: Final = {
     "clients": ("concurrency", (4, 32, 100_000)),
@@ -133,7 +136,9 @@ def replayed(answer: Prediction, setup: Row, clients: Sequence[int]) -> dict[str
     figures = {name: np.full(len(clients), np.nan) for name in QUANTITIES}
     for place in np.flatnonzero(np.isfinite(runs)).tolist():
         load = closed_loop(Workload(prompt, tokens), clients[place], shortest=shortest)
+        start_s = time.perf_counter()
         run = play(prices, load, rules, runs[place])
+        TIMED.append((time.perf_counter() - start_s, len(load.arrival_s)))
         figures["tokens_per_s"][place] = run.tokens_per_s
         for name in ("tpot_s", "ttft_s"):
             figures[name][place] = run.summary()[name][setup["statistic"]]
@@ -209,6 +214,13 @@ def main() -> None:
         print(f"{group:<40}" + "".join(cell(value) for value in cells.values()))
     for reason, count in refused.items():
         print(f"{count} rows: {reason}")
+    if TIMED:
+        seconds, requests = np.sum(TIMED, axis=0)
+        each = np.median([1e6 * taken / count for taken, count in TIMED])
+        print(
+            f"{len(TIMED)} loads of {requests:.0f} requests played in {seconds:.1f} s; of a load, "
+            f"{each:.1f} ms per 1 000 requests at the median"
+        )
 
 
 def cell(value: dict[str, float] | None) -> str:
