@@ -91,7 +91,11 @@ def take(queue: list[Naive], left: float, clock: float) -> tuple[list[Naive], fl
 
 
 def one_by_one(
-    schedule: dict[int, PassPrices], requests: Requests, rules: PrefillRules, capacity: int
+    schedule: dict[int, PassPrices],
+    requests: Requests,
+    rules: PrefillRules,
+    capacity: int,
+    overlap: bool,
 ) -> dict[str, list[float]]:
     """Play pass by pass and token by token."""
     fields = (requests.arrival_s, requests.input_len, requests.cached_len, requests.output_len)
@@ -99,10 +103,10 @@ def one_by_one(
     columns = [np.asarray(values).tolist() for values in fields]
     rows = zip(*columns, strict=True)
     everyone: list[Naive] = [dict(zip(names, row, strict=True)) | {"made": 0.0} for row in rows]
-    clock = 0.0
+    clock = seen = 0.0
     while any("end_s" not in request for request in everyone):
         send(everyone, requests.concurrency or math.inf, schedule[1].request_latency_s, clock)
-        here = [r for r in everyone if r.get("reached_s", math.inf) <= clock and "end_s" not in r]
+        here = [r for r in everyone if r.get("reached_s", math.inf) <= seen and "end_s" not in r]
         running = [r for r in here if "started_s" in r]
         decoding = [r for r in running if "first_s" in r]
         prices = schedule[max(least for least in schedule if least <= max(len(decoding), 1))]
@@ -112,6 +116,7 @@ def one_by_one(
         left -= prices.positions * len(beside)
         queue = [r for r in running if "first_s" not in r] + waiting
         through, tokens, attended = take(queue, left, clock)
+        began = clock
         context = float(np.mean([r["prompt"] + r["made"] - 1 for r in decoding] or [0.0]))
         if tokens and beside:
             clock += prices.mixed_s(len(beside), context, tokens, attended / tokens)
@@ -121,11 +126,13 @@ def one_by_one(
             clock += prices.round_s.at(len(decoding), context)
             commit(decoding, prices.tokens_per_round, clock)
         else:
-            clock = min(r["reached_s"] for r in everyone if r.get("reached_s", 0.0) > clock)
+            comes = min(r["reached_s"] for r in everyone if r.get("reached_s", 0.0) > seen)
+            clock = began = max(clock, comes)
         clock += len(through) * prices.request_overhead_s
         if tokens:
             commit(beside, prices.tokens_per_round if rules.drafts_beside else 1.0, clock)
         commit(through, 1.0, clock)
+        seen = began if overlap else clock
         for request in through:
             request["first_s"] = clock
     return {name: [request[name] for request in everyone] for name in TIMES}
@@ -162,8 +169,9 @@ def test_jumps_from_event_to_event_are_exact(seed: int) -> None:
         positions = 1.0 + len(survival) * rules.drafts_beside
         schedule[least] = drawn_prices(dice, survival=survival, positions=positions, **host)
     prices = schedule if len(schedule) > 1 else schedule[1]
-    found = play(prices, requests, rules, capacity)
-    wanted = one_by_one(schedule, requests, rules, capacity)
+    overlap = bool(dice.random() < 0.5)
+    found = play(prices, requests, rules, capacity, overlap=overlap)
+    wanted = one_by_one(schedule, requests, rules, capacity, overlap)
     for name in TIMES:
         assert getattr(found, name) == pytest.approx(wanted[name], rel=1e-9, abs=1e-9), name
     assert found.running.max() <= capacity

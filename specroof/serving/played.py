@@ -329,6 +329,7 @@ def play(
     rules: PrefillRules,
     capacity: float,
     *,
+    overlap: bool = False,
     seed: int | None = None,
 ) -> Played:
     """Return what becomes of requests on a server, pass by pass.
@@ -348,6 +349,9 @@ def play(
         The server's scheduler: see `specroof.serving.capacity.prefill_rules`.
     capacity
         Requests that run at once, at most: with their prompt or their answer.
+    overlap
+        Whether the host schedules a pass while the one before it runs: a request then joins the
+        pass after the next, but on an idle server.
     seed
         For rounds that commit as many tokens as dice say; the expected number of tokens if None.
 
@@ -358,11 +362,12 @@ def play(
         for several draft lengths.
 
     Ignores
-        preemption: requests keep their room; and a pass that is scheduled while another one runs,
-        so that a request joins one pass later.
+        preemption: requests keep their room; and the pass that a server with overlap takes to see
+        that a request has ended.
     Source
-        vLLM 0.33.0 ``v1/core/sched/scheduler.py``, ``schedule``; SGLang 0.5.23
-        ``managers/scheduler.py``, ``get_next_batch_to_run``, and ``managers/schedule_policy.py``,
+        vLLM 0.33.0 ``v1/core/sched/scheduler.py``, ``schedule``, and ``v1/engine/core.py``,
+        ``step_with_batch_queue``; SGLang 0.5.23 ``managers/scheduler.py``,
+        ``get_next_batch_to_run`` and ``event_loop_overlap``, and ``managers/schedule_policy.py``,
         ``PrefillAdder``. TensorRT-LLM's in-flight batching is taken to be vLLM's.
 
     Examples
@@ -387,7 +392,8 @@ def play(
         dice = np.random.default_rng(whole_within("seed", seed, "seed"))
         rounds = _drawn_rounds(decoded_len, schedule[1].survival, dice)
         decoded_len = rounds * schedule[1].tokens_per_round
-    return _Server(schedule, requests, rules, capacity, decoded_len).played(requests.output_len)
+    server = _Server(schedule, requests, decoded_len, rules, capacity, overlap)
+    return server.played(requests.output_len)
 
 
 class _Server:
@@ -400,12 +406,13 @@ class _Server:
         self,
         schedule: Mapping[int, PassPrices],
         requests: Requests,
+        decoded_len: Array,
         rules: PrefillRules,
         capacity: float,
-        decoded_len: Array,
+        overlap: bool,
     ) -> None:
         self.schedule, self.prices = schedule, schedule[1]
-        self.rules, self.capacity = rules, capacity
+        self.rules, self.capacity, self.overlap = rules, capacity, overlap
         self.concurrency = requests.concurrency or math.inf
         # Of each request: tokens of its prompt, of these new ones, tokens to decode, and how many
         # of its answer are behind each of these: 1, but with dice.
@@ -421,7 +428,8 @@ class _Server:
         self.event_s: list[float] = []
         self.running: list[int] = []
         self.n_sent = self.n_reached = self.n_started = self.n_ended = 0
-        self.clock = 0.0
+        # The scheduler knows the requests that came until then.
+        self.clock = self.seen_s = 0.0
         # Tokens of the prompt of the last request that started which are still to be computed.
         self.cut_len = 0.0
         # Tokens of a request that has decoded all the time; what this is when a request ends.
@@ -444,9 +452,9 @@ class _Server:
             if (budget > 0 and self.cut_len) or (room and self.n_started < self.n_reached):
                 self.take_prompts(budget)
             elif self.decoding:
-                self.decode(next_s - self.clock if room else math.inf)
+                self.decode(max(next_s - self.clock, 0.0) if room else math.inf)
             else:
-                self.clock = next_s
+                self.clock = self.seen_s = max(next_s, self.clock)
         sent_s = np.array(self.sent_s)
         return Played(
             sent_s=sent_s,
@@ -467,11 +475,11 @@ class _Server:
             self.n_sent += 1
 
     def reach(self) -> float:
-        """Let requests reach the server; return when the next one does."""
+        """Let requests reach the scheduler; return when the next one reaches the server."""
         latency_s = self.prices.request_latency_s
         while self.n_reached < self.n_sent:
             reaches_s = self.sent_s[self.n_reached] + latency_s
-            if reaches_s > self.clock:
+            if reaches_s > self.seen_s:
                 return reaches_s
             self.n_reached += 1
         return math.inf
@@ -497,6 +505,7 @@ class _Server:
                 break
             self.start()
         self.note()
+        self.seen_s = self.clock
         batch = len(self.decoding) if self.rules.shares_passes else 0
         if batch:
             context = (self.context_base + self.context_growth * self.decoded) / batch
@@ -504,6 +513,8 @@ class _Server:
         else:
             self.clock += self.prices.prompt_s.at(tokens, attended / tokens)
         self.clock += len(through) * self.prices.request_overhead_s
+        if not self.overlap:
+            self.seen_s = self.clock
         ended = self.n_ended
         if batch:
             self.commit(self.prices.tokens_per_round if self.rules.drafts_beside else 1.0)
@@ -529,14 +540,16 @@ class _Server:
         batch, tokens = len(self.decoding), self.prices.tokens_per_round
         if batch not in self.rounds_s:
             self.rounds_s[batch] = self.prices.round_s.row(batch)
-        rounds, seconds = steady_rounds(
-            (self.prices.round_s.y, self.rounds_s[batch]),
-            (self.context_base + self.context_growth * self.decoded) / batch,
-            self.context_growth * tokens / batch,
-            math.ceil((self.decoding[0][0] - self.decoded - _ROUNDING) / tokens),
-            until_s,
-        )
+        prices = (self.prices.round_s.y, self.rounds_s[batch])
+        context = (self.context_base + self.context_growth * self.decoded) / batch
+        growth = self.context_growth * tokens / batch
+        most = math.ceil((self.decoding[0][0] - self.decoded - _ROUNDING) / tokens)
+        rounds, seconds = steady_rounds(prices, context, growth, most, until_s)
         self.clock += seconds
+        self.seen_s = self.clock
+        if self.overlap:  # the next round was scheduled when the last one began
+            context += growth * (rounds - 1)
+            self.seen_s -= steady_rounds(prices, context, growth, 1, math.inf)[1]
         ended = self.n_ended
         self.commit(rounds * tokens)
         self.change(ended)
