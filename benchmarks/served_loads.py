@@ -132,12 +132,14 @@ def replayed(answer: Prediction, setup: Row, clients: Sequence[int]) -> dict[str
         input_len=(shortest * prompt, prompt),
         longest=prompt + tokens,
     )
+    server = deployment.setup.server
+    overlap = server is not None and server.overlap
     runs = answer.counted[0].curve.running_batch[0, :, 0]
     figures = {name: np.full(len(clients), np.nan) for name in QUANTITIES}
     for place in np.flatnonzero(np.isfinite(runs)).tolist():
         load = closed_loop(Workload(prompt, tokens), clients[place], shortest=shortest)
         start_s = time.perf_counter()
-        run = play(prices, load, rules, runs[place])
+        run = play(prices, load, rules, runs[place], overlap=overlap)
         TIMED.append((time.perf_counter() - start_s, len(load.arrival_s)))
         figures["tokens_per_s"][place] = run.tokens_per_s
         for name in ("tpot_s", "ttft_s"):
