@@ -261,6 +261,11 @@ def test_a_higher_rate_never_lowers_the_99th_percentile(rules: PrefillRules) -> 
     assert tails[-1] > 10 * tails[0]
 
 
+def test_an_answer_of_hardly_more_than_a_token_takes_a_round() -> None:
+    run = play(flat_prices(), trace(0.0, 8, [1 + 1e-7, 1.0]), STOPS, 2)
+    assert run.end_s.tolist() == [2.0, 1.0]
+
+
 def test_clients_send_the_next_request_when_they_have_an_answer() -> None:
     requests = closed_loop(Workload(50, 30), 5, 40, shortest=0.5, ramp_s=0.02, seed=2)
     assert requests.arrival_s[:6] == pytest.approx([0, 0.004, 0.008, 0.012, 0.016, 0.02])

@@ -543,7 +543,8 @@ class _Server:
         prices = (self.prices.round_s.y, self.rounds_s[batch])
         context = (self.context_base + self.context_growth * self.decoded) / batch
         growth = self.context_growth * tokens / batch
-        most = math.ceil((self.decoding[0][0] - self.decoded - _ROUNDING) / tokens)
+        left = self.decoding[0][0] - self.decoded
+        most = max(math.ceil((left - _ROUNDING) / tokens), 1)
         rounds, seconds = steady_rounds(prices, context, growth, most, until_s)
         self.clock += seconds
         self.seen_s = self.clock
