@@ -10,7 +10,8 @@ the mean, 0.9, is predicted. The server runs all requests that the clients keep 
 
 With `--played`, a second line of each group has the loads played through as the clients sent them:
 all start at once, ten requests each, lengths drawn from that range; and of what is played, the
-statistic that the source prints. `--by` knows two more words: `clients` and `prompt`, in classes.
+statistic that the source prints. Chunks and overlap are the defaults of each server's last release:
+sources do not print them. `--by` knows two more words: `clients` and `prompt`, in classes.
 
 Left out: gpt-oss-120b on H100 under vLLM with 512 in flight, whose time per token is printed at or
 below that with 64.
