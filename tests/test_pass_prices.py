@@ -47,17 +47,17 @@ def priced(
 def test_passes_between_the_points_take_what_they_take(where: tuple[str, str, str, int]) -> None:
     served = deployment(*where)
     rules = prefill_rules(served)
-    prices, seconds, dice = priced(served, rules), EnginePasses(), np.random.default_rng(0)
+    prices, seconds, rng = priced(served, rules), EnginePasses(), np.random.default_rng(0)
     for _ in range(40):
-        batch = int(np.exp(dice.uniform(0, np.log(RUNNING))))
-        context = dice.uniform(SHORTEST, LONGEST)
+        batch = int(np.exp(rng.uniform(0, np.log(RUNNING))))
+        context = rng.uniform(SHORTEST, LONGEST)
         decode = ForwardPass(batch, 1.0, context)
         assert prices.round_s.at(batch, context) == pytest.approx(
             float(seconds(served, decode)), rel=0.01
         )
         # One chunk of a prompt that is partly cached; several whole prompts of a pass.
-        tokens, cached = dice.uniform(1024, rules.chunk), dice.uniform(0, 6000)
-        prompts = dice.integers(2, 9)
+        tokens, cached = rng.uniform(1024, rules.chunk), rng.uniform(0, 6000)
+        prompts = rng.integers(2, 9)
         chunk = prefill_pass(tokens, context_len=cached)
         whole = prefill_pass(tokens / prompts, batch_size=prompts)
         for prompt, attended in ((chunk, cached + tokens / 2), (whole, tokens / prompts / 2)):
@@ -127,12 +127,12 @@ def test_one_request_and_prompts_in_one_piece_have_a_grid() -> None:
 def test_a_grid_is_linear_between_its_points_and_beyond() -> None:
     x, y = [1.0, 2.0, 7.0], [0.0, 3.0, 4.0, 9.0]
     plane = Grid(x, y, 2.0 + 3.0 * np.array(x)[:, None] - 0.5 * np.array(y))
-    dice = np.random.default_rng(1)
+    rng = np.random.default_rng(1)
     for _ in range(50):
-        at_x, at_y = dice.uniform(-3, 12), dice.uniform(-3, 12)
+        at_x, at_y = rng.uniform(-3, 12), rng.uniform(-3, 12)
         assert plane.at(at_x, at_y) == pytest.approx(2.0 + 3.0 * at_x - 0.5 * at_y)
         assert plane.row(at_x) == pytest.approx([2.0 + 3.0 * at_x - 0.5 * at for at in y])
-    values = dice.random((3, 4))
+    values = rng.random((3, 4))
     grid = Grid(x, y, values)
     assert [[grid.at(a, b) for b in y] for a in x] == pytest.approx(values)
     assert grid.at(4.5, 3.5) == pytest.approx(values[1:, 1:3].mean())

@@ -27,11 +27,11 @@ SHARES = PrefillRules(chunk=64, shares_passes=True, drafts_beside=True)
 TIMES = ("sent_s", "reached_s", "started_s", "first_s", "end_s")
 
 
-def drawn_prices(dice: np.random.Generator, **changes: Any) -> PassPrices:
+def drawn_prices(rng: np.random.Generator, **changes: Any) -> PassPrices:
     """Return prices that grow with what a pass does, as steeply as dice say."""
 
     def grid(x: list[float], y: list[float]) -> Grid:
-        steps = dice.random((len(x), len(y)))
+        steps = rng.random((len(x), len(y)))
         return Grid(x, y, 1e-3 * (1.0 + np.cumsum(np.cumsum(steps, axis=0), axis=1)))
 
     batches, contexts, tokens = [1.0, 2.0, 5.0, 16.0], [0.0, 20.0, 70.0, 200.0], [1.0, 9.0, 64.0]
@@ -138,38 +138,38 @@ def one_by_one(
     return {name: [request[name] for request in everyone] for name in TIMES}
 
 
-def drawn_load(dice: np.random.Generator) -> tuple[Requests, PrefillRules, int]:
+def drawn_load(rng: np.random.Generator) -> tuple[Requests, PrefillRules, int]:
     """Return a small load, a scheduler, and a capacity."""
-    count = int(dice.integers(1, 14))
-    arrival_s = np.sort(dice.random(count)) * dice.choice([0.0, 0.1, 1.0])
-    prompts = dice.integers(1, 150, count)
+    count = int(rng.integers(1, 14))
+    arrival_s = np.sort(rng.random(count)) * rng.choice([0.0, 0.1, 1.0])
+    prompts = rng.integers(1, 150, count)
     requests = trace(
         arrival_s,
         prompts,
-        dice.integers(1, 60, count),
-        np.floor(dice.random(count) * prompts * dice.integers(0, 2)),
-        concurrency=None if dice.random() < 0.5 else int(dice.integers(1, 8)),
+        rng.integers(1, 60, count),
+        np.floor(rng.random(count) * prompts * rng.integers(0, 2)),
+        concurrency=None if rng.random() < 0.5 else int(rng.integers(1, 8)),
     )
-    shares, beside = dice.random(2) < 0.6
-    rules = PrefillRules(int(dice.choice([0, 8, 64])), bool(shares), bool(shares and beside))
-    return requests, rules, int(dice.integers(1, 9))
+    shares, beside = rng.random(2) < 0.6
+    rules = PrefillRules(int(rng.choice([0, 8, 64])), bool(shares), bool(shares and beside))
+    return requests, rules, int(rng.integers(1, 9))
 
 
 @pytest.mark.parametrize("seed", range(240))
 def test_jumps_from_event_to_event_are_exact(seed: int) -> None:
-    dice = np.random.default_rng(seed)
-    requests, rules, capacity = drawn_load(dice)
+    rng = np.random.default_rng(seed)
+    requests, rules, capacity = drawn_load(rng)
     host = {
-        "request_overhead_s": dice.random() * 1e-3,
-        "request_latency_s": float(dice.choice([0.0, 3e-3])),
+        "request_overhead_s": rng.random() * 1e-3,
+        "request_latency_s": float(rng.choice([0.0, 3e-3])),
     }
     schedule = {}
-    for least in (1, 2, 5)[: int(dice.integers(1, 4))]:
-        survival = tuple(np.sort(dice.random(int(dice.integers(0, 4))))[::-1].tolist())
+    for least in (1, 2, 5)[: int(rng.integers(1, 4))]:
+        survival = tuple(np.sort(rng.random(int(rng.integers(0, 4))))[::-1].tolist())
         positions = 1.0 + len(survival) * rules.drafts_beside
-        schedule[least] = drawn_prices(dice, survival=survival, positions=positions, **host)
+        schedule[least] = drawn_prices(rng, survival=survival, positions=positions, **host)
     prices = schedule if len(schedule) > 1 else schedule[1]
-    overlap = bool(dice.random() < 0.5)
+    overlap = bool(rng.random() < 0.5)
     found = play(prices, requests, rules, capacity, overlap=overlap)
     wanted = one_by_one(schedule, requests, rules, capacity, overlap)
     for name in TIMES:
@@ -371,8 +371,8 @@ def test_dice_commit_tokens_as_often_as_the_survival_curve_says() -> None:
 def test_dice_change_nothing_where_nothing_is_drawn() -> None:
     prices = drawn_prices(np.random.default_rng(2))
     requests = open_loop(Workload(60, 40), 4.0, 50, shortest=0.2, seed=4)
-    plain, dice = (play(prices, requests, SHARES, 9, seed=seed) for seed in (None, 3))
-    assert dice.end_s == pytest.approx(plain.end_s, rel=1e-12)
+    plain, drawn = (play(prices, requests, SHARES, 9, seed=seed) for seed in (None, 3))
+    assert drawn.end_s == pytest.approx(plain.end_s, rel=1e-12)
 
 
 def test_contexts_of_drawn_rounds_end_at_the_length_of_the_answer() -> None:
@@ -390,13 +390,13 @@ def test_contexts_of_drawn_rounds_end_at_the_length_of_the_answer() -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_rounds_add_up_as_one_by_one(seed: int) -> None:
-    dice = np.random.default_rng(seed)
-    contexts = np.cumsum(1 + 20 * dice.random(5)).tolist()
-    seconds = np.cumsum(dice.random(5)).tolist()
+    rng = np.random.default_rng(seed)
+    contexts = np.cumsum(1 + 20 * rng.random(5)).tolist()
+    seconds = np.cumsum(rng.random(5)).tolist()
     grid = Grid([0.0, 1.0], contexts, np.array([seconds, seconds]))
-    start, growth = 120 * dice.random(), 9 * dice.random() + 0.1
-    most = int(dice.integers(1, 40))
-    until_s = math.inf if seed % 3 == 0 else 20 * dice.random()
+    start, growth = 120 * rng.random(), 9 * rng.random() + 0.1
+    most = int(rng.integers(1, 40))
+    until_s = math.inf if seed % 3 == 0 else 20 * rng.random()
     rounds, passed_s = 0, 0.0
     while rounds < most and passed_s < until_s:
         passed_s += grid.at(0.0, start + growth * rounds)

@@ -222,10 +222,10 @@ def _drawn_requests(
 ) -> Requests:
     """Return requests whose lengths are drawn evenly from a share of those stated to all of it."""
     least = number_within("shortest", shortest, "share")
-    dice = np.random.default_rng((whole_within("seed", seed, "seed"), 0))
+    rng = np.random.default_rng((whole_within("seed", seed, "seed"), 0))
     lengths = []
     for length in (workload.input_len, workload.output_len):
-        shares = least + (1.0 - least) * dice.random(len(starts))
+        shares = least + (1.0 - least) * rng.random(len(starts))
         lengths.append(np.maximum(length * shares, 1.0))
         if least < 1:  # of a range, whole numbers of tokens
             lengths[-1] = np.maximum(np.rint(lengths[-1]), 1.0)
@@ -389,8 +389,8 @@ def play(
     if seed is not None:
         if len(schedule) > 1:
             refuse("seed", seed, "None where the draft length follows the batch")
-        dice = np.random.default_rng(whole_within("seed", seed, "seed"))
-        rounds = _drawn_rounds(decoded_len, schedule[1].survival, dice)
+        rng = np.random.default_rng(whole_within("seed", seed, "seed"))
+        rounds = _drawn_rounds(decoded_len, schedule[1].survival, rng)
         decoded_len = rounds * schedule[1].tokens_per_round
     server = _Server(schedule, requests, decoded_len, rules, capacity, overlap)
     return server.played(requests.output_len)
@@ -645,7 +645,7 @@ def steady_rounds(
         place += 1
 
 
-def _drawn_rounds(tokens: Array, survival: tuple[float, ...], dice: np.random.Generator) -> Array:
+def _drawn_rounds(tokens: Array, survival: tuple[float, ...], rng: np.random.Generator) -> Array:
     """Return how many rounds it takes each request to commit its tokens.
 
     As many rounds at once as cannot commit too much, however the dice fall.
@@ -655,6 +655,6 @@ def _drawn_rounds(tokens: Array, survival: tuple[float, ...], dice: np.random.Ge
     left, rounds = np.ceil(tokens), np.zeros(len(tokens))
     while (going := left > 0).any():
         batch = np.where(going, np.maximum(left // lengths[-1], 1.0), 0.0)
-        left = left - dice.multinomial(batch.astype(np.int64), chances) @ lengths
+        left = left - rng.multinomial(batch.astype(np.int64), chances) @ lengths
         rounds += batch
     return rounds
