@@ -1,10 +1,14 @@
 """Time per token, throughput and time to first token of published servers, beside predictions.
 
-    python benchmarks/served_loads.py [--by engine,hardware] [--json]
+    python benchmarks/served_loads.py [--by engine,hardware] [--played] [--json]
 
 The loads and the scores are those of `specroof validate`, by any fields of a measurement: `model`,
 `source`, `input_len`, `concurrency`, `engine_version`, `date` and so on. A source that disagrees
 with the others is in the table here.
+
+With `--played`, a second line of each group has its loads without drafts played through, request
+by request: all clients start together, ten requests each, lengths drawn as the source draws them.
+Chunks are the defaults of each server's last release.
 """
 
 import argparse
@@ -14,7 +18,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 
 from specroof.evidence import Measurement
-from specroof.scoring.served import ServedErrors, ServedScore, served_errors, served_validation
+from specroof.scoring.served import (
+    ServedErrors,
+    ServedScore,
+    played_scores,
+    served_errors,
+    served_validation,
+)
 
 HEADINGS = {
     "tpot_s": "TPOT",
@@ -46,6 +56,7 @@ def main() -> None:
     """Print the errors by group, and of all loads."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--by", default="engine,hardware")
+    parser.add_argument("--played", action="store_true")
     parser.add_argument("--json", action="store_true")
     words = parser.parse_args()
     names = words.by.split(",")
@@ -55,7 +66,16 @@ def main() -> None:
             parser.error(
                 f"--by: {name!r} is no field of a measurement; allowed: {', '.join(known)}"
             )
-    table = grouped(served_validation().scores, names)
+    scores = served_validation().scores
+    tables = {"": grouped(scores, names)}
+    if words.played:
+        tables[" played"] = grouped(played_scores(score.point for score in scores), names)
+    table = {
+        group + label: groups[group]
+        for group in tables[""]
+        for label, groups in tables.items()
+        if group in groups
+    }
     if words.json:
         plain = {
             group: {name: errors and asdict(errors) for name, errors in cells.items()}

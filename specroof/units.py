@@ -77,6 +77,9 @@ BOUNDS: Final[dict[str, Bounds]] = {
     "usd_per_hour": Bounds(0, 1e6),
     "watts": Bounds(1e-3, 1e6),
     "target": Bounds(1e-6, 1e9),  # a wanted speedup, or milliseconds
+    "arrival_s": Bounds(0, 1e9),  # of a request, from the start of its trace
+    "request_rate": Bounds(1e-6, 1e6),  # requests that arrive in a second
+    "played_requests": Bounds(1, 10_000_000, whole=True),  # of a load that is drawn
     "offered_load": Bounds(0, 10_000_000),  # of an hour: requests in flight, or requests a second
     "server_memory": Bounds(1e-6, 1),  # share of a device's memory that a server may fill
     "server_count": Bounds(0, 10_000_000, whole=True),  # 0 of captured sizes, tokens: none, all

@@ -4,7 +4,7 @@ import importlib
 import math
 import random
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import pytest
 
 import specroof
 from specroof import load_hardware, load_model, predict
+from specroof.arrays import Array
 from specroof.catalog import left_out_fits
 from specroof.errors import MeasurementError
 from specroof.evidence import Measurement, base_model, load_measurements, load_served
@@ -21,16 +22,19 @@ from specroof.evidence.bundled import _ServedRow, parse_measurements
 from specroof.evidence.measurement import refuse_repeats
 from specroof.hardware import EngineProfile, LeftOutFits
 from specroof.questions.validate import served_json, served_text
-from specroof.scoring import left_out
+from specroof.scoring import left_out, served
 from specroof.scoring.left_out import left_out_served, served_group, stored_groups
 from specroof.scoring.served import (
     Disagreement,
     ServedScore,
     ServedValidation,
     disagreeing_sources,
+    played_scores,
     served_errors,
     served_validation,
 )
+from specroof.serving.played import closed_loop
+from specroof.serving.workload import Workload
 
 TABLES = Path(specroof.__file__).parent / "evidence" / "measurements" / "served"
 
@@ -328,6 +332,81 @@ def test_loads_are_grouped_by_what_makes_a_set_up() -> None:
         "concurrency": ["5 to 32", "above 256"],
         "version": ["vllm 0.18", "vllm of no stated version"],
     }
+
+
+# --- loads that are played through ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+@pytest.mark.parametrize(("reading", "middle"), [("mean", np.mean), ("median", np.median)])
+def test_requests_of_one_client_take_what_each_takes_alone(
+    engine: str, reading: str, middle: Callable[[Array], float]
+) -> None:
+    load = replace(
+        *(LOAD,), engine=engine, concurrency=1, shortest=0.3, reading=reading, tpot_s=1.0,
+        ttft_s=1.0, tokens_per_s=1.0,
+    )  # fmt: skip
+    drawn = closed_loop(Workload(1000, 500), 1, shortest=0.3)
+    assert len(drawn.output_len) == 10
+    alone = [
+        answered(replace(load, input_len=prompt, output_len=tokens, shortest=1.0), [1])
+        for prompt, tokens in zip(drawn.input_len, drawn.output_len, strict=True)
+    ]
+    tpot_s, ttft_s, rate = (
+        np.array([figures[name][0, 0] for figures in alone])
+        for name in ("tpot_s", "ttft_s", "tokens_per_s")
+    )
+    seconds = drawn.output_len / rate
+    (score,) = played_scores([load])
+    assert {name: math.exp(off) for name, off in score.off.items()} == pytest.approx(
+        {
+            "tpot_s": middle(tpot_s),
+            "ttft_s": middle(ttft_s),
+            "tokens_per_s": drawn.output_len.sum() / seconds.sum(),
+        },
+        rel=0.01,
+    )
+
+
+def test_loads_beyond_the_memory_of_a_server_wait() -> None:
+    clients = [2048, 64, 1024]  # memory holds fewer than 1024 of them
+    loads = [
+        replace(LOAD, concurrency=count, shortest=0.5, ttft_s=1.0, tokens_per_s=1.0)
+        for count in clients
+    ]
+    steady = answered(loads[0], clients)
+    # With ten requests of each client the start and the end of a run matter little.
+    for place, score in enumerate(played_scores(loads)):
+        assert score.point.concurrency == clients[place]
+        rate, ttft_s = (steady[name][place, 0] for name in ("tokens_per_s", "ttft_s"))
+        assert math.exp(score.off["tokens_per_s"]) == pytest.approx(rate, rel=0.05)
+        if clients[place] != 64:  # all of these start at once, and none waits for room
+            assert math.exp(score.off["ttft_s"]) == pytest.approx(ttft_s, rel=0.05)
+
+
+def test_requests_join_a_server_that_overlaps_a_pass_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    load = replace(LOAD, shortest=0.5, ttft_s=1.0)
+    seconds = []
+    for overlap in (True, "plain", False):
+        # A host that takes no time makes no pass longer.
+        profile = EngineProfile(name="vllm", pass_overhead_s=1.0, overlap=overlap)
+        monkeypatch.setattr(served, "left_out_served", lambda *_, fitted=profile: (fitted, True))
+        (score,) = played_scores([load])
+        seconds.append(math.exp(score.off["ttft_s"]))
+    assert seconds[0] == seconds[1]
+    # Nine of ten requests come to a server at work, and wait for one more pass, of a second.
+    assert seconds[0] - seconds[2] == pytest.approx(0.9, abs=0.05)
+
+
+def test_what_cannot_be_played_has_no_score() -> None:
+    loads = [
+        DRAFTED,
+        replace(LOAD, model="openai/gpt-oss-120b", concurrency=512),
+        replace(LOAD, tensor_parallel=3),
+        replace(LOAD, model="deepseek-ai/DeepSeek-R1"),
+    ]
+    assert played_scores(loads) == []
+    assert [score.point for score in played_scores([*loads, LOAD])] == [LOAD]
 
 
 # --- profiles that have not seen a group ---------------------------------------------------------

@@ -37,7 +37,9 @@ from specroof.scoring.left_out import (
     served_of,
     stored_groups,
 )
-from specroof.serving.capacity import in_server
+from specroof.serving.capacity import in_server, prefill_rules
+from specroof.serving.pass_prices import pass_prices
+from specroof.serving.played import closed_loop, play
 from specroof.serving.requests import end_to_end
 from specroof.serving.served import served_curve
 from specroof.serving.workload import Load, Workload
@@ -348,13 +350,30 @@ def served_validation(points: Iterable[Measurement] | None = None) -> ServedVali
     return replace(found, other_totals=others)
 
 
+def played_scores(points: Iterable[Measurement]) -> list[ServedScore]:
+    """Return loads without drafts beside predictions that are played through, request by request.
+
+    All clients start together and send ten requests each, as InferenceX does: most sources do not
+    say how many. Lengths are drawn as the source draws them; a source that prints medians is
+    compared with medians of what is played, every other one with means. Throughput has the start
+    and the end of the run in it.
+
+    Parameters
+    ----------
+    points
+        Loads. Those with drafts, and those that cannot be predicted, have no score.
+    """
+    plain = [point for point in points if not point.drafts and implausible(point) is None]
+    return [*_plain_scores(plain, "model", [], played=True)]
+
+
 def _plain_scores(
-    plain: Iterable[Measurement], by: ServedGroup, left_out: LeftOut
+    plain: Iterable[Measurement], by: ServedGroup, left_out: LeftOut, *, played: bool = False
 ) -> Iterator[ServedScore]:
     for loads in _grouped(plain, _SETUP):
         engine, unseen = left_out_served(loads[0], by)
         try:
-            predicted = _predicted(loads, engine, load_drafter("ideal"))
+            predicted = _predicted(loads, engine, load_drafter("ideal"), played=played)
         except SpecroofError as refusal:
             left_out += [(load, str(refusal)) for load in loads]
             continue
@@ -376,8 +395,13 @@ def _predicted(
     engine: EngineProfile,
     drafter: Drafter,
     acceptance: TokensPerRound | None = None,
+    *,
+    played: bool = False,
 ) -> dict[str, Array]:
-    """Return the figures of loads of one set-up, axes (load, draft_len)."""
+    """Return the figures of loads of one set-up, axes (load, draft_len).
+
+    They are those of the steady state, or those of plain decoding played through.
+    """
     first = loads[0]
     prompt, answer, _ = request_lengths(first)
     mean = (1 + first.shortest) / 2
@@ -395,8 +419,36 @@ def _predicted(
         max_draft_len=first.draft_len or 0,
         acceptance=acceptance,
     ).decoding
+    if played:
+        return _played(loads, deployment, decoding.running_batch[0, places, 0])
     requests = end_to_end(decoding, deployment, workload)
     return {name: getattr(requests, name)[0, places] for name in FIGURES}
+
+
+def _played(
+    loads: Sequence[Measurement], deployment: Deployment, capacity: Array
+) -> dict[str, Array]:
+    """Return the figures of plain loads of one set-up played through, axes (load, 1)."""
+    first = loads[0]
+    prompt, answer, _ = request_lengths(first)
+    clients = [int(load.concurrency or 1) for load in loads]
+    rules = prefill_rules(deployment)
+    prices = pass_prices(
+        deployment,
+        rules,
+        running=max(clients),
+        input_len=(first.shortest * prompt, prompt),
+        longest=prompt + answer,
+    )
+    figures = []
+    for load, count, runs in zip(loads, clients, capacity.tolist(), strict=True):
+        requests = closed_loop(Workload(prompt, answer), count, shortest=first.shortest)
+        overlap = deployment.setup.engine.overlap is not False  # "plain": plain steps do overlap
+        seen = play(prices, requests, rules, runs, overlap=overlap)
+        statistic = "p50" if load.reading == "median" else "mean"
+        times = {name: values[statistic] for name, values in seen.summary().items()}
+        figures.append({"tokens_per_s": seen.tokens_per_s} | times)
+    return {name: np.array([[load[name]] for load in figures]) for name in FIGURES}
 
 
 def _grouped(

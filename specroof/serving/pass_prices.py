@@ -1,0 +1,245 @@
+"""Seconds of a server's passes, priced once over a grid and read off between its points."""
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from specroof.acceptance import ContextAcceptance, accepted_at
+from specroof.arrays import Array
+from specroof.cost import ForwardPass
+from specroof.drafters import Drafter, TokensPerRound
+from specroof.latency import Deployment, Work
+from specroof.serving.capacity import PrefillRules
+from specroof.serving.workload import prefill_pass
+from specroof.speedup.round import EnginePasses, proposals, round_times
+
+#: Steps between the points of an axis. Passes are linear in long contexts and in many tokens; small
+#: batches and passes are padded, and decide at which size arithmetic takes over from memory.
+_BATCH_STEP: Final = 1.125
+_CONTEXT_STEP: Final = 1.5
+_TOKENS_STEP: Final = 1.4
+_ATTENDED_STEP: Final = 2.0
+#: Positions that the tokens of the shortest prompt attend to on average, for the grid.
+_LEAST_ATTENDED: Final = 8.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grid:
+    """A function of two numbers, linear between the points at which it is known, and beyond.
+
+    Parameters
+    ----------
+    x, y
+        The points of each axis, ascending, two at least.
+    values
+        Shape (x, y).
+
+    Examples
+    --------
+    >>> grid = Grid([0.0, 2.0], [0.0, 10.0], np.array([[0.0, 10.0], [4.0, 14.0]]))
+    >>> grid.at(1.0, 5.0), grid.row(1.0)
+    (7.0, [2.0, 12.0])
+    """
+
+    x: list[float]
+    y: list[float]
+    values: Array
+    _rows: list[list[float]] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # One number at a time is read: lists are five times as fast as arrays.
+        object.__setattr__(self, "_rows", self.values.tolist())
+
+    def at(self, x: float, y: float) -> float:
+        """Return the value at one point."""
+        column = _place(self.y, y)
+        low, high = self.y[column], self.y[column + 1]
+        share = (y - low) / (high - low)
+        row = _place(self.x, x)
+        low, high = self.x[row], self.x[row + 1]
+        first, second = self._rows[row], self._rows[row + 1]
+        below = first[column] + share * (first[column + 1] - first[column])
+        above = second[column] + share * (second[column + 1] - second[column])
+        return below + (x - low) / (high - low) * (above - below)
+
+    def row(self, x: float) -> list[float]:
+        """Return the values at one `x` and all points of the other axis."""
+        row = _place(self.x, x)
+        low, high = self.x[row], self.x[row + 1]
+        share = (x - low) / (high - low)
+        return [
+            below + share * (above - below)
+            for below, above in zip(self._rows[row], self._rows[row + 1], strict=True)
+        ]
+
+
+def _place(axis: list[float], number: float) -> int:
+    """Return the interval of an axis that a number lies in, or the next to it."""
+    return min(max(bisect_right(axis, number) - 1, 0), len(axis) - 2)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PassPrices:
+    r"""Seconds of passes and rounds of one server.
+
+    A pass that prompts share with decoding takes
+
+    .. math:: p(T, a) + s(B, T) + c(B, S)
+
+    seconds: of T tokens of prompts alone, each of which attends to a positions on average; what B
+    decoding requests add to the matrices of such a pass; and what their contexts S and their drafts
+    add.
+
+    Parameters
+    ----------
+    round_s
+        Of a round in which all decode: over the batch and its mean context.
+    prompt_s
+        p, over tokens and the mean positions that they attend to.
+    sharing_s
+        s, over the batch and tokens of prompts.
+    context_s
+        c, over the batch and its mean context.
+    positions
+        Tokens of a pass that each decoding request takes.
+    survival
+        Chances that the first d drafts of a round are all accepted; empty for plain decoding.
+    request_overhead_s
+        That each request keeps all others waiting.
+    request_latency_s
+        That each request loses alone before the server knows of it.
+    """
+
+    round_s: Grid
+    prompt_s: Grid
+    sharing_s: Grid
+    context_s: Grid
+    positions: float = 1.0
+    survival: tuple[float, ...] = ()
+    request_overhead_s: float = 0.0
+    request_latency_s: float = 0.0
+
+    @property
+    def tokens_per_round(self) -> float:
+        """Expected tokens of a round, the bonus token included."""
+        return 1.0 + sum(self.survival)
+
+    def mixed_s(self, batch: float, context: float, tokens: float, attended: float) -> float:
+        """Return the seconds of a pass that takes chunks of prompts beside decoding.
+
+        Parameters
+        ----------
+        batch, context
+            Requests that decode, and their mean context.
+        tokens, attended
+            Of prompts, and the mean positions that one attends to: those before it.
+        """
+        prompts_s = self.prompt_s.at(tokens, attended)
+        return prompts_s + self.sharing_s.at(batch, tokens) + self.context_s.at(batch, context)
+
+
+def pass_prices(
+    deployment: Deployment,
+    rules: PrefillRules,
+    *,
+    running: float,
+    input_len: tuple[float, float],
+    longest: float,
+    drafting: tuple[Drafter, TokensPerRound | ContextAcceptance, int] | None = None,
+) -> PassPrices:
+    """Return the prices of a server's passes, for all loads within bounds.
+
+    Parameters
+    ----------
+    deployment
+        What is served, and where.
+    rules
+        How the server takes prompts; see `specroof.serving.capacity.prefill_rules`.
+    running
+        Requests that run at once, at most.
+    input_len
+        Tokens of the shortest prompt and of the longest.
+    longest
+        Tokens of the longest request, prompt and answer.
+    drafting
+        What drafts, how much of it is accepted, and drafts of a round; None for plain decoding.
+
+    Counts
+        passes between the points of the grid to 1 %; to 8 % those that decode beside a few hundred
+        tokens of several prompts.
+    Ignores
+        a drafter's own passes over prompts: a layer or a few, beside those of the model; and that
+        acceptance may depend on the context: it is that of the middle.
+    Source
+        `specroof.speedup.round.round_times`, and mixed passes of `specroof.latency.model_latency`.
+
+    Examples
+    --------
+    >>> from specroof import load_hardware, load_model
+    >>> from specroof.latency import engine_setup
+    >>> from specroof.serving.capacity import prefill_rules
+    >>> setup = engine_setup(load_hardware("h100"), "vllm", None, None)
+    >>> served = Deployment(load_model("Qwen/Qwen3-8B"), setup)
+    >>> lengths = {"input_len": (1024, 1024), "longest": 2048}
+    >>> prices = pass_prices(served, prefill_rules(served), running=8, **lengths)
+    >>> prices.round_s.at(8, 1024) < prices.mixed_s(8, 1024, 1024, 512)
+    True
+    """
+    passes, engine = EnginePasses(), deployment.setup.engine
+    chunk = rules.chunk or running * input_len[1]
+    batches = _axis(1.0, max(running, 2.0), _BATCH_STEP, whole=True)
+    contexts = _axis(input_len[0], max(longest, input_len[0] + 1), _CONTEXT_STEP)
+    tokens = _axis(1.0, max(chunk, 2.0), _TOKENS_STEP, whole=True)
+    attended = _axis(_LEAST_ATTENDED, max(longest, 2 * _LEAST_ATTENDED), _ATTENDED_STEP)
+    batch, context, length = batches[:, None], contexts[None, :], tokens[:, None]
+
+    verify_len, survival = 1.0, np.empty(0)
+    step_s = plain_s = passes(deployment, ForwardPass(batch, 1.0, context))
+    if drafting is not None:
+        drafter, acceptance, drafts = drafting
+        lens = np.arange(drafts + 1)
+        middle = float(np.mean(contexts))
+        proposed = proposals(drafter, accepted_at(acceptance, middle), lens)
+        grid = (context[..., None], batch[..., None], lens)
+        times = round_times(deployment, drafter, proposed, grid)
+        step_s = times.round_s[..., -1]
+        verify_len = float(np.broadcast_to(proposed.verify_len, lens.shape)[-1])
+        # A tree's gain by depth need not fall: the order does not change the mean.
+        survival = np.sort(np.diff(proposed.tokens_per_round))[::-1]
+    positions = verify_len if rules.drafts_beside else 1.0
+    beside_s = step_s if rules.drafts_beside else plain_s
+
+    # Where tokens attend to little, the pass is of several short prompts.
+    prompts = np.maximum(length / (2 * attended), 1.0)
+    before = np.maximum(attended - length / 2, 0.0)
+    prompt_s = passes(
+        deployment, prefill_pass(length / prompts, batch_size=prompts, context_len=before)
+    )
+    alone = prefill_pass(tokens[None, :])
+    bare = ForwardPass(batch, positions, 0.0)
+    mixed_s = passes(deployment, bare, Work(deployment.model, alone, kind="prompts"))
+    return PassPrices(
+        round_s=_grid(batches, contexts, step_s),
+        prompt_s=_grid(tokens, attended, prompt_s),
+        sharing_s=_grid(batches, tokens, mixed_s - passes(deployment, alone)),
+        context_s=_grid(batches, contexts, beside_s - passes(deployment, bare)),
+        positions=positions,
+        survival=tuple(survival.tolist()),
+        request_overhead_s=engine.request_overhead_s,
+        request_latency_s=engine.request_latency_s,
+    )
+
+
+def _axis(first: float, last: float, step: float, *, whole: bool = False) -> Array:
+    """Return points from `first` to `last`, each at most `step` times the one before."""
+    least = max(first, 1.0)
+    steps = max(int(np.ceil(np.log(last / least) / np.log(step))), 1)
+    points = np.geomspace(least, last, steps + 1)
+    points[0] = first
+    return np.unique(np.ceil(points)) if whole else points
+
+
+def _grid(x: Array, y: Array, values: Array) -> Grid:
+    return Grid(x.tolist(), y.tolist(), np.broadcast_to(values, (len(x), len(y))))

@@ -1,0 +1,459 @@
+"""A server played through: against passes one by one, queueing theory, and what must be kept."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from specroof import OptionError, load_drafter, predict
+from specroof.arrays import Array
+from specroof.serving.capacity import PrefillRules, prefill_rules
+from specroof.serving.pass_prices import Grid, PassPrices, pass_prices
+from specroof.serving.played import (
+    Requests,
+    closed_loop,
+    open_loop,
+    play,
+    steady_rounds,
+    trace,
+)
+from specroof.serving.workload import Workload
+from specroof.speedup.curve import acceptance_of
+
+STOPS = PrefillRules(chunk=64, shares_passes=False, drafts_beside=False)
+SHARES = PrefillRules(chunk=64, shares_passes=True, drafts_beside=True)
+TIMES = ("sent_s", "reached_s", "started_s", "first_s", "end_s")
+
+
+def drawn_prices(rng: np.random.Generator, **changes: Any) -> PassPrices:
+    """Return prices that grow with what a pass does, as steeply as dice say."""
+
+    def grid(x: list[float], y: list[float]) -> Grid:
+        steps = rng.random((len(x), len(y)))
+        return Grid(x, y, 1e-3 * (1.0 + np.cumsum(np.cumsum(steps, axis=0), axis=1)))
+
+    batches, contexts, tokens = [1.0, 2.0, 5.0, 16.0], [0.0, 20.0, 70.0, 200.0], [1.0, 9.0, 64.0]
+    prices = PassPrices(
+        round_s=grid(batches, contexts),
+        prompt_s=grid(tokens, contexts),
+        sharing_s=grid(batches, tokens),
+        context_s=grid(batches, contexts),
+    )
+    return replace(prices, **changes)
+
+
+def flat_prices(round_s: float = 1.0, prompt_s: float = 1.0) -> PassPrices:
+    """Return prices that nothing changes."""
+    rounds, prompts, nothing = (
+        Grid([1.0, 2.0], [0.0, 1.0], np.full((2, 2), value)) for value in (round_s, prompt_s, 0.0)
+    )
+    return PassPrices(rounds, prompts, nothing, nothing)
+
+
+# Requests of a server that keeps nothing but them: their lengths, and their times once they know.
+Naive = dict[str, float]
+
+
+def send(everyone: list[Naive], concurrency: float, latency_s: float, clock: float) -> None:
+    in_flight = sum("sent_s" in request and "end_s" not in request for request in everyone)
+    for request in everyone:
+        if "sent_s" not in request and in_flight < concurrency:
+            request["sent_s"] = max(request["arrival"], clock)
+            request["reached_s"] = request["sent_s"] + latency_s
+            in_flight += 1
+
+
+def commit(decoding: list[Naive], tokens: float, clock: float) -> None:
+    for request in decoding:
+        request["made"] += tokens
+        if request["made"] > request["answer"] - 1e-5:
+            request["end_s"] = clock
+
+
+def take(queue: list[Naive], left: float, clock: float) -> tuple[list[Naive], float, float]:
+    """Return the prompts that a pass finishes, its tokens, and what these attend to in all."""
+    tokens = attended = 0.0
+    through = []
+    for request in queue:
+        if left <= 0:
+            break
+        request.setdefault("started_s", clock)
+        piece = min(request["prompt"] - request["computed"], left)
+        tokens += piece
+        attended += piece * (request["computed"] + piece / 2)
+        request["computed"] += piece
+        left -= piece
+        if request["computed"] == request["prompt"]:
+            through.append(request)
+    return through, tokens, attended
+
+
+def one_by_one(
+    schedule: dict[int, PassPrices],
+    requests: Requests,
+    rules: PrefillRules,
+    capacity: int,
+    overlap: bool,
+) -> dict[str, list[float]]:
+    """Play pass by pass and token by token."""
+    fields = (requests.arrival_s, requests.input_len, requests.cached_len, requests.output_len)
+    names = ("arrival", "prompt", "computed", "answer")
+    columns = [np.asarray(values).tolist() for values in fields]
+    rows = zip(*columns, strict=True)
+    everyone: list[Naive] = [dict(zip(names, row, strict=True)) | {"made": 0.0} for row in rows]
+    clock = seen = 0.0
+    while any("end_s" not in request for request in everyone):
+        send(everyone, requests.concurrency or math.inf, schedule[1].request_latency_s, clock)
+        here = [r for r in everyone if r.get("reached_s", math.inf) <= seen and "end_s" not in r]
+        running = [r for r in here if "started_s" in r]
+        decoding = [r for r in running if "first_s" in r]
+        prices = schedule[max(least for least in schedule if least <= max(len(decoding), 1))]
+        waiting = [r for r in here if "started_s" not in r][: capacity - len(running)]
+        left = rules.chunk or math.inf
+        beside = decoding if rules.shares_passes else []
+        left -= prices.positions * len(beside)
+        queue = [r for r in running if "first_s" not in r] + waiting
+        through, tokens, attended = take(queue, left, clock)
+        began = clock
+        context = float(np.mean([r["prompt"] + r["made"] - 1 for r in decoding] or [0.0]))
+        if tokens and beside:
+            clock += prices.mixed_s(len(beside), context, tokens, attended / tokens)
+        elif tokens:
+            clock += prices.prompt_s.at(tokens, attended / tokens)
+        elif decoding:
+            clock += prices.round_s.at(len(decoding), context)
+            commit(decoding, prices.tokens_per_round, clock)
+        else:
+            comes = min(r["reached_s"] for r in everyone if r.get("reached_s", 0.0) > seen)
+            clock = began = max(clock, comes)
+        clock += len(through) * prices.request_overhead_s
+        if tokens:
+            commit(beside, prices.tokens_per_round if rules.drafts_beside else 1.0, clock)
+        commit(through, 1.0, clock)
+        seen = began if overlap else clock
+        for request in through:
+            request["first_s"] = clock
+    return {name: [request[name] for request in everyone] for name in TIMES}
+
+
+def drawn_load(rng: np.random.Generator) -> tuple[Requests, PrefillRules, int]:
+    """Return a small load, a scheduler, and a capacity."""
+    count = int(rng.integers(1, 14))
+    arrival_s = np.sort(rng.random(count)) * rng.choice([0.0, 0.1, 1.0])
+    prompts = rng.integers(1, 150, count)
+    requests = trace(
+        arrival_s,
+        prompts,
+        rng.integers(1, 60, count),
+        np.floor(rng.random(count) * prompts * rng.integers(0, 2)),
+        concurrency=None if rng.random() < 0.5 else int(rng.integers(1, 8)),
+    )
+    shares, beside = rng.random(2) < 0.6
+    rules = PrefillRules(int(rng.choice([0, 8, 64])), bool(shares), bool(shares and beside))
+    return requests, rules, int(rng.integers(1, 9))
+
+
+@pytest.mark.parametrize("seed", range(240))
+def test_jumps_from_event_to_event_are_exact(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    requests, rules, capacity = drawn_load(rng)
+    host = {
+        "request_overhead_s": rng.random() * 1e-3,
+        "request_latency_s": float(rng.choice([0.0, 3e-3])),
+    }
+    schedule = {}
+    for least in (1, 2, 5)[: int(rng.integers(1, 4))]:
+        survival = tuple(np.sort(rng.random(int(rng.integers(0, 4))))[::-1].tolist())
+        positions = 1.0 + len(survival) * rules.drafts_beside
+        schedule[least] = drawn_prices(rng, survival=survival, positions=positions, **host)
+    prices = schedule if len(schedule) > 1 else schedule[1]
+    overlap = bool(rng.random() < 0.5)
+    found = play(prices, requests, rules, capacity, overlap=overlap)
+    wanted = one_by_one(schedule, requests, rules, capacity, overlap)
+    for name in TIMES:
+        assert getattr(found, name) == pytest.approx(wanted[name], rel=1e-9, abs=1e-9), name
+    assert found.running.max() <= capacity
+
+
+def in_flight_at(starts: Array, ends: Array, times: Array) -> Array:
+    return np.array([np.sum((starts <= time) & (time < ends)) for time in times])
+
+
+@pytest.mark.parametrize("rules", [STOPS, SHARES])
+@pytest.mark.parametrize("rate", [2.0, 6.0])
+def test_no_request_is_lost_and_littles_law_holds_at_every_instant(
+    rules: PrefillRules, rate: float
+) -> None:
+    prices = drawn_prices(np.random.default_rng(3), request_latency_s=0.01)
+    requests = open_loop(Workload(60, 40), rate, 300, shortest=0.2, seed=4)
+    run = play(prices, requests, rules, 12)
+    stages = np.stack([getattr(run, name) for name in TIMES])
+    assert np.all(np.isfinite(stages))
+    assert np.all(np.diff(stages, axis=0) >= 0)
+    assert run.sent_s == pytest.approx(requests.arrival_s)
+    # The running batch is what started and did not end, from each event on.
+    assert np.array_equal(in_flight_at(run.started_s, run.end_s, run.event_s), run.running)
+    assert run.running[-1] == 0
+    assert run.running.max() <= 12
+    # Little 1961: the mean number is the rate times the mean time.
+    assert run.mean_running == pytest.approx(
+        run.requests_per_s * np.mean(run.end_s - run.started_s), rel=1e-9
+    )
+    # Work is conserved: who waits finds a full server, or a pass that has no room left.
+    idle = run.event_s[:-1][run.running[:-1] == 0]
+    waiting = in_flight_at(run.reached_s, run.started_s, idle)
+    assert not waiting.any()
+
+
+def test_a_server_with_one_slot_works_through_all_of_them() -> None:
+    prices = drawn_prices(np.random.default_rng(0))
+    requests = trace(0.0, [10, 64, 150, 5], [7, 1, 30, 2])
+    alone = [
+        play(prices, trace(0.0, prompt, answer), STOPS, 1).duration_s
+        for prompt, answer in zip([10, 64, 150, 5], [7, 1, 30, 2], strict=True)
+    ]
+    run = play(prices, requests, STOPS, 1)
+    assert run.end_s == pytest.approx(np.cumsum(alone))
+    assert run.mean_running == pytest.approx(1.0)
+
+
+def agrees(waits: Array, expected: float) -> bool:
+    """Tell whether a mean is within four standard errors, by means of batches, which are small."""
+    means = waits.reshape(50, -1).mean(axis=1)
+    error = means.std(ddof=1) / math.sqrt(len(means))
+    assert error < 0.04 * expected
+    return bool(abs(waits.mean() - expected) < 4 * error)
+
+
+@pytest.mark.parametrize("load", [0.3, 0.5, 0.7])
+def test_waits_are_those_of_m_d_1(load: float) -> None:
+    # One request at a time, a second each: rho / (2 (1 - rho)); Pollaczek 1930, Khinchin 1932.
+    requests = open_loop(Workload(8, 1), load, 60_000, seed=1)
+    run = play(flat_prices(), requests, STOPS, 1)
+    assert agrees(run.queue_s, load / (2 * (1 - load)))
+    assert np.isnan(run.tpot_s).all()
+    assert "tpot_s" not in run.summary()
+
+
+def test_waits_are_those_of_m_g_1() -> None:
+    # Answers of 2 and of 8 tokens, half each, 0.1 s a token: lambda E[S^2] / (2 (1 - rho)).
+    rate, count = 1.2, 60_000
+    answers = np.random.default_rng(5).choice([2.0, 8.0], count)
+    requests = replace(open_loop(Workload(8, 1), rate, count, seed=6), output_len=answers)
+    run = play(flat_prices(0.1, 0.1), requests, STOPS, 1)
+    mean, square = 0.5 * (0.2 + 0.8), 0.5 * (0.2**2 + 0.8**2)
+    assert agrees(run.queue_s, rate * square / (2 * (1 - rate * mean)))
+    assert run.tpot_s == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("rules", [STOPS, SHARES])
+def test_a_higher_rate_never_lowers_the_99th_percentile(rules: PrefillRules) -> None:
+    prices = drawn_prices(np.random.default_rng(8))
+    tails = [
+        play(prices, open_loop(Workload(60, 40), rate, 400, seed=9), rules, 12).summary()["ttft_s"][
+            "p99"
+        ]
+        for rate in (1, 3, 9, 27, 81)
+    ]
+    assert tails == sorted(tails)
+    assert tails[-1] > 10 * tails[0]
+
+
+def test_an_answer_of_hardly_more_than_a_token_takes_a_round() -> None:
+    run = play(flat_prices(), trace(0.0, 8, [1 + 1e-7, 1.0]), STOPS, 2)
+    assert run.end_s.tolist() == [2.0, 1.0]
+
+
+def test_clients_send_the_next_request_when_they_have_an_answer() -> None:
+    requests = closed_loop(Workload(50, 30), 5, 40, shortest=0.5, ramp_s=0.02, seed=2)
+    assert requests.arrival_s[:6] == pytest.approx([0, 0.004, 0.008, 0.012, 0.016, 0.02])
+    prices = drawn_prices(np.random.default_rng(1), request_latency_s=0.002)
+    run = play(prices, requests, SHARES, 100)
+    assert in_flight_at(run.sent_s, run.end_s, run.sent_s).max() == 5
+    assert run.sent_s[5:] == pytest.approx(np.sort(run.end_s)[:35])
+    # Of five clients, each with a request in flight but while the others finish.
+    assert run.latency_s.sum() / run.duration_s == pytest.approx(5, abs=0.5)
+    assert run.tokens_per_s == pytest.approx(run.output_len.sum() / run.end_s.max())
+
+
+def test_lengths_are_drawn_evenly_and_by_the_seed() -> None:
+    requests = closed_loop(Workload(1000, 100, prefix_hit_rate=0.5), 400, shortest=0.8, seed=1)
+    assert requests.input_len.shape == (4000,)
+    for lengths, most in ((requests.input_len, 1000), (requests.output_len, 100)):
+        values = np.asarray(lengths)
+        assert np.all(values == np.rint(values))
+        assert (values.min(), values.max()) == (0.8 * most, most)
+        assert values.mean() == pytest.approx(0.9 * most, rel=0.005)
+    assert requests.cached_len == pytest.approx(np.asarray(requests.input_len) / 2)
+    again = closed_loop(Workload(1000, 100), 400, shortest=0.8, seed=1)
+    other = closed_loop(Workload(1000, 100), 400, shortest=0.8, seed=2)
+    assert np.array_equal(again.input_len, requests.input_len)
+    assert not np.array_equal(other.input_len, requests.input_len)
+    assert closed_loop(Workload(921.6, 0.5 + 1), 1, 2).input_len.tolist() == [921.6, 921.6]
+
+
+def test_gaps_are_as_bursty_as_asked() -> None:
+    for burstiness in (0.25, 1.0, 4.0):
+        gaps = np.diff(open_loop(Workload(8, 8), 2.0, 50_000, burstiness=burstiness).arrival_s)
+        assert gaps.mean() == pytest.approx(0.5, rel=0.03)
+        assert gaps.var() == pytest.approx(0.25 / burstiness, rel=0.05)
+    even = open_loop(Workload(8, 8), 2.0, 5, burstiness=math.inf)
+    assert even.arrival_s == pytest.approx([0.5, 1.0, 1.5, 2.0, 2.5])
+    slow, fast = (open_loop(Workload(8, 8), rate, 9, seed=3).arrival_s for rate in (1.0, 4.0))
+    assert np.asarray(slow) == pytest.approx(4 * np.asarray(fast))
+
+
+@pytest.mark.parametrize(
+    ("model", "chip", "engine", "drafter", "drafts"),
+    [
+        ("Qwen/Qwen3-8B", "h100", "vllm", "eagle3,accept=0.7", 3),
+        ("Qwen/Qwen3-8B", "h100", "sglang", "eagle3,accept=0.7", 3),
+        ("openai/gpt-oss-120b", "b200", "vllm", "ideal", 0),
+    ],
+)
+@pytest.mark.parametrize(("prompt", "answer"), [(1024, 1024), (8192, 512)])
+def test_clients_out_of_step_get_what_the_steady_state_says(
+    model: str, chip: str, engine: str, drafter: str, drafts: int, prompt: int, answer: int
+) -> None:
+    clients, found = [4, 32], load_drafter(drafter)
+    steady = predict(
+        model, chip, drafters=found, engine=engine, concurrency=clients, input_len=0.9 * prompt,
+        output_len=0.9 * answer, max_draft_len=max(drafts, 1), capacity=False,
+    )  # fmt: skip
+    rules = prefill_rules(steady.deployment, found.kind if drafts else None)
+    prices = pass_prices(
+        steady.deployment, rules, running=max(clients), input_len=(0.8 * prompt, prompt),
+        longest=prompt + answer, drafting=(found, acceptance_of(found), drafts) if drafts else None,
+    )  # fmt: skip
+    for place, count in enumerate(clients):
+        tpot_s, latency_s = (
+            float(getattr(steady.counted[0], name)[0, place, drafts])
+            for name in ("tpot_s", "answer_s")
+        )
+        load = closed_loop(
+            Workload(prompt, answer), count, 40 * count, shortest=0.8, ramp_s=latency_s
+        )
+        run = play(prices, load, rules, count)
+        middle = slice(10 * count, 30 * count)  # all clients are at work
+        assert tpot_s == pytest.approx(run.tpot_s[middle].mean(), rel=0.01)
+        assert latency_s == pytest.approx(run.latency_s[middle].mean(), rel=0.02)
+
+
+# --- Dice ----------------------------------------------------------------------------------------
+
+
+def played_rounds(survival: tuple[float, ...], tokens: int, count: int, seed: int) -> Array:
+    """Return the rounds of answers, of a second each where nothing else takes time."""
+    prices = replace(flat_prices(1.0, 0.0), survival=survival)
+    run = play(prices, trace(np.zeros(count), 8, tokens + 1), STOPS, count, seed=seed)
+    return run.end_s - run.first_s
+
+
+def test_dice_commit_tokens_as_often_as_the_survival_curve_says() -> None:
+    survival, tokens = (0.8, 0.5, 0.4), 13
+    rounds = played_rounds(survival, tokens, 20_000, 7)
+    # Exactly: the chance that n rounds have not yet committed them all, by convolution.
+    one = -np.diff([1.0, *survival, 0.0])
+    left, mean = np.zeros(tokens), 0.0
+    left[0] = 1.0
+    while left.sum() > 1e-12:
+        mean += left.sum()
+        left = np.convolve(left, np.concatenate([[0.0], one]))[:tokens]
+    assert rounds.mean() == pytest.approx(mean, rel=0.005)
+    assert rounds.min() >= 4
+    assert rounds.max() <= 13
+    assert np.array_equal(rounds, played_rounds(survival, tokens, 20_000, 7))
+    assert not np.array_equal(rounds, played_rounds(survival, tokens, 20_000, 8))
+
+
+def test_dice_change_nothing_where_nothing_is_drawn() -> None:
+    prices = drawn_prices(np.random.default_rng(2))
+    requests = open_loop(Workload(60, 40), 4.0, 50, shortest=0.2, seed=4)
+    plain, drawn = (play(prices, requests, SHARES, 9, seed=seed) for seed in (None, 3))
+    assert drawn.end_s == pytest.approx(plain.end_s, rel=1e-12)
+
+
+def test_contexts_of_drawn_rounds_end_at_the_length_of_the_answer() -> None:
+    # A round of one sequence takes its context in seconds: the sum says which contexts it had.
+    contexts = Grid([1.0, 2.0], [0.0, 1e3], np.array([[0.0, 1e3], [0.0, 1e3]]))
+    prices = replace(flat_prices(1.0, 0.0), round_s=contexts, survival=(0.5,))
+    run = play(prices, trace(0.0, 100, 41), STOPS, 1, seed=1)
+    rounds = int(played_rounds((0.5,), 40, 1, 1)[0])
+    mean = 100 + (40 / rounds) * (rounds - 1) / 2
+    assert run.end_s[0] == pytest.approx(rounds * mean)
+
+
+# --- Sums of rounds ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_rounds_add_up_as_one_by_one(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    contexts = np.cumsum(1 + 20 * rng.random(5)).tolist()
+    seconds = np.cumsum(rng.random(5)).tolist()
+    grid = Grid([0.0, 1.0], contexts, np.array([seconds, seconds]))
+    start, growth = 120 * rng.random(), 9 * rng.random() + 0.1
+    most = int(rng.integers(1, 40))
+    until_s = math.inf if seed % 3 == 0 else 20 * rng.random()
+    rounds, passed_s = 0, 0.0
+    while rounds < most and passed_s < until_s:
+        passed_s += grid.at(0.0, start + growth * rounds)
+        rounds += 1
+    found = steady_rounds((contexts, seconds), start, growth, most, until_s)
+    assert found[0] == rounds
+    assert found[1] == pytest.approx(passed_s, rel=1e-12)
+
+
+# --- Refusals ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"arrival_s": [0, 2, 1]}, "arrival_s[2] is 1.0; allowed: 2 or later"),
+        ({"arrival_s": [-1, 0, 1]}, "arrival_s is -1.0"),
+        ({"input_len": [5, 0, 5]}, "input_len is 0.0"),
+        ({"output_len": [5, math.nan, 5]}, "output_len is nan"),
+        ({"cached_len": [0, 5, 0]}, "cached_len[1] is 5.0; allowed: at most 4"),
+        ({"input_len": [5, 5]}, "input_len (2,)"),
+        ({"input_len": [[5], [5]]}, "input_len (2, 1)"),
+        ({"concurrency": 0}, "concurrency is 0"),
+    ],
+)
+def test_a_trace_that_cannot_be_is_refused(changes: dict[str, Any], says: str) -> None:
+    load: dict[str, Any] = {"arrival_s": [0, 1, 2], "input_len": 5, "output_len": 5}
+    with pytest.raises(OptionError) as refusal:
+        trace(**load | changes)
+    assert says in str(refusal.value)
+
+
+def test_a_load_that_cannot_be_is_refused() -> None:
+    work = Workload(8, 8)
+    with pytest.raises(OptionError, match="burstiness"):
+        open_loop(work, 1.0, 5, burstiness=0.0)
+    with pytest.raises(OptionError, match="rate"):
+        open_loop(work, 0.0, 5)
+    with pytest.raises(OptionError, match="requests"):
+        closed_loop(work, 1, 0)
+    with pytest.raises(OptionError, match="shortest"):
+        closed_loop(work, 1, shortest=1.5)
+    two, load = {1: flat_prices(), 4: flat_prices()}, closed_loop(work, 1)
+    with pytest.raises(OptionError, match="capacity"):
+        play(flat_prices(), load, STOPS, math.nan)
+    with pytest.raises(OptionError, match="seed"):
+        play(two, load, STOPS, 8, seed=1)
+    for schedule in ({}, {2: flat_prices()}):
+        with pytest.raises(OptionError, match="prices"):
+            play(schedule, load, STOPS, 8)
+
+
+def test_percentiles_are_those_of_numpy() -> None:
+    run = play(flat_prices(), open_loop(Workload(8, 4), 0.4, 200), STOPS, 2)
+    assert "200 requests" in repr(run)
+    for name, cuts in run.summary().items():
+        values = getattr(run, name)
+        assert cuts["mean"] == pytest.approx(values.mean())
+        for cut in (50, 90, 99):
+            assert cuts[f"p{cut}"] == pytest.approx(np.percentile(values, cut))
