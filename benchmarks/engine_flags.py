@@ -316,6 +316,8 @@ def judge_sglang(asked: list[dict[str, Any]]) -> list[str]:
 def _said(check: Any, case: dict[str, Any]) -> str:
     try:
         check(case)
+    except ImportError as lack:
+        return f"not judged, the interpreter lacks a package: {lack}"
     except SystemExit as refusal:
         return f"the parser stops: {refusal}"
     except Exception as refusal:  # noqa: BLE001 - whatever it says is what is asked
