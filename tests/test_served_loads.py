@@ -325,7 +325,7 @@ def test_loads_are_grouped_by_what_makes_a_set_up() -> None:
     scores = (one, *(ServedScore(load, {"tpot_s": 0.1}, True) for load in (wide, long)))
     groups = {name: list(group) for name, group in ServedValidation(scores).groups.items()}
     assert groups == {
-        "server": ["vllm hopper", "vllm mi300x"],
+        "server": ["vllm cdna3", "vllm hopper"],
         "weights": ["bf16", "mxfp4"],
         "placement": ["tp 1", "tp 8 ep 8 dp-attention 4"],
         "input_len": ["1 to 1024", "above 8192", "not stated"],
@@ -429,12 +429,12 @@ def stored(monkeypatch: pytest.MonkeyPatch, own: list[str], generic: list[str]) 
 def test_a_load_is_predicted_by_a_profile_without_its_group(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    strange = replace(LOAD, hardware="mi300x")
+    strange = replace(LOAD, hardware="mi250x")
     shipped = load_hardware("h100").engines["vllm"]
     stored(monkeypatch, [], [])
     assert left_out_served(LOAD, "model") == (shipped, True)  # no fit has seen a served load
     assert left_out_served(strange, "model")[1]
-    stored(monkeypatch, ["served model Qwen/Qwen3-8B"], ["served chip mi300x"])
+    stored(monkeypatch, ["served model Qwen/Qwen3-8B"], ["served chip mi250x"])
     assert left_out_served(LOAD, "model") == (OWN, True)
     assert left_out_served(LOAD, "chip") == (shipped, False)  # has seen it, for all that is known
     profile, unseen = left_out_served(strange, "chip")

@@ -559,7 +559,10 @@ def test_flags_are_those_of_the_stored_lists() -> None:
 )
 def test_a_server_whose_rounds_wait_is_told_so(framework: str, flag: str) -> None:
     overlapped = launch(planned("eagle3"), framework).text
-    assert launch(planned("eagle3", overlap=False), framework).text == f"{overlapped} {flag}"
+    assert (
+        launch(planned("eagle3", settings=ServerSettings(overlap=False)), framework).text
+        == f"{overlapped} {flag}"
+    )
     for overlap, told in (("on", False), ("off", True), ("plain", True)):
         answer = advise(
             "meta-llama/Llama-3.1-8B-Instruct", "h100", drafters=["eagle3,accept=0.8"],

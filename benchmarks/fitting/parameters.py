@@ -244,6 +244,8 @@ FACTORS_BESIDE_ROUNDS: Final = ("experts_s", "experts_memory", "fp8_blocks", "fp
 EVERYONE: Final = "all"
 #: No kernel reaches more of a peak or of a memory.
 _MOST: Final = 0.97
+#: Above 1 where the switch adds.
+_MOST_OF_LINKS: Final = 1.2
 
 #: The fits that `benchmarks/fit_engines.py` stores, by what each was made without.
 FITS: Final = Path(__file__).with_name("fits.json")
@@ -411,9 +413,9 @@ def own_engine(
         engine,
         compute_frac=_scaled(engine.compute_frac, compute),
         kind_compute_frac=_scaled(engine.kind_compute_frac, compute),
-        expert_tile=tile and tile.scaled(compute, most=_MOST),
-        prefill_frac=min(engine.prefill_frac * factor("prefill"), 1.0),
-        memory_frac=min(engine.memory_frac * memory, _MOST),
+        expert_tile=tile and replace(tile, compute_frac=_within(tile.compute_frac, compute)),
+        prefill_frac=_within(engine.prefill_frac, factor("prefill"), 1.0),
+        memory_frac=_within(engine.memory_frac, memory),
         kind_memory_frac=_scaled(
             {**engine.kind_memory_frac, "experts": experts * factor("experts_memory")}, memory
         ),
@@ -433,13 +435,18 @@ def own_engine(
             collective,
             latency_s=collective.latency_s * factor("collective"),
             device_latency_s=collective.device_latency_s * factor("collective"),
-            link_frac=collective.link_frac * factor("link"),
+            link_frac=_within(collective.link_frac, factor("link"), _MOST_OF_LINKS),
         ),
     )
 
 
 def _scaled(shares: Mapping[str, float], factor: float) -> dict[str, float]:
-    return {key: min(share * factor, _MOST) for key, share in shares.items()}
+    return {key: _within(share, factor) for key, share in shares.items()}
+
+
+def _within(share: float, factor: float, most: float = _MOST) -> float:
+    """Return a share times a factor, no more than kernels reach unless it was more before."""
+    return min(share * factor, max(share, most))
 
 
 def shared_engine(name: str, family: str, parameters: Mapping[str, float]) -> EngineProfile:

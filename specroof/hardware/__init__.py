@@ -153,8 +153,13 @@ def _bands(**cells: dict[str, Any]) -> dict[str, Band]:
 
 
 def _reach(**block: Any) -> Reach:
-    words = {key: tuple(part) for key, part in block.items() if isinstance(part, list)}
-    return Reach(**{**block, **words})
+    # YAML reads a whole number as one.
+    parts = {
+        key: tuple(part) if isinstance(part, list) else float(part)
+        for key, part in block.items()
+        if part is not None and not isinstance(part, str)
+    }
+    return Reach(**{**block, **parts})
 
 
 #: Blocks of an engine that are values themselves.

@@ -105,7 +105,7 @@ def _is_default(field: Any, part: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Return nested values without tuples, keys that are None left out."""
+    """Return nested values without tuples, keys that are None or an empty text left out."""
     if isinstance(value, dict):
-        return {key: _plain(entry) for key, entry in value.items() if entry is not None}
+        return {key: _plain(entry) for key, entry in value.items() if entry not in (None, "")}
     return list(value) if isinstance(value, tuple) else value
