@@ -235,7 +235,7 @@ def judge_vllm(asked: list[dict[str, Any]]) -> list[str]:
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-    class Raw(PretrainedConfig):
+    class Raw(PretrainedConfig):  # type: ignore[misc]
         max_position_embeddings = 4096  # which rules of rotary embeddings read first
 
     class Config:
@@ -251,7 +251,8 @@ def judge_vllm(asked: list[dict[str, Any]]) -> list[str]:
             if callable(hf_overrides):
                 self.hf_config = hf_overrides(self.hf_config)
             self.model = self.model_weights = self.tokenizer = model
-            self.hf_overrides, self.quantization, self.max_model_len = {}, None, 4096
+            self.hf_overrides: dict[str, Any] = {}
+            self.quantization, self.max_model_len = None, 4096
             self.dtype = self.head_dtype = "bfloat16"
             self.is_moe = False
 

@@ -1,70 +1,73 @@
-"""Time per token with experts spread over devices, over that with experts sliced, beside `predict`.
+"""Time per token with experts spread over devices, over that with experts sliced, and predictions.
 
     python benchmarks/expert_placement.py [--json]
 
-Rows of `served_loads.csv` that differ in placement alone: same model, chips, framework, formats,
-lengths and clients. Where a placement was measured several times, the median counts. Few pairs are
-of one release: the others also hold what months of releases changed, and are listed apart.
+Served loads that differ in placement alone: same model, chips, server, formats, lengths and
+clients. Where a placement was measured several times, the median counts. Few pairs are of one
+release: the others also hold what months of releases changed, and are listed apart. Each load is
+predicted by a profile that has not seen its model.
 """
 
 import argparse
 import json
+import math
 from collections import defaultdict
+from collections.abc import Sequence
+from operator import attrgetter
 from statistics import median
 from typing import Any, Final
 
-from served_loads import SETUP, Row, predicted, read_rows
-from specroof import SpecroofError
+from specroof.scoring.served import ServedScore, served_validation
 
-#: What makes a placement; the rest of a set-up is equal in a pair.
-PLACEMENT: Final = ("expert_parallel", "attention_data_parallel")
-ALONE: Final = ("1", "1")
-Placed = dict[tuple[str, ...], list[Row]]
-
-
-def placed_rows() -> dict[tuple[str, ...], Placed]:
-    """Return the rows of each load by placement, where there are several."""
-    loads: dict[tuple[str, ...], Placed] = defaultdict(lambda: defaultdict(list))
-    for row in read_rows():
-        rest = (row[name] for name in (*SETUP, "concurrency") if name not in PLACEMENT)
-        loads[tuple(rest)][tuple(row[name] for name in PLACEMENT)].append(row)
-    return {load: places for load, places in loads.items() if ALONE in places and len(places) > 1}
-
-
-def predicted_s(row: Row) -> float:
-    """Return the predicted time per token of a row."""
-    figures = predicted({name: row[name] for name in SETUP}, [int(row["concurrency"])])
-    return float(figures["tpot_s"][0])
+#: What is equal in a pair, and what makes a placement.
+SETUP: Final = (
+    *("model", "quantization", "hardware", "engine", "tensor_parallel", "kv_cache"),
+    *("input_len", "output_len", "shortest", "concurrency"),
+)
+PLACEMENT: Final = attrgetter("expert_parallel", "attention_data_parallel")
 
 
 def pairs() -> list[dict[str, Any]]:
-    """Return measured and predicted ratios, spread over sliced; without those that are refused."""
+    """Return measured and predicted ratios, spread over sliced."""
+    loads: dict[object, dict[tuple[int, int], list[ServedScore]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    for score in served_validation().scores:
+        if "tpot_s" in score.off:
+            experts, groups = (ways or 1 for ways in PLACEMENT(score.point))
+            loads[attrgetter(*SETUP)(score.point)][experts, groups].append(score)
     found = []
-    for places in placed_rows().values():
-        sliced = places.pop(ALONE)
-        for place, spread in places.items():
-            releases = {row["version"] for row in sliced} & {row["version"] for row in spread}
-            same = releases - {""}
-            rows = [
-                [row for row in side if not same or row["version"] in same]
+    for places in loads.values():
+        sliced = places.pop((1, 1), [])
+        for place, spread in places.items() if sliced else ():
+            versions = [{score.point.engine_version for score in side} for side in (sliced, spread)]
+            same = (versions[0] & versions[1]) - {""}
+            sides = [
+                [score for score in side if not same or score.point.engine_version in same]
                 for side in (spread, sliced)
             ]
-            measured_s = [median(float(row["tpot_s"]) for row in side) for side in rows]
-            try:
-                expected_s = [predicted_s(side[0]) for side in rows]
-            except SpecroofError:
-                continue
-            first = rows[0][0]
+            over, under = map(_seconds, sides)
+            first = sides[0][0].point
             found.append(
-                {name: first[name] for name in (*SETUP, "concurrency")}
+                {name: getattr(first, name) for name in SETUP}
                 | {
                     "placement": f"ep {place[0]}, dp {place[1]}",
                     "release": ", ".join(sorted(same)),
-                    "measured": measured_s[0] / measured_s[1],
-                    "predicted": expected_s[0] / expected_s[1],
+                    "measured": over[0] / under[0],
+                    "predicted": over[1] / under[1],
                 }
             )
     return found
+
+
+def _seconds(side: Sequence[ServedScore]) -> tuple[float, float]:
+    """Return the measured and the predicted time per token of one placement."""
+    measured = [score.point.tpot_s or math.nan for score in side]
+    predicted = [
+        seconds * math.exp(score.off["tpot_s"])
+        for score, seconds in zip(side, measured, strict=True)
+    ]
+    return median(measured), median(predicted)
 
 
 def main() -> None:
@@ -76,25 +79,17 @@ def main() -> None:
     if words.json:
         print(json.dumps(found))
         return
+    names = ("release", "model", "hardware", "engine", "placement", "input_len", "output_len")
     groups: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
     for pair in found:
-        names = (
-            "release",
-            "model",
-            "hardware",
-            "framework",
-            "placement",
-            "input_len",
-            "output_len",
-        )
-        groups[tuple(pair[name] for name in names)].append(pair)
+        groups[tuple(str(pair[name]) for name in names)].append(pair)
     print("time per token, spread over sliced: clients measured/predicted")
     for key, members in sorted(groups.items(), key=lambda item: (item[0][0] == "", item[0])):
         release, *setup = key
         print(" ".join(setup), f"({release or 'different or unknown releases'})")
         cells = [
-            f"{pair['concurrency']} {pair['measured']:.2f}/{pair['predicted']:.2f}"
-            for pair in sorted(members, key=lambda pair: int(pair["concurrency"]))
+            f"{pair['concurrency']:g} {pair['measured']:.2f}/{pair['predicted']:.2f}"
+            for pair in sorted(members, key=lambda pair: float(pair["concurrency"]))
         ]
         print("    " + "   ".join(cells))
     for title, chosen in (

@@ -146,7 +146,7 @@ _API: Final = {
     ),
     "Acceptance": tuple(
         name
-        for name in sorted(specroof.__all__)
+        for name in sorted(vars(specroof)["__all__"])
         if name.endswith("_acceptance") or name.startswith("acceptance_") or "Acceptance" in name
     ),
     "Cost and time": (
@@ -155,14 +155,16 @@ _API: Final = {
         *("Drafter", "Round", "DraftTime"),
     ),
     "Simulation": ("simulate_batch", "simulate_exactness"),
-    "Refusals": tuple(name for name in sorted(specroof.__all__) if name.endswith("Error")),
+    "Refusals": tuple(name for name in sorted(vars(specroof)["__all__"]) if name.endswith("Error")),
 }
 
 
 def _api() -> str:
     """Return what mkdocstrings makes the reference of: every public name, by what it is for."""
     listed = {name for names in _API.values() for name in names}
-    rest = tuple(name for name in sorted(specroof.__all__) if name not in listed and name != "plot")
+    rest = tuple(
+        name for name in sorted(vars(specroof)["__all__"]) if name not in listed and name != "plot"
+    )
     groups = {**_API, "Others": rest} if rest else _API
     return "\n\n".join(
         f"## {title}\n\n" + "\n\n".join(map(_entry, names)) for title, names in groups.items()

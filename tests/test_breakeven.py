@@ -115,7 +115,7 @@ def test_the_largest_factor_gives_the_speedup() -> None:
         assert row.speedup == pytest.approx(curve.speedup[at])
 
 
-@pytest.mark.parametrize("spec", ["eagle3,accept=0.55", "block,accept=0.7,cost=0.3,drafts=15"])
+@pytest.mark.parametrize("spec", ["eagle3,accept=0.55", "block,accept=0.6,cost=0.3,drafts=15"])
 def test_batches_that_pay_are_those_of_every_batch(spec: str) -> None:
     found = breakeven(
         EXPERTS, CHIP, drafter=spec, solve="batch", speedup=1.25, most=300, context_len=2048,

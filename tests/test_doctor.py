@@ -190,12 +190,13 @@ def test_a_schedule_goes_as_far_as_was_measured_or_is_taken() -> None:
 
 
 def test_beyond_positions_that_were_counted_acceptance_goes_on(saved: Any) -> None:
-    short = replace(LIFE, survival=(0.8, 0.6), running=2.0)
+    short = replace(LIFE, survival=(0.95, 0.9), running=1.0)
     found = of(saved(vllm_page(short), vllm_page(short.at(1030.0))), drafter="eagle3")
     assert found.prediction is not None
     (curve,) = found.prediction.curves
-    # 0.75 of the second are accepted at the first: 1 + 0.8 + 0.6 + 0.45 + 0.3375
-    assert curve.tokens_per_round[0, 0, 4] == pytest.approx(3.1875)
+    # 18/19 of those before are accepted of each further draft.
+    rate = 0.9 / 0.95
+    assert curve.tokens_per_round[0, 0, 4] == pytest.approx(1 + 0.95 + 0.9 * (1 + rate + rate**2))
     assert curve.measured_draft_len == 2
     change = found.change
     assert change is not None

@@ -119,7 +119,7 @@ def test_the_bundled_file_is_what_the_fits_say() -> None:
     assert hardware.generic is not None
     assert set(hardware.generic.engines) == {"generic", "sglang", "vllm", "tensorrt-llm"}
     made = generic(PARAMETERS).on_chip(
-        hardware.name, memory_bytes_per_s=5.3e12, link_bytes_per_s=448e9
+        hardware.name, memory_bytes_per_s=hardware.peak.memory_bytes_per_s, link_bytes_per_s=None
     )
     for name, engine in made.engines.items():
         bundled = hardware.generic.engines[name]

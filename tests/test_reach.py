@@ -144,9 +144,18 @@ def test_a_curve_says_its_reach_in_one_line_and_lists_it_in_full() -> None:
     assert "plain none" in note
 
 
+#: The chip without its own engines.
+BARE = replace(
+    CHIP,
+    engines={},
+    default_engine=None,
+    sources={key: text for key, text in CHIP.sources.items() if not key.startswith("engines.")},
+)
+
+
 def test_reach_and_bands_of_requests_are_read_as_they_are_written() -> None:
     served = deployment(REACH).setup
-    text = calibrated_yaml(replace(CHIP, engines={}), served.engine, name="mine", source="made up")
+    text = calibrated_yaml(BARE, replace(served.engine, served_bands={}), name="mine", source="made up")
     for trusted in (True, False):
         assert parse_hardware(text, source="mine", trusted=trusted).engine("mine").reach == REACH
     bands = "served_bands: {tpot_s: {any: {width: 0.1, mean_error: 0.1, points: 9}}}"

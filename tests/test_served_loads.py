@@ -444,7 +444,7 @@ def test_a_load_is_predicted_by_a_profile_without_its_group(
     assert sglang.framework == "sglang"  # its rules, without a fit
     # A server without a profile is the chip's default.
     atom = left_out_served(replace(strange, engine="atom"), "model")[0]
-    assert atom == load_hardware("mi300x").engine()
+    assert atom == load_hardware("mi250x").engine()
 
 
 def test_formats_of_one_model_are_left_out_together() -> None:

@@ -144,7 +144,8 @@ def kernel_engine(hardware: HardwareProfile, parameters: Mapping[str, float]) ->
     --------
     >>> from specroof import load_hardware
     >>> from fitting.parameters import fitted_parameters
-    >>> engine = kernel_engine(load_hardware("h200"), fitted_parameters())
+    >>> shared = {key: one for key, one in fitted_parameters().items() if " of " not in key}
+    >>> engine = kernel_engine(load_hardware("h200"), shared)
     >>> engine.memory_frac, engine.compute_frac["fp8"]
     (0.85, 0.63)
     """

@@ -15,6 +15,7 @@ from specroof.drafters import Drafter
 from specroof.errors import OptionError, expect, refuse
 from specroof.hardware import IDEAL_ENGINE, HardwareProfile, Placement
 from specroof.latency import Deployment, Setup, check_placement, engine_setup
+from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
 from specroof.policies.decision import (
     INPUTS,
     Decision,
@@ -37,7 +38,7 @@ from specroof.questions.advised_loads import (
 )
 from specroof.questions.answer import Charted, title_of
 from specroof.questions.curve_tables import request_columns, served_bands_line
-from specroof.questions.predict import absent_layers, lengths_of, predicted, speculation_of
+from specroof.questions.predict import absent_layers, lengths_of, predicted
 from specroof.questions.request import (
     CHIPS,
     FORMULAS,
@@ -77,6 +78,7 @@ from specroof.serving.launch import (
     LOOKUPS,
     MADE_WEIGHTS,
     Launch,
+    Speculation,
     launch,
     server_command,
 )
@@ -633,6 +635,42 @@ def _draft_model(checked: CheckedRequest, drafter: Drafter) -> str | None:
     """Return the weights that the user named for a drafter: mtp's are its own where others are."""
     others = {other.kind for other in checked.drafters} - {"mtp", *LOOKUPS}
     return None if drafter.kind == "mtp" and others else checked.request.draft_model
+
+
+#: What a config that names a drafter's layers is noted with, by the drafter's kind.
+_HELD: Final = {"mtp": MTP_NOTE, "dspark": DSPARK_NOTE}
+
+
+def speculation_of(
+    drafter: Drafter,
+    model: Architecture,
+    schedule: Sequence[tuple[int, int, int]],
+    draft_model: str | None,
+    **more: Any,
+) -> Speculation:
+    """Return what a server of a model is to do with a drafter.
+
+    Parameters
+    ----------
+    drafter, model
+        What drafts, and the model that is served.
+    schedule, draft_model, more
+        Fields of `Speculation`.
+
+    Raises
+    ------
+    OptionError
+        For mtp of a model whose config names no such layers, without other weights.
+    """
+    return Speculation(
+        kind=drafter.kind,
+        schedule=tuple(schedule),
+        draft_model=draft_model,
+        family=model.family,
+        in_checkpoint=_HELD.get(drafter.kind) in model.notes,
+        block=drafter.max_draft_len,
+        **more,
+    )
 
 
 def _launches(

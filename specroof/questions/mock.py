@@ -12,8 +12,8 @@ from specroof.drafters import Drafter
 from specroof.errors import OptionError, expect
 from specroof.hardware import HardwareProfile, Placement
 from specroof.latency import Deployment, engine_setup
+from specroof.questions.advise import speculation_of
 from specroof.questions.answer import Noted
-from specroof.questions.predict import speculation_of
 from specroof.questions.request import (
     DRAFTER,
     FORMATS,

@@ -56,7 +56,6 @@ from specroof.report.columns import (
 from specroof.report.layout import columns_csv, figure, format_table, in_line, note_lines
 from specroof.serving.capacity import RoomRule, ServerRoom
 from specroof.serving.end_to_end import EndToEnd
-from specroof.serving.launch import Speculation
 from specroof.serving.served import room_rule, served_curve
 from specroof.serving.workload import Load
 from specroof.speedup.curve import (
@@ -466,42 +465,6 @@ def lengths_of(draft_len: int | Sequence[int] | None) -> tuple[int, ...]:
     if not lengths or lengths[0] == 0:
         refuse("draft_len", draft_len, "at least one number of drafts from 1")
     return tuple(lengths)
-
-
-#: What a config that names a drafter's layers is noted with, by the drafter's kind.
-_HELD: Final = {"mtp": MTP_NOTE, "dspark": DSPARK_NOTE}
-
-
-def speculation_of(
-    drafter: Drafter,
-    model: Architecture,
-    schedule: Sequence[tuple[int, int, int]],
-    draft_model: str | None,
-    **more: Any,
-) -> Speculation:
-    """Return what a server of a model is to do with a drafter.
-
-    Parameters
-    ----------
-    drafter, model
-        What drafts, and the model that is served.
-    schedule, draft_model, more
-        Fields of `Speculation`.
-
-    Raises
-    ------
-    OptionError
-        For mtp of a model whose config names no such layers, without other weights.
-    """
-    return Speculation(
-        kind=drafter.kind,
-        schedule=tuple(schedule),
-        draft_model=draft_model,
-        family=model.family,
-        in_checkpoint=_HELD.get(drafter.kind) in model.notes,
-        block=drafter.max_draft_len,
-        **more,
-    )
 
 
 def absent_layers(model: Architecture, drafters: Sequence[Drafter]) -> list[str]:
