@@ -155,7 +155,9 @@ BARE = replace(
 
 def test_reach_and_bands_of_requests_are_read_as_they_are_written() -> None:
     served = deployment(REACH).setup
-    text = calibrated_yaml(BARE, replace(served.engine, served_bands={}), name="mine", source="made up")
+    text = calibrated_yaml(
+        BARE, replace(served.engine, served_bands={}), name="mine", source="made up"
+    )
     for trusted in (True, False):
         assert parse_hardware(text, source="mine", trusted=trusted).engine("mine").reach == REACH
     bands = "served_bands: {tpot_s: {any: {width: 0.1, mean_error: 0.1, points: 9}}}"
