@@ -38,6 +38,7 @@ from specroof.scoring.left_out import SERVED_GROUPS, left_out_name, served_group
 from specroof.scoring.served import implausible
 from specroof.serving.capacity import prefill_rules
 from specroof.serving.prefills import RequestLoad, request_timing
+from specroof.serving.requests import end_to_end_tokens_per_s
 
 #: What an ordinary residual of a served load is.
 _ORDINARY: Final = 0.08
@@ -133,9 +134,16 @@ class _Group:
         times = self._timing(
             self.served, passes, np.broadcast_to(decode_s, self.running.shape), engine
         )
-        first_s = times.first_s + engine.request_latency_s
-        service_s = self.answer * times.token_s + self.running * times.wait_s
-        tpot_s = (service_s + engine.request_latency_s - first_s) / (self.answer - 1)
+        lost_s = engine.request_latency_s
+        rate = end_to_end_tokens_per_s(
+            self.running,
+            times.token_s,
+            wait_s=times.wait_s,
+            output_len=self.answer,
+            latency_s=lost_s,
+        )
+        first_s = times.first_s + lost_s
+        tpot_s = (self.running * self.answer / rate - first_s) / (self.answer - 1)
         return np.stack(np.broadcast_arrays(tpot_s, first_s, self.running)[:2])
 
 

@@ -113,23 +113,24 @@ def pass_work(
         if sequences is not None:
             sequences, busiest = np.asarray(sequences * busiest), 1.0
         fullest = op if ideal else _on_fullest_device(op, placement.expert_parallel)
-        # Multiprocessors without a thread block are idle, and with them their share of arithmetic
-        # and of bandwidth.
-        occupied: Array | float = 1.0
-        if op.blocks is not None and hardware.peak.multiprocessors is not None:
-            blocks = busiest * op.blocks / compute_ways
-            occupied = np.minimum(1.0, blocks / hardware.peak.multiprocessors)
+        flops = fullest.flops
         moved = (
             fullest.weight_bytes / weight_ways
             + busiest * op.cache_bytes / cache_ways
             + busiest * op.activation_bytes / compute_ways
         )
+        if op.blocks is not None and hardware.peak.multiprocessors is not None:
+            # Multiprocessors without a thread block are idle, and with them their share of
+            # arithmetic and of bandwidth.
+            blocks = busiest * op.blocks / compute_ways
+            occupied = np.minimum(1.0, blocks / hardware.peak.multiprocessors)
+            flops, moved = np.asarray(flops / occupied), np.asarray(moved / occupied)
         works.append(
             OpWork(
-                op=replace(op, rows=fullest.rows),
+                op=op if fullest is op else replace(op, rows=fullest.rows),
                 compute_dtype=dtype,
-                flops=np.asarray(fullest.flops / occupied),
-                moved_bytes=np.asarray(moved / occupied),
+                flops=flops,
+                moved_bytes=moved,
                 settled=settled,
                 flop_s=busiest * op.count / (compute_ways * flops_per_s),
                 byte_s=op.count / hardware.peak.memory_bytes_per_s,
