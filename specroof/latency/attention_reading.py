@@ -14,7 +14,6 @@ from specroof.architecture import (
     LatentAttention,
     SharedCacheAttention,
 )
-from specroof.hardware import HardwareProfile
 from specroof.latency.setup import Setup, drafting_engine, served_options
 
 
@@ -202,7 +201,8 @@ def attention_reading(model: Architecture, setup: Setup) -> Callable[[Core], Cac
     'once'
     """
     framework, stated = setup.engine.rules, setup.options.verify_attention
-    chip = _chip(setup.hardware)
+    name, capability = setup.hardware.name, setup.hardware.compute_capability
+    chip = "amd" if name.startswith("AMD") else f"sm{capability}"
     wide = any(
         isinstance(core, GroupedQueryAttention) and core.head_dim > _WIDEST
         for _, core in model.counted_cores
@@ -238,12 +238,6 @@ def _attention_kind(core: Core) -> str:
     if isinstance(core, LatentAttention):
         return "latent" if core.top_k is None else "index"
     return "index" if isinstance(core, CompressedAttention) else ""
-
-
-def _chip(hardware: HardwareProfile) -> str:
-    if hardware.name.startswith("AMD"):
-        return "amd"
-    return f"sm{hardware.compute_capability}"
 
 
 _SAID: Final = {

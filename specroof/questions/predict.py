@@ -318,9 +318,9 @@ def predicted_to(
     assumed = (note for held in rooms for note in held.drafting.notes)
     extended = (
         f"{curve.drafter}: acceptance was measured with "
-        f"{format_drafts(curve.measured_draft_len or 0)}; beyond that it is extrapolated"
+        f"{format_drafts(curve.measured_draft_len)}; beyond that it is extrapolated"
         for curve in curves
-        if curve.extends_measurement.any()
+        if curve.measured_draft_len is not None and curve.extends_measurement.any()
     )
     of_curves = (note for curve in curves for note in curve.notes)
     return Prediction(
