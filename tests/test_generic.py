@@ -22,6 +22,7 @@ from specroof.evidence import STEP, Measurement, kind_of, load_measurements
 from specroof.hardware import (
     IDEAL_ENGINE,
     Collective,
+    Generic,
     GenericEngines,
     HardwareProfile,
     parse_generic,
@@ -160,6 +161,19 @@ def test_a_profile_built_in_python_takes_its_figures_as_they_are() -> None:
     assert made.engine() is IDEAL_ENGINE
     with pytest.raises(OptionError, match=r"engine is 'generic'; AMD Instinct MI250X has ideal$"):
         made.engine("generic")
+
+
+def test_a_fitted_engine_needs_no_generic_one() -> None:
+    def unread() -> Generic:
+        message = "generic engines were asked for"
+        raise AssertionError(message)
+
+    loaded = load_hardware("h200")
+    assert loaded.generic is not None
+    chip = replace(loaded, generic=replace(loaded.generic, known=unread))
+    assert chip.engine() is loaded.engines["sglang"]
+    with pytest.raises(AssertionError, match="generic"):
+        chip.engine("generic")
 
 
 def test_a_framework_brings_its_rules() -> None:
