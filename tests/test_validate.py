@@ -827,7 +827,16 @@ def test_the_command_prints_a_table_and_one_object() -> None:
     assert table.stdout.splitlines()[0].split()[:2] == ["source", "points"]
     told = CliRunner().invoke(app, ["validate", "--json"])
     content = json.loads(told.stdout.splitlines()[-1])
-    assert set(content) == {"sources", "total", "ideal", "generic", "cells", "regret", "served"}
+    assert set(content) == {
+        "sources",
+        "total",
+        "ideal",
+        "generic",
+        "cells",
+        "regret",
+        "served",
+        "long_contexts",
+    }
     keys = {
         "n", "speedup_p90_error", "speedup_median_error", "speedup_mean_error",
         "decode_median_error", "decode_mean_error", "verdict_accuracy", "regret_mean",

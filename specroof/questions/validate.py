@@ -38,6 +38,7 @@ from specroof.questions.request import (
 from specroof.report.layout import figure, format_table
 from specroof.scoring import Validation
 from specroof.scoring import validation as published_validation
+from specroof.scoring.long_contexts import LongContextScore, long_context_scores, mean_off
 from specroof.scoring.own_results import OwnErrors, OwnPoint, OwnValidation, own_validation
 from specroof.scoring.scores import TRUSTED, Errors, Regret, Scored, round_costs, worst_regrets
 from specroof.scoring.served import (
@@ -134,12 +135,15 @@ class PublishedValidated(Charted):
         Every measurement beside its prediction, and the errors by source.
     served
         The same of published loads of servers.
+    long_contexts
+        The same of published costs of long contexts.
     notes, warnings
         Sentences for the reader.
     """
 
     validation: Validation
     served: ServedValidation
+    long_contexts: tuple[LongContextScore, ...] = ()
 
     @property
     def found(self) -> Validation:
@@ -152,12 +156,16 @@ class PublishedValidated(Charted):
         return f"{len(self.validation.points)} points of {len(self.validation.sources)} sources"
 
     def text(self) -> str:
-        """Return the errors by source, the losses of following `advise`, and errors of servers."""
-        return f"{validation_table(self.validation)}\n\n{served_text(self.served)}"
+        """Return errors by source, losses by `advise`, errors of servers and of long contexts."""
+        parts = [validation_table(self.validation), served_text(self.served)]
+        return "\n\n".join([*parts, *long_context_tables(self.long_contexts)])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        return validation_json(self.validation) | {"served": served_json(self.served)}
+        return validation_json(self.validation) | {
+            "served": served_json(self.served),
+            "long_contexts": [long_context_json(score) for score in self.long_contexts],
+        }
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -224,7 +232,9 @@ def validate(request: ValidateRequest) -> PublishedValidated | OwnValidated:
     """Compare predictions with your own results, or with every bundled measurement."""
     if request.results is None or not as_list(request.results):
         request.refuse_without_results()
-        return PublishedValidated(published_validation(), served_validation())
+        return PublishedValidated(
+            published_validation(), served_validation(), long_context_scores()
+        )
     benchmark = request.of_results().benchmark()
     setup = benchmark.served.setup
     validation = own_validation(benchmark.points, benchmark.served, benchmark.drafter)
@@ -667,6 +677,62 @@ def _served_lines(served: ServedValidation) -> Iterator[str]:
         yield f"not scored: {n} of {source}: {reason}"
 
 
+# --- What long contexts cost, published beside predicted -----------------------------------------
+
+#: What the measured column holds.
+_LONG_HEADINGS: Final = {
+    "round_over_step": "a round in plain steps",
+    "unsplit_over_split": "a round with a kernel that splits no cache, over one that does",
+    "over_short_round": "a round over one at 500 tokens",
+    "attention_s": "seconds of attention in one layer",
+}
+
+
+def long_context_json(score: LongContextScore) -> dict[str, Any]:
+    """Return a published cost of a long context beside its prediction.
+
+    Examples
+    --------
+    >>> from specroof.evidence import load_long_contexts
+    >>> long_context_json(LongContextScore(load_long_contexts()[0], 1.3, 1.2))["measured"]
+    1.47
+    """
+    figures = {"predicted": score.predicted, "predicted_once": score.once, "off": score.off}
+    return {**score.row.model_dump(), **figures}
+
+
+def long_context_tables(scores: Iterable[LongContextScore]) -> Iterator[str]:
+    """Yield a table for each source and set-up, with its mean error below.
+
+    Examples
+    --------
+    >>> list(long_context_tables([]))
+    []
+    """
+    groups: dict[tuple[str, ...], list[LongContextScore]] = {}
+    for score in scores:
+        row = score.row
+        where = f"{row.model} on {row.tensor_parallel} x {row.hardware}"
+        groups.setdefault((row.source, where, row.quantity, row.note), []).append(score)
+    for (source, where, quantity, note), group in groups.items():
+        table = format_table(
+            ["context", "batch", "drafts", "measured", "predicted", "off", "cache read once"],
+            [
+                [
+                    *(f"{value:d}" for value in (row.context_len, row.batch_size, row.draft_len)),
+                    *(f"{value:.3g}" for value in (row.measured, score.predicted)),
+                    *(f"{score.off:+.1%}", f"{score.once:.3g}"),
+                ]
+                for score in group
+                for row in [score.row]
+            ],
+        )
+        yield (
+            f"long contexts: {where}, {_LONG_HEADINGS[quantity]} ({source}: {note}); in no fit, "
+            f"{mean_off(group):.1%} off on average\n{table}"
+        )
+
+
 def own_json(validation: OwnValidation) -> dict[str, Any]:
     """Return the errors of each file, of all, and of the ideal roofline: shares, or null.
 
@@ -809,7 +875,8 @@ COMMAND: Final = Command(
     "roofline.\nWhere one load was measured with drafts and without, it compares speedups too.\n\n"
     "Without BENCH, it predicts each bundled source by engine profiles that were fitted without\n"
     "that source. Speedups count where a source states the acceptance length; other tables of\n"
-    "speedups are compared by shape. Published loads of servers follow, in tables of their own.",
+    "speedups are compared by shape. Published loads of servers follow, in tables of their own, and\n"
+    "published costs of long contexts, which are in no fit.",
     options=FORMATS,
     csv=False,
     chart="Draw predicted against measured: speedup by source, or throughput of BENCH.",
