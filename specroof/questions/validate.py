@@ -38,6 +38,7 @@ from specroof.questions.request import (
 from specroof.report.layout import figure, format_table
 from specroof.scoring import Validation
 from specroof.scoring import validation as published_validation
+from specroof.scoring.bands import COUNTED_CELL, Coverage, band_coverage
 from specroof.scoring.long_contexts import LongContextScore, long_context_scores, mean_off
 from specroof.scoring.own_results import OwnErrors, OwnPoint, OwnValidation, own_validation
 from specroof.scoring.scores import TRUSTED, Errors, Regret, Scored, round_costs, worst_regrets
@@ -137,6 +138,8 @@ class PublishedValidated(Charted):
         The same of published loads of servers.
     long_contexts
         The same of published costs of long contexts.
+    coverage
+        How many measurements bands hold, by what they are of.
     notes, warnings
         Sentences for the reader.
     """
@@ -144,6 +147,7 @@ class PublishedValidated(Charted):
     validation: Validation
     served: ServedValidation
     long_contexts: tuple[LongContextScore, ...] = ()
+    coverage: tuple[Coverage, ...] = ()
 
     @property
     def found(self) -> Validation:
@@ -158,6 +162,7 @@ class PublishedValidated(Charted):
     def text(self) -> str:
         """Return errors by source, losses by `advise`, errors of servers and of long contexts."""
         parts = [validation_table(self.validation), served_text(self.served)]
+        parts += [coverage_text(self.coverage)] if self.coverage else []
         return "\n\n".join([*parts, *long_context_tables(self.long_contexts)])
 
     def to_dict(self) -> dict[str, Any]:
@@ -165,6 +170,7 @@ class PublishedValidated(Charted):
         return validation_json(self.validation) | {
             "served": served_json(self.served),
             "long_contexts": [long_context_json(score) for score in self.long_contexts],
+            "coverage": [asdict(cell) for cell in self.coverage],
         }
 
     @property
@@ -232,9 +238,9 @@ def validate(request: ValidateRequest) -> PublishedValidated | OwnValidated:
     """Compare predictions with your own results, or with every bundled measurement."""
     if request.results is None or not as_list(request.results):
         request.refuse_without_results()
-        return PublishedValidated(
-            published_validation(), served_validation(), long_context_scores()
-        )
+        published, served = published_validation(), served_validation()
+        coverage = band_coverage(published.points, served.counted)
+        return PublishedValidated(published, served, long_context_scores(), coverage)
     benchmark = request.of_results().benchmark()
     setup = benchmark.served.setup
     validation = own_validation(benchmark.points, benchmark.served, benchmark.drafter)
@@ -675,6 +681,50 @@ def _served_lines(served: ServedValidation) -> Iterator[str]:
     reasons = Counter((point.source, reason) for point, reason in served.left_out)
     for (source, reason), n in reasons.items():
         yield f"not scored: {n} of {source}: {reason}"
+
+
+# --- How many measurements bands hold ------------------------------------------------------------
+
+
+def coverage_text(cells: Sequence[Coverage]) -> str:
+    """Return how many measurements 80 % bands hold: each cell of enough of them, and all.
+
+    Examples
+    --------
+    >>> cell = Coverage("tpot_s", "hopper", "vllm", "1 to 4", "above 4096", 25, 3, inside=0.8)
+    >>> print(coverage_text([cell]).splitlines()[-1].split(": ")[1])
+    1 of 1 cells of at least 20 measurements are at 75 to 85 %
+    """
+    large = [cell for cell in cells if cell.n >= COUNTED_CELL]
+    names = {name: name.removesuffix("_s").upper() for name in ("tpot_s", "ttft_s")}
+    names |= {"tokens_per_s": "tok/s", "speedup": "speedup"}
+    rows = [
+        [
+            *(f"{names[cell.figure]} {cell.engine} {cell.family}", cell.batch_size),
+            *(cell.context_len, f"{cell.n:d}", f"{cell.models:d}", f"{cell.inside:.1%}"),
+        ]
+        for cell in large
+    ]
+    for key, name in names.items():
+        own = [cell for cell in cells if cell.figure == key]
+        if own:
+            n = sum(cell.n for cell in own)
+            inside = sum(cell.n * cell.inside for cell in own) / n
+            rows.append([f"{name}, all", "", "", f"{n:d}", "", f"{inside:.1%}"])
+    table = format_table(
+        ["in 80% bands", "in flight", "context", "points", "models", "inside"], rows
+    )
+    near = sum(_LEAST_INSIDE <= cell.inside <= _MOST_INSIDE for cell in large)
+    return (
+        f"{table}\nbands are set without the source of a speedup and without the model of a load, "
+        f"whose misses go together: {near} of {len(large)} cells of at least {COUNTED_CELL} "
+        f"measurements are at 75 to 85 %"
+    )
+
+
+#: The share of a cell that bands of 80 % ought to hold.
+_LEAST_INSIDE: Final = 0.75
+_MOST_INSIDE: Final = 0.85
 
 
 # --- What long contexts cost, published beside predicted -----------------------------------------
