@@ -275,6 +275,19 @@ def test_a_verdict_beyond_the_evidence_is_unclear_unless_the_wider_band_excludes
     assert [one[0].tolist() for one in told] == [["pays", "unclear", "pays"], ["pays"] * 3]
 
 
+@pytest.mark.parametrize("name", ["h200", "b200", "a100-80gb", "mi355x", "gaudi3"])
+def test_bands_of_strange_chips_are_never_narrower_than_those_of_measured_ones(name: str) -> None:
+    chip = load_hardware(name)
+    strange = chip.engine("generic")
+    assert chip.engines
+    for engine in chip.engines.values():
+        for drafter in {*strange.bands, *engine.bands}:
+            near, far = engine.band(drafter), strange.band(drafter)
+            assert near is not None
+            assert far is not None
+            assert near.width <= far.width
+
+
 def test_a_band_says_whose_measurements_it_counts_and_from_where_it_widens() -> None:
     band = Band(width=0.1, mean_error=0.05, points=9, engines={"sglang": 9}, batch_size=32)
     (note,) = band_notes(EngineProfile(name="vllm", bands={"mtp": band}, reach=Reach()), "mtp")
