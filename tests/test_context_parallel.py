@@ -46,6 +46,7 @@ from specroof.latency import (
     engine_setup,
     model_work,
     pass_time,
+    reading_notes,
 )
 from specroof.serving.launch import server_command
 from strategies import device
@@ -315,6 +316,24 @@ def test_backends_that_take_one_position_of_a_spread_context(chip: str, expected
     reading = attention_reading(model_of(LATENT), setup)(LATENT)
     assert reading.spread
     assert reading.kind == expected
+
+
+@pytest.mark.parametrize(
+    ("framework", "core", "words"),
+    [
+        ("sglang", SPARSE, "index keys"),
+        ("sglang", LATENT, None),
+        ("tensorrt-llm", LATENT, "was not read"),
+        ("vllm", SPARSE, None),
+    ],
+)
+def test_what_is_priced_otherwise_is_said(framework: str, core: Core, words: str | None) -> None:
+    spread, whole = (
+        [*reading_notes(model_of(core), setup_of(framework, Placement(8, 1, 1, n)))] for n in (8, 1)
+    )
+    assert whole == []
+    assert len(spread) == (words is not None)
+    assert words is None or words in spread[0]
 
 
 @pytest.mark.parametrize(

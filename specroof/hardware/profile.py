@@ -527,9 +527,10 @@ class Placement:
                     f"which is {self.tensor_parallel}"
                 )
                 raise OptionError(message)
-        if self.group_size % self.decode_context_parallel != 0:
+        spread = self.decode_context_parallel
+        if spread > 1 and self.group_size % spread != 0:
             message = (
-                f"decode_context_parallel is {self.decode_context_parallel}; must divide "
+                f"decode_context_parallel is {spread}; must divide "
                 f"the {self.group_size} devices of tensor_parallel / attention_data_parallel"
             )
             raise OptionError(message)

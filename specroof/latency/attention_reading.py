@@ -294,6 +294,17 @@ def reading_notes(model: Architecture, setup: Setup) -> Iterator[str]:
         if kind in labels:
             names = ", ".join(labels[kind])
             yield f"a verification {said}: {names} in {setup.engine.rules}"
+    if setup.placement.decode_context_parallel > 1:
+        yield from _spread_notes(model, setup.engine.rules)
+
+
+def _spread_notes(model: Architecture, rules: str) -> Iterator[str]:
+    """Yield what is not known of a spread context, or priced otherwise."""
+    indexed = any(getattr(core, "indexer", None) for _, core in model.counted_cores)
+    if rules == "sglang" and indexed:
+        yield "sglang keeps the index keys of a spread context whole on each device; priced as spread"
+    elif rules not in {"vllm", "sglang", "ideal"}:
+        yield f"what {rules} exchanges for a spread context was not read; priced as vLLM's"
 
 
 def draft_placement(model: Architecture, setup: Setup) -> Placement:
@@ -343,8 +354,6 @@ def draft_placement(model: Architecture, setup: Setup) -> Placement:
     """
     placement = setup.placement
     latent = [core for _, core in model.counted_cores if isinstance(core, LatentAttention)]
-    if placement.decode_context_parallel == 1:
-        return placement
     if not latent or setup.engine.rules != "vllm":
         return replace(placement, decode_context_parallel=1)
     if not all(core.causal for core in latent) and setup.hardware.compute_capability != 10:
@@ -381,9 +390,12 @@ def drafting_setup(model: Architecture, setup: Setup) -> Setup:
     >>> drafting_setup(head, setup).options.verify_attention is None
     True
     """
+    placement = setup.placement
+    if placement.decode_context_parallel > 1:
+        placement = draft_placement(model, setup)
     return replace(
         setup,
         engine=drafting_engine(setup.engine),
-        placement=draft_placement(model, setup),
+        placement=placement,
         options=replace(setup.options, verify_attention=None),
     )

@@ -104,8 +104,10 @@ def pass_work(
         share = np.asarray(shape.batch_size, dtype=np.float64) / groups
         crowding = np.maximum(1.0, 1 / share) if ideal else np.ceil(share) / share
     works: list[OpWork] = []
-    ops = [*ops]
-    exchanges = [*_context_exchanges(ops, setup, crowding)]
+    exchanges: list[Exchange] = []
+    if placement.decode_context_parallel > 1:
+        ops = [*ops]
+        exchanges += _context_exchanges(ops, setup, crowding)
     stand_ins: dict[str, None] = {}
     for op in chain.from_iterable(map(_parts_by_kernel, ops)):
         dtype, flops_per_s = hardware.arithmetic(
@@ -176,7 +178,7 @@ def _context_exchanges(
     spread, groups = placement.decode_context_parallel, placement.attention_data_parallel
     merges = _MERGES.get(setup.engine.rules, 3)
     for op in ops:
-        if op.context is None or spread == 1:
+        if op.context is None:
             continue
         heads_frac = spread / placement.group_size
         merged = op.context.merged_bytes * (heads_frac / merges)

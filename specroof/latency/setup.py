@@ -122,7 +122,7 @@ def check_placement(model: Architecture, placement: Placement) -> None:
     >>> toy = Architecture("toy", "llama", 8, 9, (layer,), Linear("lm_head", 8, 9))
     >>> check_placement(toy, Placement(tensor_parallel=2))  # two heads on each of two devices
     """
-    group = placement.group_size
+    group = placement.tensor_parallel // placement.attention_data_parallel
     if placement.decode_context_parallel > 1:
         check_spread_context(model, placement)
     for _, core in model.counted_cores:

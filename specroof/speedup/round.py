@@ -102,7 +102,10 @@ class DrafterPasses:
     def here(self, architecture: Architecture, forward: ForwardPass, /, *beside: Work) -> Array:
         """Return the seconds of a pass on the target's devices."""
         try:
-            check_placement(architecture, draft_placement(architecture, self.setup))
+            placement = self.setup.placement
+            if placement.decode_context_parallel > 1:
+                placement = draft_placement(architecture, self.setup)
+            check_placement(architecture, placement)
         except OptionError as refusal:
             message = (
                 f"{refusal}; or tp= in the SPEC of the drafter, for other devices than the target's"
