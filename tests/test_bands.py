@@ -288,6 +288,18 @@ def test_bands_of_strange_chips_are_never_narrower_than_those_of_measured_ones(n
             assert near.width <= far.width
 
 
+@pytest.mark.xfail(strict=True, reason="requests under SGLang on H200 have wider ones")
+def test_bands_of_requests_on_strange_chips_are_never_narrower() -> None:
+    measured, strange = CHIP.engine("sglang"), CHIP.engine("generic")
+    for figure in ("tpot_s", "ttft_s"):
+        near, far = (
+            served_width(engine.served_bands, figure, [1, 8, 64]) for engine in (measured, strange)
+        )
+        assert near is not None
+        assert far is not None
+        assert np.all(near <= far)
+
+
 def test_a_band_says_whose_measurements_it_counts_and_from_where_it_widens() -> None:
     band = Band(width=0.1, mean_error=0.05, points=9, engines={"sglang": 9}, batch_size=32)
     (note,) = band_notes(EngineProfile(name="vllm", bands={"mtp": band}, reach=Reach()), "mtp")

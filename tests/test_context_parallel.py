@@ -318,6 +318,12 @@ def test_backends_that_take_one_position_of_a_spread_context(chip: str, expected
     assert reading.kind == expected
 
 
+def test_models_of_several_kinds_of_attention_are_spread_as_each_can_be() -> None:
+    check_placement(model_of(HEADS, STATE, LATENT), Placement(8, decode_context_parallel=4))
+    with pytest.raises(OptionError, match=r"KV heads .*; allowed: 1, 2, 4$"):
+        check_placement(model_of(LATENT, STATE, HEADS), Placement(8, decode_context_parallel=8))
+
+
 @pytest.mark.parametrize(
     ("framework", "core", "words"),
     [
