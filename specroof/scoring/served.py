@@ -239,10 +239,20 @@ def _placement(point: Measurement) -> str:
     return " ".join(f"{name} {n}" for name, n in splits.items() if name == "tp" or (n or 1) > 1)
 
 
-def _band(value: float, ends: Sequence[int]) -> str:
-    place = bisect_left(ends, value)
+def range_name(ends: Sequence[int], place: int) -> str:
+    """Return the name of a range by the largest of each; one more lies above.
+
+    Examples
+    --------
+    >>> [range_name((4, 32), place) for place in range(3)]
+    ['1 to 4', '5 to 32', 'above 32']
+    """
     low = (0, *ends)[place]
     return f"above {low}" if place == len(ends) else f"{low + 1} to {ends[place]}"
+
+
+def _band(value: float, ends: Sequence[int]) -> str:
+    return range_name(ends, bisect_left(ends, value))
 
 
 def _prompt(point: Measurement) -> str:
