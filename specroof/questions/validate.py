@@ -564,6 +564,7 @@ _SERVED_GROUPS: Final = {
     "version": "version",
 }
 _OTHER_TOTALS: Final = {
+    "played": "played through, request by request",
     "chip": "chips left out",
     "engine": "engines left out",
     "setup": "one model on one chip in one engine left out",
