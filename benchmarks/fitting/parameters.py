@@ -240,7 +240,7 @@ FACTORS: Final = {
 #: Factors of servers and families whose rounds were measured, and of chips in general: few of these
 #: have experts. All others are as they say; of five sets that were tried, this one leaves the least
 #: error of plain throughput and of speedups together, sources left out.
-FACTORS_BESIDE_ROUNDS: Final = ("experts_s", "prefill", "prefill_kernel", "latency")
+FACTORS_BESIDE_ROUNDS: Final = ("experts_s",)
 #: Whose factors all servers have: what served loads say otherwise than measurements with drafts.
 EVERYONE: Final = "all"
 #: No kernel reaches more of a peak or of a memory.

@@ -7,7 +7,6 @@ near 1, so that few loads move them little and a server without loads has those 
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from typing import Final, TypeAlias
@@ -29,7 +28,6 @@ from fitting.parameters import (
 )
 from fitting.shared_fit import NOT_FITTED, Points, in_processes
 from specroof.arrays import Array
-from specroof.catalog import load_drafter
 from specroof.cost import ForwardPass
 from specroof.evidence import Measurement, base_model, load_served
 from specroof.evidence.measurement import chip_of
@@ -37,7 +35,7 @@ from specroof.hardware import EngineProfile
 from specroof.latency import Deployment, PassWork, Work, model_work, pass_time, stacked
 from specroof.scoring.bands import FULL_POINTS
 from specroof.scoring.left_out import SERVED_GROUPS, left_out_name, served_group, served_of
-from specroof.scoring.served import implausible, played_figures
+from specroof.scoring.served import implausible
 from specroof.serving.capacity import prefill_rules
 from specroof.serving.prefills import RequestLoad, end_to_end_tokens_per_s, request_timing
 
@@ -59,20 +57,6 @@ _SPREADS: Final = (0.7, 0.4, 0.25)
 _STEPS: Final = 12
 _STEPS_ON: Final = 5
 _SLOPE: Final = 1e-3
-
-#: Factors that passes with prompts have alone: fitted at last, to loads that are played through.
-PROMPT_FACTORS: Final = ("prefill", "prefill_kernel", "latency")
-#: How much farther than the others they may lie from 1, steps of their fit, and of its slopes: what
-#: is played changes in small jumps.
-_PROMPT_FREEDOM: Final = 2.0
-_PROMPT_STEPS: Final = 5
-_PROMPT_SLOPE: Final = 0.15
-_LARGEST_STEP: Final = 0.7
-_LEAST_SHARE: Final = 0.2
-#: Of each set-up three loads are played, of so many clients at most: more take long, and wait.
-_PLAYED_CONCURRENCY: Final = 64
-#: What an ordinary residual of TTFT is.
-_ORDINARY_TTFT: Final = 0.2
 
 #: A server, and a family of chips.
 Pair: TypeAlias = tuple[str, str]
@@ -218,7 +202,10 @@ class ServedPoints:
         self._weight = self._weights()
 
     def _weights(self) -> Array:
-        share = _shares(self.loads)
+        alike = [(base_model(load), load.hardware, load.engine) for load in self.loads]
+        sizes = Counter(alike)
+        share = np.array([min(1.0, FULL_POINTS / sizes[key]) ** 0.5 for key in alike])
+        share *= np.where([(load.trust or 0) > 2 for load in self.loads], _LESS_TRUSTED, 1.0)
         early = np.array([(load.concurrency or 1) <= _TTFT_CONCURRENCY for load in self.loads])
         weight = np.stack([share, share * early * _TTFT_WEIGHT]) / _ORDINARY
         return np.where(np.isfinite(self.measured), weight, 0.0)
@@ -243,14 +230,6 @@ class ServedPoints:
     def residuals(self, parameters: Mapping[str, float]) -> Array:
         """Return what predictions are off in units of the noise, TPOT first; shape (2 loads,)."""
         return np.asarray(np.nan_to_num(self.off(parameters)) * self._weight).ravel()
-
-
-def _shares(loads: Sequence[Measurement]) -> Array:
-    """Return what each load counts for beside others of its model, chip and server."""
-    alike = [(base_model(load), load.hardware, load.engine) for load in loads]
-    sizes = Counter(alike)
-    share = np.array([min(1.0, FULL_POINTS / sizes[key]) ** 0.5 for key in alike])
-    return np.asarray(share * np.where([(load.trust or 0) > 2 for load in loads], _LESS_TRUSTED, 1.0))
 
 
 def factors_at(x: Array) -> dict[str, float]:
@@ -329,134 +308,6 @@ def fit_factors(
     return factors_at(found.x)
 
 
-class PlayedPoints:
-    """Served loads without drafts as clients see them: played through, request by request.
-
-    Parameters
-    ----------
-    loads
-        See `ServedPoints`.
-    """
-
-    def __init__(self, loads: Sequence[Measurement]) -> None:
-        setups: dict[object, list[Measurement]] = defaultdict(list)
-        for load in loads:
-            if (load.concurrency or 1) <= _PLAYED_CONCURRENCY and load.ttft_s:
-                setups[_SETUP(load)].append(load)
-        for key, alike in setups.items():
-            alike.sort(key=lambda load: load.concurrency or 1)
-            setups[key] = [alike[n] for n in sorted({0, len(alike) // 2, len(alike) - 1})]
-        self._setups = [*setups.values()]
-        self.loads = [load for setup in self._setups for load in setup]
-        self.pair = np.array([pair_of(load) for load in self.loads])
-        self._measured = np.log([load.ttft_s or np.nan for load in self.loads])
-        self._weight = _shares(self.loads) / _ORDINARY_TTFT
-
-    def residuals(self, parameters: Mapping[str, float]) -> Array:
-        """Return what predictions of TTFT are off in units of the noise, shape (loads,)."""
-
-        def predicted(task: int) -> Array:
-            setup = self._setups[task]
-            engine = served_engine(setup[0].engine or "", setup[0].hardware or "", parameters)
-            figures = played_figures(setup, engine, load_drafter("ideal"))
-            return np.asarray(np.log(figures["ttft_s"][:, 0]))
-
-        found = np.concatenate(in_processes(predicted, len(self._setups)))
-        return np.asarray(np.nan_to_num((found - self._measured) * self._weight))
-
-
-@dataclass(frozen=True)
-class PromptFit:
-    """What prompts cost, fitted to loads that are played through: the last step, linearised.
-
-    Parameters
-    ----------
-    x
-        Coordinates, shape (whose x `PROMPT_FACTORS`).
-    residuals, slopes
-        At x, of loads and of measurements with drafts.
-    group
-        The load or the measurement behind each residual.
-    """
-
-    x: Array
-    residuals: Array
-    slopes: Array
-    points: Sequence[Measurement]
-
-    def without(self, left_out: Callable[[Measurement], bool]) -> Array:
-        """Return the coordinates of a fit without some points."""
-        counts = np.array([not left_out(point) for point in self.points])
-        return _linear_fit(self.residuals * counts, self.slopes * counts[:, None], self.x)
-
-
-def prompts_at(x: Array) -> dict[str, float]:
-    """Return the factors of prompts at coordinates of shape (whose x `PROMPT_FACTORS`)."""
-    logs = x.reshape(len(_WHOSE), len(PROMPT_FACTORS)) * (_PROMPT_FREEDOM * _WIDTHS[:, None])
-    return {
-        f"{name} of {whose}": float(np.exp(logs[row, column]))
-        for row, whose in enumerate(_WHOSE)
-        for column, name in enumerate(PROMPT_FACTORS)
-    }
-
-
-def fit_prompts(
-    parameters: Mapping[str, float], played: PlayedPoints, drafted: Points
-) -> PromptFit:
-    """Return what prompts cost, all else as it is.
-
-    Parameters
-    ----------
-    parameters
-        What all share, and factors; those of prompts are where the fit begins.
-    played, drafted
-        Loads, and measurements with drafts, whose prompts count as well.
-    """
-    points = [*played.loads, *drafted.points]
-    pair = np.array([pair_of(point) for point in points])
-    weights = _DRAFTED_WEIGHT * drafted.weights
-    moves = _HAS * (_PROMPT_FREEDOM * _WIDTHS)
-
-    def residuals(moved: Mapping[str, float]) -> Array:
-        parts = [played.residuals(moved), drafted.residuals(moved) * weights]
-        return _soft(np.concatenate(parts))
-
-    def base_at(x: Array) -> Array:
-        return residuals({**parameters, **prompts_at(x)})
-
-    x = np.zeros(len(_WHOSE) * len(PROMPT_FACTORS))
-    base = base_at(x)
-    for _ in range(_PROMPT_STEPS):
-        here = {**parameters, **prompts_at(x)}
-        slopes = np.zeros((len(base), len(_WHOSE), len(PROMPT_FACTORS)))
-        for column, name in enumerate(PROMPT_FACTORS):
-            moved = dict(here)
-            for server, family in PAIRS:
-                moved[f"{name} of {server} {family}"] *= np.exp(_PROMPT_SLOPE)
-            change = (residuals(moved) - base) / _PROMPT_SLOPE
-            slopes[:, :, column] = change[:, None] * moves[pair]
-        fit = PromptFit(x, base, slopes.reshape(len(base), -1), points)
-        print("prompts", float((base**2).sum()), float((x**2).sum()), flush=True)
-        towards, share = fit.without(lambda _: False), 1.0
-        while share > _LEAST_SHARE:
-            tried = x + share * (towards - x)
-            there = base_at(tried)
-            if there @ there + tried @ tried < base @ base + x @ x:
-                x, base = tried, there
-                break
-            share /= 2
-        else:
-            break
-    return fit
-
-
-def _linear_fit(residuals: Array, slopes: Array, x: Array) -> Array:
-    """Return where linear residuals and the coordinates have the least sum of squares."""
-    matrix = np.concatenate([slopes, np.eye(len(x))])
-    step = np.linalg.lstsq(matrix, -np.concatenate([residuals, x]), rcond=None)[0]
-    return np.asarray(x + np.clip(step, -_LARGEST_STEP, _LARGEST_STEP))
-
-
 def _soft(residuals: Array) -> Array:
     """Return residuals whose squares are the soft L1 loss of the given ones."""
     return np.asarray(np.sign(residuals) * np.sqrt(2 * (np.sqrt(1 + residuals**2) - 1)))
@@ -518,11 +369,9 @@ def with_factors(
         return fit_factors(own, served, drafted, lambda point: group(point) == left_out, first)
 
     found = in_processes(fitted, len(tasks))
-    prompts = fit_prompts({**shared, **first}, PlayedPoints(fitted_loads()), drafted)
-    made = {ALL: (shared, first | prompts_at(prompts.x))}
-    for (name, group, left_out), factors in zip(tasks, found, strict=True):
-        own = prompts.without(lambda point, of=group, whose=left_out: of(point) == whose)
-        made[name] = (fits.get(name, shared), factors | prompts_at(own))
+    made = {ALL: (shared, first)}
+    for (name, _, _), factors in zip(tasks, found, strict=True):
+        made[name] = (fits.get(name, shared), factors)
     return {
         name: {**own, **{key: float(f"{factor:.4g}") for key, factor in factors.items()}}
         for name, (own, factors) in made.items()

@@ -549,11 +549,10 @@ class _Server:
         growth = self.context_growth * tokens / batch
         left = self.decoding[0][0] - self.decoded
         most = max(math.ceil((left - _ROUNDING) / tokens), 1)
-        rounds, seconds = steady_rounds(prices, context, growth, most, until_s)
         interval = self.rules.receive_interval
-        looked = -(-(self.unseen_rounds + rounds) // interval) * interval - self.unseen_rounds
-        if rounds < min(looked, most):
-            rounds, seconds = steady_rounds(prices, context, growth, min(looked, most), math.inf)
+        if interval > 1:  # to the next look for requests: none is seen before it
+            most, until_s = min(most, interval - self.unseen_rounds), math.inf
+        rounds, seconds = steady_rounds(prices, context, growth, most, until_s)
         self.unseen_rounds = (self.unseen_rounds + rounds) % interval
         self.clock += seconds
         self.seen_s = self.clock
