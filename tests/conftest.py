@@ -138,5 +138,5 @@ def asked_for_validated(
     """Let `specroof.validate()` and the command answer with `validated` and `served_validated`."""
     question = importlib.import_module("specroof.questions.validate")
     monkeypatch.setattr(question, "published_validation", lambda: validated)
-    monkeypatch.setattr(question, "served_validation", lambda *, played: served_validated)
+    monkeypatch.setattr(question, "served_validation", lambda **_: served_validated)
     return validated
