@@ -389,7 +389,8 @@ class HardwareProfile:
         """Return the engine of this name; None means the profile's default.
 
         That is `default_engine`, else the generic engine, else the ideal one. A framework whose
-        engine was not fitted to this chip is the generic engine with its rules.
+        engine was not fitted to this chip is the generic engine with its rules. ``vllm@0.19`` is a
+        measured release: see `EngineProfile.of_release`.
 
         Raises
         ------
@@ -404,6 +405,9 @@ class HardwareProfile:
         expect("engine", name, str | None, "the name of an engine, or None")
         usual = self.default_engine or (_IDEAL if self.generic is None else GENERIC)
         wanted = usual if name is None else name
+        if "@" in wanted:
+            server, _, release = wanted.partition("@")
+            return self.engine(server).of_release(release)
         if wanted == _IDEAL:
             return IDEAL_ENGINE
         if wanted in self.engines:

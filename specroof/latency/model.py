@@ -696,6 +696,12 @@ def engine_notes(setup: Setup) -> Iterator[str]:
     ['engine mine of chip: a fit']
     """
     engine, generic = setup.engine, setup.hardware.generic
+    if engine.release and engine.reach is not None:
+        known = engine.reach.versions
+        yield (
+            f"engine {engine.name}@{engine.release}: fitted to releases {known[0]} to {known[-1]} "
+            "together; of one release only what is known to differ is told apart"
+        )
     if engine.name == GENERIC and generic is not None:
         yield generic.about(setup.hardware.name, engine)
         return

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, TypeAlias
 import numpy as np
 
 from specroof.arrays import fields_of
-from specroof.errors import OptionError
+from specroof.errors import OptionError, refuse
 from specroof.evidence.bundled import shape_group
 from specroof.questions.answer import Charted, title_of
 from specroof.questions.benchmark import (
@@ -87,6 +87,13 @@ class ValidateRequest(Recorded):
     expert_parallel: Annotated[
         int | None, replace(SHARED["expert_parallel"], shown="1", panel=None)
     ] = None
+    played: Annotated[
+        bool,
+        Parameter(
+            "Play the published loads of servers through as well, request by request: another "
+            "half a minute. Without BENCH."
+        ),
+    ] = False
 
     def of_results(self) -> BenchmarkRequest:
         """Return the question about the user's results.
@@ -101,11 +108,14 @@ class ValidateRequest(Recorded):
             missing = "hardware" if self.hardware is None else "model"
             message = f"{missing} is missing; needed to predict {first}: what served it, on what"
             raise OptionError(message)
+        if self.played:
+            refuse("played", self.played, "without benchmark files")
         return BenchmarkRequest(**self._given())
 
     def _given(self) -> dict[str, Any]:
-        """Return the parameters that were given, by name."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        """Return the parameters about the user's results that were given, by name."""
+        names = (field.name for field in fields(self) if field.name != "played")
+        values = {name: getattr(self, name) for name in names}
         return {name: value for name, value in values.items() if value is not None}
 
     def refuse_without_results(self) -> None:
@@ -238,7 +248,8 @@ def validate(request: ValidateRequest) -> PublishedValidated | OwnValidated:
     """Compare predictions with your own results, or with every bundled measurement."""
     if request.results is None or not as_list(request.results):
         request.refuse_without_results()
-        published, served = published_validation(), served_validation()
+        published = published_validation()
+        served = served_validation(played=request.played)
         coverage = band_coverage(published.points, served.counted)
         return PublishedValidated(published, served, long_context_scores(), coverage)
     benchmark = request.of_results().benchmark()
@@ -580,6 +591,7 @@ _SERVED_GROUPS: Final = {
     "version": "version",
 }
 _OTHER_TOTALS: Final = {
+    "played": "played through, request by request",
     "chip": "chips left out",
     "engine": "engines left out",
     "setup": "one model on one chip in one engine left out",

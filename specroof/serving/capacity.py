@@ -210,11 +210,14 @@ class PrefillRules:
         Whether requests decode in passes with prompts; otherwise these stop the batch.
     drafts_beside
         Whether they draft there too; otherwise such a pass gives each one plain token.
+    receive_interval
+        Rounds between two looks for new requests while there are requests to decode.
     """
 
     chunk: float
     shares_passes: bool
     drafts_beside: bool
+    receive_interval: int = 1
 
 
 def in_server(model: Architecture, setup: Setup, user_settings: ServerSettings) -> Setup:

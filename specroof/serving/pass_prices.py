@@ -223,7 +223,8 @@ def pass_prices(
     return PassPrices(
         round_s=_grid(batches, contexts, step_s),
         prompt_s=_grid(tokens, attended, prompt_s),
-        sharing_s=_grid(batches, tokens, mixed_s - passes(deployment, alone)),
+        # Of data-parallel attention the mean of both is split more evenly than a prompt alone is.
+        sharing_s=_grid(batches, tokens, np.maximum(mixed_s - passes(deployment, alone), 0.0)),
         context_s=_grid(batches, contexts, beside_s - passes(deployment, bare)),
         positions=positions,
         survival=tuple(survival.tolist()),
