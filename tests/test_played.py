@@ -11,15 +11,8 @@ from specroof import OptionError, load_drafter, predict
 from specroof.arrays import Array
 from specroof.serving.capacity import PrefillRules, prefill_rules
 from specroof.serving.pass_prices import Grid, PassPrices, pass_prices
-from specroof.serving.played import (
-    Requests,
-    closed_loop,
-    open_loop,
-    play,
-    steady_rounds,
-    trace,
-)
-from specroof.serving.workload import Workload
+from specroof.serving.played import play, steady_rounds
+from specroof.serving.workload import Requests, Workload, closed_loop, open_loop, trace
 from specroof.speedup.curve import acceptance_of
 
 STOPS = PrefillRules(chunk=64, shares_passes=False, drafts_beside=False)

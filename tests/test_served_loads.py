@@ -33,8 +33,7 @@ from specroof.scoring.served import (
     served_errors,
     served_validation,
 )
-from specroof.serving.played import closed_loop
-from specroof.serving.workload import Workload
+from specroof.serving.workload import Workload, closed_loop
 
 TABLES = Path(specroof.__file__).parent / "evidence" / "measurements" / "served"
 
