@@ -442,7 +442,7 @@ def _played(
     )
     figures = []
     for load, count, runs in zip(loads, clients, capacity.tolist(), strict=True):
-        requests = closed_loop(Workload(prompt, answer), count, shortest=first.shortest)
+        requests = closed_loop(Workload(prompt, answer), count, length_range=(first.shortest, 1.0))
         overlap = deployment.setup.engine.overlap is not False  # "plain": plain steps do overlap
         seen = play(prices, requests, rules, runs, overlap=overlap)
         statistic = "p50" if load.reading == "median" else "mean"

@@ -11,13 +11,13 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
 
-from specroof.acceptance import ContextAcceptance
 from specroof.arrays import Array, IntArray, whole_within
-from specroof.drafters import Drafter, TokensPerRound
+from specroof.drafters import Drafter
 from specroof.errors import refuse
 from specroof.latency import Deployment
 from specroof.serving.capacity import PrefillRules, RoomRule, prefill_rules
@@ -135,7 +135,6 @@ class Played:
                 cuts = {f"p{cut}": value for cut, value in zip(_PERCENTILES, of, strict=True)}
                 found[name] = {"mean": float(known.mean())} | cuts
         return found
-
 
     def figures(self, ttft_s: float = math.inf, tpot_s: float = math.inf) -> dict[str, float]:
         """Return all single figures by the names of `FIGURES`.
@@ -564,11 +563,8 @@ def played_loads(
     load: Load,
     room: RoomRule,
     *,
-    max_draft_len: int,
-    acceptance: TokensPerRound | ContextAcceptance | None = None,
-    draft_len: Sequence[int] = (),
-    ttft_s: float = math.inf,
-    tpot_s: float = math.inf,
+    draft_lens: Sequence[int],
+    targets: tuple[float, float] = (math.inf, math.inf),
 ) -> PlayedLoads:
     """Return what clients see of loads, with a drafter and without, at each draft length.
 
@@ -578,14 +574,10 @@ def played_loads(
         What is served where, what drafts, and the requests: of one workload.
     room
         Whether memory counts; who has no room waits.
-    max_draft_len
-        The longest draft.
-    acceptance
-        How much of the drafts is accepted; the drafter's own if None.
-    draft_len
-        The lengths that are played besides 0; all of them if empty.
-    ttft_s, tpot_s
-        Targets of goodput: seconds to a first token, and of each later one.
+    draft_lens
+        The draft lengths that are played, besides 0.
+    targets
+        Of goodput: seconds to a first token, and of each later one.
 
     Raises
     ------
@@ -607,45 +599,45 @@ def played_loads(
     >>> work = Workload(1000, 100)
     >>> load = Load([8], [work.mean_context_len], work, requests=[80])
     >>> eagle = load_drafter("eagle3,accept=0.7")
-    >>> found = played_loads(deployment, eagle, load, "queue", max_draft_len=3)
-    >>> found.figures["ttft_s_p99"].shape, bool(found.speedup[0, 3] > 1.5)
-    ((1, 4), True)
+    >>> found = played_loads(deployment, eagle, load, "queue", draft_lens=[1, 3])
+    >>> found.figures["ttft_s_p99"].shape, int(found.best_draft_len[0])
+    ((1, 4), 3)
     """
-    accepted = acceptance_of(drafter) if acceptance is None else acceptance
-    loads = list(load.played())
+    loads, longest = list(load.played()), max(draft_lens, default=0)
     most = max(min(requests.concurrency or math.inf, len(requests.arrival_s)) for requests in loads)
     busy = served_curve(
         deployment,
         drafter,
         replace(load.steady, batch_size=[most]),
         "queue" if room == "drop" else room,
-        max_draft_len=max_draft_len,
-        acceptance=accepted,
+        max_draft_len=longest,
     )
-    drafts = np.arange(max_draft_len + 1)
+    drafts = np.arange(longest + 1)
     capacity = np.full(len(drafts), math.inf) if busy.room is None else busy.room.largest[0]
     rules = prefill_rules(deployment), prefill_rules(deployment, drafter.kind)
-    prompts = [(float(one.input_len.min()), float(one.input_len.max())) for one in loads]
-    bounds = {
-        "running": float(min(most, max(capacity.max(), 1.0))),
-        "input_len": (min(low for low, _ in prompts), max(high for _, high in prompts)),
-        "longest": max(float((one.input_len + one.output_len).max()) for one in loads),
-    }
-    proposer = (drafter, accepted, max_draft_len)
-    prices = prices_by_draft_len(deployment, rules[1], **bounds, drafting=proposer)
-    prices[:1] = prices_by_draft_len(deployment, rules[0], **bounds)
+    prompts = np.concatenate([one.input_len for one in loads])
+    priced = partial(
+        prices_by_draft_len,
+        deployment,
+        running=float(min(most, max(capacity.max(), 1.0))),
+        input_len=(float(prompts.min()), float(prompts.max())),
+        longest=max(float((one.input_len + one.output_len).max()) for one in loads),
+    )
+    prices = (
+        priced(rules[0]) + priced(rules[1], drafting=(drafter, acceptance_of(drafter), longest))[1:]
+    )
     # "plain": plain steps overlap with the host's work, rounds do not.
     overlap = deployment.setup.engine.overlap is not False
     overlaps = overlap, overlap and not waits_for_host(deployment.setup, drafter)
     figures = {name: np.full((len(loads), len(drafts)), np.nan) for name in FIGURES}
-    wanted = {0, *(draft_len or drafts.tolist())}
-    lengths = [n for n in range(len(prices)) if n in wanted and capacity[n] >= 1]
+    wanted = sorted({0, *draft_lens})
+    lengths = [n for n in wanted if n < len(prices) and capacity[n] >= 1]
     done, requests_in_all = 0, len(lengths) * sum(len(one.arrival_s) for one in loads)
     for place, requests in enumerate(loads):
         for n in lengths:
             drafting, most = n > 0, float(capacity[n])
             seen = play(prices[n], requests, rules[drafting], most, overlap=overlaps[drafting])
-            for name, value in seen.figures(ttft_s, tpot_s).items():
+            for name, value in seen.figures(*targets).items():
                 figures[name][place, n] = value
             done += len(requests.arrival_s)
             PROGRESS.get()(done, requests_in_all)
@@ -654,6 +646,7 @@ def played_loads(
         load=load,
         draft_len=drafts,
         figures=figures,
-        stable_rate=busy.curve.tokens_per_s[0, 0] / np.mean([one.output_len.mean() for one in loads]),
-        has_targets=min(ttft_s, tpot_s) < math.inf,
+        stable_rate=busy.curve.tokens_per_s[0, 0]
+        / np.mean([one.output_len.mean() for one in loads]),
+        has_targets=min(targets) < math.inf,
     )

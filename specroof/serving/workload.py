@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal, TypeVar
 
 import numpy as np
@@ -175,8 +175,7 @@ def closed_loop(
     concurrency: int,
     count: int | None = None,
     *,
-    shortest: float = 1.0,
-    longest: float = 1.0,
+    length_range: tuple[float, float] = (1.0, 1.0),
     ramp_s: float = 0.0,
     seed: int = 0,
 ) -> Requests:
@@ -190,7 +189,7 @@ def closed_loop(
         Clients.
     count
         Requests in all; 10 for each client if None.
-    shortest, longest
+    length_range
         Shares of the lengths between which those of a request are drawn, evenly.
     ramp_s
         Seconds over which the clients start; 0 for all at once.
@@ -208,7 +207,7 @@ def closed_loop(
 
     Examples
     --------
-    >>> load = closed_loop(Workload(1000, 100), 4, shortest=0.8)
+    >>> load = closed_loop(Workload(1000, 100), 4, length_range=(0.8, 1.0))
     >>> load.arrival_s[-3:], load.input_len.shape, bool(load.input_len.min() >= 800)
     (array([0., 0., 0.]), (40,), True)
     """
@@ -216,7 +215,7 @@ def closed_loop(
     count = clients * REQUESTS_PER_CLIENT if count is None else count
     ramp = number_within("ramp_s", ramp_s, "seconds")
     starts = ramp * np.minimum(np.arange(_count(count)) / clients, 1.0)
-    return _drawn_requests(workload, starts, (shortest, longest), seed, clients)
+    return _drawn_requests(workload, starts, length_range, seed, clients)
 
 
 def open_loop(
@@ -224,8 +223,7 @@ def open_loop(
     rate: float,
     count: int,
     *,
-    shortest: float = 1.0,
-    longest: float = 1.0,
+    length_range: tuple[float, float] = (1.0, 1.0),
     burstiness: float = 1.0,
     seed: int = 0,
 ) -> Requests:
@@ -239,7 +237,7 @@ def open_loop(
         Requests per second.
     count
         Requests in all.
-    shortest, longest
+    length_range
         See `closed_loop`.
     burstiness
         Shape of the gamma distribution of gaps: 1 for Poisson arrivals, below for bursts, inf for
@@ -268,7 +266,7 @@ def open_loop(
     gaps = np.ones(_count(count))
     if math.isfinite(shape):
         gaps = np.random.default_rng((seed, 1)).gamma(shape, 1.0 / shape, len(gaps))
-    return _drawn_requests(workload, np.cumsum(gaps) / per_s, (shortest, longest), seed)
+    return _drawn_requests(workload, np.cumsum(gaps) / per_s, length_range, seed)
 
 
 def _count(count: int) -> int:
@@ -283,12 +281,9 @@ def _drawn_requests(
     concurrency: int | None = None,
 ) -> Requests:
     """Return requests whose lengths are drawn evenly between two shares of those stated."""
-    least, most = (
-        number_within(name, share, LENGTH_SHARE)
-        for name, share in zip(("shortest", "longest"), length_range, strict=True)
-    )
+    least, most = (number_within("length_range", share, LENGTH_SHARE) for share in length_range)
     if least > most:
-        refuse("shortest", least, f"at most {most:g}, the longest")
+        refuse("length_range", length_range, "the shortest share first")
     rng = np.random.default_rng((whole_within("seed", seed, "seed"), 0))
     lengths = []
     for length in (workload.input_len, workload.output_len):
@@ -349,8 +344,11 @@ class Load:
         workload = self.workload
         if workload is not None and self.length_range != (1.0, 1.0):
             mean = sum(self.length_range) / 2
-            lengths = (max(mean * one, 1.0) for one in (workload.input_len, workload.output_len))
-            workload = Workload(*lengths, workload.prefix_hit_rate, workload.waves)
+            workload = replace(
+                workload,
+                input_len=max(mean * workload.input_len, 1.0),
+                output_len=max(mean * workload.output_len, 1.0),
+            )
         contexts = self.context_len if workload is None else [workload.mean_context_len]
         return Load(self.batch_size, contexts, workload)
 
@@ -371,8 +369,7 @@ class Load:
         if self.trace is not None:
             yield self.trace
         elif self.workload is not None:
-            low, high = self.length_range
-            drawn: dict[str, Any] = {"shortest": low, "longest": high, "seed": self.seed}
+            drawn: dict[str, Any] = {"length_range": self.length_range, "seed": self.seed}
             shape = math.inf if self.arrivals == "even" else 1.0
             for place, count in enumerate(self.requests):
                 if self.rate:
