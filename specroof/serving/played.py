@@ -38,12 +38,12 @@ _WHOLE: Final = ("tokens_per_s", "requests_per_s", "duration_s", "mean_running")
 #: What one play comes to.
 FIGURES: Final = (
     *(
-        f"{name}_{statistic}"
+        f"{statistic}_{name}"
         for name in TIMES
         for statistic in ("mean", *(f"p{cut}" for cut in _PERCENTILES))
     ),
     *_WHOLE,
-    "goodput_per_s",
+    "good_requests_per_s",
 )
 
 
@@ -147,12 +147,12 @@ class Played:
         known = np.where(np.isnan(self.tpot_s), 0.0, self.tpot_s)
         in_time = np.mean((self.ttft_s <= ttft_s) & (known <= tpot_s))
         times = {
-            f"{name}_{statistic}": value
+            f"{statistic}_{name}": value
             for name, statistics in self.summary().items()
             for statistic, value in statistics.items()
         }
         whole = {name: float(getattr(self, name)) for name in _WHOLE}
-        return times | whole | {"goodput_per_s": float(in_time) * self.requests_per_s}
+        return times | whole | {"good_requests_per_s": float(in_time) * self.requests_per_s}
 
 
 def play(
@@ -515,10 +515,10 @@ class PlayedLoads:
         Draft lengths from 0, which decodes plainly.
     figures
         By name, axes (load, draft_len); NaN where the server has no room for a request or the
-        drafter does not draft as much. Times of requests in seconds, as ``ttft_s_p99``: mean, p50,
+        drafter does not draft as much. Times of requests in seconds, as ``p99_ttft_s``: mean, p50,
         p90 and p99 of ``ttft_s``, ``tpot_s``, ``latency_s`` and ``queue_s``. Of a load:
         ``tokens_per_s``, ``requests_per_s``, ``duration_s``, ``mean_running``, and
-        ``goodput_per_s``, requests per second within the targets.
+        ``good_requests_per_s``, requests per second within the targets.
     stable_rate
         Requests per second that the server answers at most, axes (draft_len,).
     has_targets
@@ -540,7 +540,7 @@ class PlayedLoads:
     @property
     def speedup(self) -> Array:
         """Mean latency of a request without drafts over that with them, axes (load, draft_len)."""
-        latency_s = self.figures["latency_s_mean"]
+        latency_s = self.figures["mean_latency_s"]
         return np.asarray(latency_s[:, :1] / latency_s)
 
     @property
@@ -550,7 +550,7 @@ class PlayedLoads:
             (
                 np.broadcast_to(self.draft_len, self.speedup.shape),
                 -np.nan_to_num(self.speedup),
-                -np.nan_to_num(self.figures["goodput_per_s"]) * self.has_targets,
+                -np.nan_to_num(self.figures["good_requests_per_s"]) * self.has_targets,
             ),
             axis=-1,
         )
@@ -600,7 +600,7 @@ def played_loads(
     >>> load = Load([8], [work.mean_context_len], work, requests=[80])
     >>> eagle = load_drafter("eagle3,accept=0.7")
     >>> found = played_loads(deployment, eagle, load, "queue", draft_lens=[1, 3])
-    >>> found.figures["ttft_s_p99"].shape, int(found.best_draft_len[0])
+    >>> found.figures["p99_ttft_s"].shape, int(found.best_draft_len[0])
     ((1, 4), 3)
     """
     loads, longest = list(load.played()), max(draft_lens, default=0)
@@ -633,6 +633,7 @@ def played_loads(
     wanted = sorted({0, *draft_lens})
     lengths = [n for n in wanted if n < len(prices) and capacity[n] >= 1]
     done, requests_in_all = 0, len(lengths) * sum(len(one.arrival_s) for one in loads)
+    PROGRESS.get()(done, requests_in_all)
     for place, requests in enumerate(loads):
         for n in lengths:
             drafting, most = n > 0, float(capacity[n])
