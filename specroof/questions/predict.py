@@ -69,7 +69,7 @@ from specroof.report.columns import (
 from specroof.report.layout import columns_csv, figure, format_table, in_line, note_lines
 from specroof.serving.capacity import RoomRule, ServerRoom
 from specroof.serving.end_to_end import EndToEnd
-from specroof.serving.played import PlayedLoads, played_loads
+from specroof.serving.played import PlayedLoads, played_loads, played_server
 from specroof.serving.served import room_rule, served_curve
 from specroof.serving.workload import Load
 from specroof.speedup.curve import (
@@ -493,14 +493,13 @@ def _played_prediction(
         math.inf if value is None else number_within(name, value, "tpot_s")
         for name, value in (("ttft_s", request.ttft_s), ("tpot_s", request.tpot_s))
     ]
+    lengths = lengths_of(request.draft_len) or range(1, one.max_draft_len + 1)
     played = tuple(
         played_loads(
-            one.deployment,
-            drafter,
+            played_server(one.deployment, drafter, load, one.room, max(lengths, default=0)),
             load,
-            one.room,
-            draft_lens=lengths_of(request.draft_len) or range(1, one.max_draft_len + 1),
-            targets=(targets[0], targets[1]),
+            lengths,
+            (targets[0], targets[1]),
         )
         for drafter in one.drafters
     )

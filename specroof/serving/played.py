@@ -557,27 +557,59 @@ class PlayedLoads:
         return np.asarray(self.draft_len[rank[:, 0]])
 
 
-def played_loads(
-    deployment: Deployment,
-    drafter: Drafter,
-    load: Load,
-    room: RoomRule,
-    *,
-    draft_lens: Sequence[int],
-    targets: tuple[float, float] = (math.inf, math.inf),
-) -> PlayedLoads:
-    """Return what clients see of loads, with a drafter and without, at each draft length.
+@dataclass(frozen=True, slots=True, eq=False)
+class PlayedServer:
+    """A server that loads are played on: prices, rules and room by draft length.
+
+    Parameters
+    ----------
+    drafter
+        The name of what drafts.
+    prices
+        By draft length from 0, as far as the drafter goes.
+    rules, overlaps
+        How prompts are taken and whether the host works beside passes: plain, and with drafts.
+    capacity
+        Requests that run at once, by draft length.
+    stable_rate
+        Requests per second that it answers at most, by draft length.
+    """
+
+    drafter: str
+    prices: Sequence[PassPrices]
+    rules: tuple[PrefillRules, PrefillRules]
+    overlaps: tuple[bool, bool]
+    capacity: Array
+    stable_rate: Array
+
+    def runs(self, drafts: int) -> bool:
+        """Return whether requests can have so many drafts."""
+        return drafts < len(self.prices) and bool(self.capacity[drafts] >= 1)
+
+    def play(self, requests: Requests, drafts: int) -> Played:
+        """Return what becomes of requests with so many drafts a round."""
+        return play(
+            self.prices[drafts],
+            requests,
+            self.rules[drafts > 0],
+            float(self.capacity[drafts]),
+            overlap=self.overlaps[drafts > 0],
+        )
+
+
+def played_server(
+    deployment: Deployment, drafter: Drafter, load: Load, room: RoomRule, max_draft_len: int
+) -> PlayedServer:
+    """Return the server on which a load can be played.
 
     Parameters
     ----------
     deployment, drafter, load
-        What is served where, what drafts, and the requests: of one workload.
+        What is served where, what drafts, and the requests: their lengths bound the prices.
     room
         Whether memory counts; who has no room waits.
-    draft_lens
-        The draft lengths that are played, besides 0.
-    targets
-        Of goodput: seconds to a first token, and of each later one.
+    max_draft_len
+        The longest draft.
 
     Raises
     ------
@@ -586,6 +618,58 @@ def played_loads(
 
     Ignores
         the size of what requests hold: all have room for a request of the mean length.
+    """
+    loads = list(load.played())
+    most = max(min(requests.concurrency or math.inf, len(requests.arrival_s)) for requests in loads)
+    busy = served_curve(
+        deployment,
+        drafter,
+        replace(load.steady, batch_size=[most]),
+        "queue" if room == "drop" else room,
+        max_draft_len=max_draft_len,
+    )
+    unbounded = np.full(max_draft_len + 1, math.inf)
+    capacity = unbounded if busy.room is None else busy.room.largest[0]
+    rules = prefill_rules(deployment), prefill_rules(deployment, drafter.kind)
+    prompts = np.concatenate([requests.input_len for requests in loads])
+    priced = partial(
+        prices_by_draft_len,
+        deployment,
+        running=float(min(most, max(capacity.max(), 1.0))),
+        input_len=(float(prompts.min()), float(prompts.max())),
+        longest=max(float((one.input_len + one.output_len).max()) for one in loads),
+    )
+    drafting = priced(rules[1], drafting=(drafter, acceptance_of(drafter), max_draft_len))
+    # "plain": plain steps overlap with the host's work, rounds do not.
+    overlap = deployment.setup.engine.overlap is not False
+    answer_len = np.mean([requests.output_len.mean() for requests in loads])
+    return PlayedServer(
+        drafter=drafter.name,
+        prices=[*priced(rules[0]), *drafting[1:]],
+        rules=rules,
+        overlaps=(overlap, overlap and not waits_for_host(deployment.setup, drafter)),
+        capacity=capacity,
+        stable_rate=busy.curve.tokens_per_s[0, 0] / answer_len,
+    )
+
+
+def played_loads(
+    server: PlayedServer,
+    load: Load,
+    draft_lens: Sequence[int],
+    targets: tuple[float, float] = (math.inf, math.inf),
+) -> PlayedLoads:
+    """Return what clients see of loads, with a drafter and without, at each draft length.
+
+    Parameters
+    ----------
+    server, load
+        Where requests are played, and how they come.
+    draft_lens
+        The draft lengths that are played, besides 0.
+    targets
+        Of goodput: seconds to a first token, and of each later one.
+
     Source
         `play`, with rounds that commit their expected tokens.
 
@@ -599,55 +683,77 @@ def played_loads(
     >>> work = Workload(1000, 100)
     >>> load = Load([8], [work.mean_context_len], work, requests=[80])
     >>> eagle = load_drafter("eagle3,accept=0.7")
-    >>> found = played_loads(deployment, eagle, load, "queue", draft_lens=[1, 3])
+    >>> server = played_server(deployment, eagle, load, "queue", 3)
+    >>> found = played_loads(server, load, [1, 3])
     >>> found.figures["p99_ttft_s"].shape, int(found.best_draft_len[0])
     ((1, 4), 3)
     """
-    loads, longest = list(load.played()), max(draft_lens, default=0)
-    most = max(min(requests.concurrency or math.inf, len(requests.arrival_s)) for requests in loads)
-    busy = served_curve(
-        deployment,
-        drafter,
-        replace(load.steady, batch_size=[most]),
-        "queue" if room == "drop" else room,
-        max_draft_len=longest,
-    )
-    drafts = np.arange(longest + 1)
-    capacity = np.full(len(drafts), math.inf) if busy.room is None else busy.room.largest[0]
-    rules = prefill_rules(deployment), prefill_rules(deployment, drafter.kind)
-    prompts = np.concatenate([one.input_len for one in loads])
-    priced = partial(
-        prices_by_draft_len,
-        deployment,
-        running=float(min(most, max(capacity.max(), 1.0))),
-        input_len=(float(prompts.min()), float(prompts.max())),
-        longest=max(float((one.input_len + one.output_len).max()) for one in loads),
-    )
-    prices = (
-        priced(rules[0]) + priced(rules[1], drafting=(drafter, acceptance_of(drafter), longest))[1:]
-    )
-    # "plain": plain steps overlap with the host's work, rounds do not.
-    overlap = deployment.setup.engine.overlap is not False
-    overlaps = overlap, overlap and not waits_for_host(deployment.setup, drafter)
-    figures = {name: np.full((len(loads), len(drafts)), np.nan) for name in FIGURES}
-    wanted = sorted({0, *draft_lens})
-    lengths = [n for n in wanted if n < len(prices) and capacity[n] >= 1]
-    done, requests_in_all = 0, len(lengths) * sum(len(one.arrival_s) for one in loads)
-    PROGRESS.get()(done, requests_in_all)
-    for place, requests in enumerate(loads):
+    drafts = np.arange(len(server.capacity))
+    lengths = [n for n in sorted({0, *draft_lens}) if server.runs(n)]
+    figures = {name: np.full((len(load.requests), len(drafts)), np.nan) for name in FIGURES}
+    done, in_all = 0, len(lengths) * sum(load.requests)
+    PROGRESS.get()(done, in_all)
+    for place, requests in enumerate(load.played()):
         for n in lengths:
-            drafting, most = n > 0, float(capacity[n])
-            seen = play(prices[n], requests, rules[drafting], most, overlap=overlaps[drafting])
-            for name, value in seen.figures(*targets).items():
+            for name, value in server.play(requests, n).figures(*targets).items():
                 figures[name][place, n] = value
             done += len(requests.arrival_s)
-            PROGRESS.get()(done, requests_in_all)
+            PROGRESS.get()(done, in_all)
     return PlayedLoads(
-        drafter=drafter.name,
+        drafter=server.drafter,
         load=load,
         draft_len=drafts,
         figures=figures,
-        stable_rate=busy.curve.tokens_per_s[0, 0]
-        / np.mean([one.output_len.mean() for one in loads]),
+        stable_rate=server.stable_rate,
         has_targets=min(targets) < math.inf,
     )
+
+
+#: The ratio of two rates between which the largest one lies that is good enough.
+_RATE_STEP: Final = 1.01
+
+
+def largest_rate(
+    server: PlayedServer, load: Load, draft_lens: Sequence[int], targets: tuple[float, float]
+) -> tuple[float, int] | None:
+    """Return the largest rate at which 99% of the requests meet targets, and its draft length.
+
+    Parameters
+    ----------
+    server
+        Where requests are played.
+    load
+        Requests at rates: the largest is looked for between the least and the most of them, to 1%.
+    draft_lens
+        The draft lengths to choose from.
+    targets
+        Seconds to a first token, and of each later one: of p99.
+
+    Counts
+        with the same seed at each rate: gaps shrink together, so that a higher rate is no better.
+        None where the least rate is too much for all lengths.
+    """
+
+    def meets(rate: float, drafts: int) -> bool:
+        (requests,) = replace(load, rate=[rate], requests=load.requests[:1]).played()
+        seen = server.play(requests, drafts).figures()
+        return all(
+            seen.get(f"p99_{name}", 0.0) <= most
+            for name, most in zip(("ttft_s", "tpot_s"), targets, strict=True)
+        )
+
+    found: tuple[float, int] | None = None
+    for drafts in filter(server.runs, draft_lens):
+        # A run of so many requests may end before a queue that grows is long.
+        low, high = min(load.rate), min(max(load.rate), float(server.stable_rate[drafts]))
+        if found is not None:  # what is no better than the best so far is not looked at
+            low = found[0] * _RATE_STEP
+        if low > high or not meets(low, drafts):
+            continue
+        if meets(high, drafts):
+            low = high
+        while high > low * _RATE_STEP:
+            middle = math.sqrt(low * high)
+            low, high = (middle, high) if meets(middle, drafts) else (low, middle)
+        found = low, drafts
+    return found
