@@ -135,7 +135,10 @@ def real_array(values: object) -> Array | None:
     >>> real_array([[1, 2], [3, 4]]).shape, real_array("1"), real_array([True])
     ((2, 2), None, None)
     """
-    if n_entries(values) > MOST_POINTS or _holds_masked(values):
+    if n_entries(values) > MOST_POINTS:
+        return None
+    # Importing what tells masked arrays is slow, and without it there are none.
+    if "numpy.ma" in sys.modules and _holds_masked(values):
         return None
     try:
         array = np.asarray(values)
@@ -212,9 +215,6 @@ _MOST_AXES: Final = 4
 
 def _holds_masked(values: object, axes: int = _MOST_AXES) -> bool:
     """Return whether values are a masked array, or lists of some; numpy would drop the masks."""
-    # Importing what tells masked arrays is slow, and without it there are none.
-    if "numpy.ma" not in sys.modules:
-        return False
     if isinstance(values, list | tuple) and axes:
         return any(_holds_masked(value, axes - 1) for value in values)
     return isinstance(values, np.ma.MaskedArray)

@@ -22,11 +22,11 @@ from specroof.serving.closed_loop import answer_rounds, prompts_together, shared
 from specroof.serving.prefills import (
     RequestLoad,
     RequestTimes,
+    end_to_end_tokens_per_s,
     piece_pass,
     prompt_groups,
     request_timing,
 )
-from specroof.serving.requests import end_to_end_tokens_per_s
 from specroof.serving.workload import prefill_pass
 
 pytestmark = pytest.mark.slow

@@ -22,6 +22,8 @@ from specroof.evidence import STEP, Measurement, kind_of, load_measurements
 from specroof.hardware import (
     IDEAL_ENGINE,
     Collective,
+    Generic,
+    GenericEngines,
     HardwareProfile,
     parse_generic,
     parse_hardware,
@@ -118,18 +120,19 @@ def test_the_bundled_file_is_what_the_fits_say() -> None:
     hardware = load_hardware("mi250x")
     assert hardware.generic is not None
     assert set(hardware.generic.engines) == {"generic", "sglang", "vllm", "tensorrt-llm"}
-    made = generic(PARAMETERS).on_chip(
-        hardware.name, memory_bytes_per_s=hardware.peak.memory_bytes_per_s, link_bytes_per_s=None
+    made = GenericEngines(
+        known=lambda: generic(PARAMETERS),
+        chip=hardware.name,
+        memory_bytes_per_s=hardware.peak.memory_bytes_per_s,
+        link_bytes_per_s=None,
     )
     for name, engine in made.engines.items():
         bundled = hardware.generic.engines[name]
         assert replace(bundled, bands={}, served_bands={}, reach=None) == engine
         assert "other" in bundled.bands
-    cards = (
-        generic(PARAMETERS)
-        .on_chip("NVIDIA L40S", memory_bytes_per_s=864e9, link_bytes_per_s=32e9)
-        .engines["generic"]
-    )
+    cards = replace(
+        made, chip="NVIDIA L40S", memory_bytes_per_s=864e9, link_bytes_per_s=32e9
+    ).engines["generic"]
     assert load_hardware("l40s").engine("generic").collective == cards.collective
     told = generic(PARAMETERS)
     assert parse_generic(json.loads(json.dumps(written_generic(told)))) == told
@@ -158,6 +161,19 @@ def test_a_profile_built_in_python_takes_its_figures_as_they_are() -> None:
     assert made.engine() is IDEAL_ENGINE
     with pytest.raises(OptionError, match=r"engine is 'generic'; AMD Instinct MI250X has ideal$"):
         made.engine("generic")
+
+
+def test_a_fitted_engine_needs_no_generic_one() -> None:
+    def unread() -> Generic:
+        message = "generic engines were asked for"
+        raise AssertionError(message)
+
+    loaded = load_hardware("h200")
+    assert loaded.generic is not None
+    chip = replace(loaded, generic=replace(loaded.generic, known=unread))
+    assert chip.engine() is loaded.engines["sglang"]
+    with pytest.raises(AssertionError, match="generic"):
+        chip.engine("generic")
 
 
 def test_a_framework_brings_its_rules() -> None:

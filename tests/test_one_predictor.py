@@ -21,7 +21,7 @@ from specroof.evidence import drafter_of, kind_of, load_measurements
 from specroof.latency import pass_time
 from specroof.scoring import validation
 from specroof.scoring.own_results import own_validation
-from specroof.serving.requests import end_to_end, end_to_end_tokens_per_s
+from specroof.serving.prefills import end_to_end, end_to_end_tokens_per_s
 from specroof.serving.workload import Workload
 from specroof.speedup.round import round_time
 
@@ -163,9 +163,9 @@ def callers_of(formula: str) -> set[str]:
     [
         (
             "end_to_end_tokens_per_s",
-            {"engines/record.py:_tokens_per_s", "serving/requests.py:end_to_end"},
+            {"engines/record.py:_tokens_per_s", "serving/prefills.py:end_to_end"},
         ),
-        ("request_timing", {"engines/record.py:_timing", "serving/requests.py:_times"}),
+        ("request_timing", {"engines/record.py:_timing", "serving/prefills.py:_times"}),
         ("answer_rounds", {"serving/prefills.py:rounds"}),
     ],
 )

@@ -24,7 +24,7 @@ from specroof.hardware import EngineProfile, ServerSettings
 from specroof.latency import Deployment, engine_setup
 from specroof.serving.capacity import in_server
 from specroof.serving.end_to_end import EndToEnd
-from specroof.serving.requests import end_to_end, end_to_end_tokens_per_s, request_s
+from specroof.serving.prefills import end_to_end, end_to_end_tokens_per_s, request_s
 from specroof.serving.workload import Workload
 
 positive = st.floats(min_value=1e-4, max_value=10)

@@ -37,8 +37,7 @@ from specroof.scoring.bands import FULL_POINTS
 from specroof.scoring.left_out import SERVED_GROUPS, left_out_name, served_group, served_of
 from specroof.scoring.served import implausible
 from specroof.serving.capacity import prefill_rules
-from specroof.serving.prefills import RequestLoad, request_timing
-from specroof.serving.requests import end_to_end_tokens_per_s
+from specroof.serving.prefills import RequestLoad, end_to_end_tokens_per_s, request_timing
 
 #: What an ordinary residual of a served load is.
 _ORDINARY: Final = 0.08

@@ -46,6 +46,7 @@ from specroof.errors import (
 )
 from specroof.hardware import (
     Generic,
+    GenericEngines,
     HardwareProfile,
     LeftOutFits,
     parse_generic,
@@ -186,8 +187,9 @@ def _parse_hardware(path: Path, *, trusted: bool) -> HardwareProfile:
     if profile is None:
         profile = parse_hardware(text, source=str(path))
     link = profile.interconnect
-    stand_ins = _generic().on_chip(
-        profile.name,
+    stand_ins = GenericEngines(
+        known=_generic,
+        chip=profile.name,
         memory_bytes_per_s=profile.peak.memory_bytes_per_s,
         link_bytes_per_s=None if link is None else link.link_bytes_per_s,
     )

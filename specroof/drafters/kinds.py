@@ -329,12 +329,10 @@ def _whole(key: str, value: float, most: int | None = None) -> int:
 
 
 def _branching(drafter: Drafter, values: Values) -> Drafter:
-    """Return the drafter with the tree that its SPEC asks for, if any."""
+    """Return the drafter with the tree that its SPEC asks for."""
     stray = [key for key in ("nodes", "top-k", "siblings") if key in values]
     if "tree" not in values:
-        if stray:
-            reject(f"{stray[0]} is given without tree=", _TREE["tree"])
-        return drafter
+        reject(f"{stray[0]} is given without tree=", _TREE["tree"])
     given = "siblings" in values
     siblings = tuple(values["siblings"]) if given else typical_siblings()
     whose = "" if given else ", siblings as in trees of EAGLE-3"
@@ -441,7 +439,7 @@ def _with_config(
         )
         given = {key: _whole(key, values[key]) for key in keys if key in values}
         drafter = build(values.get("config"), name=name, where=where, **given)
-        return _branching(drafter, values)
+        return _branching(drafter, values) if _TREE.keys() & values.keys() else drafter
 
     return Kind(
         built,

@@ -29,8 +29,12 @@ from specroof.latency import (
     stacked,
 )
 from specroof.serving.capacity import prefill_rules
-from specroof.serving.prefills import RequestLoad, RequestTiming, request_timing
-from specroof.serving.requests import end_to_end_tokens_per_s
+from specroof.serving.prefills import (
+    RequestLoad,
+    RequestTiming,
+    end_to_end_tokens_per_s,
+    request_timing,
+)
 from specroof.speedup.result import speedup_of
 from specroof.speedup.round import (
     PassSeconds,

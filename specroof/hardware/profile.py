@@ -1,7 +1,8 @@
 """The values that seconds follow from: a device, an engine, and how a model is spread."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Annotated, Any, Final, TypeAlias
 
 from specroof.arrays import number_within, whole_within
@@ -68,21 +69,35 @@ class Generic:
                 return name
         return list(self.families)[-1]
 
-    def on_chip(
-        self, chip: str, *, memory_bytes_per_s: float, link_bytes_per_s: float | None
-    ) -> "GenericEngines":
-        r"""Return the engines of a chip.
+
+@dataclass(frozen=True, kw_only=True)
+class GenericEngines:
+    """The generic engines of one chip, worked out when the first of them is asked for.
+
+    Attributes
+    ----------
+    known
+        Returns what is known of chips in general.
+    chip
+        Its vendor's name.
+    memory_bytes_per_s
+        Of its memory.
+    link_bytes_per_s
+        Between its devices; None where that is not known.
+    """
+
+    known: Callable[[], Generic]
+    chip: str
+    memory_bytes_per_s: float
+    link_bytes_per_s: float | None
+
+    @cached_property
+    def engines(self) -> Mapping[str, EngineProfile]:
+        r"""The engines by name: `GENERIC`, and the frameworks; their shares are of the peaks.
 
         .. math:: t_{token} \propto \max(1, W / W_{fitted})^{-1/2}
 
-        Parameters
-        ----------
-        chip
-            Its vendor's name.
-        memory_bytes_per_s
-            Of its memory, W.
-        link_bytes_per_s
-            Between its devices; None where that is not known.
+        with W the bytes/s of the memory.
 
         Counts
             what a token adds to each layer (norms, activations) as shorter on a faster memory: the
@@ -91,36 +106,27 @@ class Generic:
         Source
             ``layer_token_share`` of the fits of this library, `benchmarks/fitting/fits.json`.
         """
-        name = self.family_of(chip)
-        family = self.families[name]
-        reached = {"compute": family.compute_frac, "memory": family.memory_frac}
-        faster = max(memory_bytes_per_s / self.memory_bytes_per_s, 1.0)
+        known = self.known()
+        family = known.families[known.family_of(self.chip)]
+        faster = max(self.memory_bytes_per_s / known.memory_bytes_per_s, 1.0)
+        link_bytes_per_s = self.link_bytes_per_s
+        on_bus = link_bytes_per_s is not None and link_bytes_per_s <= known.card_bytes_per_s
         engines = {}
-        for key, fitted in self.engines.items():
-            engine = scaled_engine(fitted, **reached)
-            token_s = engine.layer_token_overhead_s / faster**0.5
-            engines[key] = replace(engine, layer_token_overhead_s=token_s)
-        if link_bytes_per_s is not None and link_bytes_per_s <= self.card_bytes_per_s:
-            engines = {
-                key: replace(engine, collective=self.cards) for key, engine in engines.items()
-            }
-        return GenericEngines(engines=engines, family=name if family.chips else None)
+        for name, fitted in known.engines.items():
+            engine = scaled_engine(fitted, compute=family.compute_frac, memory=family.memory_frac)
+            engines[name] = replace(
+                engine,
+                layer_token_overhead_s=engine.layer_token_overhead_s / faster**0.5,
+                collective=known.cards if on_bus else engine.collective,
+            )
+        return engines
 
-
-@dataclass(frozen=True, kw_only=True)
-class GenericEngines:
-    """The generic engines of one chip.
-
-    Attributes
-    ----------
-    engines
-        By name: `GENERIC`, and the frameworks; their shares are of the peaks.
-    family
-        Whose kernels its shares are; None for medians of all families.
-    """
-
-    engines: Mapping[str, EngineProfile]
-    family: str | None
+    @property
+    def family(self) -> str | None:
+        """Whose kernels their shares are; None for medians of all families."""
+        known = self.known()
+        name = known.family_of(self.chip)
+        return name if known.families[name].chips else None
 
     def about(self, chip: str, engine: EngineProfile) -> str:
         """Return where the figures of one of them come from, in a sentence."""
@@ -396,18 +402,18 @@ class HardwareProfile:
         ('sglang', 'ideal')
         """
         expect("engine", name, str | None, "the name of an engine, or None")
-        stand_ins = {} if self.generic is None else self.generic.engines
-        usual = self.default_engine or (GENERIC if stand_ins else _IDEAL)
+        usual = self.default_engine or (_IDEAL if self.generic is None else GENERIC)
         wanted = usual if name is None else name
         if wanted == _IDEAL:
             return IDEAL_ENGINE
-        if wanted in stand_ins and wanted not in self.engines:
+        if wanted in self.engines:
+            return self.engines[wanted]
+        stand_ins = {} if self.generic is None else self.generic.engines
+        if wanted in stand_ins:
             return stand_ins[wanted]
-        if wanted not in self.engines:
-            known = ", ".join(dict.fromkeys((_IDEAL, *self.engines, *stand_ins)))
-            message = f"engine is {shown(wanted)}; {self.name} has {known}"
-            raise OptionError(message)
-        return self.engines[wanted]
+        known = ", ".join(dict.fromkeys((_IDEAL, *self.engines, *stand_ins)))
+        message = f"engine is {shown(wanted)}; {self.name} has {known}"
+        raise OptionError(message)
 
     def engine_of(self, tool: str | None) -> str | None:
         """Return the engine that stands for a serving tool; None where the default does.

@@ -88,6 +88,7 @@ def pass_work(
     """
     hardware, placement = setup.hardware, setup.placement
     ideal = setup.engine.rules == "ideal"
+    even = ideal or placement.expert_parallel == 1
     # Fewer sequences than data-parallel groups of attention leave groups idle, and the others have
     # no less to do for it: how many times its even share the busiest group has. Engines deal out
     # whole sequences and pad decoding groups to the fullest (vLLM 0.33.0 `v1/worker/dp_utils.py`,
@@ -112,7 +113,7 @@ def pass_work(
         sequences = op.sequences
         if sequences is not None:
             sequences, busiest = np.asarray(sequences * busiest), 1.0
-        fullest = op if ideal else _on_fullest_device(op, placement.expert_parallel)
+        fullest = op if even else _on_fullest_device(op, placement.expert_parallel)
         flops = fullest.flops
         moved = (
             fullest.weight_bytes / weight_ways
@@ -152,7 +153,7 @@ def _on_fullest_device(op: OpCost, n_devices: int) -> OpCost:
     Experts that every token visits are divided evenly.
     """
     routing = op.routing
-    if routing is None or op.rows is None or n_devices == 1:
+    if routing is None or op.rows is None:
         return op
     more_experts, more_visits = fullest_device(routing, n_devices)
     chosen = routing.top_k / (routing.top_k + routing.n_shared)
@@ -651,7 +652,7 @@ def engine_notes(setup: Setup) -> Iterator[str]:
     ['engine mine of chip: a fit']
     """
     engine, generic = setup.engine, setup.hardware.generic
-    if generic is not None and engine.name == GENERIC:
+    if engine.name == GENERIC and generic is not None:
         yield generic.about(setup.hardware.name, engine)
         return
     source = setup.hardware.sources.get(f"engines.{engine.name}")

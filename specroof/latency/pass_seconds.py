@@ -11,7 +11,6 @@ from specroof.cost import BlockExchange, OpCost
 from specroof.errors import ProfileError
 from specroof.hardware import (
     STATE_TOKENS,
-    AllToAll,
     Collective,
     EngineProfile,
     ExpertTile,
@@ -340,8 +339,7 @@ def communication_s(
         ):
             problem = f"interconnect.max_devices is {within.max_devices}"
         else:
-            kernels = engine.all_to_all(devices, within.max_devices)
-            seconds = _collective_s(block, _Links(within, reached), placement, kernels)
+            seconds = _collective_s(block, _Links(within, reached), placement, engine)
             counted_s = np.asarray(np.asarray(exchange.count) * seconds)
             parts.append(by_pass(counted_s, exchange.passes, n_passes))
             continue
@@ -352,7 +350,7 @@ def communication_s(
 
 
 def _collective_s(
-    exchange: BlockExchange, links: _Links, placement: Placement, kernels: AllToAll | None
+    exchange: BlockExchange, links: _Links, placement: Placement, engine: EngineProfile
 ) -> Array:
     """Return the seconds of the collectives behind one block.
 
@@ -373,8 +371,10 @@ def _collective_s(
         return links.all_reduce(np.asarray(message_bytes / groups), placement.devices // groups)
     if groups == 1:
         return links.all_reduce(message_bytes, placement.devices)
-    spread = placement.expert_parallel
-    if exchange.block == "experts" and spread > 1 and kernels is not None:
+    spread, kernels = placement.expert_parallel, None
+    if exchange.block == "experts" and spread > 1:
+        kernels = engine.all_to_all(placement.devices, links.within.max_devices)
+    if kernels is not None:
         copies = min(exchange.copies, spread)
         sent_bytes = np.asarray(message_bytes * (copies / spread))
         dispatched_bytes = np.asarray(sent_bytes * exchange.dispatch_frac)

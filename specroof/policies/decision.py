@@ -329,7 +329,7 @@ class RoundBreakdown:
 
         Source
             `specroof.speedup.result.speedup_of`, with what requests add to each token: see
-            `specroof.serving.requests.end_to_end_tokens_per_s`.
+            `specroof.serving.prefills.end_to_end_tokens_per_s`.
         """
         token_s, plain_token_s = (
             (running * wait_s + self.latency_s) / self.output_len

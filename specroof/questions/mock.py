@@ -33,7 +33,7 @@ from specroof.questions.request import (
 from specroof.serving.benchmark_commands import FRAMEWORKS, MockPoint, mock_commands
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.launch import DRAFT_MODEL, LOOKUPS
-from specroof.serving.requests import end_to_end
+from specroof.serving.prefills import end_to_end
 from specroof.serving.served import served_curve
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.curve import acceptance_of, longest_draft

@@ -345,9 +345,9 @@ def predicted_to(
     assumed = (note for held in rooms for note in held.drafting.notes)
     extended = (
         f"{curve.drafter}: acceptance was measured with "
-        f"{format_drafts(curve.measured_draft_len or 0)}; beyond that it is extrapolated"
+        f"{format_drafts(curve.measured_draft_len)}; beyond that it is extrapolated"
         for curve in curves
-        if curve.extends_measurement.any()
+        if curve.measured_draft_len is not None and curve.extends_measurement.any()
     )
     of_curves = (note for curve in curves for note in curve.notes)
     return Prediction(
@@ -385,11 +385,12 @@ def shared_max_draft_len(
     if not drafters:
         message = "drafters is empty; allowed: at least one drafter"
         raise OptionError(message)
-    depths = [draft_depth(drafter, acceptance_of(drafter)) for drafter in drafters]
-    deepest = drafters[depths.index(max(depths))]
-    longest = longest_draft(deepest, acceptance_of(deepest), max_draft_len)
+    accepted = [acceptance_of(drafter) for drafter in drafters]
     if max_draft_len is None:
-        return longest, []
+        return DEFAULT_MAX_DRAFT_LEN, []
+    depths = list(map(draft_depth, drafters, accepted))
+    deepest = depths.index(max(depths))
+    longest = longest_draft(drafters[deepest], accepted[deepest], max_draft_len)
     return longest, [
         f"{drafter.name} drafts at most {depth:g}: longer drafts have no figures"
         for drafter, depth in zip(drafters, depths, strict=True)

@@ -656,9 +656,11 @@ def server_of(server: ServerLike | None) -> ServerSettings:
     True
     """
     expect("server", server, ServerSettings | str | Mapping | None, _SERVER)
+    if server is None:
+        return ServerSettings()
     if isinstance(server, ServerSettings):
         return server
-    return parse_server(server) if isinstance(server, str) else server_settings(server or {})
+    return parse_server(server) if isinstance(server, str) else server_settings(server)
 
 
 def usd_per_hour(hardware: HardwareProfile, given: float | None) -> float | None:

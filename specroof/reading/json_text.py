@@ -246,11 +246,12 @@ class Reader:
         Without a `default`, a missing key is refused.
         """
         key = self._first(keys)
-        if not self.has(key):
-            if default is None:
-                self.refuse(" or ".join(keys), _whole_number(minimum, maximum))
-            return default
-        return self._int(key, self.values[key], minimum, maximum)
+        value = self.values.get(key)
+        if value is not None:
+            return self._int(key, value, minimum, maximum)
+        if default is None:
+            self.refuse(" or ".join(keys), _whole_number(minimum, maximum))
+        return default
 
     def optional_int(self, key: str, *, missing: int | None = None) -> int | None:
         """Return a whole number from 1, None where `key` is null, `missing` where it is absent."""
@@ -279,11 +280,12 @@ class Reader:
     ) -> str:
         """Return the text under the first of `keys` that is present and not null."""
         key = self._first(keys)
-        if not self.has(key):
-            if default is None:
-                self.refuse(" or ".join(keys), _one_of(allowed))
-            return default
-        return self._text(key, self.values[key], allowed)
+        value = self.values.get(key)
+        if value is not None:
+            return self._text(key, value, allowed)
+        if default is None:
+            self.refuse(" or ".join(keys), _one_of(allowed))
+        return default
 
     def texts(
         self, key: str, *, allowed: Collection[str] | None = None, at_least: int = 0

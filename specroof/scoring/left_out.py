@@ -13,7 +13,14 @@ from specroof.drafters import Drafter, TokensPerRound
 from specroof.engines.record import MeasuredCase, Rates, Record, case_of, of_bare_passes
 from specroof.evidence import STEP, Measurement, acceptance_of, base_model, drafter_of
 from specroof.evidence.measurement import chip_of, model_of
-from specroof.hardware import FRAMEWORKS, GENERIC, IDEAL_ENGINE, EngineProfile, Placement
+from specroof.hardware import (
+    FRAMEWORKS,
+    GENERIC,
+    IDEAL_ENGINE,
+    EngineProfile,
+    GenericEngines,
+    Placement,
+)
 from specroof.latency import Deployment, engine_setup
 
 
@@ -82,16 +89,12 @@ def _generic_without(point: Measurement, without: str) -> EngineProfile:
     """Return the generic engine of a measured chip by the fit without a group."""
     chip, engine = chip_of(point.hardware or ""), point.engine or ""
     link = chip.interconnect
-    engines = (
-        left_out_fits()
-        .generic_without(without)
-        .on_chip(
-            chip.name,
-            memory_bytes_per_s=chip.peak.memory_bytes_per_s,
-            link_bytes_per_s=None if link is None else link.link_bytes_per_s,
-        )
-        .engines
-    )
+    engines = GenericEngines(
+        known=lambda: left_out_fits().generic_without(without),
+        chip=chip.name,
+        memory_bytes_per_s=chip.peak.memory_bytes_per_s,
+        link_bytes_per_s=None if link is None else link.link_bytes_per_s,
+    ).engines
     profile = engines.get(engine, engines[GENERIC])
     return of_bare_passes(profile) if point.method == STEP else profile
 

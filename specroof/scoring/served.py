@@ -40,7 +40,7 @@ from specroof.scoring.left_out import (
 from specroof.serving.capacity import in_server, prefill_rules
 from specroof.serving.pass_prices import pass_prices
 from specroof.serving.played import play
-from specroof.serving.requests import end_to_end
+from specroof.serving.prefills import end_to_end
 from specroof.serving.served import served_curve
 from specroof.serving.workload import Load, Workload, closed_loop
 from specroof.speedup.reach import weight_format

@@ -97,18 +97,20 @@ def target_footprint(
     part = _layers_with(model, lambda core: bool(core.window_len))
     ends = _sequence_bytes(whole, placement, options, np.array([_LONG, 2 * _LONG]))
     one = _sequence_bytes(part, placement, options, np.array([0.0, 1.0]))
+    n_recurrent = sum(
+        count for count, core in model.counted_cores if isinstance(core, RecurrentCore)
+    )
+    replayed = replay_storage(model) if n_recurrent else []
     return Footprint(
         weight_bytes=float(device_bytes(storage(model, 0, options), placement, 0)),
         token_bytes=float(ends[1] - ends[0]) / _LONG,
         window_token_bytes=float(one[1] - one[0]),
         window=max((core.window_len for _, core in part.counted_cores), default=0),
         state_bytes=float(everything(0.0)),
-        replay_bytes=float(device_bytes(replay_storage(model), placement, groups)),
+        replay_bytes=float(device_bytes(replayed, placement, groups)),
         n_cached=sum(count for count, core in whole.counted_cores if core.caches_tokens),
         n_windowed=sum(count for count, core in part.counted_cores if core.caches_tokens),
-        n_recurrent=sum(
-            count for count, core in model.counted_cores if isinstance(core, RecurrentCore)
-        ),
+        n_recurrent=n_recurrent,
         sequence_bytes=everything,
     )
 

@@ -133,7 +133,7 @@ def served_curve(
         decoding = running_curve(batches, held.largest, room, priced)
     if load.workload is None:
         return ServedCurve(decoding, held, None)
-    from specroof.serving.requests import end_to_end  # noqa: PLC0415 - a cold start is felt
+    from specroof.serving.prefills import end_to_end  # noqa: PLC0415 - a cold start is felt
 
     return ServedCurve(decoding, held, end_to_end(decoding, deployment, load.workload))
 

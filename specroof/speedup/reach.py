@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from specroof.architecture import Architecture, Experts
 from specroof.errors import Note
-from specroof.hardware import Reach
 from specroof.latency import Deployment
 
 #: How near evidence is.
@@ -103,22 +102,51 @@ def nearness(
         return None
     words = deployment_words(deployment)
     server, chip = setup.engine.framework or setup.engine.name, setup.hardware.name
-    elsewhere = FAMILY if reach.family else NONE
-    axes = {
-        "batch": _axis(batch_size, reach.batch_size, reach.drafted_batch_size),
-        "context": _axis(context_len, reach.context_len, reach.drafted_context_len),
+    limits = {
+        "batch": (batch_size, reach.drafted_batch_size, reach.batch_size),
+        "context": (context_len, reach.drafted_context_len, reach.context_len),
     }
-    outside = _outside(reach, words, drafters, axes)
+    axes = {
+        axis: {
+            "asked": np.atleast_1d(asked).tolist(),
+            "measured_to": drafted,
+            "plain_measured_to": plain,
+        }
+        for axis, (asked, drafted, plain) in limits.items()
+    }
+    outside = []
+    units = {"batch": "batch {:g}", "context": "{:g} tokens"}
+    known = "drafted measurement of known acceptance"
+    for name, key in ((known, "measured_to"), ("measurement", "plain_measured_to")):
+        beyond = [
+            units[axis].format(ends[key])
+            for axis, ends in axes.items()
+            if ends[key] is not None and max(ends["asked"]) > ends[key]
+        ]
+        if beyond:
+            outside.append(f"no {name} above {' or '.join(beyond)}")
+    if not reach.drafters:
+        outside.append("no drafted measurement")
+    elif reach.drafted_batch_size is None:
+        outside.append(f"no {known}")
+    if reach.drafters and (unknown := sorted({*drafters} - {*reach.drafters})):
+        outside.append(f"none with {', '.join(unknown)}")
+    missing = {
+        key: [word for word in asked if word not in getattr(reach, key)]
+        for key, asked in words.items()
+    }
+    outside += [f"none with {', '.join(strange)}" for strange in missing.values() if strange]
     if chip not in reach.chips:
         outside.append(f"none on {chip}")
     if server not in reach.engines:
         outside.append(f"none under {server}")
+    elsewhere = FAMILY if reach.family else NONE
     return {
         "chip": MEASURED if chip in reach.chips else elsewhere,
         "framework": MEASURED if server in reach.engines else NONE,
-        "attention": _covered(words["attention"], reach.attention),
-        "format": _covered(words["formats"], reach.formats),
-        "placement": _covered(words["placements"], reach.placements),
+        "attention": NONE if missing["attention"] else MEASURED,
+        "format": NONE if missing["formats"] else MEASURED,
+        "placement": NONE if missing["placements"] else MEASURED,
         **axes,
         "text": "; ".join(outside) or "measured on this chip",
     }
@@ -154,49 +182,6 @@ def reach_notes(
     short = f"reach of engine {engine.name}, {drafter}: {near['text']}"
     listed = "; ".join(f"{name} {', '.join(words) or NONE}" for name, words in covered.items())
     yield Note(f"{short}. Measured: {listed}", short)
-
-
-def _axis(asked: npt.ArrayLike, plain: float | None, drafted: float | None) -> dict[str, Any]:
-    return {
-        "asked": np.atleast_1d(asked).tolist(),
-        "measured_to": drafted,
-        "plain_measured_to": plain,
-    }
-
-
-def _covered(asked: Sequence[str], measured: Sequence[str]) -> str:
-    return MEASURED if {*asked} <= {*measured} else NONE
-
-
-def _outside(
-    reach: Reach,
-    words: dict[str, tuple[str, ...]],
-    drafters: Sequence[str],
-    axes: dict[str, dict[str, Any]],
-) -> list[str]:
-    """Return what no measurement covers: loads, drafters, and words of the deployment."""
-    outside = []
-    units = {"batch": "batch {:g}", "context": "{:g} tokens"}
-    known = "drafted measurement of known acceptance"
-    for name, key in ((known, "measured_to"), ("measurement", "plain_measured_to")):
-        beyond = [
-            units[axis].format(limits[key])
-            for axis, limits in axes.items()
-            if limits[key] is not None and max(limits["asked"]) > limits[key]
-        ]
-        if beyond:
-            outside.append(f"no {name} above {' or '.join(beyond)}")
-    if not reach.drafters:
-        outside.append("no drafted measurement")
-    elif reach.drafted_batch_size is None:
-        outside.append(f"no {known}")
-    if reach.drafters and (unknown := sorted({*drafters} - {*reach.drafters})):
-        outside.append(f"none with {', '.join(unknown)}")
-    for key in ("attention", "formats", "placements"):
-        missing = [word for word in words[key] if word not in getattr(reach, key)]
-        if missing:
-            outside.append(f"none with {', '.join(missing)}")
-    return outside
 
 
 def _upto(batch_size: float | None, context_len: float | None) -> str:

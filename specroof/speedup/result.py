@@ -306,7 +306,7 @@ class SpeedupCurve:
     request_lengths, request_token_s
         What is answered, such as "4000 tokens in, 1000 out", where `round_s` holds prefills too,
         and the seconds that these add to each token, axis (batch_size): see
-        `specroof.serving.requests.end_to_end`. Empty and 0 where decoding alone is counted.
+        `specroof.serving.prefills.end_to_end`. Empty and 0 where decoding alone is counted.
     measured_draft_len
         The longest draft that acceptance was measured with; None where a law was given.
     running
