@@ -224,7 +224,7 @@ def _seconds(stamp: float | str) -> float | str:
 _Tokens = Annotated[float, accept("0 or more", lambda value: value >= 0, int, float, yaml=False)]
 
 
-class _ClientResult(Extract):
+class _DetailedResult(Extract):
     """What a benchmark's client writes of each request; those that failed have no answer."""
 
     input_lens: list[_Tokens] = REQUIRED
@@ -237,7 +237,7 @@ class _ClientResult(Extract):
 
 def _of_client(content: dict[str, Any], place: str) -> dict[str, Any]:
     """Return the requests of a benchmark's client as they were sent: by clients, or at times."""
-    result = read_model(content, _ClientResult, place=place, error=MeasurementError)
+    result = read_model(content, _DetailedResult, place=place, error=MeasurementError)
     lengths = np.array(result.input_lens, dtype=np.float64)
     columns = {"input_len": lengths, "output_len": np.array(result.output_lens, dtype=np.float64)}
     if result.cached_tokens is not None:
