@@ -1,6 +1,7 @@
 """Loads that are played through, request by request: read, as tables, as JSON, and as charts."""
 
 import math
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ import numpy as np
 from specroof.arrays import Array, array_within, number_within, to_json_array, whole_within
 from specroof.catalog.files import read_text
 from specroof.errors import MeasurementError, expect, expect_word, refuse, reject
-from specroof.questions.request import PlayedRequest, TraceLike, as_list
+from specroof.questions.request import PlayedRequest
 from specroof.report.columns import Columns
 from specroof.report.layout import figure, format_table, in_line
 from specroof.serving.played import PROGRESS, PlayedLoads, Progress
@@ -61,7 +62,7 @@ def played_load(request: PlayedRequest, load: Load) -> Load:
         refuse(name, getattr(request, name), "with the lengths of a request")
     rates: list[float] = []
     if request.rate is not None:
-        rates = array_within("rate", as_list(request.rate), "request_rate").tolist()
+        rates = array_within("rate", request.rate, "request_rate").ravel().tolist()
     low, high = _length_range(request.length_range)
     return replace(
         load,
@@ -114,7 +115,7 @@ def _known_load(request: PlayedRequest) -> Load:
     for other in ("batch_size", "context_len", *own):
         if getattr(request, other, None) is not None:
             refuse(other, getattr(request, other), f"without {name}, which says it")
-    expect(name, given, TraceLike, "a file, or a mapping of columns")
+    expect(name, given, str | os.PathLike | Mapping, "a file, or a mapping of columns")
     prompt = None
     if request.input_len is not None:
         prompt = number_within("input_len", request.input_len, "request_len")

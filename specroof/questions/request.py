@@ -1187,6 +1187,8 @@ def load_of(request: LoadRequest, batch_size: Values, context_len: Values | None
     OptionError
         For requests beside a context, or half of a request.
     """
+    if any(getattr(request, name, None) is not None for name in ("trace", "lengths")):
+        return Load(as_list(batch_size), [4096.0])  # which such a file replaces
     if context_len is not None and (request.input_len, request.output_len) != (None, None):
         reject("context_len is given with input_len or output_len", "one of them")
     workload = request.workload

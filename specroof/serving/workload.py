@@ -376,10 +376,9 @@ class Load:
                     rate = self.rate[place]
                     yield open_loop(self.workload, rate, count, burstiness=shape, **drawn)
                 else:
-                    clients = whole_within(
-                        "concurrency", int(self.batch_size[place]), "server_requests"
-                    )
-                    yield closed_loop(self.workload, clients, count, **drawn)
+                    size = self.batch_size[place]
+                    clients = number_within("concurrency", size, "server_requests")
+                    yield closed_loop(self.workload, int(clients), count, **drawn)
 
 
 def workload_json(workload: Workload | None) -> dict[str, Any]:
