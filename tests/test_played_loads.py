@@ -152,6 +152,7 @@ def test_lengths_that_are_drawn_have_their_mean_in_the_steady_state() -> None:
     assert (whole.workload.input_len, whole.workload.output_len) == (900, 180)
     assert found.curves[0].batch_size.tolist() == [4, 8]
     assert Load([4], [9]).steady == Load([4], [9])
+    assert not list(Load([4], [9]).played())
 
 
 def test_a_trace_has_its_own_times(trace_file: Path) -> None:
@@ -269,22 +270,24 @@ def test_the_chart_is_over_the_loads() -> None:
 # --- Frontiers -----------------------------------------------------------------------------------
 
 
-def test_the_largest_rate_within_a_target_is_the_edge() -> None:
+@pytest.mark.parametrize(("name", "most_s"), [("ttft_s", 0.3), ("tpot_s", 0.012)])
+def test_the_largest_rate_within_a_target_is_the_edge(name: str, most_s: float) -> None:
     asked = ASKED | REQUESTS | {"requests": 200, "seed": 1}
-    found = frontier(MODEL, CHIP, **asked, rate=[1, 256], ttft_s=0.3)
+    target: dict[str, Any] = {name: most_s}
+    found = frontier(MODEL, CHIP, **asked, rate=[1, 256], **target)
     plain, drafted = (one.largest_rates[0] for one in found.series)
     assert (plain.devices, plain.draft_len) == (1, 0)
     assert drafted.draft_len > 0
     for one in (plain, drafted):
         rates = [one.rate * 0.98, one.rate, one.rate * 1.03]
         seen = predict(MODEL, CHIP, **asked, rate=rates).played[0]
-        below, at, above = seen.figures["p99_ttft_s"][:, one.draft_len]
-        assert below <= 0.3
-        assert at <= 0.3
-        # Beyond the edge either the target is missed, or the server.
-        assert above > 0.3 or rates[2] > seen.stable_rate[one.draft_len]
+        below, at, above = seen.figures[f"p99_{name}"][:, one.draft_len]
+        assert below <= most_s
+        assert at <= most_s
+        # Beyond the edge either the target is missed, or the rate is more than the server answers.
+        assert above > most_s or rates[2] > seen.stable_rate[one.draft_len]
     assert found.to_dict()["largest_rates"][1]["rate"] == drafted.rate
-    assert "largest rate within p99 of TTFT 300 ms: plain, on 1 device" in str(found)
+    assert f"{plain.rate:.3g} requests/s" in str(found)
     assert {point.rate for one in found.series for point in one.points} <= {1, 256}
     assert any("answers at most" in text for text in found.warnings)
 

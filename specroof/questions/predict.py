@@ -510,7 +510,14 @@ def _played_prediction(
         steady = replace(steady, batch_size=np.maximum(running, 1.0).tolist())
     found = priced(steady)
     warnings = (*beyond_warnings(played), *found.warnings)
-    return replace(found, played=played, warnings=tuple(dict.fromkeys(warnings)))
+    counts = ", ".join(map(str, dict.fromkeys(load.requests)))
+    note = f"{counts} requests are played through, whose rounds commit their expected tokens"
+    return replace(
+        found,
+        played=played,
+        notes=(*found.notes, note),
+        warnings=tuple(dict.fromkeys(warnings)),
+    )
 
 
 def lengths_of(draft_len: int | Sequence[int] | None) -> tuple[int, ...]:

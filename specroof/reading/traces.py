@@ -212,11 +212,11 @@ def _table(text: str, source: str) -> Iterator[_Place]:
 
 def _seconds(stamp: float | str) -> float | str:
     """Return a time stamp in seconds: a number, or a date; other text as it is, to be refused."""
-    try:
-        date = datetime.fromisoformat(str(stamp))
-    except ValueError:
+    if not isinstance(stamp, str):
         return stamp
-    if not isinstance(stamp, str):  # 20240510 would be a date, too
+    try:
+        date = datetime.fromisoformat(stamp)
+    except ValueError:
         return stamp
     return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
 
