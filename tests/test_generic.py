@@ -30,6 +30,7 @@ from specroof.hardware import (
 )
 from specroof.hardware.written import calibrated_yaml, written_generic
 from specroof.questions.capacity import CapacityRequest
+from specroof.questions.hardware import show_hardware
 from specroof.questions.request import borrowed_engine
 from specroof.scoring import TRUSTED, Validation
 from specroof.scoring.left_out import (
@@ -161,6 +162,15 @@ def test_a_profile_built_in_python_takes_its_figures_as_they_are() -> None:
     assert made.engine() is IDEAL_ENGINE
     with pytest.raises(OptionError, match=r"engine is 'generic'; AMD Instinct MI250X has ideal$"):
         made.engine("generic")
+
+
+def test_generic_engines_are_shown_with_the_chip() -> None:
+    chip = load_hardware("l40s")
+    shown = json.loads(CliRunner().invoke(app, ["hardware", "show", "l40s", "--json"]).output)
+    engine, stand_ins = chip.engine("vllm"), shown["generic"]
+    assert stand_ins["family"] == "ada"
+    assert stand_ins["engines"]["vllm"]["memory_frac"] == engine.memory_frac
+    assert show_hardware(replace(chip, generic=None)).to_dict()["generic"] is None
 
 
 def test_a_fitted_engine_needs_no_generic_one() -> None:

@@ -86,7 +86,7 @@ class GenericEngines:
         Between its devices; None where that is not known.
     """
 
-    known: Callable[[], Generic]
+    known: Callable[[], Generic] = field(repr=False)  # a function shows its address
     chip: str
     memory_bytes_per_s: float
     link_bytes_per_s: float | None

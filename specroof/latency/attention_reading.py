@@ -14,6 +14,7 @@ from specroof.architecture import (
     LatentAttention,
     SharedCacheAttention,
 )
+from specroof.hardware import HardwareProfile
 from specroof.latency.setup import Setup, drafting_engine, served_options
 
 
@@ -189,7 +190,7 @@ def attention_reading(model: Architecture, setup: Setup) -> Callable[[Core], Cac
     --------
     >>> from specroof.architecture import Layer, Linear
     >>> from specroof.cost import Options
-    >>> from specroof.hardware import EngineProfile, HardwareProfile, Peak, Placement
+    >>> from specroof.hardware import EngineProfile, Peak, Placement
     >>> peak = Peak(flops_per_s={"bf16": 3e14}, memory_bytes_per_s=2e12, memory_bytes=8e10)
     >>> chip = HardwareProfile(format_version=1, name="NVIDIA A100", sources={}, peak=peak)
     >>> core = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)
@@ -201,8 +202,7 @@ def attention_reading(model: Architecture, setup: Setup) -> Callable[[Core], Cac
     'once'
     """
     framework, stated = setup.engine.rules, setup.options.verify_attention
-    name, capability = setup.hardware.name, setup.hardware.compute_capability
-    chip = "amd" if name.startswith("AMD") else f"sm{capability}"
+    chip = _chip(setup.hardware)
     wide = any(
         isinstance(core, GroupedQueryAttention) and core.head_dim > _WIDEST
         for _, core in model.counted_cores
@@ -240,6 +240,12 @@ def _attention_kind(core: Core) -> str:
     return "index" if isinstance(core, CompressedAttention) else ""
 
 
+def _chip(hardware: HardwareProfile) -> str:
+    if hardware.name.startswith("AMD"):
+        return "amd"
+    return f"sm{hardware.compute_capability}"
+
+
 _SAID: Final = {
     "per-position": "reads the cache once for each position",
     "unsplit": "does not split the cache of a sequence over the chip",
@@ -257,7 +263,7 @@ def reading_notes(model: Architecture, setup: Setup) -> Iterator[str]:
     --------
     >>> from specroof.architecture import Block, Layer, Linear
     >>> from specroof.cost import Options
-    >>> from specroof.hardware import EngineProfile, HardwareProfile, Peak, Placement
+    >>> from specroof.hardware import EngineProfile, Peak, Placement
     >>> peak = Peak(flops_per_s={"bf16": 3e14}, memory_bytes_per_s=2e12, memory_bytes=8e10)
     >>> chip = HardwareProfile(format_version=1, name="NVIDIA A100", sources={}, peak=peak)
     >>> core = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)
@@ -285,7 +291,7 @@ def drafting_setup(setup: Setup) -> Setup:
     Examples
     --------
     >>> from specroof.cost import Options
-    >>> from specroof.hardware import IDEAL_ENGINE, HardwareProfile, Peak, Placement
+    >>> from specroof.hardware import IDEAL_ENGINE, Peak, Placement
     >>> peak = Peak(flops_per_s={"bf16": 1e15}, memory_bytes_per_s=1e12, memory_bytes=1e9)
     >>> chip = HardwareProfile(format_version=1, name="chip", sources={}, peak=peak)
     >>> setup = Setup(chip, IDEAL_ENGINE, Placement(), Options(verify_attention="prefill"))

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Final
 
 from specroof.catalog import hardware_names, load_hardware, taken_aliases
@@ -68,7 +68,16 @@ class HardwareFacts(Noted):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        return asdict(self.profile) | {"name": self.name, "title": self.profile.name}
+        generic = self.profile.generic
+        stand_ins = generic and {  # worked out from what it holds
+            "engines": {name: asdict(engine) for name, engine in generic.engines.items()},
+            "family": generic.family,
+        }
+        return asdict(replace(self.profile, generic=None)) | {
+            "generic": stand_ins,
+            "name": self.name,
+            "title": self.profile.name,
+        }
 
 
 @question(ChipsRequest)
