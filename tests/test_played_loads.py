@@ -101,6 +101,30 @@ def test_clients_get_what_the_steady_state_says(
         assert tpot_s == pytest.approx(steady.tpot_s[0, 0, drafts], rel=0.1)
 
 
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+@pytest.mark.parametrize("clients", [1, 8, 32])
+def test_one_request_of_each_client_is_a_wave(engine: str, clients: int) -> None:
+    asked = ASKED | {"engine": engine, "max_draft_len": 2} | REQUESTS | {"concurrency": clients}
+    (wave,) = predict(MODEL, CHIP, **asked, waves=True).end_to_end
+    (one,) = predict(MODEL, CHIP, **asked, requests="1x").played
+    for drafts in (0, 2):
+        for name in ("tokens_per_s", "ttft_s", "tpot_s"):
+            played_one = one.figures[name if "tok" in name else f"mean_{name}"][0, drafts]
+            closed = getattr(wave, name)[0, 0, drafts]
+            assert played_one == pytest.approx(closed, rel=0.1), (name, drafts)
+
+
+def test_the_same_seed_draws_the_same_requests() -> None:
+    asked: dict[str, Any] = {**ASKED, **REQUESTS, "rate": 5, "requests": 30}
+    asked["length_range"] = "0.5..1.5"
+    first, again, other = (
+        predict(MODEL, CHIP, **asked, seed=seed).played[0].figures for seed in (1, 1, 2)
+    )
+    for name, values in first.items():
+        assert np.array_equal(values, again[name])
+        assert not np.array_equal(values, other[name])
+
+
 def test_more_requests_a_second_are_served_no_sooner() -> None:
     rates = [1, 2, 4, 8, 16, 32, 64]
     found = predict(MODEL, CHIP, **ASKED, **REQUESTS, rate=rates, requests=300, ttft_s=0.5)
