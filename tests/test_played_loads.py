@@ -268,9 +268,9 @@ def test_lengths_that_are_shown_are_those_that_are_played() -> None:
     found = predict(MODEL, CHIP, **ASKED, **REQUESTS, concurrency=3, requests="2x", draft_len=[2])
     (one,) = found.played
     assert one.load.requests == [6]
-    assert np.isfinite(one.figures["tokens_per_s"][0]).tolist() == [True, False, True]
-    assert found.to_csv().count("\n") == 5  # all lengths of the curve, those without figures too
-    assert repr(one) == f"<PlayedLoads: {SPEC}; 1 loads, 3 draft lengths>"
+    assert np.isfinite(one.figures["tokens_per_s"][0]).tolist() == [True, False, True, False]
+    assert found.to_csv().count("\n") == 5
+    assert repr(one) == f"<PlayedLoads: {SPEC}; 1 loads, 4 draft lengths>"
     assert found.figures()[""].axes[0].get_xlabel().startswith("Draft length")
 
 
@@ -417,6 +417,7 @@ def test_an_interrupted_play_writes_nothing(
     ("changes", "says"),
     [
         ({"rate": 1, "concurrency": 2}, "concurrency and rate are both given; allowed: one"),
+        ({"rate": 1, "batch_size": 2}, "batch_size and rate are both given; allowed: one"),
         ({"rate": 0}, "rate is 0.0; allowed: a number from 1e-06"),
         ({"rate": "fast"}, "rate is 'fast'"),
         ({"rate": 1, "input_len": None, "output_len": None}, "rate is 1; allowed: with the len"),

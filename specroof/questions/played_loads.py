@@ -25,7 +25,7 @@ from specroof.units import format_drafts, format_seconds
 _AT_A_RATE: Final = 1000
 _PER_CLIENT: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)x")
 #: What a load can be named by; one of them.
-_LOADS: Final = ("concurrency", "rate", "trace", "lengths")
+_LOADS: Final = ("batch_size", "concurrency", "rate", "trace", "lengths")
 #: What says how each request comes, beside a trace or lengths that say it themselves.
 _DRAWN: Final = ("requests", "length_range", "output_len")
 
@@ -112,7 +112,7 @@ def _known_load(request: PlayedRequest) -> Load:
     timed = request.trace is not None
     name, given = ("trace", request.trace) if timed else ("lengths", request.lengths)
     own = (*_DRAWN, *(("input_len", "prefix_hit_rate") if timed else ()))
-    for other in ("batch_size", "context_len", *own):
+    for other in ("context_len", *own):
         if getattr(request, other, None) is not None:
             refuse(other, getattr(request, other), f"without {name}, which says it")
     expect(name, given, str | os.PathLike | Mapping, "a file, or a mapping of columns")
@@ -287,18 +287,14 @@ def load_json(load: Load) -> dict[str, Any]:
     }
 
 
-def played_columns(one: PlayedLoads, n_lengths: int) -> Columns:
-    """Return what clients see as columns: loads outermost, so many draft lengths innermost."""
-    beyond = ((0, 0), (0, n_lengths - len(one.draft_len)))
-    columns = {
-        f"played_{name}": np.pad(values, beyond, constant_values=np.nan).ravel()
-        for name, values in {**one.figures, "speedup": one.speedup}.items()
-    }
+def played_columns(one: PlayedLoads) -> Columns:
+    """Return what clients see as columns: loads outermost, draft lengths innermost."""
     rates = arrival_rates(one.load) or [math.nan] * len(one.load.requests)
     return {
-        "requests": np.repeat(np.array(one.load.requests), n_lengths),
-        "arrivals_per_s": np.repeat(np.array(rates, dtype=np.float64), n_lengths),
-        **columns,
+        "requests": np.repeat(np.array(one.load.requests), len(one.draft_len)),
+        "arrivals_per_s": np.repeat(np.array(rates, dtype=np.float64), len(one.draft_len)),
+        **{f"played_{name}": values.ravel() for name, values in one.figures.items()},
+        "played_speedup": one.speedup.ravel(),
     }
 
 

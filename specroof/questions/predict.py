@@ -232,7 +232,7 @@ class Prediction(Charted):
     def point_columns(self) -> Iterator[Columns]:
         """Yield every point as columns, some rows at a time, those of prices last."""
         # Of played loads one context, and so one table for each drafter.
-        played = (played_columns(one, self.max_draft_len + 1) for one in self.played)
+        played = map(played_columns, self.played)
         for columns in curve_columns(self.curves, self.end_to_end):
             columns.update(next(played, {}))
             for start in ("", "end_to_end_")[: 1 + bool(self.end_to_end)]:
@@ -497,7 +497,7 @@ def _played_prediction(
     lengths = lengths_of(request.draft_len) or range(1, one.max_draft_len + 1)
     played = tuple(
         played_loads(
-            played_server(one.deployment, drafter, load, one.room, max(lengths, default=0)),
+            played_server(one.deployment, drafter, load, one.room, one.max_draft_len),
             load,
             lengths,
             (targets[0], targets[1]),

@@ -619,8 +619,19 @@ def played_server(
     Ignores
         the size of what requests hold: all have room for a request of the mean length.
     """
-    loads = list(load.played())
-    most = max(min(requests.concurrency or math.inf, len(requests.arrival_s)) for requests in loads)
+    in_flight, shortest, longest_prompt, longest, answer_len = np.transpose(
+        [
+            (
+                min(requests.concurrency or math.inf, len(requests.arrival_s)),
+                requests.input_len.min(),
+                requests.input_len.max(),
+                (requests.input_len + requests.output_len).max(),
+                requests.output_len.mean(),
+            )
+            for requests in load.played()
+        ]
+    )
+    most = float(in_flight.max())
     busy = served_curve(
         deployment,
         drafter,
@@ -631,25 +642,23 @@ def played_server(
     unbounded = np.full(max_draft_len + 1, math.inf)
     capacity = unbounded if busy.room is None else busy.room.largest[0]
     rules = prefill_rules(deployment), prefill_rules(deployment, drafter.kind)
-    prompts = np.concatenate([requests.input_len for requests in loads])
     priced = partial(
         prices_by_draft_len,
         deployment,
-        running=float(min(most, max(capacity.max(), 1.0))),
-        input_len=(float(prompts.min()), float(prompts.max())),
-        longest=max(float((one.input_len + one.output_len).max()) for one in loads),
+        running=min(most, max(float(capacity.max()), 1.0)),
+        input_len=(float(shortest.min()), float(longest_prompt.max())),
+        longest=float(longest.max()),
     )
     drafting = priced(rules[1], drafting=(drafter, acceptance_of(drafter), max_draft_len))
     # "plain": plain steps overlap with the host's work, rounds do not.
     overlap = deployment.setup.engine.overlap is not False
-    answer_len = np.mean([requests.output_len.mean() for requests in loads])
     return PlayedServer(
         drafter=drafter.name,
         prices=[*priced(rules[0]), *drafting[1:]],
         rules=rules,
         overlaps=(overlap, overlap and not waits_for_host(deployment.setup, drafter)),
         capacity=capacity,
-        stable_rate=busy.curve.tokens_per_s[0, 0] / answer_len,
+        stable_rate=busy.curve.tokens_per_s[0, 0] / answer_len.mean(),
     )
 
 
