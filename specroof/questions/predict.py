@@ -732,7 +732,7 @@ COMMAND: Final = Command(
     told=told,
     chart="Draw speedup against draft length. Several batch sizes add best speedup against batch "
     "size (NAME-by-batch), several contexts a map (NAME-map). With --input-len, speedups count "
-    "prefills.",
+    "prefills. Of requests that are played through: what users see.",
     example="specroof predict deepseek-ai/DeepSeek-V4-Pro -H b200 --tp 8 --batch 1,32\n"
     "--drafter ideal --drafter autoregressive,accept=0.75,cost=0.10\n"
     "--drafter block,accept=0.89,cost=0.10,drafts=16",
