@@ -11,13 +11,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from specroof import OptionError, frontier, predict
+from specroof import OptionError, frontier, predict, read_results, sweep
 from specroof.cli import app
 from specroof.questions.played_loads import told
+from specroof.questions.study import load_study
+from specroof.questions.sweep import study_slices
 from specroof.serving import played
 from specroof.serving.played import play
 from specroof.serving.workload import Load, Workload, open_loop
@@ -491,3 +494,58 @@ def test_a_load_in_rates_of_minutes_and_hours() -> None:
     assert result(f"{words} 90/min")["load"]["rate"] == [1.5]
     assert result(f"{words} 7200/h")["load"]["rate"] == [2.0]
     assert math.isclose(result(f"{words} 2 --arrivals even")["load"]["rate"][0], 2.0)
+
+
+# --- Studies -------------------------------------------------------------------------------------
+
+STUDY = f"""
+format_version: 1
+targets: [{{model: {MODEL}, hardware: {CHIP}}}]
+drafters: ["{SPEC}"]
+engine: vllm
+max_draft_len: 2
+batch_size: [1, 4]
+workload:
+  - {{input_len: 1000, output_len: 100, requests: 3x, length_range: 0.8..1.0, seed: 2}}
+  - {{input_len: 500, output_len: 50, requests: 8}}
+"""
+
+
+def test_a_study_plays_its_loads(tmp_path: Path) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_text(STUDY)
+    found = sweep(path)
+    asked = ASKED | {"max_draft_len": 2, "concurrency": [1, 4]}
+    first = predict(
+        MODEL, CHIP, **asked, input_len=1000, output_len=100, requests="3x",
+        length_range=[0.8, 1.0], seed=2,
+    )  # fmt: skip
+    second = predict(MODEL, CHIP, **asked, input_len=500, output_len=50, requests=8)
+    for outcome, alone in zip(found.outcomes, (first, second), strict=True):
+        assert outcome.prediction.to_dict() == alone.to_dict()
+    columns = ["context_len", "batch_size", "draft_len", "requests", "played_p99_ttft_s"]
+    expected = [row for one in (first, second) for row in one.to_frame()[columns].values.tolist()]
+    shell(f"sweep {path} -o {tmp_path}/results --format parquet --quiet")
+    read = read_results(tmp_path / "results").to_frame()
+    assert read[columns].to_numpy().tolist() == expected
+    # A slice of a load has the requests of its clients.
+    part = next(study_slices(load_study(path), 1, 1, most=3))
+    assert part.prediction.played[0].load.requests == [3]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("requests: 8", "requests: ten", "workload.1.requests is 'ten'; allowed: a whole number"),
+        ("requests: 8", "requests: 0", "workload.1.requests is 0; allowed: a whole number from 1"),
+        ("0.8..1.0", "1..0", "workload.0.length_range is '1..0'; allowed: two numbers from 0"),
+        ("seed: 2", "seed: -2", "workload.0.seed is -2; allowed: a whole number from 0"),
+        ("seed: 2", "waves: true", "workload.0.waves is true; allowed: False where requests"),
+        (", requests: 8", "", "requests or length_range is missing in some workloads; allowed: in"),
+    ],
+)
+def test_a_study_of_loads_that_cannot_be_is_refused(old: str, new: str, says: str) -> None:
+    assert old in STUDY
+    with pytest.raises(OptionError) as refusal:
+        sweep(yaml.safe_load(STUDY.replace(old, new)))
+    assert says in str(refusal.value)

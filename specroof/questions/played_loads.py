@@ -63,20 +63,39 @@ def played_load(request: PlayedRequest, load: Load) -> Load:
     rates: list[float] = []
     if request.rate is not None:
         rates = array_within("rate", request.rate, "request_rate").ravel().tolist()
-    low, high = _length_range(request.length_range)
     return replace(
         load,
         batch_size=[1.0] * len(rates) if rates else load.batch_size,
-        requests=_counts(request.requests, [] if rates else load.batch_size, len(rates)),
+        requests=request_counts(request.requests, [] if rates else load.batch_size, len(rates)),
         rate=rates,
         arrivals="even" if request.arrivals == "even" else "poisson",
-        length_range=(low, high),
+        length_range=length_shares(request.length_range),
         seed=request.seed,
     )
 
 
-def _counts(requests: int | str | None, clients: Sequence[float], n_rates: int) -> list[int]:
-    """Return how many requests each load has."""
+def request_counts(
+    requests: int | str | None, clients: Sequence[float], n_rates: int = 0
+) -> list[int]:
+    """Return how many requests each load has.
+
+    Parameters
+    ----------
+    requests
+        A number, or ``10x`` for so many of each client; the usual ones if None.
+    clients, n_rates
+        The clients of each load, or how many rates there are.
+
+    Raises
+    ------
+    OptionError
+        For anything else.
+
+    Examples
+    --------
+    >>> request_counts("10x", [1, 8]), request_counts(None, [], n_rates=2)
+    ([10, 80], [1000, 1000])
+    """
     allowed = "a whole number of requests" + ("" if n_rates else ", or so many of each client: 10x")
     given: Any = requests
     if given is None:
@@ -92,8 +111,19 @@ def _counts(requests: int | str | None, clients: Sequence[float], n_rates: int) 
     return [whole_within("requests", given, "played_requests")] * (n_rates or len(clients))
 
 
-def _length_range(given: str | Sequence[float] | None) -> tuple[float, float]:
-    """Return the shares of a length from the shortest to the longest."""
+def length_shares(given: str | Sequence[float] | None) -> tuple[float, float]:
+    """Return the shares of a length from the shortest to the longest; all of it if None.
+
+    Raises
+    ------
+    OptionError
+        For anything but two numbers, or their text.
+
+    Examples
+    --------
+    >>> length_shares("0.8..1.0")
+    (0.8, 1.0)
+    """
     if given is None:
         return 1.0, 1.0
     allowed = "two numbers from 0 to 2, as in 0.8..1.0"

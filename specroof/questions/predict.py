@@ -327,6 +327,13 @@ def predicted_to(
         As `specroof.serving.served.served_curve` does, and for more points than memory holds,
         over all drafters.
     """
+    if load.requests:
+        return played_prediction(
+            load,
+            lambda steady: predicted_to(
+                max_draft_len, deployment, drafters, steady, room=room, notes=notes
+            ),
+        )
     shape = len(load.context_len), len(load.batch_size), max_draft_len + 1
     heavier: dict[str, Any] = {"weight": REQUEST_WEIGHT, "why": " with prefills"}
     refuse_many_points(shape, curves=len(drafters), **heavier if load.workload else {})
@@ -469,38 +476,45 @@ def predict(request: PredictRequest) -> Prediction:
     for name in () if is_played else ("ttft_s", "tpot_s"):
         if getattr(request, name) is not None:
             refuse(name, getattr(request, name), "with requests that are played through")
-    found = _played_prediction(request, load, priced) if is_played else priced(load)
+    if is_played:
+        targets = (
+            np.inf if value is None else number_within(name, value, "tpot_s")
+            for name, value in (("ttft_s", request.ttft_s), ("tpot_s", request.tpot_s))
+        )
+        found = played_prediction(played_load(request, load), priced, lengths, (*targets,))
+    else:
+        found = priced(load)
     warnings = (*found.warnings, *absent_layers(deployment.model, drafters))
     return replace(found, draft_len=lengths, warnings=warnings)
 
 
-def _played_prediction(
-    request: PredictRequest, load: Load, priced: Callable[[Load], Prediction]
+def played_prediction(
+    load: Load,
+    priced: Callable[[Load], Prediction],
+    draft_len: Sequence[int] = (),
+    targets: tuple[float, ...] = (np.inf, np.inf),
 ) -> Prediction:
     """Return what clients see of requests that are played through, and curves at their means.
 
     Parameters
     ----------
-    request
-        What says how requests come.
     load
-        The steady state: its batch sizes are the clients, if there are any.
+        How requests come.
     priced
         From a load in its steady state to its prediction.
+    draft_len
+        The draft lengths that are played; all of them if empty.
+    targets
+        Of goodput: seconds to a first token, and of each later one.
     """
-    load = played_load(request, load)
     one = priced(replace(load.steady, batch_size=[1.0]))
-    targets = [
-        math.inf if value is None else number_within(name, value, "tpot_s")
-        for name, value in (("ttft_s", request.ttft_s), ("tpot_s", request.tpot_s))
-    ]
-    lengths = lengths_of(request.draft_len) or range(1, one.max_draft_len + 1)
+    lengths = draft_len or range(1, one.max_draft_len + 1)
     played = tuple(
         played_loads(
             played_server(one.deployment, drafter, load, one.room, one.max_draft_len),
             load,
             lengths,
-            (targets[0], targets[1]),
+            targets,
         )
         for drafter in one.drafters
     )

@@ -239,7 +239,8 @@ def prices_by_draft_len(
     alone = prefill_pass(tokens[None, :, None])
     bare = ForwardPass(batch[..., None], positions, 0.0)
     mixed_s = passes(deployment, bare, Work(deployment.model, alone, kind="prompts"))
-    sharing_s = mixed_s - passes(deployment, alone)
+    # Of data-parallel attention the mean of both is split more evenly than a prompt alone is.
+    sharing_s = np.maximum(mixed_s - passes(deployment, alone), 0.0)
     context_s = beside_s - passes(deployment, bare)
     prompt_grid = _grid(tokens, attended, prompt_s)
 

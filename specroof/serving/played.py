@@ -666,7 +666,7 @@ def played_loads(
     server: PlayedServer,
     load: Load,
     draft_lens: Sequence[int],
-    targets: tuple[float, float] = (math.inf, math.inf),
+    targets: tuple[float, ...] = (math.inf, math.inf),
 ) -> PlayedLoads:
     """Return what clients see of loads, with a drafter and without, at each draft length.
 
