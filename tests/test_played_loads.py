@@ -144,6 +144,7 @@ def test_more_requests_a_second_are_served_no_sooner() -> None:
     (warning,) = [text for text in found.warnings if "answers at most" in text]
     assert f"{one.stable_rate[0]:.3g} requests/s without drafts" in warning
     calm = predict(MODEL, CHIP, **ASKED, **REQUESTS, rate=1, requests=50)
+    assert calm.played[0].stable_rate.tolist() == one.stable_rate.tolist()
     assert not [text for text in calm.warnings if "answers at most" in text]
 
 
@@ -265,6 +266,11 @@ def test_every_form_says_the_same(tmp_path: Path) -> None:
         ttft_s=0.2,
     ).to_frame()  # fmt: skip
     assert frame["played_p99_ttft_s"].tolist() == p99.ravel().tolist()
+
+
+def test_clients_have_no_largest_rate() -> None:
+    found = result(f"predict {LOAD} --concurrency 2 --requests 4")
+    assert found["drafters"][0]["played"]["largest_stable_rate"] is None
 
 
 def test_lengths_that_are_shown_are_those_that_are_played() -> None:

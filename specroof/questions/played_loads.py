@@ -293,8 +293,11 @@ def played_json(one: PlayedLoads, lengths: slice | int = slice(None)) -> dict[st
     lengths
         Which draft lengths; 0 for what is seen without drafts.
     """
-    figures = {name: [to_json_array(values[:, lengths])] for name, values in one.figures.items()}
-    figures["largest_stable_rate"] = to_json_array(one.stable_rate[lengths])
+    figures: dict[str, Any] = {
+        name: [to_json_array(values[:, lengths])] for name, values in one.figures.items()
+    }
+    is_open = bool(arrival_rates(one.load))  # clients never send more than is answered
+    figures["largest_stable_rate"] = to_json_array(one.stable_rate[lengths]) if is_open else None
     if lengths == 0:
         return figures
     best = one.best_draft_len

@@ -557,6 +557,10 @@ class PlayedLoads:
         return np.asarray(self.draft_len[rank[:, 0]])
 
 
+#: Requests in flight at which a server is full that nothing but arithmetic limits.
+_FULL: Final = 10_000.0
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class PlayedServer:
     """A server that loads are played on: prices, rules and room by draft length.
@@ -572,7 +576,7 @@ class PlayedServer:
     capacity
         Requests that run at once, by draft length.
     stable_rate
-        Requests per second that it answers at most, by draft length.
+        Requests per second that it answers at most, by draft length: full, in the steady state.
     """
 
     drafter: str
@@ -619,10 +623,11 @@ def played_server(
     Ignores
         the size of what requests hold: all have room for a request of the mean length.
     """
-    in_flight, shortest, longest_prompt, longest, answer_len = np.transpose(
+    clients, count, shortest, longest_prompt, longest, answer_len = np.transpose(
         [
             (
-                min(requests.concurrency or math.inf, len(requests.arrival_s)),
+                requests.concurrency or _FULL,
+                len(requests.arrival_s),
                 requests.input_len.min(),
                 requests.input_len.max(),
                 (requests.input_len + requests.output_len).max(),
@@ -631,11 +636,10 @@ def played_server(
             for requests in load.played()
         ]
     )
-    most = float(in_flight.max())
     busy = served_curve(
         deployment,
         drafter,
-        replace(load.steady, batch_size=[most]),
+        replace(load.steady, batch_size=[float(clients.max())]),
         "queue" if room == "drop" else room,
         max_draft_len=max_draft_len,
     )
@@ -645,7 +649,7 @@ def played_server(
     priced = partial(
         prices_by_draft_len,
         deployment,
-        running=min(most, max(float(capacity.max()), 1.0)),
+        running=min(float(np.minimum(clients, count).max()), max(float(capacity.max()), 1.0)),
         input_len=(float(shortest.min()), float(longest_prompt.max())),
         longest=float(longest.max()),
     )
