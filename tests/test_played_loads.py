@@ -148,6 +148,14 @@ def test_more_requests_a_second_are_served_no_sooner() -> None:
     assert not [text for text in calm.warnings if "answers at most" in text]
 
 
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_a_full_server_answers_what_the_steady_state_says(engine: str) -> None:
+    asked = ASKED | REQUESTS | {"engine": engine, "draft_len": [3]}
+    (one,) = predict(MODEL, CHIP, **asked, rate=100, requests=2000).played
+    served = one.figures["requests_per_s"][0, [0, 3]]
+    assert served == pytest.approx(one.stable_rate[[0, 3]], rel=0.07)
+
+
 def test_gaps_may_be_even() -> None:
     even, poisson = (
         predict(MODEL, CHIP, **ASKED, **REQUESTS, rate=12, requests=300, arrivals=how).played[0]
