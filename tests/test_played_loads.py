@@ -442,6 +442,7 @@ def test_an_interrupted_play_writes_nothing(
         ({"rate": 1, "requests": "10x"}, "requests is '10x'; allowed: a whole number of requ"),
         ({"concurrency": 2, "requests": "ten"}, "requests is 'ten'; allowed: a whole number of"),
         ({"concurrency": 2, "requests": 0}, "requests is 0; allowed: a whole number from 1"),
+        ({"batch_size": 2.5, "requests": 9}, "batch_size is 2.5; allowed: a whole number"),
         ({"concurrency": 2.5, "requests": 9}, "concurrency is 2.5; allowed: a whole number"),
         ({"rate": 1, "waves": True}, "waves is True; allowed: False where requests are played"),
         ({"rate": 1, "seed": -1}, "seed is -1; allowed: a whole number from 0"),

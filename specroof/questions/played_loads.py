@@ -63,6 +63,9 @@ def played_load(request: PlayedRequest, load: Load) -> Load:
     rates: list[float] = []
     if request.rate is not None:
         rates = array_within("rate", request.rate, "request_rate").ravel().tolist()
+    else:
+        for clients in load.batch_size:
+            number_within((given or ["batch_size"])[0], clients, "server_requests")
     return replace(
         load,
         batch_size=[1.0] * len(rates) if rates else load.batch_size,
