@@ -228,6 +228,9 @@ def test_who_has_no_room_waits_or_has_no_figures() -> None:
     assert np.isnan(none.played[0].figures["p99_ttft_s"]).all()
     assert none.curves[0].batch_size.tolist() == [1.0]
     assert "-" in str(none)
+    assert [*none.figures()] == ["", "-running"]
+    several = predict("meta-llama/Llama-3.1-70B", CHIP, **ASKED, **REQUESTS, rate=[1, 2])
+    assert several.plot() is not None
     ideal = {**ASKED, "engine": "ideal"}
     assert predict(MODEL, CHIP, **ideal, **REQUESTS, rate=1, requests=5).played[0].speedup[0, 3] > 1
 
@@ -288,7 +291,15 @@ def test_lengths_that_are_shown_are_those_that_are_played() -> None:
     assert np.isfinite(one.figures["tokens_per_s"][0]).tolist() == [True, False, True, False]
     assert found.to_csv().count("\n") == 5
     assert repr(one) == f"<PlayedLoads: {SPEC}; 1 loads, 4 draft lengths>"
-    assert found.figures()[""].axes[0].get_xlabel().startswith("Draft length")
+    charts = found.figures()
+    assert charts[""].axes[0].get_xlabel().startswith("Draft length")
+    # Over time the requests that run are, on average, those of the whole run.
+    plain, drafted = charts["-running"].axes[0].patches
+    for steps, drafts in ((plain, 0), (drafted, 2)):
+        running, edges, _ = steps.get_data()
+        assert edges[-1] == one.figures["duration_s"][0, drafts]
+        assert running.mean() == pytest.approx(one.figures["mean_running"][0, drafts])
+        assert 0 <= running.min() <= running.max() <= 3 + 1e-9
 
 
 def panels(found: Any) -> list[Any]:

@@ -345,11 +345,39 @@ _DRAWN_FIGURES: Final = {
 }
 
 
-def played_chart(played: Sequence[PlayedLoads], title: str) -> Any:
-    """Draw what clients see over the loads, without drafts and at the best length of each drafter.
+def played_charts(played: Sequence[PlayedLoads], title: str) -> dict[str, Any]:
+    """Return charts of what clients see over loads; of one load over draft lengths and time."""
+    load = played[0].load
+    whole = f"{title}\n{load.workload.requests}" if load.workload else title
+    charts = {"": _over_loads(played, whole)}
+    return charts if len(load.requests) > 1 else charts | {"-running": _over_time(played, whole)}
 
-    Of a single load it is drawn over the draft length.
-    """
+
+def _over_time(played: Sequence[PlayedLoads], title: str) -> Any:
+    """Draw the requests that run, without drafts and at the best length of each drafter."""
+    from specroof.plot import style  # noqa: PLC0415 - matplotlib is slow to import
+
+    with style.house_style():
+        chart = style.new_chart(title, width=8, height=4)
+        axes = chart.add_subplot()
+        handles = []
+        lines = [("without drafts", played[0], 0)]
+        lines += [(one.drafter, one, int(one.best_draft_len[0])) for one in played]
+        for i, (name, one, drafts) in enumerate(lines):
+            lasts_s, running = one.figures["duration_s"][0, drafts], one.running[0, drafts]
+            color = style.look(i)["color"]
+            edges = np.linspace(0.0, np.nan_to_num(lasts_s), len(running) + 1)
+            axes.stairs(running, edges, color=color, lw=1.8)
+            handles.append(style.line_key(style.wrapped(name), color=color))
+        axes.set_xlabel("Seconds")
+        axes.set_ylabel("Requests that run")
+        axes.set_ylim(bottom=0)
+        style.add_legend(chart, handles)
+        return chart
+
+
+def _over_loads(played: Sequence[PlayedLoads], title: str) -> Any:
+    """Draw what clients see without drafts and at the best length of each drafter."""
     from specroof.plot import style  # noqa: PLC0415 - matplotlib is slow to import
 
     load = played[0].load
@@ -359,8 +387,7 @@ def played_chart(played: Sequence[PlayedLoads], title: str) -> Any:
         drawn |= {"good_requests_per_s": "Requests/s within targets"}
         drawn.pop("tokens_per_s")
     with style.house_style():
-        work = load.workload.requests if load.workload else ""
-        chart = style.new_chart(f"{title}\n{work}", width=9, height=6)
+        chart = style.new_chart(title, width=9, height=6)
         panels = chart.subplots(2, 2, squeeze=False).ravel().tolist()
         for axes, (name, label) in zip(panels, drawn.items(), strict=True):
             for i, (x, y) in enumerate(_lines(played, name)):

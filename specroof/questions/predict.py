@@ -31,7 +31,7 @@ from specroof.questions.curve_tables import (
 from specroof.questions.played_loads import (
     beyond_warnings,
     load_json,
-    played_chart,
+    played_charts,
     played_columns,
     played_json,
     played_load,
@@ -267,7 +267,7 @@ class Prediction(Charted):
         Of a load that was played through, what clients see.
         """
         if self.played:
-            return {"": played_chart(self.played, title_of(self.model, self.setup))}
+            return played_charts(self.played, title_of(self.model, self.setup))
         return prediction_charts(self)
 
 

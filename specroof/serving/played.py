@@ -35,6 +35,8 @@ _PERCENTILES: Final = (50, 90, 99)
 #: Times of requests, and figures of a whole run: properties of `Played`.
 TIMES: Final = ("ttft_s", "tpot_s", "latency_s", "queue_s")
 _WHOLE: Final = ("tokens_per_s", "requests_per_s", "duration_s", "mean_running")
+#: Parts of a run in which the requests that run are told.
+PARTS: Final = 100
 #: What one play comes to.
 FIGURES: Final = (
     *(
@@ -119,6 +121,12 @@ class Played:
     def mean_running(self) -> float:
         """Requests that run, averaged over the whole run."""
         return float(np.sum(np.diff(self.event_s) * self.running[:-1]) / self.duration_s)
+
+    def running_over_time(self) -> Array:
+        """Return the mean number of requests that run in each of `PARTS` equal parts of the run."""
+        edges = np.linspace(self.sent_s.min(), self.end_s.max(), PARTS + 1)
+        request_s = np.append(0.0, np.cumsum(np.diff(self.event_s) * self.running[:-1]))
+        return np.diff(np.interp(edges, self.event_s, request_s)) / np.diff(edges)
 
     def summary(self) -> Mapping[str, Mapping[str, float]]:
         """Return mean, p50, p90 and p99 of `ttft_s`, `tpot_s`, `latency_s` and `queue_s`.
@@ -519,6 +527,8 @@ class PlayedLoads:
         p90 and p99 of ``ttft_s``, ``tpot_s``, ``latency_s`` and ``queue_s``. Of a load:
         ``tokens_per_s``, ``requests_per_s``, ``duration_s``, ``mean_running``, and
         ``good_requests_per_s``, requests per second within the targets.
+    running
+        Requests that run in each of 100 equal parts of the run, axes (load, draft_len, part).
     stable_rate
         Requests per second that the server answers at most, axes (draft_len,).
     has_targets
@@ -529,6 +539,7 @@ class PlayedLoads:
     load: Load
     draft_len: IntArray
     figures: Mapping[str, Array]
+    running: Array
     stable_rate: Array
     has_targets: bool
 
@@ -704,11 +715,14 @@ def played_loads(
     drafts = np.arange(len(server.capacity))
     lengths = [n for n in sorted({0, *draft_lens}) if server.runs(n)]
     figures = {name: np.full((len(load.requests), len(drafts)), np.nan) for name in FIGURES}
+    running = np.full((len(load.requests), len(drafts), PARTS), np.nan)
     done, in_all = 0, len(lengths) * sum(load.requests)
     PROGRESS.get()(done, in_all)
     for place, requests in enumerate(load.played()):
         for n in lengths:
-            for name, value in server.play(requests, n).figures(*targets).items():
+            seen = server.play(requests, n)
+            running[place, n] = seen.running_over_time()
+            for name, value in seen.figures(*targets).items():
                 figures[name][place, n] = value
             done += len(requests.arrival_s)
             PROGRESS.get()(done, in_all)
@@ -717,6 +731,7 @@ def played_loads(
         load=load,
         draft_len=drafts,
         figures=figures,
+        running=running,
         stable_rate=server.stable_rate,
         has_targets=min(targets) < math.inf,
     )
