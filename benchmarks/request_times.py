@@ -5,18 +5,19 @@ TPOT, the mean TTFT follows: what is in flight over requests per second is an an
 less its later tokens.
 
 A first line has requests out of step, a second one requests that come in waves (`--waves`): at once
-at first, and whenever all are answered.
+at first, and whenever all are answered. A third one plays such a wave through (`--requests 1x`).
 
     python benchmarks/request_times.py
 """
 
 import csv
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from specroof import predict
-from specroof.serving.end_to_end import EndToEnd
+from specroof.questions.predict import Prediction
 
 SOURCES = {
     "cookbook": "SGLang cookbook at 7b5bd9c, random prompts; printed",
@@ -38,7 +39,7 @@ def main() -> None:
 
 
 def compare(row: dict[str, str]) -> None:
-    """Print a measurement beside its predictions: out of step, and in waves."""
+    """Print a measurement beside its predictions: out of step, in waves, and a wave played."""
     drafts, clients, answer = (
         int(row[name]) for name in ("draft_len", "concurrency", "output_len")
     )
@@ -46,7 +47,7 @@ def compare(row: dict[str, str]) -> None:
     measured = (rate, tpot_s, clients / rate - (answer - 1) * tpot_s)
     name = f"{row['model'].partition('/')[2][:18]} {row['hardware']} C={clients} K={drafts}"
     for title, waves in ((name, False), ("  in waves", True)):
-        found = counted(row, waves=waves)
+        found = predicted(row, waves=waves).counted[0]
         runs = np.broadcast_to(found.curve.running_batch, found.speedup.shape)[0, 0, drafts]
         times = (found.requests_per_s, found.tpot_s, found.ttft_s)
         show(
@@ -54,11 +55,14 @@ def compare(row: dict[str, str]) -> None:
             measured,
             *(float(array[0, 0, drafts]) for array in times),
         )
+    seen = predicted(row, requests="1x").played[0].figures
+    names = ("requests_per_s", "mean_tpot_s", "mean_ttft_s")
+    show("  a wave played", measured, *(float(seen[name][0, drafts]) for name in names))
 
 
-def counted(row: dict[str, str], *, waves: bool) -> EndToEnd:
+def predicted(row: dict[str, str], **how: Any) -> Prediction:
     """Return what `predict` says of a measurement."""
-    (found,) = predict(
+    return predict(
         row["model"],
         row["hardware"],
         drafters=row["drafter"] or "ideal",
@@ -68,9 +72,8 @@ def counted(row: dict[str, str], *, waves: bool) -> EndToEnd:
         output_len=float(row["output_len"]),
         concurrency=int(row["concurrency"]),
         max_draft_len=max(int(row["draft_len"]), 1),
-        waves=waves,
-    ).counted
-    return found
+        **how,
+    )
 
 
 def show(name: str, measured: tuple[float, float, float], *predicted: float) -> None:

@@ -1,4 +1,4 @@
-"""Time the two speeds that users feel: a large grid in one call, and a cold start.
+"""Time the speeds that users feel: a large grid in one call, played loads, and a cold start.
 
 Run with: python benchmarks/speed.py
 """
@@ -13,6 +13,8 @@ import time
 import numpy as np
 
 import specroof
+from specroof import Load, Workload
+from specroof.serving.played import played_server
 
 BYTECODE_VARIABLE = "PYTHONDONTWRITEBYTECODE"
 BASELINE = "import numpy, pydantic, yaml, typer"
@@ -49,6 +51,34 @@ def million_points() -> tuple[float, float, float]:
     return seconds, (peak - before) / 1024, curve.speedup.size
 
 
+def played() -> tuple[float, float]:
+    """Return CPU seconds of 1 000 requests on a server, and of 8 loads at 17 draft lengths.
+
+    The middle of five runs each; the loads are one to 128 clients with ten requests each.
+    """
+    one, grid = [], []
+    for _ in range(5):
+        start = time.process_time()
+        found = specroof.predict(
+            "Qwen/Qwen3-8B",
+            "h100",
+            engine="vllm",
+            drafters="eagle3,accept=0.7",
+            input_len=1024,
+            output_len=1024,
+            length_range=(0.8, 1.0),
+            concurrency=[2.0**power for power in range(8)],
+        )
+        grid.append(time.process_time() - start)
+        load = Load([64], [1536], Workload(1024, 1024), requests=[1000], length_range=(0.8, 1.0))
+        (sent,) = load.played()
+        server = played_server(found.deployment, found.drafters[0], load, "queue", 3)
+        start = time.process_time()
+        server.play(sent, 3)
+        one.append(time.process_time() - start)
+    return statistics.median(one), statistics.median(grid)
+
+
 def cold_start(*words: str) -> float:
     """Return the median CPU seconds of nine runs of a command."""
     # An installed package has its bytecode; so that a checkout has it too, the first run writes it.
@@ -71,6 +101,9 @@ def _children_s() -> float:
 if __name__ == "__main__":
     seconds, mebibytes, points = million_points()
     print(f"{points} operating points: {seconds:.2f} s, {mebibytes:.0f} MiB above the start")
+    one_s, grid_s = played()
+    print(f"1 000 requests through a server: {one_s * 1e3:.1f} ms of CPU")
+    print(f"8 loads x 17 draft lengths of predict: {grid_s:.2f} s of CPU")
     baseline = cold_start(sys.executable, "-c", BASELINE)
     print(f"{BASELINE}: {baseline:.3f} s of CPU")
     for words in COMMANDS:

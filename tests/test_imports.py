@@ -85,6 +85,7 @@ LATE = {
     "questions/capacity.py": {"plot"},
     "questions/explain.py": {"plot"},
     "questions/frontier.py": {"plot"},
+    "questions/played_loads.py": {"plot", "reading"},
     "questions/predict.py": {"plot"},
     "questions/sweep.py": {"plot", "questions"},
     "questions/validate.py": {"plot"},

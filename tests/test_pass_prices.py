@@ -9,7 +9,12 @@ from specroof.drafters import Drafter
 from specroof.hardware import Placement
 from specroof.latency import Deployment, Work, engine_setup
 from specroof.serving.capacity import PrefillRules, prefill_rules
-from specroof.serving.pass_prices import Grid, PassPrices, pass_prices
+from specroof.serving.pass_prices import (
+    Grid,
+    PassPrices,
+    pass_prices,
+    prices_by_draft_len,
+)
 from specroof.serving.workload import prefill_pass
 from specroof.speedup.curve import acceptance_of, decoding_curve
 from specroof.speedup.round import EnginePasses
@@ -68,6 +73,32 @@ def test_passes_between_the_points_take_what_they_take(where: tuple[str, str, st
             assert prices.mixed_s(batch, context, tokens, attended) == pytest.approx(
                 float(seconds(served, decode, beside)), rel=0.01
             )
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+@pytest.mark.parametrize("spec", ["eagle3,accept=0.7", "medusa,rates=.5/.4"])
+def test_draft_lengths_are_priced_together_as_one_by_one(engine: str, spec: str) -> None:
+    served, drafter = deployment("Qwen/Qwen3-8B", "h100", engine, 1), load_drafter(spec)
+    rules = prefill_rules(served, drafter.kind)
+    bounds = {"running": 16, "longest": 2048}
+    together = prices_by_draft_len(
+        served,
+        rules,
+        input_len=(800, 1000),
+        drafting=(drafter, acceptance_of(drafter), 3),
+        **bounds,
+    )
+    assert len(together) == (4 if "eagle" in spec else 3)  # the drafter ends before
+    for drafts, prices in enumerate(together):
+        alone = pass_prices(
+            served, rules, input_len=(800, 1000),
+            drafting=(drafter, acceptance_of(drafter), drafts) if drafts else None, **bounds,
+        )  # fmt: skip
+        for name in ("round_s", "prompt_s", "sharing_s", "context_s"):
+            one, other = getattr(prices, name).values, getattr(alone, name).values
+            np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-15, err_msg=name)
+        assert prices.survival == pytest.approx(alone.survival)
+        assert prices.positions == alone.positions == (drafts + 1 if rules.drafts_beside else 1)
 
 
 @pytest.mark.parametrize("drafts_beside", [True, False])

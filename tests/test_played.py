@@ -11,15 +11,8 @@ from specroof import OptionError, load_drafter, predict
 from specroof.arrays import Array
 from specroof.serving.capacity import PrefillRules, prefill_rules
 from specroof.serving.pass_prices import Grid, PassPrices, pass_prices
-from specroof.serving.played import (
-    Requests,
-    closed_loop,
-    open_loop,
-    play,
-    steady_rounds,
-    trace,
-)
-from specroof.serving.workload import Workload
+from specroof.serving.played import play, steady_rounds
+from specroof.serving.workload import Requests, Workload, closed_loop, open_loop, trace
 from specroof.speedup.curve import acceptance_of
 
 STOPS = PrefillRules(chunk=64, shares_passes=False, drafts_beside=False)
@@ -196,7 +189,7 @@ def test_no_request_is_lost_and_littles_law_holds_at_every_instant(
     rules: PrefillRules, rate: float
 ) -> None:
     prices = drawn_prices(np.random.default_rng(3), request_latency_s=0.01)
-    requests = open_loop(Workload(60, 40), rate, 300, shortest=0.2, seed=4)
+    requests = open_loop(Workload(60, 40), rate, 300, length_range=(0.2, 1.0), seed=4)
     run = play(prices, requests, rules, 12)
     stages = np.stack([getattr(run, name) for name in TIMES])
     assert np.all(np.isfinite(stages))
@@ -276,7 +269,7 @@ def test_an_answer_of_hardly_more_than_a_token_takes_a_round() -> None:
 
 
 def test_clients_send_the_next_request_when_they_have_an_answer() -> None:
-    requests = closed_loop(Workload(50, 30), 5, 40, shortest=0.5, ramp_s=0.02, seed=2)
+    requests = closed_loop(Workload(50, 30), 5, 40, length_range=(0.5, 1.0), ramp_s=0.02, seed=2)
     assert requests.arrival_s[:6] == pytest.approx([0, 0.004, 0.008, 0.012, 0.016, 0.02])
     prices = drawn_prices(np.random.default_rng(1), request_latency_s=0.002)
     run = play(prices, requests, SHARES, 100)
@@ -288,7 +281,9 @@ def test_clients_send_the_next_request_when_they_have_an_answer() -> None:
 
 
 def test_lengths_are_drawn_evenly_and_by_the_seed() -> None:
-    requests = closed_loop(Workload(1000, 100, prefix_hit_rate=0.5), 400, shortest=0.8, seed=1)
+    requests = closed_loop(
+        Workload(1000, 100, prefix_hit_rate=0.5), 400, length_range=(0.8, 1.0), seed=1
+    )
     assert requests.input_len.shape == (4000,)
     for lengths, most in ((requests.input_len, 1000), (requests.output_len, 100)):
         values = np.asarray(lengths)
@@ -296,8 +291,8 @@ def test_lengths_are_drawn_evenly_and_by_the_seed() -> None:
         assert (values.min(), values.max()) == (0.8 * most, most)
         assert values.mean() == pytest.approx(0.9 * most, rel=0.005)
     assert requests.cached_len == pytest.approx(np.asarray(requests.input_len) / 2)
-    again = closed_loop(Workload(1000, 100), 400, shortest=0.8, seed=1)
-    other = closed_loop(Workload(1000, 100), 400, shortest=0.8, seed=2)
+    again = closed_loop(Workload(1000, 100), 400, length_range=(0.8, 1.0), seed=1)
+    other = closed_loop(Workload(1000, 100), 400, length_range=(0.8, 1.0), seed=2)
     assert np.array_equal(again.input_len, requests.input_len)
     assert not np.array_equal(other.input_len, requests.input_len)
     assert closed_loop(Workload(921.6, 0.5 + 1), 1, 2).input_len.tolist() == [921.6, 921.6]
@@ -342,7 +337,7 @@ def test_clients_out_of_step_get_what_the_steady_state_says(
             for name in ("tpot_s", "answer_s")
         )
         load = closed_loop(
-            Workload(prompt, answer), count, 40 * count, shortest=0.8, ramp_s=latency_s
+            Workload(prompt, answer), count, 40 * count, length_range=(0.8, 1.0), ramp_s=latency_s
         )
         run = play(prices, load, rules, count)
         middle = slice(10 * count, 30 * count)  # all clients are at work
@@ -379,7 +374,7 @@ def test_dice_commit_tokens_as_often_as_the_survival_curve_says() -> None:
 
 def test_dice_change_nothing_where_nothing_is_drawn() -> None:
     prices = drawn_prices(np.random.default_rng(2))
-    requests = open_loop(Workload(60, 40), 4.0, 50, shortest=0.2, seed=4)
+    requests = open_loop(Workload(60, 40), 4.0, 50, length_range=(0.2, 1.0), seed=4)
     plain, drawn = (play(prices, requests, SHARES, 9, seed=seed) for seed in (None, 3))
     assert drawn.end_s == pytest.approx(plain.end_s, rel=1e-12)
 
@@ -446,8 +441,8 @@ def test_a_load_that_cannot_be_is_refused() -> None:
         open_loop(work, 0.0, 5)
     with pytest.raises(OptionError, match="requests"):
         closed_loop(work, 1, 0)
-    with pytest.raises(OptionError, match="shortest"):
-        closed_loop(work, 1, shortest=1.5)
+    with pytest.raises(OptionError, match="length_range"):
+        closed_loop(work, 1, length_range=(1.5, 1.0))
     two, load = {1: flat_prices(), 4: flat_prices()}, closed_loop(work, 1)
     with pytest.raises(OptionError, match="capacity"):
         play(flat_prices(), load, STOPS, math.nan)

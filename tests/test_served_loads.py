@@ -33,8 +33,7 @@ from specroof.scoring.served import (
     served_errors,
     served_validation,
 )
-from specroof.serving.played import closed_loop
-from specroof.serving.workload import Workload
+from specroof.serving.workload import Workload, closed_loop
 
 TABLES = Path(specroof.__file__).parent / "evidence" / "measurements" / "served"
 
@@ -178,7 +177,7 @@ def test_a_broken_row_is_refused_with_its_file_and_key(good: str, bad: str, key:
     "load",
     [
         LOAD,
-        replace(LOAD, shortest=0.8),
+        replace(LOAD, length_range=(0.8, 1.0)),
         replace(LOAD, quantization="fp8", kv_cache="fp8"),
         replace(LOAD, model="Qwen/Qwen3-30B-A3B", tensor_parallel=4, expert_parallel=4),
         replace(LOAD, tensor_parallel=4, attention_data_parallel=4),
@@ -343,10 +342,10 @@ def test_requests_of_one_client_take_what_each_takes_alone(
     engine: str, reading: str, middle: Callable[[Array], float]
 ) -> None:
     load = replace(
-        *(LOAD,), engine=engine, concurrency=1, shortest=0.3, reading=reading, tpot_s=1.0,
+        *(LOAD,), engine=engine, concurrency=1, length_range=(0.3, 1.0), reading=reading, tpot_s=1.0,
         ttft_s=1.0, tokens_per_s=1.0,
     )  # fmt: skip
-    drawn = closed_loop(Workload(1000, 500), 1, shortest=0.3)
+    drawn = closed_loop(Workload(1000, 500), 1, length_range=(0.3, 1.0))
     assert len(drawn.output_len) == 10
     alone = [
         answered(replace(load, input_len=prompt, output_len=tokens, shortest=1.0), [1])
@@ -371,7 +370,7 @@ def test_requests_of_one_client_take_what_each_takes_alone(
 def test_loads_beyond_the_memory_of_a_server_wait() -> None:
     clients = [2048, 64, 1024]  # memory holds fewer than 1024 of them
     loads = [
-        replace(LOAD, concurrency=count, shortest=0.5, ttft_s=1.0, tokens_per_s=1.0)
+        replace(LOAD, concurrency=count, length_range=(0.5, 1.0), ttft_s=1.0, tokens_per_s=1.0)
         for count in clients
     ]
     steady = answered(loads[0], clients)
@@ -385,7 +384,7 @@ def test_loads_beyond_the_memory_of_a_server_wait() -> None:
 
 
 def test_requests_join_a_server_that_overlaps_a_pass_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    load = replace(LOAD, shortest=0.5, ttft_s=1.0)
+    load = replace(LOAD, length_range=(0.5, 1.0), ttft_s=1.0)
     seconds = []
     for overlap in (True, "plain", False):
         # A host that takes no time makes no pass longer.

@@ -75,7 +75,7 @@ def name_text(argument: str, value: object) -> str:
         refuse(argument, value, "a name or a path, as text or a path object")
 
 
-def read_text(path: Path, error: type[SpecroofError]) -> str:
+def read_text(path: Path, error: type[SpecroofError], most_bytes: int = MAX_FILE_BYTES) -> str:
     """Return the text of a file from outside, refused unless it is a small text file.
 
     Parameters
@@ -85,6 +85,8 @@ def read_text(path: Path, error: type[SpecroofError]) -> str:
         else, such as a named pipe without a writer, is not waited for.
     error
         The exception to raise.
+    most_bytes
+        The largest file that is read.
 
     Raises
     ------
@@ -102,11 +104,11 @@ def read_text(path: Path, error: type[SpecroofError]) -> str:
             os.close(descriptor)
             raise OSError("is a folder" if stat.S_ISDIR(mode) else "is a pipe, socket or device")  # noqa: TRY301 - worded below, with the place
         with os.fdopen(descriptor, "rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
+            data = file.read(most_bytes + 1)
     except (OSError, ValueError) as failure:
         reject(f"{path}: {getattr(failure, 'strerror', None) or failure}", "a readable file", error)
-    if len(data) > MAX_FILE_BYTES:
-        reject(f"{path}: larger than {MAX_FILE_BYTES} bytes", "a smaller file", error)
+    if len(data) > most_bytes:
+        reject(f"{path}: larger than {most_bytes} bytes", "a smaller file", error)
     return decoded(data, str(path), error)
 
 

@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from inspect import Parameter as Signed
 from inspect import Signature, getdoc, signature
@@ -50,6 +51,8 @@ _SOURCES: Final = Annotated[
 ]
 #: The panel of the fields of `specroof.Options`.
 _OPTIONS_PANEL: Final = "Formats and formulas"
+#: Steps of an answer from which a bar shows how far it is: some seconds.
+_LONG: Final = 200_000
 #: Types that a word is read as.
 _PLAIN: Final = (str, int, float, bool)
 
@@ -106,7 +109,8 @@ def _give_answers(  # noqa: PLR0913 - what a command takes
         names = [hardware_of(chip).name for chip in given["hardware"]]
     answers: list[Any] = []
     for chip in chips:
-        answers.append(row.question(**given if chip is None else given | {"hardware": chip}))
+        with _bar(row):
+            answers.append(row.question(**given if chip is None else given | {"hardware": chip}))
         if row.check_size is not None and len(answers) == 1:
             forms = {"": True, "JSON": as_json, "CSV": csv_file is not None}
             for form in (form for form, wanted in forms.items() if wanted):
@@ -128,6 +132,26 @@ def _give_answers(  # noqa: PLR0913 - what a command takes
         as_json=as_json,
         to_paste=row.to_paste,
     )
+
+
+@contextmanager
+def _bar(row: Command) -> Iterator[None]:
+    """Show on a terminal how far a long answer is."""
+    if row.told is None or not sys.stderr.isatty():
+        yield
+        return
+    with ExitStack() as shown:
+        bars: list[Any] = []
+
+        def tell(done: int, steps: int) -> None:
+            if not done and steps >= _LONG:
+                bar = typer.progressbar(length=steps, label="requests", file=sys.stderr)
+                bars.append(shown.enter_context(bar))
+            if bars:
+                bars[-1].update(done - bars[-1].pos)
+
+        with row.told(tell):
+            yield
 
 
 def _output_files(output: Output, place: Path, answer: Any) -> dict[Path, bytes]:

@@ -443,7 +443,9 @@ def _run(case: _Case, load: tuple[float, float], wanted: float, request: Breakev
     accepted = acceptance_of(case.drafter)
 
     def at(numbers: IntArray) -> tuple[Array, IntArray]:
-        axes = {name: numbers.tolist() if one is None else [one] for name, one in known.items()}
+        axes: dict[str, Any] = {
+            name: numbers.tolist() if one is None else [one] for name, one in known.items()
+        }
         served = case.served(Load(**axes, workload=case.load.workload), accepted, room=case.room)
         gains, drafts = drafting_gain(served.curve, case.draft_len)
         return gains.ravel(), drafts.ravel()

@@ -10,23 +10,25 @@ from specroof.arrays import Array, fields_of, number_within, whole_within
 from specroof.errors import OptionError, refuse
 from specroof.hardware import HardwareProfile
 from specroof.questions.answer import Charted
+from specroof.questions.played_loads import beyond_warnings, played_load, told
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import (
     BATCH,
     FORMULAS,
+    PLAYED,
     TPOT,
+    TTFT,
     Command,
     ContextLen,
     Drafters,
-    LoadRequest,
     MemoryLimits,
     Parameter,
+    PlayedRequest,
     PricePerHour,
     Values,
     as_list,
     drafters_of,
     hardware_of,
-    in_seconds,
     load_of,
     model_of,
     numbers,
@@ -37,6 +39,7 @@ from specroof.questions.request import (
 )
 from specroof.report.layout import figure, format_table, in_line, page
 from specroof.serving.end_to_end import EndToEnd
+from specroof.serving.played import PlayedLoads, largest_rate, played_loads, played_server
 from specroof.serving.served import room_rule
 from specroof.serving.workload import Load, Workload, workload_json
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
@@ -51,7 +54,7 @@ USUAL_BATCHES: Final = tuple(
 
 
 @dataclass(frozen=True, kw_only=True)
-class FrontierRequest(LoadRequest):
+class FrontierRequest(PlayedRequest):
     """Ask what each user and each device can get.
 
     Examples
@@ -92,13 +95,10 @@ class FrontierRequest(LoadRequest):
     ] = None
     ttft_s: Annotated[
         float | None,
-        Parameter(
-            "Seconds to the first token of a request that a user may wait: slower points do not "
-            "count.",
-            "--ttft",
-            about_flag="Target: milliseconds to the first token of a request.",
-            metavar="MS",
-            read=in_seconds,
+        replace(
+            TTFT,
+            about="Seconds to the first token of a request that a user may wait: slower points do "
+            "not count. Of played requests both targets are of p99.",
         ),
     ] = None
     price_per_hour: PricePerHour = None
@@ -119,6 +119,10 @@ class FrontierPoint:
         Of output tokens; None where price or watts are unknown.
     ttft_s
         Seconds to the first token of a request; None where a context was asked about.
+    rate
+        Requests that arrive in a second; None of a closed loop. Of requests that are played
+        through, `batch_size` is how many run on average, and time to the first token and tokens
+        per second of a user are those that 99% have at least.
     """
 
     devices: int
@@ -129,6 +133,24 @@ class FrontierPoint:
     usd_per_million_tokens: float | None
     joules_per_million_tokens: float | None
     ttft_s: float | None
+    rate: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LargestRate:
+    """The most requests that a series serves within the targets on so many devices.
+
+    Parameters
+    ----------
+    devices, draft_len
+        Over how many devices, and with how many drafts per round.
+    rate
+        Requests that arrive in a second, to 1%.
+    """
+
+    devices: int
+    rate: float
+    draft_len: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +165,14 @@ class Series:
         Those that no other of the series beats, from many users to fast ones.
     cheapest
         The cheapest of them within the wanted time per token; None where none is as fast.
+    largest_rates
+        Of requests at a rate, with targets: the largest on each number of devices that serves any.
     """
 
     name: str
     points: tuple[FrontierPoint, ...]
     cheapest: FrontierPoint | None
+    largest_rates: tuple[LargestRate, ...] = ()
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -217,6 +242,11 @@ class FrontierAnswer(Charted):
             **workload_json(self.workload),
             "points": self.records,
             "cheapest": None if best is None else {"series": best[0], **asdict(best[1])},
+            "largest_rates": [
+                {"series": one.name, **asdict(largest)}
+                for one in self.series
+                for largest in one.largest_rates
+            ],
             **self.messages,
         }
 
@@ -230,7 +260,10 @@ def frontier(request: FrontierRequest) -> FrontierAnswer:
     found, left_out = _frontiers(replace(request, hardware=chip), load)
     watts = None if chip.power is None else chip.power.watts
     series = tuple(
-        _series(name, [one.columns[i] for one in found], request, usd, watts)
+        replace(
+            _series(name, [one.columns[i] for one in found], request, usd, watts),
+            largest_rates=tuple(rate for one in found if (rate := one.largest_rates[i])),
+        )
         for i, name in enumerate(found[0].names)
     )
     notes = dict.fromkeys(note for one in found for note in one.notes)
@@ -241,7 +274,9 @@ def frontier(request: FrontierRequest) -> FrontierAnswer:
         workload=load.workload,
         series=series,
         notes=(*_money_notes(chip, usd), *notes),
-        warnings=tuple(left_out),
+        warnings=tuple(
+            dict.fromkeys([*left_out, *(warning for one in found for warning in one.warnings)])
+        ),
     )
 
 
@@ -255,6 +290,10 @@ def _load(request: FrontierRequest) -> Load:
     """
     batches: Any = USUAL_BATCHES if request.batch_size is None else request.batch_size
     load = load_of(request, batches, request.context_len)
+    if any(getattr(request, name) is not None for name in PLAYED):
+        if request.requests is not None and request.rate is None and request.batch_size is None:
+            refuse("requests", request.requests, "with --rate, or a list of batch sizes")
+        load = played_load(request, load)
     if len(load.context_len) != 1:
         refuse("context_len", request.context_len, "one number")
     for name in ("tpot_s", "ttft_s"):
@@ -278,9 +317,10 @@ class _DeviceFrontiers:
     ----------
     model, hardware, engine
         Names.
-    names, columns
-        Of each series: plain decoding, then the drafters; the points on its frontier.
-    notes
+    names, columns, largest_rates
+        Of each series: plain decoding, then the drafters; the points on its frontier, and the
+        largest rate that meets targets, if there is any.
+    notes, warnings
         Sentences for the reader.
     """
 
@@ -289,7 +329,9 @@ class _DeviceFrontiers:
     engine: str
     names: tuple[str, ...]
     columns: tuple[_Columns, ...]
+    largest_rates: tuple[LargestRate | None, ...]
     notes: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
 
 def _frontiers(request: FrontierRequest, load: Load) -> tuple[list[_DeviceFrontiers], list[str]]:
@@ -319,7 +361,7 @@ def _frontiers(request: FrontierRequest, load: Load) -> tuple[list[_DeviceFronti
             prediction = predicted(
                 deployment,
                 drafters,
-                load,
+                replace(load.steady, batch_size=[1.0]) if load.requests else load,
                 max_draft_len=request.max_draft_len,
                 room=room_rule(deployment.setup, request.capacity),
             )
@@ -328,7 +370,11 @@ def _frontiers(request: FrontierRequest, load: Load) -> tuple[list[_DeviceFronti
                 raise
             refusals.append(f"{devices} devices left out: {refusal}")
         else:
-            found.append(_on_devices(prediction, request))
+            found.append(
+                _played_on_devices(prediction, request, load)
+                if load.requests
+                else _on_devices(prediction, request)
+            )
     if not placements:
         refuse("devices", request.devices, "one number of devices or more")
     if not found:
@@ -342,16 +388,65 @@ def _on_devices(found: Prediction, request: FrontierRequest) -> _DeviceFrontiers
     columns = [_of_devices(first, wholes[0], slice(1))]
     for curve, whole in zip(found.curves, wholes, strict=True):
         columns.append(_of_devices(curve, whole, slice(1, None)))
-    kept = []
-    for points in columns:  # those that no other beats, in their order
-        index = np.sort(_frontier(points, request).index)
-        kept.append({name: column[index] for name, column in points.items()})
     return _DeviceFrontiers(
         **fields_of(first, "model", "hardware", "engine"),
         names=("plain", *(curve.drafter for curve in found.curves)),
-        columns=tuple(kept),
+        columns=tuple(_unbeaten(points, request) for points in columns),
+        largest_rates=(None,) * len(columns),
         notes=found.notes,
     )
+
+
+def _played_on_devices(found: Prediction, request: FrontierRequest, load: Load) -> _DeviceFrontiers:
+    """Return the same of requests that are played through, and the largest rates within targets."""
+    lengths, devices = range(1, found.max_draft_len + 1), found.setup.placement.devices
+    servers = [
+        played_server(found.deployment, drafter, load, found.room, found.max_draft_len)
+        for drafter in found.drafters
+    ]
+    played = [played_loads(server, load, lengths) for server in servers]
+    columns = [_of_played(played[0], devices, slice(1))]
+    columns += [_of_played(one, devices, slice(1, None)) for one in played]
+    rates: list[LargestRate | None] = [None] * len(columns)
+    targets = [np.inf if wait is None else wait for wait in (request.ttft_s, request.tpot_s)]
+    if load.rate and min(targets) < np.inf:
+        series = [(servers[0], [0]), *((server, [*lengths]) for server in servers)]
+        largest = [
+            largest_rate(server, load, choice, (targets[0], targets[1]))
+            for server, choice in series
+        ]
+        rates = [None if rate is None else LargestRate(devices, *rate) for rate in largest]
+    return _DeviceFrontiers(
+        **fields_of(found.curves[0], "model", "hardware", "engine"),
+        names=("plain", *(one.drafter for one in played)),
+        columns=tuple(_unbeaten(points, request) for points in columns),
+        largest_rates=tuple(rates),
+        notes=found.notes,
+        warnings=tuple(beyond_warnings(played)),
+    )
+
+
+def _of_played(one: PlayedLoads, devices: int, drafts: slice) -> _Columns:
+    """Return the points of some draft lengths of loads that were played through."""
+    rate, n_loads = one.load.rate, len(one.load.requests)
+    seen = {name: values[:, drafts].T for name, values in one.figures.items()}
+    columns = {
+        "devices": np.array(devices),
+        "batch_size": seen["mean_running"],
+        "draft_len": one.draft_len[drafts, None],
+        "tokens_per_s_per_user": 1.0 / seen["p99_tpot_s"],
+        "tokens_per_s_per_device": seen["tokens_per_s"] / devices,
+        "ttft_s": seen["p99_ttft_s"],
+        "rate": np.array(rate or [np.nan] * n_loads),
+    }
+    grids = np.broadcast_arrays(*columns.values())
+    return {name: grid.ravel() for name, grid in zip(columns, grids, strict=True)}
+
+
+def _unbeaten(points: _Columns, request: FrontierRequest) -> _Columns:
+    """Return the points that no other beats, in their order."""
+    index = np.sort(_frontier(points, request).index)
+    return {name: column[index] for name, column in points.items()}
 
 
 def _frontier(columns: _Columns, request: FrontierRequest) -> Frontier:
@@ -398,6 +493,7 @@ def _point(columns: _Columns, i: int, usd: float | None, watts: float | None) ->
     """Return one of the points, with its price and energy."""
     known = {name: column[i].item() for name, column in columns.items()}
     rate, wait_s = known["tokens_per_s_per_device"], known.pop("ttft_s")
+    arrivals = known.pop("rate", np.nan)
     costs = {
         name: None if value is None else float(value)
         for name, value in price_and_energy(rate, devices=1, usd_per_hour=usd, watts=watts).items()
@@ -407,6 +503,7 @@ def _point(columns: _Columns, i: int, usd: float | None, watts: float | None) ->
         usd_per_million_tokens=costs["usd_per_million_tokens"],
         joules_per_million_tokens=costs["joules_per_million_tokens"],
         ttft_s=None if np.isnan(wait_s) else wait_s,
+        rate=None if np.isnan(arrivals) else arrivals,
     )
 
 
@@ -425,13 +522,16 @@ def _money_notes(chip: HardwareProfile, usd: float | None) -> Iterator[str]:
 def frontier_text(answer: FrontierAnswer) -> str:
     """Return a frontier for each series with its cheapest point marked, and the cheapest of all."""
     header = ["per user", "per device", "devices", "batch", "γ", "$/Mtok", "MJ/Mtok"]
-    header += ["TTFT", ""] if answer.workload else [""]
+    points = [point for one in answer.series for point in one.points]
+    header += ["TTFT"] if answer.workload else []
+    header += ["req/s in"] if any(point.rate for point in points) else []
+    header += [""]
     parts = []
     for one in answer.series:
         rows = [[*_cells(point), "cheapest" * (point == one.cheapest)] for point in one.points]
         table = format_table(header, rows, left=[len(header) - 1]) if rows else "no batch has room"
         parts.append(f"{in_line(one.name)} (tokens/s)\n{table}")
-    return page(answer, *parts, _cheapest(answer))
+    return page(answer, *parts, _cheapest(answer), _largest_rates(answer))
 
 
 def _cells(point: FrontierPoint) -> list[str]:
@@ -439,11 +539,12 @@ def _cells(point: FrontierPoint) -> list[str]:
         f"{point.tokens_per_s_per_user:.1f}",
         f"{point.tokens_per_s_per_device:.0f}",
         f"{point.devices}",
-        f"{point.batch_size:g}",
+        f"{round(point.batch_size, 1):g}",
         f"{point.draft_len}",
         figure(point.usd_per_million_tokens, format_price),
         figure(point.joules_per_million_tokens, lambda joules: format_price(joules / MILLION)),
         *([] if point.ttft_s is None else [format_seconds(point.ttft_s)]),
+        *([] if point.rate is None else [f"{point.rate:.3g}"]),
     ]
 
 
@@ -459,8 +560,23 @@ def _cheapest(answer: FrontierAnswer) -> str:
     price = point.usd_per_million_tokens
     told = "" if price is None else f", ${format_price(price)} per million tokens"
     return in_line(
-        f"cheapest{wanted}: {name}, γ = {point.draft_len}, batch {point.batch_size:g} on "
+        f"cheapest{wanted}: {name}, γ = {point.draft_len}, batch {round(point.batch_size, 1):g} on "
         f"{point.devices} device{'s' * (point.devices > 1)}: {point.tokens_per_s_per_device:.0f} tokens/s each{told}"
+    )
+
+
+def _largest_rates(answer: FrontierAnswer) -> str:
+    """Return the largest rate of each series that meets the targets at p99, in a line each."""
+    waits = {"TTFT": answer.ttft_s, "TPOT": answer.tpot_s}
+    wanted = " and ".join(f"{name} {format_seconds(s)}" for name, s in waits.items() if s)
+    return "\n".join(
+        in_line(
+            f"largest rate within p99 of {wanted}: {one.name}"
+            f"{f', γ = {largest.draft_len}' if largest.draft_len else ''}, on {largest.devices} "
+            f"device{'s' * (largest.devices > 1)}: {largest.rate:.3g} requests/s"
+        )
+        for one in answer.series
+        for largest in one.largest_rates
     )
 
 
@@ -508,6 +624,7 @@ COMMAND: Final = Command(
     question=frontier,
     options=FORMULAS,
     each_chip=True,
+    told=told,
     chart="Draw tokens/s per device against per user.",
     example="specroof frontier Qwen/Qwen3-32B -H h100 --devices 1,2,4 --drafter eagle3,accept=0.7\n"
     "--tpot 20 --plot frontier.png",

@@ -1,16 +1,16 @@
 """How much faster does a drafter make decoding, at which draft length, at which load?"""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from specroof.architecture import Architecture
-from specroof.arrays import Array, array_within, to_json_array, whole_within
+from specroof.arrays import Array, array_within, number_within, to_json_array, whole_within
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, refuse
 from specroof.latency import Deployment, Setup
@@ -28,15 +28,28 @@ from specroof.questions.curve_tables import (
     source_lines,
     survey_json,
 )
+from specroof.questions.played_loads import (
+    beyond_warnings,
+    load_json,
+    played_charts,
+    played_columns,
+    played_json,
+    played_load,
+    played_tables,
+    told,
+)
 from specroof.questions.request import (
     BATCH,
     CONTEXT,
     FORMULAS,
+    PLAYED,
+    TPOT,
+    TTFT,
     Command,
     Drafters,
-    LoadRequest,
     MemoryLimits,
     Parameter,
+    PlayedRequest,
     Values,
     as_list,
     drafters_of,
@@ -56,6 +69,7 @@ from specroof.report.columns import (
 from specroof.report.layout import columns_csv, figure, format_table, in_line, note_lines
 from specroof.serving.capacity import RoomRule, ServerRoom
 from specroof.serving.end_to_end import EndToEnd
+from specroof.serving.played import PlayedLoads, played_loads, played_server
 from specroof.serving.served import room_rule, served_curve
 from specroof.serving.workload import Load
 from specroof.speedup.curve import (
@@ -100,6 +114,10 @@ class Prediction(Charted):
         is ``ignore``d.
     draft_len
         The lengths whose speedups are shown side by side.
+    played
+        What clients see of the load with each drafter, request by request; empty for the steady
+        state. The curves are then those of requests of the mean lengths, at as many clients, or at
+        the batch that runs on average without drafts.
     """
 
     model: Architecture
@@ -112,6 +130,7 @@ class Prediction(Charted):
     limits: tuple[ServerRoom, ...] = ()
     room: RoomRule = "ignore"
     draft_len: tuple[int, ...] = ()
+    played: tuple[PlayedLoads, ...] = ()
 
     @property
     def title(self) -> str:
@@ -212,7 +231,10 @@ class Prediction(Charted):
 
     def point_columns(self) -> Iterator[Columns]:
         """Yield every point as columns, some rows at a time, those of prices last."""
+        # Of played loads one context, and so one table for each drafter.
+        played = map(played_columns, self.played)
         for columns in curve_columns(self.curves, self.end_to_end):
+            columns.update(next(played, {}))
             for start in ("", "end_to_end_")[: 1 + bool(self.end_to_end)]:
                 rates = columns[f"{start}tokens_per_s"]
                 for name, values in self.prices(rates).items():
@@ -240,7 +262,12 @@ class Prediction(Charted):
         return columns_csv(map(listed_columns, self.point_columns()))
 
     def figures(self) -> dict[str, Any]:
-        """Return speedup against draft length, and what a grid of this shape can show besides."""
+        """Return speedup against draft length, and what a grid of this shape can show besides.
+
+        Of a load that was played through, what clients see.
+        """
+        if self.played:
+            return played_charts(self.played, title_of(self.model, self.setup))
         return prediction_charts(self)
 
 
@@ -300,6 +327,13 @@ def predicted_to(
         As `specroof.serving.served.served_curve` does, and for more points than memory holds,
         over all drafters.
     """
+    if load.requests:
+        return played_prediction(
+            load,
+            lambda steady: predicted_to(
+                max_draft_len, deployment, drafters, steady, room=room, notes=notes
+            ),
+        )
     shape = len(load.context_len), len(load.batch_size), max_draft_len + 1
     heavier: dict[str, Any] = {"weight": REQUEST_WEIGHT, "why": " with prefills"}
     refuse_many_points(shape, curves=len(drafters), **heavier if load.workload else {})
@@ -372,7 +406,7 @@ def shared_max_draft_len(
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictRequest(LoadRequest):
+class PredictRequest(PlayedRequest):
     """Ask what speculative decoding gains.
 
     Examples
@@ -413,6 +447,8 @@ class PredictRequest(LoadRequest):
             former="--draft-len",
         ),
     ] = None
+    ttft_s: Annotated[float | None, replace(TTFT, in_python="Of played requests.")] = None
+    tpot_s: Annotated[float | None, replace(TPOT, in_python="Of played requests.")] = None
     capacity: MemoryLimits = None
 
 
@@ -433,16 +469,69 @@ def predict(request: PredictRequest) -> Prediction:
         most = lengths[-1]
     deployment = request.resolved()
     drafters = drafters_of(request.drafters)
-    waits = request.concurrency is not None or load.workload is not None
-    found = predicted(
-        deployment,
-        drafters,
-        load,
-        max_draft_len=most,
-        room=room_rule(deployment.setup, request.capacity, "queue" if waits else "drop"),
-    )
+    is_played = any(getattr(request, name) is not None for name in PLAYED)
+    waits = is_played or request.concurrency is not None or load.workload is not None
+    room = room_rule(deployment.setup, request.capacity, "queue" if waits else "drop")
+    priced = partial(predicted, deployment, drafters, max_draft_len=most, room=room)
+    for name in () if is_played else ("ttft_s", "tpot_s"):
+        if getattr(request, name) is not None:
+            refuse(name, getattr(request, name), "with requests that are played through")
+    if is_played:
+        targets = (
+            np.inf if value is None else number_within(name, value, "tpot_s")
+            for name, value in (("ttft_s", request.ttft_s), ("tpot_s", request.tpot_s))
+        )
+        found = played_prediction(played_load(request, load), priced, lengths, (*targets,))
+    else:
+        found = priced(load)
     warnings = (*found.warnings, *absent_layers(deployment.model, drafters))
     return replace(found, draft_len=lengths, warnings=warnings)
+
+
+def played_prediction(
+    load: Load,
+    priced: Callable[[Load], Prediction],
+    draft_len: Sequence[int] = (),
+    targets: tuple[float, ...] = (np.inf, np.inf),
+) -> Prediction:
+    """Return what clients see of requests that are played through, and curves at their means.
+
+    Parameters
+    ----------
+    load
+        How requests come.
+    priced
+        From a load in its steady state to its prediction.
+    draft_len
+        The draft lengths that are played; all of them if empty.
+    targets
+        Of goodput: seconds to a first token, and of each later one.
+    """
+    one = priced(replace(load.steady, batch_size=[1.0]))
+    lengths = draft_len or range(1, one.max_draft_len + 1)
+    played = tuple(
+        played_loads(
+            played_server(one.deployment, drafter, load, one.room, one.max_draft_len),
+            load,
+            lengths,
+            targets,
+        )
+        for drafter in one.drafters
+    )
+    steady = load.steady
+    if load.kind != "concurrency":
+        running = np.nan_to_num(played[0].figures["mean_running"][:, 0])
+        steady = replace(steady, batch_size=np.maximum(running, 1.0).tolist())
+    found = priced(steady)
+    warnings = (*beyond_warnings(played), *found.warnings)
+    counts = ", ".join(map(str, dict.fromkeys(load.requests)))
+    note = f"{counts} requests are played through, whose rounds commit their expected tokens"
+    return replace(
+        found,
+        played=played,
+        notes=(*found.notes, note),
+        warnings=tuple(dict.fromkeys(warnings)),
+    )
 
 
 def lengths_of(draft_len: int | Sequence[int] | None) -> tuple[int, ...]:
@@ -516,6 +605,11 @@ def prediction_json(prediction: Prediction) -> dict[str, Any]:
     for drafter, whole in zip(printed["drafters"], prediction.end_to_end, strict=False):
         ends = whole.figure_ends["tokens_per_s"]
         drafter["end_to_end"].update(_prices_json(prediction, whole.tokens_per_s, ends))
+    if prediction.played:
+        printed["load"] = load_json(prediction.played[0].load)
+        printed["baseline"]["played"] = played_json(prediction.played[0], 0)
+        for drafter, one in zip(printed["drafters"], prediction.played, strict=True):
+            drafter["played"] = played_json(one)
     return printed
 
 
@@ -568,14 +662,22 @@ def refuse_many_predictions(first: Prediction, chips: int, form: str) -> None:
 def prediction_text(prediction: Prediction) -> str:
     """Return the loads where drafting does not pay, best draft lengths, sources and sentences."""
     curves, lengths = prediction.headline_curves, prediction.draft_len
+    if prediction.played:
+        tables = [played_tables(prediction.played, lengths)]
+    else:
+        tables = [
+            curves_table(prediction.curves),
+            counted_table(prediction.curves, prediction.end_to_end)
+            if prediction.end_to_end
+            else "",
+            lengths_table(curves, lengths) if lengths else "",
+            _prices_table(prediction),
+        ]
     parts = [
         in_line(title_of(prediction.model, prediction.setup)),
         pays_lines(prediction.survey),
         note_lines(prediction.warnings),
-        curves_table(prediction.curves),
-        counted_table(prediction.curves, prediction.end_to_end) if prediction.end_to_end else "",
-        lengths_table(curves, lengths) if lengths else "",
-        _prices_table(prediction),
+        *tables,
         served_bands_line(
             prediction.setup.engine,
             prediction.load.batch_size,
@@ -641,9 +743,10 @@ COMMAND: Final = Command(
     options=(*FORMULAS, "cost_of"),
     each_chip=True,
     check_size=refuse_many_predictions,
+    told=told,
     chart="Draw speedup against draft length. Several batch sizes add best speedup against batch "
     "size (NAME-by-batch), several contexts a map (NAME-map). With --input-len, speedups count "
-    "prefills.",
+    "prefills. Of requests that are played through: what users see.",
     example="specroof predict deepseek-ai/DeepSeek-V4-Pro -H b200 --tp 8 --batch 1,32\n"
     "--drafter ideal --drafter autoregressive,accept=0.75,cost=0.10\n"
     "--drafter block,accept=0.89,cost=0.10,drafts=16",

@@ -14,6 +14,7 @@ import os
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from typing import Annotated, Any, Final, ParamSpec, TypeAlias, TypeVar, get_args, get_origin
 
@@ -47,7 +48,7 @@ from specroof.parsers import PARSERS
 from specroof.reading.yaml_text import shown
 from specroof.serving.capacity import in_server
 from specroof.serving.workload import Load, Workload, parse_server, server_settings
-from specroof.units import MILLISECOND, MOST_POINTS
+from specroof.units import HOUR, MILLISECOND, MOST_POINTS
 
 # --- A parameter, and a question as a command ----------------------------------------------------
 
@@ -174,6 +175,8 @@ class Command:
     check_size
         Refuses several answers that are too large together, from the first, how many there are,
         and the form in which they are wanted: JSON, CSV, or none.
+    told
+        Calls a function with the steps done and those in all while the question is answered.
     """
 
     question: Callable[..., Any]
@@ -190,7 +193,11 @@ class Command:
     output: Output | None = None
     prints: bool = True
     check_size: Callable[[Any, int, str], None] | None = None
+    told: Callable[[Callable[[int, int], None]], AbstractContextManager[None]] | None = None
 
+
+#: Seconds of the units of a rate.
+RATE_UNITS: Final = {"s": 1.0, "min": 60.0, "h": HOUR}
 
 # --- Comma-separated words of flags --------------------------------------------------------------
 
@@ -276,6 +283,25 @@ def words(word: str, text: str) -> list[str]:
         message = f"{word} is {text!r}; allowed: names separated by commas, such as h100,b200"
         raise OptionError(message)
     return names
+
+
+def rates(word: str, text: str) -> list[float]:
+    """Return the rates per second of a comma-separated `text`, per second, minute or hour.
+
+    Raises
+    ------
+    OptionError
+        With the option's `word`, for anything else.
+
+    Examples
+    --------
+    >>> rates("--rate", "1..4/s"), rates("--rate", "90/min"), rates("--rate", "2")
+    ([1.0, 2.0, 4.0], [1.5], [2.0])
+    """
+    counts, _, unit = text.partition("/")
+    if (unit or "s") not in RATE_UNITS:
+        refuse(word, text, "requests per second, minute or hour, as in 4/s, 1..64/s or 90/min")
+    return [count / RATE_UNITS[unit or "s"] for count in numbers(word, counts)]
 
 
 def in_seconds(word: str, milliseconds: float) -> float:
@@ -973,6 +999,14 @@ TPOT: Final = Parameter(
     metavar="MS",
     read=in_seconds,
 )
+#: What users may wait for the first token.
+TTFT: Final = Parameter(
+    "Seconds to the first token of a request that a user may wait.",
+    "--ttft",
+    about_flag="Target: milliseconds to the first token of a request.",
+    metavar="MS",
+    read=in_seconds,
+)
 #: What memory does.
 MemoryLimits: TypeAlias = Annotated[
     bool | None,
@@ -1070,6 +1104,81 @@ class LoadRequest(DeploymentRequest):
         return Workload(prompt, answer, 0.0 if cached is None else cached, self.waves)
 
 
+#: Requests that are known one by one: a file, or columns as `specroof.serving.workload.trace` has
+#: them.
+TraceLike: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
+
+
+#: Parameters with which requests are played through one by one.
+PLAYED: Final = ("rate", "requests", "length_range", "trace", "lengths")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayedRequest(LoadRequest):
+    """What is served, where, and to which requests, which may be played through one by one."""
+
+    rate: Annotated[
+        Values | None,
+        Parameter(
+            "Requests that arrive in a second, a number or a list, whatever the server does.",
+            about_flag="Requests that arrive in a second, as 4/s, 90/min or 1..64/s, whatever the "
+            "server does. With --input-len.",
+            metavar="N/s",
+            read=rates,
+            panel=_REQUESTS,
+        ),
+    ] = None
+    arrivals: Annotated[
+        str,
+        Parameter(
+            "Gaps between arrivals at a rate: `poisson`, or `even`.",
+            metavar="poisson|even",
+            names=lambda: ("poisson", "even"),
+            panel=_REQUESTS,
+        ),
+    ] = "poisson"
+    requests: Annotated[
+        int | str | None,
+        Parameter(
+            "Requests that are played through one by one: a number, or 10x for ten of each client.",
+            in_python="None: of a concurrency the steady state, of a rate 1000.",
+            metavar="N|Nx",
+            shown="none: the steady state; 1000 of --rate; 10x with --length-range",
+            panel=_REQUESTS,
+        ),
+    ] = None
+    length_range: Annotated[
+        str | Sequence[float] | None,
+        Parameter(
+            "Shares of both lengths between which those of each request are drawn, as 0.8..1.0.",
+            in_python="Or two numbers.",
+            metavar="LOW..HIGH",
+            panel=_REQUESTS,
+        ),
+    ] = None
+    trace: Annotated[
+        TraceLike | None,
+        Parameter(
+            "Requests with their times: a CSV of arrival_s, input_len, output_len (cached_len), "
+            "Mooncake's JSON Lines, Azure's CSV, or a result of the clients of vLLM and SGLang.",
+            in_python="Or a mapping of these columns.",
+            metavar="FILE",
+            panel=_REQUESTS,
+        ),
+    ] = None
+    lengths: Annotated[
+        TraceLike | None,
+        Parameter(
+            "Requests that all come at once: a file with the tokens of an answer on each line, or "
+            "a CSV of input_len, output_len.",
+            in_python="Or a mapping of these columns.",
+            metavar="FILE",
+            panel=_REQUESTS,
+        ),
+    ] = None
+    seed: Annotated[int, Parameter("Seed of drawn lengths and arrivals.", panel=_REQUESTS)] = 0
+
+
 #: Parameters of deployments and loads, for requests of another shape.
 SHARED: Final = _rows(LoadRequest)
 
@@ -1089,6 +1198,8 @@ def load_of(request: LoadRequest, batch_size: Values, context_len: Values | None
     OptionError
         For requests beside a context, or half of a request.
     """
+    if any(getattr(request, name, None) is not None for name in ("trace", "lengths")):
+        return Load(as_list(batch_size), [4096.0])  # which such a file replaces
     if context_len is not None and (request.input_len, request.output_len) != (None, None):
         reject("context_len is given with input_len or output_len", "one of them")
     workload = request.workload

@@ -15,12 +15,13 @@ from specroof.catalog import load_drafter, load_hardware, load_model, read_text,
 from specroof.catalog.hub import fetch_from_hub
 from specroof.cost import CHOICES, Options
 from specroof.drafters import Drafter, ideal_drafter
-from specroof.errors import CatalogError, OptionError, SpecroofError, StudyError
+from specroof.errors import CatalogError, OptionError, SpecroofError, StudyError, refuse
 from specroof.hardware import SERVER_KEYS, HardwareProfile, Placement, ServerSettings
 from specroof.latency import engine_setup
 from specroof.parsers import PARSERS
+from specroof.questions.played_loads import length_shares, request_counts
 from specroof.questions.predict import predicted_to, shared_max_draft_len
-from specroof.questions.request import LoadRequest, given_twice, parameters_of, server_of
+from specroof.questions.request import PlayedRequest, given_twice, parameters_of, server_of
 from specroof.questions.study_grid import Study, Target
 from specroof.reading import checked as reading
 from specroof.reading.checked import (
@@ -34,6 +35,7 @@ from specroof.reading.checked import (
     Share,
     Text,
     checked,
+    within,
     without,
 )
 from specroof.reading.yaml_text import parse_yaml, shown
@@ -45,7 +47,7 @@ from specroof.speedup.curve import acceptance_of
 
 
 #: What each key of a deployment and its requests says of itself, as for `predict`.
-_ABOUT: Final = {name: row.about for name, row in parameters_of(LoadRequest).items()}
+_ABOUT: Final = {name: row.about for name, row in parameters_of(PlayedRequest).items()}
 
 
 def _listed(value: object) -> object:
@@ -146,6 +148,25 @@ class _WorkloadBlock(_StudyPart):
     output_len: RequestLen = Field(description=_ABOUT["output_len"])
     prefix_hit_rate: Share = Field(default=0.0, description=_ABOUT["prefix_hit_rate"])
     waves: bool = Field(default=False, description=_ABOUT["waves"])
+    requests: int | str | None = Field(default=None, description=_ABOUT["requests"])
+    length_range: str | list[float] | None = Field(default=None, description=_ABOUT["length_range"])
+    seed: Annotated[int, within("seed")] = Field(default=0, description=_ABOUT["seed"])
+
+    @model_validator(mode="after")
+    def _requests_are_played(self) -> Self:
+        try:
+            request_counts(self.requests, [1])
+            length_shares(self.length_range)
+            if self.waves and self.is_played:
+                refuse("waves", self.waves, "False where requests are played through", show=shown)
+        except OptionError as refusal:
+            raise ValueError(str(refusal)) from None
+        return self
+
+    @property
+    def is_played(self) -> bool:
+        """Whether requests are played through one by one."""
+        return self.requests is not None or self.length_range is not None
 
 
 _Workloads = Annotated[
@@ -213,6 +234,15 @@ class StudyBlock(_StudyPart):
         return self
 
     @model_validator(mode="after")
+    def _all_or_none_are_played(self) -> Self:
+        if len({block.is_played for block in self.workload}) > 1:
+            message = (
+                "requests or length_range is missing in some workloads; allowed: in all or in none"
+            )
+            raise ValueError(message)
+        return self
+
+    @model_validator(mode="after")
     def _hits_of_a_cache(self) -> Self:
         for place, block in enumerate(self.workload):
             if block.prefix_hit_rate and self.server.prefix_cache is False:
@@ -232,7 +262,16 @@ class StudyBlock(_StudyPart):
             workload = Workload(
                 block.input_len, block.output_len, block.prefix_hit_rate, block.waves
             )
-            yield Load(batches, (workload.mean_context_len,), workload)
+            load = Load(batches, (workload.mean_context_len,), workload)
+            if block.is_played:
+                load = replace(
+                    load,
+                    requests=request_counts(block.requests, batches),
+                    length_range=length_shares(block.length_range),
+                    seed=block.seed,
+                )
+                load = replace(load, context_len=load.steady.context_len)
+            yield load
 
 
 def study_schema() -> dict[str, Any]:
@@ -337,7 +376,9 @@ def study_refusals(study: Study) -> Iterator[SpecroofError]:
         (longest, target, drafter, one_load) for target, drafter in product(study.targets, drafters)
     ]
     first = study.targets[0]
-    questions += [(0, first, drafters[0], replace(load, workload=None)) for load in study.loads]
+    questions += [
+        (0, first, drafters[0], replace(load, workload=None, requests=())) for load in study.loads
+    ]
     for most, target, drafts, load in questions:
         try:
             predicted_to(most, target, [drafts], load)

@@ -39,10 +39,10 @@ from specroof.scoring.left_out import (
 )
 from specroof.serving.capacity import in_server, prefill_rules
 from specroof.serving.pass_prices import pass_prices
-from specroof.serving.played import closed_loop, play
+from specroof.serving.played import play
 from specroof.serving.prefills import end_to_end
 from specroof.serving.served import served_curve
-from specroof.serving.workload import Load, Workload
+from specroof.serving.workload import Load, Workload, closed_loop
 from specroof.speedup.reach import weight_format
 from specroof.speedup.result import SpeedupCurve
 
@@ -324,9 +324,9 @@ _LEAST_LOADS: Final = 3
 _SECANTS: Final = 4
 
 #: Where a source says that lengths are all alike, those of servers whose prompts share passes are
-#: drawn from so much of the longest on, around the same mean: such servers' TTFT is that of clients
-#: out of step. Where prompts stop the batch, clients stay in step, and TTFT is that of waves.
-_SHORTEST_OUT_OF_STEP: Final = 0.8
+#: drawn from this range: such servers' TTFT is that of clients out of step. Where prompts stop the
+#: batch, clients stay in step, and TTFT is that of waves.
+_OUT_OF_STEP: Final = (0.9, 1.1)
 #: Rounds between two looks for requests of SGLang on Blackwell, and with many clients: InferenceX,
 #: ``benchmarks/dsr1_fp8_b200.sh``, ``--scheduler-recv-interval``.
 _RECEIVE_INTERVALS: Final = (10, 30)
@@ -479,16 +479,15 @@ def played_figures(
     prompt, answer, _ = request_lengths(first)
     clients = [int(load.concurrency or 1) for load in loads]
     rules = prefill_rules(deployment)
-    shortest = first.shortest
-    if shortest == 1 and rules.shares_passes:
-        shortest = _SHORTEST_OUT_OF_STEP
-        prompt, answer = (2 / (1 + shortest) * length for length in (prompt, answer))
+    length_range = (first.shortest, 1.0)
+    if first.shortest == 1 and rules.shares_passes:
+        length_range = _OUT_OF_STEP
     prices = pass_prices(
         deployment,
         rules,
         running=max(clients),
-        input_len=(shortest * prompt, prompt),
-        longest=prompt + answer,
+        input_len=(length_range[0] * prompt, length_range[1] * prompt),
+        longest=length_range[1] * (prompt + answer),
     )
     overlap = deployment.setup.engine.overlap is not False  # "plain": plain steps do overlap
     capacity = decoding.running_batch[0, places, 0].tolist()
@@ -497,7 +496,7 @@ def played_figures(
         if not runs >= 1:
             figures.append(dict.fromkeys(FIGURES, math.nan))
             continue
-        requests = closed_loop(Workload(prompt, answer), count, shortest=shortest)
+        requests = closed_loop(Workload(prompt, answer), count, length_range=length_range)
         rules = replace(rules, receive_interval=_receive_interval(load))
         seen = play(prices, requests, rules, runs, overlap=overlap)
         statistic = "p50" if load.reading == "median" else "mean"

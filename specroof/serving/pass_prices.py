@@ -149,7 +149,40 @@ def pass_prices(
     longest: float,
     drafting: tuple[Drafter, TokensPerRound | ContextAcceptance, int] | None = None,
 ) -> PassPrices:
-    """Return the prices of a server's passes, for all loads within bounds.
+    """Return the prices of a server's passes with one draft length: see `prices_by_draft_len`.
+
+    Examples
+    --------
+    >>> from specroof import load_hardware, load_model
+    >>> from specroof.latency import engine_setup
+    >>> from specroof.serving.capacity import prefill_rules
+    >>> setup = engine_setup(load_hardware("h100"), "vllm", None, None)
+    >>> served = Deployment(load_model("Qwen/Qwen3-8B"), setup)
+    >>> lengths = {"input_len": (1024, 1024), "longest": 2048}
+    >>> prices = pass_prices(served, prefill_rules(served), running=8, **lengths)
+    >>> prices.round_s.at(8, 1024) < prices.mixed_s(8, 1024, 1024, 512)
+    True
+    """
+    return prices_by_draft_len(
+        deployment,
+        rules,
+        running=running,
+        input_len=input_len,
+        longest=longest,
+        drafting=drafting,
+    )[-1]
+
+
+def prices_by_draft_len(
+    deployment: Deployment,
+    rules: PrefillRules,
+    *,
+    running: float,
+    input_len: tuple[float, float],
+    longest: float,
+    drafting: tuple[Drafter, TokensPerRound | ContextAcceptance, int] | None = None,
+) -> list[PassPrices]:
+    """Return the prices of a server's passes, for all loads within bounds, by draft length from 0.
 
     Parameters
     ----------
@@ -164,7 +197,8 @@ def pass_prices(
     longest
         Tokens of the longest request, prompt and answer.
     drafting
-        What drafts, how much of it is accepted, and drafts of a round; None for plain decoding.
+        What drafts, how much of it is accepted, and drafts of a round at most: lengths end before
+        it where the drafter does. None for plain decoding.
 
     Counts
         passes between the points of the grid to 1 %; to 8 % those that decode beside a few hundred
@@ -174,18 +208,6 @@ def pass_prices(
         acceptance may depend on the context: it is that of the middle.
     Source
         `specroof.speedup.round.round_times`, and mixed passes of `specroof.latency.model_latency`.
-
-    Examples
-    --------
-    >>> from specroof import load_hardware, load_model
-    >>> from specroof.latency import engine_setup
-    >>> from specroof.serving.capacity import prefill_rules
-    >>> setup = engine_setup(load_hardware("h100"), "vllm", None, None)
-    >>> served = Deployment(load_model("Qwen/Qwen3-8B"), setup)
-    >>> lengths = {"input_len": (1024, 1024), "longest": 2048}
-    >>> prices = pass_prices(served, prefill_rules(served), running=8, **lengths)
-    >>> prices.round_s.at(8, 1024) < prices.mixed_s(8, 1024, 1024, 512)
-    True
     """
     passes, engine = EnginePasses(), deployment.setup.engine
     chunk = rules.chunk or running * input_len[1]
@@ -195,20 +217,17 @@ def pass_prices(
     attended = _axis(_LEAST_ATTENDED, max(longest, 2 * _LEAST_ATTENDED), _ATTENDED_STEP)
     batch, context, length = batches[:, None], contexts[None, :], tokens[:, None]
 
-    verify_len, survival = 1.0, np.empty(0)
-    step_s = plain_s = passes(deployment, ForwardPass(batch, 1.0, context))
+    lens = np.arange(1 if drafting is None else drafting[2] + 1)
+    verify_len = tokens_per_round = np.ones(len(lens))
+    plain_s = step_s = passes(deployment, ForwardPass(batch, 1.0, context))[..., None]
     if drafting is not None:
-        drafter, acceptance, drafts = drafting
-        lens = np.arange(drafts + 1)
-        middle = float(np.mean(contexts))
-        proposed = proposals(drafter, accepted_at(acceptance, middle), lens)
+        drafter, acceptance, _ = drafting
+        proposed = proposals(drafter, accepted_at(acceptance, float(np.mean(contexts))), lens)
         grid = (context[..., None], batch[..., None], lens)
-        times = round_times(deployment, drafter, proposed, grid)
-        step_s = times.round_s[..., -1]
-        verify_len = float(np.broadcast_to(proposed.verify_len, lens.shape)[-1])
-        # A tree's gain by depth need not fall: the order does not change the mean.
-        survival = np.sort(np.diff(proposed.tokens_per_round))[::-1]
-    positions = verify_len if rules.drafts_beside else 1.0
+        step_s = round_times(deployment, drafter, proposed, grid).round_s
+        verify_len = np.broadcast_to(proposed.verify_len, lens.shape)
+        tokens_per_round = np.broadcast_to(proposed.tokens_per_round, lens.shape)
+    positions = verify_len if rules.drafts_beside else np.ones(len(lens))
     beside_s = step_s if rules.drafts_beside else plain_s
 
     # Where tokens attend to little, the pass is of several short prompts.
@@ -217,20 +236,29 @@ def pass_prices(
     prompt_s = passes(
         deployment, prefill_pass(length / prompts, batch_size=prompts, context_len=before)
     )
-    alone = prefill_pass(tokens[None, :])
-    bare = ForwardPass(batch, positions, 0.0)
+    alone = prefill_pass(tokens[None, :, None])
+    bare = ForwardPass(batch[..., None], positions, 0.0)
     mixed_s = passes(deployment, bare, Work(deployment.model, alone, kind="prompts"))
-    return PassPrices(
-        round_s=_grid(batches, contexts, step_s),
-        prompt_s=_grid(tokens, attended, prompt_s),
-        # Of data-parallel attention the mean of both is split more evenly than a prompt alone is.
-        sharing_s=_grid(batches, tokens, np.maximum(mixed_s - passes(deployment, alone), 0.0)),
-        context_s=_grid(batches, contexts, beside_s - passes(deployment, bare)),
-        positions=positions,
-        survival=tuple(survival.tolist()),
-        request_overhead_s=engine.request_overhead_s,
-        request_latency_s=engine.request_latency_s,
-    )
+    # Of data-parallel attention the mean of both is split more evenly than a prompt alone is.
+    sharing_s = np.maximum(mixed_s - passes(deployment, alone), 0.0)
+    context_s = beside_s - passes(deployment, bare)
+    prompt_grid = _grid(tokens, attended, prompt_s)
+
+    def priced(drafts: int) -> PassPrices:
+        # A tree's gain by depth need not fall: the order does not change the mean.
+        survival = np.sort(np.diff(tokens_per_round[: drafts + 1]))[::-1]
+        return PassPrices(
+            round_s=_grid(batches, contexts, step_s[..., drafts]),
+            prompt_s=prompt_grid,
+            sharing_s=_grid(batches, tokens, sharing_s[..., drafts]),
+            context_s=_grid(batches, contexts, context_s[..., drafts]),
+            positions=float(positions[drafts]),
+            survival=tuple(survival.tolist()),
+            request_overhead_s=engine.request_overhead_s,
+            request_latency_s=engine.request_latency_s,
+        )
+
+    return [priced(drafts) for drafts in np.flatnonzero(np.isfinite(tokens_per_round)).tolist()]
 
 
 def _axis(first: float, last: float, step: float, *, whole: bool = False) -> Array:

@@ -8,229 +8,45 @@ jumps.
 import heapq
 import math
 from bisect import bisect_right
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from specroof.arrays import Array, array_within, number_within, whole_within
-from specroof.errors import refuse, reject
-from specroof.serving.capacity import PrefillRules
-from specroof.serving.pass_prices import PassPrices
-from specroof.serving.workload import Workload
+from specroof.arrays import Array, IntArray, whole_within
+from specroof.drafters import Drafter
+from specroof.errors import refuse
+from specroof.latency import Deployment
+from specroof.serving.capacity import PrefillRules, RoomRule, prefill_rules
+from specroof.serving.pass_prices import PassPrices, prices_by_draft_len
+from specroof.serving.served import served_curve
+from specroof.serving.workload import Load, Requests
+from specroof.speedup.curve import acceptance_of
+from specroof.speedup.round import waits_for_host
 from specroof.units import format_seconds
 
 #: Tokens by which sums may be off: what is that near its end has reached it.
 _ROUNDING: Final = 1e-6
 #: Percentiles that benchmarks print.
 _PERCENTILES: Final = (50, 90, 99)
-#: Requests of a benchmark for each of its clients, as InferenceX has it.
-REQUESTS_PER_CLIENT: Final = 10
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Requests:
-    """The requests of a load, in the order in which they are sent; see `trace`.
-
-    Parameters
-    ----------
-    arrival_s
-        Seconds from the start, not falling.
-    input_len, output_len
-        Tokens of each prompt, and of each answer.
-    cached_len
-        Tokens at the beginning of each prompt that the server has cached.
-    concurrency
-        Requests in flight at most: others are sent when one ends. None without a limit.
-    """
-
-    arrival_s: Array
-    input_len: Array
-    output_len: Array
-    cached_len: Array
-    concurrency: int | None = None
-
-
-def trace(
-    arrival_s: npt.ArrayLike,
-    input_len: npt.ArrayLike,
-    output_len: npt.ArrayLike,
-    cached_len: npt.ArrayLike = 0.0,
-    *,
-    concurrency: int | None = None,
-) -> Requests:
-    """Return requests that are known one by one; a batch job has all of them at 0.
-
-    Parameters
-    ----------
-    arrival_s, input_len, output_len, cached_len
-        See `Requests`: a number for all, or one for each. The last token of a prompt is computed
-        whatever is cached.
-    concurrency
-        See `Requests`.
-
-    Raises
-    ------
-    OptionError
-        For lengths out of bounds, times that go back, and lists that do not fit together.
-
-    Examples
-    --------
-    >>> trace([0.0, 0.5], input_len=[1024, 512], output_len=64).output_len
-    array([64., 64.])
-    >>> trace([0.0, 0.5, 0.25], input_len=1024, output_len=64)
-    Traceback (most recent call last):
-    specroof.errors.OptionError: arrival_s[2] is 0.25; allowed: 0.5 or later
-    """
-    values = {
-        name: np.atleast_1d(array_within(name, given, quantity))
-        for name, given, quantity in (
-            ("arrival_s", arrival_s, "arrival_s"),
-            ("input_len", input_len, "request_len"),
-            ("output_len", output_len, "request_len"),
-            ("cached_len", cached_len, "context_len"),
-        )
-    }
-    shapes = ", ".join(f"{name} {value.shape}" for name, value in values.items())
-    try:
-        arrivals, prompts, answers, cached = np.broadcast_arrays(*values.values())
-    except ValueError:
-        reject(f"requests have shapes {shapes}", "a number, or one for each request")
-    if arrivals.ndim != 1:
-        reject(f"requests have shapes {shapes}", "numbers and lists of numbers")
-    back = np.flatnonzero(np.diff(arrivals) < 0)
-    if back.size:
-        before, at = arrivals[back[0]], int(back[0]) + 1
-        refuse(f"arrival_s[{at}]", float(arrivals[at]), f"{before:g} or later")
-    over = np.flatnonzero(cached > prompts - 1)
-    if over.size:
-        at = int(over[0])
-        most = f"at most {prompts[at] - 1:g}: the last token of a prompt is computed"
-        refuse(f"cached_len[{at}]", float(cached[at]), most)
-    if concurrency is not None:
-        whole_within("concurrency", concurrency, "server_requests")
-    return Requests(arrivals, prompts, answers, cached, concurrency)
-
-
-def closed_loop(
-    workload: Workload,
-    concurrency: int,
-    count: int | None = None,
-    *,
-    shortest: float = 1.0,
-    ramp_s: float = 0.0,
-    seed: int = 0,
-) -> Requests:
-    """Return the requests of clients that each send the next when they have an answer.
-
-    Parameters
-    ----------
-    workload
-        The lengths, and what of a prompt is cached.
-    concurrency
-        Clients.
-    count
-        Requests in all; 10 for each client if None.
-    shortest
-        Shares of the lengths from which those of a request are drawn, evenly, up to 1.
-    ramp_s
-        Seconds over which the clients start; 0 for all at once.
-    seed
-        Of the lengths.
-
-    Raises
-    ------
-    OptionError
-        For a value out of bounds.
-
-    Source
-        InferenceX, ``utils/bench_serving``: random lengths by ``--random-range-ratio``, clients by
-        ``--max-concurrency``.
-
-    Examples
-    --------
-    >>> load = closed_loop(Workload(1000, 100), 4, shortest=0.8)
-    >>> load.arrival_s[-3:], load.input_len.shape, bool(load.input_len.min() >= 800)
-    (array([0., 0., 0.]), (40,), True)
-    """
-    clients = whole_within("concurrency", concurrency, "server_requests")
-    count = clients * REQUESTS_PER_CLIENT if count is None else count
-    ramp = number_within("ramp_s", ramp_s, "seconds")
-    starts = ramp * np.minimum(np.arange(_count(count)) / clients, 1.0)
-    return _drawn_requests(workload, starts, shortest, seed, clients)
-
-
-def open_loop(
-    workload: Workload,
-    rate: float,
-    count: int,
-    *,
-    shortest: float = 1.0,
-    burstiness: float = 1.0,
-    seed: int = 0,
-) -> Requests:
-    """Return requests that arrive at a rate, whatever the server does.
-
-    Parameters
-    ----------
-    workload
-        The lengths, and what of a prompt is cached.
-    rate
-        Requests per second.
-    count
-        Requests in all.
-    shortest
-        See `closed_loop`.
-    burstiness
-        Shape of the gamma distribution of gaps: 1 for Poisson arrivals, below for bursts, inf for
-        even gaps.
-    seed
-        Of gaps and lengths. With the same one, another rate has the same gaps, scaled.
-
-    Raises
-    ------
-    OptionError
-        For a value out of bounds.
-
-    Source
-        vLLM 0.33.0 ``benchmarks/serve.py``, ``get_request``; its last arrival is not moved to
-        count / rate here.
-
-    Examples
-    --------
-    >>> open_loop(Workload(1000, 100), 2.0, 3, burstiness=np.inf).arrival_s
-    array([0.5, 1. , 1.5])
-    """
-    per_s = number_within("rate", rate, "request_rate")
-    shape = float(burstiness)
-    if not shape > 0:
-        refuse("burstiness", burstiness, "a number above 0, or inf for even gaps")
-    gaps = np.ones(_count(count))
-    if math.isfinite(shape):
-        gaps = np.random.default_rng((seed, 1)).gamma(shape, 1.0 / shape, len(gaps))
-    return _drawn_requests(workload, np.cumsum(gaps) / per_s, shortest, seed)
-
-
-def _count(count: int) -> int:
-    return whole_within("requests", count, "played_requests")
-
-
-def _drawn_requests(
-    workload: Workload, starts: Array, shortest: float, seed: int, concurrency: int | None = None
-) -> Requests:
-    """Return requests whose lengths are drawn evenly from a share of those stated to all of it."""
-    least = number_within("shortest", shortest, "share")
-    rng = np.random.default_rng((whole_within("seed", seed, "seed"), 0))
-    lengths = []
-    for length in (workload.input_len, workload.output_len):
-        shares = least + (1.0 - least) * rng.random(len(starts))
-        lengths.append(np.maximum(length * shares, 1.0))
-        if least < 1:  # of a range, whole numbers of tokens
-            lengths[-1] = np.maximum(np.rint(lengths[-1]), 1.0)
-    new = np.maximum(lengths[0] * (1 - workload.prefix_hit_rate), 1.0)
-    return Requests(starts, lengths[0], lengths[1], lengths[0] - new, concurrency)
+#: Times of requests, and figures of a whole run: properties of `Played`.
+TIMES: Final = ("ttft_s", "tpot_s", "latency_s", "queue_s")
+_WHOLE: Final = ("tokens_per_s", "requests_per_s", "duration_s", "mean_running")
+#: Parts of a run in which the requests that run are told.
+PARTS: Final = 100
+#: What one play comes to.
+FIGURES: Final = (
+    *(
+        f"{statistic}_{name}"
+        for name in TIMES
+        for statistic in ("mean", *(f"p{cut}" for cut in _PERCENTILES))
+    ),
+    *_WHOLE,
+    "good_requests_per_s",
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -306,6 +122,12 @@ class Played:
         """Requests that run, averaged over the whole run."""
         return float(np.sum(np.diff(self.event_s) * self.running[:-1]) / self.duration_s)
 
+    def running_over_time(self) -> Array:
+        """Return the mean number of requests that run in each of `PARTS` equal parts of the run."""
+        edges = np.linspace(self.sent_s.min(), self.end_s.max(), PARTS + 1)
+        request_s = np.append(0.0, np.cumsum(np.diff(self.event_s) * self.running[:-1]))
+        return np.diff(np.interp(edges, self.event_s, request_s)) / np.diff(edges)
+
     def summary(self) -> Mapping[str, Mapping[str, float]]:
         """Return mean, p50, p90 and p99 of `ttft_s`, `tpot_s`, `latency_s` and `queue_s`.
 
@@ -313,7 +135,7 @@ class Played:
             Percentiles with linear interpolation, as vLLM's and SGLang's clients have them.
         """
         found = {}
-        for name in ("ttft_s", "tpot_s", "latency_s", "queue_s"):
+        for name in TIMES:
             values = getattr(self, name)
             known = values[np.isfinite(values)]
             if known.size:
@@ -321,6 +143,24 @@ class Played:
                 cuts = {f"p{cut}": value for cut, value in zip(_PERCENTILES, of, strict=True)}
                 found[name] = {"mean": float(known.mean())} | cuts
         return found
+
+    def figures(self, ttft_s: float = math.inf, tpot_s: float = math.inf) -> dict[str, float]:
+        """Return all single figures by the names of `FIGURES`.
+
+        Parameters
+        ----------
+        ttft_s, tpot_s
+            What a request may take that counts as goodput. Answers of one token have no TPOT.
+        """
+        known = np.where(np.isnan(self.tpot_s), 0.0, self.tpot_s)
+        in_time = np.mean((self.ttft_s <= ttft_s) & (known <= tpot_s))
+        times = {
+            f"{statistic}_{name}": value
+            for name, statistics in self.summary().items()
+            for statistic, value in statistics.items()
+        }
+        whole = {name: float(getattr(self, name)) for name in _WHOLE}
+        return times | whole | {"good_requests_per_s": float(in_time) * self.requests_per_s}
 
 
 def play(
@@ -373,6 +213,7 @@ def play(
     Examples
     --------
     >>> from specroof.serving.pass_prices import Grid
+    >>> from specroof.serving.workload import trace
     >>> second = Grid([1, 2], [0, 9], np.ones((2, 2)))
     >>> prices = PassPrices(second, second, second, second)
     >>> rules = PrefillRules(chunk=100, shares_passes=False, drafts_beside=False)
@@ -666,3 +507,289 @@ def _drawn_rounds(tokens: Array, survival: tuple[float, ...], rng: np.random.Gen
         left = left - rng.multinomial(batch.astype(np.int64), chances) @ lengths
         rounds += batch
     return rounds
+
+
+# --- Loads on a deployment, at each draft length -------------------------------------------------
+
+#: Called with the requests that have been played through, and with all that will be.
+Progress = Callable[[int, int], None]
+#: Whom to tell how far a long play is; see `specroof.cli`.
+PROGRESS: ContextVar[Progress] = ContextVar("PROGRESS", default=lambda _done, _all: None)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PlayedLoads:
+    """What clients see of loads that were played through, at each draft length.
+
+    Parameters
+    ----------
+    drafter
+        The name of what drafts.
+    load
+        What was asked.
+    draft_len
+        Draft lengths from 0, which decodes plainly.
+    figures
+        By name, axes (load, draft_len); NaN where the server has no room for a request or the
+        drafter does not draft as much. Times of requests in seconds, as ``p99_ttft_s``: mean, p50,
+        p90 and p99 of ``ttft_s``, ``tpot_s``, ``latency_s`` and ``queue_s``. Of a load:
+        ``tokens_per_s``, ``requests_per_s``, ``duration_s``, ``mean_running``, and
+        ``good_requests_per_s``, requests per second within the targets.
+    running
+        Requests that run in each of 100 equal parts of the run, axes (load, draft_len, part).
+    stable_rate
+        Requests per second that the server answers at most, axes (draft_len,).
+    has_targets
+        Whether there are targets of TTFT or TPOT.
+    """
+
+    drafter: str
+    load: Load
+    draft_len: IntArray
+    figures: Mapping[str, Array]
+    running: Array
+    stable_rate: Array
+    has_targets: bool
+
+    def __repr__(self) -> str:
+        """Return one line: figures are looked at by name."""
+        loads, lengths = self.speedup.shape
+        return f"<PlayedLoads: {self.drafter}; {loads} loads, {lengths} draft lengths>"
+
+    @property
+    def speedup(self) -> Array:
+        """Mean latency of a request without drafts over that with them, axes (load, draft_len)."""
+        latency_s = self.figures["mean_latency_s"]
+        return np.asarray(latency_s[:, :1] / latency_s)
+
+    @property
+    def best_draft_len(self) -> IntArray:
+        """The draft length of the most goodput, of ties or without targets of the least latency."""
+        rank = np.lexsort(
+            (
+                np.broadcast_to(self.draft_len, self.speedup.shape),
+                -np.nan_to_num(self.speedup),
+                -np.nan_to_num(self.figures["good_requests_per_s"]) * self.has_targets,
+            ),
+            axis=-1,
+        )
+        return np.asarray(self.draft_len[rank[:, 0]])
+
+
+#: Requests in flight at which a server is full that nothing but arithmetic limits.
+_FULL: Final = 10_000.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlayedServer:
+    """A server that loads are played on: prices, rules and room by draft length.
+
+    Parameters
+    ----------
+    drafter
+        The name of what drafts.
+    prices
+        By draft length from 0, as far as the drafter goes.
+    rules, overlaps
+        How prompts are taken and whether the host works beside passes: plain, and with drafts.
+    capacity
+        Requests that run at once, by draft length.
+    stable_rate
+        Requests per second that it answers at most, by draft length: full, in the steady state.
+    """
+
+    drafter: str
+    prices: Sequence[PassPrices]
+    rules: tuple[PrefillRules, PrefillRules]
+    overlaps: tuple[bool, bool]
+    capacity: Array
+    stable_rate: Array
+
+    def runs(self, drafts: int) -> bool:
+        """Return whether requests can have so many drafts."""
+        return drafts < len(self.prices) and bool(self.capacity[drafts] >= 1)
+
+    def play(self, requests: Requests, drafts: int) -> Played:
+        """Return what becomes of requests with so many drafts a round."""
+        return play(
+            self.prices[drafts],
+            requests,
+            self.rules[drafts > 0],
+            float(self.capacity[drafts]),
+            overlap=self.overlaps[drafts > 0],
+        )
+
+
+def played_server(
+    deployment: Deployment, drafter: Drafter, load: Load, room: RoomRule, max_draft_len: int
+) -> PlayedServer:
+    """Return the server on which a load can be played.
+
+    Parameters
+    ----------
+    deployment, drafter, load
+        What is served where, what drafts, and the requests: their lengths bound the prices.
+    room
+        Whether memory counts; who has no room waits.
+    max_draft_len
+        The longest draft.
+
+    Raises
+    ------
+    SpecroofError
+        As `specroof.serving.served.served_curve` does, and for loads out of bounds.
+
+    Ignores
+        the size of what requests hold: all have room for a request of the mean length.
+    """
+    clients, count, shortest, longest_prompt, longest, answer_len = np.transpose(
+        [
+            (
+                requests.concurrency or _FULL,
+                len(requests.arrival_s),
+                requests.input_len.min(),
+                requests.input_len.max(),
+                (requests.input_len + requests.output_len).max(),
+                requests.output_len.mean(),
+            )
+            for requests in load.played()
+        ]
+    )
+    busy = served_curve(
+        deployment,
+        drafter,
+        replace(load.steady, batch_size=[float(clients.max())]),
+        "queue" if room == "drop" else room,
+        max_draft_len=max_draft_len,
+    )
+    unbounded = np.full(max_draft_len + 1, math.inf)
+    capacity = unbounded if busy.room is None else busy.room.largest[0]
+    rules = prefill_rules(deployment), prefill_rules(deployment, drafter.kind)
+    priced = partial(
+        prices_by_draft_len,
+        deployment,
+        running=min(float(np.minimum(clients, count).max()), max(float(capacity.max()), 1.0)),
+        input_len=(float(shortest.min()), float(longest_prompt.max())),
+        longest=float(longest.max()),
+    )
+    drafting = priced(rules[1], drafting=(drafter, acceptance_of(drafter), max_draft_len))
+    # "plain": plain steps overlap with the host's work, rounds do not.
+    overlap = deployment.setup.engine.overlap is not False
+    return PlayedServer(
+        drafter=drafter.name,
+        prices=[*priced(rules[0]), *drafting[1:]],
+        rules=rules,
+        overlaps=(overlap, overlap and not waits_for_host(deployment.setup, drafter)),
+        capacity=capacity,
+        stable_rate=busy.curve.tokens_per_s[0, 0] / answer_len.mean(),
+    )
+
+
+def played_loads(
+    server: PlayedServer,
+    load: Load,
+    draft_lens: Sequence[int],
+    targets: tuple[float, ...] = (math.inf, math.inf),
+) -> PlayedLoads:
+    """Return what clients see of loads, with a drafter and without, at each draft length.
+
+    Parameters
+    ----------
+    server, load
+        Where requests are played, and how they come.
+    draft_lens
+        The draft lengths that are played, besides 0.
+    targets
+        Of goodput: seconds to a first token, and of each later one.
+
+    Source
+        `play`, with rounds that commit their expected tokens.
+
+    Examples
+    --------
+    >>> from specroof import load_drafter, load_hardware, load_model
+    >>> from specroof.latency import engine_setup
+    >>> from specroof.serving.workload import Workload
+    >>> setup = engine_setup(load_hardware("h100"), "vllm", None, None)
+    >>> deployment = Deployment(load_model("Qwen/Qwen3-8B"), setup)
+    >>> work = Workload(1000, 100)
+    >>> load = Load([8], [work.mean_context_len], work, requests=[80])
+    >>> eagle = load_drafter("eagle3,accept=0.7")
+    >>> server = played_server(deployment, eagle, load, "queue", 3)
+    >>> found = played_loads(server, load, [1, 3])
+    >>> found.figures["p99_ttft_s"].shape, int(found.best_draft_len[0])
+    ((1, 4), 3)
+    """
+    drafts = np.arange(len(server.capacity))
+    lengths = [n for n in sorted({0, *draft_lens}) if server.runs(n)]
+    figures = {name: np.full((len(load.requests), len(drafts)), np.nan) for name in FIGURES}
+    running = np.full((len(load.requests), len(drafts), PARTS), np.nan)
+    done, in_all = 0, len(lengths) * sum(load.requests)
+    PROGRESS.get()(done, in_all)
+    for place, requests in enumerate(load.played()):
+        for n in lengths:
+            seen = server.play(requests, n)
+            running[place, n] = seen.running_over_time()
+            for name, value in seen.figures(*targets).items():
+                figures[name][place, n] = value
+            done += len(requests.arrival_s)
+            PROGRESS.get()(done, in_all)
+    return PlayedLoads(
+        drafter=server.drafter,
+        load=load,
+        draft_len=drafts,
+        figures=figures,
+        running=running,
+        stable_rate=server.stable_rate,
+        has_targets=min(targets) < math.inf,
+    )
+
+
+#: The ratio of two rates between which the largest one lies that is good enough.
+_RATE_STEP: Final = 1.01
+
+
+def largest_rate(
+    server: PlayedServer, load: Load, draft_lens: Sequence[int], targets: tuple[float, float]
+) -> tuple[float, int] | None:
+    """Return the largest rate at which 99% of the requests meet targets, and its draft length.
+
+    Parameters
+    ----------
+    server
+        Where requests are played.
+    load
+        Requests at rates: the largest is looked for between the least and the most of them, to 1%.
+    draft_lens
+        The draft lengths to choose from.
+    targets
+        Seconds to a first token, and of each later one: of p99.
+
+    Counts
+        with the same seed at each rate: gaps shrink together, so that a higher rate is no better.
+        None where the least rate is too much for all lengths.
+    """
+
+    def meets(rate: float, drafts: int) -> bool:
+        (requests,) = replace(load, rate=[rate], requests=load.requests[:1]).played()
+        seen = server.play(requests, drafts).figures()
+        return all(
+            seen.get(f"p99_{name}", 0.0) <= most
+            for name, most in zip(("ttft_s", "tpot_s"), targets, strict=True)
+        )
+
+    found: tuple[float, int] | None = None
+    for drafts in filter(server.runs, draft_lens):
+        # A run of so many requests may end before a queue that grows is long.
+        low, high = min(load.rate), min(max(load.rate), float(server.stable_rate[drafts]))
+        if found is not None:  # what is no better than the best so far is not looked at
+            low = found[0] * _RATE_STEP
+        if low > high or not meets(low, drafts):
+            continue
+        if meets(high, drafts):
+            low = high
+        while high > low * _RATE_STEP:
+            middle = math.sqrt(low * high)
+            low, high = (middle, high) if meets(middle, drafts) else (low, middle)
+        found = low, drafts
+    return found

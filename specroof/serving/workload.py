@@ -1,18 +1,25 @@
 """What a server is asked for: so many sequences, or requests as benchmarks state them."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final, Literal, TypeVar
 
+import numpy as np
 import numpy.typing as npt
 
-from specroof.arrays import Array, number_within
+from specroof.arrays import Array, array_within, number_within, whole_within
 from specroof.cost import ForwardPass
-from specroof.errors import expect, reject
+from specroof.errors import expect, refuse, reject
 from specroof.hardware import ServerSettings
 from specroof.hardware.engine import SETTINGS
 from specroof.reading.yaml_text import shown
-from specroof.units import plain_number
+from specroof.units import Bounds, plain_number
+
+#: Shares of a length between which those of requests are drawn: vLLM's client goes up to 2.
+LENGTH_SHARE: Final = Bounds(0, 2)
+#: Requests of a benchmark for each of its clients, as InferenceX has it.
+REQUESTS_PER_CLIENT: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,21 +86,299 @@ class Workload:
         return lengths + cached + (", in waves" if self.waves else "")
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Requests:
+    """The requests of a load, in the order in which they are sent; see `trace`.
+
+    Parameters
+    ----------
+    arrival_s
+        Seconds from the start, not falling.
+    input_len, output_len
+        Tokens of each prompt, and of each answer.
+    cached_len
+        Tokens at the beginning of each prompt that the server has cached.
+    concurrency
+        Requests in flight at most: others are sent when one ends. None without a limit.
+    """
+
+    arrival_s: Array
+    input_len: Array
+    output_len: Array
+    cached_len: Array
+    concurrency: int | None = None
+
+
+def trace(
+    arrival_s: npt.ArrayLike,
+    input_len: npt.ArrayLike,
+    output_len: npt.ArrayLike,
+    cached_len: npt.ArrayLike = 0.0,
+    *,
+    concurrency: int | None = None,
+) -> Requests:
+    """Return requests that are known one by one; a batch job has all of them at 0.
+
+    Parameters
+    ----------
+    arrival_s, input_len, output_len, cached_len
+        See `Requests`: a number for all, or one for each. The last token of a prompt is computed
+        whatever is cached.
+    concurrency
+        See `Requests`.
+
+    Raises
+    ------
+    OptionError
+        For lengths out of bounds, times that go back, and lists that do not fit together.
+
+    Examples
+    --------
+    >>> trace([0.0, 0.5], input_len=[1024, 512], output_len=64).output_len
+    array([64., 64.])
+    >>> trace([0.0, 0.5, 0.25], input_len=1024, output_len=64)
+    Traceback (most recent call last):
+    specroof.errors.OptionError: arrival_s[2] is 0.25; allowed: 0.5 or later
+    """
+    values = {
+        name: np.atleast_1d(array_within(name, given, quantity))
+        for name, given, quantity in (
+            ("arrival_s", arrival_s, "arrival_s"),
+            ("input_len", input_len, "request_len"),
+            ("output_len", output_len, "request_len"),
+            ("cached_len", cached_len, "context_len"),
+        )
+    }
+    shapes = ", ".join(f"{name} {value.shape}" for name, value in values.items())
+    try:
+        arrivals, prompts, answers, cached = np.broadcast_arrays(*values.values())
+    except ValueError:
+        reject(f"requests have shapes {shapes}", "a number, or one for each request")
+    if arrivals.ndim != 1:
+        reject(f"requests have shapes {shapes}", "numbers and lists of numbers")
+    back = np.flatnonzero(np.diff(arrivals) < 0)
+    if back.size:
+        before, at = arrivals[back[0]], int(back[0]) + 1
+        refuse(f"arrival_s[{at}]", float(arrivals[at]), f"{before:g} or later")
+    over = np.flatnonzero(cached > prompts - 1)
+    if over.size:
+        at = int(over[0])
+        most = f"at most {prompts[at] - 1:g}: the last token of a prompt is computed"
+        refuse(f"cached_len[{at}]", float(cached[at]), most)
+    if concurrency is not None:
+        whole_within("concurrency", concurrency, "server_requests")
+    return Requests(arrivals, prompts, answers, cached, concurrency)
+
+
+def closed_loop(
+    workload: Workload,
+    concurrency: int,
+    count: int | None = None,
+    *,
+    length_range: tuple[float, float] = (1.0, 1.0),
+    ramp_s: float = 0.0,
+    seed: int = 0,
+) -> Requests:
+    """Return the requests of clients that each send the next when they have an answer.
+
+    Parameters
+    ----------
+    workload
+        The lengths, and what of a prompt is cached.
+    concurrency
+        Clients.
+    count
+        Requests in all; 10 for each client if None.
+    length_range
+        Shares of the lengths between which those of a request are drawn, evenly.
+    ramp_s
+        Seconds over which the clients start; 0 for all at once.
+    seed
+        Of the lengths.
+
+    Raises
+    ------
+    OptionError
+        For a value out of bounds.
+
+    Source
+        InferenceX, ``utils/bench_serving``: random lengths by ``--random-range-ratio``, clients by
+        ``--max-concurrency``.
+
+    Examples
+    --------
+    >>> load = closed_loop(Workload(1000, 100), 4, length_range=(0.8, 1.0))
+    >>> load.arrival_s[-3:], load.input_len.shape, bool(load.input_len.min() >= 800)
+    (array([0., 0., 0.]), (40,), True)
+    """
+    clients = whole_within("concurrency", concurrency, "server_requests")
+    count = clients * REQUESTS_PER_CLIENT if count is None else count
+    ramp = number_within("ramp_s", ramp_s, "seconds")
+    starts = ramp * np.minimum(np.arange(_count(count)) / clients, 1.0)
+    return _drawn_requests(workload, starts, length_range, seed, clients)
+
+
+def open_loop(
+    workload: Workload,
+    rate: float,
+    count: int,
+    *,
+    length_range: tuple[float, float] = (1.0, 1.0),
+    burstiness: float = 1.0,
+    seed: int = 0,
+) -> Requests:
+    """Return requests that arrive at a rate, whatever the server does.
+
+    Parameters
+    ----------
+    workload
+        The lengths, and what of a prompt is cached.
+    rate
+        Requests per second.
+    count
+        Requests in all.
+    length_range
+        See `closed_loop`.
+    burstiness
+        Shape of the gamma distribution of gaps: 1 for Poisson arrivals, below for bursts, inf for
+        even gaps.
+    seed
+        Of gaps and lengths. With the same one, another rate has the same gaps, scaled.
+
+    Raises
+    ------
+    OptionError
+        For a value out of bounds.
+
+    Source
+        vLLM 0.33.0 ``benchmarks/serve.py``, ``get_request``; its last arrival is not moved to
+        count / rate here.
+
+    Examples
+    --------
+    >>> open_loop(Workload(1000, 100), 2.0, 3, burstiness=np.inf).arrival_s
+    array([0.5, 1. , 1.5])
+    """
+    per_s = number_within("rate", rate, "request_rate")
+    shape = float(burstiness)
+    if not shape > 0:
+        refuse("burstiness", burstiness, "a number above 0, or inf for even gaps")
+    gaps = np.ones(_count(count))
+    if math.isfinite(shape):
+        gaps = np.random.default_rng((seed, 1)).gamma(shape, 1.0 / shape, len(gaps))
+    return _drawn_requests(workload, np.cumsum(gaps) / per_s, length_range, seed)
+
+
+def _count(count: int) -> int:
+    return whole_within("requests", count, "played_requests")
+
+
+def _drawn_requests(
+    workload: Workload,
+    starts: Array,
+    length_range: tuple[float, float],
+    seed: int,
+    concurrency: int | None = None,
+) -> Requests:
+    """Return requests whose lengths are drawn evenly between two shares of those stated."""
+    least, most = (number_within("length_range", share, LENGTH_SHARE) for share in length_range)
+    if least > most:
+        refuse("length_range", length_range, "the shortest share first")
+    rng = np.random.default_rng((whole_within("seed", seed, "seed"), 0))
+    lengths = []
+    for length in (workload.input_len, workload.output_len):
+        shares = least + (most - least) * rng.random(len(starts))
+        lengths.append(np.maximum(length * shares, 1.0))
+        if least < most:  # of a range, whole numbers of tokens
+            lengths[-1] = np.maximum(np.rint(lengths[-1]), 1.0)
+    new = np.maximum(lengths[0] * (1 - workload.prefix_hit_rate), 1.0)
+    return Requests(starts, lengths[0], lengths[1], lengths[0] - new, concurrency)
+
+
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a prediction is for.
+    """What is asked of a server: a grid in its steady state, or requests that are played through.
 
     Parameters
     ----------
     batch_size, context_len
-        The axes of the grid: sequences in flight, and cached tokens of each.
+        The axes of the grid: sequences in flight, and cached tokens of each. Of played requests,
+        one batch size for each load: its clients, or how many requests run on average.
     workload
         Requests, where they are asked for in the place of a context.
+    requests
+        How many of them are played through at each load; empty for the steady state.
+    rate
+        Requests that arrive in a second, of each load; empty where clients send the next request
+        when they have an answer.
+    arrivals
+        Whether gaps between arrivals are drawn, or all the same.
+    length_range
+        Shares of the lengths between which those of requests are drawn, evenly.
+    trace
+        Requests that are known one by one: one load.
+    seed
+        Of gaps and lengths.
     """
 
     batch_size: Sequence[float]
     context_len: Sequence[float]
     workload: Workload | None = None
+    requests: Sequence[int] = ()
+    rate: Sequence[float] = ()
+    arrivals: Literal["poisson", "even"] = "poisson"
+    length_range: tuple[float, float] = (1.0, 1.0)
+    trace: Requests | None = None
+    seed: int = 0
+
+    @property
+    def kind(self) -> Literal["concurrency", "rate", "trace", "job"]:
+        """How requests come: from clients, at a rate, at known times, or all at once."""
+        if self.trace is not None:
+            return "trace" if self.trace.arrival_s[-1] > 0 else "job"
+        return "rate" if self.rate else "concurrency"
+
+    @property
+    def steady(self) -> "Load":
+        """The grid of requests of the mean lengths, in its steady state."""
+        workload = self.workload
+        if workload is not None and self.length_range != (1.0, 1.0):
+            mean = sum(self.length_range) / 2
+            workload = replace(
+                workload,
+                input_len=max(mean * workload.input_len, 1.0),
+                output_len=max(mean * workload.output_len, 1.0),
+            )
+        contexts = self.context_len if workload is None else [workload.mean_context_len]
+        return Load(self.batch_size, contexts, workload)
+
+    def played(self) -> Iterator[Requests]:
+        """Yield the requests of each load.
+
+        Raises
+        ------
+        OptionError
+            For values out of bounds.
+
+        Examples
+        --------
+        >>> job = Load([2, 4], [1050], Workload(1000, 100), requests=[20, 40])
+        >>> [(len(load.arrival_s), load.concurrency) for load in job.played()]
+        [(20, 2), (40, 4)]
+        """
+        if self.trace is not None:
+            yield self.trace
+        elif self.workload is not None:
+            drawn: dict[str, Any] = {"length_range": self.length_range, "seed": self.seed}
+            shape = math.inf if self.arrivals == "even" else 1.0
+            for place, count in enumerate(self.requests):
+                if self.rate:
+                    rate = self.rate[place]
+                    yield open_loop(self.workload, rate, count, burstiness=shape, **drawn)
+                else:
+                    size = self.batch_size[place]
+                    clients = number_within("concurrency", size, "server_requests")
+                    yield closed_loop(self.workload, int(clients), count, **drawn)
 
 
 def workload_json(workload: Workload | None) -> dict[str, Any]:

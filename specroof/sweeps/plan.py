@@ -13,6 +13,7 @@ from typing import Any, Final, TypeGuard
 import numpy as np
 
 from specroof.questions.curve_tables import point_columns
+from specroof.questions.played_loads import load_json, played_columns
 from specroof.questions.study_grid import Study
 from specroof.questions.sweep import (
     Slice,
@@ -124,6 +125,7 @@ def _described(study: Study) -> dict[str, Any]:
                 "batch_size": [float(batch) for batch in load.batch_size],
                 "context_len": [float(context) for context in load.context_len],
                 "workload": None if load.workload is None else load.workload.requests,
+                **(load_json(load) if load.requests else {}),
             }
             for load in study.loads
         ],
@@ -314,8 +316,10 @@ def write_partition(
                 lacking += lacking_room(prediction.curves[0])
                 numbers = {"target": part.target}
                 counted = prediction.counted or [None] * len(prediction.curves)
-                for curve, whole in zip(prediction.curves, counted, strict=True):
-                    write(numbers | point_columns(curve, whole))
+                played = prediction.played or [None] * len(prediction.curves)
+                for curve, whole, one in zip(prediction.curves, counted, played, strict=True):
+                    seen = {} if one is None else played_columns(one)
+                    write(numbers | point_columns(curve, whole) | seen)
                 write_load(numbers | load_columns(prediction))
                 yield part
                 advance(prediction.curves[0].round_s.size)

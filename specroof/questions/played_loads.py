@@ -1,0 +1,424 @@
+"""Loads that are played through, request by request: read, as tables, as JSON, and as charts."""
+
+import math
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from specroof.arrays import Array, array_within, number_within, to_json_array, whole_within
+from specroof.catalog.files import read_text
+from specroof.errors import MeasurementError, expect, expect_word, refuse, reject
+from specroof.questions.request import PlayedRequest
+from specroof.report.columns import Columns
+from specroof.report.layout import figure, format_table, in_line
+from specroof.serving.played import PROGRESS, PlayedLoads, Progress
+from specroof.serving.workload import REQUESTS_PER_CLIENT, Load, Workload, trace
+from specroof.units import format_drafts, format_seconds
+
+#: Requests of a rate, as vLLM's client sends them by default.
+_AT_A_RATE: Final = 1000
+_PER_CLIENT: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)x")
+#: What a load can be named by; one of them.
+_LOADS: Final = ("batch_size", "concurrency", "rate", "trace", "lengths")
+#: What says how each request comes, beside a trace or lengths that say it themselves.
+_DRAWN: Final = ("requests", "length_range", "output_len")
+
+
+# --- The load of a question ----------------------------------------------------------------------
+
+
+def played_load(request: PlayedRequest, load: Load) -> Load:
+    """Return a load whose requests are played through one by one.
+
+    Parameters
+    ----------
+    request
+        What says how they come.
+    load
+        The same in its steady state; its batch sizes are the clients, if there are any.
+
+    Raises
+    ------
+    SpecroofError
+        For parts that do not go together or are out of bounds, and for files that hold no trace.
+    """
+    given = [name for name in _LOADS if getattr(request, name, None) is not None]
+    if len(given) > 1:
+        reject(f"{given[0]} and {given[1]} are both given", "one of them")
+    if request.waves:
+        refuse("waves", request.waves, "False where requests are played through")
+    whole_within("seed", request.seed, "seed")
+    expect_word("arrivals", request.arrivals, ("poisson", "even"))
+    if request.trace is not None or request.lengths is not None:
+        return _known_load(request)
+    if load.workload is None:
+        name = next(n for n in ("rate", *_DRAWN) if getattr(request, n) is not None)
+        refuse(name, getattr(request, name), "with the lengths of a request")
+    rates: list[float] = []
+    if request.rate is not None:
+        rates = array_within("rate", request.rate, "request_rate").ravel().tolist()
+    else:
+        for clients in load.batch_size:
+            number_within((given or ["batch_size"])[0], clients, "server_requests")
+    return replace(
+        load,
+        batch_size=[1.0] * len(rates) if rates else load.batch_size,
+        requests=request_counts(request.requests, [] if rates else load.batch_size, len(rates)),
+        rate=rates,
+        arrivals="even" if request.arrivals == "even" else "poisson",
+        length_range=length_shares(request.length_range),
+        seed=request.seed,
+    )
+
+
+def request_counts(
+    requests: int | str | None, clients: Sequence[float], n_rates: int = 0
+) -> list[int]:
+    """Return how many requests each load has.
+
+    Parameters
+    ----------
+    requests
+        A number, or ``10x`` for so many of each client; the usual ones if None.
+    clients, n_rates
+        The clients of each load, or how many rates there are.
+
+    Raises
+    ------
+    OptionError
+        For anything else.
+
+    Examples
+    --------
+    >>> request_counts("10x", [1, 8]), request_counts(None, [], n_rates=2)
+    ([10, 80], [1000, 1000])
+    """
+    allowed = "a whole number of requests" + ("" if n_rates else ", or so many of each client: 10x")
+    given: Any = requests
+    if given is None:
+        given = _AT_A_RATE if n_rates else f"{REQUESTS_PER_CLIENT}x"
+    if isinstance(given, str):
+        of_each = _PER_CLIENT.fullmatch(given.strip())
+        if of_each and not n_rates:
+            counts = [max(round(float(of_each[1]) * count), 1) for count in clients]
+            return [whole_within("requests", count, "played_requests") for count in counts]
+        if not given.strip().isdecimal():
+            refuse("requests", given, allowed)
+        given = int(given)
+    return [whole_within("requests", given, "played_requests")] * (n_rates or len(clients))
+
+
+def length_shares(given: str | Sequence[float] | None) -> tuple[float, float]:
+    """Return the shares of a length from the shortest to the longest; all of it if None.
+
+    Raises
+    ------
+    OptionError
+        For anything but two numbers, or their text.
+
+    Examples
+    --------
+    >>> length_shares("0.8..1.0")
+    (0.8, 1.0)
+    """
+    if given is None:
+        return 1.0, 1.0
+    allowed = "two numbers from 0 to 2, as in 0.8..1.0"
+    ends: Any = given.split("..") if isinstance(given, str) else given
+    try:
+        low, high = map(float, ends)
+    except (TypeError, ValueError):
+        refuse("length_range", given, allowed)
+    if not 0 <= low <= high <= 2:
+        refuse("length_range", given, allowed)
+    return low, high
+
+
+def _known_load(request: PlayedRequest) -> Load:
+    """Return the load of requests that a trace or a file of lengths knows one by one."""
+    timed = request.trace is not None
+    name, given = ("trace", request.trace) if timed else ("lengths", request.lengths)
+    own = (*_DRAWN, *(("input_len", "prefix_hit_rate") if timed else ()))
+    for other in ("context_len", *own):
+        if getattr(request, other, None) is not None:
+            refuse(other, getattr(request, other), f"without {name}, which says it")
+    expect(name, given, str | os.PathLike | Mapping, "a file, or a mapping of columns")
+    prompt = None
+    if request.input_len is not None:
+        prompt = number_within("input_len", request.input_len, "request_len")
+    if isinstance(given, Mapping):
+        columns = {"arrival_s": 0.0, **({} if prompt is None else {"input_len": prompt}), **given}
+        known = {"arrival_s", "input_len", "output_len", "cached_len", "concurrency"}
+        if wrong := [key for key in columns if key not in known]:
+            reject(f"{name} has {wrong[0]!r}", ", ".join(sorted(known)))
+        if missing := [key for key in ("input_len", "output_len") if key not in columns]:
+            reject(f"{name} has no {missing[0]}", "the lengths of requests")
+    else:
+        from specroof.reading.traces import (  # noqa: PLC0415 - pydantic is slow to import
+            MAX_TRACE_BYTES,
+            parse_trace,
+        )
+
+        text = read_text(Path(str(given)), MeasurementError, MAX_TRACE_BYTES)
+        columns = parse_trace(text, source=str(given), timed=timed, input_len=prompt)
+    if request.prefix_hit_rate is not None:
+        share = number_within("prefix_hit_rate", request.prefix_hit_rate, "share")
+        prompts = np.asarray(columns["input_len"], dtype=np.float64)
+        columns["cached_len"] = np.minimum(share * prompts, prompts - 1)
+    requests = trace(**columns)
+    prompt_len, output_len = float(requests.input_len.mean()), float(requests.output_len.mean())
+    cached = float(requests.cached_len.mean()) / prompt_len
+    workload = Workload(prompt_len, output_len, cached)
+    return Load(
+        [1.0],
+        [workload.mean_context_len],
+        workload,
+        requests=[len(requests.arrival_s)],
+        trace=requests,
+    )
+
+
+@contextmanager
+def told(progress: Progress) -> Iterator[None]:
+    """Call `progress` with the requests played so far, and those in all, after each play."""
+    token = PROGRESS.set(progress)
+    try:
+        yield
+    finally:
+        PROGRESS.reset(token)
+
+
+def beyond_warnings(played: Sequence[PlayedLoads]) -> Iterator[str]:
+    """Yield a sentence where requests arrive faster than the server answers them."""
+    for one in played:
+        rates, most = arrival_rates(one.load), one.stable_rate
+        drafts = int(np.nanargmax(most)) if np.isfinite(most).any() else 0
+        if max(rates, default=0.0) > most[0]:
+            gain = f" and {most[drafts]:.3g}/s with {format_drafts(drafts)} of {one.drafter}"
+            yield (
+                f"the server answers at most about {most[0]:.3g} requests/s without drafts"
+                f"{gain if drafts else ''}: at a higher rate requests wait the longer the longer "
+                f"the load lasts"
+            )
+
+
+def arrival_rates(load: Load) -> Sequence[float]:
+    """Return the requests that arrive in a second of each load; none of clients and of jobs."""
+    if load.trace is None or load.kind == "job":
+        return load.rate
+    gaps = len(load.trace.arrival_s) - 1
+    return [gaps / float(load.trace.arrival_s[-1])] if load.trace.concurrency is None else []
+
+
+# --- Played loads as tables ----------------------------------------------------------------------
+
+#: Titles of figures of a whole load, and how they are spelt.
+_WHOLE: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
+    "requests_per_s": ("req/s", "{:.3g}".format),
+    "good_requests_per_s": ("good/s", "{:.3g}".format),
+    "tokens_per_s": ("tok/s", "{:.0f}".format),
+    "mean_running": ("running", "{:.1f}".format),
+    "duration_s": ("lasts", format_seconds),
+}
+_TIMES: Final = {"ttft_s": "TTFT", "tpot_s": "TPOT", "latency_s": "latency", "queue_s": "queue"}
+
+
+def played_tables(played: Sequence[PlayedLoads], draft_len: Sequence[int]) -> str:
+    """Return a table for each drafter: loads without drafts and with, the lengths asked for.
+
+    Parameters
+    ----------
+    played
+        One for each drafter.
+    draft_len
+        The lengths that are shown; the best of each load if empty.
+    """
+    return "\n\n".join(f"{in_line(one.drafter)}\n{_table(one, draft_len)}" for one in played)
+
+
+def _table(one: PlayedLoads, draft_len: Sequence[int]) -> str:
+    """Return a row for each load without drafts, and for each load and length with them."""
+    whole = {name: cell for name, cell in _WHOLE.items() if one.has_targets or "good" not in name}
+    times = {
+        f"{cut}_{name}": (f"{title} {cut}", format_seconds)
+        for name, title in _TIMES.items()
+        for cut in ("p50", "p90", "p99")
+    }
+    rows = []
+    for place, name in enumerate(load_names(one.load)):
+        best = int(one.best_draft_len[place])
+        lengths = [n for n in draft_len if n <= one.draft_len[-1]] or [best] * (best > 0)
+        for drafts in (0, *lengths):
+            gain = figure(float(one.speedup[place, drafts]), "{:.2f}x".format)
+            cells = [
+                figure(float(one.figures[key][place, drafts]), spelt)
+                for key, (_, spelt) in {**whole, **times}.items()
+            ]
+            rows.append([name, str(drafts) if drafts else "none", gain, *cells])
+    titles = [title for title, _ in {**whole, **times}.values()]
+    header = [_KINDS[one.load.kind], "γ", "sooner", *titles]
+    return format_table(header, rows, left=[], keys=2)
+
+
+#: What the loads of a table are told apart by.
+_KINDS: Final = {"concurrency": "clients", "rate": "req/s in", "trace": "trace", "job": "job"}
+
+
+def load_names(load: Load) -> list[str]:
+    """Return the loads as a table names them: clients, requests per second, or how many they are.
+
+    Examples
+    --------
+    >>> load_names(Load([8, 16], [4096], requests=[80, 160])), load_names(Load([1], [9], rate=[4]))
+    (['8', '16'], ['4'])
+    """
+    if load.trace is not None:
+        return [f"{load.requests[0]} requests"]
+    return [f"{value:.4g}" for value in (load.rate or load.batch_size)]
+
+
+# --- Played loads as JSON and columns ------------------------------------------------------------
+
+
+def played_json(one: PlayedLoads, lengths: slice | int = slice(None)) -> dict[str, Any]:
+    """Return what clients see, axes [context][load][draft_len], or [context][load] of one length.
+
+    Parameters
+    ----------
+    one
+        What was played, with one drafter.
+    lengths
+        Which draft lengths; 0 for what is seen without drafts.
+    """
+    figures: dict[str, Any] = {
+        name: [to_json_array(values[:, lengths])] for name, values in one.figures.items()
+    }
+    is_open = bool(arrival_rates(one.load))  # clients never send more than is answered
+    figures["largest_stable_rate"] = to_json_array(one.stable_rate[lengths]) if is_open else None
+    if lengths == 0:
+        return figures
+    best = one.best_draft_len
+    return figures | {
+        "speedup": [to_json_array(one.speedup)],
+        "best_draft_len": [best.tolist()],
+        "best_speedup": [to_json_array(one.speedup[np.arange(len(best)), best])],
+    }
+
+
+def load_json(load: Load) -> dict[str, Any]:
+    """Return a load as the object that ``--json`` prints."""
+    return {
+        "kind": load.kind,
+        "requests": list(load.requests),
+        "rate": list(load.rate) or None,
+        "arrivals": load.arrivals if load.rate else None,
+        "length_range": list(load.length_range),
+        "seed": load.seed,
+    }
+
+
+def played_columns(one: PlayedLoads) -> Columns:
+    """Return what clients see as columns: loads outermost, draft lengths innermost."""
+    rates = arrival_rates(one.load) or [math.nan] * len(one.load.requests)
+    return {
+        "requests": np.repeat(np.array(one.load.requests), len(one.draft_len)),
+        "arrivals_per_s": np.repeat(np.array(rates, dtype=np.float64), len(one.draft_len)),
+        **{f"played_{name}": values.ravel() for name, values in one.figures.items()},
+        "played_speedup": one.speedup.ravel(),
+    }
+
+
+# --- Charts --------------------------------------------------------------------------------------
+
+#: What is drawn: a figure, its title, and whether its axis is one of times.
+_DRAWN_FIGURES: Final = {
+    "p99_ttft_s": "Time to first token, p99 (s)",
+    "p99_tpot_s": "Time per later token, p99 (s)",
+    "mean_latency_s": "Time of a request, mean (s)",
+    "tokens_per_s": "Tokens/s",
+}
+
+
+def played_charts(played: Sequence[PlayedLoads], title: str) -> dict[str, Any]:
+    """Return charts of what clients see over loads; of one load over draft lengths and time."""
+    load = played[0].load
+    whole = f"{title}\n{load.workload.requests}" if load.workload else title
+    charts = {"": _over_loads(played, whole)}
+    return charts if len(load.requests) > 1 else charts | {"-running": _over_time(played, whole)}
+
+
+def _over_time(played: Sequence[PlayedLoads], title: str) -> Any:
+    """Draw the requests that run, without drafts and at the best length of each drafter."""
+    from specroof.plot import style  # noqa: PLC0415 - matplotlib is slow to import
+
+    with style.house_style():
+        chart = style.new_chart(title, width=8, height=4)
+        axes = chart.add_subplot()
+        handles = []
+        lines = [("without drafts", played[0], 0)]
+        lines += [(one.drafter, one, int(one.best_draft_len[0])) for one in played]
+        for i, (name, one, drafts) in enumerate(lines):
+            lasts_s, running = one.figures["duration_s"][0, drafts], one.running[0, drafts]
+            color = style.look(i)["color"]
+            edges = np.linspace(0.0, np.nan_to_num(lasts_s), len(running) + 1)
+            axes.stairs(running, edges, color=color, lw=1.8)
+            handles.append(style.line_key(style.wrapped(name), color=color))
+        axes.set_xlabel("Seconds")
+        axes.set_ylabel("Requests that run")
+        axes.set_ylim(bottom=0)
+        style.add_legend(chart, handles)
+        return chart
+
+
+def _over_loads(played: Sequence[PlayedLoads], title: str) -> Any:
+    """Draw what clients see without drafts and at the best length of each drafter."""
+    from specroof.plot import style  # noqa: PLC0415 - matplotlib is slow to import
+
+    load = played[0].load
+    over_loads = len(load.requests) > 1
+    drawn = dict(_DRAWN_FIGURES)
+    if played[0].has_targets:
+        drawn |= {"good_requests_per_s": "Requests/s within targets"}
+        drawn.pop("tokens_per_s")
+    with style.house_style():
+        chart = style.new_chart(title, width=9, height=6)
+        panels = chart.subplots(2, 2, squeeze=False).ravel().tolist()
+        for axes, (name, label) in zip(panels, drawn.items(), strict=True):
+            for i, (x, y) in enumerate(_lines(played, name)):
+                axes.plot(x, y, **style.look(i))
+            axes.set_ylabel(label)
+            if name.endswith("_s") and not name.endswith("_per_s"):
+                axes.set_yscale("log")
+                style.log_ticks(axes.yaxis)
+            else:
+                axes.set_ylim(bottom=0)
+            if over_loads:
+                axes.set_xscale("log", base=2)
+                loads = load.rate or load.batch_size
+                style.load_ticks(axes, loads, "Requests/s" if load.rate else "Clients")
+            else:
+                axes.set_xlabel("Draft length γ (0: none)")
+        names = [*(["without drafts"] if over_loads else []), *(one.drafter for one in played)]
+        keys = [style.line_key(style.wrapped(n), **style.look(i)) for i, n in enumerate(names)]
+        style.add_legend(chart, keys)
+        return chart
+
+
+def _lines(played: Sequence[PlayedLoads], name: str) -> Iterator[tuple[Any, Array]]:
+    """Yield x and y of each line."""
+    load = played[0].load
+    if len(load.requests) == 1:
+        for one in played:
+            known = np.isfinite(one.figures[name][0])
+            yield one.draft_len[known], one.figures[name][0, known]
+        return
+    x = np.array(load.rate or load.batch_size)
+    yield x, played[0].figures[name][:, 0]
+    for one in played:
+        yield x, one.figures[name][np.arange(len(x)), one.best_draft_len]

@@ -1,0 +1,577 @@
+"""Loads that are played through: what predict and frontier say of them, in every form."""
+
+import csv
+import io
+import json
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from specroof import OptionError, frontier, predict, read_results, sweep
+from specroof.cli import app
+from specroof.questions.played_loads import told
+from specroof.questions.study import load_study
+from specroof.questions.sweep import study_slices
+from specroof.serving import played
+from specroof.serving.played import play
+from specroof.serving.workload import Load, Workload, open_loop
+
+MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "h100", "eagle3,accept=0.7"
+ASKED: dict[str, Any] = {"drafters": SPEC, "max_draft_len": 3, "engine": "vllm"}
+REQUESTS: dict[str, Any] = {"input_len": 1000, "output_len": 200}
+WORDS = f"{MODEL} -H {CHIP} --engine vllm --drafter {SPEC} --max-draft-len 3"
+LOAD = f"{WORDS} --isl 1000 --osl 200"
+TRACE = "arrival_s,input_len,output_len\n0,1000,100\n1,2000,300\n1.5,300,50\n4,1000,1\n"
+
+
+def shell(words: str) -> str:
+    done = CliRunner().invoke(app, words.split())
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def result(words: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(shell(f"{words} --json").splitlines()[-1])
+    return found
+
+
+@pytest.fixture
+def trace_file(tmp_path: Path) -> Path:
+    path = tmp_path / "trace.csv"
+    path.write_text(TRACE)
+    return path
+
+
+# --- What is said of a load ----------------------------------------------------------------------
+
+
+def test_figures_are_those_of_the_requests_that_are_played() -> None:
+    found = predict(MODEL, CHIP, **ASKED, **REQUESTS, rate=[2, 6], requests=120, seed=3)
+    (one,) = found.played
+    assert one.load.kind == "rate"
+    assert one.draft_len.tolist() == [0, 1, 2, 3]
+    server = played.played_server(found.deployment, found.drafters[0], one.load, found.room, 3)
+    for place, rate in enumerate((2, 6)):
+        requests = open_loop(Workload(1000, 200), rate, 120, seed=3)
+        for drafts in (0, 3):
+            seen = server.play(requests, drafts)
+            for name, times in (("ttft_s", seen.ttft_s), ("latency_s", seen.latency_s)):
+                for cut in (50, 90, 99):
+                    value = one.figures[f"p{cut}_{name}"][place, drafts]
+                    assert value == pytest.approx(np.percentile(times, cut))
+            assert one.figures["mean_queue_s"][place, drafts] == pytest.approx(seen.queue_s.mean())
+            # Little 1961, over the whole run.
+            in_service = np.sum(seen.end_s - seen.started_s) / seen.duration_s
+            assert one.figures["mean_running"][place, drafts] == pytest.approx(in_service)
+    assert one.speedup[:, 0].tolist() == [1.0, 1.0]
+    latency_s = one.figures["mean_latency_s"]
+    assert one.best_draft_len.tolist() == np.argmin(latency_s, axis=1).tolist()
+    # The curves are of the batch that runs on average without drafts.
+    running = one.figures["mean_running"][:, 0]
+    assert found.curves[0].batch_size == pytest.approx(np.maximum(running, 1))
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    clients=st.integers(1, 48),
+    prompt=st.integers(64, 4000),
+    answer=st.integers(64, 600),
+    engine=st.sampled_from(["vllm", "sglang"]),
+)
+def test_clients_get_what_the_steady_state_says(
+    clients: int, prompt: int, answer: int, engine: str
+) -> None:
+    # Answers of different lengths keep the requests out of step; the middle of a long run.
+    asked: dict[str, Any] = {"drafters": SPEC, "engine": engine, "concurrency": clients}
+    found = predict(
+        MODEL, CHIP, **asked, input_len=prompt, output_len=answer, max_draft_len=2,
+        length_range="0.5..1.5", requests="40x", draft_len=2, capacity=False,
+    )  # fmt: skip
+    (one,), (steady,) = found.played, found.end_to_end
+    for drafts in (0, 2):
+        rate = one.figures["tokens_per_s"][0, drafts]
+        assert rate == pytest.approx(steady.tokens_per_s[0, 0, drafts], rel=0.1)
+        tpot_s = one.figures["mean_tpot_s"][0, drafts]
+        assert tpot_s == pytest.approx(steady.tpot_s[0, 0, drafts], rel=0.1)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+@pytest.mark.parametrize("clients", [1, 8, 32])
+def test_one_request_of_each_client_is_a_wave(engine: str, clients: int) -> None:
+    asked = ASKED | {"engine": engine, "max_draft_len": 2} | REQUESTS | {"concurrency": clients}
+    (wave,) = predict(MODEL, CHIP, **asked, waves=True).end_to_end
+    (one,) = predict(MODEL, CHIP, **asked, requests="1x").played
+    for drafts in (0, 2):
+        for name in ("tokens_per_s", "ttft_s", "tpot_s"):
+            played_one = one.figures[name if "tok" in name else f"mean_{name}"][0, drafts]
+            closed = getattr(wave, name)[0, 0, drafts]
+            assert played_one == pytest.approx(closed, rel=0.1), (name, drafts)
+
+
+def test_the_same_seed_draws_the_same_requests() -> None:
+    asked: dict[str, Any] = {**ASKED, **REQUESTS, "rate": 5, "requests": 30}
+    asked["length_range"] = "0.5..1.5"
+    first, again, other = (
+        predict(MODEL, CHIP, **asked, seed=seed).played[0].figures for seed in (1, 1, 2)
+    )
+    for name, values in first.items():
+        assert np.array_equal(values, again[name])
+        assert not np.array_equal(values, other[name])
+
+
+def test_more_requests_a_second_are_served_no_sooner() -> None:
+    rates = [1, 2, 4, 8, 16, 32, 64]
+    found = predict(MODEL, CHIP, **ASKED, **REQUESTS, rate=rates, requests=300, ttft_s=0.5)
+    (one,) = found.played
+    for drafts in range(4):
+        for name in ("p99_ttft_s", "mean_latency_s", "p99_queue_s"):
+            values = one.figures[name][:, drafts]
+            assert np.all(np.diff(values) > -0.02 * values[:-1]), name
+        good = one.figures["good_requests_per_s"][:, drafts]
+        served = one.figures["requests_per_s"][:, drafts]
+        assert np.all(good <= served)
+        assert np.all(served < one.stable_rate[drafts] * 1.1)
+    # Beyond what it answers at most the server is full, and says so once.
+    (warning,) = [text for text in found.warnings if "answers at most" in text]
+    assert f"{one.stable_rate[0]:.3g} requests/s without drafts" in warning
+    calm = predict(MODEL, CHIP, **ASKED, **REQUESTS, rate=1, requests=50)
+    assert calm.played[0].stable_rate.tolist() == one.stable_rate.tolist()
+    assert not [text for text in calm.warnings if "answers at most" in text]
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_a_full_server_answers_what_the_steady_state_says(engine: str) -> None:
+    asked = ASKED | REQUESTS | {"engine": engine, "draft_len": [3]}
+    (one,) = predict(MODEL, CHIP, **asked, rate=100, requests=2000).played
+    served = one.figures["requests_per_s"][0, [0, 3]]
+    assert served == pytest.approx(one.stable_rate[[0, 3]], rel=0.07)
+
+
+def test_gaps_may_be_even() -> None:
+    even, poisson = (
+        predict(MODEL, CHIP, **ASKED, **REQUESTS, rate=12, requests=300, arrivals=how).played[0]
+        for how in ("even", "poisson")
+    )
+    assert np.all(even.figures["p99_ttft_s"] < poisson.figures["p99_ttft_s"])
+
+
+def test_goodput_is_the_rate_of_requests_in_time() -> None:
+    found = predict(
+        MODEL, CHIP, **ASKED, **REQUESTS, rate=10, requests=200, ttft_s=0.1, tpot_s=0.012
+    )
+    (one,) = found.played
+    server = played.played_server(found.deployment, found.drafters[0], one.load, found.room, 3)
+    (requests,) = one.load.played()
+    for drafts in range(4):
+        seen = server.play(requests, drafts)
+        in_time = np.sum((seen.ttft_s <= 0.1) & (seen.tpot_s <= 0.012))
+        expected = in_time / seen.duration_s
+        assert one.figures["good_requests_per_s"][0, drafts] == pytest.approx(expected)
+    good = one.figures["good_requests_per_s"][0]
+    assert one.best_draft_len[0] == np.argmax(good)
+    assert 0 < good[0] < one.figures["requests_per_s"][0, 0]
+
+
+def test_lengths_that_are_drawn_have_their_mean_in_the_steady_state() -> None:
+    found = predict(MODEL, CHIP, **ASKED, **REQUESTS, concurrency=[4, 8], length_range=(0.8, 1.0))
+    (one,), (whole,) = found.played, found.end_to_end
+    assert one.load.requests == [40, 80]
+    assert (whole.workload.input_len, whole.workload.output_len) == (900, 180)
+    assert found.curves[0].batch_size.tolist() == [4, 8]
+    assert Load([4], [9]).steady == Load([4], [9])
+    assert not list(Load([4], [9]).played())
+
+
+def test_a_trace_has_its_own_times(trace_file: Path) -> None:
+    found = predict(MODEL, CHIP, **ASKED, trace=trace_file)
+    columns = {"arrival_s": [0, 1, 1.5, 4], "input_len": [1000, 2000, 300, 1000]}
+    same = predict(MODEL, CHIP, **ASKED, trace=columns | {"output_len": [100, 300, 50, 1]})
+    for name, values in found.played[0].figures.items():
+        assert np.array_equal(values, same.played[0].figures[name]), name
+    assert found.played[0].load.kind == "trace"
+    assert 4 < found.played[0].figures["duration_s"][0, 0] < 5
+    fast = {**columns, "arrival_s": [0, 1e-3, 2e-3, 3e-3], "output_len": 2000}
+    quick = predict(MODEL, CHIP, **ASKED, trace=fast | {"concurrency": 2}, capacity=False)
+    assert not quick.warnings  # clients that wait do not overrun a server
+    assert predict(MODEL, CHIP, **ASKED, trace=fast).warnings
+
+
+def test_a_job_comes_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "lengths.txt"
+    path.write_text("100\n300\n50\n")
+    found = predict(MODEL, CHIP, **ASKED, lengths=path, input_len=512, prefix_hit_rate=0.5)
+    (one,) = found.played
+    assert one.load.kind == "job"
+    assert one.load.trace is not None
+    assert one.load.trace.cached_len.tolist() == [256, 256, 256]
+    columns = predict(MODEL, CHIP, **ASKED, lengths={"output_len": [100, 300, 50]}, input_len=512)
+    assert columns.played[0].figures["duration_s"][0, 0] == pytest.approx(
+        one.figures["duration_s"][0, 0], rel=0.05
+    )
+    assert "3 requests" in str(found)
+
+
+def test_who_has_no_room_waits_or_has_no_figures() -> None:
+    few = predict(MODEL, CHIP, **ASKED, **REQUESTS, rate=20, requests=50, server="running=2")
+    assert few.played[0].figures["mean_running"].max() <= 2
+    assert few.played[0].figures["p99_queue_s"][0, 0] > 1
+    none = predict("meta-llama/Llama-3.1-70B", CHIP, **ASKED, **REQUESTS, rate=1, requests=5)
+    assert np.isnan(none.played[0].figures["p99_ttft_s"]).all()
+    assert none.curves[0].batch_size.tolist() == [1.0]
+    assert "-" in str(none)
+    assert [*none.figures()] == ["", "-running"]
+    several = predict("meta-llama/Llama-3.1-70B", CHIP, **ASKED, **REQUESTS, rate=[1, 2])
+    assert several.plot() is not None
+    ideal = {**ASKED, "engine": "ideal"}
+    assert predict(MODEL, CHIP, **ideal, **REQUESTS, rate=1, requests=5).played[0].speedup[0, 3] > 1
+
+
+def test_a_drafter_that_ends_sooner_is_played_as_far_as_it_goes() -> None:
+    drafters = [SPEC, "medusa,rates=.5/.4"]
+    asked = ASKED | {"drafters": drafters}
+    long, short = predict(MODEL, CHIP, **asked, **REQUESTS, concurrency=2, requests=4).played
+    assert np.isfinite(long.speedup).all()
+    assert np.isfinite(short.speedup).tolist() == [[True, True, True, False]]
+
+
+# --- Text, JSON, CSV, charts ---------------------------------------------------------------------
+
+
+def test_every_form_says_the_same(tmp_path: Path) -> None:
+    words = f"predict {LOAD} --rate 1..4/s --requests 60 --length-range 0.8..1.0 --ttft 200"
+    found = result(words)
+    assert found["load"] == {
+        "kind": "rate",
+        "requests": [60, 60, 60],
+        "rate": [1, 2, 4],
+        "arrivals": "poisson",
+        "length_range": [0.8, 1.0],
+        "seed": 0,
+    }
+    seen, plain = found["drafters"][0]["played"], found["baseline"]["played"]
+    p99 = np.array(seen["p99_ttft_s"])
+    assert p99.shape == (1, 3, 4)
+    assert plain["p99_ttft_s"] == p99[..., 0].tolist()
+    assert np.array(seen["best_speedup"]).shape == np.array(seen["best_draft_len"]).shape == (1, 3)
+    assert plain["largest_stable_rate"] == seen["largest_stable_rate"][0]
+
+    table, chart = tmp_path / "a.csv", tmp_path / "a.png"
+    text = shell(f"{words} --csv {table} --plot {chart}")
+    assert f"{p99[0, 2, 0] * 1e3:.3g} ms" in text
+    assert "good/s" in text
+    rows = list(csv.DictReader(io.StringIO(table.read_text())))
+    assert [float(row["played_p99_ttft_s"]) for row in rows] == p99.ravel().tolist()
+    assert [row["arrivals_per_s"] for row in rows] == [f"{r}.0" for r in (1, 2, 4) for _ in "0123"]
+    assert chart.read_bytes().startswith(b"\x89PNG")
+    frame = predict(
+        MODEL, CHIP, **ASKED, **REQUESTS, rate=[1, 2, 4], requests=60, length_range=[0.8, 1.0],
+        ttft_s=0.2,
+    ).to_frame()  # fmt: skip
+    assert frame["played_p99_ttft_s"].tolist() == p99.ravel().tolist()
+
+
+def test_clients_have_no_largest_rate() -> None:
+    found = result(f"predict {LOAD} --concurrency 2 --requests 4")
+    assert found["drafters"][0]["played"]["largest_stable_rate"] is None
+
+
+def test_lengths_that_are_shown_are_those_that_are_played() -> None:
+    found = predict(MODEL, CHIP, **ASKED, **REQUESTS, concurrency=3, requests="2x", draft_len=[2])
+    (one,) = found.played
+    assert one.load.requests == [6]
+    assert np.isfinite(one.figures["tokens_per_s"][0]).tolist() == [True, False, True, False]
+    assert found.to_csv().count("\n") == 5
+    assert repr(one) == f"<PlayedLoads: {SPEC}; 1 loads, 4 draft lengths>"
+    charts = found.figures()
+    assert charts[""].axes[0].get_xlabel().startswith("Draft length")
+    # Over time the requests that run are, on average, those of the whole run.
+    plain, drafted = charts["-running"].axes[0].patches
+    for steps, drafts in ((plain, 0), (drafted, 2)):
+        running, edges, _ = steps.get_data()
+        assert edges[-1] == one.figures["duration_s"][0, drafts]
+        assert running.mean() == pytest.approx(one.figures["mean_running"][0, drafts])
+        assert 0 <= running.min() <= running.max() <= 3 + 1e-9
+
+
+def panels(found: Any) -> list[Any]:
+    return list(found.figures()[""].axes)
+
+
+def test_the_chart_is_over_the_loads() -> None:
+    loads = predict(MODEL, CHIP, **ASKED, **REQUESTS, concurrency=[1, 2, 4], requests=8)
+    drawn = panels(loads)
+    assert [axes.get_xlabel() for axes in drawn] == ["Clients"] * 4
+    plain, drafted = drawn[3].lines
+    figures = loads.played[0].figures["tokens_per_s"]
+    assert plain.get_ydata().tolist() == figures[:, 0].tolist()
+    assert drafted.get_ydata().tolist() == figures.max(axis=1).tolist()
+    rates = predict(MODEL, CHIP, **ASKED, **REQUESTS, rate=[1, 2], requests=8, tpot_s=0.02)
+    assert panels(rates)[0].get_xlabel() == "Requests/s"
+    assert panels(rates)[3].get_ylabel() == "Requests/s within targets"
+
+
+# --- Frontiers -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "most_s"), [("ttft_s", 0.3), ("tpot_s", 0.012)])
+def test_the_largest_rate_within_a_target_is_the_edge(name: str, most_s: float) -> None:
+    asked = ASKED | REQUESTS | {"requests": 200, "seed": 1}
+    target: dict[str, Any] = {name: most_s}
+    found = frontier(MODEL, CHIP, **asked, rate=[1, 256], **target)
+    plain, drafted = (one.largest_rates[0] for one in found.series)
+    assert (plain.devices, plain.draft_len) == (1, 0)
+    assert drafted.draft_len > 0
+    for one in (plain, drafted):
+        rates = [one.rate * 0.98, one.rate, one.rate * 1.03]
+        seen = predict(MODEL, CHIP, **asked, rate=rates).played[0]
+        below, at, above = seen.figures[f"p99_{name}"][:, one.draft_len]
+        assert below <= most_s
+        assert at <= most_s
+        # Beyond the edge either the target is missed, or the rate is more than the server answers.
+        assert above > most_s or rates[2] > seen.stable_rate[one.draft_len]
+    assert found.to_dict()["largest_rates"][1]["rate"] == drafted.rate
+    assert f"{plain.rate:.3g} requests/s" in str(found)
+    assert {point.rate for one in found.series for point in one.points} <= {1, 256}
+    assert any("answers at most" in text for text in found.warnings)
+
+
+def test_no_rate_is_largest_where_none_is_in_time() -> None:
+    asked = ASKED | REQUESTS | {"requests": 20}
+    assert frontier(MODEL, CHIP, **asked, rate=[1, 4], tpot_s=1e-4).to_dict()["largest_rates"] == []
+    (plain, drafted) = frontier(MODEL, CHIP, **asked, rate=[1, 2], tpot_s=1.0).series
+    assert plain.largest_rates[0].rate == drafted.largest_rates[0].rate == 2
+    # Without targets there is nothing to be within.
+    assert not frontier(MODEL, CHIP, **asked, rate=1).series[0].largest_rates
+
+
+def test_a_frontier_of_clients_is_of_what_99_percent_get(trace_file: Path) -> None:
+    found = frontier(MODEL, CHIP, **ASKED, **REQUESTS, batch_size=[2, 8], requests="3x")
+    one = predict(MODEL, CHIP, **ASKED, **REQUESTS, concurrency=[2, 8], requests="3x").played[0]
+    users = {round(point.tokens_per_s_per_user, 6) for point in found.series[0].points}
+    assert users <= {round(1 / s, 6) for s in one.figures["p99_tpot_s"][:, 0]}
+    assert found.series[0].points[0].rate is None
+    assert "req/s in" not in str(found)
+    traced = frontier(MODEL, CHIP, **ASKED, trace=trace_file)
+    assert len(traced.series[0].points) == 1
+
+
+# --- How far a long play is, and its end ---------------------------------------------------------
+
+
+def test_the_play_tells_how_far_it_is() -> None:
+    steps: list[tuple[int, int]] = []
+    with told(lambda done, in_all: steps.append((done, in_all))):
+        predict(MODEL, CHIP, **ASKED, **REQUESTS, concurrency=[1, 2], requests=5)
+    assert steps[0] == (0, 40)
+    assert steps[-1] == (40, 40)
+    assert steps == sorted(steps)
+    predict(MODEL, CHIP, **ASKED, **REQUESTS, concurrency=1, requests=5)
+    assert len(steps) == 9
+
+
+@pytest.mark.parametrize("most", [10, 10**9])
+def test_a_bar_shows_on_a_terminal_what_takes_long(
+    monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    shown: list[int] = []
+
+    class Bar:
+        pos = 0
+
+        def __init__(self, **_: Any) -> None:
+            pass
+
+        def __enter__(self) -> "Bar":
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def update(self, steps: int) -> None:
+            self.pos += steps
+            shown.append(self.pos)
+
+    commands = sys.modules["specroof.cli.commands"]
+    monkeypatch.setattr(commands, "_LONG", most)
+    monkeypatch.setattr(commands.typer, "progressbar", Bar)
+    monkeypatch.setattr(commands, "sys", Terminal())
+    shell(f"predict {LOAD} --concurrency 2 --requests 5")
+    assert shown == ([0, 5, 10, 15, 20] if most == 10 else [])
+    shell(f"capacity {MODEL} -H {CHIP} --context 512")
+
+
+class Terminal:
+    """A `sys` whose standard error is a terminal."""
+
+    class stderr:  # noqa: N801 - its name in sys
+        """Standard error."""
+
+        @staticmethod
+        def isatty() -> bool:
+            """Say so."""
+            return True
+
+
+def test_an_interrupted_play_writes_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    plays: Iterator[int] = iter(range(3))
+
+    def interrupted(*args: Any, **settings: Any) -> Any:
+        if next(plays, None) is None:
+            raise KeyboardInterrupt
+        return play(*args, **settings)
+
+    monkeypatch.setattr(played, "play", interrupted)
+    words = f"predict {LOAD} --concurrency 1,2 --requests 5 --csv {tmp_path}/a.csv"
+    done = CliRunner().invoke(app, [*words.split(), "--plot", f"{tmp_path}/a.png"])
+    assert done.exit_code not in {0, 2}
+    assert not list(tmp_path.iterdir())
+
+
+# --- Refusals ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"rate": 1, "concurrency": 2}, "concurrency and rate are both given; allowed: one"),
+        ({"rate": 1, "batch_size": 2}, "batch_size and rate are both given; allowed: one"),
+        ({"rate": 0}, "rate is 0.0; allowed: a number from 1e-06"),
+        ({"rate": "fast"}, "rate is 'fast'"),
+        ({"rate": 1, "input_len": None, "output_len": None}, "rate is 1; allowed: with the len"),
+        ({"requests": 9, "input_len": None, "output_len": None}, "requests is 9; allowed: with"),
+        ({"rate": 1, "requests": "10x"}, "requests is '10x'; allowed: a whole number of requ"),
+        ({"concurrency": 2, "requests": "ten"}, "requests is 'ten'; allowed: a whole number of"),
+        ({"concurrency": 2, "requests": 0}, "requests is 0; allowed: a whole number from 1"),
+        ({"batch_size": 2.5, "requests": 9}, "batch_size is 2.5; allowed: a whole number"),
+        ({"concurrency": 2.5, "requests": 9}, "concurrency is 2.5; allowed: a whole number"),
+        ({"rate": 1, "waves": True}, "waves is True; allowed: False where requests are played"),
+        ({"rate": 1, "seed": -1}, "seed is -1; allowed: a whole number from 0"),
+        ({"rate": 1, "arrivals": "odd"}, "arrivals is 'odd'; allowed: poisson, even"),
+        ({"length_range": "1.0..0.8"}, "length_range is '1.0..0.8'; allowed: two numbers from 0"),
+        ({"length_range": "wide"}, "length_range is 'wide'; allowed: two numbers from 0 to 2"),
+        ({"length_range": 0.8}, "length_range is 0.8; allowed: two numbers from 0 to 2"),
+        ({"lengths": {}}, "output_len is 200; allowed: without lengths, which says it"),
+        ({"ttft_s": 1.0}, "ttft_s is 1.0; allowed: with requests that are played through"),
+        ({"rate": 1, "tpot_s": 0}, "tpot_s is 0; allowed: a number from 1e-06"),
+    ],
+)
+def test_a_load_that_cannot_be_is_refused(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(OptionError) as refusal:
+        predict(MODEL, CHIP, **ASKED, **REQUESTS | changes)
+    assert str(refusal.value).startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"trace": 3}, "trace is 3; allowed: a file, or a mapping of columns"),
+        ({"trace": {"when": [1]}}, "trace has 'when'; allowed: arrival_s, cached_len, conc"),
+        ({"trace": {"input_len": [1]}}, "trace has no output_len; allowed: the lengths of"),
+        ({"trace": {"input_len": 5, "output_len": [2]}, "input_len": 5}, "input_len is 5; allow"),
+        ({"trace": {}, "context_len": 9}, "context_len is 9; allowed: without trace, which"),
+        ({"lengths": {"output_len": [5]}}, "lengths has no input_len; allowed: the lengths"),
+        ({"lengths": {}, "trace": {}}, "trace and lengths are both given; allowed: one of them"),
+        (
+            {"trace": {"arrival_s": [1, 0], "input_len": 5, "output_len": 2}},
+            "arrival_s[1] is 0.0; allowed: 1 or later",
+        ),
+    ],
+)
+def test_a_trace_that_cannot_be_is_refused(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(OptionError) as refusal:
+        predict(MODEL, CHIP, **ASKED, **changes)
+    assert str(refusal.value).startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--rate 4/day", "specroof: --rate is '4/day'; allowed: requests per second, minute or"),
+        ("--rate x", "specroof: --rate is 'x'; allowed: numbers separated by commas"),
+        ("--trace nowhere.csv", "specroof: nowhere.csv: No such file or directory; allowed: a"),
+        ("--isl 9 --osl 9 --requests 9.5", "specroof: --requests is '9.5'; allowed: a whole"),
+    ],
+)
+def test_the_shell_refuses_in_one_line(words: str, says: str) -> None:
+    done = CliRunner().invoke(app, f"predict {WORDS} {words}".split())
+    assert done.exit_code == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(says)
+
+
+def test_a_frontier_of_requests_says_how_they_come() -> None:
+    with pytest.raises(OptionError, match="requests is 9; allowed: with --rate"):
+        frontier(MODEL, CHIP, **ASKED, **REQUESTS, requests=9)
+
+
+def test_a_load_in_rates_of_minutes_and_hours() -> None:
+    words = f"predict {LOAD} --requests 5 --rate"
+    assert result(f"{words} 90/min")["load"]["rate"] == [1.5]
+    assert result(f"{words} 7200/h")["load"]["rate"] == [2.0]
+    assert math.isclose(result(f"{words} 2 --arrivals even")["load"]["rate"][0], 2.0)
+
+
+# --- Studies -------------------------------------------------------------------------------------
+
+STUDY = f"""
+format_version: 1
+targets: [{{model: {MODEL}, hardware: {CHIP}}}]
+drafters: ["{SPEC}"]
+engine: vllm
+max_draft_len: 2
+batch_size: [1, 4]
+workload:
+  - {{input_len: 1000, output_len: 100, requests: 3x, length_range: 0.8..1.0, seed: 2}}
+  - {{input_len: 500, output_len: 50, requests: 8}}
+"""
+
+
+def test_a_study_plays_its_loads(tmp_path: Path) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_text(STUDY)
+    found = sweep(path)
+    asked = ASKED | {"max_draft_len": 2, "concurrency": [1, 4]}
+    first = predict(
+        MODEL, CHIP, **asked, input_len=1000, output_len=100, requests="3x",
+        length_range=[0.8, 1.0], seed=2,
+    )  # fmt: skip
+    second = predict(MODEL, CHIP, **asked, input_len=500, output_len=50, requests=8)
+    for outcome, alone in zip(found.outcomes, (first, second), strict=True):
+        assert outcome.prediction.to_dict() == alone.to_dict()
+    columns = ["context_len", "batch_size", "draft_len", "requests", "played_p99_ttft_s"]
+    expected = [row for one in (first, second) for row in one.to_frame()[columns].values.tolist()]
+    shell(f"sweep {path} -o {tmp_path}/results --format parquet --quiet")
+    read = read_results(tmp_path / "results").to_frame()
+    assert read[columns].to_numpy().tolist() == expected
+    # A slice of a load has the requests of its clients.
+    part = next(study_slices(load_study(path), 1, 1, most=3))
+    assert part.prediction.played[0].load.requests == [3]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("requests: 8", "requests: ten", "workload.1.requests is 'ten'; allowed: a whole number"),
+        ("requests: 8", "requests: 0", "workload.1.requests is 0; allowed: a whole number from 1"),
+        ("0.8..1.0", "1..0", "workload.0.length_range is '1..0'; allowed: two numbers from 0"),
+        ("seed: 2", "seed: -2", "workload.0.seed is -2; allowed: a whole number from 0"),
+        ("seed: 2", "waves: true", "workload.0.waves is true; allowed: False where requests"),
+        (", requests: 8", "", "requests or length_range is missing in some workloads; allowed: in"),
+    ],
+)
+def test_a_study_of_loads_that_cannot_be_is_refused(old: str, new: str, says: str) -> None:
+    assert old in STUDY
+    with pytest.raises(OptionError) as refusal:
+        sweep(yaml.safe_load(STUDY.replace(old, new)))
+    assert says in str(refusal.value)

@@ -1,0 +1,172 @@
+"""Traces: what each tool writes is read as the same requests, and every mistake names its line."""
+
+import json
+from typing import Any
+
+import pytest
+
+from specroof import MeasurementError
+from specroof.reading.traces import parse_trace
+
+OWN = "arrival_s,input_len,output_len,cached_len\n10,100,20,64\n10.5,90,8,\n"
+AZURE = """TIMESTAMP,ContextTokens,GeneratedTokens
+2023-11-16 18:17:03.9799600,4808,10
+2023-11-16 18:17:04.0319600,3180,8
+"""
+AZURE_2024 = """TIMESTAMP,ContextTokens,GeneratedTokens
+2024-05-10 00:00:00.009930+00:00,2162,5
+2024-05-10 02:00:00.509930+02:00,2399,6
+"""
+BURST = """Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type
+5,ChatGPT,472,18,490,Conversation log
+45,ChatGPT,1087,230,1317,API log
+"""
+#: The second prompt begins with the first block of the first, the third with all of the second.
+MOONCAKE = "\n".join(
+    json.dumps({"timestamp": at, "input_length": prompt, "output_length": 7, "hash_ids": ids})
+    for at, prompt, ids in ((3000, 1400, [1, 2, 3]), (3500, 900, [1, 9]), (3500, 900, [1, 9]))
+)
+VLLM: dict[str, Any] = {
+    "request_rate": 4.0,
+    "max_concurrency": None,
+    "input_lens": [100, 50, 80],
+    "output_lens": [20, 0, 30],  # the second failed
+    "start_times": [7.5, 7.25, 7.0],
+}
+SGLANG: dict[str, Any] = {
+    "max_concurrency": 4,
+    "input_lens": [100, 50],
+    "output_lens": [20, 30],
+    "cached_tokens": [100, 16],
+}
+
+
+def listed(text: str, **settings: Any) -> dict[str, Any]:
+    found = parse_trace(text, source="t", **settings)
+    return {
+        name: pytest.approx(values.tolist()) if hasattr(values, "tolist") else values
+        for name, values in found.items()
+    }
+
+
+def test_a_table_of_our_own_counts_from_its_first_time() -> None:
+    assert listed(f"# made up\n\n{OWN}") == {
+        "arrival_s": [0, 0.5],
+        "input_len": [100, 90],
+        "output_len": [20, 8],
+        "cached_len": [64, 0],
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "arrivals", "prompts", "answers"),
+    [
+        (AZURE, [0, 0.052], [4808, 3180], [10, 8]),
+        (AZURE_2024, [0, 0.5], [2162, 2399], [5, 6]),
+        (BURST, [0, 40], [472, 1087], [18, 230]),
+    ],
+)
+def test_public_tables_are_read(
+    text: str, arrivals: list[float], prompts: list[float], answers: list[float]
+) -> None:
+    found = parse_trace(text, source="t")
+    assert found["arrival_s"] == pytest.approx(arrivals, abs=1e-6)
+    assert (found["input_len"].tolist(), found["output_len"].tolist()) == (prompts, answers)
+    assert not found["cached_len"].any()
+
+
+def test_prompts_of_mooncake_share_blocks_of_512() -> None:
+    assert listed(MOONCAKE) == {
+        "arrival_s": [0, 0.5, 0.5],
+        "input_len": [1400, 900, 900],
+        "output_len": [7, 7, 7],
+        "cached_len": [0, 512, 899],  # all of it but the last token
+    }
+
+
+def test_records_may_say_seconds_and_cached_tokens() -> None:
+    rows = [
+        {"arrival_s": 1.0, "input_tokens": 9, "output_tokens": 2, "cached_len": 4, "hash_ids": []},
+        {"arrival_s": 1.5, "input_len": 8, "output_len": 3, "user": "x"},
+    ]
+    expected = {
+        "arrival_s": [0, 0.5],
+        "input_len": [9, 8],
+        "output_len": [2, 3],
+        "cached_len": [4, 0],
+    }
+    assert listed(json.dumps(rows)) == expected
+    assert listed("\n".join(map(json.dumps, rows))) == expected
+
+
+def test_a_clients_result_is_sent_again_as_it_was() -> None:
+    lengths = {"input_len": [80, 100], "output_len": [30, 20]}
+    assert listed(json.dumps(VLLM)) == lengths | {"arrival_s": [0, 0.5]}
+    # Clients that wait sent the next request when they had an answer: in their order.
+    waited = listed(json.dumps(VLLM | {"max_concurrency": 2}, indent=1))
+    assert waited == lengths | {"arrival_s": [0, 0], "concurrency": 2}
+    assert listed(json.dumps(SGLANG)) == {
+        "input_len": [100, 50],
+        "output_len": [20, 30],
+        "cached_len": [99, 16],
+        "arrival_s": [0, 0],
+        "concurrency": 4,
+    }
+    burst = VLLM | {"start_times": None, "request_rate": "inf"}
+    assert listed(json.dumps(burst))["arrival_s"] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("text", "prompts", "answers"),
+    [
+        ("20\n30\n", [64, 64], [20, 30]),
+        ("10,20\n11,30\n", [10, 11], [20, 30]),
+        ("output_len\n20\n", [64], [20]),
+        ("input_len,output_len\n5,20\n", [5], [20]),
+        ('{"output_len": 20}', [64], [20]),
+    ],
+)
+def test_lengths_come_at_once(text: str, prompts: list[float], answers: list[float]) -> None:
+    found = parse_trace(text, source="t", timed=False, input_len=64)
+    assert (found["input_len"].tolist(), found["output_len"].tolist()) == (prompts, answers)
+    assert not found["arrival_s"].any()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "t: holds no request; allowed: one or more"),
+        (OWN.partition("\n")[0], "t: holds no request; allowed: one or more"),
+        (OWN.replace("10.5", "9"), "t, line 3: arrival_s is 9.0; allowed: 10 or later"),
+        (OWN.replace("10.5", ""), "t, line 3: arrival_s is "),
+        (OWN.replace("10.5", "soon"), "t, line 3: arrival_s is 'soon'"),
+        (OWN.replace("90", "-5"), "t, line 3: input_len is -5; allowed: a number from 1 to 1"),
+        (OWN.replace("20", "0"), "t, line 2: output_len is 0; allowed: a number from 1"),
+        (OWN.replace(",8,", ",,"), "t, line 3: output_len is "),
+        (OWN.replace("64", "100"), "t, line 2: cached_len is 100; allowed: at most 99"),
+        (OWN.replace("90,8,", "90,8"), "t, line 3: has 3 values; allowed: 4, one a column"),
+        (OWN.replace("output", "exit"), "t, line 1: names no column of lengths; allowed: arr"),
+        ("1,2,3,4\n", "t, line 1: names no column of lengths"),
+        ("a" * 140_000 + "\n", "t, line 1: field larger than field limit"),
+        (AZURE.replace("2023-11-16 18:17:04", "20231117"), "t, line 3: arrival_s is 20231117.03"),
+        (AZURE.replace("2023-11-16 18:17:04.03", "the day"), "t, line 3: arrival_s is 'the day"),
+        (MOONCAKE.replace("3500", "2999"), "t, line 2: arrival_s is 2.999; allowed: 3 or later"),
+        (MOONCAKE.replace("[1, 9]", "[[1], 9]"), "t, line 2: hash_ids holds a list; allowed: n"),
+        (MOONCAKE.replace("3000", '"x"'), "t, line 1: arrival_s is 'x'"),
+        ("[1]", "t, line 1, result 1 is 1; allowed: an object for each request"),
+        (f"{json.dumps(VLLM)}\n{json.dumps(VLLM)}", "t: holds several results; allowed: one"),
+        (json.dumps(VLLM | {"input_lens": [1]}), "t, line 1: has lists of 1 of input_len, 3 of"),
+        (json.dumps(VLLM | {"output_lens": [0] * 3}), "t, line 1: no request has an answer"),
+        (json.dumps(VLLM | {"output_lens": [-1]}), "t, line 1: output_lens.0 is -1; allowed: 0"),
+        (
+            json.dumps(VLLM | {"start_times": None}),
+            "t, line 1: request_rate is 4.0 and start_times are missing; allowed: start_times of",
+        ),
+    ],
+)
+def test_a_mistake_is_named_in_one_line(text: str, says: str) -> None:
+    with pytest.raises(MeasurementError) as refusal:
+        parse_trace(text, source="t")
+    assert str(refusal.value).startswith(says)
+    assert "\n" not in str(refusal.value)
+    assert "allowed: " in str(refusal.value) or "limit" in str(refusal.value)
