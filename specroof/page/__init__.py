@@ -178,7 +178,6 @@ def document(tables: dict[str, Any], *, is_alone: bool) -> str:
     return "".join(parts[piece] if i % 2 else piece for i, piece in enumerate(pieces))
 
 
-
 def summary_page(
     title: str,
     text: str = "",

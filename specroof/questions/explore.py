@@ -999,6 +999,7 @@ def _tables(answer: Exploration) -> dict[str, Any]:
         "request_drafts": [0, *_REQUEST_DRAFTS],
         "request_shares": list(_REQUEST_SHARES),
         "request_quantum": _REQUEST_QUANTUM,
+        "request_least": _NO_SECONDS,
     }
 
 
