@@ -296,7 +296,7 @@ globalThis.specroofPage = (() => {
     const drafter = state.drafters[d], curve = setup.figures.curves[d], name = spec(drafter);
     const line = element("p"), missing = absence(setup, drafter, curve);
     if (missing) {
-      line.append(element("strong", curve ? "no room" : "no figures"), ` for ${name}: ${missing}. ${curve ? byBatch(setup.figures.batches[d]) : ""}`.trim());
+      line.append(element("strong", curve ? "no room" : "no figures"), ` for ${name}: ${missing}. ${curve ? byBatch(setup.figures.batches[d]) : ""}`.trimEnd());
       return line;
     }
     const best = curve.best_draft_len, gains = best > 0, bounding = drafter.kind === "ideal";

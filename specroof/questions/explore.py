@@ -947,7 +947,7 @@ def _gain(curve: SpeedupCurve, b: int) -> str:
     if not best:
         return f"{says}no draft is best"
     if curve.speedup_low is None or curve.speedup_high is None:
-        return f"{says}{speedup:.2f}x with {best}"
+        return f"{says}{speedup:.2f}x with {format_drafts(best)}"
     low, high = curve.speedup_low[0, b, best], curve.speedup_high[0, b, best]
     return f"{says}{speedup:.2f}x ({low:.2f} to {high:.2f}) with {format_drafts(best)}"
 
