@@ -145,7 +145,8 @@ def document(tables: dict[str, Any], *, is_alone: bool) -> str:
         Whether the page holds the charts' script too; else it runs the scripts in its folder.
     """
     charts = charts_script()
-    scripts = [*([charts] if is_alone else []), _asset("recombine.js"), _asset("page.js")]
+    # The charts' script comes last: the verdict is there before its megabytes are read.
+    scripts = [_asset("recombine.js"), _asset("page.js"), *([charts] if is_alone else [])]
     style = _asset("page.css")
     own = "" if is_alone else "'self' "
     policy = "; ".join(
@@ -168,8 +169,8 @@ def document(tables: dict[str, Any], *, is_alone: bool) -> str:
         "GUARDS": "".join(f'<i hidden id="{name}"></i>' for name in _STYLE_NAME.findall(charts)),
         "SCRIPTS": "\n".join(
             [
-                *([] if is_alone else [f'<script src="{CHARTS_NAME}"></script>']),
                 *(f"<script>{script}</script>" for script in scripts),
+                *([] if is_alone else [f'<script src="{CHARTS_NAME}"></script>']),
             ]
         ),
     }

@@ -868,15 +868,16 @@ globalThis.specroofPage = (() => {
     for (const setup of shownSetups()) setup.figures = computed(setup);
     showValues();
     showFigures();
+    tell();
+    showFlags();
+    document.title = `${titleOf(setups[0])}: what speculative decoding gains`;
+    if (!globalThis.Plotly) return; // its script comes last, and redraws when it is there
     drawRound();
     drawByLength();
     drawByBatch();
     drawMap();
     drawByAcceptance();
     drawPrice();
-    tell();
-    showFlags();
-    document.title = `${titleOf(setups[0])}: what speculative decoding gains`;
     try { history.replaceState(null, "", address()); } catch { /* a frame without an address of its own */ }
     document.documentElement.dataset.turn = String(Number(document.documentElement.dataset.turn || 0) + 1);
   }
@@ -918,6 +919,7 @@ globalThis.specroofPage = (() => {
     $("copy-command").addEventListener("click", () => copy("command"));
     $("copy-python").addEventListener("click", () => copy("python"));
     addEventListener("hashchange", () => { if (location.hash !== address()) fromAddress(); });
+    addEventListener("load", () => { if (setups[0].figures) redraw(); });
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (setups[0].figures) redraw(); });
   }
 
