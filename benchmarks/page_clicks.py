@@ -54,7 +54,7 @@ PROBLEMS: Final = r"""
 def clicked(page: Any) -> tuple[int, list[str]]:
     """Return how many set-ups were looked at, and what was wrong with them."""
     tables = json.loads(page.locator("#tables").text_content())
-    count, problems = 0, []
+    count, problems = 0, list[str]()
 
     def look(named: str) -> None:
         nonlocal count

@@ -196,6 +196,7 @@ def test_objects_are_called_by_their_names() -> None:
     [
         ({"models": []}, "models is empty; allowed: at least one"),
         ({"engines": [3]}, "engines is 3"),
+        ({"engines": "nonsense"}, "engines: engine is 'nonsense'"),
         ({"tensor_parallel": 0}, "tensor_parallel is 0"),
         ({"batch_size": "8"}, "batch_size is '8'"),
         ({"options": {"count": "some"}}, "count is 'some'"),
@@ -265,6 +266,7 @@ def test_a_pair_has_an_address_that_says_what_predict_says(small: Any) -> None:
     assert "<title>Speculative decoding of Qwen/Qwen3-8B on NVIDIA B200 SXM</title>" in text
     assert 'href="index.html#model=Qwen%2FQwen3-8B&amp;chip=b200"' in text
     assert "<script" not in text
+    curve: Any
     (curve, _) = specroof.predict(
         "Qwen/Qwen3-8B", "b200", drafters=list(USUAL_DRAFTERS), batch_size=SMALL["batch_size"],
         context_len=4096,
@@ -292,8 +294,22 @@ def test_a_pair_says_why_it_has_no_figures(
     assert says in dict(site_files(found))[name].decode()
 
 
+def test_a_pair_says_which_drafter_gains_nothing_and_which_cannot_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    specs = ("autoregressive,accept=0.1,cost=0.5", "mtp,accept=0.5,config=nowhere.json")
+    monkeypatch.setattr(explore_question, "USUAL_DRAFTERS", specs)
+    # Of a chip without a fit the default engine is the generic one: one engine under two names.
+    found = specroof.explore("Qwen/Qwen3-8B", "dgx-spark", tensor_parallel=1, **SMALL)
+    assert found.records == [{"model": "Qwen/Qwen3-8B", "hardware": "dgx-spark"}]
+    text = dict(site_files(found))["Qwen--Qwen3-8B-on-dgx-spark.html"].decode()
+    nothing, refused = re.findall(r"<td>(.*?)</td>", text)[:2]
+    assert nothing.endswith("no draft is best")
+    assert "nowhere.json" in refused
+
+
 def test_drafters_to_begin_with_are_in_the_middle_of_those_measured() -> None:
-    measured = {kind: [] for kind in ("eagle3", "dflash")}
+    measured: dict[str, list[float]] = {"eagle3": [], "dflash": []}
     for profile in load_profiles():
         for kind, depth in (("eagle3", 3), ("dflash", 15)):
             if kind[:5] in profile.drafter.lower():
