@@ -19,12 +19,14 @@ from typer.testing import CliRunner
 
 import specroof
 from specroof import page
+from specroof.acceptance.published import load_profiles
 from specroof.cli import app
 from specroof.page import QUANTUM, packed, packed_shares
 from specroof.questions import explore as explore_question
 from specroof.questions.explore import (
     KNOTS,
     PAGE_CHIPS,
+    USUAL_DRAFTERS,
     flags_to_paste,
     hermite,
     single_page,
@@ -194,6 +196,7 @@ def test_objects_are_called_by_their_names() -> None:
     [
         ({"models": []}, "models is empty; allowed: at least one"),
         ({"engines": [3]}, "engines is 3"),
+        ({"engines": "nonsense"}, "engines: engine is 'nonsense'"),
         ({"tensor_parallel": 0}, "tensor_parallel is 0"),
         ({"batch_size": "8"}, "batch_size is '8'"),
         ({"options": {"count": "some"}}, "count is 'some'"),
@@ -251,9 +254,71 @@ def test_a_frame_in_a_notebook_holds_the_page(small: Any) -> None:
 def test_a_site_has_a_grid_for_each_pair(small: Any) -> None:
     steps: list[None] = []
     found = dict(site_files(small, lambda: steps.append(None)))
-    assert sorted(found) == ["grid-0-0.js", "index.html", "plotly.min.js"]
+    pair = "Qwen--Qwen3-8B-on-b200.html"
+    assert sorted(found) == [pair, "grid-0-0.js", "index.html", "models.html", "plotly.min.js"]
+    assert f'href="{pair}"' in found["models.html"].decode()
     assert len(steps) == 1
     assert "sections" not in tables(found["index.html"].decode())
+
+
+def test_a_pair_has_an_address_that_says_what_predict_says(small: Any) -> None:
+    text = dict(site_files(small))["Qwen--Qwen3-8B-on-b200.html"].decode()
+    assert "<title>Speculative decoding of Qwen/Qwen3-8B on NVIDIA B200 SXM</title>" in text
+    assert 'href="index.html#model=Qwen%2FQwen3-8B&amp;chip=b200"' in text
+    assert "<script" not in text
+    curve: Any
+    (curve, _) = specroof.predict(
+        "Qwen/Qwen3-8B", "b200", drafters=list(USUAL_DRAFTERS), batch_size=SMALL["batch_size"],
+        context_len=4096,
+    ).curves  # fmt: skip
+    cells = re.findall(r"<td>(.*?)</td>", text)[::2]  # of the first drafter, a batch a row
+    assert cells[2] == "no room"  # SGLang runs 48 with drafts
+    for b, cell in enumerate(cells[:2]):
+        best = curve.best_draft_len[0, b]
+        assert cell.startswith(f"{curve.verdict[0, b]}: {curve.best_speedup[0, b]:.2f}x (")
+        assert cell.endswith(f"with {best} drafts")
+
+
+@pytest.mark.parametrize(
+    ("model", "chip", "engine", "says"),
+    [
+        ("deepseek-ai/DeepSeek-V4-Pro", "h100", None, "more would be needed on each device"),
+        ("Qwen/Qwen3-8B", "b200", "ideal", "x with 8 drafts"),  # no band
+    ],
+)
+def test_a_pair_says_why_it_has_no_figures(
+    model: str, chip: str, engine: str | None, says: str
+) -> None:
+    found = specroof.explore(model, chip, engines=engine, tensor_parallel=1, **SMALL)
+    name = next(name for name in dict(site_files(found)) if "-on-" in name)
+    assert says in dict(site_files(found))[name].decode()
+
+
+def test_a_pair_says_which_drafter_gains_nothing_and_which_cannot_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    specs = ("autoregressive,accept=0.1,cost=0.5", "mtp,accept=0.5,config=nowhere.json")
+    monkeypatch.setattr(explore_question, "USUAL_DRAFTERS", specs)
+    # Of a chip without a fit the default engine is the generic one: one engine under two names.
+    found = specroof.explore("Qwen/Qwen3-8B", "dgx-spark", tensor_parallel=1, **SMALL)
+    assert found.records == [{"model": "Qwen/Qwen3-8B", "hardware": "dgx-spark"}]
+    text = dict(site_files(found))["Qwen--Qwen3-8B-on-dgx-spark.html"].decode()
+    nothing, refused = re.findall(r"<td>(.*?)</td>", text)[:2]
+    assert nothing.endswith("no draft is best")
+    assert "nowhere.json" in refused
+
+
+def test_drafters_to_begin_with_are_in_the_middle_of_those_measured() -> None:
+    measured: dict[str, list[float]] = {"eagle3": [], "dflash": []}
+    for profile in load_profiles():
+        for kind, depth in (("eagle3", 3), ("dflash", 15)):
+            if kind[:5] in profile.drafter.lower():
+                tokens = profile.acceptance().tokens_per_round([depth])[0]
+                measured[kind].append(tokens)
+    for spec in USUAL_DRAFTERS:
+        kind, stated = spec.split(",accept-length=")
+        middle = np.nanmedian(measured[kind])
+        assert float(stated.split("@")[0]) == pytest.approx(middle, abs=0.05)
 
 
 # --- the command ---------------------------------------------------------------------------------
@@ -281,6 +346,7 @@ def test_the_command_writes_a_site(
     done = CliRunner().invoke(app, [*WORDS, "-o", str(out)])
     assert done.exit_code == 0, done.output
     names = {"grid-0-0.js", "index.html", "plotly.min.js", "specroof-manifest.json"}
+    names |= {"models.html", "Qwen--Qwen3-8B-on-b200.html"}
     assert {path.name for path in out.iterdir()} == names
     assert ("grids" in "".join(shown)) == terminal  # a bar
 

@@ -96,6 +96,19 @@ def test_pages_without_a_curve_and_lines_beyond_the_most_are_left_out() -> None:
     assert sum(one.get_marker() != "None" for one in lines) == 8
 
 
+def test_a_panel_without_a_curve_says_so_and_leaves_ticks_above_it() -> None:
+    found = [overview("a", "x"), overview("a", "y"), overview("b", "x")]
+    chart = study_figures(found)["best-speedup"]
+    chart.draw_without_rendering()
+    above, empty = chart.axes[1], chart.axes[3]
+    assert [text.get_text() for text in empty.texts] == ["not in the study"]
+    assert any(label.get_visible() and label.get_text() for label in above.get_xticklabels())
+    assert chart.get_supylabel() == "Best speedup (×)"
+    # In rows one after the other, the last is shorter: nothing is missing from it.
+    rows = study_figures([overview(f"m{n}", f"c{n}") for n in range(3)])["best-speedup"]
+    assert not any(axes.texts for axes in rows.axes)
+
+
 def test_an_engine_that_a_chip_lacks_is_left_out_of_the_page(tmp_path: Path) -> None:
     chip = load_hardware("b200")
     own = tmp_path / "own.yaml"

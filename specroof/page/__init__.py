@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 import zlib
+from collections.abc import Sequence
 from functools import lru_cache
 from html import escape
 from importlib.resources import files
@@ -95,6 +96,8 @@ def _varints(numbers: npt.NDArray[np.int64]) -> bytes:
 
 #: The name of the charts' script beside a page.
 CHARTS_NAME: Final = "plotly.min.js"
+#: The list of all models on all chips, in the folder of a site.
+PAIRS_NAME: Final = "models.html"
 _STYLE_NAME: Final = re.compile(r'getElementById\("([0-9a-f]{64})"\)')
 
 
@@ -142,7 +145,8 @@ def document(tables: dict[str, Any], *, is_alone: bool) -> str:
         Whether the page holds the charts' script too; else it runs the scripts in its folder.
     """
     charts = charts_script()
-    scripts = [*([charts] if is_alone else []), _asset("recombine.js"), _asset("page.js")]
+    # The charts' script comes last: the verdict is there before its megabytes are read.
+    scripts = [_asset("recombine.js"), _asset("page.js"), *([charts] if is_alone else [])]
     style = _asset("page.css")
     own = "" if is_alone else "'self' "
     policy = "; ".join(
@@ -158,17 +162,71 @@ def document(tables: dict[str, Any], *, is_alone: bool) -> str:
     )
     parts = {
         "POLICY": escape(policy),
+        "PAIRS": "" if is_alone else f' <a href="{PAIRS_NAME}">All models and chips</a>.',
         "STYLE": f"<style>{style}</style>",
         "TABLES": script_json(tables),
         # Where these names are taken, Plotly puts in no styles of maps, which nothing draws.
         "GUARDS": "".join(f'<i hidden id="{name}"></i>' for name in _STYLE_NAME.findall(charts)),
         "SCRIPTS": "\n".join(
             [
-                *([] if is_alone else [f'<script src="{CHARTS_NAME}"></script>']),
                 *(f"<script>{script}</script>" for script in scripts),
+                *([] if is_alone else [f'<script src="{CHARTS_NAME}"></script>']),
             ]
         ),
     }
     pieces = _asset("page.html").split("%%")
     # Every other piece is the name of a part.
     return "".join(parts[piece] if i % 2 else piece for i, piece in enumerate(pieces))
+
+
+def summary_page(
+    title: str,
+    text: str = "",
+    *,
+    head: Sequence[str] = (),
+    rows: Sequence[Sequence[tuple[str, str]]] = (),
+    link: str = "index.html",
+) -> str:
+    """Return a page without scripts: what a search engine reads, and a chat shows of a link.
+
+    Parameters
+    ----------
+    title, text
+        What it is about, and what is said of it.
+    head, rows
+        A table, if any: each cell is a text and what it links to, "" for nothing.
+    link
+        The settings of the interactive page that it leads to.
+    """
+    style = _asset("page.css")
+    cells = [
+        [f'<a href="{escape(to)}">{escape(word)}</a>' if to else escape(word) for word, to in row]
+        for row in rows
+    ]
+    headers = "".join(f'<th scope="col">{escape(word)}</th>' for word in head)
+    body = "".join(
+        f'<tr><th scope="row">{first}</th>{"".join(f"<td>{cell}</td>" for cell in others)}</tr>'
+        for first, *others in cells
+    )
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src {_checksum(style)}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="description" content="{escape(f"{title}. {text}")}">
+<meta property="og:title" content="{escape(title)}">
+<meta property="og:description" content="{escape(text)}">
+<title>{escape(title)}</title>
+<style>{style}</style>
+</head>
+<body class="summary">
+<main>
+<h1>{escape(title)}</h1>
+<p>{escape(text)}</p>
+<p><a href="{escape(link)}">Try other loads, drafters and engines</a> · <a href="{PAIRS_NAME}">All models and chips</a></p>
+<div class="scroll" tabindex="0" role="region" aria-label="Table"><table><thead><tr>{headers}</tr></thead><tbody>{body}</tbody></table></div>
+</main>
+</body>
+</html>
+"""

@@ -8,26 +8,30 @@ globalThis.specroofPage = (() => {
   // A shape for each drafter besides its color, in charts and beside its controls.
   const MARKS = ["circle", "square", "triangle-up", "diamond"];
   const SHAPES = ["circle(50%)", "none", "polygon(50% 0, 100% 100%, 0 100%)", "polygon(50% 0, 100% 50%, 50% 100%, 0 50%)"];
-  const KINDS = { ideal: "ideal (free lunch)", autoregressive: "autoregressive, by cost", block: "block, by cost",
+  const KINDS = { ideal: "ideal (upper bound)", autoregressive: "autoregressive, by cost", block: "block, by cost",
     mtp: "mtp", eagle3: "eagle3", dflash: "dflash", ngram: "ngram" };
   const LAWS = { accept: "constant rate", "accept-length": "acceptance length", profile: "published profile" };
   const PRICED = Object.keys(tables.flags);
   const MOST_ADDRESS = 4000, MOST_DRAFTERS = 4;
+  // What a user may ask for: seconds to the first token, and of each later one; 0 is anything.
+  const TPOTS = [0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1], TTFTS = [0, 0.2, 0.5, 1, 2, 5, 10];
   const waiting = new Map(), sections = new Map();
-  let state, cells = [], cell = null, figures = null;
+  /** What is served, and what stands beside it: words of the address, grids, and figures. */
+  const setups = [{ suffix: "" }, { suffix: "2" }];
+  let state;
 
   // --- state: checked on the way in, never evaluated ---------------------------------------------
 
   const DEFAULT = () => ({
-    model: tables.models[0], chip: tables.hardware[0][0], devices: 0, engine: "", limited: true,
-    context: nearest(tables.context_len, 4096), batch: nearest(tables.batch_size, 8),
-    drafters: [], focus: 0, length: null,
+    model: tables.models[0], chip: tables.hardware[0][0], devices: 0, engine: "",
+    model2: "", chip2: "", devices2: 0, engine2: "", limited: true,
+    context: nearest(tables.context_len, tables.usual_context), batch: nearest(tables.batch_size, 8),
+    answer: 0, hits: 0, tpot: 0, ttft: 0, drafters: [], focus: 0, length: null,
   });
 
   /** Drafters to compare by default: heads that the library prices, else shares of a step. */
-  const usualDrafters = () => (offered("eagle3")
-    ? ["eagle3,accept=0.75", "dflash,accept=0.8", "ideal"]
-    : ["block,accept=0.89,cost=0.1,drafts=16", "autoregressive,accept=0.75,cost=0.1", "ideal"]).map(parsedSpec);
+  const usualDrafters = () => (!setups[0].cell || offered(setups[0].cell, "eagle3") ? tables.usual_drafters
+    : ["block,accept=0.89,cost=0.1,drafts=16", "autoregressive,accept=0.75,cost=0.1"]).map(parsedSpec);
 
   function nearest(values, wanted) {
     return values.reduce((best, one) => Math.abs(one - wanted) < Math.abs(best - wanted) ? one : best);
@@ -94,16 +98,25 @@ globalThis.specroofPage = (() => {
     return drafter;
   }
 
+  const chips = tables.hardware.map(([word]) => word);
   const READ = {
-    model: (text) => ({ model: oneOf("model", text, tables.models) }),
-    chip: (text) => ({ chip: oneOf("chip", text, tables.hardware.map((one) => one[0])) }),
-    devices: (text) => ({ devices: oneOf("devices", text, tables.devices) }),
-    engine: (text) => ({ engine: text }),
-    context: (text) => ({ context: oneOf("context", text, tables.context_len) }),
-    batch: (text) => ({ batch: oneOf("batch", text, tables.batch_size) }),
-    limited: (text) => ({ limited: oneOf("limited", text, ["1", "0"]) === "1" }),
-    focus: (text) => ({ focus: numberIn("focus", text, 0, MOST_DRAFTERS - 1, 1) }),
-    length: (text) => ({ length: text === "best" ? null : numberIn("length", text, 0, tables.max_draft_len, 1) }),
+    model: (text) => oneOf("model", text, tables.models),
+    chip: (text) => oneOf("chip", text, chips),
+    devices: (text) => oneOf("devices", text, [0, ...tables.devices]),
+    engine: (text) => text,
+    model2: (text) => oneOf("model2", text, ["", ...tables.models]),
+    chip2: (text) => oneOf("chip2", text, ["", ...chips]),
+    devices2: (text) => oneOf("devices2", text, [0, ...tables.devices]),
+    engine2: (text) => text,
+    context: (text) => oneOf("context", text, tables.context_len),
+    batch: (text) => oneOf("batch", text, tables.batch_size),
+    answer: (text) => oneOf("answer", text, [0, ...tables.answers]),
+    hits: (text) => oneOf("hits", text, tables.hit_rates),
+    tpot: (text) => oneOf("tpot", text, TPOTS),
+    ttft: (text) => oneOf("ttft", text, TTFTS),
+    limited: (text) => oneOf("limited", text, ["1", "0"]) === "1",
+    focus: (text) => numberIn("focus", text, 0, MOST_DRAFTERS - 1, 1),
+    length: (text) => text === "best" ? null : numberIn("length", text, 0, tables.max_draft_len, 1),
   };
 
   /** The state that an address says, and what it says wrongly. */
@@ -118,23 +131,27 @@ globalThis.specroofPage = (() => {
       if (key === "drafter") continue;
       try {
         if (!Object.hasOwn(READ, key)) throw new Error(`the address has ${shown(key)}; allowed: ${Object.keys(READ).join(", ")}, drafter`);
-        Object.assign(found, READ[key](text));
+        found[key] = READ[key](text);
       } catch (refusal) { wrong.push(refusal.message); }
     }
     if (drafters.length > MOST_DRAFTERS) wrong.push(`the address has ${drafters.length} drafters; allowed: up to ${MOST_DRAFTERS}`);
     const read = drafters.slice(0, MOST_DRAFTERS).flatMap((text) => {
       try { return [parsedSpec(text)]; } catch (refusal) { wrong.push(refusal.message); return []; }
     });
+    if (!found.model2 || !found.chip2) Object.assign(found, { model2: "", chip2: "" });
     if (read.length) found.drafters = read;
     found.focus = Math.min(found.focus, Math.max(read.length, 1) - 1);
     return [found, wrong];
   }
 
+  /** The address of what is shown; what is as it begins is left out. */
   function address() {
-    const words = new URLSearchParams();
-    for (const key of ["model", "chip", "devices", "engine", "context", "batch", "focus"]) words.set(key, state[key]);
-    words.set("limited", state.limited ? "1" : "0");
-    words.set("length", state.length === null ? "best" : state.length);
+    const words = new URLSearchParams(), usual = DEFAULT();
+    for (const key of Object.keys(READ)) {
+      if (["model", "chip", "devices", "engine"].includes(key) || state[key] !== usual[key]) {
+        words.set(key, key === "limited" ? "0" : state[key] ?? "best");
+      }
+    }
     for (const drafter of state.drafters) words.append("drafter", spec(drafter));
     return `#${words}`;
   }
@@ -159,30 +176,57 @@ globalThis.specroofPage = (() => {
       script.onerror = () => reject(new Error(`grid-${name}.js cannot be read; it lies beside this page`));
       document.head.append(script);
     });
-    const found = await Promise.all(packed.cells.map((one) => specroof.unpackedCell(one, tables.quantum)));
-    return { default_engine: packed.default_engine, cells: found };
+    const cells = await Promise.all(packed.cells.map((cell) => specroof.unpackedCell(cell, tables.quantum)));
+    return { ...packed, cells };
   }
 
   // --- figures ------------------------------------------------------------------------------------
 
   const at = () => [tables.context_len.indexOf(state.context), tables.batch_size.indexOf(state.batch)];
-  const curve = (drafter, i, j) => specroof.curve(drafter, cell, tables, i, j, state.limited);
-  const offered = (kind) => !PRICED.includes(kind) || Boolean(cell?.drafting[kind]);
-  const usable = () => state.drafters.map((one) => offered(one.kind));
+  const offered = (cell, kind) => !PRICED.includes(kind) || Boolean(cell.drafting[kind]);
+  const shownSetups = () => setups.slice(0, state.model2 ? 2 : 1);
+  const hasPrompt = () => state.context - state.answer / 2 >= 1;
+  /** The requests that a set-up answers; null where prompts are not counted, as on the textbook engine. */
+  const loadOf = (cell) => state.answer && hasPrompt() && cell?.requests.length
+    ? { answer: tables.answers.indexOf(state.answer), hit: tables.hit_rates.indexOf(state.hits) } : null;
 
-  function computed() {
-    const [i, j] = at(), able = usable();
+  /** Every figure of a set-up; null for what it has no grid of. */
+  function computed(setup) {
+    const { cell } = setup, [i, j] = at();
+    const curve = (drafter, c, b) => specroof.curve(drafter, cell, tables, c, b, state.limited, loadOf(cell));
+    const able = state.drafters.map((drafter) => Boolean(cell) && offered(cell, drafter.kind));
+    const focus = state.drafters[state.focus];
     return {
-      curves: state.drafters.map((one, d) => able[d] ? curve(one, i, j) : null),
-      batches: state.drafters.map((one, d) => able[d] ? tables.batch_size.map((_, k) => curve(one, i, k)) : null),
-      map: able[state.focus] ? tables.context_len.map((_, c) => tables.batch_size.map((__, k) => curve(state.drafters[state.focus], c, k))) : null,
+      curves: state.drafters.map((drafter, d) => able[d] ? curve(drafter, i, j) : null),
+      batches: state.drafters.map((drafter, d) => able[d] ? tables.batch_size.map((_, b) => curve(drafter, i, b)) : null),
+      map: able[state.focus] ? tables.context_len.map((_, c) => tables.batch_size.map((__, b) => specroof.curve(focus, cell, tables, c, b, state.limited, null))) : null,
+      acceptance: able[state.focus] && focus.kind !== "ideal" ? acceptances(focus).map((drafter) => ({ drafter, ...curve(drafter, i, j) })) : null,
     };
+  }
+
+  /** The drafter with every acceptance that its slider has: rates, or lengths where it was measured. */
+  function acceptances(drafter) {
+    if (drafter.law === "accept-length") {
+      return Array.from({ length: drafter.depth * tables.length_steps + 1 }, (_, step) => ({ ...drafter, length: lengthOf(step) }));
+    }
+    const { profile, ...others } = drafter;
+    return Array.from({ length: 51 }, (_, step) => ({ ...others, law: "accept", accept: step / 50 }));
   }
 
   const digits = (value, places = 3) => Number.isFinite(value) ? value.toLocaleString("en", { maximumSignificantDigits: places }) : "–";
   const times = (value) => Number.isFinite(value) ? `${value.toFixed(2)}×` : "–";
-  const millis = (value) => Number.isFinite(value) ? `${(value * 1e3).toFixed(value < 1e-3 ? 3 : 2)} ms` : "–";
+  const millis = (value) => !Number.isFinite(value) ? "–" : value === 0 ? "0" : digits(value * 1e3, 3);
+  const seconds = (value) => !Number.isFinite(value) ? "–" : value < 1 ? `${millis(value)} ms` : `${digits(value)} s`;
+  const money = (value) => Number.isFinite(value) ? `$${value < 0.1 ? value.toPrecision(2) : value.toFixed(2)}` : "–";
   const drafts = (count) => `${count} draft${count === 1 ? "" : "s"}`;
+  const range = ([low, high]) => low === high ? String(low) : `${low}–${high}`;
+  const plural = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
+  const chipName = (word) => tables.hardware[chips.indexOf(word)][1];
+  const engineWords = (name) => ({ ideal: "ideal (textbook)", generic: "generic" })[name] || `${name} (fitted)`;
+  const short = (model) => model.split("/").at(-1);
+
+  /** What a set-up is called: model, devices, chip and engine. */
+  const titleOf = ({ words, cell }) => `${short(words.model)} on ${cell ? `${cell.devices} × ` : ""}${chipName(words.chip)}${cell ? `, ${engineWords(cell.engine)}` : ""}`;
 
   function element(tag, text, className) {
     const made = document.createElement(tag);
@@ -191,160 +235,357 @@ globalThis.specroofPage = (() => {
     return made;
   }
 
-  /** How many of the requests run where not all do; how long the others wait is the library's to say. */
-  function running(found) {
-    const [plain, drafted] = found.most.map((one) => one ?? Infinity);
-    if (plain < 1) return `at context ${state.context} not one request fits.`;
-    return `at context ${state.context} ${Math.min(plain, state.batch)} of ${state.batch} requests run without drafts, ${Math.min(drafted, state.batch)} with one; the others wait. specroof predict with --concurrency ${state.batch} in the place of --batch says how long.`;
+  /** Dollars of a million tokens, at so many a second; NaN where the chip has no price. */
+  function price(setup, tokens_per_s) {
+    const hourly = tables.hardware[chips.indexOf(setup.words.chip)][2];
+    return hourly === null ? NaN : 1e6 * hourly * setup.cell.devices / (3600 * tokens_per_s);
   }
 
-  /** Whether the server has room for any draft: without room a best length of 0 says nothing. */
-  const hasRoom = (found) => found.speedup.slice(1).some(Number.isFinite);
+  // --- why a figure is missing: one line each -----------------------------------------------------
 
-  function verdict(drafter, found, batches) {
-    const line = element("p");
-    const name = spec(drafter);
-    if (!found) {
-      line.append(element("strong", "no figures"), ` for ${name}: this page has none of ${drafter.kind} with engine ${state.engine} here.`);
+  const hasDrafts = (curve) => curve.speedup.slice(1).some(Number.isFinite);
+
+  /** Why a server runs no more, in words. */
+  const bound = (by) => by === "running" ? "its default limit of running requests" : by === "cache" ? "memory for the KV cache" : `memory (${by})`;
+
+  /** Why there is no figure of a drafter here; empty where there is one. */
+  function absence(setup, drafter, curve) {
+    const { cell } = setup;
+    if (!cell) return setup.refusal;
+    if (!curve) {
+      return cell.engine === "ideal"
+        ? `the textbook engine prices ${drafter.kind} in corners that this page does not tabulate; choose another engine, or give its cost as block or autoregressive`
+        : `${short(setup.words.model)} cannot have a ${drafter.kind} drafter that this page prices`;
+    }
+    const [plain, drafted] = curve.most;
+    const by = curve.bound_by;
+    if (state.limited && plain !== null && plain < 1) return `at a context of ${plural(state.context, "token")} not one request fits (${bound(by[0])})`;
+    if (state.limited && drafted !== null && drafted < state.batch) {
+      return `the server runs at most ${drafted} of ${plural(state.batch, "request")} with one draft (${bound(by[1])})${plain !== null && plain < state.batch ? `, and ${plain} without` : ", and all of them without"}; the others wait. specroof predict with --concurrency ${state.batch} in the place of --batch says how long`;
+    }
+    return hasDrafts(curve) ? "" : "its acceptance is not known at any draft length";
+  }
+
+  /** Batches as runs: "1–8, 32". */
+  function runs(batches) {
+    const places = batches.map((batch) => tables.batch_size.indexOf(batch));
+    const starts = places.filter((place, p) => p === 0 || places[p - 1] !== place - 1);
+    return starts.map((start) => {
+      let end = start;
+      while (places.includes(end + 1)) end++;
+      return range([tables.batch_size[start], tables.batch_size[end]]);
+    }).join(", ");
+  }
+
+  /** Verdicts over all batches, in one sentence. */
+  function byBatch(batches, curve = null) {
+    const says = new Map();
+    tables.batch_size.forEach((batch, b) => {
+      const curve = batches[b];
+      const word = !hasDrafts(curve) ? "no room" : curve.verdict === null ? (curve.best_draft_len ? "faster" : "not faster") : curve.verdict;
+      says.set(word, [...(says.get(word) || []), batch]);
+    });
+    const order = ["pays", "faster", "unclear", "loses", "not faster", "no room"].filter((word) => says.has(word));
+    const parts = order.map((word) => says.get(word).length === tables.batch_size.length ? `${word} at every batch shown` : `${word} at ${runs(says.get(word))}`);
+    const [plain, drafted] = curve?.most ?? [];
+    const limits = says.has("no room") && curve && drafted !== null ? ` (at most ${drafted.toLocaleString("en")} with drafts${plain === null ? "" : `, ${plain.toLocaleString("en")} without`}: ${bound(curve.bound_by[1])})` : "";
+    return `By batch: ${parts.join("; ")}${limits}.`;
+  }
+
+  function verdict(setup, d) {
+    const drafter = state.drafters[d], curve = setup.figures.curves[d], name = spec(drafter);
+    const line = element("p"), missing = absence(setup, drafter, curve);
+    if (missing) {
+      line.append(element("strong", curve ? "no room" : "no figures"), ` for ${name}: ${missing}. ${curve ? byBatch(setup.figures.batches[d]) : ""}`.trimEnd());
       return line;
     }
-    const paid = tables.batch_size.filter((_, k) => batches[k].best_draft_len > 0);
-    const drafting = hasRoom(found), full = state.limited && found.most[1] < state.batch;
-    if (!Number.isFinite(found.best_speedup) || (full && !drafting && found.most[1] !== null)) {
-      line.append(element("strong", "no room"), ` for ${name}: ${running(found)}`);
-      return line;
-    }
-    const pays = found.best_draft_len > 0, sure = found.verdict !== "unclear";
-    line.className = !sure ? "unclear" : pays ? "pays" : "loses";
-    line.append(element("strong", !sure ? "unclear" : pays ? "pays" : "does not pay"), `: ${name}. `);
-    line.append(pays
-      ? `${drafts(found.best_draft_len)} per round decode ${times(found.best_speedup)} as fast${within(found)}: ${digits(found.tokens_per_s_per_user[0])} → ${digits(found.tokens_per_s_per_user[found.best_draft_len])} tok/s for each user. `
-      : `No draft length beats plain decoding's ${digits(found.tokens_per_s_per_user[0])} tok/s for each user. `);
-    line.append(paid.length === tables.batch_size.length ? "It pays at every batch shown."
-      : paid.length ? `At this context it pays at batch ${paid.join(", ")}.` : "At this context it pays at no batch shown.");
-    const room = found.most[found.best_draft_len];
-    if (state.limited && pays && room !== null && found.most[0] !== room) line.append(` The server runs at most ${room} requests with these drafts${found.most[0] === null ? "" : `, ${found.most[0]} without`}.`);
+    const best = curve.best_draft_len, gains = best > 0, bounding = drafter.kind === "ideal";
+    const sure = bounding ? "upper bound" : curve.verdict ?? (gains ? "faster on paper" : "not faster on paper");
+    line.className = { pays: "pays", loses: "loses", unclear: "unclear" }[sure] || "";
+    line.append(element("strong", sure), `: ${name}. `);
+    const shortest = curve.speedup[1];
+    line.append(gains
+      ? `${drafts(best)} per round ${loadOf(setup.cell) ? "answer" : "decode"} ${times(curve.best_speedup)} as fast${bounding ? "" : within(curve, best)}: ${digits(curve.tokens_per_s_per_user[0])} → ${digits(curve.tokens_per_s_per_user[best])} tok/s for each user. `
+      : `No draft length is faster than plain decoding's ${digits(curve.tokens_per_s_per_user[0])} tok/s for each user${Number.isFinite(shortest) ? `; one draft gives ${times(shortest)}${within(curve, 1)}` : ""}. `);
+    if (drafter.law === "accept-length" && best > drafter.depth) line.append(`Beyond the ${drafts(drafter.depth)} measured, acceptance is the typical shape's. `);
+    if (bounding) line.append("It accepts every draft and costs nothing: no drafter gains more. ");
+    else line.append(byBatch(setup.figures.batches[d], curve));
     return line;
   }
 
-  const within = (found) => found.speedup_low
-    ? ` (80 % of measurements: ${found.speedup_low[found.best_draft_len].toFixed(2)} to ${times(found.speedup_high[found.best_draft_len])})` : "";
+  const within = (curve, length) => curve.speedup_low
+    ? ` (80 % of measurements: ${curve.speedup_low[length].toFixed(2)} to ${times(curve.speedup_high[length])})` : "";
+
+  /** Points of plain decoding, or of a drafter at its best lengths, that a server runs. */
+  function servedPoints(setup, d) {
+    const batches = setup.figures.batches[d ?? setup.figures.batches.findIndex(Boolean)] || [];
+    return batches.flatMap((curve, b) => {
+      const length = d === null ? 0 : curve.best_draft_len, batch = tables.batch_size[b];
+      const user = curve.tokens_per_s_per_user[length];
+      if (!Number.isFinite(user) || (d !== null && !hasDrafts(curve))) return [];
+      const tokens_per_s = user * batch;
+      return [{ batch, length, user, tokens_per_s, price: price(setup, tokens_per_s), tpot_s: curve.tpot_s[length], ttft_s: curve.ttft_s?.[length] }];
+    });
+  }
+
+  /** What the targets leave: of each way to decode the point with the most tokens a second. */
+  function targets(setup) {
+    if (!setup.cell || (!state.tpot && !(state.ttft && loadOf(setup.cell)))) return [];
+    const asked = [state.tpot ? `TPOT of ${seconds(state.tpot)}` : "", state.ttft && loadOf(setup.cell) ? `TTFT of ${seconds(state.ttft)}` : ""].filter(Boolean).join(" and ");
+    const ways = [null, ...state.drafters.flatMap((drafter, d) => setup.figures.batches[d] && drafter.kind !== "ideal" ? [d] : [])];
+    const parts = ways.map((d) => {
+      const points = servedPoints(setup, d).filter((point) => (!state.tpot || point.tpot_s <= state.tpot) && (!state.ttft || !loadOf(setup.cell) || point.ttft_s <= state.ttft));
+      const best = points.reduce((most, point) => !most || point.tokens_per_s > most.tokens_per_s ? point : most, null);
+      const name = d === null ? "without drafts" : spec(state.drafters[d]);
+      return best ? `${name} batch ${best.batch}, ${digits(best.tokens_per_s)} tok/s${Number.isFinite(best.price) ? `, ${money(best.price)} a million tokens` : ""}` : `${name} no batch shown`;
+    });
+    return [element("p", `Within a ${asked}: ${parts.join("; ")}.`)];
+  }
+
+  // --- the table ----------------------------------------------------------------------------------
 
   function showFigures() {
+    const requests = shownSetups().some(({ cell }) => loadOf(cell)), two = shownSetups().length > 1;
+    const titles = ["Drafter", "Best drafts (within 1 %)", "Speedup", "Tokens per round", "tok/s per user", "$ per million tokens",
+      ...(requests ? ["TTFT (ms)", "TPOT (ms)"] : []), "Draft (ms)", "Verify (ms)", "Round (ms)"];
     const head = element("tr");
-    for (const text of ["Drafter", "Best drafts", "Within 1 %", "Speedup", "Tokens / round", "tok/s per user", "Draft", "Verify", "Round"]) {
-      const cellOf = element("th", text);
-      cellOf.scope = "col";
-      head.append(cellOf);
+    for (const text of titles) {
+      const title = element("th", text);
+      title.scope = "col";
+      head.append(title);
     }
-    const rows = state.drafters.map((drafter, d) => {
-      const line = element("tr"), found = figures.curves[d];
-      const name = element("th", spec(drafter));
-      name.scope = "row";
-      line.append(name);
-      const k = found?.best_draft_len;
-      const runs = found && Number.isFinite(found.best_speedup);
-      const texts = runs ? [k, found.near_best.join("–"), times(found.best_speedup), digits(found.tokens_per_round[k], 4), digits(found.tokens_per_s_per_user[k], 4),
-        k ? millis(found.draft_s[k]) : "–", millis(found.verify_s[k]), millis(found.round_s[k])] : Array(8).fill("–");
-      for (const text of texts) line.append(element("td", text));
+    const rowOf = (name, texts) => {
+      const line = element("tr"), title = element("th", name);
+      title.scope = "row";
+      line.append(title, ...texts.map((text) => element("td", text)));
       return line;
+    };
+    const rows = shownSetups().flatMap((setup) => {
+      const { figures, cell } = setup;
+      const lines = two ? [rowOf(titleOf(setup), [])] : [];
+      if (two) lines[0].firstChild.colSpan = titles.length;
+      const cells = (curve, length) => [times(curve.speedup[length]), digits(curve.tokens_per_round[length]), digits(curve.tokens_per_s_per_user[length], 4),
+        money(price(setup, curve.tokens_per_s_per_user[length] * state.batch)), ...(requests ? [curve.ttft_s ? millis(curve.ttft_s[length]) : "–", millis(curve.tpot_s[length])] : []),
+        length ? millis(curve.draft_s[length]) : "–", millis(curve.verify_s[length]), millis(curve.decoding_round_s[length])];
+      const plain = figures.curves.find((curve) => curve && Number.isFinite(curve.speedup[0]));
+      if (plain) lines.push(rowOf("no drafts", ["–", ...cells(plain, 0)]));
+      state.drafters.forEach((drafter, d) => {
+        const curve = figures.curves[d], drafted = cell && curve && hasDrafts(curve);
+        lines.push(rowOf(spec(drafter), drafted
+          ? [curve.best_draft_len ? `${curve.best_draft_len} (${range(curve.near_best)})` : "none", ...cells(curve, curve.best_draft_len)] : titles.slice(1).map(() => "–")));
+      });
+      return lines;
     });
     const thead = element("thead"), tbody = element("tbody");
     thead.append(head);
     tbody.append(...rows);
     $("figures").replaceChildren(thead, tbody);
-    $("verdict").replaceChildren(...state.drafters.map((one, d) => verdict(one, figures.curves[d], figures.batches[d])));
+    $("figures").parentElement.hidden = $("columns").hidden = !shownSetups().some(({ cell }) => cell);
+    const band = requests && setups[0].cell?.served_widths.ttft_s?.[at()[1]];
+    $("columns").textContent = requests
+      ? `Prompts counted: speedup, tok/s and price are of whole answers. TTFT begins when a request starts to run${band ? `; 80 % of measured loads have a TTFT between ${Math.exp(-band).toFixed(2)} and ${digits(Math.exp(band))} times the prediction` : ""}.`
+      : "Decoding alone: choose an answer length under “Prompts” to count prompts and see TTFT.";
+    $("verdict").replaceChildren(...shownSetups().map((setup) => {
+      const box = element("div");
+      box.append(element("h3", `${titleOf(setup)}: ${plural(state.batch, "request")}, ${plural(state.context, "token")} of context`));
+      box.append(...(setup.note ? [element("p", setup.note, "hint")] : []));
+      box.append(...(setup.cell ? state.drafters.map((_, d) => verdict(setup, d)) : [noSetup(setup)]), ...targets(setup));
+      return box;
+    }));
+  }
+
+  function noSetup(setup) {
+    const line = element("p");
+    line.append(element("strong", "no figures"), `: ${setup.refusal}.`);
+    return line;
   }
 
   // --- charts -------------------------------------------------------------------------------------
 
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const safe = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+  const DASHES = ["solid", "dash"];
 
   function layout(more) {
     const axis = { gridcolor: css("--grid"), zerolinecolor: css("--grid"), linecolor: css("--line"), fixedrange: true, automargin: true };
-    return { margin: { l: 48, r: 12, t: 8, b: 44 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", dragmode: false,
+    return { margin: { l: 48, r: 12, t: 14, b: 44 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", dragmode: false,
       font: { color: css("--ink"), size: 13, family: "system-ui, DejaVu Sans, sans-serif" }, showlegend: false, hoverlabel: { namelength: -1 },
       ...more, xaxis: { ...axis, ...more.xaxis }, yaxis: { ...axis, ...more.yaxis } };
   }
 
-  const draw = (id, traces, more, says) => {
-    $(id).setAttribute("aria-label", says);
-    return Plotly.react($(id), traces, layout(more), { displayModeBar: false, responsive: true });
-  };
+  /** Draw a chart, or why there is none: an empty one says nothing. */
+  function draw(id, traces, more, says, missing) {
+    $(id).setAttribute("aria-label", missing || says);
+    $(id).dataset.empty = missing ? "1" : "0";
+    const annotations = missing ? [{ text: wrapped(missing), showarrow: false, xref: "paper", yref: "paper", x: 0.5, y: 0.5 }] : more.annotations;
+    const hidden = missing ? { xaxis: { visible: false }, yaxis: { visible: false } } : more;
+    return Plotly.react($(id), missing ? [] : traces, layout({ ...hidden, annotations }), { displayModeBar: false, responsive: true });
+  }
+
+  /** Text in lines that fit a narrow chart. */
+  const wrapped = (text) => safe(text).split(" ").reduce((lines, word) => (lines.at(-1) + word).length > 38 ? [...lines, word] : [...lines.slice(0, -1), `${lines.at(-1)} ${word}`.trim()], [""]).join("<br>");
+
+  /** Swatches and names of drafters under a title; dashed lines are the set-up beside. */
+  function legend(id, more = []) {
+    const entries = state.drafters.flatMap((drafter, d) => setups.some(({ figures }) => figures?.curves[d]) ? [[spec(drafter), COLORS[d], SHAPES[d], ""]] : []);
+    if (shownSetups().length > 1) entries.push([`solid: ${titleOf(setups[0])}; dashed: ${titleOf(setups[1])}`, css("--soft"), "", "dashed"]);
+    $(id).replaceChildren(...[...entries, ...more].map(([text, color, shape, className]) => {
+      const entry = element("span"), swatch = element("span", undefined, `swatch ${className}`);
+      if (className) swatch.style.color = color;
+      else Object.assign(swatch.style, { background: color, clipPath: shape });
+      swatch.setAttribute("aria-hidden", "true");
+      entry.append(swatch, text);
+      return entry;
+    }));
+  }
+
+  const GREY = () => [["no drafts", css("--soft"), SHAPES[0], ""]];
 
   function even(xs) {
     return { x: [xs[0], xs.at(-1)], y: [1, 1], mode: "lines", line: { color: css("--soft"), dash: "dot", width: 1 }, hoverinfo: "skip" };
   }
 
+  /** Why nothing of any set-up is drawn: the first reason. */
+  const noneDrawn = () => shownSetups().flatMap((setup) => state.drafters.map((drafter, d) => absence(setup, drafter, setup.figures.curves[d]))).find(Boolean) || "";
+
+  const bestWords = () => state.drafters.map((drafter, d) => {
+    const curve = setups[0].figures.curves[d];
+    return curve && hasDrafts(curve) ? `${spec(drafter)}: best ${times(curve.best_speedup)} at ${drafts(curve.best_draft_len)}` : `${spec(drafter)}: no figures`;
+  }).join("; ");
+
   function drawByLength() {
-    const lengths = figures.curves.find(Boolean)?.speedup.map((_, length) => length) || [0];
-    const traces = [even(lengths)];
-    state.drafters.forEach((drafter, d) => {
-      const found = figures.curves[d];
-      if (!found) return;
-      if (found.speedup_low && d === state.focus) {
-        const known = lengths.filter((length) => Number.isFinite(found.speedup[length]));
-        traces.push({ x: [...known, ...known.toReversed()], y: [...known.map((one) => found.speedup_low[one]), ...known.toReversed().map((one) => found.speedup_high[one])],
+    const traces = [];
+    let deepest = 0;
+    shownSetups().forEach(({ figures }, s) => state.drafters.forEach((drafter, d) => {
+      const curve = figures.curves[d];
+      if (!curve || !hasDrafts(curve)) return;
+      const lengths = curve.speedup.flatMap((speedup, length) => Number.isFinite(speedup) ? [length] : []);
+      deepest = Math.max(deepest, lengths.at(-1));
+      if (curve.speedup_low && d === state.focus && s === 0 && drafter.kind !== "ideal") {
+        traces.push({ x: [...lengths, ...lengths.toReversed()], y: [...lengths.map((length) => curve.speedup_low[length]), ...lengths.toReversed().map((length) => curve.speedup_high[length])],
           mode: "lines", line: { width: 0 }, fill: "toself", fillcolor: `${COLORS[d]}38`, hoverinfo: "skip" });
       }
-      traces.push({ x: lengths, y: found.speedup, name: safe(spec(drafter)), mode: "lines", line: { color: COLORS[d], width: 2 } });
-      traces.push({ x: [found.best_draft_len], y: [found.best_speedup], name: safe(spec(drafter)), mode: "markers", marker: { color: COLORS[d], size: 11, symbol: MARKS[d] }, hovertemplate: "best: %{x} drafts, %{y:.3f}×<extra></extra>" });
-    });
-    draw("by-length", traces, { xaxis: { title: { text: "drafts per round" }, dtick: 2 }, yaxis: { title: { text: "speedup (×)" } } },
-      `Speedup by drafts per round, one line for each drafter; ${bestWords()}`);
+      traces.push({ x: lengths, y: lengths.map((length) => curve.speedup[length]), name: safe(spec(drafter)), mode: "lines", line: { color: COLORS[d], width: 2, dash: DASHES[s] } });
+      traces.push({ x: [curve.best_draft_len], y: [curve.best_speedup], name: safe(spec(drafter)), mode: "markers", marker: { color: COLORS[d], size: 11, symbol: MARKS[d] }, hovertemplate: "best: %{x} drafts, %{y:.3f}×<extra></extra>" });
+    }));
+    const band = traces.some((trace) => trace.fill);
+    legend("by-length-legend", band ? [["80 % of measurements", `${COLORS[state.focus]}60`, "none", ""]] : []);
+    draw("by-length", [even([0, deepest]), ...traces], { xaxis: { title: { text: "drafts per round" }, range: [-0.3, deepest + 0.3], dtick: deepest > 8 ? 2 : 1 }, yaxis: { title: { text: "speedup (×)" } } },
+      `Speedup by drafts per round, one line for each drafter; ${bestWords()}`, traces.length ? "" : noneDrawn());
   }
-
-  const bestWords = () => state.drafters.map((one, d) => figures.curves[d] && Number.isFinite(figures.curves[d].best_speedup)
-    ? `${spec(one)}: best ${times(figures.curves[d].best_speedup)} at ${drafts(figures.curves[d].best_draft_len)}` : `${spec(one)}: no figures`).join("; ");
 
   function drawByBatch() {
-    const batches = tables.batch_size;
-    const traces = [even(batches)];
-    state.drafters.forEach((drafter, d) => {
+    const traces = [], drawn = new Set([]);
+    shownSetups().forEach(({ figures }, s) => state.drafters.forEach((drafter, d) => {
       if (!figures.batches[d]) return;
-      traces.push({ x: batches, y: figures.batches[d].map((one) => hasRoom(one) ? one.best_speedup : null), text: figures.batches[d].map((one) => drafts(one.best_draft_len)), name: safe(spec(drafter)), mode: "lines+markers",
-        line: { color: COLORS[d], width: 2 }, marker: { size: 8, symbol: MARKS[d] }, hovertemplate: "batch %{x}: %{y:.3f}×, %{text}<extra></extra>" });
-    });
-    draw("by-batch", traces, { xaxis: { title: { text: "batch (sequences)" }, type: "log", tickvals: batches, ticktext: batches.map(String) }, yaxis: { title: { text: "best speedup (×)" } } },
-      `Best speedup by batch at context ${state.context}, one line for each drafter; no point where the server has no room for drafts`);
+      const batches = tables.batch_size.filter((_, b) => hasDrafts(figures.batches[d][b]));
+      const curves = figures.batches[d].filter(hasDrafts);
+      batches.forEach((batch) => drawn.add(batch));
+      if (curves.length) traces.push({ x: batches, y: curves.map((curve) => curve.best_speedup), text: curves.map((curve) => drafts(curve.best_draft_len)), name: safe(spec(drafter)), mode: "lines+markers",
+        line: { color: COLORS[d], width: 2, dash: DASHES[s] }, marker: { size: 8, symbol: MARKS[d] }, hovertemplate: "batch %{x}: %{y:.3f}×, %{text}<extra></extra>" });
+    }));
+    const batches = tables.batch_size.filter((batch) => drawn.has(batch));
+    legend("by-batch-legend");
+    const ends = [Math.log10(batches[0] || 1) - 0.1, Math.log10(batches.at(-1) || 1) + 0.1];
+    draw("by-batch", [even(batches), ...traces], { xaxis: { title: { text: "batch (requests)" }, type: "log", range: ends, tickvals: batches, ticktext: batches.map(String) }, yaxis: { title: { text: "best speedup (×)" } } },
+      `Best speedup by batch at a context of ${state.context}, one line for each drafter; no point where the server has no room for drafts`, traces.length ? "" : noneDrawn());
   }
 
-  const chosenLength = () => state.length ?? figures.curves[state.focus]?.best_draft_len ?? 0;
+  function drawByAcceptance() {
+    const focus = state.drafters[state.focus], byLength = focus.law === "accept-length", traces = [];
+    const x = (drafter) => byLength ? drafter.length : drafter.accept;
+    shownSetups().forEach(({ figures }, s) => {
+      const points = (figures.acceptance || []).filter(hasDrafts);
+      if (!points.length) return;
+      traces.push({ x: points.map(({ drafter }) => x(drafter)), y: points.map((point) => point.best_speedup), text: points.map((point) => drafts(point.best_draft_len)), mode: "lines", name: "",
+        line: { color: COLORS[state.focus], width: 2, dash: DASHES[s] }, hovertemplate: "%{x}: %{y:.3f}×, %{text}<extra></extra>" });
+      const curve = figures.curves[state.focus];
+      if (x(focus) !== undefined) traces.push({ x: [x(focus)], y: [curve.best_speedup], mode: "markers", marker: { color: COLORS[state.focus], size: 11, symbol: MARKS[state.focus] }, hovertemplate: "here: %{y:.3f}×<extra></extra>" });
+    });
+    const missing = focus.kind === "ideal" ? "the ideal drafter accepts every draft: choose another drafter above" : traces.length ? "" : noneDrawn();
+    const least = byLength ? 1 : 0, most = byLength ? focus.depth + 1 : 1;
+    $("by-acceptance-legend").replaceChildren(element("span", `${spec(focus)}, at its best draft length${shownSetups().length > 1 ? `; dashed: ${titleOf(setups[1])}` : ""}`));
+    draw("by-acceptance", [even([least, most]), ...traces], { xaxis: { title: { text: byLength ? `tokens per round with ${drafts(focus.depth)}` : "acceptance rate of each draft" } }, yaxis: { title: { text: "best speedup (×)" } } },
+      `Best speedup of ${spec(focus)} by acceptance`, missing);
+  }
+
+  function drawPrice() {
+    const traces = [], names = ["no drafts", ...state.drafters.map(spec)];
+    const priced = shownSetups().every(({ words }) => tables.hardware[chips.indexOf(words.chip)][2] !== null);
+    shownSetups().forEach((setup, s) => [null, ...state.drafters.keys()].forEach((d) => {
+      if (!setup.cell || (d !== null && (!setup.figures.batches[d] || state.drafters[d].kind === "ideal"))) return;
+      const points = servedPoints(setup, d);
+      if (!points.length) return;
+      const color = d === null ? css("--soft") : COLORS[d];
+      traces.push({ x: points.map((point) => point.user), y: points.map((point) => priced ? point.price : point.tokens_per_s / setup.cell.devices), text: points.map((point) => `batch ${point.batch}, ${drafts(point.length)}`), mode: "lines+markers",
+        name: safe(names[d === null ? 0 : d + 1]), line: { color, width: 2, dash: DASHES[s] }, marker: { size: 7, symbol: MARKS[d ?? 0] },
+        hovertemplate: `%{x:.3s} tok/s, ${priced ? "$%{y:.3g}" : "%{y:.3s}"}, %{text}<extra></extra>` });
+    }));
+    $("price-title").textContent = priced ? "Price by speed, one point a batch" : "Throughput by speed, one point a batch (no price of this chip is known)";
+    legend("price-legend", GREY());
+    const line = state.tpot ? [{ type: "line", x0: 1 / state.tpot, x1: 1 / state.tpot, yref: "paper", y0: 0, y1: 1, line: { color: css("--loses"), dash: "dot", width: 1 } }] : [];
+    draw("price", traces, { shapes: line, xaxis: { title: { text: "tok/s for each user" }, type: "log", dtick: "D2", tickformat: "~s" }, yaxis: { title: { text: priced ? "$ per million output tokens" : "tok/s of each device" }, type: "log", dtick: "D2", tickformat: priced ? "~g" : "~s" } },
+      `${priced ? "Dollars of a million tokens" : "Tokens a second of each device"} against tokens a second for each user, a point for each batch`, traces.length ? "" : noneDrawn());
+  }
+
+  const chosenLength = () => state.length ?? setups[0].figures.curves[state.focus]?.best_draft_len ?? 0;
 
   function drawRound() {
-    const found = figures.curves[state.focus], length = chosenLength();
-    if (!found || !Number.isFinite(found.round_s[length])) {
-      draw("round", [], { xaxis: { visible: false }, yaxis: { visible: false }, annotations: [{ text: "no such round here", showarrow: false }] }, "No such round here");
+    const curve = setups[0].figures.curves[state.focus], length = chosenLength(), focus = state.drafters[state.focus];
+    const missing = absence(setups[0], focus, curve) || (Number.isFinite(curve.decoding_round_s[length]) ? "" : `${focus.kind} makes no ${drafts(length)}, or its acceptance is not known there`);
+    if (missing) {
+      $("say-round").textContent = `A round drafts a few tokens and verifies them in one pass of the model. None can be shown here: ${missing}.`;
+      draw("round", [], {}, "", missing);
       return;
     }
-    const tokens = found.tokens_per_round[length], plain = found.round_s[0] * 1e3;
-    const parts = length ? [found.draft_s[length], found.verify_s[length], found.engine_s] : [0, found.round_s[0], 0];
-    const bars = parts.map((one) => one * 1e3), total = found.round_s[length] * 1e3;
+    const tokens = curve.tokens_per_round[length], plain_s = curve.verify_s[0];
+    const parts = length ? [curve.draft_s[length], curve.verify_s[length], curve.engine_s] : [0, plain_s, 0];
+    const bars = parts.map((part) => part * 1e3), total = curve.decoding_round_s[length] * 1e3, plain = plain_s * 1e3;
+    $("say-round").textContent = length
+      ? `A round drafts ${length} token${length === 1 ? "" : "s"} (${seconds(parts[0])}), and verifies them in one pass of the model (${seconds(parts[1])}), which reads the weights once for all ${length + 1} positions. It keeps the drafts that the model agrees with and adds a token of its own: ${tokens.toFixed(2)} tokens on average. With what the engine adds (${seconds(parts[2])}) that takes ${seconds(total / 1e3)}; plain steps take ${seconds(tokens * plain_s)} for as many tokens.`
+      : `Without drafts, a round is a plain step of ${seconds(plain_s)} for one token. With drafts, a round verifies several tokens in one pass of the model and keeps those that it agrees with.`;
+    const label = (value) => value === 0 ? "0" : digits(value);
     draw("round", [
       { type: "waterfall", x: ["draft", "verify", "engine", "round"], measure: ["relative", "relative", "relative", "total"], y: [...bars, 0],
-        text: [...bars, total].map((one) => one.toFixed(2)), textposition: "outside", cliponaxis: false,
+        text: [...bars, total].map(label), textposition: "outside", cliponaxis: false,
         increasing: { marker: { color: COLORS[state.focus] } }, totals: { marker: { color: css("--accent") } }, connector: { line: { color: css("--line") } }, hovertemplate: "%{x}: %{text} ms<extra></extra>" },
-      { type: "bar", x: [`${tokens.toFixed(2)} plain steps`], y: [plain * tokens], text: [(plain * tokens).toFixed(2)], textposition: "outside", cliponaxis: false, marker: { color: css("--soft") }, hovertemplate: "%{y:.3f} ms<extra></extra>" },
-    ], { yaxis: { title: { text: "time (ms)" }, range: [0, Math.max(total, plain * tokens) * 1.15] } },
-      `A round with ${drafts(length)}: draft ${bars[0].toFixed(2)} ms, verify ${bars[1].toFixed(2)} ms, engine ${bars[2].toFixed(2)} ms, in all ${total.toFixed(2)} ms for ${tokens.toFixed(2)} tokens, which take ${(plain * tokens).toFixed(2)} ms in plain steps`);
+      { type: "bar", x: [`${tokens.toFixed(2)} steps`], y: [plain * tokens], text: [label(plain * tokens)], textposition: "outside", cliponaxis: false, marker: { color: css("--soft") }, hovertemplate: "%{y:.3f} ms<extra></extra>" },
+    ], { xaxis: { tickangle: 0 }, yaxis: { title: { text: "time (ms)" }, range: [0, Math.max(total, plain * tokens) * 1.15] } },
+      `A round with ${drafts(length)}: draft ${label(bars[0])} ms, verify ${label(bars[1])} ms, engine ${label(bars[2])} ms, in all ${label(total)} ms for ${tokens.toFixed(2)} tokens, which take ${label(plain * tokens)} ms in plain steps`);
   }
 
   function drawMap() {
-    const rows = figures.map;
-    if (!rows) {
-      draw("map", [], { xaxis: { visible: false }, yaxis: { visible: false }, annotations: [{ text: "no figures here", showarrow: false }] }, "No figures here");
-      return;
-    }
-    const known = hasRoom;
-    const z = rows.map((line) => line.map((one) => known(one) ? one.best_draft_len : null));
+    const rows = setups[0].figures.map, focus = state.drafters[state.focus];
+    $("map-title").textContent = `Best draft length of ${spec(focus)} by batch and context (–: no room)${state.answer ? ", decoding alone" : ""}${state.model2 ? `, on ${titleOf(setups[0])}` : ""}`;
+    const known = (rows || []).map((line) => line.map(hasDrafts));
+    const widest = Math.max(-1, ...known.map((line) => line.lastIndexOf(true)));
+    const missing = !rows ? absence(setups[0], focus, null) : widest < 0 ? "no context shown has room for a draft" : "";
+    if (missing) { draw("map", [], {}, "", missing); return; }
+    const shownRows = rows.map((line) => line.slice(0, widest + 1)).filter((_, c) => known[c].includes(true));
+    const contexts = tables.context_len.filter((_, c) => known[c].includes(true));
+    const z = shownRows.map((line) => line.map((curve) => hasDrafts(curve) ? curve.best_draft_len : null));
     const dark = matchMedia("(prefers-color-scheme: dark)").matches;
     const scale = dark ? [[0, "#1d2731"], [1, "#2f7fc4"]] : [[0, "#f0f4f8"], [1, "#5aa5e3"]];
-    draw("map", [{ type: "heatmap", x: tables.batch_size.map(String), y: tables.context_len.map(String), z, zmin: 0, zmax: tables.max_draft_len, colorscale: scale, showscale: false, xgap: 2, ygap: 2,
-      text: rows.map((line) => line.map((one) => known(one) ? String(one.best_draft_len) : "")), texttemplate: "%{text}", textfont: { color: css("--ink") },
-      customdata: rows.map((line) => line.map((one) => times(one.best_speedup))), hovertemplate: "batch %{x}, context %{y}: %{z} drafts, %{customdata}<extra></extra>", hoverongaps: false }],
-    { xaxis: { type: "category", title: { text: "batch (sequences)" } }, yaxis: { type: "category", title: { text: "context (tokens)" } } },
-      `Best draft length of ${spec(state.drafters[state.focus])} by batch and context; no figure where the server has no room for drafts`);
+    draw("map", [{ type: "heatmap", x: tables.batch_size.slice(0, widest + 1).map(String), y: contexts.map(String), z, zmin: 0, zmax: tables.max_draft_len, colorscale: scale, showscale: false, xgap: 2, ygap: 2,
+      text: shownRows.map((line) => line.map((curve) => hasDrafts(curve) ? String(curve.best_draft_len) : "–")), texttemplate: "%{text}", textfont: { color: css("--ink"), size: 12 },
+      customdata: shownRows.map((line) => line.map((curve) => times(curve.best_speedup))), hovertemplate: "batch %{x}, context %{y}: %{z} drafts, %{customdata}<extra></extra>", hoverongaps: false }],
+    { xaxis: { type: "category", title: { text: "batch (requests)" } }, yaxis: { type: "category", title: { text: "context (tokens)" } } },
+      `Best draft length of ${spec(focus)} by batch and context; no figure where the server has no room for drafts`);
+  }
+
+  /** The explanations that need figures of more than one batch, or of the acceptance. */
+  function tell() {
+    const { cell, figures } = setups[0], focus = state.drafters[state.focus], batches = figures.batches[state.focus];
+    const [i] = at(), length = Math.max(chosenLength(), 1);
+    const share = (b) => specroof.verifyShare(cell, i, b, length);
+    const last = tables.batch_size.length - 1;
+    $("say-batch").textContent = `A plain step reads every weight once for each batch, so a few more positions are almost free while that reading takes the time. ${cell
+      ? `Here a pass over ${plural(length + 1, "position")} of each request takes ${times(share(0))} a plain step at batch ${tables.batch_size[0]}, and ${times(share(last))} at batch ${tables.batch_size[last]}. ` : ""}The larger the batch, the more of a pass is arithmetic, and the less a round gains.${batches ? ` ${spec(focus)}: ${byBatch(batches).replace(/^By/, "by")}` : ""}`;
+    const points = (figures.acceptance || []).filter(hasDrafts);
+    const least = points.find((point) => point.verdict === null ? point.best_speedup > 1 : point.verdict === "pays");
+    const value = (point) => focus.law === "accept-length" ? `${point.drafter.length.toFixed(1)} tokens per round with ${drafts(focus.depth)}` : `an acceptance rate of ${Math.round(point.drafter.accept * 100)} %`;
+    $("say-acceptance").textContent = `A round costs the same whatever is accepted: acceptance alone decides what it is worth. ${points.length
+      ? least ? `At this batch ${focus.kind} pays from ${value(least)} on${least.verdict === null ? "" : ", its band counted"}.` : `At this batch no acceptance makes ${focus.kind} pay for sure.` : ""} A faster answer is also a cheaper one, if the same devices serve it: that is the other chart.`;
   }
 
   // --- to take away -------------------------------------------------------------------------------
@@ -353,8 +594,12 @@ globalThis.specroofPage = (() => {
     state_dtype: "--state-dtype", kv_dtype: "--kv-cache", weight_dtype: "--weights", v4_attention: "--v4-attention", cost_of: "--cost-of" };
   const quoted = (word) => /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\"'\"'")}'`;
 
+  const promptLen = () => state.context - state.answer / 2;
+
   function command() {
-    const words = ["specroof", "predict", state.model, "-H", state.chip, "--tp", state.devices, "--engine", state.engine, "--context", state.context, "--batch", state.batch];
+    const requests = loadOf(setups[0].cell);
+    const words = ["specroof", "predict", state.model, "-H", state.chip, "--tp", state.devices, "--engine", state.engine,
+      ...(requests ? ["--input-len", promptLen(), "--output-len", state.answer, "--prefix-hit-rate", state.hits] : ["--context", state.context]), "--batch", state.batch];
     state.drafters.forEach((one) => words.push("--drafter", spec(one)));
     for (const [name, value] of Object.entries(tables.options)) {
       if (name === "strict_dtype") words.push("--strict-dtype");
@@ -369,7 +614,7 @@ globalThis.specroofPage = (() => {
     const value = (one) => one === true ? "True" : text(one);
     const options = Object.entries(tables.options).map(([name, one]) => `${text(name)}: ${value(one)}`);
     const lines = [`${text(state.model)}, ${text(state.chip)},`, `drafters=[${state.drafters.map((one) => text(spec(one))).join(", ")}],`,
-      `batch_size=${state.batch}, context_len=${state.context}, tensor_parallel=${state.devices}, engine=${text(state.engine)},`];
+      `batch_size=${state.batch}, ${loadOf(setups[0].cell) ? `input_len=${promptLen()}, output_len=${state.answer}, prefix_hit_rate=${state.hits}` : `context_len=${state.context}`}, tensor_parallel=${state.devices}, engine=${text(state.engine)},`];
     if (options.length) lines.push(`options={${options.join(", ")}},`);
     if (!state.limited) lines.push("capacity=False,");
     return `import specroof\n\nspecroof.predict(\n${lines.map((line) => `    ${line}`).join("\n")}\n)`;
@@ -377,9 +622,11 @@ globalThis.specroofPage = (() => {
 
   function showFlags() {
     const drafter = state.drafters[state.focus], length = chosenLength(), parts = [];
-    const known = tables.flags[drafter.kind];
-    if (!known) parts.push(element("p", `A drafter given by its cost alone has no flags; choose one of ${PRICED.join(", ")}.`));
-    else if (!length) parts.push(element("p", "Run without speculation: no flags."));
+    const known = tables.flags[drafter.kind], curve = setups[0].figures.curves[state.focus];
+    const missing = absence(setups[0], drafter, curve);
+    if (missing) parts.push(element("p", `Nothing to paste: ${missing}.`));
+    else if (!known) parts.push(element("p", `A drafter given by its cost alone has no flags; choose one of ${PRICED.join(", ")}.`));
+    else if (!length || !curve.best_draft_len) parts.push(element("p", `No draft length of ${drafter.kind} is faster than plain decoding here: no flags.`));
     else {
       const names = Object.keys(known).sort((one, two) => (two === state.engine) - (one === state.engine));
       for (const name of names) {
@@ -389,8 +636,10 @@ globalThis.specroofPage = (() => {
       }
     }
     $("flags").replaceChildren(...parts);
-    $("command").textContent = command();
-    $("python").textContent = python();
+    for (const [id, text] of [["command", command], ["python", python]]) {
+      $(id).textContent = setups[0].cell ? text() : "";
+      $(id).hidden = $(`copy-${id}`).hidden = !setups[0].cell;
+    }
   }
 
   async function copy(id) {
@@ -415,33 +664,49 @@ globalThis.specroofPage = (() => {
     }));
   }
 
-  const engineWords = (name) => ({ ideal: "ideal (textbook)", generic: "generic" })[name] || `${name} (fitted)`;
+  function showSetup({ suffix, words, section: { cells, refusals }, cell }) {
+    fill($(`model${suffix}`), tables.models.map((model) => [model, model]), words.model);
+    fill($(`chip${suffix}`), tables.hardware.map(([word, name]) => [word, name]), words.chip);
+    const engine = cell?.engine ?? "", devices = cell?.devices ?? 0;
+    const fits = (count) => cells.some((other) => other.devices === count && (engine === "ideal" || other.engine !== "ideal"));
+    fill($(`devices${suffix}`), [...(devices ? [] : [[0, "none fit", true]]), ...tables.devices.map((count) => [count, fits(count) ? String(count) : `${count} (${refusals[count] ? "no room" : "ideal only"})`, !fits(count)])], devices);
+    const engines = cells.filter((other) => !devices || other.devices === devices || other.engine === "ideal");
+    fill($(`engine${suffix}`), [...(engine ? [] : [["", "none", true]]), ...[...new Set(engines.map((other) => other.engine))].map((name) => [name, engineWords(name)])], engine);
+  }
 
   function showControls() {
-    fill($("model"), tables.models.map((one) => [one, one]), state.model);
-    fill($("chip"), tables.hardware.map(([word, name]) => [word, name]), state.chip);
-    fill($("devices"), [...new Set(cells.map((one) => one.devices))].map((one) => [one, one]), state.devices);
-    fill($("engine"), cells.filter((one) => one.devices === state.devices).map((one) => [one.engine, engineWords(one.engine)]), state.engine);
+    shownSetups().forEach(showSetup);
+    $("other").hidden = !state.model2;
+    $("compare").hidden = Boolean(state.model2);
     $("context").max = tables.context_len.length - 1;
-    $("context").value = tables.context_len.indexOf(state.context);
     $("batch").max = tables.batch_size.length - 1;
-    $("batch").value = tables.batch_size.indexOf(state.batch);
+    const off = [[0, "not counted"]], any = [[0, "any"]];
+    fill($("answer-len"), [...off, ...tables.answers.map((answer) => [answer, `answers of ${answer.toLocaleString("en")}`])], state.answer);
+    fill($("hits"), tables.hit_rates.map((rate) => [rate, `${Math.round(rate * 100)} %`]), state.hits);
+    fill($("tpot"), [...any, ...TPOTS.slice(1).map((limit) => [limit, seconds(limit)])], state.tpot);
+    fill($("ttft"), [...any, ...TTFTS.slice(1).map((limit) => [limit, seconds(limit)])], state.ttft);
     $("limited").checked = state.limited;
     $("add").hidden = state.drafters.length >= MOST_DRAFTERS;
     const boxes = [...$("drafters").children];
     while (boxes.length > state.drafters.length) boxes.pop().remove();
     state.drafters.forEach((drafter, d) => showDrafter(drafter, d, boxes[d] || drafterBox(d)));
-    fill($("focus"), state.drafters.map((one, d) => [d, spec(one)]), state.focus);
+    fill($("focus"), state.drafters.map((drafter, d) => [d, spec(drafter)]), state.focus);
     $("length").min = 0;
     $("length").max = tables.max_draft_len;
     showValues();
   }
 
   function showValues() {
-    $("context-value").textContent = `${state.context.toLocaleString("en")} tokens`;
-    $("batch-value").textContent = `${state.batch} sequences`;
+    $("context").value = tables.context_len.indexOf(state.context);
+    $("batch").value = tables.batch_size.indexOf(state.batch);
+    $("context-value").textContent = plural(state.context, "token");
+    $("batch-value").textContent = String(state.batch);
     $("context").setAttribute("aria-valuetext", $("context-value").textContent);
-    $("batch").setAttribute("aria-valuetext", $("batch-value").textContent);
+    $("batch").setAttribute("aria-valuetext", plural(state.batch, "request"));
+    $("hits").disabled = $("ttft").disabled = !state.answer;
+    $("prompt").textContent = !state.answer ? "Decoding alone; choose an answer length to count prompts."
+      : hasPrompt() ? `A prompt of ${plural(promptLen(), "token")} and half an answer make this context.`
+      : `A context of ${state.context} is shorter than half an answer of ${state.answer}: prompts are not counted.`;
     const length = chosenLength();
     $("length").value = length;
     $("length-value").textContent = state.length === null ? `${length} (best)` : String(length);
@@ -518,7 +783,10 @@ globalThis.specroofPage = (() => {
     the("number").textContent = `Drafter ${d + 1}`;
     the("swatch").style.background = COLORS[d];
     the("swatch").style.clipPath = SHAPES[d];
-    fill(the("kind"), Object.entries(KINDS).map(([kind, text]) => [kind, offered(kind) ? text : `${text} (not with this engine)`, !offered(kind)]), drafter.kind);
+    const { cell } = setups[0], here = (kind) => !cell || offered(cell, kind);
+    fill(the("kind"), Object.entries(KINDS).map(([kind, text]) => [kind, here(kind) ? text : `${text} (not with this engine)`, !here(kind)]), drafter.kind);
+    the("says").hidden = drafter.kind !== "ideal";
+    the("says").textContent = "Accepts every draft and costs nothing: what no drafter can exceed.";
     fill(the("law"), Object.entries(LAWS), drafter.law);
     const shows = { law: drafter.kind !== "ideal", accept: drafter.law === "accept", length: drafter.law === "accept-length", depth: drafter.law === "accept-length",
       profile: drafter.law === "profile", cost: drafter.cost !== undefined, drafts: drafter.kind === "block" };
@@ -539,32 +807,55 @@ globalThis.specroofPage = (() => {
 
   // --- the loop -----------------------------------------------------------------------------------
 
-  function choose() {
-    const devices = [...new Set(cells.map((one) => one.devices))];
-    if (!devices.includes(state.devices)) {
-      const usual = cells.find((one) => one.engine === (state.engine || usualEngine));
-      state.devices = (usual || cells[0])?.devices ?? tables.devices[0];
+  /** Choose the grid of a set-up: devices that hold the model, and an engine that was fitted to it or is generic. */
+  function choose(setup) {
+    const { words, section: { cells, refusals, default_engine } } = setup;
+    const name = `${short(words.model)} on ${chipName(words.chip)}`;
+    Object.assign(setup, { cell: null, note: "", refusal: "" });
+    const known = [...new Set(cells.map((cell) => cell.engine))];
+    if (words.engine && !known.includes(words.engine)) {
+      refuse([`engine is ${shown(words.engine)}; allowed here: ${known.join(", ")}`], true);
+      words.engine = "";
     }
-    const here = cells.filter((one) => one.devices === state.devices);
-    cell = here.find((one) => one.engine === state.engine) || here.find((one) => one.engine === usualEngine) || here[0] || null;
-    if (state.engine && cell && cell.engine !== state.engine) refuse([`engine is ${shown(state.engine)}; allowed here: ${here.map((one) => one.engine).join(", ")}`], true);
-    state.engine = cell?.engine ?? "";
-    if (!state.drafters.length) state.drafters = usualDrafters();
+    // The textbook is no server: it is chosen only by name.
+    const real = known.find((engine) => engine !== "ideal");
+    const engine = words.engine || (known.includes(default_engine) ? default_engine : real);
+    const grids = cells.filter((cell) => cell.engine === engine);
+    if (!grids.length) {
+      const [count, why] = Object.entries(refusals).at(-1) || [tables.devices.at(-1), "no engine of this page runs it"];
+      setup.refusal = `${name}, ${plural(Number(count), "device")}: ${why}${known.length ? ". Choose another chip, or the ideal engine, which has no memory" : ""}`;
+      return;
+    }
+    const room = (cell) => cell.largest[at()[0]][0] ?? Infinity;
+    setup.cell = grids.find((cell) => cell.devices === words.devices) || grids.find((cell) => room(cell) >= state.batch)
+      || grids.reduce((most, cell) => room(cell) > room(most) ? cell : most);
+    if (words.devices && words.devices !== setup.cell.devices) {
+      setup.note = `${plural(words.devices, "device")} cannot serve it (${refusals[words.devices] || `engine ${engine} has no figures there`}); ${setup.cell.devices} chosen.`;
+    }
+    if (!words.engine && engine !== default_engine) setup.note += ` Engine ${default_engine} has no figures here; ${engine} chosen.`;
+    if (engine === "ideal") setup.note += " The textbook roofline: no overheads, no band of measurements; servers reach less.";
   }
 
-  let usualEngine = "ideal", turn = 0;
+  let turn = 0;
 
   /** Load what the state asks for, then show everything. */
   async function refresh() {
     const mine = ++turn;
     try {
-      const found = await section(state.model, state.chip);
-      if (mine !== turn) return;
-      cells = found.cells;
-      usualEngine = found.default_engine;
-      choose();
-      if (!cell) throw new Error(`${state.model} cannot be spread over these devices of ${state.chip}`);
-      figures = computed();
+      const wanted = shownSetups();
+      for (const setup of wanted) {
+        const words = Object.fromEntries(["model", "chip", "devices", "engine"].map((key) => [key, state[`${key}${setup.suffix}`]]));
+        const grids = await section(words.model, words.chip);
+        if (mine !== turn) return;
+        Object.assign(setup, { words, section: grids });
+        choose(setup);
+        state[`devices${setup.suffix}`] = setup.cell?.devices ?? 0;
+        state[`engine${setup.suffix}`] = setup.cell?.engine ?? "";
+        if (setup.cell && state.answer) await specroof.unpackRequests(setup.cell, tables.request_quantum);
+        if (mine !== turn) return;
+      }
+      if (!state.drafters.length) state.drafters = usualDrafters();
+      for (const setup of wanted) setup.figures = computed(setup);
       showControls();
       redraw();
     } catch (refusal) {
@@ -574,14 +865,19 @@ globalThis.specroofPage = (() => {
 
   /** Show the figures of the state again. */
   function redraw() {
-    figures = computed();
+    for (const setup of shownSetups()) setup.figures = computed(setup);
     showValues();
     showFigures();
+    tell();
+    showFlags();
+    document.title = `${titleOf(setups[0])}: what speculative decoding gains`;
+    if (!globalThis.Plotly) return; // its script comes last, and redraws when it is there
+    drawRound();
     drawByLength();
     drawByBatch();
-    drawRound();
     drawMap();
-    showFlags();
+    drawByAcceptance();
+    drawPrice();
     try { history.replaceState(null, "", address()); } catch { /* a frame without an address of its own */ }
     document.documentElement.dataset.turn = String(Number(document.documentElement.dataset.turn || 0) + 1);
   }
@@ -601,21 +897,30 @@ globalThis.specroofPage = (() => {
 
   function listen() {
     const on = (id, event, change, rebuild) => $(id).addEventListener(event, () => { refuse([]); change($(id)); return rebuild ? refresh() : redraw(); });
-    on("model", "change", (one) => { state.model = one.value; state.engine = ""; }, true);
-    on("chip", "change", (one) => { state.chip = one.value; state.engine = ""; }, true);
-    on("devices", "change", (one) => { state.devices = Number(one.value); }, true);
-    on("engine", "change", (one) => { state.engine = one.value; }, true);
-    on("context", "input", (one) => { state.context = tables.context_len[Number(one.value)]; });
-    on("batch", "input", (one) => { state.batch = tables.batch_size[Number(one.value)]; });
-    on("limited", "change", (one) => { state.limited = one.checked; });
-    on("focus", "change", (one) => { state.focus = Number(one.value); state.length = null; });
-    on("length", "input", (one) => { state.length = Number(one.value); });
+    for (const { suffix } of setups) {
+      // Another model or chip: devices and engine are chosen anew.
+      for (const key of ["model", "chip"]) on(`${key}${suffix}`, "change", ({ value }) => Object.assign(state, { [`${key}${suffix}`]: value, [`devices${suffix}`]: 0, [`engine${suffix}`]: "" }), true);
+      on(`devices${suffix}`, "change", ({ value }) => { state[`devices${suffix}`] = Number(value); }, true);
+      on(`engine${suffix}`, "change", ({ value }) => { state[`engine${suffix}`] = value; }, true);
+    }
+    on("compare", "click", () => {
+      const next = chips[(chips.indexOf(state.chip) + 1) % chips.length];
+      Object.assign(state, { model2: state.model, chip2: next, devices2: 0, engine2: "" });
+    }, true);
+    on("alone", "click", () => Object.assign(state, { model2: "", chip2: "", devices2: 0, engine2: "" }), true);
+    on("context", "input", ({ value }) => { state.context = tables.context_len[Number(value)]; });
+    on("batch", "input", ({ value }) => { state.batch = tables.batch_size[Number(value)]; });
+    for (const [id, key] of [["answer-len", "answer"], ["hits", "hits"], ["tpot", "tpot"], ["ttft", "ttft"]]) on(id, "change", ({ value }) => { state[key] = Number(value); }, true);
+    on("limited", "change", ({ checked }) => { state.limited = checked; });
+    on("focus", "change", ({ value }) => { state.focus = Number(value); state.length = null; });
+    on("length", "input", ({ value }) => { state.length = Number(value); });
     on("add", "click", () => { state.drafters.push(newDrafter("autoregressive", {})); }, true);
     $("controls").addEventListener("submit", (event) => event.preventDefault());
     $("copy-command").addEventListener("click", () => copy("command"));
     $("copy-python").addEventListener("click", () => copy("python"));
     addEventListener("hashchange", () => { if (location.hash !== address()) fromAddress(); });
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (figures) redraw(); });
+    addEventListener("load", () => { if (setups[0].figures) redraw(); });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (setups[0].figures) redraw(); });
   }
 
   async function start() {
@@ -626,5 +931,5 @@ globalThis.specroofPage = (() => {
   }
 
   start().catch((failure) => refuse([failure.message]));
-  return { receive, figures: () => ({ state, ...figures }) };
+  return { receive, figures: () => ({ state, ...setups[0].figures, beside: state.model2 ? setups[1].figures : null }) };
 })();

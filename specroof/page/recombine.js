@@ -6,7 +6,7 @@ globalThis.specroof = (() => {
   // Grids are rounded: draft lengths this close are equal, and the shorter one wins.
   const TIE = 3e-7;
 
-  /** Unpack the text that specroof/explore/packing.py made: {shape, values}. */
+  /** Unpack the text that specroof.page.packed made: {shape, values}. */
   async function unpacked(packed, quantum = 1) {
     const bytes = Uint8Array.from(atob(packed.data), (letter) => letter.charCodeAt(0));
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
@@ -52,6 +52,13 @@ globalThis.specroof = (() => {
     return { ...cell, verify: await unpacked(cell.verify, quantum), largest: await unpackedEnds(cell.largest), drafting };
   }
 
+  /** Unpack what prompts take, once: logarithms of a thing over the least that is told. */
+  async function unpackRequests(cell, quantum) {
+    for (const grid of cell.requests) {
+      for (const [name, packed] of Object.entries(grid)) if (packed.data) grid[name] = await unpacked(packed, quantum);
+    }
+  }
+
   /** The row of an array with axes (context, batch, last). */
   function row(array, i, j) {
     const [, batches, width] = array.shape;
@@ -59,7 +66,7 @@ globalThis.specroof = (() => {
     return array.values.subarray(start, start + width);
   }
 
-  /** Cubics through knots with the slopes of parabolas there: as specroof.questions.grids.hermite. */
+  /** Cubics through knots with the slopes of parabolas there: as specroof.questions.explore.hermite. */
   function hermite(knots, values, at) {
     const n = values.length;
     const slope = (i) => {
@@ -146,20 +153,15 @@ globalThis.specroof = (() => {
     });
   }
 
-  /** The largest batch that runs, by draft length, at one context. */
-  function largestBatches(drafter, cell, i) {
-    const own = cell.drafting[drafter.kind];
-    return (own ? own.largest : cell.largest)[i];
-  }
-
   /** One drafter at one point: arrays by draft length, and the optimum. */
-  function curve(drafter, cell, tables, i, j, limited) {
+  function curve(drafter, cell, tables, i, j, limited, load = null) {
     const batch = tables.batch_size[j], scale_s = cell.scale_s[j];
     const verify = row(cell.verify, i, j), tokens = tokensPerRound(drafter, tables);
     const drafts = draftShares(drafter, cell, tables, i, j, tokens, verify);
     const [each_round_s, each_sequence_s] = (cell.drafting[drafter.kind] || cell).engine_round_s;
     const engine_s = each_round_s + batch * each_sequence_s;
-    const most = largestBatches(drafter, cell, i);
+    const own = cell.drafting[drafter.kind];
+    const most = (own || cell).largest[i];
     const fits = tokens.map((_, length) => !limited || most[length] === null || batch <= most[length]);
     const known = tokens.map((one, length) => one + drafts[length]);
     const or = (values) => values.map((one, length) => fits[length] && !Number.isNaN(known[length]) ? one : NaN);
@@ -167,14 +169,57 @@ globalThis.specroof = (() => {
     const verify_s = or(Array.from(verify, (share) => share * scale_s));
     const round_s = or(tokens.map((_, length) => length
       ? draft_s[length] + verify_s[length] + engine_s : verify_s[0]));
-    const speedup = tokens.map((one, length) => one * round_s[0] / round_s[length]);
+    // Without prompts, a token takes its share of a round, and the first one is no other than the next.
+    const { request_s, first_s } = load ? requestSeconds(drafter, cell, tables, i, j, load, round_s, tokens) : {};
+    const answer = load && tables.answers[load.answer];
+    const token_s = tokens.map((one, length) => load ? request_s[length] / answer : round_s[length] / one);
+    const speedup = token_s.map((seconds, length) => length ? token_s[0] / seconds : round_s[0] / round_s[0]);
     const best = bestIndex(speedup);
     return {
-      tokens_per_round: tokens, draft_s, verify_s, round_s, speedup, engine_s,
-      tokens_per_s_per_user: tokens.map((one, length) => one / round_s[length]),
+      tokens_per_round: tokens, draft_s, verify_s, round_s: token_s.map((seconds, length) => seconds * tokens[length]), decoding_round_s: round_s, speedup, engine_s,
+      tokens_per_s_per_user: token_s.map((seconds) => 1 / seconds),
+      tpot_s: load ? request_s.map((seconds, length) => (seconds - first_s[length]) / (answer - 1)) : token_s,
+      ttft_s: load ? first_s : null,
       best_draft_len: best, best_speedup: speedup[best], near_best: nearBest(speedup),
-      most, ...banded(drafter, cell, tables, speedup, { batch_size: batch, context_len: tables.context_len[i] }),
+      most, bound_by: (own || cell).bound_by[i] || [], ...banded(drafter, cell, tables, speedup, { batch_size: batch, context_len: tables.context_len[i] }),
     };
+  }
+
+  /** Rounds of an answer, whose last is half used: as specroof.serving.closed_loop.answer_rounds. */
+  function answerRounds(answer, tokens) {
+    return answer > 1 ? Math.max((answer - 1 + (tokens - 1) / 2) / tokens, 1) : 0;
+  }
+
+  /** Seconds of a request that runs, and those to its first token, by draft length: linear in a round. */
+  function requestSeconds(drafter, cell, tables, i, j, load, round_s, tokens) {
+    const workload = (i * tables.answers.length + load.answer) * tables.hit_rates.length + load.hit;
+    const seconds = round_s.map((one, length) => {
+      const grid = cell.requests[cell.rules[length ? drafter.kind : ""]];
+      const share = length ? (tokens[length] - 1) / length : 0;
+      const read = (name) => between(row(grid[name], workload, j), tables, length, share);
+      const rounds = answerRounds(tables.answers[load.answer], tokens[length]);
+      return [read("rounds") * rounds * one + read("prompt_s") + cell.latency_s, read("first_rounds") * one + read("first_s") + cell.latency_s];
+    });
+    return { request_s: seconds.map((pair) => pair[0]), first_s: seconds.map((pair) => pair[1]) };
+  }
+
+  /** A value of logarithms over draft lengths and shares accepted, straight between them. */
+  function between(logs, tables, length, share) {
+    const drafts = tables.request_drafts, shares = tables.request_shares;
+    const place = (values, at) => {
+      let k = 0;
+      while (k < values.length - 2 && values[k + 1] <= at) k++;
+      return [k, (at - values[k]) / (values[k + 1] - values[k])];
+    };
+    const [d, u] = place(drafts, length), [s, v] = place(shares, share);
+    const at = (dd, ss) => logs[dd * shares.length + ss];
+    return Math.exp((1 - u) * ((1 - v) * at(d, s) + v * at(d, s + 1)) + u * ((1 - v) * at(d + 1, s) + v * at(d + 1, s + 1))) * tables.request_least;
+  }
+
+  /** A verification of so many drafts as a share of a plain step. */
+  function verifyShare(cell, i, j, length) {
+    const verify = row(cell.verify, i, j);
+    return verify[length] / verify[0];
   }
 
   /** The shortest draft of the largest speedup; 0 where nothing runs. */
@@ -191,5 +236,5 @@ globalThis.specroof = (() => {
     return near.length ? [near[0], near.at(-1)] : [0, 0];
   }
 
-  return { unpacked, unpackedCell, hermite, tokensPerRound, curve };
+  return { unpacked, unpackedCell, unpackRequests, hermite, tokensPerRound, curve, verifyShare };
 })();

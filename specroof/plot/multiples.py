@@ -138,6 +138,7 @@ def _lines_chart(page: _Page) -> Figure:
         axes.set_xscale("log" if by_batch else "linear", **({"base": 2} if by_batch else {}))
         _scale_ticks(axes, first.batch_size if by_batch else first.context_len)
     _label_x(panels, "Batch size (sequences)" if by_batch else "Context length (tokens)")
+    chart.supylabel("Best speedup (×)")
     add_legend(chart, [*_handles(drafters), Line2D([], [], color=GREY, ls=":", label="plain")])
     return chart
 
@@ -229,8 +230,13 @@ def _panels(page: _Page, title: str) -> tuple[Figure, dict[tuple[str, str], Axes
             axes.set_title(setup if is_table else f"{model}\n{setup}", fontsize="x-small")
         if is_table and place[1] == 0:
             axes.set_ylabel("\n".join(_broken(model)), fontsize="x-small")
-    for axes in grid.flat:
-        axes.set_visible(axes in panels.values())
+    for place, axes in np.ndenumerate(grid):
+        if axes not in panels.values():
+            axes.set_axis_off()
+            if is_table:
+                axes.text(0.5, 0.5, "not in the study", ha="center", transform=axes.transAxes)
+            if place[0]:  # the panel above it is the lowest of its column
+                grid[place[0] - 1, place[1]].tick_params(labelbottom=True)
     return chart, panels
 
 

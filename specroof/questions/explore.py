@@ -1,12 +1,14 @@
 """What does speculation gain, whatever the model, chip, load and drafter? A page to play with."""
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import cached_property, lru_cache
 from html import escape
 from itertools import product
 from typing import Annotated, Any, Final, TypeVar
+from urllib.parse import urlencode
 
 import numpy as np
 
@@ -27,19 +29,24 @@ from specroof.hardware import (
     BATCH_WIDENING,
     CONTEXT_WIDENING,
     IDEAL_ENGINE,
+    SERVED_FIGURES,
     Band,
     HardwareProfile,
     Placement,
+    served_width,
 )
 from specroof.latency import Deployment, Setup, check_placement, engine_setup
 from specroof.page import (
     CHARTS_NAME,
+    PAIRS_NAME,
     QUANTUM,
     charts_script,
     document,
+    packed,
     packed_ends,
     packed_shares,
     script_json,
+    summary_page,
 )
 from specroof.questions.answer import Noted
 from specroof.questions.request import (
@@ -65,13 +72,21 @@ from specroof.questions.request import (
     whole_numbers,
     words,
 )
-from specroof.serving.capacity import in_server, server_room
+from specroof.serving.capacity import (
+    PrefillRules,
+    in_server,
+    prefill_rules,
+    served_room,
+    server_room,
+)
 from specroof.serving.launch import LAUNCHERS, Speculation, launch
+from specroof.serving.prefills import RequestLoad, request_timing
 from specroof.serving.served import served_curve
 from specroof.serving.workload import Load
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 from specroof.speedup.result import SpeedupCurve, tokens_spread
-from specroof.speedup.round import engine_round_s
+from specroof.speedup.round import EnginePasses, engine_round_s
+from specroof.units import format_binary_bytes, format_drafts
 
 _Named = TypeVar("_Named", Architecture, HardwareProfile)
 
@@ -187,6 +202,20 @@ _EXACT: Final = 3e-7
 #: A share of drafts accepted at which grids are compared with the library.
 _PROBE: Final = 0.7
 
+#: Tokens of an answer, and shares of a prompt that are cached, of the requests of a page. A prompt
+#: is as long as leaves the context of the grid while half of its answer is decoded.
+ANSWERS: Final = (128, 512, 1536)
+HIT_RATES: Final = (0.0, 0.5, 0.9)
+
+#: Where requests are timed: draft lengths, and shares of the drafts that are accepted.
+_REQUEST_DRAFTS: Final = (1, 2, 4, 7, 11, 16)
+_REQUEST_SHARES: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
+
+#: Logarithms of what requests take that are told apart: seconds are off by a fifth of a percent.
+_REQUEST_QUANTUM: Final = 4e-3
+#: Stands for no seconds at all, of which there is no logarithm.
+_NO_SECONDS: Final = 1e-9
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Axes:
@@ -206,6 +235,22 @@ class Axes:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Room:
+    """What a server has room for with one drafter.
+
+    Parameters
+    ----------
+    largest
+        The largest batch that it runs, axes (context_len, draft_len).
+    bound_by
+        What limits it plain, and with one draft, axes (context_len, 2).
+    """
+
+    largest: Array
+    bound_by: list[list[str]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Drafting:
     """One drafter on a grid.
 
@@ -216,8 +261,8 @@ class Drafting:
         draft_len).
     more_s
         Seconds more at each of `KNOTS`, axes (context_len, batch_size, knot); NaN past the depth.
-    largest
-        The largest batch that the server runs, axes (context_len, draft_len).
+    room
+        What the server has room for.
     depth
         The longest draft.
     engine_round_s
@@ -226,7 +271,7 @@ class Drafting:
 
     draft_s: Array
     more_s: Array
-    largest: Array
+    room: "Room"
     depth: int
     engine_round_s: tuple[float, float]
 
@@ -241,17 +286,22 @@ class Cell:
         Where passes run.
     verify_s
         Seconds of verifying, axes (context_len, batch_size, draft_len); [..., 0] a plain step.
-    largest
-        The largest batch that the server runs with a drafter that needs no memory, axes
-        (context_len, draft_len).
+    room
+        With a drafter that needs no memory.
     drafting
         Drafters that the library prices, by kind.
+    requests
+        What prompts take, by how the server takes them: see `request_grid`; none of the textbook.
+    rules
+        How it takes prompts, by kind of drafter; "" is plain decoding.
     """
 
     setup: Setup
     verify_s: Array
-    largest: Array
+    room: Room
     drafting: Mapping[str, Drafting]
+    requests: Mapping[PrefillRules, Mapping[str, Array]]
+    rules: Mapping[str, PrefillRules]
 
     @property
     def engine_round_s(self) -> tuple[float, float]:
@@ -284,12 +334,20 @@ def cell_of(model: Architecture, setup: Setup, axes: Axes) -> Cell:
     curve = _curve(deployment, ideal, axes, constant_acceptance(1.0))
     # The textbook's seconds have corners, which no table of knots holds; a look-up has no passes.
     kinds = ("ngram",) if setup.engine == IDEAL_ENGINE else PRICED_KINDS
-    found = {kind: _drafting(deployment, load_drafter(kind), axes) for kind in kinds}
+    priced = {kind: _drafting(deployment, load_drafter(kind), axes) for kind in kinds}
+    rules = {}
+    if setup.engine != IDEAL_ENGINE:
+        rules = {
+            kind: prefill_rules(deployment, kind or None)
+            for kind in ("", *_SHARE_KINDS, *PRICED_KINDS)
+        }
     return Cell(
         setup=setup,
         verify_s=curve.verify_s,
-        largest=_largest(deployment, ideal, curve),
-        drafting={kind: drafting for kind, drafting in found.items() if drafting is not None},
+        room=_room(deployment, ideal, curve),
+        drafting={kind: drafting for kind, drafting in priced.items() if drafting is not None},
+        requests={rule: request_grid(deployment, rule, axes) for rule in set(rules.values())},
+        rules=rules,
     )
 
 
@@ -309,11 +367,12 @@ def _curve(
     return served.decoding
 
 
-def _largest(deployment: Deployment, drafter: Drafter, curve: SpeedupCurve) -> Array:
-    """Return the largest batch of a server; infinity for the textbook, which has no server."""
+def _room(deployment: Deployment, drafter: Drafter, curve: SpeedupCurve) -> Room:
+    """Return the room of a server; without end for the textbook, which has no server."""
     if deployment.setup.engine == IDEAL_ENGINE:
-        return np.full((len(curve.context_len), len(curve.draft_len)), np.inf)
-    return server_room(deployment, drafter, curve.context_len, curve.verify_len).largest
+        return Room(np.full((len(curve.context_len), len(curve.draft_len)), np.inf), [])
+    room = server_room(deployment, drafter, curve.context_len, curve.verify_len)
+    return Room(room.largest, room.bound_by[:, :2].tolist())
 
 
 def _engine_round_s(setup: Setup, *, looked_up: bool = False) -> tuple[float, float]:
@@ -337,7 +396,7 @@ def _drafting(deployment: Deployment, drafter: Drafter, axes: Axes) -> Drafting 
     found = Drafting(
         draft_s=none.draft_s,
         more_s=_more_s(deployment, drafter, axes, none.draft_s, depth),
-        largest=_largest(deployment, drafter, none),
+        room=_room(deployment, drafter, none),
         depth=depth,
         engine_round_s=_engine_round_s(deployment.setup, looked_up=looked_up),
     )
@@ -418,6 +477,63 @@ def hermite(values: Array, tokens_read: Array) -> Array:
     )
 
 
+def request_grid(deployment: Deployment, rules: PrefillRules, axes: Axes) -> dict[str, Array]:
+    r"""Return what prompts add to decoding, whatever a round takes.
+
+    .. math:: t_{request} = a \, Z \, t_{round} + p, \quad t_{first} = b \, t_{round} + q
+
+    with Z, the rounds of an answer: see `specroof.serving.closed_loop.answer_rounds`.
+
+    Parameters
+    ----------
+    deployment, rules
+        What is served where, and how its server takes prompts.
+    axes
+        Contexts and batch sizes.
+
+    Returns
+    -------
+    dict
+        `rounds`, a; `prompt_s`, p; `first_rounds`, b; `first_s`, q; axes (context_len, answer,
+        hit rate, batch_size, draft length, share accepted). The first draft length is 0: plain
+        decoding, whatever the share. NaN where no prompt is left of a context.
+
+    Counts
+        clients that ask again as soon as they are answered, as `predict` does.
+    Source
+        `specroof.serving.prefills.request_timing`, which is linear in the seconds of a round.
+    """
+    drafts = np.array((0, *_REQUEST_DRAFTS), dtype=np.float64)
+    context, answer, hit, batch, draft_len, share = np.meshgrid(
+        axes.context_len, ANSWERS, HIT_RATES, axes.batch_size, drafts, _REQUEST_SHARES,
+        indexing="ij",
+    )  # fmt: skip
+    prompt = context - answer / 2
+    new_len = np.maximum(prompt * (1 - hit), 1.0)
+    load = RequestLoad(
+        new_len=new_len,
+        cached_len=np.maximum(prompt - new_len, 0.0),
+        output_len=answer,
+        running=batch,
+        context_len=context,
+        verify_len=draft_len + 1,
+        tokens_per_round=1 + share * draft_len,
+    )
+    timing, engine = request_timing(load, rules), deployment.setup.engine
+    # Two lengths of a round tell what of a request grows with them.
+    round_s = np.ones_like(batch)
+    once, twice = (timing(deployment, EnginePasses(), n * round_s, engine) for n in (1.0, 2.0))
+    request_s = [answer * times.token_s + batch * times.wait_s for times in (once, twice)]
+    grown_s, first_grown_s = request_s[1] - request_s[0], twice.first_s - once.first_s
+    found = {
+        "rounds": grown_s / load.rounds,
+        "prompt_s": request_s[0] - grown_s,
+        "first_rounds": first_grown_s,
+        "first_s": once.first_s - first_grown_s,
+    }
+    return {name: np.where(prompt >= 1, values, np.nan) for name, values in found.items()}
+
+
 # --- The answer: every model on every chip -------------------------------------------------------
 
 
@@ -429,11 +545,15 @@ class Section:
     ----------
     cells
         Grids by engine and devices; those that hold nothing are left out.
+    refusals
+        Why they hold nothing, by devices.
     default_engine
-        The chip's default engine.
+        The first of the page's engines that the chip has: its own default, unless others were asked
+        for.
     """
 
     cells: Mapping[tuple[str, int], Cell]
+    refusals: Mapping[int, str]
     default_engine: str
 
 
@@ -485,26 +605,25 @@ class Exploration(Noted):
         architecture, profile = self.models[model], self.hardware[hardware]
         most = 1 if profile.interconnect is None else profile.interconnect.max_devices
         cells: dict[tuple[str, int], Cell] = {}
-        for devices in (count for count in self.devices if count <= most):
-            for cell in self._cells(architecture, profile, devices):
-                cells[cell.setup.engine.name, devices] = cell
-        return Section(cells, profile.engine(None).name)
-
-    def _cells(self, model: Architecture, profile: HardwareProfile, devices: int) -> Iterator[Cell]:
-        """Yield a grid for each engine in which at least one request runs."""
-        seen: set[str] = set()
-        for engine in self.engines:
-            try:
-                setup = engine_setup(profile, engine, Placement(devices), self.options)
-                if setup.engine.name in seen:
-                    continue
-                seen.add(setup.engine.name)
-                check_placement(model, setup.placement)
-                cell = cell_of(model, in_server(model, setup, server_of(None)), self.axes)
-            except SpecroofError:  # the chip lacks the engine, or the model cannot be spread so
+        refusals: dict[int, str] = {}
+        default_engine = ""
+        for devices in self.devices:
+            if devices > most:
+                refusals[devices] = f"at most {most} of this chip are linked"
                 continue
-            if cell.largest[0, 0] >= 1:
-                yield cell
+            for engine in self.engines:
+                try:
+                    setup = engine_setup(profile, engine, Placement(devices), self.options)
+                    default_engine = default_engine or setup.engine.name
+                    if (setup.engine.name, devices) in cells:
+                        continue
+                    check_placement(architecture, setup.placement)
+                    setup = in_server(architecture, setup, server_of(None))
+                    _expect_room(architecture, setup, self.axes.context_len[0])
+                    cells[setup.engine.name, devices] = cell_of(architecture, setup, self.axes)
+                except SpecroofError as refusal:  # no engine, no such spread, or no room
+                    refusals.setdefault(devices, str(refusal))
+        return Section(cells, refusals, default_engine or profile.engine(None).name)
 
     @cached_property
     def page(self) -> str:
@@ -536,6 +655,17 @@ class Exploration(Noted):
             '<iframe sandbox="allow-scripts" title="specroof" width="100%" height="900" '
             f'style="border:0" srcdoc="{escape(self.page)}"></iframe>'
         )
+
+
+def _expect_room(model: Architecture, setup: Setup, context_len: float) -> None:
+    """Refuse a server that has no room for one request."""
+    if setup.engine == IDEAL_ENGINE:
+        return
+    served = served_room(Deployment(model, setup), context_len=np.array([[context_len]]))
+    if served.largest_batch.item() < 1:
+        short = format_binary_bytes(served.room.short_bytes.item())
+        message = f"no room for one request: {short} more would be needed on each device"
+        raise OptionError(message)
 
 
 @question(ExploreRequest)
@@ -713,6 +843,12 @@ def flags_to_paste(kind: str, max_draft_len: int) -> Mapping[str, list[str]]:
 #: Kinds whose typical shapes differ; "" stands for all others.
 _SHAPED_KINDS: Final = ("", *PRICED_KINDS)
 
+#: Drafters that a page begins with: tokens per round, bonus included, at the draft length at which
+#: they were measured, in the middle of the published profiles of their kind.
+USUAL_DRAFTERS: Final = ("eagle3,accept-length=2.8@3", "dflash,accept-length=5.4@15")
+#: The context that a page begins with, and that pages of one model on one chip speak of.
+_USUAL_CONTEXT: Final = 4096.0
+
 
 def single_page(answer: Exploration) -> str:
     """Return the page as one file that needs nothing else.
@@ -729,7 +865,10 @@ def single_page(answer: Exploration) -> str:
     """
     charts_script()  # refuses before minutes are spent on grids
     pairs = product(enumerate(answer.models), enumerate(answer.hardware))
-    grids = {f"{m}-{c}": _section_json(answer, model, chip) for (m, model), (c, chip) in pairs}
+    grids = {
+        f"{m}-{c}": _section_json(answer.section(model, chip), answer.axes.batch_size)
+        for (m, model), (c, chip) in pairs
+    }
     return document({**_tables(answer), "sections": grids}, is_alone=True)
 
 
@@ -753,10 +892,64 @@ def site_files(
     yield CHARTS_NAME, charts_script().encode()
     yield "index.html", document(_tables(answer), is_alone=False).encode()
     for (m, model), (c, chip) in product(enumerate(answer.models), enumerate(answer.hardware)):
-        name = f"{m}-{c}"
-        section = script_json(_section_json(answer, model, chip))
-        yield f"grid-{name}.js", f"specroofPage.receive({script_json(name)},{section});\n".encode()
+        name, section = f"{m}-{c}", answer.section(model, chip)
+        grid = script_json(_section_json(section, answer.axes.batch_size))
+        yield f"grid-{name}.js", f"specroofPage.receive({script_json(name)},{grid});\n".encode()
+        yield _pair_name(model, chip), _pair_page(answer, section, model, chip).encode()
         advance()
+    links = [
+        [(model, ""), *((chip, _pair_name(model, chip)) for chip in answer.hardware)]
+        for model in answer.models
+    ]
+    yield PAIRS_NAME, summary_page("Speculative decoding, by model and chip", rows=links).encode()
+
+
+def _pair_name(model: str, chip: str) -> str:
+    """Return the name of the page of a model on a chip."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "--", f"{model}-on-{chip}") + ".html"
+
+
+def _pair_page(answer: Exploration, section: Section, model: str, chip: str) -> str:
+    """Return what the usual drafters gain of a model on a chip, for those who follow a link."""
+    name, engine = answer.hardware[chip].name, section.default_engine
+    title = f"Speculative decoding of {model} on {name}"
+    fitting = [devices for one, devices in section.cells if one == engine]
+    if not fitting:
+        reasons = "; ".join(f"on {n}: {why}" for n, why in section.refusals.items())
+        return summary_page(title, f"Engine {engine} cannot run it: {reasons}.")
+    deployment = Deployment(answer.models[model], section.cells[engine, fitting[0]].setup)
+    context = min(answer.axes.context_len, key=lambda length: abs(length - _USUAL_CONTEXT))
+    batches = answer.axes.batch_size
+    columns = []
+    for spec in USUAL_DRAFTERS:
+        load, most = Load(batches, [context]), answer.axes.max_draft_len
+        try:
+            curve = served_curve(
+                deployment, load_drafter(spec), load, "drop", max_draft_len=most
+            ).decoding
+        except SpecroofError as refusal:
+            columns.append([(str(refusal), "")] * len(batches))
+            continue
+        columns.append([(_gain(curve, b), "") for b in range(len(batches))])
+    says = f"{fitting[0]} x {name}, engine {engine}, {context:g} tokens of context."
+    head = ["batch", *USUAL_DRAFTERS]
+    rows = [[(f"{batch:g}", ""), *cells] for batch, *cells in zip(batches, *columns, strict=True)]
+    settings = urlencode({"model": model, "chip": chip})
+    return summary_page(title, says, head=head, rows=rows, link=f"index.html#{settings}")
+
+
+def _gain(curve: SpeedupCurve, b: int) -> str:
+    """Return verdict, best speedup with its band, and best draft length at a batch size."""
+    best, speedup = curve.best_draft_len[0, b], curve.best_speedup[0, b]
+    if not curve.drafts_run[0, b]:
+        return "no room"
+    says = "" if curve.verdict is None else f"{curve.verdict[0, b]}: "
+    if not best:
+        return f"{says}no draft is best"
+    if curve.speedup_low is None or curve.speedup_high is None:
+        return f"{says}{speedup:.2f}x with {format_drafts(best)}"
+    low, high = curve.speedup_low[0, b, best], curve.speedup_high[0, b, best]
+    return f"{says}{speedup:.2f}x ({low:.2f} to {high:.2f}) with {format_drafts(best)}"
 
 
 @lru_cache(maxsize=1)
@@ -781,7 +974,10 @@ def _tables(answer: Exploration) -> dict[str, Any]:
     max_draft_len = answer.axes.max_draft_len
     return {
         "models": list(answer.models),
-        "hardware": [[word, profile.name] for word, profile in answer.hardware.items()],
+        "hardware": [
+            [word, profile.name, None if profile.price is None else profile.price.usd_per_hour]
+            for word, profile in answer.hardware.items()
+        ],
         "devices": list(answer.devices),
         "context_len": list(answer.axes.context_len),
         "batch_size": list(answer.axes.batch_size),
@@ -796,27 +992,46 @@ def _tables(answer: Exploration) -> dict[str, Any]:
         "length_depths": list(LENGTH_DEPTHS),
         "length_steps": LENGTH_STEPS,
         "flags": {kind: flags_to_paste(kind, max_draft_len) for kind in PRICED_KINDS},
+        "usual_drafters": list(USUAL_DRAFTERS),
+        "usual_context": _USUAL_CONTEXT,
+        "answers": list(ANSWERS),
+        "hit_rates": list(HIT_RATES),
+        "request_drafts": [0, *_REQUEST_DRAFTS],
+        "request_shares": list(_REQUEST_SHARES),
+        "request_quantum": _REQUEST_QUANTUM,
+        "request_least": _NO_SECONDS,
     }
 
 
-def _section_json(answer: Exploration, model: str, chip: str) -> dict[str, Any]:
-    section = answer.section(model, chip)
+def _section_json(section: Section, batches: Sequence[float]) -> dict[str, Any]:
     return {
         "default_engine": section.default_engine,
+        "refusals": section.refusals,
         "cells": [
-            {"engine": engine, "devices": devices, **_cell_json(cell)}
+            {"engine": engine, "devices": devices, **_cell_json(cell, batches)}
             for (engine, devices), cell in section.cells.items()
         ],
     }
 
 
-def _cell_json(cell: Cell) -> dict[str, Any]:
-    scale_s = _scale_s(cell)
+def _cell_json(cell: Cell, batches: Sequence[float]) -> dict[str, Any]:
+    scale_s, engine = _scale_s(cell), cell.setup.engine
+    widths = {name: served_width(engine.served_bands, name, batches) for name in SERVED_FIGURES}
+    tables = list(cell.requests)
     return {
         "engine_round_s": cell.engine_round_s,
         "scale_s": scale_s.ravel().tolist(),
         "verify": packed_shares(cell.verify_s / scale_s),
-        "largest": packed_ends(cell.largest),
+        "largest": packed_ends(cell.room.largest),
+        "bound_by": cell.room.bound_by,
+        "latency_s": engine.request_latency_s,
+        "requests": [_requests_json(grid) for grid in cell.requests.values()],
+        "rules": {kind: tables.index(rules) for kind, rules in cell.rules.items()},
+        "served_widths": {
+            name: [None if np.isnan(one) else float(one) for one in width]
+            for name, width in widths.items()
+            if width is not None
+        },
         "bands": {
             kind: fields_of(band, "width", "batch_size", "context_len")
             for kind, band in cell.bands.items()
@@ -833,11 +1048,22 @@ def _scale_s(cell: Cell) -> np.ndarray:
     ]  # any unit near it will do
 
 
+def _requests_json(grid: Mapping[str, Array]) -> dict[str, Any]:
+    """Return logarithms, axes (context, answer, hit rate), batch, (draft length, share)."""
+    found = {}
+    for name, values in grid.items():
+        logs = np.log(np.maximum(np.nan_to_num(values), _NO_SECONDS) / _NO_SECONDS)
+        rows = logs.reshape(-1, values.shape[3], values.shape[4] * values.shape[5])
+        found[name] = packed(np.rint(rows / _REQUEST_QUANTUM).astype(np.int64))
+    return found
+
+
 def _drafting_json(cell: Cell, drafting: Drafting) -> dict[str, Any]:
     scale_s = _scale_s(cell)
     common = {
         "depth": drafting.depth,
-        "largest": packed_ends(drafting.largest),
+        "largest": packed_ends(drafting.room.largest),
+        "bound_by": drafting.room.bound_by,
         "engine_round_s": drafting.engine_round_s,
     }
     share = drafting.draft_s[..., 1:] / cell.verify_s[..., 1:]
