@@ -14,6 +14,8 @@ from specroof.policies.schedule import Schedule, best_schedule
 from specroof.speedup.result import best_index, speedup_of, verdict
 
 Verdict = Literal["pays", "loses", "unclear"]
+#: What to do at one load.
+LoadDecision = Literal["on", "off", "unclear"]
 Decision = Literal["on", "off", "depends", "unclear"]
 
 
@@ -26,7 +28,7 @@ class Choice:
     draft_len
         Drafts per round; 0 is off.
     tried
-        The best length above 0, which is `draft_len` unless that is 0; 0 where none can be.
+        `draft_len`, or the best length above 0 where that is 0; 0 where none can be.
     speedup, low, high
         At `tried`: the expected speedup, and the band around it.
     verdict
@@ -48,6 +50,7 @@ def best_choice(
     high: npt.ArrayLike | None = None,
     allowed: npt.ArrayLike | None = None,
     least: float = 1.0,
+    draft_len: int | None = None,
 ) -> Choice:
     """Return the draft length to run at one load, off being an option.
 
@@ -61,6 +64,8 @@ def best_choice(
         Which lengths there are to choose from, as booleans in the same shape; 0 always is.
     least
         The speedup from which drafting pays.
+    draft_len
+        The length that was decided for more loads than this one; None for the best here.
 
     Source
         The largest expected speedup; ties go to the shorter draft.
@@ -76,13 +81,14 @@ def best_choice(
     drafts = values[1:].copy()
     if allowed is not None:
         drafts[~np.asarray(allowed, dtype=bool)[1:]] = np.nan
-    if not np.isfinite(drafts).any():
+    if not draft_len and not np.isfinite(drafts).any():
         return Choice(0, 0, 1.0, 1.0, 1.0, "loses")
-    tried = 1 + int(best_index(drafts))
+    tried = draft_len or 1 + int(best_index(drafts))
     ends = [values if end is None else np.asarray(end, dtype=np.float64) for end in (low, high)]
     lowest, highest = (float(end[tried]) for end in ends)
+    decided_len = tried if values[tried] > least else 0
     return Choice(
-        draft_len=tried if values[tried] > least else 0,
+        draft_len=decided_len if draft_len is None else draft_len,
         tried=tried,
         speedup=float(values[tried]),
         low=lowest,
@@ -91,13 +97,13 @@ def best_choice(
     )
 
 
-def decided(verdicts: Sequence[Verdict]) -> Decision:
+def decided(decisions: Sequence[LoadDecision]) -> Decision:
     """Return the decision over several loads.
 
     Parameters
     ----------
-    verdicts
-        Of the best draft length at each load.
+    decisions
+        At each load.
 
     Raises
     ------
@@ -110,31 +116,31 @@ def decided(verdicts: Sequence[Verdict]) -> Decision:
 
     Examples
     --------
-    >>> decided(["pays", "pays"]), decided(["pays", "unclear"]), decided(["loses", "unclear"])
+    >>> decided(["on", "on"]), decided(["on", "unclear"]), decided(["off", "unclear"])
     ('on', 'depends', 'unclear')
     """
-    if not verdicts:
-        reject("verdicts is empty", "at least one load")
-    found = {*verdicts}
-    if found == {"pays"}:
+    if not decisions:
+        reject("decisions is empty", "at least one load")
+    found = {*decisions}
+    if found == {"on"}:
         return "on"
-    if found == {"loses"}:
+    if found == {"off"}:
         return "off"
-    return "depends" if "pays" in found else "unclear"
+    return "depends" if "on" in found else "unclear"
 
 
-def paying_up_to(loads: Sequence[float], verdicts: Sequence[Verdict]) -> float | None:
-    """Return the largest load up to which drafting pays at every one; None if not at the first.
+def paying_up_to(loads: Sequence[float], decisions: Sequence[LoadDecision]) -> float | None:
+    """Return the largest load up to which drafting is on at every one; None if not at the first.
 
     Examples
     --------
-    >>> paying_up_to([1, 8, 32], ["pays", "pays", "loses"])
+    >>> paying_up_to([1, 8, 32], ["on", "on", "off"])
     8
     """
     paying = math.inf
     last: float | None = None
-    for load, told in sorted(zip(loads, verdicts, strict=True)):
-        if told != "pays":
+    for load, decision in sorted(zip(loads, decisions, strict=True)):
+        if decision != "on":
             paying = min(paying, load)
         if load < paying:
             last = load
