@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from specroof.errors import OptionError
 from specroof.policies.decision import (
     INPUTS,
+    LoadDecision,
     RoundBreakdown,
-    Verdict,
     best_choice,
     bottlenecks,
     decided,
@@ -67,21 +67,30 @@ def test_a_band_that_ends_at_the_least_holds_it() -> None:
 
 
 def test_loads_decide_together() -> None:
-    words: tuple[Verdict, ...] = ("pays", "loses", "unclear")
-    for verdicts in product(words, repeat=3):
-        expected = "depends" if "pays" in verdicts else "unclear"
-        if len({*verdicts}) == 1:
-            expected = {"pays": "on", "loses": "off", "unclear": "unclear"}[verdicts[0]]
-        assert decided(verdicts) == expected
+    words: tuple[LoadDecision, ...] = ("on", "off", "unclear")
+    for decisions in product(words, repeat=3):
+        expected = "depends" if "on" in decisions else "unclear"
+        if len({*decisions}) == 1:
+            expected = decisions[0]
+        assert decided(decisions) == expected
     with pytest.raises(OptionError, match="at least one load"):
         decided([])
 
 
 def test_it_pays_up_to_the_load_before_the_first_that_does_not() -> None:
-    assert paying_up_to([32, 1, 8], ["loses", "pays", "pays"]) == 8
-    assert paying_up_to([1, 8, 32], ["loses", "pays", "pays"]) is None
-    assert paying_up_to([1, 8, 32], ["pays", "unclear", "pays"]) == 1
-    assert paying_up_to([1, 8], ["pays", "pays"]) == 8
+    assert paying_up_to([32, 1, 8], ["off", "on", "on"]) == 8
+    assert paying_up_to([1, 8, 32], ["off", "on", "on"]) is None
+    assert paying_up_to([1, 8, 32], ["on", "unclear", "on"]) == 1
+    assert paying_up_to([1, 8], ["on", "on"]) == 8
+
+
+def test_a_length_that_was_decided_is_the_one_that_is_told() -> None:
+    speedups = [1.0, 1.2, 1.6, 1.5]
+    assert best_choice(speedups, draft_len=1).speedup == 1.2
+    assert best_choice(speedups, draft_len=1).tried == 1
+    off = best_choice(speedups, draft_len=0)
+    assert (off.draft_len, off.tried, off.speedup) == (0, 2, 1.6)
+    assert best_choice([1.0, 0.9], draft_len=1).draft_len == 1
 
 
 #: By hand: a round of 2 + 4 + 1 s commits 2 tokens; 4 of 8 requests run; prompts take 1 s each,

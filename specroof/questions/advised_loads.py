@@ -377,6 +377,8 @@ _MOST_RANGES: Final = 4
 _LEAST_GAIN: Final = 0.002
 #: The weight of a load between those of the question, beside 1: it moves the edges of ranges alone.
 _BETWEEN: Final = 1e-4
+#: Rooms that differ by less count as the same.
+_SAME_ROOM: Final = 0.95
 #: What drafts that must not be taken are worth: less than any others.
 _REFUSED: Final = 1e-9
 
@@ -544,8 +546,8 @@ def _course(
 ) -> _Course:
     """Return the draft lengths of one drafter by load.
 
-    One length, or none, where a server cannot follow the load, and where memory holds fewer
-    requests than are asked about: room is made for the longest draft, whichever is run.
+    One length, or none, where a server cannot follow the load, and where its longest draft leaves
+    room for fewer requests than a shorter one would: that room is what all lengths have.
     """
     batches = grid.requests.curve.batch_size.tolist()
     weights = np.full(len(batches), _BETWEEN)
@@ -575,12 +577,15 @@ def _course(
         return ranges, float(np.mean(1.0 - values[list(asked), drafts] / best)), None
 
     found = course(np.ones(values.shape[1], dtype=bool))
-    longest = max(k for _, _, k in found[0])
-    is_fixed |= bool(grid.largest[longest] < batches[asked[-1]])
-    if is_fixed and len({k for _, _, k in found[0] if k}) > 1:
+    lengths = {k for _, _, k in found[0] if k}
+    if lengths and not is_fixed:
+        most = grid.largest[max(lengths)]
+        room = min(_SAME_ROOM * grid.largest[min(lengths)], batches[asked[-1]])
+        is_fixed = bool(most < room) or any(k and first > most for first, _, k in found[0])
+    if is_fixed and len(lengths) > 1:
         shares = values / np.nanmax(values, axis=1, keepdims=True)
         kept = weights @ np.maximum(np.nan_to_num(shares), shares[:, :1])
-        found = course(np.isin(np.arange(len(kept)), [0, np.argmax(kept)]))
+        found = course(np.isin(np.arange(len(kept)), [0, int(np.argmax(kept))]))
     return found
 
 
