@@ -15,6 +15,7 @@ from specroof.policies.decision import (
     INPUTS,
     LoadDecision,
     RoundBreakdown,
+    best_change,
     best_choice,
     bottlenecks,
     decided,
@@ -154,3 +155,23 @@ def test_the_least_settled_point_is_the_one_whose_band_reaches_past_one() -> Non
     assert least_settled([(1.0, 1.0, 1.0), (0.9, 1.1, 1.3)]) == 1
     assert least_settled([(1.0, 1.0, 1.0), (1.5, 1.5, 1.5)]) == 0
     assert least_settled([(0.5, 1.5, 4.0), (1.4, 1.5, 1.6)]) == 0
+
+
+@given(
+    st.lists(st.lists(st.floats(0.1, 5), min_size=4, max_size=4), min_size=3, max_size=3),
+    st.sampled_from([1, 8, 64]),
+    st.sampled_from([None, 0, 1, 3]),
+    st.booleans(),
+)
+def test_a_schedule_has_the_recommended_length_at_the_present_load(
+    rates: list[list[float]], running: int, now: int | None, is_fixed: bool
+) -> None:
+    loads = [1, 8, 64]
+    row = rates[loads.index(running)]
+    speedup = [rate / row[0] for rate in row]
+    change = best_change(loads, rates, running=running, now=now, speedup=speedup, is_fixed=is_fixed)
+    drafts = change.recommended.draft_len
+    assert change.schedule.drafts(running) == drafts
+    assert len(change.schedule.ranges) == 1 or not is_fixed
+    gain = max(speedup) / speedup[drafts] - 1
+    assert gain < 0.01 if drafts == now else gain <= 1e-9

@@ -151,6 +151,8 @@ def paying_up_to(loads: Sequence[float], decisions: Sequence[LoadDecision]) -> f
 
 #: A further range of a schedule must gain this share of throughput, over all loads.
 LEAST_GAIN = 0.005
+#: A smaller gain is not worth a restart.
+WORTH_A_RESTART: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +198,13 @@ class Change:
     measured: int | None = None
     longer: Gain | None = None
 
+    @property
+    def recommended(self) -> Gain:
+        """The length to run at the present load: what runs already, unless the best gains on it."""
+        if self.now is not None and self.share_over_now(self.best) < WORTH_A_RESTART:
+            return self.now
+        return self.best
+
     def share_over_now(self, of: Gain) -> float:
         """Return what a draft length gains on the one that runs, as a share; NaN if unknown."""
         return math.nan if self.now is None else of.speedup / self.now.speedup - 1.0
@@ -228,6 +237,7 @@ def best_change(  # noqa: PLR0913 - a load, its draft length, and its figures
     speedup: npt.ArrayLike,
     ends: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
     measured: int | None = None,
+    is_fixed: bool = False,
 ) -> Change:
     """Return the draft length that gains most over plain decoding, beside the one that runs.
 
@@ -248,10 +258,12 @@ def best_change(  # noqa: PLR0913 - a load, its draft length, and its figures
         The longest draft whose acceptance was measured. A longer one, whose acceptance a law gives,
         is best only where its whole band gains more than any up to there. None where acceptance is
         given at any length.
+    is_fixed
+        Whether the server cannot change its length with the load.
 
     Source
         Counting; the schedule is `best_schedule`, up to the longest draft that was measured or is
-        taken.
+        taken, with the recommended length at the present load.
 
     Examples
     --------
@@ -278,14 +290,21 @@ def best_change(  # noqa: PLR0913 - a load, its draft length, and its figures
     if longer is not None and ends is not None and longer.low > best.speedup:
         known, best, longer = _up_to(rates, longer.draft_len), longer, None
     runs = now is not None and now < rates.shape[1] and np.isfinite(rates[at, now])
-    return Change(
+    change = Change(
         running=running,
         now=gain(now) if runs and now is not None else None,
         best=best,
-        schedule=best_schedule(loads, known, least_gain=LEAST_GAIN),
+        schedule=Schedule(((1, loads[-1], best.draft_len),), 0.0),
         measured=measured,
         longer=longer,
     )
+    drafts = change.recommended.draft_len
+    if is_fixed or not np.isfinite(known[at, drafts]):
+        return replace(change, schedule=Schedule(((1, loads[-1], drafts),), 0.0))
+    # Worth nothing, other lengths than the recommended one are no part of a schedule here.
+    known = known.copy()
+    known[at] = np.where(np.arange(known.shape[1]) == drafts, known[at], 0.0 * known[at])
+    return replace(change, schedule=best_schedule(loads, known, least_gain=LEAST_GAIN))
 
 
 def _up_to(rates: Array, longest: int) -> Array:

@@ -274,6 +274,8 @@ def breakeven(request: BreakevenRequest) -> Breakeven:
         rows = [_row(case, load, wanted, request.solve, most[load[0]]) for load in loads]
         held = "no room: the server does not run so many requests with drafts at a time"
         counts_room = any(row.room_ends for row in rows)
+        if counts_room:
+            notes = (*notes, *room.default_limit(max(batch for _, batch in loads)))
     else:
         rows = [_run(case, load, wanted, request) for load in loads]
         held = f"only a {request.solve} that has room in the server counts"
