@@ -17,7 +17,7 @@ from specroof import advise, load_drafter, load_hardware, load_model, predict
 from specroof.cli import app
 from specroof.errors import OptionError
 from specroof.policies.decision import best_choice
-from specroof.questions.advise import _unreached, advice_text, decision_line
+from specroof.questions.advise import _conditions, _unreached, advice_text, decision_line
 from specroof.questions.advised_loads import AdvisedLoad, LoadPlan, Targets
 
 EXAMPLE = (
@@ -833,3 +833,123 @@ def test_printing_advice_shows_what_the_command_prints() -> None:
     assert of_model.model_name == of_model.model.name
     (chip,) = advice.chips
     assert chip.advised is chip.plan  # a name of old
+
+
+LONG = "Qwen/Qwen3-32B-FP8 -H h100 --tp 2 --isl 1024 --osl 512"
+TIGHT = (
+    "openai/gpt-oss-120b -H h100 --tp 1 --isl 1024 --osl 512 --drafter eagle3,accept-length=2.4@3"
+)
+
+
+def test_a_default_that_binds_is_raised_and_both_are_priced() -> None:
+    # SGLang runs 48 with drafts by default.
+    words = f"{LONG} --concurrency 1,64 --drafter eagle3,accept-length=2.4@3"
+    found = answer(words)
+    assert found["raised"] == {"running": {"from": 48, "to": 64}}
+    one, many = found["rows"]
+    assert one["default"] is None
+    assert many["default"]["running"] == 48
+    assert many["running"] == 64
+    assert many["default"]["tokens_per_s"] < many["tokens_per_s"]
+    assert many["default"]["ttft_s"] > 10 * many["ttft_s"]
+    told = predict(
+        "Qwen/Qwen3-32B-FP8", "h100", drafters="eagle3,accept-length=2.4@3", tensor_parallel=2,
+        input_len=1024, output_len=512, concurrency=64,
+    ).counted[0]  # fmt: skip
+    assert many["default"]["ttft_s"] == pytest.approx(told.ttft_s[0, 0, many["draft_len"]])
+    printed = " ".join(page(words).split())
+    assert "with sglang's running=64" in printed
+    assert f"would get {many['default']['tokens_per_s']:.0f} tok/s at $" in printed
+    free = replace(load_hardware("h100"), price=None)
+    asked = SMALL | {"concurrency": 64}
+    assert " tok/s and a first token after" in " ".join(
+        str(advise("Qwen/Qwen3-8B", free, **asked)).split()
+    )
+    # Of vLLM no default binds, and what the user states is kept.
+    assert answer(f"{words} --framework vllm")["raised"] == {}
+    assert answer(f"{words} --server running=48")["raised"] == {}
+
+
+def test_throughput_that_is_bought_with_waiting_is_not_simply_on() -> None:
+    # The cache of gpt-oss-120b on one H100 has room for 57 without drafts, and for fewer with them.
+    words = f"{TIGHT} --concurrency 1,56"
+    found = answer(words)
+    one, many = found["rows"]
+    assert many["plain"]["running"] == 56
+    assert (one["decision"], many["decision"]) == ("on", "unclear")
+    assert many["draft_len"] > 0
+    assert many["ttft_s"] > 10 * many["plain"]["ttft_s"]
+    assert found["decision"] == "depends"
+    told = f"since {many['running']:g} of 56 run with drafts"
+    assert told in " ".join(page(words).split())
+    # Without a queue, it is prompts that wait for each other.
+    (chip,) = advise("Qwen/Qwen3-8B", "h100", **SMALL).chips
+    _, eight = chip.rows
+    late = replace(eight, times=replace(eight.times, ttft_s=99.0))
+    waiting = replace(chip, plan=replace(chip.plan, rows=(late,)))
+    assert waiting.decision == "unclear"
+    (said,) = _conditions(waiting)
+    assert "bought with waiting" in said
+    assert "run with drafts" not in said
+
+
+def test_a_target_that_drafts_miss_turns_them_off_and_is_named() -> None:
+    words = f"{TIGHT} --concurrency 56"
+    found = answer(f"{words} --ttft 500")
+    (row,) = found["rows"]
+    assert (found["decision"], row["draft_len"], row["meets_targets"]) == ("off", 0, True)
+    assert row["limited_by"] == "TTFT target"
+    assert row["tried"]["speedup"] > 1
+    assert "drafts miss the TTFT target" in page(f"{words} --ttft 500")
+    slow = f"{LONG} --concurrency 64 --drafter eagle3,accept=0.01"
+    plain_ms = 1e3 * answer(slow)["rows"][0]["tpot_s"]
+    (row,) = answer(f"{slow} --tpot {1.001 * plain_ms}")["rows"]
+    assert (row["draft_len"], row["limited_by"]) == (0, "TPOT target")
+
+
+def test_one_rate_drafts_no_longer_than_the_typical_shape() -> None:
+    words = "Qwen/Qwen3.5-27B -H h100 --tp 2 --isl 1024 --osl 512 --concurrency 1,8"
+    found = answer(f"{words} --drafter mtp,accept=0.8")
+    constant = predict(
+        "Qwen/Qwen3.5-27B", "h100", drafters="mtp,accept=0.8", tensor_parallel=2, input_len=1024,
+        output_len=512, concurrency=1,
+    ).counted[0]  # fmt: skip
+    first = found["rows"][0]
+    assert first["draft_len"] < constant.curve.best_draft_len[0, 0]
+    # The figures are those of the rate that was given; the shape's stand beside them.
+    assert first["speedup"] == pytest.approx(constant.speedup[0, 0, first["draft_len"]])
+    assert 1 < first["typical_speedup"] < first["speedup"]
+    assert "the typical shape of mtp" in " ".join(page(f"{words} --drafter mtp,accept=0.8").split())
+    # A measured length has its shape, and look-ups have no such drafters.
+    for given in ("mtp,accept-length=2.8@3", "ngram,accept=0.5", "medusa,accept=0.6"):
+        rows = answer(f"{words} --drafter {given}")["rows"]
+        assert [row["typical_speedup"] for row in rows] == [None, None]
+    # The shape is asked for the drafter that is chosen, beside others that were measured.
+    both = answer(f"{words} --drafter mtp,accept=0.8 --drafter eagle3,accept-length=1.2@3")
+    assert both["schedule"] == found["schedule"]
+
+
+def test_chips_are_compared_at_the_best_load_that_meets_the_targets() -> None:
+    words = "openai/gpt-oss-120b -H h200,b200 --isl 1024 --osl 512 --concurrency 1,8,32,64,128"
+    found = answer(f"{words} --drafter eagle3,accept-length=2.4@3 --tpot 12")
+    prices = []
+    for chip in found["chips"]:
+        meeting = [row for row in chip["rows"] if row["tpot_s"] <= 0.012]
+        assert meeting
+        assert min(row["concurrency"] for row in meeting) <= chip["best_load"] <= 128
+        prices.append(chip["usd_per_hour"])
+    assert {*prices} == {2.25, 3.75}
+    shown = page(f"{words} --drafter eagle3,accept-length=2.4@3 --tpot 12")
+    assert "All on engine sglang." in shown
+    assert "reach of NVIDIA B200 SXM" in shown
+    late = f"{words} --drafter eagle3,accept-length=2.4@3 --tpot 0.1"
+    assert answer(late)["best_load"] is None
+    assert "NVIDIA B200 SXM: no load meets the targets" in page(late)
+    mixed = page(
+        "Qwen/Qwen3-8B -H h100,rtx-pro-6000 --isl 1000 --osl 500 --drafter ngram,accept=0.5"
+    )
+    assert "Compared on unlike engines: " in mixed
+    assert "sglang on NVIDIA H100" in " ".join(mixed.split())
+    bound = [replace(load_hardware("l4"), generic=None, price=None), "b200"]
+    shown = str(advise("Qwen/Qwen3-8B", bound, **SMALL))
+    assert re.search(r"1 x NVIDIA L4 .* - +- +-$", shown, re.MULTILINE)
