@@ -329,10 +329,6 @@ class LoadPlan:
     warnings: tuple[str, ...]
     day: Day | None = None
 
-    def drafts(self, load: float) -> int:
-        """Return the drafts of the schedule at a load; beyond the last range, its own."""
-        return drafts_at(self.schedule, load)
-
     @property
     def reached(self) -> tuple[tuple[int, int, int], ...]:
         """The ranges that a speculating server reaches: its memory limits the load."""

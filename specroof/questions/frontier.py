@@ -357,8 +357,8 @@ def _on_devices(found: Prediction, request: FrontierRequest) -> _DeviceFrontiers
 def _default_limits(found: Prediction) -> Iterator[str]:
     """Yield where a default of the server ends the frontier of a drafter before memory does."""
     for curve, room in zip(found.curves, found.limits, strict=False):
-        held = min(float(curve.batch_size.max()), float(room.largest[0, 0]))
-        yield from (f"{curve.drafter}: {limit}" for limit in room.default_limit(held))
+        most = float(curve.batch_size.max())
+        yield from (f"{curve.drafter}: {limit}" for limit in room.default_limit(most))
 
 
 def _frontier(columns: _Columns, request: FrontierRequest) -> Frontier:

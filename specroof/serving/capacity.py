@@ -476,8 +476,8 @@ class ServerRoom:
         if not binds.any() or server.stated.running is not None:
             return []
         return [
-            f"the limit of {most[binds].min():g} running requests is a default of "
-            f"{server.framework}: --server running={batch:g} asks what more would give"
+            f"the limit of running requests is a default of {server.framework}: "
+            f"--server running={batch:g} asks what more would give"
         ]
 
 
