@@ -270,8 +270,10 @@ def test_vllm_drafts_a_dspark_block_whole() -> None:
     whole = vllm_config(planned("dspark", block=7, schedule=((1, 8, 7),)))
     assert "num_speculative_tokens_per_batch_size" not in whole
     # Without a schedule, all of the block is verified.
-    groups = launch(planned("dspark", block=7, data_parallel=2), "vllm")
-    assert "7 drafts always" in groups.notes[0]
+    with pytest.raises(OptionError, match="verifies all 7 drafts of a block, not 3"):
+        launch(planned("dspark", block=7, data_parallel=2), "vllm")
+    block = planned("dspark", block=7, data_parallel=2, schedule=((1, 8, 7), (9, 64, 0)))
+    assert "7 drafts always" in launch(block, "vllm").notes[0]
     assert vllm_config(planned("dflash", block=15))["num_speculative_tokens"] == 3
     assert sglang_flags(planned("dspark", block=7))["--speculative-dspark-block-size"] == "3"
 
@@ -279,8 +281,8 @@ def test_vllm_drafts_a_dspark_block_whole() -> None:
 def test_what_a_schedule_costs_in_vllm_is_said() -> None:
     for kind, word in {
         "dflash": "whole block",
-        "p_eagle": "piecewise",
-        "pard": "piecewise",
+        "p_eagle": "5 drafts always",
+        "pard": "5 drafts always",
     }.items():
         notes = launch(planned(kind, schedule=SCHEDULE), "vllm").notes
         assert word in notes[0]
@@ -476,7 +478,9 @@ def test_what_cannot_follow_a_schedule_says_so() -> None:
     never_off = launch(planned("mtp", schedule=((1, 8, 5), (9, 16, 2))), "tensorrt-llm")
     assert "max_concurrency" not in never_off.files["speculation.yaml"]
     branching = planned("eagle3", schedule=SCHEDULE, is_tree=True, top_k=2, nodes=4)
-    assert "drafts of EAGLE3 in trees with the load: 5 drafts" in launch(branching, "sglang").notes[0]
+    assert (
+        "drafts of EAGLE3 in trees with the load: 5 drafts" in launch(branching, "sglang").notes[0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -653,6 +657,7 @@ def test_sglang_reads_a_schedule_as_it_is_meant(tmp_path: Path) -> None:
         ("eagle3", {"is_tree": True}, {"vllm", "tensorrt-llm"}),  # which have no trees
         ("dflash", {}, {"vllm"}),
         ("suffix", {}, {"sglang", "tensorrt-llm"}),  # which have no suffix drafts
+        ("p_eagle", {}, {"sglang", "tensorrt-llm"}),
         ("medusa", {}, {"vllm", "sglang", "tensorrt-llm"}),
     ],
 )

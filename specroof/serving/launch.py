@@ -377,7 +377,10 @@ def follows_load(
     (True, False)
     """
     if framework == "vllm":
-        return is_tree or kind not in _VLLM_METHODS or (kind != "suffix" and data_parallel == 1)
+        method = _VLLM_METHODS.get(kind, {})
+        # It would run a schedule of parallel drafts in piecewise graphs, whose time is not known.
+        fixed = kind == "suffix" or "parallel_drafting" in method or data_parallel > 1
+        return is_tree or not method or not fixed
     if framework == "sglang":
         is_adaptive = SGLANG_ALGORITHMS.get(kind, "NEXTN") in _ADAPTIVE
         return is_adaptive and not is_tree and data_parallel == 1
@@ -450,25 +453,25 @@ def vllm_config(plan: Speculation) -> tuple[dict[str, object], list[str]]:
     drafts = max(plan.drafts, plan.block or 0) if plan.kind == "dspark" else plan.drafts
     config["num_speculative_tokens"] = drafts
     notes = plan.to_fill_in
-    suffix = plan.kind == "suffix"
-    if suffix:
+    if plan.kind == "suffix":
         notes.append(f"{VLLM} needs the package arctic-inference for suffix decoding")
     if not plan.differs and drafts == plan.drafts:
         return config, notes
     if not follows_load(plan.kind, "vllm", data_parallel=plan.data_parallel):
-        what = "suffix drafts" if suffix else "drafts under data parallelism"
-        notes.append(_fixed_note(plan, VLLM, what, drafts))
+        if drafts > plan.drafts:
+            reject(
+                f"{VLLM} under data parallelism verifies all {drafts} drafts of a block, not "
+                f"{plan.drafts}",
+                f"a draft length of {drafts} (--choose-draft-len)",
+            )
+        where = " under data parallelism" if plan.data_parallel > 1 else ""
+        notes.append(_fixed_note(plan, VLLM, f"drafts of {plan.kind}{where}", drafts))
         return config, notes
     config["num_speculative_tokens_per_batch_size"] = [list(row) for row in plan.schedule]
     if plan.kind in _BLOCKS:
         notes.append(
             f"{VLLM} drafts the whole block wherever it drafts: the schedule shortens what is "
             f"verified"
-        )
-    elif "parallel_drafting" in config:
-        notes.append(
-            f"{VLLM} runs a schedule of {plan.kind} in piecewise graphs, which the prediction does "
-            f"not count"
         )
     return config, notes
 
