@@ -7,14 +7,17 @@ import random
 import re
 import shlex
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from specroof import OptionError, advise
+from server_pages import Life, sglang_page, vllm_page
+from specroof import OptionError, advise, doctor
 from specroof.policies.schedule import drafts_at
 from specroof.questions.advise import Advice
+from specroof.questions.doctor import Diagnosis
 
 #: Devices that hold each model, whichever chip is drawn.
 MODELS = {
@@ -181,3 +184,38 @@ def test_limits_that_are_raised_are_in_the_flags_of_the_server(advice: Advice) -
     for row in chip.rows:
         if row.default is not None:
             assert row.default.running < row.times.running
+
+
+def diagnosed(seed: int, folder: Path) -> Diagnosis:
+    """Return the diagnosis of a drawn server: its load, its framework, its drafts."""
+    rng = random.Random(seed)
+    first = rng.uniform(0.1, 0.95)
+    survival = tuple(first ** (depth + 1) for depth in range(rng.choice([1, 3, 5])))
+    life = Life(1000.0, running=float(rng.choice([1, 6, 40, 58, 120])), survival=survival)
+    page = folder / f"{seed}.txt"
+    page.write_text(rng.choice([vllm_page, sglang_page])(life))
+    kind = rng.choice(["eagle3", "mtp", "dflash", "ngram", "model"])
+    model = rng.choice(["Qwen/Qwen3-8B", "Qwen/Qwen3.5-9B"])
+    chip = rng.choice(["h100", "b200"])
+    sizes = ",config=Qwen/Qwen3-0.6B" if kind == "model" else ""
+    return doctor(model, chip, pages=page, drafter=kind + sizes, served_name=None)
+
+
+@pytest.mark.parametrize("seed", range(DRAWS))
+def test_what_doctor_recommends_is_in_its_schedule_and_flags(seed: int, tmp_path: Path) -> None:
+    found = diagnosed(seed, tmp_path)
+    change, flags = found.change, found.flags
+    if change is None:
+        assert flags is None
+        return
+    drafts = change.recommended.draft_len
+    assert change.schedule.drafts(change.running) == drafts
+    said = found.advice[0]
+    if drafts and change.now is not None and drafts != change.now.draft_len:
+        assert f"K={drafts} " in said
+    if flags is not None:
+        files = dict(flags.files)
+        told = length_in_flags(flags.framework, flags.text, files, change.running)
+        assert told == drafts
+    elif drafts:
+        assert any(note.startswith("no flags") for note in found.notes)

@@ -359,10 +359,12 @@ def follows_load(
 
     Parameters
     ----------
-    kind, is_tree
-        What drafts, as a SPEC calls it, and whether it branches.
+    kind
+        What drafts, as a SPEC calls it.
     framework
         A key of `LAUNCHERS`.
+    is_tree
+        Whether the drafter branches.
     data_parallel
         Groups of devices, each with attention over separate sequences.
 
