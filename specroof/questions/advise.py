@@ -590,7 +590,7 @@ def _chip_advice(checked: CheckedRequest, setup: Setup, given: HardwareLike) -> 
         fixed=[_is_fixed(drafter, request, frameworks) for drafter in checked.drafters],
     )
     prediction = prediction_of(setup, checked.drafters)
-    raised, by_default = _raised(prediction, checked.loads), None
+    raised, by_default = _raised(prediction, loads), None
     if raised:
         told: dict[str, Any] = {name: most for name, (_, most) in raised.items()}
         settings = replace(server_of(request.server), **told)
@@ -1079,8 +1079,11 @@ def _sureness(rows: Sequence[AdvisedLoad]) -> str:
         return "How sure: unknown, this engine has no band."
     unclear = [f"{row.concurrency:g}" for row in rows if row.verdict == "unclear"]
     if unclear:
+        drafted = [row for row in rows if row.verdict == "unclear" and row.draft_len]
+        expected = "; drafts are made there, as more is expected" * (len(drafted) == len(unclear))
         return (
-            f"How sure: the band that holds 80% of measurements leaves {', '.join(unclear)} open."
+            f"How sure: the band that holds 80% of measurements leaves {', '.join(unclear)} "
+            f"open{expected}."
         )
     return "How sure: the band that holds 80% of measurements agrees at every load."
 
