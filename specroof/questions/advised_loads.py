@@ -300,7 +300,7 @@ class LoadPlan:
         The decision at the loads of the question, each with the drafts of the schedule.
     best
         That at the load with most throughput that meets the targets, from the least to the largest
-        of these and between them; None where none does.
+        of these and between them, where nobody waits for it if there is one; None where none does.
     chosen
         The index of the drafter to start the server with.
     schedule
@@ -484,6 +484,8 @@ def load_plan(  # noqa: PLR0913 - a prediction, its loads, and what is wanted of
     within = [i for i in range(len(batches)) if asked[0] <= i <= asked[-1]]
     drafted = [drafts_at(ranges, batches[i]) for i in within]
     met = targets.met(grid.ttft_s[within, drafted], grid.tpot_s[within, drafted])
+    soon = grid.ttft_s[within, drafted] <= _MUCH_LATER * grid.ttft_s[within, 0]
+    met = met & soon if (met & soon).any() else met
     rates = np.where(met, grid.tokens_per_s[within, drafted], -np.inf)
     longest = max(k for _, _, k in ranges)
     verified = grid.requests.curve.verify_len
