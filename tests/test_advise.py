@@ -950,6 +950,6 @@ def test_chips_are_compared_at_the_best_load_that_meets_the_targets() -> None:
     )
     assert "Compared on unlike engines: " in mixed
     assert "sglang on NVIDIA H100" in " ".join(mixed.split())
-    bound = [replace(load_hardware("l4"), generic=None, price=None), "b200"]
+    bound: list[Any] = [replace(load_hardware("l4"), generic=None, price=None), "b200"]
     shown = str(advise("Qwen/Qwen3-8B", bound, **SMALL))
     assert re.search(r"1 x NVIDIA L4 .* - +- +-$", shown, re.MULTILINE)

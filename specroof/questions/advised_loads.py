@@ -455,14 +455,13 @@ def load_plan(  # noqa: PLR0913 - a prediction, its loads, and what is wanted of
     own = _own_lengths(prediction, draft_lens)
     hourly = None if usd_per_hour is None else usd_per_hour * prediction.setup.placement.devices
     lengths: list[int] = [k for _, _, k in ranges if k]
+    default_grid = None if by_default is None else _grid_of(by_default, chosen, draft_lens)
 
     def row(i: int, typical: float | None = None) -> AdvisedLoad:
         drafts = drafts_at(ranges, batches[i])
         choice = _choice(grid, i, targets, drafts, lengths)
         times, plain = (_times(grid, i, k, hourly) for k in (drafts, 0))
-        default = None
-        if by_default is not None:
-            default = _times(_grid_of(by_default, chosen, None), i, drafts, hourly)
+        default = None if default_grid is None else _times(default_grid, i, drafts, hourly)
         return AdvisedLoad(
             concurrency=float(grid.requests.curve.batch_size[i]),
             drafter=chosen,
