@@ -36,7 +36,7 @@ DRAFTERS = (
     *("ngram,accept=0.3", "suffix,accept=0.5", "p_eagle,accept=0.6", "medusa,accept=0.5"),
     "eagle3,accept=0.6,tree=eagle2,nodes=8,top-k=2,siblings=.2",
 )
-LOADS = ([1], [64], [1, 8, 64], [1, 8, 32, 64, 128], [4, 256], [16, 48, 96])
+LOADS = ([1], [64], [1, 8, 64], [1, 8, 32, 64, 128], [4, 256], [16, 49, 97])
 #: All that the property was drawn for: SPECROOF_DRAWS=300; the suite draws a few.
 DRAWS = int(os.environ.get("SPECROOF_DRAWS", "16"))
 
@@ -59,6 +59,7 @@ def drawn(seed: int) -> tuple[dict[str, Any], Advice]:
         "min_speedup": rng.choice([None, None, None, 1.1]),
         "server": rng.choice([None, None, None, "running=48", "memory=0.8"]),
         "draft_len": rng.choice([None, None, None, [1, 2, 3]]),
+        "attention_data_parallel": rng.choice([1, 1, 1, 2]) if MODELS[model] > 1 else 1,
     }
     try:
         return call, advise(model, **call)

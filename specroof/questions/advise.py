@@ -649,7 +649,8 @@ def _raised(prediction: Prediction, loads: Sequence[float]) -> dict[str, tuple[i
         server = room.drafting.server
         binds = (room.bound_by == "running") & (room.largest < most)
         if binds.any() and server.running is not None and server.stated.running is None:
-            return {"running": (server.running, most)}
+            ranks = room.drafting.need.ranks  # each runs as many, whole requests
+            return {"running": (server.running, ranks * -(-most // ranks))}
     return {}
 
 
