@@ -936,14 +936,15 @@ def test_chips_are_compared_at_the_best_load_that_meets_the_targets() -> None:
     for chip in found["chips"]:
         meeting = [row for row in chip["rows"] if row["tpot_s"] <= 0.012]
         assert meeting
-        assert min(row["concurrency"] for row in meeting) <= chip["best_load"] <= 128
+        assert min(row["concurrency"] for row in meeting) <= chip["best"]["concurrency"] <= 128
+        assert chip["best"]["tpot_s"] <= 0.012
         prices.append(chip["usd_per_hour"])
     assert {*prices} == {2.25, 3.75}
     shown = page(f"{words} --drafter eagle3,accept-length=2.4@3 --tpot 12")
     assert "All on engine sglang." in shown
     assert "reach of NVIDIA B200 SXM" in shown
     late = f"{words} --drafter eagle3,accept-length=2.4@3 --tpot 0.1"
-    assert answer(late)["best_load"] is None
+    assert answer(late)["best"] is None
     assert "NVIDIA B200 SXM: no load meets the targets" in page(late)
     mixed = page(
         "Qwen/Qwen3-8B -H h100,rtx-pro-6000 --isl 1000 --osl 500 --drafter ngram,accept=0.5"

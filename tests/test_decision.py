@@ -160,7 +160,8 @@ def test_the_table_has_the_lengths_of_the_decision(advice: Advice) -> None:
 def test_targets_hold_at_the_load_that_ranks(advice: Advice) -> None:
     found, targets = advice.to_dict(), advice.targets
     best = advice.chips[0].plan.best
-    assert found["best_load"] == (best and best.concurrency)
+    told = found["best"] and (found["best"]["concurrency"], found["best"]["tokens_per_s"])
+    assert told == (best and (best.concurrency, best.times.tokens_per_s))
     meeting = [row for row in advice.chips[0].rows if row.meets]
     if best is None:
         assert not meeting

@@ -1234,7 +1234,7 @@ def _chip_json(answer: Advice, chip: ChipAdvice) -> dict[str, Any]:
         "placement": asdict(chip.setup.placement),
         "decision": chip.decision,
         "on_up_to": chip.up_to,
-        "best_load": None if chip.plan.best is None else chip.plan.best.concurrency,
+        "best": None if plan.best is None else _row_json(plan.best, answer.drafters),
         "usd_per_hour": chip.usd_per_hour,
         "server": None if chip.setup.server is None else chip.setup.server.to_dict(),
         "raised": {key: {"from": low, "to": high} for key, (low, high) in chip.raised.items()},
