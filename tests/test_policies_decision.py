@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from specroof.errors import OptionError
 from specroof.policies.decision import (
     INPUTS,
+    LoadDecision,
     RoundBreakdown,
-    Verdict,
+    best_change,
     best_choice,
     bottlenecks,
     decided,
@@ -67,21 +68,30 @@ def test_a_band_that_ends_at_the_least_holds_it() -> None:
 
 
 def test_loads_decide_together() -> None:
-    words: tuple[Verdict, ...] = ("pays", "loses", "unclear")
-    for verdicts in product(words, repeat=3):
-        expected = "depends" if "pays" in verdicts else "unclear"
-        if len({*verdicts}) == 1:
-            expected = {"pays": "on", "loses": "off", "unclear": "unclear"}[verdicts[0]]
-        assert decided(verdicts) == expected
+    words: tuple[LoadDecision, ...] = ("on", "off", "unclear")
+    for decisions in product(words, repeat=3):
+        expected = "depends" if "on" in decisions else "unclear"
+        if len({*decisions}) == 1:
+            expected = decisions[0]
+        assert decided(decisions) == expected
     with pytest.raises(OptionError, match="at least one load"):
         decided([])
 
 
 def test_it_pays_up_to_the_load_before_the_first_that_does_not() -> None:
-    assert paying_up_to([32, 1, 8], ["loses", "pays", "pays"]) == 8
-    assert paying_up_to([1, 8, 32], ["loses", "pays", "pays"]) is None
-    assert paying_up_to([1, 8, 32], ["pays", "unclear", "pays"]) == 1
-    assert paying_up_to([1, 8], ["pays", "pays"]) == 8
+    assert paying_up_to([32, 1, 8], ["off", "on", "on"]) == 8
+    assert paying_up_to([1, 8, 32], ["off", "on", "on"]) is None
+    assert paying_up_to([1, 8, 32], ["on", "unclear", "on"]) == 1
+    assert paying_up_to([1, 8], ["on", "on"]) == 8
+
+
+def test_a_length_that_was_decided_is_the_one_that_is_told() -> None:
+    speedups = [1.0, 1.2, 1.6, 1.5]
+    assert best_choice(speedups, draft_len=1).speedup == 1.2
+    assert best_choice(speedups, draft_len=1).tried == 1
+    off = best_choice(speedups, draft_len=0)
+    assert (off.draft_len, off.tried, off.speedup) == (0, 2, 1.6)
+    assert best_choice([1.0, 0.9], draft_len=1).draft_len == 1
 
 
 #: By hand: a round of 2 + 4 + 1 s commits 2 tokens; 4 of 8 requests run; prompts take 1 s each,
@@ -145,3 +155,23 @@ def test_the_least_settled_point_is_the_one_whose_band_reaches_past_one() -> Non
     assert least_settled([(1.0, 1.0, 1.0), (0.9, 1.1, 1.3)]) == 1
     assert least_settled([(1.0, 1.0, 1.0), (1.5, 1.5, 1.5)]) == 0
     assert least_settled([(0.5, 1.5, 4.0), (1.4, 1.5, 1.6)]) == 0
+
+
+@given(
+    st.lists(st.lists(st.floats(0.1, 5), min_size=4, max_size=4), min_size=3, max_size=3),
+    st.sampled_from([1, 8, 64]),
+    st.sampled_from([None, 0, 1, 3]),
+    st.booleans(),
+)
+def test_a_schedule_has_the_recommended_length_at_the_present_load(
+    rates: list[list[float]], running: int, now: int | None, is_fixed: bool
+) -> None:
+    loads = [1, 8, 64]
+    row = rates[loads.index(running)]
+    speedup = [rate / row[0] for rate in row]
+    change = best_change(loads, rates, running=running, now=now, speedup=speedup, is_fixed=is_fixed)
+    drafts = change.recommended.draft_len
+    assert change.schedule.drafts(running) == drafts
+    assert len(change.schedule.ranges) == 1 or not is_fixed
+    gain = max(speedup) / speedup[drafts] - 1
+    assert gain < 0.01 if drafts == now else gain <= 1e-9

@@ -24,6 +24,7 @@ from specroof.serving.launch import (
     YOUR_DRAFT_MODEL,
     Launch,
     Speculation,
+    follows_load,
     launch,
     server_command,
 )
@@ -269,8 +270,10 @@ def test_vllm_drafts_a_dspark_block_whole() -> None:
     whole = vllm_config(planned("dspark", block=7, schedule=((1, 8, 7),)))
     assert "num_speculative_tokens_per_batch_size" not in whole
     # Without a schedule, all of the block is verified.
-    groups = launch(planned("dspark", block=7, data_parallel=2), "vllm")
-    assert "7 drafts always" in groups.notes[0]
+    with pytest.raises(OptionError, match="verifies all 7 drafts of a block, not 3"):
+        launch(planned("dspark", block=7, data_parallel=2), "vllm")
+    block = planned("dspark", block=7, data_parallel=2, schedule=((1, 8, 7), (9, 64, 0)))
+    assert "7 drafts always" in launch(block, "vllm").notes[0]
     assert vllm_config(planned("dflash", block=15))["num_speculative_tokens"] == 3
     assert sglang_flags(planned("dspark", block=7))["--speculative-dspark-block-size"] == "3"
 
@@ -278,8 +281,8 @@ def test_vllm_drafts_a_dspark_block_whole() -> None:
 def test_what_a_schedule_costs_in_vllm_is_said() -> None:
     for kind, word in {
         "dflash": "whole block",
-        "p_eagle": "piecewise",
-        "pard": "piecewise",
+        "p_eagle": "5 drafts always",
+        "pard": "5 drafts always",
     }.items():
         notes = launch(planned(kind, schedule=SCHEDULE), "vllm").notes
         assert word in notes[0]
@@ -457,32 +460,27 @@ def test_one_draft_length_needs_no_schedule() -> None:
 
 
 def test_what_cannot_follow_a_schedule_says_so() -> None:
+    without = "5 drafts always; at 65-256 in flight start it without these flags"
     plan = planned("dflash", schedule=SCHEDULE)
-    assert launch(plan, "sglang").notes == (
-        "SGLang 0.5.23 has no schedule by batch for DFLASH: 5 drafts at any load",
-    )
+    assert launch(plan, "sglang").notes[-1].endswith(f"drafts of DFLASH with the load: {without}")
     groups = planned("eagle3", schedule=SCHEDULE, data_parallel=2)
-    assert launch(groups, "vllm").notes == (
-        "vLLM 0.33.0 drops a schedule with data parallelism: 5 drafts always",
-    )
+    assert launch(groups, "vllm").notes[-1].endswith(without)
     assert "num_speculative_tokens_per_batch_size" not in vllm_config(groups)
-    assert launch(groups, "sglang").notes == (
-        "SGLang 0.5.23 has no schedule by batch for EAGLE3 with data-parallel attention: 5 drafts "
-        "at any load",
-    )
+    assert launch(groups, "sglang").notes[-1].endswith(without)
     suffix = planned("suffix", schedule=SCHEDULE)
-    assert launch(suffix, "vllm").notes == (
-        "vLLM 0.33.0 needs the package arctic-inference for suffix decoding",
-        "vLLM 0.33.0 drops a schedule of suffix: 5 drafts always",
-    )
+    assert launch(suffix, "vllm").notes[-1].endswith(without)
     assert "num_speculative_tokens_per_batch_size" not in vllm_config(suffix)
+    drafts_always = planned("suffix", schedule=((1, 8, 5), (9, 64, 2)))
+    assert launch(drafts_always, "vllm").notes[-1].endswith("5 drafts always")
     told = launch(planned("eagle3", schedule=SCHEDULE), "tensorrt-llm")
     assert told.files["speculation.yaml"].endswith("max_concurrency: 64\n")
     assert "5 drafts up to 64 requests here" in told.notes[0]
     never_off = launch(planned("mtp", schedule=((1, 8, 5), (9, 16, 2))), "tensorrt-llm")
     assert "max_concurrency" not in never_off.files["speculation.yaml"]
     branching = planned("eagle3", schedule=SCHEDULE, is_tree=True, top_k=2, nodes=4)
-    assert "EAGLE3 in trees: 5 drafts" in launch(branching, "sglang").notes[0]
+    assert (
+        "drafts of EAGLE3 in trees with the load: 5 drafts" in launch(branching, "sglang").notes[0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -649,3 +647,31 @@ def test_sglang_reads_a_schedule_as_it_is_meant(tmp_path: Path) -> None:
     steps = rules["AdaptiveSpeculativeParams"](5, str(path))
     for first, last, drafts in SCHEDULE:
         assert {steps.get_steps_for_batch(batch) for batch in (first, last)} == {drafts}
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "follow"),
+    [
+        ("eagle3", {}, {"vllm", "sglang"}),
+        ("mtp", {"data_parallel": 2}, set()),
+        ("eagle3", {"is_tree": True}, {"vllm", "tensorrt-llm"}),  # which have no trees
+        ("dflash", {}, {"vllm"}),
+        ("suffix", {}, {"sglang", "tensorrt-llm"}),  # which have no suffix drafts
+        ("p_eagle", {}, {"sglang", "tensorrt-llm"}),
+        ("medusa", {}, {"vllm", "sglang", "tensorrt-llm"}),
+    ],
+)
+def test_servers_that_follow_the_load_have_a_schedule(
+    kind: str, shape: dict[str, Any], follow: set[str]
+) -> None:
+    assert {name for name in LAUNCHERS if follows_load(kind, name, **shape)} == follow
+    for framework in LAUNCHERS:
+        plan = planned(kind, schedule=((1, 8, 5), (9, 64, 2)), top_k=2, nodes=8, **shape)
+        try:
+            flags = launch(plan, framework)
+        except OptionError:
+            assert framework in follow  # nothing runs there
+            continue
+        assert (framework in follow) == (
+            "batch_size" in flags.text or bool("adaptive.json" in flags.files)
+        )

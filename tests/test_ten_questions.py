@@ -1,13 +1,19 @@
-"""The ten questions of a new user: each is answered by the one command that stands beside it."""
+"""The questions of a new user: each is answered by the one command that stands beside it."""
 
+import json
 import re
 import shlex
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 from typer.testing import CliRunner
 
+from server_pages import Life, server_info, sglang_page, without_steps
 from specroof.cli import app
+from specroof.policies.schedule import drafts_at
 
 PAGE = (Path(__file__).parents[1] / "notebooks" / "README.md").read_text(encoding="utf-8")
 QUESTIONS = re.findall(r"^\d+\. \*\*(.+?\?)\*\*\n +`specroof (.+)`$", PAGE, re.MULTILINE)
@@ -24,3 +30,196 @@ def test_one_command_answers(question: str, command: str) -> None:
     done = CliRunner().invoke(app, shlex.split(command))
     assert (done.exit_code, done.stderr) == (0, ""), question
     assert len(done.stdout.splitlines()) >= 3
+
+
+# --- Fourteen tasks, each with what must not contradict -------------------------------------------
+
+Found = dict[str, Any]
+LOAD: Final = "--input-len 1024 --output-len 512"
+
+
+def one_length(found: Found) -> None:
+    for row in found["rows"]:
+        assert row["draft_len"] == drafts_at(found["schedule"], row["concurrency"])
+    assert found["decision"] != "off" or not any(found["engine_config"].values())
+
+
+def a_raised_limit(found: Found) -> None:
+    one_length(found)
+    most = found["raised"]["running"]["to"]
+    assert f"--max-running-requests {most}" in found["engine_config"]["sglang"]
+    assert all(row["ttft_s"] < 10 * row["plain"]["ttft_s"] for row in found["rows"])
+
+
+def targets_at_the_ranked_load(found: Found) -> None:
+    for chip in found["chips"]:
+        one_length(chip)
+        met = [row["tpot_s"] <= 0.020 for row in chip["rows"]]
+        assert (chip["best"] is not None) >= any(met)
+        assert chip["best"]["tpot_s"] <= 0.020
+        assert chip["usd_per_hour"] > 0
+
+
+def a_remedy(found: Found) -> None:
+    told = [note for note in found["notes"] if "default of sglang" in note]
+    assert told
+    assert all("--server running=" in note for note in told)
+
+
+def no_flags_without_layers(found: Found) -> None:
+    assert not any(found["engine_config"].values())
+    assert any("mtp" in warning and "allowed" in warning for warning in found["warnings"])
+
+
+def a_tree(found: Found) -> None:
+    one_length(found)
+    words = shlex.split(found["engine_config"]["sglang"])
+    assert words[words.index("--speculative-eagle-topk") + 1] == "2"
+    assert words[words.index("--speculative-num-draft-tokens") + 1] == "9"
+
+
+def few_drafts_of_one_rate(found: Found) -> None:
+    one_length(found)
+    assert all(row["draft_len"] <= 5 for row in found["rows"])
+    assert all(row["typical_speedup"] <= row["speedup"] for row in found["rows"])
+
+
+def settings_are_told(found: Found) -> None:
+    one_length(found)
+    words = {"--chunked-prefill-size", "--disable-radix-cache", "--cuda-graph-max-bs-decode"}
+    assert words <= {*shlex.split(found["engine_config"]["sglang"])}
+
+
+def weights_are_told(found: Found) -> None:
+    one_length(found)
+    assert "me/assistant" in found["engine_config"]["vllm"]
+
+
+def a_yaml_file(found: Found) -> None:
+    one_length(found)
+    assert "speculation.yaml" in found["engine_files"]
+
+
+def off_has_no_flags(found: Found) -> None:
+    one_length(found)
+    assert found["decision"] == "off"
+    assert not any(found["engine_files"])
+
+
+def a_block(found: Found) -> None:
+    one_length(found)
+    config = json.loads(shlex.split(found["engine_config"]["vllm"])[1])
+    assert config["num_speculative_tokens"] == 5  # what dspark_block_size of its config says
+
+
+TASKS: Final[dict[str, tuple[str, Callable[[Found], None]]]] = {
+    "at a load": (
+        f"advise Qwen/Qwen3-32B-FP8 -H h100 --tp 2 {LOAD} --concurrency 64 "
+        "--drafter eagle3,accept-length=2.4@3",
+        a_raised_limit,
+    ),
+    "up to a load": (
+        f"advise openai/gpt-oss-120b -H b200 {LOAD} --concurrency 1..128 "
+        "--drafter eagle3,accept-length=2.4@3",
+        a_raised_limit,
+    ),
+    "which chip": (
+        f"advise openai/gpt-oss-120b -H h100,h200,b200,mi300x {LOAD} --tpot 20 "
+        "--drafter eagle3,accept-length=2.4@3",
+        targets_at_the_ranked_load,
+    ),
+    "within a first token": (
+        f"advise deepseek-ai/DeepSeek-V3.1 -H h200 {LOAD} --ttft 1000 --concurrency 1,8,64 "
+        "--drafter mtp,accept-length=2.4@3",
+        a_raised_limit,
+    ),
+    "the cheapest": (
+        f"frontier openai/gpt-oss-120b -H b200 --tpot 20 {LOAD} "
+        "--drafter eagle3,accept-length=2.4@3",
+        a_remedy,
+    ),
+    "room": (
+        "breakeven meta-llama/Llama-3.3-70B-Instruct -H b200 --tp 2 --batch 128 --drafter eagle3",
+        a_remedy,
+    ),
+    "one rate": (
+        f"advise Qwen/Qwen3.5-27B -H h100 --tp 2 {LOAD} --concurrency 1,8 --drafter mtp,accept=0.8",
+        few_drafts_of_one_rate,
+    ),
+    "a drafter that loses": (
+        f"advise Qwen/Qwen3-8B -H h100 {LOAD} --drafter eagle3,accept=0.01",
+        off_has_no_flags,
+    ),
+    "a block": (
+        f"advise deepseek-ai/DeepSeek-V4-Flash-0731 -H b200 --tp 4 {LOAD} --framework vllm "
+        "--drafter dspark,accept=0.6,block=5",
+        a_block,
+    ),
+    "a tree": (
+        f"advise Qwen/Qwen3-8B -H h100 {LOAD} --concurrency 1 --framework sglang "
+        "--choose-draft-len 3 --drafter eagle3,accept=0.5,tree=eagle2,nodes=8,top-k=2,siblings=.2",
+        a_tree,
+    ),
+    "weights of mtp": (
+        f"advise google/gemma-4-31B-it -H b200 {LOAD} --draft-model me/assistant "
+        "--drafter mtp,accept-length=2.4@3",
+        weights_are_told,
+    ),
+    "no layers for mtp": (
+        f"advise MiniMaxAI/MiniMax-M2 -H b200 --tp 4 {LOAD} --concurrency 4 --drafter mtp,accept=.7",
+        no_flags_without_layers,
+    ),
+    "settings": (
+        f"advise Qwen/Qwen3.5-9B -H h100 {LOAD} --framework sglang --drafter mtp,accept=0.7 "
+        "--server chunk=4096,prefix-cache=off,capture=64",
+        settings_are_told,
+    ),
+    "TensorRT-LLM": (
+        f"advise Qwen/Qwen3-8B -H b200 --tp 1 {LOAD} --concurrency 4 --framework tensorrt-llm "
+        "--drafter eagle3,accept-length=2.4@3",
+        a_yaml_file,
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", TASKS)
+def test_no_task_contradicts_itself(task: str) -> None:
+    command, holds = TASKS[task]
+    done = CliRunner().invoke(app, [*shlex.split(command), "--json"])
+    assert (done.exit_code, done.stderr) == (0, "")
+    holds(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize("task", [task for task in TASKS if TASKS[task][0].startswith("advise")])
+def test_advice_is_readable_at_every_width(
+    task: str, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    done = CliRunner().invoke(app, shlex.split(TASKS[task][0]))
+    assert (done.exit_code, done.stderr) == (0, "")
+    page = [line for line in done.stdout.splitlines() if "://" not in line]
+    assert max(map(len, page)) <= columns
+    (start,) = (n for n, line in enumerate(page) if re.match(r"load +γ +speedup", line))
+    assert len({len(line) for line in page[start : start + 2]}) <= 2
+
+
+@pytest.mark.slow
+def test_what_a_server_says_overrules_what_is_assumed(tmp_path: Path) -> None:
+    life = Life(1000.0)
+    page, info = tmp_path / "metrics.txt", tmp_path / "info.json"
+    page.write_text(without_steps(sglang_page(replace(life, running=58.0))))
+    info.write_text(server_info(max_running_requests=128))
+    words = ["doctor", str(page), str(info), "--model", "Qwen/Qwen3-8B", "-H", "h100"]
+    done = CliRunner().invoke(app, [*words, "--drafter", "eagle3", "--json"])
+    assert (done.exit_code, done.stderr) == (0, "")
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["observed"]["speculates"]
+    assert found["server"]["running"] >= 58
+    change = found["change"]
+    assert drafts_at(found["schedule"], change["running"]) in {
+        change["best"]["draft_len"],
+        change["now"] and change["now"]["draft_len"],
+    }

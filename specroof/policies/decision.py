@@ -14,6 +14,8 @@ from specroof.policies.schedule import Schedule, best_schedule
 from specroof.speedup.result import best_index, speedup_of, verdict
 
 Verdict = Literal["pays", "loses", "unclear"]
+#: What to do at one load.
+LoadDecision = Literal["on", "off", "unclear"]
 Decision = Literal["on", "off", "depends", "unclear"]
 
 
@@ -26,7 +28,7 @@ class Choice:
     draft_len
         Drafts per round; 0 is off.
     tried
-        The best length above 0, which is `draft_len` unless that is 0; 0 where none can be.
+        `draft_len`, or the best length above 0 where that is 0; 0 where none can be.
     speedup, low, high
         At `tried`: the expected speedup, and the band around it.
     verdict
@@ -48,6 +50,7 @@ def best_choice(
     high: npt.ArrayLike | None = None,
     allowed: npt.ArrayLike | None = None,
     least: float = 1.0,
+    draft_len: int | None = None,
 ) -> Choice:
     """Return the draft length to run at one load, off being an option.
 
@@ -61,6 +64,8 @@ def best_choice(
         Which lengths there are to choose from, as booleans in the same shape; 0 always is.
     least
         The speedup from which drafting pays.
+    draft_len
+        The length that was decided for more loads than this one; None for the best here.
 
     Source
         The largest expected speedup; ties go to the shorter draft.
@@ -76,13 +81,14 @@ def best_choice(
     drafts = values[1:].copy()
     if allowed is not None:
         drafts[~np.asarray(allowed, dtype=bool)[1:]] = np.nan
-    if not np.isfinite(drafts).any():
+    if not draft_len and not np.isfinite(drafts).any():
         return Choice(0, 0, 1.0, 1.0, 1.0, "loses")
-    tried = 1 + int(best_index(drafts))
+    tried = draft_len or 1 + int(best_index(drafts))
     ends = [values if end is None else np.asarray(end, dtype=np.float64) for end in (low, high)]
     lowest, highest = (float(end[tried]) for end in ends)
+    decided_len = tried if values[tried] > least else 0
     return Choice(
-        draft_len=tried if values[tried] > least else 0,
+        draft_len=decided_len if draft_len is None else draft_len,
         tried=tried,
         speedup=float(values[tried]),
         low=lowest,
@@ -91,13 +97,13 @@ def best_choice(
     )
 
 
-def decided(verdicts: Sequence[Verdict]) -> Decision:
+def decided(decisions: Sequence[LoadDecision]) -> Decision:
     """Return the decision over several loads.
 
     Parameters
     ----------
-    verdicts
-        Of the best draft length at each load.
+    decisions
+        At each load.
 
     Raises
     ------
@@ -110,31 +116,31 @@ def decided(verdicts: Sequence[Verdict]) -> Decision:
 
     Examples
     --------
-    >>> decided(["pays", "pays"]), decided(["pays", "unclear"]), decided(["loses", "unclear"])
+    >>> decided(["on", "on"]), decided(["on", "unclear"]), decided(["off", "unclear"])
     ('on', 'depends', 'unclear')
     """
-    if not verdicts:
-        reject("verdicts is empty", "at least one load")
-    found = {*verdicts}
-    if found == {"pays"}:
+    if not decisions:
+        reject("decisions is empty", "at least one load")
+    found = {*decisions}
+    if found == {"on"}:
         return "on"
-    if found == {"loses"}:
+    if found == {"off"}:
         return "off"
-    return "depends" if "pays" in found else "unclear"
+    return "depends" if "on" in found else "unclear"
 
 
-def paying_up_to(loads: Sequence[float], verdicts: Sequence[Verdict]) -> float | None:
-    """Return the largest load up to which drafting pays at every one; None if not at the first.
+def paying_up_to(loads: Sequence[float], decisions: Sequence[LoadDecision]) -> float | None:
+    """Return the largest load up to which drafting is on at every one; None if not at the first.
 
     Examples
     --------
-    >>> paying_up_to([1, 8, 32], ["pays", "pays", "loses"])
+    >>> paying_up_to([1, 8, 32], ["on", "on", "off"])
     8
     """
     paying = math.inf
     last: float | None = None
-    for load, told in sorted(zip(loads, verdicts, strict=True)):
-        if told != "pays":
+    for load, decision in sorted(zip(loads, decisions, strict=True)):
+        if decision != "on":
             paying = min(paying, load)
         if load < paying:
             last = load
@@ -145,6 +151,8 @@ def paying_up_to(loads: Sequence[float], verdicts: Sequence[Verdict]) -> float |
 
 #: A further range of a schedule must gain this share of throughput, over all loads.
 LEAST_GAIN = 0.005
+#: A smaller gain is not worth a restart.
+WORTH_A_RESTART: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +198,13 @@ class Change:
     measured: int | None = None
     longer: Gain | None = None
 
+    @property
+    def recommended(self) -> Gain:
+        """The length to run at the present load: what runs already, unless the best gains on it."""
+        if self.now is not None and self.share_over_now(self.best) < WORTH_A_RESTART:
+            return self.now
+        return self.best
+
     def share_over_now(self, of: Gain) -> float:
         """Return what a draft length gains on the one that runs, as a share; NaN if unknown."""
         return math.nan if self.now is None else of.speedup / self.now.speedup - 1.0
@@ -222,6 +237,7 @@ def best_change(  # noqa: PLR0913 - a load, its draft length, and its figures
     speedup: npt.ArrayLike,
     ends: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
     measured: int | None = None,
+    is_fixed: bool = False,
 ) -> Change:
     """Return the draft length that gains most over plain decoding, beside the one that runs.
 
@@ -242,10 +258,12 @@ def best_change(  # noqa: PLR0913 - a load, its draft length, and its figures
         The longest draft whose acceptance was measured. A longer one, whose acceptance a law gives,
         is best only where its whole band gains more than any up to there. None where acceptance is
         given at any length.
+    is_fixed
+        Whether the server cannot change its length with the load.
 
     Source
         Counting; the schedule is `best_schedule`, up to the longest draft that was measured or is
-        taken.
+        taken, with the recommended length at the present load.
 
     Examples
     --------
@@ -272,14 +290,21 @@ def best_change(  # noqa: PLR0913 - a load, its draft length, and its figures
     if longer is not None and ends is not None and longer.low > best.speedup:
         known, best, longer = _up_to(rates, longer.draft_len), longer, None
     runs = now is not None and now < rates.shape[1] and np.isfinite(rates[at, now])
-    return Change(
+    change = Change(
         running=running,
         now=gain(now) if runs and now is not None else None,
         best=best,
-        schedule=best_schedule(loads, known, least_gain=LEAST_GAIN),
+        schedule=Schedule(((1, loads[-1], best.draft_len),), 0.0),
         measured=measured,
         longer=longer,
     )
+    drafts = change.recommended.draft_len
+    if is_fixed or not np.isfinite(known[at, drafts]):
+        return replace(change, schedule=Schedule(((1, loads[-1], drafts),), 0.0))
+    # Worth nothing, other lengths than the recommended one are no part of a schedule here.
+    known = known.copy()
+    known[at] = np.where(np.arange(known.shape[1]) == drafts, known[at], 0.0 * known[at])
+    return replace(change, schedule=best_schedule(loads, known, least_gain=LEAST_GAIN))
 
 
 def _up_to(rates: Array, longest: int) -> Array:

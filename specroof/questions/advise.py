@@ -4,11 +4,16 @@ import math
 import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
+from dataclasses import KW_ONLY, asdict, dataclass, replace
+from functools import cached_property, partial
+from itertools import groupby
 from typing import Annotated, Any, Final
 
 import numpy as np
 
+from specroof.acceptance import Acceptance
+from specroof.acceptance.curve import constant_law
+from specroof.acceptance.typical import FAMILIES, SHAPES, falling_odds_acceptance
 from specroof.architecture import Architecture
 from specroof.arrays import array_within, fields_of, number_within, to_json_array
 from specroof.drafters import Drafter
@@ -19,7 +24,7 @@ from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
 from specroof.policies.decision import (
     INPUTS,
     Decision,
-    Verdict,
+    LoadDecision,
     decided,
     least_settled,
     paying_up_to,
@@ -28,17 +33,19 @@ from specroof.policies.decision import (
 from specroof.policies.schedule import Day, Traffic
 from specroof.questions.advised_loads import (
     AdvisedLoad,
+    BreakEven,
     LoadPlan,
     Mix,
     Targets,
     Times,
     TrafficFile,
+    break_even_of,
     load_plan,
     schedule_loads,
 )
 from specroof.questions.answer import Charted, title_of
 from specroof.questions.curve_tables import request_columns, served_bands_line
-from specroof.questions.predict import absent_layers, lengths_of, predicted
+from specroof.questions.predict import Prediction, absent_layers, lengths_of, predicted
 from specroof.questions.request import (
     CHIPS,
     FORMULAS,
@@ -79,6 +86,7 @@ from specroof.serving.launch import (
     MADE_WEIGHTS,
     Launch,
     Speculation,
+    follows_load,
     launch,
     server_command,
 )
@@ -385,11 +393,17 @@ class ChipAdvice:
     Attributes
     ----------
     setup
-        Chip, engine, placement.
+        Chip, engine, placement, and the server with the limits that are advised.
     drafter
         The drafter to start the server with: the best over all loads.
     plan
         Loads, schedule and limits.
+    raised
+        Settings that replace defaults of the server, by their keys: from, to.
+    usd_per_hour
+        Price of one device; None if not known.
+    prediction
+        The curves of all drafters that the decision is made from.
     engine_config
         Flags to paste by framework; None where it has no flag for the drafter. Files that they
         name are in `files`.
@@ -404,6 +418,9 @@ class ChipAdvice:
     setup: Setup
     drafter: Drafter
     plan: LoadPlan
+    raised: dict[str, tuple[int, int]]
+    usd_per_hour: float | None
+    prediction: Prediction
     engine_config: dict[str, str | None]
     launches: tuple[Launch, ...]
     to_measure: ToMeasure | None
@@ -421,32 +438,33 @@ class ChipAdvice:
         return self.plan.rows
 
     @property
-    def verdicts(self) -> list[Verdict]:
-        """Whether drafting pays, load by load."""
-        return [row.verdict for row in self.rows]
+    def decisions(self) -> list[LoadDecision]:
+        """What to do, load by load."""
+        return [row.decision for row in self.rows]
 
     @property
     def decision(self) -> Decision:
         """On, off, depends or unclear."""
-        return decided(self.verdicts)
+        return decided(self.decisions)
 
     @property
     def up_to(self) -> float | None:
-        """The largest load up to which drafting pays; None where it does not at the first."""
-        return paying_up_to([row.concurrency for row in self.rows], self.verdicts)
+        """The largest load up to which drafting is on; None where it is not at the first."""
+        return paying_up_to([row.concurrency for row in self.rows], self.decisions)
 
-    @property
-    def break_even(self) -> list[dict[str, Any]]:
+    @cached_property
+    def break_even(self) -> list[BreakEven]:
         """The least acceptance that pays, load by load."""
-        return [
-            {
-                "concurrency": row.concurrency,
-                "draft_len": row.choice.tried,
-                "accept": row.break_even.rate,
-                "accept_length": row.break_even.tokens_per_round,
-            }
-            for row in self.rows
-        ]
+        return [break_even_of(self.prediction, row) for row in self.rows]
+
+    def reach(self, answer: "Advice") -> dict[str, Any] | None:
+        """Return how near measurements are to these loads."""
+        return nearness(
+            Deployment(answer.model, self.setup),
+            list(dict.fromkeys(name.partition(",")[0] for name in answer.drafters)),
+            answer.workload.mean_context_len,
+            _loads(self),
+        )
 
     @property
     def files(self) -> dict[str, str]:
@@ -464,8 +482,9 @@ class Advice(Charted):
         The parameters of the question; drafters by name.
     chips
         An answer for each chip that the model fits on, the best first: the cheapest tokens at the
-        largest load, or the most tokens of each device where a price is not known. Chips without a
-        measured engine stand at the end.
+        best load that meets the targets, or the most tokens of each device where a price is not
+        known. Chips that meet them at no load follow, and those without a measured engine stand at
+        the end.
     model_name
         The model as the commands name it.
     notes, warnings
@@ -555,25 +574,43 @@ def _chip_advice(checked: CheckedRequest, setup: Setup, given: HardwareLike) -> 
     if draft_lens is not None and draft_lens[-1] > DEFAULT_MAX_DRAFT_LEN:
         max_draft_len = draft_lens[-1]
     loads = schedule_loads(checked.loads, checked.traffic)
-    prediction = predicted(
-        Deployment(checked.model, setup),
-        checked.drafters,
-        Load(loads, [checked.context_len], checked.workload),
-        max_draft_len=max_draft_len,
-        room=room_rule(setup, None, "queue"),
-    )
+    frameworks = USUAL_FRAMEWORKS if request.framework is None else (request.framework,)
     price = usd_per_hour(setup.hardware, request.price_per_hour)
-    plan = load_plan(
-        prediction,
-        checked.loads,
+
+    def prediction_of(setup: Setup, drafters: Sequence[Drafter]) -> Prediction:
+        return predicted(
+            Deployment(checked.model, setup),
+            drafters,
+            Load(loads, [checked.context_len], checked.workload),
+            max_draft_len=max_draft_len,
+            room=room_rule(setup, None, "queue"),
+        )
+
+    decide = partial(
+        load_plan,
+        loads=checked.loads,
         draft_lens=draft_lens,
         targets=checked.targets,
         traffic=checked.traffic,
         usd_per_hour=price,
+        fixed=[_is_fixed(drafter, request, frameworks) for drafter in checked.drafters],
     )
-    frameworks = USUAL_FRAMEWORKS if request.framework is None else (request.framework,)
+    prediction = prediction_of(setup, checked.drafters)
+    raised, by_default = _raised(prediction, loads), None
+    if raised:
+        told: dict[str, Any] = {name: most for name, (_, most) in raised.items()}
+        settings = replace(server_of(request.server), **told)
+        by_default, setup = prediction, in_server(checked.model, setup, settings)
+        prediction = prediction_of(setup, checked.drafters)
+    plan = decide(prediction, by_default=by_default)
+    typical = [_typical(drafter) for drafter in checked.drafters]
+    if typical[plan.chosen] is not None:
+        pairs = zip(typical, checked.drafters, strict=True)
+        shaped = decide(prediction_of(setup, [shape or drafter for shape, drafter in pairs]))
+        if [row.draft_len for row in shaped.rows] != [row.draft_len for row in plan.rows]:
+            plan = decide(prediction, by_default=by_default, typical=shaped)
     drafter = checked.drafters[plan.chosen]
-    launches, config, refusals = _launches(checked, drafter, plan, frameworks)
+    launches, config, refusals = _launches(checked, setup, drafter, plan, frameworks)
     warnings = [
         *refusals,
         *absent_layers(checked.model, checked.drafters),
@@ -588,12 +625,54 @@ def _chip_advice(checked: CheckedRequest, setup: Setup, given: HardwareLike) -> 
         setup=setup,
         drafter=drafter,
         plan=plan,
+        raised=raised,
+        usd_per_hour=price,
+        prediction=prediction,
         engine_config=config,
         launches=tuple(launches),
         to_measure=least_certain(checked, setup, given, plan.rows),
         notes=prediction.notes,
         warnings=tuple(f"{place}{warning}" for warning in dict.fromkeys(warnings)),
     )
+
+
+def _is_fixed(drafter: Drafter, request: AdviseRequest, frameworks: Sequence[str]) -> bool:
+    """Tell whether a server that flags are written for keeps one draft length at any load."""
+    shape: dict[str, Any] = {
+        "is_tree": ",tree=" in drafter.name,
+        "data_parallel": request.attention_data_parallel,
+    }
+    return not all(follows_load(drafter.kind, framework, **shape) for framework in frameworks)
+
+
+def _raised(prediction: Prediction, loads: Sequence[float]) -> dict[str, tuple[int, int]]:
+    """Return the default limits that bind, and what they are raised to, by the server's keys.
+
+    A default and not memory decides how many requests run: the largest load is told instead.
+    """
+    most = math.ceil(max(loads))
+    for room in prediction.limits:
+        server = room.drafting.server
+        binds = (room.bound_by == "running") & (room.largest < most)
+        if binds.any() and server.running is not None and server.stated.running is None:
+            ranks = room.drafting.need.ranks  # each runs as many, whole requests
+            return {"running": (server.running, ranks * -(-most // ranks))}
+    return {}
+
+
+def _typical(drafter: Drafter) -> Drafter | None:
+    """Return a drafter with the usual shape of acceptance through its one rate; None if measured.
+
+    Of trained drafters alone: what one rate says of deeper drafts was measured of none of them.
+    """
+    acceptance = drafter.acceptance
+    if not isinstance(acceptance, Acceptance) or acceptance.law is not constant_law:
+        return None
+    family = FAMILIES.get(drafter.kind, drafter.kind)
+    if family in LOOKUPS or family not in SHAPES or acceptance.measured_depth is not None:
+        return None
+    shape = falling_odds_acceptance(acceptance.parameters[0], SHAPES[family].power)
+    return replace(drafter, acceptance=shape)
 
 
 def _unreached(plan: LoadPlan) -> Iterator[str]:
@@ -680,11 +759,15 @@ def speculation_of(
 
 
 def _launches(
-    checked: CheckedRequest, drafter: Drafter, plan: LoadPlan, frameworks: Sequence[str]
+    checked: CheckedRequest,
+    setup: Setup,
+    drafter: Drafter,
+    plan: LoadPlan,
+    frameworks: Sequence[str],
 ) -> tuple[list[Launch], dict[str, str | None], list[str]]:
     """Return flags by framework, and why there are none; no drafts need no flags."""
     request = checked.request
-    if not any(drafts for _, _, drafts in plan.reached):
+    if not any(row.draft_len for row in plan.rows):
         return [], dict.fromkeys(frameworks, ""), []
     # A drafter's name is its SPEC.
     pairs = (pair.partition("=") for pair in drafter.name.split(",")[1:])
@@ -700,7 +783,10 @@ def _launches(
                 is_tree=plan.is_tree or "tree" in spec,
                 top_k=int(spec.get("top-k", 1)),
                 nodes=plan.nodes,
-                settings=server_of(request.server),
+                # Limits that are raised are those of the server that was predicted.
+                settings=setup.user_settings
+                if framework == setup.engine.rules
+                else server_of(request.server),
                 data_parallel=request.attention_data_parallel,
                 kv_cache=options_of(request.options).kv_dtype,
             )
@@ -715,15 +801,17 @@ def _launches(
     return launches, config, refusals
 
 
-def _rank(chip: ChipAdvice) -> tuple[bool, float, float]:
-    """Return the key that chips are ranked by: price at the largest load, then tokens per device.
+def _rank(chip: ChipAdvice) -> tuple[bool, bool, float, float]:
+    """Return the key that chips are ranked by: price at the best load, then tokens per device.
 
-    A chip without a measured engine comes last: no server reaches its figures, which are a bound.
+    The best load meets the targets; chips that have none come after those that do. A chip without
+    a measured engine comes last: no server reaches its figures, which are a bound.
     """
-    times = chip.rows[-1].times
-    usd = math.inf if times.usd_per_million_tokens is None else times.usd_per_million_tokens
+    times = (chip.plan.best or chip.rows[-1]).times
+    rate = float(np.nan_to_num(times.tokens_per_s))
+    usd = times.usd_per_hour / rate if times.usd_per_hour and rate else math.inf
     unmeasured = chip.setup.engine == IDEAL_ENGINE
-    return unmeasured, usd, -np.nan_to_num(times.tokens_per_s) / chip.setup.placement.devices
+    return unmeasured, chip.plan.best is None, usd, -rate / chip.setup.placement.devices
 
 
 # --- The benchmark that would settle most, as a command ------------------------------------------
@@ -755,7 +843,7 @@ def least_certain(
         for row in known
     ]
     row = known[least_settled(bands)]  # type: ignore[arg-type]  # three of each
-    drafter = checked.drafters[row.tried]
+    drafter = checked.drafters[row.drafter]
     return ToMeasure(
         concurrency=row.concurrency,
         drafter=drafter.name,
@@ -772,7 +860,7 @@ def _mock_command(
 
     It serves one group of devices, in formats that engines make.
     """
-    drafter, request = checked.drafters[row.tried], checked.request
+    drafter, request = checked.drafters[row.drafter], checked.request
     kind, place, options = drafter.kind, setup.placement, setup.options
     can_be_forced = (
         kind in FORCED and ",tree=" not in drafter.name and drafter.acceptance is not None
@@ -817,8 +905,8 @@ def _mock_command(
 _SHOWN_SHARE: Final = 0.0005
 #: Letters of a kind of drafter that it has room for.
 _LONGEST_NAME: Final = 8
-#: Lengths of the user's own that the table has room for.
-_MOST_OWN: Final = 3
+#: Other lengths, shapes and drafters that the table has room for, beside those advised.
+_MOST_BESIDE: Final = 3
 
 
 def advice_text(answer: Advice) -> str:
@@ -829,6 +917,7 @@ def advice_text(answer: Advice) -> str:
     parts = [
         wrapped(title),
         wrapped(decision_line(best)),
+        *map(wrapped, _conditions(best)),
         *map(wrapped, _targets_lines(answer, best)),
         *([wrapped(_day_line(best.plan.day))] if best.plan.day else []),
         *([_chips_table(answer)] if len(answer.chips) > 1 else []),
@@ -836,7 +925,11 @@ def advice_text(answer: Advice) -> str:
         _times_table(best),
         *filter(None, [wrapped(served_bands_line(best.setup.engine, _loads(best), requests=True))]),
         *_ends(best),
-        "\n".join(wrapped(f"{short[d]}: {name}") for d, name in enumerate(answer.drafters)),
+        *(
+            ["\n".join(wrapped(f"{short[d]}: {name}") for d, name in enumerate(answer.drafters))]
+            if len(short) > 1
+            else []
+        ),
         *(_command(flags, best, answer.model_name) for flags in best.launches),
     ]
     notes = [wrapped(note_lines([note])) for note in (*answer.warnings, *answer.notes)]
@@ -850,40 +943,81 @@ def decision_line(chip: ChipAdvice) -> str:
     span = f"from {first:g} to {last:g} requests in flight"
     if len(rows) == 1:
         span = f"at {first:g} in flight"
-    best = [row.choice.speedup for row in rows if row.drafter == chip.plan.chosen]
-    gain = chip.drafter.name + (f", up to {max(best):.2f}x" if best else "")
-    most = max(row.choice.speedup for row in rows)
-    match chip.decision:
-        case "on":
-            decision = f"ON {span}: {gain}."
-        case "off":
-            decision = f"OFF {span}: the best draft reaches {most:.2f}x."
-        case "unclear":
-            decision = f"UNCLEAR {span}: the best draft reaches {most:.2f}x."
-        case _ if chip.up_to is not None:
-            requests = "request" if chip.up_to == 1 else "requests"
-            decision = f"ON UP TO {chip.up_to:g} {requests} in flight: {gain}."
-        case _:
-            paying = ", ".join(f"{row.concurrency:g}" for row in rows if row.verdict == "pays")
-            decision = f"ON at {paying} requests in flight, not at all loads: {gain}."
-    return f"{decision} {_sureness(rows)} {_schedule_line(chip.plan)}"
+    drafted = [row.choice.speedup for row in rows if row.draft_len]
+    missed = sorted({row.missed for row in rows} - {""})
+    reached = max(row.choice.speedup for row in rows)
+    gain = f"the best draft reaches {reached:.2f}x"
+    if drafted:
+        gain = f"{chip.drafter.name}, up to {max(drafted):.2f}x"
+    elif missed:
+        gain = f"drafts miss the {' and the '.join(missed)}"
+    if chip.decision == "depends":
+        groups = [
+            (decision, [f"{row.concurrency:g}" for row in of_decision])
+            for decision, of_decision in groupby(rows, key=lambda row: row.decision)
+        ]
+        words = [f"{decision.upper()} at {', '.join(loads)}" for decision, loads in groups]
+        if chip.up_to is not None:
+            words[0] = f"ON UP TO {chip.up_to:g}"
+        span = f"{', '.join(words)} requests in flight"
+    else:
+        span = f"{chip.decision.upper()} {span}"
+    takes = [f"{key}={most}" for key, (_, most) in chip.raised.items()]
+    if takes and any(row.default is not None for row in rows):
+        span += f" with {chip.setup.engine.rules}'s {', '.join(takes)}"
+    drafts = f" {_schedule_line(chip.plan)}" if drafted else ""
+    return f"{span}: {gain}. {_sureness(rows)}{drafts}"
 
 
 def _schedule_line(plan: LoadPlan) -> str:
-    """Return the drafts by load, and why the drafts of the table may differ."""
+    """Return the drafts by load, which are those of the table and of the flags."""
     ranges = ", ".join(
         f"{k} at " + (f"{first:g}" if first == last else f"{first:g}-{last:g}")
         for first, last, k in plan.schedule
     )
-    # Loads without drafts, or with those of the drafter that the server starts with.
-    table = {r.concurrency: r.draft_len for r in plan.rows if r.drafter in {None, plan.chosen}}
-    line = f"Drafts by load: {ranges}"
-    if all(plan.drafts(load) == drafts for load, drafts in table.items()):
-        return f"{line}."
-    if plan.lost is None:
-        return f"{line}, chosen for the whole day; the table has the best of each load."
-    more = f"{plan.lost:.1%}" if plan.lost >= _SHOWN_SHARE else "less than 0.1%"
-    return f"{line}. The table's best length for each load would give {more} more."
+    return f"Drafts by load: {ranges}."
+
+
+def _conditions(chip: ChipAdvice) -> Iterator[str]:
+    """Yield what the decision takes: limits that are raised, waits, a shape of acceptance."""
+    rows, server = chip.rows, chip.setup.engine.rules
+    bound = [row for row in rows if row.default is not None]
+    for key, (limit, most) in chip.raised.items() if bound else ():
+        default = bound[-1].default
+        figures = "" if default is None else _figures(default)
+        yield (
+            f"It takes --server {key}={most}, which the flags of {server} have: with its default of "
+            f"{limit}, {bound[-1].concurrency:g} in flight would get {figures}."
+        )
+    waits = [row for row in rows if row.waits]
+    if waits:
+        loads = ", ".join(f"{row.concurrency:g}" for row in waits)
+        last = waits[-1].times.ttft_s, waits[-1].plain.ttft_s
+        running, load = waits[-1].times.running, waits[-1].concurrency
+        held = f", since {running:g} of {load:g} run with drafts" if running < load else ""
+        yield (
+            f"At {loads} in flight throughput is bought with waiting: a first token after "
+            f"{format_seconds(last[0])} in the place of {format_seconds(last[1])}{held}. --ttft says "
+            f"how long is too long."
+        )
+    shaped = [row for row in rows if row.typical is not None]
+    if shaped:
+        best = max(shaped, key=lambda row: row.typical or 0.0)
+        yield (
+            f"Draft lengths are those of the typical shape of {chip.drafter.kind}, whose later "
+            f"drafts are accepted less: with it {best.concurrency:g} in flight gain "
+            f"{best.typical:.2f}x, with one rate at every depth {best.speedup[0]:.2f}x."
+        )
+
+
+def _figures(times: Times) -> str:
+    """Return throughput, price where it is known, and the wait for the first token."""
+    usd = times.usd_per_million_tokens
+    price = "" if usd is None else f" at ${format_price(usd)} a million"
+    return (
+        f"{times.tokens_per_s:.0f} tok/s{price} and a first token after "
+        f"{format_seconds(times.ttft_s)}"
+    )
 
 
 def _targets_lines(answer: Advice, chip: ChipAdvice) -> Iterator[str]:
@@ -925,7 +1059,7 @@ def _ends(chip: ChipAdvice) -> Iterator[str]:
     """Yield the break-even at the largest load, and the point to measure."""
     row = chip.rows[-1]
     if row.point is not None:
-        rate, length = row.break_even.rate, row.break_even.tokens_per_round
+        rate, length = chip.break_even[-1].rate, chip.break_even[-1].tokens_per_round
         takes = (
             "no acceptance is enough"
             if rate is None
@@ -952,8 +1086,11 @@ def _sureness(rows: Sequence[AdvisedLoad]) -> str:
         return "How sure: unknown, this engine has no band."
     unclear = [f"{row.concurrency:g}" for row in rows if row.verdict == "unclear"]
     if unclear:
+        drafted = [row for row in rows if row.verdict == "unclear" and row.draft_len]
+        expected = "; drafts are made there, as more is expected" * (len(drafted) == len(unclear))
         return (
-            f"How sure: the band that holds 80% of measurements leaves {', '.join(unclear)} open."
+            f"How sure: the band that holds 80% of measurements leaves {', '.join(unclear)} "
+            f"open{expected}."
         )
     return "How sure: the band that holds 80% of measurements agrees at every load."
 
@@ -968,23 +1105,27 @@ def _short_names(names: Sequence[str]) -> list[str]:
 
 
 def _choices_table(chip: ChipAdvice, short: Sequence[str]) -> str:
-    """Return the best drafts at each load, and what the user's own lengths give instead."""
-    chosen = chip.plan.chosen
-    own = [(d, k) for d, k in chip.rows[0].own if d == chosen][:_MOST_OWN]
-    header = ["load", "drafter", "γ", "speedup", "band", "verdict", *(f"γ={k}" for _, k in own)]
+    """Return the drafts at each load, beside the user's own lengths and other drafters."""
+    chosen, shaped = chip.plan.chosen, any(row.typical is not None for row in chip.rows)
+    others = [*chip.rows[0].others][: _MOST_BESIDE - shaped]
+    own = [(d, k) for d, k in chip.rows[0].own if d == chosen]
+    own = own[: _MOST_BESIDE - shaped - len(others)]
+    header = ["load", "γ", "speedup", "band", "decision", *(f"γ={k}" for _, k in own)]
+    header += ["typical"] * shaped + [short[d] for d in others]
     header.append("limited by")
     rows = []
     for row in chip.rows:
         band = f"{row.choice.low:.2f}-{row.choice.high:.2f}"
-        cells = [f"{row.concurrency:g}", short[row.tried] if row.drafter is not None else "off"]
-        cells += [str(row.draft_len), f"{row.choice.speedup:.2f}x"]
-        cells += [ABSENT if row.choice.low == row.choice.high else band, row.verdict]
+        cells = [f"{row.concurrency:g}", str(row.draft_len), f"{row.choice.speedup:.2f}x"]
+        cells += [ABSENT if row.choice.low == row.choice.high else band, row.decision]
         cells += [figure(row.own[pair], "{:.2f}".format) for pair in own]
+        cells += [figure(row.typical, "{:.2f}".format)] * shaped
+        cells += [f"{row.others[d].speedup:.2f}" for d in others]
         rows.append([*cells, row.bottleneck or ABSENT])
-    table = format_table(header, rows, left=[1, 5, len(header) - 1])
-    if all(row.drafter is not None for row in chip.rows):
+    table = format_table(header, rows, left=[4, len(header) - 1])
+    if all(row.draft_len for row in chip.rows):
         return table
-    return f"{table}\noff: speedup and band of the best draft there"
+    return f"{table}\noff: speedup and band that drafts would have there"
 
 
 #: Figures of a server by their titles: fields of `Times`, and how they are spelt.
@@ -1016,30 +1157,49 @@ def _cell(times: Times, name: str, spelt: Callable[[float], str]) -> str:
 
 
 def _chips_table(answer: Advice) -> str:
-    """Return a line for each chip, at the largest load."""
+    """Return a line for each chip, at the best of its loads, and what they are compared on."""
     rows = []
     for chip in answer.chips:
-        row = chip.rows[-1]
-        decision = chip.decision if chip.up_to is None else f"{chip.decision} ({chip.up_to:g})"
+        row = chip.plan.best or chip.rows[-1]
+        times = row.times
+        usd = [times.usd_per_million_tokens_low, times.usd_per_million_tokens_high]
         rows.append(
             [
                 f"{chip.setup.placement.devices} x {chip.setup.hardware.name}",
-                chip.setup.engine.name,
-                decision,
-                f"{row.speedup[0]:.2f}x",
-                _cell(row.times, *_RATE),
-                _cell(row.times, *_PRICE),
+                f"{row.concurrency:g}" if chip.plan.best else ABSENT,
+                str(row.draft_len),
+                figure(times.tpot_s, format_seconds),
+                _cell(times, *_RATE),
+                figure(times.usd_per_hour, format_price),
+                _cell(times, *_PRICE),
+                ABSENT if None in usd else "-".join(format_price(float(end or 0)) for end in usd),
             ]
         )
-    load = answer.chips[0].rows[-1].concurrency
-    header = [f"at {load:g} in flight", "engine", "decision", "speedup", "tok/s", "$/M"]
-    return format_table(header, rows, left=[0, 1, 2])
+    header = ["chip", "best at", "γ", "TPOT", "tok/s", "$/h", "$/M", "80% band"]
+    lines = [format_table(header, rows)]
+    lines += [
+        wrapped(f"{chip.setup.hardware.name}: no load meets the targets")
+        for chip in answer.chips
+        if chip.plan.best is None
+    ]
+    engines = {chip.setup.hardware.name: chip.setup.engine.name for chip in answer.chips}
+    if len({*engines.values()}) > 1:
+        unlike = ", ".join(f"{engine} on {name}" for name, engine in engines.items())
+        lines.append(wrapped(f"Compared on unlike engines: {unlike}."))
+    else:
+        lines.append(wrapped(f"All on engine {answer.chips[0].setup.engine.name}."))
+    reaches = {chip.setup.hardware.name: chip.reach(answer) for chip in answer.chips}
+    lines += [
+        wrapped(f"reach of {name}: {reach['text']}") for name, reach in reaches.items() if reach
+    ]
+    return "\n".join(lines)
 
 
 def _command(flags: Launch, chip: ChipAdvice, model: str) -> str:
     """Return the command of a server in lines that a shell joins again."""
-    head = f"# {flags.release}"
     setup, options = chip.setup, chip.setup.options
+    others = "" if flags.framework == setup.engine.rules else f", predicted as {setup.engine.rules}"
+    head = f"# {flags.release}{others}"
     start = server_command(
         *(flags.framework, model, setup.placement),
         weights=options.weight_dtype,
@@ -1051,7 +1211,11 @@ def _command(flags: Launch, chip: ChipAdvice, model: str) -> str:
 # --- Advice as the object that ``--json`` prints, and as columns ---------------------------------
 
 #: Throughput, waits and price at a load, by the names of the fields.
-_TIMES: Final = tuple(field.name for field in fields(Times))
+_TIMES: Final = (
+    *("tokens_per_s", "ttft_s", "tpot_s", "usd_per_million_tokens", "running"),
+    *("tokens_per_s_low", "tokens_per_s_high", "ttft_low", "ttft_high", "tpot_low", "tpot_high"),
+    *("usd_per_million_tokens_low", "usd_per_million_tokens_high"),
+)
 _SPEEDUPS: Final = ("speedup", "speedup_low", "speedup_high")
 
 
@@ -1076,6 +1240,10 @@ def _chip_json(answer: Advice, chip: ChipAdvice) -> dict[str, Any]:
         "placement": asdict(chip.setup.placement),
         "decision": chip.decision,
         "on_up_to": chip.up_to,
+        "best": None if plan.best is None else _row_json(plan.best, answer.drafters),
+        "usd_per_hour": chip.usd_per_hour,
+        "server": None if chip.setup.server is None else chip.setup.server.to_dict(),
+        "raised": {key: {"from": low, "to": high} for key, (low, high) in chip.raised.items()},
         "drafter": chip.drafter.name,
         "schedule": [list(entry) for entry in plan.schedule],
         "schedule_lost": plan.lost,
@@ -1083,19 +1251,22 @@ def _chip_json(answer: Advice, chip: ChipAdvice) -> dict[str, Any]:
         "traffic": _day_json(plan.day),
         "engine_config": chip.engine_config,
         "engine_files": chip.files,
-        "break_even": chip.break_even,
+        "break_even": [
+            {
+                "concurrency": row.concurrency,
+                "draft_len": row.choice.tried,
+                "accept": least.rate,
+                "accept_length": least.tokens_per_round,
+            }
+            for row, least in zip(chip.rows, chip.break_even, strict=True)
+        ],
         "to_measure": point
         and fields_of(
             point, "concurrency", "drafter", "draft_len", "moved_by", "swings", "command"
         ),
         "capacity": plan.capacity,
         "warnings": list(chip.warnings),
-        "reach": nearness(
-            Deployment(answer.model, chip.setup),
-            list(dict.fromkeys(name.partition(",")[0] for name in answer.drafters)),
-            answer.workload.mean_context_len,
-            _loads(chip),
-        ),
+        "reach": chip.reach(answer),
     }
 
 
@@ -1127,14 +1298,25 @@ def _row_json(row: AdvisedLoad, names: Sequence[str]) -> dict[str, Any]:
     choice = row.choice
     return {
         "concurrency": row.concurrency,
-        "drafter": None if row.drafter is None else names[row.drafter],
+        "decision": row.decision,
+        "drafter": names[row.drafter] if row.draft_len else None,
         "draft_len": row.draft_len,
         **_speedups_json(*row.speedup),
         "verdict": row.verdict,
         **_times_json(row.times),
         "plain": _times_json(row.plain),
+        "default": None if row.default is None else _times_json(row.default),
+        "typical_speedup": row.typical,
+        "others": [
+            {
+                "drafter": names[d],
+                "draft_len": best.tried,
+                **_speedups_json(best.speedup, best.low, best.high),
+            }
+            for d, best in row.others.items()
+        ],
         "tried": {
-            "drafter": names[row.tried],
+            "drafter": names[row.drafter],
             "draft_len": choice.tried,
             **_speedups_json(choice.speedup, choice.low, choice.high),
         },
@@ -1154,7 +1336,7 @@ def advice_columns(answer: Advice) -> Iterator[Columns]:
         setup, rows = chip.setup, chip.rows
         times = {"": [row.times for row in rows], "plain_": [row.plain for row in rows]}
         ends = np.array([row.speedup for row in rows], dtype=np.float64)
-        advised = [None if row.drafter is None else answer.drafters[row.drafter] for row in rows]
+        advised = [answer.drafters[row.drafter] if row.draft_len else "" for row in rows]
         yield {
             "model": answer.model.name,
             "hardware": setup.hardware.name,
@@ -1162,10 +1344,11 @@ def advice_columns(answer: Advice) -> Iterator[Columns]:
             **asdict(setup.placement),
             **request_columns(answer.workload),
             "concurrency": np.array([row.concurrency for row in rows], dtype=np.float64),
-            "drafter": np.array([name or "" for name in advised]),
+            "drafter": np.array(advised),
             "draft_len": np.array([row.draft_len for row in rows], dtype=np.float64),
             **dict(zip(_SPEEDUPS, ends.T.copy(), strict=True)),
             "verdict": np.array([row.verdict for row in rows]),
+            "decision": np.array([row.decision for row in rows]),
             **{
                 f"{prefix}{name}": np.array(
                     [getattr(of_row, name) for of_row in of_rows], dtype=np.float64

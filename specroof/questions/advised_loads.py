@@ -3,14 +3,21 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from specroof.acceptance import Acceptance, constant_acceptance
 from specroof.arrays import Array, number_within
-from specroof.policies.decision import Choice, RoundBreakdown, Verdict, best_choice, bottlenecks
+from specroof.policies.decision import (
+    Choice,
+    LoadDecision,
+    RoundBreakdown,
+    Verdict,
+    best_choice,
+    bottlenecks,
+)
 from specroof.policies.schedule import Day, Traffic, advised_day, best_schedule, drafts_at
 from specroof.questions.predict import Prediction
 from specroof.serving.end_to_end import EndToEnd
@@ -132,29 +139,47 @@ class Times:
         Output tokens of all requests, prefills counted.
     ttft_s, tpot_s
         Seconds until the first token, waiting included, and of each token after it.
-    usd_per_million_tokens
-        None where no price is known.
     running
         Requests that are decoded at a time.
+    usd_per_hour
+        Price of all devices; None if not known.
     tokens_per_s_low, tokens_per_s_high, ttft_low, ttft_high, tpot_low, tpot_high
         Ends of the bands that hold 80 % of measurements; None where there is no band.
-    usd_per_million_tokens_low, usd_per_million_tokens_high
-        The same; None where no price is known, too.
     """
 
     tokens_per_s: float
     ttft_s: float
     tpot_s: float
-    usd_per_million_tokens: float | None
     running: float
+    usd_per_hour: float | None = None
     tokens_per_s_low: float | None = None
     tokens_per_s_high: float | None = None
     ttft_low: float | None = None
     ttft_high: float | None = None
     tpot_low: float | None = None
     tpot_high: float | None = None
-    usd_per_million_tokens_low: float | None = None
-    usd_per_million_tokens_high: float | None = None
+
+    def _usd(self, tokens_per_s: float | None) -> float | None:
+        if self.usd_per_hour is None or tokens_per_s is None or not np.isfinite(tokens_per_s):
+            return None
+        return float(
+            usd_per_million_tokens(tokens_per_s, devices=1, usd_per_hour=self.usd_per_hour)
+        )
+
+    @property
+    def usd_per_million_tokens(self) -> float | None:
+        """Price of a million output tokens; None where that of the devices is not known."""
+        return self._usd(self.tokens_per_s)
+
+    @property
+    def usd_per_million_tokens_low(self) -> float | None:
+        """The low end of its band: at the most tokens."""
+        return self._usd(self.tokens_per_s_high)
+
+    @property
+    def usd_per_million_tokens_high(self) -> float | None:
+        """The high end of its band: at the fewest tokens."""
+        return self._usd(self.tokens_per_s_low)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,53 +198,79 @@ class BreakEven:
     tokens_per_round: float | None
 
 
+#: A first token that comes so many times later is a price that throughput alone does not tell.
+_MUCH_LATER: Final = 10.0
+
+
 @dataclass(frozen=True, slots=True)
 class AdvisedLoad:
-    """The advice at one load.
+    """The decision at one load.
 
     Parameters
     ----------
     concurrency
         Requests in flight.
     drafter
-        The index of the best drafter; None where drafting is off.
-    tried
-        The index of the drafter that comes nearest.
-    draft_len
-        Drafts per round; 0 is off.
+        The index of the drafter that the server is started with.
     choice
-        The best drafts, and their speedup with its band.
+        The drafts that its schedule makes here, and their speedup with its band; of the best drafts
+        where it makes none.
     times, plain
         Throughput, waits and price with these drafts, and without drafts.
     point
-        The round of the best drafts, in seconds; None where there is none.
+        The round of these drafts, in seconds; None where there is none.
     meets
         Whether the targets are met.
+    missed
+        The target that drafts miss and no drafts meet; empty where that is not why they are off.
     least_speedup
         The speedup from which drafting pays.
+    others
+        The best drafts of each other drafter, by index.
     own
         Speedups of the lengths that the user named, by drafter and length.
-    break_even
-        The least acceptance at which the best drafts pay.
+    default
+        As `times`, under the server's default limits; None where these do not bind.
+    typical
+        The speedup with the typical shape of acceptance; None where a length or positions were
+        given.
     """
 
     concurrency: float
-    drafter: int | None
-    draft_len: int
+    drafter: int
     choice: Choice
     times: Times
     plain: Times
     point: RoundBreakdown | None
     meets: bool
+    missed: str = ""
     least_speedup: float = 1.0
-    tried: int = 0
+    others: dict[int, Choice] = field(default_factory=dict)
     own: dict[tuple[int, int], float] = field(default_factory=dict)
-    break_even: BreakEven = field(default_factory=lambda: BreakEven(None, None))
+    default: Times | None = None
+    typical: float | None = None
+
+    @property
+    def draft_len(self) -> int:
+        """Drafts per round; 0 is off."""
+        return self.choice.draft_len
 
     @property
     def verdict(self) -> Verdict:
         """Whether drafting pays here."""
         return self.choice.verdict
+
+    @property
+    def waits(self) -> bool:
+        """Whether drafts gain throughput, and the first token comes ten times later."""
+        return bool(self.draft_len and self.times.ttft_s > _MUCH_LATER * self.plain.ttft_s)
+
+    @property
+    def decision(self) -> LoadDecision:
+        """What to do here: on only where the whole band pays and nobody waits for it."""
+        if not self.draft_len:
+            return "off"
+        return "on" if self.verdict == "pays" and not self.waits else "unclear"
 
     @property
     def speedup(self) -> tuple[float, float, float]:
@@ -235,24 +286,28 @@ class AdvisedLoad:
 
     @property
     def bottleneck(self) -> str:
-        """What holds the speedup back most; empty where nothing does."""
-        return next(iter(self.bottlenecks), "")
+        """What holds the speedup back most, a missed target first; empty where nothing does."""
+        return self.missed or next(iter(self.bottlenecks), "")
 
 
 @dataclass(frozen=True, slots=True)
 class LoadPlan:
-    """The advice at all loads of a chip.
+    """The decision for a chip: one drafter, and its draft length at every load.
 
     Parameters
     ----------
     rows
-        The advice at the loads of the question.
+        The decision at the loads of the question, each with the drafts of the schedule.
+    best
+        That at the load with most throughput that meets the targets, from the least to the largest
+        of these and between them, where nobody waits for it if there is one; None where none does.
     chosen
         The index of the drafter to start the server with.
     schedule
         Ranges of loads from 1 on: first, last and drafts per round.
     lost
-        Mean share of throughput that the few ranges lose, every load alike; None of a day.
+        Mean share of throughput that the few ranges lose against the best length of each load of
+        the question; None of a day.
     is_tree, nodes
         Whether the drafter branches, and the drafts of its tree.
     capacity
@@ -264,6 +319,7 @@ class LoadPlan:
     """
 
     rows: tuple[AdvisedLoad, ...]
+    best: AdvisedLoad | None
     chosen: int
     schedule: tuple[tuple[int, int, int], ...]
     lost: float | None
@@ -272,10 +328,6 @@ class LoadPlan:
     capacity: dict[str, Any] | None
     warnings: tuple[str, ...]
     day: Day | None = None
-
-    def drafts(self, load: float) -> int:
-        """Return the drafts of the schedule at a load; beyond the last range, its own."""
-        return drafts_at(self.schedule, load)
 
     @property
     def reached(self) -> tuple[tuple[int, int, int], ...]:
@@ -293,34 +345,46 @@ _MOST_IN_FLIGHT: Final = 1024
 
 
 def schedule_loads(loads: Sequence[float], traffic: Traffic | None) -> list[float]:
-    """Return these loads, and two in each doubling up to the largest: a schedule needs its edges.
+    """Return these loads, and two in each doubling between: a schedule needs its edges.
 
     Parameters
     ----------
     loads
         Requests in flight that are asked about.
     traffic
-        The loads of a day; None for `loads` alone.
+        The loads of a day, which begin at 1; None for `loads` alone.
+
+    Examples
+    --------
+    >>> schedule_loads([8, 32], None), schedule_loads([64], None)
+    ([8.0, 12.0, 16.0, 24.0, 32.0], [64.0])
     """
-    loads = [1.0, *loads]
+    loads = [*map(float, loads)]
     if traffic is not None:
         arrive = traffic.unit != "concurrency"
-        loads.append(_MOST_IN_FLIGHT if arrive else max(1.0, *traffic.loads))
-    doublings = int(math.log2(max(loads))) + 1
-    between = {float(step * 2**power) for power in range(doublings) for step in (2, 3)}
-    return sorted({*map(float, loads), *(load for load in between if load < max(loads))})
+        loads += [1.0, _MOST_IN_FLIGHT if arrive else max(1.0, *traffic.loads)]
+    least, most = min(loads), max(loads)
+    between = {step * 2.0**power for power in range(int(math.log2(most)) + 1) for step in (2, 3)}
+    return sorted({*loads, *(load for load in between if least < load < most)})
 
 
 #: Ranges of a schedule, at most; a further one must gain this share of throughput.
 _MOST_RANGES: Final = 4
 _LEAST_GAIN: Final = 0.002
+#: The weight of a load between those of the question, beside 1: it moves the edges of ranges alone.
+_BETWEEN: Final = 1e-4
+#: Rooms that differ by less count as the same.
+_SAME_ROOM: Final = 0.95
+#: What drafts that must not be taken are worth: less than any others.
+_REFUSED: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Grid:
-    """The arrays of one drafter, axes (load, draft_len)."""
+    """The arrays of one drafter, axes (load, draft_len); `largest` of draft lengths."""
 
     requests: EndToEnd
+    largest: Array
     allowed: npt.NDArray[np.bool_]
     ttft_s: Array
     tpot_s: Array
@@ -337,7 +401,7 @@ class _Grid:
         return np.asarray(self.requests.tokens_per_s[0])
 
 
-def load_plan(
+def load_plan(  # noqa: PLR0913 - a prediction, its loads, and what is wanted of them
     prediction: Prediction,
     loads: Sequence[float],
     *,
@@ -345,8 +409,11 @@ def load_plan(
     targets: Targets,
     traffic: Traffic | None,
     usd_per_hour: float | None,
+    fixed: Sequence[bool] = (),
+    by_default: Prediction | None = None,
+    typical: LoadPlan | None = None,
 ) -> LoadPlan:
-    """Return the advice for each load.
+    """Return the decision for each load: one drafter, and one schedule of its draft lengths.
 
     Parameters
     ----------
@@ -359,55 +426,67 @@ def load_plan(
     targets
         Promises to users.
     traffic
-        The day that schedules are made for; without it, every load counts the same.
+        The day that schedules are made for; without it, every load of the question counts the same.
     usd_per_hour
         Price of one device; None if not known.
+    fixed
+        For each drafter, whether a server cannot change its length with the load; none is if empty.
+    by_default
+        The same under the default limits of the server, where the prediction is of others.
+    typical
+        The decision with the typical shape of acceptance, whose drafter and lengths are taken.
     """
-    grids = [_grid_of(requests, draft_lens) for requests in prediction.counted]
+    grids = [_grid_of(prediction, d, draft_lens) for d in range(len(prediction.drafters))]
     batches = list(prediction.load.batch_size)
-    choices = [
-        [
-            best_choice(
-                grid.speedup[i],
-                low=grid.low[i],
-                high=grid.high[i],
-                allowed=_allowed(grid, i, targets),
-                least=targets.least_speedup,
-            )
-            for i in range(len(batches))
+    asked = [batches.index(load) for load in loads]
+    if typical is None:
+        courses = [
+            _course(grid, asked, targets, traffic, is_fixed=bool(fixed) and fixed[d])
+            for d, grid in enumerate(grids)
         ]
-        for grid in grids
-    ]
-    days = [] if traffic is None else [_day(grid, batches, traffic) for grid in grids]
-    # The largest gain over the day, or the largest mean speedup over the loads, off where it loses.
-    means = [float(np.mean([max(1.0, best.speedup) for best in row])) for row in choices]
-    chosen = _largest([day.gain for day in days] or means)
+        worth = [
+            _worth(*pair, batches, asked, targets) for pair in zip(grids, courses, strict=True)
+        ]
+        chosen = worth.index(max(worth))
+        ranges, lost, day = courses[chosen]
+    else:
+        chosen, ranges, lost, day = typical.chosen, typical.schedule, typical.lost, typical.day
+    grid = grids[chosen]
     own = _own_lengths(prediction, draft_lens)
     hourly = None if usd_per_hour is None else usd_per_hour * prediction.setup.placement.devices
-    rows = []
-    for load in loads:
-        i = batches.index(load)
-        best = _largest([of_drafter[i].speedup for of_drafter in choices])
-        grid, choice = grids[best], choices[best][i]
-        times = _times(grid, i, choice.draft_len, hourly)
-        row = AdvisedLoad(
+    lengths: list[int] = [k for _, _, k in ranges if k]
+    default_grid = None if by_default is None else _grid_of(by_default, chosen, draft_lens)
+
+    def row(i: int, typical: float | None = None) -> AdvisedLoad:
+        drafts = drafts_at(ranges, batches[i])
+        choice = _choice(grid, i, targets, drafts, lengths)
+        times, plain = (_times(grid, i, k, hourly) for k in (drafts, 0))
+        default = None if default_grid is None else _times(default_grid, i, drafts, hourly)
+        return AdvisedLoad(
             concurrency=float(grid.requests.curve.batch_size[i]),
-            drafter=best if choice.draft_len else None,
-            tried=best,
-            draft_len=choice.draft_len,
+            drafter=chosen,
             choice=choice,
             times=times,
-            plain=_times(grid, i, 0, hourly),
+            plain=plain,
             point=_point(grid, i, choice.tried) if choice.tried else None,
             meets=bool(targets.met(times.ttft_s, times.tpot_s)),
+            missed="" if drafts else _missed(grid, i, targets),
             least_speedup=targets.least_speedup,
+            others={d: _choice(grids[d], i, targets) for d in range(len(grids)) if d != chosen},
             own={(d, k): float(grids[d].speedup[i, k]) for d, k in own},
+            default=default if default and default.running < times.running else None,
+            typical=typical,
         )
-        rows.append(replace(row, break_even=_break_even(prediction, row)))
-    grid = grids[chosen]
-    day = days[chosen] if days else None
-    ranges, lost = _ranges(grid, batches, targets) if day is None else (day.schedule, None)
-    drafts = max(k for _, _, k in ranges)
+
+    shapes = [None] * len(asked) if typical is None else [r.speedup[0] for r in typical.rows]
+    rows = [row(i, shape) for i, shape in zip(asked, shapes, strict=True)]
+    within = [i for i in range(len(batches)) if asked[0] <= i <= asked[-1]]
+    drafted = [drafts_at(ranges, batches[i]) for i in within]
+    met = targets.met(grid.ttft_s[within, drafted], grid.tpot_s[within, drafted])
+    soon = grid.ttft_s[within, drafted] <= _MUCH_LATER * grid.ttft_s[within, 0]
+    met = met & soon if (met & soon).any() else met
+    rates = np.where(met, grid.tokens_per_s[within, drafted], -np.inf)
+    longest = max(k for _, _, k in ranges)
     verified = grid.requests.curve.verify_len
     capacity = None
     if prediction.limits:
@@ -417,23 +496,28 @@ def load_plan(
                 "largest_batch": int(limits.largest[0, k]),
                 "bound_by": str(limits.bound_by[0, k]),
             }
-            for name, k in {"plain": 0, "speculative": drafts}.items()
+            for name, k in {"plain": 0, "speculative": longest}.items()
         }
     return LoadPlan(
         rows=tuple(rows),
+        best=row(within[int(np.argmax(rates))]) if met.any() else None,
         chosen=chosen,
         schedule=ranges,
         lost=lost,
         day=day,
-        is_tree=bool(verified[drafts] != drafts + 1),
-        nodes=int(verified[drafts]) - 1,
+        is_tree=bool(verified[longest] != longest + 1),
+        nodes=int(verified[longest]) - 1,
         capacity=capacity,
         warnings=tuple(_warnings(rows, targets)),
     )
 
 
-def _grid_of(requests: EndToEnd, draft_lens: Sequence[int] | None) -> _Grid:
+def _grid_of(prediction: Prediction, d: int, draft_lens: Sequence[int] | None) -> _Grid:
+    requests = prediction.end_to_end[d]
     curve = requests.curve
+    largest = np.full(len(curve.draft_len), np.inf)
+    if prediction.limits:
+        largest = prediction.limits[d].largest[0]
     # Without a band, both ends are the speedups themselves.
     low, high = (
         curve.speedup if end is None else end for end in (curve.speedup_low, curve.speedup_high)
@@ -442,49 +526,128 @@ def _grid_of(requests: EndToEnd, draft_lens: Sequence[int] | None) -> _Grid:
     if draft_lens is not None:
         allowed &= np.isin(curve.draft_len, [0, *draft_lens])
     times = requests.ttft_s[0], requests.tpot_s[0]
-    return _Grid(requests, allowed, *times, low[0], high[0], requests.figure_ends)
+    return _Grid(requests, largest, allowed, *times, low[0], high[0], requests.figure_ends)
 
 
-def _allowed(grid: _Grid, i: int, targets: Targets) -> npt.NDArray[np.bool_]:
-    """Return the lengths to choose from at a load: those that meet the targets, if any does."""
-    meets = targets.met(grid.ttft_s[i], grid.tpot_s[i]) & grid.allowed
-    return np.asarray(meets if meets.any() else grid.allowed)
+#: A schedule, the share of throughput that it loses, and the gain of a day.
+_Course: TypeAlias = tuple[tuple[tuple[int, int, int], ...], float | None, Day | None]
 
 
-def _largest(values: Sequence[float]) -> int:
-    return values.index(max(values))
+def _course(
+    grid: _Grid,
+    asked: Sequence[int],
+    targets: Targets,
+    traffic: Traffic | None,
+    *,
+    is_fixed: bool,
+) -> _Course:
+    """Return the draft lengths of one drafter by load.
+
+    One length, or none, where a server cannot follow the load, and where its longest draft leaves
+    room for fewer requests than a shorter one would: that room is what all lengths have.
+    """
+    batches = grid.requests.curve.batch_size.tolist()
+    weights = np.full(len(batches), _BETWEEN)
+    weights[list(asked)] = 1.0
+    rates = np.where(grid.allowed[None, :], grid.tokens_per_s, np.nan)
+    values = rates if traffic is not None else rates * _worthwhile(grid, targets)
+
+    def course(lengths: npt.NDArray[np.bool_]) -> _Course:
+        taken = np.where(lengths[None, :], values, np.nan)
+        if traffic is not None:
+            day = advised_day(
+                traffic,
+                batches,
+                taken,
+                output_len=grid.requests.workload.output_len,
+                most_ranges=_MOST_RANGES,
+            )
+            return day.schedule, None, day
+        whole = [round(batch) for batch in batches]
+        ranges = best_schedule(
+            whole, taken, most_ranges=_MOST_RANGES, weights=weights, least_gain=_LEAST_GAIN
+        ).ranges
+        drafts = [drafts_at(ranges, whole[i]) for i in asked]
+        if not any(drafts):
+            ranges = ((1, whole[-1], 0),)
+        best = np.nanmax(values[list(asked)], axis=1)
+        return ranges, float(np.mean(1.0 - values[list(asked), drafts] / best)), None
+
+    found = course(np.ones(values.shape[1], dtype=bool))
+    lengths = {k for _, _, k in found[0] if k}
+    if lengths and not is_fixed:
+        most = grid.largest[max(lengths)]
+        room = min(_SAME_ROOM * grid.largest[min(lengths)], batches[asked[-1]])
+        is_fixed = bool(most < room) or any(k and first > most for first, _, k in found[0])
+    if is_fixed and len(lengths) > 1:
+        shares = values / np.nanmax(values, axis=1, keepdims=True)
+        kept = weights @ np.maximum(np.nan_to_num(shares), shares[:, :1])
+        found = course(np.isin(np.arange(len(kept)), [0, int(np.argmax(kept))]))
+    return found
 
 
-def _day(grid: _Grid, batches: Sequence[float], traffic: Traffic) -> Day:
-    return advised_day(
-        traffic,
-        batches,
-        _rates(grid),
-        output_len=grid.requests.workload.output_len,
-        most_ranges=_MOST_RANGES,
+def _worthwhile(grid: _Grid, targets: Targets) -> Array:
+    """Return 1 for lengths that may be taken, and next to nothing for others.
+
+    Those that miss targets which another length meets, and those that lose for certain.
+    """
+    meets = targets.met(grid.ttft_s, grid.tpot_s) & grid.allowed
+    refused = ~meets & meets.any(axis=1, keepdims=True)
+    least = targets.least_speedup
+    loses = grid.high < least
+    if least > 1.0:
+        loses |= grid.speedup <= least
+    loses[:, 0] = False
+    return np.where(refused | loses, _REFUSED, 1.0)
+
+
+def _worth(
+    grid: _Grid, course: _Course, batches: Sequence[float], asked: Sequence[int], targets: Targets
+) -> tuple[float, float]:
+    """Return the key of the best drafter: loads that meet the targets, then its mean speedup."""
+    ranges, _, day = course
+    if day is not None:
+        return 0.0, day.gain
+    at = list(asked), [drafts_at(ranges, batches[i]) for i in asked]
+    met = targets.met(grid.ttft_s[at], grid.tpot_s[at])
+    return float(met.sum()), float(np.mean(grid.speedup[at]))
+
+
+def _choice(
+    grid: _Grid,
+    i: int,
+    targets: Targets,
+    draft_len: int | None = None,
+    lengths: Sequence[int] = (),
+) -> Choice:
+    """Return the drafts at a load: as decided, or the best that meet the targets, if any do.
+
+    Where the decision is off, the best of the lengths that are drafted at other loads, if any.
+    """
+    allowed = grid.allowed
+    if lengths:
+        allowed = allowed & np.isin(np.arange(len(allowed)), (0, *lengths))
+    meets = targets.met(grid.ttft_s[i], grid.tpot_s[i]) & allowed
+    return best_choice(
+        grid.speedup[i],
+        low=grid.low[i],
+        high=grid.high[i],
+        allowed=meets if meets[1:].any() else allowed,
+        least=targets.least_speedup,
+        draft_len=draft_len,
     )
 
 
-def _rates(grid: _Grid) -> Array:
-    """Return the throughput of the allowed lengths; NaN for all others."""
-    return np.where(grid.allowed[None, :], grid.tokens_per_s, np.nan)
-
-
-def _ranges(
-    grid: _Grid, batches: Sequence[float], targets: Targets
-) -> tuple[tuple[tuple[int, int, int], ...], float]:
-    """Return the schedule of lengths that may be taken at each load, and what merging loses."""
-    taken = np.stack([_allowed(grid, i, targets) for i in range(len(batches))])
-    if targets.least_speedup > 1.0:
-        taken &= grid.speedup > targets.least_speedup
-    taken[:, 0] = True
-    schedule = best_schedule(
-        [round(batch) for batch in batches],
-        np.where(taken, _rates(grid), np.nan),
-        most_ranges=_MOST_RANGES,
-        least_gain=_LEAST_GAIN,
-    )
-    return schedule.ranges, schedule.lost
+def _missed(grid: _Grid, i: int, targets: Targets) -> str:
+    """Return the target that every draft misses at a load, and no drafts meet."""
+    for name, only, waits in (
+        ("TTFT", replace(targets, tpot_ms=None), (grid.ttft_s[i], 0.0)),
+        ("TPOT", replace(targets, ttft_ms=None), (0.0, grid.tpot_s[i])),
+    ):
+        met = only.met(*waits) & grid.allowed
+        if met[0] and not met[1:].any() and grid.allowed[1:].any():
+            return f"{name} target"
+    return ""
 
 
 def _own_lengths(prediction: Prediction, draft_lens: Sequence[int] | None) -> list[tuple[int, int]]:
@@ -498,12 +661,6 @@ def _own_lengths(prediction: Prediction, draft_lens: Sequence[int] | None) -> li
 
 
 def _times(grid: _Grid, i: int, k: int, usd_per_hour: float | None) -> Times:
-    def usd(rate: float | None) -> float | None:
-        if usd_per_hour is None or rate is None or not np.isfinite(rate):
-            return None
-        return float(usd_per_million_tokens(rate, devices=1, usd_per_hour=usd_per_hour))
-
-    rate = float(grid.tokens_per_s[i, k])
     ends = {
         f"{name}_{side}": None if pair is None else float(pair[n][0, i, k])
         for name, pair in grid.ends.items()
@@ -511,13 +668,11 @@ def _times(grid: _Grid, i: int, k: int, usd_per_hour: float | None) -> Times:
     }
     running = np.broadcast_to(grid.requests.curve.running_batch[0], grid.speedup.shape)
     return Times(
-        rate,
-        float(grid.ttft_s[i, k]),
-        float(grid.tpot_s[i, k]),
-        usd(rate),
-        float(running[i, k]),
-        usd_per_million_tokens_low=usd(ends["tokens_per_s_high"]),
-        usd_per_million_tokens_high=usd(ends["tokens_per_s_low"]),
+        tokens_per_s=float(grid.tokens_per_s[i, k]),
+        ttft_s=float(grid.ttft_s[i, k]),
+        tpot_s=float(grid.tpot_s[i, k]),
+        running=float(running[i, k]),
+        usd_per_hour=usd_per_hour,
         **ends,
     )
 
@@ -545,11 +700,11 @@ def _point(grid: _Grid, i: int, k: int) -> RoundBreakdown:
     )
 
 
-def _break_even(prediction: Prediction, row: AdvisedLoad) -> BreakEven:
+def break_even_of(prediction: Prediction, row: AdvisedLoad) -> BreakEven:
     """Return the least acceptance that pays, with what drafting takes at that acceptance."""
     if row.point is None:
         return BreakEven(None, None)
-    drafter, drafts = prediction.drafters[row.tried], row.point.draft_len
+    drafter, drafts = prediction.drafters[row.drafter], row.point.draft_len
     load = replace(prediction.load, batch_size=[row.concurrency])
 
     def curve(acceptance: Acceptance) -> SpeedupCurve:

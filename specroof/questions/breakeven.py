@@ -264,16 +264,18 @@ def breakeven(request: BreakevenRequest) -> Breakeven:
     curve = case.served(case.load, acceptance, room="ignore").curve
     loads = list(product(curve.context_len.tolist(), curve.batch_size.tolist()))
     notes = curve.notes
-    counts_room = case.room != "ignore"
+    room = None
+    if case.room != "ignore":
+        room = server_room(case.deployment, drafter, curve.context_len, curve.verify_len)
     if request.solve in _PER_LOAD:
         largest = np.full((curve.context_len.size, case.max_draft_len + 1), np.inf)
-        if counts_room:
-            room = server_room(case.deployment, drafter, curve.context_len, curve.verify_len)
+        if room is not None:
             largest = room.largest
         most = dict(zip(curve.context_len.tolist(), largest, strict=True))
         rows = [_row(case, load, wanted, request.solve, most[load[0]]) for load in loads]
         held = "no room: the server does not run so many requests with drafts at a time"
-        counts_room = any(row.room_ends for row in rows)
+        if not any(row.room_ends for row in rows):
+            room = None
     else:
         rows = [_run(case, load, wanted, request) for load in loads]
         held = f"only a {request.solve} that has room in the server counts"
@@ -281,8 +283,11 @@ def breakeven(request: BreakevenRequest) -> Breakeven:
         if beyond is not None:
             tried = f"largest {request.solve} tried: {beyond - 1} (most)"
             notes = (*notes, f"{tried}; from {beyond} on nothing is known")
-    if counts_room:
-        notes = (*notes, held)
+    if room is not None:
+        asked = float(curve.batch_size.max())
+        if request.solve == "batch":  # as many as memory holds without drafts
+            asked = float(room.largest[:, 0].max())
+        notes = (*notes, held, *room.default_limit(asked))
     return Breakeven(
         model=case.deployment.model,
         setup=case.deployment.setup,

@@ -27,7 +27,8 @@ from specroof.evidence.server_info import (
 )
 from specroof.hardware import SERVER_KEYS, ServerSettings
 from specroof.latency import Deployment, Setup
-from specroof.policies.decision import Change, Gain, best_change
+from specroof.policies.decision import WORTH_A_RESTART, Change, Gain, best_change
+from specroof.questions.advise import speculation_of
 from specroof.questions.answer import Noted, place_of, title_of
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import (
@@ -50,7 +51,7 @@ from specroof.questions.request import (
 from specroof.reading.metrics_text import parse_metrics
 from specroof.reading.yaml_text import shown
 from specroof.report.layout import figure, format_table, page
-from specroof.serving.launch import DRAFT_MODEL, Launch, Speculation, launch
+from specroof.serving.launch import DRAFT_MODEL, Launch, follows_load, launch
 from specroof.serving.metrics import NO_PAGE, counted
 from specroof.serving.observed import Observed, measured_acceptance, observed
 from specroof.serving.served import room_rule
@@ -223,6 +224,13 @@ def change_of(case: ServedCase, prediction: Prediction) -> Change | None:
         speedup=curve.speedup[0, row],
         ends=None if low is None or high is None else (low[0, row], high[0, row]),
         measured=measured,
+        is_fixed=case.drafter is None
+        or not follows_load(
+            case.drafter.kind,
+            case.counts.framework,
+            is_tree=is_tree(case.drafter),
+            data_parallel=case.setup.placement.attention_data_parallel,
+        ),
     )
 
 
@@ -253,9 +261,6 @@ def _finite(value: float) -> float | None:
 
 # --- The advice for a running server, in sentences -----------------------------------------------
 
-#: A smaller gain is not worth a restart.
-LEAST_GAIN: Final = 0.01
-
 
 def advice(counts: Observed, drafter: Drafter | None, change: Change | None) -> Iterator[str]:
     """Yield the advice, sentence by sentence; gains are against plain decoding."""
@@ -273,7 +278,7 @@ def advice(counts: Observed, drafter: Drafter | None, change: Change | None) -> 
         if longer is None:
             return
         # Not where the draft length that runs has no figure, which a NaN says.
-        least = max(change.share_over_now(change.best), 0.0) + LEAST_GAIN
+        least = max(change.share_over_now(change.best), 0.0) + WORTH_A_RESTART
         if change.share_over_now(longer) >= least:
             yield (
                 f"K={longer.draft_len} may give {_speedup_words(longer)}, beyond "
@@ -290,9 +295,9 @@ def gain_words(change: Change) -> str:
         return f"{at} {_drafts_words(best.draft_len)} is best{of_best} ({unknown})"
     if best.draft_len == now.draft_len:
         return f"{at} that is best{of_best}"
-    if change.share_over_now(best) < LEAST_GAIN:
+    if change.share_over_now(best) < WORTH_A_RESTART:
         of_now = f": {_speedup_words(now)}" * bool(now.draft_len)
-        return f"{at} that is within {LEAST_GAIN:.0%} of the best{of_now}"
+        return f"{at} that is within {WORTH_A_RESTART:.0%} of the best{of_now}"
     doubt = ", unclear: measure it first" * change.is_unclear
     if not best.draft_len:
         verb = "may be" if change.is_unclear else "is"
@@ -313,10 +318,7 @@ def _drafts_words(drafts: int) -> str:
 
 
 def _schedule_words(change: Change) -> Iterator[str]:
-    """Yield the schedule's length at this load, and its lengths at larger ones."""
-    here = change.schedule.drafts(change.running)
-    if here not in {change.best.draft_len, change.now and change.now.draft_len}:
-        yield f"over all loads, the best single draft length is {_drafts_words(here)}"
+    """Yield the lengths of the schedule at larger loads."""
     for first, _, drafts in change.schedule.ranges:
         if first > change.running:
             yield f"above {first - 1} {_drafts_words(drafts) if drafts else 'turn it off'}"
@@ -703,16 +705,16 @@ def _flags(
     if change is None or case.drafter is None or is_tree(case.drafter):
         return None, []
     if not any(drafts for _, _, drafts in change.schedule.ranges):
-        return None, ["drafting pays at no load: start the server without its speculative flags"]
+        return None, ["drafts do not pay: start the server without its speculative flags"]
     # A server that drafts has a larger limit already.
     raised = limit is not None and not case.counts.speculates
     settings = ServerSettings(running=math.ceil(case.running) if raised else None)
     try:
-        plan = Speculation(
-            kind=case.drafter.kind,
-            schedule=change.schedule.ranges,
-            draft_model=draft_model,
-            block=case.drafter.max_draft_len,
+        plan = speculation_of(
+            case.drafter,
+            case.model,
+            change.schedule.ranges,
+            draft_model,
             settings=settings,
             data_parallel=case.setup.placement.attention_data_parallel,
         )

@@ -393,8 +393,15 @@ def _on_devices(found: Prediction, request: FrontierRequest) -> _DeviceFrontiers
         names=("plain", *(curve.drafter for curve in found.curves)),
         columns=tuple(_unbeaten(points, request) for points in columns),
         largest_rates=(None,) * len(columns),
-        notes=found.notes,
+        notes=(*found.notes, *_default_limits(found)),
     )
+
+
+def _default_limits(found: Prediction) -> Iterator[str]:
+    """Yield where a default of the server ends the frontier of a drafter before memory does."""
+    for curve, room in zip(found.curves, found.limits, strict=False):
+        most = float(curve.batch_size.max())
+        yield from (f"{curve.drafter}: {limit}" for limit in room.default_limit(most))
 
 
 def _played_on_devices(found: Prediction, request: FrontierRequest, load: Load) -> _DeviceFrontiers:

@@ -460,13 +460,28 @@ class ServerRoom:
                     f"context {context:g}: not one request fits: {short} more would be needed on "
                     f"each device"
                 )
-        server = self.drafting.server
-        short_of = bound[:, known][most[:, known] < largest]
-        if (short_of == "running").any() and server.stated.running is None:
-            yield (
-                f"the limit of running requests is a default of {server.framework}: "
-                f"--server running={largest:g} asks what more would give"
-            )
+        yield from self.default_limit(largest, known)
+
+    def default_limit(
+        self, batch: float, lengths: npt.NDArray[np.intp] | slice = slice(None)
+    ) -> list[str]:
+        """Return a sentence where a default of the server, and not memory, holds a batch back.
+
+        Parameters
+        ----------
+        batch
+            Requests that should run at once.
+        lengths
+            Draft lengths that count.
+        """
+        server, most = self.drafting.server, self.largest[:, lengths]
+        binds = (self.bound_by[:, lengths] == "running") & (most < batch)
+        if not binds.any() or server.stated.running is not None:
+            return []
+        return [
+            f"the limit of running requests is a default of {server.framework}: "
+            f"--server running={batch:g} asks what more would give"
+        ]
 
 
 def server_room(

@@ -353,6 +353,54 @@ def launch(plan: Speculation, framework: str) -> Launch:
     return LAUNCHERS[framework](plan)
 
 
+def follows_load(
+    kind: str, framework: str, *, is_tree: bool = False, data_parallel: int = 1
+) -> bool:
+    """Tell whether a server can change its draft length with the requests that it runs.
+
+    So can, for all that anyone runs there, a server that has no flag for such a drafter.
+
+    Parameters
+    ----------
+    kind
+        What drafts, as a SPEC calls it.
+    framework
+        A key of `LAUNCHERS`.
+    is_tree
+        Whether the drafter branches.
+    data_parallel
+        Groups of devices, each with attention over separate sequences.
+
+    Source
+        vllm 0.33.0, ``config/vllm.py``; sglang 0.5.23, ``srt/speculative/adaptive_spec_params.py``,
+        ``adaptive_unsupported_reason``. TensorRT-LLM's ``draft_len_schedule`` changed its meaning
+        between releases: none is written.
+
+    Examples
+    --------
+    >>> follows_load("dflash", "vllm"), follows_load("dflash", "sglang")
+    (True, False)
+    """
+    if framework == "vllm":
+        method = _VLLM_METHODS.get(kind, {})
+        # It would run a schedule of parallel drafts in piecewise graphs, whose time is not known.
+        fixed = kind == "suffix" or "parallel_drafting" in method or data_parallel > 1
+        return is_tree or not method or not fixed
+    if framework == "sglang":
+        is_adaptive = SGLANG_ALGORITHMS.get(kind, "NEXTN") in _ADAPTIVE
+        return is_adaptive and not is_tree and data_parallel == 1
+    return is_tree or kind not in _TENSORRT_TYPES
+
+
+def _fixed_note(plan: Speculation, release: str, what: str, drafts: int) -> str:
+    """Return the note that a server drafts one length at any load, and where it should not run."""
+    off = [f"{first}-{last}" for first, last, k in plan.schedule if not k]
+    without = f"; at {', '.join(off)} in flight start it without these flags" if off else ""
+    return (
+        f"{release} does not change {what} with the load: {format_drafts(drafts)} always{without}"
+    )
+
+
 def _refuse(plan: Speculation, release: str, known: Sequence[str]) -> None:
     what = f"trees of {plan.kind}" if plan.is_tree else plan.kind
     reject(f"{release} has no flag for {what}", ", ".join(known))
@@ -410,25 +458,25 @@ def vllm_config(plan: Speculation) -> tuple[dict[str, object], list[str]]:
     drafts = max(plan.drafts, plan.block or 0) if plan.kind == "dspark" else plan.drafts
     config["num_speculative_tokens"] = drafts
     notes = plan.to_fill_in
-    suffix = plan.kind == "suffix"
-    if suffix:
+    if plan.kind == "suffix":
         notes.append(f"{VLLM} needs the package arctic-inference for suffix decoding")
     if not plan.differs and drafts == plan.drafts:
         return config, notes
-    if suffix or plan.data_parallel > 1:
-        what = "of suffix" if suffix else "with data parallelism"
-        notes.append(f"{VLLM} drops a schedule {what}: {format_drafts(drafts)} always")
+    if not follows_load(plan.kind, "vllm", data_parallel=plan.data_parallel):
+        if drafts > plan.drafts:
+            reject(
+                f"{VLLM} under data parallelism verifies all {drafts} drafts of a block, not "
+                f"{plan.drafts}",
+                f"a draft length of {drafts} (--choose-draft-len)",
+            )
+        where = " under data parallelism" if plan.data_parallel > 1 else ""
+        notes.append(_fixed_note(plan, VLLM, f"drafts of {plan.kind}{where}", drafts))
         return config, notes
     config["num_speculative_tokens_per_batch_size"] = [list(row) for row in plan.schedule]
     if plan.kind in _BLOCKS:
         notes.append(
             f"{VLLM} drafts the whole block wherever it drafts: the schedule shortens what is "
             f"verified"
-        )
-    elif "parallel_drafting" in config:
-        notes.append(
-            f"{VLLM} runs a schedule of {plan.kind} in piecewise graphs, which the prediction does "
-            f"not count"
         )
     return config, notes
 
@@ -498,8 +546,8 @@ def sglang_words(plan: Speculation) -> list[object]:
 def _sglang(plan: Speculation) -> Launch:
     words, notes, files = sglang_words(plan), plan.to_fill_in, {}
     algorithm = SGLANG_ALGORITHMS[plan.kind]
-    follows = algorithm in _ADAPTIVE and not plan.is_tree and plan.data_parallel == 1
-    if plan.differs and follows:
+    shape: dict[str, Any] = {"is_tree": plan.is_tree, "data_parallel": plan.data_parallel}
+    if plan.differs and follows_load(plan.kind, "sglang", **shape):
         # The slot of a batch is the largest key that is not above it.
         slots = {str(first): {"candidate_steps": [drafts]} for first, _, drafts in plan.schedule}
         files[_ADAPTIVE_FILE] = json.dumps(slots, indent=2) + "\n"
@@ -508,10 +556,7 @@ def _sglang(plan: Speculation) -> Launch:
     elif plan.differs:
         where = " with data-parallel attention" if plan.data_parallel > 1 else ""
         where = " in trees" if plan.is_tree else where
-        notes.append(
-            f"{SGLANG} has no schedule by batch for {algorithm}{where}: {format_drafts(plan.drafts)} at "
-            f"any load"
-        )
+        notes.append(_fixed_note(plan, SGLANG, f"drafts of {algorithm}{where}", plan.drafts))
     told, more = setting_words("sglang", plan.settings, SGLANG)
     return Launch("sglang", SGLANG, shell_line([*words, *told]), files, (*notes, *more))
 

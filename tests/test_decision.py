@@ -1,0 +1,223 @@
+"""One decision: table, schedule, flags, JSON and text of drawn advices say the same."""
+
+import functools
+import json
+import os
+import random
+import re
+import shlex
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from server_pages import Life, sglang_page, vllm_page
+from specroof import OptionError, advise, doctor
+from specroof.policies.schedule import drafts_at
+from specroof.questions.advise import Advice
+from specroof.questions.doctor import Diagnosis
+
+#: Devices that hold each model, whichever chip is drawn.
+MODELS = {
+    "Qwen/Qwen3-8B": 1,
+    "Qwen/Qwen3-32B-FP8": 2,
+    "Qwen/Qwen3.5-27B": 2,
+    "Qwen/Qwen3-30B-A3B": 2,
+    "openai/gpt-oss-120b": 2,
+    "deepseek-ai/DeepSeek-V3.1": 8,
+    "deepseek-ai/DeepSeek-V4-Flash-0731": 4,
+}
+CHIPS = ("h100", "h200", "b200", "mi300x", "rtx-pro-6000")
+DRAFTERS = (
+    *("mtp,accept-length=2.4@3", "mtp,accept=0.8", "eagle3,accept-length=2.4@3"),
+    *("eagle3,accept=0.5", "dflash,accept-length=4.1@15", "dspark,accept=0.6,block=5"),
+    *("ngram,accept=0.3", "suffix,accept=0.5", "p_eagle,accept=0.6", "medusa,accept=0.5"),
+    "eagle3,accept=0.6,tree=eagle2,nodes=8,top-k=2,siblings=.2",
+)
+LOADS = ([1], [64], [1, 8, 64], [1, 8, 32, 64, 128], [4, 256], [16, 49, 97])
+#: All that the property was drawn for: SPECROOF_DRAWS=300; the suite draws a few.
+DRAWS = int(os.environ.get("SPECROOF_DRAWS", "16"))
+
+
+@functools.cache
+def drawn(seed: int) -> tuple[dict[str, Any], Advice]:
+    """Return the words of a drawn question, and its answer."""
+    rng = random.Random(seed)
+    model = rng.choice([*MODELS])
+    call: dict[str, Any] = {
+        "hardware": rng.choice(CHIPS),
+        "drafters": rng.sample(DRAFTERS, rng.choice([1, 1, 2])),
+        "tensor_parallel": MODELS[model],
+        "concurrency": rng.choice(LOADS),
+        "input_len": rng.choice([128, 1024, 8000]),
+        "output_len": rng.choice([128, 512, 2000]),
+        "framework": rng.choice([None, None, "vllm", "sglang", "tensorrt-llm"]),
+        "tpot_ms": rng.choice([None, None, 10, 25]),
+        "ttft_ms": rng.choice([None, None, 200, 2000]),
+        "min_speedup": rng.choice([None, None, None, 1.1]),
+        "server": rng.choice([None, None, None, "running=48", "memory=0.8"]),
+        "draft_len": rng.choice([None, None, None, [1, 2, 3]]),
+        "attention_data_parallel": rng.choice([1, 1, 1, 2]) if MODELS[model] > 1 else 1,
+    }
+    try:
+        return call, advise(model, **call)
+    except OptionError:  # no room on this chip: the next one
+        return drawn(seed + 10_000)
+
+
+@pytest.fixture(params=range(DRAWS))
+def advice(request: pytest.FixtureRequest) -> Advice:
+    return drawn(request.param)[1]
+
+
+def length_in_flags(framework: str, flags: str, files: dict[str, str], running: float) -> int:
+    """Return the drafts that a server makes for so many requests, by its flags."""
+    words = shlex.split(flags)
+    if framework == "vllm":
+        config = json.loads(words[words.index("--speculative-config") + 1])
+        table = config.get("num_speculative_tokens_per_batch_size")
+        return drafts_at(table, running) if table else config["num_speculative_tokens"]
+    if framework == "tensorrt-llm":
+        return int(yaml.safe_load(files["speculation.yaml"])["speculative_config"]["max_draft_len"])
+    if "--speculative-adaptive-config" in words:
+        slots = json.loads(files["adaptive.json"])
+        key = max((int(first) for first in slots if int(first) <= running), default=1)
+        return int(slots[str(key)]["candidate_steps"][0])
+    for flag, root in {
+        "--speculative-num-steps": 0,
+        "--speculative-dspark-block-size": 0,
+        "--speculative-dflash-block-size": 1,
+        "--speculative-num-draft-tokens": 1,
+    }.items():
+        if flag in words:
+            return int(words[words.index(flag) + 1]) - root
+    raise AssertionError(flags)
+
+
+def test_one_length_stands_in_table_schedule_flags_and_json(advice: Advice) -> None:
+    found = advice.to_dict()
+    schedule = found["schedule"]
+    assert schedule[0][0] == 1
+    assert all(after[0] == before[1] + 1 for before, after in pairwise(schedule))
+    on = [row for row in found["rows"] if row["draft_len"]]
+    for row in found["rows"]:
+        assert row["draft_len"] == drafts_at(schedule, row["concurrency"])
+        assert row["draft_len"] in {0, row["tried"]["draft_len"]}
+        assert (row["decision"] == "off") == (row["draft_len"] == 0) == (row["drafter"] is None)
+        if row["draft_len"]:
+            assert row["drafter"] == found["drafter"] == row["tried"]["drafter"]
+            assert row["speedup"] == row["tried"]["speedup"]
+        else:
+            assert row["tokens_per_s"] == row["plain"]["tokens_per_s"]
+    for framework, flags in found["engine_config"].items():
+        if not on:
+            assert flags == ""
+        elif flags is None:
+            assert any(
+                "no flag" in one or "no mtp" in one or "allowed" in one for one in found["warnings"]
+            )
+        for row in on if flags else ():
+            room = found["capacity"]["speculative"]["largest_batch"]
+            running = min(row["concurrency"], room)
+            told = length_in_flags(framework, flags, found["engine_files"], running)
+            assert told == row["draft_len"], (framework, flags, schedule)
+    if not on:
+        assert found["engine_files"] == {}
+
+
+def test_the_decision_of_all_loads_is_that_of_each(advice: Advice) -> None:
+    found = advice.to_dict()
+    decisions = {row["decision"] for row in found["rows"]}
+    if found["decision"] in {"on", "off"}:
+        assert decisions == {found["decision"]}
+    else:
+        assert (found["decision"] == "depends") == ("on" in decisions)
+    for row in found["rows"]:
+        if row["decision"] == "on":
+            assert row["verdict"] == "pays"
+            assert row["ttft_s"] <= 10 * row["plain"]["ttft_s"]
+    text = " ".join(advice.text().split())
+    words = {"on": "ON ", "off": "OFF ", "unclear": "UNCLEAR ", "depends": ""}
+    assert words[found["decision"]] in text
+    ranges = ", ".join(
+        f"{k} at {first}" + f"-{last}" * (first != last) for first, last, k in found["schedule"]
+    )
+    assert (f"Drafts by load: {ranges}." in text) == (decisions != {"off"})
+
+
+def test_the_table_has_the_lengths_of_the_decision(advice: Advice) -> None:
+    lines = advice.text().splitlines()
+    start = next(n for n, line in enumerate(lines) if re.match(r"load +γ +speedup", line))
+    rows = advice.chips[0].rows
+    for line, row in zip(lines[start + 1 :], rows, strict=False):
+        load, drafts, speedup, *_ = line.split()
+        assert (float(load), int(drafts)) == (row.concurrency, row.draft_len)
+        assert speedup == f"{row.choice.speedup:.2f}x"
+
+
+def test_targets_hold_at_the_load_that_ranks(advice: Advice) -> None:
+    found, targets = advice.to_dict(), advice.targets
+    best = advice.chips[0].plan.best
+    told = found["best"] and (found["best"]["concurrency"], found["best"]["tokens_per_s"])
+    assert told == (best and (best.concurrency, best.times.tokens_per_s))
+    meeting = [row for row in advice.chips[0].rows if row.meets]
+    if best is None:
+        assert not meeting
+        return
+    assert targets.met(best.times.ttft_s, best.times.tpot_s)
+    rates = [row.times.tokens_per_s for row in meeting if row.waits <= best.waits]
+    assert best.times.tokens_per_s >= max(rates, default=0.0)
+    for row in advice.chips[0].rows:  # off does not miss what drafts would meet, nor the reverse
+        plain_meets = targets.met(row.plain.ttft_s, row.plain.tpot_s)
+        assert row.meets or not plain_meets
+
+
+def test_limits_that_are_raised_are_in_the_flags_of_the_server(advice: Advice) -> None:
+    (chip,) = advice.chips
+    for framework, flags in chip.engine_config.items():
+        if flags and framework == chip.setup.engine.rules and framework != "tensorrt-llm":
+            flag = {"sglang": "--max-running-requests", "vllm": "--max-num-seqs"}[framework]
+            words = shlex.split(flags)
+            told = int(words[words.index(flag) + 1]) if flag in words else None
+            raised = chip.raised.get("running", (None, None))[1]
+            assert told in {raised, chip.setup.user_settings.running}
+    for row in chip.rows:
+        if row.default is not None:
+            assert row.default.running < row.times.running
+
+
+def diagnosed(seed: int, folder: Path) -> Diagnosis:
+    """Return the diagnosis of a drawn server: its load, its framework, its drafts."""
+    rng = random.Random(seed)
+    first = rng.uniform(0.1, 0.95)
+    survival = tuple(first ** (depth + 1) for depth in range(rng.choice([1, 3, 5])))
+    life = Life(1000.0, running=float(rng.choice([1, 6, 40, 58, 120])), survival=survival)
+    page = folder / f"{seed}.txt"
+    page.write_text(rng.choice([vllm_page, sglang_page])(life))
+    kind = rng.choice(["eagle3", "mtp", "dflash", "ngram", "model"])
+    model = rng.choice(["Qwen/Qwen3-8B", "Qwen/Qwen3.5-9B"])
+    chip = rng.choice(["h100", "b200"])
+    sizes = ",config=Qwen/Qwen3-0.6B" if kind == "model" else ""
+    return doctor(model, chip, pages=page, drafter=kind + sizes, served_name=None)
+
+
+@pytest.mark.parametrize("seed", range(DRAWS))
+def test_what_doctor_recommends_is_in_its_schedule_and_flags(seed: int, tmp_path: Path) -> None:
+    found = diagnosed(seed, tmp_path)
+    change, flags = found.change, found.flags
+    if change is None:
+        assert flags is None
+        return
+    drafts = change.recommended.draft_len
+    assert change.schedule.drafts(change.running) == drafts
+    said = found.advice[0]
+    if drafts and change.now is not None and drafts != change.now.draft_len:
+        assert f"K={drafts} " in said
+    if flags is not None:
+        files = dict(flags.files)
+        told = length_in_flags(flags.framework, flags.text, files, change.running)
+        assert told == drafts
+    elif drafts:
+        assert any(note.startswith("no flags") for note in found.notes)
