@@ -16,16 +16,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from specroof import Placement, load_drafter, speedup_curve
 from specroof.evidence import request_lengths, shape_group
 from specroof.scoring import validation
 from specroof.scoring.bands import Miss, miss_quantile
+from specroof.scoring.long_contexts import long_context_scores
 from specroof.scoring.served import TPOT_RATIO, served_validation
-
-#: Rounds over plain steps of Kimi-K3 with DSpark of 4 drafts, none accepted, on 8 B300 with
-#: vLLM 0.28.1, by context; batches of 1, 2, 4, 8 and 16: vLLM issue 54691, comment of 2026-09-12.
-KIMI_ROUNDS = {2048: (1.47, 1.42, 1.55, 1.63, 1.74), 32768: (1.91, 2.09, 2.82, 3.77, 4.94)}
-BATCHES = (1, 2, 4, 8, 16)
 
 #: From so many times the end of a range on, points are beyond it.
 _LEAST = 2.0
@@ -56,7 +51,7 @@ def published() -> Iterator[Point]:
 
 
 def served() -> Iterator[Point]:
-    """Yield ratios of drafted to plain TPOT, and rounds of Kimi-K3."""
+    """Yield ratios of drafted to plain TPOT, and rounds over long contexts."""
     for score in served_validation().counted:
         if TPOT_RATIO in score.off:
             point = score.point
@@ -72,20 +67,10 @@ def served() -> Iterator[Point]:
                 context,
                 None if known else group,
             )
-    curve = speedup_curve(
-        "moonshotai/Kimi-K3",
-        "b300",
-        drafter=load_drafter("dspark,accept=0,drafts=4"),
-        batch_size=BATCHES,
-        context_len=list(KIMI_ROUNDS),
-        max_draft_len=4,
-        placement=Placement(tensor_parallel=8),
-        engine="vllm",
-    )
-    rounds = curve.round_s[..., -1] / curve.decode_s
-    for context, measured, predicted in zip(KIMI_ROUNDS, KIMI_ROUNDS.values(), rounds, strict=True):
-        for batch, off in zip(BATCHES, np.log(predicted / measured).tolist(), strict=True):
-            yield Point("vllm issue 54691", off, batch, context)
+    for row in long_context_scores():
+        if row.row.quantity == "round_over_step":
+            off = math.log(row.predicted / row.row.measured)
+            yield Point(row.row.source, off, row.row.batch_size, row.row.context_len)
 
 
 def levelled(within: Sequence[Point], beyond: Sequence[Point]) -> tuple[list[Point], list[Point]]:

@@ -185,8 +185,11 @@ def reach_of(engine: str = "", family: str = "") -> Reach:
         or [None, None]
         for group in ([point for point in seen if not point.drafts], known)
     )
+    said = [re.search(r"\b\d+\.\d+", point.engine_version) for point in seen if engine]
+    releases = {release.group() for release in said if release}
     return Reach(
         family=family,
+        versions=tuple(sorted(releases, key=lambda name: [*map(int, name.split("."))])),
         **{name: tuple(sorted(kinds)) for name, kinds in words.items()},
         batch_size=largest[0],
         context_len=largest[1],

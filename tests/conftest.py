@@ -126,7 +126,7 @@ def served_validated() -> "ServedValidation":
     """Return predictions beside all published loads of servers: seconds of work, done once."""
     from specroof.scoring.served import served_validation  # noqa: PLC0415 - as above
 
-    return served_validation()
+    return served_validation(played=True)
 
 
 @pytest.fixture
@@ -138,5 +138,5 @@ def asked_for_validated(
     """Let `specroof.validate()` and the command answer with `validated` and `served_validated`."""
     question = importlib.import_module("specroof.questions.validate")
     monkeypatch.setattr(question, "published_validation", lambda: validated)
-    monkeypatch.setattr(question, "served_validation", lambda: served_validated)
+    monkeypatch.setattr(question, "served_validation", lambda **_: served_validated)
     return validated

@@ -169,7 +169,7 @@ def test_what_a_user_states_comes_first_but_on_the_ideal_engine(kind: str) -> No
     ideal = setup_of("a100-80gb", "ideal", verify_attention=kind)
     assert attention_reading(model_of(LLAMA), ideal)(LLAMA).kind == "once"
     # A drafter has kernels of its own.
-    drafts = drafting_setup(setup)
+    drafts = drafting_setup(model_of(LLAMA), setup)
     assert attention_reading(model_of(LLAMA), drafts)(LLAMA).kind == "unsplit"
 
 

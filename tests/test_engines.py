@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import specroof
 from fitting.parameters import (
     ENGINES,
     FITTED_WITH_DRAFTS,
@@ -38,7 +39,7 @@ from specroof.architecture.experts import distinct_experts, independent_tokens
 from specroof.cost import CHOICES, BlockExchange, ForwardPass, OpCost, Options, forward_cost
 from specroof.drafters import Drafter, DraftTime, Round, ideal_drafter
 from specroof.drafters.trees import expansion_tree, with_tree
-from specroof.errors import ProfileError
+from specroof.errors import OptionError, ProfileError
 from specroof.hardware import (
     IDEAL_ENGINE,
     Band,
@@ -52,6 +53,7 @@ from specroof.hardware import (
     Interconnect,
     Peak,
     Placement,
+    Reach,
     parse_hardware,
 )
 from specroof.hardware.schema import RECURRENT_STATES
@@ -820,3 +822,43 @@ def test_a_bad_figure_is_refused_in_one_line(good: str, bad: str, told: str) -> 
     message = str(refusal.value)
     assert message.startswith("test.yaml: ")
     assert "\n" not in message
+
+
+# --- releases of a server ------------------------------------------------------------------------
+
+
+def chip_of_releases(*releases: str) -> HardwareProfile:
+    chip = load_hardware("h100")
+    engine = replace(chip.engines["vllm"], reach=Reach(versions=releases))
+    return replace(chip, engines={"vllm": engine})
+
+
+def test_a_release_of_vllm_that_waits_for_its_host_has_longer_steps() -> None:
+    chip = chip_of_releases("0.10", "0.19")
+    asked = {"drafters": "ngram,accept=0.5,match=0.3", "batch_size": 4}
+    plain, old, new = (
+        specroof.predict("Qwen/Qwen3-8B", chip, engine=name, **asked)
+        for name in ("vllm", "vllm@0.10", "vllm@0.19")
+    )
+    engine = chip.engines["vllm"]
+    waited_s = engine.host_s + 4 * engine.host_sequence_s
+    (own,) = old.to_dict()["drafters"]
+    assert old.to_dict()["baseline"]["step_s"][0][0] == pytest.approx(
+        plain.to_dict()["baseline"]["step_s"][0][0] + waited_s
+    )
+    assert new.to_dict()["baseline"] == plain.to_dict()["baseline"]
+    (without,) = plain.to_dict()["drafters"]
+    # Rounds that look drafts up wait as plain steps do, and for the host's own part of a round.
+    longer_s = own["round_s"][0][0][3] - without["round_s"][0][0][3]
+    assert longer_s == pytest.approx(waited_s, rel=0.01)
+    assert any("vllm@0.19" in note for note in new.notes)
+
+
+@pytest.mark.parametrize(
+    ("releases", "named"), [(("0.10", "0.19"), "vllm@0.10, vllm@0.19"), ((), "of no known release")]
+)
+def test_a_release_that_was_not_measured_is_refused(releases: tuple[str, ...], named: str) -> None:
+    with pytest.raises(OptionError, match=f"engine is 'vllm@0.5'; allowed: .*{named}"):
+        chip_of_releases(*releases).engine("vllm@0.5")
+    with pytest.raises(OptionError, match="engine is 'ideal@1'"):
+        chip_of_releases(*releases).engine("ideal@1")

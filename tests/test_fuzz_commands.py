@@ -108,6 +108,7 @@ placed: dict[str, st.SearchStrategy[str]] = {
     "tp": mostly_good,
     "ep": mostly_good,
     "dp_attention": mostly_good,
+    "dcp": mostly_good,
     "engine": st.sampled_from(ENGINES),
     **{flag: st.sampled_from([*CHOICES[name], "x"]) for flag, name in choices.items()},
 }

@@ -46,6 +46,7 @@ SERVED = {
     "tensor_parallel": 1,
     "expert_parallel": 1,
     "attention_data_parallel": 1,
+    "decode_context_parallel": 1,
     "engine": None,
     "options": None,
     "server": None,

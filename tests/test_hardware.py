@@ -791,7 +791,18 @@ def test_a_group_larger_than_the_devices_is_refused_by_name() -> None:
     assert str(caught.value) == "expert_parallel is 8; must divide tensor_parallel, which is 4"
 
 
-@pytest.mark.parametrize("name", ["tensor_parallel", "expert_parallel", "attention_data_parallel"])
+@given(st.integers(1, 32), st.integers(1, 4), st.integers(1, 32))
+def test_a_context_is_spread_over_equal_parts_of_a_group(
+    group: int, data: int, spread: int
+) -> None:
+    if group in range(0, group + 1, spread):
+        assert Placement(group * data, 1, data, spread).group_size == group
+    else:
+        with pytest.raises(OptionError, match=rf"context_parallel is .* the {group} devices of"):
+            Placement(group * data, 1, data, spread)
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Placement)])
 @pytest.mark.parametrize(
     ("value", "shown"),
     [

@@ -97,9 +97,15 @@ def one_by_one(
     rows = zip(*columns, strict=True)
     everyone: list[Naive] = [dict(zip(names, row, strict=True)) | {"made": 0.0} for row in rows]
     clock = seen = 0.0
+    rounds = 0
     while any("end_s" not in request for request in everyone):
         send(everyone, requests.concurrency or math.inf, schedule[1].request_latency_s, clock)
-        here = [r for r in everyone if r.get("reached_s", math.inf) <= seen and "end_s" not in r]
+        looks = rounds % rules.receive_interval == 0
+        looks = looks or not any("first_s" in r and "end_s" not in r for r in everyone)
+        for request in everyone:
+            if looks and request.get("reached_s", math.inf) <= seen:
+                request["known"] = True
+        here = [r for r in everyone if "known" in r and "end_s" not in r]
         running = [r for r in here if "started_s" in r]
         decoding = [r for r in running if "first_s" in r]
         prices = schedule[max(least for least in schedule if least <= max(len(decoding), 1))]
@@ -118,11 +124,13 @@ def one_by_one(
         elif decoding:
             clock += prices.round_s.at(len(decoding), context)
             commit(decoding, prices.tokens_per_round, clock)
+            rounds += 1
         else:
             comes = min(r["reached_s"] for r in everyone if r.get("reached_s", 0.0) > seen)
             clock = began = max(clock, comes)
         clock += len(through) * prices.request_overhead_s
         if tokens:
+            rounds = 0
             commit(beside, prices.tokens_per_round if rules.drafts_beside else 1.0, clock)
         commit(through, 1.0, clock)
         seen = began if overlap else clock
@@ -145,6 +153,7 @@ def drawn_load(rng: np.random.Generator) -> tuple[Requests, PrefillRules, int]:
     )
     shares, beside = rng.random(2) < 0.6
     rules = PrefillRules(int(rng.choice([0, 8, 64])), bool(shares), bool(shares and beside))
+    rules = replace(rules, receive_interval=int(rng.choice([1, 1, 3, 10])))
     return requests, rules, int(rng.integers(1, 9))
 
 

@@ -93,13 +93,13 @@ def test_kinds_formats_and_ways_to_spread_are_told_apart() -> None:
     spread = deployment(
         REACH,
         model="deepseek-ai/DeepSeek-V3",
-        placement=Placement(8, 8, 8),
+        placement=Placement(16, 8, 8, 2),
         options=Options(weight_dtype="fp4"),
     )
     assert deployment_words(spread) == {
         "attention": ("latent_attention",),
         "formats": ("fp4",),
-        "placements": ("tp", "ep", "dp-attention"),
+        "placements": ("tp", "ep", "dp-attention", "dcp"),
     }
     near = nearness(spread, ["eagle3"], 1, 1)
     assert near is not None

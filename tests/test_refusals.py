@@ -298,7 +298,8 @@ def test_json_names_the_chip_and_the_devices_apart(command: str) -> None:
     answer = json.loads(done.stdout.splitlines()[-1])
     assert answer["hardware"] == "NVIDIA H100 SXM 80GB"
     assert answer["placement"] == {
-        "tensor_parallel": 2, "expert_parallel": 1, "attention_data_parallel": 1
+        "tensor_parallel": 2, "expert_parallel": 1, "attention_data_parallel": 1,
+        "decode_context_parallel": 1,
     }  # fmt: skip
 
 

@@ -397,6 +397,37 @@ def test_requests_join_a_server_that_overlaps_a_pass_later(monkeypatch: pytest.M
     assert seconds[0] - seconds[2] == pytest.approx(0.9, abs=0.05)
 
 
+def test_clients_of_alike_lengths_stay_in_step_only_where_prompts_stop_the_batch() -> None:
+    def ttft(load: Measurement) -> float:
+        (score,) = played_scores([replace(load, ttft_s=1.0)])
+        return score.off["ttft_s"]
+
+    def spread(load: Measurement) -> Measurement:
+        return replace(load, input_len=1000.0 / 0.9, output_len=500.0 / 0.9, shortest=0.8)
+
+    assert ttft(LOAD) == ttft(spread(LOAD))
+    sglang = replace(LOAD, engine="sglang")
+    # Sixteen prompts at a time, in passes of eight: a client waits for one and a half of these.
+    assert ttft(sglang) > ttft(spread(sglang)) + math.log(2)
+
+
+@pytest.mark.parametrize(("clients", "interval"), [(8, 10), (40, 30)])
+def test_a_server_that_looks_for_requests_seldom_begins_them_later(
+    monkeypatch: pytest.MonkeyPatch, clients: int, interval: int
+) -> None:
+    # Passes of a second each, whatever they hold.
+    fitted = EngineProfile(name="sglang", pass_overhead_s=1.0), True
+    monkeypatch.setattr(served, "left_out_served", lambda *_: fitted)
+    seconds = []
+    for chip in ("h200", "b200"):
+        # Prompts are short, so that all that wait are computed in one pass.
+        load = replace(LOAD, hardware=chip, engine="sglang", input_len=10.0, shortest=0.5)
+        (score,) = played_scores([replace(load, concurrency=clients, ttft_s=1.0)])
+        seconds.append(math.exp(score.off["ttft_s"]))
+    # A prompt of another client resets the count: never more than half of the interval.
+    assert 0.2 * interval < seconds[1] - seconds[0] < 0.5 * interval
+
+
 def test_what_cannot_be_played_has_no_score() -> None:
     loads = [
         DRAFTED,
@@ -468,6 +499,9 @@ def test_totals_without_the_chip_are_there_once_fits_are_stored(
     assert slow is not None
     assert slow.bias > off.bias + 50  # a second more each pass, of 10 ms
     assert found.in_sample == 1
+    played = served_validation([LOAD], played=True).other_totals
+    assert played.keys() == {"chip", "engine", "played"}
+    assert played["played"] == served_errors(played_scores([LOAD]))
 
 
 # --- sources that disagree -----------------------------------------------------------------------
@@ -617,4 +651,4 @@ def test_validate_scores_every_served_load(served_validated: ServedValidation) -
         counted = sum(errors["tpot_s"]["n"] for errors in group.values() if errors["tpot_s"])
         assert counted == content["total"]["tpot_s"]["n"]
     module = importlib.import_module("specroof.questions.validate")
-    assert module.served_validation() is served_validated
+    assert module.served_validation(played=False) is served_validated

@@ -52,11 +52,22 @@ def test_the_target_of_throughput_is_reached(served_validated: ServedValidation)
     assert errors(served_validated, "tokens_per_s").median <= 0.09
 
 
-@pytest.mark.xfail(strict=True, reason="55.6 % is reached")
+@pytest.mark.xfail(strict=True, reason="24.1 % is reached, 55.6 % in a steady state")
 def test_the_target_of_the_time_to_first_token_is_reached(
     served_validated: ServedValidation,
 ) -> None:
-    assert errors(served_validated, "ttft_s").median <= 0.20
+    played = served_validated.other_totals["played"]["ttft_s"]
+    assert played is not None
+    assert played.median <= 0.20
+
+
+def test_loads_that_are_played_through_are_predicted_no_worse_than_in_a_steady_state(
+    served_validated: ServedValidation,
+) -> None:
+    for name in ("tpot_s", "tokens_per_s", "ttft_s"):
+        played = served_validated.other_totals["played"][name]
+        assert played is not None
+        assert played.median <= errors(served_validated, name).median, name
 
 
 @pytest.mark.xfail(strict=True, reason="11.2 % is reached")

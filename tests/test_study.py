@@ -282,7 +282,10 @@ TOP = (
     "format_version, targets, drafters, batch_size, context_len, workload, max_draft_len, engine, "
     "options"
 )
-TARGET = "model, hardware, family, tensor_parallel, expert_parallel, attention_data_parallel"
+TARGET = (
+    "model, hardware, family, tensor_parallel, expert_parallel, attention_data_parallel, "
+    "decode_context_parallel"
+)
 OPTIONS = ", ".join(field.name for field in fields(Options))
 WHOLE = "a whole number of at least 1"
 

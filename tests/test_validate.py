@@ -798,6 +798,12 @@ def test_the_median_target_of_speedups_is_reached(validated: Validation) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.xfail(strict=True, reason="4.9 % is reached")
+def test_the_mean_target_of_speedups_is_reached(validated: Validation) -> None:
+    assert (validated.total.speedup_mean or 1) <= 0.045
+
+
+@pytest.mark.slow
 def test_the_target_of_plain_throughput_is_reached(validated: Validation) -> None:
     assert (validated.total.decode_median or 1) <= 0.05
 
@@ -827,7 +833,17 @@ def test_the_command_prints_a_table_and_one_object() -> None:
     assert table.stdout.splitlines()[0].split()[:2] == ["source", "points"]
     told = CliRunner().invoke(app, ["validate", "--json"])
     content = json.loads(told.stdout.splitlines()[-1])
-    assert set(content) == {"sources", "total", "ideal", "generic", "cells", "regret", "served"}
+    assert set(content) == {
+        "sources",
+        "total",
+        "ideal",
+        "generic",
+        "cells",
+        "regret",
+        "served",
+        "long_contexts",
+        "coverage",
+    }
     keys = {
         "n", "speedup_p90_error", "speedup_median_error", "speedup_mean_error",
         "decode_median_error", "decode_mean_error", "verdict_accuracy", "regret_mean",

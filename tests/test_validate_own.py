@@ -294,6 +294,7 @@ BENCH = "batch_size,context_len,draft_len,tokens_per_s\n8,2048,0,900\n"
         (["--engine", "ideal"], "--engine is 'ideal' without benchmark files"),
         (["--drafter", "mtp"], "--drafter is 'mtp' without benchmark files"),
         (["--draft-len", "3"], "--draft-len is 3 without benchmark files"),
+        (["b.csv", "-H", "b200", "--model", "Qwen/Qwen3-8B", "--played"], "--played is True"),
         (["b.csv"], "--hardware is missing; needed to predict b.csv"),
         (["b.csv", "-H", "b200"], "--model is missing; needed to predict b.csv"),
         (["no.csv", "-H", "b200", "--model", "Qwen/Qwen3-8B"], "no.csv: No such file"),

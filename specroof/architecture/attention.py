@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from specroof.architecture.base import (
     ATTENTION_REPLICATED,
+    ContextExchange,
     Core,
     ForwardPass,
     OpCost,
@@ -20,6 +21,7 @@ from specroof.architecture.base import (
     matmul_flops,
 )
 from specroof.arrays import Array
+from specroof.units import dtype_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,6 +348,49 @@ def thread_blocks(setting: PassSettings, *, n_heads: int, n_kv_heads: int) -> Ar
     return np.asarray(n_heads * np.ceil(new / reading.tile))
 
 
+def context_exchange(
+    setting: PassSettings,
+    *,
+    n_heads: int,
+    head_dims: tuple[int, int],
+    cached_bytes: Array,
+    gathers: npt.NDArray[np.bool_],
+) -> ContextExchange:
+    r"""Return what devices exchange for attention if each caches a part of the context.
+
+    .. math:: n = B \, T \, n_h \left[ (d_q + d_o) \, b + 4 \right]
+
+    Parameters
+    ----------
+    setting
+        The pass.
+    n_heads, head_dims
+        Query heads, and the widths of a query and of a partial output.
+    cached_bytes, gathers
+        As of `ContextExchange`.
+
+    Counts
+        queries and partial outputs in the dtype of activations; a sum of exponents in float32.
+    Source
+        vLLM 0.33.0 ``v1/attention/ops/dcp.py``, ``MLADCPManager`` and ``cp_lse_ag_out_rs``,
+        ``v1/attention/backends/flash_attn.py``, ``_forward_with_dcp``; SGLang 0.5.23
+        ``layers/dcp/comm.py``. Latents of a prompt: ``MLADCPManager.kv_gather``.
+
+    Examples
+    --------
+    >>> decode = ForwardPass(batch_size=2, query_len=1, context_len=9)
+    >>> setting = PassSettings(decode, Options(), "bf16", "fp32", "bf16")
+    >>> no, cached = np.zeros((), dtype=bool), np.zeros(())
+    >>> dims = {"n_heads": 4, "head_dims": (8, 16)}
+    >>> exchange = context_exchange(setting, **dims, cached_bytes=cached, gathers=no)
+    >>> float(exchange.merged_bytes)  # 2 tokens of 4 heads: 24 elements of 2 bytes, and 4
+    416.0
+    """
+    row_bytes = sum(head_dims) * dtype_bytes(setting.activation_dtype) + dtype_bytes("fp32")
+    merged = np.asarray(setting.forward.tokens * (n_heads * row_bytes))
+    return ContextExchange(merged, cached_bytes, gathers)
+
+
 def attention_op(  # noqa: PLR0913 - what kinds of attention differ in, by name
     setting: PassSettings,
     *,
@@ -354,6 +399,7 @@ def attention_op(  # noqa: PLR0913 - what kinds of attention differ in, by name
     new_bytes: Array,
     shard: Shard,
     n_heads: int,
+    head_dims: tuple[int, int],
     kind: str = "attention",
 ) -> OpCost:
     r"""Return the operation that attends a cache.
@@ -370,8 +416,8 @@ def attention_op(  # noqa: PLR0913 - what kinds of attention differ in, by name
         Cached bytes per sequence that one reading takes, and that the pass adds.
     shard
         How the cache divides.
-    n_heads
-        Query heads.
+    n_heads, head_dims
+        Query heads, and the widths of a query and of an output, before any projection.
     kind
         ``"attention"`` or ``"latent_attention"``, whose kernels reach more.
 
@@ -393,6 +439,7 @@ def attention_op(  # noqa: PLR0913 - what kinds of attention differ in, by name
     ...         new_bytes=np.array(4.0),
     ...         shard=cache_only(1),
     ...         n_heads=2,
+    ...         head_dims=(8, 8),
     ...     )
     >>> [float(op(CacheReading(kind)).cache_bytes) for kind in ("once", "per-position")]
     [88.0, 248.0]
@@ -410,6 +457,16 @@ def attention_op(  # noqa: PLR0913 - what kinds of attention differ in, by name
         filled = n_heads * forward.query_len / (n_blocks * setting.reading.tile)
         flops = np.asarray(flops / np.where(unsplit, filled, 1.0))
         blocks = np.where(unsplit, forward.batch_size * n_blocks, np.inf)
+    exchange = None
+    if setting.reading.spread:
+        of_latents = kind == "latent_attention"
+        exchange = context_exchange(
+            setting,
+            n_heads=n_heads,
+            head_dims=head_dims,
+            cached_bytes=np.asarray(forward.batch_size * read_bytes),
+            gathers=setting.gathers_context if of_latents else np.zeros((), dtype=bool),
+        )
     return OpCost(
         name="core",
         kind=kind,
@@ -421,6 +478,7 @@ def attention_op(  # noqa: PLR0913 - what kinds of attention differ in, by name
         compute_dtype=setting.activation_dtype,
         shard=shard,
         blocks=blocks,
+        context=exchange,
     )
 
 
@@ -463,6 +521,7 @@ def heads_op(core: HeadsCached, setting: PassSettings, *, pairs: Array, read: Ar
         new_bytes=token_bytes * setting.forward.query_len,
         shard=cache_only(core.n_kv_heads),
         n_heads=core.n_heads,
+        head_dims=(core.head_dim, core.value_dim),
     )
 
 

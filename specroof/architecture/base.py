@@ -241,12 +241,20 @@ class CacheReading:
         rows of a thread block, which multiplies as many, whatever part of them is used.
     packed
         Of such a kernel: whether a thread block takes all query heads that share a KV head.
+    spread
+        Whether each device has a part of the context, so that devices exchange queries and outputs.
     """
 
     kind: str = "once"
     once_at: tuple[int, ...] = (1,)
     tile: int = 1
     packed: bool = False
+    spread: bool = False
+
+    @property
+    def of_chosen(self) -> "CacheReading":
+        """How entries that an indexer chose are read: once, wherever they are."""
+        return CacheReading(spread=self.spread)
 
 
 #: The values that each choice of `Options` may take (None besides, where that is the default).
@@ -454,9 +462,11 @@ class BlockExchange:
     Parameters
     ----------
     block
-        ``"attention"``, ``"feed_forward"`` or ``"experts"``.
+        ``"attention"``, ``"feed_forward"`` or ``"experts"``; ``"context"`` for an exchange within
+        attention.
     message_bytes
-        The block's output over the whole batch: tokens x hidden size x activation bytes.
+        The block's output over the whole batch: tokens x hidden size x activation bytes. Of a
+        context, what each device has in the end, or sends.
     copies
         Experts that a token visits, each perhaps on another device; 1 without experts.
     dispatch_frac
@@ -467,6 +477,27 @@ class BlockExchange:
     message_bytes: Array
     copies: int = 1
     dispatch_frac: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ContextExchange:
+    """What devices exchange for attention if each caches a part of the context.
+
+    Parameters
+    ----------
+    merged_bytes
+        All queries to every device, and partial outputs with their sums of exponents to the
+        devices of their heads: of all heads and the whole batch.
+    cached_bytes
+        The cached context of the whole batch.
+    gathers
+        Where a kernel takes the cached context whole, as that of a prompt, so that it is what
+        devices gather.
+    """
+
+    merged_bytes: Array
+    cached_bytes: Array
+    gathers: npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -532,6 +563,8 @@ class OpCost:
     blocks
         Thread blocks that do all of it, over the whole batch and all devices, where a kernel does
         not split the cache of a sequence; infinitely many where it does. None if it always does.
+    context
+        What devices exchange within it, if each caches a part of the context.
     """
 
     name: str
@@ -548,6 +581,7 @@ class OpCost:
     collective: BlockExchange | None = None
     sequences: Array | None = None
     blocks: Array | None = None
+    context: ContextExchange | None = None
 
     @property
     def memory_bytes(self) -> Array:
@@ -597,6 +631,13 @@ class PassSettings:
             [new != length for length in self.reading.once_at]
         )
         return several & (new <= _LONGEST_REREAD) if self.forward.settled else several
+
+    @property
+    def gathers_context(self) -> npt.NDArray[np.bool_]:
+        """Where latents are expanded as a prompt's are: every device has to have all of them."""
+        of_prompts = self.forward.query_len > _LONGEST_REREAD
+        of_prompts = of_prompts if self.forward.settled else np.zeros((), dtype=bool)
+        return of_prompts | self.reads_apart if self.reading.kind == "prefill" else of_prompts
 
     @property
     def cache_passes(self) -> Array:

@@ -21,7 +21,6 @@ from specroof.architecture.attention import (
 )
 from specroof.architecture.base import (
     ATTENTION_REPLICATED,
-    CacheReading,
     OpCost,
     PassSettings,
     SoftmaxAttention,
@@ -197,12 +196,13 @@ def compressed_costs(core: CompressedAttention, setting: PassSettings) -> list[O
     read = cached_tokens_read(forward, options, core.window)
     # Rules say how the index is read.
     attention = attention_op(
-        replace(setting, reading=CacheReading()),
+        replace(setting, reading=setting.reading.of_chosen),
         flops=flops,
         read_bytes=raw_bytes * (read + _entries_at(core, forward.context_len, top_k)),
         new_bytes=raw_bytes * (forward.query_len + _entries_per_token(core) * forward.query_len),
         shard=cache_only(1),
         n_heads=core.n_heads,
+        head_dims=(core.entry_dim, core.entry_dim),
     )
     scan = (
         [

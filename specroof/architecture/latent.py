@@ -16,7 +16,6 @@ from specroof.architecture.attention import (
 )
 from specroof.architecture.base import (
     HEADS,
-    CacheReading,
     OpCost,
     PassSettings,
     SoftmaxAttention,
@@ -171,12 +170,13 @@ def latent_costs(core: LatentAttention, setting: PassSettings) -> list[OpCost]:
             expansion = [projection]
     # Of sparse attention, rules say how the index is read.
     attention = attention_op(
-        setting if top_k is None else replace(setting, reading=CacheReading()),
+        setting if top_k is None else replace(setting, reading=setting.reading.of_chosen),
         flops=flops,
         read_bytes=token_bytes * cached_tokens_read(forward, options, top_k),
         new_bytes=token_bytes * forward.query_len,
         shard=cache_only(1),
         n_heads=core.n_heads,
+        head_dims=(core.latent_dim + core.rope_dim, core.latent_dim),
         kind="latent_attention",
     )
     if core.indexer is None:

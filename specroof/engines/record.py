@@ -364,7 +364,7 @@ class _Tape:
             name = ("elsewhere", id(engine))
             self.fixed[name] = engine
         if drafts:
-            setup = drafting_setup(setup)
+            setup = drafting_setup(served.model, setup)
         work = model_work(served.model, setup, forward, beside=beside)
         key = (name, drafts, setup.options.granularity)
         works, sizes = self.recorded.setdefault(key, ([], []))

@@ -1,12 +1,14 @@
 """Measured points: bundled tables, result files of engines, how they were served."""
 
 from specroof.evidence.bundled import (
+    LongContext,
     acceptance_of,
     base_model,
     committed_tokens,
     drafter_of,
     has_drafter,
     kind_of,
+    load_long_contexts,
     load_measurements,
     load_served,
     measured_of,
@@ -26,6 +28,7 @@ from specroof.evidence.stated import (
 
 __all__ = [
     "STEP",
+    "LongContext",
     "Measurement",
     "Stated",
     "acceptance_of",
@@ -34,6 +37,7 @@ __all__ = [
     "drafter_of",
     "has_drafter",
     "kind_of",
+    "load_long_contexts",
     "load_measurements",
     "load_served",
     "measured_of",

@@ -337,6 +337,72 @@ def base_model(point: Measurement) -> str:
     return _BASE_MODELS.get(point.model or "", point.model or "")
 
 
+class LongContext(Extract):
+    """What a long context costs a round, or attention, as a source prints it; in no fit.
+
+    Attributes
+    ----------
+    source, note
+        Where it is printed, and what was read, derived or presumed.
+    model, hardware, engine, tensor_parallel, decode_context_parallel, weights
+        What ran, where.
+    drafter
+        SPEC of the drafter; None for attention alone.
+    verify_attention
+        How the kernel reads the cache where the release had another way than the rules, which are
+        of later ones; None for the rules.
+    quantity
+        ``"round_over_step"``, ``"over_short_round"`` (a round at 500 tokens),
+        ``"unsplit_over_split"`` (two rounds) or ``"attention_s"`` (seconds in one layer).
+    context_len, batch_size, draft_len
+        Cached tokens of each sequence, sequences, drafts.
+    measured
+        The value.
+    """
+
+    source: Text = REQUIRED
+    model: Text = REQUIRED
+    hardware: Text = REQUIRED
+    engine: Text = REQUIRED
+    tensor_parallel: WholeAmount = REQUIRED
+    decode_context_parallel: WholeAmount = REQUIRED
+    drafter: str | None = None
+    weights: str | None = None
+    verify_attention: str | None = None
+    quantity: Literal[
+        "round_over_step", "over_short_round", "unsplit_over_split", "attention_s"
+    ] = REQUIRED
+    context_len: WholeAmount = REQUIRED
+    batch_size: WholeAmount = REQUIRED
+    draft_len: int = REQUIRED
+    measured: Amount = REQUIRED
+    note: str = ""
+
+
+@cache
+def load_long_contexts() -> tuple[LongContext, ...]:
+    """Return published costs of long contexts.
+
+    Raises
+    ------
+    MeasurementError
+        If a file is broken.
+
+    Examples
+    --------
+    >>> {row.quantity for row in load_long_contexts() if row.engine != "vllm"}
+    set()
+    """
+    rows = []
+    for name, text in _files("long"):
+        lines = [line for line in text.splitlines() if not line.startswith("#")]
+        for cells in csv.DictReader(lines):
+            values = {key: plain_value(cell) for key, cell in cells.items() if cell}
+            place = f"long/{name}: {cells['source']}"
+            rows.append(read_model(values, LongContext, place=place, error=MeasurementError))
+    return tuple(rows)
+
+
 @cache
 def load_served() -> tuple[Measurement, ...]:
     """Return the published loads of servers that come with the package, a run once.

@@ -217,6 +217,9 @@ FRAMEWORKS: Final = ("sglang", "vllm", "tensorrt-llm")
 #: Gives its rules to an engine without a known server: `generic`, or a user's calibration.
 _STAND_IN: Final = "vllm"
 
+#: Releases of vLLM that schedule a step when the one before it has ended.
+_SYNCHRONOUS_VLLM: Final = ("0.8", "0.9", "0.10")
+
 #: What `EngineProfile.bands` calls drafters of every kind that it does not name.
 OTHER_DRAFTERS: Final = "other"
 
@@ -509,6 +512,8 @@ class Reach:
         Kinds of drafters.
     drafted_batch_size, drafted_context_len
         The largest with drafts of known acceptance; None where it never was.
+    versions
+        Releases of the server, as far as sources say.
     """
 
     family: Annotated[str, "text"] = ""
@@ -522,6 +527,7 @@ class Reach:
     drafters: Words = ()
     drafted_batch_size: MeasuredBatch | None = None
     drafted_context_len: MeasuredLen | None = None
+    versions: Words = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -609,6 +615,8 @@ class EngineProfile:
         that are not named. Empty where no served load speaks for the engine.
     reach
         What the measurements behind it cover; None where that is not known.
+    release
+        The release of its server that is meant; empty for all that it was fitted to.
 
     Examples
     --------
@@ -653,6 +661,35 @@ class EngineProfile:
     bands: Mapping[DrafterKind, Band] = field(default_factory=dict)
     served_bands: ServedBands = field(default_factory=dict)
     reach: Reach | None = None
+    release: Annotated[str, "text"] = ""
+
+    def of_release(self, release: str) -> "EngineProfile":
+        """Return the profile of one release of its server.
+
+        Releases were fitted together. What is known to differ is told apart: vLLM to 0.10 waits for
+        its host in every step, those that it looks drafts up in too.
+
+        Raises
+        ------
+        OptionError
+            For a release that was not measured.
+
+        Source
+            arXiv:2601.11580, figure 4, for vLLM 0.10.1; vLLM 0.33.0 ``v1/engine/core.py``,
+            ``step_with_batch_queue``.
+
+        Examples
+        --------
+        >>> profile = EngineProfile(name="vllm", reach=Reach(versions=("0.10", "0.19")))
+        >>> profile.of_release("0.10").overlap, profile.of_release("0.19").overlap
+        (False, True)
+        """
+        known = () if self.reach is None else self.reach.versions
+        if release not in known:
+            named = ", ".join(f"{self.name}@{other}" for other in known)
+            refuse("engine", f"{self.name}@{release}", named or f"{self.name}, of no known release")
+        waits = self.rules == "vllm" and release in _SYNCHRONOUS_VLLM
+        return replace(self, release=release, overlap=False if waits else self.overlap)
 
     @property
     def rules(self) -> str:

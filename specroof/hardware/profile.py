@@ -389,7 +389,8 @@ class HardwareProfile:
         """Return the engine of this name; None means the profile's default.
 
         That is `default_engine`, else the generic engine, else the ideal one. A framework whose
-        engine was not fitted to this chip is the generic engine with its rules.
+        engine was not fitted to this chip is the generic engine with its rules. ``vllm@0.19`` is a
+        measured release: see `EngineProfile.of_release`.
 
         Raises
         ------
@@ -404,6 +405,9 @@ class HardwareProfile:
         expect("engine", name, str | None, "the name of an engine, or None")
         usual = self.default_engine or (_IDEAL if self.generic is None else GENERIC)
         wanted = usual if name is None else name
+        if "@" in wanted:
+            server, _, release = wanted.partition("@")
+            return self.engine(server).of_release(release)
         if wanted == _IDEAL:
             return IDEAL_ENGINE
         if wanted in self.engines:
@@ -501,11 +505,15 @@ class Placement:
         Devices among them that whole experts are dealt out to; 1 splits each expert instead.
     attention_data_parallel
         Groups of devices that attend to separate sequences, each with all attention weights.
+    decode_context_parallel
+        Devices of a group that each cache a part of every sequence's context and attend to it;
+        1 where devices without KV heads of their own repeat the cache.
 
     Raises
     ------
     OptionError
-        Unless all are whole numbers from 1 to 65 536, and the last two divide the first.
+        Unless all are whole numbers from 1 to 65 536, the second and third divide the first, and
+        the last divides a group.
 
     Examples
     --------
@@ -516,6 +524,7 @@ class Placement:
     tensor_parallel: int = 1
     expert_parallel: int = 1
     attention_data_parallel: int = 1
+    decode_context_parallel: int = 1
 
     def __post_init__(self) -> None:
         for key in fields(self):
@@ -528,11 +537,23 @@ class Placement:
                     f"which is {self.tensor_parallel}"
                 )
                 raise OptionError(message)
+        spread = self.decode_context_parallel
+        if spread > 1 and self.group_size % spread != 0:
+            message = (
+                f"decode_context_parallel is {spread}; must divide "
+                f"the {self.group_size} devices of tensor_parallel / attention_data_parallel"
+            )
+            raise OptionError(message)
 
     @property
     def devices(self) -> int:
         """Devices that the model runs on."""
         return self.tensor_parallel
+
+    @property
+    def group_size(self) -> int:
+        """Devices that attend to the same sequences."""
+        return self.tensor_parallel // self.attention_data_parallel
 
 
 #: What profiles that were fitted to all measurements are stored under.

@@ -2,6 +2,7 @@
 
 from specroof.latency.attention_reading import (
     attention_reading,
+    draft_placement,
     drafting_setup,
     reading_notes,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "cache_notes",
     "check_placement",
     "device_bytes",
+    "draft_placement",
     "drafting_engine",
     "drafting_setup",
     "engine_notes",

@@ -14,7 +14,8 @@ from specroof.architecture import (
     LatentAttention,
     SharedCacheAttention,
 )
-from specroof.hardware import HardwareProfile
+from specroof.errors import reject
+from specroof.hardware import HardwareProfile, Placement
 from specroof.latency.setup import Setup, drafting_engine, served_options
 
 
@@ -39,6 +40,8 @@ class ReadingRule:
         For models with a head wider than 256, or without; None for both.
     narrow_cache
         For a cache of less than 16 bits an element, or of more; None for both.
+    spread
+        For a context that is spread over devices, or that is not; None for both.
     """
 
     attention: str
@@ -48,6 +51,7 @@ class ReadingRule:
     causal: bool | None = None
     wide: bool | None = None
     narrow_cache: bool | None = None
+    spread: bool | None = None
 
 
 _ONCE: Final = CacheReading()
@@ -78,6 +82,14 @@ READING_RULES: Final[Mapping[str, tuple[ReadingRule, ...]]] = {
             chips=(*_BELOW_HOPPER, "amd"),
             reading=replace(_PER_POSITION, once_at=(1, 2)),
             source="v1/attention/backends/mla/indexer.py, _supports_native_decode",
+        ),
+        ReadingRule(
+            attention="latent",
+            chips=(*_BELOW_HOPPER, "amd"),
+            reading=_STATED["prefill"],
+            source="TRITON_MLA does not declare supports_dcp_with_varlen: v1/attention/backend.py, "
+            "_init_reorder_batch_threshold. FLASHINFER_MLA does, but did not in 0.28.1",
+            spread=True,
         ),
         ReadingRule(
             attention="latent",
@@ -209,12 +221,14 @@ def attention_reading(model: Architecture, setup: Setup) -> Callable[[Core], Cac
     )
     kv_dtype = served_options(model, setup).kv_dtype or model.kv_dtype
     narrow_cache = kv_dtype not in {"bf16", "fp16", "fp32"}
+    spread = setup.placement.decode_context_parallel > 1
     rules = [
         rule
         for rule in READING_RULES.get(framework, ())
         if chip in rule.chips
         and rule.wide in {None, wide}
         and rule.narrow_cache in {None, narrow_cache}
+        and rule.spread in {None, spread}
     ]
 
     def reading(core: Core) -> CacheReading:
@@ -228,7 +242,7 @@ def attention_reading(model: Architecture, setup: Setup) -> Callable[[Core], Cac
                 return rule.reading
         return _ONCE
 
-    return reading
+    return (lambda core: replace(reading(core), spread=True)) if spread else reading
 
 
 def _attention_kind(core: Core) -> str:
@@ -280,10 +294,86 @@ def reading_notes(model: Architecture, setup: Setup) -> Iterator[str]:
         if kind in labels:
             names = ", ".join(labels[kind])
             yield f"a verification {said}: {names} in {setup.engine.rules}"
+    if setup.placement.decode_context_parallel > 1:
+        yield from _spread_notes(model, setup.engine.rules)
 
 
-def drafting_setup(setup: Setup) -> Setup:
+def _spread_notes(model: Architecture, rules: str) -> Iterator[str]:
+    """Yield what is not known of a spread context, or priced otherwise."""
+    indexed = any(getattr(core, "indexer", None) for _, core in model.counted_cores)
+    if rules == "sglang" and indexed:
+        yield "sglang keeps the index keys of a spread context whole on each device; priced as spread"
+    elif rules not in {"vllm", "sglang", "ideal"}:
+        yield f"what {rules} exchanges for a spread context was not read; priced as vLLM's"
+
+
+def draft_placement(model: Architecture, setup: Setup) -> Placement:
+    """Return how a drafter is spread over the devices of its target.
+
+    As the target is, but for a context that is spread over devices: a drafter caches all of it on
+    each, except one with latent attention under vLLM.
+
+    Parameters
+    ----------
+    model
+        The drafter's layers.
+    setup
+        The target's.
+
+    Raises
+    ------
+    OptionError
+        For latents of a block that is not causal on a chip whose vLLM backend cannot spread them.
+
+    Ignores
+        AITER on AMD, which can; EAGLE heads of the target's own grouped-query attention, which
+        vLLM spreads too.
+    Source
+        vLLM 0.33.0 ``v1/worker/gpu/spec_decode/dflash/speculator.py`` (``use_mla``),
+        ``v1/worker/gpu/model_runner.py``, ``get_kv_cache_spec``, and ``v1/attention/backend.py``,
+        ``supports_non_causal_dcp`` (TRITON_MLA does not); SGLang 0.5.23
+        ``mem_cache/kv_cache_configurator.py``, ``loc_space_scale``, and
+        ``configs/model_config.py``, ``get_num_kv_heads``.
+
+    Examples
+    --------
+    >>> from specroof.architecture import Block, Layer, Linear
+    >>> from specroof.cost import Options
+    >>> from specroof.hardware import EngineProfile, Peak
+    >>> core = LatentAttention(8, latent_dim=512, rope_dim=64)
+    >>> layer = Layer((Block("attention", (), core),))
+    >>> head = Architecture("head", "deepseek_v3", 8, 9, (layer,), Linear("lm_head", 8, 9))
+    >>> peak = Peak(flops_per_s={"bf16": 1e15}, memory_bytes_per_s=1e12, memory_bytes=1e9)
+    >>> chip = HardwareProfile(format_version=1, name="chip", sources={}, peak=peak)
+    >>> place = Placement(8, decode_context_parallel=4)
+    >>> for name in ("vllm", "sglang"):
+    ...     setup = Setup(chip, EngineProfile(name=name), place, Options())
+    ...     draft_placement(head, setup).decode_context_parallel
+    4
+    1
+    """
+    placement = setup.placement
+    latent = [core for _, core in model.counted_cores if isinstance(core, LatentAttention)]
+    if not latent or setup.engine.rules != "vllm":
+        return replace(placement, decode_context_parallel=1)
+    if not all(core.causal for core in latent) and setup.hardware.compute_capability != 10:
+        reject(
+            f"decode_context_parallel is {placement.decode_context_parallel}: vLLM spreads the "
+            f"latents of {model.name}, and has no kernel for its blocks on {setup.hardware.name}",
+            "1, or a chip of compute capability 10",
+        )
+    return placement
+
+
+def drafting_setup(model: Architecture, setup: Setup) -> Setup:
     """Return where the passes of a drafter run, for the setup of its target.
+
+    Parameters
+    ----------
+    model
+        The drafter's layers.
+    setup
+        The target's.
 
     Source
         `drafting_engine`; a drafter has backends of its own, whatever its target's are.
@@ -295,8 +385,17 @@ def drafting_setup(setup: Setup) -> Setup:
     >>> peak = Peak(flops_per_s={"bf16": 1e15}, memory_bytes_per_s=1e12, memory_bytes=1e9)
     >>> chip = HardwareProfile(format_version=1, name="chip", sources={}, peak=peak)
     >>> setup = Setup(chip, IDEAL_ENGINE, Placement(), Options(verify_attention="prefill"))
-    >>> drafting_setup(setup).options.verify_attention is None
+    >>> from specroof.architecture import Layer, Linear
+    >>> head = Architecture("head", "llama", 8, 9, (Layer(()),), Linear("lm_head", 8, 9))
+    >>> drafting_setup(head, setup).options.verify_attention is None
     True
     """
-    options = replace(setup.options, verify_attention=None)
-    return replace(setup, engine=drafting_engine(setup.engine), options=options)
+    placement = setup.placement
+    if placement.decode_context_parallel > 1:
+        placement = draft_placement(model, setup)
+    return replace(
+        setup,
+        engine=drafting_engine(setup.engine),
+        placement=placement,
+        options=replace(setup.options, verify_attention=None),
+    )

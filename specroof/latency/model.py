@@ -15,6 +15,7 @@ from specroof.architecture import WEIGHT_FORMATS, Architecture, Experts
 from specroof.architecture.experts import fullest_device
 from specroof.arrays import Array, IntArray
 from specroof.cost import (
+    BlockExchange,
     ForwardPass,
     OpCost,
     Options,
@@ -39,6 +40,11 @@ from specroof.units import format_binary_bytes
 
 # --- From operations to what they do on a device at its peaks ------------------------------------
 
+#: Collectives around attention whose context is spread over devices. vLLM 0.33.0 gathers queries
+#: and sums of exponents, and scatters sums of outputs (``config/parallel.py``, ``ag_rs``); SGLang
+#: 0.5.23 sends outputs with their sums to the devices of their heads (``arg_groups/overrides.py``,
+#: ``_dcp_comm_backend_default``).
+_MERGES: Final = {"vllm": 3, "sglang": 2}
 #: The kind of attention whose kernel does not split the cache of a sequence over the chip.
 UNSPLIT: Final = "unsplit_attention"
 
@@ -98,7 +104,11 @@ def pass_work(
     if groups > 1:
         share = np.asarray(shape.batch_size, dtype=np.float64) / groups
         crowding = np.maximum(1.0, 1 / share) if ideal else np.ceil(share) / share
-    works, exchanges = [], []
+    works: list[OpWork] = []
+    exchanges: list[Exchange] = []
+    if placement.decode_context_parallel > 1:
+        ops = [*ops]
+        exchanges += _context_exchanges(ops, setup, crowding)
     stand_ins: dict[str, None] = {}
     for op in chain.from_iterable(map(_parts_by_kernel, ops)):
         dtype, flops_per_s = hardware.arithmetic(
@@ -109,6 +119,12 @@ def pass_work(
                 f"{hardware.name} has no {op.compute_dtype} arithmetic: {dtype} stands in"
             ] = None
         compute_ways, weight_ways, cache_ways = ways(op.shard, placement)
+        # A device attends to its part of the context for the heads of all that share it, or to
+        # what it gathered, the whole context, for its own.
+        spread = placement.decode_context_parallel
+        gathered: Array | float = 1.0
+        if op.context is not None:
+            gathered = np.where(op.context.gathers, spread, 1.0)
         busiest = crowding if op.shard.group == "attention" else 1.0
         sequences = op.sequences
         if sequences is not None:
@@ -117,13 +133,13 @@ def pass_work(
         flops = fullest.flops
         moved = (
             fullest.weight_bytes / weight_ways
-            + busiest * op.cache_bytes / cache_ways
+            + busiest * op.cache_bytes / (cache_ways / gathered)
             + busiest * op.activation_bytes / compute_ways
         )
         if op.blocks is not None and hardware.peak.multiprocessors is not None:
             # Multiprocessors without a thread block are idle, and with them their share of
             # arithmetic and of bandwidth.
-            blocks = busiest * op.blocks / compute_ways
+            blocks = busiest * op.blocks / (compute_ways * (gathered / spread))
             occupied = np.minimum(1.0, blocks / hardware.peak.multiprocessors)
             flops, moved = np.asarray(flops / occupied), np.asarray(moved / occupied)
         works.append(
@@ -145,6 +161,34 @@ def pass_work(
                 exchange = replace(exchange, message_bytes=padded_bytes)
             exchanges.append(Exchange(exchange, op.count, hardware, placement))
     return PassWork(works, exchanges, shape, notes=tuple(stand_ins))
+
+
+def _context_exchanges(
+    ops: Iterable[OpCost], setup: Setup, crowding: Array | float
+) -> Iterator[Exchange]:
+    """Yield what devices exchange within attention where each caches a part of the context.
+
+    Ignores
+        query projections that SGLang repeats on every device for some models, so that no queries
+        are gathered.
+    Source
+        Of `specroof.architecture.attention.context_exchange`; how many collectives, by
+        `_MERGES`.
+    """
+    placement = setup.placement
+    spread, groups = placement.decode_context_parallel, placement.attention_data_parallel
+    merges = _MERGES.get(setup.engine.rules, 3)
+    for op in ops:
+        if op.context is None:
+            continue
+        heads_frac = spread / placement.group_size
+        merged = op.context.merged_bytes * (heads_frac / merges)
+        message_bytes = np.where(op.context.gathers, op.context.cached_bytes, merged)
+        sequences = 1.0 if op.sequences is None else op.sequences
+        share = np.asarray(crowding * sequences / groups)
+        times = np.where(op.context.gathers, op.context.cached_bytes > 0, merges)
+        exchange = BlockExchange("context", np.asarray(message_bytes * share))
+        yield Exchange(exchange, op.count * times, setup.hardware, placement)
 
 
 def _on_fullest_device(op: OpCost, n_devices: int) -> OpCost:
@@ -652,6 +696,12 @@ def engine_notes(setup: Setup) -> Iterator[str]:
     ['engine mine of chip: a fit']
     """
     engine, generic = setup.engine, setup.hardware.generic
+    if engine.release and engine.reach is not None:
+        known = engine.reach.versions
+        yield (
+            f"engine {engine.name}@{engine.release}: fitted to releases {known[0]} to {known[-1]} "
+            "together; of one release only what is known to differ is told apart"
+        )
     if engine.name == GENERIC and generic is not None:
         yield generic.about(setup.hardware.name, engine)
         return

@@ -367,6 +367,9 @@ def _collective_s(
     """
     groups = placement.attention_data_parallel
     message_bytes = exchange.message_bytes
+    if exchange.block == "context":  # all is gathered or scattered among few
+        spread = placement.decode_context_parallel
+        return links.all_to_all(message_bytes, spread, links.latency_s(spread))
     if exchange.block == "attention":
         return links.all_reduce(np.asarray(message_bytes / groups), placement.devices // groups)
     if groups == 1:

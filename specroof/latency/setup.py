@@ -12,6 +12,7 @@ from specroof.architecture import (
     Architecture,
     CompressedAttention,
     Experts,
+    GroupedQueryAttention,
     LatentAttention,
 )
 from specroof.arrays import Array
@@ -102,7 +103,7 @@ def drafting_engine(engine: EngineProfile) -> EngineProfile:
 
 
 def check_placement(model: Architecture, placement: Placement) -> None:
-    """Refuse tensor parallelism that does not divide the query heads of every layer.
+    """Refuse a placement that does not divide the attention of every layer.
 
     Raises
     ------
@@ -110,7 +111,8 @@ def check_placement(model: Architecture, placement: Placement) -> None:
         With the numbers.
 
     Source
-        vLLM and SGLang refuse other sizes: a head is computed on one device.
+        vLLM and SGLang refuse tensor parallelism that does not divide the query heads: a head is
+        computed on one device. Decode context parallelism: `check_spread_context`.
 
     Examples
     --------
@@ -121,6 +123,8 @@ def check_placement(model: Architecture, placement: Placement) -> None:
     >>> check_placement(toy, Placement(tensor_parallel=2))  # two heads on each of two devices
     """
     group = placement.tensor_parallel // placement.attention_data_parallel
+    if placement.decode_context_parallel > 1:
+        check_spread_context(model, placement)
     for _, core in model.counted_cores:
         heads = core.split_heads
         if heads % group:
@@ -133,6 +137,49 @@ def check_placement(model: Architecture, placement: Placement) -> None:
             )
 
 
+def check_spread_context(model: Architecture, placement: Placement) -> None:
+    """Refuse decode context parallelism that frameworks refuse, or that was not read in any.
+
+    Raises
+    ------
+    OptionError
+        With the layer, and the sizes that are allowed.
+
+    Source
+        vLLM 0.33.0 ``config/model.py``, ``verify_with_parallel_config`` (devices that would repeat
+        a KV head, and query heads of each), and ``v1/kv_cache_interface.py``,
+        ``SlidingWindowSpec`` (no windows, DeepSeek-V4's among them); SGLang 0.5.23
+        ``configs/model_config.py``, ``get_num_kv_heads``, and ``arg_groups/deepseek_v4_hook.py``.
+
+    Examples
+    --------
+    >>> from specroof.architecture import Block, Layer, Linear
+    >>> core = LatentAttention(8, latent_dim=512, rope_dim=64)
+    >>> layer = Layer((Block("attention", (), core),))
+    >>> toy = Architecture("toy", "deepseek_v3", 8, 9, (layer,), Linear("lm_head", 8, 9))
+    >>> check_spread_context(toy, Placement(8, decode_context_parallel=8))
+    """
+    asked, group = placement.decode_context_parallel, placement.group_size
+    for _, core in model.counted_cores:
+        if core.caches_tokens and (
+            core.window_len or not isinstance(core, GroupedQueryAttention | LatentAttention)
+        ):
+            reject(
+                f"decode_context_parallel is {asked}, and {model.name} has layers of {core.label}: "
+                f"no framework that was read spreads their cache",
+                "1",
+            )
+        if isinstance(core, GroupedQueryAttention):
+            copies, sharing = group // core.n_kv_heads, core.n_heads // core.n_kv_heads
+            allowed = [1, *(n for n in range(2, copies + 1) if not (group % n or sharing % n))]
+            if asked not in allowed:
+                reject(
+                    f"decode_context_parallel is {asked}: {group} devices for the "
+                    f"{core.n_kv_heads} KV heads of {model.name}, each with {sharing} query heads",
+                    ", ".join(map(str, allowed)),
+                )
+
+
 # --- How work and memory divide over devices ----------------------------------------------------
 
 
@@ -140,7 +187,8 @@ def ways(shard: Shard, placement: Placement) -> tuple[int, int, int]:
     """Return over how many devices arithmetic, weights and cached bytes are divided.
 
     Data-parallel attention divides the sequences, and with them arithmetic and cache, and repeats
-    the weights in every group.
+    the weights in every group. Decode context parallelism divides a cache that devices of a group
+    would repeat; arithmetic stays what it is, with more heads and a shorter context on each.
 
     Source
         Counting.
@@ -149,13 +197,16 @@ def ways(shard: Shard, placement: Placement) -> tuple[int, int, int]:
     --------
     >>> ways(Shard("attention", cache_ways=1), Placement(tensor_parallel=8))
     (8, 8, 1)
+    >>> ways(Shard("attention", cache_ways=1), Placement(8, decode_context_parallel=4))
+    (8, 8, 4)
     """
     groups = placement.attention_data_parallel if shard.group == "attention" else 1
     group_size = placement.tensor_parallel // groups
+    cache_ways = shard.cache_ways * placement.decode_context_parallel
     return (
         groups * min(group_size, shard.compute_ways),
         min(group_size, shard.weight_ways),
-        groups * min(group_size, shard.cache_ways),
+        groups * min(group_size, cache_ways),
     )
 
 

@@ -248,6 +248,8 @@ def _hardware_name(curve: "SpeedupCurve") -> str:
         name += f" (EP {placement.expert_parallel})"
     if placement.attention_data_parallel > 1:
         name += f" (DP attention {placement.attention_data_parallel})"
+    if placement.decode_context_parallel > 1:
+        name += f" (DCP {placement.decode_context_parallel})"
     return name
 
 

@@ -199,6 +199,7 @@ class AdviseRequest:
     family: Annotated[str | None, SHARED["family"]] = None
     expert_parallel: Annotated[int, SHARED["expert_parallel"]] = 1
     attention_data_parallel: Annotated[int, SHARED["attention_data_parallel"]] = 1
+    decode_context_parallel: Annotated[int, SHARED["decode_context_parallel"]] = 1
     engine: Annotated[str | None, SHARED["engine"]] = None
     server: Annotated[ServerLike | None, SHARED["server"]] = None
     options: Annotated[OptionsLike | None, SHARED["options"]] = None
@@ -313,7 +314,12 @@ def setup_on(checked: CheckedRequest, profile: HardwareProfile) -> Setup | None:
         engine = None  # the chip's engine for the framework
 
     def setup_of(devices: int) -> Setup:
-        place = Placement(devices, request.expert_parallel, request.attention_data_parallel)
+        place = Placement(
+            devices,
+            request.expert_parallel,
+            request.attention_data_parallel,
+            request.decode_context_parallel,
+        )
         check_placement(model, place)
         setup = engine_setup(profile, engine, place, options)
         return in_server(model, setup, server_of(request.server))
@@ -772,7 +778,7 @@ def _mock_command(
         kind in FORCED and ",tree=" not in drafter.name and drafter.acceptance is not None
     )
     can_be_served = (
-        place.expert_parallel == place.attention_data_parallel == 1
+        place == Placement(place.tensor_parallel)
         and options.weight_dtype in {None, *MADE_WEIGHTS}
         and options.kv_dtype in {None, *CACHES[_USUAL]}
     )

@@ -13,7 +13,7 @@ from specroof.drafters import Drafter
 from specroof.drafters.kinds import KINDS
 from specroof.errors import refuse
 from specroof.hardware import EngineProfile
-from specroof.latency import Deployment, Setup
+from specroof.latency import Deployment, Setup, check_placement
 from specroof.questions.answer import Charted, place_of
 from specroof.questions.request import (
     FORMATS,
@@ -211,6 +211,7 @@ def capacity(request: CapacityRequest) -> Capacity:
     context = number_within("context_len", request.context_len, "context_len")
     deployment = request.resolved()
     model, setup = deployment.model, deployment.setup
+    check_placement(model, setup.placement)
     drafters = drafters_of(request.drafters)
     if request.draft_len is not None and not drafters:
         refuse("draft_len", request.draft_len, "with a drafter")

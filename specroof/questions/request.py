@@ -855,6 +855,14 @@ class DeploymentRequest:
             panel=_PLACEMENT,
         ),
     ] = 1
+    decode_context_parallel: Annotated[
+        int,
+        Parameter(
+            "Decode context parallelism: devices that each cache a part of the context.",
+            "--dcp",
+            panel=_PLACEMENT,
+        ),
+    ] = 1
     engine: Annotated[
         str | None,
         Parameter(
@@ -899,7 +907,10 @@ class DeploymentRequest:
             For a name that is unknown or a value that is not allowed.
         """
         placement = Placement(
-            self.tensor_parallel, self.expert_parallel, self.attention_data_parallel
+            self.tensor_parallel,
+            self.expert_parallel,
+            self.attention_data_parallel,
+            self.decode_context_parallel,
         )
         options = options_of(self.options)
         model = model_of(self.model, self.family)

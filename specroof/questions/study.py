@@ -185,6 +185,7 @@ class _TargetBlock(_StudyPart):
     tensor_parallel: Count = Field(default=1, description=_ABOUT["tensor_parallel"])
     expert_parallel: Count = Field(default=1, description=_ABOUT["expert_parallel"])
     attention_data_parallel: Count = Field(default=1, description=_ABOUT["attention_data_parallel"])
+    decode_context_parallel: Count = Field(default=1, description=_ABOUT["decode_context_parallel"])
 
     @model_validator(mode="after")
     def _groups_divide_the_devices(self) -> Self:
@@ -197,7 +198,12 @@ class _TargetBlock(_StudyPart):
 
     def placement(self) -> Placement:
         """Return the placement of every model of the target."""
-        return Placement(self.tensor_parallel, self.expert_parallel, self.attention_data_parallel)
+        return Placement(
+            self.tensor_parallel,
+            self.expert_parallel,
+            self.attention_data_parallel,
+            self.decode_context_parallel,
+        )
 
 
 class StudyBlock(_StudyPart):

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, TypeAlias
 import numpy as np
 
 from specroof.arrays import fields_of
-from specroof.errors import OptionError
+from specroof.errors import OptionError, refuse
 from specroof.evidence.bundled import shape_group
 from specroof.questions.answer import Charted, title_of
 from specroof.questions.benchmark import (
@@ -38,6 +38,8 @@ from specroof.questions.request import (
 from specroof.report.layout import figure, format_table
 from specroof.scoring import Validation
 from specroof.scoring import validation as published_validation
+from specroof.scoring.bands import COUNTED_CELL, Coverage, band_coverage
+from specroof.scoring.long_contexts import LongContextScore, long_context_scores, mean_off
 from specroof.scoring.own_results import OwnErrors, OwnPoint, OwnValidation, own_validation
 from specroof.scoring.scores import TRUSTED, Errors, Regret, Scored, round_costs, worst_regrets
 from specroof.scoring.served import (
@@ -85,6 +87,13 @@ class ValidateRequest(Recorded):
     expert_parallel: Annotated[
         int | None, replace(SHARED["expert_parallel"], shown="1", panel=None)
     ] = None
+    played: Annotated[
+        bool,
+        Parameter(
+            "Play the published loads of servers through as well, request by request: another "
+            "half a minute. Without BENCH."
+        ),
+    ] = False
 
     def of_results(self) -> BenchmarkRequest:
         """Return the question about the user's results.
@@ -99,11 +108,14 @@ class ValidateRequest(Recorded):
             missing = "hardware" if self.hardware is None else "model"
             message = f"{missing} is missing; needed to predict {first}: what served it, on what"
             raise OptionError(message)
+        if self.played:
+            refuse("played", self.played, "without benchmark files")
         return BenchmarkRequest(**self._given())
 
     def _given(self) -> dict[str, Any]:
-        """Return the parameters that were given, by name."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        """Return the parameters about the user's results that were given, by name."""
+        names = (field.name for field in fields(self) if field.name != "played")
+        values = {name: getattr(self, name) for name in names}
         return {name: value for name, value in values.items() if value is not None}
 
     def refuse_without_results(self) -> None:
@@ -134,12 +146,18 @@ class PublishedValidated(Charted):
         Every measurement beside its prediction, and the errors by source.
     served
         The same of published loads of servers.
+    long_contexts
+        The same of published costs of long contexts.
+    coverage
+        How many measurements bands hold, by what they are of.
     notes, warnings
         Sentences for the reader.
     """
 
     validation: Validation
     served: ServedValidation
+    long_contexts: tuple[LongContextScore, ...] = ()
+    coverage: tuple[Coverage, ...] = ()
 
     @property
     def found(self) -> Validation:
@@ -152,12 +170,18 @@ class PublishedValidated(Charted):
         return f"{len(self.validation.points)} points of {len(self.validation.sources)} sources"
 
     def text(self) -> str:
-        """Return the errors by source, the losses of following `advise`, and errors of servers."""
-        return f"{validation_table(self.validation)}\n\n{served_text(self.served)}"
+        """Return errors by source, losses by `advise`, errors of servers and of long contexts."""
+        parts = [validation_table(self.validation), served_text(self.served)]
+        parts += [coverage_text(self.coverage)] if self.coverage else []
+        return "\n\n".join([*parts, *long_context_tables(self.long_contexts)])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        return validation_json(self.validation) | {"served": served_json(self.served)}
+        return validation_json(self.validation) | {
+            "served": served_json(self.served),
+            "long_contexts": [long_context_json(score) for score in self.long_contexts],
+            "coverage": [asdict(cell) for cell in self.coverage],
+        }
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -224,7 +248,10 @@ def validate(request: ValidateRequest) -> PublishedValidated | OwnValidated:
     """Compare predictions with your own results, or with every bundled measurement."""
     if request.results is None or not as_list(request.results):
         request.refuse_without_results()
-        return PublishedValidated(published_validation(), served_validation())
+        published = published_validation()
+        served = served_validation(played=request.played)
+        coverage = band_coverage(published.points, served.counted)
+        return PublishedValidated(published, served, long_context_scores(), coverage)
     benchmark = request.of_results().benchmark()
     setup = benchmark.served.setup
     validation = own_validation(benchmark.points, benchmark.served, benchmark.drafter)
@@ -564,6 +591,7 @@ _SERVED_GROUPS: Final = {
     "version": "version",
 }
 _OTHER_TOTALS: Final = {
+    "played": "played through, request by request",
     "chip": "chips left out",
     "engine": "engines left out",
     "setup": "one model on one chip in one engine left out",
@@ -665,6 +693,106 @@ def _served_lines(served: ServedValidation) -> Iterator[str]:
     reasons = Counter((point.source, reason) for point, reason in served.left_out)
     for (source, reason), n in reasons.items():
         yield f"not scored: {n} of {source}: {reason}"
+
+
+# --- How many measurements bands hold ------------------------------------------------------------
+
+
+def coverage_text(cells: Sequence[Coverage]) -> str:
+    """Return how many measurements 80 % bands hold: each cell of enough of them, and all.
+
+    Examples
+    --------
+    >>> cell = Coverage("tpot_s", "hopper", "vllm", "1 to 4", "above 4096", 25, 3, inside=0.8)
+    >>> print(coverage_text([cell]).splitlines()[-1].split(": ")[1])
+    1 of 1 cells of at least 20 measurements are at 75 to 85 %
+    """
+    large = [cell for cell in cells if cell.n >= COUNTED_CELL]
+    names = {name: name.removesuffix("_s").upper() for name in ("tpot_s", "ttft_s")}
+    names |= {"tokens_per_s": "tok/s", "speedup": "speedup"}
+    rows = [
+        [
+            *(f"{names[cell.figure]} {cell.engine} {cell.family}", cell.batch_size),
+            *(cell.context_len, f"{cell.n:d}", f"{cell.models:d}", f"{cell.inside:.1%}"),
+        ]
+        for cell in large
+    ]
+    for key, name in names.items():
+        own = [cell for cell in cells if cell.figure == key]
+        if own:
+            n = sum(cell.n for cell in own)
+            inside = sum(cell.n * cell.inside for cell in own) / n
+            rows.append([f"{name}, all", "", "", f"{n:d}", "", f"{inside:.1%}"])
+    table = format_table(
+        ["in 80% bands", "in flight", "context", "points", "models", "inside"], rows
+    )
+    near = sum(_LEAST_INSIDE <= cell.inside <= _MOST_INSIDE for cell in large)
+    return (
+        f"{table}\nbands are set without the source of a speedup and without the model of a load, "
+        f"whose misses go together: {near} of {len(large)} cells of at least {COUNTED_CELL} "
+        f"measurements are at 75 to 85 %"
+    )
+
+
+#: The share of a cell that bands of 80 % ought to hold.
+_LEAST_INSIDE: Final = 0.75
+_MOST_INSIDE: Final = 0.85
+
+
+# --- What long contexts cost, published beside predicted -----------------------------------------
+
+#: What the measured column holds.
+_LONG_HEADINGS: Final = {
+    "round_over_step": "a round in plain steps",
+    "unsplit_over_split": "a round with a kernel that splits no cache, over one that does",
+    "over_short_round": "a round over one at 500 tokens",
+    "attention_s": "seconds of attention in one layer",
+}
+
+
+def long_context_json(score: LongContextScore) -> dict[str, Any]:
+    """Return a published cost of a long context beside its prediction.
+
+    Examples
+    --------
+    >>> from specroof.evidence import load_long_contexts
+    >>> long_context_json(LongContextScore(load_long_contexts()[0], 1.3, 1.2))["measured"]
+    1.47
+    """
+    figures = {"predicted": score.predicted, "predicted_once": score.once, "off": score.off}
+    return {**score.row.model_dump(), **figures}
+
+
+def long_context_tables(scores: Iterable[LongContextScore]) -> Iterator[str]:
+    """Yield a table for each source and set-up, with its mean error below.
+
+    Examples
+    --------
+    >>> list(long_context_tables([]))
+    []
+    """
+    groups: dict[tuple[str, ...], list[LongContextScore]] = {}
+    for score in scores:
+        row = score.row
+        where = f"{row.model} on {row.tensor_parallel} x {row.hardware}"
+        groups.setdefault((row.source, where, row.quantity, row.note), []).append(score)
+    for (source, where, quantity, note), group in groups.items():
+        table = format_table(
+            ["context", "batch", "drafts", "measured", "predicted", "off", "cache read once"],
+            [
+                [
+                    *(f"{value:d}" for value in (row.context_len, row.batch_size, row.draft_len)),
+                    *(f"{value:.3g}" for value in (row.measured, score.predicted)),
+                    *(f"{score.off:+.1%}", f"{score.once:.3g}"),
+                ]
+                for score in group
+                for row in [score.row]
+            ],
+        )
+        yield (
+            f"long contexts: {where}, {_LONG_HEADINGS[quantity]} ({source}: {note}); in no fit, "
+            f"{mean_off(group):.1%} off on average\n{table}"
+        )
 
 
 def own_json(validation: OwnValidation) -> dict[str, Any]:
@@ -809,7 +937,8 @@ COMMAND: Final = Command(
     "roofline.\nWhere one load was measured with drafts and without, it compares speedups too.\n\n"
     "Without BENCH, it predicts each bundled source by engine profiles that were fitted without\n"
     "that source. Speedups count where a source states the acceptance length; other tables of\n"
-    "speedups are compared by shape. Published loads of servers follow, in tables of their own.",
+    "speedups are compared by shape. Published loads of servers follow, in tables of their own, and\n"
+    "published costs of long contexts, which are in no fit.",
     options=FORMATS,
     csv=False,
     chart="Draw predicted against measured: speedup by source, or throughput of BENCH.",

@@ -4,8 +4,9 @@ Of speedups by engine and kind of drafter; of served loads by server, chips and 
 """
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -24,7 +25,7 @@ from specroof.hardware import (
 )
 from specroof.scoring.left_out import generic_family
 from specroof.scoring.scores import Scored
-from specroof.scoring.served import ServedScore, chip_family
+from specroof.scoring.served import ServedScore, chip_family, range_name
 
 #: A cell speaks for itself once so many sources have measured it; below, its neighbours join in.
 _LEAST_SOURCES: Final = 3
@@ -233,6 +234,13 @@ def served_scales(scores: Sequence[ServedScore]) -> dict[str, float]:
     1.12
     """
     shares: dict[str, list[float]] = {figure: [] for figure in SERVED_FIGURES}
+    for _, figure, share in _unseen_shares(scores):
+        shares[figure].append(share)
+    return {figure: float(np.quantile(own, BAND_SHARE)) for figure, own in shares.items() if own}
+
+
+def _unseen_shares(scores: Sequence[ServedScore]) -> Iterator[tuple[Measurement, str, float]]:
+    """Yield misses of loads without drafts, as shares of the band that other models set."""
     plain = [score for score in scores if not score.point.drafts]
     for model in dict.fromkeys(base_model(score.point) for score in plain):
         others = [score for score in plain if base_model(score.point) != model]
@@ -246,8 +254,7 @@ def served_scales(scores: Sequence[ServedScore]) -> dict[str, float]:
             for figure, off in score.off.items():
                 width = served_width(bands[place], figure, score.point.concurrency or 1)
                 if width is not None and width > 0:
-                    shares[figure].append(abs(off) / float(width))
-    return {figure: float(np.quantile(own, BAND_SHARE)) for figure, own in shares.items() if own}
+                    yield score.point, figure, abs(off) / float(width)
 
 
 def served_bands_of(
@@ -323,6 +330,92 @@ def _served_misses(scores: Sequence[ServedScore], figure: str, *, borrowed: bool
         )
         for score in scores
     ]
+
+
+# --- How many measurements bands hold, by what they are of ---------------------------------------
+
+#: Cells of fewer measurements say little: the binomial error of 20 is 9 points.
+COUNTED_CELL: Final = 20
+#: The longest mean context of each range; there is one more above.
+CONTEXT_ENDS: Final = (1024, 4096)
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How many measurements of a cell lie in bands that have not seen them.
+
+    Parameters
+    ----------
+    figure, family, engine, batch_size, context_len
+        The cell: what is predicted, chips, server, and ranges of both.
+    n
+        Measurements.
+    models
+        Different models among them: misses of one model go together.
+    inside
+        The share that its bands hold.
+    """
+
+    figure: str
+    family: str
+    engine: str
+    batch_size: str
+    context_len: str
+    n: int
+    models: int
+    inside: float
+
+
+def band_coverage(points: Iterable[Scored], served: Sequence[ServedScore]) -> tuple[Coverage, ...]:
+    """Return how many measurements lie in 80 % bands: figure, chips, server, batch and context.
+
+    Parameters
+    ----------
+    points
+        Speedups with bands that were set without their source, as of `banded`.
+    served
+        Loads beside predictions by profiles that have not seen their model. Their bands are set
+        and scaled by the other models.
+
+    Source
+        As `served_scales`: the bands of other models, whose scale it is, have seen this one.
+    """
+    held = [
+        ("speedup", score.point, score.off <= score.band)
+        for score in points
+        if score.kind == "speedup" and score.band is not None and score.is_trusted
+    ]
+    shares = [*_unseen_shares(served)]
+    for figure in SERVED_FIGURES:
+        own = [(point, share) for point, name, share in shares if name == figure]
+        for model in dict.fromkeys(base_model(point) for point, _ in own):
+            others = [share for point, share in own if base_model(point) != model]
+            scale = float(np.quantile(others, BAND_SHARE)) if others else 1.0
+            held += [
+                (figure, point, share <= scale)
+                for point, share in own
+                if base_model(point) == model
+            ]
+    cells: dict[tuple[str, str, str, int, int], list[tuple[str, bool]]] = defaultdict(list)
+    for figure, point, inside in held:
+        batch = point.concurrency or point.batch_size or 1
+        context = (1 + point.shortest) / 2 * request_lengths(point)[2]
+        ranges = bisect_left(CONCURRENCY_ENDS, batch), bisect_left(CONTEXT_ENDS, context)
+        cell = (figure, chip_family(point), point.engine or "", *ranges)
+        cells[cell].append((base_model(point), inside))
+    return tuple(
+        Coverage(
+            figure,
+            family,
+            engine,
+            range_name(CONCURRENCY_ENDS, batch_range),
+            range_name(CONTEXT_ENDS, context_range),
+            n=len(members),
+            models=len({model for model, _ in members}),
+            inside=float(np.mean([inside for _, inside in members])),
+        )
+        for (figure, family, engine, batch_range, context_range), members in sorted(cells.items())
+    )
 
 
 # --- Bands around predictions, each set without the source that it is scored on ------------------

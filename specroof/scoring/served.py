@@ -16,7 +16,7 @@ from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
 
-from specroof.arrays import Array
+from specroof.arrays import Array, IntArray
 from specroof.catalog import left_out_fits, load_drafter
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.errors import SpecroofError
@@ -44,6 +44,7 @@ from specroof.serving.prefills import end_to_end
 from specroof.serving.served import served_curve
 from specroof.serving.workload import Load, Workload, closed_loop
 from specroof.speedup.reach import weight_format
+from specroof.speedup.result import SpeedupCurve
 
 #: What is compared: fields of a measurement, and of drafted loads TPOT over that without drafts.
 TPOT_RATIO: Final = "tpot_ratio"
@@ -139,7 +140,7 @@ class ServedValidation:
         Sources that are reported here, and in no total.
     other_totals
         Totals of the same loads by profiles that have not seen their ``"chip"``, or ``"engine"``,
-        where such profiles are stored.
+        where such profiles are stored; and ``"played"`` through, where that was asked for.
     """
 
     scores: tuple[ServedScore, ...] = ()
@@ -239,10 +240,20 @@ def _placement(point: Measurement) -> str:
     return " ".join(f"{name} {n}" for name, n in splits.items() if name == "tp" or (n or 1) > 1)
 
 
-def _band(value: float, ends: Sequence[int]) -> str:
-    place = bisect_left(ends, value)
+def range_name(ends: Sequence[int], place: int) -> str:
+    """Return the name of a range by the largest of each; one more lies above.
+
+    Examples
+    --------
+    >>> [range_name((4, 32), place) for place in range(3)]
+    ['1 to 4', '5 to 32', 'above 32']
+    """
     low = (0, *ends)[place]
     return f"above {low}" if place == len(ends) else f"{low + 1} to {ends[place]}"
+
+
+def _band(value: float, ends: Sequence[int]) -> str:
+    return range_name(ends, bisect_left(ends, value))
 
 
 def _prompt(point: Measurement) -> str:
@@ -312,6 +323,15 @@ _LEAST_LOADS: Final = 3
 #: Secant steps to the best acceptance: logarithms are nearly straight.
 _SECANTS: Final = 4
 
+#: Where a source says that lengths are all alike, those of servers whose prompts share passes are
+#: drawn from so much of the longest on, around the same mean: such servers' TTFT is that of clients
+#: out of step. Where prompts stop the batch, clients stay in step, and TTFT is that of waves.
+_SHORTEST_OUT_OF_STEP: Final = 0.8
+#: Rounds between two looks for requests of SGLang on Blackwell, and with many clients: InferenceX,
+#: ``benchmarks/dsr1_fp8_b200.sh``, ``--scheduler-recv-interval``.
+_RECEIVE_INTERVALS: Final = (10, 30)
+_MANY_CLIENTS: Final = 16
+
 #: Loads that are not scored, and why.
 LeftOut: TypeAlias = list[tuple[Measurement, str]]
 
@@ -323,13 +343,17 @@ def implausible(point: Measurement) -> str | None:
     return _IMPLAUSIBLE.get((point.model, point.hardware, point.engine, point.concurrency))
 
 
-def served_validation(points: Iterable[Measurement] | None = None) -> ServedValidation:
+def served_validation(
+    points: Iterable[Measurement] | None = None, *, played: bool = False
+) -> ServedValidation:
     """Return served loads beside predictions, each by a profile that has not seen its model.
 
     Parameters
     ----------
     points
         Loads; all of `load_served` if None.
+    played
+        Whether loads without drafts are played through besides, request by request.
     """
     plain: list[Measurement] = []
     drafted: list[Measurement] = []
@@ -347,16 +371,14 @@ def served_validation(points: Iterable[Measurement] | None = None) -> ServedVali
     by_model = scores("model", left_out)
     found = ServedValidation(tuple(by_model), tuple(left_out), disagreeing_sources(by_model))
     others = {str(by): replace(found, scores=tuple(scores(by, []))).total for by in stored_groups()}
+    if played:
+        seen = played_scores(score.point for score in found.counted)
+        others["played"] = served_errors(seen)
     return replace(found, other_totals=others)
 
 
 def played_scores(points: Iterable[Measurement]) -> list[ServedScore]:
-    """Return loads without drafts beside predictions that are played through, request by request.
-
-    All clients start together and send ten requests each, as InferenceX does: most sources do not
-    say how many. Lengths are drawn as the source draws them; a source that prints medians is
-    compared with medians of what is played, every other one with means. Throughput has the start
-    and the end of the run in it.
+    """Return loads without drafts beside what `played_figures` says of them.
 
     Parameters
     ----------
@@ -373,7 +395,8 @@ def _plain_scores(
     for loads in _grouped(plain, _SETUP):
         engine, unseen = left_out_served(loads[0], by)
         try:
-            predicted = _predicted(loads, engine, load_drafter("ideal"), played=played)
+            figures = played_figures if played else steady_figures
+            predicted = figures(loads, engine, load_drafter("ideal"))
         except SpecroofError as refusal:
             left_out += [(load, str(refusal)) for load in loads]
             continue
@@ -390,17 +413,15 @@ def _plain_scores(
                 yield ServedScore(load, off, unseen)
 
 
-def _predicted(
+def _decoding(
     loads: Sequence[Measurement],
     engine: EngineProfile,
     drafter: Drafter,
     acceptance: TokensPerRound | None = None,
-    *,
-    played: bool = False,
-) -> dict[str, Array]:
-    """Return the figures of loads of one set-up, axes (load, draft_len).
+) -> tuple[Deployment, Workload, SpeedupCurve, IntArray]:
+    """Return what serves loads of one set-up, their mean request, and how they are decoded.
 
-    They are those of the steady state, or those of plain decoding played through.
+    The last are the places of the loads along the curve's batch sizes.
     """
     first = loads[0]
     prompt, answer, _ = request_lengths(first)
@@ -419,36 +440,77 @@ def _predicted(
         max_draft_len=first.draft_len or 0,
         acceptance=acceptance,
     ).decoding
-    if played:
-        return _played(loads, deployment, decoding.running_batch[0, places, 0])
+    return deployment, workload, decoding, places
+
+
+def steady_figures(
+    loads: Sequence[Measurement],
+    engine: EngineProfile,
+    drafter: Drafter,
+    acceptance: TokensPerRound | None = None,
+) -> dict[str, Array]:
+    """Return the figures of loads of one set-up in a steady state, axes (load, draft_len)."""
+    deployment, workload, decoding, places = _decoding(loads, engine, drafter, acceptance)
     requests = end_to_end(decoding, deployment, workload)
     return {name: getattr(requests, name)[0, places] for name in FIGURES}
 
 
-def _played(
-    loads: Sequence[Measurement], deployment: Deployment, capacity: Array
+def played_figures(
+    loads: Sequence[Measurement], engine: EngineProfile, drafter: Drafter
 ) -> dict[str, Array]:
-    """Return the figures of plain loads of one set-up played through, axes (load, 1)."""
+    """Return the figures of loads of one set-up, plain and played through, axes (load, 1).
+
+    All clients start together and send ten requests each, as InferenceX does: most sources do not
+    say how many. Lengths are drawn as the source draws them; a source that prints medians is
+    compared with medians of what is played, every other one with means. Throughput has the start
+    and the end of the run in it.
+
+    Parameters
+    ----------
+    loads
+        They differ in their clients alone.
+    engine
+        The profile of the server.
+    drafter
+        Any: none drafts.
+    """
+    deployment, _, decoding, places = _decoding(loads, engine, drafter)
     first = loads[0]
     prompt, answer, _ = request_lengths(first)
     clients = [int(load.concurrency or 1) for load in loads]
     rules = prefill_rules(deployment)
+    shortest = first.shortest
+    if shortest == 1 and rules.shares_passes:
+        shortest = _SHORTEST_OUT_OF_STEP
+        prompt, answer = (2 / (1 + shortest) * length for length in (prompt, answer))
     prices = pass_prices(
         deployment,
         rules,
         running=max(clients),
-        input_len=(first.shortest * prompt, prompt),
+        input_len=(shortest * prompt, prompt),
         longest=prompt + answer,
     )
+    overlap = deployment.setup.engine.overlap is not False  # "plain": plain steps do overlap
+    capacity = decoding.running_batch[0, places, 0].tolist()
     figures = []
-    for load, count, runs in zip(loads, clients, capacity.tolist(), strict=True):
-        requests = closed_loop(Workload(prompt, answer), count, length_range=(first.shortest, 1.0))
-        overlap = deployment.setup.engine.overlap is not False  # "plain": plain steps do overlap
+    for load, count, runs in zip(loads, clients, capacity, strict=True):
+        if not runs >= 1:
+            figures.append(dict.fromkeys(FIGURES, math.nan))
+            continue
+        requests = closed_loop(Workload(prompt, answer), count, length_range=(shortest, 1.0))
+        rules = replace(rules, receive_interval=_receive_interval(load))
         seen = play(prices, requests, rules, runs, overlap=overlap)
         statistic = "p50" if load.reading == "median" else "mean"
         times = {name: values[statistic] for name, values in seen.summary().items()}
         figures.append({"tokens_per_s": seen.tokens_per_s} | times)
     return {name: np.array([[load[name]] for load in figures]) for name in FIGURES}
+
+
+def _receive_interval(load: Measurement) -> int:
+    """Return the rounds between two looks for requests, as the server was started."""
+    if load.engine != "sglang" or chip_family(load) != "blackwell":
+        return 1
+    return _RECEIVE_INTERVALS[(load.concurrency or 1) >= _MANY_CLIENTS]
 
 
 def _grouped(
@@ -520,7 +582,7 @@ def _ratio_off(setup: Sequence[_Ratio], engine: EngineProfile, tokens_per_round:
     first = setup[0].load
     drafter = drafter_of(first)
     acceptance = acceptance_of(replace(first, tokens_per_round=tokens_per_round), drafter)
-    tpot_s = _predicted([ratio.load for ratio in setup], engine, drafter, acceptance)["tpot_s"]
+    tpot_s = steady_figures([ratio.load for ratio in setup], engine, drafter, acceptance)["tpot_s"]
     measured = [ratio.measured for ratio in setup]
     return np.asarray(np.log(tpot_s[:, -1] / tpot_s[:, 0]) - measured)
 

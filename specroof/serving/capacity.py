@@ -12,7 +12,7 @@ from specroof.arrays import Array, distinct
 from specroof.drafters import Drafter
 from specroof.errors import reject
 from specroof.hardware import SERVER_KEYS, CapturedGraphs, Server, ServerSettings
-from specroof.latency import Deployment, Setup, cache_notes, served_options
+from specroof.latency import Deployment, Setup, cache_notes, draft_placement, served_options
 from specroof.serving import sglang, vllm
 from specroof.serving.room import (
     MemoryPlan,
@@ -210,11 +210,14 @@ class PrefillRules:
         Whether requests decode in passes with prompts; otherwise these stop the batch.
     drafts_beside
         Whether they draft there too; otherwise such a pass gives each one plain token.
+    receive_interval
+        Rounds between two looks for new requests while there are requests to decode.
     """
 
     chunk: float
     shares_passes: bool
     drafts_beside: bool
+    receive_interval: int = 1
 
 
 def in_server(model: Architecture, setup: Setup, user_settings: ServerSettings) -> Setup:
@@ -351,7 +354,7 @@ def served_room(
     if held is not None and held.head is not None:
         draft = draft_footprint(
             held.head,
-            setup.placement,
+            draft_placement(held.head.model, setup),
             served_options(held.head.model, setup),
             tensor_parallel=held.tensor_parallel,
         )

@@ -52,17 +52,20 @@ def server_command(
     'python -m sglang.launch_server --model-path me/model --tp-size 8 --attn-dp-size 4 --ep-size 8'
     """
     groups, experts = placement.attention_data_parallel, placement.expert_parallel
+    spread = placement.decode_context_parallel
     words: list[object]
     if framework == "vllm":
         # Each group of vLLM's data parallelism has separate devices.
         words = ["vllm", "serve", model, "--tensor-parallel-size", placement.devices // groups]
         words += ["--data-parallel-size", groups] if groups > 1 else []
         words += ["--enable-expert-parallel"] if experts > 1 else []
+        words += ["--decode-context-parallel-size", spread] if spread > 1 else []
     elif framework == "sglang":
         words = ["python", "-m", "sglang.launch_server", "--model-path", model]
         words += ["--tp-size", placement.devices]
         words += ["--attn-dp-size", groups] if groups > 1 else []
         words += ["--ep-size", experts] if experts > 1 else []
+        words += ["--dcp-size", spread] if spread > 1 else []
     else:
         words = ["trtllm-serve", model, "--tp_size", placement.devices]
         words += ["--ep_size", experts] if experts > 1 else []

@@ -271,6 +271,8 @@ class _Server:
         self.n_sent = self.n_reached = self.n_started = self.n_ended = 0
         # The scheduler knows the requests that came until then.
         self.clock = self.seen_s = 0.0
+        # Rounds since the scheduler looked for requests.
+        self.unseen_rounds = 0
         # Tokens of the prompt of the last request that started which are still to be computed.
         self.cut_len = 0.0
         # Tokens of a request that has decoded all the time; what this is when a request ends.
@@ -318,9 +320,10 @@ class _Server:
     def reach(self) -> float:
         """Let requests reach the scheduler; return when the next one reaches the server."""
         latency_s = self.prices.request_latency_s
+        looks = not self.unseen_rounds or not self.decoding
         while self.n_reached < self.n_sent:
             reaches_s = self.sent_s[self.n_reached] + latency_s
-            if reaches_s > self.seen_s:
+            if reaches_s > self.seen_s or not looks:
                 return reaches_s
             self.n_reached += 1
         return math.inf
@@ -347,6 +350,7 @@ class _Server:
             self.start()
         self.note()
         self.seen_s = self.clock
+        self.unseen_rounds = 0
         batch = len(self.decoding) if self.rules.shares_passes else 0
         if batch:
             context = (self.context_base + self.context_growth * self.decoded) / batch
@@ -386,7 +390,11 @@ class _Server:
         growth = self.context_growth * tokens / batch
         left = self.decoding[0][0] - self.decoded
         most = max(math.ceil((left - _ROUNDING) / tokens), 1)
+        interval = self.rules.receive_interval
+        if interval > 1:  # to the next look for requests: none is seen before it
+            most, until_s = min(most, interval - self.unseen_rounds), math.inf
         rounds, seconds = steady_rounds(prices, context, growth, most, until_s)
+        self.unseen_rounds = (self.unseen_rounds + rounds) % interval
         self.clock += seconds
         self.seen_s = self.clock
         if self.overlap:  # the next round was scheduled when the last one began

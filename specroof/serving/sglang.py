@@ -513,7 +513,9 @@ def _cached(
         whole, part, layers = whole + part, 0.0, layers + need.target.n_windowed
     draft = need.draft
     if draft is not None and need.kind in _TARGET_CELLS and layers:
-        whole *= 1 + draft.n_cached / layers
+        # Layers of the drafter are as wide, and each device caches the whole context in them.
+        spread = need.placement.decode_context_parallel
+        whole *= 1 + spread * draft.n_cached / layers
     elif draft is not None:
         whole = whole + draft.token_bytes + draft.window_token_bytes
     # A window's tokens are dropped in steps, a page behind it.

@@ -60,6 +60,7 @@ def deployment_words(deployment: Deployment) -> dict[str, tuple[str, ...]]:
         "tp": spread.tensor_parallel,
         "ep": spread.expert_parallel,
         "dp-attention": spread.attention_data_parallel,
+        "dcp": spread.decode_context_parallel,
     }
     return {
         "attention": tuple(sorted({core.label for core in cores})),

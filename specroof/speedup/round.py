@@ -24,6 +24,7 @@ from specroof.latency import (
     Setup,
     Work,
     check_placement,
+    draft_placement,
     drafting_setup,
     model_work,
     pass_time,
@@ -77,7 +78,7 @@ class EnginePasses:
         """Return the seconds of a pass."""
         setup = served.setup
         if drafts:
-            setup = drafting_setup(setup)
+            setup = drafting_setup(served.model, setup)
         work = model_work(served.model, setup, forward, beside=beside, by_sequence=True)
         self.notes.update(dict.fromkeys(work.notes))
         return pass_time(work, setup.engine, setup.options.granularity).total_s
@@ -101,7 +102,10 @@ class DrafterPasses:
     def here(self, architecture: Architecture, forward: ForwardPass, /, *beside: Work) -> Array:
         """Return the seconds of a pass on the target's devices."""
         try:
-            check_placement(architecture, self.setup.placement)
+            placement = self.setup.placement
+            if placement.decode_context_parallel > 1:
+                placement = draft_placement(architecture, self.setup)
+            check_placement(architecture, placement)
         except OptionError as refusal:
             message = (
                 f"{refusal}; or tp= in the SPEC of the drafter, for other devices than the target's"

@@ -1,0 +1,410 @@
+"""A context that is spread over devices: cache, exchanges, drafters and refusals, by hand."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from specroof import (
+    ForwardPass,
+    Options,
+    Placement,
+    capacity,
+    load_drafter,
+    load_hardware,
+    load_model,
+    speedup_curve,
+)
+from specroof.architecture import (
+    Architecture,
+    Block,
+    CompressedAttention,
+    Core,
+    GatedDeltaNet,
+    GroupedQueryAttention,
+    Indexer,
+    LatentAttention,
+    Layer,
+    Linear,
+)
+from specroof.cli import app
+from specroof.cost import storage
+from specroof.errors import OptionError
+from specroof.hardware import Collective, EngineProfile, Interconnect
+from specroof.latency import (
+    PassWork,
+    Setup,
+    attention_reading,
+    check_placement,
+    device_bytes,
+    draft_placement,
+    drafting_setup,
+    engine_setup,
+    model_work,
+    pass_time,
+    reading_notes,
+)
+from specroof.serving.launch import server_command
+from strategies import device
+
+HEADS = GroupedQueryAttention(16, n_kv_heads=2, head_dim=128, value_dim=128)
+LATENT = LatentAttention(16, latent_dim=512, rope_dim=64, head_dims=(192, 128))
+SPARSE = replace(LATENT, indexer=Indexer(n_heads=64, head_dim=128, top_k=256))
+STATE = GatedDeltaNet(16, 32, key_dim=128, value_dim=128, conv_kernel=4, conv_columns=3)
+
+#: Bytes/s of a link, seconds of the shortest collective, and what each further device adds.
+LINK, SHORTEST, FURTHER = 1e9, 2e-6, 1e-6
+
+
+def model_of(*cores: Core) -> Architecture:
+    """Return a model of nothing but these attentions, and a head of no width."""
+    layers = tuple(Layer((Block("attention", (), core),)) for core in cores)
+    return Architecture("cores", "llama", 8, 9, layers, Linear("lm_head", 8, 0))
+
+
+def setup_of(framework: str, placement: Placement, chip: str = "b200", **options: Any) -> Setup:
+    """Return a chip with arithmetic of no length, one byte a second, and round links."""
+    links = Interconnect(link_bytes_per_s=LINK, max_devices=8)
+    profile = replace(
+        device({"bf16": 1e21}, 1.0, interconnect=links), name=load_hardware(chip).name
+    )
+    use = Collective(latency_s=SHORTEST, device_latency_s=FURTHER)
+    engine = EngineProfile(name="e", framework=framework, collective=use)
+    return Setup(profile, engine, placement, Options(kv_dtype="bf16", **options))
+
+
+def work_of(core: Core, setup: Setup, forward: ForwardPass) -> PassWork:
+    """Return the pass of one layer."""
+    return model_work(model_of(core), setup, forward)
+
+
+def read_bytes(work: PassWork, kind: str) -> float:
+    """Return what a device reads and writes in operations of a kind."""
+    return float(sum(op.moved_bytes for op in work.ops if op.op.kind == kind))
+
+
+def exchanged_s(core: Core, setup: Setup, forward: ForwardPass) -> float:
+    """Return the seconds of what devices exchange for spreading the context alone."""
+    whole = replace(setup, placement=replace(setup.placement, decode_context_parallel=1))
+    with_it, without = (
+        pass_time(work_of(core, where, forward), where.engine).communication_s
+        for where in (setup, whole)
+    )
+    return float(with_it - without)
+
+
+# --- Hand counts of three kinds of attention ------------------------------------------------------
+
+
+def test_devices_that_would_repeat_a_kv_head_divide_its_cache() -> None:
+    # 2 sequences of 999 cached tokens and one new: a KV head takes 2 * 128 * 2 = 512 bytes a token.
+    step = ForwardPass(batch_size=2, query_len=1, context_len=999)
+    for spread, token_bytes in ((1, 512), (2, 256), (4, 128)):
+        setup = setup_of("vllm", Placement(8, decode_context_parallel=spread))
+        assert read_bytes(work_of(HEADS, setup, step), "attention") == 2 * 1000 * token_bytes
+
+
+def test_queries_and_outputs_of_a_kv_head_are_exchanged_by_its_devices() -> None:
+    # Four devices share a KV head and its 8 query heads: of 2 sequences and 3 positions 6 * 8 rows
+    # of 128 + 128 elements of 2 bytes, and a sum of exponents of 4; 3/4 of it comes from others.
+    verify = ForwardPass(batch_size=2, query_len=3, context_len=999)
+    sent_bytes = 3 / 4 * 6 * 8 * (256 * 2 + 4)
+    for framework, collectives in (("vllm", 3), ("sglang", 2)):
+        setup = setup_of(framework, Placement(8, decode_context_parallel=4))
+        expected_s = collectives * (SHORTEST + 3 * FURTHER) + sent_bytes / LINK
+        assert exchanged_s(HEADS, setup, verify) == pytest.approx(expected_s, rel=1e-9)
+
+
+def test_latents_divide_though_all_heads_share_them() -> None:
+    # 1000 tokens of (512 + 64) * 2 bytes, in eight parts; queries are 576 wide and outputs 512.
+    step = ForwardPass(batch_size=1, query_len=1, context_len=999)
+    setup = setup_of("vllm", Placement(8, decode_context_parallel=8))
+    assert read_bytes(work_of(LATENT, setup, step), "latent_attention") == 1000 * 1152 / 8
+    sent_bytes = 7 / 8 * 16 * ((576 + 512) * 2 + 4)
+    expected_s = 3 * (SHORTEST + 7 * FURTHER) + sent_bytes / LINK
+    assert exchanged_s(LATENT, setup, step) == pytest.approx(expected_s, rel=1e-9)
+
+
+def test_keys_of_an_index_and_what_it_chose_divide() -> None:
+    # Keys of 128 * 2 bytes, 1000 of them; 255 cached latents of the best 256, and the new one.
+    step = ForwardPass(batch_size=1, query_len=1, context_len=999)
+    setup = setup_of("vllm", Placement(8, decode_context_parallel=4), index_dtype="bf16")
+    work = work_of(SPARSE, setup, step)
+    assert read_bytes(work, "indexer") == 1000 * 256 / 4
+    assert read_bytes(work, "latent_attention") == 256 * 1152 / 4
+
+
+def test_recurrent_state_divides_by_heads_alone() -> None:
+    step = ForwardPass(batch_size=4, query_len=1, context_len=999)
+    spread = setup_of("vllm", Placement(8, decode_context_parallel=8))
+    whole = setup_of("vllm", Placement(8))
+    assert read_bytes(work_of(STATE, spread, step), "state") == read_bytes(
+        work_of(STATE, whole, step), "state"
+    )
+    assert exchanged_s(STATE, spread, step) == 0
+
+
+def test_a_group_of_data_parallel_attention_spreads_its_own_sequences() -> None:
+    # Two groups of four: each has 3 of 6 sequences, in two parts.
+    step = ForwardPass(batch_size=6, query_len=1, context_len=999)
+    place = Placement(8, attention_data_parallel=2, decode_context_parallel=2)
+    setup = setup_of("vllm", place)
+    assert read_bytes(work_of(LATENT, setup, step), "latent_attention") == 3 * 1000 * 1152 / 2
+    # Of 16 heads a device has 4, and two devices 8.
+    sent_bytes = 1 / 2 * 3 * 8 * ((576 + 512) * 2 + 4)
+    expected_s = 3 * (SHORTEST + FURTHER) + sent_bytes / LINK
+    assert exchanged_s(LATENT, setup, step) == pytest.approx(expected_s, rel=1e-9)
+
+
+def test_a_verification_that_is_a_prefill_gathers_all_latents() -> None:
+    # As on one device alone with its two heads: every device reads all of the context.
+    verify = ForwardPass(batch_size=2, query_len=5, context_len=1000)
+    spread = setup_of("vllm", Placement(8, decode_context_parallel=8), verify_attention="prefill")
+    whole = replace(spread, placement=Placement(8))
+    for kind in ("latent_attention", "unsplit_attention", "dense"):
+        assert read_bytes(work_of(LATENT, spread, verify), kind) == pytest.approx(
+            read_bytes(work_of(LATENT, whole, verify), kind), rel=0.01
+        )
+    expected_s = SHORTEST + 7 * FURTHER + 7 / 8 * 2 * 1000 * 1152 / LINK
+    assert exchanged_s(LATENT, spread, verify) == pytest.approx(expected_s, rel=1e-9)
+
+
+def test_a_prompt_gathers_the_latents_before_it_if_there_are_any() -> None:
+    setup = setup_of("vllm", Placement(8, decode_context_parallel=8))
+    first = ForwardPass(batch_size=1, query_len=1000, context_len=0, settled=True)
+    assert exchanged_s(LATENT, setup, first) == 0
+    later = ForwardPass(batch_size=1, query_len=1000, context_len=500, settled=True)
+    expected_s = SHORTEST + 7 * FURTHER + 7 / 8 * 500 * 1152 / LINK
+    assert exchanged_s(LATENT, setup, later) == pytest.approx(expected_s, rel=1e-9)
+
+
+@pytest.mark.parametrize("core", [HEADS, LATENT, SPARSE])
+def test_sequences_exchange_as_much_counted_one_by_one(core: Core) -> None:
+    forward = ForwardPass(batch_size=6, query_len=3, context_len=999)
+    place = Placement(8, attention_data_parallel=2, decode_context_parallel=2)
+    setup = setup_of("vllm", place)
+    together, apart = (
+        pass_time(
+            model_work(model_of(core), setup, forward, by_sequence=by_sequence), setup.engine
+        ).total_s
+        for by_sequence in (False, True)
+    )
+    assert float(apart) == pytest.approx(float(together), rel=1e-12)
+
+
+def test_thread_blocks_of_all_heads_that_share_a_context_run_on_each_device() -> None:
+    # FlashAttention 2 has a block for each head: 2 of 16 on each of 8 devices, 8 where four share.
+    verify = ForwardPass(batch_size=1, query_len=4, context_len=1_000_000)
+    ones = np.ones(())
+    moved = []
+    for spread in (1, 4):
+        setup = setup_of("vllm", Placement(8, decode_context_parallel=spread), chip="a100-80gb")
+        peak = replace(setup.hardware.peak, multiprocessors=16)
+        setup = replace(setup, hardware=replace(setup.hardware, peak=peak))
+        moved.append(read_bytes(work_of(HEADS, setup, verify), "unsplit_attention") * ones)
+    # Four times the blocks, a fourth of the bytes.
+    assert moved[0] == pytest.approx(16 * moved[1])
+
+
+# --- What does not change, memory, and drafters ---------------------------------------------------
+
+
+@given(
+    core=st.sampled_from([HEADS, LATENT, SPARSE, STATE]),
+    batch=st.integers(1, 64),
+    new=st.integers(1, 9),
+    context=st.integers(0, 100_000),
+    engine=st.sampled_from(["vllm", "sglang", "ideal"]),
+)
+def test_a_context_in_one_piece_costs_what_it_does(
+    core: Core, batch: int, new: int, context: int, engine: str
+) -> None:
+    forward = ForwardPass(batch, new, context)
+    for devices in (1, 2, 8):
+        plain, said = (
+            pass_time(work_of(core, setup_of(engine, place), forward), setup.engine).total_s
+            for place in (Placement(devices), Placement(devices, decode_context_parallel=1))
+            for setup in [setup_of(engine, place)]
+        )
+        assert plain == said
+    whole, spread = (
+        work_of(core, setup_of(engine, Placement(8, decode_context_parallel=n)), forward)
+        for n in (1, 4)
+    )
+    # Arithmetic stays; nobody reads more.
+    assert sum(float(op.compute_s) for op in spread.ops) == sum(
+        float(op.compute_s) for op in whole.ops
+    )
+    for one, part in zip(whole.ops, spread.ops, strict=True):
+        assert part.moved_bytes <= one.moved_bytes
+
+
+def test_memory_of_a_token_divides_and_state_does_not() -> None:
+    model = model_of(LATENT, STATE)
+    one, many = (
+        float(device_bytes(storage(model, 1000), Placement(8, decode_context_parallel=n), 1))
+        for n in (1, 8)
+    )
+    assert one - many == 1000 * 1152 * 7 / 8
+
+
+def test_a_drafter_of_its_own_heads_caches_the_whole_context_on_each_device() -> None:
+    def setup(framework: str, chip: str = "b200") -> Setup:
+        return setup_of(framework, Placement(8, decode_context_parallel=4), chip)
+
+    # vllm v1/worker/gpu/spec_decode/dflash/speculator.py, use_mla
+    assert draft_placement(model_of(LATENT), setup("vllm")).decode_context_parallel == 4
+    assert draft_placement(model_of(HEADS), setup("vllm")).decode_context_parallel == 1
+    # sglang configs/model_config.py: drafts never join the group
+    assert draft_placement(model_of(LATENT), setup("sglang")).decode_context_parallel == 1
+    # vllm v1/attention/backend.py, supports_non_causal_dcp: FLASHINFER_MLA on Blackwell
+    block = model_of(replace(LATENT, causal=False))
+    assert draft_placement(block, setup("vllm")).decode_context_parallel == 4
+    with pytest.raises(OptionError, match=r"decode_context_parallel is 4.*; allowed: 1, or"):
+        draft_placement(block, setup("vllm", "h200"))
+    assert drafting_setup(model_of(HEADS), setup("vllm")).placement == Placement(8)
+
+
+def test_a_spread_cache_leaves_room_for_more_requests_and_less_with_a_drafter() -> None:
+    def sides(**more: Any) -> Any:
+        return capacity(
+            "deepseek-ai/DeepSeek-V3", "h200", tensor_parallel=8, context_len=65536,
+            engine="vllm", drafters=["eagle3"], **more,
+        ).sides  # fmt: skip
+
+    (plain, drafting), (spread, drafting_spread) = sides(), sides(decode_context_parallel=8)
+    assert 7 < spread.largest_batch / plain.largest_batch < 9
+    assert drafting_spread.largest_batch < spread.largest_batch
+    # Keys and values of the head's own cost each device as much as before.
+    held, held_spread = (side.served.need.draft for side in (drafting, drafting_spread))
+    assert held_spread.token_bytes == held.token_bytes > 0
+
+
+def test_layers_of_a_drafter_in_sglang_are_as_wide_and_whole() -> None:
+    def tokens(spread: int) -> Any:
+        found = capacity(
+            "deepseek-ai/DeepSeek-V3", "h200", tensor_parallel=8, context_len=65536,
+            engine="sglang", drafters=["mtp"], decode_context_parallel=spread,
+        )  # fmt: skip
+        return found.sides[1].served.room.cache_bytes.item()
+
+    # 61 layers over eight devices and one that is whole.
+    assert tokens(8) / tokens(1) == pytest.approx((61 / 8 + 1) / 62, rel=1e-6)
+
+
+# --- How kernels read, and what is refused --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("chip", "expected"),
+    [
+        # vllm v1/attention/backends/mla/flashattn_mla.py, flashinfer_mla.py: declared
+        ("h200", "once"),
+        ("b300", "once"),
+        # triton_mla.py: not declared, so that every verification is a prefill
+        ("a100-80gb", "prefill"),
+        ("mi355x", "prefill"),
+    ],
+)
+def test_backends_that_take_one_position_of_a_spread_context(chip: str, expected: str) -> None:
+    placement = Placement(8, decode_context_parallel=8)
+    setup = engine_setup(load_hardware(chip), "vllm", placement, None)
+    reading = attention_reading(model_of(LATENT), setup)(LATENT)
+    assert reading.spread
+    assert reading.kind == expected
+
+
+def test_models_of_several_kinds_of_attention_are_spread_as_each_can_be() -> None:
+    check_placement(model_of(HEADS, STATE, LATENT), Placement(8, decode_context_parallel=4))
+    with pytest.raises(OptionError, match=r"KV heads .*; allowed: 1, 2, 4$"):
+        check_placement(model_of(LATENT, STATE, HEADS), Placement(8, decode_context_parallel=8))
+
+
+@pytest.mark.parametrize(
+    ("framework", "core", "words"),
+    [
+        ("sglang", SPARSE, "index keys"),
+        ("sglang", LATENT, None),
+        ("tensorrt-llm", LATENT, "was not read"),
+        ("vllm", SPARSE, None),
+    ],
+)
+def test_what_is_priced_otherwise_is_said(framework: str, core: Core, words: str | None) -> None:
+    spread, whole = (
+        [*reading_notes(model_of(core), setup_of(framework, Placement(8, 1, 1, n)))] for n in (8, 1)
+    )
+    assert whole == []
+    assert len(spread) == (words is not None)
+    assert words is None or words in spread[0]
+
+
+@pytest.mark.parametrize(
+    ("core", "placement", "allowed"),
+    [
+        # vllm config/model.py: at most tensor parallelism over KV heads, a divisor of the query
+        # heads of each
+        (HEADS, Placement(8, decode_context_parallel=8), "1, 2, 4"),
+        (HEADS, Placement(2, decode_context_parallel=2), "1"),
+        (
+            GroupedQueryAttention(12, n_kv_heads=1, head_dim=8, value_dim=8),
+            Placement(24, decode_context_parallel=8),
+            "1, 2, 3, 4, 6, 12",
+        ),
+        # vllm v1/kv_cache_interface.py, SlidingWindowSpec
+        (replace(HEADS, window=128), Placement(8, decode_context_parallel=2), "1"),
+        (
+            CompressedAttention(128, entry_dim=512, rope_dim=64, window=128, ratio=128),
+            Placement(8, decode_context_parallel=2),
+            "1",
+        ),
+    ],
+)
+def test_attention_whose_cache_cannot_be_spread_is_refused(
+    core: Core, placement: Placement, allowed: str
+) -> None:
+    with pytest.raises(OptionError, match=rf"decode_context_parallel is .*; allowed: {allowed}$"):
+        check_placement(model_of(core), placement)
+
+
+@pytest.mark.parametrize(
+    ("words", "end"),
+    [
+        ("capacity Qwen/Qwen3-8B -H h100 --tp 2 --dcp 2", "allowed: 1"),
+        ("predict Qwen/Qwen3-8B -H h100 --tp 16 --dcp 8 --drafter ideal", "allowed: 1, 2"),
+        (
+            "predict Qwen/Qwen3-8B -H h100 --tp 4 --dcp 3 --drafter ideal",
+            "must divide the 4 devices of",
+        ),
+    ],
+)
+def test_the_shell_refuses_in_one_line(words: str, end: str) -> None:
+    run = CliRunner().invoke(app, words.split())
+    assert run.exit_code == 2
+    assert len(run.stderr.splitlines()) == 1
+    assert "--dcp is" in run.stderr
+    assert end in run.stderr
+
+
+def test_servers_are_told_in_their_own_words() -> None:
+    place = Placement(8, decode_context_parallel=4)
+    assert "--decode-context-parallel-size 4" in server_command("vllm", "me/model", place)
+    assert "--dcp-size 4" in server_command("sglang", "me/model", place)
+    assert "4" not in server_command("tensorrt-llm", "me/model", place)
+
+
+def test_a_longer_context_costs_less_where_it_is_spread() -> None:
+    def step_s(spread: int) -> Any:
+        return speedup_curve(
+            load_model("moonshotai/Kimi-K3"), load_hardware("b300"), engine="vllm",
+            drafter=load_drafter("ideal"), batch_size=[1, 16], context_len=[2048, 131072],
+            max_draft_len=0, placement=Placement(8, decode_context_parallel=spread),
+        ).decode_s  # fmt: skip
+
+    whole, spread = step_s(1), step_s(8)
+    # Three collectives a layer cost a short context more than its cache does.
+    assert spread[0, 0] > whole[0, 0]
+    assert spread[1, 1] < whole[1, 1]
