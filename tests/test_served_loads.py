@@ -177,7 +177,7 @@ def test_a_broken_row_is_refused_with_its_file_and_key(good: str, bad: str, key:
     "load",
     [
         LOAD,
-        replace(LOAD, length_range=(0.8, 1.0)),
+        replace(LOAD, shortest=0.8),
         replace(LOAD, quantization="fp8", kv_cache="fp8"),
         replace(LOAD, model="Qwen/Qwen3-30B-A3B", tensor_parallel=4, expert_parallel=4),
         replace(LOAD, tensor_parallel=4, attention_data_parallel=4),
@@ -342,7 +342,7 @@ def test_requests_of_one_client_take_what_each_takes_alone(
     engine: str, reading: str, middle: Callable[[Array], float]
 ) -> None:
     load = replace(
-        *(LOAD,), engine=engine, concurrency=1, length_range=(0.3, 1.0), reading=reading, tpot_s=1.0,
+        *(LOAD,), engine=engine, concurrency=1, shortest=0.3, reading=reading, tpot_s=1.0,
         ttft_s=1.0, tokens_per_s=1.0,
     )  # fmt: skip
     drawn = closed_loop(Workload(1000, 500), 1, length_range=(0.3, 1.0))
@@ -370,7 +370,7 @@ def test_requests_of_one_client_take_what_each_takes_alone(
 def test_loads_beyond_the_memory_of_a_server_wait() -> None:
     clients = [2048, 64, 1024]  # memory holds fewer than 1024 of them
     loads = [
-        replace(LOAD, concurrency=count, length_range=(0.5, 1.0), ttft_s=1.0, tokens_per_s=1.0)
+        replace(LOAD, concurrency=count, shortest=0.5, ttft_s=1.0, tokens_per_s=1.0)
         for count in clients
     ]
     steady = answered(loads[0], clients)
@@ -384,7 +384,7 @@ def test_loads_beyond_the_memory_of_a_server_wait() -> None:
 
 
 def test_requests_join_a_server_that_overlaps_a_pass_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    load = replace(LOAD, length_range=(0.5, 1.0), ttft_s=1.0)
+    load = replace(LOAD, shortest=0.5, ttft_s=1.0)
     seconds = []
     for overlap in (True, "plain", False):
         # A host that takes no time makes no pass longer.
