@@ -126,7 +126,7 @@ class Played:
         """Return the mean number of requests that run in each of `PARTS` equal parts of the run."""
         edges = np.linspace(self.sent_s.min(), self.end_s.max(), PARTS + 1)
         request_s = np.append(0.0, np.cumsum(np.diff(self.event_s) * self.running[:-1]))
-        return np.diff(np.interp(edges, self.event_s, request_s)) / np.diff(edges)
+        return np.asarray(np.diff(np.interp(edges, self.event_s, request_s)) / np.diff(edges))
 
     def summary(self) -> Mapping[str, Mapping[str, float]]:
         """Return mean, p50, p90 and p99 of `ttft_s`, `tpot_s`, `latency_s` and `queue_s`.
