@@ -86,6 +86,7 @@ LATE = {
     "questions/explain.py": {"plot"},
     "questions/frontier.py": {"plot"},
     "questions/predict.py": {"plot"},
+    "questions/rollout.py": {"plot"},
     "questions/sweep.py": {"plot", "questions"},
     "questions/validate.py": {"plot"},
     "questions/worth.py": {"plot"},

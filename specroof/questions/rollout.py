@@ -518,6 +518,11 @@ class _PricedJob:
         """Return the server that runs a draft length."""
         return self.servers[self.runs_on[draft_len]]
 
+    @property
+    def best_draft_len(self) -> int:
+        """The draft length with the shortest makespan."""
+        return int(best_index(1.0 / self.makespan_s))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Job:
@@ -933,16 +938,13 @@ def rollout(request: RolloutRequest) -> Rollout:
         longest = longest_draft(drafter, acceptance, request.max_draft_len)
         priced.append(job.priced(drafter, acceptance, longest))
         policies = _policies(drafter.name, priced[-1], share)
-        best = int(best_index(1.0 / priced[-1].makespan_s))
-        gains = {
-            length: policies[0].makespan_s / job.priced(drafter, drifted, longest).makespan_s
-            for length, drifted in by_step.items()
-        }
+        drifted = {length: job.priced(drafter, each, longest) for length, each in by_step.items()}
         steps = []
         for step, length in enumerate(lengths, start=1):
-            kept, now = float(gains[length][best]), int(best_index(gains[length]))
+            gains = policies[0].makespan_s / drifted[length].makespan_s
+            kept, now = float(gains[priced[-1].best_draft_len]), drifted[length].best_draft_len
             whole = None if share is None else step_speedup(kept, share)
-            steps.append(RolloutStep(step, length, kept, now, float(gains[length][now]), whole))
+            steps.append(RolloutStep(step, length, kept, now, float(gains[now]), whole))
         capacity = tuple(
             server.largest if server.runs[drafts] else 0
             for drafts, server in enumerate(map(priced[-1].servers.__getitem__, priced[-1].runs_on))
@@ -994,7 +996,7 @@ def _drift(
 
 def _policies(drafter: str, priced: _PricedJob, share: float | None) -> tuple[RolloutPolicy, ...]:
     """Return what each policy reaches."""
-    best = int(best_index(1.0 / priced.makespan_s))
+    best = priced.best_draft_len
     plain, of_best = priced.server(0), priced.server(best)
     fixed = Schedule(((1, of_best.largest, best),), 0.0)
     server, schedule = min(
@@ -1167,7 +1169,7 @@ def steps_chart(answer: Rollout) -> Any:
         for i, (name, values) in enumerate(lines.items()):
             axes.plot(steps, values, **style.look(i))
             keys.append(style.line_key(name, **style.look(i)))
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.locator_params(axis="x", integer=True)
         axes.set_xlabel("Training step")
         axes.set_ylabel("Speedup of the rollout (×)")
         style.add_legend(chart, keys)
