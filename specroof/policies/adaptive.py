@@ -368,10 +368,12 @@ def adaptive_verification(
 
     Parameters
     ----------
-    costs, survival, known, n_rounds, seed
+    costs, survival
         As for `simulated_policies`.
     draft_len
         Drafts that are made for each sequence.
+    known, n_rounds, seed
+        As for `simulated_policies`.
 
     Ignores
         that the number is chosen with the confidences of the step before.

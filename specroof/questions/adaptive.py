@@ -299,15 +299,18 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
     curve = served.decoding
     depth = int(min(longest, draft_depth(drafter, acceptance)))
     rates = curve.tokens_per_s[0, :, : depth + 1]
-    # A server has the room of its longest draft, whatever it drafts at a load.
-    running = np.broadcast_to(curve.running_batch[0], curve.round_s.shape[1:])[:, depth]
+    weights = np.array(list(loads.values()))
+    one_length, best = best_fixed(rates, weights), best_index(rates)
+    # A server has the room of its longest draft, whatever it drafts at a load: policies may draft
+    # as far as that leaves the room of the best lengths.
+    rooms = np.broadcast_to(curve.running_batch[0], curve.round_s.shape[1:])[:, : depth + 1]
+    running = rooms[:, max(1, one_length, int(best.max()))]
     if not (running >= 1).all():
         reject(f"drafter {drafter.name!r} leaves no memory for a request", "--no-capacity, or less")
+    depth = int(np.flatnonzero((rooms == running[:, None]).all(axis=0))[-1])
     sizes = running.astype(np.int64).tolist()
     costs = _costs(deployment, drafter, max(sizes), request.context_len, depth)
     survival = acceptance.survival(np.arange(1, depth + 1))
-    weights = np.array(list(loads.values()))
-    one_length, best = best_fixed(rates, weights), best_index(rates)
     changing = [
         simulated_policies(costs(size), survival, known=known, n_rounds=n_rounds, seed=seed)
         for size in sizes
