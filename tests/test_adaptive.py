@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 from typer.testing import CliRunner
 
-from specroof import OptionError, adaptive, predict
+from specroof import OptionError, adaptive, load_drafter, predict
 from specroof.cli import app
 from specroof.montecarlo.batch import confident_rounds
 from specroof.policies.adaptive import (
@@ -23,11 +23,15 @@ from specroof.policies.adaptive import (
     _outcome,
     _Rounds,
     _stopping,
+    adaptive_verification,
     best_fixed,
     fixed_rates,
+    mixed_rate,
+    sglang_rounds,
     simulated_policies,
 )
-from specroof.questions.adaptive import Adaptive, adaptive_text
+from specroof.questions.adaptive import Adaptive, _costs, adaptive_text
+from specroof.questions.request import DeploymentRequest
 from specroof.report.layout import rows_csv
 
 pytestmark = pytest.mark.slow
@@ -89,7 +93,7 @@ def costs_of(batch: int, *, is_block: bool = False) -> BatchCosts:
     if is_block:
         steps[1:] = 0.0
     steps[:, 0] = 0.0
-    return BatchCosts(np.array([1.0, 1.5, 2.0, 2.5]), steps, 0.1, is_block)
+    return BatchCosts(np.linspace(1.0, 2.5, 3 * batch + 1), steps, 0.1, is_block)
 
 
 def run(costs: BatchCosts, known: float, n_rounds: int = 40_000) -> dict[str, Any]:
@@ -135,7 +139,7 @@ def oracle_rate(costs: BatchCosts) -> float:
     """Return what an oracle reaches with one sequence: the best longest draft, in closed form."""
     chances = np.array([0.2, 0.3, 0.2, 0.3])  # of 0, 1, 2 and 3 accepted drafts
     full = costs.draft_step_s[0, 1] + costs.draft_step_s[1, 1] * np.arange(3)
-    seconds = np.concatenate([[1.0], costs.verify_s[1:] + full + 0.1])
+    seconds = np.concatenate([[1.0], costs.verify_s[1:4] + full + 0.1])
     best = 0.0
     # How many drafts to make of 0, 1, 2, 3 that would be accepted.
     for made in product(*(range(n + 1) for n in range(4))):
@@ -176,9 +180,9 @@ def test_more_knowledge_gains_more_and_no_policy_beats_the_oracle() -> None:
 
 def test_a_round_costs_what_is_drafted_and_verified() -> None:
     costs = BatchCosts(
-        np.array([1.0, 2.0, 4.0]), np.array([[0.0, 0.5, 0.6], [0.0, 0.7, 0.9]]), 0.25
+        np.array([1.0, 1.5, 2.0, 3.0, 4.0]), np.array([[0.0, 0.5, 0.6], [0.0, 0.7, 0.9]]), 0.25
     )
-    # Of two sequences both draft once and one twice: 3 drafts are 1.5 of each, 3.0 s.
+    # Of two sequences both draft once and one twice: 3 drafts, 3.0 s.
     drafting = np.array([2, 1])
     assert costs.seconds([0, 2, 3], drafting) == pytest.approx(
         [1.0, 2.0 + 0.6 + 0.25, 3.0 + 0.6 + 0.7 + 0.25]
@@ -191,7 +195,7 @@ def test_a_round_costs_what_is_drafted_and_verified() -> None:
 def test_a_block_is_drafted_for_every_sequence() -> None:
     """Sequences that stop early save verification, and not drafting."""
     steps = np.array([[0.0, 0.1, 100.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
-    flat = np.array([1.0, 1.0, 1.0, 1.0])
+    flat = np.ones(7)
     # A block of one sequence is cheap, but it is made for both: drafting never pays.
     block = run(BatchCosts(flat, steps, 0.0, is_block=True), 0.9, 2000)
     assert all(one.tokens_per_s == 2.0 for one in block.values())
@@ -243,6 +247,102 @@ def test_dice_are_thrown_for_a_least_number_of_rounds() -> None:
     assert set(few) == {"stopping", "batch confidence", "sequence confidence", "oracle"}
     same = run(costs_of(64), 0.5, 64 * LEAST_ROUNDS)
     assert few["oracle"] == same["oracle"]
+
+
+# --- what engines do by themselves ---------------------------------------------------------------
+
+
+def test_alike_drafts_are_verified_at_one_length() -> None:
+    # Nothing is known of single drafts: the likeliest are the first of all, then the second.
+    costs = costs_of(4, is_block=True)
+    one = adaptive_verification(costs, CURVE, draft_len=3, known=0.0, n_rounds=40_000, seed=3)
+    # 0.3 s of drafting, whatever is verified: (4 + sums of survival) / (1.3 + drafts / 8).
+    survival = np.repeat(CURVE, 4)
+    rates = (4 + np.append(0.0, np.cumsum(survival))) / (1.3 + np.arange(13) / 8)
+    assert one.draft_len == rates.argmax() / 4
+    assert one.tokens_per_s == pytest.approx(rates.max(), abs=4 * one.error)
+
+
+def test_more_is_known_more_is_gained_by_verification() -> None:
+    rates = [
+        adaptive_verification(costs_of(8), CURVE, draft_len=3, known=known, n_rounds=8000, seed=1)
+        for known in (0.1, 0.9)
+    ]
+    assert rates[1].tokens_per_s > rates[0].tokens_per_s
+
+
+@pytest.mark.parametrize(
+    ("batch", "accepted", "initial", "shares"),
+    [
+        # Each rises while the mean is above its length less a half.
+        (1, [0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], 3, {7: 1.0}),
+        (4, [0, 0.9, 1.7, 2.4, 2.9, 3.2, 3.4, 3.5], 5, {5: 1.0}),  # 3.2 is above 3 - 0.75
+        (4, [0, 0.3, 0.4, 0.4, 0.4, 0.4, 0.4, 0.4], 5, {3: 1.0}),  # 0.4 is above 1 - 0.75
+        (4, [0, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2], 5, {1: 1.0}),
+        (16, [0, 0.7, 0.9, 1.0], 3, {3: 1.0}),  # 1.0 is above 1 - 0.5
+        (40, [0, 0.7, 0.9, 1.0], 3, {1: 1.0}),
+        (40, [0, 0.2, 0.3, 0.3], 3, {0: 0.5, 1: 0.5}),  # off, and tried again
+        (64, [0, 1.0, 2.0, 3.0], 3, {0: 1.0}),
+        (1, [0, 0.9], 3, {1: 1.0}),  # a drafter of one draft
+    ],
+)
+def test_steps_settle_where_the_rule_of_sglang_leaves_them(
+    batch: int, accepted: list[float], initial: int, shares: dict[int, float]
+) -> None:
+    found = sglang_rounds(batch, accepted, initial)
+    assert {step: share for step, share in enumerate(found.tolist()) if share} == shares
+
+
+def test_rounds_of_two_lengths_add_up() -> None:
+    # A round of 1 token in 1 s and one of 3 in 2 s.
+    rate = mixed_rate(np.array([1.0, 1.5]), np.array([1.0, 3.0]), np.array([0.5, 0.5]))
+    assert rate == pytest.approx(4 / 3)
+
+
+def test_one_price_for_every_question() -> None:
+    """Beyond 1024 tokens vLLM has no captured graph: 256 requests with 4 drafts are 1280."""
+    words = ("deepseek-ai/DeepSeek-V4-Flash", "b300")
+    given = {"tensor_parallel": 4, "engine": "vllm"}
+    spec = "dspark,accept-length=3.4@7"
+    (curve,) = predict(*words, drafters=spec, batch_size=[1, 256], **given).curves
+    answer = adaptive(*words, drafter=spec, batch_size=[1, 256], n_rounds=500, **given)
+    rates = curve.tokens_per_s[0]
+    fixed, by_load = answer.outcomes["fixed"], answer.outcomes["by load"]
+    assert curve.speedup[0, 1, 7] < 0.6
+    assert [one.tokens_per_s for one in fixed] == pytest.approx(rates[:, answer.draft_len])
+    assert [one.tokens_per_s for one in by_load] == pytest.approx(np.nanmax(rates, axis=1))
+    assert "adaptive verification" in answer.outcomes
+    costs = _costs(DeploymentRequest(*words, **given).resolved(), load_drafter(spec), 256, 4096, 7)
+    assert costs(256).verify_s[::256] == pytest.approx(curve.verify_s[0, 1, :8])
+    # At 1024 tokens, and one beyond.
+    assert costs(256).verify_s[769] > 2 * costs(256).verify_s[768]
+    assert answer.launch is not None
+    assert "num_speculative_tokens_per_batch_size" in answer.launch.text
+
+
+def test_requests_beyond_the_room_wait_as_in_advice() -> None:
+    answer = adaptive(MODEL, CHIP, drafter=SPEC, batch_size=[8, 256], n_rounds=500)
+    assert answer.running == (8, 48)  # SGLang's limit with drafts
+    assert any("wait" in warning for warning in answer.warnings)
+    free = adaptive(MODEL, CHIP, drafter=SPEC, batch_size=[8, 256], n_rounds=500, capacity=False)
+    assert free.running == (8, 256)
+
+
+def test_flags_are_for_servers_that_have_them() -> None:
+    ideal = adaptive(MODEL, CHIP, drafter=SPEC, batch_size=1, n_rounds=200, engine="ideal")
+    assert ideal.launch is None
+    assert ideal.to_dict()["launch"] is None
+    none = adaptive(MODEL, CHIP, drafter="medusa,accept=0.7", batch_size=1, n_rounds=200)
+    assert none.launch is None
+    assert any(note.startswith("no flags") for note in none.notes)
+    with pytest.raises(OptionError, match="no memory"):
+        adaptive(
+            "Qwen/Qwen3-32B",
+            CHIP,
+            drafter="model,config=Qwen/Qwen3-8B,accept=0.8",
+            batch_size=1,
+            engine="vllm",
+        )
 
 
 # --- the question --------------------------------------------------------------------------------
@@ -318,16 +418,16 @@ def shell(words: str) -> tuple[int, str, str]:
 def test_the_text_has_a_row_for_each_policy(found: Adaptive) -> None:
     lines = adaptive_text(found).splitlines()
     assert lines[2].split() == ["policy", "batch", "1", "batch", "8", "all", "loads"]
-    table = lines[3:10]
+    table = lines[3:11]
     assert [one.split("  ")[0] for one in table] == ["tok/s without drafts", *found.outcomes]
     speedup = found.outcomes["fixed"][0].tokens_per_s / found.plain_tokens_per_s[0]
     assert table[1].split()[1] == f"{speedup:.2f}x"
     assert table[-1].split()[-1] == f"{found.total_gain('oracle')[0]:+.1%}"
-    assert lines[11].startswith(f"fixed is K={found.draft_len}, as a speedup over no drafts")
-    assert lines[12].startswith(f"by load is K={found.load_draft_len[0]} at 1")
+    assert lines[12].startswith(f"fixed is K={found.draft_len}, as a speedup over no drafts")
+    assert lines[13].startswith(f"by load is K={found.load_draft_len[0]} at 1")
     csv = rows_csv(found.records, found.columns).splitlines()
     assert csv[0] == "policy,batch_size,draft_len,tokens_per_s,gain,gain_error"
-    assert len(csv) == 1 + 6 * 2
+    assert len(csv) == 1 + 7 * 2
 
 
 def test_python_and_the_shell_answer_alike(found: Adaptive, tmp_path: Path) -> None:

@@ -87,6 +87,7 @@ LATE = {
     "questions/frontier.py": {"plot"},
     "questions/played_loads.py": {"plot", "reading"},
     "questions/predict.py": {"plot"},
+    "questions/rollout.py": {"plot"},
     "questions/sweep.py": {"plot", "questions"},
     "questions/validate.py": {"plot"},
     "questions/worth.py": {"plot"},

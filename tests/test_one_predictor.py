@@ -225,6 +225,8 @@ def test_siblings_add_nothing_to_what_was_measured() -> None:
                 "policies/decision.py:best_choice",
                 "policies/schedule.py:advised_day",
                 "questions/adaptive.py:adaptive",
+                "questions/rollout.py:best_draft_len",
+                "questions/rollout.py:oracle",
                 "speedup/curve.py:drafting_gain",
                 "speedup/result.py:_best_index",
                 "speedup/result.py:verdicts",

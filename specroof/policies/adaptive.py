@@ -31,7 +31,8 @@ class BatchCosts:
     Parameters
     ----------
     verify_s
-        Of a verification by drafts of each sequence, from 0; a plain step where none drafts.
+        Of a verification by the drafts of all sequences together, from none, a plain step, to the
+        longest of each.
     draft_step_s
         Of each further draft, axes (draft, sequences that make it, from 0 to all).
     engine_s
@@ -65,17 +66,13 @@ class BatchCosts:
         drafting
             Sequences that make each draft; the last axis is one shorter.
 
-        Ignores
-            how verification runs between two whole lengths of all sequences: it is interpolated.
-
         Examples
         --------
-        >>> costs = BatchCosts(np.array([1.0, 3.0]), np.array([[0.0, 0.5, 0.75]]), 0.25)
+        >>> costs = BatchCosts(np.array([1.0, 2.0, 3.0]), np.array([[0.0, 0.5, 0.75]]), 0.25)
         >>> costs.seconds([0, 1], np.array([1]))  # 1; 2 + 0.5 + 0.25
         array([1.  , 2.75])
         """
-        drafts = np.asarray(verified, dtype=np.float64) / self.batch_size
-        verify_s = np.interp(drafts, np.arange(len(self.verify_s)), self.verify_s)
+        verify_s = self.verify_s[np.asarray(verified, dtype=np.intp)]
         steps = self.draft_step_s[np.arange(self.max_draft_len), drafting]
         # Where no sequence drafts, a plain step, whatever the length.
         engine_s = np.where(drafting > 0, self.engine_s, 0.0)[..., :1]
@@ -120,7 +117,7 @@ def fixed_rates(costs: BatchCosts, survival: ArrayLike) -> Array:
 
     Examples
     --------
-    >>> costs = BatchCosts(np.array([1.0, 1.5]), np.array([[0.0, 0.25, 0.25]]), 0.25)
+    >>> costs = BatchCosts(np.array([1.0, 1.25, 1.5]), np.array([[0.0, 0.25, 0.25]]), 0.25)
     >>> fixed_rates(costs, [0.5])  # 2 / 1, and 2 * 1.5 / 2
     array([2. , 1.5])
     """
@@ -324,12 +321,12 @@ def simulated_policies(
     n_batches = max(-(-n_rounds // costs.batch_size), LEAST_ROUNDS)
     tuned, scored = (_drawn(costs, survival, known, n_batches, rng) for _ in range(2))
     start = float(fixed_rates(costs, survival).max())
-    found = {}
+    outcomes = {}
     for name, (options_of, rule) in _POLICIES.items():
         choose = rule(options_of(tuned), start)
         options = options_of(scored)
-        found[name] = _outcome(options, choose(options), costs.batch_size)
-    return found
+        outcomes[name] = _outcome(options, choose(options), costs.batch_size)
+    return outcomes
 
 
 def _drawn(
@@ -348,3 +345,146 @@ def _outcome(options: _Options, taken: NDArray[np.intp], batch_size: int) -> Pol
     off = np.square(tokens - rate * seconds).sum()  # of a ratio of sums
     drafts = options.verified[rows, taken].mean() / batch_size
     return PolicyOutcome(float(rate), float(np.sqrt(off) / seconds.sum()), float(drafts))
+
+
+# --- What engines do by themselves ----------------------------------------------------------------
+
+
+def adaptive_verification(
+    costs: BatchCosts,
+    survival: ArrayLike,
+    *,
+    draft_len: int,
+    known: float,
+    n_rounds: int,
+    seed: int,
+) -> PolicyOutcome:
+    r"""Return the outcome of vLLM's adaptive verification, with dice.
+
+    The drafter makes all its drafts; of those of all sequences, the likeliest to survive are
+    verified, as many as make most tokens in the time of the round:
+
+    .. math:: \arg\max_b \frac{B + \sum_{i \le b} S_i}{t_{draft} + t_{verify}(B + b)}
+
+    Parameters
+    ----------
+    costs, survival
+        As for `simulated_policies`.
+    draft_len
+        Drafts that are made for each sequence.
+    known, n_rounds, seed
+        As for `simulated_policies`.
+
+    Ignores
+        that the number is chosen with the confidences of the step before.
+    Source
+        vLLM 0.33.0 ``v1/worker/gpu/spec_decode/adaptive_verification.py``, ``get_num_tokens``.
+
+    Examples
+    --------
+    >>> costs = BatchCosts(np.array([1.0, 9.0]), np.array([[0.0, 0.0]]), 0.0)
+    >>> sure = {"known": 0.0, "n_rounds": 100, "seed": 0}
+    >>> adaptive_verification(costs, [0.9], draft_len=1, **sure)  # 1.9 / 9 is less than 1 / 1
+    PolicyOutcome(tokens_per_s=1.0, error=0.0, draft_len=0.0)
+    """
+    batch = costs.batch_size
+    n_batches = max(-(-n_rounds // batch), LEAST_ROUNDS)
+    rounds = _drawn(costs, survival, known, n_batches, np.random.default_rng(seed))
+    shape = (n_batches, batch * draft_len)
+    worth = rounds.worth[..., :draft_len].reshape(shape)
+    survived = rounds.survived[..., :draft_len].reshape(shape)
+    # Of equal ones the first: a draft is never taken without those before it.
+    order = np.argsort(-worth, axis=1, kind="stable")
+    drafted_s = costs.draft_step_s[:draft_len, batch].sum() + costs.engine_s
+    verified = np.arange(batch * draft_len + 1)
+    options = _Options(
+        expected=_summed(np.take_along_axis(worth, order, axis=1), batch),
+        committed=_summed(np.take_along_axis(survived, order, axis=1), batch),
+        seconds=np.broadcast_to(drafted_s + costs.verify_s[verified], (n_batches, len(verified))),
+        verified=np.broadcast_to(verified, (n_batches, len(verified))),
+    )
+    return _outcome(options, np.argmax(options.expected / options.seconds, axis=1), batch)
+
+
+#: SGLang's slots by the least batch size: draft lengths to choose from, and by how much less the
+#: accepted drafts must be for a shorter one.
+SGLANG_SLOTS: Final[Mapping[int, tuple[tuple[int, ...], float]]] = {
+    1: ((1, 3, 5, 7), -0.25),
+    8: ((0, 1, 3), 0.0),
+    32: ((0, 1), 0.0),
+    64: ((0,), 0.0),
+}
+_SMOOTHING, _INTERVAL, _WARM_UP = 0.2, 5, 10
+#: Rounds after which the slot has settled, or goes round in a cycle; and in which it is watched.
+_SETTLED, _WATCHED = 1000, 1000
+
+
+def sglang_rounds(batch_size: int, accepted: ArrayLike, initial: int) -> Array:
+    """Return the shares of rounds with each draft length under SGLang's adaptive speculation.
+
+    Parameters
+    ----------
+    batch_size
+        As the engine pads it, for the slot.
+    accepted
+        Accepted drafts of a round, by draft length from 0; longer ones are no candidates.
+    initial
+        The draft length that the server is told to begin with.
+
+    Ignores
+        how the mean of a batch varies from round to round.
+    Source
+        SGLang 0.5.23 ``srt/speculative/adaptive_spec_params.py``: ``DEFAULT_ADAPTIVE_CONFIG`` and
+        ``AdaptiveStepSlot``.
+
+    Examples
+    --------
+    >>> sglang_rounds(1, [0.0, 0.9, 1.7, 2.4, 2.9, 3.3], 3)  # 2.4 is not above 3 - 0.5
+    array([0., 0., 0., 1., 0., 0.])
+    >>> sglang_rounds(32, [0.0, 0.4], 1)  # 0.4 is not above 0.5: off, and tried again
+    array([0.5, 0.5])
+    """
+    known = np.asarray(accepted, dtype=np.float64)
+    steps, down = SGLANG_SLOTS[max(least for least in SGLANG_SLOTS if least <= batch_size)]
+    candidates = [step for step in steps if step < len(known)]
+    place = candidates.index(initial) if initial in candidates else len(candidates) // 2
+    mean, counts = candidates[place] - 1.0, np.zeros(len(known))
+    for number in range(1, _SETTLED + _WATCHED + 1):
+        step = candidates[place]
+        counts[step] += number > _SETTLED
+        if step:
+            mean += _SMOOTHING * (known[step] - mean)
+        if number <= _WARM_UP or (number - _WARM_UP) % _INTERVAL:
+            continue
+        last = len(candidates) - 1
+        if not step:
+            place = min(place + 1, last)
+            continue
+        # Half a draft above no drafts, half a draft below the next shorter length.
+        while place and mean <= abs(candidates[place - 1] - 0.5) + down:
+            place -= 1
+        while candidates[place] >= step and place < last and mean > candidates[place] - 0.5:
+            place += 1
+    return counts / _WATCHED
+
+
+def mixed_rate(rates: Array, tokens_per_round: Array, shares: Array) -> float:
+    """Return the tokens per second of rounds of several draft lengths.
+
+    Parameters
+    ----------
+    rates, tokens_per_round
+        Tokens per second with each draft length, and those that a sequence commits in a round.
+    shares
+        Of rounds.
+
+    Source
+        Counting: tokens over seconds.
+
+    Examples
+    --------
+    >>> mixed_rate(np.array([2.0, 1.5]), np.array([1.0, 1.5]), np.array([0.5, 0.5]))  # 2.5 / 1.5
+    1.6666666666666667
+    """
+    tokens = shares * tokens_per_round
+    return float(tokens.sum() / (tokens / rates).sum())

@@ -25,7 +25,8 @@ class Schedule:
     ranges
         First and last number of running requests, and drafts per round; from 1 on, without gaps.
     lost
-        Mean share of throughput that merging loses, over the loads that were weighed.
+        Mean share of throughput that merging loses, over the loads that were weighed; the cost of
+        the schedule, where costs were given.
     """
 
     ranges: tuple[tuple[int, int, int], ...]
@@ -99,19 +100,44 @@ def best_schedule(
     rates = np.asarray(tokens_per_s, dtype=np.float64)
     _refuse_loads(loads, rates)
     shares = np.ones(len(loads)) if weights is None else np.asarray(weights, dtype=np.float64)
-    shares = shares / shares.sum()
     lost = np.nan_to_num(1.0 - rates / np.nanmax(rates, axis=1, keepdims=True), nan=np.inf)
-    cuts = _cuts(shares[:, None] * lost, most_ranges, least_gain)
-    weighed = shares[:, None] * lost
-    ranges, chosen = [], np.empty(len(loads), dtype=int)
+    weighed = (shares / shares.sum())[:, None] * lost
+    return cheapest_schedule(loads, weighed, most_ranges=most_ranges, least_gain=least_gain)
+
+
+def cheapest_schedule(
+    loads: Sequence[int], cost: Array, *, most_ranges: int = 4, least_gain: float = 0.0
+) -> Schedule:
+    """Return the schedule of few ranges whose costs add up to least.
+
+    Parameters
+    ----------
+    loads
+        Numbers of running requests, ascending, from 1 or more; a range runs up to the next load.
+    cost
+        Of each draft length at each load, shape (loads, draft lengths from 0), at least 0; inf
+        where a length cannot be.
+    most_ranges, least_gain
+        As for `best_schedule`, in the unit of the costs.
+
+    Source
+        As `best_schedule`.
+
+    Examples
+    --------
+    >>> cheapest_schedule([1, 8, 64], np.array([[9.0, 2.0], [5.0, 4.0], [1.0, 3.0]]))
+    Schedule(ranges=((1, 63, 1), (64, 64, 0)), lost=7.0)
+    """
+    cuts = _cuts(cost, most_ranges, least_gain)
+    ranges, total = [], 0.0
     for start, stop in zip(cuts, [*cuts[1:], len(loads)], strict=True):
-        drafts = int(np.argmin(weighed[start:stop].sum(axis=0)))  # ties go to the shorter draft
-        chosen[start:stop] = drafts
+        costs = cost[start:stop].sum(axis=0)
+        drafts = int(np.argmin(costs))  # ties go to the shorter draft
+        total += float(costs[drafts])
         first = 1 if start == 0 else loads[start]
         last = loads[-1] if stop == len(loads) else loads[stop] - 1
         ranges.append((first, last, drafts))
-    at = lost[np.arange(len(loads)), chosen]
-    return Schedule(tuple(ranges), float(shares @ at))
+    return Schedule(tuple(ranges), total)
 
 
 def _cuts(weighed: Array, most_ranges: int, least_gain: float) -> list[int]:

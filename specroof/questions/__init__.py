@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from specroof.questions.frontier import frontier as frontier
     from specroof.questions.mock import mock as mock
     from specroof.questions.predict import predict as predict
+    from specroof.questions.rollout import rollout as rollout
     from specroof.questions.sweep import sweep as sweep
     from specroof.questions.validate import validate as validate
     from specroof.questions.worth import worth as worth
@@ -38,6 +39,7 @@ QUESTIONS: Final = {
     "frontier": "Find the best speeds per user and per device, with speculation and without.",
     "worth": "Show the speedup, price and users of better drafters, by acceptance length.",
     "adaptive": "Compare draft lengths that follow load or confidence with one length for all loads.",
+    "rollout": "Predict the time of a batch of prompts with long-tailed answers, with drafts and without.",
     "validate": "Compare predictions with your own results, or with every bundled measurement.",
     "calibrate": "Fit an engine profile to your own benchmark, and write a hardware file with it.",
     "mock": "Print the commands that measure a predicted point without trained weights.",

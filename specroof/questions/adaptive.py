@@ -1,24 +1,33 @@
 """What do draft lengths gain that follow the load, or the drafter's confidence?"""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from typing import Annotated, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from specroof.arrays import Array, fields_of, number_within, whole_within
-from specroof.errors import OptionError, refuse
+from specroof.cost import ForwardPass
+from specroof.drafters import Drafter
+from specroof.errors import Note, OptionError, refuse, reject
 from specroof.hardware import Placement
+from specroof.latency import Deployment
 from specroof.policies.adaptive import (
     LEAST_ROUNDS,
     BatchCosts,
     PolicyOutcome,
+    adaptive_verification,
     best_fixed,
     fixed_rates,
+    mixed_rate,
+    sglang_rounds,
     simulated_policies,
 )
+from specroof.policies.schedule import best_schedule
+from specroof.questions.advise import speculation_of
 from specroof.questions.answer import Charted
 from specroof.questions.request import (
     DRAFTER,
@@ -26,23 +35,37 @@ from specroof.questions.request import (
     Command,
     DeploymentRequest,
     DrafterLike,
+    MemoryLimits,
     Parameter,
     Values,
     as_list,
     drafter_of,
     numbers,
+    options_of,
     question,
+    server_of,
 )
-from specroof.questions.simulate import chain_acceptance, curve_of_shrinking_batches
-from specroof.report.layout import format_table, page
+from specroof.questions.simulate import chain_acceptance
+from specroof.report.layout import folded, format_table, page
+from specroof.serving.launch import LAUNCHERS, SGLANG_ALGORITHMS, Launch, launch
+from specroof.serving.served import room_rule, served_curve
+from specroof.serving.workload import Load
 from specroof.speedup.curve import draft_depth, longest_draft
-from specroof.speedup.result import SpeedupCurve, best_index
+from specroof.speedup.result import best_index
+from specroof.speedup.round import EnginePasses
 
 #: The policies in closed form: one length for all loads, and one for each.
 FIXED: Final = ("fixed", "by load")
 #: The default share that confidence knows: it gives the gains that Finn 2026 simulates with the
 #: confidences of an MTP layer (`tests/test_golden_adaptive.py`).
 USUAL_CONFIDENCE: Final = 0.55
+#: What vLLM and SGLang do by themselves: `enable_adaptive_verification`, `--speculative-adaptive`.
+VERIFICATION: Final = "adaptive verification"
+STEPS: Final = "adaptive steps"
+#: Algorithms that SGLang adapts the steps of; NEXTN becomes EAGLE.
+_STEPPED: Final = frozenset({"NEXTN", "EAGLE", "EAGLE3"})
+#: A further range of a schedule must gain this share of throughput.
+_LEAST_GAIN: Final = 0.002
 USUAL_LOADS: Final = (1, 8, 32, 128)
 #: Drafts of all rounds of one load, and of each of its sequences, whose rounds have many options:
 #: what memory and patience allow.
@@ -51,6 +74,14 @@ _MOST_DRAFTS_OF_ONE: Final = 1_000_000
 _LATE: Final = (
     "a token-by-token drafter knows its confidence only after drafting, so stopping is attainable "
     "and the confidence policies are upper bounds"
+)
+_RESTS_ON: Final = Note(
+    "what confidence gains rests on a simulated one (--confidence). Measured without costs of its own, "
+    "EAGLE-3 on vLLM 0.24 and an H100, stopping by confidence gained 2 to 6% at batch 1 and -3 to +1% "
+    "at batch 8 (github.com/pramodjella/speculative-decoding-draft-length-audit, docs/CANONICAL.md): "
+    "trust what follows the load first",
+    short="what confidence gains rests on a simulated one; measured, stopping gained 2 to 6% at batch 1 "
+    "and about nothing at batch 8: trust what follows the load first",
 )
 #: A further draft that takes less than this share of the first is made in the same pass.
 _SAME_PASS: Final = 0.1
@@ -75,11 +106,10 @@ class AdaptiveRequest(DeploymentRequest):
     batch_size: Annotated[
         Values,
         Parameter(
-            "Sequences decoded at a time, a number or a list. One that is named twice lasts twice "
-            "as long.",
+            "Sequences in flight, a number or a list. One that is named twice lasts twice as long.",
             "--batch",
-            about_flag="Sequences decoded at a time, comma-separated. Name one twice to give it "
-            "twice the weight.",
+            about_flag="Sequences in flight, comma-separated. Name one twice to give it twice the "
+            "weight.",
             read=numbers,
             default=",".join(map(str, USUAL_LOADS)),
         ),
@@ -97,6 +127,15 @@ class AdaptiveRequest(DeploymentRequest):
     n_rounds: Annotated[int, Parameter("Simulated rounds of single sequences.", "--rounds")] = (
         20_000
     )
+    capacity: MemoryLimits = None
+    draft_model: Annotated[
+        str | None,
+        Parameter(
+            "Hub name or folder of the drafter's weights, for the flags.",
+            metavar="NAME",
+            shown="a placeholder",
+        ),
+    ] = None
     seed: Annotated[int, Parameter("Random seed.")] = 0
 
 
@@ -113,13 +152,18 @@ class Adaptive(Charted):
     context_len, confidence
         As asked.
     loads
-        Sequences decoded at a time, ascending, and how long each load lasts.
+        Sequences in flight, ascending, and how long each load lasts.
+    running
+        How many of them the server that drafts decodes at a time, by load.
     plain_tokens_per_s
         Without drafts, by load.
     draft_len, load_draft_len
         The one length for all loads, and the best at each.
     outcomes
         What each policy reaches at each load.
+    launch
+        The flags that make a server draft by load; None for an engine of no known server, and for
+        what it has no flags for.
     notes, warnings
         Sentences for the reader.
     """
@@ -132,10 +176,12 @@ class Adaptive(Charted):
     context_len: float
     confidence: float
     loads: Mapping[int, int]
+    running: tuple[int, ...]
     plain_tokens_per_s: tuple[float, ...]
     draft_len: int
     load_draft_len: tuple[int, ...]
     outcomes: Mapping[str, tuple[PolicyOutcome, ...]]
+    launch: Launch | None
 
     @property
     def title(self) -> str:
@@ -205,10 +251,12 @@ class Adaptive(Charted):
             **fields_of(self, "drafter", "context_len", "confidence"),
             "batch_size": list(self.loads),
             "weight": list(self.loads.values()),
+            "running": list(self.running),
             "plain_tokens_per_s": list(self.plain_tokens_per_s),
             "draft_len": self.draft_len,
             "load_draft_len": list(self.load_draft_len),
             "policies": [self._policy_json(name) for name in self.outcomes],
+            "launch": None if self.launch is None else asdict(self.launch),
             **self.messages,
         }
 
@@ -241,31 +289,98 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
     seed = whole_within("seed", request.seed, "seed")
     _refuse_many(loads, longest, n_rounds)
     deployment = request.resolved()
-    curve = curve_of_shrinking_batches(
-        deployment, drafter, max(loads), request.context_len, longest
+    served = served_curve(
+        deployment,
+        drafter,
+        Load([*loads], [request.context_len]),
+        room_rule(deployment.setup, request.capacity, "queue"),
+        max_draft_len=longest,
     )
-    costs = [_costs(curve, load) for load in loads]
-    survival = acceptance.survival(np.arange(1, costs[0].max_draft_len + 1))
-    rates = np.array([fixed_rates(one, survival) for one in costs])
-    one_length = best_fixed(rates, np.array(list(loads.values())))
-    best = best_index(rates)
-    fixed = _closed(rates, np.full(len(rates), one_length))
+    curve = served.decoding
+    depth = int(min(longest, draft_depth(drafter, acceptance)))
+    rates = curve.tokens_per_s[0, :, : depth + 1]
+    weights = np.array(list(loads.values()))
+    one_length, best = best_fixed(rates, weights), best_index(rates)
+    # A server has the room of its longest draft, whatever it drafts at a load: policies may draft
+    # as far as that leaves the room of the best lengths.
+    rooms = np.broadcast_to(curve.running_batch[0], curve.round_s.shape[1:])[:, : depth + 1]
+    running = rooms[:, max(1, one_length, int(best.max()))]
+    if not (running >= 1).all():
+        reject(f"drafter {drafter.name!r} leaves no memory for a request", "--no-capacity, or less")
+    depth = int(np.flatnonzero((rooms == running[:, None]).all(axis=0))[-1])
+    sizes = running.astype(np.int64).tolist()
+    costs = _costs(deployment, drafter, max(sizes), request.context_len, depth)
+    survival = acceptance.survival(np.arange(1, depth + 1))
     changing = [
-        simulated_policies(one, survival, known=known, n_rounds=n_rounds, seed=seed)
-        for one in costs
+        simulated_policies(costs(size), survival, known=known, n_rounds=n_rounds, seed=seed)
+        for size in sizes
     ]
+    outcomes = {
+        FIXED[0]: _closed(rates, np.full(len(rates), one_length)),
+        FIXED[1]: _closed(rates, best),
+        **{name: tuple(each[name] for each in changing) for name in changing[0]},
+    }
+    framework, is_block = deployment.setup.engine.rules, costs(sizes[0]).is_block
+    if framework == "vllm":
+        made = depth if is_block else max(1, int(best.max()))
+        outcomes[VERIFICATION] = tuple(
+            adaptive_verification(
+                costs(size), survival, draft_len=made, known=known, n_rounds=n_rounds, seed=seed
+            )
+            for size in sizes
+        )
+    if framework == "sglang" and SGLANG_ALGORITHMS.get(drafter.kind) in _STEPPED:
+        outcomes[STEPS] = tuple(
+            _stepped(deployment, costs(size), survival, max(1, one_length)) for size in sizes
+        )
+    outcomes["oracle"] = outcomes.pop("oracle")  # the last
+    notes = [*curve.notes, *([] if is_block else [_LATE]), _RESTS_ON]
+    flags = None
+    if framework in LAUNCHERS and best.any():
+        ranges = best_schedule([*loads], rates, weights=weights, least_gain=_LEAST_GAIN).ranges
+        try:
+            plan = speculation_of(
+                drafter,
+                deployment.model,
+                ranges,
+                request.draft_model,
+                settings=server_of(request.server),
+                data_parallel=request.attention_data_parallel,
+                kv_cache=options_of(request.options).kv_dtype,
+            )
+            flags = launch(plan, framework)
+            notes += [f"flags: {note}" for note in flags.notes]
+        except OptionError as refusal:
+            notes.append(f"no flags: {refusal}")
     return Adaptive(
         **fields_of(curve, "model", "hardware", "engine", "placement", "drafter"),
         context_len=float(curve.context_len[0]),
         confidence=known,
         loads=loads,
+        running=tuple(sizes),
         plain_tokens_per_s=tuple(rates[:, 0].tolist()),
         draft_len=one_length,
         load_draft_len=tuple(best.tolist()),
-        outcomes=dict(zip(FIXED, (fixed, _closed(rates, best)), strict=True))
-        | {name: tuple(one[name] for one in changing) for name in changing[0]},
-        notes=(*curve.notes, *([] if costs[0].is_block else [_LATE])),
+        outcomes=outcomes,
+        launch=flags,
+        notes=tuple(notes),
+        warnings=()
+        if served.room is None
+        else tuple(served.room.warnings(curve, "the others wait")),
     )
+
+
+def _stepped(
+    deployment: Deployment, costs: BatchCosts, survival: Array, initial: int
+) -> PolicyOutcome:
+    """Return what SGLang's adaptive speculation reaches, in the engine's captured sizes."""
+    graphs, batch = deployment.setup.engine.graphs, costs.batch_size
+    sizes = graphs.sizes if graphs is not None and graphs.counts == "sequences" else ()
+    padded = next((size for size in sizes if size >= batch), batch)
+    accepted = np.append(0.0, np.cumsum(survival))
+    shares = sglang_rounds(padded, accepted, initial)
+    rate = mixed_rate(fixed_rates(costs, survival), 1.0 + accepted, shares)
+    return PolicyOutcome(rate, 0.0, float(shares @ np.arange(len(shares))))
 
 
 def _loads(request: AdaptiveRequest) -> dict[int, int]:
@@ -290,30 +405,44 @@ def _refuse_many(loads: Iterable[int], longest: int, n_rounds: int) -> None:
             refuse(counted, drafts, f"at most {most} drafts at a batch size of {load}")
 
 
-def _costs(curve: SpeedupCurve, batch_size: int) -> BatchCosts:
-    """Return the seconds of rounds of one batch, from those whose sequences are all alike.
+def _costs(
+    deployment: Deployment, drafter: Drafter, most: int, context_len: float, depth: int
+) -> Callable[[int], BatchCosts]:
+    """Return the seconds of rounds of each batch up to a size, whatever its sequences draft.
+
+    A verification takes as long as one in which all sequences share its drafts equally: with the
+    same tokens, padded to the same captured size.
 
     Raises
     ------
     OptionError
         For drafts that are made while the target verifies: then a round is no sum.
     """
-    known = np.isfinite(curve.tokens_per_round[0, 0])  # to the depth of the drafter
-    draft_s, verify_s, round_s = (
-        one[0, :batch_size, known].T for one in (curve.draft_s, curve.verify_s, curve.round_s)
-    )
-    alone_s = draft_s[-1, 1:] + verify_s[-1, 1:]
-    engine_s = round_s[-1, 1] - alone_s[0]
-    if not np.allclose(round_s[-1, 1:], alone_s + engine_s, atol=0.0):
-        message = f"drafter {curve.drafter!r} drafts while the target verifies; allowed: before it"
-        raise OptionError(message)
-    steps = np.diff(draft_s, axis=1).T
-    return BatchCosts(
-        verify_s=verify_s[-1],
-        draft_step_s=np.concatenate([np.zeros((len(steps), 1)), steps], axis=1),
-        engine_s=float(engine_s),
-        is_block=bool(len(steps) > 1 and np.median(steps[1:, -1]) < _SAME_PASS * steps[0, -1]),
-    )
+    load = Load(np.arange(1.0, most + 1).tolist(), [context_len])
+    curve = served_curve(deployment, drafter, load, "ignore", max_draft_len=depth).decoding
+    passes = EnginePasses()
+
+    def costs(batch_size: int) -> BatchCosts:
+        draft_s, verify_s, round_s = (
+            seconds[0, :batch_size].T for seconds in (curve.draft_s, curve.verify_s, curve.round_s)
+        )
+        alone_s = draft_s[1:, -1] + verify_s[1:, -1]
+        engine_s = round_s[1, -1] - alone_s[0]
+        if not np.allclose(round_s[1:, -1], alone_s + engine_s, atol=0.0):
+            message = (
+                f"drafter {curve.drafter!r} drafts while the target verifies; allowed: before it"
+            )
+            raise OptionError(message)
+        steps = np.diff(draft_s, axis=0)
+        drafts = np.arange(batch_size * depth + 1) / batch_size
+        return BatchCosts(
+            verify_s=passes(deployment, ForwardPass(float(batch_size), 1.0 + drafts, context_len)),
+            draft_step_s=np.concatenate([np.zeros((depth, 1)), steps], axis=1),
+            engine_s=float(engine_s),
+            is_block=bool(depth > 1 and np.median(steps[1:, -1]) < _SAME_PASS * steps[0, -1]),
+        )
+
+    return cache(costs)
 
 
 def _closed(rates: Array, lengths: npt.NDArray[Any]) -> tuple[PolicyOutcome, ...]:
@@ -333,6 +462,8 @@ _MEANING: Final = {
     "stopping": "a sequence drafts on while its drafts so far are sure enough",
     "batch confidence": "one length for all, chosen each round from how sure its drafts are",
     "sequence confidence": "the drafts that are sure enough, chosen each round",
+    VERIFICATION: "vLLM's enable_adaptive_verification: all is drafted, the likeliest is verified",
+    STEPS: "SGLang's --speculative-adaptive with its default steps: by batch and mean acceptance",
     "oracle": "drafts that will be accepted, as far as they pay: no policy can beat it",
 }
 
@@ -348,6 +479,7 @@ def adaptive_text(answer: Adaptive) -> str:
         f"K={k} at {load}" for load, k in zip(answer.loads, answer.load_draft_len, strict=True)
     )
     means = [f"{name}: {_MEANING[name]}" for name in answer.outcomes]
+    flags = [] if answer.launch is None else [_flags_text(answer.launch)]
     meaning = [
         f"fixed is K={answer.draft_len}, as a speedup over no drafts; the others are gains over fixed",
         f"by load is {lengths}",
@@ -355,7 +487,11 @@ def adaptive_text(answer: Adaptive) -> str:
         f"the variance of acceptance",
         *means,
     ]
-    return page(answer, format_table(header, rows), "\n".join(meaning))
+    return page(answer, format_table(header, rows), "\n".join(meaning), *flags)
+
+
+def _flags_text(flags: Launch) -> str:
+    return "\n".join([f"by load, {flags.release}:", folded(flags.text), *flags.file_lines])
 
 
 def _row(answer: Adaptive, policy: str) -> list[str]:
@@ -402,5 +538,6 @@ COMMAND: Final = Command(
     question=adaptive,
     options=FORMULAS,
     chart="Draw the gain of each policy by load.",
+    to_paste=True,
     example="specroof adaptive Qwen/Qwen3-8B -H h100 --drafter eagle3,accept-length=2.8@3",
 )
