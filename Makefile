@@ -4,7 +4,7 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo page validate check test format lint suite fuzz oracle notebooks docs outputs golden \
-    network suite-lowest clean
+    network suite-lowest release-check clean
 
 # Folders count too: a file that is taken away changes only its folder.
 SOURCES := pyproject.toml README.md LICENSE \
@@ -14,6 +14,7 @@ DEMO_ENV := .venv
 TEST_ENV := .build/venv
 LOWEST_ENV := .build/venv-lowest
 ORACLE_ENV := .build/venv-oracle
+RELEASE_ENV := .build/venv-release
 RUN := .build/run
 PIP_FLAGS := --quiet --disable-pip-version-check
 
@@ -46,7 +47,8 @@ endef
 # Copy what the tests read into $(RUN).
 define fill_run_folder
 @rm -rf $(RUN) && mkdir -p $(RUN) && \
-    cp -R pyproject.toml Makefile README.md CONTRIBUTING.md CHANGELOG.md CITATION.cff docs tests notebooks $(RUN) && \
+    cp -R pyproject.toml Makefile README.md CONTRIBUTING.md CHANGELOG.md CITATION.cff RELEASING.md SKILL.md llms.txt \
+    .github docs release tests notebooks $(RUN) && \
     mkdir $(RUN)/benchmarks && cp -R benchmarks/fitting $(RUN)/benchmarks
 endef
 
@@ -111,7 +113,7 @@ lint: $(TEST_ENV)/.dev-installed ## ruff check, ruff format --check, mypy
 	$(TEST_ENV)/bin/python -m ruff check .
 	$(TEST_ENV)/bin/python -m ruff format --check .
 	$(TEST_ENV)/bin/python -m mypy specroof tests benchmarks/fitting \
-	    $(wildcard benchmarks/*.py docs/*.py)
+	    $(wildcard benchmarks/*.py docs/*.py release/*.py)
 
 # pytest's closing line stays the last one: coverage speaks only where it is not complete.
 suite: $(TEST_ENV)/.wheel-installed ## tests and doctests of the built wheel, with coverage
@@ -170,6 +172,14 @@ suite-lowest: $(LOWEST_ENV)/.wheel-installed ## the tests with the oldest suppor
 	$(fill_run_folder)
 	cd $(RUN) && $(TEST_ENVIRONMENT) ../venv-lowest/bin/python -m pytest $(PYTEST_FLAGS) \
 	    -W default ./tests ./benchmarks/fitting --pyargs specroof
+
+release-check: $(RELEASE_ENV)/.installed ## build a release twice, try it in empty environments, upload nothing
+	env -u PYTHONPATH -u PYTHONHOME $(RELEASE_ENV)/bin/python release/check.py .build/release
+
+$(RELEASE_ENV)/.installed: pyproject.toml Makefile
+	$(call make_environment,$(RELEASE_ENV))
+	@$(RELEASE_ENV)/bin/python -m pip install $(PIP_FLAGS) build cyclonedx-bom "hatchling>=1.27" pipx twine uv
+	@touch $@
 
 # The wheel is built from the source distribution, so that both are known to work.
 .build/dist/.built: $(SOURCES) $(TEST_ENV)/.dev-installed
