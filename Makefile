@@ -193,7 +193,7 @@ $(RELEASE_ENV)/.installed: pyproject.toml Makefile
 $(TEST_ENV)/.dev-installed: pyproject.toml
 	$(call make_environment,$(TEST_ENV))
 	@echo "Installing the tools into $(TEST_ENV)"
-	@$(TEST_ENV)/bin/python -m pip install $(PIP_FLAGS) --editable '.[dev]'
+	@$(TEST_ENV)/bin/python -m pip install $(PIP_FLAGS) --editable '.[dev,mcp]'
 	@touch $@
 
 $(TEST_ENV)/.wheel-installed: .build/dist/.built

@@ -33,13 +33,18 @@ def sessions(text: str) -> list[tuple[str, str]]:
     return [(command, shown.strip("\n")) for command, shown in _SESSION.findall(text)]
 
 
+def files_of(text: str) -> list[tuple[str, str]]:
+    """Return the name and the content of each file that a page shows whole."""
+    return _FILE.findall(text)
+
+
 def replayed(text: str) -> list[tuple[str, str]]:
     """Return each command of a page, and what it prints now.
 
     They run in the order of the page, in one folder that holds the files that the page shows.
     """
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        for name, content in _FILE.findall(text):
+        for name, content in files_of(text):
             Path(name).write_text(content, encoding="utf-8")
         return [(command, _printed(command)) for command, _ in sessions(text)]
 

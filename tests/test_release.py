@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from typer.testing import CliRunner
+
+from specroof.cli import app
 
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -46,3 +49,24 @@ def test_the_newest_section_of_the_changelog_is_this_version() -> None:
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     newest = re.findall(r"^## \[(.+?)\]", changelog, re.MULTILINE)
     assert PROJECT["version"] == next(name for name in newest if name != "Unreleased")
+
+
+@pytest.mark.parametrize("name", ["SKILL.md", "llms.txt"])
+def test_what_agents_read_names_files_commands_and_flags_that_there_are(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^)]+)\)", text)
+    assert [link for link in links if not (ROOT / link).exists()] == []
+    calls = re.findall(r"`specroof ([a-z]+)([^`]*)`", text)
+    assert calls
+    for command, words in calls:
+        run = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200"})
+        assert run.exit_code == 0
+        flags = re.findall(r"--[a-z-]+", words.replace("--json", ""))
+        assert [flag for flag in flags if flag not in run.stdout] == []
+
+
+def test_a_skill_begins_with_its_name_and_when_to_use_it() -> None:
+    _, head, _ = (ROOT / "SKILL.md").read_text(encoding="utf-8").split("---", 2)
+    facts = yaml.safe_load(head)
+    assert facts["name"] == PROJECT["name"]
+    assert len(facts["description"]) <= 1024
