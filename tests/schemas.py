@@ -41,11 +41,13 @@ advise Qwen/Qwen3-32B -H h100,b200 --drafter eagle3,accept=0.7 --drafter ngram,a
 advise Qwen/Qwen3-8B -H h100 --framework sglang --drafter eagle3,accept=0.1 --isl 8000 --osl 10 --concurrency 512
 advise Qwen/Qwen3-8B -H h100 --framework tensorrt-llm --drafter eagle3,accept=0.8 --isl 800 --osl 100 --concurrency 1..64 --choose-draft-len 1,2
 advise Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.8 --traffic day.csv --concurrency 1..64 --isl 1000 --osl 100
+explain deepseek-ai/DeepSeek-V3 -H b200 --tp 8 --ep 8 --batch 8 --query-len 4
 explain Qwen/Qwen3-30B-A3B -H h100 --batch 8 --query-len 4
 explain Qwen/Qwen3-8B -H h100 --prefill --query-len 1000
 explain Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --draft-len 3
 explain Qwen/Qwen3-8B -H h100 --engine ideal --drafter ngram,accept=0.7
 capacity Qwen/Qwen3-8B -H h100 --context 8192 --drafter eagle3 --draft-len 3
+capacity Qwen/Qwen3-8B -H h100 --context 8192 --drafter ngram
 capacity Qwen/Qwen3-235B-A22B -H l40s --context 8192
 breakeven Qwen/Qwen3-8B -H h100 --drafter eagle3
 breakeven Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.6 --solve batch
@@ -56,6 +58,7 @@ frontier Qwen/Qwen3-32B -H h100 --devices 1,2 --drafter eagle3,accept=0.7 --isl 
 frontier Qwen/Qwen3-8B -H h100,b200 --drafter eagle3,accept=0.7
 frontier Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --tpot 0.001
 worth Qwen/Qwen3-8B -H h100 --drafter eagle3
+worth Qwen/Qwen3-8B -H h100 --drafter eagle3 --batch 1,8
 worth Qwen/Qwen3-8B -H h100,b200 --drafter eagle3 --isl 1024 --osl 256 --tpot 10
 adaptive Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --batch 1,32
 doctor vllm.txt later.txt --wait 30 --model Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.8
@@ -74,6 +77,8 @@ models diff Qwen/Qwen3-8B openai/gpt-oss-20b
 hardware
 hardware show h100
 hardware show l40s
+hardware show mi300x
+hardware show mine.yaml
 hardware check mine.yaml
 acceptance
 acceptance list

@@ -40,7 +40,8 @@ def schema(
 ) -> None:
     """Print the JSON Schema of what a command's --json prints.
 
-    Without COMMAND, it lists the commands that have one. Within a version (the end of its $id) keys are added, and none goes away or changes its meaning.
+    Without COMMAND, it lists the commands that have one. Within a version (the end of its $id) keys
+    are added, and none goes away or changes its meaning.
     """
     if command is None:
         say("\n".join(SCHEMAS))
