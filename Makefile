@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo page validate check test format lint suite fuzz oracle notebooks docs outputs golden \
+.PHONY: help demo page validate check test format lint suite fuzz oracle notebooks docs site outputs golden \
     network suite-lowest release-check clean
 
 # Folders count too: a file that is taken away changes only its folder.
@@ -16,6 +16,7 @@ LOWEST_ENV := .build/venv-lowest
 ORACLE_ENV := .build/venv-oracle
 RELEASE_ENV := .build/venv-release
 RUN := .build/run
+SITE := .build/public
 PIP_FLAGS := --quiet --disable-pip-version-check
 
 # The tests run in $(RUN), a folder that holds copies of what they read and no specroof, so that
@@ -151,11 +152,23 @@ docs: $(TEST_ENV)/.dev-installed ## build the documentation site into .build/sit
 	    $(TEST_ENV)/bin/python -m mkdocs build --strict --quiet --config-file docs/mkdocs.yml
 	@echo "Open .build/site/index.html"
 
+site: $(SITE)/page/index.html ## documentation, interactive page and an answer for each model and chip, in .build/public
+	env -u PYTHONHOME PYTHONPATH="$(CURDIR)" NO_MKDOCS_2_WARNING=1 $(TEST_ENV)/bin/python -m mkdocs build \
+	    --strict --quiet --config-file docs/mkdocs.yml --site-dir $(CURDIR)/.build/docs
+	@rm -rf .build/docs/page && cp -R .build/docs/. $(SITE)
+	env -u PYTHONHOME PYTHONPATH="$(CURDIR)" $(TEST_ENV)/bin/python docs/answers.py $(SITE)
+	@echo "Open $(SITE)/index.html"
+
+$(SITE)/page/index.html: $(SOURCES) $(TEST_ENV)/.dev-installed
+	@mkdir -p $(SITE)
+	env -u PYTHONHOME PYTHONPATH="$(CURDIR)" $(TEST_ENV)/bin/python -m specroof explore -o $(SITE)/page
+
 outputs: $(TEST_ENV)/.dev-installed ## write into README and docs what their commands print now
 	env -u PYTHONHOME PYTHONPATH="$(CURDIR)" $(TEST_ENV)/bin/python tests/sessions.py \
 	    $$(grep -rl '^$$ specroof' README.md docs/pages)
 	env -u PYTHONHOME PYTHONPATH="$(CURDIR)" $(TEST_ENV)/bin/python tests/screens.py docs/pages/screens
 	env -u PYTHONHOME PYTHONPATH="$(CURDIR)" $(TEST_ENV)/bin/python tests/demo.py notebooks/charts
+	env -u PYTHONHOME PYTHONPATH="$(CURDIR)" $(TEST_ENV)/bin/python tests/schemas.py specroof/cli/schemas
 
 golden: $(TEST_ENV)/.wheel-installed ## published numbers against predictions; report in .build/golden/
 	$(fill_run_folder)

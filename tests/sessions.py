@@ -50,12 +50,14 @@ def replayed(text: str) -> list[tuple[str, str]]:
 
 
 def _printed(command: str) -> str:
+    called, _, lines = command.replace("\\\n", " ").partition(" | head -")
     with patch("specroof.cli.screen_width", lambda: 110):
-        done = CliRunner().invoke(app, shlex.split(command.replace("\\\n", " "))[1:])
+        done = CliRunner().invoke(app, shlex.split(called)[1:])
     if done.exit_code:
         message = f"{command}: exit code {done.exit_code}\n{done.output}"
         raise AssertionError(message)
-    return "\n".join(line.rstrip() for line in done.stdout.splitlines()).strip("\n")
+    shown = done.stdout.splitlines()[: int(lines) if lines else None]
+    return "\n".join(line.rstrip() for line in shown).strip("\n")
 
 
 def refreshed(text: str) -> str:
