@@ -13,7 +13,15 @@ from typer.testing import CliRunner
 
 import specroof
 from specroof.cli import app
-from specroof.cli.mcp import LONGEST_LIST, Tool, kind_schema, questions, reply, request_schema
+from specroof.cli.mcp import (
+    LONGEST_LIST,
+    Tool,
+    guard,
+    kind_schema,
+    questions,
+    reply,
+    request_schema,
+)
 from specroof.questions import QUESTIONS
 from specroof.questions.request import Command
 
@@ -100,6 +108,26 @@ def test_a_refusal_is_one_line_and_a_bug_does_not_end_the_server(
     chips = reply(tools, "hardware", {})
     assert "left out" in chips["text"]
     assert (chips["structured_content"], chips["is_error"]) == (None, False)
+
+
+def test_the_guard_lets_only_own_and_allowed_files_through(tmp_path: Path) -> None:
+    hook, online = guard([tmp_path], network=False), guard([], network=True)
+    for path in (specroof.__file__, os.fsencode(tmp_path / "a.json"), os.__file__, 3):
+        hook("open", (path, "r", 0))
+    hook("os.listdir", (None,))
+    hook("import", ("os",))
+    for event, place in (
+        ("open", tmp_path.parent / "a.json"),
+        ("open", f"{tmp_path}-beside/a.json"),
+        ("os.scandir", "/"),
+        ("open", "/dev/stdin"),
+        ("socket.getaddrinfo", "localhost"),
+    ):
+        with pytest.raises(PermissionError):
+            hook(event, (place,))
+    online("socket.getaddrinfo", ("localhost",))
+    with pytest.raises(PermissionError):
+        online("open", (tmp_path,))
 
 
 def test_without_the_sdk_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,12 +59,6 @@ def test_other_answers_fit_the_schemas() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("asked_for_validated")
-def test_the_bundled_validation_fits_its_schema() -> None:
-    ((_, answer),) = answers(["validate"])
-    assert mistake(["validate"], answer) is None
-
-
 def test_an_answer_without_a_key_or_with_another_kind_is_found() -> None:
     ((_, answer),) = answers(["predict Qwen/Qwen3-8B -H h100 --drafter ideal"])
     (drafter,) = answer["drafters"]

@@ -136,11 +136,11 @@ def questions(*, can_read: bool) -> dict[str, Command]:
 # --- Files and network that a question may not reach ---------------------------------------------
 
 
-def guard(folders: Iterable[Path], *, network: bool) -> None:
-    """Refuse files outside of `folders`, and the network, to this process from now on.
+def guard(folders: Iterable[Path], *, network: bool) -> Callable[[str, tuple[Any, ...]], None]:
+    """Return an audit hook that refuses files outside of `folders`, and the network.
 
-    Python tells an audit hook of each file and address before it is opened, whoever opens it; a
-    hook cannot be removed. What is refused raises `PermissionError`, which readers of files word.
+    Python tells the hook of each file and address before it is opened, whoever opens it; a hook
+    cannot be removed. What is refused raises `PermissionError`, which readers of files word.
     """
     package = Path(__file__).parents[1]
     own = [package, *(package.parent / name for name in ("hardware", "model_configs"))]
@@ -159,7 +159,7 @@ def guard(folders: Iterable[Path], *, network: bool) -> None:
         elif event in _NETWORK and not network:
             raise PermissionError(errno.EACCES, "no network without --network")
 
-    sys.addaudithook(hook)
+    return hook
 
 
 _FILES: Final = frozenset({"open", "os.listdir", "os.scandir"})
@@ -289,7 +289,7 @@ def mcp(
         async with stdio.stdio_server() as (read, write):
             if not network:  # read when huggingface_hub is imported, by the first such name
                 os.environ |= {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}
-            guard(allow or (), network=network)
+            sys.addaudithook(guard(allow or (), network=network))
             await server.run(read, write, server.create_initialization_options())
 
     anyio.run(serve)
