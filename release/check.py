@@ -108,7 +108,7 @@ def built(source: Path, place: Path) -> dict[str, Path]:
 
 def copy_of_sources(source_distribution: Path, place: Path) -> Path:
     """Return a folder with what a source distribution holds, its files dated now."""
-    shutil.unpack_archive(source_distribution, place, filter="data")
+    shutil.unpack_archive(source_distribution, place)
     (folder,) = place.iterdir()
     for path in folder.rglob("*"):
         os.utime(path)
