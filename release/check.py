@@ -169,7 +169,9 @@ def pythons() -> dict[str, Path | None]:
 def _working(version: str, kept: Path) -> Iterator[Path]:
     """Yield the Pythons of a version that start: on the path, else where pyenv keeps them."""
     on_path = shutil.which(f"python{version}")
-    places = [*([Path(on_path)] if on_path else []), *sorted(kept.glob(f"{version}.*/bin/python"))]
+    places = [Path(on_path)] if on_path else []
+    if os.access(kept, os.R_OK):
+        places += sorted(kept.glob(f"{version}.*/bin/python"))
     for place in places:
         words = [str(place), "-c", "import sys, venv; print('%d.%d' % sys.version_info[:2])"]
         done = subprocess.run(words, capture_output=True, text=True, check=False, env=ENVIRONMENT)
