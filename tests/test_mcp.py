@@ -110,7 +110,10 @@ def test_a_refusal_is_one_line_and_a_bug_does_not_end_the_server(
     assert (chips["structured_content"], chips["is_error"]) == (None, False)
 
 
-def test_the_guard_lets_only_own_and_allowed_files_through(tmp_path: Path) -> None:
+def test_the_guard_lets_only_own_and_allowed_files_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
     hook, online = guard([tmp_path], network=False), guard([], network=True)
     for path in (specroof.__file__, os.fsencode(tmp_path / "a.json"), os.__file__, 3):
         hook("open", (path, "r", 0))
@@ -126,6 +129,7 @@ def test_the_guard_lets_only_own_and_allowed_files_through(tmp_path: Path) -> No
         with pytest.raises(PermissionError):
             hook(event, (place,))
     online("socket.getaddrinfo", ("localhost",))
+    online("open", (tmp_path / "hub" / "config.json",))
     with pytest.raises(PermissionError):
         online("open", (tmp_path,))
 

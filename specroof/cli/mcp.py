@@ -149,6 +149,8 @@ def guard(folders: Iterable[Path], *, network: bool) -> Callable[[str, tuple[Any
     ]
     # Folders that whoever started the server has named.
     own += [Path(os.environ[name]) for name in ("SPECROOF_HARDWARE_PATH",) if os.environ.get(name)]
+    if network:  # where huggingface_hub keeps what it fetched
+        own.append(Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface"))
     roots = tuple(os.path.realpath(folder) for folder in (*own, *folders))
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
