@@ -32,6 +32,8 @@ from specroof.serving.launch import Speculation, launch, server_command
 ROOT: Final = Path(__file__).parents[1]
 ENGINES: Final = ("vllm", "sglang")
 BATCHES: Final = (1, 4, 16, 64, 256)
+#: What a server should have room for.
+USUAL_BATCH: Final = 16
 CONTEXT: Final = 4096
 DEVICES: Final = (1, 2, 4, 8)
 #: What the pages assume, and say that they do.
@@ -41,9 +43,11 @@ LINKS: Final = ("<!-- links -->", "<!-- end of links -->")
 STYLE: Final = """
 body { font: 1rem/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 60rem; padding: 1rem; }
 table { border-collapse: collapse; display: block; overflow-x: auto; }
-th, td { border-bottom: 1px solid #ccc; padding: .25rem .75rem; text-align: right; }
+th, td { border-bottom: 1px solid #ccc; padding: .25rem .75rem; text-align: right; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; }
-pre { background: #f4f4f4; overflow-x: auto; padding: .75rem; }
+pre { background: #f4f4f4; padding: .75rem; white-space: pre-wrap; }
+h1 { font-size: clamp(1.3rem, 5vw, 2rem); }
+h1, li, pre { overflow-wrap: anywhere; }
 .pays { color: #116329; } .loses { color: #a40e26; } .unclear { color: #7a4e00; }
 footer { border-top: 1px solid #ccc; color: #555; font-size: .9rem; margin-top: 2rem; }
 """
@@ -105,7 +109,7 @@ class Found:
     Parameters
     ----------
     devices
-        The fewest that have room for one request.
+        The fewest that have room for drafts at `USUAL_BATCH`, else the most that there are.
     drafter
         Its SPEC.
     answer
@@ -149,6 +153,11 @@ class Found:
             rows.append(row)
         return rows
 
+    def has_room(self, batch: int) -> bool:
+        """Tell whether a batch runs with some draft."""
+        lengths = self.answer["drafters"][0]["speedup"][0][BATCHES.index(batch)]
+        return any(one is not None for one in lengths[1:])
+
     @property
     def paying(self) -> list[dict[str, Any]]:
         """The rows at which drafts pay."""
@@ -156,7 +165,8 @@ class Found:
 
 
 def found_of(case: Case) -> Found | None:
-    """Return the prediction of a page on the fewest devices; None where even eight have no room."""
+    """Return the prediction of a page; None where even eight devices have no room for a request."""
+    best = None
     model = specroof.load_model(case.model)
     kind = "mtp" if MTP_NOTE in model.notes else "eagle3"
     drafter = f"{kind},accept={ACCEPTANCE:g}"
@@ -175,8 +185,10 @@ def found_of(case: Case) -> Found | None:
             continue
         found = Found(devices, drafter, answer, "")
         if found.rows[0]["length"] is not None:
-            return Found(devices, drafter, answer, _serve(case, model, kind, found))
-    return None
+            best = Found(devices, drafter, answer, _serve(case, model, kind, found))
+            if found.has_room(USUAL_BATCH):
+                break
+    return best
 
 
 def _serve(case: Case, model: Architecture, kind: str, found: Found) -> str:
@@ -254,7 +266,7 @@ def case_page(case: Case, found: Found, foot: str) -> str:
         "<th>80% band</th><th>verdict</th><th>tokens/s</th><th>with drafts</th></tr>",
         *rows,
         "</table>",
-        f"<p>Context {CONTEXT} tokens. The band holds 80% of measurements of this kind. Reach: "
+        f"<p>Engine profile {escape(answer['engine'])}, context {CONTEXT} tokens. The band holds 80% of measurements of this kind. Reach: "
         f"<strong>{escape(reach)}</strong>.</p>",
         "<h2>To serve it</h2>",
         f"<pre>{escape(found.serve)}</pre>",
@@ -291,7 +303,7 @@ def _about_flags(found: Found) -> str:
     row = found.paying[-1]
     return (
         f"<p>{row['length']} drafts are the best at batch {row['batch']}, the largest of the table "
-        "at which they surely pay. Put the drafter's weights in the place of a placeholder.</p>"
+        "at which they pay. Put the drafter's weights in the place of a placeholder.</p>"
     )
 
 
