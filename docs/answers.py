@@ -27,7 +27,7 @@ from specroof import Architecture, Placement
 from specroof.catalog.files import bundled
 from specroof.parsers.model_config import MTP_NOTE
 from specroof.questions.explore import PAGE_CHIPS
-from specroof.serving.launch import Speculation, launch, server_command
+from specroof.serving.launch import YOUR_DRAFT_MODEL, Speculation, launch, server_command
 
 ROOT: Final = Path(__file__).parents[1]
 ENGINES: Final = ("vllm", "sglang")
@@ -301,9 +301,10 @@ def _about_flags(found: Found) -> str:
     if not found.paying:
         return "<p>Without drafts: they pay at no batch of the table.</p>"
     row = found.paying[-1]
+    weights = "Put the drafter's weights in the place of the placeholder."
     return (
         f"<p>{row['length']} drafts are the best at batch {row['batch']}, the largest of the table "
-        "at which they pay. Put the drafter's weights in the place of a placeholder.</p>"
+        f"at which they pay. {weights if YOUR_DRAFT_MODEL in found.serve else ''}</p>"
     )
 
 
@@ -378,7 +379,10 @@ def write_indexes(folder: Path, cases: Sequence[Case], foot: str) -> None:
 
 def write_sitemap(site: Path, address: str) -> None:
     """Write the addresses of all pages of the site."""
-    pages = sorted(path.relative_to(site).as_posix() for path in site.rglob("*.html"))
+    (site / "sitemap.xml.gz").unlink(missing_ok=True)  # mkdocs' own, without the answers
+    pages = sorted(
+        {path.relative_to(site).as_posix() for path in site.rglob("*.html")} - {"404.html"}
+    )
     entries = "\n".join(
         f"<url><loc>{escape(address.rstrip('/'))}/{quote(path)}</loc></url>" for path in pages
     )
