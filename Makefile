@@ -3,8 +3,8 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo page validate check test format lint suite fuzz oracle notebooks docs outputs golden \
-    network suite-lowest clean
+.PHONY: help demo page validate check test format lint suite fuzz oracle notebooks docs site outputs golden \
+    network suite-lowest release-check clean
 
 # Folders count too: a file that is taken away changes only its folder.
 SOURCES := pyproject.toml README.md LICENSE \
@@ -14,7 +14,9 @@ DEMO_ENV := .venv
 TEST_ENV := .build/venv
 LOWEST_ENV := .build/venv-lowest
 ORACLE_ENV := .build/venv-oracle
+RELEASE_ENV := .build/venv-release
 RUN := .build/run
+SITE := .build/public
 PIP_FLAGS := --quiet --disable-pip-version-check
 
 # The tests run in $(RUN), a folder that holds copies of what they read and no specroof, so that
@@ -46,7 +48,8 @@ endef
 # Copy what the tests read into $(RUN).
 define fill_run_folder
 @rm -rf $(RUN) && mkdir -p $(RUN) && \
-    cp -R pyproject.toml Makefile README.md CONTRIBUTING.md CHANGELOG.md CITATION.cff docs tests notebooks $(RUN) && \
+    cp -R pyproject.toml Makefile README.md CONTRIBUTING.md CHANGELOG.md CITATION.cff RELEASING.md SKILL.md llms.txt \
+    .github docs release tests notebooks $(RUN) && \
     mkdir $(RUN)/benchmarks && cp -R benchmarks/fitting $(RUN)/benchmarks
 endef
 
@@ -111,7 +114,7 @@ lint: $(TEST_ENV)/.dev-installed ## ruff check, ruff format --check, mypy
 	$(TEST_ENV)/bin/python -m ruff check .
 	$(TEST_ENV)/bin/python -m ruff format --check .
 	$(TEST_ENV)/bin/python -m mypy specroof tests benchmarks/fitting \
-	    $(wildcard benchmarks/*.py docs/*.py)
+	    $(wildcard benchmarks/*.py docs/*.py release/*.py)
 
 # pytest's closing line stays the last one: coverage speaks only where it is not complete.
 suite: $(TEST_ENV)/.wheel-installed ## tests and doctests of the built wheel, with coverage
@@ -149,11 +152,23 @@ docs: $(TEST_ENV)/.dev-installed ## build the documentation site into .build/sit
 	    $(TEST_ENV)/bin/python -m mkdocs build --strict --quiet --config-file docs/mkdocs.yml
 	@echo "Open .build/site/index.html"
 
+site: $(SITE)/page/index.html ## documentation, interactive page and an answer for each model and chip, in .build/public
+	env -u PYTHONHOME PYTHONPATH="$(CURDIR)" NO_MKDOCS_2_WARNING=1 $(TEST_ENV)/bin/python -m mkdocs build \
+	    --strict --quiet --config-file docs/mkdocs.yml --site-dir $(CURDIR)/.build/docs
+	@rm -rf .build/docs/page && cp -R .build/docs/. $(SITE)
+	env -u PYTHONHOME PYTHONPATH="$(CURDIR)" $(TEST_ENV)/bin/python docs/answers.py $(SITE)
+	@echo "Open $(SITE)/index.html"
+
+$(SITE)/page/index.html: $(SOURCES) $(TEST_ENV)/.dev-installed
+	@mkdir -p $(SITE)
+	env -u PYTHONHOME PYTHONPATH="$(CURDIR)" $(TEST_ENV)/bin/python -m specroof explore -o $(SITE)/page
+
 outputs: $(TEST_ENV)/.dev-installed ## write into README and docs what their commands print now
 	env -u PYTHONHOME PYTHONPATH="$(CURDIR)" $(TEST_ENV)/bin/python tests/sessions.py \
 	    $$(grep -rl '^$$ specroof' README.md docs/pages)
 	env -u PYTHONHOME PYTHONPATH="$(CURDIR)" $(TEST_ENV)/bin/python tests/screens.py docs/pages/screens
 	env -u PYTHONHOME PYTHONPATH="$(CURDIR)" $(TEST_ENV)/bin/python tests/demo.py notebooks/charts
+	env -u PYTHONHOME PYTHONPATH="$(CURDIR)" $(TEST_ENV)/bin/python tests/schemas.py specroof/cli/schemas
 
 golden: $(TEST_ENV)/.wheel-installed ## published numbers against predictions; report in .build/golden/
 	$(fill_run_folder)
@@ -171,6 +186,14 @@ suite-lowest: $(LOWEST_ENV)/.wheel-installed ## the tests with the oldest suppor
 	cd $(RUN) && $(TEST_ENVIRONMENT) ../venv-lowest/bin/python -m pytest $(PYTEST_FLAGS) \
 	    -W default ./tests ./benchmarks/fitting --pyargs specroof
 
+release-check: $(RELEASE_ENV)/.installed ## build a release twice, try it in empty environments, upload nothing
+	env -u PYTHONPATH -u PYTHONHOME $(RELEASE_ENV)/bin/python release/check.py .build/release
+
+$(RELEASE_ENV)/.installed: pyproject.toml Makefile
+	$(call make_environment,$(RELEASE_ENV))
+	@$(RELEASE_ENV)/bin/python -m pip install $(PIP_FLAGS) build cyclonedx-bom "hatchling>=1.27" pipx twine uv
+	@touch $@
+
 # The wheel is built from the source distribution, so that both are known to work.
 .build/dist/.built: $(SOURCES) $(TEST_ENV)/.dev-installed
 	@rm -rf .build/dist && touch .build/started
@@ -183,7 +206,7 @@ suite-lowest: $(LOWEST_ENV)/.wheel-installed ## the tests with the oldest suppor
 $(TEST_ENV)/.dev-installed: pyproject.toml
 	$(call make_environment,$(TEST_ENV))
 	@echo "Installing the tools into $(TEST_ENV)"
-	@$(TEST_ENV)/bin/python -m pip install $(PIP_FLAGS) --editable '.[dev]'
+	@$(TEST_ENV)/bin/python -m pip install $(PIP_FLAGS) --editable '.[dev,mcp]'
 	@touch $@
 
 $(TEST_ENV)/.wheel-installed: .build/dist/.built

@@ -37,6 +37,9 @@ def on_files(files: Files, config: Any) -> Files:
         if files.get_file_from_path(page) is None:
             text = f"# specroof {name}\n\n{about}\n\n## Flags\n\n{{{{ flags {name} }}}}\n"
             files.append(File.generated(config, page, content=text))
+    for name in ("answers", "page"):  # which `make site` makes
+        text = "<p>Made by make site. <a href='../index.html'>Documentation</a></p>"
+        files.append(File.generated(config, f"{name}/index.html", content=text))
     there = {"changelog.md": ROOT / "CHANGELOG.md"}
     there |= {f"charts/{path.name}": path for path in (ROOT / "notebooks" / "charts").glob("*.png")}
     for name, path in there.items():

@@ -33,24 +33,31 @@ def sessions(text: str) -> list[tuple[str, str]]:
     return [(command, shown.strip("\n")) for command, shown in _SESSION.findall(text)]
 
 
+def files_of(text: str) -> list[tuple[str, str]]:
+    """Return the name and the content of each file that a page shows whole."""
+    return _FILE.findall(text)
+
+
 def replayed(text: str) -> list[tuple[str, str]]:
     """Return each command of a page, and what it prints now.
 
     They run in the order of the page, in one folder that holds the files that the page shows.
     """
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        for name, content in _FILE.findall(text):
+        for name, content in files_of(text):
             Path(name).write_text(content, encoding="utf-8")
         return [(command, _printed(command)) for command, _ in sessions(text)]
 
 
 def _printed(command: str) -> str:
+    called, _, lines = command.replace("\\\n", " ").partition(" | head -")
     with patch("specroof.cli.screen_width", lambda: 110):
-        done = CliRunner().invoke(app, shlex.split(command.replace("\\\n", " "))[1:])
+        done = CliRunner().invoke(app, shlex.split(called)[1:])
     if done.exit_code:
         message = f"{command}: exit code {done.exit_code}\n{done.output}"
         raise AssertionError(message)
-    return "\n".join(line.rstrip() for line in done.stdout.splitlines()).strip("\n")
+    shown = done.stdout.splitlines()[: int(lines) if lines else None]
+    return "\n".join(line.rstrip() for line in shown).strip("\n")
 
 
 def refreshed(text: str) -> str:

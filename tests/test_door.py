@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import specroof
 import specroof.cli
 from specroof import ForwardPass, OptionError, Placement
-from specroof.cli import COMMANDS, app
+from specroof.cli import COMMANDS, GROUPS, app
 from specroof.questions import QUESTIONS
 from specroof.questions.acceptance import find_profiles, fit_profiles, show_profiles
 from specroof.questions.answer import Answer
@@ -116,7 +116,9 @@ def test_help_lists_a_command_by_its_first_sentence(name: str) -> None:
 def test_every_command_is_listed() -> None:
     files = {path.stem for path in Path(specroof.cli.__file__).parent.glob("*.py")}
     rows = {
-        name for name in COMMANDS if hasattr(import_module(f"specroof.questions.{name}"), "COMMAND")
+        name
+        for name in (*QUESTIONS, *GROUPS)
+        if hasattr(import_module(f"specroof.questions.{name}"), "COMMAND")
     }
     assert set(QUESTIONS) < set(COMMANDS) < files | rows
 

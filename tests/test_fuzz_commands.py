@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 import specroof
 from effort import cpu_bound
 from fuzzing import bounded
+from schemas import mistake
 from specroof.catalog import ACCEPTANCE_KEYS
 from specroof.cli import app
 from specroof.cost import CHOICES
@@ -142,6 +143,7 @@ def hold_finite(text: str, words: tuple[str, ...]) -> None:
     if "--json" in words:
         found = json.loads(text.splitlines()[-1], parse_constant=pytest.fail)
         assert all(math.isfinite(number) for number in numbers_of(found)), words
+        assert mistake(words, found) is None, words
     assert NO_NUMBER.search(text) is None, (words, text)
 
 

@@ -34,6 +34,7 @@ from fitting.shared_fit import (
     leave_one_out,
     parameters_at,
 )
+from schemas import mistake
 from specroof import acceptance_from_length, load_drafter, load_hardware, load_model, speedup_curve
 from specroof.cli import app
 from specroof.engines.record import Record
@@ -833,6 +834,7 @@ def test_the_command_prints_a_table_and_one_object() -> None:
     assert table.stdout.splitlines()[0].split()[:2] == ["source", "points"]
     told = CliRunner().invoke(app, ["validate", "--json"])
     content = json.loads(told.stdout.splitlines()[-1])
+    assert mistake(["validate"], content) is None
     assert set(content) == {
         "sources",
         "total",

@@ -138,16 +138,21 @@ def _refuse(message: str) -> None:
 # --- All commands --------------------------------------------------------------------------------
 
 #: What help says of commands that have commands below them.
-_GROUPS: Final = {
+GROUPS: Final = {
     "models": "List the bundled models, show one, or compare two.",
     "hardware": "List the hardware profiles, show one, or check your own file.",
     "acceptance": "List published acceptance profiles, show and plot them or your own files, fit "
     "laws.",
     "simulate": "Check by simulation that speculative sampling is exact, and how latency varies.",
 }
-#: What help lists, by the first sentence of its help: questions, then groups. Each is in the file
-#: of its name in `specroof.questions`.
-COMMANDS: Final = {**QUESTIONS, **_GROUPS}
+#: Commands for programs, each in the file of its name beside this one.
+_FOR_PROGRAMS: Final = {
+    "schema": "Print the JSON Schema of what a command's --json prints.",
+    "mcp": "Answer questions of coding agents, as an MCP server on standard input and output.",
+}
+#: What help lists, by the first sentence of its help: questions, groups and commands for programs.
+#: Each of the first two is in the file of its name in `specroof.questions`.
+COMMANDS: Final = {**QUESTIONS, **GROUPS, **_FOR_PROGRAMS}
 
 
 class _Commands(OneLineGroup):
@@ -174,8 +179,10 @@ class _Commands(OneLineGroup):
 
 
 def _imported(name: str) -> Any:
-    row = getattr(import_module(f"specroof.questions.{name}"), "COMMAND", None)
-    alone = typer.Typer(add_completion=False, cls=CommandGroup, help=_GROUPS.get(name))
+    row = None
+    if name not in _FOR_PROGRAMS:
+        row = getattr(import_module(f"specroof.questions.{name}"), "COMMAND", None)
+    alone = typer.Typer(add_completion=False, cls=CommandGroup, help=GROUPS.get(name))
     if row is None:
         module = import_module(f"specroof.cli.{name}")
         alone.command(name, cls=PlainCommand)(getattr(module, name))

@@ -1,0 +1,297 @@
+"""`specroof mcp`: each question as a tool of a Model Context Protocol server.
+
+A tool takes what the question's request has, in base units, and returns the text that its command
+prints and the object of ``--json``. Nothing is written. From the first call on, this process opens
+no file but those of Python, specroof and the folders that were allowed, and reaches no network.
+"""
+
+import errno
+import json
+import os
+import sys
+import sysconfig
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from inspect import Parameter as Signed
+from inspect import getdoc, signature
+from pathlib import Path
+from types import NoneType
+from typing import Annotated, Any, Final, get_args, get_origin
+
+import typer
+
+from specroof.cli import GROUPS
+from specroof.cli.output import check_folder
+from specroof.errors import OptionError, SpecroofError, one_line, optional_library, refuse
+from specroof.questions import QUESTIONS
+from specroof.questions.request import OPTIONS, Command, parameters_of
+
+#: Bounds of a request: no question of people has more.
+LONGEST_TEXT: Final = 4096
+LONGEST_LIST: Final = 64
+#: Characters of an answer's text, and of its JSON: an agent reads what it gets.
+LONGEST_ANSWER: Final = 200_000
+#: Tools that read files or servers: offered where some are allowed.
+READERS: Final = {"calibrate", "doctor", "hardware_check", "validate"}
+
+INSTRUCTIONS: Final = (
+    "specroof predicts what speculative decoding gains. Ask `advise` whether to turn it on and "
+    "with which flags, `predict` for speedups by batch and draft length, `breakeven` for the "
+    "acceptance or batch at which it pays, `capacity` for memory, `frontier` for price and speed. "
+    "Quote the 80% band (speedup_low to speedup_high) beside each figure, and the notes on reach, "
+    "which say how near the evidence is. A verdict of `unclear` is no gain. Lengths are tokens, "
+    "times seconds unless a name ends in _ms."
+)
+
+
+# --- What a question takes, as JSON Schema -------------------------------------------------------
+
+_TEXT: Final = {"type": "string", "maxLength": LONGEST_TEXT}
+_KINDS: Final[Mapping[Any, dict[str, Any]]] = {
+    str: _TEXT,
+    bool: {"type": "boolean"},
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    NoneType: {"type": "null"},
+}
+_OPTIONS: Final = {
+    "type": ["object", "null"],
+    "properties": {
+        name: {
+            "enum": [False, True] if row.names is None else [*row.names()],
+            "description": row.about,
+        }
+        for name, row in OPTIONS.items()
+    },
+    "additionalProperties": False,
+}
+
+
+def kind_schema(hint: Any) -> dict[str, Any] | None:
+    """Return the schema of a type hint; None for objects that only Python has.
+
+    Examples
+    --------
+    >>> kind_schema(float | None)
+    {'type': ['number', 'null']}
+    """
+    origin, inside = get_origin(hint), get_args(hint)
+    if hint in _KINDS:
+        return _KINDS[hint]
+    if origin is Sequence:
+        items = {"items": kind_schema(inside[0]), "minItems": 1, "maxItems": LONGEST_LIST}
+        return {"type": "array", **items}
+    if origin is Mapping:
+        return {"type": "object", "maxProperties": LONGEST_LIST}
+    known = [part for one in inside if (part := kind_schema(one)) is not None]
+    parts = [part for place, part in enumerate(known) if part not in known[:place]]
+    types = [part["type"] for part in parts]
+    if {"array", "object"} & {*types} and len(parts) > 1:
+        return {"anyOf": parts}
+    united = {name: value for part in parts for name, value in part.items()}
+    return united | {"type": types if len(types) > 1 else types[0]} if types else None
+
+
+def request_schema(question: Callable[..., object]) -> dict[str, Any]:
+    """Return the schema of what a question takes: the fields of its request."""
+    rows, properties, required = parameters_of(question), dict[str, Any](), list[str]()
+    for name, parameter in signature(question).parameters.items():
+        row = rows[name]
+        default = f" Default: {row.shown}." if isinstance(row.shown, str) else ""
+        properties[name] = {
+            **(_OPTIONS if name == "options" else kind_schema(parameter.annotation) or {}),
+            "description": row.about + default,
+        }
+        if parameter.default is Signed.empty:
+            required.append(name)
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
+    }
+
+
+def questions(*, can_read: bool) -> dict[str, Command]:
+    """Return the tools by name: all questions that print an answer.
+
+    Parameters
+    ----------
+    can_read
+        Whether files or servers may be read, which some questions need.
+    """
+    found: dict[str, Command] = {}
+    for name in (*QUESTIONS, *GROUPS):
+        row = getattr(import_module(f"specroof.questions.{name}"), "COMMAND", None)
+        if row is not None and row.prints:
+            below = {f"{name}_{word}": one for word, one in row.commands.items()}
+            found |= {name: row} | {
+                word: one for word, one in below.items() if one.question is not row.question
+            }
+    return {name: row for name, row in found.items() if can_read or name not in READERS}
+
+
+# --- Files and network that a question may not reach ---------------------------------------------
+
+
+def guard(folders: Iterable[Path], *, network: bool) -> Callable[[str, tuple[Any, ...]], None]:
+    """Return an audit hook that refuses files outside of `folders`, and the network.
+
+    Python tells the hook of each file and address before it is opened, whoever opens it; a hook
+    cannot be removed. What is refused raises `PermissionError`, which readers of files word.
+    """
+    package = Path(__file__).parents[1]
+    own = [package, *(package.parent / name for name in ("hardware", "model_configs"))]
+    own += [
+        Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")
+    ]
+    # Folders that whoever started the server has named.
+    own += [Path(os.environ[name]) for name in ("SPECROOF_HARDWARE_PATH",) if os.environ.get(name)]
+    if network:  # where huggingface_hub keeps what it fetched
+        own.append(Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface"))
+    roots = tuple(os.path.realpath(folder) for folder in (*own, *folders))
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if event in _FILES and arguments and not isinstance(arguments[0], int | NoneType):
+            place = os.path.realpath(os.fsdecode(arguments[0]))
+            if not any(place == root or place.startswith(root + os.sep) for root in roots):
+                raise PermissionError(errno.EACCES, "in no folder that --allow names", place)
+        elif event in _NETWORK and not network:
+            raise PermissionError(errno.EACCES, "no network without --network")
+
+    return hook
+
+
+_FILES: Final = frozenset({"open", "os.listdir", "os.scandir"})
+_NETWORK: Final = frozenset({"socket.connect", "socket.getaddrinfo", "socket.sendto"})
+
+
+# --- The server ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A question as a tool.
+
+    Parameters
+    ----------
+    row
+        The question.
+    schema
+        What it takes, as JSON Schema.
+    """
+
+    row: Command
+    schema: dict[str, Any]
+
+    def ask(self, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None]:
+        """Return the answer as text, and as the object that ``--json`` prints.
+
+        A list is the one item of an object; what is too long is left out, and the text says so.
+
+        Raises
+        ------
+        SpecroofError
+            For arguments that are not allowed, and a text that is too long.
+        """
+        jsonschema = optional_library("jsonschema", "specroof mcp")
+        mistakes = jsonschema.Draft202012Validator(self.schema).iter_errors(arguments)
+        mistake = jsonschema.exceptions.best_match(mistakes)
+        if mistake is not None:
+            place = ".".join(map(str, mistake.absolute_path)) or "arguments"
+            message = f"{place}: {mistake.message}"
+            raise OptionError(message)
+        answer = self.row.question(**arguments)
+        if self.row.check_size is not None:
+            self.row.check_size(answer, 1, "JSON")
+        text, found = self.row.text(answer), self.row.json(answer)
+        if len(text) > LONGEST_ANSWER:
+            allowed = f"{LONGEST_ANSWER}; ask for fewer points"
+            refuse("the answer", f"{len(text)} characters", allowed)
+        length = len(json.dumps(found))
+        if length > LONGEST_ANSWER:
+            return f"{text}\n\n(Its JSON, {length} characters, is left out: ask for less.)", None
+        return text, found if isinstance(found, dict) else {"items": found}
+
+
+def reply(tools: Mapping[str, Tool], name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the text and the object of an answer; of a refusal, one line."""
+    found = None
+    try:
+        if name not in tools:
+            refuse("tool", name, ", ".join(tools))
+        text, found = tools[name].ask(arguments)
+        is_error = False
+    except SpecroofError as refusal:
+        text, is_error = str(refusal), True
+    except Exception as failure:  # noqa: BLE001 - the server goes on, whatever one call meets
+        traceback.print_exc()
+        why = f"{type(failure).__name__}: {failure}"
+        text, is_error = one_line(f"specroof failed, which is a bug: {why}"), True
+    return {"text": text, "structured_content": found, "is_error": is_error}
+
+
+def mcp(
+    allow: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="DIR", help="Let questions read files of this folder; repeatable."),
+    ] = None,
+    *,
+    network: Annotated[
+        bool,
+        typer.Option(
+            "--network", help="Let questions reach the Hugging Face Hub, and servers for doctor."
+        ),
+    ] = False,
+) -> None:
+    """Answer questions of coding agents, as an MCP server on standard input and output.
+
+    Each question is a tool that takes what its Python function takes. Without --allow no file is
+    read, without --network no other computer is reached. Needs the package mcp.
+    """
+    for folder in allow or ():
+        check_folder(folder)
+    anyio = optional_library("anyio", "specroof mcp")
+    types = optional_library("mcp_types", "specroof mcp")
+    server_module = optional_library("mcp.server", "specroof mcp")
+    stdio = optional_library("mcp.server.stdio", "specroof mcp")
+    tools = {}
+    for name, row in questions(can_read=bool(allow) or network).items():
+        tools[name] = Tool(row, request_schema(row.question))
+    listed = [
+        types.Tool(
+            name=name,
+            description=str(getdoc(tool.row.question)).partition("\n\n")[0],
+            input_schema=tool.schema,
+            annotations=types.ToolAnnotations(read_only_hint=True, open_world_hint=network),
+        )
+        for name, tool in tools.items()
+    ]
+    one_at_a_time = anyio.CapacityLimiter(1)
+
+    async def list_tools(_context: Any, _parameters: Any) -> Any:
+        return types.ListToolsResult(tools=listed)
+
+    async def call_tool(_context: Any, call: Any) -> Any:
+        answer = await anyio.to_thread.run_sync(
+            reply, tools, call.name, call.arguments or {}, limiter=one_at_a_time
+        )
+        content = [types.TextContent(type="text", text=answer.pop("text"))]
+        return types.CallToolResult(content=content, **answer)
+
+    async def serve() -> None:
+        server = server_module.Server(
+            "specroof",
+            instructions=INSTRUCTIONS,
+            on_list_tools=list_tools,
+            on_call_tool=call_tool,
+        )
+        async with stdio.stdio_server() as (read, write):
+            if not network:  # read when huggingface_hub is imported, by the first such name
+                os.environ |= {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}
+            sys.addaudithook(guard(allow or (), network=network))
+            await server.run(read, write, server.create_initialization_options())
+
+    anyio.run(serve)

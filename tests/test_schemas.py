@@ -1,0 +1,113 @@
+"""What ``--json`` prints is what the published schemas say."""
+
+import json
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from typer.testing import CliRunner
+
+from schemas import answers, mistake, published, schema_of, union, written
+from specroof.cli import GROUPS, app
+from specroof.cli.mcp import questions
+from specroof.cli.schema import SCHEMAS, load_schema
+from specroof.questions import QUESTIONS
+
+#: Other calls than those that the schemas are made of.
+CALLS = """
+predict deepseek-ai/DeepSeek-V3 -H b200 --tp 8 --batch 1,8 --drafter mtp,accept=0.8
+predict openai/gpt-oss-20b -H mi300x,l40s --batch 1..64 --drafter ngram,accept=0.5 --drafter ideal
+predict Qwen/Qwen3-30B-A3B -H b200 --drafter eagle3,beta=4/2 --isl 99 --osl 9 --concurrency 7
+advise openai/gpt-oss-20b -H b200 --framework vllm --drafter eagle3,accept=0.5 --isl 300 --osl 40 --concurrency 3
+breakeven openai/gpt-oss-20b -H b200 --drafter eagle3 --solve accept-length --batch 1,8
+capacity openai/gpt-oss-20b -H mi300x --context 1000 --drafter ngram
+frontier openai/gpt-oss-20b -H l40s --drafter ngram,accept=0.7 --batch 1,8
+worth openai/gpt-oss-20b -H mi300x --drafter eagle3 --batch 1,8
+explain deepseek-ai/DeepSeek-V3 -H b200 --tp 8 --drafter mtp,accept=0.7 --draft-len 2
+doctor vllm.txt --model Qwen/Qwen3-8B -H b200 --drafter eagle3,accept=0.4
+mock deepseek-ai/DeepSeek-V3 -H b200 --tp 8 --drafter mtp,accept=0.7 --draft-len 1
+models show moonshotai/Kimi-K2-Instruct
+models diff openai/gpt-oss-20b deepseek-ai/DeepSeek-V3
+hardware show mi300x
+hardware show mine.yaml
+acceptance --find deepseek
+"""
+
+
+def test_every_command_that_prints_json_has_a_schema() -> None:
+    named = {name.replace("_", "-") for name in questions(can_read=True)}
+    assert named | {"acceptance-list"} == set(SCHEMAS)
+    assert {name.partition("-")[0] for name in SCHEMAS} == {*QUESTIONS, *GROUPS} - {
+        *("sweep", "explore")
+    }
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_a_schema_is_one_and_names_its_version(name: str) -> None:
+    schema = load_schema(name)
+    Draft202012Validator.check_schema(schema)
+    assert schema["$id"] == f"urn:specroof:{name}:1"
+
+
+@pytest.mark.slow
+def test_other_answers_fit_the_schemas() -> None:
+    calls = CALLS.strip().splitlines()
+    found = [
+        mistake(call.split(), one) for call, (_, one) in zip(calls, answers(calls), strict=True)
+    ]
+    assert found == [None] * len(calls)
+
+
+@pytest.mark.slow
+def test_an_answer_without_a_key_or_with_another_kind_is_found() -> None:
+    ((_, answer),) = answers(["predict Qwen/Qwen3-8B -H h100 --drafter ideal"])
+    (drafter,) = answer["drafters"]
+    for wrong in (
+        {key: value for key, value in answer.items() if key != "baseline"},
+        answer | {"batch_size": 8},
+        answer | {"drafters": [drafter | {"speedup": [1.0]}]},
+        {"chips": answer},
+    ):
+        assert mistake(["predict"], wrong) is not None
+    assert mistake(["predict"], answer | {"added_later": 1}) is None
+    assert mistake(["predict"], {"chips": [answer, answer]}) is None
+
+
+def test_schemas_unite_fields_and_tell_things_by_their_names() -> None:
+    one: dict[str, Any] = {"step_s": 1.0, "by": {"eagle-3": {"n": 1}}, "rows": [], "of": None}
+    other = {"step_s": None, "by": {"mtp": {"n": 2}}, "rows": [{"a": "x"}], "of": [True]}
+    text = ["null", "string"]
+    assert written(union(map(schema_of, (one, other)))) == {
+        "type": "object",
+        "properties": {
+            "step_s": {"type": ["null", "number"], "description": "seconds"},
+            "by": {
+                "type": "object",
+                "additionalProperties": {
+                    "type": "object",
+                    "properties": {"n": {"type": ["null", "number"]}},
+                    "required": ["n"],
+                },
+            },
+            "rows": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {"a": {"type": text}},
+                    "required": ["a"],
+                },
+            },
+            "of": {"type": ["array", "null"], "items": {"type": ["boolean", "null"]}},
+        },
+        "required": ["step_s", "by", "rows", "of"],
+    }
+    assert published("models", [[{"a": 1}], [{"b": 1}]])["items"]["required"] == []
+
+
+def test_the_command_lists_schemas_and_prints_one() -> None:
+    run = CliRunner().invoke
+    assert run(app, ["schema"]).stdout.split() == [*SCHEMAS]
+    assert json.loads(run(app, ["schema", "predict"]).stdout) == load_schema("predict")
+    unknown = run(app, ["schema", "nowhere"])
+    assert (unknown.exit_code, unknown.stdout) == (2, "")
+    assert "models-show" in unknown.stderr
