@@ -25,7 +25,8 @@ from specroof.questions.rollout import (
 )
 from specroof.serving.capacity import in_server, prefill_rules
 from specroof.serving.pass_prices import pass_prices
-from specroof.serving.played import play, trace
+from specroof.serving.played import play
+from specroof.serving.workload import trace
 from specroof.speedup.curve import acceptance_of
 
 MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "h100", "eagle3,accept-length=2.8@3"
