@@ -302,7 +302,7 @@ def test_rounds_of_two_lengths_add_up() -> None:
 def test_one_price_for_every_question() -> None:
     """Beyond 1024 tokens vLLM has no captured graph: 256 requests with 4 drafts are 1280."""
     words = ("deepseek-ai/DeepSeek-V4-Flash", "b300")
-    given = {"tensor_parallel": 4, "engine": "vllm"}
+    given: dict[str, Any] = {"tensor_parallel": 4, "engine": "vllm"}
     spec = "dspark,accept-length=3.4@7"
     (curve,) = predict(*words, drafters=spec, batch_size=[1, 256], **given).curves
     answer = adaptive(*words, drafter=spec, batch_size=[1, 256], n_rounds=500, **given)

@@ -63,7 +63,13 @@ class SinkAttention(SoftmaxAttention):
 def sink_costs(core: SinkAttention, setting: PassSettings) -> list[OpCost]:
     one, shard = np.ones(()), cache_only(1)
     attended = attention_op(
-        setting, flops=7 * one, read_bytes=one, new_bytes=one, shard=shard, n_heads=core.n_heads
+        setting,
+        flops=7 * one,
+        read_bytes=one,
+        new_bytes=one,
+        shard=shard,
+        n_heads=core.n_heads,
+        head_dims=(1, 1),
     )
     return [attended]
 

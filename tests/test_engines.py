@@ -835,7 +835,7 @@ def chip_of_releases(*releases: str) -> HardwareProfile:
 
 def test_a_release_of_vllm_that_waits_for_its_host_has_longer_steps() -> None:
     chip = chip_of_releases("0.10", "0.19")
-    asked = {"drafters": "ngram,accept=0.5,match=0.3", "batch_size": 4}
+    asked: dict[str, Any] = {"drafters": "ngram,accept=0.5,match=0.3", "batch_size": 4}
     plain, old, new = (
         specroof.predict("Qwen/Qwen3-8B", chip, engine=name, **asked)
         for name in ("vllm", "vllm@0.10", "vllm@0.19")
