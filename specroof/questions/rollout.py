@@ -415,7 +415,7 @@ def span_seconds(batches: DecodedBatches, contexts: Array, sizes: Array, token_s
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Server:
+class _PricedSpans:
     """Seconds of the spans of a job, axes (span, draft_len), on servers of one capacity.
 
     Parameters
@@ -508,13 +508,13 @@ class _PricedJob:
         Sentences for the reader.
     """
 
-    servers: list[_Server]
+    servers: list[_PricedSpans]
     runs_on: list[int]
     makespan_s: Array
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
 
-    def server(self, draft_len: int) -> _Server:
+    def server(self, draft_len: int) -> _PricedSpans:
         """Return the server that runs a draft length."""
         return self.servers[self.runs_on[draft_len]]
 
@@ -623,7 +623,7 @@ class _Job:
             token_s |= {"least": ends[0], "most": ends[1]}
         prompts_s = self.prompts_s()
         servers = [
-            _Server(
+            _PricedSpans(
                 spans,
                 self.counts,
                 prompts_s,
@@ -1018,7 +1018,7 @@ def _policies(drafter: str, priced: _PricedJob, share: float | None) -> tuple[Ro
 
 def _outcome(
     names: tuple[str, str],
-    choice: tuple[_Server, IntArray, tuple[tuple[int, int, int], ...] | None],
+    choice: tuple[_PricedSpans, IntArray, tuple[tuple[int, int, int], ...] | None],
     plain_s: float,
     share: float | None,
 ) -> RolloutPolicy:
