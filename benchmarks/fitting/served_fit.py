@@ -6,7 +6,7 @@ near 1, so that few loads move them little and a server without loads has those 
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Final, TypeAlias
@@ -20,7 +20,9 @@ from fitting.parameters import (
     ENGINES,
     EVERYONE,
     FACTORS,
+    FACTORS_BESIDE_ROUNDS,
     FAMILIES,
+    FITTED_BESIDE_ROUNDS,
     SERVERS,
     chip_family,
     family_of,
@@ -85,7 +87,12 @@ def pair_of(point: Measurement) -> int:
     return PAIRS.index((point.engine or "", chip_family(chip_of(point.hardware or ""))))
 
 
-def served_engine(server: str, chip: str, parameters: Mapping[str, float]) -> EngineProfile:
+def served_engine(
+    server: str,
+    chip: str,
+    parameters: Mapping[str, float],
+    beside_rounds: Collection[str] = FACTORS_BESIDE_ROUNDS,
+) -> EngineProfile:
     """Return the profile of a server on a chip.
 
     Parameters
@@ -96,11 +103,13 @@ def served_engine(server: str, chip: str, parameters: Mapping[str, float]) -> En
         A chip of one of its families.
     parameters
         Fitted ones.
+    beside_rounds
+        See `fitted_engine`.
     """
     hardware = chip_of(chip)
     if server == KERNEL_ENGINE:
         return kernel_engine(hardware, parameters)
-    return fitted_engine(server, chip_family(hardware), parameters)
+    return fitted_engine(server, chip_family(hardware), parameters, beside_rounds)
 
 
 class _Group:
@@ -168,7 +177,7 @@ class ServedPoints:
         for load in loads:
             setups[_SETUP(load)].append(load)
         keys = dict.fromkeys((load.engine or "", load.hardware or "") for load in loads)
-        self._engines = {key: served_engine(*key, parameters) for key in keys}
+        self._engines = {key: served_engine(*key, parameters, FITTED_BESIDE_ROUNDS) for key in keys}
         recorded: dict[Pair, tuple[list[PassWork], list[int]]] = {key: ([], []) for key in keys}
         self._groups, self.loads = [], []
         for members in setups.values():
@@ -212,7 +221,9 @@ class ServedPoints:
 
     def off(self, parameters: Mapping[str, float]) -> Array:
         """Return predicted over measured TPOT and TTFT as logarithms, shape (2, loads)."""
-        engines = {key: served_engine(*key, parameters) for key in self._engines}
+        engines = {
+            key: served_engine(*key, parameters, FITTED_BESIDE_ROUNDS) for key in self._engines
+        }
         timed = {key: pass_time(work, engines[key]).total_s for key, work in self._work.items()}
         parts = []
         for group in self._groups:
@@ -345,7 +356,9 @@ def with_factors(
         By the name of a fit; of groups of served loads, their models, chips and servers, by
         `specroof.scoring.left_out.served_group`.
     """
-    drafted = Points([point for point in measurements if point.method not in NOT_FITTED])
+    drafted = Points(
+        [point for point in measurements if point.method not in NOT_FITTED], FITTED_BESIDE_ROUNDS
+    )
     shared = fits[ALL]
     served = ServedPoints(fitted_loads(), shared)
 

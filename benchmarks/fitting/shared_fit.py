@@ -1,14 +1,21 @@
 """Parameters that all measurements share: fitted to all of them, and without each source."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from multiprocessing import get_context
 from typing import Final
 
 import numpy as np
 
 from fitting.kernels import KERNEL_ENGINE, kernel_engine
-from fitting.parameters import ALL, ENGINES, PARAMETERS, chip_family, fitted_engine
+from fitting.parameters import (
+    ALL,
+    ENGINES,
+    FACTORS_BESIDE_ROUNDS,
+    PARAMETERS,
+    chip_family,
+    fitted_engine,
+)
 from specroof.arrays import Array
 from specroof.engines.least_squares import least_squares
 from specroof.engines.record import Record, of_bare_passes
@@ -53,7 +60,11 @@ def engine_key(point: Measurement) -> tuple[str, str, bool]:
     return engine, family, point.method == STEP
 
 
-def engine_of(key: tuple[str, str, bool], parameters: Mapping[str, float]) -> EngineProfile:
+def engine_of(
+    key: tuple[str, str, bool],
+    parameters: Mapping[str, float],
+    beside_rounds: Collection[str] = FACTORS_BESIDE_ROUNDS,
+) -> EngineProfile:
     """Return the engine profile that parameters make for some measurements.
 
     Parameters
@@ -62,11 +73,13 @@ def engine_of(key: tuple[str, str, bool], parameters: Mapping[str, float]) -> En
         See `engine_key`.
     parameters
         Fitted ones.
+    beside_rounds
+        See `fitted_engine`.
     """
     name, family, is_step = key
     if name == KERNEL_ENGINE:
         return kernel_engine(chip_of(family), parameters)
-    engine = fitted_engine(name, family, parameters)
+    engine = fitted_engine(name, family, parameters, beside_rounds)
     return of_bare_passes(engine) if is_step else engine
 
 
@@ -77,9 +90,16 @@ class Points:
     ----------
     measurements
         Those that `specroof.evidence.kind_of` gives a kind.
+    beside_rounds
+        The factors of servers that count; see `fitted_engine`.
     """
 
-    def __init__(self, measurements: Sequence[Measurement]) -> None:
+    def __init__(
+        self,
+        measurements: Sequence[Measurement],
+        beside_rounds: Collection[str] = FACTORS_BESIDE_ROUNDS,
+    ) -> None:
+        self._beside_rounds = beside_rounds
         self.points = points = [point for point in measurements if kind_of(point)[0]]
         keys = [engine_key(point) for point in points]
         self._keys = list(dict.fromkeys(keys))
@@ -112,7 +132,7 @@ class Points:
     def _engines(
         self, parameters: Mapping[str, float]
     ) -> dict[tuple[str, str, bool], EngineProfile]:
-        return {key: engine_of(key, parameters) for key in self._keys}
+        return {key: engine_of(key, parameters, self._beside_rounds) for key in self._keys}
 
     def residuals(self, parameters: Mapping[str, float]) -> Array:
         """Return what predictions are off, in logarithms, the factor of each shape taken out."""
