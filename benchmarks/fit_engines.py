@@ -189,7 +189,10 @@ def reach_of(engine: str = "", family: str = "") -> Reach:
     releases = {release.group() for release in said if release}
     return Reach(
         family=family,
-        versions=tuple(sorted(releases, key=lambda name: [*map(int, name.split("."))])),
+        # As they are tagged: a bare 0.10 is a number in YAML.
+        versions=tuple(
+            f"v{name}" for name in sorted(releases, key=lambda name: [*map(int, name.split("."))])
+        ),
         **{name: tuple(sorted(kinds)) for name, kinds in words.items()},
         batch_size=largest[0],
         context_len=largest[1],
@@ -319,6 +322,7 @@ def main() -> None:
         )
     if arguments.write:
         FITS.write_text(fits_text(fits), encoding="utf-8")
+        stored_fits.cache_clear()  # of those that were there before
         write_engines(points)
 
 

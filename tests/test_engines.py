@@ -829,7 +829,8 @@ def test_a_bad_figure_is_refused_in_one_line(good: str, bad: str, told: str) -> 
 
 def chip_of_releases(*releases: str) -> HardwareProfile:
     chip = load_hardware("h100")
-    engine = replace(chip.engines["vllm"], reach=Reach(versions=releases))
+    tags = tuple(f"v{release}" for release in releases)
+    engine = replace(chip.engines["vllm"], reach=Reach(versions=tags))
     return replace(chip, engines={"vllm": engine})
 
 

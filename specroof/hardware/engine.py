@@ -513,7 +513,7 @@ class Reach:
     drafted_batch_size, drafted_context_len
         The largest with drafts of known acceptance; None where it never was.
     versions
-        Releases of the server, as far as sources say.
+        Releases of the server as they are tagged, such as ``v0.10``, as far as sources say.
     """
 
     family: Annotated[str, "text"] = ""
@@ -680,11 +680,12 @@ class EngineProfile:
 
         Examples
         --------
-        >>> profile = EngineProfile(name="vllm", reach=Reach(versions=("0.10", "0.19")))
+        >>> profile = EngineProfile(name="vllm", reach=Reach(versions=("v0.10", "v0.19")))
         >>> profile.of_release("0.10").overlap, profile.of_release("0.19").overlap
         (False, True)
         """
-        known = () if self.reach is None else self.reach.versions
+        tags = () if self.reach is None else self.reach.versions
+        known = [tag.removeprefix("v") for tag in tags]
         if release not in known:
             named = ", ".join(f"{self.name}@{other}" for other in known)
             refuse("engine", f"{self.name}@{release}", named or f"{self.name}, of no known release")
