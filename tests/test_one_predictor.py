@@ -165,7 +165,14 @@ def callers_of(formula: str) -> set[str]:
             "end_to_end_tokens_per_s",
             {"engines/record.py:_tokens_per_s", "serving/prefills.py:end_to_end"},
         ),
-        ("request_timing", {"engines/record.py:_timing", "serving/prefills.py:_times"}),
+        (
+            "request_timing",
+            {
+                "engines/record.py:_timing",
+                "questions/explore.py:request_grid",
+                "serving/prefills.py:_times",
+            },
+        ),
         ("answer_rounds", {"serving/prefills.py:rounds"}),
     ],
 )
