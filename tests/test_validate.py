@@ -793,7 +793,7 @@ def test_the_targets_are_reached(validated: Validation) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="half of speedups are 4.2 % off or more")
+@pytest.mark.xfail(strict=True, reason="half of speedups are 4.3 % off or more")
 def test_the_median_target_of_speedups_is_reached(validated: Validation) -> None:
     assert (validated.total.speedup_median or 1) <= 0.04
 
@@ -805,6 +805,7 @@ def test_the_mean_target_of_speedups_is_reached(validated: Validation) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.xfail(strict=True, reason="5.1 % is reached")
 def test_the_target_of_plain_throughput_is_reached(validated: Validation) -> None:
     assert (validated.total.decode_median or 1) <= 0.05
 
