@@ -10,7 +10,7 @@ from nbclient import NotebookClient
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
-LIBRARIES = {"importlib", "matplotlib", "numpy", "pathlib"}
+LIBRARIES = {"importlib", "matplotlib", "numpy", "pandas", "pathlib"}
 
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 

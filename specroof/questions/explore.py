@@ -23,7 +23,7 @@ from specroof.architecture import Architecture
 from specroof.arrays import Array, array_within, fields_of, whole_within
 from specroof.catalog import load_drafter, model_names
 from specroof.cost import Options
-from specroof.drafters import Drafter
+from specroof.drafters import Drafter, Proposals
 from specroof.errors import OptionError, SpecroofError, expect
 from specroof.hardware import (
     BATCH_WIDENING,
@@ -80,12 +80,18 @@ from specroof.serving.capacity import (
     server_room,
 )
 from specroof.serving.launch import LAUNCHERS, Speculation, launch
-from specroof.serving.prefills import RequestLoad, request_timing
+from specroof.serving.prefills import RequestLoad, RequestTiming, request_timing
 from specroof.serving.served import served_curve
 from specroof.serving.workload import Load
-from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
+from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, grid_axes
 from specroof.speedup.result import SpeedupCurve, tokens_spread
-from specroof.speedup.round import EnginePasses, engine_round_s
+from specroof.speedup.round import (
+    EnginePasses,
+    RoundTimes,
+    engine_round_s,
+    proposals,
+    round_times,
+)
 from specroof.units import format_binary_bytes, format_drafts
 
 _Named = TypeVar("_Named", Architecture, HardwareProfile)
@@ -331,7 +337,7 @@ def cell_of(model: Architecture, setup: Setup, axes: Axes) -> Cell:
         For a placement that does not divide the model, and a format that the chip lacks.
     """
     deployment, ideal = Deployment(model, setup), load_drafter("ideal")
-    curve = _curve(deployment, ideal, axes, constant_acceptance(1.0))
+    proposed, times = _rounds(deployment, ideal, axes, [constant_acceptance(1.0)])
     # The textbook's seconds have corners, which no table of knots holds; a look-up has no passes.
     kinds = ("ngram",) if setup.engine == IDEAL_ENGINE else PRICED_KINDS
     priced = {kind: _drafting(deployment, load_drafter(kind), axes) for kind in kinds}
@@ -343,35 +349,37 @@ def cell_of(model: Architecture, setup: Setup, axes: Axes) -> Cell:
         }
     return Cell(
         setup=setup,
-        verify_s=curve.verify_s,
-        room=_room(deployment, ideal, curve),
+        verify_s=times.verify_s[0],
+        room=_room(deployment, ideal, axes, proposed),
         drafting={kind: drafting for kind, drafting in priced.items() if drafting is not None},
         requests={rule: request_grid(deployment, rule, axes) for rule in set(rules.values())},
         rules=rules,
     )
 
 
-def _curve(
-    deployment: Deployment, drafter: Drafter, axes: Axes, acceptance: Acceptance
-) -> SpeedupCurve:
-    """Return the curve of a drafter over the grid, as if memory had no end."""
-    load = Load(axes.batch_size, axes.context_len)
-    served = served_curve(
-        deployment,
-        drafter,
-        load,
-        "ignore",
-        max_draft_len=axes.max_draft_len,
-        acceptance=acceptance,
-    )
-    return served.decoding
+def _rounds(
+    deployment: Deployment, drafter: Drafter, axes: Axes, accepted: Sequence[Acceptance]
+) -> tuple[Proposals, RoundTimes]:
+    """Return the rounds of a drafter over the grid as if memory had no end.
+
+    Acceptance is the first axis: what is verified is the same for each, and is priced once.
+    """
+    drafter.describe(deployment.model)  # refuses a model that the drafter does not fit
+    contexts, batches, drafts = grid_axes(axes.context_len, axes.batch_size, axes.max_draft_len)
+    each = [proposals(drafter, acceptance, drafts) for acceptance in accepted]
+    tokens = np.stack([proposed.tokens_per_round for proposed in each])[:, None, None]
+    proposed = replace(each[0], tokens_per_round=tokens)
+    grid = (contexts[:, None, None], batches[:, None], drafts)
+    times = round_times(deployment, drafter, proposed, grid)
+    draft_s = np.broadcast_to(times.draft_s, times.round_s.shape)
+    return proposed, replace(times, draft_s=draft_s)
 
 
-def _room(deployment: Deployment, drafter: Drafter, curve: SpeedupCurve) -> Room:
+def _room(deployment: Deployment, drafter: Drafter, axes: Axes, proposed: Proposals) -> Room:
     """Return the room of a server; without end for the textbook, which has no server."""
     if deployment.setup.engine == IDEAL_ENGINE:
-        return Room(np.full((len(curve.context_len), len(curve.draft_len)), np.inf), [])
-    room = server_room(deployment, drafter, curve.context_len, curve.verify_len)
+        return Room(np.full((len(axes.context_len), axes.max_draft_len + 1), np.inf), [])
+    room = server_room(deployment, drafter, np.array(axes.context_len), proposed.verify_len)
     return Room(room.largest, room.bound_by[:, :2].tolist())
 
 
@@ -388,37 +396,35 @@ def _drafting(deployment: Deployment, drafter: Drafter, axes: Axes) -> Drafting 
     between two knots or several of its passes read what was committed.
     """
     depth = min(drafter.max_draft_len or axes.max_draft_len, axes.max_draft_len)
+    # Tokens per round are 1, then 1.25, 1.5, … and 2, 3, …, one for each draft length.
+    accepted = [
+        constant_acceptance(0.0),
+        survival_acceptance([_STEP] * axes.max_draft_len),
+        constant_acceptance(1.0),
+        constant_acceptance(_PROBE),
+    ]
     try:
-        none = _curve(deployment, drafter, axes, constant_acceptance(0.0))
+        proposed, times = _rounds(deployment, drafter, axes, accepted)
     except SpecroofError:
         return None
-    looked_up = drafter.propose(constant_acceptance(0.0), np.array([1])).looked_up
+    none_s, few_s, many_s, probe_s = times.draft_s
+    knots_s = [
+        np.zeros_like(none_s[..., :1]),
+        (few_s - none_s)[..., 1:_N_FEW],
+        (many_s - none_s)[..., 4 : depth + 1],
+    ]
     found = Drafting(
-        draft_s=none.draft_s,
-        more_s=_more_s(deployment, drafter, axes, none.draft_s, depth),
-        room=_room(deployment, drafter, none),
+        draft_s=none_s,
+        more_s=np.concatenate(knots_s, axis=-1),
+        room=_room(deployment, drafter, axes, proposed),
         depth=depth,
-        engine_round_s=_engine_round_s(deployment.setup, looked_up=looked_up),
+        engine_round_s=_engine_round_s(deployment.setup, looked_up=proposed.looked_up),
     )
-    probe = _curve(deployment, drafter, axes, constant_acceptance(_PROBE))
     drafts = slice(1, depth + 1)
-    read = probe.tokens_per_round[0, 0, drafts]
+    read = proposed.tokens_per_round[-1, 0, 0, drafts]
     draft_s = found.draft_s[..., drafts] + hermite(found.more_s, read)
-    off = np.abs(draft_s - probe.draft_s[..., drafts]) / probe.round_s[..., drafts]
+    off = np.abs(draft_s - probe_s[..., drafts]) / times.round_s[-1][..., drafts]
     return found if float(off.max()) < _EXACT else None
-
-
-def _more_s(
-    deployment: Deployment, drafter: Drafter, axes: Axes, none_s: Array, depth: int
-) -> Array:
-    """Return the added seconds of drafting at each of `KNOTS`, as far as the drafter goes."""
-    # Tokens per round are then 1.25, 1.5, … and 2, 3, …, one for each draft length.
-    quarters = survival_acceptance([_STEP] * axes.max_draft_len)
-    few = _curve(deployment, drafter, axes, quarters).draft_s - none_s
-    many = _curve(deployment, drafter, axes, constant_acceptance(1.0)).draft_s - none_s
-    return np.concatenate(
-        [np.zeros_like(few[..., :1]), few[..., 1:_N_FEW], many[..., 4 : depth + 1]], axis=-1
-    )
 
 
 def slopes(values: Array) -> Array:
@@ -503,6 +509,27 @@ def request_grid(deployment: Deployment, rules: PrefillRules, axes: Axes) -> dic
     Source
         `specroof.serving.prefills.request_timing`, which is linear in the seconds of a round.
     """
+    load, timing = _timed_requests(axes, rules)
+    answer, batch, context = map(np.asarray, (load.output_len, load.running, load.context_len))
+    # Two lengths of a round tell what of a request grows with them.
+    round_s = np.stack([np.ones(batch.shape), np.full(batch.shape, 2.0)])
+    times = timing(deployment, EnginePasses(), round_s, deployment.setup.engine)
+    request_s = answer * times.token_s + batch * times.wait_s
+    first_s = np.broadcast_to(times.first_s, round_s.shape)
+    grown_s, first_grown_s = request_s[1] - request_s[0], first_s[1] - first_s[0]
+    found = {
+        "rounds": grown_s / load.rounds,
+        "prompt_s": request_s[0] - grown_s,
+        "first_rounds": first_grown_s,
+        "first_s": first_s[0] - first_grown_s,
+    }
+    prompt = context - answer / 2
+    return {name: np.where(prompt >= 1, values, np.nan) for name, values in found.items()}
+
+
+@lru_cache(maxsize=8)
+def _timed_requests(axes: Axes, rules: PrefillRules) -> tuple[RequestLoad, RequestTiming]:
+    """Return the requests of a grid and what times them, which no model and no chip changes."""
     drafts = np.array((0, *_REQUEST_DRAFTS), dtype=np.float64)
     context, answer, hit, batch, draft_len, share = np.meshgrid(
         axes.context_len, ANSWERS, HIT_RATES, axes.batch_size, drafts, _REQUEST_SHARES,
@@ -519,19 +546,7 @@ def request_grid(deployment: Deployment, rules: PrefillRules, axes: Axes) -> dic
         verify_len=draft_len + 1,
         tokens_per_round=1 + share * draft_len,
     )
-    timing, engine = request_timing(load, rules), deployment.setup.engine
-    # Two lengths of a round tell what of a request grows with them.
-    round_s = np.ones_like(batch)
-    once, twice = (timing(deployment, EnginePasses(), n * round_s, engine) for n in (1.0, 2.0))
-    request_s = [answer * times.token_s + batch * times.wait_s for times in (once, twice)]
-    grown_s, first_grown_s = request_s[1] - request_s[0], twice.first_s - once.first_s
-    found = {
-        "rounds": grown_s / load.rounds,
-        "prompt_s": request_s[0] - grown_s,
-        "first_rounds": first_grown_s,
-        "first_s": once.first_s - first_grown_s,
-    }
-    return {name: np.where(prompt >= 1, values, np.nan) for name, values in found.items()}
+    return load, request_timing(load, rules)
 
 
 # --- The answer: every model on every chip -------------------------------------------------------
