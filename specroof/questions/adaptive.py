@@ -96,7 +96,8 @@ class AdaptiveRequest(DeploymentRequest):
     >>> from specroof import adaptive
     >>> found = adaptive("Qwen/Qwen3-8B", "h100", drafter="eagle3,accept=0.7", n_rounds=500)
     >>> list(found.outcomes)
-    ['fixed', 'by load', 'stopping', 'batch confidence', 'sequence confidence', 'oracle']
+    ['fixed', 'by load', 'stopping', 'batch confidence', 'sequence confidence', 'adaptive steps',
+     'oracle']
     """
 
     drafter: Annotated[

@@ -288,7 +288,7 @@ def prefill_rules(deployment: Deployment, kind: str | None = None) -> PrefillRul
     >>> from specroof.latency import engine_setup
     >>> model, chip = load_model("Qwen/Qwen3-8B"), load_hardware("h100")
     >>> prefill_rules(Deployment(model, engine_setup(chip, "sglang", None, None)))
-    PrefillRules(chunk=8192, shares_passes=False, drafts_beside=False)
+    PrefillRules(chunk=8192, shares_passes=False, drafts_beside=False, receive_interval=1)
     >>> prefill_rules(Deployment(model, engine_setup(chip, "vllm", None, None))).shares_passes
     True
     """
