@@ -6,6 +6,7 @@ import json
 import math
 import re
 import shlex
+import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -162,8 +163,6 @@ def _aligned(titles: Lines, body: Lines, left: Sequence[int]) -> str:
     )
 
 
-#: Columns of a page that is read whole.
-PAGE_WIDTH: Final = 80
 #: What stands in a table where there is no figure.
 ABSENT: Final = "-"
 
@@ -257,30 +256,25 @@ def page(answer: Titled, *parts: str, below_title: str = "") -> str:
 
 
 def folded(command: str) -> str:
-    """Return a command in lines of a page: broken between words, and within JSON at commas."""
+    """Return a command in lines of the screen: broken between words, and within JSON at commas."""
+    width = _WIDTH.get() or sys.maxsize
     lines, line = [], ""
     for word in shlex.split(command):
         quoted = shlex.quote(word)
-        if line and len(line) + len(" \\ ") + len(quoted) > PAGE_WIDTH:
+        if line and len(line) + len(" \\ ") + len(quoted) > width:
             lines.append(f"{line} \\")
             line = "  "
         line += f"{' ' * bool(line.strip())}{quoted}"
         # Between its commas, line breaks mean nothing to JSON, and to a shell in quotes.
-        while len(line) > PAGE_WIDTH and (cut := line.rfind(", ", 0, PAGE_WIDTH)) > 0:
+        while len(line) > width and (cut := line.rfind(", ", 0, width)) > 0:
             lines.append(line[: cut + 1])
             line = f"    {line[cut + 2 :]}"
     return "\n".join([*lines, line])
 
 
 def wrapped(text: str) -> str:
-    """Return a text in lines of a page, its later lines indented."""
-    return textwrap.fill(
-        in_line(text),
-        PAGE_WIDTH,
-        subsequent_indent="  ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    """Return a text in lines of the screen, its later lines indented."""
+    return fitted(in_line(text))
 
 
 def _with_hint(note: str) -> str:
