@@ -62,12 +62,12 @@ help: ## list the targets
 DEMO := HF_HUB_OFFLINE=1 MPLBACKEND=agg $(DEMO_ENV)/bin/specroof
 
 # README.md and docs/ print the charts that are drawn here; tests/demo.py reads these lines.
-demo: $(DEMO_ENV)/.specroof-installed ## advise on a fitted engine, the roofline of DeepSeek-V4-Pro, and charts in demo/
+demo: $(DEMO_ENV)/.specroof-installed ## advise and predict on fitted engines, and charts with the plain roofline beside them in demo/
 	@mkdir -p demo
 	$(DEMO) advise Qwen/Qwen3-32B -H h100 --tp 2 --engine vllm --framework vllm \
 	    --input-len 1024 --output-len 512 --concurrency 1,8,32,64,128 \
 	    --drafter eagle3,accept-length=2.8@3
-	$(DEMO) predict deepseek-ai/DeepSeek-V4-Pro -H b200 --tp 8 --engine ideal \
+	$(DEMO) predict deepseek-ai/DeepSeek-V4-Pro -H b200 --tp 8 --engine sglang \
 	    --context 4096 --batch 32 \
 	    --drafter ideal \
 	    --drafter autoregressive,accept=0.75,cost=0.10 \

@@ -20,10 +20,15 @@ PACKAGE = Path(specroof.__file__).parent
 
 # Whoever runs the tests has an environment; it must not change what is tested. It is settled
 # here, before a test module is imported, since some libraries read it on import.
-for _variable in ("SPECROOF_HARDWARE_PATH", "FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS"):
+for _variable in (
+    "SPECROOF_HARDWARE_PATH",
+    "COLUMNS",
+    "FORCE_COLOR",
+    "PY_COLORS",
+    "GITHUB_ACTIONS",
+):
     os.environ.pop(_variable, None)
 os.environ |= {
-    "COLUMNS": "100",
     "NO_COLOR": "1",
     "MPLBACKEND": "agg",
     "HF_HUB_DISABLE_TELEMETRY": "1",

@@ -72,7 +72,8 @@ def refused(words: str) -> str:
         "--drafter autoregressive,accept=0.98,cost=0.001 --choose-draft-len 14,15,16 --framework vllm",
     ],
 )
-def test_the_page_fits_80_columns(further: str) -> None:
+def test_the_page_fits_80_columns(further: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     printed = page(f"{EXAMPLE} {further}")
     # Addresses of sources are not broken.
     assert all(len(line) <= 80 for line in printed.splitlines() if "://" not in line)

@@ -463,13 +463,19 @@ def test_sweep_runs_the_bundled_study_and_writes_everything(tmp_path: Path) -> N
     text = run("sweep", "demo", "-o", str(folder), "--plot", "--format", "csv")
     assert "Qwen3.5-27B" in text
     names = {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
-    points = {"points/00001.csv", "points/00002.csv"}
-    assert names == {"manifest.json", "summary.csv", "charts/best-speedup.png", *points}
+    points = {f"points/{number:05}.csv" for number in range(1, 9)}  # 4 targets x 2 drafters
+    assert names == {"manifest.json", "summary.csv", "charts/best-speedup-by-batch.png", *points}
     with (folder / "summary.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     pro, dense = (
-        np.array([float(row["best_speedup"]) for row in rows if row["target"] == target])
-        for target in "12"
+        np.array(
+            [
+                float(row["best_speedup"])
+                for row in rows
+                if row["target"] == target and row["drafter"].startswith("block")
+            ]
+        )
+        for target in "24"  # of the plain roofline
     )
     falls_rises_falls = np.sign(np.diff(pro))
     assert list(falls_rises_falls[np.r_[True, np.diff(falls_rises_falls) != 0]]) == [-1, 1, -1]
@@ -535,19 +541,22 @@ TWICE = "{model: openai/gpt-oss-20b, hardware: h100}, {model: Qwen/Qwen3-8B, har
     ("study", "names"),
     [
         # one target, one drafter, one batch size, one context
-        (ONE_POINT, ["best-speedup.png"]),
-        (ONE_POINT + "batch_size: [1, 8]\n", ["best-speedup.png"]),
-        (ONE_POINT + "context_len: [1, 8]\n", ["best-speedup.png"]),
+        (ONE_POINT, ["best-speedup-by-batch.png"]),
+        (ONE_POINT + "batch_size: [1, 8]\n", ["best-speedup-by-batch.png"]),
+        (ONE_POINT + "context_len: [1, 8]\n", ["best-speedup-by-context.png"]),
         (
             STUDY + "context_len: [1, 8]\nbatch_size: [1, 8]\n",
-            ["best-speedup.png", "map-1.png", "map-2.png"],
+            ["best-speedup-by-batch.png", "best-speedup-map-1.png", "best-speedup-map-2.png"],
         ),
         (
             STUDY.replace("openai/gpt-oss-20b, hardware: h100", SEVERAL)
             + "workload: [{input_len: 8, output_len: 8}, {input_len: 9, output_len: 8}]\n",
-            ["best-speedup-workload-1.png", "best-speedup-workload-2.png"],
+            ["best-speedup-by-batch-workload-1.png", "best-speedup-by-batch-workload-2.png"],
         ),
-        (STUDY.replace("{model: openai/gpt-oss-20b, hardware: h100}", TWICE), ["best-speedup.png"]),
+        (
+            STUDY.replace("{model: openai/gpt-oss-20b, hardware: h100}", TWICE),
+            ["best-speedup-by-batch.png"],
+        ),
     ],
 )
 def test_a_study_of_any_shape_has_a_chart(tmp_path: Path, study: str, names: list[str]) -> None:

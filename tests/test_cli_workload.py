@@ -254,7 +254,10 @@ def test_the_overview_of_a_study_of_workloads_has_prefills(tmp_path: Path) -> No
         "64 tokens in, 32 out",
     ]
     charts = sorted(path.name for path in (tmp_path / "out" / "charts").iterdir())
-    assert charts == ["best-speedup-workload-1.png", "best-speedup-workload-2.png"]
+    assert charts == [
+        "best-speedup-by-batch-workload-1.png",
+        "best-speedup-by-batch-workload-2.png",
+    ]
 
 
 def test_mock_prints_commands_and_what_to_expect() -> None:

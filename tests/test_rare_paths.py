@@ -83,29 +83,29 @@ def overview(model: str, hardware: str, drafter: str = "mtp") -> Overview:
 def test_pages_without_a_curve_and_lines_beyond_the_most_are_left_out() -> None:
     # Six models of which the last has another chip: of four pages two hold nothing.
     found = [overview(f"model-{n}", f"chip-{n}") for n in range(6)]
-    assert [name for name in study_figures(found) if "speedup" in name] == [
-        "best-speedup",
-        "best-speedup-2",
+    assert [name for name in study_figures(found) if "-by-" in name] == [
+        "best-speedup-by-batch",
+        "best-speedup-by-batch-2",
     ]
     # A full table has its titles above the first row alone.
     table = [overview(f"model-{n}", f"chip-{k}") for n in range(2) for k in range(2)]
-    titles = [axes.get_title() for axes in study_figures(table)["best-speedup"].axes]
+    titles = [axes.get_title() for axes in study_figures(table)["best-speedup-by-batch"].axes]
     assert [bool(title) for title in titles] == [True, True, False, False]
     many = [overview("model", "chip", f"drafter-{n}") for n in range(10)]
-    lines = study_figures(many)["best-speedup"].axes[0].get_lines()
+    lines = study_figures(many)["best-speedup-by-batch"].axes[0].get_lines()
     assert sum(one.get_marker() != "None" for one in lines) == 8
 
 
 def test_a_panel_without_a_curve_says_so_and_leaves_ticks_above_it() -> None:
     found = [overview("a", "x"), overview("a", "y"), overview("b", "x")]
-    chart = study_figures(found)["best-speedup"]
+    chart = study_figures(found)["best-speedup-by-batch"]
     chart.draw_without_rendering()
     above, empty = chart.axes[1], chart.axes[3]
     assert [text.get_text() for text in empty.texts] == ["not in the study"]
     assert any(label.get_visible() and label.get_text() for label in above.get_xticklabels())
     assert chart.get_supylabel() == "Best speedup (×)"
     # In rows one after the other, the last is shorter: nothing is missing from it.
-    rows = study_figures([overview(f"m{n}", f"c{n}") for n in range(3)])["best-speedup"]
+    rows = study_figures([overview(f"m{n}", f"c{n}") for n in range(3)])["best-speedup-by-batch"]
     assert not any(axes.texts for axes in rows.axes)
 
 

@@ -28,6 +28,23 @@ def test_a_terminal_of_80_columns_gets_whole_words() -> None:
     assert set(narrow.split()) == set(wide.split())
 
 
+LOADS = ["--drafter", "eagle3,accept-length=2.8@3", "--input-len", "1000", "--output-len", "500"]
+PIPED = {
+    "predict": PREDICT,
+    "advise": ["advise", "Qwen/Qwen3-8B", "-H", "b200", "--concurrency", "1,32", *LOADS],
+    "capacity": ["capacity", "Qwen/Qwen3-8B", "-H", "b200", "--context", "4096", *LOADS[:2]],
+}
+
+
+@pytest.mark.parametrize("word", PIPED)
+def test_a_pipe_is_as_wide_as_columns_says_and_has_whole_lines_without(word: str) -> None:
+    whole = CliRunner().invoke(app, PIPED[word]).stdout
+    lines = CliRunner().invoke(app, PIPED[word], env={"COLUMNS": "80"}).stdout.splitlines()
+    assert max(map(len, whole.splitlines())) > 80 >= max(map(len, lines))
+    assert {*" ".join(lines).split()} - {*whole.split()} <= {"\\"}
+    assert on_a_terminal(80, *PIPED[word]).splitlines() == lines
+
+
 def test_a_wide_terminal_keeps_lines_whole() -> None:
     assert on_a_terminal(400, *PREDICT) == CliRunner().invoke(app, PREDICT).stdout
 

@@ -283,7 +283,7 @@ TOP = (
     "options"
 )
 TARGET = (
-    "model, hardware, family, tensor_parallel, expert_parallel, attention_data_parallel, "
+    "model, hardware, family, engine, tensor_parallel, expert_parallel, attention_data_parallel, "
     "decode_context_parallel"
 )
 OPTIONS = ", ".join(field.name for field in fields(Options))

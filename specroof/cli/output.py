@@ -61,8 +61,9 @@ def ready_streams() -> None:
 
 
 def screen_width() -> int | None:
-    """Return the columns of the terminal that standard output is, None if it is none."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    """Return the columns that lines fit: COLUMNS, else the terminal's, None for a pipe or file."""
+    is_known = os.environ.get("COLUMNS") or sys.stdout.isatty()
+    return shutil.get_terminal_size().columns if is_known else None
 
 
 def say_aside(text: str) -> None:
@@ -103,7 +104,7 @@ Figures: TypeAlias = Callable[[], Mapping[str, Any]]
 
 
 def say(text: str, *, to_paste: bool = False) -> None:
-    """Print to standard output, as wide as the terminal is; lines to paste stay whole."""
+    """Print to standard output, as wide as the screen is; lines to paste stay whole."""
     shown = printable(text) if to_paste else fitted(printable(text))
     if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
         from specroof.cli.colors import show  # noqa: PLC0415 - rich is slow to import

@@ -19,6 +19,7 @@ from specroof.arrays import Array
 from specroof.plot.style import (
     GREY,
     add_legend,
+    engine_name,
     house_style,
     look,
     new_chart,
@@ -66,15 +67,21 @@ def study_figures(overviews: "Sequence[Overview]") -> dict[str, Figure]:
     """
     figures: dict[str, Figure] = {}
     for load, members in _grouped(overviews, _load).items():
+        axis = "batch" if _is_by_batch(members[0]) else "context"
         for ending, page in _pages(members):
-            figures[f"best-speedup{load}{ending}"] = _lines_chart(page)
+            figures[f"best-speedup-by-{axis}{load}{ending}"] = _lines_chart(page)
         if min(members[0].best_speedup.shape) > 1:
             for drafter, own in _grouped(
                 members, lambda overview: f"-{overview.drafter_number}"
             ).items():
                 for ending, page in _pages(own):
-                    figures[f"map{load}{drafter}{ending}"] = _maps_chart(page)
+                    figures[f"best-speedup-map{load}{drafter}{ending}"] = _maps_chart(page)
     return figures
+
+
+def _is_by_batch(overview: "Overview") -> bool:
+    """Return whether lines are over batch sizes: over contexts where only those are several."""
+    return overview.batch_size.size > 1 or overview.context_len.size == 1
 
 
 def _load(overview: "Overview") -> str:
@@ -82,7 +89,7 @@ def _load(overview: "Overview") -> str:
 
 
 def _setup(overview: "Overview") -> str:
-    return f"{overview.devices} x {overview.hardware}\n{overview.engine}"
+    return f"{overview.devices} x {overview.hardware}\n{engine_name(overview.engine)}"
 
 
 def _grouped(
@@ -118,7 +125,7 @@ def _lines_chart(page: _Page) -> Figure:
     """Draw the best speedup against the batch size, a line for each drafter."""
     drafters = _drafters(page)
     first = page.overviews[0]
-    by_batch = first.batch_size.size > 1 or first.context_len.size == 1
+    by_batch = _is_by_batch(first)
     middle = first.context_len[first.context_len.size // 2]
     at = first.requests or f"context {short_number(middle)}"
     if not by_batch:

@@ -145,6 +145,21 @@ def plain_line(axes: Axes) -> Artist:
 
 # --- names -------------------------------------------------------------------------------------
 
+#: What charts say of the bounds that are called ideal.
+_IDEAL_DRAFTER: Final = "ideal: accepts everything, costs nothing"
+_IDEAL_ENGINE: Final = "ideal: the plain roofline"
+
+
+def engine_name(engine: str) -> str:
+    """Return an engine as charts name it.
+
+    Examples
+    --------
+    >>> engine_name("vllm"), engine_name("ideal")
+    ('engine vllm', 'engine ideal: the plain roofline')
+    """
+    return f"engine {_IDEAL_ENGINE if engine == 'ideal' else engine}"
+
 
 def wrapped(text: str, *, width: int = 46) -> str:
     """Return a long SPEC over a few lines, with the middle of long lists of numbers left out.
@@ -158,6 +173,8 @@ def wrapped(text: str, *, width: int = 46) -> str:
     block, survival=.96/.92/.88/.85/…/.66,
     cost=0.1, drafts=10
     """
+    if text == "ideal":
+        return _IDEAL_DRAFTER
     parts = [_shortened(part.strip()) for part in text.split(",")]
     return textwrap.fill(", ".join(parts), width, max_lines=4, placeholder=" …")
 
@@ -198,7 +215,7 @@ def curve_names(
         {
             "model": curve.model,
             "hardware": _hardware_name(curve),
-            "engine": f"{curve.engine} engine",
+            "engine": engine_name(curve.engine),
             "drafter": curve.drafter,
             **point,
         }

@@ -899,7 +899,7 @@ def _mock_command(
     return shlex.join([*call, "--framework", framework if framework in FRAMEWORKS else _USUAL])
 
 
-# --- Advice on one page of 80 columns ------------------------------------------------------------
+# --- Advice on one page --------------------------------------------------------------------------
 
 #: The least share that a percentage with one digit after the point shows.
 _SHOWN_SHARE: Final = 0.0005

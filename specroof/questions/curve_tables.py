@@ -19,7 +19,7 @@ from specroof.speedup.result import ALL_ROWS, CURVE_ARRAYS, SpeedupCurve, counte
 from specroof.units import format_seconds
 
 #: Columns that one operating point does without.
-_OF_GRIDS: Final = {"context", "batch", "step", "per user", "runs"}
+_OF_GRIDS: Final = {"context", "batch", "step", "tok/s/user", "runs"}
 #: What stands in a table where a batch is larger than a server runs.
 _NO_ROOM: Final = "no room"
 #: What a table says of requests: an array of `EndToEnd`, and how its numbers are spelt.
@@ -91,12 +91,12 @@ def _columns(curve: SpeedupCurve) -> dict[str, list[str]]:
         "step": _cells(format_seconds, curve.decode_s, absent=_NO_ROOM),
         "best γ": _cells(_length, curve.best_draft_len, known=best),
         "speedup": _cells(_gain, curve.best_speedup, curve.drafts_run, known=best),
-        **_shortest_column(curve),
-        "within 1%": _cells(_span, *curve.near_best(0.01), known=best),
         **_band_columns(curve),
+        **_shortest_column(curve),
+        "γ within 1%": _cells(_span, *curve.near_best(0.01), known=best),
         "tok/round": _cells("{:.2f}".format, tokens, known=best),
         "tok/s": _cells("{:.0f}".format, rate, known=best),
-        "per user": _cells("{:.1f}".format, user_rate, known=best),
+        "tok/s/user": _cells("{:.1f}".format, user_rate, known=best),
     }
     if curve.running is not None:
         runs = np.broadcast_to(curve.running, curve.round_s.shape)
@@ -144,16 +144,16 @@ def _runs(plain: float, drafting: float) -> str:
 
 
 def _band_columns(curve: SpeedupCurve) -> dict[str, list[str]]:
-    """Return the best drafts within the band, the band and the verdict; nothing without a band."""
+    """Return the band, the verdict and the best drafts within the band; nothing without a band."""
     within, low, high = curve.best_within_band(), curve.speedup_low, curve.speedup_high
     if curve.verdict is None or within is None or low is None or high is None:
         return {}
     least, most = curve.at_best(low), curve.at_best(high)
     known = (curve.verdict != "") & np.isfinite(least)
     return {
-        "within band": _cells(_span, *within, known=known),
         "80% band": _cells("{:.2f}-{:.2f}x".format, least, most, known=known),
         "verdict": _cells(str, curve.verdict, known=known),
+        "γ within band": _cells(_span, *within, known=known),
     }
 
 

@@ -701,7 +701,7 @@ def _prices_table(prediction: Prediction) -> str:
     known = [name for name, value in prediction.prices(1.0).items() if value is not None]
     if not known:
         return ""
-    titles = [title for name in known for title in (_PRICES[name][0], "without drafts")]
+    titles = [title for name in known for title in (_PRICES[name][0], f"plain {_PRICES[name][0]}")]
     names = len(prediction.curves) > 1  # else the line of its cost names the drafter
     rows = []
     for curve in prediction.headline_curves:

@@ -182,6 +182,9 @@ class _TargetBlock(_StudyPart):
     model: _BlockNames = Field(description=f"{_ABOUT['model']} Or a list of them.")
     hardware: _BlockNames = Field(description=f"{_ABOUT['hardware']} Or a list of them.")
     family: _Family | None = Field(default=None, description=_ABOUT["family"])
+    engine: Text | None = Field(
+        default=None, description=f"{_ABOUT['engine']} Default: that of the study."
+    )
     tensor_parallel: Count = Field(default=1, description=_ABOUT["tensor_parallel"])
     expert_parallel: Count = Field(default=1, description=_ABOUT["expert_parallel"])
     attention_data_parallel: Count = Field(default=1, description=_ABOUT["attention_data_parallel"])
@@ -577,13 +580,14 @@ def _targets(block: StudyBlock, names: _Names, mistakes: Mistakes) -> Iterator[T
             try:
                 served, chip = names.model(model, target.family), names.hardware(hardware)
                 placement = target.placement()
-                alike = known.setdefault((model, target.family, placement, chip.name), [])
+                engine = target.engine or block.engine
+                alike = known.setdefault((model, target.family, placement, engine, chip.name), [])
                 if chip in alike:  # and set up once: a thousand of it are not priced to refuse them
                     place = f"{model} on {placement.devices} x {chip.name}"
                     mistakes.add(OptionError, f"targets: {given_twice(place, place)}", ("targets",))
                     continue
                 alike.append(chip)
-                setup = engine_setup(chip, block.engine, placement, block.options)
+                setup = engine_setup(chip, engine, placement, block.options)
                 yield Target(served, in_server(served, setup, block.server))
             except SpecroofError as refusal:
                 mistakes.add(type(refusal), str(refusal), ("targets",))

@@ -18,18 +18,26 @@ from specroof.questions.predict import (
     predicted_to,
     shared_max_draft_len,
 )
-from specroof.questions.request import question
+from specroof.questions.request import question, usd_per_hour
 from specroof.questions.study_grid import Study, StudyLike, Target
 from specroof.reading.yaml_text import dump_yaml
 from specroof.report.columns import Columns, arrow_table, flat_column
-from specroof.report.layout import brief, facts_html, format_table, in_line, note_lines
+from specroof.report.layout import (
+    ABSENT,
+    brief,
+    facts_html,
+    figure,
+    format_table,
+    in_line,
+    note_lines,
+)
 from specroof.serving.capacity import RoomRule
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.served import room_rule
 from specroof.serving.workload import Load
 from specroof.speedup.overview import Overview
 from specroof.speedup.result import SpeedupCurve
-from specroof.units import MOST_POINTS
+from specroof.units import MOST_POINTS, format_price
 
 #: Points that are held at a time: their arrays and tables stay within some hundreds of MB.
 _SLICE_POINTS: Final = 1 << 18
@@ -97,7 +105,8 @@ def overviews(loads: Sequence[Load], slices: Iterable[Slice]) -> list[Overview]:
                 load.batch_size,
                 (part.target, part.drafter, part.workload),
             )
-        by_workload[part.workload].fill(curve)
+        price = usd_per_hour(part.prediction.setup.hardware, None)
+        by_workload[part.workload].fill(curve, price)
     return list(by_workload.values())
 
 
@@ -363,7 +372,12 @@ def load_columns(prediction: Prediction) -> Columns:
         **{name: curve.at_best(getattr(curve, name)) for name in at_best},
     }
     columns = curve.names | {name: flat_column(array, shape) for name, array in arrays.items()}
-    return columns | (_counted_best(prediction.counted[0]) if prediction.counted else {})
+    columns |= _counted_best(prediction.counted[0]) if prediction.counted else {}
+    for start in ("", "end_to_end_")[: 1 + bool(prediction.counted)]:
+        rates = columns[f"{start}tokens_per_s"]
+        price = prediction.prices(rates)["usd_per_million_tokens"]
+        columns[f"{start}usd_per_million_tokens"] = rates * np.nan if price is None else price
+    return columns
 
 
 def _verdict(curve: SpeedupCurve) -> npt.NDArray[Any]:
@@ -480,17 +494,23 @@ def _counted(overviews: Sequence[Overview]) -> str:
     )
 
 
+def _configurations(overviews: Sequence[Overview]) -> Sequence[Overview]:
+    """Return the curves without bounds, unless nothing else is asked about."""
+    drafted = [overview for overview in overviews if overview.drafter != "ideal"] or overviews
+    return [overview for overview in drafted if overview.engine != "ideal"] or drafted
+
+
 def _best_table(overviews: Sequence[Overview]) -> str:
     """Return the configuration with the most tokens per second, for each model and load."""
-    # A bound is not a configuration, unless nothing else is asked about.
-    overviews = [overview for overview in overviews if overview.drafter != "ideal"] or overviews
+    overviews = _configurations(overviews)
     models = list(dict.fromkeys(overview.model for overview in overviews))
     shown = models[:_MOST_BEST]
     each = max(1, _MOST_BEST // len(shown))
     of_models = [[overview for overview in overviews if overview.model == model] for model in shown]
     rows = [row for members in of_models for row in _best_rows(members, each)]
-    header = ["model", "load", "batch", "most tok/s", "speedup", "γ", "chip", "drafter"]
-    table = format_table(header, rows, left=(0, 1, 6, 7))
+    load = "load" if any(overview.requests for overview in overviews) else "context"
+    header = ["model", load, "batch", "most tok/s", "$/Mtok", "speedup", "γ", "chip", "drafter"]
+    table = format_table(header, rows, left=(0, *[1] * (load == "load"), 7, 8), keys=3)
     more = len(models) - len(shown)
     left_out = [f"{more} more models"] if more else []
     if len(rows) < sum(len(_loads(members)) for members in of_models):
@@ -504,20 +524,21 @@ def _best_rows(overviews: Sequence[Overview], most: int) -> Iterator[list[str]]:
     for place in np.unique(np.linspace(0, len(ordered) - 1, most).round().astype(int)):
         requests, context, batch = ordered[place]
         choices = [
-            (rate, speedup, draft_len, overview)
+            (rate, usd, speedup, draft_len, overview)
             for overview in overviews
             if overview.requests == requests
-            for rate, speedup, draft_len in _at(overview, context, batch)
+            for rate, usd, speedup, draft_len in _at(overview, context, batch)
         ]
         name = _short(overviews[0].model)
-        load = requests or f"context {context:g}"
+        load = requests or f"{context:g}"
         if not choices:
-            yield [name, load, f"{batch:g}", "no room", "-", "-", "-", "-"]
+            yield [name, load, f"{batch:g}", "no room", *[ABSENT] * 5]
             continue
-        rate, speedup, draft_len, overview = max(choices, key=lambda entry: entry[0])
+        rate, usd, speedup, draft_len, overview = max(choices, key=lambda entry: entry[0])
         chip = _short(f"{overview.devices} x {overview.hardware}")
-        cells = [f"{batch:g}", f"{rate:.0f}", f"{speedup:.2f}x", f"{draft_len:g}", chip]
-        yield [name, load, *cells, _short(overview.drafter) if draft_len else "none"]
+        cells = [f"{batch:g}", f"{rate:.0f}", figure(usd, format_price), f"{speedup:.2f}x"]
+        drafter = _short(overview.drafter) if draft_len else "none"
+        yield [name, load, *cells, f"{draft_len:g}", chip, drafter]
 
 
 def _loads(overviews: Sequence[Overview]) -> set[tuple[str, float, float]]:
@@ -530,21 +551,25 @@ def _loads(overviews: Sequence[Overview]) -> set[tuple[str, float, float]]:
     }
 
 
-def _at(overview: Overview, context: float, batch: float) -> Iterator[tuple[float, float, float]]:
-    """Yield rate, speedup and draft length at a load, where it is there and runs."""
+def _at(overview: Overview, context: float, batch: float) -> Iterator[tuple[float, ...]]:
+    """Yield rate, price, speedup and draft length at a load, where it is there and runs."""
     rows = np.flatnonzero(overview.context_len == context)
     columns = np.flatnonzero(overview.batch_size == batch)
     for row in rows:
         for column in columns:
             if np.isfinite(overview.tokens_per_s[row, column]):
-                arrays = (overview.tokens_per_s, overview.best_speedup, overview.best_draft_len)
-                rate, speedup, draft_len = (float(array[row, column]) for array in arrays)
-                yield rate, speedup, draft_len
+                arrays = (
+                    overview.tokens_per_s,
+                    overview.usd_per_million_tokens,
+                    overview.best_speedup,
+                    overview.best_draft_len,
+                )
+                yield tuple(float(array[row, column]) for array in arrays)
 
 
 def _stops_table(overviews: Sequence[Overview]) -> str:
     """Return from which batch size on a drafter stops paying, for each model and drafter."""
-    overviews = [overview for overview in overviews if overview.drafter != "ideal"] or overviews
+    overviews = _configurations(overviews)
     groups: dict[tuple[str, str], list[Overview]] = {}
     for overview in overviews:
         groups.setdefault((overview.model, overview.drafter), []).append(overview)
@@ -559,7 +584,8 @@ def _stops_table(overviews: Sequence[Overview]) -> str:
         rows.append([_short(model), _short(drafter), _stop(*first), _stop(*last)])
     header = ["model", "drafter", "stops paying from batch: first", "last"]
     more = len(groups) - len(rows)
-    return format_table(header, rows, left=(0, 1, 2, 3)) + (f"\nand {more} more" if more else "")
+    table = format_table(header, rows, left=(0, 1, 2, 3), keys=2)
+    return table + (f"\nand {more} more" if more else "")
 
 
 def _stops_at(overview: Overview) -> float:

@@ -6,6 +6,7 @@ import json
 import math
 import re
 import shlex
+import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,7 +18,8 @@ from specroof.errors import Note, one_line, printable
 
 # --- Text that fits a screen: folded lines and tables, sources in brief --------------------------
 # A table that is too wide first breaks its titles into words, then its last column where that is
-# text, and then goes on below itself, its first columns repeated.
+# text. A last column that is the only text names rows: it stands above them. What is still too wide
+# goes on below itself, its first columns repeated, in parts of about the same width.
 
 Lines: TypeAlias = Sequence[Sequence[str]]
 
@@ -103,27 +105,41 @@ def folded_table(lines: Lines, left: Sequence[int], keys: int) -> str:
     widths = _widths([*titles, *body])
     if _total(widths) <= width:
         return _aligned(titles, body, left)
+    last_column = len(widths) - 1
     room = width - _total(widths[:-1]) - _GAP
-    if len(widths) - 1 in left and room >= _LEAST_TEXT:
+    longest = max(len(word) for line in body for word in ["", *line[-1].split()])
+    if last_column in left and room >= max(_LEAST_TEXT, longest):
         rows = []
         for *cells, last in body:
             first, *others = _wrapped(last, room) or [""]
             rows += [[*cells, first], *([*[""] * len(cells), other] for other in others)]
         return _aligned(titles, rows, left)
-    names = list(range(keys))
-    parts = [[*names]]
-    for column in range(keys, len(widths)):
-        if parts[-1] != names and _total([widths[i] for i in (*parts[-1], column)]) > width:
-            parts.append([*names])
-        parts[-1].append(column)
+    names: Sequence[str] = []
+    if set(left) == {last_column}:
+        names, widths = [line[-1] for line in body], widths[:-1]
+    most = len(_parts(widths, keys, width))
+    limits = range(width + 1)
+    parts = next(parts for limit in limits if len(parts := _parts(widths, keys, limit)) == most)
     return "\n\n".join(
         _aligned(
             [[line[column] for column in part] for line in titles],
             [[line[column] for column in part] for line in body],
             [place for place, column in enumerate(part) if column in left],
+            names,
         )
         for part in parts
     )
+
+
+def _parts(widths: Sequence[int], keys: int, limit: int) -> list[list[int]]:
+    """Return the columns of each part of a table that goes on below itself."""
+    names = list(range(keys))
+    parts = [[*names]]
+    for column in range(keys, len(widths)):
+        if parts[-1] != names and _total([widths[i] for i in (*parts[-1], column)]) > limit:
+            parts.append([*names])
+        parts[-1].append(column)
+    return parts
 
 
 def _widths(lines: Lines) -> list[int]:
@@ -148,10 +164,12 @@ def _wrapped(text: str, width: int) -> list[str]:
     return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
 
 
-def _aligned(titles: Lines, body: Lines, left: Sequence[int]) -> str:
-    lines = [*filter(any, titles), *body]
+def _aligned(titles: Lines, body: Lines, left: Sequence[int], names: Sequence[str] = ()) -> str:
+    """Return rows of cells in columns; each name stands above the first of its rows."""
+    titles = [*filter(any, titles)]
+    lines = [*titles, *body]
     widths = _widths(lines)
-    return "\n".join(
+    shown = [
         (" " * _GAP)
         .join(
             cell.ljust(widths[i]) if i in left else cell.rjust(widths[i])
@@ -159,11 +177,13 @@ def _aligned(titles: Lines, body: Lines, left: Sequence[int]) -> str:
         )
         .rstrip()
         for line in lines
-    )
+    ]
+    for row in reversed(range(len(names))):
+        if row == 0 or names[row] != names[row - 1]:
+            shown.insert(len(titles) + row, names[row])
+    return "\n".join(shown)
 
 
-#: Columns of a page that is read whole.
-PAGE_WIDTH: Final = 80
 #: What stands in a table where there is no figure.
 ABSENT: Final = "-"
 
@@ -257,30 +277,25 @@ def page(answer: Titled, *parts: str, below_title: str = "") -> str:
 
 
 def folded(command: str) -> str:
-    """Return a command in lines of a page: broken between words, and within JSON at commas."""
+    """Return a command in lines of the screen: broken between words, and within JSON at commas."""
+    width = _WIDTH.get() or sys.maxsize
     lines, line = [], ""
     for word in shlex.split(command):
         quoted = shlex.quote(word)
-        if line and len(line) + len(" \\ ") + len(quoted) > PAGE_WIDTH:
+        if line and len(line) + len(" \\ ") + len(quoted) > width:
             lines.append(f"{line} \\")
             line = "  "
         line += f"{' ' * bool(line.strip())}{quoted}"
         # Between its commas, line breaks mean nothing to JSON, and to a shell in quotes.
-        while len(line) > PAGE_WIDTH and (cut := line.rfind(", ", 0, PAGE_WIDTH)) > 0:
+        while len(line) > width and (cut := line.rfind(", ", 0, width)) > 0:
             lines.append(line[: cut + 1])
             line = f"    {line[cut + 2 :]}"
     return "\n".join([*lines, line])
 
 
 def wrapped(text: str) -> str:
-    """Return a text in lines of a page, its later lines indented."""
-    return textwrap.fill(
-        in_line(text),
-        PAGE_WIDTH,
-        subsequent_indent="  ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    """Return a text in lines of the screen, its later lines indented."""
+    return fitted(in_line(text))
 
 
 def _with_hint(note: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from specroof.arrays import Array, fields_of, to_json_array
+from specroof.speedup.price import usd_per_million_tokens
 from specroof.speedup.result import SpeedupCurve
 
 #: Loads of a curve that are looked at: what a page can show.
@@ -33,6 +34,8 @@ class Overview:
     best_draft_len, best_speedup, tokens_per_s
         There, axes (context_len, batch_size); NaN where nothing runs. Prefills count where
         requests are answered.
+    usd_per_million_tokens
+        There; NaN where no price is known.
     drafts_run
         1 where the server has room for a draft, else 0.
     """
@@ -51,6 +54,7 @@ class Overview:
     best_draft_len: Array
     best_speedup: Array
     tokens_per_s: Array
+    usd_per_million_tokens: Array
     drafts_run: Array
 
     def to_dict(self) -> dict[str, Any]:
@@ -92,11 +96,20 @@ class Overview:
             best_draft_len=np.full(shape, np.nan),
             best_speedup=np.full(shape, np.nan),
             tokens_per_s=np.full(shape, np.nan),
+            usd_per_million_tokens=np.full(shape, np.nan),
             drafts_run=np.zeros(shape),
         )
 
-    def fill(self, curve: SpeedupCurve) -> None:
-        """Put the loads of a part of the curve that are looked at into their places."""
+    def fill(self, curve: SpeedupCurve, usd_per_hour: float | None) -> None:
+        """Put the loads of a part of the curve that are looked at into their places.
+
+        Parameters
+        ----------
+        curve
+            The part.
+        usd_per_hour
+            The price of a device; None where it is not known.
+        """
         rows = np.flatnonzero(np.isin(curve.context_len, self.context_len))
         columns = np.flatnonzero(np.isin(curve.batch_size, self.batch_size))
         if not rows.size or not columns.size:
@@ -112,6 +125,10 @@ class Overview:
         self.best_draft_len[there] = np.where(missing, np.nan, best)
         self.best_speedup[there] = curve.best_speedup[here]
         self.tokens_per_s[there] = rates
+        if usd_per_hour is not None:
+            self.usd_per_million_tokens[there] = usd_per_million_tokens(
+                rates, devices=self.devices, usd_per_hour=usd_per_hour
+            )
         self.drafts_run[there] = curve.drafts_run[here]
 
     @classmethod
@@ -136,6 +153,7 @@ class Overview:
             overview.best_draft_len,
             overview.best_speedup,
             overview.tokens_per_s,
+            overview.usd_per_million_tokens,
             overview.drafts_run,
         )
         if (
