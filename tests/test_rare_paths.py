@@ -77,6 +77,7 @@ def overview(model: str, hardware: str, drafter: str = "mtp") -> Overview:
         target=1, drafter_number=1, workload=1, model=model, hardware=hardware, engine="vllm",
         drafter=drafter, devices=1, requests="", context_len=np.array([4096.0]), batch_size=loads,
         best_draft_len=table, best_speedup=table, tokens_per_s=table * 100, drafts_run=table,
+        usd_per_million_tokens=table / 10,
     )  # fmt: skip
 
 
@@ -131,7 +132,7 @@ def test_a_curve_of_other_loads_fills_no_overview() -> None:
     curve = speedup_curve(MODEL, chip, drafter=drafter, batch_size=2, context_len=4096)
     seen = overview("model", "chip")
     before = seen.best_speedup.copy()
-    seen.fill(curve)
+    seen.fill(curve, usd_per_hour=None)
     assert seen.best_speedup.tolist() == before.tolist()
 
 
