@@ -71,6 +71,7 @@ doctor vllm.txt --model Qwen/Qwen3-8B -H h100
 doctor off.txt --model Qwen/Qwen3-8B -H h100
 doctor sglang.txt --model Qwen/Qwen3-8B -H h100
 validate
+validate --played
 validate bench.csv --model Qwen/Qwen3-8B -H b200 --drafter eagle3
 calibrate bench.csv --model Qwen/Qwen3-8B -H b200 --drafter eagle3
 mock Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --draft-len 3 --draft-model DRAFT
