@@ -169,7 +169,7 @@ def callers_of(formula: str) -> set[str]:
             "request_timing",
             {
                 "engines/record.py:_timing",
-                "questions/explore.py:request_grid",
+                "questions/explore.py:_timed_requests",
                 "serving/prefills.py:_times",
             },
         ),

@@ -248,6 +248,8 @@ FITTED_BESIDE_ROUNDS: Final = (*FACTORS_BESIDE_ROUNDS, "experts_memory", "fp8_bl
 EVERYONE: Final = "all"
 #: No kernel reaches more of a peak or of a memory.
 _MOST: Final = 0.97
+#: What a hardware file may say: above 1 where experts are read less often than is counted.
+_MOST_OF_MEMORY: Final = 1.2
 #: Above 1 where the switch adds.
 _MOST_OF_LINKS: Final = 1.2
 
@@ -427,9 +429,12 @@ def own_engine(
         expert_tile=tile and replace(tile, compute_frac=_within(tile.compute_frac, compute)),
         prefill_frac=_within(engine.prefill_frac, factor("prefill"), 1.0),
         memory_frac=_within(engine.memory_frac, memory),
-        kind_memory_frac=_scaled(
-            {**engine.kind_memory_frac, "experts": experts * factor("experts_memory")}, memory
-        ),
+        kind_memory_frac={
+            kind: min(share, _MOST_OF_MEMORY)
+            for kind, share in _scaled(
+                {**engine.kind_memory_frac, "experts": experts * factor("experts_memory")}, memory
+            ).items()
+        },
         pass_overhead_s=engine.pass_overhead_s * layer,
         layer_overhead_s=engine.layer_overhead_s * layer,
         layer_kind_overhead_s={
