@@ -146,7 +146,10 @@ def _lines_chart(page: _Page) -> Figure:
         _scale_ticks(axes, first.batch_size if by_batch else first.context_len)
     _label_x(panels, "Batch size (sequences)" if by_batch else "Context length (tokens)")
     chart.supylabel("Best speedup (×)")
-    add_legend(chart, [*_handles(drafters), Line2D([], [], color=GREY, ls=":", label="plain")])
+    handles = [*_handles(drafters), Line2D([], [], color=GREY, ls=":", label="plain decoding")]
+    if any((overview.drafts_run == 0).any() for overview in page.overviews):
+        handles.append(Line2D([], [], ls="", label="a line ends where drafts have no room"))
+    add_legend(chart, handles)
     return chart
 
 
