@@ -113,9 +113,10 @@ def test_the_table_says_best_near_best_and_where_it_does_not_pay() -> None:
     assert lines[0].startswith("DeepSeek-V4-Pro on 8 x NVIDIA B200")
     assert any(line.split()[:2] == ["best", "γ"] for line in lines)
     (slow,) = [line for line in lines if line.endswith("accept=0.5,cost=0.30") and "x" in line]
-    assert slow.split()[:3] == ["none", "1.00x", "1:"]
+    assert slow.split()[:2] == ["none", "1.00x"]
+    assert "1:" in slow.split()  # the shortest draft
     (quick,) = [line for line in lines if line.endswith(BLOCK) and "x" in line]
-    assert quick.split()[2] == "-"  # where a draft is best
+    assert "-" in quick.split()  # where a draft is best
     surveyed = next(i for i, line in enumerate(lines) if line.startswith("does not pay"))
     low, _, high = lines[surveyed + 1].split()[0].rstrip(";").partition("-")
     assert int(low) <= 4 <= int(high)  # the point above is one of them
@@ -171,9 +172,8 @@ def test_tables_fit_eighty_columns() -> None:
         (*PREDICT, "--batch", "1,1024", "--drafter", AUTOREGRESSIVE),
         (*PREDICT, "--drafter", AUTOREGRESSIVE),
     ):
-        lines = run(*words).splitlines()
-        prose = ("note", AUTOREGRESSIVE + ": ")  # sentences, which a terminal may break
-        assert max(len(line) for line in lines if not line.startswith(prose)) <= 80
+        lines = CliRunner().invoke(app, words, env={"COLUMNS": "80"}).stdout.splitlines()
+        assert max(map(len, lines)) <= 80
 
 
 def test_csv_has_every_point_and_marks_the_best(tmp_path: Path) -> None:
