@@ -404,7 +404,9 @@ def test_the_chart_shows_the_point_that_was_asked_for() -> None:
     made = grid(2, 3)
     figure = plot_speedup_by_draft_len([made], context_index=1, batch_index=-1)
     np.testing.assert_array_equal(ys(lines(main_axes(figure))[0]), made.speedup[1, 2])
-    assert figure.get_suptitle() == "Example-7B on Example GPU, ideal engine, batch 4, context 8192"
+    assert figure.get_suptitle() == (
+        "Example-7B on Example GPU, engine ideal: the plain roofline, batch 4, context 8192"
+    )
 
 
 def test_axes_say_quantity_and_unit() -> None:
@@ -473,7 +475,10 @@ def test_the_legend_names_what_differs_and_the_title_what_does_not() -> None:
         "Example-7B on Example GPU, batch 1",
         "Example-70B on 8 × Example GPU (EP 4), batch 2",
     ]
-    assert figure.get_suptitle() == "ideal engine, context 4096\ndrafter: ideal"
+    assert figure.get_suptitle() == (
+        "engine ideal: the plain roofline, context 4096\n"
+        "drafter: ideal: accepts everything, costs nothing"
+    )
 
 
 def test_lines_of_one_name_are_counted() -> None:
@@ -491,8 +496,8 @@ def test_a_drafter_is_named_behind_the_model() -> None:
     other = replace(one, drafter="block,cost=0.1", placement=placement, engine="sglang")
     figure = plot_speedup_by_batch([one, other])
     assert legend_texts(figure)[:2] == [
-        "Example GPU, ideal engine:\nideal",
-        "4 × Example GPU (DP attention 2) (DCP 2), sglang engine:\nblock, cost=0.1",
+        "Example GPU, engine ideal: the plain roofline:\nideal: accepts everything, costs nothing",
+        "4 × Example GPU (DP attention 2) (DCP 2), engine sglang:\nblock, cost=0.1",
     ]
     assert figure.get_suptitle() == "Example-7B, context 4096"
 

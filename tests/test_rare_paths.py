@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import signal
 import threading
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -125,6 +126,27 @@ def test_an_engine_that_a_chip_lacks_is_left_out_of_the_page(tmp_path: Path) -> 
         batch_size=1,
     )
     assert list(found.section("Qwen/Qwen3-8B", "b200").cells) == [("ideal", 1)]
+
+
+def test_a_hole_in_the_first_row_of_a_study_has_no_panel_above_it() -> None:
+    there = [("model-0", "chip-0"), ("model-1", "chip-0"), ("model-1", "chip-1")]
+    chart = study_figures([overview(*pair) for pair in there])["best-speedup-by-batch"]
+    texts = [[text.get_text() for text in axes.texts] for axes in chart.axes]
+    assert [shown == ["not in the study"] for shown in texts] == [False, True, False, False]
+
+
+def test_a_chip_without_a_price_leaves_prices_of_an_overview_open() -> None:
+    chip, drafter = load_hardware("b200"), load_drafter("ideal")
+    curve = speedup_curve(MODEL, chip, drafter=drafter, batch_size=[1, 8], context_len=4096)
+    empty: dict[str, Any] = {
+        name: np.zeros((1, 2))
+        for name in ("best_draft_len", "best_speedup", "tokens_per_s", "drafts_run")
+    }
+    seen = replace(overview("model", "chip"), **empty)
+    seen.fill(curve, usd_per_hour=None)
+    assert seen.best_speedup.tolist() == curve.best_speedup.tolist()
+    assert seen.usd_per_million_tokens.tolist() == [[0.2, 0.15]]
+    assert not curve.extends_measurement.any()  # nothing was measured
 
 
 def test_a_curve_of_other_loads_fills_no_overview() -> None:

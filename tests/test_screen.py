@@ -124,6 +124,20 @@ def test_a_table_goes_on_below_with_its_first_columns() -> None:
     assert table.split("\n") == ["a  b  word", "1  2     3", "", "a  b  long", "1  2     4"]
 
 
+def test_a_long_name_stands_above_the_first_of_its_rows() -> None:
+    rows = [["1", "2", "a-name-of-twenty-one"], ["3", "4", "a-name-of-twenty-one"]]
+    with on_screen(20):
+        table = format_table(["a", "b", "name"], [*rows, ["5", "6", "another-name"]], left=[2])
+    assert table.split("\n") == [
+        "a  b",
+        "a-name-of-twenty-one",
+        "1  2",
+        "3  4",
+        "another-name",
+        "5  6",
+    ]
+
+
 def test_a_part_has_no_empty_line_for_titles_of_other_parts() -> None:
     with on_screen(9):
         table = format_table(["a", "best so far", "long"], [["1", "2", "3"]], left=[])
