@@ -14,10 +14,10 @@ import textwrap
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
-from functools import cache
+from functools import cache, partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from fitting.generic import generic
 from fitting.kernels import KERNEL_ENGINE, KERNEL_SOURCE
@@ -52,15 +52,29 @@ from specroof.hardware import (
     FRAMEWORKS,
     GENERIC,
     IDEAL_ENGINE,
+    Band,
     EngineProfile,
     ExpectedError,
     Reach,
+    ServedBands,
 )
 from specroof.hardware.written import written_generic
 from specroof.scoring import TRUSTED, misses_of, validation
-from specroof.scoring.bands import bands_of, served_bands_of, served_scales, width_scale
-from specroof.scoring.left_out import served_of
-from specroof.scoring.served import implausible, served_validation
+from specroof.scoring.bands import (
+    bands_of,
+    served_bands_of,
+    served_scales,
+    wider_bands,
+    width_scale,
+)
+from specroof.scoring.left_out import ServedGroup, served_of
+from specroof.scoring.served import (
+    ServedScore,
+    implausible,
+    plain_scores,
+    served_validation,
+)
+from specroof.scoring.served import chip_family as loads_family
 from specroof.speedup.reach import deployment_words
 
 PACKAGE = Path(__file__).parent.parent / "specroof"
@@ -218,6 +232,63 @@ def _is_trusted(point: Measurement) -> bool:
     return (point.trust or 0) <= TRUSTED
 
 
+Bands: TypeAlias = dict[str, dict[str, Band]]
+
+
+def loads_beside_predictions(loads: Sequence[Measurement], by: ServedGroup) -> list[ServedScore]:
+    """Return loads without drafts beside predictions in a steady state, and TTFT played through."""
+    played = plain_scores(loads, by, played=True)
+    return [
+        *plain_scores(loads, by),
+        *(
+            replace(score, off={"played_ttft_s": score.off["ttft_s"]})
+            for score in played
+            if "ttft_s" in score.off
+        ),
+    ]
+
+
+def all_served_bands() -> tuple[dict[tuple[str, str], Bands], dict[str, Bands]]:
+    """Return bands of served loads: of servers on families of chips, and of generic engines.
+
+    What is farther from measurements is nowhere narrower: a figure that no load of the family
+    speaks for, beside the other families of the server; a generic engine, whose errors are of
+    families that were left out, beside all.
+    """
+    loads = [score.point for score in served_validation().counted]
+    served = loads_beside_predictions(loads, "model")
+    scales = served_scales(served)
+    places = defaultdict(list)
+    for score in served:
+        places[score.point.engine or "", loads_family(score.point)].append(score)
+    own = {
+        place: served_bands_of(scores, *place, scales=scales) for place, scores in places.items()
+    }
+    near = {}
+    for server, families in SERVERS.items():
+        known = [bands for (name, _), bands in own.items() if name == server]
+        for family in families:
+            borrowed = served_bands_of(served, server, family, scales=scales)
+            bands = wider_bands(borrowed, known) | own.get((server, family), {})
+            near[server, family] = reaching(bands, reach_of(server, family))
+    far = loads_beside_predictions(loads, "family")
+    strange: dict[str, Bands] = {}
+    for name in (*FRAMEWORKS, GENERIC):
+        nearer = [bands for (server, _), bands in near.items() if name in {server, GENERIC}]
+        nearer += strange.values() if name == GENERIC else []
+        strange[name] = wider_bands(reaching(served_bands_of(far, name, ""), reach_of()), nearer)
+    return near, strange
+
+
+def reaching(bands: ServedBands, reach: Reach) -> Bands:
+    """Return bands that widen beyond what was measured, rounded as hardware files have them."""
+    written = partial(replace, batch_size=reach.batch_size, context_len=reach.context_len)
+    return {
+        figure: {key: written(band, width=float(_yaml(band.width))) for key, band in cells.items()}
+        for figure, cells in bands.items()
+    }
+
+
 def write_engines(points: Sequence[Measurement]) -> None:
     """Write what the package reads of the stored fits, in the place of what is there.
 
@@ -234,8 +305,7 @@ def write_engines(points: Sequence[Measurement]) -> None:
         speedup_median=float(total.speedup_median or 0.0),
         plain_median=float(total.decode_median or 0.0),
     )
-    served = served_validation().counted
-    scales = served_scales(served)
+    near, strange_served = all_served_bands()
     # With those on chips of no fitted family.
     strange = misses_of(validation().generic, by_family=True)
     for chip in CHIPS:
@@ -251,8 +321,9 @@ def write_engines(points: Sequence[Measurement]) -> None:
                 engine = replace(engine, expected_error=error, bands=widths)
             else:  # as of a family that no fit has seen
                 engine = replace(engine, bands=bands_of(strange, name))
-            known = served_bands_of(served, name, family, scales=scales)
-            engines.append(replace(engine, served_bands=known, reach=reach_of(name, family)))
+            engines.append(
+                replace(engine, served_bands=near[name, family], reach=reach_of(name, family))
+            )
         has = load_hardware(chip).peak.flops_per_s
         engines = [
             replace(engine, compute_frac={key: engine.compute_frac[key] for key in has})
@@ -279,9 +350,7 @@ def write_engines(points: Sequence[Measurement]) -> None:
     bands = {name: bands_of(strange, name) for name in (GENERIC, *FRAMEWORKS)}
     made = generic(parameters, bands)
     generics = {
-        name: replace(
-            engine, served_bands=served_bands_of(served, name, "", scales=scales), reach=reach_of()
-        )
+        name: replace(engine, served_bands=strange_served[name], reach=reach_of())
         for name, engine in made.engines.items()
     }
     content = written_generic(replace(made, engines=generics))

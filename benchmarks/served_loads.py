@@ -21,7 +21,7 @@ from specroof.evidence import Measurement
 from specroof.scoring.served import (
     ServedErrors,
     ServedScore,
-    played_scores,
+    plain_scores,
     served_errors,
     served_validation,
 )
@@ -69,7 +69,9 @@ def main() -> None:
     scores = served_validation().scores
     tables = {"": grouped(scores, names)}
     if words.played:
-        tables[" played"] = grouped(played_scores(score.point for score in scores), names)
+        tables[" played"] = grouped(
+            plain_scores((score.point for score in scores), played=True), names
+        )
     table = {
         group + label: groups[group]
         for group in tables[""]

@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,14 @@ from specroof import (
 )
 from specroof.acceptance import context_acceptance
 from specroof.cli import app
+from specroof.cost import Options
 from specroof.engines.calibration import Residual, widened
 from specroof.evidence import Measurement
 from specroof.hardware import (
     BATCH_WIDENING,
     CONTEXT_WIDENING,
+    FRAMEWORKS,
+    SERVED_FIGURES,
     Band,
     EngineProfile,
     Placement,
@@ -49,12 +53,15 @@ from specroof.scoring.bands import (
     misses_of,
     served_bands_of,
     served_scales,
+    wider_bands,
     width_scale,
 )
 from specroof.scoring.scores import Scored
 from specroof.scoring.served import ServedScore, ServedValidation
 from specroof.serving.served import served_curve
 from specroof.serving.workload import Load, Workload
+from specroof.speedup.curve import decoding_curve
+from specroof.speedup.reach import evidence_engine, unmeasured
 from specroof.speedup.result import band_ends, band_notes, verdicts
 
 MODEL = load_model("Qwen/Qwen3-8B")
@@ -288,16 +295,97 @@ def test_bands_of_strange_chips_are_never_narrower_than_those_of_measured_ones(n
             assert near.width <= far.width
 
 
-@pytest.mark.xfail(strict=True, reason="requests under SGLang on H200 have wider ones")
-def test_bands_of_requests_on_strange_chips_are_never_narrower() -> None:
-    measured, strange = CHIP.engine("sglang"), CHIP.engine("generic")
-    for figure in ("tpot_s", "ttft_s"):
-        near, far = (
-            served_width(engine.served_bands, figure, [1, 8, 64]) for engine in (measured, strange)
-        )
-        assert near is not None
-        assert far is not None
-        assert np.all(near <= far)
+@pytest.mark.parametrize("name", ["h200", "b200", "a100-80gb", "mi300x", "mi355x", "gaudi3"])
+@pytest.mark.parametrize("figure", SERVED_FIGURES)
+def test_bands_of_requests_on_strange_chips_are_never_narrower(name: str, figure: str) -> None:
+    chip = load_hardware(name)
+    generics = load_hardware("l40s")
+    for engine in chip.engines.values():
+        own = engine.name if engine.name in FRAMEWORKS else "generic"
+        widths = [
+            served_width(one.served_bands, figure, [1, 8, 64, 512, 4096], [[1000], [131072]])
+            for one in (engine, generics.engine(own), generics.engine("generic"))
+        ]
+        for near, far in pairwise(widths):
+            assert near is not None
+            assert far is not None
+            assert np.all(near <= far)
+
+
+def test_ranges_of_concurrency_that_were_not_measured_are_as_wide_as_the_widest() -> None:
+    # By hand: 25 loads each to 4 and to 32, off by 0.1 and by 0.3; none above.
+    point = Measurement(place="mine", engine="vllm", hardware="h200", model="m")
+    seen = [
+        ServedScore(replace(point, concurrency=clients), {"tpot_s": off}, True)
+        for clients, off in ((2, 0.1), (16, 0.3))
+        for _ in range(25)
+    ]
+    bands = served_bands_of(seen, "vllm", "hopper")
+    width = served_width(bands, "tpot_s", [2, 16, 100, 1000])
+    assert width == pytest.approx([0.1, 0.3, 0.3, 0.3])
+
+
+def test_wider_bands_take_the_widest_and_widen_from_the_nearest_limit() -> None:
+    far: ServedBands = {"tpot_s": {"any": Band(width=0.2, mean_error=0, points=1, batch_size=512)}}
+    near: ServedBands = {
+        "tpot_s": {
+            "to-4": Band(width=0.1, mean_error=0, points=1, batch_size=64),
+            "more": Band(width=0.4, mean_error=0, points=1, context_len=4096),
+        },
+        "ttft_s": {"any": Band(width=9, mean_error=0, points=1)},
+    }
+    wider = wider_bands(far, [near])
+    assert list(wider) == ["tpot_s"]
+    cells = {name: (b.width, b.batch_size, b.context_len) for name, b in wider["tpot_s"].items()}
+    assert cells == {
+        "to-4": (0.2, 64, None), "to-32": (0.2, 512, None),
+        "to-256": (0.2, 512, None), "more": (0.4, 512, 4096),
+    }  # fmt: skip
+
+
+def test_bands_of_requests_widen_beyond_the_longest_measured_context() -> None:
+    band = Band(width=0.3, mean_error=0.1, points=9, batch_size=8, context_len=1000)
+    widths = served_width({"tpot_s": {"any": band}}, "tpot_s", [8, 16], [[500], [2000]])
+    more = CONTEXT_WIDENING * math.log(2), BATCH_WIDENING * math.log(2)
+    expected = [[0.3, math.hypot(0.3, more[1])], [math.hypot(0.3, more[0]), math.hypot(0.3, *more)]]
+    assert widths == pytest.approx(np.array(expected))
+
+
+@pytest.mark.parametrize(
+    ("model", "placement", "weights", "known"),
+    [
+        ("Qwen/Qwen3-8B", Placement(1), None, True),
+        ("Qwen/Qwen3-8B", Placement(8), None, True),
+        ("Qwen/Qwen3-8B", Placement(1), "int4", False),  # a format
+        ("deepseek-ai/DeepSeek-V3", Placement(8), None, False),  # latent attention
+        ("Qwen/Qwen3-8B", Placement(16, decode_context_parallel=2), None, False),
+    ],
+)
+def test_what_nobody_measured_on_a_chip_has_the_bands_of_a_strange_chip(
+    model: str, placement: Placement, weights: str | None, known: bool
+) -> None:
+    options = Options(weight_dtype=weights)
+    deployment = Deployment(load_model(model), engine_setup(CHIP, "vllm", placement, options))
+    made = decoding_curve(
+        deployment,
+        EAGLE3,
+        constant_acceptance(0.7),
+        batch_size=[1, 64],
+        context_len=4096,
+        max_draft_len=3,
+    )
+    near, far = CHIP.engine("vllm"), load_hardware("l40s").engine("vllm")
+    speaks = near if known else far
+    assert evidence_engine(deployment).served_bands == speaks.served_bands
+    assert made.served_bands == speaks.served_bands
+    assert made.band == speaks.band("eagle3")
+    assert any(unmeasured(deployment).values()) is not known
+
+
+def test_engines_without_evidence_speak_for_themselves() -> None:
+    deployment = Deployment(MODEL, engine_setup(CHIP, "ideal", Placement(1), None))
+    assert evidence_engine(deployment) is deployment.setup.engine
+    assert not any(unmeasured(deployment).values())
 
 
 def test_a_band_says_whose_measurements_it_counts_and_from_where_it_widens() -> None:
@@ -415,7 +503,7 @@ def test_few_loads_borrow_from_other_chips_and_then_from_other_servers() -> None
     assert cells["vllm", "cdna3"]["any"].width > 0.1
     assert cells["x", ""]["any"].engines == {"sglang": 25, "vllm": 5}
     assert served_bands_of([], "vllm", "hopper") == {}
-    assert list(served_bands_of(amd, "vllm", "cdna3")["tpot_s"]) == ["any"]  # all there is
+    assert served_bands_of(amd, "vllm", "cdna3") == {}  # too few in all
 
 
 def test_a_strange_family_is_one_more_family_however_many_loads_others_have() -> None:
@@ -461,7 +549,14 @@ def test_json_has_the_ends_of_every_figure(tmp_path: Path) -> None:
     fast = replace(
         CHIP.engine("sglang"),
         served_bands={name: {"any": WIDE} for name in ("tpot_s", "ttft_s", "tokens_per_s")},
-        reach=Reach(family="hopper", engines=("sglang",), chips=(CHIP.name,)),
+        reach=Reach(
+            family="hopper",
+            engines=("sglang",),
+            chips=(CHIP.name,),
+            formats=("bf16",),
+            attention=("full_attention",),
+            placements=("one device",),
+        ),
     )
     file = tmp_path / "mine.yaml"
     own = replace(CHIP, aliases=())

@@ -29,7 +29,7 @@ from specroof.scoring.served import (
     ServedScore,
     ServedValidation,
     disagreeing_sources,
-    played_scores,
+    plain_scores,
     served_errors,
     served_validation,
 )
@@ -356,7 +356,7 @@ def test_requests_of_one_client_take_what_each_takes_alone(
         for name in ("tpot_s", "ttft_s", "tokens_per_s")
     )
     seconds = drawn.output_len / rate
-    (score,) = played_scores([load])
+    (score,) = plain_scores([load], played=True)
     assert {name: math.exp(off) for name, off in score.off.items()} == pytest.approx(
         {
             "tpot_s": middle(tpot_s),
@@ -375,7 +375,7 @@ def test_loads_beyond_the_memory_of_a_server_wait() -> None:
     ]
     steady = answered(loads[0], clients)
     # With ten requests of each client the start and the end of a run matter little.
-    for place, score in enumerate(played_scores(loads)):
+    for place, score in enumerate(plain_scores(loads, played=True)):
         assert score.point.concurrency == clients[place]
         rate, ttft_s = (steady[name][place, 0] for name in ("tokens_per_s", "ttft_s"))
         assert math.exp(score.off["tokens_per_s"]) == pytest.approx(rate, rel=0.05)
@@ -390,7 +390,7 @@ def test_requests_join_a_server_that_overlaps_a_pass_later(monkeypatch: pytest.M
         # A host that takes no time makes no pass longer.
         profile = EngineProfile(name="vllm", pass_overhead_s=1.0, overlap=overlap)
         monkeypatch.setattr(served, "left_out_served", lambda *_, fitted=profile: (fitted, True))
-        (score,) = played_scores([load])
+        (score,) = plain_scores([load], played=True)
         seconds.append(math.exp(score.off["ttft_s"]))
     assert seconds[0] == seconds[1]
     # Nine of ten requests come to a server at work, and wait for one more pass, of a second.
@@ -399,7 +399,7 @@ def test_requests_join_a_server_that_overlaps_a_pass_later(monkeypatch: pytest.M
 
 def test_clients_of_alike_lengths_stay_in_step_only_where_prompts_stop_the_batch() -> None:
     def ttft(load: Measurement) -> float:
-        (score,) = played_scores([replace(load, ttft_s=1.0)])
+        (score,) = plain_scores([replace(load, ttft_s=1.0)], played=True)
         return score.off["ttft_s"]
 
     def spread(load: Measurement) -> Measurement:
@@ -422,7 +422,7 @@ def test_a_server_that_looks_for_requests_seldom_begins_them_later(
     for chip in ("h200", "b200"):
         # Prompts are short, so that all that wait are computed in one pass.
         load = replace(LOAD, hardware=chip, engine="sglang", input_len=10.0, shortest=0.5)
-        (score,) = played_scores([replace(load, concurrency=clients, ttft_s=1.0)])
+        (score,) = plain_scores([replace(load, concurrency=clients, ttft_s=1.0)], played=True)
         seconds.append(math.exp(score.off["ttft_s"]))
     # A prompt of another client resets the count: never more than half of the interval.
     assert 0.2 * interval < seconds[1] - seconds[0] < 0.5 * interval
@@ -435,8 +435,8 @@ def test_what_cannot_be_played_has_no_score() -> None:
         replace(LOAD, tensor_parallel=3),
         replace(LOAD, model="deepseek-ai/DeepSeek-R1"),
     ]
-    assert played_scores(loads) == []
-    assert [score.point for score in played_scores([*loads, LOAD])] == [LOAD]
+    assert plain_scores(loads, played=True) == []
+    assert [score.point for score in plain_scores([*loads, LOAD], played=True)] == [LOAD]
 
 
 # --- profiles that have not seen a group ---------------------------------------------------------
@@ -488,11 +488,11 @@ def test_totals_without_the_chip_are_there_once_fits_are_stored(
 ) -> None:
     stored(monkeypatch, ["served model Qwen/Qwen3-8B"], [])
     assert stored_groups() == []
-    assert served_validation([LOAD]).other_totals == {}
+    assert served_validation([LOAD]).other_totals.keys() == {"family"}
     stored(monkeypatch, ["served chip h100"], ["served engine vllm"])
     assert stored_groups() == ["chip", "engine"]
     found = served_validation([LOAD])
-    assert found.other_totals.keys() == {"chip", "engine"}
+    assert found.other_totals.keys() == {"family", "chip", "engine"}
     off = served_errors(found.scores)["tpot_s"]
     assert off is not None
     slow = found.other_totals["chip"]["tpot_s"]
@@ -500,8 +500,8 @@ def test_totals_without_the_chip_are_there_once_fits_are_stored(
     assert slow.bias > off.bias + 50  # a second more each pass, of 10 ms
     assert found.in_sample == 1
     played = served_validation([LOAD], played=True).other_totals
-    assert played.keys() == {"chip", "engine", "played"}
-    assert played["played"] == served_errors(played_scores([LOAD]))
+    assert played.keys() == {"family", "chip", "engine", "played"}
+    assert played["played"] == served_errors(plain_scores([LOAD], played=True))
 
 
 # --- sources that disagree -----------------------------------------------------------------------

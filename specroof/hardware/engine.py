@@ -440,7 +440,8 @@ class Band:
 
 
 #: Figures of served requests that have bands, by their names in `specroof.evidence.Measurement`.
-SERVED_FIGURES: Final = ("tpot_s", "ttft_s", "tokens_per_s")
+#: The last is TTFT of loads that are played through, whose prompts wait for one another.
+SERVED_FIGURES: Final = ("tpot_s", "ttft_s", "tokens_per_s", "played_ttft_s")
 #: The largest concurrency of each range that may have a band of its own; one more lies above.
 CONCURRENCY_ENDS: Final = (4, 32, 256)
 #: What `EngineProfile.served_bands` calls those ranges, and loads of all others.
@@ -448,7 +449,9 @@ CONCURRENCY_RANGES: Final = (*(f"to-{end}" for end in CONCURRENCY_ENDS), "more")
 ANY_CONCURRENCY: Final = "any"
 
 
-def served_width(bands: ServedBands, figure: str, concurrency: npt.ArrayLike) -> Array | None:
+def served_width(
+    bands: ServedBands, figure: str, concurrency: npt.ArrayLike, context_len: npt.ArrayLike = 0.0
+) -> Array | None:
     """Return the half-widths of a figure of served requests; None, or NaN, where it has no band.
 
     Parameters
@@ -459,6 +462,8 @@ def served_width(bands: ServedBands, figure: str, concurrency: npt.ArrayLike) ->
         One of `SERVED_FIGURES`.
     concurrency
         Requests in flight, or the batch size of decoding alone.
+    context_len
+        Tokens: beyond those that were measured a band widens. An array that broadcasts.
 
     Source
         Counting: `specroof.scoring.bands.served_bands_of` sets them.
@@ -472,8 +477,12 @@ def served_width(bands: ServedBands, figure: str, concurrency: npt.ArrayLike) ->
     if figure not in bands:
         return None
     found = served_cells(bands, figure)
-    widths = np.array([np.nan if band is None else band.width for band in found])
-    return np.asarray(widths[np.searchsorted(CONCURRENCY_ENDS, concurrency)])
+    shape = np.broadcast_shapes(np.shape(concurrency), np.shape(context_len))
+    widths = [
+        np.full(shape, np.nan) if band is None else band.width_at(concurrency, context_len)
+        for band in found
+    ]
+    return np.choose(np.searchsorted(CONCURRENCY_ENDS, concurrency), widths)
 
 
 def served_cells(bands: ServedBands, figure: str) -> list[Band | None]:

@@ -381,7 +381,7 @@ globalThis.specroofPage = (() => {
     tbody.append(...rows);
     $("figures").replaceChildren(thead, tbody);
     $("figures").parentElement.hidden = $("columns").hidden = !shownSetups().some(({ cell }) => cell);
-    const band = requests && setups[0].cell?.served_widths.ttft_s?.[at()[1]];
+    const band = requests && setups[0].cell?.served_widths.ttft_s?.[at()[0]][at()[1]];
     $("columns").textContent = requests
       ? `Prompts counted: speedup, tok/s and price are of whole answers. TTFT begins when a request starts to run${band ? `; 80 % of measured loads have a TTFT between ${Math.exp(-band).toFixed(2)} and ${digits(Math.exp(band))} times the prediction` : ""}.`
       : "Decoding alone: choose an answer length under “Prompts” to count prompts and see TTFT.";

@@ -93,7 +93,7 @@ from specroof.serving.launch import (
 from specroof.serving.served import room_rule
 from specroof.serving.workload import Load, Workload, workload_json
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
-from specroof.speedup.reach import nearness
+from specroof.speedup.reach import evidence_engine, nearness
 from specroof.units import format_drafts, format_price, format_seconds, plain_number
 
 #: Frameworks whose flags are written by default.
@@ -914,6 +914,7 @@ def advice_text(answer: Advice) -> str:
     best = answer.chips[0]
     title = f"{answer.title}; {answer.workload.requests}"
     short = _short_names(answer.drafters)
+    evidence = evidence_engine(Deployment(answer.model, best.setup))
     parts = [
         wrapped(title),
         wrapped(decision_line(best)),
@@ -923,7 +924,7 @@ def advice_text(answer: Advice) -> str:
         *([_chips_table(answer)] if len(answer.chips) > 1 else []),
         _choices_table(best, short),
         _times_table(best),
-        *filter(None, [wrapped(served_bands_line(best.setup.engine, _loads(best), requests=True))]),
+        *filter(None, [wrapped(served_bands_line(evidence, _loads(best), requests=True))]),
         *_ends(best),
         *(
             ["\n".join(wrapped(f"{short[d]}: {name}") for d, name in enumerate(answer.drafters))]

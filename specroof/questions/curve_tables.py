@@ -301,7 +301,13 @@ def _prefill_line(whole: EndToEnd) -> str:
     return f"prefills counted, {whole.workload.requests}: {how}"
 
 
-def served_bands_line(engine: EngineProfile, batch_size: npt.ArrayLike, *, requests: bool) -> str:
+def served_bands_line(
+    engine: EngineProfile,
+    batch_size: npt.ArrayLike,
+    *,
+    requests: bool,
+    played: bool = False,
+) -> str:
     """Return the bands of TPOT, TTFT and throughput in one line, or why there are none.
 
     Nothing of the ideal engine, which is no server. Over several batch sizes, the widest.
@@ -310,7 +316,8 @@ def served_bands_line(engine: EngineProfile, batch_size: npt.ArrayLike, *, reque
         return ""
     ranges = set(np.searchsorted(CONCURRENCY_ENDS, np.atleast_1d(batch_size)).tolist())
     shown = []
-    for name, title in (_REQUESTS if requests else _STEPS).items():
+    figures = _PLAYED if played else _REQUESTS if requests else _STEPS
+    for name, title in figures.items():
         cells = [served_cells(engine.served_bands, name)[place] for place in sorted(ranges)]
         known = [band for band in cells if band is not None]
         if known and len(known) == len(cells):
@@ -319,9 +326,11 @@ def served_bands_line(engine: EngineProfile, batch_size: npt.ArrayLike, *, reque
             counted = counted_engines(band, engine)
             shown.append(f"{title} {low:+.0%} to {high:+.0%} of {band.points} loads{counted}")
     if not shown:
-        titles = ", ".join((_REQUESTS if requests else _STEPS).values())
+        titles = ", ".join(figures.values())
         return f"{titles} have no band: no measured load speaks for engine {engine.name} here"
-    besides = "TPOT, tokens/s and prices" if requests else "they"
+    besides = "they"
+    if requests:
+        besides = "TPOT and tokens/s" if played else "TPOT, tokens/s and prices"
     return (
         f"80% bands without drafts: {'; '.join(shown)}; with drafts {besides} have the band of the "
         f"speedup besides"
@@ -357,8 +366,10 @@ COUNTED_ARRAYS: Final = (
     "effective_batch",
 )
 _OF_REQUESTS: Final = ("input_len", "output_len", "prefix_hit_rate", "waves")
-#: Figures with bands, and their titles: of served requests, and of decoding alone.
+#: Figures with bands, and their titles: of requests in a steady state, played through, and of
+#: decoding alone.
 _REQUESTS: Final = {"tpot_s": "TPOT", "ttft_s": "TTFT", "tokens_per_s": "tokens/s and prices"}
+_PLAYED: Final = {"tpot_s": "TPOT", "played_ttft_s": "TTFT", "tokens_per_s": "tokens/s"}
 _STEPS: Final = {"tpot_s": "steps, tokens/s and prices"}
 _BAND_KEYS: Final = ("speedup_low", "speedup_high", "verdict", "best_within_band")
 

@@ -31,6 +31,7 @@ from specroof.hardware import (
     IDEAL_ENGINE,
     SERVED_FIGURES,
     Band,
+    EngineProfile,
     HardwareProfile,
     Placement,
     served_width,
@@ -84,6 +85,7 @@ from specroof.serving.prefills import RequestLoad, RequestTiming, request_timing
 from specroof.serving.served import served_curve
 from specroof.serving.workload import Load
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, grid_axes
+from specroof.speedup.reach import evidence_engine
 from specroof.speedup.result import SpeedupCurve, tokens_spread
 from specroof.speedup.round import (
     EnginePasses,
@@ -290,6 +292,8 @@ class Cell:
     ----------
     setup
         Where passes run.
+    evidence
+        The engine whose bands speak for them.
     verify_s
         Seconds of verifying, axes (context_len, batch_size, draft_len); [..., 0] a plain step.
     room
@@ -303,6 +307,7 @@ class Cell:
     """
 
     setup: Setup
+    evidence: EngineProfile
     verify_s: Array
     room: Room
     drafting: Mapping[str, Drafting]
@@ -317,7 +322,7 @@ class Cell:
     @property
     def bands(self) -> dict[str, Band]:
         """The engine's band by kind of drafter; none where it has no band."""
-        bands = ((kind, self.setup.engine.band(kind)) for kind in _SHARE_KINDS + PRICED_KINDS)
+        bands = ((kind, self.evidence.band(kind)) for kind in _SHARE_KINDS + PRICED_KINDS)
         return {kind: band for kind, band in bands if band is not None}
 
 
@@ -349,6 +354,7 @@ def cell_of(model: Architecture, setup: Setup, axes: Axes) -> Cell:
         }
     return Cell(
         setup=setup,
+        evidence=evidence_engine(deployment),
         verify_s=times.verify_s[0],
         room=_room(deployment, ideal, axes, proposed),
         drafting={kind: drafting for kind, drafting in priced.items() if drafting is not None},
@@ -881,7 +887,7 @@ def single_page(answer: Exploration) -> str:
     charts_script()  # refuses before minutes are spent on grids
     pairs = product(enumerate(answer.models), enumerate(answer.hardware))
     grids = {
-        f"{m}-{c}": _section_json(answer.section(model, chip), answer.axes.batch_size)
+        f"{m}-{c}": _section_json(answer.section(model, chip), answer.axes)
         for (m, model), (c, chip) in pairs
     }
     return document({**_tables(answer), "sections": grids}, is_alone=True)
@@ -908,7 +914,7 @@ def site_files(
     yield "index.html", document(_tables(answer), is_alone=False).encode()
     for (m, model), (c, chip) in product(enumerate(answer.models), enumerate(answer.hardware)):
         name, section = f"{m}-{c}", answer.section(model, chip)
-        grid = script_json(_section_json(section, answer.axes.batch_size))
+        grid = script_json(_section_json(section, answer.axes))
         yield f"grid-{name}.js", f"specroofPage.receive({script_json(name)},{grid});\n".encode()
         yield _pair_name(model, chip), _pair_page(answer, section, model, chip).encode()
         advance()
@@ -1018,20 +1024,21 @@ def _tables(answer: Exploration) -> dict[str, Any]:
     }
 
 
-def _section_json(section: Section, batches: Sequence[float]) -> dict[str, Any]:
+def _section_json(section: Section, axes: Axes) -> dict[str, Any]:
     return {
         "default_engine": section.default_engine,
         "refusals": section.refusals,
         "cells": [
-            {"engine": engine, "devices": devices, **_cell_json(cell, batches)}
+            {"engine": engine, "devices": devices, **_cell_json(cell, axes)}
             for (engine, devices), cell in section.cells.items()
         ],
     }
 
 
-def _cell_json(cell: Cell, batches: Sequence[float]) -> dict[str, Any]:
+def _cell_json(cell: Cell, axes: Axes) -> dict[str, Any]:
     scale_s, engine = _scale_s(cell), cell.setup.engine
-    widths = {name: served_width(engine.served_bands, name, batches) for name in SERVED_FIGURES}
+    known, contexts = cell.evidence.served_bands, np.array(axes.context_len)[:, None]
+    widths = {name: served_width(known, name, axes.batch_size, contexts) for name in SERVED_FIGURES}
     tables = list(cell.requests)
     return {
         "engine_round_s": cell.engine_round_s,
@@ -1043,7 +1050,7 @@ def _cell_json(cell: Cell, batches: Sequence[float]) -> dict[str, Any]:
         "requests": [_requests_json(grid) for grid in cell.requests.values()],
         "rules": {kind: tables.index(rules) for kind, rules in cell.rules.items()},
         "served_widths": {
-            name: [None if np.isnan(one) else float(one) for one in width]
+            name: [[None if np.isnan(one) else float(one) for one in row] for row in width]
             for name, width in widths.items()
             if width is not None
         },

@@ -81,7 +81,7 @@ from specroof.speedup.curve import (
     refuse_many_points,
 )
 from specroof.speedup.price import price_and_energy
-from specroof.speedup.reach import nearness
+from specroof.speedup.reach import evidence_engine, nearness
 from specroof.speedup.result import SpeedupCurve
 from specroof.units import MILLION, MOST_POINTS, format_drafts, format_price
 
@@ -679,9 +679,10 @@ def prediction_text(prediction: Prediction) -> str:
         note_lines(prediction.warnings),
         *tables,
         served_bands_line(
-            prediction.setup.engine,
+            evidence_engine(prediction.deployment),
             prediction.load.batch_size,
             requests=prediction.load.workload is not None,
+            played=bool(prediction.played),
         ),
         source_lines(prediction.curves),
         note_lines(prediction.messages["notes"]),

@@ -592,6 +592,7 @@ _SERVED_GROUPS: Final = {
 }
 _OTHER_TOTALS: Final = {
     "played": "played through, request by request",
+    "family": "families of chips left out",
     "chip": "chips left out",
     "engine": "engines left out",
     "setup": "one model on one chip in one engine left out",

@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Final
 
 import numpy as np
@@ -21,6 +22,8 @@ from specroof.hardware import (
     OTHER_DRAFTERS,
     SERVED_FIGURES,
     Band,
+    ServedBands,
+    served_cells,
     served_width,
 )
 from specroof.scoring.left_out import generic_family
@@ -233,10 +236,10 @@ def served_scales(scores: Sequence[ServedScore]) -> dict[str, float]:
     >>> round(served_scales(scores)["tpot_s"], 2)  # 0.1 beside bands of 0.19, 0.2 beside 0.1
     1.12
     """
-    shares: dict[str, list[float]] = {figure: [] for figure in SERVED_FIGURES}
+    shares = defaultdict(list)
     for _, figure, share in _unseen_shares(scores):
         shares[figure].append(share)
-    return {figure: float(np.quantile(own, BAND_SHARE)) for figure, own in shares.items() if own}
+    return {figure: float(np.quantile(own, BAND_SHARE)) for figure, own in shares.items()}
 
 
 def _unseen_shares(scores: Sequence[ServedScore]) -> Iterator[tuple[Measurement, str, float]]:
@@ -274,7 +277,8 @@ def served_bands_of(
         The cells that are asked for: of server and family of chips where enough loads speak, else
         of the server, else of all, where each server and family weighs the same: a strange family
         is one more. Of the same loads a range of concurrency that enough of them
-        lie in has a band of its own.
+        lie in has a band of its own; every other one has the widest. No band of a figure that
+        too few speak for.
     scales
         What the widths of a figure are multiplied by: see `served_scales`.
 
@@ -288,27 +292,66 @@ def served_bands_of(
     >>> {name: list(cells) for name, cells in served_bands_of(scores, "vllm", "hopper").items()}
     {'tpot_s': ['to-32', 'any']}
     """
-    bands = {}
+    bands: dict[str, dict[str, Band]] = {}
     for figure in SERVED_FIGURES:
         known = [score for score in scores if figure in score.off and not score.point.drafts]
         own = [score for score in known if score.point.engine == engine]
         near = [score for score in own if chip_family(score.point) == family]
         cells = (cell for cell in (near, own, known) if _enough_loads(cell))
-        widest = next(cells, known)
+        widest = next(cells, [])
         if widest:
             by_range: dict[str, list[ServedScore]] = {name: [] for name in CONCURRENCY_RANGES}
             for score in widest:
                 place = np.searchsorted(CONCURRENCY_ENDS, score.point.concurrency or 1)
                 by_range[CONCURRENCY_RANGES[int(place)]].append(score)
             enough = {name: cell for name, cell in by_range.items() if _enough_loads(cell)}
-            bands[figure] = {
+            made = {
                 name: _band(
                     _served_misses(cell, figure, borrowed=widest is not near),
                     scales.get(figure, 1.0),
                 )
                 for name, cell in {**enough, ANY_CONCURRENCY: widest}.items()
             }
+            most = max(band.width for band in made.values())
+            bands[figure] = made | {ANY_CONCURRENCY: replace(made[ANY_CONCURRENCY], width=most)}
     return bands
+
+
+def wider_bands(bands: ServedBands, nearer: Iterable[ServedBands]) -> dict[str, dict[str, Band]]:
+    """Return bands of served loads that are nowhere narrower than those of places nearer by.
+
+    Parameters
+    ----------
+    bands
+        Of a place farther from the measurements.
+    nearer
+        Of the others. A figure that only they have is not added.
+
+    Examples
+    --------
+    >>> near, far = ({"tpot_s": {"any": Band(width=w, mean_error=0, points=9)}} for w in (0.4, 0.1))
+    >>> wider_bands(far, [near])["tpot_s"]["to-4"].width
+    0.4
+    """
+    others = [*nearer]
+
+    def widest_of(beside: Sequence[Band]) -> dict[str, float | None]:
+        limits = {
+            name: min(filter(None, map(attrgetter(name), beside)), default=None)
+            for name in ("batch_size", "context_len")
+        }
+        return {"width": max(band.width for band in beside), **limits}
+
+    wider: dict[str, dict[str, Band]] = {}
+    for figure in bands:
+        beside = [served_cells(near, figure) for near in others]
+        cells = zip(CONCURRENCY_RANGES, served_cells(bands, figure), *beside, strict=True)
+        wider[figure] = {
+            name: replace(own, **widest_of([own, *filter(None, rest)]))
+            for name, own, *rest in cells
+            if own is not None
+        }
+    return wider
 
 
 def _enough_loads(cell: Sequence[ServedScore]) -> bool:

@@ -5,7 +5,7 @@ The profiles ship with the package (`specroof.catalog.left_out_fits`), so that n
 
 from collections.abc import Hashable, Iterable
 from dataclasses import replace
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias
 
 from specroof.catalog import left_out_fits
 from specroof.cost import Options
@@ -102,10 +102,11 @@ def _generic_without(point: Measurement, without: str) -> EngineProfile:
 #: What the fit without the served loads of a model, a chip or an engine is stored under begins so.
 SERVED: Final = "served "
 
-#: What groups of served loads are left out by: a whole model, chip or engine, or one model on one
-#: chip in one engine.
-ServedGroup: TypeAlias = Literal["model", "chip", "engine", "setup"]
-SERVED_GROUPS: Final[tuple[ServedGroup, ...]] = get_args(ServedGroup)
+#: What groups of served loads are left out by: a whole model, chip or engine, one model on one chip
+#: in one engine; or all that a family of chips has measured, drafts too.
+ServedGroup: TypeAlias = Literal["model", "chip", "engine", "setup", "family"]
+#: Those of served loads alone.
+SERVED_GROUPS: Final[tuple[ServedGroup, ...]] = ("model", "chip", "engine", "setup")
 
 
 def served_group(point: Measurement, by: ServedGroup) -> str:
@@ -115,9 +116,13 @@ def served_group(point: Measurement, by: ServedGroup) -> str:
     --------
     >>> from specroof.evidence import load_served
     >>> load = next(load for load in load_served() if load.model == "nvidia/DeepSeek-V3.1-NVFP4")
-    >>> served_group(load, "model"), served_group(load, "chip")
-    ('served model deepseek-ai/DeepSeek-R1', 'served chip b200')
+    >>> [served_group(load, by) for by in ("model", "chip", "family")]
+    ['served model deepseek-ai/DeepSeek-R1', 'served chip b200', 'family blackwell']
     """
+    if by == "family":
+        chip = point.hardware or ""
+        fitted = left_out_fits().family_of(chip_of(chip).name)
+        return left_out_name(family=fitted or generic_family(chip))
     names = {"model": base_model(point), "chip": point.hardware, "engine": point.engine}
     return f"{SERVED}{by} {' '.join(map(str, names.values())) if by == 'setup' else names[by]}"
 
@@ -133,10 +138,12 @@ def left_out_served(point: Measurement, by: ServedGroup) -> tuple[EngineProfile,
     point
         A load.
     by
-        What loads are left out by.
+        What loads are left out by. Without its family the chip has the generic engine.
     """
     fits, chip = left_out_fits(), chip_of(point.hardware or "")
     tool, without = point.engine or "", served_group(point, by)
+    if by == "family":
+        return _generic_without(point, without), True
     shipped = chip.engine(tool if tool in {*chip.engines, *FRAMEWORKS} else None)
     if tool in chip.engines:
         own = fits.fits_on(tool, chip.name)

@@ -12,6 +12,7 @@ from specroof.hardware import Band
 from specroof.latency import Deployment
 from specroof.scoring.bands import operating_point
 from specroof.scoring.scores import Errors, Scored, errors_of
+from specroof.speedup.reach import evidence_engine
 
 #: Prompts and answers of one load differ by so much between runs: samples, and special tokens.
 _SAME_LENGTH = 0.01
@@ -115,7 +116,7 @@ def own_validation(
     measured = np.array([point.rate for point in points])
 
     kind = "" if drafter is None else drafter.kind
-    band = served.setup.engine.band(kind)
+    band = evidence_engine(served).band(kind)
 
     def beside(predicted: np.ndarray, band: Band | None) -> tuple[OwnPoint, ...]:
         results = []

@@ -139,8 +139,9 @@ class ServedValidation:
     disagreeing
         Sources that are reported here, and in no total.
     other_totals
-        Totals of the same loads by profiles that have not seen their ``"chip"``, or ``"engine"``,
-        where such profiles are stored; and ``"played"`` through, where that was asked for.
+        Totals of the same loads by profiles that have not seen the ``"family"`` of their chip,
+        their ``"chip"`` or ``"engine"``, where such profiles are stored; and ``"played"`` through,
+        where that was asked for.
     """
 
     scores: tuple[ServedScore, ...] = ()
@@ -370,27 +371,43 @@ def served_validation(
 
     by_model = scores("model", left_out)
     found = ServedValidation(tuple(by_model), tuple(left_out), disagreeing_sources(by_model))
-    others = {str(by): replace(found, scores=tuple(scores(by, []))).total for by in stored_groups()}
+    others = {
+        str(by): replace(found, scores=tuple(scores(by, []))).total
+        for by in ("family", *stored_groups())
+    }
     if played:
-        seen = played_scores(score.point for score in found.counted)
+        seen = plain_scores((score.point for score in found.counted), played=True)
         others["played"] = served_errors(seen)
     return replace(found, other_totals=others)
 
 
-def played_scores(points: Iterable[Measurement]) -> list[ServedScore]:
-    """Return loads without drafts beside what `played_figures` says of them.
+def plain_scores(
+    points: Iterable[Measurement],
+    by: ServedGroup = "model",
+    *,
+    played: bool = False,
+) -> list[ServedScore]:
+    """Return loads without drafts beside predictions by profiles that have not seen their group.
 
     Parameters
     ----------
     points
         Loads. Those with drafts, and those that cannot be predicted, have no score.
+    by
+        What loads are left out by.
+    played
+        Whether predictions are of `played_figures`, and not of `steady_figures`.
     """
     plain = [point for point in points if not point.drafts and implausible(point) is None]
-    return [*_plain_scores(plain, "model", [], played=True)]
+    return [*_plain_scores(plain, by, [], played=played)]
 
 
 def _plain_scores(
-    plain: Iterable[Measurement], by: ServedGroup, left_out: LeftOut, *, played: bool = False
+    plain: Iterable[Measurement],
+    by: ServedGroup,
+    left_out: LeftOut,
+    *,
+    played: bool = False,
 ) -> Iterator[ServedScore]:
     for loads in _grouped(plain, _SETUP):
         engine, unseen = left_out_served(loads[0], by)

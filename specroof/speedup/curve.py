@@ -29,7 +29,7 @@ from specroof.latency import (
     option_notes,
     reading_notes,
 )
-from specroof.speedup.reach import reach_notes
+from specroof.speedup.reach import evidence_engine, reach_notes
 from specroof.speedup.result import SpeedupCurve, band_notes, best_index, tokens_spread
 from specroof.speedup.round import proposals, round_times
 from specroof.units import MOST_POINTS
@@ -215,6 +215,7 @@ def _curve_at(
     contexts, batches, draft_lens = axes
     model, setup, kind = deployment.model, deployment.setup, drafter.kind
     cost_from = drafter.describe(model)  # refuses a model that the drafter does not fit
+    evidence = evidence_engine(deployment)
     proposed = proposals(drafter, acceptance, draft_lens)
     shape = (len(contexts), len(batches), len(draft_lens))
     times = {name: np.empty(shape) for name in ("draft_s", "verify_s", "round_s")}
@@ -233,7 +234,7 @@ def _curve_at(
         *of_passes,
         *acceptance_notes(acceptance, model.name),
         *engine_notes(setup),
-        *band_notes(setup.engine, kind),
+        *band_notes(evidence, kind),
         *reach_notes(deployment, kind, contexts, batches),
         *memory_notes(model, setup, contexts, batches),
     )
@@ -255,9 +256,9 @@ def _curve_at(
         cost_from=cost_from,
         acceptance_from=getattr(acceptance, "description", ""),
         measured_draft_len=getattr(acceptance, "measured_depth", None),
-        band=setup.engine.band(kind),
+        band=evidence.band(kind),
         spread=tokens_spread(acceptance, draft_lens),
-        served_bands=setup.engine.served_bands,
+        served_bands=evidence.served_bands,
     )
 
 

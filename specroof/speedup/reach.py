@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from specroof.architecture import Architecture, Experts
 from specroof.errors import Note
+from specroof.hardware import GENERIC, EngineProfile
 from specroof.latency import Deployment
 
 #: How near evidence is.
@@ -69,6 +70,46 @@ def deployment_words(deployment: Deployment) -> dict[str, tuple[str, ...]]:
     }
 
 
+def unmeasured(deployment: Deployment) -> dict[str, list[str]]:
+    """Return the words of `deployment_words` that the evidence of the engine does not have.
+
+    Source
+        `specroof.hardware.Reach`.
+
+    Examples
+    --------
+    >>> from specroof import load_hardware, load_model
+    >>> from specroof.hardware import Placement
+    >>> from specroof.latency import engine_setup
+    >>> setup = engine_setup(load_hardware("h200"), "vllm", Placement(8), None)
+    >>> unmeasured(Deployment(load_model("deepseek-ai/DeepSeek-V3"), setup))
+    {'attention': ['latent_attention'], 'formats': [], 'placements': []}
+    """
+    reach = deployment.setup.engine.reach
+    return {
+        key: [word for word in asked if reach is not None and word not in getattr(reach, key)]
+        for key, asked in deployment_words(deployment).items()
+    }
+
+
+def evidence_engine(deployment: Deployment) -> EngineProfile:
+    """Return the engine whose bands speak for a deployment.
+
+    It is its own, or the generic one of its server where no measurement on the family of the chip
+    has the attention, the format or the placement: what is asked there is as strange as the chip
+    would be.
+
+    Source
+        The choice of this library.
+    """
+    setup = deployment.setup
+    engine, stand_ins = setup.engine, setup.hardware.generic
+    measured = engine.reach is not None and engine.reach.family
+    if not measured or stand_ins is None or not any(unmeasured(deployment).values()):
+        return engine
+    return stand_ins.engines.get(engine.framework or engine.name, stand_ins.engines[GENERIC])
+
+
 def nearness(
     deployment: Deployment,
     drafters: Sequence[str],
@@ -101,7 +142,6 @@ def nearness(
     reach = setup.engine.reach
     if reach is None:
         return None
-    words = deployment_words(deployment)
     server, chip = setup.engine.framework or setup.engine.name, setup.hardware.name
     limits = {
         "batch": (batch_size, reach.drafted_batch_size, reach.batch_size),
@@ -132,10 +172,7 @@ def nearness(
         outside.append(f"no {known}")
     if reach.drafters and (unknown := sorted({*drafters} - {*reach.drafters})):
         outside.append(f"none with {', '.join(unknown)}")
-    missing = {
-        key: [word for word in asked if word not in getattr(reach, key)]
-        for key, asked in words.items()
-    }
+    missing = unmeasured(deployment)
     outside += [f"none with {', '.join(strange)}" for strange in missing.values() if strange]
     if chip not in reach.chips:
         outside.append(f"none on {chip}")

@@ -512,7 +512,7 @@ class SpeedupCurve:
         Source
             As `band_ends`.
         """
-        width = served_width(self.served_bands, figure, self.batch_size)
+        width = served_width(self.served_bands, figure, self.batch_size, self.context_len[:, None])
         if width is None:
             return None
         below = above = np.zeros(values.shape)
@@ -521,7 +521,7 @@ class SpeedupCurve:
             below, above = np.log(self.speedup / low), np.log(high / self.speedup)
         if per_speedup < 0:
             below, above = above, below
-        of_plain = width[:, None]
+        of_plain = width[..., None]
         return values * np.exp(-np.hypot(of_plain, below)), values * np.exp(
             np.hypot(of_plain, above)
         )
