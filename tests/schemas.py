@@ -35,7 +35,7 @@ predict Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --drafter ngram,match=
 predict Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --isl 1024 --osl 256 --concurrency 1,512
 predict Qwen/Qwen3-32B -H l40s --drafter eagle3,survival=.9/.6 --batch 1,4096 --context 1e5
 predict moonshotai/Kimi-K2-Instruct -H h100 --drafter ideal
-predict Qwen/Qwen3-8B -H mi300x --drafter eagle3,accept=0.7 --server running=8,overlap=on --waves --isl 9 --osl 9
+predict Qwen/Qwen3-8B -H mi300x --drafter eagle3,accept=0.7 --server running=8,overlap=on --isl 9 --osl 9
 predict Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --isl 512 --osl 64 --rate 2,200/s --requests 60 --ttft 500
 predict Qwen/Qwen3-8B -H h100 --drafter ngram,accept=0.7,match=0.5 --isl 512 --osl 1 --concurrency 1,4 --requests 2x
 advise Qwen/Qwen3-32B -H h100 --tp 2 --framework vllm --drafter eagle3,accept=0.7 --isl 1024 --osl 512 --concurrency 1,64

@@ -104,19 +104,6 @@ def test_clients_get_what_the_steady_state_says(
         assert tpot_s == pytest.approx(steady.tpot_s[0, 0, drafts], rel=0.1)
 
 
-@pytest.mark.parametrize("engine", ["vllm", "sglang"])
-@pytest.mark.parametrize("clients", [1, 8, 32])
-def test_one_request_of_each_client_is_a_wave(engine: str, clients: int) -> None:
-    asked = ASKED | {"engine": engine, "max_draft_len": 2} | REQUESTS | {"concurrency": clients}
-    (wave,) = predict(MODEL, CHIP, **asked, waves=True).end_to_end
-    (one,) = predict(MODEL, CHIP, **asked, requests="1x").played
-    for drafts in (0, 2):
-        for name in ("tokens_per_s", "ttft_s", "tpot_s"):
-            played_one = one.figures[name if "tok" in name else f"mean_{name}"][0, drafts]
-            closed = getattr(wave, name)[0, 0, drafts]
-            assert played_one == pytest.approx(closed, rel=0.1), (name, drafts)
-
-
 def test_the_same_seed_draws_the_same_requests() -> None:
     asked: dict[str, Any] = {**ASKED, **REQUESTS, "rate": 5, "requests": 30}
     asked["length_range"] = "0.5..1.5"
@@ -455,7 +442,6 @@ def test_an_interrupted_play_writes_nothing(
         ({"concurrency": 2, "requests": 0}, "requests is 0; allowed: a whole number from 1"),
         ({"batch_size": 2.5, "requests": 9}, "batch_size is 2.5; allowed: a whole number"),
         ({"concurrency": 2.5, "requests": 9}, "concurrency is 2.5; allowed: a whole number"),
-        ({"rate": 1, "waves": True}, "waves is True; allowed: False where requests are played"),
         ({"rate": 1, "seed": -1}, "seed is -1; allowed: a whole number from 0"),
         ({"rate": 1, "arrivals": "odd"}, "arrivals is 'odd'; allowed: poisson, even"),
         ({"length_range": "1.0..0.8"}, "length_range is '1.0..0.8'; allowed: two numbers from 0"),
@@ -508,6 +494,17 @@ def test_the_shell_refuses_in_one_line(words: str, says: str) -> None:
     assert done.exit_code == 2
     (line,) = done.stderr.splitlines()
     assert line.startswith(says)
+
+
+def test_waves_of_old_are_said_to_be_played() -> None:
+    words = f"predict {LOAD} --concurrency 8"
+    done = CliRunner().invoke(app, f"{words} --waves".split())
+    assert (done.exit_code, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("specroof: --waves is gone; allowed: requests='1x' (--requests 1x)")
+    with pytest.raises(TypeError, match=r"unexpected keyword .*waves.*; allowed: requests='1x'"):
+        predict(MODEL, CHIP, **ASKED, **REQUESTS, waves=True)  # type: ignore[call-arg]
+    assert result(f"{words} --requests 1x")["load"]["requests"] == [8]
 
 
 def test_a_frontier_of_requests_says_how_they_come() -> None:
@@ -566,7 +563,7 @@ def test_a_study_plays_its_loads(tmp_path: Path) -> None:
         ("requests: 8", "requests: 0", "workload.1.requests is 0; allowed: a whole number from 1"),
         ("0.8..1.0", "1..0", "workload.0.length_range is '1..0'; allowed: two numbers from 0"),
         ("seed: 2", "seed: -2", "workload.0.seed is -2; allowed: a whole number from 0"),
-        ("seed: 2", "waves: true", "workload.0.waves is true; allowed: False where requests"),
+        ("seed: 2", "waves: true", "workload.0.waves is not a known key; allowed: input_len"),
         (", requests: 8", "", "requests or length_range is missing in some workloads; allowed: in"),
     ],
 )

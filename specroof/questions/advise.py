@@ -135,9 +135,6 @@ class AdviseRequest:
         None
     )
     prefix_hit_rate: Annotated[float | None, replace(SHARED["prefix_hit_rate"], panel=None)] = None
-    waves: Annotated[
-        bool, replace(SHARED["waves"], panel=None, in_python="Not with `traffic`.")
-    ] = False
     concurrency: Annotated[
         Values | None,
         Parameter(
@@ -249,9 +246,6 @@ def check_request(request: AdviseRequest) -> CheckedRequest:
         busy = [max(1.0, load) for load in traffic.loads if load]
         loads = [min(busy), round(np.median(busy)), max(busy)]
     batches = array_within("concurrency", loads, "batch_size")
-    expect("waves", request.waves, bool, "True or False")
-    if request.waves and day is not None:
-        refuse("waves", request.waves, "False with traffic, whose requests come when they come")
     draft_lens = lengths_of(request.draft_len) or None
     expect("draft_model", request.draft_model, str | None, DRAFT_MODEL)
     expect("framework", request.framework, str | None, ", ".join(LAUNCHERS))
@@ -297,7 +291,7 @@ def _mean_request(request: AdviseRequest, mix: Mix | None) -> tuple[Workload, fl
                 f"mix in traffic"
             )
             raise OptionError(message)
-    workload = Workload(*given, cached, request.waves)  # type: ignore[arg-type]  # none of them is None
+    workload = Workload(*given, cached)  # type: ignore[arg-type]  # none of them is None
     refuse_one_token(workload)
     return workload, workload.mean_context_len
 

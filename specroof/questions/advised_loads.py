@@ -90,7 +90,7 @@ class Mix:
         Examples
         --------
         >>> Mix((Workload(1000, 100), Workload(3000, 500)), (3.0, 1.0)).workload
-        Workload(input_len=1500.0, output_len=200.0, prefix_hit_rate=0.0, waves=False)
+        Workload(input_len=1500.0, output_len=200.0, prefix_hit_rate=0.0)
         """
         total = sum(self.weights)
         means = (

@@ -51,8 +51,6 @@ def played_load(request: PlayedRequest, load: Load) -> Load:
     given = [name for name in _LOADS if getattr(request, name, None) is not None]
     if len(given) > 1:
         reject(f"{given[0]} and {given[1]} are both given", "one of them")
-    if request.waves:
-        refuse("waves", request.waves, "False where requests are played through")
     whole_within("seed", request.seed, "seed")
     expect_word("arrivals", request.arrivals, ("poisson", "even"))
     if request.trace is not None or request.lengths is not None:

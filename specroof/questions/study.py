@@ -15,7 +15,7 @@ from specroof.catalog import load_drafter, load_hardware, load_model, read_text,
 from specroof.catalog.hub import fetch_from_hub
 from specroof.cost import CHOICES, Options
 from specroof.drafters import Drafter, ideal_drafter
-from specroof.errors import CatalogError, OptionError, SpecroofError, StudyError, refuse
+from specroof.errors import CatalogError, OptionError, SpecroofError, StudyError
 from specroof.hardware import SERVER_KEYS, HardwareProfile, Placement, ServerSettings
 from specroof.latency import engine_setup
 from specroof.parsers import PARSERS
@@ -147,7 +147,6 @@ class _WorkloadBlock(_StudyPart):
     input_len: RequestLen = Field(description=_ABOUT["input_len"])
     output_len: RequestLen = Field(description=_ABOUT["output_len"])
     prefix_hit_rate: Share = Field(default=0.0, description=_ABOUT["prefix_hit_rate"])
-    waves: bool = Field(default=False, description=_ABOUT["waves"])
     requests: int | str | None = Field(default=None, description=_ABOUT["requests"])
     length_range: str | list[float] | None = Field(default=None, description=_ABOUT["length_range"])
     seed: Annotated[int, within("seed")] = Field(default=0, description=_ABOUT["seed"])
@@ -157,8 +156,6 @@ class _WorkloadBlock(_StudyPart):
         try:
             request_counts(self.requests, [1])
             length_shares(self.length_range)
-            if self.waves and self.is_played:
-                refuse("waves", self.waves, "False where requests are played through", show=shown)
         except OptionError as refusal:
             raise ValueError(str(refusal)) from None
         return self
@@ -262,9 +259,7 @@ class StudyBlock(_StudyPart):
         if not self.workload:
             yield Load(batches, tuple(self.context_len))
         for block in self.workload:
-            workload = Workload(
-                block.input_len, block.output_len, block.prefix_hit_rate, block.waves
-            )
+            workload = Workload(block.input_len, block.output_len, block.prefix_hit_rate)
             load = Load(batches, (workload.mean_context_len,), workload)
             if block.is_played:
                 load = replace(

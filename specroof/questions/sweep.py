@@ -127,13 +127,8 @@ def _load_slices(load: Load, most: int) -> Iterator[Load]:
     rows = max(1, most // columns) if columns == len(load.batch_size) else 1
     for row in range(0, len(load.context_len), rows):
         for column in range(0, len(load.batch_size), columns):
-            part = slice(column, column + columns)
-            yield replace(
-                load,
-                batch_size=load.batch_size[part],
-                context_len=load.context_len[row : row + rows],
-                requests=load.requests[part],
-            )
+            contexts = load.context_len[row : row + rows]
+            yield replace(load.part(column, columns), context_len=contexts)
 
 
 @dataclass(frozen=True, slots=True)
