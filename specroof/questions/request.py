@@ -1098,13 +1098,9 @@ class LoadRequest(DeploymentRequest):
 TraceLike: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 
 
-#: Parameters with which requests are played through one by one.
-PLAYED: Final = ("rate", "requests", "length_range", "trace", "lengths")
-
-
 @dataclass(frozen=True, kw_only=True)
-class PlayedRequest(LoadRequest):
-    """What is served, where, and to which requests, which may be played through one by one."""
+class PlayedParameters:
+    """How requests come that are played through one by one."""
 
     rate: Annotated[
         Values | None,
@@ -1166,6 +1162,17 @@ class PlayedRequest(LoadRequest):
         ),
     ] = None
     seed: Annotated[int, Parameter("Seed of drawn lengths and arrivals.", panel=_REQUESTS)] = 0
+
+    @property
+    def is_played(self) -> bool:
+        """Whether requests are played through one by one."""
+        given = (self.rate, self.requests, self.length_range, self.trace, self.lengths)
+        return any(value is not None for value in given)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayedRequest(PlayedParameters, LoadRequest):
+    """What is served, where, and to which requests, which may be played through one by one."""
 
 
 #: Parameters of deployments and loads, for requests of another shape.
