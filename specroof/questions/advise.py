@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, replace
 from functools import cached_property, partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 
@@ -45,6 +45,14 @@ from specroof.questions.advised_loads import (
 )
 from specroof.questions.answer import Charted, title_of
 from specroof.questions.curve_tables import request_columns, served_bands_line
+from specroof.questions.played_loads import (
+    PlayedPlan,
+    largest_rates_line,
+    plan_table,
+    played_load,
+    played_plan,
+    told,
+)
 from specroof.questions.predict import Prediction, absent_layers, lengths_of, predicted
 from specroof.questions.request import (
     CHIPS,
@@ -91,15 +99,12 @@ from specroof.serving.launch import (
     launch,
     server_command,
 )
+from specroof.serving.played import PlayedServer, played_server
 from specroof.serving.served import room_rule
 from specroof.serving.workload import Load, Workload, workload_json
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 from specroof.speedup.reach import nearness
 from specroof.units import format_drafts, format_price, format_seconds, plain_number
-
-if TYPE_CHECKING:
-    from specroof.questions.played_loads import PlayedPlan
-    from specroof.serving.played import PlayedServer
 
 #: Frameworks whose flags are written by default.
 USUAL_FRAMEWORKS: Final = ("vllm", "sglang")
@@ -293,8 +298,6 @@ def check_request(request: AdviseRequest) -> CheckedRequest:
 
 def _played_load(request: AdviseRequest, clients: Sequence[float]) -> Load:
     """Return the load of requests that are played through."""
-    from specroof.questions.played_loads import played_load  # noqa: PLC0415 - seldom asked for
-
     if request.traffic is not None:
         refuse("traffic", request.traffic, "where no requests are played through")
     if request.trace is not None or request.lengths is not None:
@@ -446,7 +449,7 @@ class ChipAdvice:
     raised: dict[str, tuple[int, int]]
     usd_per_hour: float | None
     prediction: Prediction
-    played: "PlayedPlan | None"
+    played: PlayedPlan | None
     engine_config: dict[str, str | None]
     launches: tuple[Launch, ...]
     to_measure: ToMeasure | None
@@ -670,10 +673,8 @@ def _chip_advice(checked: CheckedRequest, setup: Setup, given: HardwareLike) -> 
 
 def _played_server(
     checked: CheckedRequest, setup: Setup, drafter: Drafter, load: Load, most: int
-) -> "PlayedServer":
+) -> PlayedServer:
     """Return the server on which requests are played, with so many drafts at most."""
-    from specroof.serving.played import played_server  # noqa: PLC0415 - seldom asked for
-
     room = room_rule(setup, None, "queue")
     return played_server(Deployment(checked.model, setup), drafter, load, room, most)
 
@@ -687,12 +688,10 @@ def _running_loads(checked: CheckedRequest, setup: Setup, load: Load) -> tuple[f
 
 def _played_plan(
     checked: CheckedRequest, setup: Setup, drafter: Drafter, plan: LoadPlan
-) -> "PlayedPlan | None":
+) -> PlayedPlan | None:
     """Return what clients see under the schedule that is advised; None where nothing is played."""
     if checked.played is None:
         return None
-    from specroof.questions.played_loads import played_plan  # noqa: PLC0415 - seldom asked for
-
     most = max(k for _, _, k in plan.schedule)
     server = _played_server(checked, setup, drafter, checked.played, most)
     return played_plan(server, checked.played, plan.schedule, checked.targets.seconds)
@@ -999,19 +998,17 @@ def advice_text(answer: Advice) -> str:
     return "\n\n".join([*parts, "\n".join(notes)])
 
 
-def _played_parts(answer: Advice, plan: "PlayedPlan") -> Iterator[str]:
+def _played_parts(answer: Advice, plan: PlayedPlan) -> Iterator[str]:
     """Yield what clients see of requests that are played through, and the largest rates."""
-    from specroof.questions import played_loads  # noqa: PLC0415 - seldom asked for
-
     requests = ", ".join(f"{count}" for count in dict.fromkeys(plan.load.requests))
     yield (
         wrapped(f"{requests} requests played through, without drafts (off) and with these (on):")
-        + f"\n{played_loads.plan_table(plan)}"
+        + f"\n{plan_table(plan)}"
     )
     if plan.largest_rates is not None:
         names = ("without drafts", "with these")
         rates = dict(zip(names, plan.largest_rates, strict=True))
-        yield wrapped(played_loads.largest_rates_line(rates, answer.targets.seconds))
+        yield wrapped(largest_rates_line(rates, answer.targets.seconds))
 
 
 def decision_line(chip: ChipAdvice) -> str:
@@ -1488,6 +1485,7 @@ COMMAND: Final = Command(
     options=FORMULAS,
     csv=False,
     to_paste=True,
+    told=told,
     example="specroof advise Qwen/Qwen3-32B-FP8 -H h100 --tp 2 --framework vllm --input-len 3000\n"
     "--output-len 500 --concurrency 1,8,32,64,128 --drafter eagle3,accept-length=2.8@3",
 )

@@ -16,6 +16,7 @@ from specroof.errors import OptionError, expect, refuse
 from specroof.latency import Deployment, Setup
 from specroof.questions.answer import Charted, place_of, title_of
 from specroof.questions.capacity import usual_drafts
+from specroof.questions.played_loads import played_load, told
 from specroof.questions.request import (
     BATCH,
     CONTEXT,
@@ -33,6 +34,7 @@ from specroof.questions.request import (
 )
 from specroof.report.layout import ABSENT, figure, format_table, page
 from specroof.serving.capacity import RoomRule, server_room
+from specroof.serving.played import played_gain
 from specroof.serving.served import ServedCurve, room_rule, served_curve
 from specroof.serving.workload import Load, Workload, workload_json
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, acceptance_of, drafting_gain
@@ -186,12 +188,13 @@ class Row:
         """Return the row as JSON has it."""
         ceiling = self.threshold.ceiling
         return {
-            **fields_of(self, "context_len", "batch_size", "rate"),
+            **fields_of(self, "context_len", "batch_size"),
             **fields_of(self.threshold, "answer", "value", "draft_len"),
             "ceiling": ceiling if np.isfinite(ceiling) else None,
             "speedup": self.speedup,
             "runs": [list(run) for run in self.runs],
             "unknown_from": self.unknown_from,
+            "rate": self.rate,
         }
 
 
@@ -390,8 +393,6 @@ def _case(request: BreakevenRequest, drafter: Drafter) -> _Case:
     batches: Any = USUAL_BATCHES if request.batch_size is None else request.batch_size
     load = load_of(request, batches, request.context_len)
     if request.is_played:
-        from specroof.questions.played_loads import played_load  # noqa: PLC0415 - seldom asked for
-
         load = played_load(request, load)
     if request.solve == "rate" and not load.rate:
         refuse("solve", request.solve, "with rates, between which the largest is looked for")
@@ -495,8 +496,6 @@ def _threshold(
 
 def _played_rows(case: _Case, wanted: float, solve: str) -> list[Row]:
     """Return the answer at each load, or the largest rate at which a speedup is reached."""
-    from specroof.serving.played import played_gain  # noqa: PLC0415 - seldom asked for
-
     load, drafter = case.load, case.drafter
     lengths = range(1, case.max_draft_len + 1) if case.draft_len is None else [case.draft_len]
 
@@ -721,6 +720,7 @@ COMMAND: Final = Command(
     question=breakeven,
     options=FORMULAS,
     each_chip=True,
+    told=told,
     chart="Draw the answer against the load.",
     example="specroof breakeven Qwen/Qwen3-8B -H b200 --drafter eagle3 --batch 1,8,32,128 for the\n"
     "least acceptance; with --drafter eagle3,accept=0.7 --solve batch for the largest batch.",

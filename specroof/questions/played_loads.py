@@ -165,6 +165,8 @@ def _known_load(request: PlayedParameters) -> Load:
 
         text = read_text(Path(str(given)), MeasurementError, MAX_TRACE_BYTES)
         columns = parse_trace(text, source=str(given), timed=timed, input_len=prompt)
+    if not timed:
+        columns["arrival_s"] = 0.0
     if cached_share is not None:
         share = number_within("prefix_hit_rate", cached_share, "share")
         prompts = np.asarray(columns["input_len"], dtype=np.float64)
@@ -428,7 +430,7 @@ def largest_rates_line(
     """
     waits = zip(("TTFT", "TPOT"), targets, strict=True)
     wanted = " and ".join(f"{name} {format_seconds(s)}" for name, s in waits if math.isfinite(s))
-    parts = []
+    parts: list[str] = []
     for name, found in rates.items():
         rate, drafts = found if isinstance(found, tuple) else (found, 0)
         unit = "" if parts else " requests/s"

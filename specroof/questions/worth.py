@@ -16,6 +16,7 @@ from specroof.hardware import Placement
 from specroof.latency import Deployment
 from specroof.questions.answer import Charted
 from specroof.questions.capacity import usual_drafts
+from specroof.questions.played_loads import played_load, told
 from specroof.questions.request import (
     BATCH,
     DRAFTER,
@@ -39,6 +40,7 @@ from specroof.questions.request import (
 )
 from specroof.report.layout import figure, format_table, page
 from specroof.serving.capacity import RoomRule
+from specroof.serving.played import largest_rate, played_loads, played_server
 from specroof.serving.served import room_rule, room_warnings, served_curve
 from specroof.serving.workload import Load, Workload, workload_json
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, grid_slices
@@ -225,8 +227,6 @@ def worth(request: WorthRequest) -> Worth:
         refuse("batch_size", request.batch_size, "at least one batch size")
     load = load_of(request, batches, request.context_len)
     if request.is_played:
-        from specroof.questions.played_loads import played_load  # noqa: PLC0415 - seldom asked for
-
         load = played_load(request, load)
     refuse_one_token(load.workload)
     if len(load.context_len) != 1:
@@ -359,15 +359,11 @@ _LEAST_SHARE: Final = 0.01
 
 def _played(case: _Case, better: Sequence[Drafter]) -> tuple[SpeedupCurve, list[WorthRow]]:
     """Return a row for each drafter of requests that are played through, and the first curve."""
-    from specroof.serving import played  # noqa: PLC0415 - seldom asked for
-
     load, most = case.load, case.max_draft_len
-    servers = [
-        played.played_server(case.deployment, each, load, case.room, most) for each in better
-    ]
+    servers = [played_server(case.deployment, each, load, case.room, most) for each in better]
     if not servers[0].runs(0):
         reject(f"{case.deployment.model.name} leaves no room for a request", "more devices")
-    seen = [played.played_loads(server, load, range(1, most + 1)) for server in servers]
+    seen = [played_loads(server, load, range(1, most + 1)) for server in servers]
     tpot_s, batch = case.tpot_s, load.batch_size[0]
     if tpot_s is None:
         tpot_s = float(seen[0].figures["p99_tpot_s"][0, 0])
@@ -380,7 +376,7 @@ def _played(case: _Case, better: Sequence[Drafter]) -> tuple[SpeedupCurve, list[
             ends = [_LEAST_SHARE * server.answers(0), float(np.nanmax(server.stable_rate))]
             between = replace(load, rate=ends)
             choices, targets = range(1, most + 1), (math.inf, tpot_s)
-            largest = played.largest_rate(server, between, choices, targets)
+            largest = largest_rate(server, between, choices, targets)
         rows.append(
             case.row(
                 one.speedup[0],
@@ -490,6 +486,7 @@ COMMAND: Final = Command(
     question=worth,
     options=FORMULAS,
     each_chip=True,
+    told=told,
     chart="Draw speedup and users against the length.",
     example="specroof worth Qwen/Qwen3-32B -H h100 --tp 2 --drafter block,cost=0.1,block=16\n"
     "--batch 32",
