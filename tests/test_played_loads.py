@@ -30,8 +30,9 @@ from specroof import (
 from specroof.cli import app
 from specroof.latency import Deployment
 from specroof.policies.schedule import Traffic
+from specroof.questions.advise import Advice
 from specroof.questions.advised_loads import TrafficFile
-from specroof.questions.played_loads import told
+from specroof.questions.played_loads import PlayedPlan, told
 from specroof.questions.study import load_study
 from specroof.questions.sweep import study_slices
 from specroof.serving import played
@@ -353,11 +354,13 @@ def test_the_largest_rates_stand_in_one_line() -> None:
         assert f"{off.rate:.3g} requests/s without drafts; {on.rate:.3g} with {SPEC}" in line
     assert len(lines) == 2
     advised = advise(MODEL, CHIP, **ADVISED, **REQUESTS, rate=[1, 32], requests=60, ttft_ms=1000)
-    rates = advised.chips[0].played.largest_rates
+    rates = played_of(advised).largest_rates
+    assert rates is not None
     (line,) = [line for line in advised.text().splitlines() if line.startswith("largest rate")]
     assert f"TTFT 1.00 s: {rates[0]:.3g} requests/s without drafts; {rates[1]:.3g} with" in line
     assert rates[0] == pytest.approx(found.series[0].largest_rates[0].rate, rel=1e-9)
-    assert rates[1] > rates[0]
+    assert rates[1] is not None
+    assert rates[1] > (rates[0] or 0)
 
 
 # --- Advice under loads that are played through --------------------------------------------------
@@ -365,10 +368,16 @@ def test_the_largest_rates_stand_in_one_line() -> None:
 ADVISED: dict[str, Any] = {"drafters": SPEC, "engine": "vllm", "tensor_parallel": 1}
 
 
+def played_of(found: Advice) -> PlayedPlan:
+    plan = found.chips[0].played
+    assert plan is not None
+    return plan
+
+
 def test_advice_plays_its_own_schedule() -> None:
     asked = ADVISED | REQUESTS | {"rate": [4, 20], "requests": 80, "length_range": (0.5, 1.5)}
     found = advise(MODEL, CHIP, **asked)
-    (chip,), plan = found.chips, found.chips[0].played
+    (chip,), plan = found.chips, played_of(found)
     drafts = {first: length for first, _, length in chip.plan.schedule}
     assert max(drafts.values()) > 0
     server = played_server(
@@ -388,7 +397,7 @@ def test_advice_plays_its_own_schedule() -> None:
     played_one = predict(
         MODEL, CHIP, **ASKED, **REQUESTS, rate=[4, 20], requests=80, length_range=(0.5, 1.5)
     ).played[0]
-    for side, length in ((one.chips[0].played.plain, 0), (one.chips[0].played.drafting, 2)):
+    for side, length in ((played_of(one).plain, 0), (played_of(one).drafting, 2)):
         expected = played_one.figures["p99_ttft_s"][:, length]
         assert side["p99_ttft_s"] == pytest.approx(expected, rel=1e-9)
     # Rows are of as many requests as run: doubling, to the most on average.
@@ -407,10 +416,10 @@ def test_advice_of_clients_is_of_their_number(trace_file: Path) -> None:
     words = f"{MODEL} -H {CHIP} --engine vllm --tp 1 --drafter {SPEC} --isl 1000 --osl 200"
     assert result(f"advise {words} --concurrency 2,8 --requests 3x") == found.to_dict()
     usual = advise(MODEL, CHIP, **ADVISED, **REQUESTS, requests="1x")
-    assert usual.chips[0].played.load.requests == [1, 8, 32, 64, 128]
+    assert played_of(usual).load.requests == [1, 8, 32, 64, 128]
     assert advise(MODEL, CHIP, **ADVISED, **REQUESTS).to_dict()["played"] is None
     job = advise(MODEL, CHIP, **ADVISED, lengths=trace_file)
-    assert job.chips[0].played.load.kind == "job"
+    assert played_of(job).load.kind == "job"
     assert job.workload.output_len == pytest.approx((100 + 300 + 50 + 1) / 4)
     traced = advise(MODEL, CHIP, **ADVISED, trace=trace_file).to_dict()["played"]
     assert set(traced["largest_stable_rates"]) == {"plain", "drafting"}
@@ -421,7 +430,7 @@ def test_advice_says_where_its_drafts_are_slower() -> None:
     spec = "autoregressive,cost=0.3,accept=0.55"
     asked: dict[str, Any] = {"drafters": spec, "engine": "vllm", "draft_len": 1}
     found = advise(MODEL, CHIP, **asked, **REQUESTS, rate=[1, 40], requests=200)
-    plan = found.chips[0].played
+    plan = played_of(found)
     slow = [name for name, gain in zip(("1", "40"), plan.speedup, strict=True) if gain < 1]
     assert plan.slower == slow
     said = [text for text in found.warnings if "take longer with these drafts" in text]
@@ -459,12 +468,14 @@ def test_a_better_drafter_is_worth_what_its_requests_gain() -> None:
         load: dict[str, Any] = {"rate": [row.rate], "requests": 80, **REQUESTS, "engine": "vllm"}
         (one,) = predict(MODEL, CHIP, drafters=spec, max_draft_len=3, **load).played
         best = int(one.best_draft_len[0])
-        assert (row.best_draft_len, row.speedup) == (best, pytest.approx(one.speedup[0, best]))
+        assert row.best_draft_len == best
+        assert row.speedup == pytest.approx(one.speedup[0, best])
         assert row.tokens_per_s == pytest.approx(one.figures["tokens_per_s"][0, best])
         assert row.tpot_s == pytest.approx(one.figures["p99_tpot_s"][0, 0])
         assert row.batch_size == pytest.approx(max(one.figures["mean_running"][0, 0], 1))
         # The largest rate is the edge, to 1%.
         assert row.largest_rate is not None
+        assert row.rate is not None
         assert row.largest_rate > row.rate
         beside = [row.largest_rate, 1.02 * row.largest_rate]
         (edge,) = predict(
@@ -487,6 +498,7 @@ def test_better_drafters_for_clients_and_traces(trace_file: Path) -> None:
     assert clients.text().splitlines()[2].split()[0] == "batch"
     traced = worth(MODEL, CHIP, **asked, trace=trace_file)
     assert traced.rows[0].largest_rate is None
+    assert traced.workload is not None
     assert traced.workload.output_len == pytest.approx((100 + 300 + 50 + 1) / 4)
     late = worth(MODEL, CHIP, **asked, **REQUESTS, rate=4, requests=30, tpot_s=1e-4)
     assert {row.largest_rate for row in late.rows} == {None}
@@ -521,7 +533,8 @@ def test_the_largest_rate_that_pays() -> None:
     found = breakeven(MODEL, CHIP, drafter=spec, solve="rate", rate=[1, most], **asked)
     (row,) = found.rows
     assert row.threshold.answer == "at"
-    assert 1 < (row.value or 0) < most
+    assert row.value is not None
+    assert 1 < row.value < most
     (one,) = predict(
         MODEL, CHIP, drafters=spec, rate=[0.9 * row.value, 1.1 * row.value], draft_len=7,
         engine="vllm", **REQUESTS, requests=200,
