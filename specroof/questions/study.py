@@ -158,6 +158,16 @@ class _StudyPart(BaseModel):
 class _WorkloadBlock(_StudyPart):
     """Requests as benchmarks state them; `batch_size` is how many are in flight."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [
+                {"required": ["input_len", "output_len"]},
+                {"required": ["trace"]},
+                {"required": ["lengths"]},
+            ]
+        }
+    )
+
     input_len: RequestLen | None = Field(default=None, description=_ABOUT["input_len"])
     output_len: RequestLen | None = Field(default=None, description=_ABOUT["output_len"])
     prefix_hit_rate: Share | None = Field(default=None, description=_ABOUT["prefix_hit_rate"])
