@@ -410,13 +410,6 @@ def study_refusals(study: Study) -> Iterator[SpecroofError]:
     study
         Of which each target is predicted with each drafter at one load, and the first at each.
     """
-    if study.n_played > MOST_PLAYED:
-        hours = study.n_played * PLAYED_REQUEST_S / HOUR
-        yield OptionError(
-            f"workload plays {study.n_played} requests through, about "
-            f"{study.played_point_s:.3g} s a point and {hours:.3g} hours in all; allowed: "
-            f"{MOST_PLAYED} over all points, with fewer requests, loads or draft lengths"
-        )
     accepted: list[Drafter] = []
     for drafter in study.drafters:
         try:
@@ -431,6 +424,13 @@ def study_refusals(study: Study) -> Iterator[SpecroofError]:
     except SpecroofError as refusal:
         yield refusal
         longest = 0
+    if len(accepted) == len(study.drafters) and longest and study.n_played > MOST_PLAYED:
+        hours = study.n_played * PLAYED_REQUEST_S / HOUR
+        yield OptionError(
+            f"workload plays {study.n_played} requests through, about "
+            f"{study.played_point_s:.3g} s a point and {hours:.3g} hours in all; allowed: "
+            f"{MOST_PLAYED} over all points, with fewer requests, loads or draft lengths"
+        )
     grid = study.loads[0]
     one_load = Load(grid.batch_size[:1], grid.context_len[:1])
     questions = [
