@@ -118,6 +118,33 @@ def test_clients_get_what_the_steady_state_says(
         assert tpot_s == pytest.approx(steady.tpot_s[0, 0, drafts], rel=0.1)
 
 
+@settings(max_examples=8, deadline=None)
+@given(
+    slots=st.integers(2, 16),
+    waiting=st.integers(2, 6),
+    prompt=st.integers(64, 4000),
+    answer=st.integers(64, 400),
+    engine=st.sampled_from(["vllm", "sglang"]),
+)
+def test_who_waits_for_room_waits_as_long_as_the_steady_state_says(
+    slots: int, waiting: int, prompt: int, answer: int, engine: str
+) -> None:
+    found = predict(
+        MODEL, CHIP, drafters=SPEC, engine=engine, concurrency=slots * waiting, input_len=prompt,
+        output_len=answer, max_draft_len=2, length_range="0.5..1.5", requests="40x", draft_len=2,
+        server=f"running={slots}",
+    )  # fmt: skip
+    (one,), (steady,) = found.played, found.end_to_end
+    for drafts in (0, 2):
+        for name, expected in (
+            ("tokens_per_s", steady.tokens_per_s),
+            ("mean_latency_s", steady.answer_s),
+            ("mean_ttft_s", steady.ttft_s),
+        ):
+            seen = one.figures[name][0, drafts]
+            assert seen == pytest.approx(expected[0, 0, drafts], rel=0.1), (name, drafts)
+
+
 def test_the_same_seed_draws_the_same_requests() -> None:
     asked: dict[str, Any] = {**ASKED, **REQUESTS, "rate": 5, "requests": 30}
     asked["length_range"] = "0.5..1.5"

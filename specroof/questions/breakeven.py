@@ -600,17 +600,19 @@ def breakeven_text(answer: Breakeven) -> str:
         ]
         table = format_table(header, [_run_cells(row) for row in answer.rows], left=[4])
     else:
-        title = "batch" if answer.rows[0].rate is None else "req/s in"
-        header = ["context", title, answer.solve, "γ", "at best", "now", ""]
-        table = format_table(header, [_cells(row) for row in answer.rows], left=[6])
+        titles = {"batch_size": "batch", "rate": "req/s in"}
+        loads = [title for name, title in titles.items() if getattr(answer.rows[0], name)]
+        header = ["context", *loads, answer.solve, "γ", "at best", "now", ""]
+        table = format_table(header, map(_cells, answer.rows), left=[len(header) - 1])
     return page(answer, table, below_title=answer.sought)
 
 
 def _cells(row: Row) -> list[str]:
     one = row.threshold
     value, now = figure(row.value, "{:.3g}".format), figure(row.speedup, "{:.2f}x".format)
-    load = [figure(row.context_len, "{:g}".format)]
-    load.append(figure(row.batch_size or row.rate, "{:g}".format))
+    load = [
+        f"{value:g}" for value in (row.context_len, row.batch_size, row.rate) if value is not None
+    ]
     told = "" if row.room_ends else _ANSWERS[one.answer]
     return [*load, value, *_most(row), now, told]
 
