@@ -459,9 +459,19 @@ def test_advice_says_where_its_drafts_are_slower() -> None:
     found = advise(MODEL, CHIP, **asked, **REQUESTS, rate=[1, 40], requests=200)
     plan = played_of(found)
     slow = [name for name, gain in zip(("1", "40"), plan.speedup, strict=True) if gain < 1]
-    assert plan.slower == slow
     said = [text for text in found.warnings if "take longer with these drafts" in text]
-    assert len(said) == len(slow)
+    assert [text.partition(" at ")[2] for text in said] == [
+        f"{name} (req/s in)" for name in slow[:1]
+    ]
+    # A rate that the server does not answer is said, with the largest that it does.
+    off, on = plan.stable_rates
+    (full,) = [text for text in found.warnings if "answers at most" in text]
+    assert f"{off:.3g} requests/s without drafts and {on:.3g}/s with these drafts" in full
+    for told_so in (
+        worth(MODEL, CHIP, drafter="eagle3", draft_len=2, rate=[1, 90], requests=9, **REQUESTS),
+        breakeven(MODEL, CHIP, drafter="eagle3", draft_len=2, rate=90, requests=9, **REQUESTS),
+    ):
+        assert len([text for text in told_so.warnings if "answers at most" in text]) == 1
 
 
 @pytest.mark.parametrize(

@@ -643,7 +643,6 @@ def _chip_advice(checked: CheckedRequest, setup: Setup, given: HardwareLike) -> 
     drafter = checked.drafters[plan.chosen]
     launches, config, refusals = _launches(checked, setup, drafter, plan, frameworks)
     played = _played_plan(checked, setup, drafter, plan)
-    slower = [] if played is None else played.slower
     warnings = [
         *refusals,
         *absent_layers(checked.model, checked.drafters),
@@ -651,7 +650,7 @@ def _chip_advice(checked: CheckedRequest, setup: Setup, given: HardwareLike) -> 
         *plan.warnings,
         *_missing(setup, request, priced=price is not None),
         *_unreached(plan),
-        *(f"played through, requests take longer with these drafts at {load}" for load in slower),
+        *([] if played is None else played.warnings),
         *_nodes(setup),
     ]
     place = f"{setup.hardware.name}: " if len(as_list(request.hardware)) > 1 else ""

@@ -16,7 +16,7 @@ from specroof.errors import OptionError, expect, refuse
 from specroof.latency import Deployment, Setup
 from specroof.questions.answer import Charted, place_of, title_of
 from specroof.questions.capacity import usual_drafts
-from specroof.questions.played_loads import played_load, told
+from specroof.questions.played_loads import played_load, saturation_warnings, told
 from specroof.questions.request import (
     BATCH,
     CONTEXT,
@@ -34,7 +34,7 @@ from specroof.questions.request import (
 )
 from specroof.report.layout import ABSENT, figure, format_table, page
 from specroof.serving.capacity import RoomRule, server_room
-from specroof.serving.played import played_gain
+from specroof.serving.played import played_gain, played_server
 from specroof.serving.served import ServedCurve, room_rule, served_curve
 from specroof.serving.workload import Load, Workload, workload_json
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, acceptance_of, drafting_gain
@@ -286,8 +286,12 @@ def breakeven(request: BreakevenRequest) -> Breakeven:
     acceptance = constant_acceptance(0.5) if by_acceptance else acceptance_of(drafter)
     steady = case.load.steady
     curve = case.served(steady, acceptance, room="ignore").curve
+    warnings: tuple[str, ...] = ()
     if case.load.requests:
         rows, notes = _played_rows(case, wanted, request.solve), [*curve.notes, _PLAYED]
+        known = replace(drafter, acceptance=acceptance)
+        server = played_server(case.deployment, known, case.load, case.room, 1)
+        warnings = tuple(saturation_warnings(case.load, server.answers(0)))
     else:
         rows, notes = _grid_rows(case, wanted, request, curve)
     return Breakeven(
@@ -300,6 +304,7 @@ def breakeven(request: BreakevenRequest) -> Breakeven:
         workload=steady.workload,
         rows=tuple(rows),
         notes=tuple(notes),
+        warnings=warnings,
     )
 
 

@@ -197,15 +197,29 @@ def told(progress: Progress) -> Iterator[None]:
 def beyond_warnings(played: Sequence[PlayedLoads]) -> Iterator[str]:
     """Yield a sentence where requests arrive faster than the server answers them."""
     for one in played:
-        rates, most = arrival_rates(one.load), one.stable_rate
+        most = one.stable_rate
         drafts = int(np.nanargmax(most)) if np.isfinite(most).any() else 0
-        if max(rates, default=0.0) > most[0]:
-            gain = f" and {most[drafts]:.3g}/s with {format_drafts(drafts)} of {one.drafter}"
-            yield (
-                f"the server answers at most about {most[0]:.3g} requests/s without drafts"
-                f"{gain if drafts else ''}: at a higher rate requests wait the longer the longer "
-                f"the load lasts"
-            )
+        gain = f" and {most[drafts]:.3g}/s with {format_drafts(drafts)} of {one.drafter}"
+        yield from saturation_warnings(one.load, float(most[0]), gain if drafts else "")
+
+
+def saturation_warnings(load: Load, stable_rate: float, gain: str = "") -> Iterator[str]:
+    """Yield a sentence where requests arrive faster than the server answers them without drafts.
+
+    Parameters
+    ----------
+    load
+        How requests come.
+    stable_rate
+        Requests per second that the server answers at most without drafts.
+    gain
+        What follows of drafts.
+    """
+    if max(arrival_rates(load), default=0.0) > stable_rate:
+        yield (
+            f"the server answers at most about {stable_rate:.3g} requests/s without drafts{gain}: "
+            f"at a higher rate requests wait the longer the longer the load lasts"
+        )
 
 
 def arrival_rates(load: Load) -> Sequence[float]:
@@ -318,10 +332,15 @@ class PlayedPlan:
         return np.asarray(self.plain["mean_latency_s"] / self.drafting["mean_latency_s"])
 
     @property
-    def slower(self) -> list[str]:
-        """The loads whose requests take longer with drafts, by name."""
+    def warnings(self) -> Iterator[str]:
+        """Yield where the server is full, and where requests take longer with drafts."""
+        off, on = self.stable_rates
+        yield from saturation_warnings(self.load, off, f" and {on:.3g}/s with these drafts")
         names = load_names(self.load)
-        return [name for name, gain in zip(names, self.speedup, strict=True) if gain < 1]
+        slow = [name for name, gain in zip(names, self.speedup, strict=True) if gain < 1]
+        if slow:
+            loads = f"{', '.join(slow)} ({_KINDS[self.load.kind]})"
+            yield f"played through, requests take longer with these drafts at {loads}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return what clients see as JSON has it, an array over loads for each figure."""

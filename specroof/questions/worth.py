@@ -16,7 +16,7 @@ from specroof.hardware import Placement
 from specroof.latency import Deployment
 from specroof.questions.answer import Charted
 from specroof.questions.capacity import usual_drafts
-from specroof.questions.played_loads import played_load, told
+from specroof.questions.played_loads import played_load, saturation_warnings, told
 from specroof.questions.request import (
     BATCH,
     DRAFTER,
@@ -243,6 +243,7 @@ def worth(request: WorthRequest) -> Worth:
         tpot_s=tuple(row.tpot_s for row in loads),
         rows=rows,
         notes=tuple(dict.fromkeys(note for answer in answers for note in answer.notes)),
+        warnings=tuple(dict.fromkeys(text for answer in answers for text in answer.warnings)),
     )
 
 
@@ -273,7 +274,11 @@ def _at_load(request: WorthRequest, load: Load) -> Worth:
         wanted_s = number_within("tpot_s", request.tpot_s, "tpot_s")
     usd = usd_per_hour(deployment.setup.hardware, request.price_per_hour)
     case = _Case(deployment, load, room, drafts, wanted_s, usd)
-    curve, rows = (_played if load.requests else _steady)(case, better)
+    warnings: tuple[str, ...] = ()
+    if load.requests:
+        curve, rows, warnings = _played(case, better)
+    else:
+        curve, rows = _steady(case, better)
     pairs = list(zip(lengths, rows, strict=True))
     further = [
         replace(after, gain_per_token=(after.speedup - before.speedup) / (length - shorter))
@@ -299,6 +304,7 @@ def _at_load(request: WorthRequest, load: Load) -> Worth:
         tpot_s=rows[0].tpot_s,
         rows=tuple(rows),
         notes=tuple(notes),
+        warnings=warnings,
     )
 
 
@@ -357,8 +363,10 @@ def _steady(case: _Case, better: Sequence[Drafter]) -> tuple[SpeedupCurve, list[
 _LEAST_SHARE: Final = 0.01
 
 
-def _played(case: _Case, better: Sequence[Drafter]) -> tuple[SpeedupCurve, list[WorthRow]]:
-    """Return a row for each drafter of requests that are played through, and the first curve."""
+def _played(
+    case: _Case, better: Sequence[Drafter]
+) -> tuple[SpeedupCurve, list[WorthRow], tuple[str, ...]]:
+    """Return a row for each drafter of requests that are played through, a curve, and warnings."""
     load, most = case.load, case.max_draft_len
     servers = [played_server(case.deployment, each, load, case.room, most) for each in better]
     if not servers[0].runs(0):
@@ -390,7 +398,7 @@ def _played(case: _Case, better: Sequence[Drafter]) -> tuple[SpeedupCurve, list[
         )
     steady = replace(load.steady, batch_size=[batch])
     curve = served_curve(case.deployment, better[0], steady, "ignore", max_draft_len=most).curve
-    return curve, rows
+    return curve, rows, tuple(saturation_warnings(load, servers[0].answers(0)))
 
 
 def _users(case: _Case, drafter: Drafter, tpot_s: float) -> int:

@@ -621,7 +621,7 @@ class PlayedServer:
 
     def answers(self, drafts: Drafts) -> float:
         """Return the requests per second that it answers at most."""
-        return float(np.nanmax(self.stable_rate[_lengths(drafts)]))
+        return float(np.nan_to_num(self.stable_rate[_lengths(drafts)]).max())
 
     def play(self, requests: Requests, drafts: Drafts) -> Played:
         """Return what becomes of requests with so many drafts a round."""
