@@ -4,8 +4,8 @@ Where a source prints requests per second (or tokens, of requests of known lengt
 TPOT, the mean TTFT follows: what is in flight over requests per second is an answer (Little 1961),
 less its later tokens.
 
-A first line has requests out of step, a second one requests that come in waves (`--waves`): at once
-at first, and whenever all are answered. A third one plays such a wave through (`--requests 1x`).
+A first line has requests out of step. A second one plays a wave through (`--requests 1x`): all come
+at once.
 
     python benchmarks/request_times.py
 """
@@ -39,22 +39,21 @@ def main() -> None:
 
 
 def compare(row: dict[str, str]) -> None:
-    """Print a measurement beside its predictions: out of step, in waves, and a wave played."""
+    """Print a measurement beside its predictions: out of step, and a wave played."""
     drafts, clients, answer = (
         int(row[name]) for name in ("draft_len", "concurrency", "output_len")
     )
     rate, tpot_s = float(row["requests_per_s"]), float(row["tpot_s"])
     measured = (rate, tpot_s, clients / rate - (answer - 1) * tpot_s)
     name = f"{row['model'].partition('/')[2][:18]} {row['hardware']} C={clients} K={drafts}"
-    for title, waves in ((name, False), ("  in waves", True)):
-        found = predicted(row, waves=waves).counted[0]
-        runs = np.broadcast_to(found.curve.running_batch, found.speedup.shape)[0, 0, drafts]
-        times = (found.requests_per_s, found.tpot_s, found.ttft_s)
-        show(
-            title + (f" runs {runs:g}" if runs < clients else ""),
-            measured,
-            *(float(array[0, 0, drafts]) for array in times),
-        )
+    found = predicted(row).counted[0]
+    runs = np.broadcast_to(found.curve.running_batch, found.speedup.shape)[0, 0, drafts]
+    times = (found.requests_per_s, found.tpot_s, found.ttft_s)
+    show(
+        name + (f" runs {runs:g}" if runs < clients else ""),
+        measured,
+        *(float(array[0, 0, drafts]) for array in times),
+    )
     seen = predicted(row, requests="1x").played[0].figures
     names = ("requests_per_s", "mean_tpot_s", "mean_ttft_s")
     show("  a wave played", measured, *(float(seen[name][0, drafts]) for name in names))

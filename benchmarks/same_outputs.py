@@ -36,7 +36,7 @@ FORMULAS: Final = f"""{FORMATS} --granularity=dtype|pass --experts=exact|replace
     --count=attention+ffn --recurrent-state=read-write|replay --state-dtype=bf16
     --v4-attention=mla-like"""
 WORKLOAD: Final = "--input-len {input_len} --output-len {output_len}"
-REQUESTS: Final = " --prefix-hit-rate=0.5 --waves"
+REQUESTS: Final = " --prefix-hit-rate=0.5"
 SHOWN: Final = " --json --json --json --csv=-|out.csv --sources"
 LOADED: Final = PLACED + BORROWED + FORMULAS + SHOWN
 
@@ -49,7 +49,7 @@ COMMANDS: Final = (
      f"{LOADED} {REQUESTS} --no-capacity --max-draft-len=6"),
     (1, "predict {model} -H h100,{chip} --drafter {spec}", PLACED + SHOWN),
     (4, f"advise {{model}} -H {{chip}} --drafter {{spec}} {WORKLOAD}",
-     f"{PLACED} {FORMULAS} --json --json --sources --concurrency=1,8,64|1..32 --waves --ttft=300 "
+     f"{PLACED} {FORMULAS} --json --json --sources --concurrency=1,8,64|1..32 --ttft=300 "
      "--choose-draft-len=1,2,3 --framework=vllm|sglang|tensorrt-llm --tpot=15 "
      "--min-speedup=1.2 --price-per-hour=3 --traffic=traffic.yaml|traffic.csv"),
     (5, "explain {model} -H {chip}",

@@ -6,6 +6,10 @@ from importlib import import_module
 from types import UnionType
 from typing import Any, Final, NoReturn, Self
 
+#: Parameters that are no more, and what says the same today.
+REPLACED: Final = {
+    "waves": "requests='1x' (--requests 1x), which plays one wave through, request by request"
+}
 #: Characters of the longest line that is printed: lists of what is allowed have up to 1 400.
 _LONGEST_LINE: Final = 2_000
 

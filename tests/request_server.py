@@ -119,25 +119,6 @@ def _passed(
     return now, [one for one in served if one.tokens < one.answer], waiting, done
 
 
-def run_wave(toy: Toy, *, seed: int) -> Measured:
-    """Serve requests of one length that all come at once, until the last is answered."""
-    dice = np.random.default_rng(seed)
-    now = 0.0
-    running: list[Client] = []
-    waiting = [Client(toy.prompt, toy.answer, 0.0) for _ in range(toy.clients)]
-    seen: list[tuple[float, float, int]] = []
-    while waiting or running:
-        now, running, waiting, done = _passed(toy, dice, now, running, waiting)
-        seen += [(one.first_s, now - one.first_s, one.answer) for one in done]
-    first, rest, lengths = (np.array(column, dtype=float) for column in zip(*seen, strict=True))
-    return Measured(
-        requests_per_s=toy.clients / now,
-        ttft_s=float(first.mean()),
-        tpot_s=float(rest.sum() / (lengths - 1).sum()),
-        times=seen,
-    )
-
-
 def _length(toy: Toy, dice: Generator, *, cut: bool = False) -> int:
     """Return the tokens of an answer; of the first ones only a part is left."""
     tokens = int(dice.integers(toy.answer // 2, toy.answer + toy.answer // 2 + 1))

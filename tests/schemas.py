@@ -25,7 +25,7 @@ from specroof.cli.schema import load_schema
 
 ROOT: Final = Path(__file__).parents[1]
 #: Raised when a key goes away or changes its meaning; keys that are added do not raise it.
-VERSION: Final = 1
+VERSION: Final = 2
 
 #: Calls besides those of the documentation: each flag that changes what JSON holds.
 CALLS: Final = """
@@ -35,13 +35,15 @@ predict Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --drafter ngram,match=
 predict Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --isl 1024 --osl 256 --concurrency 1,512
 predict Qwen/Qwen3-32B -H l40s --drafter eagle3,survival=.9/.6 --batch 1,4096 --context 1e5
 predict moonshotai/Kimi-K2-Instruct -H h100 --drafter ideal
-predict Qwen/Qwen3-8B -H mi300x --drafter eagle3,accept=0.7 --server running=8,overlap=on --waves --isl 9 --osl 9
+predict Qwen/Qwen3-8B -H mi300x --drafter eagle3,accept=0.7 --server running=8,overlap=on --isl 9 --osl 9
 predict Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --isl 512 --osl 64 --rate 2,200/s --requests 60 --ttft 500
 predict Qwen/Qwen3-8B -H h100 --drafter ngram,accept=0.7,match=0.5 --isl 512 --osl 1 --concurrency 1,4 --requests 2x
 advise Qwen/Qwen3-32B -H h100 --tp 2 --framework vllm --drafter eagle3,accept=0.7 --isl 1024 --osl 512 --concurrency 1,64
 advise Qwen/Qwen3-32B -H h100,b200 --drafter eagle3,accept=0.7 --drafter ngram,accept=0.5 --isl 1024 --osl 512 --concurrency 1,64 --tpot 20 --ttft 500 --min-speedup 1.2 --price-per-hour 3
 advise Qwen/Qwen3-8B -H h100 --framework sglang --drafter eagle3,accept=0.1 --isl 8000 --osl 10 --concurrency 512
 advise Qwen/Qwen3-8B -H h100 --framework tensorrt-llm --drafter eagle3,accept=0.8 --isl 800 --osl 100 --concurrency 1..64 --choose-draft-len 1,2
+advise Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.8 --isl 512 --osl 64 --rate 2,8/s --requests 60 --ttft 500
+advise Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.8 --isl 512 --osl 64 --concurrency 1,4 --requests 2x
 advise Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.8 --traffic day.csv --concurrency 1..64 --isl 1000 --osl 100
 explain deepseek-ai/DeepSeek-V3 -H b200 --tp 8 --ep 8 --batch 8 --query-len 4
 explain Qwen/Qwen3-30B-A3B -H h100 --batch 8 --query-len 4
@@ -56,6 +58,8 @@ breakeven Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.6 --solve batch
 breakeven Qwen/Qwen3-8B -H h100,mi300x --drafter eagle3,accept=0.6 --solve context
 breakeven Qwen/Qwen3-8B -H h100 --drafter autoregressive,accept=0.6,cost=0.1 --solve cost --isl 512 --osl 64
 breakeven Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.1 --solve accept --speedup 15
+breakeven Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.6 --isl 512 --osl 64 --rate 1,8/s --requests 30 --draft-len 2
+breakeven Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.6 --isl 512 --osl 64 --rate 1,8/s --requests 30 --draft-len 2 --solve rate
 frontier Qwen/Qwen3-32B -H h100 --devices 1,2 --drafter eagle3,accept=0.7 --isl 1024 --osl 256 --tpot 20
 frontier Qwen/Qwen3-8B -H h100,b200 --drafter eagle3,accept=0.7
 frontier Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --tpot 0.001
@@ -64,6 +68,7 @@ rollout Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --lengths lognormal=40
 rollout Qwen/Qwen3-8B -H h100,b200 --drafter ideal --lengths pareto=400/2 --requests 8 --accept-length 3,2.5
 worth Qwen/Qwen3-8B -H h100 --drafter eagle3
 worth Qwen/Qwen3-8B -H h100 --drafter eagle3 --batch 1,8
+worth Qwen/Qwen3-8B -H h100 --drafter eagle3 --isl 512 --osl 64 --rate 1,8/s --requests 30 --measured-draft-len 3
 worth Qwen/Qwen3-8B -H h100,b200 --drafter eagle3 --isl 1024 --osl 256 --tpot 10
 adaptive Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --batch 1,32
 doctor vllm.txt later.txt --wait 30 --model Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.8

@@ -17,7 +17,7 @@ from specroof import advise, load_drafter, load_hardware, load_model, predict
 from specroof.cli import app
 from specroof.errors import OptionError
 from specroof.policies.decision import best_choice
-from specroof.questions.advise import _conditions, _unreached, advice_text, decision_line
+from specroof.questions.advise import _conditions, _unreached, decision_line
 from specroof.questions.advised_loads import AdvisedLoad, LoadPlan, Targets
 
 EXAMPLE = (
@@ -508,8 +508,8 @@ def test_cached_prompts_come_sooner(tmp_path: Path) -> None:
         advise("Qwen/Qwen3-8B", "h100", **asked, **lengths, prefix_hit_rate=share)
         for share in (None, 0.5)
     )
-    assert none.to_dict()["workload"] == {**lengths, "prefix_hit_rate": 0, "waves": False}
-    assert half.to_dict()["workload"] == {**lengths, "prefix_hit_rate": 0.5, "waves": False}
+    assert none.to_dict()["workload"] == {**lengths, "prefix_hit_rate": 0}
+    assert half.to_dict()["workload"] == {**lengths, "prefix_hit_rate": 0.5}
     assert set(half.to_frame()["prefix_hit_rate"]) == {0.5}
     (first,), (sooner,) = (found.to_dict()["rows"] for found in (none, half))
     assert sooner["ttft_s"] < first["ttft_s"]
@@ -523,31 +523,6 @@ def test_cached_prompts_come_sooner(tmp_path: Path) -> None:
     )
     day = advise("Qwen/Qwen3-8B", "h100", **asked, traffic=str(mix), prefix_hit_rate=0.5)
     assert day.to_dict()["rows"][0]["ttft_s"] == pytest.approx(sooner["ttft_s"])
-
-
-def test_requests_may_come_in_waves() -> None:
-    asked: dict[str, Any] = {"drafters": "eagle3,accept=0.7", "input_len": 4000, "output_len": 500}
-    found = advise("Qwen/Qwen3-8B", "h100", **asked, concurrency=[16], waves=True)
-    together = predict("Qwen/Qwen3-8B", "h100", **asked, concurrency=[16], waves=True)
-    (row,) = found.to_dict()["rows"]
-    at = (0, 0, row["draft_len"])
-    (whole,) = together.counted
-    for name in ("tokens_per_s", "ttft_s", "tpot_s", "speedup"):
-        assert row[name] == pytest.approx(getattr(whole, name)[at], rel=1e-12)
-    assert found.to_dict()["workload"]["waves"] is True
-    assert found.to_frame()["waves"].tolist() == [True]
-    page = " ".join(advice_text(found).split())
-    assert "4000 tokens in, 500 out, in waves" in page
-    words = "Qwen/Qwen3-8B -H h100 --isl 4000 --osl 500 --concurrency 16 --waves"
-    assert answer(f"{words} --drafter eagle3,accept=0.7") == found.to_dict()
-
-
-def test_the_traffic_of_a_day_has_no_waves(tmp_path: Path) -> None:
-    day = tmp_path / "day.csv"
-    day.write_text("hour,concurrency\n0,8\n")
-    asked: dict[str, Any] = {"drafters": "ngram,accept=0.7", "input_len": 400, "output_len": 50}
-    with pytest.raises(OptionError, match="waves is True; allowed: False with traffic"):
-        advise("Qwen/Qwen3-8B", "h100", **asked, traffic=str(day), waves=True)
 
 
 def test_a_client_waits_for_those_before_it() -> None:
@@ -687,7 +662,7 @@ def test_a_mix_takes_the_place_of_the_lengths(tmp_path: Path) -> None:
     sizes = "[{input_len: 1000, output_len: 100, weight: 3}, {input_len: 3000, output_len: 500}]"
     path.write_text(f"hours: [{{hour: 9, concurrency: 8}}]\nmix: {sizes}\n", encoding="utf-8")
     found = answer(f"Qwen/Qwen3-8B -H h100 --drafter ngram,accept=.5 --traffic {path}")
-    mean = {"input_len": 1500, "output_len": 200, "prefix_hit_rate": 0, "waves": False}
+    mean = {"input_len": 1500, "output_len": 200, "prefix_hit_rate": 0}
     assert found["workload"] == mean
     assert [row["concurrency"] for row in found["rows"]] == [8]
     words = "Qwen/Qwen3-8B -H h100 --drafter ngram,accept=.5"

@@ -45,7 +45,7 @@ def test_requests_stand_for_a_context_and_a_batch() -> None:
     assert found["context_len"] == [4500]
     assert found["batch_size"] == [1, 8]
     lengths = {"input_len": 4000, "output_len": 1000, "prefix_hit_rate": 0}
-    assert found["workload"] == {**lengths, "waves": False}
+    assert found["workload"] == lengths
     whole = found["drafters"][0].pop("end_to_end")
     assert found["drafters"] == plain["drafters"]
     # By hand: a prefill and 999 steps at batch 1 without drafts.
@@ -55,18 +55,6 @@ def test_requests_stand_for_a_context_and_a_batch() -> None:
     for batch, best in enumerate(whole["best_draft_len"][0]):
         speedups = whole["speedup"][0][batch]
         assert speedups[best] == whole["best_speedup"][0][batch] == max(speedups)
-
-
-def test_requests_in_waves_are_said(tmp_path: Path) -> None:
-    table = tmp_path / "points.csv"
-    words = f"{PREDICT} --input-len 4000 --output-len 1000 --concurrency 8 --waves"
-    assert "4000 tokens in, 1000 out, in waves" in run(f"{words} --csv {table}")
-    with table.open(encoding="utf-8") as file:
-        assert {row["waves"] for row in csv.DictReader(file)} == {"1"}
-    found, steady = result(words), result(words.removesuffix(" --waves"))
-    assert found["workload"]["waves"] is True
-    first, least = (one["drafters"][0]["end_to_end"]["ttft_s"][0][0][0] for one in (found, steady))
-    assert first > least
 
 
 def test_depths_without_a_value_are_null_with_prefills_too() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from request_server import Measured, Toy, pass_s, run, run_wave
+from request_server import Measured, Toy, pass_s, run
 from specroof import load_hardware, load_model
 from specroof.architecture.base import Routing
 from specroof.arrays import Array
@@ -18,7 +18,7 @@ from specroof.cost.forward import joined_routing
 from specroof.hardware import EngineProfile
 from specroof.latency import Deployment, Work, engine_setup, model_latency
 from specroof.serving.capacity import PrefillRules
-from specroof.serving.closed_loop import answer_rounds, prompts_together, shared_passes, shared_wave
+from specroof.serving.closed_loop import answer_rounds, prompts_together, shared_passes
 from specroof.serving.prefills import (
     RequestLoad,
     RequestTimes,
@@ -50,7 +50,7 @@ def toy_s(
 
 
 def times_of(
-    toy: Toy, *, waves: bool = False, engine: EngineProfile = NOTHING_ADDED
+    toy: Toy, *, engine: EngineProfile = NOTHING_ADDED
 ) -> tuple[RequestLoad, RequestTimes]:
     """Return the requests of the toy server, and their seconds by the closed forms."""
     load = RequestLoad(
@@ -60,22 +60,21 @@ def times_of(
         context_len=1.0,
         verify_len=float(toy.positions),
         tokens_per_round=np.array([toy.tokens_per_round]),
-        waves=waves,
     )
     rules = PrefillRules(toy.chunk, toy.shares, toy.drafts_beside)
     round_s = np.array([pass_s(toy.clients * toy.positions) + toy.draft_s])
     return load, request_timing(load, rules)(SERVED, toy_s, round_s, engine)
 
 
-def predicted(toy: Toy, *, waves: bool = False) -> tuple[float, float, float]:
+def predicted(toy: Toy) -> tuple[float, float, float]:
     """Return requests per second, TTFT and TPOT by the closed forms."""
-    load, times = times_of(toy, waves=waves)
+    load, times = times_of(toy)
     rate = end_to_end_tokens_per_s(
         load.running, times.token_s, wait_s=times.wait_s, output_len=toy.answer
     )
     service_s = toy.clients * toy.answer / rate
     first_s = float(times.first_s[0])
-    decoding_s = float((service_s - times.idle_s)[0]) - first_s
+    decoding_s = float(service_s[0]) - first_s
     return float(rate[0]) / toy.answer, first_s, decoding_s / (toy.answer - 1)
 
 
@@ -134,78 +133,13 @@ def test_time_to_first_token_is_that_of_a_server_run_event_by_event(
     assert ttft_s == pytest.approx(measured.ttft_s, rel=0.3 if name == SPREAD else 0.08)
 
 
-WAVES = SERVERS | {
-    "shared, few passes of prompts": Toy(64, 2048, 64, chunk=16384),
-    "shared, as many as an answer has": Toy(384, 2048, 64, chunk=16384),
-    "shared, answers end while prompts wait": Toy(64, 2000, 20),
-    "stopped, all at once": Toy(64, 2048, 64, shares=False, chunk=8192),
-}
-
-
-@pytest.mark.parametrize("name", WAVES)
-def test_a_wave_is_that_of_a_server_run_event_by_event(name: str) -> None:
-    toy = WAVES[name]
-    seen = [run_wave(toy, seed=seed) for seed in range(3)]
-    rate, ttft_s, tpot_s = predicted(toy, waves=True)
-    # Drafting, the longest answer of a wave takes a round or two more than the mean.
-    assert rate == pytest.approx(np.mean([one.requests_per_s for one in seen]), rel=0.025)
-    # A prompt that is split ends in the pass of its second part; mean passes stand for all.
-    assert ttft_s == pytest.approx(np.mean([one.ttft_s for one in seen]), rel=0.05)
-    assert tpot_s == pytest.approx(np.mean([one.tpot_s for one in seen]), rel=0.04)
-
-
-@pytest.mark.parametrize(
-    ("shares", "waves", "waited"),
-    [
-        (True, False, 1),  # whoever starts is taken alone
-        (True, True, (1 + 64) / 2),  # one after another: the mean place of 64
-        (False, True, 64),  # all pass before the first decodes
-    ],
-)
-def test_what_a_request_takes_delays_those_that_start_with_it(
-    *, shares: bool, waves: bool, waited: float
-) -> None:
-    toy = Toy(64, 2048, 64, shares=shares, chunk=8192)
+def test_what_a_request_takes_delays_those_that_start_with_it() -> None:
     slow = EngineProfile(name="slow", request_overhead_s=0.001)
-    (_, free), (_, taken) = (
-        times_of(toy, waves=waves, engine=one) for one in (NOTHING_ADDED, slow)
-    )
-    assert taken.first_s - free.first_s == pytest.approx(waited * 0.001)
+    toy = Toy(64, 2048, 64, chunk=8192)
+    (_, free), (_, taken) = (times_of(toy, engine=one) for one in (NOTHING_ADDED, slow))
+    # Whoever starts is taken alone.
+    assert taken.first_s - free.first_s == pytest.approx(0.001)
     assert taken.wait_s - free.wait_s == pytest.approx(0.001)
-
-
-def test_answers_of_one_length_stay_together_where_prompts_stop_the_batch() -> None:
-    # They start together, so they end together; where chunks share passes they come apart.
-    toy = Toy(64, 2048, 64, shares=False, chunk=8192)
-    wave = run_wave(toy, seed=1)
-    _, ttft_s, _ = predicted(toy)
-    assert wave.ttft_s > 10 * ttft_s
-
-
-@given(
-    st.integers(1, 500), st.floats(1, 400), st.floats(1, 20_000), st.floats(64, 16_384),
-    st.integers(0, 9), st.floats(1, 6),
-)  # fmt: skip
-def test_a_wave_keeps_its_counts(
-    running: int, rounds: float, new_len: float, budget: float, positions: int, slowed: float
-) -> None:
-    found = shared_wave(
-        running, rounds, new_len=new_len, budget=budget, positions=positions, slowed=slowed
-    )
-    # Passes with prompts have room for all of them beside those that decode.
-    taken = running * new_len + float(found.filling) * positions * float(found.beside)
-    assert taken <= budget * float(found.filling) * (1 + 1e-6) + positions * running
-    assert found.prompts * found.filling == pytest.approx(running * found.pieces)
-    assert 0 <= found.beside <= running
-    assert 0 <= found.ahead <= rounds
-    assert 0 < found.ending <= running / 2
-    assert 0 <= found.early_frac < 1
-    one = np.ones(())
-    # With rounds as long as passes, prompts take their time and an answer its own.
-    wave_s = found.wave_s(np.asarray(rounds), filling_s=one, round_s=one, ending_s=one)
-    assert wave_s == pytest.approx(float(found.filling) + rounds)
-    last_s = wave_s - float(found.idle_s(filling_s=one, ending_s=one))
-    assert found.first_s(one) <= last_s <= wave_s
 
 
 @given(st.integers(1, 9), st.integers(2, 400))
@@ -314,10 +248,10 @@ def test_prompts_pass_together_as_far_as_a_pass_has_room() -> None:
 def test_groups_of_prompts_pass_one_after_another(
     running: float, new_len: float, chunk: float, all_s: float, first_s: float
 ) -> None:
-    # All start together, and a pass takes a second.
+    # Answers of one round start together, and a pass takes a second.
     load = RequestLoad(
-        new_len=new_len, output_len=10.0, running=np.array(running), context_len=1.0,
-        verify_len=1.0, tokens_per_round=np.ones(()), waves=True,
+        new_len=new_len, output_len=2.0, running=np.array(running), context_len=1.0,
+        verify_len=1.0, tokens_per_round=np.ones(()),
     )  # fmt: skip
     timing = request_timing(load, PrefillRules(chunk, shares_passes=False, drafts_beside=False))
     times = timing(SERVED, lambda *_, **__: np.ones(()), np.ones(()), NOTHING_ADDED)

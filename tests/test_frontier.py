@@ -226,7 +226,7 @@ def test_points_of_requests_are_those_of_predictions_with_prefills() -> None:
             assert point.ttft_s == pytest.approx(whole.ttft_s[at], rel=1e-12)
     assert answer.context_len == 2200  # the prompt and half of the answer
     assert answer.title.endswith("2000 tokens in, 400 out, 25% of a prompt cached")
-    assert answer.to_dict()["workload"] == REQUESTS | {"waves": False}
+    assert answer.to_dict()["workload"] == REQUESTS
     assert "TTFT" in frontier_text(answer)
     assert "TTFT" not in frontier_text(frontier(MODEL, CHIP, **ASKED))
 

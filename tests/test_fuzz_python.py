@@ -185,7 +185,6 @@ CALLS: dict[str, dict[str, Any]] = {
         "input_len": None,
         "output_len": None,
         "prefix_hit_rate": None,
-        "waves": False,
         "rate": None,
         "arrivals": "poisson",
         "requests": None,

@@ -16,13 +16,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from specroof import OptionError, frontier, predict, read_results, sweep
+from specroof import (
+    OptionError,
+    SpecroofError,
+    advise,
+    breakeven,
+    frontier,
+    predict,
+    read_results,
+    sweep,
+    worth,
+)
 from specroof.cli import app
-from specroof.questions.played_loads import told
+from specroof.latency import Deployment
+from specroof.policies.schedule import Traffic
+from specroof.questions.advise import Advice
+from specroof.questions.advised_loads import TrafficFile
+from specroof.questions.played_loads import PlayedPlan, told
 from specroof.questions.study import load_study
 from specroof.questions.sweep import study_slices
 from specroof.serving import played
-from specroof.serving.played import play
+from specroof.serving.played import play, played_server
 from specroof.serving.workload import Load, Workload, open_loop
 
 MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "h100", "eagle3,accept=0.7"
@@ -104,17 +118,31 @@ def test_clients_get_what_the_steady_state_says(
         assert tpot_s == pytest.approx(steady.tpot_s[0, 0, drafts], rel=0.1)
 
 
-@pytest.mark.parametrize("engine", ["vllm", "sglang"])
-@pytest.mark.parametrize("clients", [1, 8, 32])
-def test_one_request_of_each_client_is_a_wave(engine: str, clients: int) -> None:
-    asked = ASKED | {"engine": engine, "max_draft_len": 2} | REQUESTS | {"concurrency": clients}
-    (wave,) = predict(MODEL, CHIP, **asked, waves=True).end_to_end
-    (one,) = predict(MODEL, CHIP, **asked, requests="1x").played
+@settings(max_examples=8, deadline=None)
+@given(
+    slots=st.integers(2, 16),
+    waiting=st.integers(2, 6),
+    prompt=st.integers(64, 4000),
+    answer=st.integers(64, 400),
+    engine=st.sampled_from(["vllm", "sglang"]),
+)
+def test_who_waits_for_room_waits_as_long_as_the_steady_state_says(
+    slots: int, waiting: int, prompt: int, answer: int, engine: str
+) -> None:
+    found = predict(
+        MODEL, CHIP, drafters=SPEC, engine=engine, concurrency=slots * waiting, input_len=prompt,
+        output_len=answer, max_draft_len=2, length_range="0.5..1.5", requests="40x", draft_len=2,
+        server=f"running={slots}",
+    )  # fmt: skip
+    (one,), (steady,) = found.played, found.end_to_end
     for drafts in (0, 2):
-        for name in ("tokens_per_s", "ttft_s", "tpot_s"):
-            played_one = one.figures[name if "tok" in name else f"mean_{name}"][0, drafts]
-            closed = getattr(wave, name)[0, 0, drafts]
-            assert played_one == pytest.approx(closed, rel=0.1), (name, drafts)
+        for name, expected in (
+            ("tokens_per_s", steady.tokens_per_s),
+            ("mean_latency_s", steady.answer_s),
+            ("mean_ttft_s", steady.ttft_s),
+        ):
+            seen = one.figures[name][0, drafts]
+            assert seen == pytest.approx(expected[0, 0, drafts], rel=0.1), (name, drafts)
 
 
 def test_the_same_seed_draws_the_same_requests() -> None:
@@ -344,6 +372,244 @@ def test_the_largest_rate_within_a_target_is_the_edge(name: str, most_s: float) 
     assert any("answers at most" in text for text in found.warnings)
 
 
+def test_the_largest_rates_stand_in_one_line() -> None:
+    asked = ASKED | REQUESTS | {"requests": 60, "rate": [1, 32], "ttft_s": 1.0, "devices": [1, 2]}
+    found = frontier(MODEL, CHIP, **asked)
+    lines = [line for line in found.text().splitlines() if line.startswith("largest rate")]
+    for place, line in enumerate(lines):
+        off, on = (one.largest_rates[place] for one in found.series)
+        assert f"{off.rate:.3g} requests/s without drafts; {on.rate:.3g} with {SPEC}" in line
+    assert len(lines) == 2
+    advised = advise(MODEL, CHIP, **ADVISED, **REQUESTS, rate=[1, 32], requests=60, ttft_ms=1000)
+    rates = played_of(advised).largest_rates
+    assert rates is not None
+    (line,) = [line for line in advised.text().splitlines() if line.startswith("largest rate")]
+    assert f"TTFT 1.00 s: {rates[0]:.3g} requests/s without drafts; {rates[1]:.3g} with" in line
+    assert rates[0] == pytest.approx(found.series[0].largest_rates[0].rate, rel=1e-9)
+    assert rates[1] is not None
+    assert rates[1] > (rates[0] or 0)
+
+
+# --- Advice under loads that are played through --------------------------------------------------
+
+ADVISED: dict[str, Any] = {"drafters": SPEC, "engine": "vllm", "tensor_parallel": 1}
+
+
+def played_of(found: Advice) -> PlayedPlan:
+    plan = found.chips[0].played
+    assert plan is not None
+    return plan
+
+
+def test_advice_plays_its_own_schedule() -> None:
+    asked = ADVISED | REQUESTS | {"rate": [4, 20], "requests": 80, "length_range": (0.5, 1.5)}
+    found = advise(MODEL, CHIP, **asked)
+    (chip,), plan = found.chips, played_of(found)
+    drafts = {first: length for first, _, length in chip.plan.schedule}
+    assert max(drafts.values()) > 0
+    server = played_server(
+        Deployment(found.model, chip.setup), chip.drafter, plan.load, "queue", max(drafts.values())
+    )
+    for place, requests in enumerate(plan.load.played()):
+        for figures, length in ((plan.plain, 0), (plan.drafting, drafts)):
+            seen = server.play(requests, length).figures()
+            for name, value in seen.items():
+                assert figures[name][place] == pytest.approx(value, rel=1e-9), name
+    assert plan.speedup.tolist() == pytest.approx(
+        (plan.plain["mean_latency_s"] / plan.drafting["mean_latency_s"]).tolist()
+    )
+    # One length for every batch is what predict plays.
+    one = advise(MODEL, CHIP, **asked, draft_len=2)
+    assert {length for _, _, length in one.chips[0].plan.schedule} == {2}
+    played_one = predict(
+        MODEL, CHIP, **ASKED, **REQUESTS, rate=[4, 20], requests=80, length_range=(0.5, 1.5)
+    ).played[0]
+    for side, length in ((played_of(one).plain, 0), (played_of(one).drafting, 2)):
+        expected = played_one.figures["p99_ttft_s"][:, length]
+        assert side["p99_ttft_s"] == pytest.approx(expected, rel=1e-9)
+    # Rows are of as many requests as run: doubling, to the most on average.
+    most = math.ceil(plan.plain["mean_running"].max())
+    loads = [row.concurrency for row in chip.rows]
+    assert loads == sorted({*(2.0**k for k in range(most.bit_length())), float(most)})
+
+
+def test_advice_of_clients_is_of_their_number(trace_file: Path) -> None:
+    asked = ADVISED | {"concurrency": [2, 8], "requests": "3x"} | REQUESTS
+    found = advise(MODEL, CHIP, **asked)
+    assert [row.concurrency for row in found.chips[0].rows] == [2, 8]
+    printed = found.to_dict()["played"]
+    assert printed["load"] | {"requests": [6, 24], "kind": "concurrency"} == printed["load"]
+    assert printed["largest_rates"] is printed["largest_stable_rates"] is None
+    words = f"{MODEL} -H {CHIP} --engine vllm --tp 1 --drafter {SPEC} --isl 1000 --osl 200"
+    assert result(f"advise {words} --concurrency 2,8 --requests 3x") == found.to_dict()
+    usual = advise(MODEL, CHIP, **ADVISED, **REQUESTS, requests="1x")
+    assert played_of(usual).load.requests == [1, 8, 32, 64, 128]
+    assert advise(MODEL, CHIP, **ADVISED, **REQUESTS).to_dict()["played"] is None
+    job = advise(MODEL, CHIP, **ADVISED, lengths=trace_file)
+    assert played_of(job).load.kind == "job"
+    assert job.workload.output_len == pytest.approx((100 + 300 + 50 + 1) / 4)
+    traced = advise(MODEL, CHIP, **ADVISED, trace=trace_file).to_dict()["played"]
+    assert set(traced["largest_stable_rates"]) == {"plain", "drafting"}
+
+
+def test_advice_says_where_its_drafts_are_slower() -> None:
+    # Prompts without an end to them: the schedule is of steady loads, and never drafts to lose.
+    spec = "autoregressive,cost=0.3,accept=0.55"
+    asked: dict[str, Any] = {"drafters": spec, "engine": "vllm", "draft_len": 1}
+    found = advise(MODEL, CHIP, **asked, **REQUESTS, rate=[1, 40], requests=200)
+    plan = played_of(found)
+    slow = [name for name, gain in zip(("1", "40"), plan.speedup, strict=True) if gain < 1]
+    said = [text for text in found.warnings if "take longer with these drafts" in text]
+    assert [text.partition(" at ")[2] for text in said] == [
+        f"{name} (req/s in)" for name in slow[:1]
+    ]
+    # A rate that the server does not answer is said, with the largest that it does.
+    off, on = plan.stable_rates
+    (full,) = [text for text in found.warnings if "answers at most" in text]
+    assert f"{off:.3g} requests/s without drafts and {on:.3g}/s with these drafts" in full
+    for told_so in (
+        worth(MODEL, CHIP, drafter="eagle3", draft_len=2, rate=[1, 90], requests=9, **REQUESTS),
+        breakeven(MODEL, CHIP, drafter="eagle3", draft_len=2, rate=90, requests=9, **REQUESTS),
+    ):
+        assert len([text for text in told_so.warnings if "answers at most" in text]) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"rate": 1, "concurrency": 2}, "concurrency and rate are both given; allowed: one"),
+        ({"rate": 1, "input_len": None}, "input_len is missing; allowed: both lengths"),
+        ({"rate": 1, "output_len": 1}, "output_len is 1.0; allowed: more than 1 token"),
+        ({"requests": "5x", "traffic": TrafficFile(Traffic((3,), "concurrency"))}, "traffic is "),
+        ({"trace": {}}, "output_len is 200; allowed: without trace, which says it"),
+    ],
+)
+def test_advice_on_a_load_that_cannot_be_is_refused(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(OptionError) as refusal:
+        advise(MODEL, CHIP, **ADVISED | REQUESTS | changes)
+    assert str(refusal.value).startswith(says)
+
+
+# --- What better drafters bring, and what it takes to pay ----------------------------------------
+
+
+def test_a_better_drafter_is_worth_what_its_requests_gain() -> None:
+    asked: dict[str, Any] = {"engine": "vllm", "draft_len": 3, **REQUESTS, "requests": 80}
+    found = worth(MODEL, CHIP, drafter="eagle3", accept_length=[2, 3], rate=[4, 16], **asked)
+    assert list(found.by_load) == [4, 16]
+    assert "4, 16 requests/s" in found.title
+    assert found.text().count("most req/s") == 2
+    assert set(found.figures()) == {""}
+    for row in found.rows:
+        spec = f"eagle3,accept-length={row.accept_length}@3"
+        load: dict[str, Any] = {"rate": [row.rate], "requests": 80, **REQUESTS, "engine": "vllm"}
+        (one,) = predict(MODEL, CHIP, drafters=spec, max_draft_len=3, **load).played
+        best = int(one.best_draft_len[0])
+        assert row.best_draft_len == best
+        assert row.speedup == pytest.approx(one.speedup[0, best])
+        assert row.tokens_per_s == pytest.approx(one.figures["tokens_per_s"][0, best])
+        assert row.tpot_s == pytest.approx(one.figures["p99_tpot_s"][0, 0])
+        assert row.batch_size == pytest.approx(max(one.figures["mean_running"][0, 0], 1))
+        # The largest rate is the edge, to 1%.
+        assert row.largest_rate is not None
+        assert row.rate is not None
+        assert row.largest_rate > row.rate
+        beside = [row.largest_rate, 1.02 * row.largest_rate]
+        (edge,) = predict(
+            MODEL, CHIP, drafters=spec, max_draft_len=3, **load | {"rate": beside}
+        ).played
+        slow_s = np.nanmin(edge.figures["p99_tpot_s"][:, 1:], axis=1)
+        assert slow_s[0] <= row.tpot_s * (1 + 1e-9)
+        assert slow_s[1] > row.tpot_s or row.largest_rate > 0.98 * one.stable_rate.max()
+    first, second = found.rows[:2]
+    assert second.gain_per_token == pytest.approx(second.speedup - first.speedup)
+
+
+def test_better_drafters_for_clients_and_traces(trace_file: Path) -> None:
+    asked: dict[str, Any] = {"drafter": "eagle3", "engine": "vllm", "draft_len": 2}
+    clients = worth(MODEL, CHIP, **asked, **REQUESTS, batch_size=[1, 4], requests="2x", tpot_s=0.01)
+    assert {(row.batch_size, row.tpot_s, row.rate) for row in clients.rows} == {
+        (1.0, 0.01, None),
+        (4.0, 0.01, None),
+    }
+    assert clients.text().splitlines()[2].split()[0] == "batch"
+    traced = worth(MODEL, CHIP, **asked, trace=trace_file)
+    assert traced.rows[0].largest_rate is None
+    assert traced.workload is not None
+    assert traced.workload.output_len == pytest.approx((100 + 300 + 50 + 1) / 4)
+    late = worth(MODEL, CHIP, **asked, **REQUESTS, rate=4, requests=30, tpot_s=1e-4)
+    assert {row.largest_rate for row in late.rows} == {None}
+    with pytest.raises(OptionError, match="leaves no room for a request; allowed: more devices"):
+        worth("Qwen/Qwen3-32B", "l40s", **asked, **REQUESTS, rate=1, requests=5)
+
+
+@pytest.mark.parametrize("solve", ["accept", "accept-length", "cost"])
+def test_what_it_takes_to_pay_is_where_requests_gain_nothing(solve: str) -> None:
+    spec = "autoregressive,cost=0.2"
+    asked: dict[str, Any] = {"engine": "vllm", "draft_len": 2, **REQUESTS, "requests": 60}
+    given = spec + (",accept=0.6" if solve == "cost" else "")
+    found = breakeven(MODEL, CHIP, drafter=given, solve=solve, rate=[3, 20], **asked)
+    assert [row.rate for row in found.rows] == [3, 20]
+    assert {row.batch_size for row in found.rows} == {None}
+    words = {"accept": f"{spec},accept={{}}", "accept-length": f"{spec},accept-length={{}}@2"}
+    words["cost"] = "autoregressive,cost={},accept=0.6"
+    for row in found.rows:
+        assert row.threshold.answer == "at"
+        (one,) = predict(
+            MODEL, CHIP, drafters=words[solve].format(row.value), rate=row.rate, max_draft_len=2,
+            engine="vllm", **REQUESTS, requests=60,
+        ).played  # fmt: skip
+        assert one.speedup[0, 2] == pytest.approx(1.0, abs=0.005)
+        assert (row.speedup is None) == (solve != "cost")
+
+
+def test_the_largest_rate_that_pays() -> None:
+    # Cheap at little load, and more work for the chip at much.
+    spec, most = "block,cost=0.05,drafts=7,accept=0.35", 24
+    asked: dict[str, Any] = {"engine": "vllm", "draft_len": 7, **REQUESTS, "requests": 200}
+    found = breakeven(MODEL, CHIP, drafter=spec, solve="rate", rate=[1, most], **asked)
+    (row,) = found.rows
+    assert row.threshold.answer == "at"
+    assert row.value is not None
+    assert 1 < row.value < most
+    (one,) = predict(
+        MODEL, CHIP, drafters=spec, rate=[0.9 * row.value, 1.1 * row.value], draft_len=7,
+        engine="vllm", **REQUESTS, requests=200,
+    ).played  # fmt: skip
+    assert one.speedup[0, 7] > 1 > one.speedup[1, 7]
+    assert set(found.figures()) == {""}
+    words = f"{MODEL} -H {CHIP} --engine vllm --drafter {spec} --draft-len 7 --isl 1000 --osl 200"
+    printed = result(f"breakeven {words} --solve rate --rate 1,{most}/s --requests 200")
+    assert printed == found.to_dict()
+
+
+def test_break_even_of_clients_and_traces(trace_file: Path) -> None:
+    asked: dict[str, Any] = {"engine": "vllm", "draft_len": 1, "drafter": "eagle3,accept=0.7"}
+    clients = breakeven(MODEL, CHIP, **asked, **REQUESTS, batch_size=[2, 8], requests="2x")
+    assert [(row.batch_size, row.rate) for row in clients.rows] == [(2, None), (8, None)]
+    (row,) = breakeven(MODEL, CHIP, **asked, trace=trace_file).rows
+    assert (row.batch_size, row.rate) == (None, None)
+    (best,) = breakeven(MODEL, CHIP, **asked | {"draft_len": None}, trace=trace_file).rows
+    assert (best.value or 1) <= (row.value or 0) * 1.002
+    assert "req/s in" in breakeven(MODEL, CHIP, **asked, **REQUESTS, rate=2, requests=5).text()
+    chart = breakeven(MODEL, CHIP, **asked, **REQUESTS, rate=[2, 4], requests=5).figures()[""]
+    assert chart.axes[0].get_xlabel() == "Requests/s"
+    # Where no request has room, nothing is enough.
+    for solve in ("accept", "cost"):
+        tight: dict[str, Any] = {**asked, **REQUESTS, "rate": 1, "requests": 5, "solve": solve}
+        (none,) = breakeven("Qwen/Qwen3-32B", "l40s", **tight).rows
+        assert none.threshold.answer == "never"
+        assert none.to_dict()["ceiling"] is None
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"solve": "rate", "requests": 5}, "solve is 'rate'; allowed: with rates"),
+        ({"solve": "batch", "rate": 5}, "solve is 'batch'; allowed: accept, accept-length"),
+        ({"solve": "context", "rate": 5}, "solve is 'context'; allowed: accept"),
+    ]
+    for changes, says in wrong:
+        with pytest.raises(OptionError, match=f"^{says}"):
+            breakeven(MODEL, CHIP, **asked, **REQUESTS, **changes)
+
+
 def test_no_rate_is_largest_where_none_is_in_time() -> None:
     asked = ASKED | REQUESTS | {"requests": 20}
     assert frontier(MODEL, CHIP, **asked, rate=[1, 4], tpot_s=1e-4).to_dict()["largest_rates"] == []
@@ -455,7 +721,6 @@ def test_an_interrupted_play_writes_nothing(
         ({"concurrency": 2, "requests": 0}, "requests is 0; allowed: a whole number from 1"),
         ({"batch_size": 2.5, "requests": 9}, "batch_size is 2.5; allowed: a whole number"),
         ({"concurrency": 2.5, "requests": 9}, "concurrency is 2.5; allowed: a whole number"),
-        ({"rate": 1, "waves": True}, "waves is True; allowed: False where requests are played"),
         ({"rate": 1, "seed": -1}, "seed is -1; allowed: a whole number from 0"),
         ({"rate": 1, "arrivals": "odd"}, "arrivals is 'odd'; allowed: poisson, even"),
         ({"length_range": "1.0..0.8"}, "length_range is '1.0..0.8'; allowed: two numbers from 0"),
@@ -510,6 +775,17 @@ def test_the_shell_refuses_in_one_line(words: str, says: str) -> None:
     assert line.startswith(says)
 
 
+def test_waves_of_old_are_said_to_be_played() -> None:
+    words = f"predict {LOAD} --concurrency 8"
+    done = CliRunner().invoke(app, f"{words} --waves".split())
+    assert (done.exit_code, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("specroof: --waves is gone; allowed: requests='1x' (--requests 1x)")
+    with pytest.raises(TypeError, match=r"unexpected keyword .*waves.*; allowed: requests='1x'"):
+        predict(MODEL, CHIP, **ASKED, **REQUESTS, waves=True)  # type: ignore[call-arg]
+    assert result(f"{words} --requests 1x")["load"]["requests"] == [8]
+
+
 def test_a_frontier_of_requests_says_how_they_come() -> None:
     with pytest.raises(OptionError, match="requests is 9; allowed: with --rate"):
         frontier(MODEL, CHIP, **ASKED, **REQUESTS, requests=9)
@@ -523,6 +799,81 @@ def test_a_load_in_rates_of_minutes_and_hours() -> None:
 
 
 # --- Studies -------------------------------------------------------------------------------------
+
+
+def test_a_study_plays_rates_and_traces(trace_file: Path, tmp_path: Path) -> None:
+    text = f"""
+format_version: 1
+targets: [{{model: {MODEL}, hardware: {CHIP}}}]
+drafters: ["{SPEC}"]
+engine: vllm
+max_draft_len: 2
+workload:
+  - {{input_len: 1000, output_len: 100, rate: [2, 8, 30], requests: 40, arrivals: even}}
+  - {{trace: {trace_file}}}
+  - {{lengths: {trace_file}, prefix_hit_rate: 0.5}}
+"""
+    path = tmp_path / "study.yaml"
+    path.write_text(text)
+    found = sweep(path)
+    asked = ASKED | {"max_draft_len": 2}
+    rates = predict(
+        MODEL, CHIP, **asked, input_len=1000, output_len=100, rate=[2, 8, 30], requests=40,
+        arrivals="even",
+    )  # fmt: skip
+    traced = predict(MODEL, CHIP, **asked, trace=trace_file)
+    job = predict(MODEL, CHIP, **asked, lengths=trace_file, prefix_hit_rate=0.5)
+    for outcome, alone in zip(found.outcomes, (rates, traced, job), strict=True):
+        assert outcome.prediction.to_dict() == alone.to_dict()
+    columns = ["context_len", "batch_size", "arrivals_per_s", "played_p99_ttft_s"]
+    expected = np.concatenate(
+        [one.to_frame()[columns].to_numpy(float) for one in (rates, traced, job)]
+    )
+    shell(f"sweep {path} -o {tmp_path}/results --format csv --quiet")
+    read = read_results(tmp_path / "results").to_frame()[columns].to_numpy(float)
+    np.testing.assert_array_equal(read, expected)
+    # A load that comes by itself is never cut, and what runs is its axis.
+    parts = list(study_slices(load_study(path), 1, 1, most=3))
+    assert [len(part.prediction.played[0].load.requests) for part in parts] == [3, 1, 1]
+    first, *_ = found.overviews()
+    assert first.batch_size.tolist() == pytest.approx(rates.curves[0].batch_size.tolist())
+    assert np.isfinite(first.best_speedup).all()
+    said = shell(f"sweep {path} --dry-run").splitlines()[0].split()
+    assert said[:2] == ["played", str((3 * 40 + 4 + 4) // 5)]
+
+
+@pytest.mark.parametrize(
+    ("workload", "says"),
+    [
+        ("[{input_len: 9, output_len: 9, rate: 0}]", "workload.0.rate.0 is 0; allowed: a number"),
+        ("[{rate: 4}]", "workload.0.input_len is missing; allowed: both lengths of a request"),
+        ("[{trace: nowhere.csv}]", "nowhere.csv: No such file or directory"),
+        (
+            "[{trace: x, lengths: y}]",
+            "workload.0.trace and lengths are both given; allowed: one of them",
+        ),
+        (
+            "[{input_len: 9, output_len: 9, trace: x}]",
+            "workload.0.output_len is 9.0; allowed: witho",
+        ),
+        (
+            "[{input_len: 9, output_len: 9, rate: 4, requests: 1000000}]\nmax_draft_len: 1000",
+            "workload plays 1001000000 requests through, about 10 s a point and 2.78 hours in all",
+        ),
+        (
+            "[{input_len: 9, output_len: 9, rate: 4}]\nbatch_size: 3",
+            "batch_size is given; allowed: where clients send the requests",
+        ),
+    ],
+)
+def test_a_study_of_arrivals_that_cannot_be_is_refused(workload: str, says: str) -> None:
+    text = f"format_version: 1\ntargets: [{{model: {MODEL}, hardware: {CHIP}}}]\n"
+    text += f"drafters: ['block,cost=0.1,accept=0.5,drafts=1000']\nworkload: {workload}\n"
+    with pytest.raises(SpecroofError) as refusal:
+        sweep(yaml.safe_load(text))
+    assert says in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
 
 STUDY = f"""
 format_version: 1
@@ -566,7 +917,7 @@ def test_a_study_plays_its_loads(tmp_path: Path) -> None:
         ("requests: 8", "requests: 0", "workload.1.requests is 0; allowed: a whole number from 1"),
         ("0.8..1.0", "1..0", "workload.0.length_range is '1..0'; allowed: two numbers from 0"),
         ("seed: 2", "seed: -2", "workload.0.seed is -2; allowed: a whole number from 0"),
-        ("seed: 2", "waves: true", "workload.0.waves is true; allowed: False where requests"),
+        ("seed: 2", "waves: true", "workload.0.waves is not a known key; allowed: input_len"),
         (", requests: 8", "", "requests or length_range is missing in some workloads; allowed: in"),
     ],
 )

@@ -7,14 +7,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from specroof import capacity, predict
 from specroof.cli import app
 from specroof.questions.predict import Prediction
-from specroof.serving.capacity import queue_s, running_curve, running_requests
+from specroof.serving.capacity import running_curve, running_requests
 from specroof.speedup.curve import decoding_curve
 from specroof.speedup.result import SpeedupCurve
 
@@ -43,22 +41,6 @@ def closed_loop(clients: int, running: int, service_s: float, ended: int) -> tup
         heappush(busy, (now + service_s, waiting.pop(0)))
     half = ended // 2
     return (ended - half) / (ends[-1] - ends[half - 1]), float(np.mean(spent[half:]))
-
-
-@pytest.mark.parametrize(("clients", "running"), [(1, 1), (6, 6), (12, 5), (40, 8)])
-def test_latency_is_that_of_a_queue_run_event_by_event(clients: int, running: int) -> None:
-    rate, latency = closed_loop(clients, running, 2.5, 400 * clients)
-    assert rate == pytest.approx(running / 2.5, rel=1e-6)
-    assert 2.5 + float(queue_s(clients, running, 2.5)) == pytest.approx(latency, rel=1e-6)
-
-
-@given(st.floats(1, 1e4), st.floats(1, 1e4), st.floats(1e-3, 1e3))
-def test_throughput_times_latency_is_concurrency(clients: float, most: float, own_s: float) -> None:
-    runs = float(running_requests(clients, most, "queue"))
-    assert runs <= clients
-    assert runs / own_s * (own_s + float(queue_s(clients, runs, own_s))) == pytest.approx(
-        clients, rel=1e-9
-    )
 
 
 def test_what_cannot_run_has_no_figures() -> None:
@@ -112,8 +94,14 @@ def test_requests_keep_the_identity_of_little() -> None:
     found = asked(concurrency=[1, 16, 64], input_len=4000, output_len=500)
     (whole,) = found.counted
     per_s = whole.tokens_per_s / 500
-    clients = np.broadcast_to(whole.curve.batch_size[None, :, None], per_s.shape)
-    np.testing.assert_allclose(per_s * whole.answer_s, clients, rtol=1e-9)
+    for place, clients in enumerate((1, 16, 64)):
+        most = int(np.broadcast_to(whole.curve.running_batch, per_s.shape)[0, place, 0])
+        own_s = float(whole.service_s[0, place, 0])
+        rate, latency_s = closed_loop(clients, most, own_s, 400 * clients)
+        assert per_s[0, place, 0] == pytest.approx(rate, rel=1e-6)
+        assert whole.answer_s[0, place, 0] == pytest.approx(latency_s, rel=1e-6)
+        waits_s = whole.ttft_s - whole.first_s
+        assert waits_s[0, place, 0] == pytest.approx(latency_s - own_s, abs=1e-6)
     assert np.all(whole.effective_batch <= whole.curve.running_batch)
     # Waiting is what is left: all that run share the server as 43 clients would.
     assert whole.curve.running is not None

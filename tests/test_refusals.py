@@ -338,7 +338,6 @@ def test_batches_that_a_server_does_not_run_are_said(command: str) -> None:
     [
         ("predict", "server", 3, "server is 3; allowed: ServerSettings, a mapping of their keys,"),
         ("predict", "server", ["running=3"], "server is ['running=3']; allowed: ServerSettings"),
-        ("predict", "waves", "yes", "waves is 'yes'; allowed: True or False"),
         ("capacity", "engine", ["vllm"], "engine is ['vllm']; allowed: the name of an engine"),
         ("advise", "framework", {}, "framework is {}; allowed: vllm, sglang, tensorrt-llm"),
         ("advise", "traffic", 3, "traffic is 3; allowed: a file, or a TrafficFile"),

@@ -188,9 +188,6 @@ def test_a_workload_is_decoded_at_its_mean_context(write: Write) -> None:
     told = "workload: {input_len: 64, output_len: 32, prefix_hit_rate: 0.5}\nserver: {prefix-cache: true}"
     (cached,) = load_study(write(changed("context_len: 2048", told))).loads
     assert cached.workload == Workload(64, 32, 0.5)
-    told = "workload: {input_len: 64, output_len: 32, waves: true}"
-    (together,) = load_study(write(changed("context_len: 2048", told))).loads
-    assert together.workload == Workload(64, 32, waves=True)
     one = write(changed("context_len: 2048", "workload: {input_len: 64, output_len: 32}"))
     assert load_study(one).loads == study.loads[1:]
 
@@ -363,10 +360,10 @@ LENGTH = "allowed: a number from 1 to 100000000"
         ("[{input_len: 8, output_len: .inf}]", f"workload.0.output_len is inf; {LENGTH}"),
         ("{input_len: 1e9, output_len: 8}", "workload.0.input_len is '1e9', which YAML reads as"),
         ("{input_len: 1.0e+9, output_len: 8}", f"workload.0.input_len is 1000000000.0; {LENGTH}"),
-        ("{input_len: 8}", "workload.0.output_len is missing; the keys there are input_len, out"),
+        ("{input_len: 8}", "workload.0.output_len is missing; allowed: both lengths of a request"),
         (
             "[{input_len: 8, output_len: 8}, {input: 8, output_len: 8}]",
-            "workload.1.input is not a known key; allowed: input_len, output_len, prefix_hit_rate, waves",
+            "workload.1.input is not a known key; allowed: input_len, output_len, prefix_hit_rate, rate, ",
         ),
         (
             "{input_len: 8, output_len: 8, prefix_hit_rate: 2}",

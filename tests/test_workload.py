@@ -258,22 +258,20 @@ def test_what_shares_passes_costs_less_and_what_drafts_nothing_more() -> None:
     assert np.all(plain.speedup[0, 1:3, 1:] < drafting.speedup[0, 1:3, 1:])
 
 
-@pytest.mark.parametrize("waves", [False, True])
-def test_a_drafter_that_cannot_share_passes_stops_the_batch(*, waves: bool) -> None:
-    told = {"drafters": "ngram,accept=0.5", "concurrency": [8], "waves": waves}
+def test_a_drafter_that_cannot_share_passes_stops_the_batch() -> None:
+    told = {"drafters": "ngram,accept=0.5", "concurrency": [8]}
     mixed, stopped = (whole_of("sglang", server=how, **told) for how in ("mixed=on", "mixed=off"))
     told["drafters"] = "eagle3,accept=0.5"
     shared = whole_of("sglang", server="mixed=on", **told)
     # Drafting it stops the batch; plain decoding shares its passes, as beside any drafter.
-    for key in ("requests_per_s", "wait_s", "ttft_s", "tpot_s", "idle_s"):
+    for key in ("requests_per_s", "wait_s", "ttft_s", "tpot_s"):
         found, drafting, plain = (
             np.broadcast_to(getattr(one, key), mixed.speedup.shape)
             for one in (mixed, stopped, shared)
         )
         np.testing.assert_array_equal(found[..., 1:], drafting[..., 1:])
         np.testing.assert_array_equal(found[..., 0], plain[..., 0])
-    if not waves:
-        assert np.all(mixed.requests_per_s[..., 0] > stopped.requests_per_s[..., 0])
+    assert np.all(mixed.requests_per_s[..., 0] > stopped.requests_per_s[..., 0])
     assert not mixed.rules.shares_passes
 
 
@@ -300,37 +298,6 @@ def test_prompts_in_one_piece_share_no_pass() -> None:
     (chunks,) = predict("Qwen/Qwen3-8B", "h100", **asked).counted
     assert not whole.rules.shares_passes
     assert chunks.rules.shares_passes
-
-
-@pytest.mark.parametrize("name", SERVERS)
-def test_requests_in_waves_wait_for_one_another(name: str) -> None:
-    steady, waves = (whole_of(name, concurrency=[1, 8, 40], waves=one) for one in (False, True))
-    # Alone, a request is a wave.
-    for key in ("requests_per_s", "ttft_s", "tpot_s", "answer_s"):
-        one, other = (getattr(found, key)[0, 0] for found in (steady, waves))
-        assert other == pytest.approx(one, rel=0.01), key
-    if name in {"sglang", "vllm"}:  # passes have room, and all run
-        assert np.all(waves.ttft_s[0, 1:] > steady.ttft_s[0, 1:])
-    running = np.broadcast_to(waves.curve.running_batch, waves.speedup.shape)
-    np.testing.assert_allclose(waves.requests_per_s * waves.service_s, running, rtol=1e-9)
-    later = waves.workload.output_len - 1
-    np.testing.assert_allclose(waves.ttft_s + later * waves.tpot_s, waves.answer_s, rtol=1e-9)
-    assert np.all(waves.effective_batch < waves.curve.running_batch)
-
-
-def test_of_more_waves_than_one_the_middle_one_is_the_mean() -> None:
-    more = whole_of("vllm", waves=True, concurrency=[12], server="running=4")
-    one = whole_of("vllm", waves=True, concurrency=[4], server="running=4")
-    np.testing.assert_allclose(more.requests_per_s, one.requests_per_s, rtol=1e-9)
-    # Three waves: the first does not wait, the last waits for two.
-    np.testing.assert_allclose(more.ttft_s - one.ttft_s, one.service_s, rtol=1e-9)
-
-
-def test_waves_are_of_requests() -> None:
-    with pytest.raises(OptionError, match="waves is True; allowed: with the lengths of a request"):
-        predict("Qwen/Qwen3-8B", "h100", drafters="ideal", waves=True)
-    with pytest.raises(OptionError, match="waves is 'yes'; allowed: True or False"):
-        whole_of("vllm", waves="yes")
 
 
 def test_a_server_without_a_cache_has_no_hits() -> None:

@@ -67,7 +67,7 @@ def test_users_are_the_most_that_wait_no_longer() -> None:
 
 
 def test_users_are_sought_in_parts_of_a_grid(monkeypatch: pytest.MonkeyPatch) -> None:
-    # All of 4096 x 1025 points were held at once: 1.3 GB with waves.
+    # All of 4096 x 1025 points were held at once: over 1 GB.
     held: list[int] = []
 
     def counted(*words: Any, max_draft_len: int) -> Any:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, get_args, get_type_hints
 import typer
 
 from specroof.cli.output import drop, ready_streams, say_aside, screen_width
-from specroof.errors import OptionError, SpecroofError, one_line, refuse
+from specroof.errors import REPLACED, OptionError, SpecroofError, one_line, refuse
 from specroof.questions import QUESTIONS
 from specroof.report.layout import on_screen
 
@@ -125,7 +125,9 @@ class OneLineGroup(CommandGroup):
         except Exception as failure:
             if not isinstance(failure, _UsageError):
                 raise
-            _refuse(failure.format_message())  # type: ignore[attr-defined]  # a usage error has it
+            message: str = failure.format_message()  # type: ignore[attr-defined]  # it has one
+            gone = getattr(failure, "option_name", "").removeprefix("--")
+            _refuse(f"--{gone} is gone; allowed: {REPLACED[gone]}" if gone in REPLACED else message)
         sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -135,12 +135,15 @@ def _span(seconds: float, off: float) -> str:
 
 
 def _expected(study: Study, form: str | None) -> str:
-    """Return the size and the expected time of a study, in four lines."""
+    """Return the size and the expected time of a study, in four lines or five."""
     from specroof.sweeps.plan import estimate  # noqa: PLC0415 - as above
 
     cost = estimate(study, form)
+    each = study.n_played // study.n_points
+    played = f"played      {each} requests a point, about {study.played_point_s:.2g} s each"
     return "\n".join(
         (
+            *([played] if each else []),
             f"points      {cost.points}",
             f"partitions  {cost.partitions}, a {cost.form} file each",
             f"expected    {_span(cost.seconds, cost.seconds_off)} of one process here",

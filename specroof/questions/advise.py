@@ -45,6 +45,14 @@ from specroof.questions.advised_loads import (
 )
 from specroof.questions.answer import Charted, title_of
 from specroof.questions.curve_tables import request_columns, served_bands_line
+from specroof.questions.played_loads import (
+    PlayedPlan,
+    largest_rates_line,
+    plan_table,
+    played_load,
+    played_plan,
+    told,
+)
 from specroof.questions.predict import Prediction, absent_layers, lengths_of, predicted
 from specroof.questions.request import (
     CHIPS,
@@ -56,6 +64,7 @@ from specroof.questions.request import (
     ModelLike,
     OptionsLike,
     Parameter,
+    PlayedParameters,
     PricePerHour,
     ServerLike,
     Values,
@@ -90,6 +99,7 @@ from specroof.serving.launch import (
     launch,
     server_command,
 )
+from specroof.serving.played import PlayedServer, played_server
 from specroof.serving.served import room_rule
 from specroof.serving.workload import Load, Workload, workload_json
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
@@ -105,7 +115,7 @@ _MOST_DEVICES: Final = 64
 
 
 @dataclass(frozen=True)
-class AdviseRequest:
+class AdviseRequest(PlayedParameters):
     """Ask whether speculative decoding pays, and how to set it up.
 
     Examples
@@ -135,9 +145,6 @@ class AdviseRequest:
         None
     )
     prefix_hit_rate: Annotated[float | None, replace(SHARED["prefix_hit_rate"], panel=None)] = None
-    waves: Annotated[
-        bool, replace(SHARED["waves"], panel=None, in_python="Not with `traffic`.")
-    ] = False
     concurrency: Annotated[
         Values | None,
         Parameter(
@@ -215,7 +222,10 @@ class AdviseRequest:
 
 @dataclass(frozen=True, slots=True)
 class CheckedRequest:
-    """A request for advice, checked, and the objects that its names stand for."""
+    """A request for advice, checked, and the objects that its names stand for.
+
+    No `loads` where requests are `played` that come by themselves: those that run are asked about.
+    """
 
     request: AdviseRequest
     model: Architecture
@@ -226,6 +236,7 @@ class CheckedRequest:
     draft_lens: tuple[int, ...] | None
     targets: Targets
     traffic: Traffic | None
+    played: Load | None = None
 
 
 def check_request(request: AdviseRequest) -> CheckedRequest:
@@ -249,9 +260,6 @@ def check_request(request: AdviseRequest) -> CheckedRequest:
         busy = [max(1.0, load) for load in traffic.loads if load]
         loads = [min(busy), round(np.median(busy)), max(busy)]
     batches = array_within("concurrency", loads, "batch_size")
-    expect("waves", request.waves, bool, "True or False")
-    if request.waves and day is not None:
-        refuse("waves", request.waves, "False with traffic, whose requests come when they come")
     draft_lens = lengths_of(request.draft_len) or None
     expect("draft_model", request.draft_model, str | None, DRAFT_MODEL)
     expect("framework", request.framework, str | None, ", ".join(LAUNCHERS))
@@ -260,7 +268,15 @@ def check_request(request: AdviseRequest) -> CheckedRequest:
     if request.price_per_hour is not None:
         number_within("price_per_hour", request.price_per_hour, "usd_per_hour")
     targets = Targets(request.ttft_ms, request.tpot_ms, request.min_speedup)
-    workload, context_len = _mean_request(request, None if day is None else day.mix)
+    played = None
+    if request.is_played:
+        played = _played_load(request, batches.tolist())
+        steady = played.steady
+        workload, context_len = steady.workload, steady.context_len[0]
+        batches = np.array(played.batch_size if played.kind == "concurrency" else [])
+    else:
+        workload, context_len = _mean_request(request, None if day is None else day.mix)
+    refuse_one_token(workload)
     request = replace(request, framework=engine_name(request.framework))
     model, drafters = model_of(request.model, request.family), drafters_of(request.drafters)
     if not drafters:
@@ -270,13 +286,24 @@ def check_request(request: AdviseRequest) -> CheckedRequest:
         request=request,
         model=model,
         drafters=tuple(drafters),
-        workload=workload,
+        workload=workload,  # type: ignore[arg-type]  # played requests have lengths
         context_len=context_len,
         loads=tuple(sorted({*batches.tolist()})),
         draft_lens=draft_lens,
         targets=targets,
         traffic=traffic,
+        played=played,
     )
+
+
+def _played_load(request: AdviseRequest, clients: Sequence[float]) -> Load:
+    """Return the load of requests that are played through."""
+    if request.traffic is not None:
+        refuse("traffic", request.traffic, "where no requests are played through")
+    if request.trace is not None or request.lengths is not None:
+        return played_load(request, Load([1.0], [4096.0]))  # which the file replaces
+    workload, context_len = _mean_request(request, None)
+    return played_load(request, Load(clients, [context_len], workload))
 
 
 def _mean_request(request: AdviseRequest, mix: Mix | None) -> tuple[Workload, float]:
@@ -288,7 +315,6 @@ def _mean_request(request: AdviseRequest, mix: Mix | None) -> tuple[Workload, fl
             message = "input_len or output_len is given with a mix in traffic; allowed: one of both"
             raise OptionError(message)
         workload = replace(mix.workload, prefix_hit_rate=cached)
-        refuse_one_token(workload)
         return workload, mix.mean_context_len
     for name, value in zip(("input_len", "output_len"), given, strict=True):
         if value is None:
@@ -297,8 +323,7 @@ def _mean_request(request: AdviseRequest, mix: Mix | None) -> tuple[Workload, fl
                 f"mix in traffic"
             )
             raise OptionError(message)
-    workload = Workload(*given, cached, request.waves)  # type: ignore[arg-type]  # none of them is None
-    refuse_one_token(workload)
+    workload = Workload(*given, cached)  # type: ignore[arg-type]  # none of them is None
     return workload, workload.mean_context_len
 
 
@@ -404,6 +429,9 @@ class ChipAdvice:
         Price of one device; None if not known.
     prediction
         The curves of all drafters that the decision is made from.
+    played
+        What clients see of requests that are played through, with these drafts and without; None
+        where none were asked about.
     engine_config
         Flags to paste by framework; None where it has no flag for the drafter. Files that they
         name are in `files`.
@@ -421,6 +449,7 @@ class ChipAdvice:
     raised: dict[str, tuple[int, int]]
     usd_per_hour: float | None
     prediction: Prediction
+    played: PlayedPlan | None
     engine_config: dict[str, str | None]
     launches: tuple[Launch, ...]
     to_measure: ToMeasure | None
@@ -570,6 +599,8 @@ def advise(request: AdviseRequest) -> Advice:
 def _chip_advice(checked: CheckedRequest, setup: Setup, given: HardwareLike) -> ChipAdvice:
     """Return the advice for a chip, which the user named or gave."""
     request, draft_lens = checked.request, checked.draft_lens
+    if not checked.loads and checked.played is not None:
+        checked = replace(checked, loads=_running_loads(checked, setup, checked.played))
     max_draft_len = None
     if draft_lens is not None and draft_lens[-1] > DEFAULT_MAX_DRAFT_LEN:
         max_draft_len = draft_lens[-1]
@@ -611,6 +642,7 @@ def _chip_advice(checked: CheckedRequest, setup: Setup, given: HardwareLike) -> 
             plan = decide(prediction, by_default=by_default, typical=shaped)
     drafter = checked.drafters[plan.chosen]
     launches, config, refusals = _launches(checked, setup, drafter, plan, frameworks)
+    played = _played_plan(checked, setup, drafter, plan)
     warnings = [
         *refusals,
         *absent_layers(checked.model, checked.drafters),
@@ -618,6 +650,7 @@ def _chip_advice(checked: CheckedRequest, setup: Setup, given: HardwareLike) -> 
         *plan.warnings,
         *_missing(setup, request, priced=price is not None),
         *_unreached(plan),
+        *([] if played is None else played.warnings),
         *_nodes(setup),
     ]
     place = f"{setup.hardware.name}: " if len(as_list(request.hardware)) > 1 else ""
@@ -628,12 +661,39 @@ def _chip_advice(checked: CheckedRequest, setup: Setup, given: HardwareLike) -> 
         raised=raised,
         usd_per_hour=price,
         prediction=prediction,
+        played=played,
         engine_config=config,
         launches=tuple(launches),
         to_measure=least_certain(checked, setup, given, plan.rows),
         notes=prediction.notes,
         warnings=tuple(f"{place}{warning}" for warning in dict.fromkeys(warnings)),
     )
+
+
+def _played_server(
+    checked: CheckedRequest, setup: Setup, drafter: Drafter, load: Load, most: int
+) -> PlayedServer:
+    """Return the server on which requests are played, with so many drafts at most."""
+    room = room_rule(setup, None, "queue")
+    return played_server(Deployment(checked.model, setup), drafter, load, room, most)
+
+
+def _running_loads(checked: CheckedRequest, setup: Setup, load: Load) -> tuple[float, ...]:
+    """Return loads from 1 on, doubling, to the requests that run without drafts when most do."""
+    server = _played_server(checked, setup, checked.drafters[0], load, 1)
+    most = math.ceil(server.figures(load, 0)["mean_running"].max())
+    return tuple(sorted({*(2.0**power for power in range(int(math.log2(most)) + 1)), float(most)}))
+
+
+def _played_plan(
+    checked: CheckedRequest, setup: Setup, drafter: Drafter, plan: LoadPlan
+) -> PlayedPlan | None:
+    """Return what clients see under the schedule that is advised; None where nothing is played."""
+    if checked.played is None:
+        return None
+    most = max(k for _, _, k in plan.schedule)
+    server = _played_server(checked, setup, drafter, checked.played, most)
+    return played_plan(server, checked.played, plan.schedule, checked.targets.seconds)
 
 
 def _is_fixed(drafter: Drafter, request: AdviseRequest, frameworks: Sequence[str]) -> bool:
@@ -924,6 +984,7 @@ def advice_text(answer: Advice) -> str:
         *([_chips_table(answer)] if len(answer.chips) > 1 else []),
         _choices_table(best, short),
         _times_table(best),
+        *([] if best.played is None else _played_parts(answer, best.played)),
         *filter(None, [wrapped(served_bands_line(evidence, _loads(best), requests=True))]),
         *_ends(best),
         *(
@@ -935,6 +996,19 @@ def advice_text(answer: Advice) -> str:
     ]
     notes = [wrapped(note_lines([note])) for note in (*answer.warnings, *answer.notes)]
     return "\n\n".join([*parts, "\n".join(notes)])
+
+
+def _played_parts(answer: Advice, plan: PlayedPlan) -> Iterator[str]:
+    """Yield what clients see of requests that are played through, and the largest rates."""
+    requests = ", ".join(f"{count}" for count in dict.fromkeys(plan.load.requests))
+    yield (
+        wrapped(f"{requests} requests played through, without drafts (off) and with these (on):")
+        + f"\n{plan_table(plan)}"
+    )
+    if plan.largest_rates is not None:
+        names = ("without drafts", "with these")
+        rates = dict(zip(names, plan.largest_rates, strict=True))
+        yield wrapped(largest_rates_line(rates, answer.targets.seconds))
 
 
 def decision_line(chip: ChipAdvice) -> str:
@@ -1266,6 +1340,7 @@ def _chip_json(answer: Advice, chip: ChipAdvice) -> dict[str, Any]:
             point, "concurrency", "drafter", "draft_len", "moved_by", "swings", "command"
         ),
         "capacity": plan.capacity,
+        "played": None if chip.played is None else chip.played.to_dict(),
         "warnings": list(chip.warnings),
         "reach": chip.reach(answer),
     }
@@ -1410,6 +1485,7 @@ COMMAND: Final = Command(
     options=FORMULAS,
     csv=False,
     to_paste=True,
+    told=told,
     example="specroof advise Qwen/Qwen3-32B-FP8 -H h100 --tp 2 --framework vllm --input-len 3000\n"
     "--output-len 500 --concurrency 1,8,32,64,128 --drafter eagle3,accept-length=2.8@3",
 )

@@ -57,12 +57,16 @@ class Targets:
         """The speedup from which drafting pays."""
         return max(1.0, self.min_speedup or 1.0)
 
+    @property
+    def seconds(self) -> tuple[float, float]:
+        """Seconds until the first token, and of each token after it; infinite for no promise."""
+        first_ms, later_ms = (np.inf if ms is None else ms for ms in (self.ttft_ms, self.tpot_ms))
+        return first_ms * MILLISECOND, later_ms * MILLISECOND
+
     def met(self, ttft_s: Any, tpot_s: Any) -> Any:
         """Return whether waits are short enough."""
-        ttft_ms = np.inf if self.ttft_ms is None else self.ttft_ms
-        tpot_ms = np.inf if self.tpot_ms is None else self.tpot_ms
-        in_time = np.asarray(ttft_s) <= ttft_ms * MILLISECOND
-        return in_time & (np.asarray(tpot_s) <= tpot_ms * MILLISECOND)
+        most_ttft_s, most_tpot_s = self.seconds
+        return (np.asarray(ttft_s) <= most_ttft_s) & (np.asarray(tpot_s) <= most_tpot_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +94,7 @@ class Mix:
         Examples
         --------
         >>> Mix((Workload(1000, 100), Workload(3000, 500)), (3.0, 1.0)).workload
-        Workload(input_len=1500.0, output_len=200.0, prefix_hit_rate=0.0, waves=False)
+        Workload(input_len=1500.0, output_len=200.0, prefix_hit_rate=0.0)
         """
         total = sum(self.weights)
         means = (

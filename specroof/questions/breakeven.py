@@ -1,8 +1,10 @@
 """What does it take for speculation to pay: which acceptance, drafter cost, batch or context?"""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -14,6 +16,7 @@ from specroof.errors import OptionError, expect, refuse
 from specroof.latency import Deployment, Setup
 from specroof.questions.answer import Charted, place_of, title_of
 from specroof.questions.capacity import usual_drafts
+from specroof.questions.played_loads import played_load, saturation_warnings, told
 from specroof.questions.request import (
     BATCH,
     CONTEXT,
@@ -21,9 +24,9 @@ from specroof.questions.request import (
     FORMULAS,
     Command,
     DrafterLike,
-    LoadRequest,
     MemoryLimits,
     Parameter,
+    PlayedRequest,
     Values,
     drafter_of,
     load_of,
@@ -31,19 +34,31 @@ from specroof.questions.request import (
 )
 from specroof.report.layout import ABSENT, figure, format_table, page
 from specroof.serving.capacity import RoomRule, server_room
+from specroof.serving.played import played_gain, played_server
 from specroof.serving.served import ServedCurve, room_rule, served_curve
 from specroof.serving.workload import Load, Workload, workload_json
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, acceptance_of, drafting_gain
 from specroof.speedup.inverses import (
+    EXACT,
     Threshold,
+    crossing,
     largest_cost,
     least_length,
     least_rate,
     paying_runs,
 )
+from specroof.speedup.result import SpeedupCurve
 
 #: What has one answer at each load; batches and contexts are solved for over loads.
 _PER_LOAD: Final = ("accept", "accept-length", "cost")
+#: Relative width in which what is solved for is left where requests are played through, and rates.
+_PLAYED_WITHIN: Final = 1e-3
+_RATE_WITHIN: Final = 0.01
+#: What gains of such requests are.
+_PLAYED: Final = (
+    "requests are played through: their speedup is the mean time of one without drafts over that "
+    "with them"
+)
 #: Quantities that can be solved for, and their names in words.
 SOLVED: Final = {
     "accept": "least acceptance rate",
@@ -51,6 +66,7 @@ SOLVED: Final = {
     "cost": "largest cost of drafting",
     "batch": "largest batch",
     "context": "largest context",
+    "rate": "largest rate",
 }
 #: Default loads.
 USUAL_BATCHES: Final = tuple(2.0**power for power in range(9))
@@ -64,7 +80,7 @@ _PER_OCTAVE: Final = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class BreakevenRequest(LoadRequest):
+class BreakevenRequest(PlayedRequest):
     """Ask what it takes for speculation to pay, or to reach a speedup.
 
     Examples
@@ -88,9 +104,11 @@ class BreakevenRequest(LoadRequest):
             "What to find: accept, the least acceptance rate; accept-length, with draft_len "
             "drafts, bonus included; cost, the largest cost of drafting, a share of the plain step "
             "for drafters that are given as one and a factor on the drafting time of others; batch "
-            "or context, the largest, and all runs of them that pay. That load is left out.",
+            "or context, the largest, and all runs of them that pay: that load is left out; rate, "
+            "the largest of requests that are played through, between the least and the most of "
+            "`rate`.",
             about_flag="What to find: accept, the least acceptance rate; accept-length, with "
-            "--draft-len drafts; the largest cost of drafting, batch or context.",
+            "--draft-len drafts; the largest cost of drafting, batch, context or rate.",
             metavar="WORD",
             names=lambda: SOLVED,
         ),
@@ -124,7 +142,8 @@ class Row:
     Parameters
     ----------
     context_len, batch_size
-        The load; None for what is solved for.
+        The load; None for what is solved for, and for the batch of requests that come by
+        themselves.
     threshold
         Where the speedup is reached, and the largest speedup.
     speedup
@@ -136,6 +155,8 @@ class Row:
     unknown_from
         The least batch or context that was not tried, of which nothing is known; None where the
         server has no room for it, and where another figure is solved for.
+    rate
+        Requests that arrive in a second, of requests that are played through; None of clients.
     """
 
     context_len: float | None
@@ -145,6 +166,7 @@ class Row:
     runs: tuple[tuple[int, int], ...] = ()
     room_ends: bool = False
     unknown_from: int | None = None
+    rate: float | None = None
 
     @property
     def value(self) -> float | None:
@@ -158,8 +180,8 @@ class Row:
 
     @property
     def place(self) -> float:
-        """The load that answers are told by: the batch, or the context where that is sought."""
-        given = (self.batch_size, self.context_len)
+        """The load that answers are told by: the rate, the batch, or else the context."""
+        given = (self.rate, self.batch_size, self.context_len)
         return next(one for one in given if one is not None)
 
     def to_dict(self) -> dict[str, Any]:
@@ -172,6 +194,7 @@ class Row:
             "speedup": self.speedup,
             "runs": [list(run) for run in self.runs],
             "unknown_from": self.unknown_from,
+            "rate": self.rate,
         }
 
 
@@ -261,12 +284,39 @@ def breakeven(request: BreakevenRequest) -> Breakeven:
     # solved for, any will do.
     by_acceptance = request.solve.startswith("accept")
     acceptance = constant_acceptance(0.5) if by_acceptance else acceptance_of(drafter)
-    curve = case.served(case.load, acceptance, room="ignore").curve
+    steady = case.load.steady
+    curve = case.served(steady, acceptance, room="ignore").curve
+    warnings: tuple[str, ...] = ()
+    if case.load.requests:
+        rows, notes = _played_rows(case, wanted, request.solve), [*curve.notes, _PLAYED]
+        known = replace(drafter, acceptance=acceptance)
+        server = played_server(case.deployment, known, case.load, case.room, 1)
+        warnings = tuple(saturation_warnings(case.load, server.answers(0)))
+    else:
+        rows, notes = _grid_rows(case, wanted, request, curve)
+    return Breakeven(
+        model=case.deployment.model,
+        setup=case.deployment.setup,
+        drafter=drafter,
+        solve=request.solve,
+        speedup=wanted,
+        draft_len=case.draft_len,
+        workload=steady.workload,
+        rows=tuple(rows),
+        notes=tuple(notes),
+        warnings=warnings,
+    )
+
+
+def _grid_rows(
+    case: "_Case", wanted: float, request: BreakevenRequest, curve: SpeedupCurve
+) -> tuple[list[Row], list[str]]:
+    """Return the answers at loads in their steady state, and notes on them."""
     loads = list(product(curve.context_len.tolist(), curve.batch_size.tolist()))
-    notes = curve.notes
+    notes = [*curve.notes]
     room = None
     if case.room != "ignore":
-        room = server_room(case.deployment, drafter, curve.context_len, curve.verify_len)
+        room = server_room(case.deployment, case.drafter, curve.context_len, curve.verify_len)
     if request.solve in _PER_LOAD:
         largest = np.full((curve.context_len.size, case.max_draft_len + 1), np.inf)
         if room is not None:
@@ -282,23 +332,13 @@ def breakeven(request: BreakevenRequest) -> Breakeven:
         beyond = next((row.unknown_from for row in rows if row.unknown_from is not None), None)
         if beyond is not None:
             tried = f"largest {request.solve} tried: {beyond - 1} (most)"
-            notes = (*notes, f"{tried}; from {beyond} on nothing is known")
+            notes.append(f"{tried}; from {beyond} on nothing is known")
     if room is not None:
         asked = float(curve.batch_size.max())
         if request.solve == "batch":  # as many as memory holds without drafts
             asked = float(room.largest[:, 0].max())
-        notes = (*notes, held, *room.default_limit(asked))
-    return Breakeven(
-        model=case.deployment.model,
-        setup=case.deployment.setup,
-        drafter=drafter,
-        solve=request.solve,
-        speedup=wanted,
-        draft_len=case.draft_len,
-        workload=request.workload,
-        rows=tuple(rows),
-        notes=notes,
-    )
+        notes += [held, *room.default_limit(asked)]
+    return rows, notes
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,6 +397,12 @@ def _case(request: BreakevenRequest, drafter: Drafter) -> _Case:
         refuse("most", request.most, "with solve 'batch' or 'context'")
     batches: Any = USUAL_BATCHES if request.batch_size is None else request.batch_size
     load = load_of(request, batches, request.context_len)
+    if request.is_played:
+        load = played_load(request, load)
+    if request.solve == "rate" and not load.rate:
+        refuse("solve", request.solve, "with rates, between which the largest is looked for")
+    if load.requests and request.solve in _AXES:
+        refuse("solve", request.solve, ", ".join((*_PER_LOAD, "rate")))
     if request.solve == "context" and load.workload is not None:
         refuse("input_len", request.input_len, "left out with solve 'context'")
     deployment = request.resolved()
@@ -367,10 +413,10 @@ def _case(request: BreakevenRequest, drafter: Drafter) -> _Case:
     return _Case(
         deployment=deployment,
         drafter=drafter,
-        load=Load(
+        load=replace(
+            load,
             batch_size=[1.0] if request.solve == "batch" else load.batch_size,
             context_len=[1.0] if request.solve == "context" else load.context_len,
-            workload=load.workload,
         ),
         room=room_rule(deployment.setup, request.capacity),
         max_draft_len=min(deepest, DEFAULT_MAX_DRAFT_LEN) if drafts is None else drafts,
@@ -413,27 +459,80 @@ def _row(case: _Case, load: tuple[float, float], wanted: float, solve: str, larg
     here = replace(case, max_draft_len=have_room[-1])
     at_load = Load([load[1]], [load[0]], case.load.workload)
 
-    def gain(
-        acceptance: TokensPerRound | ContextAcceptance, other: Drafter = drafter
-    ) -> tuple[float, int]:
+    def gain(acceptance: TokensPerRound | ContextAcceptance, other: Drafter) -> tuple[float, int]:
         curve = here.served(at_load, acceptance, room="ignore", drafter=other).curve
         speedups, drafts = drafting_gain(curve, case.draft_len)
         return float(speedups[0, 0]), int(drafts[0, 0])
 
-    if solve == "accept":
-        threshold = least_rate(gain, wanted)
-    elif solve == "accept-length":
-        threshold = least_length(gain, wanted, draft_len=first, kind=drafter.kind)
-    else:
-        accepted = acceptance_of(drafter)
-        threshold = largest_cost(lambda other: gain(accepted, other), wanted, drafter=drafter)
-    now = np.nan if drafter.acceptance is None else gain(drafter.acceptance)[0]
+    threshold = _threshold(case, solve, wanted, gain)
+    now = np.nan if drafter.acceptance is None else gain(drafter.acceptance, drafter)[0]
     return Row(
         context_len=load[0],
         batch_size=load[1],
         threshold=threshold,
         speedup=now if np.isfinite(now) else None,
     )
+
+
+#: From an acceptance and a drafter to the speedup of drafting at one load, and its draft length.
+_Gain: TypeAlias = Callable[[TokensPerRound | ContextAcceptance, Drafter], tuple[float, int]]
+
+
+def _threshold(
+    case: _Case, solve: str, wanted: float, gain: _Gain, within: float = EXACT
+) -> Threshold:
+    """Return the acceptance or the cost that is solved for at one load."""
+    drafter = case.drafter
+
+    def gain_of_acceptance(acceptance: TokensPerRound) -> tuple[float, int]:
+        return gain(acceptance, drafter)
+
+    if solve == "accept":
+        return least_rate(gain_of_acceptance, wanted, within=within)
+    if solve == "accept-length":
+        first, kind = case.draft_len or 1, drafter.kind
+        return least_length(gain_of_acceptance, wanted, draft_len=first, kind=kind, within=within)
+    accepted = acceptance_of(drafter)
+    return largest_cost(lambda other: gain(accepted, other), wanted, drafter=drafter, within=within)
+
+
+# --- Requests that are played through ------------------------------------------------------------
+
+
+def _played_rows(case: _Case, wanted: float, solve: str) -> list[Row]:
+    """Return the answer at each load, or the largest rate at which a speedup is reached."""
+    load, drafter = case.load, case.drafter
+    lengths = range(1, case.max_draft_len + 1) if case.draft_len is None else [case.draft_len]
+
+    def gain_at(
+        load: Load, accepted: TokensPerRound | ContextAcceptance, other: Drafter
+    ) -> tuple[float, int]:
+        drafting = replace(other, acceptance=accepted)
+        return played_gain(case.deployment, drafting, load, case.room, lengths)
+
+    if solve == "rate":
+        one, accepted = load.part(0), acceptance_of(drafter)
+
+        def gain_of_rate(rate: float) -> tuple[float, int]:
+            return gain_at(replace(one, rate=[rate]), accepted, drafter)
+
+        ends = max(load.rate), min(load.rate)
+        found = crossing(gain_of_rate, wanted, ends, _RATE_WITHIN)
+        return [Row(load.context_len[0], None, found)]
+    rows = []
+    for place in range(len(load.requests)):
+        one = load.part(place)
+        now = np.nan if drafter.acceptance is None else gain_at(one, drafter.acceptance, drafter)[0]
+        rows.append(
+            Row(
+                context_len=load.context_len[0],
+                batch_size=one.batch_size[0] if load.kind == "concurrency" else None,
+                threshold=_threshold(case, solve, wanted, partial(gain_at, one), _PLAYED_WITHIN),
+                speedup=now if np.isfinite(now) else None,
+                rate=one.rate[0] if one.rate else None,
+            )
+        )
+    return rows
 
 
 # --- batch and context ---------------------------------------------------------------------------
@@ -506,15 +605,19 @@ def breakeven_text(answer: Breakeven) -> str:
         ]
         table = format_table(header, [_run_cells(row) for row in answer.rows], left=[4])
     else:
-        header = ["context", "batch", answer.solve, "γ", "at best", "now", ""]
-        table = format_table(header, [_cells(row) for row in answer.rows], left=[6])
+        titles = {"batch_size": "batch", "rate": "req/s in"}
+        loads = [title for name, title in titles.items() if getattr(answer.rows[0], name)]
+        header = ["context", *loads, answer.solve, "γ", "at best", "now", ""]
+        table = format_table(header, map(_cells, answer.rows), left=[len(header) - 1])
     return page(answer, table, below_title=answer.sought)
 
 
 def _cells(row: Row) -> list[str]:
     one = row.threshold
     value, now = figure(row.value, "{:.3g}".format), figure(row.speedup, "{:.2f}x".format)
-    load = [f"{row.context_len:g}", f"{row.batch_size:g}"]
+    load = [
+        f"{value:g}" for value in (row.context_len, row.batch_size, row.rate) if value is not None
+    ]
     told = "" if row.room_ends else _ANSWERS[one.answer]
     return [*load, value, *_most(row), now, told]
 
@@ -549,6 +652,7 @@ _AXIS_LABELS: Final = {
     "cost": "Largest cost of drafting",
     "batch": "Batches that pay (sequences)",
     "context": "Contexts that pay (tokens)",
+    "rate": "Largest rate (requests/s)",
 }
 #: The other load, where one of them is solved for.
 _OTHER_LOAD: Final = {"batch": "Context (tokens)", "context": "Batch size (sequences)"}
@@ -565,7 +669,9 @@ def breakeven_chart(answer: Breakeven) -> Any:
         axes.set_xscale("log", base=2)
         draw = _draw_runs if answer.solve in _OTHER_LOAD else _draw_values
         keys = draw(axes, answer)
-        load = _OTHER_LOAD.get(answer.solve, "Batch size (sequences)")
+        is_rate = any(row.rate for row in answer.rows)
+        per_load = "Requests/s" if is_rate else "Batch size (sequences)"
+        load = _OTHER_LOAD.get(answer.solve, per_load)
         style.load_ticks(axes, [row.place for row in answer.rows], load)
         axes.set_ylabel(_AXIS_LABELS[answer.solve])
         style.add_legend(chart, keys)
@@ -621,6 +727,7 @@ COMMAND: Final = Command(
     question=breakeven,
     options=FORMULAS,
     each_chip=True,
+    told=told,
     chart="Draw the answer against the load.",
     example="specroof breakeven Qwen/Qwen3-8B -H b200 --drafter eagle3 --batch 1,8,32,128 for the\n"
     "least acceptance; with --drafter eagle3,accept=0.7 --solve batch for the largest batch.",

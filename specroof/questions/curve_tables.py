@@ -365,7 +365,7 @@ COUNTED_ARRAYS: Final = (
     "prefill_frac",
     "effective_batch",
 )
-_OF_REQUESTS: Final = ("input_len", "output_len", "prefix_hit_rate", "waves")
+_OF_REQUESTS: Final = ("input_len", "output_len", "prefix_hit_rate")
 #: Figures with bands, and their titles: of requests in a steady state, played through, and of
 #: decoding alone.
 _REQUESTS: Final = {"tpot_s": "TPOT", "ttft_s": "TTFT", "tokens_per_s": "tokens/s and prices"}

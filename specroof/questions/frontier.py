@@ -1,5 +1,6 @@
 """What can each user and each device get, and what is the cheapest point fast enough?"""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Annotated, Any, Final, TypeAlias
@@ -10,12 +11,16 @@ from specroof.arrays import Array, fields_of, number_within, whole_within
 from specroof.errors import OptionError, refuse
 from specroof.hardware import HardwareProfile
 from specroof.questions.answer import Charted
-from specroof.questions.played_loads import beyond_warnings, played_load, told
+from specroof.questions.played_loads import (
+    beyond_warnings,
+    largest_rates_line,
+    played_load,
+    told,
+)
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import (
     BATCH,
     FORMULAS,
-    PLAYED,
     TPOT,
     TTFT,
     Command,
@@ -290,7 +295,7 @@ def _load(request: FrontierRequest) -> Load:
     """
     batches: Any = USUAL_BATCHES if request.batch_size is None else request.batch_size
     load = load_of(request, batches, request.context_len)
-    if any(getattr(request, name) is not None for name in PLAYED):
+    if request.is_played:
         if request.requests is not None and request.rate is None and request.batch_size is None:
             refuse("requests", request.requests, "with --rate, or a list of batch sizes")
         load = played_load(request, load)
@@ -573,18 +578,21 @@ def _cheapest(answer: FrontierAnswer) -> str:
 
 
 def _largest_rates(answer: FrontierAnswer) -> str:
-    """Return the largest rate of each series that meets the targets at p99, in a line each."""
-    waits = {"TTFT": answer.ttft_s, "TPOT": answer.tpot_s}
-    wanted = " and ".join(f"{name} {format_seconds(s)}" for name, s in waits.items() if s)
-    return "\n".join(
-        in_line(
-            f"largest rate within p99 of {wanted}: {one.name}"
-            f"{f', γ = {largest.draft_len}' if largest.draft_len else ''}, on {largest.devices} "
-            f"device{'s' * (largest.devices > 1)}: {largest.rate:.3g} requests/s"
-        )
-        for one in answer.series
-        for largest in one.largest_rates
-    )
+    """Return the largest rates that meet the targets at p99, in a line for each size of server."""
+    targets = [math.inf if s is None else s for s in (answer.ttft_s, answer.tpot_s)]
+    rates: dict[int, dict[str, LargestRate]] = {}
+    for one in answer.series:
+        for largest in one.largest_rates:
+            rates.setdefault(largest.devices, {})[one.name] = largest
+    lines = []
+    for devices, found in rates.items():
+        pairs = {
+            "without drafts" if name == "plain" else f"with {name}": (one.rate, one.draft_len)
+            for name, one in found.items()
+        }
+        where = f", on {devices} device{'s' * (devices > 1)}"
+        lines.append(largest_rates_line(pairs, (targets[0], targets[1]), where))
+    return "\n".join(lines)
 
 
 # --- The chart ------------------------------------------------------------------------------------

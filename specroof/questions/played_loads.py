@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,10 +14,10 @@ import numpy as np
 from specroof.arrays import Array, array_within, number_within, to_json_array, whole_within
 from specroof.catalog.files import read_text
 from specroof.errors import MeasurementError, expect, expect_word, refuse, reject
-from specroof.questions.request import PlayedRequest
+from specroof.questions.request import PlayedParameters
 from specroof.report.columns import Columns
 from specroof.report.layout import figure, format_table, in_line
-from specroof.serving.played import PROGRESS, PlayedLoads, Progress
+from specroof.serving.played import PROGRESS, PlayedLoads, PlayedServer, Progress, largest_rate
 from specroof.serving.workload import REQUESTS_PER_CLIENT, Load, Workload, trace
 from specroof.units import format_drafts, format_seconds
 
@@ -33,7 +33,7 @@ _DRAWN: Final = ("requests", "length_range", "output_len")
 # --- The load of a question ----------------------------------------------------------------------
 
 
-def played_load(request: PlayedRequest, load: Load) -> Load:
+def played_load(request: PlayedParameters, load: Load) -> Load:
     """Return a load whose requests are played through one by one.
 
     Parameters
@@ -51,8 +51,6 @@ def played_load(request: PlayedRequest, load: Load) -> Load:
     given = [name for name in _LOADS if getattr(request, name, None) is not None]
     if len(given) > 1:
         reject(f"{given[0]} and {given[1]} are both given", "one of them")
-    if request.waves:
-        refuse("waves", request.waves, "False where requests are played through")
     whole_within("seed", request.seed, "seed")
     expect_word("arrivals", request.arrivals, ("poisson", "even"))
     if request.trace is not None or request.lengths is not None:
@@ -140,7 +138,7 @@ def length_shares(given: str | Sequence[float] | None) -> tuple[float, float]:
     return low, high
 
 
-def _known_load(request: PlayedRequest) -> Load:
+def _known_load(request: PlayedParameters) -> Load:
     """Return the load of requests that a trace or a file of lengths knows one by one."""
     timed = request.trace is not None
     name, given = ("trace", request.trace) if timed else ("lengths", request.lengths)
@@ -149,9 +147,9 @@ def _known_load(request: PlayedRequest) -> Load:
         if getattr(request, other, None) is not None:
             refuse(other, getattr(request, other), f"without {name}, which says it")
     expect(name, given, str | os.PathLike | Mapping, "a file, or a mapping of columns")
-    prompt = None
-    if request.input_len is not None:
-        prompt = number_within("input_len", request.input_len, "request_len")
+    prompt, cached_share = (getattr(request, one) for one in ("input_len", "prefix_hit_rate"))
+    if prompt is not None:
+        prompt = number_within("input_len", prompt, "request_len")
     if isinstance(given, Mapping):
         columns = {"arrival_s": 0.0, **({} if prompt is None else {"input_len": prompt}), **given}
         known = {"arrival_s", "input_len", "output_len", "cached_len", "concurrency"}
@@ -167,8 +165,10 @@ def _known_load(request: PlayedRequest) -> Load:
 
         text = read_text(Path(str(given)), MeasurementError, MAX_TRACE_BYTES)
         columns = parse_trace(text, source=str(given), timed=timed, input_len=prompt)
-    if request.prefix_hit_rate is not None:
-        share = number_within("prefix_hit_rate", request.prefix_hit_rate, "share")
+    if not timed:
+        columns["arrival_s"] = 0.0
+    if cached_share is not None:
+        share = number_within("prefix_hit_rate", cached_share, "share")
         prompts = np.asarray(columns["input_len"], dtype=np.float64)
         columns["cached_len"] = np.minimum(share * prompts, prompts - 1)
     requests = trace(**columns)
@@ -197,15 +197,29 @@ def told(progress: Progress) -> Iterator[None]:
 def beyond_warnings(played: Sequence[PlayedLoads]) -> Iterator[str]:
     """Yield a sentence where requests arrive faster than the server answers them."""
     for one in played:
-        rates, most = arrival_rates(one.load), one.stable_rate
+        most = one.stable_rate
         drafts = int(np.nanargmax(most)) if np.isfinite(most).any() else 0
-        if max(rates, default=0.0) > most[0]:
-            gain = f" and {most[drafts]:.3g}/s with {format_drafts(drafts)} of {one.drafter}"
-            yield (
-                f"the server answers at most about {most[0]:.3g} requests/s without drafts"
-                f"{gain if drafts else ''}: at a higher rate requests wait the longer the longer "
-                f"the load lasts"
-            )
+        gain = f" and {most[drafts]:.3g}/s with {format_drafts(drafts)} of {one.drafter}"
+        yield from saturation_warnings(one.load, float(most[0]), gain if drafts else "")
+
+
+def saturation_warnings(load: Load, stable_rate: float, gain: str = "") -> Iterator[str]:
+    """Yield a sentence where requests arrive faster than the server answers them without drafts.
+
+    Parameters
+    ----------
+    load
+        How requests come.
+    stable_rate
+        Requests per second that the server answers at most without drafts.
+    gain
+        What follows of drafts.
+    """
+    if max(arrival_rates(load), default=0.0) > stable_rate:
+        yield (
+            f"the server answers at most about {stable_rate:.3g} requests/s without drafts{gain}: "
+            f"at a higher rate requests wait the longer the longer the load lasts"
+        )
 
 
 def arrival_rates(load: Load) -> Sequence[float]:
@@ -281,6 +295,167 @@ def load_names(load: Load) -> list[str]:
     if load.trace is not None:
         return [f"{load.requests[0]} requests"]
     return [f"{value:.4g}" for value in (load.rate or load.batch_size)]
+
+
+# --- Loads with the drafts of a schedule ---------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PlayedPlan:
+    """What clients see of loads without drafts, and with those of a server's schedule.
+
+    Parameters
+    ----------
+    load
+        How requests come.
+    plain, drafting
+        By the names of `specroof.serving.played.FIGURES`, a value for each load.
+    stable_rates
+        Requests per second that the server answers at most, without drafts and with them.
+    largest_rates
+        Those of which p99 meets the targets, None where none does; None where no rates and no
+        targets were asked about.
+    has_targets
+        Whether there are targets of TTFT or TPOT.
+    """
+
+    load: Load
+    plain: Mapping[str, Array]
+    drafting: Mapping[str, Array]
+    stable_rates: tuple[float, float]
+    largest_rates: tuple[float | None, float | None] | None
+    has_targets: bool
+
+    @property
+    def speedup(self) -> Array:
+        """Mean latency of a request without drafts over that with them, of each load."""
+        return np.asarray(self.plain["mean_latency_s"] / self.drafting["mean_latency_s"])
+
+    @property
+    def warnings(self) -> Iterator[str]:
+        """Yield where the server is full, and where requests take longer with drafts."""
+        off, on = self.stable_rates
+        yield from saturation_warnings(self.load, off, f" and {on:.3g}/s with these drafts")
+        names = load_names(self.load)
+        slow = [name for name, gain in zip(names, self.speedup, strict=True) if gain < 1]
+        if slow:
+            loads = f"{', '.join(slow)} ({_KINDS[self.load.kind]})"
+            yield f"played through, requests take longer with these drafts at {loads}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what clients see as JSON has it, an array over loads for each figure."""
+        pair = ("plain", "drafting")
+        return {
+            "load": load_json(self.load),
+            **{
+                side: {name: to_json_array(values) for name, values in figures.items()}
+                for side, figures in zip(pair, (self.plain, self.drafting), strict=True)
+            },
+            "speedup": to_json_array(self.speedup),
+            "largest_stable_rates": dict(zip(pair, self.stable_rates, strict=True))
+            if arrival_rates(self.load)
+            else None,
+            "largest_rates": self.largest_rates
+            and dict(zip(pair, self.largest_rates, strict=True)),
+        }
+
+
+def played_plan(
+    server: PlayedServer,
+    load: Load,
+    schedule: Sequence[tuple[int, int, int]],
+    targets: tuple[float, float],
+) -> PlayedPlan:
+    """Return what clients see without drafts, and with those that a schedule makes.
+
+    Parameters
+    ----------
+    server, load
+        Where requests are played, and how they come.
+    schedule
+        Ranges of requests that are decoded together: first, last and drafts per round.
+    targets
+        Seconds to a first token, and of each later one: of goodput, and of p99 for the largest
+        rates, which are looked for between the least rate and the most.
+    """
+    drafts = {first: length for first, _, length in schedule}
+    in_all = 2 * sum(load.requests)
+    PROGRESS.get()(0, in_all)
+    plain = server.figures(load, 0, targets)
+    PROGRESS.get()(in_all // 2, in_all)
+    drafting = server.figures(load, drafts, targets)
+    PROGRESS.get()(in_all, in_all)
+    largest = None
+    if load.rate and min(targets) < math.inf:
+        off = largest_rate(server, load, [0], targets)
+        on = largest_rate(server, load, [drafts], targets)
+        largest = (None if off is None else off[0], None if on is None else on[0])
+    return PlayedPlan(
+        load=load,
+        plain=plain,
+        drafting=drafting,
+        stable_rates=(server.answers(0), server.answers(drafts)),
+        largest_rates=largest,
+        has_targets=min(targets) < math.inf,
+    )
+
+
+def plan_table(plan: PlayedPlan) -> str:
+    """Return a row for each load: what clients see without drafts and with the schedule's."""
+    good = "good_requests_per_s" if plan.has_targets else "requests_per_s"
+    shown = {
+        "running": ("mean_running", "{:.1f}".format),
+        _WHOLE[good][0]: (good, _WHOLE[good][1]),
+        "TTFT p99": ("p99_ttft_s", format_seconds),
+        "TPOT p99": ("p99_tpot_s", format_seconds),
+    }
+    header = [_KINDS[plan.load.kind], "sooner"]
+    header += [f"{title}{side}" for title in shown for side in (" off", " on")]
+    rows = [
+        [
+            name,
+            figure(float(plan.speedup[place]), "{:.2f}x".format),
+            *(
+                figure(float(figures[key][place]), spelt)
+                for key, spelt in shown.values()
+                for figures in (plan.plain, plan.drafting)
+            ),
+        ]
+        for place, name in enumerate(load_names(plan.load))
+    ]
+    return format_table(header, rows, left=[])
+
+
+def largest_rates_line(
+    rates: Mapping[str, tuple[float, int] | float | None],
+    targets: tuple[float, float],
+    where: str = "",
+) -> str:
+    """Return the largest rates of which p99 meets the targets, in one line.
+
+    Parameters
+    ----------
+    rates
+        By what drafts, as a sentence names it; with the draft length where one was chosen.
+    targets
+        Seconds to a first token, and of each later one; infinite for no target.
+    where
+        On which devices.
+
+    Examples
+    --------
+    >>> largest_rates_line({"without drafts": 9.33, "with mtp": (15.2, 2)}, (1.0, math.inf))
+    'largest rate within p99 of TTFT 1.00 s: 9.33 requests/s without drafts; 15.2 with mtp (γ = 2)'
+    """
+    waits = zip(("TTFT", "TPOT"), targets, strict=True)
+    wanted = " and ".join(f"{name} {format_seconds(s)}" for name, s in waits if math.isfinite(s))
+    parts: list[str] = []
+    for name, found in rates.items():
+        rate, drafts = found if isinstance(found, tuple) else (found, 0)
+        unit = "" if parts else " requests/s"
+        told = "none" if rate is None else f"{rate:.3g}{unit}"
+        parts.append(f"{told} {name}{f' (γ = {drafts})' if drafts else ''}")
+    return in_line(f"largest rate within p99 of {wanted}{where}: {'; '.join(parts)}")
 
 
 # --- Played loads as JSON and columns ------------------------------------------------------------

@@ -42,7 +42,6 @@ from specroof.questions.request import (
     BATCH,
     CONTEXT,
     FORMULAS,
-    PLAYED,
     TPOT,
     TTFT,
     Command,
@@ -469,14 +468,13 @@ def predict(request: PredictRequest) -> Prediction:
         most = lengths[-1]
     deployment = request.resolved()
     drafters = drafters_of(request.drafters)
-    is_played = any(getattr(request, name) is not None for name in PLAYED)
-    waits = is_played or request.concurrency is not None or load.workload is not None
+    waits = request.is_played or request.concurrency is not None or load.workload is not None
     room = room_rule(deployment.setup, request.capacity, "queue" if waits else "drop")
     priced = partial(predicted, deployment, drafters, max_draft_len=most, room=room)
-    for name in () if is_played else ("ttft_s", "tpot_s"):
+    for name in () if request.is_played else ("ttft_s", "tpot_s"):
         if getattr(request, name) is not None:
             refuse(name, getattr(request, name), "with requests that are played through")
-    if is_played:
+    if request.is_played:
         targets = (
             np.inf if value is None else number_within(name, value, "tpot_s")
             for name, value in (("ttft_s", request.ttft_s), ("tpot_s", request.tpot_s))

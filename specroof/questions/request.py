@@ -33,7 +33,7 @@ from specroof.catalog import (
 from specroof.cost import CHOICES, Options
 from specroof.drafters import Drafter
 from specroof.drafters.kinds import KINDS
-from specroof.errors import Note, OptionError, expect, refuse, reject
+from specroof.errors import REPLACED, Note, OptionError, expect, refuse, reject
 from specroof.hardware import (
     FRAMEWORKS,
     GENERIC,
@@ -501,6 +501,7 @@ def question(
                 signature.bind(*args, **kwargs)
             except TypeError as mistake:  # of the caller: named after the question, not the request
                 allowed = ", ".join(signature.parameters)
+                allowed = next((REPLACED[name] for name in kwargs if name in REPLACED), allowed)
                 message = f"{answer.__name__}(): {mistake}; allowed: {allowed}"
                 raise TypeError(message) from None
             return answer(request(*args, **kwargs))
@@ -1068,15 +1069,6 @@ class LoadRequest(DeploymentRequest):
             panel=_REQUESTS,
         ),
     ] = None
-    waves: Annotated[
-        bool,
-        Parameter(
-            "Send all requests at once, and the next when all are answered.",
-            about_flag="Send all requests at once, and the next when all are answered. With "
-            "--input-len.",
-            panel=_REQUESTS,
-        ),
-    ] = False
 
     @property
     def workload(self) -> Workload | None:
@@ -1088,12 +1080,9 @@ class LoadRequest(DeploymentRequest):
             For half of a request, or a part of it without its lengths.
         """
         prompt, answer, cached = self.input_len, self.output_len, self.prefix_hit_rate
-        expect("waves", self.waves, bool, "True or False")
         if prompt is None and answer is None:
             if cached is not None:
                 refuse("prefix_hit_rate", cached, "with the lengths of a request")
-            if self.waves:
-                refuse("waves", self.waves, "with the lengths of a request")
             return None
         if prompt is None or answer is None:
             missing = "input_len" if prompt is None else "output_len"
@@ -1101,7 +1090,7 @@ class LoadRequest(DeploymentRequest):
                 f"{missing} is missing",
                 "both lengths of a request (tokens in and out), or neither",
             )
-        return Workload(prompt, answer, 0.0 if cached is None else cached, self.waves)
+        return Workload(prompt, answer, 0.0 if cached is None else cached)
 
 
 #: Requests that are known one by one: a file, or columns as `specroof.serving.workload.trace` has
@@ -1109,13 +1098,9 @@ class LoadRequest(DeploymentRequest):
 TraceLike: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 
 
-#: Parameters with which requests are played through one by one.
-PLAYED: Final = ("rate", "requests", "length_range", "trace", "lengths")
-
-
 @dataclass(frozen=True, kw_only=True)
-class PlayedRequest(LoadRequest):
-    """What is served, where, and to which requests, which may be played through one by one."""
+class PlayedParameters:
+    """How requests come that are played through one by one."""
 
     rate: Annotated[
         Values | None,
@@ -1177,6 +1162,17 @@ class PlayedRequest(LoadRequest):
         ),
     ] = None
     seed: Annotated[int, Parameter("Seed of drawn lengths and arrivals.", panel=_REQUESTS)] = 0
+
+    @property
+    def is_played(self) -> bool:
+        """Whether requests are played through one by one."""
+        given = (self.rate, self.requests, self.length_range, self.trace, self.lengths)
+        return any(value is not None for value in given)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayedRequest(PlayedParameters, LoadRequest):
+    """What is served, where, and to which requests, which may be played through one by one."""
 
 
 #: Parameters of deployments and loads, for requests of another shape.

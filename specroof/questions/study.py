@@ -2,12 +2,12 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Final, NoReturn, Self, TypeVar
+from typing import Annotated, Any, Final, Literal, NoReturn, Self, TypeVar, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
@@ -15,14 +15,20 @@ from specroof.catalog import load_drafter, load_hardware, load_model, read_text,
 from specroof.catalog.hub import fetch_from_hub
 from specroof.cost import CHOICES, Options
 from specroof.drafters import Drafter, ideal_drafter
-from specroof.errors import CatalogError, OptionError, SpecroofError, StudyError, refuse
+from specroof.errors import CatalogError, OptionError, SpecroofError, StudyError
 from specroof.hardware import SERVER_KEYS, HardwareProfile, Placement, ServerSettings
 from specroof.latency import engine_setup
 from specroof.parsers import PARSERS
-from specroof.questions.played_loads import length_shares, request_counts
+from specroof.questions.played_loads import length_shares, played_load, request_counts
 from specroof.questions.predict import predicted_to, shared_max_draft_len
-from specroof.questions.request import PlayedRequest, given_twice, parameters_of, server_of
-from specroof.questions.study_grid import Study, Target
+from specroof.questions.request import (
+    PlayedParameters,
+    PlayedRequest,
+    given_twice,
+    parameters_of,
+    server_of,
+)
+from specroof.questions.study_grid import MOST_PLAYED, PLAYED_REQUEST_S, Study, Target
 from specroof.reading import checked as reading
 from specroof.reading.checked import (
     BatchSize,
@@ -42,6 +48,7 @@ from specroof.reading.yaml_text import parse_yaml, shown
 from specroof.serving.capacity import in_server
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.curve import acceptance_of
+from specroof.units import HOUR
 
 # --- The blocks of a study file: which keys there are, and what each may be ----------------------
 
@@ -137,6 +144,13 @@ _Server = Annotated[
 ]
 
 
+_Rates = Annotated[
+    list[Annotated[float, within("request_rate")]],
+    Field(min_length=1),
+    BeforeValidator(_listed, json_schema_input_type=float | list[float]),
+]
+
+
 class _StudyPart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -144,21 +158,37 @@ class _StudyPart(BaseModel):
 class _WorkloadBlock(_StudyPart):
     """Requests as benchmarks state them; `batch_size` is how many are in flight."""
 
-    input_len: RequestLen = Field(description=_ABOUT["input_len"])
-    output_len: RequestLen = Field(description=_ABOUT["output_len"])
-    prefix_hit_rate: Share = Field(default=0.0, description=_ABOUT["prefix_hit_rate"])
-    waves: bool = Field(default=False, description=_ABOUT["waves"])
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [
+                {"required": ["input_len", "output_len"]},
+                {"required": ["trace"]},
+                {"required": ["lengths"]},
+            ]
+        }
+    )
+
+    input_len: RequestLen | None = Field(default=None, description=_ABOUT["input_len"])
+    output_len: RequestLen | None = Field(default=None, description=_ABOUT["output_len"])
+    prefix_hit_rate: Share | None = Field(default=None, description=_ABOUT["prefix_hit_rate"])
+    rate: _Rates | None = Field(default=None, description=_ABOUT["rate"])
+    arrivals: Literal["poisson", "even"] = Field(default="poisson", description=_ABOUT["arrivals"])
+    trace: Text | None = Field(default=None, description=_ABOUT["trace"])
+    lengths: Text | None = Field(default=None, description=_ABOUT["lengths"])
     requests: int | str | None = Field(default=None, description=_ABOUT["requests"])
     length_range: str | list[float] | None = Field(default=None, description=_ABOUT["length_range"])
     seed: Annotated[int, within("seed")] = Field(default=0, description=_ABOUT["seed"])
 
     @model_validator(mode="after")
     def _requests_are_played(self) -> Self:
+        if self.trace is None and self.lengths is None:
+            for name in ("input_len", "output_len"):
+                if getattr(self, name) is None:
+                    message = f"{name} is missing; allowed: both lengths of a request, or a trace"
+                    raise ValueError(message)
         try:
-            request_counts(self.requests, [1])
+            request_counts(self.requests, [1], len(self.rate or ()))
             length_shares(self.length_range)
-            if self.waves and self.is_played:
-                refuse("waves", self.waves, "False where requests are played through", show=shown)
         except OptionError as refusal:
             raise ValueError(str(refusal)) from None
         return self
@@ -166,7 +196,28 @@ class _WorkloadBlock(_StudyPart):
     @property
     def is_played(self) -> bool:
         """Whether requests are played through one by one."""
-        return self.requests is not None or self.length_range is not None
+        return self.comes_by_itself or (self.requests, self.length_range) != (None, None)
+
+    @property
+    def comes_by_itself(self) -> bool:
+        """Whether requests come whatever the server does, and not from clients."""
+        return (self.rate, self.trace, self.lengths) != (None, None, None)
+
+    def load(self, clients: Sequence[float]) -> Load:
+        """Return the load, of so many clients where these send the requests."""
+        if self.input_len is None or self.output_len is None:
+            return played_load(self._played, Load([1.0], [4096.0]))  # which the file replaces
+        workload = Workload(self.input_len, self.output_len, self.prefix_hit_rate or 0.0)
+        load = Load(clients, (workload.mean_context_len,), workload)
+        if not self.is_played:
+            return load
+        load = played_load(self._played, load)
+        return replace(load, context_len=load.steady.context_len)
+
+    @property
+    def _played(self) -> PlayedParameters:
+        """What says how requests come: a block has the parameters of a question by name."""
+        return cast("PlayedParameters", self)
 
 
 _Workloads = Annotated[
@@ -246,6 +297,14 @@ class StudyBlock(_StudyPart):
         return self
 
     @model_validator(mode="after")
+    def _batches_are_of_clients(self) -> Self:
+        open_loads = bool(self.workload) and all(block.comes_by_itself for block in self.workload)
+        if open_loads and "batch_size" in self.model_fields_set:
+            message = "batch_size is given; allowed: where clients send the requests"
+            raise ValueError(message)
+        return self
+
+    @model_validator(mode="after")
     def _hits_of_a_cache(self) -> Self:
         for place, block in enumerate(self.workload):
             if block.prefix_hit_rate and self.server.prefix_cache is False:
@@ -261,20 +320,12 @@ class StudyBlock(_StudyPart):
         batches = tuple(self.batch_size)
         if not self.workload:
             yield Load(batches, tuple(self.context_len))
-        for block in self.workload:
-            workload = Workload(
-                block.input_len, block.output_len, block.prefix_hit_rate, block.waves
-            )
-            load = Load(batches, (workload.mean_context_len,), workload)
-            if block.is_played:
-                load = replace(
-                    load,
-                    requests=request_counts(block.requests, batches),
-                    length_range=length_shares(block.length_range),
-                    seed=block.seed,
-                )
-                load = replace(load, context_len=load.steady.context_len)
-            yield load
+        for place, block in enumerate(self.workload):
+            try:
+                yield block.load(batches)
+            except OptionError as refusal:
+                message = f"workload.{place}.{refusal}"
+                raise OptionError(message) from None
 
 
 def study_schema() -> dict[str, Any]:
@@ -373,6 +424,13 @@ def study_refusals(study: Study) -> Iterator[SpecroofError]:
     except SpecroofError as refusal:
         yield refusal
         longest = 0
+    if len(accepted) == len(study.drafters) and longest and study.n_played > MOST_PLAYED:
+        hours = study.n_played * PLAYED_REQUEST_S / HOUR
+        yield OptionError(
+            f"workload plays {study.n_played} requests through, about "
+            f"{study.played_point_s:.3g} s a point and {hours:.3g} hours in all; allowed: "
+            f"{MOST_PLAYED} over all points, with fewer requests, loads or draft lengths"
+        )
     grid = study.loads[0]
     one_load = Load(grid.batch_size[:1], grid.context_len[:1])
     questions = [
@@ -559,12 +617,17 @@ def _study(
         if drafter.name in drafters:
             mistakes.add(OptionError, f"drafters: {given_twice(spec, drafter)}", ("drafters",))
         drafters[drafter.name] = drafter
+    try:
+        loads = tuple(block.loads())
+    except SpecroofError as refusal:
+        mistakes.add(type(refusal), str(refusal), ("workload",))
+        return None
     if not targets:
         return None
     return Study(
         targets=targets,
         drafters=tuple(drafters.values()),
-        loads=tuple(block.loads()),
+        loads=loads,
         max_draft_len=block.max_draft_len,
         capacity=block.capacity,
         text=text,

@@ -3,12 +3,17 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from specroof.drafters import Drafter
 from specroof.latency import Deployment
 from specroof.questions.predict import shared_max_draft_len
 from specroof.serving.workload import Load
+
+#: Seconds of one request that is played through at one draft length, about, and the most requests
+#: of a study: three hours of one process. See `benchmarks/speed.py`.
+PLAYED_REQUEST_S: Final = 1e-5
+MOST_PLAYED: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,17 @@ class Study:
         """Points of one drafter on one target, over all loads."""
         cells = sum(len(load.batch_size) * len(load.context_len) for load in self.loads)
         return cells * (self.longest + 1)
+
+    @property
+    def n_played(self) -> int:
+        """Requests that are played through, over all points."""
+        requests = sum(sum(load.requests) for load in self.loads)
+        return len(self.pairs) * (self.longest + 1) * requests
+
+    @property
+    def played_point_s(self) -> float:
+        """Seconds that a point takes whose requests are played through, about; 0 if none are."""
+        return self.n_played * PLAYED_REQUEST_S / self.n_points
 
     @property
     def n_points(self) -> int:

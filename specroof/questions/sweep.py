@@ -102,7 +102,7 @@ def overviews(loads: Sequence[Load], slices: Iterable[Slice]) -> list[Overview]:
             by_workload[part.workload] = Overview.of(
                 curve,
                 load.context_len,
-                load.batch_size,
+                load.batch_size if load.kind == "concurrency" else curve.batch_size.tolist(),
                 (part.target, part.drafter, part.workload),
             )
         price = usd_per_hour(part.prediction.setup.hardware, None)
@@ -122,18 +122,19 @@ def lacking_room(curve: SpeedupCurve) -> int:
 
 
 def _load_slices(load: Load, most: int) -> Iterator[Load]:
-    """Yield a load in parts of at most `most` operating points, contexts outermost."""
+    """Yield a load in parts of at most `most` operating points, contexts outermost.
+
+    Whole, where requests come by themselves: how many run is known only when they are played.
+    """
+    if load.requests and load.kind != "concurrency":
+        yield load
+        return
     columns = min(len(load.batch_size), most)
     rows = max(1, most // columns) if columns == len(load.batch_size) else 1
     for row in range(0, len(load.context_len), rows):
         for column in range(0, len(load.batch_size), columns):
-            part = slice(column, column + columns)
-            yield replace(
-                load,
-                batch_size=load.batch_size[part],
-                context_len=load.context_len[row : row + rows],
-                requests=load.requests[part],
-            )
+            contexts = load.context_len[row : row + rows]
+            yield replace(load.part(column, columns), context_len=contexts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,14 @@ from typing import Annotated, Any, Final
 import numpy as np
 
 from specroof.acceptance import acceptance_from_length
-from specroof.arrays import fields_of, number_within, real_number
+from specroof.arrays import Array, fields_of, number_within, real_number
 from specroof.drafters import Drafter
-from specroof.errors import OptionError, refuse
+from specroof.errors import OptionError, refuse, reject
 from specroof.hardware import Placement
 from specroof.latency import Deployment
 from specroof.questions.answer import Charted
 from specroof.questions.capacity import usual_drafts
+from specroof.questions.played_loads import played_load, saturation_warnings, told
 from specroof.questions.request import (
     BATCH,
     DRAFTER,
@@ -24,9 +25,9 @@ from specroof.questions.request import (
     Command,
     ContextLen,
     DrafterLike,
-    LoadRequest,
     MemoryLimits,
     Parameter,
+    PlayedRequest,
     PricePerHour,
     Values,
     as_list,
@@ -39,11 +40,12 @@ from specroof.questions.request import (
 )
 from specroof.report.layout import figure, format_table, page
 from specroof.serving.capacity import RoomRule
+from specroof.serving.played import largest_rate, played_loads, played_server
 from specroof.serving.served import room_rule, room_warnings, served_curve
 from specroof.serving.workload import Load, Workload, workload_json
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, grid_slices
 from specroof.speedup.price import usd_per_million_tokens
-from specroof.speedup.result import SpeedupCurve
+from specroof.speedup.result import SpeedupCurve, best_index
 from specroof.units import format_drafts, format_price, format_seconds
 
 #: Default acceptance lengths, and the most users to try.
@@ -52,7 +54,7 @@ _MOST_USERS: Final = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorthRequest(LoadRequest):
+class WorthRequest(PlayedRequest):
     """Ask what better drafters would bring.
 
     Examples
@@ -111,7 +113,11 @@ class WorthRow:
     users
         The most that wait no longer per token than they may.
     batch_size, tpot_s
-        The load, and the seconds per token that users may wait there.
+        The load, and the seconds per token that users may wait there. Of requests that come by
+        themselves, those that run on average without drafts.
+    rate, largest_rate
+        Of requests at a rate that are played through: those that arrive in a second, and the most
+        of which 99% wait no longer per token than they may. None of other loads.
     """
 
     accept_length: float
@@ -124,6 +130,8 @@ class WorthRow:
     users: int
     batch_size: float = math.nan
     tpot_s: float = math.nan
+    rate: float | None = None
+    largest_rate: float | None = None
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -164,10 +172,11 @@ class Worth(Charted):
     def title(self) -> str:
         """What was asked, in one line."""
         load = self.workload.requests if self.workload else f"context {self.context_len:g}"
-        batches = ", ".join(f"{batch:g}" for batch in as_list(self.batch_size))
+        batches = ", ".join(f"{key:g}" for key in self.by_load)
+        batches = f"{batches} requests/s" if self.rows[0].rate else f"batch {batches}"
         return (
             f"{self.model} on {self.placement.devices} x {self.hardware}, engine {self.engine}, "
-            f"batch {batches}, {load}: {self.drafter}"
+            f"{batches}, {load}: {self.drafter}"
         )
 
     def text(self) -> str:
@@ -179,11 +188,11 @@ class Worth(Charted):
         return {"": worth_chart(self)}
 
     @property
-    def by_batch(self) -> dict[float, list[WorthRow]]:
-        """The rows of each batch size."""
+    def by_load(self) -> dict[float, list[WorthRow]]:
+        """The rows of each batch size, or of each rate."""
         parts: dict[float, list[WorthRow]] = {}
         for row in self.rows:
-            parts.setdefault(row.batch_size, []).append(row)
+            parts.setdefault(row.rate or row.batch_size, []).append(row)
         return parts
 
     @property
@@ -213,10 +222,16 @@ def _length(given: object, drafts: int) -> float:
 @question(WorthRequest)
 def worth(request: WorthRequest) -> Worth:
     """Show the speedup, price and users of better drafters, by acceptance length."""
-    batches = as_list(1.0 if request.batch_size is None else request.batch_size)
-    if not batches:
+    batches = 1.0 if request.batch_size is None else request.batch_size
+    if not as_list(batches):
         refuse("batch_size", request.batch_size, "at least one batch size")
-    answers = [_at_load(replace(request, batch_size=batch)) for batch in batches]
+    load = load_of(request, batches, request.context_len)
+    if request.is_played:
+        load = played_load(request, load)
+    refuse_one_token(load.workload)
+    if len(load.context_len) != 1:
+        refuse("context_len", request.context_len, "one number")
+    answers = [_at_load(request, load.part(place)) for place in range(len(load.batch_size))]
     first = answers[0]
     rows = tuple(row for answer in answers for row in answer.rows)
     if len(answers) == 1:
@@ -228,16 +243,20 @@ def worth(request: WorthRequest) -> Worth:
         tpot_s=tuple(row.tpot_s for row in loads),
         rows=rows,
         notes=tuple(dict.fromkeys(note for answer in answers for note in answer.notes)),
+        warnings=tuple(dict.fromkeys(text for answer in answers for text in answer.warnings)),
     )
 
 
-def _at_load(request: WorthRequest) -> Worth:
-    """Return what better drafters would bring at one batch size."""
+def _at_load(request: WorthRequest, load: Load) -> Worth:
+    """Return what better drafters would bring at one load."""
     drafter = drafter_of(request.drafter)
     if drafter.is_ideal:
         message = "drafter is 'ideal', which nothing improves; allowed: another drafter"
         raise OptionError(message)
-    deployment, load, drafts = _case(request, drafter)
+    deployment = request.resolved()
+    drafts = min(drafter.max_draft_len or DEFAULT_MAX_DRAFT_LEN, DEFAULT_MAX_DRAFT_LEN)
+    if request.draft_len is not None:
+        drafts = usual_drafts(drafter, deployment.model, request.draft_len)
     room = room_rule(deployment.setup, request.capacity)
     if request.accept_length is None:
         lengths = [float(one) for one in USUAL_LENGTHS if one <= drafts + 1]
@@ -250,87 +269,145 @@ def _at_load(request: WorthRequest) -> Worth:
         replace(drafter, acceptance=acceptance_from_length(length, drafts, kind=drafter.kind))
         for length in lengths
     ]
-    served = [
-        served_curve(deployment, each, load, "ignore", max_draft_len=drafts) for each in better
-    ]
-    curves = [each.curve for each in served]
-    first, tpot_s = curves[0], float(served[0].tpot_s[0, 0, 0])
+    wanted_s = None
     if request.tpot_s is not None:
-        tpot_s = number_within("tpot_s", request.tpot_s, "tpot_s")
-    users = [_users(deployment, each, load, room, drafts, tpot_s) for each in better]
+        wanted_s = number_within("tpot_s", request.tpot_s, "tpot_s")
     usd = usd_per_hour(deployment.setup.hardware, request.price_per_hour)
-    batch = float(first.batch_size[0])
-    rows = _rows(lengths, curves, users, usd)
-    notes = list(first.notes)
+    case = _Case(deployment, load, room, drafts, wanted_s, usd)
+    warnings: tuple[str, ...] = ()
+    if load.requests:
+        curve, rows, warnings = _played(case, better)
+    else:
+        curve, rows = _steady(case, better)
+    pairs = list(zip(lengths, rows, strict=True))
+    further = [
+        replace(after, gain_per_token=(after.speedup - before.speedup) / (length - shorter))
+        for (shorter, before), (length, after) in pairwise(pairs)
+    ]
+    rows = [
+        replace(row, accept_length=length)
+        for length, row in zip(lengths, [rows[0], *further], strict=True)
+    ]
+    notes = list(curve.notes)
     if usd is None:
         name = deployment.setup.hardware.name
         notes.insert(0, f"price of {name} unknown: --price-per-hour USD")
     if room != "ignore":
-        notes += room_warnings(deployment, drafter, first)
+        notes += room_warnings(deployment, drafter, curve)
     return Worth(
-        **fields_of(first, "model", "hardware", "engine", "placement"),
+        **fields_of(curve, "model", "hardware", "engine", "placement"),
         drafter=drafter.name,
-        batch_size=batch,
-        context_len=float(first.context_len[0]),
-        workload=request.workload,
+        batch_size=rows[0].batch_size,
+        context_len=float(curve.context_len[0]),
+        workload=load.steady.workload,
         draft_len=drafts,
-        tpot_s=tpot_s,
-        rows=tuple(replace(row, batch_size=batch, tpot_s=tpot_s) for row in rows),
+        tpot_s=rows[0].tpot_s,
+        rows=tuple(rows),
         notes=tuple(notes),
+        warnings=warnings,
     )
 
 
-def _case(request: WorthRequest, drafter: Drafter) -> tuple[Deployment, Load, int]:
-    """Return what is served where, the load, and the drafts that lengths are measured with."""
-    deployment = request.resolved()
-    drafts = min(drafter.max_draft_len or DEFAULT_MAX_DRAFT_LEN, DEFAULT_MAX_DRAFT_LEN)
-    if request.draft_len is not None:
-        drafts = usual_drafts(drafter, deployment.model, request.draft_len)
-    batches = 1.0 if request.batch_size is None else request.batch_size
-    load = load_of(request, batches, request.context_len)
-    refuse_one_token(load.workload)
-    if len(load.context_len) != 1:
-        refuse("context_len", request.context_len, "one number")
-    return deployment, load, drafts
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """What is served where, one load, drafts at most, the target, and the price of a device."""
+
+    deployment: Deployment
+    load: Load
+    room: RoomRule
+    max_draft_len: int
+    tpot_s: float | None
+    usd: float | None
+
+    def row(self, speedups: Array, tokens_per_s: Array, **more: Any) -> WorthRow:
+        """Return the row of a drafter, from arrays over draft lengths."""
+        best = int(best_index(speedups))
+        rate, price = float(tokens_per_s[best]), None
+        if self.usd is not None:
+            devices = self.deployment.setup.placement.devices
+            price = float(usd_per_million_tokens(rate, devices=devices, usd_per_hour=self.usd))
+        return WorthRow(
+            accept_length=math.nan,
+            best_draft_len=best,
+            enough_drafts=int(np.argmax(speedups >= 0.99 * speedups[best])),
+            speedup=float(speedups[best]),
+            gain_per_token=None,
+            tokens_per_s=rate,
+            usd_per_million_tokens=price,
+            **more,
+        )
 
 
-def _rows(
-    lengths: Sequence[float],
-    curves: Sequence[SpeedupCurve],
-    users: Sequence[int],
-    usd: float | None,
-) -> tuple[WorthRow, ...]:
-    """Return a row for each length, with the gain per token since the length before."""
-    gains = [float(curve.best_speedup[0, 0]) for curve in curves]
-    ends = list(zip(lengths, gains, strict=True))
-    further: list[float | None] = [None]
-    further += [(b[1] - a[1]) / (b[0] - a[0]) for a, b in pairwise(ends)]
+def _steady(case: _Case, better: Sequence[Drafter]) -> tuple[SpeedupCurve, list[WorthRow]]:
+    """Return a row for each drafter at a load in its steady state, and the first curve."""
+    served = [
+        served_curve(case.deployment, each, case.load, "ignore", max_draft_len=case.max_draft_len)
+        for each in better
+    ]
+    tpot_s = float(served[0].tpot_s[0, 0, 0]) if case.tpot_s is None else case.tpot_s
+    batch = float(served[0].curve.batch_size[0])
+    rows = [
+        case.row(
+            one.curve.speedup[0, 0],
+            one.curve.tokens_per_s[0, 0],
+            users=_users(case, each, tpot_s),
+            batch_size=batch,
+            tpot_s=tpot_s,
+        )
+        for one, each in zip(served, better, strict=True)
+    ]
+    return served[0].curve, rows
+
+
+#: Shares of the largest stable rate between which that within a target is looked for.
+_LEAST_SHARE: Final = 0.01
+
+
+def _played(
+    case: _Case, better: Sequence[Drafter]
+) -> tuple[SpeedupCurve, list[WorthRow], tuple[str, ...]]:
+    """Return a row for each drafter of requests that are played through, a curve, and warnings."""
+    load, most = case.load, case.max_draft_len
+    servers = [played_server(case.deployment, each, load, case.room, most) for each in better]
+    if not servers[0].runs(0):
+        reject(f"{case.deployment.model.name} leaves no room for a request", "more devices")
+    seen = [played_loads(server, load, range(1, most + 1)) for server in servers]
+    tpot_s, batch = case.tpot_s, load.batch_size[0]
+    if tpot_s is None:
+        tpot_s = float(seen[0].figures["p99_tpot_s"][0, 0])
+    if load.kind != "concurrency":
+        batch = max(float(seen[0].figures["mean_running"][0, 0]), 1.0)
     rows = []
-    for length, curve, gain, more, most in zip(lengths, curves, gains, further, users, strict=True):
-        best = int(curve.best_draft_len[0, 0])
-        rate = float(curve.tokens_per_s[0, 0, best])
-        price = None
-        if usd is not None:
-            devices = curve.placement.devices
-            price = float(usd_per_million_tokens(rate, devices=devices, usd_per_hour=usd))
-        useful = int(curve.near_best(0.01)[0][0, 0])
-        rows.append(WorthRow(length, best, useful, gain, more, rate, price, most))
-    return tuple(rows)
+    for each, server, one in zip(better, servers, seen, strict=True):
+        largest = None
+        if load.rate:
+            ends = [_LEAST_SHARE * server.answers(0), float(np.nanmax(server.stable_rate))]
+            between = replace(load, rate=ends)
+            choices, targets = range(1, most + 1), (math.inf, tpot_s)
+            largest = largest_rate(server, between, choices, targets)
+        rows.append(
+            case.row(
+                one.speedup[0],
+                one.figures["tokens_per_s"][0],
+                users=_users(case, each, tpot_s),
+                batch_size=batch,
+                tpot_s=tpot_s,
+                rate=load.rate[0] if load.rate else None,
+                largest_rate=None if largest is None else largest[0],
+            )
+        )
+    steady = replace(load.steady, batch_size=[batch])
+    curve = served_curve(case.deployment, better[0], steady, "ignore", max_draft_len=most).curve
+    return curve, rows, tuple(saturation_warnings(load, servers[0].answers(0)))
 
 
-def _users(
-    deployment: Deployment,
-    drafter: Drafter,
-    load: Load,
-    room: RoomRule,
-    max_draft_len: int,
-    tpot_s: float,
-) -> int:
+def _users(case: _Case, drafter: Drafter, tpot_s: float) -> int:
     """Return the largest batch whose users wait at most so long per token; 0 if there is none."""
+    load, most = case.load.steady, case.max_draft_len
     batches = np.arange(1.0, _MOST_USERS + 1)
-    for _, columns in reversed(list(grid_slices((1, _MOST_USERS, max_draft_len + 1)))):
+    for _, columns in reversed(list(grid_slices((1, _MOST_USERS, most + 1)))):
         part = replace(load, batch_size=batches[columns].tolist())
-        served = served_curve(deployment, drafter, part, room, max_draft_len=max_draft_len)
+        served = served_curve(case.deployment, drafter, part, case.room, max_draft_len=most)
         fast = served.tpot_s[0] <= tpot_s * (1 + 1e-12)
         enough = np.flatnonzero(fast.any(axis=-1))
         if enough.size:
@@ -354,18 +431,23 @@ _COLUMNS: Final[dict[str, Callable[[WorthRow], str]]] = {
 
 def worth_text(answer: Worth) -> str:
     """Return a row for each acceptance length, and what the columns mean."""
-    by_batch = answer.by_batch
+    by_load = answer.by_load
     columns = dict(_COLUMNS)
-    if len(by_batch) > 1:
+    if answer.rows[0].rate:
+        columns = {"req/s in": lambda row: f"{row.rate:g}", **_COLUMNS}
+        columns["most req/s"] = lambda row: figure(row.largest_rate, "{:.3g}".format)
+    elif len(by_load) > 1:
         columns = {"batch": lambda row: f"{row.batch_size:g}", **_COLUMNS}
     rows = [[cell(row) for cell in columns.values()] for row in answer.rows]
-    targets = dict.fromkeys(rows[0].tpot_s for rows in by_batch.values())
+    targets = dict.fromkeys(rows[0].tpot_s for rows in by_load.values())
     waits = ", ".join(map(format_seconds, targets))
     meaning = (
         f"tokens/round as measured with {format_drafts(answer.draft_len)}; per token: speedup for each "
         f"further one;\nenough: drafts beyond these bring less than 1%; users: at most "
         f"{waits} per token"
     )
+    if answer.rows[0].rate:
+        meaning += "; most req/s: the largest rate of which p99 waits no longer"
     return page(answer, format_table([*columns], rows, left=[]), meaning)
 
 
@@ -380,8 +462,9 @@ def worth_chart(answer: Worth) -> Any:
         chart = style.new_chart(answer.title, width=8, height=5.4)
         upper, lower = chart.subplots(2, 1, sharex=True, height_ratios=(3, 2))
         keys = [style.plain_line(upper)]
-        by_batch = answer.by_batch
-        for i, (batch, rows) in enumerate(by_batch.items()):
+        by_load = answer.by_load
+        unit = "requests/s" if answer.rows[0].rate else "batch"
+        for i, (load, rows) in enumerate(by_load.items()):
             lengths = [row.accept_length for row in rows]
             upper.plot(lengths, [row.speedup for row in rows], **style.look(i))
             for row in rows:
@@ -392,10 +475,10 @@ def worth_chart(answer: Worth) -> Any:
                     textcoords="offset points",
                     ha="center",
                 )
-            own = style.look(i) if len(by_batch) > 1 else style.look(1)
+            own = style.look(i) if len(by_load) > 1 else style.look(1)
             lower.plot(lengths, [row.users for row in rows], **own)
-            if len(by_batch) > 1:
-                keys.append(style.line_key(f"batch {batch:g}", **own))
+            if len(by_load) > 1:
+                keys.append(style.line_key(f"{unit} {load:g}", **own))
         upper.margins(y=0.2)
         upper.set_ylabel("Best speedup (×)")
         lower.set_ylim(0, 1.1 * max(1, *(row.users for row in answer.rows)))
@@ -411,6 +494,7 @@ COMMAND: Final = Command(
     question=worth,
     options=FORMULAS,
     each_chip=True,
+    told=told,
     chart="Draw speedup and users against the length.",
     example="specroof worth Qwen/Qwen3-32B -H h100 --tp 2 --drafter block,cost=0.1,block=16\n"
     "--batch 32",

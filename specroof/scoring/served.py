@@ -326,7 +326,7 @@ _SECANTS: Final = 4
 
 #: Where a source says that lengths are all alike, those of servers whose prompts share passes are
 #: drawn from this range: such servers' TTFT is that of clients out of step. Where prompts stop the
-#: batch, clients stay in step, and TTFT is that of waves.
+#: batch, clients stay in step, and their prompts wait for one another.
 _OUT_OF_STEP: Final = (0.9, 1.1)
 #: Rounds between two looks for requests of SGLang on Blackwell, and with many clients: InferenceX,
 #: ``benchmarks/dsr1_fp8_b200.sh``, ``--scheduler-recv-interval``.

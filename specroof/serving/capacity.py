@@ -543,34 +543,6 @@ def running_requests(
     return np.where(wanted <= most, wanted, np.nan)
 
 
-def queue_s(concurrency: npt.ArrayLike, running: npt.ArrayLike, service_s: npt.ArrayLike) -> Array:
-    r"""Return the seconds that a request waits for room.
-
-    A server that always runs R requests of :math:`t` seconds each ends one every :math:`t / R`; a
-    new one waits until the :math:`C - R` before it have begun.
-
-    .. math:: (C - R) \, t / R
-
-    Parameters
-    ----------
-    concurrency, running
-        Requests in flight, C, and those that run, R.
-    service_s
-        t: seconds of a request that runs.
-
-    Source
-        Little 1961, Oper. Res. 9(3): throughput :math:`R / t` times what a request takes, its wait
-        and t, is C.
-
-    Examples
-    --------
-    >>> float(queue_s(64, 16, 2.0))  # 48 * 2 / 16
-    6.0
-    """
-    runs = np.asarray(running)
-    return np.asarray((np.asarray(concurrency) - runs) * np.asarray(service_s) / runs)
-
-
 def running_curve(
     batch_size: Array,
     largest_batch: Array,

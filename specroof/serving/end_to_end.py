@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from specroof.arrays import Array
-from specroof.serving.capacity import PrefillRules, queue_s
+from specroof.serving.capacity import PrefillRules
 from specroof.serving.workload import Workload
 from specroof.speedup.result import SpeedupCurve
 
@@ -32,8 +32,6 @@ class EndToEnd:
         Seconds from a request's start to its first token, waiting for room not counted.
     rules
         How the server takes prompts where requests draft.
-    idle_s
-        Seconds from a request's last token to the end of its wave; 0 out of step.
     """
 
     workload: Workload
@@ -44,7 +42,6 @@ class EndToEnd:
     delay_s: Array
     first_s: Array
     rules: PrefillRules
-    idle_s: Array | float = 0.0
 
     def __repr__(self) -> str:
         """Return one line: arrays are looked at by name."""
@@ -66,20 +63,13 @@ class EndToEnd:
         return np.asarray(self.workload.output_len / self.curve.tokens_per_s_per_user)
 
     @property
-    def _queued_s(self) -> Array:
-        """Seconds that a request waits for room; in waves, of the first and the last on average."""
-        in_flight = self.curve.batch_size[None, :, None]
-        waits_s = queue_s(in_flight, self.curve.running_batch, self.service_s)
-        return waits_s / 2 if self.workload.waves else waits_s
-
-    @property
     def answer_s(self) -> Array:
-        """Seconds from sending a request to its last token, waiting for the others included.
+        """Seconds from sending a request to its last token, waiting for room included.
 
         Source
-            Little 1961, Oper. Res. 9(3): `specroof.serving.capacity.queue_s`, unless in waves.
+            Little 1961, Oper. Res. 9(3): requests in flight over those that end in a second.
         """
-        return np.asarray(self._queued_s + self.service_s - self.idle_s)
+        return np.asarray(self.curve.batch_size[None, :, None] / self.requests_per_s)
 
     @property
     def ttft_s(self) -> Array:
@@ -88,9 +78,9 @@ class EndToEnd:
         Ignores
             the transfer of text, unless the engine's `request_latency_s` holds it.
         Source
-            `specroof.serving.capacity.queue_s`.
+            Counting: an answer, less the time of a request that runs, is the wait for room.
         """
-        return np.asarray(self._queued_s + self.first_s)
+        return np.asarray(self.answer_s - self.service_s + self.first_s)
 
     @property
     def tpot_s(self) -> Array:
@@ -100,7 +90,7 @@ class EndToEnd:
             Counting: the first token and the others of these make an answer.
         """
         later = self.workload.output_len - 1
-        decoding_s = self.service_s - self.first_s - self.idle_s
+        decoding_s = self.service_s - self.first_s
         return np.asarray(decoding_s / (later if later > 0 else np.nan))
 
     @property
@@ -131,8 +121,7 @@ class EndToEnd:
         Source
             Little 1961, Oper. Res. 9(3).
         """
-        others_s = self.first_s + self.idle_s
-        return np.asarray(self.curve.running_batch * (1 - others_s / self.service_s))
+        return np.asarray(self.curve.running_batch * (1 - self.first_s / self.service_s))
 
     @property
     def speedup(self) -> Array:

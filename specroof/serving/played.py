@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -576,6 +576,15 @@ class PlayedLoads:
         return np.asarray(self.draft_len[rank[:, 0]])
 
 
+#: Drafts per round: of any batch, or by the smallest batch from which each length holds.
+Drafts: TypeAlias = int | Mapping[int, int]
+_Drafts = TypeVar("_Drafts", int, Mapping[int, int])
+
+
+def _lengths(drafts: Drafts) -> list[int]:
+    return [drafts] if isinstance(drafts, int) else [*drafts.values()]
+
+
 #: Requests in flight at which a server is full that nothing but arithmetic limits.
 _FULL: Final = 10_000.0
 
@@ -605,19 +614,35 @@ class PlayedServer:
     capacity: Array
     stable_rate: Array
 
-    def runs(self, drafts: int) -> bool:
+    def runs(self, drafts: Drafts) -> bool:
         """Return whether requests can have so many drafts."""
-        return drafts < len(self.prices) and bool(self.capacity[drafts] >= 1)
+        most = max(_lengths(drafts))
+        return most < len(self.prices) and bool(self.capacity[most] >= 1)
 
-    def play(self, requests: Requests, drafts: int) -> Played:
+    def answers(self, drafts: Drafts) -> float:
+        """Return the requests per second that it answers at most."""
+        return float(np.nan_to_num(self.stable_rate[_lengths(drafts)]).max())
+
+    def play(self, requests: Requests, drafts: Drafts) -> Played:
         """Return what becomes of requests with so many drafts a round."""
+        most = max(_lengths(drafts))  # which the server keeps room for at any batch
+        prices = self.prices
         return play(
-            self.prices[drafts],
+            prices[drafts]
+            if isinstance(drafts, int)
+            else {least: prices[length] for least, length in drafts.items()},
             requests,
-            self.rules[drafts > 0],
-            float(self.capacity[drafts]),
-            overlap=self.overlaps[drafts > 0],
+            self.rules[most > 0],
+            float(self.capacity[most]),
+            overlap=self.overlaps[most > 0],
         )
+
+    def figures(
+        self, load: Load, drafts: Drafts, targets: tuple[float, ...] = (math.inf, math.inf)
+    ) -> dict[str, Array]:
+        """Return what clients see of each load with so many drafts, by the names of `FIGURES`."""
+        seen = [self.play(requests, drafts).figures(*targets) for requests in load.played()]
+        return {name: np.array([one.get(name, math.nan) for one in seen]) for name in FIGURES}
 
 
 def played_server(
@@ -745,13 +770,39 @@ def played_loads(
     )
 
 
+def played_gain(
+    deployment: Deployment,
+    drafter: Drafter,
+    load: Load,
+    room: RoomRule,
+    draft_lens: Sequence[int],
+) -> tuple[float, int]:
+    """Return the speedup of rounds that do draft, of the first load, and their draft length.
+
+    Parameters
+    ----------
+    deployment, drafter, load, room
+        As `played_server` has them.
+    draft_lens
+        The draft lengths to choose from.
+
+    Counts
+        mean latency of a request without drafts over that with them, as `PlayedLoads.speedup`;
+        -inf where the server has no room for a request with any of these lengths.
+    """
+    server = played_server(deployment, drafter, load, room, max(draft_lens))
+    gains = played_loads(server, load, draft_lens).speedup[0, list(draft_lens)]
+    best = int(np.argmax(np.nan_to_num(gains, nan=-math.inf)))
+    return float(np.nan_to_num(gains[best], nan=-math.inf)), draft_lens[best]
+
+
 #: The ratio of two rates between which the largest one lies that is good enough.
 _RATE_STEP: Final = 1.01
 
 
 def largest_rate(
-    server: PlayedServer, load: Load, draft_lens: Sequence[int], targets: tuple[float, float]
-) -> tuple[float, int] | None:
+    server: PlayedServer, load: Load, choices: Sequence[_Drafts], targets: tuple[float, float]
+) -> tuple[float, _Drafts] | None:
     """Return the largest rate at which 99% of the requests meet targets, and its draft length.
 
     Parameters
@@ -760,8 +811,8 @@ def largest_rate(
         Where requests are played.
     load
         Requests at rates: the largest is looked for between the least and the most of them, to 1%.
-    draft_lens
-        The draft lengths to choose from.
+    choices
+        The draft lengths to choose from, or schedules of them.
     targets
         Seconds to a first token, and of each later one: of p99.
 
@@ -770,7 +821,7 @@ def largest_rate(
         None where the least rate is too much for all lengths.
     """
 
-    def meets(rate: float, drafts: int) -> bool:
+    def meets(rate: float, drafts: Drafts) -> bool:
         (requests,) = replace(load, rate=[rate], requests=load.requests[:1]).played()
         seen = server.play(requests, drafts).figures()
         return all(
@@ -778,10 +829,10 @@ def largest_rate(
             for name, most in zip(("ttft_s", "tpot_s"), targets, strict=True)
         )
 
-    found: tuple[float, int] | None = None
-    for drafts in filter(server.runs, draft_lens):
+    found: tuple[float, _Drafts] | None = None
+    for drafts in filter(server.runs, choices):
         # A run of so many requests may end before a queue that grows is long.
-        low, high = min(load.rate), min(max(load.rate), float(server.stable_rate[drafts]))
+        low, high = min(load.rate), min(max(load.rate), server.answers(drafts))
         if found is not None:  # what is no better than the best so far is not looked at
             low = found[0] * _RATE_STEP
         if low > high or not meets(low, drafts):

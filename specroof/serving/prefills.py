@@ -17,7 +17,6 @@ from specroof.serving.closed_loop import (
     answer_rounds,
     prompts_together,
     shared_passes,
-    shared_wave,
 )
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.workload import Workload, prefill_pass, time_to_first_token_s
@@ -110,8 +109,6 @@ class RequestLoad:
         Cached tokens of each while it is decoded.
     verify_len, tokens_per_round
         Positions of a round, and the tokens that it commits; 1 and 1 of plain decoding.
-    waves
-        Whether all start together, and the next when all of these are answered.
     """
 
     new_len: npt.ArrayLike
@@ -121,7 +118,6 @@ class RequestLoad:
     verify_len: npt.ArrayLike
     tokens_per_round: Array
     cached_len: npt.ArrayLike = 0.0
-    waves: bool = False
 
     @property
     def rounds(self) -> Array:
@@ -141,14 +137,11 @@ class RequestTimes:
         That each request keeps all others waiting.
     first_s
         From its start to its first token, its own `latency_s` not counted.
-    idle_s
-        From its last token to the end of its wave.
     """
 
     token_s: Array
     wait_s: Array
     first_s: Array
-    idle_s: Array | float = 0.0
 
 
 #: Seconds of requests: of a deployment, given the seconds of any pass, those of a round in which
@@ -169,17 +162,13 @@ def request_timing(load: RequestLoad, rules: PrefillRules) -> RequestTiming:
     Ignores
         a drafter's own passes over prompts: a layer or a few, beside those of the model.
     """
-    if not rules.shares_passes:
-        return _stopped_timing(load, rules)
-    return _wave_timing(load, rules) if load.waves else _shared_timing(load, rules)
+    return _shared_timing(load, rules) if rules.shares_passes else _stopped_timing(load, rules)
 
 
 def _stopped_timing(load: RequestLoad, rules: PrefillRules) -> RequestTiming:
     """Return the seconds of requests whose prompts stop the batch."""
     # Prompts that start together: the mean group, and the mean that a prompt is part of.
     mean, own = prompts_together(load.running, load.rounds)
-    if load.waves:
-        mean = own = load.running
     mean_together, pieces = prompt_groups(load.new_len, mean, rules.chunk)
     own_together, _ = prompt_groups(load.new_len, own, rules.chunk)
     mean_pass = piece_pass(load.new_len, load.cached_len, pieces, mean_together)
@@ -242,47 +231,6 @@ def _shared_timing(load: RequestLoad, rules: PrefillRules) -> RequestTiming:
             token_s=np.asarray(state.passes * mean_s / np.asarray(load.output_len)),
             wait_s=wait_s,
             first_s=np.asarray(state.waited * (own_s + shared_s) + wait_s),
-        )
-
-    return times
-
-
-def _wave_timing(load: RequestLoad, rules: PrefillRules) -> RequestTiming:
-    """Return the seconds of requests that start together, their prompts beside decoding."""
-    wave = shared_wave(
-        load.running,
-        load.rounds,
-        new_len=load.new_len,
-        budget=rules.chunk,
-        positions=load.verify_len if rules.drafts_beside else 1.0,
-        slowed=1.0 if rules.drafts_beside else load.tokens_per_round,
-    )
-
-    def decoding(requests: Array, positions: npt.ArrayLike) -> ForwardPass:
-        return ForwardPass(np.maximum(requests, _SMALLEST_BATCH), positions, load.context_len)
-
-    chunk = piece_pass(load.new_len, load.cached_len, wave.pieces, wave.prompts)
-    beside = decoding(wave.beside, load.verify_len if rules.drafts_beside else 1.0)
-    decode_pass = decoding(load.running, load.verify_len)
-    ending_pass = decoding(wave.ending, load.verify_len)
-
-    def times(
-        served: Deployment, seconds: PassSeconds, round_s: Array, engine: EngineProfile
-    ) -> RequestTimes:
-        decode_s = seconds(served, decode_pass)
-        ending_s = seconds(served, ending_pass)
-        mixed_s = seconds(served, beside, Work(served.model, chunk, kind="prompts"))
-        extra_s = round_s - decode_s
-        filling_s = mixed_s + (extra_s if rules.drafts_beside else 0.0)
-        ending_s = ending_s + extra_s
-        wave_s = wave.wave_s(load.rounds, filling_s=filling_s, round_s=round_s, ending_s=ending_s)
-        wait_s = np.full_like(wave_s, engine.request_overhead_s)
-        return RequestTimes(
-            token_s=wave_s / np.asarray(load.output_len),
-            wait_s=wait_s,
-            # A request waits for half of what the others take.
-            first_s=wave.first_s(filling_s) + (load.running + 1) / 2 * wait_s,
-            idle_s=wave.idle_s(filling_s=filling_s, ending_s=ending_s),
         )
 
     return times
@@ -359,7 +307,7 @@ def end_to_end(curve: SpeedupCurve, deployment: Deployment, workload: Workload) 
     r"""Return a curve's throughput and speedup with prefills counted.
 
     Prompts stop the batch or share passes with decoding as the server of the setup has it, in a
-    closed loop: each client with an answer asks again, or all do together where they come in waves.
+    closed loop: each client with an answer asks again.
 
     Parameters
     ----------
@@ -406,7 +354,6 @@ def end_to_end(curve: SpeedupCurve, deployment: Deployment, workload: Workload) 
         delay_s=np.asarray((service_s - decoded - lost_s) / batch),
         first_s=np.asarray(np.where(np.isfinite(rate), times.first_s + lost_s, np.nan)),
         rules=rules,
-        idle_s=times.idle_s,
     )
 
 
@@ -421,7 +368,6 @@ def _load(curve: SpeedupCurve, workload: Workload) -> RequestLoad:
         context_len=curve.context_len[:, None, None],
         verify_len=np.asarray(curve.verify_len, dtype=np.float64),
         tokens_per_round=np.nan_to_num(curve.tokens_per_round, nan=1.0),
-        waves=workload.waves,
     )
 
 
@@ -443,5 +389,4 @@ def _times(
         token_s=np.where(drafts, other.token_s, times.token_s),
         wait_s=np.where(drafts, other.wait_s, times.wait_s),
         first_s=np.where(drafts, other.first_s, times.first_s),
-        idle_s=np.where(drafts, other.idle_s, times.idle_s),
     )

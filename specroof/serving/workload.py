@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from specroof.arrays import Array, array_within, number_within, whole_within
 from specroof.cost import ForwardPass
-from specroof.errors import expect, refuse, reject
+from specroof.errors import refuse, reject
 from specroof.hardware import ServerSettings
 from specroof.hardware.engine import SETTINGS
 from specroof.reading.yaml_text import shown
@@ -33,9 +33,6 @@ class Workload:
     prefix_hit_rate
         Share of a prompt's tokens that the server has cached already; the last token of a prompt
         is computed whatever is cached.
-    waves
-        Whether requests come together: all at once, and the next when all of these are answered.
-        If not, they are out of step: whoever has an answer asks again.
 
     Raises
     ------
@@ -53,7 +50,6 @@ class Workload:
     input_len: float
     output_len: float
     prefix_hit_rate: float = 0.0
-    waves: bool = False
 
     def __post_init__(self) -> None:
         for name in ("input_len", "output_len"):
@@ -61,7 +57,6 @@ class Workload:
             object.__setattr__(self, name, length)  # a fraction has become a float
         share = number_within("prefix_hit_rate", self.prefix_hit_rate, "share")
         object.__setattr__(self, "prefix_hit_rate", share)
-        expect("waves", self.waves, bool, "True or False")
 
     @property
     def mean_context_len(self) -> float:
@@ -83,7 +78,7 @@ class Workload:
         """What a request is, in words: "8192 tokens in, 1024 out"."""
         lengths = f"{plain_number(self.input_len)} tokens in, {plain_number(self.output_len)} out"
         cached = f", {self.prefix_hit_rate:.0%} of a prompt cached" if self.prefix_hit_rate else ""
-        return lengths + cached + (", in waves" if self.waves else "")
+        return lengths + cached
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -352,6 +347,22 @@ class Load:
         contexts = self.context_len if workload is None else [workload.mean_context_len]
         return Load(self.batch_size, contexts, workload)
 
+    def part(self, place: int, count: int = 1) -> "Load":
+        """Return so many loads of these, from one on.
+
+        Examples
+        --------
+        >>> Load([1.0, 1.0], [4096.0], requests=[9, 9], rate=[2.0, 4.0]).part(1).rate
+        [4.0]
+        """
+        cut = slice(place, place + count)
+        return replace(
+            self,
+            batch_size=self.batch_size[cut],
+            requests=self.requests[cut],
+            rate=self.rate[cut],
+        )
+
     def played(self) -> Iterator[Requests]:
         """Yield the requests of each load.
 
@@ -387,14 +398,14 @@ def workload_json(workload: Workload | None) -> dict[str, Any]:
     Examples
     --------
     >>> workload_json(Workload(input_len=3000, output_len=500, prefix_hit_rate=0.5))
-    {'workload': {'input_len': 3000, 'output_len': 500, 'prefix_hit_rate': 0.5, 'waves': False}}
+    {'workload': {'input_len': 3000, 'output_len': 500, 'prefix_hit_rate': 0.5}}
     """
     if workload is None:
         return {}
-    known = asdict(workload)
-    waves = known.pop("waves")
-    plain = {name: int(one) if one.is_integer() else one for name, one in known.items()}
-    return {"workload": plain | {"waves": waves}}
+    known: dict[str, float] = asdict(workload)
+    return {
+        "workload": {name: int(one) if one.is_integer() else one for name, one in known.items()}
+    }
 
 
 # --- Settings of a server as text: `--server KEY=VALUE[,…]`, and a mapping in studies ------------

@@ -13,7 +13,7 @@ from specroof.drafters import Drafter, DraftTime, Round
 from specroof.errors import OptionError
 
 #: Relative width of the interval that a root is left in.
-_EXACT: Final = 4 * float(np.finfo(np.float64).eps)
+EXACT: Final = 4 * float(np.finfo(np.float64).eps)
 
 #: From what is varied to the speedup of drafting, and its draft length.
 _AcceptanceGain: TypeAlias = Callable[[Acceptance], tuple[float, int]]
@@ -49,7 +49,10 @@ class Threshold:
 
 
 def crossing(
-    gain: Callable[[float], tuple[float, int]], wanted: float, ends: tuple[float, float]
+    gain: Callable[[float], tuple[float, int]],
+    wanted: float,
+    ends: tuple[float, float],
+    within: float = EXACT,
 ) -> Threshold:
     """Return where a speedup that changes one way from its hard to its easy end is `wanted`.
 
@@ -61,6 +64,8 @@ def crossing(
         The speedup.
     ends
         The hard end, where least is gained, and the easy end; either may be the larger number.
+    within
+        Relative width of the interval that the root is left in.
 
     Ignores
         speedups that turn back between the ends: one of the crossings is returned then.
@@ -94,7 +99,7 @@ def crossing(
             c, miss_c, b, miss_b = b, miss_b, a, miss_a
         a, miss_a = value, miss
         nearest = a if abs(miss_a) < abs(miss_b) else b
-        least = _EXACT * max(abs(nearest), _EXACT) / abs(b - c)
+        least = within * max(abs(nearest), within) / abs(b - c)
         if miss == 0 or least > 0.5:
             break
         x, y = (a - b) / (c - b), (miss_a - miss_b) / (miss_c - miss_b)
@@ -106,7 +111,7 @@ def crossing(
     return Threshold("at", nearest, gain(nearest)[1], at_easy)
 
 
-def least_rate(gain: _AcceptanceGain, wanted: float) -> Threshold:
+def least_rate(gain: _AcceptanceGain, wanted: float, *, within: float = EXACT) -> Threshold:
     r"""Return the least acceptance rate that reaches a speedup.
 
     .. math:: \min \{ \alpha : S(\alpha) \ge S_{wanted} \}
@@ -117,6 +122,8 @@ def least_rate(gain: _AcceptanceGain, wanted: float) -> Threshold:
         From an acceptance to the speedup of drafting at one load, and its draft length.
     wanted
         The speedup.
+    within
+        See `crossing`.
 
     Counts
         the same rate for every draft.
@@ -130,10 +137,12 @@ def least_rate(gain: _AcceptanceGain, wanted: float) -> Threshold:
     >>> round(least_rate(one_free_draft, 1.5).value, 9)  # 1 + α tokens in the time of a plain step
     0.5
     """
-    return crossing(lambda rate: gain(constant_acceptance(rate)), wanted, (0.0, 1.0))
+    return crossing(lambda rate: gain(constant_acceptance(rate)), wanted, (0.0, 1.0), within)
 
 
-def least_length(gain: _AcceptanceGain, wanted: float, *, draft_len: int, kind: str) -> Threshold:
+def least_length(
+    gain: _AcceptanceGain, wanted: float, *, draft_len: int, kind: str, within: float = EXACT
+) -> Threshold:
     """Return the least acceptance length that reaches a speedup.
 
     Parameters
@@ -145,6 +154,8 @@ def least_length(gain: _AcceptanceGain, wanted: float, *, draft_len: int, kind: 
     draft_len, kind
         The drafts that the length is measured with, and the kind of drafter: see
         `specroof.acceptance.acceptance_from_length`.
+    within
+        See `crossing`.
 
     Source
         Leviathan et al. 2022, arXiv:2211.17192, theorem 3.8, solved for the tokens of a round.
@@ -159,10 +170,12 @@ def least_length(gain: _AcceptanceGain, wanted: float, *, draft_len: int, kind: 
     def gain_of_length(length: float) -> tuple[float, int]:
         return gain(acceptance_from_length(length, draft_len, kind=kind))
 
-    return crossing(gain_of_length, wanted, (1.0, draft_len + 1.0))
+    return crossing(gain_of_length, wanted, (1.0, draft_len + 1.0), within)
 
 
-def largest_cost(gain: _DrafterGain, wanted: float, *, drafter: Drafter) -> Threshold:
+def largest_cost(
+    gain: _DrafterGain, wanted: float, *, drafter: Drafter, within: float = EXACT
+) -> Threshold:
     """Return the largest cost of a drafter that still reaches a speedup.
 
     Of a drafter whose cost is a share of the plain step, that share; of others a factor on their
@@ -176,6 +189,8 @@ def largest_cost(gain: _DrafterGain, wanted: float, *, drafter: Drafter) -> Thre
         The speedup.
     drafter
         Its cost is varied.
+    within
+        See `crossing`.
 
     Source
         Leviathan et al. 2022, arXiv:2211.17192, theorem 3.8, solved for c, or for the drafting
@@ -194,7 +209,8 @@ def largest_cost(gain: _DrafterGain, wanted: float, *, drafter: Drafter) -> Thre
     def gain_of_cost(cost: float) -> tuple[float, int]:
         return gain(slowed(drafter, cost) if with_cost is None else with_cost(cost))
 
-    return crossing(gain_of_cost, wanted, (_MOST_FACTOR if with_cost is None else _MOST_SHARE, 0.0))
+    most = _MOST_FACTOR if with_cost is None else _MOST_SHARE
+    return crossing(gain_of_cost, wanted, (most, 0.0), within)
 
 
 def slowed(drafter: Drafter, factor: float) -> Drafter:
