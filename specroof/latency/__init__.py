@@ -10,9 +10,11 @@ from specroof.latency.model import (
     Work,
     engine_notes,
     memory_notes,
+    micro_batches,
     model_latency,
     model_work,
     option_notes,
+    placement_notes,
     stacked,
 )
 from specroof.latency.pass_seconds import PassLatency, PassWork, pass_time
@@ -43,9 +45,11 @@ __all__ = [
     "engine_notes",
     "engine_setup",
     "memory_notes",
+    "micro_batches",
     "model_latency",
     "model_work",
     "option_notes",
+    "placement_notes",
     "pass_time",
     "reading_notes",
     "served_options",

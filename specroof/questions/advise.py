@@ -208,6 +208,8 @@ class AdviseRequest:
     expert_parallel: Annotated[int, SHARED["expert_parallel"]] = 1
     attention_data_parallel: Annotated[int, SHARED["attention_data_parallel"]] = 1
     decode_context_parallel: Annotated[int, SHARED["decode_context_parallel"]] = 1
+    pipeline_parallel: Annotated[int, SHARED["pipeline_parallel"]] = 1
+    nodes: Annotated[int | None, SHARED["nodes"]] = None
     engine: Annotated[str | None, SHARED["engine"]] = None
     server: Annotated[ServerLike | None, SHARED["server"]] = None
     options: Annotated[OptionsLike | None, SHARED["options"]] = None
@@ -327,6 +329,8 @@ def setup_on(checked: CheckedRequest, profile: HardwareProfile) -> Setup | None:
             request.expert_parallel,
             request.attention_data_parallel,
             request.decode_context_parallel,
+            request.pipeline_parallel,
+            request.nodes,
         )
         check_placement(model, place)
         setup = engine_setup(profile, engine, place, options)

@@ -258,6 +258,9 @@ def in_server(model: Architecture, setup: Setup, user_settings: ServerSettings) 
     place = ServerSite(model=model, hardware=setup.hardware, placement=setup.placement)
     name = setup.engine.rules
     setup = replace(setup, server=FRAMEWORKS[name].resolve(user_settings, place, 1))
+    if name == "sglang" and setup.placement.pipeline_parallel > 1:
+        # arg_groups/overrides.py, `_pipeline_parallel_overlap_disable`
+        user_settings = replace(user_settings, overlap=False)
     if user_settings.overlap is not None:
         setup = replace(setup, engine=replace(setup.engine, overlap=user_settings.overlap))
     if user_settings.capture is None or name not in _CAPTURED:
