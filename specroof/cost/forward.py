@@ -466,7 +466,7 @@ class Storage:
     last_frac: float = 1.0
 
     def stage_frac(self, stages: int) -> float:
-        """Return the share of it in the last of so many stages of layers, the fullest with the head.
+        """Return the share of it in the last of so many stages, the fullest, with the head.
 
         Examples
         --------

@@ -235,11 +235,12 @@ UNSURE_HOST: Final[Mapping[Overlap, float]] = {False: 0.3, "plain": 0.43}
 BATCH_WIDENING: Final = 0.12
 CONTEXT_WIDENING: Final = 0.12
 
-#: Half-widths that bands gain where no measurement is of such a placement, of speedups and of times,
-#: by the words of `Reach.placements`. Stages: speedups that others measured of drafts in a pipeline
-#: lie 0.82, 0.28 and 0.04 below what is predicted of the like (vLLM pull request 46994, at 1 and 8
-#: requests, where its engine lost 25 ms a round; pull request 50514), 0.5 as their root mean square.
-#: Nodes: three times the latency between them makes up to 0.08 of speedups and 0.38 of steps.
+#: Half-widths, in natural logarithms, that bands of speedups and of times gain where an engine was
+#: not measured in such a placement, by the words of `Reach.placements`. Stages: three speedups of
+#: drafts in a pipeline lie 0.82, 0.28 and 0.04 below those of models and acceptances like theirs,
+#: which their sources leave open (vLLM pull request 46994, at 1 and at 8 requests, and 50514): 0.5
+#: is the root mean square. Nodes: three times the latency between them makes up to 0.08 of speedups
+#: and 0.38 of steps.
 UNMEASURED: Final[Mapping[str, tuple[float, float]]] = {"pp": (0.5, 0.5), "nodes": (0.08, 0.38)}
 
 #: A longer pass runs the recurrence of linear attention in chunks of at least so many tokens.

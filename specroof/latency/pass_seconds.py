@@ -283,8 +283,8 @@ class _Links:
         attention: each gathers what its devices received.
 
         Source
-            vLLM 0.33.0 ``distributed/parallel_state.py``, ``isend_tensor_dict``; SGLang 0.5.23 has
-            the same. Stages lie in the order of devices, so that as few hops as can be leave a node.
+            vLLM 0.33.0 and SGLang 0.5.23, ``distributed/parallel_state.py``, ``send_tensor_dict``.
+            Stages lie in the order of devices: as few hops as can be leave a node.
         """
         nodes = placement.nodes or 1
         leaving = min(nodes, placement.pipeline_parallel) - 1
@@ -639,7 +639,7 @@ class PassLatency:
     notes
         Dtypes that the device lacks and what stands in.
     waiting_s
-        What micro-batches wait for one another in the slowest stage of a pipeline; 0 with one stage.
+        What micro-batches wait for one another in the slowest stage; 0 with one stage.
     stage_s
         Of a micro-batch in the last stage, which has the head: the slowest. 0 with one stage.
     """
@@ -762,8 +762,8 @@ def staged(latency: PassLatency, pipeline: Pipeline, engine: EngineProfile) -> P
         What it adds once a pass.
 
     Ignores
-        that vLLM gives the last stage the fewer layers where they do not divide; stages of layers of
-        several kinds, which differ.
+        that vLLM gives the last stage the fewer layers where they do not divide; that stages differ
+        in the kinds of their layers.
     Source
         Counting. vLLM 0.33.0 ``config/vllm.py``, ``max_concurrent_batches``: as many micro-batches
         as stages are in flight (one more, with asynchronous scheduling, waits for the first stage).

@@ -141,12 +141,6 @@ def check_placement(model: Architecture, placement: Placement) -> None:
     if placement.decode_context_parallel > 1:
         check_spread_context(model, placement)
     for _, core in model.counted_cores:
-        if isinstance(core, Experts) and placement.expert_parallel > core.n_experts:
-            reject(
-                f"expert_parallel is {placement.expert_parallel}, and {model.name} has "
-                f"{core.n_experts} experts",
-                f"up to {core.n_experts}",
-            )
         heads = core.split_heads
         if heads % group:
             divisors = [str(count) for count in range(1, heads + 1) if heads % count == 0]
