@@ -429,13 +429,15 @@ def notes_of(model: str, chip: str, placement: Placement, engine: str = "vllm") 
 def test_notes_name_nodes_stages_and_redundant_experts() -> None:
     v3 = "deepseek-ai/DeepSeek-V3"
     assert notes_of(v3, "h200", Placement(8)) == []
-    (nodes,) = notes_of(v3, "h200", Placement(16))
+    nodes, wider = notes_of(v3, "h200", Placement(16))
     assert nodes.startswith("16 devices are 2 nodes of 8, each device with 50.0 GB/s")
-    (stages,) = notes_of(v3, "gb200", Placement(8, pipeline_parallel=2))
+    assert "bands are wider" in wider
+    stages, wider = notes_of(v3, "gb200", Placement(8, pipeline_parallel=2))
+    assert "bands are wider" in wider
     assert "2 stages of at most 31 of 61 layers" in stages
     (spare,) = notes_of(v3, "gb200", Placement(72, 72, 72))
     assert "32 redundant" in spare
-    (unknown,) = notes_of("meta-llama/Llama-3.1-70B", "l40s", Placement(16), "generic")
+    unknown, _ = notes_of("meta-llama/Llama-3.1-70B", "l40s", Placement(16), "generic")
     assert "not known" in unknown
     (ideal,) = notes_of("meta-llama/Llama-3.1-70B", "l40s", Placement(16), "ideal")
     assert ideal == "16 devices are 2 nodes of 8"
@@ -573,6 +575,11 @@ def test_a_round_in_stages_is_explained_to_the_last_second() -> None:
     assert sum(parts.decode_parts_s.values()) == pytest.approx(parts.decode_s)
     assert parts.decode_s + sum(parts.added_s.values()) == pytest.approx(parts.round_s)
     assert parts.decode_parts_s["other micro-batches"] > 0
+    rows = explain(
+        "Qwen/Qwen3-32B-FP8", "h100", batch_size=32, tensor_parallel=2, pipeline_parallel=4
+    ).records
+    assert rows[-1]["op"] == "pipeline"
+    assert sum(row["share"] for row in rows) == pytest.approx(1)
 
 
 def test_studies_take_a_placement(tmp_path: Path) -> None:

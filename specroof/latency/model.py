@@ -839,27 +839,27 @@ def placement_notes(model: Architecture, setup: Setup) -> Iterator[str]:
     >>> from specroof.latency import engine_setup
     >>> llama = load_model("meta-llama/Llama-3.1-70B")
     >>> setup = engine_setup(load_hardware("h200"), "vllm", Placement(16), None)
-    >>> (note,) = placement_notes(llama, setup)
-    >>> note.partition(",")[0]
+    >>> next(placement_notes(llama, setup)).partition(",")[0]
     '16 devices are 2 nodes of 8'
     """
     place, link, reached = setup.placement, setup.hardware.interconnect, setup.engine.collective
     nodes, stages = place.nodes or 1, place.pipeline_parallel
-    wider = "; no measurement is of such a placement: bands are wider" if setup.engine.bands else ""
     if nodes > 1:
         far = "" if reached is None else "; the links between them are not known"
         if reached and link and reached.scale_out_latency_s and link.scale_out_bytes_per_s:
             rate = format_si(link.scale_out_bytes_per_s, "B/s")
             late = format_seconds(reached.scale_out_latency_s)
             far = f", each device with {rate} and {late} to other nodes, undisturbed"
-        yield f"{place.devices} devices are {nodes} nodes of {place.devices // nodes}{far}{wider}"
+        yield f"{place.devices} devices are {nodes} nodes of {place.devices // nodes}{far}"
     if stages > 1:
         most = -(-model.n_layers // stages)
         yield (
             f"{stages} stages of at most {most} of {model.n_layers} layers, up to {stages} "
             f"micro-batches in flight, drafts on the last stage; operations are those of a "
-            f"micro-batch{wider}"
+            f"micro-batch"
         )
+    if setup.engine.bands and (nodes > 1 or stages > 1):
+        yield "bands are wider than measurements set them: none is of such a placement"
     counts = {core.n_experts for _, core in model.counted_cores if isinstance(core, Experts)}
     for n_experts in counts:
         if spare := -n_experts % place.expert_parallel:
