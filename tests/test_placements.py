@@ -19,6 +19,7 @@ from specroof import (
     advise,
     capacity,
     explain,
+    frontier,
     load_drafter,
     load_hardware,
     load_model,
@@ -563,6 +564,15 @@ def test_every_question_takes_a_placement(words: str) -> None:
     if placement is not None:
         assert (placement["pipeline_parallel"], placement["nodes"]) == (2, 2)
     assert any("2 stages of at most 32 of 64 layers" in note for note in answer["notes"])
+
+
+def test_devices_of_a_frontier_are_those_of_all_stages() -> None:
+    words: dict[str, Any] = {"drafters": "ideal", "batch_size": [1, 8], "max_draft_len": 1}
+    found = frontier("Qwen/Qwen3-8B", "h100", **words, pipeline_parallel=2, devices=[2, 4])
+    assert {point.devices for series in found.series for point in series.points} <= {2, 4}
+    assert any("2 stages" in note for note in found.notes)
+    with pytest.raises(OptionError, match=r"devices is 3; allowed: multiples of pipeline_parallel"):
+        frontier("Qwen/Qwen3-8B", "h100", **words, pipeline_parallel=2, devices=[3])
 
 
 def test_a_round_in_stages_is_explained_to_the_last_second() -> None:

@@ -876,7 +876,7 @@ class DeploymentRequest:
         int | None,
         Parameter(
             "Nodes that the devices are spread over.",
-            "--nodes --nnodes",
+            "--nodes",
             shown="as few as the chip's links allow",
             panel=_PLACEMENT,
         ),
