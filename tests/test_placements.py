@@ -620,6 +620,10 @@ def test_studies_take_a_placement(tmp_path: Path) -> None:
             "interconnect.scale_out_bytes_per_s, between nodes, is not given",
         ),
         (
+            f"predict {MODEL} --tp 2 --pp 2 --drafter eagle3,accept=0.7,tp=4",
+            "tp= of the drafter is 4, and it runs on the last stage; allowed: up to the 2 devices",
+        ),
+        (
             f"adaptive {MODEL} --pp 2 --drafter eagle3,accept=0.7 --context 1000 --batch 4",
             "allowed: 1: rounds in stages are no sum",
         ),

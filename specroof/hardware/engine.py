@@ -716,6 +716,8 @@ class EngineProfile:
         """
         known = () if self.reach is None else self.reach.placements
         more = [UNMEASURED[word] for word in words if word in UNMEASURED and word not in known]
+        if not more:
+            return self
         speedups, times = (math.hypot(*(widths[i] for widths in more)) for i in (0, 1))
 
         def wider(bands: Mapping[str, Band], by: float) -> dict[str, Band]:

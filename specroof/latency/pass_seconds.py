@@ -417,7 +417,10 @@ def _collective_s(
         return links.all_reduce(message_bytes, devices)
     spread, kernels = placement.expert_parallel, None
     if exchange.block == "experts" and spread > 1:
-        kernels = engine.all_to_all(devices, links.group(links.within.max_devices))
+        linked = links.within.max_devices
+        kernels = engine.all_to_all(
+            devices, linked if (placement.nodes or 1) == 1 else links.group(linked)
+        )
     if kernels is not None:
         copies = min(exchange.copies, spread)
         sent_bytes = np.asarray(message_bytes * (copies / spread))

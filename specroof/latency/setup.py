@@ -86,7 +86,7 @@ def engine_setup(
         place = replace(place, nodes=1)
     else:
         place = place.in_nodes(most)
-    if place.pipeline_parallel > 1 or (place.nodes or 1) > 1:
+    if place.pipeline_parallel > 1 or place.nodes != 1:
         profile = profile.spread_as(place.words)
     return Setup(hardware, profile, place, chosen)
 

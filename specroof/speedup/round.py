@@ -17,7 +17,7 @@ from specroof.drafters import (
     Round,
     TokensPerRound,
 )
-from specroof.errors import OptionError
+from specroof.errors import OptionError, reject
 from specroof.hardware import EngineProfile, HardwareProfile, Placement
 from specroof.latency import (
     Deployment,
@@ -115,7 +115,20 @@ class DrafterPasses:
         return self.seconds(Deployment(architecture, self.setup), forward, *beside, drafts=True)
 
     def elsewhere(self, hardware: HardwareProfile | None, placement: Placement | None) -> PassTime:
-        """Return the same on other devices, where the same engine runs, or over fewer of them."""
+        """Return the same on other devices, where the same engine runs, or over fewer of them.
+
+        Raises
+        ------
+        OptionError
+            For more of the target's devices than a stage of its pipeline has.
+        """
+        stage = self.setup.placement
+        if hardware is None and placement is not None and stage.pipeline_parallel > 1:
+            if placement.devices > stage.tensor_parallel:
+                reject(
+                    f"tp= of the drafter is {placement.devices}, and it runs on the last stage",
+                    f"up to the {stage.tensor_parallel} devices of a stage",
+                )
         moved = replace(self.setup, placement=placement or self.setup.placement)
         if hardware is not None:
             own = self.setup.engine
