@@ -780,9 +780,10 @@ def test_flags_for_several_nodes_say_what_they_lack() -> None:
     }
     for devices, told in ((8, False), (16, True)):
         found = advise("Qwen/Qwen3-235B-A22B", "h100", tensor_parallel=devices, **words)
-        said = [one for one in found.warnings if "--nnodes" in one]
+        said = [one for one in found.warnings if "--node-rank" in one]
         assert bool(said) == told
-        assert all(one.startswith("16 devices are more than the 8 of one node") for one in said)
+        assert all(one.startswith("16 devices are in 2 hosts") for one in said)
+        assert ("--nnodes 2 --node-rank 0" in str(found)) == told
 
 
 def test_the_flag_of_old_goes_on_working_with_a_note() -> None:

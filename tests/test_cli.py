@@ -63,6 +63,8 @@ def test_predict_prints_json_with_the_keys_and_axes_of_the_contract() -> None:
         "expert_parallel": 1,
         "attention_data_parallel": 1,
         "decode_context_parallel": 1,
+        "pipeline_parallel": 1,
+        "nodes": 1,
     }
     assert result["context_len"] == [1024, 8192]
     assert result["batch_size"] == [1, 8, 32]

@@ -513,7 +513,7 @@ def test_devices_and_formats_are_those_of_the_server(saved: Any, tmp_path: Path)
     with pytest.raises(OptionError, match=r"^tensor_parallel is 4; allowed: 2, as the server says"):
         of(paths, tensor_parallel=4)
     info.write_text(server_info(pp_size=2, **ROOMY))
-    assert any("2 stages of a pipeline" in note for note in of(paths).notes)
+    assert of(paths).setup.placement.pipeline_parallel == 2
     with pytest.raises(OptionError, match=r"^server: running is 64; allowed: 128, as the server"):
         of(paths, server="running=64")
 

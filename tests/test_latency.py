@@ -706,9 +706,19 @@ def test_devices_that_no_link_reaches_are_an_error() -> None:
     )
     with pytest.raises(ProfileError, match=message):
         exchange_s("attention", Placement(8), hardware=alone)
-    message = "toy device: interconnect.max_devices is 8; engine real cannot time collectives over 16 devices"
+    message = (
+        "toy device: interconnect.max_devices is 8, and interconnect.scale_out_bytes_per_s, between "
+        "nodes, is not given; engine real cannot time collectives over 16 devices"
+    )
     with pytest.raises(ProfileError, match=message):
         exchange_s("attention", Placement(16))
+    # Nor half of them in two nodes, though the links of one reach all.
+    with pytest.raises(ProfileError, match="scale_out_bytes_per_s"):
+        exchange_s("attention", Placement(8, nodes=2))
+    near = replace(LINKED.interconnect, scale_out_bytes_per_s=1.0)
+    message = "toy device: interconnect.max_devices is 8; engine real cannot time collectives"
+    with pytest.raises(ProfileError, match=message):
+        exchange_s("attention", Placement(16), hardware=replace(LINKED, interconnect=near))
     # The ideal engine has no communication, so that it needs no link.
     followed = operation(collective=BlockExchange("attention", np.array(800.0)))
     assert timed(followed, hardware=alone, placement=Placement(16)).communication_s == 0

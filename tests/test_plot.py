@@ -492,12 +492,12 @@ def test_lines_of_one_name_are_counted() -> None:
 
 def test_a_drafter_is_named_behind_the_model() -> None:
     one = curve([1, 1.5], drafter="ideal")
-    placement = Placement(4, attention_data_parallel=2, decode_context_parallel=2)
+    placement = Placement(4, 1, 2, 2, 2)
     other = replace(one, drafter="block,cost=0.1", placement=placement, engine="sglang")
     figure = plot_speedup_by_batch([one, other])
     assert legend_texts(figure)[:2] == [
         "Example GPU, engine ideal: the plain roofline:\nideal: accepts everything, costs nothing",
-        "4 × Example GPU (DP attention 2) (DCP 2), engine sglang:\nblock, cost=0.1",
+        "8 × Example GPU (DP attention 2) (DCP 2) (PP 2), engine sglang:\nblock, cost=0.1",
     ]
     assert figure.get_suptitle() == "Example-7B, context 4096"
 

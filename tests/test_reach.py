@@ -99,7 +99,7 @@ def test_kinds_formats_and_ways_to_spread_are_told_apart() -> None:
     assert deployment_words(spread) == {
         "attention": ("latent_attention",),
         "formats": ("fp4",),
-        "placements": ("tp", "ep", "dp-attention", "dcp"),
+        "placements": ("tp", "ep", "dp-attention", "dcp", "nodes"),
     }
     near = nearness(spread, ["eagle3"], 1, 1)
     assert near is not None

@@ -299,7 +299,7 @@ def test_json_names_the_chip_and_the_devices_apart(command: str) -> None:
     assert answer["hardware"] == "NVIDIA H100 SXM 80GB"
     assert answer["placement"] == {
         "tensor_parallel": 2, "expert_parallel": 1, "attention_data_parallel": 1,
-        "decode_context_parallel": 1,
+        "decode_context_parallel": 1, "pipeline_parallel": 1, "nodes": 1,
     }  # fmt: skip
 
 

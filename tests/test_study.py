@@ -78,13 +78,13 @@ def changed(old: str, new: str) -> str:
 
 def test_every_model_meets_every_kind_of_hardware_of_its_target(write: Write) -> None:
     study = load_study(write(GOOD))
-    two = Placement(tensor_parallel=2)
+    two = Placement(tensor_parallel=2, nodes=1)
     assert [(one.model, one.setup.hardware, one.setup.placement) for one in study.targets] == [
         (load_model("Qwen/Qwen3-8B"), load_hardware("b200"), two),
         (load_model("Qwen/Qwen3-8B"), load_hardware("h200"), two),
         (load_model("Qwen/Qwen3-30B-A3B"), load_hardware("b200"), two),
         (load_model("Qwen/Qwen3-30B-A3B"), load_hardware("h200"), two),
-        (load_model("Qwen/Qwen3-8B"), load_hardware("l4"), Placement()),
+        (load_model("Qwen/Qwen3-8B"), load_hardware("l4"), Placement(nodes=1)),
     ]
     assert [drafter.name for drafter in study.drafters] == [
         load_drafter("ideal").name,

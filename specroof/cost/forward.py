@@ -453,11 +453,27 @@ class Storage:
         Stored per sequence: cache and recurrent state.
     shard
         How both divide over devices.
+    n_layers
+        Layers of the model, which it is part of; 0 for what lies at its ends.
+    last_frac
+        Share of the ends that belongs to the last layers: the head.
     """
 
     weight_bytes: float
     sequence_bytes: Array
     shard: Shard
+    n_layers: int = 0
+    last_frac: float = 1.0
+
+    def stage_frac(self, stages: int) -> float:
+        """Return the share of it in the last of so many stages, the fullest, with the head.
+
+        Examples
+        --------
+        >>> Storage(1.0, np.zeros(()), TENSOR, n_layers=61).stage_frac(2) * 61
+        31.0
+        """
+        return -(-self.n_layers // stages) / self.n_layers if self.n_layers else self.last_frac
 
 
 def storage(
@@ -492,16 +508,19 @@ def storage(
     context = np.asarray(context_len, dtype=np.float64)
     nothing = np.zeros(())
     parts: list[Storage] = []
+    layers = architecture.n_layers
     for count, block in architecture.counted_blocks:
         parts += [
-            Storage(count * linear.stored_bytes, nothing, linear.shard) for linear in block.linears
+            Storage(count * linear.stored_bytes, nothing, linear.shard, layers)
+            for linear in block.linears
         ]
         if block.core is not None:
             shard = HEADS if block.name == "attention" else TENSOR
-            parts.append(Storage(count * block.core.stored_bytes, nothing, shard))
+            parts.append(Storage(count * block.core.stored_bytes, nothing, shard, layers))
     table = architecture.embedding_params * dtype_bytes(architecture.activation_dtype)
     head = 0.0 if architecture.tied_embeddings else architecture.head.stored_bytes
-    parts.append(Storage(table + head, nothing, TENSOR))
+    last = head / (table + head) if head else 1.0  # a tied table is needed at both ends
+    parts.append(Storage(table + head, nothing, TENSOR, last_frac=last))
     kv_dtype = options.kv_dtype or architecture.kv_dtype
     state_dtype = options.state_dtype or architecture.state_dtype
     for count, core in architecture.counted_cores:
@@ -517,9 +536,9 @@ def storage(
             kept = kept + rules.state_bytes(core, state_dtype, architecture.activation_dtype)
         if rules.repeated_bytes is not None:
             repeated = rules.repeated_bytes(core, context, kv_dtype)
-            parts.append(Storage(0.0, np.asarray(count * repeated), ATTENTION_REPLICATED))
+            parts.append(Storage(0.0, np.asarray(count * repeated), ATTENTION_REPLICATED, layers))
             kept = kept - repeated
-        parts.append(Storage(0.0, np.asarray(count * kept), rules.shard(core)))
+        parts.append(Storage(0.0, np.asarray(count * kept), rules.shard(core), layers))
     return parts
 
 

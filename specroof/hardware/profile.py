@@ -9,7 +9,7 @@ from specroof.arrays import number_within, whole_within
 from specroof.errors import OptionError, ProfileError, expect, expect_word
 from specroof.hardware.engine import FRAMEWORKS, IDEAL_ENGINE, Collective, EngineProfile
 from specroof.reading.yaml_text import shown
-from specroof.units import DTYPE_BYTES, WIDER_DTYPES
+from specroof.units import BOUNDS, DTYPE_BYTES, WIDER_DTYPES
 
 # --- The engine of a chip without measurements: its family's kernels, overheads of fits ----------
 
@@ -233,20 +233,25 @@ class Interconnect:
     link_bytes_per_s
         Bytes/s that one device sends, one direction, all its links together.
     max_devices
-        Devices that reach one another at this rate.
+        Devices that reach one another at this rate: a node, or a domain of several hosts.
     scale_out_bytes_per_s
-        Bytes/s that one device sends to another group, one direction; None where not known.
+        Bytes/s that one device sends to another node, one direction; None where not known.
+    host_devices
+        Devices of one host, where `max_devices` are in several; None where they are in one.
     """
 
     link_bytes_per_s: BytesPerS
     max_devices: Annotated[int, "devices"]
     scale_out_bytes_per_s: BytesPerS | None = None
+    host_devices: Annotated[int, "devices"] | None = None
 
     def __post_init__(self) -> None:
         number_within("link_bytes_per_s", self.link_bytes_per_s, "bytes_per_s")
         whole_within("max_devices", self.max_devices, "devices")
         if self.scale_out_bytes_per_s is not None:
             number_within("scale_out_bytes_per_s", self.scale_out_bytes_per_s, "bytes_per_s")
+        if self.host_devices is not None:
+            whole_within("host_devices", self.host_devices, "devices")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -495,7 +500,7 @@ _EXAMPLE: Final = HardwareProfile(
 
 @dataclass(frozen=True)
 class Placement:
-    """How a model is spread over `tensor_parallel` devices.
+    """How a model is spread over `tensor_parallel` x `pipeline_parallel` devices.
 
     Attributes
     ----------
@@ -508,26 +513,37 @@ class Placement:
     decode_context_parallel
         Devices of a group that each cache a part of every sequence's context and attend to it;
         1 where devices without KV heads of their own repeat the cache.
+    pipeline_parallel
+        Stages of layers, each on `tensor_parallel` devices of its own.
+    nodes
+        Nodes that the devices are spread over, as many on each; None for as few as the chip's
+        links allow, which `specroof.latency.engine_setup` fills in.
 
     Raises
     ------
     OptionError
-        Unless all are whole numbers from 1 to 65 536, the second and third divide the first, and
-        the last divides a group.
+        Unless all are whole numbers from 1 to 65 536, the second and third divide the first, the
+        fourth divides a group, and the last divides the devices, 65 536 of them at most.
 
     Examples
     --------
     >>> Placement(tensor_parallel=8, expert_parallel=4).devices
     8
+    >>> Placement(tensor_parallel=8, pipeline_parallel=2).devices
+    16
     """
 
     tensor_parallel: int = 1
     expert_parallel: int = 1
     attention_data_parallel: int = 1
     decode_context_parallel: int = 1
+    pipeline_parallel: int = 1
+    nodes: int | None = None
 
     def __post_init__(self) -> None:
         for key in fields(self):
+            if key.name == "nodes" and self.nodes is None:
+                continue
             count = whole_within(key.name, getattr(self, key.name), "devices")
             object.__setattr__(self, key.name, count)
         for name in ("expert_parallel", "attention_data_parallel"):
@@ -544,16 +560,75 @@ class Placement:
                 f"the {self.group_size} devices of tensor_parallel / attention_data_parallel"
             )
             raise OptionError(message)
+        stages, most = self.pipeline_parallel, int(BOUNDS["devices"].most)
+        if stages > 1 and self.devices > most:
+            message = (
+                f"pipeline_parallel is {stages}: with tensor_parallel {self.tensor_parallel} "
+                f"{self.devices} devices; allowed: {most} devices"
+            )
+            raise OptionError(message)
+        if self.nodes is not None and self.devices % self.nodes != 0:
+            message = f"nodes is {self.nodes}; must divide the {self.devices} devices"
+            raise OptionError(message)
 
     @property
     def devices(self) -> int:
         """Devices that the model runs on."""
-        return self.tensor_parallel
+        return self.tensor_parallel * self.pipeline_parallel
 
     @property
     def group_size(self) -> int:
         """Devices that attend to the same sequences."""
         return self.tensor_parallel // self.attention_data_parallel
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Ways in which the model is spread, as flags call them."""
+        counts = {
+            "tp": self.tensor_parallel,
+            "ep": self.expert_parallel,
+            "dp-attention": self.attention_data_parallel,
+            "dcp": self.decode_context_parallel,
+            "pp": self.pipeline_parallel,
+            "nodes": self.nodes or 1,
+        }
+        return tuple(name for name, count in counts.items() if count > 1) or ("one device",)
+
+    def in_nodes(self, most: int) -> "Placement":
+        """Return the placement in nodes of at most so many devices: the given ones, or the fewest.
+
+        A stage of a pipeline lies inside a node or fills several.
+
+        Raises
+        ------
+        OptionError
+            For `nodes` of more devices, or that split a stage unevenly.
+
+        Examples
+        --------
+        >>> Placement(tensor_parallel=16).in_nodes(8).nodes
+        2
+        >>> Placement(tensor_parallel=8, pipeline_parallel=2, nodes=1).in_nodes(8)
+        Traceback (most recent call last):
+        specroof.errors.OptionError: nodes is 1; a node joins 8 devices: 16 in stages of 8 divide \
+over 2, 4, 8, 16 nodes
+        """
+        devices, stage = self.devices, self.tensor_parallel
+        allowed = [
+            nodes
+            for nodes in range(-(-devices // most), devices + 1)
+            for each in (devices // nodes,)
+            if devices % nodes == 0 and (stage % each == 0 or each % stage == 0)
+        ]
+        if self.nodes is None:
+            return replace(self, nodes=allowed[0])
+        if self.nodes not in allowed:
+            message = (
+                f"nodes is {self.nodes}; a node joins {most} devices: {devices} in stages of "
+                f"{stage} divide over {', '.join(map(str, allowed))} nodes"
+            )
+            raise OptionError(message)
+        return self
 
 
 #: What profiles that were fitted to all measurements are stored under.

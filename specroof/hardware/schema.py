@@ -207,6 +207,8 @@ class _HardwareProfile(_HardwareBlock):
             needed.append("interconnect.link_bytes_per_s")
             if self.interconnect.scale_out_bytes_per_s is not None:
                 needed.append("interconnect.scale_out_bytes_per_s")
+            if self.interconnect.host_devices is not None:
+                needed.append("interconnect.host_devices")
         if self.usable_memory_bytes is not None:
             needed.append("usable_memory_bytes")
         if self.peak.multiprocessors is not None:

@@ -311,7 +311,8 @@ def draft_placement(model: Architecture, setup: Setup) -> Placement:
     """Return how a drafter is spread over the devices of its target.
 
     As the target is, but for a context that is spread over devices: a drafter caches all of it on
-    each, except one with latent attention under vLLM.
+    each, except one with latent attention under vLLM. In a pipeline it runs on the devices of the
+    last stage alone, which has the hidden states that it reads and the head.
 
     Parameters
     ----------
@@ -333,7 +334,8 @@ def draft_placement(model: Architecture, setup: Setup) -> Placement:
         ``v1/worker/gpu/model_runner.py``, ``get_kv_cache_spec``, and ``v1/attention/backend.py``,
         ``supports_non_causal_dcp`` (TRITON_MLA does not); SGLang 0.5.23
         ``mem_cache/kv_cache_configurator.py``, ``loc_space_scale``, and
-        ``configs/model_config.py``, ``get_num_kv_heads``.
+        ``configs/model_config.py``, ``get_num_kv_heads``. Stages: vLLM ``config/speculative.py``
+        (a drafter has one), SGLang ``managers/scheduler.py``, ``maybe_init_draft_worker``.
 
     Examples
     --------
@@ -353,6 +355,10 @@ def draft_placement(model: Architecture, setup: Setup) -> Placement:
     1
     """
     placement = setup.placement
+    if placement.pipeline_parallel > 1:
+        placement = replace(placement, pipeline_parallel=1, nodes=None)
+    if placement.decode_context_parallel == 1:
+        return placement
     latent = [core for _, core in model.counted_cores if isinstance(core, LatentAttention)]
     if not latent or setup.engine.rules != "vllm":
         return replace(placement, decode_context_parallel=1)
@@ -391,7 +397,7 @@ def drafting_setup(model: Architecture, setup: Setup) -> Setup:
     True
     """
     placement = setup.placement
-    if placement.decode_context_parallel > 1:
+    if placement.decode_context_parallel > 1 or placement.pipeline_parallel > 1:
         placement = draft_placement(model, setup)
     return replace(
         setup,

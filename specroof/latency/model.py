@@ -25,7 +25,7 @@ from specroof.cost import (
 )
 from specroof.cost.forward import joined_costs
 from specroof.errors import Note
-from specroof.hardware import GENERIC, CapturedGraphs
+from specroof.hardware import GENERIC, CapturedGraphs, Placement
 from specroof.latency.attention_reading import attention_reading
 from specroof.latency.pass_seconds import (
     Exchange,
@@ -33,10 +33,11 @@ from specroof.latency.pass_seconds import (
     PassLatency,
     PassShape,
     PassWork,
+    Pipeline,
     pass_time,
 )
 from specroof.latency.setup import Setup, device_bytes, served_options, ways
-from specroof.units import format_binary_bytes
+from specroof.units import dtype_bytes, format_binary_bytes, format_seconds, format_si
 
 # --- From operations to what they do on a device at its peaks ------------------------------------
 
@@ -154,7 +155,7 @@ def pass_work(
                 sequences=sequences,
             )
         )
-        if op.collective is not None and placement.devices > 1:
+        if op.collective is not None and placement.tensor_parallel > 1:
             exchange = op.collective
             if exchange.block == "attention" or not settled:  # prompts are gathered as they are
                 padded_bytes = np.asarray(exchange.message_bytes * crowding)
@@ -470,6 +471,8 @@ def model_work(
     >>> model_work(tiny, setup, ForwardPass(1, 1, 0)).shape.n_layers
     5
     """
+    if setup.placement.pipeline_parallel > 1:
+        return _staged_work(model, setup, forward, beside, by_sequence)
     for work in beside:
         if work.kind == "prompts":
             return _mixed_work(model, setup, (forward, work.forward_pass), by_sequence)
@@ -495,6 +498,97 @@ def model_work(
         forward.settled,
     )
     return pass_work(ops, setup, shape, settled=forward.settled)
+
+
+def micro_batches(batch_size: npt.ArrayLike, placement: Placement) -> Array:
+    """Return how many micro-batches the sequences of a batch go through a pipeline in.
+
+    As many as stages, but none without a sequence for each group of data-parallel attention.
+
+    Parameters
+    ----------
+    batch_size
+        Sequences in flight, over all micro-batches.
+    placement
+        Its stages, and groups of attention.
+
+    Ignores
+        that whole sequences are dealt out unevenly.
+    Source
+        vLLM 0.33.0 ``config/vllm.py``, ``max_concurrent_batches``; SGLang 0.5.23
+        ``managers/scheduler_pp_mixin.py``.
+
+    Examples
+    --------
+    >>> micro_batches([1, 3, 64], Placement(pipeline_parallel=4)).tolist()
+    [1.0, 3.0, 4.0]
+    """
+    batch = np.asarray(batch_size, dtype=np.float64)
+    groups = placement.attention_data_parallel
+    return np.asarray(np.clip(batch / groups, 1.0, placement.pipeline_parallel))
+
+
+def _staged_work(
+    model: Architecture,
+    setup: Setup,
+    forward: ForwardPass,
+    beside: Sequence[Work],
+    by_sequence: bool,
+) -> PassWork:
+    """Return what one micro-batch of a pass does in all stages, with what they send one another.
+
+    Prompts are cut along their tokens, as both frameworks chunk them, and decoding by sequences.
+
+    Counts
+        hidden states and the residual beside them, two tensors.
+    Source
+        vLLM 0.33.0 ``model_executor/models/llama.py``, ``make_empty_intermediate_tensors``; SGLang
+        0.5.23 ``models/llama.py``, ``PPProxyTensors``.
+    """
+    placement = setup.placement
+    stages = placement.pipeline_parallel
+    prompts = [work.forward_pass for work in beside if work.kind == "prompts"]
+    count: Array | float = float(stages)
+    if not (forward.settled or prompts):
+        count = micro_batches(forward.batch_size, placement)
+    if forward.settled:
+        whole_len, forward = forward.query_len, _chunk(forward, stages)
+        count = whole_len / forward.query_len
+    else:
+        forward = replace(forward, batch_size=forward.batch_size / count)
+    beside = [
+        replace(
+            work,
+            forward_pass=_chunk(work.forward_pass, stages)
+            if work.kind == "prompts"
+            else replace(work.forward_pass, batch_size=work.forward_pass.batch_size / count),
+        )
+        for work in beside
+    ]
+    inside = replace(setup, placement=replace(placement, pipeline_parallel=1, nodes=None))
+    work = model_work(model, inside, forward, beside=beside, by_sequence=by_sequence)
+    tokens = forward.tokens + sum(prompt.tokens / stages for prompt in prompts)
+    message_bytes = 2 * tokens * (model.hidden_size * dtype_bytes(model.activation_dtype))
+    hops = Exchange(BlockExchange("stage", message_bytes), 1, setup.hardware, placement)
+    exchanges = [replace(exchange, placement=placement) for exchange in work.exchanges]
+    return replace(
+        work,
+        exchanges=[*exchanges, hops],
+        pipeline=Pipeline(-(-model.n_layers // stages) / model.n_layers, count, forward.settled),
+    )
+
+
+def _chunk(forward: ForwardPass, pieces: int) -> ForwardPass:
+    """Return the mean of equal pieces of a prompt that follow one another."""
+    length = np.maximum(forward.query_len / pieces, np.minimum(forward.query_len, 1.0))
+    before = (forward.query_len - length) / 2
+    return replace(
+        forward,
+        query_len=length,
+        context_len=forward.context_len + before,
+        head_len=np.minimum(forward.head_len, length),
+        matmul_len=length,
+    )
 
 
 def launched_kernels(ops: Sequence[OpCost], n_layers: float) -> float:
@@ -725,6 +819,54 @@ def engine_notes(setup: Setup) -> Iterator[str]:
     kind, _, named = source.partition(": ")
     short = f"engine {engine.name} of {setup.hardware.name}: {kind}"
     yield Note(sentence, short if named else sentence)
+
+
+def placement_notes(model: Architecture, setup: Setup) -> Iterator[str]:
+    """Yield what a placement over nodes, in stages, or with experts on many devices is priced as.
+
+    Parameters
+    ----------
+    model, setup
+        What runs where.
+
+    Source
+        `specroof.latency.pass_seconds`; redundant experts: SGLang 0.5.23 ``srt/eplb``, vLLM 0.33.0
+        ``config/parallel.py``, ``EPLBConfig``.
+
+    Examples
+    --------
+    >>> from specroof import load_hardware, load_model
+    >>> from specroof.latency import engine_setup
+    >>> llama = load_model("meta-llama/Llama-3.1-70B")
+    >>> setup = engine_setup(load_hardware("h200"), "vllm", Placement(16), None)
+    >>> next(placement_notes(llama, setup)).partition(",")[0]
+    '16 devices are 2 nodes of 8'
+    """
+    place, link, reached = setup.placement, setup.hardware.interconnect, setup.engine.collective
+    nodes, stages = place.nodes or 1, place.pipeline_parallel
+    if nodes > 1:
+        far = "" if reached is None else "; the links between them are not known"
+        if reached and link and reached.scale_out_latency_s and link.scale_out_bytes_per_s:
+            rate = format_si(link.scale_out_bytes_per_s, "B/s")
+            late = format_seconds(reached.scale_out_latency_s)
+            far = f", each device with {rate} and {late} to other nodes, undisturbed"
+        yield f"{place.devices} devices are {nodes} nodes of {place.devices // nodes}{far}"
+    if stages > 1:
+        most = -(-model.n_layers // stages)
+        yield (
+            f"{stages} stages of at most {most} of {model.n_layers} layers, up to {stages} "
+            f"micro-batches in flight, drafts on the last stage; operations are those of a "
+            f"micro-batch"
+        )
+    if setup.engine.bands and (nodes > 1 or stages > 1):
+        yield "bands are wider than measurements set them: none is of such a placement"
+    counts = {core.n_experts for _, core in model.counted_cores if isinstance(core, Experts)}
+    for n_experts in counts:
+        if spare := -n_experts % place.expert_parallel:
+            yield (
+                f"{n_experts} experts do not divide over {place.expert_parallel} devices: "
+                f"{spare} redundant ones are needed, whose memory is not counted"
+            )
 
 
 def option_notes(model: Architecture, options: Options) -> Iterator[str]:

@@ -216,10 +216,14 @@ def hierarchical_all_reduce_s(
 
 @dataclass(frozen=True, slots=True)
 class _Links:
-    """Speed of the links of one device in an engine, inside its group of devices and beyond."""
+    """Speed of the links of one device in an engine, inside its node and beyond."""
 
     within: Interconnect
     reached: Collective
+    node_devices: int | None = None
+
+    def group(self, devices: int) -> int:
+        return min(devices, self.node_devices or self.within.max_devices)
 
     @property
     def scale_out_bytes_per_s(self) -> float:
@@ -236,7 +240,7 @@ class _Links:
     def all_reduce(self, message_bytes: Array, devices: int) -> Array:
         if devices == 1:
             return np.zeros(())
-        group = min(devices, self.within.max_devices)
+        group = self.group(devices)
         link_bytes_per_s = self.reached.link_frac * self.within.link_bytes_per_s
         if devices == group:
             return all_reduce_s(
@@ -255,7 +259,7 @@ class _Links:
         )
 
     def all_to_all(self, sent_bytes: Array, devices: int, latency_s: float) -> Array:
-        group = min(devices, self.within.max_devices)
+        group = self.group(devices)
         inside_s = all_to_all_s(
             sent_bytes * (group / devices),
             devices=group,
@@ -269,6 +273,36 @@ class _Links:
             (devices - group) / devices / self.scale_out_bytes_per_s
         )
         return np.maximum(inside_s, outside_s)
+
+    def between_stages(self, message_bytes: Array, placement: Placement) -> Array:
+        r"""Return the seconds from stage to stage of a pipeline, and of a token back to the first.
+
+        .. math:: t = \sum_{hops} \left( t_0 + \frac{n}{g W} + t_{gather}(n / d) \right) + t_0
+
+        with g the devices of a stage, of which each sends a part, and d its groups of data-parallel
+        attention: each gathers what its devices received.
+
+        Source
+            vLLM 0.33.0 and SGLang 0.5.23, ``distributed/parallel_state.py``, ``send_tensor_dict``.
+            Stages lie in the order of devices: as few hops as can be leave a node.
+        """
+        nodes = placement.nodes or 1
+        leaving = min(nodes, placement.pipeline_parallel) - 1
+        staying = placement.pipeline_parallel - 1 - leaving
+        sent_bytes = message_bytes / placement.tensor_parallel
+        hop_s = self.latency_s(2)
+        seconds = staying * (
+            hop_s + sent_bytes / (self.reached.link_frac * self.within.link_bytes_per_s)
+        )
+        if leaving:
+            hop_s = self.scale_out_latency_s
+            seconds = seconds + leaving * (hop_s + sent_bytes / self.scale_out_bytes_per_s)
+        group = placement.group_size
+        if group > 1:
+            shared_bytes = message_bytes / placement.attention_data_parallel
+            gather_s = self.all_to_all(shared_bytes, group, self.latency_s(group))
+            seconds = seconds + (leaving + staying) * gather_s
+        return np.asarray(seconds + hop_s)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -329,17 +363,22 @@ def communication_s(
     parts = []
     for exchange in exchanges:
         block, placement = exchange.collective, exchange.placement
-        within, devices = exchange.hardware.interconnect, placement.devices
+        within, devices, nodes = exchange.hardware.interconnect, placement.devices, placement.nodes
         if within is None:
             problem = "interconnect.link_bytes_per_s is not given"
-        elif devices > within.max_devices and (
-            within.scale_out_bytes_per_s is None
-            or reached.scale_out_latency_s is None
-            or devices % within.max_devices != 0
+        elif (devices > within.max_devices or (nodes or 1) > 1) and (
+            within.scale_out_bytes_per_s is None or reached.scale_out_latency_s is None
         ):
-            problem = f"interconnect.max_devices is {within.max_devices}"
+            problem = (
+                f"interconnect.max_devices is {within.max_devices}, and "
+                f"interconnect.scale_out_bytes_per_s, between nodes, is not given"
+                if within.scale_out_bytes_per_s is None
+                else f"interconnect.max_devices is {within.max_devices}"
+            )
         else:
-            seconds = _collective_s(block, _Links(within, reached), placement, engine)
+            node_devices = None if nodes is None else devices // nodes
+            links = _Links(within, reached, node_devices)
+            seconds = _collective_s(block, links, placement, engine)
             counted_s = np.asarray(np.asarray(exchange.count) * seconds)
             parts.append(by_pass(counted_s, exchange.passes, n_passes))
             continue
@@ -365,25 +404,30 @@ def _collective_s(
         and ``fused_moe/runner/moe_runner.py``, ``_maybe_reduce_final_output``; SGLang 0.5.23
         ``layers/moe/fused_moe_triton/layer.py`` and ``layers/dp_attention.py``.
     """
-    groups = placement.attention_data_parallel
+    groups, devices = placement.attention_data_parallel, placement.tensor_parallel
     message_bytes = exchange.message_bytes
+    if exchange.block == "stage":
+        return links.between_stages(message_bytes, placement)
     if exchange.block == "context":  # all is gathered or scattered among few
         spread = placement.decode_context_parallel
         return links.all_to_all(message_bytes, spread, links.latency_s(spread))
     if exchange.block == "attention":
-        return links.all_reduce(np.asarray(message_bytes / groups), placement.devices // groups)
+        return links.all_reduce(np.asarray(message_bytes / groups), devices // groups)
     if groups == 1:
-        return links.all_reduce(message_bytes, placement.devices)
+        return links.all_reduce(message_bytes, devices)
     spread, kernels = placement.expert_parallel, None
     if exchange.block == "experts" and spread > 1:
-        kernels = engine.all_to_all(placement.devices, links.within.max_devices)
+        linked = links.within.max_devices
+        kernels = engine.all_to_all(
+            devices, linked if (placement.nodes or 1) == 1 else links.group(linked)
+        )
     if kernels is not None:
         copies = min(exchange.copies, spread)
         sent_bytes = np.asarray(message_bytes * (copies / spread))
         dispatched_bytes = np.asarray(sent_bytes * exchange.dispatch_frac)
         dispatch_s = links.all_to_all(dispatched_bytes, spread, kernels.dispatch_latency_s)
         return dispatch_s + links.all_to_all(sent_bytes, spread, kernels.combine_latency_s)
-    return links.latency_s(placement.devices) + links.all_reduce(message_bytes, placement.devices)
+    return links.latency_s(devices) + links.all_reduce(message_bytes, devices)
 
 
 # --- The roofline, and what an engine adds around it: the only `max()` lives here -----------------
@@ -514,6 +558,8 @@ class PassWork:
         How many passes; None for one, whose arrays have the shape of its operating points.
     notes
         Dtypes that the device lacks and what stands in.
+    pipeline
+        The stages that it goes through, of which the above is one micro-batch; None for one stage.
     """
 
     ops: Sequence[OpWork]
@@ -521,6 +567,27 @@ class PassWork:
     shape: PassShape
     n_passes: int | None = None
     notes: tuple[str, ...] = ()
+    pipeline: "Pipeline | None" = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pipeline:
+    """The stages that a pass goes through, in micro-batches.
+
+    Parameters
+    ----------
+    stage_frac
+        Share of the layers that the fullest stage has.
+    micro_batches
+        How many follow one another.
+    fills
+        Whether the pipeline is empty before the first of them, as of a prompt alone; else they come
+        round again and again.
+    """
+
+    stage_frac: float
+    micro_batches: npt.ArrayLike
+    fills: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -574,6 +641,10 @@ class PassLatency:
         What the engine adds per pass, layer and sequence; 0 on the ideal engine.
     notes
         Dtypes that the device lacks and what stands in.
+    waiting_s
+        What micro-batches wait for one another in the slowest stage; 0 with one stage.
+    stage_s
+        Of a micro-batch in the last stage, which has the head: the slowest. 0 with one stage.
     """
 
     ops: tuple[OpLatency, ...]
@@ -581,6 +652,8 @@ class PassLatency:
     communication_s: Array
     overhead_s: Array
     notes: tuple[str, ...] = ()
+    waiting_s: Array | float = 0.0
+    stage_s: Array | float = 0.0
 
     def __repr__(self) -> str:
         """Return one line: arrays are looked at by name."""
@@ -592,7 +665,7 @@ class PassLatency:
     def total_s(self) -> Array:
         """All of the pass."""
         # What depends on the context is in the work alone: the others are added up without it.
-        return np.asarray(self.work_s + (self.communication_s + self.overhead_s))
+        return np.asarray(self.work_s + (self.communication_s + self.overhead_s + self.waiting_s))
 
 
 def pass_time(work: PassWork, engine: EngineProfile, granularity: str = "op") -> PassLatency:
@@ -662,14 +735,60 @@ def pass_time(work: PassWork, engine: EngineProfile, granularity: str = "op") ->
         overhead_s=_overhead_s(shape, engine),
         notes=work.notes,
     )
-    if engine.graphs is None or not np.any(shape.eager):
-        return latency
-    # Launching is what an eager pass waits for, while the device works: a floor, not a summand.
-    launched_s = engine.graphs.eager_layer_s * np.asarray(shape.n_layers)
-    launched_s = launched_s + engine.graphs.eager_kernel_s * np.asarray(shape.kernels)
-    waited_s = np.maximum(launched_s - latency.total_s, 0.0)
-    overhead_s = latency.overhead_s + np.where(shape.eager, waited_s, 0.0)
-    return replace(latency, overhead_s=np.asarray(overhead_s))
+    if engine.graphs is not None and np.any(shape.eager):
+        # Launching is what an eager pass waits for, while the device works: a floor, no summand.
+        launched_s = engine.graphs.eager_layer_s * np.asarray(shape.n_layers)
+        launched_s = launched_s + engine.graphs.eager_kernel_s * np.asarray(shape.kernels)
+        waited_s = np.maximum(launched_s - latency.total_s, 0.0)
+        overhead_s = latency.overhead_s + np.where(shape.eager, waited_s, 0.0)
+        latency = replace(latency, overhead_s=np.asarray(overhead_s))
+    return latency if work.pipeline is None else staged(latency, work.pipeline, engine)
+
+
+def staged(latency: PassLatency, pipeline: Pipeline, engine: EngineProfile) -> PassLatency:
+    r"""Return a pass in stages, from the seconds of a micro-batch through all of them.
+
+    .. math:: t_{stage} = f (t - t_{end}) + t_{end}, \qquad
+        t_{pass} = \max(t, m \, t_{stage})
+
+    with f the share of the layers in the fullest stage, and t_end the head and what the engine adds
+    once a pass. Of micro-batches that find the pipeline empty the last is through after
+    :math:`t + (m - 1) t_{stage}`.
+
+    Parameters
+    ----------
+    latency
+        Of one micro-batch, t.
+    pipeline
+        Its stages, and m micro-batches.
+    engine
+        What it adds once a pass.
+
+    Ignores
+        that vLLM gives the last stage the fewer layers where they do not divide; that stages differ
+        in the kinds of their layers.
+    Source
+        Counting. vLLM 0.33.0 ``config/vllm.py``, ``max_concurrent_batches``: as many micro-batches
+        as stages are in flight (one more, with asynchronous scheduling, waits for the first stage).
+
+    Examples
+    --------
+    >>> seconds = [np.array(8.0), np.zeros(()), np.zeros(())]
+    >>> pipeline = Pipeline(stage_frac=0.5, micro_batches=3, fills=False)
+    >>> engine = EngineProfile(name="e", pass_overhead_s=2.0)
+    >>> latency = staged(PassLatency((), *seconds), pipeline, engine)
+    >>> float(latency.stage_s), float(latency.total_s)  # 0.5 * 6 + 2, three times
+    (5.0, 15.0)
+    """
+    head_s = total(op.seconds for op in latency.ops if op.op.kind == "head")
+    end_s = head_s + engine.pass_overhead_s
+    stage_s = np.asarray(pipeline.stage_frac * (latency.total_s - end_s) + end_s)
+    rounds = np.asarray(pipeline.micro_batches, dtype=np.float64)
+    if pipeline.fills:
+        waiting_s = (rounds - 1) * stage_s
+    else:
+        waiting_s = np.maximum(rounds * stage_s - latency.total_s, 0.0)
+    return replace(latency, stage_s=stage_s, waiting_s=np.asarray(waiting_s))
 
 
 def _overhead_s(shape: PassShape, engine: EngineProfile) -> Array:

@@ -62,11 +62,11 @@ def engine_setup(
     Raises
     ------
     OptionError
-        If the profile has no such engine.
+        If the profile has no such engine, or no node holds the placement.
 
     Source
-        The choices of this library: one device, the defaults of `Options`, and the way in which
-        an engine keeps recurrent state.
+        The choices of this library: one device, as few nodes as the links allow, the defaults of
+        `Options`, and the way in which an engine keeps recurrent state.
 
     Examples
     --------
@@ -80,7 +80,15 @@ def engine_setup(
     chosen = options or Options()
     if chosen.recurrent_state is None and profile.recurrent_state is not None:
         chosen = replace(chosen, recurrent_state=profile.recurrent_state)
-    return Setup(hardware, profile, placement or Placement(), chosen)
+    place, link = placement or Placement(), hardware.interconnect
+    most = place.devices if link is None else link.max_devices
+    if place.nodes is None and place.devices <= most:
+        place = replace(place, nodes=1)
+    else:
+        place = place.in_nodes(most)
+    if place.pipeline_parallel > 1 or place.nodes != 1:
+        profile = profile.spread_as(place.words)
+    return Setup(hardware, profile, place, chosen)
 
 
 def drafting_engine(engine: EngineProfile) -> EngineProfile:
@@ -103,7 +111,7 @@ def drafting_engine(engine: EngineProfile) -> EngineProfile:
 
 
 def check_placement(model: Architecture, placement: Placement) -> None:
-    """Refuse a placement that does not divide the attention of every layer.
+    """Refuse a placement that does not divide the attention of every layer, or has no layers left.
 
     Raises
     ------
@@ -112,7 +120,8 @@ def check_placement(model: Architecture, placement: Placement) -> None:
 
     Source
         vLLM and SGLang refuse tensor parallelism that does not divide the query heads: a head is
-        computed on one device. Decode context parallelism: `check_spread_context`.
+        computed on one device. Decode context parallelism: `check_spread_context`. Stages need not
+        divide the layers (``get_pp_indices`` of both).
 
     Examples
     --------
@@ -123,6 +132,12 @@ def check_placement(model: Architecture, placement: Placement) -> None:
     >>> check_placement(toy, Placement(tensor_parallel=2))  # two heads on each of two devices
     """
     group = placement.tensor_parallel // placement.attention_data_parallel
+    if placement.pipeline_parallel > model.n_layers:
+        reject(
+            f"pipeline_parallel is {placement.pipeline_parallel}, and {model.name} has "
+            f"{model.n_layers} layers",
+            f"from 1 to {model.n_layers}",
+        )
     if placement.decode_context_parallel > 1:
         check_spread_context(model, placement)
     for _, core in model.counted_cores:
@@ -215,6 +230,8 @@ def device_bytes(
 ) -> Array:
     """Return the memory that one device needs for weights and for its share of the sequences.
 
+    Of stages of a pipeline it is the last, which has the head.
+
     Parameters
     ----------
     parts
@@ -237,7 +254,12 @@ def device_bytes(
     total = np.zeros(())
     for part in parts:
         _, weight_ways, cache_ways = ways(part.shard, placement)
-        total = total + part.weight_bytes / weight_ways + batch * part.sequence_bytes / cache_ways
+        weight_bytes: Array | float = part.weight_bytes / weight_ways
+        cache_bytes = batch * part.sequence_bytes / cache_ways
+        if placement.pipeline_parallel > 1:
+            frac = part.stage_frac(placement.pipeline_parallel)
+            weight_bytes, cache_bytes = weight_bytes * frac, cache_bytes * frac
+        total = total + weight_bytes + cache_bytes
     return np.asarray(total)
 
 

@@ -44,6 +44,7 @@ _BOUND_FILLS: Final = {
     "compute": (_ORANGE, "///"),
     "communication": (_GREEN, "..."),
     "overhead": (_BLACK, ""),
+    "pipeline": (_GREY, "\\\\\\"),
     "others": (_GREY, ""),
 }
 _BOUND_NAMES: Final = {
@@ -51,6 +52,7 @@ _BOUND_NAMES: Final = {
     "compute": "compute bound",
     "communication": "collectives between devices",
     "overhead": "overhead of the engine",
+    "pipeline": "other micro-batches in the slowest stage",
     "others": "small operations together",
 }
 _ROOF_LINES: Final = ("-", "--", "-.", ":")
@@ -105,6 +107,7 @@ def _extra_s(latency: PassLatency) -> dict[str, float]:
     return {
         "communication": float(np.sum(latency.communication_s)),
         "overhead": float(np.sum(latency.overhead_s)),
+        "pipeline": float(np.sum(latency.waiting_s)),
     }
 
 

@@ -267,6 +267,8 @@ def _hardware_name(curve: "SpeedupCurve") -> str:
         name += f" (DP attention {placement.attention_data_parallel})"
     if placement.decode_context_parallel > 1:
         name += f" (DCP {placement.decode_context_parallel})"
+    if placement.pipeline_parallel > 1:
+        name += f" (PP {placement.pipeline_parallel})"
     return name
 
 

@@ -90,9 +90,11 @@ from specroof.serving.capacity import in_server, served_room
 from specroof.serving.launch import (
     CACHES,
     DRAFT_MODEL,
+    FIRST_HOST,
     LAUNCHERS,
     LOOKUPS,
     MADE_WEIGHTS,
+    OTHER_HOSTS,
     Launch,
     Speculation,
     follows_load,
@@ -215,6 +217,8 @@ class AdviseRequest(PlayedParameters):
     expert_parallel: Annotated[int, SHARED["expert_parallel"]] = 1
     attention_data_parallel: Annotated[int, SHARED["attention_data_parallel"]] = 1
     decode_context_parallel: Annotated[int, SHARED["decode_context_parallel"]] = 1
+    pipeline_parallel: Annotated[int, SHARED["pipeline_parallel"]] = 1
+    nodes: Annotated[int | None, SHARED["nodes"]] = None
     engine: Annotated[str | None, SHARED["engine"]] = None
     server: Annotated[ServerLike | None, SHARED["server"]] = None
     options: Annotated[OptionsLike | None, SHARED["options"]] = None
@@ -352,6 +356,8 @@ def setup_on(checked: CheckedRequest, profile: HardwareProfile) -> Setup | None:
             request.expert_parallel,
             request.attention_data_parallel,
             request.decode_context_parallel,
+            request.pipeline_parallel,
+            request.nodes,
         )
         check_placement(model, place)
         setup = engine_setup(profile, engine, place, options)
@@ -651,7 +657,7 @@ def _chip_advice(checked: CheckedRequest, setup: Setup, given: HardwareLike) -> 
         *_missing(setup, request, priced=price is not None),
         *_unreached(plan),
         *([] if played is None else played.warnings),
-        *_nodes(setup),
+        *_nodes(setup, frameworks),
     ]
     place = f"{setup.hardware.name}: " if len(as_list(request.hardware)) > 1 else ""
     return ChipAdvice(
@@ -701,6 +707,7 @@ def _is_fixed(drafter: Drafter, request: AdviseRequest, frameworks: Sequence[str
     shape: dict[str, Any] = {
         "is_tree": ",tree=" in drafter.name,
         "data_parallel": request.attention_data_parallel,
+        "pipeline_parallel": request.pipeline_parallel,
     }
     return not all(follows_load(drafter.kind, framework, **shape) for framework in frameworks)
 
@@ -748,17 +755,30 @@ def _unreached(plan: LoadPlan) -> Iterator[str]:
         )
 
 
-def _nodes(setup: Setup) -> Iterator[str]:
-    """Warn where the server needs devices of more than one node, for which no flags are printed.
+def hosts_of(setup: Setup) -> int:
+    """Return the machines that the devices of a placement are in.
+
+    Source
+        `specroof.hardware.Interconnect.host_devices`.
+    """
+    nodes, link = setup.placement.nodes or 1, setup.hardware.interconnect
+    each = setup.placement.devices // nodes
+    of_host = each if link is None else link.host_devices or each
+    return nodes * -(-each // of_host)
+
+
+def _nodes(setup: Setup, frameworks: Sequence[str]) -> Iterator[str]:
+    """Warn where the server needs devices of several hosts, each of which has to be started.
 
     Source
         vllm 0.33.0, ``engine/arg_utils.py``; sglang 0.5.23, ``srt/arg_groups/fields/parallel.py``.
     """
-    devices, link = setup.placement.devices, setup.hardware.interconnect
-    if link is not None and devices > link.max_devices:
+    hosts = hosts_of(setup)
+    if hosts > 1:
+        others = "; ".join(f"{name}: {OTHER_HOSTS[name]}" for name in frameworks)
         yield (
-            f"{devices} devices are more than the {link.max_devices} of one node: start the server on "
-            f"each, with --nnodes, --node-rank and --master-addr (vLLM) or --dist-init-addr (SGLang)"
+            f"{setup.placement.devices} devices are in {hosts} hosts: the command is of the first, "
+            f"put its address in the place of {FIRST_HOST}; on each of the others {others}"
         )
 
 
@@ -848,6 +868,7 @@ def _launches(
                 if framework == setup.engine.rules
                 else server_of(request.server),
                 data_parallel=request.attention_data_parallel,
+                pipeline_parallel=request.pipeline_parallel,
                 kv_cache=options_of(request.options).kv_dtype,
             )
             flags = launch(speculation, framework)
@@ -926,7 +947,7 @@ def _mock_command(
         kind in FORCED and ",tree=" not in drafter.name and drafter.acceptance is not None
     )
     can_be_served = (
-        place == Placement(place.tensor_parallel)
+        place == Placement(place.tensor_parallel, nodes=1)
         and options.weight_dtype in {None, *MADE_WEIGHTS}
         and options.kv_dtype in {None, *CACHES[_USUAL]}
     )
@@ -1279,8 +1300,10 @@ def _command(flags: Launch, chip: ChipAdvice, model: str) -> str:
         *(flags.framework, model, setup.placement),
         weights=options.weight_dtype,
         kv_cache=options.kv_dtype,
+        hosts=hosts_of(setup),
     )
-    return "\n".join([head, *flags.file_lines, folded(f"{start} {flags.text}")])
+    line = f"{flags.environment} {start} {flags.text}".strip()
+    return "\n".join([head, *flags.file_lines, folded(line)])
 
 
 # --- Advice as the object that ``--json`` prints, and as columns ---------------------------------

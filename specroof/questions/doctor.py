@@ -230,6 +230,7 @@ def change_of(case: ServedCase, prediction: Prediction) -> Change | None:
             case.counts.framework,
             is_tree=is_tree(case.drafter),
             data_parallel=case.setup.placement.attention_data_parallel,
+            pipeline_parallel=case.setup.placement.pipeline_parallel,
         ),
     )
 
@@ -528,11 +529,8 @@ def doctor(request: DoctorRequest) -> Diagnosis:
         () if prediction is None else (_PREFILLS, *prediction.warnings, *prediction.notes)
     )
     replicated = [f"{replicas} replicas: the load of one is predicted"] if replicas > 1 else []
-    stages = facts.pipeline_parallel or 1
-    staged = [f"the server runs {stages} stages of a pipeline: the prediction has one"]
     of_case = [
         *_model_notes(counts, facts, model),
-        *(staged if stages > 1 else []),
         *_limit_notes(case, limit),
     ]
     by_law = _law_notes(case, change)
@@ -607,7 +605,9 @@ def as_launched(request: DoctorRequest, facts: ServerFacts) -> DoctorRequest:
         Where the user states otherwise.
     """
     told: dict[str, Any] = {}
-    for name in ("tensor_parallel", "expert_parallel", "attention_data_parallel"):
+    for name in (
+        *("tensor_parallel", "expert_parallel", "attention_data_parallel", "pipeline_parallel"),
+    ):
         stated, given = getattr(facts, name), getattr(request, name)
         if stated is not None and given not in {1, stated}:
             reject(f"{name} is {given}", f"{stated}, as the server says, or to leave it out")
@@ -717,6 +717,7 @@ def _flags(
             draft_model,
             settings=settings,
             data_parallel=case.setup.placement.attention_data_parallel,
+            pipeline_parallel=case.setup.placement.pipeline_parallel,
         )
         flags = launch(plan, case.counts.framework)
     except OptionError as refusal:

@@ -288,7 +288,8 @@ def explain_rows(latency: PassLatency) -> list[dict[str, Any]]:
 
     Layers of several kinds share a row where they hold the same operation at the same cost. FLOP
     and bytes are totals over identical layers and all devices; seconds are per device. What is not
-    an operation (collectives, overheads) follows, where the engine has any.
+    an operation (collectives, overheads, the wait for other micro-batches in the slowest stage)
+    follows, where there is any.
     """
     total_s = float(latency.total_s)
     rows: list[dict[str, Any]] = [
@@ -311,6 +312,7 @@ def explain_rows(latency: PassLatency) -> list[dict[str, Any]]:
     for name, seconds in (
         ("communication", latency.communication_s),
         ("overhead", latency.overhead_s),
+        ("pipeline", latency.waiting_s),
     ):
         if seconds > 0:
             spent = {"op": name, "kind": name, "count": 1, "bound": name, "seconds": float(seconds)}
@@ -404,7 +406,7 @@ def explain_charts(explanation: Explanation) -> dict[str, Any]:
         explanation.latency,
         flops_per_s=peak.flops_per_s,
         memory_bytes_per_s=peak.memory_bytes_per_s,
-        devices=explanation.setup.placement.devices,
+        devices=explanation.setup.placement.tensor_parallel,  # a stage at a time
         title=explanation.title,
     )
     time = plot_time_per_op(explanation.latency, title=explanation.title)

@@ -355,12 +355,16 @@ def _frontiers(request: FrontierRequest, load: Load) -> tuple[list[_DeviceFronti
         )
         for one in as_list(asked)
     ]
+    stages = 1 if request.devices is None else request.pipeline_parallel
+    for count in placements:
+        if count % stages:
+            refuse("devices", count, f"multiples of pipeline_parallel, which is {stages}")
     drafters = drafters_of(request.drafters)
     model = model_of(request.model, request.family)
     found: list[_DeviceFrontiers] = []
     refusals: list[str] = []
     for devices in placements:
-        here = replace(request, model=model, family=None, tensor_parallel=devices)
+        here = replace(request, model=model, family=None, tensor_parallel=devices // stages)
         try:
             deployment = here.resolved()
             prediction = predicted(

@@ -170,6 +170,8 @@ def hardware_text(chip: HardwareFacts) -> str:
     if link is not None:
         rate = format_si(link["link_bytes_per_s"], "B/s")
         lines["link"] = f"{rate} each way, up to {link['max_devices']} devices"
+        if link["scale_out_bytes_per_s"] is not None:
+            lines["link"] += f"; {format_si(link['scale_out_bytes_per_s'], 'B/s')} to other nodes"
     if row["power"] is not None:
         lines["power"] = f"{row['power']['board_watts']:g} W a board"
     if row["price"] is not None:

@@ -864,6 +864,24 @@ class DeploymentRequest:
             panel=_PLACEMENT,
         ),
     ] = 1
+    pipeline_parallel: Annotated[
+        int,
+        Parameter(
+            "Pipeline parallelism: stages of layers, each on tensor_parallel devices.",
+            "--pp --pipeline-parallel-size",
+            about_flag="Pipeline parallelism: stages of layers, each on --tp devices.",
+            panel=_PLACEMENT,
+        ),
+    ] = 1
+    nodes: Annotated[
+        int | None,
+        Parameter(
+            "Nodes that the devices are spread over.",
+            "--nodes",
+            shown="as few as the chip's links allow",
+            panel=_PLACEMENT,
+        ),
+    ] = None
     engine: Annotated[
         str | None,
         Parameter(
@@ -912,6 +930,8 @@ class DeploymentRequest:
             self.expert_parallel,
             self.attention_data_parallel,
             self.decode_context_parallel,
+            self.pipeline_parallel,
+            self.nodes,
         )
         options = options_of(self.options)
         model = model_of(self.model, self.family)

@@ -240,6 +240,8 @@ class _TargetBlock(_StudyPart):
     expert_parallel: Count = Field(default=1, description=_ABOUT["expert_parallel"])
     attention_data_parallel: Count = Field(default=1, description=_ABOUT["attention_data_parallel"])
     decode_context_parallel: Count = Field(default=1, description=_ABOUT["decode_context_parallel"])
+    pipeline_parallel: Count = Field(default=1, description=_ABOUT["pipeline_parallel"])
+    nodes: Count | None = Field(default=None, description=_ABOUT["nodes"])
 
     @model_validator(mode="after")
     def _groups_divide_the_devices(self) -> Self:
@@ -257,6 +259,8 @@ class _TargetBlock(_StudyPart):
             self.expert_parallel,
             self.attention_data_parallel,
             self.decode_context_parallel,
+            self.pipeline_parallel,
+            self.nodes,
         )
 
 

@@ -12,7 +12,14 @@ from specroof.arrays import Array, distinct
 from specroof.drafters import Drafter
 from specroof.errors import reject
 from specroof.hardware import SERVER_KEYS, CapturedGraphs, Server, ServerSettings
-from specroof.latency import Deployment, Setup, cache_notes, draft_placement, served_options
+from specroof.latency import (
+    Deployment,
+    Setup,
+    cache_notes,
+    draft_placement,
+    placement_notes,
+    served_options,
+)
 from specroof.serving import sglang, vllm
 from specroof.serving.room import (
     MemoryPlan,
@@ -258,6 +265,9 @@ def in_server(model: Architecture, setup: Setup, user_settings: ServerSettings) 
     place = ServerSite(model=model, hardware=setup.hardware, placement=setup.placement)
     name = setup.engine.rules
     setup = replace(setup, server=FRAMEWORKS[name].resolve(user_settings, place, 1))
+    if name == "sglang" and setup.placement.pipeline_parallel > 1:
+        # arg_groups/overrides.py, `_pipeline_parallel_overlap_disable`
+        user_settings = replace(user_settings, overlap=False)
     if user_settings.overlap is not None:
         setup = replace(setup, engine=replace(setup.engine, overlap=user_settings.overlap))
     if user_settings.capture is None or name not in _CAPTURED:
@@ -385,6 +395,8 @@ def served_room(
             measured = f"activations, which {name} measures at startup"
             notes.append(f"server: the memory of {measured}, is estimated")
     notes += cache_notes(model, setup)
+    if setup.placement.devices > 1:
+        notes += placement_notes(model, setup)
     if held is not None and drafter is not None and not held.is_known:
         notes.append(f"{drafter.name}: its size is unknown, its memory counted as 0")
     room = FRAMEWORKS[name].room(server, need, contexts, positions)

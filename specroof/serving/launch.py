@@ -21,6 +21,16 @@ CACHES: Final[Mapping[str, Mapping[str, str]]] = {
 }
 
 
+#: Stands for the address of the first of several hosts.
+FIRST_HOST: Final = "<FIRST-HOST>"
+#: What starts a server on the other hosts.
+OTHER_HOSTS: Final[Mapping[str, str]] = {
+    "vllm": "the same with its own --node-rank, from 1, and --headless",
+    "sglang": "the same with its own --node-rank, from 1",
+    "tensorrt-llm": "one process a device by srun or mpirun, through trtllm-llmapi-launch",
+}
+
+
 def server_command(
     framework: str,
     model: str,
@@ -28,8 +38,9 @@ def server_command(
     *,
     weights: str | None = None,
     kv_cache: str | None = None,
+    hosts: int = 1,
 ) -> str:
-    """Return the command that serves a model without drafts.
+    """Return the command that serves a model without drafts; of several hosts, on the first.
 
     Parameters
     ----------
@@ -41,6 +52,8 @@ def server_command(
         How it is spread over devices.
     weights, kv_cache
         Dtypes in the place of the checkpoint's; TensorRT-LLM reads that of the cache in a file.
+    hosts
+        Machines that the devices are in.
 
     Source
         vllm 0.33.0, ``engine/arg_utils.py``; sglang 0.5.23, ``srt/arg_groups/fields/parallel.py``;
@@ -52,23 +65,31 @@ def server_command(
     'python -m sglang.launch_server --model-path me/model --tp-size 8 --attn-dp-size 4 --ep-size 8'
     """
     groups, experts = placement.attention_data_parallel, placement.expert_parallel
-    spread = placement.decode_context_parallel
+    spread, stages = placement.decode_context_parallel, placement.pipeline_parallel
     words: list[object]
     if framework == "vllm":
         # Each group of vLLM's data parallelism has separate devices.
-        words = ["vllm", "serve", model, "--tensor-parallel-size", placement.devices // groups]
+        words = ["vllm", "serve", model, "--tensor-parallel-size", placement.group_size]
+        words += ["--pipeline-parallel-size", stages] if stages > 1 else []
         words += ["--data-parallel-size", groups] if groups > 1 else []
         words += ["--enable-expert-parallel"] if experts > 1 else []
         words += ["--decode-context-parallel-size", spread] if spread > 1 else []
+        first = ["--nnodes", hosts, "--node-rank", 0, "--master-addr", FIRST_HOST]
+        words += first if hosts > 1 else []
     elif framework == "sglang":
         words = ["python", "-m", "sglang.launch_server", "--model-path", model]
-        words += ["--tp-size", placement.devices]
+        words += ["--tp-size", placement.tensor_parallel]
+        words += ["--pp-size", stages] if stages > 1 else []
         words += ["--attn-dp-size", groups] if groups > 1 else []
         words += ["--ep-size", experts] if experts > 1 else []
         words += ["--dcp-size", spread] if spread > 1 else []
+        first = ["--nnodes", hosts, "--node-rank", 0, "--dist-init-addr", f"{FIRST_HOST}:5000"]
+        words += first if hosts > 1 else []
     else:
-        words = ["trtllm-serve", model, "--tp_size", placement.devices]
+        words = ["trtllm-serve", model, "--tp_size", placement.tensor_parallel]
+        words += ["--pp_size", stages] if stages > 1 else []
         words += ["--ep_size", experts] if experts > 1 else []
+        words += ["--gpus_per_node", placement.devices // hosts] if hosts > 1 else []
         return shell_line(words)
     return shell_line([*words, *format_words(framework, weights, kv_cache)])
 
@@ -226,6 +247,8 @@ class Speculation:
         Groups of devices, each with attention over separate sequences.
     kv_cache
         Dtype of the cache in the place of the checkpoint's, for servers that read it in a file.
+    pipeline_parallel
+        Stages of layers.
 
     Raises
     ------
@@ -245,6 +268,7 @@ class Speculation:
     settings: ServerSettings = field(default_factory=ServerSettings)
     data_parallel: int = 1
     kv_cache: str | None = None
+    pipeline_parallel: int = 1
 
     def __post_init__(self) -> None:
         expected = 1
@@ -304,6 +328,8 @@ class Launch:
         Files that the flags name, by name.
     notes
         What the flags cannot say, or what to fill in.
+    environment
+        Variables that the server needs, as a shell sets them before a command.
     """
 
     framework: str
@@ -311,6 +337,7 @@ class Launch:
     text: str
     files: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    environment: str = ""
 
     @property
     def file_lines(self) -> list[str]:
@@ -354,7 +381,12 @@ def launch(plan: Speculation, framework: str) -> Launch:
 
 
 def follows_load(
-    kind: str, framework: str, *, is_tree: bool = False, data_parallel: int = 1
+    kind: str,
+    framework: str,
+    *,
+    is_tree: bool = False,
+    data_parallel: int = 1,
+    pipeline_parallel: int = 1,
 ) -> bool:
     """Tell whether a server can change its draft length with the requests that it runs.
 
@@ -370,11 +402,13 @@ def follows_load(
         Whether the drafter branches.
     data_parallel
         Groups of devices, each with attention over separate sequences.
+    pipeline_parallel
+        Stages of layers.
 
     Source
         vllm 0.33.0, ``config/vllm.py``; sglang 0.5.23, ``srt/speculative/adaptive_spec_params.py``,
-        ``adaptive_unsupported_reason``. TensorRT-LLM's ``draft_len_schedule`` changed its meaning
-        between releases: none is written.
+        ``adaptive_unsupported_reason``, and ``srt/arg_groups/validation_hook.py`` (stages).
+        TensorRT-LLM's ``draft_len_schedule`` changed its meaning between releases: none is written.
 
     Examples
     --------
@@ -388,7 +422,7 @@ def follows_load(
         return is_tree or not method or not fixed
     if framework == "sglang":
         is_adaptive = SGLANG_ALGORITHMS.get(kind, "NEXTN") in _ADAPTIVE
-        return is_adaptive and not is_tree and data_parallel == 1
+        return is_adaptive and not is_tree and data_parallel == pipeline_parallel == 1
     return is_tree or kind not in _TENSORRT_TYPES
 
 
@@ -432,6 +466,14 @@ _VLLM_METHODS: Final[Mapping[str, Mapping[str, object]]] = {
 #: Families whose configs name layers for mtp that vLLM does not load (config/speculative.py,
 #: hf_config_override).
 _VLLM_NO_MTP: Final = frozenset({"minimax_m2"})
+#: Kinds that read hidden states of several layers, and the families whose stages pass those on
+#: (v1/worker/gpu/spec_decode/eagle/eagle3_utils.py, verify_supports_aux_hidden_states_over_pp; the
+#: models that set the flag, and those built on them).
+_VLLM_FEATURES: Final = frozenset({"eagle3", "p_eagle", "dflash", "dspark"})
+_VLLM_STAGED: Final = (
+    *("deepseek_v4", "kimi_linear", "llama", "llama4", "minimax_m3", "minimax_m3_vl", "ministral"),
+    *("ministral3", "mistral", "mistral3", "qwen2", "qwen2_5_vl", "qwen2_vl", "qwen3", "qwen3_vl"),
+)
 #: Kinds that draft a whole block wherever they draft (v1/worker/gpu/spec_decode/dflash).
 _BLOCKS: Final = frozenset({"dflash", "dspark"})
 
@@ -452,6 +494,14 @@ def vllm_config(plan: Speculation) -> tuple[dict[str, object], list[str]]:
         _refuse(plan, VLLM, list(_VLLM_METHODS))
     if plan.kind == "mtp":
         _refuse_model(plan, VLLM, _VLLM_NO_MTP, "drafters with weights of their own")
+    if plan.pipeline_parallel > 1 and plan.kind in _VLLM_FEATURES and plan.family:
+        family = plan.family.removesuffix("_text")
+        if family not in _VLLM_STAGED:
+            reject(
+                f"{VLLM} has no {plan.kind} for {plan.family} in a pipeline: its stages do not pass "
+                f"on the hidden states that it reads",
+                f"one stage, mtp or a model as drafter, or a family of {', '.join(_VLLM_STAGED)}",
+            )
     config: dict[str, object] = dict(_VLLM_METHODS[plan.kind])
     if plan.weights is not None:
         config["model"] = plan.weights
@@ -504,6 +554,9 @@ SGLANG_ALGORITHMS: Final[Mapping[str, str]] = {
 #: NEXTN becomes EAGLE before anything asks for it.
 _ADAPTIVE: Final = frozenset({"NEXTN", "EAGLE", "EAGLE3"})
 _STEPPED: Final = frozenset({"NEXTN", "EAGLE", "EAGLE3", "STANDALONE"})
+#: What drafts in a pipeline (arg_groups/validation_hook.py, check_pipeline_parallel_compat).
+_STAGED: Final = frozenset({"NEXTN", "EAGLE"})
+_STAGED_ENVIRONMENT: Final = "SGLANG_ENABLE_PP_SPEC=1"
 #: What refuses to start with data-parallel attention.
 _NOT_IN_GROUPS: Final = frozenset({"STANDALONE", "NGRAM"})
 _ADAPTIVE_FILE: Final = "adaptive.json"
@@ -537,6 +590,14 @@ def sglang_words(plan: Speculation) -> list[object]:
         _refuse_model(plan, SGLANG, _CHAINS_ALONE, "mtp, eagle and dspark, without trees")
     if plan.data_parallel > 1 and algorithm in _NOT_IN_GROUPS:
         reject(f"{SGLANG} has no {algorithm} with data-parallel attention", "without it")
+    if plan.pipeline_parallel > 1:
+        if algorithm not in _STAGED:
+            reject(f"{SGLANG} has no {algorithm} in a pipeline", "mtp and eagle, or one stage")
+        if plan.data_parallel > 1:
+            reject(
+                f"{SGLANG} has no drafts in a pipeline with data-parallel attention",
+                "one of the two",
+            )
     words: list[object] = ["--speculative-algorithm", algorithm]
     if plan.weights is not None:
         words += ["--speculative-draft-model-path", plan.weights]
@@ -546,7 +607,11 @@ def sglang_words(plan: Speculation) -> list[object]:
 def _sglang(plan: Speculation) -> Launch:
     words, notes, files = sglang_words(plan), plan.to_fill_in, {}
     algorithm = SGLANG_ALGORITHMS[plan.kind]
-    shape: dict[str, Any] = {"is_tree": plan.is_tree, "data_parallel": plan.data_parallel}
+    shape: dict[str, Any] = {
+        "is_tree": plan.is_tree,
+        "data_parallel": plan.data_parallel,
+        "pipeline_parallel": plan.pipeline_parallel,
+    }
     if plan.differs and follows_load(plan.kind, "sglang", **shape):
         # The slot of a batch is the largest key that is not above it.
         slots = {str(first): {"candidate_steps": [drafts]} for first, _, drafts in plan.schedule}
@@ -556,9 +621,15 @@ def _sglang(plan: Speculation) -> Launch:
     elif plan.differs:
         where = " with data-parallel attention" if plan.data_parallel > 1 else ""
         where = " in trees" if plan.is_tree else where
+        where = " in a pipeline" if plan.pipeline_parallel > 1 else where
         notes.append(_fixed_note(plan, SGLANG, f"drafts of {algorithm}{where}", plan.drafts))
     told, more = setting_words("sglang", plan.settings, SGLANG)
-    return Launch("sglang", SGLANG, shell_line([*words, *told]), files, (*notes, *more))
+    environment = ""
+    if plan.pipeline_parallel > 1:
+        environment = _STAGED_ENVIRONMENT
+        notes.append(f"{SGLANG} drafts in a pipeline only with {environment} in its environment")
+    text = shell_line([*words, *told])
+    return Launch("sglang", SGLANG, text, files, (*notes, *more), environment)
 
 
 def _sglang_drafts(plan: Speculation, algorithm: str) -> list[object]:
@@ -620,6 +691,8 @@ def _tensorrt(plan: Speculation) -> Launch:
     unknown = [key for key in ("mixed", "state-dtype") if key in stated]
     notes += [_not_told(_TENSORRT, key, stated[key]) for key in unknown]
     notes.append(f"keys as of {_TENSORRT}, not checked against its definitions")
+    if plan.pipeline_parallel > 1:
+        notes.append(f"whether {_TENSORRT} drafts in a pipeline was not read")
     keys = {"speculative_config": speculation, **_tensorrt_settings(plan)}
     text = shell_line(["--extra_llm_api_options", _TENSORRT_FILE])
     return Launch("tensorrt-llm", _TENSORRT, text, {_TENSORRT_FILE: _yaml(keys)}, tuple(notes))

@@ -242,7 +242,7 @@ def resolve(user_settings: ServerSettings, place: ServerSite, _verify_len: int =
         running=running,
         # Lowered to the requests that run only where the user gave those.
         capture=min(capture, user_settings.running or capture),
-        overlap=True,
+        overlap=place.placement.pipeline_parallel == 1,
         chunk=chunk,
         mixed=False,
         prefix_cache=True,
@@ -262,7 +262,7 @@ def resolve(user_settings: ServerSettings, place: ServerSite, _verify_len: int =
             memory_mib=memory_mib,
             chunk=server.chunk,
             capture=server.capture,
-            tensor_parallel=place.placement.tensor_parallel,
+            tensor_parallel=place.placement.devices,
             prefill_graphs_mib=graphs_mib,
             ranks=place.ranks,
         )

@@ -27,6 +27,7 @@ from specroof.latency import (
     memory_notes,
     model_latency,
     option_notes,
+    placement_notes,
     reading_notes,
 )
 from specroof.speedup.reach import evidence_engine, reach_notes
@@ -228,6 +229,7 @@ def _curve_at(
         of_passes += part.notes
     notes = (
         *model.notes,
+        *(placement_notes(model, setup) if setup.placement.devices > 1 else ()),
         *option_notes(model, setup.options),
         *cache_notes(model, setup),
         *reading_notes(model, setup),
@@ -296,6 +298,7 @@ def pass_latency(deployment: Deployment, forward_pass: ForwardPass) -> PassLaten
     held = memory_notes(model, setup, forward_pass.context_len + added, forward_pass.batch_size)
     notes = (
         *model.notes,
+        *(placement_notes(model, setup) if setup.placement.devices > 1 else ()),
         *option_notes(model, setup.options),
         *cache_notes(model, setup),
         *latency.notes,

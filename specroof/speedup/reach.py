@@ -56,17 +56,10 @@ def deployment_words(deployment: Deployment) -> dict[str, tuple[str, ...]]:
     """
     model, setup = deployment.model, deployment.setup
     cores = [core for _, core in model.counted_cores if not isinstance(core, Experts)]
-    spread = setup.placement
-    devices = {
-        "tp": spread.tensor_parallel,
-        "ep": spread.expert_parallel,
-        "dp-attention": spread.attention_data_parallel,
-        "dcp": spread.decode_context_parallel,
-    }
     return {
         "attention": tuple(sorted({core.label for core in cores})),
         "formats": (setup.options.weight_dtype or weight_format(model),),
-        "placements": tuple(name for name, n in devices.items() if n > 1) or ("one device",),
+        "placements": setup.placement.words,
     }
 
 

@@ -17,7 +17,7 @@ from specroof.drafters import (
     Round,
     TokensPerRound,
 )
-from specroof.errors import OptionError
+from specroof.errors import OptionError, reject
 from specroof.hardware import EngineProfile, HardwareProfile, Placement
 from specroof.latency import (
     Deployment,
@@ -26,6 +26,7 @@ from specroof.latency import (
     check_placement,
     draft_placement,
     drafting_setup,
+    micro_batches,
     model_work,
     pass_time,
 )
@@ -103,7 +104,7 @@ class DrafterPasses:
         """Return the seconds of a pass on the target's devices."""
         try:
             placement = self.setup.placement
-            if placement.decode_context_parallel > 1:
+            if placement.decode_context_parallel > 1 or placement.pipeline_parallel > 1:
                 placement = draft_placement(architecture, self.setup)
             check_placement(architecture, placement)
         except OptionError as refusal:
@@ -114,7 +115,20 @@ class DrafterPasses:
         return self.seconds(Deployment(architecture, self.setup), forward, *beside, drafts=True)
 
     def elsewhere(self, hardware: HardwareProfile | None, placement: Placement | None) -> PassTime:
-        """Return the same on other devices, where the same engine runs, or over fewer of them."""
+        """Return the same on other devices, where the same engine runs, or over fewer of them.
+
+        Raises
+        ------
+        OptionError
+            For more of the target's devices than a stage of its pipeline has.
+        """
+        stage = self.setup.placement
+        if hardware is None and placement is not None and stage.pipeline_parallel > 1:
+            if placement.devices > stage.tensor_parallel:
+                reject(
+                    f"tp= of the drafter is {placement.devices}, and it runs on the last stage",
+                    f"up to the {stage.tensor_parallel} devices of a stage",
+                )
         moved = replace(self.setup, placement=placement or self.setup.placement)
         if hardware is not None:
             own = self.setup.engine
@@ -241,6 +255,35 @@ def round_time(verify_s: Array, drafting: DraftTime, engine_s: Array) -> Array:
     return np.asarray(drafting.serial_s + felt_s + engine_s)
 
 
+def staged_round_time(
+    served: Deployment, verification: ForwardPass, drafting: DraftTime, engine_s: Array
+) -> Array:
+    r"""Return the seconds in which every sequence of a pipeline has one round.
+
+    .. math:: \max \left( t_{round}(t_{verify}), \; m \, t_{round}(t_{stage}) \right)
+
+    A micro-batch is verified in all stages and drafts in the last: its next round waits for both.
+    Meanwhile the last stage has the m micro-batches one after another, with the drafts of each.
+
+    Parameters
+    ----------
+    served, verification
+        The target, and the pass over all sequences.
+    drafting, engine_s
+        Of a micro-batch: see `round_time`.
+
+    Source
+        Counting. vLLM 0.33.0 ``config/speculative.py`` and SGLang 0.5.23 ``managers/scheduler.py``,
+        ``maybe_init_draft_worker``: drafters run on the last stage.
+    """
+    setup = served.setup
+    work = model_work(served.model, setup, verification, by_sequence=True)
+    latency = pass_time(work, setup.engine, setup.options.granularity)
+    through_s = round_time(latency.total_s - latency.waiting_s, drafting, engine_s)
+    busy_s = round_time(np.asarray(latency.stage_s), drafting, engine_s)
+    return np.maximum(through_s, micro_batches(verification.batch_size, setup.placement) * busy_s)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class RoundTimes:
     """Seconds of rounds over a grid; draft length 0 is the plain step.
@@ -284,17 +327,23 @@ def round_times(
     shape = np.broadcast_shapes(contexts.shape, batches.shape, draft_lens.shape)
     verify_s = np.broadcast_to(verify_s, shape)
     target_s = (verify_s[..., :1], verify_s)
-    drafting = draft_time(served, drafter, proposed, grid, target_s, passes)
+    placement, together = served.setup.placement, batches
+    if placement.pipeline_parallel > 1:  # rounds are of micro-batches
+        together = batches / micro_batches(batches, placement)
+    load = (contexts, together, draft_lens)
+    drafting = draft_time(served, drafter, proposed, load, target_s, passes)
     speculates = draft_lens > 0
     waits = waits_for_host(served.setup, drafter)
     added_s = engine_round_s(
         served.setup.engine,
-        batches,
+        together,
         proposed.branches,
         looked_up=proposed.looked_up,
         waits=waits,
     )
     round_s = round_time(verify_s, drafting, added_s)
+    if placement.pipeline_parallel > 1:
+        round_s = staged_round_time(served, verification, drafting, added_s)
     draft_s = drafting.serial_s + drafting.overlapped_s
     notes, engine = tuple(passes.notes), served.setup.engine
     if waits and engine.host_s:

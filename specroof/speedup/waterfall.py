@@ -10,7 +10,7 @@ import numpy as np
 from specroof.acceptance import accepted_at
 from specroof.cost import ForwardPass
 from specroof.drafters import Drafter
-from specroof.latency import Deployment, PassLatency
+from specroof.latency import Deployment, PassLatency, micro_batches
 from specroof.speedup.curve import acceptance_of, pass_latency
 from specroof.speedup.result import SpeedupCurve, speedup_of
 from specroof.speedup.round import engine_round_s, proposals, waits_for_host
@@ -33,6 +33,7 @@ _GROUPS: Final = {
 _DENSE: Final = "dense matmuls"
 _COLLECTIVES: Final = "collectives"
 _EACH_TIME: Final = "engine, per pass"
+_OTHERS: Final = "other micro-batches"
 _ACROSS: Final = "overlap between operations"
 
 
@@ -121,6 +122,7 @@ def group_seconds(latency: PassLatency) -> dict[str, float]:
         del found[_ACROSS]
     found[_COLLECTIVES] = float(np.sum(latency.communication_s))
     found[_EACH_TIME] = float(np.sum(latency.overhead_s))
+    found[_OTHERS] = float(np.sum(latency.waiting_s))
     return {name: seconds for name, seconds in found.items() if seconds}
 
 
@@ -150,9 +152,12 @@ def round_parts(
     plain, verified = (group_seconds(latency) for latency in passes)
     accepted = accepted_at(acceptance_of(drafter), context)
     proposed = proposals(drafter, accepted, np.array([draft_len]))
+    placement, together = deployment.setup.placement, np.array([batch])
+    if placement.pipeline_parallel > 1:
+        together = together / micro_batches(together, placement)
     added_s = engine_round_s(
         deployment.setup.engine,
-        [batch],
+        together,
         proposed.branches,
         looked_up=proposed.looked_up,
         waits=waits_for_host(deployment.setup, drafter),
