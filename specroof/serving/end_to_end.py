@@ -10,6 +10,30 @@ from specroof.serving.workload import Workload
 from specroof.speedup.result import SpeedupCurve
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class WorkerLoads:
+    """How busy workers of prefill and of decoding are; axes as in the curve.
+
+    Parameters
+    ----------
+    devices
+        Devices of all workers.
+    decode_batch
+        Requests that each decode worker has, on average.
+    prefill_s, transfer_s
+        Seconds of a request at the prefill workers, waiting included, and of its cache's transfer.
+    prefill_busy, link_busy
+        Shares of the prompts, and of the caches, that the prefill workers and the link can take.
+    """
+
+    devices: int
+    decode_batch: Array
+    prefill_s: Array
+    transfer_s: Array
+    prefill_busy: Array
+    link_busy: Array
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class EndToEnd:
     """What of a speedup is left where prefills are counted; axes as in the curve.
@@ -34,6 +58,8 @@ class EndToEnd:
         How the server takes prompts where requests draft.
     idle_s
         Seconds from a request's last token to the end of its wave; 0 out of step.
+    workers
+        How busy workers are; None where one server computes prompts and decodes.
     """
 
     workload: Workload
@@ -45,6 +71,7 @@ class EndToEnd:
     first_s: Array
     rules: PrefillRules
     idle_s: Array | float = 0.0
+    workers: WorkerLoads | None = None
 
     def __repr__(self) -> str:
         """Return one line: arrays are looked at by name."""
