@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -85,6 +85,9 @@ from specroof.speedup.reach import nearness
 from specroof.speedup.result import SpeedupCurve
 from specroof.units import MILLION, MOST_POINTS, format_drafts, format_price
 
+if TYPE_CHECKING:
+    from specroof.serving.split import Split
+
 # --- The gains of drafters in a setup that exists: curves, end to end, within a server's room ----
 
 #: Batch sizes at which `Prediction.survey` looks, besides those asked for.
@@ -118,6 +121,9 @@ class Prediction(Charted):
         What clients see of the load with each drafter, request by request; empty for the steady
         state. The curves are then those of requests of the mean lengths, at as many clients, or at
         the batch that runs on average without drafts.
+    split
+        Workers of prefill and of decoding, the setup being that of a decode worker; None where one
+        server does both.
     """
 
     model: Architecture
@@ -131,6 +137,7 @@ class Prediction(Charted):
     room: RoomRule = "ignore"
     draft_len: tuple[int, ...] = ()
     played: tuple[PlayedLoads, ...] = ()
+    split: "Split | None" = None
 
     @property
     def title(self) -> str:
@@ -184,6 +191,18 @@ class Prediction(Charted):
         return Deployment(self.model, self.setup)
 
     @property
+    def servers(self) -> int:
+        """Servers that decode: workers of a split, else one."""
+        return 1 if self.split is None else self.split.decode_workers
+
+    @property
+    def devices(self) -> int:
+        """Devices of all workers, or of the one server."""
+        return (
+            self.setup.placement.devices if self.split is None else self.split.devices(self.setup)
+        )
+
+    @property
     def queues(self) -> bool:
         """Whether requests beyond the server's room wait."""
         return self.room == "queue"
@@ -224,7 +243,7 @@ class Prediction(Charted):
         hardware = self.setup.hardware
         return price_and_energy(
             tokens_per_s,
-            devices=self.setup.placement.devices,
+            devices=self.devices,
             usd_per_hour=usd_per_hour(hardware, None),
             watts=None if hardware.power is None else hardware.power.watts,
         )
@@ -278,6 +297,7 @@ def predicted(
     *,
     max_draft_len: int | None = None,
     room: RoomRule = "ignore",
+    split: "Split | None" = None,
 ) -> Prediction:
     """Return the gains of drafters in a setup that exists already.
 
@@ -289,6 +309,8 @@ def predicted(
         The longest draft; 16 if None.
     room
         What becomes of requests that the server has no memory for.
+    split
+        Workers of prefill and of decoding; the setup is then of one decode worker.
 
     Raises
     ------
@@ -296,7 +318,9 @@ def predicted(
         As `specroof.serving.served.served_curve` does, and for more points than memory holds.
     """
     longest, capped = shared_max_draft_len(drafters, max_draft_len)
-    return predicted_to(longest, deployment, drafters, load, room=room, notes=capped)
+    return predicted_to(
+        longest, deployment, drafters, load, room=room, notes=capped, split=split
+    )
 
 
 def predicted_to(
@@ -307,6 +331,7 @@ def predicted_to(
     *,
     room: RoomRule = "ignore",
     notes: Sequence[str] = (),
+    split: "Split | None" = None,
 ) -> Prediction:
     """Return the gains of drafters up to a draft length that some may not reach.
 
@@ -320,6 +345,8 @@ def predicted_to(
         What becomes of requests that the server has no memory for.
     notes
         Sentences for the reader besides those on the curves.
+    split
+        Workers of prefill and of decoding; None where one server does both.
 
     Raises
     ------
@@ -338,15 +365,16 @@ def predicted_to(
     heavier: dict[str, Any] = {"weight": REQUEST_WEIGHT, "why": " with prefills"}
     refuse_many_points(shape, curves=len(drafters), **heavier if load.workload else {})
     served = [
-        served_curve(deployment, drafter, load, room, max_draft_len=max_draft_len)
+        served_curve(deployment, drafter, load, room, max_draft_len=max_draft_len, split=split)
         for drafter in drafters
     ]
     curves, rooms = [each.decoding for each in served], [each.room for each in served if each.room]
     beyond = "the rest wait" if room == "queue" else "larger batches have no room"
+    workers = 1 if split is None else split.decode_workers
     warnings = dict.fromkeys(
         warning
         for curve, held in zip(curves, rooms, strict=False)
-        for warning in held.warnings(curve, beyond)
+        for warning in held.warnings(replace(curve, batch_size=curve.batch_size / workers), beyond)
     )
     # Plain, the server assumes the same, less the drafter.
     assumed = (note for held in rooms for note in held.drafting.notes)
@@ -369,6 +397,7 @@ def predicted_to(
         warnings=tuple(warnings),
         limits=tuple(rooms),
         room=room,
+        split=split,
     )
 
 
