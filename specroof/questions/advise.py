@@ -413,9 +413,9 @@ def split_on(
 
     request = checked.request
     if request.tensor_parallel is not None:
-        refuse("tensor_parallel", request.tensor_parallel, "none with prefill and decode workers")
+        refuse("tensor_parallel", request.tensor_parallel, "none beside workers, which say theirs")
     if request.waves:
-        refuse("waves", request.waves, "False with prefill and decode workers")
+        refuse("waves", request.waves, "False where prompts have workers of their own")
 
     def fits(setup: Setup, is_prefill: bool) -> bool:
         drafters = (None,) if is_prefill else (None, *checked.drafters)
@@ -658,13 +658,15 @@ def advise(request: AdviseRequest) -> Advice:
     workers = (request.prefill, request.decode, request.devices)
     is_split = any(told is not None for told in workers)
     if request.link is not None and not is_split:
-        refuse("link", request.link, "none without prefill and decode workers")
+        refuse("link", request.link, "none where one server does both")
     for given, profile in zip(as_list(request.hardware), profiles, strict=True):
-        setup, split = split_on(checked, profile) if is_split else (setup_on(checked, profile), None)
+        setup, split = (
+            split_on(checked, profile) if is_split else (setup_on(checked, profile), None)
+        )
         if setup is None:
             most = request.tensor_parallel or f"up to {joined_devices(profile)}"
             if is_split:
-                most = "prefill and decode workers of " + " and ".join(
+                most = "workers of " + " and ".join(
                     str(told) for told in workers if told is not None
                 )
             unfit.append(f"{model.name} does not fit on {most} x {profile.name}")
@@ -1092,11 +1094,7 @@ def advice_text(answer: Advice) -> str:
             if len(short) > 1
             else []
         ),
-        *(
-            _commands(best, answer.model_name)
-            if best.split
-            else (_command(flags, best, answer.model_name) for flags in best.launches)
-        ),
+        *_commands(best, answer.model_name),
     ]
     notes = [wrapped(note_lines([note])) for note in (*answer.warnings, *answer.notes)]
     return "\n\n".join([*parts, "\n".join(notes)])
@@ -1400,9 +1398,12 @@ def _command(
 
 
 def _commands(chip: ChipAdvice, model: str) -> Iterator[str]:
-    """Yield the commands of a prefill worker and of a decode worker, framework by framework."""
+    """Yield the commands of a server, or of a prefill and a decode worker, for each framework."""
     split = chip.split
-    for roles in chip.worker_launches.values() if split is not None else ():
+    if split is None:
+        yield from (_command(flags, chip, model) for flags in chip.launches)
+        return
+    for roles in chip.worker_launches.values():
         for role, setup, count in (
             ("prefill", split.prefill, split.prefill_workers),
             ("decode", chip.setup, split.decode_workers),

@@ -318,12 +318,10 @@ def predicted(
         As `specroof.serving.served.served_curve` does, and for more points than memory holds.
     """
     longest, capped = shared_max_draft_len(drafters, max_draft_len)
-    return predicted_to(
-        longest, deployment, drafters, load, room=room, notes=capped, split=split
-    )
+    return predicted_to(longest, deployment, drafters, load, room=room, notes=capped, split=split)
 
 
-def predicted_to(
+def predicted_to(  # noqa: PLR0913 - what is served, to whom, within what
     max_draft_len: int,
     deployment: Deployment,
     drafters: Sequence[Drafter],
@@ -385,6 +383,8 @@ def predicted_to(
         if curve.measured_draft_len is not None and curve.extends_measurement.any()
     )
     of_curves = (note for curve in curves for note in curve.notes)
+    if split is not None:
+        notes = (*notes, "bands are those of servers that compute prompts too")
     return Prediction(
         model=deployment.model,
         setup=deployment.setup,

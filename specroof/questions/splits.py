@@ -17,14 +17,14 @@ from specroof.questions.request import hardware_of
 from specroof.report.layout import format_table, wrapped
 from specroof.serving.end_to_end import WorkerLoads
 from specroof.serving.split import Split
-from specroof.units import MILLION, format_seconds
+from specroof.units import format_seconds, format_si
 
 _WORKERS: Final = re.compile(r"(\d+)x(\d+)(?:@(.+))?")
 #: Gives where one worker of so many devices runs, on a chip; for prefill if so.
 SetupOf = Callable[[HardwareProfile, int, bool], Setup]
 
 
-def workers_of(name: str, text: str) -> tuple[int, int, str | None]:
+def workers_of(name: str, text: object) -> tuple[int, int, str | None]:
     """Return workers, the devices of each, and the chip that is named.
 
     Raises
@@ -72,18 +72,31 @@ def candidate_splits(
     if devices is not None:
         if prefill is not None or decode is not None:
             reject("devices is given with prefill or decode", "one of both")
-        yield from _splits(whole_within("devices", devices, "devices"), link, profile, setup_of, fits)
+        yield from _splits(
+            whole_within("devices", devices, "devices"), link, profile, setup_of, fits
+        )
         return
     if prefill is None or decode is None:
         missing = "prefill" if prefill is None else "decode"
-        reject(f"{missing} is missing", "both of prefill and decode, as in 2x4 and 1x8")
+        reject(f"{missing} is missing", "workers of both kinds, as in 2x4 and 1x8")
     n_prefill, prefill_devices, chip = workers_of("prefill", prefill)
     n_decode, decode_devices, other = workers_of("decode", decode)
     if other is not None:
         refuse("decode", decode, "no chip: decode workers run on that of --hardware")
     own = profile if chip is None else hardware_of(chip)
-    setup = setup_of(profile, decode_devices, False)
-    split = Split(setup_of(own, prefill_devices, True), n_prefill, n_decode, link)
+    sides = (
+        ("prefill", prefill, own, prefill_devices),
+        ("decode", decode, profile, decode_devices),
+    )
+    setups = []
+    for name, text, where, count in sides:
+        try:
+            setups.append(setup_of(where, count, name == "prefill"))
+        except OptionError as refusal:
+            message = f"{name} is {text!r}: {refusal}"
+            raise OptionError(message) from refusal
+    setup = setups[1]
+    split = Split(setups[0], n_prefill, n_decode, link)
     for worker, is_prefill in ((split.prefill, True), (setup, False)):
         if not fits(worker, is_prefill):
             return
@@ -133,14 +146,13 @@ def split_sentence(setup: Setup, split: Split) -> str:
         f"{count} x {where.placement.devices} {where.hardware.name} {what}"
         for count, where, what in sides
     )
-    rate = split.bytes_per_s(setup) / (1000 * MILLION)
-    return f"Workers: {workers}; caches move at up to {rate:g} GB/s from each device."
+    rate = format_si(split.bytes_per_s(setup), "B/s")
+    return f"Workers: {workers}; caches move at up to {rate} from each device."
 
 
 def _loads(prediction: Prediction, row: AdvisedLoad) -> tuple[WorkerLoads, int]:
     whole = prediction.end_to_end[row.drafter]
-    assert whole.workers is not None  # of a split
-    return whole.workers, list(prediction.load.batch_size).index(row.concurrency)
+    return whole.workers, list(prediction.load.batch_size).index(row.concurrency)  # type: ignore[return-value]  # of a split
 
 
 def split_table(prediction: Prediction, rows: Sequence[AdvisedLoad]) -> str:
@@ -157,7 +169,10 @@ def split_table(prediction: Prediction, rows: Sequence[AdvisedLoad]) -> str:
                 *(f"{workers.decode_batch[at]:.1f}" for at in ends),
                 *(f"{workers.prefill_busy[at]:.0%}" for at in ends),
                 *(format_seconds(s[ends[1]]) for s in (workers.prefill_s, workers.transfer_s)),
-                *(f"{times.tokens_per_s / workers.devices:.0f}" for times in (row.plain, row.times)),
+                *(
+                    f"{times.tokens_per_s / workers.devices:.0f}"
+                    for times in (row.plain, row.times)
+                ),
             ]
         )
     table = format_table(header, lines, left=[])
@@ -227,11 +242,10 @@ def worker_schedule(
         The index of the one that drafts.
     """
     workers = prediction.end_to_end[drafter].workers
-    assert workers is not None  # of a split
     ranges: list[tuple[int, int, int]] = []
     first = 1
     for _, last, drafts in schedule:
-        batches = workers.decode_batch[0, :, drafts]
+        batches = workers.decode_batch[0, :, drafts]  # type: ignore[union-attr]  # of a split
         most = max(round(float(np.interp(last, prediction.load.batch_size, batches))), 1)
         if most >= first:
             ranges.append((first, most, drafts))
@@ -239,5 +253,3 @@ def worker_schedule(
         elif not any(drafted for _, _, drafted in ranges):
             ranges[-1] = (*ranges[-1][:2], drafts)
     return tuple(ranges)
-
-

@@ -76,7 +76,7 @@ def room_rule(
     return beyond if counts else "ignore"
 
 
-def served_curve(
+def served_curve(  # noqa: PLR0913 - what is served, to whom, within what
     deployment: Deployment,
     drafter: Drafter,
     load: Load,
@@ -143,7 +143,7 @@ def served_curve(
             memory = None if room == "ignore" else held
             curves = split_curves(deployment, split, load, held, memory, priced)
             return ServedCurve(curves[0], memory, curves[1])
-        decoding = running_curve(batches, held.largest, room, priced)
+        decoding = running_curve(batches, held.largest, room, priced)  # type: ignore[arg-type]  # counted
     if load.workload is None:
         return ServedCurve(decoding, held, None)
     from specroof.serving.prefills import end_to_end  # noqa: PLC0415 - a cold start is felt

@@ -151,7 +151,7 @@ class PromptTimes:
         """Prompts that all workers compute in a second, if they never wait."""
         return self.workers * self.most / self.full_s if self.full_s else math.inf
 
-    def station_s(self, per_s: npt.ArrayLike, others: npt.ArrayLike = 1.0) -> Array:
+    def station_s(self, per_s: npt.ArrayLike, others: Array | float = 1.0) -> Array:
         r"""Return the seconds of a prompt at the workers; inf beyond what they compute.
 
         .. math:: p + \frac{p}{2 n} \cdot \frac{u^{\sqrt{2 (n + 1)} - 1}}{1 - u}
@@ -224,14 +224,14 @@ def prompt_times(deployment: Deployment, workload: Workload, workers: int) -> Pr
     return PromptTimes(float(workers), float(alone_s), float(full_s), float(groups * each))
 
 
-def worker_batch(
+def worker_batch(  # noqa: PLR0913 - both kinds of workers, and what is between them
     in_flight: Array,
     largest: Array,
     answer_s: Callable[[Array], Array],
     *,
     prompts: PromptTimes,
     decode_workers: int,
-    most_per_s: float,
+    most_per_s: npt.ArrayLike,
     between_s: Array,
 ) -> Array:
     r"""Return the requests that each decode worker has on average, in a closed loop.
@@ -285,7 +285,7 @@ def worker_batch(
         with np.errstate(invalid="ignore"):
             taken = np.where(wait_s > 0, per_s * wait_s, 0.0)
         slack = (in_flight - decode_workers * share) + decode_workers * (share - batch)
-        return np.asarray((taken <= slack) & (per_s <= most_per_s))
+        return np.asarray((taken <= slack) & (per_s <= np.asarray(most_per_s)))
 
     low, high = np.zeros(share.shape), share
     for _ in range(_HALVINGS):
