@@ -174,8 +174,9 @@ def test_requests_have_lengths_and_do_not_come_in_waves() -> None:
 
 @pytest.mark.parametrize("field", ["prefill_workers", "decode_workers", "link_bytes_per_s"])
 def test_a_split_has_workers_and_a_link(field: str) -> None:
+    none: dict[str, Any] = {field: 0}
     with pytest.raises(OptionError, match=field.partition("_bytes")[0]):
-        replace(Split(setup_of(), 1, 1), **{field: 0})
+        replace(Split(setup_of(), 1, 1), **none)
 
 
 def test_the_link_is_the_slower_one_of_both_chips_or_told() -> None:
@@ -541,7 +542,7 @@ def test_tensorrt_llm_drafts_where_it_decodes() -> None:
 
 
 def test_servers_refuse_what_they_do_not_start_with() -> None:
-    spread = {"input_len": 100.0}
+    spread: dict[str, Any] = {"input_len": 100.0}
     with pytest.raises(OptionError, match="decode_context_parallel 2"):
         worker_launches("vllm", None, Placement(8, decode_context_parallel=2), **spread)
     assert worker_launches("vllm", None, Placement(8, decode_context_parallel=8), **spread)
