@@ -15,6 +15,7 @@ import specroof
 if TYPE_CHECKING:
     from specroof.scoring import Validation
     from specroof.scoring.served import ServedValidation
+    from specroof.scoring.splits import SplitScore
 
 PACKAGE = Path(specroof.__file__).parent
 
@@ -134,14 +135,24 @@ def served_validated() -> "ServedValidation":
     return served_validation(played=True)
 
 
+@pytest.fixture(scope="session")
+def split_validated() -> "tuple[SplitScore, ...]":
+    """Return predictions beside all published loads of prefill and decode workers, made once."""
+    from specroof.scoring.splits import split_scores  # noqa: PLC0415 - as above
+
+    return split_scores()
+
+
 @pytest.fixture
 def asked_for_validated(
     validated: "Validation",
     served_validated: "ServedValidation",
+    split_validated: "tuple[SplitScore, ...]",
     monkeypatch: pytest.MonkeyPatch,
 ) -> "Validation":
     """Let `specroof.validate()` and the command answer with `validated` and `served_validated`."""
     question = importlib.import_module("specroof.questions.validate")
     monkeypatch.setattr(question, "published_validation", lambda: validated)
     monkeypatch.setattr(question, "served_validation", lambda **_: served_validated)
+    monkeypatch.setattr(question, "split_scores", lambda: split_validated)
     return validated

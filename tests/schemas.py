@@ -45,6 +45,8 @@ advise Qwen/Qwen3-8B -H h100 --framework tensorrt-llm --drafter eagle3,accept=0.
 advise Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.8 --isl 512 --osl 64 --rate 2,8/s --requests 60 --ttft 500
 advise Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.8 --isl 512 --osl 64 --concurrency 1,4 --requests 2x
 advise Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.8 --traffic day.csv --concurrency 1..64 --isl 1000 --osl 100
+advise Qwen/Qwen3-8B -H h100 --prefill 1x1@h200 --decode 1x2 --drafter eagle3,accept=0.7 --isl 1024 --osl 512 --concurrency 1,64
+advise Qwen/Qwen3-8B -H h100 --devices 3 --framework tensorrt-llm --drafter eagle3,accept=0.1 --isl 1024 --osl 512 --concurrency 256
 explain deepseek-ai/DeepSeek-V3 -H b200 --tp 8 --ep 8 --batch 8 --query-len 4
 explain Qwen/Qwen3-30B-A3B -H h100 --batch 8 --query-len 4
 explain Qwen/Qwen3-8B -H h100 --prefill --query-len 1000

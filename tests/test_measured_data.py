@@ -16,6 +16,7 @@ from specroof.evidence.measurement import Measurement, plausible, refuse_repeats
 
 FILES = sorted((Path(specroof.__file__).parent / "evidence" / "measurements").glob("*.csv"))
 SERVED = sorted((FILES[0].parent / "served").glob("*.csv"))
+SPLIT = sorted((FILES[0].parent / "split").glob("*.csv"))
 HEAD = ("title", "url", "trust", "setup", "counts", "lengths")
 
 # Rows of each table, counted in its source; DESCRIBED in the notes of the collection.
@@ -68,7 +69,7 @@ def test_what_is_no_table_is_left_out(tmp_path: Path, monkeypatch: pytest.Monkey
     assert {point.source for point in load_measurements.__wrapped__()} == {"modal"}
 
 
-@pytest.mark.parametrize("file", [*FILES, *SERVED], ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", [*FILES, *SERVED, *SPLIT], ids=lambda file: file.stem)
 def test_a_table_says_where_it_comes_from(file: Path) -> None:
     lines = file.read_text(encoding="utf-8").splitlines()
     head = dict(line[2:].split(": ", 1) for line in lines if line.startswith("# "))

@@ -846,6 +846,7 @@ def test_the_command_prints_a_table_and_one_object() -> None:
         "served",
         "long_contexts",
         "coverage",
+        "splits",
     }
     keys = {
         "n", "speedup_p90_error", "speedup_median_error", "speedup_mean_error",

@@ -227,6 +227,16 @@ class _ServedRow(_BundledRow):
     includes_prefill: Literal["yes", "no"] = "yes"
 
 
+class _SplitRow(_ServedRow):
+    """A row of a table of servers with prefill on workers of its own."""
+
+    decode_workers: WholeAmount = REQUIRED
+    prefill_workers: WholeAmount = REQUIRED
+    prefill_tensor_parallel: WholeAmount = REQUIRED
+    prefill_expert_parallel: WholeAmount = 1
+    prefill_attention_data_parallel: WholeAmount = 1
+
+
 def parse_measurements(
     text: str, *, source: str, file: str, row_type: type[_BundledRow] = _BundledRow
 ) -> tuple[Measurement, ...]:
@@ -408,8 +418,8 @@ def load_served() -> tuple[Measurement, ...]:
     """Return the published loads of servers that come with the package, a run once.
 
     Where several sources print one run, it is taken from the one that processed it least: the
-    fixtures of InferenceX, then the samples of aiconfigurator, then medians over dates. Servers
-    that compute prompts and answers on separate devices are not among them.
+    fixtures of InferenceX, then the samples of aiconfigurator, then medians over dates. Those with
+    prefill on workers of its own are `load_splits`.
 
     Raises
     ------
@@ -421,10 +431,31 @@ def load_served() -> tuple[Measurement, ...]:
     >>> load_served()[0].tpot_s < 1
     True
     """
+    return _loads("served", _ServedRow)
+
+
+@cache
+def load_splits() -> tuple[Measurement, ...]:
+    """Return the published loads of prefill and decode workers; they are in no fit.
+
+    Raises
+    ------
+    MeasurementError
+        If a file is broken.
+
+    Examples
+    --------
+    >>> load_splits()[0].decode_workers
+    6
+    """
+    return _loads("split", _SplitRow)
+
+
+def _loads(folder: str, row_type: type[_ServedRow]) -> tuple[Measurement, ...]:
     return tuple(
         point
-        for name, text in _files("served")
+        for name, text in _files(folder)
         for point in parse_measurements(
-            text, source=name.removesuffix(".csv"), file=f"served/{name}", row_type=_ServedRow
+            text, source=name.removesuffix(".csv"), file=f"{folder}/{name}", row_type=row_type
         )
     )

@@ -86,6 +86,11 @@ class Measurement:
         leaves it to the checkpoint.
     server
         What the server was told, as far as the file says; None where it does not.
+    decode_workers, prefill_workers
+        Servers that decode, and others that compute prompts; None where each does both. The
+        placement is then that of a decode worker.
+    prefill_tensor_parallel, prefill_expert_parallel, prefill_attention_data_parallel
+        The placement of a prefill worker.
     trust
         The trust order of a bundled source: 1 to 3 calibrate, larger ones do not.
     lengths, reading, note, task
@@ -126,6 +131,11 @@ class Measurement:
     quantization: str | None = None
     kv_cache: str | None = None
     server: ServerSettings | None = None
+    decode_workers: int | None = None
+    prefill_workers: int | None = None
+    prefill_tensor_parallel: int | None = None
+    prefill_expert_parallel: int | None = None
+    prefill_attention_data_parallel: int | None = None
     trust: int | None = None
     lengths: str = ""
     reading: str = ""

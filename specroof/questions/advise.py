@@ -4,10 +4,10 @@ import math
 import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from functools import cached_property, partial
 from itertools import groupby
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import numpy as np
 
@@ -100,6 +100,7 @@ from specroof.serving.launch import (
     follows_load,
     launch,
     server_command,
+    worker_launches,
 )
 from specroof.serving.played import PlayedServer, played_server
 from specroof.serving.served import room_rule
@@ -107,6 +108,9 @@ from specroof.serving.workload import Load, Workload, workload_json
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 from specroof.speedup.reach import evidence_engine, nearness
 from specroof.units import format_drafts, format_price, format_seconds, plain_number
+
+if TYPE_CHECKING:
+    from specroof.serving.split import Split
 
 #: Frameworks whose flags are written by default.
 USUAL_FRAMEWORKS: Final = ("vllm", "sglang")
@@ -219,6 +223,34 @@ class AdviseRequest(PlayedParameters):
     decode_context_parallel: Annotated[int, SHARED["decode_context_parallel"]] = 1
     pipeline_parallel: Annotated[int, SHARED["pipeline_parallel"]] = 1
     nodes: Annotated[int | None, SHARED["nodes"]] = None
+    prefill: Annotated[
+        str | None,
+        Parameter(
+            "Workers for prefill alone, and the devices of each, as in 2x4 or 2x4@h100.",
+            in_python="With `decode`.",
+            metavar="NxTP[@CHIP]",
+        ),
+    ] = None
+    decode: Annotated[
+        str | None,
+        Parameter(
+            "Workers for decoding alone, and the devices of each, as in 1x8.",
+            in_python="With `prefill`.",
+            metavar="NxTP",
+        ),
+    ] = None
+    devices: Annotated[
+        int | None,
+        Parameter("Devices to split between prefill and decode workers as is best."),
+    ] = None
+    link: Annotated[
+        float | None,
+        Parameter(
+            "Bytes/s from each device of a prefill worker to decode workers.",
+            metavar="BYTES/S",
+            shown="the link between nodes of the hardware files",
+        ),
+    ] = None
     engine: Annotated[str | None, SHARED["engine"]] = None
     server: Annotated[ServerLike | None, SHARED["server"]] = None
     options: Annotated[OptionsLike | None, SHARED["options"]] = None
@@ -337,11 +369,15 @@ def joined_devices(profile: HardwareProfile) -> int:
     return 1 if link is None else min(link.max_devices, _MOST_DEVICES)
 
 
-def setup_on(checked: CheckedRequest, profile: HardwareProfile) -> Setup | None:
-    """Return the setup with the requested number of devices, or with as few as hold the model.
+def setup_of(
+    checked: CheckedRequest, profile: HardwareProfile, devices: int, *, prefill: bool = False
+) -> Setup:
+    """Return the setup of a server on so many devices; prefill workers split every layer alone.
 
-    None where there is no room: for the model on the requested devices, or for the model with each
-    of its drafters on as many devices as can be joined.
+    Raises
+    ------
+    OptionError
+        For a placement that does not divide the model.
     """
     request, model = checked.request, checked.model
     engine, options = request.framework, options_of(request.options)
@@ -349,8 +385,8 @@ def setup_on(checked: CheckedRequest, profile: HardwareProfile) -> Setup | None:
         engine = engine_name(request.engine)
     elif profile.owns(request.framework):
         engine = None  # the chip's engine for the framework
-
-    def setup_of(devices: int) -> Setup:
+    place = Placement(devices)
+    if not prefill:
         place = Placement(
             devices,
             request.expert_parallel,
@@ -359,31 +395,97 @@ def setup_on(checked: CheckedRequest, profile: HardwareProfile) -> Setup | None:
             request.pipeline_parallel,
             request.nodes,
         )
-        check_placement(model, place)
-        setup = engine_setup(profile, engine, place, options)
-        return in_server(model, setup, server_of(request.server))
+    check_placement(model, place)
+    setup = engine_setup(profile, engine, place, options)
+    return in_server(model, setup, server_of(request.server))
 
-    def has_room(setup: Setup, drafter: Drafter | None) -> bool:
-        room = served_room(
-            Deployment(model, setup),
-            context_len=checked.workload.input_len + checked.workload.output_len,
-            drafter=drafter,
-            verify_len=1.0 + (drafter is not None),
-        )
-        return bool(room.largest_batch >= 1)
 
+def has_room(checked: CheckedRequest, setup: Setup, drafter: Drafter | None) -> bool:
+    """Tell whether a server holds the model, a drafter and one request."""
+    room = served_room(
+        Deployment(checked.model, setup),
+        context_len=checked.workload.input_len + checked.workload.output_len,
+        drafter=drafter,
+        verify_len=1.0 + (drafter is not None),
+    )
+    return bool(room.largest_batch >= 1)
+
+
+def setup_on(checked: CheckedRequest, profile: HardwareProfile) -> Setup | None:
+    """Return the setup with the requested number of devices, or with as few as hold the model.
+
+    None where there is no room: for the model on the requested devices, or for the model with each
+    of its drafters on as many devices as can be joined.
+    """
+    request = checked.request
     if request.tensor_parallel is not None:
-        setup = setup_of(request.tensor_parallel)
+        setup = setup_of(checked, profile, request.tensor_parallel)
         is_endless = setup.engine == IDEAL_ENGINE  # whose memory is not counted
-        return setup if is_endless or has_room(setup, None) else None
+        return setup if is_endless or has_room(checked, setup, None) else None
     for power in range(joined_devices(profile).bit_length()):
         try:
-            setup = setup_of(2**power)
+            setup = setup_of(checked, profile, 2**power)
         except OptionError:  # it does not divide
             continue
-        if all(has_room(setup, drafter) for drafter in (None, *checked.drafters)):
+        if all(has_room(checked, setup, drafter) for drafter in (None, *checked.drafters)):
             return setup
     return None
+
+
+def split_on(
+    checked: CheckedRequest, profile: HardwareProfile
+) -> "tuple[Setup | None, Split | None]":
+    """Return where a decode worker runs and the workers as told, or the best of a budget.
+
+    The best serves the loads of the question with most tokens, those first that meet the targets;
+    (None, None) where a worker has no room.
+    """
+    from specroof.questions.splits import candidate_splits  # noqa: PLC0415 - asked for seldom
+
+    request = checked.request
+    if request.tensor_parallel is not None:
+        refuse("tensor_parallel", request.tensor_parallel, "none beside workers, which say theirs")
+    if request.waves:
+        refuse("waves", request.waves, "False where prompts have workers of their own")
+
+    def fits(setup: Setup, is_prefill: bool) -> bool:
+        drafters = (None,) if is_prefill else (None, *checked.drafters)
+        is_endless = setup.engine == IDEAL_ENGINE
+        return is_endless or all(has_room(checked, setup, drafter) for drafter in drafters)
+
+    candidates = [
+        *candidate_splits(
+            (request.prefill, request.decode, request.devices, request.link),
+            profile,
+            lambda chip, devices, is_prefill: setup_of(checked, chip, devices, prefill=is_prefill),
+            fits,
+        )
+    ]
+    if len(candidates) < 2:
+        return candidates[0] if candidates else (None, None)
+
+    def worth(candidate: "tuple[Setup, Split]") -> tuple[float, float]:
+        setup, split = candidate
+        prediction = predicted(
+            Deployment(checked.model, setup),
+            checked.drafters,
+            Load(checked.loads, [checked.context_len], checked.workload),
+            room=room_rule(setup, None, "queue"),
+            split=split,
+        )
+        met, most = [], []
+        for whole in prediction.end_to_end:
+            rates = np.nan_to_num(whole.tokens_per_s[0])
+            if checked.draft_lens is not None:
+                rates = np.where(np.isin(whole.curve.draft_len, [0, *checked.draft_lens]), rates, 0)
+            meets = checked.targets.met(whole.ttft_s[0], whole.tpot_s[0])
+            met.append(np.max(rates * meets, axis=-1))
+            most.append(np.max(rates, axis=-1))
+        reached = np.max(met, axis=0)
+        rate = np.where(reached > 0, reached, np.max(most, axis=0))
+        return float((reached > 0).sum()), float(np.log(np.maximum(rate, 1e-9)).mean())
+
+    return max(candidates, key=worth)
 
 
 # --- The answer ----------------------------------------------------------------------------------
@@ -443,6 +545,9 @@ class ChipAdvice:
         name are in `files`.
     launches
         The same flags with their files and notes.
+    worker_launches
+        Flags of a prefill worker and of a decode worker, by framework; empty where one server does
+        both.
     to_measure
         The benchmark that would settle most; None where nothing was tried.
     notes, warnings
@@ -461,6 +566,7 @@ class ChipAdvice:
     to_measure: ToMeasure | None
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
+    worker_launches: dict[str, dict[str, Launch]] = field(default_factory=dict)
 
     @property
     def advised(self) -> LoadPlan:
@@ -502,9 +608,16 @@ class ChipAdvice:
         )
 
     @property
+    def split(self) -> "Split | None":
+        """The workers of prefill and of decoding; None where one server does both."""
+        return self.prediction.split
+
+    @property
     def files(self) -> dict[str, str]:
         """Files that the flags name."""
-        return {name: text for flags in self.launches for name, text in flags.files.items()}
+        workers = (own for roles in self.worker_launches.values() for own in roles.values())
+        launches = (*self.launches, *workers)
+        return {name: text for flags in launches for name, text in flags.files.items()}
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -577,13 +690,23 @@ def advise(request: AdviseRequest) -> Advice:
     model = checked.model
     chips, unfit = list[ChipAdvice](), list[str]()
     profiles = unique_list("hardware", request.hardware, hardware_of)
+    workers = (request.prefill, request.decode, request.devices)
+    is_split = any(told is not None for told in workers)
+    if request.link is not None and not is_split:
+        refuse("link", request.link, "none where one server does both")
     for given, profile in zip(as_list(request.hardware), profiles, strict=True):
-        setup = setup_on(checked, profile)
+        setup, split = (
+            split_on(checked, profile) if is_split else (setup_on(checked, profile), None)
+        )
         if setup is None:
             most = request.tensor_parallel or f"up to {joined_devices(profile)}"
+            if is_split:
+                most = "workers of " + " and ".join(
+                    str(told) for told in workers if told is not None
+                )
             unfit.append(f"{model.name} does not fit on {most} x {profile.name}")
         else:
-            chips.append(_chip_advice(checked, setup, given))
+            chips.append(_chip_advice(checked, setup, given, split))
     if not chips:
         message = (
             f"hardware: {'; '.join(unfit)}; allowed: a chip that it fits on, or tensor_parallel"
@@ -602,8 +725,10 @@ def advise(request: AdviseRequest) -> Advice:
     )
 
 
-def _chip_advice(checked: CheckedRequest, setup: Setup, given: HardwareLike) -> ChipAdvice:
-    """Return the advice for a chip, which the user named or gave."""
+def _chip_advice(
+    checked: CheckedRequest, setup: Setup, given: HardwareLike, split: "Split | None"
+) -> ChipAdvice:
+    """Return the advice for a chip, which the user named or gave, or for workers of a split."""
     request, draft_lens = checked.request, checked.draft_lens
     if not checked.loads and checked.played is not None:
         checked = replace(checked, loads=_running_loads(checked, setup, checked.played))
@@ -612,7 +737,7 @@ def _chip_advice(checked: CheckedRequest, setup: Setup, given: HardwareLike) -> 
         max_draft_len = draft_lens[-1]
     loads = schedule_loads(checked.loads, checked.traffic)
     frameworks = USUAL_FRAMEWORKS if request.framework is None else (request.framework,)
-    price = usd_per_hour(setup.hardware, request.price_per_hour)
+    price = _mean_price(setup, split, request.price_per_hour)
 
     def prediction_of(setup: Setup, drafters: Sequence[Drafter]) -> Prediction:
         return predicted(
@@ -621,6 +746,7 @@ def _chip_advice(checked: CheckedRequest, setup: Setup, given: HardwareLike) -> 
             Load(loads, [checked.context_len], checked.workload),
             max_draft_len=max_draft_len,
             room=room_rule(setup, None, "queue"),
+            split=split,
         )
 
     decide = partial(
@@ -633,7 +759,8 @@ def _chip_advice(checked: CheckedRequest, setup: Setup, given: HardwareLike) -> 
         fixed=[_is_fixed(drafter, request, frameworks) for drafter in checked.drafters],
     )
     prediction = prediction_of(setup, checked.drafters)
-    raised, by_default = _raised(prediction, loads), None
+    most = max(loads) / prediction.servers
+    raised, by_default = _raised(prediction, most), None
     if raised:
         told: dict[str, Any] = {name: most for name, (_, most) in raised.items()}
         settings = replace(server_of(request.server), **told)
@@ -647,8 +774,24 @@ def _chip_advice(checked: CheckedRequest, setup: Setup, given: HardwareLike) -> 
         if [row.draft_len for row in shaped.rows] != [row.draft_len for row in plan.rows]:
             plan = decide(prediction, by_default=by_default, typical=shaped)
     drafter = checked.drafters[plan.chosen]
-    launches, config, refusals = _launches(checked, setup, drafter, plan, frameworks)
+    launches, config, refusals = _launches(checked, prediction, drafter, plan, frameworks)
     played = _played_plan(checked, setup, drafter, plan)
+    of_workers: dict[str, dict[str, Launch]] = {}
+    for framework in frameworks if split else ():
+        flags = {own.framework: own for own in launches}.get(framework)
+        if config[framework] is None:  # refused already
+            continue
+        try:
+            of_workers[framework] = worker_launches(
+                framework,
+                flags,
+                setup.placement,
+                input_len=checked.workload.input_len,
+                kind=drafter.kind,
+                family=checked.model.family,
+            )
+        except OptionError as refusal:
+            refusals.append(str(refusal))
     warnings = [
         *refusals,
         *absent_layers(checked.model, checked.drafters),
@@ -670,9 +813,11 @@ def _chip_advice(checked: CheckedRequest, setup: Setup, given: HardwareLike) -> 
         played=played,
         engine_config=config,
         launches=tuple(launches),
-        to_measure=least_certain(checked, setup, given, plan.rows),
+        # `mock` starts one server.
+        to_measure=None if split else least_certain(checked, setup, given, plan.rows),
         notes=prediction.notes,
         warnings=tuple(f"{place}{warning}" for warning in dict.fromkeys(warnings)),
+        worker_launches=of_workers,
     )
 
 
@@ -712,12 +857,25 @@ def _is_fixed(drafter: Drafter, request: AdviseRequest, frameworks: Sequence[str
     return not all(follows_load(drafter.kind, framework, **shape) for framework in frameworks)
 
 
-def _raised(prediction: Prediction, loads: Sequence[float]) -> dict[str, tuple[int, int]]:
+def _mean_price(setup: Setup, split: "Split | None", given: float | None) -> float | None:
+    """Return the price of a device for an hour, over all workers; None if one is not known."""
+    price = usd_per_hour(setup.hardware, given)
+    if split is None or price is None:
+        return price
+    other = usd_per_hour(split.prefill.hardware, given)
+    if other is None:
+        return None
+    prefill = split.prefill.placement.devices * split.prefill_workers
+    devices = split.devices(setup)
+    return (prefill * other + (devices - prefill) * price) / devices
+
+
+def _raised(prediction: Prediction, batch: float) -> dict[str, tuple[int, int]]:
     """Return the default limits that bind, and what they are raised to, by the server's keys.
 
-    A default and not memory decides how many requests run: the largest load is told instead.
+    A default and not memory decides how many requests run: the largest batch is told instead.
     """
-    most = math.ceil(max(loads))
+    most = math.ceil(batch)
     for room in prediction.limits:
         server = room.drafting.server
         binds = (room.bound_by == "running") & (room.largest < most)
@@ -840,15 +998,20 @@ def speculation_of(
 
 def _launches(
     checked: CheckedRequest,
-    setup: Setup,
+    prediction: Prediction,
     drafter: Drafter,
     plan: LoadPlan,
     frameworks: Sequence[str],
 ) -> tuple[list[Launch], dict[str, str | None], list[str]]:
     """Return flags by framework, and why there are none; no drafts need no flags."""
-    request = checked.request
+    request, setup = checked.request, prediction.setup
     if not any(row.draft_len for row in plan.rows):
         return [], dict.fromkeys(frameworks, ""), []
+    schedule = plan.reached
+    if prediction.split is not None:
+        from specroof.questions.splits import worker_schedule  # noqa: PLC0415 - asked for seldom
+
+        schedule = worker_schedule(schedule, prediction, plan.chosen)
     # A drafter's name is its SPEC.
     pairs = (pair.partition("=") for pair in drafter.name.split(",")[1:])
     spec = {key.strip(): value.strip() for key, _, value in pairs}
@@ -858,7 +1021,7 @@ def _launches(
             speculation = speculation_of(
                 drafter,
                 checked.model,
-                plan.reached,
+                schedule,
                 _draft_model(checked, drafter),
                 is_tree=plan.is_tree or "tree" in spec,
                 top_k=int(spec.get("top-k", 1)),
@@ -892,7 +1055,7 @@ def _rank(chip: ChipAdvice) -> tuple[bool, bool, float, float]:
     rate = float(np.nan_to_num(times.tokens_per_s))
     usd = times.usd_per_hour / rate if times.usd_per_hour and rate else math.inf
     unmeasured = chip.setup.engine == IDEAL_ENGINE
-    return unmeasured, chip.plan.best is None, usd, -rate / chip.setup.placement.devices
+    return unmeasured, chip.plan.best is None, usd, -rate / chip.prediction.devices
 
 
 # --- The benchmark that would settle most, as a command ------------------------------------------
@@ -1005,6 +1168,7 @@ def advice_text(answer: Advice) -> str:
         *([_chips_table(answer)] if len(answer.chips) > 1 else []),
         _choices_table(best, short),
         _times_table(best),
+        *_workers(best),
         *([] if best.played is None else _played_parts(answer, best.played)),
         *filter(None, [wrapped(served_bands_line(evidence, _loads(best), requests=True))]),
         *_ends(best),
@@ -1013,7 +1177,7 @@ def advice_text(answer: Advice) -> str:
             if len(short) > 1
             else []
         ),
-        *(_command(flags, best, answer.model_name) for flags in best.launches),
+        *_commands(best, answer.model_name),
     ]
     notes = [wrapped(note_lines([note])) for note in (*answer.warnings, *answer.notes)]
     return "\n\n".join([*parts, "\n".join(notes)])
@@ -1261,7 +1425,7 @@ def _chips_table(answer: Advice) -> str:
         usd = [times.usd_per_million_tokens_low, times.usd_per_million_tokens_high]
         rows.append(
             [
-                f"{chip.setup.placement.devices} x {chip.setup.hardware.name}",
+                f"{chip.prediction.devices} x {chip.setup.hardware.name}",
                 f"{row.concurrency:g}" if chip.plan.best else ABSENT,
                 str(row.draft_len),
                 figure(times.tpot_s, format_seconds),
@@ -1291,19 +1455,59 @@ def _chips_table(answer: Advice) -> str:
     return "\n".join(lines)
 
 
-def _command(flags: Launch, chip: ChipAdvice, model: str) -> str:
-    """Return the command of a server in lines that a shell joins again."""
-    setup, options = chip.setup, chip.setup.options
-    others = "" if flags.framework == setup.engine.rules else f", predicted as {setup.engine.rules}"
-    head = f"# {flags.release}{others}"
+def _workers(chip: ChipAdvice) -> Iterator[str]:
+    """Yield the workers of a split, and how busy they are."""
+    if chip.split is not None:
+        from specroof.questions.splits import (  # noqa: PLC0415 - asked for seldom
+            split_sentence,
+            split_table,
+        )
+
+        yield wrapped(split_sentence(chip.setup, chip.split))
+        yield split_table(chip.prediction, chip.rows)
+
+
+def _command(
+    flags: Launch, chip: ChipAdvice, model: str, *, setup: Setup | None = None, what: str = ""
+) -> str:
+    """Return the command of a server in lines that a shell joins again.
+
+    Parameters
+    ----------
+    flags, chip, model
+        What is told, for which chip and which model.
+    setup
+        Where a worker runs; that of the chip if None.
+    what
+        The kind of worker, and how many there are.
+    """
+    setup = chip.setup if setup is None else setup
+    options, rules = setup.options, chip.setup.engine.rules
+    others = "" if flags.framework == rules else f", predicted as {rules}"
     start = server_command(
         *(flags.framework, model, setup.placement),
         weights=options.weight_dtype,
         kv_cache=options.kv_dtype,
         hosts=hosts_of(setup),
     )
+    head = f"# {flags.release}{others}{what}"
     line = f"{flags.environment} {start} {flags.text}".strip()
     return "\n".join([head, *flags.file_lines, folded(line)])
+
+
+def _commands(chip: ChipAdvice, model: str) -> Iterator[str]:
+    """Yield the commands of a server, or of a prefill and a decode worker, for each framework."""
+    split = chip.split
+    if split is None:
+        yield from (_command(flags, chip, model) for flags in chip.launches)
+        return
+    for roles in chip.worker_launches.values():
+        for role, setup, count in (
+            ("prefill", split.prefill, split.prefill_workers),
+            ("decode", chip.setup, split.decode_workers),
+        ):
+            what = f": {role} worker, {count} of them" if count > 1 else f": {role} worker"
+            yield _command(roles[role], chip, model, setup=setup, what=what)
 
 
 # --- Advice as the object that ``--json`` prints, and as columns ---------------------------------
@@ -1364,9 +1568,22 @@ def _chip_json(answer: Advice, chip: ChipAdvice) -> dict[str, Any]:
         ),
         "capacity": plan.capacity,
         "played": None if chip.played is None else chip.played.to_dict(),
+        "split": _split_json(chip),
         "warnings": list(chip.warnings),
         "reach": chip.reach(answer),
     }
+
+
+def _split_json(chip: ChipAdvice) -> dict[str, Any] | None:
+    if chip.split is None:
+        return None
+    from specroof.questions.splits import split_json  # noqa: PLC0415 - asked for seldom
+
+    flags = {
+        framework: {role: own.text for role, own in roles.items()}
+        for framework, roles in chip.worker_launches.items()
+    }
+    return split_json(chip.setup, chip.split, chip.prediction, chip.rows, flags)
 
 
 def _loads(chip: ChipAdvice) -> list[float]:
@@ -1481,7 +1698,7 @@ def advice_chart(answer: Advice) -> Any:
             speedup, low, high = np.array([row.speedup for row in chip.rows]).T
             (line,) = axes.plot(loads, speedup, **style.look(i))
             axes.fill_between(loads, low, high, color=line.get_color(), alpha=0.15, lw=0)
-            devices = chip.setup.placement.devices
+            devices = chip.prediction.devices
             line.set_label(f"{devices} × {chip.setup.hardware.name}, {chip.setup.engine.name}")
             handles.append(line)
         rows = answer.chips[0].rows

@@ -457,7 +457,7 @@ def load_plan(  # noqa: PLR0913 - a prediction, its loads, and what is wanted of
         chosen, ranges, lost, day = typical.chosen, typical.schedule, typical.lost, typical.day
     grid = grids[chosen]
     own = _own_lengths(prediction, draft_lens)
-    hourly = None if usd_per_hour is None else usd_per_hour * prediction.setup.placement.devices
+    hourly = None if usd_per_hour is None else usd_per_hour * prediction.devices
     lengths: list[int] = [k for _, _, k in ranges if k]
     default_grid = None if by_default is None else _grid_of(by_default, chosen, draft_lens)
 
@@ -497,7 +497,7 @@ def load_plan(  # noqa: PLR0913 - a prediction, its loads, and what is wanted of
         limits = prediction.limits[chosen]
         capacity = {
             name: {
-                "largest_batch": int(limits.largest[0, k]),
+                "largest_batch": int(limits.largest[0, k]) * prediction.servers,
                 "bound_by": str(limits.bound_by[0, k]),
             }
             for name, k in {"plain": 0, "speculative": longest}.items()
@@ -521,7 +521,7 @@ def _grid_of(prediction: Prediction, d: int, draft_lens: Sequence[int] | None) -
     curve = requests.curve
     largest = np.full(len(curve.draft_len), np.inf)
     if prediction.limits:
-        largest = prediction.limits[d].largest[0]
+        largest = prediction.limits[d].largest[0] * prediction.servers
     # Without a band, both ends are the speedups themselves.
     low, high = (
         curve.speedup if end is None else end for end in (curve.speedup_low, curve.speedup_high)
@@ -719,6 +719,7 @@ def break_even_of(prediction: Prediction, row: AdvisedLoad) -> BreakEven:
             prediction.room,
             max_draft_len=drafts,
             acceptance=acceptance,
+            split=prediction.split,
         ).curve
 
     rate = least_rate(

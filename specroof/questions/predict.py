@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -84,6 +84,9 @@ from specroof.speedup.reach import evidence_engine, nearness
 from specroof.speedup.result import SpeedupCurve
 from specroof.units import MILLION, MOST_POINTS, format_drafts, format_price
 
+if TYPE_CHECKING:
+    from specroof.serving.split import Split
+
 # --- The gains of drafters in a setup that exists: curves, end to end, within a server's room ----
 
 #: Batch sizes at which `Prediction.survey` looks, besides those asked for.
@@ -117,6 +120,9 @@ class Prediction(Charted):
         What clients see of the load with each drafter, request by request; empty for the steady
         state. The curves are then those of requests of the mean lengths, at as many clients, or at
         the batch that runs on average without drafts.
+    split
+        Workers of prefill and of decoding, the setup being that of a decode worker; None where one
+        server does both.
     """
 
     model: Architecture
@@ -130,6 +136,7 @@ class Prediction(Charted):
     room: RoomRule = "ignore"
     draft_len: tuple[int, ...] = ()
     played: tuple[PlayedLoads, ...] = ()
+    split: "Split | None" = None
 
     @property
     def title(self) -> str:
@@ -183,6 +190,18 @@ class Prediction(Charted):
         return Deployment(self.model, self.setup)
 
     @property
+    def servers(self) -> int:
+        """Servers that decode: workers of a split, else one."""
+        return 1 if self.split is None else self.split.decode_workers
+
+    @property
+    def devices(self) -> int:
+        """Devices of all workers, or of the one server."""
+        return (
+            self.setup.placement.devices if self.split is None else self.split.devices(self.setup)
+        )
+
+    @property
     def queues(self) -> bool:
         """Whether requests beyond the server's room wait."""
         return self.room == "queue"
@@ -223,7 +242,7 @@ class Prediction(Charted):
         hardware = self.setup.hardware
         return price_and_energy(
             tokens_per_s,
-            devices=self.setup.placement.devices,
+            devices=self.devices,
             usd_per_hour=usd_per_hour(hardware, None),
             watts=None if hardware.power is None else hardware.power.watts,
         )
@@ -277,6 +296,7 @@ def predicted(
     *,
     max_draft_len: int | None = None,
     room: RoomRule = "ignore",
+    split: "Split | None" = None,
 ) -> Prediction:
     """Return the gains of drafters in a setup that exists already.
 
@@ -288,6 +308,8 @@ def predicted(
         The longest draft; 16 if None.
     room
         What becomes of requests that the server has no memory for.
+    split
+        Workers of prefill and of decoding; the setup is then of one decode worker.
 
     Raises
     ------
@@ -295,10 +317,10 @@ def predicted(
         As `specroof.serving.served.served_curve` does, and for more points than memory holds.
     """
     longest, capped = shared_max_draft_len(drafters, max_draft_len)
-    return predicted_to(longest, deployment, drafters, load, room=room, notes=capped)
+    return predicted_to(longest, deployment, drafters, load, room=room, notes=capped, split=split)
 
 
-def predicted_to(
+def predicted_to(  # noqa: PLR0913 - what is served, to whom, within what
     max_draft_len: int,
     deployment: Deployment,
     drafters: Sequence[Drafter],
@@ -306,6 +328,7 @@ def predicted_to(
     *,
     room: RoomRule = "ignore",
     notes: Sequence[str] = (),
+    split: "Split | None" = None,
 ) -> Prediction:
     """Return the gains of drafters up to a draft length that some may not reach.
 
@@ -319,6 +342,8 @@ def predicted_to(
         What becomes of requests that the server has no memory for.
     notes
         Sentences for the reader besides those on the curves.
+    split
+        Workers of prefill and of decoding; None where one server does both.
 
     Raises
     ------
@@ -337,15 +362,16 @@ def predicted_to(
     heavier: dict[str, Any] = {"weight": REQUEST_WEIGHT, "why": " with prefills"}
     refuse_many_points(shape, curves=len(drafters), **heavier if load.workload else {})
     served = [
-        served_curve(deployment, drafter, load, room, max_draft_len=max_draft_len)
+        served_curve(deployment, drafter, load, room, max_draft_len=max_draft_len, split=split)
         for drafter in drafters
     ]
     curves, rooms = [each.decoding for each in served], [each.room for each in served if each.room]
     beyond = "the rest wait" if room == "queue" else "larger batches have no room"
+    workers = 1 if split is None else split.decode_workers
     warnings = dict.fromkeys(
         warning
         for curve, held in zip(curves, rooms, strict=False)
-        for warning in held.warnings(curve, beyond)
+        for warning in held.warnings(replace(curve, batch_size=curve.batch_size / workers), beyond)
     )
     # Plain, the server assumes the same, less the drafter.
     assumed = (note for held in rooms for note in held.drafting.notes)
@@ -356,6 +382,8 @@ def predicted_to(
         if curve.measured_draft_len is not None and curve.extends_measurement.any()
     )
     of_curves = (note for curve in curves for note in curve.notes)
+    if split is not None:
+        notes = (*notes, "bands are those of servers that compute prompts too")
     return Prediction(
         model=deployment.model,
         setup=deployment.setup,
@@ -368,6 +396,7 @@ def predicted_to(
         warnings=tuple(warnings),
         limits=tuple(rooms),
         room=room,
+        split=split,
     )
 
 

@@ -48,6 +48,7 @@ from specroof.scoring.served import (
     ServedValidation,
     served_validation,
 )
+from specroof.scoring.splits import SplitScore, split_errors, split_scores
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,8 @@ class PublishedValidated(Charted):
         The same of published costs of long contexts.
     coverage
         How many measurements bands hold, by what they are of.
+    splits
+        Published loads of prefill and decode workers beside predictions.
     notes, warnings
         Sentences for the reader.
     """
@@ -158,6 +161,7 @@ class PublishedValidated(Charted):
     served: ServedValidation
     long_contexts: tuple[LongContextScore, ...] = ()
     coverage: tuple[Coverage, ...] = ()
+    splits: tuple[SplitScore, ...] = ()
 
     @property
     def found(self) -> Validation:
@@ -173,6 +177,7 @@ class PublishedValidated(Charted):
         """Return errors by source, losses by `advise`, errors of servers and of long contexts."""
         parts = [validation_table(self.validation), served_text(self.served)]
         parts += [coverage_text(self.coverage)] if self.coverage else []
+        parts += [split_text(self.splits)] if self.splits else []
         return "\n\n".join([*parts, *long_context_tables(self.long_contexts)])
 
     def to_dict(self) -> dict[str, Any]:
@@ -181,6 +186,7 @@ class PublishedValidated(Charted):
             "served": served_json(self.served),
             "long_contexts": [long_context_json(score) for score in self.long_contexts],
             "coverage": [asdict(cell) for cell in self.coverage],
+            "splits": split_json(self.splits),
         }
 
     @property
@@ -251,7 +257,9 @@ def validate(request: ValidateRequest) -> PublishedValidated | OwnValidated:
         published = published_validation()
         served = served_validation(played=request.played)
         coverage = band_coverage(published.points, served.counted)
-        return PublishedValidated(published, served, long_context_scores(), coverage)
+        return PublishedValidated(
+            published, served, long_context_scores(), coverage, splits=split_scores()
+        )
     benchmark = request.of_results().benchmark()
     setup = benchmark.served.setup
     validation = own_validation(benchmark.points, benchmark.served, benchmark.drafter)
@@ -738,6 +746,46 @@ def coverage_text(cells: Sequence[Coverage]) -> str:
 #: The share of a cell that bands of 80 % ought to hold.
 _LEAST_INSIDE: Final = 0.75
 _MOST_INSIDE: Final = 0.85
+
+
+# --- Prefill and decoding on their own workers ----------------------------------------------------
+
+
+def split_text(scores: Iterable[SplitScore]) -> str:
+    """Return errors of TPOT where prefill has workers of its own, by source, chip and server."""
+    rows = [
+        [
+            source,
+            hardware,
+            engine,
+            "drafted, in shape" if drafted else "plain",
+            str(errors.n),
+            *(f"{value:.1%}" for value in (errors.median, errors.mean, errors.p90)),
+            f"{errors.bias:+.1%}",
+        ]
+        for (source, hardware, engine, drafted), errors in split_errors(scores).items()
+    ]
+    header = ["source", "chip", "server", "TPOT", "n", "median", "mean", "p90", "bias"]
+    title = (
+        "prefill and decoding on their own workers: TPOT, in no fit and in no total; drafted loads "
+        "of a group share one acceptance length, which is not recorded"
+    )
+    return f"{title}\n{format_table(header, rows, left=[0, 1, 2, 3])}"
+
+
+def split_json(scores: Iterable[SplitScore]) -> list[dict[str, Any]]:
+    """Return the same as the list that ``--json`` prints.
+
+    Examples
+    --------
+    >>> split_json([])
+    []
+    """
+    return [
+        {"source": source, "hardware": hardware, "engine": engine, "drafted": drafted}
+        | asdict(errors)
+        for (source, hardware, engine, drafted), errors in split_errors(scores).items()
+    ]
 
 
 # --- What long contexts cost, published beside predicted -----------------------------------------

@@ -189,12 +189,13 @@ def served_errors(scores: Iterable[ServedScore]) -> dict[str, ServedErrors | Non
     """
     scores = list(scores)
     return {
-        name: _errors([score.off[name] for score in scores if name in score.off])
+        name: errors_over([score.off[name] for score in scores if name in score.off])
         for name in QUANTITIES
     }
 
 
-def _errors(off: Sequence[float]) -> ServedErrors | None:
+def errors_over(off: Sequence[float]) -> ServedErrors | None:
+    """Return errors of predicted over measured figures, as logarithms; None without any."""
     if not off:
         return None
     signed = np.expm1(off)
@@ -588,7 +589,7 @@ def _ratio_scores(
             setups.append([*compress(setup, ~no_room)])
         setups = [setup for setup in setups if setup]
         if setups:
-            off = _best_off(partial(_group_off, setups, engine), known, first.draft_len or 0)
+            off = best_off(partial(_group_off, setups, engine), known, first.draft_len or 0)
             for ratio, value in zip(chain(*setups), off.tolist(), strict=True):
                 yield ServedScore(ratio.load, {TPOT_RATIO: value}, unseen)
 
@@ -609,11 +610,20 @@ def _group_off(
     return np.concatenate([_ratio_off(setup, engine, tokens_per_round) for setup in setups])
 
 
-def _best_off(off: Callable[[float], Array], known: float | None, draft_len: int) -> Array:
+def best_off(off: Callable[[float], Array], known: float | None, draft_len: int) -> Array:
     """Return errors at the known acceptance length, or at the one that makes their mean least.
 
     The mean falls as more drafts are accepted; the search is a regula falsi over the logarithm of
     the acceptance length.
+
+    Parameters
+    ----------
+    off
+        From an acceptance length to errors, as logarithms.
+    known
+        The acceptance length; None where it is free.
+    draft_len
+        Drafts per round.
     """
     if known is not None:
         return off(known)

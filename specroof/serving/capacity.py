@@ -579,6 +579,23 @@ def running_curve(
     running = running_requests(in_flight, largest_batch[:, None, :], room)
     if np.all(running == in_flight):
         return priced(batch_size)
+    return curve_at(batch_size, running, priced)
+
+
+def curve_at(
+    batch_size: Array, running: Array, priced: Callable[[Array], SpeedupCurve]
+) -> SpeedupCurve:
+    """Return a curve whose points run other batches than are asked for.
+
+    Parameters
+    ----------
+    batch_size
+        Requests in flight.
+    running
+        The batch of each point, axes (context_len, batch_size, draft_len); NaN where none runs.
+    priced
+        From batch sizes to a curve as if memory had no end.
+    """
     runs = np.isfinite(running)
     sizes = distinct(running[runs]) if runs.any() else batch_size[:1]
     curve = priced(sizes)

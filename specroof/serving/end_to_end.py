@@ -10,6 +10,30 @@ from specroof.serving.workload import Workload
 from specroof.speedup.result import SpeedupCurve
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class WorkerLoads:
+    """How busy workers of prefill and of decoding are; axes as in the curve.
+
+    Parameters
+    ----------
+    devices
+        Devices of all workers.
+    decode_batch
+        Requests that each decode worker has, on average.
+    prefill_s, transfer_s
+        Seconds of a request at the prefill workers, waiting included, and of its cache's transfer.
+    prefill_busy, link_busy
+        Shares of the prompts, and of the caches, that the prefill workers and the link can take.
+    """
+
+    devices: int
+    decode_batch: Array
+    prefill_s: Array
+    transfer_s: Array
+    prefill_busy: Array
+    link_busy: Array
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class EndToEnd:
     """What of a speedup is left where prefills are counted; axes as in the curve.
@@ -32,6 +56,8 @@ class EndToEnd:
         Seconds from a request's start to its first token, waiting for room not counted.
     rules
         How the server takes prompts where requests draft.
+    workers
+        How busy workers are; None where one server computes prompts and decodes.
     """
 
     workload: Workload
@@ -42,6 +68,7 @@ class EndToEnd:
     delay_s: Array
     first_s: Array
     rules: PrefillRules
+    workers: WorkerLoads | None = None
 
     def __repr__(self) -> str:
         """Return one line: arrays are looked at by name."""

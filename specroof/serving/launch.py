@@ -1,6 +1,7 @@
 """Flags that start a server with speculation: vLLM, SGLang and TensorRT-LLM, in their own words."""
 
 import json
+import math
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -732,6 +733,108 @@ def _yaml(keys: Mapping[str, object]) -> str:
             lines.append(f"{key}: {json.dumps(value)}")
     return "\n".join([*lines, ""])
 
+
+# --- Workers of prefill and of decoding -----------------------------------------------------------
+
+#: Families whose blocks SGLang drafts only where one server does both (model_overrides/minimax_m3).
+_SGLANG_COLOCATED: Final = {"dflash": frozenset({"minimax_m3_vl"})}
+
+
+def worker_launches(
+    framework: str,
+    flags: Launch | None,
+    placement: Placement,
+    *,
+    input_len: float,
+    kind: str = "",
+    family: str = "",
+) -> dict[str, Launch]:
+    """Return the flags of a prefill worker and of a decode worker, by ``"prefill"``, ``"decode"``.
+
+    Both draft alike, so that the drafter's cache is made and sent too; workers of TensorRT-LLM
+    that compute prompts are not told of drafts.
+
+    Parameters
+    ----------
+    framework
+        A key of `LAUNCHERS`.
+    flags
+        What the decode worker is told of speculation; None for nothing.
+    placement
+        How the model is spread over a decode worker.
+    input_len
+        Tokens of a prompt, for buffers.
+    kind, family
+        What drafts, and the family of the model.
+
+    Raises
+    ------
+    OptionError
+        For a framework without such workers, and for what one refuses together with them.
+
+    Source
+        vllm 0.33.0, ``config/kv_transfer.py`` and ``distributed/kv_transfer/kv_connector/v1/nixl/
+        metadata.py`` (both sides agree on method and weights of the drafter); sglang 0.5.23,
+        ``srt/arg_groups/fields/disagg.py`` and ``pd_disaggregation_hook.py``; of TensorRT-LLM its
+        documentation, *Disaggregated serving*.
+
+    Examples
+    --------
+    >>> launches = worker_launches("sglang", None, Placement(8), input_len=1000)
+    >>> launches["decode"].text
+    '--disaggregation-mode decode --disaggregation-transfer-backend mooncake'
+    """
+    if framework not in _WORKER_ROLES:
+        reject(f"{framework} has no workers for prefill alone", ", ".join(_WORKER_ROLES))
+    spread = placement.decode_context_parallel
+    if framework == "vllm" and spread not in {1, placement.group_size}:
+        reject(
+            f"{VLLM} with NixlConnector does not move caches to decode_context_parallel {spread}",
+            f"1 or {placement.group_size}, all devices of a group",
+        )
+    if framework == "sglang" and flags and family in _SGLANG_COLOCATED.get(kind, ()):
+        reject(f"{SGLANG} drafts {kind} for {family} where one server does both", "no --prefill")
+    if framework == "tensorrt-llm":
+        return _tensorrt_workers(flags, input_len)
+    release = {"vllm": VLLM, "sglang": SGLANG}[framework]
+    text, files = ("", {}) if flags is None else (f" {flags.text}", flags.files)
+    return {
+        role: Launch(framework, release, f"{shell_line(words)}{text}", files)
+        for role, words in _WORKER_ROLES[framework].items()
+    }
+
+
+def _tensorrt_workers(flags: Launch | None, input_len: float) -> dict[str, Launch]:
+    transfer = {"backend": "NIXL", "max_tokens_in_buffer": math.ceil(input_len)}
+    moved = _yaml({"cache_transceiver_config": transfer})
+    drafted = "" if flags is None else flags.files[_TENSORRT_FILE]
+    texts = {"prefill": moved, "decode": drafted + moved}
+    return {
+        role: Launch(
+            "tensorrt-llm",
+            _TENSORRT,
+            shell_line(["--extra_llm_api_options", f"{role}.yaml"]),
+            {f"{role}.yaml": text},
+        )
+        for role, text in texts.items()
+    }
+
+
+def _kv_transfer(role: str) -> list[object]:
+    config = {"kv_connector": "NixlConnector", "kv_role": role}
+    return ["--kv-transfer-config", json.dumps(config)]
+
+
+def _disaggregation(mode: str) -> list[object]:
+    return ["--disaggregation-mode", mode, "--disaggregation-transfer-backend", "mooncake"]
+
+
+#: What makes a server one of both kinds of workers; of TensorRT-LLM a file does.
+_WORKER_ROLES: Final[Mapping[str, Mapping[str, Sequence[object]]]] = {
+    "vllm": {"prefill": _kv_transfer("kv_producer"), "decode": _kv_transfer("kv_consumer")},
+    "sglang": {"prefill": _disaggregation("prefill"), "decode": _disaggregation("decode")},
+    "tensorrt-llm": {},
+}
 
 #: Server software whose flags are known.
 LAUNCHERS: Final[Mapping[str, Callable[[Speculation], Launch]]] = {

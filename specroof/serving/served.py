@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from specroof.acceptance import ContextAcceptance, accepted_at
 from specroof.arrays import Array
@@ -16,6 +16,9 @@ from specroof.serving.workload import Load
 from specroof.speedup.curve import acceptance_of, decoding_curve, grid_axes
 from specroof.speedup.result import SpeedupCurve
 from specroof.speedup.round import proposals
+
+if TYPE_CHECKING:
+    from specroof.serving.split import Split
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,7 +76,7 @@ def room_rule(
     return beyond if counts else "ignore"
 
 
-def served_curve(
+def served_curve(  # noqa: PLR0913 - what is served, to whom, within what
     deployment: Deployment,
     drafter: Drafter,
     load: Load,
@@ -81,6 +84,7 @@ def served_curve(
     *,
     max_draft_len: int,
     acceptance: TokensPerRound | ContextAcceptance | None = None,
+    split: "Split | None" = None,
 ) -> ServedCurve:
     """Return what a drafter gains on a server under a load.
 
@@ -94,6 +98,9 @@ def served_curve(
         The longest draft of the grid.
     acceptance
         How much of the drafts is accepted; the drafter's own if None.
+    split
+        The workers of prefill and of decoding; the deployment is then of one decode worker. None
+        where one server does both.
 
     Raises
     ------
@@ -122,7 +129,7 @@ def served_curve(
         max_draft_len=max_draft_len,
     )
     held = None
-    if room == "ignore":
+    if split is None and room == "ignore":
         decoding = priced(load.batch_size)
     else:
         contexts, batches, drafts = grid_axes(load.context_len, load.batch_size, max_draft_len)
@@ -130,7 +137,13 @@ def served_curve(
         drafter.describe(deployment.model)  # refuses a model that the drafter does not fit
         verified = proposals(drafter, accepted_at(accepted, contexts[0]), drafts).verify_len
         held = server_room(deployment, drafter, contexts, verified)
-        decoding = running_curve(batches, held.largest, room, priced)
+        if split is not None:
+            from specroof.serving.split import split_curves  # noqa: PLC0415 - asked for seldom
+
+            memory = None if room == "ignore" else held
+            curves = split_curves(deployment, split, load, held, memory, priced)
+            return ServedCurve(curves[0], memory, curves[1])
+        decoding = running_curve(batches, held.largest, room, priced)  # type: ignore[arg-type]  # counted
     if load.workload is None:
         return ServedCurve(decoding, held, None)
     from specroof.serving.prefills import end_to_end  # noqa: PLC0415 - a cold start is felt

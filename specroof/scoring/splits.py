@@ -1,0 +1,169 @@
+"""Published loads of prefill and decode workers beside predictions, which no fit has seen.
+
+TPOT without drafts, and with drafts in shape: drafted loads of a group share one acceptance length
+that is not known.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import Final
+
+import numpy as np
+
+from specroof.arrays import Array
+from specroof.catalog import load_drafter
+from specroof.evidence import Measurement, acceptance_of, drafter_of, load_splits, request_lengths
+from specroof.evidence.measurement import chip_of
+from specroof.hardware import Placement, ServerSettings
+from specroof.latency import Deployment, engine_setup
+from specroof.scoring.left_out import served_of
+from specroof.scoring.served import ServedErrors, best_off, errors_over
+from specroof.serving.capacity import in_server
+from specroof.serving.served import served_curve
+from specroof.serving.split import Split
+from specroof.serving.workload import Load, Workload
+
+#: Bytes/s from a device to another node where a hardware file has none: one card of 400 Gb/s.
+_PRESUMED_LINK: Final = 50e9
+#: What drafted loads share whose acceptance length is the same number.
+_ACCEPTANCE: Final = attrgetter(
+    "source", "model", "hardware", "engine", "method", "draft_len", "input_len"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SplitScore:
+    """A published load of prefill and decode workers beside its prediction.
+
+    Parameters
+    ----------
+    point
+        The load.
+    tpot_s, ttft_s
+        Predicted seconds; with drafts at the acceptance length of the group.
+    decode_batch
+        Requests that each decode worker has.
+    prefill_busy
+        Share of the prompts that the prefill workers can compute.
+    """
+
+    point: Measurement
+    tpot_s: float
+    ttft_s: float
+    decode_batch: float
+    prefill_busy: float
+
+    @property
+    def off(self) -> float:
+        """Predicted TPOT over the measured one, as a natural logarithm."""
+        return math.log(self.tpot_s / (self.point.tpot_s or math.nan))
+
+
+def split_score(point: Measurement, tokens_per_round: float | None = None) -> SplitScore:
+    """Return a load beside its prediction by the profile that ships.
+
+    Parameters
+    ----------
+    point
+        One of `load_splits`.
+    tokens_per_round
+        The acceptance length of a drafted load.
+    """
+    chip = chip_of(point.hardware or "")
+    engine = chip.engine(point.engine)
+    served = served_of(point, engine)
+    settings = ServerSettings(running=int(point.concurrency or 1))
+    setup = in_server(served.model, served.setup, settings)
+    prefill = Placement(
+        point.prefill_tensor_parallel or 1,
+        point.prefill_expert_parallel or 1,
+        point.prefill_attention_data_parallel or 1,
+    )
+    link = chip.interconnect
+    split = Split(
+        engine_setup(setup.hardware, engine.name, prefill, setup.options),
+        point.prefill_workers or 1,
+        point.decode_workers or 1,
+        None if link is not None and link.scale_out_bytes_per_s else _PRESUMED_LINK,
+    )
+    drafter, acceptance = load_drafter("ideal"), None
+    if point.drafts:
+        drafter = drafter_of(point)
+        acceptance = acceptance_of(replace(point, tokens_per_round=tokens_per_round), drafter)
+    prompt, answer, _ = request_lengths(point)
+    mean = (1 + point.shortest) / 2
+    workload = Workload(mean * prompt, mean * answer)
+    whole = served_curve(
+        Deployment(served.model, setup),
+        drafter,
+        Load([float(point.concurrency or 1)], [workload.mean_context_len], workload),
+        "queue",
+        max_draft_len=point.draft_len or 0,
+        acceptance=acceptance,
+        split=split,
+    ).end_to_end
+    return SplitScore(
+        point,
+        *(float(getattr(whole, name)[0, 0, -1]) for name in ("tpot_s", "ttft_s")),
+        *(
+            float(getattr(whole.workers, name)[0, 0, -1])  # type: ignore[union-attr]  # of requests
+            for name in ("decode_batch", "prefill_busy")
+        ),
+    )
+
+
+def split_scores(points: Iterable[Measurement] | None = None) -> tuple[SplitScore, ...]:
+    """Return published loads of prefill and decode workers beside predictions.
+
+    Drafted loads are predicted at the one acceptance length of their group (model, chip, engine,
+    draft length, lengths of requests) that makes their mean error least.
+
+    Parameters
+    ----------
+    points
+        Those of `load_splits` if None.
+    """
+    groups: dict[tuple[object, ...], list[Measurement]] = defaultdict(list)
+    scores = []
+    for point in load_splits() if points is None else points:
+        if point.drafts:
+            groups[_ACCEPTANCE(point)].append(point)
+        else:
+            scores.append(split_score(point))
+    for group in groups.values():
+        scores += _drafted_scores(group)
+    return tuple(scores)
+
+
+def _drafted_scores(group: Sequence[Measurement]) -> list[SplitScore]:
+    """Return drafted loads at the acceptance length that makes their mean error least."""
+    tried: list[list[SplitScore]] = []
+
+    def off(tokens_per_round: float) -> Array:
+        tried.append([split_score(point, tokens_per_round) for point in group])
+        return np.array([score.off for score in tried[-1]])
+
+    best_off(off, None, group[0].draft_len or 0)
+    return min(tried, key=lambda scores: abs(sum(score.off for score in scores)))
+
+
+def split_errors(
+    scores: Iterable[SplitScore],
+) -> dict[tuple[str, str, str, bool], ServedErrors]:
+    """Return errors of TPOT by source, chip, server, and whether drafts were made.
+
+    Examples
+    --------
+    >>> split_errors([])
+    {}
+    """
+    groups: dict[tuple[str, str, str, bool], list[float]] = defaultdict(list)
+    for score in scores:
+        point = score.point
+        key = (point.source, point.hardware or "", point.engine or "", point.drafts)
+        groups[key].append(score.off)
+    errors = {key: errors_over(off) for key, off in sorted(groups.items())}
+    return {key: found for key, found in errors.items() if found is not None}
