@@ -208,6 +208,18 @@ MIXES: Final[dict[str, FormatMix]] = {
     "q5_k_s": _k_quant("q5_k", small=False),
     "q5_1": _k_quant("q5_1", small=False),
     "q5_0": _k_quant("q5_0", small=False, ffn_down=(("q5_1", _first_share(8)),)),
+    # Unsloth's: experts' ways out in Q5_K, as a file of Qwen3.6-35B-A3B has them
+    # (gittensor-ai-lab/sparkinfer, issue 224), and attention by the published sizes of Qwen3.5
+    # (ggml-org/Llama-macOS, ``LlamaBarn/Catalog``).
+    "ud-q4_k_xl": _k_quant(
+        "q4_k",
+        small=False,
+        attn_q=_all("q6_k"),
+        attn_k=_all("q6_k"),
+        attn_v=_all("q6_k"),
+        attn_output=_all("q6_k"),
+        ffn_down=_all("q5_k"),
+    ),
     "q4_k_m": _k_quant("q4_k", attn_v=(("q6_k", _more_bits),), ffn_down=(("q6_k", _more_bits),)),
     "q4_k_s": _k_quant(
         "q4_k", attn_v=(("q5_k", _first(4)),), ffn_down=(("q5_k", _first_share(8)),)
