@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof.architecture import WEIGHT_FORMATS, Architecture, Experts
+from specroof.architecture.base import STAND_IN_MIXES
 from specroof.architecture.experts import fullest_device
 from specroof.arrays import Array, IntArray
 from specroof.cost import (
@@ -22,6 +23,7 @@ from specroof.cost import (
     forward_cost,
     state_bytes,
     storage,
+    stored_as,
 )
 from specroof.cost.forward import joined_costs
 from specroof.errors import Note
@@ -751,7 +753,7 @@ def layer_kinds(model: Architecture, setup: Setup) -> dict[str, int]:
     """
     chosen = setup.options.weight_dtype
     if chosen is not None:
-        model = model.with_weights(WEIGHT_FORMATS[chosen])
+        model = stored_as(model, chosen)
     counts: dict[str, int] = {}
     for count, core in model.counted_cores:
         for kind in core.overhead_kinds:
@@ -883,8 +885,11 @@ def option_notes(model: Architecture, options: Options) -> Iterator[str]:
     ['KV cache priced as fp8 instead of bf16']
     """
     if options.weight_dtype is not None:
-        stays = "embedding, head, router and compressors keep what the checkpoint has"
-        yield f"weights priced as {options.weight_dtype}: {stays}"
+        kept = "embedding, head, router and compressors keep what the checkpoint has"
+        if options.weight_dtype not in WEIGHT_FORMATS:
+            usual = "each tensor as files of that name have it"
+            kept = STAND_IN_MIXES.get(options.weight_dtype, usual)
+        yield f"weights priced as {options.weight_dtype}: {kept}"
     if options.kv_dtype not in {None, model.kv_dtype}:
         yield f"KV cache priced as {options.kv_dtype} instead of {model.kv_dtype}"
     if options.state_dtype not in {None, model.state_dtype} and state_bytes(model):
