@@ -76,6 +76,7 @@ LATE = {
     "cli/__init__.py": {"cli"},
     "cli/output.py": {"cli", "plot", "report"},
     "cli/sweep.py": {"plot", "questions", "sweeps"},
+    "cost/forward.py": {"architecture"},
     "hardware/__init__.py": {"hardware"},
     "questions/acceptance.py": {"plot"},
     "questions/adaptive.py": {"plot"},

@@ -60,6 +60,16 @@ WEIGHT_FORMATS: Final[dict[str, WeightFormat]] = {
     )
 }
 
+#: Mixes of formats, as files of llama.cpp and MLX have them: `specroof.architecture.mixes` knows
+#: which tensor has which.
+WEIGHT_MIXES: Final = (
+    *("q8_0", "q6_k", "q5_k_m", "q5_k_s", "q5_1", "q5_0", "q4_k_m", "q4_k_s", "q4_1", "q4_0"),
+    *("iq4_nl", "iq4_xs", "q3_k_l", "q3_k_m", "q3_k_s", "iq3_m", "iq3_s", "iq3_xs", "iq3_xxs"),
+    *("q2_k", "q2_k_s", "iq2_m", "iq2_s", "iq2_xs", "iq2_xxs", "iq1_m", "iq1_s", "mxfp4_moe"),
+    *("mlx-2bit", "mlx-3bit", "mlx-4bit", "mlx-5bit", "mlx-6bit", "mlx-8bit"),
+    *("mlx-mxfp4", "mlx-nvfp4", "mlx-mxfp8"),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Shard:
@@ -266,7 +276,7 @@ CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "state_dtype": tuple(DTYPE_BYTES),
     "kv_dtype": tuple(DTYPE_BYTES),
     "index_dtype": tuple(DTYPE_BYTES),
-    "weight_dtype": tuple(WEIGHT_FORMATS),
+    "weight_dtype": (*WEIGHT_FORMATS, *WEIGHT_MIXES),
     "v4_attention": ("shared-kv", "mla-like"),
     "cost_of": ("decode", "verify"),
     "verify_attention": READINGS,
@@ -302,7 +312,8 @@ class Options:
         `specroof.architecture.recurrent.state_passes`. None for the engine's way, else
         ``"snapshot"``.
     state_dtype, kv_dtype, weight_dtype
-        Override the config: recurrent state, cached keys and values, stored weights.
+        Override the config: recurrent state, cached keys and values, stored weights. Weights may
+        be a mix of formats, as a file of llama.cpp or MLX has it, in capitals or not.
     index_dtype
         Keys of DeepSeek's indexer (V3.2 and its kin, V4), and the arithmetic on them. None for
         the dtype of the cache; servers keep them in fp8, see `specroof.latency.served_options`.
@@ -339,6 +350,8 @@ class Options:
     verify_attention: str | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.weight_dtype, str):  # files are called Q4_K_M
+            object.__setattr__(self, "weight_dtype", self.weight_dtype.casefold())
         for name, allowed in CHOICES.items():
             value = getattr(self, name)
             if value is None and name in _MAY_BE_NONE:

@@ -162,6 +162,10 @@ class Architecture:
         Sentences for the reader: what the config left open, what was left out.
     vision
         What reads images; None for a model of text alone.
+    embedding
+        Format of the embedding and other tables; None for the dtype of activations.
+    vector_dtype
+        Of norms, biases and convolutions.
     layer_order
         For each layer, from the first on, its place in `layers`; empty where they follow each
         other as listed.
@@ -181,6 +185,8 @@ class Architecture:
     state_dtype: str = "fp32"
     notes: tuple[str, ...] = ()
     vision: VisionTower | None = None
+    embedding: WeightFormat | None = None
+    vector_dtype: str = "bf16"
     layer_order: tuple[int, ...] = field(default=(), compare=False, repr=False)
 
     @property
@@ -211,6 +217,13 @@ class Architecture:
         """Elements of the embedding and other tables (lookups: stored and never multiplied)."""
         return self.vocab_size * self.hidden_size + self.lookup_params
 
+    @property
+    def table_bytes(self) -> float:
+        """Bytes of the embedding and other tables."""
+        if self.embedding is None:
+            return self.embedding_params * dtype_bytes(self.activation_dtype)
+        return self.embedding_params * self.embedding.element_bytes
+
     @cached_property
     def n_params(self) -> int:
         """Stored elements of the language model."""
@@ -228,9 +241,19 @@ class Architecture:
     def weight_bytes(self) -> float:
         """Bytes of the weights as stored, block scales included."""
         head = 0.0 if self.tied_embeddings else self.head.stored_bytes
-        table = self.embedding_params * dtype_bytes(self.activation_dtype)
         blocks = sum(count * block.stored_bytes for count, block in self.counted_blocks)
-        return blocks + head + table + self.vector_params * dtype_bytes("bf16")
+        narrow = blocks + head + self.table_bytes + self.vector_params * dtype_bytes("bf16")
+        if self.vector_dtype == "bf16":
+            return narrow
+        # Parts count their vectors as bf16.
+        matrices = 0 if self.tied_embeddings else self.head.matrix_params
+        for count, block in self.counted_blocks:
+            matrices += count * sum(linear.matrix_params for linear in block.linears)
+            if isinstance(block.core, Experts):
+                experts = block.core.n_experts + block.core.n_shared
+                matrices += count * experts * block.core.matrix_params
+        vectors = self.n_params - self.embedding_params - matrices
+        return narrow + vectors * (dtype_bytes(self.vector_dtype) - dtype_bytes("bf16"))
 
     def first_layers(self, count: int) -> "Architecture":
         """Return the model of the first layers alone, as an early exit runs it (LayerSkip).

@@ -8,6 +8,7 @@ from specroof.cost.forward import (
     replay_storage,
     state_bytes,
     storage,
+    stored_as,
 )
 
 __all__ = [
@@ -23,4 +24,5 @@ __all__ = [
     "replay_storage",
     "state_bytes",
     "storage",
+    "stored_as",
 ]

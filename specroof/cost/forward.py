@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -287,6 +288,36 @@ _ATTENTION_AND_FFN: Final = {
 }
 
 
+@lru_cache(maxsize=16)
+def stored_as(architecture: Architecture, name: str) -> Architecture:
+    """Return a model with its weights in a format, or in a mix as files have it.
+
+    Parameters
+    ----------
+    architecture
+        The model.
+    name
+        One of `WEIGHT_FORMATS`, in which projections, feed-forward and experts are then, or of
+        `WEIGHT_MIXES`, which says what every tensor is in.
+
+    Source
+        `specroof.architecture.mixes`.
+
+    Examples
+    --------
+    >>> from specroof.architecture import Linear
+    >>> tiny = Architecture("tiny", "llama", 32, 64, (), head=Linear("lm_head", 32, 64))
+    >>> [stored_as(tiny, name).weight_bytes for name in ("fp8", "q8_0")]  # 2 * 2048 weights
+    [8192.0, 4352.0]
+    """
+    if name in WEIGHT_FORMATS:
+        return architecture.with_weights(WEIGHT_FORMATS[name])
+    # Imported here: few predictions are of such files.
+    from specroof.architecture.mixes import mixed  # noqa: PLC0415
+
+    return mixed(architecture, name)
+
+
 def _reads_once(_core: Core) -> CacheReading:
     return CacheReading()
 
@@ -349,7 +380,7 @@ def forward_cost(
     expect("options", options, Options | None, "Options, or None")
     options = options or Options()
     if options.weight_dtype is not None:
-        architecture = architecture.with_weights(WEIGHT_FORMATS[options.weight_dtype])
+        architecture = stored_as(architecture, options.weight_dtype)
     setting = PassSettings(
         forward=forward,
         options=options,
@@ -490,7 +521,7 @@ def storage(
     """
     options = options or Options()
     if options.weight_dtype is not None:
-        architecture = architecture.with_weights(WEIGHT_FORMATS[options.weight_dtype])
+        architecture = stored_as(architecture, options.weight_dtype)
     context = np.asarray(context_len, dtype=np.float64)
     nothing = np.zeros(())
     parts: list[Storage] = []
@@ -501,9 +532,8 @@ def storage(
         if block.core is not None:
             shard = HEADS if block.name == "attention" else TENSOR
             parts.append(Storage(count * block.core.stored_bytes, nothing, shard))
-    table = architecture.embedding_params * dtype_bytes(architecture.activation_dtype)
     head = 0.0 if architecture.tied_embeddings else architecture.head.stored_bytes
-    parts.append(Storage(table + head, nothing, TENSOR))
+    parts.append(Storage(architecture.table_bytes + head, nothing, TENSOR))
     kv_dtype = options.kv_dtype or architecture.kv_dtype
     state_dtype = options.state_dtype or architecture.state_dtype
     for count, core in architecture.counted_cores:

@@ -22,6 +22,7 @@ from specroof.cost import (
     forward_cost,
     state_bytes,
     storage,
+    stored_as,
 )
 from specroof.cost.forward import joined_costs
 from specroof.errors import Note
@@ -719,7 +720,7 @@ def layer_kinds(model: Architecture, setup: Setup) -> dict[str, int]:
     """
     chosen = setup.options.weight_dtype
     if chosen is not None:
-        model = model.with_weights(WEIGHT_FORMATS[chosen])
+        model = stored_as(model, chosen)
     counts: dict[str, int] = {}
     for count, core in model.counted_cores:
         for kind in core.overhead_kinds:
@@ -804,8 +805,10 @@ def option_notes(model: Architecture, options: Options) -> Iterator[str]:
     ['KV cache priced as fp8 instead of bf16']
     """
     if options.weight_dtype is not None:
-        stays = "embedding, head, router and compressors keep what the checkpoint has"
-        yield f"weights priced as {options.weight_dtype}: {stays}"
+        kept = "embedding, head, router and compressors keep what the checkpoint has"
+        if options.weight_dtype not in WEIGHT_FORMATS:
+            kept = "each tensor as files of that name have it"
+        yield f"weights priced as {options.weight_dtype}: {kept}"
     if options.kv_dtype not in {None, model.kv_dtype}:
         yield f"KV cache priced as {options.kv_dtype} instead of {model.kv_dtype}"
     if options.state_dtype not in {None, model.state_dtype} and state_bytes(model):

@@ -16,7 +16,7 @@ from specroof.architecture import (
     LatentAttention,
 )
 from specroof.arrays import Array
-from specroof.cost import Options, Shard, Storage
+from specroof.cost import Options, Shard, Storage, stored_as
 from specroof.errors import reject
 from specroof.hardware import EngineProfile, HardwareProfile, Placement, Server, ServerSettings
 
@@ -386,10 +386,11 @@ class Deployment:
     def weight_bits(self) -> Mapping[str, int]:
         """Formats that projections and experts are counted in, and the bits of a weight."""
         chosen = self.setup.options.weight_dtype
-        if chosen is not None:
+        if chosen in WEIGHT_FORMATS:
             forms = [WEIGHT_FORMATS[chosen]]
         else:
-            blocks = [block for _, block in self.model.counted_blocks]
+            model = self.model if chosen is None else stored_as(self.model, chosen)
+            blocks = [block for _, block in model.counted_blocks]
             forms = [linear.weight for block in blocks for linear in block.linears]
             forms += [block.core.weight for block in blocks if isinstance(block.core, Experts)]
         # Block scales add less than a bit.

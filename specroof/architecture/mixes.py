@@ -1,0 +1,451 @@
+"""Files of llama.cpp and MLX: which tensor of a model has which format, by the name of the mix.
+
+A mix such as Q4_K_M is a rule: most matrices have one format, and some that suffer from few bits
+(values of attention, the way out of a feed-forward, the head) have a wider one in some layers.
+
+Source
+    llama.cpp, ``src/llama-quant.cpp`` as it ships with llama-cpp-python 0.3.36
+    (``llama_tensor_get_type_impl``, ``tensor_type_fallback``, ``tensor_allows_quantization``) and
+    ``ggml/src/ggml-common.h`` (blocks); MLX 0.32, ``mlx.core.quantize``.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final, NamedTuple
+
+from specroof.architecture.attention import GroupedQueryAttention
+from specroof.architecture.base import BF16, FP32, WEIGHT_FORMATS, Linear, WeightFormat
+from specroof.architecture.experts import Experts
+from specroof.architecture.model import Architecture, Block, Layer, stack_layers
+from specroof.architecture.recurrent import GatedDeltaNet
+
+# --- Formats of one tensor ------------------------------------------------------------------------
+
+#: Weights and bytes of a block of GGUF. A row of a matrix is whole blocks.
+_GGUF_BLOCKS: Final = {
+    "q4_0": (32, 18),
+    "q4_1": (32, 20),
+    "q5_0": (32, 22),
+    "q5_1": (32, 24),
+    "q8_0": (32, 34),
+    "q2_k": (256, 84),
+    "q3_k": (256, 110),
+    "q4_k": (256, 144),
+    "q5_k": (256, 176),
+    "q6_k": (256, 210),
+    "iq1_s": (256, 50),
+    "iq1_m": (256, 56),
+    "iq2_xxs": (256, 66),
+    "iq2_xs": (256, 74),
+    "iq2_s": (256, 82),
+    "iq3_xxs": (256, 98),
+    "iq3_s": (256, 110),
+    "iq4_nl": (32, 18),
+    "iq4_xs": (256, 136),
+    "tq1_0": (256, 54),
+    "tq2_0": (256, 66),
+    "q1_0": (128, 18),
+    "q2_0": (64, 18),
+    "mxfp4": (32, 17),
+    "nvfp4": (64, 36),
+}
+#: Of MLX: groups with a scale and an offset of 16 bits each, or a scale of one byte.
+_MLX_BLOCKS: Final = {
+    **{f"mlx-{bits}bit": (64, 8 * bits + 4) for bits in (2, 3, 4, 5, 6, 8)},
+    "mlx-mxfp4": (32, 17),
+    "mlx-nvfp4": (16, 9),
+    "mlx-mxfp8": (32, 33),
+}
+
+#: Types of tensors in GGUF files. llama.cpp quantises activations to eight bits for each of them
+#: and multiplies integers (``ggml-cuda/mmq.cu``, ``ggml-cpu/quants.c``); a chip without integer
+#: arithmetic, such as Apple's GPUs, multiplies 16-bit floats in their place.
+GGUF_FORMATS: Final = {
+    "f32": FP32,
+    "f16": WEIGHT_FORMATS["fp16"],
+    "bf16": BF16,
+    **{name: WeightFormat(name, size / n, "int8") for name, (n, size) in _GGUF_BLOCKS.items()},
+}
+#: MLX expands its groups to the 16-bit floats of the activations.
+_FORMATS: Final = GGUF_FORMATS | {
+    name: WeightFormat(name, size / n, "bf16") for name, (n, size) in _MLX_BLOCKS.items()
+}
+_BLOCKS: Final = _GGUF_BLOCKS | _MLX_BLOCKS
+
+#: What a row that is no whole blocks has instead; beyond those, 16 bits.
+_NARROWER_BLOCKS: Final = {
+    **dict.fromkeys(("iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s"), "iq4_nl"),
+    **dict.fromkeys(("iq3_xxs", "iq3_s", "iq4_xs"), "iq4_nl"),
+    **dict.fromkeys(("q2_k", "q3_k"), "q4_0"),
+    "q4_k": "q5_0",
+    "q5_k": "q5_1",
+    "q6_k": "q8_0",
+}
+
+
+# --- Rules: which tensors of a mix have another format than most ----------------------------------
+
+
+class _Place(NamedTuple):
+    """Where a tensor stands: its layer of `n` with its kind, and what the model is like."""
+
+    layer: int
+    n: int
+    gqa: float
+    n_experts: int
+
+
+def _everywhere(_place: _Place) -> bool:
+    return True
+
+
+def _more_bits(place: _Place) -> bool:
+    """Whether a layer is among those with more bits: the first and last eighth, and a third."""
+    eighth = place.n // 8
+    return (
+        place.layer < eighth or place.layer >= 7 * place.n // 8 or (place.layer - eighth) % 3 == 2
+    )
+
+
+def _more_bits_of_8_experts(place: _Place) -> bool:
+    return place.n_experts == 8 and _more_bits(place)
+
+
+def _few_kv_heads(place: _Place) -> bool:
+    return place.gqa >= 4
+
+
+def _few_kv_heads_or_experts(place: _Place) -> bool:
+    return place.gqa >= 4 or place.n_experts >= 4
+
+
+def _first(layers: int) -> "_Where":
+    return lambda place: place.layer < layers
+
+
+def _first_share(parts: int) -> "_Where":
+    return lambda place: place.layer < place.n // parts
+
+
+def _middle(place: _Place) -> bool:
+    return place.n // 8 <= place.layer < 7 * place.n // 8
+
+
+_Where = Callable[[_Place], bool]
+#: Formats and where they are, the first that holds.
+_Rules = tuple[tuple[str, _Where], ...]
+
+
+def _all(name: str) -> _Rules:
+    return ((name, _everywhere),)
+
+
+@dataclass(frozen=True, slots=True)
+class FormatMix:
+    """Which tensor has which format.
+
+    Parameters
+    ----------
+    base
+        Of every matrix that no rule names.
+    head
+        Of the output matrix, and of an embedding that is the output matrix, too.
+    embedding
+        Of an embedding of its own; None is `base`.
+    rules
+        By kind of tensor: ``attn_q``, ``attn_k``, ``attn_v``, ``attn_output``, ``ffn_up`` (gate
+        and up), ``ffn_down``, ``experts`` (all three matrices).
+    with_8_experts
+        Kinds of tensors of a model with exactly eight experts, which have these formats instead.
+    vectors
+        dtype of norms, biases and convolutions.
+    router
+        Format of the matrix that weighs experts; None leaves it as the checkpoint has it.
+    """
+
+    base: str
+    head: str = "q6_k"
+    embedding: str | None = None
+    rules: Mapping[str, _Rules] = field(default_factory=dict)
+    with_8_experts: Mapping[str, str] = field(default_factory=dict)
+    vectors: str = "fp32"
+    router: WeightFormat | None = FP32
+
+
+_K_8_EXPERTS: Final = {"attn_v": "q8_0", "attn_k": "q8_0"}
+_SMALL_8_EXPERTS: Final = {**_K_8_EXPERTS, "attn_output": "q5_k"}
+_TINY_8_EXPERTS: Final = {"attn_k": "q4_k", "attn_output": "q5_k"}
+
+
+def _k_quant(base: str, *, small: bool = True, **rules: _Rules) -> FormatMix:
+    return FormatMix(base, rules=rules, with_8_experts=_SMALL_8_EXPERTS if small else _K_8_EXPERTS)
+
+
+def _tiny(base: str, embedding: str, lifted: str, attn_output: str | None = None) -> FormatMix:
+    """Return a mix of one or two bits; `lifted` is what sensitive tensors have."""
+    rules = {
+        "attn_v": (("q4_k", _few_kv_heads_or_experts), (lifted, _everywhere)),
+        "ffn_down": ((lifted, _first_share(8)),),
+    }
+    if attn_output is not None:
+        rules["attn_output"] = _all(attn_output)
+    return FormatMix(base, "q5_k", embedding, rules, _TINY_8_EXPERTS)
+
+
+def _iq4(name: str) -> FormatMix:
+    return _k_quant(name, attn_v=(("q5_k", _few_kv_heads),))
+
+
+#: Mixes by the names of their files. Those of up to four bits are made with an importance matrix,
+#: as the published ones are.
+MIXES: Final[dict[str, FormatMix]] = {
+    "q8_0": FormatMix("q8_0", "q8_0"),
+    "q6_k": _k_quant("q6_k", small=False),
+    "q5_k_m": _k_quant(
+        "q5_k", small=False, attn_v=(("q6_k", _more_bits),), ffn_down=(("q6_k", _more_bits),)
+    ),
+    "q5_k_s": _k_quant("q5_k", small=False),
+    "q5_1": _k_quant("q5_1", small=False),
+    "q5_0": _k_quant("q5_0", small=False, ffn_down=(("q5_1", _first_share(8)),)),
+    "q4_k_m": _k_quant("q4_k", attn_v=(("q6_k", _more_bits),), ffn_down=(("q6_k", _more_bits),)),
+    "q4_k_s": _k_quant(
+        "q4_k", attn_v=(("q5_k", _first(4)),), ffn_down=(("q5_k", _first_share(8)),)
+    ),
+    "q4_1": _k_quant("q4_1", small=False),
+    "q4_0": _k_quant("q4_0", small=False, ffn_down=(("q4_1", _first_share(8)),)),
+    "iq4_nl": _iq4("iq4_nl"),
+    "iq4_xs": _iq4("iq4_xs"),
+    "q3_k_l": _k_quant(
+        "q3_k",
+        small=False,
+        attn_v=_all("q5_k"),
+        ffn_down=_all("q5_k"),
+        attn_output=_all("q5_k"),
+    ),
+    "q3_k_m": _k_quant(
+        "q3_k",
+        attn_v=(("q5_k", _first(2)), *_all("q4_k")),
+        ffn_down=(("q5_k", _first_share(16)), *_all("q4_k")),
+        attn_output=_all("q4_k"),
+    ),
+    "q3_k_s": _k_quant("q3_k"),
+    "iq3_m": _k_quant(
+        "iq3_s",
+        attn_v=_all("q4_k"),
+        ffn_down=(("q4_k", _first_share(8)), ("q4_k", _more_bits_of_8_experts)),
+        attn_output=_all("q4_k"),
+    ),
+    "iq3_s": _k_quant("iq3_s", attn_v=(("q4_k", _few_kv_heads),)),
+    "iq3_xs": _k_quant(
+        "iq3_s",
+        attn_v=(("q4_k", _few_kv_heads),),
+        attn_q=_all("iq3_xxs"),
+        attn_k=_all("iq3_xxs"),
+        ffn_up=(("iq3_xxs", _middle),),
+    ),
+    "iq3_xxs": FormatMix(
+        "iq3_xxs",
+        "q5_k",
+        "iq3_s",
+        {
+            "attn_v": (("q4_k", _few_kv_heads),),
+            "attn_q": _all("iq2_s"),
+            "attn_k": _all("iq2_s"),
+            "attn_output": _all("iq3_s"),
+        },
+        _SMALL_8_EXPERTS,
+    ),
+    "q2_k": _k_quant(
+        "q2_k",
+        attn_v=(("q4_k", _few_kv_heads), *_all("q3_k")),
+        ffn_down=_all("q3_k"),
+        attn_output=_all("q3_k"),
+    ),
+    "q2_k_s": _k_quant(
+        "q2_k",
+        small=False,
+        attn_v=(("q4_k", _few_kv_heads),),
+        ffn_down=(("q4_k", _first_share(8)),),
+    ),
+    "iq2_m": _tiny("iq2_s", "iq3_s", "iq3_s", "iq3_s"),
+    "iq2_s": _tiny("iq2_xs", "iq3_s", "iq3_s", "iq3_s"),
+    "iq2_xs": _tiny("iq2_xs", "q2_k", "q2_k"),
+    "iq2_xxs": _tiny("iq2_xxs", "q2_k", "q2_k"),
+    "iq1_m": _tiny("iq1_m", "q2_k", "q2_k", "iq2_xxs"),
+    "iq1_s": _tiny("iq1_s", "q2_k", "q2_k", "iq2_xxs"),
+    "mxfp4_moe": FormatMix("q8_0", "q8_0", rules={"experts": _all("mxfp4")}),
+    **{name: FormatMix(name, name, vectors="bf16", router=None) for name in _MLX_BLOCKS},
+}
+
+# --- A model as such a file has it ----------------------------------------------------------------
+
+#: Kinds of tensors, by what `specroof` calls the matrix. All others have the format of most.
+_KINDS: Final = {
+    "q_proj": "attn_q",
+    "k_proj": "attn_k",
+    "v_proj": "attn_v",
+    "o_proj": "attn_output",
+    **dict.fromkeys(("gate_up_proj", "up_proj", "fc1", "shared_gate_up_proj"), "ffn_up"),
+    **dict.fromkeys(("down_proj", "fc2", "shared_down_proj"), "ffn_down"),
+}
+#: Matrices of two tensors: the first of them, which holds the channels of the convolution, counts
+#: as values of attention, as every tensor that holds queries, keys and values does.
+_FUSED: Final = "in_proj_qkvz"
+#: Families whose files hold queries, keys and values in one tensor.
+_FUSED_FAMILIES: Final = frozenset(("phi3",))
+_8_EXPERTS: Final = 8
+#: Families of which llama.cpp calls a model of 80 layers "70B".
+_70B_FAMILIES: Final = frozenset(("llama", "mistral", "nemotron-nas", "qwen2"))
+_70B_LAYERS: Final = 80
+#: Values of such a model are few.
+_70B_VALUES: Final = {"q3_k": "q5_k", "q4_k": "q5_k"}
+#: Matrices that keep their format.
+_KEPT: Final = ("index", "per_layer_model_projection")
+
+
+def mixed(model: Architecture, name: str) -> Architecture:
+    """Return a model with its weights as a file of a mix has them.
+
+    Parameters
+    ----------
+    model
+        Any model; how its own checkpoint is stored does not matter.
+    name
+        One of `MIXES`.
+
+    Counts
+        blocks to the byte, for each tensor as the rules have it; norms, biases, convolutions and
+        routers in float32 as GGUF files have them.
+    Ignores
+        layers that draft, which shift the rules of files that hold them by a layer; exceptions of
+        Falcon and GLM-5-Next.
+    Source
+        As of this module.
+
+    Examples
+    --------
+    >>> from specroof import load_model
+    >>> model = mixed(load_model("meta-llama/Llama-3.1-8B"), "q4_k_m")
+    >>> round(8 * model.weight_bytes / model.n_params, 4)  # llama.cpp, tools/quantize/README.md
+    4.8944
+    """
+    mix = MIXES[name]
+    n_experts, gqa = 1, 1.0
+    for _, core in model.counted_cores:
+        if isinstance(core, Experts):
+            n_experts = core.n_experts
+        elif isinstance(core, GroupedQueryAttention):
+            gqa = max(gqa, core.n_heads / core.n_kv_heads)
+    is_70b = model.family in _70B_FAMILIES and model.n_layers == _70B_LAYERS and gqa > 1
+    values = _70B_VALUES if is_70b else {}
+    order = model.layer_order or tuple(
+        place for place, layer in enumerate(model.layers) for _ in range(layer.count)
+    )
+    with_values = [_has_values(model.layers[place]) for place in order]
+
+    def form(layer: int, kind: str, row_len: int) -> WeightFormat:
+        if n_experts == _8_EXPERTS and kind in mix.with_8_experts:
+            return _format(mix.with_8_experts[kind], row_len)
+        index, n = layer, len(order)
+        if kind == "attn_v":
+            index, n = sum(with_values[:layer]), sum(with_values)
+        place = _Place(index, n, gqa, n_experts)
+        rules = mix.rules.get(kind, ())
+        chosen = next((name for name, where in rules if where(place)), mix.base)
+        return _format(values.get(chosen, chosen) if kind == "attn_v" else chosen, row_len)
+
+    layers = [
+        Layer(
+            tuple(
+                _mixed_block(block, partial(form, layer), mix, model.family)
+                for block in model.layers[place].blocks
+            )
+        )
+        for layer, place in enumerate(order)
+    ]
+    distinct = stack_layers(layers)
+    places = {layer.blocks: place for place, layer in enumerate(distinct)}
+    width = model.hidden_size
+    is_cut = mix.base in GGUF_FORMATS and width % _BLOCKS[mix.base][0] != 0
+    head = _format("q8_0" if is_cut else mix.head, width)
+    table = _format(mix.embedding or mix.base, width)
+    return replace(
+        model,
+        layers=distinct,
+        layer_order=tuple(places[layer.blocks] for layer in layers),
+        head=replace(model.head, weight=head),
+        embedding=_blend(
+            (head if model.tied_embeddings else table, model.vocab_size * width),
+            (table, model.lookup_params),
+        ),
+        vector_dtype=mix.vectors,
+    )
+
+
+def _has_values(layer: Layer) -> bool:
+    """Whether one of its tensors counts as values of attention."""
+    names = {linear.name for block in layer.blocks for linear in block.linears}
+    return not names.isdisjoint(("v_proj", _FUSED))
+
+
+def _mixed_block(
+    block: Block, form: Callable[[str, int], WeightFormat], mix: FormatMix, family: str
+) -> Block:
+    """Return a block of a layer; `form` takes the kind of a tensor and the length of its rows."""
+
+    def weight(linear: Linear) -> WeightFormat:
+        if linear.kind == "router":
+            return mix.router or linear.weight
+        if linear.kind != "dense" or linear.name.startswith(_KEPT):
+            return linear.weight
+        row_len = linear.in_features // linear.groups
+        if linear.name == _FUSED and isinstance(block.core, GatedDeltaNet):
+            channels = block.core.conv_dim
+            return _blend(
+                (form("attn_v", row_len), channels),
+                (form("", row_len), linear.out_features - channels),
+            )
+        kind = _KINDS.get(linear.name, "")
+        if family in _FUSED_FAMILIES and kind in {"attn_q", "attn_k"}:
+            kind = "attn_v"
+        return form(kind, row_len)
+
+    core = block.core
+    if isinstance(core, Experts):
+        into, out = ("experts", "experts") if "experts" in mix.rules else ("ffn_up", "ffn_down")
+        core = replace(
+            core,
+            weight=_blend(
+                (form(into, core.in_features), core.n_matrices - 1),
+                (form(out, core.hidden_features), 1),
+            ),
+        )
+    linears = tuple(replace(linear, weight=weight(linear)) for linear in block.linears)
+    return replace(block, linears=linears, core=core)
+
+
+def _format(name: str, row_len: int) -> WeightFormat:
+    """Return a format, or what stands in where rows are no whole blocks of it."""
+    for stand_in in (name, _NARROWER_BLOCKS.get(name, name)):
+        if row_len % _BLOCKS[stand_in][0] == 0:
+            return _FORMATS[stand_in]
+    return BF16 if name in _MLX_BLOCKS else GGUF_FORMATS["f16"]
+
+
+def _blend(*parts: tuple[WeightFormat, int]) -> WeightFormat:
+    """Return what tensors have that are one matrix here: their mean bytes, by their elements.
+
+    Examples
+    --------
+    >>> _blend((GGUF_FORMATS["q4_k"], 2), (GGUF_FORMATS["q6_k"], 1))
+    WeightFormat(name='q4_k+q6_k', element_bytes=0.6484375, compute_dtype='int8')
+    """
+    elements = sum(count for _, count in parts)
+    if not elements:  # tables of a draft layer, which has none
+        return parts[0][0]
+    return WeightFormat(
+        "+".join(dict.fromkeys(form.name for form, count in parts if count)),
+        sum(form.element_bytes * count for form, count in parts) / elements,
+        parts[0][0].compute_dtype,
+    )

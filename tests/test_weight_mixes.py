@@ -1,0 +1,290 @@
+"""Formats of llama.cpp's and MLX's files: blocks, and which tensor has which of them."""
+
+from typing import Any
+
+import pytest
+
+from specroof.architecture import WEIGHT_FORMATS, Architecture, DraftHead, Experts, Options
+from specroof.architecture.base import WEIGHT_MIXES
+from specroof.architecture.mixes import GGUF_FORMATS, MIXES, mixed
+from specroof.catalog.names import load_draft_config, load_model
+from specroof.cost import ForwardPass, forward_cost, storage, stored_as
+from specroof.errors import OptionError
+from tiny_configs import TINY, TINY_EXPERTS, TINY_HYBRID, Config, linears, parse
+
+LLAMA = "meta-llama/Llama-3.1-8B"
+
+
+def test_every_name_of_a_mix_has_rules() -> None:
+    assert tuple(MIXES) == WEIGHT_MIXES
+    assert not {*WEIGHT_FORMATS} & {*WEIGHT_MIXES}
+
+
+# Bytes of a block by its parts, as ``ggml/src/ggml-common.h`` declares them: scales of two bytes,
+# scales of groups, bits of the weights.
+@pytest.mark.parametrize(
+    ("name", "weights", "block_bytes"),
+    [
+        ("q4_0", 32, 2 + 16),
+        ("q4_1", 32, 2 + 2 + 16),
+        ("q5_0", 32, 2 + 4 + 16),
+        ("q5_1", 32, 2 + 2 + 4 + 16),
+        ("q8_0", 32, 2 + 32),
+        ("q2_k", 256, 2 + 2 + 16 + 64),
+        ("q3_k", 256, 2 + 64 + 32 + 12),
+        ("q4_k", 256, 2 + 2 + 128 + 12),
+        ("q5_k", 256, 2 + 2 + 128 + 32 + 12),
+        ("q6_k", 256, 2 + 128 + 64 + 16),
+        ("iq2_xxs", 256, 2 + 64),
+        ("iq2_xs", 256, 2 + 64 + 8),
+        ("iq2_s", 256, 2 + 64 + 16),
+        ("iq3_xxs", 256, 2 + 64 + 32),
+        ("iq3_s", 256, 2 + 64 + 32 + 8 + 4),
+        ("iq1_s", 256, 2 + 32 + 16),
+        ("iq1_m", 256, 32 + 16 + 8),
+        ("iq4_nl", 32, 2 + 16),
+        ("iq4_xs", 256, 2 + 2 + 128 + 4),
+        ("tq1_0", 256, 2 + 4 * 13),
+        ("tq2_0", 256, 2 + 64),
+        ("mxfp4", 32, 1 + 16),
+        ("nvfp4", 64, 4 + 32),
+        ("q1_0", 128, 2 + 16),
+        ("q2_0", 64, 2 + 16),
+    ],
+)
+def test_a_block_by_its_parts(name: str, weights: int, block_bytes: int) -> None:
+    assert GGUF_FORMATS[name].element_bytes * weights == block_bytes
+    assert GGUF_FORMATS[name].compute_dtype == "int8"
+
+
+# Bits per weight of Llama-3.1-8B: llama.cpp, ``tools/quantize/README.md``.
+PUBLISHED = {
+    "iq1_s": 2.0042,
+    "iq1_m": 2.1460,
+    "iq2_xxs": 2.3824,
+    "iq2_xs": 2.5882,
+    "iq2_s": 2.7403,
+    "iq2_m": 2.9294,
+    "iq3_xxs": 3.2548,
+    "iq3_xs": 3.4977,
+    "iq3_s": 3.6606,
+    "iq3_m": 3.7628,
+    "q2_k_s": 2.9697,
+    "q2_k": 3.1593,
+    "q3_k_s": 3.6429,
+    "q3_k_m": 3.9960,
+    "q3_k_l": 4.2979,
+    "q4_k_s": 4.6672,
+    "q4_k_m": 4.8944,
+    "q5_k_s": 5.5704,
+    "q5_k_m": 5.7036,
+    "q6_k": 6.5633,
+    "q8_0": 8.5008,
+}
+
+
+@pytest.mark.parametrize(("name", "bits"), PUBLISHED.items())
+def test_bits_per_weight_as_llama_cpp_publishes_them(name: str, bits: float) -> None:
+    model = mixed(load_model(LLAMA), name)
+    assert round(8 * model.weight_bytes / model.n_params, 4) == bits
+
+
+# These two were published as made without an importance matrix: the first eighth of layers (four,
+# of 14336 x 4096) then has ffn_down in Q5_K.
+@pytest.mark.parametrize(
+    ("name", "bits", "block"), [("iq4_xs", 4.4597, 136), ("iq4_nl", 4.6818, 144)]
+)
+def test_bits_per_weight_without_an_importance_matrix(name: str, bits: float, block: int) -> None:
+    model = mixed(load_model(LLAMA), name)
+    wider = 4 * 14336 * 4096 * (176 - block) / 256
+    assert round(8 * (model.weight_bytes + wider) / model.n_params, 4) == bits
+
+
+def test_layers_with_more_bits_by_hand() -> None:
+    # Of 32: the first and last four, and every third from the sixth on: 6, 9 ... 27.
+    model = mixed(load_model(LLAMA), "q4_k_m")
+    wide = {0, 1, 2, 3, 6, 9, 12, 15, 18, 21, 24, 27, 28, 29, 30, 31}
+    for layer, place in enumerate(model.layer_order):
+        matrices = {
+            linear.name: linear.weight.name
+            for block in model.layers[place].blocks
+            for linear in block.linears
+        }
+        wanted = "q6_k" if layer in wide else "q4_k"
+        assert (matrices["v_proj"], matrices["down_proj"]) == (wanted, wanted)
+        assert {matrices[name] for name in ("q_proj", "k_proj", "o_proj", "gate_up_proj")} == {
+            "q4_k"
+        }
+    assert (model.head.weight.name, model.embedding and model.embedding.name) == ("q6_k", "q4_k")
+    assert model.first_layers(5).layer_order == (0, 0, 0, 0, 1)
+
+
+WIDE: Config = {**TINY, "hidden_size": 256, "intermediate_size": 512, "num_attention_heads": 8}
+
+
+@pytest.mark.parametrize(
+    ("name", "hidden_size", "stand_in"),
+    [
+        ("q4_k_s", 96, "q5_0"),
+        ("q5_k_s", 96, "q5_1"),
+        ("q6_k", 96, "q8_0"),
+        ("iq4_xs", 96, "iq4_nl"),
+        ("q3_k_s", 96, "q4_0"),
+        ("q4_0", 96, "q4_0"),
+        ("q4_k_s", 48, "fp16"),
+        ("q8_0", 48, "fp16"),
+        ("mlx-4bit", 96, "bf16"),
+    ],
+)
+def test_rows_that_are_no_whole_blocks(name: str, hidden_size: int, stand_in: str) -> None:
+    config = TINY | {"hidden_size": hidden_size, "head_dim": 16, "num_hidden_layers": 9}
+    model = mixed(parse(config), name)
+    assert {linears(model)[name].weight.name for name in ("q_proj", "gate_up_proj")} == {stand_in}
+    head = "bf16" if name == "mlx-4bit" else "fp16" if hidden_size == 48 else "q8_0"
+    assert model.head.weight.name == head
+
+
+def test_norms_biases_and_routers_are_float32() -> None:
+    # Per layer: two norms of 256; router 256 x 8 in float32.
+    config = TINY_EXPERTS | WIDE | {"model_type": "qwen3_moe", "moe_intermediate_size": 256}
+    model = mixed(parse(config), "q8_0")
+    head_dim = 32
+    attention = 2 * 256 * 256 + 2 * 256 * 64
+    layer = (attention + 8 * 3 * 256 * 256) * 34 / 32 + 4 * (8 * 256 + 2 * 256 + 2 * head_dim)
+    assert model.weight_bytes == 2 * layer + 2 * 1000 * 256 * 34 / 32 + 4 * 256
+    router = linears(model)["router"].weight
+    assert (router.name, router.element_bytes) == ("fp32", 4.0)
+    # A sharded server counts tables and matrices, without norms.
+    stored = sum(part.weight_bytes for part in storage(model, 0))
+    assert stored == model.weight_bytes - 4 * (2 * (2 * 256 + 2 * head_dim) + 256)
+
+
+def experts_of(config: Config, name: str) -> Any:
+    model = mixed(parse(config), name)
+    return next(core for _, core in model.counted_cores if isinstance(core, Experts))
+
+
+def test_experts_have_the_mean_of_their_matrices() -> None:
+    config = TINY_EXPERTS | WIDE | {"model_type": "qwen3_moe", "moe_intermediate_size": 256}
+    # Both of two layers have more bits: the last eighth begins at layer 1, and (0 - 0) % 3 is not 2
+    names = [
+        block.core.weight.name
+        for layer in mixed(parse(config), "q4_k_m").layers
+        for block in layer.blocks
+        if isinstance(block.core, Experts)
+    ]
+    assert names == ["q4_k", "q4_k+q6_k"]
+    weight = mixed(parse(config), "q4_k_m").layers[1].blocks[1].core
+    assert isinstance(weight, Experts)
+    assert weight.weight.element_bytes == (2 * 144 / 256 + 210 / 256) / 3
+    assert experts_of(config, "mxfp4_moe").weight == GGUF_FORMATS["mxfp4"]
+    assert linears(mixed(parse(config), "mxfp4_moe"))["q_proj"].weight.name == "q8_0"
+
+
+def test_a_model_of_eight_experts_has_wide_keys_and_values() -> None:
+    config = TINY_EXPERTS | WIDE | {"model_type": "qwen3_moe", "moe_intermediate_size": 256}
+    formats = {
+        name: one.weight.name for name, one in linears(mixed(parse(config), "q4_k_m")).items()
+    }
+    assert [formats[name] for name in ("q_proj", "k_proj", "v_proj", "o_proj")] == [
+        "q4_k", "q8_0", "q8_0", "q5_k",
+    ]  # fmt: skip
+    formats = {
+        name: one.weight.name for name, one in linears(mixed(parse(config), "iq2_s")).items()
+    }
+    assert [formats[name] for name in ("q_proj", "k_proj", "v_proj", "o_proj")] == [
+        "iq2_xs", "q4_k", "q4_k", "q5_k",
+    ]  # fmt: skip
+    many = config | {"num_hidden_layers": 24}
+    layers = mixed(parse(many), "iq3_m")
+    down = [
+        block.core.weight.name
+        for place in layers.layer_order
+        for block in layers.layers[place].blocks
+        if isinstance(block.core, Experts)
+    ]
+    assert down[:6] == ["iq3_s+q4_k"] * 3 + ["iq3_s", "iq3_s", "iq3_s+q4_k"]
+
+
+def test_values_of_a_70b_have_more_bits() -> None:
+    model = mixed(load_model("meta-llama/Llama-3.1-70B"), "q4_k_m")
+    values = {
+        linear.weight.name
+        for _, block in model.counted_blocks
+        for linear in block.linears
+        if linear.name == "v_proj"
+    }
+    assert values == {"q5_k", "q6_k"}
+
+
+def test_fused_queries_keys_and_values_count_as_values() -> None:
+    config = WIDE | {"model_type": "phi3"}
+    first = linears(mixed(parse(config), "q3_k_m"))
+    assert {first[name].weight.name for name in ("q_proj", "k_proj", "v_proj")} == {"q5_k"}
+
+
+def test_channels_of_a_linear_attention_count_as_values_and_its_gate_does_not() -> None:
+    config = TINY_HYBRID | WIDE | {"model_type": "qwen3_next", "full_attention_interval": 4}
+    model = mixed(parse(config | {"num_experts": 16}), "q4_k_s")
+    fused = linears(model)["in_proj_qkvz"].weight
+    # 2 * 2 * 8 + 4 * 16 channels of q, k and v in Q5_K, as many as 4 * 16 of z in Q4_K
+    assert fused.element_bytes == (96 * 176 / 256 + 64 * 144 / 256) / 160
+    assert fused.name == "q5_k+q4_k"
+
+
+def test_mlx_quantises_embedding_and_head_and_leaves_norms_and_routers() -> None:
+    config = TINY_EXPERTS | WIDE | {"model_type": "qwen3_moe", "moe_intermediate_size": 256}
+    model = mixed(parse(config), "mlx-4bit")
+    # 4 bits and 32 of scale and offset per group of 64; 16-bit norms and routers
+    attention = 2 * 256 * 256 + 2 * 256 * 64
+    layer = (attention + 8 * 3 * 256 * 256) * 0.5625 + 2 * (8 * 256 + 2 * 256 + 2 * 32)
+    assert model.weight_bytes == 2 * layer + 2 * 1000 * 256 * 0.5625 + 2 * 256
+    assert linears(model)["q_proj"].weight.compute_dtype == "bf16"
+
+
+def test_kept_matrices_keep_their_format() -> None:
+    model = load_model("deepseek-ai/DeepSeek-V3.2")
+    before, after = linears(model), linears(mixed(model, "q4_k_m"))
+    changed = {name for name in before if before[name].weight != after[name].weight}
+    kept = {*before} - changed
+    assert kept
+    assert all(name.startswith("index") for name in kept)
+
+
+def tied(name: str) -> Architecture:
+    return mixed(parse(WIDE | {"tie_word_embeddings": True}), name)
+
+
+def test_a_tied_embedding_has_the_format_of_the_head() -> None:
+    assert tied("q4_k_m").embedding == tied("q4_k_m").head.weight == GGUF_FORMATS["q6_k"]
+    assert parse(WIDE).embedding is None
+
+
+def test_tables_besides_the_embedding_are_as_most_matrices() -> None:
+    model = mixed(load_model("google/gemma-4-E2B"), "q4_k_m")
+    words, others = model.vocab_size * model.hidden_size, model.lookup_params
+    assert model.table_bytes == pytest.approx((words * 210 + others * 144) / 256, rel=1e-12)
+
+
+def test_a_draft_layer_without_tables_takes_a_mix() -> None:
+    layer = load_draft_config("Qwen/Qwen3.6-27B", "mtp")
+    assert isinstance(layer, DraftHead)
+    assert not layer.model.embedding_params
+    assert mixed(layer.model, "q4_k_m").embedding == GGUF_FORMATS["q4_k"]
+
+
+def test_passes_and_memory_are_counted_in_a_mix() -> None:
+    model, decode = load_model(LLAMA), ForwardPass(1, 1, 0)
+    ops = forward_cost(model, decode, Options(weight_dtype="Q4_K_M"))
+    read = sum(op.count * float(op.weight_bytes) for op in ops)
+    norms = 4 * 65 * 4096
+    embedding = 128256 * 4096 * 144 / 256
+    assert read == mixed(model, "q4_k_m").weight_bytes - norms - embedding
+    parts = storage(model, 0, Options(weight_dtype="q4_k_m"))
+    assert sum(part.weight_bytes for part in parts) == read + embedding
+    assert stored_as(model, "q4_k_m") is stored_as(model, "q4_k_m")
+
+
+def test_a_mix_that_is_none_is_refused() -> None:
+    with pytest.raises(OptionError, match="weight_dtype is 'q4_k_x'; allowed: "):
+        Options(weight_dtype="Q4_K_X")
