@@ -235,12 +235,13 @@ _IDEAL: Final = IDEAL_ENGINE.name
 USABLE_MEMORY_FRAC: Final = 0.99
 #: NVIDIA's chips by words of their names: the first number of their compute capability.
 _COMPUTE_CAPABILITIES: Final[Mapping[str, int]] = {
-    **dict.fromkeys(("T4",), 7),
-    **dict.fromkeys(("A100", "A10", "A30", "L4", "RTX 3090", "RTX 4090"), 8),
+    **dict.fromkeys(("P40",), 6),
+    **dict.fromkeys(("T4", "V100", "RTX 20"), 7),
+    **dict.fromkeys(("A100", "A10", "A30", "L4", "RTX 30", "RTX 40", "Orin"), 8),
     **dict.fromkeys(("H100", "H200", "H20", "GH200"), 9),
     **dict.fromkeys(("B200", "B300"), 10),
     **dict.fromkeys(("Thor",), 11),
-    **dict.fromkeys(("RTX 5090", "RTX PRO 6000 Blackwell", "GB10"), 12),
+    **dict.fromkeys(("RTX 50", "RTX PRO 6000 Blackwell", "GB10"), 12),
 }
 
 BytesPerS: TypeAlias = Annotated[float, "bytes_per_s"]
