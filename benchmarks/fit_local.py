@@ -10,12 +10,14 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from fitting.shared_fit import in_processes
+from specroof.arrays import Array
 from specroof.engines.least_squares import least_squares
 from specroof.evidence import Measurement, load_local
 from specroof.evidence.measurement import chip_of
@@ -28,7 +30,7 @@ from specroof.hardware import (
     RowKernel,
 )
 from specroof.hardware.written import written_engines
-from specroof.scoring.local import LocalScore, deployment_of, local_scores
+from specroof.scoring.local import REPORTS, LocalScore, deployment_of, local_scores
 from specroof.speedup.reach import deployment_words
 
 TARGET: Final = Path(__file__).parent.parent / "specroof" / "catalog" / "local.json"
@@ -92,6 +94,10 @@ PARAMETERS: Final[dict[str, tuple[float, float]]] = {
     "round_s": (10e-3, 0.8),
 }
 
+_MLX: Final = {
+    **dict.fromkeys(("vector.quants", "vector.8bit", "vector.16bit", "experts.one"), 0.8),
+    "round_s": 5e-3,
+}
 BACK_ENDS: Final = (
     BackEnd("llama.cpp-hip", (8, 4), ("AMD",)),
     # Rounds have little beside their passes, and experts are read once for each token up to 8
@@ -103,7 +109,9 @@ BACK_ENDS: Final = (
         {
             **dict.fromkeys(("vector.quants", "experts.one"), 0.4),
             **dict.fromkeys(("matrix.quants", "matrix.8bit", "matrix.16bit"), 1.5),
-            **{"experts.many": 1.0, "draft_pass_s": 0.5e-3, "round_s": 1e-3},
+            "experts.many": 1.0,
+            "draft_pass_s": 0.5e-3,
+            "round_s": 1e-3,
         },
         repeats=True,
     ),
@@ -117,23 +125,17 @@ BACK_ENDS: Final = (
         repeats=True,
     ),
     BackEnd("llama.cpp-vulkan", (8, 8), ("AMD", "NVIDIA", "Intel")),
-    # A round of 58.5 ms has 10.7 ms of two drafts and 10.6 ms between verification and the next
-    # round (lablup/mlxcel, M5 Max).
-    BackEnd(
-        "mlx",
-        (10, 10),
-        ("Apple",),
-        {**dict.fromkeys(("vector.quants", "vector.8bit", "experts.one"), 0.4), "round_s": 5e-3},
-        framework="mlx",
-        repeats=True,
-    ),
+    # A round of 58.5 ms on an M5 Max has 35.2 of a verification of 3 rows, 10.7 of two drafts and
+    # 10.6 between verification and the next round (lablup/mlxcel).
+    BackEnd("mlx-m1", (10, 10), ("M1", "M2"), _MLX, repeats=True, framework="mlx"),
+    BackEnd("mlx-m3", (10, 10), ("M3", "M4", "M5"), _MLX, repeats=True, framework="mlx"),
 )
 
 
 def engine_of(end: BackEnd, values: Mapping[str, float]) -> EngineProfile:
     """Return the engine that parameters make of a back end."""
     few, few_experts = end.few_rows
-    quants = {"bits": 7.5, "memory_share": values["memory.quants"]}
+    quants: dict[str, Any] = {"bits": 7.5, "memory_share": values["memory.quants"]}
     tile = values["matrix.tile"]
     kernels = {
         "vector-quants": RowKernel(rows=few, compute_frac=values["vector.quants"], **quants),
@@ -186,31 +188,53 @@ _MOVING: Final = ("deepseek-ai/DeepSeek-V4-Flash-0731",)
 _ORDINARY: Final = {"pass": 0.08, "step": 0.05, "depth": 0.02, "speedup": 0.05}
 
 
-def fit(end: BackEnd, points: Sequence[Measurement]) -> dict[str, float]:
+def _ideal(_point: Measurement) -> EngineProfile:
+    return IDEAL_ENGINE
+
+
+def fit(
+    end: BackEnd, points: Sequence[Measurement], start: Mapping[str, float] | None = None
+) -> dict[str, float]:
     """Return the parameters of a back end that fit its measurements best.
 
-    Builds of one back end are taken together: a point is the median over them.
+    Parameters
+    ----------
+    end, points
+        The back end, and what was measured of it.
+    start
+        Where to begin; what is typical if None.
     """
     groups: dict[object, list[LocalScore]] = defaultdict(list)
     settled = [point for point in points if point.model not in _MOVING]
-    for score in local_scores(settled, lambda _: engine_of(end, typical(end))):
+    for score in local_scores(settled, _ideal):
         point = score.point
-        shape = (point.model, point.hardware, point.quantization, point.task, point.draft_len)
-        groups[shape, point.verify_len, point.context_len, point.method].append(score)
-    first = [group[0].point for group in groups.values()]
-    measured = np.log([np.median([one.measured for one in group]) for group in groups.values()])
-    noise = np.array([_ORDINARY[group[0].kind] for group in groups.values()])
+        shape = (point.model, point.hardware, point.quantization, point.method, point.draft_len)
+        place = None if point.drafts else point.context_len
+        build = point.engine_version if score.kind == "depth" else ""
+        groups[shape, point.verify_len, place, build].append(score)
+    # The one in the middle stands for all builds and prompts of a shape.
+    chosen = [
+        sorted(group, key=attrgetter("measured"))[(len(group) - 1) // 2]
+        for group in groups.values()
+    ]
+    first = [score.point for score in chosen]
+    measured = np.log([score.measured for score in chosen])
+    noise = np.array([_ORDINARY[score.kind] for score in chosen])
+    if not first:
+        return typical(end)
     places = {id(point): place for place, point in enumerate(first)}
 
-    def residuals(moved: np.ndarray) -> np.ndarray:
+    def residuals(moved: Array) -> Array:
         engine = engine_of(end, values_at(end, moved))
         found = np.empty(len(first))
         for score in local_scores(first, lambda _: engine):
             found[places[id(score.point)]] = score.predicted
-        return (np.log(found) - measured) / noise
+        return np.asarray((np.log(found) - measured) / noise)
 
     widths = np.array([width for _, width in PARAMETERS.values()])
-    solution = least_squares(residuals, np.zeros(len(widths)), widths, max_nfev=12)
+    usual = typical(end)
+    begin = np.log([(start or usual)[name] / value for name, value in usual.items()])
+    solution = least_squares(residuals, begin, widths, max_nfev=5 if start else 12)
     return values_at(end, solution.x)
 
 
@@ -219,49 +243,49 @@ def typical(end: BackEnd) -> dict[str, float]:
     return {name: end.typical.get(name, value) for name, (value, _) in PARAMETERS.items()}
 
 
-def values_at(end: BackEnd, moved: np.ndarray) -> dict[str, float]:
+def values_at(end: BackEnd, moved: Array) -> dict[str, float]:
     """Return parameters by the logarithms of their distances from where the fit starts."""
     start = typical(end).items()
     return {name: value * float(np.exp(x)) for (name, value), x in zip(start, moved, strict=True)}
 
 
-#: Tables that no fit counts: reports that are held beside it.
-_BESIDE: Final = ("reports",)
-
 #: Half-width of a band that few machines speak for, in widths of what they show.
 _STRANGERS: Final = 1.5
 
 
-def local_content(fits: Mapping[tuple[str, str | None], Mapping[str, float]]) -> dict[str, Any]:
+def local_content(
+    fits: Mapping[tuple[str, str | None], Mapping[str, float]],
+) -> dict[str, Any]:
     """Return the mapping that `specroof.hardware.parse_local_engines` reads."""
     ends = {end.name: end for end in BACK_ENDS}
     made = {
         key: engine_of(ends[key[0]], {name: float(f"{x:.3g}") for name, x in values.items()})
         for key, values in fits.items()
     }
-    scores = [
-        score
-        for name in ends
-        for score in local_scores(
-            [point for point in load_local() if point.engine == name],
-            lambda point: made.get((point.engine or "", point.model), made[point.engine or "", None]),
-        )
-    ]
-    speedup, step = (_band(scores, kinds) for kinds in (("speedup",), ("pass", "step")))
-    shipped = {
-        name: replace(
+
+    def used(point: Measurement) -> EngineProfile:
+        name = point.engine or ""
+        unseen = (name, None if point.source == REPORTS else point.model)
+        return made.get(unseen, made[name, None])
+
+    scores = local_scores(engine_of=used)
+    shipped = {}
+    for name, end in ends.items():
+        alike = [one for one in scores if ends[one.point.engine or ""].framework == end.framework]
+        step = _band(alike, ("pass", "step"))
+        shipped[name] = replace(
             made[name, None],
-            bands={"other": speedup},
+            bands={"other": _band(alike, ("speedup",))},
             served_bands={"tpot_s": {"any": step}, "tokens_per_s": {"any": step}},
             reach=_reach([score for score in scores if score.point.engine == name]),
         )
-        for name in ends
-    }
     return {
         "engines": written_engines(shipped),
         "back_ends": {name: list(end.chips) for name, end in ends.items()},
         "left_out": {
-            name: written_engines({m: made[key] for key in made if key[0] == name and (m := key[1])})
+            name: written_engines(
+                {m: made[key] for key in made if key[0] == name and (m := key[1])}
+            )
             for name in ends
         },
     }
@@ -289,6 +313,7 @@ def _reach(scores: Sequence[LocalScore]) -> Reach:
         words["chips"].add(chip_of(point.hardware or "").name)
         for name, kinds in deployment_words(deployment_of(point, IDEAL_ENGINE)).items():
             words[name].update(kinds)
+    known: dict[str, Any] = {name: tuple(sorted(kinds)) for name, kinds in words.items()}
     return Reach(
         engines=("llama.cpp", "mlx"),
         batch_size=1.0,
@@ -296,7 +321,7 @@ def _reach(scores: Sequence[LocalScore]) -> Reach:
         drafters=("mtp",),
         drafted_batch_size=1.0,
         drafted_context_len=1024.0,
-        **{name: tuple(sorted(kinds)) for name, kinds in words.items()},
+        **known,
     )
 
 
@@ -305,20 +330,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help="write what the package reads")
     arguments = parser.parse_args()
-    points = [point for point in load_local() if point.source not in _BESIDE]
-    tasks: list[tuple[BackEnd, str | None]] = []
-    for end in BACK_ENDS:
-        own = [point for point in points if point.engine == end.name]
-        models = {score.point.model for score in local_scores(own, lambda _: IDEAL_ENGINE)}
-        tasks += [(end, model) for model in (None, *sorted(models - {*_MOVING}, key=str))]
+    points = [point for point in load_local() if point.source != REPORTS]
+    own = {end.name: [one for one in points if one.engine == end.name] for end in BACK_ENDS}
+    whole = in_processes(lambda task: fit(BACK_ENDS[task], own[BACK_ENDS[task].name]), len(own))
+    fits: dict[tuple[str, str | None], dict[str, float]] = {
+        (end.name, None): values for end, values in zip(BACK_ENDS, whole, strict=True)
+    }
+    seen = {(score.point.engine, score.point.model) for score in local_scores(points, _ideal)}
+    tasks = [
+        (end, model)
+        for end in BACK_ENDS
+        for model in sorted({str(model) for name, model in seen if name == end.name} - {*_MOVING})
+    ]
 
     def fitted(task: int) -> dict[str, float]:
         end, without = tasks[task]
-        own = [point for point in points if point.engine == end.name and point.model != without]
-        return fit(end, own)
+        others = [point for point in own[end.name] if point.model != without]
+        return fit(end, others, fits[end.name, None])
 
     found = in_processes(fitted, len(tasks))
-    fits = {(end.name, model): values for (end, model), values in zip(tasks, found, strict=True)}
+    for (end, model), values in zip(tasks, found, strict=True):
+        fits[end.name, model] = values
     for name in PARAMETERS:
         shown = [f"{fits[end.name, None][name]:10.4g}" for end in BACK_ENDS]
         print(f"{name:24s}", *shown)

@@ -48,12 +48,12 @@ from specroof.hardware import (
     Generic,
     GenericEngines,
     HardwareProfile,
-    LocalEngines,
     LeftOutFits,
+    LocalEngines,
     parse_generic,
-    parse_local_engines,
     parse_hardware,
     parse_left_out_fits,
+    parse_local_engines,
 )
 from specroof.parsers import parse_config
 from specroof.reading.yaml_text import shown

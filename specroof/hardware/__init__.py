@@ -99,8 +99,8 @@ __all__ = [
     "ServerSettings",
     "parse_generic",
     "parse_hardware",
-    "parse_local_engines",
     "parse_left_out_fits",
+    "parse_local_engines",
     "served_cells",
     "served_width",
 ]

@@ -19,8 +19,6 @@ from specroof.units import DTYPE_BYTES, WIDER_DTYPES
 
 # --- The engine of a chip without measurements: its family's kernels, overheads of fits ----------
 
-#: What stands for the back end of llama.cpp that a chip has first.
-_LLAMA_CPP: Final = "llama.cpp"
 #: The name of the engine of chips without a fitted one.
 GENERIC: Final = "generic"
 
@@ -87,8 +85,8 @@ class LocalEngines:
     engines
         By name, such as ``"llama.cpp-cuda"``; shares are of the peaks of any chip.
     back_ends
-        Words of the chips' names that each of them runs on, none for any chip. ``"llama.cpp"``
-        stands for the first that a chip has.
+        Words of the chips' names that each of them runs on. ``"llama.cpp"`` and ``"mlx"`` stand
+        for the first that a chip has.
     left_out
         Fits without one model, by engine, then by the model's name.
     """
@@ -108,10 +106,14 @@ class LocalEngines:
         (['llama.cpp', 'llama.cpp-metal'], {})
         """
         words = set(chip.replace("-", " ").replace("(", " ").replace(")", " ").split())
-        names = [name for name, has in self.back_ends.items() if not has or words & set(has)]
+        names = [name for name, has in self.back_ends.items() if words & set(has)]
         found = {name: self.engines[name] for name in names}
-        usual = [name for name in names if name.startswith(_LLAMA_CPP)][:1]
-        return {_LLAMA_CPP: found[name] for name in usual} | found
+        usual = {
+            framework: found[name]
+            for framework in LOCAL_FRAMEWORKS
+            for name in [name for name in names if name.startswith(f"{framework}-")][:1]
+        }
+        return usual | found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -491,6 +493,8 @@ class HardwareProfile:
         expect("tool", tool, str | None, "the name of a serving tool, or None")
         stands_in = self.default_engine is None and self.generic is not None
         known = {*self.engines, *(FRAMEWORKS if stands_in else ())}
+        if tool in LOCAL_FRAMEWORKS and stands_in and self.generic is not None:
+            known |= self.generic.local_engines.keys()
         return tool if tool in known and not self.owns(tool) else None
 
     def owns(self, tool: str | None) -> bool:

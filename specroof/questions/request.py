@@ -771,6 +771,9 @@ _SPELT_ENGINES: Final = {
     "tensorrt-llm": "tensorrt-llm",
     "vllm": "vllm",
     "sglang": "sglang",
+    "llama-cpp": "llama.cpp",
+    "llamacpp": "llama.cpp",
+    "lm-studio": "lmstudio",
 }
 
 

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final
 
 import numpy as np
@@ -25,6 +26,9 @@ _CONTEXT: Final = 512.0
 _DEPTHS: Final = "strix-halo-depth"
 #: The table whose plain rates stand beside those with drafts, of such a mix, too.
 _BASELINES: Final = "strix-halo-mtp"
+
+#: The table that no fit counts.
+REPORTS: Final = "reports"
 
 #: From a measurement to the engine that predicts it.
 EngineOf = Callable[[Measurement], EngineProfile]
@@ -57,8 +61,10 @@ class LocalScore:
 
 
 def left_out_engine(point: Measurement) -> EngineProfile:
-    """Return the engine of a point by the fit without its model; that to all if it saw none."""
+    """Return the engine of a point by the fit without its model, or of a report as it ships."""
     known, name = local_engines(), point.engine or ""
+    if point.source == REPORTS:
+        return known.engines[name]
     return known.left_out.get(name, {}).get(point.model or "", known.engines[name])
 
 
@@ -120,7 +126,9 @@ def _compared(
     cached = [0.0 if p.method == STEP else p.context_len or _CONTEXT for p in group]
     # llama-bench asks for the logits of the last token alone.
     forward = ForwardPass(1, tokens, np.array(cached), head_len=1)
-    seconds = np.broadcast_to(model_latency(served.model, served.setup, forward).total_s, tokens.shape)
+    seconds = np.broadcast_to(
+        model_latency(served.model, served.setup, forward).total_s, tokens.shape
+    )
     measured = np.array([1 / point.rate for point in group])
     if first.source != _DEPTHS:
         kinds = ["pass" if point.method == STEP else "step" for point in group]
@@ -137,3 +145,71 @@ def _speedup(served: Deployment, point: Measurement) -> float:
         served, drafter_of(point), tokens, 1, context_len=context, max_draft_len=drafts
     )
     return float(curve.speedup[0, 0, drafts])
+
+
+@dataclass(frozen=True, slots=True)
+class LocalErrors:
+    """How far predictions of one kind were off in one engine.
+
+    Parameters
+    ----------
+    source, engine, kind
+        Of the measurements; all sources where it is empty.
+    points
+        How many.
+    mean
+        Mean of the errors without their signs.
+    verdicts
+        Of speedups, the share whose side of 1 is the measured one; None of others.
+    """
+
+    source: str
+    engine: str
+    kind: str
+    points: int
+    mean: float
+    verdicts: float | None = None
+
+
+def local_errors(scores: Iterable[LocalScore]) -> tuple[LocalErrors, ...]:
+    """Return errors by source, engine and kind."""
+    groups: dict[tuple[str, str, str], list[LocalScore]] = defaultdict(list)
+    for score in scores:
+        groups[score.point.source, score.point.engine or "", score.kind].append(score)
+    return tuple(errors_of(group, *key) for key, group in groups.items())
+
+
+def errors_of(
+    scores: Sequence[LocalScore], source: str = "", engine: str = "", kind: str = ""
+) -> LocalErrors:
+    """Return the errors of some measurements together."""
+    sides = [(one.predicted > 1) == (one.measured > 1) for one in scores if one.kind == "speedup"]
+    return LocalErrors(
+        source=source,
+        engine=engine,
+        kind=kind,
+        points=len(scores),
+        mean=float(np.mean([abs(score.off) for score in scores])),
+        verdicts=float(np.mean(sides)) if sides else None,
+    )
+
+
+def draft_len_regrets(scores: Iterable[LocalScore]) -> tuple[float, ...]:
+    """Return what the draft length loses that is predicted best, wherever several were measured.
+
+    Returns
+    -------
+    tuple of float
+        Shares of the best measured speedup, one for each prompt set and machine.
+    """
+    groups: dict[object, list[LocalScore]] = defaultdict(list)
+    for one in scores:
+        if one.kind == "speedup":
+            point = one.point
+            run = (point.source, point.engine, point.engine_version, point.hardware)
+            groups[run, point.quantization, point.method, point.task].append(one)
+    return tuple(
+        1 - max(group, key=attrgetter("predicted")).measured / max(one.measured for one in group)
+        for group in groups.values()
+        if len({one.point.draft_len for one in group}) > 1
+    )

@@ -38,6 +38,7 @@ _TENSORRT_CAPTURED: Final = 128
 _LLAMA_SLOTS: Final = 4
 _LLAMA_TOKENS: Final = 2048
 _LLAMA_PART: Final = 512
+_MLX_REQUESTS: Final = 32
 
 
 def resolve_ideal(user_settings: ServerSettings, place: ServerSite, _verify_len: int = 1) -> Server:
@@ -81,7 +82,7 @@ def resolve_llama_cpp(
     return place.server(
         user_settings,
         framework="llama.cpp",
-        version="",
+        version="at commit 00dc805",
         memory_frac=1.0,
         running=_LLAMA_SLOTS,
         capture=0,
@@ -93,8 +94,23 @@ def resolve_llama_cpp(
 
 
 def resolve_mlx(user_settings: ServerSettings, place: ServerSite, _verify_len: int = 1) -> Server:
-    """Fill the settings left open for MLX, whose server takes one prompt at a time; unchecked."""
-    return replace(resolve_llama_cpp(user_settings, place), framework="mlx", mixed=False)
+    """Fill the settings left open with the defaults of mlx-lm, which drafts for one at a time.
+
+    Source
+        mlx-lm 0.32.2, ``server.py``: ``--decode-concurrency`` 32, none with a draft model.
+    """
+    return place.server(
+        user_settings,
+        framework="mlx",
+        version="mlx-lm 0.32.2",
+        memory_frac=1.0,
+        running=_MLX_REQUESTS if place.kind is None else 1,
+        capture=0,
+        overlap=True,
+        chunk=_LLAMA_TOKENS,
+        mixed=False,
+        prefix_cache=True,
+    )
 
 
 def room_local(
