@@ -574,9 +574,11 @@ class OpCost:
         The dtype of the arithmetic.
     shard
         How it divides over devices.
-    rows, routing
-        Of a grouped matmul (experts): expected tokens per expert that is hit, and how tokens pick
-        experts.
+    rows
+        Rows that a matrix multiplies: tokens, and of a grouped matmul (experts) the expected tokens
+        per expert that is hit. None of an operation without a matrix.
+    routing
+        How tokens pick experts; None of all but a grouped matmul.
     collective
         What devices exchange after it, if it ends a block.
     sequences
@@ -740,4 +742,5 @@ def linear_cost(linear: Linear, *, tokens: Array, block: str, count: int) -> OpC
         activation_bytes=np.zeros(()),
         compute_dtype=linear.weight.compute_dtype,
         shard=linear.shard,
+        rows=tokens,
     )

@@ -8,6 +8,7 @@ from specroof.catalog.names import (
     load_drafter,
     load_hardware,
     load_model,
+    local_engines,
     model_names,
     taken_aliases,
 )
@@ -19,6 +20,7 @@ __all__ = [
     "load_drafter",
     "load_hardware",
     "load_model",
+    "local_engines",
     "model_names",
     "read_text",
     "study_path",

@@ -49,9 +49,11 @@ from specroof.hardware import (
     GenericEngines,
     HardwareProfile,
     LeftOutFits,
+    LocalEngines,
     parse_generic,
     parse_hardware,
     parse_left_out_fits,
+    parse_local_engines,
 )
 from specroof.parsers import parse_config
 from specroof.reading.yaml_text import shown
@@ -62,6 +64,8 @@ HARDWARE_PATH_VARIABLE: Final = "SPECROOF_HARDWARE_PATH"
 
 #: The generic engine, for chips without measurements; `benchmarks/fit_engines.py` writes it.
 _GENERIC: Final = "generic.json"
+#: Engines for one user; `benchmarks/fit_local.py` writes it.
+_LOCAL: Final = "local.json"
 
 #: Profiles that were fitted without a source of measurements; written by the same script.
 _LEFT_OUT: Final = "left_out.json"
@@ -192,6 +196,7 @@ def _parse_hardware(path: Path, *, trusted: bool) -> HardwareProfile:
         chip=profile.name,
         memory_bytes_per_s=profile.peak.memory_bytes_per_s,
         link_bytes_per_s=None if link is None else link.link_bytes_per_s,
+        local=local_engines,
     )
     return replace(profile, generic=stand_ins)
 
@@ -200,6 +205,13 @@ def _parse_hardware(path: Path, *, trusted: bool) -> HardwareProfile:
 def _generic() -> Generic:
     text = Path(__file__).with_name(_GENERIC).read_text(encoding="utf-8")
     return parse_generic(json.loads(text))
+
+
+@cache
+def local_engines() -> LocalEngines:
+    """Return the engines for one user, llama.cpp and MLX, with their left-out fits."""
+    text = Path(__file__).with_name(_LOCAL).read_text(encoding="utf-8")
+    return parse_local_engines(json.loads(text))
 
 
 # --- Models and draft heads: a path, a bundled name, a Hub name -----------------------------------

@@ -232,6 +232,8 @@ def joined_costs(first: Sequence[OpCost], second: Sequence[OpCost]) -> tuple[lis
             continue
         weights = np.maximum(op.weight_bytes, other.weight_bytes)
         rows, routing = op.rows, op.routing
+        if rows is not None and other.rows is not None:
+            rows = np.asarray(rows + other.rows)
         if op.routing is not None and other.routing is not None:
             routing = joined_routing(op.routing, other.routing)
             weights = op.weight_bytes * (routing.hit / op.routing.hit)

@@ -459,3 +459,38 @@ def _loads(folder: str, row_type: type[_ServedRow]) -> tuple[Measurement, ...]:
             text, source=name.removesuffix(".csv"), file=f"{folder}/{name}", row_type=row_type
         )
     )
+
+
+# --- Machines under desks ------------------------------------------------------------------------
+
+
+class _LocalRow(_BundledRow):
+    """A row of a table of local machines: one user, files in mixes of formats."""
+
+    engine_version: str = ""
+    quantization: str | None = None
+
+
+@cache
+def load_local() -> tuple[Measurement, ...]:
+    """Return what llama.cpp and MLX did on machines of one user, as their owners published it.
+
+    Of chips that have no file, and of several together, `hardware` is None.
+
+    Raises
+    ------
+    MeasurementError
+        If a file is broken.
+
+    Examples
+    --------
+    >>> sum(point.method == "step" for point in load_local())
+    324
+    """
+    return tuple(
+        replace(point, hardware=point.hardware or None)
+        for name, text in _files("local")
+        for point in parse_measurements(
+            text, source=name.removesuffix(".csv"), file=f"local/{name}", row_type=_LocalRow
+        )
+    )

@@ -66,7 +66,8 @@ def read_benchmark(
         and, if known, acceptance_length, input_len and output_len; in rows of timed passes
         positions and pass_s instead of draft_len and tokens_per_s; or JSON, one result or one a
         line, of SGLang's ``bench_serving``, vLLM's ``bench serve --save-result``, InferenceX,
-        aiperf, genai-perf or guidellm; or guidellm's CSV; or what the clients of SGLang and vLLM
+        aiperf, genai-perf, guidellm, ``llama-bench -o json`` or
+        ``llama-batched-bench --output-format jsonl``; or guidellm's CSV; or what the clients of SGLang and vLLM
         print, one table or several.
     source
         How messages name it: a path, usually.
@@ -193,7 +194,7 @@ def _results(content: Any, place: str) -> list[Result]:
     known = "; ".join(" and ".join(keys) for keys in (*_TOOLS, ("benchmarks",)))
     return reject(
         f"{place}: has no keys of a tool that is known (SGLang, vLLM, InferenceX, aiperf, "
-        f"genai-perf, guidellm)",
+        f"genai-perf, guidellm, llama.cpp)",
         known,
         MeasurementError,
     )
@@ -497,6 +498,60 @@ def _inferencex(content: dict[str, Any], place: str) -> Result:
     return drafting, point
 
 
+class _LlamaBench(Extract):
+    """A test of llama.cpp's `llama-bench -o json`: a pass over so many tokens, or decoding."""
+
+    n_prompt: Annotated[int, BeforeValidator(int), whole_amount(0)] = REQUIRED
+    n_gen: Annotated[int, BeforeValidator(int), whole_amount(0)] = REQUIRED
+    n_depth: Annotated[int, BeforeValidator(int), whole_amount(0)] = 0
+    n_ubatch: WholeAmount = 512
+    avg_ns: Amount = REQUIRED
+
+
+def _llama_bench(content: dict[str, Any], place: str) -> Result:
+    test = read_model(content, _LlamaBench, place=place, error=MeasurementError)
+    tokens = test.n_prompt or test.n_gen
+    if (test.n_prompt > 0) == (test.n_gen > 0) or test.n_prompt > test.n_ubatch:
+        reject(
+            f"{place}: n_prompt is {test.n_prompt} and n_gen {test.n_gen}",
+            f"one of them, and a prompt of at most n_ubatch, {test.n_ubatch}: -p 1,2,4,8,16 -n 128",
+            MeasurementError,
+        )
+    is_pass = test.n_prompt > 0
+    point = Measurement(
+        place=place,
+        method=STEP if is_pass else None,
+        batch_size=1.0,
+        # A bare pass has what is cached before it; decoding, on average, half of its own besides.
+        context_len=max(test.n_depth + (0.0 if is_pass else tokens / 2), 1.0),
+        verify_len=tokens if is_pass else None,
+        tokens_per_s=(1.0 if is_pass else tokens) / (test.avg_ns * 1e-9),
+        engine="llama.cpp",
+    )
+    return False, plausible(point)
+
+
+class _LlamaBatchedBench(Extract):
+    """A line of llama.cpp's `llama-batched-bench --output-format jsonl`: decoding in parallel."""
+
+    pp: Annotated[int, BeforeValidator(int), whole_amount(0)] = REQUIRED
+    tg: WholeAmount = REQUIRED
+    pl: WholeAmount = REQUIRED
+    speed_tg: Amount = REQUIRED
+
+
+def _llama_batched_bench(content: dict[str, Any], place: str) -> Result:
+    test = read_model(content, _LlamaBatchedBench, place=place, error=MeasurementError)
+    point = Measurement(
+        place=place,
+        batch_size=test.pl,
+        context_len=test.pp + test.tg / 2,
+        tokens_per_s=test.speed_tg,
+        engine="llama.cpp",
+    )
+    return False, plausible(point)
+
+
 #: Engines of hardware files, by what benchmarks call them: `--backend` of SGLang's, and `framework`
 #: of InferenceX.
 _SERVERS: Final = {
@@ -515,6 +570,8 @@ _TOOLS: Final[Mapping[tuple[str, ...], Callable[[dict[str, Any], str], Result]]]
     ("output_throughput", "total_output_tokens"): _sglang,
     ("output_tput_per_gpu", "conc"): _inferencex,
     ("output_token_throughput", "input_config"): client_result,
+    ("n_prompt", "n_gen", "avg_ns"): _llama_bench,
+    ("pp", "tg", "pl", "speed_tg"): _llama_batched_bench,
 }
 #: Files of known tools that lack what a measurement needs: what they are, and what has it.
 _UNREADABLE: Final[Mapping[tuple[str, ...], tuple[str, str]]] = {

@@ -16,6 +16,7 @@ from specroof.hardware.engine import (
     CONTEXT_WIDENING,
     FRAMEWORKS,
     IDEAL_ENGINE,
+    LOCAL_FRAMEWORKS,
     OP_KINDS,
     OTHER_DRAFTERS,
     SERVED_FIGURES,
@@ -30,6 +31,7 @@ from specroof.hardware.engine import (
     ExpertLocality,
     ExpertTile,
     Reach,
+    RowKernel,
     ServedBands,
     Server,
     ServerSettings,
@@ -48,6 +50,7 @@ from specroof.hardware.profile import (
     HardwareProfile,
     Interconnect,
     LeftOutFits,
+    LocalEngines,
     Peak,
     Placement,
 )
@@ -63,6 +66,7 @@ __all__ = [
     "FRAMEWORKS",
     "GENERIC",
     "IDEAL_ENGINE",
+    "LOCAL_FRAMEWORKS",
     "OP_KINDS",
     "OTHER_DRAFTERS",
     "SERVED_FIGURES",
@@ -85,15 +89,18 @@ __all__ = [
     "HardwareProfile",
     "Interconnect",
     "LeftOutFits",
+    "LocalEngines",
     "Peak",
     "Placement",
     "Reach",
+    "RowKernel",
     "ServedBands",
     "Server",
     "ServerSettings",
     "parse_generic",
     "parse_hardware",
     "parse_left_out_fits",
+    "parse_local_engines",
     "served_cells",
     "served_width",
 ]
@@ -172,6 +179,9 @@ _PARTS: Final[dict[str, Callable[..., Any]]] = {
     "graphs": lambda sizes, **rest: CapturedGraphs(sizes=tuple(sizes), **rest),
     "expected_error": ExpectedError,
     "bands": _bands,
+    "row_kernels": lambda **kernels: {
+        name: RowKernel(**kernel) for name, kernel in kernels.items()
+    },
     "served_bands": lambda **figures: {name: _bands(**cells) for name, cells in figures.items()},
     "reach": _reach,
 }
@@ -194,6 +204,24 @@ def parse_generic(content: dict[str, Any]) -> Generic:
         cards=Collective(**content["cards"]),
         card_bytes_per_s=content["card_bytes_per_s"],
         memory_bytes_per_s=content["memory_bytes_per_s"],
+    )
+
+
+def parse_local_engines(content: dict[str, Any]) -> LocalEngines:
+    """Return what the bundled file of engines for one user says; figures are taken as they stand.
+
+    Parameters
+    ----------
+    content
+        The file's mapping, which ``benchmarks/fit_local.py`` writes.
+    """
+    return LocalEngines(
+        engines={name: _engine(name, block) for name, block in content["engines"].items()},
+        back_ends={name: tuple(chips) for name, chips in content["back_ends"].items()},
+        left_out={
+            name: {without: _engine(name, block) for without, block in fits.items()}
+            for name, fits in content["left_out"].items()
+        },
     )
 
 

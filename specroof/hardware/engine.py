@@ -214,6 +214,8 @@ ServedBands: TypeAlias = Mapping[
 
 #: Serving software that engines are named after, and whose rules they have.
 FRAMEWORKS: Final = ("sglang", "vllm", "tensorrt-llm")
+#: Software for one user and a few requests; its engines are those of `LocalEngines`.
+LOCAL_FRAMEWORKS: Final = ("llama.cpp", "mlx")
 #: Gives its rules to an engine without a known server: `generic`, or a user's calibration.
 _STAND_IN: Final = "vllm"
 
@@ -348,6 +350,45 @@ class ExpertTile:
     def wasted(self, rows: npt.ArrayLike) -> npt.NDArray[np.float64]:
         r"""Return :math:`\varphi`, by how much few rows decide."""
         return np.asarray(self.rows / (self.rows + np.asarray(rows, dtype=np.float64)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowKernel:
+    r"""A kernel that multiplies a few rows by a matrix, one of several that an engine has.
+
+    Engines for one user change kernels with the rows: a product of a matrix and a few vectors
+    unpacks every weight once for each row, a product of matrices works on whole tiles of rows.
+    With b bytes of weights of n elements and r rows, padded to tiles,
+
+    .. math:: t = \frac{b}{q W} + \frac{2 n r}{f P}
+
+    where the engine's `overlap_norm` says how the two add up.
+
+    Attributes
+    ----------
+    of
+        Which matrices: ``"experts"``, or ``"dense"`` for all others.
+    rows
+        The most rows that it takes, tokens of the pass; None for any number.
+    bits
+        The most bits of a weight, block scales included; None for any.
+    compute_frac
+        f, share of the chip's peak in float32, whatever the dtype: what unpacks weights.
+    memory_share
+        q, share of the bytes/s that the engine reaches elsewhere.
+    tile
+        Rows that are computed at a time.
+    repeats
+        Whether each token reads its experts on its own, those that other tokens visit again.
+    """
+
+    of: Annotated[str, "kernel_work"] = "dense"
+    rows: Annotated[float, "expert_rows"] | None = None
+    bits: Annotated[float, "weight_bits"] | None = None
+    compute_frac: Annotated[float, "vector_share"]
+    memory_share: Share = 1.0
+    tile: Annotated[float, "expert_rows"] = 1.0
+    repeats: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -615,6 +656,9 @@ class EngineProfile:
         How experts speed up with their rows; None where their share is the same for all.
     expert_locality
         How dependent the routing of tokens is; None for independent tokens.
+    row_kernels
+        Kernels of matrices by their names; the first that takes an operation's rows and weights
+        computes it, in the place of `compute_frac`. Empty where shares do not depend on rows.
     graphs
         Captured sizes; None for no padding.
     recurrent_state
@@ -671,6 +715,7 @@ class EngineProfile:
     collective: Collective | None = None
     expert_tile: ExpertTile | None = None
     expert_locality: ExpertLocality | None = None
+    row_kernels: Mapping[ShortName, RowKernel] = field(default_factory=dict)
     graphs: CapturedGraphs | None = None
     recurrent_state: Annotated[str, "recurrent_state"] | None = None
     expected_error: ExpectedError | None = None
@@ -748,7 +793,7 @@ class EngineProfile:
         ['sglang', 'vllm', 'ideal']
         """
         name = self.framework or self.name
-        return name if name in {*FRAMEWORKS, "ideal"} else _STAND_IN
+        return name if name in {*FRAMEWORKS, *LOCAL_FRAMEWORKS, "ideal"} else _STAND_IN
 
     def all_to_all(self, devices: int, linked_devices: int) -> AllToAll | None:
         """Return how tokens reach experts of other devices behind data-parallel attention.

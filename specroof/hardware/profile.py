@@ -7,7 +7,13 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from specroof.arrays import number_within, whole_within
 from specroof.errors import OptionError, ProfileError, expect, expect_word
-from specroof.hardware.engine import FRAMEWORKS, IDEAL_ENGINE, Collective, EngineProfile
+from specroof.hardware.engine import (
+    FRAMEWORKS,
+    IDEAL_ENGINE,
+    LOCAL_FRAMEWORKS,
+    Collective,
+    EngineProfile,
+)
 from specroof.reading.yaml_text import shown
 from specroof.units import BOUNDS, DTYPE_BYTES, WIDER_DTYPES
 
@@ -71,6 +77,46 @@ class Generic:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LocalEngines:
+    """Engines for one user: llama.cpp with its back ends, and MLX.
+
+    Attributes
+    ----------
+    engines
+        By name, such as ``"llama.cpp-cuda"``; shares are of the peaks of any chip.
+    back_ends
+        Words of the chips' names that each of them runs on. ``"llama.cpp"`` and ``"mlx"`` stand
+        for the first that a chip has.
+    left_out
+        Fits without one model, by engine, then by the model's name.
+    """
+
+    engines: Mapping[str, EngineProfile]
+    back_ends: Mapping[str, tuple[str, ...]]
+    left_out: Mapping[str, Mapping[str, EngineProfile]] = field(default_factory=dict)
+
+    def of_chip(self, chip: str) -> dict[str, EngineProfile]:
+        """Return the engines that run on a chip, by its name.
+
+        Examples
+        --------
+        >>> metal = {"llama.cpp-metal": EngineProfile(name="llama.cpp-metal")}
+        >>> known = LocalEngines(engines=metal, back_ends={"llama.cpp-metal": ("Apple",)})
+        >>> list(known.of_chip("Apple M4")), known.of_chip("NVIDIA H200")
+        (['llama.cpp', 'llama.cpp-metal'], {})
+        """
+        words = set(chip.replace("-", " ").replace("(", " ").replace(")", " ").split())
+        names = [name for name, has in self.back_ends.items() if words & set(has)]
+        found = {name: self.engines[name] for name in names}
+        usual = {
+            framework: found[name]
+            for framework in LOCAL_FRAMEWORKS
+            for name in [name for name in names if name.startswith(f"{framework}-")][:1]
+        }
+        return usual | found
+
+
+@dataclass(frozen=True, kw_only=True)
 class GenericEngines:
     """The generic engines of one chip, worked out when the first of them is asked for.
 
@@ -84,12 +130,20 @@ class GenericEngines:
         Of its memory.
     link_bytes_per_s
         Between its devices; None where that is not known.
+    local
+        Returns engines for one user.
     """
 
     known: Callable[[], Generic] = field(repr=False)  # a function shows its address
     chip: str
     memory_bytes_per_s: float
     link_bytes_per_s: float | None
+    local: Callable[[], LocalEngines] | None = field(default=None, repr=False)
+
+    @cached_property
+    def local_engines(self) -> Mapping[str, EngineProfile]:
+        """Engines for one user that run on the chip, by name."""
+        return {} if self.local is None else self.local().of_chip(self.chip)
 
     @cached_property
     def engines(self) -> Mapping[str, EngineProfile]:
@@ -130,6 +184,9 @@ class GenericEngines:
 
     def about(self, chip: str, engine: EngineProfile) -> str:
         """Return where the figures of one of them come from, in a sentence."""
+        if engine.reach is not None and engine.rules in LOCAL_FRAMEWORKS:
+            measured = ", ".join(engine.reach.chips)
+            return f"engine {engine.name} of {chip}: what rows and rounds cost as on {measured}"
         whose = "other chips" if self.family is None else self.family
         return (
             f"engine {engine.name} of {chip}: no engine was fitted to this chip; "
@@ -421,7 +478,10 @@ class HardwareProfile:
         stand_ins = {} if self.generic is None else self.generic.engines
         if wanted in stand_ins:
             return stand_ins[wanted]
-        known = ", ".join(dict.fromkeys((_IDEAL, *self.engines, *stand_ins)))
+        local = {} if self.generic is None else self.generic.local_engines
+        if wanted in local:
+            return local[wanted]
+        known = ", ".join(dict.fromkeys((_IDEAL, *self.engines, *stand_ins, *local)))
         message = f"engine is {shown(wanted)}; {self.name} has {known}"
         raise OptionError(message)
 
@@ -438,6 +498,8 @@ class HardwareProfile:
         expect("tool", tool, str | None, "the name of a serving tool, or None")
         stands_in = self.default_engine is None and self.generic is not None
         known = {*self.engines, *(FRAMEWORKS if stands_in else ())}
+        if tool in LOCAL_FRAMEWORKS and stands_in and self.generic is not None:
+            known |= self.generic.local_engines.keys()
         return tool if tool in known and not self.owns(tool) else None
 
     def owns(self, tool: str | None) -> bool:

@@ -28,6 +28,7 @@ from specroof.hardware.engine import (
     FRAMEWORKS,
     IDEAL_ENGINE,
     LAYER_KINDS,
+    LOCAL_FRAMEWORKS,
     OP_KINDS,
     SERVED_FIGURES,
     EngineProfile,
@@ -103,12 +104,13 @@ _KINDS: Final[dict[str, Any]] = {
     "counted": _one_of(("tokens", "sequences")),
     "recurrent_state": _one_of(RECURRENT_STATES),
     "short_name": _ShortName,
-    "framework": _one_of(FRAMEWORKS),
+    "framework": _one_of((*FRAMEWORKS, *LOCAL_FRAMEWORKS)),
     "served_figure": _one_of(SERVED_FIGURES),
     "concurrency_range": _one_of((*CONCURRENCY_RANGES, ANY_CONCURRENCY)),
     "words": list[Text],
     "text": Text,
     "date": Annotated[str, BeforeValidator(_iso_date)],
+    "kernel_work": _one_of(("dense", "experts")),
     "overlap": Annotated[bool | str, BeforeValidator(_overlap)],
     "exponent": Annotated[
         float, accept("a number above 0 and at most 1", lambda power: 0 < power <= 1, int, float)

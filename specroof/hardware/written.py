@@ -49,7 +49,7 @@ def calibrated_yaml(
         if getattr(hardware, key) is not None:
             content[key] = _given(getattr(hardware, key))
     content["default_engine"] = name
-    content["engines"] = _nameless({**hardware.engines, name: _served(engine)})
+    content["engines"] = written_engines({**hardware.engines, name: _served(engine)})
     text = dump_yaml(content)
     parse_hardware(text, source="the calibrated file")  # nothing is written that cannot be read
     return text
@@ -71,7 +71,7 @@ def written_generic(generic: Generic) -> dict[str, Any]:
         What is to be written.
     """
     return {
-        "engines": _nameless(generic.engines),
+        "engines": written_engines(generic.engines),
         "families": {name: _given(family) for name, family in generic.families.items()},
         "cards": _given(generic.cards),
         "card_bytes_per_s": generic.card_bytes_per_s,
@@ -79,7 +79,7 @@ def written_generic(generic: Generic) -> dict[str, Any]:
     }
 
 
-def _nameless(engines: Mapping[str, EngineProfile]) -> dict[str, dict[str, Any]]:
+def written_engines(engines: Mapping[str, EngineProfile]) -> dict[str, dict[str, Any]]:
     """Return engines as YAML has them: their names are the keys."""
     return {
         name: {key: value for key, value in _given(engine).items() if key != "name"}

@@ -27,7 +27,7 @@ from specroof.cost import (
 )
 from specroof.cost.forward import joined_costs
 from specroof.errors import Note
-from specroof.hardware import GENERIC, CapturedGraphs, Placement
+from specroof.hardware import GENERIC, LOCAL_FRAMEWORKS, CapturedGraphs, Placement, RowKernel
 from specroof.latency.attention_reading import attention_reading
 from specroof.latency.pass_seconds import (
     Exchange,
@@ -50,6 +50,8 @@ from specroof.units import dtype_bytes, format_binary_bytes, format_seconds, for
 _MERGES: Final = {"vllm": 3, "sglang": 2}
 #: The kind of attention whose kernel does not split the cache of a sequence over the chip.
 UNSPLIT: Final = "unsplit_attention"
+#: What a count that was multiplied and divided may be off by.
+_HAIR: Final = 1 + 1e-9
 
 
 def pass_work(
@@ -145,6 +147,11 @@ def pass_work(
             blocks = busiest * op.blocks / (compute_ways * (gathered / spread))
             occupied = np.minimum(1.0, blocks / hardware.peak.multiprocessors)
             flops, moved = np.asarray(flops / occupied), np.asarray(moved / occupied)
+        if setup.engine.row_kernels and fullest.rows is not None:
+            vector_flops_per_s = hardware.peak.flops_per_s.get("fp32", flops_per_s)
+            more_flops, more_bytes = row_kernel_factors(fullest, setup.engine.row_kernels.values())
+            flops = np.asarray(flops * more_flops * (flops_per_s / vector_flops_per_s))
+            moved = np.asarray(moved * more_bytes)
         works.append(
             OpWork(
                 op=op if fullest is op else replace(op, rows=fullest.rows),
@@ -192,6 +199,61 @@ def _context_exchanges(
         times = np.where(op.context.gathers, op.context.cached_bytes > 0, merges)
         exchange = BlockExchange("context", np.asarray(message_bytes * share))
         yield Exchange(exchange, op.count * times, setup.hardware, placement)
+
+
+def row_kernel_factors(op: OpCost, kernels: Iterable[RowKernel]) -> tuple[Array, Array]:
+    r"""Return how many times the work of a matrix is done in the kernel that takes its rows.
+
+    .. math:: \frac{\lceil r / r_{tile} \rceil r_{tile}}{r f}, \qquad \frac{1}{q}
+
+    where each token reads its experts on its own, :math:`r / q` of the latter.
+
+    Parameters
+    ----------
+    op
+        An operation with rows.
+    kernels
+        In order: the first that takes its rows, and weights of so many bits, computes it.
+
+    Returns
+    -------
+    tuple of arrays
+        Of the arithmetic, in units of a vector peak, and of the bytes. 1 and 1 where no kernel
+        takes it.
+
+    Counts
+        experts by the tokens of the pass, tiles by the mean rows of an expert that is hit.
+    Source
+        llama.cpp, ``ggml-cuda/mmvq.cu``, ``ggml-metal-ops.cpp`` and ``ggml-vulkan.cpp``: which
+        kernel is launched for which number of columns. That times are straight lines between the
+        jumps: github.com/thc1006/qwen3.8-speculative-decoding-rtx3090, COST_MODEL (r2 0.996).
+
+    Examples
+    --------
+    >>> from specroof.hardware import RowKernel
+    >>> zero, rows = np.zeros(()), np.array([1.0, 8.0, 9.0])
+    >>> op = OpCost("up", "dense", 1, 20 * rows, np.array(5.0), zero, zero, "bf16", rows=rows)
+    >>> vector, tiles = RowKernel(rows=8, compute_frac=0.1), RowKernel(compute_frac=0.5, tile=16)
+    >>> row_kernel_factors(op, [vector, tiles])[0].round(2).tolist()  # 16 rows of 9 at half
+    [10.0, 10.0, 3.56]
+    """
+    rows = np.maximum(np.asarray(op.rows), 1e-9)  # none where a pass needs no logits
+    bits = 8 * op.weight_bytes * 2 * rows / np.maximum(op.flops, 1e-9)
+    routing = op.routing
+    tokens = rows if routing is None else rows * routing.hit / (routing.top_k + routing.n_shared)
+    taken = np.zeros(np.broadcast_shapes(bits.shape, tokens.shape), dtype=bool)
+    flops, moved = np.ones(taken.shape), np.ones(taken.shape)
+    for kernel in kernels:
+        if (kernel.of == "experts") != (op.kind == "experts"):
+            continue
+        # Products of floats: 8 tokens may come out a hair above 8.
+        takes = ~taken & (tokens <= (kernel.rows or np.inf) * _HAIR)
+        takes = takes & (bits <= (kernel.bits or np.inf) * _HAIR)
+        padded = np.ceil(rows / kernel.tile / _HAIR) * kernel.tile
+        flops = np.where(takes, padded / (rows * kernel.compute_frac), flops)
+        moved = np.where(takes, (rows if kernel.repeats else 1.0) / kernel.memory_share, moved)
+        taken = taken | takes
+    return flops, moved
 
 
 def _on_fullest_device(op: OpCost, n_devices: int) -> OpCost:
@@ -798,7 +860,8 @@ def engine_notes(setup: Setup) -> Iterator[str]:
             f"engine {engine.name}@{engine.release}: fitted to releases {known[0]} to {known[-1]} "
             "together; of one release only what is known to differ is told apart"
         )
-    if engine.name == GENERIC and generic is not None:
+    stands_in = engine.name == GENERIC or engine.rules in LOCAL_FRAMEWORKS
+    if stands_in and generic is not None and engine.name not in setup.hardware.engines:
         yield generic.about(setup.hardware.name, engine)
         return
     source = setup.hardware.sources.get(f"engines.{engine.name}")

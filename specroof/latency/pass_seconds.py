@@ -712,7 +712,7 @@ def pass_time(work: PassWork, engine: EngineProfile, granularity: str = "op") ->
         if busy.settled:
             share = engine.prefill_compute_frac.get(op.kind, share)
         reached: float | Array = share
-        if engine.expert_tile is not None and op.rows is not None:
+        if engine.expert_tile is not None and op.kind == "experts" and op.rows is not None:
             reached = tiled_share(engine.expert_tile, op.rows, few=share)
         if busy.settled and op.kind not in engine.prefill_compute_frac:
             reached = engine.prefill_frac * reached

@@ -18,7 +18,7 @@ from specroof.architecture import Architecture
 from specroof.arrays import array_within, fields_of, number_within, to_json_array
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, expect, refuse
-from specroof.hardware import IDEAL_ENGINE, HardwareProfile, Placement
+from specroof.hardware import IDEAL_ENGINE, LOCAL_FRAMEWORKS, HardwareProfile, Placement
 from specroof.latency import Deployment, Setup, check_placement, engine_setup
 from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
 from specroof.policies.decision import (
@@ -92,9 +92,11 @@ from specroof.serving.launch import (
     DRAFT_MODEL,
     FIRST_HOST,
     LAUNCHERS,
+    LOCAL_LAUNCHERS,
     LOOKUPS,
     MADE_WEIGHTS,
     OTHER_HOSTS,
+    RUNS,
     Launch,
     Speculation,
     follows_load,
@@ -176,7 +178,7 @@ class AdviseRequest(PlayedParameters):
         str | None,
         Parameter(
             "The server: its engine predicts, its flags are printed.",
-            metavar="|".join(LAUNCHERS),
+            metavar="|".join((*LAUNCHERS, *LOCAL_LAUNCHERS)),
             shown="the profile's default engine; flags of vllm and sglang",
         ),
     ] = None
@@ -298,9 +300,10 @@ def check_request(request: AdviseRequest) -> CheckedRequest:
     batches = array_within("concurrency", loads, "batch_size")
     draft_lens = lengths_of(request.draft_len) or None
     expect("draft_model", request.draft_model, str | None, DRAFT_MODEL)
-    expect("framework", request.framework, str | None, ", ".join(LAUNCHERS))
-    if request.framework is not None and engine_name(request.framework) not in LAUNCHERS:
-        refuse("framework", request.framework, ", ".join(LAUNCHERS))
+    known = (*LAUNCHERS, *LOCAL_LAUNCHERS)
+    expect("framework", request.framework, str | None, ", ".join(known))
+    if request.framework is not None and engine_name(request.framework) not in known:
+        refuse("framework", request.framework, ", ".join(known))
     if request.price_per_hour is not None:
         number_within("price_per_hour", request.price_per_hour, "usd_per_hour")
     targets = Targets(request.ttft_ms, request.tpot_ms, request.min_speedup)
@@ -380,7 +383,8 @@ def setup_of(
         For a placement that does not divide the model.
     """
     request, model = checked.request, checked.model
-    engine, options = request.framework, options_of(request.options)
+    framework = request.framework or ""
+    engine, options = RUNS.get(framework, request.framework), options_of(request.options)
     if request.engine is not None:
         engine = engine_name(request.engine)
     elif profile.owns(request.framework):
@@ -943,14 +947,16 @@ def _nodes(setup: Setup, frameworks: Sequence[str]) -> Iterator[str]:
 def _missing(setup: Setup, request: AdviseRequest, *, priced: bool) -> Iterator[str]:
     """Yield the facts that a chip lacks, and how to give them."""
     chip, engine = setup.hardware.name, setup.engine.name
-    if not priced:
+    own = setup.engine.rules in LOCAL_FRAMEWORKS
+    if not priced and not own:
         yield f"no price of {chip} is known: give yours with --price-per-hour"
     if setup.engine == IDEAL_ENGINE and request.engine is None:
         yield (
             f"{chip} has no measured engine: its figures are the ideal bound, and it is listed "
             f"after chips with an engine"
         )
-    if request.framework not in {None, engine} and not setup.hardware.owns(request.framework):
+    asked = {None, engine}
+    if not own and request.framework not in asked and not setup.hardware.owns(request.framework):
         yield f"{chip} has no fit of {request.framework}: engine {engine} stands in"
 
 

@@ -772,6 +772,9 @@ _SPELT_ENGINES: Final = {
     "tensorrt-llm": "tensorrt-llm",
     "vllm": "vllm",
     "sglang": "sglang",
+    "llama-cpp": "llama.cpp",
+    "llamacpp": "llama.cpp",
+    "lm-studio": "lmstudio",
 }
 
 

@@ -39,6 +39,13 @@ from specroof.report.layout import figure, format_table
 from specroof.scoring import Validation
 from specroof.scoring import validation as published_validation
 from specroof.scoring.bands import COUNTED_CELL, Coverage, band_coverage
+from specroof.scoring.local import (
+    LocalScore,
+    draft_len_regrets,
+    errors_of,
+    local_errors,
+    local_scores,
+)
 from specroof.scoring.long_contexts import LongContextScore, long_context_scores, mean_off
 from specroof.scoring.own_results import OwnErrors, OwnPoint, OwnValidation, own_validation
 from specroof.scoring.scores import TRUSTED, Errors, Regret, Scored, round_costs, worst_regrets
@@ -153,6 +160,8 @@ class PublishedValidated(Charted):
         How many measurements bands hold, by what they are of.
     splits
         Published loads of prefill and decode workers beside predictions.
+    local
+        Measurements of local machines beside predictions.
     notes, warnings
         Sentences for the reader.
     """
@@ -162,6 +171,7 @@ class PublishedValidated(Charted):
     long_contexts: tuple[LongContextScore, ...] = ()
     coverage: tuple[Coverage, ...] = ()
     splits: tuple[SplitScore, ...] = ()
+    local: tuple[LocalScore, ...] = ()
 
     @property
     def found(self) -> Validation:
@@ -178,6 +188,7 @@ class PublishedValidated(Charted):
         parts = [validation_table(self.validation), served_text(self.served)]
         parts += [coverage_text(self.coverage)] if self.coverage else []
         parts += [split_text(self.splits)] if self.splits else []
+        parts += [local_text(self.local)] if self.local else []
         return "\n\n".join([*parts, *long_context_tables(self.long_contexts)])
 
     def to_dict(self) -> dict[str, Any]:
@@ -187,6 +198,7 @@ class PublishedValidated(Charted):
             "long_contexts": [long_context_json(score) for score in self.long_contexts],
             "coverage": [asdict(cell) for cell in self.coverage],
             "splits": split_json(self.splits),
+            "local": local_json(self.local),
         }
 
     @property
@@ -258,7 +270,7 @@ def validate(request: ValidateRequest) -> PublishedValidated | OwnValidated:
         served = served_validation(played=request.played)
         coverage = band_coverage(published.points, served.counted)
         return PublishedValidated(
-            published, served, long_context_scores(), coverage, splits=split_scores()
+            published, served, long_context_scores(), coverage, split_scores(), local_scores()
         )
     benchmark = request.of_results().benchmark()
     setup = benchmark.served.setup
@@ -786,6 +798,61 @@ def split_json(scores: Iterable[SplitScore]) -> list[dict[str, Any]]:
         | asdict(errors)
         for (source, hardware, engine, drafted), errors in split_errors(scores).items()
     ]
+# --- Machines of one user -----------------------------------------------------------------------
+
+#: What errors of each kind are of.
+_LOCAL_KINDS: Final = {
+    "pass": "passes of 1 to 32 tokens",
+    "step": "plain steps",
+    "depth": "steps by cached tokens",
+    "speedup": "speedups",
+}
+
+
+def local_json(scores: Sequence[LocalScore]) -> dict[str, Any]:
+    """Return errors on local machines, by source, engine and kind, and how good advice was.
+
+    Examples
+    --------
+    >>> local_json([])["errors"]
+    []
+    """
+    regrets = draft_len_regrets(scores)
+    return {
+        "errors": [asdict(errors) for errors in local_errors(scores)],
+        "total": [
+            asdict(errors_of(group, kind=kind))
+            for kind in _LOCAL_KINDS
+            if (group := [score for score in scores if score.kind == kind])
+        ],
+        "mean_regret": float(np.mean(regrets)) if regrets else None,
+        "choices": len(regrets),
+    }
+
+
+def local_text(scores: Sequence[LocalScore]) -> str:
+    """Return the same as a table for people."""
+    found = local_json(scores)
+    rows = [
+        [
+            *(cell["source"] or "all", cell["engine"], _LOCAL_KINDS[cell["kind"]]),
+            *(str(cell["points"]), f"{cell['mean']:.1%}"),
+            "" if cell["verdicts"] is None else f"{cell['verdicts']:.0%}",
+        ]
+        for cell in [*found["errors"], *found["total"]]
+    ]
+    table = format_table(
+        ["source", "engine", "of", "points", "mean error", "right side of 1"], rows, left=[0, 1, 2]
+    )
+    lost = (
+        ""
+        if found["mean_regret"] is None
+        else (
+            f"\nThe draft length predicted best loses {found['mean_regret']:.1%} of the best measured "
+            f"speedup on average, over {found['choices']} machines and prompts."
+        )
+    )
+    return f"local machines, predicted by fits without their model:\n{table}{lost}"
 
 
 # --- What long contexts cost, published beside predicted -----------------------------------------
@@ -987,7 +1054,8 @@ COMMAND: Final = Command(
     "Without BENCH, it predicts each bundled source by engine profiles that were fitted without\n"
     "that source. Speedups count where a source states the acceptance length; other tables of\n"
     "speedups are compared by shape. Published loads of servers follow, in tables of their own, and\n"
-    "published costs of long contexts, which are in no fit.",
+    "published costs of long contexts, which are in no fit. Machines of one user have fits of their\n"
+    "own, left out by model.",
     options=FORMATS,
     csv=False,
     chart="Draw predicted against measured: speedup by source, or throughput of BENCH.",

@@ -40,6 +40,13 @@ _TENSORRT_REQUESTS: Final = 2048
 _TENSORRT_TOKENS: Final = 8192
 _TENSORRT_CAPTURED: Final = 128
 
+#: Slots of `llama-server` by default, tokens of a batch (``-b``) and of a pass (``-ub``): its
+#: README at commit 00dc805, and common/arg.cpp.
+_LLAMA_SLOTS: Final = 4
+_LLAMA_TOKENS: Final = 2048
+_LLAMA_PART: Final = 512
+_MLX_REQUESTS: Final = 32
+
 
 def resolve_ideal(user_settings: ServerSettings, place: ServerSite, _verify_len: int = 1) -> Server:
     """Return a server that fills the memory, and that nothing else limits."""
@@ -72,6 +79,61 @@ def resolve_tensorrt_llm(
         chunk=_TENSORRT_TOKENS,
         mixed=True,
         prefix_cache=True,
+    )
+
+
+def resolve_llama_cpp(
+    user_settings: ServerSettings, place: ServerSite, _verify_len: int = 1
+) -> Server:
+    """Fill the settings left open with the defaults of llama-server: ``-np auto``, ``-b``."""
+    return place.server(
+        user_settings,
+        framework="llama.cpp",
+        version="at commit 00dc805",
+        memory_frac=1.0,
+        running=_LLAMA_SLOTS,
+        capture=0,
+        overlap=True,
+        chunk=_LLAMA_TOKENS,
+        mixed=True,
+        prefix_cache=True,
+    )
+
+
+def resolve_mlx(user_settings: ServerSettings, place: ServerSite, _verify_len: int = 1) -> Server:
+    """Fill the settings left open with the defaults of mlx-lm, which drafts for one at a time.
+
+    Source
+        mlx-lm 0.32.2, ``server.py``: ``--decode-concurrency`` 32, none with a draft model.
+    """
+    return place.server(
+        user_settings,
+        framework="mlx",
+        version="mlx-lm 0.32.2",
+        memory_frac=1.0,
+        running=_MLX_REQUESTS if place.kind is None else 1,
+        capture=0,
+        overlap=True,
+        chunk=_LLAMA_TOKENS,
+        mixed=False,
+        prefix_cache=True,
+    )
+
+
+def room_local(
+    server: Server, need: MemoryRequest, context_len: Array, verify_len: Array
+) -> MemoryPlan:
+    """Return the room beside weights and the logits of a part of a prompt.
+
+    Ignores
+        other buffers, 0.2 to 1 GB, and what a desktop and other programs hold.
+    Source
+        llama.cpp reserves the buffers of its largest pass, ``-ub`` 512 tokens, when it starts.
+    """
+    logits = 4.0 * _LLAMA_PART * need.model.vocab_size
+    memory = need.hardware.server_memory_bytes
+    return _plain_room(
+        server, need, context_len, verify_len, memory_bytes=memory, reserved_bytes=logits
     )
 
 
@@ -169,6 +231,8 @@ FRAMEWORKS: Final[Mapping[str, Framework]] = {
     "sglang": Framework(sglang.resolve, sglang.room, drafts_beside=False),
     "vllm": Framework(vllm.resolve, vllm.room),
     "tensorrt-llm": Framework(resolve_tensorrt_llm, room_tensorrt_llm),
+    "llama.cpp": Framework(resolve_llama_cpp, room_local, drafts_beside=False),
+    "mlx": Framework(resolve_mlx, room_local, drafts_beside=False),
     "ideal": Framework(resolve_ideal, room_ideal),
 }
 

@@ -1,4 +1,4 @@
-"""Flags that start a server with speculation: vLLM, SGLang and TensorRT-LLM, in their own words."""
+"""Flags that start a server with speculation, in the words of each: servers and local software."""
 
 import json
 import math
@@ -30,6 +30,8 @@ OTHER_HOSTS: Final[Mapping[str, str]] = {
     "sglang": "the same with its own --node-rank, from 1",
     "tensorrt-llm": "one process a device by srun or mpirun, through trtllm-llmapi-launch",
 }
+#: How llama.cpp calls dtypes of a cache; its own names stay as they are.
+_LLAMA_CACHES: Final = {"fp16": "f16", "bf16": "bf16", "fp32": "f32"}
 
 
 def server_command(
@@ -46,7 +48,7 @@ def server_command(
     Parameters
     ----------
     framework
-        ``"vllm"``, ``"sglang"`` or ``"tensorrt-llm"``.
+        A key of `LAUNCHERS` or `LOCAL_LAUNCHERS`.
     model
         A Hub name or a folder.
     placement
@@ -65,9 +67,19 @@ def server_command(
     >>> server_command("sglang", "me/model", Placement(8, 8, attention_data_parallel=4))
     'python -m sglang.launch_server --model-path me/model --tp-size 8 --attn-dp-size 4 --ep-size 8'
     """
+    words: list[object]
+    if framework in LOCAL_LAUNCHERS:
+        words = ["llama-server", "--model", model if model.endswith(".gguf") else YOUR_FILE]
+        if framework == "mlx":
+            words = ["mlx_lm.server", "--model", model]
+        if framework == "lmstudio":
+            words = ["lms", "load", model]
+        if kv_cache is not None and framework == "llama.cpp":
+            cache = _LLAMA_CACHES.get(kv_cache, kv_cache)
+            words += ["--cache-type-k", cache, "--cache-type-v", cache]
+        return shell_line(words)
     groups, experts = placement.attention_data_parallel, placement.expert_parallel
     spread, stages = placement.decode_context_parallel, placement.pipeline_parallel
-    words: list[object]
     if framework == "vllm":
         # Each group of vLLM's data parallelism has separate devices.
         words = ["vllm", "serve", model, "--tensor-parallel-size", placement.group_size]
@@ -354,7 +366,7 @@ def launch(plan: Speculation, framework: str) -> Launch:
     plan
         Drafter, schedule and what else the server is told.
     framework
-        ``"vllm"``, ``"sglang"`` or ``"tensorrt-llm"``.
+        ``"vllm"``, ``"sglang"`` or ``"tensorrt-llm"``, or one of `LOCAL_LAUNCHERS`.
 
     Raises
     ------
@@ -368,7 +380,9 @@ def launch(plan: Speculation, framework: str) -> Launch:
         NEXTN, of trees and of n-grams, and what needs attention in one group),
         ``srt/arg_groups/deepseek_v4_hook.py`` and ``srt/speculative/adaptive_spec_params.py``. Of
         TensorRT-LLM the definitions were not at hand; how it counts drafts of mtp is in NVIDIA's
-        aiconfigurator 0.12.0, whose templates for its releases 1.0.0 to 1.3.0rc23 agree.
+        aiconfigurator 0.12.0, whose templates for its releases 1.0.0 to 1.3.0rc23 agree. llama.cpp,
+        ``tools/server/README.md`` at commit 00dc805; mlx-lm 0.32.2, ``server.py``; LM Studio's
+        documentation of speculative decoding.
 
     Examples
     --------
@@ -377,8 +391,9 @@ def launch(plan: Speculation, framework: str) -> Launch:
     '--speculative-algorithm EAGLE3 --speculative-draft-model-path me/head \
 --speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 4'
     """
-    expect_word("framework", framework, LAUNCHERS)
-    return LAUNCHERS[framework](plan)
+    known = {**LAUNCHERS, **LOCAL_LAUNCHERS}
+    expect_word("framework", framework, known)
+    return known[framework](plan)
 
 
 def follows_load(
@@ -424,6 +439,8 @@ def follows_load(
     if framework == "sglang":
         is_adaptive = SGLANG_ALGORITHMS.get(kind, "NEXTN") in _ADAPTIVE
         return is_adaptive and not is_tree and data_parallel == pipeline_parallel == 1
+    if framework in LOCAL_LAUNCHERS:
+        return False
     return is_tree or kind not in _TENSORRT_TYPES
 
 
@@ -836,6 +853,87 @@ _WORKER_ROLES: Final[Mapping[str, Mapping[str, Sequence[object]]]] = {
     "tensorrt-llm": {},
 }
 
+# --- Software of one user: llama.cpp and what wraps it, MLX ---------------------------------------
+
+#: Its README at commit 00dc805. `--draft-max`, `--draft-min` and `--draft` are gone there.
+LLAMA_CPP: Final = "llama.cpp of November 2026"
+_LLAMA_TYPES: Final[Mapping[str, str]] = {
+    "mtp": "draft-mtp",
+    "eagle3": "draft-eagle3",
+    "model": "draft-simple",
+    "dflash": "draft-dflash",
+    "dspark": "draft-dspark",
+    "ngram": "ngram-mod",
+    "prompt_lookup": "ngram-simple",
+}
+_MLX: Final = "mlx-lm 0.32.2"
+_LM_STUDIO: Final = "LM Studio 0.4"
+#: Stands for the file of weights.
+YOUR_FILE: Final = "<YOUR-FILE.gguf>"
+
+
+def _llama_cpp(plan: Speculation) -> Launch:
+    if plan.is_tree or plan.kind not in _LLAMA_TYPES:
+        _refuse(plan, LLAMA_CPP, list(_LLAMA_TYPES))
+    words: list[object] = ["--spec-type", _LLAMA_TYPES[plan.kind]]
+    if plan.weights is not None:
+        words += ["--spec-draft-model", plan.weights]
+    words += ["--spec-draft-n-max", plan.drafts, "--spec-draft-n-min", 0, "--spec-draft-p-min", 0]
+    notes = [*plan.to_fill_in, f"put the file of weights in the place of {YOUR_FILE}"]
+    notes.append(
+        "p-min 0 drafts the whole length: a --spec-draft-p-min above it stops at the first draft "
+        "less likely than that, and is not priced"
+    )
+    if plan.differs:
+        notes.append(_fixed_note(plan, LLAMA_CPP, "drafts", plan.drafts))
+    for key, value in plan.settings.stated.items():
+        if key == "running":
+            words += ["--parallel", value]
+        elif key == "chunk" and value:
+            words += ["--batch-size", value]
+        elif key == "prefix-cache":
+            words += [] if value else ["--no-cache-prompt"]
+        else:
+            notes.append(_not_told(LLAMA_CPP, key, value))
+    return Launch("llama.cpp", LLAMA_CPP, shell_line(words), notes=tuple(notes))
+
+
+def _mlx(plan: Speculation) -> Launch:
+    if plan.kind != "model":
+        _refuse(plan, _MLX, ["model"])
+    notes = [*plan.to_fill_in, f"{_MLX} runs one request at a time with a draft model"]
+    if plan.differs:
+        notes.append(_fixed_note(plan, _MLX, "drafts", plan.drafts))
+    notes += [_not_told(_MLX, key, value) for key, value in plan.settings.stated.items()]
+    words = ["--draft-model", plan.weights, "--num-draft-tokens", plan.drafts]
+    return Launch("mlx", _MLX, shell_line(words), notes=tuple(notes))
+
+
+def _lm_studio(plan: Speculation) -> Launch:
+    if plan.kind != "model":
+        _refuse(plan, _LM_STUDIO, ["model"])
+    told = f'each request names it: "draft_model": {json.dumps(plan.weights)} (draftModel in SDKs)'
+    notes = [*plan.to_fill_in, told]
+    notes.append(f"{_LM_STUDIO} is not told how many drafts: {plan.drafts} are predicted")
+    return Launch("lmstudio", _LM_STUDIO, "", notes=tuple(notes))
+
+
+def _ollama(plan: Speculation) -> Launch:
+    reject(
+        f"ollama has no setting for {plan.kind} that is documented",
+        "llama.cpp, which runs the same files",
+    )
+
+
+#: What runs inside of software that wraps another.
+RUNS: Final = {"ollama": "llama.cpp", "lmstudio": "llama.cpp"}
+#: Software of one user.
+LOCAL_LAUNCHERS: Final[Mapping[str, Callable[[Speculation], Launch]]] = {
+    "llama.cpp": _llama_cpp,
+    "mlx": _mlx,
+    "lmstudio": _lm_studio,
+    "ollama": _ollama,
+}
 #: Server software whose flags are known.
 LAUNCHERS: Final[Mapping[str, Callable[[Speculation], Launch]]] = {
     "vllm": _vllm,

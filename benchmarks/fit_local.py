@@ -1,0 +1,363 @@
+"""Fit llama.cpp's back ends to what owners of local machines published, and without each model.
+
+Needs SciPy: ``pip install specroof[calibrate]``, then ``python benchmarks/fit_local.py``. It prints
+the parameters and the errors; with ``--write`` it writes ``specroof/catalog/local.json``, which
+``--engine llama.cpp`` and ``--engine mlx`` read. Three minutes.
+"""
+
+import argparse
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from fitting.shared_fit import in_processes
+from specroof.arrays import Array
+from specroof.engines.least_squares import least_squares
+from specroof.evidence import Measurement, load_local
+from specroof.evidence.measurement import chip_of
+from specroof.hardware import (
+    IDEAL_ENGINE,
+    Band,
+    EngineProfile,
+    ExpertLocality,
+    Reach,
+    RowKernel,
+)
+from specroof.hardware.written import written_engines
+from specroof.scoring.local import REPORTS, LocalScore, deployment_of, local_scores
+from specroof.speedup.reach import deployment_words
+
+TARGET: Final = Path(__file__).parent.parent / "specroof" / "catalog" / "local.json"
+
+#: Bits of a weight up to which a kernel of its own is fitted: those of llama.cpp's types with
+#: tables of three and less, of four without offsets, of four and five with them, and all above.
+EXPERT_BITS: Final = {"3bit": 4.0, "mxfp4": 4.3, "4bit": 5.3, "more": 7.5}
+
+
+@dataclass(frozen=True)
+class BackEnd:
+    """What is fitted of a back end.
+
+    Attributes
+    ----------
+    name
+        Of the engine.
+    few_rows
+        Rows that kernels of vectors take, of dense matrices and of experts.
+    chips
+        Words of the names of chips that it runs on.
+    typical
+        Where parameters start that differ between back ends.
+    repeats
+        Whether kernels of vectors read experts for each token, and not for one alone.
+    framework
+        The software that it belongs to.
+    """
+
+    name: str
+    few_rows: tuple[int, int]
+    chips: tuple[str, ...]
+    typical: Mapping[str, float] = field(default_factory=dict)
+    repeats: bool = False
+    framework: str = "llama.cpp"
+
+
+#: Where a fit starts, and how far from there a parameter may lie (standard deviation of its
+#: logarithm). Seconds a round: 20 ms a block were reported without explanation (ggml-org/llama.cpp
+#: issue 25908, Vulkan on RDNA4).
+PARAMETERS: Final[dict[str, tuple[float, float]]] = {
+    "memory": (0.85, 0.05),
+    "memory.quants": (0.95, 0.05),
+    "memory.attention": (0.9, 0.15),
+    "layer_s": (20e-6, 1.0),
+    "layer_s.experts": (20e-6, 1.0),
+    "vector.quants": (0.12, 0.7),
+    "vector.8bit": (0.4, 0.7),
+    "vector.16bit": (0.8, 0.7),
+    "matrix.quants": (0.4, 0.7),
+    "matrix.8bit": (0.6, 0.7),
+    "matrix.16bit": (0.8, 0.7),
+    "matrix.tile": (16.0, 0.5),
+    "experts.one": (0.12, 0.7),
+    "experts.few": (0.2, 0.8),
+    "experts.many": (0.2, 0.8),
+    **{f"experts.many.{name}": (1.0, 0.6) for name in EXPERT_BITS},
+    **{f"experts.few.{name}": (1.0, 0.3) for name in EXPERT_BITS},
+    "locality": (0.8, 0.1),
+    "draft_pass_s": (3e-3, 0.8),
+    "round_s": (10e-3, 0.8),
+}
+
+_MLX: Final = {
+    **dict.fromkeys(("vector.quants", "vector.8bit", "vector.16bit", "experts.one"), 0.8),
+    "round_s": 5e-3,
+}
+BACK_ENDS: Final = (
+    BackEnd("llama.cpp-hip", (8, 4), ("AMD",)),
+    # Rounds have little beside their passes, and experts are read once for each token up to 8
+    # (ggml-cuda/mmvq.cu, get_mmvq_mmid_max_batch).
+    BackEnd(
+        "llama.cpp-cuda",
+        (8, 8),
+        ("NVIDIA",),
+        {
+            **dict.fromkeys(("vector.quants", "experts.one"), 0.4),
+            **dict.fromkeys(("matrix.quants", "matrix.8bit", "matrix.16bit"), 1.5),
+            "experts.many": 1.0,
+            "draft_pass_s": 0.5e-3,
+            "round_s": 1e-3,
+        },
+        repeats=True,
+    ),
+    # 112 us for a further row of 4096 x 14336 in Q4_0 on an M4 Pro (llama.cpp issue 25250), 50 us
+    # in Q8_0; matrices of experts from 32 tokens on (ggml-metal-ops.cpp).
+    BackEnd(
+        "llama.cpp-metal",
+        (8, 31),
+        ("Apple",),
+        {"vector.quants": 0.114, "vector.8bit": 0.25, "draft_pass_s": 1e-3, "round_s": 2e-3},
+        repeats=True,
+    ),
+    BackEnd("llama.cpp-vulkan", (8, 8), ("AMD", "NVIDIA", "Intel")),
+    # A round of 58.5 ms on an M5 Max has 35.2 of a verification of 3 rows, 10.7 of two drafts and
+    # 10.6 between verification and the next round (lablup/mlxcel).
+    BackEnd("mlx-m1", (10, 10), ("M1", "M2"), _MLX, repeats=True, framework="mlx"),
+    BackEnd("mlx-m3", (10, 10), ("M3", "M4", "M5"), _MLX, repeats=True, framework="mlx"),
+)
+
+
+def engine_of(end: BackEnd, values: Mapping[str, float]) -> EngineProfile:
+    """Return the engine that parameters make of a back end."""
+    few, few_experts = end.few_rows
+    quants: dict[str, Any] = {"bits": 7.5, "memory_share": values["memory.quants"]}
+    tile = values["matrix.tile"]
+    kernels = {
+        "vector-quants": RowKernel(rows=few, compute_frac=values["vector.quants"], **quants),
+        "vector-8bit": RowKernel(rows=few, bits=9.0, compute_frac=values["vector.8bit"]),
+        "vector-16bit": RowKernel(rows=few, compute_frac=values["vector.16bit"]),
+        "matrix-quants": RowKernel(compute_frac=values["matrix.quants"], tile=tile, **quants),
+        "matrix-8bit": RowKernel(bits=9.0, compute_frac=values["matrix.8bit"], tile=tile),
+        "matrix-16bit": RowKernel(compute_frac=values["matrix.16bit"], tile=tile),
+    }
+    experts: dict[str, Any] = {"of": "experts", "tile": 32.0}
+    one = RowKernel(
+        of="experts",
+        rows=float(few_experts) if end.repeats else 1.0,
+        compute_frac=values["experts.one"],
+        memory_share=values["memory.quants"],
+        repeats=True,
+    )
+    kernels["experts-vector"] = one
+    for size, rows in (("few", few_experts), ("many", None)):
+        if rows is not None and end.repeats:
+            continue
+        for name, bits in EXPERT_BITS.items():
+            share = values[f"experts.{size}"] * values[f"experts.{size}.{name}"]
+            kernels[f"experts-{size}-{name}"] = RowKernel(
+                rows=rows, bits=bits, compute_frac=share, **experts
+            )
+        kernels[f"experts-{size}"] = RowKernel(
+            rows=rows, compute_frac=values[f"experts.{size}"], **experts
+        )
+    return EngineProfile(
+        name=end.name,
+        framework=end.framework,
+        memory_frac=values["memory"],
+        kind_memory_frac={"attention": values["memory.attention"]},
+        overlap_norm=1.0,
+        layer_overhead_s=values["layer_s"],
+        layer_kind_overhead_s={"experts": values["layer_s.experts"]},
+        row_kernels=kernels,
+        expert_locality=ExpertLocality(run=min(1.0, values["locality"]), batch=0.909),
+        draft_pass_overhead_s=values["draft_pass_s"],
+        round_overhead_s=values["round_s"],
+    )
+
+
+#: Models whose kernels moved by half between builds of a few weeks (76 to 50 ms a token of
+#: DeepSeek-V4-Flash under Vulkan): no fit counts them.
+_MOVING: Final = ("deepseek-ai/DeepSeek-V4-Flash-0731",)
+
+#: What an ordinary residual is, as a share: builds and drivers of a few months lie so far apart.
+_ORDINARY: Final = {"pass": 0.08, "step": 0.05, "depth": 0.02, "speedup": 0.05}
+
+
+def _ideal(_point: Measurement) -> EngineProfile:
+    return IDEAL_ENGINE
+
+
+def fit(
+    end: BackEnd, points: Sequence[Measurement], start: Mapping[str, float] | None = None
+) -> dict[str, float]:
+    """Return the parameters of a back end that fit its measurements best.
+
+    Parameters
+    ----------
+    end, points
+        The back end, and what was measured of it.
+    start
+        Where to begin; what is typical if None.
+    """
+    groups: dict[object, list[LocalScore]] = defaultdict(list)
+    settled = [point for point in points if point.model not in _MOVING]
+    for score in local_scores(settled, _ideal):
+        point = score.point
+        shape = (point.model, point.hardware, point.quantization, point.method, point.draft_len)
+        place = None if point.drafts else point.context_len
+        build = point.engine_version if score.kind == "depth" else ""
+        groups[shape, point.verify_len, place, build].append(score)
+    # The one in the middle stands for all builds and prompts of a shape.
+    chosen = [
+        sorted(group, key=attrgetter("measured"))[(len(group) - 1) // 2]
+        for group in groups.values()
+    ]
+    first = [score.point for score in chosen]
+    measured = np.log([score.measured for score in chosen])
+    noise = np.array([_ORDINARY[score.kind] for score in chosen])
+    if not first:
+        return typical(end)
+    places = {id(point): place for place, point in enumerate(first)}
+
+    def residuals(moved: Array) -> Array:
+        engine = engine_of(end, values_at(end, moved))
+        found = np.empty(len(first))
+        for score in local_scores(first, lambda _: engine):
+            found[places[id(score.point)]] = score.predicted
+        return np.asarray((np.log(found) - measured) / noise)
+
+    widths = np.array([width for _, width in PARAMETERS.values()])
+    usual = typical(end)
+    begin = np.log([(start or usual)[name] / value for name, value in usual.items()])
+    solution = least_squares(residuals, begin, widths, max_nfev=5 if start else 12)
+    return values_at(end, solution.x)
+
+
+def typical(end: BackEnd) -> dict[str, float]:
+    """Return where a fit of a back end starts."""
+    return {name: end.typical.get(name, value) for name, (value, _) in PARAMETERS.items()}
+
+
+def values_at(end: BackEnd, moved: Array) -> dict[str, float]:
+    """Return parameters by the logarithms of their distances from where the fit starts."""
+    start = typical(end).items()
+    return {name: value * float(np.exp(x)) for (name, value), x in zip(start, moved, strict=True)}
+
+
+#: Half-width of a band that few machines speak for, in widths of what they show.
+_STRANGERS: Final = 1.5
+
+
+def local_content(
+    fits: Mapping[tuple[str, str | None], Mapping[str, float]],
+) -> dict[str, Any]:
+    """Return the mapping that `specroof.hardware.parse_local_engines` reads."""
+    ends = {end.name: end for end in BACK_ENDS}
+    made = {
+        key: engine_of(ends[key[0]], {name: float(f"{x:.3g}") for name, x in values.items()})
+        for key, values in fits.items()
+    }
+
+    def used(point: Measurement) -> EngineProfile:
+        name = point.engine or ""
+        unseen = (name, None if point.source == REPORTS else point.model)
+        return made.get(unseen, made[name, None])
+
+    scores = local_scores(engine_of=used)
+    shipped = {}
+    for name, end in ends.items():
+        alike = [one for one in scores if ends[one.point.engine or ""].framework == end.framework]
+        step = _band(alike, ("pass", "step"))
+        shipped[name] = replace(
+            made[name, None],
+            bands={"other": _band(alike, ("speedup",))},
+            served_bands={"tpot_s": {"any": step}, "tokens_per_s": {"any": step}},
+            reach=_reach([score for score in scores if score.point.engine == name]),
+        )
+    return {
+        "engines": written_engines(shipped),
+        "back_ends": {name: list(end.chips) for name, end in ends.items()},
+        "left_out": {
+            name: written_engines(
+                {m: made[key] for key in made if key[0] == name and (m := key[1])}
+            )
+            for name in ends
+        },
+    }
+
+
+def _band(scores: Sequence[LocalScore], kinds: Sequence[str]) -> Band:
+    """Return where four of five measurements lie around predictions, and half as much on top."""
+    misses = [abs(np.log(one.predicted / one.measured)) for one in scores if one.kind in kinds]
+    errors = [abs(one.off) for one in scores if one.kind in kinds]
+    width = _STRANGERS * float(np.quantile(misses, 0.8))
+    return Band(
+        width=round(width, 3),
+        mean_error=round(float(np.mean(errors)), 3),
+        points=len(misses),
+        batch_size=1.0,
+        context_len=32832.0,
+    )
+
+
+def _reach(scores: Sequence[LocalScore]) -> Reach:
+    """Return what measurements of a back end cover."""
+    words: dict[str, set[str]] = defaultdict(set)
+    for score in scores:
+        point = score.point
+        words["chips"].add(chip_of(point.hardware or "").name)
+        for name, kinds in deployment_words(deployment_of(point, IDEAL_ENGINE)).items():
+            words[name].update(kinds)
+    known: dict[str, Any] = {name: tuple(sorted(kinds)) for name, kinds in words.items()}
+    return Reach(
+        engines=("llama.cpp", "mlx"),
+        batch_size=1.0,
+        context_len=65600.0,
+        drafters=("mtp",),
+        drafted_batch_size=1.0,
+        drafted_context_len=1024.0,
+        **known,
+    )
+
+
+def main() -> None:
+    """Fit, print and, where --write is given, write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="write what the package reads")
+    arguments = parser.parse_args()
+    points = [point for point in load_local() if point.source != REPORTS]
+    own = {end.name: [one for one in points if one.engine == end.name] for end in BACK_ENDS}
+    whole = in_processes(lambda task: fit(BACK_ENDS[task], own[BACK_ENDS[task].name]), len(own))
+    fits: dict[tuple[str, str | None], dict[str, float]] = {
+        (end.name, None): values for end, values in zip(BACK_ENDS, whole, strict=True)
+    }
+    seen = {(score.point.engine, score.point.model) for score in local_scores(points, _ideal)}
+    tasks = [
+        (end, model)
+        for end in BACK_ENDS
+        for model in sorted({str(model) for name, model in seen if name == end.name} - {*_MOVING})
+    ]
+
+    def fitted(task: int) -> dict[str, float]:
+        end, without = tasks[task]
+        others = [point for point in own[end.name] if point.model != without]
+        return fit(end, others, fits[end.name, None])
+
+    found = in_processes(fitted, len(tasks))
+    for (end, model), values in zip(tasks, found, strict=True):
+        fits[end.name, model] = values
+    for name in PARAMETERS:
+        shown = [f"{fits[end.name, None][name]:10.4g}" for end in BACK_ENDS]
+        print(f"{name:24s}", *shown)
+    content = local_content(fits)
+    if arguments.write:
+        TARGET.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,215 @@
+"""Engines for one user: what llama.cpp and MLX did beside fits that have not seen the model."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Final
+
+import numpy as np
+
+from specroof.acceptance import acceptance_from_length
+from specroof.arrays import Array
+from specroof.catalog import hardware_names, local_engines
+from specroof.cost import ForwardPass, Options
+from specroof.evidence import STEP, Measurement, drafter_of, load_local, request_lengths
+from specroof.evidence.measurement import chip_of, model_of
+from specroof.hardware import EngineProfile, Placement
+from specroof.latency import Deployment, Setup, model_latency
+from specroof.speedup.curve import decoding_curve
+
+#: Cached tokens of plain decoding where a source says nothing: a short prompt and half an answer.
+_CONTEXT: Final = 512.0
+
+#: The table of steps by cached tokens. Of the mixes in its files the bytes are not known, so that a
+#: step counts relative to the one behind the shortest context.
+_DEPTHS: Final = "strix-halo-depth"
+#: The table whose plain rates stand beside those with drafts, of such a mix, too.
+_BASELINES: Final = "strix-halo-mtp"
+
+#: The table that no fit counts.
+REPORTS: Final = "reports"
+
+#: From a measurement to the engine that predicts it.
+EngineOf = Callable[[Measurement], EngineProfile]
+
+
+@dataclass(frozen=True, slots=True)
+class LocalScore:
+    """A measured pass, step or speedup beside its prediction.
+
+    Parameters
+    ----------
+    point
+        What was measured.
+    kind
+        ``"pass"`` of one to 32 tokens or plain ``"step"``, ``"depth"``, a step over that behind
+        the shortest context, or ``"speedup"``.
+    measured, predicted
+        Seconds of a pass or step; a ratio.
+    """
+
+    point: Measurement
+    kind: str
+    measured: float
+    predicted: float
+
+    @property
+    def off(self) -> float:
+        """Predicted over measured, less one."""
+        return self.predicted / self.measured - 1
+
+
+def left_out_engine(point: Measurement) -> EngineProfile:
+    """Return the engine of a point by the fit without its model, or of a report as it ships."""
+    known, name = local_engines(), point.engine or ""
+    if point.source == REPORTS:
+        return known.engines[name]
+    return known.left_out.get(name, {}).get(point.model or "", known.engines[name])
+
+
+def local_scores(
+    points: Iterable[Measurement] | None = None, engine_of: EngineOf = left_out_engine
+) -> tuple[LocalScore, ...]:
+    """Return measurements of local machines beside predictions.
+
+    Left out are those on chips without a file, on several devices, and with drafts of which the
+    source does not say how many were accepted.
+
+    Parameters
+    ----------
+    points
+        Those of `load_local` if None.
+    engine_of
+        Which engine predicts.
+
+    Source
+        The measurements name theirs; predictions are those of `specroof.predict`.
+    """
+    names = set(hardware_names())
+    groups: dict[object, list[Measurement]] = defaultdict(list)
+    for point in load_local() if points is None else points:
+        if point.hardware not in names or (point.drafts and not point.tokens_per_round):
+            continue
+        if point.source == _BASELINES and not point.drafts:
+            continue
+        run = (point.source, point.engine_version) if point.source == _DEPTHS else ()
+        shape = (point.model, point.hardware, point.engine, point.quantization)
+        groups[shape, run, point.drafts].append(point)
+    return tuple(
+        LocalScore(point, kind, float(measured), float(predicted))
+        for group in groups.values()
+        for point, kind, measured, predicted in zip(
+            group, *_compared(group, engine_of(group[0])), strict=True
+        )
+    )
+
+
+def deployment_of(point: Measurement, engine: EngineProfile) -> Deployment:
+    """Return what a point measured, in an engine."""
+    options = Options(weight_dtype=point.quantization, recurrent_state=engine.recurrent_state)
+    setup = Setup(chip_of(point.hardware or ""), engine, Placement(), options)
+    return Deployment(model_of(point.model or ""), setup)
+
+
+def _compared(
+    group: Sequence[Measurement], engine: EngineProfile
+) -> tuple[Sequence[str], Array, Array]:
+    """Return kinds, measured and predicted of points of one model in one format on one chip."""
+    first = group[0]
+    served = deployment_of(first, engine)
+    if first.drafts:
+        ratios = [float(point.measured_speedup or 1) for point in group]
+        predicted = [_speedup(served, point) for point in group]
+        return ["speedup"] * len(group), np.array(ratios), np.array(predicted)
+    tokens = np.array([float(point.verify_len or 1) for point in group])
+    cached = [0.0 if p.method == STEP else p.context_len or _CONTEXT for p in group]
+    # llama-bench asks for the logits of the last token alone.
+    forward = ForwardPass(1, tokens, np.array(cached), head_len=1)
+    seconds = np.broadcast_to(
+        model_latency(served.model, served.setup, forward).total_s, tokens.shape
+    )
+    measured = np.array([1 / point.rate for point in group])
+    if first.source != _DEPTHS:
+        kinds = ["pass" if point.method == STEP else "step" for point in group]
+        return kinds, measured, seconds
+    shortest = int(np.argmin(cached))
+    return ["depth"] * len(group), measured / measured[shortest], seconds / seconds[shortest]
+
+
+def _speedup(served: Deployment, point: Measurement) -> float:
+    drafts = int(point.draft_len or 0)
+    tokens = acceptance_from_length(float(point.tokens_per_round or 1), drafts)
+    context = request_lengths(point)[2] if point.input_len else _CONTEXT
+    curve = decoding_curve(
+        served, drafter_of(point), tokens, 1, context_len=context, max_draft_len=drafts
+    )
+    return float(curve.speedup[0, 0, drafts])
+
+
+@dataclass(frozen=True, slots=True)
+class LocalErrors:
+    """How far predictions of one kind were off in one engine.
+
+    Parameters
+    ----------
+    source, engine, kind
+        Of the measurements; all sources where it is empty.
+    points
+        How many.
+    mean
+        Mean of the errors without their signs.
+    verdicts
+        Of speedups, the share whose side of 1 is the measured one; None of others.
+    """
+
+    source: str
+    engine: str
+    kind: str
+    points: int
+    mean: float
+    verdicts: float | None = None
+
+
+def local_errors(scores: Iterable[LocalScore]) -> tuple[LocalErrors, ...]:
+    """Return errors by source, engine and kind."""
+    groups: dict[tuple[str, str, str], list[LocalScore]] = defaultdict(list)
+    for score in scores:
+        groups[score.point.source, score.point.engine or "", score.kind].append(score)
+    return tuple(errors_of(group, *key) for key, group in groups.items())
+
+
+def errors_of(
+    scores: Sequence[LocalScore], source: str = "", engine: str = "", kind: str = ""
+) -> LocalErrors:
+    """Return the errors of some measurements together."""
+    sides = [(one.predicted > 1) == (one.measured > 1) for one in scores if one.kind == "speedup"]
+    return LocalErrors(
+        source=source,
+        engine=engine,
+        kind=kind,
+        points=len(scores),
+        mean=float(np.mean([abs(score.off) for score in scores])),
+        verdicts=float(np.mean(sides)) if sides else None,
+    )
+
+
+def draft_len_regrets(scores: Iterable[LocalScore]) -> tuple[float, ...]:
+    """Return what the draft length loses that is predicted best, wherever several were measured.
+
+    Returns
+    -------
+    tuple of float
+        Shares of the best measured speedup, one for each prompt set and machine.
+    """
+    groups: dict[object, list[LocalScore]] = defaultdict(list)
+    for one in scores:
+        if one.kind == "speedup":
+            point = one.point
+            run = (point.source, point.engine, point.engine_version, point.hardware)
+            groups[run, point.quantization, point.method, point.task].append(one)
+    return tuple(
+        1 - max(group, key=attrgetter("predicted")).measured / max(one.measured for one in group)
+        for group in groups.values()
+        if len({one.point.draft_len for one in group}) > 1
+    )
