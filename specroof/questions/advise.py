@@ -44,7 +44,7 @@ from specroof.questions.advised_loads import (
     schedule_loads,
 )
 from specroof.questions.answer import Charted, title_of
-from specroof.questions.curve_tables import request_columns, served_bands_line
+from specroof.questions.curve_tables import compared_on, request_columns, served_bands_line
 from specroof.questions.predict import Prediction, absent_layers, lengths_of, predicted
 from specroof.questions.request import (
     CHIPS,
@@ -1182,16 +1182,10 @@ def _chips_table(answer: Advice) -> str:
         for chip in answer.chips
         if chip.plan.best is None
     ]
-    engines = {chip.setup.hardware.name: chip.setup.engine.name for chip in answer.chips}
-    if len({*engines.values()}) > 1:
-        unlike = ", ".join(f"{engine} on {name}" for name, engine in engines.items())
-        lines.append(wrapped(f"Compared on unlike engines: {unlike}."))
-    else:
-        lines.append(wrapped(f"All on engine {answer.chips[0].setup.engine.name}."))
-    reaches = {chip.setup.hardware.name: chip.reach(answer) for chip in answer.chips}
-    lines += [
-        wrapped(f"reach of {name}: {reach['text']}") for name, reach in reaches.items() if reach
-    ]
+    lines += compared_on(
+        {chip.setup.hardware.name: chip.setup.engine.name for chip in answer.chips},
+        {chip.setup.hardware.name: chip.reach(answer) for chip in answer.chips},
+    )
     return "\n".join(lines)
 
 

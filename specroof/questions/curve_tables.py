@@ -1,6 +1,6 @@
 """Speedup curves as tables for people, and every point of them as JSON, CSV and columns."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ from specroof.arrays import Array, IntArray, fields_of, to_json_array
 from specroof.errors import Note
 from specroof.hardware import CONCURRENCY_ENDS, EngineProfile, served_cells
 from specroof.report.columns import Columns
-from specroof.report.layout import ABSENT, brief, figure, format_table, in_line
+from specroof.report.layout import ABSENT, brief, figure, format_table, in_line, wrapped
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.workload import Workload, workload_json
 from specroof.speedup.curve import REQUEST_WEIGHT, TEXT_WEIGHT, refuse_many_points
@@ -326,6 +326,26 @@ def served_bands_line(engine: EngineProfile, batch_size: npt.ArrayLike, *, reque
         f"80% bands without drafts: {'; '.join(shown)}; with drafts {besides} have the band of the "
         f"speedup besides"
     )
+
+
+def compared_on(
+    engines: Mapping[str, str], reaches: Mapping[str, Mapping[str, Any] | None]
+) -> Iterator[str]:
+    """Yield the engines that chips are compared on, and how near measurements are to each.
+
+    Parameters
+    ----------
+    engines, reaches
+        By the names of the chips; a reach as `specroof.speedup.reach.nearness` says it.
+    """
+    if len({*engines.values()}) > 1:
+        unlike = ", ".join(f"{engine} on {chip}" for chip, engine in engines.items())
+        yield wrapped(f"Compared on unlike engines: {unlike}.")
+    else:
+        yield wrapped(f"All on engine {next(iter(engines.values()))}.")
+    for chip, reach in reaches.items():
+        if reach:
+            yield wrapped(f"reach of {chip}: {reach['text']}")
 
 
 def source_lines(curves: Sequence[SpeedupCurve]) -> str:

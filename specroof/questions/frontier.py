@@ -1,7 +1,7 @@
 """What can each user and each device get, and what is the cheapest point fast enough?"""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
 from typing import Annotated, Any, Final, TypeAlias
 
 import numpy as np
@@ -9,11 +9,14 @@ import numpy as np
 from specroof.arrays import Array, fields_of, number_within, whole_within
 from specroof.errors import OptionError, refuse
 from specroof.hardware import HardwareProfile
+from specroof.latency import Deployment
 from specroof.questions.answer import Charted
+from specroof.questions.curve_tables import compared_on
 from specroof.questions.played_loads import beyond_warnings, played_load, told
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import (
     BATCH,
+    CHIPS,
     FORMULAS,
     PLAYED,
     TPOT,
@@ -21,6 +24,7 @@ from specroof.questions.request import (
     Command,
     ContextLen,
     Drafters,
+    HardwareLike,
     MemoryLimits,
     Parameter,
     PlayedRequest,
@@ -35,15 +39,18 @@ from specroof.questions.request import (
     price_notes,
     question,
     refuse_one_token,
+    unique_list,
     usd_per_hour,
+    words,
 )
-from specroof.report.layout import figure, format_table, in_line, page
+from specroof.report.layout import ABSENT, figure, format_table, in_line, page
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.played import PlayedLoads, largest_rate, played_loads, played_server
 from specroof.serving.served import room_rule
 from specroof.serving.workload import Load, Workload, workload_json
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 from specroof.speedup.price import Frontier, frontier_of, price_and_energy
+from specroof.speedup.reach import nearness
 from specroof.speedup.result import SpeedupCurve
 from specroof.units import MILLION, MILLISECOND, format_price, format_seconds
 
@@ -53,7 +60,11 @@ USUAL_BATCHES: Final = tuple(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+#: The series without drafts.
+PLAIN: Final = "plain"
+
+
+@dataclass(frozen=True)
 class FrontierRequest(PlayedRequest):
     """Ask what each user and each device can get.
 
@@ -65,6 +76,11 @@ class FrontierRequest(PlayedRequest):
     ['plain', 'eagle3,accept=0.7']
     """
 
+    hardware: Annotated[  # type: ignore[assignment]  # chips to compare, of which each is asked about
+        HardwareLike | Sequence[HardwareLike],
+        replace(CHIPS, in_python="Or `HardwareProfile` objects; in Python a list.", read=words),
+    ]
+    _: KW_ONLY
     drafters: Drafters
     batch_size: Annotated[
         Values | None,
@@ -115,6 +131,8 @@ class FrontierPoint:
         Over how many devices, how many sequences together, how many drafts per round.
     tokens_per_s_per_user, tokens_per_s_per_device
         What each gets: of requests, a user after the first token and a device with prefills.
+    tokens_per_s_per_device_low, tokens_per_s_per_device_high
+        Ends of the band that holds 80% of measurements; None where there is no band.
     usd_per_million_tokens, joules_per_million_tokens
         Of output tokens; None where price or watts are unknown.
     ttft_s
@@ -134,6 +152,8 @@ class FrontierPoint:
     joules_per_million_tokens: float | None
     ttft_s: float | None
     rate: float | None = None
+    tokens_per_s_per_device_low: float | None = None
+    tokens_per_s_per_device_high: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +180,7 @@ class Series:
     Parameters
     ----------
     name
-        ``"plain"``, or the drafter's.
+        `PLAIN`, or the drafter's.
     points
         Those that no other of the series beats, from many users to fast ones.
     cheapest
@@ -175,30 +195,83 @@ class Series:
     largest_rates: tuple[LargestRate, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class ChipFrontier:
+    """The frontiers of one chip.
+
+    Parameters
+    ----------
+    hardware, engine
+        Names.
+    usd_per_hour
+        Price of one device; None if not known.
+    series
+        Plain decoding, then each drafter.
+    reach
+        How near measurements are to the cheapest point, as `specroof.speedup.reach.nearness` says
+        it; None where no point is fast enough, and for an engine that does not know its evidence.
+    """
+
+    hardware: str
+    engine: str
+    usd_per_hour: float | None
+    series: tuple[Series, ...]
+    reach: dict[str, Any] | None
+
+    @property
+    def cheapest(self) -> tuple[str, FrontierPoint] | None:
+        """The series and the point with most tokens of each device that is fast enough."""
+        fast = [(one.name, one.cheapest) for one in self.series if one.cheapest is not None]
+        return max(fast, key=lambda one: one[1].tokens_per_s_per_device, default=None)
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """Every point of every frontier, with the chip and the name of its series."""
+        return [
+            {
+                "hardware": self.hardware,
+                "series": one.name,
+                **asdict(point),
+                "is_cheapest": point == one.cheapest,
+            }
+            for one in self.series
+            for point in one.points
+        ]
+
+
 @dataclass(frozen=True, repr=False, eq=False)
 class FrontierAnswer(Charted):
     """What each user and each device can get.
 
     Attributes
     ----------
-    model, hardware, engine
-        Names.
+    model
+        Its name.
     context_len, tpot_s, ttft_s, workload
         What was asked about; `workload` is None unless these were requests.
-    series
-        Plain decoding, then each drafter.
+    chips
+        The frontiers of each chip, that of the cheapest tokens first; by tokens of each device
+        where a price is not known. Chips without a point that is fast enough stand at the end.
     notes, warnings
         Sentences for the reader.
     """
 
     model: str
-    hardware: str
-    engine: str
     context_len: float
     tpot_s: float | None
     ttft_s: float | None
     workload: Workload | None
-    series: tuple[Series, ...]
+    chips: tuple[ChipFrontier, ...]
+
+    @property
+    def hardware(self) -> str:
+        """The chips, separated by commas."""
+        return ", ".join(chip.hardware for chip in self.chips)
+
+    @property
+    def engine(self) -> str:
+        """The engines of the chips, separated by commas."""
+        return ", ".join(dict.fromkeys(chip.engine for chip in self.chips))
 
     @property
     def title(self) -> str:
@@ -215,50 +288,84 @@ class FrontierAnswer(Charted):
         return {"": frontier_chart(self)}
 
     @property
+    def series(self) -> tuple[Series, ...]:
+        """Plain decoding and each drafter, chip by chip."""
+        return tuple(one for chip in self.chips for one in chip.series)
+
+    @property
     def cheapest(self) -> tuple[str, FrontierPoint] | None:
-        """The series and the point with most tokens of each device that is fast enough."""
-        fast = [(one.name, one.cheapest) for one in self.series if one.cheapest is not None]
-        return max(fast, key=lambda one: one[1].tokens_per_s_per_device, default=None)
+        """The series and the point of the cheapest tokens that come fast enough."""
+        return self.chips[0].cheapest
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """Every point of every frontier, with the name of its series."""
-        return [
-            {"series": one.name, **asdict(point), "is_cheapest": point == one.cheapest}
-            for one in self.series
-            for point in one.points
-        ]
+        """Every point of every frontier, with its chip and the name of its series."""
+        return [row for chip in self.chips for row in chip.records]
 
     @property
     def columns(self) -> list[str]:
         """The names of the columns of that table, which has no rows where no batch has room."""
-        return ["series", *(one.name for one in fields(FrontierPoint)), "is_cheapest"]
+        return ["hardware", "series", *(one.name for one in fields(FrontierPoint)), "is_cheapest"]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the answer as the object that ``--json`` prints."""
-        best = self.cheapest
-        return {
-            **fields_of(self, "model", "hardware", "engine", "context_len", "tpot_s", "ttft_s"),
-            **workload_json(self.workload),
-            "points": self.records,
-            "cheapest": None if best is None else {"series": best[0], **asdict(best[1])},
-            "largest_rates": [
-                {"series": one.name, **asdict(largest)}
-                for one in self.series
-                for largest in one.largest_rates
-            ],
-            **self.messages,
-        }
+        """Return the answer as the object that ``--json`` prints; several chips stand in a list."""
+        chips = [
+            {
+                "model": self.model,
+                "hardware": chip.hardware,
+                "engine": chip.engine,
+                **fields_of(self, "context_len", "tpot_s", "ttft_s"),
+                **workload_json(self.workload),
+                "usd_per_hour": chip.usd_per_hour,
+                "points": chip.records,
+                "cheapest": chip.cheapest
+                and {"series": chip.cheapest[0], **asdict(chip.cheapest[1])},
+                "largest_rates": [
+                    {"series": one.name, **asdict(largest)}
+                    for one in chip.series
+                    for largest in one.largest_rates
+                ],
+                "reach": chip.reach,
+            }
+            for chip in self.chips
+        ]
+        return {**(chips[0] if len(chips) == 1 else {"chips": chips}), **self.messages}
 
 
 @question(FrontierRequest)
 def frontier(request: FrontierRequest) -> FrontierAnswer:
     """Find the best speeds per user and per device, with speculation and without."""
-    load = _load(request)
-    chip = hardware_of(request.hardware)
-    usd = usd_per_hour(chip, request.price_per_hour)
-    found, left_out = _frontiers(replace(request, hardware=chip), load)
-    watts = None if chip.power is None else chip.power.watts
+    load, model = _load(request), model_of(request.model, request.family)
+    chips, notes, warnings = list[ChipFrontier](), list[str](), list[str]()
+    profiles = unique_list("hardware", request.hardware, hardware_of)
+    if not profiles:
+        refuse("hardware", request.hardware, "one chip or more")
+    for profile in profiles:
+        here = replace(request, model=model, family=None, hardware=profile)
+        found, left_out = _frontiers(here, load)
+        chips.append(_chip(here, profile, found))
+        place = f"{profile.name}: " if len(profiles) > 1 else ""
+        said = [note for one in found for note in one.notes]
+        notes += [f"{place}{note}" for note in _money_notes(profile, chips[-1].usd_per_hour)] + said
+        warnings += [f"{place}{warning}" for warning in left_out]
+        warnings += [f"{place}{warning}" for one in found for warning in one.warnings]
+    return FrontierAnswer(
+        model=model.name,
+        context_len=load.context_len[0],
+        **fields_of(request, "tpot_s", "ttft_s"),
+        workload=load.workload,
+        chips=tuple(sorted(chips, key=_rank)),
+        notes=tuple(dict.fromkeys(notes)),
+        warnings=tuple(dict.fromkeys(warnings)),
+    )
+
+
+def _chip(
+    request: FrontierRequest, profile: HardwareProfile, found: Sequence["_DeviceFrontiers"]
+) -> ChipFrontier:
+    """Return the frontiers of a chip over all numbers of devices."""
+    usd = usd_per_hour(profile, request.price_per_hour)
+    watts = None if profile.power is None else profile.power.watts
     series = tuple(
         replace(
             _series(name, [one.columns[i] for one in found], request, usd, watts),
@@ -266,18 +373,27 @@ def frontier(request: FrontierRequest) -> FrontierAnswer:
         )
         for i, name in enumerate(found[0].names)
     )
-    notes = dict.fromkeys(note for one in found for note in one.notes)
-    return FrontierAnswer(
-        **fields_of(found[0], "model", "hardware", "engine"),
-        context_len=load.context_len[0],
-        **fields_of(request, "tpot_s", "ttft_s"),
-        workload=load.workload,
-        series=series,
-        notes=(*_money_notes(chip, usd), *notes),
-        warnings=tuple(
-            dict.fromkeys([*left_out, *(warning for one in found for warning in one.warnings)])
-        ),
+    setup = found[0].deployment.setup
+    chip = ChipFrontier(setup.hardware.name, setup.engine.name, usd, series, None)
+    if chip.cheapest is None:
+        return chip
+    name, point = chip.cheapest
+    (deployment,) = (
+        one.deployment for one in found if one.deployment.setup.placement.devices == point.devices
     )
+    kinds = [] if name == PLAIN else [name.partition(",")[0]]
+    return replace(
+        chip, reach=nearness(deployment, kinds, found[0].context_len, [point.batch_size])
+    )
+
+
+def _rank(chip: ChipFrontier) -> tuple[bool, float, float]:
+    """Return the key that chips are ranked by: the price of tokens, then tokens of each device."""
+    if chip.cheapest is None:
+        return True, np.inf, 0.0
+    point = chip.cheapest[1]
+    usd = point.usd_per_million_tokens
+    return False, np.inf if usd is None else usd, -point.tokens_per_s_per_device
 
 
 def _load(request: FrontierRequest) -> Load:
@@ -315,8 +431,8 @@ class _DeviceFrontiers:
 
     Parameters
     ----------
-    model, hardware, engine
-        Names.
+    deployment, context_len
+        What is served, where, and the context that is asked about.
     names, columns, largest_rates
         Of each series: plain decoding, then the drafters; the points on its frontier, and the
         largest rate that meets targets, if there is any.
@@ -324,9 +440,8 @@ class _DeviceFrontiers:
         Sentences for the reader.
     """
 
-    model: str
-    hardware: str
-    engine: str
+    deployment: Deployment
+    context_len: float
     names: tuple[str, ...]
     columns: tuple[_Columns, ...]
     largest_rates: tuple[LargestRate | None, ...]
@@ -351,13 +466,11 @@ def _frontiers(request: FrontierRequest, load: Load) -> tuple[list[_DeviceFronti
         for one in as_list(asked)
     ]
     drafters = drafters_of(request.drafters)
-    model = model_of(request.model, request.family)
     found: list[_DeviceFrontiers] = []
     refusals: list[str] = []
     for devices in placements:
-        here = replace(request, model=model, family=None, tensor_parallel=devices)
         try:
-            deployment = here.resolved()
+            deployment = replace(request, tensor_parallel=devices).resolved()
             prediction = predicted(
                 deployment,
                 drafters,
@@ -389,8 +502,9 @@ def _on_devices(found: Prediction, request: FrontierRequest) -> _DeviceFrontiers
     for curve, whole in zip(found.curves, wholes, strict=True):
         columns.append(_of_devices(curve, whole, slice(1, None)))
     return _DeviceFrontiers(
-        **fields_of(first, "model", "hardware", "engine"),
-        names=("plain", *(curve.drafter for curve in found.curves)),
+        found.deployment,
+        found.load.context_len[0],
+        names=(PLAIN, *(curve.drafter for curve in found.curves)),
         columns=tuple(_unbeaten(points, request) for points in columns),
         largest_rates=(None,) * len(columns),
         notes=(*found.notes, *_default_limits(found)),
@@ -424,8 +538,9 @@ def _played_on_devices(found: Prediction, request: FrontierRequest, load: Load) 
         ]
         rates = [None if rate is None else LargestRate(devices, *rate) for rate in largest]
     return _DeviceFrontiers(
-        **fields_of(found.curves[0], "model", "hardware", "engine"),
-        names=("plain", *(one.drafter for one in played)),
+        found.deployment,
+        found.load.context_len[0],
+        names=(PLAIN, *(one.drafter for one in played)),
         columns=tuple(_unbeaten(points, request) for points in columns),
         largest_rates=tuple(rates),
         notes=found.notes,
@@ -463,19 +578,32 @@ def _frontier(columns: _Columns, request: FrontierRequest) -> Frontier:
     return frontier_of(users, columns["tokens_per_s_per_device"])
 
 
+#: Tokens of a device, and the ends of its band.
+_PER_DEVICE: Final = (
+    "tokens_per_s_per_device",
+    "tokens_per_s_per_device_low",
+    "tokens_per_s_per_device_high",
+)
+
+
 def _of_devices(curve: SpeedupCurve, whole: EndToEnd | None, drafts: slice) -> _Columns:
     """Return the points of some draft lengths on as many devices as a curve is of."""
-    users, rates = curve.tokens_per_s_per_user, curve.tokens_per_s
+    users, rates, ends = curve.tokens_per_s_per_user, curve.tokens_per_s, curve.rate_ends
     waits_s = np.full_like(users, np.nan)
     if whole is not None:
         users, rates, waits_s = 1.0 / whole.tpot_s, whole.tokens_per_s, whole.ttft_s
+        ends = whole.figure_ends["tokens_per_s"]
+    low, high = (np.full_like(rates, np.nan),) * 2 if ends is None else ends
     columns = {
         "devices": np.array(curve.placement.devices),
         "batch_size": curve.batch_size,
         "draft_len": curve.draft_len[drafts, None],
         "tokens_per_s_per_user": users[0, :, drafts].T,
-        "tokens_per_s_per_device": rates[0, :, drafts].T / curve.placement.devices,
         "ttft_s": waits_s[0, :, drafts].T,
+        **{
+            name: values[0, :, drafts].T / curve.placement.devices
+            for name, values in zip(_PER_DEVICE, (rates, low, high), strict=True)
+        },
     }
     grids = np.broadcast_arrays(*columns.values())
     return {name: grid.ravel() for name, grid in zip(columns, grids, strict=True)}
@@ -498,19 +626,19 @@ def _series(
 
 def _point(columns: _Columns, i: int, usd: float | None, watts: float | None) -> FrontierPoint:
     """Return one of the points, with its price and energy."""
-    known = {name: column[i].item() for name, column in columns.items()}
-    rate, wait_s = known["tokens_per_s_per_device"], known.pop("ttft_s")
-    arrivals = known.pop("rate", np.nan)
+    known: dict[str, Any] = {
+        name: None if np.isnan(column[i]) else column[i].item() for name, column in columns.items()
+    }
     costs = {
         name: None if value is None else float(value)
-        for name, value in price_and_energy(rate, devices=1, usd_per_hour=usd, watts=watts).items()
+        for name, value in price_and_energy(
+            known["tokens_per_s_per_device"], devices=1, usd_per_hour=usd, watts=watts
+        ).items()
     }
     return FrontierPoint(
         **known,
         usd_per_million_tokens=costs["usd_per_million_tokens"],
         joules_per_million_tokens=costs["joules_per_million_tokens"],
-        ttft_s=None if np.isnan(wait_s) else wait_s,
-        rate=None if np.isnan(arrivals) else arrivals,
     )
 
 
@@ -527,18 +655,55 @@ def _money_notes(chip: HardwareProfile, usd: float | None) -> Iterator[str]:
 
 
 def frontier_text(answer: FrontierAnswer) -> str:
-    """Return a frontier for each series with its cheapest point marked, and the cheapest of all."""
+    """Return the chips side by side, a frontier for each series, and the cheapest of all."""
     header = ["per user", "per device", "devices", "batch", "γ", "$/Mtok", "MJ/Mtok"]
     points = [point for one in answer.series for point in one.points]
     header += ["TTFT"] if answer.workload else []
     header += ["req/s in"] if any(point.rate for point in points) else []
     header += [""]
-    parts = []
-    for one in answer.series:
-        rows = [[*_cells(point), "cheapest" * (point == one.cheapest)] for point in one.points]
-        table = format_table(header, rows, left=[len(header) - 1]) if rows else "no batch has room"
-        parts.append(f"{in_line(one.name)} (tokens/s)\n{table}")
+    parts = [_chips_table(answer)] if len(answer.chips) > 1 else []
+    for chip in answer.chips:
+        place = f"{chip.hardware}: " if len(answer.chips) > 1 else ""
+        for one in chip.series:
+            rows = [[*_cells(point), "cheapest" * (point == one.cheapest)] for point in one.points]
+            table = format_table(header, rows, left=[len(header) - 1])
+            parts.append(
+                f"{in_line(f'{place}{one.name}')} (tokens/s)\n{table if rows else 'no batch has room'}"
+            )
     return page(answer, *parts, _cheapest(answer), _largest_rates(answer))
+
+
+def _chips_table(answer: FrontierAnswer) -> str:
+    """Return a line for each chip, at its cheapest point, and what they are compared on."""
+    header = ["chip", "with", "γ", "batch", "per user", "per device", "$/h", "$/Mtok", "80% band"]
+    rows = []
+    for chip in answer.chips:
+        if chip.cheapest is None:
+            rows.append([chip.hardware, *[ABSENT] * (len(header) - 1)])
+            continue
+        name, point = chip.cheapest
+        rate, low, high = (getattr(point, end) for end in _PER_DEVICE)
+        hourly = None if chip.usd_per_hour is None else chip.usd_per_hour * point.devices
+        usd = point.usd_per_million_tokens
+        band = usd and low and (usd * rate / high, usd * rate / low)
+        rows.append(
+            [
+                f"{point.devices} x {chip.hardware}",
+                name.partition(",")[0],
+                str(point.draft_len),
+                f"{round(point.batch_size, 1):g}",
+                f"{point.tokens_per_s_per_user:.1f}",
+                f"{rate:.0f}",
+                figure(hourly, format_price),
+                figure(usd, format_price),
+                "-".join(map(format_price, band)) if band else ABSENT,
+            ]
+        )
+    lines = compared_on(
+        {chip.hardware: chip.engine for chip in answer.chips},
+        {chip.hardware: chip.reach for chip in answer.chips},
+    )
+    return "\n".join([format_table(header, rows, left=[0, 1]), *lines])
 
 
 def _cells(point: FrontierPoint) -> list[str]:
@@ -566,9 +731,12 @@ def _cheapest(answer: FrontierAnswer) -> str:
     name, point = best
     price = point.usd_per_million_tokens
     told = "" if price is None else f", ${format_price(price)} per million tokens"
+    place = f"device{'s' * (point.devices > 1)}"
+    if len(answer.chips) > 1:
+        place = f"x {answer.chips[0].hardware}"
     return in_line(
         f"cheapest{wanted}: {name}, γ = {point.draft_len}, batch {round(point.batch_size, 1):g} on "
-        f"{point.devices} device{'s' * (point.devices > 1)}: {point.tokens_per_s_per_device:.0f} tokens/s each{told}"
+        f"{point.devices} {place}: {point.tokens_per_s_per_device:.0f} tokens/s each{told}"
     )
 
 
@@ -578,11 +746,13 @@ def _largest_rates(answer: FrontierAnswer) -> str:
     wanted = " and ".join(f"{name} {format_seconds(s)}" for name, s in waits.items() if s)
     return "\n".join(
         in_line(
-            f"largest rate within p99 of {wanted}: {one.name}"
+            f"largest rate within p99 of {wanted}"
+            f"{f' on {chip.hardware}' if len(answer.chips) > 1 else ''}: {one.name}"
             f"{f', γ = {largest.draft_len}' if largest.draft_len else ''}, on {largest.devices} "
             f"device{'s' * (largest.devices > 1)}: {largest.rate:.3g} requests/s"
         )
-        for one in answer.series
+        for chip in answer.chips
+        for one in chip.series
         for largest in one.largest_rates
     )
 
@@ -600,11 +770,20 @@ def frontier_chart(answer: FrontierAnswer) -> Any:
         axes.set_xscale("log")
         axes.set_yscale("log")
         handles = []
-        for i, series in enumerate(answer.series):
+        several = len(answer.chips) > 1
+        for i, (c, series) in enumerate(
+            (c, series) for c, chip in enumerate(answer.chips) for series in chip.series
+        ):
             users = [point.tokens_per_s_per_user for point in series.points]
             rates = [point.tokens_per_s_per_device for point in series.points]
-            axes.plot(users, rates, **style.look(i))
-            handles.append(style.line_key(style.wrapped(series.name), **style.look(i)))
+            # Several chips: a color each, plain decoding dashed.
+            look = style.look(i)
+            name = series.name
+            if several:
+                look |= {"color": style.look(c)["color"], "ls": "--" if name == PLAIN else "-"}
+                name = f"{answer.chips[c].hardware}: {name}"
+            axes.plot(users, rates, **look)
+            handles.append(style.line_key(style.wrapped(name), **look))
             if series.cheapest is not None:
                 x, y = (
                     series.cheapest.tokens_per_s_per_user,
@@ -630,9 +809,8 @@ def frontier_chart(answer: FrontierAnswer) -> Any:
 COMMAND: Final = Command(
     question=frontier,
     options=FORMULAS,
-    each_chip=True,
     told=told,
     chart="Draw tokens/s per device against per user.",
-    example="specroof frontier Qwen/Qwen3-32B -H h100 --devices 1,2,4 --drafter eagle3,accept=0.7\n"
+    example="specroof frontier Qwen/Qwen3-32B -H h100,b200 --devices 1,2,4 --drafter eagle3,accept=0.7\n"
     "--tpot 20 --plot frontier.png",
 )
