@@ -271,6 +271,234 @@ def test_the_shell_asks_about_requests_as_python_does() -> None:
     assert json.loads(done.stdout.splitlines()[-1]) == json.loads(json.dumps(answer.to_dict()))
 
 
+def test_a_default_that_binds_is_raised_and_both_are_priced() -> None:
+    # SGLang runs 48 requests with drafts unless it is told: plain decoding looked cheaper.
+    asked: dict[str, Any] = {"drafters": "eagle3,accept-length=2.4@3", "batch_size": [48, 96, 192]}
+    asked |= {"tpot_s": 0.02, "input_len": 1024, "output_len": 512, "max_draft_len": 5}
+    found = frontier("openai/gpt-oss-120b", "b200", **asked)
+    (chip,) = found.chips
+    assert chip.cheapest is not None
+    assert chip.by_default is not None
+    name, point = chip.cheapest
+    assert (name, point.running) == (asked["drafters"], point.batch_size)
+    assert point.batch_size > 48
+    assert chip.by_default[0] == "plain"
+    assert chip.by_default[1].running is None
+    assert f"--server running={point.running}" in str(found)
+    assert any("running=BATCH" in note for note in found.notes)
+    # What the server gives that is told so, and what it gives by default.
+    stated = frontier("openai/gpt-oss-120b", "b200", **asked, server=f"running={point.running}")
+    assert stated.cheapest is not None
+    rate = stated.cheapest[1].tokens_per_s_per_device
+    assert rate == pytest.approx(point.tokens_per_s_per_device, rel=1e-9)
+    assert stated.cheapest[1].running is None
+    within = frontier("openai/gpt-oss-120b", "b200", **asked | {"batch_size": [48, 96]})
+    assert within.chips[0].by_default == chip.by_default
+    shown = found.to_dict()
+    assert shown["by_default"]["series"] == "plain"
+    assert shown["cheapest"]["running"] == point.running
+    slow = frontier(MODEL, CHIP, **ASKED)
+    assert slow.series[0].cheapest == slow.series[0].points[0]
+    never = frontier(MODEL, CHIP, **ASKED, tpot_s=1e-5)
+    assert never.cheapest is None
+    assert "no point within 0.01 ms per token" in frontier_text(never)
+
+
+def test_devices_that_do_not_divide_the_heads_are_left_out() -> None:
+    answer = frontier(MODEL, CHIP, **ASKED, devices=[1, 3])
+    assert {row["devices"] for row in answer.records} == {1}
+    (warning,) = answer.warnings
+    assert warning.startswith("3 devices left out: tensor_parallel is 3")
+    with pytest.raises(OptionError, match="tensor_parallel is 3"):
+        frontier(MODEL, CHIP, **ASKED, devices=3)
+    with pytest.raises(OptionError, match="tensor_parallel is 3"):
+        frontier(MODEL, CHIP, **ASKED, devices=[3, 5])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"price_per_hour": -1}, "price_per_hour is -1; allowed: a number from 0"),
+        ({"tpot_s": 0}, "tpot_s is 0; allowed: a number from 1e-06"),
+        ({"devices": [0]}, "devices is 0; allowed: a whole number from 1"),
+        ({"devices": [1.5]}, "devices is 1.5; allowed: a whole number from 1"),
+        ({"drafters": []}, "drafters is empty"),
+        ({"drafters": "eagle3"}, "drafter 'eagle3' has no acceptance"),
+        ({"batch_size": [0]}, "batch_size"),
+    ],
+)
+def test_what_has_no_frontier_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        frontier(MODEL, CHIP, **ASKED | changes)
+    assert message in str(caught.value)
+
+
+def test_the_shell_answers_as_python_does(tmp_path: Path) -> None:
+    words = ["frontier", MODEL, "-H", CHIP, "--drafter", SPEC, "--batch", "1,4,16,32"]
+    words += ["--max-draft-len", "4", "--devices", "1,2", "--tpot", "8"]
+    files = ["--csv", str(tmp_path / "f.csv"), "--plot", str(tmp_path / "f.png")]
+    done = CliRunner().invoke(app, [*words, *files, "--json"])
+    assert done.exit_code == 0, done.output
+    answer = frontier(MODEL, CHIP, **ASKED, devices=[1, 2], tpot_s=0.008)
+    assert json.loads(done.stdout.splitlines()[-1]) == json.loads(
+        json.dumps(answer.to_dict(), allow_nan=False)
+    )
+    lines = (tmp_path / "f.csv").read_text().splitlines()
+    assert len(lines) == 1 + len(answer.records)
+    assert lines[0].startswith("hardware,series,devices,batch_size,draft_len,tokens_per_s_per_user")
+    assert sum(line.endswith(",1") for line in lines) == 2
+    assert (tmp_path / "f.png").read_bytes()[1:4] == b"PNG"
+    text = CliRunner().invoke(app, words).stdout
+    assert f"cheapest within 8 ms per token: {SPEC}" in text
+    refused = CliRunner().invoke(app, [*words, "--price-per-hour", "-2"])
+    assert refused.exit_code == 2
+    assert refused.stderr.startswith("specroof: --price-per-hour is -2.0; allowed:")
+
+
+def test_a_frontier_without_points_is_a_table_without_rows(tmp_path: Path) -> None:
+    # `--csv` ended in an IndexError: at this context not one sequence has room.
+    path = tmp_path / "f.csv"
+    words = ["frontier", MODEL, "-H", CHIP, "--drafter", SPEC, "--context", "1e8"]
+    done = CliRunner().invoke(app, [*words, "--csv", str(path)])
+    assert done.exit_code == 0, done.output
+    one = frontier(MODEL, CHIP, **ASKED)
+    assert path.read_text().splitlines() == [",".join(one.records[0])]
+    assert one.columns == list(one.records[0])
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_more_devices_hold_no_more_grids_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    # 64 numbers of devices held 64 grids: 2.4 GB, of which the frontiers are some hundred points.
+    monkeypatch.setattr(axes, "_CHUNK_POINTS", 1 << 12)  # what is held outweighs what is computed
+    asked = ASKED | {"batch_size": range(1, 1500), "max_draft_len": 32, "capacity": False}
+
+    def most_bytes(devices: list[int]) -> int:
+        tracemalloc.start()
+        try:
+            frontier(MODEL, CHIP, **asked, devices=devices)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    most_bytes([1])  # imports
+    assert most_bytes([1, 2, 4, 8, 16, 32]) < 1.3 * most_bytes([1])
+
+
+def test_the_chart_is_of_the_points() -> None:
+    answer = frontier(MODEL, CHIP, **ASKED, tpot_s=0.008)
+    assert repr(answer).startswith("<FrontierAnswer: Qwen3-8B on NVIDIA H100 SXM")
+    lines = answer.plot().axes[0].lines
+    for one, line in zip(answer.series, (lines[0], lines[2]), strict=True):
+        users = [point.tokens_per_s_per_user for point in one.points]
+        np.testing.assert_allclose(np.asarray(line.get_xdata()), users)
+
+
+def test_no_number_of_devices_is_refused() -> None:
+    with pytest.raises(
+        OptionError, match=r"devices is \[\]; allowed: one number of devices or more"
+    ):
+        frontier("Qwen/Qwen3-8B", "b200", drafters="ideal", devices=[])
+
+
+# --- requests ------------------------------------------------------------------------------------
+
+REQUESTS: dict[str, Any] = {"input_len": 2000, "output_len": 400, "prefix_hit_rate": 0.25}
+
+
+def test_points_of_requests_are_those_of_predictions_with_prefills() -> None:
+    answer = frontier(MODEL, CHIP, **ASKED, **REQUESTS)
+    (whole,) = specroof.predict(MODEL, CHIP, **ASKED, **REQUESTS).counted
+    for one in answer.series:
+        assert one.points
+        for point in one.points:
+            b = ASKED["batch_size"].index(point.batch_size)
+            at = (0, b, point.draft_len)
+            assert point.tokens_per_s_per_user == pytest.approx(1 / whole.tpot_s[at], rel=1e-12)
+            assert point.tokens_per_s_per_device == pytest.approx(whole.tokens_per_s[at], rel=1e-12)
+            assert point.ttft_s == pytest.approx(whole.ttft_s[at], rel=1e-12)
+    assert answer.context_len == 2200  # the prompt and half of the answer
+    assert answer.title.endswith("2000 tokens in, 400 out, 25% of a prompt cached")
+    assert answer.to_dict()["workload"] == REQUESTS | {"waves": False}
+    assert "TTFT" in frontier_text(answer)
+    assert "TTFT" not in frontier_text(frontier(MODEL, CHIP, **ASKED))
+
+
+def test_points_whose_first_token_comes_too_late_do_not_count() -> None:
+    every = frontier(MODEL, CHIP, **ASKED, **REQUESTS)
+    waits = sorted(row["ttft_s"] for row in every.records)
+    some = frontier(MODEL, CHIP, **ASKED, **REQUESTS, ttft_s=waits[len(waits) // 2])
+    left = [row["ttft_s"] for row in some.records]
+    assert left
+    assert max(left) <= waits[len(waits) // 2] < waits[-1]
+    none = frontier(MODEL, CHIP, **ASKED, **REQUESTS, ttft_s=1e-5)
+    assert none.records == []
+    assert none.cheapest is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"ttft_s": 1}, "ttft_s is 1; allowed: with the lengths of a request"),
+        ({"input_len": 9}, "output_len is missing"),
+        ({"prefix_hit_rate": 0.5}, "prefix_hit_rate is 0.5; allowed: with the lengths"),
+        (REQUESTS | {"context_len": 9}, "context_len is given with input_len or output_len"),
+        (REQUESTS | {"output_len": 1}, "output_len is 1.0; allowed: more than 1 token"),
+        (REQUESTS | {"ttft_s": 0}, "ttft_s is 0; allowed: a number from 1e-06"),
+        ({"context_len": [1, 2]}, "context_len is [1, 2]; allowed: one number"),
+    ],
+)
+def test_requests_that_have_no_frontier_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        frontier(MODEL, CHIP, **ASKED | changes)
+    assert message in str(caught.value)
+
+
+def test_the_shell_asks_about_requests_as_python_does() -> None:
+    words = ["frontier", MODEL, "-H", CHIP, "--drafter", SPEC, "--batch", "1,4,16,32"]
+    words += ["--max-draft-len", "4", "--isl", "2000", "--osl", "400", "--prefix-hit-rate", "0.25"]
+    done = CliRunner().invoke(app, [*words, "--ttft", "900", "--json"])
+    assert done.exit_code == 0, done.output
+    answer = frontier(MODEL, CHIP, **ASKED, **REQUESTS, ttft_s=0.9)
+    assert json.loads(done.stdout.splitlines()[-1]) == json.loads(json.dumps(answer.to_dict()))
+
+
+def test_a_default_that_binds_is_raised_and_both_are_priced() -> None:
+    # SGLang runs 48 requests with drafts unless it is told: plain decoding looked cheaper.
+    asked: dict[str, Any] = {"drafters": "eagle3,accept-length=2.4@3", "batch_size": [48, 96, 192]}
+    asked |= {"tpot_s": 0.02, "input_len": 1024, "output_len": 512, "max_draft_len": 5}
+    found = frontier("openai/gpt-oss-120b", "b200", **asked)
+    (chip,) = found.chips
+    assert chip.cheapest is not None
+    assert chip.by_default is not None
+    name, point = chip.cheapest
+    assert (name, point.running) == (asked["drafters"], point.batch_size)
+    assert point.batch_size > 48
+    assert chip.by_default[0] == "plain"
+    assert chip.by_default[1].running is None
+    assert f"--server running={point.running}" in str(found)
+    assert any("running=BATCH" in note for note in found.notes)
+    # What the server gives that is told so, and what it gives by default.
+    stated = frontier("openai/gpt-oss-120b", "b200", **asked, server=f"running={point.running}")
+    assert stated.cheapest is not None
+    rate = stated.cheapest[1].tokens_per_s_per_device
+    assert rate == pytest.approx(point.tokens_per_s_per_device, rel=1e-9)
+    assert stated.cheapest[1].running is None
+    within = frontier("openai/gpt-oss-120b", "b200", **asked | {"batch_size": [48, 96]})
+    assert within.chips[0].by_default == chip.by_default
+    shown = found.to_dict()
+    assert shown["by_default"]["series"] == "plain"
+    assert shown["cheapest"]["running"] == point.running
+    late = frontier(
+        "openai/gpt-oss-120b", "b200", **asked | {"batch_size": [96]}, server="memory=.9"
+    )
+    slow = frontier(
+        "openai/gpt-oss-120b", "b200", **asked | {"batch_size": [192], "tpot_s": 0.0198}
+    )
+    assert slow.chips[0].by_default is None
+    assert "the default gives none as fast" in str(slow)
+
+
 CHIPS = ("h100", "b200", "mi300x")
 
 

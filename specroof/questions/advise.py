@@ -650,14 +650,9 @@ def _raised(prediction: Prediction, loads: Sequence[float]) -> dict[str, tuple[i
 
     A default and not memory decides how many requests run: the largest load is told instead.
     """
-    most = math.ceil(max(loads))
-    for room in prediction.limits:
-        server = room.drafting.server
-        binds = (room.bound_by == "running") & (room.largest < most)
-        if binds.any() and server.running is not None and server.stated.running is None:
-            ranks = room.drafting.need.ranks  # each runs as many, whole requests
-            return {"running": (server.running, ranks * -(-most // ranks))}
-    return {}
+    most = max(loads)
+    limits = [limit for room in prediction.limits if (limit := room.raised_running(most))]
+    return {"running": limits[0]} if limits else {}
 
 
 def _typical(drafter: Drafter) -> Drafter | None:

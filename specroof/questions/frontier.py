@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, TypeAlias
 import numpy as np
 
 from specroof.arrays import Array, fields_of, number_within, whole_within
+from specroof.drafters import Drafter
 from specroof.errors import OptionError, refuse
 from specroof.hardware import HardwareProfile
 from specroof.latency import Deployment
@@ -39,6 +40,7 @@ from specroof.questions.request import (
     price_notes,
     question,
     refuse_one_token,
+    server_of,
     unique_list,
     usd_per_hour,
     words,
@@ -141,6 +143,9 @@ class FrontierPoint:
         Requests that arrive in a second; None of a closed loop. Of requests that are played
         through, `batch_size` is how many run on average, and time to the first token and tokens
         per second of a user are those that 99% have at least.
+    running
+        The limit of running requests that the server is told for this point; None where its
+        default is enough.
     """
 
     devices: int
@@ -154,6 +159,7 @@ class FrontierPoint:
     rate: float | None = None
     tokens_per_s_per_device_low: float | None = None
     tokens_per_s_per_device_high: float | None = None
+    running: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +191,8 @@ class Series:
         Those that no other of the series beats, from many users to fast ones.
     cheapest
         The cheapest of them within the wanted time per token; None where none is as fast.
+    by_default
+        The cheapest under the default limits of the server.
     largest_rates
         Of requests at a rate, with targets: the largest on each number of devices that serves any.
     """
@@ -192,7 +200,15 @@ class Series:
     name: str
     points: tuple[FrontierPoint, ...]
     cheapest: FrontierPoint | None
+    by_default: FrontierPoint | None
     largest_rates: tuple[LargestRate, ...] = ()
+
+
+def _most_tokens(
+    points: Sequence[tuple[str, FrontierPoint | None]],
+) -> tuple[str, FrontierPoint] | None:
+    known = [(name, point) for name, point in points if point is not None]
+    return max(known, key=lambda one: one[1].tokens_per_s_per_device, default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +237,12 @@ class ChipFrontier:
     @property
     def cheapest(self) -> tuple[str, FrontierPoint] | None:
         """The series and the point with most tokens of each device that is fast enough."""
-        fast = [(one.name, one.cheapest) for one in self.series if one.cheapest is not None]
-        return max(fast, key=lambda one: one[1].tokens_per_s_per_device, default=None)
+        return _most_tokens([(one.name, one.cheapest) for one in self.series])
+
+    @property
+    def by_default(self) -> tuple[str, FrontierPoint] | None:
+        """The same under the default limits of the server."""
+        return _most_tokens([(one.name, one.by_default) for one in self.series])
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -277,7 +297,8 @@ class FrontierAnswer(Charted):
     def title(self) -> str:
         """What was asked, in one line."""
         load = self.workload.requests if self.workload else f"context {self.context_len:g}"
-        return f"{self.model} on {self.hardware}, engine {self.engine}, {load}"
+        engine = f"engine{'s' * (', ' in self.engine)} {self.engine}"
+        return f"{self.model} on {self.hardware}, {engine}, {load}"
 
     def text(self) -> str:
         """Return a frontier for each series with its cheapest point marked, and the cheapest."""
@@ -318,8 +339,13 @@ class FrontierAnswer(Charted):
                 **workload_json(self.workload),
                 "usd_per_hour": chip.usd_per_hour,
                 "points": chip.records,
-                "cheapest": chip.cheapest
-                and {"series": chip.cheapest[0], **asdict(chip.cheapest[1])},
+                **{
+                    name: best and {"series": best[0], **asdict(best[1])}
+                    for name, best in (
+                        ("cheapest", chip.cheapest),
+                        ("by_default", chip.by_default),
+                    )
+                },
                 "largest_rates": [
                     {"series": one.name, **asdict(largest)}
                     for one in chip.series
@@ -469,15 +495,9 @@ def _frontiers(request: FrontierRequest, load: Load) -> tuple[list[_DeviceFronti
     found: list[_DeviceFrontiers] = []
     refusals: list[str] = []
     for devices in placements:
+        here = replace(request, tensor_parallel=devices)
         try:
-            deployment = replace(request, tensor_parallel=devices).resolved()
-            prediction = predicted(
-                deployment,
-                drafters,
-                replace(load.steady, batch_size=[1.0]) if load.requests else load,
-                max_draft_len=request.max_draft_len,
-                room=room_rule(deployment.setup, request.capacity),
-            )
+            prediction = _prediction(here, drafters, load)
         except OptionError as refusal:  # these devices do not divide the heads
             if len(placements) == 1:
                 raise
@@ -486,7 +506,7 @@ def _frontiers(request: FrontierRequest, load: Load) -> tuple[list[_DeviceFronti
             found.append(
                 _played_on_devices(prediction, request, load)
                 if load.requests
-                else _on_devices(prediction, request)
+                else _on_devices(prediction, _raised(prediction, here), request)
             )
     if not placements:
         refuse("devices", request.devices, "one number of devices or more")
@@ -495,27 +515,74 @@ def _frontiers(request: FrontierRequest, load: Load) -> tuple[list[_DeviceFronti
     return found, refusals
 
 
-def _on_devices(found: Prediction, request: FrontierRequest) -> _DeviceFrontiers:
-    """Return the frontiers of plain decoding and of each drafter on one number of devices."""
-    first, wholes = found.curves[0], found.end_to_end or (None,) * len(found.curves)
-    columns = [_of_devices(first, wholes[0], slice(1))]
-    for curve, whole in zip(found.curves, wholes, strict=True):
-        columns.append(_of_devices(curve, whole, slice(1, None)))
+def _prediction(request: FrontierRequest, drafters: Sequence[Drafter], load: Load) -> Prediction:
+    deployment = request.resolved()
+    return predicted(
+        deployment,
+        drafters,
+        replace(load.steady, batch_size=[1.0]) if load.requests else load,
+        max_draft_len=request.max_draft_len,
+        room=room_rule(deployment.setup, request.capacity),
+    )
+
+
+def _raised(found: Prediction, request: FrontierRequest) -> Prediction | None:
+    """Return the prediction of a server whose default limit of requests does not bind.
+
+    None where the default does not bind before memory does.
+    """
+    most = max(found.load.batch_size)
+    limits = [limit for room in found.limits if (limit := room.raised_running(most))]
+    if not limits:
+        return None
+    settings = replace(server_of(request.server), running=limits[0][1])
+    return _prediction(replace(request, server=settings), found.drafters, found.load)
+
+
+def _on_devices(
+    found: Prediction, raised: Prediction | None, request: FrontierRequest
+) -> _DeviceFrontiers:
+    """Return the frontiers of plain decoding and of each drafter on one number of devices.
+
+    Under the default limits of the server, and besides at batches that only a raised limit allows.
+    """
+    default, notes = _grids(found), [*found.notes]
+    columns = [_unbeaten(points, request) for points in default]
+    if raised is not None:
+        ranks = found.limits[0].drafting.need.ranks
+        for i, more in enumerate(_grids(raised)):
+            users = more["tokens_per_s_per_user"]
+            is_new = np.isnan(default[i]["tokens_per_s_per_user"])
+            more["tokens_per_s_per_user"] = np.where(is_new, users, np.nan)
+            more["running"] = ranks * np.ceil(more["batch_size"] / ranks)
+            beyond = _unbeaten(more, request)
+            columns[i] = {
+                name: np.concatenate([column, beyond[name]]) for name, column in columns[i].items()
+            }
+        notes.append(
+            f"batches that defaults of {found.setup.engine.rules} for running requests do not allow "
+            f"take --server running=BATCH"
+        )
     return _DeviceFrontiers(
         found.deployment,
         found.load.context_len[0],
         names=(PLAIN, *(curve.drafter for curve in found.curves)),
-        columns=tuple(_unbeaten(points, request) for points in columns),
+        columns=tuple(columns),
         largest_rates=(None,) * len(columns),
-        notes=(*found.notes, *_default_limits(found)),
+        notes=tuple(notes),
     )
 
 
-def _default_limits(found: Prediction) -> Iterator[str]:
-    """Yield where a default of the server ends the frontier of a drafter before memory does."""
-    for curve, room in zip(found.curves, found.limits, strict=False):
-        most = float(curve.batch_size.max())
-        yield from (f"{curve.drafter}: {limit}" for limit in room.default_limit(most))
+def _grids(found: Prediction) -> list[_Columns]:
+    """Return the points of plain decoding, then those of each drafter."""
+    first, wholes = found.curves[0], found.end_to_end or (None,) * len(found.curves)
+    return [
+        _of_devices(first, wholes[0], slice(1)),
+        *(
+            _of_devices(curve, whole, slice(1, None))
+            for curve, whole in zip(found.curves, wholes, strict=True)
+        ),
+    ]
 
 
 def _played_on_devices(found: Prediction, request: FrontierRequest, load: Load) -> _DeviceFrontiers:
@@ -600,6 +667,7 @@ def _of_devices(curve: SpeedupCurve, whole: EndToEnd | None, drafts: slice) -> _
         "draft_len": curve.draft_len[drafts, None],
         "tokens_per_s_per_user": users[0, :, drafts].T,
         "ttft_s": waits_s[0, :, drafts].T,
+        "running": np.array(np.nan),
         **{
             name: values[0, :, drafts].T / curve.placement.devices
             for name, values in zip(_PER_DEVICE, (rates, low, high), strict=True)
@@ -618,10 +686,16 @@ def _series(
 ) -> Series:
     """Return the points that no other beats on any devices, and the cheapest fast enough."""
     columns = {column: np.concatenate([part[column] for part in parts]) for column in parts[0]}
-    best = _frontier(columns, request)
+    best, slowest_s = _frontier(columns, request), request.tpot_s or np.inf
     points = {i: _point(columns, i, usd, watts) for i in best.index.tolist()}
-    at = best.cheapest_within(np.inf if request.tpot_s is None else request.tpot_s)
-    return Series(name, tuple(points.values()), None if at is None else points[at])
+    at = best.cheapest_within(slowest_s)
+    cheapest = by_default = None if at is None else points[at]
+    if cheapest is not None and cheapest.running is not None:
+        users = np.where(np.isnan(columns["running"]), columns["tokens_per_s_per_user"], np.nan)
+        default = _frontier(columns | {"tokens_per_s_per_user": users}, request)
+        at = default.cheapest_within(slowest_s)
+        by_default = None if at is None else _point(columns, at, usd, watts)
+    return Series(name, tuple(points.values()), cheapest, by_default)
 
 
 def _point(columns: _Columns, i: int, usd: float | None, watts: float | None) -> FrontierPoint:
@@ -629,6 +703,8 @@ def _point(columns: _Columns, i: int, usd: float | None, watts: float | None) ->
     known: dict[str, Any] = {
         name: None if np.isnan(column[i]) else column[i].item() for name, column in columns.items()
     }
+    if known.get("running") is not None:
+        known["running"] = int(known["running"])
     costs = {
         name: None if value is None else float(value)
         for name, value in price_and_energy(
@@ -729,8 +805,15 @@ def _cheapest(answer: FrontierAnswer) -> str:
     if best is None:
         return f"no point{wanted}"
     name, point = best
-    price = point.usd_per_million_tokens
-    told = "" if price is None else f", ${format_price(price)} per million tokens"
+    told = _price(point)
+    if point.running is not None:
+        default = answer.chips[0].by_default
+        told += f"; it takes --server running={point.running}, the default gives "
+        told += (
+            "none as fast"
+            if default is None
+            else f"{default[0]} at {default[1].tokens_per_s_per_device:.0f} tokens/s{_price(default[1])}"
+        )
     place = f"device{'s' * (point.devices > 1)}"
     if len(answer.chips) > 1:
         place = f"x {answer.chips[0].hardware}"
@@ -738,6 +821,11 @@ def _cheapest(answer: FrontierAnswer) -> str:
         f"cheapest{wanted}: {name}, γ = {point.draft_len}, batch {round(point.batch_size, 1):g} on "
         f"{point.devices} {place}: {point.tokens_per_s_per_device:.0f} tokens/s each{told}"
     )
+
+
+def _price(point: FrontierPoint) -> str:
+    price = point.usd_per_million_tokens
+    return "" if price is None else f", ${format_price(price)} per million tokens"
 
 
 def _largest_rates(answer: FrontierAnswer) -> str:
