@@ -216,7 +216,11 @@ def published(name: str, answers: list[Any]) -> dict[str, Any]:
 
 def command_of(words: Sequence[str]) -> str:
     """Return the name of the schema of a call: ``models-show`` of `models show NAME`."""
-    below = {"models": ["show", "diff"], "hardware": ["show", "check", "new"], "simulate": ["batch"]}
+    below = {
+        "models": ["show", "diff"],
+        "hardware": ["show", "check", "new"],
+        "simulate": ["batch"],
+    }
     below["acceptance"] = ["list", "show", "fit"]
     first, *rest = words
     return f"{first}-{rest[0]}" if rest and rest[0] in below.get(first, []) else first

@@ -190,7 +190,7 @@ def test_keywords_may_be_spelt_as_flags() -> None:
 
 def test_flags_as_keywords_have_their_units() -> None:
     asked: Any = {"drafter": EAGLE, "batch": "1..8", "isl": 512, "osl": 64}
-    assert specroof.frontier(MODEL, CHIP, **asked, tpot=20).tpot_s == 0.02
+    assert specroof.frontier(MODEL, CHIP, **{**asked, "tpot": 20}).tpot_s == 0.02
     assert specroof.frontier(MODEL, CHIP, **asked, tpot_s=0.02).tpot_s == 0.02
 
 

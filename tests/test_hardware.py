@@ -890,7 +890,7 @@ def test_compute_capabilities_of_nvidia() -> None:
 
 
 #: Figures of a file that was filled in, by their keys.
-FIGURES = {
+FILLED_IN = {
     "bf16": "1.0e+15",
     "fp8": "2.0e+15",
     "fp4": "4.0e+15",
@@ -925,7 +925,7 @@ def test_a_new_file_is_sound_once_it_is_filled_in(tmp_path: Path, *, is_whole: b
             lines.append(line)
             continue
         in_sources = key[4] == "sources" or (in_sources and bool(key[1]))
-        value = "a data sheet" if in_sources and key[1] else FIGURES.get(key[4])
+        value = "a data sheet" if in_sources and key[1] else FILLED_IN.get(key[4])
         lines.append(
             f"{key[1]}{key[3]}{key[4]}: {value}"
             if value

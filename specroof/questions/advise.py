@@ -23,6 +23,7 @@ from specroof.latency import Deployment, Setup, check_placement, engine_setup
 from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
 from specroof.policies.decision import (
     INPUTS,
+    WORTH_A_RESTART,
     Decision,
     LoadDecision,
     decided,
@@ -609,6 +610,13 @@ def _chip_advice(checked: CheckedRequest, setup: Setup, given: HardwareLike) -> 
         shaped = decide(prediction_of(setup, [shape or drafter for shape, drafter in pairs]))
         if [row.draft_len for row in shaped.rows] != [row.draft_len for row in plan.rows]:
             plan = decide(prediction, by_default=by_default, typical=shaped)
+    uncaptured: list[str] = []
+    if setup.user_settings.capture is not None:
+        settings = replace(setup.user_settings, capture=None)
+        here = replace(request, server=settings, tensor_parallel=setup.placement.devices)
+        by_default_sizes = setup_on(replace(checked, request=here), setup.hardware)
+        plans = [decide(prediction_of(one, checked.drafters)) for one in [by_default_sizes] if one]
+        uncaptured = [line for free in plans for line in _uncaptured(setup, plan, free)]
     drafter = checked.drafters[plan.chosen]
     launches, config, refusals = _launches(checked, setup, drafter, plan, frameworks)
     warnings = [
@@ -618,6 +626,7 @@ def _chip_advice(checked: CheckedRequest, setup: Setup, given: HardwareLike) -> 
         *plan.warnings,
         *_missing(setup, request, priced=price is not None),
         *_unreached(plan),
+        *uncaptured,
         *_nodes(setup),
     ]
     place = f"{setup.hardware.name}: " if len(as_list(request.hardware)) > 1 else ""
@@ -680,6 +689,21 @@ def _unreached(plan: LoadPlan) -> Iterator[str]:
             f"with speculation this server holds at most {requests}, so it never reaches the "
             f"{off[0][0]} at which drafting should stop; to serve {off[0][0]}, start it without "
             f"speculation"
+        )
+
+
+def _uncaptured(setup: Setup, plan: LoadPlan, captured: LoadPlan) -> Iterator[str]:
+    """Warn where the captured sizes that the user stated cost throughput, with what they cost."""
+    pairs = [*zip(plan.rows, captured.rows, strict=True)]
+    told, free = max(
+        pairs, key=lambda pair: pair[1].times.tokens_per_s / pair[0].times.tokens_per_s
+    )
+    rates = told.times.tokens_per_s, free.times.tokens_per_s
+    if rates[1] > (1 + WORTH_A_RESTART) * rates[0]:
+        yield (
+            f"--server capture={setup.user_settings.capture} leaves passes without graphs: {told.concurrency:g} in flight "
+            f"get {rates[0]:.0f} tokens/s with {format_drafts(told.draft_len)}; by default they get "
+            f"{rates[1]:.0f} with {format_drafts(free.draft_len)}"
         )
 
 

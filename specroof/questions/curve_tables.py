@@ -15,7 +15,13 @@ from specroof.report.layout import ABSENT, brief, figure, format_table, in_line,
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.workload import Workload, workload_json
 from specroof.speedup.curve import REQUEST_WEIGHT, TEXT_WEIGHT, refuse_many_points
-from specroof.speedup.result import ALL_ROWS, CURVE_ARRAYS, SpeedupCurve, counted_engines
+from specroof.speedup.result import (
+    ALL_ROWS,
+    CURVE_ARRAYS,
+    SpeedupCurve,
+    best_index,
+    counted_engines,
+)
 from specroof.units import format_seconds
 
 #: Columns that one operating point does without.
@@ -144,14 +150,24 @@ def _runs(plain: float, drafting: float) -> str:
 
 
 def _band_columns(curve: SpeedupCurve) -> dict[str, list[str]]:
-    """Return the band, the verdict and the best drafts within the band; nothing without a band."""
+    """Return the band, the verdict and the best drafts within the band; nothing without a band.
+
+    Where no drafts are best, band and verdict are of the drafts that lose least, which are named.
+    """
     within, low, high = curve.best_within_band(), curve.speedup_low, curve.speedup_high
     if curve.verdict is None or within is None or low is None or high is None:
         return {}
-    least, most = curve.at_best(low), curve.at_best(high)
+    tried = curve.best_draft_len
+    if curve.draft_len[-1]:
+        tried = np.where(tried > 0, tried, 1 + best_index(curve.speedup[..., 1:]))
+    least, most = (np.take_along_axis(end, tried[..., None], -1)[..., 0] for end in (low, high))
     known = (curve.verdict != "") & np.isfinite(least)
+
+    def band(best: int, tried: int, least: float, most: float) -> str:
+        return f"{'' if best else f'{tried}: '}{least:.2f}-{most:.2f}x"
+
     return {
-        "80% band": _cells("{:.2f}-{:.2f}x".format, least, most, known=known),
+        "80% band": _cells(band, curve.best_draft_len, tried, least, most, known=known),
         "verdict": _cells(str, curve.verdict, known=known),
         "γ within band": _cells(_span, *within, known=known),
     }
