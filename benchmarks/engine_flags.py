@@ -186,11 +186,18 @@ class _Name(type):
     def __getattr__(cls, name: str) -> "_Name":
         if name.startswith("__"):
             raise AttributeError(name)
-        return _Name(name, (), {"__init_subclass__": classmethod(lambda _cls, **_: None)})
+        return _Name(name, (), _MEMBERS)
 
     def __call__(cls, *args: Any, **_: Any) -> Any:
-        """Return what is decorated, else an object."""
+        """Return what is decorated, else an object that decorates."""
         return args[0] if len(args) == 1 and callable(args[0]) else type.__call__(cls)
+
+
+#: What a class of such a package has: subclasses of any keywords, and objects that decorate.
+_MEMBERS: dict[str, Any] = {
+    "__init_subclass__": classmethod(lambda _cls, **_: None),
+    "__call__": lambda self, *args, **_: args[0] if args else self,
+}
 
 
 class _Package(types.ModuleType):
@@ -200,7 +207,7 @@ class _Package(types.ModuleType):
     def __getattr__(self, name: str) -> _Name:
         if name.startswith("__"):
             raise AttributeError(name)
-        return _Name(name, (), {})
+        return _Name(name, (), _MEMBERS)
 
 
 class _Stubs(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -298,7 +305,11 @@ def judge_vllm(asked: list[dict[str, Any]]) -> list[str]:
 def judge_sglang(asked: list[dict[str, Any]]) -> list[str]:
     """Return what SGLang says of each command."""
     from sglang.srt.arg_groups.speculative_hook import handle_speculative_decoding
+    from sglang.srt.layers import quantization
     from sglang.srt.server_args import prepare_server_args
+
+    # Known on CUDA, which this interpreter has not.
+    quantization.QUANTIZATION_METHODS["mxfp4"] = quantization.Mxfp4Config
 
     def check(case: dict[str, Any]) -> None:
         words = shlex.split(case["command"])

@@ -64,6 +64,7 @@ breakeven Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.6 --isl 512 --osl 64 -
 breakeven Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.6 --isl 512 --osl 64 --rate 1,8/s --requests 30 --draft-len 2 --solve rate
 frontier Qwen/Qwen3-32B -H h100 --devices 1,2 --drafter eagle3,accept=0.7 --isl 1024 --osl 256 --tpot 20
 frontier Qwen/Qwen3-8B -H h100,b200 --drafter eagle3,accept=0.7
+frontier openai/gpt-oss-120b -H b200,rtx-4090 --drafter eagle3,accept=0.7 --batch 48,96 --tpot 20
 frontier Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --tpot 0.001
 frontier Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --isl 512 --osl 64 --rate 1,8/s --requests 60 --ttft 500
 rollout Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --lengths lognormal=400/1600 --requests 32 --step-share 0.7
@@ -93,6 +94,7 @@ hardware show l40s
 hardware show mi300x
 hardware show mine.yaml
 hardware check mine.yaml
+hardware new my-chip
 acceptance
 acceptance list
 acceptance show qwen3-32b/eagle3/log-line
@@ -221,7 +223,11 @@ def published(name: str, answers: list[Any]) -> dict[str, Any]:
 
 def command_of(words: Sequence[str]) -> str:
     """Return the name of the schema of a call: ``models-show`` of `models show NAME`."""
-    below = {"models": ["show", "diff"], "hardware": ["show", "check"], "simulate": ["batch"]}
+    below = {
+        "models": ["show", "diff"],
+        "hardware": ["show", "check", "new"],
+        "simulate": ["batch"],
+    }
     below["acceptance"] = ["list", "show", "fit"]
     first, *rest = words
     return f"{first}-{rest[0]}" if rest and rest[0] in below.get(first, []) else first

@@ -906,6 +906,22 @@ def test_one_rate_drafts_no_longer_than_the_typical_shape() -> None:
     assert both["schedule"] == found["schedule"]
 
 
+def test_captured_sizes_that_cost_throughput_are_said_with_what_they_cost() -> None:
+    asked: dict[str, Any] = {"drafters": "eagle3,accept-length=2.4@3", "framework": "vllm"}
+    asked |= {"input_len": 1024, "output_len": 512, "concurrency": [8, 64]}
+
+    def told(**server: Any) -> tuple[Any, list[str]]:
+        found = advise("Qwen/Qwen3-8B", "h100", **asked, server=server)
+        return found.chips[0], [line for line in found.warnings if "capture=" in line]
+
+    free, _ = told()
+    small, (line,) = told(capture=16)  # a verification of 8 x 4 tokens is larger
+    rates = [chip.rows[0].times.tokens_per_s for chip in (small, free)]
+    assert rates[1] > 1.1 * rates[0]
+    assert all(f" {rate:.0f} " in line for rate in rates)
+    assert told(capture=1024)[1] == []
+
+
 def test_chips_are_compared_at_the_best_load_that_meets_the_targets() -> None:
     words = "openai/gpt-oss-120b -H h200,b200 --isl 1024 --osl 512 --concurrency 1,8,32,64,128"
     found = answer(f"{words} --drafter eagle3,accept-length=2.4@3 --tpot 12")

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import specroof
 from specroof.cli import app
+from specroof.questions.hardware import show_hardware
 from specroof.questions.simulate import sampling_is_exact
 
 pytestmark = pytest.mark.slow
@@ -163,3 +164,55 @@ def test_bundled_measurements_have_a_row_for_each_source() -> None:
     assert [row["source"] for row in found.records] == [
         row["source"] for row in found.to_dict()["sources"]
     ]
+
+
+def test_keywords_may_be_spelt_as_flags() -> None:
+    found = specroof.predict(
+        MODEL, CHIP, drafter=EAGLE, tp=2, batch=[1, 8], kv_cache="fp8", weight_dtype="fp8"
+    )  # type: ignore[call-arg]  # the spellings of the shell
+    same = specroof.predict(
+        MODEL,
+        CHIP,
+        drafters=EAGLE,
+        tensor_parallel=2,
+        batch_size=[1, 8],
+        options={"kv_dtype": "fp8", "weight_dtype": "fp8"},
+    )
+    assert found.to_dict() == same.to_dict()
+    options = specroof.Options(granularity="pass")
+    both = specroof.predict(MODEL, CHIP, drafter=EAGLE, options=options, kv_dtype="fp8")  # type: ignore[call-arg]
+    assert both.to_dict() == (
+        specroof.predict(
+            MODEL, CHIP, drafters=EAGLE, options={"granularity": "pass", "kv_dtype": "fp8"}
+        ).to_dict()
+    )
+
+
+def test_flags_as_keywords_have_their_units() -> None:
+    asked: Any = {"drafter": EAGLE, "batch": "1..8", "isl": 512, "osl": 64}
+    assert specroof.frontier(MODEL, CHIP, **{**asked, "tpot": 20}).tpot_s == 0.02
+    assert specroof.frontier(MODEL, CHIP, **asked, tpot_s=0.02).tpot_s == 0.02
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"tp": 2, "tensor_parallel": 2}, "tensor_parallel is 2; allowed: left out, since"),
+        (
+            {"kv_dtype": "fp8", "options": {"kv_dtype": "fp8"}},
+            "kv_dtype is 'fp8'; allowed: left out, since options has it",
+        ),
+        ({"kv_dtype": "fp3"}, "kv_dtype is 'fp3'; allowed:"),
+    ],
+)
+def test_keywords_of_one_field_are_given_once(words: Any, message: str) -> None:
+    with pytest.raises(specroof.OptionError) as caught:
+        specroof.predict(MODEL, CHIP, drafters=EAGLE, **words)
+    assert message in str(caught.value)
+
+
+def test_an_unknown_keyword_is_named() -> None:
+    with pytest.raises(TypeError, match="'foo'; allowed: model, hardware"):
+        specroof.predict(MODEL, CHIP, drafters=EAGLE, tp=1, foo=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="'kv_dtype'; allowed: hardware"):  # it has no options
+        show_hardware(CHIP, kv_dtype="fp8")  # type: ignore[call-arg]

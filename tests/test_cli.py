@@ -142,6 +142,22 @@ def test_where_no_draft_is_best_the_shortest_has_its_speedup() -> None:
     ]
 
 
+def test_where_no_draft_is_best_the_band_is_of_what_the_verdict_judges() -> None:
+    # It printed 1.00-1.00x, the band of no drafts, beside the verdict of one draft.
+    words = ("predict", "Qwen/Qwen3-8B", "-H", "h100", "--batch", "1,8", "--drafter")
+    unclear = [*words, "eagle3,accept=0.12"]
+    for call, verdict in ((unclear, "unclear"), ([*words, "eagle3,accept=0.01"], "loses")):
+        (drafter,) = last_object(run(*call, "--json"))["drafters"]
+        assert drafter["verdict"] == [[verdict, verdict]]
+        assert drafter["best_draft_len"] == [[0, 0]]
+        table = run(*call)
+        for b, line in enumerate(line for line in table.splitlines() if " none " in line):
+            speedups = drafter["speedup"][0][b][1:]
+            best = 1 + speedups.index(max(speedups))
+            ends = [drafter[name][0][b][best] for name in ("speedup_low", "speedup_high")]
+            assert f" {best}: {ends[0]:.2f}-{ends[1]:.2f}x {verdict} " in " ".join(line.split())
+
+
 def test_where_prefills_count_the_shortest_draft_has_its_speedup_too() -> None:
     requests = ("--concurrency", "8", "--input-len", "1024", "--output-len", "64")
     words = (*PREDICT, *requests, "--drafter", "autoregressive,accept=0,cost=0.25")

@@ -37,8 +37,8 @@ DRAFTERS = (
     "eagle3,accept=0.6,tree=eagle2,nodes=8,top-k=2,siblings=.2",
 )
 LOADS = ([1], [64], [1, 8, 64], [1, 8, 32, 64, 128], [4, 256], [16, 49, 97])
-#: All that the property was drawn for: SPECROOF_DRAWS=300; the suite draws a few.
-DRAWS = int(os.environ.get("SPECROOF_DRAWS", "16"))
+#: Draws of the quick suite, and of the whole one; SPECROOF_DRAWS=3000 draws more.
+FEW, DRAWS = 16, int(os.environ.get("SPECROOF_DRAWS", "300"))
 
 
 @functools.cache
@@ -67,7 +67,7 @@ def drawn(seed: int) -> tuple[dict[str, Any], Advice]:
         return drawn(seed + 10_000)
 
 
-@pytest.fixture(params=range(DRAWS))
+@pytest.fixture(params=range(FEW))
 def advice(request: pytest.FixtureRequest) -> Advice:
     return drawn(request.param)[1]
 
@@ -188,6 +188,43 @@ def test_limits_that_are_raised_are_in_the_flags_of_the_server(advice: Advice) -
             assert row.default.running < row.times.running
 
 
+def test_no_note_contradicts_the_figures(advice: Advice) -> None:
+    found, (chip,) = advice.to_dict(), advice.chips
+    notes, text = [*found["warnings"], *found["notes"]], " ".join(advice.text().split())
+    has_band = [row.choice.low < row.choice.high for row in chip.rows if row.choice.tried]
+    assert ("this engine has no band" in text) == (not any(has_band))
+    if any(re.search(r"80% of \d+ measured speedups", note) for note in notes):
+        assert any(has_band)
+    for note in notes:
+        if reached := re.match(r"a (TTFT|TPOT) of (\S+) ms is out of reach: the least is", note):
+            name = f"{reached[1].lower()}_s"
+            assert all(1e3 * row[name] > float(reached[2]) for row in found["rows"])
+            assert found["best"] is None or 1e3 * found["best"][name] <= float(reached[2])
+        if most := re.match(r"a speedup of (\S+) is out of reach", note):
+            assert all(row["tried"]["speedup"] < float(most[1]) for row in found["rows"])
+        if held := re.match(r"with speculation this server holds at most (\d+) request", note):
+            room = found["capacity"]["speculative"]["largest_batch"]
+            (stop,) = (int(word) for word in re.findall(r"never reaches the (\d+) ", note))
+            assert int(held[1]) == room < stop
+            assert drafts_at(found["schedule"], stop) == 0
+    if "agrees at every load" in text:
+        assert all(row["verdict"] != "unclear" for row in found["rows"])
+    waits = {f"{row.concurrency:g}" for row in chip.rows if row.waits}
+    told = re.search(r"At ([\d, ]+) in flight throughput is bought with waiting", text)
+    assert {*told[1].split(", ")} == waits if told else not waits
+
+
+#: What holds of every advice that is drawn.
+HOLDS = (
+    test_one_length_stands_in_table_schedule_flags_and_json,
+    test_the_decision_of_all_loads_is_that_of_each,
+    test_the_table_has_the_lengths_of_the_decision,
+    test_targets_hold_at_the_load_that_ranks,
+    test_limits_that_are_raised_are_in_the_flags_of_the_server,
+    test_no_note_contradicts_the_figures,
+)
+
+
 def diagnosed(seed: int, folder: Path) -> Diagnosis:
     """Return the diagnosis of a drawn server: its load, its framework, its drafts."""
     rng = random.Random(seed)
@@ -203,7 +240,7 @@ def diagnosed(seed: int, folder: Path) -> Diagnosis:
     return doctor(model, chip, pages=page, drafter=kind + sizes, served_name=None)
 
 
-@pytest.mark.parametrize("seed", range(DRAWS))
+@pytest.mark.parametrize("seed", range(FEW))
 def test_what_doctor_recommends_is_in_its_schedule_and_flags(seed: int, tmp_path: Path) -> None:
     found = diagnosed(seed, tmp_path)
     change, flags = found.change, found.flags
@@ -221,3 +258,13 @@ def test_what_doctor_recommends_is_in_its_schedule_and_flags(seed: int, tmp_path
         assert told == drafts
     elif drafts:
         assert any(note.startswith("no flags") for note in found.notes)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(FEW, DRAWS))
+def test_every_further_draw_holds(seed: int, tmp_path: Path) -> None:
+    (_, advice) = drawn.__wrapped__(seed)
+    for holds in HOLDS:
+        holds(advice)
+    test_what_doctor_recommends_is_in_its_schedule_and_flags(seed, tmp_path)

@@ -207,8 +207,8 @@ def test_configs_that_are_nowhere_are_refused() -> None:
     [
         ("model", "needs config="),
         ("pard,accept=.5", "needs config="),
-        ("pard,tree=2,siblings=.1", "'tree=2' is not understood"),
-        ("p_eagle,tree=2,siblings=.1", "'tree=2' is not understood"),
+        ("pard,tree=2,siblings=.1", "'tree=2', 'siblings=.1' are not understood"),
+        ("p_eagle,tree=2,siblings=.1", "'tree=2', 'siblings=.1' are not understood"),
         ("mtp,cost=0.1", "'cost=0.1' is not understood; allowed: config=…, tp=…"),
         ("mtp,accept=1.5", "rate is 1.5; allowed: a number from 0 to 1"),
         ("mtp,rates=.9/1.1", "rates[1] is 1.1; allowed: a number from 0 to 1"),

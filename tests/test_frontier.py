@@ -3,6 +3,7 @@
 import csv
 import json
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +153,7 @@ def test_the_shell_answers_as_python_does(tmp_path: Path) -> None:
     )
     lines = (tmp_path / "f.csv").read_text().splitlines()
     assert len(lines) == 1 + len(answer.records)
-    assert lines[0].startswith("series,devices,batch_size,draft_len,tokens_per_s_per_user")
+    assert lines[0].startswith("hardware,series,devices,batch_size,draft_len,tokens_per_s_per_user")
     assert sum(line.endswith(",1") for line in lines) == 2
     assert (tmp_path / "f.png").read_bytes()[1:4] == b"PNG"
     text = CliRunner().invoke(app, words).stdout
@@ -270,21 +271,113 @@ def test_the_shell_asks_about_requests_as_python_does() -> None:
     assert json.loads(done.stdout.splitlines()[-1]) == json.loads(json.dumps(answer.to_dict()))
 
 
+def test_a_default_that_binds_is_raised_and_both_are_priced() -> None:
+    # SGLang runs 48 requests with drafts unless it is told: plain decoding looked cheaper.
+    asked: dict[str, Any] = {"drafters": "eagle3,accept-length=2.4@3", "batch_size": [48, 96, 192]}
+    asked |= {"tpot_s": 0.02, "input_len": 1024, "output_len": 512, "max_draft_len": 5}
+    found = frontier("openai/gpt-oss-120b", "b200", **asked)
+    (chip,) = found.chips
+    assert chip.cheapest is not None
+    assert chip.by_default is not None
+    name, point = chip.cheapest
+    assert (name, point.running) == (asked["drafters"], point.batch_size)
+    assert point.batch_size > 48
+    assert chip.by_default[0] == "plain"
+    assert chip.by_default[1].running is None
+    assert f"--server running={point.running}" in str(found)
+    assert any("running=BATCH" in note for note in found.notes)
+    # What the server gives that is told so, and what it gives by default.
+    stated = frontier("openai/gpt-oss-120b", "b200", **asked, server=f"running={point.running}")
+    assert stated.cheapest is not None
+    rate = stated.cheapest[1].tokens_per_s_per_device
+    assert rate == pytest.approx(point.tokens_per_s_per_device, rel=1e-9)
+    assert stated.cheapest[1].running is None
+    within = frontier("openai/gpt-oss-120b", "b200", **asked | {"batch_size": [48, 96]})
+    assert within.chips[0].by_default == chip.by_default
+    shown = found.to_dict()
+    assert shown["by_default"]["series"] == "plain"
+    assert shown["cheapest"]["running"] == point.running
+    slow = frontier(
+        "openai/gpt-oss-120b", "b200", **asked | {"batch_size": [192], "tpot_s": 0.0198}
+    )
+    assert slow.chips[0].by_default is None
+    assert "the default gives none as fast" in str(slow)
+
+
+CHIPS = ("h100", "b200", "mi300x")
+
+
 def test_chips_are_compared_as_each_alone(tmp_path: Path) -> None:
-    table = tmp_path / "points.csv"
+    table, chart = tmp_path / "points.csv", tmp_path / "points.png"
     words = ["frontier", MODEL, "--drafter", SPEC, "--batch", "1,8", "--max-draft-len", "3"]
-    done = CliRunner().invoke(app, [*words, "-H", "h100,b200", "--csv", str(table), "--json"])
+    chips = ["-H", ",".join(CHIPS)]
+    files = ["--csv", str(table), "--plot", str(chart)]
+    done = CliRunner().invoke(app, [*words, *chips, *files, "--json"])
     assert done.exit_code == 0, done.output
-    alone = [
-        frontier(MODEL, chip, drafters=SPEC, batch_size=[1, 8], max_draft_len=3)
-        for chip in ("h100", "b200")
+    found = json.loads(done.stdout.splitlines()[-1])
+    answers = [
+        frontier(MODEL, chip, drafters=SPEC, batch_size=[1, 8], max_draft_len=3) for chip in CHIPS
     ]
-    assert json.loads(done.stdout.splitlines()[-1]) == {
-        "chips": json.loads(json.dumps([one.to_dict() for one in alone]))
-    }
+    alone = {answer.hardware: answer for answer in answers}
+    assert {*found} == {"chips", "notes", "warnings"}
+    assert {chip["hardware"] for chip in found["chips"]} == {*alone}
+    for chip in found["chips"]:
+        same = json.loads(json.dumps(alone[chip["hardware"]].to_dict()))
+        assert all(same[key] == value for key, value in chip.items())
+        assert chip["usd_per_hour"] > 0
+        assert chip["reach"]["text"]
+    prices = [chip["cheapest"]["usd_per_million_tokens"] for chip in found["chips"]]
+    assert prices == sorted(prices)
     names = [row["hardware"] for row in csv.DictReader(table.read_text().splitlines())]
-    assert names == [one.hardware for one in alone for _ in one.records]
-    printed = CliRunner().invoke(app, [*words, "-H", "h100,b200"]).stdout
-    assert printed == "\n\n".join(map(str, alone)) + "\n"
+    assert names == [row["hardware"] for chip in found["chips"] for row in chip["points"]]
+    assert [path.name for path in tmp_path.glob("*.png")] == ["points.png"]
     twice = CliRunner().invoke(app, [*words, "-H", "h100,h100"])
     assert (twice.exit_code, twice.stdout) == (2, "")
+
+
+def test_chips_stand_in_one_table_with_price_band_and_reach() -> None:
+    answer = frontier(MODEL, [*CHIPS, "rtx-4090"], drafters=SPEC, batch_size=[1, 8], tpot_s=0.05)
+    text = str(answer)
+    (start,) = (n for n, line in enumerate(text.splitlines()) if line.startswith("chip "))
+    rows = text.splitlines()[start + 1 : start + 5]
+    for chip, row in zip(answer.chips, rows, strict=True):
+        assert chip.hardware in row
+        assert chip.cheapest is not None
+        name, point = chip.cheapest
+        assert point.tokens_per_s_per_device_low is not None
+        assert point.tokens_per_s_per_device_high is not None
+        assert point.tokens_per_s_per_device_low < point.tokens_per_s_per_device
+        assert point.tokens_per_s_per_device < point.tokens_per_s_per_device_high
+        assert name.partition(",")[0] in row
+        assert f"reach of {chip.hardware}" in text
+    engines = {chip.engine for chip in answer.chips}
+    assert len(engines) > 1
+    assert all(f"{chip.engine} on {chip.hardware}" in text for chip in answer.chips)
+    assert answer.cheapest == answer.chips[0].cheapest
+    # The band of a price is that of the tokens, upside down: by hand, from the price of an hour.
+    best, usd = answer.chips[0].cheapest, answer.chips[0].usd_per_hour
+    assert best is not None
+    assert usd is not None
+    dearest = usd / (best[1].tokens_per_s_per_device_low * 3600 / 1e6)  # type: ignore[operator]
+    assert f"-{dearest:.3f}"[:5] in rows[0]
+    lines = answer.plot().axes[0].lines
+    colors = {line.get_color() for line in lines if len(line.get_xdata()) == 2}
+    assert len(colors) >= len(answer.chips)
+
+
+def test_a_chip_that_is_not_fast_enough_stands_last() -> None:
+    answer = frontier(MODEL, ["rtx-4090", "h100"], drafters=SPEC, batch_size=[1], tpot_s=0.006)
+    assert [chip.cheapest is None for chip in answer.chips] == [False, True]
+    assert answer.chips[1].reach is None
+    none = frontier(MODEL, ["h100", "b200"], drafters=SPEC, batch_size=[8], tpot_s=1e-4)
+    assert none.cheapest is None
+    assert "no point within" in str(none)
+
+
+def test_chips_without_a_price_are_ranked_by_tokens() -> None:
+    chips = [replace(specroof.load_hardware(name), price=None) for name in ("h100", "b200")]
+    answer = frontier(MODEL, chips, drafters=SPEC, batch_size=[8])
+    rates = [chip.cheapest[1].tokens_per_s_per_device for chip in answer.chips if chip.cheapest]
+    assert rates == sorted(rates, reverse=True)
+    with pytest.raises(OptionError, match=r"hardware is \[\]; allowed: one chip or more"):
+        frontier(MODEL, [], drafters=SPEC)

@@ -469,14 +469,19 @@ def _spec_values(where: str, kind_name: str, pairs: list[str]) -> dict[str, str]
     takes_acceptance = kind_name != "ideal"
     known = [*kind.keys, *((*ACCEPTANCE_KEYS, _EXTRAPOLATE) if takes_acceptance else ())]
     values: dict[str, str] = {}
+    wrong: list[str] = []
     for pair in pairs:
         key, equals, value = (part.strip() for part in pair.partition("="))
         if not equals or not value or key not in known:
-            allowed = ", ".join(f"{name}=…" for name in known) or "nothing after the kind"
-            reject(f"{where}: {pair!r} is not understood", allowed)
+            wrong.append(repr(pair))
+            continue
         if key in values:
             reject(f"{where}: {key} is given twice", "once")
         values[key] = value
+    if wrong:
+        allowed = ", ".join(f"{name}=…" for name in known) or "nothing after the kind"
+        are = "are" if len(wrong) > 1 else "is"
+        reject(f"{where}: {', '.join(wrong)} {are} not understood", allowed)
     for group in kind.required:
         if sum(key in values for key in group) != 1:
             message = f"{where}: needs {'exactly one of ' * (len(group) > 1)}{', '.join(group)}="

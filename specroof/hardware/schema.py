@@ -217,14 +217,18 @@ class _HardwareProfile(_HardwareBlock):
             needed.append("peak.multiprocessors")
         needed += [f"engines.{name}" for name in self.engines]
         present = set(_dotted_keys(self.model_dump(exclude_unset=True)))
-        for key in needed:
-            if key not in self.sources:
-                message = f"sources.{key} is missing; must say where the figure comes from"
-                raise ValueError(message)
-        for key in self.sources:
-            if key not in present:
-                message = f"sources.{key} names nothing in the file; needed are {', '.join(needed)}"
-                raise ValueError(message)
+        mistakes = [
+            f"sources.{key} is missing; must say where the figure comes from"
+            for key in needed
+            if key not in self.sources
+        ]
+        mistakes += [
+            f"sources.{key} names nothing in the file; needed are {', '.join(needed)}"
+            for key in self.sources
+            if key not in present
+        ]
+        if mistakes:
+            raise ValueError("; ".join(mistakes))
         return self
 
 

@@ -23,6 +23,7 @@ from specroof.latency import Deployment, Setup, check_placement, engine_setup
 from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
 from specroof.policies.decision import (
     INPUTS,
+    WORTH_A_RESTART,
     Decision,
     LoadDecision,
     decided,
@@ -44,7 +45,7 @@ from specroof.questions.advised_loads import (
     schedule_loads,
 )
 from specroof.questions.answer import Charted, title_of
-from specroof.questions.curve_tables import request_columns, served_bands_line
+from specroof.questions.curve_tables import compared_on, request_columns, served_bands_line
 from specroof.questions.played_loads import (
     PlayedPlan,
     largest_rates_line,
@@ -777,6 +778,13 @@ def _chip_advice(
         shaped = decide(prediction_of(setup, [shape or drafter for shape, drafter in pairs]))
         if [row.draft_len for row in shaped.rows] != [row.draft_len for row in plan.rows]:
             plan = decide(prediction, by_default=by_default, typical=shaped)
+    uncaptured: list[str] = []
+    if setup.user_settings.capture is not None:
+        settings = replace(setup.user_settings, capture=None)
+        here = replace(request, server=settings, tensor_parallel=setup.placement.devices)
+        by_default_sizes = setup_on(replace(checked, request=here), setup.hardware)
+        plans = [decide(prediction_of(one, checked.drafters)) for one in [by_default_sizes] if one]
+        uncaptured = [line for free in plans for line in _uncaptured(setup, plan, free)]
     drafter = checked.drafters[plan.chosen]
     launches, config, refusals = _launches(checked, prediction, drafter, plan, frameworks)
     played = _played_plan(checked, setup, drafter, plan)
@@ -804,6 +812,7 @@ def _chip_advice(
         *_missing(setup, request, priced=price is not None),
         *_unreached(plan),
         *([] if played is None else played.warnings),
+        *uncaptured,
         *_nodes(setup, frameworks),
     ]
     place = f"{setup.hardware.name}: " if len(as_list(request.hardware)) > 1 else ""
@@ -879,14 +888,8 @@ def _raised(prediction: Prediction, batch: float) -> dict[str, tuple[int, int]]:
 
     A default and not memory decides how many requests run: the largest batch is told instead.
     """
-    most = math.ceil(batch)
-    for room in prediction.limits:
-        server = room.drafting.server
-        binds = (room.bound_by == "running") & (room.largest < most)
-        if binds.any() and server.running is not None and server.stated.running is None:
-            ranks = room.drafting.need.ranks  # each runs as many, whole requests
-            return {"running": (server.running, ranks * -(-most // ranks))}
-    return {}
+    limits = [limit for room in prediction.limits if (limit := room.raised_running(batch))]
+    return {"running": limits[0]} if limits else {}
 
 
 def _typical(drafter: Drafter) -> Drafter | None:
@@ -914,6 +917,21 @@ def _unreached(plan: LoadPlan) -> Iterator[str]:
             f"with speculation this server holds at most {requests}, so it never reaches the "
             f"{off[0][0]} at which drafting should stop; to serve {off[0][0]}, start it without "
             f"speculation"
+        )
+
+
+def _uncaptured(setup: Setup, plan: LoadPlan, captured: LoadPlan) -> Iterator[str]:
+    """Warn where the captured sizes that the user stated cost throughput, with what they cost."""
+    pairs = [*zip(plan.rows, captured.rows, strict=True)]
+    told, free = max(
+        pairs, key=lambda pair: pair[1].times.tokens_per_s / pair[0].times.tokens_per_s
+    )
+    rates = told.times.tokens_per_s, free.times.tokens_per_s
+    if rates[1] > (1 + WORTH_A_RESTART) * rates[0]:
+        yield (
+            f"--server capture={setup.user_settings.capture} leaves passes without graphs: {told.concurrency:g} in flight "
+            f"get {rates[0]:.0f} tokens/s with {format_drafts(told.draft_len)}; by default they get "
+            f"{rates[1]:.0f} with {format_drafts(free.draft_len)}"
         )
 
 
@@ -1448,16 +1466,10 @@ def _chips_table(answer: Advice) -> str:
         for chip in answer.chips
         if chip.plan.best is None
     ]
-    engines = {chip.setup.hardware.name: chip.setup.engine.name for chip in answer.chips}
-    if len({*engines.values()}) > 1:
-        unlike = ", ".join(f"{engine} on {name}" for name, engine in engines.items())
-        lines.append(wrapped(f"Compared on unlike engines: {unlike}."))
-    else:
-        lines.append(wrapped(f"All on engine {answer.chips[0].setup.engine.name}."))
-    reaches = {chip.setup.hardware.name: chip.reach(answer) for chip in answer.chips}
-    lines += [
-        wrapped(f"reach of {name}: {reach['text']}") for name, reach in reaches.items() if reach
-    ]
+    lines += compared_on(
+        {chip.setup.hardware.name: chip.setup.engine.name for chip in answer.chips},
+        {chip.setup.hardware.name: chip.reach(answer) for chip in answer.chips},
+    )
     return "\n".join(lines)
 
 

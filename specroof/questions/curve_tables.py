@@ -1,6 +1,6 @@
 """Speedup curves as tables for people, and every point of them as JSON, CSV and columns."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -11,11 +11,17 @@ from specroof.arrays import Array, IntArray, fields_of, to_json_array
 from specroof.errors import Note
 from specroof.hardware import CONCURRENCY_ENDS, EngineProfile, served_cells
 from specroof.report.columns import Columns
-from specroof.report.layout import ABSENT, brief, figure, format_table, in_line
+from specroof.report.layout import ABSENT, brief, figure, format_table, in_line, wrapped
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.workload import Workload, workload_json
 from specroof.speedup.curve import REQUEST_WEIGHT, TEXT_WEIGHT, refuse_many_points
-from specroof.speedup.result import ALL_ROWS, CURVE_ARRAYS, SpeedupCurve, counted_engines
+from specroof.speedup.result import (
+    ALL_ROWS,
+    CURVE_ARRAYS,
+    SpeedupCurve,
+    best_index,
+    counted_engines,
+)
 from specroof.units import format_seconds
 
 #: Columns that one operating point does without.
@@ -144,14 +150,24 @@ def _runs(plain: float, drafting: float) -> str:
 
 
 def _band_columns(curve: SpeedupCurve) -> dict[str, list[str]]:
-    """Return the band, the verdict and the best drafts within the band; nothing without a band."""
+    """Return the band, the verdict and the best drafts within the band; nothing without a band.
+
+    Where no drafts are best, band and verdict are of the drafts that lose least, which are named.
+    """
     within, low, high = curve.best_within_band(), curve.speedup_low, curve.speedup_high
     if curve.verdict is None or within is None or low is None or high is None:
         return {}
-    least, most = curve.at_best(low), curve.at_best(high)
+    tried = curve.best_draft_len
+    if curve.draft_len[-1]:
+        tried = np.where(tried > 0, tried, 1 + best_index(curve.speedup[..., 1:]))
+    least, most = (np.take_along_axis(end, tried[..., None], -1)[..., 0] for end in (low, high))
     known = (curve.verdict != "") & np.isfinite(least)
+
+    def band(best: int, tried: int, least: float, most: float) -> str:
+        return f"{'' if best else f'{tried}: '}{least:.2f}-{most:.2f}x"
+
     return {
-        "80% band": _cells("{:.2f}-{:.2f}x".format, least, most, known=known),
+        "80% band": _cells(band, curve.best_draft_len, tried, least, most, known=known),
         "verdict": _cells(str, curve.verdict, known=known),
         "γ within band": _cells(_span, *within, known=known),
     }
@@ -335,6 +351,26 @@ def served_bands_line(
         f"80% bands without drafts: {'; '.join(shown)}; with drafts {besides} have the band of the "
         f"speedup besides"
     )
+
+
+def compared_on(
+    engines: Mapping[str, str], reaches: Mapping[str, Mapping[str, Any] | None]
+) -> Iterator[str]:
+    """Yield the engines that chips are compared on, and how near measurements are to each.
+
+    Parameters
+    ----------
+    engines, reaches
+        By the names of the chips; a reach as `specroof.speedup.reach.nearness` says it.
+    """
+    if len({*engines.values()}) > 1:
+        unlike = ", ".join(f"{engine} on {chip}" for chip, engine in engines.items())
+        yield wrapped(f"Compared on unlike engines: {unlike}.")
+    else:
+        yield wrapped(f"All on engine {next(iter(engines.values()))}.")
+    for chip, reach in reaches.items():
+        if reach:
+            yield wrapped(f"reach of {chip}: {reach['text']}")
 
 
 def source_lines(curves: Sequence[SpeedupCurve]) -> str:

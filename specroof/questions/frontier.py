@@ -2,15 +2,18 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
 from typing import Annotated, Any, Final, TypeAlias
 
 import numpy as np
 
 from specroof.arrays import Array, fields_of, number_within, whole_within
+from specroof.drafters import Drafter
 from specroof.errors import OptionError, refuse
 from specroof.hardware import HardwareProfile
+from specroof.latency import Deployment
 from specroof.questions.answer import Charted
+from specroof.questions.curve_tables import compared_on
 from specroof.questions.played_loads import (
     beyond_warnings,
     largest_rates_line,
@@ -20,12 +23,14 @@ from specroof.questions.played_loads import (
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import (
     BATCH,
+    CHIPS,
     FORMULAS,
     TPOT,
     TTFT,
     Command,
     ContextLen,
     Drafters,
+    HardwareLike,
     MemoryLimits,
     Parameter,
     PlayedRequest,
@@ -40,15 +45,19 @@ from specroof.questions.request import (
     price_notes,
     question,
     refuse_one_token,
+    server_of,
+    unique_list,
     usd_per_hour,
+    words,
 )
-from specroof.report.layout import figure, format_table, in_line, page
+from specroof.report.layout import ABSENT, figure, format_table, in_line, page
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.played import PlayedLoads, largest_rate, played_loads, played_server
 from specroof.serving.served import room_rule
 from specroof.serving.workload import Load, Workload, workload_json
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 from specroof.speedup.price import Frontier, frontier_of, price_and_energy
+from specroof.speedup.reach import nearness
 from specroof.speedup.result import SpeedupCurve
 from specroof.units import MILLION, MILLISECOND, format_price, format_seconds
 
@@ -58,7 +67,11 @@ USUAL_BATCHES: Final = tuple(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+#: The series without drafts.
+PLAIN: Final = "plain"
+
+
+@dataclass(frozen=True)
 class FrontierRequest(PlayedRequest):
     """Ask what each user and each device can get.
 
@@ -70,6 +83,11 @@ class FrontierRequest(PlayedRequest):
     ['plain', 'eagle3,accept=0.7']
     """
 
+    hardware: Annotated[  # type: ignore[assignment]  # chips to compare, of which each is asked about
+        HardwareLike | Sequence[HardwareLike],
+        replace(CHIPS, in_python="Or `HardwareProfile` objects; in Python a list.", read=words),
+    ]
+    _: KW_ONLY
     drafters: Drafters
     batch_size: Annotated[
         Values | None,
@@ -120,6 +138,8 @@ class FrontierPoint:
         Over how many devices, how many sequences together, how many drafts per round.
     tokens_per_s_per_user, tokens_per_s_per_device
         What each gets: of requests, a user after the first token and a device with prefills.
+    tokens_per_s_per_device_low, tokens_per_s_per_device_high
+        Ends of the band that holds 80% of measurements; None where there is no band.
     usd_per_million_tokens, joules_per_million_tokens
         Of output tokens; None where price or watts are unknown.
     ttft_s
@@ -128,6 +148,9 @@ class FrontierPoint:
         Requests that arrive in a second; None of a closed loop. Of requests that are played
         through, `batch_size` is how many run on average, and time to the first token and tokens
         per second of a user are those that 99% have at least.
+    running
+        The limit of running requests that the server is told for this point; None where its
+        default is enough.
     """
 
     devices: int
@@ -139,6 +162,9 @@ class FrontierPoint:
     joules_per_million_tokens: float | None
     ttft_s: float | None
     rate: float | None = None
+    tokens_per_s_per_device_low: float | None = None
+    tokens_per_s_per_device_high: float | None = None
+    running: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,11 +191,13 @@ class Series:
     Parameters
     ----------
     name
-        ``"plain"``, or the drafter's.
+        `PLAIN`, or the drafter's.
     points
         Those that no other of the series beats, from many users to fast ones.
     cheapest
         The cheapest of them within the wanted time per token; None where none is as fast.
+    by_default
+        The cheapest under the default limits of the server.
     largest_rates
         Of requests at a rate, with targets: the largest on each number of devices that serves any.
     """
@@ -177,7 +205,63 @@ class Series:
     name: str
     points: tuple[FrontierPoint, ...]
     cheapest: FrontierPoint | None
+    by_default: FrontierPoint | None
     largest_rates: tuple[LargestRate, ...] = ()
+
+
+def _most_tokens(
+    points: Sequence[tuple[str, FrontierPoint | None]],
+) -> tuple[str, FrontierPoint] | None:
+    known = [(name, point) for name, point in points if point is not None]
+    return max(known, key=lambda one: one[1].tokens_per_s_per_device, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class ChipFrontier:
+    """The frontiers of one chip.
+
+    Parameters
+    ----------
+    hardware, engine
+        Names.
+    usd_per_hour
+        Price of one device; None if not known.
+    series
+        Plain decoding, then each drafter.
+    reach
+        How near measurements are to the cheapest point, as `specroof.speedup.reach.nearness` says
+        it; None where no point is fast enough, and for an engine that does not know its evidence.
+    """
+
+    hardware: str
+    engine: str
+    usd_per_hour: float | None
+    series: tuple[Series, ...]
+    reach: dict[str, Any] | None
+
+    @property
+    def cheapest(self) -> tuple[str, FrontierPoint] | None:
+        """The series and the point with most tokens of each device that is fast enough."""
+        return _most_tokens([(one.name, one.cheapest) for one in self.series])
+
+    @property
+    def by_default(self) -> tuple[str, FrontierPoint] | None:
+        """The same under the default limits of the server."""
+        return _most_tokens([(one.name, one.by_default) for one in self.series])
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """Every point of every frontier, with the chip and the name of its series."""
+        return [
+            {
+                "hardware": self.hardware,
+                "series": one.name,
+                **asdict(point),
+                "is_cheapest": point == one.cheapest,
+            }
+            for one in self.series
+            for point in one.points
+        ]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -186,30 +270,40 @@ class FrontierAnswer(Charted):
 
     Attributes
     ----------
-    model, hardware, engine
-        Names.
+    model
+        Its name.
     context_len, tpot_s, ttft_s, workload
         What was asked about; `workload` is None unless these were requests.
-    series
-        Plain decoding, then each drafter.
+    chips
+        The frontiers of each chip, that of the cheapest tokens first; by tokens of each device
+        where a price is not known. Chips without a point that is fast enough stand at the end.
     notes, warnings
         Sentences for the reader.
     """
 
     model: str
-    hardware: str
-    engine: str
     context_len: float
     tpot_s: float | None
     ttft_s: float | None
     workload: Workload | None
-    series: tuple[Series, ...]
+    chips: tuple[ChipFrontier, ...]
+
+    @property
+    def hardware(self) -> str:
+        """The chips, separated by commas."""
+        return ", ".join(chip.hardware for chip in self.chips)
+
+    @property
+    def engine(self) -> str:
+        """The engines of the chips, separated by commas."""
+        return ", ".join(dict.fromkeys(chip.engine for chip in self.chips))
 
     @property
     def title(self) -> str:
         """What was asked, in one line."""
         load = self.workload.requests if self.workload else f"context {self.context_len:g}"
-        return f"{self.model} on {self.hardware}, engine {self.engine}, {load}"
+        engine = f"engine{'s' * (', ' in self.engine)} {self.engine}"
+        return f"{self.model} on {self.hardware}, {engine}, {load}"
 
     def text(self) -> str:
         """Return a frontier for each series with its cheapest point marked, and the cheapest."""
@@ -220,50 +314,89 @@ class FrontierAnswer(Charted):
         return {"": frontier_chart(self)}
 
     @property
+    def series(self) -> tuple[Series, ...]:
+        """Plain decoding and each drafter, chip by chip."""
+        return tuple(one for chip in self.chips for one in chip.series)
+
+    @property
     def cheapest(self) -> tuple[str, FrontierPoint] | None:
-        """The series and the point with most tokens of each device that is fast enough."""
-        fast = [(one.name, one.cheapest) for one in self.series if one.cheapest is not None]
-        return max(fast, key=lambda one: one[1].tokens_per_s_per_device, default=None)
+        """The series and the point of the cheapest tokens that come fast enough."""
+        return self.chips[0].cheapest
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """Every point of every frontier, with the name of its series."""
-        return [
-            {"series": one.name, **asdict(point), "is_cheapest": point == one.cheapest}
-            for one in self.series
-            for point in one.points
-        ]
+        """Every point of every frontier, with its chip and the name of its series."""
+        return [row for chip in self.chips for row in chip.records]
 
     @property
     def columns(self) -> list[str]:
         """The names of the columns of that table, which has no rows where no batch has room."""
-        return ["series", *(one.name for one in fields(FrontierPoint)), "is_cheapest"]
+        return ["hardware", "series", *(one.name for one in fields(FrontierPoint)), "is_cheapest"]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the answer as the object that ``--json`` prints."""
-        best = self.cheapest
-        return {
-            **fields_of(self, "model", "hardware", "engine", "context_len", "tpot_s", "ttft_s"),
-            **workload_json(self.workload),
-            "points": self.records,
-            "cheapest": None if best is None else {"series": best[0], **asdict(best[1])},
-            "largest_rates": [
-                {"series": one.name, **asdict(largest)}
-                for one in self.series
-                for largest in one.largest_rates
-            ],
-            **self.messages,
-        }
+        """Return the answer as the object that ``--json`` prints; several chips stand in a list."""
+        chips = [
+            {
+                "model": self.model,
+                "hardware": chip.hardware,
+                "engine": chip.engine,
+                **fields_of(self, "context_len", "tpot_s", "ttft_s"),
+                **workload_json(self.workload),
+                "usd_per_hour": chip.usd_per_hour,
+                "points": chip.records,
+                **{
+                    name: best and {"series": best[0], **asdict(best[1])}
+                    for name, best in (
+                        ("cheapest", chip.cheapest),
+                        ("by_default", chip.by_default),
+                    )
+                },
+                "largest_rates": [
+                    {"series": one.name, **asdict(largest)}
+                    for one in chip.series
+                    for largest in one.largest_rates
+                ],
+                "reach": chip.reach,
+            }
+            for chip in self.chips
+        ]
+        return {**(chips[0] if len(chips) == 1 else {"chips": chips}), **self.messages}
 
 
 @question(FrontierRequest)
 def frontier(request: FrontierRequest) -> FrontierAnswer:
     """Find the best speeds per user and per device, with speculation and without."""
-    load = _load(request)
-    chip = hardware_of(request.hardware)
-    usd = usd_per_hour(chip, request.price_per_hour)
-    found, left_out = _frontiers(replace(request, hardware=chip), load)
-    watts = None if chip.power is None else chip.power.watts
+    load, model = _load(request), model_of(request.model, request.family)
+    chips, notes, warnings = list[ChipFrontier](), list[str](), list[str]()
+    profiles = unique_list("hardware", request.hardware, hardware_of)
+    if not profiles:
+        refuse("hardware", request.hardware, "one chip or more")
+    for profile in profiles:
+        here = replace(request, model=model, family=None, hardware=profile)
+        found, left_out = _frontiers(here, load)
+        chips.append(_chip(here, profile, found))
+        place = f"{profile.name}: " if len(profiles) > 1 else ""
+        said = [note for one in found for note in one.notes]
+        notes += [f"{place}{note}" for note in _money_notes(profile, chips[-1].usd_per_hour)] + said
+        warnings += [f"{place}{warning}" for warning in left_out]
+        warnings += [f"{place}{warning}" for one in found for warning in one.warnings]
+    return FrontierAnswer(
+        model=model.name,
+        context_len=load.context_len[0],
+        **fields_of(request, "tpot_s", "ttft_s"),
+        workload=load.workload,
+        chips=tuple(sorted(chips, key=_rank)),
+        notes=tuple(dict.fromkeys(notes)),
+        warnings=tuple(dict.fromkeys(warnings)),
+    )
+
+
+def _chip(
+    request: FrontierRequest, profile: HardwareProfile, found: Sequence["_DeviceFrontiers"]
+) -> ChipFrontier:
+    """Return the frontiers of a chip over all numbers of devices."""
+    usd = usd_per_hour(profile, request.price_per_hour)
+    watts = None if profile.power is None else profile.power.watts
     series = tuple(
         replace(
             _series(name, [one.columns[i] for one in found], request, usd, watts),
@@ -271,18 +404,27 @@ def frontier(request: FrontierRequest) -> FrontierAnswer:
         )
         for i, name in enumerate(found[0].names)
     )
-    notes = dict.fromkeys(note for one in found for note in one.notes)
-    return FrontierAnswer(
-        **fields_of(found[0], "model", "hardware", "engine"),
-        context_len=load.context_len[0],
-        **fields_of(request, "tpot_s", "ttft_s"),
-        workload=load.workload,
-        series=series,
-        notes=(*_money_notes(chip, usd), *notes),
-        warnings=tuple(
-            dict.fromkeys([*left_out, *(warning for one in found for warning in one.warnings)])
-        ),
+    setup = found[0].deployment.setup
+    chip = ChipFrontier(setup.hardware.name, setup.engine.name, usd, series, None)
+    if chip.cheapest is None:
+        return chip
+    name, point = chip.cheapest
+    (deployment,) = (
+        one.deployment for one in found if one.deployment.setup.placement.devices == point.devices
     )
+    kinds = [] if name == PLAIN else [name.partition(",")[0]]
+    return replace(
+        chip, reach=nearness(deployment, kinds, found[0].context_len, [point.batch_size])
+    )
+
+
+def _rank(chip: ChipFrontier) -> tuple[bool, float, float]:
+    """Return the key that chips are ranked by: the price of tokens, then tokens of each device."""
+    if chip.cheapest is None:
+        return True, np.inf, 0.0
+    point = chip.cheapest[1]
+    usd = point.usd_per_million_tokens
+    return False, np.inf if usd is None else usd, -point.tokens_per_s_per_device
 
 
 def _load(request: FrontierRequest) -> Load:
@@ -320,8 +462,8 @@ class _DeviceFrontiers:
 
     Parameters
     ----------
-    model, hardware, engine
-        Names.
+    deployment, context_len
+        What is served, where, and the context that is asked about.
     names, columns, largest_rates
         Of each series: plain decoding, then the drafters; the points on its frontier, and the
         largest rate that meets targets, if there is any.
@@ -329,9 +471,8 @@ class _DeviceFrontiers:
         Sentences for the reader.
     """
 
-    model: str
-    hardware: str
-    engine: str
+    deployment: Deployment
+    context_len: float
     names: tuple[str, ...]
     columns: tuple[_Columns, ...]
     largest_rates: tuple[LargestRate | None, ...]
@@ -360,20 +501,12 @@ def _frontiers(request: FrontierRequest, load: Load) -> tuple[list[_DeviceFronti
         if count % stages:
             refuse("devices", count, f"multiples of pipeline_parallel, which is {stages}")
     drafters = drafters_of(request.drafters)
-    model = model_of(request.model, request.family)
     found: list[_DeviceFrontiers] = []
     refusals: list[str] = []
     for devices in placements:
-        here = replace(request, model=model, family=None, tensor_parallel=devices // stages)
+        here = replace(request, tensor_parallel=devices // stages)
         try:
-            deployment = here.resolved()
-            prediction = predicted(
-                deployment,
-                drafters,
-                replace(load.steady, batch_size=[1.0]) if load.requests else load,
-                max_draft_len=request.max_draft_len,
-                room=room_rule(deployment.setup, request.capacity),
-            )
+            prediction = _prediction(here, drafters, load)
         except OptionError as refusal:  # these devices do not divide the heads
             if len(placements) == 1:
                 raise
@@ -382,7 +515,7 @@ def _frontiers(request: FrontierRequest, load: Load) -> tuple[list[_DeviceFronti
             found.append(
                 _played_on_devices(prediction, request, load)
                 if load.requests
-                else _on_devices(prediction, request)
+                else _on_devices(prediction, _raised(prediction, here), request)
             )
     if not placements:
         refuse("devices", request.devices, "one number of devices or more")
@@ -391,26 +524,74 @@ def _frontiers(request: FrontierRequest, load: Load) -> tuple[list[_DeviceFronti
     return found, refusals
 
 
-def _on_devices(found: Prediction, request: FrontierRequest) -> _DeviceFrontiers:
-    """Return the frontiers of plain decoding and of each drafter on one number of devices."""
-    first, wholes = found.curves[0], found.end_to_end or (None,) * len(found.curves)
-    columns = [_of_devices(first, wholes[0], slice(1))]
-    for curve, whole in zip(found.curves, wholes, strict=True):
-        columns.append(_of_devices(curve, whole, slice(1, None)))
-    return _DeviceFrontiers(
-        **fields_of(first, "model", "hardware", "engine"),
-        names=("plain", *(curve.drafter for curve in found.curves)),
-        columns=tuple(_unbeaten(points, request) for points in columns),
-        largest_rates=(None,) * len(columns),
-        notes=(*found.notes, *_default_limits(found)),
+def _prediction(request: FrontierRequest, drafters: Sequence[Drafter], load: Load) -> Prediction:
+    deployment = request.resolved()
+    return predicted(
+        deployment,
+        drafters,
+        replace(load.steady, batch_size=[1.0]) if load.requests else load,
+        max_draft_len=request.max_draft_len,
+        room=room_rule(deployment.setup, request.capacity),
     )
 
 
-def _default_limits(found: Prediction) -> Iterator[str]:
-    """Yield where a default of the server ends the frontier of a drafter before memory does."""
-    for curve, room in zip(found.curves, found.limits, strict=False):
-        most = float(curve.batch_size.max())
-        yield from (f"{curve.drafter}: {limit}" for limit in room.default_limit(most))
+def _raised(found: Prediction, request: FrontierRequest) -> Prediction | None:
+    """Return the prediction of a server whose default limit of requests does not bind.
+
+    None where the default does not bind before memory does.
+    """
+    most = max(found.load.batch_size)
+    limits = [limit for room in found.limits if (limit := room.raised_running(most))]
+    if not limits:
+        return None
+    settings = replace(server_of(request.server), running=limits[0][1])
+    return _prediction(replace(request, server=settings), found.drafters, found.load)
+
+
+def _on_devices(
+    found: Prediction, raised: Prediction | None, request: FrontierRequest
+) -> _DeviceFrontiers:
+    """Return the frontiers of plain decoding and of each drafter on one number of devices.
+
+    Under the default limits of the server, and besides at batches that only a raised limit allows.
+    """
+    default, notes = _grids(found), [*found.notes]
+    columns = [_unbeaten(points, request) for points in default]
+    if raised is not None:
+        ranks = found.limits[0].drafting.need.ranks
+        for i, more in enumerate(_grids(raised)):
+            users = more["tokens_per_s_per_user"]
+            is_new = np.isnan(default[i]["tokens_per_s_per_user"])
+            more["tokens_per_s_per_user"] = np.where(is_new, users, np.nan)
+            more["running"] = ranks * np.ceil(more["batch_size"] / ranks)
+            beyond = _unbeaten(more, request)
+            columns[i] = {
+                name: np.concatenate([column, beyond[name]]) for name, column in columns[i].items()
+            }
+        notes.append(
+            f"batches that defaults of {found.setup.engine.rules} for running requests do not allow "
+            f"take --server running=BATCH"
+        )
+    return _DeviceFrontiers(
+        found.deployment,
+        found.load.context_len[0],
+        names=(PLAIN, *(curve.drafter for curve in found.curves)),
+        columns=tuple(columns),
+        largest_rates=(None,) * len(columns),
+        notes=tuple(notes),
+    )
+
+
+def _grids(found: Prediction) -> list[_Columns]:
+    """Return the points of plain decoding, then those of each drafter."""
+    first, wholes = found.curves[0], found.end_to_end or (None,) * len(found.curves)
+    return [
+        _of_devices(first, wholes[0], slice(1)),
+        *(
+            _of_devices(curve, whole, slice(1, None))
+            for curve, whole in zip(found.curves, wholes, strict=True)
+        ),
+    ]
 
 
 def _played_on_devices(found: Prediction, request: FrontierRequest, load: Load) -> _DeviceFrontiers:
@@ -433,8 +614,9 @@ def _played_on_devices(found: Prediction, request: FrontierRequest, load: Load) 
         ]
         rates = [None if rate is None else LargestRate(devices, *rate) for rate in largest]
     return _DeviceFrontiers(
-        **fields_of(found.curves[0], "model", "hardware", "engine"),
-        names=("plain", *(one.drafter for one in played)),
+        found.deployment,
+        found.load.context_len[0],
+        names=(PLAIN, *(one.drafter for one in played)),
         columns=tuple(_unbeaten(points, request) for points in columns),
         largest_rates=tuple(rates),
         notes=found.notes,
@@ -472,19 +654,33 @@ def _frontier(columns: _Columns, request: FrontierRequest) -> Frontier:
     return frontier_of(users, columns["tokens_per_s_per_device"])
 
 
+#: Tokens of a device, and the ends of its band.
+_PER_DEVICE: Final = (
+    "tokens_per_s_per_device",
+    "tokens_per_s_per_device_low",
+    "tokens_per_s_per_device_high",
+)
+
+
 def _of_devices(curve: SpeedupCurve, whole: EndToEnd | None, drafts: slice) -> _Columns:
     """Return the points of some draft lengths on as many devices as a curve is of."""
-    users, rates = curve.tokens_per_s_per_user, curve.tokens_per_s
+    users, rates, ends = curve.tokens_per_s_per_user, curve.tokens_per_s, curve.rate_ends
     waits_s = np.full_like(users, np.nan)
     if whole is not None:
         users, rates, waits_s = 1.0 / whole.tpot_s, whole.tokens_per_s, whole.ttft_s
+        ends = whole.figure_ends["tokens_per_s"]
+    low, high = (np.full_like(rates, np.nan),) * 2 if ends is None else ends
     columns = {
         "devices": np.array(curve.placement.devices),
         "batch_size": curve.batch_size,
         "draft_len": curve.draft_len[drafts, None],
         "tokens_per_s_per_user": users[0, :, drafts].T,
-        "tokens_per_s_per_device": rates[0, :, drafts].T / curve.placement.devices,
         "ttft_s": waits_s[0, :, drafts].T,
+        "running": np.array(np.nan),
+        **{
+            name: values[0, :, drafts].T / curve.placement.devices
+            for name, values in zip(_PER_DEVICE, (rates, low, high), strict=True)
+        },
     }
     grids = np.broadcast_arrays(*columns.values())
     return {name: grid.ravel() for name, grid in zip(columns, grids, strict=True)}
@@ -499,27 +695,35 @@ def _series(
 ) -> Series:
     """Return the points that no other beats on any devices, and the cheapest fast enough."""
     columns = {column: np.concatenate([part[column] for part in parts]) for column in parts[0]}
-    best = _frontier(columns, request)
+    best, slowest_s = _frontier(columns, request), request.tpot_s or np.inf
     points = {i: _point(columns, i, usd, watts) for i in best.index.tolist()}
-    at = best.cheapest_within(np.inf if request.tpot_s is None else request.tpot_s)
-    return Series(name, tuple(points.values()), None if at is None else points[at])
+    at = best.cheapest_within(slowest_s)
+    cheapest = by_default = None if at is None else points[at]
+    if cheapest is not None and cheapest.running is not None:
+        users = np.where(np.isnan(columns["running"]), columns["tokens_per_s_per_user"], np.nan)
+        default = _frontier(columns | {"tokens_per_s_per_user": users}, request)
+        at = default.cheapest_within(slowest_s)
+        by_default = None if at is None else _point(columns, at, usd, watts)
+    return Series(name, tuple(points.values()), cheapest, by_default)
 
 
 def _point(columns: _Columns, i: int, usd: float | None, watts: float | None) -> FrontierPoint:
     """Return one of the points, with its price and energy."""
-    known = {name: column[i].item() for name, column in columns.items()}
-    rate, wait_s = known["tokens_per_s_per_device"], known.pop("ttft_s")
-    arrivals = known.pop("rate", np.nan)
+    known: dict[str, Any] = {
+        name: None if np.isnan(column[i]) else column[i].item() for name, column in columns.items()
+    }
+    if known.get("running") is not None:
+        known["running"] = int(known["running"])
     costs = {
         name: None if value is None else float(value)
-        for name, value in price_and_energy(rate, devices=1, usd_per_hour=usd, watts=watts).items()
+        for name, value in price_and_energy(
+            known["tokens_per_s_per_device"], devices=1, usd_per_hour=usd, watts=watts
+        ).items()
     }
     return FrontierPoint(
         **known,
         usd_per_million_tokens=costs["usd_per_million_tokens"],
         joules_per_million_tokens=costs["joules_per_million_tokens"],
-        ttft_s=None if np.isnan(wait_s) else wait_s,
-        rate=None if np.isnan(arrivals) else arrivals,
     )
 
 
@@ -536,18 +740,55 @@ def _money_notes(chip: HardwareProfile, usd: float | None) -> Iterator[str]:
 
 
 def frontier_text(answer: FrontierAnswer) -> str:
-    """Return a frontier for each series with its cheapest point marked, and the cheapest of all."""
+    """Return the chips side by side, a frontier for each series, and the cheapest of all."""
     header = ["per user", "per device", "devices", "batch", "γ", "$/Mtok", "MJ/Mtok"]
     points = [point for one in answer.series for point in one.points]
     header += ["TTFT"] if answer.workload else []
     header += ["req/s in"] if any(point.rate for point in points) else []
     header += [""]
-    parts = []
-    for one in answer.series:
-        rows = [[*_cells(point), "cheapest" * (point == one.cheapest)] for point in one.points]
-        table = format_table(header, rows, left=[len(header) - 1]) if rows else "no batch has room"
-        parts.append(f"{in_line(one.name)} (tokens/s)\n{table}")
+    parts = [_chips_table(answer)] if len(answer.chips) > 1 else []
+    for chip in answer.chips:
+        place = f"{chip.hardware}: " if len(answer.chips) > 1 else ""
+        for one in chip.series:
+            rows = [[*_cells(point), "cheapest" * (point == one.cheapest)] for point in one.points]
+            table = format_table(header, rows, left=[len(header) - 1])
+            parts.append(
+                f"{in_line(f'{place}{one.name}')} (tokens/s)\n{table if rows else 'no batch has room'}"
+            )
     return page(answer, *parts, _cheapest(answer), _largest_rates(answer))
+
+
+def _chips_table(answer: FrontierAnswer) -> str:
+    """Return a line for each chip, at its cheapest point, and what they are compared on."""
+    header = ["chip", "with", "γ", "batch", "per user", "per device", "$/h", "$/Mtok", "80% band"]
+    rows = []
+    for chip in answer.chips:
+        if chip.cheapest is None:
+            rows.append([chip.hardware, *[ABSENT] * (len(header) - 1)])
+            continue
+        name, point = chip.cheapest
+        rate, low, high = (getattr(point, end) for end in _PER_DEVICE)
+        hourly = None if chip.usd_per_hour is None else chip.usd_per_hour * point.devices
+        usd = point.usd_per_million_tokens
+        band = usd and low and (usd * rate / high, usd * rate / low)
+        rows.append(
+            [
+                f"{point.devices} x {chip.hardware}",
+                name.partition(",")[0],
+                str(point.draft_len),
+                f"{round(point.batch_size, 1):g}",
+                f"{point.tokens_per_s_per_user:.1f}",
+                f"{rate:.0f}",
+                figure(hourly, format_price),
+                figure(usd, format_price),
+                "-".join(map(format_price, band)) if band else ABSENT,
+            ]
+        )
+    lines = compared_on(
+        {chip.hardware: chip.engine for chip in answer.chips},
+        {chip.hardware: chip.reach for chip in answer.chips},
+    )
+    return "\n".join([format_table(header, rows, left=[0, 1]), *lines])
 
 
 def _cells(point: FrontierPoint) -> list[str]:
@@ -573,29 +814,47 @@ def _cheapest(answer: FrontierAnswer) -> str:
     if best is None:
         return f"no point{wanted}"
     name, point = best
-    price = point.usd_per_million_tokens
-    told = "" if price is None else f", ${format_price(price)} per million tokens"
+    told = _price(point)
+    if point.running is not None:
+        default = answer.chips[0].by_default
+        told += f"; it takes --server running={point.running}, the default gives "
+        told += (
+            "none as fast"
+            if default is None
+            else f"{default[0]} at {default[1].tokens_per_s_per_device:.0f} tokens/s{_price(default[1])}"
+        )
+    place = f"device{'s' * (point.devices > 1)}"
+    if len(answer.chips) > 1:
+        place = f"x {answer.chips[0].hardware}"
     return in_line(
         f"cheapest{wanted}: {name}, γ = {point.draft_len}, batch {round(point.batch_size, 1):g} on "
-        f"{point.devices} device{'s' * (point.devices > 1)}: {point.tokens_per_s_per_device:.0f} tokens/s each{told}"
+        f"{point.devices} {place}: {point.tokens_per_s_per_device:.0f} tokens/s each{told}"
     )
+
+
+def _price(point: FrontierPoint) -> str:
+    price = point.usd_per_million_tokens
+    return "" if price is None else f", ${format_price(price)} per million tokens"
 
 
 def _largest_rates(answer: FrontierAnswer) -> str:
     """Return the largest rates that meet the targets at p99, in a line for each size of server."""
     targets = [math.inf if s is None else s for s in (answer.ttft_s, answer.tpot_s)]
-    rates: dict[int, dict[str, LargestRate]] = {}
-    for one in answer.series:
-        for largest in one.largest_rates:
-            rates.setdefault(largest.devices, {})[one.name] = largest
     lines = []
-    for devices, found in rates.items():
-        pairs = {
-            "without drafts" if name == "plain" else f"with {name}": (one.rate, one.draft_len)
-            for name, one in found.items()
-        }
-        where = f", on {devices} device{'s' * (devices > 1)}"
-        lines.append(largest_rates_line(pairs, (targets[0], targets[1]), where))
+    for chip in answer.chips:
+        rates: dict[int, dict[str, LargestRate]] = {}
+        for one in chip.series:
+            for largest in one.largest_rates:
+                rates.setdefault(largest.devices, {})[one.name] = largest
+        for devices, found in rates.items():
+            pairs = {
+                "without drafts" if name == "plain" else f"with {name}": (one.rate, one.draft_len)
+                for name, one in found.items()
+            }
+            where = f", on {devices} device{'s' * (devices > 1)}"
+            if len(answer.chips) > 1:
+                where += f" of {chip.hardware}"
+            lines.append(largest_rates_line(pairs, (targets[0], targets[1]), where))
     return "\n".join(lines)
 
 
@@ -612,11 +871,20 @@ def frontier_chart(answer: FrontierAnswer) -> Any:
         axes.set_xscale("log")
         axes.set_yscale("log")
         handles = []
-        for i, series in enumerate(answer.series):
+        several = len(answer.chips) > 1
+        for i, (c, series) in enumerate(
+            (c, series) for c, chip in enumerate(answer.chips) for series in chip.series
+        ):
             users = [point.tokens_per_s_per_user for point in series.points]
             rates = [point.tokens_per_s_per_device for point in series.points]
-            axes.plot(users, rates, **style.look(i))
-            handles.append(style.line_key(style.wrapped(series.name), **style.look(i)))
+            # Several chips: a color each, plain decoding dashed.
+            look = style.look(i)
+            name = series.name
+            if several:
+                look |= {"color": style.look(c)["color"], "ls": "--" if name == PLAIN else "-"}
+                name = f"{answer.chips[c].hardware}: {name}"
+            axes.plot(users, rates, **look)
+            handles.append(style.line_key(style.wrapped(name), **look))
             if series.cheapest is not None:
                 x, y = (
                     series.cheapest.tokens_per_s_per_user,
@@ -642,9 +910,8 @@ def frontier_chart(answer: FrontierAnswer) -> Any:
 COMMAND: Final = Command(
     question=frontier,
     options=FORMULAS,
-    each_chip=True,
     told=told,
     chart="Draw tokens/s per device against per user.",
-    example="specroof frontier Qwen/Qwen3-32B -H h100 --devices 1,2,4 --drafter eagle3,accept=0.7\n"
+    example="specroof frontier Qwen/Qwen3-32B -H h100,b200 --devices 1,2,4 --drafter eagle3,accept=0.7\n"
     "--tpot 20 --plot frontier.png",
 )

@@ -1,14 +1,23 @@
 """Which chips are known, and what can they do?"""
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Final
 
 from specroof.catalog import hardware_names, load_hardware, taken_aliases
+from specroof.errors import expect, refuse
 from specroof.hardware import HardwareProfile
 from specroof.questions.answer import Noted
-from specroof.questions.request import Command, HardwareLike, Parameter, hardware_of, question
+from specroof.questions.request import (
+    Command,
+    HardwareLike,
+    Output,
+    Parameter,
+    hardware_of,
+    question,
+)
 from specroof.report.layout import format_table, note_lines
 from specroof.units import format_binary_bytes, format_si
 
@@ -38,6 +47,44 @@ class CheckRequest:
     """Ask whether a hardware file is sound."""
 
     file: Annotated[str | os.PathLike[str], Parameter("Your own YAML file.", "FILE")]
+
+
+@dataclass(frozen=True)
+class NewRequest:
+    """Ask for a hardware file to fill in."""
+
+    name: Annotated[str, Parameter("What the chip is called.", "NAME")]
+
+
+@dataclass(frozen=True, repr=False)
+class HardwareTemplate(Noted):
+    """A hardware file to fill in.
+
+    Attributes
+    ----------
+    name
+        What the chip is called.
+    yaml
+        The file.
+    notes, warnings
+        Sentences for the reader.
+    """
+
+    name: str
+    yaml: str
+
+    @property
+    def title(self) -> str:
+        """What was asked, in one line."""
+        return self.name
+
+    def text(self) -> str:
+        """Return the file."""
+        return self.yaml.rstrip("\n")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as the object that ``--json`` prints."""
+        return {"name": self.name, "yaml": self.yaml}
 
 
 @dataclass(frozen=True, repr=False)
@@ -109,6 +156,57 @@ def check_hardware(request: CheckRequest) -> HardwareFacts:
         for alias, name in taken_aliases(file).items()
     )
     return HardwareFacts(os.fspath(file), profile, warnings=tuple(taken))
+
+
+#: A hardware file without figures. What stands in comments may be left out.
+_TEMPLATE: Final = """\
+# Base SI units: FLOP/s, bytes per second, bytes. Fill in what is empty, each figure with its source;
+# lines that begin with a number sign may be left out. Then: specroof hardware check FILE
+format_version: 1
+name: {name}
+aliases: []  # short names for -H, such as [h100, h100-sxm]
+sources:  # of each figure: a title and an address
+  peak.flops_per_s:
+  peak.memory_bytes_per_s:
+  peak.memory_bytes:
+  # peak.multiprocessors:
+  # usable_memory_bytes:
+  # interconnect.link_bytes_per_s:
+  # interconnect.scale_out_bytes_per_s:
+peak:
+  flops_per_s:  # dense; data sheets often print sparse figures, which are twice as high
+    bf16:  # such as 989.4e+12
+    # fp8:
+    # fp4:
+    # int8:
+  memory_bytes_per_s:  # such as 3.35e+12
+  memory_bytes:  # such as 85.9e+9
+  # multiprocessors:
+# What a server's log says of the memory that it sees.
+# usable_memory_bytes:
+# Each way and device; how many devices one link joins; between nodes.
+# interconnect:
+#   link_bytes_per_s:
+#   max_devices:
+#   scale_out_bytes_per_s:
+# power:
+#   board_watts:
+# price:
+#   usd_per_hour:
+#   date:  # such as 2026-11-01
+#   source:
+"""
+
+
+@question(NewRequest)
+def new_hardware(request: NewRequest) -> HardwareTemplate:
+    """Write a hardware file to fill in, which `hardware check` then holds against every rule."""
+    expect("name", request.name, str, "the name of a chip")
+    if not request.name.strip() or not request.name.isprintable():
+        refuse("name", request.name, "the name of a chip, in one line")
+    # JSON's strings are YAML's.
+    name = json.dumps(request.name, ensure_ascii=False)
+    return HardwareTemplate(request.name, _TEMPLATE.format(name=name))
 
 
 # --- Hardware profiles as text -------------------------------------------------------------------
@@ -197,6 +295,17 @@ COMMAND: Final = Command(
     csv=False,
     commands={
         "show": Command(question=show_hardware, csv=False),
+        "new": Command(
+            question=new_hardware,
+            csv=False,
+            to_paste=True,
+            output=Output(
+                about="Write the file here.",
+                metavar="FILE",
+                content=lambda answer: str(answer.yaml),
+            ),
+            example="specroof hardware new 'My chip' -o my-chip.yaml",
+        ),
         "check": Command(question=check_hardware, text=check_text, csv=False),
     },
 )

@@ -492,11 +492,15 @@ def question(
     ...     return request.first + request.second
     >>> added(1), added(first=1, second=1), str(inspect.signature(added))
     (3, 2, '(first: int, second: int = 2) -> int')
+
+    The spellings of the shell are keywords, too: see `_by_field`.
     """
 
     def asked(answer: Callable[[_Request], _Answer]) -> Callable[_P, _Answer]:
         @functools.wraps(answer)
         def ask(*args: _P.args, **kwargs: _P.kwargs) -> _Answer:
+            if not kwargs.keys() <= signature.parameters.keys():
+                kwargs = _by_field(kwargs, rows)  # type: ignore[assignment]  # a dict of them
             try:
                 signature.bind(*args, **kwargs)
             except TypeError as mistake:  # of the caller: named after the question, not the request
@@ -506,7 +510,7 @@ def question(
                 raise TypeError(message) from None
             return answer(request(*args, **kwargs))
 
-        fields_signature = inspect.signature(request)
+        rows, fields_signature = _rows(request), inspect.signature(request)
         signature = fields_signature.replace(
             parameters=[
                 field.replace(
@@ -520,10 +524,54 @@ def question(
         )
         ask.__signature__ = signature  # type: ignore[attr-defined]  # functions take it
         ask.__doc__ = f"{inspect.getdoc(answer)}\n\n{_about(request)}"
-        ask.parameters = _rows(request)  # type: ignore[attr-defined]  # as above
+        ask.parameters = rows  # type: ignore[attr-defined]  # as above
         return ask
 
     return asked
+
+
+def _by_field(given: Mapping[str, Any], rows: Mapping[str, Parameter]) -> dict[str, Any]:
+    """Return keywords by the names of fields; unknown ones stay as they are.
+
+    Known are the flags of the shell, with the units that they have there, and what `Options` holds
+    by its names and its flags: ``tp=2``, ``tpot=20`` (milliseconds), ``kv_dtype="fp8"``.
+
+    Raises
+    ------
+    OptionError
+        For two words of the same field.
+    """
+
+    def spelt(table: Mapping[str, Parameter]) -> dict[str, str]:
+        flags = {
+            flag[2:].replace("-", "_"): name
+            for name, row in table.items()
+            for flag in [*row.flag.split(), row.former]
+            if flag.startswith("--")
+        }
+        return flags | {name: name for name in table}
+
+    fields_by_word = spelt(rows)
+    options_by_word = spelt(OPTIONS) if "options" in rows else {}
+    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    for word, value in given.items():
+        is_option = word not in fields_by_word and word in options_by_word
+        kept = options if is_option else found
+        name = options_by_word[word] if is_option else fields_by_word.get(word, word)
+        if name in kept:
+            refuse(word, value, f"left out, since {name} is given")
+        read = rows[name].read if word != name and not is_option and name in rows else None
+        is_text = isinstance(value, str)
+        kept[name] = read(word, value) if read and (is_text or read is in_seconds) else value
+    if options:
+        known = found.get("options")
+        twice = [name for name in options if isinstance(known, Mapping) and name in known]
+        if twice:
+            refuse(twice[0], options[twice[0]], "left out, since options has it")
+        known = options_of(known)
+        found["options"] = {**{f.name: getattr(known, f.name) for f in fields(Options)}, **options}
+    return found
 
 
 def _rows(request: Callable[..., object]) -> dict[str, Parameter]:

@@ -798,6 +798,8 @@ def split_json(scores: Iterable[SplitScore]) -> list[dict[str, Any]]:
         | asdict(errors)
         for (source, hardware, engine, drafted), errors in split_errors(scores).items()
     ]
+
+
 # --- Machines of one user -----------------------------------------------------------------------
 
 #: What errors of each kind are of.

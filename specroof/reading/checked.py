@@ -140,8 +140,8 @@ def parse_model(
     Raises
     ------
     SpecroofError
-        Of the type `error`, with one line for the first thing that is wrong: the source, the
-        dotted key, the value and what is allowed.
+        Of the type `error`, with one line for all that is wrong: the source, and of each mistake
+        the dotted key, the value and what is allowed.
 
     Examples
     --------
@@ -191,9 +191,15 @@ def read_model(
     """
     block, mistakes = checked(content, model)
     if block is None:
-        message = f"{place}: {mistakes[0].said}"
+        more = f"; and {len(mistakes) - _MOST_SAID} more" * (len(mistakes) > _MOST_SAID)
+        said = "; ".join(mistake.said for mistake in mistakes[:_MOST_SAID])
+        message = f"{place}: {said}{more}"
         raise error(message)
     return block
+
+
+#: Mistakes of a file that one message names.
+_MOST_SAID: Final = 8
 
 
 def checked(content: object, model: type[_Model]) -> tuple[_Model | None, list[Mistake]]:

@@ -1,5 +1,6 @@
 """How many requests a server runs at once, with and without speculation."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
@@ -538,10 +539,12 @@ class ServerRoom:
                 )
         yield from self.default_limit(largest, known)
 
-    def default_limit(
+    def raised_running(
         self, batch: float, lengths: npt.NDArray[np.intp] | slice = slice(None)
-    ) -> list[str]:
-        """Return a sentence where a default of the server, and not memory, holds a batch back.
+    ) -> tuple[int, int] | None:
+        """Return the default limit of running requests, and what to tell the server instead.
+
+        None where memory holds a batch back, nothing does, or the user stated a limit.
 
         Parameters
         ----------
@@ -550,14 +553,31 @@ class ServerRoom:
         lengths
             Draft lengths that count.
         """
-        server, most = self.drafting.server, self.largest[:, lengths]
-        binds = (self.bound_by[:, lengths] == "running") & (most < batch)
-        if not binds.any() or server.stated.running is not None:
-            return []
-        return [
-            f"the limit of running requests is a default of {server.framework}: "
-            f"--server running={batch:g} asks what more would give"
-        ]
+        server, ranks = self.drafting.server, self.drafting.need.ranks
+        binds = (self.bound_by[:, lengths] == "running") & (self.largest[:, lengths] < batch)
+        if not binds.any() or server.running is None or server.stated.running is not None:
+            return None
+        return server.running, ranks * -(-math.ceil(batch) // ranks)  # whole requests of each rank
+
+    def default_limit(
+        self, batch: float, lengths: npt.NDArray[np.intp] | slice = slice(None)
+    ) -> list[str]:
+        """Return a sentence where a default of the server, and not memory, holds a batch back.
+
+        Parameters
+        ----------
+        batch, lengths
+            As of `raised_running`.
+        """
+        raised = self.raised_running(batch, lengths)
+        return (
+            []
+            if raised is None
+            else [
+                f"the limit of running requests is a default of {self.drafting.server.framework}: "
+                f"--server running={raised[1]} asks what more would give"
+            ]
+        )
 
 
 def server_room(
