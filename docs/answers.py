@@ -234,14 +234,13 @@ def case_page(found: Found, foot: str) -> str:
         f'<a href="../../page/index.html#{escape(settings)}">the interactive page</a>, and '
         f"<code>specroof breakeven</code> finds the least that pays.</p>",
         "<table><tr><th>in flight</th><th>decision</th><th>drafts</th><th>speedup</th>"
-        "<th>80% band</th><th>tokens/s</th><th>with drafts</th><th>first token</th>"
-        "<th>with drafts</th><th>$ per million</th><th>with drafts</th></tr>",
+        "<th>80% band</th><th>tokens/s</th><th>first token</th><th>$ per million</th></tr>",
         *map(_row, chip.rows),
         "</table>",
         f"<p>Prompts of {INPUT_LEN} tokens, answers of {OUTPUT_LEN}, each client with one request "
         f"in flight; engine profile {escape(chip.setup.engine.name)}. Where the decision is off, "
         f"speedup and band are those that drafts would have. The band holds 80% of measurements of "
-        f"this kind. Reach: <strong>{escape(reach['text'] if reach else 'unknown')}</strong>.</p>",
+        f"this kind. Without drafts → with those of the decision. Reach: <strong>{escape(reach['text'] if reach else 'unknown')}</strong>.</p>",
         "<h2>To serve it</h2>",
         f"<pre>{escape(found.serve)}</pre>",
         _about_flags(found),
@@ -269,11 +268,11 @@ def _row(row: AdvisedLoad) -> str:
         str(row.draft_len),
         f"{choice.speedup:.2f}x" if choice.tried else "-",
         f"{choice.low:.2f} to {choice.high:.2f}x" if choice.low < choice.high else "-",
-        *(f"{one.tokens_per_s:.0f}" for one in (plain, times)),
-        *(format_seconds(one.ttft_s) for one in (plain, times)),
-        *(
-            "-" if usd is None else format_price(usd)
-            for usd in (plain.usd_per_million_tokens, times.usd_per_million_tokens)
+        f"{plain.tokens_per_s:.0f} → {times.tokens_per_s:.0f}",
+        f"{format_seconds(plain.ttft_s)} → {format_seconds(times.ttft_s)}",
+        " → ".join(
+            "-" if one.usd_per_million_tokens is None else format_price(one.usd_per_million_tokens)
+            for one in (plain, times)
         ),
     ]
     return "".join(["<tr>", *(f"<td>{cell}</td>" for cell in cells), "</tr>"])
