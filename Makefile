@@ -76,13 +76,9 @@ demo: $(DEMO_ENV)/.specroof-installed ## advise and predict on fitted engines, a
 	$(DEMO) sweep demo -o demo --plot
 	@echo "Charts:" demo/*.png demo/charts/*.png
 
-page: $(DEMO_ENV)/.page-installed ## write the page of all bundled models on twelve chips into site/
+page: $(DEMO_ENV)/.specroof-installed ## write the page of all bundled models on twelve chips into site/
 	$(DEMO) explore -o site
 	@echo "Open site/index.html"
-
-$(DEMO_ENV)/.page-installed: $(DEMO_ENV)/.specroof-installed
-	@$(DEMO_ENV)/bin/python -m pip install $(PIP_FLAGS) --editable '.[explore]'
-	@touch $@
 
 # An editable install: only its metadata can go stale.
 $(DEMO_ENV)/.specroof-installed: pyproject.toml

@@ -4,9 +4,9 @@
 
 Every model on every chip is opened with each engine that the page offers for it. Printed are how
 many set-ups were looked at, how long the page took to open, and each set-up with a problem: an
-empty chart that gives no reason, a verdict that the table or the flags contradict, the textbook
-engine where it was not asked for, a number that is none, or a message of the browser. Needs
-Playwright and Chromium; the exit code is 1 if there was any problem.
+empty chart that gives no reason, a decision that its words, the table or the flags contradict, the
+textbook engine where it was not asked for, a number that is none, or a message of the browser.
+Needs Playwright and Chromium; the exit code is 1 if there was any problem.
 """
 
 import argparse
@@ -26,9 +26,9 @@ PROBLEMS: Final = r"""
   const wrong = [], $ = (id) => document.getElementById(id);
   const { state, curves } = specroofPage.figures();
   for (const chart of document.querySelectorAll(".chart")) {
-    const drawn = chart.querySelectorAll(".scatterlayer .trace, .barlayer .trace, .waterfalllayer .trace, .heatmaplayer image").length;
+    const drawn = chart.querySelectorAll("svg path, svg rect").length;
     const words = chart.getAttribute("aria-label");
-    if (chart.dataset.empty === "1" ? !words || !chart.querySelector(".annotation") : !drawn) wrong.push(`${chart.id} is empty without a reason`);
+    if (chart.dataset.empty === "1" ? !words || !chart.querySelector(".missing") : !drawn) wrong.push(`${chart.id} is empty without a reason`);
   }
   const text = document.body.innerText;
   for (const bad of ["NaN", "undefined", "Infinity", "null", "0.000 ms"]) if (text.includes(bad)) wrong.push(`the page says ${bad}`);
@@ -36,12 +36,17 @@ PROBLEMS: Final = r"""
   const flags = document.querySelectorAll("#flags pre").length;
   curves.forEach((curve, d) => {
     const line = lines[d] || "", runs = curve && curve.speedup.slice(1).some(Number.isFinite);
-    const best = curve && curve.best_draft_len;
-    if (runs && curve.verdict === "pays" && !(line.startsWith("pays") && best > 0)) wrong.push(`drafter ${d} pays, and the page says: ${line}`);
-    if (runs && curve.verdict === "loses" && (!line.startsWith("loses") || best > 0)) wrong.push(`drafter ${d} loses, and the page says: ${line}`);
-    if (runs && best === 0 && d === state.focus && flags) wrong.push("flags to paste for no drafts");
-    if (runs && best > 0 && d === state.focus && !flags && !/cost alone/.test($("flags").innerText)) wrong.push("no flags to paste");
-    if (runs && best > 0 && curve.best_speedup < 1) wrong.push("the best length is slower than none");
+    const { decision, draft_len: drafts } = curve ? curve.choice : {};
+    const row = [...document.querySelectorAll("#figures tbody tr")].at(d - curves.length).children[1].innerText;
+    if (runs && !line.startsWith(decision.toUpperCase())) wrong.push(`drafter ${d} is ${decision}, and the page says: ${line}`);
+    if (runs && (decision === "off") !== !drafts) wrong.push(`drafter ${d} is ${decision} with ${drafts} drafts`);
+    if (runs && !(drafts ? row.startsWith(`${drafts} `) : row === "none")) wrong.push(`drafter ${d} is to make ${drafts} drafts, and the table says ${row}`);
+    if (runs && drafts && !line.includes(`${drafts} draft`)) wrong.push(`drafter ${d} is to make ${drafts} drafts, and the page says: ${line}`);
+    if (runs && !drafts && d === state.focus && flags) wrong.push("flags to paste for no drafts");
+    const texts = $("flags").innerText;
+    if (runs && drafts && d === state.focus && !flags && !/cost alone|has no/.test(texts)) wrong.push("no flags to paste");
+    if (runs && drafts && d === state.focus && flags && !texts.includes(`, ${drafts} draft${drafts > 1 ? "s" : ""} of`)) wrong.push(`flags are not of ${drafts} drafts`);
+    if (runs && drafts && curve.speedup[drafts] < 1) wrong.push("the drafts are slower than none");
     if (!runs && state.devices && !/^no (figures|room)/.test(line)) wrong.push(`drafter ${d} has no figures, and the page says: ${line}`);
   });
   if (!state.devices && !/^no figures/.test(lines[0] || "")) wrong.push("nothing is chosen, and the page does not say why");
@@ -96,14 +101,21 @@ def main() -> int:
         said: list[str] = []
         page.on("console", lambda message: said.append(message.text))
         page.on("pageerror", lambda failure: said.append(str(failure)))
+        measured = page.context.new_cdp_session(page)
+        measured.send("Performance.enable")
         began = perf_counter()
         page.goto((site / "index.html").resolve().as_uri())
         page.wait_for_selector("html[data-turn]")
         opened_s = perf_counter() - began
+        found = measured.send("Performance.getMetrics")["metrics"]
+        process_s = {one["name"]: one["value"] for one in found}["ProcessTime"]
         count, problems = clicked(page)
         browser.close()
     problems += [f"the browser says: {text}" for text in said]
-    print(f"{count} set-ups, {len(problems)} problems; opened in {opened_s:.2f} s")
+    print(
+        f"{count} set-ups, {len(problems)} problems; opened in {opened_s:.2f} s, "
+        f"{process_s:.2f} s of a processor"
+    )
     print("\n".join(problems))
     return 1 if problems else 0
 

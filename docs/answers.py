@@ -1,6 +1,7 @@
 """A static page for each model x chip x engine: `python docs/answers.py SITE`; `make site` runs it.
 
-A page says whether drafts pay, by batch, with band, flags, reach, and the command that repeats it.
+A page says what `advise` says: the decision by load, with band, prices, flags and reach, and the
+command that repeats it.
 It is plain HTML without a script. A page stays as it is while the library, its model, its chip and
 this file stay the same; its foot says when and from which commit it was made.
 """
@@ -19,25 +20,30 @@ from html import escape
 from importlib import metadata
 from itertools import product, repeat
 from pathlib import Path
-from typing import Any, Final
-from urllib.parse import quote
+from typing import Final
+from urllib.parse import quote, urlencode
 
 import specroof
-from specroof import Architecture, Placement
+from specroof import Placement
 from specroof.catalog.files import bundled
 from specroof.parsers.model_config import MTP_NOTE
+from specroof.questions.advise import Advice, ChipAdvice, decision_line
+from specroof.questions.advised_loads import AdvisedLoad
 from specroof.questions.explore import PAGE_CHIPS
-from specroof.serving.launch import YOUR_DRAFT_MODEL, Speculation, launch, server_command
+from specroof.serving.launch import YOUR_DRAFT_MODEL, server_command
+from specroof.units import format_price, format_seconds
 
 ROOT: Final = Path(__file__).parents[1]
 ENGINES: Final = ("vllm", "sglang")
-BATCHES: Final = (1, 4, 16, 64, 256)
+LOADS: Final = (1, 4, 16, 64, 256)
 #: What a server should have room for.
-USUAL_BATCH: Final = 16
-CONTEXT: Final = 4096
+USUAL_LOAD: Final = 16
+#: Tokens of a prompt and of an answer: a context of 4096 while half of the answer is decoded.
+INPUT_LEN, OUTPUT_LEN = 3840, 512
 DEVICES: Final = (1, 2, 4, 8)
-#: What the pages assume, and say that they do.
-ACCEPTANCE: Final = 0.7
+#: What the pages assume, and say that they do: tokens per round at the draft length at which such
+#: drafters were measured.
+DRAFTERS: Final = {"mtp": "mtp,accept-length=2.4@3", "eagle3": "eagle3,accept-length=2.8@3"}
 #: Links to other pages stand between these: they change where pages come and go.
 LINKS: Final = ("<!-- links -->", "<!-- end of links -->")
 STYLE: Final = """
@@ -48,7 +54,7 @@ th:first-child, td:first-child { text-align: left; }
 pre { background: #f4f4f4; padding: .75rem; white-space: pre-wrap; }
 h1 { font-size: clamp(1.3rem, 5vw, 2rem); }
 h1, li, pre { overflow-wrap: anywhere; }
-.pays { color: #116329; } .loses { color: #a40e26; } .unclear { color: #7a4e00; }
+.on { color: #116329; } .off { color: #a40e26; } .unclear { color: #7a4e00; }
 footer { border-top: 1px solid #ccc; color: #555; font-size: .9rem; margin-top: 2rem; }
 """
 
@@ -104,110 +110,82 @@ def _library() -> bytes:
 
 @dataclass(frozen=True)
 class Found:
-    """What was predicted for a page.
+    """What was advised for a page.
 
     Parameters
     ----------
-    devices
-        The fewest that have room for drafts at `USUAL_BATCH`, else the most that there are.
+    case
+        What it is about.
     drafter
         Its SPEC.
-    answer
-        What ``predict --json`` prints.
-    serve
-        The server's command without drafts, and the flags that add them; empty where none pay.
+    advice
+        The answer.
     """
 
-    devices: int
+    case: Case
     drafter: str
-    answer: dict[str, Any]
-    serve: str
+    advice: Advice
 
     @property
-    def command(self) -> list[str]:
-        """The flags of `predict` that repeat the answer."""
-        return [
-            *(f"--tp {self.devices}", f"--batch {','.join(map(str, BATCHES))}"),
-            *(f"--context {CONTEXT}", f"--drafter {self.drafter}"),
-        ]
+    def chip(self) -> ChipAdvice:
+        """The advice for the chip."""
+        return self.advice.chips[0]
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
-        """A row for each batch: step, drafts, speedup, band, verdict, tokens per second."""
-        drafter, base = self.answer["drafters"][0], self.answer["baseline"]
-        rows = []
-        for place, batch in enumerate(BATCHES):
-            length = drafter["best_draft_len"][0][place]
-            row: dict[str, Any] = {"batch": batch, "length": length, "verdict": "no room"}
-            if length is not None:
-                rates = drafter["tokens_per_s"][0][place]
-                row |= {
-                    "step_s": base["step_s"][0][place],
-                    "speedup": drafter["best_speedup"][0][place],
-                    "low": drafter["speedup_low"][0][place][length],
-                    "high": drafter["speedup_high"][0][place][length],
-                    "verdict": drafter["verdict"][0][place] or "no drafts",
-                    "plain": rates[0],
-                    "drafted": rates[length],
-                }
-            rows.append(row)
-        return rows
-
-    def has_room(self, batch: int) -> bool:
-        """Tell whether a batch runs with some draft."""
-        lengths = self.answer["drafters"][0]["speedup"][0][BATCHES.index(batch)]
-        return any(one is not None for one in lengths[1:])
+    def devices(self) -> int:
+        """Devices that the model is spread over."""
+        return self.chip.setup.placement.devices
 
     @property
-    def paying(self) -> list[dict[str, Any]]:
-        """The rows at which drafts pay."""
-        return [row for row in self.rows if row["verdict"] == "pays"]
+    def command(self) -> str:
+        """The command that repeats the answer."""
+        case = self.case
+        return " \\\n    ".join(
+            [
+                f"specroof advise {case.model} -H {case.chip} --tp {self.devices}",
+                f"--engine {case.engine} --framework {case.engine}",
+                f"--input-len {INPUT_LEN} --output-len {OUTPUT_LEN}",
+                f"--concurrency {','.join(map(str, LOADS))} --drafter {self.drafter}",
+            ]
+        )
+
+    @property
+    def serve(self) -> str:
+        """The server's command, with the flags of the decision; plain where that is off."""
+        plain = server_command(self.case.engine, self.case.model, Placement(self.devices))
+        for flags in self.chip.launches:
+            return "\n".join([*flags.file_lines, f"{plain} {flags.text}"])
+        return plain
 
 
 def found_of(case: Case) -> Found | None:
-    """Return the prediction of a page; None where even eight devices have no room for a request."""
+    """Return the advice of a page; None where even eight devices have no room for a request.
+
+    On the fewest devices that run the usual load with drafts, else on the most that there are.
+    """
     best = None
     model = specroof.load_model(case.model)
-    kind = "mtp" if MTP_NOTE in model.notes else "eagle3"
-    drafter = f"{kind},accept={ACCEPTANCE:g}"
+    drafter = DRAFTERS["mtp" if MTP_NOTE in model.notes else "eagle3"]
     for devices in DEVICES:
         try:
-            answer = specroof.predict(
-                model,
+            advice = specroof.advise(
+                case.model,
                 case.chip,
                 drafters=drafter,
+                framework=case.engine,
                 engine=case.engine,
                 tensor_parallel=devices,
-                batch_size=BATCHES,
-                context_len=CONTEXT,
-            ).to_dict()
-        except specroof.OptionError:  # heads or experts that so many devices cannot share
+                input_len=INPUT_LEN,
+                output_len=OUTPUT_LEN,
+                concurrency=LOADS,
+            )
+        except specroof.OptionError:  # no room, or heads or experts that they cannot share
             continue
-        found = Found(devices, drafter, answer, "")
-        if found.rows[0]["length"] is not None:
-            best = Found(devices, drafter, answer, _serve(case, model, kind, found))
-            if found.has_room(USUAL_BATCH):
-                break
+        best = Found(case, drafter, advice)
+        row = best.chip.rows[LOADS.index(USUAL_LOAD)]
+        if row.times.running >= USUAL_LOAD:
+            break
     return best
-
-
-def _serve(case: Case, model: Architecture, kind: str, found: Found) -> str:
-    """Return the server's command, with the drafts of the largest batch at which they pay."""
-    plain = server_command(case.engine, case.model, Placement(found.devices))
-    if not found.paying:
-        return plain
-    largest = found.paying[-1]
-    plan = Speculation(
-        kind=kind,
-        schedule=((1, largest["batch"], largest["length"]),),
-        family=model.family,
-        in_checkpoint=kind == "mtp",
-    )
-    try:
-        flags = launch(plan, case.engine)
-    except specroof.OptionError as refusal:
-        return f"{plain}\n# {refusal}"
-    return " ".join([plain, flags.text])
 
 
 # --- The pages -----------------------------------------------------------------------------------
@@ -238,44 +216,38 @@ def page(title: str, body: Iterable[str], *, up: str, foot: str) -> str:
     )
 
 
-def verdict_words(found: Found) -> str:
-    """Return in one sentence at which batches drafts pay."""
-    by_verdict: dict[str, list[str]] = {}
-    for row in found.rows:
-        by_verdict.setdefault(row["verdict"], []).append(str(row["batch"]))
-    return "; ".join(
-        f"<strong class={verdict.split()[-1]}>{verdict}</strong> at batch {', '.join(batches)}"
-        for verdict, batches in by_verdict.items()
-    )
-
-
-def case_page(case: Case, found: Found, foot: str) -> str:
+def case_page(found: Found, foot: str) -> str:
     """Return the page of a case, without its links to others."""
-    answer, drafter = found.answer, found.drafter
-    chip = specroof.load_hardware(case.chip).name
-    title = f"{answer['model']} on {found.devices} x {chip}, {case.engine}: does speculation pay?"
-    rows = [_row(row) for row in found.rows]
-    command = f"specroof predict {case.model} -H {case.chip} --engine {case.engine}"
-    call = " \\\n    ".join([command, *found.command])
-    reach = answer["reach"]["text"] if answer.get("reach") else "unknown"
+    case, chip, advice = found.case, found.chip, found.advice
+    title = (
+        f"{advice.model.name} on {found.devices} x {chip.setup.hardware.name}, {case.engine}: does "
+        f"speculation pay?"
+    )
+    reach = chip.reach(advice)
+    settings = urlencode(
+        {"model": case.model, "chip": case.chip, "devices": found.devices, "drafter": found.drafter}
+    )
     body = [
-        f"<p>With {escape(drafter)}: {verdict_words(found)}. The acceptance is an assumption: "
-        f"{ACCEPTANCE:g} of drafts, given that those before were accepted. Yours moves every "
-        f"figure; <code>specroof breakeven</code> finds the least that pays.</p>",
-        "<table><tr><th>batch</th><th>plain step</th><th>drafts</th><th>speedup</th>"
-        "<th>80% band</th><th>verdict</th><th>tokens/s</th><th>with drafts</th></tr>",
-        *rows,
+        f"<p><strong class={decision_class(chip)}>{escape(decision_line(chip))}</strong></p>",
+        f"<p>The acceptance is an assumption: {escape(found.drafter)}, tokens per round (bonus "
+        f"included) at the drafts after the @. Yours moves every figure: try it on "
+        f'<a href="../../page/index.html#{escape(settings)}">the interactive page</a>, and '
+        f"<code>specroof breakeven</code> finds the least that pays.</p>",
+        "<table><tr><th>in flight</th><th>decision</th><th>drafts</th><th>speedup</th>"
+        "<th>80% band</th><th>tokens/s</th><th>first token</th><th>$ per million</th></tr>",
+        *map(_row, chip.rows),
         "</table>",
-        f"<p>Engine profile {escape(answer['engine'])}, context {CONTEXT} tokens. The band holds 80% of measurements of this kind. Reach: "
-        f"<strong>{escape(reach)}</strong>.</p>",
+        f"<p>Prompts of {INPUT_LEN} tokens, answers of {OUTPUT_LEN}, each client with one request "
+        f"in flight; engine profile {escape(chip.setup.engine.name)}. Where the decision is off, "
+        f"speedup and band are those that drafts would have. The band holds 80% of measurements of "
+        f"this kind. Without drafts → with those of the decision. Reach: <strong>{escape(reach['text'] if reach else 'unknown')}</strong>.</p>",
         "<h2>To serve it</h2>",
         f"<pre>{escape(found.serve)}</pre>",
         _about_flags(found),
         "<h2>To repeat it</h2>",
-        f"<pre>{escape(call)}</pre>",
-        "<p>For your load, with prompts, prices and a schedule: <code>specroof advise</code>.</p>",
+        f"<pre>{escape(found.command)}</pre>",
         "<h2>What to know</h2><ul>",
-        *(f"<li>{escape(note)}</li>" for note in [*answer["warnings"], *answer["notes"]]),
+        *(f"<li>{escape(note)}</li>" for note in [*advice.warnings, *advice.notes]),
         "</ul>",
         f"{LINKS[0]}{LINKS[1]}",
         f"<!-- digest {case.digest} -->",
@@ -283,29 +255,37 @@ def case_page(case: Case, found: Found, foot: str) -> str:
     return page(title, body, up="../../", foot=foot)
 
 
-def _row(row: dict[str, Any]) -> str:
-    if row["length"] is None:
-        cells = ["no room", *[""] * 6]
-    else:
-        verdict = row["verdict"]
-        cells = [
-            *(f"{1e3 * row['step_s']:.3g} ms", str(row["length"]), f"{row['speedup']:.2f}x"),
-            f"{row['low']:.2f} to {row['high']:.2f}x" if row["length"] and row["low"] else "-",
-            f"<span class={verdict.split()[-1]}>{verdict}</span>",
-            *(f"{row['plain']:.0f}", f"{row['drafted']:.0f}"),
-        ]
-    return "".join(["<tr>", *(f"<td>{cell}</td>" for cell in [row["batch"], *cells]), "</tr>"])
+def decision_class(chip: ChipAdvice) -> str:
+    """Return the color of a decision."""
+    return "unclear" if chip.decision == "depends" else chip.decision
+
+
+def _row(row: AdvisedLoad) -> str:
+    choice, plain, times = row.choice, row.plain, row.times
+    cells = [
+        f"{row.concurrency:g}",
+        f"<span class={row.decision}>{row.decision}</span>",
+        str(row.draft_len),
+        f"{choice.speedup:.2f}x" if choice.tried else "-",
+        f"{choice.low:.2f} to {choice.high:.2f}x" if choice.low < choice.high else "-",
+        f"{plain.tokens_per_s:.0f} → {times.tokens_per_s:.0f}",
+        f"{format_seconds(plain.ttft_s)} → {format_seconds(times.ttft_s)}",
+        " → ".join(
+            "-" if one.usd_per_million_tokens is None else format_price(one.usd_per_million_tokens)
+            for one in (plain, times)
+        ),
+    ]
+    return "".join(["<tr>", *(f"<td>{cell}</td>" for cell in cells), "</tr>"])
 
 
 def _about_flags(found: Found) -> str:
-    if not found.paying:
-        return "<p>Without drafts: they pay at no batch of the table.</p>"
-    row = found.paying[-1]
-    weights = "Put the drafter's weights in the place of the placeholder."
-    return (
-        f"<p>{row['length']} drafts are the best at batch {row['batch']}, the largest of the table "
-        f"at which they pay. {weights if YOUR_DRAFT_MODEL in found.serve else ''}</p>"
-    )
+    if not any(row.draft_len for row in found.chip.rows):
+        return "<p>Without drafts: the decision is off at every load of the table.</p>"
+    if not found.chip.launches:
+        return f"<p>{found.case.engine} has no flags for these drafts: see below.</p>"
+    if YOUR_DRAFT_MODEL in found.serve:
+        return "<p>Put the drafter's weights in the place of the placeholder.</p>"
+    return ""
 
 
 def linked(text: str, case: Case, cases: Sequence[Case]) -> str:
@@ -349,7 +329,7 @@ def write_case(folder: Path, case: Case, foot: str) -> bool:
         path.unlink(missing_ok=True)
         none.write_text(case.digest, encoding="utf-8")
         return False
-    path.write_text(case_page(case, found, foot), encoding="utf-8")
+    path.write_text(case_page(found, foot), encoding="utf-8")
     return True
 
 
@@ -367,8 +347,8 @@ def write_indexes(folder: Path, cases: Sequence[Case], foot: str) -> None:
         for model, found in by_model.items()
     )
     about = (
-        f"<p>{len(cases)} predictions for {len(PAGE_CHIPS)} chips under {' and '.join(ENGINES)}, "
-        f"with an assumed acceptance of {ACCEPTANCE:g}. To change load, drafter or acceptance, use "
+        f"<p>{len(cases)} answers for {len(PAGE_CHIPS)} chips under {' and '.join(ENGINES)}, with an "
+        f"assumed acceptance: {' or '.join(DRAFTERS.values())}. To change load, drafter or acceptance, use "
         '<a href="../page/index.html">the interactive page</a> or the '
         '<a href="../index.html">command line</a>.</p>'
     )

@@ -1,8 +1,9 @@
-"""What mkdocs asks while it builds the site: files from elsewhere, and tables of the library.
+"""What mkdocs asks while it builds the site: files from elsewhere, our tables and charts.
 
 A page asks for a table with ``{{ NAME }}`` or ``{{ NAME WORDS }}``; `TABLES` has the names.
 """
 
+import io
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -44,7 +45,38 @@ def on_files(files: Files, config: Any) -> Files:
     there |= {f"charts/{path.name}": path for path in (ROOT / "notebooks" / "charts").glob("*.png")}
     for name, path in there.items():
         files.append(File.generated(config, name, abs_src_path=str(path)))
+    for name, chart in speculation_charts().items():
+        drawn = io.BytesIO()
+        chart.savefig(drawn, format="png", dpi=120)
+        files.append(File.generated(config, f"charts/{name}.png", content=drawn.getvalue()))
     return files
+
+
+def speculation_charts() -> dict[str, Any]:
+    """Return the charts of the page that explains speculation, which has their commands."""
+    served: dict[str, Any] = {"tensor_parallel": 4, "engine": "vllm"}
+    model, chip = "Qwen/Qwen3-32B", "h100"
+    eagle, lookup = "eagle3,accept-length=2.8@3", "ngram,accept=0.4"
+    at: dict[str, Any] = {"context_len": 4096, **served}
+    lengths = [1.2, 1.6, 2, 2.4, 2.8, 3.2, 3.6, 4]
+    batches = [2**power for power in range(9)]
+    load: dict[str, Any] = {"input_len": 1024, "output_len": 512}
+    load["concurrency"] = [1, 4, 16, 64, 256]
+    by_batch = specroof.predict(model, chip, drafters=[eagle, lookup], batch_size=batches, **at)
+    worth = specroof.worth(
+        model, chip, drafter="eagle3", accept_length=lengths, batch_size=[1, 32, 128], **served
+    )
+    return {
+        "speculation-round": specroof.explain(
+            model, chip, drafter=eagle, draft_len=3, batch_size=8, **at
+        ).plot(),
+        "speculation-length": specroof.predict(
+            model, chip, drafters=eagle, batch_size=1, **at
+        ).plot(),
+        "speculation-batch": by_batch.figures()["-by-batch"],
+        "speculation-acceptance": worth.plot(),
+        "speculation-advice": specroof.advise(model, chip, drafters=eagle, **load, **served).plot(),
+    }
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:

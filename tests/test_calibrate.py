@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from hashlib import sha256
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -515,12 +516,81 @@ def test_the_command_writes_a_file_that_predicts(tmp_path: Path) -> None:
     assert "mean error 0.0% over the points that were fitted" in done.stdout
     written = load_hardware(mine)
     source = written.sources["engines.calibrated"]
-    assert f"{len(rows)} points of Qwen3-8B on 1 devices in bench.csv (sha256 " in source
+    expected = f"{len(rows)} points of Qwen3-8B on 1 x {CHIP.name} in bench.csv (sha256 "
+    assert expected in source
+    assert scored(mine, tmp_path) == [("calibrated", 0.0, 0.0)]
     engine = written.engine()
     assert engine.name == "calibrated"
     assert engine.pass_overhead_s == pytest.approx(1.2e-3, rel=0.01)
     told = CliRunner().invoke(app, [*words[:-2], "--json"])
     assert json.loads(told.stdout)["base"] == "ideal"
+
+
+#: Results that bundled profiles were calibrated to: CONTRIBUTING.md, "Add a calibrated profile".
+CALIBRATED_TO = Path(__file__).parent / "data" / "calibrated"
+
+
+def scored(profile: Path, folder: Path) -> list[tuple[str, float, float]]:
+    """Return each calibrated engine of a file, its error as it says and as it is now, in percent.
+
+    Its results are looked for in a folder, by the names and the checksums that the profile says.
+    """
+    found = []
+    hardware = load_hardware(profile)
+    for key, source in hardware.sources.items():
+        told = re.match(r"specroof calibrate: \d+ points of (\S+) on (\d+) x ", source)
+        said = re.search(r"mean error ([0-9.]+)%", source)
+        if not (key.startswith("engines.") and told and said):
+            continue
+        results = re.findall(r"(\S+) \(sha256 (\w+)\)", source)
+        for name, checksum in results:
+            content = (folder / name).read_bytes()
+            assert sha256(content).hexdigest().startswith(checksum), name
+        (model,) = [name for name in specroof.model_names() if name.rpartition("/")[2] == told[1]]
+        score: Any = specroof.validate(
+            [folder / name for name, _ in results],
+            model,
+            hardware,
+            tensor_parallel=int(told[2]),
+            engine=key.removeprefix("engines."),
+        )
+        off = 100 * score.to_dict()["total"]["tokens_per_s_mean_error"]
+        found.append((key.removeprefix("engines."), float(said[1]), round(off, 1)))
+    return found
+
+
+def test_every_bundled_calibration_scores_as_it_says() -> None:
+    folder = Path(__file__).parents[1] / "hardware"
+    for profile in sorted(folder.glob("*.yaml")):
+        for name, said, now in scored(profile, CALIBRATED_TO):
+            assert now == pytest.approx(said, abs=0.1), f"{profile.name}: {name}"
+
+
+def test_a_calibration_says_where_its_results_come_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [f"{one.batch_size},{one.context_len},0,{one.rate}" for one in points()]
+    text = "\n".join(["batch_size,context_len,draft_len,tokens_per_s", *rows])
+    bench = bench_file(tmp_path, text)
+
+    def read(*words: Any, **more: Any) -> tuple[Measurement, ...]:
+        found = read_benchmark(*words, **more)
+        # As results in JSON say, some with their release.
+        return tuple(
+            replace(one, engine="vllm", engine_version="0.19.0" if n else "")
+            for n, one in enumerate(found)
+        )
+
+    monkeypatch.setattr("specroof.questions.benchmark.read_benchmark", read)
+    asked: dict[str, Any] = {"engine": "ideal", "server": "running=64", "tensor_parallel": 2}
+    source = specroof.calibrate(bench, "Qwen/Qwen3-8B", "b200", **asked).hardware.sources[
+        "engines.calibrated"
+    ]
+    assert (
+        "on 2 x NVIDIA B200 SXM, tensor_parallel=2, vllm 0.19.0, vllm of unknown release, "
+        "running=64 in bench.csv (sha256 "
+    ) in source
+    assert re.search(r"mean error \S+% over these points, at most \S+%$", source)
 
 
 def bench_file(folder: Path, text: str) -> Path:

@@ -1,6 +1,7 @@
 """The page in a real browser: its figures are the library's, and nothing else runs or leaves."""
 
 import json
+import random
 import re
 import shlex
 import shutil
@@ -17,7 +18,7 @@ from typer.testing import CliRunner
 import specroof
 from published_models import published, published_options, with_counted_head
 from specroof.cli import app
-from specroof.questions.explore import site_files
+from specroof.questions.explore import ANSWERS, HIT_RATES, site_files
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 
@@ -55,7 +56,11 @@ class Opened:
         return self
 
     def state(self, **words: Any) -> "Opened":
-        """Give the page another state by its address; drafters are a list."""
+        """Give the page another state by its address; drafters are a list.
+
+        Prompts are counted where an answer is given.
+        """
+        words = {"answer": 0, **words}
         drafters = [("drafter", one) for one in words.pop("drafters", [])]
         turn = self.turn
         hash_of = urlencode([*words.items(), *drafters])
@@ -222,6 +227,7 @@ def test_batches_and_the_map_are_those_of_the_library(page: Opened) -> None:
         batch_size=AXES["batch_size"],
         context_len=AXES["context_len"],
         engine="sglang",
+        server="running=64",
     ).curves[0]
     for i, line in enumerate(shown["map"]):
         for j, one in enumerate(line):
@@ -326,26 +332,148 @@ def test_models_chips_and_engines_are_chosen(page: Opened) -> None:
 
 
 def test_the_verdict_and_the_flags_follow(page: Opened) -> None:
-    page.state(drafters=["eagle3,accept=0.75"], batch=8)
-    best = page.figures["curves"][0]["best_draft_len"]
-    assert f"pays: eagle3,accept=0.75. {best} drafts per round" in page.text("verdict")
+    page.state(drafters=["eagle3,accept-length=2.8@3"], batch=8)
+    best = page.figures["curves"][0]["choice"]["draft_len"]
+    assert f"ON: eagle3,accept-length=2.8@3. {best} drafts per round" in page.text("verdict")
     assert "80 % of measurements" in page.text("verdict")
     assert f"--speculative-num-steps {best} " in page.text("flags")
     page.state(drafters=["autoregressive,accept=0.1,cost=0.5"])
-    assert "loses: autoregressive" in page.text("verdict")
-    assert "No draft length is faster" in page.text("verdict")
+    assert "OFF: autoregressive" in page.text("verdict")
+    assert page.page.locator("#flags pre").count() == 0
     page.state(drafters=["eagle3,accept-length=1.3@1"], batch=32)
     told = page.figures["curves"][0]
-    assert told["verdict"] == "unclear"
+    assert (told["verdict"], told["choice"]["decision"]) == ("unclear", "unclear")
     assert told["speedup_low"][1] < 1 < told["speedup_high"][1]
-    assert "unclear: eagle3" in page.text("verdict")
-    page.state(drafters=["ideal"], batch=64, context=65536)
+    assert "UNCLEAR: eagle3" in page.text("verdict")
+    page.state(drafters=["ideal"], batch=64, context=65536, devices=1)
     assert "no room for ideal" in page.text("verdict")
 
 
+#: By draft length: speedup, the ends of its band, seconds of a token and to the first.
+CURVE: Final[dict[str, Any]] = {
+    "speedup": [1, 1.4, 1.6, 1.5],
+    "speedup_low": [1, 1.2, 1.3, 0.9],
+    "speedup_high": [1, 1.6, 1.9, 2.0],
+    "tpot_s": [0.014, 0.010, 0.009, 0.010],
+    "ttft_s": [0.1, 0.2, 0.4, 0.3],
+}
+LOSES: Final = {**CURVE, "speedup": [1, 0.9, 0.7, 0.5], "speedup_low": [1, 0.8, 0.6, 0.4]}
+
+
 @pytest.mark.parametrize(
-    ("drafter", "context"), [("ideal", 65536), ("eagle3,accept=0.75", 65536), ("ideal", 1024)]
+    ("curve", "targets", "expected"),
+    [
+        (CURVE, {}, {"draft_len": 2, "decision": "on", "verdict": "pays"}),
+        # Of the lengths whose first token is in time the best; that of plain decoding alone is.
+        (CURVE, {"ttft": 0.35}, {"draft_len": 3, "decision": "unclear"}),
+        (CURVE, {"ttft": 0.15}, {"draft_len": 0, "decision": "off", "missed": True}),
+        # Nothing is in time: the best of all.
+        (CURVE, {"ttft": 0.05}, {"draft_len": 2, "decision": "on"}),
+        (CURVE, {"tpot": 0.0095, "ttft": 0.35}, {"draft_len": 2}),
+        ({**CURVE, "ttft_s": [0.1, 2, 2, 2]}, {}, {"decision": "unclear", "waits": True}),
+        ({**CURVE, "speedup_low": [1, 0.9, 0.9, 0.9]}, {}, {"decision": "unclear"}),
+        (LOSES, {}, {"draft_len": 0, "tried": 1, "verdict": "unclear", "decision": "off"}),
+        (
+            {**LOSES, "speedup_high": [1, 0.95, 0.8, 0.6]},
+            {},
+            {"draft_len": 0, "tried": 1, "verdict": "loses"},
+        ),
+        # Without a band the speedup itself decides.
+        (
+            {**CURVE, "speedup_low": None, "speedup_high": None, "ttft_s": None},
+            {},
+            {"draft_len": 2, "verdict": "pays"},
+        ),
+        # Equal lengths: the shorter one.
+        ({**CURVE, "speedup": [1, 1.5, 1.5, 1.2]}, {}, {"draft_len": 1}),
+    ],
+    ids=lambda one: json.dumps(one)[:60],
 )
+def test_drafts_are_decided_by_hand(
+    page: Opened, curve: dict[str, Any], targets: dict[str, float], expected: dict[str, Any]
+) -> None:
+    found = page.page.evaluate(
+        "([curve, targets]) => specroof.decided(curve, targets)", [curve, targets]
+    )
+    assert {name: found[name] for name in expected} == expected
+
+
+def test_lengths_come_from_the_shape_and_figures_from_the_rate(page: Opened) -> None:
+    shaped = {**CURVE, "speedup": [1, 1.35, 1.2, 1.1]}
+    found = page.page.evaluate(
+        "([curve, shaped]) => specroof.decided(curve, {}, shaped)", [CURVE, shaped]
+    )
+    assert (found["draft_len"], found["verdict"]) == (1, "pays")
+
+
+#: Library and page differ by less in what a whole request takes: prompts are interpolated.
+NEAR: Final = 0.01
+DRAWN_MODELS: Final = ("Qwen/Qwen3-8B", "openai/gpt-oss-120b", "deepseek-ai/DeepSeek-V3")
+DRAWN_CHIPS: Final = ("b200", "h100", "mi300x", "l40s")
+
+
+def test_the_page_decides_as_advise_does(chromium: Any, tmp_path: Path) -> None:
+    dice = random.Random(7)
+    found = specroof.explore(DRAWN_MODELS, DRAWN_CHIPS)
+    for name, data in site_files(found):
+        (tmp_path / name).write_bytes(data)
+    seen = opened(chromium, (tmp_path / "index.html").as_uri())
+    compared, same_length = 0, 0
+    while compared < 60:
+        model, chip = dice.choice(DRAWN_MODELS), dice.choice(DRAWN_CHIPS)
+        kind = dice.choice(["mtp", "eagle3", "dflash", "ngram", "block", "autoregressive"])
+        depth = dice.choice([1, 3, 7])
+        spec = dice.choice(
+            [
+                f"{kind},accept={dice.randint(10, 95) / 100:g}",
+                f"{kind},accept-length={1 + dice.randint(1, 8 * depth) / 10:g}@{depth}",
+            ]
+        )
+        if kind in {"block", "autoregressive"}:
+            spec += f",cost={dice.choice([0.02, 0.1, 0.3]):g}"
+        spec += ",drafts=7" if kind == "block" else ""
+        context, answer = dice.choice([1024, 4096, 16384]), dice.choice(ANSWERS)
+        batch, hits = dice.choice(found.axes.batch_size), dice.choice(HIT_RATES)
+        seen.state(
+            model=model, chip=chip, context=context, batch=f"{batch:g}", answer=answer,
+            hits=f"{hits:g}", drafters=[spec],
+        )  # fmt: skip
+        (curve,), state = seen.figures["curves"], seen.figures["state"]
+        if curve is None or not np.isfinite(np.array(curve["speedup"][1:], dtype=float)).any():
+            assert seen.page.locator("#verdict strong").first.inner_text().startswith("no ")
+            continue
+        (advice,) = specroof.advise(
+            model, chip, drafters=spec, input_len=context - answer / 2, output_len=answer,
+            prefix_hit_rate=hits, concurrency=batch, engine=state["engine"],
+            tensor_parallel=state["devices"],
+        ).chips  # fmt: skip
+        (row,), choice = advice.rows, curve["choice"]
+        compared += 1
+        at = f"{spec} of {model} on {chip}, {state['engine']}, {batch:g}, {context}, {answer}"
+        speedup = advice.prediction.end_to_end[0].speedup[0, -1]
+        edges = [row.choice.speedup, row.choice.low, row.choice.high]
+        if min(abs(edge - 1) for edge in edges) > NEAR:
+            assert choice["decision"] == row.decision, at
+            assert (choice["draft_len"] > 0) == (row.draft_len > 0), at
+        assert speedup[choice["draft_len"]] == pytest.approx(speedup[row.draft_len], rel=NEAR), at
+        strong = seen.page.locator("#verdict strong").first.inner_text()
+        assert strong == choice["decision"].upper()
+        if choice["draft_len"] != row.draft_len:
+            continue
+        same_length += 1
+        shown = seen.page.locator("#flags pre").all_inner_texts()
+        advised = [
+            "\n".join([*flags.file_lines, flags.text]) for flags in advice.launches if row.draft_len
+        ]
+        assert {*advised} <= {*shown}, at
+        assert bool(shown) == bool(advised), at
+        assert seen.text("question").startswith(f"specroof advise {model} -H {chip} ")
+    assert same_length >= 0.9 * compared
+    assert seen.said == []
+    seen.page.context.close()
+
+
+@pytest.mark.parametrize(("drafter", "context"), [("ideal", 65536), ("eagle3,accept=0.75", 65536)])
 def test_what_runs_of_a_batch_without_room_is_said(
     page: Opened, drafter: str, context: int
 ) -> None:
@@ -363,7 +491,16 @@ def test_what_runs_of_a_batch_without_room_is_said(
     else:
         assert "and all of them without; the others wait" in said
     assert f"at most {drafted:g} of 64 requests with one draft" in said
-    assert "--concurrency 64 in the place of --batch" in page.text("verdict")
+    assert "specroof advise with --concurrency 64" in page.text("verdict")
+
+
+def test_a_default_that_binds_is_raised_in_flags_and_commands(page: Opened) -> None:
+    page.state(drafters=["eagle3,accept-length=2.8@3"], batch=64, context=1024, engine="sglang")
+    said = page.text("verdict")
+    assert "It takes --max-running-requests 64: by default this server runs 48" in said
+    assert "--max-running-requests 64" in page.page.locator("#flags pre").first.inner_text()
+    assert "--server running=64" in page.text("command")
+    check(page)
 
 
 def test_a_view_is_restored_from_its_address(chromium: Any, page: Opened) -> None:
@@ -534,7 +671,7 @@ def test_it_fits_and_is_accessible(chromium: Any, url: str, width: int, scheme: 
     size = {"width": width, "height": 844}
     seen = opened(chromium, url, color_scheme=scheme, viewport=size)
     assert seen.page.evaluate("document.documentElement.scrollWidth") == width
-    assert seen.page.locator(".chart .main-svg").count() >= 4
+    assert seen.page.locator(".chart svg").count() == 6
     background = seen.page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, re.findall(r"\d+", background))) > 384) == (scheme == "light")
     seen.page.evaluate((Path(axe.__file__).parent / "axe.min.js").read_text(encoding="utf-8"))
@@ -576,7 +713,7 @@ def test_a_notebook_shows_it_inline(chromium: Any, tmp_path: Path) -> None:
     page.on("console", lambda message: said.append(message.text))
     page.goto(place.as_uri())
     frame = page.frame_locator("iframe")
-    assert "pays: eagle3" in frame.locator("#verdict p").first.inner_text(timeout=120_000)
+    assert "ON: eagle3" in frame.locator("#verdict p").first.inner_text(timeout=120_000)
     assert said == []
     page.close()
 

@@ -1,12 +1,17 @@
 """The README and the pages of docs/ show what the commands print."""
 
 import re
+import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
 
 from sessions import refreshed, replayed, sessions
 from specroof import hardware_names, model_names
+from specroof.cli import COMMANDS, app
 
 ROOT = Path(__file__).parents[1]
 TEXTS = {
@@ -61,6 +66,101 @@ def test_the_readme_states_the_errors_that_the_table_of_engines_has() -> None:
     )
     assert verdicts
     assert f"{verdicts[1]} of verdicts are right" in readme
+
+
+def test_the_readme_states_the_errors_of_served_loads() -> None:
+    table = TEXTS["docs/pages/engines.md"].partition("served loads  ")[2]
+    readme = " ".join(TEXTS["README.md"].split())
+    loads, median, most, _, _, rate = re.findall(r"^total +(.*)$", table, re.MULTILINE)[0].split()[
+        :6
+    ]
+    first = re.findall(r"^total +(.*)$", table, re.MULTILINE)[1].split()[2]
+
+    def whole(share: str) -> str:
+        return f"{float(share.strip('%')):.0f}%"
+
+    assert f"Beside {loads} published loads" in readme
+    assert f"{whole(median)} off at the median and {whole(most)} at the 90th percentile" in readme
+    assert (
+        f"Tokens per second are {whole(rate)} off, the time to first token {whole(first)}" in readme
+    )
+    tpot = table.partition("served loads by")[2].partition("served loads by")[0]
+    by_server = {
+        tuple(names.split()): whole(share)
+        for names, share in re.findall(r"^server (\S+ \S+) +\d+ +(\S+%)", tpot, re.MULTILINE)
+    }
+    for name, title in (("vllm", "vLLM"), ("sglang", "SGLang"), ("tensorrt-llm", "TensorRT-LLM")):
+        hopper, blackwell = (by_server[name, chips] for chips in ("hopper", "blackwell"))
+        assert (
+            f"{hopper} and {blackwell} for {title}" in readme
+            or f"{hopper} for {title} on Hopper, {blackwell} on Blackwell" in readme
+        )
+
+
+def test_the_readme_states_the_errors_of_others_that_the_docs_have() -> None:
+    table = TEXTS["docs/pages/other-tools.md"].partition("| time per token |")[2]
+    medians = [row.split("|")[-3].strip() for row in table.splitlines()[:3]]
+    readme = " ".join(TEXTS["README.md"].split())
+    assert (
+        f"the time per token is {medians[0]} off at the median by profiles that have not seen the "
+        f"model, {medians[1]} by aiconfigurator 0.12.0 and {medians[2]} by a plain roofline"
+    ) in readme
+    # The roofline of the other table of that page is the one of the table of engines.
+    engines = re.search(
+        r"^ideal roofline +\d+ +(\S+)", TEXTS["docs/pages/engines.md"], re.MULTILINE
+    )
+    assert engines
+    assert f"{engines[1]} of the speedup" in " ".join(TEXTS["docs/pages/other-tools.md"].split())
+
+
+def shell_commands(page: str) -> list[str]:
+    """Return the commands of specroof in blocks of a shell, each in one line."""
+    blocks = re.findall(r"^```sh\n(.*?)^```", TEXTS[page], re.MULTILINE | re.DOTALL)
+    lines = "".join(blocks).replace("\\\n", " ").splitlines()
+    return [line for line in lines if line.startswith("specroof ")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["README.md", "docs/pages/speculation.md"])
+def test_every_command_beside_a_claim_runs(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    commands = shell_commands(page)
+    assert len(commands) >= 5
+    for command in commands:
+        done = CliRunner().invoke(app, shlex.split(command, comments=True)[1:])
+        assert done.exit_code == 0, (command, done.output)
+
+
+@pytest.mark.slow
+def test_the_python_of_the_readme_runs() -> None:
+    (block,) = re.findall(r"^```python\n(.*?)^```", TEXTS["README.md"], re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(block, names)  # noqa: S102 - the text is there to be run
+    assert names["curve"].best_draft_len.shape == (1, 4)
+
+
+def test_every_question_of_the_readme_is_a_command_with_these_flags() -> None:
+    table = TEXTS["README.md"].partition("## All questions")[2].partition("\n- ")[0]
+    asked = re.findall(r"`specroof (\w+)`?(?:\]\([^)]*\)`)?([^`]*)`?", table)
+    assert len(asked) > 20
+    for name, rest in asked:
+        assert {*re.findall(r"--[a-z-]+", rest)} <= flags_of(name), (name, rest)
+
+
+def flags_of(name: str) -> set[str]:
+    """Return the flags of a command."""
+    group: Any = get_command(app)
+    _, command, _ = group.resolve_command(None, [name])
+    return {flag for one in command.params for flag in one.opts}
+
+
+def test_all_commands_but_two_have_json() -> None:
+    assert "All but `sweep` and `explore` have `--json`" in " ".join(TEXTS["README.md"].split())
+    without = {name for name in COMMANDS if "--json" not in flags_of(name)}
+    # These two answer programs in a form of their own.
+    assert without - {"mcp", "schema"} == {"sweep", "explore"}
 
 
 def test_every_file_that_the_readme_links_to_is_there() -> None:

@@ -1,14 +1,18 @@
 """The static answers of the site: what they say, where they link, and when they are made again."""
 
+import json
 import re
+import shlex
+from html import escape
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import answers
 import pytest
-from answers import BATCHES, CONTEXT, Case, found_of, main
+from answers import DRAFTERS, Case, found_of, main
+from typer.testing import CliRunner
 
-import specroof
+from specroof.cli import app
 
 MODELS = ["Qwen/Qwen3-8B", "deepseek-ai/DeepSeek-V3"]
 CHIPS = ["b200", "l40s"]
@@ -39,19 +43,24 @@ def test_each_case_with_room_has_a_page_and_the_sitemap_lists_it(site: Path) -> 
 def test_a_page_says_what_its_command_prints_and_needs_no_script(site: Path) -> None:
     case = Case("Qwen/Qwen3-8B", "b200", "vllm")
     shown = text(site, case)
-    curve = specroof.predict(
-        case.model,
-        case.chip,
-        drafters="eagle3,accept=0.7",
-        engine="vllm",
-        batch_size=BATCHES,
-        context_len=CONTEXT,
-    ).curves[0]
-    for batch, speedup in zip(BATCHES, curve.best_speedup[0], strict=True):
-        assert re.search(rf"<td>{batch}</td>.*<td>{speedup:.2f}x</td>", shown)
+    found = re.search(r"<pre>(specroof advise .*?)</pre>", shown, re.DOTALL)
+    assert found
+    words = shlex.split(found[1].replace("\\\n", " "))
+    done = CliRunner().invoke(app, [*words[1:], "--json"])
+    assert done.exit_code == 0, done.output
+    advised = json.loads(done.stdout.splitlines()[-1])
+    rows = re.findall(r"<tr>(<td>.*?)</tr>", shown)
+    for row, one in zip(rows, advised["rows"], strict=True):
+        cells = re.findall(r"<td>(?:<span class=\w+>)?(.*?)(?:</span>)?</td>", row)
+        speedup = one["tried"]["speedup"]
+        expected = [f"{one['concurrency']:g}", one["decision"], str(one["draft_len"])]
+        assert cells[:4] == [*expected, f"{speedup:.2f}x"]
+        assert cells[5].endswith(f" → {one['tokens_per_s']:.0f}")
+    flags = advised["engine_config"]["vllm"]
+    assert flags
+    plain = "vllm serve Qwen/Qwen3-8B --tensor-parallel-size 1"
+    assert f"<pre>{escape(f'{plain} {flags}')}</pre>" in shown
     assert "Reach: <strong>" in shown
-    assert "vllm serve Qwen/Qwen3-8B --tensor-parallel-size 1" in shown
-    assert "specroof predict Qwen/Qwen3-8B -H b200 --engine vllm" in shown
     assert re.search(r"Made on \d{4}-\d\d-\d\d by specroof \S+, commit \w+", shown)
     assert "<script" not in shown
 
@@ -61,7 +70,7 @@ def test_every_link_leads_to_a_page_and_one_of_them_back(site: Path) -> None:
     outside = {site / "index.html", site / "page" / "index.html"}  # of the rest of the site
     links = {
         path: {
-            (path.parent / link).resolve()
+            (path.parent / link.partition("#")[0]).resolve()
             for link in re.findall(r'href="([^"]+)"', path.read_text(encoding="utf-8"))
         }
         for path in site.rglob("*.html")
@@ -91,10 +100,23 @@ def test_a_page_is_kept_until_something_changes(
 
 
 def test_where_drafts_pay_nowhere_the_command_is_plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "ACCEPTANCE", 0.05)
+    monkeypatch.setitem(DRAFTERS, "eagle3", "eagle3,accept=0.05")
     case = Case("Qwen/Qwen3-8B", "b200", "vllm")
     found = found_of(case)
     assert found is not None
-    assert found.paying == []
+    assert {row.decision for row in found.chip.rows} == {"off"}
     assert found.serve == "vllm serve Qwen/Qwen3-8B --tensor-parallel-size 1"
-    assert "Without drafts" in answers.case_page(case, found, "")
+    assert "Without drafts" in answers.case_page(found, "")
+
+
+def test_a_server_without_such_drafts_gets_a_plain_command_and_a_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(DRAFTERS, "eagle3", "medusa,accept-length=2.5@3")
+    found = found_of(Case("Qwen/Qwen3-8B", "b200", "vllm"))
+    assert found is not None
+    assert any(row.draft_len for row in found.chip.rows)
+    assert found.serve == "vllm serve Qwen/Qwen3-8B --tensor-parallel-size 1"
+    shown = answers.case_page(found, "")
+    assert "has no flags for these drafts" in shown
+    assert "vLLM 0.33.0 has no flag for medusa" in shown

@@ -3,18 +3,14 @@
 import base64
 import hashlib
 import json
-import re
 import zlib
 from collections.abc import Sequence
-from functools import lru_cache
 from html import escape
 from importlib.resources import files
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-
-from specroof.errors import OptionError
 
 #: Share of a plain step that is told apart: seconds that are packed are off by half of it. Of
 #: verification and drafting together that is a fifth of the 1e-6 that a page may be off.
@@ -94,29 +90,8 @@ def _varints(numbers: npt.NDArray[np.int64]) -> bytes:
 
 # --- The document: data, style and scripts --------------------------------------------------------
 
-#: The name of the charts' script beside a page.
-CHARTS_NAME: Final = "plotly.min.js"
 #: The list of all models on all chips, in the folder of a site.
 PAIRS_NAME: Final = "models.html"
-_STYLE_NAME: Final = re.compile(r'getElementById\("([0-9a-f]{64})"\)')
-
-
-@lru_cache(maxsize=1)
-def charts_script() -> str:
-    """Return Plotly's script.
-
-    Raises
-    ------
-    OptionError
-        Where Plotly is not installed.
-    """
-    try:
-        script = files("plotly") / "package_data" / CHARTS_NAME
-    except ModuleNotFoundError:
-        message = "explore needs Plotly; install it with: pip install plotly"
-        raise OptionError(message) from None
-    # An end tag inside of a script, as in text that it makes, would end it.
-    return script.read_text(encoding="utf-8").replace("</script", "<\\/script")
 
 
 def script_json(value: object) -> str:
@@ -142,19 +117,16 @@ def document(tables: dict[str, Any], *, is_alone: bool) -> str:
     tables
         The data that its script recombines.
     is_alone
-        Whether the page holds the charts' script too; else it runs the scripts in its folder.
+        Whether the page holds all grids; else it runs the scripts of grids in its folder.
     """
-    charts = charts_script()
-    # The charts' script comes last: the verdict is there before its megabytes are read.
-    scripts = [_asset("recombine.js"), _asset("page.js"), *([charts] if is_alone else [])]
+    scripts = [_asset(name) for name in ("recombine.js", "charts.js", "page.js")]
     style = _asset("page.css")
     own = "" if is_alone else "'self' "
     policy = "; ".join(
         [
             "default-src 'none'",
             f"script-src {own}{' '.join(_checksum(script) for script in scripts)}",
-            # Plotly makes an empty style element and puts its rules in by script.
-            f"style-src {_checksum(style)} {_checksum('')}",
+            f"style-src {_checksum(style)}",
             "img-src data:",
             "base-uri 'none'",
             "form-action 'none'",
@@ -165,14 +137,7 @@ def document(tables: dict[str, Any], *, is_alone: bool) -> str:
         "PAIRS": "" if is_alone else f' <a href="{PAIRS_NAME}">All models and chips</a>.',
         "STYLE": f"<style>{style}</style>",
         "TABLES": script_json(tables),
-        # Where these names are taken, Plotly puts in no styles of maps, which nothing draws.
-        "GUARDS": "".join(f'<i hidden id="{name}"></i>' for name in _STYLE_NAME.findall(charts)),
-        "SCRIPTS": "\n".join(
-            [
-                *(f"<script>{script}</script>" for script in scripts),
-                *([] if is_alone else [f'<script src="{CHARTS_NAME}"></script>']),
-            ]
-        ),
+        "SCRIPTS": "\n".join(f"<script>{script}</script>" for script in scripts),
     }
     pieces = _asset("page.html").split("%%")
     # Every other piece is the name of a part.

@@ -6,12 +6,12 @@ globalThis.specroofPage = (() => {
   const tables = JSON.parse($("tables").textContent);
   const COLORS = ["#3d8fd9", "#d9822b", "#2ba57a", "#b566c9"];
   // A shape for each drafter besides its color, in charts and beside its controls.
-  const MARKS = ["circle", "square", "triangle-up", "diamond"];
+  const MARKS = ["circle", "square", "triangle", "diamond"];
   const SHAPES = ["circle(50%)", "none", "polygon(50% 0, 100% 100%, 0 100%)", "polygon(50% 0, 100% 50%, 50% 100%, 0 50%)"];
   const KINDS = { ideal: "ideal (upper bound)", autoregressive: "autoregressive, by cost", block: "block, by cost",
     mtp: "mtp", eagle3: "eagle3", dflash: "dflash", ngram: "ngram" };
   const LAWS = { accept: "constant rate", "accept-length": "acceptance length", profile: "published profile" };
-  const PRICED = Object.keys(tables.flags);
+  const PRICED = Object.keys(tables.flags.texts);
   const MOST_ADDRESS = 4000, MOST_DRAFTERS = 4;
   // What a user may ask for: seconds to the first token, and of each later one; 0 is anything.
   const TPOTS = [0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1], TTFTS = [0, 0.2, 0.5, 1, 2, 5, 10];
@@ -26,7 +26,7 @@ globalThis.specroofPage = (() => {
     model: tables.models[0], chip: tables.hardware[0][0], devices: 0, engine: "",
     model2: "", chip2: "", devices2: 0, engine2: "", limited: true,
     context: nearest(tables.context_len, tables.usual_context), batch: nearest(tables.batch_size, 8),
-    answer: 0, hits: 0, tpot: 0, ttft: 0, drafters: [], focus: 0, length: null,
+    answer: tables.answers.includes(tables.usual_answer) ? tables.usual_answer : 0, hits: 0, tpot: 0, ttft: 0, drafters: [], focus: 0, length: null,
   });
 
   /** Drafters to compare by default: heads that the library prices, else shares of a step. */
@@ -185,22 +185,34 @@ globalThis.specroofPage = (() => {
   const at = () => [tables.context_len.indexOf(state.context), tables.batch_size.indexOf(state.batch)];
   const offered = (cell, kind) => !PRICED.includes(kind) || Boolean(cell.drafting[kind]);
   const shownSetups = () => setups.slice(0, state.model2 ? 2 : 1);
-  const hasPrompt = () => state.context - state.answer / 2 >= 1;
+  const hasPrompt = (context = state.context) => context - state.answer / 2 >= 1;
   /** The requests that a set-up answers; null where prompts are not counted, as on the textbook engine. */
-  const loadOf = (cell) => state.answer && hasPrompt() && cell?.requests.length
+  const loadOf = (cell, context = state.context) => state.answer && hasPrompt(context) && cell?.requests.length
     ? { answer: tables.answers.indexOf(state.answer), hit: tables.hit_rates.indexOf(state.hits) } : null;
+
+  /** One drafter at one load, and the drafts that are advised there. */
+  function point(drafter, cell, c, b) {
+    const load = loadOf(cell, tables.context_len[c]);
+    const curve = (one) => specroof.curve(one, cell, tables, c, b, state.limited, load);
+    const targets = { tpot: state.tpot || Infinity, ttft: state.ttft || Infinity };
+    const own = curve(drafter), power = drafter.law === "accept" ? tables.powers[drafter.kind] : undefined;
+    // What one rate says of deeper drafts was measured of none: lengths are those of the typical shape.
+    const shaped = power === undefined ? own : curve({ ...drafter, power });
+    const choice = specroof.decided(own, targets, shaped);
+    const typical = choice.draft_len !== specroof.decided(own, targets).draft_len ? shaped.speedup[choice.draft_len] : null;
+    return { ...own, choice: { ...choice, typical } };
+  }
 
   /** Every figure of a set-up; null for what it has no grid of. */
   function computed(setup) {
     const { cell } = setup, [i, j] = at();
-    const curve = (drafter, c, b) => specroof.curve(drafter, cell, tables, c, b, state.limited, loadOf(cell));
     const able = state.drafters.map((drafter) => Boolean(cell) && offered(cell, drafter.kind));
     const focus = state.drafters[state.focus];
     return {
-      curves: state.drafters.map((drafter, d) => able[d] ? curve(drafter, i, j) : null),
-      batches: state.drafters.map((drafter, d) => able[d] ? tables.batch_size.map((_, b) => curve(drafter, i, b)) : null),
-      map: able[state.focus] ? tables.context_len.map((_, c) => tables.batch_size.map((__, b) => specroof.curve(focus, cell, tables, c, b, state.limited, null))) : null,
-      acceptance: able[state.focus] && focus.kind !== "ideal" ? acceptances(focus).map((drafter) => ({ drafter, ...curve(drafter, i, j) })) : null,
+      curves: state.drafters.map((drafter, d) => able[d] ? point(drafter, cell, i, j) : null),
+      batches: state.drafters.map((drafter, d) => able[d] ? tables.batch_size.map((_, b) => point(drafter, cell, i, b)) : null),
+      map: able[state.focus] ? tables.context_len.map((_, c) => tables.batch_size.map((__, b) => point(focus, cell, c, b))) : null,
+      acceptance: able[state.focus] && focus.kind !== "ideal" ? acceptances(focus).map((drafter) => ({ drafter, ...point(drafter, cell, i, j) })) : null,
     };
   }
 
@@ -261,7 +273,7 @@ globalThis.specroofPage = (() => {
     const by = curve.bound_by;
     if (state.limited && plain !== null && plain < 1) return `at a context of ${plural(state.context, "token")} not one request fits (${bound(by[0])})`;
     if (state.limited && drafted !== null && drafted < state.batch) {
-      return `the server runs at most ${drafted} of ${plural(state.batch, "request")} with one draft (${bound(by[1])})${plain !== null && plain < state.batch ? `, and ${plain} without` : ", and all of them without"}; the others wait. specroof predict with --concurrency ${state.batch} in the place of --batch says how long`;
+      return `the server runs at most ${drafted} of ${plural(state.batch, "request")} with one draft (${bound(by[1])})${plain !== null && plain < state.batch ? `, and ${plain} without` : ", and all of them without"}; the others wait. specroof advise with --concurrency ${state.batch} counts the wait`;
     }
     return hasDrafts(curve) ? "" : "its acceptance is not known at any draft length";
   }
@@ -277,19 +289,24 @@ globalThis.specroofPage = (() => {
     }).join(", ");
   }
 
-  /** Verdicts over all batches, in one sentence. */
+  /** Decisions over all batches, in one sentence. */
   function byBatch(batches, curve = null) {
     const says = new Map();
     tables.batch_size.forEach((batch, b) => {
-      const curve = batches[b];
-      const word = !hasDrafts(curve) ? "no room" : curve.verdict === null ? (curve.best_draft_len ? "faster" : "not faster") : curve.verdict;
+      const word = hasDrafts(batches[b]) ? batches[b].choice.decision : "no room";
       says.set(word, [...(says.get(word) || []), batch]);
     });
-    const order = ["pays", "faster", "unclear", "loses", "not faster", "no room"].filter((word) => says.has(word));
+    const order = ["on", "unclear", "off", "no room"].filter((word) => says.has(word));
     const parts = order.map((word) => says.get(word).length === tables.batch_size.length ? `${word} at every batch shown` : `${word} at ${runs(says.get(word))}`);
     const [plain, drafted] = curve?.most ?? [];
     const limits = says.has("no room") && curve && drafted !== null ? ` (at most ${drafted.toLocaleString("en")} with drafts${plain === null ? "" : `, ${plain.toLocaleString("en")} without`}: ${bound(curve.bound_by[1])})` : "";
     return `By batch: ${parts.join("; ")}${limits}.`;
+  }
+
+  /** Whether the default limit of the server is raised for the batch, with the flag for that; empty where it is not. */
+  function raised(setup, curve) {
+    const limit = curve?.raised_from?.[Math.max(curve.choice.draft_len, 1)] ?? Infinity;
+    return limit < state.batch && curve.choice.draft_len ? `${tables.running_flags[setup.cell.framework] ?? "running"} ${state.batch}` : "";
   }
 
   function verdict(setup, d) {
@@ -299,15 +316,19 @@ globalThis.specroofPage = (() => {
       line.append(element("strong", curve ? "no room" : "no figures"), ` for ${name}: ${missing}. ${curve ? byBatch(setup.figures.batches[d]) : ""}`.trimEnd());
       return line;
     }
-    const best = curve.best_draft_len, gains = best > 0, bounding = drafter.kind === "ideal";
-    const sure = bounding ? "upper bound" : curve.verdict ?? (gains ? "faster on paper" : "not faster on paper");
-    line.className = { pays: "pays", loses: "loses", unclear: "unclear" }[sure] || "";
-    line.append(element("strong", sure), `: ${name}. `);
-    const shortest = curve.speedup[1];
-    line.append(gains
-      ? `${drafts(best)} per round ${loadOf(setup.cell) ? "answer" : "decode"} ${times(curve.best_speedup)} as fast${bounding ? "" : within(curve, best)}: ${digits(curve.tokens_per_s_per_user[0])} → ${digits(curve.tokens_per_s_per_user[best])} tok/s for each user. `
-      : `No draft length is faster than plain decoding's ${digits(curve.tokens_per_s_per_user[0])} tok/s for each user${Number.isFinite(shortest) ? `; one draft gives ${times(shortest)}${within(curve, 1)}` : ""}. `);
-    if (drafter.law === "accept-length" && best > drafter.depth) line.append(`Beyond the ${drafts(drafter.depth)} measured, acceptance is the typical shape's. `);
+    const { decision, draft_len, tried, waits, missed, typical } = curve.choice, bounding = drafter.kind === "ideal";
+    const does = loadOf(setup.cell) ? "answer" : "decode";
+    line.className = bounding ? "" : decision;
+    line.append(element("strong", bounding ? "upper bound" : decision.toUpperCase()), `: ${name}. `);
+    if (draft_len) {
+      line.append(`${drafts(draft_len)} per round ${does} ${times(curve.speedup[draft_len])} as fast${bounding ? "" : within(curve, draft_len)}: ${digits(curve.tokens_per_s_per_user[0])} → ${digits(curve.tokens_per_s_per_user[draft_len])} tok/s for each user. `);
+    } else if (missed) line.append("Drafts miss the target, plain decoding meets it. ");
+    else line.append(`Plain decoding's ${digits(curve.tokens_per_s_per_user[0])} tok/s for each user ${curve.speedup[tried] > 1 ? "stay" : "are more"}: ${drafts(tried)} would give ${times(curve.speedup[tried])}${within(curve, tried)}. `);
+    if (decision === "unclear" && !bounding) line.append(waits ? `Throughput is bought with waiting: a first token after ${seconds(curve.ttft_s[draft_len])} in the place of ${seconds(curve.ttft_s[0])}. ` : "The band holds 1×: measure before you rely on it. ");
+    if (typical) line.append(`Draft lengths are those of the typical shape of ${drafter.kind}, whose later drafts are accepted less: with it ${times(typical)}. `);
+    const told = raised(setup, curve);
+    if (told) line.append(`It takes ${told}: by default this server runs ${curve.raised_from[draft_len]} requests with drafts. `);
+    if (drafter.law === "accept-length" && draft_len > drafter.depth) line.append(`Beyond the ${drafts(drafter.depth)} measured, acceptance is the typical shape's. `);
     if (bounding) line.append("It accepts every draft and costs nothing: no drafter gains more. ");
     else line.append(byBatch(setup.figures.batches[d], curve));
     return line;
@@ -320,7 +341,7 @@ globalThis.specroofPage = (() => {
   function servedPoints(setup, d) {
     const batches = setup.figures.batches[d ?? setup.figures.batches.findIndex(Boolean)] || [];
     return batches.flatMap((curve, b) => {
-      const length = d === null ? 0 : curve.best_draft_len, batch = tables.batch_size[b];
+      const length = d === null ? 0 : curve.choice.draft_len, batch = tables.batch_size[b];
       const user = curve.tokens_per_s_per_user[length];
       if (!Number.isFinite(user) || (d !== null && !hasDrafts(curve))) return [];
       const tokens_per_s = user * batch;
@@ -346,7 +367,7 @@ globalThis.specroofPage = (() => {
 
   function showFigures() {
     const requests = shownSetups().some(({ cell }) => loadOf(cell)), two = shownSetups().length > 1;
-    const titles = ["Drafter", "Best drafts (within 1 %)", "Speedup", "Tokens per round", "tok/s per user", "$ per million tokens",
+    const titles = ["Drafter", "Drafts (best within 1 %)", "Speedup", "Tokens per round", "tok/s per user", "$ per million tokens",
       ...(requests ? ["TTFT (ms)", "TPOT (ms)"] : []), "Draft (ms)", "Verify (ms)", "Round (ms)"];
     const head = element("tr");
     for (const text of titles) {
@@ -372,7 +393,7 @@ globalThis.specroofPage = (() => {
       state.drafters.forEach((drafter, d) => {
         const curve = figures.curves[d], drafted = cell && curve && hasDrafts(curve);
         lines.push(rowOf(spec(drafter), drafted
-          ? [curve.best_draft_len ? `${curve.best_draft_len} (${range(curve.near_best)})` : "none", ...cells(curve, curve.best_draft_len)] : titles.slice(1).map(() => "–")));
+          ? [curve.choice.draft_len ? `${curve.choice.draft_len} (${range(curve.near_best)})` : "none", ...cells(curve, curve.choice.draft_len)] : titles.slice(1).map(() => "–")));
       });
       return lines;
     });
@@ -402,33 +423,21 @@ globalThis.specroofPage = (() => {
 
   // --- charts -------------------------------------------------------------------------------------
 
-  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const safe = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
-  const DASHES = ["solid", "dash"];
-
-  function layout(more) {
-    const axis = { gridcolor: css("--grid"), zerolinecolor: css("--grid"), linecolor: css("--line"), fixedrange: true, automargin: true };
-    return { margin: { l: 48, r: 12, t: 14, b: 44 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", dragmode: false,
-      font: { color: css("--ink"), size: 13, family: "system-ui, DejaVu Sans, sans-serif" }, showlegend: false, hoverlabel: { namelength: -1 },
-      ...more, xaxis: { ...axis, ...more.xaxis }, yaxis: { ...axis, ...more.yaxis } };
-  }
+  const SOFT = "var(--soft)", DASHES = ["", "7 4"];
 
   /** Draw a chart, or why there is none: an empty one says nothing. */
-  function draw(id, traces, more, says, missing) {
-    $(id).setAttribute("aria-label", missing || says);
-    $(id).dataset.empty = missing ? "1" : "0";
-    const annotations = missing ? [{ text: wrapped(missing), showarrow: false, xref: "paper", yref: "paper", x: 0.5, y: 0.5 }] : more.annotations;
-    const hidden = missing ? { xaxis: { visible: false }, yaxis: { visible: false } } : more;
-    return Plotly.react($(id), missing ? [] : traces, layout({ ...hidden, annotations }), { displayModeBar: false, responsive: true });
+  function draw(id, chart, says, missing) {
+    const box = $(id);
+    box.setAttribute("aria-label", missing || says);
+    box.dataset.empty = missing ? "1" : "0";
+    if (missing) box.replaceChildren(element("p", missing, "missing"));
+    else specroofCharts.draw(box, chart);
   }
-
-  /** Text in lines that fit a narrow chart. */
-  const wrapped = (text) => safe(text).split(" ").reduce((lines, word) => (lines.at(-1) + word).length > 38 ? [...lines, word] : [...lines.slice(0, -1), `${lines.at(-1)} ${word}`.trim()], [""]).join("<br>");
 
   /** Swatches and names of drafters under a title; dashed lines are the set-up beside. */
   function legend(id, more = []) {
     const entries = state.drafters.flatMap((drafter, d) => setups.some(({ figures }) => figures?.curves[d]) ? [[spec(drafter), COLORS[d], SHAPES[d], ""]] : []);
-    if (shownSetups().length > 1) entries.push([`solid: ${titleOf(setups[0])}; dashed: ${titleOf(setups[1])}`, css("--soft"), "", "dashed"]);
+    if (shownSetups().length > 1) entries.push([`solid: ${titleOf(setups[0])}; dashed: ${titleOf(setups[1])}`, SOFT, "", "dashed"]);
     $(id).replaceChildren(...[...entries, ...more].map(([text, color, shape, className]) => {
       const entry = element("span"), swatch = element("span", undefined, `swatch ${className}`);
       if (className) swatch.style.color = color;
@@ -439,138 +448,126 @@ globalThis.specroofPage = (() => {
     }));
   }
 
-  const GREY = () => [["no drafts", css("--soft"), SHAPES[0], ""]];
-
-  function even(xs) {
-    return { x: [xs[0], xs.at(-1)], y: [1, 1], mode: "lines", line: { color: css("--soft"), dash: "dot", width: 1 }, hoverinfo: "skip" };
-  }
+  const GREY = () => [["no drafts", SOFT, SHAPES[0], ""]];
 
   /** Why nothing of any set-up is drawn: the first reason. */
   const noneDrawn = () => shownSetups().flatMap((setup) => state.drafters.map((drafter, d) => absence(setup, drafter, setup.figures.curves[d]))).find(Boolean) || "";
 
   const bestWords = () => state.drafters.map((drafter, d) => {
     const curve = setups[0].figures.curves[d];
-    return curve && hasDrafts(curve) ? `${spec(drafter)}: best ${times(curve.best_speedup)} at ${drafts(curve.best_draft_len)}` : `${spec(drafter)}: no figures`;
+    return curve && hasDrafts(curve) ? `${spec(drafter)}: ${times(curve.speedup[curve.choice.tried])} at ${drafts(curve.choice.tried)}` : `${spec(drafter)}: no figures`;
   }).join("; ");
 
+  const advised = ({ choice, speedup }) => choice.draft_len ? drafts(choice.draft_len) : `off; ${drafts(choice.tried)} would give ${times(speedup[choice.tried])}`;
+
   function drawByLength() {
-    const traces = [];
-    let deepest = 0;
+    const lines = [];
+    let deepest = 0, banded = false;
     shownSetups().forEach(({ figures }, s) => state.drafters.forEach((drafter, d) => {
       const curve = figures.curves[d];
       if (!curve || !hasDrafts(curve)) return;
       const lengths = curve.speedup.flatMap((speedup, length) => Number.isFinite(speedup) ? [length] : []);
       deepest = Math.max(deepest, lengths.at(-1));
-      if (curve.speedup_low && d === state.focus && s === 0 && drafter.kind !== "ideal") {
-        traces.push({ x: [...lengths, ...lengths.toReversed()], y: [...lengths.map((length) => curve.speedup_low[length]), ...lengths.toReversed().map((length) => curve.speedup_high[length])],
-          mode: "lines", line: { width: 0 }, fill: "toself", fillcolor: `${COLORS[d]}38`, hoverinfo: "skip" });
-      }
-      traces.push({ x: lengths, y: lengths.map((length) => curve.speedup[length]), name: safe(spec(drafter)), mode: "lines", line: { color: COLORS[d], width: 2, dash: DASHES[s] } });
-      traces.push({ x: [curve.best_draft_len], y: [curve.best_speedup], name: safe(spec(drafter)), mode: "markers", marker: { color: COLORS[d], size: 11, symbol: MARKS[d] }, hovertemplate: "best: %{x} drafts, %{y:.3f}×<extra></extra>" });
+      const ends = curve.speedup_low && d === state.focus && s === 0 && drafter.kind !== "ideal"
+        ? { low: lengths.map((length) => curve.speedup_low[length]), high: lengths.map((length) => curve.speedup_high[length]) } : {};
+      banded ||= Boolean(ends.low);
+      lines.push({ x: lengths, y: lengths.map((length) => curve.speedup[length]), tips: lengths.map((length) => `${drafts(length)}: ${times(curve.speedup[length])}`), color: COLORS[d], dash: DASHES[s], ...ends });
+      lines.push({ x: [curve.choice.draft_len], y: [curve.speedup[curve.choice.draft_len]], tips: [`advised: ${advised(curve)}`], color: COLORS[d], mark: MARKS[d], bare: true });
     }));
-    const band = traces.some((trace) => trace.fill);
-    legend("by-length-legend", band ? [["80 % of measurements", `${COLORS[state.focus]}60`, "none", ""]] : []);
-    draw("by-length", [even([0, deepest]), ...traces], { xaxis: { title: { text: "drafts per round" }, range: [-0.3, deepest + 0.3], dtick: deepest > 8 ? 2 : 1 }, yaxis: { title: { text: "speedup (×)" } } },
-      `Speedup by drafts per round, one line for each drafter; ${bestWords()}`, traces.length ? "" : noneDrawn());
+    legend("by-length-legend", banded ? [["80 % of measurements", `${COLORS[state.focus]}60`, "none", ""]] : []);
+    const ticks = Array.from({ length: deepest + 1 }, (_, length) => length).filter((length) => length % (deepest > 8 ? 2 : 1) === 0);
+    draw("by-length", { x: { title: "drafts per round", range: [-0.3, deepest + 0.3], ticks }, y: { title: "speedup (×)" }, lines, across: [{ y: 1 }] },
+      `Speedup by drafts per round, one line for each drafter; ${bestWords()}`, lines.length ? "" : noneDrawn());
   }
 
   function drawByBatch() {
-    const traces = [], drawn = new Set([]);
+    const lines = [], drawn = new Set([]);
     shownSetups().forEach(({ figures }, s) => state.drafters.forEach((drafter, d) => {
       if (!figures.batches[d]) return;
       const batches = tables.batch_size.filter((_, b) => hasDrafts(figures.batches[d][b]));
       const curves = figures.batches[d].filter(hasDrafts);
       batches.forEach((batch) => drawn.add(batch));
-      if (curves.length) traces.push({ x: batches, y: curves.map((curve) => curve.best_speedup), text: curves.map((curve) => drafts(curve.best_draft_len)), name: safe(spec(drafter)), mode: "lines+markers",
-        line: { color: COLORS[d], width: 2, dash: DASHES[s] }, marker: { size: 8, symbol: MARKS[d] }, hovertemplate: "batch %{x}: %{y:.3f}×, %{text}<extra></extra>" });
+      if (curves.length) lines.push({ x: batches, y: curves.map((curve) => curve.speedup[curve.choice.tried]), color: COLORS[d], dash: DASHES[s], mark: MARKS[d],
+        tips: curves.map((curve, n) => `batch ${batches[n]}: ${times(curve.speedup[curve.choice.tried])}, ${advised(curve)}`) });
     }));
     const batches = tables.batch_size.filter((batch) => drawn.has(batch));
     legend("by-batch-legend");
-    const ends = [Math.log10(batches[0] || 1) - 0.1, Math.log10(batches.at(-1) || 1) + 0.1];
-    draw("by-batch", [even(batches), ...traces], { xaxis: { title: { text: "batch (requests)" }, type: "log", range: ends, tickvals: batches, ticktext: batches.map(String) }, yaxis: { title: { text: "best speedup (×)" } } },
-      `Best speedup by batch at a context of ${state.context}, one line for each drafter; no point where the server has no room for drafts`, traces.length ? "" : noneDrawn());
+    draw("by-batch", { x: { title: "batch (requests)", type: "log", range: [batches[0] / 1.2, batches.at(-1) * 1.2], ticks: batches }, y: { title: "best speedup (×)" }, lines, across: [{ y: 1 }] },
+      `Best speedup by batch at a context of ${state.context}, one line for each drafter; no point where the server has no room for drafts`, lines.length ? "" : noneDrawn());
   }
 
   function drawByAcceptance() {
-    const focus = state.drafters[state.focus], byLength = focus.law === "accept-length", traces = [];
-    const x = (drafter) => byLength ? drafter.length : drafter.accept;
+    const focus = state.drafters[state.focus], byLength = focus.law === "accept-length", lines = [];
+    const x = (drafter) => byLength ? drafter.length : drafter.accept, best = (curve) => curve.speedup[curve.choice.tried];
     shownSetups().forEach(({ figures }, s) => {
       const points = (figures.acceptance || []).filter(hasDrafts);
       if (!points.length) return;
-      traces.push({ x: points.map(({ drafter }) => x(drafter)), y: points.map((point) => point.best_speedup), text: points.map((point) => drafts(point.best_draft_len)), mode: "lines", name: "",
-        line: { color: COLORS[state.focus], width: 2, dash: DASHES[s] }, hovertemplate: "%{x}: %{y:.3f}×, %{text}<extra></extra>" });
+      lines.push({ x: points.map(({ drafter }) => x(drafter)), y: points.map(best), color: COLORS[state.focus], dash: DASHES[s],
+        tips: points.map((one) => `${byLength ? `${x(one.drafter).toFixed(1)} tokens` : `${Math.round(x(one.drafter) * 100)} %`}: ${times(best(one))}, ${advised(one)}`) });
       const curve = figures.curves[state.focus];
-      if (x(focus) !== undefined) traces.push({ x: [x(focus)], y: [curve.best_speedup], mode: "markers", marker: { color: COLORS[state.focus], size: 11, symbol: MARKS[state.focus] }, hovertemplate: "here: %{y:.3f}×<extra></extra>" });
+      if (x(focus) !== undefined) lines.push({ x: [x(focus)], y: [best(curve)], tips: [`here: ${times(best(curve))}`], color: COLORS[state.focus], mark: MARKS[state.focus], bare: true });
     });
-    const missing = focus.kind === "ideal" ? "the ideal drafter accepts every draft: choose another drafter above" : traces.length ? "" : noneDrawn();
-    const least = byLength ? 1 : 0, most = byLength ? focus.depth + 1 : 1;
+    const missing = focus.kind === "ideal" ? "the ideal drafter accepts every draft: choose another drafter above" : lines.length ? "" : noneDrawn();
     $("by-acceptance-legend").replaceChildren(element("span", `${spec(focus)}, at its best draft length${shownSetups().length > 1 ? `; dashed: ${titleOf(setups[1])}` : ""}`));
-    draw("by-acceptance", [even([least, most]), ...traces], { xaxis: { title: { text: byLength ? `tokens per round with ${drafts(focus.depth)}` : "acceptance rate of each draft" } }, yaxis: { title: { text: "best speedup (×)" } } },
+    draw("by-acceptance", { x: { title: byLength ? `tokens per round with ${drafts(focus.depth)}` : "acceptance rate of each draft" }, y: { title: "best speedup (×)" }, lines, across: [{ y: 1 }] },
       `Best speedup of ${spec(focus)} by acceptance`, missing);
   }
 
   function drawPrice() {
-    const traces = [], names = ["no drafts", ...state.drafters.map(spec)];
+    const lines = [], names = ["no drafts", ...state.drafters.map(spec)];
     const priced = shownSetups().every(({ words }) => tables.hardware[chips.indexOf(words.chip)][2] !== null);
     shownSetups().forEach((setup, s) => [null, ...state.drafters.keys()].forEach((d) => {
       if (!setup.cell || (d !== null && (!setup.figures.batches[d] || state.drafters[d].kind === "ideal"))) return;
       const points = servedPoints(setup, d);
       if (!points.length) return;
-      const color = d === null ? css("--soft") : COLORS[d];
-      traces.push({ x: points.map((point) => point.user), y: points.map((point) => priced ? point.price : point.tokens_per_s / setup.cell.devices), text: points.map((point) => `batch ${point.batch}, ${drafts(point.length)}`), mode: "lines+markers",
-        name: safe(names[d === null ? 0 : d + 1]), line: { color, width: 2, dash: DASHES[s] }, marker: { size: 7, symbol: MARKS[d ?? 0] },
-        hovertemplate: `%{x:.3s} tok/s, ${priced ? "$%{y:.3g}" : "%{y:.3s}"}, %{text}<extra></extra>` });
+      lines.push({ x: points.map((one) => one.user), y: points.map((one) => priced ? one.price : one.tokens_per_s / setup.cell.devices), color: d === null ? SOFT : COLORS[d], dash: DASHES[s], mark: MARKS[d ?? 0],
+        tips: points.map((one) => `${names[d === null ? 0 : d + 1]}, batch ${one.batch}${one.length ? `, ${drafts(one.length)}` : ""}: ${digits(one.user)} tok/s, ${priced ? money(one.price) : `${digits(one.tokens_per_s / setup.cell.devices)} tok/s of each device`}`) });
     }));
     $("price-title").textContent = priced ? "Price by speed, one point a batch" : "Throughput by speed, one point a batch (no price of this chip is known)";
     legend("price-legend", GREY());
-    const line = state.tpot ? [{ type: "line", x0: 1 / state.tpot, x1: 1 / state.tpot, yref: "paper", y0: 0, y1: 1, line: { color: css("--loses"), dash: "dot", width: 1 } }] : [];
-    draw("price", traces, { shapes: line, xaxis: { title: { text: "tok/s for each user" }, type: "log", dtick: "D2", tickformat: "~s" }, yaxis: { title: { text: priced ? "$ per million output tokens" : "tok/s of each device" }, type: "log", dtick: "D2", tickformat: priced ? "~g" : "~s" } },
-      `${priced ? "Dollars of a million tokens" : "Tokens a second of each device"} against tokens a second for each user, a point for each batch`, traces.length ? "" : noneDrawn());
+    draw("price", { x: { title: "tok/s for each user", type: "log" }, y: { title: priced ? "$ per million output tokens" : "tok/s of each device", type: "log" }, lines, across: state.tpot ? [{ x: 1 / state.tpot }] : [] },
+      `${priced ? "Dollars of a million tokens" : "Tokens a second of each device"} against tokens a second for each user, a point for each batch`, lines.length ? "" : noneDrawn());
   }
 
-  const chosenLength = () => state.length ?? setups[0].figures.curves[state.focus]?.best_draft_len ?? 0;
+  const chosenLength = () => state.length ?? setups[0].figures.curves[state.focus]?.choice.draft_len ?? 0;
 
   function drawRound() {
     const curve = setups[0].figures.curves[state.focus], length = chosenLength(), focus = state.drafters[state.focus];
     const missing = absence(setups[0], focus, curve) || (Number.isFinite(curve.decoding_round_s[length]) ? "" : `${focus.kind} makes no ${drafts(length)}, or its acceptance is not known there`);
     if (missing) {
       $("say-round").textContent = `A round drafts a few tokens and verifies them in one pass of the model. None can be shown here: ${missing}.`;
-      draw("round", [], {}, "", missing);
+      draw("round", {}, "", missing);
       return;
     }
     const tokens = curve.tokens_per_round[length], plain_s = curve.verify_s[0];
     const parts = length ? [curve.draft_s[length], curve.verify_s[length], curve.engine_s] : [0, plain_s, 0];
-    const bars = parts.map((part) => part * 1e3), total = curve.decoding_round_s[length] * 1e3, plain = plain_s * 1e3;
+    const total = curve.decoding_round_s[length] * 1e3, plain = plain_s * 1e3;
     $("say-round").textContent = length
       ? `A round drafts ${length} token${length === 1 ? "" : "s"} (${seconds(parts[0])}), and verifies them in one pass of the model (${seconds(parts[1])}), which reads the weights once for all ${length + 1} positions. It keeps the drafts that the model agrees with and adds a token of its own: ${tokens.toFixed(2)} tokens on average. With what the engine adds (${seconds(parts[2])}) that takes ${seconds(total / 1e3)}; plain steps take ${seconds(tokens * plain_s)} for as many tokens.`
       : `Without drafts, a round is a plain step of ${seconds(plain_s)} for one token. With drafts, a round verifies several tokens in one pass of the model and keeps those that it agrees with.`;
     const label = (value) => value === 0 ? "0" : digits(value);
-    draw("round", [
-      { type: "waterfall", x: ["draft", "verify", "engine", "round"], measure: ["relative", "relative", "relative", "total"], y: [...bars, 0],
-        text: [...bars, total].map(label), textposition: "outside", cliponaxis: false,
-        increasing: { marker: { color: COLORS[state.focus] } }, totals: { marker: { color: css("--accent") } }, connector: { line: { color: css("--line") } }, hovertemplate: "%{x}: %{text} ms<extra></extra>" },
-      { type: "bar", x: [`${tokens.toFixed(2)} steps`], y: [plain * tokens], text: [label(plain * tokens)], textposition: "outside", cliponaxis: false, marker: { color: css("--soft") }, hovertemplate: "%{y:.3f} ms<extra></extra>" },
-    ], { xaxis: { tickangle: 0 }, yaxis: { title: { text: "time (ms)" }, range: [0, Math.max(total, plain * tokens) * 1.15] } },
-      `A round with ${drafts(length)}: draft ${label(bars[0])} ms, verify ${label(bars[1])} ms, engine ${label(bars[2])} ms, in all ${label(total)} ms for ${tokens.toFixed(2)} tokens, which take ${label(plain * tokens)} ms in plain steps`);
+    const [draft, verify, engine] = parts.map((part) => part * 1e3), bar = (name, from, to, color) => ({ name, from, to, color, text: label(to - from), tip: `${name}: ${label(to - from)} ms` });
+    const bars = [bar("draft", 0, draft, COLORS[state.focus]), bar("verify", draft, draft + verify, COLORS[state.focus]), bar("engine", draft + verify, total, COLORS[state.focus]),
+      bar("round", 0, total, "var(--accent)"), bar(`${tokens.toFixed(2)} steps`, 0, plain * tokens, SOFT)];
+    draw("round", { x: { names: bars.map((one) => one.name) }, y: { title: "time (ms)", range: [0, Math.max(total, plain * tokens) * 1.15] }, bars },
+      `A round with ${drafts(length)}: draft ${label(draft)} ms, verify ${label(verify)} ms, engine ${label(engine)} ms, in all ${label(total)} ms for ${tokens.toFixed(2)} tokens, which take ${label(plain * tokens)} ms in plain steps`);
   }
 
   function drawMap() {
     const rows = setups[0].figures.map, focus = state.drafters[state.focus];
-    $("map-title").textContent = `Best draft length of ${spec(focus)} by batch and context (–: no room)${state.answer ? ", decoding alone" : ""}${state.model2 ? `, on ${titleOf(setups[0])}` : ""}`;
+    $("map-title").textContent = `Drafts of ${spec(focus)} by batch and context (–: no room)${state.model2 ? `, on ${titleOf(setups[0])}` : ""}`;
     const known = (rows || []).map((line) => line.map(hasDrafts));
     const widest = Math.max(-1, ...known.map((line) => line.lastIndexOf(true)));
     const missing = !rows ? absence(setups[0], focus, null) : widest < 0 ? "no context shown has room for a draft" : "";
-    if (missing) { draw("map", [], {}, "", missing); return; }
-    const shownRows = rows.map((line) => line.slice(0, widest + 1)).filter((_, c) => known[c].includes(true));
-    const contexts = tables.context_len.filter((_, c) => known[c].includes(true));
-    const z = shownRows.map((line) => line.map((curve) => hasDrafts(curve) ? curve.best_draft_len : null));
-    const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-    const scale = dark ? [[0, "#1d2731"], [1, "#2f7fc4"]] : [[0, "#f0f4f8"], [1, "#5aa5e3"]];
-    draw("map", [{ type: "heatmap", x: tables.batch_size.slice(0, widest + 1).map(String), y: contexts.map(String), z, zmin: 0, zmax: tables.max_draft_len, colorscale: scale, showscale: false, xgap: 2, ygap: 2,
-      text: shownRows.map((line) => line.map((curve) => hasDrafts(curve) ? String(curve.best_draft_len) : "–")), texttemplate: "%{text}", textfont: { color: css("--ink"), size: 12 },
-      customdata: shownRows.map((line) => line.map((curve) => times(curve.best_speedup))), hovertemplate: "batch %{x}, context %{y}: %{z} drafts, %{customdata}<extra></extra>", hoverongaps: false }],
-    { xaxis: { type: "category", title: { text: "batch (requests)" } }, yaxis: { type: "category", title: { text: "context (tokens)" } } },
-      `Best draft length of ${spec(focus)} by batch and context; no figure where the server has no room for drafts`);
+    if (missing) { draw("map", {}, "", missing); return; }
+    const contexts = tables.context_len.filter((_, c) => known[c].includes(true)), batches = tables.batch_size.slice(0, widest + 1);
+    const cells = contexts.flatMap((context) => batches.map((batch, b) => {
+      const curve = rows[tables.context_len.indexOf(context)][b], runs = hasDrafts(curve), length = curve.choice.draft_len;
+      return { x: String(batch), y: String(context), share: runs ? length / tables.max_draft_len : 0, text: !runs ? "–" : length ? String(length) : "off",
+        tip: `batch ${batch}, context ${context}: ${runs ? `${advised(curve)}${length ? `, ${times(curve.speedup[length])}` : ""}` : "no room"}` };
+    }));
+    draw("map", { x: { names: batches.map(String), title: "batch (requests)" }, y: { names: contexts.map(String), title: "context (tokens)" }, cells },
+      `Drafts of ${spec(focus)} by batch and context; no figure where the server has no room for drafts`);
   }
 
   /** The explanations that need figures of more than one batch, or of the acceptance. */
@@ -582,10 +579,10 @@ globalThis.specroofPage = (() => {
     $("say-batch").textContent = `A plain step reads every weight once for each batch, so a few more positions are almost free while that reading takes the time. ${cell
       ? `Here a pass over ${plural(length + 1, "position")} of each request takes ${times(share(0))} a plain step at batch ${tables.batch_size[0]}, and ${times(share(last))} at batch ${tables.batch_size[last]}. ` : ""}The larger the batch, the more of a pass is arithmetic, and the less a round gains.${batches ? ` ${spec(focus)}: ${byBatch(batches).replace(/^By/, "by")}` : ""}`;
     const points = (figures.acceptance || []).filter(hasDrafts);
-    const least = points.find((point) => point.verdict === null ? point.best_speedup > 1 : point.verdict === "pays");
+    const least = points.find(({ choice }) => choice.decision === "on");
     const value = (point) => focus.law === "accept-length" ? `${point.drafter.length.toFixed(1)} tokens per round with ${drafts(focus.depth)}` : `an acceptance rate of ${Math.round(point.drafter.accept * 100)} %`;
     $("say-acceptance").textContent = `A round costs the same whatever is accepted: acceptance alone decides what it is worth. ${points.length
-      ? least ? `At this batch ${focus.kind} pays from ${value(least)} on${least.verdict === null ? "" : ", its band counted"}.` : `At this batch no acceptance makes ${focus.kind} pay for sure.` : ""} A faster answer is also a cheaper one, if the same devices serve it: that is the other chart.`;
+      ? least ? `At this batch ${focus.kind} pays from ${value(least)} on${least.speedup_low ? ", its band counted" : ""}.` : `At this batch no acceptance makes ${focus.kind} pay for sure.` : ""} A faster answer is also a cheaper one, if the same devices serve it: that is the other chart.`;
   }
 
   // --- to take away -------------------------------------------------------------------------------
@@ -606,6 +603,20 @@ globalThis.specroofPage = (() => {
       else words.push(OPTION_FLAGS[name], value);
     }
     if (!state.limited) words.push("--no-capacity");
+    if (served()) words.push("--server", served());
+    return words.map((word) => quoted(String(word))).join(" ");
+  }
+
+  /** What the server is told in the place of a default, for the drafters that are shown. */
+  const served = () => state.limited && setups[0].figures.curves.some((curve) => raised(setups[0], curve)) ? `running=${state.batch}` : "";
+
+  /** The question whose answer is the decision of the drafter in focus; none without prompts. */
+  function question() {
+    if (!loadOf(setups[0].cell) || !state.limited || tables.options.cost_of) return "";
+    const words = ["specroof", "advise", state.model, "-H", state.chip, "--tp", state.devices, "--engine", state.engine,
+      "--input-len", promptLen(), "--output-len", state.answer, "--prefix-hit-rate", state.hits, "--concurrency", state.batch, "--drafter", spec(state.drafters[state.focus])];
+    for (const [name, value] of [["--tpot", state.tpot], ["--ttft", state.ttft]]) if (value) words.push(name, Number((value * 1e3).toFixed(3)));
+    for (const [name, value] of Object.entries(tables.options)) words.push(...(name === "strict_dtype" ? ["--strict-dtype"] : [OPTION_FLAGS[name], value]));
     return words.map((word) => quoted(String(word))).join(" ");
   }
 
@@ -617,28 +628,30 @@ globalThis.specroofPage = (() => {
       `batch_size=${state.batch}, ${loadOf(setups[0].cell) ? `input_len=${promptLen()}, output_len=${state.answer}, prefix_hit_rate=${state.hits}` : `context_len=${state.context}`}, tensor_parallel=${state.devices}, engine=${text(state.engine)},`];
     if (options.length) lines.push(`options={${options.join(", ")}},`);
     if (!state.limited) lines.push("capacity=False,");
+    if (served()) lines.push(`server=${text(served())},`);
     return `import specroof\n\nspecroof.predict(\n${lines.map((line) => `    ${line}`).join("\n")}\n)`;
   }
 
   function showFlags() {
-    const drafter = state.drafters[state.focus], length = chosenLength(), parts = [];
-    const known = tables.flags[drafter.kind], curve = setups[0].figures.curves[state.focus];
-    const missing = absence(setups[0], drafter, curve);
+    const drafter = state.drafters[state.focus], parts = [];
+    const known = tables.flags.texts[drafter.kind]?.[tables.flags.of_models[drafter.kind][tables.models.indexOf(state.model)]], curve = setups[0].figures.curves[state.focus];
+    const missing = absence(setups[0], drafter, curve), length = curve?.choice.draft_len;
     if (missing) parts.push(element("p", `Nothing to paste: ${missing}.`));
     else if (!known) parts.push(element("p", `A drafter given by its cost alone has no flags; choose one of ${PRICED.join(", ")}.`));
-    else if (!length || !curve.best_draft_len) parts.push(element("p", `No draft length of ${drafter.kind} is faster than plain decoding here: no flags.`));
+    else if (!length) parts.push(element("p", `The decision is off: no flags of ${drafter.kind}.`));
     else {
-      const names = Object.keys(known).sort((one, two) => (two === state.engine) - (one === state.engine));
-      for (const name of names) {
-        const block = element("pre", known[name][length - 1]);
+      const own = setups[0].cell.framework, told = raised(setups[0], curve);
+      for (const name of Object.keys(known).sort((one, two) => (two === own) - (one === own))) {
+        if (typeof known[name] === "string") { parts.push(element("p", `${name}: ${known[name]}`)); continue; }
+        const block = element("pre", `${known[name][length - 1]}${told && name === own ? ` ${told}` : ""}`);
         block.tabIndex = 0;
         parts.push(element("p", `${name}, ${drafts(length)} of ${drafter.kind}:`), block);
       }
     }
     $("flags").replaceChildren(...parts);
-    for (const [id, text] of [["command", command], ["python", python]]) {
+    for (const [id, text] of [["question", question], ["command", command], ["python", python]]) {
       $(id).textContent = setups[0].cell ? text() : "";
-      $(id).hidden = $(`copy-${id}`).hidden = !setups[0].cell;
+      $(id).parentElement.hidden = !$(id).textContent;
     }
   }
 
@@ -851,7 +864,7 @@ globalThis.specroofPage = (() => {
         choose(setup);
         state[`devices${setup.suffix}`] = setup.cell?.devices ?? 0;
         state[`engine${setup.suffix}`] = setup.cell?.engine ?? "";
-        if (setup.cell && state.answer) await specroof.unpackRequests(setup.cell, tables.request_quantum);
+        if (setup.cell && state.answer) await specroof.unpackRequests(setup.cell, tables.request_quanta);
         if (mine !== turn) return;
       }
       if (!state.drafters.length) state.drafters = usualDrafters();
@@ -871,7 +884,6 @@ globalThis.specroofPage = (() => {
     tell();
     showFlags();
     document.title = `${titleOf(setups[0])}: what speculative decoding gains`;
-    if (!globalThis.Plotly) return; // its script comes last, and redraws when it is there
     drawRound();
     drawByLength();
     drawByBatch();
@@ -916,11 +928,10 @@ globalThis.specroofPage = (() => {
     on("length", "input", ({ value }) => { state.length = Number(value); });
     on("add", "click", () => { state.drafters.push(newDrafter("autoregressive", {})); }, true);
     $("controls").addEventListener("submit", (event) => event.preventDefault());
-    $("copy-command").addEventListener("click", () => copy("command"));
-    $("copy-python").addEventListener("click", () => copy("python"));
+    for (const id of ["question", "command", "python"]) $(`copy-${id}`).addEventListener("click", () => copy(id));
     addEventListener("hashchange", () => { if (location.hash !== address()) fromAddress(); });
-    addEventListener("load", () => { if (setups[0].figures) redraw(); });
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (setups[0].figures) redraw(); });
+    let width = innerWidth;
+    addEventListener("resize", () => { if (setups[0].figures && innerWidth !== width) { width = innerWidth; redraw(); } });
   }
 
   async function start() {

@@ -45,17 +45,19 @@ globalThis.specroof = (() => {
       drafting[kind] = {
         ...one,
         largest: await unpackedEnds(one.largest),
+        raised: one.raised && await unpackedEnds(one.raised),
         draft: one.draft && await unpacked(one.draft, quantum),
         more: one.more && await unpacked(one.more, quantum),
       };
     }
-    return { ...cell, verify: await unpacked(cell.verify, quantum), largest: await unpackedEnds(cell.largest), drafting };
+    return { ...cell, verify: await unpacked(cell.verify, quantum), largest: await unpackedEnds(cell.largest),
+      raised: cell.raised && await unpackedEnds(cell.raised), drafting };
   }
 
   /** Unpack what prompts take, once: logarithms of a thing over the least that is told. */
-  async function unpackRequests(cell, quantum) {
+  async function unpackRequests(cell, quanta) {
     for (const grid of cell.requests) {
-      for (const [name, packed] of Object.entries(grid)) if (packed.data) grid[name] = await unpacked(packed, quantum);
+      for (const [name, packed] of Object.entries(grid)) if (packed.data) grid[name] = await unpacked(packed, quanta[name]);
     }
   }
 
@@ -103,8 +105,10 @@ globalThis.specroof = (() => {
       return Array.from(typical(drafter, tables, "tokens"));
     }
     let survival = 1, tokens = 1;
+    const { accept, power = 0 } = drafter;
     return lengths.map((length) => {
-      if (length > 0) { survival *= drafter.accept; tokens += survival; }
+      // Odds that fall with a power of the position: a constant rate where it is 0.
+      if (length > 0) { survival *= accept && accept / (accept + (1 - accept) * length ** power); tokens += survival; }
       return tokens;
     });
   }
@@ -160,8 +164,8 @@ globalThis.specroof = (() => {
     const drafts = draftShares(drafter, cell, tables, i, j, tokens, verify);
     const [each_round_s, each_sequence_s] = (cell.drafting[drafter.kind] || cell).engine_round_s;
     const engine_s = each_round_s + batch * each_sequence_s;
-    const own = cell.drafting[drafter.kind];
-    const most = (own || cell).largest[i];
+    const own = cell.drafting[drafter.kind] || cell;
+    const raised = own.raised?.[i], by_default = own.largest[i], most = raised ?? by_default;
     const fits = tokens.map((_, length) => !limited || most[length] === null || batch <= most[length]);
     const known = tokens.map((one, length) => one + drafts[length]);
     const or = (values) => values.map((one, length) => fits[length] && !Number.isNaN(known[length]) ? one : NaN);
@@ -181,7 +185,8 @@ globalThis.specroof = (() => {
       tpot_s: load ? request_s.map((seconds, length) => (seconds - first_s[length]) / (answer - 1)) : token_s,
       ttft_s: load ? first_s : null,
       best_draft_len: best, best_speedup: speedup[best], near_best: nearBest(speedup),
-      most, bound_by: (own || cell).bound_by[i] || [], ...banded(drafter, cell, tables, speedup, { batch_size: batch, context_len: tables.context_len[i] }),
+      most, bound_by: raised ? ["cache", "cache"] : own.bound_by[i] || [],
+      raised_from: raised && limited ? by_default : null, ...banded(drafter, cell, tables, speedup, { batch_size: batch, context_len: tables.context_len[i] }),
     };
   }
 
@@ -196,24 +201,53 @@ globalThis.specroof = (() => {
     const seconds = round_s.map((one, length) => {
       const grid = cell.requests[cell.rules[length ? drafter.kind : ""]];
       const share = length ? (tokens[length] - 1) / length : 0;
-      const read = (name) => between(row(grid[name], workload, j), tables, length, share);
+      const read = (name) => between(row(grid[name], workload, j), tables, length, share, tokens[length]);
       const rounds = answerRounds(tables.answers[load.answer], tokens[length]);
       return [read("rounds") * rounds * one + read("prompt_s") + cell.latency_s, read("first_rounds") * one + read("first_s") + cell.latency_s];
     });
     return { request_s: seconds.map((pair) => pair[0]), first_s: seconds.map((pair) => pair[1]) };
   }
 
-  /** A value of logarithms over draft lengths and shares accepted, straight between them. */
-  function between(logs, tables, length, share) {
+  /** A value of logarithms over tokens per round, or draft lengths and shares accepted, straight between them. */
+  function between(logs, tables, length, share, tokens) {
     const drafts = tables.request_drafts, shares = tables.request_shares;
     const place = (values, at) => {
       let k = 0;
       while (k < values.length - 2 && values[k + 1] <= at) k++;
       return [k, (at - values[k]) / (values[k + 1] - values[k])];
     };
+    if (logs.length === tables.request_tokens.length) {
+      const [n, t] = place(tables.request_tokens, tokens);
+      return Math.exp((1 - t) * logs[n] + t * logs[n + 1]) * tables.request_least;
+    }
     const [d, u] = place(drafts, length), [s, v] = place(shares, share);
     const at = (dd, ss) => logs[dd * shares.length + ss];
     return Math.exp((1 - u) * ((1 - v) * at(d, s) + v * at(d, s + 1)) + u * ((1 - v) * at(d + 1, s) + v * at(d + 1, s + 1))) * tables.request_least;
+  }
+
+  // A first token that comes so many times later is a price that throughput alone does not tell.
+  const MUCH_LATER = 10;
+
+  /** The drafts to make at one load, off being an option: those of `advise`, which
+   * specroof.questions.advised_loads and specroof.policies.decision decide. `shaped` is the curve
+   * that lengths are taken from, where it is not the one whose figures are shown. */
+  function decided(curve, targets = {}, shaped = curve) {
+    const { tpot = Infinity, ttft = Infinity } = targets;
+    const meets = (one) => one.speedup.map((speedup, length) => Number.isFinite(speedup)
+      && one.tpot_s[length] <= tpot && (one.ttft_s?.[length] ?? 0) <= ttft);
+    const inTime = meets(shaped);
+    const taken = shaped.speedup.map((speedup, length) => {
+      const refused = !inTime[length] && inTime.includes(true);
+      return refused || (length && (shaped.speedup_high ?? shaped.speedup)[length] < 1) ? speedup * 1e-9 : speedup;
+    });
+    const draft_len = bestIndex(taken), own = meets(curve);
+    const drafted = curve.speedup.map((speedup, length) => length && (own[length] || !own.slice(1).includes(true)) ? speedup : NaN);
+    const known = drafted.some(Number.isFinite), tried = draft_len || (known ? bestIndex(drafted) : 0);
+    const low = (curve.speedup_low ?? curve.speedup)[tried], high = (curve.speedup_high ?? curve.speedup)[tried];
+    const verdict = !tried ? "loses" : low > 1 ? "pays" : high < 1 ? "loses" : "unclear";
+    const waits = Boolean(draft_len && curve.ttft_s && curve.ttft_s[draft_len] > MUCH_LATER * curve.ttft_s[0]);
+    return { draft_len, tried, verdict, waits, missed: !draft_len && known && own[0] && !own.slice(1).includes(true),
+      decision: !draft_len ? "off" : verdict === "pays" && !waits ? "on" : "unclear" };
   }
 
   /** A verification of so many drafts as a share of a plain step. */
@@ -236,5 +270,5 @@ globalThis.specroof = (() => {
     return near.length ? [near[0], near.at(-1)] : [0, 0];
   }
 
-  return { unpacked, unpackedCell, unpackRequests, hermite, tokensPerRound, curve, verifyShare };
+  return { unpacked, unpackedCell, unpackRequests, hermite, tokensPerRound, curve, decided, verifyShare };
 })();

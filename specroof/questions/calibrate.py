@@ -1,7 +1,7 @@
 """Which engine profile fits my own benchmark?"""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Final
 
 from specroof.arrays import fields_of
@@ -99,14 +99,15 @@ def calibrate(request: CalibrateRequest) -> Calibrated:
     served, points = benchmark.served, benchmark.points
     calibration = fit_engine(points, served, benchmark.drafter)
     names = ", ".join(parameter.name for parameter in calibration.fitted)
+    largest = max(abs(residual.off) for residual in calibration.residuals)
     yaml = calibrated_yaml(
         served.setup.hardware,
         calibration.engine,
         name=request.engine_name,
         source=f"specroof calibrate: {len(calibration.residuals)} points of {served.model.name} on "
-        f"{served.setup.placement.devices} devices in {', '.join(benchmark.labels)}; "
+        f"{_measured_on(benchmark)} in {', '.join(benchmark.labels)}; "
         f"fitted {names}, the rest as in {calibration.base}; mean error "
-        f"{calibration.mean_error:.1%} over these points",
+        f"{calibration.mean_error:.1%} over these points, at most {largest:.1%}",
     )
     notes = list(benchmark.notes)
     if not any(point.drafts for point in points):
@@ -128,6 +129,20 @@ def calibrate(request: CalibrateRequest) -> Calibrated:
             if parameter.is_prior
         ),
     )
+
+
+def _measured_on(benchmark: Benchmark) -> str:
+    """Return devices, the releases that the results name, and what their server was told."""
+    setup = benchmark.served.setup
+    spread = [f"{name}={count}" for name, count in asdict(setup.placement).items() if count != 1]
+    releases = {
+        f"{point.engine} {point.engine_version or 'of unknown release'}"
+        for point in benchmark.points
+        if point.engine
+    }
+    told = [f"{key}={value}" for key, value in setup.user_settings.stated.items()]
+    devices = f"{setup.placement.devices} x {setup.hardware.name}"
+    return ", ".join([devices, *spread, *sorted(releases), *told])
 
 
 #: Points that determine a parameter better than a few of the usual ones do.

@@ -1,5 +1,6 @@
 """What does speculation gain, whatever the model, chip, load and drafter? A page to play with."""
 
+import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ from specroof.acceptance import (
     survival_acceptance,
 )
 from specroof.acceptance.published import load_profiles
+from specroof.acceptance.typical import FAMILIES, SHAPES
 from specroof.architecture import Architecture
 from specroof.arrays import Array, array_within, fields_of, whole_within
 from specroof.catalog import load_drafter, model_names
@@ -34,14 +36,13 @@ from specroof.hardware import (
     EngineProfile,
     HardwareProfile,
     Placement,
+    ServerSettings,
     served_width,
 )
 from specroof.latency import Deployment, Setup, check_placement, engine_setup
 from specroof.page import (
-    CHARTS_NAME,
     PAIRS_NAME,
     QUANTUM,
-    charts_script,
     document,
     packed,
     packed_ends,
@@ -49,6 +50,8 @@ from specroof.page import (
     script_json,
     summary_page,
 )
+from specroof.questions.advise import USUAL_FRAMEWORKS, advise, speculation_of
+from specroof.questions.advised_loads import AdvisedLoad
 from specroof.questions.answer import Noted
 from specroof.questions.request import (
     CHIPS,
@@ -80,13 +83,11 @@ from specroof.serving.capacity import (
     served_room,
     server_room,
 )
-from specroof.serving.launch import LAUNCHERS, Speculation, launch
+from specroof.serving.launch import LAUNCHERS, LOOKUPS, launch, setting_words
 from specroof.serving.prefills import RequestLoad, RequestTiming, request_timing
-from specroof.serving.served import served_curve
-from specroof.serving.workload import Load
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, grid_axes
 from specroof.speedup.reach import evidence_engine
-from specroof.speedup.result import SpeedupCurve, tokens_spread
+from specroof.speedup.result import tokens_spread
 from specroof.speedup.round import (
     EnginePasses,
     RoundTimes,
@@ -106,8 +107,8 @@ PAGE_CHIPS: Final = (
 _CONTEXTS: Final = (1024.0, 4096.0, 16384.0, 65536.0)
 _BATCHES: Final = tuple(2.0**power for power in range(9))
 _DEVICES: Final = (1, 2, 4, 8)
-#: The default of each chip, and the two that need no measurements.
-_ENGINES: Final = (None, "generic", "ideal")
+#: The default of each chip, and the textbook beside it.
+_ENGINES: Final = (None, "ideal")
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,7 @@ class ExploreRequest:
             metavar="NAME[,NAME]…",
             read=words,
             kind=str,
-            shown="each chip's default, generic and ideal",
+            shown="each chip's default, and ideal",
         ),
     ] = None
     tensor_parallel: Annotated[
@@ -215,12 +216,15 @@ _PROBE: Final = 0.7
 ANSWERS: Final = (128, 512, 1536)
 HIT_RATES: Final = (0.0, 0.5, 0.9)
 
-#: Where requests are timed: draft lengths, and shares of the drafts that are accepted.
-_REQUEST_DRAFTS: Final = (1, 2, 4, 7, 11, 16)
+#: Where requests are timed: draft lengths, and shares of the drafts that are accepted. Where
+#: prompts stop the batch, tokens per round are all that matters: whole ones up to the largest.
+_REQUEST_DRAFTS: Final = (1, 2, 3, 4, 5, 7, 9, 12, 16)
 _REQUEST_SHARES: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
+_REQUEST_TOKENS: Final = tuple(range(1, _REQUEST_DRAFTS[-1] + 2))
 
-#: Logarithms of what requests take that are told apart: seconds are off by a fifth of a percent.
-_REQUEST_QUANTUM: Final = 4e-3
+#: Logarithms of what requests take that are told apart: seconds are off by a fifth of a percent,
+#: those to a first token, whose bands are far wider, by one.
+_REQUEST_QUANTA: Final = {"rounds": 4e-3, "prompt_s": 4e-3, "first_rounds": 2e-2, "first_s": 2e-2}
 #: Stands for no seconds at all, of which there is no logarithm.
 _NO_SECONDS: Final = 1e-9
 
@@ -252,10 +256,14 @@ class Room:
         The largest batch that it runs, axes (context_len, draft_len).
     bound_by
         What limits it plain, and with one draft, axes (context_len, 2).
+    raised
+        As `largest`, where a default and not memory limits it and the server is told the largest
+        batch of the page instead, as `advise` does; None where no default does.
     """
 
     largest: Array
     bound_by: list[list[str]]
+    raised: Array | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -385,8 +393,14 @@ def _room(deployment: Deployment, drafter: Drafter, axes: Axes, proposed: Propos
     """Return the room of a server; without end for the textbook, which has no server."""
     if deployment.setup.engine == IDEAL_ENGINE:
         return Room(np.full((len(axes.context_len), axes.max_draft_len + 1), np.inf), [])
-    room = server_room(deployment, drafter, np.array(axes.context_len), proposed.verify_len)
-    return Room(room.largest, room.bound_by[:, :2].tolist())
+    contexts, most = np.array(axes.context_len), math.ceil(max(axes.batch_size))
+    room = server_room(deployment, drafter, contexts, proposed.verify_len)
+    raised, binds = None, (room.bound_by == "running") & (room.largest < most)
+    if binds.any():
+        told = in_server(deployment.model, deployment.setup, ServerSettings(running=most))
+        within = replace(deployment, setup=told)
+        raised = server_room(within, drafter, contexts, proposed.verify_len).largest
+    return Room(room.largest, room.bound_by[:, :2].tolist(), raised)
 
 
 def _engine_round_s(setup: Setup, *, looked_up: bool = False) -> tuple[float, float]:
@@ -508,7 +522,8 @@ def request_grid(deployment: Deployment, rules: PrefillRules, axes: Axes) -> dic
     dict
         `rounds`, a; `prompt_s`, p; `first_rounds`, b; `first_s`, q; axes (context_len, answer,
         hit rate, batch_size, draft length, share accepted). The first draft length is 0: plain
-        decoding, whatever the share. NaN where no prompt is left of a context.
+        decoding, whatever the share. Where prompts stop the batch, the last axes are (1, tokens per
+        round), of which 1 is plain decoding. NaN where no prompt is left of a context.
 
     Counts
         clients that ask again as soon as they are answered, as `predict` does.
@@ -536,11 +551,13 @@ def request_grid(deployment: Deployment, rules: PrefillRules, axes: Axes) -> dic
 @lru_cache(maxsize=8)
 def _timed_requests(axes: Axes, rules: PrefillRules) -> tuple[RequestLoad, RequestTiming]:
     """Return the requests of a grid and what times them, which no model and no chip changes."""
-    drafts = np.array((0, *_REQUEST_DRAFTS), dtype=np.float64)
+    drafts, shares = np.array([0.0, *_REQUEST_DRAFTS]), np.array(_REQUEST_SHARES)
+    if not rules.shares_passes:
+        drafts = drafts[-1:]
+        shares = (np.array(_REQUEST_TOKENS) - 1) / drafts[0]
     context, answer, hit, batch, draft_len, share = np.meshgrid(
-        axes.context_len, ANSWERS, HIT_RATES, axes.batch_size, drafts, _REQUEST_SHARES,
-        indexing="ij",
-    )  # fmt: skip
+        axes.context_len, ANSWERS, HIT_RATES, axes.batch_size, drafts, shares, indexing="ij"
+    )
     prompt = context - answer / 2
     new_len = np.maximum(prompt * (1 - hit), 1.0)
     load = RequestLoad(
@@ -834,29 +851,54 @@ def typical_acceptance(kind: str, max_draft_len: int) -> dict[int, dict[str, Arr
     return tables
 
 
-def flags_to_paste(kind: str, max_draft_len: int) -> Mapping[str, list[str]]:
-    """Return the flags that start each server software with a kind of drafter, by draft length.
+def flags_to_paste(
+    kind: str, model: Architecture, max_draft_len: int
+) -> dict[str, list[str] | str]:
+    """Return the flags that start each server software with a drafter of a model.
 
     Parameters
     ----------
-    kind
-        As a SPEC calls it.
+    kind, model
+        What drafts, as a SPEC calls it, and what is served.
     max_draft_len
-        The longest draft; the first entry is of one draft.
+        The longest draft.
+
+    Returns
+    -------
+    dict
+        By framework the flags of each draft length from 1 on, or why there are none.
     """
-    flags: dict[str, list[str]] = {}
-    block = load_drafter(kind).max_draft_len
-    plans = [
-        Speculation(kind=kind, schedule=((1, _ANY_LOAD, drafts),), block=block)
-        for drafts in range(1, max_draft_len + 1)
-    ]
+    flags: dict[str, list[str] | str] = {}
+    drafter = load_drafter(kind)
     for framework in LAUNCHERS:
         try:
-            launches = [launch(plan, framework) for plan in plans]
-        except OptionError:  # it has no flag for this kind
+            launches = [
+                launch(speculation_of(drafter, model, [(1, _ANY_LOAD, drafts)], None), framework)
+                for drafts in range(1, max_draft_len + 1)
+            ]
+        except OptionError as refusal:
+            flags[framework] = str(refusal)
             continue
         flags[framework] = ["\n".join([*found.file_lines, found.text]) for found in launches]
     return flags
+
+
+def _flags(answer: Exploration) -> dict[str, Any]:
+    """Return the flags of each kind, each text once, and which of them each model has."""
+    texts: dict[str, list[Any]] = {}
+    places: dict[str, list[int]] = {}
+    for kind in PRICED_KINDS:
+        # All that flags depend on is the family, and the layers that the checkpoint holds.
+        known: dict[tuple[str, tuple[str, ...]], int] = {}
+        own, places[kind] = texts.setdefault(kind, []), []
+        for model in answer.models.values():
+            key = model.family, model.notes
+            if key not in known:
+                found = flags_to_paste(kind, model, answer.axes.max_draft_len)
+                known[key] = own.index(found) if found in own else len(own)
+                own += [found] * (known[key] == len(own))
+            places[kind].append(known[key])
+    return {"texts": texts, "of_models": places}
 
 
 # --- The page as files: a file that holds everything, or a folder that loads grids on demand -----
@@ -867,8 +909,10 @@ _SHAPED_KINDS: Final = ("", *PRICED_KINDS)
 #: Drafters that a page begins with: tokens per round, bonus included, at the draft length at which
 #: they were measured, in the middle of the published profiles of their kind.
 USUAL_DRAFTERS: Final = ("eagle3,accept-length=2.8@3", "dflash,accept-length=5.4@15")
-#: The context that a page begins with, and that pages of one model on one chip speak of.
+#: The context and the answers that a page begins with, and that pages of one model on one chip
+#: speak of.
 _USUAL_CONTEXT: Final = 4096.0
+_USUAL_ANSWER: Final = 512
 
 
 def single_page(answer: Exploration) -> str:
@@ -878,13 +922,7 @@ def single_page(answer: Exploration) -> str:
     ----------
     answer
         The grids of the page.
-
-    Raises
-    ------
-    OptionError
-        Where Plotly is not installed.
     """
-    charts_script()  # refuses before minutes are spent on grids
     pairs = product(enumerate(answer.models), enumerate(answer.hardware))
     grids = {
         f"{m}-{c}": _section_json(answer.section(model, chip), answer.axes)
@@ -896,7 +934,7 @@ def single_page(answer: Exploration) -> str:
 def site_files(
     answer: Exploration, advance: Callable[[], None] = lambda: None
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of a site by name: the page, the charts' script, a grid of each pair.
+    """Yield the files of a site by name: the page, and a grid and a summary of each pair.
 
     Parameters
     ----------
@@ -904,13 +942,7 @@ def site_files(
         The grids of the site.
     advance
         Called after each grid.
-
-    Raises
-    ------
-    OptionError
-        Where Plotly is not installed.
     """
-    yield CHARTS_NAME, charts_script().encode()
     yield "index.html", document(_tables(answer), is_alone=False).encode()
     for (m, model), (c, chip) in product(enumerate(answer.models), enumerate(answer.hardware)):
         name, section = f"{m}-{c}", answer.section(model, chip)
@@ -938,39 +970,45 @@ def _pair_page(answer: Exploration, section: Section, model: str, chip: str) -> 
     if not fitting:
         reasons = "; ".join(f"on {n}: {why}" for n, why in section.refusals.items())
         return summary_page(title, f"Engine {engine} cannot run it: {reasons}.")
-    deployment = Deployment(answer.models[model], section.cells[engine, fitting[0]].setup)
     context = min(answer.axes.context_len, key=lambda length: abs(length - _USUAL_CONTEXT))
-    batches = answer.axes.batch_size
+    batches, output_len = answer.axes.batch_size, min(_USUAL_ANSWER, context)
     columns = []
     for spec in USUAL_DRAFTERS:
-        load, most = Load(batches, [context]), answer.axes.max_draft_len
         try:
-            curve = served_curve(
-                deployment, load_drafter(spec), load, "drop", max_draft_len=most
-            ).decoding
+            (chip_advice,) = advise(
+                answer.models[model],
+                answer.hardware[chip],
+                drafters=spec,
+                input_len=context - output_len / 2,
+                output_len=output_len,
+                concurrency=batches,
+                engine=engine,
+                tensor_parallel=fitting[0],
+                options=answer.options,
+            ).chips
         except SpecroofError as refusal:
             columns.append([(str(refusal), "")] * len(batches))
             continue
-        columns.append([(_gain(curve, b), "") for b in range(len(batches))])
-    says = f"{fitting[0]} x {name}, engine {engine}, {context:g} tokens of context."
-    head = ["batch", *USUAL_DRAFTERS]
+        columns.append([(_gain(row), "") for row in chip_advice.rows])
+    says = (
+        f"{fitting[0]} x {name}, engine {engine}; prompts of {context - output_len / 2:g} tokens, "
+        f"answers of {output_len:g}; one schedule of drafts for all loads. The band holds 80 % of "
+        f"measurements."
+    )
+    head = ["requests in flight", *USUAL_DRAFTERS]
     rows = [[(f"{batch:g}", ""), *cells] for batch, *cells in zip(batches, *columns, strict=True)]
     settings = urlencode({"model": model, "chip": chip})
     return summary_page(title, says, head=head, rows=rows, link=f"index.html#{settings}")
 
 
-def _gain(curve: SpeedupCurve, b: int) -> str:
-    """Return verdict, best speedup with its band, and best draft length at a batch size."""
-    best, speedup = curve.best_draft_len[0, b], curve.best_speedup[0, b]
-    if not curve.drafts_run[0, b]:
-        return "no room"
-    says = "" if curve.verdict is None else f"{curve.verdict[0, b]}: "
-    if not best:
-        return f"{says}no draft is best"
-    if curve.speedup_low is None or curve.speedup_high is None:
-        return f"{says}{speedup:.2f}x with {format_drafts(best)}"
-    low, high = curve.speedup_low[0, b, best], curve.speedup_high[0, b, best]
-    return f"{says}{speedup:.2f}x ({low:.2f} to {high:.2f}) with {format_drafts(best)}"
+def _gain(row: AdvisedLoad) -> str:
+    """Return the decision at a load, and the speedup of its drafts with the band."""
+    choice = row.choice
+    if not choice.tried:
+        return "off: no drafts can run"
+    band = f" ({choice.low:.2f} to {choice.high:.2f})" if choice.low < choice.high else ""
+    what = format_drafts(choice.tried)
+    return f"{row.decision}: {choice.speedup:.2f}x{band} with {what}"
 
 
 @lru_cache(maxsize=1)
@@ -1012,14 +1050,27 @@ def _tables(answer: Exploration) -> dict[str, Any]:
         "typical": _typical(max_draft_len),
         "length_depths": list(LENGTH_DEPTHS),
         "length_steps": LENGTH_STEPS,
-        "flags": {kind: flags_to_paste(kind, max_draft_len) for kind in PRICED_KINDS},
+        "flags": _flags(answer),
+        # What tells a server how many requests to run, where its default limits them.
+        "running_flags": {
+            name: str(setting_words(name, ServerSettings(running=1), name)[0][0])
+            for name in USUAL_FRAMEWORKS
+        },
+        # Drafters of one rate at every depth are advised as the typical shape through it.
+        "powers": {
+            kind: SHAPES[FAMILIES[kind]].power
+            for kind in PRICED_KINDS
+            if FAMILIES[kind] not in LOOKUPS
+        },
         "usual_drafters": list(USUAL_DRAFTERS),
         "usual_context": _USUAL_CONTEXT,
+        "usual_answer": _USUAL_ANSWER,
         "answers": list(ANSWERS),
         "hit_rates": list(HIT_RATES),
         "request_drafts": [0, *_REQUEST_DRAFTS],
         "request_shares": list(_REQUEST_SHARES),
-        "request_quantum": _REQUEST_QUANTUM,
+        "request_tokens": list(_REQUEST_TOKENS),
+        "request_quanta": _REQUEST_QUANTA,
         "request_least": _NO_SECONDS,
     }
 
@@ -1044,8 +1095,8 @@ def _cell_json(cell: Cell, axes: Axes) -> dict[str, Any]:
         "engine_round_s": cell.engine_round_s,
         "scale_s": scale_s.ravel().tolist(),
         "verify": packed_shares(cell.verify_s / scale_s),
-        "largest": packed_ends(cell.room.largest),
-        "bound_by": cell.room.bound_by,
+        "framework": engine.rules,
+        **_room_json(cell.room),
         "latency_s": engine.request_latency_s,
         "requests": [_requests_json(grid) for grid in cell.requests.values()],
         "rules": {kind: tables.index(rules) for kind, rules in cell.rules.items()},
@@ -1062,6 +1113,11 @@ def _cell_json(cell: Cell, axes: Axes) -> dict[str, Any]:
     }
 
 
+def _room_json(room: Room) -> dict[str, Any]:
+    raised = {} if room.raised is None else {"raised": packed_ends(room.raised)}
+    return {"largest": packed_ends(room.largest), "bound_by": room.bound_by, **raised}
+
+
 def _scale_s(cell: Cell) -> np.ndarray:
     """Return the unit of packed seconds: for each batch size the shortest plain step."""
     shortest = cell.verify_s[..., 0].min(axis=0).tolist()
@@ -1076,7 +1132,7 @@ def _requests_json(grid: Mapping[str, Array]) -> dict[str, Any]:
     for name, values in grid.items():
         logs = np.log(np.maximum(np.nan_to_num(values), _NO_SECONDS) / _NO_SECONDS)
         rows = logs.reshape(-1, values.shape[3], values.shape[4] * values.shape[5])
-        found[name] = packed(np.rint(rows / _REQUEST_QUANTUM).astype(np.int64))
+        found[name] = packed(np.rint(rows / _REQUEST_QUANTA[name]).astype(np.int64))
     return found
 
 
@@ -1084,8 +1140,7 @@ def _drafting_json(cell: Cell, drafting: Drafting) -> dict[str, Any]:
     scale_s = _scale_s(cell)
     common = {
         "depth": drafting.depth,
-        "largest": packed_ends(drafting.room.largest),
-        "bound_by": drafting.room.bound_by,
+        **_room_json(drafting.room),
         "engine_round_s": drafting.engine_round_s,
     }
     share = drafting.draft_s[..., 1:] / cell.verify_s[..., 1:]
