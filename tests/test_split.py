@@ -165,11 +165,10 @@ def test_decode_workers_without_room_let_requests_wait() -> None:
     ).all()
 
 
-def test_requests_have_lengths_and_do_not_come_in_waves() -> None:
+def test_requests_have_lengths() -> None:
     served, split = deployment_of(), Split(setup_of(), 1, 1)
-    for load in (Load([1.0], [1000.0]), Load([1.0], [3250.0], replace(REQUESTS, waves=True))):
-        with pytest.raises(OptionError, match="waves"):
-            served_curve(served, EAGLE, load, "queue", max_draft_len=3, split=split)
+    with pytest.raises(OptionError, match="input_len and output_len"):
+        served_curve(served, EAGLE, Load([1.0], [1000.0]), "queue", max_draft_len=3, split=split)
 
 
 @pytest.mark.parametrize("field", ["prefill_workers", "decode_workers", "link_bytes_per_s"])

@@ -67,8 +67,8 @@ def read_benchmark(
         positions and pass_s instead of draft_len and tokens_per_s; or JSON, one result or one a
         line, of SGLang's ``bench_serving``, vLLM's ``bench serve --save-result``, InferenceX,
         aiperf, genai-perf, guidellm, ``llama-bench -o json`` or
-        ``llama-batched-bench --output-format jsonl``; or guidellm's CSV; or what the clients of SGLang and vLLM
-        print, one table or several.
+        ``llama-batched-bench --output-format jsonl``; or guidellm's CSV; or what the clients of
+        SGLang and vLLM print, one table or several.
     source
         How messages name it: a path, usually.
     draft_len

@@ -450,8 +450,6 @@ def split_on(
     request = checked.request
     if request.tensor_parallel is not None:
         refuse("tensor_parallel", request.tensor_parallel, "none beside workers, which say theirs")
-    if request.waves:
-        refuse("waves", request.waves, "False where prompts have workers of their own")
 
     def fits(setup: Setup, is_prefill: bool) -> bool:
         drafters = (None,) if is_prefill else (None, *checked.drafters)

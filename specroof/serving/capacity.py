@@ -460,7 +460,7 @@ def served_room(
             measured = f"activations, which {name} measures at startup"
             notes.append(f"server: the memory of {measured}, is estimated")
     notes += cache_notes(model, setup)
-    if setup.placement.devices > 1:
+    if {*setup.placement.words} - {"tp", "one device"}:
         notes += placement_notes(model, setup)
     if held is not None and drafter is not None and not held.is_known:
         notes.append(f"{drafter.name}: its size is unknown, its memory counted as 0")

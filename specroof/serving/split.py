@@ -346,15 +346,15 @@ def split_curves(
     Counts
         requests as spread evenly over workers: a request has at least itself in its batch.
     Ignores
-        drafters' passes over prompts, and the end of a wave: clients are out of step.
+        drafters' passes over prompts; clients are out of step.
     Source
         `worker_batch`, `PromptTimes.station_s`, `wire_s`.
     """
     workload = load.workload
-    if workload is None or workload.waves:
+    if workload is None:
         reject(
-            "prefill has workers of its own, and requests have no lengths or come in waves",
-            "input_len and output_len, without waves",
+            "prefill has workers of its own, and requests have no lengths",
+            "input_len and output_len",
         )
     prefill, decode = Deployment(deployment.model, split.prefill), deployment.setup
     prompts = prompt_times(prefill, workload, split.prefill_workers)

@@ -229,7 +229,7 @@ def _curve_at(
         of_passes += part.notes
     notes = (
         *model.notes,
-        *(placement_notes(model, setup) if setup.placement.devices > 1 else ()),
+        *(placement_notes(model, setup) if {*setup.placement.words} - {"tp", "one device"} else ()),
         *option_notes(model, setup.options),
         *cache_notes(model, setup),
         *reading_notes(model, setup),
@@ -298,7 +298,7 @@ def pass_latency(deployment: Deployment, forward_pass: ForwardPass) -> PassLaten
     held = memory_notes(model, setup, forward_pass.context_len + added, forward_pass.batch_size)
     notes = (
         *model.notes,
-        *(placement_notes(model, setup) if setup.placement.devices > 1 else ()),
+        *(placement_notes(model, setup) if {*setup.placement.words} - {"tp", "one device"} else ()),
         *option_notes(model, setup.options),
         *cache_notes(model, setup),
         *latency.notes,

@@ -100,7 +100,8 @@ def evidence_engine(deployment: Deployment) -> EngineProfile:
     measured = engine.reach is not None and engine.reach.family
     if not measured or stand_ins is None or not any(unmeasured(deployment).values()):
         return engine
-    return stand_ins.engines.get(engine.framework or engine.name, stand_ins.engines[GENERIC])
+    strange = stand_ins.engines.get(engine.framework or engine.name, stand_ins.engines[GENERIC])
+    return strange.spread_as(setup.placement.words)
 
 
 def nearness(
@@ -199,23 +200,19 @@ def reach_notes(
     near, engine = nearness(deployment, [drafter], context_len, batch_size), deployment.setup.engine
     if near is None or engine.reach is None:
         return
-    reach = engine.reach
+    reach, measured_to = engine.reach, "to batch {:g} and {:g} tokens"
+    plain = reach.batch_size, reach.context_len
+    drafted = reach.drafted_batch_size, reach.drafted_context_len
     covered = {
         "servers": reach.engines,
         "chips": reach.chips,
         "attention": reach.attention,
         "weights": reach.formats,
         "placements": reach.placements,
-        "plain": (_upto(reach.batch_size, reach.context_len),),
+        "plain": (measured_to.format(*plain) if None not in plain else NONE,),
         "drafters": reach.drafters,
-        "drafted": (_upto(reach.drafted_batch_size, reach.drafted_context_len),),
+        "drafted": (measured_to.format(*drafted) if None not in drafted else NONE,),
     }
     short = f"reach of engine {engine.name}, {drafter}: {near['text']}"
     listed = "; ".join(f"{name} {', '.join(words) or NONE}" for name, words in covered.items())
     yield Note(f"{short}. Measured: {listed}", short)
-
-
-def _upto(batch_size: float | None, context_len: float | None) -> str:
-    if batch_size is None or context_len is None:
-        return NONE
-    return f"to batch {batch_size:g} and {context_len:g} tokens"

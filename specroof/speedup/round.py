@@ -123,12 +123,12 @@ class DrafterPasses:
             For more of the target's devices than a stage of its pipeline has.
         """
         stage = self.setup.placement
-        if hardware is None and placement is not None and stage.pipeline_parallel > 1:
-            if placement.devices > stage.tensor_parallel:
-                reject(
-                    f"tp= of the drafter is {placement.devices}, and it runs on the last stage",
-                    f"up to the {stage.tensor_parallel} devices of a stage",
-                )
+        devices = 0 if hardware is not None or placement is None else placement.devices
+        if devices > stage.tensor_parallel and stage.pipeline_parallel > 1:
+            reject(
+                f"tp= of the drafter is {devices}, and it runs on the last stage",
+                f"up to the {stage.tensor_parallel} devices of a stage",
+            )
         moved = replace(self.setup, placement=placement or self.setup.placement)
         if hardware is not None:
             own = self.setup.engine
