@@ -358,7 +358,7 @@ def test_bands_of_requests_widen_beyond_the_longest_measured_context() -> None:
         ("Qwen/Qwen3-8B", Placement(8), None, True),
         ("Qwen/Qwen3-8B", Placement(1), "int4", False),  # a format
         ("deepseek-ai/DeepSeek-V3", Placement(8), None, False),  # latent attention
-        ("Qwen/Qwen3-8B", Placement(16, decode_context_parallel=2), None, False),
+        ("Qwen/Qwen3-30B-A3B", Placement(8, decode_context_parallel=2), None, False),
     ],
 )
 def test_what_nobody_measured_on_a_chip_has_the_bands_of_a_strange_chip(
@@ -380,6 +380,13 @@ def test_what_nobody_measured_on_a_chip_has_the_bands_of_a_strange_chip(
     assert made.served_bands == speaks.served_bands
     assert made.band == speaks.band("eagle3")
     assert any(unmeasured(deployment).values()) is not known
+
+
+def test_bands_of_strange_placements_widen_on_strange_chips_too() -> None:
+    stages = Placement(1, pipeline_parallel=2)
+    deployment = Deployment(MODEL, engine_setup(CHIP, "vllm", stages, None))
+    far = load_hardware("l40s").engine("vllm")
+    assert evidence_engine(deployment).bands == far.spread_as(["pp"]).bands != far.bands
 
 
 def test_engines_without_evidence_speak_for_themselves() -> None:
