@@ -254,11 +254,69 @@ def qwen3_next(form: str) -> tuple[dict[str, Any], Tensors, Config]:
     return metadata, tensors, config | {"model_type": "qwen3_next"}
 
 
+def mistral3(form: str) -> tuple[dict[str, Any], Tensors, Config]:
+    _, tensors, config = llama(form)
+    return common("mistral3", 2), tensors, config | {"model_type": "ministral3"}
+
+
+def glm4_moe(form: str) -> tuple[dict[str, Any], Tensors, Config]:
+    tensors = ends(form, tied=False)
+    for layer in range(2):
+        rows = biases(layer, ("attn_q", 256), ("attn_k", 64), ("attn_v", 64))
+        tensors += [*attention(layer, form), *rows, *head_norms(layer)]
+    tensors += [norm(0), *gated(0, form), *experts(1, form), *gated(1, form, "_shexp", W)]
+    tensors.append(("blk.1.exp_probs_b.bias", [E], "f32"))
+    more = {"expert_shared_count": 1, "leading_dense_block_count": 1}
+    config = DENSE | {
+        "model_type": "glm4_moe",
+        "attention_bias": True,
+        "use_qk_norm": True,
+        "n_routed_experts": E,
+        "n_shared_experts": 1,
+        "num_experts_per_tok": 4,
+        "moe_intermediate_size": W,
+        "first_k_dense_replace": 1,
+    }
+    return common("glm4moe", 2, **OF_EXPERTS, **more), tensors, config
+
+
+def qwen2_moe(form: str) -> tuple[dict[str, Any], Tensors, Config]:
+    tensors = ends(form, tied=False)
+    for layer in range(2):
+        rows = biases(layer, ("attn_q", 256), ("attn_k", 64), ("attn_v", 64))
+        tensors += [*attention(layer, form), *rows, *experts(layer, form)]
+        tensors += gated(layer, form, "_shexp", 128)
+        tensors.append((f"blk.{layer}.ffn_gate_inp_shexp.weight", [H], "f32"))
+    metadata = common("qwen2moe", 2, expert_shared_feed_forward_length=128, **OF_EXPERTS)
+    config = SPARSE | {"model_type": "qwen2_moe", "shared_expert_intermediate_size": 128}
+    return metadata, tensors, config
+
+
+def gemma2(form: str) -> tuple[dict[str, Any], Tensors, Config]:
+    metadata, tensors, config = gemma3(form)
+    tensors = [
+        one for one in tensors if "attn_q_norm" not in one[0] and "attn_k_norm" not in one[0]
+    ]
+    metadata = {key.replace("gemma3", "gemma2"): value for key, value in metadata.items()}
+    return metadata | {"general.architecture": "gemma2"}, tensors, config | {"model_type": "gemma2"}
+
+
+def qwen3_vl(form: str) -> tuple[dict[str, Any], Tensors, Config]:
+    _, tensors, config = qwen3(form)
+    return common("qwen3vl", 2), tensors, config | {"model_type": "qwen3_vl_text"}
+
+
+def qwen3_vl_moe(form: str) -> tuple[dict[str, Any], Tensors, Config]:
+    _, tensors, config = qwen3_moe(form)
+    metadata = common("qwen3vlmoe", 2, **OF_EXPERTS)
+    return metadata, tensors, config | {"model_type": "qwen3_vl_moe_text"}
+
+
 FAMILIES = {
     one.__name__: one
     for one in (
         *(llama, biased_llama, mixtral, qwen2, qwen3, qwen3_moe, gemma3, gpt_oss, qwen35),
-        *(qwen35_moe, qwen3_next),
+        *(qwen35_moe, qwen3_next, mistral3, glm4_moe, qwen2_moe, gemma2, qwen3_vl, qwen3_vl_moe),
     )
 }
 
@@ -294,6 +352,11 @@ def test_a_file_is_the_model_of_its_config(family: str) -> None:
     assert sizes_of(model) == sizes_of(expected)
     assert model.weight_bytes == n_bytes(tensors)
     assert not [note for note in model.notes if "multi-token" not in note]
+
+
+def test_every_architecture_has_a_file_above() -> None:
+    known = {family("q8_0")[0]["general.architecture"] for family in FAMILIES.values()}
+    assert known == {*gguf._FAMILIES}
 
 
 def test_each_matrix_has_the_format_of_its_tensors() -> None:

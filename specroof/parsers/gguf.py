@@ -318,8 +318,10 @@ def _tensor(cursor: _Cursor) -> GgufTensor:
 _FAMILIES: Final = {
     "gemma2": "gemma2",
     "gemma3": "gemma3_text",
+    "glm4moe": "glm4_moe",
     "gpt-oss": "gpt_oss",
     "llama": "llama",
+    "mistral3": "ministral3",
     "qwen2": "qwen2",
     "qwen2moe": "qwen2_moe",
     "qwen3": "qwen3",
@@ -351,6 +353,11 @@ _KEYS: Final = {
 }
 #: Families whose configs have other names for some.
 _OWN_KEYS: Final = {
+    "glm4_moe": {
+        "expert_count": "n_routed_experts",
+        "expert_shared_count": "n_shared_experts",
+        "leading_dense_block_count": "first_k_dense_replace",
+    },
     "gpt_oss": {
         "expert_count": "num_local_experts",
         "expert_feed_forward_length": "intermediate_size",
@@ -484,11 +491,13 @@ def _config(header: GgufHeader) -> tuple[dict[str, object], int]:
         config["linear_value_head_dim"] = _size(header, f"{known}.ssm.inner_size") // heads
     if family in _BIASED and "blk.0.attn_q.bias" in header.tensors:
         config["attention_bias"] = True
+    if family == "glm4_moe":  # the one family of which some models have them
+        config["use_qk_norm"] = "blk.0.attn_q_norm.weight" in header.tensors
     return config, n_drafted
 
 
 #: Families whose configs say whether projections have biases.
-_BIASED: Final = frozenset(("llama", "qwen3", "qwen3_moe", "gemma2", "gemma3_text"))
+_BIASED: Final = frozenset(("llama", "qwen3", "qwen3_moe", "gemma2", "gemma3_text", "glm4_moe"))
 
 
 def _size(header: GgufHeader, key: str) -> int:
