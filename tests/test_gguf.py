@@ -301,6 +301,65 @@ def gemma2(form: str) -> tuple[dict[str, Any], Tensors, Config]:
     return metadata | {"general.architecture": "gemma2"}, tensors, config | {"model_type": "gemma2"}
 
 
+def gemma4(
+    form: str, *, sparse: bool = True, heads: Any = (KV, 1)
+) -> tuple[dict[str, Any], Tensors, Config]:
+    # The first layer slides; the second attends fully, with wider heads whose keys are values.
+    tensors = ends(form, tied=True)
+    for layer in range(2):
+        parts = attention(layer, form)
+        if layer:
+            at = f"blk.{layer}.attn_"
+            parts = [parts[0], (f"{at}q.weight", [H, HEADS * 64], form)]
+            parts += [
+                (f"{at}k.weight", [H, 64], form),
+                (f"{at}output.weight", [HEADS * 64, H], form),
+            ]
+        width = 64 if layer else D
+        norms = [(f"blk.{layer}.attn_{part}_norm.weight", [width], "f32") for part in "qk"]
+        names = ["post_attention_norm", "post_ffw_norm"]
+        tensors += [*parts, *norms, norm(layer), *gated(layer, form)]
+        tensors.append((f"blk.{layer}.layer_output_scale.weight", [1], "f32"))
+        if sparse:
+            names += ["pre_ffw_norm_2", "post_ffw_norm_1", "post_ffw_norm_2"]
+            at = f"blk.{layer}.ffn_"
+            tensors += [
+                (f"{at}gate_inp.weight", [H, E], "f32"),
+                (f"{at}gate_inp.scale", [H], "f32"),
+                (f"{at}gate_up_exps.weight", [H, 2 * W, E], form),
+                (f"{at}down_exps.weight", [W, H, E], form),
+                (f"{at}down_exps.scale", [E], "f32"),
+            ]
+        tensors += [norm(layer, name) for name in names]
+    metadata = common("gemma4", 2, **(OF_EXPERTS if sparse else {})) | {
+        "gemma4.attention.head_count_kv": heads,
+        "gemma4.attention.key_length": 64,
+        "gemma4.attention.key_length_swa": D,
+        "gemma4.attention.sliding_window": 64,
+        "gemma4.attention.sliding_window_pattern": [True, False],
+        "gemma4.attention.shared_kv_layers": 0,
+        "gemma4.embedding_length_per_layer_input": 0,
+    }
+    config = DENSE | {
+        "model_type": "gemma4_text",
+        "sliding_window": 64,
+        "layer_types": ["sliding_attention", "full_attention"],
+        "num_global_key_value_heads": 1,
+        "global_head_dim": 64,
+        "attention_k_eq_v": True,
+        "hidden_size_per_layer_input": 0,
+        "tie_word_embeddings": True,
+    }
+    if sparse:
+        more = {"num_experts": E, "top_k_experts": 4, "moe_intermediate_size": W}
+        config |= more | {"enable_moe_block": True}
+    return metadata, tensors, config
+
+
+def dense_gemma4(form: str) -> tuple[dict[str, Any], Tensors, Config]:
+    return gemma4(form, sparse=False)
+
+
 def qwen3_vl(form: str) -> tuple[dict[str, Any], Tensors, Config]:
     _, tensors, config = qwen3(form)
     return common("qwen3vl", 2), tensors, config | {"model_type": "qwen3_vl_text"}
@@ -316,7 +375,18 @@ FAMILIES = {
     one.__name__: one
     for one in (
         *(llama, biased_llama, mixtral, qwen2, qwen3, qwen3_moe, gemma3, gpt_oss, qwen35),
-        *(qwen35_moe, qwen3_next, mistral3, glm4_moe, qwen2_moe, gemma2, qwen3_vl, qwen3_vl_moe),
+        *(
+            qwen35_moe,
+            qwen3_next,
+            mistral3,
+            glm4_moe,
+            qwen2_moe,
+            gemma2,
+            qwen3_vl,
+            qwen3_vl_moe,
+            gemma4,
+            dense_gemma4,
+        ),
     )
 }
 
@@ -432,6 +502,28 @@ def test_a_model_that_does_not_fit_its_file_is_one_line(change: dict[str, Any], 
     assert says in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (
+            {"attention.sliding_window_pattern": [True, True]},
+            "sliding_window_pattern is (True, True)",
+        ),
+        ({"attention.sliding_window_pattern": [3, 4]}, "sliding_window_pattern is (3, 4)"),
+        ({"attention.sliding_window_pattern": 6}, "sliding_window_pattern is 6"),
+        ({"embedding_length_per_layer_input": 64}, "embedding_length_per_layer_input is not 0"),
+        ({"attention.head_count_kv": [1, 2, 2]}, "head_count_kv is a list of 3; allowed: one of 2"),
+        ({"attention.head_count_kv": 3}, "num_key_value_heads is 3"),
+    ],
+)
+def test_a_gemma4_that_is_none_is_one_line(change: dict[str, Any], says: str) -> None:
+    metadata, tensors, _ = gemma4("q8_0")
+    changed = metadata | {f"gemma4.{key}": value for key, value in change.items()}
+    with pytest.raises(ConfigError) as caught:
+        parse_gguf([header(changed, tensors)], name="m")
+    assert says in str(caught.value)
+
+
 @pytest.mark.parametrize("shape", [None, [H]])
 def test_a_file_without_a_table_is_refused(shape: list[int] | None) -> None:
     metadata, tensors, _ = llama("q8_0")
@@ -527,13 +619,17 @@ def test_blocks_of_types_are_those_of_ggml() -> None:
 
 
 WHOLE = gguf_bytes(*llama("q4_0")[:2], weights=False)
+DAMAGED = [
+    gguf_bytes(*family("q8_0")[:2], weights=False)
+    for family in (llama, gemma4, qwen35_moe, gpt_oss)
+]
 
 
 @pytest.mark.fuzz
 @given(st.data())
 @bounded(300, HealthCheck.too_slow)
 def test_a_damaged_header_is_read_or_refused(data: st.DataObject) -> None:
-    damaged = bytearray(WHOLE)
+    damaged = bytearray(data.draw(st.sampled_from(DAMAGED)))
     for _ in range(data.draw(st.integers(1, 8))):
         at = data.draw(st.integers(0, len(damaged) - 1))
         damaged[at : at + 1] = data.draw(st.binary(max_size=9))
