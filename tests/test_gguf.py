@@ -254,11 +254,139 @@ def qwen3_next(form: str) -> tuple[dict[str, Any], Tensors, Config]:
     return metadata, tensors, config | {"model_type": "qwen3_next"}
 
 
+def mistral3(form: str) -> tuple[dict[str, Any], Tensors, Config]:
+    _, tensors, config = llama(form)
+    return common("mistral3", 2), tensors, config | {"model_type": "ministral3"}
+
+
+def glm4_moe(form: str) -> tuple[dict[str, Any], Tensors, Config]:
+    tensors = ends(form, tied=False)
+    for layer in range(2):
+        rows = biases(layer, ("attn_q", 256), ("attn_k", 64), ("attn_v", 64))
+        tensors += [*attention(layer, form), *rows, *head_norms(layer)]
+    tensors += [norm(0), *gated(0, form), *experts(1, form), *gated(1, form, "_shexp", W)]
+    tensors.append(("blk.1.exp_probs_b.bias", [E], "f32"))
+    more = {"expert_shared_count": 1, "leading_dense_block_count": 1}
+    config = DENSE | {
+        "model_type": "glm4_moe",
+        "attention_bias": True,
+        "use_qk_norm": True,
+        "n_routed_experts": E,
+        "n_shared_experts": 1,
+        "num_experts_per_tok": 4,
+        "moe_intermediate_size": W,
+        "first_k_dense_replace": 1,
+    }
+    return common("glm4moe", 2, **OF_EXPERTS, **more), tensors, config
+
+
+def qwen2_moe(form: str) -> tuple[dict[str, Any], Tensors, Config]:
+    tensors = ends(form, tied=False)
+    for layer in range(2):
+        rows = biases(layer, ("attn_q", 256), ("attn_k", 64), ("attn_v", 64))
+        tensors += [*attention(layer, form), *rows, *experts(layer, form)]
+        tensors += gated(layer, form, "_shexp", 128)
+        tensors.append((f"blk.{layer}.ffn_gate_inp_shexp.weight", [H], "f32"))
+    metadata = common("qwen2moe", 2, expert_shared_feed_forward_length=128, **OF_EXPERTS)
+    config = SPARSE | {"model_type": "qwen2_moe", "shared_expert_intermediate_size": 128}
+    return metadata, tensors, config
+
+
+def gemma2(form: str) -> tuple[dict[str, Any], Tensors, Config]:
+    metadata, tensors, config = gemma3(form)
+    tensors = [
+        one for one in tensors if "attn_q_norm" not in one[0] and "attn_k_norm" not in one[0]
+    ]
+    metadata = {key.replace("gemma3", "gemma2"): value for key, value in metadata.items()}
+    return metadata | {"general.architecture": "gemma2"}, tensors, config | {"model_type": "gemma2"}
+
+
+def gemma4(
+    form: str, *, sparse: bool = True, heads: Any = (KV, 1)
+) -> tuple[dict[str, Any], Tensors, Config]:
+    # The first layer slides; the second attends fully, with wider heads whose keys are values.
+    tensors = ends(form, tied=True)
+    for layer in range(2):
+        parts = attention(layer, form)
+        if layer:
+            at = f"blk.{layer}.attn_"
+            parts = [parts[0], (f"{at}q.weight", [H, HEADS * 64], form)]
+            parts += [
+                (f"{at}k.weight", [H, 64], form),
+                (f"{at}output.weight", [HEADS * 64, H], form),
+            ]
+        width = 64 if layer else D
+        norms = [(f"blk.{layer}.attn_{part}_norm.weight", [width], "f32") for part in "qk"]
+        names = ["post_attention_norm", "post_ffw_norm"]
+        tensors += [*parts, *norms, norm(layer), *gated(layer, form)]
+        tensors.append((f"blk.{layer}.layer_output_scale.weight", [1], "f32"))
+        if sparse:
+            names += ["pre_ffw_norm_2", "post_ffw_norm_1", "post_ffw_norm_2"]
+            at = f"blk.{layer}.ffn_"
+            tensors += [
+                (f"{at}gate_inp.weight", [H, E], "f32"),
+                (f"{at}gate_inp.scale", [H], "f32"),
+                (f"{at}gate_up_exps.weight", [H, 2 * W, E], form),
+                (f"{at}down_exps.weight", [W, H, E], form),
+                (f"{at}down_exps.scale", [E], "f32"),
+            ]
+        tensors += [norm(layer, name) for name in names]
+    metadata = common("gemma4", 2, **(OF_EXPERTS if sparse else {})) | {
+        "gemma4.attention.head_count_kv": heads,
+        "gemma4.attention.key_length": 64,
+        "gemma4.attention.key_length_swa": D,
+        "gemma4.attention.sliding_window": 64,
+        "gemma4.attention.sliding_window_pattern": [True, False],
+        "gemma4.attention.shared_kv_layers": 0,
+        "gemma4.embedding_length_per_layer_input": 0,
+    }
+    config = DENSE | {
+        "model_type": "gemma4_text",
+        "sliding_window": 64,
+        "layer_types": ["sliding_attention", "full_attention"],
+        "num_global_key_value_heads": 1,
+        "global_head_dim": 64,
+        "attention_k_eq_v": True,
+        "hidden_size_per_layer_input": 0,
+        "tie_word_embeddings": True,
+    }
+    if sparse:
+        more = {"num_experts": E, "top_k_experts": 4, "moe_intermediate_size": W}
+        config |= more | {"enable_moe_block": True}
+    return metadata, tensors, config
+
+
+def dense_gemma4(form: str) -> tuple[dict[str, Any], Tensors, Config]:
+    return gemma4(form, sparse=False)
+
+
+def qwen3_vl(form: str) -> tuple[dict[str, Any], Tensors, Config]:
+    _, tensors, config = qwen3(form)
+    return common("qwen3vl", 2), tensors, config | {"model_type": "qwen3_vl_text"}
+
+
+def qwen3_vl_moe(form: str) -> tuple[dict[str, Any], Tensors, Config]:
+    _, tensors, config = qwen3_moe(form)
+    metadata = common("qwen3vlmoe", 2, **OF_EXPERTS)
+    return metadata, tensors, config | {"model_type": "qwen3_vl_moe_text"}
+
+
 FAMILIES = {
     one.__name__: one
     for one in (
         *(llama, biased_llama, mixtral, qwen2, qwen3, qwen3_moe, gemma3, gpt_oss, qwen35),
-        *(qwen35_moe, qwen3_next),
+        *(
+            qwen35_moe,
+            qwen3_next,
+            mistral3,
+            glm4_moe,
+            qwen2_moe,
+            gemma2,
+            qwen3_vl,
+            qwen3_vl_moe,
+            gemma4,
+            dense_gemma4,
+        ),
     )
 }
 
@@ -294,6 +422,11 @@ def test_a_file_is_the_model_of_its_config(family: str) -> None:
     assert sizes_of(model) == sizes_of(expected)
     assert model.weight_bytes == n_bytes(tensors)
     assert not [note for note in model.notes if "multi-token" not in note]
+
+
+def test_every_architecture_has_a_file_above() -> None:
+    known = {family("q8_0")[0]["general.architecture"] for family in FAMILIES.values()}
+    assert known == {*gguf._FAMILIES}
 
 
 def test_each_matrix_has_the_format_of_its_tensors() -> None:
@@ -366,6 +499,28 @@ def test_a_model_that_does_not_fit_its_file_is_one_line(change: dict[str, Any], 
     with pytest.raises(ConfigError) as caught:
         parse_gguf([header(metadata | change, tensors)], name="m")
     assert str(caught.value).startswith("m.gguf: ")
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (
+            {"attention.sliding_window_pattern": [True, True]},
+            "sliding_window_pattern is (True, True)",
+        ),
+        ({"attention.sliding_window_pattern": [3, 4]}, "sliding_window_pattern is (3, 4)"),
+        ({"attention.sliding_window_pattern": 6}, "sliding_window_pattern is 6"),
+        ({"embedding_length_per_layer_input": 64}, "embedding_length_per_layer_input is not 0"),
+        ({"attention.head_count_kv": [1, 2, 2]}, "head_count_kv is a list of 3; allowed: one of 2"),
+        ({"attention.head_count_kv": 3}, "num_key_value_heads is 3"),
+    ],
+)
+def test_a_gemma4_that_is_none_is_one_line(change: dict[str, Any], says: str) -> None:
+    metadata, tensors, _ = gemma4("q8_0")
+    changed = metadata | {f"gemma4.{key}": value for key, value in change.items()}
+    with pytest.raises(ConfigError) as caught:
+        parse_gguf([header(changed, tensors)], name="m")
     assert says in str(caught.value)
 
 
@@ -464,13 +619,17 @@ def test_blocks_of_types_are_those_of_ggml() -> None:
 
 
 WHOLE = gguf_bytes(*llama("q4_0")[:2], weights=False)
+DAMAGED = [
+    gguf_bytes(*family("q8_0")[:2], weights=False)
+    for family in (llama, gemma4, qwen35_moe, gpt_oss)
+]
 
 
 @pytest.mark.fuzz
 @given(st.data())
 @bounded(300, HealthCheck.too_slow)
 def test_a_damaged_header_is_read_or_refused(data: st.DataObject) -> None:
-    damaged = bytearray(WHOLE)
+    damaged = bytearray(data.draw(st.sampled_from(DAMAGED)))
     for _ in range(data.draw(st.integers(1, 8))):
         at = data.draw(st.integers(0, len(damaged) - 1))
         damaged[at : at + 1] = data.draw(st.binary(max_size=9))

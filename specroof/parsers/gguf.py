@@ -318,8 +318,11 @@ def _tensor(cursor: _Cursor) -> GgufTensor:
 _FAMILIES: Final = {
     "gemma2": "gemma2",
     "gemma3": "gemma3_text",
+    "gemma4": "gemma4_text",
+    "glm4moe": "glm4_moe",
     "gpt-oss": "gpt_oss",
     "llama": "llama",
+    "mistral3": "ministral3",
     "qwen2": "qwen2",
     "qwen2moe": "qwen2_moe",
     "qwen3": "qwen3",
@@ -349,8 +352,21 @@ _KEYS: Final = {
     "ssm.group_count": "linear_num_key_heads",
     "ssm.time_step_rank": "linear_num_value_heads",
 }
-#: Families whose configs have other names for some.
+#: Families whose configs have other names for some; "" for those that are read apart.
 _OWN_KEYS: Final = {
+    "gemma4_text": {
+        "attention.head_count_kv": "",
+        "attention.key_length": "global_head_dim",
+        "attention.key_length_swa": "head_dim",
+        "attention.shared_kv_layers": "num_kv_shared_layers",
+        "embedding_length_per_layer_input": "hidden_size_per_layer_input",
+        "expert_used_count": "top_k_experts",
+    },
+    "glm4_moe": {
+        "expert_count": "n_routed_experts",
+        "expert_shared_count": "n_shared_experts",
+        "leading_dense_block_count": "first_k_dense_replace",
+    },
     "gpt_oss": {
         "expert_count": "num_local_experts",
         "expert_feed_forward_length": "intermediate_size",
@@ -462,7 +478,7 @@ def _config(header: GgufHeader) -> tuple[dict[str, object], int]:
     config: dict[str, object] = {
         theirs: _size(header, f"{known}.{ours}")
         for ours, theirs in names.items()
-        if f"{known}.{ours}" in header.metadata
+        if theirs and f"{known}.{ours}" in header.metadata
     }
     n_blocks = _size(header, f"{known}.block_count")
     n_drafted = 0
@@ -482,13 +498,43 @@ def _config(header: GgufHeader) -> tuple[dict[str, object], int]:
     if f"{known}.ssm.inner_size" in header.metadata:
         heads = max(1, _size(header, f"{known}.ssm.time_step_rank"))
         config["linear_value_head_dim"] = _size(header, f"{known}.ssm.inner_size") // heads
+    if family == "gemma4_text":
+        config |= _gemma4_config(header)
     if family in _BIASED and "blk.0.attn_q.bias" in header.tensors:
         config["attention_bias"] = True
+    if family == "glm4_moe":  # the one family of which some models have them
+        config["use_qk_norm"] = "blk.0.attn_q_norm.weight" in header.tensors
     return config, n_drafted
 
 
+def _gemma4_config(header: GgufHeader) -> dict[str, object]:
+    """Return the keys of a Gemma 4 that its two kinds of layers have each their own value of."""
+    key = "gemma4.attention.sliding_window_pattern"
+    slides = header.metadata.get(key)
+    if not isinstance(slides, tuple) or {*slides} != {True, False}:
+        header.refuse(key, slides, "whether each layer slides, of both kinds")
+    if _size(header, "gemma4.embedding_length_per_layer_input"):
+        header.refuse(
+            "gemma4.embedding_length_per_layer_input", "not 0", "0: no embeddings per layer"
+        )
+    key = "gemma4.attention.head_count_kv"
+    heads = header.metadata.get(key)
+    if not isinstance(heads, tuple):
+        heads = (_size(header, key),) * len(slides)
+    if len(heads) != len(slides):
+        header.refuse(key, f"a list of {len(heads)}", f"one of {len(slides)}")
+    full = slides.index(False)
+    return {
+        "layer_types": ["sliding_attention" if one else "full_attention" for one in slides],
+        "num_key_value_heads": heads[slides.index(True)],
+        "num_global_key_value_heads": heads[full],
+        "attention_k_eq_v": f"blk.{full}.attn_v.weight" not in header.tensors,
+        "enable_moe_block": "gemma4.expert_count" in header.metadata,
+    }
+
+
 #: Families whose configs say whether projections have biases.
-_BIASED: Final = frozenset(("llama", "qwen3", "qwen3_moe", "gemma2", "gemma3_text"))
+_BIASED: Final = frozenset(("llama", "qwen3", "qwen3_moe", "gemma2", "gemma3_text", "glm4_moe"))
 
 
 def _size(header: GgufHeader, key: str) -> int:

@@ -338,7 +338,13 @@ def _choice(name: str, about: str, flag: str = "", *, shown: str | None = None) 
 #: Fields of `specroof.Options`, which the shell takes as flags.
 OPTIONS: Final = {
     "kv_dtype": _choice("kv_dtype", "Format of cached keys and values.", "--kv-cache"),
-    "weight_dtype": _choice("weight_dtype", "Format of the weights.", "--weights"),
+    "weight_dtype": Parameter(
+        "Format of the weights (bf16, fp8, nvfp4, int4 and others), or of a file of llama.cpp or MLX "
+        "(q4_k_m, q8_0, mxfp4_moe, mlx-4bit and others). An unknown word lists all.",
+        "--weights",
+        metavar="WORD",
+        names=lambda: CHOICES["weight_dtype"],
+    ),
     "granularity": _choice("granularity", "Take max(compute, memory) over each of these."),
     "experts": _choice(
         "experts",
