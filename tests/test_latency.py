@@ -715,6 +715,7 @@ def test_devices_that_no_link_reaches_are_an_error() -> None:
     # Nor half of them in two nodes, though the links of one reach all.
     with pytest.raises(ProfileError, match="scale_out_bytes_per_s"):
         exchange_s("attention", Placement(8, nodes=2))
+    assert LINKED.interconnect is not None
     near = replace(LINKED.interconnect, scale_out_bytes_per_s=1.0)
     message = "toy device: interconnect.max_devices is 8; engine real cannot time collectives"
     with pytest.raises(ProfileError, match=message):

@@ -123,12 +123,16 @@ class DrafterPasses:
             For more of the target's devices than a stage of its pipeline has.
         """
         stage = self.setup.placement
-        if hardware is None and placement is not None and stage.pipeline_parallel > 1:
-            if placement.devices > stage.tensor_parallel:
-                reject(
-                    f"tp= of the drafter is {placement.devices}, and it runs on the last stage",
-                    f"up to the {stage.tensor_parallel} devices of a stage",
-                )
+        if (
+            stage.pipeline_parallel > 1
+            and hardware is None
+            and placement is not None
+            and placement.devices > stage.tensor_parallel
+        ):
+            reject(
+                f"tp= of the drafter is {placement.devices}, and it runs on the last stage",
+                f"up to the {stage.tensor_parallel} devices of a stage",
+            )
         moved = replace(self.setup, placement=placement or self.setup.placement)
         if hardware is not None:
             own = self.setup.engine
