@@ -110,6 +110,8 @@ placed: dict[str, st.SearchStrategy[str]] = {
     "ep": mostly_good,
     "dp_attention": mostly_good,
     "dcp": mostly_good,
+    "pp": mostly_good,
+    "nodes": mostly_good,
     "engine": st.sampled_from(ENGINES),
     **{flag: st.sampled_from([*CHOICES[name], "x"]) for flag, name in choices.items()},
 }

@@ -47,6 +47,8 @@ SERVED = {
     "expert_parallel": 1,
     "attention_data_parallel": 1,
     "decode_context_parallel": 1,
+    "pipeline_parallel": 1,
+    "nodes": 1,
     "engine": None,
     "options": None,
     "server": None,

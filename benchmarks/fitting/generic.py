@@ -15,6 +15,7 @@ from fitting.parameters import (
     FACTORS_BESIDE_ROUNDS,
     FAMILIES,
     OWN,
+    SCALE_OUT_LATENCY_S,
     fitted_parameters,
     own,
     own_engine,
@@ -47,7 +48,12 @@ CHIP_FAMILIES: Final = {
 }
 
 #: All-reduces of cards on PCIe: medians over three engines on L40S and RTX PRO 6000.
-_CARDS: Final = Collective(latency_s=1.8e-6, device_latency_s=4.2e-6, link_frac=0.22)
+_CARDS: Final = Collective(
+    latency_s=1.8e-6,
+    device_latency_s=4.2e-6,
+    link_frac=0.22,
+    scale_out_latency_s=SCALE_OUT_LATENCY_S,
+)
 #: PCIe 5.0 x16 is 64 GB/s in one direction; the slowest link that is no bus has 103.
 _CARD_BYTES_PER_S: Final = 64e9
 #: H100 and H200, geometric mean: the cost of a token in a layer is a figure of Hopper.

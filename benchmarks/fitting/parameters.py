@@ -93,7 +93,7 @@ _LOCALITY: Final = ExpertLocality(run=0.737, batch=0.909)
 _DEVICE_LATENCY_S: Final = 0.31e-6
 
 #: Seconds of a short all-reduce between nodes (doublewordai/inference-lab, commit 24d4011).
-_SCALE_OUT_LATENCY_S: Final = 20e-6
+SCALE_OUT_LATENCY_S: Final = 20e-6
 
 #: What the host adds to a pass where it does not schedule while the device runs: the pair of runs
 #: that differ in nothing else (SGLang pull request 23000, Qwen3-8B with DFlash on one B200) has
@@ -482,7 +482,7 @@ def shared_engine(name: str, family: str, parameters: Mapping[str, float]) -> En
             latency_s=parameters["collective_s"],
             device_latency_s=_DEVICE_LATENCY_S,
             link_frac=parameters["link_frac"],
-            scale_out_latency_s=_SCALE_OUT_LATENCY_S,
+            scale_out_latency_s=SCALE_OUT_LATENCY_S,
         ),
         expert_locality=_LOCALITY,
         graphs=_graphs(name, parameters["eager_kernel_s"]),

@@ -222,9 +222,6 @@ class _Links:
     reached: Collective
     node_devices: int | None = None
 
-    def group(self, devices: int) -> int:
-        return min(devices, self.node_devices or self.within.max_devices)
-
     @property
     def scale_out_bytes_per_s(self) -> float:
         # `communication_s` has refused profiles without it.
@@ -240,7 +237,7 @@ class _Links:
     def all_reduce(self, message_bytes: Array, devices: int) -> Array:
         if devices == 1:
             return np.zeros(())
-        group = self.group(devices)
+        group = min(devices, self.node_devices or self.within.max_devices)
         link_bytes_per_s = self.reached.link_frac * self.within.link_bytes_per_s
         if devices == group:
             return all_reduce_s(
@@ -259,7 +256,7 @@ class _Links:
         )
 
     def all_to_all(self, sent_bytes: Array, devices: int, latency_s: float) -> Array:
-        group = self.group(devices)
+        group = min(devices, self.node_devices or self.within.max_devices)
         inside_s = all_to_all_s(
             sent_bytes * (group / devices),
             devices=group,
@@ -418,9 +415,9 @@ def _collective_s(
     spread, kernels = placement.expert_parallel, None
     if exchange.block == "experts" and spread > 1:
         linked = links.within.max_devices
-        kernels = engine.all_to_all(
-            devices, linked if (placement.nodes or 1) == 1 else links.group(linked)
-        )
+        if (placement.nodes or 1) > 1:
+            linked = min(linked, links.node_devices or linked)
+        kernels = engine.all_to_all(devices, linked)
     if kernels is not None:
         copies = min(exchange.copies, spread)
         sent_bytes = np.asarray(message_bytes * (copies / spread))

@@ -496,7 +496,9 @@ def _frontiers(request: FrontierRequest, load: Load) -> tuple[list[_DeviceFronti
         )
         for one in as_list(asked)
     ]
-    stages = 1 if request.devices is None else request.pipeline_parallel
+    stages = 1
+    if request.devices is not None:
+        stages = whole_within("pipeline_parallel", request.pipeline_parallel, "devices")
     for count in placements:
         if count % stages:
             refuse("devices", count, f"multiples of pipeline_parallel, which is {stages}")

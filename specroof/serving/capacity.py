@@ -12,7 +12,7 @@ from specroof.architecture import Architecture
 from specroof.arrays import Array, distinct
 from specroof.drafters import Drafter
 from specroof.errors import reject
-from specroof.hardware import SERVER_KEYS, CapturedGraphs, Server, ServerSettings
+from specroof.hardware import SERVER_KEYS, CapturedGraphs, Placement, Server, ServerSettings
 from specroof.latency import (
     Deployment,
     Setup,
@@ -460,7 +460,7 @@ def served_room(
             measured = f"activations, which {name} measures at startup"
             notes.append(f"server: the memory of {measured}, is estimated")
     notes += cache_notes(model, setup)
-    if {*setup.placement.words} - {"tp", "one device"}:
+    if setup.placement != Placement(setup.placement.tensor_parallel, nodes=1):
         notes += placement_notes(model, setup)
     if held is not None and drafter is not None and not held.is_known:
         notes.append(f"{drafter.name}: its size is unknown, its memory counted as 0")

@@ -18,6 +18,7 @@ from specroof.arrays import Array, IntArray, array_within, whole_within
 from specroof.cost import ForwardPass
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.errors import OptionError, expect, refuse, reject
+from specroof.hardware import Placement
 from specroof.latency import (
     Deployment,
     PassLatency,
@@ -215,6 +216,7 @@ def _curve_at(
     """Return the curve over a grid on which acceptance does not depend on the context."""
     contexts, batches, draft_lens = axes
     model, setup, kind = deployment.model, deployment.setup, drafter.kind
+    place = setup.placement
     cost_from = drafter.describe(model)  # refuses a model that the drafter does not fit
     evidence = evidence_engine(deployment)
     proposed = proposals(drafter, acceptance, draft_lens)
@@ -229,7 +231,11 @@ def _curve_at(
         of_passes += part.notes
     notes = (
         *model.notes,
-        *(placement_notes(model, setup) if {*setup.placement.words} - {"tp", "one device"} else ()),
+        *(
+            placement_notes(model, setup)
+            if place != Placement(place.tensor_parallel, nodes=1)
+            else ()
+        ),
         *option_notes(model, setup.options),
         *cache_notes(model, setup),
         *reading_notes(model, setup),
@@ -290,7 +296,8 @@ def pass_latency(deployment: Deployment, forward_pass: ForwardPass) -> PassLaten
         See `specroof.latency.pass_time`.
     """
     model, setup = deployment.model, deployment.setup
-    check_placement(model, setup.placement)
+    place = setup.placement
+    check_placement(model, place)
     latency = model_latency(model, setup, forward_pass)
     shape = np.broadcast_shapes(forward_pass.tokens.shape, forward_pass.context_len.shape)
     # A prompt is cached by its own pass; what a verification adds is a few tokens.
@@ -298,7 +305,11 @@ def pass_latency(deployment: Deployment, forward_pass: ForwardPass) -> PassLaten
     held = memory_notes(model, setup, forward_pass.context_len + added, forward_pass.batch_size)
     notes = (
         *model.notes,
-        *(placement_notes(model, setup) if {*setup.placement.words} - {"tp", "one device"} else ()),
+        *(
+            placement_notes(model, setup)
+            if place != Placement(place.tensor_parallel, nodes=1)
+            else ()
+        ),
         *option_notes(model, setup.options),
         *cache_notes(model, setup),
         *latency.notes,
