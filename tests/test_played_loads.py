@@ -474,6 +474,22 @@ def test_a_schedule_is_played_by_the_requests_that_are_decoded() -> None:
     assert not server.runs({1: 4})
 
 
+def test_a_drafter_that_shares_no_pass_is_played_so() -> None:
+    found = predict(
+        MODEL, CHIP, drafters="ngram,accept=0.5", engine="sglang", server="mixed=on", rate=8,
+        requests=40, max_draft_len=2, **REQUESTS,
+    )  # fmt: skip
+    load = found.played[0].load
+    server = played_server(found.deployment, found.drafters[0], load, "queue", 2)
+    assert [rules.shares_passes for rules in server.rules] == [True, False]
+    (requests,) = load.played()
+    for drafts, length in ((2, 2), ({1: 2}, 2), (0, 0)):
+        rules, room = server.rules[length > 0], float(server.capacity[length])
+        prices, overlap = server.prices[length], server.overlaps[length > 0]
+        expected = play(prices, requests, rules, room, overlap=overlap)
+        np.testing.assert_array_equal(server.play(requests, drafts).end_s, expected.end_s)
+
+
 def test_advice_says_where_its_drafts_are_slower() -> None:
     # Prompts without an end to them: the schedule is of steady loads, and never drafts to lose.
     spec = "autoregressive,cost=0.3,accept=0.55"
