@@ -442,6 +442,8 @@ def test_advice_of_clients_is_of_their_number(trace_file: Path) -> None:
     assert printed["largest_rates"] is printed["largest_stable_rates"] is None
     words = f"{MODEL} -H {CHIP} --engine vllm --tp 1 --drafter {SPEC} --isl 1000 --osl 200"
     assert result(f"advise {words} --concurrency 2,8 --requests 3x") == found.to_dict()
+    assert "6, 24 requests played through" in found.text()
+    assert "largest rate" not in found.text()
     usual = advise(MODEL, CHIP, **ADVISED, **REQUESTS, requests="1x")
     assert played_of(usual).load.requests == [1, 8, 32, 64, 128]
     assert advise(MODEL, CHIP, **ADVISED, **REQUESTS).to_dict()["played"] is None
@@ -450,6 +452,42 @@ def test_advice_of_clients_is_of_their_number(trace_file: Path) -> None:
     assert job.workload.output_len == pytest.approx((100 + 300 + 50 + 1) / 4)
     traced = advise(MODEL, CHIP, **ADVISED, trace=trace_file).to_dict()["played"]
     assert set(traced["largest_stable_rates"]) == {"plain", "drafting"}
+
+
+def test_a_schedule_is_played_by_the_requests_that_are_decoded() -> None:
+    found = predict(MODEL, CHIP, **ASKED, **REQUESTS, rate=20, requests=150)
+    load, drafts = found.played[0].load, {1: 3, 9: 1, 17: 0}
+    server = played_server(found.deployment, found.drafters[0], load, "queue", 3)
+    (requests,) = load.played()
+    prices = {least: server.prices[length] for least, length in drafts.items()}
+    room, overlap = float(server.capacity[3]), server.overlaps[1]
+    expected = play(prices, requests, server.rules[1], room, overlap=overlap)
+    seen = server.play(requests, drafts)
+    np.testing.assert_array_equal(seen.end_s, expected.end_s)
+    assert not np.array_equal(seen.end_s, server.play(requests, 3).end_s)
+    figures = server.figures(load, drafts, (0.1, 0.01))
+    assert figures["p99_latency_s"][0] == pytest.approx(np.percentile(seen.latency_s, 99))
+    in_time = (seen.ttft_s <= 0.1) & (seen.tpot_s <= 0.01)
+    assert figures["good_requests_per_s"][0] == pytest.approx(in_time.sum() / seen.duration_s)
+    assert server.answers(drafts) == pytest.approx(np.max(server.stable_rate[[0, 1, 3]]))
+    assert server.runs(drafts)
+    assert not server.runs({1: 4})
+
+
+def test_a_drafter_that_shares_no_pass_is_played_so() -> None:
+    found = predict(
+        MODEL, CHIP, drafters="ngram,accept=0.5", engine="sglang", server="mixed=on", rate=8,
+        requests=40, max_draft_len=2, **REQUESTS,
+    )  # fmt: skip
+    load = found.played[0].load
+    server = played_server(found.deployment, found.drafters[0], load, "queue", 2)
+    assert [rules.shares_passes for rules in server.rules] == [True, False]
+    (requests,) = load.played()
+    for drafts, length in ((2, 2), ({1: 2}, 2), (0, 0)):
+        rules, room = server.rules[length > 0], float(server.capacity[length])
+        prices, overlap = server.prices[length], server.overlaps[length > 0]
+        expected = play(prices, requests, rules, room, overlap=overlap)
+        np.testing.assert_array_equal(server.play(requests, drafts).end_s, expected.end_s)
 
 
 def test_advice_says_where_its_drafts_are_slower() -> None:
