@@ -267,7 +267,7 @@ def test_a_site_has_a_grid_for_each_pair(small: Any) -> None:
     steps: list[None] = []
     found = dict(site_files(small, lambda: steps.append(None)))
     pair = "Qwen--Qwen3-8B-on-b200.html"
-    assert sorted(found) == [pair, "grid-0-0.js", "index.html", "models.html"]
+    assert sorted(found) == [pair, "grid-0-0.js", "index.html", "models.html", "summary.css"]
     assert f'href="{pair}"' in found["models.html"].decode()
     assert len(steps) == 1
     assert "sections" not in tables(found["index.html"].decode())
@@ -355,7 +355,7 @@ def test_the_command_writes_a_site(
     done = CliRunner().invoke(app, [*WORDS, "-o", str(out)])
     assert done.exit_code == 0, done.output
     names = {"grid-0-0.js", "index.html", "specroof-manifest.json"}
-    names |= {"models.html", "Qwen--Qwen3-8B-on-b200.html"}
+    names |= {"models.html", "summary.css", "Qwen--Qwen3-8B-on-b200.html"}
     assert {path.name for path in out.iterdir()} == names
     assert ("grids" in "".join(shown)) == terminal  # a bar
 
