@@ -1001,8 +1001,6 @@ def _pair_page(answer: Exploration, section: Section, model: str, chip: str) -> 
 def _gain(row: AdvisedLoad) -> str:
     """Return the decision at a load, and the speedup of its drafts with the band."""
     choice = row.choice
-    if not choice.tried:
-        return "off: no drafts can run"
     band = f" ({choice.low:.2f} to {choice.high:.2f})" if choice.low < choice.high else ""
     what = format_drafts(choice.tried)
     return f"{row.decision}: {choice.speedup:.2f}x{band} with {what}"
