@@ -271,9 +271,11 @@ def _row(row: AdvisedLoad) -> str:
         f"{plain.tokens_per_s:.0f} → {times.tokens_per_s:.0f}",
         f"{format_seconds(plain.ttft_s)} → {format_seconds(times.ttft_s)}",
         " → ".join(
-            "-" if one.usd_per_million_tokens is None else format_price(one.usd_per_million_tokens)
+            format_price(one.usd_per_million_tokens)
             for one in (plain, times)
-        ),
+            if one.usd_per_million_tokens is not None
+        )
+        or "-",
     ]
     return "".join(["<tr>", *(f"<td>{cell}</td>" for cell in cells), "</tr>"])
 

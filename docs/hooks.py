@@ -212,9 +212,36 @@ def _entry(name: str) -> str:
     return f"::: {one.__module__}.{one.__name__}"
 
 
+def _errors(words: str) -> list[list[str]]:
+    """Return the lines of a table that `specroof validate` printed into the page of engines.
+
+    Its first line begins with these words; cells are two spaces apart.
+    """
+    page = (ROOT / "docs" / "pages" / "engines.md").read_text(encoding="utf-8")
+    lines = page[page.index(f"\n{words}  ") + 1 :].split("\n\n", 1)[0].splitlines()
+    return [re.split(r" {2,}", line.strip()) for line in lines]
+
+
+def _speedup_errors() -> str:
+    """Return how far speedups are off, source by source."""
+    _, *rows = _errors("source")
+    header = ["source", "measurements", "mean", "median", "90th percentile"]
+    return _table(header, (row[:5] for row in rows if row[2] != "-"))
+
+
+def _served_errors() -> str:
+    """Return how far the times of served loads are off, server by server."""
+    _, *rows = _errors("served loads by")
+    header = ["server, chips", "loads", "median", "90th percentile", "bias"]
+    servers = (row[:5] for row in rows if row[0].startswith("server "))
+    return _table(header, ([row[0].removeprefix("server "), *row[1:]] for row in servers))
+
+
 TABLES: Final = {
     "api": _api,
     "chips": _chips,
+    "served_errors": _served_errors,
+    "speedup_errors": _speedup_errors,
     "flags": _flags,
     "kinds": _kinds,
     "models": _models,

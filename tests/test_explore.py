@@ -51,6 +51,23 @@ def unpacked(text: dict[str, Any]) -> np.ndarray:
     return np.asarray(bends.cumsum(axis=-1).cumsum(axis=-1))
 
 
+@given(st.integers(1, 4), st.integers(1, 5), st.integers(1, 6), st.randoms())
+def test_tables_are_packed_along_both_sides(n: int, rows: int, width: int, dice: Any) -> None:
+    numbers = np.array([dice.randint(-(10**6), 10**6) for _ in range(n * rows * width)])
+    text = packed(numbers.reshape(n, rows * width), width=width)
+    assert text["shape"] == [n, rows * width]
+    # By the definition of differences along both sides, each sum begins anew in every table.
+    signed, shift, value = [], 0, 0
+    for byte in zlib.decompress(base64.b64decode(text["data"])):
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            signed.append(value // 2 if value % 2 == 0 else -(value + 1) // 2)
+            shift, value = 0, 0
+    tables_of = np.array(signed).reshape(n, rows, width)
+    assert tables_of.cumsum(axis=1).cumsum(axis=2).ravel().tolist() == numbers.tolist()
+
+
 def tables(text: str) -> dict[str, Any]:
     """Return the data of a page."""
     found = re.search(
@@ -267,7 +284,7 @@ def test_a_site_has_a_grid_for_each_pair(small: Any) -> None:
     steps: list[None] = []
     found = dict(site_files(small, lambda: steps.append(None)))
     pair = "Qwen--Qwen3-8B-on-b200.html"
-    assert sorted(found) == [pair, "grid-0-0.js", "index.html", "models.html"]
+    assert sorted(found) == [pair, "grid-0-0.js", "index.html", "models.html", "summary.css"]
     assert f'href="{pair}"' in found["models.html"].decode()
     assert len(steps) == 1
     assert "sections" not in tables(found["index.html"].decode())
@@ -355,7 +372,7 @@ def test_the_command_writes_a_site(
     done = CliRunner().invoke(app, [*WORDS, "-o", str(out)])
     assert done.exit_code == 0, done.output
     names = {"grid-0-0.js", "index.html", "specroof-manifest.json"}
-    names |= {"models.html", "Qwen--Qwen3-8B-on-b200.html"}
+    names |= {"models.html", "summary.css", "Qwen--Qwen3-8B-on-b200.html"}
     assert {path.name for path in out.iterdir()} == names
     assert ("grids" in "".join(shown)) == terminal  # a bar
 

@@ -49,7 +49,7 @@ def packed_ends(ends: npt.NDArray[np.float64]) -> dict[str, Any]:
     return packed(np.where(np.isfinite(ends), ends, _NO_END).astype(np.int64))
 
 
-def packed(numbers: npt.NDArray[np.int64]) -> dict[str, Any]:
+def packed(numbers: npt.NDArray[np.int64], *, width: int = 0) -> dict[str, Any]:
     """Return whole numbers as text with their shape.
 
     It holds differences of differences along the last axis, which are small wherever seconds grow
@@ -60,6 +60,9 @@ def packed(numbers: npt.NDArray[np.int64]) -> dict[str, Any]:
     ----------
     numbers
         Of less than 2^48.
+    width
+        Where the last axis is a table of rows of this width, differences are taken once along both
+        of its sides instead: half as much text for what two things change smoothly.
 
     Source
         Varints and zigzag: Protocol Buffers, "Encoding".
@@ -70,12 +73,17 @@ def packed(numbers: npt.NDArray[np.int64]) -> dict[str, Any]:
     >>> even["shape"], len(even["data"]) < 1000 / 8  # less than a bit a number
     ([10, 100], True)
     """
-    differences = np.diff(np.diff(numbers, prepend=0), prepend=0)
-    if numbers.ndim > 1:
-        differences = np.diff(differences, axis=0, prepend=0)
+    if width:
+        sides = numbers.reshape(*numbers.shape[:-1], -1, width)
+        differences = np.diff(np.diff(sides, prepend=0), axis=-2, prepend=0)
+    else:
+        differences = np.diff(np.diff(numbers, prepend=0), prepend=0)
+        if numbers.ndim > 1:
+            differences = np.diff(differences, axis=0, prepend=0)
     signed = differences.ravel()
     data = zlib.compress(_varints(np.where(signed < 0, -2 * signed - 1, 2 * signed)), 9)
-    return {"shape": list(numbers.shape), "data": base64.b64encode(data).decode()}
+    text = base64.b64encode(data).decode()
+    return {"shape": list(numbers.shape), "data": text, **({"width": width} if width else {})}
 
 
 def _varints(numbers: npt.NDArray[np.int64]) -> bytes:
@@ -92,6 +100,8 @@ def _varints(numbers: npt.NDArray[np.int64]) -> bytes:
 
 #: The list of all models on all chips, in the folder of a site.
 PAIRS_NAME: Final = "models.html"
+#: The style of that list and of the pages of pairs.
+STYLE_NAME: Final = "summary.css"
 
 
 def script_json(value: object) -> str:
@@ -144,6 +154,11 @@ def document(tables: dict[str, Any], *, is_alone: bool) -> str:
     return "".join(parts[piece] if i % 2 else piece for i, piece in enumerate(pieces))
 
 
+def summary_style() -> str:
+    """Return the style of summaries, which is that of the page."""
+    return _asset("page.css")
+
+
 def summary_page(
     title: str,
     text: str = "",
@@ -163,7 +178,6 @@ def summary_page(
     link
         The settings of the interactive page that it leads to.
     """
-    style = _asset("page.css")
     cells = [
         [f'<a href="{escape(to)}">{escape(word)}</a>' if to else escape(word) for word, to in row]
         for row in rows
@@ -177,13 +191,13 @@ def summary_page(
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src {_checksum(style)}">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'self'">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="description" content="{escape(f"{title}. {text}")}">
 <meta property="og:title" content="{escape(title)}">
 <meta property="og:description" content="{escape(text)}">
 <title>{escape(title)}</title>
-<style>{style}</style>
+<link rel="stylesheet" href="{STYLE_NAME}">
 </head>
 <body class="summary">
 <main>

@@ -13,6 +13,7 @@ globalThis.specroof = (() => {
     const raw = new Uint8Array(await new Response(stream).arrayBuffer());
     const size = packed.shape.reduce((product, length) => product * length, 1);
     const width = packed.shape.at(-1), before = packed.shape.length > 1 ? size / packed.shape[0] : size;
+    const side = packed.width || 0, whole = new Float64Array(side ? size : 0);
     const bends = new Float64Array(size), values = new Float64Array(size);
     let at = 0, number = 0, step = 0;
     for (let i = 0; i < size; i++) {
@@ -23,7 +24,14 @@ globalThis.specroof = (() => {
         scale *= 128;
       } while (byte & 128);
       if (i % width === 0) { number = 0; step = 0; }
-      bends[i] = (unsigned % 2 ? -(unsigned + 1) / 2 : unsigned / 2) + (i < before ? 0 : bends[i - before]);
+      const signed = unsigned % 2 ? -(unsigned + 1) / 2 : unsigned / 2;
+      if (side) { // differences along both sides of a table
+        const column = i % side, above = i % width >= side;
+        whole[i] = signed + (column ? whole[i - 1] : 0) + (above ? whole[i - side] : 0) - (column && above ? whole[i - side - 1] : 0);
+        values[i] = whole[i] * quantum;
+        continue;
+      }
+      bends[i] = signed + (i < before ? 0 : bends[i - before]);
       step += bends[i];
       number += step;
       values[i] = number * quantum;

@@ -43,12 +43,14 @@ from specroof.latency import Deployment, Setup, check_placement, engine_setup
 from specroof.page import (
     PAIRS_NAME,
     QUANTUM,
+    STYLE_NAME,
     document,
     packed,
     packed_ends,
     packed_shares,
     script_json,
     summary_page,
+    summary_style,
 )
 from specroof.questions.advise import USUAL_FRAMEWORKS, advise, speculation_of
 from specroof.questions.advised_loads import AdvisedLoad
@@ -218,13 +220,13 @@ HIT_RATES: Final = (0.0, 0.5, 0.9)
 
 #: Where requests are timed: draft lengths, and shares of the drafts that are accepted. Where
 #: prompts stop the batch, tokens per round are all that matters: whole ones up to the largest.
-_REQUEST_DRAFTS: Final = (1, 2, 3, 4, 5, 7, 9, 12, 16)
-_REQUEST_SHARES: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
+_REQUEST_DRAFTS: Final = (1, 2, 3, 5, 8, 12, 16)
+_REQUEST_SHARES: Final = (0.0, 0.33, 0.67, 1.0)
 _REQUEST_TOKENS: Final = tuple(range(1, _REQUEST_DRAFTS[-1] + 2))
 
-#: Logarithms of what requests take that are told apart: seconds are off by a fifth of a percent,
-#: those to a first token, whose bands are far wider, by one.
-_REQUEST_QUANTA: Final = {"rounds": 4e-3, "prompt_s": 4e-3, "first_rounds": 2e-2, "first_s": 2e-2}
+#: Logarithms of what requests take that are told apart: seconds are off by a third of a percent,
+#: those to a first token, whose bands are far wider, by two.
+_REQUEST_QUANTA: Final = {"rounds": 4e-3, "prompt_s": 6e-3, "first_rounds": 4e-2, "first_s": 4e-2}
 #: Stands for no seconds at all, of which there is no logarithm.
 _NO_SECONDS: Final = 1e-9
 
@@ -943,6 +945,7 @@ def site_files(
     advance
         Called after each grid.
     """
+    yield STYLE_NAME, summary_style().encode()
     yield "index.html", document(_tables(answer), is_alone=False).encode()
     for (m, model), (c, chip) in product(enumerate(answer.models), enumerate(answer.hardware)):
         name, section = f"{m}-{c}", answer.section(model, chip)
@@ -1004,8 +1007,6 @@ def _pair_page(answer: Exploration, section: Section, model: str, chip: str) -> 
 def _gain(row: AdvisedLoad) -> str:
     """Return the decision at a load, and the speedup of its drafts with the band."""
     choice = row.choice
-    if not choice.tried:
-        return "off: no drafts can run"
     band = f" ({choice.low:.2f} to {choice.high:.2f})" if choice.low < choice.high else ""
     what = format_drafts(choice.tried)
     return f"{row.decision}: {choice.speedup:.2f}x{band} with {what}"
@@ -1131,8 +1132,9 @@ def _requests_json(grid: Mapping[str, Array]) -> dict[str, Any]:
     found = {}
     for name, values in grid.items():
         logs = np.log(np.maximum(np.nan_to_num(values), _NO_SECONDS) / _NO_SECONDS)
-        rows = logs.reshape(-1, values.shape[3], values.shape[4] * values.shape[5])
-        found[name] = packed(np.rint(rows / _REQUEST_QUANTA[name]).astype(np.int64))
+        *_, batches, drafts, shares = values.shape
+        rows = np.rint(logs.reshape(-1, batches, drafts * shares) / _REQUEST_QUANTA[name])
+        found[name] = packed(rows.astype(np.int64), width=shares if drafts > 1 else 0)
     return found
 
 
