@@ -1,15 +1,12 @@
 """Refusals, each a `SpecroofError` of one line, and notes in two lengths."""
 
+import re
 import reprlib
 from collections.abc import Callable, Collection
 from importlib import import_module
 from types import UnionType
 from typing import Any, Final, NoReturn, Self
 
-#: Parameters that are no more, and what says the same today.
-REPLACED: Final = {
-    "waves": "requests='1x' (--requests 1x), which plays one wave through, request by request"
-}
 #: Characters of the longest line that is printed: lists of what is allowed have up to 1 400.
 _LONGEST_LINE: Final = 2_000
 
@@ -73,6 +70,53 @@ def one_line(text: str) -> str:
     line = printable(" ".join(text.split()))
     half = _LONGEST_LINE // 2
     return line if len(line) <= _LONGEST_LINE else f"{line[:half]}…{line[1 - half :]}"
+
+
+#: What servers do and predictions leave out, by words of its flags, with what it would change; and
+#: what other words ask for.
+_NOT_MODELLED: Final = {
+    (
+        "offload",
+    ): "weights or cache in host memory are not modelled: each pass would wait for their "
+    "bytes over the link to the host, which all positions of a verification share, so that drafts "
+    "would gain more",
+    (
+        "lora",
+        "adapter",
+    ): "adapters are not modelled: two small matmuls beside each projection would "
+    "make passes longer, and drafters of the base model would be accepted less",
+    (
+        "grammar",
+        "guided",
+        "structured",
+    ): "grammars are not modelled: the host would make a mask for "
+    "each verified position, which makes rounds longer, and tokens without a choice would be "
+    "accepted",
+    ("waves",): "a wave is a load: --requests 1x (requests='1x') plays one through, request by "
+    "request",
+    ("vision", "image", "multimodal"): "vision encoders are not modelled: one would make TTFT "
+    "longer; count the tokens of an image as prompt, and decoding is as predicted",
+}
+
+
+def not_modelled(word: str) -> str:
+    """Return what predictions leave out that goes by a name; empty where it is another name.
+
+    Parameters
+    ----------
+    word
+        A flag, a key or a keyword that is not known.
+
+    Examples
+    --------
+    >>> not_modelled("--cpu-offload-gb").partition(":")[0], not_modelled("--tmp")
+    ('weights or cache in host memory are not modelled', '')
+    """
+    parts = re.split(r"[^a-z]+", word.casefold())
+    for names, said in _NOT_MODELLED.items():
+        if any(part.startswith(names) for part in parts):
+            return said
+    return ""
 
 
 class SpecroofError(Exception):

@@ -161,3 +161,28 @@ def test_a_time_per_token_is_refused_by_its_flag(words: str, tpot: str) -> None:
     run = CliRunner().invoke(app, [*words.format("Qwen/Qwen3-8B -H h100").split(), "--tpot", tpot])
     assert (run.exit_code, run.stdout) == (2, "")
     assert f"--tpot is {float(tpot)}; allowed: a number from 1e-06" in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--lora", "3"], "adapters are not modelled"),
+        (["--cpu-offload-gb", "3"], "host memory are not modelled"),
+        (["--server", "offload=3"], "host memory are not modelled"),
+        (["--drafter", "mtp,accept=.5,grammar=json"], "grammars are not modelled"),
+        (["--image-tokens", "3"], "vision encoders are not modelled"),
+        (["--lorax", "3"], "adapters are not modelled"),
+        (["--server", "threads=3"], ""),
+    ],
+)
+def test_what_is_not_modelled_is_said_where_it_is_asked(words: list[str], said: str) -> None:
+    call = ["predict", "Qwen/Qwen3-8B", "-H", "h100", "--drafter", "ideal", *words]
+    done = CliRunner().invoke(app, call)
+    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert ("not modelled" in done.stderr) == bool(said)
+    assert said in done.stderr
+
+
+def test_what_is_not_modelled_is_said_in_python_too() -> None:
+    with pytest.raises(TypeError, match=r"'lora' \(adapters are not modelled"):
+        specroof.predict("Qwen/Qwen3-8B", "h100", drafters="ideal", lora=2)  # type: ignore[call-arg]

@@ -430,9 +430,9 @@ def test_a_prediction_is_a_frame_of_all_points() -> None:
 def test_a_wrong_call_names_the_question_and_its_arguments() -> None:
     """The request behind a question is nothing that its caller knows."""
     with pytest.raises(TypeError) as unknown:
-        specroof.capacity("Qwen/Qwen3-8B", "h100", drafter="eagle3")  # type: ignore[call-arg]
+        specroof.capacity("Qwen/Qwen3-8B", "h100", draftr="eagle3")  # type: ignore[call-arg]
     told = str(unknown.value)
-    assert told.startswith("capacity(): got an unexpected keyword argument 'drafter'; allowed: ")
+    assert told.startswith("capacity(): got an unexpected keyword argument 'draftr'; allowed: ")
     assert " drafters," in told
     with pytest.raises(TypeError, match=r"^predict\(\): missing a required .*argument: 'drafters'"):
         specroof.predict("Qwen/Qwen3-8B", "h100")  # type: ignore[call-arg]

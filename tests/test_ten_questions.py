@@ -11,9 +11,12 @@ from typing import Any, Final
 import pytest
 from typer.testing import CliRunner
 
+import specroof
 from server_pages import Life, server_info, sglang_page, without_steps
+from specroof import OptionError
 from specroof.cli import app
 from specroof.policies.schedule import drafts_at
+from specroof.questions.request import numbers
 
 PAGE = (Path(__file__).parents[1] / "notebooks" / "README.md").read_text(encoding="utf-8")
 QUESTIONS = re.findall(r"^\d+\. \*\*(.+?\?)\*\*\n +`specroof (.+)`$", PAGE, re.MULTILINE)
@@ -189,28 +192,62 @@ TASKS: Final[dict[str, tuple[str, Callable[[Found], None]]]] = {
 }
 
 
+def answer_of(words: list[str]) -> Found:
+    """Return what a command prints as JSON."""
+    done = CliRunner().invoke(app, [*words, "--json"])
+    assert (done.exit_code, done.stderr) == (0, "")
+    found: Found = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def keyword(word: str) -> Any:
+    """Return the value of a flag as Python has it: a number, a list of numbers, else its text."""
+    try:
+        values = numbers("", word)
+    except OptionError:
+        return word
+    return values if len(values) > 1 else int(values[0]) if values[0].is_integer() else values[0]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
-def test_no_task_contradicts_itself(task: str) -> None:
-    command, holds = TASKS[task]
-    done = CliRunner().invoke(app, [*shlex.split(command), "--json"])
-    assert (done.exit_code, done.stderr) == (0, "")
-    holds(json.loads(done.stdout.splitlines()[-1]))
+def test_python_gives_the_same_decision(task: str) -> None:
+    """A question by its name, with the flags of the shell as keywords."""
+    name, model, _, chips, *words = shlex.split(TASKS[task][0])
+    pairs = zip(words[::2], words[1::2], strict=True)
+    asked = {flag[2:].replace("-", "_"): keyword(word) for flag, word in pairs}
+    hardware = chips.split(",") if "," in chips else chips
+    found = getattr(specroof, name)(model, hardware, **asked).to_dict()
+    TASKS[task][1](found)
+    assert json.loads(json.dumps(found)) == answer_of(shlex.split(TASKS[task][0]))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("columns", [80, 120])
-@pytest.mark.parametrize("task", [task for task in TASKS if TASKS[task][0].startswith("advise")])
-def test_advice_is_readable_at_every_width(
+@pytest.mark.parametrize("task", TASKS)
+def test_an_answer_is_readable_at_every_width(
     task: str, columns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    words = shlex.split(TASKS[task][0])
     monkeypatch.setenv("COLUMNS", str(columns))
-    done = CliRunner().invoke(app, shlex.split(TASKS[task][0]))
+    done = CliRunner().invoke(app, words)
     assert (done.exit_code, done.stderr) == (0, "")
     page = [line for line in done.stdout.splitlines() if "://" not in line]
     assert max(map(len, page)) <= columns
+    # Piped without a width, lines stay whole: the same words, but for what wraps them.
+    monkeypatch.delenv("COLUMNS")
+    whole = CliRunner().invoke(app, words).stdout
+    assert whole.count("\n") <= done.stdout.count("\n")
+    if words[0] != "advise":
+        return
     (start,) = (n for n, line in enumerate(page) if re.match(r"load +γ +speedup", line))
     assert len({len(line) for line in page[start : start + 2]}) <= 2
+    found = answer_of(words)
+    rows = [line.split() for line in page[start + 1 : start + 1 + len(found["rows"])]]
+    shown = [(float(row[0]), int(row[1])) for row in rows]
+    assert shown == [(row["concurrency"], row["draft_len"]) for row in found["rows"]]
+    decided = {"on": "ON ", "off": "OFF ", "unclear": "UNCLEAR ", "depends": " AT "}
+    assert decided[found["decision"]] in whole.upper()
 
 
 @pytest.mark.slow

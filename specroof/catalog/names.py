@@ -41,6 +41,7 @@ from specroof.errors import (
     OptionError,
     ProfileError,
     expect,
+    not_modelled,
     refuse,
     reject,
 )
@@ -481,7 +482,9 @@ def _spec_values(where: str, kind_name: str, pairs: list[str]) -> dict[str, str]
     if wrong:
         allowed = ", ".join(f"{name}=…" for name in known) or "nothing after the kind"
         are = "are" if len(wrong) > 1 else "is"
-        reject(f"{where}: {', '.join(wrong)} {are} not understood", allowed)
+        left_out = [said for pair in wrong if (said := not_modelled(pair.partition("=")[0]))]
+        why = f" ({'; '.join(left_out)})" if left_out else ""
+        reject(f"{where}: {', '.join(wrong)} {are} not understood{why}", allowed)
     for group in kind.required:
         if sum(key in values for key in group) != 1:
             message = f"{where}: needs {'exactly one of ' * (len(group) > 1)}{', '.join(group)}="

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, get_args, get_type_hints
 import typer
 
 from specroof.cli.output import drop, ready_streams, say_aside, screen_width
-from specroof.errors import REPLACED, OptionError, SpecroofError, one_line, refuse
+from specroof.errors import OptionError, SpecroofError, not_modelled, one_line, refuse
 from specroof.questions import QUESTIONS
 from specroof.report.layout import on_screen
 
@@ -125,9 +125,9 @@ class OneLineGroup(CommandGroup):
         except Exception as failure:
             if not isinstance(failure, _UsageError):
                 raise
-            message: str = failure.format_message()  # type: ignore[attr-defined]  # it has one
-            gone = getattr(failure, "option_name", "").removeprefix("--")
-            _refuse(f"--{gone} is gone; allowed: {REPLACED[gone]}" if gone in REPLACED else message)
+            left_out = not_modelled(getattr(failure, "option_name", None) or "")
+            said = failure.format_message()  # type: ignore[attr-defined]  # a usage error has it
+            _refuse(f"{said}; {left_out}" if left_out else said)
         sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from specroof.arrays import Array, fields_of, number_within, whole_within
 from specroof.drafters import Drafter
-from specroof.errors import OptionError, refuse
+from specroof.errors import Note, OptionError, refuse
 from specroof.hardware import HardwareProfile
 from specroof.latency import Deployment
 from specroof.questions.answer import Charted
@@ -376,8 +376,9 @@ def frontier(request: FrontierRequest) -> FrontierAnswer:
         found, left_out = _frontiers(here, load)
         chips.append(_chip(here, profile, found))
         place = f"{profile.name}: " if len(profiles) > 1 else ""
-        said = [note for one in found for note in one.notes]
-        notes += [f"{place}{note}" for note in _money_notes(profile, chips[-1].usd_per_hour)] + said
+        for note in _money_notes(profile, chips[-1].usd_per_hour):
+            notes.append(Note(f"{place}{note}", f"{place}{getattr(note, 'short', note)}"))
+        notes += [note for one in found for note in one.notes]
         warnings += [f"{place}{warning}" for warning in left_out]
         warnings += [f"{place}{warning}" for one in found for warning in one.warnings]
     return FrontierAnswer(

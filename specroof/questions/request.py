@@ -33,7 +33,7 @@ from specroof.catalog import (
 from specroof.cost import CHOICES, Options
 from specroof.drafters import Drafter
 from specroof.drafters.kinds import KINDS
-from specroof.errors import REPLACED, Note, OptionError, expect, refuse, reject
+from specroof.errors import Note, OptionError, expect, not_modelled, refuse, reject
 from specroof.hardware import (
     FRAMEWORKS,
     GENERIC,
@@ -511,8 +511,10 @@ def question(
                 signature.bind(*args, **kwargs)
             except TypeError as mistake:  # of the caller: named after the question, not the request
                 allowed = ", ".join(signature.parameters)
-                allowed = next((REPLACED[name] for name in kwargs if name in REPLACED), allowed)
-                message = f"{answer.__name__}(): {mistake}; allowed: {allowed}"
+                unknown = [word for word in kwargs if word not in signature.parameters]
+                left_out = [said for word in unknown if (said := not_modelled(word))]
+                why = f" ({'; '.join(left_out)})" if left_out else ""
+                message = f"{answer.__name__}(): {mistake}{why}; allowed: {allowed}"
                 raise TypeError(message) from None
             return answer(request(*args, **kwargs))
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from specroof.arrays import Array, array_within, number_within, whole_within
 from specroof.cost import ForwardPass
-from specroof.errors import refuse, reject
+from specroof.errors import expect, not_modelled, refuse, reject
 from specroof.hardware import ServerSettings
 from specroof.hardware.engine import SETTINGS
 from specroof.reading.yaml_text import shown
@@ -463,7 +463,9 @@ def server_settings(values: Mapping[str, Any], *, where: str = "server") -> Serv
     read: dict[str, Any] = {}
     for key, value in values.items():
         if key not in SETTINGS:
-            reject(f"{where}: unknown key {shown(key)}", ", ".join(SETTINGS))
+            left_out = not_modelled(str(key))
+            why = f" ({left_out})" if left_out else ""
+            reject(f"{where}: unknown key {shown(key)}{why}", ", ".join(SETTINGS))
         setting = SETTINGS[key]
         read[setting.field] = (
             setting.parsed(f"{where}: {key}", value) if isinstance(value, str) else value
