@@ -136,18 +136,22 @@ def _splits(
 # --- What the page and ``--json`` say of them -----------------------------------------------------
 
 
-def split_sentence(setup: Setup, split: Split) -> str:
-    """Return the workers and their link in a sentence."""
+def split_name(setup: Setup, split: Split) -> str:
+    """Return the workers in words."""
     sides = (
         (split.prefill_workers, split.prefill, "prefill"),
         (split.decode_workers, setup, "decode"),
     )
-    workers = ", ".join(
+    return ", ".join(
         f"{count} x {where.placement.devices} {where.hardware.name} {what}"
         for count, where, what in sides
     )
+
+
+def split_sentence(setup: Setup, split: Split) -> str:
+    """Return the workers and their link in a sentence."""
     rate = format_si(split.bytes_per_s(setup), "B/s")
-    return f"Workers: {workers}; caches move at up to {rate} from each device."
+    return f"Workers: {split_name(setup, split)}; caches move at up to {rate} from each device."
 
 
 def _loads(prediction: Prediction, row: AdvisedLoad) -> tuple[WorkerLoads, int]:
