@@ -444,6 +444,7 @@ def test_prefill_limits_what_drafts_gain() -> None:
         ("--prefill 1x1 --decode 1x1 --waves", "--waves is True"),
         ("--prefill 1x1 --decode 1x1 --devices 2", "--devices is given with"),
         ("--devices 0", "--devices is 0"),
+        ("--devices 1025", "--devices is 1025"),
         ("--devices 1", "does not fit on workers of 1 x"),
         ("--prefill 1x1@t4 --decode 1x1", "does not fit on workers of 1x1@t4 and 1x1"),
         ("--link 5e10", "--link is 50000000000.0"),
@@ -496,6 +497,9 @@ def test_workers_of_a_budget_hold_the_model_and_divide_it() -> None:
     assert splits(4) == []
     assert splits(6) == [(1, 1, 1, 4), (2, 1, 1, 4)]
     assert (1, 4, 1, 4) in splits(8)
+    # Single devices for prefill: every number up to 16, then steps of an eighth.
+    many = [count for count, size, _, each in splits(32) if (size, each) == (1, 4)]
+    assert many == [*range(1, 17), 18, 20, 22, 24, 27]
 
 
 def test_a_schedule_of_flags_counts_requests_of_one_worker() -> None:

@@ -20,6 +20,10 @@ from specroof.serving.split import Split
 from specroof.units import format_seconds, format_si
 
 _WORKERS: Final = re.compile(r"(\d+)x(\d+)(?:@(.+))?")
+#: The largest budget whose splits are tried, and the step from one number of workers to the next,
+#: as a share of it.
+_MOST_DEVICES: Final = 1024
+_STEPS: Final = 8
 #: Gives where one worker of so many devices runs, on a chip; for prefill if so.
 SetupOf = Callable[[HardwareProfile, int, bool], Setup]
 
@@ -110,7 +114,12 @@ def _splits(
     setup_of: SetupOf,
     fits: Callable[[Setup, bool], bool],
 ) -> Iterator[tuple[Setup, Split]]:
-    """Yield the splits of a budget; workers have 1, 2, 4 … devices that one link joins."""
+    """Yield the splits of a budget; workers have 1, 2, 4 … devices that one link joins.
+
+    Of prefill workers every number up to 16, then such that lie an eighth apart.
+    """
+    if devices > _MOST_DEVICES:
+        refuse("devices", devices, f"up to {_MOST_DEVICES} to split")
     joined = 1 if profile.interconnect is None else profile.interconnect.max_devices
     workers: dict[bool, list[Setup]] = {True: [], False: []}
     for is_prefill, size in (
@@ -126,11 +135,10 @@ def _splits(
             workers[is_prefill].append(setup)
     for prefill in workers[True]:
         for decode in workers[False]:
-            each = prefill.placement.devices
-            for count in range(1, devices // each + 1):
-                left = (devices - count * each) // decode.placement.devices
-                if left:
-                    yield decode, Split(prefill, count, left, link)
+            each, count = prefill.placement.devices, 1
+            while left := max(devices - count * each, 0) // decode.placement.devices:
+                yield decode, Split(prefill, count, left, link)
+                count += max(1, count // _STEPS)
 
 
 # --- What the page and ``--json`` say of them -----------------------------------------------------
