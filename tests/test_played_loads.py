@@ -818,8 +818,9 @@ def test_waves_of_old_are_said_to_be_played() -> None:
     done = CliRunner().invoke(app, f"{words} --waves".split())
     assert (done.exit_code, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
-    assert line.startswith("specroof: --waves is gone; allowed: requests='1x' (--requests 1x)")
-    with pytest.raises(TypeError, match=r"unexpected keyword .*waves.*; allowed: requests='1x'"):
+    assert "--waves" in line
+    assert "--requests 1x" in line
+    with pytest.raises(TypeError, match=r"unexpected keyword .*waves.*requests='1x'"):
         predict(MODEL, CHIP, **ASKED, **REQUESTS, waves=True)  # type: ignore[call-arg]
     assert result(f"{words} --requests 1x")["load"]["requests"] == [8]
 

@@ -134,6 +134,16 @@ def test_a_request_alone_waits_for_its_own_prompt_and_transfer() -> None:
     np.testing.assert_allclose(whole.ttft_s, alone_s + workers.transfer_s + lost_s, rtol=0.01)
 
 
+def test_a_request_alone_is_alone_on_one_of_many_workers() -> None:
+    served = deployment_of()
+    one, eight = (
+        requests_of(whole_of(served, Split(served.setup, 1, workers), [1.0, 64.0]))
+        for workers in (1, 8)
+    )
+    np.testing.assert_allclose(eight[0].tpot_s[:, 0], one[0].tpot_s[:, 0])
+    np.testing.assert_allclose(8 * eight[1].decode_batch[:, 0], one[1].decode_batch[:, 0])
+
+
 def test_what_the_prefill_workers_compute_is_the_most_that_is_served() -> None:
     served = deployment_of(devices=4)
     split = Split(setup_of(), 1, 8)
@@ -228,6 +238,16 @@ def test_queues_of_prompts_are_those_of_dice(clients: int, workers: int, answer_
     assert batch[0] / answer_s == pytest.approx(
         simulated_rate(clients, workers, 0.5, answer_s), rel=0.05
     )
+
+
+def test_two_workers_wait_as_dice_do() -> None:
+    rng, free, waits = np.random.default_rng(3), [0.0, 0.0], []
+    for arrival in np.cumsum(rng.exponential(1 / 1.6, 200_000)).tolist():
+        start = max(arrival, free[0])
+        waits.append(start - arrival)
+        heapq.heapreplace(free, start + 1.0)
+    two = PromptTimes(2, 1.0, 1.0, 1)
+    assert float(two.station_s(1.6)) - 1 == pytest.approx(np.mean(waits), rel=0.05)
 
 
 def test_a_full_queue_has_no_end_and_an_idle_one_no_wait() -> None:
@@ -440,9 +460,9 @@ def test_prefill_limits_what_drafts_gain() -> None:
         ("--prefill 1x1 --decode 1x1@h200", "--decode is '1x1@h200'"),
         ("--prefill 1x3 --decode 1x1", "--prefill is '1x3'"),
         ("--prefill 1x1 --decode 1x1 --tp 2", "--tp is 2"),
-        ("--prefill 1x1 --decode 1x1 --waves", "--waves is True"),
         ("--prefill 1x1 --decode 1x1 --devices 2", "--devices is given with"),
         ("--devices 0", "--devices is 0"),
+        ("--devices 1025", "--devices is 1025"),
         ("--devices 1", "does not fit on workers of 1 x"),
         ("--prefill 1x1@t4 --decode 1x1", "does not fit on workers of 1x1@t4 and 1x1"),
         ("--link 5e10", "--link is 50000000000.0"),
@@ -495,6 +515,9 @@ def test_workers_of_a_budget_hold_the_model_and_divide_it() -> None:
     assert splits(4) == []
     assert splits(6) == [(1, 1, 1, 4), (2, 1, 1, 4)]
     assert (1, 4, 1, 4) in splits(8)
+    # Single devices for prefill: every number up to 16, then steps of an eighth.
+    many = [count for count, size, _, each in splits(32) if (size, each) == (1, 4)]
+    assert many == [*range(1, 17), 18, 20, 22, 24, 27]
 
 
 def test_a_schedule_of_flags_counts_requests_of_one_worker() -> None:
@@ -510,6 +533,44 @@ def test_a_schedule_of_flags_counts_requests_of_one_worker() -> None:
     # Loads that leave a worker with the same batch: the first, unless it has no drafts.
     assert worker_schedule([(1, 1, 4), (2, 2, 3)], prediction, 0) == ((1, 1, 4),)
     assert worker_schedule([(1, 1, 0), (2, 2, 3)], prediction, 0) == ((1, 1, 3),)
+
+
+def test_flags_and_limits_are_those_of_one_worker() -> None:
+    asked = {**ASKED, "drafters": "eagle3,accept-length=2.8@3", "output_len": 500}
+    asked |= {"concurrency": [1, 8, 32, 64, 128]}
+    chip = advise("Qwen/Qwen3-32B-FP8", "h100", prefill="2x2", decode="1x4", **asked).chips[0]
+    words = shlex.split(chip.worker_launches["vllm"]["decode"].text)
+    config = json.loads(words[words.index("--speculative-config") + 1])
+    drafts, prediction = chip.plan.schedule[-1][2], chip.prediction
+    workers = prediction.end_to_end[0].workers
+    assert workers is not None
+    ranges = config["num_speculative_tokens_per_batch_size"]
+    assert ranges[-1] == [ranges[-2][1] + 1, round(workers.decode_batch[0, -1, drafts]), drafts]
+    assert ranges[-1][1] < chip.plan.schedule[-1][1] == 128
+    # SGLang runs 48 requests with drafts by default: 40 on each of two workers need no more.
+    two = advise(
+        "Qwen/Qwen3-8B", "h100", prefill="8x1", decode="2x1", **asked | {"concurrency": 80}
+    )
+    assert two.chips[0].raised == {}
+    assert not any("at most" in warning for warning in two.warnings)
+    assert two.chips[0].plan.capacity is not None
+    largest = two.chips[0].prediction.limits[0].largest[0, 0]
+    assert two.chips[0].plan.capacity["plain"]["largest_batch"] == 2 * largest
+    one = advise(
+        "Qwen/Qwen3-8B", "h100", prefill="8x1", decode="1x1", **asked | {"concurrency": 80}
+    )
+    assert one.chips[0].raised == {"running": (48, 80)}
+
+
+def test_at_the_break_even_drafts_gain_nothing() -> None:
+    workers: dict[str, Any] = {"prefill": "2x1", "decode": "1x1"}
+    asked = {**ASKED, "concurrency": 32, "draft_len": 3, "framework": "vllm"}
+    chip = advise("Qwen/Qwen3-8B", "h100", **workers, **asked).chips[0]
+    rate = chip.break_even[0].rate
+    again = advise(
+        "Qwen/Qwen3-8B", "h100", **workers, **asked | {"drafters": f"eagle3,accept={rate}"}
+    )
+    assert again.chips[0].rows[0].choice.speedup == pytest.approx(1.0, abs=0.005)
 
 
 # --- Flags ----------------------------------------------------------------------------------------
@@ -607,6 +668,18 @@ def test_drafted_tpot_of_decode_workers_is_predicted_in_shape(
     split_validated: tuple[SplitScore, ...],
 ) -> None:
     assert np.median(errors(of_r1(split_validated, drafts=True))) <= 0.08
+
+
+def test_one_acceptance_of_a_group_takes_out_its_mean_error(
+    split_validated: tuple[SplitScore, ...],
+) -> None:
+    groups: dict[tuple[object, ...], list[float]] = {}
+    for score in split_validated:
+        point = score.point
+        if point.drafts:
+            key = (point.model, point.hardware, point.engine, point.draft_len, point.input_len)
+            groups.setdefault(key, []).append(score.off)
+    assert np.median([abs(np.mean(off)) for off in groups.values()]) < 0.02
 
 
 def test_drafted_over_plain_tpot_of_pull_request_2607_is_predicted_in_shape(

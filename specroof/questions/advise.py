@@ -15,7 +15,7 @@ from specroof.acceptance import Acceptance
 from specroof.acceptance.curve import constant_law
 from specroof.acceptance.typical import FAMILIES, SHAPES, falling_odds_acceptance
 from specroof.architecture import Architecture
-from specroof.arrays import array_within, fields_of, number_within, to_json_array
+from specroof.arrays import Array, array_within, fields_of, number_within, to_json_array
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, expect, refuse
 from specroof.hardware import IDEAL_ENGINE, LOCAL_FRAMEWORKS, HardwareProfile, Placement
@@ -439,13 +439,13 @@ def setup_on(checked: CheckedRequest, profile: HardwareProfile) -> Setup | None:
 
 def split_on(
     checked: CheckedRequest, profile: HardwareProfile
-) -> "tuple[Setup | None, Split | None]":
-    """Return where a decode worker runs and the workers as told, or the best of a budget.
+) -> "tuple[Setup | None, Split | None, str]":
+    """Return where a decode worker runs, and the workers: as told, or the best of a budget.
 
     The best serves the loads of the question with most tokens, those first that meet the targets;
-    (None, None) where a worker has no room.
+    a note says where another is the best without drafts. No setup where a worker has no room.
     """
-    from specroof.questions.splits import candidate_splits  # noqa: PLC0415 - asked for seldom
+    from specroof.questions.splits import candidate_splits, split_name  # noqa: PLC0415 - seldom
 
     request = checked.request
     if request.tensor_parallel is not None:
@@ -464,31 +464,44 @@ def split_on(
             fits,
         )
     ]
-    if len(candidates) < 2:
-        return candidates[0] if candidates else (None, None)
+    if not candidates:
+        return None, None, ""
+    if request.devices is None:
+        return *candidates[0], ""
+    drafted, plain = zip(*(_split_worth(checked, *pair) for pair in candidates), strict=True)
+    best, off = (candidates[worths.index(max(worths))] for worths in (drafted, plain))
+    note = "" if off is best else f"without drafts the best split is {split_name(*off)}"
+    return *best, note
 
-    def worth(candidate: "tuple[Setup, Split]") -> tuple[float, float]:
-        setup, split = candidate
-        prediction = predicted(
-            Deployment(checked.model, setup),
-            checked.drafters,
-            Load(checked.loads, [checked.context_len], checked.workload),
-            room=room_rule(setup, None, "queue"),
-            split=split,
-        )
-        met, most = [], []
-        for whole in prediction.end_to_end:
-            rates = np.nan_to_num(whole.tokens_per_s[0])
-            if checked.draft_lens is not None:
-                rates = np.where(np.isin(whole.curve.draft_len, [0, *checked.draft_lens]), rates, 0)
-            meets = checked.targets.met(whole.ttft_s[0], whole.tpot_s[0])
-            met.append(np.max(rates * meets, axis=-1))
-            most.append(np.max(rates, axis=-1))
-        reached = np.max(met, axis=0)
-        rate = np.where(reached > 0, reached, np.max(most, axis=0))
-        return float((reached > 0).sum()), float(np.log(np.maximum(rate, 1e-9)).mean())
 
-    return max(candidates, key=worth)
+def _split_worth(
+    checked: CheckedRequest, setup: Setup, split: "Split"
+) -> tuple[tuple[int, float], tuple[int, float]]:
+    """Return the key of the best split with drafts, and of the best without.
+
+    Loads that meet the targets, then the mean logarithm of throughput.
+    """
+    prediction = predicted(
+        Deployment(checked.model, setup),
+        checked.drafters,
+        Load(checked.loads, [checked.context_len], checked.workload),
+        room=room_rule(setup, None, "queue"),
+        split=split,
+    )
+    most, met = [], []
+    for whole in prediction.end_to_end:
+        lengths = whole.curve.draft_len
+        allowed = checked.draft_lens is None or np.isin(lengths, [0, *checked.draft_lens])
+        most.append(np.where(allowed, np.nan_to_num(whole.tokens_per_s[0]), 0.0))
+        met.append(checked.targets.met(whole.ttft_s[0], whole.tpot_s[0]))
+    rates, meets = np.concatenate(most, axis=1), np.concatenate(met, axis=1)
+
+    def worth(rates: Array, meets: Array) -> tuple[int, float]:
+        reached = np.max(rates * meets, axis=1)
+        known = np.where(reached > 0, reached, np.max(rates, axis=1))
+        return int((reached > 0).sum()), float(np.log(np.maximum(known, 1.0)).mean())
+
+    return worth(rates, meets), worth(rates[:, :1], meets[:, :1])
 
 
 # --- The answer ----------------------------------------------------------------------------------
@@ -652,7 +665,8 @@ class Advice(Charted):
     @property
     def title(self) -> str:
         """The model, the best chip and its engine, in one line."""
-        return title_of(self.model, self.chips[0].setup)
+        title = title_of(self.model, self.chips[0].setup)
+        return f"{title}, each decode worker" if self.chips[0].split else title
 
     @property
     def decision(self) -> Decision:
@@ -698,8 +712,8 @@ def advise(request: AdviseRequest) -> Advice:
     if request.link is not None and not is_split:
         refuse("link", request.link, "none where one server does both")
     for given, profile in zip(as_list(request.hardware), profiles, strict=True):
-        setup, split = (
-            split_on(checked, profile) if is_split else (setup_on(checked, profile), None)
+        setup, split, note = (
+            split_on(checked, profile) if is_split else (setup_on(checked, profile), None, "")
         )
         if setup is None:
             most = request.tensor_parallel or f"up to {joined_devices(profile)}"
@@ -709,7 +723,8 @@ def advise(request: AdviseRequest) -> Advice:
                 )
             unfit.append(f"{model.name} does not fit on {most} x {profile.name}")
         else:
-            chips.append(_chip_advice(checked, setup, given, split))
+            chip = _chip_advice(checked, setup, given, split)
+            chips.append(replace(chip, notes=(*chip.notes, *filter(None, [note]))))
     if not chips:
         message = (
             f"hardware: {'; '.join(unfit)}; allowed: a chip that it fits on, or tensor_parallel"

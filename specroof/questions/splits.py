@@ -20,6 +20,10 @@ from specroof.serving.split import Split
 from specroof.units import format_seconds, format_si
 
 _WORKERS: Final = re.compile(r"(\d+)x(\d+)(?:@(.+))?")
+#: The largest budget whose splits are tried, and the step from one number of workers to the next,
+#: as a share of it.
+_MOST_DEVICES: Final = 1024
+_STEPS: Final = 8
 #: Gives where one worker of so many devices runs, on a chip; for prefill if so.
 SetupOf = Callable[[HardwareProfile, int, bool], Setup]
 
@@ -110,7 +114,12 @@ def _splits(
     setup_of: SetupOf,
     fits: Callable[[Setup, bool], bool],
 ) -> Iterator[tuple[Setup, Split]]:
-    """Yield the splits of a budget; workers have 1, 2, 4 … devices that one link joins."""
+    """Yield the splits of a budget; workers have 1, 2, 4 … devices that one link joins.
+
+    Of prefill workers every number up to 16, then such that lie an eighth apart.
+    """
+    if devices > _MOST_DEVICES:
+        refuse("devices", devices, f"up to {_MOST_DEVICES} to split")
     joined = 1 if profile.interconnect is None else profile.interconnect.max_devices
     workers: dict[bool, list[Setup]] = {True: [], False: []}
     for is_prefill, size in (
@@ -126,28 +135,31 @@ def _splits(
             workers[is_prefill].append(setup)
     for prefill in workers[True]:
         for decode in workers[False]:
-            each = prefill.placement.devices
-            for count in range(1, devices // each + 1):
-                left = (devices - count * each) // decode.placement.devices
-                if left:
-                    yield decode, Split(prefill, count, left, link)
+            each, count = prefill.placement.devices, 1
+            while left := max(devices - count * each, 0) // decode.placement.devices:
+                yield decode, Split(prefill, count, left, link)
+                count += max(1, count // _STEPS)
 
 
 # --- What the page and ``--json`` say of them -----------------------------------------------------
 
 
-def split_sentence(setup: Setup, split: Split) -> str:
-    """Return the workers and their link in a sentence."""
+def split_name(setup: Setup, split: Split) -> str:
+    """Return the workers in words."""
     sides = (
         (split.prefill_workers, split.prefill, "prefill"),
         (split.decode_workers, setup, "decode"),
     )
-    workers = ", ".join(
+    return ", ".join(
         f"{count} x {where.placement.devices} {where.hardware.name} {what}"
         for count, where, what in sides
     )
+
+
+def split_sentence(setup: Setup, split: Split) -> str:
+    """Return the workers and their link in a sentence."""
     rate = format_si(split.bytes_per_s(setup), "B/s")
-    return f"Workers: {workers}; caches move at up to {rate} from each device."
+    return f"Workers: {split_name(setup, split)}; caches move at up to {rate} from each device."
 
 
 def _loads(prediction: Prediction, row: AdvisedLoad) -> tuple[WorkerLoads, int]:

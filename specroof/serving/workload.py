@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from specroof.arrays import Array, array_within, number_within, whole_within
 from specroof.cost import ForwardPass
-from specroof.errors import expect, not_modelled, refuse, reject
+from specroof.errors import not_modelled, refuse, reject
 from specroof.hardware import ServerSettings
 from specroof.hardware.engine import SETTINGS
 from specroof.reading.yaml_text import shown
