@@ -30,6 +30,7 @@ from specroof.reading.checked import (
 from specroof.reading.json_text import json_values
 from specroof.reading.table import parse_table, plain_value
 from specroof.reading.yaml_text import shown
+from specroof.units import NANOSECOND
 
 #: How devices may share the work of a result.
 _ONE_GROUP: Final = "tensor parallelism alone, which is all that can be read"
@@ -67,8 +68,8 @@ def read_benchmark(
         positions and pass_s instead of draft_len and tokens_per_s; or JSON, one result or one a
         line, of SGLang's ``bench_serving``, vLLM's ``bench serve --save-result``, InferenceX,
         aiperf, genai-perf, guidellm, ``llama-bench -o json`` or
-        ``llama-batched-bench --output-format jsonl``; or guidellm's CSV; or what the clients of SGLang and vLLM
-        print, one table or several.
+        ``llama-batched-bench --output-format jsonl``; or guidellm's CSV; or what the clients of
+        SGLang and vLLM print, one table or several.
     source
         How messages name it: a path, usually.
     draft_len
@@ -525,7 +526,7 @@ def _llama_bench(content: dict[str, Any], place: str) -> Result:
         # A bare pass has what is cached before it; decoding, on average, half of its own besides.
         context_len=max(test.n_depth + (0.0 if is_pass else tokens / 2), 1.0),
         verify_len=tokens if is_pass else None,
-        tokens_per_s=(1.0 if is_pass else tokens) / (test.avg_ns * 1e-9),
+        tokens_per_s=(1.0 if is_pass else tokens) / (test.avg_ns * NANOSECOND),
         engine="llama.cpp",
     )
     return False, plausible(point)
