@@ -16,6 +16,8 @@ from typing import ClassVar
 
 import pytest
 
+from gguf_files import gguf_bytes
+
 pytestmark = pytest.mark.slow
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -30,6 +32,32 @@ CONFIG = {
 }
 NVFP4 = {"quantization": {"quant_algo": "NVFP4", "exclude_modules": ["lm_head"]}}
 
+#: A file that says more than one read holds, with a matrix each of what a model has.
+SIZES = {"embedding_length": 64, "feed_forward_length": 128, "block_count": 1}
+HEADS = {"attention.head_count": 4, "attention.head_count_kv": 2, "attention.key_length": 16}
+GGUF = gguf_bytes(
+    {
+        "general.architecture": "llama",
+        "tokenizer.ggml.tokens": ["word"] * 100_000,
+        **{f"llama.{key}": value for key, value in (SIZES | HEADS).items()},
+    },
+    [
+        ("token_embd.weight", [64, 1000], "q8_0"),
+        *(
+            (f"blk.0.{name}.weight", [row, rows], "q8_0")
+            for name, row, rows in (
+                ("attn_q", 64, 64),
+                ("attn_k", 64, 32),
+                ("attn_v", 64, 32),
+                ("attn_output", 64, 64),
+                ("ffn_gate", 64, 128),
+                ("ffn_up", 64, 128),
+                ("ffn_down", 128, 64),
+            )
+        ),
+    ],
+)
+
 #: What the server has: repository, then file name.
 FILES: dict[str, dict[str, bytes]] = {
     "org/plain": {"config.json": json.dumps(CONFIG).encode()},
@@ -39,6 +67,8 @@ FILES: dict[str, dict[str, bytes]] = {
     },
     "org/truncated": {"config.json": json.dumps(CONFIG).encode()[:40]},
     "org/weights-only": {},
+    "org/gguf": {"Tiny-Q8_0.gguf": GGUF, "Cut-Q8_0.gguf": GGUF[: len(GGUF) // 2]},
+    "org/whole": {"Tiny-Q8_0.gguf": GGUF},
     "org/secret": {"config.json": json.dumps(CONFIG).encode()},
 }
 REFUSED: dict[str, tuple[int, str | None]] = {
@@ -62,6 +92,8 @@ class Hub(BaseHTTPRequestHandler):
     """Answers ``/ORG/NAME/resolve/REVISION/FILE`` as huggingface.co does."""
 
     requests: ClassVar[list[str]] = []
+    ranges: ClassVar[list[tuple[int, int]]] = []
+    keys: ClassVar[list[str | None]] = []
 
     def do_HEAD(self) -> None:
         self.answer(with_body=False)
@@ -88,15 +120,22 @@ class Hub(BaseHTTPRequestHandler):
         else:
             self.send(data, with_body=with_body)
 
-    def start(self, size: int, tag: str = "0" * 40) -> None:
-        self.send_response(200)
+    def start(self, size: int, tag: str = "0" * 40, status: int = 200) -> None:
+        self.send_response(status)
         self.send_header("X-Repo-Commit", COMMIT)
         self.send_header("ETag", f'"{tag}"')
         self.send_header("Content-Length", str(size))
         self.end_headers()
 
     def send(self, data: bytes, *, with_body: bool) -> None:
-        self.start(len(data), sha256(data).hexdigest())
+        tag, part = sha256(data).hexdigest(), self.headers["Range"]
+        if part is not None and "org/whole" not in self.path:
+            first, last = map(int, part.removeprefix("bytes=").split("-"))
+            data = data[first : last + 1]
+            self.ranges.append((first, len(data)))
+            self.start(len(data), tag, status=206)
+        else:
+            self.start(len(data), tag)
         if with_body:
             self.wfile.write(data)
 
@@ -146,6 +185,21 @@ def drip(server: Hub, with_body: bool) -> None:
     for _ in range(6000 if with_body else 0):
         server.wfile.write(b" ")
         time.sleep(0.1)
+
+
+def send_elsewhere(server: Hub, with_body: bool, *, host: str = "http://localhost") -> None:
+    """Keep the file on another host, as the Hub does with large ones."""
+    if with_body:
+        server.keys.append(server.headers["Authorization"])
+        server.send(GGUF, with_body=True)
+        return
+    server.send_response(302)
+    port = server.server.server_address[1]  # type: ignore[index]  # of TCP, with a port
+    names = {"X-Repo-Commit": COMMIT, "ETag": '"0123"', "X-Linked-Size": str(len(GGUF))}
+    for header, value in {**names, "Location": f"{host}:{port}{server.path}"}.items():
+        server.send_header(header, value)
+    server.send_header("Content-Length", "0")
+    server.end_headers()
 
 
 #: Three folders up from `hub/models--ORG--NAME/blobs` is the folder that holds the cache.
@@ -199,6 +253,8 @@ HOSTILE: dict[str, Callable[[Hub, bool], None]] = {
     "org/circles": go_in_circles,
     "org/gigabyte": send_a_gigabyte,
     "org/drip": drip,
+    "org/elsewhere": send_elsewhere,
+    "org/ftp": lambda *to: send_elsewhere(*to, host="ftp://localhost"),
     **{name: answer for name, (_, answer) in ESCAPING.items()},
     "org/weak": send_weak_tag,
 }
@@ -231,6 +287,7 @@ def hub(tmp_path: Path) -> Iterator[Deployment]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     Hub.requests.clear()
+    Hub.ranges.clear()
     yield Deployment(f"http://127.0.0.1:{server.server_address[1]}", tmp_path)
     server.shutdown()
     server.server_close()
@@ -258,6 +315,35 @@ def test_a_hub_model_is_fetched_once_and_then_read_offline(hub: Deployment) -> N
 def test_a_sidecar_on_the_hub_is_not_overlooked(hub: Deployment) -> None:
     plain, quantised = (json.loads(hub.show(f"org/{name}").stdout) for name in ("plain", "sidecar"))
     assert quantised["weight_bytes"] < plain["weight_bytes"]
+
+
+def test_a_gguf_file_is_read_by_ranges_and_kept_nowhere(hub: Deployment) -> None:
+    shown = json.loads(hub.show("org/gguf/Tiny-Q8_0.gguf").stdout)
+    assert shown["weight_formats"] == {"q8_0 x int8": 64 * (2 * 64 + 2 * 32 + 3 * 128 + 1000)}
+    assert [first for first, _ in Hub.ranges] == [0, 2**20]
+    assert sum(length for _, length in Hub.ranges) <= len(GGUF)
+    assert [path for path in hub.cache.rglob("*.gguf") if path.is_file()] == []
+
+
+def test_another_host_that_keeps_a_file_gets_no_key(hub: Deployment) -> None:
+    shown = json.loads(hub.show("org/elsewhere/Tiny-Q8_0.gguf", HF_TOKEN=TOKEN).stdout)
+    assert shown["layers"] == 1
+    assert Hub.keys == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("org/gguf/Cut-Q8_0.gguf", "the header is cut off"),
+        ("org/gguf/None.gguf", "the repository has no None.gguf"),
+        ("org/nowhere/None.gguf", "no such repository"),
+        ("org/gguf/Tiny-00001-of-00002.gguf", "the repository has no Tiny-00001-of-00002.gguf"),
+        ("org/ftp/Tiny-Q8_0.gguf", "allowed: http and https"),
+        ("org/whole/Tiny-Q8_0.gguf", "the Hub answered a range with status 200; allowed: 206"),
+    ],
+)
+def test_a_gguf_file_that_cannot_be_read_is_one_line(hub: Deployment, name: str, says: str) -> None:
+    assert says in refusal(hub.show(name))
 
 
 def test_a_token_opens_what_is_closed_without(hub: Deployment) -> None:

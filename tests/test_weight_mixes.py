@@ -10,6 +10,8 @@ from specroof.architecture.mixes import GGUF_FORMATS, MIXES, mixed
 from specroof.catalog.names import load_draft_config, load_model
 from specroof.cost import ForwardPass, forward_cost, storage, stored_as
 from specroof.errors import OptionError
+from specroof.latency.model import option_notes
+from specroof.questions.models import tensor_bytes
 from tiny_configs import TINY, TINY_EXPERTS, TINY_HYBRID, Config, linears, parse
 
 LLAMA = "meta-llama/Llama-3.1-8B"
@@ -288,3 +290,160 @@ def test_passes_and_memory_are_counted_in_a_mix() -> None:
 def test_a_mix_that_is_none_is_refused() -> None:
     with pytest.raises(OptionError, match="weight_dtype is 'q4_k_x'; allowed: "):
         Options(weight_dtype="Q4_K_X")
+
+
+# --- Sizes of published files ---------------------------------------------------------------------
+
+# Bytes: ggml-org/Llama-macOS, ``LlamaBarn/Catalog/Catalog+Data.swift`` at 0ed0ef0; files in parts
+# added up.
+Q8_0_FILES = {
+    "Qwen/Qwen3.5-4B": 4_482_403_488,
+    "Qwen/Qwen3.5-9B": 9_527_502_048,
+    "Qwen/Qwen3.5-27B": 28_595_763_104,
+    "Qwen/Qwen3.5-35B-A3B": 36_903_139_968,
+    "Qwen/Qwen3.5-122B-A10B": 129_871_935_040,
+    "Qwen/Qwen3.5-397B-A17B": 421_507_365_376,
+}
+GEMMA_FILES = {
+    "google/gemma-3-4b-it": 2_526_080_992,
+    "google/gemma-3-12b-it": 7_131_017_792,
+    "google/gemma-3-27b-it": 15_908_791_488,
+}
+GPT_OSS_FILES = {"openai/gpt-oss-20b": 12_109_566_560, "openai/gpt-oss-120b": 63_387_346_464}
+
+# Tensors as files name them, with the number of dimensions.
+NORMS_OF_HEADS = {"attn_q_norm.weight": 1, "attn_k_norm.weight": 1}
+ATTENTION = {f"attn_{name}.weight": 2 for name in ("q", "k", "v", "output")}
+GATED = {f"ffn_{name}.weight": 2 for name in ("gate", "up", "down")}
+EXPERTS = {
+    "ffn_gate_inp.weight": 2,
+    **{f"ffn_{name}_exps.weight": 3 for name in ("gate", "up", "down")},
+}
+SHARED = {
+    "ffn_gate_inp_shexp.weight": 1,
+    **{f"ffn_{name}_shexp.weight": 2 for name in ("gate", "up", "down")},
+}
+STATE = {
+    **{f"{name}.weight": 2 for name in ("attn_qkv", "attn_gate", "ssm_beta", "ssm_alpha")},
+    "ssm_out.weight": 2,
+    "ssm_conv1d.weight": 2,
+    "ssm_norm.weight": 1,
+    "ssm_dt.bias": 1,
+    "ssm_a": 1,
+}
+QWEN_NORMS = {"attn_norm.weight": 1, "post_attention_norm.weight": 1}
+GEMMA = {
+    "attn_norm.weight": 1, "post_attention_norm.weight": 1,
+    "ffn_norm.weight": 1, "post_ffw_norm.weight": 1,
+    **ATTENTION, **NORMS_OF_HEADS, **GATED,
+}  # fmt: skip
+GPT_OSS = {
+    **QWEN_NORMS, **ATTENTION, **EXPERTS, "attn_sinks.weight": 1, "ffn_gate_inp.bias": 1,
+    **{f"attn_{name}.bias": 1 for name in ("q", "k", "v", "output")},
+    **{f"ffn_{name}_exps.bias": 2 for name in ("gate", "up", "down")},
+}  # fmt: skip
+
+
+def directory_bytes(model: Architecture, *layers: dict[str, int]) -> int:
+    """Bytes of the list of tensors: name, dimensions, type and offset of each."""
+    listed = {"token_embd.weight": 2, "output_norm.weight": 1}
+    if not model.tied_embeddings:
+        listed["output.weight"] = 2
+    for layer in range(model.n_layers):
+        of_layer = layers[layer % len(layers)]
+        listed |= {f"blk.{layer}.{name}": dims for name, dims in of_layer.items()}
+    return sum(8 + len(name) + 4 + 8 * dims + 4 + 8 for name, dims in listed.items())
+
+
+def qwen35_layers(name: str) -> list[dict[str, int]]:
+    feed_forward = EXPERTS | SHARED if "-A" in name else GATED
+    linear, full = QWEN_NORMS | STATE, QWEN_NORMS | ATTENTION | NORMS_OF_HEADS
+    return [linear | feed_forward] * 3 + [full | feed_forward]
+
+
+def metadata_bytes(name: str) -> float:
+    """What a published file holds besides weights and their list: vocabulary, names, padding."""
+    model = load_model(name)
+    if name in Q8_0_FILES:
+        held = mixed(model, "q8_0").weight_bytes + directory_bytes(model, *qwen35_layers(name))
+        return Q8_0_FILES[name] - held
+    if name in GPT_OSS_FILES:
+        held = mixed(model, "mxfp4_moe").weight_bytes + directory_bytes(model, GPT_OSS)
+        return GPT_OSS_FILES[name] - held
+    # Trained in Q4_0: all of it, made without an importance matrix, and the table in Q8_0.
+    first = model.n_layers // 8
+    width = sum(one.in_features for one in linears(model).values() if one.name == "down_proj")
+    made = mixed(model, "q4_0")
+    table = model.vocab_size * model.hidden_size
+    weights = made.weight_bytes - first * model.hidden_size * width * 2 / 32
+    weights += table * (34 / 32 - 210 / 256)
+    return GEMMA_FILES[name] - weights - directory_bytes(model, GEMMA)
+
+
+# The vocabulary is the same for all models of a family, and so are the bytes that are left: up to
+# names of models and files, counts, and padding to 32 bytes.
+@pytest.mark.parametrize(
+    ("names", "vocabulary", "names_and_padding"),
+    [
+        ([*Q8_0_FILES][:3], 10_943_099, 140),
+        ([*Q8_0_FILES], 10_943_099, 1140),
+        ([*GEMMA_FILES], 6_514_903, 32),
+        ([*GPT_OSS_FILES], 12_980_318, 310),
+    ],
+)
+def test_published_files_hold_the_weights_counted_and_one_vocabulary(
+    names: list[str], vocabulary: int, names_and_padding: int
+) -> None:
+    left = [metadata_bytes(name) for name in names]
+    assert min(left) == vocabulary
+    assert max(left) - min(left) <= names_and_padding
+
+
+@pytest.mark.parametrize(
+    ("name", "published", "off"),
+    [
+        ("Qwen/Qwen3.5-4B", 2_912_109_728, 0.024),
+        ("Qwen/Qwen3.5-9B", 5_966_095_584, 0.021),
+        ("Qwen/Qwen3.5-27B", 17_621_125_024, 0.020),
+        ("Qwen/Qwen3.5-35B-A3B", 22_241_950_336, 0.046),
+        ("Qwen/Qwen3.5-122B-A10B", 68_357_580_224, -0.082),
+    ],
+)
+def test_the_stand_in_for_a_recipe_per_model_is_as_far_off_as_it_says(
+    name: str, published: int, off: float
+) -> None:
+    # ... beside the vocabulary that the test above finds.
+    size = mixed(load_model(name), "ud-q4_k_xl").weight_bytes + 10_943_099
+    assert published / size - 1 == pytest.approx(off, abs=0.0015)
+    (note, *_) = option_notes(load_model(name), Options(weight_dtype="UD-Q4_K_XL"))
+    assert "ud-q4_k_xl" in note
+    assert "stand-in" in note
+
+
+# --- Bytes by kind of tensor ----------------------------------------------------------------------
+
+
+def test_bytes_by_kind_of_tensor() -> None:
+    amounts = tensor_bytes(mixed(load_model(LLAMA), "q4_k_m"))
+    values, tables = 4096 * 1024, 128256 * 4096
+    assert amounts["full_attention.v_proj"] == {
+        "q6_k": 16 * values * 210 / 256,
+        "q4_k": 16 * values * 144 / 256,
+    }
+    assert amounts["embedding"] == {"q4_k": tables * 144 / 256}
+    assert amounts["lm_head"] == {"q6_k": tables * 210 / 256}
+    assert amounts["vectors"] == {"fp32": 65 * 4096 * 4}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["openai/gpt-oss-20b", "google/gemma-4-E2B", "Qwen/Qwen3.5-4B", "deepseek-ai/DeepSeek-V3"],
+)
+@pytest.mark.parametrize("mix", [None, "q4_k_m", "mlx-8bit"])
+def test_kinds_of_tensors_add_up(name: str, mix: str | None) -> None:
+    model = load_model(name) if mix is None else mixed(load_model(name), mix)
+    amounts = tensor_bytes(model)
+    total = sum(stored for of_kind in amounts.values() for stored in of_kind.values())
+    assert total == pytest.approx(model.weight_bytes, rel=1e-12)
+    assert min(stored for of_kind in amounts.values() for stored in of_kind.values()) >= 0
+    assert ("lm_head" in amounts) != model.tied_embeddings

@@ -23,7 +23,7 @@ from specroof.architecture.recurrent import GatedDeltaNet
 # --- Formats of one tensor ------------------------------------------------------------------------
 
 #: Weights and bytes of a block of GGUF. A row of a matrix is whole blocks.
-_GGUF_BLOCKS: Final = {
+GGUF_BLOCKS: Final = {
     "q4_0": (32, 18),
     "q4_1": (32, 20),
     "q5_0": (32, 22),
@@ -65,13 +65,13 @@ GGUF_FORMATS: Final = {
     "f32": FP32,
     "f16": WEIGHT_FORMATS["fp16"],
     "bf16": BF16,
-    **{name: WeightFormat(name, size / n, "int8") for name, (n, size) in _GGUF_BLOCKS.items()},
+    **{name: WeightFormat(name, size / n, "int8") for name, (n, size) in GGUF_BLOCKS.items()},
 }
 #: MLX expands its groups to the 16-bit floats of the activations.
 _FORMATS: Final = GGUF_FORMATS | {
     name: WeightFormat(name, size / n, "bf16") for name, (n, size) in _MLX_BLOCKS.items()
 }
-_BLOCKS: Final = _GGUF_BLOCKS | _MLX_BLOCKS
+_BLOCKS: Final = GGUF_BLOCKS | _MLX_BLOCKS
 
 #: What a row that is no whole blocks has instead; beyond those, 16 bits.
 _NARROWER_BLOCKS: Final = {
@@ -208,6 +208,18 @@ MIXES: Final[dict[str, FormatMix]] = {
     "q5_k_s": _k_quant("q5_k", small=False),
     "q5_1": _k_quant("q5_1", small=False),
     "q5_0": _k_quant("q5_0", small=False, ffn_down=(("q5_1", _first_share(8)),)),
+    # Unsloth's: experts' ways out in Q5_K, as a file of Qwen3.6-35B-A3B has them
+    # (gittensor-ai-lab/sparkinfer, issue 224), and attention by the published sizes of Qwen3.5
+    # (ggml-org/Llama-macOS, ``LlamaBarn/Catalog``).
+    "ud-q4_k_xl": _k_quant(
+        "q4_k",
+        small=False,
+        attn_q=_all("q6_k"),
+        attn_k=_all("q6_k"),
+        attn_v=_all("q6_k"),
+        attn_output=_all("q6_k"),
+        ffn_down=_all("q5_k"),
+    ),
     "q4_k_m": _k_quant("q4_k", attn_v=(("q6_k", _more_bits),), ffn_down=(("q6_k", _more_bits),)),
     "q4_k_s": _k_quant(
         "q4_k", attn_v=(("q5_k", _first(4)),), ffn_down=(("q5_k", _first_share(8)),)
@@ -375,7 +387,7 @@ def mixed(model: Architecture, name: str) -> Architecture:
         layers=distinct,
         layer_order=tuple(places[layer.blocks] for layer in layers),
         head=replace(model.head, weight=head),
-        embedding=_blend(
+        embedding=blend(
             (head if model.tied_embeddings else table, model.vocab_size * width),
             (table, model.lookup_params),
         ),
@@ -402,7 +414,7 @@ def _mixed_block(
         row_len = linear.in_features // linear.groups
         if linear.name == _FUSED and isinstance(block.core, GatedDeltaNet):
             channels = block.core.conv_dim
-            return _blend(
+            return blend(
                 (form("attn_v", row_len), channels),
                 (form("", row_len), linear.out_features - channels),
             )
@@ -416,7 +428,7 @@ def _mixed_block(
         into, out = ("experts", "experts") if "experts" in mix.rules else ("ffn_up", "ffn_down")
         core = replace(
             core,
-            weight=_blend(
+            weight=blend(
                 (form(into, core.in_features), core.n_matrices - 1),
                 (form(out, core.hidden_features), 1),
             ),
@@ -433,12 +445,20 @@ def _format(name: str, row_len: int) -> WeightFormat:
     return BF16 if name in _MLX_BLOCKS else GGUF_FORMATS["f16"]
 
 
-def _blend(*parts: tuple[WeightFormat, int]) -> WeightFormat:
+def blend(*parts: tuple[WeightFormat, int]) -> WeightFormat:
     """Return what tensors have that are one matrix here: their mean bytes, by their elements.
+
+    Parameters
+    ----------
+    parts
+        Formats, and how many elements have each.
+
+    Source
+        Counting.
 
     Examples
     --------
-    >>> _blend((GGUF_FORMATS["q4_k"], 2), (GGUF_FORMATS["q6_k"], 1))
+    >>> blend((GGUF_FORMATS["q4_k"], 2), (GGUF_FORMATS["q6_k"], 1))
     WeightFormat(name='q4_k+q6_k', element_bytes=0.6484375, compute_dtype='int8')
     """
     elements = sum(count for _, count in parts)

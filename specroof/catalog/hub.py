@@ -1,6 +1,7 @@
 """The Hugging Face Hub: two small files of a repository, every failure in one line."""
 
 import contextlib
+import http
 import queue
 import re
 import threading
@@ -70,6 +71,49 @@ def fetch_from_hub(repository: str, file_name: str) -> Path | None:
     CatalogError
         If the file cannot be had. A repository that has no such file gives None.
     """
+    return _asked(repository, file_name, lambda: _download(repository, file_name))
+
+
+def fetch_part(repository: str, file_name: str, start: int, stop: int) -> tuple[bytes, int] | None:
+    """Fetch bytes `start` to `stop` of a file, and the size of the whole.
+
+    Nothing is kept on disk. A file that ends earlier gives fewer bytes.
+
+    Raises
+    ------
+    CatalogError
+        If they cannot be had. A repository that has no such file gives None.
+    """
+    return _asked(repository, file_name, lambda: _range(repository, file_name, start, stop))
+
+
+def _range(repository: str, file_name: str, start: int, stop: int) -> tuple[bytes, int]:
+    import urllib.request  # noqa: PLC0415
+    from urllib.parse import urlsplit  # noqa: PLC0415
+
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url  # noqa: PLC0415
+    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # noqa: PLC0415
+
+    url = hf_hub_url(repository, file_name)
+    found = get_hf_file_metadata(url)
+    size = found.size or 0
+    headers = {"Range": f"bytes={start}-{min(stop, size) - 1}"}
+    if urlsplit(found.location).netloc == urlsplit(url).netloc:  # the key is for the Hub alone
+        headers |= build_hf_headers()
+    if urlsplit(found.location).scheme not in {"http", "https"}:
+        message = f"it lies at {found.location}; allowed: http and https"
+        raise ValueError(message)
+    request = urllib.request.Request(found.location, headers=headers)  # noqa: S310 - as checked
+    # A read that stops has its own limit, as those of the client.
+    with urllib.request.urlopen(request, timeout=LONGEST_FETCH_S) as answer:  # noqa: S310
+        if answer.status != http.HTTPStatus.PARTIAL_CONTENT:
+            message = f"the Hub answered a range with status {answer.status}; allowed: 206"
+            raise ValueError(message)
+        return answer.read(stop - start), size
+
+
+def _asked(repository: str, file_name: str, call: Callable[[], _Outcome]) -> _Outcome | None:
+    """Return what a call to the Hub returns, None where it has no such file."""
     # Imported here: they cost more than all the rest, and few calls need them.
     import logging  # noqa: PLC0415
 
@@ -83,7 +127,7 @@ def fetch_from_hub(repository: str, file_name: str) -> Path | None:
     # Its warnings of retries would stand between the user and the one line that matters.
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     try:
-        return within(LONGEST_FETCH_S, lambda: _download(repository, file_name))
+        return within(LONGEST_FETCH_S, call)
     except HFValidationError as failure:
         reject(f"{repository}: {failure}", "a Hub name (ORG/NAME)", CatalogError)
     # Whatever the HTTP library of the day raises: its names differ from version to version.

@@ -247,7 +247,8 @@ def load_model(
     name
         A ``config.json`` or a folder that holds one; a bundled ``ORG/NAME`` (or ``NAME``, where
         only one organisation has it); else a repository of the Hub: only
-        ``config.json`` and ``hf_quant_config.json`` are fetched and nothing is executed.
+        ``config.json`` and ``hf_quant_config.json`` are fetched and nothing is executed. A GGUF
+        file by its path, or of the Hub as ``ORG/NAME/FILE.gguf``: its first megabytes are read.
     family
         Read a config of unknown `model_type` as this one.
     fetch
@@ -268,6 +269,13 @@ def load_model(
     """
     text = name_text("name", name)
     expect("family", family, str | None, "a model_type, or None")
+    if text.casefold().endswith(".gguf"):
+        if family is not None:
+            refuse("family", family, f"none: {shown(text)} says its architecture")
+        # Imported here, like families: few models are read from such files.
+        from specroof.catalog.gguf import load_gguf  # noqa: PLC0415
+
+        return load_gguf(text)
     files = {"model": bundled("model_configs", ".json")}
     return parse_config(**_config_texts(text, files, fetch), family=family)
 

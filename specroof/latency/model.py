@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof.architecture import WEIGHT_FORMATS, Architecture, Experts
+from specroof.architecture.base import STAND_IN_MIXES
 from specroof.architecture.experts import fullest_device
 from specroof.arrays import Array, IntArray
 from specroof.cost import (
@@ -807,7 +808,8 @@ def option_notes(model: Architecture, options: Options) -> Iterator[str]:
     if options.weight_dtype is not None:
         kept = "embedding, head, router and compressors keep what the checkpoint has"
         if options.weight_dtype not in WEIGHT_FORMATS:
-            kept = "each tensor as files of that name have it"
+            usual = "each tensor as files of that name have it"
+            kept = STAND_IN_MIXES.get(options.weight_dtype, usual)
         yield f"weights priced as {options.weight_dtype}: {kept}"
     if options.kv_dtype not in {None, model.kv_dtype}:
         yield f"KV cache priced as {options.kv_dtype} instead of {model.kv_dtype}"

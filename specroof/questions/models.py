@@ -178,6 +178,7 @@ def model_row(name: str, model: Architecture) -> dict[str, Any]:
         "active_params": model.n_active_params,
         "weight_bytes": model.weight_bytes,
         "weight_formats": weight_formats(model),
+        "tensor_bytes": tensor_bytes(model),
         "activation_dtype": model.activation_dtype,
         "kv_dtype": model.kv_dtype,
         "kv_bytes_per_token": kv_bytes_per_token(model),
@@ -212,6 +213,37 @@ def weight_formats(model: Architecture) -> dict[str, int]:
             name, elements = stored
             counts[name] = counts.get(name, 0) + count * elements
     return counts
+
+
+def tensor_bytes(model: Architecture) -> dict[str, dict[str, float]]:
+    """Return the bytes of each kind of tensor by their format, over all layers.
+
+    A kind is a matrix of a kind of layer, the embedding with other tables, or ``"vectors"``: norms,
+    biases and convolutions. They add up to the bytes of the weights.
+
+    Source
+        Counting.
+
+    Examples
+    --------
+    >>> head = Linear("lm_head", 8, 100, weight=WeightFormat("int4", 0.5, "bf16"))
+    >>> tensor_bytes(Architecture("tiny", "llama", 8, 100, (), head, vector_params=8))
+    {'embedding': {'bf16': 1600.0}, 'lm_head': {'int4': 400.0}, 'vectors': {'bf16': 16.0}}
+    """
+    table = model.activation_dtype if model.embedding is None else model.embedding.name
+    amounts: dict[str, dict[str, float]] = {"embedding": {table: model.table_bytes}}
+    for count, label, part in _parts(model):
+        form = getattr(part, "weight", None)
+        if form is None or (part is model.head and model.tied_embeddings):
+            continue
+        elements = part.matrix_params if isinstance(part, Linear) else _expert_elements(part)
+        kind = label if isinstance(part, Linear) else f"{label}.experts"
+        of_kind = amounts.setdefault(kind, {})
+        stored = count * elements * form.element_bytes
+        of_kind[form.name] = of_kind.get(form.name, 0.0) + stored
+    matrices = sum(stored for of_kind in amounts.values() for stored in of_kind.values())
+    amounts["vectors"] = {model.vector_dtype: model.weight_bytes - matrices}
+    return amounts
 
 
 def _parts(model: Architecture) -> Iterator[tuple[int, str, Linear | Core]]:
@@ -366,6 +398,12 @@ def model_text(model: ModelFacts) -> str:
         "parameters": f"{row['params']:,} ({format_count(row['params'])})",
         "active": f"{row['active_params']:,} ({format_count(row['active_params'])})",
         "weights": f"{format_binary_bytes(row['weight_bytes'])}: {_formats(row)}",
+        **{
+            f"  {kind}": ", ".join(
+                f"{format_binary_bytes(stored)} in {name}" for name, stored in amounts.items()
+            )
+            for kind, amounts in row["tensor_bytes"].items()
+        },
         "KV per token": _bytes_in(row, "kv_bytes_per_token", "kv_dtype"),
         "fixed state": f"{_bytes_in(row, 'state_bytes', 'state_dtype')} per sequence",
         "layers": f"{row['layers']}: {_kinds(row['layer_kinds'])}",

@@ -1,0 +1,99 @@
+"""GGUF files, on this disk or on the Hub: their first megabytes, never their weights."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from specroof.architecture import Architecture
+from specroof.catalog.files import is_file
+from specroof.catalog.hub import fetch_part
+from specroof.errors import CatalogError, ConfigError, reject
+from specroof.parsers.gguf import MAX_HEADER_BYTES, GgufHeader, parse_gguf, read_gguf
+from specroof.reading.yaml_text import shown
+
+#: How a file in parts is called, the first of which says all but the tensors of the others.
+_PART: Final = re.compile(
+    r"(?P<stem>.*)-00001-of-(?P<count>\d{5})(?P<suffix>\.gguf)", re.IGNORECASE
+)
+_MOST_PARTS: Final = 1000
+#: Bytes that are read at first, then 16 times as many: headers take 5 to 15 MB, those of later
+#: parts a few kB.
+_FIRST_BYTES: Final = 2**20
+_HUB_FILE: Final = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)/(?P<file>[\w./ -]+)")
+
+#: Returns bytes of a file from the first number to the second, and the size of the whole.
+ReadPart = Callable[[int, int], tuple[bytes, int]]
+
+
+def load_gguf(name: str) -> Architecture:
+    """Return the model of a GGUF file; of one in parts, by the name of the first.
+
+    Parameters
+    ----------
+    name
+        A path, or a file of the Hub: ``ORG/NAME/FILE.gguf``.
+
+    Raises
+    ------
+    CatalogError
+        If there is no such file.
+    ConfigError
+        If it is not one that specroof reads.
+    """
+    part = _PART.fullmatch(name)
+    names = [name]
+    if part is not None:
+        count = int(part["count"])
+        if not 1 <= count <= _MOST_PARTS:
+            reject(f"{shown(name)}: {count} parts", f"1 to {_MOST_PARTS}", CatalogError)
+        names = [
+            f"{part['stem']}-{index:05}-of-{count:05}{part['suffix']}"
+            for index in range(1, count + 1)
+        ]
+    stem = part["stem"] if part is not None else name[: -len(".gguf")]
+    headers = [_header(_reader(one), one) for one in names]
+    return parse_gguf(headers, name=stem.replace("\\", "/").rpartition("/")[2])
+
+
+def _reader(name: str) -> ReadPart:
+    path, on_hub = Path(name), _HUB_FILE.fullmatch(name)
+    if is_file(path):
+
+        def read(start: int, stop: int) -> tuple[bytes, int]:
+            try:
+                with path.open("rb") as file:
+                    file.seek(start)
+                    return file.read(stop - start), path.stat().st_size
+            except OSError as failure:
+                reject(f"{name}: {failure.strerror}", "a readable file", ConfigError)
+
+        return read
+    if on_hub is None:
+        message = f"model {name} is neither a file nor a file of the Hub (ORG/NAME/FILE.gguf)"
+        raise CatalogError(message)
+    repository, file_name = on_hub["repository"], on_hub["file"]
+
+    def fetch(start: int, stop: int) -> tuple[bytes, int]:
+        fetched = fetch_part(repository, file_name, start, stop)
+        if fetched is None:
+            reject(
+                f"{repository}: the repository has no {file_name}", "one of its files", CatalogError
+            )
+        return fetched
+
+    return fetch
+
+
+def _header(read: ReadPart, name: str) -> GgufHeader:
+    """Return the header of a file, of which no more is read than it takes."""
+    data, most = b"", _FIRST_BYTES
+    while True:
+        more, size = read(len(data), most)
+        data += more
+        # A file that gives no more than this has no more, whatever is said of its size.
+        file_bytes = size if more else len(data)
+        header = read_gguf(data, source=name, file_bytes=file_bytes)
+        if header is not None:
+            return header
+        most = min(16 * most, MAX_HEADER_BYTES)

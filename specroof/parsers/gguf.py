@@ -1,0 +1,584 @@
+"""Headers of GGUF files: sizes, and the format of every tensor; a model as such a file has it.
+
+A reader of its own, since the `gguf` package maps a whole file into memory and builds a view of
+every tensor and every word of a vocabulary: it cannot read the first megabytes of a file on the
+Hub, and trusts its counts.
+
+Source
+    ggml, ``docs/gguf.md`` (version 3); llama.cpp as it ships with llama-cpp-python 0.3.36:
+    ``gguf-py/gguf/constants.py`` (types), ``src/models/`` (which keys and tensors a family has),
+    ``conversion/`` (what they are called in Hugging Face's configs).
+"""
+
+import json
+import math
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NoReturn
+
+from specroof.architecture import Architecture, Block, Experts, Layer, Linear, WeightFormat
+from specroof.architecture.mixes import GGUF_BLOCKS, GGUF_FORMATS, blend
+from specroof.architecture.model import stack_layers
+from specroof.errors import ConfigError, reject
+from specroof.parsers import parse_config
+from specroof.parsers.model_config import MTP_NOTE
+from specroof.reading.json_text import MAX_LAYERS, printable
+from specroof.units import format_binary_bytes
+
+# --- Bytes of a header ----------------------------------------------------------------------------
+
+#: A vocabulary of 250 000 words with its merges takes 11 MB.
+MAX_HEADER_BYTES: Final = 64 * 2**20
+
+_MAGIC: Final = b"GGUF"
+_VERSIONS: Final = (2, 3)  # alike but for byte order
+_MAX_KEYS: Final = 10_000
+_MAX_TENSORS: Final = 100_000
+_MAX_KEY_LEN: Final = 65_535
+_MAX_TENSOR_NAME_LEN: Final = 256  # 64 in llama.cpp
+_MAX_DIMS: Final = 4
+_MAX_ELEMENTS: Final = 2**48
+#: Longer texts and arrays, such as a chat template or a vocabulary, are passed over.
+_KEPT_LEN: Final = 1000
+_MAX_DEPTH: Final = 4
+_USUAL_ALIGNMENT: Final = 32
+
+#: What stands for a scalar, by the number of its type; strings and arrays are 8 and 9.
+_SCALARS: Final = {
+    **{number: "<" + code for number, code in enumerate("BbHhIif?")},
+    10: "<Q",
+    11: "<q",
+    12: "<d",
+}
+_STRING: Final = 8
+_ARRAY: Final = 9
+
+#: Types of tensors by number: ``enum ggml_type``. The missing ones are withdrawn.
+_TENSOR_TYPES: Final = {
+    **dict(enumerate(("f32", "f16", "q4_0", "q4_1"))),
+    **dict(enumerate(("q5_0", "q5_1", "q8_0"), start=6)),
+    **dict(enumerate(("q2_k", "q3_k", "q4_k", "q5_k", "q6_k"), start=10)),
+    **dict(enumerate(("iq2_xxs", "iq2_xs", "iq3_xxs", "iq1_s", "iq4_nl", "iq3_s"), start=16)),
+    **dict(enumerate(("iq2_s", "iq4_xs"), start=22)),
+    **dict(enumerate(("iq1_m", "bf16"), start=29)),
+    **dict(enumerate(("tq1_0", "tq2_0"), start=34)),
+    **dict(enumerate(("mxfp4", "nvfp4", "q1_0", "q2_0"), start=39)),
+}
+
+#: A scalar, a text, or an array of few scalars.
+Value = bool | int | float | str | tuple[bool | int | float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GgufTensor:
+    """One tensor of a file.
+
+    Parameters
+    ----------
+    name
+        Such as ``"blk.0.attn_q.weight"``.
+    shape
+        The length of a row first.
+    form
+        Its type, a name of `GGUF_FORMATS`.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    form: str
+
+    @property
+    def n_elements(self) -> int:
+        """Weights that it holds."""
+        return math.prod(self.shape)
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes that it takes, without the padding behind it."""
+        return int(self.n_elements * GGUF_FORMATS[self.form].element_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class GgufHeader:
+    """What stands before the weights of a file.
+
+    Parameters
+    ----------
+    source
+        What messages call the file.
+    metadata
+        Keys and values; long texts and arrays are left out.
+    tensors
+        By name.
+    data_offset
+        Bytes before the weights.
+    """
+
+    source: str
+    metadata: Mapping[str, Value]
+    tensors: Mapping[str, GgufTensor]
+    data_offset: int
+
+    def refuse(self, key: str, value: object, allowed: str) -> NoReturn:
+        """Raise the `ConfigError` of a key or a tensor."""
+        stated = "is missing" if value is None else f"is {printable(str(value))}"
+        reject(f"{self.source}: {printable(key)} {stated}", allowed, ConfigError)
+
+
+class _CutOffError(Exception):
+    """The header goes on behind the bytes that were read."""
+
+
+class _Cursor:
+    """A place in the first bytes of a file."""
+
+    __slots__ = ("at", "data", "source")
+
+    def __init__(self, data: bytes, source: str) -> None:
+        self.data, self.source, self.at = data, source, 0
+
+    def skip(self, n_bytes: int) -> int:
+        """Go on by so many bytes, and return where they begin."""
+        start, self.at = self.at, self.at + n_bytes
+        if self.at > len(self.data):
+            raise _CutOffError
+        return start
+
+    def scalar(self, code: str) -> int:
+        value: int
+        (value,) = struct.unpack_from(code, self.data, self.skip(struct.calcsize(code)))
+        return value
+
+    def count(self, what: str, most: int) -> int:
+        value = self.scalar("<Q")
+        if value > most:
+            self.refuse(what, value, f"at most {most}")
+        return value
+
+    def text(self, what: str, most: int) -> str:
+        length = self.count(f"the length of {what}", most)
+        start = self.skip(length)
+        try:
+            return self.data[start : self.at].decode()
+        except UnicodeDecodeError:
+            self.refuse(what, "no UTF-8", "UTF-8 text")
+
+    def skip_texts(self, what: str, n_texts: int) -> None:
+        """Go on by so many texts with their lengths before them."""
+        data, at, end = self.data, self.at, len(self.data)
+        for _ in range(n_texts):
+            length = int.from_bytes(data[at : at + 8], "little")
+            at += 8 + length
+            if at > end:
+                if length > MAX_HEADER_BYTES:
+                    self.refuse(
+                        f"the length of a text of {what}", length, f"at most {MAX_HEADER_BYTES}"
+                    )
+                raise _CutOffError
+        self.at = at
+
+    def refuse(self, what: str, value: object, allowed: str) -> NoReturn:
+        reject(f"{self.source}: {printable(what)} is {value}", allowed, ConfigError)
+
+
+def read_gguf(data: bytes, *, source: str, file_bytes: int) -> GgufHeader | None:
+    """Return the header of a GGUF file; None where it goes on behind `data`.
+
+    Parameters
+    ----------
+    data
+        The first bytes of the file.
+    source
+        What messages call it.
+    file_bytes
+        Size of the whole file, which must hold all its tensors.
+
+    Raises
+    ------
+    ConfigError
+        If it is no GGUF file, has a count, length, type or offset that none has, or is cut off.
+
+    Examples
+    --------
+    >>> read_gguf(b"GGUF", source="model.gguf", file_bytes=24) is None
+    True
+    """
+    cursor = _Cursor(data, source)
+    try:
+        return _header(cursor, file_bytes)
+    except _CutOffError:
+        if len(data) >= file_bytes:
+            reject(
+                f"{source}: the header is cut off after {len(data)} bytes",
+                "a whole file",
+                ConfigError,
+            )
+        if len(data) >= MAX_HEADER_BYTES:
+            reject(
+                f"{source}: the header is longer than {len(data)} bytes",
+                "a shorter one",
+                ConfigError,
+            )
+        return None
+
+
+def _header(cursor: _Cursor, file_bytes: int) -> GgufHeader:
+    magic = cursor.data[cursor.skip(4) : cursor.at]
+    if magic != _MAGIC:
+        cursor.refuse("its beginning", magic, "GGUF")
+    version = cursor.scalar("<I")
+    if version not in _VERSIONS:
+        swapped = " (big-endian files are not read)" if not version & 0xFFFF else ""
+        cursor.refuse("its version", f"{version}{swapped}", " or ".join(map(str, _VERSIONS)))
+    n_tensors = cursor.count("the number of tensors", _MAX_TENSORS)
+    n_keys = cursor.count("the number of keys", _MAX_KEYS)
+    metadata: dict[str, Value] = {}
+    seen: set[str] = set()
+    for _ in range(n_keys):
+        key = cursor.text("a key", _MAX_KEY_LEN)
+        if key in seen:
+            cursor.refuse("a key", f"{key}, twice", "each once")
+        seen.add(key)
+        value = _value(cursor, key, cursor.scalar("<I"), 0)
+        if value is not None:
+            metadata[key] = value
+    tensors: dict[str, GgufTensor] = {}
+    ends = [0]
+    alignment = metadata.get("general.alignment", _USUAL_ALIGNMENT)
+    if not isinstance(alignment, int) or alignment <= 0 or alignment % 8:
+        cursor.refuse("general.alignment", alignment, "a multiple of 8")
+    for _ in range(n_tensors):
+        tensor = _tensor(cursor)
+        if tensor.name in tensors:
+            cursor.refuse("a tensor", f"{printable(tensor.name)}, twice", "each once")
+        tensors[tensor.name] = tensor
+        offset = cursor.scalar("<Q")
+        if offset % alignment:
+            cursor.refuse(f"the offset of {tensor.name}", offset, f"a multiple of {alignment}")
+        ends.append(offset + tensor.stored_bytes)
+    data_offset = -(-cursor.at // alignment) * alignment
+    if data_offset + max(ends) > file_bytes:
+        allowed = f"the {data_offset + max(ends)} that its tensors take"
+        cursor.refuse("its size", f"{file_bytes} bytes", allowed)
+    return GgufHeader(cursor.source, metadata, tensors, data_offset)
+
+
+def _value(cursor: _Cursor, key: str, kind: int, depth: int) -> Value | None:
+    """Return a value, or pass over one that is long."""
+    if kind in _SCALARS:
+        return cursor.scalar(_SCALARS[kind])
+    if kind == _STRING:
+        length = cursor.count(f"the length of {key}", MAX_HEADER_BYTES)
+        start = cursor.skip(length)
+        return (
+            cursor.data[start : cursor.at].decode(errors="replace") if length <= _KEPT_LEN else None
+        )
+    if kind != _ARRAY or depth == _MAX_DEPTH:
+        cursor.refuse(f"the type of {key}", kind, "0 to 12, and few arrays in arrays")
+    item = cursor.scalar("<I")
+    n_items = cursor.count(f"the length of {key}", MAX_HEADER_BYTES)
+    if item in _SCALARS:
+        code = _SCALARS[item][1]
+        size = struct.calcsize(f"<{code}")
+        start = cursor.skip(n_items * size)
+        if n_items > _KEPT_LEN:
+            return None
+        return struct.unpack_from(f"<{n_items}{code}", cursor.data, start)
+    if item == _STRING:  # a vocabulary, which is most of a header
+        cursor.skip_texts(key, n_items)
+        return None
+    for _ in range(n_items):
+        _value(cursor, key, item, depth + 1)
+    return None
+
+
+def _tensor(cursor: _Cursor) -> GgufTensor:
+    name = cursor.text("the name of a tensor", _MAX_TENSOR_NAME_LEN)
+    n_dims = cursor.scalar("<I")
+    if not 1 <= n_dims <= _MAX_DIMS:
+        cursor.refuse(f"the number of dimensions of {name}", n_dims, f"1 to {_MAX_DIMS}")
+    shape = tuple(cursor.scalar("<Q") for _ in range(n_dims))
+    if not all(shape) or math.prod(shape) > _MAX_ELEMENTS:
+        cursor.refuse(f"the shape of {name}", shape, f"1 to {_MAX_ELEMENTS} weights")
+    kind = cursor.scalar("<I")
+    form = _TENSOR_TYPES.get(kind)
+    if form is None:
+        known = ", ".join(f"{number} ({name})" for number, name in _TENSOR_TYPES.items())
+        cursor.refuse(f"the type of {name}", kind, known)
+    block = GGUF_BLOCKS.get(form, (1, 0))[0]
+    if shape[0] % block:
+        cursor.refuse(f"the row of {name}", f"{shape[0]} weights", f"blocks of {block} ({form})")
+    return GgufTensor(name, shape, form)
+
+
+# --- A model of a header --------------------------------------------------------------------------
+
+#: Families by llama.cpp's name of the architecture, as their `model_type`.
+_FAMILIES: Final = {
+    "gemma2": "gemma2",
+    "gemma3": "gemma3_text",
+    "gemma4": "gemma4_text",
+    "glm4moe": "glm4_moe",
+    "gpt-oss": "gpt_oss",
+    "llama": "llama",
+    "mistral3": "ministral3",
+    "qwen2": "qwen2",
+    "qwen2moe": "qwen2_moe",
+    "qwen3": "qwen3",
+    "qwen35": "qwen3_5_text",
+    "qwen35moe": "qwen3_5_moe_text",
+    "qwen3moe": "qwen3_moe",
+    "qwen3next": "qwen3_next",
+    "qwen3vl": "qwen3_vl_text",
+    "qwen3vlmoe": "qwen3_vl_moe_text",
+}
+
+#: What Hugging Face calls keys, without the architecture before them.
+_KEYS: Final = {
+    "embedding_length": "hidden_size",
+    "feed_forward_length": "intermediate_size",
+    "attention.head_count": "num_attention_heads",
+    "attention.head_count_kv": "num_key_value_heads",
+    "attention.key_length": "head_dim",
+    "attention.sliding_window": "sliding_window",
+    "expert_count": "num_experts",
+    "expert_used_count": "num_experts_per_tok",
+    "expert_feed_forward_length": "moe_intermediate_size",
+    "expert_shared_feed_forward_length": "shared_expert_intermediate_size",
+    "full_attention_interval": "full_attention_interval",
+    "ssm.conv_kernel": "linear_conv_kernel_dim",
+    "ssm.state_size": "linear_key_head_dim",
+    "ssm.group_count": "linear_num_key_heads",
+    "ssm.time_step_rank": "linear_num_value_heads",
+}
+#: Families whose configs have other names for some; "" for those that are read apart.
+_OWN_KEYS: Final = {
+    "gemma4_text": {
+        "attention.head_count_kv": "",
+        "attention.key_length": "global_head_dim",
+        "attention.key_length_swa": "head_dim",
+        "attention.shared_kv_layers": "num_kv_shared_layers",
+        "embedding_length_per_layer_input": "hidden_size_per_layer_input",
+        "expert_used_count": "top_k_experts",
+    },
+    "glm4_moe": {
+        "expert_count": "n_routed_experts",
+        "expert_shared_count": "n_shared_experts",
+        "leading_dense_block_count": "first_k_dense_replace",
+    },
+    "gpt_oss": {
+        "expert_count": "num_local_experts",
+        "expert_feed_forward_length": "intermediate_size",
+    },
+    "mixtral": {"expert_count": "num_local_experts"},
+}
+
+#: Tensors of a layer by what `specroof` calls the matrix; one of several ways to spell it.
+_TENSORS: Final = {
+    "q_proj": (("attn_q",),),
+    "k_proj": (("attn_k",),),
+    "v_proj": (("attn_v",),),
+    "o_proj": (("attn_output",),),
+    "gate_up_proj": (("ffn_gate", "ffn_up"),),
+    "down_proj": (("ffn_down",),),
+    "router": (("ffn_gate_inp",),),
+    "experts": (
+        ("ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"),
+        ("ffn_gate_up_exps", "ffn_down_exps"),
+    ),
+    "shared_gate_up_proj": (("ffn_gate_shexp", "ffn_up_shexp"),),
+    "shared_down_proj": (("ffn_down_shexp",),),
+    "shared_expert_gate": (("ffn_gate_inp_shexp",),),
+    "in_proj_qkvz": (("attn_qkv", "attn_gate"), ("ssm_in",)),
+    "in_proj_ba": (("ssm_beta", "ssm_alpha"), ("ssm_ba",)),
+    "out_proj": (("ssm_out",),),
+}
+#: Share of a file's bytes that may be in tensors nobody knows without a word.
+_SMALL_SHARE: Final = 0.001
+
+
+def parse_gguf(headers: Sequence[GgufHeader], *, name: str) -> Architecture:
+    """Return the model of a GGUF file, with each matrix in the format that the file has it in.
+
+    Parameters
+    ----------
+    headers
+        Of the file, or of all its parts, the first first.
+    name
+        What outputs call the model.
+
+    Counts
+        weights, norms and biases to the byte.
+    Ignores
+        draft layers behind the last one; tables of rotary frequencies.
+
+    Raises
+    ------
+    ConfigError
+        If the architecture is none that is known, a key is missing, or tensors are missing or of
+        other shapes than its keys say.
+
+    Source
+        As of this module.
+
+    Examples
+    --------
+    >>> header = GgufHeader("m.gguf", {"general.architecture": "mamba"}, {}, 64)
+    >>> parse_gguf([header], name="m")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    specroof.errors.ConfigError: m.gguf: general.architecture is mamba; allowed: gemma2, ...
+    """
+    first = headers[0]
+    tensors = {key: one for header in headers for key, one in header.tensors.items()}
+    whole = replace(first, tensors=tensors)
+    config, n_drafted = _config(whole)
+    plain = parse_config(json.dumps(config), source=first.source, name=name)
+    order = plain.layer_order
+    layers = [
+        Layer(tuple(_stored_block(whole, index, block) for block in plain.layers[place].blocks))
+        for index, place in enumerate(order)
+    ]
+    distinct = stack_layers(layers)
+    places = {layer.blocks: place for place, layer in enumerate(distinct)}
+    table = GGUF_FORMATS[tensors["token_embd.weight"].form]
+    head = table
+    if not plain.tied_embeddings:
+        head = _stored_format(whole, "output", (("output",),), plain.head.matrix_params, "")
+    model = replace(
+        plain,
+        layers=distinct,
+        layer_order=tuple(places[layer.blocks] for layer in layers),
+        head=replace(plain.head, weight=head),
+        embedding=table,
+        vector_dtype="fp32",
+    )
+    drafted = tuple(f"blk.{index}." for index in range(len(order), len(order) + n_drafted))
+    used = sum(one.stored_bytes for one in tensors.values() if not one.name.startswith(drafted))
+    notes = list(model.notes)
+    if n_drafted:
+        notes.append(MTP_NOTE)
+    if abs(used - model.weight_bytes) > _SMALL_SHARE * used:
+        notes.append(
+            f"the file's tensors take {format_binary_bytes(used)}, those of the model that "
+            f"{first.source} describes {format_binary_bytes(model.weight_bytes)}"
+        )
+    return replace(model, notes=tuple(notes))
+
+
+def _config(header: GgufHeader) -> tuple[dict[str, object], int]:
+    """Return the sizes as a `config.json` has them, and the number of draft layers."""
+    known = header.metadata.get("general.architecture")
+    if not isinstance(known, str) or known not in _FAMILIES:
+        header.refuse("general.architecture", known, ", ".join(_FAMILIES))
+    family = _FAMILIES[known]
+    if family == "llama" and f"{known}.expert_count" in header.metadata:
+        family = "mixtral"
+    names = _KEYS | _OWN_KEYS.get(family, {})
+    config: dict[str, object] = {
+        theirs: _size(header, f"{known}.{ours}")
+        for ours, theirs in names.items()
+        if theirs and f"{known}.{ours}" in header.metadata
+    }
+    n_blocks = _size(header, f"{known}.block_count")
+    n_drafted = 0
+    if f"{known}.nextn_predict_layers" in header.metadata:
+        n_drafted = _size(header, f"{known}.nextn_predict_layers")
+    if not n_drafted < n_blocks <= MAX_LAYERS:
+        header.refuse(f"{known}.block_count", n_blocks, f"{n_drafted + 1} to {MAX_LAYERS}")
+    table = header.tensors.get("token_embd.weight")
+    if table is None or len(table.shape) != 2:
+        header.refuse("token_embd.weight", table and table.shape, "a table of two dimensions")
+    config |= {
+        "model_type": family,
+        "num_hidden_layers": n_blocks - n_drafted,
+        "vocab_size": table.shape[1],
+        "tie_word_embeddings": "output.weight" not in header.tensors,
+    }
+    if f"{known}.ssm.inner_size" in header.metadata:
+        heads = max(1, _size(header, f"{known}.ssm.time_step_rank"))
+        config["linear_value_head_dim"] = _size(header, f"{known}.ssm.inner_size") // heads
+    if family == "gemma4_text":
+        config |= _gemma4_config(header)
+    if family in _BIASED and "blk.0.attn_q.bias" in header.tensors:
+        config["attention_bias"] = True
+    if family == "glm4_moe":  # the one family of which some models have them
+        config["use_qk_norm"] = "blk.0.attn_q_norm.weight" in header.tensors
+    return config, n_drafted
+
+
+def _gemma4_config(header: GgufHeader) -> dict[str, object]:
+    """Return the keys of a Gemma 4 that its two kinds of layers have each their own value of."""
+    key = "gemma4.attention.sliding_window_pattern"
+    slides = header.metadata.get(key)
+    if not isinstance(slides, tuple) or {*slides} != {True, False}:
+        header.refuse(key, slides, "whether each layer slides, of both kinds")
+    if _size(header, "gemma4.embedding_length_per_layer_input"):
+        header.refuse(
+            "gemma4.embedding_length_per_layer_input", "not 0", "0: no embeddings per layer"
+        )
+    key = "gemma4.attention.head_count_kv"
+    heads = header.metadata.get(key)
+    if not isinstance(heads, tuple):
+        heads = (_size(header, key),) * len(slides)
+    if len(heads) != len(slides):
+        header.refuse(key, f"a list of {len(heads)}", f"one of {len(slides)}")
+    full = slides.index(False)
+    return {
+        "layer_types": ["sliding_attention" if one else "full_attention" for one in slides],
+        "num_key_value_heads": heads[slides.index(True)],
+        "num_global_key_value_heads": heads[full],
+        "attention_k_eq_v": f"blk.{full}.attn_v.weight" not in header.tensors,
+        "enable_moe_block": "gemma4.expert_count" in header.metadata,
+    }
+
+
+#: Families whose configs say whether projections have biases.
+_BIASED: Final = frozenset(("llama", "qwen3", "qwen3_moe", "gemma2", "gemma3_text", "glm4_moe"))
+
+
+def _size(header: GgufHeader, key: str) -> int:
+    """Return a whole number; one that layers have alike may stand once for each."""
+    value = header.metadata.get(key)
+    if isinstance(value, tuple) and len(set(value)) == 1:
+        value = value[0]
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        header.refuse(key, value, "a whole number, the same for all layers")
+    return value
+
+
+def _stored_block(header: GgufHeader, index: int, block: Block) -> Block:
+    """Return a block of a layer with its matrices as the file has them."""
+
+    def weight(linear: Linear) -> WeightFormat:
+        spellings = _TENSORS[linear.name]
+        return _stored_format(header, linear.name, spellings, linear.matrix_params, f"blk.{index}.")
+
+    core = block.core
+    if isinstance(core, Experts):
+        elements = core.n_experts * core.matrix_params
+        form = _stored_format(header, "experts", _TENSORS["experts"], elements, f"blk.{index}.")
+        core = replace(core, weight=form)
+    linears = tuple(replace(linear, weight=weight(linear)) for linear in block.linears)
+    return replace(block, linears=linears, core=core)
+
+
+def _stored_format(
+    header: GgufHeader,
+    name: str,
+    spellings: Sequence[Sequence[str]],
+    elements: int,
+    prefix: str,
+) -> WeightFormat:
+    """Return what a matrix is stored in, the mean where it is several tensors."""
+    spelled = [[f"{prefix}{part}.weight" for part in parts] for parts in spellings]
+    names = next((each for each in spelled if header.tensors.keys() >= {*each}), None)
+    if names is None:
+        wanted = " or ".join(" and ".join(each) for each in spelled)
+        header.refuse(wanted, None, f"a tensor for {name}")
+    parts = [header.tensors[part] for part in names]
+    found = sum(part.n_elements for part in parts)
+    if found != elements:
+        allowed = f"{elements}, by the sizes of the model"
+        header.refuse(" and ".join(names), f"{found} weights", allowed)
+    return blend(*((GGUF_FORMATS[part.form], part.n_elements) for part in parts))
