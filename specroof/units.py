@@ -121,6 +121,7 @@ WIDER_DTYPES: Final[dict[str, tuple[str, ...]]] = {
 #: Seconds.
 MILLISECOND: Final = 1e-3
 MICROSECOND: Final = 1e-6
+NANOSECOND: Final = 1e-9
 HOUR: Final = 3600.0
 #: What prices and energy are per.
 MILLION: Final = 1e6

@@ -205,11 +205,12 @@ def test_a_framework_brings_its_rules() -> None:
 def test_results_of_a_tool_are_predicted_with_its_rules() -> None:
     hardware = load_hardware("mi250x")
     assert hardware.engine_of("sglang") == "sglang"
-    assert hardware.engine_of("llama.cpp") is None
+    assert hardware.engine_of("llama.cpp") == "llama.cpp"
+    assert hardware.engine_of("mlx") is None  # runs on Apple's chips
 
 
 def test_an_unknown_engine_is_refused_with_those_there_are() -> None:
-    with pytest.raises(OptionError, match=r"has ideal, generic, sglang, vllm, tensorrt-llm$"):
+    with pytest.raises(OptionError, match=r"has ideal, generic, sglang, vllm, tensorrt-llm, llama.cpp"):
         load_hardware("mi250x").engine("fast")
 
 

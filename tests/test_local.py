@@ -1,7 +1,9 @@
 """Machines of one user: kernels by rows, engines llama.cpp and MLX, their evidence and flags."""
 
 import json
+from dataclasses import replace
 from operator import attrgetter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,8 +21,8 @@ from specroof.catalog import (
 )
 from specroof.cli import app
 from specroof.cost import ForwardPass, Options
-from specroof.errors import OptionError, ProfileError
-from specroof.evidence import load_local
+from specroof.errors import MeasurementError, OptionError, ProfileError
+from specroof.evidence import load_local, read_benchmark
 from specroof.hardware import (
     EngineProfile,
     HardwareProfile,
@@ -242,7 +244,7 @@ def test_a_prediction_is_that_of_predict(scores) -> None:
     point = next(one for one in scores if one.point.source == REPORTS and one.kind == "speedup")
     asked = point.point
     answer = specroof.predict(
-        asked.model, asked.hardware, engine=asked.engine, weights=asked.quantization,
+        asked.model, asked.hardware, engine=asked.engine, options=Options(weight_dtype=asked.quantization),
         drafters=f"mtp,accept-length={asked.tokens_per_round}@{asked.draft_len}",
         context_len=512, batch_size=1, max_draft_len=asked.draft_len,
     )  # fmt: skip
@@ -275,11 +277,11 @@ def test_speedups_of_mtp_are_10_percent_off(scores) -> None:
 
 
 def test_a_3090_that_no_fit_counts_is_predicted_with_its_jump_at_9_rows(scores) -> None:
-    """Of its drafts of 1 to 8 two are best, 7 are worse than 8 (github.com/thc1006)."""
+    """Of its drafts of 1 to 7 two are best, and 8 are better than 7 (github.com/thc1006)."""
     mine = [one for one in chosen(scores, "speedup", REPORTS) if one.point.hardware == "rtx-3090"]
     assert errors_of(mine).mean <= 0.10
     assert mine[7].predicted > mine[6].predicted
-    assert max(mine, key=attrgetter("predicted")).point.draft_len == 2
+    assert max(mine[:7], key=attrgetter("predicted")).point.draft_len == 2
 
 
 def test_the_draft_length_predicted_best_loses_little(scores) -> None:
@@ -294,8 +296,10 @@ APPLE = {"m1-ultra": False, "m1-max": False, "m3-ultra": True, "m5-max": True}
 @pytest.mark.parametrize(
     "chip",
     [
-        pytest.param(chip, marks=[] if pays else pytest.mark.xfail(reason="1.1 and more predicted"))
-        for chip, pays in APPLE.items()
+        pytest.param(chip, marks=pytest.mark.xfail(reason="1.5 predicted, 0.91 measured"))
+        if chip == "m1-max"
+        else chip
+        for chip in APPLE
     ],
 )
 def test_signs_of_apple_machines_that_no_fit_counts(scores, chip: str) -> None:
@@ -416,14 +420,75 @@ def test_a_stranger_with_a_4090_gets_an_answer_in_one_command() -> None:
     (chip,) = answer["chips"]
     assert chip["engine"] == "llama.cpp-cuda"
     assert "--spec-draft-n-max" in chip["engine_config"]["llama.cpp"]
-    assert not any("price" in warning or "stands in" in warning for warning in answer["warnings"])
+    assert not any("has no fit" in warning for warning in answer["warnings"])
 
 
 def test_software_that_wraps_llama_cpp_is_predicted_as_it() -> None:
     answer = specroof.advise(
         "Qwen/Qwen3-8B", "m4-max", framework="ollama", input_len=500, output_len=200,
-        concurrency=1, drafters="ngram,accept=0.9", weights="q8_0",
+        concurrency=1, drafters="ngram,accept=0.9", options=Options(weight_dtype="q8_0"),
     )  # fmt: skip
     (chip,) = answer.to_dict()["chips"]
     assert chip["engine"] == "llama.cpp-metal"
     assert chip["engine_config"] == {"ollama": None} or chip["engine_config"] == {"ollama": ""}
+
+
+# --- Measure mine: what llama-bench and llama-batched-bench write ---------------------------------
+
+
+BENCH = [
+    {"n_prompt": 1, "n_gen": 0, "n_depth": 0, "avg_ns": 8_000_000},
+    {"n_prompt": 4, "n_gen": 0, "n_depth": 2048, "avg_ns": 10_000_000},
+    {"n_prompt": 0, "n_gen": 128, "n_depth": 1000, "avg_ns": 1_280_000_000},
+]
+
+
+def test_llama_bench_times_passes_and_decoding() -> None:
+    one, four, plain = read_benchmark(json.dumps(BENCH), source="bench.json")
+    assert (one.method, one.verify_len, one.pass_s) == ("step", 1, pytest.approx(8e-3))
+    assert (four.verify_len, four.context_len) == (4, 2048)
+    assert four.pass_s == pytest.approx(10e-3)
+    assert (plain.method, plain.draft_len, plain.engine) == (None, 0, "llama.cpp")
+    assert plain.tokens_per_s == pytest.approx(100)
+    assert plain.context_len == 1064
+
+
+def test_llama_batched_bench_decodes_in_parallel() -> None:
+    line = {"pp": 512, "tg": 128, "pl": 4, "speed_tg": 240.5, "t_tg": 2.13}
+    (point,) = read_benchmark(json.dumps(line), source="bench.jsonl")
+    assert (point.batch_size, point.context_len, point.tokens_per_s) == (4, 576, 240.5)
+
+
+@pytest.mark.parametrize(("n_prompt", "n_gen"), [(512, 128), (0, 0), (1024, 0)])
+def test_tests_of_llama_bench_that_say_nothing_of_a_pass_are_refused(
+    n_prompt: int, n_gen: int
+) -> None:
+    test = {"n_prompt": n_prompt, "n_gen": n_gen, "avg_ns": 1}
+    with pytest.raises(MeasurementError, match=rf"bench.json.*n_prompt is {n_prompt}.*n_ubatch"):
+        read_benchmark(json.dumps(test), source="bench.json")
+
+
+def test_calibrate_writes_the_engine_of_a_machine(tmp_path: Path) -> None:
+    """A machine whose memory is a fifth slower than the profile's."""
+    setup = engine_setup(load_hardware("rtx-4090"), "llama.cpp", None, Options(weight_dtype="q4_0"))
+    slower = replace(
+        setup, engine=replace(setup.engine, memory_frac=0.8 * setup.engine.memory_frac)
+    )
+    model = load_model("Qwen/Qwen3-8B")
+    tests = [
+        {"n_prompt": n, "n_gen": 0, "n_depth": depth, "n_ubatch": 512, "avg_ns": 1e9 * seconds}
+        for depth in (1, 4096)
+        for n in (1, 2, 4, 8, 16)
+        for seconds in [float(model_latency(model, slower, ForwardPass(1, n, depth)).total_s)]
+    ]
+    bench, target = tmp_path / "bench.json", tmp_path / "mine.yaml"
+    bench.write_text(json.dumps(tests), encoding="utf-8")
+    answer = specroof.calibrate(
+        bench, "Qwen/Qwen3-8B", "rtx-4090", engine="llama.cpp", options=Options(weight_dtype="q4_0")
+    )
+    target.write_text(answer.yaml, encoding="utf-8")
+    mine = load_hardware(target)
+    assert mine.engine().rules == "llama.cpp"
+    setups = (slower, engine_setup(mine, None, None, Options(weight_dtype="q4_0")))
+    seconds = [float(model_latency(model, s, ForwardPass(1, 6, 2048)).total_s) for s in setups]
+    assert seconds[1] == pytest.approx(seconds[0], rel=0.05)

@@ -30,6 +30,7 @@ from specroof.reading.checked import (
 from specroof.reading.json_text import json_values
 from specroof.reading.table import parse_table, plain_value
 from specroof.reading.yaml_text import shown
+from specroof.units import NANOSECOND
 
 #: How devices may share the work of a result.
 _ONE_GROUP: Final = "tensor parallelism alone, which is all that can be read"
@@ -525,7 +526,7 @@ def _llama_bench(content: dict[str, Any], place: str) -> Result:
         # A bare pass has what is cached before it; decoding, on average, half of its own besides.
         context_len=max(test.n_depth + (0.0 if is_pass else tokens / 2), 1.0),
         verify_len=tokens if is_pass else None,
-        tokens_per_s=(1.0 if is_pass else tokens) / (test.avg_ns * 1e-9),
+        tokens_per_s=(1.0 if is_pass else tokens) / (test.avg_ns * NANOSECOND),
         engine="llama.cpp",
     )
     return False, plausible(point)

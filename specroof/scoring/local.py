@@ -8,11 +8,17 @@ from typing import Final
 
 import numpy as np
 
-from specroof.acceptance import acceptance_from_length
 from specroof.arrays import Array
 from specroof.catalog import hardware_names, local_engines
 from specroof.cost import ForwardPass, Options
-from specroof.evidence import STEP, Measurement, drafter_of, load_local, request_lengths
+from specroof.evidence import (
+    STEP,
+    Measurement,
+    acceptance_of,
+    drafter_of,
+    load_local,
+    request_lengths,
+)
 from specroof.evidence.measurement import chip_of, model_of
 from specroof.hardware import EngineProfile, Placement
 from specroof.latency import Deployment, Setup, model_latency
@@ -93,9 +99,9 @@ def local_scores(
             continue
         if point.source == _BASELINES and not point.drafts:
             continue
-        run = (point.source, point.engine_version) if point.source == _DEPTHS else ()
+        build = point.engine_version if point.source == _DEPTHS else ""
         shape = (point.model, point.hardware, point.engine, point.quantization)
-        groups[shape, run, point.drafts].append(point)
+        groups[point.source, build, shape, point.drafts].append(point)
     return tuple(
         LocalScore(point, kind, float(measured), float(predicted))
         for group in groups.values()
@@ -138,12 +144,10 @@ def _compared(
 
 
 def _speedup(served: Deployment, point: Measurement) -> float:
-    drafts = int(point.draft_len or 0)
-    tokens = acceptance_from_length(float(point.tokens_per_round or 1), drafts)
+    drafts, drafter = int(point.draft_len or 0), drafter_of(point)
     context = request_lengths(point)[2] if point.input_len else _CONTEXT
-    curve = decoding_curve(
-        served, drafter_of(point), tokens, 1, context_len=context, max_draft_len=drafts
-    )
+    tokens = acceptance_of(point, drafter)
+    curve = decoding_curve(served, drafter, tokens, 1, context_len=context, max_draft_len=drafts)
     return float(curve.speedup[0, 0, drafts])
 
 
