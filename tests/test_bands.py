@@ -611,6 +611,17 @@ def test_an_engine_without_served_loads_says_so_and_the_ideal_one_has_no_server(
     some = EngineProfile(name="mine", served_bands={"tpot_s": {"to-4": NARROW}})
     assert "no band" in served_bands_line(some, [1, 8], requests=False)
     assert "30 loads" in served_bands_line(some, [1, 4], requests=False)
+    # Loads that are played through have a TTFT of their own; a factor says more than -89% to +802%.
+    wide = Band(width=2.2, mean_error=5, points=40)
+    mine = EngineProfile(
+        name="mine", served_bands={"ttft_s": {"any": NARROW}, "played_ttft_s": {"any": wide}}
+    )
+    played = served_bands_line(mine, 1, requests=True, played=True)
+    assert "factor of 9 of 40 loads" in played
+    assert "-18% to +22% of 30 loads" in served_bands_line(mine, 1, requests=True)
+    assert "prices" not in played
+    # Of a steady state they are named, as of decoding alone.
+    assert "prices" in served_bands_line(mine, 1, requests=True)
 
 
 # --- what bands are made of -----------------------------------------------------------------------

@@ -338,9 +338,11 @@ def served_bands_line(
         known = [band for band in cells if band is not None]
         if known and len(known) == len(cells):
             band = max(known, key=lambda cell: cell.width)
-            low, high = np.expm1(-band.width), np.expm1(band.width)
+            span = f"{np.expm1(-band.width):+.0%} to {np.expm1(band.width):+.0%}"
+            if band.width > 1:
+                span = f"within a factor of {np.exp(band.width):.2g}"
             counted = counted_engines(band, engine)
-            shown.append(f"{title} {low:+.0%} to {high:+.0%} of {band.points} loads{counted}")
+            shown.append(f"{title} {span} of {band.points} loads{counted}")
     if not shown:
         titles = ", ".join(figures.values())
         return f"{titles} have no band: no measured load speaks for engine {engine.name} here"
