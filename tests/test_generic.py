@@ -210,7 +210,9 @@ def test_results_of_a_tool_are_predicted_with_its_rules() -> None:
 
 
 def test_an_unknown_engine_is_refused_with_those_there_are() -> None:
-    with pytest.raises(OptionError, match=r"has ideal, generic, sglang, vllm, tensorrt-llm, llama.cpp"):
+    with pytest.raises(
+        OptionError, match=r"has ideal, generic, sglang, vllm, tensorrt-llm, llama.cpp"
+    ):
         load_hardware("mi250x").engine("fast")
 
 

@@ -63,28 +63,6 @@ def deployment_words(deployment: Deployment) -> dict[str, tuple[str, ...]]:
     }
 
 
-def unmeasured(deployment: Deployment) -> dict[str, list[str]]:
-    """Return the words of `deployment_words` that the evidence of the engine does not have.
-
-    Source
-        `specroof.hardware.Reach`.
-
-    Examples
-    --------
-    >>> from specroof import load_hardware, load_model
-    >>> from specroof.hardware import Placement
-    >>> from specroof.latency import engine_setup
-    >>> setup = engine_setup(load_hardware("h200"), "vllm", Placement(8), None)
-    >>> unmeasured(Deployment(load_model("deepseek-ai/DeepSeek-V3"), setup))
-    {'attention': ['latent_attention'], 'formats': [], 'placements': []}
-    """
-    reach = deployment.setup.engine.reach
-    return {
-        key: [word for word in asked if reach is not None and word not in getattr(reach, key)]
-        for key, asked in deployment_words(deployment).items()
-    }
-
-
 def evidence_engine(deployment: Deployment) -> EngineProfile:
     """Return the engine whose bands speak for a deployment.
 
@@ -96,9 +74,11 @@ def evidence_engine(deployment: Deployment) -> EngineProfile:
         The choice of this library.
     """
     setup = deployment.setup
-    engine, stand_ins = setup.engine, setup.hardware.generic
-    measured = engine.reach is not None and engine.reach.family
-    if not measured or stand_ins is None or not any(unmeasured(deployment).values()):
+    engine, reach, stand_ins = setup.engine, setup.engine.reach, setup.hardware.generic
+    if reach is None or not reach.family or stand_ins is None:
+        return engine
+    words = deployment_words(deployment)
+    if all({*asked} <= {*getattr(reach, key)} for key, asked in words.items()):
         return engine
     strange = stand_ins.engines.get(engine.framework or engine.name, stand_ins.engines[GENERIC])
     return strange.spread_as(setup.placement.words)
@@ -166,7 +146,10 @@ def nearness(
         outside.append(f"no {known}")
     if reach.drafters and (unknown := sorted({*drafters} - {*reach.drafters})):
         outside.append(f"none with {', '.join(unknown)}")
-    missing = unmeasured(deployment)
+    missing = {
+        key: [word for word in asked if word not in getattr(reach, key)]
+        for key, asked in deployment_words(deployment).items()
+    }
     outside += [f"none with {', '.join(strange)}" for strange in missing.values() if strange]
     if chip not in reach.chips:
         outside.append(f"none on {chip}")
