@@ -234,6 +234,7 @@ def test_siblings_add_nothing_to_what_was_measured() -> None:
                 "questions/adaptive.py:adaptive",
                 "questions/rollout.py:best_draft_len",
                 "questions/rollout.py:oracle",
+                "questions/worth.py:row",
                 "speedup/curve.py:drafting_gain",
                 "speedup/result.py:_best_index",
                 "speedup/result.py:verdicts",
@@ -242,6 +243,7 @@ def test_siblings_add_nothing_to_what_was_measured() -> None:
         (
             "crossing",
             {
+                "questions/breakeven.py:_played_rows",
                 "speedup/inverses.py:largest_cost",
                 "speedup/inverses.py:least_length",
                 "speedup/inverses.py:least_rate",
