@@ -220,13 +220,13 @@ HIT_RATES: Final = (0.0, 0.5, 0.9)
 
 #: Where requests are timed: draft lengths, and shares of the drafts that are accepted. Where
 #: prompts stop the batch, tokens per round are all that matters: whole ones up to the largest.
-_REQUEST_DRAFTS: Final = (1, 2, 3, 5, 8, 12, 16)
-_REQUEST_SHARES: Final = (0.0, 0.33, 0.67, 1.0)
+_REQUEST_DRAFTS: Final = (1, 2, 3, 4, 5, 7, 9, 12, 16)
+_REQUEST_SHARES: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
 _REQUEST_TOKENS: Final = tuple(range(1, _REQUEST_DRAFTS[-1] + 2))
 
-#: Logarithms of what requests take that are told apart: seconds are off by a third of a percent,
+#: Logarithms of what requests take that are told apart: seconds are off by a fifth of a percent,
 #: those to a first token, whose bands are far wider, by two.
-_REQUEST_QUANTA: Final = {"rounds": 4e-3, "prompt_s": 6e-3, "first_rounds": 4e-2, "first_s": 4e-2}
+_REQUEST_QUANTA: Final = {"rounds": 4e-3, "prompt_s": 4e-3, "first_rounds": 4e-2, "first_s": 4e-2}
 #: Stands for no seconds at all, of which there is no logarithm.
 _NO_SECONDS: Final = 1e-9
 
