@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import specroof
+from screens import on_a_terminal
 from server_pages import Life, server_info, sglang_page, without_steps
 from specroof import OptionError
 from specroof.cli import app
@@ -192,14 +193,6 @@ TASKS: Final[dict[str, tuple[str, Callable[[Found], None]]]] = {
 }
 
 
-def answer_of(words: list[str]) -> Found:
-    """Return what a command prints as JSON."""
-    done = CliRunner().invoke(app, [*words, "--json"])
-    assert (done.exit_code, done.stderr) == (0, "")
-    found: Found = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
 def keyword(word: str) -> Any:
     """Return the value of a flag as Python has it: a number, a list of numbers, else its text."""
     try:
@@ -209,45 +202,59 @@ def keyword(word: str) -> Any:
     return values if len(values) > 1 else int(values[0]) if values[0].is_integer() else values[0]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("task", TASKS)
-def test_python_gives_the_same_decision(task: str) -> None:
-    """A question by its name, with the flags of the shell as keywords."""
-    name, model, _, chips, *words = shlex.split(TASKS[task][0])
-    pairs = zip(words[::2], words[1::2], strict=True)
+def in_python(words: list[str]) -> Found:
+    """Return the answer of a question by its name, with the flags of the shell as keywords."""
+    name, model, _, chips, *rest = words
+    pairs = zip(rest[::2], rest[1::2], strict=True)
     asked = {flag[2:].replace("-", "_"): keyword(word) for flag, word in pairs}
     hardware = chips.split(",") if "," in chips else chips
-    found = getattr(specroof, name)(model, hardware, **asked).to_dict()
-    TASKS[task][1](found)
-    assert json.loads(json.dumps(found)) == answer_of(shlex.split(TASKS[task][0]))
+    found: Found = getattr(specroof, name)(model, hardware, **asked).to_dict()
+    return found
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("columns", [80, 120])
-@pytest.mark.parametrize("task", TASKS)
-def test_an_answer_is_readable_at_every_width(
-    task: str, columns: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    words = shlex.split(TASKS[task][0])
-    monkeypatch.setenv("COLUMNS", str(columns))
-    done = CliRunner().invoke(app, words)
+def printed(words: list[str], columns: int | None) -> str:
+    """Return what a command prints into a pipe, for a width that is stated or for none."""
+    stated = None if columns is None else str(columns)
+    done = CliRunner().invoke(app, words, env={"COLUMNS": stated})
     assert (done.exit_code, done.stderr) == (0, "")
-    page = [line for line in done.stdout.splitlines() if "://" not in line]
-    assert max(map(len, page)) <= columns
-    # Piped without a width, lines stay whole: the same words, but for what wraps them.
-    monkeypatch.delenv("COLUMNS")
-    whole = CliRunner().invoke(app, words).stdout
-    assert whole.count("\n") <= done.stdout.count("\n")
-    if words[0] != "advise":
-        return
+    return done.stdout
+
+
+def same_decision(found: Found, page: list[str]) -> None:
+    """Hold the table and the first sentence of advice against the object of it."""
     (start,) = (n for n, line in enumerate(page) if re.match(r"load +γ +speedup", line))
     assert len({len(line) for line in page[start : start + 2]}) <= 2
-    found = answer_of(words)
     rows = [line.split() for line in page[start + 1 : start + 1 + len(found["rows"])]]
     shown = [(float(row[0]), int(row[1])) for row in rows]
     assert shown == [(row["concurrency"], row["draft_len"]) for row in found["rows"]]
-    decided = {"on": "ON ", "off": "OFF ", "unclear": "UNCLEAR ", "depends": " AT "}
-    assert decided[found["decision"]] in whole.upper()
+    said = {row["decision"] for row in found["rows"]}
+    assert all(f"{decision.upper()} " in " ".join(page) for decision in said)
+    assert (found["decision"] in said) == (len(said) == 1 or found["decision"] == "unclear")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", TASKS)
+def test_no_task_contradicts_itself(task: str) -> None:
+    """In JSON, in Python and as text: of 80 and of 120 columns, and whole."""
+    command, holds = TASKS[task]
+    words = shlex.split(command)
+    found = json.loads(printed([*words, "--json"], None).splitlines()[-1])
+    holds(found)
+    assert json.loads(json.dumps(in_python(words))) == found
+    whole = printed(words, None)
+    for columns in (80, 120):
+        text = printed(words, columns)
+        page = [line for line in text.splitlines() if "://" not in line]
+        assert max(map(len, page)) <= columns
+        assert whole.count("\n") <= text.count("\n")
+        if words[0] == "advise":
+            same_decision(found, page)
+
+
+@pytest.mark.slow
+def test_a_terminal_shows_what_a_pipe_of_its_width_gets() -> None:
+    words = shlex.split(TASKS["a drafter that loses"][0])
+    assert on_a_terminal(80, *words) == printed(words, 80)
 
 
 @pytest.mark.slow
