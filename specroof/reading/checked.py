@@ -254,7 +254,7 @@ def _mistake(error: Any, model: type[BaseModel]) -> Mistake:
             expected = error["msg"].replace("Input should be", "allowed:", 1)
             said = f"{key} is {shown(error['input'])}; {_EXPECTED.get(kind, expected)}".lstrip()
     # Keys come from the file and may be of any length.
-    return Mistake(path, shortened(said, 700))
+    return Mistake(path, shortened(said, 800))
 
 
 def without(content: Any, paths: Iterable[KeyPath]) -> Any:
