@@ -101,8 +101,8 @@ _MLX: Final = {
 BACK_ENDS: Final = (
     BackEnd("llama.cpp-hip", (8, 4), ("AMD",)),
     # Matrix kernels take 1.33 steps for 2 to 8 tokens of a 27B model, on a chip of 100 TFLOP/s in
-    # float32 (llama.cpp pull request 26079). Rounds have little beside their passes, and experts are read once for each token up to 8
-    # (ggml-cuda/mmvq.cu, get_mmvq_mmid_max_batch).
+    # float32 (llama.cpp pull request 26079). Rounds have little beside their passes, and experts
+    # are read once for each token up to 8 (ggml-cuda/mmvq.cu, get_mmvq_mmid_max_batch).
     BackEnd(
         "llama.cpp-cuda",
         (8, 8),

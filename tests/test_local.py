@@ -1,9 +1,11 @@
 """Machines of one user: kernels by rows, engines llama.cpp and MLX, their evidence and flags."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -48,6 +50,7 @@ from specroof.serving.capacity import served_room
 from specroof.serving.launch import YOUR_FILE, Speculation, launch, server_command
 
 ZERO = np.zeros(())
+Scores = tuple[LocalScore, ...]
 STRIX = "ryzen-ai-max-395"
 
 
@@ -111,7 +114,9 @@ def chip_with(**flops_per_s: float) -> HardwareProfile:
 @pytest.mark.parametrize(
     ("peaks", "vector"), [({"fp32": 1e12, "bf16": 8e12}, 1e12), ({"bf16": 8e12}, 8e12)]
 )
-def test_a_pass_is_a_straight_line_in_rows_with_a_jump_between_kernels(peaks, vector) -> None:
+def test_a_pass_is_a_straight_line_in_rows_with_a_jump_between_kernels(
+    peaks: dict[str, float], vector: float
+) -> None:
     kernels = {
         "vector": RowKernel(rows=8, compute_frac=0.5),
         "matrix": RowKernel(compute_frac=2.0, tile=16),
@@ -227,11 +232,11 @@ def test_chips_of_local_measurements_have_files_or_no_name() -> None:
 
 
 @pytest.fixture(scope="module")
-def scores():
+def scores() -> Scores:
     return local_scores()
 
 
-def test_left_out_fits_have_not_seen_the_model(scores) -> None:
+def test_left_out_fits_have_not_seen_the_model(scores: Scores) -> None:
     known = local_engines()
     for score in scores:
         name = score.point.engine or ""
@@ -239,12 +244,12 @@ def test_left_out_fits_have_not_seen_the_model(scores) -> None:
             assert left_out_engine(score.point) != known.engines[name]
 
 
-def test_a_prediction_is_that_of_predict(scores) -> None:
+def test_a_prediction_is_that_of_predict(scores: Scores) -> None:
     """The score of a report is the speedup that a user gets by asking."""
     point = next(one for one in scores if one.point.source == REPORTS and one.kind == "speedup")
     asked = point.point
     answer = specroof.predict(
-        asked.model, asked.hardware, engine=asked.engine, options=Options(weight_dtype=asked.quantization),
+        str(asked.model), str(asked.hardware), engine=asked.engine, options=Options(weight_dtype=asked.quantization),
         drafters=f"mtp,accept-length={asked.tokens_per_round}@{asked.draft_len}",
         context_len=512, batch_size=1, max_draft_len=asked.draft_len,
     )  # fmt: skip
@@ -252,11 +257,11 @@ def test_a_prediction_is_that_of_predict(scores) -> None:
     assert found == pytest.approx(point.predicted)
 
 
-def chosen(scores, kind: str, *sources: str) -> list[LocalScore]:
+def chosen(scores: Sequence[LocalScore], kind: str, *sources: str) -> list[LocalScore]:
     return [one for one in scores if one.kind == kind and one.point.source in sources]
 
 
-def test_steps_by_cached_tokens_are_predicted(scores) -> None:
+def test_steps_by_cached_tokens_are_predicted(scores: Scores) -> None:
     dense_model = [
         one for one in chosen(scores, "depth", "strix-halo-depth") if "Qwen" in str(one.point.model)
     ]
@@ -264,11 +269,11 @@ def test_steps_by_cached_tokens_are_predicted(scores) -> None:
 
 
 @pytest.mark.xfail(reason="18.8 % reached: experts of one format in one fit, of another the next")
-def test_passes_of_1_to_32_tokens_are_12_percent_off(scores) -> None:
+def test_passes_of_1_to_32_tokens_are_12_percent_off(scores: Scores) -> None:
     assert errors_of(chosen(scores, "pass", "strix-halo-passes")).mean <= 0.12
 
 
-def test_speedups_of_mtp_are_10_percent_off(scores) -> None:
+def test_speedups_of_mtp_are_10_percent_off(scores: Scores) -> None:
     sources = ("strix-halo-mtp", "qwen38-27b-mtp", "mlx-mtp")
     found = errors_of(chosen(scores, "speedup", *sources))
     assert found.mean <= 0.10
@@ -276,7 +281,7 @@ def test_speedups_of_mtp_are_10_percent_off(scores) -> None:
     assert found.verdicts >= 0.95
 
 
-def test_a_3090_that_no_fit_counts_is_predicted_with_its_jump_at_9_rows(scores) -> None:
+def test_a_3090_that_no_fit_counts_is_predicted_with_its_jump_at_9_rows(scores: Scores) -> None:
     """Of its drafts of 1 to 7 two are best, and 8 are better than 7 (github.com/thc1006)."""
     mine = [one for one in chosen(scores, "speedup", REPORTS) if one.point.hardware == "rtx-3090"]
     assert errors_of(mine).mean <= 0.10
@@ -284,7 +289,7 @@ def test_a_3090_that_no_fit_counts_is_predicted_with_its_jump_at_9_rows(scores) 
     assert max(mine[:7], key=attrgetter("predicted")).point.draft_len == 2
 
 
-def test_the_draft_length_predicted_best_loses_little(scores) -> None:
+def test_the_draft_length_predicted_best_loses_little(scores: Scores) -> None:
     regrets = draft_len_regrets(scores)
     assert len(regrets) > 18
     assert np.mean(regrets) <= 0.03
@@ -302,13 +307,13 @@ APPLE = {"m1-ultra": False, "m1-max": False, "m3-ultra": True, "m5-max": True}
         for chip in APPLE
     ],
 )
-def test_signs_of_apple_machines_that_no_fit_counts(scores, chip: str) -> None:
+def test_signs_of_apple_machines_that_no_fit_counts(scores: Scores, chip: str) -> None:
     mine = [one for one in chosen(scores, "speedup", REPORTS) if one.point.hardware == chip]
     assert mine
     assert all((one.predicted > 1) == (one.measured > 1) == APPLE[chip] for one in mine)
 
 
-def test_validate_prints_errors_on_local_machines(scores) -> None:
+def test_validate_prints_errors_on_local_machines(scores: Scores) -> None:
     text = local_text(scores)
     found = local_json(scores)
     assert "strix-halo-passes" in text
@@ -322,7 +327,7 @@ def test_validate_prints_errors_on_local_machines(scores) -> None:
 # --- Flags ----------------------------------------------------------------------------------------
 
 
-def plan_of(kind: str, drafts: int = 2, **more: object) -> Speculation:
+def plan_of(kind: str, drafts: int = 2, **more: Any) -> Speculation:
     return Speculation(kind=kind, schedule=((1, 4, drafts),), **more)
 
 
@@ -445,7 +450,8 @@ BENCH = [
 
 def test_llama_bench_times_passes_and_decoding() -> None:
     one, four, plain = read_benchmark(json.dumps(BENCH), source="bench.json")
-    assert (one.method, one.verify_len, one.pass_s) == ("step", 1, pytest.approx(8e-3))
+    assert (one.method, one.verify_len) == ("step", 1)
+    assert one.pass_s == pytest.approx(8e-3)
     assert (four.verify_len, four.context_len) == (4, 2048)
     assert four.pass_s == pytest.approx(10e-3)
     assert (plain.method, plain.draft_len, plain.engine) == (None, 0, "llama.cpp")

@@ -844,6 +844,7 @@ def test_the_command_prints_a_table_and_one_object() -> None:
         "cells",
         "regret",
         "served",
+        "local",
         "long_contexts",
         "coverage",
         "splits",
