@@ -147,7 +147,7 @@ def measured_on(points: Sequence[Measurement], engine: str, chips: Sequence[str]
 def cited(source: str) -> str:
     """Return title and address of a source, from the head of its file."""
     folder = PACKAGE / "evidence" / "measurements"
-    (path,) = folder.rglob(f"{source}.csv")
+    (path,) = [*folder.glob(f"{source}.csv"), *folder.glob(f"served/{source}.csv")]
     text = path.read_text(encoding="utf-8")
     head = dict(line[2:].split(": ", 1) for line in text.splitlines() if line.startswith("# "))
     return f"{head['title']}, {head['url']}"
@@ -282,7 +282,8 @@ def all_served_bands() -> tuple[dict[tuple[str, str], Bands], dict[str, Bands]]:
 
 def reaching(bands: ServedBands, reach: Reach) -> Bands:
     """Return bands that widen beyond what was measured, rounded as hardware files have them."""
-    written = partial(replace, batch_size=reach.batch_size, context_len=reach.context_len)
+    ends = (None if end is None else float(end) for end in (reach.batch_size, reach.context_len))
+    written = partial(replace, **dict(zip(("batch_size", "context_len"), ends, strict=True)))
     return {
         figure: {key: written(band, width=float(_yaml(band.width))) for key, band in cells.items()}
         for figure, cells in bands.items()

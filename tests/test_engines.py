@@ -582,13 +582,13 @@ def test_several_groups_reduce_in_three_steps() -> None:
 
 @pytest.mark.parametrize(
     ("devices", "link", "out"),
-    [(16, None, 10e-6), (16, 100e9, None), (12, 100e9, 10e-6)],
+    [(16, None, 10e-6), (16, 100e9, None)],
 )
 def test_groups_without_a_price_are_refused(
     devices: int, link: float | None, out: float | None
 ) -> None:
     with pytest.raises(
-        ProfileError, match=f"max_devices is 8; .* cannot time collectives over {devices} devices"
+        ProfileError, match=f"max_devices is 8.* cannot time collectives over {devices} devices"
     ):
         exchanged_s(devices, scale_out_bytes_per_s=link, out=out)
 

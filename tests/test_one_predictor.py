@@ -173,7 +173,7 @@ def callers_of(formula: str) -> set[str]:
                 "serving/prefills.py:_times",
             },
         ),
-        ("answer_rounds", {"serving/prefills.py:rounds"}),
+        ("answer_rounds", {"serving/prefills.py:rounds", "serving/split.py:split_curves"}),
     ],
 )
 def test_what_prompts_do_is_written_once(formula: str, callers: set[str]) -> None:
@@ -232,6 +232,7 @@ def test_siblings_add_nothing_to_what_was_measured() -> None:
                 "policies/decision.py:best_choice",
                 "policies/schedule.py:advised_day",
                 "questions/adaptive.py:adaptive",
+                "questions/curve_tables.py:_band_columns",
                 "questions/rollout.py:best_draft_len",
                 "questions/rollout.py:oracle",
                 "questions/worth.py:row",

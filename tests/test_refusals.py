@@ -145,7 +145,7 @@ def test_commands_of_groups_name_their_flags_too(words: list[str], says: str) ->
             "explore",
             ["-o", "page.html", "--engine", "fast"],
             "--engine: engine is 'fast'; NVIDIA H100 SXM 80GB has ideal, sglang, vllm, "
-            "tensorrt-llm, generic",
+            "tensorrt-llm, generic, llama.cpp, llama.cpp-cuda, llama.cpp-vulkan",
         ),
         ("explore", ["-o", ""], "--output is ''; allowed: a file or a folder"),
     ],

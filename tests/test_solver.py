@@ -353,7 +353,7 @@ def test_a_curve_says_what_it_is_of() -> None:
     )
     assert (found.model, found.hardware, found.engine) == ("toy", "toy device", "ideal")
     assert found.drafter == "autoregressive,cost=0.1"
-    assert found.placement == Placement(8, 4, 2)
+    assert found.placement == Placement(8, 4, 2, nodes=1)
     assert found.context_len.tolist() == [128, 4096, 9]
     assert found.batch_size.tolist() == [1, 8]
     assert found.draft_len.tolist() == [0, 1, 2, 3, 4]

@@ -741,7 +741,7 @@ def _warnings(rows: Sequence[AdvisedLoad], targets: Targets) -> list[str]:
         load = min(waits, key=lambda load: np.nan_to_num(waits[load], nan=np.inf))
         if target_ms is not None and not waits[load] <= target_ms:
             warnings.append(
-                f"a {what} of {target_ms:g} ms is out of reach: the least is {waits[load]:.3g} ms, "
+                f"a {what} of {float(target_ms):g} ms is out of reach: the least is {waits[load]:.3g} ms, "
                 f"at {load:g} in flight"
             )
     most = max(rows, key=lambda row: row.choice.speedup)

@@ -927,7 +927,7 @@ class DeploymentRequest:
         int,
         Parameter(
             "Pipeline parallelism: stages of layers, each on tensor_parallel devices.",
-            "--pp --pipeline-parallel-size",
+            "--pp",
             about_flag="Pipeline parallelism: stages of layers, each on --tp devices.",
             panel=_PLACEMENT,
         ),
