@@ -282,7 +282,8 @@ def all_served_bands() -> tuple[dict[tuple[str, str], Bands], dict[str, Bands]]:
 
 def reaching(bands: ServedBands, reach: Reach) -> Bands:
     """Return bands that widen beyond what was measured, rounded as hardware files have them."""
-    ends = (None if end is None else float(end) for end in (reach.batch_size, reach.context_len))
+    reached = (reach.batch_size, reach.context_len)
+    ends = (None if end is None else float(_yaml(float(end))) for end in reached)
     written = partial(replace, **dict(zip(("batch_size", "context_len"), ends, strict=True)))
     return {
         figure: {key: written(band, width=float(_yaml(band.width))) for key, band in cells.items()}
