@@ -21,6 +21,7 @@ from specroof import (
     load_drafter,
     load_hardware,
     load_model,
+    predict,
     speedup_curve,
 )
 from specroof.acceptance import context_acceptance
@@ -100,6 +101,14 @@ def test_a_band_lies_as_far_below_as_above() -> None:
     assert np.log(made.speedup[..., 1:] / low[..., 1:]) == pytest.approx(width * ones)
     assert np.log(high[..., 1:] / made.speedup[..., 1:]) == pytest.approx(width * ones)
     assert low[0, 0, 0] == high[0, 0, 0] == 1  # plain decoding is what it is
+
+
+def test_a_prediction_without_lengths_to_draft_shows_no_band() -> None:
+    answer = predict(MODEL, CHIP, drafters="eagle3,accept=0.7", engine="sglang", max_draft_len=0)
+    (row,) = [
+        line.split() for line in answer.text().splitlines() if line.strip().startswith("none")
+    ]
+    assert row[:4] == ["none", "1.00x", "-", "-"]
 
 
 def test_the_ideal_engine_has_no_band() -> None:

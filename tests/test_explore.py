@@ -409,3 +409,10 @@ def test_what_the_command_refuses_leaves_nothing(
     assert done.exit_code == 2
     assert refusal in done.output
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+def test_a_chip_whose_own_engine_is_the_ideal_has_it_once() -> None:
+    bare = replace(specroof.load_hardware("b200"), engines={}, default_engine=None, generic=None)
+    found = specroof.explore("Qwen/Qwen3-8B", bare, tensor_parallel=1, **SMALL)
+    (model,), (chip,) = found.models, found.hardware
+    assert list(found.section(model, chip).cells) == [("ideal", 1)]

@@ -640,3 +640,19 @@ def test_layers_that_stages_do_not_divide_are_dealt_out_as_engines_do() -> None:
     check_placement(load_model("deepseek-ai/DeepSeek-V3"), Placement(8, pipeline_parallel=2))
     with pytest.raises(OptionError, match=r"pipeline_parallel is 7, and toy has 6 layers"):
         check_placement(TOY, Placement(1, pipeline_parallel=7))
+
+
+def test_experts_reach_farther_over_two_nodes() -> None:
+    # Behind data-parallel attention tokens go to experts of all devices: half of them are in
+    # another node then, whose links are slower.
+    spread: dict[str, Any] = dict.fromkeys(
+        ("tensor_parallel", "expert_parallel", "attention_data_parallel"), 8
+    )
+    near, far = (
+        predict(
+            "deepseek-ai/DeepSeek-V3", "h200", drafters="ideal", engine="sglang", batch_size=[64],
+            nodes=nodes, **spread,
+        ).curves[0].decode_s[0, 0]
+        for nodes in (1, 2)
+    )  # fmt: skip
+    assert near < far < 1.5 * near

@@ -380,6 +380,9 @@ def test_the_largest_rates_stand_in_one_line() -> None:
         off, on = (one.largest_rates[place] for one in found.series)
         assert f"{off.rate:.3g} requests/s without drafts; {on.rate:.3g} with {SPEC}" in line
     assert len(lines) == 2
+    both = frontier(MODEL, [CHIP, "l40s"], **{**asked, "devices": [1]})
+    told = [line for line in both.text().splitlines() if line.startswith("largest rate")]
+    assert {"NVIDIA L40S"} <= {line.rpartition(" of ")[2].partition(":")[0] for line in told}
     advised = advise(MODEL, CHIP, **ADVISED, **REQUESTS, rate=[1, 32], requests=60, ttft_ms=1000)
     rates = played_of(advised).largest_rates
     assert rates is not None
