@@ -37,8 +37,8 @@ DRAFTERS = (
     "eagle3,accept=0.6,tree=eagle2,nodes=8,top-k=2,siblings=.2",
 )
 LOADS = ([1], [64], [1, 8, 64], [1, 8, 32, 64, 128], [4, 256], [16, 49, 97])
-#: Draws of the quick suite, and of the whole one; SPECROOF_DRAWS=3000 draws more.
-FEW, DRAWS = 16, int(os.environ.get("SPECROOF_DRAWS", "300"))
+#: Draws of the quick suite, and of the whole one; SPECROOF_DRAWS=300 draws more.
+FEW, DRAWS = 16, int(os.environ.get("SPECROOF_DRAWS", "100"))
 
 
 @functools.cache
