@@ -9,7 +9,7 @@ from specroof.architecture import Architecture
 from specroof.engines import ideal_rates, predicted_tokens_per_s
 from specroof.evidence import Measurement
 from specroof.hardware import EngineProfile
-from specroof.latency import Deployment, Setup, cache_notes, model_work, served_options
+from specroof.latency import Deployment, Setup, model_work, served_options, setup_notes
 
 V4, V32, GLM = "deepseek-ai/DeepSeek-V4-Flash", "deepseek-ai/DeepSeek-V3.2", "zai-org/GLM-5"
 EIGHT = Placement(tensor_parallel=8)
@@ -56,7 +56,7 @@ def test_the_default_cache_of_servers(model: str, chip: str, sglang: str, vllm: 
     ):
         setup = setup_of(chip, engine)
         assert Deployment(found, setup).kv_dtype == expected
-        said = any("KV cache priced as fp8" in note for note in cache_notes(found, setup))
+        said = any("KV cache priced as fp8" in note for note in setup_notes(found, setup))
         assert said == (expected == "fp8")
 
 
@@ -68,7 +68,7 @@ def test_what_is_chosen_stays() -> None:
     # A checkpoint that names fp8 keeps it, and nothing is to be said.
     named = replace(load_model(V4), kv_dtype="fp8")
     assert served_options(named, setup_of("h200", "vllm")).kv_dtype is None
-    assert list(cache_notes(named, setup_of("h200", "vllm"))) == []
+    assert list(setup_notes(named, setup_of("h200", "vllm"))) == []
     # TensorRT-LLM's rules are not at hand, and the textbook has none.
     for engine in ("tensorrt-llm", "ideal"):
         assert served_options(load_model(V4), setup_of("b200", engine)) == Options()
@@ -78,7 +78,7 @@ def test_a_cache_that_vllm_refuses_is_said() -> None:
     # _resolve_dsv4_kv_cache_dtype raises for anything but fp8; SGLang takes bfloat16 too.
     wide = Options(kv_dtype="bf16")
     for engine, expected in (("vllm", True), ("sglang", False)):
-        notes = list(cache_notes(load_model(V4), setup_of("h200", engine, wide)))
+        notes = list(setup_notes(load_model(V4), setup_of("h200", engine, wide)))
         assert any("refused" in note for note in notes) == expected
 
 

@@ -25,7 +25,6 @@ from specroof.architecture import (
 )
 from specroof.architecture.base import linear_cost, matmul_flops
 from specroof.cost import CHOICES, ForwardPass, OpCost, Options, forward_cost
-from specroof.cost.forward import logit_bytes
 from specroof.errors import OptionError
 from strategies import (
     Grid,
@@ -178,8 +177,8 @@ def test_a_matrix_is_read_once_whatever_the_tokens(weight: Any, groups: int, tok
 
 
 def test_logits_are_float32() -> None:
-    # A vocabulary of 100, 7 positions, 4 bytes.
-    assert logit_bytes(100, np.array(7.0)) == 2800
+    *_, head = forward_cost(TINY, ForwardPass(batch_size=1, query_len=7, context_len=0))
+    assert head.activation_bytes == 4 * 10 * 7  # bytes x vocabulary x positions
 
 
 # --- arrays --------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ from specroof.latency import (
     model_latency,
     model_work,
     pass_time,
-    placement_notes,
+    setup_notes,
 )
 from specroof.latency.pass_seconds import PassLatency, Pipeline, staged
 from specroof.questions.advise import hosts_of
@@ -55,6 +55,7 @@ from specroof.serving.launch import (
     launch,
     server_command,
 )
+from specroof.speedup.reach import evidence_engine
 from strategies import device
 
 #: Bytes/s inside a node and between nodes; seconds of the shortest message in and out of one.
@@ -381,9 +382,9 @@ def test_servers_of_sglang_overlap_nothing_in_a_pipeline() -> None:
 
 
 def test_bands_are_wider_where_nothing_was_measured() -> None:
-    chip = load_hardware("h200")
+    chip, model = load_hardware("l40s"), load_model("Qwen/Qwen3-8B")
     near, far, staged_setup, both = (
-        engine_setup(chip, "vllm", place, None).engine
+        evidence_engine(Deployment(model, engine_setup(chip, "vllm", place, None)))
         for place in (
             Placement(8),
             Placement(16),
@@ -424,7 +425,7 @@ def test_reach_names_stages_and_nodes() -> None:
 def notes_of(model: str, chip: str, placement: Placement, engine: str = "vllm") -> list[str]:
     """Return what is said of a placement."""
     setup = engine_setup(load_hardware(chip), engine, placement, None)
-    return [*placement_notes(load_model(model), setup)]
+    return [*setup_notes(load_model(model), setup)]
 
 
 def test_notes_name_nodes_stages_and_redundant_experts() -> None:

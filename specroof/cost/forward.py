@@ -444,31 +444,15 @@ def forward_cost(
             if np.all(positions > 0)
             else np.where(positions > 0, head.weight_bytes, 0.0)
         ),
+        # Engines sample from float32 logits (vLLM ``LogitsProcessor``, SGLang ``Sampler``): 4 V
+        # bytes a token, written; the sampler, which reads them again, is ignored.
         activation_bytes=(
-            logit_bytes(architecture.head.out_features, positions)
+            np.asarray(4.0 * architecture.head.out_features * positions)
             if options.counts_all
             else np.zeros(())
         ),
     )
     return [*ops, head]
-
-
-def logit_bytes(vocab_size: int, positions: Array) -> Array:
-    r"""Return the bytes of the logits that a pass writes, in float32.
-
-    .. math:: M = 4 \, V \, t
-
-    Ignores
-        the sampler, which reads them again: as much once more.
-    Source
-        Engines sample from float32 logits (vLLM ``LogitsProcessor``, SGLang ``Sampler``).
-
-    Examples
-    --------
-    >>> float(logit_bytes(248_320, np.array(2048.0))) / 1e9  # GB
-    2.03423744
-    """
-    return np.asarray(4.0 * vocab_size * positions)
 
 
 # --- Bytes that a model takes up, weights and what each sequence caches, and how they divide -----

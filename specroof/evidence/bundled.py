@@ -451,7 +451,7 @@ def load_splits() -> tuple[Measurement, ...]:
     return _loads("split", _SplitRow)
 
 
-def _loads(folder: str, row_type: type[_ServedRow]) -> tuple[Measurement, ...]:
+def _loads(folder: str, row_type: type[_BundledRow]) -> tuple[Measurement, ...]:
     return tuple(
         point
         for name, text in _files(folder)
@@ -488,9 +488,5 @@ def load_local() -> tuple[Measurement, ...]:
     324
     """
     return tuple(
-        replace(point, hardware=point.hardware or None)
-        for name, text in _files("local")
-        for point in parse_measurements(
-            text, source=name.removesuffix(".csv"), file=f"local/{name}", row_type=_LocalRow
-        )
+        replace(point, hardware=point.hardware or None) for point in _loads("local", _LocalRow)
     )

@@ -14,14 +14,13 @@ from specroof.latency.model import (
     model_latency,
     model_work,
     option_notes,
-    placement_notes,
+    setup_notes,
     stacked,
 )
 from specroof.latency.pass_seconds import PassLatency, PassWork, pass_time
 from specroof.latency.setup import (
     Deployment,
     Setup,
-    cache_notes,
     check_placement,
     device_bytes,
     drafting_engine,
@@ -36,7 +35,6 @@ __all__ = [
     "Setup",
     "Work",
     "attention_reading",
-    "cache_notes",
     "check_placement",
     "device_bytes",
     "draft_placement",
@@ -50,8 +48,8 @@ __all__ = [
     "model_work",
     "option_notes",
     "pass_time",
-    "placement_notes",
     "reading_notes",
     "served_options",
+    "setup_notes",
     "stacked",
 ]

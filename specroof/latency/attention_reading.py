@@ -15,7 +15,7 @@ from specroof.architecture import (
     SharedCacheAttention,
 )
 from specroof.errors import reject
-from specroof.hardware import HardwareProfile, Placement
+from specroof.hardware import Placement
 from specroof.latency.setup import Setup, drafting_engine, served_options
 
 
@@ -214,7 +214,8 @@ def attention_reading(model: Architecture, setup: Setup) -> Callable[[Core], Cac
     'once'
     """
     framework, stated = setup.engine.rules, setup.options.verify_attention
-    chip = _chip(setup.hardware)
+    amd = setup.hardware.name.startswith("AMD")
+    chip = "amd" if amd else f"sm{setup.hardware.compute_capability}"
     wide = any(
         isinstance(core, GroupedQueryAttention) and core.head_dim > _WIDEST
         for _, core in model.counted_cores
@@ -252,12 +253,6 @@ def _attention_kind(core: Core) -> str:
     if isinstance(core, LatentAttention):
         return "latent" if core.top_k is None else "index"
     return "index" if isinstance(core, CompressedAttention) else ""
-
-
-def _chip(hardware: HardwareProfile) -> str:
-    if hardware.name.startswith("AMD"):
-        return "amd"
-    return f"sm{hardware.compute_capability}"
 
 
 _SAID: Final = {

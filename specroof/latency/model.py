@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from specroof.architecture import WEIGHT_FORMATS, Architecture, Experts
+from specroof.architecture import WEIGHT_FORMATS, Architecture, CompressedAttention, Experts
 from specroof.architecture.base import STAND_IN_MIXES
 from specroof.architecture.experts import fullest_device
 from specroof.arrays import Array, IntArray
@@ -886,8 +886,8 @@ def engine_notes(setup: Setup) -> Iterator[str]:
     yield Note(sentence, short if named else sentence)
 
 
-def placement_notes(model: Architecture, setup: Setup) -> Iterator[str]:
-    """Yield what a placement over nodes, in stages, or with experts on many devices is priced as.
+def setup_notes(model: Architecture, setup: Setup) -> Iterator[str]:
+    """Yield what a placement, formats that differ from the checkpoint's, and a cache are priced as.
 
     Parameters
     ----------
@@ -896,7 +896,8 @@ def placement_notes(model: Architecture, setup: Setup) -> Iterator[str]:
 
     Source
         `specroof.latency.pass_seconds`; redundant experts: SGLang 0.5.23 ``srt/eplb``, vLLM 0.33.0
-        ``config/parallel.py``, ``EPLBConfig``.
+        ``config/parallel.py``, ``EPLBConfig``; the cache: `served_options`, vLLM 0.33.0
+        ``models/deepseek_v4/attention.py``, which refuses any format but fp8.
 
     Examples
     --------
@@ -904,7 +905,7 @@ def placement_notes(model: Architecture, setup: Setup) -> Iterator[str]:
     >>> from specroof.latency import engine_setup
     >>> llama = load_model("meta-llama/Llama-3.1-70B")
     >>> setup = engine_setup(load_hardware("h200"), "vllm", Placement(16), None)
-    >>> next(placement_notes(llama, setup)).partition(",")[0]
+    >>> next(setup_notes(llama, setup)).partition(",")[0]
     '16 devices are 2 nodes of 8'
     """
     place, link, reached = setup.placement, setup.hardware.interconnect, setup.engine.collective
@@ -932,6 +933,16 @@ def placement_notes(model: Architecture, setup: Setup) -> Iterator[str]:
                 f"{n_experts} experts do not divide over {place.expert_parallel} devices: "
                 f"{spare} redundant ones are needed, whose memory is not counted"
             )
+    yield from option_notes(model, setup.options)
+    rules, chosen = setup.engine.rules, setup.options.kv_dtype
+    if chosen is None and served_options(model, setup).kv_dtype is not None:
+        yield f"KV cache priced as fp8, the default of {rules} for {model.name} on this chip"
+    elif (
+        rules == "vllm"
+        and chosen not in {None, "fp8"}
+        and any(isinstance(core, CompressedAttention) for _, core in model.counted_cores)
+    ):
+        yield f"vllm serves {model.name} with a cache of fp8 only: --kv-cache {chosen} is refused"
 
 
 def option_notes(model: Architecture, options: Options) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Where passes run: one chip, an engine, a placement and the formulas; built once, passed whole."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -86,8 +86,6 @@ def engine_setup(
         place = replace(place, nodes=1)
     else:
         place = place.in_nodes(most)
-    if place.pipeline_parallel > 1 or place.nodes != 1:
-        profile = profile.spread_as(place.words)
     return Setup(hardware, profile, place, chosen)
 
 
@@ -354,36 +352,6 @@ def served_options(model: Architecture, setup: Setup) -> Options:
     if chosen is None and in_fp8 and model.kv_dtype in _WIDER:
         chosen = _FP8
     return replace(options, kv_dtype=chosen, index_dtype=options.index_dtype or _FP8)
-
-
-def cache_notes(model: Architecture, setup: Setup) -> Iterator[str]:
-    """Yield a note where the server's cache format differs from the checkpoint's or the user's.
-
-    Source
-        `served_options`; vLLM 0.33.0 ``models/deepseek_v4/attention.py`` refuses any format but
-        fp8 for DeepSeek-V4.
-
-    Examples
-    --------
-    >>> from specroof.hardware import EngineProfile, Peak, Placement
-    >>> from specroof.architecture import Block, Layer, Linear
-    >>> core = CompressedAttention(128, entry_dim=512, rope_dim=64, window=128, ratio=128)
-    >>> layer = Layer((Block("attention", (), core),))
-    >>> v4 = Architecture("v4", "deepseek_v4", 8, 9, (layer,), Linear("lm_head", 8, 9))
-    >>> peak = Peak(flops_per_s={"bf16": 1e15}, memory_bytes_per_s=1e12, memory_bytes=1e9)
-    >>> chip = HardwareProfile(format_version=1, name="chip", sources={}, peak=peak)
-    >>> list(cache_notes(v4, Setup(chip, EngineProfile(name="vllm"), Placement(), Options())))
-    ['KV cache priced as fp8, the default of vllm for v4 on this chip']
-    """
-    rules, chosen = setup.engine.rules, setup.options.kv_dtype
-    if chosen is None and served_options(model, setup).kv_dtype is not None:
-        yield f"KV cache priced as fp8, the default of {rules} for {model.name} on this chip"
-    elif (
-        rules == "vllm"
-        and chosen not in {None, _FP8}
-        and any(isinstance(core, CompressedAttention) for _, core in model.counted_cores)
-    ):
-        yield f"vllm serves {model.name} with a cache of fp8 only: --kv-cache {chosen} is refused"
 
 
 # --- A model and where it is served --------------------------------------------------------------

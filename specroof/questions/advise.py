@@ -796,8 +796,9 @@ def _chip_advice(
         settings = replace(setup.user_settings, capture=None)
         here = replace(request, server=settings, tensor_parallel=setup.placement.devices)
         by_default_sizes = setup_on(replace(checked, request=here), setup.hardware)
-        plans = [decide(prediction_of(one, checked.drafters)) for one in [by_default_sizes] if one]
-        uncaptured = [line for free in plans for line in _uncaptured(setup, plan, free)]
+        if by_default_sizes is not None:
+            free = decide(prediction_of(by_default_sizes, checked.drafters))
+            uncaptured = [*_uncaptured(setup, plan, free)]
     drafter = checked.drafters[plan.chosen]
     launches, config, refusals = _launches(checked, prediction, drafter, plan, frameworks)
     played = _played_plan(checked, setup, drafter, plan)

@@ -12,14 +12,13 @@ from specroof.architecture import Architecture
 from specroof.arrays import Array, distinct
 from specroof.drafters import Drafter
 from specroof.errors import reject
-from specroof.hardware import SERVER_KEYS, CapturedGraphs, Placement, Server, ServerSettings
+from specroof.hardware import SERVER_KEYS, CapturedGraphs, Server, ServerSettings
 from specroof.latency import (
     Deployment,
     Setup,
-    cache_notes,
     draft_placement,
-    placement_notes,
     served_options,
+    setup_notes,
 )
 from specroof.serving import sglang, vllm
 from specroof.serving.room import (
@@ -459,9 +458,7 @@ def served_room(
         if name in {"vllm", "tensorrt-llm"}:
             measured = f"activations, which {name} measures at startup"
             notes.append(f"server: the memory of {measured}, is estimated")
-    notes += cache_notes(model, setup)
-    if setup.placement != Placement(setup.placement.tensor_parallel, nodes=1):
-        notes += placement_notes(model, setup)
+    notes += setup_notes(model, setup)
     if held is not None and drafter is not None and not held.is_known:
         notes.append(f"{drafter.name}: its size is unknown, its memory counted as 0")
     room = FRAMEWORKS[name].room(server, need, contexts, positions)

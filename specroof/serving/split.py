@@ -284,8 +284,9 @@ def worker_batch(  # noqa: PLR0913 - both kinds of workers, and what is between 
         wait_s = prompts.station_s(per_s, others) + between_s
         with np.errstate(invalid="ignore"):
             taken = np.where(wait_s > 0, per_s * wait_s, 0.0)
-        slack = (in_flight - decode_workers * share) + decode_workers * (share - batch)
-        return np.asarray((taken <= slack) & (per_s <= np.asarray(most_per_s)))
+        return np.asarray(
+            (taken <= in_flight - decode_workers * batch) & (per_s <= np.asarray(most_per_s))
+        )
 
     low, high = np.zeros(share.shape), share
     for _ in range(_HALVINGS):
@@ -376,6 +377,7 @@ def split_curves(
     )
     with np.errstate(divide="ignore"):
         link_per_s = groups / moving_s
+    most_per_s = np.minimum(prompts.requests_per_s, link_per_s)
     lost_s = decode.engine.request_latency_s
     batch_size = np.asarray(load.batch_size, dtype=np.float64)
     in_flight = batch_size[None, :, None]
@@ -394,13 +396,12 @@ def split_curves(
         answer_s,
         prompts=prompts,
         decode_workers=split.decode_workers,
-        most_per_s=np.minimum(prompts.requests_per_s, link_per_s),
+        most_per_s=most_per_s,
         between_s=transfer_s + lost_s,
     )
     batch = np.where(np.isfinite(share + rounds), batch, np.nan)
     each = curve_at(batch_size, np.maximum(batch, 1.0), priced)
     decode_s = rounds * each.round_s
-    most_per_s = np.minimum(prompts.requests_per_s, link_per_s)
     per_s = np.minimum(split.decode_workers * batch / decode_s, most_per_s)
     decoded = split.decode_workers * batch
     # Where decode workers have no room for more, requests wait before their prompt is computed.

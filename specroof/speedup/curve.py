@@ -18,18 +18,15 @@ from specroof.arrays import Array, IntArray, array_within, whole_within
 from specroof.cost import ForwardPass
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.errors import OptionError, expect, refuse, reject
-from specroof.hardware import Placement
 from specroof.latency import (
     Deployment,
     PassLatency,
-    cache_notes,
     check_placement,
     engine_notes,
     memory_notes,
     model_latency,
-    option_notes,
-    placement_notes,
     reading_notes,
+    setup_notes,
 )
 from specroof.speedup.reach import evidence_engine, reach_notes
 from specroof.speedup.result import SpeedupCurve, band_notes, best_index, tokens_spread
@@ -216,7 +213,6 @@ def _curve_at(
     """Return the curve over a grid on which acceptance does not depend on the context."""
     contexts, batches, draft_lens = axes
     model, setup, kind = deployment.model, deployment.setup, drafter.kind
-    place = setup.placement
     cost_from = drafter.describe(model)  # refuses a model that the drafter does not fit
     evidence = evidence_engine(deployment)
     proposed = proposals(drafter, acceptance, draft_lens)
@@ -231,13 +227,7 @@ def _curve_at(
         of_passes += part.notes
     notes = (
         *model.notes,
-        *(
-            placement_notes(model, setup)
-            if place != Placement(place.tensor_parallel, nodes=1)
-            else ()
-        ),
-        *option_notes(model, setup.options),
-        *cache_notes(model, setup),
+        *setup_notes(model, setup),
         *reading_notes(model, setup),
         *of_passes,
         *acceptance_notes(acceptance, model.name),
@@ -296,8 +286,7 @@ def pass_latency(deployment: Deployment, forward_pass: ForwardPass) -> PassLaten
         See `specroof.latency.pass_time`.
     """
     model, setup = deployment.model, deployment.setup
-    place = setup.placement
-    check_placement(model, place)
+    check_placement(model, setup.placement)
     latency = model_latency(model, setup, forward_pass)
     shape = np.broadcast_shapes(forward_pass.tokens.shape, forward_pass.context_len.shape)
     # A prompt is cached by its own pass; what a verification adds is a few tokens.
@@ -305,13 +294,7 @@ def pass_latency(deployment: Deployment, forward_pass: ForwardPass) -> PassLaten
     held = memory_notes(model, setup, forward_pass.context_len + added, forward_pass.batch_size)
     notes = (
         *model.notes,
-        *(
-            placement_notes(model, setup)
-            if place != Placement(place.tensor_parallel, nodes=1)
-            else ()
-        ),
-        *option_notes(model, setup.options),
-        *cache_notes(model, setup),
+        *setup_notes(model, setup),
         *latency.notes,
         *engine_notes(setup),
         *held,

@@ -68,20 +68,19 @@ def evidence_engine(deployment: Deployment) -> EngineProfile:
 
     It is its own, or the generic one of its server where no measurement on the family of the chip
     has the attention, the format or the placement: what is asked there is as strange as the chip
-    would be.
+    would be. Bands of placements that it was not measured in are wider.
 
     Source
         The choice of this library.
     """
     setup = deployment.setup
     engine, reach, stand_ins = setup.engine, setup.engine.reach, setup.hardware.generic
-    if reach is None or not reach.family or stand_ins is None:
-        return engine
-    words = deployment_words(deployment)
-    if all({*asked} <= {*getattr(reach, key)} for key, asked in words.items()):
-        return engine
-    strange = stand_ins.engines.get(engine.framework or engine.name, stand_ins.engines[GENERIC])
-    return strange.spread_as(setup.placement.words)
+    if reach is not None and reach.family and stand_ins is not None:
+        words = deployment_words(deployment)
+        if not all({*asked} <= {*getattr(reach, key)} for key, asked in words.items()):
+            server = engine.framework or engine.name
+            engine = stand_ins.engines.get(server, stand_ins.engines[GENERIC])
+    return engine.spread_as(setup.placement.words)
 
 
 def nearness(
