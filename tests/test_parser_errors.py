@@ -2,6 +2,7 @@
 
 import json
 import math
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from fuzzing import bounded
 from specroof.architecture import Architecture
 from specroof.errors import ConfigError
 from specroof.parsers import parse_config
+from specroof.reading.json_text import Reader
 from specroof.units import DTYPE_BYTES
 
 Config = dict[str, Any]
@@ -433,3 +435,95 @@ def test_a_mutated_config_is_a_model_or_a_refusal(
         assert outcome.isprintable()
     else:
         assert_sound(outcome)
+
+
+# --- All mistakes at once ------------------------------------------------------------------------
+
+DENSE: Config = {
+    "model_type": "qwen3",
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "vocab_size": 1000,
+    "max_window_layers": 4,
+    "use_sliding_window": False,
+    "tie_word_embeddings": True,
+    "dtype": "bfloat16",
+    "layer_types": ["full_attention"] * 4,
+}
+#: Values that are wrong whatever other keys say.
+WRONG: Config = {
+    "hidden_size": 0,
+    "intermediate_size": "128",
+    "num_hidden_layers": 4.0,
+    "num_attention_heads": True,
+    "num_key_value_heads": [2],
+    "head_dim": -16,
+    "vocab_size": MISSING,
+    "tie_word_embeddings": 1,
+    "dtype": "bf17",
+    "layer_types": ["full_attention", "none", "full_attention", "none"],
+}
+
+
+@given(st.sets(st.sampled_from(sorted(WRONG)), min_size=1, max_size=8))
+def test_all_mistakes_are_said_at_once_and_nothing_else(keys: set[str]) -> None:
+    message = refused(DENSE | {key: WRONG[key] for key in keys})
+    said = {
+        part.split()[0].split("[")[0]
+        for part in message.removeprefix("some/config.json: ").split("; ")
+        if not part.startswith("allowed: ")
+    }
+    assert said == keys
+
+
+def test_more_mistakes_than_a_line_holds_are_counted() -> None:
+    message = refused(DENSE | WRONG)
+    assert message.count("; allowed: ") == 8
+    assert message.endswith("; and 2 more")
+
+
+def test_what_does_not_fit_a_stand_in_is_no_mistake() -> None:
+    # 3 does not divide what stands in for the heads, nor is the list as long as the layers.
+    odd = {"num_attention_heads": MISSING, "num_key_value_heads": 3, "num_hidden_layers": "4"}
+    message = refused(DENSE | odd)
+    assert "num_attention_heads is missing" in message
+    assert 'num_hidden_layers is "4"' in message
+    assert message.count("; allowed: ") == 2
+    # Of keys that are right alone, what does not fit together is refused as ever.
+    assert "num_key_value_heads is 3; allowed: a divisor" in refused(
+        DENSE | {"num_key_value_heads": 3}
+    )
+    assert refused(DENSE | {"layer_types": ["full_attention"] * 3}).count("allowed") == 1
+
+
+def test_a_mistake_that_nothing_stands_in_for_ends_the_search() -> None:
+    # Which layers there are is missing, too.
+    assert refused(DENSE | {"model_type": "nemotron_h", "dtype": "x"}).count("allowed") == 1
+
+
+def test_lists_of_mistakes_are_one_mistake_each() -> None:
+    rates = {"compress_ratios": ["4", 4, True, -1], "hidden_size": None}
+    message = refused(GOOD | V4 | rates)
+    assert 'compress_ratios[0] is "4"' in message
+    assert "hidden_size is null" in message
+    assert message.count("; allowed: ") == 2
+
+
+def test_a_config_read_as_another_family_says_all_that_it_lacks() -> None:
+    shape = {key: DENSE[key] for key in ("hidden_size", "num_attention_heads", "vocab_size")}
+    with pytest.raises(ConfigError) as caught:
+        parse_config(json.dumps({"model_type": "new", **shape}), source="c.json", family="llama")
+    for key in ("hidden_act", "head_dim", "tie_word_embeddings", "intermediate_size"):
+        assert f"{key} is missing" in str(caught.value)
+
+
+def test_a_mistake_survives_pickling() -> None:
+    with pytest.raises(ConfigError) as caught:
+        Reader("c.json", {"x": 0}).positive_int("x")
+    again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - our own
+    assert isinstance(again, ConfigError)
+    assert str(again) == str(caught.value)

@@ -21,7 +21,7 @@ from specroof.parsers.model_config import (
     typed_section,
     unread_keys,
 )
-from specroof.reading.json_text import AskedObject, Reader, printable, read_json
+from specroof.reading.json_text import AskedObject, Reader, printable, read_json, read_whole
 
 __all__ = ["PARSERS", "parse_config", "parse_family"]
 
@@ -196,12 +196,16 @@ def parse_config(
     if quantization_text is not None:
         sidecar = read_json(quantization_text, source=f"hf_quant_config.json of {source}")
     root = read_json(text, source=source)
-    typed = typed_section(root)
-    if family is None and typed.text("model_type", default="") not in PARSERS:
-        _refuse_unknown_type(typed, root)
-    config = open_config(root, known=PARSERS, name=name, family=family, sidecar=sidecar)
-    parse = partial(parse_foreign, parse=parse_family) if config.is_foreign else parse_family
-    model = parse(config)
+
+    def read() -> tuple[ModelConfig, Callable[[ModelConfig], Architecture], Architecture]:
+        typed = typed_section(root)
+        if family is None and typed.text("model_type", default="") not in PARSERS:
+            _refuse_unknown_type(typed, root)
+        config = open_config(root, known=PARSERS, name=name, family=family, sidecar=sidecar)
+        parse = partial(parse_foreign, parse=parse_family) if config.is_foreign else parse_family
+        return config, parse, parse(config)
+
+    config, parse, model = read_whole(read)
     unread = list(unread_keys(config.keys.values))
     if "per_layer_config" in unread:
         config.keys.refuse("per_layer_config", "none: layers of this family are alike")

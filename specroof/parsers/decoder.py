@@ -184,7 +184,7 @@ def tied_embeddings(root: Reader, text: Reader, family: str, *, default: bool) -
     True
     """
     if isinstance(text, StatedReader) and not (root.has(_KEY) or text.has(_KEY)):
-        text.expect(_KEY)
+        text.expect(_KEY, default)
     family = family.removesuffix("_text")
     first, second = (root, text) if family in _TOP else (text, root)
     tied = first.flag(_KEY, default=second.flag(_KEY, default=default))

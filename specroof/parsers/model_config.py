@@ -302,10 +302,11 @@ class StatedReader(Reader):
     family: str = ""
     unstated: dict[str, None] | None = None
 
-    def expect(self, key: str) -> None:
-        """Refuse a config without `key`, or list the key."""
+    def expect(self, key: str, default: object) -> None:
+        """Refuse a config without `key`, which has a default in its own family, or list the key."""
         if self.unstated is None:
-            self.refuse(key, f"a value: no default of {self.family} holds for another type")
+            allowed = f"a value: no default of {self.family} holds for another type"
+            self.mistake(key, allowed, instead=default)
         self.unstated[key] = None
 
     def positive_int(
@@ -313,14 +314,14 @@ class StatedReader(Reader):
     ) -> int:
         """Return a whole number that the config states, or a `default` of 0 or 1."""
         if default is not None and default > 1 and not any(self.has(key) for key in keys):
-            self.expect(keys[0])
+            self.expect(keys[0], default)
         # a dataclass with slots is made anew, so that super() without arguments finds another
         return Reader.positive_int(self, *keys, maximum=maximum, minimum=minimum, default=default)
 
     def optional_int(self, key: str, *, missing: int | None = None) -> int | None:
         """Return a whole number that the config states, or None."""
         if missing is not None and key not in self.values:
-            self.expect(key)
+            self.expect(key, missing)
         return Reader.optional_int(self, key, missing=missing)
 
 
@@ -371,7 +372,7 @@ def _require_activation(keys: StatedReader) -> None:
     if any(keys.has(key) for key in _ACTIVATION_KEYS):
         keys.text(*_ACTIVATION_KEYS, allowed=allowed)
     else:
-        keys.expect(_ACTIVATION_KEYS[0])
+        keys.expect(_ACTIVATION_KEYS[0], allowed[0])
 
 
 def _require_windows(keys: StatedReader, model: Architecture) -> None:

@@ -2,9 +2,10 @@
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn
+from functools import partial
+from typing import Any, Final, NoReturn, TypeGuard, TypeVar
 
 from specroof.arrays import real_number
 from specroof.errors import ConfigError, SpecroofError, reject
@@ -168,6 +169,15 @@ MAX_TEXT_LEN: Final = 16_777_216
 MAX_LAYERS: Final = 2000
 MAX_SIZE: Final = 2**24
 
+#: Mistakes of a config that one message names, and how often it is read to find them.
+_MOST_SAID: Final = 8
+_MOST_READS: Final = 24
+#: A size, and layers, while the mistakes of other keys are looked for.
+_USUAL_SIZE: Final = 4096
+_USUAL_LAYERS: Final = 64
+
+_Read = TypeVar("_Read")
+
 _MAX_SHOWN_LEN: Final = 60
 _MAX_NAME_LEN: Final = 120
 #: No value was given: null is one.
@@ -205,6 +215,73 @@ class AskedObject(dict[str, object]):
         """Return the value of `key`, or `default`."""
         self.asked.add(key)
         return super().get(key, default)
+
+
+class KeyMistakeError(ConfigError):
+    """A key of a config whose value is missing, or not what is allowed there.
+
+    Attributes
+    ----------
+    source, said
+        What messages call the file, and what is wrong.
+    mend
+        Puts there what may stand there, so that reading can go on.
+    alone
+        Whether it is wrong whatever other keys say.
+    """
+
+    def __init__(self, source: str, said: str, mend: Callable[[], None], *, alone: bool) -> None:
+        super().__init__(f"{source}: {said}")
+        self.source, self.said, self.mend, self.alone = source, said, mend, alone
+
+    def __reduce__(self) -> tuple[type[ConfigError], tuple[str]]:
+        return ConfigError, (str(self),)
+
+
+def read_whole(read: Callable[[], _Read]) -> _Read:
+    """Return what a function reads from a config, or refuse all mistakes of its keys in one line.
+
+    Once a value stands in for a mistake, only other keys whose own value is wrong are mistakes:
+    what does not fit together may not fit the stand-in.
+
+    Parameters
+    ----------
+    read
+        Reads the whole config by `Reader`.
+
+    Raises
+    ------
+    ConfigError
+        If the config has a mistake.
+
+    Examples
+    --------
+    >>> keys = Reader("x.json", {"heads": "8", "width": 0})
+    >>> read_whole(lambda: keys.positive_int("heads") * keys.positive_int("width", maximum=9))
+    Traceback (most recent call last):
+    specroof.errors.ConfigError: x.json: heads is "8"; allowed: a whole number from 1 to 16777216;
+    width is 0; allowed: a whole number from 1 to 9
+    """
+    mistakes: list[KeyMistakeError] = []
+    for _ in range(_MOST_READS):
+        try:
+            found = read()
+        except KeyMistakeError as mistake:
+            if mistake.alone or not mistakes:
+                mistakes.append(mistake)
+            mistake.mend()
+        except ConfigError:
+            if not mistakes:
+                raise
+            break
+        else:
+            if not mistakes:
+                return found
+            break
+    more = f"; and {len(mistakes) - _MOST_SAID} more" * (len(mistakes) > _MOST_SAID)
+    said = "; ".join(mistake.said for mistake in mistakes[:_MOST_SAID])
+    message = f"{mistakes[0].source}: {said}{more}"
+    raise ConfigError(message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,11 +324,17 @@ class Reader:
         """
         key = self._first(keys)
         value = self.values.get(key)
-        if value is not None:
-            return self._int(key, value, minimum, maximum)
-        if default is None:
-            self.refuse(" or ".join(keys), _whole_number(minimum, maximum))
-        return default
+        if value is None and default is not None:
+            return default
+        usual = max(minimum, min(_USUAL_LAYERS if maximum == MAX_LAYERS else _USUAL_SIZE, maximum))
+        instead = usual if default is None else default
+        if value is None:
+            self.mistake(
+                key, _whole_number(minimum, maximum), called=" or ".join(keys), instead=instead
+            )
+        if not _is_whole(value) or not minimum <= value <= maximum:
+            self.mistake(key, _whole_number(minimum, maximum), instead=instead)
+        return value
 
     def optional_int(self, key: str, *, missing: int | None = None) -> int | None:
         """Return a whole number from 1, None where `key` is null, `missing` where it is absent."""
@@ -263,7 +346,8 @@ class Reader:
         """Return a whole number that divides the number `of`, which messages know as `called`."""
         number = self.positive_int(*keys, default=default)
         if of % number:
-            self.refuse(self._first(keys), f"a divisor of {called} ({of})", number)
+            allowed = f"a divisor of {called} ({of})"
+            self.mistake(self._first(keys), allowed, instead=of, alone=False)
         return number
 
     def flag(self, key: str, *, default: bool) -> bool:
@@ -272,7 +356,7 @@ class Reader:
         if value is None:
             return default
         if not isinstance(value, bool):
-            self.refuse(key, "true or false")
+            self.mistake(key, "true or false", instead=default)
         return value
 
     def text(
@@ -281,11 +365,15 @@ class Reader:
         """Return the text under the first of `keys` that is present and not null."""
         key = self._first(keys)
         value = self.values.get(key)
-        if value is not None:
-            return self._text(key, value, allowed)
-        if default is None:
+        if value is None and default is not None:
+            return default
+        if value is None:
             self.refuse(" or ".join(keys), _one_of(allowed))
-        return default
+        if not isinstance(value, str) or (allowed is not None and value not in allowed):
+            if default is None:  # what nobody can stand in for
+                self.refuse(key, _one_of(allowed))
+            self.mistake(key, _one_of(allowed))
+        return value
 
     def texts(
         self, key: str, *, allowed: Collection[str] | None = None, at_least: int = 0
@@ -295,10 +383,16 @@ class Reader:
         `at_least` is the number of layers that the list must cover; further entries describe
         draft layers and are the caller's to cut.
         """
-        return tuple(
-            self._text(f"{key}[{index}]", value, allowed)
-            for index, value in enumerate(self._list(key, at_least))
-        )
+        known = [
+            value if isinstance(value, str) and (allowed is None or value in allowed) else None
+            for value in self._list(key, at_least)
+        ]
+        texts = tuple(value for value in known if value is not None)
+        if len(texts) < len(known):
+            usual = texts[0] if texts else min(allowed or [""])
+            instead = [usual if value is None else value for value in known]
+            self.mistake(key, _one_of(allowed), index=known.index(None), instead=instead)
+        return texts
 
     def ints(
         self,
@@ -309,13 +403,20 @@ class Reader:
         at_least: int = 0,
     ) -> tuple[int, ...]:
         """Return a list of whole numbers; an absent or null key is an empty list."""
-        numbers = tuple(
-            self._int(f"{key}[{index}]", value, minimum, MAX_SIZE)
-            for index, value in enumerate(self._list(key, at_least))
-        )
-        for index, number in enumerate(numbers):
-            if allowed is not None and number not in allowed:
-                self.refuse(f"{key}[{index}]", ", ".join(map(str, sorted(allowed))), number)
+        known = [
+            value
+            if _is_whole(value)
+            and (minimum <= value <= MAX_SIZE if allowed is None else value in allowed)
+            else None
+            for value in self._list(key, at_least)
+        ]
+        numbers = tuple(value for value in known if value is not None)
+        if len(numbers) < len(known):
+            listed, usual = _whole_number(minimum, MAX_SIZE), minimum
+            if allowed is not None:
+                listed, usual = ", ".join(map(str, sorted(allowed))), min(allowed)
+            instead = [usual if value is None else value for value in known]
+            self.mistake(key, listed, index=known.index(None), instead=instead)
         return numbers
 
     def section(self, key: str) -> "Reader | None":
@@ -324,7 +425,7 @@ class Reader:
         if value is None:
             return None
         if not isinstance(value, dict):
-            self.refuse(key, "an object")
+            self.mistake(key, "an object")
         return Reader(self.source, value, f"{self.prefix}{key}.")
 
     def sections(self, key: str) -> "dict[str, Reader]":
@@ -339,52 +440,83 @@ class Reader:
 
     def objects(self, key: str, *, at_least: int = 0) -> "tuple[Reader, ...]":
         """Return a list of objects as readers; an absent or null key is an empty list."""
-        readers = []
-        for index, value in enumerate(self._list(key, at_least)):
-            if not isinstance(value, dict):
-                self.refuse(f"{key}[{index}]", "an object", value)
-            readers.append(Reader(self.source, value, f"{self.prefix}{key}[{index}]."))
-        return tuple(readers)
+        values = self._list(key, at_least)
+        objects = [value if isinstance(value, dict) else {} for value in values]
+        if objects != values:
+            wrong = next(n for n, value in enumerate(values) if not isinstance(value, dict))
+            self.mistake(key, "an object", index=wrong, instead=objects)
+        return tuple(
+            Reader(self.source, value, f"{self.prefix}{key}[{index}].")
+            for index, value in enumerate(objects)
+        )
 
     def positive_number(self, key: str, *, maximum: float) -> float:
         """Return a number above 0, whole or not."""
         value = real_number(self.values.get(key))
         if not 0 < value <= maximum:
-            self.refuse(key, f"a number above 0, up to {maximum:g}")
+            allowed = f"a number above 0, up to {maximum:g}"
+            self.mistake(key, allowed, instead=min(1.0, maximum))
         return value
 
     def refuse(self, key: str, allowed: str, value: object = _UNSET) -> NoReturn:
         """Raise the `ConfigError` of `key`; its value is looked up where none is given."""
         if value is _UNSET:
             value = self.values.get(key, _UNSET)
+        reject(f"{self.source}: {self._named(key, value)}", allowed, ConfigError)
+
+    def mistake(
+        self,
+        key: str,
+        allowed: str,
+        *,
+        called: str | None = None,
+        index: int | None = None,
+        instead: object = None,
+        alone: bool = True,
+    ) -> NoReturn:
+        """Raise the `KeyMistakeError` of a key, or of an entry of its list.
+
+        Parameters
+        ----------
+        key, allowed
+            The key, and what is allowed there.
+        called
+            What messages call the key, if not by its name.
+        index
+            Which entry of its list is wrong.
+        instead
+            What may be the value of the key; None is as good as no value.
+        alone
+            Whether it is wrong whatever other keys say.
+        """
+        value: Any = self.values.get(called or key, _UNSET)
+        if index is not None:
+            value, called = value[index], f"{key}[{index}]"
+        said = f"{self._named(called or key, value)}; allowed: {allowed}"
+        mended: Any = self.values
+        mend = partial(mended.__setitem__, key, instead)
+        raise KeyMistakeError(self.source, said, mend, alone=alone)
+
+    def _named(self, key: str, value: object) -> str:
+        """Return a key and its value, as messages show them."""
         stated = "is missing" if value is _UNSET else f"is {_shown(value)}"
-        reject(f"{self.source}: {printable(self.prefix + key)} {stated}", allowed, ConfigError)
+        return f"{printable(self.prefix + key)} {stated}"
 
     def _first(self, keys: Sequence[str]) -> str:
         """Return the first of alternative spellings that has a value, else the usual one."""
         return next((key for key in keys if self.has(key)), keys[0])
-
-    def _int(self, key: str, value: object, minimum: int, maximum: int) -> int:
-        # bool is an int to Python, but not a number in JSON.
-        if isinstance(value, bool) or not isinstance(value, int):
-            self.refuse(key, _whole_number(minimum, maximum), value)
-        if not minimum <= value <= maximum:
-            self.refuse(key, _whole_number(minimum, maximum), value)
-        return value
-
-    def _text(self, key: str, value: object, allowed: Collection[str] | None) -> str:
-        if not isinstance(value, str) or (allowed is not None and value not in allowed):
-            self.refuse(key, _one_of(allowed), value)
-        return value
 
     def _list(self, key: str, at_least: int) -> list[object]:
         value = self.values.get(key)
         if value is None:
             return []
         if not isinstance(value, list):
-            self.refuse(key, "a list")
+            self.mistake(key, "a list")
         if len(value) < at_least:
-            self.refuse(key, f"a list of at least {at_least} entries, one a layer")
+            missing = at_least - len(value)
+            allowed = f"a list of at least {at_least} entries, one a layer"
+            longer = [*value, *(value[-1:] or [None]) * missing]
+            self.mistake(key, allowed, instead=longer, alone=False)
         return value
 
 
@@ -418,6 +550,11 @@ def read_json(text: str, *, source: str) -> Reader:
     if not isinstance(value, dict):
         reject(f"{source}: the file holds {_shown(value)}", "a config.json object", ConfigError)
     return Reader(source, value)
+
+
+def _is_whole(value: object) -> TypeGuard[int]:
+    # bool is an int to Python, but not a number in JSON.
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _whole_number(minimum: int, maximum: int) -> str:

@@ -27,7 +27,7 @@ from specroof.parsers.drafters.heads import (
     parse_p_eagle,
     parse_pard,
 )
-from specroof.reading.json_text import read_json
+from specroof.reading.json_text import read_json, read_whole
 
 __all__ = ["DRAFTER_KINDS", "parse_drafter_config"]
 
@@ -128,14 +128,18 @@ def parse_drafter_config(
     if quantization_text is not None:
         sidecar = read_json(quantization_text, source=f"hf_quant_config.json of {source}")
     root = read_json(text, source=source)
-    config = open_draft_config(root, name=name, sidecar=sidecar)
-    parsers = DRAFTER_KINDS[kind]
-    form = _form(config)
-    if form not in parsers:
-        key = "speculators_model_type" if "speculators_model_type" in root.values else None
-        allowed = f"a config of a drafter of kind {kind}; this one is {form}"
-        root.refuse(key or "architectures", allowed)
-    return parsers[form](config)
+
+    def read() -> DraftHead | MedusaHeads:
+        config = open_draft_config(root, name=name, sidecar=sidecar)
+        parsers = DRAFTER_KINDS[kind]
+        form = _form(config)
+        if form not in parsers:
+            key = "speculators_model_type" if "speculators_model_type" in root.values else None
+            allowed = f"a config of a drafter of kind {kind}; this one is {form}"
+            root.refuse(key or "architectures", allowed)
+        return parsers[form](config)
+
+    return read_whole(read)
 
 
 def _form(config: DraftConfig) -> str:

@@ -103,7 +103,7 @@ def latent_shape(keys: Reader, *, value_dim: int | None = None) -> LatentShape:
     keys.pass_over("head_dim num_key_value_heads qk_head_dim")  # the cache has no heads
     if "q_lora_rank" not in keys.values:
         # Null means something (no compression), so leaving the key out does not.
-        keys.refuse("q_lora_rank", "a whole number from 1, or null")
+        keys.mistake("q_lora_rank", "a whole number from 1, or null", instead=1)
     return LatentShape(
         keys.positive_int("hidden_size"),
         keys.positive_int("num_attention_heads"),
@@ -123,7 +123,7 @@ def searching_shape(keys: Reader) -> LatentShape:
     transformers names the kind of each layer; the indexer's queries come from the compressed one.
     """
     if not keys.has("q_lora_rank"):
-        keys.refuse("q_lora_rank", "a whole number from 1")
+        keys.mistake("q_lora_rank", "a whole number from 1", instead=1)
     keys.texts("layer_types", allowed=("deepseek_sparse_attention", "indexed_attention"))
     return replace(latent_shape(keys), indexer=read_indexer(keys))
 
