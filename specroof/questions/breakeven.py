@@ -309,7 +309,7 @@ def breakeven(request: BreakevenRequest) -> Breakeven:
 
 
 def _grid_rows(
-    case: "_Case", wanted: float, request: BreakevenRequest, curve: SpeedupCurve
+    case: "_Threshold", wanted: float, request: BreakevenRequest, curve: SpeedupCurve
 ) -> tuple[list[Row], list[str]]:
     """Return the answers at loads in their steady state, and notes on them."""
     loads = list(product(curve.context_len.tolist(), curve.batch_size.tolist()))
@@ -342,7 +342,7 @@ def _grid_rows(
 
 
 @dataclass(frozen=True, slots=True)
-class _Case:
+class _Threshold:
     """What a threshold is sought in: one drafter at some loads.
 
     Parameters
@@ -382,7 +382,7 @@ class _Case:
         )
 
 
-def _case(request: BreakevenRequest, drafter: Drafter) -> _Case:
+def _case(request: BreakevenRequest, drafter: Drafter) -> _Threshold:
     """Return the loads that are asked about; what is solved for has one place among them.
 
     Raises
@@ -410,7 +410,7 @@ def _case(request: BreakevenRequest, drafter: Drafter) -> _Case:
     if drafts is not None or request.solve == "accept-length":
         drafts = usual_drafts(drafter, deployment.model, drafts)
     deepest = drafter.max_draft_len or DEFAULT_MAX_DRAFT_LEN
-    return _Case(
+    return _Threshold(
         deployment=deployment,
         drafter=drafter,
         load=replace(
@@ -424,7 +424,7 @@ def _case(request: BreakevenRequest, drafter: Drafter) -> _Case:
     )
 
 
-def _wanted(request: BreakevenRequest, case: _Case) -> float:
+def _wanted(request: BreakevenRequest, case: _Threshold) -> float:
     """Return the speedup that is wanted.
 
     Raises
@@ -442,7 +442,9 @@ def _wanted(request: BreakevenRequest, case: _Case) -> float:
     return wanted
 
 
-def _row(case: _Case, load: tuple[float, float], wanted: float, solve: str, largest: Array) -> Row:
+def _row(
+    case: _Threshold, load: tuple[float, float], wanted: float, solve: str, largest: Array
+) -> Row:
     """Return the answer at one load, beside the speedup of the drafter as it is.
 
     Parameters
@@ -479,7 +481,7 @@ _Gain: TypeAlias = Callable[[TokensPerRound | ContextAcceptance, Drafter], tuple
 
 
 def _threshold(
-    case: _Case, solve: str, wanted: float, gain: _Gain, within: float = EXACT
+    case: _Threshold, solve: str, wanted: float, gain: _Gain, within: float = EXACT
 ) -> Threshold:
     """Return the acceptance or the cost that is solved for at one load."""
     drafter = case.drafter
@@ -499,7 +501,7 @@ def _threshold(
 # --- Requests that are played through ------------------------------------------------------------
 
 
-def _played_rows(case: _Case, wanted: float, solve: str) -> list[Row]:
+def _played_rows(case: _Threshold, wanted: float, solve: str) -> list[Row]:
     """Return the answer at each load, or the largest rate at which a speedup is reached."""
     load, drafter = case.load, case.drafter
     lengths = range(1, case.max_draft_len + 1) if case.draft_len is None else [case.draft_len]
@@ -538,7 +540,9 @@ def _played_rows(case: _Case, wanted: float, solve: str) -> list[Row]:
 # --- batch and context ---------------------------------------------------------------------------
 
 
-def _run(case: _Case, load: tuple[float, float], wanted: float, request: BreakevenRequest) -> Row:
+def _run(
+    case: _Threshold, load: tuple[float, float], wanted: float, request: BreakevenRequest
+) -> Row:
     """Return the runs of batches or contexts that reach a speedup, at one load."""
     solve = request.solve
     asked = _MOST[solve] if request.most is None else request.most

@@ -273,7 +273,7 @@ def _at_load(request: WorthRequest, load: Load) -> Worth:
     if request.tpot_s is not None:
         wanted_s = number_within("tpot_s", request.tpot_s, "tpot_s")
     usd = usd_per_hour(deployment.setup.hardware, request.price_per_hour)
-    case = _Case(deployment, load, room, drafts, wanted_s, usd)
+    case = _Question(deployment, load, room, drafts, wanted_s, usd)
     warnings: tuple[str, ...] = ()
     if load.requests:
         curve, rows, warnings = _played(case, better)
@@ -309,7 +309,7 @@ def _at_load(request: WorthRequest, load: Load) -> Worth:
 
 
 @dataclass(frozen=True, slots=True)
-class _Case:
+class _Question:
     """What is served where, one load, drafts at most, the target, and the price of a device."""
 
     deployment: Deployment
@@ -338,7 +338,7 @@ class _Case:
         )
 
 
-def _steady(case: _Case, better: Sequence[Drafter]) -> tuple[SpeedupCurve, list[WorthRow]]:
+def _steady(case: _Question, better: Sequence[Drafter]) -> tuple[SpeedupCurve, list[WorthRow]]:
     """Return a row for each drafter at a load in its steady state, and the first curve."""
     served = [
         served_curve(case.deployment, each, case.load, "ignore", max_draft_len=case.max_draft_len)
@@ -364,7 +364,7 @@ _LEAST_SHARE: Final = 0.01
 
 
 def _played(
-    case: _Case, better: Sequence[Drafter]
+    case: _Question, better: Sequence[Drafter]
 ) -> tuple[SpeedupCurve, list[WorthRow], tuple[str, ...]]:
     """Return a row for each drafter of requests that are played through, a curve, and warnings."""
     load, most = case.load, case.max_draft_len
@@ -401,7 +401,7 @@ def _played(
     return curve, rows, tuple(saturation_warnings(load, servers[0].answers(0)))
 
 
-def _users(case: _Case, drafter: Drafter, tpot_s: float) -> int:
+def _users(case: _Question, drafter: Drafter, tpot_s: float) -> int:
     """Return the largest batch whose users wait at most so long per token; 0 if there is none."""
     load, most = case.load.steady, case.max_draft_len
     batches = np.arange(1.0, _MOST_USERS + 1)
