@@ -347,6 +347,14 @@ def test_the_chart_is_over_the_loads() -> None:
     assert panels(rates)[3].get_ylabel() == "Requests/s within targets"
 
 
+def test_points_are_hollow_where_no_drafts_are_best() -> None:
+    bad = ASKED | REQUESTS | {"drafters": "eagle3,accept=0.01"}
+    never = predict(MODEL, CHIP, **bad, concurrency=[1, 2], requests=8)
+    *_, hollow = panels(never)[3].lines
+    assert hollow.get_markerfacecolor() == "white"
+    assert hollow.get_xdata().tolist() == [1, 2]
+
+
 # --- Frontiers -----------------------------------------------------------------------------------
 
 

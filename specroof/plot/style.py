@@ -70,7 +70,7 @@ _STYLE: Final = {
     "svg.hashsalt": "specroof",  # the same chart is the same file
 }
 # Characters per inch, at the sizes of a title and of a legend.
-_TITLE_PITCH: Final = 12
+_TITLE_PITCH: Final = 11
 _LEGEND_PITCH: Final = 14
 
 

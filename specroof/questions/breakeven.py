@@ -678,7 +678,8 @@ def breakeven_chart(answer: Breakeven) -> Any:
         load = _OTHER_LOAD.get(answer.solve, per_load)
         style.load_ticks(axes, [row.place for row in answer.rows], load)
         axes.set_ylabel(_AXIS_LABELS[answer.solve])
-        style.add_legend(chart, keys)
+        if keys:
+            style.add_legend(chart, keys)
         return chart
 
 
@@ -693,7 +694,9 @@ def _draw_values(axes: Any, answer: Breakeven) -> list[Any]:
     for i, (context, rows) in enumerate(lines.items()):
         values = [np.nan if row.value is None else row.value for row in rows]
         axes.plot([row.place for row in rows], values, **style.look(i))
-        keys.append(style.line_key(f"context {style.short_number(context)}", **style.look(i)))
+        if len(lines) > 1:
+            name = f"context {style.short_number(context)}"
+            keys.append(style.line_key(name, **style.look(i)))
     known = [row.value for row in answer.rows if row.value is not None]
     top = max(known, default=1.0) * 1.08 or 1.0
     axes.set_ylim(0.0 if answer.solve != "accept-length" else min([1.0, *known]), top)

@@ -557,6 +557,7 @@ def _over_loads(played: Sequence[PlayedLoads], title: str) -> Any:
 
     load = played[0].load
     over_loads = len(load.requests) > 1
+    hollow: dict[str, Any] = {"ls": "", "mfc": "white", "mew": 1.5}
     drawn = dict(_DRAWN_FIGURES)
     if played[0].has_targets:
         drawn |= {"good_requests_per_s": "Requests/s within targets"}
@@ -565,8 +566,10 @@ def _over_loads(played: Sequence[PlayedLoads], title: str) -> Any:
         chart = style.new_chart(title, width=9, height=6)
         panels = chart.subplots(2, 2, squeeze=False).ravel().tolist()
         for axes, (name, label) in zip(panels, drawn.items(), strict=True):
-            for i, (x, y) in enumerate(_lines(played, name)):
+            for i, (x, y, is_plain) in enumerate(_lines(played, name)):
                 axes.plot(x, y, **style.look(i))
+                if is_plain.any():
+                    axes.plot(x[is_plain], y[is_plain], **{**style.look(i), **hollow})
             axes.set_ylabel(label)
             if name.endswith("_s") and not name.endswith("_per_s"):
                 axes.set_yscale("log")
@@ -579,21 +582,28 @@ def _over_loads(played: Sequence[PlayedLoads], title: str) -> Any:
                 style.load_ticks(axes, loads, "Requests/s" if load.rate else "Clients")
             else:
                 axes.set_xlabel("Draft length γ (0: none)")
-        names = [*(["without drafts"] if over_loads else []), *(one.drafter for one in played)]
+        names = [one.drafter for one in played]
+        if over_loads:
+            names = ["without drafts", *(f"{name}, best γ" for name in names)]
         keys = [style.line_key(style.wrapped(n), **style.look(i)) for i, n in enumerate(names)]
+        if over_loads and any((one.best_draft_len == 0).any() for one in played):
+            keys.append(
+                style.line_key("the best γ is none", **hollow, color=style.GREY, marker="o")
+            )
         style.add_legend(chart, keys)
         return chart
 
 
-def _lines(played: Sequence[PlayedLoads], name: str) -> Iterator[tuple[Any, Array]]:
-    """Yield x and y of each line."""
+def _lines(played: Sequence[PlayedLoads], name: str) -> Iterator[tuple[Any, Array, Any]]:
+    """Yield x and y of each line, and where a drafter's best length is none."""
     load = played[0].load
     if len(load.requests) == 1:
         for one in played:
             known = np.isfinite(one.figures[name][0])
-            yield one.draft_len[known], one.figures[name][0, known]
+            yield one.draft_len[known], one.figures[name][0, known], np.zeros(known.sum(), bool)
         return
     x = np.array(load.rate or load.batch_size)
-    yield x, played[0].figures[name][:, 0]
+    yield x, played[0].figures[name][:, 0], np.zeros(len(x), bool)
     for one in played:
-        yield x, one.figures[name][np.arange(len(x)), one.best_draft_len]
+        best = one.best_draft_len
+        yield x, one.figures[name][np.arange(len(x)), best], best == 0
