@@ -29,12 +29,13 @@ from specroof import (
 )
 from specroof.cli import app
 from specroof.latency import Deployment
+from specroof.plot import study_figures
 from specroof.policies.schedule import Traffic
 from specroof.questions.advise import Advice
 from specroof.questions.advised_loads import TrafficFile
 from specroof.questions.played_loads import PlayedPlan, told
 from specroof.questions.study import load_study
-from specroof.questions.sweep import study_slices
+from specroof.questions.sweep import study_slices, study_text
 from specroof.serving import played
 from specroof.serving.played import play, played_server
 from specroof.serving.workload import Load, Workload, open_loop
@@ -882,11 +883,11 @@ workload:
     shell(f"sweep {path} -o {tmp_path}/results --format csv --quiet")
     read = read_results(tmp_path / "results").to_frame()[columns].to_numpy(float)
     np.testing.assert_array_equal(read, expected)
-    # A load that comes by itself is never cut, and what runs is its axis.
+    # A load that comes by itself is never cut, and rates are its axis.
     parts = list(study_slices(load_study(path), 1, 1, most=3))
     assert [len(part.prediction.played[0].load.requests) for part in parts] == [3, 1, 1]
     first, *_ = found.overviews()
-    assert first.batch_size.tolist() == pytest.approx(rates.curves[0].batch_size.tolist())
+    assert first.batch_size.tolist() == [2, 8, 30]
     assert np.isfinite(first.best_speedup).all()
     said = shell(f"sweep {path} --dry-run").splitlines()[0].split()
     assert said[:2] == ["played", str((3 * 40 + 4 + 4) // 5)]
@@ -976,3 +977,26 @@ def test_a_study_of_loads_that_cannot_be_is_refused(old: str, new: str, says: st
     with pytest.raises(OptionError) as refusal:
         sweep(yaml.safe_load(STUDY.replace(old, new)))
     assert says in str(refusal.value)
+
+
+def test_a_study_of_rates_is_told_by_rates() -> None:
+    study = {
+        "format_version": 1,
+        "targets": [{"model": MODEL, "hardware": CHIP}],
+        "drafters": [SPEC],
+        "engine": "vllm",
+        "max_draft_len": 3,
+        "workload": [{"input_len": 1000, "output_len": 200, "rate": [4, 1]}],
+    }
+    found = sweep(study)
+    (seen,) = found.overviews()
+    played = predict(MODEL, CHIP, **ASKED, **REQUESTS, rate=[1, 4]).played[0]
+    assert seen.is_by_rate
+    assert seen.batch_size.tolist() == [1, 4]
+    best = np.arange(2), played.best_draft_len
+    assert seen.best_draft_len[0].tolist() == played.best_draft_len.tolist()
+    assert seen.tokens_per_s[0].tolist() == played.figures["tokens_per_s"][best].tolist()
+    assert (seen.tokens_per_s[0] <= [210, 840]).all()  # what is asked for, and chance
+    rows = [line.split() for line in study_text(found.study).splitlines() if "tokens in" in line]
+    assert [row[6] for row in rows] == ["1/s", "4/s"]
+    assert [*study_figures([seen])] == ["best-speedup-by-rate"]

@@ -76,7 +76,7 @@ def overview(model: str, hardware: str, drafter: str = "mtp") -> Overview:
     table = np.array([[2.0, 1.5]])
     return Overview(
         target=1, drafter_number=1, workload=1, model=model, hardware=hardware, engine="vllm",
-        drafter=drafter, devices=1, requests="", context_len=np.array([4096.0]), batch_size=loads,
+        drafter=drafter, devices=1, requests="", is_by_rate=False, context_len=np.array([4096.0]), batch_size=loads,
         best_draft_len=table, best_speedup=table, tokens_per_s=table * 100, drafts_run=table,
         usd_per_million_tokens=table / 10,
     )  # fmt: skip
@@ -138,23 +138,24 @@ def test_a_hole_in_the_first_row_of_a_study_has_no_panel_above_it() -> None:
 def test_a_chip_without_a_price_leaves_prices_of_an_overview_open() -> None:
     chip, drafter = load_hardware("b200"), load_drafter("ideal")
     curve = speedup_curve(MODEL, chip, drafter=drafter, batch_size=[1, 8], context_len=4096)
+    axes = {"context_len": curve.context_len, "batch_size": curve.batch_size}
     empty: dict[str, Any] = {
         name: np.zeros((1, 2))
         for name in ("best_draft_len", "best_speedup", "tokens_per_s", "drafts_run")
     }
     seen = replace(overview("model", "chip"), **empty)
-    seen.fill(curve, usd_per_hour=None)
+    part = axes | dict.fromkeys(empty, curve.best_speedup)
+    seen.fill(part, usd_per_hour=None)
     assert seen.best_speedup.tolist() == curve.best_speedup.tolist()
     assert seen.usd_per_million_tokens.tolist() == [[0.2, 0.15]]
     assert not curve.extends_measurement.any()  # nothing was measured
 
 
 def test_a_curve_of_other_loads_fills_no_overview() -> None:
-    chip, drafter = load_hardware("b200"), load_drafter("ideal")
-    curve = speedup_curve(MODEL, chip, drafter=drafter, batch_size=2, context_len=4096)
     seen = overview("model", "chip")
     before = seen.best_speedup.copy()
-    seen.fill(curve, usd_per_hour=None)
+    part = {"context_len": np.array([4096.0]), "batch_size": np.array([2.0])}
+    seen.fill(part, usd_per_hour=None)
     assert seen.best_speedup.tolist() == before.tolist()
 
 
@@ -171,7 +172,8 @@ def test_answers_say_what_they_hold() -> None:
         }
     )
     assert any("requests" in one or "room" in one for one in told.warnings)
-    assert _stop(0, "context 4096").startswith("no room")
+    assert _stop(0, "context 4096", is_by_rate=False).startswith("no room")
+    assert _stop(2.5, "b200", is_by_rate=True) == "2.5/s (b200)"
 
 
 def test_an_acceptance_without_a_band_is_taken_at_its_word() -> None:

@@ -67,7 +67,9 @@ def study_figures(overviews: "Sequence[Overview]") -> dict[str, Figure]:
     """
     figures: dict[str, Figure] = {}
     for load, members in _grouped(overviews, _load).items():
-        axis = "batch" if _is_by_batch(members[0]) else "context"
+        axis = "context"
+        if _is_by_batch(members[0]):
+            axis = "rate" if members[0].is_by_rate else "batch"
         for ending, page in _pages(members):
             figures[f"best-speedup-by-{axis}{load}{ending}"] = _lines_chart(page)
         if min(members[0].best_speedup.shape) > 1:
@@ -129,7 +131,11 @@ def _lines_chart(page: _Page) -> Figure:
     middle = first.context_len[first.context_len.size // 2]
     at = first.requests or f"context {short_number(middle)}"
     if not by_batch:
-        at = f"batch {first.batch_size[0]:g}"
+        at = (
+            f"{first.batch_size[0]:.3g} requests/s"
+            if first.is_by_rate
+            else f"batch {first.batch_size[0]:.3g}"
+        )
     chart, panels = _panels(page, f"Best speedup over plain decoding, {at}")
     for overview in page.overviews:
         if overview.drafter not in drafters:
@@ -144,7 +150,8 @@ def _lines_chart(page: _Page) -> Figure:
         axes.set_yscale("log", base=2)
         axes.set_xscale("log" if by_batch else "linear", **({"base": 2} if by_batch else {}))
         _scale_ticks(axes, first.batch_size if by_batch else first.context_len)
-    _label_x(panels, "Batch size (sequences)" if by_batch else "Context length (tokens)")
+    load = "Requests/s" if first.is_by_rate else "Batch size (sequences)"
+    _label_x(panels, load if by_batch else "Context length (tokens)")
     chart.supylabel("Best speedup (×)")
     handles = [*_handles(drafters), Line2D([], [], color=GREY, ls=":", label="plain decoding")]
     if any((overview.drafts_run == 0).any() for overview in page.overviews):
@@ -203,7 +210,7 @@ def _maps_chart(page: _Page) -> Figure:
     )
     steps = [step for step in (1, 1.5, 2, 3, 4, 6, 8, 12, 16, 32, 64) if step <= highest]
     tick_at(bar.ax.yaxis, steps, [f"{step:g}" for step in steps])
-    _label_x(panels, "Batch size (sequences)")
+    _label_x(panels, "Requests/s" if page.overviews[0].is_by_rate else "Batch size (sequences)")
     chart.supylabel("Context length (tokens)")
     add_legend(
         chart,

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
+from specroof.arrays import Array
 from specroof.errors import OptionError, expect
 from specroof.questions.answer import Answer
 from specroof.questions.curve_tables import request_columns
@@ -97,17 +98,46 @@ def overviews(loads: Sequence[Load], slices: Iterable[Slice]) -> list[Overview]:
     """
     by_workload: dict[int, Overview] = {}
     for part in slices:
-        curve, load = part.prediction.drawn[0], loads[part.workload - 1]
+        load, best = loads[part.workload - 1], _best(part.prediction)
         if part.workload not in by_workload:
             by_workload[part.workload] = Overview.of(
-                curve,
+                part.prediction.drawn[0],
                 load.context_len,
-                load.batch_size if load.kind == "concurrency" else curve.batch_size.tolist(),
+                load.batch_size if load.kind == "concurrency" else best["batch_size"].tolist(),
                 (part.target, part.drafter, part.workload),
+                is_by_rate=load.kind == "rate",
             )
         price = usd_per_hour(part.prediction.setup.hardware, None)
-        by_workload[part.workload].fill(curve, price)
+        by_workload[part.workload].fill(best, price)
     return list(by_workload.values())
+
+
+def _best(prediction: Prediction) -> dict[str, Array]:
+    """Return the best at each load, by the names of `Overview`: as played, where it was."""
+    curve = prediction.drawn[0]
+    axes = {"context_len": curve.context_len, "batch_size": curve.batch_size}
+    if not prediction.played:
+        missing = np.isnan(curve.best_speedup)
+        return {
+            **axes,
+            "best_draft_len": np.where(missing, np.nan, curve.best_draft_len),
+            "best_speedup": curve.best_speedup,
+            "tokens_per_s": curve.at_best(curve.tokens_per_s),
+            "drafts_run": np.asarray(curve.drafts_run, dtype=np.float64),
+        }
+    (played,) = prediction.played
+    if played.load.rate:  # how many run then differs from chip to chip
+        axes["batch_size"] = np.asarray(played.load.rate, dtype=np.float64)
+    best = played.best_draft_len[:, None]
+    speedup = np.take_along_axis(played.speedup, best, axis=1)
+    tokens_per_s = played.figures["tokens_per_s"]
+    return {
+        **axes,
+        "best_draft_len": np.where(np.isnan(speedup), np.nan, best).T,
+        "best_speedup": speedup.T,
+        "tokens_per_s": np.take_along_axis(tokens_per_s, best, axis=1).T,
+        "drafts_run": np.asarray(np.isfinite(tokens_per_s[:, 1:]).any(axis=1), np.float64)[None],
+    }
 
 
 def _room(study: Study, target: Target, load: Load) -> RoomRule:
@@ -510,42 +540,57 @@ def _best_table(overviews: Sequence[Overview]) -> str:
     of_models = [[overview for overview in overviews if overview.model == model] for model in shown]
     rows = [row for members in of_models for row in _best_rows(members, each)]
     load = "load" if any(overview.requests for overview in overviews) else "context"
-    header = ["model", load, "batch", "most tok/s", "$/Mtok", "speedup", "γ", "chip", "drafter"]
+    header = ["model", load, _axis(overviews), "most tok/s", "$/Mtok", "speedup", "γ"]
+    header += ["chip", "drafter"]
     table = format_table(header, rows, left=(0, *[1] * (load == "load"), 7, 8), keys=3)
     more = len(models) - len(shown)
     left_out = [f"{more} more models"] if more else []
     if len(rows) < sum(len(_loads(members)) for members in of_models):
         left_out.insert(0, "loads in between")
-    return table + (f"\nand {', and '.join(left_out)}" if left_out else "")
+    table += f"\nand {', and '.join(left_out)}" if left_out else ""
+    if any(overview.is_by_rate for overview in overviews):
+        table += "\nat a rate, a speedup is that of the mean time of a request"
+    return table
 
 
 def _best_rows(overviews: Sequence[Overview], most: int) -> Iterator[list[str]]:
     """Yield a row for some loads of a model."""
     ordered = sorted(_loads(overviews))
     for place in np.unique(np.linspace(0, len(ordered) - 1, most).round().astype(int)):
-        requests, context, batch = ordered[place]
+        requests, is_by_rate, context, batch = ordered[place]
         choices = [
             (rate, usd, speedup, draft_len, overview)
             for overview in overviews
-            if overview.requests == requests
+            if (overview.requests, overview.is_by_rate) == (requests, is_by_rate)
             for rate, usd, speedup, draft_len in _at(overview, context, batch)
         ]
         name = _short(overviews[0].model)
         load = requests or f"{context:g}"
+        of_load = _of_load(batch, is_by_rate=is_by_rate)
         if not choices:
-            yield [name, load, f"{batch:g}", "no room", *[ABSENT] * 5]
+            yield [name, load, of_load, "no room", *[ABSENT] * 5]
             continue
         rate, usd, speedup, draft_len, overview = max(choices, key=lambda entry: entry[0])
         chip = _short(f"{overview.devices} x {overview.hardware}")
-        cells = [f"{batch:g}", f"{rate:.0f}", figure(usd, format_price), f"{speedup:.2f}x"]
+        cells = [of_load, f"{rate:.0f}", figure(usd, format_price), f"{speedup:.2f}x"]
         drafter = _short(overview.drafter) if draft_len else "none"
         yield [name, load, *cells, f"{draft_len:g}", chip, drafter]
 
 
-def _loads(overviews: Sequence[Overview]) -> set[tuple[str, float, float]]:
-    """Return the requests, context and batch size of each load that is looked at."""
+def _axis(overviews: Sequence[Overview]) -> str:
+    """Return what tables call a batch size or a rate."""
+    return " or ".join(sorted({"rate" if one.is_by_rate else "batch" for one in overviews}))
+
+
+def _of_load(batch: float, *, is_by_rate: bool) -> str:
+    """Return a batch size, which is a mean where requests come by themselves, or a rate."""
+    return f"{batch:g}/s" if is_by_rate else f"{batch:g}" if batch.is_integer() else f"{batch:.3g}"
+
+
+def _loads(overviews: Sequence[Overview]) -> set[tuple[str, bool, float, float]]:
+    """Return the requests, context and batch size or rate of each load that is looked at."""
     return {
-        (overview.requests, float(context), float(batch))
+        (overview.requests, overview.is_by_rate, float(context), float(batch))
         for overview in overviews
         for context in overview.context_len
         for batch in overview.batch_size
@@ -577,13 +622,13 @@ def _stops_table(overviews: Sequence[Overview]) -> str:
     rows = []
     for (model, drafter), members in list(groups.items())[:_MOST_STOPS]:
         ends = [
-            (_stops_at(overview), f"{overview.devices} x {overview.hardware}")
+            (_stops_at(overview), f"{overview.devices} x {overview.hardware}", overview.is_by_rate)
             for overview in members
         ]
         run = [end for end in ends if end[0]] or ends
         first, last = min(run), max(run)
         rows.append([_short(model), _short(drafter), _stop(*first), _stop(*last)])
-    header = ["model", "drafter", "stops paying from batch: first", "last"]
+    header = ["model", "drafter", f"stops paying from {_axis(overviews)}: first", "last"]
     more = len(groups) - len(rows)
     table = format_table(header, rows, left=(0, 1, 2, 3), keys=2)
     return table + (f"\nand {more} more" if more else "")
@@ -606,10 +651,12 @@ def _stops_at(overview: Overview) -> float:
     return min(stops)
 
 
-def _stop(batch: float, where: str) -> str:
+def _stop(batch: float, where: str, is_by_rate: bool) -> str:
     if batch == 0:
         return f"no room ({_short(where)})"
-    return "pays wherever it runs" if batch == float("inf") else f"{batch:g} ({_short(where)})"
+    if batch == float("inf"):
+        return "pays wherever it runs"
+    return f"{_of_load(batch, is_by_rate=is_by_rate)} ({_short(where)})"
 
 
 def _short(name: str) -> str:

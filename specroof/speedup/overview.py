@@ -29,8 +29,10 @@ class Overview:
         How many.
     requests
         What is answered, such as "4000 tokens in, 1000 out"; empty where decoding alone counts.
+    is_by_rate
+        Whether loads are rates at which requests come, not batch sizes.
     context_len, batch_size
-        The loads, ascending.
+        The loads, ascending; rates in requests/s in the place of batch sizes.
     best_draft_len, best_speedup, tokens_per_s
         There, axes (context_len, batch_size); NaN where nothing runs. Prefills count where
         requests are answered.
@@ -49,6 +51,7 @@ class Overview:
     drafter: str
     devices: int
     requests: str
+    is_by_rate: bool
     context_len: Array
     batch_size: Array
     best_draft_len: Array
@@ -72,6 +75,8 @@ class Overview:
         context_len: Sequence[float],
         batch_size: Sequence[float],
         position: tuple[int, int, int],
+        *,
+        is_by_rate: bool = False,
     ) -> "Overview":
         """Return an overview that `fill` has still to fill.
 
@@ -83,6 +88,8 @@ class Overview:
             All loads of the curve, of which some are looked at.
         position
             Of the target, the drafter and the workload in the study, from 1.
+        is_by_rate
+            Whether `batch_size` are rates.
         """
         contexts = _thinned(context_len, _MOST_CONTEXTS)
         batches = _thinned(batch_size, _MOST_BATCHES)
@@ -91,6 +98,7 @@ class Overview:
             *position,
             **fields_of(curve, "model", "hardware", "engine", "drafter", "requests"),
             devices=curve.placement.devices,
+            is_by_rate=is_by_rate,
             context_len=contexts,
             batch_size=batches,
             best_draft_len=np.full(shape, np.nan),
@@ -100,36 +108,32 @@ class Overview:
             drafts_run=np.zeros(shape),
         )
 
-    def fill(self, curve: SpeedupCurve, usd_per_hour: float | None) -> None:
+    def fill(self, part: Mapping[str, Array], usd_per_hour: float | None) -> None:
         """Put the loads of a part of the curve that are looked at into their places.
 
         Parameters
         ----------
-        curve
-            The part.
+        part
+            ``context_len`` and ``batch_size``, and the tables there, by their names here.
         usd_per_hour
             The price of a device; None where it is not known.
         """
-        rows = np.flatnonzero(np.isin(curve.context_len, self.context_len))
-        columns = np.flatnonzero(np.isin(curve.batch_size, self.batch_size))
+        contexts, batches = part["context_len"], part["batch_size"]
+        rows = np.flatnonzero(np.isin(contexts, self.context_len))
+        columns = np.flatnonzero(np.isin(batches, self.batch_size))
         if not rows.size or not columns.size:
             return
         here = np.ix_(rows, columns)
         there = np.ix_(
-            np.searchsorted(self.context_len, curve.context_len[rows]),
-            np.searchsorted(self.batch_size, curve.batch_size[columns]),
+            np.searchsorted(self.context_len, contexts[rows]),
+            np.searchsorted(self.batch_size, batches[columns]),
         )
-        best = curve.best_draft_len[here]
-        rates = np.take_along_axis(curve.tokens_per_s[here], best[..., None], axis=-1)[..., 0]
-        missing = np.isnan(curve.best_speedup[here])
-        self.best_draft_len[there] = np.where(missing, np.nan, best)
-        self.best_speedup[there] = curve.best_speedup[here]
-        self.tokens_per_s[there] = rates
+        for name in ("best_draft_len", "best_speedup", "tokens_per_s", "drafts_run"):
+            getattr(self, name)[there] = part[name][here]
         if usd_per_hour is not None:
             self.usd_per_million_tokens[there] = usd_per_million_tokens(
-                rates, devices=self.devices, usd_per_hour=usd_per_hour
+                part["tokens_per_s"][here], devices=self.devices, usd_per_hour=usd_per_hour
             )
-        self.drafts_run[there] = curve.drafts_run[here]
 
     @classmethod
     def from_dict(cls, content: Any) -> "Overview":
