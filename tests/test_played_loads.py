@@ -999,4 +999,4 @@ def test_a_study_of_rates_is_told_by_rates() -> None:
     assert (seen.tokens_per_s[0] <= [210, 840]).all()  # what is asked for, and chance
     rows = [line.split() for line in study_text(found.study).splitlines() if "tokens in" in line]
     assert [row[6] for row in rows] == ["1/s", "4/s"]
-    assert [*study_figures([seen])] == ["best-speedup-by-rate"]
+    assert [*study_figures([seen])] == ["best-speedup-by-rate-workload-1"]
