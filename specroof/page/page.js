@@ -22,9 +22,10 @@ globalThis.specroofPage = (() => {
 
   // --- state: checked on the way in, never evaluated ---------------------------------------------
 
+  const ALONE = { model2: "", chip2: "", devices2: 0, engine2: "" };
   const DEFAULT = () => ({
     model: tables.models[0], chip: tables.hardware[0][0], devices: 0, engine: "",
-    model2: "", chip2: "", devices2: 0, engine2: "", limited: true,
+    ...ALONE, limited: true,
     context: nearest(tables.context_len, tables.usual_context), batch: nearest(tables.batch_size, 8),
     answer: tables.answers.includes(tables.usual_answer) ? tables.usual_answer : 0, hits: 0, tpot: 0, ttft: 0, drafters: [], focus: 0, length: null,
   });
@@ -138,7 +139,7 @@ globalThis.specroofPage = (() => {
     const read = drafters.slice(0, MOST_DRAFTERS).flatMap((text) => {
       try { return [parsedSpec(text)]; } catch (refusal) { wrong.push(refusal.message); return []; }
     });
-    if (!found.model2 || !found.chip2) Object.assign(found, { model2: "", chip2: "" });
+    if (!found.model2 || !found.chip2) Object.assign(found, ALONE);
     if (read.length) found.drafters = read;
     found.focus = Math.min(found.focus, Math.max(read.length, 1) - 1);
     return [found, wrong];
@@ -164,7 +165,10 @@ globalThis.specroofPage = (() => {
 
   async function section(model, chip) {
     const name = `${tables.models.indexOf(model)}-${tables.hardware.findIndex((one) => one[0] === chip)}`;
-    if (!sections.has(name)) sections.set(name, loaded(name));
+    if (!sections.has(name)) {
+      sections.set(name, loaded(name));
+      sections.get(name).catch(() => sections.delete(name)); // to be asked for again
+    }
     return sections.get(name);
   }
 
@@ -176,8 +180,7 @@ globalThis.specroofPage = (() => {
       script.onerror = () => reject(new Error(`grid-${name}.js cannot be read; it lies beside this page`));
       document.head.append(script);
     });
-    const cells = await Promise.all(packed.cells.map((cell) => specroof.unpackedCell(cell, tables.quantum)));
-    return { ...packed, cells };
+    return { ...packed, cells: await specroof.unpacked(packed) };
   }
 
   // --- figures ------------------------------------------------------------------------------------
@@ -271,9 +274,9 @@ globalThis.specroofPage = (() => {
     }
     const [plain, drafted] = curve.most;
     const by = curve.bound_by;
-    if (state.limited && plain !== null && plain < 1) return `at a context of ${plural(state.context, "token")} not one request fits (${bound(by[0])})`;
-    if (state.limited && drafted !== null && drafted < state.batch) {
-      return `the server runs at most ${drafted} of ${plural(state.batch, "request")} with one draft (${bound(by[1])})${plain !== null && plain < state.batch ? `, and ${plain} without` : ", and all of them without"}; the others wait. specroof advise with --concurrency ${state.batch} counts the wait`;
+    if (state.limited && plain < 1) return `at a context of ${plural(state.context, "token")} not one request fits (${bound(by[0])})`;
+    if (state.limited && drafted < state.batch) {
+      return `the server runs at most ${drafted} of ${plural(state.batch, "request")} with one draft (${bound(by[1])})${plain < state.batch ? `, and ${plain} without` : ", and all of them without"}; the others wait. specroof advise with --concurrency ${state.batch} counts the wait`;
     }
     return hasDrafts(curve) ? "" : "its acceptance is not known at any draft length";
   }
@@ -299,7 +302,7 @@ globalThis.specroofPage = (() => {
     const order = ["on", "unclear", "off", "no room"].filter((word) => says.has(word));
     const parts = order.map((word) => says.get(word).length === tables.batch_size.length ? `${word} at every batch shown` : `${word} at ${runs(says.get(word))}`);
     const [plain, drafted] = curve?.most ?? [];
-    const limits = says.has("no room") && curve && drafted !== null ? ` (at most ${drafted.toLocaleString("en")} with drafts${plain === null ? "" : `, ${plain.toLocaleString("en")} without`}: ${bound(curve.bound_by[1])})` : "";
+    const limits = says.has("no room") && curve && Number.isFinite(drafted) ? ` (at most ${drafted.toLocaleString("en")} with drafts${plain === Infinity ? "" : `, ${plain.toLocaleString("en")} without`}: ${bound(curve.bound_by[1])})` : "";
     return `By batch: ${parts.join("; ")}${limits}.`;
   }
 
@@ -402,7 +405,7 @@ globalThis.specroofPage = (() => {
     tbody.append(...rows);
     $("figures").replaceChildren(thead, tbody);
     $("figures").parentElement.hidden = $("columns").hidden = !shownSetups().some(({ cell }) => cell);
-    const band = requests && setups[0].cell?.served_widths.ttft_s?.[at()[0]][at()[1]];
+    const [band] = requests && setups[0].cell?.ttft_width ? specroof.row(setups[0].cell.ttft_width, ...at()) : [0]; // 0 where none is known
     $("columns").textContent = requests
       ? `Prompts counted: speedup, tok/s and price are of whole answers. TTFT begins when a request starts to run${band ? `; 80 % of measured loads have a TTFT between ${Math.exp(-band).toFixed(2)} and ${digits(Math.exp(band))} times the prediction` : ""}.`
       : "Decoding alone: choose an answer length under “Prompts” to count prompts and see TTFT.";
@@ -481,16 +484,15 @@ globalThis.specroofPage = (() => {
   }
 
   function drawByBatch() {
-    const lines = [], drawn = new Set([]);
+    const lines = [];
     shownSetups().forEach(({ figures }, s) => state.drafters.forEach((drafter, d) => {
       if (!figures.batches[d]) return;
       const batches = tables.batch_size.filter((_, b) => hasDrafts(figures.batches[d][b]));
       const curves = figures.batches[d].filter(hasDrafts);
-      batches.forEach((batch) => drawn.add(batch));
       if (curves.length) lines.push({ x: batches, y: curves.map((curve) => curve.speedup[curve.choice.tried]), color: COLORS[d], dash: DASHES[s], mark: MARKS[d],
         tips: curves.map((curve, n) => `batch ${batches[n]}: ${times(curve.speedup[curve.choice.tried])}, ${advised(curve)}`) });
     }));
-    const batches = tables.batch_size.filter((batch) => drawn.has(batch));
+    const batches = tables.batch_size.filter((batch) => lines.some(({ x }) => x.includes(batch)));
     legend("by-batch-legend");
     draw("by-batch", { x: { title: "batch (requests)", type: "log", range: [batches[0] / 1.2, batches.at(-1) * 1.2], ticks: batches }, y: { title: "best speedup (×)" }, lines, across: [{ y: 1 }] },
       `Best speedup by batch at a context of ${state.context}, one line for each drafter; no point where the server has no room for drafts`, lines.length ? "" : noneDrawn());
@@ -589,7 +591,9 @@ globalThis.specroofPage = (() => {
 
   const OPTION_FLAGS = { granularity: "--granularity", experts: "--experts", count: "--count", recurrent_state: "--recurrent-state",
     state_dtype: "--state-dtype", kv_dtype: "--kv-cache", weight_dtype: "--weights", v4_attention: "--v4-attention", cost_of: "--cost-of" };
+  const optionFlags = () => Object.entries(tables.options).flatMap(([name, value]) => name === "strict_dtype" ? ["--strict-dtype"] : [OPTION_FLAGS[name], value]);
   const quoted = (word) => /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\"'\"'")}'`;
+  const shell = (words) => words.map((word) => quoted(String(word))).join(" ");
 
   const promptLen = () => state.context - state.answer / 2;
 
@@ -598,13 +602,10 @@ globalThis.specroofPage = (() => {
     const words = ["specroof", "predict", state.model, "-H", state.chip, "--tp", state.devices, "--engine", state.engine,
       ...(requests ? ["--input-len", promptLen(), "--output-len", state.answer, "--prefix-hit-rate", state.hits] : ["--context", state.context]), "--batch", state.batch];
     state.drafters.forEach((one) => words.push("--drafter", spec(one)));
-    for (const [name, value] of Object.entries(tables.options)) {
-      if (name === "strict_dtype") words.push("--strict-dtype");
-      else words.push(OPTION_FLAGS[name], value);
-    }
+    words.push(...optionFlags());
     if (!state.limited) words.push("--no-capacity");
     if (served()) words.push("--server", served());
-    return words.map((word) => quoted(String(word))).join(" ");
+    return shell(words);
   }
 
   /** What the server is told in the place of a default, for the drafters that are shown. */
@@ -616,8 +617,7 @@ globalThis.specroofPage = (() => {
     const words = ["specroof", "advise", state.model, "-H", state.chip, "--tp", state.devices, "--engine", state.engine,
       "--input-len", promptLen(), "--output-len", state.answer, "--prefix-hit-rate", state.hits, "--concurrency", state.batch, "--drafter", spec(state.drafters[state.focus])];
     for (const [name, value] of [["--tpot", state.tpot], ["--ttft", state.ttft]]) if (value) words.push(name, Number((value * 1e3).toFixed(3)));
-    for (const [name, value] of Object.entries(tables.options)) words.push(...(name === "strict_dtype" ? ["--strict-dtype"] : [OPTION_FLAGS[name], value]));
-    return words.map((word) => quoted(String(word))).join(" ");
+    return shell([...words, ...optionFlags()]);
   }
 
   function python() {
@@ -706,7 +706,6 @@ globalThis.specroofPage = (() => {
     fill($("focus"), state.drafters.map((drafter, d) => [d, spec(drafter)]), state.focus);
     $("length").min = 0;
     $("length").max = tables.max_draft_len;
-    showValues();
   }
 
   function showValues() {
@@ -839,7 +838,7 @@ globalThis.specroofPage = (() => {
       setup.refusal = `${name}, ${plural(Number(count), "device")}: ${why}${known.length ? ". Choose another chip, or the ideal engine, which has no memory" : ""}`;
       return;
     }
-    const room = (cell) => cell.largest[at()[0]][0] ?? Infinity;
+    const room = (cell) => specroof.ends(cell.largest, at()[0])[0];
     setup.cell = grids.find((cell) => cell.devices === words.devices) || grids.find((cell) => room(cell) >= state.batch)
       || grids.reduce((most, cell) => room(cell) > room(most) ? cell : most);
     if (words.devices && words.devices !== setup.cell.devices) {
@@ -864,11 +863,8 @@ globalThis.specroofPage = (() => {
         choose(setup);
         state[`devices${setup.suffix}`] = setup.cell?.devices ?? 0;
         state[`engine${setup.suffix}`] = setup.cell?.engine ?? "";
-        if (setup.cell && state.answer) await specroof.unpackRequests(setup.cell, tables.request_quanta);
-        if (mine !== turn) return;
       }
       if (!state.drafters.length) state.drafters = usualDrafters();
-      for (const setup of wanted) setup.figures = computed(setup);
       showControls();
       redraw();
     } catch (refusal) {
@@ -919,7 +915,7 @@ globalThis.specroofPage = (() => {
       const next = chips[(chips.indexOf(state.chip) + 1) % chips.length];
       Object.assign(state, { model2: state.model, chip2: next, devices2: 0, engine2: "" });
     }, true);
-    on("alone", "click", () => Object.assign(state, { model2: "", chip2: "", devices2: 0, engine2: "" }), true);
+    on("alone", "click", () => Object.assign(state, ALONE), true);
     on("context", "input", ({ value }) => { state.context = tables.context_len[Number(value)]; });
     on("batch", "input", ({ value }) => { state.batch = tables.batch_size[Number(value)]; });
     for (const [id, key] of [["answer-len", "answer"], ["hits", "hits"], ["tpot", "tpot"], ["ttft", "ttft"]]) on(id, "change", ({ value }) => { state[key] = Number(value); }, true);
@@ -935,8 +931,7 @@ globalThis.specroofPage = (() => {
   }
 
   async function start() {
-    await Promise.all(Object.values(tables.typical).flatMap((curves) => Object.entries(curves).map(
-      async ([name, packed]) => { curves[name] = await specroof.unpacked(packed, tables.quantum); })));
+    [tables.typical] = await specroof.unpacked(tables.typical);
     listen();
     await fromAddress();
   }

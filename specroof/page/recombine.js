@@ -6,75 +6,51 @@ globalThis.specroof = (() => {
   // Grids are rounded: draft lengths this close are equal, and the shorter one wins.
   const TIE = 3e-7;
 
-  /** Unpack the text that specroof.page.packed made: {shape, values}. */
-  async function unpacked(packed, quantum = 1) {
-    const bytes = Uint8Array.from(atob(packed.data), (letter) => letter.charCodeAt(0));
+  /** Undo specroof.page.packed: the things, each of their grids as {shape, values}. */
+  async function unpacked({ things, stacks, data }) {
+    const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
     const raw = new Uint8Array(await new Response(stream).arrayBuffer());
-    const size = packed.shape.reduce((product, length) => product * length, 1);
-    const width = packed.shape.at(-1), before = packed.shape.length > 1 ? size / packed.shape[0] : size;
-    const side = packed.width || 0, whole = new Float64Array(side ? size : 0);
-    const bends = new Float64Array(size), values = new Float64Array(size);
-    let at = 0, number = 0, step = 0;
-    for (let i = 0; i < size; i++) {
+    let at = 0;
+    const number = () => { // seven bits to a byte, the sign in the lowest
       let unsigned = 0, scale = 1, byte;
       do {
         byte = raw[at++];
         unsigned += (byte & 127) * scale;
         scale *= 128;
       } while (byte & 128);
-      if (i % width === 0) { number = 0; step = 0; }
-      const signed = unsigned % 2 ? -(unsigned + 1) / 2 : unsigned / 2;
-      if (side) { // differences along both sides of a table
-        const column = i % side, above = i % width >= side;
-        whole[i] = signed + (column ? whole[i - 1] : 0) + (above ? whole[i - side] : 0) - (column && above ? whole[i - side - 1] : 0);
-        values[i] = whole[i] * quantum;
-        continue;
-      }
-      bends[i] = signed + (i < before ? 0 : bends[i - before]);
-      step += bends[i];
-      number += step;
-      values[i] = number * quantum;
-    }
-    return { shape: packed.shape, values };
+      return unsigned % 2 ? -(unsigned + 1) / 2 : unsigned / 2;
+    };
+    const grids = stacks.map(({ shape: [count, ...shape], quantum, differences }) => {
+      const size = shape.reduce((product, length) => product * length, 1);
+      const values = Float64Array.from({ length: count * size }, number);
+      let step = 1; // from a number to the next along an axis
+      [count, ...shape].map((length, axis) => [length, differences[axis]]).reverse().forEach(([length, times]) => {
+        for (; times > 0; times--) {
+          for (let i = step; i < values.length; i++) if (i % (step * length) >= step) values[i] += values[i - step];
+        }
+        step *= length;
+      });
+      for (let i = 0; i < values.length; i++) values[i] *= quantum;
+      return Array.from({ length: count }, (_, i) => ({ shape, values: values.subarray(i * size, (i + 1) * size) }));
+    });
+    const filled = (value) => {
+      if (Array.isArray(value)) return value.map(filled);
+      if (value === null || typeof value !== "object") return value;
+      return "grid" in value ? grids[value.grid].shift() : Object.fromEntries(Object.entries(value).map(([name, part]) => [name, filled(part)]));
+    };
+    return things.map(filled);
   }
 
-  /** Unpack largest batches by context and draft length; null where there is no end. */
-  async function unpackedEnds(packed) {
-    const { shape: [contexts, width], values } = await unpacked(packed);
-    return Array.from({ length: contexts }, (_, i) =>
-      Array.from(values.subarray(i * width, (i + 1) * width), (one) => one < 0 ? null : one));
+  /** The part of a grid at places on its first axes. */
+  function row({ shape, values }, ...places) {
+    const width = shape.slice(places.length).reduce((product, length) => product * length, 1);
+    const start = places.reduce((sum, place, axis) => sum * shape[axis] + place, 0) * width;
+    return values.subarray(start, start + width);
   }
 
-  /** Unpack one model in one setup. */
-  async function unpackedCell(cell, quantum) {
-    const drafting = {};
-    for (const [kind, one] of Object.entries(cell.drafting)) {
-      drafting[kind] = {
-        ...one,
-        largest: await unpackedEnds(one.largest),
-        raised: one.raised && await unpackedEnds(one.raised),
-        draft: one.draft && await unpacked(one.draft, quantum),
-        more: one.more && await unpacked(one.more, quantum),
-      };
-    }
-    return { ...cell, verify: await unpacked(cell.verify, quantum), largest: await unpackedEnds(cell.largest),
-      raised: cell.raised && await unpackedEnds(cell.raised), drafting };
-  }
-
-  /** Unpack what prompts take, once: logarithms of a thing over the least that is told. */
-  async function unpackRequests(cell, quanta) {
-    for (const grid of cell.requests) {
-      for (const [name, packed] of Object.entries(grid)) if (packed.data) grid[name] = await unpacked(packed, quanta[name]);
-    }
-  }
-
-  /** The row of an array with axes (context, batch, last). */
-  function row(array, i, j) {
-    const [, batches, width] = array.shape;
-    const start = (i * batches + j) * width;
-    return array.values.subarray(start, start + width);
-  }
+  /** The largest batches of a context, by draft length; infinite where there is no end. */
+  const ends = (grid, i) => Array.from(row(grid, i), (end) => end < 0 ? Infinity : end);
 
   /** Cubics through knots with the slopes of parabolas there: as specroof.questions.explore.hermite. */
   function hermite(knots, values, at) {
@@ -98,7 +74,7 @@ globalThis.specroof = (() => {
     const before = tables.length_depths.slice(0, tables.length_depths.indexOf(drafter.depth))
       .reduce((sum, depth) => sum + depth * tables.length_steps + 1, 0);
     const shape = tables.typical[drafter.kind] || tables.typical[""];
-    return row(shape[name], 0, before + Math.round((drafter.length - 1) * tables.length_steps));
+    return row(shape[name], before + Math.round((drafter.length - 1) * tables.length_steps));
   }
 
   /** Tokens per round by draft length, bonus token included; NaN past what was measured. */
@@ -173,8 +149,8 @@ globalThis.specroof = (() => {
     const [each_round_s, each_sequence_s] = (cell.drafting[drafter.kind] || cell).engine_round_s;
     const engine_s = each_round_s + batch * each_sequence_s;
     const own = cell.drafting[drafter.kind] || cell;
-    const raised = own.raised?.[i], by_default = own.largest[i], most = raised ?? by_default;
-    const fits = tokens.map((_, length) => !limited || most[length] === null || batch <= most[length]);
+    const by_default = ends(own.largest, i), most = own.raised ? ends(own.raised, i) : by_default;
+    const fits = tokens.map((_, length) => !limited || batch <= most[length]);
     const known = tokens.map((one, length) => one + drafts[length]);
     const or = (values) => values.map((one, length) => fits[length] && !Number.isNaN(known[length]) ? one : NaN);
     const draft_s = or(drafts.map((share) => share * scale_s));
@@ -193,8 +169,8 @@ globalThis.specroof = (() => {
       tpot_s: load ? request_s.map((seconds, length) => (seconds - first_s[length]) / (answer - 1)) : token_s,
       ttft_s: load ? first_s : null,
       best_draft_len: best, best_speedup: speedup[best], near_best: nearBest(speedup),
-      most, bound_by: raised ? ["cache", "cache"] : own.bound_by[i] || [],
-      raised_from: raised && limited ? by_default : null, ...banded(drafter, cell, tables, speedup, { batch_size: batch, context_len: tables.context_len[i] }),
+      most, bound_by: own.raised ? ["cache", "cache"] : own.bound_by[i] || [],
+      raised_from: own.raised && limited ? by_default : null, ...banded(drafter, cell, tables, speedup, { batch_size: batch, context_len: tables.context_len[i] }),
     };
   }
 
@@ -278,5 +254,5 @@ globalThis.specroof = (() => {
     return near.length ? [near[0], near.at(-1)] : [0, 0];
   }
 
-  return { unpacked, unpackedCell, unpackRequests, hermite, tokensPerRound, curve, decided, verifyShare };
+  return { unpacked, row, ends, hermite, tokensPerRound, curve, decided, verifyShare };
 })();
