@@ -31,6 +31,7 @@ from specroof.parsers.model_config import MTP_NOTE
 from specroof.questions.advise import Advice, ChipAdvice, decision_line
 from specroof.questions.advised_loads import AdvisedLoad
 from specroof.questions.explore import PAGE_CHIPS
+from specroof.report.layout import brief
 from specroof.serving.launch import YOUR_DRAFT_MODEL, server_command
 from specroof.units import format_price, format_seconds
 
@@ -254,8 +255,10 @@ def case_page(found: Found, foot: str) -> str:
         "<h2>To repeat it</h2>",
         f"<pre>{escape(found.command)}</pre>",
         "<h2>What to know</h2><ul>",
-        *(f"<li>{escape(note)}</li>" for note in [*advice.warnings, *advice.notes]),
+        *(f"<li>{escape(brief(note))}</li>" for note in [*advice.warnings, *advice.notes]),
         "</ul>",
+        "<p>With <code>--sources</code> the command names what was measured; "
+        '<a href="../../engines.html">how far engines are off</a>.</p>',
         f"<!-- digest {case.digest} -->",
     ]
     return page(title, body, path=case.path, lists=case.lists, foot=foot)

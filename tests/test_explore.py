@@ -5,6 +5,7 @@ import json
 import math
 import re
 import zlib
+from collections.abc import Iterator
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
@@ -38,24 +39,29 @@ pytestmark = pytest.mark.slow
 SMALL: dict[str, Any] = {"context_len": [1024, 4096], "batch_size": [1, 8, 64]}
 
 
+def _septet(numbers: dict[int, int], i: int, place: int, data: Iterator[int]) -> bool:
+    """Add seven bits of a number; tell whether it has more."""
+    byte = next(data)
+    numbers[i] |= (byte & 0x7F) << (7 * place)
+    return byte >= 0x80
+
+
 def unpacked(text: dict[str, Any]) -> list[np.ndarray]:
-    """Read stacks of grids by the definition of varints, zigzag and differences."""
-    numbers, shift, value = [], 0, 0
-    for byte in zlib.decompress(base64.b64decode(text["data"])):
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            numbers.append(value // 2 if value % 2 == 0 else -(value + 1) // 2)
-            shift, value = 0, 0
+    """Read stacks of grids by the definition of septets in turn, zigzag and differences."""
+    data = iter(zlib.decompress(base64.b64decode(text["data"])))
     found = []
     for stack in text["stacks"]:
-        size = math.prod(stack["shape"])
-        values, numbers = np.array(numbers[:size]).reshape(stack["shape"]), numbers[size:]
+        numbers = dict.fromkeys(range(math.prod(stack["shape"])), 0)
+        left = [*numbers]
+        for place in range(8):
+            left = [i for i in left if _septet(numbers, i, place, data)]
+        signed = [-(n + 1) // 2 if n % 2 else n // 2 for n in numbers.values()]
+        values = np.array(signed).reshape(stack["shape"])
         for axis, times in enumerate(stack["differences"]):
             for _ in range(times):
                 values = values.cumsum(axis=axis)
         found.append(values * stack["quantum"])
-    assert numbers == []
+    assert [*data] == []
     return found
 
 
@@ -76,9 +82,13 @@ def test_packed_numbers_are_read_back(numbers: list[int], times: int) -> None:
     values = np.array(numbers, dtype=np.float64)
     first, second = (Grid(half.reshape(2, 3), 1.0, (1, times)) for half in np.split(values, 2))
     other = Grid(values, 1.0, (0,))
-    text = packed([{"a": [first, {"b": other}], "c": 1}, {"a": [second], "c": [None, "d"]}])
+    things = [
+        {"a": [first, {"b": other}], "c": 1, "d": "e"},
+        {"a": [second], "c": [None, "d"], "d": "e"},
+    ]
+    text = packed(things)
     assert text["things"] == [
-        {"a": [{"grid": 0}, {"b": {"grid": 1}}], "c": 1},
+        {"a": [{"grid": 0}, {"b": {"grid": 1}}], "c": 1, "d": "e"},
         {"a": [{"grid": 0}], "c": [None, "d"]},
     ]
     stack, single = unpacked(text)
@@ -88,12 +98,13 @@ def test_packed_numbers_are_read_back(numbers: list[int], times: int) -> None:
 
 def test_grids_of_other_shapes_are_no_stack() -> None:
     shorter, longer = Grid(np.ones(2), 1.0, (1,)), Grid(np.ones(3), 1.0, (1,))
-    assert packed([shorter, longer])["things"] == [{"grid": 0}, {"grid": 1}]
+    things = packed([{"a": shorter}, {"a": longer}, {"a": longer}])["things"]
+    assert things == [{"a": {"grid": 0}}, {"a": {"grid": 1}}, {}]
 
 
 def test_packed_numbers_are_within_half_a_quantum() -> None:
     shares = np.array([[1.0, 1.2345678912, 17.9], [0.0, 3e-9, 0.3]])
-    (found,) = unpacked(packed([Grid(shares, 2e-7, (1, 2))]))
+    (found,) = unpacked(packed([{"a": Grid(shares, 2e-7, (1, 2))}]))
     assert np.abs(found - shares).max() <= 1e-7
 
 

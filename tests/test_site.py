@@ -22,7 +22,8 @@ CHIPS = ["b200", "l40s"]
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     (folder / "page").mkdir()
-    (folder / "index.html").write_text("<p>Documentation</p>", encoding="utf-8")
+    for name in ("index.html", "engines.html"):
+        (folder / name).write_text("<p>Documentation</p>", encoding="utf-8")
     (folder / "page" / "index.html").write_text("<body><p>Page</p></body>", encoding="utf-8")
     main([str(folder), "--models", *MODELS, "--chips", *CHIPS, "--workers", "1"])
     return folder

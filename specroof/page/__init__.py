@@ -36,8 +36,8 @@ class Grid:
     differences: tuple[int, ...]
 
 
-def packed(things: Sequence[Any]) -> dict[str, Any]:
-    """Return things as JSON, and their grids as one text.
+def packed(things: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return things as JSON, without what they share with the one before, and a text of grids.
 
     Grids of one shape at the same place of one thing after another form a stack, along which
     differences are taken once. Signs go into the lowest bit.
@@ -45,13 +45,14 @@ def packed(things: Sequence[Any]) -> dict[str, Any]:
     Parameters
     ----------
     things
-        JSON with a `Grid` here and there, alike in what is where.
+        JSON objects with the same keys, and a `Grid` here and there.
 
     Returns
     -------
     dict
-        `things`, with the number of its stack for each grid; `stacks`: shape, quantum and
-        differences; `data`: compressed numbers, stack by stack, in the order of the things.
+        `things`, with the number of its stack for each grid, and only the keys whose value is not
+        that of the thing before; `stacks`: shape, quantum and differences; `data`: compressed
+        numbers, stack by stack, in the order of the things.
 
     Source
         Varints and zigzag: Protocol Buffers, "Encoding".
@@ -59,9 +60,9 @@ def packed(things: Sequence[Any]) -> dict[str, Any]:
     Examples
     --------
     >>> even = Grid(np.arange(0.0, 3000.0, 3.0).reshape(10, 100), 0.5, (1, 2))
-    >>> text = packed([{"a": even}, {"a": even}])
+    >>> text = packed([{"a": even, "b": 1}, {"a": even, "b": 2}])
     >>> text["things"], text["stacks"][0]["shape"], len(text["data"]) < 1000 / 8
-    ([{'a': {'grid': 0}}, {'a': {'grid': 0}}], [2, 10, 100], True)
+    ([{'a': {'grid': 0}, 'b': 1}, {'b': 2}], [2, 10, 100], True)
     """
     stacks: dict[tuple[Any, ...], list[Grid]] = {}
 
@@ -76,7 +77,11 @@ def packed(things: Sequence[Any]) -> dict[str, Any]:
             return [placed(part, *place, i) for i, part in enumerate(value)]
         return value
 
-    placed_things = [placed(thing) for thing in things]
+    whole = [placed(thing) for thing in things]
+    own = [
+        {key: part for key, part in thing.items() if i == 0 or part != whole[i - 1][key]}
+        for i, thing in enumerate(whole)
+    ]
     heads, data = [], b""
     for grids in stacks.values():
         first = grids[0]
@@ -92,18 +97,19 @@ def packed(things: Sequence[Any]) -> dict[str, Any]:
         heads.append(
             {"shape": list(numbers.shape), "quantum": first.quantum, "differences": differences}
         )
-    text = base64.b64encode(zlib.compress(data, 9)).decode()
-    return {"things": placed_things, "stacks": heads, "data": text}
+    # Small blocks, each with its own code, and few matches: less than the defaults make of noise.
+    deflate = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS, 5, zlib.Z_FILTERED)
+    text = base64.b64encode(deflate.compress(data) + deflate.flush()).decode()
+    return {"things": own, "stacks": heads, "data": text}
 
 
 def _varints(numbers: npt.NDArray[np.int64]) -> bytes:
-    """Return numbers from 0 as bytes, the lowest seven bits of each first."""
-    septets = np.array([numbers >> (_BITS * place) for place in range(8)]).T
-    n_bytes = np.maximum(1, (septets > 0).sum(axis=1))
-    inside = np.arange(8) < n_bytes[:, None]
-    more = np.arange(8) < n_bytes[:, None] - 1
-    coded = (septets & 0x7F) | (more << _BITS)
-    return bytes(coded[inside].astype(np.uint8))
+    """Return numbers from 0 as bytes: the lowest seven bits of all, then the next of those left."""
+    septets = np.array([numbers >> (_BITS * place) for place in range(8)])
+    n_bytes = np.maximum(1, (septets > 0).sum(axis=0))
+    places = np.arange(8)[:, None]
+    coded = (septets & 0x7F) | ((places < n_bytes - 1) << _BITS)
+    return bytes(coded[places < n_bytes].astype(np.uint8))
 
 
 # --- The document: data, style and scripts --------------------------------------------------------

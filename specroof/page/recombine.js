@@ -12,18 +12,20 @@ globalThis.specroof = (() => {
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
     const raw = new Uint8Array(await new Response(stream).arrayBuffer());
     let at = 0;
-    const number = () => { // seven bits to a byte, the sign in the lowest
-      let unsigned = 0, scale = 1, byte;
-      do {
-        byte = raw[at++];
-        unsigned += (byte & 127) * scale;
-        scale *= 128;
-      } while (byte & 128);
-      return unsigned % 2 ? -(unsigned + 1) / 2 : unsigned / 2;
-    };
     const grids = stacks.map(({ shape: [count, ...shape], quantum, differences }) => {
       const size = shape.reduce((product, length) => product * length, 1);
-      const values = Float64Array.from({ length: count * size }, number);
+      const values = new Float64Array(count * size);
+      let left = values.keys(); // seven bits of each number to a byte, then the next of those that have more
+      for (let scale = 1; left; scale *= 128) {
+        const longer = [];
+        for (const i of left) {
+          const byte = raw[at++];
+          values[i] += (byte & 127) * scale;
+          if (byte & 128) longer.push(i);
+        }
+        left = longer.length ? longer : null;
+      }
+      for (let i = 0; i < values.length; i++) values[i] = values[i] % 2 ? -(values[i] + 1) / 2 : values[i] / 2; // the sign is in the lowest bit
       let step = 1; // from a number to the next along an axis
       [count, ...shape].map((length, axis) => [length, differences[axis]]).reverse().forEach(([length, times]) => {
         for (; times > 0; times--) {
@@ -39,7 +41,8 @@ globalThis.specroof = (() => {
       if (value === null || typeof value !== "object") return value;
       return "grid" in value ? grids[value.grid].shift() : Object.fromEntries(Object.entries(value).map(([name, part]) => [name, filled(part)]));
     };
-    return things.map(filled);
+    let whole = {};
+    return things.map((own) => filled(whole = { ...whole, ...own })); // what a thing lacks is as in the one before
   }
 
   /** The part of a grid at places on its first axes. */

@@ -216,7 +216,7 @@ _SHARE_QUANTUM: Final = 2e-7
 _WIDTH_QUANTUM: Final = 1e-5
 #: Logarithms of what requests take that are told apart: seconds are off by a fifth of a percent,
 #: those to a first token, whose bands are far wider, by two.
-_REQUEST_QUANTA: Final = {"rounds": 4e-3, "prompt_s": 4e-3, "first_rounds": 4e-2, "first_s": 4e-2}
+_REQUEST_QUANTA: Final = {"rounds": 4e-3, "prompt_s": 8e-3, "first_rounds": 4e-2, "first_s": 4e-2}
 #: Stands for no seconds at all, of which there is no logarithm.
 _NO_SECONDS: Final = 1e-9
 
@@ -1054,8 +1054,8 @@ def _end_grid(ends: Array) -> Grid:
 
 
 def _room_json(room: Room) -> dict[str, Any]:
-    raised = {} if room.raised is None else {"raised": _end_grid(room.raised)}
-    return {"largest": _end_grid(room.largest), "bound_by": room.bound_by, **raised}
+    raised = None if room.raised is None else _end_grid(room.raised)
+    return {"largest": _end_grid(room.largest), "bound_by": room.bound_by, "raised": raised}
 
 
 def _scale_s(cell: Cell) -> np.ndarray:
