@@ -22,7 +22,7 @@ import specroof
 from specroof import page
 from specroof.acceptance.published import load_profiles
 from specroof.cli import app
-from specroof.page import Grid, packed
+from specroof.page import PageGrid, packed
 from specroof.questions import explore as explore_question
 from specroof.questions.explore import (
     KNOTS,
@@ -80,8 +80,8 @@ def tables(text: str) -> dict[str, Any]:
 @given(st.lists(st.integers(-(2**45), 2**45), min_size=12, max_size=12), st.integers(0, 2))
 def test_packed_numbers_are_read_back(numbers: list[int], times: int) -> None:
     values = np.array(numbers, dtype=np.float64)
-    first, second = (Grid(half.reshape(2, 3), 1.0, (1, times)) for half in np.split(values, 2))
-    other = Grid(values, 1.0, (0,))
+    first, second = (PageGrid(half.reshape(2, 3), 1.0, (1, times)) for half in np.split(values, 2))
+    other = PageGrid(values, 1.0, (0,))
     things = [
         {"a": [first, {"b": other}], "c": 1, "d": "e"},
         {"a": [second], "c": [None, "d"], "d": "e"},
@@ -97,14 +97,14 @@ def test_packed_numbers_are_read_back(numbers: list[int], times: int) -> None:
 
 
 def test_grids_of_other_shapes_are_no_stack() -> None:
-    shorter, longer = Grid(np.ones(2), 1.0, (1,)), Grid(np.ones(3), 1.0, (1,))
+    shorter, longer = PageGrid(np.ones(2), 1.0, (1,)), PageGrid(np.ones(3), 1.0, (1,))
     things = packed([{"a": shorter}, {"a": longer}, {"a": longer}])["things"]
     assert things == [{"a": {"grid": 0}}, {"a": {"grid": 1}}, {}]
 
 
 def test_packed_numbers_are_within_half_a_quantum() -> None:
     shares = np.array([[1.0, 1.2345678912, 17.9], [0.0, 3e-9, 0.3]])
-    (found,) = unpacked(packed([{"a": Grid(shares, 2e-7, (1, 2))}]))
+    (found,) = unpacked(packed([{"a": PageGrid(shares, 2e-7, (1, 2))}]))
     assert np.abs(found - shares).max() <= 1e-7
 
 
@@ -139,6 +139,18 @@ def test_the_page_has_the_bands_of_every_kind() -> None:
     widths = {kind: cell.setup.engine.band(kind) for kind in kinds}
     assert cell.bands == {kind: band for kind, band in widths.items() if band is not None}
     assert {*cell.bands} == kinds
+
+
+@pytest.mark.parametrize(("chip", "sides"), [("b200", [17]), ("dgx-spark", [10, 5])])
+def test_prompts_that_share_passes_depend_on_drafts_and_shares(chip: str, sides: list[int]) -> None:
+    # SGLang stops the batch for prompts, so that tokens per round are all that matters; the generic
+    # engine has vLLM's rules, under which a verification takes room from prompts.
+    found = specroof.explore("Qwen/Qwen3-8B", chip, tensor_parallel=1, **SMALL)
+    assert found.records == [{"model": "Qwen/Qwen3-8B", "hardware": chip}]
+    text = dict(site_files(found))["grid-0-0.js"].decode()
+    grids = json.loads(text[text.index(",") + 1 : text.rindex(")")])
+    place = grids["things"][0]["requests"][0]["rounds"]["grid"]
+    assert grids["stacks"][place]["shape"] == [1, 2 * 3 * 3, 3, *sides]
 
 
 def test_drafting_after_many_tokens_is_as_the_library_prices_it() -> None:

@@ -18,7 +18,7 @@ _BITS: Final = 7
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Grid:
+class PageGrid:
     """An array to be packed.
 
     Parameters
@@ -45,7 +45,7 @@ def packed(things: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     Parameters
     ----------
     things
-        JSON objects with the same keys, and a `Grid` here and there.
+        JSON objects with the same keys, and a `PageGrid` here and there.
 
     Returns
     -------
@@ -59,15 +59,15 @@ def packed(things: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
     Examples
     --------
-    >>> even = Grid(np.arange(0.0, 3000.0, 3.0).reshape(10, 100), 0.5, (1, 2))
+    >>> even = PageGrid(np.arange(0.0, 3000.0, 3.0).reshape(10, 100), 0.5, (1, 2))
     >>> text = packed([{"a": even, "b": 1}, {"a": even, "b": 2}])
     >>> text["things"], text["stacks"][0]["shape"], len(text["data"]) < 1000 / 8
     ([{'a': {'grid': 0}, 'b': 1}, {'b': 2}], [2, 10, 100], True)
     """
-    stacks: dict[tuple[Any, ...], list[Grid]] = {}
+    stacks: dict[tuple[Any, ...], list[PageGrid]] = {}
 
     def placed(value: Any, *place: Any) -> Any:
-        if isinstance(value, Grid):
+        if isinstance(value, PageGrid):
             key = (*place, value.values.shape)
             stacks.setdefault(key, []).append(value)
             return {"grid": [*stacks].index(key)}

@@ -37,7 +37,7 @@ from specroof.hardware import (
     served_width,
 )
 from specroof.latency import Deployment, Setup, check_placement, engine_setup
-from specroof.page import Grid, document, packed, script_json
+from specroof.page import PageGrid, document, packed, script_json
 from specroof.questions.advise import USUAL_FRAMEWORKS, speculation_of
 from specroof.questions.answer import Noted
 from specroof.questions.request import (
@@ -1034,7 +1034,9 @@ def _cell_json(cell: Cell, axes: Axes) -> dict[str, Any]:
         "requests": [_requests_json(cell.requests[rule]) for rule in rules],
         "rules": {kind: rules.index(rule) for kind, rule in cell.rules.items()},
         # 0 where no band is known.
-        "ttft_width": None if width is None else Grid(np.nan_to_num(width), _WIDTH_QUANTUM, (0, 1)),
+        "ttft_width": None
+        if width is None
+        else PageGrid(np.nan_to_num(width), _WIDTH_QUANTUM, (0, 1)),
         "bands": {
             kind: fields_of(band, "width", "batch_size", "context_len")
             for kind, band in cell.bands.items()
@@ -1043,14 +1045,14 @@ def _cell_json(cell: Cell, axes: Axes) -> dict[str, Any]:
     }
 
 
-def _share_grid(shares: Array) -> Grid:
+def _share_grid(shares: Array) -> PageGrid:
     """Return shares of a plain step, which change smoothly with the draft length; NaN becomes 0."""
-    return Grid(np.nan_to_num(shares), _SHARE_QUANTUM, (*[1] * (shares.ndim - 1), 2))
+    return PageGrid(np.nan_to_num(shares), _SHARE_QUANTUM, (*[1] * (shares.ndim - 1), 2))
 
 
-def _end_grid(ends: Array) -> Grid:
+def _end_grid(ends: Array) -> PageGrid:
     """Return whole numbers, with -1 for infinity."""
-    return Grid(np.where(np.isfinite(ends), ends, -1.0), 1.0, (0, 1))
+    return PageGrid(np.where(np.isfinite(ends), ends, -1.0), 1.0, (0, 1))
 
 
 def _room_json(room: Room) -> dict[str, Any]:
@@ -1065,7 +1067,7 @@ def _scale_s(cell: Cell) -> np.ndarray:
     return np.array(units)[:, None]
 
 
-def _requests_json(grid: Mapping[str, Array]) -> dict[str, Grid]:
+def _requests_json(grid: Mapping[str, Array]) -> dict[str, PageGrid]:
     """Return logarithms, axes (context and answer and hit rate, batch, draft length, share).
 
     One draft length is left out: axes (…, batch, tokens per round).
@@ -1076,7 +1078,7 @@ def _requests_json(grid: Mapping[str, Array]) -> dict[str, Grid]:
         *_, batches, drafts, shares = values.shape
         sides = (drafts, shares) if drafts > 1 else (shares,)
         rows = logs.reshape(-1, batches, *sides)
-        found[name] = Grid(rows, _REQUEST_QUANTA[name], (*[0] * (rows.ndim - 2), 1, 1))
+        found[name] = PageGrid(rows, _REQUEST_QUANTA[name], (*[0] * (rows.ndim - 2), 1, 1))
     return found
 
 
