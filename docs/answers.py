@@ -373,11 +373,10 @@ def finish(page: Path, foot: str) -> None:
     """Write under the interactive page when it was made and where it leads."""
     text = page.read_text(encoding="utf-8")
     if "<footer>" not in text:
-        links = {
-            "../index.html": "Documentation",
-            "../answers/index.html": "Answers by model and chip",
-        }
-        footer = f"<footer>{link_list(links)}<p>{foot}</p></footer>\n</body>"
+        footer = (
+            '<footer><a href="../index.html">Documentation</a> · <a href="../answers/index.html">'
+            f"Answers by model and chip</a><br>{foot}</footer>\n</body>"
+        )
         page.write_text(text.replace("</body>", footer), encoding="utf-8")
 
 
