@@ -151,7 +151,7 @@ docs: $(TEST_ENV)/.dev-installed ## build the documentation site into .build/sit
 site: $(SITE)/page/index.html ## documentation, interactive page and an answer for each model and chip, in .build/public
 	env -u PYTHONHOME PYTHONPATH="$(CURDIR)" NO_MKDOCS_2_WARNING=1 $(TEST_ENV)/bin/python -m mkdocs build \
 	    --strict --quiet --config-file docs/mkdocs.yml --site-dir $(CURDIR)/.build/docs
-	@rm -rf .build/docs/page && cp -R .build/docs/. $(SITE)
+	@rm -rf .build/docs/page && find .build/docs -name '*.map' -delete && cp -R .build/docs/. $(SITE)
 	env -u PYTHONHOME PYTHONPATH="$(CURDIR)" $(TEST_ENV)/bin/python docs/answers.py $(SITE)
 	@echo "Open $(SITE)/index.html"
 

@@ -11,17 +11,18 @@ import hashlib
 import os
 import re
 import subprocess
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from html import escape
+from html import escape, unescape
 from importlib import metadata
 from itertools import product, repeat
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 import specroof
 from specroof import Placement
@@ -30,6 +31,7 @@ from specroof.parsers.model_config import MTP_NOTE
 from specroof.questions.advise import Advice, ChipAdvice, decision_line
 from specroof.questions.advised_loads import AdvisedLoad
 from specroof.questions.explore import PAGE_CHIPS
+from specroof.report.layout import brief
 from specroof.serving.launch import YOUR_DRAFT_MODEL, server_command
 from specroof.units import format_price, format_seconds
 
@@ -44,8 +46,6 @@ DEVICES: Final = (1, 2, 4, 8)
 #: What the pages assume, and say that they do: tokens per round at the draft length at which such
 #: drafters were measured.
 DRAFTERS: Final = {"mtp": "mtp,accept-length=2.4@3", "eagle3": "eagle3,accept-length=2.8@3"}
-#: Links to other pages stand between these: they change where pages come and go.
-LINKS: Final = ("<!-- links -->", "<!-- end of links -->")
 STYLE: Final = """
 body { font: 1rem/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 60rem; padding: 1rem; }
 table { border-collapse: collapse; display: block; overflow-x: auto; }
@@ -85,6 +85,12 @@ class Case:
     def path(self) -> str:
         """The address of the page, below ``answers/``."""
         return f"{self.folder}/{self.chip}-{self.engine}.html"
+
+    @property
+    def lists(self) -> dict[str, str]:
+        """The addresses of the lists that lead to the page, and what they are of."""
+        here = f"{self.chip}, {self.engine}"
+        return {f"{self.folder}/index.html": self.model, f"{self.chip}-{self.engine}.html": here}
 
     @property
     def digest(self) -> str:
@@ -200,15 +206,17 @@ def made_from() -> str:
     return f"Made on {datetime.now(UTC):%Y-%m-%d} by specroof {version}, commit {commit}."
 
 
-def page(title: str, body: Iterable[str], *, up: str, foot: str) -> str:
-    """Return a page; `up` leads from it to the root of the site."""
-    trail = f'<a href="{up}index.html">specroof</a> / <a href="{up}answers/index.html">answers</a>'
+def page(title: str, body: Iterable[str], *, path: str, lists: Mapping[str, str], foot: str) -> str:
+    """Return a page, with links to the lists that lead to it; addresses are below ``answers/``."""
+    up = "../" * path.count("/")
+    places = {"../index.html": "specroof", "index.html": "answers", **lists}
+    trail = " / ".join(f'<a href="{up}{to}">{escape(name)}</a>' for to, name in places.items())
     return "\n".join(
         [
             '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{escape(title)}</title>",
-            f'<link rel="stylesheet" href="{up}answers/style.css"></head><body>',
+            f'<link rel="stylesheet" href="{up}style.css"></head><body>',
             f"<nav>{trail}</nav>\n<h1>{escape(title)}</h1>",
             *body,
             f"<footer>{foot}</footer></body></html>\n",
@@ -217,7 +225,7 @@ def page(title: str, body: Iterable[str], *, up: str, foot: str) -> str:
 
 
 def case_page(found: Found, foot: str) -> str:
-    """Return the page of a case, without its links to others."""
+    """Return the page of a case."""
     case, chip, advice = found.case, found.chip, found.advice
     title = (
         f"{advice.model.name} on {found.devices} x {chip.setup.hardware.name}, {case.engine}: does "
@@ -247,12 +255,13 @@ def case_page(found: Found, foot: str) -> str:
         "<h2>To repeat it</h2>",
         f"<pre>{escape(found.command)}</pre>",
         "<h2>What to know</h2><ul>",
-        *(f"<li>{escape(note)}</li>" for note in [*advice.warnings, *advice.notes]),
+        *(f"<li>{escape(brief(note))}</li>" for note in [*advice.warnings, *advice.notes]),
         "</ul>",
-        f"{LINKS[0]}{LINKS[1]}",
+        "<p>With <code>--sources</code> the command names what was measured; "
+        '<a href="../../engines.html">how far engines are off</a>.</p>',
         f"<!-- digest {case.digest} -->",
     ]
-    return page(title, body, up="../../", foot=foot)
+    return page(title, body, path=case.path, lists=case.lists, foot=foot)
 
 
 def decision_class(chip: ChipAdvice) -> str:
@@ -290,30 +299,6 @@ def _about_flags(found: Found) -> str:
     return ""
 
 
-def linked(text: str, case: Case, cases: Sequence[Case]) -> str:
-    """Return a page with links to the same model elsewhere, and to models beside it on the chip."""
-    same = [one for one in cases if one.model == case.model and one != case]
-    here = [one for one in cases if (one.chip, one.engine) == (case.chip, case.engine)]
-    place = here.index(case)
-    beside = [*here[max(place - 1, 0) : place], *here[place + 1 : place + 2]]
-    parts = [
-        f"<h2>{title}</h2>{link_list(found, '../')}"
-        for title, found in (("The same model elsewhere", same), ("Other models here", beside))
-        if found
-    ]
-    before, _, rest = text.partition(LINKS[0])
-    return "".join([before, LINKS[0], *parts, LINKS[1], rest.partition(LINKS[1])[2]])
-
-
-def link_list(cases: Iterable[Case], up: str = "") -> str:
-    """Return links to pages."""
-    links = (
-        f'<li><a href="{up}{one.path}">{escape(one.model)}, {one.chip}, {one.engine}</a></li>'
-        for one in cases
-    )
-    return f"<ul>{''.join(links)}</ul>"
-
-
 # --- The site ------------------------------------------------------------------------------------
 
 
@@ -335,28 +320,37 @@ def write_case(folder: Path, case: Case, foot: str) -> bool:
     return True
 
 
-def write_indexes(folder: Path, cases: Sequence[Case], foot: str) -> None:
-    """Write the list of models, and the pages of each model in its folder."""
-    by_model: dict[str, list[Case]] = {}
+def write_lists(folder: Path, cases: Iterable[Case], foot: str) -> set[Path]:
+    """Write the list of each model and of each chip under an engine, and the list of lists."""
+    lists: dict[tuple[str, str], list[Case]] = {}
     for case in cases:
-        by_model.setdefault(case.model, []).append(case)
-    for model, found in by_model.items():
-        body = [link_list(found, "../")]
-        text = page(f"{model}: does speculation pay?", body, up="../../", foot=foot)
-        (folder / found[0].folder / "index.html").write_text(text, encoding="utf-8")
-    rows = (
-        f'<li><a href="{found[0].folder}/index.html">{escape(model)}</a>: {len(found)} pages</li>'
-        for model, found in by_model.items()
-    )
+        for place in case.lists.items():
+            lists.setdefault(place, []).append(case)
+    for (path, name), found in lists.items():
+        to = {one: "../" * path.count("/") + one.path for one in found}
+        links = link_list({to[one]: f"{one.model}, {one.chip}, {one.engine}" for one in found})
+        text = page(f"{name}: does speculation pay?", [links], path=path, lists={}, foot=foot)
+        (folder / path).write_text(text, encoding="utf-8")
     about = (
-        f"<p>{len(cases)} answers for {len(PAGE_CHIPS)} chips under {' and '.join(ENGINES)}, with an "
-        f"assumed acceptance: {' or '.join(DRAFTERS.values())}. To change load, drafter or acceptance, use "
+        f"<p>Answers for {len(PAGE_CHIPS)} chips under {' and '.join(ENGINES)}, with an assumed "
+        f"acceptance: {' or '.join(DRAFTERS.values())}. To change load, drafter or acceptance, use "
         '<a href="../page/index.html">the interactive page</a> or the '
         '<a href="../index.html">command line</a>.</p>'
     )
-    text = page("Does speculation pay?", [about, f"<ul>{''.join(rows)}</ul>"], up="../", foot=foot)
+    named = {path: f"{name} ({len(found)})" for (path, name), found in lists.items()}
+    by_model = {path: name for path, name in named.items() if "/" in path}
+    by_chip = {path: name for path, name in named.items() if path not in by_model}
+    body = [about, "<h2>By chip</h2>", link_list(by_chip), "<h2>By model</h2>", link_list(by_model)]
+    text = page("Does speculation pay?", body, path="index.html", lists={}, foot=foot)
     (folder / "index.html").write_text(text, encoding="utf-8")
     (folder / "style.css").write_text(STYLE, encoding="utf-8")
+    return {folder / path for path in ("index.html", "style.css", *named)}
+
+
+def link_list(links: Mapping[str, str]) -> str:
+    """Return links, texts by address."""
+    each = (f'<li><a href="{to}">{escape(text)}</a></li>' for to, text in links.items())
+    return f"<ul>{''.join(each)}</ul>"
 
 
 def write_sitemap(site: Path, address: str) -> None:
@@ -375,6 +369,37 @@ def write_sitemap(site: Path, address: str) -> None:
     (site / "sitemap.xml").write_text(text, encoding="utf-8")
 
 
+def finish(page: Path, foot: str) -> None:
+    """Write under the interactive page when it was made and where it leads."""
+    text = page.read_text(encoding="utf-8")
+    if "<footer>" not in text:
+        footer = (
+            '<footer><a href="../index.html">Documentation</a> · <a href="../answers/index.html">'
+            f"Answers by model and chip</a><br>{foot}</footer>\n</body>"
+        )
+        page.write_text(text.replace("</body>", footer), encoding="utf-8")
+
+
+def lost_links(site: Path) -> list[str]:
+    """Return the links between pages of a site that lead nowhere, each behind its page."""
+    files = {path for path in site.rglob("*") if path.is_file()}
+    lost = []
+    for path in sorted(
+        path for path in files if path.suffix == ".html" and path.name != "404.html"
+    ):
+        text = re.sub(
+            r"(<script\b[^>]*>).*?</script>",
+            r"\1",
+            path.read_text(encoding="utf-8"),
+            flags=re.DOTALL,
+        )
+        for link in {*re.findall(r'\b(?:href|src)="([^"#?]+)', text)}:
+            there = Path(os.path.normpath(path.parent / unquote(unescape(link))))
+            if not (":" in link or {there, there / "index.html"} & files):
+                lost.append(f"{path.relative_to(site)}: {link}")
+    return lost
+
+
 def main(words: Sequence[str] | None = None) -> None:
     """Write the pages of the models and chips that are named, or of all, into a site."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -385,19 +410,17 @@ def main(words: Sequence[str] | None = None) -> None:
     given = parser.parse_args(words)
     cases = [Case(*names) for names in product(given.models, given.chips, ENGINES)]
     folder, foot = given.site / "answers", made_from()
-    known = {folder / case.path for case in cases}
-    for path in folder.glob("*/*-*.*"):  # of models and chips that are no more
-        if path.with_suffix(".html") not in known:
-            path.unlink()
     with ProcessPoolExecutor(given.workers) as pool:
         each = pool.map(write_case, repeat(folder), cases, repeat(foot), chunksize=8)
         there = [case for case, is_there in zip(cases, each, strict=True) if is_there]
-    for case in there:
-        path = folder / case.path
-        text = path.read_text(encoding="utf-8")
-        path.write_text(linked(text, case, there), encoding="utf-8")
-    write_indexes(folder, there, foot)
+    known = {folder / case.path for case in cases} | write_lists(folder, there, foot)
+    for path in folder.rglob("*.*"):  # of models and chips that are no more
+        if path.is_file() and not {path, path.with_suffix(".html")} & known:
+            path.unlink()
+    finish(given.site / "page" / "index.html", foot)
     write_sitemap(given.site, os.environ.get("SITE_URL") or "http://localhost:8000")
+    if lost := lost_links(given.site):
+        sys.exit("\n".join(["links that lead nowhere:", *lost]))
     n_bytes = sum(path.stat().st_size for path in given.site.rglob("*") if path.is_file())
     print(f"{len(there)} of {len(cases)} pages in {folder}; the site has {n_bytes / 1e6:.1f} MB")
 

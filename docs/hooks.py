@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from answers import made_from
 from mkdocs.structure.files import File, Files
 from typer.main import get_command
 
@@ -25,7 +26,8 @@ _ASKED: Final = re.compile(r"^\{\{ (\w+)((?: [\w-]+)*) \}\}$", re.MULTILINE)
 
 
 def on_config(config: Any) -> Any:
-    """List the pages of all commands, in the order of help."""
+    """List the pages of all commands, in the order of help, and say when the site was made."""
+    config.copyright = made_from()
     (entry,) = [entry for entry in config.nav if "Commands" in entry]
     entry["Commands"] = [{name: f"commands/{name}.md"} for name in COMMANDS]
     return config

@@ -38,9 +38,9 @@ class Sections(griffe.Extension):
 
     def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
         """Rewrite the docstring of one object."""
-        if isinstance(obj, griffe.Function) and _is_question(obj):
-            _as_called(obj)
         if obj.docstring:
+            if isinstance(obj, griffe.Function) and _is_question(obj):
+                _as_called(obj, obj.docstring)
             obj.docstring.value = as_markdown(obj.docstring.value)
 
 
@@ -48,7 +48,7 @@ def _is_question(function: griffe.Function) -> bool:
     return any(str(one.value).startswith("question(") for one in function.decorators)
 
 
-def _as_called(function: griffe.Function) -> None:
+def _as_called(function: griffe.Function, written: griffe.Docstring) -> None:
     """Give a question the parameters and the docstring of its request, as Python's help does."""
     called = getattr(import_module(function.module.path), function.name)
     parameters = inspect.signature(called).parameters.values()
@@ -62,4 +62,9 @@ def _as_called(function: griffe.Function) -> None:
             for one in parameters
         )
     )
-    function.docstring = griffe.Docstring(inspect.getdoc(called) or "", parent=function)
+    function.docstring = griffe.Docstring(
+        inspect.getdoc(called) or "",
+        parent=function,
+        parser=written.parser,
+        parser_options=written.parser_options,
+    )

@@ -224,20 +224,24 @@ def check_environments(wheel: Path, scratch: Path) -> Path:
     return newest
 
 
-def main(words: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Build into a folder, and try what was built."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path, help="the folder for the wheel, the sources and the SBOM")
-    out = parser.parse_args(words).out.resolve()
+    out = parser.parse_args(arguments).out.resolve()
     with TemporaryDirectory() as place:
         scratch = Path(place)
         wheel = check_builds(out / "dist", scratch)
         check_content(wheel)
         newest = check_environments(wheel, scratch)
         bill = out / "sbom.cdx.json"
-        run(TOOLS / "cyclonedx-py", "environment", newest, "--output-file", bill, folder=scratch)
-        parts = len(json.loads(bill.read_text(encoding="utf-8"))["components"])
-        check(parts, f"{bill.name}: CycloneDX list of {parts} packages of a newest environment")
+        words = ("--pyproject", ROOT / "pyproject.toml", "--mc-type", "library", "-o", bill)
+        listed = (TOOLS / "cyclonedx-py", "environment", newest, "--output-reproducible", *words)
+        run(*listed, folder=scratch, settings={**ENVIRONMENT, "SOURCE_DATE_EPOCH": source_epoch()})
+        text = bill.read_text(encoding="utf-8")
+        parts = len(json.loads(text)["components"])
+        check(parts, f"{bill.name}: CycloneDX list of the {parts} newest packages it runs with")
+        check("file:" not in text, f"{bill.name}: no path of this machine")
     say(f"release-check: all is well; {out / 'dist'} holds what a release would upload")
 
 

@@ -1,6 +1,8 @@
 """The documentation site builds without a warning, and holds together without a network."""
 
+import inspect
 import os
+import re
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -12,6 +14,7 @@ import pytest
 
 import specroof
 from specroof.cli import COMMANDS
+from specroof.questions import QUESTIONS
 
 PUBLIC_NAMES: list[str] = vars(specroof)["__all__"]  # which type checkers do not see
 DOCS = Path(__file__).parents[1] / "docs"
@@ -110,6 +113,16 @@ def test_the_reference_has_every_public_name(pages: dict[Path, Page], site: Path
         if f"{one.__module__}.{one.__name__}" not in anchors:
             missing.append(name)
     assert missing == []
+
+
+def test_the_reference_lists_the_parameters_of_questions(site: Path) -> None:
+    text = (site / "python.html").read_text(encoding="utf-8")
+    for name in QUESTIONS:
+        one = getattr(specroof, name)
+        _, _, after = text.partition(f'id="{one.__module__}.{one.__name__}"')
+        listed = re.findall(r"<b><code>(\w+)</code></b>", after.partition('<h3 id="')[0])
+        called = inspect.signature(one).parameters
+        assert [*called] == listed[: len(called)], name
 
 
 def test_a_page_shows_what_the_library_has(site: Path) -> None:

@@ -695,10 +695,13 @@ def test_a_site_opens_from_disk_and_loads_a_grid_when_it_is_needed(
     check(seen)
     assert [Path(one).name for one in seen.asked if "grid-" in one] == [*grids, "grid-1-1.js"]
     assert seen.said == []
-    (folder / "site" / "grid-1-0.js").unlink()
+    hidden = (folder / "site" / "grid-1-0.js").rename(folder / "site" / "hidden.js")
     seen.page.evaluate(f"location.hash = {json.dumps(urlencode({'model': MODELS[1]}))}")
     seen.page.wait_for_selector("#refusals:visible")
     assert "grid-1-0.js cannot be read" in seen.text("refusals")
+    hidden.rename(folder / "site" / "grid-1-0.js")  # it is asked for again
+    seen.state(model=MODELS[1], engine="ideal", drafters=["ideal"])
+    check(seen)
     seen.page.context.close()
 
 

@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 
 import answers
 import pytest
-from answers import DRAFTERS, Case, found_of, main
+from answers import DRAFTERS, Case, found_of, lost_links, main
 from typer.testing import CliRunner
 
 from specroof.cli import app
@@ -21,6 +21,10 @@ CHIPS = ["b200", "l40s"]
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
+    (folder / "page").mkdir()
+    for name in ("index.html", "engines.html"):
+        (folder / name).write_text("<p>Documentation</p>", encoding="utf-8")
+    (folder / "page" / "index.html").write_text("<body><p>Page</p></body>", encoding="utf-8")
     main([str(folder), "--models", *MODELS, "--chips", *CHIPS, "--workers", "1"])
     return folder
 
@@ -67,7 +71,6 @@ def test_a_page_says_what_its_command_prints_and_needs_no_script(site: Path) -> 
 
 @pytest.mark.slow
 def test_every_link_leads_to_a_page_and_one_of_them_back(site: Path) -> None:
-    outside = {site / "index.html", site / "page" / "index.html"}  # of the rest of the site
     links = {
         path: {
             (path.parent / link.partition("#")[0]).resolve()
@@ -75,12 +78,39 @@ def test_every_link_leads_to_a_page_and_one_of_them_back(site: Path) -> None:
         }
         for path in site.rglob("*.html")
     }
-    assert {link for found in links.values() for link in found - outside if not link.exists()} == (
-        set()
+    assert {link for found in links.values() for link in found if not link.exists()} == set()
+    assert lost_links(site) == []
+    case = Case("Qwen/Qwen3-8B", "b200", "vllm")
+    lists = {site / "answers" / path for path in case.lists}
+    assert len(lists) == 2
+    assert lists < links[site / "answers" / case.path]
+    assert all(site / "answers" / case.path in links[path] for path in lists)
+    assert lists < links[site / "answers" / "index.html"] < {*links, site / "answers" / "style.css"}
+    assert site / "answers" / "index.html" in links[site / "page" / "index.html"]
+
+
+def test_lost_links_are_named(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "index.html").write_text(
+        '<a href="../none.html#x">a</a> <a href="https://there.example/">b</a> <a href="#c">c</a>'
+        """<a href=".">d</a> <script src="gone.js">x = 'href="no"';</script>""",
+        encoding="utf-8",
     )
-    cases = {path for path in links if path.name != "index.html"}
-    for path in cases:
-        assert all(path in links[there] for there in links[path] & cases)
+    (tmp_path / "index.html").write_text('<a href="sub/">a</a>', encoding="utf-8")
+    found = lost_links(tmp_path)
+    assert sorted(found) == ["sub/index.html: ../none.html", "sub/index.html: gone.js"]
+
+
+@pytest.mark.slow
+def test_a_lost_link_ends_the_build_and_pages_of_no_model_go(tmp_path: Path) -> None:
+    (tmp_path / "page").mkdir()
+    stale = tmp_path / "answers" / "some-model" / "b200-vllm.html"
+    stale.parent.mkdir(parents=True)
+    stale.write_text("", encoding="utf-8")
+    (tmp_path / "page" / "index.html").write_text("<body></body>", encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"answers/index.html: ../index.html"):
+        main([str(tmp_path), "--models", MODELS[0], "--chips", CHIPS[0], "--workers", "1"])
+    assert not stale.exists()
 
 
 @pytest.mark.slow

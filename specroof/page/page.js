@@ -7,34 +7,64 @@ globalThis.specroofPage = (() => {
   const COLORS = ["#3d8fd9", "#d9822b", "#2ba57a", "#b566c9"];
   // A shape for each drafter besides its color, in charts and beside its controls.
   const MARKS = ["circle", "square", "triangle", "diamond"];
-  const SHAPES = ["circle(50%)", "none", "polygon(50% 0, 100% 100%, 0 100%)", "polygon(50% 0, 100% 50%, 50% 100%, 0 50%)"];
-  const KINDS = { ideal: "ideal (upper bound)", autoregressive: "autoregressive, by cost", block: "block, by cost",
-    mtp: "mtp", eagle3: "eagle3", dflash: "dflash", ngram: "ngram" };
+  const SHAPES = [
+    "circle(50%)",
+    "none",
+    "polygon(50% 0, 100% 100%, 0 100%)",
+    "polygon(50% 0, 100% 50%, 50% 100%, 0 50%)",
+  ];
+  const KINDS = {
+    ideal: "ideal (upper bound)",
+    autoregressive: "autoregressive, by cost",
+    block: "block, by cost",
+    mtp: "mtp",
+    eagle3: "eagle3",
+    dflash: "dflash",
+    ngram: "ngram",
+  };
   const LAWS = { accept: "constant rate", "accept-length": "acceptance length", profile: "published profile" };
   const PRICED = Object.keys(tables.flags.texts);
-  const MOST_ADDRESS = 4000, MOST_DRAFTERS = 4;
+  const MOST_ADDRESS = 4000,
+    MOST_DRAFTERS = 4;
   // What a user may ask for: seconds to the first token, and of each later one; 0 is anything.
-  const TPOTS = [0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1], TTFTS = [0, 0.2, 0.5, 1, 2, 5, 10];
-  const waiting = new Map(), sections = new Map();
+  const TPOTS = [0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1],
+    TTFTS = [0, 0.2, 0.5, 1, 2, 5, 10];
+  const waiting = new Map(),
+    sections = new Map();
   /** What is served, and what stands beside it: words of the address, grids, and figures. */
   const setups = [{ suffix: "" }, { suffix: "2" }];
   let state;
 
   // --- state: checked on the way in, never evaluated ---------------------------------------------
 
+  const ALONE = { model2: "", chip2: "", devices2: 0, engine2: "" };
   const DEFAULT = () => ({
-    model: tables.models[0], chip: tables.hardware[0][0], devices: 0, engine: "",
-    model2: "", chip2: "", devices2: 0, engine2: "", limited: true,
-    context: nearest(tables.context_len, tables.usual_context), batch: nearest(tables.batch_size, 8),
-    answer: tables.answers.includes(tables.usual_answer) ? tables.usual_answer : 0, hits: 0, tpot: 0, ttft: 0, drafters: [], focus: 0, length: null,
+    model: tables.models[0],
+    chip: tables.hardware[0][0],
+    devices: 0,
+    engine: "",
+    ...ALONE,
+    limited: true,
+    context: nearest(tables.context_len, tables.usual_context),
+    batch: nearest(tables.batch_size, 8),
+    answer: tables.answers.includes(tables.usual_answer) ? tables.usual_answer : 0,
+    hits: 0,
+    tpot: 0,
+    ttft: 0,
+    drafters: [],
+    focus: 0,
+    length: null,
   });
 
   /** Drafters to compare by default: heads that the library prices, else shares of a step. */
-  const usualDrafters = () => (!setups[0].cell || offered(setups[0].cell, "eagle3") ? tables.usual_drafters
-    : ["block,accept=0.89,cost=0.1,drafts=16", "autoregressive,accept=0.75,cost=0.1"]).map(parsedSpec);
+  const usualDrafters = () =>
+    (!setups[0].cell || offered(setups[0].cell, "eagle3")
+      ? tables.usual_drafters
+      : ["block,accept=0.89,cost=0.1,drafts=16", "autoregressive,accept=0.75,cost=0.1"]
+    ).map(parsedSpec);
 
   function nearest(values, wanted) {
-    return values.reduce((best, one) => Math.abs(one - wanted) < Math.abs(best - wanted) ? one : best);
+    return values.reduce((best, one) => (Math.abs(one - wanted) < Math.abs(best - wanted) ? one : best));
   }
 
   /** A number of the address within bounds and on a step of its slider; otherwise a refusal. */
@@ -51,7 +81,9 @@ globalThis.specroofPage = (() => {
   function oneOf(name, text, allowed) {
     const found = allowed.find((one) => String(one) === text);
     if (found === undefined) {
-      throw new Error(`${name} is ${shown(text)}; allowed: ${allowed.slice(0, 12).join(", ")}${allowed.length > 12 ? ", …" : ""}`);
+      throw new Error(
+        `${name} is ${shown(text)}; allowed: ${allowed.slice(0, 12).join(", ")}${allowed.length > 12 ? ", …" : ""}`,
+      );
     }
     return found;
   }
@@ -60,30 +92,41 @@ globalThis.specroofPage = (() => {
 
   /** A drafter as a command spells it. */
   function spec(drafter) {
-    const law = {
-      accept: () => `,accept=${drafter.accept}`,
-      "accept-length": () => `,accept-length=${drafter.length}@${drafter.depth}`,
-      profile: () => `,profile=${drafter.profile}`,
-    }[drafter.law] || (() => "");
+    const law =
+      {
+        accept: () => `,accept=${drafter.accept}`,
+        "accept-length": () => `,accept-length=${drafter.length}@${drafter.depth}`,
+        profile: () => `,profile=${drafter.profile}`,
+      }[drafter.law] || (() => "");
     const cost = drafter.cost === undefined ? "" : `,cost=${drafter.cost}`;
     return `${drafter.kind}${law()}${cost}${drafter.kind === "block" ? `,drafts=${drafter.drafts}` : ""}`;
   }
 
   function parsedSpec(text) {
     const [kind, ...pairs] = text.split(",");
-    const values = new Map(pairs.map((pair) => {
-      const at = pair.indexOf("=");
-      return [pair.slice(0, at), pair.slice(at + 1)];
-    }));
+    const values = new Map(
+      pairs.map((pair) => {
+        const at = pair.indexOf("=");
+        return [pair.slice(0, at), pair.slice(at + 1)];
+      }),
+    );
     const name = (key) => `${key} of drafter ${shown(text)}`;
     const drafter = { kind: oneOf("drafter", kind, Object.keys(KINDS)) };
     const taken = [];
-    const take = (key) => { taken.push(key); return values.get(key) ?? ""; };
+    const take = (key) => {
+      taken.push(key);
+      return values.get(key) ?? "";
+    };
     if (kind !== "ideal") {
       drafter.law = Object.keys(LAWS).find((law) => values.has(law)) || "accept";
       const given = take(drafter.law);
       if (drafter.law === "accept") drafter.accept = numberIn(name("accept"), given, 0, 1, 0.01);
-      if (drafter.law === "profile") drafter.profile = oneOf(name("profile"), given, tables.profiles.map((one) => one.name));
+      if (drafter.law === "profile")
+        drafter.profile = oneOf(
+          name("profile"),
+          given,
+          tables.profiles.map((one) => one.name),
+        );
       if (drafter.law === "accept-length") {
         const [length, depth = ""] = given.split("@");
         drafter.depth = oneOf(name("accept-length"), depth, tables.length_depths);
@@ -116,12 +159,13 @@ globalThis.specroofPage = (() => {
     ttft: (text) => oneOf("ttft", text, TTFTS),
     limited: (text) => oneOf("limited", text, ["1", "0"]) === "1",
     focus: (text) => numberIn("focus", text, 0, MOST_DRAFTERS - 1, 1),
-    length: (text) => text === "best" ? null : numberIn("length", text, 0, tables.max_draft_len, 1),
+    length: (text) => (text === "best" ? null : numberIn("length", text, 0, tables.max_draft_len, 1)),
   };
 
   /** The state that an address says, and what it says wrongly. */
   function readAddress(hash) {
-    const found = DEFAULT(), wrong = [];
+    const found = DEFAULT(),
+      wrong = [];
     if (hash.length > MOST_ADDRESS) {
       return [found, [`the address has ${hash.length} characters; allowed: at most ${MOST_ADDRESS}`]];
     }
@@ -130,15 +174,24 @@ globalThis.specroofPage = (() => {
     for (const [key, text] of words) {
       if (key === "drafter") continue;
       try {
-        if (!Object.hasOwn(READ, key)) throw new Error(`the address has ${shown(key)}; allowed: ${Object.keys(READ).join(", ")}, drafter`);
+        if (!Object.hasOwn(READ, key))
+          throw new Error(`the address has ${shown(key)}; allowed: ${Object.keys(READ).join(", ")}, drafter`);
         found[key] = READ[key](text);
-      } catch (refusal) { wrong.push(refusal.message); }
+      } catch (refusal) {
+        wrong.push(refusal.message);
+      }
     }
-    if (drafters.length > MOST_DRAFTERS) wrong.push(`the address has ${drafters.length} drafters; allowed: up to ${MOST_DRAFTERS}`);
+    if (drafters.length > MOST_DRAFTERS)
+      wrong.push(`the address has ${drafters.length} drafters; allowed: up to ${MOST_DRAFTERS}`);
     const read = drafters.slice(0, MOST_DRAFTERS).flatMap((text) => {
-      try { return [parsedSpec(text)]; } catch (refusal) { wrong.push(refusal.message); return []; }
+      try {
+        return [parsedSpec(text)];
+      } catch (refusal) {
+        wrong.push(refusal.message);
+        return [];
+      }
     });
-    if (!found.model2 || !found.chip2) Object.assign(found, { model2: "", chip2: "" });
+    if (!found.model2 || !found.chip2) Object.assign(found, ALONE);
     if (read.length) found.drafters = read;
     found.focus = Math.min(found.focus, Math.max(read.length, 1) - 1);
     return [found, wrong];
@@ -146,10 +199,11 @@ globalThis.specroofPage = (() => {
 
   /** The address of what is shown; what is as it begins is left out. */
   function address() {
-    const words = new URLSearchParams(), usual = DEFAULT();
+    const words = new URLSearchParams(),
+      usual = DEFAULT();
     for (const key of Object.keys(READ)) {
       if (["model", "chip", "devices", "engine"].includes(key) || state[key] !== usual[key]) {
-        words.set(key, key === "limited" ? "0" : state[key] ?? "best");
+        words.set(key, key === "limited" ? "0" : (state[key] ?? "best"));
       }
     }
     for (const drafter of state.drafters) words.append("drafter", spec(drafter));
@@ -164,20 +218,24 @@ globalThis.specroofPage = (() => {
 
   async function section(model, chip) {
     const name = `${tables.models.indexOf(model)}-${tables.hardware.findIndex((one) => one[0] === chip)}`;
-    if (!sections.has(name)) sections.set(name, loaded(name));
+    if (!sections.has(name)) {
+      sections.set(name, loaded(name));
+      sections.get(name).catch(() => sections.delete(name)); // to be asked for again
+    }
     return sections.get(name);
   }
 
   async function loaded(name) {
-    const packed = tables.sections ? tables.sections[name] : await new Promise((resolve, reject) => {
-      waiting.set(name, resolve);
-      const script = document.createElement("script");
-      script.src = `grid-${name}.js`;
-      script.onerror = () => reject(new Error(`grid-${name}.js cannot be read; it lies beside this page`));
-      document.head.append(script);
-    });
-    const cells = await Promise.all(packed.cells.map((cell) => specroof.unpackedCell(cell, tables.quantum)));
-    return { ...packed, cells };
+    const packed = tables.sections
+      ? tables.sections[name]
+      : await new Promise((resolve, reject) => {
+          waiting.set(name, resolve);
+          const script = document.createElement("script");
+          script.src = `grid-${name}.js`;
+          script.onerror = () => reject(new Error(`grid-${name}.js cannot be read; it lies beside this page`));
+          document.head.append(script);
+        });
+    return { ...packed, cells: await specroof.unpacked(packed) };
   }
 
   // --- figures ------------------------------------------------------------------------------------
@@ -187,58 +245,75 @@ globalThis.specroofPage = (() => {
   const shownSetups = () => setups.slice(0, state.model2 ? 2 : 1);
   const hasPrompt = (context = state.context) => context - state.answer / 2 >= 1;
   /** The requests that a set-up answers; null where prompts are not counted, as on the textbook engine. */
-  const loadOf = (cell, context = state.context) => state.answer && hasPrompt(context) && cell?.requests.length
-    ? { answer: tables.answers.indexOf(state.answer), hit: tables.hit_rates.indexOf(state.hits) } : null;
+  const loadOf = (cell, context = state.context) =>
+    state.answer && hasPrompt(context) && cell?.requests.length
+      ? { answer: tables.answers.indexOf(state.answer), hit: tables.hit_rates.indexOf(state.hits) }
+      : null;
 
   /** One drafter at one load, and the drafts that are advised there. */
   function point(drafter, cell, c, b) {
     const load = loadOf(cell, tables.context_len[c]);
     const curve = (one) => specroof.curve(one, cell, tables, c, b, state.limited, load);
     const targets = { tpot: state.tpot || Infinity, ttft: state.ttft || Infinity };
-    const own = curve(drafter), power = drafter.law === "accept" ? tables.powers[drafter.kind] : undefined;
+    const own = curve(drafter),
+      power = drafter.law === "accept" ? tables.powers[drafter.kind] : undefined;
     // What one rate says of deeper drafts was measured of none: lengths are those of the typical shape.
     const shaped = power === undefined ? own : curve({ ...drafter, power });
     const choice = specroof.decided(own, targets, shaped);
-    const typical = choice.draft_len !== specroof.decided(own, targets).draft_len ? shaped.speedup[choice.draft_len] : null;
+    const typical =
+      choice.draft_len !== specroof.decided(own, targets).draft_len ? shaped.speedup[choice.draft_len] : null;
     return { ...own, choice: { ...choice, typical } };
   }
 
   /** Every figure of a set-up; null for what it has no grid of. */
   function computed(setup) {
-    const { cell } = setup, [i, j] = at();
+    const { cell } = setup,
+      [i, j] = at();
     const able = state.drafters.map((drafter) => Boolean(cell) && offered(cell, drafter.kind));
     const focus = state.drafters[state.focus];
     return {
-      curves: state.drafters.map((drafter, d) => able[d] ? point(drafter, cell, i, j) : null),
-      batches: state.drafters.map((drafter, d) => able[d] ? tables.batch_size.map((_, b) => point(drafter, cell, i, b)) : null),
-      map: able[state.focus] ? tables.context_len.map((_, c) => tables.batch_size.map((__, b) => point(focus, cell, c, b))) : null,
-      acceptance: able[state.focus] && focus.kind !== "ideal" ? acceptances(focus).map((drafter) => ({ drafter, ...point(drafter, cell, i, j) })) : null,
+      curves: state.drafters.map((drafter, d) => (able[d] ? point(drafter, cell, i, j) : null)),
+      batches: state.drafters.map((drafter, d) =>
+        able[d] ? tables.batch_size.map((_, b) => point(drafter, cell, i, b)) : null,
+      ),
+      map: able[state.focus]
+        ? tables.context_len.map((_, c) => tables.batch_size.map((__, b) => point(focus, cell, c, b)))
+        : null,
+      acceptance:
+        able[state.focus] && focus.kind !== "ideal"
+          ? acceptances(focus).map((drafter) => ({ drafter, ...point(drafter, cell, i, j) }))
+          : null,
     };
   }
 
   /** The drafter with every acceptance that its slider has: rates, or lengths where it was measured. */
   function acceptances(drafter) {
     if (drafter.law === "accept-length") {
-      return Array.from({ length: drafter.depth * tables.length_steps + 1 }, (_, step) => ({ ...drafter, length: lengthOf(step) }));
+      return Array.from({ length: drafter.depth * tables.length_steps + 1 }, (_, step) => ({
+        ...drafter,
+        length: lengthOf(step),
+      }));
     }
     const { profile, ...others } = drafter;
     return Array.from({ length: 51 }, (_, step) => ({ ...others, law: "accept", accept: step / 50 }));
   }
 
-  const digits = (value, places = 3) => Number.isFinite(value) ? value.toLocaleString("en", { maximumSignificantDigits: places }) : "–";
-  const times = (value) => Number.isFinite(value) ? `${value.toFixed(2)}×` : "–";
-  const millis = (value) => !Number.isFinite(value) ? "–" : value === 0 ? "0" : digits(value * 1e3, 3);
-  const seconds = (value) => !Number.isFinite(value) ? "–" : value < 1 ? `${millis(value)} ms` : `${digits(value)} s`;
-  const money = (value) => Number.isFinite(value) ? `$${value < 0.1 ? value.toPrecision(2) : value.toFixed(2)}` : "–";
+  const digits = (value, places = 3) =>
+    Number.isFinite(value) ? value.toLocaleString("en", { maximumSignificantDigits: places }) : "–";
+  const times = (value) => (Number.isFinite(value) ? `${value.toFixed(2)}×` : "–");
+  const millis = (value) => (!Number.isFinite(value) ? "–" : value === 0 ? "0" : digits(value * 1e3, 3));
+  const seconds = (value) => (!Number.isFinite(value) ? "–" : value < 1 ? `${millis(value)} ms` : `${digits(value)} s`);
+  const money = (value) => (Number.isFinite(value) ? `$${value < 0.1 ? value.toPrecision(2) : value.toFixed(2)}` : "–");
   const drafts = (count) => `${count} draft${count === 1 ? "" : "s"}`;
-  const range = ([low, high]) => low === high ? String(low) : `${low}–${high}`;
+  const range = ([low, high]) => (low === high ? String(low) : `${low}–${high}`);
   const plural = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
   const chipName = (word) => tables.hardware[chips.indexOf(word)][1];
   const engineWords = (name) => ({ ideal: "ideal (textbook)", generic: "generic" })[name] || `${name} (fitted)`;
   const short = (model) => model.split("/").at(-1);
 
   /** What a set-up is called: model, devices, chip and engine. */
-  const titleOf = ({ words, cell }) => `${short(words.model)} on ${cell ? `${cell.devices} × ` : ""}${chipName(words.chip)}${cell ? `, ${engineWords(cell.engine)}` : ""}`;
+  const titleOf = ({ words, cell }) =>
+    `${short(words.model)} on ${cell ? `${cell.devices} × ` : ""}${chipName(words.chip)}${cell ? `, ${engineWords(cell.engine)}` : ""}`;
 
   function element(tag, text, className) {
     const made = document.createElement(tag);
@@ -250,7 +325,7 @@ globalThis.specroofPage = (() => {
   /** Dollars of a million tokens, at so many a second; NaN where the chip has no price. */
   function price(setup, tokens_per_s) {
     const hourly = tables.hardware[chips.indexOf(setup.words.chip)][2];
-    return hourly === null ? NaN : 1e6 * hourly * setup.cell.devices / (3600 * tokens_per_s);
+    return hourly === null ? NaN : (1e6 * hourly * setup.cell.devices) / (3600 * tokens_per_s);
   }
 
   // --- why a figure is missing: one line each -----------------------------------------------------
@@ -258,7 +333,12 @@ globalThis.specroofPage = (() => {
   const hasDrafts = (curve) => curve.speedup.slice(1).some(Number.isFinite);
 
   /** Why a server runs no more, in words. */
-  const bound = (by) => by === "running" ? "its default limit of running requests" : by === "cache" ? "memory for the KV cache" : `memory (${by})`;
+  const bound = (by) =>
+    by === "running"
+      ? "its default limit of running requests"
+      : by === "cache"
+        ? "memory for the KV cache"
+        : `memory (${by})`;
 
   /** Why there is no figure of a drafter here; empty where there is one. */
   function absence(setup, drafter, curve) {
@@ -271,9 +351,10 @@ globalThis.specroofPage = (() => {
     }
     const [plain, drafted] = curve.most;
     const by = curve.bound_by;
-    if (state.limited && plain !== null && plain < 1) return `at a context of ${plural(state.context, "token")} not one request fits (${bound(by[0])})`;
-    if (state.limited && drafted !== null && drafted < state.batch) {
-      return `the server runs at most ${drafted} of ${plural(state.batch, "request")} with one draft (${bound(by[1])})${plain !== null && plain < state.batch ? `, and ${plain} without` : ", and all of them without"}; the others wait. specroof advise with --concurrency ${state.batch} counts the wait`;
+    if (state.limited && plain < 1)
+      return `at a context of ${plural(state.context, "token")} not one request fits (${bound(by[0])})`;
+    if (state.limited && drafted < state.batch) {
+      return `the server runs at most ${drafted} of ${plural(state.batch, "request")} with one draft (${bound(by[1])})${plain < state.batch ? `, and ${plain} without` : ", and all of them without"}; the others wait. specroof advise with --concurrency ${state.batch} counts the wait`;
     }
     return hasDrafts(curve) ? "" : "its acceptance is not known at any draft length";
   }
@@ -282,11 +363,13 @@ globalThis.specroofPage = (() => {
   function runs(batches) {
     const places = batches.map((batch) => tables.batch_size.indexOf(batch));
     const starts = places.filter((place, p) => p === 0 || places[p - 1] !== place - 1);
-    return starts.map((start) => {
-      let end = start;
-      while (places.includes(end + 1)) end++;
-      return range([tables.batch_size[start], tables.batch_size[end]]);
-    }).join(", ");
+    return starts
+      .map((start) => {
+        let end = start;
+        while (places.includes(end + 1)) end++;
+        return range([tables.batch_size[start], tables.batch_size[end]]);
+      })
+      .join(", ");
   }
 
   /** Decisions over all batches, in one sentence. */
@@ -297,68 +380,131 @@ globalThis.specroofPage = (() => {
       says.set(word, [...(says.get(word) || []), batch]);
     });
     const order = ["on", "unclear", "off", "no room"].filter((word) => says.has(word));
-    const parts = order.map((word) => says.get(word).length === tables.batch_size.length ? `${word} at every batch shown` : `${word} at ${runs(says.get(word))}`);
+    const parts = order.map((word) =>
+      says.get(word).length === tables.batch_size.length
+        ? `${word} at every batch shown`
+        : `${word} at ${runs(says.get(word))}`,
+    );
     const [plain, drafted] = curve?.most ?? [];
-    const limits = says.has("no room") && curve && drafted !== null ? ` (at most ${drafted.toLocaleString("en")} with drafts${plain === null ? "" : `, ${plain.toLocaleString("en")} without`}: ${bound(curve.bound_by[1])})` : "";
+    const limits =
+      says.has("no room") && curve && Number.isFinite(drafted)
+        ? ` (at most ${drafted.toLocaleString("en")} with drafts${plain === Infinity ? "" : `, ${plain.toLocaleString("en")} without`}: ${bound(curve.bound_by[1])})`
+        : "";
     return `By batch: ${parts.join("; ")}${limits}.`;
   }
 
   /** Whether the default limit of the server is raised for the batch, with the flag for that; empty where it is not. */
   function raised(setup, curve) {
     const limit = curve?.raised_from?.[Math.max(curve.choice.draft_len, 1)] ?? Infinity;
-    return limit < state.batch && curve.choice.draft_len ? `${tables.running_flags[setup.cell.framework] ?? "running"} ${state.batch}` : "";
+    return limit < state.batch && curve.choice.draft_len
+      ? `${tables.running_flags[setup.cell.framework] ?? "running"} ${state.batch}`
+      : "";
   }
 
   function verdict(setup, d) {
-    const drafter = state.drafters[d], curve = setup.figures.curves[d], name = spec(drafter);
-    const line = element("p"), missing = absence(setup, drafter, curve);
+    const drafter = state.drafters[d],
+      curve = setup.figures.curves[d],
+      name = spec(drafter);
+    const line = element("p"),
+      missing = absence(setup, drafter, curve);
     if (missing) {
-      line.append(element("strong", curve ? "no room" : "no figures"), ` for ${name}: ${missing}. ${curve ? byBatch(setup.figures.batches[d]) : ""}`.trimEnd());
+      line.append(
+        element("strong", curve ? "no room" : "no figures"),
+        ` for ${name}: ${missing}. ${curve ? byBatch(setup.figures.batches[d]) : ""}`.trimEnd(),
+      );
       return line;
     }
-    const { decision, draft_len, tried, waits, missed, typical } = curve.choice, bounding = drafter.kind === "ideal";
+    const { decision, draft_len, tried, waits, missed, typical } = curve.choice,
+      bounding = drafter.kind === "ideal";
     const does = loadOf(setup.cell) ? "answer" : "decode";
     line.className = bounding ? "" : decision;
     line.append(element("strong", bounding ? "upper bound" : decision.toUpperCase()), `: ${name}. `);
     if (draft_len) {
-      line.append(`${drafts(draft_len)} per round ${does} ${times(curve.speedup[draft_len])} as fast${bounding ? "" : within(curve, draft_len)}: ${digits(curve.tokens_per_s_per_user[0])} → ${digits(curve.tokens_per_s_per_user[draft_len])} tok/s for each user. `);
+      line.append(
+        `${drafts(draft_len)} per round ${does} ${times(curve.speedup[draft_len])} as fast${bounding ? "" : within(curve, draft_len)}: ${digits(curve.tokens_per_s_per_user[0])} → ${digits(curve.tokens_per_s_per_user[draft_len])} tok/s for each user. `,
+      );
     } else if (missed) line.append("Drafts miss the target, plain decoding meets it. ");
-    else line.append(`Plain decoding's ${digits(curve.tokens_per_s_per_user[0])} tok/s for each user ${curve.speedup[tried] > 1 ? "stay" : "are more"}: ${drafts(tried)} would give ${times(curve.speedup[tried])}${within(curve, tried)}. `);
-    if (decision === "unclear" && !bounding) line.append(waits ? `Throughput is bought with waiting: a first token after ${seconds(curve.ttft_s[draft_len])} in the place of ${seconds(curve.ttft_s[0])}. ` : "The band holds 1×: measure before you rely on it. ");
-    if (typical) line.append(`Draft lengths are those of the typical shape of ${drafter.kind}, whose later drafts are accepted less: with it ${times(typical)}. `);
-    const told = raised(setup, curve);
-    if (told) line.append(`It takes ${told}: by default this server runs ${curve.raised_from[draft_len]} requests with drafts. `);
-    if (drafter.law === "accept-length" && draft_len > drafter.depth) line.append(`Beyond the ${drafts(drafter.depth)} measured, acceptance is the typical shape's. `);
+    else
+      line.append(
+        `Plain decoding's ${digits(curve.tokens_per_s_per_user[0])} tok/s for each user ${curve.speedup[tried] > 1 ? "stay" : "are more"}: ${drafts(tried)} would give ${times(curve.speedup[tried])}${within(curve, tried)}. `,
+      );
+    if (decision === "unclear" && !bounding)
+      line.append(
+        waits
+          ? `Throughput is bought with waiting: a first token after ${seconds(curve.ttft_s[draft_len])} in the place of ${seconds(curve.ttft_s[0])}. `
+          : "The band holds 1×: measure before you rely on it. ",
+      );
+    if (typical)
+      line.append(
+        `Draft lengths are those of the typical shape of ${drafter.kind}, whose later drafts are accepted less: with it ${times(typical)}. `,
+      );
+    const flag = raised(setup, curve);
+    if (flag)
+      line.append(
+        `It takes ${flag}: by default this server runs ${curve.raised_from[draft_len]} requests with drafts. `,
+      );
+    if (drafter.law === "accept-length" && draft_len > drafter.depth)
+      line.append(`Beyond the ${drafts(drafter.depth)} measured, acceptance is the typical shape's. `);
     if (bounding) line.append("It accepts every draft and costs nothing: no drafter gains more. ");
     else line.append(byBatch(setup.figures.batches[d], curve));
     return line;
   }
 
-  const within = (curve, length) => curve.speedup_low
-    ? ` (80 % of measurements: ${curve.speedup_low[length].toFixed(2)} to ${times(curve.speedup_high[length])})` : "";
+  const within = (curve, length) =>
+    curve.speedup_low
+      ? ` (80 % of measurements: ${curve.speedup_low[length].toFixed(2)} to ${times(curve.speedup_high[length])})`
+      : "";
 
   /** Points of plain decoding, or of a drafter at its best lengths, that a server runs. */
   function servedPoints(setup, d) {
     const batches = setup.figures.batches[d ?? setup.figures.batches.findIndex(Boolean)] || [];
     return batches.flatMap((curve, b) => {
-      const length = d === null ? 0 : curve.choice.draft_len, batch = tables.batch_size[b];
+      const length = d === null ? 0 : curve.choice.draft_len,
+        batch = tables.batch_size[b];
       const user = curve.tokens_per_s_per_user[length];
       if (!Number.isFinite(user) || (d !== null && !hasDrafts(curve))) return [];
       const tokens_per_s = user * batch;
-      return [{ batch, length, user, tokens_per_s, price: price(setup, tokens_per_s), tpot_s: curve.tpot_s[length], ttft_s: curve.ttft_s?.[length] }];
+      return [
+        {
+          batch,
+          length,
+          user,
+          tokens_per_s,
+          price: price(setup, tokens_per_s),
+          tpot_s: curve.tpot_s[length],
+          ttft_s: curve.ttft_s?.[length],
+        },
+      ];
     });
   }
 
   /** What the targets leave: of each way to decode the point with the most tokens a second. */
   function targets(setup) {
     if (!setup.cell || (!state.tpot && !(state.ttft && loadOf(setup.cell)))) return [];
-    const asked = [state.tpot ? `TPOT of ${seconds(state.tpot)}` : "", state.ttft && loadOf(setup.cell) ? `TTFT of ${seconds(state.ttft)}` : ""].filter(Boolean).join(" and ");
-    const ways = [null, ...state.drafters.flatMap((drafter, d) => setup.figures.batches[d] && drafter.kind !== "ideal" ? [d] : [])];
+    const asked = [
+      state.tpot ? `TPOT of ${seconds(state.tpot)}` : "",
+      state.ttft && loadOf(setup.cell) ? `TTFT of ${seconds(state.ttft)}` : "",
+    ]
+      .filter(Boolean)
+      .join(" and ");
+    const ways = [
+      null,
+      ...state.drafters.flatMap((drafter, d) => (setup.figures.batches[d] && drafter.kind !== "ideal" ? [d] : [])),
+    ];
     const parts = ways.map((d) => {
-      const points = servedPoints(setup, d).filter((point) => (!state.tpot || point.tpot_s <= state.tpot) && (!state.ttft || !loadOf(setup.cell) || point.ttft_s <= state.ttft));
-      const best = points.reduce((most, point) => !most || point.tokens_per_s > most.tokens_per_s ? point : most, null);
+      const points = servedPoints(setup, d).filter(
+        (point) =>
+          (!state.tpot || point.tpot_s <= state.tpot) &&
+          (!state.ttft || !loadOf(setup.cell) || point.ttft_s <= state.ttft),
+      );
+      const best = points.reduce(
+        (most, point) => (!most || point.tokens_per_s > most.tokens_per_s ? point : most),
+        null,
+      );
       const name = d === null ? "without drafts" : spec(state.drafters[d]);
-      return best ? `${name} batch ${best.batch}, ${digits(best.tokens_per_s)} tok/s${Number.isFinite(best.price) ? `, ${money(best.price)} a million tokens` : ""}` : `${name} no batch shown`;
+      return best
+        ? `${name} batch ${best.batch}, ${digits(best.tokens_per_s)} tok/s${Number.isFinite(best.price) ? `, ${money(best.price)} a million tokens` : ""}`
+        : `${name} no batch shown`;
     });
     return [element("p", `Within a ${asked}: ${parts.join("; ")}.`)];
   }
@@ -366,9 +512,20 @@ globalThis.specroofPage = (() => {
   // --- the table ----------------------------------------------------------------------------------
 
   function showFigures() {
-    const requests = shownSetups().some(({ cell }) => loadOf(cell)), two = shownSetups().length > 1;
-    const titles = ["Drafter", "Drafts (best within 1 %)", "Speedup", "Tokens per round", "tok/s per user", "$ per million tokens",
-      ...(requests ? ["TTFT (ms)", "TPOT (ms)"] : []), "Draft (ms)", "Verify (ms)", "Round (ms)"];
+    const requests = shownSetups().some(({ cell }) => loadOf(cell)),
+      two = shownSetups().length > 1;
+    const titles = [
+      "Drafter",
+      "Drafts (best within 1 %)",
+      "Speedup",
+      "Tokens per round",
+      "tok/s per user",
+      "$ per million tokens",
+      ...(requests ? ["TTFT (ms)", "TPOT (ms)"] : []),
+      "Draft (ms)",
+      "Verify (ms)",
+      "Round (ms)",
+    ];
     const head = element("tr");
     for (const text of titles) {
       const title = element("th", text);
@@ -376,7 +533,8 @@ globalThis.specroofPage = (() => {
       head.append(title);
     }
     const rowOf = (name, texts) => {
-      const line = element("tr"), title = element("th", name);
+      const line = element("tr"),
+        title = element("th", name);
       title.scope = "row";
       line.append(title, ...texts.map((text) => element("td", text)));
       return line;
@@ -385,34 +543,62 @@ globalThis.specroofPage = (() => {
       const { figures, cell } = setup;
       const lines = two ? [rowOf(titleOf(setup), [])] : [];
       if (two) lines[0].firstChild.colSpan = titles.length;
-      const cells = (curve, length) => [times(curve.speedup[length]), digits(curve.tokens_per_round[length]), digits(curve.tokens_per_s_per_user[length], 4),
-        money(price(setup, curve.tokens_per_s_per_user[length] * state.batch)), ...(requests ? [curve.ttft_s ? millis(curve.ttft_s[length]) : "–", millis(curve.tpot_s[length])] : []),
-        length ? millis(curve.draft_s[length]) : "–", millis(curve.verify_s[length]), millis(curve.decoding_round_s[length])];
+      const cells = (curve, length) => [
+        times(curve.speedup[length]),
+        digits(curve.tokens_per_round[length]),
+        digits(curve.tokens_per_s_per_user[length], 4),
+        money(price(setup, curve.tokens_per_s_per_user[length] * state.batch)),
+        ...(requests ? [curve.ttft_s ? millis(curve.ttft_s[length]) : "–", millis(curve.tpot_s[length])] : []),
+        length ? millis(curve.draft_s[length]) : "–",
+        millis(curve.verify_s[length]),
+        millis(curve.decoding_round_s[length]),
+      ];
       const plain = figures.curves.find((curve) => curve && Number.isFinite(curve.speedup[0]));
       if (plain) lines.push(rowOf("no drafts", ["–", ...cells(plain, 0)]));
       state.drafters.forEach((drafter, d) => {
-        const curve = figures.curves[d], drafted = cell && curve && hasDrafts(curve);
-        lines.push(rowOf(spec(drafter), drafted
-          ? [curve.choice.draft_len ? `${curve.choice.draft_len} (${range(curve.near_best)})` : "none", ...cells(curve, curve.choice.draft_len)] : titles.slice(1).map(() => "–")));
+        const curve = figures.curves[d],
+          drafted = cell && curve && hasDrafts(curve);
+        lines.push(
+          rowOf(
+            spec(drafter),
+            drafted
+              ? [
+                  curve.choice.draft_len ? `${curve.choice.draft_len} (${range(curve.near_best)})` : "none",
+                  ...cells(curve, curve.choice.draft_len),
+                ]
+              : titles.slice(1).map(() => "–"),
+          ),
+        );
       });
       return lines;
     });
-    const thead = element("thead"), tbody = element("tbody");
+    const thead = element("thead"),
+      tbody = element("tbody");
     thead.append(head);
     tbody.append(...rows);
     $("figures").replaceChildren(thead, tbody);
     $("figures").parentElement.hidden = $("columns").hidden = !shownSetups().some(({ cell }) => cell);
-    const band = requests && setups[0].cell?.served_widths.ttft_s?.[at()[0]][at()[1]];
+    const [band] = requests && setups[0].cell?.ttft_width ? specroof.row(setups[0].cell.ttft_width, ...at()) : [0]; // 0 where none is known
     $("columns").textContent = requests
       ? `Prompts counted: speedup, tok/s and price are of whole answers. TTFT begins when a request starts to run${band ? `; 80 % of measured loads have a TTFT between ${Math.exp(-band).toFixed(2)} and ${digits(Math.exp(band))} times the prediction` : ""}.`
       : "Decoding alone: choose an answer length under “Prompts” to count prompts and see TTFT.";
-    $("verdict").replaceChildren(...shownSetups().map((setup) => {
-      const box = element("div");
-      box.append(element("h3", `${titleOf(setup)}: ${plural(state.batch, "request")}, ${plural(state.context, "token")} of context`));
-      box.append(...(setup.note ? [element("p", setup.note, "hint")] : []));
-      box.append(...(setup.cell ? state.drafters.map((_, d) => verdict(setup, d)) : [noSetup(setup)]), ...targets(setup));
-      return box;
-    }));
+    $("verdict").replaceChildren(
+      ...shownSetups().map((setup) => {
+        const box = element("div");
+        box.append(
+          element(
+            "h3",
+            `${titleOf(setup)}: ${plural(state.batch, "request")}, ${plural(state.context, "token")} of context`,
+          ),
+        );
+        box.append(...(setup.note ? [element("p", setup.note, "hint")] : []));
+        box.append(
+          ...(setup.cell ? state.drafters.map((_, d) => verdict(setup, d)) : [noSetup(setup)]),
+          ...targets(setup),
+        );
+        return box;
+      }),
+    );
   }
 
   function noSetup(setup) {
@@ -423,7 +609,8 @@ globalThis.specroofPage = (() => {
 
   // --- charts -------------------------------------------------------------------------------------
 
-  const SOFT = "var(--soft)", DASHES = ["", "7 4"];
+  const SOFT = "var(--soft)",
+    DASHES = ["", "7 4"];
 
   /** Draw a chart, or why there is none: an empty one says nothing. */
   function draw(id, chart, says, missing) {
@@ -436,196 +623,451 @@ globalThis.specroofPage = (() => {
 
   /** Swatches and names of drafters under a title; dashed lines are the set-up beside. */
   function legend(id, more = []) {
-    const entries = state.drafters.flatMap((drafter, d) => setups.some(({ figures }) => figures?.curves[d]) ? [[spec(drafter), COLORS[d], SHAPES[d], ""]] : []);
-    if (shownSetups().length > 1) entries.push([`solid: ${titleOf(setups[0])}; dashed: ${titleOf(setups[1])}`, SOFT, "", "dashed"]);
-    $(id).replaceChildren(...[...entries, ...more].map(([text, color, shape, className]) => {
-      const entry = element("span"), swatch = element("span", undefined, `swatch ${className}`);
-      if (className) swatch.style.color = color;
-      else Object.assign(swatch.style, { background: color, clipPath: shape });
-      swatch.setAttribute("aria-hidden", "true");
-      entry.append(swatch, text);
-      return entry;
-    }));
+    const entries = state.drafters.flatMap((drafter, d) =>
+      setups.some(({ figures }) => figures?.curves[d]) ? [[spec(drafter), COLORS[d], SHAPES[d], ""]] : [],
+    );
+    if (shownSetups().length > 1)
+      entries.push([`solid: ${titleOf(setups[0])}; dashed: ${titleOf(setups[1])}`, SOFT, "", "dashed"]);
+    $(id).replaceChildren(
+      ...[...entries, ...more].map(([text, color, shape, className]) => {
+        const entry = element("span"),
+          swatch = element("span", undefined, `swatch ${className}`);
+        if (className) swatch.style.color = color;
+        else Object.assign(swatch.style, { background: color, clipPath: shape });
+        swatch.setAttribute("aria-hidden", "true");
+        entry.append(swatch, text);
+        return entry;
+      }),
+    );
   }
 
   const GREY = () => [["no drafts", SOFT, SHAPES[0], ""]];
 
   /** Why nothing of any set-up is drawn: the first reason. */
-  const noneDrawn = () => shownSetups().flatMap((setup) => state.drafters.map((drafter, d) => absence(setup, drafter, setup.figures.curves[d]))).find(Boolean) || "";
+  const noneDrawn = () =>
+    shownSetups()
+      .flatMap((setup) => state.drafters.map((drafter, d) => absence(setup, drafter, setup.figures.curves[d])))
+      .find(Boolean) || "";
 
-  const bestWords = () => state.drafters.map((drafter, d) => {
-    const curve = setups[0].figures.curves[d];
-    return curve && hasDrafts(curve) ? `${spec(drafter)}: ${times(curve.speedup[curve.choice.tried])} at ${drafts(curve.choice.tried)}` : `${spec(drafter)}: no figures`;
-  }).join("; ");
+  const bestWords = () =>
+    state.drafters
+      .map((drafter, d) => {
+        const curve = setups[0].figures.curves[d];
+        return curve && hasDrafts(curve)
+          ? `${spec(drafter)}: ${times(curve.speedup[curve.choice.tried])} at ${drafts(curve.choice.tried)}`
+          : `${spec(drafter)}: no figures`;
+      })
+      .join("; ");
 
-  const advised = ({ choice, speedup }) => choice.draft_len ? drafts(choice.draft_len) : `off; ${drafts(choice.tried)} would give ${times(speedup[choice.tried])}`;
+  const advised = ({ choice, speedup }) =>
+    choice.draft_len
+      ? drafts(choice.draft_len)
+      : `off; ${drafts(choice.tried)} would give ${times(speedup[choice.tried])}`;
 
   function drawByLength() {
     const lines = [];
-    let deepest = 0, banded = false;
-    shownSetups().forEach(({ figures }, s) => state.drafters.forEach((drafter, d) => {
-      const curve = figures.curves[d];
-      if (!curve || !hasDrafts(curve)) return;
-      const lengths = curve.speedup.flatMap((speedup, length) => Number.isFinite(speedup) ? [length] : []);
-      deepest = Math.max(deepest, lengths.at(-1));
-      const ends = curve.speedup_low && d === state.focus && s === 0 && drafter.kind !== "ideal"
-        ? { low: lengths.map((length) => curve.speedup_low[length]), high: lengths.map((length) => curve.speedup_high[length]) } : {};
-      banded ||= Boolean(ends.low);
-      lines.push({ x: lengths, y: lengths.map((length) => curve.speedup[length]), tips: lengths.map((length) => `${drafts(length)}: ${times(curve.speedup[length])}`), color: COLORS[d], dash: DASHES[s], ...ends });
-      lines.push({ x: [curve.choice.draft_len], y: [curve.speedup[curve.choice.draft_len]], tips: [`advised: ${advised(curve)}`], color: COLORS[d], mark: MARKS[d], bare: true });
-    }));
+    let deepest = 0,
+      banded = false;
+    shownSetups().forEach(({ figures }, s) =>
+      state.drafters.forEach((drafter, d) => {
+        const curve = figures.curves[d];
+        if (!curve || !hasDrafts(curve)) return;
+        const lengths = curve.speedup.flatMap((speedup, length) => (Number.isFinite(speedup) ? [length] : []));
+        deepest = Math.max(deepest, lengths.at(-1));
+        const ends =
+          curve.speedup_low && d === state.focus && s === 0 && drafter.kind !== "ideal"
+            ? {
+                low: lengths.map((length) => curve.speedup_low[length]),
+                high: lengths.map((length) => curve.speedup_high[length]),
+              }
+            : {};
+        banded ||= Boolean(ends.low);
+        lines.push({
+          x: lengths,
+          y: lengths.map((length) => curve.speedup[length]),
+          tips: lengths.map((length) => `${drafts(length)}: ${times(curve.speedup[length])}`),
+          color: COLORS[d],
+          dash: DASHES[s],
+          ...ends,
+        });
+        lines.push({
+          x: [curve.choice.draft_len],
+          y: [curve.speedup[curve.choice.draft_len]],
+          tips: [`advised: ${advised(curve)}`],
+          color: COLORS[d],
+          mark: MARKS[d],
+          bare: true,
+        });
+      }),
+    );
     legend("by-length-legend", banded ? [["80 % of measurements", `${COLORS[state.focus]}60`, "none", ""]] : []);
-    const ticks = Array.from({ length: deepest + 1 }, (_, length) => length).filter((length) => length % (deepest > 8 ? 2 : 1) === 0);
-    draw("by-length", { x: { title: "drafts per round", range: [-0.3, deepest + 0.3], ticks }, y: { title: "speedup (×)" }, lines, across: [{ y: 1 }] },
-      `Speedup by drafts per round, one line for each drafter; ${bestWords()}`, lines.length ? "" : noneDrawn());
+    const ticks = Array.from({ length: deepest + 1 }, (_, length) => length).filter(
+      (length) => length % (deepest > 8 ? 2 : 1) === 0,
+    );
+    draw(
+      "by-length",
+      {
+        x: { title: "drafts per round", range: [-0.3, deepest + 0.3], ticks },
+        y: { title: "speedup (×)" },
+        lines,
+        across: [{ y: 1 }],
+      },
+      `Speedup by drafts per round, one line for each drafter; ${bestWords()}`,
+      lines.length ? "" : noneDrawn(),
+    );
   }
 
   function drawByBatch() {
-    const lines = [], drawn = new Set([]);
-    shownSetups().forEach(({ figures }, s) => state.drafters.forEach((drafter, d) => {
-      if (!figures.batches[d]) return;
-      const batches = tables.batch_size.filter((_, b) => hasDrafts(figures.batches[d][b]));
-      const curves = figures.batches[d].filter(hasDrafts);
-      batches.forEach((batch) => drawn.add(batch));
-      if (curves.length) lines.push({ x: batches, y: curves.map((curve) => curve.speedup[curve.choice.tried]), color: COLORS[d], dash: DASHES[s], mark: MARKS[d],
-        tips: curves.map((curve, n) => `batch ${batches[n]}: ${times(curve.speedup[curve.choice.tried])}, ${advised(curve)}`) });
-    }));
-    const batches = tables.batch_size.filter((batch) => drawn.has(batch));
+    const lines = [];
+    shownSetups().forEach(({ figures }, s) =>
+      state.drafters.forEach((drafter, d) => {
+        if (!figures.batches[d]) return;
+        const batches = tables.batch_size.filter((_, b) => hasDrafts(figures.batches[d][b]));
+        const curves = figures.batches[d].filter(hasDrafts);
+        if (curves.length)
+          lines.push({
+            x: batches,
+            y: curves.map((curve) => curve.speedup[curve.choice.tried]),
+            color: COLORS[d],
+            dash: DASHES[s],
+            mark: MARKS[d],
+            tips: curves.map(
+              (curve, n) => `batch ${batches[n]}: ${times(curve.speedup[curve.choice.tried])}, ${advised(curve)}`,
+            ),
+          });
+      }),
+    );
+    const batches = tables.batch_size.filter((batch) => lines.some(({ x }) => x.includes(batch)));
     legend("by-batch-legend");
-    draw("by-batch", { x: { title: "batch (requests)", type: "log", range: [batches[0] / 1.2, batches.at(-1) * 1.2], ticks: batches }, y: { title: "best speedup (×)" }, lines, across: [{ y: 1 }] },
-      `Best speedup by batch at a context of ${state.context}, one line for each drafter; no point where the server has no room for drafts`, lines.length ? "" : noneDrawn());
+    draw(
+      "by-batch",
+      {
+        x: {
+          title: "batch (requests)",
+          type: "log",
+          range: [batches[0] / 1.2, batches.at(-1) * 1.2],
+          ticks: batches,
+        },
+        y: { title: "best speedup (×)" },
+        lines,
+        across: [{ y: 1 }],
+      },
+      `Best speedup by batch at a context of ${state.context}, one line for each drafter; no point where the server has no room for drafts`,
+      lines.length ? "" : noneDrawn(),
+    );
   }
 
   function drawByAcceptance() {
-    const focus = state.drafters[state.focus], byLength = focus.law === "accept-length", lines = [];
-    const x = (drafter) => byLength ? drafter.length : drafter.accept, best = (curve) => curve.speedup[curve.choice.tried];
+    const focus = state.drafters[state.focus],
+      byLength = focus.law === "accept-length",
+      lines = [];
+    const x = (drafter) => (byLength ? drafter.length : drafter.accept),
+      best = (curve) => curve.speedup[curve.choice.tried];
     shownSetups().forEach(({ figures }, s) => {
       const points = (figures.acceptance || []).filter(hasDrafts);
       if (!points.length) return;
-      lines.push({ x: points.map(({ drafter }) => x(drafter)), y: points.map(best), color: COLORS[state.focus], dash: DASHES[s],
-        tips: points.map((one) => `${byLength ? `${x(one.drafter).toFixed(1)} tokens` : `${Math.round(x(one.drafter) * 100)} %`}: ${times(best(one))}, ${advised(one)}`) });
+      lines.push({
+        x: points.map(({ drafter }) => x(drafter)),
+        y: points.map(best),
+        color: COLORS[state.focus],
+        dash: DASHES[s],
+        tips: points.map(
+          (one) =>
+            `${byLength ? `${x(one.drafter).toFixed(1)} tokens` : `${Math.round(x(one.drafter) * 100)} %`}: ${times(best(one))}, ${advised(one)}`,
+        ),
+      });
       const curve = figures.curves[state.focus];
-      if (x(focus) !== undefined) lines.push({ x: [x(focus)], y: [best(curve)], tips: [`here: ${times(best(curve))}`], color: COLORS[state.focus], mark: MARKS[state.focus], bare: true });
+      if (x(focus) !== undefined)
+        lines.push({
+          x: [x(focus)],
+          y: [best(curve)],
+          tips: [`here: ${times(best(curve))}`],
+          color: COLORS[state.focus],
+          mark: MARKS[state.focus],
+          bare: true,
+        });
     });
-    const missing = focus.kind === "ideal" ? "the ideal drafter accepts every draft: choose another drafter above" : lines.length ? "" : noneDrawn();
-    $("by-acceptance-legend").replaceChildren(element("span", `${spec(focus)}, at its best draft length${shownSetups().length > 1 ? `; dashed: ${titleOf(setups[1])}` : ""}`));
-    draw("by-acceptance", { x: { title: byLength ? `tokens per round with ${drafts(focus.depth)}` : "acceptance rate of each draft" }, y: { title: "best speedup (×)" }, lines, across: [{ y: 1 }] },
-      `Best speedup of ${spec(focus)} by acceptance`, missing);
+    const missing =
+      focus.kind === "ideal"
+        ? "the ideal drafter accepts every draft: choose another drafter above"
+        : lines.length
+          ? ""
+          : noneDrawn();
+    $("by-acceptance-legend").replaceChildren(
+      element(
+        "span",
+        `${spec(focus)}, at its best draft length${shownSetups().length > 1 ? `; dashed: ${titleOf(setups[1])}` : ""}`,
+      ),
+    );
+    draw(
+      "by-acceptance",
+      {
+        x: {
+          title: byLength ? `tokens per round with ${drafts(focus.depth)}` : "acceptance rate of each draft",
+        },
+        y: { title: "best speedup (×)" },
+        lines,
+        across: [{ y: 1 }],
+      },
+      `Best speedup of ${spec(focus)} by acceptance`,
+      missing,
+    );
   }
 
   function drawPrice() {
-    const lines = [], names = ["no drafts", ...state.drafters.map(spec)];
+    const lines = [],
+      names = ["no drafts", ...state.drafters.map(spec)];
     const priced = shownSetups().every(({ words }) => tables.hardware[chips.indexOf(words.chip)][2] !== null);
-    shownSetups().forEach((setup, s) => [null, ...state.drafters.keys()].forEach((d) => {
-      if (!setup.cell || (d !== null && (!setup.figures.batches[d] || state.drafters[d].kind === "ideal"))) return;
-      const points = servedPoints(setup, d);
-      if (!points.length) return;
-      lines.push({ x: points.map((one) => one.user), y: points.map((one) => priced ? one.price : one.tokens_per_s / setup.cell.devices), color: d === null ? SOFT : COLORS[d], dash: DASHES[s], mark: MARKS[d ?? 0],
-        tips: points.map((one) => `${names[d === null ? 0 : d + 1]}, batch ${one.batch}${one.length ? `, ${drafts(one.length)}` : ""}: ${digits(one.user)} tok/s, ${priced ? money(one.price) : `${digits(one.tokens_per_s / setup.cell.devices)} tok/s of each device`}`) });
-    }));
-    $("price-title").textContent = priced ? "Price by speed, one point a batch" : "Throughput by speed, one point a batch (no price of this chip is known)";
+    shownSetups().forEach((setup, s) =>
+      [null, ...state.drafters.keys()].forEach((d) => {
+        if (!setup.cell || (d !== null && (!setup.figures.batches[d] || state.drafters[d].kind === "ideal"))) return;
+        const points = servedPoints(setup, d);
+        if (!points.length) return;
+        lines.push({
+          x: points.map((one) => one.user),
+          y: points.map((one) => (priced ? one.price : one.tokens_per_s / setup.cell.devices)),
+          color: d === null ? SOFT : COLORS[d],
+          dash: DASHES[s],
+          mark: MARKS[d ?? 0],
+          tips: points.map(
+            (one) =>
+              `${names[d === null ? 0 : d + 1]}, batch ${one.batch}${one.length ? `, ${drafts(one.length)}` : ""}: ${digits(one.user)} tok/s, ${priced ? money(one.price) : `${digits(one.tokens_per_s / setup.cell.devices)} tok/s of each device`}`,
+          ),
+        });
+      }),
+    );
+    $("price-title").textContent = priced
+      ? "Price by speed, one point a batch"
+      : "Throughput by speed, one point a batch (no price of this chip is known)";
     legend("price-legend", GREY());
-    draw("price", { x: { title: "tok/s for each user", type: "log" }, y: { title: priced ? "$ per million output tokens" : "tok/s of each device", type: "log" }, lines, across: state.tpot ? [{ x: 1 / state.tpot }] : [] },
-      `${priced ? "Dollars of a million tokens" : "Tokens a second of each device"} against tokens a second for each user, a point for each batch`, lines.length ? "" : noneDrawn());
+    draw(
+      "price",
+      {
+        x: { title: "tok/s for each user", type: "log" },
+        y: { title: priced ? "$ per million output tokens" : "tok/s of each device", type: "log" },
+        lines,
+        across: state.tpot ? [{ x: 1 / state.tpot }] : [],
+      },
+      `${priced ? "Dollars of a million tokens" : "Tokens a second of each device"} against tokens a second for each user, a point for each batch`,
+      lines.length ? "" : noneDrawn(),
+    );
   }
 
   const chosenLength = () => state.length ?? setups[0].figures.curves[state.focus]?.choice.draft_len ?? 0;
 
   function drawRound() {
-    const curve = setups[0].figures.curves[state.focus], length = chosenLength(), focus = state.drafters[state.focus];
-    const missing = absence(setups[0], focus, curve) || (Number.isFinite(curve.decoding_round_s[length]) ? "" : `${focus.kind} makes no ${drafts(length)}, or its acceptance is not known there`);
+    const curve = setups[0].figures.curves[state.focus],
+      length = chosenLength(),
+      focus = state.drafters[state.focus];
+    const missing =
+      absence(setups[0], focus, curve) ||
+      (Number.isFinite(curve.decoding_round_s[length])
+        ? ""
+        : `${focus.kind} makes no ${drafts(length)}, or its acceptance is not known there`);
     if (missing) {
-      $("say-round").textContent = `A round drafts a few tokens and verifies them in one pass of the model. None can be shown here: ${missing}.`;
+      $("say-round").textContent =
+        `A round drafts a few tokens and verifies them in one pass of the model. None can be shown here: ${missing}.`;
       draw("round", {}, "", missing);
       return;
     }
-    const tokens = curve.tokens_per_round[length], plain_s = curve.verify_s[0];
+    const tokens = curve.tokens_per_round[length],
+      plain_s = curve.verify_s[0];
     const parts = length ? [curve.draft_s[length], curve.verify_s[length], curve.engine_s] : [0, plain_s, 0];
-    const total = curve.decoding_round_s[length] * 1e3, plain = plain_s * 1e3;
+    const total = curve.decoding_round_s[length] * 1e3,
+      plain = plain_s * 1e3;
     $("say-round").textContent = length
       ? `A round drafts ${length} token${length === 1 ? "" : "s"} (${seconds(parts[0])}), and verifies them in one pass of the model (${seconds(parts[1])}), which reads the weights once for all ${length + 1} positions. It keeps the drafts that the model agrees with and adds a token of its own: ${tokens.toFixed(2)} tokens on average. With what the engine adds (${seconds(parts[2])}) that takes ${seconds(total / 1e3)}; plain steps take ${seconds(tokens * plain_s)} for as many tokens.`
       : `Without drafts, a round is a plain step of ${seconds(plain_s)} for one token. With drafts, a round verifies several tokens in one pass of the model and keeps those that it agrees with.`;
-    const label = (value) => value === 0 ? "0" : digits(value);
-    const [draft, verify, engine] = parts.map((part) => part * 1e3), bar = (name, from, to, color) => ({ name, from, to, color, text: label(to - from), tip: `${name}: ${label(to - from)} ms` });
-    const bars = [bar("draft", 0, draft, COLORS[state.focus]), bar("verify", draft, draft + verify, COLORS[state.focus]), bar("engine", draft + verify, total, COLORS[state.focus]),
-      bar("round", 0, total, "var(--accent)"), bar(`${tokens.toFixed(2)} steps`, 0, plain * tokens, SOFT)];
-    draw("round", { x: { names: bars.map((one) => one.name) }, y: { title: "time (ms)", range: [0, Math.max(total, plain * tokens) * 1.15] }, bars },
-      `A round with ${drafts(length)}: draft ${label(draft)} ms, verify ${label(verify)} ms, engine ${label(engine)} ms, in all ${label(total)} ms for ${tokens.toFixed(2)} tokens, which take ${label(plain * tokens)} ms in plain steps`);
+    const label = (value) => (value === 0 ? "0" : digits(value));
+    const [draft, verify, engine] = parts.map((part) => part * 1e3),
+      bar = (name, from, to, color) => ({
+        name,
+        from,
+        to,
+        color,
+        text: label(to - from),
+        tip: `${name}: ${label(to - from)} ms`,
+      });
+    const bars = [
+      bar("draft", 0, draft, COLORS[state.focus]),
+      bar("verify", draft, draft + verify, COLORS[state.focus]),
+      bar("engine", draft + verify, total, COLORS[state.focus]),
+      bar("round", 0, total, "var(--accent)"),
+      bar(`${tokens.toFixed(2)} steps`, 0, plain * tokens, SOFT),
+    ];
+    draw(
+      "round",
+      {
+        x: { names: bars.map((one) => one.name) },
+        y: { title: "time (ms)", range: [0, Math.max(total, plain * tokens) * 1.15] },
+        bars,
+      },
+      `A round with ${drafts(length)}: draft ${label(draft)} ms, verify ${label(verify)} ms, engine ${label(engine)} ms, in all ${label(total)} ms for ${tokens.toFixed(2)} tokens, which take ${label(plain * tokens)} ms in plain steps`,
+    );
   }
 
   function drawMap() {
-    const rows = setups[0].figures.map, focus = state.drafters[state.focus];
-    $("map-title").textContent = `Drafts of ${spec(focus)} by batch and context (–: no room)${state.model2 ? `, on ${titleOf(setups[0])}` : ""}`;
+    const rows = setups[0].figures.map,
+      focus = state.drafters[state.focus];
+    $("map-title").textContent =
+      `Drafts of ${spec(focus)} by batch and context (–: no room)${state.model2 ? `, on ${titleOf(setups[0])}` : ""}`;
     const known = (rows || []).map((line) => line.map(hasDrafts));
     const widest = Math.max(-1, ...known.map((line) => line.lastIndexOf(true)));
     const missing = !rows ? absence(setups[0], focus, null) : widest < 0 ? "no context shown has room for a draft" : "";
-    if (missing) { draw("map", {}, "", missing); return; }
-    const contexts = tables.context_len.filter((_, c) => known[c].includes(true)), batches = tables.batch_size.slice(0, widest + 1);
-    const cells = contexts.flatMap((context) => batches.map((batch, b) => {
-      const curve = rows[tables.context_len.indexOf(context)][b], runs = hasDrafts(curve), length = curve.choice.draft_len;
-      return { x: String(batch), y: String(context), share: runs ? length / tables.max_draft_len : 0, text: !runs ? "–" : length ? String(length) : "off",
-        tip: `batch ${batch}, context ${context}: ${runs ? `${advised(curve)}${length ? `, ${times(curve.speedup[length])}` : ""}` : "no room"}` };
-    }));
-    draw("map", { x: { names: batches.map(String), title: "batch (requests)" }, y: { names: contexts.map(String), title: "context (tokens)" }, cells },
-      `Drafts of ${spec(focus)} by batch and context; no figure where the server has no room for drafts`);
+    if (missing) {
+      draw("map", {}, "", missing);
+      return;
+    }
+    const contexts = tables.context_len.filter((_, c) => known[c].includes(true)),
+      batches = tables.batch_size.slice(0, widest + 1);
+    const cells = contexts.flatMap((context) =>
+      batches.map((batch, b) => {
+        const curve = rows[tables.context_len.indexOf(context)][b],
+          runs = hasDrafts(curve),
+          length = curve.choice.draft_len;
+        return {
+          x: String(batch),
+          y: String(context),
+          share: runs ? length / tables.max_draft_len : 0,
+          text: !runs ? "–" : length ? String(length) : "off",
+          tip: `batch ${batch}, context ${context}: ${runs ? `${advised(curve)}${length ? `, ${times(curve.speedup[length])}` : ""}` : "no room"}`,
+        };
+      }),
+    );
+    draw(
+      "map",
+      {
+        x: { names: batches.map(String), title: "batch (requests)" },
+        y: { names: contexts.map(String), title: "context (tokens)" },
+        cells,
+      },
+      `Drafts of ${spec(focus)} by batch and context; no figure where the server has no room for drafts`,
+    );
   }
 
   /** The explanations that need figures of more than one batch, or of the acceptance. */
   function tell() {
-    const { cell, figures } = setups[0], focus = state.drafters[state.focus], batches = figures.batches[state.focus];
-    const [i] = at(), length = Math.max(chosenLength(), 1);
+    const { cell, figures } = setups[0],
+      focus = state.drafters[state.focus],
+      batches = figures.batches[state.focus];
+    const [i] = at(),
+      length = Math.max(chosenLength(), 1);
     const share = (b) => specroof.verifyShare(cell, i, b, length);
     const last = tables.batch_size.length - 1;
-    $("say-batch").textContent = `A plain step reads every weight once for each batch, so a few more positions are almost free while that reading takes the time. ${cell
-      ? `Here a pass over ${plural(length + 1, "position")} of each request takes ${times(share(0))} a plain step at batch ${tables.batch_size[0]}, and ${times(share(last))} at batch ${tables.batch_size[last]}. ` : ""}The larger the batch, the more of a pass is arithmetic, and the less a round gains.${batches ? ` ${spec(focus)}: ${byBatch(batches).replace(/^By/, "by")}` : ""}`;
+    $("say-batch").textContent =
+      `A plain step reads every weight once for each batch, so a few more positions are almost free while that reading takes the time. ${
+        cell
+          ? `Here a pass over ${plural(length + 1, "position")} of each request takes ${times(share(0))} a plain step at batch ${tables.batch_size[0]}, and ${times(share(last))} at batch ${tables.batch_size[last]}. `
+          : ""
+      }The larger the batch, the more of a pass is arithmetic, and the less a round gains.${batches ? ` ${spec(focus)}: ${byBatch(batches).replace(/^By/, "by")}` : ""}`;
     const points = (figures.acceptance || []).filter(hasDrafts);
     const least = points.find(({ choice }) => choice.decision === "on");
-    const value = (point) => focus.law === "accept-length" ? `${point.drafter.length.toFixed(1)} tokens per round with ${drafts(focus.depth)}` : `an acceptance rate of ${Math.round(point.drafter.accept * 100)} %`;
-    $("say-acceptance").textContent = `A round costs the same whatever is accepted: acceptance alone decides what it is worth. ${points.length
-      ? least ? `At this batch ${focus.kind} pays from ${value(least)} on${least.speedup_low ? ", its band counted" : ""}.` : `At this batch no acceptance makes ${focus.kind} pay for sure.` : ""} A faster answer is also a cheaper one, if the same devices serve it: that is the other chart.`;
+    const value = (point) =>
+      focus.law === "accept-length"
+        ? `${point.drafter.length.toFixed(1)} tokens per round with ${drafts(focus.depth)}`
+        : `an acceptance rate of ${Math.round(point.drafter.accept * 100)} %`;
+    $("say-acceptance").textContent =
+      `A round costs the same whatever is accepted: acceptance alone decides what it is worth. ${
+        points.length
+          ? least
+            ? `At this batch ${focus.kind} pays from ${value(least)} on${least.speedup_low ? ", its band counted" : ""}.`
+            : `At this batch no acceptance makes ${focus.kind} pay for sure.`
+          : ""
+      } A faster answer is also a cheaper one, if the same devices serve it: that is the other chart.`;
   }
 
   // --- to take away -------------------------------------------------------------------------------
 
-  const OPTION_FLAGS = { granularity: "--granularity", experts: "--experts", count: "--count", recurrent_state: "--recurrent-state",
-    state_dtype: "--state-dtype", kv_dtype: "--kv-cache", weight_dtype: "--weights", v4_attention: "--v4-attention", cost_of: "--cost-of" };
-  const quoted = (word) => /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\"'\"'")}'`;
+  const OPTION_FLAGS = {
+    granularity: "--granularity",
+    experts: "--experts",
+    count: "--count",
+    recurrent_state: "--recurrent-state",
+    state_dtype: "--state-dtype",
+    kv_dtype: "--kv-cache",
+    weight_dtype: "--weights",
+    v4_attention: "--v4-attention",
+    cost_of: "--cost-of",
+  };
+  const optionFlags = () =>
+    Object.entries(tables.options).flatMap(([name, value]) =>
+      name === "strict_dtype" ? ["--strict-dtype"] : [OPTION_FLAGS[name], value],
+    );
+  const quoted = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\"'\"'")}'`);
+  const shell = (words) => words.map((word) => quoted(String(word))).join(" ");
 
   const promptLen = () => state.context - state.answer / 2;
 
   function command() {
     const requests = loadOf(setups[0].cell);
-    const words = ["specroof", "predict", state.model, "-H", state.chip, "--tp", state.devices, "--engine", state.engine,
-      ...(requests ? ["--input-len", promptLen(), "--output-len", state.answer, "--prefix-hit-rate", state.hits] : ["--context", state.context]), "--batch", state.batch];
+    const words = [
+      "specroof",
+      "predict",
+      state.model,
+      "-H",
+      state.chip,
+      "--tp",
+      state.devices,
+      "--engine",
+      state.engine,
+      ...(requests
+        ? ["--input-len", promptLen(), "--output-len", state.answer, "--prefix-hit-rate", state.hits]
+        : ["--context", state.context]),
+      "--batch",
+      state.batch,
+    ];
     state.drafters.forEach((one) => words.push("--drafter", spec(one)));
-    for (const [name, value] of Object.entries(tables.options)) {
-      if (name === "strict_dtype") words.push("--strict-dtype");
-      else words.push(OPTION_FLAGS[name], value);
-    }
+    words.push(...optionFlags());
     if (!state.limited) words.push("--no-capacity");
     if (served()) words.push("--server", served());
-    return words.map((word) => quoted(String(word))).join(" ");
+    return shell(words);
   }
 
   /** What the server is told in the place of a default, for the drafters that are shown. */
-  const served = () => state.limited && setups[0].figures.curves.some((curve) => raised(setups[0], curve)) ? `running=${state.batch}` : "";
+  const served = () =>
+    state.limited && setups[0].figures.curves.some((curve) => raised(setups[0], curve)) ? `running=${state.batch}` : "";
 
   /** The question whose answer is the decision of the drafter in focus; none without prompts. */
   function question() {
     if (!loadOf(setups[0].cell) || !state.limited || tables.options.cost_of) return "";
-    const words = ["specroof", "advise", state.model, "-H", state.chip, "--tp", state.devices, "--engine", state.engine,
-      "--input-len", promptLen(), "--output-len", state.answer, "--prefix-hit-rate", state.hits, "--concurrency", state.batch, "--drafter", spec(state.drafters[state.focus])];
-    for (const [name, value] of [["--tpot", state.tpot], ["--ttft", state.ttft]]) if (value) words.push(name, Number((value * 1e3).toFixed(3)));
-    for (const [name, value] of Object.entries(tables.options)) words.push(...(name === "strict_dtype" ? ["--strict-dtype"] : [OPTION_FLAGS[name], value]));
-    return words.map((word) => quoted(String(word))).join(" ");
+    const words = [
+      "specroof",
+      "advise",
+      state.model,
+      "-H",
+      state.chip,
+      "--tp",
+      state.devices,
+      "--engine",
+      state.engine,
+      "--input-len",
+      promptLen(),
+      "--output-len",
+      state.answer,
+      "--prefix-hit-rate",
+      state.hits,
+      "--concurrency",
+      state.batch,
+      "--drafter",
+      spec(state.drafters[state.focus]),
+    ];
+    for (const [name, value] of [
+      ["--tpot", state.tpot],
+      ["--ttft", state.ttft],
+    ])
+      if (value) words.push(name, Number((value * 1e3).toFixed(3)));
+    return shell([...words, ...optionFlags()]);
   }
 
   function python() {
     const text = JSON.stringify;
-    const value = (one) => one === true ? "True" : text(one);
+    const value = (one) => (one === true ? "True" : text(one));
     const options = Object.entries(tables.options).map(([name, one]) => `${text(name)}: ${value(one)}`);
-    const lines = [`${text(state.model)}, ${text(state.chip)},`, `drafters=[${state.drafters.map((one) => text(spec(one))).join(", ")}],`,
-      `batch_size=${state.batch}, ${loadOf(setups[0].cell) ? `input_len=${promptLen()}, output_len=${state.answer}, prefix_hit_rate=${state.hits}` : `context_len=${state.context}`}, tensor_parallel=${state.devices}, engine=${text(state.engine)},`];
+    const lines = [
+      `${text(state.model)}, ${text(state.chip)},`,
+      `drafters=[${state.drafters.map((one) => text(spec(one))).join(", ")}],`,
+      `batch_size=${state.batch}, ${loadOf(setups[0].cell) ? `input_len=${promptLen()}, output_len=${state.answer}, prefix_hit_rate=${state.hits}` : `context_len=${state.context}`}, tensor_parallel=${state.devices}, engine=${text(state.engine)},`,
+    ];
     if (options.length) lines.push(`options={${options.join(", ")}},`);
     if (!state.limited) lines.push("capacity=False,");
     if (served()) lines.push(`server=${text(served())},`);
@@ -633,23 +1075,36 @@ globalThis.specroofPage = (() => {
   }
 
   function showFlags() {
-    const drafter = state.drafters[state.focus], parts = [];
-    const known = tables.flags.texts[drafter.kind]?.[tables.flags.of_models[drafter.kind][tables.models.indexOf(state.model)]], curve = setups[0].figures.curves[state.focus];
-    const missing = absence(setups[0], drafter, curve), length = curve?.choice.draft_len;
+    const drafter = state.drafters[state.focus],
+      parts = [];
+    const known =
+        tables.flags.texts[drafter.kind]?.[tables.flags.of_models[drafter.kind][tables.models.indexOf(state.model)]],
+      curve = setups[0].figures.curves[state.focus];
+    const missing = absence(setups[0], drafter, curve),
+      length = curve?.choice.draft_len;
     if (missing) parts.push(element("p", `Nothing to paste: ${missing}.`));
-    else if (!known) parts.push(element("p", `A drafter given by its cost alone has no flags; choose one of ${PRICED.join(", ")}.`));
+    else if (!known)
+      parts.push(element("p", `A drafter given by its cost alone has no flags; choose one of ${PRICED.join(", ")}.`));
     else if (!length) parts.push(element("p", `The decision is off: no flags of ${drafter.kind}.`));
     else {
-      const own = setups[0].cell.framework, told = raised(setups[0], curve);
+      const own = setups[0].cell.framework,
+        flag = raised(setups[0], curve);
       for (const name of Object.keys(known).sort((one, two) => (two === own) - (one === own))) {
-        if (typeof known[name] === "string") { parts.push(element("p", `${name}: ${known[name]}`)); continue; }
-        const block = element("pre", `${known[name][length - 1]}${told && name === own ? ` ${told}` : ""}`);
+        if (typeof known[name] === "string") {
+          parts.push(element("p", `${name}: ${known[name]}`));
+          continue;
+        }
+        const block = element("pre", `${known[name][length - 1]}${flag && name === own ? ` ${flag}` : ""}`);
         block.tabIndex = 0;
         parts.push(element("p", `${name}, ${drafts(length)} of ${drafter.kind}:`), block);
       }
     }
     $("flags").replaceChildren(...parts);
-    for (const [id, text] of [["question", question], ["command", command], ["python", python]]) {
+    for (const [id, text] of [
+      ["question", question],
+      ["command", command],
+      ["python", python],
+    ]) {
       $(id).textContent = setups[0].cell ? text() : "";
       $(id).parentElement.hidden = !$(id).textContent;
     }
@@ -668,23 +1123,53 @@ globalThis.specroofPage = (() => {
   // --- controls -----------------------------------------------------------------------------------
 
   function fill(select, options, chosen) {
-    select.replaceChildren(...options.map(([value, text, disabled]) => {
-      const option = element("option", text);
-      option.value = value;
-      option.disabled = Boolean(disabled);
-      option.selected = String(value) === String(chosen);
-      return option;
-    }));
+    select.replaceChildren(
+      ...options.map(([value, text, disabled]) => {
+        const option = element("option", text);
+        option.value = value;
+        option.disabled = Boolean(disabled);
+        option.selected = String(value) === String(chosen);
+        return option;
+      }),
+    );
   }
 
   function showSetup({ suffix, words, section: { cells, refusals }, cell }) {
-    fill($(`model${suffix}`), tables.models.map((model) => [model, model]), words.model);
-    fill($(`chip${suffix}`), tables.hardware.map(([word, name]) => [word, name]), words.chip);
-    const engine = cell?.engine ?? "", devices = cell?.devices ?? 0;
-    const fits = (count) => cells.some((other) => other.devices === count && (engine === "ideal" || other.engine !== "ideal"));
-    fill($(`devices${suffix}`), [...(devices ? [] : [[0, "none fit", true]]), ...tables.devices.map((count) => [count, fits(count) ? String(count) : `${count} (${refusals[count] ? "no room" : "ideal only"})`, !fits(count)])], devices);
+    fill(
+      $(`model${suffix}`),
+      tables.models.map((model) => [model, model]),
+      words.model,
+    );
+    fill(
+      $(`chip${suffix}`),
+      tables.hardware.map(([word, name]) => [word, name]),
+      words.chip,
+    );
+    const engine = cell?.engine ?? "",
+      devices = cell?.devices ?? 0;
+    const fits = (count) =>
+      cells.some((other) => other.devices === count && (engine === "ideal" || other.engine !== "ideal"));
+    fill(
+      $(`devices${suffix}`),
+      [
+        ...(devices ? [] : [[0, "none fit", true]]),
+        ...tables.devices.map((count) => [
+          count,
+          fits(count) ? String(count) : `${count} (${refusals[count] ? "no room" : "ideal only"})`,
+          !fits(count),
+        ]),
+      ],
+      devices,
+    );
     const engines = cells.filter((other) => !devices || other.devices === devices || other.engine === "ideal");
-    fill($(`engine${suffix}`), [...(engine ? [] : [["", "none", true]]), ...[...new Set(engines.map((other) => other.engine))].map((name) => [name, engineWords(name)])], engine);
+    fill(
+      $(`engine${suffix}`),
+      [
+        ...(engine ? [] : [["", "none", true]]),
+        ...[...new Set(engines.map((other) => other.engine))].map((name) => [name, engineWords(name)]),
+      ],
+      engine,
+    );
   }
 
   function showControls() {
@@ -693,9 +1178,18 @@ globalThis.specroofPage = (() => {
     $("compare").hidden = Boolean(state.model2);
     $("context").max = tables.context_len.length - 1;
     $("batch").max = tables.batch_size.length - 1;
-    const off = [[0, "not counted"]], any = [[0, "any"]];
-    fill($("answer-len"), [...off, ...tables.answers.map((answer) => [answer, `answers of ${answer.toLocaleString("en")}`])], state.answer);
-    fill($("hits"), tables.hit_rates.map((rate) => [rate, `${Math.round(rate * 100)} %`]), state.hits);
+    const off = [[0, "not counted"]],
+      any = [[0, "any"]];
+    fill(
+      $("answer-len"),
+      [...off, ...tables.answers.map((answer) => [answer, `answers of ${answer.toLocaleString("en")}`])],
+      state.answer,
+    );
+    fill(
+      $("hits"),
+      tables.hit_rates.map((rate) => [rate, `${Math.round(rate * 100)} %`]),
+      state.hits,
+    );
     fill($("tpot"), [...any, ...TPOTS.slice(1).map((limit) => [limit, seconds(limit)])], state.tpot);
     fill($("ttft"), [...any, ...TTFTS.slice(1).map((limit) => [limit, seconds(limit)])], state.ttft);
     $("limited").checked = state.limited;
@@ -703,10 +1197,13 @@ globalThis.specroofPage = (() => {
     const boxes = [...$("drafters").children];
     while (boxes.length > state.drafters.length) boxes.pop().remove();
     state.drafters.forEach((drafter, d) => showDrafter(drafter, d, boxes[d] || drafterBox(d)));
-    fill($("focus"), state.drafters.map((drafter, d) => [d, spec(drafter)]), state.focus);
+    fill(
+      $("focus"),
+      state.drafters.map((drafter, d) => [d, spec(drafter)]),
+      state.focus,
+    );
     $("length").min = 0;
     $("length").max = tables.max_draft_len;
-    showValues();
   }
 
   function showValues() {
@@ -717,9 +1214,11 @@ globalThis.specroofPage = (() => {
     $("context").setAttribute("aria-valuetext", $("context-value").textContent);
     $("batch").setAttribute("aria-valuetext", plural(state.batch, "request"));
     $("hits").disabled = $("ttft").disabled = !state.answer;
-    $("prompt").textContent = !state.answer ? "Decoding alone; choose an answer length to count prompts."
-      : hasPrompt() ? `A prompt of ${plural(promptLen(), "token")} and half an answer make this context.`
-      : `A context of ${state.context} is shorter than half an answer of ${state.answer}: prompts are not counted.`;
+    $("prompt").textContent = !state.answer
+      ? "Decoding alone; choose an answer length to count prompts."
+      : hasPrompt()
+        ? `A prompt of ${plural(promptLen(), "token")} and half an answer make this context.`
+        : `A context of ${state.context} is shorter than half an answer of ${state.answer}: prompts are not counted.`;
     const length = chosenLength();
     $("length").value = length;
     $("length-value").textContent = state.length === null ? `${length} (best)` : String(length);
@@ -730,39 +1229,88 @@ globalThis.specroofPage = (() => {
         box.querySelector(`.${name}-box input`).setAttribute("aria-valuetext", text);
       };
       if (drafter.law === "accept") say("accept", `${Math.round(drafter.accept * 100)} %`);
-      if (drafter.law === "accept-length") { say("length", drafter.length.toFixed(1)); say("depth", String(drafter.depth)); }
+      if (drafter.law === "accept-length") {
+        say("length", drafter.length.toFixed(1));
+        say("depth", String(drafter.depth));
+      }
       if (drafter.cost !== undefined) say("cost", `${Number((drafter.cost * 100).toFixed(1))} %`);
       if (drafter.kind === "block") say("drafts", String(drafter.drafts));
     });
-    [...$("focus").options].forEach((option, d) => { option.textContent = spec(state.drafters[d]); });
+    [...$("focus").options].forEach((option, d) => {
+      option.textContent = spec(state.drafters[d]);
+    });
   }
 
   function drafterBox(d) {
     const box = $("drafter-template").content.firstElementChild.cloneNode(true);
     const the = (name) => box.querySelector(`.${name}`);
     const drafter = () => state.drafters[d];
-    const changed = (change, rebuild = false) => () => { change(); return rebuild ? refresh() : redraw(); };
-    the("kind").addEventListener("change", changed(() => {
-      state.drafters[d] = newDrafter(the("kind").value, drafter());
-      if (state.focus === d) state.length = null;
-    }, true));
-    the("law").addEventListener("change", changed(() => { withLaw(drafter(), the("law").value); }, true));
-    the("profile").addEventListener("change", changed(() => { drafter().profile = the("profile").value; }));
-    the("accept").addEventListener("input", changed(() => { drafter().accept = Number(the("accept").value) / 100; }));
-    the("cost").addEventListener("input", changed(() => { drafter().cost = Number((Number(the("cost").value) * 0.005).toFixed(3)); }));
-    the("drafts").addEventListener("input", changed(() => { drafter().drafts = Number(the("drafts").value); }));
-    the("stated").addEventListener("input", changed(() => { drafter().length = lengthOf(the("stated").value); }));
-    the("depth").addEventListener("input", changed(() => {
-      drafter().depth = tables.length_depths[Number(the("depth").value)];
-      drafter().length = Math.min(drafter().length, drafter().depth + 1);
-      the("stated").max = drafter().depth * tables.length_steps;
-      the("stated").value = Math.round((drafter().length - 1) * tables.length_steps);
-    }));
-    the("remove").addEventListener("click", changed(() => {
-      state.drafters.splice(d, 1);
-      if (state.focus > d || state.focus === state.drafters.length) state.focus = Math.max(state.focus - 1, 0);
-      state.length = null;
-    }, true));
+    const changed =
+      (change, rebuild = false) =>
+      () => {
+        change();
+        return rebuild ? refresh() : redraw();
+      };
+    the("kind").addEventListener(
+      "change",
+      changed(() => {
+        state.drafters[d] = newDrafter(the("kind").value, drafter());
+        if (state.focus === d) state.length = null;
+      }, true),
+    );
+    the("law").addEventListener(
+      "change",
+      changed(() => {
+        withLaw(drafter(), the("law").value);
+      }, true),
+    );
+    the("profile").addEventListener(
+      "change",
+      changed(() => {
+        drafter().profile = the("profile").value;
+      }),
+    );
+    the("accept").addEventListener(
+      "input",
+      changed(() => {
+        drafter().accept = Number(the("accept").value) / 100;
+      }),
+    );
+    the("cost").addEventListener(
+      "input",
+      changed(() => {
+        drafter().cost = Number((Number(the("cost").value) * 0.005).toFixed(3));
+      }),
+    );
+    the("drafts").addEventListener(
+      "input",
+      changed(() => {
+        drafter().drafts = Number(the("drafts").value);
+      }),
+    );
+    the("stated").addEventListener(
+      "input",
+      changed(() => {
+        drafter().length = lengthOf(the("stated").value);
+      }),
+    );
+    the("depth").addEventListener(
+      "input",
+      changed(() => {
+        drafter().depth = tables.length_depths[Number(the("depth").value)];
+        drafter().length = Math.min(drafter().length, drafter().depth + 1);
+        the("stated").max = drafter().depth * tables.length_steps;
+        the("stated").value = Math.round((drafter().length - 1) * tables.length_steps);
+      }),
+    );
+    the("remove").addEventListener(
+      "click",
+      changed(() => {
+        state.drafters.splice(d, 1);
+        if (state.focus > d || state.focus === state.drafters.length) state.focus = Math.max(state.focus - 1, 0);
+        state.length = null;
+      }, true),
+    );
     $("drafters").append(box);
     return box;
   }
@@ -796,13 +1344,29 @@ globalThis.specroofPage = (() => {
     the("number").textContent = `Drafter ${d + 1}`;
     the("swatch").style.background = COLORS[d];
     the("swatch").style.clipPath = SHAPES[d];
-    const { cell } = setups[0], here = (kind) => !cell || offered(cell, kind);
-    fill(the("kind"), Object.entries(KINDS).map(([kind, text]) => [kind, here(kind) ? text : `${text} (not with this engine)`, !here(kind)]), drafter.kind);
+    const { cell } = setups[0],
+      here = (kind) => !cell || offered(cell, kind);
+    fill(
+      the("kind"),
+      Object.entries(KINDS).map(([kind, text]) => [
+        kind,
+        here(kind) ? text : `${text} (not with this engine)`,
+        !here(kind),
+      ]),
+      drafter.kind,
+    );
     the("says").hidden = drafter.kind !== "ideal";
     the("says").textContent = "Accepts every draft and costs nothing: what no drafter can exceed.";
     fill(the("law"), Object.entries(LAWS), drafter.law);
-    const shows = { law: drafter.kind !== "ideal", accept: drafter.law === "accept", length: drafter.law === "accept-length", depth: drafter.law === "accept-length",
-      profile: drafter.law === "profile", cost: drafter.cost !== undefined, drafts: drafter.kind === "block" };
+    const shows = {
+      law: drafter.kind !== "ideal",
+      accept: drafter.law === "accept",
+      length: drafter.law === "accept-length",
+      depth: drafter.law === "accept-length",
+      profile: drafter.law === "profile",
+      cost: drafter.cost !== undefined,
+      drafts: drafter.kind === "block",
+    };
     for (const [name, visible] of Object.entries(shows)) the(`${name}-box`).hidden = !visible;
     if (shows.accept) the("accept").value = Math.round(drafter.accept * 100);
     if (shows.cost) the("cost").value = Math.round(drafter.cost / 0.005);
@@ -813,7 +1377,12 @@ globalThis.specroofPage = (() => {
       the("depth").max = tables.length_depths.length - 1;
       the("depth").value = tables.length_depths.indexOf(drafter.depth);
     }
-    if (shows.profile) fill(the("profile"), tables.profiles.map((one) => [one.name, one.name]), drafter.profile);
+    if (shows.profile)
+      fill(
+        the("profile"),
+        tables.profiles.map((one) => [one.name, one.name]),
+        drafter.profile,
+      );
     the("remove").hidden = state.drafters.length === 1;
     the("remove").setAttribute("aria-label", `Remove drafter ${d + 1}`);
   }
@@ -822,7 +1391,10 @@ globalThis.specroofPage = (() => {
 
   /** Choose the grid of a set-up: devices that hold the model, and an engine that was fitted to it or is generic. */
   function choose(setup) {
-    const { words, section: { cells, refusals, default_engine } } = setup;
+    const {
+      words,
+      section: { cells, refusals, default_engine },
+    } = setup;
     const name = `${short(words.model)} on ${chipName(words.chip)}`;
     Object.assign(setup, { cell: null, note: "", refusal: "" });
     const known = [...new Set(cells.map((cell) => cell.engine))];
@@ -839,14 +1411,18 @@ globalThis.specroofPage = (() => {
       setup.refusal = `${name}, ${plural(Number(count), "device")}: ${why}${known.length ? ". Choose another chip, or the ideal engine, which has no memory" : ""}`;
       return;
     }
-    const room = (cell) => cell.largest[at()[0]][0] ?? Infinity;
-    setup.cell = grids.find((cell) => cell.devices === words.devices) || grids.find((cell) => room(cell) >= state.batch)
-      || grids.reduce((most, cell) => room(cell) > room(most) ? cell : most);
+    const room = (cell) => specroof.ends(cell.largest, at()[0])[0];
+    setup.cell =
+      grids.find((cell) => cell.devices === words.devices) ||
+      grids.find((cell) => room(cell) >= state.batch) ||
+      grids.reduce((most, cell) => (room(cell) > room(most) ? cell : most));
     if (words.devices && words.devices !== setup.cell.devices) {
       setup.note = `${plural(words.devices, "device")} cannot serve it (${refusals[words.devices] || `engine ${engine} has no figures there`}); ${setup.cell.devices} chosen.`;
     }
-    if (!words.engine && engine !== default_engine) setup.note += ` Engine ${default_engine} has no figures here; ${engine} chosen.`;
-    if (engine === "ideal") setup.note += " The textbook roofline: no overheads, no band of measurements; servers reach less.";
+    if (!words.engine && engine !== default_engine)
+      setup.note += ` Engine ${default_engine} has no figures here; ${engine} chosen.`;
+    if (engine === "ideal")
+      setup.note += " The textbook roofline: no overheads, no band of measurements; servers reach less.";
   }
 
   let turn = 0;
@@ -857,18 +1433,17 @@ globalThis.specroofPage = (() => {
     try {
       const wanted = shownSetups();
       for (const setup of wanted) {
-        const words = Object.fromEntries(["model", "chip", "devices", "engine"].map((key) => [key, state[`${key}${setup.suffix}`]]));
+        const words = Object.fromEntries(
+          ["model", "chip", "devices", "engine"].map((key) => [key, state[`${key}${setup.suffix}`]]),
+        );
         const grids = await section(words.model, words.chip);
         if (mine !== turn) return;
         Object.assign(setup, { words, section: grids });
         choose(setup);
         state[`devices${setup.suffix}`] = setup.cell?.devices ?? 0;
         state[`engine${setup.suffix}`] = setup.cell?.engine ?? "";
-        if (setup.cell && state.answer) await specroof.unpackRequests(setup.cell, tables.request_quanta);
-        if (mine !== turn) return;
       }
       if (!state.drafters.length) state.drafters = usualDrafters();
-      for (const setup of wanted) setup.figures = computed(setup);
       showControls();
       redraw();
     } catch (refusal) {
@@ -890,7 +1465,11 @@ globalThis.specroofPage = (() => {
     drawMap();
     drawByAcceptance();
     drawPrice();
-    try { history.replaceState(null, "", address()); } catch { /* a frame without an address of its own */ }
+    try {
+      history.replaceState(null, "", address());
+    } catch {
+      /* a frame without an address of its own */
+    }
     document.documentElement.dataset.turn = String(Number(document.documentElement.dataset.turn || 0) + 1);
   }
 
@@ -908,39 +1487,114 @@ globalThis.specroofPage = (() => {
   }
 
   function listen() {
-    const on = (id, event, change, rebuild) => $(id).addEventListener(event, () => { refuse([]); change($(id)); return rebuild ? refresh() : redraw(); });
+    const on = (id, event, change, rebuild) =>
+      $(id).addEventListener(event, () => {
+        refuse([]);
+        change($(id));
+        return rebuild ? refresh() : redraw();
+      });
     for (const { suffix } of setups) {
       // Another model or chip: devices and engine are chosen anew.
-      for (const key of ["model", "chip"]) on(`${key}${suffix}`, "change", ({ value }) => Object.assign(state, { [`${key}${suffix}`]: value, [`devices${suffix}`]: 0, [`engine${suffix}`]: "" }), true);
-      on(`devices${suffix}`, "change", ({ value }) => { state[`devices${suffix}`] = Number(value); }, true);
-      on(`engine${suffix}`, "change", ({ value }) => { state[`engine${suffix}`] = value; }, true);
+      for (const key of ["model", "chip"])
+        on(
+          `${key}${suffix}`,
+          "change",
+          ({ value }) =>
+            Object.assign(state, {
+              [`${key}${suffix}`]: value,
+              [`devices${suffix}`]: 0,
+              [`engine${suffix}`]: "",
+            }),
+          true,
+        );
+      on(
+        `devices${suffix}`,
+        "change",
+        ({ value }) => {
+          state[`devices${suffix}`] = Number(value);
+        },
+        true,
+      );
+      on(
+        `engine${suffix}`,
+        "change",
+        ({ value }) => {
+          state[`engine${suffix}`] = value;
+        },
+        true,
+      );
     }
-    on("compare", "click", () => {
-      const next = chips[(chips.indexOf(state.chip) + 1) % chips.length];
-      Object.assign(state, { model2: state.model, chip2: next, devices2: 0, engine2: "" });
-    }, true);
-    on("alone", "click", () => Object.assign(state, { model2: "", chip2: "", devices2: 0, engine2: "" }), true);
-    on("context", "input", ({ value }) => { state.context = tables.context_len[Number(value)]; });
-    on("batch", "input", ({ value }) => { state.batch = tables.batch_size[Number(value)]; });
-    for (const [id, key] of [["answer-len", "answer"], ["hits", "hits"], ["tpot", "tpot"], ["ttft", "ttft"]]) on(id, "change", ({ value }) => { state[key] = Number(value); }, true);
-    on("limited", "change", ({ checked }) => { state.limited = checked; });
-    on("focus", "change", ({ value }) => { state.focus = Number(value); state.length = null; });
-    on("length", "input", ({ value }) => { state.length = Number(value); });
-    on("add", "click", () => { state.drafters.push(newDrafter("autoregressive", {})); }, true);
+    on(
+      "compare",
+      "click",
+      () => {
+        const next = chips[(chips.indexOf(state.chip) + 1) % chips.length];
+        Object.assign(state, { model2: state.model, chip2: next, devices2: 0, engine2: "" });
+      },
+      true,
+    );
+    on("alone", "click", () => Object.assign(state, ALONE), true);
+    on("context", "input", ({ value }) => {
+      state.context = tables.context_len[Number(value)];
+    });
+    on("batch", "input", ({ value }) => {
+      state.batch = tables.batch_size[Number(value)];
+    });
+    for (const [id, key] of [
+      ["answer-len", "answer"],
+      ["hits", "hits"],
+      ["tpot", "tpot"],
+      ["ttft", "ttft"],
+    ])
+      on(
+        id,
+        "change",
+        ({ value }) => {
+          state[key] = Number(value);
+        },
+        true,
+      );
+    on("limited", "change", ({ checked }) => {
+      state.limited = checked;
+    });
+    on("focus", "change", ({ value }) => {
+      state.focus = Number(value);
+      state.length = null;
+    });
+    on("length", "input", ({ value }) => {
+      state.length = Number(value);
+    });
+    on(
+      "add",
+      "click",
+      () => {
+        state.drafters.push(newDrafter("autoregressive", {}));
+      },
+      true,
+    );
     $("controls").addEventListener("submit", (event) => event.preventDefault());
     for (const id of ["question", "command", "python"]) $(`copy-${id}`).addEventListener("click", () => copy(id));
-    addEventListener("hashchange", () => { if (location.hash !== address()) fromAddress(); });
+    addEventListener("hashchange", () => {
+      if (location.hash !== address()) fromAddress();
+    });
     let width = innerWidth;
-    addEventListener("resize", () => { if (setups[0].figures && innerWidth !== width) { width = innerWidth; redraw(); } });
+    addEventListener("resize", () => {
+      if (setups[0].figures && innerWidth !== width) {
+        width = innerWidth;
+        redraw();
+      }
+    });
   }
 
   async function start() {
-    await Promise.all(Object.values(tables.typical).flatMap((curves) => Object.entries(curves).map(
-      async ([name, packed]) => { curves[name] = await specroof.unpacked(packed, tables.quantum); })));
+    [tables.typical] = await specroof.unpacked(tables.typical);
     listen();
     await fromAddress();
   }
 
   start().catch((failure) => refuse([failure.message]));
-  return { receive, figures: () => ({ state, ...setups[0].figures, beside: state.model2 ? setups[1].figures : null }) };
+  return {
+    receive,
+    figures: () => ({ state, ...setups[0].figures, beside: state.model2 ? setups[1].figures : null }),
+  };
 })();

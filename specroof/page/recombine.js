@@ -6,99 +6,97 @@ globalThis.specroof = (() => {
   // Grids are rounded: draft lengths this close are equal, and the shorter one wins.
   const TIE = 3e-7;
 
-  /** Unpack the text that specroof.page.packed made: {shape, values}. */
-  async function unpacked(packed, quantum = 1) {
-    const bytes = Uint8Array.from(atob(packed.data), (letter) => letter.charCodeAt(0));
+  /** Undo specroof.page.packed: the things, each of their grids as {shape, values}. */
+  async function unpacked({ things, stacks, data }) {
+    const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
     const raw = new Uint8Array(await new Response(stream).arrayBuffer());
-    const size = packed.shape.reduce((product, length) => product * length, 1);
-    const width = packed.shape.at(-1), before = packed.shape.length > 1 ? size / packed.shape[0] : size;
-    const side = packed.width || 0, whole = new Float64Array(side ? size : 0);
-    const bends = new Float64Array(size), values = new Float64Array(size);
-    let at = 0, number = 0, step = 0;
-    for (let i = 0; i < size; i++) {
-      let unsigned = 0, scale = 1, byte;
-      do {
-        byte = raw[at++];
-        unsigned += (byte & 127) * scale;
-        scale *= 128;
-      } while (byte & 128);
-      if (i % width === 0) { number = 0; step = 0; }
-      const signed = unsigned % 2 ? -(unsigned + 1) / 2 : unsigned / 2;
-      if (side) { // differences along both sides of a table
-        const column = i % side, above = i % width >= side;
-        whole[i] = signed + (column ? whole[i - 1] : 0) + (above ? whole[i - side] : 0) - (column && above ? whole[i - side - 1] : 0);
-        values[i] = whole[i] * quantum;
-        continue;
+    let at = 0;
+    const grids = stacks.map(({ shape: [count, ...shape], quantum, differences }) => {
+      const size = shape.reduce((product, length) => product * length, 1);
+      const values = new Float64Array(count * size);
+      // Seven bits of each number to a byte, then the next seven of those that have more.
+      for (let left = [...values.keys()], scale = 1; left.length; scale *= 128) {
+        left = left.filter((i) => {
+          const byte = raw[at++];
+          values[i] += (byte & 127) * scale;
+          return byte & 128;
+        });
       }
-      bends[i] = signed + (i < before ? 0 : bends[i - before]);
-      step += bends[i];
-      number += step;
-      values[i] = number * quantum;
-    }
-    return { shape: packed.shape, values };
+      for (let i = 0; i < values.length; i++) {
+        values[i] = values[i] % 2 ? -(values[i] + 1) / 2 : values[i] / 2; // the sign is in the lowest bit
+      }
+      let step = 1; // from a number to the next along an axis
+      const lengths = [count, ...shape];
+      for (let axis = lengths.length - 1; axis >= 0; axis--) {
+        const around = step * lengths[axis];
+        for (let times = differences[axis]; times > 0; times--) {
+          for (let i = step; i < values.length; i++) {
+            if (i % around >= step) values[i] += values[i - step];
+          }
+        }
+        step = around;
+      }
+      for (let i = 0; i < values.length; i++) values[i] *= quantum;
+      return Array.from({ length: count }, (_, i) => ({
+        shape,
+        values: values.subarray(i * size, (i + 1) * size),
+      }));
+    });
+    const filled = (value) => {
+      if (Array.isArray(value)) return value.map(filled);
+      if (value === null || typeof value !== "object") return value;
+      return "grid" in value
+        ? grids[value.grid].shift()
+        : Object.fromEntries(Object.entries(value).map(([name, part]) => [name, filled(part)]));
+    };
+    let whole = {};
+    return things.map((own) => {
+      whole = { ...whole, ...own }; // what a thing lacks is as in the one before
+      return filled(whole);
+    });
   }
 
-  /** Unpack largest batches by context and draft length; null where there is no end. */
-  async function unpackedEnds(packed) {
-    const { shape: [contexts, width], values } = await unpacked(packed);
-    return Array.from({ length: contexts }, (_, i) =>
-      Array.from(values.subarray(i * width, (i + 1) * width), (one) => one < 0 ? null : one));
+  /** The part of a grid at places on its first axes. */
+  function row({ shape, values }, ...places) {
+    const width = shape.slice(places.length).reduce((product, length) => product * length, 1);
+    const start = places.reduce((sum, place, axis) => sum * shape[axis] + place, 0) * width;
+    return values.subarray(start, start + width);
   }
 
-  /** Unpack one model in one setup. */
-  async function unpackedCell(cell, quantum) {
-    const drafting = {};
-    for (const [kind, one] of Object.entries(cell.drafting)) {
-      drafting[kind] = {
-        ...one,
-        largest: await unpackedEnds(one.largest),
-        raised: one.raised && await unpackedEnds(one.raised),
-        draft: one.draft && await unpacked(one.draft, quantum),
-        more: one.more && await unpacked(one.more, quantum),
-      };
-    }
-    return { ...cell, verify: await unpacked(cell.verify, quantum), largest: await unpackedEnds(cell.largest),
-      raised: cell.raised && await unpackedEnds(cell.raised), drafting };
-  }
-
-  /** Unpack what prompts take, once: logarithms of a thing over the least that is told. */
-  async function unpackRequests(cell, quanta) {
-    for (const grid of cell.requests) {
-      for (const [name, packed] of Object.entries(grid)) if (packed.data) grid[name] = await unpacked(packed, quanta[name]);
-    }
-  }
-
-  /** The row of an array with axes (context, batch, last). */
-  function row(array, i, j) {
-    const [, batches, width] = array.shape;
-    const start = (i * batches + j) * width;
-    return array.values.subarray(start, start + width);
-  }
+  /** The largest batches of a context, by draft length; infinite where there is no end. */
+  const ends = (grid, i) => Array.from(row(grid, i), (end) => (end < 0 ? Infinity : end));
 
   /** Cubics through knots with the slopes of parabolas there: as specroof.questions.explore.hermite. */
   function hermite(knots, values, at) {
     const n = values.length;
     const slope = (i) => {
       const middle = Math.min(Math.max(i, 1), n - 2);
-      const left = knots[middle] - knots[middle - 1], right = knots[middle + 1] - knots[middle];
+      const left = knots[middle] - knots[middle - 1],
+        right = knots[middle + 1] - knots[middle];
       const rise = (values[middle] - values[middle - 1]) / left;
       const bend = ((values[middle + 1] - values[middle]) / right - rise) / (left + right);
       return rise + bend * (2 * knots[i] - knots[middle - 1] - knots[middle]);
     };
     let i = 0;
     while (i < n - 2 && knots[i + 1] <= at) i++;
-    const width = knots[i + 1] - knots[i], t = (at - knots[i]) / width;
-    return values[i] * (1 + 2 * t) * (1 - t) ** 2 + slope(i) * width * t * (1 - t) ** 2 +
-      values[i + 1] * t * t * (3 - 2 * t) + slope(i + 1) * width * t * t * (t - 1);
+    const width = knots[i + 1] - knots[i],
+      t = (at - knots[i]) / width;
+    return (
+      values[i] * (1 + 2 * t) * (1 - t) ** 2 +
+      slope(i) * width * t * (1 - t) ** 2 +
+      values[i + 1] * t * t * (3 - 2 * t) +
+      slope(i + 1) * width * t * t * (t - 1)
+    );
   }
 
   /** The typical shape through a stated length, by draft length: lengths of all depths stand behind one another. */
   function typical(drafter, tables, name) {
-    const before = tables.length_depths.slice(0, tables.length_depths.indexOf(drafter.depth))
+    const before = tables.length_depths
+      .slice(0, tables.length_depths.indexOf(drafter.depth))
       .reduce((sum, depth) => sum + depth * tables.length_steps + 1, 0);
     const shape = tables.typical[drafter.kind] || tables.typical[""];
-    return row(shape[name], 0, before + Math.round((drafter.length - 1) * tables.length_steps));
+    return row(shape[name], before + Math.round((drafter.length - 1) * tables.length_steps));
   }
 
   /** Tokens per round by draft length, bonus token included; NaN past what was measured. */
@@ -107,16 +105,20 @@ globalThis.specroof = (() => {
     if (drafter.kind === "ideal") return lengths.map((length) => length + 1);
     if (drafter.law === "profile") {
       const profile = tables.profiles.find((one) => one.name === drafter.profile);
-      return profile.tokens.map((one) => one === null ? NaN : one);
+      return profile.tokens.map((one) => (one === null ? NaN : one));
     }
     if (drafter.law === "accept-length") {
       return Array.from(typical(drafter, tables, "tokens"));
     }
-    let survival = 1, tokens = 1;
+    let survival = 1,
+      tokens = 1;
     const { accept, power = 0 } = drafter;
     return lengths.map((length) => {
       // Odds that fall with a power of the position: a constant rate where it is 0.
-      if (length > 0) { survival *= accept && accept / (accept + (1 - accept) * length ** power); tokens += survival; }
+      if (length > 0) {
+        survival *= accept && accept / (accept + (1 - accept) * length ** power);
+        tokens += survival;
+      }
       return tokens;
     });
   }
@@ -132,22 +134,29 @@ globalThis.specroof = (() => {
   function banded(drafter, cell, tables, speedup, at) {
     const band = cell.bands[drafter.kind];
     if (band === undefined) return { speedup_low: null, speedup_high: null, verdict: null };
-    const beyond = Object.entries(at).map(([axis, value]) =>
-      tables.widening[axis] * Math.log(Math.max(value / (band[axis] || Infinity), 1)));
+    const beyond = Object.entries(at).map(
+      ([axis, value]) => tables.widening[axis] * Math.log(Math.max(value / (band[axis] || Infinity), 1)),
+    );
     const width = Math.hypot(band.width, ...beyond);
-    const end = (sign, side) => speedup.map((one, length) => length
-      ? one * Math.exp(sign * Math.hypot(width, tokensSpread(drafter, tables, side, length))) : one);
-    const low = end(-1, "below"), high = end(1, "above");
-    const drafted = speedup.map((one, length) => length && !Number.isNaN(one) ? one : -Infinity);
+    const end = (sign, side) =>
+      speedup.map((one, length) =>
+        length ? one * Math.exp(sign * Math.hypot(width, tokensSpread(drafter, tables, side, length))) : one,
+      );
+    const low = end(-1, "below"),
+      high = end(1, "above");
+    const drafted = speedup.map((one, length) => (length && !Number.isNaN(one) ? one : -Infinity));
     const best = drafted.indexOf(Math.max(...drafted));
     const known = drafted[best] > -Infinity;
-    return { speedup_low: low, speedup_high: high,
-      verdict: !known ? "" : low[best] > 1 ? "pays" : high[best] < 1 ? "loses" : "unclear" };
+    return {
+      speedup_low: low,
+      speedup_high: high,
+      verdict: !known ? "" : low[best] > 1 ? "pays" : high[best] < 1 ? "loses" : "unclear",
+    };
   }
 
   /** What drafting takes by draft length, in the unit of `verify`. */
   function draftShares(drafter, cell, tables, i, j, tokens, verify) {
-    const base = (length) => tables.cost_of === "verify" ? verify[length] : verify[0];
+    const base = (length) => (tables.cost_of === "verify" ? verify[length] : verify[0]);
     switch (drafter.kind) {
       case "ideal":
         return tokens.map(() => 0);
@@ -167,34 +176,48 @@ globalThis.specroof = (() => {
 
   /** One drafter at one point: arrays by draft length, and the optimum. */
   function curve(drafter, cell, tables, i, j, limited, load = null) {
-    const batch = tables.batch_size[j], scale_s = cell.scale_s[j];
-    const verify = row(cell.verify, i, j), tokens = tokensPerRound(drafter, tables);
+    const batch = tables.batch_size[j],
+      scale_s = cell.scale_s[j];
+    const verify = row(cell.verify, i, j),
+      tokens = tokensPerRound(drafter, tables);
     const drafts = draftShares(drafter, cell, tables, i, j, tokens, verify);
     const [each_round_s, each_sequence_s] = (cell.drafting[drafter.kind] || cell).engine_round_s;
     const engine_s = each_round_s + batch * each_sequence_s;
     const own = cell.drafting[drafter.kind] || cell;
-    const raised = own.raised?.[i], by_default = own.largest[i], most = raised ?? by_default;
-    const fits = tokens.map((_, length) => !limited || most[length] === null || batch <= most[length]);
+    const by_default = ends(own.largest, i),
+      most = own.raised ? ends(own.raised, i) : by_default;
+    const fits = tokens.map((_, length) => !limited || batch <= most[length]);
     const known = tokens.map((one, length) => one + drafts[length]);
-    const or = (values) => values.map((one, length) => fits[length] && !Number.isNaN(known[length]) ? one : NaN);
+    const or = (values) => values.map((one, length) => (fits[length] && !Number.isNaN(known[length]) ? one : NaN));
     const draft_s = or(drafts.map((share) => share * scale_s));
     const verify_s = or(Array.from(verify, (share) => share * scale_s));
-    const round_s = or(tokens.map((_, length) => length
-      ? draft_s[length] + verify_s[length] + engine_s : verify_s[0]));
+    const round_s = or(
+      tokens.map((_, length) => (length ? draft_s[length] + verify_s[length] + engine_s : verify_s[0])),
+    );
     // Without prompts, a token takes its share of a round, and the first one is no other than the next.
     const { request_s, first_s } = load ? requestSeconds(drafter, cell, tables, i, j, load, round_s, tokens) : {};
     const answer = load && tables.answers[load.answer];
-    const token_s = tokens.map((one, length) => load ? request_s[length] / answer : round_s[length] / one);
-    const speedup = token_s.map((seconds, length) => length ? token_s[0] / seconds : round_s[0] / round_s[0]);
+    const token_s = tokens.map((one, length) => (load ? request_s[length] / answer : round_s[length] / one));
+    const speedup = token_s.map((seconds, length) => (length ? token_s[0] / seconds : round_s[0] / round_s[0]));
     const best = bestIndex(speedup);
     return {
-      tokens_per_round: tokens, draft_s, verify_s, round_s: token_s.map((seconds, length) => seconds * tokens[length]), decoding_round_s: round_s, speedup, engine_s,
+      tokens_per_round: tokens,
+      draft_s,
+      verify_s,
+      round_s: token_s.map((seconds, length) => seconds * tokens[length]),
+      decoding_round_s: round_s,
+      speedup,
+      engine_s,
       tokens_per_s_per_user: token_s.map((seconds) => 1 / seconds),
       tpot_s: load ? request_s.map((seconds, length) => (seconds - first_s[length]) / (answer - 1)) : token_s,
       ttft_s: load ? first_s : null,
-      best_draft_len: best, best_speedup: speedup[best], near_best: nearBest(speedup),
-      most, bound_by: raised ? ["cache", "cache"] : own.bound_by[i] || [],
-      raised_from: raised && limited ? by_default : null, ...banded(drafter, cell, tables, speedup, { batch_size: batch, context_len: tables.context_len[i] }),
+      best_draft_len: best,
+      best_speedup: speedup[best],
+      near_best: nearBest(speedup),
+      most,
+      bound_by: own.raised ? ["cache", "cache"] : own.bound_by[i] || [],
+      raised_from: own.raised && limited ? by_default : null,
+      ...banded(drafter, cell, tables, speedup, { batch_size: batch, context_len: tables.context_len[i] }),
     };
   }
 
@@ -211,14 +234,18 @@ globalThis.specroof = (() => {
       const share = length ? (tokens[length] - 1) / length : 0;
       const read = (name) => between(row(grid[name], workload, j), tables, length, share, tokens[length]);
       const rounds = answerRounds(tables.answers[load.answer], tokens[length]);
-      return [read("rounds") * rounds * one + read("prompt_s") + cell.latency_s, read("first_rounds") * one + read("first_s") + cell.latency_s];
+      return [
+        read("rounds") * rounds * one + read("prompt_s") + cell.latency_s,
+        read("first_rounds") * one + read("first_s") + cell.latency_s,
+      ];
     });
     return { request_s: seconds.map((pair) => pair[0]), first_s: seconds.map((pair) => pair[1]) };
   }
 
   /** A value of logarithms over tokens per round, or draft lengths and shares accepted, straight between them. */
   function between(logs, tables, length, share, tokens) {
-    const drafts = tables.request_drafts, shares = tables.request_shares;
+    const drafts = tables.request_drafts,
+      shares = tables.request_shares;
     const place = (values, at) => {
       let k = 0;
       while (k < values.length - 2 && values[k + 1] <= at) k++;
@@ -228,9 +255,14 @@ globalThis.specroof = (() => {
       const [n, t] = place(tables.request_tokens, tokens);
       return Math.exp((1 - t) * logs[n] + t * logs[n + 1]) * tables.request_least;
     }
-    const [d, u] = place(drafts, length), [s, v] = place(shares, share);
+    const [d, u] = place(drafts, length),
+      [s, v] = place(shares, share);
     const at = (dd, ss) => logs[dd * shares.length + ss];
-    return Math.exp((1 - u) * ((1 - v) * at(d, s) + v * at(d, s + 1)) + u * ((1 - v) * at(d + 1, s) + v * at(d + 1, s + 1))) * tables.request_least;
+    return (
+      Math.exp(
+        (1 - u) * ((1 - v) * at(d, s) + v * at(d, s + 1)) + u * ((1 - v) * at(d + 1, s) + v * at(d + 1, s + 1)),
+      ) * tables.request_least
+    );
   }
 
   // A first token that comes so many times later is a price that throughput alone does not tell.
@@ -241,21 +273,35 @@ globalThis.specroof = (() => {
    * that lengths are taken from, where it is not the one whose figures are shown. */
   function decided(curve, targets = {}, shaped = curve) {
     const { tpot = Infinity, ttft = Infinity } = targets;
-    const meets = (one) => one.speedup.map((speedup, length) => Number.isFinite(speedup)
-      && one.tpot_s[length] <= tpot && (one.ttft_s?.[length] ?? 0) <= ttft);
+    const meets = (one) =>
+      one.speedup.map(
+        (speedup, length) =>
+          Number.isFinite(speedup) && one.tpot_s[length] <= tpot && (one.ttft_s?.[length] ?? 0) <= ttft,
+      );
     const inTime = meets(shaped);
     const taken = shaped.speedup.map((speedup, length) => {
       const refused = !inTime[length] && inTime.includes(true);
       return refused || (length && (shaped.speedup_high ?? shaped.speedup)[length] < 1) ? speedup * 1e-9 : speedup;
     });
-    const draft_len = bestIndex(taken), own = meets(curve);
-    const drafted = curve.speedup.map((speedup, length) => length && (own[length] || !own.slice(1).includes(true)) ? speedup : NaN);
-    const known = drafted.some(Number.isFinite), tried = draft_len || (known ? bestIndex(drafted) : 0);
-    const low = (curve.speedup_low ?? curve.speedup)[tried], high = (curve.speedup_high ?? curve.speedup)[tried];
+    const draft_len = bestIndex(taken),
+      own = meets(curve);
+    const drafted = curve.speedup.map((speedup, length) =>
+      length && (own[length] || !own.slice(1).includes(true)) ? speedup : NaN,
+    );
+    const known = drafted.some(Number.isFinite),
+      tried = draft_len || (known ? bestIndex(drafted) : 0);
+    const low = (curve.speedup_low ?? curve.speedup)[tried],
+      high = (curve.speedup_high ?? curve.speedup)[tried];
     const verdict = !tried ? "loses" : low > 1 ? "pays" : high < 1 ? "loses" : "unclear";
     const waits = Boolean(draft_len && curve.ttft_s && curve.ttft_s[draft_len] > MUCH_LATER * curve.ttft_s[0]);
-    return { draft_len, tried, verdict, waits, missed: !draft_len && known && own[0] && !own.slice(1).includes(true),
-      decision: !draft_len ? "off" : verdict === "pays" && !waits ? "on" : "unclear" };
+    return {
+      draft_len,
+      tried,
+      verdict,
+      waits,
+      missed: !draft_len && known && own[0] && !own.slice(1).includes(true),
+      decision: !draft_len ? "off" : verdict === "pays" && !waits ? "on" : "unclear",
+    };
   }
 
   /** A verification of so many drafts as a share of a plain step. */
@@ -266,7 +312,7 @@ globalThis.specroof = (() => {
 
   /** The shortest draft of the largest speedup; 0 where nothing runs. */
   function bestIndex(speedup) {
-    const best = Math.max(...speedup.map((one) => Number.isNaN(one) ? -Infinity : one));
+    const best = Math.max(...speedup.map((one) => (Number.isNaN(one) ? -Infinity : one)));
     const at = speedup.findIndex((one) => one >= best * (1 - TIE));
     return Math.max(at, 0);
   }
@@ -274,9 +320,9 @@ globalThis.specroof = (() => {
   /** The shortest and the longest draft within 1 % of the best. */
   function nearBest(speedup) {
     const least = speedup[bestIndex(speedup)] * (1 - 0.01 - TIE);
-    const near = speedup.flatMap((one, length) => one >= least ? [length] : []);
+    const near = speedup.flatMap((one, length) => (one >= least ? [length] : []));
     return near.length ? [near[0], near.at(-1)] : [0, 0];
   }
 
-  return { unpacked, unpackedCell, unpackRequests, hermite, tokensPerRound, curve, decided, verifyShare };
+  return { unpacked, row, ends, hermite, tokensPerRound, curve, decided, verifyShare };
 })();

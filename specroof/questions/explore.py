@@ -2,14 +2,12 @@
 
 import math
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import cached_property, lru_cache
 from html import escape
 from itertools import product
 from typing import Annotated, Any, Final, TypeVar
-from urllib.parse import urlencode
 
 import numpy as np
 
@@ -31,7 +29,6 @@ from specroof.hardware import (
     BATCH_WIDENING,
     CONTEXT_WIDENING,
     IDEAL_ENGINE,
-    SERVED_FIGURES,
     Band,
     EngineProfile,
     HardwareProfile,
@@ -40,20 +37,8 @@ from specroof.hardware import (
     served_width,
 )
 from specroof.latency import Deployment, Setup, check_placement, engine_setup
-from specroof.page import (
-    PAIRS_NAME,
-    QUANTUM,
-    STYLE_NAME,
-    document,
-    packed,
-    packed_ends,
-    packed_shares,
-    script_json,
-    summary_page,
-    summary_style,
-)
-from specroof.questions.advise import USUAL_FRAMEWORKS, advise, speculation_of
-from specroof.questions.advised_loads import AdvisedLoad
+from specroof.page import PageGrid, document, packed, script_json
+from specroof.questions.advise import USUAL_FRAMEWORKS, speculation_of
 from specroof.questions.answer import Noted
 from specroof.questions.request import (
     CHIPS,
@@ -97,7 +82,7 @@ from specroof.speedup.round import (
     proposals,
     round_times,
 )
-from specroof.units import format_binary_bytes, format_drafts
+from specroof.units import format_binary_bytes
 
 _Named = TypeVar("_Named", Architecture, HardwareProfile)
 
@@ -224,9 +209,14 @@ _REQUEST_DRAFTS: Final = (1, 2, 3, 4, 5, 7, 9, 12, 16)
 _REQUEST_SHARES: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
 _REQUEST_TOKENS: Final = tuple(range(1, _REQUEST_DRAFTS[-1] + 2))
 
+#: Share of a plain step that is told apart: seconds that are packed are off by half of it. Of
+#: verification and drafting together that is a fifth of the 1e-6 that a page may be off.
+_SHARE_QUANTUM: Final = 2e-7
+#: Logarithms of the ends of bands that are told apart.
+_WIDTH_QUANTUM: Final = 1e-5
 #: Logarithms of what requests take that are told apart: seconds are off by a fifth of a percent,
 #: those to a first token, whose bands are far wider, by two.
-_REQUEST_QUANTA: Final = {"rounds": 4e-3, "prompt_s": 4e-3, "first_rounds": 4e-2, "first_s": 4e-2}
+_REQUEST_QUANTA: Final = {"rounds": 4e-3, "prompt_s": 8e-3, "first_rounds": 4e-2, "first_s": 4e-2}
 #: Stands for no seconds at all, of which there is no logarithm.
 _NO_SECONDS: Final = 1e-9
 
@@ -911,8 +901,7 @@ _SHAPED_KINDS: Final = ("", *PRICED_KINDS)
 #: Drafters that a page begins with: tokens per round, bonus included, at the draft length at which
 #: they were measured, in the middle of the published profiles of their kind.
 USUAL_DRAFTERS: Final = ("eagle3,accept-length=2.8@3", "dflash,accept-length=5.4@15")
-#: The context and the answers that a page begins with, and that pages of one model on one chip
-#: speak of.
+#: The context and the answers that a page begins with.
 _USUAL_CONTEXT: Final = 4096.0
 _USUAL_ANSWER: Final = 512
 
@@ -936,7 +925,7 @@ def single_page(answer: Exploration) -> str:
 def site_files(
     answer: Exploration, advance: Callable[[], None] = lambda: None
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of a site by name: the page, and a grid and a summary of each pair.
+    """Yield the files of a site by name: the page, and the grids of each model on each chip.
 
     Parameters
     ----------
@@ -945,88 +934,28 @@ def site_files(
     advance
         Called after each grid.
     """
-    yield STYLE_NAME, summary_style().encode()
     yield "index.html", document(_tables(answer), is_alone=False).encode()
     for (m, model), (c, chip) in product(enumerate(answer.models), enumerate(answer.hardware)):
-        name, section = f"{m}-{c}", answer.section(model, chip)
-        grid = script_json(_section_json(section, answer.axes))
+        name = f"{m}-{c}"
+        grid = script_json(_section_json(answer.section(model, chip), answer.axes))
         yield f"grid-{name}.js", f"specroofPage.receive({script_json(name)},{grid});\n".encode()
-        yield _pair_name(model, chip), _pair_page(answer, section, model, chip).encode()
         advance()
-    links = [
-        [(model, ""), *((chip, _pair_name(model, chip)) for chip in answer.hardware)]
-        for model in answer.models
-    ]
-    yield PAIRS_NAME, summary_page("Speculative decoding, by model and chip", rows=links).encode()
-
-
-def _pair_name(model: str, chip: str) -> str:
-    """Return the name of the page of a model on a chip."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "--", f"{model}-on-{chip}") + ".html"
-
-
-def _pair_page(answer: Exploration, section: Section, model: str, chip: str) -> str:
-    """Return what the usual drafters gain of a model on a chip, for those who follow a link."""
-    name, engine = answer.hardware[chip].name, section.default_engine
-    title = f"Speculative decoding of {model} on {name}"
-    fitting = [devices for one, devices in section.cells if one == engine]
-    if not fitting:
-        reasons = "; ".join(f"on {n}: {why}" for n, why in section.refusals.items())
-        return summary_page(title, f"Engine {engine} cannot run it: {reasons}.")
-    context = min(answer.axes.context_len, key=lambda length: abs(length - _USUAL_CONTEXT))
-    batches, output_len = answer.axes.batch_size, min(_USUAL_ANSWER, context)
-    columns = []
-    for spec in USUAL_DRAFTERS:
-        try:
-            (chip_advice,) = advise(
-                answer.models[model],
-                answer.hardware[chip],
-                drafters=spec,
-                input_len=context - output_len / 2,
-                output_len=output_len,
-                concurrency=batches,
-                engine=engine,
-                tensor_parallel=fitting[0],
-                options=answer.options,
-            ).chips
-        except SpecroofError as refusal:
-            columns.append([(str(refusal), "")] * len(batches))
-            continue
-        columns.append([(_gain(row), "") for row in chip_advice.rows])
-    says = (
-        f"{fitting[0]} x {name}, engine {engine}; prompts of {context - output_len / 2:g} tokens, "
-        f"answers of {output_len:g}; one schedule of drafts for all loads. The band holds 80 % of "
-        f"measurements."
-    )
-    head = ["requests in flight", *USUAL_DRAFTERS]
-    rows = [[(f"{batch:g}", ""), *cells] for batch, *cells in zip(batches, *columns, strict=True)]
-    settings = urlencode({"model": model, "chip": chip})
-    return summary_page(title, says, head=head, rows=rows, link=f"index.html#{settings}")
-
-
-def _gain(row: AdvisedLoad) -> str:
-    """Return the decision at a load, and the speedup of its drafts with the band."""
-    choice = row.choice
-    band = f" ({choice.low:.2f} to {choice.high:.2f})" if choice.low < choice.high else ""
-    what = format_drafts(choice.tried)
-    return f"{row.decision}: {choice.speedup:.2f}x{band} with {what}"
 
 
 @lru_cache(maxsize=1)
-def _typical(max_draft_len: int) -> dict[str, dict[str, Any]]:
-    """Return the typical shapes of each kind, packed: axes (1, stated length, draft length).
+def _typical(max_draft_len: int) -> dict[str, Any]:
+    """Return the typical shapes of all kinds, packed: axes (stated length, draft length).
 
-    Stated lengths at one depth stand behind those at the depth before: few large texts are unpacked
-    faster than many small ones.
+    Stated lengths at one depth stand behind those at the depth before.
     """
-    tables = {}
+    shapes = {}
     for kind in _SHAPED_KINDS:
         by_depth = typical_acceptance(kind, max_draft_len).values()
-        tables[kind] = {
-            name: packed_shares(np.concatenate([curves[name] for curves in by_depth])[None])
+        shapes[kind] = {
+            name: _share_grid(np.concatenate([curves[name] for curves in by_depth]))
             for name in ("tokens", "below", "above")
         }
-    return tables
+    return packed([shapes])
 
 
 def _tables(answer: Exploration) -> dict[str, Any]:
@@ -1043,7 +972,6 @@ def _tables(answer: Exploration) -> dict[str, Any]:
         "batch_size": list(answer.axes.batch_size),
         "max_draft_len": max_draft_len,
         "knots": list(KNOTS),
-        "quantum": QUANTUM,
         "widening": {"batch_size": BATCH_WIDENING, "context_len": CONTEXT_WIDENING},
         "cost_of": answer.options.cost_of,
         "options": answer.changed_options,
@@ -1071,41 +999,44 @@ def _tables(answer: Exploration) -> dict[str, Any]:
         "request_drafts": [0, *_REQUEST_DRAFTS],
         "request_shares": list(_REQUEST_SHARES),
         "request_tokens": list(_REQUEST_TOKENS),
-        "request_quanta": _REQUEST_QUANTA,
         "request_least": _NO_SECONDS,
     }
 
 
 def _section_json(section: Section, axes: Axes) -> dict[str, Any]:
+    # Grids of one engine stand behind one another: they differ by the number of devices alone.
+    engines = [*dict.fromkeys(engine for engine, _ in section.cells)]
+    cells = sorted(section.cells.items(), key=lambda item: engines.index(item[0][0]))
     return {
         "default_engine": section.default_engine,
         "refusals": section.refusals,
-        "cells": [
-            {"engine": engine, "devices": devices, **_cell_json(cell, axes)}
-            for (engine, devices), cell in section.cells.items()
-        ],
+        **packed(
+            [
+                {"engine": engine, "devices": devices, **_cell_json(cell, axes)}
+                for (engine, devices), cell in cells
+            ]
+        ),
     }
 
 
 def _cell_json(cell: Cell, axes: Axes) -> dict[str, Any]:
     scale_s, engine = _scale_s(cell), cell.setup.engine
-    known, contexts = cell.evidence.served_bands, np.array(axes.context_len)[:, None]
-    widths = {name: served_width(known, name, axes.batch_size, contexts) for name in SERVED_FIGURES}
-    tables = list(cell.requests)
+    contexts = np.array(axes.context_len)[:, None]
+    width = served_width(cell.evidence.served_bands, "ttft_s", axes.batch_size, contexts)
+    rules = list(cell.requests)
     return {
         "engine_round_s": cell.engine_round_s,
         "scale_s": scale_s.ravel().tolist(),
-        "verify": packed_shares(cell.verify_s / scale_s),
+        "verify": _share_grid(cell.verify_s / scale_s),
         "framework": engine.rules,
         **_room_json(cell.room),
         "latency_s": engine.request_latency_s,
-        "requests": [_requests_json(grid) for grid in cell.requests.values()],
-        "rules": {kind: tables.index(rules) for kind, rules in cell.rules.items()},
-        "served_widths": {
-            name: [[None if np.isnan(one) else float(one) for one in row] for row in width]
-            for name, width in widths.items()
-            if width is not None
-        },
+        "requests": [_requests_json(cell.requests[rule]) for rule in rules],
+        "rules": {kind: rules.index(rule) for kind, rule in cell.rules.items()},
+        # 0 where no band is known.
+        "ttft_width": None
+        if width is None
+        else PageGrid(np.nan_to_num(width), _WIDTH_QUANTUM, (0, 1)),
         "bands": {
             kind: fields_of(band, "width", "batch_size", "context_len")
             for kind, band in cell.bands.items()
@@ -1114,27 +1045,40 @@ def _cell_json(cell: Cell, axes: Axes) -> dict[str, Any]:
     }
 
 
+def _share_grid(shares: Array) -> PageGrid:
+    """Return shares of a plain step, which change smoothly with the draft length; NaN becomes 0."""
+    return PageGrid(np.nan_to_num(shares), _SHARE_QUANTUM, (*[1] * (shares.ndim - 1), 2))
+
+
+def _end_grid(ends: Array) -> PageGrid:
+    """Return whole numbers, with -1 for infinity."""
+    return PageGrid(np.where(np.isfinite(ends), ends, -1.0), 1.0, (0, 1))
+
+
 def _room_json(room: Room) -> dict[str, Any]:
-    raised = {} if room.raised is None else {"raised": packed_ends(room.raised)}
-    return {"largest": packed_ends(room.largest), "bound_by": room.bound_by, **raised}
+    raised = None if room.raised is None else _end_grid(room.raised)
+    return {"largest": _end_grid(room.largest), "bound_by": room.bound_by, "raised": raised}
 
 
 def _scale_s(cell: Cell) -> np.ndarray:
     """Return the unit of packed seconds: for each batch size the shortest plain step."""
     shortest = cell.verify_s[..., 0].min(axis=0).tolist()
-    return np.array([float(f"{seconds:.4g}") for seconds in shortest])[
-        :, None
-    ]  # any unit near it will do
+    units = [float(f"{seconds:.4g}") for seconds in shortest]  # any unit near it will do
+    return np.array(units)[:, None]
 
 
-def _requests_json(grid: Mapping[str, Array]) -> dict[str, Any]:
-    """Return logarithms, axes (context, answer, hit rate), batch, (draft length, share)."""
+def _requests_json(grid: Mapping[str, Array]) -> dict[str, PageGrid]:
+    """Return logarithms, axes (context and answer and hit rate, batch, draft length, share).
+
+    One draft length is left out: axes (…, batch, tokens per round).
+    """
     found = {}
     for name, values in grid.items():
         logs = np.log(np.maximum(np.nan_to_num(values), _NO_SECONDS) / _NO_SECONDS)
         *_, batches, drafts, shares = values.shape
-        rows = np.rint(logs.reshape(-1, batches, drafts * shares) / _REQUEST_QUANTA[name])
-        found[name] = packed(rows.astype(np.int64), width=shares if drafts > 1 else 0)
+        sides = (drafts, shares) if drafts > 1 else (shares,)
+        rows = logs.reshape(-1, batches, *sides)
+        found[name] = PageGrid(rows, _REQUEST_QUANTA[name], (*[0] * (rows.ndim - 2), 1, 1))
     return found
 
 
@@ -1146,12 +1090,12 @@ def _drafting_json(cell: Cell, drafting: Drafting) -> dict[str, Any]:
         "engine_round_s": drafting.engine_round_s,
     }
     share = drafting.draft_s[..., 1:] / cell.verify_s[..., 1:]
-    if np.ptp(share) < QUANTUM * share.flat[0] and not drafting.more_s.any():
+    if np.ptp(share) < _SHARE_QUANTUM * share.flat[0] and not drafting.more_s.any():
         return {**common, "share": float(share.flat[0])}
     return {
         **common,
-        "draft": packed_shares(drafting.draft_s / scale_s),
-        "more": packed_shares(drafting.more_s / scale_s),
+        "draft": _share_grid(drafting.draft_s / scale_s),
+        "more": _share_grid(drafting.more_s / scale_s),
     }
 
 
