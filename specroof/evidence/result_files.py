@@ -526,6 +526,7 @@ def _llama_bench(content: dict[str, Any], place: str) -> Result:
         # A bare pass has what is cached before it; decoding, on average, half of its own besides.
         context_len=max(test.n_depth + (0.0 if is_pass else tokens / 2), 1.0),
         verify_len=tokens if is_pass else None,
+        head_len=1 if is_pass else None,  # logits of the last token alone
         tokens_per_s=(1.0 if is_pass else tokens) / (test.avg_ns * NANOSECOND),
         engine="llama.cpp",
     )

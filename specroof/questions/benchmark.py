@@ -20,7 +20,7 @@ from specroof.evidence import (
     server_told,
     stated_drafts,
 )
-from specroof.hardware import HardwareProfile, Placement
+from specroof.hardware import LOCAL_FRAMEWORKS, EngineProfile, HardwareProfile, Placement, RowKernel
 from specroof.latency import Deployment, engine_setup, option_notes
 from specroof.questions.request import (
     DRAFTER,
@@ -128,7 +128,10 @@ RESULTS: Final = Parameter(
 class BenchmarkRequest(Recorded):
     """Ask about benchmark results."""
 
-    results: Annotated[ResultFile | Sequence[ResultFile], RESULTS]
+    results: Annotated[
+        ResultFile | Sequence[ResultFile] | Mapping[str, str],
+        replace(RESULTS, in_python="Or the texts of files by their names."),
+    ]
     model: Annotated[
         ModelLike,
         Parameter(
@@ -153,15 +156,17 @@ class BenchmarkRequest(Recorded):
         """
         options = options_of(self.options)
         model, hardware = model_of(self.model, self.family), hardware_of(self.hardware)
-        names = as_list(self.results)
-        for name in names:
-            expect("results", name, str | os.PathLike, "a file of results, or several")
-        files = [*map(Path, names)]
-        texts = [read_text(file, MeasurementError) for file in files]
+        if isinstance(self.results, Mapping):
+            texts = [*self.results.items()]
+        else:
+            names = as_list(self.results)
+            for name in names:
+                expect("results", name, str | os.PathLike, "a file of results, or several")
+            texts = [(str(file), read_text(file, MeasurementError)) for file in map(Path, names)]
         points = tuple(
             point
-            for file, text in zip(files, texts, strict=True)
-            for point in read_benchmark(text, source=str(file), draft_len=self.draft_len)
+            for name, text in texts
+            for point in read_benchmark(text, source=name, draft_len=self.draft_len)
         )
         points, silent = stated_drafts(points)
         refuse_repeats(points)
@@ -171,23 +176,24 @@ class BenchmarkRequest(Recorded):
         engine, notes = self.engine, list[str]()
         if engine is None:
             engine, notes = engine_of_results(points, hardware)
-        notes = [*silent, *notes]
         drafter = None
         if self.drafter is not None:
             drafter = drafter_of(self.drafter)
             refuse_other_kinds(points, drafter.kind)
-        notes += idle_notes(points, {"drafter": self.drafter, "draft length": self.draft_len})
+        silent += idle_notes(points, {"drafter": self.drafter, "draft length": self.draft_len})
         placement = Placement(self.tensor_parallel, self.expert_parallel)
         server = server_told(points, server_of(self.server))
         setup = engine_setup(hardware, engine, placement, options)
+        if engine is None and notes and points[0].engine in LOCAL_FRAMEWORKS:
+            # No back end was measured on this chip, and servers are no stand-in for one.
+            setup = replace(setup, engine=peaks_engine(hardware, points[0].engine))
+            notes = [f"{notes[0].partition(':')[0]}: the chip's peaks predict instead"]
         return Benchmark(
             points=points,
             served=Deployment(model, in_server(model, setup, server)),
             drafter=drafter,
-            notes=(*notes, *option_notes(model, options)),
-            labels=tuple(
-                file_label(file.name, text) for file, text in zip(files, texts, strict=True)
-            ),
+            notes=(*silent, *notes, *option_notes(model, options)),
+            labels=tuple(file_label(Path(name).name, text) for name, text in texts),
         )
 
 
@@ -236,6 +242,21 @@ def engine_of_results(
     return engine_of_tool(
         next((point.engine for point in points if point.engine is not None), None), hardware
     )
+
+
+def peaks_engine(hardware: HardwareProfile, tool: str) -> EngineProfile:
+    """Return an engine for one user that reaches the peaks of a chip and adds up its times.
+
+    Parameters
+    ----------
+    hardware
+        The chip.
+    tool
+        The software whose rules it has: one of `specroof.hardware.LOCAL_FRAMEWORKS`.
+    """
+    share = hardware.arithmetic("bf16")[1] / hardware.arithmetic("fp32")[1]
+    kernels = {kind: RowKernel(of=kind, compute_frac=share) for kind in ("dense", "experts")}
+    return EngineProfile(name="peaks", framework=tool, overlap_norm=1.0, row_kernels=kernels)
 
 
 def idle_notes(points: Sequence[Measurement], given: Mapping[str, object]) -> list[str]:
