@@ -13,7 +13,7 @@ from specroof.cost import Options
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.engines.least_squares import Fit, chi_square_quantile, least_squares
 from specroof.engines.record import BARE, ONLY, MeasuredCase, Record, case_of, of_bare_passes
-from specroof.engines.row_steps import FEW_ROWS, ROWS, with_row_kernels
+from specroof.engines.row_steps import FEW_ROWS, kernel_of, with_row_kernels
 from specroof.errors import MeasurementError
 from specroof.evidence import (
     STEP,
@@ -29,7 +29,6 @@ from specroof.hardware import (
     Band,
     EngineProfile,
     HardwareProfile,
-    RowKernel,
 )
 from specroof.latency import Deployment, check_placement, engine_setup, served_options
 
@@ -156,7 +155,9 @@ def ideal_rates(
             refuse_other_drafts(case.point, case.drafter.name, branches=case.branches)
     rates = Record(cases).rates().measured
     measured = np.array([point.rate for point in points])
-    beyond = np.flatnonzero((measured > _FASTEST * rates) | (measured < _SLOWEST * rates))
+    # One core may be a hundredth of a chip, and tools for one user write their units.
+    slowest = [0.0 if point.engine in LOCAL_FRAMEWORKS else _SLOWEST for point in points]
+    beyond = np.flatnonzero((measured > _FASTEST * rates) | (measured < slowest * rates))
     if not beyond.size:
         return rates
     peak = setup.hardware.peak
@@ -880,7 +881,7 @@ def _determined(problem: Problem) -> tuple[list[Coordinate], list[tuple[str, str
     kept: list[tuple[str, str]] = []
     start = _start(problem.base)
     every = [coordinate(parameter, problem.base) for parameter in PARAMETERS]
-    if problem.base.rules in LOCAL_FRAMEWORKS:
+    if problem.base.row_kernels:
         # Seconds of a pass are no stand-in for the bytes of a machine that nobody has measured: a
         # drafter's passes have few bytes and the same overheads.
         every.sort(key=lambda figure: not figure.parameter.is_share)
@@ -1016,8 +1017,8 @@ def _with_steps(
     engine
         The smooth fit.
     points, served, drafter
-        What it was fitted to, of what, where. Bare passes count, and decoding of engines for one
-        user.
+        What it was fitted to, of what, where. Bare passes count, and decoding of software for one
+        user, in engines whose kernels go by rows: others are padded to what their graphs captured.
 
     Returns
     -------
@@ -1031,7 +1032,8 @@ def _with_steps(
     few = [
         point
         for point in points
-        if not (point.drafts or point.includes_prefill)
+        if engine.row_kernels
+        and not (point.drafts or point.includes_prefill)
         and (point.method == STEP or point.engine in LOCAL_FRAMEWORKS)
         and _rows(point) <= FEW_ROWS
     ]
@@ -1048,19 +1050,12 @@ def _with_steps(
     misfit = float(np.sum((predicted(engine) - measured) ** 2)) / _ORDINARY**2
     if misfit <= n_steps * math.log(len(points)):
         return engine, [], "the fit is no better with steps of rows than noise would make it"
-    chip = served.setup.hardware
-    share = chip.arithmetic("bf16")[1] / chip.arithmetic("fp32")[1]
-    whole = {kind: RowKernel(of=kind, compute_frac=share) for kind in ("dense", "experts")}
-    kernels = engine.row_kernels or whole
-    engine = with_row_kernels(engine, kernels, rows, measured, predicted)
-    shares = {
-        name: (kernel.compute_frac, kernels[name.rpartition(ROWS)[0] or name].compute_frac)
-        for name, kernel in engine.row_kernels.items()
-    }
+    kernels = engine.row_kernels
+    engine = with_row_kernels(engine, rows, measured, predicted)
     fitted = [
-        Fitted(f"row_kernels.{name}", value, None, before)
-        for name, (value, before) in shares.items()
-        if value != before
+        Fitted(f"row_kernels.{name}", kernel.compute_frac, None, before)
+        for name, kernel in engine.row_kernels.items()
+        if (before := kernel_of(kernels, kernel).compute_frac) != kernel.compute_frac
     ]
     return engine, fitted, ""
 

@@ -13,8 +13,6 @@ from specroof.units import BOUNDS
 
 #: The most rows, tokens of all sequences of a pass, whose kernels are told apart one by one.
 FEW_ROWS: Final = 16
-#: Between the name of a kernel and the rows of its copy.
-ROWS: Final = "-rows-"
 #: The share of a pass that is not arithmetic, at most: what is left tells its rows apart.
 _NOT_ARITHMETIC: Final = 0.9
 #: Of an interval of e^18, to a millionth of it.
@@ -24,7 +22,6 @@ _WIDEST: Final = 9.0
 
 def with_row_kernels(
     engine: EngineProfile,
-    kernels: Mapping[str, RowKernel],
     rows: Array,
     measured: Array,
     predicted: Callable[[EngineProfile], Array],
@@ -34,9 +31,7 @@ def with_row_kernels(
     Parameters
     ----------
     engine
-        A profile that has no steps yet.
-    kernels
-        What it computes with: its row kernels, or others that change nothing.
+        A profile with row kernels.
     rows, measured
         Rows of passes, and logarithms of their rates, shape (passes,).
     predicted
@@ -51,7 +46,7 @@ def with_row_kernels(
     Source
         `specroof.hardware.RowKernel`, whose share is found by halving an interval.
     """
-    bounds = BOUNDS["vector_share"]
+    bounds, kernels = BOUNDS["vector_share"], engine.row_kernels
 
     def rates(changed: Mapping[str, RowKernel]) -> Array:
         return predicted(replace(engine, row_kernels=changed))
@@ -77,13 +72,29 @@ def with_row_kernels(
             middle = (low + high) / 2
             low, high = np.where(is_slow, middle, low), np.where(is_slow, high, middle)
     steps = _steps(kernels, used, counts, factors)
-    further = {
-        name: _scaled(kernel, float(factors[-1]))
-        if name in used and f"{name}{ROWS}{counts[-1]:g}" in steps
-        else kernel
-        for name, kernel in engine.row_kernels.items()
-    }
-    return replace(engine, row_kernels={**steps, **further})
+    last = [step for step in steps.values() if step.rows == counts[-1]]
+    for name, kernel in kernels.items():
+        if (kernel.rows or math.inf) > counts[-1]:
+            goes_on = name in used and any(kernel_of(kernels, step) is kernel for step in last)
+            steps[name] = _scaled(kernel, float(factors[-1])) if goes_on else kernel
+        elif not any(_takes(step, kernel) for step in last):  # else no rows are left to it
+            steps[name] = kernel
+    return replace(engine, row_kernels=steps)
+
+
+def kernel_of(kernels: Mapping[str, RowKernel], step: RowKernel) -> RowKernel:
+    """Return the kernel that takes all rows and weights of another one."""
+    rows = step.rows or math.inf
+    return next(
+        kernel
+        for kernel in kernels.values()
+        if _takes(kernel, step) and (kernel.rows or math.inf) >= rows
+    )
+
+
+def _takes(kernel: RowKernel, other: RowKernel) -> bool:
+    """Return whether a kernel takes the weights of another one."""
+    return kernel.of == other.of and (kernel.bits or math.inf) >= (other.bits or math.inf)
 
 
 def _with_less_else(engine: EngineProfile, share: float) -> EngineProfile:
@@ -121,7 +132,7 @@ def _steps(
             if takes and rows <= (kernel.rows or math.inf):
                 taken[kernel.of] = bits
                 step = _scaled(kernel, factor) if name in used else kernel
-                steps[f"{name}{ROWS}{rows:g}"] = replace(step, rows=rows)
+                steps[f"{name.partition('-rows-')[0]}-rows-{rows:g}"] = replace(step, rows=rows)
     return steps
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
+import shlex
 import shutil
 import statistics
 import subprocess
@@ -35,6 +35,9 @@ MOST_BYTES = 8_000_000
 LEAST, MOST = 3, 200
 
 
+# ruff: noqa: PLC0415, S603, T201 - prints, and imports what is there
+
+
 # --- Tools of llama.cpp, which time passes themselves --------------------------------------------
 
 
@@ -48,7 +51,7 @@ def tool_output(words: Sequence[str]) -> str:
         except OSError as failure:
             sys.exit(f"{words[0]}: {failure.strerror}")
         with tool:
-            data = tool.stdout.read(MOST_BYTES + 1)
+            data = b"" if tool.stdout is None else tool.stdout.read(MOST_BYTES + 1)
             if len(data) > MOST_BYTES:
                 tool.kill()
                 sys.exit(f"{words[0]}: printed more than {MOST_BYTES} bytes")
@@ -62,10 +65,13 @@ def tool_output(words: Sequence[str]) -> str:
 
 def llama_bench(tool: str, asked: argparse.Namespace) -> None:
     """Print the JSON of `llama-bench`: prompts of a few tokens, as often as there is time for."""
-    words = [tool, "-m", asked.model, "-n", "0", "-o", "json", *asked.more]
+    words = [tool, "-m", asked.model, "-n", "0", "-o", "json", *shlex.split(asked.tool_args)]
     ends = [ROWS[0], ROWS[-1]]
-    tests = json.loads(tool_output([*words, "-p", listed(ends), "-r", "1"]))
-    first, last = (test["avg_ns"] * 1e-9 for test in tests)
+    printed = tool_output([*words, "-p", listed(ends), "-r", "1"])
+    try:
+        first, last = (test["avg_ns"] * 1e-9 for test in json.loads(printed))
+    except (ValueError, TypeError, KeyError):
+        sys.exit(f"{tool}: printed {printed.strip()[:60]!r}; needed: the JSON of two tests")
     times = affordable(asked, first, last)
     passes = ["-p", listed(ROWS), "-d", listed(asked.context), "-r", str(times)]
     print(tool_output([*words, *passes]), end="")
@@ -73,24 +79,26 @@ def llama_bench(tool: str, asked: argparse.Namespace) -> None:
 
 def llama_batched_bench(tool: str, asked: argparse.Namespace) -> None:
     """Print the JSON lines of `llama-batched-bench`: sequences that are decoded in parallel."""
-    words = [tool, "-m", asked.model, "--output-format", "jsonl", *asked.more]
+    words = [tool, "-m", asked.model, "--output-format", "jsonl", *shlex.split(asked.tool_args)]
     prompts = [max(depth, 1) for depth in asked.context]
 
     def decoded(parallel: Sequence[int], steps: int) -> str:
-        room = ROWS[-1] * (max(prompts) + steps)
-        return tool_output(
-            [*words, "-npp", listed(prompts), "-npl", listed(parallel), "-ntg", str(steps)]
-            + ["-c", str(room)]
-        )
+        room = ["-c", str(ROWS[-1] * (max(prompts) + steps))]
+        lengths = ["-npp", listed(prompts), "-ntg", str(steps)]
+        return tool_output([*words, *room, *lengths, "-npl", listed(parallel)])
 
-    lines = decoded([ROWS[0], ROWS[-1]], LEAST).splitlines()
-    tests = [json.loads(line) for line in lines if line.startswith("{")]
-    first, last = (test["t_tg"] / test["tg"] for test in (tests[0], tests[-1]))
-    print(decoded(ROWS, affordable(asked, first, last)), end="")
+    printed = decoded([ROWS[0], ROWS[-1]], LEAST)
+    try:
+        tests = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
+        first, last = (test["t_tg"] / test["tg"] for test in (tests[0], tests[-1]))
+    except (ValueError, TypeError, KeyError, IndexError):
+        sys.exit(f"{tool}: printed {printed.strip()[:60]!r}; needed: a line of JSON for each test")
+    lines = decoded(ROWS, affordable(asked, first, last)).splitlines()
+    print("\n".join(line for line in lines if line.startswith("{")))
 
 
 def affordable(asked: argparse.Namespace, first: float, last: float) -> int:
-    """Return how often all passes can be timed, from the seconds of the shortest and the longest."""
+    """Return how often all passes can be timed, from seconds of the shortest and the longest."""
     share = [(rows - ROWS[0]) / (ROWS[-1] - ROWS[0]) for rows in ROWS]
     once = sum(first + (last - first) * part for part in share) * len(asked.context)
     return min(max(int(asked.seconds / once), LEAST), MOST)
@@ -106,8 +114,8 @@ def listed(values: Sequence[int]) -> str:
 
 def transformers_passes(model: str) -> Passes:
     """Return a function that fills a cache, and one that runs a pass and forgets it."""
-    import torch
-    import transformers
+    import torch  # type: ignore[import-not-found]
+    import transformers  # type: ignore[import-not-found,unused-ignore]
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if torch.backends.mps.is_available():
@@ -135,9 +143,9 @@ def transformers_passes(model: str) -> Passes:
 
 def mlx_passes(model: str) -> Passes:
     """Return a function that fills a cache, and one that runs a pass and forgets it."""
-    import mlx.core as mx
-    from mlx_lm import load
-    from mlx_lm.models.cache import make_prompt_cache, trim_prompt_cache
+    import mlx.core as mx  # type: ignore[import-not-found]
+    from mlx_lm import load  # type: ignore[import-not-found]
+    from mlx_lm.models import cache  # type: ignore[import-not-found]
 
     network = load(model)[0]
     kept: dict[str, Any] = {}
@@ -146,12 +154,12 @@ def mlx_passes(model: str) -> Passes:
         mx.eval(network(mx.full((1, tokens), 100, dtype=mx.int32), cache=kept["cache"]))
 
     def fill(depth: int) -> None:
-        kept["cache"] = make_prompt_cache(network)
+        kept["cache"] = cache.make_prompt_cache(network)
         run(depth)
 
     def step(tokens: int, _: int) -> None:
         run(tokens)
-        trim_prompt_cache(kept["cache"], tokens)
+        cache.trim_prompt_cache(kept["cache"], tokens)
 
     return fill, step
 
@@ -193,7 +201,7 @@ def main(words: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--context", default="0", help="cached tokens, comma-separated")
     parser.add_argument("--seconds", type=float, default=60.0, help="of timing, about")
-    parser.add_argument("more", nargs="*", help="arguments of the tool, behind --")
+    parser.add_argument("--tool-args", default="", help="that the tool gets besides")
     asked = parser.parse_args(words)
     asked.context = [int(depth) for depth in asked.context.split(",")]
     if asked.tool in LIBRARIES:
@@ -203,7 +211,7 @@ def main(words: Sequence[str] | None = None) -> None:
     tool = shutil.which(asked.tool)
     if tool is None:
         sys.exit(f"{asked.tool}: not found on PATH")
-    if not os.path.isfile(asked.model):
+    if not Path(asked.model).is_file():
         sys.exit(f"{asked.model}: is no file; {kind} reads a GGUF file of this machine")
     TOOLS[kind](tool, asked)
 

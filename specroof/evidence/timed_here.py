@@ -17,7 +17,7 @@ _PATIENCE_S: Final = 900.0
 
 
 def timed_here(
-    model: str, tool: str, contexts: Sequence[int], seconds: float, more: Sequence[str]
+    model: str, tool: str, tool_args: str, contexts: Sequence[int], seconds: float
 ) -> str:
     """Return what a tool prints that times passes of a model on this machine.
 
@@ -27,22 +27,22 @@ def timed_here(
         A file, or a name that the tool knows.
     tool
         Of `specroof.evidence.time_passes`, or a path.
+    tool_args
+        Arguments that the tool gets besides, as a shell takes them.
     contexts
         Tokens that are cached before the passes.
     seconds
         Of timing, about.
-    more
-        Arguments that the tool gets besides.
 
     Raises
     ------
     MeasurementError
         One line: for a tool that is not there, fails, or does not end.
     """
-    words = [sys.executable, str(SCRIPT), f"--tool={tool}", f"--seconds={seconds:g}"]
-    words += [f"--context={','.join(map(str, contexts))}", "--", model, *more]
+    words = [sys.executable, str(SCRIPT), f"--tool={tool}", f"--tool-args={tool_args}"]
+    words += [f"--context={','.join(map(str, contexts))}", f"--seconds={seconds:g}", "--", model]
     # A session of its own: what the script has started ends with it.
-    timer = subprocess.Popen(
+    timer = subprocess.Popen(  # noqa: S603 - of the user
         words,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -61,6 +61,8 @@ def timed_here(
             os.killpg(timer.pid, signal.SIGKILL)
             timer.communicate()
     if timer.returncode:
-        lines = said.strip().splitlines() or ["gave no reason"]
-        raise MeasurementError(lines[-1])
+        reason = said.strip().rpartition("\n")[2] or f"{tool}: gave no reason"
+        if "not found" in reason:
+            reason += "; allowed: --tool PATH, or --script for another machine"
+        raise MeasurementError(reason)
     return printed

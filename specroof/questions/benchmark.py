@@ -20,7 +20,14 @@ from specroof.evidence import (
     server_told,
     stated_drafts,
 )
-from specroof.hardware import LOCAL_FRAMEWORKS, EngineProfile, HardwareProfile, Placement, RowKernel
+from specroof.hardware import (
+    FRAMEWORKS,
+    LOCAL_FRAMEWORKS,
+    EngineProfile,
+    HardwareProfile,
+    Placement,
+    RowKernel,
+)
 from specroof.latency import Deployment, engine_setup, option_notes
 from specroof.questions.request import (
     DRAFTER,
@@ -184,8 +191,8 @@ class BenchmarkRequest(Recorded):
         placement = Placement(self.tensor_parallel, self.expert_parallel)
         server = server_told(points, server_of(self.server))
         setup = engine_setup(hardware, engine, placement, options)
-        if engine is None and notes and points[0].engine in LOCAL_FRAMEWORKS:
-            # No back end was measured on this chip, and servers are no stand-in for one.
+        if engine is None and notes and points[0].engine not in FRAMEWORKS:
+            # Software for one user: servers, whose passes fill graphs, are no stand-in for it.
             setup = replace(setup, engine=peaks_engine(hardware, points[0].engine))
             notes = [f"{notes[0].partition(':')[0]}: the chip's peaks predict instead"]
         return Benchmark(
@@ -244,7 +251,7 @@ def engine_of_results(
     )
 
 
-def peaks_engine(hardware: HardwareProfile, tool: str) -> EngineProfile:
+def peaks_engine(hardware: HardwareProfile, tool: str | None) -> EngineProfile:
     """Return an engine for one user that reaches the peaks of a chip and adds up its times.
 
     Parameters
@@ -252,11 +259,12 @@ def peaks_engine(hardware: HardwareProfile, tool: str) -> EngineProfile:
     hardware
         The chip.
     tool
-        The software whose rules it has: one of `specroof.hardware.LOCAL_FRAMEWORKS`.
+        The software; of `specroof.hardware.LOCAL_FRAMEWORKS` it has the rules.
     """
     share = hardware.arithmetic("bf16")[1] / hardware.arithmetic("fp32")[1]
     kernels = {kind: RowKernel(of=kind, compute_frac=share) for kind in ("dense", "experts")}
-    return EngineProfile(name="peaks", framework=tool, overlap_norm=1.0, row_kernels=kernels)
+    rules = tool if tool in LOCAL_FRAMEWORKS else None
+    return EngineProfile(name="peaks", framework=rules, overlap_norm=1.0, row_kernels=kernels)
 
 
 def idle_notes(points: Sequence[Measurement], given: Mapping[str, object]) -> list[str]:

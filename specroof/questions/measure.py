@@ -2,6 +2,7 @@
 
 import os
 import shlex
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -11,7 +12,7 @@ import numpy as np
 from specroof.arrays import Array, number_within, whole_within
 from specroof.catalog import read_text
 from specroof.engines import predicted_tokens_per_s
-from specroof.errors import MeasurementError, OptionError, expect
+from specroof.errors import MeasurementError, expect, refuse
 from specroof.evidence import Measurement
 from specroof.evidence.timed_here import SCRIPT, timed_here
 from specroof.questions.answer import Noted
@@ -236,6 +237,10 @@ def measure(request: MeasureRequest) -> Measured | TimingScript:
     expect("model", request.model, str | os.PathLike, "a file, a folder or a name")
     expect("tool", request.tool, str, "the name of a tool, or its path")
     expect("tool_args", request.tool_args, str, "words")
+    try:
+        shlex.split(request.tool_args)
+    except ValueError as failure:
+        refuse("tool_args", request.tool_args, f"words of a shell ({failure})")
     expect("results", request.results, str | os.PathLike | None, "a file, or None")
     model = os.fspath(request.model)
     if request.script:
@@ -258,12 +263,7 @@ def measure(request: MeasureRequest) -> Measured | TimingScript:
         name, text = os.fspath(request.results), read_text(Path(request.results), MeasurementError)
     else:
         name = Path(request.tool).name
-        try:
-            more = shlex.split(request.tool_args)
-        except ValueError as failure:
-            message = f"tool_args is {request.tool_args!r}: {failure}; allowed: words of a shell"
-            raise OptionError(message) from None
-        text = timed_here(model, request.tool, contexts, seconds, more)
+        text = timed_here(model, request.tool, request.tool_args, contexts, seconds)
     calibrated = calibrate(
         {name: text},
         request.model,
@@ -293,8 +293,18 @@ def measure(request: MeasureRequest) -> Measured | TimingScript:
         before,
         after,
         notes=calibrated.notes,
-        warnings=calibrated.warnings,
+        warnings=(*calibrated.warnings, *_unsteady(points)),
     )
+
+
+def _unsteady(points: Sequence[Measurement]) -> Iterator[str]:
+    """Yield a warning where the machine did other work while passes were timed."""
+    noted = [point for point in points if point.note]
+    if noted:
+        yield (
+            f"{len(noted)} of {len(points)} passes are unsteady, that of {_rows(noted[0]):g} rows "
+            f"first ({noted[0].note}): time them again while the machine does nothing else"
+        )
 
 
 def _rows(point: Measurement) -> float:
@@ -340,7 +350,9 @@ def measured_text(answer: Measured) -> str:
         f"{float(curve.best_speedup[0, 0]):.2f}x with {int(curve.best_draft_len[0, 0])} drafts"
         for curve in curves
     )
-    best = f"{answer.after.drafter}, {_CONTEXT} cached tokens: {was} in {base}, {now} as measured here"
+    best = (
+        f"{answer.after.drafter}, {_CONTEXT} cached tokens: {was} in {base}, {now} as measured here"
+    )
     return page(answer, passes, speedups, best)
 
 
