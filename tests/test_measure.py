@@ -13,17 +13,28 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import specroof
 from gguf_files import gguf_bytes
-from specroof import ForwardPass, Options, load_hardware, load_model
+from specroof import (
+    ForwardPass,
+    Options,
+    Round,
+    constant_acceptance,
+    load_drafter,
+    load_hardware,
+    load_model,
+)
 from specroof.cli import app
+from specroof.drafters.base import chain_proposals
 from specroof.errors import MeasurementError, OptionError
 from specroof.evidence import read_benchmark, time_passes, timed_here
 from specroof.hardware import EngineProfile, HardwareProfile
 from specroof.latency import engine_setup, model_latency
+from specroof.questions.measure import Measured
 
 CPU = "cpu-2ch-ddr5"
 #: Milliseconds of passes by rows, as one core of a Zen 4 ran Qwen3-0.6B in Q8_0.
@@ -46,7 +57,8 @@ if "-npl" in words:
         print(json.dumps(line))
 else:
     print(json.dumps([
-        {{"n_prompt": int(rows), "n_gen": 0, "n_depth": int(depth), "avg_ns": 1e6 * steps[int(rows)]}}
+        {{"n_prompt": int(rows), "n_gen": 0, "n_depth": int(depth),
+         "avg_ns": 1e6 * steps[int(rows)], "avg_ts": 1e3 * int(rows) / steps[int(rows)]}}
         for depth in words.get("-d", "0").split(",")
         for rows in words["-p"].split(",")
     ]))
@@ -65,15 +77,24 @@ def tool(folder: Path, code: str, name: str = "llama-bench") -> Path:
 def gguf(tmp_path: Path) -> Path:
     """The header of Qwen3-0.6B in Q8_0."""
     sizes = {
-        **{"block_count": 28, "context_length": 4096, "embedding_length": 1024},
-        **{"feed_forward_length": 3072, "attention.head_count": 16, "vocab_size": 151936},
-        **{"attention.head_count_kv": 8, "attention.key_length": 128},
+        "block_count": 28,
+        "context_length": 4096,
+        "embedding_length": 1024,
+        "feed_forward_length": 3072,
+        "attention.head_count": 16,
+        "vocab_size": 151936,
+        "attention.head_count_kv": 8,
+        "attention.key_length": 128,
     }
     tensors: list[Any] = [("token_embd.weight", [1024, 151936], "q8_0")]
     tensors += [("output_norm.weight", [1024], "f32")]
     matrices = {
-        **{"attn_q": [1024, 2048], "attn_k": [1024, 1024], "attn_v": [1024, 1024]},
-        **{"attn_output": [2048, 1024], "ffn_gate": [1024, 3072], "ffn_up": [1024, 3072]},
+        "attn_q": [1024, 2048],
+        "attn_k": [1024, 1024],
+        "attn_v": [1024, 1024],
+        "attn_output": [2048, 1024],
+        "ffn_gate": [1024, 3072],
+        "ffn_up": [1024, 3072],
         "ffn_down": [3072, 1024],
     }
     norms = {"attn_norm": 1024, "ffn_norm": 1024, "attn_q_norm": 128, "attn_k_norm": 128}
@@ -105,7 +126,7 @@ def test_passes_that_cost_in_steps_are_predicted_by_the_measured_engine(
 ) -> None:
     bench = tool(tmp_path, FAKE)
     answer = specroof.measure(gguf, CPU, tool=str(bench), tool_args="-t 1", context_len=256)
-    assert isinstance(answer, specroof.questions.measure.Measured)
+    assert isinstance(answer, Measured)
     rows = {row["rows"]: row for row in answer.records}
     assert [*rows] == [*STEPS]
     for count, row in rows.items():
@@ -139,7 +160,7 @@ def test_passes_that_cost_in_steps_are_predicted_by_the_measured_engine(
 def test_sequences_decoded_in_parallel_are_rows(tmp_path: Path, gguf: Path) -> None:
     bench = tool(tmp_path, FAKE, "llama-batched-bench")
     answer = specroof.measure(gguf, CPU, tool=str(bench), seconds=1)
-    assert isinstance(answer, specroof.questions.measure.Measured)
+    assert isinstance(answer, Measured)
     assert [row["rows"] for row in answer.records] == [*STEPS]
     for row in answer.records:
         assert row["after_s"] == pytest.approx(row["measured_s"], rel=2e-3)
@@ -149,7 +170,7 @@ def test_sequences_decoded_in_parallel_are_rows(tmp_path: Path, gguf: Path) -> N
 
 def test_recorded_output_of_a_busy_machine_is_read_and_warned_of(gguf: Path) -> None:
     answer = specroof.measure(gguf, CPU, results=RECORDED, engine_name="busy")
-    assert isinstance(answer, specroof.questions.measure.Measured)
+    assert isinstance(answer, Measured)
     assert [row["rows"] for row in answer.records] == [*STEPS]
     assert answer.records[0]["measured_s"] == pytest.approx(0.1275, abs=1e-4)  # the median
     (warning,) = [said for said in answer.warnings if "unsteady" in said]
@@ -287,7 +308,7 @@ def test_libraries_are_timed_pass_by_pass(
     modules = fake_torch(clock, cuda=device == "cuda", mps=device == "mps") | fake_mlx(clock)
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.setattr(time_passes.time, "perf_counter", clock)
+    monkeypatch.setattr(time, "perf_counter", clock)
     time_passes.main(["Qwen/Qwen3-0.6B", f"--tool={library}", "--context=0,64", "--seconds=8"])
     printed = capsys.readouterr().out
     lines = [json.loads(line) for line in printed.splitlines()]
@@ -298,7 +319,7 @@ def test_libraries_are_timed_pass_by_pass(
     passes = tmp_path / "passes.json"
     passes.write_text(printed, encoding="utf-8")
     answer = specroof.measure("Qwen/Qwen3-0.6B", chip, results=passes)
-    assert isinstance(answer, specroof.questions.measure.Measured)
+    assert isinstance(answer, Measured)
     assert answer.calibrated.calibration.engine.rules == rules
     for row in answer.records:
         assert row["after_s"] == pytest.approx(row["measured_s"], rel=0.02)
@@ -320,6 +341,14 @@ def test_the_script_runs_as_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- Tools that are not there, fail, or do not end -----------------------------------------------
 
 PLENTY = "import sys\nsys.stdout.write('x' * 9_000_000)\nsys.stdout.flush()"
+
+
+def test_a_tool_of_parallel_sequences_that_prints_nothing_is_one_line(
+    tmp_path: Path, gguf: Path
+) -> None:
+    bench = tool(tmp_path, "print('main: n_kv_max')", "llama-batched-bench")
+    with pytest.raises(MeasurementError, match=r"needed: a line of JSON for each test$"):
+        specroof.measure(gguf, CPU, tool=str(bench))
 
 
 @pytest.mark.parametrize(
@@ -353,9 +382,9 @@ def test_a_tool_or_a_file_that_is_not_there_is_one_line(tmp_path: Path, gguf: Pa
 
 
 @pytest.fixture
-def sleeper(tmp_path: Path) -> Iterator[Path]:
+def sleeper(tmp_path: Path) -> Path:
     """A tool that says its number and then does not end."""
-    yield tool(
+    return tool(
         tmp_path,
         "import os, time\nopen(__file__ + '.pid', 'w').write(str(os.getpid()))\ntime.sleep(600)",
     )
@@ -374,13 +403,22 @@ def has_ended(bench: Path) -> bool:
     return not state.exists() or state.read_text().split()[2] == "Z"
 
 
+def wait_for_end(bench: Path) -> None:
+    """Wait until the tool has gone: the kernel takes a moment."""
+    for _ in range(200):
+        if has_ended(bench):
+            return
+        time.sleep(0.05)
+    pytest.fail("the tool runs on")
+
+
 def test_a_tool_that_does_not_end_is_ended(
     gguf: Path, sleeper: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(timed_here, "_PATIENCE_S", 0.0)
     with pytest.raises(MeasurementError, match=r"did not end in 2 s$"):
         specroof.measure(gguf, CPU, tool=str(sleeper), seconds=1)
-    assert any(has_ended(sleeper) or time.sleep(0.05) for _ in range(200))
+    wait_for_end(sleeper)
 
 
 def test_an_interrupt_ends_the_tool(
@@ -399,7 +437,7 @@ def test_an_interrupt_ends_the_tool(
     with pytest.raises(KeyboardInterrupt):
         specroof.measure(gguf, CPU, tool=str(sleeper), seconds=1)
     assert begun[0].returncode is not None
-    assert any(has_ended(sleeper) or time.sleep(0.05) for _ in range(200))
+    wait_for_end(sleeper)
 
 
 # --- Kernels of few rows, beside those that an engine has ----------------------------------------
@@ -421,7 +459,7 @@ def machine(
 
 
 @pytest.mark.parametrize("name", ["Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B"])
-def test_kernels_of_a_format_get_steps_and_others_keep_theirs(tmp_path: Path, name: str) -> None:
+def test_kernels_of_a_format_get_steps_and_others_keep_theirs(name: str) -> None:
     form, slower = "q8_0", {1: 1.0, 2: 6.0, 4: 3.0, 8: 9.0, 12: 4.0}
     chip, engine = machine("strix-halo", slower, form)
     model = load_model(name)
@@ -488,6 +526,38 @@ def test_a_smooth_machine_gets_no_steps() -> None:
     )
     assert "row_kernels" in dict(answer.calibration.kept)
     assert answer.calibration.engine.row_kernels == setup.engine.row_kernels
+
+
+# --- Draft models that keep what they drafted ----------------------------------------------------
+
+
+def test_a_draft_model_reads_two_tokens_where_all_drafts_were_accepted() -> None:
+    """A pass of one row takes 1 s, of two rows 5 s, and of more is not asked for."""
+    seconds = {1.0: 1.0, 2.0: 5.0}
+
+    def pass_seconds(_: Any, forward: ForwardPass, *__: Any) -> Any:
+        return np.asarray(seconds[float(forward.query_len)])
+
+    drafter = load_drafter("model,config=Qwen/Qwen3-0.6B,accept=0.9")
+    one = np.ones(1)
+    asked = Round(
+        draft_len=3 * one, batch_size=one, context_len=100 * one, tokens_per_round=3 * one,
+        decode_s=one, verify_s=one, cost_of="decode", pass_s=pass_seconds,
+        target=load_model("Qwen/Qwen3-8B"), all_accepted=0.25 * one,
+    )  # fmt: skip
+    assert drafter.draft(asked).serial_s == pytest.approx(1 + 0.25 * 4 + 2)  # two more drafts
+
+
+def test_llama_cpp_keeps_drafts_in_the_cache_of_a_draft_model_and_vllm_reads_them_again() -> None:
+    spec = "model,config=Qwen/Qwen3-0.6B,accept=0.9"
+    curves = [
+        specroof.predict("Qwen/Qwen3-8B", "rtx-4090", drafters=spec, engine=engine).curves[0]
+        for engine in ("llama.cpp", "vllm")
+    ]
+    accepted = chain_proposals(constant_acceptance(0.9), np.arange(4)).all_accepted
+    assert accepted == pytest.approx([0, 0.9, 0.9**2, 0.9**3])
+    first, later = (float(curves[0].draft_s[0, 0, k]) for k in (1, 2))
+    assert later < 2 * first * 1.05  # one row and hardly two, whatever was committed
 
 
 def test_a_line_of_a_library_lacks_nothing() -> None:

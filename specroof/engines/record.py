@@ -276,12 +276,14 @@ def _together(proposed: Sequence[Proposals]) -> Proposals:
         np.concatenate([np.atleast_1d(count) for _, count in level])
         for level in zip(*(proposal.expansions for proposal in proposed), strict=True)
     ]
+    accepted = [one.all_accepted for one in proposed if one.all_accepted is not None]
     return Proposals(
         verify_len=np.concatenate([proposal.verify_len for proposal in proposed]),
         tokens_per_round=np.concatenate([proposal.tokens_per_round for proposal in proposed]),
         expansions=tuple(zip(_widths(proposed[0]), counts, strict=True)),
         branches=np.concatenate([proposal.branches for proposal in proposed]),
         looked_up=proposed[0].looked_up,
+        all_accepted=np.concatenate(accepted) if accepted else None,
     )
 
 

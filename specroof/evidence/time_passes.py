@@ -69,8 +69,8 @@ def llama_bench(tool: str, asked: argparse.Namespace) -> None:
     ends = [ROWS[0], ROWS[-1]]
     printed = tool_output([*words, "-p", listed(ends), "-r", "1"])
     try:
-        first, last = (test["avg_ns"] * 1e-9 for test in json.loads(printed))
-    except (ValueError, TypeError, KeyError):
+        first, last = (test["n_prompt"] / test["avg_ts"] for test in json.loads(printed))
+    except (ValueError, TypeError, KeyError, ZeroDivisionError):
         sys.exit(f"{tool}: printed {printed.strip()[:60]!r}; needed: the JSON of two tests")
     times = affordable(asked, first, last)
     passes = ["-p", listed(ROWS), "-d", listed(asked.context), "-r", str(times)]
@@ -91,7 +91,7 @@ def llama_batched_bench(tool: str, asked: argparse.Namespace) -> None:
     try:
         tests = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
         first, last = (test["t_tg"] / test["tg"] for test in (tests[0], tests[-1]))
-    except (ValueError, TypeError, KeyError, IndexError):
+    except (ValueError, TypeError, KeyError, IndexError, ZeroDivisionError):
         sys.exit(f"{tool}: printed {printed.strip()[:60]!r}; needed: a line of JSON for each test")
     lines = decoded(ROWS, affordable(asked, first, last)).splitlines()
     print("\n".join(line for line in lines if line.startswith("{")))
