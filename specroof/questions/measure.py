@@ -121,7 +121,7 @@ class MeasureRequest:
             shown="named like the tool",
         ),
     ] = None
-    engine_name: Annotated[str, _CALIBRATE["engine_name"]] = "measured"
+    engine_name: Annotated[str, replace(_CALIBRATE["engine_name"], shown="measured")] = "measured"
     family: Annotated[str | None, replace(SHARED["family"], panel=None)] = None
     options: Annotated[OptionsLike | None, SHARED["options"]] = None
 
@@ -366,6 +366,7 @@ COMMAND: Final = Command(
         about="Write the hardware YAML here; with --script, the script.",
         metavar="FILE",
         content=lambda answer: str(answer.file),
+        parameters=("engine_name",),
     ),
     example="specroof measure Qwen3-8B-Q4_K_M.gguf -H rtx-4090 -o mine.yaml",
 )
