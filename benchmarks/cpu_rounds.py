@@ -5,7 +5,8 @@
 Needs ``pip install llama-cpp-python gguf``. Two models of random weights are written as GGUF files:
 shapes of Qwen3-0.6B and a drafter of 97M. Passes of the target of 1 to 8 rows make an engine, as
 `specroof measure` does. Rounds of the real engine follow, whose drafts are accepted as dice fall;
-what their seconds a token are is predicted from those passes alone, the drafter's too. Seconds are those of the processor, so that others may use the machine.
+what their seconds a token are is predicted from those passes alone, the drafter's too. Seconds are
+those of the processor, so that others may use the machine.
 
 ``--timings`` reads what an earlier run printed as JSON, and needs no llama.cpp.
 """

@@ -564,5 +564,7 @@ def test_a_line_of_a_library_lacks_nothing() -> None:
     line = {"tool": "mlx-lm", "batch_size": 1, "context_len": 8, "positions": 2, "pass_s": 0.01}
     (point,) = read_benchmark(json.dumps(line), source="passes.json")
     assert (point.engine, point.verify_len, point.head_len) == ("mlx", 2, None)
-    with pytest.raises(MeasurementError, match="context_len is empty"):
+    with pytest.raises(MeasurementError, match=r"tool is 'mine'; allowed: llama\.cpp"):
+        read_benchmark(json.dumps(line | {"tool": "mine"}), source="passes.json")
+    with pytest.raises(MeasurementError, match=r"context_len is empty"):
         read_benchmark(json.dumps(line | {"context_len": None}), source="passes.json")

@@ -960,7 +960,8 @@ def _solved(
     """Return the fit of what the points determine, as far as each figure earns its place."""
     noise = noise_of(problem, determined)
     width = prior_width(problem, determined, noise)
-    # What three points fit, and what the profile knows; the prior holds the latter.
+    # What three points fit, and what the profile knows, or a first figure where it knows nothing;
+    # the prior holds the latter.
     chosen = [
         figure
         for figure in determined
@@ -1035,9 +1036,9 @@ def _with_steps(
         if engine.row_kernels
         and not (point.drafts or point.includes_prefill)
         and (point.method == STEP or point.engine in LOCAL_FRAMEWORKS)
-        and _rows(point) <= FEW_ROWS
+        and point.rows <= FEW_ROWS
     ]
-    rows = np.array([_rows(point) for point in few])
+    rows = np.array([point.rows for point in few])
     n_steps = len(np.unique(rows))
     if n_steps <= 1:
         return engine, [], ""
@@ -1058,10 +1059,6 @@ def _with_steps(
         if (before := kernel_of(kernels, kernel).compute_frac) != kernel.compute_frac
     ]
     return engine, fitted, ""
-
-
-def _rows(point: Measurement) -> float:
-    return (point.batch_size or 1.0) * (point.verify_len or 1)
 
 
 def widened(band: Band, residuals: Sequence[Residual]) -> Band:

@@ -161,6 +161,11 @@ class Measurement:
         return math.nan if self.tokens_per_s is None else self.tokens_per_s
 
     @property
+    def rows(self) -> float:
+        """Tokens of all sequences in a pass, which is the number of rows of its products."""
+        return (self.batch_size or 1.0) * (self.verify_len or 1)
+
+    @property
     def pass_s(self) -> float | None:
         """Seconds of a bare pass; None of anything else."""
         return (self.batch_size or 1) / self.rate if self.method == STEP else None

@@ -572,8 +572,10 @@ class _TimedPass(_TableRow):
 
 def _timed_pass(content: dict[str, Any], place: str) -> Result:
     row = read_model(content, _TimedPass, place=place, error=MeasurementError)
-    tool = _SERVERS.get(row.tool, row.tool)
-    return False, replace(_pass(row.model_copy(update={"tool": None}), place, ""), engine=tool)
+    if row.tool not in _TIMED:
+        reject(f"{place}: tool is {shown(row.tool)}", ", ".join(_TIMED), MeasurementError)
+    point = _pass(row.model_copy(update={"tool": None}), place, "")
+    return False, replace(point, engine=_TIMED[row.tool])
 
 
 #: Engines of hardware files, by what benchmarks call them: `--backend` of SGLang's, and `framework`
@@ -586,8 +588,9 @@ _SERVERS: Final = {
     "vllm": "vllm",
     "vllm-chat": "vllm",
     "trt": "tensorrt-llm",
-    "mlx-lm": "mlx",
 }
+#: Engines by what lines of timed passes call the software.
+_TIMED: Final = {"llama.cpp": "llama.cpp", "mlx-lm": "mlx", "transformers": "transformers"}
 
 #: The keys that tell the tools apart, and who reads them.
 _TOOLS: Final[Mapping[tuple[str, ...], Callable[[dict[str, Any], str], Result]]] = {

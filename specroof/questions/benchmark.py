@@ -180,26 +180,29 @@ class BenchmarkRequest(Recorded):
         if not isinstance(self.model, Architecture):
             refuse_others(points, os.fspath(self.model))
         refuse_mixed(points)
-        engine, notes = self.engine, list[str]()
+        engine, notes, stands_in = self.engine, list[str](), False
         if engine is None:
             engine, notes = engine_of_results(points, hardware)
+            tool = next((point.engine for point in points if point.engine is not None), None)
+            stands_in = bool(notes) and tool not in FRAMEWORKS
+        if stands_in:  # servers, whose passes fill graphs, for software of one user
+            notes = [f"{hardware.name} has no engine {tool}: the chip's peaks predict instead"]
+        notes = [*silent, *notes]
         drafter = None
         if self.drafter is not None:
             drafter = drafter_of(self.drafter)
             refuse_other_kinds(points, drafter.kind)
-        silent += idle_notes(points, {"drafter": self.drafter, "draft length": self.draft_len})
+        notes += idle_notes(points, {"drafter": self.drafter, "draft length": self.draft_len})
         placement = Placement(self.tensor_parallel, self.expert_parallel)
         server = server_told(points, server_of(self.server))
         setup = engine_setup(hardware, engine, placement, options)
-        if engine is None and notes and points[0].engine not in FRAMEWORKS:
-            # Software for one user: servers, whose passes fill graphs, are no stand-in for it.
-            setup = replace(setup, engine=peaks_engine(hardware, points[0].engine))
-            notes = [f"{notes[0].partition(':')[0]}: the chip's peaks predict instead"]
+        if stands_in:
+            setup = replace(setup, engine=peaks_engine(hardware, tool))
         return Benchmark(
             points=points,
             served=Deployment(model, in_server(model, setup, server)),
             drafter=drafter,
-            notes=(*silent, *notes, *option_notes(model, options)),
+            notes=(*notes, *option_notes(model, options)),
             labels=tuple(file_label(Path(name).name, text) for name, text in texts),
         )
 

@@ -190,7 +190,7 @@ class Measured(Noted):
         """A row for each pass: seconds measured, and predicted before and after."""
         return [
             {
-                "rows": _rows(residual.point),
+                "rows": residual.point.rows,
                 "context_len": residual.point.context_len,
                 "measured_s": _seconds(residual.point, residual.point.rate),
                 "before_s": before_s,
@@ -302,13 +302,9 @@ def _unsteady(points: Sequence[Measurement]) -> Iterator[str]:
     noted = [point for point in points if point.note]
     if noted:
         yield (
-            f"{len(noted)} of {len(points)} passes are unsteady, that of {_rows(noted[0]):g} rows "
+            f"{len(noted)} of {len(points)} passes are unsteady, that of {noted[0].rows:g} rows "
             f"first ({noted[0].note}): time them again while the machine does nothing else"
         )
-
-
-def _rows(point: Measurement) -> float:
-    return (point.batch_size or 1.0) * (point.verify_len or 1)
 
 
 def _seconds(point: Measurement, rate: float) -> float:
