@@ -3,10 +3,10 @@
     python benchmarks/cpu_rounds.py [--format Q8_0] [--timings FILE] [--tokens 48] [--repeats 3]
 
 Needs ``pip install llama-cpp-python gguf``. Two models of random weights are written as GGUF files:
-shapes of Qwen3-0.6B and a drafter of 97M. Passes of 1 to 8 rows make an engine *measured here*: a
-kernel for each number of rows, whose share of the peak is what the pass took. Rounds of the real
-engine follow, whose drafts are accepted as dice fall; what their seconds a token are is predicted
-from the passes alone. Seconds are those of the processor, so that others may use the machine.
+shapes of Qwen3-0.6B and a drafter of 97M. Passes of the target of 1 to 8 rows make an engine, as
+`specroof measure` does. Rounds of the real engine follow, whose drafts are accepted as dice fall;
+what their seconds a token are is predicted from those passes alone, the drafter's too. Seconds are
+those of the processor, so that others may use the machine.
 
 ``--timings`` reads what an earlier run printed as JSON, and needs no llama.cpp.
 """
@@ -17,19 +17,14 @@ import json
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from statistics import mean, median
 from typing import Any, Final
 
 import numpy as np
 
-from specroof import load_drafter, load_hardware, load_model, predict
-from specroof.architecture import Architecture
-from specroof.cost import ForwardPass
-from specroof.hardware import EngineProfile, HardwareProfile, RowKernel
-from specroof.latency import Deployment, engine_setup
-from specroof.speedup.curve import pass_latency
+from specroof import calibrate, predict
+from specroof.hardware import HardwareProfile
 
 #: Layers, hidden size, feed-forward size, heads, KV heads and head size of both models.
 SHAPES: Final = {"target": (28, 1024, 3072, 16, 8, 128), "drafter": (6, 512, 1536, 8, 4, 64)}
@@ -199,33 +194,20 @@ def timings(folder: Path, form: str, tokens: int, repeats: int) -> dict[str, Any
 # --- The same predicted --------------------------------------------------------------------------
 
 
-def with_kernels(chip: HardwareProfile, kernels: dict[str, RowKernel]) -> HardwareProfile:
-    """Return the chip with an engine that has a kernel for each number of rows."""
-    engine = EngineProfile(name="here", overlap_norm=1.0, row_kernels=kernels)
-    return replace(chip, engines={"here": engine}, default_engine="here")
-
-
-def measured_here(model: Architecture, n_bytes: int, seconds: dict[int, float]) -> HardwareProfile:
-    """Return this machine: its bytes/s from a pass of one row, kernels from passes of more.
-
-    Reading the weights takes half of the pass of one row: which half is not told apart here, and
-    changes no sum.
-    """
-    base = load_hardware("cpu-2ch-ddr5")
-    peak = replace(base.peak, memory_bytes_per_s=2 * n_bytes / seconds[1], memory_bytes=64e9)
-    chip = replace(base, peak=peak, aliases=())
-    kernels: dict[str, RowKernel] = {}
-    for rows, wanted in seconds.items():
-        low, high = 1e-6, 1.0
-        for _ in range(60):
-            share = (low * high) ** 0.5
-            tried = kernels | {f"rows-{rows}": RowKernel(rows=rows, compute_frac=share)}
-            setup = engine_setup(with_kernels(chip, tried), "here", None, None)
-            shape = ForwardPass(batch_size=1, query_len=rows, context_len=CONTEXT)
-            took = float(pass_latency(Deployment(model, setup), shape).total_s)
-            low, high = (share, high) if took > wanted else (low, share)
-        kernels[f"rows-{rows}"] = RowKernel(rows=rows, compute_frac=share)
-    return with_kernels(chip, kernels)
+def measured_here(target: Path, seconds: dict[int, float]) -> HardwareProfile:
+    """Return this machine, as `specroof measure` writes it from the passes of the target."""
+    lines = [
+        {
+            "tool": "llama.cpp",
+            "batch_size": 1,
+            "context_len": CONTEXT,
+            "positions": rows,
+            "pass_s": s,
+        }
+        for rows, s in seconds.items()
+    ]
+    passes = "\n".join(map(json.dumps, lines))
+    return calibrate({"passes.json": passes}, target, "cpu-2ch-ddr5").hardware
 
 
 def table(found: dict[str, Any], folder: Path) -> str:
@@ -234,13 +216,11 @@ def table(found: dict[str, Any], folder: Path) -> str:
         name: {int(rows): s for rows, s in found[name].items() if int(rows) in ROWS}
         for name in SHAPES
     }
-    file = folder / "target.gguf"
-    target = load_model(file)
-    chip = measured_here(target, file.stat().st_size, passes["target"])
-    cost = passes["drafter"][1] / passes["target"][1]
+    target, drafter_file = folder / "target.gguf", folder / "drafter.gguf"
+    chip = measured_here(target, passes["target"])
     lines, errors = ["rate  drafts  measured  predicted   off"], []
     for rate in RATES:
-        drafter = load_drafter(f"autoregressive,cost={cost:.6g},accept={rate}")
+        drafter = f"model,config={drafter_file},accept={rate}"
         answer = predict(target, chip, drafters=drafter, context_len=[CONTEXT], max_draft_len=6)
         curve = answer.curves[0]
         for drafts in DRAFTS:

@@ -83,6 +83,8 @@ validate
 validate --played
 validate bench.csv --model Qwen/Qwen3-8B -H b200 --drafter eagle3
 calibrate bench.csv --model Qwen/Qwen3-8B -H b200 --drafter eagle3
+measure Qwen/Qwen3-0.6B -H cpu-2ch-ddr5 --weights q8_0 --results passes.json
+measure Qwen/Qwen3-0.6B -H cpu-2ch-ddr5 --script
 mock Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --draft-len 3 --draft-model DRAFT
 models
 models show Qwen/Qwen3-8B
@@ -249,7 +251,7 @@ def write_files(folder: Path) -> None:
     files = {"vllm.txt": vllm_page(life), "later.txt": vllm_page(life.at(1030.0))}
     files |= {"off.txt": vllm_page(life, off=True), "sglang.txt": sglang_page(life)}
     files["day.csv"] = "hour,concurrency\n0,4\n1,64\n2,8\n"
-    for page in ("hardware", "validate"):
+    for page in ("hardware", "measure", "validate"):
         text = (ROOT / "docs" / "pages" / "commands" / f"{page}.md").read_text(encoding="utf-8")
         files |= dict(files_of(text))
     for name, text in files.items():

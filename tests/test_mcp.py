@@ -34,7 +34,8 @@ PREDICT = QWEN | {"drafters": "eagle3,accept=0.7", "batch_size": [1, 8]}
 
 def test_every_question_that_prints_is_a_tool() -> None:
     every = questions(can_read=True)
-    assert {*QUESTIONS} - {*every} == {"sweep", "explore"}  # they write files
+    # The first two write files, the last starts programs.
+    assert {*QUESTIONS} - {*every} == {"sweep", "explore", "measure"}
     assert {*every} - {*questions(can_read=False)} == {
         *("calibrate", "doctor", "hardware_check", "validate")
     }

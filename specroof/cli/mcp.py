@@ -35,6 +35,8 @@ LONGEST_LIST: Final = 64
 LONGEST_ANSWER: Final = 200_000
 #: Tools that read files or servers: offered where some are allowed.
 READERS: Final = {"calibrate", "doctor", "hardware_check", "validate"}
+#: Questions that start programs of this machine, which no agent may.
+_STARTERS: Final = {"measure"}
 
 INSTRUCTIONS: Final = (
     "specroof predicts what speculative decoding gains. Ask `advise` whether to turn it on and "
@@ -125,7 +127,7 @@ def questions(*, can_read: bool) -> dict[str, Command]:
     found: dict[str, Command] = {}
     for name in (*QUESTIONS, *GROUPS):
         row = getattr(import_module(f"specroof.questions.{name}"), "COMMAND", None)
-        if row is not None and row.prints:
+        if row is not None and row.prints and name not in _STARTERS:
             below = {f"{name}_{word}": one for word, one in row.commands.items()}
             found |= {name: row} | {
                 word: one for word, one in below.items() if one.question is not row.question

@@ -56,6 +56,9 @@ class Proposals:
         Whether the drafts are a tree, for each draft length.
     looked_up
         Whether the drafts are looked up in the text so far: no model drafts.
+    all_accepted
+        Probability that the last draft is accepted, for each draft length of a chain; None for
+        trees.
     """
 
     verify_len: Counts
@@ -63,6 +66,7 @@ class Proposals:
     expansions: tuple[tuple[float, Array], ...]
     branches: npt.NDArray[np.bool_]
     looked_up: bool = False
+    all_accepted: Array | None = None
 
 
 def chain_proposals(acceptance: TokensPerRound, draft_len: Counts) -> Proposals:
@@ -75,11 +79,13 @@ def chain_proposals(acceptance: TokensPerRound, draft_len: Counts) -> Proposals:
     >>> chain.verify_len, chain.tokens_per_round
     (array([2, 3, 4]), array([1.5  , 1.75 , 1.875]))
     """
+    tokens = acceptance.tokens_per_round(draft_len)
     return Proposals(
         verify_len=draft_len + 1,
-        tokens_per_round=acceptance.tokens_per_round(draft_len),
+        tokens_per_round=tokens,
         expansions=((1.0, np.maximum(draft_len - 1.0, 0.0)),),
         branches=np.zeros(np.shape(draft_len), dtype=np.bool_),
+        all_accepted=tokens - acceptance.tokens_per_round(np.maximum(draft_len - 1, 0)),
     )
 
 
@@ -111,6 +117,9 @@ class Round:
     expansions
         Passes behind the first one, for each draft length: positions of each pass, and how many;
         see `Proposals`. None for a chain.
+    all_accepted
+        Probability that the last draft was accepted, where a model keeps in its cache what it
+        drafted: it has not read that draft. None where it reads all committed tokens again.
     """
 
     draft_len: Array
@@ -124,6 +133,7 @@ class Round:
     target: Architecture | None = None
     on_own_devices: Callable[[HardwareProfile | None, Placement | None], PassTime] | None = None
     expansions: tuple[tuple[float, Array], ...] | None = None
+    all_accepted: Array | None = None
 
     @property
     def share_base_s(self) -> Array:

@@ -255,17 +255,25 @@ def chained_s(head: DraftHead, round_: Round, pass_s: PassTime) -> Array:
         one position per sequence for each further draft, or of the positions of a tree's next
         level. Each pass reads the drafter's cache, the experts that its tokens hit, and the head.
         With several modules each of the first drafts is such a first pass, through layers of its
-        own.
+        own. A model of its own in llama.cpp or MLX keeps what it drafted: its first pass reads one
+        token, and two where all drafts were accepted.
     Ignores
         that later passes have 1 to γ - 1 more positions cached: all are timed at their mean.
     Source
         Li et al. 2025, arXiv:2503.01840, section 3.1; DeepSeek-V3 report, arXiv:2412.19437,
-        section 2.2.2; vLLM ``v1/spec_decode/eagle.py``.
+        section 2.2.2; vLLM ``v1/spec_decode/eagle.py``; llama.cpp ``common/speculative.cpp``.
     """
     context, batch = round_.context_len, round_.batch_size
     read = round_.read_len if head.rereads else np.ones(())
-    first = ForwardPass(batch, read, context + 1.0 - read, head_len=1.0, settled=True)
-    first_s = pass_s(head.model, first, *accepted_work(head, round_))
+    if round_.all_accepted is None or head.target_size is not None:
+        first = ForwardPass(batch, read, context + 1.0 - read, head_len=1.0, settled=True)
+        first_s = pass_s(head.model, first, *accepted_work(head, round_))
+    else:
+        one_s, two_s = (
+            pass_s(head.model, ForwardPass(batch, read, context + 1.0 - read, head_len=1.0))
+            for read in (1.0, 2.0)
+        )
+        first_s = one_s + round_.all_accepted * (two_s - one_s)
     n_first = np.minimum(round_.draft_len, head.modules)
     total_s = np.asarray(n_first * first_s)
     replaced = n_first - 1.0

@@ -173,10 +173,11 @@ class _Group:
         _, self._answer, self._context = lengths.T
         self._batch = np.array([float(point.batch_size or 0) for point in points])
         self._drafts = np.array([float(point.draft_len or 0) for point in points])
-        widths = [float(point.verify_len or 1) for point in points]
-        step = np.array(widths) if points[0].method == STEP else 1.0
+        widths = np.array([float(point.verify_len or 1) for point in points])
+        heads = np.array([float(point.head_len or point.verify_len or 1) for point in points])
+        step, head = (widths, heads) if points[0].method == STEP else (1.0, 1.0)
         self._proposed = proposed = _together([case.proposed for case in cases if case.proposed])
-        self._decode = ForwardPass(self._batch, step, self._context)
+        self._decode = ForwardPass(self._batch, step, self._context, head_len=head)
         self._verify = ForwardPass(self._batch, proposed.verify_len, self._context)
         # None where prompts do not count.
         self._plain: RequestTiming | None = None
@@ -275,12 +276,14 @@ def _together(proposed: Sequence[Proposals]) -> Proposals:
         np.concatenate([np.atleast_1d(count) for _, count in level])
         for level in zip(*(proposal.expansions for proposal in proposed), strict=True)
     ]
+    accepted = [one.all_accepted for one in proposed if one.all_accepted is not None]
     return Proposals(
         verify_len=np.concatenate([proposal.verify_len for proposal in proposed]),
         tokens_per_round=np.concatenate([proposal.tokens_per_round for proposal in proposed]),
         expansions=tuple(zip(_widths(proposed[0]), counts, strict=True)),
         branches=np.concatenate([proposal.branches for proposal in proposed]),
         looked_up=proposed[0].looked_up,
+        all_accepted=np.concatenate(accepted) if accepted else None,
     )
 
 

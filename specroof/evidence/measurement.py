@@ -64,6 +64,8 @@ class Measurement:
         Whether the source says if anything was drafted.
     verify_len
         Positions verified per sequence, the root included; new positions of a bare pass.
+    head_len
+        Positions of a bare pass that go through the LM head; None for all of them.
     top_k
         Children of each node of a draft: 1 in a chain.
     draft_s, draft_share
@@ -117,6 +119,7 @@ class Measurement:
     draft_len: int | None = 0
     says_drafts: bool = True
     verify_len: int | None = None
+    head_len: int | None = None
     top_k: int | None = None
     tokens_per_round: float | None = None
     acceptance_kind: str | None = None
@@ -156,6 +159,11 @@ class Measurement:
     def rate(self) -> float:
         """`tokens_per_s` as a number: NaN where the source is silent."""
         return math.nan if self.tokens_per_s is None else self.tokens_per_s
+
+    @property
+    def rows(self) -> float:
+        """Tokens of all sequences in a pass, which is the number of rows of its products."""
+        return (self.batch_size or 1.0) * (self.verify_len or 1)
 
     @property
     def pass_s(self) -> float | None:

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from statistics import median, pstdev
 from typing import Annotated, Any, Final, Self
 
 from pydantic import AfterValidator, BeforeValidator, model_validator
@@ -67,8 +68,9 @@ def read_benchmark(
         and, if known, acceptance_length, input_len and output_len; in rows of timed passes
         positions and pass_s instead of draft_len and tokens_per_s; or JSON, one result or one a
         line, of SGLang's ``bench_serving``, vLLM's ``bench serve --save-result``, InferenceX,
-        aiperf, genai-perf, guidellm, ``llama-bench -o json`` or
-        ``llama-batched-bench --output-format jsonl``; or guidellm's CSV; or what the clients of
+        aiperf, genai-perf, guidellm, ``llama-bench -o json``,
+        ``llama-batched-bench --output-format jsonl`` or the script of ``specroof measure``; or
+        guidellm's CSV; or what the clients of
         SGLang and vLLM print, one table or several.
     source
         How messages name it: a path, usually.
@@ -499,6 +501,10 @@ def _inferencex(content: dict[str, Any], place: str) -> Result:
     return drafting, point
 
 
+#: Repetitions on a machine that does nothing else deviate by less, as a share of their median.
+_UNSTEADY: Final = 0.2
+
+
 class _LlamaBench(Extract):
     """A test of llama.cpp's `llama-bench -o json`: a pass over so many tokens, or decoding."""
 
@@ -507,6 +513,7 @@ class _LlamaBench(Extract):
     n_depth: Annotated[int, BeforeValidator(int), whole_amount(0)] = 0
     n_ubatch: WholeAmount = 512
     avg_ns: Amount = REQUIRED
+    samples_ns: list[Amount] | None = None
 
 
 def _llama_bench(content: dict[str, Any], place: str) -> Result:
@@ -519,6 +526,8 @@ def _llama_bench(content: dict[str, Any], place: str) -> Result:
             MeasurementError,
         )
     is_pass = test.n_prompt > 0
+    samples = test.samples_ns or [test.avg_ns]
+    spread = pstdev(samples) / median(samples)
     point = Measurement(
         place=place,
         method=STEP if is_pass else None,
@@ -526,8 +535,10 @@ def _llama_bench(content: dict[str, Any], place: str) -> Result:
         # A bare pass has what is cached before it; decoding, on average, half of its own besides.
         context_len=max(test.n_depth + (0.0 if is_pass else tokens / 2), 1.0),
         verify_len=tokens if is_pass else None,
-        tokens_per_s=(1.0 if is_pass else tokens) / (test.avg_ns * NANOSECOND),
+        head_len=1 if is_pass else None,  # logits of the last token alone
+        tokens_per_s=(1.0 if is_pass else tokens) / (median(samples) * NANOSECOND),
         engine="llama.cpp",
+        note=f"its repetitions differ by {spread:.0%}" if spread > _UNSTEADY else "",
     )
     return False, plausible(point)
 
@@ -553,6 +564,20 @@ def _llama_batched_bench(content: dict[str, Any], place: str) -> Result:
     return False, plausible(point)
 
 
+class _TimedPass(_TableRow):
+    """A line of `specroof.evidence.time_passes`: a row of a table, and the library."""
+
+    tool: str = REQUIRED
+
+
+def _timed_pass(content: dict[str, Any], place: str) -> Result:
+    row = read_model(content, _TimedPass, place=place, error=MeasurementError)
+    if row.tool not in _TIMED:
+        reject(f"{place}: tool is {shown(row.tool)}", ", ".join(_TIMED), MeasurementError)
+    point = _pass(row.model_copy(update={"tool": None}), place, "")
+    return False, replace(point, engine=_TIMED[row.tool])
+
+
 #: Engines of hardware files, by what benchmarks call them: `--backend` of SGLang's, and `framework`
 #: of InferenceX.
 _SERVERS: Final = {
@@ -564,6 +589,8 @@ _SERVERS: Final = {
     "vllm-chat": "vllm",
     "trt": "tensorrt-llm",
 }
+#: Engines by what lines of timed passes call the software.
+_TIMED: Final = {"llama.cpp": "llama.cpp", "mlx-lm": "mlx", "transformers": "transformers"}
 
 #: The keys that tell the tools apart, and who reads them.
 _TOOLS: Final[Mapping[tuple[str, ...], Callable[[dict[str, Any], str], Result]]] = {
@@ -573,6 +600,7 @@ _TOOLS: Final[Mapping[tuple[str, ...], Callable[[dict[str, Any], str], Result]]]
     ("output_token_throughput", "input_config"): client_result,
     ("n_prompt", "n_gen", "avg_ns"): _llama_bench,
     ("pp", "tg", "pl", "speed_tg"): _llama_batched_bench,
+    ("tool", "positions", "pass_s"): _timed_pass,
 }
 #: Files of known tools that lack what a measurement needs: what they are, and what has it.
 _UNREADABLE: Final[Mapping[tuple[str, ...], tuple[str, str]]] = {

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from specroof.questions.explain import explain as explain
     from specroof.questions.explore import explore as explore
     from specroof.questions.frontier import frontier as frontier
+    from specroof.questions.measure import measure as measure
     from specroof.questions.mock import mock as mock
     from specroof.questions.predict import predict as predict
     from specroof.questions.rollout import rollout as rollout
@@ -42,5 +43,6 @@ QUESTIONS: Final = {
     "rollout": "Predict the time of a batch of prompts with long-tailed answers, with drafts and without.",
     "validate": "Compare predictions with your own results, or with every bundled measurement.",
     "calibrate": "Fit an engine profile to your own benchmark, and write a hardware file with it.",
+    "measure": "Time passes on this machine, write a hardware file with them, and say what changed.",
     "mock": "Print the commands that measure a predicted point without trained weights.",
 }

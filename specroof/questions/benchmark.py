@@ -20,7 +20,14 @@ from specroof.evidence import (
     server_told,
     stated_drafts,
 )
-from specroof.hardware import HardwareProfile, Placement
+from specroof.hardware import (
+    FRAMEWORKS,
+    LOCAL_FRAMEWORKS,
+    EngineProfile,
+    HardwareProfile,
+    Placement,
+    RowKernel,
+)
 from specroof.latency import Deployment, engine_setup, option_notes
 from specroof.questions.request import (
     DRAFTER,
@@ -128,7 +135,10 @@ RESULTS: Final = Parameter(
 class BenchmarkRequest(Recorded):
     """Ask about benchmark results."""
 
-    results: Annotated[ResultFile | Sequence[ResultFile], RESULTS]
+    results: Annotated[
+        ResultFile | Sequence[ResultFile] | Mapping[str, str],
+        replace(RESULTS, in_python="Or the texts of files by their names."),
+    ]
     model: Annotated[
         ModelLike,
         Parameter(
@@ -153,24 +163,30 @@ class BenchmarkRequest(Recorded):
         """
         options = options_of(self.options)
         model, hardware = model_of(self.model, self.family), hardware_of(self.hardware)
-        names = as_list(self.results)
-        for name in names:
-            expect("results", name, str | os.PathLike, "a file of results, or several")
-        files = [*map(Path, names)]
-        texts = [read_text(file, MeasurementError) for file in files]
+        if isinstance(self.results, Mapping):
+            texts = [*self.results.items()]
+        else:
+            names = as_list(self.results)
+            for name in names:
+                expect("results", name, str | os.PathLike, "a file of results, or several")
+            texts = [(str(file), read_text(file, MeasurementError)) for file in map(Path, names)]
         points = tuple(
             point
-            for file, text in zip(files, texts, strict=True)
-            for point in read_benchmark(text, source=str(file), draft_len=self.draft_len)
+            for name, text in texts
+            for point in read_benchmark(text, source=name, draft_len=self.draft_len)
         )
         points, silent = stated_drafts(points)
         refuse_repeats(points)
         if not isinstance(self.model, Architecture):
             refuse_others(points, os.fspath(self.model))
         refuse_mixed(points)
-        engine, notes = self.engine, list[str]()
+        engine, notes, stands_in = self.engine, list[str](), False
         if engine is None:
             engine, notes = engine_of_results(points, hardware)
+            tool = next((point.engine for point in points if point.engine is not None), None)
+            stands_in = bool(notes) and tool not in FRAMEWORKS
+        if stands_in:  # servers, whose passes fill graphs, for software of one user
+            notes = [f"{hardware.name} has no engine {tool}: the chip's peaks predict instead"]
         notes = [*silent, *notes]
         drafter = None
         if self.drafter is not None:
@@ -180,14 +196,14 @@ class BenchmarkRequest(Recorded):
         placement = Placement(self.tensor_parallel, self.expert_parallel)
         server = server_told(points, server_of(self.server))
         setup = engine_setup(hardware, engine, placement, options)
+        if stands_in:
+            setup = replace(setup, engine=peaks_engine(hardware, tool))
         return Benchmark(
             points=points,
             served=Deployment(model, in_server(model, setup, server)),
             drafter=drafter,
             notes=(*notes, *option_notes(model, options)),
-            labels=tuple(
-                file_label(file.name, text) for file, text in zip(files, texts, strict=True)
-            ),
+            labels=tuple(file_label(Path(name).name, text) for name, text in texts),
         )
 
 
@@ -236,6 +252,22 @@ def engine_of_results(
     return engine_of_tool(
         next((point.engine for point in points if point.engine is not None), None), hardware
     )
+
+
+def peaks_engine(hardware: HardwareProfile, tool: str | None) -> EngineProfile:
+    """Return an engine for one user that reaches the peaks of a chip and adds up its times.
+
+    Parameters
+    ----------
+    hardware
+        The chip.
+    tool
+        The software; of `specroof.hardware.LOCAL_FRAMEWORKS` it has the rules.
+    """
+    share = hardware.arithmetic("bf16")[1] / hardware.arithmetic("fp32")[1]
+    kernels = {kind: RowKernel(of=kind, compute_frac=share) for kind in ("dense", "experts")}
+    rules = tool if tool in LOCAL_FRAMEWORKS else None
+    return EngineProfile(name="peaks", framework=rules, overlap_norm=1.0, row_kernels=kernels)
 
 
 def idle_notes(points: Sequence[Measurement], given: Mapping[str, object]) -> list[str]:

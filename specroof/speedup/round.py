@@ -18,7 +18,7 @@ from specroof.drafters import (
     TokensPerRound,
 )
 from specroof.errors import OptionError, reject
-from specroof.hardware import EngineProfile, HardwareProfile, Placement
+from specroof.hardware import LOCAL_FRAMEWORKS, EngineProfile, HardwareProfile, Placement
 from specroof.latency import (
     Deployment,
     Setup,
@@ -163,6 +163,8 @@ def draft_time(
     contexts, batches, draft_lens = load
     decode_s, verify_s = target_s
     passes = DrafterPasses(served.setup, seconds)
+    keeps = served.setup.engine.rules in LOCAL_FRAMEWORKS
+    all_accepted = proposed.all_accepted if keeps else None
     return drafter.draft(
         Round(
             draft_len=np.maximum(draft_lens, 1).astype(np.float64),  # never asked for nothing
@@ -176,6 +178,7 @@ def draft_time(
             target=served.model,
             on_own_devices=passes.elsewhere,
             expansions=proposed.expansions,
+            all_accepted=None if all_accepted is None else np.nan_to_num(all_accepted),
         )
     )
 

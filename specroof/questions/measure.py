@@ -1,0 +1,368 @@
+"""What do passes cost on my own machine, and what does that change?"""
+
+import os
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import numpy as np
+
+from specroof.arrays import Array, number_within, whole_within
+from specroof.catalog import read_text
+from specroof.engines import predicted_tokens_per_s
+from specroof.errors import MeasurementError, expect, refuse
+from specroof.evidence import Measurement
+from specroof.evidence.timed_here import SCRIPT, timed_here
+from specroof.questions.answer import Noted
+from specroof.questions.calibrate import Calibrated, calibrate
+from specroof.questions.request import (
+    DRAFTER,
+    FORMATS,
+    SHARED,
+    Command,
+    DrafterLike,
+    HardwareLike,
+    OptionsLike,
+    Output,
+    Parameter,
+    as_list,
+    drafter_of,
+    parameters_of,
+    question,
+    whole_numbers,
+)
+from specroof.report.layout import format_table, page
+from specroof.speedup.curve import acceptance_of, decoding_curve
+from specroof.speedup.result import SpeedupCurve
+from specroof.units import Bounds, format_seconds
+
+#: Cached tokens, and the longest draft, of the speedups that are compared.
+_CONTEXT: Final = 1024
+_MOST_DRAFTS: Final = 8
+_SECONDS: Final = Bounds(1, 3600)
+_CALIBRATE: Final = parameters_of(calibrate)
+
+
+@dataclass(frozen=True)
+class MeasureRequest:
+    """Ask what passes of a model cost on this machine.
+
+    Examples
+    --------
+    >>> from specroof import measure
+    >>> measure("model.gguf", "rtx-4090", script=True)
+    <TimingScript: time_passes.py, which times passes on another machine>
+    """
+
+    model: Annotated[
+        str | os.PathLike[str],
+        Parameter(
+            "What is timed: a GGUF file, or for libraries a folder or a Hub name.",
+            "MODEL",
+        ),
+    ]
+    hardware: Annotated[HardwareLike, SHARED["hardware"]]
+    _: KW_ONLY
+    tool: Annotated[
+        str,
+        Parameter(
+            "What times the passes: llama-bench, llama-batched-bench or the path of one of them; "
+            "transformers or mlx-lm, where they are installed beside specroof.",
+            "--tool --llama-bench",
+            metavar="TOOL",
+        ),
+    ] = "llama-bench"
+    tool_args: Annotated[
+        str,
+        Parameter("Arguments that the tool gets besides, as in '-t 8 -ngl 99'.", metavar="WORDS"),
+    ] = ""
+    seconds: Annotated[
+        float, Parameter("How long passes are timed, about; weights are loaded twice besides.")
+    ] = 60.0
+    context_len: Annotated[
+        int | list[int],
+        Parameter(
+            "Tokens that are cached before the passes, a number or a list.",
+            "--context",
+            about_flag="Tokens that are cached before the passes, comma-separated.",
+            read=whole_numbers,
+            kind=str,
+            default=None,
+            shown="0",
+        ),
+    ] = 0
+    results: Annotated[
+        str | os.PathLike[str] | None,
+        Parameter(
+            "Read what the tool or the script has printed, and run nothing.",
+            metavar="FILE",
+            kind=Path,
+        ),
+    ] = None
+    script: Annotated[
+        bool,
+        Parameter(
+            "Return the script that times the passes on another machine, and run nothing.",
+            about_flag="Print the script that times the passes on another machine, or write it to "
+            "--output, and run nothing.",
+        ),
+    ] = False
+    drafter: Annotated[
+        DrafterLike,
+        replace(DRAFTER, about="Drafter whose speedups are compared, with its acceptance."),
+    ] = "ngram,accept=0.7"
+    engine: Annotated[
+        str | None,
+        Parameter(
+            "Engine of the hardware profile to start from.",
+            metavar="NAME",
+            shown="named like the tool",
+        ),
+    ] = None
+    engine_name: Annotated[str, replace(_CALIBRATE["engine_name"], shown="measured")] = "measured"
+    family: Annotated[str | None, replace(SHARED["family"], panel=None)] = None
+    options: Annotated[OptionsLike | None, SHARED["options"]] = None
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class TimingScript(Noted):
+    """The script that times passes on another machine.
+
+    Attributes
+    ----------
+    file
+        Its text.
+    notes, warnings
+        How it is run, and how its output is read.
+    """
+
+    file: str
+
+    @property
+    def title(self) -> str:
+        """What it is, in one line."""
+        return f"{SCRIPT.name}, which times passes on another machine"
+
+    def text(self) -> str:
+        """Return the script; the notes are comments behind it."""
+        return "\n".join([self.file.rstrip(), *(f"# {note}" for note in self.notes)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as the object that ``--json`` prints."""
+        return {"script": self.file, **self.messages}
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Measured(Noted):
+    """What passes cost on one machine, and what that changes.
+
+    Attributes
+    ----------
+    calibrated
+        The passes, the engine that fits them, and the hardware file that has it.
+    before_s
+        Seconds of the passes in the engine that it started from, shape (passes,).
+    before, after
+        Speedups of the drafter in that engine, and in the one that was measured.
+    notes, warnings
+        Sentences for the reader.
+    """
+
+    calibrated: Calibrated
+    before_s: Array
+    before: SpeedupCurve
+    after: SpeedupCurve
+
+    @property
+    def title(self) -> str:
+        """The passes, the model and the chip, in one line."""
+        return self.calibrated.title
+
+    @property
+    def file(self) -> str:
+        """The hardware file, with the engine that was measured here as its default."""
+        return self.calibrated.yaml
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each pass: seconds measured, and predicted before and after."""
+        return [
+            {
+                "rows": residual.point.rows,
+                "context_len": residual.point.context_len,
+                "measured_s": _seconds(residual.point, residual.point.rate),
+                "before_s": before_s,
+                "after_s": _seconds(residual.point, residual.predicted),
+            }
+            for residual, before_s in zip(
+                self.calibrated.calibration.residuals, self.before_s.tolist(), strict=True
+            )
+        ]
+
+    @property
+    def speedups(self) -> list[dict[str, Any]]:
+        """A row for each draft length: its speedup before and after."""
+        pairs = zip(
+            self.after.draft_len.tolist(),
+            self.before.speedup[0, 0].tolist(),
+            self.after.speedup[0, 0].tolist(),
+            strict=True,
+        )
+        return [
+            {"draft_len": draft_len, "before": before, "after": after}
+            for draft_len, before, after in pairs
+            if draft_len
+        ]
+
+    def text(self) -> str:
+        """Return passes and speedups before and after, and the notes."""
+        return measured_text(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as the object that ``--json`` prints."""
+        return {
+            **self.calibrated.to_dict(),
+            "passes": self.records,
+            "drafter": self.after.drafter,
+            "speedups": self.speedups,
+            **self.messages,
+        }
+
+
+@question(MeasureRequest)
+def measure(request: MeasureRequest) -> Measured | TimingScript:
+    """Time passes on this machine, write a hardware file with them, and say what changed."""
+    expect("model", request.model, str | os.PathLike, "a file, a folder or a name")
+    expect("tool", request.tool, str, "the name of a tool, or its path")
+    expect("tool_args", request.tool_args, str, "words")
+    try:
+        shlex.split(request.tool_args)
+    except ValueError as failure:
+        refuse("tool_args", request.tool_args, f"words of a shell ({failure})")
+    expect("results", request.results, str | os.PathLike | None, "a file, or None")
+    model = os.fspath(request.model)
+    if request.script:
+        words = ["python", SCRIPT.name, model, "--tool", request.tool]
+        return TimingScript(
+            SCRIPT.read_text(encoding="utf-8"),
+            notes=(
+                f"there: {shlex.join(words)} > passes.json",
+                f"here: specroof measure {shlex.quote(model)} -H CHIP --results passes.json -o mine.yaml",
+            ),
+        )
+    seconds = number_within("seconds", request.seconds, _SECONDS)
+    contexts = [
+        whole_within("context_len", context, "context_len")
+        for context in as_list(request.context_len)
+    ]
+    drafter = drafter_of(request.drafter)
+    acceptance = acceptance_of(drafter)
+    if request.results is not None:
+        name, text = os.fspath(request.results), read_text(Path(request.results), MeasurementError)
+    else:
+        name = Path(request.tool).name
+        text = timed_here(model, request.tool, request.tool_args, contexts, seconds)
+    calibrated = calibrate(
+        {name: text},
+        request.model,
+        request.hardware,
+        engine=request.engine,
+        engine_name=request.engine_name,
+        family=request.family,
+        options=request.options,
+    )
+    points, served = calibrated.benchmark.points, calibrated.benchmark.served
+    rates = predicted_tokens_per_s(points, served, None).tolist()
+    own = replace(served, setup=replace(served.setup, engine=calibrated.calibration.engine))
+    before, after = (
+        decoding_curve(
+            deployment,
+            drafter,
+            acceptance,
+            1,
+            context_len=_CONTEXT,
+            max_draft_len=min(_MOST_DRAFTS, drafter.max_draft_len or _MOST_DRAFTS),
+        )
+        for deployment in (served, own)
+    )
+    return Measured(
+        calibrated,
+        np.array([_seconds(point, rate) for point, rate in zip(points, rates, strict=True)]),
+        before,
+        after,
+        notes=calibrated.notes,
+        warnings=(*calibrated.warnings, *_unsteady(points)),
+    )
+
+
+def _unsteady(points: Sequence[Measurement]) -> Iterator[str]:
+    """Yield a warning where the machine did other work while passes were timed."""
+    noted = [point for point in points if point.note]
+    if noted:
+        yield (
+            f"{len(noted)} of {len(points)} passes are unsteady, that of {noted[0].rows:g} rows "
+            f"first ({noted[0].note}): time them again while the machine does nothing else"
+        )
+
+
+def _seconds(point: Measurement, rate: float) -> float:
+    """Return the seconds of a pass, or of a step, from tokens a second: see `Measurement`."""
+    return (point.batch_size or 1.0) / rate
+
+
+def measured_text(answer: Measured) -> str:
+    """Return passes and speedups before and after, and the notes."""
+    base = answer.calibrated.calibration.base
+    passes = format_table(
+        ["rows", "context", "measured", base, "off", "now", "off"],
+        [
+            [
+                f"{row['rows']:g}",
+                f"{row['context_len']:g}",
+                format_seconds(row["measured_s"]),
+                *(
+                    cell
+                    for name in ("before_s", "after_s")
+                    for cell in (
+                        format_seconds(row[name]),
+                        f"{row[name] / row['measured_s'] - 1:+.1%}",
+                    )
+                ),
+            ]
+            for row in answer.records
+        ],
+    )
+    curves = (answer.before, answer.after)
+    speedups = format_table(
+        ["drafts", base, "now"],
+        [
+            [f"{row['draft_len']:g}", f"{row['before']:.2f}x", f"{row['after']:.2f}x"]
+            for row in answer.speedups
+        ],
+    )
+    was, now = (
+        f"{float(curve.best_speedup[0, 0]):.2f}x with {int(curve.best_draft_len[0, 0])} drafts"
+        for curve in curves
+    )
+    best = (
+        f"{answer.after.drafter}, {_CONTEXT} cached tokens: {was} in {base}, {now} as measured here"
+    )
+    return page(answer, passes, speedups, best)
+
+
+COMMAND: Final = Command(
+    question=measure,
+    about="Runs your own llama-bench for about a minute, or times transformers or mlx-lm, and "
+    "calibrates\nto what it prints. Where passes of 1 to 16 tokens cost in steps, each gets a "
+    "kernel of its own.",
+    options=FORMATS,
+    output=Output(
+        about="Write the hardware YAML here; with --script, the script.",
+        metavar="FILE",
+        content=lambda answer: str(answer.file),
+        parameters=("engine_name",),
+    ),
+    example="specroof measure Qwen3-8B-Q4_K_M.gguf -H rtx-4090 -o mine.yaml",
+)

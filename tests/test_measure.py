@@ -1,0 +1,570 @@
+"""`specroof measure`: tools that time passes, kernels of few rows, and what they change."""
+
+import json
+import os
+import runpy
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import specroof
+from gguf_files import gguf_bytes
+from specroof import (
+    ForwardPass,
+    Options,
+    Round,
+    constant_acceptance,
+    load_drafter,
+    load_hardware,
+    load_model,
+)
+from specroof.cli import app
+from specroof.drafters.base import chain_proposals
+from specroof.errors import MeasurementError, OptionError
+from specroof.evidence import read_benchmark, time_passes, timed_here
+from specroof.hardware import EngineProfile, HardwareProfile
+from specroof.latency import engine_setup, model_latency
+from specroof.questions.measure import Measured
+
+CPU = "cpu-2ch-ddr5"
+#: Milliseconds of passes by rows, as one core of a Zen 4 ran Qwen3-0.6B in Q8_0.
+STEPS = {1: 53, 2: 104, 3: 119, 4: 129, 5: 177, 6: 194, 7: 208, 8: 193, 9: 241, 12: 254, 16: 315}
+RECORDED = Path(__file__).parent / "data" / "llama_bench" / "one_core.json"
+
+#: Answers as `llama-bench` and `llama-batched-bench` do, of the machine above.
+FAKE = f"""#!{sys.executable}
+import json, sys
+words = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+with open(__file__ + ".calls", "a") as calls:
+    calls.write(json.dumps(words) + chr(10))
+steps = {STEPS}
+if "-npl" in words:
+    print("a line of its log")
+    for rows in map(int, words["-npl"].split(",")):
+        seconds = steps[rows] / 1e3
+        line = {{"pp": int(words["-npp"]), "tg": int(words["-ntg"]), "pl": rows}}
+        line |= {{"t_tg": seconds * line["tg"], "speed_tg": rows / seconds}}
+        print(json.dumps(line))
+else:
+    print(json.dumps([
+        {{"n_prompt": int(rows), "n_gen": 0, "n_depth": int(depth),
+         "avg_ns": 1e6 * steps[int(rows)], "avg_ts": 1e3 * int(rows) / steps[int(rows)]}}
+        for depth in words.get("-d", "0").split(",")
+        for rows in words["-p"].split(",")
+    ]))
+"""
+
+
+def tool(folder: Path, code: str, name: str = "llama-bench") -> Path:
+    """Write a program."""
+    path = folder / name
+    path.write_text(code if code[:2] == "#!" else f"#!{sys.executable}\n{code}", encoding="utf-8")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+@pytest.fixture
+def gguf(tmp_path: Path) -> Path:
+    """The header of Qwen3-0.6B in Q8_0."""
+    sizes = {
+        "block_count": 28,
+        "context_length": 4096,
+        "embedding_length": 1024,
+        "feed_forward_length": 3072,
+        "attention.head_count": 16,
+        "vocab_size": 151936,
+        "attention.head_count_kv": 8,
+        "attention.key_length": 128,
+    }
+    tensors: list[Any] = [("token_embd.weight", [1024, 151936], "q8_0")]
+    tensors += [("output_norm.weight", [1024], "f32")]
+    matrices = {
+        "attn_q": [1024, 2048],
+        "attn_k": [1024, 1024],
+        "attn_v": [1024, 1024],
+        "attn_output": [2048, 1024],
+        "ffn_gate": [1024, 3072],
+        "ffn_up": [1024, 3072],
+        "ffn_down": [3072, 1024],
+    }
+    norms = {"attn_norm": 1024, "ffn_norm": 1024, "attn_q_norm": 128, "attn_k_norm": 128}
+    for layer in range(28):
+        at = f"blk.{layer}."
+        tensors += [(f"{at}{name}.weight", shape, "q8_0") for name, shape in matrices.items()]
+        tensors += [(f"{at}{name}.weight", [length], "f32") for name, length in norms.items()]
+    metadata = {"general.architecture": "qwen3"} | {f"qwen3.{k}": v for k, v in sizes.items()}
+    path = tmp_path / "model-Q8_0.gguf"
+    with path.open("wb") as file:
+        file.write(gguf_bytes(metadata, tensors, weights=False))
+        file.truncate(700_000_000)  # of holes
+    return path
+
+
+def pass_s(
+    model: specroof.Architecture, chip: HardwareProfile, rows: int, context: int = 256
+) -> float:
+    """Seconds of a pass in the default engine, with the logits of its last token alone."""
+    forward = ForwardPass(1, rows, context, head_len=1)
+    return float(model_latency(model, engine_setup(chip, None, None, None), forward).total_s)
+
+
+# --- From a tool on this machine to a hardware file ----------------------------------------------
+
+
+def test_passes_that_cost_in_steps_are_predicted_by_the_measured_engine(
+    tmp_path: Path, gguf: Path
+) -> None:
+    bench = tool(tmp_path, FAKE)
+    answer = specroof.measure(gguf, CPU, tool=str(bench), tool_args="-t 1", context_len=256)
+    assert isinstance(answer, Measured)
+    rows = {row["rows"]: row for row in answer.records}
+    assert [*rows] == [*STEPS]
+    for count, row in rows.items():
+        assert row["measured_s"] == pytest.approx(STEPS[int(count)] / 1e3)
+        assert row["after_s"] == pytest.approx(row["measured_s"], rel=2e-3)
+        assert row["before_s"] < 0.2 * row["measured_s"]  # the peaks of sixteen cores
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(answer.file, encoding="utf-8")
+    chip, model = load_hardware(mine), load_model(gguf)
+    assert (chip.default_engine, chip.engine().rules) == ("measured", "llama.cpp")
+    for count, milliseconds in STEPS.items():
+        assert pass_s(model, chip, count) == pytest.approx(milliseconds / 1e3, rel=2e-3)
+    # Ten rows were not timed: a part of the kernel of twelve.
+    assert pass_s(model, chip, 9) < pass_s(model, chip, 10) * 1.1 < pass_s(model, chip, 12) * 1.1
+    assert pass_s(model, chip, 32) == pytest.approx(2 * STEPS[16] / 1e3, rel=0.2)
+    # Drafts pay on the peaks, and lose where two rows cost twice one.
+    (one, *_, eight) = answer.speedups
+    assert (one["draft_len"], eight["draft_len"]) == (1, 8)
+    assert one["after"] < 1 < one["before"]
+    assert float(answer.after.best_speedup[0, 0]) == 1
+    assert "1.00x with 0 drafts as measured here" in str(answer)
+    assert answer.to_dict()["passes"] == answer.records
+    calls = [json.loads(line) for line in Path(f"{bench}.calls").read_text().splitlines()]
+    assert [(call["-p"], call["-r"], call["-t"]) for call in calls] == [
+        ("1,16", "1", "1"),
+        # 60 s of passes on a line from 53 to 315 ms: 11 x 0.053 + 61 / 15 x 0.262 s, 36 times.
+        (",".join(map(str, STEPS)), "36", "1"),
+    ]
+
+
+def test_sequences_decoded_in_parallel_are_rows(tmp_path: Path, gguf: Path) -> None:
+    bench = tool(tmp_path, FAKE, "llama-batched-bench")
+    answer = specroof.measure(gguf, CPU, tool=str(bench), seconds=1)
+    assert isinstance(answer, Measured)
+    assert [row["rows"] for row in answer.records] == [*STEPS]
+    for row in answer.records:
+        assert row["after_s"] == pytest.approx(row["measured_s"], rel=2e-3)
+    last = json.loads(Path(f"{bench}.calls").read_text().splitlines()[-1])
+    assert (last["-npp"], last["-ntg"], last["-c"]) == ("1", "3", "64")
+
+
+def test_recorded_output_of_a_busy_machine_is_read_and_warned_of(gguf: Path) -> None:
+    answer = specroof.measure(gguf, CPU, results=RECORDED, engine_name="busy")
+    assert isinstance(answer, Measured)
+    assert [row["rows"] for row in answer.records] == [*STEPS]
+    assert answer.records[0]["measured_s"] == pytest.approx(0.1275, abs=1e-4)  # the median
+    (warning,) = [said for said in answer.warnings if "unsteady" in said]
+    assert warning.startswith("1 of 11")
+    assert "busy" in answer.file
+
+
+def test_the_shell_writes_the_file(tmp_path: Path, gguf: Path) -> None:
+    bench, mine = tool(tmp_path, FAKE), tmp_path / "mine.yaml"
+    words = ["measure", str(gguf), "-H", CPU, "--tool", str(bench), "--context", "0,256"]
+    done = CliRunner().invoke(
+        app, [*words, "--drafter", "block,cost=0.1,drafts=3,accept=0.6", "-o", str(mine)]
+    )
+    assert done.exit_code == 0, done.output
+    assert load_hardware(mine).default_engine == "measured"
+    assert "drafts" in done.stdout
+
+
+# --- The script for other machines ---------------------------------------------------------------
+
+
+def test_the_script_is_self_contained(tmp_path: Path, gguf: Path) -> None:
+    script, bench = tmp_path / "time_passes.py", tool(tmp_path, FAKE)
+    words = ["measure", str(gguf), "-H", CPU, "--script"]
+    printed = CliRunner().invoke(app, words)
+    done = CliRunner().invoke(app, [*words, "-o", str(script)])
+    assert (printed.exit_code, done.exit_code) == (0, 0)
+    assert printed.stdout.startswith(script.read_text(encoding="utf-8").rstrip())
+    assert "--results passes.json" in printed.stdout
+    ran = subprocess.run(
+        [sys.executable, "-I", script, gguf, f"--tool={bench}", "--seconds=1"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+    )
+    passes = tmp_path / "passes.json"
+    passes.write_text(ran.stdout, encoding="utf-8")
+    answer = specroof.measure(gguf, CPU, results=passes)
+    assert [row["rows"] for row in answer.records] == [*STEPS]
+    script_answer = specroof.measure(gguf, CPU, script=True)
+    assert script_answer.to_dict()["script"] == script.read_text(encoding="utf-8")
+    assert "time_passes.py" in repr(script_answer)
+
+
+class Clock:
+    """Seconds of which each pass takes what the machine above takes."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def run(self, tokens: int) -> None:
+        self.now += STEPS.get(tokens, 1000) / 1e3
+
+
+class Anything:
+    """What a library hands on."""
+
+    def __getitem__(self, _: object) -> float:
+        return 0.0
+
+
+def fake_torch(clock: Clock, *, cuda: bool, mps: bool) -> dict[str, Any]:
+    """Modules of transformers, whose passes move the clock and whose cache is a length."""
+
+    class Cache:
+        def crop(self, depth: int) -> None:
+            assert depth in {1, 64}
+
+    class Network:
+        device = ""
+
+        def to(self, device: str) -> "Network":
+            Network.device = device
+            return self
+
+        def eval(self) -> "Network":
+            return self
+
+        def __call__(self, words: int, *, past_key_values: Cache, use_cache: bool) -> Any:
+            assert use_cache
+            assert isinstance(past_key_values, Cache)
+            clock.run(words)
+            return SimpleNamespace(logits=Anything())
+
+    class Inference:
+        def __enter__(self) -> None: ...
+        def __exit__(self, *_: object) -> None: ...
+
+    torch: Any = ModuleType("torch")
+    torch.cuda = SimpleNamespace(is_available=lambda: cuda)
+    torch.backends = SimpleNamespace(mps=SimpleNamespace(is_available=lambda: mps))
+    torch.inference_mode = Inference
+    torch.full = lambda shape, _, device: shape[1] if device == Network.device else None
+    transformers: Any = ModuleType("transformers")
+    transformers.DynamicCache = Cache
+    transformers.AutoModelForCausalLM = SimpleNamespace(
+        from_pretrained=lambda _, dtype: Network() if dtype == "auto" else None
+    )
+    return {"torch": torch, "transformers": transformers}
+
+
+def fake_mlx(clock: Clock) -> dict[str, Any]:
+    """Modules of mlx-lm, whose passes move the clock."""
+    core: Any = ModuleType("mlx.core")
+    core.int32, core.eval = "int32", lambda _: None
+    core.full = lambda shape, _, dtype: shape[1] if dtype == "int32" else None
+    mlx: Any = ModuleType("mlx")
+    mlx.core = core
+    library: Any = ModuleType("mlx_lm")
+    library.load = lambda _: (
+        (lambda words, cache: clock.run(words) if cache == [] else 1 / 0),
+        None,
+    )
+    models: Any = ModuleType("mlx_lm.models")
+    models.cache = SimpleNamespace(
+        make_prompt_cache=lambda _: [], trim_prompt_cache=lambda *_: None
+    )
+    library.models = models
+    return {"mlx": mlx, "mlx.core": core, "mlx_lm": library, "mlx_lm.models": models}
+
+
+@pytest.mark.parametrize(
+    ("library", "chip", "rules"), [("transformers", CPU, "vllm"), ("mlx-lm", "m4-max", "mlx")]
+)
+@pytest.mark.parametrize("device", ["cpu", "cuda", "mps"])
+def test_libraries_are_timed_pass_by_pass(
+    library: str, chip: str, rules: str, device: str,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path,
+) -> None:  # fmt: skip
+    clock = Clock()
+    modules = fake_torch(clock, cuda=device == "cuda", mps=device == "mps") | fake_mlx(clock)
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(time, "perf_counter", clock)
+    time_passes.main(["Qwen/Qwen3-0.6B", f"--tool={library}", "--context=0,64", "--seconds=8"])
+    printed = capsys.readouterr().out
+    lines = [json.loads(line) for line in printed.splitlines()]
+    assert [(line["context_len"], line["positions"]) for line in lines] == [
+        (depth, rows) for depth in (1, 64) for rows in STEPS
+    ]
+    assert all(line["pass_s"] == pytest.approx(STEPS[line["positions"]] / 1e3) for line in lines)
+    passes = tmp_path / "passes.json"
+    passes.write_text(printed, encoding="utf-8")
+    answer = specroof.measure("Qwen/Qwen3-0.6B", chip, results=passes)
+    assert isinstance(answer, Measured)
+    assert answer.calibrated.calibration.engine.rules == rules
+    for row in answer.records:
+        assert row["after_s"] == pytest.approx(row["measured_s"], rel=0.02)
+
+
+def test_a_library_that_is_not_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(SystemExit, match=r"^transformers: .*torch"):
+        time_passes.main(["model", "--tool=transformers"])
+
+
+def test_the_script_runs_as_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["time_passes.py", "--help"])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_path(str(timed_here.SCRIPT), run_name="__main__")
+    assert end.value.code == 0
+
+
+# --- Tools that are not there, fail, or do not end -----------------------------------------------
+
+PLENTY = "import sys\nsys.stdout.write('x' * 9_000_000)\nsys.stdout.flush()"
+
+
+def test_a_tool_of_parallel_sequences_that_prints_nothing_is_one_line(
+    tmp_path: Path, gguf: Path
+) -> None:
+    bench = tool(tmp_path, "print('main: n_kv_max')", "llama-batched-bench")
+    with pytest.raises(MeasurementError, match=r"needed: a line of JSON for each test$"):
+        specroof.measure(gguf, CPU, tool=str(bench))
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("import sys\nsys.exit('cannot load it\\n\\n')", r"ended with 1: cannot load it$"),
+        ("import sys\nsys.exit(3)", r"ended with 3: no reason given$"),
+        ("print('no JSON')", r"llama-bench: printed 'no JSON'"),
+        ("print('[]')", r"llama-bench: printed '\[\]'"),
+        (PLENTY, r"printed more than 8000000 bytes$"),
+        ("#!/nowhere/python\n", r"llama-bench: No such file"),
+    ],
+)
+def test_a_tool_that_fails_is_one_line(tmp_path: Path, gguf: Path, code: str, says: str) -> None:
+    bench = tool(tmp_path, code)
+    with pytest.raises(MeasurementError, match=says) as refusal:
+        specroof.measure(gguf, CPU, tool=str(bench), seconds=1)
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_tool_or_a_file_that_is_not_there_is_one_line(tmp_path: Path, gguf: Path) -> None:
+    with pytest.raises(MeasurementError, match=r"no-bench: not found on PATH.*--script"):
+        specroof.measure(gguf, CPU, tool="no-bench")
+    bench = tool(tmp_path, FAKE)
+    with pytest.raises(MeasurementError, match=r"absent.gguf: is no file; llama-bench reads"):
+        specroof.measure("absent.gguf", CPU, tool=str(bench))
+    with pytest.raises(OptionError, match=r"tool_args is '\"'; allowed: words of a shell"):
+        specroof.measure(gguf, CPU, tool_args='"')
+    with pytest.raises(OptionError, match="seconds"):
+        specroof.measure(gguf, CPU, seconds=0)
+
+
+@pytest.fixture
+def sleeper(tmp_path: Path) -> Path:
+    """A tool that says its number and then does not end."""
+    return tool(
+        tmp_path,
+        "import os, time\nopen(__file__ + '.pid', 'w').write(str(os.getpid()))\ntime.sleep(600)",
+    )
+
+
+def has_ended(bench: Path) -> bool:
+    """Whether the tool has gone, as far as it had begun."""
+    pid = Path(f"{bench}.pid")
+    if not pid.exists():
+        return True
+    try:
+        os.kill(int(pid.read_text()), 0)
+    except ProcessLookupError:
+        return True
+    state = Path(f"/proc/{pid.read_text()}/stat")
+    return not state.exists() or state.read_text().split()[2] == "Z"
+
+
+def wait_for_end(bench: Path) -> None:
+    """Wait until the tool has gone: the kernel takes a moment."""
+    for _ in range(200):
+        if has_ended(bench):
+            return
+        time.sleep(0.05)
+    pytest.fail("the tool runs on")
+
+
+def test_a_tool_that_does_not_end_is_ended(
+    gguf: Path, sleeper: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timed_here, "_PATIENCE_S", 0.0)
+    with pytest.raises(MeasurementError, match=r"did not end in 2 s$"):
+        specroof.measure(gguf, CPU, tool=str(sleeper), seconds=1)
+    wait_for_end(sleeper)
+
+
+def test_an_interrupt_ends_the_tool(
+    gguf: Path, sleeper: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = subprocess.Popen.communicate
+    begun = []
+
+    def interrupted(self: Any, *words: Any, timeout: float | None = None) -> Any:
+        if timeout is None:
+            return whole(self, *words)
+        begun.append(self)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        specroof.measure(gguf, CPU, tool=str(sleeper), seconds=1)
+    assert begun[0].returncode is not None
+    wait_for_end(sleeper)
+
+
+# --- Kernels of few rows, beside those that an engine has ----------------------------------------
+
+
+def machine(
+    chip: str, slower: dict[int, float], form: str
+) -> tuple[HardwareProfile, EngineProfile]:
+    """A chip, and its llama.cpp whose kernels take so many times the arithmetic by rows."""
+    profile = load_hardware(chip)
+    engine = engine_setup(profile, "llama.cpp", None, Options(weight_dtype=form)).engine
+    kernels = {
+        f"{name}-{rows}": replace(kernel, rows=rows, compute_frac=kernel.compute_frac / times)
+        for rows, times in slower.items()
+        for name, kernel in engine.row_kernels.items()
+        if rows <= (kernel.rows or rows)
+    }
+    return profile, replace(engine, row_kernels={**kernels, **engine.row_kernels})
+
+
+@pytest.mark.parametrize("name", ["Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B"])
+def test_kernels_of_a_format_get_steps_and_others_keep_theirs(name: str) -> None:
+    form, slower = "q8_0", {1: 1.0, 2: 6.0, 4: 3.0, 8: 9.0, 12: 4.0}
+    chip, engine = machine("strix-halo", slower, form)
+    model = load_model(name)
+    setup = replace(
+        engine_setup(chip, "llama.cpp", None, Options(weight_dtype=form)), engine=engine
+    )
+    seconds = {
+        rows: float(model_latency(model, setup, ForwardPass(1, rows, 512, head_len=1)).total_s)
+        for rows in slower
+    }
+    bench = [
+        {"n_prompt": rows, "n_gen": 0, "n_depth": 512, "avg_ns": 1e9 * s}
+        for rows, s in seconds.items()
+    ]
+    answer = specroof.calibrate(
+        {"bench.json": json.dumps(bench)}, name, "strix-halo", options=Options(weight_dtype=form)
+    )
+    mine, base = answer.hardware, chip.engine("llama.cpp")
+    for residual in answer.calibration.residuals:
+        assert abs(residual.off) < 5e-3
+    assert answer.calibration.base == base.name
+    steps = [one for one in answer.calibration.fitted if one.name.startswith("row_kernels.")]
+    assert {one.name.rpartition("-")[2] for one in steps} >= set(map(str, slower))
+    assert all(
+        one.error is None and one.value < one.before for one in steps if "-8" in one.name[-2:]
+    )
+    # A model of four-bit weights computes in the kernels that the profile has, but for its 8 bits.
+    for rows in (4, 16):
+        few, own = (
+            dict(
+                model_work_by_bits(
+                    engine_setup(hardware, label, None, Options(weight_dtype="q4_0")), rows
+                )
+            )
+            for hardware, label in ((chip, base.name), (mine, None))
+        )
+        assert few == own
+
+
+def model_work_by_bits(setup: Any, rows: int) -> Iterator[tuple[str, float]]:
+    """Shares of the kernels that take weights of 4.5 bits, by what they are of."""
+    for work in ("dense", "experts"):
+        kernel = next(
+            kernel
+            for kernel in setup.engine.row_kernels.values()
+            if kernel.of == work and rows <= (kernel.rows or rows) and (kernel.bits or 64) >= 4.5
+        )
+        yield work, kernel.compute_frac
+
+
+def test_a_smooth_machine_gets_no_steps() -> None:
+    chip = load_hardware("rtx-4090")
+    setup = engine_setup(chip, "llama.cpp", None, Options(weight_dtype="q4_0"))
+    model = load_model("Qwen/Qwen3-8B")
+    bench = [
+        {"n_prompt": rows, "n_gen": 0, "n_depth": 512, "avg_ns": 1.02e9 * seconds}
+        for rows in (1, 2, 4, 8, 16)
+        for seconds in [
+            float(model_latency(model, setup, ForwardPass(1, rows, 512, head_len=1)).total_s)
+        ]
+    ]
+    answer = specroof.calibrate(
+        {"b.json": json.dumps(bench)}, model, chip, options=Options(weight_dtype="q4_0")
+    )
+    assert "row_kernels" in dict(answer.calibration.kept)
+    assert answer.calibration.engine.row_kernels == setup.engine.row_kernels
+
+
+# --- Draft models that keep what they drafted ----------------------------------------------------
+
+
+def test_a_draft_model_reads_two_tokens_where_all_drafts_were_accepted() -> None:
+    """A pass of one row takes 1 s, of two rows 5 s, and of more is not asked for."""
+    seconds = {1.0: 1.0, 2.0: 5.0}
+
+    def pass_seconds(_: Any, forward: ForwardPass, *__: Any) -> Any:
+        return np.asarray(seconds[float(forward.query_len)])
+
+    drafter = load_drafter("model,config=Qwen/Qwen3-0.6B,accept=0.9")
+    one = np.ones(1)
+    asked = Round(
+        draft_len=3 * one, batch_size=one, context_len=100 * one, tokens_per_round=3 * one,
+        decode_s=one, verify_s=one, cost_of="decode", pass_s=pass_seconds,
+        target=load_model("Qwen/Qwen3-8B"), all_accepted=0.25 * one,
+    )  # fmt: skip
+    assert drafter.draft(asked).serial_s == pytest.approx(1 + 0.25 * 4 + 2)  # two more drafts
+
+
+def test_llama_cpp_keeps_drafts_in_the_cache_of_a_draft_model_and_vllm_reads_them_again() -> None:
+    spec = "model,config=Qwen/Qwen3-0.6B,accept=0.9"
+    curves = [
+        specroof.predict("Qwen/Qwen3-8B", "rtx-4090", drafters=spec, engine=engine).curves[0]
+        for engine in ("llama.cpp", "vllm")
+    ]
+    accepted = chain_proposals(constant_acceptance(0.9), np.arange(4)).all_accepted
+    assert accepted == pytest.approx([0, 0.9, 0.9**2, 0.9**3])
+    first, later = (float(curves[0].draft_s[0, 0, k]) for k in (1, 2))
+    assert later < 2 * first * 1.05  # one row and hardly two, whatever was committed
+
+
+def test_a_line_of_a_library_lacks_nothing() -> None:
+    line = {"tool": "mlx-lm", "batch_size": 1, "context_len": 8, "positions": 2, "pass_s": 0.01}
+    (point,) = read_benchmark(json.dumps(line), source="passes.json")
+    assert (point.engine, point.verify_len, point.head_len) == ("mlx", 2, None)
+    with pytest.raises(MeasurementError, match=r"tool is 'mine'; allowed: llama\.cpp"):
+        read_benchmark(json.dumps(line | {"tool": "mine"}), source="passes.json")
+    with pytest.raises(MeasurementError, match=r"context_len is empty"):
+        read_benchmark(json.dumps(line | {"context_len": None}), source="passes.json")
