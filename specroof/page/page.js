@@ -588,7 +588,7 @@ globalThis.specroofPage = (() => {
   // --- to take away -------------------------------------------------------------------------------
 
   const OPTION_FLAGS = { granularity: "--granularity", experts: "--experts", count: "--count", recurrent_state: "--recurrent-state",
-    state_dtype: "--state-dtype", kv_dtype: "--kv-cache", weight_dtype: "--weights", v4_attention: "--v4-attention", cost_of: "--cost-of" };
+    state_dtype: "--state-dtype", kv_dtype: "--kv-cache", weight_dtype: "--weights", v4_attention: "--v4-attention", cost_of: "--cost-of", n_cpu_moe: "--n-cpu-moe" };
   const quoted = (word) => /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\"'\"'")}'`;
 
   const promptLen = () => state.context - state.answer / 2;

@@ -130,8 +130,9 @@ def _compared(
         return ["speedup"] * len(group), np.array(ratios), np.array(predicted)
     tokens = np.array([float(point.verify_len or 1) for point in group])
     cached = [0.0 if p.method == STEP else p.context_len or _CONTEXT for p in group]
-    # llama-bench asks for the logits of the last token alone.
-    forward = ForwardPass(1, tokens, np.array(cached), head_len=1)
+    # llama-bench asks for the logits of the last token alone, a verification for all.
+    head_len = 1 if engine.rules == "llama.cpp" else tokens
+    forward = ForwardPass(1, tokens, np.array(cached), head_len=head_len)
     seconds = np.broadcast_to(
         model_latency(served.model, served.setup, forward).total_s, tokens.shape
     )
