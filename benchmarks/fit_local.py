@@ -35,16 +35,15 @@ from specroof.speedup.reach import deployment_words
 
 TARGET: Final = Path(__file__).parent.parent / "specroof" / "catalog" / "local.json"
 
-#: Kernels of experts by the bits of a weight up to which they go, and how their weights are
-#: scaled: Q2_K, Q3_K and Q6_K in groups of 16, MXFP4 by a table and nothing more, all others in
-#: groups of 32 (``ggml-common.h``). Groups of 16 are scaled twice as often, in tiles that are
-#: unpacked to a byte for each weight (``ggml-cuda/mmq.cuh``).
-EXPERT_BITS: Final = {
+#: Kernels of experts by the bits of a weight up to which they go, and what their formats share:
+#: Q2_K, Q3_K and Q6_K scale weights in groups of 16, MXFP4 by a table and an exponent, all others
+#: in groups of 32 (``ggml-common.h``).
+EXPERT_BITS: Final[dict[str, tuple[float | None, str]]] = {
     "3bit": (4.0, "16"),
     "mxfp4": (4.3, "mxfp4"),
     "5bit": (5.6, "32"),
     "6bit": (7.5, "16"),
-    "more": (None, "32"),
+    "more": (None, "none"),
 }
 
 
@@ -69,7 +68,7 @@ class BackEnd:
     rereads
         Whether they read dense matrices for each token, too.
     same
-        Parameters that are another one.
+        Parameters that are another one, or the factor that they are.
     framework
         The software that it belongs to.
     """
@@ -81,7 +80,7 @@ class BackEnd:
     tile: float = 8.0
     repeats: bool = False
     rereads: bool = False
-    same: Mapping[str, str] = field(default_factory=dict)
+    same: Mapping[str, str | float] = field(default_factory=dict)
     framework: str = "llama.cpp"
 
 
@@ -104,8 +103,8 @@ PARAMETERS: Final[dict[str, tuple[float, float]]] = {
     "experts.one": (0.12, 0.7),
     "experts.few": (0.2, 0.8),
     "experts.many": (0.2, 0.8),
-    **{f"experts.many.{name}": (1.0, 0.6) for name in ("16", "mxfp4")},
-    **{f"experts.few.{name}": (1.0, 0.3) for name in ("16", "mxfp4")},
+    **{f"experts.many.{name}": (1.0, 0.6) for name in ("16", "32", "mxfp4")},
+    **{f"experts.few.{name}": (1.0, 0.3) for name in ("16", "32", "mxfp4")},
     "locality": (0.8, 0.1),
     "draft_pass_s": (3e-3, 0.8),
     "round_s": (10e-3, 0.8),
@@ -121,7 +120,14 @@ _MLX: Final[dict[str, Any]] = {
     "framework": "mlx",
 }
 BACK_ENDS: Final = (
-    BackEnd("llama.cpp-hip", (8, 4), ("AMD",)),
+    # Kernels of tiles multiply bytes: what is scaled in groups of 32, K-quants of four bits as
+    # tables, takes one kind of loop, and groups of 16 another (ggml-cuda/mmq.cuh, vec_dot).
+    BackEnd(
+        "llama.cpp-hip",
+        (8, 4),
+        ("AMD",),
+        same={"experts.many.32": 1.0, "experts.few.32": 1.0},
+    ),
     # Matrix kernels take 1.33 steps for 2 to 8 tokens of a 27B model, on a chip of 100 TFLOP/s in
     # float32 (llama.cpp pull request 26079). Rounds have little beside their passes, and experts
     # are read once for each token up to 8 (ggml-cuda/mmvq.cu, get_mmvq_mmid_max_batch).
@@ -172,7 +178,9 @@ def engine_of(end: BackEnd, values: Mapping[str, float]) -> EngineProfile:
     widest = 9.0 if end.framework == "mlx" else 7.5
     quants: dict[str, Any] = {"bits": widest, "memory_share": values["memory.quants"]}
     tile = end.tile
-    values = {**values, **{name: values[other] for name, other in end.same.items()}}
+    values = dict(values)
+    for name, other in end.same.items():
+        values[name] = values[other] if isinstance(other, str) else other
     # Kernels of vectors are built for up to four rows, and for more with fewer threads for each.
     kernels = {
         f"{name}-{kind}": RowKernel(
@@ -306,7 +314,7 @@ def local_content(
         unseen = (name, None if point.source == REPORTS else point.model)
         return made.get(unseen, made[name, None])
 
-    scores = local_scores(engine_of=used)
+    scores = local_scores([point for point in load_local() if point.engine in ends], used)
     shipped = {}
     for name, end in ends.items():
         alike = [one for one in scores if ends[one.point.engine or ""].framework == end.framework]
