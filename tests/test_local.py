@@ -223,6 +223,7 @@ def test_requests_that_local_servers_run(chip: str, engine: str, plain: int, dra
         ("strix-halo-depth", 108),
         ("strix-halo-mtp", 54),
         ("qwen38-27b-mtp", 42),
+        ("mlx-passes", 9),
     ],
 )
 def test_every_row_of_the_sources_is_there(source: str, rows: int) -> None:
@@ -274,9 +275,13 @@ def test_steps_by_cached_tokens_are_predicted(scores: Scores) -> None:
     assert errors_of(dense_model).mean < 0.02
 
 
-@pytest.mark.xfail(reason="18.8 % reached: experts of one format in one fit, of another the next")
+@pytest.mark.xfail(reason="13.9 % reached: two models of one format differ by half and more")
 def test_passes_of_1_to_32_tokens_are_12_percent_off(scores: Scores) -> None:
     assert errors_of(chosen(scores, "pass", "strix-halo-passes")).mean <= 0.12
+
+
+def test_passes_of_1_to_32_tokens_are_as_far_off_as_is_said(scores: Scores) -> None:
+    assert errors_of(chosen(scores, "pass", "strix-halo-passes")).mean <= 0.14
 
 
 def test_speedups_of_mtp_are_10_percent_off(scores: Scores) -> None:
@@ -304,19 +309,36 @@ def test_the_draft_length_predicted_best_loses_little(scores: Scores) -> None:
 APPLE = {"m1-ultra": False, "m1-max": False, "m3-ultra": True, "m5-max": True}
 
 
-@pytest.mark.parametrize(
-    "chip",
-    [
-        pytest.param(chip, marks=pytest.mark.xfail(reason="1.5 predicted, 0.91 measured"))
-        if chip == "m1-max"
-        else chip
-        for chip in APPLE
-    ],
-)
+@pytest.mark.parametrize("chip", APPLE)
 def test_signs_of_apple_machines_that_no_fit_counts(scores: Scores, chip: str) -> None:
     mine = [one for one in chosen(scores, "speedup", REPORTS) if one.point.hardware == chip]
     assert mine
     assert all((one.predicted > 1) == (one.measured > 1) == APPLE[chip] for one in mine)
+
+
+def test_an_arc_b70_that_no_fit_counts_gains(scores: Scores) -> None:
+    """Two drafts in vLLM, by the generic engine (b70-optimization-lab)."""
+    mine = [one for one in chosen(scores, "speedup", REPORTS) if one.point.engine == "vllm"]
+    assert {one.point.hardware for one in mine} == {"arc-pro-b70"}
+    assert errors_of(mine).mean <= 0.10
+    assert errors_of(mine).verdicts == 1
+
+
+def test_steps_behind_long_contexts_and_of_several_slots_that_no_fit_counts(scores: Scores) -> None:
+    mine = chosen(scores, "step", REPORTS)
+    assert {one.point.batch_size for one in mine} == {1, 2, 4}
+    assert max(one.point.context_len or 0 for one in mine) == 96_000
+    assert errors_of(mine).mean <= 0.10
+
+
+def test_drafts_save_the_joules_that_a_3090_was_measured_to_save() -> None:
+    """3978 J a request without drafts, 2517 with two of 2.32 tokens a round: as the time goes."""
+    answer = specroof.predict(
+        "Qwen/Qwen3.6-27B", "rtx-3090", engine="llama.cpp", batch_size=1, context_len=512,
+        options=Options(weight_dtype="q4_k_m"), drafters="mtp,accept-length=2.32@2",
+    )  # fmt: skip
+    (row,) = answer.to_dict()["drafters"]
+    assert 1 / row["speedup"][0][0][2] == pytest.approx(2517 / 3978, rel=0.10)
 
 
 def test_validate_prints_errors_on_local_machines(scores: Scores) -> None:
@@ -325,7 +347,7 @@ def test_validate_prints_errors_on_local_machines(scores: Scores) -> None:
     assert "strix-halo-passes" in text
     kinds = {cell["kind"]: cell for cell in found["total"]}
     assert kinds.keys() == {"pass", "step", "depth", "speedup"}
-    assert kinds["pass"]["points"] == 324
+    assert kinds["pass"]["points"] == 333
     assert f"{found['mean_regret']:.1%}" in text
     assert "on average" not in local_text([one for one in scores if one.kind == "pass"])
 
