@@ -380,6 +380,7 @@ def test_drafts_that_never_stop_are_a_chain() -> None:
     assert found.verify_len[:3].tolist() == [1, 2, 3]
     assert found.tokens_per_round[:3] == pytest.approx(known.tokens_per_round([0, 1, 2]))
     assert np.isnan(found.tokens_per_round[3])
+    assert np.isfinite(found.verify_len).all()
     never = stopped_proposals(known, np.arange(3), 1.0, 0, 0.3)
     assert never.verify_len == pytest.approx([1, 1, 1])
 
@@ -515,6 +516,19 @@ def test_experts_without_a_cpu_or_an_engine_that_has_them_there_are_refused() ->
         Options(n_cpu_moe=-1)
     with pytest.raises(CatalogError, match="hardware 'no-cpu' is neither"):
         load_hardware("rtx-4090+no-cpu")
+
+
+def test_experts_that_the_host_has_no_memory_for_are_said() -> None:
+    def notes(n_cpu_moe: int) -> list[str]:
+        answer = specroof.predict(
+            "deepseek-ai/DeepSeek-V3", HOSTED, engine="llama.cpp", drafters="ngram,accept=0.5",
+            batch_size=1, options=Options(weight_dtype="q4_0", n_cpu_moe=n_cpu_moe),
+        )  # fmt: skip
+        return [note for note in answer.notes if "does not fit the memory of CPU" in note]
+
+    # 256 experts of 3 x 7168 x 2048 in 18 / 32 bytes are 5.9 GiB a layer, of 96 GiB
+    assert notes(3 + 16) == []
+    assert len(notes(3 + 17)) == 1
 
 
 def test_advice_for_experts_on_the_cpu_has_their_flag() -> None:

@@ -344,7 +344,8 @@ def stopped_proposals(
     """
     chain = chain_proposals(acceptance, draft_len)
     longest = int(np.max(draft_len, initial=0))
-    survival = np.diff(acceptance.tokens_per_round(np.arange(longest + 1)))
+    # Past what is known nothing survives, so that shapes agree; tokens are NaN there.
+    survival = np.nan_to_num(np.diff(acceptance.tokens_per_round(np.arange(longest + 1))))
     kappa = 1.0 / confidence - 1.0
     # The beta of a certain rate is that rate, which the distribution does not allow.
     rates = np.clip(rates_of_survival(survival), 1e-9, 1.0 - 1e-9).tolist()

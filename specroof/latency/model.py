@@ -1009,7 +1009,18 @@ def memory_notes(
     textbook = setup.engine.rules == "ideal"
     has = hardware.peak.memory_bytes if textbook else hardware.server_memory_bytes
     context = contexts.max()
-    parts = storage(model, context, served_options(model, setup))
+    options = served_options(model, setup)
+    parts = storage(model, context, options)
+    host = hardware.host
+    if options.n_cpu_moe and host is not None:
+        whole = storage(model, context, replace(options, n_cpu_moe=0))
+        held, own = (sum(part.weight_bytes for part in which) for which in (whole, parts))
+        if held - own > host.peak.memory_bytes:
+            yield (
+                f"{model.name} does not fit the memory of {host.name}: "
+                f"{format_binary_bytes(held - own)} of experts, and it has "
+                f"{format_binary_bytes(host.peak.memory_bytes)}"
+            )
     needed = partial(device_bytes, parts, setup.placement)
     if needed(batches.max()) <= has:
         return
