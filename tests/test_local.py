@@ -15,9 +15,18 @@ from typer.testing import CliRunner
 
 import specroof
 from specroof.acceptance import rate_acceptance
-from specroof.architecture import Experts, Linear, OpCost, WeightFormat
+from specroof.architecture import (
+    Architecture,
+    Block,
+    Experts,
+    Layer,
+    Linear,
+    OpCost,
+    WeightFormat,
+)
 from specroof.architecture.base import Routing, linear_cost
 from specroof.architecture.draft_heads import usual_mtp
+from specroof.architecture.mixes import GGUF_FORMATS, blend
 from specroof.catalog import (
     hardware_names,
     load_drafter,
@@ -26,7 +35,7 @@ from specroof.catalog import (
     local_engines,
 )
 from specroof.cli import app
-from specroof.cost import ForwardPass, Options
+from specroof.cost import ForwardPass, Options, forward_cost
 from specroof.drafters.kinds import beta_tail, stopped_proposals
 from specroof.errors import CatalogError, MeasurementError, OptionError, ProfileError
 from specroof.evidence import load_local, read_benchmark
@@ -74,6 +83,11 @@ def experts(tokens: float, hit: float, top_k: int = 8) -> OpCost:
     )  # fmt: skip
 
 
+def moe(core: Experts) -> Architecture:
+    layer = Layer((Block("feed_forward", (), core),))
+    return Architecture("toy", "llama", 256, 100, (layer,), Linear("lm_head", 256, 100))
+
+
 # --- Kernels by rows ------------------------------------------------------------------------------
 
 
@@ -103,6 +117,21 @@ def test_experts_have_kernels_of_their_own_by_the_tokens_of_the_pass() -> None:
     flops, moved = row_kernel_factors(experts(5, 36), [few, tiles])
     assert float(flops) == pytest.approx(32 / (40 / 36) / 0.25)
     assert float(moved) == 1
+
+
+def test_matrices_of_several_formats_run_in_the_kernel_of_each() -> None:
+    """Experts of Q4_K_M: two matrices of 4.5 bits and one of 6.5625, each at its own cost."""
+    kernels = [
+        RowKernel(of="experts", bits=5, compute_frac=0.5),
+        RowKernel(of="experts", compute_frac=0.1, memory_share=0.8),
+    ]
+    core = Experts(
+        8, 2, 256, 256, weight=blend((GGUF_FORMATS["q4_k"], 2), (GGUF_FORMATS["q6_k"], 1))
+    )
+    (op,) = forward_cost(moe(core), ForwardPass(1, 1, 0))[:1]
+    flops, moved = row_kernel_factors(op, kernels)
+    assert float(flops) == pytest.approx(2 / 3 / 0.5 + 1 / 3 / 0.1)
+    assert float(moved) == pytest.approx((9.0 + 6.5625 / 0.8) / (9.0 + 6.5625))
 
 
 def test_an_operation_that_no_kernel_takes_stays_as_it_is() -> None:
@@ -566,6 +595,15 @@ def test_flags_of_llama_server(kind: str, name: str) -> None:
     assert words[words.index("--spec-type") + 1] == name
     assert words[words.index("--spec-draft-n-max") + 1] == "2"
     assert ("--spec-draft-model" in words) == (kind not in {"mtp", "prompt_lookup"})
+
+
+def test_a_lookup_that_finds_nothing_in_some_rounds_is_no_tree() -> None:
+    answer = specroof.advise(
+        "Qwen/Qwen3-8B", "rtx-4090", framework="llama.cpp", input_len=500, output_len=200,
+        concurrency=1, drafters="ngram,match=0.9,accept=0.9",
+    )  # fmt: skip
+    (chip,) = answer.to_dict()["chips"]
+    assert "--spec-draft-n-max" in chip["engine_config"]["llama.cpp"]
 
 
 def test_settings_of_llama_server() -> None:

@@ -1,6 +1,6 @@
 """Matrices, a pass over them, and the cost of an operation: what every kind of core builds on."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 import numpy as np
@@ -29,11 +29,15 @@ class WeightFormat:
     compute_dtype
         The dtype of `specroof.units.DTYPE_BYTES` at whose peak the matmul runs. Weight-only
         formats name the dtype of the activations.
+    parts
+        Bytes of one weight and share of the weights, for each of several formats that
+        `element_bytes` is the mean of; empty for one.
     """
 
     name: str
     element_bytes: float
     compute_dtype: str
+    parts: tuple[tuple[float, float], ...] = field(default=(), repr=False)
 
 
 BF16: Final = WeightFormat("bf16", 2.0, "bf16")
@@ -596,6 +600,8 @@ class OpCost:
         What devices exchange within it, if each caches a part of the context.
     on_host
         Whether the host's CPU does it, from the host's memory.
+    weight_parts
+        Bytes of one weight and share of the weights, where they are of several formats.
     """
 
     name: str
@@ -614,6 +620,7 @@ class OpCost:
     blocks: Array | None = None
     context: ContextExchange | None = None
     on_host: bool = False
+    weight_parts: tuple[tuple[float, float], ...] = ()
 
     @property
     def memory_bytes(self) -> Array:
@@ -752,4 +759,5 @@ def linear_cost(linear: Linear, *, tokens: Array, block: str, count: int) -> OpC
         compute_dtype=linear.weight.compute_dtype,
         shard=linear.shard,
         rows=tokens,
+        weight_parts=linear.weight.parts,
     )

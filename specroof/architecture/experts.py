@@ -273,5 +273,6 @@ def expert_costs(core: Experts, setting: PassSettings) -> list[OpCost]:
             rows=visits / hit,
             routing=Routing(core.n_experts, core.top_k, core.n_shared, tokens, hit),
             on_host=core.on_host,
+            weight_parts=core.weight.parts,
         )
     ]

@@ -231,7 +231,8 @@ def row_kernel_factors(op: OpCost, kernels: Iterable[RowKernel]) -> tuple[Array,
         takes it.
 
     Counts
-        experts by the tokens of the pass, tiles by the mean rows of an expert that is hit.
+        experts by the tokens of the pass, tiles by the mean rows of an expert that is hit; each
+        matrix of an expert in the kernel of its own format.
     Source
         llama.cpp, ``ggml-cuda/mmvq.cu``, ``ggml-metal-ops.cpp`` and ``ggml-vulkan.cpp``: which
         kernel is launched for which number of columns. That times are straight lines between the
@@ -247,14 +248,29 @@ def row_kernel_factors(op: OpCost, kernels: Iterable[RowKernel]) -> tuple[Array,
     [10.0, 10.0, 3.56]
     """
     rows = np.maximum(np.asarray(op.rows), 1e-9)  # none where a pass needs no logits
-    bits = 8 * op.weight_bytes * 2 * rows / np.maximum(op.flops, 1e-9)
-    routing = op.routing
+    routing, parts = op.routing, op.weight_parts
     tokens = rows if routing is None else rows * routing.hit / (routing.top_k + routing.n_shared)
+    of = "experts" if op.kind == "experts" else "dense"
+    suited = [kernel for kernel in kernels if kernel.of == of]
+    if not parts:
+        mean_bytes = op.weight_bytes * 2 * rows / np.maximum(op.flops, 1e-9)
+        return _part_factors(8 * mean_bytes, rows, tokens, suited)
+    flops, moved = np.zeros(()), np.zeros(())
+    mean = sum(element_bytes * share for element_bytes, share in parts)
+    for element_bytes, share in parts:
+        factors = _part_factors(np.asarray(8 * element_bytes), rows, tokens, suited)
+        flops = flops + share * factors[0]
+        moved = moved + share * element_bytes / mean * factors[1]
+    return flops, moved
+
+
+def _part_factors(
+    bits: Array, rows: Array, tokens: Array, kernels: Iterable[RowKernel]
+) -> tuple[Array, Array]:
+    """Return the factors of weights of one format."""
     taken = np.zeros(np.broadcast_shapes(bits.shape, tokens.shape), dtype=bool)
     flops, moved = np.ones(taken.shape), np.ones(taken.shape)
     for kernel in kernels:
-        if (kernel.of == "experts") != (op.kind == "experts"):
-            continue
         # Products of floats: 8 tokens may come out a hair above 8.
         takes = ~taken & (tokens <= (kernel.rows or np.inf) * _HAIR)
         takes = takes & (bits <= (kernel.bits or np.inf) * _HAIR)
