@@ -50,6 +50,7 @@ from specroof.hardware import (
     parse_hardware,
 )
 from specroof.latency import Deployment, Setup, engine_setup, model_latency
+from specroof.latency.attention_reading import drafting_setup
 from specroof.latency.model import row_kernel_factors
 from specroof.questions.validate import local_json, local_text
 from specroof.scoring.local import (
@@ -534,6 +535,15 @@ def test_experts_of_the_host_leave_the_memory_of_the_chip() -> None:
         draft_footprint(head, Placement(), Options(n_cpu_moe=n)).weight_bytes for n in (0, 99)
     ]
     assert footprints[0] == footprints[1]
+
+
+def test_experts_of_a_drafter_stay_on_the_chip() -> None:
+    model = load_model("Qwen/Qwen3-30B-A3B")
+    setup = hosted(48)
+    assert setup.options.n_cpu_moe == 48
+    drafting = drafting_setup(model, setup)
+    ops = model_latency(model, drafting, ForwardPass(1, 1, 0)).ops
+    assert not any(op.op.on_host for op in ops)
 
 
 def test_experts_without_a_cpu_or_an_engine_that_has_them_there_are_refused() -> None:
