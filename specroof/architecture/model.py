@@ -293,7 +293,7 @@ class Architecture:
         Shared experts, the router and layers without experts stay where they are.
 
         Source
-            llama.cpp at b10166, ``common/arg.cpp``, ``--n-cpu-moe``.
+            llama.cpp as it ships with llama-cpp-python 0.3.36, ``common/arg.cpp``.
 
         Examples
         --------

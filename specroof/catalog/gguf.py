@@ -66,7 +66,8 @@ def _file_of(repository: str, form: str) -> str:
     """Return the name of the file that llama.cpp takes for a repository and a format.
 
     Source
-        llama.cpp at b10166, ``common/download.cpp``, ``find_best_model``.
+        llama.cpp as it ships with llama-cpp-python 0.3.36, ``common/download.cpp``,
+        ``find_best_model``.
     """
     files = [file for file in files_on_hub(repository) if file.casefold().endswith(".gguf")]
     models = [

@@ -333,8 +333,9 @@ def stopped_proposals(
         that sure drafts come in runs, and follow accepted ones; a drafter that is too sure of
         itself stops less.
     Source
-        llama.cpp at b10166, ``common/speculative.cpp``, ``draft``: the last draft's likelihood
-        counts, not the product. The law: `specroof.montecarlo.batch.confident_rounds`.
+        llama.cpp as it ships with llama-cpp-python 0.3.36, ``common/speculative.cpp``, ``draft``:
+        the last draft's likelihood counts, not the product. The law:
+        `specroof.montecarlo.batch.confident_rounds`.
 
     Examples
     --------
