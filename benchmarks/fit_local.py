@@ -162,10 +162,9 @@ BACK_ENDS: Final = (
         tile=32.0,
         same={"matrix.8bit": "matrix.quants"},
     ),
-    # Kernels of vectors take one row each (quantized.h, qmv): what M1 and M2 read again for each
-    # row stays in the caches of later chips. A round of 58.5 ms on an M5 Max has 35.2 of a
-    # verification of 3 rows, 10.7 of two drafts and 10.6 between verification and the next round
-    # (lablup/mlxcel).
+    # A further row takes 0.7 of a step on an M1 Ultra, as if its weights were read again, and 0.17
+    # on an M3 Ultra. A round of 58.5 ms on an M5 Max has 35.2 of a verification of 3 rows, 10.7 of
+    # two drafts and 10.6 between verification and the next round (lablup/mlxcel).
     BackEnd("mlx-m1", chips=("M1", "M2"), typical=_QMV, rereads=True, **_MLX),
     BackEnd("mlx-m3", chips=("M3", "M4", "M5"), typical=_QMV, **_MLX),
 )
