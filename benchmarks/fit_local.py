@@ -35,9 +35,16 @@ from specroof.speedup.reach import deployment_words
 
 TARGET: Final = Path(__file__).parent.parent / "specroof" / "catalog" / "local.json"
 
-#: Bits of a weight up to which a kernel of its own is fitted: those of llama.cpp's types with
-#: tables of three and less, of four without offsets, of four and five with them, and all above.
-EXPERT_BITS: Final = {"3bit": 4.0, "mxfp4": 4.3, "4bit": 5.3, "more": 7.5}
+#: Kernels of experts by the bits of a weight up to which they go, and what their formats share:
+#: Q2_K, Q3_K and Q6_K scale weights in groups of 16, MXFP4 by a table and an exponent, all others
+#: in groups of 32 (``ggml-common.h``).
+EXPERT_BITS: Final[dict[str, tuple[float | None, str]]] = {
+    "3bit": (4.0, "16"),
+    "mxfp4": (4.3, "mxfp4"),
+    "5bit": (5.6, "32"),
+    "6bit": (7.5, "16"),
+    "more": (None, "none"),
+}
 
 
 @dataclass(frozen=True)
@@ -54,8 +61,14 @@ class BackEnd:
         Words of the names of chips that it runs on.
     typical
         Where parameters start that differ between back ends.
+    tile
+        Rows that kernels of matrices compute at a time.
     repeats
         Whether kernels of vectors read experts for each token, and not for one alone.
+    rereads
+        Whether they read dense matrices for each token, too.
+    same
+        Parameters that are another one, or the factor that they are.
     framework
         The software that it belongs to.
     """
@@ -64,7 +77,10 @@ class BackEnd:
     few_rows: tuple[int, int]
     chips: tuple[str, ...]
     typical: Mapping[str, float] = field(default_factory=dict)
+    tile: float = 8.0
     repeats: bool = False
+    rereads: bool = False
+    same: Mapping[str, str | float] = field(default_factory=dict)
     framework: str = "llama.cpp"
 
 
@@ -80,26 +96,38 @@ PARAMETERS: Final[dict[str, tuple[float, float]]] = {
     "vector.quants": (0.12, 0.7),
     "vector.8bit": (0.4, 0.7),
     "vector.16bit": (0.8, 0.7),
+    "vector.wide": (1.0, 0.2),
     "matrix.quants": (0.4, 0.7),
     "matrix.8bit": (0.6, 0.7),
     "matrix.16bit": (0.8, 0.7),
-    "matrix.tile": (16.0, 0.5),
     "experts.one": (0.12, 0.7),
     "experts.few": (0.2, 0.8),
     "experts.many": (0.2, 0.8),
-    **{f"experts.many.{name}": (1.0, 0.6) for name in EXPERT_BITS},
-    **{f"experts.few.{name}": (1.0, 0.3) for name in EXPERT_BITS},
+    **{f"experts.many.{name}": (1.0, 0.6) for name in ("16", "32", "mxfp4")},
+    **{f"experts.few.{name}": (1.0, 0.3) for name in ("16", "32", "mxfp4")},
     "locality": (0.8, 0.1),
     "draft_pass_s": (3e-3, 0.8),
     "round_s": (10e-3, 0.8),
 }
 
-_MLX: Final = {
-    **dict.fromkeys(("vector.quants", "vector.8bit", "vector.16bit", "experts.one"), 0.8),
-    "round_s": 5e-3,
+_QMV: Final = {"vector.quants": 0.8, "round_s": 5e-3}
+_MLX: Final[dict[str, Any]] = {
+    "few_rows": (10, 10),
+    "tile": 32.0,
+    "repeats": True,
+    # One template for all widths.
+    "same": dict.fromkeys(("vector.8bit", "vector.16bit", "experts.one"), "vector.quants"),
+    "framework": "mlx",
 }
 BACK_ENDS: Final = (
-    BackEnd("llama.cpp-hip", (8, 4), ("AMD",)),
+    # Kernels of tiles multiply bytes: what is scaled in groups of 32, K-quants of four bits as
+    # tables, takes one kind of loop, and groups of 16 another (ggml-cuda/mmq.cuh, vec_dot).
+    BackEnd(
+        "llama.cpp-hip",
+        (8, 4),
+        ("AMD",),
+        same={"experts.many.32": 1.0, "experts.few.32": 1.0},
+    ),
     # Matrix kernels take 1.33 steps for 2 to 8 tokens of a 27B model, on a chip of 100 TFLOP/s in
     # float32 (llama.cpp pull request 26079). Rounds have little beside their passes, and experts
     # are read once for each token up to 8 (ggml-cuda/mmvq.cu, get_mmvq_mmid_max_batch).
@@ -123,13 +151,22 @@ BACK_ENDS: Final = (
         (8, 31),
         ("Apple",),
         {"vector.quants": 0.114, "vector.8bit": 0.25, "draft_pass_s": 1e-3, "round_s": 2e-3},
+        tile=32.0,
         repeats=True,
     ),
-    BackEnd("llama.cpp-vulkan", (8, 8), ("AMD", "NVIDIA", "Intel")),
-    # A round of 58.5 ms on an M5 Max has 35.2 of a verification of 3 rows, 10.7 of two drafts and
-    # 10.6 between verification and the next round (lablup/mlxcel).
-    BackEnd("mlx-m1", (10, 10), ("M1", "M2"), _MLX, repeats=True, framework="mlx"),
-    BackEnd("mlx-m3", (10, 10), ("M3", "M4", "M5"), _MLX, repeats=True, framework="mlx"),
+    # Matrices of few rows are tiles of 32, of half floats whatever was unpacked (mul_mm.comp).
+    BackEnd(
+        "llama.cpp-vulkan",
+        (8, 8),
+        ("AMD", "NVIDIA", "Intel"),
+        tile=32.0,
+        same={"matrix.8bit": "matrix.quants"},
+    ),
+    # A further row takes 0.7 of a step on an M1 Ultra, as if its weights were read again, and 0.17
+    # on an M3 Ultra. A round of 58.5 ms on an M5 Max has 35.2 of a verification of 3 rows, 10.7 of
+    # two drafts and 10.6 between verification and the next round (lablup/mlxcel).
+    BackEnd("mlx-m1", chips=("M1", "M2"), typical=_QMV, rereads=True, **_MLX),
+    BackEnd("mlx-m3", chips=("M3", "M4", "M5"), typical=_QMV, **_MLX),
 )
 
 
@@ -139,11 +176,19 @@ def engine_of(end: BackEnd, values: Mapping[str, float]) -> EngineProfile:
     # MLX has one template of kernels for all widths.
     widest = 9.0 if end.framework == "mlx" else 7.5
     quants: dict[str, Any] = {"bits": widest, "memory_share": values["memory.quants"]}
-    tile = values["matrix.tile"]
+    tile = end.tile
+    values = dict(values)
+    for name, other in end.same.items():
+        values[name] = values[other] if isinstance(other, str) else other
+    # Kernels of vectors are built for up to four rows, and for more with fewer threads for each.
     kernels = {
-        "vector-quants": RowKernel(rows=few, compute_frac=values["vector.quants"], **quants),
-        "vector-8bit": RowKernel(rows=few, bits=9.0, compute_frac=values["vector.8bit"]),
-        "vector-16bit": RowKernel(rows=few, compute_frac=values["vector.16bit"]),
+        f"{name}-{kind}": RowKernel(
+            rows=rows, compute_frac=share * values[f"vector.{kind}"], repeats=end.rereads, **of
+        )
+        for name, rows, share in (("vector", 4.0, 1.0), ("wide", few, values["vector.wide"]))
+        for kind, of in (("quants", quants), ("8bit", {"bits": 9.0}), ("16bit", {}))
+    }
+    kernels |= {
         "matrix-quants": RowKernel(compute_frac=values["matrix.quants"], tile=tile, **quants),
         "matrix-8bit": RowKernel(bits=9.0, compute_frac=values["matrix.8bit"], tile=tile),
         "matrix-16bit": RowKernel(compute_frac=values["matrix.16bit"], tile=tile),
@@ -160,14 +205,11 @@ def engine_of(end: BackEnd, values: Mapping[str, float]) -> EngineProfile:
     for size, rows in (("few", few_experts), ("many", None)):
         if rows is not None and end.repeats:
             continue
-        for name, bits in EXPERT_BITS.items():
-            share = values[f"experts.{size}"] * values[f"experts.{size}.{name}"]
+        for name, (bits, scales) in EXPERT_BITS.items():
+            share = values[f"experts.{size}"] * values.get(f"experts.{size}.{scales}", 1.0)
             kernels[f"experts-{size}-{name}"] = RowKernel(
                 rows=rows, bits=bits, compute_frac=share, **experts
             )
-        kernels[f"experts-{size}"] = RowKernel(
-            rows=rows, compute_frac=values[f"experts.{size}"], **experts
-        )
     return EngineProfile(
         name=end.name,
         framework=end.framework,
@@ -271,7 +313,7 @@ def local_content(
         unseen = (name, None if point.source == REPORTS else point.model)
         return made.get(unseen, made[name, None])
 
-    scores = local_scores(engine_of=used)
+    scores = local_scores([point for point in load_local() if point.engine in ends], used)
     shipped = {}
     for name, end in ends.items():
         alike = [one for one in scores if ends[one.point.engine or ""].framework == end.framework]

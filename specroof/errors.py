@@ -79,7 +79,7 @@ _NOT_MODELLED: Final = {
         "offload",
     ): "weights or cache in host memory are not modelled: each pass would wait for their "
     "bytes over the link to the host, which all positions of a verification share, so that drafts "
-    "would gain more",
+    "would gain more; experts that the CPU computes are (--n-cpu-moe)",
     (
         "lora",
         "adapter",

@@ -67,7 +67,14 @@ FILES: dict[str, dict[str, bytes]] = {
     },
     "org/truncated": {"config.json": json.dumps(CONFIG).encode()[:40]},
     "org/weights-only": {},
-    "org/gguf": {"Tiny-Q8_0.gguf": GGUF, "Cut-Q8_0.gguf": GGUF[: len(GGUF) // 2]},
+    "org/gguf": {
+        "Cut-Q4_0.gguf": b"",
+        "Cut-Q8_0-00002-of-00002.gguf": b"",
+        "Tiny-Q8_0.gguf": GGUF,
+        "Tiny-mmproj-BF16.gguf": b"",
+        "Tiny.txt": b"",
+        "Cut-Q8_0.gguf": GGUF[: len(GGUF) // 2],
+    },
     "org/whole": {"Tiny-Q8_0.gguf": GGUF},
     "org/secret": {"config.json": json.dumps(CONFIG).encode()},
 }
@@ -106,6 +113,11 @@ class Hub(BaseHTTPRequestHandler):
 
     def answer(self, *, with_body: bool) -> None:
         repository, _, place = self.path.lstrip("/").partition("/resolve/")
+        listed = self.path.removeprefix("/api/models/").partition("/tree/")[0]
+        if "/tree/" in self.path and listed in FILES:
+            names = [{"type": "file", "path": n, "size": 1, "oid": "0"} for n in FILES[listed]]
+            self.send(json.dumps(names).encode(), with_body=with_body)
+            return
         if place:
             self.requests.append(self.path)
         data = FILES.get(repository, {}).get(place.rpartition("/")[2])
@@ -323,6 +335,20 @@ def test_a_gguf_file_is_read_by_ranges_and_kept_nowhere(hub: Deployment) -> None
     assert [first for first, _ in Hub.ranges] == [0, 2**20]
     assert sum(length for _, length in Hub.ranges) <= len(GGUF)
     assert [path for path in hub.cache.rglob("*.gguf") if path.is_file()] == []
+
+
+def test_a_gguf_file_is_found_by_its_format(hub: Deployment) -> None:
+    """The first file of a format, as llama.cpp has it: no later part of another one."""
+    by_format, by_name = (
+        json.loads(hub.show(f"org/gguf{name}").stdout) for name in (":q8_0", "/Tiny-Q8_0.gguf")
+    )
+    assert by_format == by_name | {"name": "org/gguf:q8_0"}
+    line = refusal(hub.show("org/gguf:Q6_K"))
+    assert "no GGUF file of Q6_K" in line
+    assert "Tiny-Q8_0.gguf" in line
+    assert "mmproj" not in line
+    assert "no GGUF files" in refusal(hub.show("org/plain:Q8_0"))
+    assert "no such repository" in refusal(hub.show("org/nowhere:Q8_0"))
 
 
 def test_another_host_that_keeps_a_file_gets_no_key(hub: Deployment) -> None:

@@ -9,11 +9,24 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import specroof
-from specroof.architecture import Linear, OpCost, WeightFormat
+from specroof.acceptance import rate_acceptance
+from specroof.architecture import (
+    Architecture,
+    Block,
+    Experts,
+    Layer,
+    Linear,
+    OpCost,
+    WeightFormat,
+)
 from specroof.architecture.base import Routing, linear_cost
+from specroof.architecture.draft_heads import usual_mtp
+from specroof.architecture.mixes import GGUF_FORMATS, blend
 from specroof.catalog import (
     hardware_names,
     load_drafter,
@@ -22,8 +35,9 @@ from specroof.catalog import (
     local_engines,
 )
 from specroof.cli import app
-from specroof.cost import ForwardPass, Options
-from specroof.errors import MeasurementError, OptionError, ProfileError
+from specroof.cost import ForwardPass, Options, forward_cost
+from specroof.drafters.kinds import beta_tail, stopped_proposals
+from specroof.errors import CatalogError, MeasurementError, OptionError, ProfileError
 from specroof.evidence import load_local, read_benchmark
 from specroof.hardware import (
     EngineProfile,
@@ -36,6 +50,7 @@ from specroof.hardware import (
     parse_hardware,
 )
 from specroof.latency import Deployment, Setup, engine_setup, model_latency
+from specroof.latency.attention_reading import drafting_setup
 from specroof.latency.model import row_kernel_factors
 from specroof.questions.validate import local_json, local_text
 from specroof.scoring.local import (
@@ -48,6 +63,7 @@ from specroof.scoring.local import (
 )
 from specroof.serving.capacity import served_room
 from specroof.serving.launch import YOUR_FILE, Speculation, launch, server_command
+from specroof.serving.room import draft_footprint, target_footprint
 
 ZERO = np.zeros(())
 Scores = tuple[LocalScore, ...]
@@ -66,6 +82,11 @@ def experts(tokens: float, hit: float, top_k: int = 8) -> OpCost:
         ZERO, ZERO, "bf16", rows=np.array(visits / hit),
         routing=Routing(128, top_k, 0, np.array(tokens), np.array(hit)),
     )  # fmt: skip
+
+
+def moe(core: Experts) -> Architecture:
+    layer = Layer((Block("feed_forward", (), core),))
+    return Architecture("toy", "llama", 256, 100, (layer,), Linear("lm_head", 256, 100))
 
 
 # --- Kernels by rows ------------------------------------------------------------------------------
@@ -97,6 +118,21 @@ def test_experts_have_kernels_of_their_own_by_the_tokens_of_the_pass() -> None:
     flops, moved = row_kernel_factors(experts(5, 36), [few, tiles])
     assert float(flops) == pytest.approx(32 / (40 / 36) / 0.25)
     assert float(moved) == 1
+
+
+def test_matrices_of_several_formats_run_in_the_kernel_of_each() -> None:
+    """Experts of Q4_K_M: two matrices of 4.5 bits and one of 6.5625, each at its own cost."""
+    kernels = [
+        RowKernel(of="experts", bits=5, compute_frac=0.5),
+        RowKernel(of="experts", compute_frac=0.1, memory_share=0.8),
+    ]
+    core = Experts(
+        8, 2, 256, 256, weight=blend((GGUF_FORMATS["q4_k"], 2), (GGUF_FORMATS["q6_k"], 1))
+    )
+    (op,) = forward_cost(moe(core), ForwardPass(1, 1, 0))[:1]
+    flops, moved = row_kernel_factors(op, kernels)
+    assert float(flops) == pytest.approx(2 / 3 / 0.5 + 1 / 3 / 0.1)
+    assert float(moved) == pytest.approx((9.0 + 6.5625 / 0.8) / (9.0 + 6.5625))
 
 
 def test_an_operation_that_no_kernel_takes_stays_as_it_is() -> None:
@@ -217,6 +253,7 @@ def test_requests_that_local_servers_run(chip: str, engine: str, plain: int, dra
         ("strix-halo-depth", 108),
         ("strix-halo-mtp", 54),
         ("qwen38-27b-mtp", 42),
+        ("mlx-passes", 9),
     ],
 )
 def test_every_row_of_the_sources_is_there(source: str, rows: int) -> None:
@@ -268,9 +305,13 @@ def test_steps_by_cached_tokens_are_predicted(scores: Scores) -> None:
     assert errors_of(dense_model).mean < 0.02
 
 
-@pytest.mark.xfail(reason="18.8 % reached: experts of one format in one fit, of another the next")
+@pytest.mark.xfail(reason="13.6 % reached: two models of one format differ by half and more")
 def test_passes_of_1_to_32_tokens_are_12_percent_off(scores: Scores) -> None:
     assert errors_of(chosen(scores, "pass", "strix-halo-passes")).mean <= 0.12
+
+
+def test_passes_of_1_to_32_tokens_are_as_far_off_as_is_said(scores: Scores) -> None:
+    assert errors_of(chosen(scores, "pass", "strix-halo-passes")).mean <= 0.14
 
 
 def test_speedups_of_mtp_are_10_percent_off(scores: Scores) -> None:
@@ -298,19 +339,36 @@ def test_the_draft_length_predicted_best_loses_little(scores: Scores) -> None:
 APPLE = {"m1-ultra": False, "m1-max": False, "m3-ultra": True, "m5-max": True}
 
 
-@pytest.mark.parametrize(
-    "chip",
-    [
-        pytest.param(chip, marks=pytest.mark.xfail(reason="1.5 predicted, 0.91 measured"))
-        if chip == "m1-max"
-        else chip
-        for chip in APPLE
-    ],
-)
+@pytest.mark.parametrize("chip", APPLE)
 def test_signs_of_apple_machines_that_no_fit_counts(scores: Scores, chip: str) -> None:
     mine = [one for one in chosen(scores, "speedup", REPORTS) if one.point.hardware == chip]
     assert mine
     assert all((one.predicted > 1) == (one.measured > 1) == APPLE[chip] for one in mine)
+
+
+def test_an_arc_b70_that_no_fit_counts_gains(scores: Scores) -> None:
+    """Two drafts in vLLM, by the generic engine (b70-optimization-lab)."""
+    mine = [one for one in chosen(scores, "speedup", REPORTS) if one.point.engine == "vllm"]
+    assert {one.point.hardware for one in mine} == {"arc-pro-b70"}
+    assert errors_of(mine).mean <= 0.10
+    assert errors_of(mine).verdicts == 1
+
+
+def test_steps_behind_long_contexts_and_of_several_slots_that_no_fit_counts(scores: Scores) -> None:
+    mine = chosen(scores, "step", REPORTS)
+    assert {one.point.batch_size for one in mine} == {1, 2, 4}
+    assert max(one.point.context_len or 0 for one in mine) == 96_000
+    assert errors_of(mine).mean <= 0.10
+
+
+def test_drafts_save_the_joules_that_a_3090_was_measured_to_save() -> None:
+    """3978 J a request without drafts, 2517 with two of 2.32 tokens a round: as the time goes."""
+    answer = specroof.predict(
+        "Qwen/Qwen3.6-27B", "rtx-3090", engine="llama.cpp", batch_size=1, context_len=512,
+        options=Options(weight_dtype="q4_k_m"), drafters="mtp,accept-length=2.32@2",
+    )  # fmt: skip
+    (row,) = answer.to_dict()["drafters"]
+    assert 1 / row["speedup"][0][0][2] == pytest.approx(2517 / 3978, rel=0.10)
 
 
 def test_validate_prints_errors_on_local_machines(scores: Scores) -> None:
@@ -319,9 +377,209 @@ def test_validate_prints_errors_on_local_machines(scores: Scores) -> None:
     assert "strix-halo-passes" in text
     kinds = {cell["kind"]: cell for cell in found["total"]}
     assert kinds.keys() == {"pass", "step", "depth", "speedup"}
-    assert kinds["pass"]["points"] == 324
+    assert kinds["pass"]["points"] == 333
     assert f"{found['mean_regret']:.1%}" in text
     assert "on average" not in local_text([one for one in scores if one.kind == "pass"])
+
+
+# --- Drafts that stop where the drafter is unsure -------------------------------------------------
+
+
+@pytest.mark.parametrize("n_min", [0, 2])
+def test_drafts_that_stop_early_match_dice(n_min: int) -> None:
+    """Rounds drawn one by one: confidence, what is kept of it, what is accepted."""
+    rates, p_min, share, n_rounds = np.array([0.8, 0.6, 0.7]), 0.6, 0.3, 400_000
+    rng, kappa = np.random.default_rng(1), 1 / share - 1
+    sure = rng.beta(kappa * rates, kappa * (1 - rates), (n_rounds, 3))
+    kept = np.cumprod(sure >= p_min, axis=1)
+    made = 1 + kept[:, :2].sum(axis=1)
+    kept *= kept.sum(axis=1, keepdims=True) >= n_min
+    right = np.cumprod(kept * (rng.random(sure.shape) < sure), axis=1)
+    found = stopped_proposals(rate_acceptance(rates), np.arange(4), p_min, n_min, share)
+    assert found.verify_len[3] == pytest.approx(1 + kept.sum() / n_rounds, rel=5e-3)
+    assert found.tokens_per_round[3] == pytest.approx(1 + right.sum() / n_rounds, rel=5e-3)
+    ((width, later),) = found.expansions
+    assert (width, later[3]) == (1, pytest.approx(made.mean() - 1, rel=5e-3))
+    # shorter drafts than n-min are none at all
+    assert (found.verify_len[:n_min] == 1).all()
+
+
+def test_drafts_that_never_stop_are_a_chain() -> None:
+    known = rate_acceptance([0.8, 0.6])
+    found = stopped_proposals(known, np.arange(4), 0.0, 0, 0.3)
+    assert found.verify_len[:3].tolist() == [1, 2, 3]
+    assert found.tokens_per_round[:3] == pytest.approx(known.tokens_per_round([0, 1, 2]))
+    assert np.isnan(found.tokens_per_round[3])
+    assert np.isfinite(found.verify_len).all()
+    never = stopped_proposals(known, np.arange(3), 1.0, 0, 0.3)
+    assert never.verify_len == pytest.approx([1, 1, 1])
+
+
+@settings(deadline=None)
+@given(st.floats(0.02, 0.98), st.floats(0.05, 30), st.floats(0.05, 30))
+def test_tails_of_the_beta_distribution_are_those_of_a_sum(
+    least: float, a: float, b: float
+) -> None:
+    """By the midpoint rule, ends apart, whose densities have no bound."""
+    edges = np.linspace(0, 1, 200_001)[1:-1]
+    values = (edges[1:] + edges[:-1]) / 2
+    density = values ** (a - 1) * (1 - values) ** (b - 1) * (edges[1] - edges[0])
+    # x^(a-1) up to the first edge, and likewise at the other end
+    low, high = edges[0] ** a / a, (1 - edges[-1]) ** b / b
+    total = low + density.sum() + high
+    above = density[values >= least].sum() + high
+    assert beta_tail(least, a, b) == pytest.approx(above / total, abs=1e-3)
+
+
+#: Accepted of drafted by `--spec-draft-n-max` and `--spec-draft-p-min`, of a 3090 that drafts with
+#: Qwen3.8-27B's MTP layer (github.com/thc1006/qwen3.8-speculative-decoding-rtx3090), and its
+#: tokens per second; without drafts 41.57.
+STOPPED = {
+    (3, 0.5): (0.683, 61.35),
+    (3, 0.75): (0.848, 58.36),
+    (7, 0.5): (0.526, 55.40),
+    (7, 0.75): (0.768, 57.76),
+}
+#: Tokens per round without p-min, by n-max.
+LENGTHS = (1.78, 2.32, 2.67, 2.89, 3.05, 3.16, 3.24)
+
+
+@pytest.mark.parametrize(("n_max", "p_min"), STOPPED)
+def test_p_min_on_a_3090(n_max: int, p_min: float) -> None:
+    survival = "/".join(f"{x:.3f}" for x in np.diff([1, *LENGTHS]))
+    answer = specroof.predict(
+        "Qwen/Qwen3.6-27B", "rtx-3090", engine="llama.cpp", batch_size=1, context_len=512,
+        options=Options(weight_dtype="q4_k_m"), max_draft_len=7,
+        drafters=f"mtp,survival={survival},p-min={p_min}",
+    )  # fmt: skip
+    (row,) = answer.to_dict()["drafters"]
+    accepted, tokens_per_s = STOPPED[n_max, p_min]
+    drafts = row["verify_len"][n_max] - 1
+    assert (row["tokens_per_round"][0][0][n_max] - 1) / drafts == pytest.approx(accepted, rel=0.08)
+    assert row["speedup"][0][0][n_max] == pytest.approx(tokens_per_s / 41.57, rel=0.12)
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ("mtp,accept=0.7,n-min=1", "n-min is given without p-min="),
+        ("mtp,accept=0.7,confidence=0.3", "confidence is given without p-min="),
+        ("mtp,accept=0.7,p-min=1.5", "p-min is 1.5"),
+        ("mtp,accept=0.7,p-min=0.5,confidence=1", "confidence is 1"),
+        ("mtp,accept=0.7,p-min=0.5,n-min=0.5", "n-min is 0.5"),
+        ("mtp,accept=0.7,p-min=0.5,tree=2/1", "p-min is given with tree="),
+        ("medusa,accept=0.7,p-min=0.5", "not understood"),
+    ],
+)
+def test_a_stop_that_no_drafter_has_is_one_line(spec: str, says: str) -> None:
+    with pytest.raises(OptionError, match=says) as refusal:
+        load_drafter(spec)
+    assert "\n" not in str(refusal.value)
+
+
+def test_flags_of_drafts_that_stop_early() -> None:
+    plan = plan_of("mtp", p_min=0.75, n_min=1)
+    text = launch(plan, "llama.cpp").text
+    assert text.endswith("--spec-draft-n-min 1 --spec-draft-p-min 0.75")
+    with pytest.raises(OptionError, match=r"p-min is 0.75, and vllm.*llama.cpp"):
+        launch(plan, "vllm")
+    answer = specroof.advise(
+        "Qwen/Qwen3.6-27B", "rtx-3090", framework="llama.cpp", input_len=500, output_len=200,
+        concurrency=1, drafters="mtp,accept=0.8,p-min=0.5", options=Options(weight_dtype="q4_k_m"),
+    )  # fmt: skip
+    (chip,) = answer.to_dict()["chips"]
+    assert chip["engine_config"]["llama.cpp"].endswith("--spec-draft-p-min 0.5")
+
+
+# --- Experts on the CPU ---------------------------------------------------------------------------
+
+HOSTED = "rtx-4090+cpu-2ch-ddr5"
+
+
+def hosted(n_cpu_moe: int, engine: str = "ideal", chip: str = HOSTED) -> Setup:
+    options = Options(weight_dtype="q8_0", n_cpu_moe=n_cpu_moe)
+    return engine_setup(load_hardware(chip), engine, None, options)
+
+
+def test_experts_of_the_first_layers_are_read_from_the_memory_of_the_host() -> None:
+    model = load_model("Qwen/Qwen3-30B-A3B")  # 48 layers, 8 experts a token of 3 x 2048 x 768
+    one = ForwardPass(1, 1, 1000)
+    whole, part = (float(model_latency(model, hosted(n), one).total_s) for n in (0, 20))
+    layer_bytes = 8 * 3 * 2048 * 768 * 34 / 32
+    by_hand = 20 * layer_bytes * (1 / 89.6e9 - 1 / 1.008e12)
+    assert part - whole == pytest.approx(by_hand, rel=1e-6)
+
+
+def test_the_cpu_multiplies_at_a_share_of_its_peak() -> None:
+    model = load_model("Qwen/Qwen3-30B-A3B")
+    (op,) = (
+        op
+        for op in model_latency(model, hosted(48, "llama.cpp"), ForwardPass(1, 4, 0)).ops
+        if op.op.on_host
+    )
+    visits = 4 * 8 * 3 * 2048 * 768
+    assert op.compute_s == pytest.approx(48 * 2 * visits / (0.3 * 4.403e12))
+
+
+def test_experts_of_the_host_leave_the_memory_of_the_chip() -> None:
+    model = load_model("deepseek-ai/DeepSeek-V3")  # 3 of its 61 layers have no experts
+    weights = [
+        target_footprint(model, Placement(), Options(n_cpu_moe=n)).weight_bytes for n in (0, 5, 99)
+    ]
+    experts = next(core for _, core in model.counted_cores if isinstance(core, Experts))
+    held = [weights[0] - weights[1], weights[0] - weights[2]]
+    assert held == pytest.approx([2 * experts.stored_bytes, 58 * experts.stored_bytes])
+    # a drafter's own experts stay
+    head = usual_mtp(model)
+    footprints = [
+        draft_footprint(head, Placement(), Options(n_cpu_moe=n)).weight_bytes for n in (0, 99)
+    ]
+    assert footprints[0] == footprints[1]
+
+
+def test_experts_of_a_drafter_stay_on_the_chip() -> None:
+    model = load_model("Qwen/Qwen3-30B-A3B")
+    setup = hosted(48)
+    assert setup.options.n_cpu_moe == 48
+    drafting = drafting_setup(model, setup)
+    ops = model_latency(model, drafting, ForwardPass(1, 1, 0)).ops
+    assert not any(op.op.on_host for op in ops)
+
+
+def test_experts_without_a_cpu_or_an_engine_that_has_them_there_are_refused() -> None:
+    with pytest.raises(OptionError, match=r"no CPU is named.*CHIP\+CPU"):
+        hosted(3, chip="rtx-4090")
+    with pytest.raises(OptionError, match=r"engine generic; allowed: llama.cpp or ideal"):
+        hosted(3, "generic")
+    with pytest.raises(OptionError, match="n_cpu_moe is -1"):
+        Options(n_cpu_moe=-1)
+    with pytest.raises(CatalogError, match="hardware 'no-cpu' is neither"):
+        load_hardware("rtx-4090+no-cpu")
+
+
+def test_experts_that_the_host_has_no_memory_for_are_said() -> None:
+    def notes(n_cpu_moe: int) -> list[str]:
+        answer = specroof.predict(
+            "deepseek-ai/DeepSeek-V3", HOSTED, engine="llama.cpp", drafters="ngram,accept=0.5",
+            batch_size=1, options=Options(weight_dtype="q4_0", n_cpu_moe=n_cpu_moe),
+        )  # fmt: skip
+        return [note for note in answer.notes if "does not fit the memory of CPU" in note]
+
+    # 256 experts of 3 x 7168 x 2048 in 18 / 32 bytes are 5.9 GiB a layer, of 96 GiB
+    assert notes(3 + 16) == []
+    assert len(notes(3 + 17)) == 1
+
+
+def test_advice_for_experts_on_the_cpu_has_their_flag() -> None:
+    call = [
+        *("advise", "Qwen/Qwen3-30B-A3B", "-H", HOSTED, "--weights", "q4_k_m", "--n-cpu-moe", "20"),
+        *("--framework", "llama.cpp", "--input-len", "500", "--output-len", "200"),
+        *("--concurrency", "1", "--drafter", "ngram,accept=0.95"),
+    ]
+    run = CliRunner().invoke(app, call)
+    assert run.exit_code == 0, run.stderr
+    assert "--n-cpu-moe 20" in " ".join(run.stdout.split())
+    assert "experts of the first 20 of 48 layers" in " ".join(run.stdout.split())
 
 
 # --- Flags ----------------------------------------------------------------------------------------
@@ -347,6 +605,15 @@ def test_flags_of_llama_server(kind: str, name: str) -> None:
     assert words[words.index("--spec-type") + 1] == name
     assert words[words.index("--spec-draft-n-max") + 1] == "2"
     assert ("--spec-draft-model" in words) == (kind not in {"mtp", "prompt_lookup"})
+
+
+def test_a_lookup_that_finds_nothing_in_some_rounds_is_no_tree() -> None:
+    answer = specroof.advise(
+        "Qwen/Qwen3-8B", "rtx-4090", framework="llama.cpp", input_len=500, output_len=200,
+        concurrency=1, drafters="ngram,match=0.9,accept=0.9",
+    )  # fmt: skip
+    (chip,) = answer.to_dict()["chips"]
+    assert "--spec-draft-n-max" in chip["engine_config"]["llama.cpp"]
 
 
 def test_settings_of_llama_server() -> None:
@@ -401,6 +668,7 @@ def test_what_a_tool_cannot_do_is_refused_in_one_line(
         ("llama.cpp", "me/model", f"llama-server --model '{YOUR_FILE}'"),
         ("llama.cpp", "q.gguf", "llama-server --model q.gguf"),
         ("mlx", "me/model", "mlx_lm.server --model me/model"),
+        ("llama.cpp", "me/model:Q4_K_M", "llama-server -hf me/model:Q4_K_M"),
         ("lmstudio", "me/model", "lms load me/model"),
     ],
 )

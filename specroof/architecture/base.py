@@ -1,14 +1,14 @@
 """Matrices, a pass over them, and the cost of an operation: what every kind of core builds on."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from specroof.arrays import Array, array_within
+from specroof.arrays import Array, array_within, whole_within
 from specroof.errors import expect, expect_word, refuse
-from specroof.units import DTYPE_BYTES, dtype_bytes
+from specroof.units import DTYPE_BYTES, Bounds, dtype_bytes
 
 # --- Matrices: how their weights are stored, how they divide over devices ------------------------
 
@@ -29,11 +29,15 @@ class WeightFormat:
     compute_dtype
         The dtype of `specroof.units.DTYPE_BYTES` at whose peak the matmul runs. Weight-only
         formats name the dtype of the activations.
+    parts
+        Bytes of one weight and share of the weights, for each of several formats that
+        `element_bytes` is the mean of; empty for one.
     """
 
     name: str
     element_bytes: float
     compute_dtype: str
+    parts: tuple[tuple[float, float], ...] = field(default=(), repr=False)
 
 
 BF16: Final = WeightFormat("bf16", 2.0, "bf16")
@@ -290,6 +294,7 @@ CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "verify_attention": READINGS,
 }
 
+_LAYERS: Final = Bounds(0, 65536, whole=True)
 #: Choices that the config, or the engine, makes by default.
 _MAY_BE_NONE: Final = {
     *("experts", "recurrent_state", "state_dtype", "kv_dtype", "index_dtype", "weight_dtype"),
@@ -337,11 +342,14 @@ class Options:
         How a verification reads the target's cache, one of `READINGS`; None for what the server
         chooses on the chip: see `specroof.latency.attention_reading`. No effect on the ideal
         engine.
+    n_cpu_moe
+        Layers, the first ones, whose experts lie in the memory of the host and are multiplied by
+        its CPU, as llama.cpp can have them; drafters stay on the device.
 
     Raises
     ------
     OptionError
-        For a value that `CHOICES` does not list.
+        For a value that `CHOICES` does not list, or layers that no model has.
     """
 
     granularity: str = "op"
@@ -356,6 +364,7 @@ class Options:
     cost_of: str = "decode"
     strict_dtype: bool = False
     verify_attention: str | None = None
+    n_cpu_moe: int = 0
 
     def __post_init__(self) -> None:
         if isinstance(self.weight_dtype, str):  # files are called Q4_K_M
@@ -366,6 +375,7 @@ class Options:
                 continue
             expect_word(name, value, allowed)
         expect("strict_dtype", self.strict_dtype, bool, "True or False")
+        whole_within("n_cpu_moe", self.n_cpu_moe, _LAYERS)
 
     @property
     def counts_all(self) -> bool:
@@ -588,6 +598,10 @@ class OpCost:
         not split the cache of a sequence; infinitely many where it does. None if it always does.
     context
         What devices exchange within it, if each caches a part of the context.
+    on_host
+        Whether the host's CPU does it, from the host's memory.
+    weight_parts
+        Bytes of one weight and share of the weights, where they are of several formats.
     """
 
     name: str
@@ -605,6 +619,8 @@ class OpCost:
     sequences: Array | None = None
     blocks: Array | None = None
     context: ContextExchange | None = None
+    on_host: bool = False
+    weight_parts: tuple[tuple[float, float], ...] = ()
 
     @property
     def memory_bytes(self) -> Array:
@@ -743,4 +759,5 @@ def linear_cost(linear: Linear, *, tokens: Array, block: str, count: int) -> OpC
         compute_dtype=linear.weight.compute_dtype,
         shard=linear.shard,
         rows=tokens,
+        weight_parts=linear.weight.parts,
     )

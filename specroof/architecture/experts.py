@@ -39,6 +39,8 @@ class Experts(Core):
     n_shared
         Shared experts of the same size and format that run in the same grouped matmul; parsers
         leave this 0 and list shared experts among the block's matrices.
+    on_host
+        Whether they lie in the memory of the host, whose CPU multiplies them.
     """
 
     n_experts: int
@@ -49,6 +51,7 @@ class Experts(Core):
     n_matrices: int = 3
     bias_params: int = 0
     n_shared: int = 0
+    on_host: bool = False
 
     label = "moe"
     overhead_kinds = ("experts",)
@@ -258,7 +261,7 @@ def expert_costs(core: Experts, setting: PassSettings) -> list[OpCost]:
     visits = (core.top_k + core.n_shared) * forward.matmul_tokens
     return [
         OpCost(
-            name="experts",
+            name="experts_on_host" if core.on_host else "experts",
             kind="experts",
             count=1,
             flops=matmul_flops(core.matrix_params * visits),
@@ -269,5 +272,7 @@ def expert_costs(core: Experts, setting: PassSettings) -> list[OpCost]:
             shard=TENSOR,
             rows=visits / hit,
             routing=Routing(core.n_experts, core.top_k, core.n_shared, tokens, hit),
+            on_host=core.on_host,
+            weight_parts=core.weight.parts,
         )
     ]

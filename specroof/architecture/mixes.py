@@ -464,8 +464,11 @@ def blend(*parts: tuple[WeightFormat, int]) -> WeightFormat:
     elements = sum(count for _, count in parts)
     if not elements:  # tables of a draft layer, which has none
         return parts[0][0]
+    shares = tuple((form.element_bytes, count / elements) for form, count in parts if count)
+    names = dict.fromkeys(form.name for form, count in parts if count)
     return WeightFormat(
-        "+".join(dict.fromkeys(form.name for form, count in parts if count)),
+        "+".join(names),
         sum(form.element_bytes * count for form, count in parts) / elements,
         parts[0][0].compute_dtype,
+        shares if len(names) > 1 else (),
     )

@@ -287,6 +287,36 @@ class Architecture:
             layer_order=tuple(places.index(place) for place in order),
         )
 
+    def with_host_experts(self, count: int) -> "Architecture":
+        """Return the model with the experts of its first layers in the memory of the host.
+
+        Shared experts, the router and layers without experts stay where they are.
+
+        Source
+            llama.cpp as it ships with llama-cpp-python 0.3.36, ``common/arg.cpp``.
+
+        Examples
+        --------
+        >>> moe = Layer((Block("feed_forward", (), Experts(8, 2, 16, 32)),), count=9)
+        >>> model = Architecture("toy", "llama", 8, 100, (moe,), Linear("lm_head", 8, 100))
+        >>> [layer.count for layer in model.with_host_experts(4).layers]
+        [4, 5]
+        """
+        listed = (place for place, layer in enumerate(self.layers) for _ in range(layer.count))
+        first = (self.layer_order or tuple(listed))[:count]
+        layers = []
+        for place, layer in enumerate(self.layers):
+            held = first.count(place)
+            blocks = tuple(
+                replace(block, core=replace(block.core, on_host=True))
+                if isinstance(block.core, Experts)
+                else block
+                for block in layer.blocks
+            )
+            layers += [Layer(blocks, held), replace(layer, count=layer.count - held)]
+        there = tuple(layer for layer in layers if layer.count)
+        return replace(self, layers=there, layer_order=())
+
     def with_weights(self, form: WeightFormat) -> "Architecture":
         """Return the model with its projections, feed-forward and experts stored as `form`.
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from specroof.architecture import Architecture
 from specroof.catalog.files import is_file
-from specroof.catalog.hub import fetch_part
+from specroof.catalog.hub import fetch_part, files_on_hub
 from specroof.errors import CatalogError, ConfigError, reject
 from specroof.parsers.gguf import MAX_HEADER_BYTES, GgufHeader, parse_gguf, read_gguf
 from specroof.reading.yaml_text import shown
@@ -17,6 +17,9 @@ _PART: Final = re.compile(
     r"(?P<stem>.*)-00001-of-(?P<count>\d{5})(?P<suffix>\.gguf)", re.IGNORECASE
 )
 _MOST_PARTS: Final = 1000
+_LATER_PART: Final = re.compile(r"-\d{5}-of-\d{5}\.gguf$", re.IGNORECASE)
+#: Words of names of files beside a model: vision, measurements, draft layers.
+_SIDECARS: Final = ("mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-")
 #: Bytes that are read at first, then 16 times as many: headers take 5 to 15 MB, those of later
 #: parts a few kB.
 _FIRST_BYTES: Final = 2**20
@@ -32,7 +35,8 @@ def load_gguf(name: str) -> Architecture:
     Parameters
     ----------
     name
-        A path, or a file of the Hub: ``ORG/NAME/FILE.gguf``.
+        A path, or a file of the Hub: ``ORG/NAME/FILE.gguf``, or ``ORG/NAME:Q4_K_M`` for the first
+        one of a format.
 
     Raises
     ------
@@ -41,6 +45,8 @@ def load_gguf(name: str) -> Architecture:
     ConfigError
         If it is not one that specroof reads.
     """
+    if not name.casefold().endswith(".gguf"):
+        name = _file_of(*name.split(":"))
     part = _PART.fullmatch(name)
     names = [name]
     if part is not None:
@@ -54,6 +60,28 @@ def load_gguf(name: str) -> Architecture:
     stem = part["stem"] if part is not None else name[: -len(".gguf")]
     headers = [_header(_reader(one), one) for one in names]
     return parse_gguf(headers, name=stem.replace("\\", "/").rpartition("/")[2])
+
+
+def _file_of(repository: str, form: str) -> str:
+    """Return the name of the file that llama.cpp takes for a repository and a format.
+
+    Source
+        llama.cpp as it ships with llama-cpp-python 0.3.36, ``common/download.cpp``,
+        ``find_best_model``.
+    """
+    files = [file for file in files_on_hub(repository) if file.casefold().endswith(".gguf")]
+    models = [
+        file
+        for file in files
+        if not any(part in file.rpartition("/")[2] for part in _SIDECARS)
+        and (not _LATER_PART.search(file) or _PART.fullmatch(file))
+    ]
+    wanted = re.compile(re.escape(form) + "[.-]", re.IGNORECASE)
+    file = next((file for file in models if wanted.search(file)), None)
+    if file is None:
+        has = ", ".join(models) or "another repository: it has no GGUF files"
+        reject(f"{repository} has no GGUF file of {form}", has, CatalogError)
+    return f"{repository}/{file}"
 
 
 def _reader(name: str) -> ReadPart:

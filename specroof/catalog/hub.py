@@ -87,6 +87,23 @@ def fetch_part(repository: str, file_name: str, start: int, stop: int) -> tuple[
     return _asked(repository, file_name, lambda: _range(repository, file_name, start, stop))
 
 
+def files_on_hub(repository: str) -> list[str]:
+    """List the files of a repository.
+
+    Raises
+    ------
+    CatalogError
+        If the list cannot be had.
+    """
+    return _asked(repository, "the list of its files", lambda: _listed(repository)) or []
+
+
+def _listed(repository: str) -> list[str]:
+    from huggingface_hub import HfApi  # noqa: PLC0415
+
+    return list(HfApi().list_repo_files(repository))
+
+
 def _range(repository: str, file_name: str, start: int, stop: int) -> tuple[bytes, int]:
     import urllib.request  # noqa: PLC0415
     from urllib.parse import urlsplit  # noqa: PLC0415

@@ -85,6 +85,7 @@ def load_hardware(name: str | os.PathLike[str], *, check: bool = False) -> Hardw
     name
         A YAML file; else a file name without suffix, or an alias, in the folder that
         ``SPECROOF_HARDWARE_PATH`` names or among the bundled profiles; capitals do not matter.
+        ``CHIP+CPU`` is a chip with the CPU beside it, which may compute experts.
 
     check
         Hold bundled files, too, against everything that a file from outside must pass; the tests
@@ -107,6 +108,10 @@ def load_hardware(name: str | os.PathLike[str], *, check: bool = False) -> Hardw
     if is_file(path):
         return _parse_hardware(path, trusted=False)
     file_and_profile = _named_hardware(text, check=check)
+    if file_and_profile is None and "+" in text:
+        chip, _, cpu = text.rpartition("+")
+        device, host = load_hardware(chip, check=check), load_hardware(cpu, check=check)
+        return replace(device, name=f"{device.name} + {host.name}", host=host)
     if file_and_profile is None:
         message = f"hardware {shown(text)} is neither a file nor a bundled name or alias"
         msg = f"{message}{suggestion(text, hardware_names())}; see: specroof hardware"
@@ -222,6 +227,8 @@ _DRAFTER_FOLDER: Final = "model_configs/drafters"
 _CONFIG_NAME: Final = "config.json"
 _SIDECAR_NAME: Final = "hf_quant_config.json"
 _REPO_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+#: A repository and the format of one of its files.
+_GGUF_REPO: Final = re.compile(rf"{_REPO_ID.pattern}:[\w.-]+")
 
 
 class _ConfigTexts(TypedDict):
@@ -249,7 +256,8 @@ def load_model(
         A ``config.json`` or a folder that holds one; a bundled ``ORG/NAME`` (or ``NAME``, where
         only one organisation has it); else a repository of the Hub: only
         ``config.json`` and ``hf_quant_config.json`` are fetched and nothing is executed. A GGUF
-        file by its path, or of the Hub as ``ORG/NAME/FILE.gguf``: its first megabytes are read.
+        file by its path, or of the Hub as ``ORG/NAME/FILE.gguf`` or, as llama.cpp has it,
+        ``ORG/NAME:Q4_K_M``: its first megabytes are read.
     family
         Read a config of unknown `model_type` as this one.
     fetch
@@ -270,7 +278,7 @@ def load_model(
     """
     text = name_text("name", name)
     expect("family", family, str | None, "a model_type, or None")
-    if text.casefold().endswith(".gguf"):
+    if text.casefold().endswith(".gguf") or _GGUF_REPO.fullmatch(text):
         if family is not None:
             refuse("family", family, f"none: {shown(text)} says its architecture")
         # Imported here, like families: few models are read from such files.

@@ -381,6 +381,8 @@ def forward_cost(
     options = options or Options()
     if options.weight_dtype is not None:
         architecture = stored_as(architecture, options.weight_dtype)
+    if options.n_cpu_moe:
+        architecture = architecture.with_host_experts(options.n_cpu_moe)
     setting = PassSettings(
         forward=forward,
         options=options,
@@ -499,7 +501,8 @@ def storage(
     """Return what a model keeps in memory, part by part, for sequences of `context_len`.
 
     Counts
-        weights with their block scales, embedding, cache and recurrent state.
+        weights with their block scales, embedding, cache and recurrent state; no experts that lie
+        in the memory of the host.
     Ignores
         activations, captured graphs and the engine's own buffers (1 to 10 GB per device), state
         snapshots of a verification, and drafters.
@@ -522,6 +525,8 @@ def storage(
     options = options or Options()
     if options.weight_dtype is not None:
         architecture = stored_as(architecture, options.weight_dtype)
+    if options.n_cpu_moe:
+        architecture = architecture.with_host_experts(options.n_cpu_moe)
     context = np.asarray(context_len, dtype=np.float64)
     nothing = np.zeros(())
     parts: list[Storage] = []
@@ -531,7 +536,7 @@ def storage(
             Storage(count * linear.stored_bytes, nothing, linear.shard, layers)
             for linear in block.linears
         ]
-        if block.core is not None:
+        if block.core is not None and not (isinstance(block.core, Experts) and block.core.on_host):
             shard = HEADS if block.name == "attention" else TENSOR
             parts.append(Storage(count * block.core.stored_bytes, nothing, shard, layers))
     table = architecture.table_bytes

@@ -1,5 +1,6 @@
 """The kinds of drafter that a SPEC may begin with, and how each is built from its keys."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -7,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from specroof.acceptance.curve import rates_of_survival
 from specroof.architecture import Architecture
 from specroof.arrays import number_within, whole_within
 from specroof.drafters.base import (
@@ -252,6 +254,126 @@ def lookup_drafter(
     )
 
 
+# --- Drafts that stop where the drafter is unsure -------------------------------------------------
+
+#: Share of the variance of acceptance that the likelihood of a draft explains: chosen by the shares
+#: of drafts that were accepted of Qwen3.8-27B's MTP layer in llama.cpp, with two lengths and two
+#: thresholds (github.com/thc1006/qwen3.8-speculative-decoding-rtx3090). A report from a GB10 has
+#: 0.94 and 0.97 accepted of two drafts with 0.6 and 0.85, as of 0.75 (llama.cpp issue 24508).
+USUAL_CONFIDENCE: Final = 0.2
+_CONFIDENCES: Final = Bounds(0.01, 0.99)
+#: Terms of a continued fraction, enough for all of these.
+_TERMS: Final = 60
+
+
+def beta_tail(least: float, a: float, b: float) -> float:
+    """Return the probability that a number of the beta distribution is at least `least`.
+
+    Source
+        Press et al. 2007, Numerical Recipes, section 6.4: the incomplete beta function as a
+        continued fraction, by the method of Lentz.
+
+    Examples
+    --------
+    >>> beta_tail(0.5, 1.0, 1.0), beta_tail(0.5, 2.0, 1.0)  # uniform; of density 2 x
+    (0.5, 0.75)
+    """
+    if least <= 0.0:
+        return 1.0
+    # The fraction converges fast on one side of the mean, and gives the other by symmetry.
+    mirrored = least > (a + 1.0) / (a + b + 2.0)
+    x = 1.0 - least if mirrored else least
+    a, b = (b, a) if mirrored else (a, b)
+    if x <= 0.0:
+        return 0.0
+    logarithm = a * math.log(x) + b * math.log1p(-x)
+    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + logarithm) / a
+    d = 1.0 / (1.0 - (a + b) * x / (a + 1.0))
+    c, fraction = 1.0, d
+    for m in range(1, _TERMS):
+        for numerator in (
+            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
+            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
+        ):
+            d, c = 1.0 / (1.0 + numerator * d), 1.0 + numerator / c
+            fraction *= c * d
+    return front * fraction if mirrored else 1.0 - front * fraction
+
+
+def stopped_proposals(
+    acceptance: TokensPerRound, draft_len: Counts, p_min: float, n_min: int, confidence: float
+) -> Proposals:
+    r"""Return the proposals of a chain that ends before the first draft that looks unlikely.
+
+    .. math:: c_j \sim \mathrm{Beta}(\kappa a_j, \kappa (1 - a_j)), \quad
+        q_j = P(c_j \ge p), \quad w_j = E[c_j; c_j \ge p], \quad
+        T = 1 + \sum_{k=1}^{\gamma} \prod_{j \le k} q_j, \quad
+        N = 1 + \sum_{k=1}^{\gamma} \prod_{j \le k} w_j
+
+    where fewer than n drafts count as none.
+
+    Parameters
+    ----------
+    acceptance
+        Acceptance of drafts that do not stop; its conditional rates are :math:`a_j`.
+    draft_len
+        The longest drafts.
+    p_min
+        p: how likely the drafter must find its own draft.
+    n_min
+        n: drafts, of which fewer are not verified.
+    confidence
+        :math:`\rho = 1 / (\kappa + 1)`: the share of the variance of acceptance that likelihood
+        explains.
+
+    Counts
+        a calibrated drafter: of drafts that it finds likely with c, a share c is accepted. The
+        pass that makes the unlikely draft. What is verified is the mean over sequences.
+    Ignores
+        that sure drafts come in runs, and follow accepted ones; a drafter that is too sure of
+        itself stops less.
+    Source
+        llama.cpp as it ships with llama-cpp-python 0.3.36, ``common/speculative.cpp``, ``draft``:
+        the last draft's likelihood counts, not the product. The law:
+        `specroof.montecarlo.batch.confident_rounds`.
+
+    Examples
+    --------
+    >>> from specroof.acceptance import constant_acceptance
+    >>> found = stopped_proposals(constant_acceptance(0.5), np.array([1, 2]), 0.5, 0, 1 / 3)
+    >>> found.verify_len, found.tokens_per_round  # uniform: q = 1/2, w = 3/8
+    (array([1.5 , 1.75]), array([1.375   , 1.515625]))
+    """
+    chain = chain_proposals(acceptance, draft_len)
+    longest = int(np.max(draft_len, initial=0))
+    # Past what is known nothing survives, so that shapes agree; tokens are NaN there.
+    survival = np.nan_to_num(np.diff(acceptance.tokens_per_round(np.arange(longest + 1))))
+    kappa = 1.0 / confidence - 1.0
+    # The beta of a certain rate is that rate, which the distribution does not allow.
+    rates = np.clip(rates_of_survival(survival), 1e-9, 1.0 - 1e-9).tolist()
+    kept = [beta_tail(p_min, kappa * rate, kappa * (1.0 - rate)) for rate in rates]
+    right = [rate * beta_tail(p_min, kappa * rate + 1.0, kappa * (1.0 - rate)) for rate in rates]
+    reached, survived = (np.cumprod([1.0, *shares]) for shares in (kept, right))
+    short = np.arange(longest + 1) < n_min
+    enough = reached[min(n_min, longest)]
+    # Of k drafts that are accepted, the rest must be there, too.
+    onward = np.divide(enough, reached, out=np.zeros_like(reached), where=reached > 0)
+    there = np.where(short, enough, reached)
+    accepted = np.where(short, survived * onward, survived)
+    at, counts = draft_len.astype(np.intp), draft_len >= n_min
+    drafts, tokens = (
+        np.where(counts, np.cumsum(curve)[at] - curve[0], 0.0) for curve in (there, accepted)
+    )
+    passes = np.cumsum(reached)[np.maximum(at - 1, 0)]
+    known = np.isfinite(chain.tokens_per_round)
+    return replace(
+        chain,
+        verify_len=1.0 + drafts,
+        tokens_per_round=np.where(known, 1.0 + tokens, np.nan),
+        expansions=((1.0, passes - 1.0),),
+    )
+
+
 Values = Mapping[str, Any]
 
 #: Nodes times children of a sequoia tree: its search takes a second at the usual depths.
@@ -297,6 +419,12 @@ _TREE: Final = {
     "top-k": "nodes that an eagle2 tree expands per level, and children of each",
     "siblings": "where the first child is wrong, the share that the second, third, … gets right "
     "(default: as in trees of EAGLE-3, up to 10 children)",
+}
+_STOP: Final = {
+    "p-min": "stop before the first draft that the drafter finds less likely than this",
+    "n-min": "with p-min, drafts of which fewer are not verified",
+    "confidence": "with p-min, share of the variance of acceptance that the likelihood of a draft "
+    f"explains (default: {USUAL_CONFIDENCE:g})",
 }
 _READS: Final = {
     "config": "drafter",
@@ -356,6 +484,29 @@ def _branching(drafter: Drafter, values: Values) -> Drafter:
     return with_tree(drafter, grow, siblings, label=label)
 
 
+def _stopping(drafter: Drafter, values: Values) -> Drafter:
+    """Return the drafter that stops where its SPEC says."""
+    stray = next(key for key in _STOP if key in values)
+    if "tree" in values:
+        reject(f"{stray} is given with tree=", "a chain of drafts")
+    if "p-min" not in values:
+        reject(f"{stray} is given without p-min=", _STOP["p-min"])
+    p_min = number_within("p-min", values["p-min"], "share")
+    n_min = _whole("n-min", values["n-min"], int(_DRAFTS.most)) if "n-min" in values else 0
+    confidence = number_within(
+        "confidence", values.get("confidence", USUAL_CONFIDENCE), _CONFIDENCES
+    )
+    return replace(
+        drafter,
+        describe=lambda target: (
+            f"{drafter.describe(target)}, ends before drafts less likely than {p_min:g}"
+        ),
+        propose=lambda acceptance, draft_len: stopped_proposals(
+            acceptance, draft_len, p_min, n_min, confidence
+        ),
+    )
+
+
 def _static(
     drafter: Drafter, tree: str, siblings: tuple[float, ...], stray: list[str], whose: str
 ) -> Drafter:
@@ -401,6 +552,7 @@ def _with_config(
     config: str = "drafter",
     required: bool = False,
     tree: bool = True,
+    stops: bool = False,
 ) -> Kind:
     """Return a kind of drafter made of layers.
 
@@ -416,6 +568,8 @@ def _with_config(
         Whether a SPEC must give one.
     tree
         Whether it can propose trees.
+    stops
+        Whether llama.cpp has it, where a draft may end early.
     """
     keys = sizes or {}
 
@@ -439,11 +593,13 @@ def _with_config(
         )
         given = {key: _whole(key, values[key]) for key in keys if key in values}
         drafter = build(values.get("config"), name=name, where=where, **given)
+        if _STOP.keys() & values.keys():
+            return _stopping(drafter, values)
         return _branching(drafter, values) if _TREE.keys() & values.keys() else drafter
 
     return Kind(
         built,
-        keys={**_CONFIG, **keys, **_WHERE, **(_TREE if tree else {})},
+        keys={**_CONFIG, **keys, **_WHERE, **(_TREE if tree else {}), **(_STOP if stops else {})},
         required=(("config",),) if required else (),
         reads={**_READS, "config": config},
     )
@@ -475,15 +631,17 @@ KINDS: Final[dict[str, Kind]] = {
         },
         required=(("cost",), ("block", "drafts")),
     ),
-    "mtp": _with_config(partial(head_drafter, "mtp")),
+    "mtp": _with_config(partial(head_drafter, "mtp"), stops=True),
     "eagle": _with_config(partial(head_drafter, "eagle")),
-    "eagle3": _with_config(partial(head_drafter, "eagle3")),
+    "eagle3": _with_config(partial(head_drafter, "eagle3"), stops=True),
     "medusa": _with_config(medusa_drafter),
-    "dflash": _with_config(partial(head_block_drafter, "dflash"), _BLOCK | _STEPS),
-    "dspark": _with_config(partial(head_block_drafter, "dspark"), _BLOCK),
+    "dflash": _with_config(partial(head_block_drafter, "dflash"), _BLOCK | _STEPS, stops=True),
+    "dspark": _with_config(partial(head_block_drafter, "dspark"), _BLOCK, stops=True),
     "p_eagle": _with_config(partial(head_drafter, "p_eagle"), tree=False),
     "pard": _with_config(partial(head_drafter, "pard"), required=True, tree=False),
-    "model": _with_config(partial(head_drafter, "model"), config="model", required=True),
+    "model": _with_config(
+        partial(head_drafter, "model"), config="model", required=True, stops=True
+    ),
     "ngram": _LOOKUP,
     "prompt_lookup": _LOOKUP,
     "suffix": _LOOKUP,

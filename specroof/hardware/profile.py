@@ -395,6 +395,9 @@ class HardwareProfile:
     generic
         Stands in for engines without a fit: files are loaded with it. None in a
         profile that is built in Python, whose default is the ideal engine.
+    host
+        The CPU of the machine that it sits in, and its memory: a profile of its own. None where
+        nothing is computed there.
     """
 
     format_version: int
@@ -409,6 +412,7 @@ class HardwareProfile:
     default_engine: str | None = None
     engines: Mapping[str, EngineProfile] = field(default_factory=dict)
     generic: GenericEngines | None = None
+    host: "HardwareProfile | None" = None
 
     def __post_init__(self) -> None:
         expect("name", self.name, str, "text")

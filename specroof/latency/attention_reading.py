@@ -398,5 +398,5 @@ def drafting_setup(model: Architecture, setup: Setup) -> Setup:
         setup,
         engine=drafting_engine(setup.engine),
         placement=placement,
-        options=replace(setup.options, verify_attention=None),
+        options=replace(setup.options, verify_attention=None, n_cpu_moe=0),
     )

@@ -50,6 +50,9 @@ from specroof.units import dtype_bytes, format_binary_bytes, format_seconds, for
 _MERGES: Final = {"vllm": 3, "sglang": 2}
 #: The kind of attention whose kernel does not split the cache of a sequence over the chip.
 UNSPLIT: Final = "unsplit_attention"
+#: Share of a CPU's peak in float32 that products of a few rows reach: 0.3 for 4 and 0.4 for 8 rows
+#: of Q8_0 on a Zen 4 core (`benchmarks/cpu_rounds.py`).
+_HOST_SHARE: Final = 0.3
 #: What a count that was multiplied and divided may be off by.
 _HAIR: Final = 1 + 1e-9
 
@@ -75,6 +78,12 @@ def pass_work(
         Layers and sequences, for what an engine loses around the work.
     settled
         Whether all new positions are accepted already, as those of a prompt are.
+
+    Counts
+        experts on the host at the peaks of its CPU and memory, one layer after the other.
+    Ignores
+        tokens on their way to the host and back, some 20 us a layer; that llama.cpp copies the
+        experts to the device for passes of 32 tokens and more.
 
     Raises
     ------
@@ -116,13 +125,10 @@ def pass_work(
         exchanges += _context_exchanges(ops, setup, crowding)
     stand_ins: dict[str, None] = {}
     for op in chain.from_iterable(map(_parts_by_kernel, ops)):
-        dtype, flops_per_s = hardware.arithmetic(
-            op.compute_dtype, strict=setup.options.strict_dtype
-        )
+        chip = hardware if hardware.host is None or not op.on_host else hardware.host
+        dtype, flops_per_s = chip.arithmetic(op.compute_dtype, strict=setup.options.strict_dtype)
         if dtype != op.compute_dtype:
-            stand_ins[
-                f"{hardware.name} has no {op.compute_dtype} arithmetic: {dtype} stands in"
-            ] = None
+            stand_ins[f"{chip.name} has no {op.compute_dtype} arithmetic: {dtype} stands in"] = None
         compute_ways, weight_ways, cache_ways = ways(op.shard, placement)
         # A device attends to its part of the context for the heads of all that share it, or to
         # what it gathered, the whole context, for its own.
@@ -147,11 +153,14 @@ def pass_work(
             blocks = busiest * op.blocks / (compute_ways * (gathered / spread))
             occupied = np.minimum(1.0, blocks / hardware.peak.multiprocessors)
             flops, moved = np.asarray(flops / occupied), np.asarray(moved / occupied)
-        if setup.engine.row_kernels and fullest.rows is not None:
+        if setup.engine.row_kernels and fullest.rows is not None and not op.on_host:
             vector_flops_per_s = hardware.peak.flops_per_s.get("fp32", flops_per_s)
             more_flops, more_bytes = row_kernel_factors(fullest, setup.engine.row_kernels.values())
             flops = np.asarray(flops * more_flops * (flops_per_s / vector_flops_per_s))
             moved = np.asarray(moved * more_bytes)
+        if op.on_host and not ideal:
+            slower = flops_per_s / chip.peak.flops_per_s.get("fp32", flops_per_s)
+            flops = np.asarray(flops * (slower / _HOST_SHARE))
         works.append(
             OpWork(
                 op=op if fullest is op else replace(op, rows=fullest.rows),
@@ -160,7 +169,7 @@ def pass_work(
                 moved_bytes=moved,
                 settled=settled,
                 flop_s=busiest * op.count / (compute_ways * flops_per_s),
-                byte_s=op.count / hardware.peak.memory_bytes_per_s,
+                byte_s=op.count / chip.peak.memory_bytes_per_s,
                 sequences=sequences,
             )
         )
@@ -222,7 +231,8 @@ def row_kernel_factors(op: OpCost, kernels: Iterable[RowKernel]) -> tuple[Array,
         takes it.
 
     Counts
-        experts by the tokens of the pass, tiles by the mean rows of an expert that is hit.
+        experts by the tokens of the pass, tiles by the mean rows of an expert that is hit; each
+        matrix of an expert in the kernel of its own format.
     Source
         llama.cpp, ``ggml-cuda/mmvq.cu``, ``ggml-metal-ops.cpp`` and ``ggml-vulkan.cpp``: which
         kernel is launched for which number of columns. That times are straight lines between the
@@ -238,14 +248,29 @@ def row_kernel_factors(op: OpCost, kernels: Iterable[RowKernel]) -> tuple[Array,
     [10.0, 10.0, 3.56]
     """
     rows = np.maximum(np.asarray(op.rows), 1e-9)  # none where a pass needs no logits
-    bits = 8 * op.weight_bytes * 2 * rows / np.maximum(op.flops, 1e-9)
-    routing = op.routing
+    routing, parts = op.routing, op.weight_parts
     tokens = rows if routing is None else rows * routing.hit / (routing.top_k + routing.n_shared)
+    of = "experts" if op.kind == "experts" else "dense"
+    suited = [kernel for kernel in kernels if kernel.of == of]
+    if not parts:
+        mean_bytes = op.weight_bytes * 2 * rows / np.maximum(op.flops, 1e-9)
+        return _part_factors(8 * mean_bytes, rows, tokens, suited)
+    flops, moved = np.zeros(()), np.zeros(())
+    mean = sum(element_bytes * share for element_bytes, share in parts)
+    for element_bytes, share in parts:
+        factors = _part_factors(np.asarray(8 * element_bytes), rows, tokens, suited)
+        flops = flops + share * factors[0]
+        moved = moved + share * element_bytes / mean * factors[1]
+    return flops, moved
+
+
+def _part_factors(
+    bits: Array, rows: Array, tokens: Array, kernels: Iterable[RowKernel]
+) -> tuple[Array, Array]:
+    """Return the factors of weights of one format."""
     taken = np.zeros(np.broadcast_shapes(bits.shape, tokens.shape), dtype=bool)
     flops, moved = np.ones(taken.shape), np.ones(taken.shape)
     for kernel in kernels:
-        if (kernel.of == "experts") != (op.kind == "experts"):
-            continue
         # Products of floats: 8 tokens may come out a hair above 8.
         takes = ~taken & (tokens <= (kernel.rows or np.inf) * _HAIR)
         takes = takes & (bits <= (kernel.bits or np.inf) * _HAIR)
@@ -964,6 +989,12 @@ def option_notes(model: Architecture, options: Options) -> Iterator[str]:
             usual = "each tensor as files of that name have it"
             kept = STAND_IN_MIXES.get(options.weight_dtype, usual)
         yield f"weights priced as {options.weight_dtype}: {kept}"
+    if options.n_cpu_moe:
+        layers = min(options.n_cpu_moe, model.n_layers)
+        yield (
+            f"experts of the first {layers} of {model.n_layers} layers lie in the memory of the "
+            f"host, and its CPU multiplies them; prompts, too, which llama.cpp would copy them for"
+        )
     if options.kv_dtype not in {None, model.kv_dtype}:
         yield f"KV cache priced as {options.kv_dtype} instead of {model.kv_dtype}"
     if options.state_dtype not in {None, model.state_dtype} and state_bytes(model):
@@ -1005,7 +1036,18 @@ def memory_notes(
     textbook = setup.engine.rules == "ideal"
     has = hardware.peak.memory_bytes if textbook else hardware.server_memory_bytes
     context = contexts.max()
-    parts = storage(model, context, served_options(model, setup))
+    options = served_options(model, setup)
+    parts = storage(model, context, options)
+    host = hardware.host
+    if options.n_cpu_moe and host is not None:
+        whole = storage(model, context, replace(options, n_cpu_moe=0))
+        held, own = (sum(part.weight_bytes for part in which) for which in (whole, parts))
+        if held - own > host.peak.memory_bytes:
+            yield (
+                f"{model.name} does not fit the memory of {host.name}: "
+                f"{format_binary_bytes(held - own)} of experts, and it has "
+                f"{format_binary_bytes(host.peak.memory_bytes)}"
+            )
     needed = partial(device_bytes, parts, setup.placement)
     if needed(batches.max()) <= has:
         return

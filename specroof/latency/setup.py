@@ -62,7 +62,8 @@ def engine_setup(
     Raises
     ------
     OptionError
-        If the profile has no such engine, or no node holds the placement.
+        If the profile has no such engine, no node holds the placement, or experts are to be
+        computed by a CPU that is not named, or in an engine that cannot.
 
     Source
         The choices of this library: one device, as few nodes as the links allow, the defaults of
@@ -80,6 +81,13 @@ def engine_setup(
     chosen = options or Options()
     if chosen.recurrent_state is None and profile.recurrent_state is not None:
         chosen = replace(chosen, recurrent_state=profile.recurrent_state)
+    if chosen.n_cpu_moe and profile.rules not in {"llama.cpp", "ideal"}:
+        reject(f"n_cpu_moe is {chosen.n_cpu_moe} with engine {profile.name}", "llama.cpp or ideal")
+    if chosen.n_cpu_moe and hardware.host is None:
+        reject(
+            f"n_cpu_moe is {chosen.n_cpu_moe}, and no CPU is named beside {hardware.name}",
+            "hardware as CHIP+CPU, such as rtx-4090+cpu-2ch-ddr5",
+        )
     place, link = placement or Placement(), hardware.interconnect
     most = place.devices if link is None else link.max_devices
     if place.nodes is None and place.devices <= most:

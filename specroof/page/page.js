@@ -988,6 +988,7 @@ globalThis.specroofPage = (() => {
     weight_dtype: "--weights",
     v4_attention: "--v4-attention",
     cost_of: "--cost-of",
+    n_cpu_moe: "--n-cpu-moe",
   };
   const optionFlags = () =>
     Object.entries(tables.options).flatMap(([name, value]) =>

@@ -1071,6 +1071,8 @@ def _launches(
                 data_parallel=request.attention_data_parallel,
                 pipeline_parallel=request.pipeline_parallel,
                 kv_cache=options_of(request.options).kv_dtype,
+                p_min=float(spec.get("p-min", 0)),
+                n_min=int(float(spec.get("n-min", 0))),
             )
             flags = launch(speculation, framework)
         except OptionError as refusal:
@@ -1151,6 +1153,7 @@ def _mock_command(
         place == Placement(place.tensor_parallel, nodes=1)
         and options.weight_dtype in {None, *MADE_WEIGHTS}
         and options.kv_dtype in {None, *CACHES[_USUAL]}
+        and not options.n_cpu_moe
     )
     if isinstance(request.model, Architecture) or not (can_be_forced and can_be_served):
         return None
@@ -1522,6 +1525,8 @@ def _command(
         kv_cache=options.kv_dtype,
         hosts=hosts_of(setup),
     )
+    if options.n_cpu_moe and flags.framework == "llama.cpp":
+        start = f"{start} --n-cpu-moe {options.n_cpu_moe}"
     head = f"# {flags.release}{others}{what}"
     line = f"{flags.environment} {start} {flags.text}".strip()
     return "\n".join([head, *flags.file_lines, folded(line)])

@@ -509,7 +509,7 @@ def load_plan(  # noqa: PLR0913 - a prediction, its loads, and what is wanted of
         schedule=ranges,
         lost=lost,
         day=day,
-        is_tree=bool(verified[longest] != longest + 1),
+        is_tree=bool(verified[longest] > longest + 1),
         nodes=int(verified[longest]) - 1,
         capacity=capacity,
         warnings=tuple(_warnings(rows, targets)),

@@ -365,6 +365,10 @@ OPTIONS: Final = {
         shown="as the server's kernel does by default",
     ),
     "strict_dtype": Parameter("Refuse a chip that lacks a dtype of the model."),
+    "n_cpu_moe": Parameter(
+        "First layers whose experts the CPU computes from its memory (llama.cpp), with -H CHIP+CPU.",
+        shown="none",
+    ),
     "cost_of": _choice("cost_of", "What the cost of a drafter is a share of."),
 }
 #: Their types and defaults.
@@ -382,6 +386,7 @@ FORMULAS: Final = (
     "v4_attention",
     "verify_attention",
     "strict_dtype",
+    "n_cpu_moe",
 )
 
 

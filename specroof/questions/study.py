@@ -118,6 +118,7 @@ _Options = Annotated[
                     for name, allowed in CHOICES.items()
                 },
                 "strict_dtype": {"type": "boolean"},
+                "n_cpu_moe": {"type": "integer", "minimum": 0},
             },
             "additionalProperties": False,
         }

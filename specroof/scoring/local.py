@@ -68,9 +68,9 @@ class LocalScore:
 
 def left_out_engine(point: Measurement) -> EngineProfile:
     """Return the engine of a point by the fit without its model, or of a report as it ships."""
-    known, name = local_engines(), point.engine or ""
     if point.source == REPORTS:
-        return known.engines[name]
+        return chip_of(point.hardware or "").engine(point.engine)
+    known, name = local_engines(), point.engine or ""
     return known.left_out.get(name, {}).get(point.model or "", known.engines[name])
 
 
@@ -128,14 +128,18 @@ def _compared(
         ratios = [float(point.measured_speedup or 1) for point in group]
         predicted = [_speedup(served, point) for point in group]
         return ["speedup"] * len(group), np.array(ratios), np.array(predicted)
-    tokens = np.array([float(point.verify_len or 1) for point in group])
+    batch, tokens = (
+        np.array([float(getattr(point, name) or 1) for point in group])
+        for name in ("batch_size", "verify_len")
+    )
     cached = [0.0 if p.method == STEP else p.context_len or _CONTEXT for p in group]
-    # llama-bench asks for the logits of the last token alone.
-    forward = ForwardPass(1, tokens, np.array(cached), head_len=1)
+    # llama-bench asks for the logits of the last token alone, a verification for all.
+    head_len = 1 if engine.rules == "llama.cpp" else tokens
+    forward = ForwardPass(batch, tokens, np.array(cached), head_len=head_len)
     seconds = np.broadcast_to(
         model_latency(served.model, served.setup, forward).total_s, tokens.shape
     )
-    measured = np.array([1 / point.rate for point in group])
+    measured = batch / np.array([point.rate for point in group])
     if first.source != _DEPTHS:
         kinds = ["pass" if point.method == STEP else "step" for point in group]
         return kinds, measured, seconds

@@ -70,6 +70,8 @@ def server_command(
     words: list[object]
     if framework in LOCAL_LAUNCHERS:
         words = ["llama-server", "--model", model if model.endswith(".gguf") else YOUR_FILE]
+        if ":" in model and "/" in model:
+            words = ["llama-server", "-hf", model]
         if framework == "mlx":
             words = ["mlx_lm.server", "--model", model]
         if framework == "lmstudio":
@@ -262,6 +264,9 @@ class Speculation:
         Dtype of the cache in the place of the checkpoint's, for servers that read it in a file.
     pipeline_parallel
         Stages of layers.
+    p_min, n_min
+        How likely a drafter must find its drafts, and how many of them there must be: llama.cpp
+        alone knows both.
 
     Raises
     ------
@@ -282,6 +287,8 @@ class Speculation:
     data_parallel: int = 1
     kv_cache: str | None = None
     pipeline_parallel: int = 1
+    p_min: float = 0.0
+    n_min: int = 0
 
     def __post_init__(self) -> None:
         expected = 1
@@ -393,6 +400,8 @@ def launch(plan: Speculation, framework: str) -> Launch:
     """
     known = {**LAUNCHERS, **LOCAL_LAUNCHERS}
     expect_word("framework", framework, known)
+    if plan.p_min and known[framework] is not _llama_cpp:
+        reject(f"p-min is {plan.p_min:g}, and {framework} ends no draft early", "llama.cpp")
     return known[framework](plan)
 
 
@@ -878,12 +887,9 @@ def _llama_cpp(plan: Speculation) -> Launch:
     words: list[object] = ["--spec-type", _LLAMA_TYPES[plan.kind]]
     if plan.weights is not None:
         words += ["--spec-draft-model", plan.weights]
-    words += ["--spec-draft-n-max", plan.drafts, "--spec-draft-n-min", 0, "--spec-draft-p-min", 0]
+    words += ["--spec-draft-n-max", plan.drafts, "--spec-draft-n-min", plan.n_min]
+    words += ["--spec-draft-p-min", f"{plan.p_min:g}"]
     notes = [*plan.to_fill_in, f"put the file of weights in the place of {YOUR_FILE}"]
-    notes.append(
-        "p-min 0 drafts the whole length: a --spec-draft-p-min above it stops at the first draft "
-        "less likely than that, and is not priced"
-    )
     if plan.differs:
         notes.append(_fixed_note(plan, LLAMA_CPP, "drafts", plan.drafts))
     for key, value in plan.settings.stated.items():

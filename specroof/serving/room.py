@@ -142,6 +142,7 @@ def draft_footprint(
         Counting.
     """
     over = placement if tensor_parallel is None else Placement(tensor_parallel)
+    options = None if options is None else replace(options, n_cpu_moe=0)
     layers = tuple(replace(layer, count=layer.count * head.modules) for layer in head.model.layers)
     model = replace(head.model, layers=layers)
     own = target_footprint(model, over, options)
