@@ -243,7 +243,11 @@ CONTEXT_WIDENING: Final = 0.12
 #: which their sources leave open (vLLM pull request 46994, at 1 and at 8 requests, and 50514): 0.5
 #: is the root mean square. Nodes: three times the latency between them makes up to 0.08 of speedups
 #: and 0.38 of steps.
-UNMEASURED: Final[Mapping[str, tuple[float, float]]] = {"pp": (0.5, 0.5), "nodes": (0.08, 0.38)}
+UNMEASURED: Final[Mapping[str, tuple[float, float]]] = {
+    "pp": (0.5, 0.5),
+    "nodes": (0.08, 0.38),
+    "split": (0.2, 0.2),
+}
 
 #: A longer pass runs the recurrence of linear attention in chunks of at least so many tokens.
 STATE_TOKENS: Final = 32

@@ -930,7 +930,7 @@ def placement_notes(model: Architecture, setup: Setup) -> Iterator[str]:
         if spare := -n_experts % place.expert_parallel:
             yield (
                 f"{n_experts} experts do not divide over {place.expert_parallel} devices: "
-                f"{spare} redundant ones are needed, whose memory is not counted"
+                f"with {spare} redundant ones each holds {(n_experts + spare) // place.expert_parallel}"
             )
 
 

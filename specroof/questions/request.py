@@ -16,7 +16,17 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
-from typing import Annotated, Any, Final, ParamSpec, TypeAlias, TypeVar, get_args, get_origin
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    ParamSpec,
+    TypeAlias,
+    TypeVar,
+    get_args,
+    get_origin,
+)
 
 import numpy as np
 
@@ -49,6 +59,9 @@ from specroof.reading.yaml_text import shown
 from specroof.serving.capacity import in_server
 from specroof.serving.workload import Load, Workload, parse_server, server_settings
 from specroof.units import HOUR, MILLISECOND, MOST_POINTS
+
+if TYPE_CHECKING:
+    from specroof.serving.split import Split
 
 # --- A parameter, and a question as a command ----------------------------------------------------
 
@@ -1252,6 +1265,64 @@ class PlayedParameters:
 @dataclass(frozen=True, kw_only=True)
 class PlayedRequest(PlayedParameters, LoadRequest):
     """What is served, where, and to which requests, which may be played through one by one."""
+
+
+#: What is allowed where prefill and decoding have workers of their own.
+PLAYED_ON_ONE: Final = "one server, or requests in a steady state"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerParameters:
+    """Workers that compute prompts for others that decode; one server does both where none are."""
+
+    prefill: Annotated[
+        str | None,
+        Parameter(
+            "Workers for prefill alone, and the devices of each, as in 2x4 or 2x4@h100.",
+            in_python="With `decode`.",
+            metavar="NxTP[@CHIP]",
+            panel=_PLACEMENT,
+        ),
+    ] = None
+    decode: Annotated[
+        str | None,
+        Parameter(
+            "Workers for decoding alone, and the devices of each, as in 1x8.",
+            in_python="With `prefill`.",
+            metavar="NxTP",
+            panel=_PLACEMENT,
+        ),
+    ] = None
+    link: Annotated[
+        float | None,
+        Parameter(
+            "Bytes/s from each device of a prefill worker to decode workers.",
+            metavar="BYTES/S",
+            shown="the link between nodes of the hardware files",
+            panel=_PLACEMENT,
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerRequest(WorkerParameters, DeploymentRequest):
+    """What is served, and where: on one server, or on workers of prefill and of decoding."""
+
+    def resolved_workers(self) -> "tuple[Deployment, Split | None]":
+        """Return what is served and where, and the workers; None where one server does both.
+
+        Of workers the deployment is that of one that decodes.
+
+        Raises
+        ------
+        SpecroofError
+            As `resolved` does, and for workers that cannot be.
+        """
+        if (self.prefill, self.decode, self.link) == (None, None, None):
+            return self.resolved(), None
+        from specroof.questions.splits import split_deployment  # noqa: PLC0415 - asked for seldom
+
+        return split_deployment(self)
 
 
 #: Parameters of deployments and loads, for requests of another shape.

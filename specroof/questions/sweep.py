@@ -81,7 +81,9 @@ def study_slices(
     for order, load in enumerate(study.loads, start=1):
         room = _room(study, served, load)
         for part in _load_slices(load, max(1, most // (longest + 1))):
-            prediction = predicted_to(longest, served, [drafts], part, room=room, notes=own)
+            prediction = predicted_to(
+                longest, served, [drafts], part, room=room, notes=own, split=served.split
+            )
             yield Slice(target, drafter, order, prediction)
 
 
@@ -205,6 +207,7 @@ class Sweep(Answer):
                     load,
                     max_draft_len=study.max_draft_len,
                     room=_room(study, target, load),
+                    split=target.split,
                 ),
             )
             for number, target in enumerate(study.targets, start=1)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from specroof.arrays import Array, distinct, number_within, whole_within
 from specroof.errors import reject
+from specroof.hardware import HardwareProfile
 from specroof.latency import Deployment, Setup
 from specroof.serving.capacity import (
     ServerRoom,
@@ -74,6 +75,22 @@ class Split:
         prefill = self.prefill.placement.devices * self.prefill_workers
         return prefill + decode.placement.devices * self.decode_workers
 
+    def mean(self, decode: Setup, of: Callable[[HardwareProfile], float | None]) -> float | None:
+        """Return the mean of a figure of chips over the devices of all workers; None if unknown.
+
+        Parameters
+        ----------
+        decode
+            Where one decode worker runs.
+        of
+            From a chip to its figure, such as the price of an hour.
+        """
+        prefill, own = of(self.prefill.hardware), of(decode.hardware)
+        if prefill is None or own is None:
+            return None
+        count, devices = self.prefill.placement.devices * self.prefill_workers, self.devices(decode)
+        return (count * prefill + (devices - count) * own) / devices
+
     def bytes_per_s(self, decode: Setup) -> float:
         """Return the bytes/s of the link, given where one decode worker runs.
 
@@ -94,6 +111,23 @@ class Split:
                 )
             rates.append(link.scale_out_bytes_per_s)
         return min(rates)
+
+
+def decode_worker(setup: Setup) -> Setup:
+    """Return where a server decodes to which others send prompts: with the bands of such.
+
+    Source
+        `specroof.hardware.engine.UNMEASURED`.
+
+    Examples
+    --------
+    >>> from specroof import load_hardware
+    >>> from specroof.latency import engine_setup
+    >>> server = engine_setup(load_hardware("h200"), "sglang", None, None)
+    >>> decode_worker(server).engine.band("mtp").width > server.engine.band("mtp").width
+    True
+    """
+    return replace(setup, decodes_only=True, engine=setup.engine.spread_as(["split"]))
 
 
 def wire_s(

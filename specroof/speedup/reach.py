@@ -59,7 +59,7 @@ def deployment_words(deployment: Deployment) -> dict[str, tuple[str, ...]]:
     return {
         "attention": tuple(sorted({core.label for core in cores})),
         "formats": (setup.options.weight_dtype or weight_format(model),),
-        "placements": setup.placement.words,
+        "placements": setup.words,
     }
 
 
@@ -68,7 +68,7 @@ def evidence_engine(deployment: Deployment) -> EngineProfile:
 
     It is its own, or the generic one of its server where no measurement on the family of the chip
     has the attention, the format or the placement: what is asked there is as strange as the chip
-    would be.
+    would be. Workers of their own for prefill make bands wider as they are.
 
     Source
         The choice of this library.
@@ -77,11 +77,11 @@ def evidence_engine(deployment: Deployment) -> EngineProfile:
     engine, reach, stand_ins = setup.engine, setup.engine.reach, setup.hardware.generic
     if reach is None or not reach.family or stand_ins is None:
         return engine
-    words = deployment_words(deployment)
+    words = deployment_words(deployment) | {"placements": setup.placement.words}
     if all({*asked} <= {*getattr(reach, key)} for key, asked in words.items()):
         return engine
     strange = stand_ins.engines.get(engine.framework or engine.name, stand_ins.engines[GENERIC])
-    return strange.spread_as(setup.placement.words)
+    return strange.spread_as(setup.words)
 
 
 def nearness(
