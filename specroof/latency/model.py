@@ -560,6 +560,7 @@ def model_work(
         sum(work.times for work in beside if work.kind == "steps"),
         launched_kernels(ops, model.n_layers),
         forward.settled,
+        setup.placement.attention_data_parallel,
     )
     return pass_work(ops, setup, shape, settled=forward.settled)
 
@@ -730,6 +731,7 @@ def _mixed_work(
         eager,
         kernels=kernels,
         takes_prompts=True,
+        groups=setup.placement.attention_data_parallel,
     )
     decoded = pass_work(alone, setup, shape, settled=False)
     prefilled = pass_work([*both, *beside], setup, shape, settled=True)
