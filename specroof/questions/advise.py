@@ -438,7 +438,7 @@ def split_on(
     if request.tensor_parallel is not None:
         refuse("tensor_parallel", request.tensor_parallel, "none beside workers, which say theirs")
     if checked.played is not None:
-        reject("requests are played through", PLAYED_ON_ONE)
+        reject("prefill has workers of its own, and the load is played through", PLAYED_ON_ONE)
 
     def fits(setup: Setup, is_prefill: bool) -> bool:
         drafters = (None,) if is_prefill else (None, *checked.drafters)

@@ -247,7 +247,9 @@ class Prediction(Charted):
         watts = None if hardware.power is None else hardware.power.watts
         if self.split is not None:
             usd = self.split.mean(self.setup, lambda chip: usd_per_hour(chip, None))
-            watts = self.split.mean(self.setup, lambda chip: None if chip.power is None else chip.power.watts)
+            watts = self.split.mean(
+                self.setup, lambda chip: None if chip.power is None else chip.power.watts
+            )
         return price_and_energy(tokens_per_s, devices=self.devices, usd_per_hour=usd, watts=watts)
 
     def point_columns(self) -> Iterator[Columns]:
@@ -356,7 +358,7 @@ def predicted_to(  # noqa: PLR0913 - what is served, to whom, within what
     """
     if load.requests:
         if split is not None:
-            reject("requests are played through", PLAYED_ON_ONE)
+            reject("prefill has workers of its own, and the load is played through", PLAYED_ON_ONE)
         return played_prediction(
             load,
             lambda steady: predicted_to(
@@ -388,7 +390,10 @@ def predicted_to(  # noqa: PLR0913 - what is served, to whom, within what
     )
     of_curves = (note for curve in curves for note in curve.notes)
     if split is not None and deployment.setup.engine.bands:
-        notes = (*notes, "bands are wider by what loads of such workers were off")
+        notes = (
+            *notes,
+            "bands of speedups are wider by what drafted loads of such workers were off",
+        )
     return Prediction(
         model=deployment.model,
         setup=deployment.setup,

@@ -1268,7 +1268,7 @@ class PlayedRequest(PlayedParameters, LoadRequest):
 
 
 #: What is allowed where prefill and decoding have workers of their own.
-PLAYED_ON_ONE: Final = "one server, or requests in a steady state"
+PLAYED_ON_ONE: Final = "one server, or a steady state"
 
 
 @dataclass(frozen=True, kw_only=True)

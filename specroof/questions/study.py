@@ -23,6 +23,7 @@ from specroof.parsers import PARSERS
 from specroof.questions.played_loads import length_shares, played_load, request_counts
 from specroof.questions.predict import predicted_to, shared_max_draft_len
 from specroof.questions.request import (
+    PLAYED_ON_ONE,
     PlayedParameters,
     PlayedRequest,
     WorkerParameters,
@@ -327,6 +328,18 @@ class StudyBlock(_StudyPart):
         return self
 
     @model_validator(mode="after")
+    def _workers_have_requests(self) -> Self:
+        for place, target in enumerate(self.targets):
+            for allowed, is_wrong in (
+                ("with a workload", not self.workload),
+                (PLAYED_ON_ONE, any(block.is_played for block in self.workload)),
+            ):
+                if target.is_split and is_wrong:
+                    message = f"targets.{place}.prefill is {target.prefill!r}; allowed: {allowed}"
+                    raise ValueError(message)
+        return self
+
+    @model_validator(mode="after")
     def _batches_are_of_clients(self) -> Self:
         open_loads = bool(self.workload) and all(block.comes_by_itself for block in self.workload)
         if open_loads and "batch_size" in self.model_fields_set:
@@ -472,7 +485,7 @@ def study_refusals(study: Study) -> Iterator[SpecroofError]:
     ]
     for most, target, drafts, load in questions:
         try:
-            predicted_to(most, target, [drafts], load, split=target.split)
+            predicted_to(most, target, [drafts], load)
         except SpecroofError as refusal:
             yield refusal
 

@@ -106,8 +106,12 @@ def overviews(loads: Sequence[Load], slices: Iterable[Slice]) -> list[Overview]:
                 load.context_len,
                 load.batch_size if load.kind == "concurrency" else curve.batch_size.tolist(),
                 (part.target, part.drafter, part.workload),
+                part.prediction.devices,
             )
-        price = usd_per_hour(part.prediction.setup.hardware, None)
+        setup, split = part.prediction.setup, part.prediction.split
+        price = usd_per_hour(setup.hardware, None)
+        if split is not None:
+            price = split.mean(setup, lambda chip: usd_per_hour(chip, None))
         by_workload[part.workload].fill(curve, price)
     return list(by_workload.values())
 

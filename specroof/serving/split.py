@@ -387,7 +387,7 @@ def split_curves(
     workload = load.workload
     if workload is None:
         reject(
-            "prefill has workers of its own, and requests have no lengths",
+            "prefill has workers of its own, and no lengths are given",
             "input_len and output_len",
         )
     prefill, decode = Deployment(deployment.model, split.prefill), deployment.setup

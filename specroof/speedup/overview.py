@@ -72,6 +72,7 @@ class Overview:
         context_len: Sequence[float],
         batch_size: Sequence[float],
         position: tuple[int, int, int],
+        devices: int,
     ) -> "Overview":
         """Return an overview that `fill` has still to fill.
 
@@ -83,6 +84,8 @@ class Overview:
             All loads of the curve, of which some are looked at.
         position
             Of the target, the drafter and the workload in the study, from 1.
+        devices
+            Devices of the target, of all its workers.
         """
         contexts = _thinned(context_len, _MOST_CONTEXTS)
         batches = _thinned(batch_size, _MOST_BATCHES)
@@ -90,7 +93,7 @@ class Overview:
         return cls(
             *position,
             **fields_of(curve, "model", "hardware", "engine", "drafter", "requests"),
-            devices=curve.placement.devices,
+            devices=devices,
             context_len=contexts,
             batch_size=batches,
             best_draft_len=np.full(shape, np.nan),
