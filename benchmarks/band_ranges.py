@@ -7,7 +7,7 @@ logarithms for each e-fold. Fits have not seen the source, or the model, of a po
 its range.
 
 Loads of prefill and decode workers are compared with the band of a server that does both. What 80 %
-of those with drafts need besides is that of ``split`` in `UNMEASURED`; workers are left out in turn.
+of those with drafts need besides is ``split`` in `UNMEASURED`; workers are left out in turn.
 
     python benchmarks/band_ranges.py
 """

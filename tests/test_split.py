@@ -763,8 +763,8 @@ def test_workers_of_studies_that_cannot_be_are_refused(target: dict[str, Any], s
 def test_workers_are_given_once_to_a_study() -> None:
     with pytest.raises(OptionError, match=r"2x1 and 2x2 x NVIDIA H100.* is given twice"):
         sweep({**STUDY, "targets": [TARGETS[0], dict(TARGETS[0])]})
+    load = {"input_len": 30, "output_len": 30, "requests": 3}
     with pytest.raises(OptionError, match=r"prefill is '2x1'; allowed: one server"):
-        load = {"input_len": 30, "output_len": 30, "requests": 3}
         sweep({**STUDY, "targets": TARGETS[:1], "workload": load})
     without = {key: value for key, value in STUDY.items() if key != "workload"}
     with pytest.raises(OptionError, match=r"prefill is '2x1'; allowed: with a workload"):

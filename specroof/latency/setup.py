@@ -53,11 +53,6 @@ class Setup:
         """Settings of the server that the user gave."""
         return ServerSettings() if self.server is None else self.server.stated
 
-    @property
-    def words(self) -> tuple[str, ...]:
-        """Ways in which the model is served, as `Reach.placements` has them."""
-        return (*self.placement.words, *(("split",) if self.decodes_only else ()))
-
 
 def engine_setup(
     hardware: HardwareProfile,

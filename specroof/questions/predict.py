@@ -228,9 +228,11 @@ class Prediction(Charted):
     @property
     def messages(self) -> dict[str, list[str]]:
         """Notes, those on prices last, and warnings as ``--json`` prints them."""
-        chips = [self.setup.hardware, *([self.split.prefill.hardware] if self.split else [])]
-        prices = (note for chip in chips for note in price_notes(chip, usd_per_hour(chip, None)))
-        notes = [*self.notes, *dict.fromkeys(prices)]
+        hardware = self.setup.hardware
+        notes = [*self.notes, *price_notes(hardware, usd_per_hour(hardware, None))]
+        if self.split is not None and self.split.prefill.hardware != hardware:
+            other = self.split.prefill.hardware
+            notes += price_notes(other, usd_per_hour(other, None))
         return {"notes": notes, "warnings": list(self.warnings)}
 
     def prices(self, tokens_per_s: npt.ArrayLike) -> dict[str, Array | None]:
@@ -505,7 +507,13 @@ def predict(request: PredictRequest) -> Prediction:
     most = request.max_draft_len
     if most is None and lengths and lengths[-1] > DEFAULT_MAX_DRAFT_LEN:
         most = lengths[-1]
-    deployment, split = request.resolved_workers()
+    split = None
+    if (request.prefill, request.decode, request.link) == (None, None, None):
+        deployment = request.resolved()
+    else:
+        from specroof.questions.splits import split_deployment  # noqa: PLC0415 - asked for seldom
+
+        deployment, split = split_deployment(request)
     drafters = drafters_of(request.drafters)
     waits = request.is_played or request.concurrency is not None or load.workload is not None
     room = room_rule(deployment.setup, request.capacity, "queue" if waits else "drop")

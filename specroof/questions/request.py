@@ -16,17 +16,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    Final,
-    ParamSpec,
-    TypeAlias,
-    TypeVar,
-    get_args,
-    get_origin,
-)
+from typing import Annotated, Any, Final, ParamSpec, TypeAlias, TypeVar, get_args, get_origin
 
 import numpy as np
 
@@ -59,9 +49,6 @@ from specroof.reading.yaml_text import shown
 from specroof.serving.capacity import in_server
 from specroof.serving.workload import Load, Workload, parse_server, server_settings
 from specroof.units import HOUR, MILLISECOND, MOST_POINTS
-
-if TYPE_CHECKING:
-    from specroof.serving.split import Split
 
 # --- A parameter, and a question as a command ----------------------------------------------------
 
@@ -1307,22 +1294,6 @@ class WorkerParameters:
 @dataclass(frozen=True, kw_only=True)
 class WorkerRequest(WorkerParameters, DeploymentRequest):
     """What is served, and where: on one server, or on workers of prefill and of decoding."""
-
-    def resolved_workers(self) -> "tuple[Deployment, Split | None]":
-        """Return what is served and where, and the workers; None where one server does both.
-
-        Of workers the deployment is that of one that decodes.
-
-        Raises
-        ------
-        SpecroofError
-            As `resolved` does, and for workers that cannot be.
-        """
-        if (self.prefill, self.decode, self.link) == (None, None, None):
-            return self.resolved(), None
-        from specroof.questions.splits import split_deployment  # noqa: PLC0415 - asked for seldom
-
-        return split_deployment(self)
 
 
 #: Parameters of deployments and loads, for requests of another shape.

@@ -16,6 +16,8 @@ from specroof.latency import Deployment
 MEASURED: Final = "measured"
 FAMILY: Final = "family"
 NONE: Final = "none"
+#: How `Reach.placements` would call workers of their own for prefill.
+SPLIT: Final = "split"
 
 
 def weight_format(model: Architecture) -> str:
@@ -59,7 +61,7 @@ def deployment_words(deployment: Deployment) -> dict[str, tuple[str, ...]]:
     return {
         "attention": tuple(sorted({core.label for core in cores})),
         "formats": (setup.options.weight_dtype or weight_format(model),),
-        "placements": setup.words,
+        "placements": (*setup.placement.words, *[SPLIT] * setup.decodes_only),
     }
 
 
@@ -77,11 +79,11 @@ def evidence_engine(deployment: Deployment) -> EngineProfile:
     engine, reach, stand_ins = setup.engine, setup.engine.reach, setup.hardware.generic
     if reach is None or not reach.family or stand_ins is None:
         return engine
-    words = deployment_words(deployment) | {"placements": setup.placement.words}
-    if all({*asked} <= {*getattr(reach, key)} for key, asked in words.items()):
+    words = deployment_words(deployment)
+    if all({*asked} <= {*getattr(reach, key), SPLIT} for key, asked in words.items()):
         return engine
     strange = stand_ins.engines.get(engine.framework or engine.name, stand_ins.engines[GENERIC])
-    return strange.spread_as(setup.words)
+    return strange.spread_as(words["placements"])
 
 
 def nearness(
