@@ -730,6 +730,11 @@ def test_studies_take_workers(tmp_path: Path) -> None:
             ["sweep", f"{tmp_path}/study.yaml", "-o", f"{tmp_path}/{form}", "--format", form],
         )
         assert run.exit_code == 0, run.stderr
+    # A sweep of other workers is another one.
+    again = yaml.safe_dump({**STUDY, "targets": [TARGETS[0] | {"link": 1e9}, TARGETS[1]]})
+    (tmp_path / "study.yaml").write_text(again)
+    run = CliRunner().invoke(app, ["sweep", f"{tmp_path}/study.yaml", "-o", f"{tmp_path}/csv"])
+    assert (run.exit_code, "split_sha256" in run.stderr) == (2, True)
     overviews = {overview.target: overview for overview in found.overviews()}
     assert [overview.devices for overview in overviews.values()] == [6, 2]
     # Prices are of all devices.
