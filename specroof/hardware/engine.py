@@ -621,7 +621,8 @@ class EngineProfile:
         p of :math:`(c^p + m^p)^{1/p}`, the seconds of an operation with c of arithmetic and m of
         memory; None for the larger of the two, as if p had no end.
     pass_overhead_s, layer_overhead_s, sequence_overhead_s
-        Seconds on top of each forward pass, of each layer in it, of each sequence in it.
+        Seconds on top of each forward pass, of each layer in it, of each sequence in it: of data-
+        parallel attention, and wherever sequences are named below, of those of one group.
     layer_kind_overhead_s
         Seconds on top of `layer_overhead_s` in layers of a kind (`LAYER_KINDS`).
     layer_token_overhead_s
