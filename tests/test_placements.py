@@ -298,6 +298,32 @@ def test_sequences_come_in_as_many_micro_batches_as_there_are_stages() -> None:
     assert float(many.total_s) == pytest.approx(3 * float(many.stage_s))
 
 
+@pytest.mark.parametrize("stages", [2, 4, 8])
+@pytest.mark.parametrize("requests", [1, 2, 8, 64])
+@pytest.mark.parametrize("more", [0.02, 0.2])
+def test_sequences_that_stay_where_their_prompts_ended_take_about_as_long(
+    stages: int, requests: int, more: float
+) -> None:
+    # A stage takes 1 and `more` for each sequence, the last one the head besides.
+    rng, head, trials = np.random.default_rng(28), 0.3, 30
+    steps = []
+    for _ in range(trials):
+        sizes = np.bincount(rng.integers(0, stages, requests), minlength=stages)
+        sizes = sizes[sizes > 0]
+        free, ready, ends = [0.0] * stages, [0.0] * len(sizes), np.zeros((len(sizes), 60))
+        for turn in range(60 * len(sizes)):
+            job = turn % len(sizes)
+            for stage in range(stages):
+                seconds = 1 + more * sizes[job] + head * (stage == stages - 1)
+                free[stage] = ready[job] = max(ready[job], free[stage]) + seconds
+            ends[job, turn // len(sizes)] = ready[job]
+        steps.append(requests / (sizes * 29 / (ends[:, -1] - ends[:, 30])).sum())
+    count = float(micro_batches(requests, Placement(pipeline_parallel=stages)))
+    each_s = 1 + more * requests / count
+    step_s = max(stages * each_s + head, count * (each_s + head))
+    assert step_s == pytest.approx(np.mean(steps), rel=0.25)
+
+
 def test_a_mixed_pass_is_cut_by_sequences_and_by_tokens() -> None:
     model, chip = load_model("Qwen/Qwen3-8B"), load_hardware("h100")
     prices = []

@@ -578,9 +578,12 @@ def micro_batches(batch_size: npt.ArrayLike, placement: Placement) -> Array:
         Its stages, and groups of attention.
 
     Ignores
-        that whole sequences are dealt out unevenly.
+        that a sequence stays in the micro-batch in which its prompt ended, so that these are
+        uneven: by dice a step is at most a quarter shorter or longer, most of all where each stage
+        has one sequence.
     Source
-        vLLM 0.33.0 ``config/vllm.py``, ``max_concurrent_batches``; SGLang 0.5.23
+        vLLM 0.33.0 ``config/vllm.py``, ``max_concurrent_batches``, and
+        ``v1/core/sched/async_scheduler.py``, ``next_decode_eligible_step``; SGLang 0.5.23
         ``managers/scheduler_pp_mixin.py``.
 
     Examples
