@@ -6,6 +6,9 @@ need is `BATCH_WIDENING` and `CONTEXT_WIDENING` of ``specroof/hardware/engine.py
 logarithms for each e-fold. Fits have not seen the source, or the model, of a point; they have seen
 its range.
 
+Loads of prefill and decode workers are compared with the band of a server that does both. What 80 %
+of those with drafts need besides is ``split`` in `UNMEASURED`; workers are left out in turn.
+
     python benchmarks/band_ranges.py
 """
 
@@ -13,15 +16,25 @@ import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 import numpy as np
 
 from specroof.evidence import request_lengths, shape_group
+from specroof.evidence.measurement import chip_of
 from specroof.scoring import validation
 from specroof.scoring.bands import Miss, miss_quantile
+from specroof.scoring.left_out import served_of
 from specroof.scoring.long_contexts import long_context_scores
 from specroof.scoring.served import TPOT_RATIO, served_validation
+from specroof.scoring.splits import ACCEPTANCE, split_scores
+from specroof.speedup.reach import evidence_engine
 
+#: What loads have in common that the same workers serve.
+WORKERS = attrgetter(
+    *("source", "hardware", "engine", "engine_version", "prefill_workers", "decode_workers"),
+    *("prefill_tensor_parallel", "tensor_parallel", "attention_data_parallel"),
+)
 #: From so many times the end of a range on, points are beyond it.
 _LEAST = 2.0
 
@@ -114,8 +127,26 @@ def needs(points: Sequence[Point], axis: str) -> Iterator[Miss]:
                 yield Miss(point.unit, "", "", extra / math.log(getattr(point, axis) / end))
 
 
+def workers() -> Iterator[Miss]:
+    """Yield the half-width that a band needs besides for each drafted load of split workers.
+
+    Loads that share an acceptance length tell it, and are compared in shape.
+    """
+    scores = [score for score in split_scores() if score.point.drafts]
+    for group in {ACCEPTANCE(score.point) for score in scores}:
+        alike = [score for score in scores if ACCEPTANCE(score.point) == group]
+        level = float(np.mean([score.off for score in alike]))
+        for score in alike if len(alike) > 1 else ():
+            point = score.point
+            engine = chip_of(point.hardware or "").engine(point.engine)
+            band = evidence_engine(served_of(point, engine)).band(point.method or "")
+            off = (score.off - level) * math.sqrt(len(alike) / (len(alike) - 1))
+            extra = math.sqrt(max(off**2 - (band.width if band else 0.0) ** 2, 0.0))
+            yield Miss(" ".join(map(str, WORKERS(point))), point.engine or "", "mtp", extra)
+
+
 def main() -> None:
-    """Print both slopes, and what they are measured with."""
+    """Print both slopes, what workers need, and what they are measured with."""
     pools = [*published()], [*served()]
     for axis in ("batch_size", "context_len"):
         found = [miss for pool in pools for miss in needs(pool, axis)]
@@ -127,6 +158,18 @@ def main() -> None:
             own = [*needs(pool, axis)]
             sources = len({miss.source for miss in own})
             print(f"  {name}: {miss_quantile(own):.3g}, {len(own)} pairs, {sources} groups")
+    split = [*workers()]
+    units = {miss.source for miss in split}
+    held = [
+        miss.off <= miss_quantile([other for other in split if other.source != unit])
+        for unit in units
+        for miss in split
+        if miss.source == unit
+    ]
+    print(
+        f"split: {miss_quantile(split):.3g} besides, {len(split)} loads of {len(units)} workers; "
+        f"those of others hold {np.mean(held):.0%}"
+    )
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ predict moonshotai/Kimi-K2-Instruct -H h100 --drafter ideal
 predict Qwen/Qwen3-8B -H mi300x --drafter eagle3,accept=0.7 --server running=8,overlap=on --isl 9 --osl 9
 predict Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --isl 512 --osl 64 --rate 2,200/s --requests 60 --ttft 500
 predict Qwen/Qwen3-8B -H h100 --drafter ngram,accept=0.7,match=0.5 --isl 512 --osl 1 --concurrency 1,4 --requests 2x
+predict Qwen/Qwen3-8B -H h100 --prefill 1x1@h200 --decode 1x2 --drafter eagle3,accept=0.7 --isl 1024 --osl 256 --concurrency 1,64
 advise Qwen/Qwen3-32B -H h100 --tp 2 --framework vllm --drafter eagle3,accept=0.7 --isl 1024 --osl 512 --concurrency 1,64
 advise Qwen/Qwen3-32B -H h100,b200 --drafter eagle3,accept=0.7 --drafter ngram,accept=0.5 --isl 1024 --osl 512 --concurrency 1,64 --tpot 20 --ttft 500 --min-speedup 1.2 --price-per-hour 3
 advise Qwen/Qwen3-8B -H h100 --framework sglang --drafter eagle3,accept=0.1 --isl 8000 --osl 10 --concurrency 512
@@ -54,6 +55,7 @@ explain Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --draft-len 3
 explain Qwen/Qwen3-8B -H h100 --engine ideal --drafter ngram,accept=0.7
 capacity Qwen/Qwen3-8B -H h100 --context 8192 --drafter eagle3 --draft-len 3
 capacity Qwen/Qwen3-8B -H h100 --context 8192 --drafter ngram
+capacity Qwen/Qwen3-8B -H h100 --context 8192 --drafter eagle3 --prefill 2x1 --decode 2x2
 capacity Qwen/Qwen3-235B-A22B -H l40s --context 8192
 breakeven Qwen/Qwen3-8B -H h100 --drafter eagle3
 breakeven Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.6 --solve batch
@@ -64,6 +66,7 @@ breakeven Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.6 --isl 512 --osl 64 -
 breakeven Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.6 --isl 512 --osl 64 --rate 1,8/s --requests 30 --draft-len 2 --solve rate
 frontier Qwen/Qwen3-32B -H h100 --devices 1,2 --drafter eagle3,accept=0.7 --isl 1024 --osl 256 --tpot 20
 frontier Qwen/Qwen3-8B -H h100,b200 --drafter eagle3,accept=0.7
+frontier Qwen/Qwen3-8B -H h100 --prefill 2x1 --decode 1x2 --drafter eagle3,accept=0.7 --isl 1024 --osl 256
 frontier openai/gpt-oss-120b -H b200,rtx-4090 --drafter eagle3,accept=0.7 --batch 48,96 --tpot 20
 frontier Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --tpot 0.001
 frontier Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --isl 512 --osl 64 --rate 1,8/s --requests 60 --ttft 500

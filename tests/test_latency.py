@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from known_passes import pass_latency
-from specroof import forward_latency
+from specroof import forward_latency, load_drafter, speedup_curve
 from specroof.architecture import (
     ATTENTION_REPLICATED,
     FEED_FORWARD_REPLICATED,
@@ -457,6 +457,29 @@ def test_an_engine_adds_to_every_pass_layer_and_sequence() -> None:
     # 3 + 6 * 0.5 + 4 or 8 times 0.25
     assert latency.overhead_s.tolist() == [7, 8]
     assert latency.total_s.tolist() == [14, 15]
+
+
+def test_groups_of_attention_schedule_sequences_of_their_own() -> None:
+    engine = real_engine(
+        sequence_overhead_s=0.25, host_s=2.0, host_sequence_s=0.5, overlap=False,
+        serial_step_overhead_s=1.0, serial_sequence_overhead_s=0.125,
+        round_sequence_overhead_s=3.0,
+    )  # fmt: skip
+    hardware = device({"bf16": 1.0}, 1.0, engine=engine)
+    setup = Setup(hardware, hardware.engine("real"), ONE, Options())
+    shape = PassShape(6, 32, serial_steps=2, groups=8)
+    # 4 sequences each: 4 * 0.25, 2 + 4 * 0.5 of a host that is waited for, 2 * (1 + 4 * 0.125)
+    assert pass_latency([operation(7)], setup, shape).overhead_s == 1 + 4 + 3
+    toy, place = model(), Placement(8, attention_data_parallel=8)
+    found = forward_latency(toy, hardware, forward_pass(32), placement=place, engine="real")
+    assert found.overhead_s == 1 + 4
+    curve = speedup_curve(
+        toy, hardware, drafter=load_drafter("ngram,accept=0.5"), batch_size=32, context_len=0,
+        max_draft_len=1, engine="real", placement=place,
+    )  # fmt: skip
+    # Beside its verification a round takes 3 of each of 4, and those that wait for the host.
+    added_s = curve.round_s[0, 0, 1] - curve.verify_s[0, 0, 1] - curve.draft_s[0, 0, 1]
+    assert added_s == pytest.approx(4 * 3)
 
 
 def test_layers_of_a_model_are_counted_for_their_overhead() -> None:

@@ -64,6 +64,7 @@ LINKS = Interconnect(link_bytes_per_s=LINK, max_devices=8, scale_out_bytes_per_s
 USED = Collective(latency_s=SHORTEST, device_latency_s=FURTHER, scale_out_latency_s=LATE)
 ENGINE = EngineProfile(name="e", framework="vllm", collective=USED)
 
+V3 = "deepseek-ai/DeepSeek-V3"
 HEADS = GroupedQueryAttention(16, n_kv_heads=8, head_dim=64, value_dim=64)
 UP = Linear("up_proj", 64, 256, shard=TENSOR)
 TOY = Architecture(
@@ -298,6 +299,32 @@ def test_sequences_come_in_as_many_micro_batches_as_there_are_stages() -> None:
     assert float(many.total_s) == pytest.approx(3 * float(many.stage_s))
 
 
+@pytest.mark.parametrize("stages", [2, 4, 8])
+@pytest.mark.parametrize("requests", [1, 2, 8, 64])
+@pytest.mark.parametrize("more", [0.02, 0.2])
+def test_sequences_that_stay_where_their_prompts_ended_take_about_as_long(
+    stages: int, requests: int, more: float
+) -> None:
+    # A stage takes 1 and `more` for each sequence, the last one the head besides.
+    rng, head, trials = np.random.default_rng(28), 0.3, 30
+    steps = []
+    for _ in range(trials):
+        sizes = np.bincount(rng.integers(0, stages, requests), minlength=stages)
+        sizes = sizes[sizes > 0]
+        free, ready, ends = [0.0] * stages, [0.0] * len(sizes), np.zeros((len(sizes), 60))
+        for turn in range(60 * len(sizes)):
+            job = turn % len(sizes)
+            for stage in range(stages):
+                seconds = 1 + more * sizes[job] + head * (stage == stages - 1)
+                free[stage] = ready[job] = max(ready[job], free[stage]) + seconds
+            ends[job, turn // len(sizes)] = ready[job]
+        steps.append(requests / (sizes * 29 / (ends[:, -1] - ends[:, 30])).sum())
+    count = float(micro_batches(requests, Placement(pipeline_parallel=stages)))
+    each_s = 1 + more * requests / count
+    step_s = max(stages * each_s + head, count * (each_s + head))
+    assert step_s == pytest.approx(np.mean(steps), rel=0.25)
+
+
 def test_a_mixed_pass_is_cut_by_sequences_and_by_tokens() -> None:
     model, chip = load_model("Qwen/Qwen3-8B"), load_hardware("h100")
     prices = []
@@ -368,6 +395,24 @@ def test_stages_hold_more_requests_and_less_of_each() -> None:
     assert two > 2 * one  # weights leave more room, and each device has 31 of 61 layers
 
 
+@pytest.mark.parametrize(("devices", "each"), [(8, 32), (64, 4), (72, 4), (48, 6), (255, 2)])
+def test_experts_that_do_not_divide_take_the_memory_of_the_fullest_device(
+    devices: int, each: int
+) -> None:
+    # Of 256 experts in 58 layers: three projections of 7168 by 2048 in fp8, with a scale of four
+    # bytes for each block of 128 by 128.
+    one_expert = 58 * 3 * 7168 * 2048 * (1 + 4 / 128**2)
+    parts = storage(load_model("deepseek-ai/DeepSeek-V3"), 0)
+    place = Placement(devices, devices, devices)
+    dealt, divided = (
+        float(device_bytes(parts, where, 0)) for where in (place, replace(place, expert_parallel=1))
+    )
+    assert dealt - divided == pytest.approx(one_expert * (each - 256 / devices), abs=1e-3)
+    assert any(f"each holds {each}" in note for note in notes_of(V3, "gb200", place)) == bool(
+        256 % devices
+    )
+
+
 def test_servers_of_sglang_overlap_nothing_in_a_pipeline() -> None:
     words: dict[str, Any] = {"drafters": "ideal", "batch_size": 8, "engine": "sglang"}
     one = predict("Qwen/Qwen3-8B", "h100", **words)
@@ -429,15 +474,14 @@ def notes_of(model: str, chip: str, placement: Placement, engine: str = "vllm") 
 
 
 def test_notes_name_nodes_stages_and_redundant_experts() -> None:
-    v3 = "deepseek-ai/DeepSeek-V3"
-    assert notes_of(v3, "h200", Placement(8)) == []
-    nodes, wider = notes_of(v3, "h200", Placement(16))
+    assert notes_of(V3, "h200", Placement(8)) == []
+    nodes, wider = notes_of(V3, "h200", Placement(16))
     assert nodes.startswith("16 devices are 2 nodes of 8, each device with 50.0 GB/s")
     assert "bands are wider" in wider
-    stages, wider = notes_of(v3, "gb200", Placement(8, pipeline_parallel=2))
+    stages, wider = notes_of(V3, "gb200", Placement(8, pipeline_parallel=2))
     assert "bands are wider" in wider
     assert "2 stages of at most 31 of 61 layers" in stages
-    (spare,) = notes_of(v3, "gb200", Placement(72, 72, 72))
+    (spare,) = notes_of(V3, "gb200", Placement(72, 72, 72))
     assert "32 redundant" in spare
     unknown, _ = notes_of("meta-llama/Llama-3.1-70B", "l40s", Placement(16), "generic")
     assert "not known" in unknown
@@ -541,6 +585,7 @@ def test_advice_in_stages_over_nodes_is_a_command_to_paste() -> None:
 # --- Every question ------------------------------------------------------------------------------
 
 PLACE = "--tp 2 --pp 2 --nodes 2"
+SPREAD = "deepseek-ai/DeepSeek-V3 -H h200 --tp 16 --dcp 4 --ep 16"
 MODEL = "Qwen/Qwen3-32B-FP8 -H h100"
 DRAFTER = "--drafter eagle3,accept-length=2.8@3"
 
@@ -565,6 +610,25 @@ def test_every_question_takes_a_placement(words: str) -> None:
     if placement is not None:
         assert (placement["pipeline_parallel"], placement["nodes"]) == (2, 2)
     assert any("2 stages of at most 32 of 64 layers" in note for note in answer["notes"])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        f"predict {SPREAD} --drafter mtp,accept=0.8 --batch 1,8 --max-draft-len 3",
+        f"explain {SPREAD} --drafter mtp,accept=0.8 --batch 8",
+        f"capacity {SPREAD} --drafter mtp",
+        f"frontier {SPREAD} --drafter mtp,accept=0.8 --batch 1,8 --max-draft-len 3",
+        f"advise {SPREAD} --drafter mtp,accept=0.8 --isl 500 --osl 100 --concurrency 8",
+    ],
+)
+def test_every_question_spreads_context_and_experts(words: str) -> None:
+    run = CliRunner().invoke(app, [*words.split(), "--json"])
+    assert run.exit_code == 0, run.stderr
+    answer = json.loads(run.stdout.splitlines()[-1])
+    placement = answer.get("placement", {"decode_context_parallel": 4, "expert_parallel": 16})
+    assert (placement["decode_context_parallel"], placement["expert_parallel"]) == (4, 16)
+    assert any("2 nodes of 8" in note for note in answer["notes"])
 
 
 def test_devices_of_a_frontier_are_those_of_all_stages() -> None:

@@ -5,8 +5,9 @@ import itertools
 import json
 import math
 import shlex
-from collections import deque
+from collections import Counter, deque
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,16 +15,26 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from specroof import advise, load_drafter, load_hardware, load_model
+from specroof import (
+    advise,
+    capacity,
+    frontier,
+    load_drafter,
+    load_hardware,
+    load_model,
+    predict,
+    sweep,
+)
 from specroof.cli import app
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, reject
 from specroof.evidence import load_splits
 from specroof.hardware import HardwareProfile, Placement, ServerSettings
+from specroof.hardware.engine import UNMEASURED
 from specroof.latency import Deployment, Setup, engine_setup
 from specroof.questions.splits import candidate_splits, worker_schedule, workers_of
 from specroof.questions.validate import split_json, split_text
-from specroof.scoring.splits import SplitScore, split_score
+from specroof.scoring.splits import ACCEPTANCE, SplitScore, split_score
 from specroof.serving import split as split_room
 from specroof.serving.capacity import in_server
 from specroof.serving.end_to_end import EndToEnd, WorkerLoads
@@ -500,8 +511,7 @@ def test_workers_of_a_budget_hold_the_model_and_divide_it() -> None:
 
     def splits(devices: int) -> list[tuple[int, int, int, int]]:
         found = candidate_splits(
-            (None, None, devices, None),
-            *(load_hardware("h100"), divides),
+            *(devices, None, load_hardware("h100"), divides),
             lambda setup, is_prefill: is_prefill or setup.placement.devices > 1,
         )
         return [
@@ -571,6 +581,236 @@ def test_at_the_break_even_drafts_gain_nothing() -> None:
         "Qwen/Qwen3-8B", "h100", **workers, **asked | {"drafters": f"eagle3,accept={rate}"}
     )
     assert again.chips[0].rows[0].choice.speedup == pytest.approx(1.0, abs=0.005)
+
+
+# --- Other questions ------------------------------------------------------------------------------
+
+WORKERS: dict[str, Any] = {"prefill": "2x1", "decode": "2x2"}
+
+
+def test_a_prediction_on_workers_is_that_of_their_curves() -> None:
+    found = predict("Qwen/Qwen3-8B", "h100", max_draft_len=3, engine="vllm", **WORKERS, **ASKED)
+    assert found.split is not None
+    workload = Workload(3000, 300)
+    whole, workers = requests_of(
+        served_curve(
+            found.deployment,
+            load_drafter("eagle3,accept=0.7"),
+            Load([1.0, 32.0], [workload.mean_context_len], workload),
+            "queue",
+            max_draft_len=3,
+            split=Split(found.split.prefill, 2, 2),
+        )
+    )
+    told = found.to_dict()
+    assert told["split"]["devices"] == found.devices == 2 * 1 + 2 * 2
+    assert told["split"]["prefill"]["placement"]["tensor_parallel"] == 1
+    (drafter,) = told["drafters"]
+    assert drafter["end_to_end"]["tokens_per_s"] == whole.tokens_per_s.tolist()
+    assert drafter["end_to_end"]["workers"]["decode_batch"] == workers.decode_batch.tolist()
+    # Six devices are paid.
+    price = load_hardware("h100").price
+    assert price is not None
+    usd = drafter["end_to_end"]["usd_per_million_tokens"][0][1][3]
+    assert usd == pytest.approx(
+        6 * price.usd_per_hour / 3600 / whole.tokens_per_s[0, 1, 3] * 1e6, rel=1e-12
+    )
+    frame = found.to_frame()
+    assert frame["devices"].unique().tolist() == [6]
+    assert frame["decode_batch"].tolist() == workers.decode_batch.ravel().tolist()
+    page = str(found)
+    assert "2 x 1 NVIDIA H100" in page
+    assert "on workers of their own" in page
+
+
+def test_several_drafters_are_named_beside_their_workers() -> None:
+    asked = {**ASKED, "drafters": ["eagle3,accept=0.7", "ngram,accept=0.5,match=0.4"]}
+    page = str(predict("Qwen/Qwen3-8B", "h100", max_draft_len=3, **WORKERS, **asked))
+    table = page[page.index("prefill busy") :]
+    assert "ngram" in table[: table.index("waiting included")]
+
+
+def test_prefill_on_another_chip_is_paid_and_fed_there() -> None:
+    asked: dict[str, Any] = {"max_draft_len": 3, "decode": "1x1", **ASKED}
+    mixed = predict("Qwen/Qwen3-8B", "h100", prefill="1x1@h200", **asked)
+    prices = [load_hardware(name).price for name in ("h100", "h200")]
+    usd = sum(price.usd_per_hour for price in prices if price)
+    assert mixed.prices(1.0)["usd_per_million_tokens"] == pytest.approx(usd / 3600 * 1e6)
+    assert sum(note.startswith("price:") for note in mixed.messages["notes"]) == 2
+    unknown = predict("Qwen/Qwen3-8B", "h100", prefill="1x1@a100-40gb", link=25e9, **asked)
+    assert unknown.prices(1.0)["usd_per_million_tokens"] is None
+
+
+def test_bands_of_workers_are_wider_and_reach_says_so() -> None:
+    asked: dict[str, Any] = {"max_draft_len": 3, "engine": "vllm", **ASKED}
+    one = predict("Qwen/Qwen3-8B", "h100", tensor_parallel=2, **asked)
+    many = predict("Qwen/Qwen3-8B", "h100", **WORKERS, **asked)
+    near, far = (found.curves[0].band for found in (one, many))
+    assert near is not None
+    assert far is not None
+    assert far.width == pytest.approx(math.hypot(near.width, UNMEASURED["split"][0]))
+    assert many.curves[0].served_bands == one.curves[0].served_bands
+    reach = many.to_dict()["reach"]
+    assert (reach["placement"], reach["text"].endswith("none with split")) == ("none", True)
+    ideal = predict("Qwen/Qwen3-8B", "h100", **WORKERS, **asked | {"engine": "ideal"})
+    assert not any("bands" in note for note in ideal.notes)
+
+
+def test_a_frontier_of_workers_counts_all_devices() -> None:
+    asked: dict[str, Any] = {"drafters": "eagle3,accept=0.7", "input_len": 3000, "output_len": 300}
+    asked |= {"engine": "sglang", "max_draft_len": 3, **WORKERS}
+    loads = [1, 32, 256, 4096]
+    found = frontier("Qwen/Qwen3-8B", "h100", batch_size=loads, tpot_s=0.03, **asked)
+    whole = predict("Qwen/Qwen3-8B", "h100", concurrency=loads, **asked).end_to_end[0]
+    plain = found.series[0]
+    (point,) = (point for point in plain.points if point.batch_size == 32)
+    assert point.devices == 6
+    assert point.tokens_per_s_per_device == pytest.approx(whole.tokens_per_s[0, 1, 0] / 6)
+    assert point.tokens_per_s_per_user == pytest.approx(1 / whole.tpot_s[0, 1, 0])
+    price = load_hardware("h100").price
+    assert price is not None
+    usd = price.usd_per_hour / 3600 / point.tokens_per_s_per_device * 1e6
+    assert point.usd_per_million_tokens == pytest.approx(usd)
+    assert found.chips[0].reach is not None
+
+
+def test_a_frontier_of_workers_ends_where_requests_wait_for_memory() -> None:
+    asked: dict[str, Any] = {"drafters": "eagle3,accept=0.7", "input_len": 500, "output_len": 500}
+    asked |= {"engine": "sglang", "max_draft_len": 3, "prefill": "8x1", "decode": "2x1"}
+    asked["batch_size"] = [1, 32, 160]
+    few = frontier("Qwen/Qwen3-8B", "h100", server="running=8", **asked)
+    assert {one.batch_size for series in few.series for one in series.points} == {1}
+    # SGLang runs 48 with drafts by default: more take a limit of a worker's share of them.
+    told = {
+        one.batch_size: one.running
+        for one in frontier("Qwen/Qwen3-8B", "h100", **asked).series[1].points
+    }
+    assert told == {1: None, 32: None, 160: 80}
+
+
+def test_memory_of_workers_is_that_of_servers_of_their_size() -> None:
+    asked: dict[str, Any] = {"context_len": 8192, "engine": "vllm"}
+    found = capacity("Qwen/Qwen3-8B", "h100", drafters="eagle3", **WORKERS, **asked)
+    alone = capacity("Qwen/Qwen3-8B", "h100", drafters="eagle3", tensor_parallel=2, **asked)
+    prefill = capacity("Qwen/Qwen3-8B", "h100", **asked)
+    assert [side.to_dict() for side in found.sides] == [side.to_dict() for side in alone.sides]
+    told = found.to_dict()["split"]
+    assert told["prefill"]["capacity"] == prefill.to_dict()["plain"]
+    assert told["decode"]["workers"] == 2
+    (line,) = (line for line in str(found).splitlines() if line.startswith("- over all workers"))
+    counts = [2 * side.largest_batch for side in (*alone.sides, prefill.sides[0])]
+    assert [int(word) for word in line.split()[-3:]] == counts
+    assert "over all workers" not in str(alone)
+    assert "split" not in alone.to_dict()
+
+
+TARGETS: list[dict[str, Any]] = [
+    {"model": "Qwen/Qwen3-8B", "hardware": "h100", "engine": "vllm", **WORKERS},
+    {"model": "Qwen/Qwen3-8B", "hardware": "h100", "engine": "vllm", "tensor_parallel": 2},
+]
+STUDY: dict[str, Any] = {
+    "format_version": 1,
+    "drafters": ["eagle3,accept=0.7"],
+    "batch_size": [1, 32],
+    "workload": {"input_len": 3000, "output_len": 300},
+    "max_draft_len": 3,
+}
+
+
+def test_studies_take_workers(tmp_path: Path) -> None:
+    found = sweep({**STUDY, "targets": TARGETS})
+    split, one = (outcome.prediction for outcome in found.outcomes)
+    own = predict("Qwen/Qwen3-8B", "h100", max_draft_len=3, engine="vllm", **WORKERS, **ASKED)
+    assert split.to_dict() == own.to_dict()
+    assert one.split is None
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump({**STUDY, "targets": TARGETS}))
+    for form in ("parquet", "csv"):
+        run = CliRunner().invoke(
+            app,
+            ["sweep", f"{tmp_path}/study.yaml", "-o", f"{tmp_path}/{form}", "--format", form],
+        )
+        assert run.exit_code == 0, run.stderr
+    # A sweep of other workers is another one.
+    again = yaml.safe_dump({**STUDY, "targets": [TARGETS[0] | {"link": 1e9}, TARGETS[1]]})
+    (tmp_path / "study.yaml").write_text(again)
+    run = CliRunner().invoke(app, ["sweep", f"{tmp_path}/study.yaml", "-o", f"{tmp_path}/csv"])
+    assert (run.exit_code, "split_sha256" in run.stderr) == (2, True)
+    overviews = {overview.target: overview for overview in found.overviews()}
+    assert [overview.devices for overview in overviews.values()] == [6, 2]
+    # Prices are of all devices.
+    usd, best = overviews[1].usd_per_million_tokens[0, 1], split.end_to_end[0].curve
+    draft_len = best.best_draft_len[0, 1]
+    assert usd == pytest.approx(
+        split.prices(best.tokens_per_s)["usd_per_million_tokens"][0, 1, draft_len]  # type: ignore[index]  # known
+    )
+    rows = list(found.frames())
+    assert rows[0]["devices"].unique().tolist() == [6]
+    assert "devices" not in rows[1]
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ({"prefill": "2x1"}, "decode is missing"),
+        ({**WORKERS, "tensor_parallel": 2}, "tensor_parallel is given"),
+        ({"link": 1e9}, "none where one server does both"),
+        ({"prefill": "1x1@t4", "decode": "1x1"}, "workers that hold Qwen3-8B"),
+        ({"prefill": "1x3", "decode": "1x1"}, "groups of 3 devices"),
+        ({"prefill": "1x1", "decode": "1x1@h200"}, "no chip"),
+    ],
+)
+def test_workers_of_studies_that_cannot_be_are_refused(target: dict[str, Any], said: str) -> None:
+    target = {"model": "Qwen/Qwen3-8B", "hardware": "h100", **target}
+    with pytest.raises(OptionError, match=said):
+        sweep({**STUDY, "targets": [target]})
+
+
+def test_workers_are_given_once_to_a_study() -> None:
+    with pytest.raises(OptionError, match=r"2x1 and 2x2 x NVIDIA H100.* is given twice"):
+        sweep({**STUDY, "targets": [TARGETS[0], dict(TARGETS[0])]})
+    load = {"input_len": 30, "output_len": 30, "requests": 3}
+    with pytest.raises(OptionError, match=r"prefill is '2x1'; allowed: one server"):
+        sweep({**STUDY, "targets": TARGETS[:1], "workload": load})
+    without = {key: value for key, value in STUDY.items() if key != "workload"}
+    with pytest.raises(OptionError, match=r"prefill is '2x1'; allowed: with a workload"):
+        sweep({**without, "targets": TARGETS[:1]})
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("predict --prefill 2x1 --drafter ideal", "--decode is missing"),
+        ("predict --prefill 2x1 --decode 1x1 --drafter ideal", "--input-len and --output-len"),
+        ("predict --link 1e9 --drafter ideal", "--link is 1000000000.0"),
+        ("predict --prefill 1x1@t4 --decode 1x1 --drafter ideal", "workers that hold Qwen3-8B"),
+        ("predict --prefill 1x1 --decode 1x2 --tp 2 --drafter ideal", "--tp is 2"),
+        (
+            "predict --prefill 1x1 --decode 1x2 --drafter ideal --isl 9 --osl 9 --rate 4/s",
+            "one server, or a steady state",
+        ),
+        (
+            "advise --prefill 1x1 --decode 1x2 --drafter ideal --isl 9 --osl 9 --rate 4/s",
+            "one server, or a steady state",
+        ),
+        ("frontier --prefill 1x1 --decode 1x2 --drafter ideal --devices 2,4", "--devices is "),
+        ("capacity --prefill 1x1 --decode 1x2 --link 5e9", "--link is 5000000000.0"),
+        ("explain --decode 1x2", "--decode"),
+    ],
+)
+def test_every_question_refuses_workers_in_one_line(words: str, said: str) -> None:
+    command, *rest = words.split()
+    run = CliRunner().invoke(app, [command, "Qwen/Qwen3-8B", "-H", "h100", *rest])
+    assert (run.exit_code, run.stdout) == (2, "")
+    (line,) = run.stderr.splitlines()
+    assert said in line
+
+
+def test_the_ideal_engine_counts_no_memory_of_prefill_workers() -> None:
+    asked = {**ASKED, "engine": "ideal", "max_draft_len": 1, "link": 1e9}
+    found = predict("Qwen/Qwen3-8B", "h100", prefill="1x1@t4", decode="1x1", **asked)
+    assert found.end_to_end[0].workers is not None
+    endless = predict("Qwen/Qwen3-8B", "h100", **WORKERS, **asked | {"link": math.inf})
+    assert endless.to_dict()["split"]["link_bytes_per_s"] is None
 
 
 # --- Flags ----------------------------------------------------------------------------------------
@@ -663,11 +903,16 @@ def test_tpot_of_decode_workers_is_predicted(split_validated: tuple[SplitScore, 
     assert np.median(errors(plain)) <= 0.12
 
 
-@pytest.mark.xfail(strict=True, reason="15.8 % is reached, with drafts of unknown length")
 def test_drafted_tpot_of_decode_workers_is_predicted_in_shape(
     split_validated: tuple[SplitScore, ...],
 ) -> None:
-    assert np.median(errors(of_r1(split_validated, drafts=True))) <= 0.08
+    drafted = of_r1(split_validated, drafts=True)
+    assert np.median(errors(drafted)) <= 0.08
+    # A load that tells its acceptance alone is met by it: without those.
+    groups = Counter(ACCEPTANCE(score.point) for score in drafted)
+    others = [score for score in drafted if groups[ACCEPTANCE(score.point)] > 1]
+    assert len(others) == 30
+    assert np.median(errors(others)) <= 0.08
 
 
 def test_one_acceptance_of_a_group_takes_out_its_mean_error(

@@ -476,6 +476,8 @@ class Storage:
         Layers of the model, which it is part of; 0 for what lies at its ends.
     last_frac
         Share of the ends that belongs to the last layers: the head.
+    n_experts
+        Experts of each layer, which devices hold whole where these are dealt out; 0 for all else.
     """
 
     weight_bytes: float
@@ -483,6 +485,7 @@ class Storage:
     shard: Shard
     n_layers: int = 0
     last_frac: float = 1.0
+    n_experts: int = 0
 
     def stage_frac(self, stages: int) -> float:
         """Return the share of it in the last of so many stages, the fullest, with the head.
@@ -538,7 +541,9 @@ def storage(
         ]
         if block.core is not None and not (isinstance(block.core, Experts) and block.core.on_host):
             shard = HEADS if block.name == "attention" else TENSOR
-            parts.append(Storage(count * block.core.stored_bytes, nothing, shard, layers))
+            experts = block.core.n_experts if isinstance(block.core, Experts) else 0
+            stored = count * block.core.stored_bytes
+            parts.append(Storage(stored, nothing, shard, layers, n_experts=experts))
     table = architecture.table_bytes
     head = 0.0 if architecture.tied_embeddings else architecture.head.stored_bytes
     last = head / (table + head) if head else 1.0  # a tied table is needed at both ends

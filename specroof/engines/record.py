@@ -233,7 +233,7 @@ class _Group:
         drafting = draft_time(served, self._drafter, proposed, load, (decode_s, verify_s), passes)
         added_s = engine_round_s(
             engine,
-            self._batch,
+            self._batch / served.setup.placement.attention_data_parallel,
             proposed.branches,
             looked_up=proposed.looked_up,
             waits=waits_for_host(served.setup, self._drafter),

@@ -242,8 +242,13 @@ CONTEXT_WIDENING: Final = 0.12
 #: drafts in a pipeline lie 0.82, 0.28 and 0.04 below those of models and acceptances like theirs,
 #: which their sources leave open (vLLM pull request 46994, at 1 and at 8 requests, and 50514): 0.5
 #: is the root mean square. Nodes: three times the latency between them makes up to 0.08 of speedups
-#: and 0.38 of steps.
-UNMEASURED: Final[Mapping[str, tuple[float, float]]] = {"pp": (0.5, 0.5), "nodes": (0.08, 0.38)}
+#: and 0.38 of steps. Workers of their own for prefill: what 80 % of drafted loads of such need, as
+#: loads of other workers tell (benchmarks/band_ranges.py); TPOT without drafts is within its band.
+UNMEASURED: Final[Mapping[str, tuple[float, float]]] = {
+    "pp": (0.5, 0.5),
+    "nodes": (0.08, 0.38),
+    "split": (0.19, 0.0),
+}
 
 #: A longer pass runs the recurrence of linear attention in chunks of at least so many tokens.
 STATE_TOKENS: Final = 32
@@ -616,7 +621,8 @@ class EngineProfile:
         p of :math:`(c^p + m^p)^{1/p}`, the seconds of an operation with c of arithmetic and m of
         memory; None for the larger of the two, as if p had no end.
     pass_overhead_s, layer_overhead_s, sequence_overhead_s
-        Seconds on top of each forward pass, of each layer in it, of each sequence in it.
+        Seconds on top of each forward pass, of each layer in it, of each sequence in it: of data-
+        parallel attention, and wherever sequences are named below, of those of one group.
     layer_kind_overhead_s
         Seconds on top of `layer_overhead_s` in layers of a kind (`LAYER_KINDS`).
     layer_token_overhead_s

@@ -585,6 +585,7 @@ def model_work(
         sum(work.times for work in beside if work.kind == "steps"),
         launched_kernels(ops, model.n_layers),
         forward.settled,
+        setup.placement.attention_data_parallel,
     )
     return pass_work(ops, setup, shape, settled=forward.settled)
 
@@ -602,9 +603,12 @@ def micro_batches(batch_size: npt.ArrayLike, placement: Placement) -> Array:
         Its stages, and groups of attention.
 
     Ignores
-        that whole sequences are dealt out unevenly.
+        that a sequence stays in the micro-batch in which its prompt ended, so that these are
+        uneven: by dice a step is at most a quarter shorter or longer, most of all where each stage
+        has one sequence.
     Source
-        vLLM 0.33.0 ``config/vllm.py``, ``max_concurrent_batches``; SGLang 0.5.23
+        vLLM 0.33.0 ``config/vllm.py``, ``max_concurrent_batches``, and
+        ``v1/core/sched/async_scheduler.py``, ``next_decode_eligible_step``; SGLang 0.5.23
         ``managers/scheduler_pp_mixin.py``.
 
     Examples
@@ -755,6 +759,7 @@ def _mixed_work(
         eager,
         kernels=kernels,
         takes_prompts=True,
+        groups=setup.placement.attention_data_parallel,
     )
     decoded = pass_work(alone, setup, shape, settled=False)
     prefilled = pass_work([*both, *beside], setup, shape, settled=True)
@@ -956,7 +961,7 @@ def setup_notes(model: Architecture, setup: Setup) -> Iterator[str]:
         if spare := -n_experts % place.expert_parallel:
             yield (
                 f"{n_experts} experts do not divide over {place.expert_parallel} devices: "
-                f"{spare} redundant ones are needed, whose memory is not counted"
+                f"with {spare} redundant ones each holds {(n_experts + spare) // place.expert_parallel}"
             )
     yield from option_notes(model, setup.options)
     rules, chosen = setup.engine.rules, setup.options.kv_dtype

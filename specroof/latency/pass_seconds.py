@@ -485,6 +485,8 @@ class PassShape:
         Kernels that are launched where no graph holds them.
     takes_prompts
         Whether there are tokens of prompts in the pass.
+    groups
+        Groups of data-parallel attention: the sequences of each have a scheduler of their own.
     """
 
     n_layers: npt.ArrayLike
@@ -495,6 +497,7 @@ class PassShape:
     serial_steps: npt.ArrayLike = 0.0
     kernels: npt.ArrayLike = 0.0
     takes_prompts: npt.ArrayLike = False
+    groups: npt.ArrayLike = 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -789,8 +792,15 @@ def staged(latency: PassLatency, pipeline: Pipeline, engine: EngineProfile) -> P
 
 
 def _overhead_s(shape: PassShape, engine: EngineProfile) -> Array:
-    """Return what an engine adds to a pass: per pass, layer, kind of layer, sequence and token."""
+    """Return what an engine adds to a pass: per pass, layer, kind of layer, sequence and token.
+
+    Source
+        One scheduler for each group of data-parallel attention: SGLang 0.5.23
+        ``srt/managers/data_parallel_controller.py``, vLLM 0.33.0 ``v1/engine/core.py``,
+        ``DPEngineCoreProc``.
+    """
     batch = np.asarray(shape.batch_size, dtype=np.float64)
+    scheduled = batch / np.asarray(shape.groups)
     queries = np.asarray(shape.query_len, dtype=np.float64)
     layers = np.asarray(shape.n_layers)
     further_tokens = np.minimum(queries, STATE_TOKENS) - 1
@@ -802,7 +812,7 @@ def _overhead_s(shape: PassShape, engine: EngineProfile) -> Array:
     recurrent = np.asarray(shape.layer_kinds.get("linear_attention", 0))
     host_s = np.zeros(())
     if not engine.overlap:
-        host_s = engine.host_s + engine.host_sequence_s * batch
+        host_s = engine.host_s + engine.host_sequence_s * scheduled
     return np.asarray(
         engine.pass_overhead_s
         + host_s
@@ -811,9 +821,9 @@ def _overhead_s(shape: PassShape, engine: EngineProfile) -> Array:
         + engine.layer_token_overhead_s * (layers * batch * queries)
         + engine.prefill_kernel_overhead_s
         * (np.asarray(shape.kernels) * np.asarray(shape.takes_prompts))
-        + engine.sequence_overhead_s * batch
+        + engine.sequence_overhead_s * scheduled
         + np.asarray(shape.serial_steps)
-        * (engine.serial_step_overhead_s + engine.serial_sequence_overhead_s * batch)
+        * (engine.serial_step_overhead_s + engine.serial_sequence_overhead_s * scheduled)
     )
 
 

@@ -37,6 +37,8 @@ class Setup:
         Granularity and the other choices.
     server
         Settings of the server; None for a prediction without a server.
+    decodes_only
+        Whether other workers compute the prompts.
     """
 
     hardware: HardwareProfile
@@ -44,6 +46,7 @@ class Setup:
     placement: Placement
     options: Options
     server: Server | None = None
+    decodes_only: bool = False
 
     @property
     def user_settings(self) -> ServerSettings:
@@ -236,7 +239,8 @@ def device_bytes(
 ) -> Array:
     """Return the memory that one device needs for weights and for its share of the sequences.
 
-    Of stages of a pipeline it is the last, which has the head.
+    Of stages of a pipeline it is the last, which has the head; of devices that experts are dealt
+    out to one with most of them, redundant ones included.
 
     Parameters
     ----------
@@ -261,6 +265,9 @@ def device_bytes(
     for part in parts:
         _, weight_ways, cache_ways = ways(part.shard, placement)
         weight_bytes: Array | float = part.weight_bytes / weight_ways
+        if part.n_experts:  # the fullest device: where they do not divide, one more than others
+            each = -(-part.n_experts // placement.expert_parallel)
+            weight_bytes *= each * placement.expert_parallel / part.n_experts
         cache_bytes = batch * part.sequence_bytes / cache_ways
         if placement.pipeline_parallel > 1:
             frac = part.stage_frac(placement.pipeline_parallel)

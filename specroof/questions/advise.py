@@ -17,7 +17,7 @@ from specroof.acceptance.typical import FAMILIES, SHAPES, falling_odds_acceptanc
 from specroof.architecture import Architecture
 from specroof.arrays import Array, array_within, fields_of, number_within, to_json_array
 from specroof.drafters import Drafter
-from specroof.errors import OptionError, expect, refuse
+from specroof.errors import OptionError, expect, refuse, reject
 from specroof.hardware import IDEAL_ENGINE, LOCAL_FRAMEWORKS, HardwareProfile, Placement
 from specroof.latency import Deployment, Setup, check_placement, engine_setup
 from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
@@ -45,7 +45,12 @@ from specroof.questions.advised_loads import (
     schedule_loads,
 )
 from specroof.questions.answer import Charted, title_of
-from specroof.questions.curve_tables import compared_on, request_columns, served_bands_line
+from specroof.questions.curve_tables import (
+    WORKER_ARRAYS,
+    compared_on,
+    request_columns,
+    served_bands_line,
+)
 from specroof.questions.played_loads import (
     PlayedPlan,
     largest_rates_line,
@@ -58,6 +63,7 @@ from specroof.questions.predict import Prediction, absent_layers, lengths_of, pr
 from specroof.questions.request import (
     CHIPS,
     FORMULAS,
+    PLAYED_ON_ONE,
     SHARED,
     Command,
     Drafters,
@@ -69,6 +75,7 @@ from specroof.questions.request import (
     PricePerHour,
     ServerLike,
     Values,
+    WorkerParameters,
     as_list,
     drafters_of,
     engine_name,
@@ -124,7 +131,7 @@ _MOST_DEVICES: Final = 64
 
 
 @dataclass(frozen=True)
-class AdviseRequest(PlayedParameters):
+class AdviseRequest(WorkerParameters, PlayedParameters):
     """Ask whether speculative decoding pays, and how to set it up.
 
     Examples
@@ -226,33 +233,9 @@ class AdviseRequest(PlayedParameters):
     decode_context_parallel: Annotated[int, SHARED["decode_context_parallel"]] = 1
     pipeline_parallel: Annotated[int, SHARED["pipeline_parallel"]] = 1
     nodes: Annotated[int | None, SHARED["nodes"]] = None
-    prefill: Annotated[
-        str | None,
-        Parameter(
-            "Workers for prefill alone, and the devices of each, as in 2x4 or 2x4@h100.",
-            in_python="With `decode`.",
-            metavar="NxTP[@CHIP]",
-        ),
-    ] = None
-    decode: Annotated[
-        str | None,
-        Parameter(
-            "Workers for decoding alone, and the devices of each, as in 1x8.",
-            in_python="With `prefill`.",
-            metavar="NxTP",
-        ),
-    ] = None
     devices: Annotated[
         int | None,
         Parameter("Devices to split between prefill and decode workers as is best."),
-    ] = None
-    link: Annotated[
-        float | None,
-        Parameter(
-            "Bytes/s from each device of a prefill worker to decode workers.",
-            metavar="BYTES/S",
-            shown="the link between nodes of the hardware files",
-        ),
     ] = None
     engine: Annotated[str | None, SHARED["engine"]] = None
     server: Annotated[ServerLike | None, SHARED["server"]] = None
@@ -445,29 +428,35 @@ def split_on(
     The best serves the loads of the question with most tokens, those first that meet the targets;
     a note says where another is the best without drafts. No setup where a worker has no room.
     """
-    from specroof.questions.splits import candidate_splits, split_name  # noqa: PLC0415 - seldom
+    from specroof.questions.splits import (  # noqa: PLC0415 - seldom
+        candidate_splits,
+        split_name,
+        split_of,
+    )
 
     request = checked.request
     if request.tensor_parallel is not None:
         refuse("tensor_parallel", request.tensor_parallel, "none beside workers, which say theirs")
+    if checked.played is not None:
+        reject("prefill has workers of its own, and the load is played through", PLAYED_ON_ONE)
 
     def fits(setup: Setup, is_prefill: bool) -> bool:
         drafters = (None,) if is_prefill else (None, *checked.drafters)
         is_endless = setup.engine == IDEAL_ENGINE
         return is_endless or all(has_room(checked, setup, drafter) for drafter in drafters)
 
-    candidates = [
-        *candidate_splits(
-            (request.prefill, request.decode, request.devices, request.link),
-            profile,
-            lambda chip, devices, is_prefill: setup_of(checked, chip, devices, prefill=is_prefill),
-            fits,
-        )
-    ]
+    def worker(chip: HardwareProfile, devices: int, is_prefill: bool) -> Setup:
+        return setup_of(checked, chip, devices, prefill=is_prefill)
+
+    if request.devices is None:
+        setup, split = split_of(request, profile, worker)
+        has_both = fits(split.prefill, True) and fits(setup, False)
+        return (setup, split, "") if has_both else (None, None, "")
+    if (request.prefill, request.decode) != (None, None):
+        reject("devices is given with prefill or decode", "one of both")
+    candidates = [*candidate_splits(request.devices, request.link, profile, worker, fits)]
     if not candidates:
         return None, None, ""
-    if request.devices is None:
-        return *candidates[0], ""
     drafted, plain = zip(*(_split_worth(checked, *pair) for pair in candidates), strict=True)
     best, off = (candidates[worths.index(max(worths))] for worths in (drafted, plain))
     note = "" if off is best else f"without drafts the best split is {split_name(*off)}"
@@ -755,7 +744,8 @@ def _chip_advice(
         max_draft_len = draft_lens[-1]
     loads = schedule_loads(checked.loads, checked.traffic)
     frameworks = USUAL_FRAMEWORKS if request.framework is None else (request.framework,)
-    price = _mean_price(setup, split, request.price_per_hour)
+    price_of = partial(usd_per_hour, given=request.price_per_hour)
+    price = price_of(setup.hardware) if split is None else split.mean(setup, price_of)
 
     def prediction_of(setup: Setup, drafters: Sequence[Drafter]) -> Prediction:
         return predicted(
@@ -882,19 +872,6 @@ def _is_fixed(drafter: Drafter, request: AdviseRequest, frameworks: Sequence[str
         "pipeline_parallel": request.pipeline_parallel,
     }
     return not all(follows_load(drafter.kind, framework, **shape) for framework in frameworks)
-
-
-def _mean_price(setup: Setup, split: "Split | None", given: float | None) -> float | None:
-    """Return the price of a device for an hour, over all workers; None if one is not known."""
-    price = usd_per_hour(setup.hardware, given)
-    if split is None or price is None:
-        return price
-    other = usd_per_hour(split.prefill.hardware, given)
-    if other is None:
-        return None
-    prefill = split.prefill.placement.devices * split.prefill_workers
-    devices = split.devices(setup)
-    return (prefill * other + (devices - prefill) * price) / devices
 
 
 def _raised(prediction: Prediction, batch: float) -> dict[str, tuple[int, int]]:
@@ -1493,13 +1470,11 @@ def _chips_table(answer: Advice) -> str:
 def _workers(chip: ChipAdvice) -> Iterator[str]:
     """Yield the workers of a split, and how busy they are."""
     if chip.split is not None:
-        from specroof.questions.splits import (  # noqa: PLC0415 - asked for seldom
-            split_sentence,
-            split_table,
-        )
+        from specroof.questions.splits import split_text  # noqa: PLC0415 - asked for seldom
 
-        yield wrapped(split_sentence(chip.setup, chip.split))
-        yield split_table(chip.prediction, chip.rows)
+        loads = list(chip.prediction.load.batch_size)
+        choices = [(row.drafter, loads.index(row.concurrency), row.draft_len) for row in chip.rows]
+        yield from split_text(chip.prediction, chip.split, choices)
 
 
 def _command(
@@ -1616,11 +1591,29 @@ def _split_json(chip: ChipAdvice) -> dict[str, Any] | None:
         return None
     from specroof.questions.splits import split_json  # noqa: PLC0415 - asked for seldom
 
+    loads, prediction = [], chip.prediction
+    for row in chip.rows:
+        i = list(prediction.load.batch_size).index(row.concurrency)
+        workers = prediction.end_to_end[row.drafter].workers
+        loads.append(
+            {"concurrency": row.concurrency}
+            | {
+                side: {
+                    name: to_json_array(getattr(workers, name)[0, i, drafts])
+                    for name in WORKER_ARRAYS
+                }
+                | {"tokens_per_s_per_device": times.tokens_per_s / prediction.devices}
+                for side, drafts, times in (
+                    ("plain", 0, row.plain),
+                    ("advised", row.draft_len, row.times),
+                )
+            }
+        )
     flags = {
         framework: {role: own.text for role, own in roles.items()}
         for framework, roles in chip.worker_launches.items()
     }
-    return split_json(chip.setup, chip.split, chip.prediction, chip.rows, flags)
+    return {**split_json(chip.setup, chip.split), "loads": loads, "flags": flags}
 
 
 def _loads(chip: ChipAdvice) -> list[float]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from specroof.questions.request import (
     DeploymentRequest,
     DrafterLike,
     Parameter,
+    WorkerRequest,
     drafters_of,
     engine_name,
     hardware_of,
@@ -29,6 +30,9 @@ from specroof.questions.request import (
 from specroof.report.layout import format_table, page
 from specroof.serving.capacity import FRAMEWORKS, ServedRoom, served_room
 from specroof.units import GIBIBYTE, format_binary_bytes
+
+if TYPE_CHECKING:
+    from specroof.serving.split import Split
 
 #: Drafts of a drafter that makes any number, if not given: as many as the default
 #: shape of SGLang's EAGLE family.
@@ -42,7 +46,7 @@ STAND_IN: Final = "vllm"
 
 
 @dataclass(frozen=True, kw_only=True)
-class CapacityRequest(DeploymentRequest):
+class CapacityRequest(WorkerRequest):
     """Ask how many requests a server runs at once.
 
     Examples
@@ -156,6 +160,10 @@ class Capacity(Charted):
         What was asked about.
     sides
         Plain decoding, then each drafter.
+    prefill
+        A prefill worker, where these are others; the sides are then those of a decode worker.
+    split
+        All workers; None where one server does both.
     notes, warnings
         Sentences for the reader.
     """
@@ -164,6 +172,8 @@ class Capacity(Charted):
     setup: Setup
     context_len: float
     sides: tuple[Side, ...]
+    prefill: Side | None = None
+    split: "Split | None" = None
 
     @property
     def title(self) -> str:
@@ -173,7 +183,7 @@ class Capacity(Charted):
         rules = f"{server.framework} {server.version}".strip()
         return (
             f"{self.model.name} on {devices} x {self.setup.hardware.name}, context "
-            f"{self.context_len:g}, rules of {rules}"
+            f"{self.context_len:g}, rules of {rules}{', each decode worker' * (self.split is not None)}"
         )
 
     def text(self) -> str:
@@ -201,15 +211,33 @@ class Capacity(Charted):
             "server": self.sides[0].served.server.to_dict(),
             "plain": self.sides[0].to_dict(),
             "drafters": [side.to_dict() for side in self.sides[1:]],
+            **self._split_dict(),
             **self.messages,
         }
+
+    def _split_dict(self) -> dict[str, Any]:
+        if self.split is None or self.prefill is None:
+            return {}
+        from specroof.questions.splits import split_json  # noqa: PLC0415 - asked for seldom
+
+        workers = split_json(self.setup, self.split)
+        workers["prefill"] |= {"capacity": self.prefill.to_dict()}
+        return {"split": workers}
 
 
 @question(CapacityRequest)
 def capacity(request: CapacityRequest) -> Capacity:
     """Show the memory of a server line by line, and the largest batch that it runs."""
     context = number_within("context_len", request.context_len, "context_len")
-    deployment = request.resolved()
+    if request.link is not None:
+        refuse("link", request.link, "none: caches take the same memory over any link")
+    split = None
+    if (request.prefill, request.decode, request.link) == (None, None, None):
+        deployment = request.resolved()
+    else:
+        from specroof.questions.splits import split_deployment  # noqa: PLC0415 - asked for seldom
+
+        deployment, split = split_deployment(request)
     model, setup = deployment.model, deployment.setup
     check_placement(model, setup.placement)
     drafters = drafters_of(request.drafters)
@@ -217,6 +245,10 @@ def capacity(request: CapacityRequest) -> Capacity:
         refuse("draft_len", request.draft_len, "with a drafter")
     sides = [Side(None, 0, served_room(deployment, context_len=context))]
     sides += [_side(deployment, drafter, request) for drafter in drafters]
+    prefill = None
+    if split is not None:
+        room = served_room(Deployment(model, split.prefill), context_len=context)
+        prefill = Side(None, 0, room)
     notes = dict.fromkeys(note for side in sides for note in side.served.notes)
     groups = setup.placement.attention_data_parallel
     if groups > 1:
@@ -226,7 +258,9 @@ def capacity(request: CapacityRequest) -> Capacity:
         notes = {told: None} | notes
     warnings = [_warning(side) for side in sides if side.largest_batch == 0]
     return Capacity(
-        model, setup, context, tuple(sides), notes=tuple(notes), warnings=tuple(warnings)
+        *(model, setup, context, tuple(sides), prefill, split),
+        notes=tuple(notes),
+        warnings=tuple(warnings),
     )
 
 
@@ -293,15 +327,20 @@ _LINES: Final = {
 
 def capacity_text(found: Capacity) -> str:
     """Return the memory line by line, a column for each drafter, and the largest batch."""
-    names = ["plain", *map(_short, found.sides[1:])]
-    lines = [side.lines for side in found.sides]
+    sides = [*found.sides, *([found.prefill] if found.prefill else [])]
+    names = ["plain", *map(_short, found.sides[1:]), *["a prefill worker"] * bool(found.prefill)]
+    lines = [side.lines for side in sides]
     rows = [
         [text, *("-" if key not in column else _amount(column[key]) for column in lines)]
         for key, text in _LINES.items()
         if any(key in column for column in lines)
     ]
-    rows.append(["most requests", *(str(side.largest_batch) for side in found.sides)])
-    rows.append(["limited by", *(side.bound_by for side in found.sides)])
+    rows.append(["most requests", *(str(side.largest_batch) for side in sides)])
+    if found.split is not None:
+        workers = [*[found.split.decode_workers] * len(found.sides), found.split.prefill_workers]
+        most = [str(count * side.largest_batch) for count, side in zip(workers, sides, strict=True)]
+        rows.append(["- over all workers", *most])
+    rows.append(["limited by", *(side.bound_by for side in sides)])
     table = format_table(["", *names], rows)
     drafters = [f"{_short(side)}: {side.drafter}" for side in found.sides[1:]]
     return page(found, table, "\n".join(drafters))

@@ -306,6 +306,9 @@ def _counted_cells(whole: EndToEnd, b: int) -> list[str]:
 def _prefill_line(whole: EndToEnd) -> str:
     """Return the server's way with prompts, in words."""
     alone, rules = format_seconds(whole.wait_s), whole.rules
+    if whole.workers is not None:
+        how = f"on workers of their own; a prompt alone takes {alone} with its transfer"
+        return f"prefills counted, {whole.workload.requests}: {how}"
     chunk = f" of {rules.chunk:g} tokens" if rules.chunk else ""
     if rules.shares_passes:
         drafts = "" if rules.drafts_beside else ", which then drafts nothing"
@@ -403,6 +406,8 @@ COUNTED_ARRAYS: Final = (
     "prefill_frac",
     "effective_batch",
 )
+#: What says of workers how busy they are, at each point.
+WORKER_ARRAYS: Final = ("decode_batch", "prefill_busy", "link_busy", "prefill_s", "transfer_s")
 _OF_REQUESTS: Final = ("input_len", "output_len", "prefix_hit_rate")
 #: Figures with bands, and their titles: of requests in a steady state, played through, and of
 #: decoding alone.
@@ -465,6 +470,10 @@ def curves_json(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd] = ()
                 "best_speedup": to_json_array(whole.curve.best_speedup),
                 **_shortest_json(whole.curve),
             }
+            if whole.workers is not None:
+                drafter["end_to_end"]["workers"] = {
+                    name: to_json_array(getattr(whole.workers, name)) for name in WORKER_ARRAYS
+                }
     return content
 
 
@@ -585,7 +594,14 @@ def point_columns(
         "end_to_end_latency_s": float(whole.latency_s),
         **{f"end_to_end_{name}": getattr(whole, name)[rows].ravel() for name in COUNTED_ARRAYS},
         "end_to_end_is_best": whole.curve.is_best[rows].ravel(),
-    }
+    } | (
+        {}
+        if whole.workers is None
+        else {
+            "devices": whole.workers.devices,
+            **{name: getattr(whole.workers, name)[rows].ravel() for name in WORKER_ARRAYS},
+        }
+    )
 
 
 def request_columns(workload: Workload) -> Columns:

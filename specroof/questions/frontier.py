@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
-from typing import Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from specroof.questions.request import (
     PlayedRequest,
     PricePerHour,
     Values,
+    WorkerRequest,
     as_list,
     drafters_of,
     hardware_of,
@@ -51,15 +52,16 @@ from specroof.questions.request import (
     words,
 )
 from specroof.report.layout import ABSENT, figure, format_table, in_line, page
-from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.played import PlayedLoads, largest_rate, played_loads, played_server
 from specroof.serving.served import room_rule
 from specroof.serving.workload import Load, Workload, workload_json
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 from specroof.speedup.price import Frontier, frontier_of, price_and_energy
 from specroof.speedup.reach import nearness
-from specroof.speedup.result import SpeedupCurve
 from specroof.units import MILLION, MILLISECOND, format_price, format_seconds
+
+if TYPE_CHECKING:
+    from specroof.serving.split import Split
 
 #: Default batch sizes.
 USUAL_BATCHES: Final = tuple(
@@ -72,7 +74,7 @@ PLAIN: Final = "plain"
 
 
 @dataclass(frozen=True)
-class FrontierRequest(PlayedRequest):
+class FrontierRequest(WorkerRequest, PlayedRequest):
     """Ask what each user and each device can get.
 
     Examples
@@ -396,8 +398,12 @@ def _chip(
     request: FrontierRequest, profile: HardwareProfile, found: Sequence["_DeviceFrontiers"]
 ) -> ChipFrontier:
     """Return the frontiers of a chip over all numbers of devices."""
+    setup, split = found[0].deployment.setup, found[0].split
     usd = usd_per_hour(profile, request.price_per_hour)
     watts = None if profile.power is None else profile.power.watts
+    if split is not None:
+        usd = split.mean(setup, lambda chip: usd_per_hour(chip, request.price_per_hour))
+        watts = split.mean(setup, lambda chip: None if chip.power is None else chip.power.watts)
     series = tuple(
         replace(
             _series(name, [one.columns[i] for one in found], request, usd, watts),
@@ -405,14 +411,11 @@ def _chip(
         )
         for i, name in enumerate(found[0].names)
     )
-    setup = found[0].deployment.setup
     chip = ChipFrontier(setup.hardware.name, setup.engine.name, usd, series, None)
     if chip.cheapest is None:
         return chip
     name, point = chip.cheapest
-    (deployment,) = (
-        one.deployment for one in found if one.deployment.setup.placement.devices == point.devices
-    )
+    (deployment,) = (one.deployment for one in found if one.devices == point.devices)
     kinds = [] if name == PLAIN else [name.partition(",")[0]]
     return replace(
         chip, reach=nearness(deployment, kinds, found[0].context_len, [point.batch_size])
@@ -463,8 +466,9 @@ class _DeviceFrontiers:
 
     Parameters
     ----------
-    deployment, context_len
-        What is served, where, and the context that is asked about.
+    deployment, split, devices, context_len
+        What is served, where, by which workers if these are split, on how many devices, and the
+        context that is asked about.
     names, columns, largest_rates
         Of each series: plain decoding, then the drafters; the points on its frontier, and the
         largest rate that meets targets, if there is any.
@@ -473,6 +477,8 @@ class _DeviceFrontiers:
     """
 
     deployment: Deployment
+    split: "Split | None"
+    devices: int
     context_len: float
     names: tuple[str, ...]
     columns: tuple[_Columns, ...]
@@ -490,6 +496,8 @@ def _frontiers(request: FrontierRequest, load: Load) -> tuple[list[_DeviceFronti
         If the model can be spread over none of them.
     """
     asked = request.tensor_parallel if request.devices is None else request.devices
+    if request.devices is not None and request.prefill is not None:
+        refuse("devices", request.devices, "none beside workers, which say theirs")
     placements = [
         # A list of the shell's has floats.
         whole_within(
@@ -528,13 +536,20 @@ def _frontiers(request: FrontierRequest, load: Load) -> tuple[list[_DeviceFronti
 
 
 def _prediction(request: FrontierRequest, drafters: Sequence[Drafter], load: Load) -> Prediction:
-    deployment = request.resolved()
+    split = None
+    if (request.prefill, request.decode, request.link) == (None, None, None):
+        deployment = request.resolved()
+    else:
+        from specroof.questions.splits import split_deployment  # noqa: PLC0415 - asked for seldom
+
+        deployment, split = split_deployment(request)
     return predicted(
         deployment,
         drafters,
         replace(load.steady, batch_size=[1.0]) if load.requests else load,
         max_draft_len=request.max_draft_len,
         room=room_rule(deployment.setup, request.capacity),
+        split=split,
     )
 
 
@@ -543,7 +558,7 @@ def _raised(found: Prediction, request: FrontierRequest) -> Prediction | None:
 
     None where the default does not bind before memory does.
     """
-    most = max(found.load.batch_size)
+    most = max(found.load.batch_size) / found.servers
     limits = [limit for room in found.limits if (limit := room.raised_running(most))]
     if not limits:
         return None
@@ -566,7 +581,8 @@ def _on_devices(
             users = more["tokens_per_s_per_user"]
             is_new = np.isnan(default[i]["tokens_per_s_per_user"])
             more["tokens_per_s_per_user"] = np.where(is_new, users, np.nan)
-            more["running"] = ranks * np.ceil(more["batch_size"] / ranks)
+            each = more["batch_size"] / found.servers
+            more["running"] = ranks * np.ceil(each / ranks)
             beyond = _unbeaten(more, request)
             columns[i] = {
                 name: np.concatenate([column, beyond[name]]) for name, column in columns[i].items()
@@ -576,8 +592,8 @@ def _on_devices(
             f"take --server running=BATCH"
         )
     return _DeviceFrontiers(
-        found.deployment,
-        found.load.context_len[0],
+        **fields_of(found, "deployment", "split", "devices"),
+        context_len=found.load.context_len[0],
         names=(PLAIN, *(curve.drafter for curve in found.curves)),
         columns=tuple(columns),
         largest_rates=(None,) * len(columns),
@@ -587,13 +603,10 @@ def _on_devices(
 
 def _grids(found: Prediction) -> list[_Columns]:
     """Return the points of plain decoding, then those of each drafter."""
-    first, wholes = found.curves[0], found.end_to_end or (None,) * len(found.curves)
+    drafted = range(len(found.curves))
     return [
-        _of_devices(first, wholes[0], slice(1)),
-        *(
-            _of_devices(curve, whole, slice(1, None))
-            for curve, whole in zip(found.curves, wholes, strict=True)
-        ),
+        _of_devices(found, 0, slice(1)),
+        *(_of_devices(found, i, slice(1, None)) for i in drafted),
     ]
 
 
@@ -617,8 +630,8 @@ def _played_on_devices(found: Prediction, request: FrontierRequest, load: Load) 
         ]
         rates = [None if rate is None else LargestRate(devices, *rate) for rate in largest]
     return _DeviceFrontiers(
-        found.deployment,
-        found.load.context_len[0],
+        **fields_of(found, "deployment", "split", "devices"),
+        context_len=found.load.context_len[0],
         names=(PLAIN, *(one.drafter for one in played)),
         columns=tuple(_unbeaten(points, request) for points in columns),
         largest_rates=tuple(rates),
@@ -665,23 +678,29 @@ _PER_DEVICE: Final = (
 )
 
 
-def _of_devices(curve: SpeedupCurve, whole: EndToEnd | None, drafts: slice) -> _Columns:
-    """Return the points of some draft lengths on as many devices as a curve is of."""
+def _of_devices(found: Prediction, drafter: int, drafts: slice) -> _Columns:
+    """Return the points of some draft lengths of a drafter on as many devices as there are."""
+    curve = found.curves[drafter]
     users, rates, ends = curve.tokens_per_s_per_user, curve.tokens_per_s, curve.rate_ends
     waits_s = np.full_like(users, np.nan)
-    if whole is not None:
+    if found.end_to_end:
+        whole = found.end_to_end[drafter]
         users, rates, waits_s = 1.0 / whole.tpot_s, whole.tokens_per_s, whole.ttft_s
         ends = whole.figure_ends["tokens_per_s"]
+        if whole.workers is not None and found.limits:
+            # More than the decode workers have room for wait, and gain nothing.
+            is_full = whole.workers.decode_batch >= found.limits[drafter].largest[:, None, :]
+            users = np.where(is_full, np.nan, users)
     low, high = (np.full_like(rates, np.nan),) * 2 if ends is None else ends
     columns = {
-        "devices": np.array(curve.placement.devices),
+        "devices": np.array(found.devices),
         "batch_size": curve.batch_size,
         "draft_len": curve.draft_len[drafts, None],
         "tokens_per_s_per_user": users[0, :, drafts].T,
         "ttft_s": waits_s[0, :, drafts].T,
         "running": np.array(np.nan),
         **{
-            name: values[0, :, drafts].T / curve.placement.devices
+            name: values[0, :, drafts].T / found.devices
             for name, values in zip(_PER_DEVICE, (rates, low, high), strict=True)
         },
     }

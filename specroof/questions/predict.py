@@ -12,7 +12,7 @@ import numpy.typing as npt
 from specroof.architecture import Architecture
 from specroof.arrays import Array, array_within, number_within, to_json_array, whole_within
 from specroof.drafters import Drafter
-from specroof.errors import OptionError, refuse
+from specroof.errors import OptionError, refuse, reject
 from specroof.latency import Deployment, Setup
 from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
 from specroof.questions.answer import Charted, title_of
@@ -42,6 +42,7 @@ from specroof.questions.request import (
     BATCH,
     CONTEXT,
     FORMULAS,
+    PLAYED_ON_ONE,
     TPOT,
     TTFT,
     Command,
@@ -50,6 +51,7 @@ from specroof.questions.request import (
     Parameter,
     PlayedRequest,
     Values,
+    WorkerRequest,
     as_list,
     drafters_of,
     load_of,
@@ -228,6 +230,9 @@ class Prediction(Charted):
         """Notes, those on prices last, and warnings as ``--json`` prints them."""
         hardware = self.setup.hardware
         notes = [*self.notes, *price_notes(hardware, usd_per_hour(hardware, None))]
+        if self.split is not None and self.split.prefill.hardware != hardware:
+            other = self.split.prefill.hardware
+            notes += price_notes(other, usd_per_hour(other, None))
         return {"notes": notes, "warnings": list(self.warnings)}
 
     def prices(self, tokens_per_s: npt.ArrayLike) -> dict[str, Array | None]:
@@ -240,12 +245,14 @@ class Prediction(Charted):
             hardware file the values are None.
         """
         hardware = self.setup.hardware
-        return price_and_energy(
-            tokens_per_s,
-            devices=self.devices,
-            usd_per_hour=usd_per_hour(hardware, None),
-            watts=None if hardware.power is None else hardware.power.watts,
-        )
+        usd = usd_per_hour(hardware, None)
+        watts = None if hardware.power is None else hardware.power.watts
+        if self.split is not None:
+            usd = self.split.mean(self.setup, lambda chip: usd_per_hour(chip, None))
+            watts = self.split.mean(
+                self.setup, lambda chip: None if chip.power is None else chip.power.watts
+            )
+        return price_and_energy(tokens_per_s, devices=self.devices, usd_per_hour=usd, watts=watts)
 
     def point_columns(self) -> Iterator[Columns]:
         """Yield every point as columns, some rows at a time, those of prices last."""
@@ -352,6 +359,8 @@ def predicted_to(  # noqa: PLR0913 - what is served, to whom, within what
         over all drafters.
     """
     if load.requests:
+        if split is not None:
+            reject("prefill has workers of its own, and the load is played through", PLAYED_ON_ONE)
         return played_prediction(
             load,
             lambda steady: predicted_to(
@@ -382,8 +391,11 @@ def predicted_to(  # noqa: PLR0913 - what is served, to whom, within what
         if curve.measured_draft_len is not None and curve.extends_measurement.any()
     )
     of_curves = (note for curve in curves for note in curve.notes)
-    if split is not None:
-        notes = (*notes, "bands are those of servers that compute prompts too")
+    if split is not None and deployment.setup.engine.bands:
+        notes = (
+            *notes,
+            "bands of speedups are wider by what drafted loads of such workers were off",
+        )
     return Prediction(
         model=deployment.model,
         setup=deployment.setup,
@@ -434,7 +446,7 @@ def shared_max_draft_len(
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictRequest(PlayedRequest):
+class PredictRequest(WorkerRequest, PlayedRequest):
     """Ask what speculative decoding gains.
 
     Examples
@@ -495,11 +507,17 @@ def predict(request: PredictRequest) -> Prediction:
     most = request.max_draft_len
     if most is None and lengths and lengths[-1] > DEFAULT_MAX_DRAFT_LEN:
         most = lengths[-1]
-    deployment = request.resolved()
+    split = None
+    if (request.prefill, request.decode, request.link) == (None, None, None):
+        deployment = request.resolved()
+    else:
+        from specroof.questions.splits import split_deployment  # noqa: PLC0415 - asked for seldom
+
+        deployment, split = split_deployment(request)
     drafters = drafters_of(request.drafters)
     waits = request.is_played or request.concurrency is not None or load.workload is not None
     room = room_rule(deployment.setup, request.capacity, "queue" if waits else "drop")
-    priced = partial(predicted, deployment, drafters, max_draft_len=most, room=room)
+    priced = partial(predicted, deployment, drafters, max_draft_len=most, room=room, split=split)
     for name in () if request.is_played else ("ttft_s", "tpot_s"):
         if getattr(request, name) is not None:
             refuse(name, getattr(request, name), "with requests that are played through")
@@ -615,6 +633,10 @@ def prediction_json(prediction: Prediction) -> dict[str, Any]:
         "survey": survey_json(prediction.survey),
         "capacity": None,
     }
+    if prediction.split is not None:
+        from specroof.questions.splits import split_json  # noqa: PLC0415 - asked for seldom
+
+        printed["split"] = split_json(prediction.setup, prediction.split)
     if prediction.limits:
         printed["capacity"] = {
             "queues": prediction.queues,
@@ -700,8 +722,18 @@ def prediction_text(prediction: Prediction) -> str:
             lengths_table(curves, lengths) if lengths else "",
             _prices_table(prediction),
         ]
+    if prediction.split is not None:
+        from specroof.questions.splits import split_text  # noqa: PLC0415 - asked for seldom
+
+        best = [
+            (drafter, i, int(whole.curve.best_draft_len[0, i]))
+            for drafter, whole in enumerate(prediction.end_to_end)
+            for i in range(len(prediction.load.batch_size))
+        ]
+        tables += split_text(prediction, prediction.split, best)
     parts = [
-        in_line(title_of(prediction.model, prediction.setup)),
+        in_line(title_of(prediction.model, prediction.setup))
+        + (", each decode worker" if prediction.split else ""),
         pays_lines(prediction.survey),
         note_lines(prediction.warnings),
         *tables,

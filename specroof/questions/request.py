@@ -1259,6 +1259,48 @@ class PlayedRequest(PlayedParameters, LoadRequest):
     """What is served, where, and to which requests, which may be played through one by one."""
 
 
+#: What is allowed where prefill and decoding have workers of their own.
+PLAYED_ON_ONE: Final = "one server, or a steady state"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerParameters:
+    """Workers that compute prompts for others that decode; one server does both where none are."""
+
+    prefill: Annotated[
+        str | None,
+        Parameter(
+            "Workers for prefill alone, and the devices of each, as in 2x4 or 2x4@h100.",
+            in_python="With `decode`.",
+            metavar="NxTP[@CHIP]",
+            panel=_PLACEMENT,
+        ),
+    ] = None
+    decode: Annotated[
+        str | None,
+        Parameter(
+            "Workers for decoding alone, and the devices of each, as in 1x8.",
+            in_python="With `prefill`.",
+            metavar="NxTP",
+            panel=_PLACEMENT,
+        ),
+    ] = None
+    link: Annotated[
+        float | None,
+        Parameter(
+            "Bytes/s from each device of a prefill worker to decode workers.",
+            metavar="BYTES/S",
+            shown="the link between nodes of the hardware files",
+            panel=_PLACEMENT,
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerRequest(WorkerParameters, DeploymentRequest):
+    """What is served, and where: on one server, or on workers of prefill and of decoding."""
+
+
 #: Parameters of deployments and loads, for requests of another shape.
 SHARED: Final = _rows(LoadRequest)
 

@@ -11,23 +11,28 @@ from typing import Annotated, Any, Final, Literal, NoReturn, Self, TypeVar, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
+from specroof.architecture import Architecture
 from specroof.catalog import load_drafter, load_hardware, load_model, read_text, study_path
 from specroof.catalog.hub import fetch_from_hub
 from specroof.cost import CHOICES, Options
 from specroof.drafters import Drafter, ideal_drafter
 from specroof.errors import CatalogError, OptionError, SpecroofError, StudyError
 from specroof.hardware import SERVER_KEYS, HardwareProfile, Placement, ServerSettings
-from specroof.latency import engine_setup
+from specroof.latency import Setup, check_placement, engine_setup
 from specroof.parsers import PARSERS
 from specroof.questions.played_loads import length_shares, played_load, request_counts
 from specroof.questions.predict import predicted_to, shared_max_draft_len
 from specroof.questions.request import (
+    PLAYED_ON_ONE,
     PlayedParameters,
     PlayedRequest,
+    WorkerParameters,
+    WorkerRequest,
     given_twice,
     parameters_of,
     server_of,
 )
+from specroof.questions.splits import check_prefill, split_of
 from specroof.questions.study_grid import MOST_PLAYED, PLAYED_REQUEST_S, Study, Target
 from specroof.reading import checked as reading
 from specroof.reading.checked import (
@@ -54,7 +59,11 @@ from specroof.units import HOUR
 
 
 #: What each key of a deployment and its requests says of itself, as for `predict`.
-_ABOUT: Final = {name: row.about for name, row in parameters_of(PlayedRequest).items()}
+_ABOUT: Final = {
+    name: row.about
+    for question in (PlayedRequest, WorkerRequest)
+    for name, row in parameters_of(question).items()
+}
 
 
 def _listed(value: object) -> object:
@@ -243,20 +252,38 @@ class _TargetBlock(_StudyPart):
     decode_context_parallel: Count = Field(default=1, description=_ABOUT["decode_context_parallel"])
     pipeline_parallel: Count = Field(default=1, description=_ABOUT["pipeline_parallel"])
     nodes: Count | None = Field(default=None, description=_ABOUT["nodes"])
+    prefill: Text | None = Field(default=None, description=_ABOUT["prefill"])
+    decode: Text | None = Field(default=None, description=_ABOUT["decode"])
+    link: Annotated[float, within("bytes_per_s")] | None = Field(
+        default=None, description=_ABOUT["link"]
+    )
 
     @model_validator(mode="after")
     def _groups_divide_the_devices(self) -> Self:
-        self.placement()
+        if self.is_split:
+            if "tensor_parallel" in self.model_fields_set:
+                message = "tensor_parallel is given; allowed: none beside workers, which say theirs"
+                raise ValueError(message)
+        elif self.link is not None:
+            message = f"link is {self.link:g}; allowed: none where one server does both"
+            raise ValueError(message)
+        else:
+            self.placement(self.tensor_parallel)
         return self
+
+    @property
+    def is_split(self) -> bool:
+        """Whether prefill and decoding have workers of their own."""
+        return (self.prefill, self.decode) != (None, None)
 
     def pairs(self) -> Iterator[tuple[str, str]]:
         """Yield every model with every kind of hardware, by name."""
         return product(self.model, self.hardware)
 
-    def placement(self) -> Placement:
-        """Return the placement of every model of the target."""
+    def placement(self, devices: int) -> Placement:
+        """Return the placement of every model of the target, in stages of so many devices."""
         return Placement(
-            self.tensor_parallel,
+            devices,
             self.expert_parallel,
             self.attention_data_parallel,
             self.decode_context_parallel,
@@ -299,6 +326,18 @@ class StudyBlock(_StudyPart):
                 "requests or length_range is missing in some workloads; allowed: in all or in none"
             )
             raise ValueError(message)
+        return self
+
+    @model_validator(mode="after")
+    def _workers_have_requests(self) -> Self:
+        for place, target in enumerate(self.targets):
+            for allowed, is_wrong in (
+                ("with a workload", not self.workload),
+                (PLAYED_ON_ONE, any(block.is_played for block in self.workload)),
+            ):
+                if target.is_split and is_wrong:
+                    message = f"targets.{place}.prefill is {target.prefill!r}; allowed: {allowed}"
+                    raise ValueError(message)
         return self
 
     @model_validator(mode="after")
@@ -647,15 +686,39 @@ def _targets(block: StudyBlock, names: _Names, mistakes: Mistakes) -> Iterator[T
         for model, hardware in target.pairs():
             try:
                 served, chip = names.model(model, target.family), names.hardware(hardware)
-                placement = target.placement()
-                engine = target.engine or block.engine
-                alike = known.setdefault((model, target.family, placement, engine, chip.name), [])
+                alone = {**target.model_dump(), "model": model, "hardware": chip.name}
+                alone["engine"] = target.engine or block.engine
+                alike = known.setdefault(tuple(alone.items()), [])
                 if chip in alike:  # and set up once: a thousand of it are not priced to refuse them
-                    place = f"{model} on {placement.devices} x {chip.name}"
+                    devices = target.tensor_parallel * target.pipeline_parallel
+                    place = f"{model} on {devices} x {chip.name}"
+                    if target.is_split:
+                        place = f"{model} on {target.prefill} and {target.decode} x {chip.name}"
                     mistakes.add(OptionError, f"targets: {given_twice(place, place)}", ("targets",))
                     continue
                 alike.append(chip)
-                setup = engine_setup(chip, engine, placement, block.options)
-                yield Target(served, in_server(served, setup, block.server))
+                setup_of = partial(_worker, block, target, served)
+                if target.is_split:
+                    setup, split = split_of(cast("WorkerParameters", target), chip, setup_of)
+                    check_prefill(served, split, target.prefill)
+                    yield Target(served, setup, split)
+                else:
+                    yield Target(served, setup_of(chip, target.tensor_parallel, False))
             except SpecroofError as refusal:
                 mistakes.add(type(refusal), str(refusal), ("targets",))
+
+
+def _worker(
+    block: StudyBlock,
+    target: _TargetBlock,
+    served: Architecture,
+    chip: HardwareProfile,
+    devices: int,
+    is_prefill: bool,
+) -> Setup:
+    """Return where a target, or one worker of it, runs on so many devices."""
+    placement = Placement(devices) if is_prefill else target.placement(devices)
+    if is_prefill:
+        check_placement(served, placement)
+    setup = engine_setup(chip, target.engine or block.engine, placement, block.options)
+    return in_server(served, setup, block.server)

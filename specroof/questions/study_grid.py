@@ -3,12 +3,15 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from specroof.drafters import Drafter
 from specroof.latency import Deployment
 from specroof.questions.predict import shared_max_draft_len
 from specroof.serving.workload import Load
+
+if TYPE_CHECKING:
+    from specroof.serving.split import Split
 
 #: Seconds of one request that is played through at one draft length, about, and the most requests
 #: of a study: three hours of one process. See `benchmarks/speed.py`.
@@ -18,7 +21,9 @@ MOST_PLAYED: Final = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Target(Deployment):
-    """One model in one setup."""
+    """One model in one setup; of a split that of a decode worker, with all workers."""
+
+    split: "Split | None" = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,9 @@ def study_slices(
     for order, load in enumerate(study.loads, start=1):
         room = _room(study, served, load)
         for part in _load_slices(load, max(1, most // (longest + 1))):
-            prediction = predicted_to(longest, served, [drafts], part, room=room, notes=own)
+            prediction = predicted_to(
+                longest, served, [drafts], part, room=room, notes=own, split=served.split
+            )
             yield Slice(target, drafter, order, prediction)
 
 
@@ -105,9 +107,13 @@ def overviews(loads: Sequence[Load], slices: Iterable[Slice]) -> list[Overview]:
                 load.context_len,
                 load.batch_size if load.kind == "concurrency" else best["batch_size"].tolist(),
                 (part.target, part.drafter, part.workload),
+                part.prediction.devices,
                 is_by_rate=load.kind == "rate",
             )
-        price = usd_per_hour(part.prediction.setup.hardware, None)
+        setup, split = part.prediction.setup, part.prediction.split
+        price = usd_per_hour(setup.hardware, None)
+        if split is not None:
+            price = split.mean(setup, lambda chip: usd_per_hour(chip, None))
         by_workload[part.workload].fill(best, price)
     return list(by_workload.values())
 
@@ -235,6 +241,7 @@ class Sweep(Answer):
                     load,
                     max_draft_len=study.max_draft_len,
                     room=_room(study, target, load),
+                    split=target.split,
                 ),
             )
             for number, target in enumerate(study.targets, start=1)

@@ -29,7 +29,7 @@ from specroof.serving.workload import Load, Workload
 #: Bytes/s from a device to another node where a hardware file has none: one card of 400 Gb/s.
 _PRESUMED_LINK: Final = 50e9
 #: What drafted loads share whose acceptance length is the same number.
-_ACCEPTANCE: Final = attrgetter(
+ACCEPTANCE: Final = attrgetter(
     "source", "model", "hardware", "engine", "method", "draft_len", "input_len"
 )
 
@@ -44,17 +44,11 @@ class SplitScore:
         The load.
     tpot_s, ttft_s
         Predicted seconds; with drafts at the acceptance length of the group.
-    decode_batch
-        Requests that each decode worker has.
-    prefill_busy
-        Share of the prompts that the prefill workers can compute.
     """
 
     point: Measurement
     tpot_s: float
     ttft_s: float
-    decode_batch: float
-    prefill_busy: float
 
     @property
     def off(self) -> float:
@@ -106,12 +100,7 @@ def split_score(point: Measurement, tokens_per_round: float | None = None) -> Sp
         split=split,
     ).end_to_end
     return SplitScore(
-        point,
-        *(float(getattr(whole, name)[0, 0, -1]) for name in ("tpot_s", "ttft_s")),
-        *(
-            float(getattr(whole.workers, name)[0, 0, -1])  # type: ignore[union-attr]  # of requests
-            for name in ("decode_batch", "prefill_busy")
-        ),
+        point, *(float(getattr(whole, name)[0, 0, -1]) for name in ("tpot_s", "ttft_s"))
     )
 
 
@@ -130,7 +119,7 @@ def split_scores(points: Iterable[Measurement] | None = None) -> tuple[SplitScor
     scores = []
     for point in load_splits() if points is None else points:
         if point.drafts:
-            groups[_ACCEPTANCE(point)].append(point)
+            groups[ACCEPTANCE(point)].append(point)
         else:
             scores.append(split_score(point))
     for group in groups.values():

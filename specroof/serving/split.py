@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from specroof.arrays import Array, distinct, number_within, whole_within
 from specroof.errors import reject
+from specroof.hardware import HardwareProfile
 from specroof.latency import Deployment, Setup
 from specroof.serving.capacity import (
     ServerRoom,
@@ -73,6 +74,22 @@ class Split:
         """Return the devices of all workers, given where one decode worker runs."""
         prefill = self.prefill.placement.devices * self.prefill_workers
         return prefill + decode.placement.devices * self.decode_workers
+
+    def mean(self, decode: Setup, of: Callable[[HardwareProfile], float | None]) -> float | None:
+        """Return the mean of a figure of chips over the devices of all workers; None if unknown.
+
+        Parameters
+        ----------
+        decode
+            Where one decode worker runs.
+        of
+            From a chip to its figure, such as the price of an hour.
+        """
+        prefill, own = of(self.prefill.hardware), of(decode.hardware)
+        if prefill is None or own is None:
+            return None
+        count, devices = self.prefill.placement.devices * self.prefill_workers, self.devices(decode)
+        return (count * prefill + (devices - count) * own) / devices
 
     def bytes_per_s(self, decode: Setup) -> float:
         """Return the bytes/s of the link, given where one decode worker runs.
@@ -354,7 +371,7 @@ def split_curves(
     workload = load.workload
     if workload is None:
         reject(
-            "prefill has workers of its own, and requests have no lengths",
+            "prefill has workers of its own, and no lengths are given",
             "input_len and output_len",
         )
     prefill, decode = Deployment(deployment.model, split.prefill), deployment.setup

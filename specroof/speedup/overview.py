@@ -75,6 +75,7 @@ class Overview:
         context_len: Sequence[float],
         batch_size: Sequence[float],
         position: tuple[int, int, int],
+        devices: int,
         *,
         is_by_rate: bool = False,
     ) -> "Overview":
@@ -88,6 +89,8 @@ class Overview:
             All loads of the curve, of which some are looked at.
         position
             Of the target, the drafter and the workload in the study, from 1.
+        devices
+            Devices of the target, of all its workers.
         is_by_rate
             Whether `batch_size` are rates.
         """
@@ -97,7 +100,7 @@ class Overview:
         return cls(
             *position,
             **fields_of(curve, "model", "hardware", "engine", "drafter", "requests"),
-            devices=curve.placement.devices,
+            devices=devices,
             is_by_rate=is_by_rate,
             context_len=contexts,
             batch_size=batches,

@@ -16,6 +16,8 @@ from specroof.latency import Deployment
 MEASURED: Final = "measured"
 FAMILY: Final = "family"
 NONE: Final = "none"
+#: How `Reach.placements` would call workers of their own for prefill.
+SPLIT: Final = "split"
 
 
 def weight_format(model: Architecture) -> str:
@@ -59,7 +61,7 @@ def deployment_words(deployment: Deployment) -> dict[str, tuple[str, ...]]:
     return {
         "attention": tuple(sorted({core.label for core in cores})),
         "formats": (setup.options.weight_dtype or weight_format(model),),
-        "placements": setup.placement.words,
+        "placements": (*setup.placement.words, *[SPLIT] * setup.decodes_only),
     }
 
 
@@ -75,12 +77,13 @@ def evidence_engine(deployment: Deployment) -> EngineProfile:
     """
     setup = deployment.setup
     engine, reach, stand_ins = setup.engine, setup.engine.reach, setup.hardware.generic
+    words = deployment_words(deployment)
     if reach is not None and reach.family and stand_ins is not None:
-        words = deployment_words(deployment)
-        if not all({*asked} <= {*getattr(reach, key)} for key, asked in words.items()):
+        # Workers of their own for prefill make bands wider, and no strange chip.
+        if not all({*asked} <= {*getattr(reach, key), SPLIT} for key, asked in words.items()):
             server = engine.framework or engine.name
             engine = stand_ins.engines.get(server, stand_ins.engines[GENERIC])
-    return engine.spread_as(setup.placement.words)
+    return engine.spread_as(words["placements"])
 
 
 def nearness(

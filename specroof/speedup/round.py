@@ -201,7 +201,7 @@ def engine_round_s(
     engine
         What it adds to each round, and to each sequence in it.
     batch_size
-        B.
+        B, of each group of data-parallel attention, which has a scheduler of its own.
     branches
         Whether the drafts are a tree.
     looked_up
@@ -339,7 +339,7 @@ def round_times(
     waits = waits_for_host(served.setup, drafter)
     added_s = engine_round_s(
         served.setup.engine,
-        together,
+        together / placement.attention_data_parallel,
         proposed.branches,
         looked_up=proposed.looked_up,
         waits=waits,

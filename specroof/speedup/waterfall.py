@@ -157,7 +157,7 @@ def round_parts(
         together = together / micro_batches(together, placement)
     added_s = engine_round_s(
         deployment.setup.engine,
-        together,
+        together / placement.attention_data_parallel,
         proposed.branches,
         looked_up=proposed.looked_up,
         waits=waits_for_host(deployment.setup, drafter),

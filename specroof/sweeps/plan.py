@@ -107,6 +107,7 @@ def _described(study: Study) -> dict[str, Any]:
                 "engine": target.setup.engine.name,
                 "tensor_parallel": target.setup.placement.tensor_parallel,
                 "setup_sha256": _sum(repr(target.setup)),
+                **({} if target.split is None else {"split_sha256": _sum(repr(target.split))}),
             }
             for target in study.targets
         ],
