@@ -78,11 +78,15 @@ def evidence_engine(deployment: Deployment) -> EngineProfile:
     setup = deployment.setup
     engine, reach, stand_ins = setup.engine, setup.engine.reach, setup.hardware.generic
     words = deployment_words(deployment)
-    if reach is not None and reach.family and stand_ins is not None:
-        # Workers of their own for prefill make bands wider, and no strange chip.
-        if not all({*asked} <= {*getattr(reach, key), SPLIT} for key, asked in words.items()):
-            server = engine.framework or engine.name
-            engine = stand_ins.engines.get(server, stand_ins.engines[GENERIC])
+    # Workers of their own for prefill make bands wider, and no strange chip.
+    if (
+        reach is not None
+        and reach.family
+        and stand_ins is not None
+        and not all({*asked} <= {*getattr(reach, key), SPLIT} for key, asked in words.items())
+    ):
+        server = engine.framework or engine.name
+        engine = stand_ins.engines.get(server, stand_ins.engines[GENERIC])
     return engine.spread_as(words["placements"])
 
 
