@@ -51,6 +51,8 @@ advise Qwen/Qwen3-8B -H h100 --devices 3 --framework tensorrt-llm --drafter eagl
 explain deepseek-ai/DeepSeek-V3 -H b200 --tp 8 --ep 8 --batch 8 --query-len 4
 explain Qwen/Qwen3-30B-A3B -H h100 --batch 8 --query-len 4
 explain Qwen/Qwen3-8B -H h100 --prefill --query-len 1000
+explain Qwen/Qwen3-30B-A3B -H rtx-4090+cpu-2ch-ddr5 --engine llama.cpp --n-cpu-moe 8
+predict Qwen/Qwen3.6-27B -H rtx-4090 --engine llama.cpp --weights q4_k_m --drafter mtp,accept=0.7,p-min=0.5,n-min=1
 explain Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --draft-len 3
 explain Qwen/Qwen3-8B -H h100 --engine ideal --drafter ngram,accept=0.7
 capacity Qwen/Qwen3-8B -H h100 --context 8192 --drafter eagle3 --draft-len 3
@@ -96,6 +98,7 @@ models show openai/gpt-oss-20b
 models diff Qwen/Qwen3-8B openai/gpt-oss-20b
 hardware
 hardware show h100
+hardware show rtx-4090+cpu-2ch-ddr5
 hardware show l40s
 hardware show mi300x
 hardware show mine.yaml

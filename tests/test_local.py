@@ -557,6 +557,16 @@ def test_experts_without_a_cpu_or_an_engine_that_has_them_there_are_refused() ->
         load_hardware("rtx-4090+no-cpu")
 
 
+def test_a_chip_is_shown_with_the_cpu_beside_it() -> None:
+    runs = [
+        CliRunner().invoke(app, ["hardware", "show", HOSTED, *more]) for more in ([], ["--json"])
+    ]
+    assert all(run.exit_code == 0 for run in runs), runs[1].stderr
+    cpu = "CPU with 2 channels of DDR5-5600"
+    assert f"host           {cpu}" in runs[0].stdout
+    assert json.loads(runs[1].stdout)["host"] == cpu
+
+
 def test_experts_that_the_host_has_no_memory_for_are_said() -> None:
     def notes(n_cpu_moe: int) -> list[str]:
         answer = specroof.predict(

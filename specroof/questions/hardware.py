@@ -120,8 +120,10 @@ class HardwareFacts(Noted):
             "engines": {name: asdict(engine) for name, engine in generic.engines.items()},
             "family": generic.family,
         }
-        return asdict(replace(self.profile, generic=None)) | {
+        host = self.profile.host
+        return asdict(replace(self.profile, generic=None, host=None)) | {
             "generic": stand_ins,
+            "host": host and host.name,
             "name": self.name,
             "title": self.profile.name,
         }
@@ -263,6 +265,8 @@ def hardware_text(chip: HardwareFacts) -> str:
         "aliases": ", ".join(row["aliases"]),
         "engines": ", ".join([*row["engines"], "generic", "ideal"]),
     }
+    if row["host"] is not None:
+        lines["host"] = row["host"]
     if peak["multiprocessors"] is not None:
         lines["processors"] = f"{peak['multiprocessors']} multiprocessors"
     if link is not None:
