@@ -48,7 +48,9 @@ def _septet(numbers: dict[int, int], i: int, place: int, data: Iterator[int]) ->
 
 def unpacked(text: dict[str, Any]) -> list[np.ndarray]:
     """Read stacks of grids by the definition of septets in turn, zigzag and differences."""
-    data = iter(zlib.decompress(base64.b64decode(text["data"])))
+    data = iter(
+        zlib.decompress(base64.b85decode(text["data"].translate(str.maketrans(",./", "&<>"))))
+    )
     found = []
     for stack in text["stacks"]:
         numbers = dict.fromkeys(range(math.prod(stack["shape"])), 0)

@@ -17,6 +17,10 @@ import numpy.typing as npt
 _BITS: Final = 7
 
 
+#: Letters of base 85 (RFC 1924) that JSON inside of a script would spell with six.
+_PLAIN_IN_SCRIPTS: Final = str.maketrans("&<>", ",./")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class PageGrid:
     """An array to be packed.
@@ -99,7 +103,8 @@ def packed(things: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         )
     # Small blocks, each with its own code, and few matches: less than the defaults make of noise.
     deflate = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS, 5, zlib.Z_FILTERED)
-    text = base64.b64encode(deflate.compress(data) + deflate.flush()).decode()
+    text = base64.b85encode(deflate.compress(data) + deflate.flush()).decode()
+    text = text.translate(_PLAIN_IN_SCRIPTS)
     return {"things": own, "stacks": heads, "data": text}
 
 
