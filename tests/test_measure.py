@@ -216,6 +216,18 @@ def test_the_script_is_self_contained(tmp_path: Path, gguf: Path) -> None:
     assert "time_passes.py" in repr(script_answer)
 
 
+@pytest.mark.parametrize("name", ["llama-bench", "llama-batched-bench"])
+def test_the_script_runs_either_tool(
+    name: str, tmp_path: Path, gguf: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench, passes = tool(tmp_path, FAKE, name), tmp_path / "passes.json"
+    time_passes.main([str(gguf), f"--tool={bench}", "--seconds=1"])
+    passes.write_text(capsys.readouterr().out, encoding="utf-8")
+    answer = specroof.measure(gguf, CPU, results=passes)
+    assert isinstance(answer, Measured)
+    assert [row["rows"] for row in answer.records] == [*STEPS]
+
+
 class Clock:
     """Seconds of which each pass takes what the machine above takes."""
 
@@ -308,7 +320,7 @@ def test_libraries_are_timed_pass_by_pass(
     modules = fake_torch(clock, cuda=device == "cuda", mps=device == "mps") | fake_mlx(clock)
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.setattr(time, "perf_counter", clock)
+    monkeypatch.setattr(time_passes, "CLOCK", clock)
     time_passes.main(["Qwen/Qwen3-0.6B", f"--tool={library}", "--context=0,64", "--seconds=8"])
     printed = capsys.readouterr().out
     lines = [json.loads(line) for line in printed.splitlines()]
@@ -367,6 +379,32 @@ def test_a_tool_that_fails_is_one_line(tmp_path: Path, gguf: Path, code: str, sa
     with pytest.raises(MeasurementError, match=says) as refusal:
         specroof.measure(gguf, CPU, tool=str(bench), seconds=1)
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "says"),
+    [
+        ("llama-bench", "import sys\nsys.exit('cannot load it\\n\\n')", r"1: cannot load it$"),
+        ("llama-bench", "import sys\nsys.exit(3)", r"ended with 3: no reason given$"),
+        ("llama-bench", "print('no JSON')", r"printed 'no JSON'; needed: the JSON of two tests$"),
+        ("llama-bench", PLENTY, r"printed more than 8000000 bytes$"),
+        ("llama-bench", "#!/nowhere/python\n", r"llama-bench: No such file"),
+        ("llama-batched-bench", "print('a log')", r"needed: a line of JSON for each test$"),
+    ],
+)
+def test_the_script_says_in_one_line_how_a_tool_failed(
+    tmp_path: Path, gguf: Path, name: str, code: str, says: str
+) -> None:
+    bench = tool(tmp_path, code, name)
+    with pytest.raises(SystemExit, match=says):
+        time_passes.main([str(gguf), f"--tool={bench}", "--seconds=1"])
+
+
+def test_the_script_says_in_one_line_what_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match=r"^no-bench: not found on PATH$"):
+        time_passes.main(["model.gguf", "--tool=no-bench"])
+    with pytest.raises(SystemExit, match=r"absent.gguf: is no file"):
+        time_passes.main(["absent.gguf", f"--tool={tool(tmp_path, FAKE)}"])
 
 
 def test_a_tool_or_a_file_that_is_not_there_is_one_line(tmp_path: Path, gguf: Path) -> None:

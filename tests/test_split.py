@@ -969,3 +969,16 @@ def test_a_table_and_json_have_the_errors_of_each_group(
     assert group["median"] == pytest.approx(np.median(of_sglang))
     table = split_text(split_validated).splitlines()
     assert len(table) >= len(groups) + 2
+
+
+def test_a_study_plays_no_loads_on_other_workers() -> None:
+    study = {
+        "format_version": 1,
+        "targets": [
+            {"model": "Qwen/Qwen3-8B", "hardware": "h200", "prefill": "1x1", "decode": "1x1"}
+        ],
+        "drafters": ["eagle3,accept=0.7"],
+        "workload": [{"input_len": 1000, "output_len": 200, "rate": [1]}],
+    }
+    with pytest.raises(OptionError, match=r"targets\.0\.prefill is '1x1'"):
+        sweep(study)

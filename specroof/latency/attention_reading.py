@@ -202,7 +202,7 @@ def attention_reading(model: Architecture, setup: Setup) -> Callable[[Core], Cac
     --------
     >>> from specroof.architecture import Layer, Linear
     >>> from specroof.cost import Options
-    >>> from specroof.hardware import EngineProfile, Peak, Placement
+    >>> from specroof.hardware import EngineProfile, HardwareProfile, Peak, Placement
     >>> peak = Peak(flops_per_s={"bf16": 3e14}, memory_bytes_per_s=2e12, memory_bytes=8e10)
     >>> chip = HardwareProfile(format_version=1, name="NVIDIA A100", sources={}, peak=peak)
     >>> core = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)
@@ -272,7 +272,7 @@ def reading_notes(model: Architecture, setup: Setup) -> Iterator[str]:
     --------
     >>> from specroof.architecture import Block, Layer, Linear
     >>> from specroof.cost import Options
-    >>> from specroof.hardware import EngineProfile, Peak, Placement
+    >>> from specroof.hardware import EngineProfile, HardwareProfile, Peak, Placement
     >>> peak = Peak(flops_per_s={"bf16": 3e14}, memory_bytes_per_s=2e12, memory_bytes=8e10)
     >>> chip = HardwareProfile(format_version=1, name="NVIDIA A100", sources={}, peak=peak)
     >>> core = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)
@@ -336,7 +336,7 @@ def draft_placement(model: Architecture, setup: Setup) -> Placement:
     --------
     >>> from specroof.architecture import Block, Layer, Linear
     >>> from specroof.cost import Options
-    >>> from specroof.hardware import EngineProfile, Peak
+    >>> from specroof.hardware import EngineProfile, HardwareProfile, Peak
     >>> core = LatentAttention(8, latent_dim=512, rope_dim=64)
     >>> layer = Layer((Block("attention", (), core),))
     >>> head = Architecture("head", "deepseek_v3", 8, 9, (layer,), Linear("lm_head", 8, 9))
@@ -382,7 +382,7 @@ def drafting_setup(model: Architecture, setup: Setup) -> Setup:
     Examples
     --------
     >>> from specroof.cost import Options
-    >>> from specroof.hardware import IDEAL_ENGINE, Peak, Placement
+    >>> from specroof.hardware import IDEAL_ENGINE, HardwareProfile, Peak, Placement
     >>> peak = Peak(flops_per_s={"bf16": 1e15}, memory_bytes_per_s=1e12, memory_bytes=1e9)
     >>> chip = HardwareProfile(format_version=1, name="chip", sources={}, peak=peak)
     >>> setup = Setup(chip, IDEAL_ENGINE, Placement(), Options(verify_attention="prefill"))

@@ -786,9 +786,12 @@ def _chip_advice(
         settings = replace(setup.user_settings, capture=None)
         here = replace(request, server=settings, tensor_parallel=setup.placement.devices)
         by_default_sizes = setup_on(replace(checked, request=here), setup.hardware)
-        if by_default_sizes is not None:
-            free = decide(prediction_of(by_default_sizes, checked.drafters))
-            uncaptured = [*_uncaptured(setup, plan, free)]
+        free = (
+            plan
+            if by_default_sizes is None
+            else decide(prediction_of(by_default_sizes, checked.drafters))
+        )
+        uncaptured = [*_uncaptured(setup, plan, free)]
     drafter = checked.drafters[plan.chosen]
     launches, config, refusals = _launches(checked, prediction, drafter, plan, frameworks)
     played = _played_plan(checked, setup, drafter, plan)

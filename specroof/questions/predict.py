@@ -12,7 +12,7 @@ import numpy.typing as npt
 from specroof.architecture import Architecture
 from specroof.arrays import Array, array_within, number_within, to_json_array, whole_within
 from specroof.drafters import Drafter
-from specroof.errors import OptionError, refuse, reject
+from specroof.errors import OptionError, refuse
 from specroof.latency import Deployment, Setup
 from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
 from specroof.questions.answer import Charted, title_of
@@ -42,7 +42,6 @@ from specroof.questions.request import (
     BATCH,
     CONTEXT,
     FORMULAS,
-    PLAYED_ON_ONE,
     TPOT,
     TTFT,
     Command,
@@ -359,8 +358,6 @@ def predicted_to(  # noqa: PLR0913 - what is served, to whom, within what
         over all drafters.
     """
     if load.requests:
-        if split is not None:
-            reject("prefill has workers of its own, and the load is played through", PLAYED_ON_ONE)
         return played_prediction(
             load,
             lambda steady: predicted_to(
