@@ -1,6 +1,7 @@
 """GGUF files: their headers, the models that they describe, and what is wrong with bad ones."""
 
 import json
+import re
 import struct
 from contextlib import suppress
 from dataclasses import replace
@@ -13,12 +14,14 @@ from hypothesis import strategies as st
 
 from fuzzing import bounded
 from gguf_files import TYPES, Tensors, gguf_bytes, text, value_bytes
-from specroof import load_model
-from specroof.architecture import Architecture
+from specroof import load_drafter, load_model
+from specroof.architecture import Architecture, DraftHead
 from specroof.architecture.mixes import GGUF_BLOCKS, mixed
+from specroof.catalog.names import load_draft_config
 from specroof.errors import CatalogError, ConfigError, OptionError, SpecroofError
 from specroof.parsers import gguf
-from specroof.parsers.gguf import GgufHeader, parse_gguf, read_gguf
+from specroof.parsers.drafters import parse_drafter_config
+from specroof.parsers.gguf import GgufHeader, parse_gguf, parse_gguf_mtp, read_gguf
 from tiny_configs import Config, parse
 
 # --- Families: sizes as a GGUF file and as a config.json have them, and the tensors --------------
@@ -360,6 +363,90 @@ def dense_gemma4(form: str) -> tuple[dict[str, Any], Tensors, Config]:
     return gemma4(form, sparse=False)
 
 
+def fused_llama(form: str) -> tuple[dict[str, Any], Tensors, Config]:
+    metadata, tensors, config = llama(form)
+    apart = ("attn_q.weight", "attn_k.weight", "attn_v.weight")
+    tensors = [one for one in tensors if not one[0].endswith(apart)]
+    rows = (HEADS + 2 * KV) * D
+    tensors += [(f"blk.{layer}.attn_qkv.weight", [H, rows], form) for layer in range(2)]
+    return metadata, tensors, config
+
+
+def phi3(form: str) -> tuple[dict[str, Any], Tensors, Config]:
+    _, tensors, config = fused_llama(form)
+    tensors = [one for one in tensors if "ffn_gate" not in one[0] and "ffn_up" not in one[0]]
+    tensors += [(f"blk.{layer}.ffn_up.weight", [H, 2 * F], form) for layer in range(2)]
+    # The window that a file states is one that llama.cpp does not heed.
+    metadata = common("phi3", 2, attention__sliding_window=64)
+    del metadata["phi3.attention.key_length"]
+    return metadata, tensors, config | {"model_type": "phi3"}
+
+
+# Heads of latent attention: 32 without positions, 16 with; values 24; latents of 96 and 64.
+OF_LATENTS = {
+    "attention__q_lora_rank": 96,
+    "attention__kv_lora_rank": 64,
+    "attention__key_length": 64 + 16,
+    "attention__value_length": 64,
+    "attention__key_length_mla": 32 + 16,
+    "attention__value_length_mla": 24,
+    "rope__dimension_count": 16,
+    "leading_dense_block_count": 1,
+    "expert_shared_count": 2,
+}
+
+
+def deepseek_v3(form: str) -> tuple[dict[str, Any], Tensors, Config]:
+    tensors = ends(form, tied=False)
+    for layer in range(2):
+        at = f"blk.{layer}.attn_"
+        tensors += [
+            (f"{at}norm.weight", [H], "f32"),
+            (f"{at}q_a.weight", [H, 96], form),
+            (f"{at}q_a_norm.weight", [96], "f32"),
+            (f"{at}q_b.weight", [96, HEADS * 48], form),
+            (f"{at}kv_a_mqa.weight", [H, 64 + 16], form),
+            (f"{at}kv_a_norm.weight", [64], "f32"),
+            (f"{at}k_b.weight", [32, 64, HEADS], form),
+            (f"{at}v_b.weight", [64, 24, HEADS], form),
+            (f"{at}output.weight", [HEADS * 24, H], form),
+        ]
+    tensors += [norm(0), *gated(0, form), *experts(1, form), *gated(1, form, "_shexp", 2 * W)]
+    tensors.append(("blk.1.exp_probs_b.bias", [E], "f32"))
+    config = DENSE | {
+        "model_type": "deepseek_v3",
+        "q_lora_rank": 96,
+        "kv_lora_rank": 64,
+        "qk_nope_head_dim": 32,
+        "qk_rope_head_dim": 16,
+        "v_head_dim": 24,
+        "n_routed_experts": E,
+        "n_shared_experts": 2,
+        "num_experts_per_tok": 4,
+        "moe_intermediate_size": W,
+        "first_k_dense_replace": 1,
+    }
+    return common("deepseek2", 2, **OF_EXPERTS, **OF_LATENTS), tensors, config
+
+
+def deepseek_v2_lite(form: str) -> tuple[dict[str, Any], Tensors, Config]:
+    # Queries at once, no bias that picks experts, and the keys and matrices of old files.
+    metadata, tensors, config = deepseek_v3(form)
+    gone = ("q_a.weight", "q_a_norm.weight", "q_b.weight", "k_b.weight", "v_b.weight", "b.bias")
+    tensors = [one for one in tensors if not one[0].endswith(gone)]
+    for layer in range(2):
+        at = f"blk.{layer}.attn_"
+        tensors += [
+            (f"{at}q.weight", [H, HEADS * 48], form),
+            (f"{at}kv_b.weight", [64, HEADS * (32 + 24)], form),
+        ]
+    lengths = {"key_length": 48, "value_length": 24}
+    metadata |= {f"deepseek2.attention.{key}": value for key, value in lengths.items()}
+    for key in ("q_lora_rank", "key_length_mla", "value_length_mla"):
+        del metadata[f"deepseek2.attention.{key}"]
+    return metadata, tensors, config | {"model_type": "deepseek_v2", "q_lora_rank": None}
+
+
 def qwen3_vl(form: str) -> tuple[dict[str, Any], Tensors, Config]:
     _, tensors, config = qwen3(form)
     return common("qwen3vl", 2), tensors, config | {"model_type": "qwen3_vl_text"}
@@ -386,6 +473,10 @@ FAMILIES = {
             qwen3_vl_moe,
             gemma4,
             dense_gemma4,
+            fused_llama,
+            phi3,
+            deepseek_v3,
+            deepseek_v2_lite,
         ),
     )
 }
@@ -458,6 +549,92 @@ def test_draft_layers_are_left_out_and_said() -> None:
     assert len(model.notes) == 1
 
 
+# --- Draft layers in a file -----------------------------------------------------------------------
+
+
+def nextn(layer: int, form: str) -> list[Any]:
+    at = f"blk.{layer}.nextn."
+    norms = [(f"{at}{name}.weight", [H], "f32") for name in ("enorm", "hnorm", "shared_head_norm")]
+    return [(f"{at}eh_proj.weight", [2 * H, H], form), *norms]
+
+
+def drafting_qwen35(form: str) -> tuple[dict[str, Any], Tensors, Tensors, Config]:
+    """The model, the tensors of its one draft layer, and its config."""
+    metadata, tensors, config = qwen35(form)
+    metadata |= {"qwen35.block_count": 5, "qwen35.nextn_predict_layers": 1}
+    drafted = [
+        *attention(4, form, query=2 * HEADS * D), *head_norms(4),
+        norm(4, "post_attention_norm"), *gated(4, form), *nextn(4, form),
+    ]  # fmt: skip
+    return metadata, tensors, drafted, config | {"mtp_num_hidden_layers": 1}
+
+
+def drafting_glm(form: str) -> tuple[dict[str, Any], Tensors, Tensors, Config]:
+    metadata, tensors, config = glm4_moe(form)
+    metadata |= {"glm4moe.block_count": 3, "glm4moe.nextn_predict_layers": 1}
+    rows = biases(2, ("attn_q", 256), ("attn_k", 64), ("attn_v", 64))
+    drafted = [
+        *attention(2, form), *rows, *head_norms(2), *experts(2, form),
+        *gated(2, form, "_shexp", W), ("blk.2.exp_probs_b.bias", [E], "f32"), *nextn(2, form),
+    ]  # fmt: skip
+    return metadata, tensors, drafted, config | {"num_nextn_predict_layers": 1}
+
+
+@pytest.mark.parametrize("file", [drafting_qwen35, drafting_glm])
+def test_a_draft_layer_is_that_of_the_config_with_the_bytes_of_the_file(file: Any) -> None:
+    metadata, tensors, drafted, config = file("q4_0")
+    wide = [(name, shape, "q8_0" if "eh_proj" in name else form) for name, shape, form in drafted]
+    head = parse_gguf_mtp([header(metadata, [*tensors, *wide])], name="m")
+    usual = parse_drafter_config(json.dumps(config), source="m.json", kind="mtp")
+    assert isinstance(usual, DraftHead)
+    assert (head.kind, head.name, head.modules) == ("mtp", "m MTP", 1)
+    assert head.shares_head
+    assert (head.n_params, head.target_size) == (usual.n_params, usual.target_size)
+    assert head.model.layer_kinds == usual.model.layer_kinds
+    assert head.model.weight_bytes == n_bytes(wide)
+
+
+def test_a_file_of_draft_layers_alone_is_one(tmp_path: Path) -> None:
+    metadata, tensors, drafted, _ = drafting_qwen35("q8_0")
+    path = tmp_path / "mtp-Tiny-Q8_0.gguf"
+    path.write_bytes(gguf_bytes(metadata, [*tensors[:2], *drafted]))
+    head = load_draft_config(path, "mtp")
+    assert isinstance(head, DraftHead)
+    assert head.model.weight_bytes == n_bytes(drafted)
+    assert load_drafter(f"mtp,accept=0.7,config={path}").kind == "mtp"
+    with pytest.raises(ConfigError, match=re.escape(str(path))):
+        load_draft_config(path, "eagle3")
+
+
+def test_a_draft_layer_may_have_a_table_and_a_head_of_its_own() -> None:
+    metadata, tensors, drafted, _ = drafting_glm("q8_0")
+    own = [
+        ("blk.2.nextn.embed_tokens.weight", [H, V], "q4_0"),
+        ("blk.2.nextn.shared_head_head.weight", [H, V], "q6_k"),
+    ]
+    head = parse_gguf_mtp([header(metadata, [*tensors, *drafted, *own])], name="m")
+    assert not head.shares_head
+    assert head.model.head.weight.name == "q6_k"
+    assert head.model.weight_bytes == n_bytes([*drafted, *own])
+
+
+@pytest.mark.parametrize(
+    ("family", "says"),
+    [
+        (qwen35, "qwen35.nextn_predict_layers is missing; allowed: draft layers"),
+        (llama, "model_type is llama"),
+    ],
+)
+def test_a_file_without_draft_layers_drafts_nothing(family: Any, says: str) -> None:
+    metadata, tensors, _ = family("q8_0")
+    if family is llama:
+        metadata |= {"llama.block_count": 3, "llama.nextn_predict_layers": 1}
+    with pytest.raises(ConfigError) as caught:
+        parse_gguf_mtp([header(metadata, tensors)], name="m")
+    assert str(caught.value).startswith("m.gguf: ")
+    assert says in str(caught.value).replace('"', "")
+
+
 def test_tensors_that_the_model_does_not_have_are_said() -> None:
     metadata, tensors, _ = llama("q8_0")
     strange = [*tensors, ("strange.weight", [H, H], "q8_0")]
@@ -479,8 +656,8 @@ def test_a_size_may_stand_once_for_each_layer() -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"general.architecture": "mamba"}, "general.architecture is mamba; allowed: gemma2"),
-        ({"general.architecture": 7}, "general.architecture is 7; allowed: gemma2"),
+        ({"general.architecture": "mamba"}, "general.architecture is mamba; allowed: deepseek2"),
+        ({"general.architecture": 7}, "general.architecture is 7; allowed: deepseek2"),
         ({"llama.feed_forward_length": [F, 2 * F]}, "feed_forward_length is (512, 1024); allowed"),
         ({"llama.block_count": 3000}, "llama.block_count is 3000; allowed: 1 to 2000"),
         ({"llama.block_count": 0}, "llama.block_count is 0; allowed: 1 to 2000"),
@@ -619,9 +796,13 @@ def test_blocks_of_types_are_those_of_ggml() -> None:
 
 
 WHOLE = gguf_bytes(*llama("q4_0")[:2], weights=False)
+GLM, GLM_LAYERS, GLM_DRAFT_LAYER, _ = drafting_glm("q8_0")
 DAMAGED = [
-    gguf_bytes(*family("q8_0")[:2], weights=False)
-    for family in (llama, gemma4, qwen35_moe, gpt_oss)
+    gguf_bytes(metadata, tensors, weights=False)
+    for metadata, tensors in (
+        *(family("q8_0")[:2] for family in (llama, gemma4, qwen35_moe, gpt_oss, deepseek_v3)),
+        (GLM, [*GLM_LAYERS, *GLM_DRAFT_LAYER]),
+    )
 ]
 
 
@@ -638,7 +819,9 @@ def test_a_damaged_header_is_read_or_refused(data: st.DataObject) -> None:
     with suppress(SpecroofError):
         found = read_gguf(part, source="f.gguf", file_bytes=max(len(part), 10**8))
         if found is not None:
-            parse_gguf([found], name="f")
+            for parse_whole in (parse_gguf, parse_gguf_mtp):
+                with suppress(SpecroofError):
+                    parse_whole([found], name="f")
 
 
 @pytest.mark.fuzz

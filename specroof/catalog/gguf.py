@@ -5,11 +5,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from specroof.architecture import Architecture
+from specroof.architecture import Architecture, DraftHead
 from specroof.catalog.files import is_file
 from specroof.catalog.hub import fetch_part, files_on_hub
 from specroof.errors import CatalogError, ConfigError, reject
-from specroof.parsers.gguf import MAX_HEADER_BYTES, GgufHeader, parse_gguf, read_gguf
+from specroof.parsers.gguf import (
+    MAX_HEADER_BYTES,
+    GgufHeader,
+    parse_gguf,
+    parse_gguf_mtp,
+    read_gguf,
+)
 from specroof.reading.yaml_text import shown
 
 #: How a file in parts is called, the first of which says all but the tensors of the others.
@@ -45,6 +51,26 @@ def load_gguf(name: str) -> Architecture:
     ConfigError
         If it is not one that specroof reads.
     """
+    headers, stem = _headers(name)
+    return parse_gguf(headers, name=stem)
+
+
+def load_gguf_mtp(name: str) -> DraftHead:
+    """Return the draft layer of a GGUF file, which is named as of `load_gguf`.
+
+    Raises
+    ------
+    CatalogError
+        If there is no such file.
+    ConfigError
+        If it holds no draft layer that specroof reads.
+    """
+    headers, stem = _headers(name)
+    return parse_gguf_mtp(headers, name=stem)
+
+
+def _headers(name: str) -> tuple[list[GgufHeader], str]:
+    """Return the headers of a file's parts, and what to call the model."""
     if not name.casefold().endswith(".gguf"):
         name = _file_of(*name.split(":"))
     part = _PART.fullmatch(name)
@@ -59,7 +85,7 @@ def load_gguf(name: str) -> Architecture:
         ]
     stem = part["stem"] if part is not None else name[: -len(".gguf")]
     headers = [_header(_reader(one), one) for one in names]
-    return parse_gguf(headers, name=stem.replace("\\", "/").rpartition("/")[2])
+    return headers, stem.replace("\\", "/").rpartition("/")[2]
 
 
 def _file_of(repository: str, form: str) -> str:

@@ -227,8 +227,8 @@ _DRAFTER_FOLDER: Final = "model_configs/drafters"
 _CONFIG_NAME: Final = "config.json"
 _SIDECAR_NAME: Final = "hf_quant_config.json"
 _REPO_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-#: A repository and the format of one of its files.
-_GGUF_REPO: Final = re.compile(rf"{_REPO_ID.pattern}:[\w.-]+")
+#: A GGUF file, or a repository and the format of one of its files.
+_GGUF: Final = re.compile(rf".*\.gguf|{_REPO_ID.pattern}:[\w.-]+", re.IGNORECASE | re.DOTALL)
 
 
 class _ConfigTexts(TypedDict):
@@ -278,7 +278,7 @@ def load_model(
     """
     text = name_text("name", name)
     expect("family", family, str | None, "a model_type, or None")
-    if text.casefold().endswith(".gguf") or _GGUF_REPO.fullmatch(text):
+    if _GGUF.fullmatch(text):
         if family is not None:
             refuse("family", family, f"none: {shown(text)} says its architecture")
         # Imported here, like families: few models are read from such files.
@@ -347,7 +347,8 @@ def load_draft_config(
     ----------
     name
         A file or folder, a bundled name or a repository: the config of a drafter, or of a target
-        whose checkpoint holds draft layers. Bundled drafters go before bundled models.
+        whose checkpoint holds draft layers. Bundled drafters go before bundled models. For
+        ``mtp`` a GGUF file that holds them, too.
     kind
         What a SPEC calls the drafter.
     fetch
@@ -368,11 +369,16 @@ def load_draft_config(
     # Imported here, like families: few predictions draft with a checkpoint.
     from specroof.parsers.drafters import parse_drafter_config  # noqa: PLC0415
 
+    text = os.fspath(name)
+    if kind == "mtp" and _GGUF.fullmatch(text):
+        from specroof.catalog.gguf import load_gguf_mtp  # noqa: PLC0415 - few models are such files
+
+        return load_gguf_mtp(text)
     groups = {
         "drafter": bundled(_DRAFTER_FOLDER, ".json"),
         "model": bundled("model_configs", ".json"),
     }
-    return parse_drafter_config(**_config_texts(os.fspath(name), groups, fetch), kind=kind)
+    return parse_drafter_config(**_config_texts(text, groups, fetch), kind=kind)
 
 
 # --- SPECs: a drafter and its acceptance ----------------------------------------------------------

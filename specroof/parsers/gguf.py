@@ -17,13 +17,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NoReturn
 
-from specroof.architecture import Architecture, Block, Experts, Layer, Linear, WeightFormat
+from specroof.architecture import (
+    Architecture,
+    Block,
+    DraftHead,
+    Experts,
+    Layer,
+    Linear,
+    WeightFormat,
+)
 from specroof.architecture.mixes import GGUF_BLOCKS, GGUF_FORMATS, blend
 from specroof.architecture.model import stack_layers
 from specroof.errors import ConfigError, reject
 from specroof.parsers import parse_config
+from specroof.parsers.drafters.config import open_draft_config
+from specroof.parsers.drafters.heads import parse_mtp
 from specroof.parsers.model_config import MTP_NOTE
-from specroof.reading.json_text import MAX_LAYERS, printable
+from specroof.reading.json_text import MAX_LAYERS, printable, read_json, read_whole
 from specroof.units import format_binary_bytes
 
 # --- Bytes of a header ----------------------------------------------------------------------------
@@ -316,6 +326,7 @@ def _tensor(cursor: _Cursor) -> GgufTensor:
 
 #: Families by llama.cpp's name of the architecture, as their `model_type`.
 _FAMILIES: Final = {
+    "deepseek2": "deepseek_v3",
     "gemma2": "gemma2",
     "gemma3": "gemma3_text",
     "gemma4": "gemma4_text",
@@ -323,6 +334,7 @@ _FAMILIES: Final = {
     "gpt-oss": "gpt_oss",
     "llama": "llama",
     "mistral3": "ministral3",
+    "phi3": "phi3",
     "qwen2": "qwen2",
     "qwen2moe": "qwen2_moe",
     "qwen3": "qwen3",
@@ -354,6 +366,13 @@ _KEYS: Final = {
 }
 #: Families whose configs have other names for some; "" for those that are read apart.
 _OWN_KEYS: Final = {
+    "deepseek_v3": {
+        "attention.kv_lora_rank": "kv_lora_rank",
+        "expert_count": "n_routed_experts",
+        "expert_shared_count": "n_shared_experts",
+        "leading_dense_block_count": "first_k_dense_replace",
+        "rope.dimension_count": "qk_rope_head_dim",
+    },
     "gemma4_text": {
         "attention.head_count_kv": "",
         "attention.key_length": "global_head_dim",
@@ -372,6 +391,7 @@ _OWN_KEYS: Final = {
         "expert_feed_forward_length": "intermediate_size",
     },
     "mixtral": {"expert_count": "num_local_experts"},
+    "phi3": {"attention.sliding_window": ""},  # llama.cpp attends to all tokens
 }
 
 #: Tensors of a layer by what `specroof` calls the matrix; one of several ways to spell it.
@@ -379,8 +399,12 @@ _TENSORS: Final = {
     "q_proj": (("attn_q",),),
     "k_proj": (("attn_k",),),
     "v_proj": (("attn_v",),),
+    "q_a_proj": (("attn_q_a",),),
+    "q_b_proj": (("attn_q_b",),),
+    "kv_a_proj_with_mqa": (("attn_kv_a_mqa",),),
+    "kv_b_proj": (("attn_k_b", "attn_v_b"), ("attn_kv_b",)),
     "o_proj": (("attn_output",),),
-    "gate_up_proj": (("ffn_gate", "ffn_up"),),
+    "gate_up_proj": (("ffn_gate", "ffn_up"), ("ffn_up",)),
     "down_proj": (("ffn_down",),),
     "router": (("ffn_gate_inp",),),
     "experts": (
@@ -393,7 +417,10 @@ _TENSORS: Final = {
     "in_proj_qkvz": (("attn_qkv", "attn_gate"), ("ssm_in",)),
     "in_proj_ba": (("ssm_beta", "ssm_alpha"), ("ssm_ba",)),
     "out_proj": (("ssm_out",),),
+    "eh_proj": (("nextn.eh_proj",),),
 }
+#: Matrices that a file may hold in one tensor, one below the other.
+_FUSED: Final = ("q_proj", "k_proj", "v_proj")
 #: Share of a file's bytes that may be in tensors nobody knows without a word.
 _SMALL_SHARE: Final = 0.001
 
@@ -411,7 +438,7 @@ def parse_gguf(headers: Sequence[GgufHeader], *, name: str) -> Architecture:
     Counts
         weights, norms and biases to the byte.
     Ignores
-        draft layers behind the last one; tables of rotary frequencies.
+        draft layers behind the last one (see `parse_gguf_mtp`); tables of rotary frequencies.
 
     Raises
     ------
@@ -427,13 +454,12 @@ def parse_gguf(headers: Sequence[GgufHeader], *, name: str) -> Architecture:
     >>> header = GgufHeader("m.gguf", {"general.architecture": "mamba"}, {}, 64)
     >>> parse_gguf([header], name="m")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    specroof.errors.ConfigError: m.gguf: general.architecture is mamba; allowed: gemma2, ...
+    specroof.errors.ConfigError: m.gguf: general.architecture is mamba; allowed: deepseek2, ...
     """
-    first = headers[0]
-    tensors = {key: one for header in headers for key, one in header.tensors.items()}
-    whole = replace(first, tensors=tensors)
+    whole = _whole(headers)
+    tensors = whole.tensors
     config, n_drafted = _config(whole)
-    plain = parse_config(json.dumps(config), source=first.source, name=name)
+    plain = parse_config(json.dumps(config), source=whole.source, name=name)
     order = plain.layer_order
     layers = [
         Layer(tuple(_stored_block(whole, index, block) for block in plain.layers[place].blocks))
@@ -461,9 +487,80 @@ def parse_gguf(headers: Sequence[GgufHeader], *, name: str) -> Architecture:
     if abs(used - model.weight_bytes) > _SMALL_SHARE * used:
         notes.append(
             f"the file's tensors take {format_binary_bytes(used)}, those of the model that "
-            f"{first.source} describes {format_binary_bytes(model.weight_bytes)}"
+            f"{whole.source} describes {format_binary_bytes(model.weight_bytes)}"
         )
     return replace(model, notes=tuple(notes))
+
+
+def parse_gguf_mtp(headers: Sequence[GgufHeader], *, name: str) -> DraftHead:
+    """Return the draft layer of a GGUF file, each matrix in the format that the file has it in.
+
+    Parameters
+    ----------
+    headers
+        Of a model's file, or of one that holds its draft layers alone (``mtp-….gguf``); of all its
+        parts, the first first.
+    name
+        What outputs call the model.
+
+    Counts
+        a table and a head of its own where the file has them. Of several draft layers each has
+        the formats of the first.
+
+    Raises
+    ------
+    ConfigError
+        As of `parse_gguf`; if the file holds no draft layer, or one of a family that is not known
+        to have any.
+
+    Source
+        llama.cpp as it ships with llama-cpp-python 0.3.36, ``src/models/qwen35.cpp`` and
+        ``glm4-moe.cpp`` (``nextn``).
+
+    Examples
+    --------
+    >>> metadata = {"general.architecture": "llama", "llama.block_count": 2}
+    >>> table = GgufTensor("token_embd.weight", (64, 100), "f16")
+    >>> header = GgufHeader("m.gguf", metadata, {table.name: table}, 64)
+    >>> parse_gguf_mtp([header], name="m")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    specroof.errors.ConfigError: m.gguf: llama.nextn_predict_layers is missing; allowed: ...
+    """
+    whole = _whole(headers)
+    config, n_drafted = _config(whole)
+    known = whole.metadata["general.architecture"]
+    if not n_drafted:
+        key = f"{known}.nextn_predict_layers"
+        whole.refuse(key, whole.metadata.get(key), "draft layers in the file, from 1 on")
+    text = json.dumps(config | {"num_nextn_predict_layers": n_drafted})
+    root = read_json(text, source=whole.source)
+    head = read_whole(lambda: parse_mtp(open_draft_config(root, name=name, sidecar=None)))
+    index = _size(whole, f"{known}.block_count") - n_drafted
+    (layer,) = head.model.layers
+    stored = tuple(_stored_block(whole, index, block) for block in layer.blocks)
+    table, last = (
+        whole.tensors.get(f"blk.{index}.nextn.{part}.weight")
+        for part in ("embed_tokens", "shared_head_head")
+    )
+    rows = 0 if last is None else last.n_elements // head.model.hidden_size
+    form = GGUF_FORMATS[(last or whole.tensors["token_embd.weight"]).form]
+    return replace(
+        head,
+        model=replace(
+            head.model,
+            layers=(Layer(stored),),
+            head=replace(head.model.head, out_features=rows, weight=form),
+            lookup_params=0 if table is None else table.n_elements,
+            embedding=GGUF_FORMATS[(table or whole.tensors["token_embd.weight"]).form],
+            vector_dtype="fp32",
+        ),
+    )
+
+
+def _whole(headers: Sequence[GgufHeader]) -> GgufHeader:
+    """Return the first header with the tensors of all parts."""
+    tensors = {key: one for header in headers for key, one in header.tensors.items()}
+    return replace(headers[0], tensors=tensors)
 
 
 def _config(header: GgufHeader) -> tuple[dict[str, object], int]:
@@ -500,10 +597,12 @@ def _config(header: GgufHeader) -> tuple[dict[str, object], int]:
         config["linear_value_head_dim"] = _size(header, f"{known}.ssm.inner_size") // heads
     if family == "gemma4_text":
         config |= _gemma4_config(header)
+    if family == "deepseek_v3":
+        config |= _latent_config(header)
     if family in _BIASED and "blk.0.attn_q.bias" in header.tensors:
         config["attention_bias"] = True
     if family == "glm4_moe":  # the one family of which some models have them
-        config["use_qk_norm"] = "blk.0.attn_q_norm.weight" in header.tensors
+        config["use_qk_norm"] = any(name.endswith(".attn_q_norm.weight") for name in header.tensors)
     return config, n_drafted
 
 
@@ -533,6 +632,19 @@ def _gemma4_config(header: GgufHeader) -> dict[str, object]:
     }
 
 
+def _latent_config(header: GgufHeader) -> dict[str, object]:
+    """Return the keys of latent attention, whose heads old files have the plain keys of."""
+    mla = "_mla" if "deepseek2.attention.key_length_mla" in header.metadata else ""
+    rotary = _size(header, "deepseek2.rope.dimension_count")
+    picked = any(name.endswith(".exp_probs_b.bias") for name in header.tensors)
+    return {
+        "model_type": "deepseek_v3" if picked else "deepseek_v2",
+        "q_lora_rank": header.metadata.get("deepseek2.attention.q_lora_rank"),
+        "qk_nope_head_dim": _size(header, f"deepseek2.attention.key_length{mla}") - rotary,
+        "v_head_dim": _size(header, f"deepseek2.attention.value_length{mla}"),
+    }
+
+
 #: Families whose configs say whether projections have biases.
 _BIASED: Final = frozenset(("llama", "qwen3", "qwen3_moe", "gemma2", "gemma3_text", "glm4_moe"))
 
@@ -549,15 +661,20 @@ def _size(header: GgufHeader, key: str) -> int:
 
 def _stored_block(header: GgufHeader, index: int, block: Block) -> Block:
     """Return a block of a layer with its matrices as the file has them."""
+    prefix = f"blk.{index}."
+    fused = f"{prefix}attn_qkv.weight" in header.tensors
 
     def weight(linear: Linear) -> WeightFormat:
-        spellings = _TENSORS[linear.name]
-        return _stored_format(header, linear.name, spellings, linear.matrix_params, f"blk.{index}.")
+        spellings, elements = _TENSORS[linear.name], linear.matrix_params
+        if fused and linear.name in _FUSED:
+            spellings = (("attn_qkv",),)
+            elements = sum(one.matrix_params for one in block.linears if one.name in _FUSED)
+        return _stored_format(header, linear.name, spellings, elements, prefix)
 
     core = block.core
     if isinstance(core, Experts):
         elements = core.n_experts * core.matrix_params
-        form = _stored_format(header, "experts", _TENSORS["experts"], elements, f"blk.{index}.")
+        form = _stored_format(header, "experts", _TENSORS["experts"], elements, prefix)
         core = replace(core, weight=form)
     linears = tuple(replace(linear, weight=weight(linear)) for linear in block.linears)
     return replace(block, linears=linears, core=core)
