@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import specroof
+from gguf_files import gguf_bytes
 from specroof.acceptance import rate_acceptance
 from specroof.architecture import (
     Architecture,
@@ -26,7 +27,7 @@ from specroof.architecture import (
 )
 from specroof.architecture.base import Routing, linear_cost
 from specroof.architecture.draft_heads import usual_mtp
-from specroof.architecture.mixes import GGUF_FORMATS, blend
+from specroof.architecture.mixes import GGUF_FORMATS, blend, mixed
 from specroof.catalog import (
     hardware_names,
     load_drafter,
@@ -590,6 +591,106 @@ def test_advice_for_experts_on_the_cpu_has_their_flag() -> None:
     assert run.exit_code == 0, run.stderr
     assert "--n-cpu-moe 20" in " ".join(run.stdout.split())
     assert "experts of the first 20 of 48 layers" in " ".join(run.stdout.split())
+
+
+# --- Draft models with a format or a place of their own -------------------------------------------
+
+SMALL_MODEL = "model,accept=0.7,config=Qwen/Qwen3-0.6B"
+
+
+def draft_s(spec: str, **choices: Any) -> list[float]:
+    curve = specroof.speedup_curve(
+        load_model("Qwen/Qwen3-8B"), load_hardware(choices.pop("chip", HOSTED)),
+        drafter=load_drafter(spec), context_len=1000, max_draft_len=3, **choices,
+    )  # fmt: skip
+    seconds: list[float] = curve.draft_s[0, 0].tolist()
+    return seconds
+
+
+@pytest.mark.parametrize("chosen", [None, "q4_k_m"])
+def test_a_draft_model_has_the_bytes_of_its_own_mix(chosen: str | None) -> None:
+    target, options = load_model("Qwen/Qwen3-8B"), Options(weight_dtype=chosen)
+    small = load_model("Qwen/Qwen3-0.6B")
+    footprint = load_drafter(f"{SMALL_MODEL},weights=Q8_0").held(target)
+    assert footprint.head is not None
+    held = draft_footprint(footprint.head, Placement(), options).weight_bytes
+    norms = 4 * (28 * (2 * 1024 + 2 * 128) + 1024)  # which servers do not count
+    assert held == mixed(small, "q8_0").weight_bytes - norms
+    one = draft_s(f"{SMALL_MODEL},weights=q8_0", engine="ideal", options=options)
+    assert one == draft_s(f"{SMALL_MODEL},weights=q8_0", engine="ideal")
+    all_alike = draft_s(SMALL_MODEL, engine="ideal", options=Options(weight_dtype="q8_0"))
+    assert one == all_alike
+    with pytest.raises(OptionError, match="weights is 'fp8'; allowed: q8_0, "):
+        load_drafter(f"{SMALL_MODEL},weights=fp8")
+
+
+def test_a_draft_model_on_the_cpu_is_read_at_the_hosts_bandwidth() -> None:
+    near, far = (draft_s(f"{SMALL_MODEL}{place}", engine="ideal") for place in ("", ",device=cpu"))
+    assert far[1:] == pytest.approx([seconds * 1.008e12 / 89.6e9 for seconds in near[1:]])
+    footprint = load_drafter(f"{SMALL_MODEL},device=cpu").held(load_model("Qwen/Qwen3-8B"))
+    assert footprint.head is None
+    assert "on the CPU" in load_drafter(f"{SMALL_MODEL},device=cpu").describe(
+        load_model("Qwen/Qwen3-8B")
+    )
+
+
+def test_a_draft_model_on_the_cpu_multiplies_at_a_share_of_its_peak() -> None:
+    small = load_model("Qwen/Qwen3-0.6B")
+    setup = replace(hosted(0, "llama.cpp"), on_host=True)
+    (head,) = (
+        op for op in model_latency(small, setup, ForwardPass(1, 1, 0)).ops if op.op.kind == "head"
+    )
+    assert head.compute_s == pytest.approx(2 * 1024 * 151936 / (0.3 * 4.403e12))
+
+
+@pytest.mark.parametrize(
+    ("spec", "choices", "says"),
+    [
+        ("model", {"chip": "rtx-4090"}, r"no CPU is named.*CHIP\+CPU"),
+        ("model", {"engine": "generic"}, r"engine generic; allowed: llama.cpp or ideal"),
+        ("mtp", {}, "device is cpu; allowed: for a model"),
+        ("model,tp=1", {}, "device is cpu; allowed: for a model, without tp="),
+        ("model,link=1e9", {}, "device is cpu; allowed: for a model, without tp="),
+    ],
+)
+def test_a_drafter_that_no_cpu_runs_is_one_line(
+    spec: str, choices: dict[str, Any], says: str
+) -> None:
+    kind, _, more = spec.partition(",")
+    config = "Qwen/Qwen3-0.6B" if kind == "model" else "Qwen/Qwen3.6-27B"
+    pairs = [kind, "accept=0.7", f"config={config}", "device=cpu", *([more] if more else [])]
+    with pytest.raises(OptionError, match=says) as refusal:
+        draft_s(",".join(pairs), **{"engine": "llama.cpp", **choices})
+    assert "\n" not in str(refusal.value)
+
+
+def test_flags_of_a_draft_model_on_the_cpu() -> None:
+    plan = plan_of("model", draft_model="me/small:Q8_0", on_host=True)
+    text = launch(plan, "llama.cpp").text
+    assert "--spec-draft-hf me/small:Q8_0 --spec-draft-device none" in text
+    with pytest.raises(OptionError, match=r"device is cpu, and vllm.*llama.cpp"):
+        launch(plan, "vllm")
+
+
+def test_advice_names_the_file_and_the_place_of_a_draft_model(tmp_path: Path) -> None:
+    path = tmp_path / "small.gguf"
+    tensors = [("token_embd.weight", [256, 1000], "q8_0"), ("output_norm.weight", [256], "f32")]
+    shapes = {"attn_q": 256, "attn_k": 64, "attn_v": 64, "attn_output": 256}
+    tensors += [(f"blk.0.{name}.weight", [256, rows], "q8_0") for name, rows in shapes.items()]
+    tensors += [(f"blk.0.ffn_{name}.weight", [256, 512], "q8_0") for name in ("gate", "up")]
+    tensors += [("blk.0.ffn_down.weight", [512, 256], "q8_0")]
+    sizes = {"embedding_length": 256, "feed_forward_length": 512, "block_count": 1}
+    sizes |= {"attention.head_count": 8, "attention.head_count_kv": 2}
+    metadata = {f"llama.{key}": size for key, size in sizes.items()}
+    path.write_bytes(gguf_bytes({"general.architecture": "llama", **metadata}, tensors))
+    answer = specroof.advise(
+        "Qwen/Qwen3-8B", HOSTED, framework="llama.cpp", input_len=500, output_len=200,
+        concurrency=1, drafters=f"model,config={path},accept=0.9,device=cpu",
+        options=Options(weight_dtype="q4_k_m"),
+    )  # fmt: skip
+    (chip,) = answer.to_dict()["chips"]
+    words = f"--spec-draft-model {path} --spec-draft-device none"
+    assert words in chip["engine_config"]["llama.cpp"]
 
 
 # --- Flags ----------------------------------------------------------------------------------------

@@ -469,7 +469,7 @@ def _own_value(kind: str, key: str, text: str, fetch: Fetch | None) -> Any:
         case "model":
             return load_model(text, fetch=fetch)
         case "hardware":
-            return load_hardware(text)
+            return text if text == "cpu" else load_hardware(text)
         case "numbers":
             return _numbers(key, text)
         case "text":

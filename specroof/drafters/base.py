@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -113,7 +113,7 @@ class Round:
         The model that is served, for drafters that have its sizes.
     on_own_devices
         From devices, or another number of them, to the seconds of a forward pass there; None for
-        the target's.
+        the target's, ``"cpu"`` for the CPU beside them.
     expansions
         Passes behind the first one, for each draft length: positions of each pass, and how many;
         see `Proposals`. None for a chain.
@@ -131,7 +131,9 @@ class Round:
     cost_of: str
     pass_s: PassTime
     target: Architecture | None = None
-    on_own_devices: Callable[[HardwareProfile | None, Placement | None], PassTime] | None = None
+    on_own_devices: (
+        Callable[[HardwareProfile | Literal["cpu"] | None, Placement | None], PassTime] | None
+    ) = None
     expansions: tuple[tuple[float, Array], ...] | None = None
     all_accepted: Array | None = None
 

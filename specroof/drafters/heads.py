@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
@@ -49,7 +49,7 @@ class Where:
     Parameters
     ----------
     hardware
-        Separate devices; None for the target's.
+        Separate devices; ``"cpu"`` for the CPU beside the target's, None for the target's.
     tensor_parallel
         Devices that it is split over; None for as many as the target, or one separate device.
     link_bytes_per_s, link_latency_s
@@ -59,7 +59,7 @@ class Where:
         is speculative speculative decoding. None drafts in line.
     """
 
-    hardware: HardwareProfile | None = None
+    hardware: HardwareProfile | Literal["cpu"] | None = None
     tensor_parallel: int | None = None
     link_bytes_per_s: float | None = None
     link_latency_s: float = 0.0
@@ -198,7 +198,8 @@ def timed_drafter(
         kinds = ", ".join(f"{count} {kind}" for kind, count in head.model.layer_kinds.items())
         owner = "the target's head" if head.shares_head else "a separate head"
         parts = [f"{origin}: {format_count(head.n_params)} parameters ({kinds}) and {owner}"]
-        if runs.hardware is not None:
+        parts += ["on the CPU beside the target"] if runs.hardware == "cpu" else []
+        if isinstance(runs.hardware, HardwareProfile):
             parts.append(f"on {runs.tensor_parallel or 1} separate {runs.hardware.name}")
             rate = format_si(runs.link_bytes_per_s or 0.0, "B/s")
             parts.append(f"over a link of {rate} and {format_seconds(runs.link_latency_s)}")

@@ -10,7 +10,9 @@ import numpy as np
 
 from specroof.acceptance.curve import rates_of_survival
 from specroof.architecture import Architecture
+from specroof.architecture.base import WEIGHT_MIXES
 from specroof.arrays import number_within, whole_within
+from specroof.cost import stored_as
 from specroof.drafters.base import (
     Counts,
     Drafter,
@@ -35,7 +37,7 @@ from specroof.drafters.trees import (
     typical_siblings,
     with_tree,
 )
-from specroof.errors import reject
+from specroof.errors import expect_word, reject
 from specroof.units import BOUNDS, Bounds, format_seconds
 
 # --- Drafters whose cost is given: nothing, or a fixed share of the target's step ----------------
@@ -405,7 +407,8 @@ class Kind:
 
 _WHERE: Final = {
     "tp": "devices that the drafter is split over, where they are not all of the target's",
-    "device": "hardware of the drafter's own: a file, a name or an alias",
+    "device": "hardware of the drafter's own: a file, a name or an alias; cpu, for a model, is the "
+    "CPU beside the target's chip",
     "link": "bytes/s between the target and that device",
     "link-latency": "seconds that a message takes there",
     "overlap": "share of rounds whose draft is made while the round before is verified: 1 is "
@@ -431,7 +434,9 @@ _READS: Final = {
     "device": "hardware",
     "tree": "text",
     "siblings": "numbers",
+    "weights": "text",
 }
+_MIX: Final = {"weights": "mix of its file, such as q8_0, where it is not the target's (--weights)"}
 _CONFIG: Final = {"config": "its config: a file, a bundled name or a Hub name"}
 _STEPS: Final = {"steps": "denoising steps: passes over the block"}
 _BLOCK: Final = {
@@ -571,13 +576,16 @@ def _with_config(
     stops
         Whether llama.cpp has it, where a draft may end early.
     """
-    keys = sizes or {}
+    keys, is_model = sizes or {}, config == "model"
 
     def built(values: Values, name: str) -> Drafter:
         if "block" in values and "drafts" in values:
             reject("block and drafts are given", "one of them")
         own = [key for key in ("device", "link", "link-latency") if key in values]
-        if own and len(own) < 3:
+        if values.get("device") == "cpu":
+            if not is_model or own != ["device"] or "tp" in values:
+                reject("device is cpu", "for a model, without tp=, link= and link-latency=")
+        elif own and len(own) < 3:
             reject(f"{' and '.join(own)} without the rest", "device=, link= and link-latency=")
         for key, quantity in _WHERE_QUANTITIES.items():
             if key in values:
@@ -592,14 +600,26 @@ def _with_config(
             hit_rate=values.get("overlap"),
         )
         given = {key: _whole(key, values[key]) for key in keys if key in values}
-        drafter = build(values.get("config"), name=name, where=where, **given)
+        layers = values.get("config")
+        if "weights" in values:
+            mix = values["weights"].casefold()  # files are called Q8_0
+            expect_word("weights", mix, WEIGHT_MIXES)
+            layers = stored_as(layers, mix)
+        drafter = build(layers, name=name, where=where, **given)
         if _STOP.keys() & values.keys():
             return _stopping(drafter, values)
         return _branching(drafter, values) if _TREE.keys() & values.keys() else drafter
 
     return Kind(
         built,
-        keys={**_CONFIG, **keys, **_WHERE, **(_TREE if tree else {}), **(_STOP if stops else {})},
+        keys={
+            **_CONFIG,
+            **(_MIX if is_model else {}),
+            **keys,
+            **_WHERE,
+            **(_TREE if tree else {}),
+            **(_STOP if stops else {}),
+        },
         required=(("config",),) if required else (),
         reads={**_READS, "config": config},
     )

@@ -398,5 +398,11 @@ def drafting_setup(model: Architecture, setup: Setup) -> Setup:
         setup,
         engine=drafting_engine(setup.engine),
         placement=placement,
-        options=replace(setup.options, verify_attention=None, n_cpu_moe=0),
+        options=replace(
+            setup.options,
+            verify_attention=None,
+            n_cpu_moe=0,
+            # A file keeps its formats, whatever the target's are.
+            weight_dtype=None if model.embedding else setup.options.weight_dtype,
+        ),
     )

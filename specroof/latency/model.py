@@ -715,7 +715,7 @@ def _ops(
     by_sequence: bool,
 ) -> list[OpCost]:
     locality = setup.engine.expert_locality
-    return forward_cost(
+    ops = forward_cost(
         model,
         forward,
         served_options(model, setup),
@@ -723,6 +723,7 @@ def _ops(
         by_sequence=by_sequence,
         reading=attention_reading(model, setup),
     )
+    return [replace(op, on_host=True) for op in ops] if setup.on_host else ops
 
 
 def _mixed_work(

@@ -39,6 +39,8 @@ class Setup:
         Settings of the server; None for a prediction without a server.
     decodes_only
         Whether other workers compute the prompts.
+    on_host
+        Whether the CPU beside the chip computes all of a pass.
     """
 
     hardware: HardwareProfile
@@ -47,6 +49,7 @@ class Setup:
     options: Options
     server: Server | None = None
     decodes_only: bool = False
+    on_host: bool = False
 
     @property
     def user_settings(self) -> ServerSettings:

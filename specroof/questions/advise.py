@@ -1033,6 +1033,10 @@ def _launches(
     # A drafter's name is its SPEC.
     pairs = (pair.partition("=") for pair in drafter.name.split(",")[1:])
     spec = {key.strip(): value.strip() for key, _, value in pairs}
+    weights, own = _draft_model(checked, drafter), spec.get("config", "")
+    is_file = own.casefold().endswith(".gguf") or (":" in own and own.count("/") == 1)
+    if is_file and own != str(request.model):
+        weights = weights or own
     launches, config, refusals = list[Launch](), dict[str, str | None](), list[str]()
     for framework in frameworks:
         try:
@@ -1040,7 +1044,7 @@ def _launches(
                 drafter,
                 checked.model,
                 schedule,
-                _draft_model(checked, drafter),
+                weights,
                 is_tree=plan.is_tree or "tree" in spec,
                 top_k=int(spec.get("top-k", 1)),
                 nodes=plan.nodes,
@@ -1053,6 +1057,7 @@ def _launches(
                 kv_cache=options_of(request.options).kv_dtype,
                 p_min=float(spec.get("p-min", 0)),
                 n_min=int(float(spec.get("n-min", 0))),
+                on_host=spec.get("device") == "cpu",
             )
             flags = launch(speculation, framework)
         except OptionError as refusal:

@@ -267,6 +267,8 @@ class Speculation:
     p_min, n_min
         How likely a drafter must find its drafts, and how many of them there must be: llama.cpp
         alone knows both.
+    on_host
+        Whether the drafter runs on the CPU beside the chip, which llama.cpp alone knows.
 
     Raises
     ------
@@ -289,6 +291,7 @@ class Speculation:
     pipeline_parallel: int = 1
     p_min: float = 0.0
     n_min: int = 0
+    on_host: bool = False
 
     def __post_init__(self) -> None:
         expected = 1
@@ -402,6 +405,8 @@ def launch(plan: Speculation, framework: str) -> Launch:
     expect_word("framework", framework, known)
     if plan.p_min and known[framework] is not _llama_cpp:
         reject(f"p-min is {plan.p_min:g}, and {framework} ends no draft early", "llama.cpp")
+    if plan.on_host and known[framework] is not _llama_cpp:
+        reject(f"device is cpu, and {framework} drafts on no CPU", "llama.cpp")
     return known[framework](plan)
 
 
@@ -886,7 +891,9 @@ def _llama_cpp(plan: Speculation) -> Launch:
         _refuse(plan, LLAMA_CPP, list(_LLAMA_TYPES))
     words: list[object] = ["--spec-type", _LLAMA_TYPES[plan.kind]]
     if plan.weights is not None:
-        words += ["--spec-draft-model", plan.weights]
+        on_hub = ":" in plan.weights and "/" in plan.weights
+        words += ["--spec-draft-hf" if on_hub else "--spec-draft-model", plan.weights]
+    words += ["--spec-draft-device", "none"] if plan.on_host else []
     words += ["--spec-draft-n-max", plan.drafts, "--spec-draft-n-min", plan.n_min]
     words += ["--spec-draft-p-min", f"{plan.p_min:g}"]
     notes = [*plan.to_fill_in, f"put the file of weights in the place of {YOUR_FILE}"]

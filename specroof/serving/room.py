@@ -142,7 +142,10 @@ def draft_footprint(
         Counting.
     """
     over = placement if tensor_parallel is None else Placement(tensor_parallel)
-    options = None if options is None else replace(options, n_cpu_moe=0)
+    if options is not None:
+        # A file keeps its formats, whatever the target's are.
+        weights = None if head.model.embedding else options.weight_dtype
+        options = replace(options, n_cpu_moe=0, weight_dtype=weights)
     layers = tuple(replace(layer, count=layer.count * head.modules) for layer in head.model.layers)
     model = replace(head.model, layers=layers)
     own = target_footprint(model, over, options)

@@ -1,7 +1,7 @@
 """One round of speculation: which passes it takes, and its seconds by those of its passes."""
 
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -114,14 +114,28 @@ class DrafterPasses:
             raise OptionError(message) from None
         return self.seconds(Deployment(architecture, self.setup), forward, *beside, drafts=True)
 
-    def elsewhere(self, hardware: HardwareProfile | None, placement: Placement | None) -> PassTime:
-        """Return the same on other devices, where the same engine runs, or over fewer of them.
+    def elsewhere(
+        self, hardware: HardwareProfile | Literal["cpu"] | None, placement: Placement | None
+    ) -> PassTime:
+        """Return a pricer for other devices of the same engine, fewer of them, or the CPU.
 
         Raises
         ------
         OptionError
-            For more of the target's devices than a stage of its pipeline has.
+            For more of the target's devices than a stage of its pipeline has; for a CPU that is
+            not named beside the chip, or an engine that cannot use it.
         """
+        if hardware == "cpu":
+            setup = self.setup
+            if setup.engine.rules not in {"llama.cpp", "ideal"}:
+                reject(f"device is cpu with engine {setup.engine.name}", "llama.cpp or ideal")
+            if setup.hardware.host is None:
+                reject(
+                    f"device is cpu, and no CPU is named beside {setup.hardware.name}",
+                    "hardware as CHIP+CPU, such as rtx-4090+cpu-2ch-ddr5",
+                )
+            host = replace(setup, placement=Placement(nodes=1), on_host=True)
+            return DrafterPasses(host, self.seconds).here
         stage = self.setup.placement
         devices = 0 if hardware is not None or placement is None else placement.devices
         if devices > stage.tensor_parallel and stage.pipeline_parallel > 1:
