@@ -437,7 +437,9 @@ _READS: Final = {
     "weights": "text",
 }
 _MIX: Final = {"weights": "mix of its file, such as q8_0, where it is not the target's (--weights)"}
-_CONFIG: Final = {"config": "its config: a file, a bundled name or a Hub name"}
+_CONFIG: Final = {
+    "config": "its config: a file, a bundled name or a Hub name; for mtp and a model a GGUF file, too"
+}
 _STEPS: Final = {"steps": "denoising steps: passes over the block"}
 _BLOCK: Final = {
     "block": "positions of a block, its anchor included; up to the config's",
