@@ -1,7 +1,6 @@
 """GGUF files: their headers, the models that they describe, and what is wrong with bad ones."""
 
 import json
-import re
 import struct
 from contextlib import suppress
 from dataclasses import replace
@@ -602,7 +601,7 @@ def test_a_file_of_draft_layers_alone_is_one(tmp_path: Path) -> None:
     assert isinstance(head, DraftHead)
     assert head.model.weight_bytes == n_bytes(drafted)
     assert load_drafter(f"mtp,accept=0.7,config={path}").kind == "mtp"
-    with pytest.raises(ConfigError, match=re.escape(str(path))):
+    with pytest.raises(ConfigError, match=r"a GGUF file; allowed: a config.json"):
         load_draft_config(path, "eagle3")
 
 

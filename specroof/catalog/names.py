@@ -370,7 +370,11 @@ def load_draft_config(
     from specroof.parsers.drafters import parse_drafter_config  # noqa: PLC0415
 
     text = os.fspath(name)
-    if kind == "mtp" and _GGUF.fullmatch(text):
+    if _GGUF.fullmatch(text):
+        if kind != "mtp":
+            reject(
+                f"{shown(text)}: a GGUF file", "a config.json; such files: mtp, model", ConfigError
+            )
         from specroof.catalog.gguf import load_gguf_mtp  # noqa: PLC0415 - few models are such files
 
         return load_gguf_mtp(text)
