@@ -995,33 +995,28 @@ globalThis.specroofPage = (() => {
       name === "strict_dtype" ? ["--strict-dtype"] : [OPTION_FLAGS[name], value],
     );
   const quoted = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\"'\"'")}'`);
-  const shell = (words) => words.map((word) => quoted(String(word))).join(" ");
 
   const promptLen = () => state.context - state.answer / 2;
 
+  /** A command about the model, chip, devices and engine that are shown. */
+  const commandLine = (name, words) =>
+    ["specroof", name, state.model, "-H", state.chip, "--tp", state.devices, "--engine", state.engine, ...words]
+      .map((word) => quoted(String(word)))
+      .join(" ");
+  const requestFlags = () => [
+    ...["--input-len", promptLen(), "--output-len", state.answer],
+    ...["--prefix-hit-rate", state.hits],
+  ];
+
   function command() {
-    const requests = loadOf(setups[0].cell);
-    const words = [
-      "specroof",
-      "predict",
-      state.model,
-      "-H",
-      state.chip,
-      "--tp",
-      state.devices,
-      "--engine",
-      state.engine,
-      ...(requests
-        ? ["--input-len", promptLen(), "--output-len", state.answer, "--prefix-hit-rate", state.hits]
-        : ["--context", state.context]),
-      "--batch",
-      state.batch,
-    ];
-    state.drafters.forEach((one) => words.push("--drafter", spec(one)));
-    words.push(...optionFlags());
-    if (!state.limited) words.push("--no-capacity");
-    if (served()) words.push("--server", served());
-    return shell(words);
+    return commandLine("predict", [
+      ...(loadOf(setups[0].cell) ? requestFlags() : ["--context", state.context]),
+      ...["--batch", state.batch],
+      ...state.drafters.flatMap((one) => ["--drafter", spec(one)]),
+      ...optionFlags(),
+      ...(state.limited ? [] : ["--no-capacity"]),
+      ...(served() ? ["--server", served()] : []),
+    ]);
   }
 
   /** What the server is told in the place of a default, for the drafters that are shown. */
@@ -1031,33 +1026,15 @@ globalThis.specroofPage = (() => {
   /** The question whose answer is the decision of the drafter in focus; none without prompts. */
   function question() {
     if (!loadOf(setups[0].cell) || !state.limited || tables.options.cost_of) return "";
-    const words = [
-      "specroof",
-      "advise",
-      state.model,
-      "-H",
-      state.chip,
-      "--tp",
-      state.devices,
-      "--engine",
-      state.engine,
-      "--input-len",
-      promptLen(),
-      "--output-len",
-      state.answer,
-      "--prefix-hit-rate",
-      state.hits,
-      "--concurrency",
-      state.batch,
-      "--drafter",
-      spec(state.drafters[state.focus]),
-    ];
-    for (const [name, value] of [
-      ["--tpot", state.tpot],
-      ["--ttft", state.ttft],
-    ])
-      if (value) words.push(name, Number((value * 1e3).toFixed(3)));
-    return shell([...words, ...optionFlags()]);
+    const inMilliseconds = (flag, target_s) => (target_s ? [flag, Number((target_s * 1e3).toFixed(3))] : []);
+    return commandLine("advise", [
+      ...requestFlags(),
+      ...["--concurrency", state.batch],
+      ...["--drafter", spec(state.drafters[state.focus])],
+      ...inMilliseconds("--tpot", state.tpot),
+      ...inMilliseconds("--ttft", state.ttft),
+      ...optionFlags(),
+    ]);
   }
 
   function python() {
