@@ -472,7 +472,7 @@ class PassShape:
     batch_size
         Sequences in the pass.
     layer_kinds
-        How many layers are of a kind of `specroof.hardware.LAYER_KINDS`.
+        How many layers are of a kind of `specroof.hardware.engine.LAYER_KINDS`.
     query_len
         New positions per sequence.
     eager

@@ -833,7 +833,7 @@ def drafters_of(given: DrafterLike | Sequence[DrafterLike]) -> list[Drafter]:
     Raises
     ------
     OptionError
-        As `several` does.
+        As `unique_list` does.
     """
     return unique_list("drafters", given, drafter_of, key=lambda one: one.name)
 

@@ -87,7 +87,7 @@ class EnginePasses:
 
 @dataclass(frozen=True, slots=True)
 class DrafterPasses:
-    """Seconds of a drafter's passes, on the target's devices or elsewhere.
+    """Seconds of a drafter's passes, on the target's devices or on its own.
 
     Parameters
     ----------
@@ -100,7 +100,9 @@ class DrafterPasses:
     setup: Setup
     seconds: PassSeconds
 
-    def here(self, architecture: Architecture, forward: ForwardPass, /, *beside: Work) -> Array:
+    def on_target(
+        self, architecture: Architecture, forward: ForwardPass, /, *beside: Work
+    ) -> Array:
         """Return the seconds of a pass on the target's devices."""
         try:
             placement = self.setup.placement
@@ -114,8 +116,10 @@ class DrafterPasses:
             raise OptionError(message) from None
         return self.seconds(Deployment(architecture, self.setup), forward, *beside, drafts=True)
 
-    def elsewhere(self, hardware: HardwareProfile | None, placement: Placement | None) -> PassTime:
-        """Return the same on other devices, where the same engine runs, or over fewer of them.
+    def on_own_devices(
+        self, hardware: HardwareProfile | None, placement: Placement | None
+    ) -> PassTime:
+        """Return a pricer for the drafter's own hardware or placement, on the same engine.
 
         Raises
         ------
@@ -134,7 +138,7 @@ class DrafterPasses:
             own = self.setup.engine
             engine = hardware.engine(own.framework or own.name)
             moved = replace(moved, hardware=hardware, engine=engine)
-        return DrafterPasses(moved, self.seconds).here
+        return DrafterPasses(moved, self.seconds).on_target
 
 
 def draft_time(
@@ -174,9 +178,9 @@ def draft_time(
             decode_s=decode_s,
             verify_s=verify_s,
             cost_of=served.setup.options.cost_of,
-            pass_s=passes.here,
+            pass_s=passes.on_target,
             target=served.model,
-            on_own_devices=passes.elsewhere,
+            on_own_devices=passes.on_own_devices,
             expansions=proposed.expansions,
             all_accepted=None if all_accepted is None else np.nan_to_num(all_accepted),
         )
