@@ -172,8 +172,8 @@ def format_si(value: float, unit: str) -> str:
     >>> format_si(12.0, "FLOP")
     '12.0 FLOP'
     """
-    scale, prefix = _scale(value, _SI_PREFIXES, (1.0, ""))
-    return f"{_three_digits(value / scale)} {prefix}{unit}"
+    digits, prefix = _scaled(value, _SI_PREFIXES, (1.0, ""))
+    return f"{digits} {prefix}{unit}"
 
 
 def format_count(value: float) -> str:
@@ -186,8 +186,8 @@ def format_count(value: float) -> str:
     >>> format_count(596_049_920)
     '596M'
     """
-    scale, suffix = _scale(value, _COUNT_SUFFIXES, (1.0, ""))
-    return f"{_three_digits(value / scale)}{suffix}" if suffix else f"{value:.0f}"
+    digits, suffix = _scaled(value, _COUNT_SUFFIXES, (1.0, ""))
+    return f"{digits}{suffix}" if suffix else f"{value:.0f}"
 
 
 def format_binary_bytes(value: float) -> str:
@@ -198,8 +198,7 @@ def format_binary_bytes(value: float) -> str:
     >>> format_binary_bytes(193_273_528_320)
     '180 GiB'
     """
-    scale, unit = _scale(value, _BINARY_PREFIXES, (1.0, "B"))
-    return f"{_three_digits(value / scale)} {unit}"
+    return " ".join(_scaled(value, _BINARY_PREFIXES, (1.0, "B")))
 
 
 def format_drafts(count: float) -> str:
@@ -235,29 +234,25 @@ def format_seconds(value: float) -> str:
     >>> format_seconds(1.4e-4)
     '140 µs'
     """
-    scale, unit = _scale(value, _TIME_UNITS, _TIME_UNITS[-1])
-    return f"{_three_digits(value / scale)} {unit}"
+    return " ".join(_scaled(value, _TIME_UNITS, _TIME_UNITS[-1]))
 
 
-def _scale(
+def _scaled(
     value: float, units: Sequence[tuple[float, str]], smallest: tuple[float, str]
-) -> tuple[float, str]:
-    """Return the largest unit that a value holds at least once, else the smallest."""
-    return next((unit for unit in units if abs(value) >= unit[0]), smallest)
+) -> tuple[str, str]:
+    """Return a value in three digits and no exponent, and its unit.
 
-
-def _three_digits(value: float) -> str:
-    """Format with three significant digits and no exponent.
+    That is the largest that the value holds at least once, else the smallest.
 
     Examples
     --------
-    >>> _three_digits(2.0), _three_digits(28.44), _three_digits(1999.6)
-    ('2.00', '28.4', '2000')
+    >>> [_scaled(value, [(1000.0, "k")], (1.0, ""))[0] for value in (2.0, 28.44, 1999.6e3)]
+    ['2.00', '28.4', '2000']
     """
-    size = abs(value)
-    if size < 9.995:
-        return f"{value:.2f}"
-    return f"{value:.1f}" if size < 99.95 else f"{value:.0f}"
+    scale, unit = next((unit for unit in units if abs(value) >= unit[0]), smallest)
+    number = value / scale
+    size = abs(number)
+    return f"{number:.{2 if size < 9.995 else 1 if size < 99.95 else 0}f}", unit
 
 
 def plain_number(value: float) -> str:

@@ -54,7 +54,7 @@ def published_dflash() -> DraftHead:
 def pass_seconds_on(hardware: HardwareProfile, options: Options, devices: int = 1) -> PassTime:
     """Return what times passes in an ideal engine."""
     setup = Setup(hardware, hardware.engine("ideal"), Placement(devices), options)
-    return DrafterPasses(setup, EnginePasses()).here
+    return DrafterPasses(setup, EnginePasses()).on_target
 
 
 def a_round(

@@ -28,11 +28,14 @@ from specroof.questions.explore import (
     KNOTS,
     PAGE_CHIPS,
     USUAL_DRAFTERS,
+    Axes,
+    cell_of,
     flags_to_paste,
     hermite,
     site_files,
     typical_acceptance,
 )
+from specroof.questions.request import DeploymentRequest
 
 pytestmark = pytest.mark.slow
 
@@ -165,6 +168,39 @@ def test_drafting_after_many_tokens_is_as_the_library_prices_it() -> None:
     assert read.max() > 9
     page_s = drafting.draft_s[..., 1:] + hermite(drafting.more_s, read)
     np.testing.assert_allclose(page_s, curve.draft_s[..., 1:], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"attention_data_parallel": 8},
+        {"server": "overlap=plain"},  # rounds wait for the host, plain steps do not
+        {"attention_data_parallel": 4, "server": "overlap=off"},
+    ],
+)
+def test_rounds_of_the_page_are_those_of_a_prediction(words: dict[str, Any]) -> None:
+    asked = {"tensor_parallel": 8, "engine": "sglang", **words}
+    served = DeploymentRequest("deepseek-ai/DeepSeek-V3.2", "b200", **asked).resolved()
+    batches = np.array([8.0, 64.0, 512.0])[:, None]
+    cell = cell_of(served.model, served.setup, Axes((4096.0,), tuple(batches[:, 0]), 16))
+    drafters = ["mtp,accept=0.8", "ngram,accept=0.8", "ideal"]
+    curves = specroof.predict(
+        served.model,
+        served.setup.hardware,
+        drafters=drafters,
+        batch_size=batches[:, 0],
+        max_draft_len=16,
+        capacity=False,
+        **asked,
+    ).curves
+    for curve in curves:
+        drafting = cell.drafting.get(curve.drafter.partition(",")[0])
+        each_round_s, each_sequence_s = (drafting or cell).engine_round_s
+        round_s = cell.verify_s + each_round_s + each_sequence_s * batches
+        if drafting is not None:
+            tokens = curve.tokens_per_round[0, 0]
+            round_s = round_s + drafting.draft_s + hermite(drafting.more_s, tokens)
+        np.testing.assert_allclose(round_s[..., 1:], curve.round_s[..., 1:], rtol=1e-6)
 
 
 def test_a_drafter_that_a_model_cannot_have_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,8 +139,9 @@ def test_each_size_that_runs_is_priced_once_whatever_their_order() -> None:
         return asked(batch_size=sizes, capacity=False).curves[0]
 
     largest = np.array([[40.0, 30, 8, 8, 0]])
-    held = running_curve(batches, largest, "drop", priced)
-    queued = running_curve(batches, np.full((1, 5), 40.0), "queue", priced)
+    in_flight, forty = batches[None, :, None], np.full((1, 1, 5), 40.0)
+    held = running_curve(batches, running_requests(in_flight, largest[:, None, :], "drop"), priced)
+    queued = running_curve(batches, running_requests(in_flight, forty, "queue"), priced)
     assert seen == [[8, 30], [8, 30, 40]]
     for place, alone in enumerate((1, 0)):
         fits = batches[place] <= largest[0]

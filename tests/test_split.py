@@ -32,7 +32,8 @@ from specroof.evidence import load_splits
 from specroof.hardware import HardwareProfile, Placement, ServerSettings
 from specroof.hardware.engine import UNMEASURED
 from specroof.latency import Deployment, Setup, engine_setup
-from specroof.questions.splits import candidate_splits, worker_schedule, workers_of
+from specroof.questions.request import workers_of
+from specroof.questions.splits import candidate_splits, worker_schedule
 from specroof.questions.validate import split_json, split_text
 from specroof.scoring.splits import ACCEPTANCE, SplitScore, split_score
 from specroof.serving import split as split_room

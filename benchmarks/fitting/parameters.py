@@ -64,9 +64,10 @@ DTYPE_SHARES: Final = {
     "fp4": 0.48,
 }
 
-#: How arithmetic and memory traffic of an operation overlap (`specroof.latency.overlapped_s`). Fits
-#: to the same kernels have 1.7 on A100, 2.3 to 2.7 on Hopper and 1.9 to 2.1 on Blackwell; sources
-#: that a fit has not seen are predicted as well with one for all.
+#: How arithmetic and memory traffic of an operation overlap
+#: (`specroof.latency.pass_seconds.overlapped_s`). Fits to the same kernels have 1.7 on A100, 2.3 to
+#: 2.7 on Hopper and 1.9 to 2.1 on Blackwell; sources that a fit has not seen are predicted as well
+#: with one for all.
 _OVERLAP_NORM: Final = 2.0
 
 #: Share of the bf16 peak, relative to large matmuls, of attention in passes over a prompt:

@@ -42,7 +42,6 @@ from specroof.speedup.round import (
     engine_round_s,
     proposals,
     round_time,
-    waits_for_host,
 )
 
 #: The engine of cases that say no other, and of their bare passes.
@@ -231,13 +230,8 @@ class _Group:
         verify_s = passes(served, self._verify)
         load = (self._context, self._batch, self._drafts)
         drafting = draft_time(served, self._drafter, proposed, load, (decode_s, verify_s), passes)
-        added_s = engine_round_s(
-            engine,
-            self._batch / served.setup.placement.attention_data_parallel,
-            proposed.branches,
-            looked_up=proposed.looked_up,
-            waits=waits_for_host(served.setup, self._drafter),
-        )
+        setup = replace(served.setup, engine=engine)
+        added_s = engine_round_s(setup, self._drafter, proposed, self._batch)
         round_s = round_time(verify_s, drafting, added_s)
         tokens = proposed.tokens_per_round
         return Rates(

@@ -308,6 +308,20 @@ def _files(*folders: str) -> Iterator[tuple[str, str]]:
             yield file.name, file.read_text(encoding="utf-8")
 
 
+def _loads(row_type: type[_BundledRow], *folders: str) -> tuple[Measurement, ...]:
+    """Return the measurements of all tables of a folder."""
+    return tuple(
+        point
+        for name, text in _files(*folders)
+        for point in parse_measurements(
+            text,
+            source=name.removesuffix(".csv"),
+            file="/".join([*folders, name]),
+            row_type=row_type,
+        )
+    )
+
+
 @cache
 def load_measurements() -> tuple[Measurement, ...]:
     """Return the measurements that the shared fits and their scores are made of.
@@ -324,11 +338,7 @@ def load_measurements() -> tuple[Measurement, ...]:
     >>> load_measurements()[0].trust <= 5
     True
     """
-    return tuple(
-        point
-        for name, text in _files()
-        for point in parse_measurements(text, source=name.removesuffix(".csv"), file=name)
-    )
+    return _loads(_BundledRow)
 
 
 # --- Loads of published servers ------------------------------------------------------------------
@@ -431,7 +441,7 @@ def load_served() -> tuple[Measurement, ...]:
     >>> load_served()[0].tpot_s < 1
     True
     """
-    return _loads("served", _ServedRow)
+    return _loads(_ServedRow, "served")
 
 
 @cache
@@ -448,17 +458,7 @@ def load_splits() -> tuple[Measurement, ...]:
     >>> load_splits()[0].decode_workers
     6
     """
-    return _loads("split", _SplitRow)
-
-
-def _loads(folder: str, row_type: type[_BundledRow]) -> tuple[Measurement, ...]:
-    return tuple(
-        point
-        for name, text in _files(folder)
-        for point in parse_measurements(
-            text, source=name.removesuffix(".csv"), file=f"{folder}/{name}", row_type=row_type
-        )
-    )
+    return _loads(_SplitRow, "split")
 
 
 # --- Machines under desks ------------------------------------------------------------------------
@@ -488,5 +488,5 @@ def load_local() -> tuple[Measurement, ...]:
     333
     """
     return tuple(
-        replace(point, hardware=point.hardware or None) for point in _loads("local", _LocalRow)
+        replace(point, hardware=point.hardware or None) for point in _loads(_LocalRow, "local")
     )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from statistics import median, pstdev
 from typing import Annotated, Any, Final, Self
 
-from pydantic import AfterValidator, BeforeValidator, model_validator
+from pydantic import AfterValidator, model_validator
 
 from specroof.errors import MeasurementError, reject
 from specroof.evidence.clients import (
@@ -24,9 +24,9 @@ from specroof.reading.checked import (
     Amount,
     Extract,
     WholeAmount,
+    WholeAmountOrZero,
     accept,
     read_model,
-    whole_amount,
 )
 from specroof.reading.json_text import json_values
 from specroof.reading.table import parse_table, plain_value
@@ -42,7 +42,7 @@ class _TableRow(Extract):
 
     batch_size: Amount = REQUIRED
     context_len: Amount | None = None
-    draft_len: Annotated[int, BeforeValidator(int), whole_amount(0)] | None = None
+    draft_len: WholeAmountOrZero | None = None
     tokens_per_s: Amount | None = None
     acceptance_length: Amount | None = None
     input_len: Amount | None = None
@@ -70,8 +70,7 @@ def read_benchmark(
         line, of SGLang's ``bench_serving``, vLLM's ``bench serve --save-result``, InferenceX,
         aiperf, genai-perf, guidellm, ``llama-bench -o json``,
         ``llama-batched-bench --output-format jsonl`` or the script of ``specroof measure``; or
-        guidellm's CSV; or what the clients of
-        SGLang and vLLM print, one table or several.
+        guidellm's CSV; or what the clients of SGLang and vLLM print, one table or several.
     source
         How messages name it: a path, usually.
     draft_len
@@ -161,7 +160,8 @@ def _pass(row: _TableRow, place: str, source: str) -> Measurement:
         missing = next(name for name in _OF_PASSES if getattr(row, name) is None)
         message = f"{place}: {missing} is empty; a timed pass needs {', '.join(_OF_PASSES)}"
         raise MeasurementError(message)
-    for name, value in row:
+    for name in _TableRow.model_fields:
+        value = getattr(row, name)
         # A table of both has 0 drafts in rows of passes, or none.
         if value and name not in _OF_PASSES:
             message = (
@@ -508,9 +508,9 @@ _UNSTEADY: Final = 0.2
 class _LlamaBench(Extract):
     """A test of llama.cpp's `llama-bench -o json`: a pass over so many tokens, or decoding."""
 
-    n_prompt: Annotated[int, BeforeValidator(int), whole_amount(0)] = REQUIRED
-    n_gen: Annotated[int, BeforeValidator(int), whole_amount(0)] = REQUIRED
-    n_depth: Annotated[int, BeforeValidator(int), whole_amount(0)] = 0
+    n_prompt: WholeAmountOrZero = REQUIRED
+    n_gen: WholeAmountOrZero = REQUIRED
+    n_depth: WholeAmountOrZero = 0
     n_ubatch: WholeAmount = 512
     avg_ns: Amount = REQUIRED
     samples_ns: list[Amount] | None = None
@@ -546,7 +546,7 @@ def _llama_bench(content: dict[str, Any], place: str) -> Result:
 class _LlamaBatchedBench(Extract):
     """A line of llama.cpp's `llama-batched-bench --output-format jsonl`: decoding in parallel."""
 
-    pp: Annotated[int, BeforeValidator(int), whole_amount(0)] = REQUIRED
+    pp: WholeAmountOrZero = REQUIRED
     tg: WholeAmount = REQUIRED
     pl: WholeAmount = REQUIRED
     speed_tg: Amount = REQUIRED
@@ -574,8 +574,7 @@ def _timed_pass(content: dict[str, Any], place: str) -> Result:
     row = read_model(content, _TimedPass, place=place, error=MeasurementError)
     if row.tool not in _TIMED:
         reject(f"{place}: tool is {shown(row.tool)}", ", ".join(_TIMED), MeasurementError)
-    point = _pass(row.model_copy(update={"tool": None}), place, "")
-    return False, replace(point, engine=_TIMED[row.tool])
+    return False, replace(_pass(row, place, ""), engine=_TIMED[row.tool])
 
 
 #: Engines of hardware files, by what benchmarks call them: `--backend` of SGLang's, and `framework`

@@ -41,6 +41,7 @@ def timed_here(
     """
     words = [sys.executable, str(SCRIPT), f"--tool={tool}", f"--tool-args={tool_args}"]
     words += [f"--context={','.join(map(str, contexts))}", f"--seconds={seconds:g}", "--", model]
+    limit_s = _PATIENCE_S + 2 * seconds
     # A session of its own: what the script has started ends with it.
     timer = subprocess.Popen(  # noqa: S603 - of the user
         words,
@@ -52,9 +53,9 @@ def timed_here(
         start_new_session=True,
     )
     try:
-        printed, said = timer.communicate(timeout=_PATIENCE_S + 2 * seconds)
+        printed, said = timer.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
-        message = f"{tool}: did not end in {_PATIENCE_S + 2 * seconds:g} s"
+        message = f"{tool}: did not end in {limit_s:g} s"
         raise MeasurementError(message) from None
     finally:
         if timer.returncode is None:  # out of time, or interrupted

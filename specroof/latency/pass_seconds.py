@@ -361,27 +361,25 @@ def communication_s(
     for exchange in exchanges:
         block, placement = exchange.collective, exchange.placement
         within, devices, nodes = exchange.hardware.interconnect, placement.devices, placement.nodes
+        problem = None
         if within is None:
             problem = "interconnect.link_bytes_per_s is not given"
-        elif (devices > within.max_devices or (nodes or 1) > 1) and (
-            within.scale_out_bytes_per_s is None or reached.scale_out_latency_s is None
-        ):
-            problem = (
-                f"interconnect.max_devices is {within.max_devices}, and "
-                f"interconnect.scale_out_bytes_per_s, between nodes, is not given"
-                if within.scale_out_bytes_per_s is None
-                else f"interconnect.max_devices is {within.max_devices}"
+        elif devices > within.max_devices or (nodes or 1) > 1:
+            most = f"interconnect.max_devices is {within.max_devices}"
+            if within.scale_out_bytes_per_s is None:
+                missing = "interconnect.scale_out_bytes_per_s, between nodes, is not given"
+                problem = f"{most}, and {missing}"
+            elif reached.scale_out_latency_s is None:
+                problem = most
+        if within is None or problem is not None:
+            message = (
+                f"{exchange.hardware.name}: {problem}; engine {engine.name} cannot time "
+                f"collectives over {devices} devices"
             )
-        else:
-            node_devices = None if nodes is None else devices // nodes
-            links = _Links(within, reached, node_devices)
-            seconds = _collective_s(block, links, placement, engine)
-            counted_s = np.asarray(np.asarray(exchange.count) * seconds)
-            parts.append(by_pass(counted_s, exchange.passes, n_passes))
-            continue
-        message = f"{exchange.hardware.name}: {problem}"
-        msg = f"{message}; engine {engine.name} cannot time collectives over {devices} devices"
-        raise ProfileError(msg)
+            raise ProfileError(message)
+        links = _Links(within, reached, None if nodes is None else devices // nodes)
+        seconds = np.asarray(exchange.count) * _collective_s(block, links, placement, engine)
+        parts.append(by_pass(np.asarray(seconds), exchange.passes, n_passes))
     return total(parts)
 
 
@@ -474,7 +472,7 @@ class PassShape:
     batch_size
         Sequences in the pass.
     layer_kinds
-        How many layers are of a kind of `specroof.hardware.LAYER_KINDS`.
+        How many layers are of a kind of `specroof.hardware.engine.LAYER_KINDS`.
     query_len
         New positions per sequence.
     eager

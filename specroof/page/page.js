@@ -641,8 +641,6 @@ globalThis.specroofPage = (() => {
     );
   }
 
-  const GREY = () => [["no drafts", SOFT, SHAPES[0], ""]];
-
   /** Why nothing of any set-up is drawn: the first reason. */
   const noneDrawn = () =>
     shownSetups()
@@ -839,7 +837,7 @@ globalThis.specroofPage = (() => {
     $("price-title").textContent = priced
       ? "Price by speed, one point a batch"
       : "Throughput by speed, one point a batch (no price of this chip is known)";
-    legend("price-legend", GREY());
+    legend("price-legend", [["no drafts", SOFT, SHAPES[0], ""]]);
     draw(
       "price",
       {
@@ -995,33 +993,28 @@ globalThis.specroofPage = (() => {
       name === "strict_dtype" ? ["--strict-dtype"] : [OPTION_FLAGS[name], value],
     );
   const quoted = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\"'\"'")}'`);
-  const shell = (words) => words.map((word) => quoted(String(word))).join(" ");
 
   const promptLen = () => state.context - state.answer / 2;
 
+  /** A command about the model, chip, devices and engine that are shown. */
+  const commandLine = (name, words) =>
+    ["specroof", name, state.model, "-H", state.chip, "--tp", state.devices, "--engine", state.engine, ...words]
+      .map((word) => quoted(String(word)))
+      .join(" ");
+  const requestFlags = () => [
+    ...["--input-len", promptLen(), "--output-len", state.answer],
+    ...["--prefix-hit-rate", state.hits],
+  ];
+
   function command() {
-    const requests = loadOf(setups[0].cell);
-    const words = [
-      "specroof",
-      "predict",
-      state.model,
-      "-H",
-      state.chip,
-      "--tp",
-      state.devices,
-      "--engine",
-      state.engine,
-      ...(requests
-        ? ["--input-len", promptLen(), "--output-len", state.answer, "--prefix-hit-rate", state.hits]
-        : ["--context", state.context]),
-      "--batch",
-      state.batch,
-    ];
-    state.drafters.forEach((one) => words.push("--drafter", spec(one)));
-    words.push(...optionFlags());
-    if (!state.limited) words.push("--no-capacity");
-    if (served()) words.push("--server", served());
-    return shell(words);
+    return commandLine("predict", [
+      ...(loadOf(setups[0].cell) ? requestFlags() : ["--context", state.context]),
+      ...["--batch", state.batch],
+      ...state.drafters.flatMap((one) => ["--drafter", spec(one)]),
+      ...optionFlags(),
+      ...(state.limited ? [] : ["--no-capacity"]),
+      ...(served() ? ["--server", served()] : []),
+    ]);
   }
 
   /** What the server is told in the place of a default, for the drafters that are shown. */
@@ -1031,33 +1024,15 @@ globalThis.specroofPage = (() => {
   /** The question whose answer is the decision of the drafter in focus; none without prompts. */
   function question() {
     if (!loadOf(setups[0].cell) || !state.limited || tables.options.cost_of) return "";
-    const words = [
-      "specroof",
-      "advise",
-      state.model,
-      "-H",
-      state.chip,
-      "--tp",
-      state.devices,
-      "--engine",
-      state.engine,
-      "--input-len",
-      promptLen(),
-      "--output-len",
-      state.answer,
-      "--prefix-hit-rate",
-      state.hits,
-      "--concurrency",
-      state.batch,
-      "--drafter",
-      spec(state.drafters[state.focus]),
-    ];
-    for (const [name, value] of [
-      ["--tpot", state.tpot],
-      ["--ttft", state.ttft],
-    ])
-      if (value) words.push(name, Number((value * 1e3).toFixed(3)));
-    return shell([...words, ...optionFlags()]);
+    const inMilliseconds = (flag, target_s) => (target_s ? [flag, Number((target_s * 1e3).toFixed(3))] : []);
+    return commandLine("advise", [
+      ...requestFlags(),
+      ...["--concurrency", state.batch],
+      ...["--drafter", spec(state.drafters[state.focus])],
+      ...inMilliseconds("--tpot", state.tpot),
+      ...inMilliseconds("--ttft", state.ttft),
+      ...optionFlags(),
+    ]);
   }
 
   function python() {
@@ -1242,78 +1217,55 @@ globalThis.specroofPage = (() => {
     });
   }
 
+  /** Let a control change the state, and show what follows. */
+  const on = (control, event, show, change) =>
+    control.addEventListener(event, () => {
+      refuse([]);
+      change(control);
+      return show();
+    });
+
   function drafterBox(d) {
     const box = $("drafter-template").content.firstElementChild.cloneNode(true);
     const the = (name) => box.querySelector(`.${name}`);
     const drafter = () => state.drafters[d];
-    const changed =
-      (change, rebuild = false) =>
-      () => {
-        change();
-        return rebuild ? refresh() : redraw();
-      };
-    the("kind").addEventListener(
-      "change",
-      changed(() => {
-        state.drafters[d] = newDrafter(the("kind").value, drafter());
-        if (state.focus === d) state.length = null;
-      }, true),
-    );
-    the("law").addEventListener(
-      "change",
-      changed(() => {
-        withLaw(drafter(), the("law").value);
-      }, true),
-    );
-    the("profile").addEventListener(
-      "change",
-      changed(() => {
-        drafter().profile = the("profile").value;
-      }),
-    );
-    the("accept").addEventListener(
-      "input",
-      changed(() => {
-        drafter().accept = Number(the("accept").value) / 100;
-      }),
-    );
-    the("cost").addEventListener(
-      "input",
-      changed(() => {
-        drafter().cost = Number((Number(the("cost").value) * 0.005).toFixed(3));
-      }),
-    );
-    the("drafts").addEventListener(
-      "input",
-      changed(() => {
-        drafter().drafts = Number(the("drafts").value);
-      }),
-    );
-    the("stated").addEventListener(
-      "input",
-      changed(() => {
-        drafter().length = lengthOf(the("stated").value);
-      }),
-    );
-    the("depth").addEventListener(
-      "input",
-      changed(() => {
-        drafter().depth = tables.length_depths[Number(the("depth").value)];
-        drafter().length = Math.min(drafter().length, drafter().depth + 1);
-        the("stated").max = drafter().depth * tables.length_steps;
-        the("stated").value = Math.round((drafter().length - 1) * tables.length_steps);
-      }),
-    );
-    the("remove").addEventListener(
-      "click",
-      changed(() => {
-        state.drafters.splice(d, 1);
-        if (state.focus > d || state.focus === state.drafters.length) state.focus = Math.max(state.focus - 1, 0);
-        state.length = null;
-      }, true),
-    );
+    on(the("kind"), "change", refresh, ({ value }) => {
+      state.drafters[d] = newDrafter(value, drafter());
+      if (state.focus === d) state.length = null;
+    });
+    on(the("law"), "change", refresh, ({ value }) => withLaw(drafter(), value));
+    on(the("profile"), "change", redraw, ({ value }) => {
+      drafter().profile = value;
+    });
+    on(the("accept"), "input", redraw, ({ value }) => {
+      drafter().accept = Number(value) / 100;
+    });
+    on(the("cost"), "input", redraw, ({ value }) => {
+      drafter().cost = Number((Number(value) * 0.005).toFixed(3));
+    });
+    on(the("drafts"), "input", redraw, ({ value }) => {
+      drafter().drafts = Number(value);
+    });
+    on(the("stated"), "input", redraw, ({ value }) => {
+      drafter().length = lengthOf(value);
+    });
+    on(the("depth"), "input", redraw, ({ value }) => {
+      drafter().depth = tables.length_depths[Number(value)];
+      drafter().length = Math.min(drafter().length, drafter().depth + 1);
+      showLength(drafter(), the("stated"));
+    });
+    on(the("remove"), "click", refresh, () => {
+      state.drafters.splice(d, 1);
+      if (state.focus > d || state.focus === state.drafters.length) state.focus = Math.max(state.focus - 1, 0);
+      state.length = null;
+    });
     $("drafters").append(box);
     return box;
+  }
+
+  function showLength(drafter, slider) {
+    slider.max = drafter.depth * tables.length_steps;
+    slider.value = Math.round((drafter.length - 1) * tables.length_steps);
   }
 
   const lengthOf = (steps) => Number((1 + Number(steps) / tables.length_steps).toFixed(3));
@@ -1373,8 +1325,7 @@ globalThis.specroofPage = (() => {
     if (shows.cost) the("cost").value = Math.round(drafter.cost / 0.005);
     if (shows.drafts) the("drafts").value = drafter.drafts;
     if (shows.length) {
-      the("stated").max = drafter.depth * tables.length_steps;
-      the("stated").value = Math.round((drafter.length - 1) * tables.length_steps);
+      showLength(drafter, the("stated"));
       the("depth").max = tables.length_depths.length - 1;
       the("depth").value = tables.length_depths.indexOf(drafter.depth);
     }
@@ -1488,57 +1439,29 @@ globalThis.specroofPage = (() => {
   }
 
   function listen() {
-    const on = (id, event, change, rebuild) =>
-      $(id).addEventListener(event, () => {
-        refuse([]);
-        change($(id));
-        return rebuild ? refresh() : redraw();
-      });
     for (const { suffix } of setups) {
+      const control = (key) => $(`${key}${suffix}`);
       // Another model or chip: devices and engine are chosen anew.
       for (const key of ["model", "chip"])
-        on(
-          `${key}${suffix}`,
-          "change",
-          ({ value }) =>
-            Object.assign(state, {
-              [`${key}${suffix}`]: value,
-              [`devices${suffix}`]: 0,
-              [`engine${suffix}`]: "",
-            }),
-          true,
-        );
-      on(
-        `devices${suffix}`,
-        "change",
-        ({ value }) => {
-          state[`devices${suffix}`] = Number(value);
-        },
-        true,
-      );
-      on(
-        `engine${suffix}`,
-        "change",
-        ({ value }) => {
-          state[`engine${suffix}`] = value;
-        },
-        true,
-      );
+        on(control(key), "change", refresh, ({ value }) => {
+          Object.assign(state, { [`${key}${suffix}`]: value, [`devices${suffix}`]: 0, [`engine${suffix}`]: "" });
+        });
+      on(control("devices"), "change", refresh, ({ value }) => {
+        state[`devices${suffix}`] = Number(value);
+      });
+      on(control("engine"), "change", refresh, ({ value }) => {
+        state[`engine${suffix}`] = value;
+      });
     }
-    on(
-      "compare",
-      "click",
-      () => {
-        const next = chips[(chips.indexOf(state.chip) + 1) % chips.length];
-        Object.assign(state, { model2: state.model, chip2: next, devices2: 0, engine2: "" });
-      },
-      true,
-    );
-    on("alone", "click", () => Object.assign(state, ALONE), true);
-    on("context", "input", ({ value }) => {
+    on($("compare"), "click", refresh, () => {
+      const next = chips[(chips.indexOf(state.chip) + 1) % chips.length];
+      Object.assign(state, { model2: state.model, chip2: next, devices2: 0, engine2: "" });
+    });
+    on($("alone"), "click", refresh, () => Object.assign(state, ALONE));
+    on($("context"), "input", redraw, ({ value }) => {
       state.context = tables.context_len[Number(value)];
     });
-    on("batch", "input", ({ value }) => {
+    on($("batch"), "input", redraw, ({ value }) => {
       state.batch = tables.batch_size[Number(value)];
     });
     for (const [id, key] of [
@@ -1547,32 +1470,22 @@ globalThis.specroofPage = (() => {
       ["tpot", "tpot"],
       ["ttft", "ttft"],
     ])
-      on(
-        id,
-        "change",
-        ({ value }) => {
-          state[key] = Number(value);
-        },
-        true,
-      );
-    on("limited", "change", ({ checked }) => {
+      on($(id), "change", refresh, ({ value }) => {
+        state[key] = Number(value);
+      });
+    on($("limited"), "change", redraw, ({ checked }) => {
       state.limited = checked;
     });
-    on("focus", "change", ({ value }) => {
+    on($("focus"), "change", redraw, ({ value }) => {
       state.focus = Number(value);
       state.length = null;
     });
-    on("length", "input", ({ value }) => {
+    on($("length"), "input", redraw, ({ value }) => {
       state.length = Number(value);
     });
-    on(
-      "add",
-      "click",
-      () => {
-        state.drafters.push(newDrafter("autoregressive", {}));
-      },
-      true,
-    );
+    on($("add"), "click", refresh, () => {
+      state.drafters.push(newDrafter("autoregressive", {}));
+    });
     $("controls").addEventListener("submit", (event) => event.preventDefault());
     for (const id of ["question", "command", "python"]) $(`copy-${id}`).addEventListener("click", () => copy(id));
     addEventListener("hashchange", () => {

@@ -196,17 +196,17 @@ globalThis.specroof = (() => {
     const verify = row(cell.verify, i, j),
       tokens = tokensPerRound(drafter, tables);
     const drafts = draftShares(drafter, cell, tables, i, j, tokens, verify);
-    const [each_round_s, each_sequence_s] = (cell.drafting[drafter.kind] || cell).engine_round_s;
-    const engine_s = each_round_s + batch * each_sequence_s;
     const own = cell.drafting[drafter.kind] || cell;
+    const [each_round_s, each_sequence_s] = own.engine_round_s;
+    const engine_s = each_round_s + batch * each_sequence_s;
     const by_default = ends(own.largest, i),
       most = own.raised ? ends(own.raised, i) : by_default;
     const fits = tokens.map((_, length) => !limited || batch <= most[length]);
     const known = tokens.map((one, length) => one + drafts[length]);
-    const or = (values) => values.map((one, length) => (fits[length] && !Number.isNaN(known[length]) ? one : NaN));
-    const draft_s = or(drafts.map((share) => share * scale_s));
-    const verify_s = or(Array.from(verify, (share) => share * scale_s));
-    const round_s = or(
+    const orNone = (values) => values.map((one, length) => (fits[length] && !Number.isNaN(known[length]) ? one : NaN));
+    const draft_s = orNone(drafts.map((share) => share * scale_s));
+    const verify_s = orNone(Array.from(verify, (share) => share * scale_s));
+    const round_s = orNone(
       tokens.map((_, length) => (length ? draft_s[length] + verify_s[length] + engine_s : verify_s[0])),
     );
     // Without prompts, a token takes its share of a round, and the first one is no other than the next.

@@ -86,6 +86,7 @@ from specroof.questions.request import (
     question,
     refuse_one_token,
     server_of,
+    split_of,
     unique_list,
     usd_per_hour,
     whole_numbers,
@@ -428,11 +429,7 @@ def split_on(
     The best serves the loads of the question with most tokens, those first that meet the targets;
     a note says where another is the best without drafts. No setup where a worker has no room.
     """
-    from specroof.questions.splits import (  # noqa: PLC0415 - seldom
-        candidate_splits,
-        split_name,
-        split_of,
-    )
+    from specroof.questions.splits import candidate_splits, split_name  # noqa: PLC0415 - seldom
 
     request = checked.request
     if request.tensor_parallel is not None:

@@ -231,13 +231,7 @@ def capacity(request: CapacityRequest) -> Capacity:
     context = number_within("context_len", request.context_len, "context_len")
     if request.link is not None:
         refuse("link", request.link, "none: caches take the same memory over any link")
-    split = None
-    if (request.prefill, request.decode, request.link) == (None, None, None):
-        deployment = request.resolved()
-    else:
-        from specroof.questions.splits import split_deployment  # noqa: PLC0415 - asked for seldom
-
-        deployment, split = split_deployment(request)
+    deployment, split = request.resolved_workers()
     model, setup = deployment.model, deployment.setup
     check_placement(model, setup.placement)
     drafters = drafters_of(request.drafters)

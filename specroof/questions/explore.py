@@ -298,6 +298,8 @@ class Cell:
         Seconds of verifying, axes (context_len, batch_size, draft_len); [..., 0] a plain step.
     room
         With a drafter that needs no memory.
+    engine_round_s
+        See `Drafting`; with a drafter that the library does not price.
     drafting
         Drafters that the library prices, by kind.
     requests
@@ -310,14 +312,10 @@ class Cell:
     evidence: EngineProfile
     verify_s: Array
     room: Room
+    engine_round_s: tuple[float, float]
     drafting: Mapping[str, Drafting]
     requests: Mapping[PrefillRules, Mapping[str, Array]]
     rules: Mapping[str, PrefillRules]
-
-    @property
-    def engine_round_s(self) -> tuple[float, float]:
-        """Seconds that the engine adds to each round, and to each sequence in it."""
-        return _engine_round_s(self.setup)
 
     @property
     def bands(self) -> dict[str, Band]:
@@ -357,6 +355,7 @@ def cell_of(model: Architecture, setup: Setup, axes: Axes) -> Cell:
         evidence=evidence_engine(deployment),
         verify_s=times.verify_s[0],
         room=_room(deployment, ideal, axes, proposed),
+        engine_round_s=_engine_round_s(setup, ideal, proposed),
         drafting={kind: drafting for kind, drafting in priced.items() if drafting is not None},
         requests={rule: request_grid(deployment, rule, axes) for rule in set(rules.values())},
         rules=rules,
@@ -395,9 +394,9 @@ def _room(deployment: Deployment, drafter: Drafter, axes: Axes, proposed: Propos
     return Room(room.largest, room.bound_by[:, :2].tolist(), raised)
 
 
-def _engine_round_s(setup: Setup, *, looked_up: bool = False) -> tuple[float, float]:
+def _engine_round_s(setup: Setup, drafter: Drafter, proposed: Proposals) -> tuple[float, float]:
     """Return what an engine adds to each round of a chain, and to each sequence in it."""
-    none, one = engine_round_s(setup.engine, [0, 1], looked_up=looked_up).tolist()
+    none, one = engine_round_s(setup, drafter, proposed, [[0], [1]])[:, 0].tolist()
     return none, one - none
 
 
@@ -430,7 +429,7 @@ def _drafting(deployment: Deployment, drafter: Drafter, axes: Axes) -> Drafting 
         more_s=np.concatenate(knots_s, axis=-1),
         room=_room(deployment, drafter, axes, proposed),
         depth=depth,
-        engine_round_s=_engine_round_s(deployment.setup, looked_up=proposed.looked_up),
+        engine_round_s=_engine_round_s(deployment.setup, drafter, proposed),
     )
     drafts = slice(1, depth + 1)
     read = proposed.tokens_per_round[-1, 0, 0, drafts]

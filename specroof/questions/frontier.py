@@ -536,13 +536,7 @@ def _frontiers(request: FrontierRequest, load: Load) -> tuple[list[_DeviceFronti
 
 
 def _prediction(request: FrontierRequest, drafters: Sequence[Drafter], load: Load) -> Prediction:
-    split = None
-    if (request.prefill, request.decode, request.link) == (None, None, None):
-        deployment = request.resolved()
-    else:
-        from specroof.questions.splits import split_deployment  # noqa: PLC0415 - asked for seldom
-
-        deployment, split = split_deployment(request)
+    deployment, split = request.resolved_workers()
     return predicted(
         deployment,
         drafters,

@@ -504,13 +504,7 @@ def predict(request: PredictRequest) -> Prediction:
     most = request.max_draft_len
     if most is None and lengths and lengths[-1] > DEFAULT_MAX_DRAFT_LEN:
         most = lengths[-1]
-    split = None
-    if (request.prefill, request.decode, request.link) == (None, None, None):
-        deployment = request.resolved()
-    else:
-        from specroof.questions.splits import split_deployment  # noqa: PLC0415 - asked for seldom
-
-        deployment, split = split_deployment(request)
+    deployment, split = request.resolved_workers()
     drafters = drafters_of(request.drafters)
     waits = request.is_played or request.concurrency is not None or load.workload is not None
     room = room_rule(deployment.setup, request.capacity, "queue" if waits else "drop")

@@ -15,13 +15,23 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import KW_ONLY, dataclass, field, fields, replace
-from typing import Annotated, Any, Final, ParamSpec, TypeAlias, TypeVar, get_args, get_origin
+from dataclasses import KW_ONLY, asdict, dataclass, field, fields, replace
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    ParamSpec,
+    TypeAlias,
+    TypeVar,
+    get_args,
+    get_origin,
+)
 
 import numpy as np
 
 from specroof.architecture import Architecture
-from specroof.arrays import fields_of, n_entries, number_within
+from specroof.arrays import fields_of, n_entries, number_within, whole_within
 from specroof.catalog import (
     ACCEPTANCE_KEYS,
     hardware_names,
@@ -43,12 +53,15 @@ from specroof.hardware import (
     Placement,
     ServerSettings,
 )
-from specroof.latency import Deployment, engine_setup
+from specroof.latency import Deployment, Setup, check_placement, engine_setup
 from specroof.parsers import PARSERS
 from specroof.reading.yaml_text import shown
-from specroof.serving.capacity import in_server
+from specroof.serving.capacity import in_server, served_room
 from specroof.serving.workload import Load, Workload, parse_server, server_settings
 from specroof.units import HOUR, MILLISECOND, MOST_POINTS
+
+if TYPE_CHECKING:
+    from specroof.serving.split import Split
 
 # --- A parameter, and a question as a command ----------------------------------------------------
 
@@ -820,7 +833,7 @@ def drafters_of(given: DrafterLike | Sequence[DrafterLike]) -> list[Drafter]:
     Raises
     ------
     OptionError
-        As `several` does.
+        As `unique_list` does.
     """
     return unique_list("drafters", given, drafter_of, key=lambda one: one.name)
 
@@ -1296,9 +1309,124 @@ class WorkerParameters:
     ] = None
 
 
+#: Returns where one worker of so many devices runs, on a chip; for prefill if so.
+SetupOf: TypeAlias = Callable[[HardwareProfile, int, bool], Setup]
+
+
 @dataclass(frozen=True, kw_only=True)
 class WorkerRequest(WorkerParameters, DeploymentRequest):
     """What is served, and where: on one server, or on workers of prefill and of decoding."""
+
+    def resolved_workers(self) -> "tuple[Deployment, Split | None]":
+        """Return the model and its setup, of one decode worker beside others, and all workers.
+
+        Degrees of parallelism are those of decode workers; a prefill worker splits every layer over
+        its devices.
+
+        Raises
+        ------
+        SpecroofError
+            As `resolved` and `split_of` do; for devices that are told besides workers, for a link
+            alone, for requests that are played through, and for prefill workers that do not hold
+            the model.
+        """
+        if (self.prefill, self.decode, self.link) == (None, None, None):
+            return self.resolved(), None
+        if (self.prefill, self.decode) == (None, None):
+            refuse("link", self.link, "none where one server does both")
+        if self.tensor_parallel != 1:
+            refuse("tensor_parallel", self.tensor_parallel, "none beside workers, which say theirs")
+        if isinstance(self, PlayedParameters) and self.is_played:
+            refuse("prefill", self.prefill, PLAYED_ON_ONE)
+        model = model_of(self.model, self.family)
+
+        def setup_of(chip: HardwareProfile, devices: int, is_prefill: bool) -> Setup:
+            place = {**(asdict(Placement()) if is_prefill else {}), "tensor_parallel": devices}
+            worker = replace(self, model=model, family=None, hardware=chip, **place).resolved()
+            check_placement(model, worker.setup.placement)
+            return worker.setup
+
+        setup, split = split_of(self, hardware_of(self.hardware), setup_of)
+        check_prefill(model, split, self.prefill)
+        return Deployment(model, setup), split
+
+
+def split_of(
+    given: WorkerParameters, profile: HardwareProfile, setup_of: SetupOf
+) -> "tuple[Setup, Split]":
+    """Return where one decode worker runs, and the workers.
+
+    Parameters
+    ----------
+    given
+        Workers of both kinds, and the link.
+    profile
+        The chip of the decode workers.
+    setup_of
+        See `SetupOf`.
+
+    Raises
+    ------
+    OptionError
+        For workers that are not understood, or missing, or that do not divide the model.
+    """
+    from specroof.serving.split import Split  # noqa: PLC0415 - asked for seldom
+
+    if given.prefill is None or given.decode is None:
+        missing = "prefill" if given.prefill is None else "decode"
+        reject(f"{missing} is missing", "workers of both kinds, as in 2x4 and 1x8")
+    n_prefill, prefill_devices, chip = workers_of("prefill", given.prefill)
+    n_decode, decode_devices, other = workers_of("decode", given.decode)
+    if other is not None:
+        refuse("decode", given.decode, "no chip: decode workers run on that of --hardware")
+    setups = []
+    for name, text, where, devices in (
+        ("prefill", given.prefill, profile if chip is None else hardware_of(chip), prefill_devices),
+        ("decode", given.decode, profile, decode_devices),
+    ):
+        try:
+            setups.append(setup_of(where, devices, name == "prefill"))
+        except OptionError as refusal:
+            message = f"{name} is {text!r}: {refusal}"
+            raise OptionError(message) from refusal
+    return replace(setups[1], decodes_only=True), Split(setups[0], n_prefill, n_decode, given.link)
+
+
+_WORKERS: Final = re.compile(r"(\d+)x(\d+)(?:@(.+))?")
+
+
+def workers_of(name: str, text: object) -> tuple[int, int, str | None]:
+    """Return workers, the devices of each, and the chip that is named.
+
+    Raises
+    ------
+    OptionError
+        For text that is not understood.
+
+    Examples
+    --------
+    >>> workers_of("prefill", "2x4@h100"), workers_of("decode", "1x8")
+    ((2, 4, 'h100'), (1, 8, None))
+    """
+    match = _WORKERS.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        refuse(name, text, "workers x devices of each, as in 2x4, with @CHIP after --prefill")
+    counts = [whole_within(name, int(count), "devices") for count in match.groups()[:2]]
+    return counts[0], counts[1], match[3]
+
+
+def check_prefill(model: Architecture, split: "Split", given: object) -> None:
+    """Refuse prefill workers that do not hold the model; of the ideal engine memory has no end.
+
+    Raises
+    ------
+    OptionError
+        With the workers as they were given.
+    """
+    prefill = Deployment(model, split.prefill)
+    is_endless = split.prefill.engine == IDEAL_ENGINE
+    if not is_endless and served_room(prefill, context_len=1.0).largest_batch < 1:
+        refuse("prefill", given, f"workers that hold {model.name}")
 
 
 #: Parameters of deployments and loads, for requests of another shape.

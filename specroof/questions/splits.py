@@ -1,102 +1,27 @@
-"""Prefill and decode workers: which there may be, how busy they are, how they are told."""
+"""Prefill and decode workers: which a budget of devices may buy, and how busy they are."""
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from specroof.architecture import Architecture
 from specroof.arrays import whole_within
-from specroof.errors import OptionError, refuse, reject
-from specroof.hardware import IDEAL_ENGINE, HardwareProfile, Placement
-from specroof.latency import Deployment, Setup, check_placement
-from specroof.questions.request import (
-    PLAYED_ON_ONE,
-    PlayedParameters,
-    WorkerParameters,
-    WorkerRequest,
-    hardware_of,
-    model_of,
-)
+from specroof.errors import OptionError, refuse
+from specroof.hardware import HardwareProfile
+from specroof.latency import Setup
+from specroof.questions.request import SetupOf
 from specroof.report.layout import figure, format_table, wrapped
-from specroof.serving.capacity import served_room
 from specroof.serving.split import Split
 from specroof.units import format_seconds, format_si
 
 if TYPE_CHECKING:
     from specroof.questions.predict import Prediction
 
-_WORKERS: Final = re.compile(r"(\d+)x(\d+)(?:@(.+))?")
 #: The largest budget whose splits are tried, and the step from one number of workers to the next,
 #: as a share of it.
 _MOST_DEVICES: Final = 1024
 _STEPS: Final = 8
-#: Returns where one worker of so many devices runs, on a chip; for prefill if so.
-SetupOf = Callable[[HardwareProfile, int, bool], Setup]
-
-
-# --- Which workers there are ----------------------------------------------------------------------
-
-
-def workers_of(name: str, text: object) -> tuple[int, int, str | None]:
-    """Return workers, the devices of each, and the chip that is named.
-
-    Raises
-    ------
-    OptionError
-        For text that is not understood.
-
-    Examples
-    --------
-    >>> workers_of("prefill", "2x4@h100"), workers_of("decode", "1x8")
-    ((2, 4, 'h100'), (1, 8, None))
-    """
-    match = _WORKERS.fullmatch(text) if isinstance(text, str) else None
-    if match is None:
-        refuse(name, text, "workers x devices of each, as in 2x4, with @CHIP after --prefill")
-    counts = [whole_within(name, int(count), "devices") for count in match.groups()[:2]]
-    return counts[0], counts[1], match[3]
-
-
-def split_of(
-    told: WorkerParameters, profile: HardwareProfile, setup_of: SetupOf
-) -> tuple[Setup, Split]:
-    """Return where one decode worker runs, and the workers.
-
-    Parameters
-    ----------
-    told
-        Workers of both kinds, and the link.
-    profile
-        The chip of the decode workers.
-    setup_of
-        See `SetupOf`.
-
-    Raises
-    ------
-    OptionError
-        For workers that are not understood, or missing, or that do not divide the model.
-    """
-    if told.prefill is None or told.decode is None:
-        missing = "prefill" if told.prefill is None else "decode"
-        reject(f"{missing} is missing", "workers of both kinds, as in 2x4 and 1x8")
-    n_prefill, prefill_devices, chip = workers_of("prefill", told.prefill)
-    n_decode, decode_devices, other = workers_of("decode", told.decode)
-    if other is not None:
-        refuse("decode", told.decode, "no chip: decode workers run on that of --hardware")
-    setups = []
-    for name, text, where, devices in (
-        ("prefill", told.prefill, profile if chip is None else hardware_of(chip), prefill_devices),
-        ("decode", told.decode, profile, decode_devices),
-    ):
-        try:
-            setups.append(setup_of(where, devices, name == "prefill"))
-        except OptionError as refusal:
-            message = f"{name} is {text!r}: {refusal}"
-            raise OptionError(message) from refusal
-    return replace(setups[1], decodes_only=True), Split(setups[0], n_prefill, n_decode, told.link)
 
 
 def candidate_splits(
@@ -143,51 +68,6 @@ def candidate_splits(
             while left := max(devices - count * each, 0) // decode.placement.devices:
                 yield decode, Split(prefill, count, left, link)
                 count += max(1, count // _STEPS)
-
-
-def split_deployment(request: WorkerRequest) -> tuple[Deployment, Split]:
-    """Return what a decode worker serves, where, and the workers of a question.
-
-    Degrees of parallelism are those of decode workers; a prefill worker splits every layer over its
-    devices.
-
-    Raises
-    ------
-    SpecroofError
-        As `split_of` does; for devices that are told besides, for a link alone, for requests that
-        are played through, and for prefill workers that do not hold the model.
-    """
-    if (request.prefill, request.decode) == (None, None):
-        refuse("link", request.link, "none where one server does both")
-    if request.tensor_parallel != 1:
-        refuse("tensor_parallel", request.tensor_parallel, "none beside workers, which say theirs")
-    if isinstance(request, PlayedParameters) and request.is_played:
-        refuse("prefill", request.prefill, PLAYED_ON_ONE)
-    model = model_of(request.model, request.family)
-
-    def setup_of(chip: HardwareProfile, devices: int, is_prefill: bool) -> Setup:
-        place = {**(asdict(Placement()) if is_prefill else {}), "tensor_parallel": devices}
-        worker = replace(request, model=model, family=None, hardware=chip, **place).resolved()
-        check_placement(model, worker.setup.placement)
-        return worker.setup
-
-    setup, split = split_of(request, hardware_of(request.hardware), setup_of)
-    check_prefill(model, split, request.prefill)
-    return Deployment(model, setup), split
-
-
-def check_prefill(model: Architecture, split: Split, told: object) -> None:
-    """Refuse prefill workers that do not hold the model; of the ideal engine memory has no end.
-
-    Raises
-    ------
-    OptionError
-        With the workers as they were told.
-    """
-    prefill = Deployment(model, split.prefill)
-    is_endless = split.prefill.engine == IDEAL_ENGINE
-    if not is_endless and served_room(prefill, context_len=1.0).largest_batch < 1:
-        refuse("prefill", told, f"workers that hold {model.name}")
 
 
 # --- What the page and ``--json`` say of them -----------------------------------------------------

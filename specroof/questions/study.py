@@ -28,11 +28,12 @@ from specroof.questions.request import (
     PlayedRequest,
     WorkerParameters,
     WorkerRequest,
+    check_prefill,
     given_twice,
     parameters_of,
     server_of,
+    split_of,
 )
-from specroof.questions.splits import check_prefill, split_of
 from specroof.questions.study_grid import MOST_PLAYED, PLAYED_REQUEST_S, Study, Target
 from specroof.reading import checked as reading
 from specroof.reading.checked import (

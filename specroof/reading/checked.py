@@ -397,6 +397,7 @@ def whole_amount(least: int) -> BeforeValidator:
 
 
 WholeAmount = Annotated[int, BeforeValidator(int), whole_amount(1)]
+WholeAmountOrZero = Annotated[int, BeforeValidator(int), whole_amount(0)]
 
 CapturedSize = Annotated[int, within("captured_size")]
 FlopsPerS = Annotated[float, within("flops_per_s")]

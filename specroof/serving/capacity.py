@@ -482,25 +482,16 @@ class ServerRoom:
         What drafts.
     plain, drafting
         The room without it, axes (context_len, 1), and with it, axes (context_len, draft_len).
+    largest, bound_by
+        The largest batch and what limits it, axes (context_len, draft_len); [..., 0] decodes
+        plainly.
     """
 
     drafter: str
     plain: ServedRoom
     drafting: ServedRoom
-
-    @property
-    def largest(self) -> Array:
-        """The largest batch, axes (context_len, draft_len); [..., 0] decodes plainly."""
-        found = self.drafting.largest_batch.copy()
-        found[:, :1] = self.plain.largest_batch
-        return found
-
-    @property
-    def bound_by(self) -> npt.NDArray[Any]:
-        """What limits it, axes as in `largest`."""
-        found = self.drafting.room.bound_by.astype(object)
-        found[:, :1] = self.plain.room.bound_by
-        return found
+    largest: Array
+    bound_by: npt.NDArray[Any]
 
     def warnings(self, curve: SpeedupCurve, beyond: str) -> Iterator[str]:
         """Yield a sentence for each context at which not all requests run that were asked for.
@@ -595,11 +586,11 @@ def server_room(
     verified = np.asarray(verify_len, dtype=np.float64)
     kept = np.maximum(verified, np.arange(len(verified)) + 1.0)[None, :]
     contexts = context_len[:, None]
-    return ServerRoom(
-        drafter.name,
-        served_room(deployment, context_len=contexts),
-        served_room(deployment, context_len=contexts, drafter=drafter, verify_len=kept),
-    )
+    plain = served_room(deployment, context_len=contexts)
+    drafting = served_room(deployment, context_len=contexts, drafter=drafter, verify_len=kept)
+    largest, bound_by = drafting.largest_batch.copy(), drafting.room.bound_by.astype(object)
+    largest[:, :1], bound_by[:, :1] = plain.largest_batch, plain.room.bound_by
+    return ServerRoom(drafter.name, plain, drafting, largest, bound_by)
 
 
 # --- Requests beyond what a server runs: they wait, and the batch that runs is what has a speed --
@@ -637,33 +628,6 @@ def running_requests(
 
 
 def running_curve(
-    batch_size: Array,
-    largest_batch: Array,
-    room: Literal["queue", "drop"],
-    priced: Callable[[Array], SpeedupCurve],
-) -> SpeedupCurve:
-    """Return a curve whose points run no more requests than the server does.
-
-    Parameters
-    ----------
-    batch_size
-        Requests in flight.
-    largest_batch
-        The largest batch that runs, axes (context_len, draft_len); [..., 0] of plain decoding.
-    room
-        Whether requests beyond it wait in a queue; dropped points are NaN.
-    priced
-        From batch sizes to a curve as if memory had no end; that curve is the answer where no
-        memory is short.
-    """
-    in_flight = batch_size[None, :, None]
-    running = running_requests(in_flight, largest_batch[:, None, :], room)
-    if np.all(running == in_flight):
-        return priced(batch_size)
-    return curve_at(batch_size, running, priced)
-
-
-def curve_at(
     batch_size: Array, running: Array, priced: Callable[[Array], SpeedupCurve]
 ) -> SpeedupCurve:
     """Return a curve whose points run other batches than are asked for.
@@ -675,8 +639,11 @@ def curve_at(
     running
         The batch of each point, axes (context_len, batch_size, draft_len); NaN where none runs.
     priced
-        From batch sizes to a curve as if memory had no end.
+        From batch sizes to a curve as if memory had no end; that curve is the answer where all
+        requests run.
     """
+    if np.all(running == batch_size[None, :, None]):
+        return priced(batch_size)
     runs = np.isfinite(running)
     sizes = distinct(running[runs]) if runs.any() else batch_size[:1]
     curve = priced(sizes)

@@ -10,7 +10,13 @@ from specroof.drafters import Drafter, TokensPerRound
 from specroof.errors import expect
 from specroof.hardware import IDEAL_ENGINE
 from specroof.latency import Deployment, Setup, check_placement
-from specroof.serving.capacity import RoomRule, ServerRoom, running_curve, server_room
+from specroof.serving.capacity import (
+    RoomRule,
+    ServerRoom,
+    running_curve,
+    running_requests,
+    server_room,
+)
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.workload import Load
 from specroof.speedup.curve import acceptance_of, decoding_curve, grid_axes
@@ -143,7 +149,8 @@ def served_curve(  # noqa: PLR0913 - what is served, to whom, within what
             memory = None if room == "ignore" else held
             curves = split_curves(deployment, split, load, held, memory, priced)
             return ServedCurve(curves[0], memory, curves[1])
-        decoding = running_curve(batches, held.largest, room, priced)  # type: ignore[arg-type]  # counted
+        running = running_requests(batches[None, :, None], held.largest[:, None, :], room)  # type: ignore[arg-type]  # counted
+        decoding = running_curve(batches, running, priced)
     if load.workload is None:
         return ServedCurve(decoding, held, None)
     from specroof.serving.prefills import end_to_end  # noqa: PLC0415 - a cold start is felt

@@ -399,8 +399,9 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
     Counts
         tokens of drafts that are allocated ahead; windows in a separate pool; padding slots.
     Ignores
-        pages of more than one token; DeepSeek-V4's pools, which have
-        separate rules: each request is counted with what it stores.
+        pages of more than one token; DeepSeek-V4's pools, which have separate rules: each request
+        is counted with what it stores; that a pool of more than four whole model contexts allows
+        up to 4096 requests where no setting says how many run.
     Source
         ``mem_cache/kv_cache_configurator.py``, ``_profile_available_bytes``,
         ``resolve_max_num_reqs``; ``model_executor/pool_configurator.py``;
@@ -423,9 +424,13 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
     copies = np.zeros(shape) if need.kind is None or replayed else verify
     states = np.zeros(shape)
     limits: dict[str, Array] = {}
+    # Requests that one group runs by setting; if none, what SGLang takes at least.
+    most = float(_FEWEST_DEFAULT)
+    if server.running is not None:
+        most = max(1.0, float(server.running // need.ranks))
     recurrent = need.target.n_recurrent > 0
     own = need.target.state_bytes + replay_slot if recurrent else 0.0
-    fixed = replay_request * (_most(server, need) + 1)
+    fixed = replay_request * (most + 1)
     if recurrent:
         states, _, limits["state"] = state_pool(
             server,
@@ -437,11 +442,18 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
         )
     caches = np.asarray(rest - states)
     if has_core(need.model, CompressedAttention):
-        one, more = _compressed(server, need, caches, held)
+        # Entries of a compressed cache, which each request has.
+        one = need.target.sequence_bytes(held)
+        if need.draft is not None:
+            one = one + need.draft.sequence_bytes(held)
+        limits["cache"] = caches / one
     else:
-        one, more = _cached(server, need, caches, held=held, ahead=ahead, verify=verify)
-    limits |= more
-    least = _least_bytes(server, need, own, copies, one) + fixed if recurrent else one
+        # A window's tokens are dropped in steps, a page behind it.
+        behind = need.target.window + _EVICTION_TOKENS * verify + _PAGE + ahead
+        one, of_pools = _cached(server, need, caches, most=most, held=held, behind=behind)
+        limits |= of_pools
+    limits["running"] = np.full(shape, most)
+    least = _least_bytes(server, most, own, copies, one) + fixed if recurrent else one
     return MemoryPlan(
         memory_bytes=memory,
         reserved_bytes=memory - server.memory_frac * free + images,
@@ -455,38 +467,14 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
 
 
 def _least_bytes(
-    server: Server, need: MemoryRequest, state_bytes: float, copies: Array, cache_bytes: Array
+    server: Server, most: float, state_bytes: float, copies: Array, cache_bytes: Array
 ) -> Array:
     """Return what one request needs: its slots, those of padding, copies of both, its cache."""
     if not server.prefix_cache and server.running is not None:
-        return np.asarray(state_bytes * (_most(server, need) + 1) * (1 + copies) + cache_bytes)
+        return np.asarray(state_bytes * (most + 1) * (1 + copies) + cache_bytes)
     ratio = state_ratio(server)
     slots = state_bytes * (ratio * (1 + copies / ratio) + 1 + copies)
     return np.maximum(slots * (1 + 1 / _STATE_SHARE), slots + cache_bytes)
-
-
-def _most(server: Server, need: MemoryRequest) -> float:
-    """Return the requests that one group runs by setting; what SGLang takes at least, if none.
-
-    Ignores
-        that a pool of more than four whole model contexts allows up to 4096.
-    Source
-        ``mem_cache/kv_cache_configurator.py``, ``resolve_max_num_reqs``.
-    """
-    if server.running is None:
-        return float(_FEWEST_DEFAULT)
-    return max(1.0, float(server.running // need.ranks))
-
-
-def _compressed(
-    server: Server, need: MemoryRequest, pool_bytes: Array, held: Array
-) -> tuple[Array, dict[str, Array]]:
-    """Return the bytes of a request that caches entries, and the requests that fit."""
-    one = need.target.sequence_bytes(held)
-    if need.draft is not None:
-        one = one + need.draft.sequence_bytes(held)
-    most = np.full(held.shape, _most(server, need))
-    return one, {"cache": pool_bytes / one, "running": most}
 
 
 def _cached(
@@ -494,17 +482,18 @@ def _cached(
     need: MemoryRequest,
     pool_bytes: Array,
     *,
+    most: float,
     held: Array,
-    ahead: Array,
-    verify: Array,
+    behind: Array,
 ) -> tuple[Array, dict[str, Array]]:
     """Return the bytes of a request's tokens, and the requests that each pool allows.
+
+    `most` requests run by setting, each with `held` tokens, of which a window keeps `behind`.
 
     Source
         ``model_executor/pool_configurator.py``, ``DefaultPoolConfigurator``,
         ``HybridSWAPoolConfigurator`` (windows have 0.8 tokens for each token of the others) and
-        ``compute_swa_request_cap``; ``mem_cache/kv_cache_configurator.py``,
-        ``resolve_max_num_reqs``.
+        ``compute_swa_request_cap``.
     """
     # Bytes of a token in layers of the whole context, and in those of a window.
     whole, part = need.target.token_bytes, need.target.window_token_bytes
@@ -518,14 +507,12 @@ def _cached(
         whole *= 1 + spread * draft.n_cached / layers
     elif draft is not None:
         whole = whole + draft.token_bytes + draft.window_token_bytes
-    # A window's tokens are dropped in steps, a page behind it.
-    behind = need.target.window + _EVICTION_TOKENS * verify + _PAGE + ahead
     kept = np.minimum(held, behind)
     limits: dict[str, Array] = {}
     sized_by_requests = server.running is not None and not server.prefix_cache
     if part and whole and sized_by_requests and server.chunk:
         in_flight = (2 if server.overlap else 1) * server.chunk + _PAGE
-        windows = part * (_most(server, need) * behind + in_flight)
+        windows = part * (most * behind + in_flight)
         tokens = np.floor((pool_bytes - windows) / whole)
     elif not part and not whole:
         # Recurrent layers alone cache no token: a pool that is there holds any number.
@@ -536,5 +523,4 @@ def _cached(
     else:
         tokens = np.floor(pool_bytes / (whole + part))
     limits = {"cache": np.minimum(tokens / held, np.floor(tokens / 2)), **limits}
-    limits["running"] = np.full(held.shape, _most(server, need))
     return np.asarray(whole * held + part * kept), limits

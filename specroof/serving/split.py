@@ -14,8 +14,8 @@ from specroof.hardware import HardwareProfile
 from specroof.latency import Deployment, Setup
 from specroof.serving.capacity import (
     ServerRoom,
-    curve_at,
     prefill_rules,
+    running_curve,
     running_requests,
 )
 from specroof.serving.closed_loop import answer_rounds
@@ -417,7 +417,7 @@ def split_curves(
         between_s=transfer_s + lost_s,
     )
     batch = np.where(np.isfinite(share + rounds), batch, np.nan)
-    each = curve_at(batch_size, np.maximum(batch, 1.0), priced)
+    each = running_curve(batch_size, np.maximum(batch, 1.0), priced)
     decode_s = rounds * each.round_s
     per_s = np.minimum(split.decode_workers * batch / decode_s, most_per_s)
     decoded = split.decode_workers * batch

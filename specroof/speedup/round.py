@@ -18,7 +18,7 @@ from specroof.drafters import (
     TokensPerRound,
 )
 from specroof.errors import OptionError, reject
-from specroof.hardware import LOCAL_FRAMEWORKS, EngineProfile, HardwareProfile, Placement
+from specroof.hardware import LOCAL_FRAMEWORKS, HardwareProfile, Placement
 from specroof.latency import (
     Deployment,
     Setup,
@@ -87,7 +87,7 @@ class EnginePasses:
 
 @dataclass(frozen=True, slots=True)
 class DrafterPasses:
-    """Seconds of a drafter's passes, on the target's devices or elsewhere.
+    """Seconds of a drafter's passes, on the target's devices or on its own.
 
     Parameters
     ----------
@@ -100,7 +100,9 @@ class DrafterPasses:
     setup: Setup
     seconds: PassSeconds
 
-    def here(self, architecture: Architecture, forward: ForwardPass, /, *beside: Work) -> Array:
+    def on_target(
+        self, architecture: Architecture, forward: ForwardPass, /, *beside: Work
+    ) -> Array:
         """Return the seconds of a pass on the target's devices."""
         try:
             placement = self.setup.placement
@@ -114,10 +116,10 @@ class DrafterPasses:
             raise OptionError(message) from None
         return self.seconds(Deployment(architecture, self.setup), forward, *beside, drafts=True)
 
-    def elsewhere(
+    def on_own_devices(
         self, hardware: HardwareProfile | Literal["cpu"] | None, placement: Placement | None
     ) -> PassTime:
-        """Return a pricer for other devices of the same engine, fewer of them, or the CPU.
+        """Return a pricer for the drafter's own hardware or placement, or the CPU, on the engine.
 
         Raises
         ------
@@ -135,7 +137,7 @@ class DrafterPasses:
                     "hardware as CHIP+CPU, such as rtx-4090+cpu-2ch-ddr5",
                 )
             host = replace(setup, placement=Placement(nodes=1), on_host=True)
-            return DrafterPasses(host, self.seconds).here
+            return DrafterPasses(host, self.seconds).on_target
         stage = self.setup.placement
         devices = 0 if hardware is not None or placement is None else placement.devices
         if devices > stage.tensor_parallel and stage.pipeline_parallel > 1:
@@ -148,7 +150,7 @@ class DrafterPasses:
             own = self.setup.engine
             engine = hardware.engine(own.framework or own.name)
             moved = replace(moved, hardware=hardware, engine=engine)
-        return DrafterPasses(moved, self.seconds).here
+        return DrafterPasses(moved, self.seconds).on_target
 
 
 def draft_time(
@@ -188,9 +190,9 @@ def draft_time(
             decode_s=decode_s,
             verify_s=verify_s,
             cost_of=served.setup.options.cost_of,
-            pass_s=passes.here,
+            pass_s=passes.on_target,
             target=served.model,
-            on_own_devices=passes.elsewhere,
+            on_own_devices=passes.on_own_devices,
             expansions=proposed.expansions,
             all_accepted=None if all_accepted is None else np.nan_to_num(all_accepted),
         )
@@ -198,42 +200,42 @@ def draft_time(
 
 
 def engine_round_s(
-    engine: EngineProfile,
-    batch_size: npt.ArrayLike,
-    branches: npt.ArrayLike = False,
-    *,
-    looked_up: bool = False,
-    waits: bool = False,
+    setup: Setup, drafter: Drafter, proposed: Proposals, batch_size: npt.ArrayLike
 ) -> Array:
     r"""Return what an engine adds to a round: :math:`t_{round} + B \, t_{sequence} + t_{tree}`.
 
-    Where drafts are looked up, a share of it that the engine states. A round that waits for the
-    host takes :math:`t_{host} + B \, t_{host,sequence}` more.
+    B are the sequences of a group of data-parallel attention, which has a scheduler of its own.
+    Where drafts are looked up, a share of the first two that the engine states. A round that waits
+    for the host takes :math:`t_{host} + B \, t_{host,sequence}` more.
 
     Parameters
     ----------
-    engine
-        What it adds to each round, and to each sequence in it.
+    setup
+        Where the target runs.
+    drafter, proposed
+        What drafts, and what it proposes.
     batch_size
-        B, of each group of data-parallel attention, which has a scheduler of its own.
-    branches
-        Whether the drafts are a tree.
-    looked_up
-        Whether they are looked up.
-    waits
-        Whether it waits for the host: see `waits_for_host`.
+        Sequences of the round, over all groups.
 
     Examples
     --------
+    >>> from specroof import constant_acceptance, load_drafter, load_hardware
+    >>> from specroof.hardware import EngineProfile
+    >>> from specroof.latency import engine_setup
+    >>> two_groups = Placement(tensor_parallel=2, attention_data_parallel=2)
     >>> engine = EngineProfile(name="e", round_overhead_s=1.0, round_sequence_overhead_s=0.5)
-    >>> engine_round_s(engine, [1, 8])
+    >>> setup = replace(engine_setup(load_hardware("h100"), None, two_groups, None), engine=engine)
+    >>> drafter = load_drafter("ideal")
+    >>> chain = proposals(drafter, constant_acceptance(1.0), np.array([1]))
+    >>> engine_round_s(setup, drafter, chain, [2, 16])
     array([1.5, 5. ])
     """
-    batch = np.asarray(batch_size)
+    engine = setup.engine
+    batch = np.asarray(batch_size) / setup.placement.attention_data_parallel
     model_s = engine.round_overhead_s + engine.round_sequence_overhead_s * batch
-    frac = engine.lookup_round_frac if looked_up else 1.0
-    tree_s = engine.tree_round_overhead_s * np.asarray(branches)
-    host_s = waits * (engine.host_s + engine.host_sequence_s * batch)
+    frac = engine.lookup_round_frac if proposed.looked_up else 1.0
+    tree_s = engine.tree_round_overhead_s * proposed.branches
+    host_s = waits_for_host(setup, drafter) * (engine.host_s + engine.host_sequence_s * batch)
     return np.asarray(frac * model_s + tree_s + host_s)
 
 
@@ -350,20 +352,13 @@ def round_times(
     load = (contexts, together, draft_lens)
     drafting = draft_time(served, drafter, proposed, load, target_s, passes)
     speculates = draft_lens > 0
-    waits = waits_for_host(served.setup, drafter)
-    added_s = engine_round_s(
-        served.setup.engine,
-        together / placement.attention_data_parallel,
-        proposed.branches,
-        looked_up=proposed.looked_up,
-        waits=waits,
-    )
+    added_s = engine_round_s(served.setup, drafter, proposed, together)
     round_s = round_time(verify_s, drafting, added_s)
     if placement.pipeline_parallel > 1:
         round_s = staged_round_time(served, verification, drafting, added_s)
     draft_s = drafting.serial_s + drafting.overlapped_s
     notes, engine = tuple(passes.notes), served.setup.engine
-    if waits and engine.host_s:
+    if engine.host_s and waits_for_host(served.setup, drafter):
         host = f"{drafter.kind} is scheduled synchronously: a round waits "
         host += f"{format_seconds(engine.host_s)} for the host, and "
         notes += (f"{host}{format_seconds(engine.host_sequence_s)} for each sequence",)

@@ -13,7 +13,7 @@ from specroof.drafters import Drafter
 from specroof.latency import Deployment, PassLatency, micro_batches
 from specroof.speedup.curve import acceptance_of, pass_latency
 from specroof.speedup.result import SpeedupCurve, speedup_of
-from specroof.speedup.round import engine_round_s, proposals, waits_for_host
+from specroof.speedup.round import engine_round_s, proposals
 
 DRAFTING: Final = "drafting"
 ENGINE: Final = "engine, per round"
@@ -155,14 +155,7 @@ def round_parts(
     placement, together = deployment.setup.placement, np.array([batch])
     if placement.pipeline_parallel > 1:
         together = together / micro_batches(together, placement)
-    added_s = engine_round_s(
-        deployment.setup.engine,
-        together / placement.attention_data_parallel,
-        proposed.branches,
-        looked_up=proposed.looked_up,
-        waits=waits_for_host(deployment.setup, drafter),
-    )
-    engine_s = float(added_s[0])
+    engine_s = float(engine_round_s(deployment.setup, drafter, proposed, together)[0])
     # What the target waits for: of drafting beside the verification, what outlasts it.
     drafting_s = float(curve.round_s[at] - curve.verify_s[at]) - engine_s
     added = {DRAFTING: drafting_s}

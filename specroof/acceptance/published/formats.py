@@ -11,8 +11,6 @@ from itertools import accumulate
 from operator import mul
 from typing import Annotated, Any, Final
 
-from pydantic import BeforeValidator
-
 from specroof import errors
 from specroof.acceptance import histogram_acceptance, survival_acceptance
 from specroof.acceptance.published.profile import AcceptanceProfile
@@ -21,9 +19,9 @@ from specroof.errors import OptionError, reject
 from specroof.reading.checked import (
     REQUIRED,
     Extract,
+    WholeAmountOrZero,
     accept,
     read_model,
-    whole_amount,
     within,
 )
 from specroof.reading.json_text import json_values, parse_json
@@ -59,7 +57,6 @@ def _whole(where: str, value: object, *, low: int = 0, high: int = MOST_DRAFTS) 
 
 # Values of JSON documents, as `_number` and `_whole` have them.
 _Events = Annotated[float, within(Bounds(0, _MOST_EVENTS), yaml=False)]
-_Rounds = Annotated[int, BeforeValidator(int), whole_amount(0)]
 _Rates = Annotated[
     list[Annotated[float, within("share", yaml=False)]],
     accept(
@@ -229,7 +226,7 @@ class _VllmRates(Extract):
     """The keys about acceptance of a result of vLLM's client."""
 
     spec_decode_per_position_acceptance_rates: _Rates = REQUIRED
-    spec_decode_num_drafts: _Rounds | None = None
+    spec_decode_num_drafts: WholeAmountOrZero | None = None
     spec_decode_draft_tokens: _Events | None = None
     model_id: Any = None
 
