@@ -133,6 +133,7 @@ BACK_ENDS: Final = (
         "llama.cpp-hip",
         (8, 1),
         ("AMD",),
+        {"matrix.quants": 1.0, "experts.many": 1.0},
         expert_tile=8.0,
         widest_tile=64.0,
         busy_outputs=256.0,

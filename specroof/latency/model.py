@@ -260,7 +260,7 @@ def row_kernel_factors(
     routing, parts = op.routing, op.weight_parts
     visits = rows if routing is None else rows * routing.hit
     tokens = rows if routing is None else visits / (routing.top_k + routing.n_shared)
-    outputs = op.outputs / (multiprocessors or 1e-9)
+    outputs = max(op.outputs, 1) / (multiprocessors or 1e-9)  # a drafter may have no head
     of = "experts" if op.kind == "experts" else "dense"
     suited = [kernel for kernel in kernels if kernel.of == of]
     if not parts:
