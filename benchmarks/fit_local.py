@@ -44,6 +44,8 @@ FORMATS: Final[dict[str, float | None]] = {
     "8bit": 9.0,
     "16bit": None,
 }
+#: Those whose dense matrices differ in any back end.
+_DENSE: Final = ("6bit", "8bit", "16bit")
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,8 @@ class BackEnd:
     widest_tile, busy_outputs
         Of kernels of matrices that unpack weights: see `RowKernel`.
     unpacking
-        What they do with a weight of a format besides, in units of which `unpack` tells the cost.
+        What they do with a weight of a format besides, in units of which `unpack` tells the cost;
+        where it is empty, nothing is known to tell formats apart.
     repeats
         Whether kernels of vectors read experts for each token, and not for one alone.
     rereads
@@ -125,10 +128,12 @@ _MLX: Final[dict[str, Any]] = {
     "framework": "mlx",
 }
 BACK_ENDS: Final = (
-    # Tiles are multiplied as bytes, to which MXFP4 and Q8_0 are unpacked; of every 32 products, sums
-    # are multiplied with a scale of Q4_K and Q5_K, or two of Q2_K, Q3_K and Q6_K. The builds that
-    # were timed make a tile of experts as wide as the visits of all experts (ggml-cuda/mmq.cu,
-    # ``ne_get_rows``); later ones go by the tokens, or by the mean visits of an expert.
+    # One kernel of tiles for dense matrices and experts (ggml-cuda/mmq.cuh). It multiplies bytes,
+    # to which MXFP4 and Q8_0 are unpacked; the sum of 32 products is multiplied with a scale of
+    # Q4_K and Q5_K, or in halves with two of Q2_K, Q3_K and Q6_K. The builds that were timed make
+    # a tile of experts as wide as the visits of all experts (mmq.cu, ``ne_get_rows``); later ones
+    # go by the tokens, or by the mean visits of an expert. A thread block has 128 outputs, a
+    # multiprocessor two blocks.
     BackEnd(
         "llama.cpp-hip",
         (8, 1),
@@ -137,7 +142,7 @@ BACK_ENDS: Final = (
         expert_tile=8.0,
         widest_tile=64.0,
         busy_outputs=256.0,
-        unpacking={"3bit": 2.0, "5bit": 1.0, "6bit": 2.0},
+        unpacking={"3bit": 2.0, "mxfp4": 0.0, "5bit": 1.0, "6bit": 2.0, "8bit": 0.0},
     ),
     # Matrix kernels take 1.33 steps for 2 to 8 tokens of a 27B model, on a chip of 100 TFLOP/s in
     # float32 (llama.cpp pull request 26079). Rounds have little beside their passes, and experts
@@ -165,9 +170,9 @@ BACK_ENDS: Final = (
         tile=32.0,
         repeats=True,
     ),
-    # Matrices of few rows are tiles of 32, of half floats whatever was unpacked. Unpacking two
-    # weights of Q3_K or Q4_K takes 7 loads, of Q5_K 9, of Q6_K 6; 3 loads make four weights of MXFP4
-    # or Q8_0 (vulkan-shaders/mul_mm.comp).
+    # Matrices of few rows are tiles of 32, of half floats whatever was unpacked. Loads for a weight
+    # (vulkan-shaders/mul_mm.comp): 7 unpack two of Q3_K or Q4_K, 9 two of Q5_K, 6 two of Q6_K, and
+    # 3 four of MXFP4 or Q8_0. Up to 8 tokens experts run in a variant that loads rows one by one.
     BackEnd(
         "llama.cpp-vulkan",
         (8, 8),
@@ -210,16 +215,19 @@ def engine_of(end: BackEnd, values: Mapping[str, float]) -> EngineProfile:
     for name, bits in FORMATS.items():
         unpacking = end.unpacking.get(name, 0.0) / values["unpack"]
         grows = None if bits is None else end.widest_tile
-        kernels[f"matrix-{name}"] = RowKernel(
-            bits=bits,
-            compute_frac=1 / (1 / values[f"matrix.{'quants' if bits else '16bit'}"] + unpacking),
-            memory_share=values["memory.quants"] if bits and bits <= widest else 1.0,
-            tile=end.tile,
-            widest_tile=grows,
-            busy_outputs=end.busy_outputs if bits else None,
-        )
+        if name in end.unpacking or name in _DENSE:
+            kernels[f"matrix-{name}"] = RowKernel(
+                bits=bits,
+                compute_frac=1
+                / (1 / values["matrix.quants" if bits else "matrix.16bit"] + unpacking),
+                memory_share=values["memory.quants"] if bits and bits <= widest else 1.0,
+                tile=end.tile,
+                widest_tile=grows,
+                busy_outputs=end.busy_outputs if bits else None,
+            )
         for size, rows in (("few", float(few_experts)), ("many", None)):
-            if rows is None or not (end.repeats or rows == 1):
+            is_taken = rows is not None and (end.repeats or rows == 1)
+            if not is_taken and (name in end.unpacking or bits is None):
                 kernels[f"experts-{size}-{name}"] = RowKernel(
                     of="experts",
                     rows=rows,
@@ -247,7 +255,8 @@ def engine_of(end: BackEnd, values: Mapping[str, float]) -> EngineProfile:
 #: DeepSeek-V4-Flash under Vulkan): no fit counts them.
 _MOVING: Final = ("deepseek-ai/DeepSeek-V4-Flash-0731",)
 
-#: What an ordinary residual is, as a share: builds and drivers of a few months lie so far apart.
+#: What an ordinary residual is, as a share: builds and drivers of a few months lie so far apart. Of
+#: passes it is the root of the mean square that the fits leave.
 _ORDINARY: Final = {"pass": 0.14, "step": 0.05, "depth": 0.02, "speedup": 0.05}
 
 
