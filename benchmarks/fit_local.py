@@ -128,12 +128,12 @@ _MLX: Final[dict[str, Any]] = {
     "framework": "mlx",
 }
 BACK_ENDS: Final = (
-    # One kernel of tiles for dense matrices and experts (ggml-cuda/mmq.cuh). It multiplies bytes,
-    # to which MXFP4 and Q8_0 are unpacked; the sum of 32 products is multiplied with a scale of
-    # Q4_K and Q5_K, or in halves with two of Q2_K, Q3_K and Q6_K. The builds that were timed make
-    # a tile of experts as wide as the visits of all experts (mmq.cu, ``ne_get_rows``); later ones
-    # go by the tokens, or by the mean visits of an expert. A thread block has 128 outputs, a
-    # multiprocessor two blocks.
+    # One kernel of tiles for dense matrices and experts (ggml-cuda/mmq.cuh), so that fits of both
+    # start alike. It multiplies bytes, to which MXFP4 and Q8_0 are unpacked; the sum of 32 products
+    # is multiplied with a scale of Q4_K and Q5_K, or in halves with two of Q2_K, Q3_K and Q6_K. The
+    # builds that were timed make a tile of experts as wide as the visits of all experts (mmq.cu,
+    # ``ne_get_rows``); later ones go by the tokens, or by the mean visits of an expert. A thread
+    # block has 128 outputs, a multiprocessor two blocks.
     BackEnd(
         "llama.cpp-hip",
         (8, 1),

@@ -240,12 +240,14 @@ def row_kernel_factors(
     Counts
         experts by the tokens of the pass, tiles by the mean rows of an expert that is hit; each
         matrix of an expert in the kernel of its own format.
+    Ignores
+        that devices share the outputs of a matrix.
     Source
         llama.cpp, ``ggml-cuda/mmvq.cu``, ``ggml-metal-ops.cpp`` and ``ggml-vulkan.cpp``: which
-        kernel is launched for which number of columns; ``ggml-cuda/mmq.cuh``, ``mul_mat_q_case``
-        and ``mul_mat_q``: tiles that grow, thread blocks of 128 outputs, two to keep a
-        multiprocessor busy. That times are straight lines between the
-        jumps: github.com/thc1006/qwen3.8-speculative-decoding-rtx3090, COST_MODEL (r2 0.996).
+        kernel is launched for which number of columns; ``ggml-cuda/mmq.cuh``, ``mul_mat_q_case``:
+        tiles that grow, and ``mul_mat_q``: thread blocks of 128 outputs, two a multiprocessor. That
+        times are straight lines between the jumps:
+        github.com/thc1006/qwen3.8-speculative-decoding-rtx3090, COST_MODEL (r2 0.996).
 
     Examples
     --------
