@@ -121,6 +121,34 @@ def test_experts_have_kernels_of_their_own_by_the_tokens_of_the_pass() -> None:
     assert float(moved) == 1
 
 
+def test_tiles_of_experts_grow_with_the_visits_of_all_of_them() -> None:
+    """Tiles of eight rows and more, as few as cover all visits: llama.cpp, `mul_mat_q_case`."""
+    tiles = RowKernel(of="experts", compute_frac=1.0, tile=8, widest_tile=64)
+    by_hand = {2: 16, 4: 32, 8: 64, 12: 48, 32: 64}  # 96 visits are two tiles of 48
+    for tokens, width in by_hand.items():
+        hit = 128 * (1 - (1 - 8 / 128) ** tokens)
+        flops, _ = row_kernel_factors(experts(tokens, hit), [tiles])
+        assert float(flops) == pytest.approx(width / (tokens * 8 / hit))
+    # a dense matrix computes what it has, padded to eight
+    flops, _ = row_kernel_factors(dense([9, 16, 65]), [replace(tiles, of="dense")])
+    assert flops == pytest.approx([16 / 9, 1, 80 / 65])
+
+
+def test_a_matrix_of_few_outputs_leaves_multiprocessors_idle() -> None:
+    """Of 40 that two thread blocks of 128 outputs keep busy, 5120 outputs use the half."""
+    kernel = RowKernel(compute_frac=1.0, tile=32, busy_outputs=256)
+    op = linear_cost(
+        Linear("down_proj", 64, 5120), tokens=np.array([32.0, 64.0]), block="mlp", count=1
+    )
+    flops, moved = row_kernel_factors(op, [kernel], multiprocessors=40)
+    assert flops.tolist() == [2, 1]  # two tiles of rows are twice the thread blocks
+    assert moved.tolist() == [1, 1]
+    assert row_kernel_factors(op, [kernel])[0].tolist() == [1, 1]
+    assert row_kernel_factors(replace(op, outputs=np.inf), [kernel], 40)[0].tolist() == [1, 1]
+    no_head = replace(op, outputs=0)
+    assert np.isfinite(row_kernel_factors(no_head, [kernel], 40)[0]).all()
+
+
 def test_matrices_of_several_formats_run_in_the_kernel_of_each() -> None:
     """Experts of Q4_K_M: two matrices of 4.5 bits and one of 6.5625, each at its own cost."""
     kernels = [
@@ -306,13 +334,8 @@ def test_steps_by_cached_tokens_are_predicted(scores: Scores) -> None:
     assert errors_of(dense_model).mean < 0.02
 
 
-@pytest.mark.xfail(reason="13.6 % reached: two models of one format differ by half and more")
 def test_passes_of_1_to_32_tokens_are_12_percent_off(scores: Scores) -> None:
     assert errors_of(chosen(scores, "pass", "strix-halo-passes")).mean <= 0.12
-
-
-def test_passes_of_1_to_32_tokens_are_as_far_off_as_is_said(scores: Scores) -> None:
-    assert errors_of(chosen(scores, "pass", "strix-halo-passes")).mean <= 0.14
 
 
 def test_speedups_of_mtp_are_10_percent_off(scores: Scores) -> None:

@@ -1,5 +1,6 @@
 """Matrices, a pass over them, and the cost of an operation: what every kind of core builds on."""
 
+import math
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
@@ -602,6 +603,9 @@ class OpCost:
         Whether the host's CPU does it, from the host's memory.
     weight_parts
         Bytes of one weight and share of the weights, where they are of several formats.
+    outputs
+        Outputs of a matrix, which kernels deal out to thread blocks; infinitely many where they are
+        more than enough for any device.
     """
 
     name: str
@@ -621,6 +625,7 @@ class OpCost:
     context: ContextExchange | None = None
     on_host: bool = False
     weight_parts: tuple[tuple[float, float], ...] = ()
+    outputs: float = math.inf
 
     @property
     def memory_bytes(self) -> Array:
@@ -760,4 +765,5 @@ def linear_cost(linear: Linear, *, tokens: Array, block: str, count: int) -> OpC
         shard=linear.shard,
         rows=tokens,
         weight_parts=linear.weight.parts,
+        outputs=linear.out_features,
     )

@@ -383,6 +383,13 @@ class RowKernel:
         q, share of the bytes/s that the engine reaches elsewhere.
     tile
         Rows that are computed at a time.
+    widest_tile
+        The most rows of a tile where tiles grow, in steps of `tile`, with the rows of the pass:
+        those of all experts together, so that the tile of one of them is hardly filled. None where
+        they do not grow.
+    busy_outputs
+        Outputs of a matrix, for each multiprocessor, that keep it busy: with fewer, some of its
+        arithmetic waits. None where any number does.
     repeats
         Whether each token reads its experts on its own, those that other tokens visit again.
     """
@@ -393,6 +400,8 @@ class RowKernel:
     compute_frac: Annotated[float, "vector_share"]
     memory_share: Share = 1.0
     tile: Annotated[float, "expert_rows"] = 1.0
+    widest_tile: Annotated[float, "expert_rows"] | None = None
+    busy_outputs: Annotated[float, "expert_rows"] | None = None
     repeats: bool = False
 
 

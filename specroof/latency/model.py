@@ -155,7 +155,9 @@ def pass_work(
             flops, moved = np.asarray(flops / occupied), np.asarray(moved / occupied)
         if setup.engine.row_kernels and fullest.rows is not None and not op.on_host:
             vector_flops_per_s = hardware.peak.flops_per_s.get("fp32", flops_per_s)
-            more_flops, more_bytes = row_kernel_factors(fullest, setup.engine.row_kernels.values())
+            more_flops, more_bytes = row_kernel_factors(
+                fullest, setup.engine.row_kernels.values(), hardware.peak.multiprocessors
+            )
             flops = np.asarray(flops * more_flops * (flops_per_s / vector_flops_per_s))
             moved = np.asarray(moved * more_bytes)
         if op.on_host and not ideal:
@@ -210,12 +212,15 @@ def _context_exchanges(
         yield Exchange(exchange, op.count * times, setup.hardware, placement)
 
 
-def row_kernel_factors(op: OpCost, kernels: Iterable[RowKernel]) -> tuple[Array, Array]:
+def row_kernel_factors(
+    op: OpCost, kernels: Iterable[RowKernel], multiprocessors: int | None = None
+) -> tuple[Array, Array]:
     r"""Return how many times the work of a matrix is done in the kernel that takes its rows.
 
-    .. math:: \frac{\lceil r / r_{tile} \rceil r_{tile}}{r f}, \qquad \frac{1}{q}
+    .. math:: \frac{\lceil r / r_{tile} \rceil r_{tile}}{r f b}, \qquad \frac{1}{q}
 
-    where each token reads its experts on its own, :math:`r / q` of the latter.
+    where each token reads its experts on its own, :math:`r / q` of the latter; b is the share of
+    the multiprocessors that have outputs enough.
 
     Parameters
     ----------
@@ -223,6 +228,8 @@ def row_kernel_factors(op: OpCost, kernels: Iterable[RowKernel]) -> tuple[Array,
         An operation with rows.
     kernels
         In order: the first that takes its rows, and weights of so many bits, computes it.
+    multiprocessors
+        Of the chip; None where they are not known, and all are busy.
 
     Returns
     -------
@@ -233,10 +240,14 @@ def row_kernel_factors(op: OpCost, kernels: Iterable[RowKernel]) -> tuple[Array,
     Counts
         experts by the tokens of the pass, tiles by the mean rows of an expert that is hit; each
         matrix of an expert in the kernel of its own format.
+    Ignores
+        that devices share the outputs of a matrix.
     Source
         llama.cpp, ``ggml-cuda/mmvq.cu``, ``ggml-metal-ops.cpp`` and ``ggml-vulkan.cpp``: which
-        kernel is launched for which number of columns. That times are straight lines between the
-        jumps: github.com/thc1006/qwen3.8-speculative-decoding-rtx3090, COST_MODEL (r2 0.996).
+        kernel is launched for which number of columns; ``ggml-cuda/mmq.cuh``, ``mul_mat_q_case``:
+        tiles that grow, and ``mul_mat_q``: thread blocks of 128 outputs, two a multiprocessor. That
+        times are straight lines between the jumps:
+        github.com/thc1006/qwen3.8-speculative-decoding-rtx3090, COST_MODEL (r2 0.996).
 
     Examples
     --------
@@ -249,33 +260,47 @@ def row_kernel_factors(op: OpCost, kernels: Iterable[RowKernel]) -> tuple[Array,
     """
     rows = np.maximum(np.asarray(op.rows), 1e-9)  # none where a pass needs no logits
     routing, parts = op.routing, op.weight_parts
-    tokens = rows if routing is None else rows * routing.hit / (routing.top_k + routing.n_shared)
+    visits = rows if routing is None else rows * routing.hit
+    tokens = rows if routing is None else visits / (routing.top_k + routing.n_shared)
+    outputs = max(op.outputs, 1) / (multiprocessors or 1e-9)  # a drafter may have no head
     of = "experts" if op.kind == "experts" else "dense"
     suited = [kernel for kernel in kernels if kernel.of == of]
     if not parts:
         mean_bytes = op.weight_bytes * 2 * rows / np.maximum(op.flops, 1e-9)
-        return _part_factors(8 * mean_bytes, rows, tokens, suited)
+        return _part_factors(8 * mean_bytes, rows, tokens, visits, outputs, suited)
     flops, moved = np.zeros(()), np.zeros(())
     mean = sum(element_bytes * share for element_bytes, share in parts)
     for element_bytes, share in parts:
-        factors = _part_factors(np.asarray(8 * element_bytes), rows, tokens, suited)
+        bits = np.asarray(8 * element_bytes)
+        factors = _part_factors(bits, rows, tokens, visits, outputs, suited)
         flops = flops + share * factors[0]
         moved = moved + share * element_bytes / mean * factors[1]
     return flops, moved
 
 
 def _part_factors(
-    bits: Array, rows: Array, tokens: Array, kernels: Iterable[RowKernel]
+    bits: Array,
+    rows: Array,
+    tokens: Array,
+    visits: Array,
+    outputs: float,
+    kernels: Iterable[RowKernel],
 ) -> tuple[Array, Array]:
-    """Return the factors of weights of one format."""
+    """Return the factors of weights of one format, with so many outputs a multiprocessor."""
     taken = np.zeros(np.broadcast_shapes(bits.shape, tokens.shape), dtype=bool)
     flops, moved = np.ones(taken.shape), np.ones(taken.shape)
     for kernel in kernels:
         # Products of floats: 8 tokens may come out a hair above 8.
         takes = ~taken & (tokens <= (kernel.rows or np.inf) * _HAIR)
         takes = takes & (bits <= (kernel.bits or np.inf) * _HAIR)
-        padded = np.ceil(rows / kernel.tile / _HAIR) * kernel.tile
-        flops = np.where(takes, padded / (rows * kernel.compute_frac), flops)
+        width: Array | float = kernel.tile
+        if kernel.widest_tile is not None:
+            # As few tiles as cover all visits, and no wider than they need.
+            fewest = np.ceil(visits / kernel.widest_tile / _HAIR)
+            width = np.ceil(visits / fewest / kernel.tile / _HAIR) * kernel.tile
+        tiles = np.ceil(rows / width / _HAIR)
+        busy = np.minimum(1.0, outputs * tiles / (kernel.busy_outputs or 1e-9))
+        flops = np.where(takes, tiles * width / (rows * kernel.compute_frac * busy), flops)
         moved = np.where(takes, (rows if kernel.repeats else 1.0) / kernel.memory_share, moved)
         taken = taken | takes
     return flops, moved
