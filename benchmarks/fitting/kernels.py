@@ -10,7 +10,14 @@ from typing import Final
 
 import numpy as np
 
-from fitting.parameters import EVERYONE, chip_family, own, own_engine, shared_engine
+from fitting.parameters import (
+    EVERYONE,
+    PREFILL_LAUNCH,
+    chip_family,
+    own,
+    own_engine,
+    shared_engine,
+)
 from specroof.errors import ProfileError
 from specroof.hardware import Collective, EngineProfile, HardwareProfile
 from specroof.hardware.profile import scaled_engine
@@ -167,6 +174,7 @@ def kernel_engine(hardware: HardwareProfile, parameters: Mapping[str, float]) ->
         compute=compute["bf16"] / fitted.compute_frac["bf16"],
         memory=timed.memory_frac / fitted.memory_frac,
     )
+    launch_s = parameters.get(PREFILL_LAUNCH, 0.0)
     kernels = replace(
         scaled,
         name=KERNEL_ENGINE,
@@ -177,6 +185,7 @@ def kernel_engine(hardware: HardwareProfile, parameters: Mapping[str, float]) ->
         draft_pass_overhead_s=own("draft_pass_s", KERNEL_ENGINE, parameters),
         collective=_collective(timed, hardware, fitted),
         graphs=None,  # which sizes it captures is the deployer's choice
+        prefill_launch_s={"latent_attention": launch_s} if launch_s else {},
     )
     names = (EVERYONE, KERNEL_ENGINE, family, f"{KERNEL_ENGINE} {family}")
     return own_engine(kernels, names, parameters)

@@ -254,6 +254,9 @@ _MOST_OF_MEMORY: Final = 1.2
 #: Above 1 where the switch adds.
 _MOST_OF_LINKS: Final = 1.2
 
+#: What served loads say of launching prompts: see `fitting.served_fit.prefill_launch_s`.
+PREFILL_LAUNCH: Final = "prefill_launch_s"
+
 #: The fits that `benchmarks/fit_engines.py` stores, by what each was made without.
 FITS: Final = Path(__file__).with_name("fits.json")
 #: The fit to all sources, which the hardware files hold.

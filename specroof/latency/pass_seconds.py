@@ -740,6 +740,10 @@ def pass_time(work: PassWork, engine: EngineProfile, granularity: str = "op") ->
         waited_s = np.maximum(launched_s - latency.total_s, 0.0)
         overhead_s = latency.overhead_s + np.where(shape.eager, waited_s, 0.0)
         latency = replace(latency, overhead_s=np.asarray(overhead_s))
+    if engine.prefill_launch_s and np.any(shape.takes_prompts):
+        launched_s = _per_kind_s(shape, engine.prefill_launch_s) * np.asarray(shape.takes_prompts)
+        waited_s = np.maximum(launched_s - latency.total_s, 0.0)
+        latency = replace(latency, overhead_s=np.asarray(latency.overhead_s + waited_s))
     return latency if work.pipeline is None else staged(latency, work.pipeline, engine)
 
 
@@ -802,11 +806,7 @@ def _overhead_s(shape: PassShape, engine: EngineProfile) -> Array:
     queries = np.asarray(shape.query_len, dtype=np.float64)
     layers = np.asarray(shape.n_layers)
     further_tokens = np.minimum(queries, STATE_TOKENS) - 1
-    per_kind_s = engine.layer_kind_overhead_s
-    kinds_s = total(
-        np.asarray(per_kind_s.get(kind, 0.0) * np.asarray(count))
-        for kind, count in shape.layer_kinds.items()
-    )
+    kinds_s = _per_kind_s(shape, engine.layer_kind_overhead_s)
     recurrent = np.asarray(shape.layer_kinds.get("linear_attention", 0))
     host_s = np.zeros(())
     if not engine.overlap:
@@ -822,6 +822,14 @@ def _overhead_s(shape: PassShape, engine: EngineProfile) -> Array:
         + engine.sequence_overhead_s * scheduled
         + np.asarray(shape.serial_steps)
         * (engine.serial_step_overhead_s + engine.serial_sequence_overhead_s * scheduled)
+    )
+
+
+def _per_kind_s(shape: PassShape, seconds: Mapping[str, float]) -> Array:
+    """Return seconds of a kind of layer, summed over the layers of a pass."""
+    return total(
+        np.asarray(seconds.get(kind, 0.0) * np.asarray(count))
+        for kind, count in shape.layer_kinds.items()
     )
 
 
