@@ -220,6 +220,23 @@ def test_passes_that_take_prompts_launch_their_kernels() -> None:
     assert float(model_latency(model, setup, DECODE, beside=beside).overhead_s) == 2 * kernels
 
 
+def test_a_pass_over_prompts_lasts_no_less_than_its_launches() -> None:
+    model = load_model("deepseek-ai/DeepSeek-R1")
+    h200 = load_hardware("h200")
+
+    def seconds(launch_s: float, new_tokens: int) -> float:
+        engine = real(pass_overhead_s=1e-3, prefill_launch_s={"latent_attention": launch_s})
+        setup = engine_setup(replace(h200, engines={"real": engine}), "real", Placement(8), None)
+        both = prefill_pass(new_tokens), ForwardPass(1, 1, 1024)
+        prompt, step = (float(model_latency(model, setup, one).total_s) for one in both)
+        assert step < 0.03  # graphs hold decoding
+        return prompt
+
+    # 61 layers of 2 ms are longer than a short prompt, and shorter than a long one.
+    assert seconds(2e-3, 64) == pytest.approx(0.122)
+    assert seconds(2e-3, 65536) == seconds(0.0, 65536) > 0.122
+
+
 def test_prompts_reach_a_share_of_what_decoding_does() -> None:
     own = {"compute_frac": {"bf16": 0.5}, "prefill_compute_frac": {"attention": 0.25}}
     engine = real(prefill_frac=0.5, **own)

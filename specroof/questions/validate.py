@@ -612,6 +612,8 @@ _SERVED_GROUPS: Final = {
 }
 _OTHER_TOTALS: Final = {
     "played": "played through, request by request",
+    "played as shipped": "played through, by profiles that have seen them",
+    "shipped": "by profiles that have seen them",
     "family": "families of chips left out",
     "chip": "chips left out",
     "engine": "engines left out",

@@ -127,7 +127,7 @@ def served_group(point: Measurement, by: ServedGroup) -> str:
     return f"{SERVED}{by} {' '.join(map(str, names.values())) if by == 'setup' else names[by]}"
 
 
-def left_out_served(point: Measurement, by: ServedGroup) -> tuple[EngineProfile, bool]:
+def left_out_served(point: Measurement, by: ServedGroup | None) -> tuple[EngineProfile, bool]:
     """Return the profile of a served load that has not seen its group, and whether there is one.
 
     Where no fit without the group is stored, it is the profile that ships, which has not seen the
@@ -138,13 +138,17 @@ def left_out_served(point: Measurement, by: ServedGroup) -> tuple[EngineProfile,
     point
         A load.
     by
-        What loads are left out by. Without its family the chip has the generic engine.
+        What loads are left out by. Without its family the chip has the generic engine; None for
+        the profile that ships, which has seen the load.
     """
     fits, chip = left_out_fits(), chip_of(point.hardware or "")
-    tool, without = point.engine or "", served_group(point, by)
+    tool = point.engine or ""
+    shipped = chip.engine(tool if tool in {*chip.engines, *FRAMEWORKS} else None)
+    if by is None:
+        return shipped, False
+    without = served_group(point, by)
     if by == "family":
         return _generic_without(point, without), True
-    shipped = chip.engine(tool if tool in {*chip.engines, *FRAMEWORKS} else None)
     if tool in chip.engines:
         own = fits.fits_on(tool, chip.name)
         return own.get(without, shipped), without in own or not _saw_served(own)

@@ -141,7 +141,8 @@ class ServedValidation:
         Sources that are reported here, and in no total.
     other_totals
         Totals of the same loads by profiles that have not seen the ``"family"`` of their chip,
-        their ``"chip"`` or ``"engine"``, where such profiles are stored; and ``"played"`` through,
+        their ``"chip"`` or ``"engine"``, where such profiles are stored, and by those that ship,
+        ``"shipped"``, which have seen them; ``"played"`` through and ``"played as shipped"``,
         where that was asked for.
     """
 
@@ -373,24 +374,29 @@ def served_validation(
             (drafted if point.drafts else plain).append(point)
     ratios = _measured_ratios(drafted, plain, left_out)
 
-    def scores(by: ServedGroup, left_out: LeftOut) -> list[ServedScore]:
+    def scores(by: ServedGroup | None, left_out: LeftOut) -> list[ServedScore]:
         return [*_plain_scores(plain, by, left_out), *_ratio_scores(ratios, by, left_out)]
 
     by_model = scores("model", left_out)
     found = ServedValidation(tuple(by_model), tuple(left_out), disagreeing_sources(by_model))
     others = {
-        str(by): replace(found, scores=tuple(scores(by, []))).total
-        for by in ("family", *stored_groups())
+        name: replace(found, scores=tuple(scores(by, []))).total
+        for name, by in {
+            "shipped": None,
+            "family": "family",
+            **{str(by): by for by in stored_groups()},
+        }.items()
     }
     if played:
-        seen = plain_scores((score.point for score in found.counted), played=True)
-        others["played"] = served_errors(seen)
+        counted = [score.point for score in found.counted]
+        others["played"] = served_errors(plain_scores(counted, played=True))
+        others["played as shipped"] = served_errors(plain_scores(counted, None, played=True))
     return replace(found, other_totals=others)
 
 
 def plain_scores(
     points: Iterable[Measurement],
-    by: ServedGroup = "model",
+    by: ServedGroup | None = "model",
     *,
     played: bool = False,
 ) -> list[ServedScore]:
@@ -401,7 +407,7 @@ def plain_scores(
     points
         Loads. Those with drafts, and those that cannot be predicted, have no score.
     by
-        What loads are left out by.
+        What loads are left out by; None for the profiles that ship, which have seen most of them.
     played
         Whether predictions are of `played_figures`, and not of `steady_figures`.
     """
@@ -411,14 +417,15 @@ def plain_scores(
 
 def _plain_scores(
     plain: Iterable[Measurement],
-    by: ServedGroup,
+    by: ServedGroup | None,
     left_out: LeftOut,
     *,
     played: bool = False,
 ) -> Iterator[ServedScore]:
     for loads in _grouped(plain, lambda load: (_SETUP(load), _launches_prompts(load))):
         engine, unseen = left_out_served(loads[0], by)
-        if _launches_prompts(loads[0]):
+        # Which says nothing that was left out where the group has no server in it.
+        if by in {None, "model", "chip"} and _launches_prompts(loads[0]):
             alike, _ = left_out_served(replace(loads[0], engine="tensorrt-llm"), by)
             engine = replace(engine, prefill_launch_s=alike.prefill_launch_s)
         try:
@@ -586,7 +593,7 @@ def _measured_ratios(
 
 
 def _ratio_scores(
-    ratios: Iterable[_Ratio], by: ServedGroup, left_out: LeftOut
+    ratios: Iterable[_Ratio], by: ServedGroup | None, left_out: LeftOut
 ) -> Iterator[ServedScore]:
     for group in _grouped(ratios, lambda ratio: _ACCEPTANCE(ratio.load)):
         first = group[0].load
