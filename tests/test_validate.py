@@ -20,6 +20,7 @@ from fitting.left_out import left_out_content, left_out_text
 from fitting.parameters import (
     ENGINES,
     PARAMETERS,
+    PREFILL_LAUNCH,
     SERVERS,
     chip_family,
     fitted_parameters,
@@ -449,7 +450,7 @@ def test_chips_of_no_family_have_no_fitted_engine() -> None:
 def test_parameters_that_no_fit_left_out_are_those_of_all() -> None:
     assert fitted_parameters(without="nobody") == fitted_parameters()
     shared = {name for name in fitted_parameters() if " of " not in name}
-    assert shared == {one.name for one in PARAMETERS}
+    assert shared == {PREFILL_LAUNCH, *(one.name for one in PARAMETERS)}
 
 
 @pytest.mark.parametrize(
@@ -793,19 +794,19 @@ def test_the_targets_are_reached(validated: Validation) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="half of speedups are 4.3 % off or more")
+@pytest.mark.xfail(strict=True, reason="half of speedups are 4.2 % off or more")
 def test_the_median_target_of_speedups_is_reached(validated: Validation) -> None:
     assert (validated.total.speedup_median or 1) <= 0.04
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="4.9 % is reached")
+@pytest.mark.xfail(strict=True, reason="5.0 % is reached")
 def test_the_mean_target_of_speedups_is_reached(validated: Validation) -> None:
     assert (validated.total.speedup_mean or 1) <= 0.045
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="5.1 % is reached")
+@pytest.mark.xfail(strict=True, reason="5.02 % is reached")
 def test_the_target_of_plain_throughput_is_reached(validated: Validation) -> None:
     assert (validated.total.decode_median or 1) <= 0.05
 
