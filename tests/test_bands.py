@@ -529,6 +529,19 @@ def test_a_strange_family_is_one_more_family_however_many_loads_others_have() ->
     assert own.width == pytest.approx(0.1)
 
 
+def test_a_family_of_one_model_stands_in_for_no_other_family() -> None:
+    # Without its model, its server had not been seen on it at all.
+    hopper = [load_off("vllm", "h200", model, 0.1) for model in "abc"]
+    amd = [load_off("vllm", "mi300x", model, 0.2) for model in "ab"]
+    gaudi = [load_off("vllm", "gaudi3", "a", 1.0) for _ in range(8)]
+    widths = {
+        family: served_bands_of([*hopper, *amd, *gaudi], "vllm", family)["tpot_s"]["any"].width
+        for family in ("cdna3", "gaudi", "")
+    }
+    assert widths["cdna3"] == pytest.approx(0.2)
+    assert widths["gaudi"] == widths[""] == pytest.approx(1.0)
+
+
 def test_bands_of_requests_are_as_wide_as_unseen_models_say() -> None:
     # Of a, b and c 0.1 beside bands that 0.1, 0.1 and 0.2 set; of d 0.2 beside one of 0.1.
     seen = [

@@ -276,9 +276,10 @@ def served_bands_of(
     engine, family
         The cells that are asked for: of server and family of chips where enough loads speak, else
         of the server, else of all, where each server and family weighs the same: a strange family
-        is one more. Of the same loads a range of concurrency that enough of them
-        lie in has a band of its own; every other one has the widest. No band of a figure that
-        too few speak for.
+        is one more. A family of one model does not stand in for another: without the model its
+        server has not been seen there. It does where no family is asked for. Of the same loads a
+        range of concurrency that enough of them lie in has a band of its own; every other one has
+        the widest. No band of a figure that too few speak for.
     scales
         What the widths of a figure are multiplied by: see `served_scales`.
 
@@ -292,9 +293,18 @@ def served_bands_of(
     >>> {name: list(cells) for name, cells in served_bands_of(scores, "vllm", "hopper").items()}
     {'tpot_s': ['to-32', 'any']}
     """
+    plain = [(score, chip_family(score.point)) for score in scores if not score.point.drafts]
+    models = defaultdict(set)
+    for score, chips in plain:
+        models[score.point.engine, chips].add(base_model(score.point))
     bands: dict[str, dict[str, Band]] = {}
     for figure in SERVED_FIGURES:
-        known = [score for score in scores if figure in score.off and not score.point.drafts]
+        known = [
+            score
+            for score, chips in plain
+            if figure in score.off
+            and (family in {"", chips} or len(models[score.point.engine, chips]) > 1)
+        ]
         own = [score for score in known if score.point.engine == engine]
         near = [score for score in own if chip_family(score.point) == family]
         cells = (cell for cell in (near, own, known) if _enough_loads(cell))
