@@ -58,11 +58,11 @@ _LESS_TRUSTED: Final = 0.5
 _DRAFTED_WEIGHT: Final = 2.0
 #: How far, in logarithms, factors may be taken to lie from 1: of all; of a server or a family; of a
 #: pair of both. Of twelve sets that were tried these leave the least error of tokens per second,
-#: models left out (11 %; 15 % with 0.7, 0.4 and 0.25).
+#: models left out.
 _SPREADS: Final = (0.7, 0.15, 0.15)
-#: How much farther some factors of servers, families and pairs may, and which. Schedulers of prompts
-#: and kernels of experts are a server's own: without it TTFT of up to four clients is 33 % off, and
-#: 27 % with it; speedups of SpecBundle's models with experts are 6.6 % off, and 6.1 % with it.
+#: How much farther some of servers, families and pairs may, and which: schedulers of prompts and
+#: kernels of experts are a server's own. Without it TTFT of up to four clients is 33 % off, with it
+#: 27 %; speedups of SpecBundle's models of 30B with experts are 6.6 % off, and 6.0 %.
 _FARTHER: Final = 2.5
 _FAR: Final = ("request", "latency", "prefill_kernel", "prefill", "experts_s")
 #: How often slopes are taken at most, steps that have the same ones, and the share of the misfit
