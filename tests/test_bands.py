@@ -644,6 +644,26 @@ def test_an_engine_without_served_loads_says_so_and_the_ideal_one_has_no_server(
     assert "prices" in served_bands_line(mine, 1, requests=True)
 
 
+def test_the_flag_that_plays_requests_is_named_where_it_helps() -> None:
+    mine = EngineProfile(
+        name="mine", served_bands={"tpot_s": {"any": NARROW}, "ttft_s": {"any": NARROW}}
+    )
+    assert "--requests" in served_bands_line(mine, 1, requests=True, can_play=True)
+    assert "--requests" not in served_bands_line(mine, 1, requests=True)
+    assert "--requests" not in served_bands_line(mine, 1, requests=False, can_play=True)
+    words = ["Qwen/Qwen3-8B", "-H", "h100", "--framework", "vllm", "--drafter", "eagle3,accept=0.7"]
+    words += ["--input-len", "512", "--output-len", "64", "--concurrency", "1"]
+    for more, named in (
+        ([], True),
+        (["--requests", "1x"], False),
+        (["--prefill", "1x1", "--decode", "1x1"], False),
+    ):
+        for question in ("predict", "advise"):
+            flags = words if question == "advise" else [*words[:3], "--engine", *words[4:]]
+            said = CliRunner().invoke(app, [question, *flags, *more]).stdout
+            assert ("start together" in " ".join(said.split())) is named, (question, more)
+
+
 # --- what bands are made of -----------------------------------------------------------------------
 
 

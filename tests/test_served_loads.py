@@ -519,13 +519,13 @@ def test_servers_without_graphs_of_prompts_launch_them() -> None:
         and not load.drafts
     ]
     undated = [replace(load, engine_version="", date=day) for load in loads[:1] for day in SUMMER]
-    new, old = {}, {}
+    new: dict[bool, list[float]] = {True: [], False: []}
+    old: dict[bool, list[float]] = {True: [], False: []}
     for played in (False, True):
         for one in plain_scores([*loads, *undated], None, played=played):
-            kind = (
-                new if one.point.engine_version == "0.5.12" or one.point.date == SUMMER[1] else old
-            )
-            kind.setdefault(played, []).append(one.off["ttft_s"] + math.log(one.point.ttft_s or 1))
+            point = one.point
+            kind = new if point.engine_version == "0.5.12" or point.date == SUMMER[1] else old
+            kind[played].append(one.off["ttft_s"] + math.log(point.ttft_s or 1))
     for played in (False, True):
         assert len(new[played]) == len(old[played]) == 2
         assert max(new[played]) < min(old[played]) - math.log(1.3)

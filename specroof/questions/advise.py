@@ -1181,7 +1181,12 @@ def advice_text(answer: Advice) -> str:
     best = answer.chips[0]
     title = f"{answer.title}; {answer.workload.requests}"
     short = _short_names(answer.drafters)
-    evidence = evidence_engine(Deployment(answer.model, best.setup))
+    bands = served_bands_line(
+        evidence_engine(Deployment(answer.model, best.setup)),
+        _loads(best),
+        requests=True,
+        can_play=best.played is None and best.split is None,
+    )
     parts = [
         wrapped(title),
         wrapped(decision_line(best)),
@@ -1193,7 +1198,7 @@ def advice_text(answer: Advice) -> str:
         _times_table(best),
         *_workers(best),
         *([] if best.played is None else _played_parts(answer, best.played)),
-        *filter(None, [wrapped(served_bands_line(evidence, _loads(best), requests=True))]),
+        *filter(None, [wrapped(bands)]),
         *_ends(best),
         *(
             ["\n".join(wrapped(f"{short[d]}: {name}") for d, name in enumerate(answer.drafters))]

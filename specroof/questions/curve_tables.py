@@ -326,10 +326,12 @@ def served_bands_line(
     *,
     requests: bool,
     played: bool = False,
+    can_play: bool = False,
 ) -> str:
     """Return the bands of TPOT, TTFT and throughput in one line, or why there are none.
 
-    Nothing of the ideal engine, which is no server. Over several batch sizes, the widest.
+    Nothing of the ideal engine, which is no server. Over several batch sizes, the widest. Where the
+    question `can_play` requests through, the flag for it follows.
     """
     if engine.rules == "ideal":
         return ""
@@ -352,10 +354,16 @@ def served_bands_line(
     besides = "they"
     if requests:
         besides = "TPOT and tokens/s" if played else "TPOT, tokens/s and prices"
-    return (
+    line = (
         f"80% bands without drafts: {'; '.join(shown)}; with drafts {besides} have the band of the "
         f"speedup besides"
     )
+    if can_play and len(shown) > 1:
+        line += (
+            ". Clients that start together, as in benchmarks, wait longer for a first token: "
+            "--requests 10x plays them through"
+        )
+    return line
 
 
 def compared_on(

@@ -733,6 +733,7 @@ def prediction_text(prediction: Prediction) -> str:
             prediction.load.batch_size,
             requests=prediction.load.workload is not None,
             played=bool(prediction.played),
+            can_play=not prediction.played and prediction.split is None,
         ),
         source_lines(prediction.curves),
         note_lines(prediction.messages["notes"]),
