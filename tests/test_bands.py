@@ -540,6 +540,10 @@ def test_a_family_of_one_model_stands_in_for_no_other_family() -> None:
     }
     assert widths["cdna3"] == pytest.approx(0.2)
     assert widths["gaudi"] == widths[""] == pytest.approx(1.0)
+    # Nor for another server on it, which speaks for itself with too few.
+    other = [load_off("sglang", "gaudi3", "b", 0.3) for _ in range(2)]
+    of_all = served_bands_of([*hopper, *gaudi, *other], "sglang", "gaudi")["tpot_s"]["any"]
+    assert of_all.engines == {"vllm": 3, "sglang": 2}
 
 
 def test_bands_of_requests_are_as_wide_as_unseen_models_say() -> None:

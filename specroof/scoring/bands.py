@@ -248,14 +248,12 @@ def _unseen_shares(scores: Sequence[ServedScore]) -> Iterator[tuple[Measurement,
     for model in dict.fromkeys(base_model(score.point) for score in plain):
         others = [score for score in plain if base_model(score.point) != model]
         own = [score for score in plain if base_model(score.point) == model]
-        places = dict.fromkeys(
-            (score.point.engine or "", chip_family(score.point)) for score in own
-        )
-        bands = {place: served_bands_of(others, *place) for place in places}
+        bands = {
+            place: served_bands_of(others, *place) for place in dict.fromkeys(map(_place, own))
+        }
         for score in own:
-            place = score.point.engine or "", chip_family(score.point)
             for figure, off in score.off.items():
-                width = served_width(bands[place], figure, score.point.concurrency or 1)
+                width = served_width(bands[_place(score)], figure, score.point.concurrency or 1)
                 if width is not None and width > 0:
                     yield score.point, figure, abs(off) / float(width)
 
@@ -276,10 +274,10 @@ def served_bands_of(
     engine, family
         The cells that are asked for: of server and family of chips where enough loads speak, else
         of the server, else of all, where each server and family weighs the same: a strange family
-        is one more. A family of one model does not stand in for another: without the model its
-        server has not been seen there. It does where no family is asked for. Of the same loads a
-        range of concurrency that enough of them lie in has a band of its own; every other one has
-        the widest. No band of a figure that too few speak for.
+        is one more. A server on a family of which one model was measured does not stand in for
+        others: without the model it has not been seen there. It does where no family is asked for.
+        Of the same loads a range of concurrency that enough of them lie in has a band of its own;
+        every other one has the widest. No band of a figure that too few speak for.
     scales
         What the widths of a figure are multiplied by: see `served_scales`.
 
@@ -293,20 +291,18 @@ def served_bands_of(
     >>> {name: list(cells) for name, cells in served_bands_of(scores, "vllm", "hopper").items()}
     {'tpot_s': ['to-32', 'any']}
     """
-    plain = [(score, chip_family(score.point)) for score in scores if not score.point.drafts]
+    plain = [score for score in scores if not score.point.drafts]
     models = defaultdict(set)
-    for score, chips in plain:
-        models[score.point.engine, chips].add(base_model(score.point))
+    for score in plain:
+        models[_place(score)].add(base_model(score.point))
+    here = (engine, family)
+    if family:
+        plain = [one for one in plain if _place(one) == here or len(models[_place(one)]) > 1]
     bands: dict[str, dict[str, Band]] = {}
     for figure in SERVED_FIGURES:
-        known = [
-            score
-            for score, chips in plain
-            if figure in score.off
-            and (family in {"", chips} or len(models[score.point.engine, chips]) > 1)
-        ]
+        known = [score for score in plain if figure in score.off]
         own = [score for score in known if score.point.engine == engine]
-        near = [score for score in own if chip_family(score.point) == family]
+        near = [score for score in own if _place(score) == here]
         cells = (cell for cell in (near, own, known) if _enough_loads(cell))
         widest = next(cells, [])
         if widest:
@@ -362,6 +358,11 @@ def wider_bands(bands: ServedBands, nearer: Iterable[ServedBands]) -> dict[str, 
             if own is not None
         }
     return wider
+
+
+def _place(score: ServedScore) -> tuple[str, str]:
+    """Return the server of a load, and the family of its chip."""
+    return score.point.engine or "", chip_family(score.point)
 
 
 def _enough_loads(cell: Sequence[ServedScore]) -> bool:
