@@ -12,13 +12,13 @@ from specroof.acceptance.curve import (
     Acceptance,
     Law,
     beta_acceptance,
+    beta_quadrature,
     constant_acceptance,
     constant_law,
     decay_acceptance,
     decay_law,
     rates_of_survival,
     survival_acceptance,
-    survival_of_rates,
 )
 from specroof.acceptance.typical import SHAPES, acceptance_from_length
 from specroof.errors import expect, expect_word, refuse, reject
@@ -77,13 +77,15 @@ def fit_acceptance(survival: ArrayLike, law: str) -> AcceptanceFit:
     Parameters
     ----------
     survival
-        s_1 … s_γ.
+        s_1 … s_γ, of all rounds, as engines count them.
     law
         ``"constant"`` (1 number), ``"decay"`` (3) or ``"beta"`` (2).
 
     Counts
         every depth with the same weight. The search looks over a whole box of numbers and closes
-        in on the best, so that it does not depend on where it starts.
+        in on the best, so that it does not depend on where it starts. The numbers of ``"beta"`` are
+        of rates over sequences with answers of equal length, of which hard ones have more of the
+        rounds that were counted.
     Ignores
         how many rounds stand behind each depth. A law with as many numbers as there are depths
         meets them all and says nothing about others.
@@ -112,13 +114,13 @@ def fit_acceptance(survival: ArrayLike, law: str) -> AcceptanceFit:
         )
     positions = np.arange(1, depth + 1)
     target = measured.survival(positions)
-    parameters = family.parameters(_closest(family, target))
-    fitted = family.acceptance(*parameters)
-    miss = fitted.survival(positions) - target
+    point = _closest(family, target)
+    parameters = tuple(map(float, family.parameters(point)))
+    miss = family.law(point, depth)[1:] - target
     return AcceptanceFit(
         law=law,
         parameters=parameters,
-        acceptance=fitted,
+        acceptance=family.acceptance(*parameters),
         depth=depth,
         rms_residual=float(np.sqrt(np.mean(miss**2))),
         worst_residual=float(np.max(np.abs(miss))),
@@ -144,15 +146,21 @@ def _closest(family: _Family, target: NDArray[np.float64]) -> tuple[float, ...]:
 
 
 def _beta_law(point: tuple[Any, ...], depth: int) -> NDArray[np.float64]:
-    """Return the law of a mean rate and the logarithm of a + b."""
-    mean, log_sum = point
-    total, depths = np.exp(log_sum), np.arange(1, depth + 1)
-    return survival_of_rates((mean * total + depths - 1) / (total + depths - 1))
+    r"""Return the share of rounds that accept each draft, of a mean rate and the log of a + b.
+
+    .. math:: s_d = E\left[\frac{\alpha^d}{n_\alpha(\gamma)}\right] \Big/
+        E\left[\frac{1}{n_\alpha(\gamma)}\right]
+    """
+    rates, weights = beta_quadrature(*_beta_parameters(tuple(map(np.squeeze, point))))
+    survival = constant_law((rates[..., None],), depth)
+    rounds = weights / survival.sum(axis=-1)
+    shares = np.squeeze(rounds[..., None, :] @ survival, axis=-2)
+    return np.asarray(shares / rounds.sum(axis=-1, keepdims=True))
 
 
-def _beta_parameters(point: tuple[float, ...]) -> tuple[float, ...]:
+def _beta_parameters(point: tuple[Any, ...]) -> tuple[Any, ...]:
     mean, log_sum = point
-    total = float(np.exp(log_sum))
+    total = np.exp(log_sum)
     return mean * total, (1.0 - mean) * total
 
 

@@ -342,10 +342,24 @@ def thread_blocks(setting: PassSettings, *, n_heads: int, n_kv_heads: int) -> Ar
     >>> blocks(tile=64), blocks(tile=16, packed=True)  # 12 heads; 2 of 8 * 6 rows
     (12.0, 6.0)
     """
+    readers = n_kv_heads if setting.reading.packed else n_heads
+    return readers * query_tiles(setting, n_heads=n_heads, n_kv_heads=n_kv_heads)
+
+
+def query_tiles(setting: PassSettings, *, n_heads: int, n_kv_heads: int) -> Array:
+    """Return the tiles of query rows of a sequence and head: each reads all of the cache.
+
+    Parameters
+    ----------
+    setting, n_heads, n_kv_heads
+        As of `thread_blocks`.
+
+    Source
+        See `thread_blocks`.
+    """
     reading, new = setting.reading, setting.forward.query_len
-    if reading.packed:
-        return np.asarray(n_kv_heads * np.ceil(new * (n_heads / n_kv_heads) / reading.tile))
-    return np.asarray(n_heads * np.ceil(new / reading.tile))
+    rows = new * (n_heads / n_kv_heads) if reading.packed else new
+    return np.ceil(rows / reading.tile)
 
 
 def context_exchange(
@@ -450,9 +464,10 @@ def attention_op(  # noqa: PLR0913 - what kinds of attention differ in, by name
     forward = setting.forward
     written = new_bytes if setting.options.counts_all else np.zeros(())
     read = setting.cache_passes * read_bytes
-    blocks = None
+    blocks, tiles = None, np.ones(())
     if setting.reading.kind in {"unsplit", "prefill"}:
         unsplit = setting.reads_apart
+        tiles = query_tiles(setting, n_heads=n_heads, n_kv_heads=shard.cache_ways)
         n_blocks = thread_blocks(setting, n_heads=n_heads, n_kv_heads=shard.cache_ways)
         filled = n_heads * forward.query_len / (n_blocks * setting.reading.tile)
         flops = np.asarray(flops / np.where(unsplit, filled, 1.0))
@@ -478,6 +493,7 @@ def attention_op(  # noqa: PLR0913 - what kinds of attention differ in, by name
         compute_dtype=setting.activation_dtype,
         shard=shard,
         blocks=blocks,
+        tiles=tiles,
         context=exchange,
     )
 

@@ -280,6 +280,20 @@ class CacheReading:
         return CacheReading(spread=self.spread)
 
 
+#: Elements and bytes of the blocks that llama.cpp stores weights and caches in.
+#:
+#: Source
+#:     llama.cpp in llama-cpp-python 0.3.36, ``ggml/src/ggml-common.h``, and ``kv_cache_types`` of
+#:     ``common/arg.cpp``.
+CACHE_BLOCKS: Final = {
+    "q8_0": (32, 34),
+    "q5_1": (32, 24),
+    "q5_0": (32, 22),
+    "q4_1": (32, 20),
+    "q4_0": (32, 18),
+    "iq4_nl": (32, 18),
+}
+
 #: The values that each choice of `Options` may take (None besides, where that is the default).
 CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "granularity": ("op", "dtype", "pass"),
@@ -287,7 +301,7 @@ CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "count": ("all", "attention+ffn"),
     "recurrent_state": ("snapshot", "snapshot-copy", "read-write", "read", "replay"),
     "state_dtype": tuple(DTYPE_BYTES),
-    "kv_dtype": tuple(DTYPE_BYTES),
+    "kv_dtype": (*DTYPE_BYTES, *CACHE_BLOCKS),
     "index_dtype": tuple(DTYPE_BYTES),
     "weight_dtype": (*WEIGHT_FORMATS, *WEIGHT_MIXES),
     "v4_attention": ("shared-kv", "mla-like"),
@@ -597,6 +611,8 @@ class OpCost:
     blocks
         Thread blocks that do all of it, over the whole batch and all devices, where a kernel does
         not split the cache of a sequence; infinitely many where it does. None if it always does.
+    tiles
+        How many of these blocks read the same: one for each tile of query rows.
     context
         What devices exchange within it, if each caches a part of the context.
     on_host
@@ -622,6 +638,7 @@ class OpCost:
     collective: BlockExchange | None = None
     sequences: Array | None = None
     blocks: Array | None = None
+    tiles: npt.ArrayLike = 1.0
     context: ContextExchange | None = None
     on_host: bool = False
     weight_parts: tuple[tuple[float, float], ...] = ()
@@ -713,15 +730,22 @@ def cache_element_bytes(dtype: str) -> float:
     """Return the bytes of one cached key or value element.
 
     Counts
-        for fp4 one scale byte per 16 elements; fp8 caches carry one scale per layer.
+        for fp4 one scale byte per 16 elements; fp8 caches carry one scale per layer; the scales
+        of llama.cpp's blocks.
     Source
-        SGLang memory pool, ``KVFP4QuantizeUtil`` (16-element scales); vLLM ``--kv-cache-dtype``.
+        SGLang memory pool, ``KVFP4QuantizeUtil`` (16-element scales); vLLM ``--kv-cache-dtype``;
+        `CACHE_BLOCKS`.
 
     Examples
     --------
     >>> cache_element_bytes("bf16"), cache_element_bytes("fp8"), cache_element_bytes("fp4")
     (2.0, 1.0, 0.5625)
+    >>> cache_element_bytes("q8_0")  # 32 bytes and a scale of two
+    1.0625
     """
+    if dtype in CACHE_BLOCKS:
+        elements, block_bytes = CACHE_BLOCKS[dtype]
+        return block_bytes / elements
     return dtype_bytes(dtype) + (1 / _FP4_BLOCK if dtype == "fp4" else 0.0)
 
 

@@ -15,7 +15,14 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from specroof.architecture.attention import GroupedQueryAttention
-from specroof.architecture.base import BF16, FP32, WEIGHT_FORMATS, Linear, WeightFormat
+from specroof.architecture.base import (
+    BF16,
+    CACHE_BLOCKS,
+    FP32,
+    WEIGHT_FORMATS,
+    Linear,
+    WeightFormat,
+)
 from specroof.architecture.experts import Experts
 from specroof.architecture.model import Architecture, Block, Layer, stack_layers
 from specroof.architecture.recurrent import GatedDeltaNet
@@ -24,11 +31,7 @@ from specroof.architecture.recurrent import GatedDeltaNet
 
 #: Weights and bytes of a block of GGUF. A row of a matrix is whole blocks.
 GGUF_BLOCKS: Final = {
-    "q4_0": (32, 18),
-    "q4_1": (32, 20),
-    "q5_0": (32, 22),
-    "q5_1": (32, 24),
-    "q8_0": (32, 34),
+    **CACHE_BLOCKS,
     "q2_k": (256, 84),
     "q3_k": (256, 110),
     "q4_k": (256, 144),
@@ -41,7 +44,6 @@ GGUF_BLOCKS: Final = {
     "iq2_s": (256, 82),
     "iq3_xxs": (256, 98),
     "iq3_s": (256, 110),
-    "iq4_nl": (32, 18),
     "iq4_xs": (256, 136),
     "tq1_0": (256, 54),
     "tq2_0": (256, 66),

@@ -4,6 +4,7 @@ import difflib
 import os
 import re
 import stat
+import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -47,9 +48,18 @@ def is_folder(path: Path) -> bool:
     return stat.S_ISDIR(_mode(path))
 
 
+def is_there(path: Path) -> bool:
+    """Tell whether a path leads to anything that can be looked at."""
+    return _mode(path) != 0
+
+
 def _mode(path: Path) -> int:
-    """Return what kind of thing a path leads to, 0 for nothing that can be looked at."""
+    """Return what kind of thing a path leads to, 0 for nothing that can be looked at.
+
+    Python tells nobody of a look; `specroof.cli.mcp` hears of this one, and may refuse it.
+    """
     try:
+        sys.audit("specroof.look", path)
         return path.stat().st_mode
     # Python's own tests raise for a name of more than 255 bytes and for a closed folder.
     except (OSError, ValueError):

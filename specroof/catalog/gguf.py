@@ -84,6 +84,9 @@ def _headers(name: str) -> tuple[list[GgufHeader], str]:
             for index in range(1, count + 1)
         ]
     stem = part["stem"] if part is not None else name[: -len(".gguf")]
+    files = [Path(one).stat() for one in names if is_file(Path(one))]
+    if len({(file.st_dev, file.st_ino) for file in files}) < len(files):
+        reject(f"{shown(name)}: several parts are one file", "a file for each part", CatalogError)
     headers = [_header(_reader(one), one) for one in names]
     return headers, stem.replace("\\", "/").rpartition("/")[2]
 

@@ -144,7 +144,8 @@ def _asked(repository: str, file_name: str, call: Callable[[], _Outcome]) -> _Ou
     # Its warnings of retries would stand between the user and the one line that matters.
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     try:
-        return within(LONGEST_FETCH_S, call)
+        with _answers_checked():
+            return within(LONGEST_FETCH_S, call)
     except HFValidationError as failure:
         reject(f"{repository}: {failure}", "a Hub name (ORG/NAME)", CatalogError)
     # Whatever the HTTP library of the day raises: its names differ from version to version.
@@ -162,22 +163,30 @@ def _download(repository: str, file_name: str) -> Path:
     """Return the path of a file in the cache, where it is put first unless it is too large."""
     from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url  # noqa: PLC0415
 
-    with _answers_checked():
+    try:
+        size = get_hf_file_metadata(hf_hub_url(repository, file_name)).size or 0
+    except CatalogError:
+        raise
+    except Exception as failure:  # noqa: BLE001 - as above
+        # Without an answer only the cache is left: the client's own retries take 23 seconds.
+        failed = isinstance(failure, _ServerFailedError)
+        alone = failed or getattr(failure, "response", None) is None
         try:
-            size = get_hf_file_metadata(hf_hub_url(repository, file_name)).size or 0
-        except CatalogError:
-            raise
-        except Exception as failure:  # noqa: BLE001 - as above
-            # Without an answer only the cache is left: the client's own retries take 23 seconds.
-            unanswered = getattr(failure, "response", None) is None
-            try:
-                return Path(hf_hub_download(repository, file_name, local_files_only=unanswered))
-            except OSError as absent:
-                raise absent from failure
-        if size > MAX_FILE_BYTES:
-            message = f"it has {size} bytes; allowed: up to {MAX_FILE_BYTES}"
-            raise ValueError(message)
-        return Path(hf_hub_download(repository, file_name))
+            return Path(hf_hub_download(repository, file_name, local_files_only=alone))
+        except OSError as absent:
+            raise absent from failure
+    if size > MAX_FILE_BYTES:
+        message = f"it has {size} bytes; allowed: up to {MAX_FILE_BYTES}"
+        raise ValueError(message)
+    return Path(hf_hub_download(repository, file_name))
+
+
+class _ServerFailedError(OSError):
+    """An answer with a status of 500 or more, which the client would ask for again and again."""
+
+    def __init__(self, response: Any) -> None:
+        super().__init__()
+        self.response = response
 
 
 @contextlib.contextmanager
@@ -188,24 +197,28 @@ def _answers_checked() -> Iterator[None]:
     session: Any = get_session()
     # Clients of httpx, and sessions of requests before huggingface_hub 1.0.
     hooks = (session.event_hooks if hasattr(session, "event_hooks") else session.hooks)["response"]
-    hooks.append(_check_cache_names)
+    hooks.append(_check_answer)
     try:
         yield
     finally:
-        hooks.remove(_check_cache_names)
+        hooks.remove(_check_answer)
 
 
-def _check_cache_names(response: Any, **_settings: object) -> None:
+def _check_answer(response: Any, **_settings: object) -> None:
     """Refuse an answer whose tag or commit leads out of the cache as the name of a file.
 
     Raises
     ------
     CatalogError
         If one of them is anything but a plain name.
+    _ServerFailedError
+        If the server has failed.
 
     Source
         `_hf_hub_download_to_cache_dir` of huggingface_hub 2.4.0, which joins both to paths.
     """
+    if response.status_code >= http.HTTPStatus.INTERNAL_SERVER_ERROR:
+        raise _ServerFailedError(response)
     headers = response.headers
     if "X-Repo-Commit" not in headers:  # the client makes no file of such an answer
         return

@@ -12,7 +12,7 @@ from typing import Final, NoReturn
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from specroof.arrays import number_within
-from specroof.catalog.files import MAX_FILE_BYTES, decoded, name_text, read_text
+from specroof.catalog.files import MAX_FILE_BYTES, decoded, is_there, name_text, read_text
 from specroof.catalog.hub import within
 from specroof.errors import CatalogError, reject
 
@@ -173,7 +173,7 @@ def _beside(
 
 def _with_scheme(place: str) -> str:
     """Return an address with its scheme; a file stays as it is."""
-    if _BARE_HOST.fullmatch(place) and not Path(place).exists():
+    if _BARE_HOST.fullmatch(place) and not is_there(Path(place)):
         return f"http://{place}"
     return place
 

@@ -33,7 +33,7 @@ def _read_plainly(command: Any, context: Any) -> None:
 
     Typer may read every value with an adapter of pydantic's, text and defaults included, and
     pydantic is slow to import. The quickest of 15 predictions took 0.80 s with this and 0.96 s
-    without, medians 1.24 s and 1.47 s, on two busy cores (benchmarks/plain_words.py).
+    without, medians 1.24 s and 1.47 s, on two busy cores.
     """
     hints = {} if command.callback is None else get_type_hints(command.callback)
     for parameter in command.get_params(context):
@@ -70,9 +70,9 @@ class PlainCommand(typer.core.TyperCommand):
         return super().parse_args(ctx, args)
 
 
-#: Parameters that may be given once: of two chips the last would win without a word, where
-#: the user meant to compare them. Other options may repeat, and the last one counts.
-_ONCE: Final = {"hardware"}
+#: Parameters that may be given once: of two chips or drafters the last would win without a word,
+#: where the user meant to compare them. Other options may repeat, and the last one counts.
+_ONCE: Final = {"hardware", "drafter"}
 
 
 def _refuse_repeats(given: Sequence[Any]) -> None:

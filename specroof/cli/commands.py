@@ -15,6 +15,7 @@ import typer
 
 from specroof.cli.output import (
     STANDARD_OUTPUT,
+    check_file,
     check_folder,
     figure_files,
     give,
@@ -35,7 +36,9 @@ from specroof.questions.request import (
     hardware_of,
     parameters_of,
 )
+from specroof.questions.work import Budget, limited
 from specroof.report.layout import joined_csv, name_sources, rows_csv
+from specroof.units import GIBIBYTE
 
 #: What was given of the parameters of a question.
 Given: TypeAlias = dict[str, Any]
@@ -53,6 +56,8 @@ _SOURCES: Final = Annotated[
 _OPTIONS_PANEL: Final = "Formats and formulas"
 #: Steps of an answer from which a bar shows how far it is: some seconds.
 _LONG: Final = 200_000
+#: What a command takes without `--no-limit`.
+_BUDGET: Final = Budget(600.0, 2 * GIBIBYTE, more=", or more with --no-limit")
 #: Types that a word is read as.
 _PLAIN: Final = (str, int, float, bool)
 
@@ -76,6 +81,9 @@ def command(row: Command) -> Callable[..., None]:
     if row.chart:
         spelt = typer.Option("--plot", metavar="FILE", help=row.chart)
         parameters.append(_signed("plot_file", Annotated[Path | None, spelt], default=None))
+    if "requests" in parameters_of(row.question):
+        spelt = typer.Option("--no-limit", help="Play loads that take long, or much memory.")
+        parameters.append(_signed("no_limit", Annotated[bool, spelt], default=False))
     if row.commands:
         parameters.insert(0, _signed("context", typer.Context))
     _take(answer, parameters)
@@ -95,6 +103,7 @@ def _give_answers(  # noqa: PLR0913 - what a command takes
     plot_file: Path | None = None,
     output: Path | None = None,
     context: typer.Context | None = None,
+    no_limit: bool = False,
 ) -> None:
     """Ask a question of each chip; write the files of the answers, then print them."""
     if context is not None and context.invoked_subcommand is not None:
@@ -103,13 +112,15 @@ def _give_answers(  # noqa: PLR0913 - what a command takes
         for name in row.output.parameters:
             if name in given:
                 refuse(name, given[name], f"with --output {row.output.metavar}")
+    if output is not None and row.output is not None and _is_file(row.output, output):
+        check_file(output)
     chips = given["hardware"] if row.each_chip else [None]
     names: list[str | None] = [None]
     if row.each_chip:
         names = [hardware_of(chip).name for chip in given["hardware"]]
     answers: list[Any] = []
     for chip in chips:
-        with _bar(row):
+        with _bar(row), limited(None if no_limit else _BUDGET):
             answers.append(row.question(**given if chip is None else given | {"hardware": chip}))
         if row.check_size is not None and len(answers) == 1:
             forms = {"": True, "JSON": as_json, "CSV": csv_file is not None}
@@ -159,8 +170,7 @@ def _output_files(output: Output, place: Path, answer: Any) -> dict[Path, bytes]
 
     On a terminal, a bar shows how far a folder is.
     """
-    is_file = place == STANDARD_OUTPUT or place.suffix.casefold() in output.suffixes
-    if output.folder is None or is_file:
+    if output.folder is None or _is_file(output, place):
         return text_file(place, lambda: output.content(answer))
     check_folder(place)
     if sys.stderr.isatty():
@@ -171,6 +181,12 @@ def _output_files(output: Output, place: Path, answer: Any) -> dict[Path, bytes]
         files = dict(output.folder(answer, lambda: None))
     write_folder(place, {place / name: data for name, data in files.items()})
     return {}
+
+
+def _is_file(output: Output, place: Path) -> bool:
+    """Tell whether ``--output`` names a file rather than a folder."""
+    is_named = place == STANDARD_OUTPUT or place.suffix.casefold() in output.suffixes
+    return output.folder is None or is_named
 
 
 def _csv(chips: Sequence[str | None], answers: Sequence[Any]) -> str:

@@ -1,21 +1,28 @@
 """`specroof mcp`: each question as a tool of a Model Context Protocol server.
 
 A tool takes what the question's request has, in base units, and returns the text that its command
-prints and the object of ``--json``. Nothing is written. From the first call on, this process opens
-no file but those of Python, specroof and the folders that were allowed, and reaches no network.
+prints and the object of ``--json``. Nothing is written. Each call has a process of its own, which
+opens no file but those of Python, specroof and the folders that were allowed, reaches no network,
+and ends with the call: answered, cancelled, out of its budget, or left by the server.
 """
 
 import errno
 import json
+import math
+import multiprocessing
 import os
+import resource
 import sys
 import sysconfig
+import threading
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from inspect import Parameter as Signed
 from inspect import getdoc, signature
+from multiprocessing.connection import Connection
+from multiprocessing.connection import wait as wait_for_any
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Final, get_args, get_origin
@@ -27,6 +34,8 @@ from specroof.cli.output import check_folder
 from specroof.errors import OptionError, SpecroofError, one_line, optional_library, refuse
 from specroof.questions import QUESTIONS
 from specroof.questions.request import OPTIONS, Command, parameters_of
+from specroof.questions.work import Budget, limited
+from specroof.units import GIBIBYTE, format_binary_bytes
 
 #: Bounds of a request: no question of people has more.
 LONGEST_TEXT: Final = 4096
@@ -138,11 +147,14 @@ def questions(*, can_read: bool) -> dict[str, Command]:
 # --- Files and network that a question may not reach ---------------------------------------------
 
 
-def guard(folders: Iterable[Path], *, network: bool) -> Callable[[str, tuple[Any, ...]], None]:
+def guard(
+    folders: Iterable[Path], *, network: bool, refused: set[str]
+) -> Callable[[str, tuple[Any, ...]], None]:
     """Return an audit hook that refuses files outside of `folders`, and the network.
 
-    Python tells the hook of each file and address before it is opened, whoever opens it; a hook
-    cannot be removed. What is refused raises `PermissionError`, which readers of files word.
+    Python tells the hook of each file and address before it is opened, and `specroof.catalog` of
+    each that it looks for; a hook cannot be removed. What is refused raises `PermissionError`,
+    which readers of files word; the paths that it refuses are added to `refused`.
     """
     package = Path(__file__).parents[1]
     own = [package, *(package.parent / name for name in ("hardware", "model_configs"))]
@@ -159,14 +171,19 @@ def guard(folders: Iterable[Path], *, network: bool) -> Callable[[str, tuple[Any
         if event in _FILES and arguments and not isinstance(arguments[0], int | NoneType):
             place = os.path.realpath(os.fsdecode(arguments[0]))
             if not any(place == root or place.startswith(root + os.sep) for root in roots):
-                raise PermissionError(errno.EACCES, "in no folder that --allow names", place)
+                refused.add(os.fsdecode(arguments[0]))
+                raise PermissionError(errno.EACCES, f"in no folder that {ALLOWED}", place)
         elif event in _NETWORK and not network:
             raise PermissionError(errno.EACCES, "no network without --network")
 
     return hook
 
 
-_FILES: Final = frozenset({"open", "os.listdir", "os.scandir"})
+#: Characters of a path by which a refusal is known to be of it: long ones are shortened.
+_TOLD: Final = 40
+#: What a question may read of files, for refusals.
+ALLOWED: Final = "--allow names"
+_FILES: Final = frozenset({"open", "os.listdir", "os.scandir", "specroof.look"})
 _NETWORK: Final = frozenset({"socket.connect", "socket.getaddrinfo", "socket.sendto"})
 
 
@@ -224,15 +241,130 @@ def reply(tools: Mapping[str, Tool], name: str, arguments: Mapping[str, Any]) ->
     try:
         if name not in tools:
             refuse("tool", name, ", ".join(tools))
-        text, found = tools[name].ask(arguments)
+        with limited(BUDGET):
+            text, found = tools[name].ask(arguments)
         is_error = False
     except SpecroofError as refusal:
         text, is_error = str(refusal), True
+    except MemoryError:
+        text, is_error = f"{name}: {_OVER}", True
     except Exception as failure:  # noqa: BLE001 - the server goes on, whatever one call meets
         traceback.print_exc()
         why = f"{type(failure).__name__}: {failure}"
         text, is_error = one_line(f"specroof failed, which is a bug: {why}"), True
     return {"text": text, "structured_content": found, "is_error": is_error}
+
+
+# --- A process for each call ---------------------------------------------------------------------
+
+#: What a call may take, of one process.
+BUDGET: Final = Budget(60.0, GIBIBYTE)
+_OVER: Final = (
+    f"takes more than {BUDGET.seconds:g} s or {format_binary_bytes(BUDGET.size_bytes)}; "
+    f"allowed: a smaller question"
+)
+#: Calls that are answered at a time; others wait.
+_AT_ONCE: Final = 4
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the process of a call may reach.
+
+    Parameters
+    ----------
+    allow
+        Folders whose files it may read.
+    network
+        Whether it may reach other computers.
+    """
+
+    allow: Sequence[Path]
+    network: bool
+
+    def offered(self) -> dict[str, Tool]:
+        """Return the tools that are offered."""
+        rows = questions(can_read=bool(self.allow) or self.network)
+        return {name: Tool(row, request_schema(row.question)) for name, row in rows.items()}
+
+
+def answer_alone(end: Connection, limits: Limits, name: str, arguments: Mapping[str, Any]) -> None:
+    """Send the reply to one call: what the process of a call does, within its limits."""
+
+    def follow() -> None:
+        parent: Any = multiprocessing.parent_process()
+        wait_for_any([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
+    _limit(resource.RLIMIT_CPU, math.ceil(BUDGET.seconds))
+    _limit(resource.RLIMIT_DATA, _held_bytes() + int(BUDGET.size_bytes))
+    if not limits.network:  # read when huggingface_hub is imported, by the first such name
+        os.environ |= {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}
+    tools, refused = limits.offered(), set[str]()
+    sys.addaudithook(guard(limits.allow, network=limits.network, refused=refused))
+    answer = reply(tools, name, arguments)
+    # Whether a file is there is not told: of each that may not be looked at the same is said.
+    if answer["is_error"] and any(path[:_TOLD] in answer["text"] for path in refused):
+        answer["text"] += f"; files are read below folders that {ALLOWED}"
+    end.send(answer)
+
+
+#: Where Linux tells the memory of a process, in pages.
+_STATM: Final = Path("/proc/self/statm")
+
+
+def _held_bytes() -> int:
+    """Return the bytes of data that this process has; 0 where the system does not tell."""
+    try:
+        pages = _STATM.read_text(encoding="ascii").split()[5]
+    except OSError:
+        return 0
+    return int(pages) * resource.getpagesize()
+
+
+def _limit(of: int, most: int) -> None:
+    """Let the system bound what this process takes; no more than it bounds already."""
+    soft, hard = resource.getrlimit(of)
+    known = [limit for limit in (most, soft, hard) if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(of, (min(known), hard))
+
+
+class Call:
+    """A call that a process of its own answers.
+
+    Parameters
+    ----------
+    processes
+        How processes are started.
+    limits, name, arguments
+        As `answer_alone` has them.
+    """
+
+    def __init__(self, processes: Any, limits: Limits, name: str, arguments: Any) -> None:
+        self._name = name
+        self._end, other = processes.Pipe(duplex=False)
+        self._process = processes.Process(
+            target=answer_alone, args=(other, limits, name, arguments), daemon=True
+        )
+        self._process.start()
+        other.close()
+
+    def wait(self) -> dict[str, Any]:
+        """Return the reply, or a refusal where the process does not come to one."""
+        try:
+            if self._end.poll(BUDGET.seconds):
+                answer: dict[str, Any] = self._end.recv()
+                return answer
+        except (EOFError, OSError):  # ended by the system, or `stop`
+            pass
+        return {"text": f"{self._name}: {_OVER}", "structured_content": None, "is_error": True}
+
+    def stop(self) -> None:
+        """End the process, whatever it does: its memory is free then."""
+        self._process.kill()
+        self._process.join()
+        self._process.close()
 
 
 def mcp(
@@ -259,9 +391,7 @@ def mcp(
     types = optional_library("mcp_types", "specroof mcp")
     server_module = optional_library("mcp.server", "specroof mcp")
     stdio = optional_library("mcp.server.stdio", "specroof mcp")
-    tools = {}
-    for name, row in questions(can_read=bool(allow) or network).items():
-        tools[name] = Tool(row, request_schema(row.question))
+    limits = Limits([folder.absolute() for folder in allow or ()], network)
     listed = [
         types.Tool(
             name=name,
@@ -269,17 +399,23 @@ def mcp(
             input_schema=tool.schema,
             annotations=types.ToolAnnotations(read_only_hint=True, open_world_hint=network),
         )
-        for name, tool in tools.items()
+        for name, tool in limits.offered().items()
     ]
-    one_at_a_time = anyio.CapacityLimiter(1)
+    some_at_a_time = anyio.CapacityLimiter(_AT_ONCE)
+    # From a process that has read the modules, one for a call starts within milliseconds.
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload([__name__, *(f"specroof.questions.{n}" for n in QUESTIONS)])
 
     async def list_tools(_context: Any, _parameters: Any) -> Any:
         return types.ListToolsResult(tools=listed)
 
-    async def call_tool(_context: Any, call: Any) -> Any:
-        answer = await anyio.to_thread.run_sync(
-            reply, tools, call.name, call.arguments or {}, limiter=one_at_a_time
-        )
+    async def call_tool(_context: Any, asked: Any) -> Any:
+        async with some_at_a_time:
+            call = Call(processes, limits, asked.name, asked.arguments or {})
+            try:
+                answer = await anyio.to_thread.run_sync(call.wait, abandon_on_cancel=True)
+            finally:
+                call.stop()
         content = [types.TextContent(type="text", text=answer.pop("text"))]
         return types.CallToolResult(content=content, **answer)
 
@@ -291,9 +427,6 @@ def mcp(
             on_call_tool=call_tool,
         )
         async with stdio.stdio_server() as (read, write):
-            if not network:  # read when huggingface_hub is imported, by the first such name
-                os.environ |= {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}
-            sys.addaudithook(guard(allow or (), network=network))
             await server.run(read, write, server.create_initialization_options())
 
     anyio.run(serve)

@@ -225,6 +225,14 @@ def write_folder(folder: Path, *groups: Mapping[Path, bytes]) -> None:
     say_aside(f"wrote {len(files)} files: {folder}")
 
 
+def check_file(path: Path) -> None:
+    """Refuse a file that cannot be written, before minutes are spent on its content."""
+    from specroof.report import writing  # noqa: PLC0415 - as above
+
+    if path != STANDARD_OUTPUT:
+        writing.check_file(path)
+
+
 def check_folder(folder: Path) -> None:
     """Refuse a folder that cannot be made, before minutes are spent on its files.
 

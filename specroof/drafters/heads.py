@@ -387,7 +387,10 @@ def head_drafter(
         geometry, origin = row.usual, f"the usual sizes of {kind} (no config= given)"
     else:
         reject("config is missing", f"config= of the {kind} drafter")
-    return timed_drafter(geometry, row.seconds, name=name or kind, origin=origin, where=where)
+    drafter = timed_drafter(geometry, row.seconds, name=name or kind, origin=origin, where=where)
+    if head is None or row.usual is not None:
+        return drafter
+    return replace(drafter, vocab_size=head.vocab_size)
 
 
 def medusa_drafter(

@@ -106,7 +106,7 @@ def typical_siblings() -> tuple[float, ...]:
         from their first children. Trees with as few drafts as levels, which commit less than
         chains where they were measured (SpecBundle), and here never do.
     Source
-        ``benchmarks/tree_siblings.py``: 28 pairs of trees of 16 and 60 positions in
+        28 pairs of trees of 16 and 60 positions in
         arXiv:2602.06036v2, table 1 (EAGLE-3 for Qwen3-4B and 8B), predicted from one another to
         0.05 tokens.
 

@@ -5,6 +5,7 @@ They do not say what the server drafted, but for aiperf of a vLLM server with pe
 
 import csv
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Final, Self
@@ -157,6 +158,9 @@ def guidellm_table(text: str, source: str) -> list[Result]:
     except csv.Error as problem:
         reject(f"{source}: {problem}", "plain CSV", MeasurementError)
     names = list(zip(*rows[:3], strict=False))
+    if twice := [name for name, times in Counter(names).items() if times > 1]:
+        column = " ".join(filter(None, twice[0]))
+        reject(f"{source}: has two columns of {column}", "one", MeasurementError)
     points: list[Result] = []
     for number, row in enumerate(rows[3:], start=4):
         # A column of a later load is empty in the rows of others.

@@ -27,11 +27,12 @@ from specroof.reading.checked import (
     WholeAmountOrZero,
     accept,
     read_model,
+    within,
 )
 from specroof.reading.json_text import json_values
 from specroof.reading.table import parse_table, plain_value
 from specroof.reading.yaml_text import shown
-from specroof.units import NANOSECOND
+from specroof.units import NANOSECOND, Bounds
 
 #: How devices may share the work of a result.
 _ONE_GROUP: Final = "tensor parallelism alone, which is all that can be read"
@@ -47,8 +48,8 @@ class _TableRow(Extract):
     acceptance_length: Amount | None = None
     input_len: Amount | None = None
     output_len: Amount | None = None
-    positions: WholeAmount | None = None
-    pass_s: Amount | None = None
+    positions: Annotated[WholeAmount, within(Bounds(0, 100_000_000), yaml=False)] | None = None
+    pass_s: Annotated[Amount, within(Bounds(0, 86400), yaml=False)] | None = None
 
 
 _NEEDED: Final = ("batch_size", "draft_len", "tokens_per_s")
@@ -505,6 +506,10 @@ def _inferencex(content: dict[str, Any], place: str) -> Result:
 _UNSTEADY: Final = 0.2
 
 
+#: Of a pass: up to a day.
+_Nanoseconds = Annotated[float, within(Bounds(1, 86400e9), yaml=False)]
+
+
 class _LlamaBench(Extract):
     """A test of llama.cpp's `llama-bench -o json`: a pass over so many tokens, or decoding."""
 
@@ -512,8 +517,8 @@ class _LlamaBench(Extract):
     n_gen: WholeAmountOrZero = REQUIRED
     n_depth: WholeAmountOrZero = 0
     n_ubatch: WholeAmount = 512
-    avg_ns: Amount = REQUIRED
-    samples_ns: list[Amount] | None = None
+    avg_ns: _Nanoseconds = REQUIRED
+    samples_ns: list[_Nanoseconds] | None = None
 
 
 def _llama_bench(content: dict[str, Any], place: str) -> Result:

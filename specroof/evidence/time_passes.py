@@ -35,6 +35,8 @@ MOST_BYTES = 8_000_000
 CLOCK = time.perf_counter
 #: Times that a pass is timed, at least and at most.
 LEAST, MOST = 3, 200
+#: Seconds that a pass may take.
+LEAST_S, MOST_S = 1e-9, 86400.0
 
 
 # ruff: noqa: PLC0415, S603, T201 - prints, and imports what is there
@@ -70,11 +72,11 @@ def llama_bench(tool: str, asked: argparse.Namespace) -> None:
     words = [tool, "-m", asked.model, "-n", "0", "-o", "json", *shlex.split(asked.tool_args)]
     ends = [ROWS[0], ROWS[-1]]
     printed = tool_output([*words, "-p", listed(ends), "-r", "1"])
-    try:
-        first, last = (test["n_prompt"] / test["avg_ts"] for test in json.loads(printed))
-    except (ValueError, TypeError, KeyError, ZeroDivisionError):
-        sys.exit(f"{tool}: printed {printed.strip()[:60]!r}; needed: the JSON of two tests")
-    times = affordable(asked, first, last)
+
+    def ends_s() -> list[float]:
+        return [test["n_prompt"] / test["avg_ts"] for test in json.loads(printed)]
+
+    times = affordable(asked, tool, printed, ends_s, "the JSON of two tests")
     passes = ["-p", listed(ROWS), "-d", listed(asked.context), "-r", str(times)]
     print(tool_output([*words, *passes]), end="")
 
@@ -90,17 +92,42 @@ def llama_batched_bench(tool: str, asked: argparse.Namespace) -> None:
         return tool_output([*words, *room, *lengths, "-npl", listed(parallel)])
 
     printed = decoded([ROWS[0], ROWS[-1]], LEAST)
-    try:
-        tests = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
-        first, last = (test["t_tg"] / test["tg"] for test in (tests[0], tests[-1]))
-    except (ValueError, TypeError, KeyError, IndexError, ZeroDivisionError):
-        sys.exit(f"{tool}: printed {printed.strip()[:60]!r}; needed: a line of JSON for each test")
-    lines = decoded(ROWS, affordable(asked, first, last)).splitlines()
+
+    def ends_s() -> list[float]:
+        lines = [line for line in printed.splitlines() if line.startswith("{")]
+        tests = [json.loads(line) for line in (lines[0], lines[-1])]
+        return [test["t_tg"] / test["tg"] for test in tests]
+
+    times = affordable(asked, tool, printed, ends_s, "a line of JSON for each test")
+    lines = decoded(ROWS, times).splitlines()
     print("\n".join(line for line in lines if line.startswith("{")))
 
 
-def affordable(asked: argparse.Namespace, first: float, last: float) -> int:
-    """Return how often all passes can be timed, from seconds of the shortest and the longest."""
+def affordable(
+    asked: argparse.Namespace,
+    tool: str,
+    printed: str,
+    ends_s: Callable[[], Sequence[float]],
+    needed: str,
+) -> int:
+    """Return how often all passes can be timed, from seconds of the shortest and the longest.
+
+    Parameters
+    ----------
+    asked, tool, printed
+        What for, and what a tool printed.
+    ends_s
+        Reads the two from it.
+    needed
+        What it should have printed, for the refusal of anything else.
+    """
+    try:
+        first, last = map(float, ends_s())
+    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError):
+        sys.exit(f"{tool}: printed {printed.strip()[:60]!r}; needed: {needed}")
+    for pass_s in (first, last):
+        if not LEAST_S <= pass_s <= MOST_S:
+            sys.exit(f"{tool}: a pass took {pass_s:g} s; needed: {LEAST_S:g} to {MOST_S:g} s")
     share = [(rows - ROWS[0]) / (ROWS[-1] - ROWS[0]) for rows in ROWS]
     once = sum(first + (last - first) * part for part in share) * len(asked.context)
     return min(max(int(asked.seconds / once), LEAST), MOST)

@@ -39,7 +39,7 @@ from specroof.latency.pass_seconds import (
     pass_time,
 )
 from specroof.latency.setup import Setup, device_bytes, served_options, ways
-from specroof.units import dtype_bytes, format_binary_bytes, format_seconds, format_si
+from specroof.units import BOUNDS, dtype_bytes, format_binary_bytes, format_seconds, format_si
 
 # --- From operations to what they do on a device at its peaks ------------------------------------
 
@@ -150,9 +150,13 @@ def pass_work(
         if op.blocks is not None and hardware.peak.multiprocessors is not None:
             # Multiprocessors without a thread block are idle, and with them their share of
             # arithmetic and of bandwidth.
-            blocks = busiest * op.blocks / (compute_ways * (gathered / spread))
-            occupied = np.minimum(1.0, blocks / hardware.peak.multiprocessors)
-            flops, moved = np.asarray(flops / occupied), np.asarray(moved / occupied)
+            occupied, reading = busy_shares(
+                busiest * op.blocks / (compute_ways * (gathered / spread)),
+                tiles=op.tiles,
+                sequences=busiest * np.asarray(shape.batch_size, dtype=np.float64) / groups,
+                multiprocessors=hardware.peak.multiprocessors,
+            )
+            flops, moved = np.asarray(flops / occupied), np.asarray(moved / reading)
         if setup.engine.row_kernels and fullest.rows is not None and not op.on_host:
             vector_flops_per_s = hardware.peak.flops_per_s.get("fp32", flops_per_s)
             more_flops, more_bytes = row_kernel_factors(
@@ -182,6 +186,37 @@ def pass_work(
                 exchange = replace(exchange, message_bytes=padded_bytes)
             exchanges.append(Exchange(exchange, op.count, hardware, placement))
     return PassWork(works, exchanges, shape, notes=tuple(stand_ins))
+
+
+def busy_shares(
+    blocks: npt.ArrayLike, *, tiles: npt.ArrayLike, sequences: npt.ArrayLike, multiprocessors: int
+) -> tuple[Array, Array]:
+    """Return the shares of a device's arithmetic and of its bandwidth that thread blocks keep busy.
+
+    Each tile of query rows reads the same cache: more of them bring no byte sooner.
+
+    Parameters
+    ----------
+    blocks
+        On the device.
+    tiles
+        How many of them read the same.
+    sequences
+        On the device, which has a block for each, whatever heads it repeats.
+    multiprocessors
+        Of the device.
+
+    Source
+        Counting.
+
+    Examples
+    --------
+    >>> [float(share) for share in busy_shares(40, tiles=4, sequences=2, multiprocessors=80)]
+    [0.5, 0.125]
+    """
+    all_blocks = np.asarray(blocks, dtype=np.float64)
+    readers = np.minimum(all_blocks, np.maximum(all_blocks / np.asarray(tiles), sequences))
+    return np.minimum(1.0, all_blocks / multiprocessors), np.minimum(1.0, readers / multiprocessors)
 
 
 def _context_exchanges(
@@ -467,6 +502,13 @@ _KERNELS: Final = {
     "indexer": 10,
     "state": 15,
 }
+#: Said of passes outside of graphs of models with several residual streams. vLLM and SGLang mix
+#: these in three kernels (``mhc_pre_tilelang``; ``models/deepseek_v4.py``, ``hc_pre``); the one
+#: pass that was measured takes what all of the above do: 104 ms, 1536 tokens in vLLM.
+_UNTIMED_LAUNCHES: Final = (
+    "no captured graph holds some of these passes; their launches are priced as those of "
+    "DeepSeek-V4-Flash in vLLM, the only ones measured (104 ms on 4 B300, 21 in a graph): an upper end"
+)
 #: Kernels of a layer beside its operations: two norms of eight, two sums, an activation of two.
 _LAYER_KERNELS: Final = 20
 
@@ -612,7 +654,10 @@ def model_work(
         forward.settled,
         setup.placement.attention_data_parallel,
     )
-    return pass_work(ops, setup, shape, settled=forward.settled)
+    found = pass_work(ops, setup, shape, settled=forward.settled)
+    if np.any(eager) and setup.engine.rules != "vllm" and any(op.kind == "residual" for op in ops):
+        return replace(found, notes=(*found.notes, f"{model.name}: {_UNTIMED_LAUNCHES}"))
+    return found
 
 
 def micro_batches(batch_size: npt.ArrayLike, placement: Placement) -> Array:
@@ -673,7 +718,9 @@ def _staged_work(
         whole_len, forward = forward.query_len, _chunk(forward, stages)
         count = whole_len / forward.query_len
     else:
-        forward = replace(forward, batch_size=forward.batch_size / count)
+        # Prompts fill all stages: few requests beside them are a fraction of one in each.
+        least = BOUNDS["pass_batch_size"].least
+        forward = replace(forward, batch_size=np.maximum(forward.batch_size / count, least))
     beside = [
         replace(
             work,

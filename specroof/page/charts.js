@@ -32,7 +32,7 @@ globalThis.specroofCharts = (() => {
     );
   }
 
-  /** 1, 2 and 5 of each power of ten; powers alone where those are too many. */
+  /** 1, 2 and 5 of each power of ten; powers alone where those are too many, even steps where none is between. */
   function logTicks([least, most], count) {
     const ticks = [];
     for (let power = Math.floor(Math.log10(least)); power <= Math.log10(most); power++) {
@@ -40,6 +40,7 @@ globalThis.specroofCharts = (() => {
     }
     const shown = ticks.filter((tick) => tick >= least && tick <= most);
     const powers = shown.filter((tick) => String(tick).replace(/[.0]/g, "") === "1");
+    if (!shown.length) return evenTicks([least, most], 2);
     return shown.length > count && powers.length > 1 ? powers : shown;
   }
 

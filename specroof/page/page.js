@@ -340,10 +340,22 @@ globalThis.specroofPage = (() => {
         ? "memory for the KV cache"
         : `memory (${by})`;
 
+  /** Flags of a kind of drafter by server, or why one does not run it; undefined for a share of time. */
+  const flagsOf = (kind, model) =>
+    tables.flags.texts[kind]?.[tables.flags.of_models[kind][tables.models.indexOf(model)]];
+
+  /** Why the server of a setup does not run a drafter; empty where it does. */
+  function refused(setup, drafter) {
+    const own = setup.cell && flagsOf(drafter.kind, setup.words.model)?.[setup.cell.framework];
+    return typeof own === "string" ? own.split("; allowed")[0] : "";
+  }
+
   /** Why there is no figure of a drafter here; empty where there is one. */
   function absence(setup, drafter, curve) {
     const { cell } = setup;
     if (!cell) return setup.refusal;
+    const why = refused(setup, drafter);
+    if (why) return why;
     if (!curve) {
       return cell.engine === "ideal"
         ? `the textbook engine prices ${drafter.kind} in corners that this page does not tabulate; choose another engine, or give its cost as block or autoregressive`
@@ -408,8 +420,9 @@ globalThis.specroofPage = (() => {
     const line = element("p"),
       missing = absence(setup, drafter, curve);
     if (missing) {
+      const word = refused(setup, drafter) ? "no flags" : curve ? "no room" : "no figures";
       line.append(
-        element("strong", curve ? "no room" : "no figures"),
+        element("strong", word),
         ` for ${name}: ${missing}. ${curve ? byBatch(setup.figures.batches[d]) : ""}`.trimEnd(),
       );
       return line;
@@ -443,8 +456,10 @@ globalThis.specroofPage = (() => {
       line.append(
         `It takes ${flag}: by default this server runs ${curve.raised_from[draft_len]} requests with drafts. `,
       );
-    if (drafter.law === "accept-length" && draft_len > drafter.depth)
-      line.append(`Beyond the ${drafts(drafter.depth)} measured, acceptance is the typical shape's. `);
+    if (curve.worth_measuring)
+      line.append(
+        `Worth measuring: ${drafts(curve.worth_measuring)} may reach ${times(curve.speedup[curve.worth_measuring])}${within(curve, curve.worth_measuring)}, beyond the ${drafts(drafter.depth)} measured. `,
+      );
     if (bounding) line.append("It accepts every draft and costs nothing: no drafter gains more. ");
     else line.append(byBatch(setup.figures.batches[d], curve));
     return line;
@@ -943,6 +958,22 @@ globalThis.specroofPage = (() => {
     );
   }
 
+  /** Why the gain changes with the batch as the chart beside it shows; empty where nothing is drawn. */
+  function gainByBatch(batches) {
+    const points = (batches || []).flatMap((curve, b) =>
+      hasDrafts(curve) ? [{ batch: tables.batch_size[b], gain: curve.speedup[curve.choice.tried] }] : [],
+    );
+    if (points.length < 2) return "";
+    if (points.every(({ gain }, n) => n === 0 || gain <= points[n - 1].gain * 1.01))
+      return "The larger the batch, the more of a pass is arithmetic, and the less a round gains.";
+    const by = [...points].sort((one, other) => one.gain - other.gain),
+      say = ({ batch, gain }) => `${times(gain)} at batch ${batch}`;
+    const why = tables.mixtures.includes(state.model)
+      ? "The few tokens of a small batch read few experts, so that a verification reads experts that a plain step leaves out; a large batch reads almost all of them anyway"
+      : "What a round costs besides the reading of weights is shared by more requests";
+    return `Here the least gain is ${say(by[0])}, the most ${say(by.at(-1))}. ${why}. Where arithmetic takes over, a round gains less again.`;
+  }
+
   /** The explanations that need figures of more than one batch, or of the acceptance. */
   function tell() {
     const { cell, figures } = setups[0],
@@ -957,7 +988,7 @@ globalThis.specroofPage = (() => {
         cell
           ? `Here a pass over ${plural(length + 1, "position")} of each request takes ${times(share(0))} a plain step at batch ${tables.batch_size[0]}, and ${times(share(last))} at batch ${tables.batch_size[last]}. `
           : ""
-      }The larger the batch, the more of a pass is arithmetic, and the less a round gains.${batches ? ` ${spec(focus)}: ${byBatch(batches).replace(/^By/, "by")}` : ""}`;
+      }${gainByBatch(batches)}${batches ? ` ${spec(focus)}: ${byBatch(batches).replace(/^By/, "by")}` : ""}`;
     const points = (figures.acceptance || []).filter(hasDrafts);
     const least = points.find(({ choice }) => choice.decision === "on");
     const value = (point) =>
@@ -1053,8 +1084,7 @@ globalThis.specroofPage = (() => {
   function showFlags() {
     const drafter = state.drafters[state.focus],
       parts = [];
-    const known =
-        tables.flags.texts[drafter.kind]?.[tables.flags.of_models[drafter.kind][tables.models.indexOf(state.model)]],
+    const known = flagsOf(drafter.kind, state.model),
       curve = setups[0].figures.curves[state.focus];
     const missing = absence(setups[0], drafter, curve),
       length = curve?.choice.draft_len;
@@ -1363,10 +1393,18 @@ globalThis.specroofPage = (() => {
       setup.refusal = `${name}, ${plural(Number(count), "device")}: ${why}${known.length ? ". Choose another chip, or the ideal engine, which has no memory" : ""}`;
       return;
     }
-    const room = (cell) => specroof.ends(cell.largest, at()[0])[0];
+    // Devices are chosen that run the batch with a draft of each drafter; else those that run the most of it.
+    const drafters = state.drafters.length ? state.drafters : tables.usual_drafters.map(parsedSpec);
+    const room = (cell) =>
+      Math.min(
+        state.batch,
+        ...drafters.map(({ kind }) => {
+          const own = cell.drafting[kind] || cell;
+          return specroof.ends(own.raised || own.largest, at()[0])[1];
+        }),
+      );
     setup.cell =
       grids.find((cell) => cell.devices === words.devices) ||
-      grids.find((cell) => room(cell) >= state.batch) ||
       grids.reduce((most, cell) => (room(cell) > room(most) ? cell : most));
     if (words.devices && words.devices !== setup.cell.devices) {
       setup.note = `${plural(words.devices, "device")} cannot serve it (${refusals[words.devices] || `engine ${engine} has no figures there`}); ${setup.cell.devices} chosen.`;

@@ -145,8 +145,14 @@ globalThis.specroof = (() => {
     return typical(drafter, tables, side)[length];
   }
 
+  /** Speedups of the lengths to choose from: NaN beyond the depth at which acceptance was measured. */
+  function choicesOf(drafter, speedup) {
+    const depth = drafter.law === "accept-length" ? drafter.depth : Infinity;
+    return speedup.map((one, length) => (length > depth ? NaN : one));
+  }
+
   /** The ends of the band around speedups, and the verdict in it; null where there is no band. */
-  function banded(drafter, cell, tables, speedup, at) {
+  function banded(drafter, cell, tables, speedup, choices, at) {
     const band = cell.bands[drafter.kind];
     if (band === undefined) return { speedup_low: null, speedup_high: null, verdict: null };
     const beyond = Object.entries(at).map(
@@ -159,7 +165,7 @@ globalThis.specroof = (() => {
       );
     const low = end(-1, "below"),
       high = end(1, "above");
-    const drafted = speedup.map((one, length) => (length && !Number.isNaN(one) ? one : -Infinity));
+    const drafted = choices.map((one, length) => (length && !Number.isNaN(one) ? one : -Infinity));
     const best = drafted.indexOf(Math.max(...drafted));
     const known = drafted[best] > -Infinity;
     return {
@@ -214,7 +220,9 @@ globalThis.specroof = (() => {
     const answer = load && tables.answers[load.answer];
     const token_s = tokens.map((one, length) => (load ? request_s[length] / answer : round_s[length] / one));
     const speedup = token_s.map((seconds, length) => (length ? token_s[0] / seconds : round_s[0] / round_s[0]));
-    const best = bestIndex(speedup);
+    const choices = choicesOf(drafter, speedup),
+      best = bestIndex(choices),
+      longest = bestIndex(speedup);
     return {
       tokens_per_round: tokens,
       draft_s,
@@ -228,11 +236,13 @@ globalThis.specroof = (() => {
       ttft_s: load ? first_s : null,
       best_draft_len: best,
       best_speedup: speedup[best],
-      near_best: nearBest(speedup),
+      near_best: nearBest(choices),
+      choices,
+      worth_measuring: longest > best ? longest : 0,
       most,
       bound_by: own.raised ? ["cache", "cache"] : own.bound_by[i] || [],
       raised_from: own.raised && limited ? by_default : null,
-      ...banded(drafter, cell, tables, speedup, { batch_size: batch, context_len: tables.context_len[i] }),
+      ...banded(drafter, cell, tables, speedup, choices, { batch_size: batch, context_len: tables.context_len[i] }),
     };
   }
 
@@ -289,18 +299,18 @@ globalThis.specroof = (() => {
   function decided(curve, targets = {}, shaped = curve) {
     const { tpot = Infinity, ttft = Infinity } = targets;
     const meets = (one) =>
-      one.speedup.map(
+      one.choices.map(
         (speedup, length) =>
           Number.isFinite(speedup) && one.tpot_s[length] <= tpot && (one.ttft_s?.[length] ?? 0) <= ttft,
       );
     const inTime = meets(shaped);
-    const taken = shaped.speedup.map((speedup, length) => {
+    const taken = shaped.choices.map((speedup, length) => {
       const refused = !inTime[length] && inTime.includes(true);
       return refused || (length && (shaped.speedup_high ?? shaped.speedup)[length] < 1) ? speedup * 1e-9 : speedup;
     });
     const draft_len = bestIndex(taken),
       own = meets(curve);
-    const drafted = curve.speedup.map((speedup, length) =>
+    const drafted = curve.choices.map((speedup, length) =>
       length && (own[length] || !own.slice(1).includes(true)) ? speedup : NaN,
     );
     const known = drafted.some(Number.isFinite),

@@ -140,27 +140,56 @@ def layer_overrides(keys: Reader, n_layers: int, allowed: Collection[str]) -> li
 
 
 # --- Whether the head is the embedding table, which a multimodal file says at two levels ---------
-# Which level counts, by family, and how that is known:
+# Which level counts is up to the class that is loaded, by the `model_type` of the whole file:
 #
-# - **the top** for Qwen3-VL, Qwen3.5, 3.6 and Qwen4-Exp, with experts or without: transformers puts
-#   the head beside the language model and asks the configuration of the whole (`lm_head` of
-#   `Qwen3VLMoeForConditionalGeneration`). The class of the text has another default, which a file
-#   saved again states: Qwen3-VL-MoE says true inside and false at the top, and its published
-#   checkpoints have separate heads.
-# - **either** for GLM-4.5V, MiniMax-M3 and Qwen2-VL: their configuration classes tie where one of
-#   both says so (`Glm4vMoeConfig`, `MiniMaxM3VLConfig`, `Qwen2VLConfig`, ``__post_init__``).
-# - **the text** for all others. Mistral 3 and Kimi K2.5: the default at the top is true, so that a
-#   file saved again states it, but the checkpoints have separate heads: 24.0 billion elements
-#   of Mistral Small 3.1 are 23.57 of its text with a head and 0.44 of its vision tower, and K2.5 is
-#   of the size of K2. Llama 4: the head is part of the language model
-#   (`Llama4ForConditionalGeneration`). In published files of Gemma 3 and 4 and of Kimi both levels
-#   agree, or neither says anything.
+# - **the top** where the head lies beside the language model: the class asks the configuration of
+#   the whole, and what the text says changes nothing. The class of the text has another default
+#   at times, which a file saved again states: Qwen3-VL-MoE says true inside and false at the top.
+# - **the text** for Llama 4, whose head is part of the language model.
+# - **either** where the configuration class passes on what the text says (``__post_init__``).
+# - **never** for Inkling: its classes tie nothing.
 #
-# A level that says nothing leaves it to the other one, and then to the family's default.
+# Mistral 3 and Kimi K2.5 ask the top, where the default is true. Their published checkpoints have
+# heads of their own (24.0 billion elements of Mistral Small 3.1 are 23.57 of its text with a head
+# and 0.44 of its vision tower), which loaders keep, and saving such a file again writes true at the
+# top and false inside. So there, as in files of unknown classes, a level that says false has a
+# head; a level that says nothing leaves it to the other one, and then to the family's default.
+#
+# Source
+#     transformers 5.23, `get_expanded_tied_weights_keys` and `tie_weights` of `modeling_utils.py`,
+#     and the configuration classes; tied parameters were counted on models built of each class,
+#     for true, false and nothing at both levels. vLLM 0.33.0 copies the top into the text, too
+#     (`VllmConfig.with_hf_config`), and both keep a head that the checkpoint has.
 
 _KEY: Final = "tie_word_embeddings"
-_TOP: Final = ("qwen3_5", "qwen3_5_moe", "qwen3_vl", "qwen3_vl_moe", "qwen4_exp")
-_EITHER: Final = ("glm4v_moe", "minimax_m3", "minimax_m3_vl", "qwen2_5_vl", "qwen2_vl")
+_TOP: Final = frozenset(
+    [
+        "gemma3",
+        "gemma3n",
+        "gemma4",
+        "gemma4_unified",
+        "qwen3_5",
+        "qwen3_5_moe",
+        "qwen3_vl",
+        "qwen3_vl_moe",
+        "qwen4_exp",
+        "step3p7",
+    ]
+)
+_TEXT: Final = frozenset(("llama4",))
+_EITHER: Final = frozenset(
+    [
+        "glm4v_moe",
+        "minimax_m3",
+        "minimax_m3_vl",
+        "qwen2_5_vl",
+        "qwen2_vl",
+        "llava",
+        "llava_onevision",
+        "video_llama_3",
+    ]
+)
+_NEVER: Final = frozenset(("inkling", "inkling_mm_model", "inkling_model"))
 
 
 def tied_embeddings(root: Reader, text: Reader, family: str, *, default: bool) -> bool:
@@ -173,24 +202,34 @@ def tied_embeddings(root: Reader, text: Reader, family: str, *, default: bool) -
     family
         The `model_type` of the language model.
     default
-        Where neither says.
+        Of the family's class.
 
     Examples
     --------
-    >>> top, text = Reader("c.json", {_KEY: False}), Reader("c.json", {_KEY: True})
-    >>> tied_embeddings(top, text, "qwen3_vl_moe_text", default=False)
-    False
-    >>> tied_embeddings(top, text, "mistral", default=False)
+    >>> top, text = Reader("c.json", {_KEY: True}), Reader("c.json", {_KEY: False})
+    >>> tied_embeddings(top, text, "gemma3_text", default=True)
     True
+    >>> tied_embeddings(top, text, "mistral", default=False)
+    False
     """
-    if isinstance(text, StatedReader) and not (root.has(_KEY) or text.has(_KEY)):
-        text.expect(_KEY, default)
-    family = family.removesuffix("_text")
-    first, second = (root, text) if family in _TOP else (text, root)
-    tied = first.flag(_KEY, default=second.flag(_KEY, default=default))
-    if family in _EITHER:
-        return tied or second.flag(_KEY, default=default)
-    return tied
+    names = {str(root.values.get("model_type")), family.removesuffix("_text")}
+    outer, inner = (
+        level.flag(_KEY, default=default) if level.has(_KEY) else None for level in (root, text)
+    )
+    stated = {level for level in (outer, inner) if level is not None}
+    if isinstance(text, StatedReader):  # no default of the family holds
+        names = set()
+        if not stated:
+            text.expect(_KEY, default)
+    if names & _NEVER:
+        return False
+    if names & _TOP:
+        return default if outer is None else outer
+    if names & _TEXT:
+        return bool(inner)
+    if names & _EITHER:
+        return any(stated)
+    return all(stated) if stated else default
 
 
 # --- Blocks that families share: grouped-query attention, gated feed-forward, experts ------------

@@ -8,10 +8,9 @@ from typing import Final, Literal, cast
 import numpy as np
 import numpy.typing as npt
 
-from specroof.arrays import Array
 from specroof.errors import reject
 from specroof.policies.schedule import Schedule, best_schedule
-from specroof.speedup.result import best_index, speedup_of, verdict
+from specroof.speedup.result import best_index, speedup_of, verdict, within_measured
 
 Verdict = Literal["pays", "loses", "unclear"]
 #: What to do at one load.
@@ -188,7 +187,7 @@ class Change:
     measured
         The longest draft whose acceptance was measured; None where acceptance is given at any.
     longer
-        A length beyond that, where one is expected to gain more and is not sure to; None if not.
+        A length beyond that, worth measuring, where one is expected to gain more; None if not.
     """
 
     running: int
@@ -222,11 +221,6 @@ class Change:
             return self.now.high >= self.best.speedup
         return self.best.low <= self.now.speedup
 
-    @property
-    def is_beyond(self) -> bool:
-        """Whether the best length lies beyond what was measured."""
-        return self.measured is not None and self.best.draft_len > self.measured
-
 
 def best_change(  # noqa: PLR0913 - a load, its draft length, and its figures
     loads: Sequence[int],
@@ -255,15 +249,14 @@ def best_change(  # noqa: PLR0913 - a load, its draft length, and its figures
         Over plain decoding at that load, by draft length, and the ends of its band; no band if
         None.
     measured
-        The longest draft whose acceptance was measured. A longer one, whose acceptance a law gives,
-        is best only where its whole band gains more than any up to there. None where acceptance is
-        given at any length.
+        The longest draft whose acceptance was measured: a longer one is never the best. None where
+        acceptance is given at any length.
     is_fixed
         Whether the server cannot change its length with the load.
 
     Source
-        Counting; the schedule is `best_schedule`, up to the longest draft that was measured or is
-        taken, with the recommended length at the present load.
+        Counting; the schedule is `best_schedule`, up to the longest draft that was measured, with
+        the recommended length at the present load.
 
     Examples
     --------
@@ -273,7 +266,7 @@ def best_change(  # noqa: PLR0913 - a load, its draft length, and its figures
     (1, 1.4, 1.2)
     >>> told = {"speedup": [1.0, 1.4, 1.5], "ends": ([1.0, 1.3, 1.4], [1.0, 1.5, 1.6])}
     >>> far = best_change([8], [[10.0, 14.0, 15.0]], running=8, now=1, measured=1, **told)
-    >>> far.best.draft_len, far.longer  # 1.4 at worst, no more than one draft
+    >>> far.best.draft_len, far.longer
     (1, Gain(draft_len=2, speedup=1.5, low=1.4, high=1.6))
     """
     rates = np.asarray(tokens_per_s, dtype=np.float64)
@@ -283,12 +276,10 @@ def best_change(  # noqa: PLR0913 - a load, its draft length, and its figures
     def gain(drafts: int) -> Gain:
         return Gain(drafts, *(float(values[drafts]) for values in (middle, least, most)))
 
-    known = rates if measured is None else _up_to(rates, measured)
+    known = within_measured(rates, measured)
     at = list(loads).index(running)
     best, longest = (gain(int(best_index(row))) for row in (known[at], rates[at]))
     longer = longest if longest.draft_len > best.draft_len else None
-    if longer is not None and ends is not None and longer.low > best.speedup:
-        known, best, longer = _up_to(rates, longer.draft_len), longer, None
     runs = now is not None and now < rates.shape[1] and np.isfinite(rates[at, now])
     change = Change(
         running=running,
@@ -302,14 +293,8 @@ def best_change(  # noqa: PLR0913 - a load, its draft length, and its figures
     if is_fixed or not np.isfinite(known[at, drafts]):
         return replace(change, schedule=Schedule(((1, loads[-1], drafts),), 0.0))
     # Worth nothing, other lengths than the recommended one are no part of a schedule here.
-    known = known.copy()
     known[at] = np.where(np.arange(known.shape[1]) == drafts, known[at], 0.0 * known[at])
     return replace(change, schedule=best_schedule(loads, known, least_gain=LEAST_GAIN))
-
-
-def _up_to(rates: Array, longest: int) -> Array:
-    """Return throughput by draft length; longer drafts are unknown."""
-    return np.where(np.arange(rates.shape[1]) <= longest, rates, np.nan)
 
 
 # --- The bottlenecks of a speedup: what it would be without each ----------------------------------

@@ -26,7 +26,7 @@ from specroof.policies.adaptive import (
     sglang_rounds,
     simulated_policies,
 )
-from specroof.policies.schedule import best_schedule
+from specroof.policies.schedule import best_schedule, drafts_at
 from specroof.questions.advise import speculation_of
 from specroof.questions.answer import Charted
 from specroof.questions.request import (
@@ -51,7 +51,6 @@ from specroof.serving.launch import LAUNCHERS, SGLANG_ALGORITHMS, Launch, launch
 from specroof.serving.served import room_rule, served_curve
 from specroof.serving.workload import Load
 from specroof.speedup.curve import draft_depth, longest_draft
-from specroof.speedup.result import best_index
 from specroof.speedup.round import EnginePasses
 
 #: The policies in closed form: one length for all loads, and one for each.
@@ -62,8 +61,8 @@ USUAL_CONFIDENCE: Final = 0.55
 #: What vLLM and SGLang do by themselves: `enable_adaptive_verification`, `--speculative-adaptive`.
 VERIFICATION: Final = "adaptive verification"
 STEPS: Final = "adaptive steps"
-#: Algorithms that SGLang adapts the steps of; NEXTN becomes EAGLE.
-_STEPPED: Final = frozenset({"NEXTN", "EAGLE", "EAGLE3"})
+#: Algorithms that SGLang adapts the steps of.
+_STEPPED: Final = frozenset({"EAGLE", "EAGLE3"})
 #: A further range of a schedule must gain this share of throughput.
 _LEAST_GAIN: Final = 0.002
 USUAL_LOADS: Final = (1, 8, 32, 128)
@@ -159,7 +158,7 @@ class Adaptive(Charted):
     plain_tokens_per_s
         Without drafts, by load.
     draft_len, load_draft_len
-        The one length for all loads, and the best at each.
+        The one length for all loads, and the schedule's at each, as the flags have it.
     outcomes
         What each policy reaches at each load.
     launch
@@ -298,10 +297,13 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
         max_draft_len=longest,
     )
     curve = served.decoding
-    depth = int(min(longest, draft_depth(drafter, acceptance)))
+    measured = longest if curve.measured_draft_len is None else curve.measured_draft_len
+    depth = int(min(longest, draft_depth(drafter, acceptance), measured))
     rates = curve.tokens_per_s[0, :, : depth + 1]
     weights = np.array(list(loads.values()))
-    one_length, best = best_fixed(rates, weights), best_index(rates)
+    one_length = best_fixed(rates, weights)
+    ranges = best_schedule([*loads], rates, weights=weights, least_gain=_LEAST_GAIN).ranges
+    best = np.array([drafts_at(ranges, load) for load in loads])
     # A server has the room of its longest draft, whatever it drafts at a load: policies may draft
     # as far as that leaves the room of the best lengths.
     rooms = np.broadcast_to(curve.running_batch[0], curve.round_s.shape[1:])[:, : depth + 1]
@@ -335,10 +337,9 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
             _stepped(deployment, costs(size), survival, max(1, one_length)) for size in sizes
         )
     outcomes["oracle"] = outcomes.pop("oracle")  # the last
-    notes = [*curve.notes, *([] if is_block else [_LATE]), _RESTS_ON]
+    notes = [*curve.notes, *curve.measuring_notes, *([] if is_block else [_LATE]), _RESTS_ON]
     flags = None
     if framework in LAUNCHERS and best.any():
-        ranges = best_schedule([*loads], rates, weights=weights, least_gain=_LEAST_GAIN).ranges
         try:
             plan = speculation_of(
                 drafter,
@@ -463,7 +464,7 @@ def _closed(rates: Array, lengths: npt.NDArray[Any]) -> tuple[PolicyOutcome, ...
 #: What each policy does, for whoever reads the table.
 _MEANING: Final = {
     "fixed": "one length for all loads, the one that makes most tokens",
-    "by load": "the best length at each load",
+    "by load": "the length of the schedule at each load",
     "stopping": "a sequence drafts on while its drafts so far are sure enough",
     "batch confidence": "one length for all, chosen each round from how sure its drafts are",
     "sequence confidence": "the drafts that are sure enough, chosen each round",

@@ -3,7 +3,7 @@
 import math
 import os
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from functools import cached_property, partial
 from itertools import groupby
@@ -14,7 +14,7 @@ import numpy as np
 from specroof.acceptance import Acceptance
 from specroof.acceptance.curve import constant_law
 from specroof.acceptance.typical import FAMILIES, SHAPES, falling_odds_acceptance
-from specroof.architecture import Architecture
+from specroof.architecture import Architecture, RecurrentCore
 from specroof.arrays import Array, array_within, fields_of, number_within, to_json_array
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, expect, refuse, reject
@@ -24,6 +24,7 @@ from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
 from specroof.policies.decision import (
     INPUTS,
     WORTH_A_RESTART,
+    Choice,
     Decision,
     LoadDecision,
     decided,
@@ -37,11 +38,13 @@ from specroof.questions.advised_loads import (
     BreakEven,
     LoadPlan,
     Mix,
+    Outcome,
     Targets,
     Times,
     TrafficFile,
     break_even_of,
     load_plan,
+    plain_times,
     schedule_loads,
 )
 from specroof.questions.answer import Charted, title_of
@@ -106,6 +109,7 @@ from specroof.serving.launch import (
     MADE_WEIGHTS,
     OTHER_HOSTS,
     RUNS,
+    SERVED_KINDS,
     Launch,
     Speculation,
     follows_load,
@@ -302,6 +306,8 @@ def check_request(request: AdviseRequest) -> CheckedRequest:
         workload, context_len = _mean_request(request, None if day is None else day.mix)
     refuse_one_token(workload)
     request = replace(request, framework=engine_name(request.framework))
+    # A word that is not allowed is refused here: of what a chip refuses, other numbers are tried.
+    options_of(request.options), server_of(request.server)
     model, drafters = model_of(request.model, request.family), drafters_of(request.drafters)
     if not drafters:
         message = "drafters is empty; allowed: at least one drafter (--drafter SPEC)"
@@ -421,15 +427,67 @@ def setup_on(checked: CheckedRequest, profile: HardwareProfile) -> Setup | None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class DeviceUse:
+    """A way to use a budget of devices.
+
+    Parameters
+    ----------
+    setup, split
+        Where a server or a decode worker runs, and the workers; None where one server does both.
+    servers
+        Servers that share the load alike.
+    """
+
+    setup: Setup
+    split: "Split | None" = None
+    servers: int = 1
+
+    @property
+    def name(self) -> str:
+        """The servers in words."""
+        if self.split is not None:
+            from specroof.questions.splits import split_name  # noqa: PLC0415 - seldom
+
+            return split_name(self.setup, self.split)
+        devices = self.setup.placement.devices
+        return f"{self.servers} x {devices} {self.setup.hardware.name} unsplit"
+
+    def predicted(
+        self, checked: CheckedRequest, loads: Sequence[float], drafters: Sequence[Drafter]
+    ) -> tuple[Prediction, Array]:
+        """Return the prediction of one server, and how many of them work at each load."""
+        each = [max(load / self.servers, 1.0) for load in loads]
+        prediction = predicted(
+            Deployment(checked.model, self.setup),
+            drafters,
+            Load(each, [checked.context_len], checked.workload),
+            room=room_rule(self.setup, None, "queue"),
+            split=self.split,
+        )
+        return prediction, np.array(loads) / each
+
+    def plain(
+        self, checked: CheckedRequest, loads: Sequence[float], usd_per_hour: float | None
+    ) -> list[Times]:
+        """Return the figures of all servers without drafts, from the price of a device."""
+        prediction, working = self.predicted(checked, loads, checked.drafters[:1])
+        hourly = None
+        if usd_per_hour is not None:
+            hourly = usd_per_hour * prediction.devices * self.servers
+        return plain_times(prediction, working, hourly)
+
+
 def split_on(
     checked: CheckedRequest, profile: HardwareProfile
-) -> "tuple[Setup | None, Split | None, str]":
-    """Return where a decode worker runs, and the workers: as told, or the best of a budget.
+) -> tuple[DeviceUse | None, DeviceUse | None, str]:
+    """Return the workers, as told or the best of a budget, what they are compared with, and a note.
 
-    The best serves the loads of the question with most tokens, those first that meet the targets;
-    a note says where another is the best without drafts. No setup where a worker has no room.
+    The best serves the loads of the question with most tokens, those first that meet the targets.
+    It is compared with the best use of the budget without drafts; a note says where servers without
+    a split make more. None where a worker has no room.
     """
-    from specroof.questions.splits import candidate_splits, split_name  # noqa: PLC0415 - seldom
+    from specroof.questions.splits import candidate_splits  # noqa: PLC0415 - seldom
 
     request = checked.request
     if request.tensor_parallel is not None:
@@ -448,37 +506,62 @@ def split_on(
     if request.devices is None:
         setup, split = split_of(request, profile, worker)
         has_both = fits(split.prefill, True) and fits(setup, False)
-        return (setup, split, "") if has_both else (None, None, "")
+        return (DeviceUse(setup, split) if has_both else None), None, ""
     if (request.prefill, request.decode) != (None, None):
         reject("devices is given with prefill or decode", "one of both")
-    candidates = [*candidate_splits(request.devices, request.link, profile, worker, fits)]
-    if not candidates:
+    splits = [
+        DeviceUse(*pair)
+        for pair in candidate_splits(request.devices, request.link, profile, worker, fits)
+    ]
+    if not splits:
         return None, None, ""
-    drafted, plain = zip(*(_split_worth(checked, *pair) for pair in candidates), strict=True)
-    best, off = (candidates[worths.index(max(worths))] for worths in (drafted, plain))
-    note = "" if off is best else f"without drafts the best split is {split_name(*off)}"
-    return *best, note
+    uses = [*splits, *_unsplit(checked, profile, request.devices, fits)]
+    drafted, plain = zip(*(_use_worth(checked, use) for use in uses), strict=True)
+    best, off = (uses[worths.index(max(worths))] for worths in (drafted, plain))
+    chosen = uses[drafted.index(max(drafted[: len(splits)]))]
+    notes = [f"without drafts the best is {off.name}, which speedups are over"] * (
+        off is not chosen
+    )
+    if best is not chosen:
+        more = math.exp(max(drafted)[1] - max(drafted[: len(splits)])[1])
+        notes.append(
+            f"{best.name} with drafts make {more:.2f} times as many tokens: no split is as good"
+        )
+    return chosen, None if off is chosen else off, "; ".join(notes)
 
 
-def _split_worth(
-    checked: CheckedRequest, setup: Setup, split: "Split"
+def _unsplit(
+    checked: CheckedRequest,
+    profile: HardwareProfile,
+    devices: int,
+    fits: Callable[[Setup, bool], bool],
+) -> Iterator[DeviceUse]:
+    """Yield servers without a split, alike and as many as a budget of devices buys."""
+    for power in range(min(joined_devices(profile), devices).bit_length()):
+        try:
+            setup = setup_of(checked, profile, 2**power)
+        except OptionError:  # it does not divide
+            continue
+        if fits(setup, False):
+            yield DeviceUse(setup, servers=devices // 2**power)
+
+
+def _use_worth(
+    checked: CheckedRequest, use: DeviceUse
 ) -> tuple[tuple[int, float], tuple[int, float]]:
-    """Return the key of the best split with drafts, and of the best without.
+    """Return the key of the best use of devices with drafts, and of the best without.
 
     Loads that meet the targets, then the mean logarithm of throughput.
     """
-    prediction = predicted(
-        Deployment(checked.model, setup),
-        checked.drafters,
-        Load(checked.loads, [checked.context_len], checked.workload),
-        room=room_rule(setup, None, "queue"),
-        split=split,
-    )
+    prediction, working = use.predicted(checked, checked.loads, checked.drafters)
     most, met = [], []
     for whole in prediction.end_to_end:
-        lengths = whole.curve.draft_len
-        allowed = checked.draft_lens is None or np.isin(lengths, [0, *checked.draft_lens])
-        most.append(np.where(allowed, np.nan_to_num(whole.tokens_per_s[0]), 0.0))
+        curve = whole.curve
+        allowed = np.isfinite(curve.choices[0])
+        if checked.draft_lens is not None:
+            allowed &= np.isin(curve.draft_len, [0, *checked.draft_lens])
+        rates = whole.tokens_per_s[0] * working[:, None]
+        most.append(np.where(allowed, np.nan_to_num(rates), 0.0))
         met.append(checked.targets.met(whole.ttft_s[0], whole.tpot_s[0]))
     rates, meets = np.concatenate(most, axis=1), np.concatenate(met, axis=1)
 
@@ -550,6 +633,9 @@ class ChipAdvice:
     worker_launches
         Flags of a prefill worker and of a decode worker, by framework; empty where one server does
         both.
+    refused
+        Drafters that the requested server does not run, and why: they are not in the choice. Where
+        none is requested, the chosen one, if none of those whose flags are printed runs it.
     to_measure
         The benchmark that would settle most; None where nothing was tried.
     notes, warnings
@@ -569,6 +655,7 @@ class ChipAdvice:
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
     worker_launches: dict[str, dict[str, Launch]] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
 
     @property
     def advised(self) -> LoadPlan:
@@ -689,7 +776,7 @@ class Advice(Charted):
 @question(AdviseRequest)
 def advise(request: AdviseRequest) -> Advice:
     """Say whether speculative decoding pays, with which drafter and which server flags."""
-    checked = check_request(request)
+    checked, refused = without_refused(check_request(request))
     model = checked.model
     chips, unfit = list[ChipAdvice](), list[str]()
     profiles = unique_list("hardware", request.hardware, hardware_of)
@@ -698,9 +785,8 @@ def advise(request: AdviseRequest) -> Advice:
     if request.link is not None and not is_split:
         refuse("link", request.link, "none where one server does both")
     for given, profile in zip(as_list(request.hardware), profiles, strict=True):
-        setup, split, note = (
-            split_on(checked, profile) if is_split else (setup_on(checked, profile), None, "")
-        )
+        use, off, note = split_on(checked, profile) if is_split else (None, None, "")
+        setup = use.setup if use is not None else None if is_split else setup_on(checked, profile)
         if setup is None:
             most = request.tensor_parallel or f"up to {joined_devices(profile)}"
             if is_split:
@@ -709,8 +795,10 @@ def advise(request: AdviseRequest) -> Advice:
                 )
             unfit.append(f"{model.name} does not fit on {most} x {profile.name}")
         else:
-            chip = _chip_advice(checked, setup, given, split)
-            chips.append(replace(chip, notes=(*chip.notes, *filter(None, [note]))))
+            split = None if use is None else use.split
+            chip = _chip_advice(checked, setup, given, split, off)
+            notes = (*chip.notes, *filter(None, [note]))
+            chips.append(replace(chip, notes=notes, refused=refused | chip.refused))
     if not chips:
         message = (
             f"hardware: {'; '.join(unfit)}; allowed: a chip that it fits on, or tensor_parallel"
@@ -730,9 +818,16 @@ def advise(request: AdviseRequest) -> Advice:
 
 
 def _chip_advice(
-    checked: CheckedRequest, setup: Setup, given: HardwareLike, split: "Split | None"
+    checked: CheckedRequest,
+    setup: Setup,
+    given: HardwareLike,
+    split: "Split | None",
+    off: DeviceUse | None,
 ) -> ChipAdvice:
-    """Return the advice for a chip, which the user named or gave, or for workers of a split."""
+    """Return the advice for a chip, which the user named or gave, or for workers of a split.
+
+    Speedups are over the servers of `off` without drafts; over the same servers if None.
+    """
     request, draft_lens = checked.request, checked.draft_lens
     if not checked.loads and checked.played is not None:
         checked = replace(checked, loads=_running_loads(checked, setup, checked.played))
@@ -756,6 +851,7 @@ def _chip_advice(
 
     decide = partial(
         load_plan,
+        baseline=None if off is None else off.plain(checked, loads, price_of(setup.hardware)),
         loads=checked.loads,
         draft_lens=draft_lens,
         targets=checked.targets,
@@ -791,25 +887,17 @@ def _chip_advice(
         uncaptured = [*_uncaptured(setup, plan, free)]
     drafter = checked.drafters[plan.chosen]
     launches, config, refusals = _launches(checked, prediction, drafter, plan, frameworks)
+    is_refused = drafter.kind in SERVED_KINDS and set(config.values()) == {None}
+    why = "; ".join(refusal.partition("; allowed")[0] for refusal in refusals)
     played = _played_plan(checked, setup, drafter, plan)
-    of_workers: dict[str, dict[str, Launch]] = {}
-    for framework in frameworks if split else ():
-        flags = {own.framework: own for own in launches}.get(framework)
-        if config[framework] is None:  # refused already
-            continue
-        try:
-            of_workers[framework] = worker_launches(
-                framework,
-                flags,
-                setup.placement,
-                input_len=checked.workload.input_len,
-                kind=drafter.kind,
-                family=checked.model.family,
-            )
-        except OptionError as refusal:
-            refusals.append(str(refusal))
+    if played is not None and played.load.kind == "concurrency":
+        plan = _with_played(plan, played)
+    of_workers, refused_workers = (
+        ({}, []) if split is None else _worker_flags(checked, setup, drafter, launches, config)
+    )
     warnings = [
         *refusals,
+        *refused_workers,
         *absent_layers(checked.model, checked.drafters),
         *prediction.warnings,
         *plan.warnings,
@@ -835,6 +923,7 @@ def _chip_advice(
         notes=prediction.notes,
         warnings=tuple(f"{place}{warning}" for warning in dict.fromkeys(warnings)),
         worker_launches=of_workers,
+        refused={drafter.name: why} if is_refused else {},
     )
 
 
@@ -862,6 +951,25 @@ def _played_plan(
     most = max(k for _, _, k in plan.schedule)
     server = _played_server(checked, setup, drafter, checked.played, most)
     return played_plan(server, checked.played, plan.schedule, checked.targets.seconds)
+
+
+def _with_played(plan: LoadPlan, played: PlayedPlan) -> LoadPlan:
+    """Return the advice for loads of clients with the waits that these have: p99 of each load."""
+
+    def seen(times: Times, figures: Mapping[str, Array], load: float) -> Times:
+        place = list(played.load.batch_size).index(load)
+        ttft_s, tpot_s = (float(figures[f"p99_{name}"][place]) for name in ("ttft_s", "tpot_s"))
+        return replace(times, p99_s=(ttft_s, tpot_s))
+
+    rows = tuple(
+        replace(
+            row,
+            times=seen(row.times, played.drafting, row.concurrency),
+            plain=seen(row.plain, played.plain, row.concurrency),
+        )
+        for row in plan.rows
+    )
+    return replace(plan, rows=rows)
 
 
 def _is_fixed(drafter: Drafter, request: AdviseRequest, frameworks: Sequence[str]) -> bool:
@@ -1007,6 +1115,67 @@ def speculation_of(
         family=model.family,
         in_checkpoint=_HELD.get(drafter.kind) in model.notes,
         block=drafter.max_draft_len,
+        is_recurrent=any(isinstance(core, RecurrentCore) for _, core in model.counted_cores),
+        vocab_sizes=None if drafter.vocab_size is None else (drafter.vocab_size, model.vocab_size),
+        **more,
+    )
+
+
+def without_refused(checked: CheckedRequest) -> tuple[CheckedRequest, dict[str, str]]:
+    """Return the question with the drafters that the requested server runs, and why not the others.
+
+    Drafters that are a share of time stand for any, and are kept.
+
+    Raises
+    ------
+    OptionError
+        Where none is left.
+    """
+    framework, refused = checked.request.framework, dict[str, str]()
+    for drafter in checked.drafters if framework is not None else ():
+        longest = drafter.max_draft_len or 1
+        try:
+            if drafter.kind in SERVED_KINDS:
+                launch(_told(checked, drafter, [(1, 1, longest)]), str(framework))
+        except OptionError as refusal:
+            refused[drafter.name] = str(refusal)
+    left = tuple(drafter for drafter in checked.drafters if drafter.name not in refused)
+    if not left:
+        raise OptionError("; ".join(dict.fromkeys(refused.values())))
+    return replace(checked, drafters=left), {
+        name: why.partition("; allowed")[0] for name, why in refused.items()
+    }
+
+
+def _told(
+    checked: CheckedRequest,
+    drafter: Drafter,
+    schedule: Sequence[tuple[int, int, int]],
+    *,
+    is_tree: bool = False,
+    **more: Any,
+) -> Speculation:
+    """Return what a server is told of a drafter, whose name is its SPEC."""
+    request = checked.request
+    pairs = (pair.partition("=") for pair in drafter.name.split(",")[1:])
+    spec = {key.strip(): value.strip() for key, _, value in pairs}
+    weights, own = _draft_model(checked, drafter), spec.get("config", "")
+    is_file = own.casefold().endswith(".gguf") or (":" in own and own.count("/") == 1)
+    if is_file and own != str(request.model):
+        weights = weights or own
+    return speculation_of(
+        drafter,
+        checked.model,
+        schedule,
+        weights,
+        is_tree=is_tree or "tree" in spec,
+        top_k=int(spec.get("top-k", 1)),
+        data_parallel=request.attention_data_parallel,
+        pipeline_parallel=request.pipeline_parallel,
+        kv_cache=options_of(request.options).kv_dtype,
+        p_min=float(spec.get("p-min", 0)),
+        n_min=int(float(spec.get("n-min", 0))),
+        on_host=spec.get("device") == "cpu",
         **more,
     )
 
@@ -1027,34 +1196,19 @@ def _launches(
         from specroof.questions.splits import worker_schedule  # noqa: PLC0415 - asked for seldom
 
         schedule = worker_schedule(schedule, prediction, plan.chosen)
-    # A drafter's name is its SPEC.
-    pairs = (pair.partition("=") for pair in drafter.name.split(",")[1:])
-    spec = {key.strip(): value.strip() for key, _, value in pairs}
-    weights, own = _draft_model(checked, drafter), spec.get("config", "")
-    is_file = own.casefold().endswith(".gguf") or (":" in own and own.count("/") == 1)
-    if is_file and own != str(request.model):
-        weights = weights or own
     launches, config, refusals = list[Launch](), dict[str, str | None](), list[str]()
     for framework in frameworks:
         try:
-            speculation = speculation_of(
+            speculation = _told(
+                checked,
                 drafter,
-                checked.model,
                 schedule,
-                weights,
-                is_tree=plan.is_tree or "tree" in spec,
-                top_k=int(spec.get("top-k", 1)),
+                is_tree=plan.is_tree,
                 nodes=plan.nodes,
                 # Limits that are raised are those of the server that was predicted.
                 settings=setup.user_settings
                 if framework == setup.engine.rules
                 else server_of(request.server),
-                data_parallel=request.attention_data_parallel,
-                pipeline_parallel=request.pipeline_parallel,
-                kv_cache=options_of(request.options).kv_dtype,
-                p_min=float(spec.get("p-min", 0)),
-                n_min=int(float(spec.get("n-min", 0))),
-                on_host=spec.get("device") == "cpu",
             )
             flags = launch(speculation, framework)
         except OptionError as refusal:
@@ -1065,6 +1219,33 @@ def _launches(
         config[framework] = flags.text
         refusals += flags.notes
     return launches, config, refusals
+
+
+def _worker_flags(
+    checked: CheckedRequest,
+    setup: Setup,
+    drafter: Drafter,
+    launches: Sequence[Launch],
+    config: dict[str, str | None],
+) -> tuple[dict[str, dict[str, Launch]], list[str]]:
+    """Return flags of prefill and decode workers by framework, and why there are none."""
+    flags = {own.framework: own for own in launches}
+    found, refusals = dict[str, dict[str, Launch]](), list[str]()
+    for framework, text in config.items():
+        if text is None:  # refused already
+            continue
+        try:
+            found[framework] = worker_launches(
+                framework,
+                flags.get(framework),
+                setup.placement,
+                input_len=checked.workload.input_len,
+                kind=drafter.kind,
+                family=checked.model.family,
+            )
+        except OptionError as refusal:
+            refusals.append(str(refusal))
+    return found, refusals
 
 
 def _rank(chip: ChipAdvice) -> tuple[bool, bool, float, float]:
@@ -1103,7 +1284,7 @@ def least_certain(
     known = [row for row in rows if row.point is not None and math.isfinite(row.choice.speedup)]
     if not known:
         return None
-    least = known[0].least_speedup
+    least = known[0].targets.least_speedup
     bands = [
         tuple(end / least for end in (row.choice.low, row.choice.speedup, row.choice.high))
         for row in known
@@ -1144,6 +1325,8 @@ def _mock_command(
     else:
         chip = os.fspath(hardware)
     framework = request.framework or setup.engine.rules
+    if RUNS.get(framework, framework) in LOCAL_FRAMEWORKS:
+        return None
     call = ["specroof", "mock", os.fspath(request.model), "-H", chip, "--drafter", drafter.name]
     try:
         schedule = [(1, round(row.concurrency), row.choice.tried)]
@@ -1254,7 +1437,11 @@ def decision_line(chip: ChipAdvice) -> str:
     if takes and any(row.default is not None for row in rows):
         span += f" with {chip.setup.engine.rules}'s {', '.join(takes)}"
     drafts = f" {_schedule_line(chip.plan)}" if drafted else ""
-    return f"{span}: {gain}. {_sureness(rows)}{drafts}"
+    refused = "".join(
+        f" {name} {'has no flags' if name == chip.drafter.name else 'is no choice'}: {why}."
+        for name, why in chip.refused.items()
+    )
+    return f"{span}: {gain}. {_sureness(rows)}{drafts}{refused}"
 
 
 def _schedule_line(plan: LoadPlan) -> str:
@@ -1314,15 +1501,17 @@ def _targets_lines(answer: Advice, chip: ChipAdvice) -> Iterator[str]:
     limits = {"TTFT": targets.ttft_ms, "TPOT": targets.tpot_ms}
     promises = [f"{name} of {ms:g} ms" for name, ms in limits.items() if ms is not None]
     if promises:
-        on = [row.concurrency for row in chip.rows if row.meets]
-        off = [
-            row.concurrency for row in chip.rows if targets.met(row.plain.ttft_s, row.plain.tpot_s)
-        ]
-        met = [
-            f"{', '.join(f'{load:g}' for load in loads)} in flight" if loads else "no load"
-            for loads in (on, off)
-        ]
-        yield f"{' and '.join(promises)}: met at {met[0]}; without drafts at {met[1]}."
+        words = []
+        for plain in (False, True):
+            met: dict[Outcome, list[str]] = {"yes": [], "unclear": []}
+            for row in chip.rows:
+                outcome = (row.plain if plain else row.times).meets(targets)
+                met.setdefault(outcome, []).append(f"{row.concurrency:g}")
+            sure = f"{', '.join(met['yes'])} in flight" if met["yes"] else "no load"
+            words.append(
+                f"{sure}, unclear at {', '.join(met['unclear'])}" if met["unclear"] else sure
+            )
+        yield f"{' and '.join(promises)}: met at {words[0]}; without drafts at {words[1]}."
 
 
 def _day_line(day: Day) -> str:
@@ -1569,6 +1758,7 @@ def _chip_json(answer: Advice, chip: ChipAdvice) -> dict[str, Any]:
         "server": None if chip.setup.server is None else chip.setup.server.to_dict(),
         "raised": {key: {"from": low, "to": high} for key, (low, high) in chip.raised.items()},
         "drafter": chip.drafter.name,
+        "refused": chip.refused,
         "schedule": [list(entry) for entry in plan.schedule],
         "schedule_lost": plan.lost,
         "rows": [_row_json(row, answer.drafters) for row in chip.rows],
@@ -1650,8 +1840,13 @@ def _speedups_json(*ends: float) -> dict[str, float | None]:
     return dict(zip(_SPEEDUPS, map(to_json_array, ends), strict=True))
 
 
+def _tried_json(choice: Choice) -> dict[str, Any]:
+    """Return the drafts that were tried, and their speedup with its band."""
+    ends = (choice.speedup, choice.low, choice.high)
+    return {"draft_len": choice.tried, **_speedups_json(*ends)}
+
+
 def _row_json(row: AdvisedLoad, names: Sequence[str]) -> dict[str, Any]:
-    choice = row.choice
     return {
         "concurrency": row.concurrency,
         "decision": row.decision,
@@ -1663,19 +1858,9 @@ def _row_json(row: AdvisedLoad, names: Sequence[str]) -> dict[str, Any]:
         "plain": _times_json(row.plain),
         "default": None if row.default is None else _times_json(row.default),
         "typical_speedup": row.typical,
-        "others": [
-            {
-                "drafter": names[d],
-                "draft_len": best.tried,
-                **_speedups_json(best.speedup, best.low, best.high),
-            }
-            for d, best in row.others.items()
-        ],
-        "tried": {
-            "drafter": names[row.drafter],
-            "draft_len": choice.tried,
-            **_speedups_json(choice.speedup, choice.low, choice.high),
-        },
+        "others": [{"drafter": names[d], **_tried_json(best)} for d, best in row.others.items()],
+        "tried": {"drafter": names[row.drafter], **_tried_json(row.choice)},
+        "worth_measuring": row.worth_measuring and _tried_json(row.worth_measuring),
         "own_lengths": [
             {"drafter": names[d], "draft_len": k, "speedup": to_json_array(speedup)}
             for (d, k), speedup in row.own.items()

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,10 +25,14 @@ from specroof.serving.served import served_curve
 from specroof.serving.workload import Workload
 from specroof.speedup.inverses import least_rate
 from specroof.speedup.price import usd_per_million_tokens
-from specroof.speedup.result import SpeedupCurve
+from specroof.speedup.result import SpeedupCurve, within_measured
 from specroof.units import MILLISECOND
 
 # --- The advice at each load: values -------------------------------------------------------------
+
+
+#: Whether targets are met, as far as bands say.
+Outcome = Literal["yes", "no", "unclear"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,7 @@ class Targets:
         return first_ms * MILLISECOND, later_ms * MILLISECOND
 
     def met(self, ttft_s: Any, tpot_s: Any) -> Any:
-        """Return whether waits are short enough."""
+        """Return whether expected waits are short enough: what draft lengths are chosen by."""
         most_ttft_s, most_tpot_s = self.seconds
         return (np.asarray(ttft_s) <= most_ttft_s) & (np.asarray(tpot_s) <= most_tpot_s)
 
@@ -149,6 +153,8 @@ class Times:
         Price of all devices; None if not known.
     tokens_per_s_low, tokens_per_s_high, ttft_low, ttft_high, tpot_low, tpot_high
         Ends of the bands that hold 80 % of measurements; None where there is no band.
+    p99_s
+        Both waits of p99, where the requests are played through.
     """
 
     tokens_per_s: float
@@ -162,6 +168,24 @@ class Times:
     ttft_high: float | None = None
     tpot_low: float | None = None
     tpot_high: float | None = None
+    p99_s: tuple[float, float] | None = None
+
+    def meets(self, targets: Targets) -> Outcome:
+        """Return whether waits are short enough: ``unclear`` where a band holds its target."""
+        waits = (
+            (self.ttft_s, self.ttft_low, self.ttft_high),
+            (self.tpot_s, self.tpot_low, self.tpot_high),
+        )
+        played = self.p99_s or (self.ttft_s, self.tpot_s)
+        # p99 has the band of the mean.
+        ends = np.array(
+            [
+                [at * (1.0 if end is None else end / mean) for end in (low, high)]
+                for at, (mean, low, high) in zip(played, waits, strict=True)
+            ]
+        )
+        least, most = (bool(targets.met(*side)) for side in ends.T)
+        return "yes" if most else "unclear" if least else "no"
 
     def _usd(self, tokens_per_s: float | None) -> float | None:
         if self.usd_per_hour is None or tokens_per_s is None or not np.isfinite(tokens_per_s):
@@ -223,12 +247,10 @@ class AdvisedLoad:
         Throughput, waits and price with these drafts, and without drafts.
     point
         The round of these drafts, in seconds; None where there is none.
-    meets
-        Whether the targets are met.
+    targets
+        Promises to users.
     missed
         The target that drafts miss and no drafts meet; empty where that is not why they are off.
-    least_speedup
-        The speedup from which drafting pays.
     others
         The best drafts of each other drafter, by index.
     own
@@ -238,6 +260,8 @@ class AdvisedLoad:
     typical
         The speedup with the typical shape of acceptance; None where a length or positions were
         given.
+    worth_measuring
+        Longer drafts than acceptance was measured with, which may gain more; None where none may.
     """
 
     concurrency: float
@@ -246,18 +270,23 @@ class AdvisedLoad:
     times: Times
     plain: Times
     point: RoundBreakdown | None
-    meets: bool
+    targets: Targets
     missed: str = ""
-    least_speedup: float = 1.0
     others: dict[int, Choice] = field(default_factory=dict)
     own: dict[tuple[int, int], float] = field(default_factory=dict)
     default: Times | None = None
     typical: float | None = None
+    worth_measuring: Choice | None = None
 
     @property
     def draft_len(self) -> int:
         """Drafts per round; 0 is off."""
         return self.choice.draft_len
+
+    @property
+    def meets(self) -> Outcome:
+        """Whether the targets are met."""
+        return self.times.meets(self.targets)
 
     @property
     def verdict(self) -> Verdict:
@@ -392,17 +421,11 @@ class _Grid:
     allowed: npt.NDArray[np.bool_]
     ttft_s: Array
     tpot_s: Array
+    tokens_per_s: Array
+    speedup: Array
     low: Array
     high: Array
     ends: dict[str, tuple[Array, Array] | None]
-
-    @property
-    def speedup(self) -> Array:
-        return np.asarray(self.requests.speedup[0])
-
-    @property
-    def tokens_per_s(self) -> Array:
-        return np.asarray(self.requests.tokens_per_s[0])
 
 
 def load_plan(  # noqa: PLR0913 - a prediction, its loads, and what is wanted of them
@@ -416,6 +439,7 @@ def load_plan(  # noqa: PLR0913 - a prediction, its loads, and what is wanted of
     fixed: Sequence[bool] = (),
     by_default: Prediction | None = None,
     typical: LoadPlan | None = None,
+    baseline: Sequence[Times] | None = None,
 ) -> LoadPlan:
     """Return the decision for each load: one drafter, and one schedule of its draft lengths.
 
@@ -439,8 +463,11 @@ def load_plan(  # noqa: PLR0913 - a prediction, its loads, and what is wanted of
         The same under the default limits of the server, where the prediction is of others.
     typical
         The decision with the typical shape of acceptance, whose drafter and lengths are taken.
+    baseline
+        Servers without drafts at all loads of the prediction, over which speedups are; those of
+        the prediction if None.
     """
-    grids = [_grid_of(prediction, d, draft_lens) for d in range(len(prediction.drafters))]
+    grids = [_grid_of(prediction, d, draft_lens, baseline) for d in range(len(prediction.drafters))]
     batches = list(prediction.load.batch_size)
     asked = [batches.index(load) for load in loads]
     if typical is None:
@@ -464,7 +491,8 @@ def load_plan(  # noqa: PLR0913 - a prediction, its loads, and what is wanted of
     def row(i: int, typical: float | None = None) -> AdvisedLoad:
         drafts = drafts_at(ranges, batches[i])
         choice = _choice(grid, i, targets, drafts, lengths)
-        times, plain = (_times(grid, i, k, hourly) for k in (drafts, 0))
+        plain = _times(grid, i, 0, hourly) if baseline is None else baseline[i]
+        times = _times(grid, i, drafts, hourly) if drafts else plain
         default = None if default_grid is None else _times(default_grid, i, drafts, hourly)
         return AdvisedLoad(
             concurrency=float(grid.requests.curve.batch_size[i]),
@@ -473,13 +501,13 @@ def load_plan(  # noqa: PLR0913 - a prediction, its loads, and what is wanted of
             times=times,
             plain=plain,
             point=_point(grid, i, choice.tried) if choice.tried else None,
-            meets=bool(targets.met(times.ttft_s, times.tpot_s)),
+            targets=targets,
             missed="" if drafts else _missed(grid, i, targets),
-            least_speedup=targets.least_speedup,
             others={d: _choice(grids[d], i, targets) for d in range(len(grids)) if d != chosen},
             own={(d, k): float(grids[d].speedup[i, k]) for d, k in own},
             default=default if default and default.running < times.running else None,
             typical=typical,
+            worth_measuring=_longer(grid, i),
         )
 
     shapes = [None] * len(asked) if typical is None else [r.speedup[0] for r in typical.rows]
@@ -516,7 +544,37 @@ def load_plan(  # noqa: PLR0913 - a prediction, its loads, and what is wanted of
     )
 
 
-def _grid_of(prediction: Prediction, d: int, draft_lens: Sequence[int] | None) -> _Grid:
+def plain_times(prediction: Prediction, working: Array, usd_per_hour: float | None) -> list[Times]:
+    """Return the figures of servers without drafts that share loads alike.
+
+    Parameters
+    ----------
+    prediction
+        Of one of them, or of the workers of a split.
+    working
+        How many of them work, load by load.
+    usd_per_hour
+        Price of all devices, those of servers without requests too; None if not known.
+    """
+    grid = _grid_of(prediction, 0, None)
+
+    def shared(times: Times, share: float) -> Times:
+        names = ("tokens_per_s", "tokens_per_s_low", "tokens_per_s_high", "running")
+        rates = {name: getattr(times, name) for name in names}
+        more: dict[str, Any] = {name: rate and rate * share for name, rate in rates.items()}
+        return replace(times, **more)
+
+    return [
+        shared(_times(grid, i, 0, usd_per_hour), share) for i, share in enumerate(working.tolist())
+    ]
+
+
+def _grid_of(
+    prediction: Prediction,
+    d: int,
+    draft_lens: Sequence[int] | None,
+    baseline: Sequence[Times] | None = None,
+) -> _Grid:
     requests = prediction.end_to_end[d]
     curve = requests.curve
     largest = np.full(len(curve.draft_len), np.inf)
@@ -526,11 +584,28 @@ def _grid_of(prediction: Prediction, d: int, draft_lens: Sequence[int] | None) -
     low, high = (
         curve.speedup if end is None else end for end in (curve.speedup_low, curve.speedup_high)
     )
-    allowed = np.isfinite(curve.tokens_per_round[0, 0])
+    allowed = np.isfinite(within_measured(curve.tokens_per_round[0, 0], curve.measured_draft_len))
     if draft_lens is not None:
         allowed &= np.isin(curve.draft_len, [0, *draft_lens])
-    times = requests.ttft_s[0], requests.tpot_s[0]
-    return _Grid(requests, largest, allowed, *times, low[0], high[0], requests.figure_ends)
+    times = {
+        name: np.array(getattr(requests, name)[0]) for name in ("ttft_s", "tpot_s", "tokens_per_s")
+    }
+    speedups = np.array([curve.speedup[0], low[0], high[0]])
+    if baseline is not None:
+        plain = np.array([each.tokens_per_s for each in baseline])
+        speedups[..., 1:] *= (times["tokens_per_s"][:, 0] / plain)[:, None]
+        for name, values in times.items():
+            values[:, 0] = [getattr(each, name) for each in baseline]
+    figures: dict[str, Any] = {"ends": requests.figure_ends, **times}
+    return _Grid(
+        requests,
+        largest,
+        allowed,
+        speedup=speedups[0],
+        low=speedups[1],
+        high=speedups[2],
+        **figures,
+    )
 
 
 #: A schedule, the share of throughput that it loses, and the gain of a day.
@@ -642,6 +717,14 @@ def _choice(
     )
 
 
+def _longer(grid: _Grid, i: int) -> Choice | None:
+    """Return the longer drafts than measured that may gain most at a load; None where none may."""
+    drafts = int(grid.requests.curve.worth_measuring[0, i])
+    if not drafts:
+        return None
+    return best_choice(grid.speedup[i], low=grid.low[i], high=grid.high[i], draft_len=drafts)
+
+
 def _missed(grid: _Grid, i: int, targets: Targets) -> str:
     """Return the target that every draft misses at a load, and no drafts meet."""
     for name, only, waits in (
@@ -665,7 +748,7 @@ def _own_lengths(prediction: Prediction, draft_lens: Sequence[int] | None) -> li
 
 
 def _times(grid: _Grid, i: int, k: int, usd_per_hour: float | None) -> Times:
-    ends = {
+    ends: dict[str, Any] = {
         f"{name}_{side}": None if pair is None else float(pair[n][0, i, k])
         for name, pair in grid.ends.items()
         for n, side in enumerate(("low", "high"))
@@ -724,7 +807,7 @@ def break_even_of(prediction: Prediction, row: AdvisedLoad) -> BreakEven:
 
     rate = least_rate(
         lambda acceptance: (float(curve(acceptance).speedup[0, 0, drafts]), drafts),
-        row.least_speedup,
+        row.targets.least_speedup,
     ).value
     if rate is None:
         return BreakEven(None, None)

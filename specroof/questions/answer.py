@@ -1,10 +1,12 @@
 """What every answer can do."""
 
+import os
 from abc import abstractmethod
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specroof.errors import optional_library
+from specroof.errors import expect, optional_library
 from specroof.report.layout import facts_html, format_table, page, rows_csv
 
 if TYPE_CHECKING:
@@ -116,9 +118,21 @@ class Charted(Noted):
     def figures(self) -> dict[str, Any]:
         """Return the charts by the endings of their files' names; the first has none."""
 
-    def plot(self) -> Any:
-        """Draw the answer; of several charts, the first."""
-        return self.figures()[""]
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
+        """Draw the answer; of several charts, the first.
+
+        Parameters
+        ----------
+        path
+            A file to write it to, as ``--plot`` does; None for none.
+        """
+        expect("path", path, str | os.PathLike | None, "a file, or None")
+        chart = self.figures()[""]
+        if path is not None:
+            from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
+
+            Path(path).write_bytes(plot.figure_bytes(chart, Path(path)))
+        return chart
 
 
 def title_of(model: "Architecture", setup: "Setup") -> str:

@@ -9,6 +9,7 @@ from typing import Annotated, Final, TypeAlias
 
 from specroof.architecture import Architecture
 from specroof.catalog import read_text
+from specroof.catalog.files import is_there
 from specroof.drafters import Drafter
 from specroof.errors import MeasurementError, expect
 from specroof.evidence import (
@@ -224,7 +225,7 @@ def refuse_others(points: Sequence[Measurement], model: str) -> None:
     MeasurementError
         One line with both names.
     """
-    if os.path.exists(model):  # noqa: PTH110 - Path.exists raises for a name of 256 bytes
+    if is_there(Path(model)):
         return
     meant = _last(model)
     for point in points:

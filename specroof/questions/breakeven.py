@@ -316,7 +316,10 @@ def _grid_rows(
     notes = [*curve.notes]
     room = None
     if case.room != "ignore":
-        room = server_room(case.deployment, case.drafter, curve.context_len, curve.verify_len)
+        room = server_room(
+            *(case.deployment, case.drafter, curve.context_len, curve.verify_len),
+            workload=case.load.workload,
+        )
     if request.solve in _PER_LOAD:
         largest = np.full((curve.context_len.size, case.max_draft_len + 1), np.inf)
         if room is not None:
@@ -457,7 +460,7 @@ def _row(
     first, drafter = case.draft_len or 1, case.drafter
     have_room = [k for k in range(first, len(largest)) if largest[k] >= load[1]]
     if not have_room:
-        return Row(*load, Threshold("never", None, first, -np.inf), room_ends=True)
+        return Row(*load, Threshold("no room", None, first, -np.inf), room_ends=True)
     here = replace(case, max_draft_len=have_room[-1])
     at_load = Load([load[1]], [load[0]], case.load.workload)
 
@@ -504,19 +507,36 @@ def _threshold(
 def _played_rows(case: _Threshold, wanted: float, solve: str) -> list[Row]:
     """Return the answer at each load, or the largest rate at which a speedup is reached."""
     load, drafter = case.load, case.drafter
-    lengths = range(1, case.max_draft_len + 1) if case.draft_len is None else [case.draft_len]
+
+    def lengths(accepted: TokensPerRound | ContextAcceptance | None) -> list[int]:
+        """Return the draft lengths to choose from, up to the depth that was measured."""
+        if case.draft_len is not None:
+            return [case.draft_len]
+        depth = getattr(accepted, "measured_depth", None)
+        most = case.max_draft_len if depth is None else min(depth, case.max_draft_len)
+        return [*range(1, most + 1)]
 
     def gain_at(
-        load: Load, accepted: TokensPerRound | ContextAcceptance, other: Drafter
+        load: Load,
+        accepted: TokensPerRound | ContextAcceptance,
+        other: Drafter,
+        tried: list[int],
     ) -> tuple[float, int]:
+        """Return the best speedup of the lengths that are tried, and its length."""
         drafting = replace(other, acceptance=accepted)
-        return played_gain(case.deployment, drafting, load, case.room, lengths)
+        gains = played_gain(case.deployment, drafting, load, case.room, tried)
+        best = float(gains.max()), tried[int(gains.argmax())]
+        # A crossing is sought below what it has found to pay, and what fails here fails there too.
+        if best[0] >= wanted:
+            tried[:] = [n for n, gain in zip(tried, gains.tolist(), strict=True) if gain >= wanted]
+        return best
 
     if solve == "rate":
         one, accepted = load.part(0), acceptance_of(drafter)
+        tried = lengths(accepted)
 
         def gain_of_rate(rate: float) -> tuple[float, int]:
-            return gain_at(replace(one, rate=[rate]), accepted, drafter)
+            return gain_at(replace(one, rate=[rate]), accepted, drafter, tried)
 
         ends = max(load.rate), min(load.rate)
         found = crossing(gain_of_rate, wanted, ends, _RATE_WITHIN)
@@ -524,12 +544,17 @@ def _played_rows(case: _Threshold, wanted: float, solve: str) -> list[Row]:
     rows = []
     for place in range(len(load.requests)):
         one = load.part(place)
-        now = np.nan if drafter.acceptance is None else gain_at(one, drafter.acceptance, drafter)[0]
+        now = np.nan
+        if drafter.acceptance is not None:
+            now = gain_at(one, drafter.acceptance, drafter, lengths(drafter.acceptance))[0]
+        solved_for = solve.startswith("accept")
+        tried = lengths(None if solved_for else drafter.acceptance)
+        gain = partial(gain_at, one, tried=tried)
         rows.append(
             Row(
                 context_len=load.context_len[0],
                 batch_size=one.batch_size[0] if load.kind == "concurrency" else None,
-                threshold=_threshold(case, solve, wanted, partial(gain_at, one), _PLAYED_WITHIN),
+                threshold=_threshold(case, solve, wanted, gain, _PLAYED_WITHIN),
                 speedup=now if np.isfinite(now) else None,
                 rate=one.rate[0] if one.rate else None,
             )
@@ -563,9 +588,10 @@ def _run(
     ceiling = float(gains.max())
     beyond = int(places[-1]) + 1
     ends = bool(np.isinf(at(np.array([beyond]))[0][0]))
+    none = "never" if np.isfinite(ceiling) else "no room"
     row = Row(
         **known,
-        threshold=Threshold("never", None, int(drafts[np.argmax(gains)]), ceiling),
+        threshold=Threshold(none, None, int(drafts[np.argmax(gains)]), ceiling),
         runs=tuple(runs),
         room_ends=bool(runs) and ends,
         unknown_from=None if ends else beyond,

@@ -159,7 +159,7 @@ def _band_columns(curve: SpeedupCurve) -> dict[str, list[str]]:
         return {}
     tried = curve.best_draft_len
     if curve.draft_len[-1]:
-        tried = np.where(tried > 0, tried, 1 + best_index(curve.speedup[..., 1:]))
+        tried = np.where(tried > 0, tried, 1 + best_index(curve.choices[..., 1:]))
     least, most = (np.take_along_axis(end, tried[..., None], -1)[..., 0] for end in (low, high))
     known = (curve.verdict != "") & np.isfinite(least)
 
@@ -508,6 +508,7 @@ def _drafter_json(curve: SpeedupCurve) -> dict[str, Any]:
         "best_speedup": to_json_array(curve.best_speedup),
         **_shortest_json(curve),
         "near_best": to_json_array(_known(curve, np.stack([shortest, longest], axis=-1))),
+        "worth_measuring": to_json_array(_known(curve, curve.worth_measuring)),
         **_band_json(curve),
     }
 

@@ -51,11 +51,12 @@ from specroof.questions.request import (
 from specroof.reading.metrics_text import parse_metrics
 from specroof.reading.yaml_text import shown
 from specroof.report.layout import figure, format_table, page
+from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.launch import DRAFT_MODEL, Launch, follows_load, launch
 from specroof.serving.metrics import NO_PAGE, counted
 from specroof.serving.observed import Observed, measured_acceptance, observed
 from specroof.serving.served import room_rule
-from specroof.serving.workload import Load
+from specroof.serving.workload import Load, Workload
 from specroof.units import format_seconds
 
 # --- A server's counts beside a prediction that uses them, and the gain of other draft lengths ---
@@ -64,6 +65,8 @@ from specroof.units import format_seconds
 LOADS: Final = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 #: Cached tokens of a request where neither the user nor the server says.
 USUAL_CONTEXT_LEN: Final = 4096.0
+#: Steps towards the requests in flight of which as many decode as were counted.
+_STEPS: Final = 8
 #: How acceptance by position goes on past the drafts that a server makes: of the laws with a name
 #: this one misses deeper positions of measured profiles least (`benchmarks/acceptance_shapes.py`).
 BEYOND: Final = "geometric"
@@ -179,17 +182,49 @@ def _with_measured(drafter: Drafter, counts: Observed) -> Drafter:
     return replace(drafter, acceptance=measured)
 
 
-def prediction_of(case: ServedCase) -> Prediction | None:
-    """Return the prediction at this load and at others; None without any acceptance."""
+def prediction_of(case: ServedCase, load: Load | None = None) -> Prediction | None:
+    """Return the prediction at a load, by default at this one and others.
+
+    None without any acceptance.
+    """
     if case.drafter is None:
         return None
     drafter = _with_measured(case.drafter, case.counts)
     if drafter.acceptance is None and not drafter.is_ideal:
         return None
-    loads = sorted({*map(float, LOADS), float(round(case.running)), case.running})
-    load = Load(loads, [case.context_len])
+    if load is None:
+        loads = sorted({*map(float, LOADS), float(round(case.running)), case.running})
+        load = Load(loads, [case.context_len])
     deployment = Deployment(case.model, case.setup)
     return predicted(deployment, [drafter], load, room=room_rule(case.setup, None))
+
+
+def answers_of(case: ServedCase) -> EndToEnd | None:
+    """Return the prediction of the requests that were counted, their prompts included.
+
+    What is counted is how many requests decode at a time. In flight are more, by those whose prompt
+    is prefilled: so many are predicted that as many decode. A gauge shows those in flight.
+
+    None where their lengths or drafts are not known, and where nothing is predicted.
+    """
+    counts, now = case.counts, case.now
+    if now is None or not counts.running or not counts.input_len or (counts.output_len or 0) <= 1:
+        return None
+    work = Workload(counts.input_len, counts.output_len or 0.0, counts.prefix_hit_rate)
+    decoding = in_flight = counts.running / case.replicas
+    for _ in range(_STEPS):
+        load = Load([max(in_flight, 1.0)], [work.mean_context_len], work)
+        prediction = prediction_of(case, load)
+        if prediction is None or now > prediction.max_draft_len:
+            return None
+        (answers,) = prediction.end_to_end
+        effective = answers.effective_batch[0, 0, now]
+        if not np.isfinite(effective):
+            return None
+        if counts.seconds is None:
+            return answers
+        in_flight *= decoding / effective
+    return answers
 
 
 def change_of(case: ServedCase, prediction: Prediction) -> Change | None:
@@ -235,14 +270,24 @@ def change_of(case: ServedCase, prediction: Prediction) -> Change | None:
     )
 
 
-def compared(case: ServedCase, prediction: Prediction | None) -> Iterator[Compared]:
-    """Yield measured quantities beside predicted ones, for the draft length that runs."""
+def compared(
+    case: ServedCase, prediction: Prediction | None, answers: EndToEnd | None
+) -> Iterator[Compared]:
+    """Yield measured quantities beside predicted ones, for the draft length that runs.
+
+    Rounds are those that requests feel, with the prefills that delay them, where `answers` has
+    them; else those of decoding alone.
+    """
     counts, drafter, now = case.counts, case.drafter, case.now
     length = round_s = rate = None
     if drafter is not None and drafter.acceptance is not None and now:
         accepted = accepted_at(drafter.acceptance, case.context_len)
         length = _finite(drafter.propose(accepted, np.array([now])).tokens_per_round[0])
-    if prediction is not None and counts.running:
+    if answers is not None and now is not None:
+        tokens = answers.curve.tokens_per_round[0, 0, now]
+        round_s = _finite(answers.tpot_s[0, 0, now] * tokens)
+        rate = _finite(answers.tokens_per_s[0, 0, now])
+    elif prediction is not None and counts.running:
         (curve,) = prediction.curves
         row = list(curve.batch_size).index(case.running)
         if now is not None and now < len(curve.draft_len):
@@ -305,8 +350,7 @@ def gain_words(change: Change) -> str:
         return f"{at} no draft {verb} best: K={now.draft_len} gives {_speedup_words(now)}{doubt}"
     verb = "may give" if change.is_unclear else "gives"
     of_now = f", K={now.draft_len} {now.speedup:.2f}x" * bool(now.draft_len)
-    beyond = f", beyond K={change.measured}, the longest measured" * change.is_beyond
-    return f"{at} K={best.draft_len} {verb} {_speedup_words(best)}{of_now}{beyond}{doubt}"
+    return f"{at} K={best.draft_len} {verb} {_speedup_words(best)}{of_now}{doubt}"
 
 
 def _speedup_words(gain: Gain) -> str:
@@ -325,7 +369,10 @@ def _schedule_words(change: Change) -> Iterator[str]:
             yield f"above {first - 1} {_drafts_words(drafts) if drafts else 'turn it off'}"
 
 
-_PREFILLS: Final = "measured rounds hold the prefills that delayed them; predicted rounds hold none"
+_PREFILLS: Final = (
+    "measured rounds hold the prefills that delayed them; predicted rounds hold none, as the lengths "
+    "of requests were not counted"
+)
 
 
 @dataclass(frozen=True)
@@ -461,7 +508,6 @@ class Diagnosis(Noted):
                 "now": _gain_json(change.now),
                 "best": _gain_json(change.best),
                 "measured": change.measured,
-                "is_beyond_measured": change.is_beyond,
                 "longer": _gain_json(change.longer),
             },
             "schedule": None if change is None else [*map(list, change.schedule.ranges)],
@@ -488,7 +534,7 @@ _OBSERVED: Final = (
         "tokens_per_round",
         "length_from",
     ),
-    *("round_s", "round_from", "input_len", "output_len"),
+    *("round_s", "round_from", "input_len", "output_len", "prefix_hit_rate"),
 )
 
 
@@ -525,9 +571,10 @@ def doctor(request: DoctorRequest) -> Diagnosis:
     model, setup, replicas = case.model, case.setup, case.replicas
     change = None if prediction is None else change_of(case, prediction)
     flags, unknown = _flags(case, change, request.draft_model, limit)
-    of_prediction = (
-        () if prediction is None else (_PREFILLS, *prediction.warnings, *prediction.notes)
-    )
+    answers = answers_of(case)
+    of_prediction = () if prediction is None else (*prediction.warnings, *prediction.notes)
+    if prediction is not None and answers is None:
+        of_prediction = (_PREFILLS, *of_prediction)
     replicated = [f"{replicas} replicas: the load of one is predicted"] if replicas > 1 else []
     of_case = [
         *_model_notes(counts, facts, model),
@@ -539,7 +586,7 @@ def doctor(request: DoctorRequest) -> Diagnosis:
         setup=setup,
         context_len=case.context_len,
         observed=counts,
-        compared=tuple(compared(case, prediction)),
+        compared=tuple(compared(case, prediction, answers)),
         prediction=prediction,
         change=change,
         advice=tuple(advice(counts, drafter, change)),
@@ -680,7 +727,7 @@ def _model_notes(counts: Observed, facts: ServerFacts, model: Architecture) -> l
 
 
 def _law_notes(case: ServedCase, change: Change | None) -> list[str]:
-    """Return the note that names the extrapolation law, if a longer draft is recommended."""
+    """Return the note that names the extrapolation law, if a longer draft is worth measuring."""
     if change is None or change.measured is None:
         return []
     if case.drafter is not None and looks_up(case.drafter):
@@ -688,9 +735,7 @@ def _law_notes(case: ServedCase, change: Change | None) -> list[str]:
             f"beyond K={change.measured}, the longest counted, what look-ups find is unknown: no "
             f"longer draft is weighed"
         ]
-    if not case.counts.survival:
-        return []
-    if not change.is_beyond and change.longer is None:
+    if not case.counts.survival or change.longer is None:
         return []
     return [
         f"beyond K={change.measured}, the longest counted, acceptance is extrapolated: {BEYOND}, each "

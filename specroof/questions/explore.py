@@ -962,6 +962,9 @@ def _tables(answer: Exploration) -> dict[str, Any]:
     max_draft_len = answer.axes.max_draft_len
     return {
         "models": list(answer.models),
+        "mixtures": [
+            name for name, model in answer.models.items() if model.n_active_params < model.n_params
+        ],
         "hardware": [
             [word, profile.name, None if profile.price is None else profile.price.usd_per_hour]
             for word, profile in answer.hardware.items()

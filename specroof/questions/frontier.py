@@ -58,6 +58,7 @@ from specroof.serving.workload import Load, Workload, workload_json
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 from specroof.speedup.price import Frontier, frontier_of, price_and_energy
 from specroof.speedup.reach import nearness
+from specroof.speedup.result import within_measured
 from specroof.units import MILLION, MILLISECOND, format_price, format_seconds
 
 if TYPE_CHECKING:
@@ -606,18 +607,18 @@ def _grids(found: Prediction) -> list[_Columns]:
 
 def _played_on_devices(found: Prediction, request: FrontierRequest, load: Load) -> _DeviceFrontiers:
     """Return the same of requests that are played through, and the largest rates within targets."""
-    lengths, devices = range(1, found.max_draft_len + 1), found.setup.placement.devices
+    devices = found.setup.placement.devices
     servers = [
         played_server(found.deployment, drafter, load, found.room, found.max_draft_len)
         for drafter in found.drafters
     ]
-    played = [played_loads(server, load, lengths) for server in servers]
+    played = [played_loads(server, load, server.choices) for server in servers]
     columns = [_of_played(played[0], devices, slice(1))]
     columns += [_of_played(one, devices, slice(1, None)) for one in played]
     rates: list[LargestRate | None] = [None] * len(columns)
     targets = [np.inf if wait is None else wait for wait in (request.ttft_s, request.tpot_s)]
     if load.rate and min(targets) < np.inf:
-        series = [(servers[0], [0]), *((server, [*lengths]) for server in servers)]
+        series = [(servers[0], [0]), *((server, [*server.choices]) for server in servers)]
         largest = [
             largest_rate(server, load, choice, (targets[0], targets[1]))
             for server, choice in series
@@ -685,6 +686,7 @@ def _of_devices(found: Prediction, drafter: int, drafts: slice) -> _Columns:
             # More than the decode workers have room for wait, and gain nothing.
             is_full = whole.workers.decode_batch >= found.limits[drafter].largest[:, None, :]
             users = np.where(is_full, np.nan, users)
+    users = within_measured(users, curve.measured_draft_len)
     low, high = (np.full_like(rates, np.nan),) * 2 if ends is None else ends
     columns = {
         "devices": np.array(found.devices),

@@ -11,10 +11,11 @@ import numpy as np
 
 from specroof.arrays import Array, number_within, whole_within
 from specroof.catalog import read_text
-from specroof.engines import predicted_tokens_per_s
-from specroof.errors import MeasurementError, expect, refuse
+from specroof.engines import calibrated_yaml, predicted_tokens_per_s
+from specroof.errors import MeasurementError, expect, optional_library, refuse
 from specroof.evidence import Measurement
 from specroof.evidence.timed_here import SCRIPT, timed_here
+from specroof.latency import engine_setup
 from specroof.questions.answer import Noted
 from specroof.questions.calibrate import Calibrated, calibrate
 from specroof.questions.request import (
@@ -29,6 +30,9 @@ from specroof.questions.request import (
     Parameter,
     as_list,
     drafter_of,
+    hardware_of,
+    model_of,
+    options_of,
     parameters_of,
     question,
     whole_numbers,
@@ -252,6 +256,9 @@ def measure(request: MeasureRequest) -> Measured | TimingScript:
                 f"here: specroof measure {shlex.quote(model)} -H CHIP --results passes.json -o mine.yaml",
             ),
         )
+    for name in ("model", "tool", "tool_args"):
+        if "\0" in os.fspath(getattr(request, name)):
+            refuse(name, getattr(request, name), "text without a NUL")
     seconds = number_within("seconds", request.seconds, _SECONDS)
     contexts = [
         whole_within("context_len", context, "context_len")
@@ -259,6 +266,12 @@ def measure(request: MeasureRequest) -> Measured | TimingScript:
     ]
     drafter = drafter_of(request.drafter)
     acceptance = acceptance_of(drafter)
+    # What is refused at once is refused before minutes are spent.
+    optional_library("scipy.optimize", "measure", refusal=MeasurementError)
+    hardware = hardware_of(request.hardware)
+    drafter.describe(model_of(model, request.family))
+    start = engine_setup(hardware, request.engine, None, options_of(request.options)).engine
+    calibrated_yaml(hardware, start, name=request.engine_name, source="specroof measure")
     if request.results is not None:
         name, text = os.fspath(request.results), read_text(Path(request.results), MeasurementError)
     else:
@@ -267,7 +280,7 @@ def measure(request: MeasureRequest) -> Measured | TimingScript:
     calibrated = calibrate(
         {name: text},
         request.model,
-        request.hardware,
+        hardware,
         engine=request.engine,
         engine_name=request.engine_name,
         family=request.family,

@@ -15,6 +15,7 @@ from specroof.arrays import Array, array_within, number_within, to_json_array, w
 from specroof.catalog.files import read_text
 from specroof.errors import MeasurementError, expect, expect_word, refuse, reject
 from specroof.questions.request import PlayedParameters
+from specroof.questions.work import check_work
 from specroof.report.columns import Columns
 from specroof.report.layout import figure, format_table, in_line
 from specroof.serving.played import PROGRESS, PlayedLoads, PlayedServer, Progress, largest_rate
@@ -23,7 +24,7 @@ from specroof.units import format_drafts, format_seconds
 
 #: Requests of a rate, as vLLM's client sends them by default.
 _AT_A_RATE: Final = 1000
-_PER_CLIENT: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)x")
+_PER_CLIENT: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]+)?)x")
 #: What a load can be named by; one of them.
 _LOADS: Final = ("batch_size", "concurrency", "rate", "trace", "lengths")
 #: What says how each request comes, beside a trace or lengths that say it themselves.
@@ -54,7 +55,9 @@ def played_load(request: PlayedParameters, load: Load) -> Load:
     whole_within("seed", request.seed, "seed")
     expect_word("arrivals", request.arrivals, ("poisson", "even"))
     if request.trace is not None or request.lengths is not None:
-        return _known_load(request)
+        known = _known_load(request)
+        check_work(2 * known.requests[0], known.requests[0])
+        return known
     if load.workload is None:
         name = next(n for n in ("rate", *_DRAWN) if getattr(request, n) is not None)
         refuse(name, getattr(request, name), "with the lengths of a request")
@@ -64,10 +67,12 @@ def played_load(request: PlayedParameters, load: Load) -> Load:
     else:
         for clients in load.batch_size:
             number_within((given or ["batch_size"])[0], clients, "server_requests")
+    counts = request_counts(request.requests, [] if rates else load.batch_size, len(rates))
+    check_work(2 * sum(counts), max(counts))  # without drafts, and with some
     return replace(
         load,
         batch_size=[1.0] * len(rates) if rates else load.batch_size,
-        requests=request_counts(request.requests, [] if rates else load.batch_size, len(rates)),
+        requests=counts,
         rate=rates,
         arrivals="even" if request.arrivals == "even" else "poisson",
         length_range=length_shares(request.length_range),
@@ -103,10 +108,10 @@ def request_counts(
         given = _AT_A_RATE if n_rates else f"{REQUESTS_PER_CLIENT}x"
     if isinstance(given, str):
         of_each = _PER_CLIENT.fullmatch(given.strip())
-        if of_each and not n_rates:
+        if of_each and float(of_each[1]) and not n_rates:
             counts = [max(round(float(of_each[1]) * count), 1) for count in clients]
             return [whole_within("requests", count, "played_requests") for count in counts]
-        if not given.strip().isdecimal():
+        if not given.strip().isdecimal() or math.isinf(float(given)):
             refuse("requests", given, allowed)
         given = int(given)
     return [whole_within("requests", given, "played_requests")] * (n_rates or len(clients))

@@ -83,7 +83,7 @@ from specroof.speedup.curve import (
 from specroof.speedup.price import price_and_energy
 from specroof.speedup.reach import evidence_engine, nearness
 from specroof.speedup.result import SpeedupCurve
-from specroof.units import MILLION, MOST_POINTS, format_drafts, format_price
+from specroof.units import MILLION, MOST_POINTS, format_price
 
 if TYPE_CHECKING:
     from specroof.serving.split import Split
@@ -260,7 +260,7 @@ class Prediction(Charted):
         for columns in curve_columns(self.curves, self.end_to_end):
             columns.update(next(played, {}))
             for start in ("", "end_to_end_")[: 1 + bool(self.end_to_end)]:
-                rates = columns[f"{start}tokens_per_s"]
+                rates = columns["played_tokens_per_s" if self.played else f"{start}tokens_per_s"]
                 for name, values in self.prices(rates).items():
                     missing = np.full(rates.shape, np.nan)
                     columns[f"{start}{name}"] = missing if values is None else values
@@ -381,12 +381,7 @@ def predicted_to(  # noqa: PLR0913 - what is served, to whom, within what
     )
     # Plain, the server assumes the same, less the drafter.
     assumed = (note for held in rooms for note in held.drafting.notes)
-    extended = (
-        f"{curve.drafter}: acceptance was measured with "
-        f"{format_drafts(curve.measured_draft_len)}; beyond that it is extrapolated"
-        for curve in curves
-        if curve.measured_draft_len is not None and curve.extends_measurement.any()
-    )
+    longer = (note for each in served for note in each.curve.measuring_notes)
     of_curves = (note for curve in curves for note in curve.notes)
     if split is not None and deployment.setup.engine.bands:
         notes = (
@@ -401,7 +396,7 @@ def predicted_to(  # noqa: PLR0913 - what is served, to whom, within what
         max_draft_len=max_draft_len,
         curves=tuple(curves),
         end_to_end=tuple(each.end_to_end for each in served if each.end_to_end is not None),
-        notes=tuple(dict.fromkeys([*of_curves, *extended, *notes, *assumed])),
+        notes=tuple(dict.fromkeys([*of_curves, *longer, *notes, *assumed])),
         warnings=tuple(warnings),
         limits=tuple(rooms),
         room=room,
@@ -645,6 +640,10 @@ def prediction_json(prediction: Prediction) -> dict[str, Any]:
     for drafter, whole in zip(printed["drafters"], prediction.end_to_end, strict=False):
         ends = whole.figure_ends["tokens_per_s"]
         drafter["end_to_end"].update(_prices_json(prediction, whole.tokens_per_s, ends))
+    for drafter, one in zip(printed["drafters"], prediction.played, strict=False):
+        prices = _prices_json(prediction, one.figures["tokens_per_s"][None], None)
+        drafter.update(prices)
+        drafter["end_to_end"].update(prices)
     if prediction.played:
         printed["load"] = load_json(prediction.played[0].load)
         printed["baseline"]["played"] = played_json(prediction.played[0], 0)

@@ -1392,7 +1392,7 @@ def split_of(
     return replace(setups[1], decodes_only=True), Split(setups[0], n_prefill, n_decode, given.link)
 
 
-_WORKERS: Final = re.compile(r"(\d+)x(\d+)(?:@(.+))?")
+_WORKERS: Final = re.compile(r"(\d{1,9})x(\d{1,9})(?:@(.+))?")
 
 
 def workers_of(name: str, text: object) -> tuple[int, int, str | None]:

@@ -51,7 +51,7 @@ from specroof.serving.prefills import piece_pass, prompt_groups
 from specroof.serving.served import room_rule, served_curve
 from specroof.serving.workload import Load
 from specroof.speedup.curve import acceptance_of, longest_draft
-from specroof.speedup.result import best_index, verdict
+from specroof.speedup.result import best_index, verdict, within_measured
 from specroof.speedup.round import EnginePasses
 from specroof.units import BOUNDS, MILLION, Bounds, format_drafts, format_seconds, plain_number
 
@@ -429,6 +429,8 @@ class _PricedSpans:
         ``least`` and ``most``, at the ends of their own band. Without a band there is no name.
     runs
         Whether a server that drafts so much has room for as many requests, by draft length.
+    measured_draft_len
+        The longest draft to choose; None where there is no end.
     """
 
     batches: DecodedBatches
@@ -436,6 +438,7 @@ class _PricedSpans:
     prompts_s: Array
     seconds: Mapping[str, Array]
     runs: npt.NDArray[np.bool_]
+    measured_draft_len: int | None
 
     @property
     def largest(self) -> int:
@@ -463,8 +466,8 @@ class _PricedSpans:
 
     @property
     def possible_s(self) -> Array:
-        """Expected seconds; inf where a draft length cannot be."""
-        known = self.seconds["expected"]
+        """Expected seconds; inf where a draft length cannot be chosen."""
+        known = within_measured(self.seconds["expected"], self.measured_draft_len)
         return np.where(np.isfinite(known) & self.runs, known, np.inf)
 
     def schedule(self) -> Schedule:
@@ -521,7 +524,8 @@ class _PricedJob:
     @property
     def best_draft_len(self) -> int:
         """The draft length with the shortest makespan."""
-        return int(best_index(1.0 / self.makespan_s))
+        measured = self.servers[0].measured_draft_len
+        return int(best_index(within_measured(1.0 / self.makespan_s, measured)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -632,6 +636,7 @@ class _Job:
                     for name, each in token_s.items()
                 },
                 most >= capacity,
+                curve.measured_draft_len,
             )
             for spans, capacity in zip(batches, capacities, strict=True)
         ]
@@ -644,7 +649,9 @@ class _Job:
         # The corners of the grid, all answers at their longest, never are.
         corners = memory_notes(self.deployment.model, self.deployment.setup, contexts, sizes)
         left_out = {*corners}
-        notes = tuple(note for note in (*curve.notes, *memory) if note not in left_out)
+        notes = tuple(
+            note for note in (*curve.notes, *curve.measuring_notes, *memory) if note not in left_out
+        )
         return _PricedJob(servers, runs_on, np.array(makespan_s), notes, warnings)
 
 

@@ -34,7 +34,8 @@ from specroof.questions.request import (
     server_of,
     split_of,
 )
-from specroof.questions.study_grid import MOST_PLAYED, PLAYED_REQUEST_S, Study, Target
+from specroof.questions.study_grid import MOST_PLAYED, Study, Target
+from specroof.questions.work import PLAYED_REQUEST_S
 from specroof.reading import checked as reading
 from specroof.reading.checked import (
     BatchSize,

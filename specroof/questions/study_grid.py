@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from specroof.drafters import Drafter
 from specroof.latency import Deployment
 from specroof.questions.predict import shared_max_draft_len
+from specroof.questions.work import PLAYED_REQUEST_S
 from specroof.serving.workload import Load
 
 if TYPE_CHECKING:
     from specroof.serving.split import Split
 
-#: Seconds of one request that is played through at one draft length, about, and the most requests
-#: of a study: three hours of one process. See `benchmarks/speed.py`.
-PLAYED_REQUEST_S: Final = 1e-5
+#: The most requests of a study: three hours of one process.
 MOST_PLAYED: Final = 1_000_000_000
 
 

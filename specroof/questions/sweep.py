@@ -413,6 +413,8 @@ def load_columns(prediction: Prediction) -> Columns:
     columns |= _counted_best(prediction.counted[0]) if prediction.counted else {}
     for start in ("", "end_to_end_")[: 1 + bool(prediction.counted)]:
         rates = columns[f"{start}tokens_per_s"]
+        if prediction.played:
+            rates = _best(prediction)["tokens_per_s"].ravel()
         price = prediction.prices(rates)["usd_per_million_tokens"]
         columns[f"{start}usd_per_million_tokens"] = rates * np.nan if price is None else price
     return columns

@@ -371,7 +371,7 @@ def _played(
     servers = [played_server(case.deployment, each, load, case.room, most) for each in better]
     if not servers[0].runs(0):
         reject(f"{case.deployment.model.name} leaves no room for a request", "more devices")
-    seen = [played_loads(server, load, range(1, most + 1)) for server in servers]
+    seen = [played_loads(server, load, server.choices) for server in servers]
     tpot_s, batch = case.tpot_s, load.batch_size[0]
     if tpot_s is None:
         tpot_s = float(seen[0].figures["p99_tpot_s"][0, 0])
@@ -383,8 +383,7 @@ def _played(
         if load.rate:
             ends = [_LEAST_SHARE * server.answers(0), float(np.nanmax(server.stable_rate))]
             between = replace(load, rate=ends)
-            choices, targets = range(1, most + 1), (math.inf, tpot_s)
-            largest = largest_rate(server, between, choices, targets)
+            largest = largest_rate(server, between, server.choices, (math.inf, tpot_s))
         rows.append(
             case.row(
                 one.speedup[0],

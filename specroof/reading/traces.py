@@ -7,6 +7,7 @@ import csv
 import math
 from array import array
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Annotated, Any, Final, Self
@@ -21,14 +22,13 @@ from specroof.reading.checked import (
     Extract,
     RequestLen,
     WholeAmount,
-    accept,
     read_model,
     within,
 )
 from specroof.reading.json_text import json_values
 from specroof.reading.table import plain_value
 from specroof.reading.yaml_text import shown
-from specroof.units import MILLISECOND
+from specroof.units import BOUNDS, MILLISECOND, Bounds
 
 #: Bytes of a trace; a million requests take a tenth of it.
 MAX_TRACE_BYTES: Final = 2**29
@@ -58,7 +58,7 @@ _UNNAMED: Final = {1: ["output_len"], 2: ["input_len", "output_len"]}
 class _Request(Extract):
     """A request of a trace."""
 
-    arrival_s: Annotated[float, within("arrival_s")] = REQUIRED
+    arrival_s: Annotated[float, within("arrival_s", yaml=False)] = REQUIRED
     input_len: RequestLen = REQUIRED
     output_len: RequestLen = REQUIRED
     cached_len: Annotated[float, within("context_len")] = 0.0
@@ -133,8 +133,8 @@ def parse_trace(
     for place, row in rows:
         arrival_s = real_number(row.get("arrival_s"))
         if not columns["arrival_s"]:
-            begins_s = before_s = 0.0 if math.isnan(arrival_s) else arrival_s
-        if not math.isnan(arrival_s):
+            begins_s = before_s = arrival_s if math.isfinite(arrival_s) else 0.0
+        if math.isfinite(arrival_s):
             if arrival_s < before_s:
                 later = f"{before_s:.15g} or later, the time before it"
                 refuse(f"{place}: arrival_s", arrival_s, later, error=MeasurementError)
@@ -162,9 +162,10 @@ def _records(values: Iterator[tuple[str, Any]]) -> Iterator[_Place]:
         row = {_NAMES[key]: cell for key, cell in value.items() if key in _NAMES}
         if "timestamp" in row:
             stamp = row.pop("timestamp")
-            row["arrival_s"] = stamp if math.isnan(real_number(stamp)) else stamp * MILLISECOND
+            stamp_ms = real_number(stamp)
+            row["arrival_s"] = stamp_ms * MILLISECOND if math.isfinite(stamp_ms) else stamp
         ids, length = row.pop("hash_ids", None), real_number(row.get("input_len"))
-        if isinstance(ids, list) and ids and length >= 1:
+        if isinstance(ids, list) and ids and 1 <= length <= BOUNDS["request_len"].most:
             try:
                 known = next((n for n, one in enumerate(ids) if one not in seen), len(ids))
                 seen.update(ids)
@@ -195,6 +196,9 @@ def _table(text: str, source: str) -> Iterator[_Place]:
             if "output_len" not in names:
                 allowed = "arrival_s, input_len, output_len, cached_len"
                 reject(f"{place}: names no column of lengths", allowed, MeasurementError)
+            known = [name for name in names if name is not None]
+            if twice := [name for name in known if known.count(name) > 1]:
+                reject(f"{place}: has two columns of {twice[0]}", "one", MeasurementError)
             if not unnamed:
                 continue
         if len(values) != len(names):
@@ -212,7 +216,7 @@ def _table(text: str, source: str) -> Iterator[_Place]:
 
 def _seconds(stamp: float | str) -> float | str:
     """Return a time stamp in seconds: a number, or a date; other text as it is, to be refused."""
-    if not isinstance(stamp, str):
+    if not isinstance(stamp, str) or stamp.isdecimal():  # that is too large for a number
         return stamp
     try:
         date = datetime.fromisoformat(stamp)
@@ -221,7 +225,12 @@ def _seconds(stamp: float | str) -> float | str:
     return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
 
 
-_Tokens = Annotated[float, accept("0 or more", lambda value: value >= 0, int, float, yaml=False)]
+_Tokens = Annotated[float, within("context_len", yaml=False)]
+
+
+#: Seconds of a clock, which may count from 1970; and clients, which JSON may write as 32.0.
+_CLOCK: Final = Bounds(0, 1e10)
+_CLIENTS: Final = replace(BOUNDS["server_requests"], whole=False)
 
 
 class _DetailedResult(Extract):
@@ -229,9 +238,9 @@ class _DetailedResult(Extract):
 
     input_lens: list[_Tokens] = REQUIRED
     output_lens: list[_Tokens] = REQUIRED
-    start_times: list[_Tokens] | None = None
+    start_times: list[Annotated[float, within(_CLOCK, yaml=False)]] | None = None
     cached_tokens: list[_Tokens] | None = None
-    max_concurrency: WholeAmount | None = None
+    max_concurrency: Annotated[WholeAmount, within(_CLIENTS)] | None = None
     request_rate: Any = None
 
 

@@ -135,6 +135,18 @@ def write_files(files: Mapping[Path, bytes]) -> None:
         _swap(staged)
 
 
+def check_file(path: Path) -> None:
+    """Refuse a file that cannot be written, before minutes are spent on its content.
+
+    Raises
+    ------
+    OutputError
+        As `write_files` does.
+    """
+    with _staging({path: b""}):
+        pass
+
+
 def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write the files of one run into a folder, in place of the files of the run before.
 

@@ -3,7 +3,8 @@
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +30,10 @@ from specroof.serving.room import (
     target_footprint,
 )
 from specroof.speedup.result import SpeedupCurve
-from specroof.units import format_binary_bytes, format_drafts
+from specroof.units import BOUNDS, format_binary_bytes, format_drafts
+
+if TYPE_CHECKING:
+    from specroof.serving.workload import Workload
 
 # --- Room without a framework's rules: the textbook, and servers whose rules are not at hand -----
 
@@ -218,19 +222,30 @@ class Framework:
         From contexts and positions of a verification to the room for requests.
     drafts_beside
         Whether requests draft in a pass that they share with prompts.
+    reserves
+        Whether a request starts only where its whole answer fits besides those of all that run;
+        where not, those that started last lose their memory when it is full. None where requests
+        are counted.
     """
 
     resolve: Callable[[ServerSettings, ServerSite, int], Server]
     room: Callable[[Server, MemoryRequest, Array, Array], MemoryPlan]
     drafts_beside: bool = True
+    reserves: bool | None = None
 
 
 #: Rules by the name that engines have in hardware files; `ideal` is the textbook.
 FRAMEWORKS: Final[Mapping[str, Framework]] = {
     # managers/scheduler.py, mix_with_running: one token of each request that decodes.
-    "sglang": Framework(sglang.resolve, sglang.room, drafts_beside=False),
-    "vllm": Framework(vllm.resolve, vllm.room),
-    "tensorrt-llm": Framework(resolve_tensorrt_llm, room_tensorrt_llm),
+    # managers/schedule_policy.py:787, _get_running_request_total_token_offset: the ratio of new
+    # tokens, 0.7 times --schedule-conservativeness and falling, is 1 for requests that ignore an
+    # end of text, as benchmarks send them: their lengths are known.
+    "sglang": Framework(sglang.resolve, sglang.room, drafts_beside=False, reserves=True),
+    # v1/core/kv_cache_manager.py:530, allocate_slots: the whole prompt fits, with no watermark
+    # (config/scheduler.py:196); v1/core/sched/scheduler.py:933, schedule: `self.running[-1]`.
+    "vllm": Framework(vllm.resolve, vllm.room, reserves=False),
+    # Documentation of SchedulerConfig.capacity_scheduler_policy: GUARANTEED_NO_EVICT.
+    "tensorrt-llm": Framework(resolve_tensorrt_llm, room_tensorrt_llm, reserves=True),
     "llama.cpp": Framework(resolve_llama_cpp, room_local, drafts_beside=False),
     "mlx": Framework(resolve_mlx, room_local, drafts_beside=False),
     "ideal": Framework(resolve_ideal, room_ideal),
@@ -328,17 +343,16 @@ def in_server(model: Architecture, setup: Setup, user_settings: ServerSettings) 
         setup = replace(setup, options=replace(options, state_dtype=user_settings.state_dtype))
     place = ServerSite(model=model, hardware=setup.hardware, placement=setup.placement)
     name = setup.engine.rules
-    setup = replace(setup, server=FRAMEWORKS[name].resolve(user_settings, place, 1))
+    # One server for all lengths of drafts: vLLM captures more the longer the rounds.
+    longest = int(BOUNDS["draft_len"].most) + 1
+    server = FRAMEWORKS[name].resolve(user_settings, place, longest)
+    setup = replace(setup, server=server)
     if name == "sglang" and setup.placement.pipeline_parallel > 1:
         # arg_groups/overrides.py, `_pipeline_parallel_overlap_disable`
         user_settings = replace(user_settings, overlap=False)
     if user_settings.overlap is not None:
         setup = replace(setup, engine=replace(setup.engine, overlap=user_settings.overlap))
-    if user_settings.capture is None or name not in _CAPTURED:
-        return setup
-    graphs = setup.engine.graphs or CapturedGraphs(sizes=())
-    graphs = _CAPTURED[name](setup, user_settings, graphs)
-    return replace(setup, engine=replace(setup.engine, graphs=graphs))
+    return replace(setup, engine=replace(setup.engine, graphs=_captured(setup, server)))
 
 
 def prefill_rules(deployment: Deployment, kind: str | None = None) -> PrefillRules:
@@ -378,24 +392,22 @@ def prefill_rules(deployment: Deployment, kind: str | None = None) -> PrefillRul
     )
 
 
-def _captured_sequences(
-    _setup: Setup, user_settings: ServerSettings, graphs: CapturedGraphs
-) -> CapturedGraphs:
-    # Servers that draft have the finer sizes; the profiles were fitted with them.
-    sizes = sglang.captured_sizes(user_settings.capture or 0, drafting=True)
-    return replace(graphs, sizes=tuple(sizes), counts="sequences")
+def _captured(setup: Setup, server: Server) -> CapturedGraphs | None:
+    """Return what a server captures, stated or not, in its own unit.
 
-
-def _captured_tokens(
-    setup: Setup, user_settings: ServerSettings, graphs: CapturedGraphs
-) -> CapturedGraphs:
-    tokens = user_settings.chunk or vllm.batch_defaults(setup.hardware)[1]
-    sizes = vllm.captured_sizes(setup.hardware, user_settings.capture or 0, tokens=tokens)
-    return replace(graphs, sizes=tuple(sizes), counts="tokens")
-
-
-#: What a server captures up to a size that the user sets, in its own unit.
-_CAPTURED: Final = {"sglang": _captured_sequences, "vllm": _captured_tokens}
+    Ignores
+        sizes that vLLM adds for uniform rounds, and uses for them alone.
+    """
+    graphs = setup.engine.graphs or CapturedGraphs(sizes=())
+    if setup.engine.rules == "sglang":
+        # Servers that draft have the finer sizes; the profiles were fitted with them.
+        sizes = sglang.captured_sizes(server.capture, drafting=True)
+        return replace(graphs, sizes=tuple(sizes), counts="sequences")
+    if setup.engine.rules == "vllm":
+        tokens = server.chunk or vllm.batch_defaults(setup.hardware)[1]
+        sizes = vllm.captured_sizes(setup.hardware, server.capture, tokens=tokens)
+        return replace(graphs, sizes=tuple(sizes), counts="tokens")
+    return setup.engine.graphs
 
 
 def served_room(
@@ -404,6 +416,7 @@ def served_room(
     context_len: npt.ArrayLike,
     drafter: Drafter | None = None,
     verify_len: npt.ArrayLike = 1.0,
+    prompt_len: float | None = None,
 ) -> ServedRoom:
     """Return the room for requests on a server.
 
@@ -417,6 +430,9 @@ def served_room(
         What drafts; None for plain decoding.
     verify_len
         Positions of a verification, drafts and one; it broadcasts with `context_len`.
+    prompt_len
+        Tokens that a prefill computes of each request; None for all that it caches. None are
+        computed where other workers do it.
 
     Source
         `specroof.serving.sglang`, `specroof.serving.vllm`, `specroof.serving.capacity`.
@@ -440,6 +456,7 @@ def served_room(
         target=target_footprint(model, setup.placement, served_options(model, setup)),
         draft=draft,
         replays=drafter is not None and setup.options.recurrent_state == "replay",
+        prompt_len=0.0 if setup.decodes_only else prompt_len,
     )
     contexts = np.asarray(context_len, dtype=np.float64)
     positions = np.asarray(verify_len, dtype=np.float64)
@@ -569,7 +586,11 @@ class ServerRoom:
 
 
 def server_room(
-    deployment: Deployment, drafter: Drafter, context_len: Array, verify_len: npt.ArrayLike
+    deployment: Deployment,
+    drafter: Drafter,
+    context_len: Array,
+    verify_len: npt.ArrayLike,
+    workload: "Workload | None" = None,
 ) -> ServerRoom:
     """Return the room at some contexts and draft lengths, such as those of a curve.
 
@@ -582,12 +603,18 @@ def server_room(
     verify_len
         Positions of a verification by draft length, from 0; what is kept is one more than drafts
         at least.
+    workload
+        The requests; None for contexts that may be prompts as a whole.
     """
     verified = np.asarray(verify_len, dtype=np.float64)
     kept = np.maximum(verified, np.arange(len(verified)) + 1.0)[None, :]
-    contexts = context_len[:, None]
-    plain = served_room(deployment, context_len=contexts)
-    drafting = served_room(deployment, context_len=contexts, drafter=drafter, verify_len=kept)
+    room = partial(
+        served_room,
+        deployment,
+        context_len=context_len[:, None],
+        prompt_len=None if workload is None else workload.new_len,
+    )
+    plain, drafting = room(), room(drafter=drafter, verify_len=kept)
     largest, bound_by = drafting.largest_batch.copy(), drafting.room.bound_by.astype(object)
     largest[:, :1], bound_by[:, :1] = plain.largest_batch, plain.room.bound_by
     return ServerRoom(drafter.name, plain, drafting, largest, bound_by)

@@ -3,10 +3,11 @@
 import json
 import math
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from specroof.architecture.base import CACHE_BLOCKS
 from specroof.errors import expect_word, reject
 from specroof.hardware import Placement, ServerSettings
 from specroof.units import format_drafts
@@ -15,10 +16,20 @@ from specroof.units import format_drafts
 
 #: Formats of weights that vLLM and SGLang make of any checkpoint as they load it.
 MADE_WEIGHTS: Final = ("fp8",)
-#: How they call the dtypes of a cache.
+#: How servers call the dtypes of a cache.
+#:
+#: Source
+#:     vllm 0.33.0, ``config/cache.py``; sglang 0.5.23, ``srt/arg_groups/fields/model.py``;
+#:     llama.cpp in llama-cpp-python 0.3.36, ``kv_cache_types`` of ``common/arg.cpp``.
 CACHES: Final[Mapping[str, Mapping[str, str]]] = {
     "vllm": {"bf16": "bfloat16", "fp8": "fp8"},
     "sglang": {"bf16": "bf16", "fp8": "fp8_e4m3"},
+    "llama.cpp": {
+        "fp16": "f16",
+        "bf16": "bf16",
+        "fp32": "f32",
+        **{name: name for name in CACHE_BLOCKS},
+    },
 }
 
 
@@ -30,8 +41,6 @@ OTHER_HOSTS: Final[Mapping[str, str]] = {
     "sglang": "the same with its own --node-rank, from 1",
     "tensorrt-llm": "one process a device by srun or mpirun, through trtllm-llmapi-launch",
 }
-#: How llama.cpp calls dtypes of a cache; its own names stay as they are.
-_LLAMA_CACHES: Final = {"fp16": "f16", "bf16": "bf16", "fp32": "f32"}
 
 
 def server_command(
@@ -76,8 +85,8 @@ def server_command(
             words = ["mlx_lm.server", "--model", model]
         if framework == "lmstudio":
             words = ["lms", "load", model]
-        if kv_cache is not None and framework == "llama.cpp":
-            cache = _LLAMA_CACHES.get(kv_cache, kv_cache)
+        if framework == "llama.cpp" and kv_cache in CACHES[framework]:
+            cache = CACHES[framework][str(kv_cache)]
             words += ["--cache-type-k", cache, "--cache-type-v", cache]
         return shell_line(words)
     groups, experts = placement.attention_data_parallel, placement.expert_parallel
@@ -269,6 +278,10 @@ class Speculation:
         alone knows both.
     on_host
         Whether the drafter runs on the CPU beside the chip, which llama.cpp alone knows.
+    is_recurrent
+        Whether layers of the model keep a state that cannot be cut back to an earlier token.
+    vocab_sizes
+        Tokens of a draft model, and of the model; None for other drafters.
 
     Raises
     ------
@@ -292,6 +305,8 @@ class Speculation:
     p_min: float = 0.0
     n_min: int = 0
     on_host: bool = False
+    is_recurrent: bool = False
+    vocab_sizes: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         expected = 1
@@ -390,9 +405,10 @@ def launch(plan: Speculation, framework: str) -> Launch:
         NEXTN, of trees and of n-grams, and what needs attention in one group),
         ``srt/arg_groups/deepseek_v4_hook.py`` and ``srt/speculative/adaptive_spec_params.py``. Of
         TensorRT-LLM the definitions were not at hand; how it counts drafts of mtp is in NVIDIA's
-        aiconfigurator 0.12.0, whose templates for its releases 1.0.0 to 1.3.0rc23 agree. llama.cpp,
-        ``tools/server/README.md`` at commit 00dc805; mlx-lm 0.32.2, ``server.py``; LM Studio's
-        documentation of speculative decoding.
+        aiconfigurator 0.12.0, whose templates for its releases 1.0.0 to 1.3.0rc23 agree. llama.cpp
+        in llama-cpp-python 0.3.36, ``common/arg.cpp`` and ``common/speculative.cpp``; mlx-lm
+        0.32.2, ``server.py`` and ``generate.py``; LM Studio's documentation of speculative
+        decoding. Which families run which kinds: `_NO_FEATURES`.
 
     Examples
     --------
@@ -451,7 +467,7 @@ def follows_load(
         fixed = kind == "suffix" or "parallel_drafting" in method or data_parallel > 1
         return is_tree or not method or not fixed
     if framework == "sglang":
-        is_adaptive = SGLANG_ALGORITHMS.get(kind, "NEXTN") in _ADAPTIVE
+        is_adaptive = SGLANG_ALGORITHMS.get(kind, "EAGLE") in _ADAPTIVE
         return is_adaptive and not is_tree and data_parallel == pipeline_parallel == 1
     if framework in LOCAL_LAUNCHERS:
         return False
@@ -472,9 +488,73 @@ def _refuse(plan: Speculation, release: str, known: Sequence[str]) -> None:
     reject(f"{release} has no flag for {what}", ", ".join(known))
 
 
-def _refuse_model(plan: Speculation, release: str, families: frozenset[str], allowed: str) -> None:
-    if plan.family in families:
+def _refuse_model(plan: Speculation, release: str, families: Set[str], allowed: str) -> None:
+    if plan.family.removesuffix("_text") in families:
         reject(f"{release} has no {plan.kind} for models of the family {plan.family}", allowed)
+
+
+def _refuse_vocabulary(plan: Speculation, release: str, padding: int = 0) -> None:
+    """Refuse a draft model whose vocabulary differs from the model's by more than padding."""
+    own, target = plan.vocab_sizes or (0, 0)
+    if abs(own - target) > padding:
+        reject(
+            f"{release} runs no draft model of {own} tokens beside a model of {target}",
+            "a draft model with the same vocabulary",
+        )
+
+
+def _cache_notes(plan: Speculation, framework: str, release: str) -> list[str]:
+    """Return the note that a server is not told the format of the cache, where that is so."""
+    if plan.kv_cache in {None, *CACHES.get(framework, {})}:
+        return []
+    return [_not_told(release, "kv-cache", plan.kv_cache)]
+
+
+#: Families whose models hand on no hidden states to drafters that read those of several layers,
+#: by server and kind; names without ``_text``.
+#:
+#: Source
+#:     vllm 0.33.0, the classes that ``model_executor/models/registry.py`` names: those without
+#:     ``SupportsEagle3`` are refused as the model is loaded. sglang 0.5.23, ``srt/models``: those
+#:     without ``set_eagle3_layers_to_capture`` and its like, which ``srt/model_executor/
+#:     model_runner_components/attention_backend_setup.py`` asks for.
+_VLLM_NO_FEATURES: Final = frozenset(
+    {
+        *("bailing_hybrid", "bailing_moe", "bailing_moe_v2", "cohere", "cohere2", "ernie4_5_moe"),
+        *("exaone4", "falcon_h1", "gemma", "gemma2", "gemma3", "gemma3n", "glm4_moe"),
+        *("glm4_moe_lite", "glm4v_moe", "granitemoehybrid", "hy_v3", "hy_v4", "inkling"),
+        *("inkling_mm_model", "inkling_model", "lfm2", "lfm2_moe", "longcat_flash", "mixtral"),
+        *("nemotron-nas", "opt", "phimoe", "qwen2_moe", "qwen2_vl", "step3p5", "step3p7"),
+    }
+)
+_SGLANG_NONE: Final = frozenset(
+    {
+        *("afmoe", "arcee", "cohere", "cohere2", "dots1", "ernie4_5", "ernie4_5_moe", "exaone4"),
+        *("falcon_h1", "gemma", "gemma2", "gemma3n", "glm4v_moe", "granite", "granitemoe"),
+        *("granitemoehybrid", "granitemoeshared", "hunyuan_v1_dense", "hunyuan_v1_moe", "hy_v3"),
+        *("hy_v4", "jais2", "lfm3", "mimo", "minicpm3", "minimax_m1", "ministral3", "mistral3"),
+        *("mixtral", "nemotron-nas", "olmo2", "olmo3", "opt", "phimoe", "qwen2_vl", "seed_oss"),
+        *("solar_open", "step3p5", "step3p7"),
+    }
+)
+_SGLANG_EAGLE3_ALONE: Final = frozenset(
+    {
+        *("apertus", "bailing_moe", "bailing_moe_v2", "gemma3", "glm4_moe", "llama4"),
+        *("longcat_flash", "minimax_m2", "qwen2", "qwen2_5_vl", "qwen2_moe"),
+    }
+)
+_SGLANG_DSPARK_ALONE: Final = frozenset({"bailing_hybrid", "kimi_linear"})
+_NO_FEATURES: Final[Mapping[str, Mapping[str, Set[str]]]] = {
+    "vllm": dict.fromkeys(("eagle3", "p_eagle", "dflash", "dspark"), _VLLM_NO_FEATURES),
+    "sglang": {
+        "eagle3": _SGLANG_NONE
+        | _SGLANG_DSPARK_ALONE
+        | {"inkling", "inkling_mm_model", "inkling_model", "kimi_k3", "lfm2", "lfm2_moe"}
+        | {"mimo_v2", "mimo_v2_flash", "nemotron_h"},
+        "dflash": _SGLANG_NONE | _SGLANG_EAGLE3_ALONE | _SGLANG_DSPARK_ALONE,
+        "dspark": _SGLANG_NONE | _SGLANG_EAGLE3_ALONE,
+    },
+}
 
 
 # --- vLLM -----------------------------------------------------------------------------------------
@@ -498,10 +578,9 @@ _VLLM_METHODS: Final[Mapping[str, Mapping[str, object]]] = {
 #: Families whose configs name layers for mtp that vLLM does not load (config/speculative.py,
 #: hf_config_override).
 _VLLM_NO_MTP: Final = frozenset({"minimax_m2"})
-#: Kinds that read hidden states of several layers, and the families whose stages pass those on
-#: (v1/worker/gpu/spec_decode/eagle/eagle3_utils.py, verify_supports_aux_hidden_states_over_pp; the
-#: models that set the flag, and those built on them).
-_VLLM_FEATURES: Final = frozenset({"eagle3", "p_eagle", "dflash", "dspark"})
+#: Families whose stages pass on hidden states of several layers (v1/worker/gpu/spec_decode/eagle/
+#: eagle3_utils.py, verify_supports_aux_hidden_states_over_pp; the models that set the flag, and
+#: those built on them).
 _VLLM_STAGED: Final = (
     *("deepseek_v4", "kimi_linear", "llama", "llama4", "minimax_m3", "minimax_m3_vl", "ministral"),
     *("ministral3", "mistral", "mistral3", "qwen2", "qwen2_5_vl", "qwen2_vl", "qwen3", "qwen3_vl"),
@@ -526,7 +605,11 @@ def vllm_config(plan: Speculation) -> tuple[dict[str, object], list[str]]:
         _refuse(plan, VLLM, list(_VLLM_METHODS))
     if plan.kind == "mtp":
         _refuse_model(plan, VLLM, _VLLM_NO_MTP, "drafters with weights of their own")
-    if plan.pipeline_parallel > 1 and plan.kind in _VLLM_FEATURES and plan.family:
+    lacking = _NO_FEATURES["vllm"].get(plan.kind)
+    if lacking is not None:
+        _refuse_model(plan, VLLM, lacking, "mtp where the model has it, eagle, ngram or a model")
+    _refuse_vocabulary(plan, VLLM)
+    if plan.pipeline_parallel > 1 and lacking is not None and plan.family:
         family = plan.family.removesuffix("_text")
         if family not in _VLLM_STAGED:
             reject(
@@ -566,6 +649,7 @@ def vllm_config(plan: Speculation) -> tuple[dict[str, object], list[str]]:
 def _vllm(plan: Speculation) -> Launch:
     config, notes = vllm_config(plan)
     words, more = setting_words("vllm", plan.settings, VLLM)
+    more += _cache_notes(plan, "vllm", VLLM)
     text = shell_line(["--speculative-config", json.dumps(config), *words])
     return Launch("vllm", VLLM, text, notes=(*notes, *more))
 
@@ -573,8 +657,9 @@ def _vllm(plan: Speculation) -> Launch:
 # --- SGLang ---------------------------------------------------------------------------------------
 
 SGLANG: Final = "SGLang 0.5.23"
+#: NEXTN, its other name of EAGLE, is refused where single families look first (deepseek_v4_hook).
 SGLANG_ALGORITHMS: Final[Mapping[str, str]] = {
-    "mtp": "NEXTN",
+    "mtp": "EAGLE",
     "eagle": "EAGLE",
     "eagle3": "EAGLE3",
     "model": "STANDALONE",
@@ -583,11 +668,10 @@ SGLANG_ALGORITHMS: Final[Mapping[str, str]] = {
     "dflash": "DFLASH",
     "dspark": "DSPARK",
 }
-#: NEXTN becomes EAGLE before anything asks for it.
-_ADAPTIVE: Final = frozenset({"NEXTN", "EAGLE", "EAGLE3"})
-_STEPPED: Final = frozenset({"NEXTN", "EAGLE", "EAGLE3", "STANDALONE"})
+_ADAPTIVE: Final = frozenset({"EAGLE", "EAGLE3"})
+_STEPPED: Final = frozenset({"EAGLE", "EAGLE3", "STANDALONE"})
 #: What drafts in a pipeline (arg_groups/validation_hook.py, check_pipeline_parallel_compat).
-_STAGED: Final = frozenset({"NEXTN", "EAGLE"})
+_STAGED: Final = frozenset({"EAGLE"})
 _STAGED_ENVIRONMENT: Final = "SGLANG_ENABLE_PP_SPEC=1"
 #: What refuses to start with data-parallel attention.
 _NOT_IN_GROUPS: Final = frozenset({"STANDALONE", "NGRAM"})
@@ -597,7 +681,7 @@ _ADAPTIVE_FILE: Final = "adaptive.json"
 _SGLANG_NO_MTP: Final = frozenset({"minimax_m2", "minimax_m3_vl"})
 #: Families that draft with few algorithms, in chains (arg_groups/deepseek_v4_hook.py).
 _CHAINS_ALONE: Final = frozenset({"deepseek_v4"})
-_CHAIN_ALGORITHMS: Final = frozenset({"NEXTN", "EAGLE", "DSPARK"})
+_CHAIN_ALGORITHMS: Final = frozenset({"EAGLE", "DSPARK"})
 
 
 def sglang_words(plan: Speculation) -> list[object]:
@@ -620,6 +704,9 @@ def sglang_words(plan: Speculation) -> list[object]:
         _refuse_model(plan, SGLANG, _SGLANG_NO_MTP, "drafters with weights of their own")
     if plan.is_tree or algorithm not in _CHAIN_ALGORITHMS:
         _refuse_model(plan, SGLANG, _CHAINS_ALONE, "mtp, eagle and dspark, without trees")
+    lacking = _NO_FEATURES["sglang"].get(plan.kind, frozenset())
+    _refuse_model(plan, SGLANG, lacking, "mtp where the model has it, eagle, ngram or a model")
+    _refuse_vocabulary(plan, SGLANG)
     if plan.data_parallel > 1 and algorithm in _NOT_IN_GROUPS:
         reject(f"{SGLANG} has no {algorithm} with data-parallel attention", "without it")
     if plan.pipeline_parallel > 1:
@@ -656,6 +743,7 @@ def _sglang(plan: Speculation) -> Launch:
         where = " in a pipeline" if plan.pipeline_parallel > 1 else where
         notes.append(_fixed_note(plan, SGLANG, f"drafts of {algorithm}{where}", plan.drafts))
     told, more = setting_words("sglang", plan.settings, SGLANG)
+    more += _cache_notes(plan, "sglang", SGLANG)
     environment = ""
     if plan.pipeline_parallel > 1:
         environment = _STAGED_ENVIRONMENT
@@ -702,6 +790,7 @@ _TENSORRT_FILE: Final = "speculation.yaml"
 def _tensorrt(plan: Speculation) -> Launch:
     if plan.is_tree or plan.kind not in _TENSORRT_TYPES:
         _refuse(plan, _TENSORRT, list(_TENSORRT_TYPES))
+    _refuse_vocabulary(plan, _TENSORRT, _PADDING)
     speculation: dict[str, object] = {
         "decoding_type": _TENSORRT_TYPES[plan.kind],
         "max_draft_len": plan.drafts,
@@ -869,7 +958,7 @@ _WORKER_ROLES: Final[Mapping[str, Mapping[str, Sequence[object]]]] = {
 
 # --- Software of one user: llama.cpp and what wraps it, MLX ---------------------------------------
 
-#: Its README at commit 00dc805. `--draft-max`, `--draft-min` and `--draft` are gone there.
+#: As it ships with llama-cpp-python 0.3.36: `--draft-max`, `--draft-min` and `--draft` are gone.
 LLAMA_CPP: Final = "llama.cpp of November 2026"
 _LLAMA_TYPES: Final[Mapping[str, str]] = {
     "mtp": "draft-mtp",
@@ -880,6 +969,14 @@ _LLAMA_TYPES: Final[Mapping[str, str]] = {
     "ngram": "ngram-mod",
     "prompt_lookup": "ngram-simple",
 }
+#: Each look-up counts its drafts by flags of its own, and is left with 48 to 64 without them.
+_LLAMA_LOOKUPS: Final[Mapping[str, Callable[[int], Sequence[object]]]] = {
+    "ngram": lambda drafts: ["--spec-ngram-mod-n-max", drafts, "--spec-ngram-mod-n-min", 0],
+    "prompt_lookup": lambda drafts: ["--spec-ngram-simple-size-m", drafts],
+}
+#: By how many tokens llama.cpp lets vocabularies differ (SPEC_VOCAB_MAX_SIZE_DIFFERENCE): padding.
+#: MLX just warns, and drafts tokens of another meaning.
+_PADDING: Final = 128
 _MLX: Final = "mlx-lm 0.32.2"
 _LM_STUDIO: Final = "LM Studio 0.4"
 #: Stands for the file of weights.
@@ -889,13 +986,17 @@ YOUR_FILE: Final = "<YOUR-FILE.gguf>"
 def _llama_cpp(plan: Speculation) -> Launch:
     if plan.is_tree or plan.kind not in _LLAMA_TYPES:
         _refuse(plan, LLAMA_CPP, list(_LLAMA_TYPES))
+    _refuse_vocabulary(plan, LLAMA_CPP, _PADDING)
     words: list[object] = ["--spec-type", _LLAMA_TYPES[plan.kind]]
     if plan.weights is not None:
         on_hub = ":" in plan.weights and "/" in plan.weights
         words += ["--spec-draft-hf" if on_hub else "--spec-draft-model", plan.weights]
     words += ["--spec-draft-device", "none"] if plan.on_host else []
-    words += ["--spec-draft-n-max", plan.drafts, "--spec-draft-n-min", plan.n_min]
-    words += ["--spec-draft-p-min", f"{plan.p_min:g}"]
+    if plan.kind in _LLAMA_LOOKUPS:
+        words += _LLAMA_LOOKUPS[plan.kind](plan.drafts)
+    else:
+        words += ["--spec-draft-n-max", plan.drafts, "--spec-draft-n-min", plan.n_min]
+        words += ["--spec-draft-p-min", f"{plan.p_min:g}"]
     notes = [*plan.to_fill_in, f"put the file of weights in the place of {YOUR_FILE}"]
     if plan.differs:
         notes.append(_fixed_note(plan, LLAMA_CPP, "drafts", plan.drafts))
@@ -908,16 +1009,24 @@ def _llama_cpp(plan: Speculation) -> Launch:
             words += [] if value else ["--no-cache-prompt"]
         else:
             notes.append(_not_told(LLAMA_CPP, key, value))
+    notes += _cache_notes(plan, "llama.cpp", LLAMA_CPP)
     return Launch("llama.cpp", LLAMA_CPP, shell_line(words), notes=tuple(notes))
 
 
 def _mlx(plan: Speculation) -> Launch:
     if plan.kind != "model":
         _refuse(plan, _MLX, ["model"])
+    if plan.is_recurrent:
+        reject(
+            f"{_MLX} drafts for no model with recurrent layers, whose cache it cannot trim",
+            "a model whose layers all cache keys and values, or llama.cpp",
+        )
+    _refuse_vocabulary(plan, _MLX, _PADDING)
     notes = [*plan.to_fill_in, f"{_MLX} runs one request at a time with a draft model"]
     if plan.differs:
         notes.append(_fixed_note(plan, _MLX, "drafts", plan.drafts))
     notes += [_not_told(_MLX, key, value) for key, value in plan.settings.stated.items()]
+    notes += _cache_notes(plan, "mlx", _MLX)
     words = ["--draft-model", plan.weights, "--num-draft-tokens", plan.drafts]
     return Launch("mlx", _MLX, shell_line(words), notes=tuple(notes))
 
@@ -925,9 +1034,11 @@ def _mlx(plan: Speculation) -> Launch:
 def _lm_studio(plan: Speculation) -> Launch:
     if plan.kind != "model":
         _refuse(plan, _LM_STUDIO, ["model"])
+    _refuse_vocabulary(plan, _LM_STUDIO, _PADDING)
     told = f'each request names it: "draft_model": {json.dumps(plan.weights)} (draftModel in SDKs)'
     notes = [*plan.to_fill_in, told]
     notes.append(f"{_LM_STUDIO} is not told how many drafts: {plan.drafts} are predicted")
+    notes += _cache_notes(plan, "lmstudio", _LM_STUDIO)
     return Launch("lmstudio", _LM_STUDIO, "", notes=tuple(notes))
 
 
@@ -938,6 +1049,8 @@ def _ollama(plan: Speculation) -> Launch:
     )
 
 
+#: Kinds that a server could run, unlike shares of time; none runs Medusa's heads by now.
+SERVED_KINDS: Final = frozenset({*_VLLM_METHODS, *SGLANG_ALGORITHMS, "medusa"})
 #: What runs inside of software that wraps another.
 RUNS: Final = {"ollama": "llama.cpp", "lmstudio": "llama.cpp"}
 #: Software of one user.

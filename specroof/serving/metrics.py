@@ -1,4 +1,4 @@
-"""What servers publish: the metric names of vLLM and SGLang, and series counted over a time."""
+"""What servers publish: the metric names of their counters, and series counted over a time."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,11 +7,12 @@ from typing import Final
 
 from specroof.errors import MeasurementError, reject
 from specroof.reading.metrics_text import Sample
+from specroof.serving.launch import LLAMA_CPP
 
 #: What to say of a server without a metrics page.
 NO_PAGE: Final = (
-    "allowed: a server's metrics page, which SGLang publishes with --enable-metrics, and vLLM "
-    "unless --disable-log-stats"
+    "allowed: a server's metrics page, which SGLang publishes with --enable-metrics, llama.cpp with "
+    "--metrics, and vLLM unless --disable-log-stats"
 )
 
 
@@ -37,6 +38,8 @@ class ServerMetrics:
         A gauge whose labels say how the server was launched; empty where there is none.
     gap_of_each_token
         Whether the time between two outputs of a request is shared out among their tokens.
+    counts_without_drafts
+        Whether rounds are counted, as 0, where nothing drafts.
     """
 
     framework: str
@@ -48,30 +51,39 @@ class ServerMetrics:
     only: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     info: str = ""
     gap_of_each_token: bool = False
+    counts_without_drafts: bool = False
 
 
+_SPECULATION: Final[Mapping[str, str]] = {
+    "rounds": "spec_decode_num_drafts_total",
+    "drafts": "spec_decode_num_draft_tokens_total",
+    "accepted": "spec_decode_num_accepted_tokens_total",
+    "accepted_at": "spec_decode_num_accepted_tokens_per_pos_total",
+}
 _BOTH: Final[Mapping[str, str]] = {
     "gap_s": "inter_token_latency_seconds_sum",
     "gaps": "inter_token_latency_seconds_count",
+    "prompt_tokens": "prompt_tokens_total",
 }
 
-#: The names of vllm 0.33.0 (``v1/metrics/loggers.py``, ``v1/spec_decode/metrics.py``) and of sglang
-#: 0.5.23 (``srt/observability/metrics_collector.py``). A gap is the time between two outputs of a
+#: The names of vllm 0.33.0 (``v1/metrics/loggers.py``, ``v1/spec_decode/metrics.py``), of sglang
+#: 0.5.23 (``srt/observability/metrics_collector.py``) and of llama.cpp
+#: (``tools/server/server-task.cpp``, ``to_metrics``). A gap is the time between two outputs of a
 #: request: vLLM observes one for each step, SGLang one for each token, whose sum is the same.
+#: llama.cpp adds up the time from the first token of a request to its last when it ends, and counts
+#: neither requests nor gaps.
 SERVERS: Final[tuple[ServerMetrics, ...]] = (
     ServerMetrics(
         framework="vllm",
         release="vLLM 0.33.0",
         prefix="vllm:",
         counters={
-            "rounds": "spec_decode_num_drafts_total",
-            "drafts": "spec_decode_num_draft_tokens_total",
-            "accepted": "spec_decode_num_accepted_tokens_total",
-            "accepted_at": "spec_decode_num_accepted_tokens_per_pos_total",
+            **_SPECULATION,
             "tokens": "generation_tokens_total",
             "requests": "request_generation_tokens_count",
             "output_tokens": "request_generation_tokens_sum",
             "input_tokens": "request_prompt_tokens_sum",
+            "cached_tokens": "prompt_tokens_cached_total",
             **_BOTH,
         },
         gauges={"running": "num_requests_running", "waiting": "num_requests_waiting"},
@@ -87,6 +99,7 @@ SERVERS: Final[tuple[ServerMetrics, ...]] = (
             "requests": "num_requests_total",
             "output_tokens": "generation_tokens_total",
             "input_tokens": "prompt_tokens_total",
+            "cached_tokens": "cached_tokens_total",
             **_BOTH,
         },
         gauges={"running": "num_running_reqs", "waiting": "num_queue_reqs"},
@@ -97,6 +110,18 @@ SERVERS: Final[tuple[ServerMetrics, ...]] = (
         },
         only={"tokens": ("mode", "decode")},
         gap_of_each_token=True,
+    ),
+    ServerMetrics(
+        framework="llama.cpp",
+        release=LLAMA_CPP,
+        prefix="llamacpp:",
+        counters={
+            **_SPECULATION,
+            "tokens": "tokens_predicted_total",
+            "gap_s": "tokens_predicted_seconds_total",
+        },
+        gauges={"running": "requests_processing", "waiting": "requests_deferred"},
+        counts_without_drafts=True,
     ),
 )
 
@@ -178,7 +203,7 @@ def served_by(samples: Iterable[Sample], *, source: str) -> ServerMetrics:
     if len(found) == 1:
         return found[0]
     prefixes = " or ".join(one.prefix for one in SERVERS)
-    has = "both" if found else f"no such metric, but {', '.join(names[:3])}"
+    has = "several kinds" if found else f"no such metric, but {', '.join(names[:3])}"
     return reject(f"{source}: has {has}", f"metrics of one server, {prefixes}", MeasurementError)
 
 

@@ -1,7 +1,7 @@
 """A server's own counts as load, acceptance and the seconds of a round."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -56,6 +56,8 @@ class Observed:
         Seconds of a round, or of a plain step, as requests feel it; and how it was found.
     input_len, output_len
         Mean tokens of requests that ended; None where none did.
+    prefix_hit_rate
+        Share of the prompts' tokens that was cached; 0 where a server does not say.
     notes
         Sentences for the reader.
     """
@@ -80,6 +82,7 @@ class Observed:
     round_from: str
     input_len: float | None
     output_len: float | None
+    prefix_hit_rate: float = 0.0
     notes: tuple[str, ...] = ()
 
 
@@ -108,6 +111,7 @@ def observed(found: Counted, seconds: float | None) -> Observed:
         the seconds that each stays. vLLM observes a gap for each output of a request, SGLang its
         share for each token.
     """
+    found = _with_gaps(found)
     # After a restart, the counters are of an unknown part of the time.
     known = None if found.restarted or not seconds else seconds
     counts = found.counts
@@ -138,6 +142,7 @@ def observed(found: Counted, seconds: float | None) -> Observed:
         round_from=round_from,
         input_len=_ratio(counts, "input_tokens", "requests"),
         output_len=_ratio(counts, "output_tokens", "requests"),
+        prefix_hit_rate=min(_ratio(counts, "cached_tokens", "prompt_tokens") or 0.0, 1.0),
         notes=tuple(_notes(found, drafting)),
     )
 
@@ -196,12 +201,28 @@ class _Drafting:
     longest: int | None = None
 
 
+def _with_gaps(found: Counted) -> Counted:
+    """Return counts with gaps, where a server counts the time of answers and not their outputs.
+
+    Every token but the accepted drafts is an output of its own.
+
+    Counts
+        the first token of an answer, which comes from its prefill, as a round without a draft.
+    """
+    counts = found.counts
+    if "gaps" in counts or not {"gap_s", "tokens"} <= counts.keys():
+        return found
+    gaps = max(counts["tokens"] - counts.get("accepted", 0.0), 0.0)
+    return replace(found, counts={**counts, "gaps": gaps})
+
+
 def _drafting(found: Counted) -> _Drafting:
     """Return how long drafts are and what comes of them; nothing where none are made."""
     counts = found.counts
     if found.server.settings:
         return _drafting_by_settings(found)
-    if "rounds" not in counts:
+    idle = found.server.counts_without_drafts and not (found.accepted_at or counts["rounds"])
+    if "rounds" not in counts or idle:
         return _Drafting(speculates=False)
     mean = _ratio(counts, "drafts", "rounds")
     longest = len(found.accepted_at) or max(round(mean or 0.0), 1)

@@ -54,30 +54,27 @@ class Grid:
 
     def at(self, x: float, y: float) -> float:
         """Return the value at one point."""
-        column = _place(self.y, y)
-        low, high = self.y[column], self.y[column + 1]
-        share = (y - low) / (high - low)
-        row = _place(self.x, x)
-        low, high = self.x[row], self.x[row + 1]
+        xs, ys = self.x, self.y
+        column = bisect_right(ys, y, 1, len(ys) - 1) - 1
+        low = ys[column]
+        share = (y - low) / (ys[column + 1] - low)
+        row = bisect_right(xs, x, 1, len(xs) - 1) - 1
+        low = xs[row]
         first, second = self._rows[row], self._rows[row + 1]
-        below = first[column] + share * (first[column + 1] - first[column])
-        above = second[column] + share * (second[column + 1] - second[column])
-        return below + (x - low) / (high - low) * (above - below)
+        below, above = first[column], second[column]
+        below += share * (first[column + 1] - below)
+        above += share * (second[column + 1] - above)
+        return below + (x - low) / (xs[row + 1] - low) * (above - below)
 
     def row(self, x: float) -> list[float]:
         """Return the values at one `x` and all points of the other axis."""
-        row = _place(self.x, x)
+        row = bisect_right(self.x, x, 1, len(self.x) - 1) - 1
         low, high = self.x[row], self.x[row + 1]
         share = (x - low) / (high - low)
         return [
             below + share * (above - below)
             for below, above in zip(self._rows[row], self._rows[row + 1], strict=True)
         ]
-
-
-def _place(axis: list[float], number: float) -> int:
-    """Return the interval of an axis that a number lies in, or the next to it."""
-    return min(max(bisect_right(axis, number) - 1, 0), len(axis) - 2)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -173,13 +170,14 @@ def pass_prices(
     )[-1]
 
 
-def prices_by_draft_len(
+def prices_by_draft_len(  # noqa: PLR0913 - the bounds of all loads
     deployment: Deployment,
     rules: PrefillRules,
     *,
     running: float,
     input_len: tuple[float, float],
     longest: float,
+    most: float = 0.0,
     drafting: tuple[Drafter, TokensPerRound | ContextAcceptance, int] | None = None,
 ) -> list[PassPrices]:
     """Return the prices of a server's passes, for all loads within bounds, by draft length from 0.
@@ -196,6 +194,8 @@ def prices_by_draft_len(
         Tokens of the shortest prompt and of the longest.
     longest
         Tokens of the longest request, prompt and answer.
+    most
+        Requests that run while their answers are short, if these are more.
     drafting
         What drafts, how much of it is accepted, and drafts of a round at most: lengths end before
         it where the drafter does. None for plain decoding.
@@ -212,6 +212,8 @@ def prices_by_draft_len(
     passes, engine = EnginePasses(), deployment.setup.engine
     chunk = rules.chunk or running * input_len[1]
     batches = _axis(1.0, max(running, 2.0), _BATCH_STEP, whole=True)
+    if most > batches[-1]:
+        batches = np.append(batches, _axis(batches[-1], most, _BATCH_STEP, whole=True)[1:])
     contexts = _axis(input_len[0], max(longest, input_len[0] + 1), _CONTEXT_STEP)
     tokens = _axis(1.0, max(chunk, 2.0), _TOKENS_STEP, whole=True)
     attended = _axis(_LEAST_ATTENDED, max(longest, 2 * _LEAST_ATTENDED), _ATTENDED_STEP)

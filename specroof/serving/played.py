@@ -20,11 +20,19 @@ from specroof.arrays import Array, IntArray, whole_within
 from specroof.drafters import Drafter
 from specroof.errors import refuse
 from specroof.latency import Deployment
-from specroof.serving.capacity import PrefillRules, RoomRule, prefill_rules
+from specroof.serving.capacity import (
+    FRAMEWORKS,
+    PrefillRules,
+    RoomRule,
+    ServerRoom,
+    prefill_rules,
+    server_room,
+)
 from specroof.serving.pass_prices import PassPrices, prices_by_draft_len
 from specroof.serving.served import served_curve
 from specroof.serving.workload import Load, Requests
 from specroof.speedup.curve import acceptance_of
+from specroof.speedup.result import within_measured
 from specroof.speedup.round import waits_for_host
 from specroof.units import format_seconds
 
@@ -163,12 +171,52 @@ class Played:
         return times | whole | {"good_requests_per_s": float(in_time) * self.requests_per_s}
 
 
-def play(
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What requests hold of a server's memory for cached tokens, in shares of it.
+
+    Parameters
+    ----------
+    request
+        What each request that runs holds whatever its context: recurrent state, windows, slots
+        ahead of its context, and the unused part of its last block.
+    token
+        What a cached token takes.
+    reserves
+        Whether a request begins only where its whole answer fits too; where not, the last ones that
+        began lose what they hold when there is no room for the next tokens of all.
+
+    Ignores
+        in which step of a block each request is: the last one is half used on average.
+    """
+
+    request: float
+    token: float
+    reserves: bool = False
+
+    @classmethod
+    def of_blocks(
+        cls, count: int, block_len: int = 16, *, ahead_len: float = 1.0, reserves: bool = False
+    ) -> "Memory":
+        """Return the memory of so many blocks, of requests that hold slots ahead of their context.
+
+        Examples
+        --------
+        >>> some = Memory.of_blocks(4, 16)  # of 64 tokens; 8.5 are ahead, or left of a block
+        >>> some.token * 64, some.request * 64
+        (1.0, 8.5)
+        """
+        token = 1 / (count * block_len)
+        return cls((ahead_len + (block_len - 1) / 2) * token, token, reserves)
+
+
+def play(  # noqa: PLR0913 - what is asked, of whom, by which rules
     prices: PassPrices | Mapping[int, PassPrices],
     requests: Requests,
     rules: PrefillRules,
     capacity: float,
     *,
+    memory: Memory | None = None,
     overlap: bool = False,
     seed: int | None = None,
 ) -> Played:
@@ -189,6 +237,8 @@ def play(
         The server's scheduler: see `specroof.serving.capacity.prefill_rules`.
     capacity
         Requests that run at once, at most: with their prompt or their answer.
+    memory
+        What they hold of it as their contexts grow; None for any number of tokens.
     overlap
         Whether the host schedules a pass while the one before it runs: a request then joins the
         pass after the next, but on an idle server.
@@ -201,9 +251,13 @@ def play(
         For a server that has room for no request, prices that begin above one request, and dice
         for several draft lengths.
 
+    Counts
+        a request that loses its memory waits before all others, and computes its prompt and what
+        there is of its answer again. With overlap, the memory of one that ends is free a pass
+        later.
     Ignores
-        preemption: requests keep their room; and the pass that a server with overlap takes to see
-        that a request has ended.
+        blocks that a cache of prefixes keeps of a request that lost its memory; and of a limit of
+        running requests the pass that a server with overlap takes to see that one has ended.
     Source
         vLLM 0.33.0 ``v1/core/sched/scheduler.py``, ``schedule``, and ``v1/engine/core.py``,
         ``step_with_batch_queue``; SGLang 0.5.23 ``managers/scheduler.py``,
@@ -233,42 +287,52 @@ def play(
         rng = np.random.default_rng(whole_within("seed", seed, "seed"))
         rounds = _drawn_rounds(decoded_len, schedule[1].survival, rng)
         decoded_len = rounds * schedule[1].tokens_per_round
-    server = _Server(schedule, requests, decoded_len, rules, capacity, overlap)
+    server = _Server(schedule, requests, decoded_len, rules, capacity, memory, overlap)
     return server.played(requests.output_len)
 
 
 class _Server:
     """A server between two events.
 
-    Requests are numbered in the order in which they are sent, reach the server, and start.
+    Requests are numbered in the order in which they are sent, reach the server, and first start.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - the arguments of `play`
         self,
         schedule: Mapping[int, PassPrices],
         requests: Requests,
         decoded_len: Array,
         rules: PrefillRules,
         capacity: float,
+        memory: Memory | None,
         overlap: bool,
     ) -> None:
         self.schedule, self.prices = schedule, schedule[1]
+        self.tokens_per_round = self.prices.tokens_per_round
         self.rules, self.capacity, self.overlap = rules, capacity, overlap
+        self.memory = memory
+        self.reserves = memory is not None and memory.reserves
         self.concurrency = requests.concurrency or math.inf
         # Of each request: tokens of its prompt, of these new ones, tokens to decode, and how many
-        # of its answer are behind each of these: 1, but with dice.
-        self.input_len = requests.input_len.tolist()
-        self.new_len = (requests.input_len - requests.cached_len).tolist()
-        self.decoded_len = decoded_len.tolist()
+        # of its answer are behind each of these: 1, but with dice. What there is of an answer
+        # whose memory was lost is part of the prompt.
+        self.input_len: list[float] = requests.input_len.tolist()
+        self.new_len: list[float] = (requests.input_len - requests.cached_len).tolist()
+        self.decoded_len: list[float] = decoded_len.tolist()
         expected = np.where(decoded_len > 0, decoded_len, 1.0)
-        self.growth = ((requests.output_len - 1.0) / expected).tolist()
+        self.growth: list[float] = ((requests.output_len - 1.0) / expected).tolist()
         self.arrival_s = requests.arrival_s.tolist()
         nothing = [0.0] * len(self.arrival_s)
         self.sent_s, self.started_s = nothing, nothing.copy()
         self.first_s, self.end_s = nothing.copy(), nothing.copy()
         self.event_s: list[float] = []
         self.running: list[int] = []
-        self.n_sent = self.n_reached = self.n_started = self.n_ended = 0
+        self.n_sent = self.n_reached = self.n_started = self.n_first = self.n_ended = 0
+        # Requests with memory, by their last start; those that ended are among them until they
+        # are the last. Requests that lost it: the last one is the next to start.
+        self.n_running = 0
+        self.started: list[int] = []
+        self.lost: list[int] = []
         # The scheduler knows the requests that came until then.
         self.clock = self.seen_s = 0.0
         # Rounds since the scheduler looked for requests.
@@ -278,6 +342,16 @@ class _Server:
         # Tokens of a request that has decoded all the time; what this is when a request ends.
         self.decoded = 0.0
         self.decoding: list[tuple[float, int]] = []
+        # Requests that decode; entries of others stay, but never the first: of a request whose
+        # memory was lost. The target of each that does decode.
+        self.batch = 0
+        self.targets = [-1.0] * len(self.arrival_s)
+        # Cached tokens of the prompt that is being computed, or of all that run where answers are
+        # reserved; and those that are free a pass after their requests ended.
+        self.kept_len = self.leaving_len = 0.0
+        self.n_leaving = 0
+        # The share of the memory that the next pass leaves.
+        self.free = 1.0
         # Cached tokens of all that decode: the first, and the second for each of `decoded`.
         self.context_base = self.context_growth = 0.0
         # Seconds of a round over the mean context, by the batch.
@@ -285,18 +359,27 @@ class _Server:
 
     def played(self, output_len: Array) -> Played:
         """Play until the last request has ended."""
+        memory = self.memory
         self.send()
         while self.n_ended < len(self.end_s):
             next_s = self.reach()
+            admits = memory is None or self.has_room(memory)
+            if memory is not None and not admits:
+                self.make_room(memory)
             budget = self.rules.chunk or math.inf
             if self.rules.shares_passes:
-                budget -= self.prices.positions * len(self.decoding)
-            room = budget > 0 and self.n_started - self.n_ended < self.capacity
-            if (budget > 0 and self.cut_len) or (room and self.n_started < self.n_reached):
-                self.take_prompts(budget)
+                budget -= self.prices.positions * self.batch
+            room = admits and budget > 0 and self.n_running < self.capacity
+            waits = room and (self.n_started < self.n_reached or bool(self.lost))
+            fits = waits and self.fits()
+            if (budget > 0 and self.cut_len) or fits:
+                self.take_prompts(budget, admits=admits)
             elif self.decoding:
-                self.decode(max(next_s - self.clock, 0.0) if room else math.inf)
+                full = waits and not fits
+                until_s = max(next_s - self.clock, 0.0) if room and not full else math.inf
+                self.decode(until_s, once=not admits or (full and self.n_leaving > 0))
             else:
+                self.leaving_len, self.n_leaving = 0.0, 0
                 self.clock = self.seen_s = max(next_s, self.clock)
         sent_s = np.array(self.sent_s)
         return Played(
@@ -312,7 +395,8 @@ class _Server:
 
     def send(self) -> None:
         """Send the requests that the concurrency allows, each at its arrival or later."""
-        most = min(len(self.sent_s), self.n_ended + self.concurrency)
+        most = self.n_ended + self.concurrency
+        most = min(most, len(self.sent_s))
         while self.n_sent < most:
             self.sent_s[self.n_sent] = max(self.arrival_s[self.n_sent], self.clock)
             self.n_sent += 1
@@ -328,30 +412,87 @@ class _Server:
             self.n_reached += 1
         return math.inf
 
-    def take_prompts(self, budget: float) -> None:
+    def full_len(self, number: int) -> float:
+        """Return the tokens of a request when it ends."""
+        return self.input_len[number] + self.growth[number] * self.decoded_len[number]
+
+    def needed_len(self, number: int) -> float:
+        """Return the tokens that must fit for a request to start."""
+        return self.full_len(number) if self.reserves else self.input_len[number]
+
+    def fits(self) -> bool:
+        """Return whether there is memory for the next request."""
+        memory = self.memory
+        if memory is None or not self.n_running:
+            return True
+        number = self.lost[-1] if self.lost else self.n_started
+        return memory.token * self.needed_len(number) + memory.request <= self.free
+
+    def has_room(self, memory: Memory) -> bool:
+        """Return whether all that run have memory for the next pass."""
+        tokens = self.kept_len + self.leaving_len
+        if not self.reserves:
+            tokens += self.context_base + self.context_growth * self.decoded
+        held = self.n_running + self.n_leaving
+        self.free = 1 - memory.token * tokens - memory.request * held
+        return self.free >= 0 or self.reserves or self.n_running <= 1
+
+    def make_room(self, memory: Memory) -> None:
+        """Take memory from the last that started until the others have enough for the next pass."""
+        while not self.has_room(memory):
+            number = self.started.pop()
+            if self.cut_len:
+                self.cut_len = 0.0
+                self.kept_len -= self.input_len[number]
+            elif self.targets[number] < 0:
+                continue  # it has ended
+            else:
+                self.stop(number)
+            self.lost.append(number)
+            self.n_running -= 1
+        self.note()
+        self.change(self.n_ended)
+
+    def stop(self, number: int) -> None:
+        """Take a request out of the batch whose answer is to go on later.
+
+        The pass over its prompt and what there is of its answer gives the next token.
+        """
+        target, growth = self.targets[number], self.growth[number]
+        self.leave(target, number)
+        left = target - self.decoded - 1 / growth
+        more = growth * (self.decoded_len[number] - left)
+        self.input_len[number] += more
+        self.new_len[number] += more
+        self.decoded_len[number] = left if left > _ROUNDING else 0.0
+        self.tidy()
+
+    def take_prompts(self, budget: float, *, admits: bool) -> None:
         """Run one pass with prompts, of so many tokens at most."""
         tokens = attended = 0.0
         through = []
         if not self.cut_len:
             self.start()
         while True:
-            number = self.n_started - 1
-            piece = min(self.cut_len, budget - tokens)
+            number, piece = self.started[-1], self.cut_len
+            before = self.input_len[number] - piece
+            piece = min(piece, budget - tokens)
             tokens += piece
-            attended += piece * (self.input_len[number] - self.cut_len + piece / 2)
+            attended += piece * (before + piece / 2)
             self.cut_len -= piece
             if self.cut_len > _ROUNDING:
                 break
             self.cut_len = 0.0
             through.append(number)
-            full = budget - tokens < _ROUNDING or self.n_started - self.n_ended >= self.capacity
-            if full or self.n_started == self.n_reached:
+            full = budget - tokens < _ROUNDING or self.n_running >= self.capacity
+            waits = self.n_started < self.n_reached or self.lost
+            if full or not waits or not admits or not self.fits():
                 break
             self.start()
         self.note()
         self.seen_s = self.clock
         self.unseen_rounds = 0
-        batch = len(self.decoding) if self.rules.shares_passes else 0
+        batch = self.batch if self.rules.shares_passes else 0
         if batch:
             context = (self.context_base + self.context_growth * self.decoded) / batch
             self.clock += self.prices.mixed_s(batch, context, tokens, attended / tokens)
@@ -361,35 +502,61 @@ class _Server:
         if not self.overlap:
             self.seen_s = self.clock
         ended = self.n_ended
+        self.leaving_len, self.n_leaving = 0.0, 0
         if batch:
-            self.commit(self.prices.tokens_per_round if self.rules.drafts_beside else 1.0)
+            self.commit(self.tokens_per_round if self.rules.drafts_beside else 1.0)
+        self.answer(through)
+        self.change(ended)
+
+    def answer(self, through: list[int]) -> None:
+        """Let requests decode, or end, whose prompts are through."""
         for number in through:
-            self.first_s[number] = self.clock
+            if number == self.n_first:
+                self.first_s[number] = self.clock
+                self.n_first += 1
+            if self.memory is not None and not self.reserves:
+                self.kept_len -= self.input_len[number]
             if self.decoded_len[number] > 0:
-                heapq.heappush(self.decoding, (self.decoded + self.decoded_len[number], number))
+                self.targets[number] = self.decoded + self.decoded_len[number]
+                heapq.heappush(self.decoding, (self.targets[number], number))
+                self.batch += 1
                 growth = self.growth[number]
                 self.context_growth += growth
                 self.context_base += self.input_len[number] - growth * self.decoded
             else:
                 self.end(number)
-        self.change(ended)
 
     def start(self) -> None:
         """Begin with the prompt of the next request."""
-        self.started_s[self.n_started] = self.clock
-        self.cut_len = self.new_len[self.n_started]
-        self.n_started += 1
+        if self.lost:
+            number = self.lost.pop()
+        else:
+            number = self.n_started
+            self.started_s[number] = self.clock
+            self.n_started += 1
+        self.started.append(number)
+        self.n_running += 1
+        self.cut_len = self.new_len[number]
+        if self.memory is not None:
+            needed_len = self.needed_len(number)
+            self.kept_len += needed_len
+            self.free -= self.memory.token * needed_len + self.memory.request
 
-    def decode(self, until_s: float) -> None:
-        """Decode until a request ends, or for so many seconds: to the end of a round."""
-        batch, tokens = len(self.decoding), self.prices.tokens_per_round
+    def decode(self, until_s: float, *, once: bool) -> None:
+        """Decode until a request ends or memory is full, or for so many seconds: whole rounds."""
+        batch, tokens = self.batch, self.tokens_per_round
         if batch not in self.rounds_s:
             self.rounds_s[batch] = self.prices.round_s.row(batch)
         prices = (self.prices.round_s.y, self.rounds_s[batch])
         context = (self.context_base + self.context_growth * self.decoded) / batch
         growth = self.context_growth * tokens / batch
         left = self.decoding[0][0] - self.decoded
-        most = max(math.ceil((left - _ROUNDING) / tokens), 1)
+        most = 1 if once else max(math.ceil((left - _ROUNDING) / tokens), 1)
+        if self.memory is not None and not self.reserves and most > 1:
+            grows = self.memory.token * self.context_growth * tokens
+            free = max(self.free, 0.0)
+            if free < grows * (most - 1):
+                most = int(free / grows) + 1
         interval = self.rules.receive_interval
         if interval > 1:  # to the next look for requests: none is seen before it
             most, until_s = min(most, interval - self.unseen_rounds), math.inf
@@ -398,9 +565,12 @@ class _Server:
         self.clock += seconds
         self.seen_s = self.clock
         if self.overlap:  # the next round was scheduled when the last one began
-            context += growth * (rounds - 1)
-            self.seen_s -= steady_rounds(prices, context, growth, 1, math.inf)[1]
+            if rounds > 1:
+                context += growth * (rounds - 1)
+                seconds = steady_rounds(prices, context, growth, 1, math.inf)[1]
+            self.seen_s -= seconds
         ended = self.n_ended
+        self.leaving_len, self.n_leaving = 0.0, 0
         self.commit(rounds * tokens)
         self.change(ended)
 
@@ -409,16 +579,39 @@ class _Server:
         self.decoded += tokens
         while self.decoding and self.decoding[0][0] < self.decoded + _ROUNDING:
             target, number = heapq.heappop(self.decoding)
-            growth = self.growth[number]
-            self.context_growth -= growth
-            began = target - self.decoded_len[number]
-            self.context_base -= self.input_len[number] - growth * began
-            self.end(number)
+            if target == self.targets[number]:
+                self.leave(target, number)
+                self.end(number)
+        if self.memory is not None:
+            self.tidy()
+
+    def tidy(self) -> None:
+        """Drop first entries of requests that do not decode."""
+        decoding, targets = self.decoding, self.targets
+        while decoding and targets[decoding[0][1]] != decoding[0][0]:
+            heapq.heappop(decoding)
+
+    def leave(self, target: float, number: int) -> None:
+        """Take a request out of the batch that decodes."""
+        growth = self.growth[number]
+        self.context_growth -= growth
+        began = target - self.decoded_len[number]
+        self.context_base -= self.input_len[number] - growth * began
+        self.targets[number] = -1.0
+        self.batch -= 1
 
     def end(self, number: int) -> None:
         """End a request."""
         self.end_s[number] = self.clock
         self.n_ended += 1
+        self.n_running -= 1
+        if self.memory is not None:
+            tokens = self.full_len(number)
+            if self.reserves:
+                self.kept_len -= tokens
+            if self.overlap:
+                self.leaving_len += tokens
+                self.n_leaving += 1
 
     def change(self, ended: int) -> None:
         """Follow a change of the batch: requests take the place of any that ended."""
@@ -426,15 +619,16 @@ class _Server:
             self.note()
             self.send()
         if len(self.schedule) > 1:
-            batch = max(len(self.decoding), 1)
+            batch = max(self.batch, 1)
             self.prices = self.schedule[max(least for least in self.schedule if least <= batch)]
+            self.tokens_per_round = self.prices.tokens_per_round
 
     def note(self) -> None:
         """Note how many requests run from now on."""
         if not self.event_s or self.event_s[-1] < self.clock:
             self.event_s.append(self.clock)
             self.running.append(0)
-        self.running[-1] = self.n_started - self.n_ended
+        self.running[-1] = self.n_running
 
 
 def steady_rounds(
@@ -469,7 +663,7 @@ def steady_rounds(
     (3, 4.5)
     """
     contexts, seconds = prices
-    place = min(max(bisect_right(contexts, context) - 1, 0), len(contexts) - 2)
+    place = bisect_right(contexts, context, 1, len(contexts) - 1) - 1
     rounds, passed_s = 0, 0.0
     while True:
         low, high = contexts[place], contexts[place + 1]
@@ -541,6 +735,9 @@ class PlayedLoads:
         Requests per second that the server answers at most, axes (draft_len,).
     has_targets
         Whether there are targets of TTFT or TPOT.
+    measured_draft_len
+        The longest draft that acceptance was measured with, beyond which none is best; None where
+        a law was given.
     """
 
     drafter: str
@@ -550,6 +747,7 @@ class PlayedLoads:
     running: Array
     stable_rate: Array
     has_targets: bool
+    measured_draft_len: int | None
 
     def __repr__(self) -> str:
         """Return one line: figures are looked at by name."""
@@ -563,13 +761,19 @@ class PlayedLoads:
         return np.asarray(latency_s[:, :1] / latency_s)
 
     @property
+    def choices(self) -> Array:
+        """Speedups of the lengths to choose from, axes (load, draft_len); NaN of others."""
+        return within_measured(self.speedup, self.measured_draft_len)
+
+    @property
     def best_draft_len(self) -> IntArray:
         """The draft length of the most goodput, of ties or without targets of the least latency."""
+        good = within_measured(self.figures["good_requests_per_s"], self.measured_draft_len)
         rank = np.lexsort(
             (
                 np.broadcast_to(self.draft_len, self.speedup.shape),
-                -np.nan_to_num(self.speedup),
-                -np.nan_to_num(self.figures["good_requests_per_s"]) * self.has_targets,
+                -np.nan_to_num(self.choices),
+                -np.nan_to_num(good) * self.has_targets,
             ),
             axis=-1,
         )
@@ -602,9 +806,14 @@ class PlayedServer:
     rules, overlaps
         How prompts are taken and whether the host works beside passes: plain, and with drafts.
     capacity
-        Requests that run at once, by draft length.
+        Requests that run at once, by draft length, whatever memory they hold; 0 where it has no
+        room for one of the mean length.
+    memory
+        What they hold of the memory, by draft length; None where requests are counted.
     stable_rate
         Requests per second that it answers at most, by draft length: full, in the steady state.
+    measured_draft_len
+        The longest draft that acceptance was measured with; None where a law was given.
     """
 
     drafter: str
@@ -612,7 +821,15 @@ class PlayedServer:
     rules: tuple[PrefillRules, PrefillRules]
     overlaps: tuple[bool, bool]
     capacity: Array
+    memory: Sequence[Memory | None]
     stable_rate: Array
+    measured_draft_len: int | None
+
+    @property
+    def choices(self) -> range:
+        """The draft lengths to choose from, from 1 on."""
+        longest = len(self.capacity) - 1
+        return range(1, 1 + min(longest, self.measured_draft_len or longest))
 
     def runs(self, drafts: Drafts) -> bool:
         """Return whether requests can have so many drafts."""
@@ -634,6 +851,7 @@ class PlayedServer:
             requests,
             self.rules[most > 0],
             float(self.capacity[most]),
+            memory=self.memory[most],
             overlap=self.overlaps[most > 0],
         )
 
@@ -643,6 +861,34 @@ class PlayedServer:
         """Return what clients see of each load with so many drafts, by the names of `FIGURES`."""
         seen = [self.play(requests, drafts).figures(*targets) for requests in load.played()]
         return {name: np.array([one.get(name, math.nan) for one in seen]) for name in FIGURES}
+
+
+#: Contexts at which the memory of a request is looked at: blocks are even out over them.
+_CONTEXTS: Final = 64
+
+
+def _shares(room: ServerRoom) -> Array:
+    """Return what a request holds of the memory for tokens, axes (context_len, draft_len)."""
+    plain, drafting = (
+        1 / np.maximum(side.need.ranks * side.room.limits["cache"], 1e-9)
+        for side in (room.plain, room.drafting)
+    )
+    return np.concatenate([plain, drafting[:, 1:]], axis=1)
+
+
+def _counted(room: ServerRoom) -> Array:
+    """Return the requests that anything but memory for tokens allows, axes (draft_len,)."""
+    plain, drafting = (
+        np.minimum.reduce(
+            [
+                np.floor(side.need.ranks * limit[0])
+                for name, limit in side.room.limits.items()
+                if name != "cache"
+            ]
+        )
+        for side in (room.plain, room.drafting)
+    )
+    return np.concatenate([plain, drafting[1:]])
 
 
 def played_server(
@@ -665,7 +911,9 @@ def played_server(
         As `specroof.serving.served.served_curve` does, and for loads out of bounds.
 
     Ignores
-        the size of what requests hold: all have room for a request of the mean length.
+        of windows and states what a request holds more or less of than the line through its least
+        and most context says; and, on servers whose rules only count requests, all but the mean
+        length.
     """
     clients, count, shortest, longest_prompt, longest, answer_len = np.transpose(
         [
@@ -687,13 +935,30 @@ def played_server(
         "queue" if room == "drop" else room,
         max_draft_len=max_draft_len,
     )
-    unbounded = np.full(max_draft_len + 1, math.inf)
-    capacity = unbounded if busy.room is None else busy.room.largest[0]
+    capacity = np.full(max_draft_len + 1, math.inf)
+    if busy.room is not None:
+        capacity = busy.room.largest[0]
+    running = most = max(float(capacity.max()), 1.0)
+    memory: list[Memory | None] = [None] * len(capacity)
+    reserves = FRAMEWORKS[deployment.setup.engine.rules].reserves
+    if busy.room is not None and reserves is not None:
+        contexts = np.linspace(shortest.min(), longest.max(), _CONTEXTS)
+        near = server_room(deployment, drafter, contexts, busy.decoding.verify_len)
+        shares, middle = _shares(near), contexts.mean()
+        token = (contexts - middle) @ shares / np.sum((contexts - middle) ** 2)
+        request = shares.mean(axis=0) - token * middle
+        pairs = zip(request.tolist(), token.tolist(), strict=True)
+        memory = [Memory(*held, reserves) for held in pairs]
+        capacity = np.where(capacity >= 1, _counted(busy.room), 0.0)
+        fit = np.minimum(capacity, 1 / (request + token * shortest.min()))
+        most = max(running, float(np.nan_to_num(fit).max()))
+    in_flight = float(np.minimum(clients, count).max())
     rules = prefill_rules(deployment), prefill_rules(deployment, drafter.kind)
     priced = partial(
         prices_by_draft_len,
         deployment,
-        running=min(float(np.minimum(clients, count).max()), max(float(capacity.max()), 1.0)),
+        running=min(in_flight, running),
+        most=min(in_flight, most),
         input_len=(float(shortest.min()), float(longest_prompt.max())),
         longest=float(longest.max()),
     )
@@ -706,7 +971,9 @@ def played_server(
         rules=rules,
         overlaps=(overlap, overlap and not waits_for_host(deployment.setup, drafter)),
         capacity=capacity,
+        memory=memory,
         stable_rate=busy.curve.tokens_per_s[0, 0] / answer_len.mean(),
+        measured_draft_len=busy.curve.measured_draft_len,
     )
 
 
@@ -767,6 +1034,7 @@ def played_loads(
         running=running,
         stable_rate=server.stable_rate,
         has_targets=min(targets) < math.inf,
+        measured_draft_len=server.measured_draft_len,
     )
 
 
@@ -776,15 +1044,15 @@ def played_gain(
     load: Load,
     room: RoomRule,
     draft_lens: Sequence[int],
-) -> tuple[float, int]:
-    """Return the speedup of rounds that do draft, of the first load, and their draft length.
+) -> Array:
+    """Return the speedups of rounds that do draft, of the first load, by draft length.
 
     Parameters
     ----------
     deployment, drafter, load, room
         As `played_server` has them.
     draft_lens
-        The draft lengths to choose from.
+        The draft lengths that are played.
 
     Counts
         mean latency of a request without drafts over that with them, as `PlayedLoads.speedup`;
@@ -792,8 +1060,7 @@ def played_gain(
     """
     server = played_server(deployment, drafter, load, room, max(draft_lens))
     gains = played_loads(server, load, draft_lens).speedup[0, list(draft_lens)]
-    best = int(np.argmax(np.nan_to_num(gains, nan=-math.inf)))
-    return float(np.nan_to_num(gains[best], nan=-math.inf)), draft_lens[best]
+    return np.nan_to_num(gains, nan=-math.inf)
 
 
 #: The ratio of two rates between which the largest one lies that is good enough.

@@ -35,30 +35,36 @@ class Footprint:
         Stored once.
     token_bytes
         Of one cached token, in all layers that see the whole context.
-    window_token_bytes
-        Of one cached token, in all layers that see a window.
-    window
-        The longest window; 0 where there is none.
+    windows
+        Layers that see a window, and the bytes of one cached token in all of them, by the window.
     state_bytes
         Recurrent state of one sequence, one copy.
     replay_bytes
         What replays the state, for one drafted position of a sequence.
-    n_cached, n_windowed, n_recurrent
-        Layers that cache tokens of the whole context, of a window, and with recurrent state.
+    n_cached, n_recurrent
+        Layers that cache tokens of the whole context, and with recurrent state.
     sequence_bytes
         From cached tokens to the bytes of one sequence, state included.
     """
 
     weight_bytes: float
     token_bytes: float
-    window_token_bytes: float
-    window: int
+    windows: Mapping[int, tuple[int, float]]
     state_bytes: float
     replay_bytes: float
     n_cached: int
-    n_windowed: int
     n_recurrent: int
     sequence_bytes: Callable[[npt.ArrayLike], Array]
+
+    @property
+    def n_windowed(self) -> int:
+        """Layers that see a window."""
+        return sum(layers for layers, _ in self.windows.values())
+
+    @property
+    def window_token_bytes(self) -> float:
+        """Bytes of one cached token, in all layers that see a window."""
+        return sum(token_bytes for _, token_bytes in self.windows.values())
 
 
 def target_footprint(
@@ -94,9 +100,13 @@ def target_footprint(
     everything = partial(_sequence_bytes, model, placement, options)
     groups = placement.attention_data_parallel
     whole = _layers_with(model, lambda core: not core.window_len)
-    part = _layers_with(model, lambda core: bool(core.window_len))
+    windows: dict[int, tuple[int, float]] = {}
+    for window in sorted({core.window_len for _, core in model.counted_cores} - {0}):
+        part = _layers_with(model, lambda core: core.window_len == window)  # noqa: B023 - used here
+        none, one = _sequence_bytes(part, placement, options, np.array([0.0, 1.0])).tolist()
+        layers = sum(count for count, core in part.counted_cores if core.caches_tokens)
+        windows[window] = (layers, one - none)
     ends = _sequence_bytes(whole, placement, options, np.array([_LONG, 2 * _LONG]))
-    one = _sequence_bytes(part, placement, options, np.array([0.0, 1.0]))
     n_recurrent = sum(
         count for count, core in model.counted_cores if isinstance(core, RecurrentCore)
     )
@@ -104,12 +114,10 @@ def target_footprint(
     return Footprint(
         weight_bytes=float(device_bytes(storage(model, 0, options), placement, 0)),
         token_bytes=float(ends[1] - ends[0]) / _LONG,
-        window_token_bytes=float(one[1] - one[0]),
-        window=max((core.window_len for _, core in part.counted_cores), default=0),
+        windows=windows,
         state_bytes=float(everything(0.0)),
         replay_bytes=float(device_bytes(replayed, placement, groups)),
         n_cached=sum(count for count, core in whole.counted_cores if core.caches_tokens),
-        n_windowed=sum(count for count, core in part.counted_cores if core.caches_tokens),
         n_recurrent=n_recurrent,
         sequence_bytes=everything,
     )
@@ -236,11 +244,14 @@ class MemoryRequest(ServerSite):
     replays
         Whether a verification keeps what replays a recurrent state, in the place of a copy of the
         state for each position.
+    prompt_len
+        Tokens that a prefill computes here of each request; None for all that it caches.
     """
 
     target: Footprint
     draft: Footprint | None = None
     replays: bool = False
+    prompt_len: float | None = None
 
     @property
     def weight_bytes(self) -> float:

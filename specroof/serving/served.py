@@ -142,7 +142,7 @@ def served_curve(  # noqa: PLR0913 - what is served, to whom, within what
         check_placement(deployment.model, deployment.setup.placement)
         drafter.describe(deployment.model)  # refuses a model that the drafter does not fit
         verified = proposals(drafter, accepted_at(accepted, contexts[0]), drafts).verify_len
-        held = server_room(deployment, drafter, contexts, verified)
+        held = server_room(deployment, drafter, contexts, verified, load.workload)
         if split is not None:
             from specroof.serving.split import split_curves  # noqa: PLC0415 - asked for seldom
 

@@ -448,8 +448,8 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
             one = one + need.draft.sequence_bytes(held)
         limits["cache"] = caches / one
     else:
-        # A window's tokens are dropped in steps, a page behind it.
-        behind = need.target.window + _EVICTION_TOKENS * verify + _PAGE + ahead
+        # Tokens are dropped in steps, a page behind the longest window: the pool has one.
+        behind = max(need.target.windows, default=0) + _EVICTION_TOKENS * verify + _PAGE + ahead
         one, of_pools = _cached(server, need, caches, most=most, held=held, behind=behind)
         limits |= of_pools
     limits["running"] = np.full(shape, most)

@@ -380,20 +380,22 @@ def split_curves(
     held = need.target.sequence_bytes(workload.input_len)
     drafted = 0.0 if need.draft is None else need.draft.sequence_bytes(workload.input_len)
     most = kept.largest if room is not None else np.full_like(kept.largest, np.inf)
+    moved = held + np.where(np.arange(most.shape[1]), drafted, 0.0)  # plain decoding has no drafter
+    link_bytes_per_s = split.bytes_per_s(decode)
     moving_s = wire_s(
-        held + np.where(np.arange(most.shape[1]), drafted, 0.0),  # plain decoding has no drafter
+        moved,
         receivers=decode.placement.group_size,
         senders=split.prefill.placement.group_size,
-        link_bytes_per_s=split.bytes_per_s(decode),
+        link_bytes_per_s=link_bytes_per_s,
     )
     transfer_s = np.where(moving_s > 0, TRANSFER_LATENCY_S + moving_s, 0.0)
-    # Every group of devices, of both sides, has links of its own.
-    groups = min(
-        split.prefill_workers * split.prefill.placement.attention_data_parallel,
-        split.decode_workers * decode.placement.attention_data_parallel,
+    # Each device has a link: all of the narrower side are busy, whatever a request is spread over.
+    links = min(
+        split.prefill_workers * split.prefill.placement.tensor_parallel,
+        split.decode_workers * decode.placement.tensor_parallel,
     )
     with np.errstate(divide="ignore"):
-        link_per_s = groups / moving_s
+        link_per_s = links * LINK_FRAC * link_bytes_per_s / (moved * decode.placement.group_size)
     most_per_s = np.minimum(prompts.requests_per_s, link_per_s)
     lost_s = decode.engine.request_latency_s
     batch_size = np.asarray(load.batch_size, dtype=np.float64)

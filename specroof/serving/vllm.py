@@ -3,6 +3,7 @@
 Each function names the file and the function that it follows.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -303,8 +304,8 @@ def padded_layers(*kinds: int) -> tuple[int, ...]:
     return tuple(-(-layers // size) * size for layers in kinds)
 
 
-def _padding(need: MemoryRequest) -> tuple[float, ...]:
-    """Return how many layers are held for one that there is: of all tokens, a window, a state.
+def _padding(need: MemoryRequest) -> tuple[float, Mapping[int, float], float]:
+    """Return how many layers are held for one that there is: of all tokens, windows, a state.
 
     Layers of a drafter whose tokens take as much join those of the target.
     """
@@ -313,32 +314,64 @@ def _padding(need: MemoryRequest) -> tuple[float, ...]:
     if draft is not None and draft.n_cached and whole:
         alike = draft.token_bytes / draft.n_cached == target.token_bytes / whole
         whole += draft.n_cached if alike else 0
-    kinds = {"whole": whole, "part": target.n_windowed, "state": target.n_recurrent}
+    kinds: dict[str | int, int] = {"whole": whole, "state": target.n_recurrent}
+    kinds |= {window: layers for window, (layers, _) in target.windows.items()}
     there = {kind: layers for kind, layers in kinds.items() if layers}
     held = dict(zip(there, padded_layers(*there.values()), strict=True)) if there else {}
-    return tuple(held[kind] / there[kind] if kind in there else 1.0 for kind in kinds)
+    frac = {kind: held[kind] / there[kind] if kind in there else 1.0 for kind in kinds}
+    return frac["whole"], {window: frac[window] for window in target.windows}, frac["state"]
 
 
-def _cached_bytes(need: MemoryRequest, tokens: Array, block: float) -> Array:
+def _cached_bytes(
+    need: MemoryRequest, tokens: Array, block: float, in_flight: float = 0.0
+) -> Array:
     """Return the bytes of a request's cached tokens, in whole blocks.
 
+    Parameters
+    ----------
+    need
+        What is served.
+    tokens
+        Of the request.
+    block
+        Tokens of a block.
+    in_flight
+        Tokens whose passes may not have ended: what they attend to stays.
+
     Source
-        ``v1/kv_cache_interface.py``, ``SlidingWindowSpec``: a window starts anywhere in a block.
+        ``v1/kv_cache_interface.py``, ``SlidingWindowSpec.max_admission_blocks_per_request``: a
+        window starts anywhere in a block.
     """
     target, blocks = need.target, np.ceil(tokens / block)
-    whole, part, _ = _padding(need)
+    whole, windows, _ = _padding(need)
     if has_core(need.model, CompressedAttention):
         # Entries of its layers stand for several tokens: counted as stored, without blocks.
         held = need.target.sequence_bytes(tokens) - target.state_bytes
     else:
-        window = np.ceil((target.window - 1) / block) + 1
-        kept = np.minimum(blocks, window)
-        held = block * (
-            whole * target.token_bytes * blocks + part * target.window_token_bytes * kept
-        )
+        held = whole * target.token_bytes * block * blocks
+        for window, (_, token_bytes) in target.windows.items():
+            kept = np.minimum(blocks, np.ceil((window - 1 + in_flight) / block) + 1)
+            held = held + windows[window] * token_bytes * block * kept
     if need.draft is not None:
         held = held + need.draft.sequence_bytes(block * blocks)
     return np.asarray(held)
+
+
+def _admitted_bytes(server: Server, need: MemoryRequest, context_len: Array, block: float) -> Array:
+    """Return the bytes that must be free for a request to start: those of its whole prompt.
+
+    Windows let go of a prompt's blocks only behind passes that have ended.
+
+    Ignores
+        the window that cached tokens before a prompt keep.
+    Source
+        ``v1/core/sched/scheduler.py``, ``scheduler_reserve_full_isl``, with
+        ``v1/core/kv_cache_manager.py``, ``allocate_slots``; ``config/vllm.py``,
+        ``max_in_flight_tokens``: passes of every stage, and one more where scheduling overlaps.
+    """
+    prompt = context_len if need.prompt_len is None else np.asarray(need.prompt_len)
+    passes = need.placement.pipeline_parallel + (1 if server.overlap else 0)
+    return _cached_bytes(need, prompt, block, in_flight=passes * (server.chunk or np.inf))
 
 
 def _graph_bytes(server: Server, need: MemoryRequest, tokens: int, verify_len: Array) -> Array:
@@ -361,8 +394,9 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
     """Return the room for requests of `context_len`; `verify_len` is 1 for plain decoding.
 
     Counts
-        one pool for cache and state; blocks; slots for drafts ahead; an estimate of the profiled
-        peak and of captured graphs.
+        one pool for cache and state; blocks; slots of a verification and for drafts ahead; the
+        prompt of the last request to start, while windows hold all of it; an estimate of the
+        profiled peak and of captured graphs.
         With ``replay``, no copies of the state for drafts (``layers/mamba/abstract.py``,
         ``num_speculative_blocks``), and the inputs that replay it.
     Ignores
@@ -394,12 +428,15 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
         states = np.full(shape, need.target.state_bytes)
     elif need.replays:
         states = states + need.target.replay_bytes * _replayed_tokens(need, drafts + 1.0)
-    held = context_len + 1.0 + _lookahead(need.kind, drafts)
+    # A verification has slots for its drafts, and the drafter's are beyond them.
+    held = context_len + drafts + _lookahead(need.kind, drafts)
     cache = np.broadcast_to(_cached_bytes(need, held, block), shape)
-    limits = {
-        "cache": pool / (cache + states),
-        "running": np.full(shape, max(1.0, float(running))),
-    }
+    limits = {"cache": pool / (cache + states)}
+    more = np.zeros(shape)
+    if need.target.windows:
+        more = np.maximum(_admitted_bytes(server, need, context_len, block) - cache, 0.0)
+        limits["prompts"] = (pool - more) / (cache + states)
+    limits["running"] = np.full(shape, max(1.0, float(running)))
     if need.kind in _BLOCK_KINDS:
         ahead = np.maximum(_lookahead(need.kind, drafts), 1.0)
         limits["drafted tokens"] = np.floor(tokens / ahead) + 0 * cache
@@ -411,5 +448,5 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
         state_bytes=states,
         cache_bytes=cache,
         limits=limits,
-        short_bytes=np.maximum(cache + states - pool, 0.0),
+        short_bytes=np.maximum(cache + states + more - pool, 0.0),
     )

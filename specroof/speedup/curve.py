@@ -190,8 +190,6 @@ def decoding_curve(
         for at in contexts.tolist()
     ]
     notes = dict.fromkeys(note for curve in curves for note in curve.notes)
-    # Outside the contexts of the measurement nothing is known of any draft: 0.
-    measured = [curve.measured_draft_len for curve in curves if curve.measured_draft_len]
     below, above = (np.stack([curve.spread[end] for curve in curves])[:, None] for end in (0, 1))
     return replace(
         curves[0],
@@ -201,7 +199,7 @@ def decoding_curve(
         verify_s=np.concatenate([curve.verify_s for curve in curves]),
         round_s=np.concatenate([curve.round_s for curve in curves]),
         notes=tuple(notes),
-        measured_draft_len=min(measured, default=None),
+        measured_draft_len=acceptance.measured_depth,
         spread=(below, above),
         acceptance_from=acceptance.description,
     )
@@ -379,7 +377,7 @@ def drafting_gain(curve: SpeedupCurve, draft_len: int | None) -> tuple[Array, In
     curve
         What drafting gains.
     draft_len
-        Drafts per round; None for the best from 1 on.
+        Drafts per round; None for the best from 1 on, within the measured depth.
 
     Returns
     -------
@@ -400,5 +398,5 @@ def drafting_gain(curve: SpeedupCurve, draft_len: int | None) -> tuple[Array, In
     speedup = np.where(np.isnan(curve.speedup), -np.inf, curve.speedup)
     if draft_len is not None:
         return speedup[..., draft_len], np.full(speedup.shape[:2], draft_len)
-    best = best_index(speedup[..., 1:]) + 1
+    best = best_index(curve.choices[..., 1:]) + 1
     return np.take_along_axis(speedup, best[..., None], axis=-1)[..., 0], best

@@ -31,10 +31,10 @@ class Threshold:
     Parameters
     ----------
     answer
-        ``"at"`` a value, ``"always"`` within what can be, ``"never"``, or ``"beyond"`` the largest
-        that was tried, which still reaches it.
+        ``"at"`` a value, ``"always"`` within what can be, ``"never"``, ``"beyond"`` the largest
+        that was tried, which still reaches it, or ``"no room"`` for drafts on the server.
     value
-        Where; the easier end of what was looked at for "always", None for "never" and "beyond".
+        Where; the easier end of what was looked at for "always", None but for "at".
     draft_len
         Drafts per round there; for "never" those that come closest, for "beyond" those at the
         largest that was tried.
@@ -81,17 +81,19 @@ def crossing(
     Threshold(answer='never', value=None, draft_len=1, ceiling=2.0)
     """
     hard, easy = ends
-    (at_hard, hard_len), (at_easy, easy_len) = gain(hard), gain(easy)
+    (at_easy, easy_len), (at_hard, hard_len) = gain(easy), gain(hard)
     if at_hard >= wanted:
         return Threshold("always", hard, hard_len, at_easy)
     if at_easy < wanted:
         return Threshold("never", None, easy_len, at_easy)
     # Seconds of a token, not their inverse: these are close to linear in what drafting costs.
     a, b, miss_a, miss_b = easy, hard, wanted / at_easy - 1, wanted / at_hard - 1
+    draft_len = {easy: easy_len, hard: hard_len}
     between = 0.5
     while True:
         value = a + between * (b - a)
-        miss = wanted / gain(value)[0] - 1
+        gained, draft_len[value] = gain(value)
+        miss = wanted / gained - 1
         # The root lies between a and b; c is the end that was there before.
         if (miss > 0) == (miss_a > 0):
             c, miss_c = a, miss_a
@@ -108,7 +110,7 @@ def crossing(
             between = miss_a / (miss_b - miss_a) * miss_c / (miss_b - miss_c)
             between += (c - a) / (b - a) * miss_a / (miss_c - miss_a) * miss_b / (miss_c - miss_b)
         between = min(max(between, least), 1 - least)
-    return Threshold("at", nearest, gain(nearest)[1], at_easy)
+    return Threshold("at", nearest, draft_len[nearest], at_easy)
 
 
 def least_rate(gain: _AcceptanceGain, wanted: float, *, within: float = EXACT) -> Threshold:

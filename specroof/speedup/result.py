@@ -14,6 +14,7 @@ from specroof.errors import refuse
 from specroof.hardware import Band, EngineProfile, Placement, ServedBands, served_width
 from specroof.report.columns import Columns, arrow_table, data_frame, flat_column
 from specroof.report.layout import facts_html
+from specroof.units import format_drafts
 
 # --- How sure a speedup is: the band that holds 80 % of measurements, and the verdict in it ------
 
@@ -127,6 +128,30 @@ def speedup_of(
     """
     per_sequence = np.asarray(tokens_per_round) * (np.asarray(decode_s) / np.asarray(round_s))
     return np.asarray(per_sequence * (np.asarray(running) / np.asarray(plain_running)))
+
+
+def within_measured(values: npt.ArrayLike, measured_draft_len: int | None) -> Array:
+    """Return values of the draft lengths that may be chosen: NaN beyond the measured depth.
+
+    Parameters
+    ----------
+    values
+        The last axis is the draft length, from 0.
+    measured_draft_len
+        The longest draft that acceptance was measured with; None where a law was given.
+
+    Source
+        The choice of this library: what a longer draft brings is worth measuring, and not known.
+
+    Examples
+    --------
+    >>> within_measured([1.0, 1.5, 1.9], 1)
+    array([1. , 1.5, nan])
+    """
+    known = np.array(values, dtype=np.float64)
+    if measured_draft_len is not None:
+        known[..., measured_draft_len + 1 :] = np.nan
+    return known
 
 
 def best_index(values: npt.ArrayLike) -> npt.NDArray[np.intp]:
@@ -308,7 +333,8 @@ class SpeedupCurve:
         and the seconds that these add to each token, axis (batch_size): see
         `specroof.serving.prefills.end_to_end`. Empty and 0 where decoding alone is counted.
     measured_draft_len
-        The longest draft that acceptance was measured with; None where a law was given.
+        The longest draft that acceptance was measured with, beyond which none is best; None where
+        a law was given.
     running
         Sequences that are decoded at a time, where a server runs fewer than are asked for; NaN
         where it cannot run them. None where all run.
@@ -345,13 +371,6 @@ class SpeedupCurve:
     band: Band | None = None
     spread: tuple[Array | float, Array | float] = (0.0, 0.0)
     served_bands: ServedBands = field(default_factory=dict)
-
-    @property
-    def extends_measurement(self) -> npt.NDArray[np.bool_]:
-        """Where the best draft is longer than all measured ones; axes as in `best_draft_len`."""
-        if self.measured_draft_len is None:
-            return np.zeros(self.best_draft_len.shape, dtype=bool)
-        return np.asarray(self.best_draft_len > self.measured_draft_len)
 
     @property
     def requests(self) -> str:
@@ -544,7 +563,7 @@ class SpeedupCurve:
     @cached_property
     def verdict(self) -> npt.NDArray[np.str_] | None:
         """Whether the best draft ``pays``, ``loses``, or is ``unclear``: see `verdicts`."""
-        return None if self._ends is None else _read_only(verdicts(self.speedup, *self._ends))
+        return None if self._ends is None else _read_only(verdicts(self.choices, *self._ends))
 
     @property
     def tokens_per_s(self) -> Array:
@@ -588,7 +607,43 @@ class SpeedupCurve:
     @cached_property
     def _best_index(self) -> npt.NDArray[np.intp]:
         # Where nothing runs, no draft is the answer, and its speedup unknown.
-        return best_index(self.speedup)
+        return best_index(self.choices)
+
+    @cached_property
+    def choices(self) -> Array:
+        """Speedups of the lengths to choose from."""
+        return _read_only(within_measured(self.speedup, self.measured_draft_len))
+
+    @cached_property
+    def worth_measuring(self) -> IntArray:
+        """The longer draft than measured whose estimate is the largest of all; 0 where none is.
+
+        Axes (context_len, batch_size).
+        """
+        largest = self.draft_len[best_index(self.speedup)]
+        return _read_only(np.where(largest > self.best_draft_len, largest, 0))
+
+    @property
+    def measuring_notes(self) -> Iterator[str]:
+        """Yield what a longer draft than measured may bring, where it gains most, if it may."""
+        longer = self.worth_measuring
+        if self.measured_draft_len is None or not longer.any():
+            return
+        reached = np.take_along_axis(self.speedup, longer[..., None], axis=-1)[..., 0]
+        gains = np.where(longer > 0, reached / self.best_speedup, 0.0)
+        row, column = np.unravel_index(np.argmax(gains), gains.shape)
+        point = row, column, longer[row, column]
+        ends = (
+            ""
+            if self._ends is None
+            else " ({:.2f} to {:.2f}x)".format(*(end[point] for end in self._ends))
+        )
+        yield (
+            f"worth measuring: {self.drafter} with {format_drafts(int(longer[row, column]))} may reach "
+            f"{self.speedup[point]:.2f}x{ends} at batch {self.batch_size[column]:g}, context "
+            f"{self.context_len[row]:g}; acceptance was measured with "
+            f"{format_drafts(self.measured_draft_len)}, and no longer one is chosen"
+        )
 
     def at_best(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return values at the best draft length, axes (context_len, batch_size)."""
@@ -623,7 +678,7 @@ class SpeedupCurve:
         if number_within("share", share, "share") == 1:
             refuse("share", share, "a number from 0 to 1, but not 1")
         best = self.best_speedup[..., None]
-        near = self.speedup >= best * (1 - max(share, _TIE))
+        near = self.choices >= best * (1 - max(share, _TIE))
         near[..., :1] |= np.isnan(best)  # where nothing runs
         last = near.shape[-1] - 1
         longest = last - np.argmax(near[..., ::-1], axis=-1)
@@ -637,7 +692,7 @@ class SpeedupCurve:
         if self._ends is None:
             return None
         best = self.best_speedup[..., None]
-        near = (self._ends[1] >= best) | np.isnan(best)
+        near = (within_measured(self._ends[1], self.measured_draft_len) >= best) | np.isnan(best)
         longest = near.shape[-1] - 1 - np.argmax(near[..., ::-1], axis=-1)
         return self.draft_len[np.argmax(near, axis=-1)], self.draft_len[longest]
 

@@ -2,8 +2,10 @@
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +23,8 @@ _Answer = TypeVar("_Answer")
 
 _TO_READ: Final = "a folder that can be read"
 _TO_WRITE: Final = "a folder that can be written to"
+#: How a URL of a folder of this machine begins.
+_LOCAL: Final = re.compile("^(file|local)://")
 
 
 class Place(Protocol):
@@ -68,19 +72,45 @@ def place_of(folder: object) -> Place:
     url = os.fsdecode(folder)  # type: ignore[arg-type]  # checked
     if not url:
         refuse("folder", folder, allowed)
-    return _Remote(url) if "://" in url else _Folder(url)
+    return _Folder(url) if "://" not in url or _LOCAL.match(url) else _Remote(url)
+
+
+def sha256_of(place: Place, name: str) -> str | None:
+    """Return the sum of a file's content; None where there is none."""
+    if place.size(name) is None:
+        return None
+    with place.open_to_read(name) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
 class _Folder:
-    """A folder of this machine."""
+    """A folder of this machine; it may be a link itself, what is below it may not."""
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self._path = Path(url)
+        self._path = Path(_LOCAL.sub("", url))
+
+    def _at(self, name: str) -> Path:
+        """Return a path below the folder.
+
+        Raises
+        ------
+        OutputError
+            If a part of it is a link: whoever made the folder would choose what it leads to.
+        """
+        path = self._path
+        for part in Path(name).parts:
+            path /= part
+            with _refused(path, _TO_READ):
+                is_link = path.is_symlink()
+            if is_link:
+                message = f"{path}: is a link; allowed: files and folders of the sweep itself"
+                raise OutputError(message)
+        return path
 
     def prepare(self, *folders: str) -> None:
         for name in ("", *folders):
-            path = self._path / name
+            path = self._at(name)
             with _refused(path, _TO_WRITE):
                 path.mkdir(parents=True, exist_ok=True)
                 clear_stale(path)
@@ -103,10 +133,10 @@ class _Folder:
             os.close(descriptor)
 
     def open(self, name: str) -> AbstractContextManager[BinaryIO]:
-        return whole_file(self._path / name)
+        return whole_file(self._at(name))
 
     def open_to_read(self, name: str) -> BinaryIO:
-        path = self._path / name
+        path = self._at(name)
         with _refused(path, _TO_READ):
             if not stat.S_ISREG(path.stat().st_mode):  # nobody may ever write to a pipe
                 message = "is not a regular file"
@@ -126,15 +156,13 @@ class _Folder:
         return sorted(file.name for file in self._found(folder, os.scandir) or ())
 
     def remove(self, folder: str) -> None:
-        # Of a link the link alone: what it leads to is not ours to empty.
-        is_link = (self._path / folder).is_symlink()
-        self._found(folder, Path.unlink if is_link else shutil.rmtree, _TO_WRITE)
+        self._found(folder, shutil.rmtree, _TO_WRITE)
 
     def _found(
         self, name: str, ask: Callable[[Path], _Answer], allowed: str = _TO_READ
     ) -> _Answer | None:
         """Return what `ask` says of a file or folder; None where there is none."""
-        path = self._path / name
+        path = self._at(name)
         with _refused(path, allowed):
             try:
                 return ask(path)

@@ -24,7 +24,7 @@ from specroof.questions.sweep import (
 )
 from specroof.reading.yaml_text import shortened
 from specroof.speedup.overview import Overview
-from specroof.sweeps.places import Place, best_format, place_of, table_writer
+from specroof.sweeps.places import Place, best_format, place_of, sha256_of, table_writer
 
 #: Changes that a refusal names, and characters of each value.
 _MOST_NAMED: Final = 3
@@ -202,6 +202,7 @@ _KINDS: Final[dict[str, type]] = {
     "points": int,
     "loads_without_room": int,
     "bytes": int,
+    "points_sha256": str,
     "summary_sha256": str,
     "notes": list,
     "overviews": list,
@@ -229,13 +230,16 @@ def finished(place: Place, partition: Partition, form: str) -> dict[str, Any] | 
         return None
     if not is_record(record, partition):
         return None
-    summary = place.read(f"{UNFINISHED}/{partition.name}.{form}")
-    points = place.size(f"{POINTS}/{partition.name}.{form}")
-    return (
-        record
-        if (points, _sha256(summary)) == (record["bytes"], record["summary_sha256"])
-        else None
-    )
+    return record if _sums(place, partition, form).items() <= record.items() else None
+
+
+def _sums(place: Place, partition: Partition, form: str) -> dict[str, str | None]:
+    """Return the sums of a partition's files, by their keys in its record."""
+    folders = {"points_sha256": POINTS, "summary_sha256": UNFINISHED}
+    return {
+        key: sha256_of(place, f"{folder}/{partition.name}.{form}")
+        for key, folder in folders.items()
+    }
 
 
 def is_record(record: Any, partition: Partition) -> TypeGuard[dict[str, Any]]:
@@ -253,16 +257,12 @@ def has_kinds(record: Any) -> TypeGuard[dict[str, Any]]:
     """Tell whether a value has the keys of a record, each of its kind; overviews are not read."""
     return (
         isinstance(record, dict)
-        and record.keys() == _KINDS.keys()
-        and all(type(record[key]) is kind for key, kind in _KINDS.items())
+        and record.keys() | {"points_sha256"} == _KINDS.keys()  # which 0.2.0 did not write
+        and all(type(value) is _KINDS[key] for key, value in record.items())
         and record["name"].isdecimal()  # no way out of the folder
         and min(record["bytes"], record["loads_without_room"]) >= 0
         and all(isinstance(note, str) for note in record["notes"])
     )
-
-
-def _sha256(content: bytes | None) -> str:
-    return hashlib.sha256(content or b"").hexdigest()
 
 
 def _slices(study: Study, partition: Partition, most: int | None) -> Iterator[Slice]:
@@ -329,7 +329,7 @@ def write_partition(
     record = _named(partition) | {
         "loads_without_room": lacking,
         "bytes": place.size(points),
-        "summary_sha256": _sha256(place.read(f"{UNFINISHED}/{name}.{form}")),
+        **_sums(place, partition, form),
         "notes": list(notes),
         "overviews": [overview.to_dict() for overview in shown],
     }

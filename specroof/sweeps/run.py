@@ -24,7 +24,7 @@ from specroof.questions.study_grid import StudyLike
 from specroof.questions.sweep import study_of
 from specroof.report.layout import json_line
 from specroof.speedup.overview import Overview
-from specroof.sweeps.places import FORMATS, Place, best_format, joined, place_of
+from specroof.sweeps.places import FORMATS, Place, best_format, joined, place_of, sha256_of
 from specroof.sweeps.plan import (
     POINTS,
     UNFINISHED,
@@ -373,14 +373,16 @@ def _check_same(place: Place, plan: Plan, before: dict[str, Any] | None, form: s
 
 
 def _is_whole(place: Place, plan: Plan, manifest: dict[str, Any]) -> bool:
-    """Tell whether all files that a manifest lists are there, with the bytes that it states."""
+    """Tell whether all files that a manifest lists are there, with the content that it states."""
     form, records = manifest["format"], manifest["partitions"]
     return (
         len(records) == len(plan.partitions)
         and all(is_record(*pair) for pair in zip(records, plan.partitions, strict=True))
-        and place.size(f"summary.{form}") == manifest.get("summary_bytes", "unknown")
+        and sha256_of(place, f"summary.{form}") == manifest.get("summary_sha256", "unknown")
         and all(
-            place.size(f"{POINTS}/{record['name']}.{form}") == record["bytes"] for record in records
+            sha256_of(place, f"{POINTS}/{record['name']}.{form}")
+            == record.get("points_sha256", "unknown")
+            for record in records
         )
     )
 
@@ -456,7 +458,7 @@ def _write_manifest(place: Place, plan: Plan, form: str, records: _Records) -> N
         "study_sha256": plan.study_sha256,
         "points": plan.points,
         "study": plan.described,
-        **({"summary_bytes": place.size(f"summary.{form}")} if records else {}),
+        **({"summary_sha256": sha256_of(place, f"summary.{form}")} if records else {}),
         "partitions": [record for _, record in sorted(records.items())],
     }
     with place.open(MANIFEST) as file:
