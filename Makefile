@@ -3,8 +3,8 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo page validate check test format lint suite fuzz oracle notebooks docs site outputs golden \
-    network suite-lowest release-check clean
+.PHONY: help demo page validate check check-all test format lint suite fuzz oracle notebooks docs site outputs \
+    golden network suite-lowest release-check clean
 
 # Folders count too: a file that is taken away changes only its folder.
 SOURCES := pyproject.toml README.md LICENSE \
@@ -17,7 +17,8 @@ ORACLE_ENV := .build/venv-oracle
 RELEASE_ENV := .build/venv-release
 RUN := .build/run
 SITE := .build/public
-PIP_FLAGS := --quiet --disable-pip-version-check
+# What nobody imports need not be compiled: Python compiles the rest when it is first imported.
+PIP_FLAGS := --quiet --disable-pip-version-check --no-compile
 
 # The tests run in $(RUN), a folder that holds copies of what they read and no specroof, so that
 # `import specroof` finds the installed wheel or nothing; tests/conftest.py refuses anything else.
@@ -27,8 +28,10 @@ PYTEST_FLAGS := -c pyproject.toml --rootdir . -p no:cacheprovider
 PYTEST_WORKERS := auto
 PARALLEL := -n $(PYTEST_WORKERS) --maxprocesses 8 --dist worksteal
 # What is edited, without building a wheel of it.
-CHECKOUT_TESTS = env -u PYTHONHOME PYTHONPATH="$(CURDIR)" $(TEST_ENV)/bin/python -m pytest $(PARALLEL)
+CHECKOUT_PYTHON = env -u PYTHONHOME PYTHONPATH="$(CURDIR)" $(TEST_ENV)/bin/python
+CHECKOUT_TESTS = $(CHECKOUT_PYTHON) -m pytest $(PARALLEL)
 FUZZ_MINUTES := 60
+DEV_PACKAGE := --editable '.[dev,mcp]'
 
 # Make an environment in $(1), unless one with pip is there.
 define make_environment
@@ -45,6 +48,17 @@ define make_environment
 fi
 endef
 
+# Install $(2) into $(1): with uv, which is faster than pip, looking where pip looks; else with pip.
+define install
+@set_in_pip() { $(1)/bin/python -m pip config get global.$$1 2>/dev/null | tr '\n' ' '; }; \
+index=$$(set_in_pip index-url); more=$$(set_in_pip extra-index-url); links=$$(set_in_pip find-links); \
+$(1)/bin/python -m pip install $(PIP_FLAGS) uv && \
+env UV_INDEX_STRATEGY=unsafe-best-match $${index:+UV_DEFAULT_INDEX="$${index% }"} $${more:+UV_INDEX="$${more% }"} \
+    $${links:+UV_FIND_LINKS="$${links% }"} \
+    $(1)/bin/python -m uv pip install --quiet --python $(1)/bin/python $(2) || \
+$(1)/bin/python -m pip install $(PIP_FLAGS) $(2)
+endef
+
 # Copy what the tests read into $(RUN).
 define fill_run_folder
 @rm -rf $(RUN) && mkdir -p $(RUN) && \
@@ -55,7 +69,7 @@ endef
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | \
-	    while IFS='|' read -r target text; do printf '%-20s%s\n' "$$target" "$$text"; done
+	    while IFS='|' read -r target text; do printf '%-24s%s\n' "$$target" "$$text"; done
 
 # --- the demo ----------------------------------------------------------------------------------
 
@@ -92,14 +106,23 @@ validate: $(DEMO_ENV)/.specroof-installed ## compare predictions with measuremen
 
 # --- the tests ---------------------------------------------------------------------------------
 
-check: lint ## lint, strict types and the fast tests of this checkout: for every edit
-	HYPOTHESIS_PROFILE=ci $(CHECKOUT_TESTS) -q -m "not network and not slow and not fuzz" \
-	    ./tests ./benchmarks/fitting specroof
+FAST_TESTS = HYPOTHESIS_PROFILE=ci $(CHECKOUT_TESTS) -q -m "not network and not slow and not long and not fuzz"
 
-test: ## lint, strict types, and every test against the built wheel
+check: lint ## lint, strict types and the fast tests of what differs from SINCE (HEAD): for every edit
+	@tests=$$($(CHECKOUT_PYTHON) benchmarks/changed_tests.py --since $(or $(SINCE),HEAD)) || exit 1; \
+	if [ -z "$$tests" ]; then echo "make check: no test concerns what was edited"; exit 0; fi; \
+	echo "make check:" $$tests; \
+	$(FAST_TESTS) $$tests || { status=$$?; [ $$status -eq 5 ] || exit $$status; }
+
+check-all: lint ## lint, strict types and all fast tests of this checkout
+	$(FAST_TESTS) ./tests ./benchmarks/fitting specroof
+
+# Lint runs beside the tests, and speaks only where it fails: pytest's closing line stays the last.
+test: $(TEST_ENV)/.dev-installed ## lint, strict types, and every test against the built wheel
 	@failed=; \
-	$(MAKE) --no-print-directory lint || failed="$$failed lint"; \
+	$(MAKE) --no-print-directory lint >.build/lint.txt 2>&1 & lint=$$!; \
 	$(MAKE) --no-print-directory suite || failed="$$failed suite"; \
+	wait $$lint || { failed="$$failed lint"; cat .build/lint.txt >&2; }; \
 	if [ -n "$$failed" ]; then echo "make test: failed:$$failed" >&2; exit 1; fi
 
 format: $(TEST_ENV)/.dev-installed ## let ruff format the code and mend what it can
@@ -202,7 +225,7 @@ $(RELEASE_ENV)/.installed: pyproject.toml Makefile
 $(TEST_ENV)/.dev-installed: pyproject.toml
 	$(call make_environment,$(TEST_ENV))
 	@echo "Installing the tools into $(TEST_ENV)"
-	@$(TEST_ENV)/bin/python -m pip install $(PIP_FLAGS) --editable '.[dev,mcp]'
+	$(call install,$(TEST_ENV),$(DEV_PACKAGE))
 	@touch $@
 
 $(TEST_ENV)/.wheel-installed: .build/dist/.built
@@ -221,6 +244,46 @@ $(LOWEST_ENV)/.wheel-installed: .build/dist/.built
 	@$(LOWEST_ENV)/bin/python -m pip install $(PIP_FLAGS) --no-deps --force-reinstall \
 	    .build/dist/specroof-*.whl
 	@touch $@
+
+# --- what is run again and again: benchmarks/README.md says what each prints --------------------
+
+MUTANTS := 200
+SEED := 36
+
+# Which test reaches which line: the whole suite once more, with the name of the test beside each line.
+.build/mutants/coverage: $(SOURCES) $(shell find tests benchmarks/fitting -name '*.py') $(TEST_ENV)/.dev-installed
+	@rm -rf .build/mutants && mkdir -p .build/mutants
+	@{ sed -n '/^\[tool.coverage.run\]/,/^$$/p' pyproject.toml; echo 'dynamic_context = "test_function"'; } \
+	    >.build/mutants/coverage.toml
+	HYPOTHESIS_PROFILE=ci COVERAGE_FILE=$(CURDIR)/.build/mutants/part $(CHECKOUT_PYTHON) -m coverage run \
+	    --rcfile .build/mutants/coverage.toml -m pytest $(PARALLEL) -q -p no:cacheprovider --durations 0 \
+	    -m "not network and not long and not fuzz" ./tests ./benchmarks/fitting >.build/mutants/coverage.log || \
+	    { cat .build/mutants/coverage.log; exit 1; }
+	@$(CHECKOUT_PYTHON) -m coverage combine --quiet --data-file $@ .build/mutants/part.*
+
+mutants: .build/mutants/coverage ## break the package in MUTANTS (200) small ways, and list what no test notices
+	$(CHECKOUT_PYTHON) benchmarks/mutants.py --coverage $< --mutants $(MUTANTS) --seed $(SEED)
+
+figures: ## lines of the package and of its tests, and how many tests, room by room
+core-speed: ## points a second of every bundled model; ARGS=OTHER-CHECKOUT compares
+engine-flags: ## printed commands before the engines' own parsers (ARGS say where they lie)
+engine-rules: ## rules that predictions follow, read in the engines' own sources (ARGS say where they lie)
+fit-engines: ## the fit of the engine profiles; ARGS=--write keeps it
+fit-local: ## the fit of llama.cpp and MLX; ARGS=--write keeps it
+fuzz-mcp: ## drawn calls to the MCP server for minutes
+house: ## what a reader of the package must open
+same-outputs: ## what drawn commands print here and in ARGS=OTHER-CHECKOUT
+same-predictions: ## predictions of drawn set-ups here and in ARGS=OTHER-CHECKOUT
+served-loads: ## published loads of servers beside predictions, by any columns (ARGS)
+speed: ## seconds of large grids, played loads and cold starts
+vllm-scheduler: ## loads on the scheduler of an unpacked vLLM beside those that are played (ARGS=FOLDER)
+engine-kinds: ## every family and kind of drafter through the servers' own checks (ARGS say where they lie)
+
+RUN_AGAIN := figures core-speed engine-flags engine-rules fit-engines fit-local fuzz-mcp house same-outputs \
+    same-predictions served-loads speed vllm-scheduler engine-kinds
+.PHONY: mutants $(RUN_AGAIN)
+$(RUN_AGAIN): $(TEST_ENV)/.dev-installed
+	@$(CHECKOUT_PYTHON) benchmarks/$(subst -,_,$@).py $(ARGS)
 
 clean: ## remove what make built, but not .venv
 	rm -rf .build demo site

@@ -19,7 +19,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from fitting.generic import generic
+from fitting.generic import generic, no_surer
 from fitting.kernels import KERNEL_ENGINE, KERNEL_SOURCE
 from fitting.left_out import left_out_content, left_out_text
 from fitting.parameters import (
@@ -351,8 +351,14 @@ def write_engines(points: Sequence[Measurement]) -> None:
         path.write_text(text + "\n".join(block) + "\n", encoding="utf-8")
     bands = {name: bands_of(strange, name) for name in (GENERIC, *FRAMEWORKS)}
     made = generic(parameters, bands)
+    measured = [engine for chip in CHIPS for engine in load_hardware(chip).engines.values()]
     generics = {
-        name: replace(engine, served_bands=strange_served[name], reach=reach_of())
+        name: replace(
+            engine,
+            bands=no_surer(engine, measured),
+            served_bands=strange_served[name],
+            reach=reach_of(),
+        )
         for name, engine in made.engines.items()
     }
     content = written_generic(replace(made, engines=generics))

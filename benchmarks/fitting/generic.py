@@ -4,7 +4,7 @@ Shares of the peaks are medians over kernels that aiconfigurator-core 0.12.0 has
 vLLM and TensorRT-LLM (`benchmarks/kernel_shares.py` prints them).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -21,7 +21,16 @@ from fitting.parameters import (
     own_engine,
     shared_engine,
 )
-from specroof.hardware import FRAMEWORKS, GENERIC, ChipFamily, Collective, EngineProfile, Generic
+from specroof.hardware import (
+    FRAMEWORKS,
+    GENERIC,
+    Band,
+    ChipFamily,
+    Collective,
+    EngineProfile,
+    Generic,
+)
+from specroof.hardware.engine import OTHER_DRAFTERS
 from specroof.scoring.left_out import left_out_name
 
 #: Chips by their matrix units, and what kernels reach there: share of the bf16 peak in matmuls of
@@ -87,6 +96,29 @@ def generic(parameters: Mapping[str, float], bands: Mapping[str, Any] | None = N
         card_bytes_per_s=_CARD_BYTES_PER_S,
         memory_bytes_per_s=_HOPPER_BYTES_PER_S,
     )
+
+
+def no_surer(stand_in: EngineProfile, measured: Iterable[EngineProfile]) -> dict[str, Band]:
+    """Return the bands of a stand-in, at no load narrower than those of measured engines.
+
+    Parameters
+    ----------
+    stand_in
+        With bands of its own errors.
+    measured
+        Engines of chips, with theirs.
+    """
+    known = [*measured]
+    bands = {}
+    for kind in {kind: None for engine in (stand_in, *known) for kind in engine.bands}:
+        own = stand_in.bands.get(kind, stand_in.bands[OTHER_DRAFTERS])
+        widest = [own, *(band for engine in known if (band := engine.band(kind)) is not None)]
+        ends = {
+            name: min(end for band in widest if (end := getattr(band, name)) is not None)
+            for name in ("batch_size", "context_len")
+        }
+        bands[kind] = replace(own, width=max(band.width for band in widest), **ends)
+    return bands
 
 
 def _relative(name: str, parameters: Mapping[str, float]) -> EngineProfile:
