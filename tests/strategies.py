@@ -313,7 +313,7 @@ def architectures(draw: DrawFn, *, sawtooth: bool = True) -> Architecture:
         vector_params=hidden_size,
         lookup_params=draw(lookup_sizes),
         kv_dtype=draw(cache_dtypes),
-        state_dtype=draw(cache_dtypes),
+        state_dtype=draw(st.sampled_from(CHOICES["state_dtype"])),
     )
 
 

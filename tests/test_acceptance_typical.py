@@ -21,7 +21,6 @@ from specroof import (
     load_model,
     load_profile,
     load_profiles,
-    predict,
     speedup_curve,
     survival_acceptance,
 )
@@ -348,19 +347,6 @@ def test_a_curve_takes_each_context_with_its_own_acceptance() -> None:
         assert found.tokens_per_round[row].tolist() == alone.tokens_per_round[0].tolist()
     assert any("nothing is known at 512" in note for note in found.notes)
     assert found.acceptance_from.startswith("by context, measured at 1024, 4096, 16384 tokens")
-
-
-def test_a_best_draft_beyond_what_was_measured_is_said() -> None:
-    def told(spec: str) -> list[str]:
-        answer = predict("Qwen/Qwen3-8B", "b200", drafters=spec, capacity=False)
-        return [note for note in answer.notes if "was measured with" in note]
-
-    assert told("eagle3,accept-length=2.8@3") == [
-        "eagle3,accept-length=2.8@3: acceptance was measured with 3 drafts; beyond that it is "
-        "extrapolated"
-    ]
-    assert told("eagle3,accept-length=2.8@3,extrapolate=zero") == []  # none pays beyond
-    assert told("eagle3,accept=0.8") == []
 
 
 def test_room_is_counted_with_the_acceptance_of_the_context() -> None:

@@ -1,6 +1,7 @@
 """Draft lengths that follow load or confidence: against closed forms, brute force, predictions."""
 
 import json
+import shlex
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -30,6 +31,7 @@ from specroof.policies.adaptive import (
     sglang_rounds,
     simulated_policies,
 )
+from specroof.policies.schedule import drafts_at
 from specroof.questions.adaptive import Adaptive, _costs, adaptive_text
 from specroof.questions.request import DeploymentRequest
 from specroof.report.layout import rows_csv
@@ -318,6 +320,16 @@ def test_one_price_for_every_question() -> None:
     assert costs(256).verify_s[769] > 2 * costs(256).verify_s[768]
     assert answer.launch is not None
     assert "num_speculative_tokens_per_batch_size" in answer.launch.text
+
+
+def test_lengths_by_load_are_those_of_the_flags() -> None:
+    loads = [1, 4, 16, 32, 64]  # of single loads, 5 drafts are best at 4 and 16, by a hair
+    answer = adaptive(MODEL, CHIP, drafter=SPEC, batch_size=loads, n_rounds=500, engine="vllm")
+    assert answer.launch is not None
+    config = json.loads(shlex.split(answer.launch.text)[1])
+    usual = [[1, loads[-1], config["num_speculative_tokens"]]]
+    table = config.get("num_speculative_tokens_per_batch_size", usual)
+    assert [drafts_at(table, load) for load in loads] == [*answer.load_draft_len]
 
 
 def test_requests_beyond_the_room_wait_as_in_advice() -> None:

@@ -118,7 +118,7 @@ def test_a_new_kind_needs_its_file_and_one_row(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(OptionError, match=r"^tensor_parallel is 4 .*allowed: groups of 1, 2, 3, 6"):
         check_placement(TOY, Placement(tensor_parallel=4))
     kept = target_footprint(TOY, Placement())
-    assert (kept.window, kept.window_token_bytes, kept.token_bytes) == (20, 30, 0)
+    assert (kept.windows, kept.token_bytes) == ({20: (3, 30)}, 0)
     assert "1 sink_attention" in head_drafter("mtp").describe(TOY)
 
 

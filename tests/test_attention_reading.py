@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from specroof import (
     Architecture,
@@ -37,7 +39,13 @@ from specroof.cost import forward_cost
 from specroof.engines.record import Record, case_of
 from specroof.errors import OptionError, ProfileError
 from specroof.evidence import Measurement
-from specroof.hardware import EngineProfile, HardwareProfile, Peak, parse_hardware
+from specroof.hardware import (
+    EngineProfile,
+    HardwareProfile,
+    Peak,
+    ServerSettings,
+    parse_hardware,
+)
 from specroof.latency import (
     Deployment,
     Setup,
@@ -50,6 +58,7 @@ from specroof.latency import (
     pass_time,
 )
 from specroof.latency.model import UNSPLIT
+from specroof.serving.capacity import in_server
 
 LLAMA = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)
 GEMMA = GroupedQueryAttention(32, n_kv_heads=4, head_dim=512, value_dim=512)
@@ -270,6 +279,58 @@ def test_blocks_of_a_kernel_that_packs_heads() -> None:
     assert packed.blocks is not None
     assert float(packed.blocks) == 16
     assert float(packed.flops) == pytest.approx(float(once.flops) * 32 / 20)
+
+
+#: Kernels that a longer verification may take less with, by framework: a kernel of vectors takes
+#: few rows of a matrix, one of tiles more; Triton splits a cache up to 8 positions
+#: (MAX_3D_QUERY_LEN), beyond, blocks have full tiles.
+FASTER = {"llama.cpp": "matrix", "mlx": "matrix", "vllm": "split attention"}
+
+
+@given(
+    st.sampled_from(["gemma-4-E2B", "gemma-4-31B-it", "gemma-3-27b-it"]).map("google/{}".format)
+    | st.sampled_from(
+        [
+            *["Qwen/Qwen3-8B", "Qwen/Qwen3.5-35B-A3B", "deepseek-ai/DeepSeek-V4-Flash"],
+            *["deepseek-ai/DeepSeek-R1", "openai/gpt-oss-120b", "Qwen/Qwen3-32B-FP8"],
+        ]
+    ),
+    st.tuples(
+        st.sampled_from(["a10", "t4", "a100-80gb", "h100", "b200", "rtx-5090", "mi300x"]),
+        st.sampled_from(["vllm", "sglang", "tensorrt-llm", "llama.cpp", "generic"]),
+        st.sampled_from([1, 2, 4]),
+    )
+    | st.just(("m2-max", "mlx", 1)),
+    st.sampled_from([1, 2, 5, 17, 48, 100, 256]),
+    st.sampled_from([100, 4096, 32768, 131072]),
+)
+@example("google/gemma-4-E2B", ("a10", "vllm", 4), 17, 131072)
+def test_a_longer_verification_is_no_faster_but_for_kernels_by_name(
+    name: str, place: tuple[str, str, int], batch: int, context: int
+) -> None:
+    chip, engine, devices = place
+    model = load_model(name)
+    setup = engine_setup(load_hardware(chip), engine, Placement(devices), None)
+    setup = in_server(model, setup, ServerSettings())
+    latency = model_latency(model, setup, ForwardPass(batch, np.arange(1, 18), context))
+    by_name: dict[str, Any] = {"": latency.communication_s}
+    named: set[str] = set()
+    splits = any(
+        len(attention_reading(model, setup)(core).once_at) > 1 for _, core in model.counted_cores
+    )
+    for op in latency.ops:
+        seconds = op.seconds if op.sequences is None else op.seconds * op.sequences
+        by_name[op.op.name] = by_name.get(op.op.name, 0.0) + seconds
+        kind = "matrix" if op.op.rows is not None else "split attention"
+        if FASTER.get(setup.engine.rules) == kind and (op.op.rows is not None or splits):
+            named.add(op.op.name)
+    if not named:
+        by_name["whole"] = latency.total_s
+    for part, seconds in by_name.items():
+        each = np.broadcast_to(seconds, 17)
+        if part in named:  # from 9 positions on no cache is split
+            each = each[8 if part.endswith("core") else 17 :]
+        assert (np.diff(each) >= -1e-9 * each[:-1]).all(), part
 
 
 def test_a_verification_as_a_prefill() -> None:

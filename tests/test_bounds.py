@@ -1,40 +1,29 @@
 """The bounds of quantities: what leaves them is refused where it enters; results are finite."""
 
 import itertools
-import json
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import specroof
 from effort import cpu_bound
 from specroof.arrays import array_within, number_within, real_array, whole_within
 from specroof.cli import app
-from specroof.errors import OptionError, ProfileError, expect, refuse
-from specroof.hardware import DevicePower, DevicePrice, Interconnect, Peak, parse_hardware
+from specroof.errors import OptionError, expect, refuse
+from specroof.hardware import DevicePower, DevicePrice, Interconnect, Peak
 from specroof.questions import predict as prediction
 from specroof.reading.checked import within
 from specroof.speedup import curve as axes
 from specroof.speedup.curve import REQUEST_WEIGHT, TEXT_WEIGHT
-from specroof.units import BOUNDS, MOST_POINTS, Bounds
+from specroof.units import BOUNDS, Bounds
 
 QUANTITIES = sorted(BOUNDS)
 EXPLAIN = "explain Qwen/Qwen3-8B -H b200"
 PREDICT = "predict Qwen/Qwen3-8B -H b200 --drafter ideal"
 SIMULATE = "simulate batch Qwen/Qwen3-8B -H b200 --drafter autoregressive,accept=0.7,cost=0.1"
-
-SLOW_CHIP = """
-format_version: 1
-name: slow
-sources: {peak.flops_per_s: a, peak.memory_bytes_per_s: b, peak.memory_bytes: c}
-peak: {flops_per_s: {bf16: 1.0e+15}, memory_bytes_per_s: 1.0e-300, memory_bytes: 1.0e+9}
-"""
 
 
 def refused(words: str) -> str:
@@ -48,8 +37,6 @@ def refused(words: str) -> str:
 
 
 PEAKS = {"flops_per_s", "bytes_per_s", "memory_bytes"}
-
-# --- the table ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("quantity", QUANTITIES)
@@ -87,8 +74,6 @@ def test_bounds_spell_what_is_counted() -> None:
         whole_within("x", 2.0, "draft_len")
     assert whole_within("x", np.uint8(3), "draft_len") == 3
 
-
-# --- values that are no numbers -------------------------------------------------------------------
 
 NO_NUMBERS: list[Any] = [
     *(None, "1", b"1", True, np.True_, [True], ["1"], [], {}, {1}, object(), 1j, [None]),
@@ -139,9 +124,6 @@ def test_refusals_spell_any_value_in_one_line() -> None:
         expect("x", "1", int | None, "a number")
 
 
-# --- where they enter -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -161,14 +143,6 @@ def test_refusals_spell_any_value_in_one_line() -> None:
 )
 def test_a_flag_out_of_bounds_is_refused_in_one_line(words: str, said: str) -> None:
     assert said in refused(words)
-
-
-def test_a_grid_of_gigabytes_is_refused() -> None:
-    # 16 000 x 16 000 asked for 32 GiB.
-    many = ",".join(["1"] * 16_000)
-    line = refused(f"{PREDICT} --batch {many} --context {many}")
-    assert "the grid has 16000 x 16000 x 17 points" in line
-    assert f"allowed: up to {MOST_POINTS}" in line
 
 
 CURVE_POINTS = 2 * 3 * 17
@@ -202,15 +176,6 @@ def test_the_limit_counts_the_points_that_are_held(
     line = refused(words)
     assert "points (contexts, batch sizes and draft lengths)" in line
     assert "; allowed: up to " in line
-
-
-def test_a_chip_that_moves_nothing_is_no_chip(tmp_path: Path) -> None:
-    path = tmp_path / "slow.yaml"
-    path.write_text(SLOW_CHIP)
-    said = "peak.memory_bytes_per_s is 1e-300; allowed: a number from 1000000 to 1e+18 bytes/s"
-    assert said in refused(f"hardware check {path}")
-    with pytest.raises(ProfileError, match="memory_bytes_per_s is 1e-300"):
-        parse_hardware(SLOW_CHIP, source="slow.yaml")
 
 
 @pytest.mark.parametrize(
@@ -269,18 +234,6 @@ def test_a_pass_whose_arrays_do_not_broadcast_is_refused(shapes: dict[str, Any])
         OptionError, match=r"^the shape of a pass is .*; allowed: arrays that broad"
     ):
         specroof.ForwardPass(**sizes | shapes)
-
-
-@pytest.mark.slow
-@pytest.mark.long
-@given(st.integers(1, 3), st.integers(1, 3), st.integers(0, 4))
-def test_a_grid_in_slices_is_the_whole_grid(contexts: int, batches: int, longest: int) -> None:
-    words = ["--batch", ",".join(["8"] * batches), "--context", ",".join(["9"] * contexts)]
-    more = ["--max-draft-len", str(longest), "--json"]
-    run = CliRunner().invoke(app, [*PREDICT.split(), *words, *more])
-    speedup = np.array(json.loads(run.stdout)["drafters"][0]["speedup"])
-    assert speedup.shape == (contexts, batches, longest + 1)
-    assert np.all(speedup == speedup[:1, :1])
 
 
 def test_a_list_without_end_is_refused() -> None:

@@ -121,9 +121,10 @@ def test_batches_that_pay_are_those_of_every_batch(spec: str) -> None:
         EXPERTS, CHIP, drafter=spec, solve="batch", speedup=1.25, most=300, context_len=2048,
         capacity=False,
     )  # fmt: skip
-    curve = specroof.speedup_curve(
-        EXPERTS, CHIP, drafter=spec, batch_size=np.arange(1, 301), context_len=2048
-    )
+    (curve,) = specroof.predict(
+        EXPERTS, CHIP, drafters=spec, batch_size=np.arange(1, 301), context_len=2048,
+        capacity=False,
+    ).curves  # fmt: skip
     pays = np.nanmax(curve.speedup[0, :, 1:], axis=-1) >= 1.25
     (row,) = found.rows
     told = np.zeros(300, dtype=bool)
@@ -381,7 +382,7 @@ def test_a_batch_without_room_has_no_answer(solve: str, draft_len: int | None) -
     assert (inside.room_ends, beyond.room_ends) == (False, True)
     assert inside.value is not None
     shown = beyond.to_dict()
-    assert (shown["answer"], shown["value"], shown["ceiling"]) == ("never", None, None)
+    assert (shown["answer"], shown["value"], shown["ceiling"]) == ("no room", None, None)
     assert "no room: " in found.notes[-1]
     endless = breakeven(DENSE, CHIP, server="running=7", capacity=False, **asked)
     assert endless.rows[0].value == inside.value

@@ -120,7 +120,8 @@ def test_a_pass_takes_the_same_either_way(
 def test_passes_can_be_joined_either_way(model: Architecture, grid: Grid) -> None:
     engine = real_engine(overlap_norm=2)
     setup = Setup(device(), engine, Placement(), Options())
-    batch, context, query = (axis.ravel() for axis in np.broadcast_arrays(*_axes(grid)))
+    axes = (grid.forward.batch_size, grid.forward.context_len, grid.forward.query_len)
+    batch, context, query = (axis.ravel() for axis in np.broadcast_arrays(*axes))
     points = forward_pass(batch, query, context)
     whole, alone = (
         pass_time(
@@ -132,11 +133,6 @@ def test_passes_can_be_joined_either_way(model: Architecture, grid: Grid) -> Non
         for by_sequence in (False, True)
     )
     np.testing.assert_allclose(alone, whole, rtol=1e-12)
-
-
-def _axes(grid: Grid) -> tuple[Any, Any, Any]:
-    forward = grid.forward
-    return forward.batch_size, forward.context_len, forward.query_len
 
 
 def test_weights_of_one_shape_and_value_are_one() -> None:

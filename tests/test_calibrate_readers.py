@@ -178,7 +178,7 @@ def test_timed_passes_stand_beside_results() -> None:
         ("8,4096,,900,,", "draft_len is empty; needed, or pass_s and positions"),
         ("8,4096,0,,,", "tokens_per_s is empty; needed, or pass_s and positions"),
         ("8,4096,0,,0,0.01", "positions is 0; allowed: a whole number of at least 1"),
-        ("8,4096,0,,4,-1", "pass_s is -1; allowed: a finite number above 0"),
+        ("8,4096,0,,4,-1", "pass_s is -1; allowed: a number from 0 to 86400"),
     ],
 )
 def test_a_row_is_a_result_or_a_timed_pass(row: str, told: str) -> None:

@@ -10,12 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specroof import Architecture, Options, Placement, load_drafter, load_hardware, load_model
+from specroof.architecture import Block, GroupedQueryAttention
 from specroof.errors import OptionError
 from specroof.hardware import EngineProfile, HardwareProfile, ServerSettings
-from specroof.latency import Deployment, Setup
-from specroof.serving.capacity import FRAMEWORKS, ServedRoom, in_server, served_room
+from specroof.latency import Deployment, Setup, engine_setup
+from specroof.serving.capacity import (
+    FRAMEWORKS,
+    ServedRoom,
+    in_server,
+    prefill_rules,
+    served_room,
+)
 from specroof.serving.room import draft_footprint
 from specroof.serving.vllm import padded_layers
+from specroof.serving.workload import Workload
 
 MIB, GIB = 2.0**20, 2.0**30
 #: A chip of 80 GiB that no rule knows by name.
@@ -79,9 +87,9 @@ def test_dense() -> None:
     assert reserved == pytest.approx(80 * GIB - SGLANG, rel=1e-12)  # nothing is for images
     # pool_configurator.py, DefaultPoolConfigurator; a token more is allocated for each request.
     assert largest("Qwen/Qwen3-8B", "sglang") == (SGLANG - weights) // cell // 4097
-    # kv_cache_utils.py: blocks of 16 tokens, 257 of them for 4097.
+    # kv_cache_utils.py: blocks of 16 tokens, 256 of them for 4096.
     pool = VLLM - weights - peak(4096, 12288, 151936)
-    assert largest("Qwen/Qwen3-8B", "vllm") == pool // (257 * 16 * cell)
+    assert largest("Qwen/Qwen3-8B", "vllm") == pool // (256 * 16 * cell)
 
 
 def test_latent() -> None:
@@ -94,7 +102,7 @@ def test_latent() -> None:
     # Experts: six of 1408 for each token, and the first layer's 10944 are more.
     pool = VLLM - weights - peak(2048, 10944, 102400)
     found = largest("deepseek-ai/DeepSeek-V2-Lite", "vllm", context=65536)
-    assert found == pool // (4097 * 16 * cell)
+    assert found == pool // (4096 * 16 * cell)
 
 
 def test_hybrid() -> None:
@@ -122,7 +130,7 @@ def test_hybrid() -> None:
     # token) holds the state of one layer, 2146304 bytes: 528 tokens, steps of 16.
     block = 528
     assert block - 16 < state / 24 / (cell / 8) <= block
-    one = -(-4097 // block) * block * cell + 24 * 2 * block * cell / 8
+    one = -(-4096 // block) * block * cell + 24 * 2 * block * cell / 8
     pool = VLLM - weights - peak(2560, 9216, 248320)
     assert largest("Qwen/Qwen3.5-4B", "vllm") == pool // one
 
@@ -138,18 +146,85 @@ def test_windows() -> None:
     limits = room("openai/gpt-oss-20b", "sglang", context=32768).room.limits
     assert limits["windows"] == np.floor(0.8 * tokens) / (128 + 128 + 1 + 1)
     # kv_cache_interface.py, SlidingWindowSpec: 127 tokens back, anywhere in a block: 9 blocks.
-    one = (2049 + 9) * 16 * cell
+    one = (2048 + 9) * 16 * cell
     # Four experts of 2880 for each token.
     pool = VLLM - weights - peak(2880, 4 * 2880, 201088)
-    assert largest("openai/gpt-oss-20b", "vllm", context=32768) == pool // one
+    # Of a prompt that starts, two passes of 8192 and the window: 1032 blocks, anywhere in one more.
+    more = (1033 - 9) * 16 * cell
+    assert largest("openai/gpt-oss-20b", "vllm", context=32768) == (pool - more) // one
     assert room("openai/gpt-oss-20b", "vllm", context=32768).room.cache_bytes == one
+
+
+@pytest.mark.parametrize(
+    ("model", "windows", "blocks", "lengths", "held"),
+    [
+        ("google/gemma-3-27b-it", None, 15070, (16384, 200), 6),
+        ("google/gemma-3-27b-it", None, 15070, (16000, 768), 6),
+        ("google/gemma-3-27b-it", None, 15070, (4096, 512), 21),
+        ("google/gemma-3-27b-it", None, 8000, (1024, 1024), 16),
+        ("openai/gpt-oss-120b", None, 17505, (8192, 200), 32),
+        ("openai/gpt-oss-120b", None, 4000, (4096, 64), 14),
+        ("openai/gpt-oss-120b", 8192, 3000, (8192, 256), 4),
+    ],
+)
+def test_windows_hold_the_whole_of_a_prompt_that_starts(
+    model: str, windows: int | None, blocks: int, lengths: tuple[int, int], held: int
+) -> None:
+    """Requests that vLLM 0.33.0's ``AsyncScheduler`` held with so many blocks, 32 or 64 waiting.
+
+    Driven on a CPU in passes of 8192 tokens: gemma's one group of layers for all tokens and six of
+    1024, gpt-oss' one and one of 128, and in the last row 8192 in the place of all tokens. Most at
+    a time, 16 of (1024, 1024) the mean, as answers that outgrow the blocks are preempted there.
+    """
+    served = load_model(model)
+    if windows is not None:
+        served = windowed(served, windows)
+    request = Workload(*lengths)
+
+    def found(gib: float) -> ServedRoom:
+        setup = engine_setup(chip_of(gib), "vllm", None, None)
+        told = ServerSettings(running=256, chunk=8192, prefix_cache=False)
+        return served_room(
+            Deployment(served, in_server(served, setup, told)),
+            context_len=request.mean_context_len,
+            prompt_len=request.new_len,
+        )
+
+    # A block is of one group's layers: what memory is left makes so many.
+    target = found(200).need.target
+    layers = target.n_cached or target.n_windowed // 2
+    token = (target.token_bytes + target.window_token_bytes) / (target.n_cached + target.n_windowed)
+    short = blocks * 16 * layers * token - float(found(200).room.cache_pool_bytes)
+    assert found(200 + short / 0.92 / GIB + 1e-6).largest_batch == held
+
+
+def windowed(model: Architecture, window: int) -> Architecture:
+    """Return a model whose layers of all tokens see a window."""
+
+    def block_of(block: Block) -> Block:
+        if isinstance(block.core, GroupedQueryAttention) and not block.core.window:
+            return replace(block, core=replace(block.core, window=window))
+        return block
+
+    layers = [replace(layer, blocks=tuple(map(block_of, layer.blocks))) for layer in model.layers]
+    return replace(model, layers=tuple(layers))
+
+
+def test_windows_of_two_lengths_are_held_each() -> None:
+    # 18 layers of 128 and 18 of 8192, 9 and 513 blocks: 8 heads * 64 * 2 * 2 bytes a token.
+    two = room(windowed(load_model("openai/gpt-oss-120b"), 8192), "vllm", context=32768)
+    assert two.need.target.windows == dict.fromkeys((128, 8192), (18, 18 * 8 * 64 * 2 * 2))
+    assert two.room.cache_bytes == (9 + 513) * 16 * 18 * 8 * 64 * 2 * 2
+    # Where other workers compute prompts, none of one is held.
+    decodes = replace(engine_setup(chip_of(200), "vllm", None, None), decodes_only=True)
+    assert served_room(Deployment(two.need.model, decodes), context_len=32768).need.prompt_len == 0
 
 
 def test_chunks_of_attention_are_windows() -> None:
     # Llama 4 Scout: 36 layers of chunks of 8192, 12 of all; 8 heads * 128 * 2 * 2 bytes.
     need = room("meta-llama/Llama-4-Scout-17B-16E", "sglang", chip=chip_of(400)).need
     cell = 8 * 128 * 2 * 2
-    assert (need.target.token_bytes, need.target.window) == (12 * cell, 8192)
+    assert (need.target.token_bytes, [*need.target.windows]) == (12 * cell, [8192])
     assert need.target.window_token_bytes == 36 * cell
     # Its images are not read unless asked for: nothing is kept for them (model_config.py).
     server = room("meta-llama/Llama-4-Scout-17B-16E", "sglang", chip=chip_of(150)).server
@@ -161,7 +236,7 @@ def test_compressed_entries() -> None:
     model = load_model("deepseek-ai/DeepSeek-V4-Flash")
     eight = Placement(tensor_parallel=8)
     found = room(model, "vllm", placement=eight)
-    stored = float(found.need.target.sequence_bytes(4097))
+    stored = float(found.need.target.sequence_bytes(4096))
     assert found.room.cache_bytes + found.room.state_bytes == stored
     # Of the whole cache, which does not divide, and a quarter of a drafter's layers' heads.
     spec = room(model, "sglang", "mtp,accept=0.8", placement=eight, verify=4)
@@ -181,8 +256,8 @@ def test_the_cache_of_a_drafter() -> None:
     assert flash.room.cache_bytes == (4096 + 16) * 41 * cell
     # vLLM: 7 drafts ahead, one more with DFlash (config/vllm.py, num_lookahead_tokens).
     for spec, layers, blocks in (("eagle3", 37, 257), ("dflash", 41, 258), ("ngram", 36, 257)):
-        # 4105 tokens and 7 ahead fill 257 blocks.
-        found = room("Qwen/Qwen3-8B", "vllm", f"{spec},accept=0.8", verify=8, context=4104)
+        # 4098 tokens, 7 drafts of a verification and 7 ahead fill 257 blocks.
+        found = room("Qwen/Qwen3-8B", "vllm", f"{spec},accept=0.8", verify=8, context=4098)
         assert found.room.cache_bytes == blocks * 16 * layers * cell
 
 
@@ -229,7 +304,7 @@ def test_experts() -> None:
     assert largest("Qwen/Qwen3-30B-A3B", "sglang", placement=two) == tokens // 4097
     # Eight experts of 768 for each token, over both.
     pool = VLLM - weights - (2 * 8192 * (4 * 2048 + 8 * 768) + 8 * 1024 * 151936)
-    assert largest("Qwen/Qwen3-30B-A3B", "vllm", placement=two) == pool // (257 * 16 * cell)
+    assert largest("Qwen/Qwen3-30B-A3B", "vllm", placement=two) == pool // (256 * 16 * cell)
     left = room("Qwen/Qwen3-30B-A3B", "vllm", placement=two).room.cache_pool_bytes
     assert left == pytest.approx(pool, rel=1e-12)
 
@@ -369,12 +444,26 @@ def test_captured_sizes_are_those_that_the_user_states() -> None:
     assert some - none == pytest.approx(6 * 8 * MIB)
 
 
+def test_a_verification_of_part_of_a_position_is_captured_whole() -> None:
+    # 16 requests of 2.25 positions, as 3: 2 * 16 * 3 tokens at most (_set_cudagraph_sizes).
+    words = ("Qwen/Qwen3-8B", "vllm", "mtp,accept=0.8")
+    assert room(*words, verify=2.25, running=16).server.capture == 96
+
+
+@pytest.mark.parametrize("framework", ["vllm", "tensorrt-llm", "llama.cpp"])
+@pytest.mark.parametrize(("chunk", "shares"), [(0, False), (1, True), (512, True)])
+def test_prompts_in_one_piece_share_no_pass(framework: str, chunk: int, shares: bool) -> None:
+    found = room("Qwen/Qwen3-8B", framework, chunk=chunk, mixed=True)
+    setup = Setup(CHIP, EngineProfile(name=framework), Placement(), Options(), found.server)
+    assert prefill_rules(Deployment(found.need.model, setup)).shares_passes == shares
+
+
 def test_layers_of_vllm_are_held_in_groups_of_one_size() -> None:
     # Gemma 3: 5 of 34 layers see all, 29 a window of 1024 in groups of 5, so 30 are held.
     found = room("google/gemma-3-4b-it", "vllm")
     target = found.need.target
     assert (target.n_cached, target.n_windowed) == (5, 29)
-    one = target.token_bytes * 257 + target.window_token_bytes / 29 * 30 * 65
+    one = target.token_bytes * 256 + target.window_token_bytes / 29 * 30 * 65
     assert found.room.cache_bytes == pytest.approx(16 * one, rel=1e-12)
     # Qwen3.5-4B: 8 layers with a cache, one of MTP alike: groups of 9, and 24 states become 27.
     plain, spec = (

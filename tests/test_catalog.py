@@ -1,6 +1,7 @@
 """Names and SPECs to objects, and files written whole or not at all."""
 
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -197,7 +198,7 @@ def test_a_study_is_a_file_or_a_bundled_name(tmp_path: Path) -> None:
         ("autoregressive,cost=0.1,rates=.5/.4", 1.7),  # 1 + .5 + .5 * .4
         ("autoregressive,cost=0.1,survival=.5/.2", 1.7),
         ("autoregressive,cost=0.1,histogram=1/1/2", 2.25),  # 1 + mean of 0, 1, 2, 2
-        ("autoregressive,cost=0.1,beta=1/1", 1.5 + 1 / 3),  # E[a] + E[a²] of a uniform
+        ("autoregressive,cost=0.1,beta=1/1", 3 * 3**0.5 / math.pi),  # 1 / E[1 / (1 + a + a²)]
         ("autoregressive,cost=0.1,accept-length=1.75@2", 1.75),
         (" block , accept=1 , cost=0 , drafts=4 ", 3.0),
     ],

@@ -166,6 +166,7 @@ RATE = ("Token Throughput", "Successful Output Tokens/Sec", "Mean")
         (table_with(("Run Info", "Backend", ""), "{"), "line 4: no readable JSON"),
         (f"Run Info,{'x' * 140_000}\n", "field larger than field limit"),
         ("Run Info,Run ID\n", "is an empty list"),
+        ("Run Info,Run Info\nID,ID\n,\n", "has two columns of Run Info ID; allowed: one"),
     ],
 )
 def test_a_table_of_guidellm_is_refused_by_its_cell(text: str, says: str) -> None:

@@ -100,64 +100,67 @@ def exchanged_s(core: Core, setup: Setup, forward: ForwardPass) -> float:
 # --- Hand counts of three kinds of attention ------------------------------------------------------
 
 
-def test_devices_that_would_repeat_a_kv_head_divide_its_cache() -> None:
-    # 2 sequences of 999 cached tokens and one new: a KV head takes 2 * 128 * 2 = 512 bytes a token.
-    step = ForwardPass(batch_size=2, query_len=1, context_len=999)
-    for spread, token_bytes in ((1, 512), (2, 256), (4, 128)):
-        setup = setup_of("vllm", Placement(8, decode_context_parallel=spread))
-        assert read_bytes(work_of(HEADS, setup, step), "attention") == 2 * 1000 * token_bytes
+STEP = ForwardPass(batch_size=1, query_len=1, context_len=999)
+#: Query heads and outputs of latents, which are 576 and 512 wide, and a sum of exponents of 4.
+LATENT_ROW_BYTES = (576 + 512) * 2 + 4
 
 
-def test_queries_and_outputs_of_a_kv_head_are_exchanged_by_its_devices() -> None:
-    # Four devices share a KV head and its 8 query heads: of 2 sequences and 3 positions 6 * 8 rows
-    # of 128 + 128 elements of 2 bytes, and a sum of exponents of 4; 3/4 of it comes from others.
-    verify = ForwardPass(batch_size=2, query_len=3, context_len=999)
-    sent_bytes = 3 / 4 * 6 * 8 * (256 * 2 + 4)
-    for framework, collectives in (("vllm", 3), ("sglang", 2)):
-        setup = setup_of(framework, Placement(8, decode_context_parallel=4))
-        expected_s = collectives * (SHORTEST + 3 * FURTHER) + sent_bytes / LINK
-        assert exchanged_s(HEADS, setup, verify) == pytest.approx(expected_s, rel=1e-9)
+@pytest.mark.parametrize(
+    ("core", "kind", "placement", "step", "by_hand"),
+    [
+        # 2 sequences of 999 cached tokens and one new: a KV head takes 2 * 128 * 2 = 512 bytes a
+        # token, which devices divide that would repeat it.
+        *((HEADS, "attention", Placement(8, decode_context_parallel=spread),
+           replace(STEP, batch_size=np.array(2.0)), 2 * 1000 * token_bytes)
+          for spread, token_bytes in ((1, 512), (2, 256), (4, 128))),
+        # Latents divide though all heads share them: (512 + 64) * 2 bytes, in eight parts.
+        (LATENT, "latent_attention", Placement(8, decode_context_parallel=8), STEP,
+         1000 * 1152 / 8),
+        # Keys of an index, 128 * 2 bytes, and what it chose: of the best 256 one is new.
+        (SPARSE, "indexer", Placement(8, decode_context_parallel=4), STEP, 1000 * 256 / 4),
+        (SPARSE, "latent_attention", Placement(8, decode_context_parallel=4), STEP, 256 * 1152 / 4),
+        # Two groups of four: each has 3 of 6 sequences, in two parts.
+        (LATENT, "latent_attention",
+         Placement(8, attention_data_parallel=2, decode_context_parallel=2),
+         replace(STEP, batch_size=np.array(6.0)), 3 * 1000 * 1152 / 2),
+    ],
+)  # fmt: skip
+def test_a_device_reads_its_part_of_the_context(
+    core: Core, kind: str, placement: Placement, step: ForwardPass, by_hand: float
+) -> None:
+    setup = setup_of("vllm", placement, index_dtype="bf16")
+    assert read_bytes(work_of(core, setup, step), kind) == by_hand
 
 
-def test_latents_divide_though_all_heads_share_them() -> None:
-    # 1000 tokens of (512 + 64) * 2 bytes, in eight parts; queries are 576 wide and outputs 512.
-    step = ForwardPass(batch_size=1, query_len=1, context_len=999)
-    setup = setup_of("vllm", Placement(8, decode_context_parallel=8))
-    assert read_bytes(work_of(LATENT, setup, step), "latent_attention") == 1000 * 1152 / 8
-    sent_bytes = 7 / 8 * 16 * ((576 + 512) * 2 + 4)
-    expected_s = 3 * (SHORTEST + 7 * FURTHER) + sent_bytes / LINK
-    assert exchanged_s(LATENT, setup, step) == pytest.approx(expected_s, rel=1e-9)
-
-
-def test_keys_of_an_index_and_what_it_chose_divide() -> None:
-    # Keys of 128 * 2 bytes, 1000 of them; 255 cached latents of the best 256, and the new one.
-    step = ForwardPass(batch_size=1, query_len=1, context_len=999)
-    setup = setup_of("vllm", Placement(8, decode_context_parallel=4), index_dtype="bf16")
-    work = work_of(SPARSE, setup, step)
-    assert read_bytes(work, "indexer") == 1000 * 256 / 4
-    assert read_bytes(work, "latent_attention") == 256 * 1152 / 4
-
-
-def test_recurrent_state_divides_by_heads_alone() -> None:
-    step = ForwardPass(batch_size=4, query_len=1, context_len=999)
-    spread = setup_of("vllm", Placement(8, decode_context_parallel=8))
-    whole = setup_of("vllm", Placement(8))
-    assert read_bytes(work_of(STATE, spread, step), "state") == read_bytes(
-        work_of(STATE, whole, step), "state"
-    )
-    assert exchanged_s(STATE, spread, step) == 0
-
-
-def test_a_group_of_data_parallel_attention_spreads_its_own_sequences() -> None:
-    # Two groups of four: each has 3 of 6 sequences, in two parts.
-    step = ForwardPass(batch_size=6, query_len=1, context_len=999)
-    place = Placement(8, attention_data_parallel=2, decode_context_parallel=2)
-    setup = setup_of("vllm", place)
-    assert read_bytes(work_of(LATENT, setup, step), "latent_attention") == 3 * 1000 * 1152 / 2
-    # Of 16 heads a device has 4, and two devices 8.
-    sent_bytes = 1 / 2 * 3 * 8 * ((576 + 512) * 2 + 4)
-    expected_s = 3 * (SHORTEST + FURTHER) + sent_bytes / LINK
-    assert exchanged_s(LATENT, setup, step) == pytest.approx(expected_s, rel=1e-9)
+@pytest.mark.parametrize(
+    ("framework", "core", "placement", "step", "collectives", "sent_bytes"),
+    [
+        # Four devices share a KV head and its 8 query heads: of 2 sequences and 3 positions 6 * 8
+        # rows of 128 + 128 elements of 2 bytes, and a sum of exponents of 4; 3/4 comes from others.
+        *((framework, HEADS, Placement(8, decode_context_parallel=4), ForwardPass(2, 3, 999),
+           collectives, 3 / 4 * 6 * 8 * (256 * 2 + 4))
+          for framework, collectives in (("vllm", 3), ("sglang", 2))),
+        ("vllm", LATENT, Placement(8, decode_context_parallel=8), STEP, 3,
+         7 / 8 * 16 * LATENT_ROW_BYTES),
+        # Of 16 heads a device of a group of four has 4, and two devices 8, for 3 sequences.
+        ("vllm", LATENT, Placement(8, attention_data_parallel=2, decode_context_parallel=2),
+         replace(STEP, batch_size=np.array(6.0)), 3, 1 / 2 * 3 * 8 * LATENT_ROW_BYTES),
+        # A prompt gathers the latents before it if there are any.
+        ("vllm", LATENT, Placement(8, decode_context_parallel=8),
+         ForwardPass(1, 1000, 0, settled=True), 0, 0),
+        ("vllm", LATENT, Placement(8, decode_context_parallel=8),
+         ForwardPass(1, 1000, 500, settled=True), 1, 7 / 8 * 500 * 1152),
+        # Recurrent state divides by heads alone.
+        ("vllm", STATE, Placement(8, decode_context_parallel=8), STEP, 0, 0),
+    ],
+)  # fmt: skip
+def test_devices_that_share_a_context_exchange_queries_and_outputs(
+    framework: str, core: Core, placement: Placement, step: ForwardPass, collectives: int,
+    sent_bytes: float,
+) -> None:  # fmt: skip
+    latency_s = SHORTEST + (placement.decode_context_parallel - 1) * FURTHER
+    found = exchanged_s(core, setup_of(framework, placement), step)
+    assert found == pytest.approx(collectives * latency_s + sent_bytes / LINK, rel=1e-9)
 
 
 def test_a_verification_that_is_a_prefill_gathers_all_latents() -> None:
@@ -171,15 +174,9 @@ def test_a_verification_that_is_a_prefill_gathers_all_latents() -> None:
         )
     expected_s = SHORTEST + 7 * FURTHER + 7 / 8 * 2 * 1000 * 1152 / LINK
     assert exchanged_s(LATENT, spread, verify) == pytest.approx(expected_s, rel=1e-9)
-
-
-def test_a_prompt_gathers_the_latents_before_it_if_there_are_any() -> None:
-    setup = setup_of("vllm", Placement(8, decode_context_parallel=8))
-    first = ForwardPass(batch_size=1, query_len=1000, context_len=0, settled=True)
-    assert exchanged_s(LATENT, setup, first) == 0
-    later = ForwardPass(batch_size=1, query_len=1000, context_len=500, settled=True)
-    expected_s = SHORTEST + 7 * FURTHER + 7 / 8 * 500 * 1152 / LINK
-    assert exchanged_s(LATENT, setup, later) == pytest.approx(expected_s, rel=1e-9)
+    # Recurrent state is what it is.
+    states = (read_bytes(work_of(STATE, setup, verify), "state") for setup in (spread, whole))
+    assert len(set(states)) == 1
 
 
 @pytest.mark.parametrize("core", [HEADS, LATENT, SPARSE])

@@ -13,7 +13,6 @@ from specroof.architecture import (
     GroupedQueryAttention,
     Indexer,
     LatentAttention,
-    cache_only,
 )
 from specroof.architecture.attention import (
     attended_tokens,
@@ -60,9 +59,6 @@ def grouped(core: GroupedQueryAttention, *sizes: int, options: Options | None = 
     return op
 
 
-# --- counting pairs ------------------------------------------------------------------------------
-
-
 @given(small, contexts, windows)
 def test_attended_tokens_matches_counting(queries: int, context: int, window: int | None) -> None:
     pairs = sum(len(visible(query, context, window)) for query in range(queries))
@@ -89,32 +85,10 @@ def test_the_count_of_estimators_has_every_query_see_the_same_cached_tokens(
     assert counted_pairs(forward, CONTEXT_ONLY, window) == sum(len(seen) for _ in range(queries))
 
 
-@given(small, contexts, windows)
-def test_counting_all_counts_the_keys_of_the_pass_itself(
-    queries: int, context: int, window: int | None
-) -> None:
-    forward = forward_pass(1, queries, context)
-    pairs = sum(len(visible(query, context, window)) for query in range(queries))
-    assert counted_pairs(forward, Options(), window) == pairs
-
-
 def test_pairs_of_a_long_context_are_exact() -> None:
     # At ten million tokens of context, one query sees 10 000 001 keys: the difference of two
     # triangles of 5e13 pairs each, which float32 and int32 would lose.
     assert attended_tokens(1, 10_000_000) == 10_000_001
-
-
-@given(st.lists(small, min_size=1), st.lists(contexts, min_size=1), windows)
-def test_attended_tokens_of_arrays_are_those_of_their_elements(
-    queries: list[int], cached: list[int], window: int | None
-) -> None:
-    table = attended_tokens(np.array(queries), np.array(cached)[:, None], window)
-    assert table.tolist() == [
-        [float(attended_tokens(query, context, window)) for query in queries] for context in cached
-    ]
-
-
-# --- grouped-query attention ---------------------------------------------------------------------
 
 
 @given(st.integers(1, 4), st.integers(1, 3), st.integers(0, 6), st.integers(1, 3))
@@ -168,33 +142,6 @@ def test_kv_heads_change_bytes_never_flops(
     assert many.cache_bytes == core.n_kv_heads * one.cache_bytes
 
 
-@given(grouped_queries, batches, small, contexts)
-def test_query_heads_change_flops_never_bytes(
-    core: GroupedQueryAttention, batch: int, queries: int, context: int
-) -> None:
-    one = grouped(replace(core, n_heads=1), batch, queries, context)
-    many = grouped(core, batch, queries, context)
-    assert many.flops == core.n_heads * one.flops
-    assert many.cache_bytes == one.cache_bytes
-
-
-@given(grouped_queries, batches, small, contexts)
-def test_the_cache_is_read_once_however_many_queries(
-    core: GroupedQueryAttention, batch: int, queries: int, context: int
-) -> None:
-    # The estimators' count has reads only: nothing changes with the queries.
-    one = grouped(core, batch, 1, context, options=CONTEXT_ONLY)
-    assert grouped(core, batch, queries, context, options=CONTEXT_ONLY).cache_bytes == (
-        one.cache_bytes
-    )
-    # The full count adds what each new token writes: its keys and values.
-    token_bytes = core.n_kv_heads * (core.head_dim + core.value_dim) * 2
-    more = grouped(core, batch, queries, context).cache_bytes
-    assert more - grouped(core, batch, 1, context).cache_bytes == (
-        batch * (queries - 1) * token_bytes
-    )
-
-
 @given(grouped_queries, batches, small, contexts, st.integers(0, 20))
 def test_a_window_that_holds_everything_is_full_attention(
     core: GroupedQueryAttention, batch: int, queries: int, context: int, slack: int
@@ -207,32 +154,6 @@ def test_a_window_that_holds_everything_is_full_attention(
         reference = grouped(full, batch, queries, context, options=options)
         assert windowed.flops == reference.flops
         assert windowed.cache_bytes == reference.cache_bytes
-
-
-@given(grouped_queries, small, contexts, kinds_of_count)
-def test_attention_is_linear_in_the_batch(
-    core: GroupedQueryAttention, queries: int, context: int, options: Options
-) -> None:
-    one = grouped(core, 1, queries, context, options=options)
-    many = grouped(core, 24, queries, context, options=options)
-    assert many.flops == 24 * one.flops
-    assert many.cache_bytes == 24 * one.cache_bytes
-
-
-@given(grouped_queries, batches, small, contexts, kinds_of_count)
-def test_attention_never_falls_with_the_context_and_grows_without_a_window(
-    core: GroupedQueryAttention, batch: int, queries: int, context: int, options: Options
-) -> None:
-    here = grouped(core, batch, queries, context, options=options)
-    further = grouped(core, batch, queries, context + 1, options=options)
-    assert further.flops >= here.flops
-    assert further.cache_bytes >= here.cache_bytes
-    if core.window is None:
-        # Each query sees one more key, and each sequence reads one more token.
-        pair_flops = 2 * core.n_heads * (core.head_dim + core.value_dim)
-        assert further.flops - here.flops == batch * queries * pair_flops
-        token_bytes = 2 * core.n_kv_heads * (core.head_dim + core.value_dim)
-        assert further.cache_bytes - here.cache_bytes == batch * token_bytes
 
 
 @given(grouped_queries, batches, small, contexts)
@@ -249,11 +170,6 @@ def test_a_narrower_cache_moves_fewer_bytes_for_the_same_work(
     assert fp4.cache_bytes == 0.5625 * fp8.cache_bytes  # half a byte, and a scale byte per 16
 
 
-@given(grouped_queries)
-def test_the_cache_of_grouped_queries_divides_by_kv_heads(core: GroupedQueryAttention) -> None:
-    assert grouped(core, 1, 1, 1).shard == cache_only(core.n_kv_heads)
-
-
 @given(grouped_queries, contexts, cache_dtypes)
 def test_stored_bytes_are_what_a_decoding_step_reads_and_its_own_token(
     core: GroupedQueryAttention, context: int, dtype: str
@@ -262,9 +178,6 @@ def test_stored_bytes_are_what_a_decoding_step_reads_and_its_own_token(
     stored = grouped_query_cache_bytes(core, np.array(context + 1.0), dtype)
     (op,) = grouped_query_costs(core, setting(forward_pass(1, 1, context), kv_dtype=dtype))
     assert stored == pytest.approx(float(op.cache_bytes), rel=1e-12)
-
-
-# --- latent attention ----------------------------------------------------------------------------
 
 
 def latent(
@@ -330,14 +243,6 @@ def test_latent_attention_is_one_kv_head_whose_value_lies_inside_its_key(
     assert op.cache_bytes * (key + value) == reference.cache_bytes * key
 
 
-@given(latents, batches, small, contexts, kinds_of_count)
-def test_a_latent_cache_never_divides(
-    core: LatentAttention, batch: int, queries: int, context: int, options: Options
-) -> None:
-    *_, attention = latent(core, batch, queries, context, options=options)
-    assert attention.shard == cache_only(1)
-
-
 @given(latents, batches, small, contexts)
 def test_a_top_k_above_the_context_is_dense_latent_attention(
     core: LatentAttention, batch: int, queries: int, context: int
@@ -364,21 +269,6 @@ def test_behind_an_indexer_a_query_attends_its_top_k_and_scans_everything(
     scan_flops = 2 * core.indexer.n_heads * core.indexer.head_dim
     assert scan.flops == batch * scan_flops * scanned
     assert scan.kind == "indexer"
-
-
-@given(latents.filter(lambda core: core.indexer is not None), batches, small)
-def test_past_its_top_k_only_the_scan_grows_with_the_context(
-    core: LatentAttention, batch: int, queries: int
-) -> None:
-    assert core.indexer is not None
-    near, far = core.indexer.top_k, 10 * core.indexer.top_k
-    scan_near, attention_near = latent(core, batch, queries, near)
-    scan_far, attention_far = latent(core, batch, queries, far)
-    assert attention_near.cache_bytes == attention_far.cache_bytes
-    assert attention_near.flops == attention_far.flops
-    key_bytes = core.indexer.head_dim * 2
-    assert scan_far.cache_bytes - scan_near.cache_bytes == batch * key_bytes * (far - near)
-    assert scan_far.flops > scan_near.flops
 
 
 def test_the_indexer_of_deepseek_v32_by_hand() -> None:
@@ -424,15 +314,3 @@ def test_a_latent_cache_stores_one_latent_and_one_index_key_per_token(
     per_token = latent_bytes(sparse, dtype)
     assert attention.cache_bytes == pytest.approx(tokens_read * per_token)
     assert stored == pytest.approx(context * per_token + float(scan.cache_bytes))
-
-
-def test_a_stored_latent_by_hand() -> None:
-    # DeepSeek-V3.2 in bf16: 1152 bytes of latent and 256 of index key, per token and layer.
-    sparse = LatentAttention(128, 512, 64, Indexer(64, 128, 2048))
-    assert latent_cache_bytes(sparse, np.array(1000.0), "bf16") == 1_152_000
-    assert latent_index_bytes(sparse, np.array(1000.0), "bf16") == 256_000
-    assert latent_index_bytes(sparse, np.array(1000.0), "fp8") == 132_000
-    dense = LatentAttention(128, 512, 64)
-    assert latent_cache_bytes(dense, np.array(1000.0), "bf16") == 1_152_000
-    assert latent_cache_bytes(dense, np.array(1000.0), "fp8") == 576_000
-    assert latent_index_bytes(dense, np.array(1000.0), "fp8") == 0

@@ -30,7 +30,6 @@ from specroof.architecture.block_sparse import (
 )
 from specroof.architecture.latent import latent_bytes, latent_costs
 from specroof.cost import kv_bytes_per_token, storage
-from specroof.cost.forward import forward_cost
 from strategies import (
     batches,
     block_sparse,
@@ -68,9 +67,6 @@ def costs(
     return scan, attention
 
 
-# --- pairs and reads -----------------------------------------------------------------------------
-
-
 @given(small, contexts, block_lens, top_blocks)
 def test_pairs_are_the_keys_of_the_chosen_blocks(
     queries: int, context: int, block_len: int, top_k: int
@@ -78,17 +74,6 @@ def test_pairs_are_the_keys_of_the_chosen_blocks(
     pairs = sum(len(attended(context + query, block_len, top_k)) for query in range(queries))
     counted = block_pairs(np.array(float(queries)), np.array(float(context)), block_len, top_k)
     assert counted == pairs
-
-
-@given(st.lists(small, min_size=1), st.lists(contexts, min_size=1), block_lens, top_blocks)
-def test_pairs_of_arrays_are_those_of_their_elements(
-    queries: list[int], cached: list[int], block_len: int, top_k: int
-) -> None:
-    table = block_pairs(np.array(queries), np.array(cached)[:, None], block_len, top_k)
-    assert table.tolist() == [
-        [float(block_pairs(np.array(q), np.array(c), block_len, top_k)) for q in queries]
-        for c in cached
-    ]
 
 
 @given(block_sparse, batches, small, contexts)
@@ -126,9 +111,6 @@ def test_the_count_of_estimators_has_every_query_see_the_same_cached_blocks(
     assert scan.flops == queries * once.flops
 
 
-# --- limits --------------------------------------------------------------------------------------
-
-
 @given(block_sparse, batches, small, contexts)
 def test_enough_blocks_are_full_attention(
     core: BlockSparseAttention, batch: int, queries: int, context: int
@@ -157,23 +139,6 @@ def test_blocks_of_one_token_are_a_window_or_a_top_k(
     assert attention.cache_bytes == reference.cache_bytes
 
 
-@given(block_sparse, batches, st.integers(1, 3))
-def test_past_the_chosen_blocks_only_the_scan_grows(
-    core: BlockSparseAttention, batch: int, further: int
-) -> None:
-    near = core.indexer.top_k * core.block_len
-    far = near + further * core.block_len
-    scan_near, attention_near = costs(core, batch, 1, near)
-    scan_far, attention_far = costs(core, batch, 1, far)
-    assert attention_near.flops == attention_far.flops
-    assert attention_near.cache_bytes == attention_far.cache_bytes
-    assert scan_far.flops > scan_near.flops
-    assert scan_far.cache_bytes > scan_near.cache_bytes
-
-
-# --- by hand -------------------------------------------------------------------------------------
-
-
 def test_a_layer_of_minimax_m3_by_hand() -> None:
     # 2 sequences verify 3 tokens at 100 000 = 781 * 128 + 32. The queries see 15 whole blocks
     # and 33, 34, 35 tokens of their own: 3 * 1920 + 102 = 5862 pairs.
@@ -197,16 +162,6 @@ def test_all_keys_values_and_index_keys_are_stored(
     elements = core.n_kv_heads * (core.head_dim + core.value_dim) + core.indexer.head_dim
     stored = block_sparse_cache_bytes(core, np.array(float(context)), dtype)
     assert stored == pytest.approx(context * elements * cache_element_bytes(dtype))
-
-
-@pytest.mark.parametrize(
-    ("kv_dtype", "computes_in"), [("bf16", "bf16"), ("fp8", "fp8"), ("int8", "bf16")]
-)
-def test_index_keys_are_scored_in_the_narrow_format_of_the_cache(
-    kv_dtype: str, computes_in: str
-) -> None:
-    scan, _ = costs(M3, 1, 1, 10, kv_dtype=kv_dtype)
-    assert scan.compute_dtype == computes_in
 
 
 @given(block_sparse, batches, st.integers(1, 5), contexts)
@@ -241,14 +196,6 @@ def test_index_keys_do_not_divide_where_keys_and_values_do() -> None:
     assert kv_bytes_per_token(stack(M3)) == 2 * 2304
 
 
-def test_operations_are_called_after_their_kind_of_attention() -> None:
-    names = [op.name for op in forward_cost(stack(M3), forward_pass(1, 1, 10))]
-    assert names[:2] == ["block_sparse_attention.indexer", "block_sparse_attention.core"]
-
-
-# --- a selection that an earlier layer made ------------------------------------------------------
-
-
 @given(latents, indexers, batches, small, contexts, cache_dtypes)
 def test_a_shared_selection_saves_the_scan_and_nothing_else(
     core: LatentAttention, indexer: Indexer, batch: int, queries: int, context: int, dtype: str
@@ -261,12 +208,3 @@ def test_a_shared_selection_saves_the_scan_and_nothing_else(
     assert alone.flops == attention.flops
     assert alone.cache_bytes == attention.cache_bytes
     assert latent_bytes(shared, dtype) == latent_bytes(own, dtype)
-
-
-def test_a_layer_without_indexer_stores_no_index_key() -> None:
-    # GLM-5: a latent of 512 + 64 in bf16, and an index key of 128 where there is an indexer.
-    own = LatentAttention(64, 512, 64, Indexer(32, 128, 2048))
-    shared = LatentAttention(64, 512, 64, shared_top_k=2048)
-    assert kv_bytes_per_token(stack(own)) == 2 * (1152 + 256)
-    assert kv_bytes_per_token(stack(shared)) == 2 * 1152
-    assert (own.label, shared.label) == ("sparse_attention", "shared_index_attention")

@@ -21,7 +21,7 @@ from specroof.architecture import (
 from specroof.architecture.attention import grouped_query_costs, shared_cache_costs
 from specroof.architecture.base import OpCost, Options
 from specroof.architecture.chunked import chunked_cache_bytes, chunked_costs, chunked_pairs
-from specroof.cost import forward_cost, kv_bytes_per_token, storage
+from specroof.cost import forward_cost, storage
 from specroof.cost.forward import kv_cache_bytes
 from specroof.errors import OptionError
 from specroof.hardware import Placement
@@ -71,28 +71,10 @@ def model(*cores: Core) -> Architecture:
     return Architecture("toy", "llama4_text", 8, 100, layers, head=Linear("lm_head", 8, 100))
 
 
-# --- chunks --------------------------------------------------------------------------------------
-
-
 @given(small, contexts, chunks)
 def test_pairs_match_counting(queries: int, context: int, chunk: int) -> None:
     pairs = sum(len(keys) for keys in seen(queries, context, chunk))
     assert chunked_pairs(queries, context, chunk) == pairs
-
-
-@given(st.integers(0, 10**7), st.integers(1, 10**5))
-def test_one_query_sees_its_place_in_its_chunk(context: int, chunk: int) -> None:
-    assert chunked_pairs(1, context, chunk) == context % chunk + 1
-
-
-@given(st.lists(small, min_size=1), st.lists(contexts, min_size=1), chunks)
-def test_pairs_of_arrays_are_those_of_their_elements(
-    queries: list[int], cached: list[int], chunk: int
-) -> None:
-    table = chunked_pairs(np.array(queries), np.array(cached)[:, None], chunk)
-    assert table.tolist() == [
-        [float(chunked_pairs(query, context, chunk)) for query in queries] for context in cached
-    ]
 
 
 @given(cores, batches, small, contexts)
@@ -142,25 +124,6 @@ def test_a_sequence_within_its_first_chunk_is_fully_attended(
     assert (op.flops, op.cache_bytes) == (whole.flops, whole.cache_bytes)
 
 
-@given(cores, small, contexts, kinds_of_count)
-def test_kv_heads_change_bytes_never_flops(
-    core: ChunkedAttention, queries: int, context: int, options: Options
-) -> None:
-    one = replace(core, n_kv_heads=1)
-    few, many = (chunked(kind, 1, queries, context, options=options) for kind in (one, core))
-    assert few.flops == many.flops
-    assert few.cache_bytes * core.n_kv_heads == many.cache_bytes
-
-
-@given(cores, batches, small, contexts, kinds_of_count)
-def test_costs_are_linear_in_the_batch(
-    core: ChunkedAttention, batch: int, queries: int, context: int, options: Options
-) -> None:
-    one, many = (chunked(core, n, queries, context, options=options) for n in (1, batch))
-    assert batch * one.flops == many.flops
-    assert batch * one.cache_bytes == many.cache_bytes
-
-
 @given(cores, small, contexts)
 def test_costs_repeat_with_every_chunk(core: ChunkedAttention, queries: int, context: int) -> None:
     here, later = (chunked(core, 1, queries, context + n * core.chunk) for n in (0, 3))
@@ -177,9 +140,6 @@ def test_a_sequence_needs_room_for_its_longest_chunk(
     assert chunked_cache_bytes(core, np.array(context), dtype) == pytest.approx(
         longest * float(op.cache_bytes)  # of one token
     )
-
-
-# --- a shared cache ------------------------------------------------------------------------------
 
 
 @given(grouped_queries, batches, small, contexts, kinds_of_count)
@@ -209,35 +169,8 @@ def test_a_shared_cache_is_stored_once(core: GroupedQueryAttention, context: int
     assert read_by_all == 4 * read_alone
 
 
-# --- in a model ----------------------------------------------------------------------------------
-
 CHUNKED = ChunkedAttention(n_heads=8, n_kv_heads=2, head_dim=4, value_dim=4, chunk=16)
 FULL = GroupedQueryAttention(n_heads=8, n_kv_heads=2, head_dim=4, value_dim=4)
-
-
-def test_operations_are_named_after_their_kind() -> None:
-    toy = model(CHUNKED, FULL, SharedCacheAttention(FULL))
-    names = [op.name for op in forward_cost(toy, forward_pass(1, 1, 5))]
-    assert names == [
-        "chunked_attention.core",
-        "full_attention.core",
-        "shared_full_attention.core",
-        "lm_head",
-    ]
-    assert toy.layer_kinds == {
-        "chunked_attention": 1,
-        "full_attention": 1,
-        "shared_full_attention": 1,
-    }
-
-
-def test_a_long_context_grows_full_layers_only() -> None:
-    assert kv_bytes_per_token(model(CHUNKED, FULL)) == 2 * (4 + 4) * 2
-
-
-def test_cores_store_no_weights() -> None:
-    for core in (CHUNKED, SharedCacheAttention(FULL)):
-        assert (core.n_params, core.idle_params, core.stored_bytes) == (0, 0, 0.0)
 
 
 @pytest.mark.parametrize("core", [CHUNKED, SharedCacheAttention(FULL)])

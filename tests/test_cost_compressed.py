@@ -76,9 +76,6 @@ def attention(
     return op
 
 
-# --- counting entries ----------------------------------------------------------------------------
-
-
 @given(small, contexts, ratios, caps)
 def test_attended_entries_matches_counting(
     queries: int, context: int, ratio: int, cap: int | None
@@ -95,20 +92,6 @@ def test_a_query_sees_the_entry_that_its_own_token_completes() -> None:
     # DeepseekV4CSACompressor of transformers: (position + 1) // 4, and 151 + 1 = 38 * 4
     assert attended_entries(np.array(1.0), np.array(151.0), 4) == 38
     assert attended_entries(np.array(1.0), np.array(150.0), 4) == 37
-
-
-@given(st.lists(small, min_size=1), st.lists(contexts, min_size=1), ratios, caps)
-def test_attended_entries_of_arrays_are_those_of_their_elements(
-    queries: list[int], cached: list[int], ratio: int, cap: int | None
-) -> None:
-    table = attended_entries(np.array(queries, float), np.array(cached, float)[:, None], ratio, cap)
-    assert table.tolist() == [
-        [
-            float(attended_entries(np.array(float(query)), np.array(float(context)), ratio, cap))
-            for query in queries
-        ]
-        for context in cached
-    ]
 
 
 @given(cores, st.integers(1, 4), small, contexts)
@@ -183,33 +166,6 @@ def test_without_entries_it_is_window_attention_of_one_head_that_is_key_and_valu
     assert 2 * op.cache_bytes == reference.cache_bytes  # one vector where keys and values are two
 
 
-@given(cores, batches, small, contexts, kinds_of_count)
-def test_costs_never_fall_with_the_context(
-    core: CompressedAttention, batch: int, queries: int, context: int, options: Options
-) -> None:
-    here = costs(core, batch, queries, context, options=options)
-    further = costs(core, batch, queries, context + 1, options=options)
-    for kind, ops in here.items():
-        for op, later in zip(ops, further[kind], strict=True):
-            assert later.flops >= op.flops
-            assert later.cache_bytes >= op.cache_bytes
-
-
-@given(cores, small, contexts, kinds_of_count)
-def test_costs_are_linear_in_the_batch(
-    core: CompressedAttention, queries: int, context: int, options: Options
-) -> None:
-    one = costs(core, 1, queries, context, options=options)
-    many = costs(core, 24, queries, context, options=options)
-    for kind, ops in one.items():
-        for op, larger in zip(ops, many[kind], strict=True):
-            assert float(larger.flops) == pytest.approx(24 * float(op.flops))
-            assert float(larger.cache_bytes) == pytest.approx(24 * float(op.cache_bytes))
-
-
-# --- indexer and rings ---------------------------------------------------------------------------
-
-
 @given(cores, batches, small, contexts)
 def test_the_indexer_scores_every_complete_entry_whatever_its_top_k(
     core: CompressedAttention, batch: int, queries: int, context: int
@@ -242,24 +198,11 @@ def test_rings_move_what_a_simulation_moves(
     assert ring.weight_bytes == 0
 
 
-@given(cores, batches, small, contexts)
-def test_the_context_does_not_change_the_rings(
-    core: CompressedAttention, batch: int, queries: int, context: int
-) -> None:
-    rings = costs(core, batch, queries, context)["compressor"]
-    assert len(rings) == len(core.compressors)
-    for op, start in zip(rings, costs(core, batch, queries, 0)["compressor"], strict=True):
-        assert op.cache_bytes == start.cache_bytes
-
-
 @given(cores)
 def test_one_latent_for_all_heads_and_an_indexer_on_every_device(core: CompressedAttention) -> None:
     found = costs(core, 1, 1, 0)
     assert [op.shard for op in found["attention"]] == [cache_only(1)]
     assert {op.shard for op in found["indexer"] + found["compressor"]} <= {ATTENTION_REPLICATED}
-
-
-# --- the published layouts -----------------------------------------------------------------------
 
 
 def test_entries_of_both_published_layouts_by_hand() -> None:

@@ -27,9 +27,6 @@ def expected(tokens: int, n_experts: int, top_k: int, method: str) -> float:
     return float(distinct_experts(np.array(float(tokens)), n_experts, top_k, method))
 
 
-# --- distinct experts ----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("n_experts", "top_k", "tokens"), [(4, 1, 3), (4, 2, 3), (5, 2, 3), (6, 3, 2), (5, 4, 2)]
 )
@@ -92,29 +89,6 @@ def test_one_token_reads_its_top_k(n_experts: int, data: st.DataObject) -> None:
     assert expected(1, n_experts, top_k, "exact") == pytest.approx(top_k)
 
 
-@pytest.mark.parametrize("method", ["exact", "replacement"])
-@pytest.mark.parametrize(("n_experts", "top_k"), [(256, 6), (8, 8), (1, 1)])
-def test_distinct_experts_of_an_array_are_those_of_its_elements(
-    n_experts: int, top_k: int, method: str
-) -> None:
-    tokens = np.array([[1.0, 2.0], [8.0, 128.0]])
-    table = distinct_experts(tokens, n_experts, top_k, method)
-    assert table.tolist() == [
-        [expected(int(value), n_experts, top_k, method) for value in row] for row in tokens
-    ]
-
-
-def test_the_published_counts_by_hand() -> None:
-    # DeepSeek-V4-Flash, 6 of 256: one token 6, two tokens 6 + 6 * 250 / 256 = 11.859.
-    assert expected(1, 256, 6, "exact") == pytest.approx(6)
-    assert expected(2, 256, 6, "exact") == pytest.approx(11.859375)
-    # Two draws of one in four: 1 + 3/4.
-    assert expected(2, 4, 1, "replacement") == pytest.approx(1.75)
-
-
-# --- what they cost ------------------------------------------------------------------------------
-
-
 def test_experts_by_hand() -> None:
     # 4 experts of 3 * 8 * 2 = 48 weights, 2 per token, one sequence of 2 tokens: each of the 4
     # experts is missed twice with probability 1/4, so that 3 are read. Two bytes a weight.
@@ -147,16 +121,6 @@ def test_visits_decide_flops_and_distinct_experts_bytes(
     assert op.rows is not None
     assert op.routing is not None
     assert float(op.rows * op.routing.hit) == pytest.approx(visits)
-
-
-@given(experts(), small)
-def test_expert_flops_are_linear_in_the_batch_and_bytes_are_not_above_it(
-    core: Experts, queries: int
-) -> None:
-    one, many = cost(core, 1, queries, 0), cost(core, 24, queries, 0)
-    assert many.flops == 24 * one.flops
-    assert many.weight_bytes >= one.weight_bytes * (1 - 1e-12)
-    assert many.weight_bytes <= 24 * one.weight_bytes * (1 + 1e-12)
 
 
 @given(experts(), batches, small)

@@ -30,7 +30,7 @@ from specroof.architecture.latent import latent_bytes
 from specroof.cost import Options, Storage, kv_bytes_per_token, state_bytes, storage
 from specroof.cost.forward import kv_cache_bytes
 from specroof.units import DTYPE_BYTES
-from strategies import architectures, batches, cache_dtypes, contexts, formats, options
+from strategies import architectures, cache_dtypes, contexts, formats, options
 
 
 def stack(*cores: tuple[Core, int], kv_dtype: str = "bf16") -> Architecture:
@@ -50,9 +50,6 @@ CSA = CompressedAttention(
 DELTA = GatedDeltaNet(16, 32, 128, 128, conv_kernel=4, conv_columns=3)
 
 
-# --- layout --------------------------------------------------------------------------------------
-
-
 @given(cache_dtypes)
 def test_only_fp4_caches_have_a_scale_per_block(dtype: str) -> None:
     scale = 1 / 16 if dtype == "fp4" else 0
@@ -67,9 +64,6 @@ def test_latents_of_both_published_layouts_by_hand() -> None:
     assert latent_bytes(sparse, "fp8") == 512 + 4 * 4 + 2 * 64
     # A latent that is no multiple of 128 takes a scale for the rest: 130 + 2 * 4 + 2 * 64.
     assert latent_bytes(replace(sparse, latent_dim=130), "fp8") == 130 + 8 + 128
-
-
-# --- caches that grow ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -107,9 +101,6 @@ def test_a_cache_starts_empty_and_never_shrinks(model: Architecture, context: in
     assert kv_cache_bytes(model, context + 1) >= kv_cache_bytes(model, context)
 
 
-# --- states that do not --------------------------------------------------------------------------
-
-
 def test_states_by_hand() -> None:
     # 32 * 128 * 128 float32 and 8192 channels * 3 columns in bf16, 30 layers.
     assert state_bytes(stack((DELTA, 30))) == 30 * (2_097_152 + 49_152)
@@ -117,9 +108,6 @@ def test_states_by_hand() -> None:
     # Rings are float32 whatever the state's dtype: 8 rows of 1024.
     assert state_bytes(stack((CSA, 2))) == state_bytes(stack((CSA, 2)), "bf16") == 2 * 32_768
     assert state_bytes(stack((FULL, 32), (LATENT, 1))) == 0
-
-
-# --- all of it -----------------------------------------------------------------------------------
 
 
 @given(architectures(), contexts, options)
@@ -187,9 +175,3 @@ def test_parts_divide_like_their_operations() -> None:
     assert shards(moe) == [(4 * 3 * 64 * 2, 0, TENSOR), vocabulary]
     # A tied head is the embedding.
     assert shards(replace(stack(), tied_embeddings=True)) == [(160.0, 0.0, TENSOR)]
-
-
-@given(architectures(), batches)
-def test_a_model_without_a_context_still_holds_its_states(model: Architecture, batch: int) -> None:
-    held = sum(batch * float(part.sequence_bytes) for part in storage(model, 0))
-    assert held == pytest.approx(batch * state_bytes(model))

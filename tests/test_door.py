@@ -377,6 +377,16 @@ def test_the_survey_looks_at_the_draft_lengths_that_were_asked_for() -> None:
     assert some.survey[0].best_draft_len[0, 0] == 4
 
 
+@pytest.mark.parametrize("name", ["adaptive", "breakeven", "explain", "worth"])
+def test_a_second_drafter_is_refused_where_one_is_taken(name: str) -> None:
+    words = [name, MODEL, "-H", CHIP, "--drafter", "ideal", "--drafter", "ngram,accept=0.5"]
+    done = CliRunner().invoke(app, words)
+    assert (done.exit_code, done.stderr) == (
+        2,
+        "specroof: --drafter is given twice; allowed: once\n",
+    )
+
+
 def test_hardware_that_is_given_twice_is_refused() -> None:
     words = ["predict", MODEL, "-H", CHIP, "-H", "h200", "--drafter", "ideal"]
     done = CliRunner().invoke(app, words)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specroof.drafters import KINDS, Drafter, DraftTime, Round, ideal_drafter
+from specroof.drafters import KINDS, Drafter, Round, ideal_drafter
 from specroof.drafters.kinds import autoregressive_drafter, block_drafter
 from specroof.errors import OptionError
 
@@ -72,27 +73,10 @@ def test_a_block_drafter_is_paid_for_each_block_that_is_begun(
     assert serial_s(block_drafter(cost, drafts=drafts), draft_len) == pytest.approx(seconds)
 
 
-@given(shares, st.integers(1, 100))
-def test_a_block_of_one_draft_is_autoregressive(cost: float, draft_len: int) -> None:
-    assert serial_s(block_drafter(cost, drafts=1), draft_len) == pytest.approx(
-        serial_s(autoregressive_drafter(cost), draft_len)
-    )
-
-
-def test_blocks_by_hand() -> None:
-    # A tenth of 3 s for a block of 15 drafts; the sixteenth draft begins another.
-    drafter = block_drafter(0.1, drafts=15)
-    assert [serial_s(drafter, length) for length in (1, 15, 16, 30, 31)] == pytest.approx(
-        [0.3, 0.3, 0.6, 0.6, 0.9]
-    )
-
-
 def test_a_share_may_be_of_the_verification() -> None:
     # Two drafts at a tenth of 7 s each, and one block at a tenth.
     assert serial_s(autoregressive_drafter(0.1), 2, cost_of="verify") == pytest.approx(1.4)
     assert serial_s(block_drafter(0.1, drafts=4), 2, cost_of="verify") == pytest.approx(0.7)
-    assert a_round(1, cost_of="verify").share_base_s == 7
-    assert a_round(1).share_base_s == 3
 
 
 @given(shares, st.integers(1, 8), st.lists(st.integers(1, 40), min_size=1))
@@ -104,10 +88,6 @@ def test_arrays_of_rounds_are_timed_like_each_round(
         assert together.tolist() == [serial_s(drafter, length) for length in lengths]
 
 
-def test_nothing_overlaps_unless_said() -> None:
-    assert DraftTime(np.array(1.0)).overlapped_s == 0
-
-
 # --- what is refused -----------------------------------------------------------------------------
 
 HUGE = pytest.param(10**400, id="huge")
@@ -116,16 +96,9 @@ BAD_COSTS = [-0.1, 100.1, math.nan, math.inf, -math.inf, HUGE, "0.1", None, True
 
 @pytest.mark.parametrize("cost", BAD_COSTS)
 def test_a_cost_that_is_no_share_is_refused(cost: Any) -> None:
-    with pytest.raises(OptionError, match=r"^cost is .*; allowed: a number from 0 to 100$"):
-        autoregressive_drafter(cost)
-    with pytest.raises(OptionError, match=r"^cost is .*; allowed: a number from 0 to 100$"):
-        block_drafter(cost, drafts=4)
-
-
-@pytest.mark.parametrize("drafts", [0, -1, 4097, 1.5, 4.0, math.nan, "4", None, True])
-def test_blocks_hold_a_whole_number_of_drafts(drafts: Any) -> None:
-    with pytest.raises(OptionError, match=r"^drafts is .*; allowed: a whole number from 1 to 4096"):
-        block_drafter(0.1, drafts=drafts)
+    for build in (autoregressive_drafter, partial(block_drafter, drafts=4)):
+        with pytest.raises(OptionError, match=r"^cost is .*; allowed: a number from 0 to 100$"):
+            build(cost)
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
@@ -159,28 +132,28 @@ def test_a_block_of_16_is_an_anchor_and_15_drafts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "message"),
+    ("key", "value", "least"),
     [
-        ({"block": 1.0}, "block is 1; allowed: from 2 (one anchor and one draft) to 4097"),
-        ({"block": 0.0}, "block is 0; allowed: from 2"),
-        ({"block": 4098.0}, "block is 4098; allowed: from 2"),
-        ({"block": 2.5}, "block is 2.5; allowed: a whole number"),
-        ({"block": math.nan}, "block is nan; allowed: a whole number"),
-        ({"drafts": 0.0}, "drafts is 0; allowed: a whole number from 1"),
-        ({"drafts": 1.5}, "drafts is 1.5; allowed: a whole number"),
-        ({"drafts": math.inf}, "drafts is inf; allowed: a whole number"),
+        *(("block", value, "2") for value in (1.0, 0.0, 4098.0)),
+        *(("drafts", value, "1 to 4096") for value in (0, -1, 4097)),
+        *((key, value, "") for key in ("block", "drafts") for value in (1.5, math.nan, math.inf)),
     ],
 )
-def test_blocks_of_impossible_size_are_refused_by_the_key_that_was_given(
-    values: dict[str, float], message: str
+def test_blocks_hold_a_whole_number_of_drafts_and_perhaps_an_anchor(
+    key: str, value: float, least: str
 ) -> None:
-    with pytest.raises(OptionError) as error:
-        build("block", {"cost": 0.1} | values)
-    assert str(error.value).startswith(message)
+    with pytest.raises(OptionError, match=f"^{key} is {value:g}; allowed: .*{least}"):
+        build("block", {"cost": 0.1, key: value})
+    if key == "drafts":
+        for drafts in (value, "4", None, True):
+            with pytest.raises(OptionError, match=r"^drafts is .*; allowed: .* from 1 to 4096"):
+                block_drafter(0.1, drafts=drafts)  # type: ignore[arg-type]
 
 
-def test_kinds_require_keys_that_they_have() -> None:
+def test_kinds_require_and_read_keys_that_they_have() -> None:
     for kind in KINDS.values():
-        for group in kind.required:
-            assert set(group) <= kind.keys.keys()
+        assert all(set(group) <= kind.keys.keys() for group in kind.required)
         assert all(kind.keys.values())
+        assert set(kind.reads) >= {"config"} & set(kind.keys)
+        # Acceptance is no key of a kind.
+        assert not any("accept" in key for key in kind.keys)

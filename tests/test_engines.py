@@ -41,7 +41,6 @@ from specroof.drafters import Drafter, DraftTime, Round, ideal_drafter
 from specroof.drafters.trees import expansion_tree, with_tree
 from specroof.errors import OptionError, ProfileError
 from specroof.hardware import (
-    IDEAL_ENGINE,
     Band,
     CapturedGraphs,
     Collective,
@@ -72,7 +71,7 @@ from specroof.latency.model import (
     padded_pass,
     pass_work,
 )
-from specroof.latency.pass_seconds import PassShape, overlapped_s, pass_time
+from specroof.latency.pass_seconds import PassShape, PassWork, overlapped_s, pass_time
 from specroof.serving.workload import prefill_pass
 
 
@@ -98,10 +97,15 @@ def operation(kind: str, flops: float, moved: float) -> OpCost:
     return OpCost("op", kind, 1, np.array(flops), nothing, np.array(moved), nothing, "bf16")
 
 
-def seconds(op: OpCost, **figures: Any) -> float:
+def setup_of(hardware: HardwareProfile | None = None, /, **figures: Any) -> Setup:
+    """A unit chip, or another, whose engine has these figures."""
     engine = real(**figures)
-    setup = Setup(chip(engine), engine, Placement(), Options())
-    return float(pass_latency([op], setup, PassShape(0, 1)).total_s)
+    chips = replace(hardware, engines={"real": engine}) if hardware else chip(engine)
+    return engine_setup(chips, "real", None, None)
+
+
+def seconds(op: OpCost, **figures: Any) -> float:
+    return float(pass_latency([op], setup_of(**figures), PassShape(0, 1)).total_s)
 
 
 def toy(core: Core | None = None, *linears: Linear, count: int = 1) -> Architecture:
@@ -135,13 +139,12 @@ def test_arithmetic_and_memory_overlap_by_a_norm() -> None:
 
 
 def test_a_norm_holds_for_coarser_granularities_too() -> None:
-    engine = real(overlap_norm=2)
     ops = [operation("dense", 3, 0), operation("dense", 0, 4)]
-    for granularity, by_hand in (("op", 7), ("dtype", 5), ("pass", 5)):
-        setup = Setup(chip(engine), engine, Placement(), Options(granularity=granularity))
-        assert float(pass_latency(ops, setup, PassShape(0, 1)).total_s) == by_hand
-    setup = Setup(chip(engine), engine, Placement(), Options(granularity="pass"))
-    assert float(pass_latency([], setup, PassShape(0, 1)).total_s) == 0
+    for granularity, work, by_hand in (
+        ("op", ops, 7), ("dtype", ops, 5), ("pass", ops, 5), ("pass", [], 0),
+    ):  # fmt: skip
+        setup = replace(setup_of(overlap_norm=2), options=Options(granularity=granularity))
+        assert float(pass_latency(work, setup, PassShape(0, 1)).total_s) == by_hand
 
 
 #: Nothing, or what the bounds of peaks leave: a FLOP at the fastest takes 1e-21 s.
@@ -168,49 +171,40 @@ def test_layers_of_a_kind_take_longer() -> None:
     ideal = engine_setup(chip(), "ideal", None, None)
     assert layer_kinds(model, ideal) == {"linear_attention": 3, "experts": 3}
     kinds = {"experts": 10.0, "linear_attention": 100.0, "latent_attention": 1000.0}
-    slow = model_latency(
-        model,
-        engine_setup(
-            chip(real(layer_overhead_s=1.0, layer_kind_overhead_s=kinds)), "real", None, None
-        ),
-        DECODE,
-    )
+    slow = model_latency(model, setup_of(layer_overhead_s=1, layer_kind_overhead_s=kinds), DECODE)
     assert float(slow.overhead_s) == 4 + 30 + 300
 
 
-def test_kinds_of_layers_of_published_models() -> None:
-    # DeepSeek-V3.2: 61 layers, 3 dense; V4-Flash: 43 layers of which 21 have an indexer.
-    b200 = engine_setup(load_hardware("b200"), "ideal", None, None)
-    v32 = layer_kinds(load_model("deepseek-ai/DeepSeek-V3.2"), b200)
-    attention = {"latent_attention": 61, "sparse_index": 61}
-    # Attention and feed-forward of each layer are stored in blocks of fp8.
-    assert v32 == {**attention, "experts": 58, "fp8_blocks": 122}
-    v4 = layer_kinds(load_model("deepseek-ai/DeepSeek-V4-Flash"), b200)
-    assert (v4["latent_attention"], v4["sparse_index"]) == (43, 21)
-
-
-def test_tokens_are_scaled_where_weights_are_and_the_chip_multiplies_them() -> None:
-    b200, a100 = (
-        engine_setup(load_hardware(name), "ideal", None, None) for name in ("b200", "a100-80gb")
-    )
-    # 62 layers of attention and experts in fp8; an A100 multiplies them in bf16.
-    minimax = load_model("MiniMaxAI/MiniMax-M2")
-    assert layer_kinds(minimax, b200) == {"experts": 62, "fp8_blocks": 124}
-    assert layer_kinds(minimax, a100) == {"experts": 62}
-    # gpt-oss stores experts alone in mxfp4, and multiplies them in the dtype of its tokens.
-    assert layer_kinds(load_model("openai/gpt-oss-120b"), b200) == {"experts": 36}
-    # nvfp4 of DeepSeek-V3.1: the output of attention, and feed-forward, of 61 layers.
-    v31 = layer_kinds(load_model("nvidia/DeepSeek-V3.1-NVFP4"), b200)
-    assert (v31["fp4_blocks"], v31.get("fp8_blocks")) == (122, None)
-    qwen, as_nvfp4 = load_model("Qwen/Qwen3-32B"), Options(weight_dtype="nvfp4")
-    assert layer_kinds(qwen, b200) == {}
-    assert layer_kinds(qwen, replace(b200, options=as_nvfp4)) == {"fp4_blocks": 128}
+@pytest.mark.parametrize(
+    ("name", "chip_name", "options", "kinds"),
+    [
+        # 61 layers, 3 dense. Attention and feed-forward of each are stored in blocks of fp8.
+        ("deepseek-ai/DeepSeek-V3.2", "b200", {}, {"latent_attention": 61, "sparse_index": 61,
+                                                   "experts": 58, "fp8_blocks": 122}),
+        # 43 layers of which 21 have an indexer.
+        ("deepseek-ai/DeepSeek-V4-Flash", "b200", {}, {"latent_attention": 43, "sparse_index": 21}),
+        # 62 layers of attention and experts in fp8; an A100 multiplies them in bf16.
+        ("MiniMaxAI/MiniMax-M2", "b200", {}, {"experts": 62, "fp8_blocks": 124}),
+        ("MiniMaxAI/MiniMax-M2", "a100-80gb", {}, {"experts": 62, "fp8_blocks": None}),
+        # Experts alone in mxfp4, multiplied in the dtype of its tokens.
+        ("openai/gpt-oss-120b", "b200", {}, {"experts": 36, "fp4_blocks": None}),
+        # nvfp4 of the output of attention, and feed-forward, of 61 layers.
+        ("nvidia/DeepSeek-V3.1-NVFP4", "b200", {}, {"fp4_blocks": 122, "fp8_blocks": None}),
+        ("Qwen/Qwen3-32B", "b200", {}, {"fp4_blocks": None, "fp8_blocks": None, "experts": None}),
+        ("Qwen/Qwen3-32B", "b200", {"weight_dtype": "nvfp4"}, {"fp4_blocks": 128}),
+    ],
+)  # fmt: skip
+def test_kinds_of_layers_of_published_models(
+    name: str, chip_name: str, options: dict[str, Any], kinds: dict[str, int | None]
+) -> None:
+    setup = engine_setup(load_hardware(chip_name), "ideal", None, Options(**options))
+    found = layer_kinds(load_model(name), setup)
+    assert {kind: found.get(kind) for kind in kinds} == kinds
 
 
 def test_passes_that_take_prompts_launch_their_kernels() -> None:
     model = load_model("Qwen/Qwen3-8B")
-    slow = real(prefill_kernel_overhead_s=2.0)
-    setup = engine_setup(replace(load_hardware("b200"), engines={"real": slow}), "real", None, None)
+    setup = setup_of(load_hardware("b200"), prefill_kernel_overhead_s=2.0)
     chunk = prefill_pass(64)
     # 36 layers of 41 kernels, as `modeling_llama.py` has; the head. Decoding has graphs.
     kernels = 36 * 41 + 1
@@ -239,15 +233,18 @@ def test_a_pass_over_prompts_lasts_no_less_than_its_launches() -> None:
 
 def test_prompts_reach_a_share_of_what_decoding_does() -> None:
     own = {"compute_frac": {"bf16": 0.5}, "prefill_compute_frac": {"attention": 0.25}}
-    engine = real(prefill_frac=0.5, **own)
-    setup = Setup(chip(engine), engine, Placement(), Options())
+    setup = setup_of(prefill_frac=0.5, **own)
 
-    def taken(kind: str, *, settled: bool) -> float:
+    def taken(kind: str, setup: Setup, *, settled: bool) -> float:
         work = pass_work([operation(kind, 12, 0)], setup, PassShape(0, 1), settled=settled)
-        return float(pass_time(work, engine).total_s)
+        return float(pass_time(work, setup.engine).total_s)
 
-    assert [taken("dense", settled=settled) for settled in (False, True)] == [24, 48]
-    assert taken("attention", settled=True) == 48  # its share is stated
+    assert [taken("dense", setup, settled=settled) for settled in (False, True)] == [24, 48]
+    assert taken("attention", setup, settled=True) == 48  # its share is stated
+    assert taken("attention", setup, settled=False) == 24
+    # What a drafter reads again is no prompt.
+    again = replace(setup, engine=drafting_engine(setup_of(**own).engine))
+    assert taken("attention", again, settled=True) == 24
 
 
 def test_devices_add_up_squares_of_queries_and_keys() -> None:
@@ -266,7 +263,7 @@ def test_devices_add_up_squares_of_queries_and_keys() -> None:
 
 
 def test_a_recurrence_takes_one_token_after_the_other() -> None:
-    setup = engine_setup(chip(real(state_token_overhead_s=2.0)), "real", None, None)
+    setup = setup_of(state_token_overhead_s=2.0)
     passes = ForwardPass(1, np.array([1.0, 2.0, 8.0, 32.0, 4096.0]), 0)
     found = model_latency(toy(DELTA, count=5), setup, passes).overhead_s
     # 5 layers of 2 s for each further token, and no more than 31 of them: then come chunks.
@@ -275,39 +272,26 @@ def test_a_recurrence_takes_one_token_after_the_other() -> None:
 
 
 def test_each_token_takes_time_of_its_own_in_each_layer() -> None:
-    setup = engine_setup(chip(real(layer_token_overhead_s=2.0)), "real", None, None)
-    # 5 layers, 3 sequences of 4 tokens.
-    found = model_latency(toy(ATTENTION, count=5), setup, ForwardPass(3, 4, 100))
-    assert float(found.overhead_s) == 5 * 12 * 2
-    # Padding to a captured size holds no tokens that norms would look at.
-    padding = replace(setup, engine=replace(setup.engine, graphs=CapturedGraphs(sizes=(16,))))
-    padded = model_latency(toy(ATTENTION, count=5), padding, ForwardPass(3, 4, 100))
-    assert float(padded.overhead_s) == 5 * 12 * 2
+    # 5 layers, 3 sequences of 4 tokens. Padding to a captured size holds none that norms look at.
+    for graphs in (None, CapturedGraphs(sizes=(16,))):
+        setup = setup_of(layer_token_overhead_s=2.0, graphs=graphs)
+        found = model_latency(toy(ATTENTION, count=5), setup, ForwardPass(3, 4, 100))
+        assert float(found.overhead_s) == 5 * 12 * 2
 
 
-def test_a_round_costs_each_sequence() -> None:
-    hardware = chip(real(round_overhead_s=5.0, round_sequence_overhead_s=2.0))
-    curve = speedup_curve(
-        toy(ATTENTION), hardware, drafter=ideal_drafter(), engine="real", batch_size=3,
-        max_draft_len=2,
-    )  # fmt: skip
-    assert (curve.round_s - curve.verify_s).tolist() == [[[0, 5 + 6, 5 + 6]]]
-
-
-def test_a_tree_costs_each_round_more_than_a_chain() -> None:
-    hardware = chip(real(round_overhead_s=5.0, tree_round_overhead_s=3.0))
+def test_a_round_costs_each_sequence_and_a_tree_each_round_more_than_a_chain() -> None:
+    figures = {"round_overhead_s": 5.0, "round_sequence_overhead_s": 2.0}
+    hardware = chip(real(**figures, tree_round_overhead_s=3.0))
     free = ideal_drafter()
-    tokens = constant_acceptance(0.5)
     # Two children of one node, no deeper; then a draft behind the first of them.
     grown = with_tree(free, partial(expansion_tree, (2, 1)), [0.5])
-    added = []
-    for drafter in (free, grown):
+    for drafter, more_s in ((free, 0), (grown, 3)):
         curve = speedup_curve(
-            toy(ATTENTION), hardware, drafter=replace(drafter, is_ideal=False), acceptance=tokens,
-            engine="real", batch_size=3, max_draft_len=2,
+            toy(ATTENTION), hardware, drafter=replace(drafter, is_ideal=False), engine="real",
+            acceptance=constant_acceptance(0.5), batch_size=3, max_draft_len=2,
         )  # fmt: skip
-        added.append((curve.round_s - curve.verify_s)[0, 0].tolist())
-    assert added == [[0, 5, 5], [0, 5 + 3, 5 + 3]]
+        added_s = (curve.round_s - curve.verify_s).tolist()
+        assert added_s == [[[0, 5 + 3 * 2 + more_s, 5 + 3 * 2 + more_s]]]
 
 
 def test_passes_of_a_drafter_have_an_overhead_of_their_own() -> None:
@@ -324,33 +308,6 @@ def test_passes_of_a_drafter_have_an_overhead_of_their_own() -> None:
         )  # fmt: skip
         drafted[own] = float(curve.draft_s[0, 0, 1])
     assert drafted == {None: 3 + 2 * 7 + 11, 1.0: 1 + 11}
-
-
-def test_a_prompt_has_kernels_of_its_own() -> None:
-    attention = GroupedQueryAttention(2, n_kv_heads=1, head_dim=4, value_dim=4)
-    model = toy(attention)
-    engine = real(
-        kind_compute_frac={"attention": 0.25, "experts": 0.25},
-        prefill_compute_frac={"attention": 0.5},
-    )
-    setup = Setup(chip(engine), engine, Placement(), Options())
-    asked = ForwardPass(1, 10_000, 0)
-    verified, prefilled = (
-        next(op for op in model_latency(model, setup, forward).ops if op.op.kind == "attention")
-        for forward in (asked, replace(asked, settled=True))
-    )
-    # Half of the peak in the place of a quarter; the work is the same.
-    assert float(verified.compute_s) == pytest.approx(2 * float(prefilled.compute_s))
-    assert float(prefilled.compute_s) == pytest.approx(float(prefilled.op.flops) / 0.5)
-    assert engine.kind_compute_frac["attention"] == 0.25
-    # What a drafter reads again is no prompt.
-    again = replace(setup, engine=drafting_engine(setup.engine))
-    (read,) = (
-        op
-        for op in model_latency(model, again, replace(asked, settled=True)).ops
-        if op.op.kind == "attention"
-    )
-    assert float(read.compute_s) == float(verified.compute_s)
 
 
 # --- captured graphs -----------------------------------------------------------------------------
@@ -379,56 +336,44 @@ def test_graphs_of_decoding_are_not_those_of_prompts() -> None:
     assert eager.tolist() is False
 
 
-def test_padding_changes_matmuls_and_not_attention() -> None:
+def test_padding_changes_matmuls_and_collectives_but_not_attention() -> None:
     model = toy(ATTENTION, Linear("q_proj", 4, 8))
     asked = ForwardPass(3, 4, 100)
     padded, _ = padded_pass(asked, CapturedGraphs(sizes=(16,)))
-    proj, core, head = forward_cost(model, asked)
-    padded_proj, padded_core, padded_head = forward_cost(model, padded)
+    (proj, core, head), (padded_proj, padded_core, padded_head) = (
+        forward_cost(model, forward) for forward in (asked, padded)
+    )
     assert float(padded_proj.flops) == float(proj.flops) * 16 / 12
     assert float(padded_core.flops) == float(core.flops)
     assert float(padded_core.cache_bytes) == float(core.cache_bytes)
     assert padded_head.flops == head.flops == 0
-
-
-def test_devices_exchange_the_padded_tokens_too() -> None:
-    # A captured graph holds its collectives at its own size: 16 rows of 4 elements in bf16, not 12.
-    model = toy(ATTENTION)
-    asked = ForwardPass(3, 4, 100)
-    padded, _ = padded_pass(asked, CapturedGraphs(sizes=(16,)))
-    messages = [
-        op.collective.message_bytes
-        for forward in (asked, padded)
-        for op in forward_cost(model, forward)
-        if op.collective is not None
-    ]
-    assert messages == [12 * 4 * 2, 16 * 4 * 2]
-
-
-def test_padded_tokens_go_through_experts_without_reaching_more_of_them() -> None:
-    experts = Experts(n_experts=64, top_k=2, in_features=4, hidden_features=4)
-    model = toy(experts)
-    asked = ForwardPass(3, 4, 0)
-    padded, _ = padded_pass(asked, CapturedGraphs(sizes=(16,)))
-    (plain, *_), (wide, *_) = forward_cost(model, asked), forward_cost(model, padded)
+    # A captured graph holds its collectives at its own size: rows of 4 elements in bf16.
+    sent = [op.collective.message_bytes for op in (core, padded_core) if op.collective]
+    assert sent == [12 * 4 * 2, 16 * 4 * 2]
+    # Padded tokens go through experts without reaching more of them.
+    experts = toy(Experts(n_experts=64, top_k=2, in_features=4, hidden_features=4))
+    (plain, *_), (wide, *_) = forward_cost(experts, asked), forward_cost(experts, padded)
     assert float(wide.weight_bytes) == float(plain.weight_bytes)
     assert float(wide.flops) == float(plain.flops) * 16 / 12
 
 
 def test_beyond_the_largest_graph_launching_is_a_floor() -> None:
+    batch = ForwardPass(np.array([1.0, 2.0]), 1, 0)
+    peak = Peak(flops_per_s={"bf16": 64.0}, memory_bytes_per_s=64.0, memory_bytes=1e9)
+    fast = chip(peak=peak)
     model = toy(None, Linear("q_proj", 4, 8), count=3)  # 64 FLOP and 64 bytes a layer and token
-    engine = real(graphs=CapturedGraphs(sizes=(1,), eager_layer_s=100.0))
-    setup = engine_setup(chip(engine), "real", None, None)
+    layers = CapturedGraphs(sizes=(1,), eager_layer_s=100.0)
     # One token: 3 layers of 64 s. Two: 384 s of work hide the 300 s of launching; with a faster
     # chip the launching is what is left.
-    assert float(model_latency(model, setup, ForwardPass(1, 1, 0)).total_s) == 192
-    assert float(model_latency(model, setup, ForwardPass(2, 1, 0)).total_s) == 384
-    fast = chip(
-        engine, peak=Peak(flops_per_s={"bf16": 64.0}, memory_bytes_per_s=64.0, memory_bytes=1e9)
-    )
-    setup = engine_setup(fast, "real", None, None)
-    found = model_latency(model, setup, ForwardPass(np.array([1.0, 2.0]), 1, 0)).total_s
-    assert found.tolist() == [3, 300]
+    for hardware, by_hand in ((chip(), [192, 384]), (fast, [3, 300])):
+        found = model_latency(model, setup_of(hardware, graphs=layers), batch).total_s
+        assert found.tolist() == by_hand
+    # Three layers of a matmul, a core of 15 and 20 around them, and the head; the work hides in it.
+    kernels = CapturedGraphs(sizes=(1,), eager_kernel_s=1000.0)
+    model = toy(ATTENTION, Linear("q_proj", 4, 8), count=3)
+    found = model_latency(model, setup_of(fast, graphs=kernels), batch).total_s
+    assert found[0] < 1000
+    assert found[1] == 1000 * (3 * 36 + 1)
 
 
 def kernels(model: Architecture) -> float:
@@ -458,28 +403,29 @@ def test_kernels_are_counted_as_modelling_code_launches_them() -> None:
     assert 5 < kernels(flash) / flash.n_layers / 41 < 7
 
 
-def test_beyond_the_largest_graph_each_kernel_is_launched() -> None:
-    model = toy(ATTENTION, Linear("q_proj", 4, 8), count=3)
-    engine = real(graphs=CapturedGraphs(sizes=(1,), eager_kernel_s=1000.0))
-    fast = chip(
-        engine, peak=Peak(flops_per_s={"bf16": 64.0}, memory_bytes_per_s=64.0, memory_bytes=1e9)
-    )
-    setup = engine_setup(fast, "real", None, None)
-    found = model_latency(model, setup, ForwardPass(np.array([1.0, 2.0]), 1, 0)).total_s
-    # Three layers of a matmul, a core of 15 and 20 around them, and the head; the work hides in it.
-    assert found[0] < 1000
-    assert found[1] == 1000 * (3 * 36 + 1)
+@pytest.mark.parametrize(
+    ("framework", "batch", "notes"), [("sglang", 512, 0), ("sglang", 513, 1), ("vllm", 1025, 0)]
+)
+def test_launches_that_nobody_timed_are_said(framework: str, batch: int, notes: int) -> None:
+    model = load_model("deepseek-ai/DeepSeek-V4-Flash")
+    setup = engine_setup(load_hardware("b200"), framework, Placement(8), None)
+    found = model_latency(model, setup, ForwardPass(batch, 1, 2048))
+    assert len(found.notes) == notes
+    # vLLM blog, DSpark, figure 2: 104 ms outside of graphs, 1536 tokens on 4 B300.
+    assert notes == 0 or float(found.total_s) == pytest.approx(0.104, rel=0.2)
 
 
 def test_a_serial_head_pays_for_its_steps_and_their_sequences() -> None:
+    # A pass has no such steps unless it is told.
+    none = pass_time(PassWork([], [], PassShape(3, 1)), real(serial_step_overhead_s=7.0))
+    assert float(none.total_s) == 0
     model = toy(None, Linear("q_proj", 4, 8), count=3)
     head = toy(None, Linear("lm_head", 4, 8), count=1)
     costs = {"serial_step_overhead_s": 100.0, "serial_sequence_overhead_s": 10.0}
     batch = ForwardPass(np.array([1.0, 2.0]), 1, 0)
     times = {}
     for steps, figures in ((True, costs), (True, {}), (False, costs)):
-        engine = real(**figures)
-        setup = engine_setup(chip(engine), "real", None, None)
+        setup = setup_of(**figures)
         beside = (Work(head, batch, times=5.0, kind="steps" if steps else "layers"),)
         times[steps, bool(figures)] = model_latency(model, setup, batch, beside=beside).total_s
     assert (times[True, True] - times[True, False]).tolist() == [5 * 110, 5 * 120]
@@ -499,12 +445,11 @@ BATCHES = {2: 15.36, 3: 22.15, 4: 28.5, 6: 39.94, 8: 50.08, 12: 67.3, 16: 81.54}
 
 
 def test_locality_reproduces_the_published_runs_and_batches() -> None:
-    for tokens, published in RUNS.items():
-        visits = independent_tokens(np.array(1.0), np.array(float(tokens)), (0.737, 0.909))
-        assert float(distinct_experts(visits, 256, 8)) == pytest.approx(published, rel=0.015)
-    for batch, published in BATCHES.items():
-        visits = independent_tokens(np.array(float(batch)), np.array(1.0), (0.737, 0.909))
-        assert float(distinct_experts(visits, 256, 8)) == pytest.approx(published, rel=0.05)
+    for published, off, is_run in ((RUNS, 0.015, True), (BATCHES, 0.05, False)):
+        for count, distinct in published.items():
+            batch, run = (1.0, float(count)) if is_run else (float(count), 1.0)
+            visits = independent_tokens(np.array(batch), np.array(run), (0.737, 0.909))
+            assert float(distinct_experts(visits, 256, 8)) == pytest.approx(distinct, rel=off)
 
 
 def test_runs_compose_with_the_batch_as_super_tokens() -> None:
@@ -585,28 +530,27 @@ def exchanged_s(devices: int, **changes: Any) -> float:
     return float(pass_latency([op], setup, PassShape(0, 1)).communication_s)
 
 
-def test_each_device_adds_to_the_latency() -> None:
-    # 1 + 3 * 0.5 and 1 + 7 * 0.5 us, and 2 * (g - 1)/g * 8 us on the links.
-    assert exchanged_s(4) == pytest.approx(2.5e-6 + 12e-6)
-    assert exchanged_s(8) == pytest.approx(4.5e-6 + 14e-6)
-
-
-def test_several_groups_reduce_in_three_steps() -> None:
-    # As the published two-node example, with 4.5 us of latency inside: 2 * (4.5 + 7) inside,
-    # 10 + 10 us between nodes.
-    assert exchanged_s(16, scale_out_bytes_per_s=100e9) == pytest.approx(43e-6)
-
-
 @pytest.mark.parametrize(
-    ("devices", "link", "out"),
-    [(16, None, 10e-6), (16, 100e9, None)],
+    ("devices", "link", "out", "by_hand"),
+    [
+        # 1 + 3 * 0.5 and 1 + 7 * 0.5 us, and 2 * (g - 1)/g * 8 us on the links.
+        (4, None, 10e-6, 2.5e-6 + 12e-6),
+        (8, None, 10e-6, 4.5e-6 + 14e-6),
+        # As the published two-node example, with 4.5 us of latency inside: 2 * (4.5 + 7) inside,
+        # 10 + 10 us between nodes.
+        (16, 100e9, 10e-6, 43e-6),
+        # Groups without a price.
+        (16, None, 10e-6, None),
+        (16, 100e9, None, None),
+    ],
 )
-def test_groups_without_a_price_are_refused(
-    devices: int, link: float | None, out: float | None
+def test_each_device_adds_to_the_latency_and_groups_reduce_in_three_steps(
+    devices: int, link: float | None, out: float | None, by_hand: float | None
 ) -> None:
-    with pytest.raises(
-        ProfileError, match=f"max_devices is 8.* cannot time collectives over {devices} devices"
-    ):
+    if by_hand is not None:
+        assert exchanged_s(devices, scale_out_bytes_per_s=link, out=out) == pytest.approx(by_hand)
+        return
+    with pytest.raises(ProfileError, match=f"max_devices is 8.* {devices} devices"):
         exchanged_s(devices, scale_out_bytes_per_s=link, out=out)
 
 
@@ -636,25 +580,23 @@ def test_the_schema_knows_the_ways_of_the_options() -> None:
 
 
 def test_a_prediction_says_which_profile_it_used_and_how_far_off_that_was() -> None:
-    engine = real(
-        expected_error=ExpectedError(speedup_mean=0.061, speedup_median=0.05, plain_median=0.07)
-    )
-    hardware = chip(engine, sources={"engines.real": "a fit"})
-    (note,) = engine_notes(engine_setup(hardware, "real", None, None))
+    error = ExpectedError(speedup_mean=0.061, speedup_median=0.05, plain_median=0.07)
+    band = {"other": Band(width=0.1, mean_error=0.05, points=9)}
+
+    def notes(name: str = "real", **figures: Any) -> list[str]:
+        hardware = chip(real(**figures), sources={"engines.real": "a fit"})
+        return [*engine_notes(engine_setup(hardware, name, None, None))]
+
+    (note,) = notes(expected_error=error)
     assert note.startswith("engine real of unit: a fit; ")
-    assert "6.1% off on average (5.0% at the median)" in note
-    assert "plain throughput 7.0%" in note
+    assert all(figure in note for figure in ("6.1%", "5.0%", "7.0%"))
     # Of speedups the band of the drafter speaks, where there is one.
-    rest = Band(width=0.1, mean_error=0.05, points=9)
-    banded = chip(replace(engine, bands={"other": rest}), sources={"engines.real": "a fit"})
-    (short,) = engine_notes(engine_setup(banded, "real", None, None))
-    assert short.endswith("fitted without, plain throughput was 7.0% off at the median")
+    (short,) = notes(expected_error=error, bands=band)
+    assert "7.0%" in short
     assert "speedup" not in short
-    assert list(engine_notes(engine_setup(hardware, "ideal", None, None))) == []
-    bare = chip(real(), sources={"engines.real": "a guess"})
-    assert list(engine_notes(engine_setup(bare, "real", None, None))) == [
-        "engine real of unit: a guess"
-    ]
+    assert notes("ideal", expected_error=error) == []
+    assert notes() == ["engine real of unit: a fit"]
+    hardware = chip(real(expected_error=error), sources={"engines.real": "a fit"})
     curve = speedup_curve(
         toy(ATTENTION), hardware, drafter=ideal_drafter(), engine="real", max_draft_len=1
     )
@@ -723,20 +665,6 @@ def test_more_work_never_takes_less_time(fitted: tuple[str, str], batch: int, wi
     assert least <= found[0, 1]
 
 
-# --- the ideal engine ----------------------------------------------------------------------------
-
-
-def test_the_ideal_engine_adds_nothing() -> None:
-    assert EngineProfile(name="ideal") == IDEAL_ENGINE
-    latency = forward_latency(
-        load_model("Qwen/Qwen3-8B"), load_hardware("b200"), DECODE, engine="ideal"
-    )
-    assert float(latency.overhead_s) == float(latency.communication_s) == 0
-    # To the last bit but one: sum() of Python 3.12 on carries what earlier ones round away.
-    longest_s = [max(float(op.compute_s), float(op.memory_s)) for op in latency.ops]
-    assert float(latency.work_s) == pytest.approx(sum(longest_s), rel=1e-14)
-
-
 # --- files ---------------------------------------------------------------------------------------
 
 FILE = """
@@ -769,12 +697,6 @@ engines:
 """
 
 
-def test_tokens_that_are_routed_alone_have_exponents_of_one() -> None:
-    text = FILE.replace("run: 0.7, batch: 0.9", "run: 1, batch: 1.0")
-    locality = parse_hardware(text, source="test.yaml").engine("fast").expert_locality
-    assert locality == ExpertLocality(run=1.0, batch=1.0)
-
-
 def test_a_file_spells_every_figure() -> None:
     for trusted in (False, True):
         profile = parse_hardware(FILE, source="test.yaml", trusted=trusted)
@@ -802,16 +724,15 @@ def test_a_file_spells_every_figure() -> None:
             recurrent_state="snapshot",
             expected_error=ExpectedError(speedup_mean=0.06, speedup_median=0.05, plain_median=0.07),
         )
+    # Tokens that are routed alone have exponents of one.
+    alone = parse_hardware(FILE.replace("run: 0.7, batch: 0.9", "run: 1, batch: 1.0"), source="x")
+    assert alone.engine("fast").expert_locality == ExpertLocality(run=1.0, batch=1.0)
 
 
 @pytest.mark.parametrize(
     ("good", "bad", "told"),
     [
-        (
-            "{experts: 0.1}",
-            "{router: 0.1}",
-            "kind_compute_frac.*router.*experts, attention, latent",
-        ),
+        ("{experts: 0.1}", "{router: 0.1}", "compute_frac.*router.*experts, attention, latent"),
         ("{state: 0.7}", "{state: 1.3}", "kind_memory_frac.state.*1.3.*to 1.2"),
         ("overlap_norm: 2", "overlap_norm: 0.5", "overlap_norm.*0.5.*from 1 to 100"),
         ("overlap: plain", "overlap: rounds", "overlap.*'rounds'.*true, false, plain"),
@@ -829,7 +750,7 @@ def test_a_file_spells_every_figure() -> None:
         (
             "scale_out_bytes_per_s: 5",
             "scale_out_bytes_per_s: -5",
-            "scale_out_bytes_per_s.*from 1000000 to .* bytes/s",
+            "scale_out_bytes.* from 1000000 ",
         ),
     ],
 )
@@ -860,15 +781,13 @@ def test_a_release_of_vllm_that_waits_for_its_host_has_longer_steps() -> None:
     )
     engine = chip.engines["vllm"]
     waited_s = engine.host_s + 4 * engine.host_sequence_s
-    (own,) = old.to_dict()["drafters"]
-    assert old.to_dict()["baseline"]["step_s"][0][0] == pytest.approx(
-        plain.to_dict()["baseline"]["step_s"][0][0] + waited_s
-    )
-    assert new.to_dict()["baseline"] == plain.to_dict()["baseline"]
-    (without,) = plain.to_dict()["drafters"]
+    with_host, without, latest = (one.to_dict() for one in (old, plain, new))
+    longer_s = with_host["baseline"]["step_s"][0][0] - without["baseline"]["step_s"][0][0]
+    assert longer_s == pytest.approx(waited_s)
+    assert latest["baseline"] == without["baseline"]
     # Rounds that look drafts up wait as plain steps do, and for the host's own part of a round.
-    longer_s = own["round_s"][0][0][3] - without["round_s"][0][0][3]
-    assert longer_s == pytest.approx(waited_s, rel=0.01)
+    rounds = [one["drafters"][0]["round_s"][0][0][3] for one in (with_host, without)]
+    assert rounds[0] - rounds[1] == pytest.approx(waited_s, rel=0.01)
     assert any("vllm@0.19" in note for note in new.notes)
 
 

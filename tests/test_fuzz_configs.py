@@ -8,23 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tiny_configs
-import tiny_mixtures
 from effort import cpu_bound
 from specroof.cost.forward import kv_cache_bytes
 from specroof.errors import ConfigError
 from specroof.parsers import PARSERS, parse_config
 from specroof.parsers.drafters import parse_drafter_config
+from tiny_configs import CONFIGS
 
 pytestmark = pytest.mark.fuzz
 
 #: Small configs of all kinds, which are changed a little.
-SEEDS: list[dict[str, Any]] = [
-    value
-    for module in (tiny_configs, tiny_mixtures)
-    for value in vars(module).values()
-    if isinstance(value, dict) and "model_type" in value
-]
+SEEDS = [config for config in CONFIGS.values() if "model_type" in config]
 KEYS = [
     *sorted({key for seed in SEEDS for key in seed}),
     "per_layer_config",

@@ -22,11 +22,10 @@ from published_models import (
 )
 from specroof import speedup_curve
 from specroof.acceptance import survival_acceptance
-from specroof.architecture import Architecture, DraftHead
+from specroof.architecture import Architecture, DraftHead, Layer
 from specroof.catalog.names import load_draft_config
 from specroof.drafters import Drafter
 from specroof.drafters.heads import accepted_work, head_block_drafter, head_drafter
-from specroof.speedup.result import SpeedupCurve
 from test_golden_adaptive import BATCHES, POST, column
 
 Array = npt.NDArray[np.float64]
@@ -105,14 +104,12 @@ def test_passes_of_the_configs_differ_by_what_the_file_explains(entry: str, kind
     vector = VECTORS[4]["configs"][entry]
     head = load_draft_config(vector["config"], kind)
     assert isinstance(head, DraftHead)
-    options = published_options(POST_ON_COST)
-    price = pass_seconds_on(published_hardware(), options)
+    price = pass_seconds_on(published_hardware(), published_options(POST_ON_COST))
     round_ = a_round(TARGET, price)
     model = without_cache(replace(head.model, head=PUBLISHED_HEAD))
     counted = replace(head, model=model)
-    drafter = (
-        head_drafter("mtp", counted) if kind == "mtp" else head_block_drafter("dflash", counted)
-    )
+    build = head_drafter if kind == "mtp" else head_block_drafter
+    drafter = build(kind, counted)
     seconds = float(drafter.draft(round_).serial_s)
     assert len(accepted_work(counted, round_)) == (0 if kind == "mtp" else 1)
     tolerance = TOLERANCE["config_pass_us"]
@@ -121,26 +118,25 @@ def test_passes_of_the_configs_differ_by_what_the_file_explains(entry: str, kind
 
 def without_cache(model: Architecture) -> Architecture:
     """Return a pass without the attention that the published sizes leave out."""
-    layers = tuple(
-        replace(
-            layer,
-            blocks=tuple(
-                replace(block, core=None) if block.name == "attention" else block
-                for block in layer.blocks
-            ),
+
+    def bare(layer: Layer) -> Layer:
+        blocks = (
+            replace(block, core=None) if block.name == "attention" else block
+            for block in layer.blocks
         )
-        for layer in model.layers
-    )
-    return replace(model, layers=layers)
+        return replace(layer, blocks=tuple(blocks))
+
+    return replace(model, layers=tuple(bare(layer) for layer in model.layers))
 
 
 # --- the depths of T7, target and drafters by the library ----------------------------------------
 
 
-def whole_curve(drafter: str) -> SpeedupCurve:
-    """Return the curve of one of the two drafters, priced like its target."""
+@pytest.mark.golden
+@pytest.mark.parametrize("drafter", ["mtp", "dflash"])
+def test_drafters_priced_by_the_library_have_the_published_best_depths(drafter: str) -> None:
     survival = POST["options"]["drafters"][drafter]["survival"]
-    return speedup_curve(
+    curve = speedup_curve(
         TARGET,
         published_hardware(),
         drafter={"mtp": MTP, "dflash": DFLASH}[drafter],
@@ -151,12 +147,6 @@ def whole_curve(drafter: str) -> SpeedupCurve:
         engine="ideal",
         options=published_options(POST),
     )
-
-
-@pytest.mark.golden
-@pytest.mark.parametrize("drafter", ["mtp", "dflash"])
-def test_drafters_priced_by_the_library_have_the_published_best_depths(drafter: str) -> None:
-    curve = whole_curve(drafter)
     assert np.array_equal(curve.best_draft_len[0], column(drafter, "draft_len"))
     tolerance = POST["tolerance"]["fixed_context_speedup"]
     assert curve.best_speedup[0] == pytest.approx(column(drafter, "speedup"), rel=0, abs=tolerance)

@@ -5,7 +5,6 @@ import json
 import math
 import pickle
 import re
-from collections.abc import Callable
 from dataclasses import MISSING, asdict, fields, replace
 from pathlib import Path
 from typing import Any
@@ -102,58 +101,36 @@ def refusal(text: str) -> str:
 # --- the bundled files --------------------------------------------------------------------------
 
 
-def test_there_are_bundled_files() -> None:
-    assert len(FILES) >= 40  # else the tests below would pass by testing nothing
-
-
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_bundled_file_may_be_trusted(path: Path) -> None:
+def test_a_bundled_file_is_sound(path: Path) -> None:
     # A prediction skips the checks for these files, so each passes them here. The repr also
     # tells 80000000000 from 80000000000.0, which only the checks make a float.
+    profile, peak = bundled(path.stem), bundled(path.stem).peak
     trusted = parse_hardware(path.read_text(encoding="utf-8"), source=str(path), trusted=True)
-    assert trusted == bundled(path.stem)
-    assert repr(trusted) == repr(bundled(path.stem))
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_bundled_file_is_found_by_its_own_name_and_cites_addresses(path: Path) -> None:
-    profile = bundled(path.stem)
+    assert (trusted, repr(trusted)) == (profile, repr(profile))
     assert path.stem in profile.aliases
     for key, text in profile.sources.items():
         assert re.search(r"[^\s,]+, https?://\S", text), f"{key} has no title and address"
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_bundled_figures_are_of_a_plausible_size(path: Path) -> None:
-    profile = bundled(path.stem)
-    peak = profile.peak
     # From two channels of a desktop to a rack's part; from a card of 6 GB to a server's memory.
     assert 5e10 < peak.memory_bytes_per_s < 1e14
     assert 6e9 < peak.memory_bytes < 1e12
-    for dtype, flops_per_s in peak.flops_per_s.items():
-        assert 8e11 < flops_per_s < 1e17, dtype
-    if profile.interconnect is not None:
-        assert 1e10 < profile.interconnect.link_bytes_per_s < peak.memory_bytes_per_s
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_narrower_floats_are_never_slower_in_bundled_files(path: Path) -> None:
-    # A sparse figure in one row, or one row's figure in another, breaks the order. Gaudi 3 is
-    # published with fp16 slower than bf16, so only one 16-bit dtype is compared.
-    flops_per_s = bundled(path.stem).peak.flops_per_s
-    sixteen = "bf16" if "bf16" in flops_per_s else "fp16"
-    order = [dtype for dtype in ("fp32", sixteen, "fp8", "fp6", "fp4") if dtype in flops_per_s]
-    rates = [flops_per_s[dtype] for dtype in order]
+    assert all(8e11 < flops_per_s < 1e17 for flops_per_s in peak.flops_per_s.values())
+    link = profile.interconnect
+    assert link is None or 1e10 < link.link_bytes_per_s < peak.memory_bytes_per_s
+    # A sparse figure in one row, or one row's figure in another, breaks the order of narrower
+    # floats. Gaudi 3 is published with fp16 slower than bf16, so one 16-bit dtype is compared.
+    sixteen = "bf16" if "bf16" in peak.flops_per_s else "fp16"
+    order = ("fp32", sixteen, "fp8", "fp6", "fp4")
+    rates = [peak.flops_per_s[dtype] for dtype in order if dtype in peak.flops_per_s]
     assert rates == sorted(rates)
 
 
 def test_no_name_leads_to_two_bundled_files() -> None:
-    owner: dict[str, str] = {}
-    for path in FILES:
-        for alias in bundled(path.stem).aliases:
-            assert owner.setdefault(alias, path.stem) == path.stem
-    full_names = [bundled(path.stem).name for path in FILES]
-    assert len(set(full_names)) == len(FILES)
+    assert len(FILES) >= 40  # else the tests here would pass by testing nothing
+    profiles = [bundled(path.stem) for path in FILES]
+    aliases = [alias for profile in profiles for alias in {*profile.aliases, profile.name}]
+    assert len(set(aliases)) == len(aliases)
+    assert {"strix-halo", "apple-m3-ultra", "r9700", "7900xtx", "agx-orin"} < set(aliases)
 
 
 # Typed by hand from the vendors' pages as the reference table lists them: TB/s, dense TFLOP/s.
@@ -230,21 +207,6 @@ def test_an_apple_gpu_may_use_a_part_of_the_memory(stem: str, usable: int) -> No
     assert bundled(stem).usable_memory_bytes == pytest.approx(usable * 2**20, rel=1e-4)
 
 
-@pytest.mark.parametrize("alias", ["strix-halo", "apple-m3-ultra", "r9700", "7900xtx", "agx-orin"])
-def test_a_local_chip_is_found_by_what_people_call_it(alias: str) -> None:
-    assert load_hardware(alias).peak.memory_bytes_per_s > 0
-
-
-def test_preliminary_devices_say_so_in_their_names() -> None:
-    for stem in ("vr200", "mi455x"):
-        assert "preliminary" in bundled(stem).name
-
-
-def test_a_trusted_file_is_still_safe_yaml() -> None:
-    with pytest.raises(ProfileError, match="key 'name' appears twice"):
-        parse_hardware(GOOD + "name: again\n", source="x.yaml", trusted=True)
-
-
 @pytest.mark.parametrize("by_name", [False, True])
 def test_only_bundled_files_are_trusted(
     by_name: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -252,13 +214,14 @@ def test_only_bundled_files_are_trusted(
     # The user's own file comes before the bundled one of the same name, and is checked: for what
     # the values of a profile would refuse themselves, and for what they would not.
     path = tmp_path / "b200.yaml"
-    path.write_text(changed("  engines.fast: a measurement\n", ""), encoding="utf-8")
     monkeypatch.setenv("SPECROOF_HARDWARE_PATH", str(tmp_path))
-    with pytest.raises(ProfileError, match=r"sources.engines.fast is missing"):
-        specroof.load_hardware("b200" if by_name else path)
-    path.write_text(changed("24.0e+9", "-1"), encoding="utf-8")
-    with pytest.raises(ProfileError, match="memory_bytes is -1; allowed: a number from "):
-        specroof.load_hardware("b200" if by_name else path)
+    for old, new, said in (
+        ("  engines.fast: a measurement\n", "", "sources.engines.fast is missing"),
+        ("24.0e+9", "-1", "memory_bytes is -1; allowed: "),
+    ):
+        path.write_text(changed(old, new), encoding="utf-8")
+        with pytest.raises(ProfileError, match=said):
+            load_hardware("b200" if by_name else path)
 
 
 @pytest.mark.parametrize("text", ["", "interconnect: null\ndefault_engine: null\n"])
@@ -270,19 +233,19 @@ def test_what_a_file_leaves_out_is_the_same_trusted_or_not(text: str) -> None:
     checked = parse_hardware(least, source="x.yaml")
     assert parse_hardware(least, source="x.yaml", trusted=True) == checked
     assert (checked.aliases, checked.interconnect, checked.engines) == ((), None, {})
-    with_engine = parse_hardware(GOOD, source="x.yaml", trusted=True)
-    assert with_engine == parse_hardware(GOOD, source="x.yaml")
+    trusted = parse_hardware(GOOD, source="x.yaml", trusted=True)
+    assert trusted == parse_hardware(GOOD, source="x.yaml")
+    # It is safe YAML all the same.
+    with pytest.raises(ProfileError, match="key 'name' appears twice"):
+        parse_hardware(GOOD + "name: again\n", source="x.yaml", trusted=True)
 
 
 GATES = schema._HardwareBlock.__subclasses__()
 
 
-def test_gates_are_found() -> None:
-    assert len(GATES) >= 5  # else the test below would pass by testing nothing
-
-
 @pytest.mark.parametrize("gate", GATES, ids=lambda gate: gate.__name__)
 def test_the_checks_know_every_field_and_no_other(gate: Any) -> None:
+    assert len(GATES) >= 5  # else this would pass by testing nothing
     built: Any = getattr(hardware, gate.__name__.removeprefix("_"))
     # What stands in for engines is no key of a file.
     names = [field.name for field in fields(built) if field.name not in {"generic", "host"}]
@@ -321,28 +284,19 @@ def test_a_good_file_arrives_figure_by_figure() -> None:
     }
 
 
-@pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32"])
-def test_one_dtype_that_computes_every_pass_is_enough(dtype: str) -> None:
-    text = changed("{bf16: 100.0e+12, fp8: 200.0e+12}", f"{{{dtype}: 100.0e+12}}")
-    assert parse_hardware(text, source="x.yaml").arithmetic("fp8")[0] == dtype
-
-
-@pytest.mark.parametrize("ask", [HardwareProfile.engine, HardwareProfile.engine_of])
-def test_engines_are_asked_for_by_text(ask: Callable[[HardwareProfile, Any], Any]) -> None:
-    with pytest.raises(OptionError, match=r"is 3; allowed: the name of a"):
-        ask(parse_hardware(GOOD, source="x.yaml"), 3)
-
-
-def test_whole_numbers_do_for_figures() -> None:
+def test_a_figure_may_be_a_whole_number_and_one_dtype_is_enough() -> None:
     profile = parse_hardware(changed("24.0e+9", "24000000000"), source="x.yaml")
-    assert profile.peak.memory_bytes == 24e9
-    assert isinstance(profile.peak.memory_bytes, float)
+    assert repr(profile.peak.memory_bytes) == "24000000000.0"
+    for dtype in ("bf16", "fp16", "fp32"):
+        text = changed("{bf16: 100.0e+12, fp8: 200.0e+12}", f"{{{dtype}: 100.0e+12}}")
+        assert parse_hardware(text, source="x.yaml").arithmetic("fp8")[0] == dtype
 
 
-def test_a_profile_never_changes() -> None:
-    profile = parse_hardware(GOOD, source="x.yaml")
+def test_profiles_and_placements_never_change() -> None:
     with pytest.raises(AttributeError, match="cannot assign"):
-        profile.peak.memory_bytes = 1.0  # type: ignore[misc]
+        parse_hardware(GOOD, source="x.yaml").peak.memory_bytes = 1.0  # type: ignore[misc]
+    with pytest.raises(AttributeError, match="cannot assign"):
+        Placement().tensor_parallel = 2  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
@@ -391,51 +345,42 @@ def test_a_profile_can_be_copied_and_sent_to_another_process() -> None:
 
 def test_engines_are_found_by_name_and_by_default() -> None:
     profile = parse_hardware(GOOD, source="x.yaml")
-    assert profile.engine("fast").memory_frac == 0.8
-    assert profile.engine("fast").name == "fast"
+    assert profile.engine("fast") == profile.engines["fast"]
     assert profile.engine(None) is profile.engine() is profile.engine("fast")
     assert profile.engine("ideal") is IDEAL_ENGINE
+    for default in ("", "default_engine: ideal"):
+        text = changed("default_engine: fast", default)
+        assert parse_hardware(text, source="x.yaml").engine() is IDEAL_ENGINE
+    for name in ("vllm", "FAST", ""):
+        with pytest.raises(OptionError, match=f"^engine is {name!r}; .* ideal, fast$"):
+            profile.engine(name)
+    for ask in (HardwareProfile.engine, HardwareProfile.engine_of):
+        with pytest.raises(OptionError, match=r"is 3; allowed: "):
+            ask(profile, 3)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("default", ["", "default_engine: ideal"])
-def test_the_default_engine_is_ideal_where_the_file_names_none(default: str) -> None:
-    profile = parse_hardware(changed("default_engine: fast", default), source="x.yaml")
-    assert profile.engine() is IDEAL_ENGINE
-
-
-@pytest.mark.parametrize("name", ["vllm", "FAST", ""])
-def test_an_unknown_engine_is_refused_with_those_there_are(name: str) -> None:
-    profile = parse_hardware(GOOD, source="x.yaml")
-    with pytest.raises(OptionError) as caught:
-        profile.engine(name)
-    assert str(caught.value) == f"engine is {name!r}; Test GPU has ideal, fast"
-
-
-def test_the_ideal_engine_takes_nothing_off_and_puts_nothing_on() -> None:
-    ideal = {one.name: getattr(IDEAL_ENGINE, one.name) for one in fields(IDEAL_ENGINE)}
-    assert (ideal.pop("name"), ideal.pop("overlap")) == ("ideal", True)
-    for name, value in ideal.items():
-        if name.endswith("_frac"):
-            assert value in (1.0, {}), name
-        else:
-            assert not value, name
-
-
-def test_what_a_block_does_not_say_costs_nothing() -> None:
-    assert Collective(latency_s=1e-6) == Collective(
-        latency_s=1e-6, device_latency_s=0.0, link_frac=1.0, in_switch_reduce=False
-    )
-    assert CapturedGraphs(sizes=(1, 2)) == CapturedGraphs(
-        sizes=(1, 2), counts="tokens", eager_layer_s=0.0, eager_kernel_s=0.0
-    )
+@pytest.mark.parametrize(
+    ("block", "said"),
+    [
+        (IDEAL_ENGINE, {"name": "ideal", "overlap": True}),
+        (Collective(latency_s=1e-6), {"latency_s": 1e-6}),
+        (CapturedGraphs(sizes=(1, 2)), {"sizes": (1, 2), "counts": "tokens"}),
+    ],
+)
+def test_what_a_block_does_not_say_takes_nothing_off_and_puts_nothing_on(
+    block: Any, said: dict[str, Any]
+) -> None:
+    for name in {one.name for one in fields(block)} - said.keys():
+        value = getattr(block, name)
+        assert value in (1.0, {}) if name.endswith("_frac") else not value, name
+    assert {name: getattr(block, name) for name in said} == said
 
 
 @pytest.mark.parametrize("name", ["Mine", "my engine", "generic"])
 def test_a_file_that_could_not_be_read_is_not_written(name: str) -> None:
+    good = parse_hardware(GOOD, source="x.yaml")
     with pytest.raises(ProfileError, match=name):
-        calibrated_yaml(
-            parse_hardware(GOOD, source="x.yaml"), IDEAL_ENGINE, name=name, source="a test"
-        )
+        calibrated_yaml(good, IDEAL_ENGINE, name=name, source="a test")
 
 
 @pytest.mark.parametrize(
@@ -459,28 +404,21 @@ def test_a_dtype_that_the_chip_lacks_runs_in_the_next_wider_one(
     assert flops_per_s == pytest.approx(teraflops * 1e12, rel=1e-12)
 
 
-def test_strict_arithmetic_refuses_to_fall_back() -> None:
-    l4 = bundled("l4")
-    assert l4.arithmetic("fp8", strict=True) == ("fp8", 242e12)
-    with pytest.raises(ProfileError) as caught:
-        l4.arithmetic("fp4", strict=True)
-    assert str(caught.value) == (
-        "NVIDIA L4 has no flops_per_s for 'fp4'; it has fp32, bf16, fp16, fp8, int8"
-    )
-
-
-def test_work_wider_than_anything_the_chip_has_is_refused() -> None:
-    with pytest.raises(ProfileError) as caught:
-        bundled("tpu-v4").arithmetic("fp32")
-    assert str(caught.value) == (
-        "Google TPU v4 has no flops_per_s for 'fp32' or a wider dtype; it has bf16, int8"
-    )
-
-
-@pytest.mark.parametrize("strict", [False, True])
-def test_a_dtype_that_does_not_exist_is_refused(strict: bool) -> None:
-    with pytest.raises(OptionError, match="dtype is 'tf32'; allowed: fp32, bf16, "):
-        bundled("b200").arithmetic("tf32", strict=strict)
+@pytest.mark.parametrize(
+    ("stem", "dtype", "strict", "error", "said"),
+    [
+        ("l4", "fp4", True, ProfileError, "flops_per_s .*'fp4'.* fp32, bf16, fp16, fp8, int8$"),
+        ("tpu-v4", "fp32", False, ProfileError, "flops_per_s .*'fp32'.* bf16, int8$"),
+        ("b200", "tf32", False, OptionError, "dtype is 'tf32'; allowed: fp32, bf16, "),
+        ("b200", "tf32", True, OptionError, "dtype is 'tf32'; allowed: fp32, bf16, "),
+    ],
+)
+def test_arithmetic_that_a_chip_has_not_is_refused(
+    stem: str, dtype: str, strict: bool, error: type[Exception], said: str
+) -> None:
+    assert bundled("l4").arithmetic("fp8", strict=True) == ("fp8", 242e12)
+    with pytest.raises(error, match=said):
+        bundled(stem).arithmetic(dtype, strict=strict)
 
 
 # --- bad files ----------------------------------------------------------------------------------
@@ -515,89 +453,41 @@ def rewritten(key: str, figure: str, value: str) -> str:
     return changed(figure, f"{key.rpartition('.')[2]}: {value}")
 
 
-@pytest.mark.parametrize(("key", "figure", "allowed"), FIGURES, ids=[key for key, *_ in FIGURES])
-@pytest.mark.parametrize(
-    ("written", "read"),
-    [
-        ("-1", "-1"),
-        ("-1.0e-9", "-1e-09"),
-        (".nan", "nan"),
-        (".inf", "inf"),
-        ("-.inf", "-inf"),
-        ("true", "true"),
-        ("yes", "true"),
-        ("fast", "'fast'"),
-        ("null", "empty"),
-        ("", "empty"),
-        ("[1]", "[1]"),
-        ("'{'", "'{'"),
-    ],
-)
-def test_a_figure_that_is_no_usable_number_is_refused(
-    key: str, figure: str, allowed: str, written: str, read: str
-) -> None:
-    assert refusal(rewritten(key, figure, written)) == f"{key} is {read}; allowed: {allowed}"
+#: What no figure may be, and how it is shown.
+NO_FIGURE = {
+    "-1": "-1", "-1.0e-9": "-1e-09", ".nan": "nan", ".inf": "inf", "-.inf": "-inf", "true": "true",
+    "yes": "true", "fast": "'fast'", "null": "empty", "": "empty", "[1]": "[1]", "'{'": "'{'",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("key", "figure", "allowed"), FIGURES, ids=[key for key, *_ in FIGURES])
-def test_zero_is_refused_except_for_overheads(key: str, figure: str, allowed: str) -> None:
-    text = rewritten(key, figure, "0")
-    if allowed == SECONDS:
-        parse_hardware(text, source="x.yaml")
-    else:
-        assert refusal(text) == f"{key} is 0; allowed: {allowed}"
-
-
-@pytest.mark.parametrize(("key", "figure"), [(key, figure) for key, figure, _ in FIGURES])
-@pytest.mark.parametrize(
-    ("written", "spelling"), [("4.8e12", "4.8e+12"), ("1e-6", "1.0e-6"), ("'3.5'", "3.5")]
-)
-def test_a_number_that_yaml_reads_as_text_is_spelt_out(
-    key: str, figure: str, written: str, spelling: str
-) -> None:
-    message = refusal(rewritten(key, figure, written))
-    text = written.strip("'")
-    assert message == f"{key} is '{text}', which YAML reads as text; write {spelling}"
-
-
-@pytest.mark.parametrize(
-    ("key", "figure"), [(key, figure) for key, figure, allowed in FIGURES if allowed == SHARE]
-)
-def test_shares_reach_a_little_over_one_and_no_further(key: str, figure: str) -> None:
-    parse_hardware(rewritten(key, figure, "1.2"), source="x.yaml")
-    assert refusal(rewritten(key, figure, "1.21")) == f"{key} is 1.21; allowed: {SHARE}"
-
-
-@pytest.mark.parametrize(
-    ("key", "figure", "written", "allowed"),
-    [
-        ("peak.flops_per_s.bf16", "bf16: 100.0e+12", "100", FLOPS_PER_S),  # TFLOP/s
-        ("peak.memory_bytes_per_s", "memory_bytes_per_s: 1.0e+12", "1000.0", BYTES_PER_S),  # GB/s
-        ("peak.memory_bytes", "memory_bytes: 24.0e+9", "24", BYTES),  # GB
-        ("peak.memory_bytes", "memory_bytes: 24.0e+9", "24576", BYTES),  # MiB
-        ("interconnect.link_bytes_per_s", "link_bytes_per_s: 50.0e+9", "50", BYTES_PER_S),  # GB/s
-    ],
-)
-def test_a_peak_in_tera_or_giga_of_its_unit_is_refused(
-    key: str, figure: str, written: str, allowed: str
-) -> None:
-    assert refusal(rewritten(key, figure, written)) == f"{key} is {written}; allowed: {allowed}"
+def test_a_figure_is_a_usable_number(key: str, figure: str, allowed: str) -> None:
+    refused = dict(NO_FIGURE)
+    if allowed != SECONDS:
+        refused["0"] = "0"
+    if allowed == SHARE:
+        refused["1.21"] = "1.21"
+    if allowed == DEVICES:
+        refused["8.0"] = "8.0"
+    # Tera and giga of its unit, and MiB.
+    refused |= {FLOPS_PER_S: {"100": "100"}, BYTES_PER_S: {"1000.0": "1000.0", "50": "50"},
+                BYTES: {"24": "24", "24576": "24576"}}.get(allowed, {})  # fmt: skip
+    for written, read in refused.items():
+        text = rewritten(key, figure, written)
+        assert refusal(text) == f"{key} is {read}; allowed: {allowed}"
+    # What YAML reads as text is spelt out.
+    for written, spelling in (("4.8e12", "4.8e+12"), ("1e-6", "1.0e-6"), ("'3.5'", "3.5")):
+        message = refusal(rewritten(key, figure, written))
+        assert message.startswith(f"{key} is '{written.strip(chr(39))}'")
+        assert message.endswith(f" {spelling}")
+    for taken in {SECONDS: ["0"], SHARE: ["1.2"], DEVICES: ["1"]}.get(allowed, []):
+        parse_hardware(rewritten(key, figure, taken), source="x.yaml")
 
 
 def test_a_number_too_large_for_a_float_is_refused() -> None:
     message = refusal(changed("24.0e+9", "1" + "0" * 400))
     assert message.startswith("peak.memory_bytes is 1000")
     assert message.endswith(f"…; allowed: {BYTES}")
-
-
-@pytest.mark.parametrize("figure", ["1", "8.0", "true"])
-def test_devices_are_counted_in_whole_numbers(figure: str) -> None:
-    text = changed("max_devices: 8", f"max_devices: {figure}")
-    if figure == "1":
-        parse_hardware(text, source="x.yaml")
-    else:
-        expected = f"interconnect.max_devices is {figure}; allowed: {DEVICES}"
-        assert refusal(text) == expected
 
 
 def keys(block: type[Any]) -> str:
@@ -609,78 +499,58 @@ TOP, PEAK, ENGINE = keys(HardwareProfile), keys(Peak), keys(EngineProfile)
 LINK, COLLECTIVE = keys(Interconnect), keys(Collective)
 
 
-@pytest.mark.parametrize(
-    ("old", "key", "beside"),
-    [
-        ("format_version: 1\n", "format_version", TOP),
-        ("name: Test GPU\n", "name", TOP),
-        (SOURCES, "sources", TOP),
-        ("  flops_per_s: {bf16: 100.0e+12, fp8: 200.0e+12}\n", "peak.flops_per_s", PEAK),
-        ("  memory_bytes_per_s: 1.0e+12\n", "peak.memory_bytes_per_s", PEAK),
-        ("  memory_bytes: 24.0e+9\n", "peak.memory_bytes", PEAK),
-        (", max_devices: 8", "interconnect.max_devices", LINK),
-        ("latency_s: 5.0e-6, ", "engines.fast.collective.latency_s", COLLECTIVE),
-    ],
-)
-def test_a_missing_key_is_named_with_the_keys_beside_it(old: str, key: str, beside: str) -> None:
-    assert refusal(changed(old, "")) == f"{key} is missing; the keys there are {beside}"
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "key", "allowed"),
-    [
-        ("name: Test", "cost: 3\nname: Test", "cost", TOP),
-        ("  memory_bytes: 24", "  memory: 3\n  memory_bytes: 24", "peak.memory", PEAK),
-        # A misspelt key is missing, too; the message shows the one that stands there.
-        ("  memory_bytes: 24", "  memory_byte: 24", "peak.memory_byte", PEAK),
-        ("max_devices", "max_device", "interconnect.max_device", LINK),
-        ("memory_frac", "memory_fraction", "engines.fast.memory_fraction", ENGINE),
-        ("link_frac", "frac", "engines.fast.collective.frac", COLLECTIVE),
-    ],
-)
-def test_an_unknown_key_is_refused_with_those_there_are(
-    old: str, new: str, key: str, allowed: str
-) -> None:
-    assert refusal(changed(old, new)) == f"{key} is not a known key; allowed: {allowed}"
-
-
 DTYPES = "fp32, bf16, fp16, fp8, int8, fp6, fp4, int4"
 
 
+FLOPS = "{bf16: 100.0e+12, fp8: 200.0e+12}"
+COLLECTIVE_BLOCK = "{latency_s: 5.0e-6, link_frac: 0.9, in_switch_reduce: true}"
+IDENTIFIER = "allowed: lower-case text of a-z"
+
+
 @pytest.mark.parametrize(
-    ("old", "new", "message"),
+    ("old", "new", "said"),
     [
+        # Keys that are missing, with those beside them.
+        ("format_version: 1\n", "", f"format_version…missing…{TOP}"),
+        ("name: Test GPU\n", "", f"name…missing…{TOP}"),
+        (SOURCES, "", f"sources…missing…{TOP}"),
+        (f"  flops_per_s: {FLOPS}\n", "", f"peak.flops_per_s…missing…{PEAK}"),
+        ("  memory_bytes_per_s: 1.0e+12\n", "", f"peak.memory_bytes_per_s…missing…{PEAK}"),
+        ("  memory_bytes: 24.0e+9\n", "", f"peak.memory_bytes…missing…{PEAK}"),
+        (", max_devices: 8", "", f"interconnect.max_devices…missing…{LINK}"),
+        ("latency_s: 5.0e-6, ", "", f"engines.fast.collective.latency_s…missing…{COLLECTIVE}"),
+        # Keys that are not known.
+        ("name: Test", "cost: 3\nname: Test", f"cost…not a known key; allowed: {TOP}"),
+        ("  memory_bytes: 24", "  memory: 3\n  memory_bytes: 24", f"peak.memory…known…{PEAK}"),
+        # A misspelt key is missing, too; the message shows the one that stands there.
+        ("  memory_bytes: 24", "  memory_byte: 24", f"peak.memory_byte…known…{PEAK}"),
+        ("max_devices", "max_device", f"interconnect.max_device…known…{LINK}"),
+        ("memory_frac", "memory_fraction", f"engines.fast.memory_fraction…known…{ENGINE}"),
+        ("link_frac", "frac", f"engines.fast.collective.frac…known…{COLLECTIVE}"),
+        # Values.
         ("fp8: 200", "tf32: 200", f"peak.flops_per_s.tf32 is 'tf32'; allowed: {DTYPES}"),
-        (
-            "fp8: 1.1",
-            "nvfp4: 1.1",
-            "engines.fast.compute_frac.nvfp4 is 'nvfp4'; allowed: fp32, bf16",
-        ),
-        (
-            "{bf16: 100.0e+12, fp8: 200.0e+12}",
-            "{fp8: 200.0e+12, int8: 200.0e+12}",
-            "peak.flops_per_s has fp8, int8; must have at least one of bf16, fp16, fp32",
-        ),
-        ("{bf16: 100.0e+12, fp8: 200.0e+12}", "{}", "peak.flops_per_s has nothing; must have"),
-        ("{bf16: 100.0e+12, fp8: 200.0e+12}", "3", "peak.flops_per_s is 3; allowed: a mapping"),
+        ("fp8: 1.1", "nvfp4: 1.1", f"engines.fast.compute_frac.nvfp4 is 'nvfp4'…{DTYPES}"),
+        (FLOPS, "{fp8: 200.0e+12, int8: 2.0e+14}", "peak.flops_per_s…fp8, int8…bf16, fp16, fp32"),
+        (FLOPS, "{}", "peak.flops_per_s…nothing…bf16, fp16, fp32"),
+        (FLOPS, "3", "peak.flops_per_s is 3; allowed: a mapping"),
         ("format_version: 1", "format_version: 2", "format_version is 2; allowed: 1"),
         ("format_version: 1", "format_version: true", "format_version is true; allowed: 1"),
-        ("format_version: 1", "format_version: '1'", "format_version is '1', which YAML reads"),
-        ("name: Test GPU", "name: ' '", "name is ' '; allowed: text, and not empty"),
-        ("name: Test GPU", "name: 3090", "name is 3090; allowed: text, and not empty"),
+        ("format_version: 1", "format_version: '1'", "format_version is '1'"),
+        ("name: Test GPU", "name: ' '", "name is ' '; allowed: text"),
+        ("name: Test GPU", "name: 3090", "name is 3090; allowed: text"),
         ("[test, test-gpu]", "test", "aliases is 'test'; allowed: a list"),
-        ("[test, test-gpu]", "[H200]", "aliases.0 is 'H200'; allowed: lower-case text of a-z"),
-        ("[test, test-gpu]", "[a, b c]", "aliases.1 is 'b c'; allowed: lower-case text of a-z"),
-        ("[test, test-gpu]", "[a, 3090]", "aliases.1 is 3090; allowed: lower-case text of a-z"),
+        ("[test, test-gpu]", "[H200]", f"aliases.0 is 'H200'; {IDENTIFIER}"),
+        ("[test, test-gpu]", "[a, b c]", f"aliases.1 is 'b c'; {IDENTIFIER}"),
+        ("[test, test-gpu]", "[a, 3090]", f"aliases.1 is 3090; {IDENTIFIER}"),
         ("engine: fast", "engine: slow", "default_engine is 'slow'; allowed: ideal, generic, fast"),
-        ("engine: fast", "engine: 1", "default_engine is 1; allowed: lower-case text of a-z"),
-        ("in_switch_reduce: true", "in_switch_reduce: 1", "allowed: true or false"),
-        ("{latency_s: 5.0e-6, link_frac: 0.9, in_switch_reduce: true}", "3", "allowed: a mapping"),
-        ("    memory_frac", "    name: slow\n    memory_frac", "allowed: 'fast' or left out"),
+        ("engine: fast", "engine: 1", f"default_engine is 1; {IDENTIFIER}"),
+        ("in_switch_reduce: true", "in_switch_reduce: 1", "…reduce is 1; allowed: true or false"),
+        (COLLECTIVE_BLOCK, "3", "engines.fast.collective is 3; allowed: a mapping"),
+        ("    memory_frac", "    name: slow\n    memory_frac", "engines.fast.name…allowed: 'fast'"),
     ],
 )
-def test_a_value_that_is_not_allowed_is_refused(old: str, new: str, message: str) -> None:
-    assert message in refusal(changed(old, new))
+def test_a_key_or_value_that_is_not_allowed_is_refused(old: str, new: str, said: str) -> None:
+    assert re.match(".*".join(map(re.escape, said.split("…"))), refusal(changed(old, new)))
 
 
 @pytest.mark.parametrize("block", ["3", "[]", "text", ""])
@@ -698,66 +568,42 @@ def test_an_engine_without_figures_must_be_an_empty_mapping() -> None:
     assert profile.engine("fast") == EngineProfile(name="fast")
 
 
-def test_the_name_ideal_is_taken() -> None:
-    text = GOOD.replace("engines.fast", "engines.ideal").replace("  fast:", "  ideal:")
-    text = text.replace("default_engine: fast\n", "")
-    assert refusal(text) == "engines.ideal is built in; choose another name"
+@pytest.mark.parametrize("name", ["ideal", "My Engine"])
+def test_a_name_of_an_engine_is_free_and_easy_to_type(name: str) -> None:
+    text = GOOD.replace("engines.fast", f"engines.{name}").replace("  fast:", f"  {name}:")
+    assert refusal(text.replace("default_engine: fast\n", "")).startswith(f"engines.{name} is ")
 
 
-def test_an_engine_name_must_be_easy_to_type() -> None:
-    text = GOOD.replace("engines.fast", "engines.My Engine").replace("  fast:", "  My Engine:")
-    assert "engines.My Engine is 'My Engine'; allowed: lower-case" in refusal(text)
+@pytest.mark.parametrize("line", SOURCES.splitlines()[1:])
+def test_every_figure_needs_a_source(line: str) -> None:
+    key = line.split(":", maxsplit=1)[0].strip()
+    assert refusal(changed(line + "\n", "")).startswith(f"sources.{key} is missing")
+    empty = refusal(changed(line + "\n", f"  {key}: ''\n"))
+    assert empty.startswith(f"sources.{key} is ''; allowed: ")
 
 
 @pytest.mark.parametrize(
-    "key",
+    ("key", "is_there"),
     [
-        "peak.flops_per_s",
-        "peak.memory_bytes_per_s",
-        "peak.memory_bytes",
-        "interconnect.link_bytes_per_s",
-        "engines.fast",
+        ("peak.watts", False),
+        ("engines.vllm", False),
+        ("engines.fast.speed", False),
+        ("name.of", False),
+        ("peak.flops_per_s.fp4", False),
+        ("engines.fast.memory_frac", False),  # which this file leaves out
+        # A single figure may have a source of its own.
+        ("peak.flops_per_s.fp8", True),
+        ("interconnect.max_devices", True),
+        ("engines.fast.collective.link_frac", True),
     ],
 )
-def test_every_figure_needs_a_source(key: str) -> None:
-    line = next(line for line in SOURCES.splitlines() if line.startswith(f"  {key}:"))
-    expected = f"sources.{key} is missing; must say where the figure comes from"
-    assert refusal(changed(line + "\n", "")) == expected
-    empty = refusal(changed(line + "\n", f"  {key}: ''\n"))
-    assert empty == f"sources.{key} is ''; allowed: text, and not empty"
-
-
-@pytest.mark.parametrize(
-    "key", ["peak.watts", "engines.vllm", "engines.fast.speed", "name.of", "peak.flops_per_s.fp4"]
-)
-def test_a_source_must_belong_to_something_in_the_file(key: str) -> None:
-    message = refusal(changed("sources:\n", f"sources:\n  {key}: a datasheet\n"))
-    assert message.startswith(f"sources.{key} names nothing in the file; needed are peak.flops")
-
-
-def test_a_figure_that_is_left_out_has_no_source() -> None:
+def test_a_source_belongs_to_something_in_the_file(key: str, is_there: bool) -> None:
     text = changed("    memory_frac: 0.8\n", "")
-    parse_hardware(text, source="x.yaml")
-    key = "engines.fast.memory_frac"
-    message = refusal(text.replace("sources:\n", f"sources:\n  {key}: a measurement\n"))
-    assert message.startswith(f"sources.{key} names nothing in the file")
-
-
-@pytest.mark.parametrize(
-    "key", ["peak.flops_per_s.fp8", "interconnect.max_devices", "engines.fast.collective.link_frac"]
-)
-def test_a_single_figure_may_have_a_source_of_its_own(key: str) -> None:
-    text = changed("sources:\n", f"sources:\n  {key}: another datasheet\n")
-    assert parse_hardware(text, source="x.yaml").sources[key] == "another datasheet"
-
-
-def test_what_is_left_out_needs_no_source() -> None:
-    # A device that works alone, without measured engines.
-    text = re.sub(r"^interconnect: .*\n|^default_engine(.*\n)+", "", GOOD, flags=re.MULTILINE)
-    text = re.sub(r"  (interconnect|engines)\..*\n", "", text)
-    profile = parse_hardware(text, source="x.yaml")
-    assert profile.interconnect is None
-    assert profile.engines == {}
+    text = text.replace("sources:\n", f"sources:\n  {key}: another\n")
+    if is_there:
+        assert parse_hardware(text, source="x.yaml").sources[key] == "another"
+    else:
+        assert refusal(text).startswith(f"sources.{key} names nothing in the file; ")
 
 
 @pytest.mark.parametrize(
@@ -765,15 +611,8 @@ def test_what_is_left_out_needs_no_source() -> None:
     [
         ("", "is empty"),
         ("- a\n- b", "holds a list at the top level"),
-        ("peak: [", "cannot be read as YAML"),
-        ("peak: {a: 1, a: 2}", "key 'a' appears twice"),
         (GOOD + "name: again\n", "key 'name' appears twice"),
-        (changed("fp8: 200.0e+12", "bf16: 200.0e+12"), "key 'bf16' appears twice"),
-        ("peak: &p {a: 1}\nengines: *p", "anchor 'p' is not allowed"),
-        ("a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\nd: [*c, *c]", "anchor 'a' is not allowed"),
         ("name: !!python/name:os.system ''", "tag "),
-        ("{peak: " * 1000, "nested deeper than"),
-        ("# " + "x" * 1_000_000 + "\n" + GOOD, "bytes long"),
     ],
 )
 def test_a_file_that_is_no_safe_mapping_is_refused(text: str, message: str) -> None:
@@ -789,12 +628,6 @@ def test_no_text_gets_past_as_anything_but_one_line(text: str) -> None:
 
 
 # --- placement ----------------------------------------------------------------------------------
-
-
-def test_a_placement_is_one_device_unless_it_says_otherwise() -> None:
-    placement = Placement()
-    assert placement == Placement(tensor_parallel=1, expert_parallel=1, attention_data_parallel=1)
-    assert placement.devices == 1
 
 
 @given(st.integers(1, 64), st.integers(1, 64), st.integers(1, 64))
@@ -813,12 +646,6 @@ def test_a_placement_stands_if_and_only_if_its_groups_divide_the_devices(
             Placement(tensor, expert, data)
 
 
-def test_a_group_larger_than_the_devices_is_refused_by_name() -> None:
-    with pytest.raises(OptionError) as caught:
-        Placement(tensor_parallel=4, expert_parallel=8)
-    assert str(caught.value) == "expert_parallel is 8; must divide tensor_parallel, which is 4"
-
-
 @given(st.integers(1, 32), st.integers(1, 4), st.integers(1, 32))
 def test_a_context_is_spread_over_equal_parts_of_a_group(
     group: int, data: int, spread: int
@@ -833,21 +660,10 @@ def test_a_context_is_spread_over_equal_parts_of_a_group(
 @pytest.mark.parametrize(
     "name", [field.name for field in fields(Placement) if field.name != "nodes"]
 )
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        (0, "0"),
-        (-2, "-2"),
-        (True, "True"),
-        (np.True_, "True"),
-        (2.0, "2.0"),
-        (math.nan, "nan"),
-        ("2", "'2'"),
-        (None, "None"),
-        ([2], "[2]"),
-    ],
-)
-def test_a_placement_counts_in_whole_numbers(name: str, value: Any, shown: str) -> None:
+@pytest.mark.parametrize("value", [0, -2, True, np.True_, 2.0, math.nan, "2", None, [2]])
+def test_a_placement_counts_in_whole_numbers(name: str, value: Any) -> None:
+    assert Placement().devices == 1
+    shown = "True" if value is np.True_ else repr(value)
     with pytest.raises(OptionError) as caught:
         Placement(**{name: value})
     assert str(caught.value) == f"{name} is {shown}; allowed: a whole number from 1 to 65536"
@@ -859,11 +675,6 @@ def test_whole_numbers_of_numpy_become_plain_ones(kind: Any) -> None:
     assert type(placement.tensor_parallel) is int
     assert placement == Placement(tensor_parallel=8, expert_parallel=4)
     assert hash(placement) == hash(Placement(tensor_parallel=8, expert_parallel=4))
-
-
-def test_a_placement_never_changes() -> None:
-    with pytest.raises(AttributeError, match="cannot assign"):
-        Placement().tensor_parallel = 2  # type: ignore[misc]
 
 
 USABLE = changed("sources:\n", "sources:\n  usable_memory_bytes: a log\n")
@@ -887,12 +698,10 @@ def test_the_memory_that_servers_see_has_a_source_and_is_no_more_than_there_is()
     assert refusal(USABLE).startswith("sources.usable_memory_bytes names nothing in the file")
 
 
-def test_the_memory_that_servers_see_is_shown() -> None:
-    for chip, words in (("l4", "22.0 GiB, as servers see it"), ("l40s", "no log is known, 99%")):
-        (line,) = (
-            line for line in hardware_text(show_hardware(chip)).splitlines()
-            if line.startswith("usable memory ")
-        )  # fmt: skip
+def test_the_memory_that_servers_see_is_shown_or_its_usual_share() -> None:
+    for chip, words in (("l4", "22.0 GiB"), ("l40s", "99%")):
+        lines = hardware_text(show_hardware(chip)).splitlines()
+        (line,) = (line for line in lines if line.startswith("usable memory "))
         assert words in line
 
 
@@ -902,28 +711,17 @@ def test_compute_capabilities_of_nvidia() -> None:
     # 9.0 H100, H200, H20 and GH200, 10.0 B200, 10.3 B300, 11.0 Thor, 12.0 GeForce RTX 50 and RTX
     # PRO 6000, 12.1 GB10.
     majors = {
-        6: ("p40",),
-        7: ("t4", "v100"),
-        8: (
-            "orin",
-            "orin-nx",
-            "orin-nano",
-            "a100-40gb",
-            "a100-80gb",
-            "a100-pcie",
-            "a30",
-            "a10",
-            "a10g",
-            "rtx-3090",
-            "l4",
-            "l40s",
-        ),
-        9: ("h100-sxm", "h100-pcie", "h100-nvl", "h200", "h200-nvl", "h20", "gh200"),
-        10: ("b200", "gb200", "b300", "gb300"),
-        11: ("jetson-thor",),
-        12: ("rtx-5090", "rtx-pro-6000", "dgx-spark"),
+        6: "p40",
+        7: "t4 v100",
+        8: "orin orin-nx orin-nano a100-40gb a100-80gb a100-pcie a30 a10 a10g rtx-3090 l4 l40s",
+        9: "h100-sxm h100-pcie h100-nvl h200 h200-nvl h20 gh200",
+        10: "b200 gb200 b300 gb300",
+        11: "jetson-thor",
+        12: "rtx-5090 rtx-pro-6000 dgx-spark",
     }
-    known = {name: major for major, names in majors.items() for name in names} | {"rtx-4090": 8}
+    known = {name: major for major, names in majors.items() for name in names.split()} | {
+        "rtx-4090": 8
+    }
     for name in hardware_names():
         chip = load_hardware(name)
         aliases = {name, *chip.aliases}
@@ -936,22 +734,12 @@ def test_compute_capabilities_of_nvidia() -> None:
 
 #: Figures of a file that was filled in, by their keys.
 FILLED_IN = {
-    "bf16": "1.0e+15",
-    "fp8": "2.0e+15",
-    "fp4": "4.0e+15",
-    "int8": "2.0e+15",
-    "memory_bytes_per_s": "3.0e+12",
-    "memory_bytes": "8.0e+10",
-    "multiprocessors": "132",
-    "usable_memory_bytes": "7.0e+10",
-    "link_bytes_per_s": "4.0e+11",
-    "max_devices": "8",
-    "scale_out_bytes_per_s": "5.0e+10",
-    "board_watts": "700.0",
-    "usd_per_hour": "3.0",
-    "date": "2026-11-01",
-    "source": "a price list",
-}
+    "bf16": "1.0e+15", "fp8": "2.0e+15", "fp4": "4.0e+15", "int8": "2.0e+15",
+    "memory_bytes_per_s": "3.0e+12", "memory_bytes": "8.0e+10", "multiprocessors": "132",
+    "usable_memory_bytes": "7.0e+10", "link_bytes_per_s": "4.0e+11", "max_devices": "8",
+    "scale_out_bytes_per_s": "5.0e+10", "board_watts": "700.0", "usd_per_hour": "3.0",
+    "date": "2026-11-01", "source": "a price list",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("is_whole", [False, True])
@@ -985,12 +773,13 @@ def test_a_new_file_is_sound_once_it_is_filled_in(tmp_path: Path, *, is_whole: b
 
 
 def test_a_new_file_is_text_and_json_too() -> None:
-    printed = CliRunner().invoke(app, ["hardware", "new", "chip"]).stdout
-    assert printed == new_hardware("chip").yaml
-    shown = CliRunner().invoke(app, ["hardware", "new", "chip", "--json"]).stdout
-    assert json.loads(shown.splitlines()[-1]) == {"name": "chip", "yaml": printed}
+    printed, shown, refused = (
+        CliRunner().invoke(app, ["hardware", "new", *words])
+        for words in (["chip"], ["chip", "--json"], [" "])
+    )
+    assert printed.stdout == new_hardware("chip").yaml
+    assert json.loads(shown.stdout.splitlines()[-1]) == {"name": "chip", "yaml": printed.stdout}
     assert repr(new_hardware("chip")) == "<HardwareTemplate: chip>"
-    refused = CliRunner().invoke(app, ["hardware", "new", " "])
     assert (refused.exit_code, refused.stdout) == (2, "")
 
 

@@ -81,6 +81,7 @@ FILES: dict[str, dict[str, bytes]] = {
 REFUSED: dict[str, tuple[int, str | None]] = {
     "org/broken": (400, None),
     "org/gated": (403, "GatedRepo"),
+    **{f"org/fails-{status}": (status, None) for status in (500, 503, 504)},
 }
 TOKEN = "hf_of_the_test"  # noqa: S105 - no secret
 
@@ -118,7 +119,9 @@ class Hub(BaseHTTPRequestHandler):
             names = [{"type": "file", "path": n, "size": 1, "oid": "0"} for n in FILES[listed]]
             self.send(json.dumps(names).encode(), with_body=with_body)
             return
-        if place:
+        if "/tree/" in self.path:
+            repository = listed
+        if place or repository in REFUSED:
             self.requests.append(self.path)
         data = FILES.get(repository, {}).get(place.rpartition("/")[2])
         if repository in HOSTILE:
@@ -405,6 +408,13 @@ def test_what_the_hub_refuses_is_one_line(hub: Deployment, name: str, says: str)
 def test_a_server_that_misbehaves_is_one_line(hub: Deployment, name: str, says: str) -> None:
     assert says in refusal(hub.show(name))
     assert sum(file.stat().st_size for file in hub.cache.rglob("*") if file.is_file()) < 10**5
+
+
+@pytest.mark.parametrize("status", [500, 503, 504])
+@pytest.mark.parametrize("ending", ["", "/model.gguf", ":Q4_K_M"])
+def test_a_server_that_fails_is_asked_once(hub: Deployment, status: int, ending: str) -> None:
+    assert f"answered with status {status}" in refusal(hub.show(f"org/fails-{status}{ending}"))
+    assert len(Hub.requests) == 1
 
 
 @pytest.mark.parametrize("name", ESCAPING)

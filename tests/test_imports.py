@@ -9,11 +9,13 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
+import yaml
 
 import specroof
 from source_trees import nodes, tree
 
 PACKAGE = Path(specroof.__file__).parent
+TESTS = Path(__file__).parent
 DOOR = "__init__"
 
 # The import table: what a room may import besides itself and the rooms of EVERYWHERE.
@@ -81,6 +83,7 @@ LATE = {
     "questions/acceptance.py": {"plot"},
     "questions/adaptive.py": {"plot"},
     "questions/advise.py": {"plot", "questions"},
+    "questions/answer.py": {"plot"},
     "questions/breakeven.py": {"plot"},
     "questions/calibrate.py": {"plot"},
     "questions/capacity.py": {"plot", "questions"},
@@ -310,6 +313,14 @@ def scale_factor(node: ast.AST) -> bool:
 )
 def test_scale_factors_are_recognised(source: str, expected: bool) -> None:
     assert scale_factor(ast.parse(source, mode="eval").body) is expected
+
+
+def test_every_file_of_tests_has_a_room() -> None:
+    listed = yaml.safe_load((TESTS / "rooms.yaml").read_text())
+    names = [name for room in listed.values() for name in room]
+    assert sorted(names) == sorted(file.stem[5:] for file in TESTS.glob("test_*.py"))
+    folders = {file.relative_to(TESTS).parts[0] for file in TESTS.glob("*/**/test_*.py")}
+    assert {*listed, *folders} <= {*ROOMS, "whole"}
 
 
 def test_scale_factors_live_in_units_only() -> None:

@@ -33,12 +33,7 @@ from specroof.cost import BlockExchange, ForwardPass, OpCost, Options, forward_c
 from specroof.errors import OptionError, ProfileError
 from specroof.hardware import IDEAL_ENGINE, Collective, HardwareProfile, Interconnect, Placement
 from specroof.latency import PassLatency, Setup
-from specroof.latency.pass_seconds import (
-    PassShape,
-    all_reduce_s,
-    all_to_all_s,
-    hierarchical_all_reduce_s,
-)
+from specroof.latency.pass_seconds import PassShape, all_reduce_s, all_to_all_s
 from specroof.latency.setup import device_bytes
 from strategies import (
     Grid,
@@ -53,7 +48,6 @@ from strategies import (
     passes,
     placements,
     real_engine,
-    small,
 )
 
 ONE = Placement()
@@ -67,22 +61,15 @@ def operation(
     cache_bytes: float = 0,
     activation_bytes: float = 0,
     dtype: str = "bf16",
-    shard: Shard = TENSOR,
     count: int = 1,
-    collective: BlockExchange | None = None,
+    **more: Any,
 ) -> OpCost:
-    return OpCost(
-        name="op",
-        kind="dense",
-        count=count,
-        flops=np.array(float(flops)),
-        weight_bytes=np.array(float(weight_bytes)),
-        cache_bytes=np.array(float(cache_bytes)),
-        activation_bytes=np.array(float(activation_bytes)),
-        compute_dtype=dtype,
-        shard=shard,
-        collective=collective,
+    work, *moved = (
+        np.array(float(one)) for one in (flops, weight_bytes, cache_bytes, activation_bytes)
     )
+    weights, cache, activations = moved
+    shard = more.pop("shard", TENSOR)
+    return OpCost("op", "dense", count, work, weights, cache, activations, dtype, shard, **more)
 
 
 def timed(
@@ -94,6 +81,10 @@ def timed(
 ) -> PassLatency:
     setup = Setup(hardware, hardware.engine(engine), placement, choices or Options())
     return pass_latency(ops, setup, PassShape(1, 1))
+
+
+Case = tuple[Architecture, ForwardPass, HardwareProfile, Placement, Options]
+cases = st.tuples(architectures(), passes, devices(), placements(), options)
 
 
 def model(*blocks: Block) -> Architecture:
@@ -120,71 +111,43 @@ def test_an_operation_takes_the_longer_of_arithmetic_and_memory() -> None:
 
 
 def test_granularities_by_hand() -> None:
-    # Seconds of arithmetic and memory: bf16 (3, 1) and (1, 4), fp8 (2, 0.5).
-    hardware = device({"bf16": 1.0, "fp8": 1.0}, 1.0)
+    # Seconds of arithmetic and memory: bf16 (3, 1) and (1, 4), fp8 (2, 0.5). Without fp8 units all
+    # of it is bf16 work in one bucket.
+    both, bf16 = device({"bf16": 1.0, "fp8": 1.0}, 1.0), UNIT
     ops = (operation(3, 1), operation(1, 4), operation(2, 0.5, dtype="fp8"))
-    by_hand = {
-        "op": 3 + 4 + 2,
-        "dtype": max(3 + 1, 1 + 4) + max(2, 0.5),
-        "pass": max(3 + 1 + 2, 1 + 4 + 0.5),
-    }
-    for granularity, seconds in by_hand.items():
+    for hardware, granularity, seconds in (
+        (both, "op", 3 + 4 + 2),
+        (both, "dtype", max(3 + 1, 1 + 4) + max(2, 0.5)),
+        (both, "pass", max(3 + 1 + 2, 1 + 4 + 0.5)),
+        (bf16, "dtype", max(3 + 1 + 2, 1 + 4 + 0.5)),
+    ):
         choices = Options(granularity=granularity)
         assert timed(*ops, hardware=hardware, choices=choices).total_s == seconds
 
 
-def test_a_dtype_that_falls_back_shares_the_bucket_of_its_stand_in() -> None:
-    # Without fp8 units all of it is bf16 work: max(6, 5.5) in one bucket.
-    ops = (operation(3, 1), operation(1, 4), operation(2, 0.5, dtype="fp8"))
-    assert timed(*ops, choices=Options(granularity="dtype")).total_s == 6
-
-
-@given(architectures(), passes, devices(), placements(), options)
-def test_coarser_granularity_is_never_slower(
-    toy: Architecture,
-    forward: ForwardPass,
-    hardware: HardwareProfile,
-    placement: Placement,
-    choices: Options,
-) -> None:
-    seconds = [
-        float(
-            forward_latency(
-                toy,
-                hardware,
-                forward,
-                placement=placement,
-                options=replace(choices, granularity=granularity),
-            ).total_s
-        )
-        for granularity in ("pass", "dtype", "op")
-    ]
-    assert seconds[0] <= seconds[1] * (1 + 1e-12)
-    assert seconds[1] <= seconds[2] * (1 + 1e-12)
-
-
-def faster(hardware: HardwareProfile, factor: float) -> HardwareProfile:
-    """Return a device with `factor` times the arithmetic and the memory rate."""
-    peak = hardware.peak
-    return device(
-        {dtype: factor * figure for dtype, figure in peak.flops_per_s.items()},
-        factor * peak.memory_bytes_per_s,
-        peak.memory_bytes,
-        hardware.interconnect,
+@given(cases)
+def test_coarser_granularity_is_never_slower(case: Case) -> None:
+    toy, forward, hardware, placement, choices = case
+    pass_s, dtype_s, op_s = (
+        forward_latency(
+            toy, hardware, forward, placement=placement, options=replace(choices, granularity=one)
+        ).total_s
+        for one in ("pass", "dtype", "op")
     )
+    assert pass_s <= dtype_s * (1 + 1e-12)
+    assert dtype_s <= op_s * (1 + 1e-12)
 
 
-@given(architectures(), passes, devices(), placements(), options)
-def test_doubling_every_peak_halves_every_time(
-    toy: Architecture,
-    forward: ForwardPass,
-    hardware: HardwareProfile,
-    placement: Placement,
-    choices: Options,
-) -> None:
+@given(cases)
+def test_doubling_every_peak_halves_every_time(case: Case) -> None:
+    toy, forward, hardware, placement, choices = case
+    peak = hardware.peak
+    rates = {dtype: 2 * rate for dtype, rate in peak.flops_per_s.items()}
+    bytes_per_s = 2 * peak.memory_bytes_per_s
+    faster = device(rates, bytes_per_s, peak.memory_bytes, hardware.interconnect)
     slow, fast = (
         forward_latency(toy, chip, forward, placement=placement, options=choices)
-        for chip in (hardware, faster(hardware, 2))
+        for chip in (hardware, faster)
     )
     # A power of two changes no digit: this is exact.
     assert slow.total_s == 2 * fast.total_s
@@ -193,31 +156,19 @@ def test_doubling_every_peak_halves_every_time(
         assert before.memory_s == 2 * after.memory_s
 
 
-@given(architectures(), devices(), placements(), options, batches, small, contexts)
-def test_a_larger_batch_never_shortens_a_pass(
-    toy: Architecture,
-    hardware: HardwareProfile,
-    placement: Placement,
-    choices: Options,
-    batch: int,
-    queries: int,
-    context: int,
-) -> None:
-    both = ForwardPass(batch_size=[batch, batch + 1], query_len=queries, context_len=context)
+@given(cases, batches)
+def test_a_larger_batch_never_shortens_a_pass(case: Case, batch: int) -> None:
+    toy, forward, hardware, placement, choices = case
+    both = replace(forward, batch_size=np.array([batch, batch + 1]))
     seconds = forward_latency(toy, hardware, both, placement=placement, options=choices).total_s
     assert seconds[1] >= seconds[0] * (1 - 1e-12)
 
 
 @pytest.mark.slow
 @pytest.mark.long
-@given(architectures(), devices(), placements(), options, grids)
-def test_array_input_equals_the_loop_over_scalars(
-    toy: Architecture,
-    hardware: HardwareProfile,
-    placement: Placement,
-    choices: Options,
-    grid: Grid,
-) -> None:
+@given(cases, grids)
+def test_array_input_equals_the_loop_over_scalars(case: Case, grid: Grid) -> None:
+    toy, _, hardware, placement, choices = case
     whole = forward_latency(toy, hardware, grid.forward, placement=placement, options=choices)
     for row, column, position in np.ndindex(grid.shape):
         single = forward_pass(grid.batches[column], grid.queries[position], grid.contexts[row])
@@ -253,20 +204,15 @@ def test_a_missing_dtype_falls_back_with_one_note() -> None:
     assert latency.notes == ("toy device has no fp4 arithmetic: fp8 stands in",)
 
 
-def test_a_dtype_that_is_there_needs_no_note() -> None:
-    assert timed(operation(8)).notes == ()
-
-
-def test_a_missing_dtype_is_an_error_where_asked_for() -> None:
-    with pytest.raises(ProfileError, match="toy device has no flops_per_s for 'fp4'; it has bf16"):
-        timed(operation(8, dtype="fp4"), choices=Options(strict_dtype=True))
-    strict = timed(operation(8), choices=Options(strict_dtype=True))
-    assert strict.total_s == 8
-
-
-def test_nothing_wider_to_fall_back_on_is_an_error() -> None:
-    with pytest.raises(ProfileError, match="no flops_per_s for 'fp32' or a wider dtype"):
+def test_a_missing_dtype_is_an_error_where_asked_for_and_where_nothing_is_wider() -> None:
+    strict = Options(strict_dtype=True)
+    with pytest.raises(ProfileError, match=r"toy device .*flops_per_s .*'fp4'; it has bf16"):
+        timed(operation(8, dtype="fp4"), choices=strict)
+    with pytest.raises(ProfileError, match=r"flops_per_s .*'fp32'"):
         timed(operation(8, dtype="fp32"))
+    there = timed(operation(8), choices=strict)
+    assert float(there.total_s) == 8
+    assert not there.notes
 
 
 # --- placements ----------------------------------------------------------------------------------
@@ -304,39 +250,25 @@ def test_grouped_query_attention_is_dealt_out_head_by_head(
 
 
 @pytest.mark.parametrize(
-    "core",
+    ("core", "at", "bytes_ways"),
     [
-        LatentAttention(16, 32, 8),
-        CompressedAttention(16, 32, 8, window=8, ratio=4),
+        # Query heads divide the arithmetic over all devices; the latent has no heads to divide by,
+        # but groups attend to sequences of their own. A recurrent state divides by both.
+        (LatentAttention(16, 32, 8), 0, {1: 1, 4: 4, 8: 8}),
+        (CompressedAttention(16, 32, 8, window=8, ratio=4), 0, {1: 1, 4: 4, 8: 8}),
+        (GatedDeltaNet(16, 16, 4, 4, conv_kernel=4, conv_columns=3), 1, {1: 8, 2: 8}),
     ],
 )
-def test_a_latent_cache_is_read_whole_by_every_device_of_a_group(core: Core) -> None:
-    def attention(placement: Placement) -> tuple[float, float]:
-        op = forward_latency(
-            attending(core), UNIT, forward_pass(16, 2, 40), placement=placement
-        ).ops[0]
-        return float(op.compute_s), float(op.memory_s)
-
-    flops, cache_bytes = attention(ONE)
-    # Query heads divide the arithmetic over all devices; the latent has no heads to divide by.
-    assert attention(Placement(8)) == (flops / 8, cache_bytes)
-    # Groups of two attend to a quarter of the sequences each.
-    assert attention(Placement(8, attention_data_parallel=4)) == (flops / 8, cache_bytes / 4)
-    assert attention(Placement(8, attention_data_parallel=8)) == (flops / 8, cache_bytes / 8)
-
-
-def test_a_recurrent_state_divides_by_heads_and_sequences() -> None:
-    core = GatedDeltaNet(16, 16, 4, 4, conv_kernel=4, conv_columns=3)
-
-    def state(placement: Placement) -> tuple[float, float]:
-        _, op, _ = forward_latency(
-            attending(core), UNIT, forward_pass(8, 2, 9), placement=placement
-        ).ops
-        return float(op.compute_s), float(op.memory_s)
-
-    flops, moved = state(ONE)
-    for placement in (Placement(8), Placement(8, attention_data_parallel=2)):
-        assert state(placement) == (flops / 8, moved / 8)
+def test_latents_are_read_whole_by_every_device_of_a_group_and_states_in_parts(
+    core: Core, at: int, bytes_ways: dict[int, int]
+) -> None:
+    toy, forward = attending(core), forward_pass(16, 2, 40)
+    alone = forward_latency(toy, UNIT, forward).ops[at]
+    for groups, ways in bytes_ways.items():
+        placement = Placement(8, attention_data_parallel=groups)
+        op = forward_latency(toy, UNIT, forward, placement=placement).ops[at]
+        assert op.compute_s == alone.compute_s / 8
+        assert op.memory_s == alone.memory_s / ways
 
 
 @pytest.mark.parametrize(
@@ -380,34 +312,28 @@ def test_the_table_of_what_divides(
     assert of(activation_bytes=64) == (0, 64 / compute_ways)
 
 
-def test_experts_divide_over_all_devices_however_they_are_dealt() -> None:
+def test_experts_divide_over_all_devices_and_one_sequence_keeps_one_group_busy() -> None:
     moe = model(Block("feed_forward", (), Experts(16, 2, 16, 8)))
-    alone = forward_latency(moe, UNIT, forward_pass(4)).ops[0]
-    for expert_parallel in (1, 2, 8):
-        placement = Placement(8, expert_parallel)
-        spread = forward_latency(moe, UNIT, forward_pass(4), placement=placement).ops[0]
-        assert spread.compute_s == alone.compute_s / 8
-        assert spread.memory_s == alone.memory_s / 8
-
-
-def test_one_sequence_keeps_one_group_busy_however_many_there_are() -> None:
     # Groups attend to whole sequences: seven of eight have nothing to do.
     core = attending(GroupedQueryAttention(16, 2, 8, 8))
-    groups = Placement(8, attention_data_parallel=8)
-    alone = forward_latency(core, UNIT, forward_pass(1, 1, 99)).ops[0]
-    spread = forward_latency(core, UNIT, forward_pass(1, 1, 99), placement=groups).ops[0]
-    assert spread.compute_s == alone.compute_s
-    assert spread.memory_s == alone.memory_s
+    one = forward_pass(1, 1, 99)
+    for toy, forward, placement, ways in (
+        (moe, forward_pass(4), Placement(8, 1), 8),
+        (moe, forward_pass(4), Placement(8, 2), 8),
+        (moe, forward_pass(4), Placement(8, 8), 8),
+        (core, one, Placement(8, attention_data_parallel=8), 1),
+    ):
+        alone, spread = (
+            forward_latency(toy, UNIT, forward, placement=place).ops[0]
+            for place in (ONE, placement)
+        )
+        assert spread.compute_s == alone.compute_s / ways
+        assert spread.memory_s == alone.memory_s / ways
 
 
-@given(architectures(), devices(), options, passes, placements())
-def test_more_devices_never_lengthen_a_pass_on_the_ideal_engine(
-    toy: Architecture,
-    hardware: HardwareProfile,
-    choices: Options,
-    forward: ForwardPass,
-    placement: Placement,
-) -> None:
+@given(cases)
+def test_more_devices_never_lengthen_a_pass_on_the_ideal_engine(case: Case) -> None:
+    toy, forward, hardware, placement, choices = case
     alone = forward_latency(toy, hardware, forward, options=choices).total_s
     spread = forward_latency(toy, hardware, forward, options=choices, placement=placement).total_s
     assert spread <= alone * (1 + 1e-12)
@@ -440,12 +366,9 @@ def test_an_engine_reaches_a_share_of_each_peak() -> None:
     # Half of 8 FLOP/s, a quarter of 4 bytes/s; all of the fp8 peak, which is not listed.
     assert [float(op.compute_s) for op in latency.ops] == [2, 1]
     assert [float(op.memory_s) for op in latency.ops] == [4, 0]
-
-
-def test_the_share_is_that_of_the_dtype_that_stands_in() -> None:
-    hardware = device({"bf16": 8.0}, 4.0, engine=HALF)
-    (op,) = timed(operation(8, dtype="fp8"), hardware=hardware, engine="real").ops
-    assert op.compute_s == 2
+    # The share is that of the dtype that stands in.
+    bf16 = device({"bf16": 8.0}, 4.0, engine=HALF)
+    assert timed(operation(8, dtype="fp8"), hardware=bf16, engine="real").ops[0].compute_s == 2
 
 
 def test_an_engine_adds_to_every_pass_layer_and_sequence() -> None:
@@ -484,20 +407,14 @@ def test_groups_of_attention_schedule_sequences_of_their_own() -> None:
 
 def test_layers_of_a_model_are_counted_for_their_overhead() -> None:
     layer = Layer((Block("feed_forward", (Linear("up_proj", 16, 16),)),), count=6)
-    deep = replace(model(), layers=(layer, layer))
     hardware = device(engine=real_engine(layer_overhead_s=0.5))
-    latency = forward_latency(deep, hardware, forward_pass(3, 2), engine="real")
-    assert latency.overhead_s == 6.0  # 12 layers of half a second
+    deep = replace(model(), layers=(layer, layer))
+    assert forward_latency(deep, hardware, forward_pass(3, 2), engine="real").overhead_s == 12 * 0.5
 
 
-@given(architectures(), passes, devices(), placements(), options)
-def test_the_ideal_engine_loses_nothing(
-    toy: Architecture,
-    forward: ForwardPass,
-    hardware: HardwareProfile,
-    placement: Placement,
-    choices: Options,
-) -> None:
+@given(cases)
+def test_the_ideal_engine_loses_nothing(case: Case) -> None:
+    toy, forward, hardware, placement, choices = case
     latency = forward_latency(toy, hardware, forward, placement=placement, options=choices)
     assert np.all(latency.communication_s == 0)
     assert np.all(latency.overhead_s == 0)
@@ -505,25 +422,6 @@ def test_the_ideal_engine_loses_nothing(
 
 
 # --- collectives ---------------------------------------------------------------------------------
-
-
-def test_published_collectives_by_hand() -> None:
-    # 8 devices, 8 MB, 1 TB/s, 1 µs. Ring: 1 + 2 * 7/8 * 8 µs; in the switch: 1 + 8;
-    # all-to-all: 1 + 7/8 * 8.
-    link: dict[str, Any] = {"devices": 8, "link_bytes_per_s": 1e12, "latency_s": 1e-6}
-    assert float(all_reduce_s(8e6, **link)) == pytest.approx(15e-6)
-    assert float(all_reduce_s(8e6, **link, in_switch_reduce=True)) == pytest.approx(9e-6)
-    assert float(all_to_all_s(8e6, **link)) == pytest.approx(8e-6)
-    # Two nodes of 8, 100 GB/s and 10 µs between: twice 1 + 7 inside; of the 1 MB that a device
-    # then holds 2 * 1/2 goes across, 10 + 10.
-    hierarchical = hierarchical_all_reduce_s(
-        8e6,
-        nodes=2,
-        node_devices=8,
-        link_bytes_per_s=(1e12, 100e9),
-        latency_s=(1e-6, 10e-6),
-    )
-    assert float(hierarchical) == pytest.approx(36e-6)
 
 
 @given(st.integers(2, 8), st.integers(1, 100))
@@ -565,43 +463,6 @@ def linked(*, in_switch_reduce: bool = False) -> HardwareProfile:
 LINKED = linked()
 
 
-def exchange_s(
-    block: str,
-    placement: Placement,
-    *,
-    copies: int = 1,
-    dispatch_frac: float = 1.0,
-    batch: int = 8,
-    settled: bool = False,
-    hardware: HardwareProfile = LINKED,
-) -> float:
-    """Return the seconds after two blocks with an output of 800 bytes."""
-    exchange = BlockExchange(block, np.array(800.0), copies, dispatch_frac)
-    ops = [operation(count=2, collective=exchange), operation()]
-    setup = Setup(hardware, hardware.engine("real"), placement, Options())
-    shape = PassShape(1, batch)
-    return float(pass_latency(ops, setup, shape, settled=settled).communication_s)
-
-
-@pytest.mark.parametrize("block", ["attention", "feed_forward", "experts"])
-@pytest.mark.parametrize("expert_parallel", [1, 2, 8])
-def test_tensor_parallel_blocks_end_in_an_all_reduce(block: str, expert_parallel: int) -> None:
-    # Whatever the expert parallelism: 2 + 2 * 7/8 * 800 / 50 = 30, twice.
-    assert exchange_s(block, Placement(8, expert_parallel), copies=6) == 60
-
-
-def test_two_devices_exchange_as_much_as_they_hold() -> None:
-    # 2 + 2 * 1/2 * 800 / 50 = 18, twice.
-    assert exchange_s("attention", Placement(2)) == 36
-
-
-def test_data_parallel_attention_reduces_within_its_groups() -> None:
-    # Four groups of two: a group's output is 200 bytes: 2 + 2 * 1/2 * 200 / 50 = 6, twice.
-    assert exchange_s("attention", Placement(8, attention_data_parallel=4)) == 12
-    # A group of one device has nobody to ask.
-    assert exchange_s("attention", Placement(8, attention_data_parallel=8)) == 0
-
-
 def nodes_of(devices: int, *, scale_out_bytes_per_s: float, **engine: Any) -> HardwareProfile:
     """Return a device whose nodes are joined by links of their own."""
     use = Collective(latency_s=2.0, link_frac=0.5, scale_out_latency_s=0.5)
@@ -614,97 +475,89 @@ def nodes_of(devices: int, *, scale_out_bytes_per_s: float, **engine: Any) -> Ha
     return device({"bf16": 1.0}, 1.0, interconnect=links, engine=profile)
 
 
-#: Microseconds of kernels that send tokens, of DeepEP and, one-sided, of TensorRT-LLM.
+#: Seconds of kernels that send tokens, of DeepEP and, one-sided, of TensorRT-LLM.
 DEEP_EP, ONE_SIDED = 36e-6 + 34e-6, 18.9e-6 + 31e-6
+SWITCHED = linked(in_switch_reduce=True)
+FREE = device({"bf16": 1.0}, 1.0, engine=real_engine(memory_frac=0.5))
+#: Nodes of four devices with links between them that are faster, and slower, than those inside.
+NODES, SLOW_NODES = (nodes_of(4, scale_out_bytes_per_s=rate) for rate in (1e6, 30.0))
+RACK = nodes_of(72, scale_out_bytes_per_s=1.0, framework="tensorrt-llm")
+TRT_NODE = nodes_of(8, scale_out_bytes_per_s=1.0, framework="tensorrt-llm")
+VLLM_RACK = nodes_of(72, scale_out_bytes_per_s=1.0)
+#: Attention in groups of one and of two devices; experts spread over all eight of them.
+SINGLES, PAIRS = (Placement(8, attention_data_parallel=groups) for groups in (8, 4))
+SPREAD = replace(SINGLES, expert_parallel=8)
+TENSORS = [Placement(8, spread) for spread in (1, 2, 8)]
 
 
-def test_experts_of_two_nodes_send_and_receive_tokens() -> None:
-    # Each of 8 devices sends 800 * 6 / 8 bytes, 300 of them within its node of 4: there and back
-    # 3/4 * 300 / 50 = 4.5, twice. What leaves the node is faster.
-    nodes = nodes_of(4, scale_out_bytes_per_s=1e6)
-    placement = Placement(8, 8, attention_data_parallel=8)
-    sent = exchange_s("experts", placement, copies=6, hardware=nodes)
-    assert sent == pytest.approx(2 * (2 * 4.5 + DEEP_EP), rel=1e-12)
-    # In a third of the bytes there, and in all of them back.
-    less = exchange_s("experts", placement, copies=6, dispatch_frac=1 / 3, hardware=nodes)
-    assert less == pytest.approx(2 * (4.5 + 1.5 + DEEP_EP), rel=1e-12)
-    # Slow links between nodes: half of 600 bytes at 0.5 * 30 bytes/s.
-    slow = exchange_s(
-        "experts", placement, copies=6, hardware=nodes_of(4, scale_out_bytes_per_s=30.0)
-    )
-    assert slow == pytest.approx(2 * (2 * 20 + DEEP_EP), rel=1e-12)
-    # A token has eight experts, of which a device may have several: it is sent there once.
-    many = exchange_s("experts", placement, copies=12, hardware=nodes)
-    assert many == exchange_s("experts", placement, copies=8, hardware=nodes)
+def exchange_s(
+    block: str, placement: Placement, hardware: HardwareProfile = LINKED, **asked: Any
+) -> float:
+    """Return the seconds after two blocks with an output of 800 bytes."""
+    batch, settled = asked.pop("batch", 8), asked.pop("settled", False)
+    exchange = BlockExchange(block, np.array(800.0), **{"copies": 6, "dispatch_frac": 1.0} | asked)
+    ops = [operation(count=2, collective=exchange), operation()]
+    setup = Setup(hardware, hardware.engine("real"), placement, Options())
+    latency = pass_latency(ops, setup, PassShape(1, batch), settled=settled)
+    return float(latency.communication_s)
 
 
-def test_tensorrt_llm_sends_tokens_where_links_join_many_nodes() -> None:
-    # 7/8 of 600 bytes at 50 bytes/s: 10.5, there and back, twice.
-    rack = nodes_of(72, scale_out_bytes_per_s=1.0, framework="tensorrt-llm")
-    placement = Placement(8, 8, attention_data_parallel=8)
-    sent = exchange_s("experts", placement, copies=6, hardware=rack)
-    assert sent == pytest.approx(2 * (2 * 10.5 + ONE_SIDED), rel=1e-12)
-    # Within a usual node it gathers them, as vLLM does in a rack too: 2 + 7/8 * 800 / 50 = 16.
-    node = nodes_of(8, scale_out_bytes_per_s=1.0, framework="tensorrt-llm")
-    assert exchange_s("experts", placement, copies=6, hardware=node) == 64
-    vllm = nodes_of(72, scale_out_bytes_per_s=1.0)
-    assert exchange_s("experts", placement, copies=6, hardware=vllm) == 64
+@pytest.mark.parametrize(
+    ("block", "placement", "hardware", "asked", "each_s"),
+    [
+        # An all-reduce, whatever the expert parallelism: 2 + 2 * 7/8 * 800 / 50.
+        *((block, place, LINKED, {}, 30) for place in TENSORS
+          for block in ("attention", "feed_forward", "experts")),
+        ("attention", Placement(2), LINKED, {}, 2 + 2 * 1 / 2 * 800 / 50),
+        # A switch that adds sends every byte once. One device asks nobody; some engines are free.
+        ("attention", Placement(8), SWITCHED, {}, 2 + 800 / 50),
+        ("attention", ONE, LINKED, {}, 0),
+        ("attention", Placement(8), FREE, {}, 0),
+        # Four groups of two reduce 200 bytes each; a group of one device has nobody to ask.
+        ("attention", PAIRS, LINKED, {}, 2 + 2 * 1 / 2 * 200 / 50),
+        ("attention", SINGLES, LINKED, {}, 0),
+        # Behind them an all-gather and a reduce-scatter, each 2 + 7/8 * 800 / 50, of dense layers
+        # and of experts, sliced or spread: the default of vLLM and SGLang within a node.
+        *((block, replace(SINGLES, attention_data_parallel=groups, expert_parallel=spread), LINKED,
+           {}, 32) for groups, spread in ((2, 1), (8, 1), (8, 2), (8, 8))
+          for block in ("feed_forward", "experts")),
+        # 9 sequences in 8 groups: one has two, and all exchange as much. No prompt is padded.
+        ("feed_forward", SINGLES, LINKED, {"batch": 9}, 2 * (2 + 7 / 8 * (800 / 9 * 16) / 50)),
+        ("feed_forward", SINGLES, LINKED, {"batch": 1, "settled": True}, 32),
+        ("attention", PAIRS, LINKED, {"batch": 1, "settled": True}, 2 + 800 / 50),
+        # Each of 8 devices sends 800 * 6 / 8 bytes, 300 of them within its node of 4: there and
+        # back 3/4 * 300 / 50 = 4.5. What leaves the node is faster; slower: 300 at 0.5 * 30.
+        ("experts", SPREAD, NODES, {}, 2 * 4.5 + DEEP_EP),
+        ("experts", SPREAD, NODES, {"dispatch_frac": 1 / 3}, 4.5 + 1.5 + DEEP_EP),
+        ("experts", SPREAD, SLOW_NODES, {}, 2 * 20 + DEEP_EP),
+        # A token has twelve experts, of which a device may have several: it is sent there once.
+        ("experts", SPREAD, NODES, {"copies": 12}, 2 * 4.5 * 8 / 6 + DEEP_EP),
+        # TensorRT-LLM sends tokens where links join many nodes: 7/8 of 600 bytes at 50 bytes/s.
+        # Within a usual node it gathers them, as vLLM does in a rack too.
+        ("experts", SPREAD, RACK, {}, 2 * 10.5 + ONE_SIDED),
+        ("experts", SPREAD, TRT_NODE, {}, 32),
+        ("experts", SPREAD, VLLM_RACK, {}, 32),
+    ],
+)  # fmt: skip
+def test_exchanges_by_hand(
+    block: str, placement: Placement, hardware: HardwareProfile, asked: Any, each_s: float
+) -> None:
+    found = exchange_s(block, placement, hardware, **asked)
+    assert found == pytest.approx(2 * each_s, rel=1e-12)
 
 
-@pytest.mark.parametrize("groups", [2, 8])
-def test_behind_data_parallel_attention_a_feed_forward_gathers_and_scatters(groups: int) -> None:
-    # An all-gather and a reduce-scatter, each 2 + 7/8 * 800 / 50 = 16; twice.
-    placement = Placement(8, attention_data_parallel=groups)
-    assert exchange_s("feed_forward", placement) == 64
-    # Where experts are spread over devices, a layer without experts does so too.
-    assert exchange_s("feed_forward", replace(placement, expert_parallel=8)) == 64
-    # Experts that every device holds a slice of do the same.
-    assert exchange_s("experts", placement, copies=6) == 64
-
-
-def test_within_a_node_spread_experts_gather_and_scatter_too() -> None:
-    # The default of vLLM and SGLang: as above.
-    for spread in (2, 8):
-        placement = Placement(8, spread, attention_data_parallel=8)
-        assert exchange_s("experts", placement, copies=6) == 64
-
-
-def test_groups_of_attention_are_padded_to_the_fullest() -> None:
-    # 9 sequences in 8 groups: one has two, and all exchange as much, 800 / 9 * 16 bytes:
-    # 2 + 7/8 * 1422 / 50 = 26.9, twice two.
-    placement = Placement(8, attention_data_parallel=8)
-    padded = 2 + 7 / 8 * (800 / 9 * 16) / 50
-    assert exchange_s("feed_forward", placement, batch=9) == pytest.approx(4 * padded)
-    # A prompt is not padded; within its group of two all of it is reduced.
-    assert exchange_s("feed_forward", placement, batch=1, settled=True) == 64
-    pairs = Placement(8, attention_data_parallel=4)
-    assert exchange_s("attention", pairs, batch=1, settled=True) == 2 * (2 + 800 / 50)
-
+def test_an_engines_time_goes_by_steps_of_eight_sequences_and_the_ideal_one_shares_them_out() -> (
+    None
+):
     def attention_s(batch: int, engine: str) -> float:
         core = attending(GroupedQueryAttention(16, 16, 8, 8))
         forward = forward_pass(batch, 1, 99)
-        latency = forward_latency(core, LINKED, forward, placement=placement, engine=engine)
+        latency = forward_latency(core, LINKED, forward, placement=SINGLES, engine=engine)
         return float(latency.ops[0].memory_s)
 
-    # An engine's time goes by steps of eight sequences; the ideal one shares them out.
     steps = [attention_s(batch, "real") / attention_s(8, "real") for batch in (1, 8, 9, 16, 17)]
     assert steps == pytest.approx([1, 1, 2, 2, 3])
     assert attention_s(9, "ideal") == pytest.approx(9 / 8 * attention_s(8, "ideal"))
-
-
-def test_a_switch_that_adds_sends_every_byte_once() -> None:
-    # 2 + 800 / 50 = 18, twice.
-    hardware = linked(in_switch_reduce=True)
-    assert exchange_s("attention", Placement(8), hardware=hardware) == 36
-
-
-def test_one_device_exchanges_nothing() -> None:
-    assert exchange_s("attention", ONE) == 0
-
-
-def test_an_engine_without_collectives_has_them_for_free() -> None:
-    hardware = device({"bf16": 1.0}, 1.0, engine=real_engine(memory_frac=0.5))
-    assert exchange_s("attention", Placement(8), hardware=hardware) == 0
 
 
 def test_collectives_of_a_model_by_hand() -> None:
@@ -723,26 +576,18 @@ def test_collectives_of_a_model_by_hand() -> None:
 
 def test_devices_that_no_link_reaches_are_an_error() -> None:
     alone = replace(LINKED, interconnect=None)
-    message = (
-        "toy device: interconnect.link_bytes_per_s is not given; engine real cannot time "
-        "collectives over 8 devices"
-    )
-    with pytest.raises(ProfileError, match=message):
-        exchange_s("attention", Placement(8), hardware=alone)
-    message = (
-        "toy device: interconnect.max_devices is 8, and interconnect.scale_out_bytes_per_s, between "
-        "nodes, is not given; engine real cannot time collectives over 16 devices"
-    )
-    with pytest.raises(ProfileError, match=message):
-        exchange_s("attention", Placement(16))
-    # Nor half of them in two nodes, though the links of one reach all.
-    with pytest.raises(ProfileError, match="scale_out_bytes_per_s"):
-        exchange_s("attention", Placement(8, nodes=2))
     assert LINKED.interconnect is not None
-    near = replace(LINKED.interconnect, scale_out_bytes_per_s=1.0)
-    message = "toy device: interconnect.max_devices is 8; engine real cannot time collectives"
-    with pytest.raises(ProfileError, match=message):
-        exchange_s("attention", Placement(16), hardware=replace(LINKED, interconnect=near))
+    near = replace(LINKED, interconnect=replace(LINKED.interconnect, scale_out_bytes_per_s=1.0))
+    for hardware, placement, said in (
+        (alone, Placement(8), "interconnect.link_bytes_per_s .* 8 devices"),
+        (LINKED, Placement(16), "max_devices is 8, .*scale_out_bytes_per_s.* 16 devices"),
+        # Nor half of them in two nodes, though the links of one reach all.
+        (LINKED, Placement(8, nodes=2), "scale_out_bytes_per_s"),
+        # Links between nodes whose latency the engine does not say.
+        (near, Placement(16), "interconnect.max_devices is 8; engine real "),
+    ):
+        with pytest.raises(ProfileError, match=said):
+            exchange_s("attention", placement, hardware)
     # The ideal engine has no communication, so that it needs no link.
     followed = operation(collective=BlockExchange("attention", np.array(800.0)))
     assert timed(followed, hardware=alone, placement=Placement(16)).communication_s == 0

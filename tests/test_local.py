@@ -695,7 +695,9 @@ def test_flags_of_a_draft_model_on_the_cpu() -> None:
         launch(plan, "vllm")
 
 
-def test_advice_names_the_file_and_the_place_of_a_draft_model(tmp_path: Path) -> None:
+def test_advice_names_the_file_and_the_place_of_a_draft_model(
+    tmp_path: Path, model_configs_folder: Path
+) -> None:
     path = tmp_path / "small.gguf"
     tensors = [("token_embd.weight", [256, 1000], "q8_0"), ("output_norm.weight", [256], "f32")]
     shapes = {"attn_q": 256, "attn_k": 64, "attn_v": 64, "attn_output": 256}
@@ -706,8 +708,12 @@ def test_advice_names_the_file_and_the_place_of_a_draft_model(tmp_path: Path) ->
     sizes |= {"attention.head_count": 8, "attention.head_count_kv": 2}
     metadata = {f"llama.{key}": size for key, size in sizes.items()}
     path.write_bytes(gguf_bytes({"general.architecture": "llama", **metadata}, tensors))
+    model = tmp_path / "config.json"
+    bundled = model_configs_folder / "Qwen--Qwen3-8B.json"
+    config = json.loads(bundled.read_text(encoding="utf-8"))
+    model.write_text(json.dumps(config | {"vocab_size": 1000}), encoding="utf-8")
     answer = specroof.advise(
-        "Qwen/Qwen3-8B", HOSTED, framework="llama.cpp", input_len=500, output_len=200,
+        str(model), HOSTED, framework="llama.cpp", input_len=500, output_len=200,
         concurrency=1, drafters=f"model,config={path},accept=0.9,device=cpu",
         options=Options(weight_dtype="q4_k_m"),
     )  # fmt: skip
@@ -731,14 +737,22 @@ def plan_of(kind: str, drafts: int = 2, **more: Any) -> Speculation:
         ("eagle3", "draft-eagle3"),
         ("dflash", "draft-dflash"),
         ("dspark", "draft-dspark"),
-        ("prompt_lookup", "ngram-simple"),
     ],
 )
 def test_flags_of_llama_server(kind: str, name: str) -> None:
     words = launch(plan_of(kind), "llama.cpp").text.split()
     assert words[words.index("--spec-type") + 1] == name
     assert words[words.index("--spec-draft-n-max") + 1] == "2"
-    assert ("--spec-draft-model" in words) == (kind not in {"mtp", "prompt_lookup"})
+    assert ("--spec-draft-model" in words) == (kind != "mtp")
+
+
+def test_look_ups_of_llama_server_read_flags_of_their_own() -> None:
+    # common/speculative.cpp, common_speculative_n_max; by default 64, 48 and 48 drafts.
+    texts = [launch(plan_of(kind), "llama.cpp").text for kind in ("ngram", "prompt_lookup")]
+    assert texts == [
+        "--spec-type ngram-mod --spec-ngram-mod-n-max 2 --spec-ngram-mod-n-min 0",
+        "--spec-type ngram-simple --spec-ngram-simple-size-m 2",
+    ]
 
 
 def test_a_lookup_that_finds_nothing_in_some_rounds_is_no_tree() -> None:
@@ -747,7 +761,7 @@ def test_a_lookup_that_finds_nothing_in_some_rounds_is_no_tree() -> None:
         concurrency=1, drafters="ngram,match=0.9,accept=0.9",
     )  # fmt: skip
     (chip,) = answer.to_dict()["chips"]
-    assert "--spec-draft-n-max" in chip["engine_config"]["llama.cpp"]
+    assert "--spec-ngram-mod-n-max" in chip["engine_config"]["llama.cpp"]
 
 
 def test_settings_of_llama_server() -> None:
@@ -765,6 +779,20 @@ def test_loads_that_differ_get_one_length() -> None:
         plan = Speculation(kind="model", schedule=falls, draft_model="me/small")
         notes = launch(plan, framework).notes
         assert any("3-4 in flight" in note for note in notes)
+
+
+def test_mlx_drafts_only_for_caches_that_it_can_trim() -> None:
+    # generate.py: "Speculative decoding requires a trimmable prompt cache"; ArraysCache is none.
+    call: dict[str, Any] = {"framework": "mlx", "input_len": 500, "output_len": 200}
+    call |= {"concurrency": 1, "options": Options(weight_dtype="mlx-4bit")}
+    (chip,) = specroof.advise(
+        "Qwen/Qwen3-8B", "m4-max", drafters="model,config=Qwen/Qwen3-0.6B,accept=0.8", **call
+    ).chips
+    assert chip.refused == {}
+    with pytest.raises(OptionError, match="recurrent layers, whose cache it cannot trim"):
+        specroof.advise(
+            "Qwen/Qwen3.5-27B", "m4-max", drafters="model,config=Qwen/Qwen3.5-4B,accept=0.8", **call
+        )
 
 
 def test_mlx_and_lm_studio_take_a_draft_model() -> None:
@@ -831,13 +859,19 @@ def test_a_stranger_with_a_4090_gets_an_answer_in_one_command() -> None:
 
 
 def test_software_that_wraps_llama_cpp_is_predicted_as_it() -> None:
-    answer = specroof.advise(
-        "Qwen/Qwen3-8B", "m4-max", framework="ollama", input_len=500, output_len=200,
-        concurrency=1, drafters="ngram,accept=0.9", options=Options(weight_dtype="q8_0"),
-    )  # fmt: skip
-    (chip,) = answer.to_dict()["chips"]
-    assert chip["engine"] == "llama.cpp-metal"
-    assert chip["engine_config"] == {"ollama": None} or chip["engine_config"] == {"ollama": ""}
+    call: dict[str, Any] = {"input_len": 500, "output_len": 200, "concurrency": 1}
+    call |= {"options": Options(weight_dtype="q8_0")}
+    (chip,) = specroof.advise(
+        "Qwen/Qwen3-8B", "m4-max", framework="lmstudio",
+        drafters="model,config=Qwen/Qwen3-0.6B,accept=0.9", **call,
+    ).chips  # fmt: skip
+    assert chip.setup.engine.name == "llama.cpp-metal"
+    assert chip.to_measure is not None
+    assert chip.to_measure.command is None  # `mock` starts other servers
+    with pytest.raises(OptionError, match="ollama has no setting for ngram"):
+        specroof.advise(
+            "Qwen/Qwen3-8B", "m4-max", framework="ollama", drafters="ngram,accept=0.9", **call
+        )
 
 
 # --- Measure mine: what llama-bench and llama-batched-bench write ---------------------------------

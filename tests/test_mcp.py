@@ -1,10 +1,17 @@
 """The MCP server, by the client of the official SDK; without the SDK, what needs none of it."""
 
+import contextlib
 import json
+import multiprocessing
 import os
+import resource
+import subprocess
 import sys
+import threading
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +22,10 @@ import specroof
 from specroof.cli import app
 from specroof.cli.mcp import (
     LONGEST_LIST,
+    Call,
+    Limits,
     Tool,
+    answer_alone,
     guard,
     kind_schema,
     questions,
@@ -24,6 +34,7 @@ from specroof.cli.mcp import (
 )
 from specroof.questions import QUESTIONS
 from specroof.questions.request import Command
+from specroof.questions.work import Budget, limited
 
 QWEN = {"model": "Qwen/Qwen3-8B", "hardware": "h100"}
 PREDICT = QWEN | {"drafters": "eagle3,accept=0.7", "batch_size": [1, 8]}
@@ -75,6 +86,9 @@ def test_a_refusal_is_one_line_and_a_bug_does_not_end_the_server(
         message = "one\ntwo"
         raise ZeroDivisionError(message)
 
+    def large() -> None:
+        raise MemoryError
+
     def long() -> specroof.Answer:
         return specroof.predict(
             "Qwen/Qwen3-8B", "h100", drafters="ideal", batch_size=range(1, 9000)
@@ -84,6 +98,7 @@ def test_a_refusal_is_one_line_and_a_bug_does_not_end_the_server(
     tools = {
         "predict": Tool(row, request_schema(row.question)),
         "broken": Tool(Command(question=broken), {}),
+        "large": Tool(Command(question=large), {}),
         "long": Tool(Command(question=long), {}),
         **{name: Tool(questions(can_read=False)[name], {}) for name in ("models", "hardware")},
     }
@@ -98,6 +113,7 @@ def test_a_refusal_is_one_line_and_a_bug_does_not_end_the_server(
         ("predict", PREDICT | {"model": "nobody"}, "nobody"),
         ("broken", {}, "a bug: ZeroDivisionError: one two"),
         ("long", {}, "ask for fewer points"),
+        ("large", {}, "large: takes more than"),
     ):
         answer = reply(tools, name, arguments)
         assert said in answer["text"]
@@ -115,7 +131,9 @@ def test_the_guard_lets_only_own_and_allowed_files_through(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
-    hook, online = guard([tmp_path], network=False), guard([], network=True)
+    refused: set[str] = set()
+    hook = guard([tmp_path], network=False, refused=refused)
+    online = guard([], network=True, refused=set())
     for path in (specroof.__file__, os.fsencode(tmp_path / "a.json"), os.__file__, 3):
         hook("open", (path, "r", 0))
     hook("os.listdir", (None,))
@@ -125,10 +143,12 @@ def test_the_guard_lets_only_own_and_allowed_files_through(
         ("open", f"{tmp_path}-beside/a.json"),
         ("os.scandir", "/"),
         ("open", "/dev/stdin"),
+        ("specroof.look", "/nowhere/b.json"),
         ("socket.getaddrinfo", "localhost"),
     ):
         with pytest.raises(PermissionError):
             hook(event, (place,))
+    assert {"/", "/dev/stdin", "/nowhere/b.json"} < refused
     online("socket.getaddrinfo", ("localhost",))
     online("open", (tmp_path / "hub" / "config.json",))
     with pytest.raises(PermissionError):
@@ -143,6 +163,90 @@ def test_without_the_sdk_the_command_says_what_to_install(monkeypatch: pytest.Mo
     run = CliRunner().invoke(app, ["mcp", "--allow", __file__])
     assert run.exit_code == 2
     assert "is a file" in run.stderr
+
+
+def test_a_load_beyond_the_budget_is_refused_before_it_is_played() -> None:
+    rate = QWEN | {"drafters": "eagle3,accept=0.7", "input_len": 100, "output_len": 10}
+    tools = Limits([], network=False).offered()
+    for tool, beyond in (
+        ("predict", {"rate": 1e6, "requests": 10_000_000}),
+        ("predict", {"rate": [1, 2], "requests": 2_000_000}),  # 2 plays of each, 10 us a request
+        ("predict", {"rate": 5, "requests": 1_000_000, "max_draft_len": 7}),  # 8 plays
+        ("breakeven", {"rate": 5, "requests": 10_000_000}),
+    ):
+        asked = rate | beyond
+        asked |= {"drafter": asked.pop("drafters"), "solve": "cost"} if tool == "breakeven" else {}
+        answer = reply(tools, tool, asked)
+        assert answer["is_error"]
+        assert answer["text"].startswith("requests is ")
+    words = ["predict", *QWEN.values(), "--drafter", "eagle3,accept=0.7", "--rate", "1e6/s"]
+    words[2:2] = ["-H"]
+    words += ["--input-len", "100", "--output-len", "10", "--requests", "10000000"]
+    run = CliRunner().invoke(app, words)
+    assert (run.exit_code, run.stdout) == (2, "")
+    assert "--requests is " in run.stderr
+    assert "--no-limit" in run.stderr
+    words[-1] = "20"
+    with limited(Budget(1e-9, 1e9)):
+        assert CliRunner().invoke(app, [*words, "--no-limit"]).exit_code == 0
+
+
+def test_the_process_of_a_call_has_limits_and_ends_with_its_server(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    limits, hooks, ended = dict[int, int](), list[Any](), threading.Semaphore(0)
+    hard = {resource.RLIMIT_CPU: 5, resource.RLIMIT_DATA: resource.RLIM_INFINITY}
+    monkeypatch.setattr(resource, "getrlimit", lambda of: (resource.RLIM_INFINITY, hard[of]))
+    monkeypatch.setattr(resource, "setrlimit", lambda of, pair: limits.update({of: pair[0]}))
+    monkeypatch.setattr(sys, "addaudithook", hooks.append)
+    monkeypatch.setattr(os, "_exit", lambda _: ended.release())
+    reader, writer = multiprocessing.Pipe(duplex=False)
+    monkeypatch.setattr(multiprocessing, "parent_process", lambda: SimpleNamespace(sentinel=reader))
+    for network in (False, True):
+        read, end = multiprocessing.Pipe(duplex=False)
+        answer_alone(end, Limits([tmp_path], network), "predict", PREDICT)
+        assert read.recv()["structured_content"]["batch_size"] == [1, 8]
+    assert len(hooks) == 2
+    assert limits[resource.RLIMIT_CPU] == 5
+    assert limits[resource.RLIMIT_DATA] > 2**30
+    # A hook that stays would bind all tests: it is asked here instead of by Python.
+    monkeypatch.setattr(sys, "audit", lambda event, *about: hooks[-1](event, about))
+    monkeypatch.setattr("specroof.cli.mcp._STATM", tmp_path / "none")
+    for path, hint in (("/a/b.json", True), (tmp_path / "b.json", False)):
+        answer_alone(end, Limits([tmp_path], False), "predict", PREDICT | {"model": str(path)})
+        assert ("--allow" in read.recv()["text"]) is hint
+    assert limits[resource.RLIMIT_DATA] == 2**30
+    assert not ended.acquire(blocking=False)
+    writer.close()
+    for _ in range(4):  # each call follows; one left over would end this process after the test
+        assert ended.acquire(timeout=60)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_call_without_an_answer_is_a_refusal(
+    monkeypatch: pytest.MonkeyPatch, *, waits: bool
+) -> None:
+    ended = list[str]()
+
+    class Process:
+        def __init__(self, args: tuple[Any, ...], **_settings: Any) -> None:
+            self.end = args[0]
+
+        def start(self) -> None:
+            if waits:
+                self.end = os.dup(self.end.fileno())
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda: ended.append(name)
+
+    monkeypatch.setattr("specroof.cli.mcp.BUDGET", Budget(0.01, 1.0))
+    processes = SimpleNamespace(Pipe=multiprocessing.Pipe, Process=Process)
+    call = Call(processes, Limits([], False), "predict", {})
+    answer = call.wait()
+    assert (answer["is_error"], answer["structured_content"]) == (True, None)
+    assert answer["text"].startswith("predict: ")
+    call.stop()
+    assert ended == ["kill", "join", "close"]
 
 
 # --- With the SDK --------------------------------------------------------------------------------
@@ -209,10 +313,13 @@ def test_a_question_reaches_no_file_and_no_network_unless_allowed(
 
     async def nothing(client: Any) -> None:
         for path in (outside, "/etc/hostname", tmp_path / "inside" / ".." / "outside.json"):
-            assert "--allow" in await refused(client, "predict", model=str(path))
             spec = f"eagle3,accept=0.7,config={path}"
-            assert "--allow" in await refused(client, "predict", drafters=spec)
-        assert "--allow" in await refused(client, "predict", hardware=str(outside))
+            for asked in ({"model": str(path)}, {"hardware": str(path)}, {"drafters": spec}):
+                said = await refused(client, "predict", **asked)
+                assert "--allow" in said
+                # Of a file that is not there the same is said.
+                absent = {name: f"{value}-x" for name, value in asked.items()}
+                assert (await refused(client, "predict", **absent)).replace("-x", "") == said
         assert "HF_HUB_OFFLINE" in await refused(client, "predict", model="no-one/nothing")
         assert "tool" in await refused(client, "doctor")
 
@@ -228,6 +335,68 @@ def test_a_question_reaches_no_file_and_no_network_unless_allowed(
 
     with_server(nothing)
     with_server(one_folder, "--allow", str(inside), SPECROOF_HARDWARE_PATH=str(inside))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="processes are listed by Linux")
+def test_a_long_call_stops_no_other_and_ends_when_it_is_cancelled_or_nobody_listens() -> None:
+    pytest.importorskip("mcp")
+    requests = {"input_len": 1000, "output_len": 500, "rate": 5, "requests": 1_000_000}
+    long = PREDICT | requests | {"max_draft_len": 1}
+    del long["batch_size"]
+    server = subprocess.Popen(
+        [sys.executable, "-m", "specroof", "mcp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert server.stdin is not None
+    assert server.stdout is not None
+    out = server.stdout
+    known: dict[str, Any] = {"protocolVersion": "2025-06-18", "capabilities": {}}
+    known |= {"clientInfo": {"name": "a test", "version": "1"}}
+
+    def send(method: str, parameters: dict[str, Any], number: int | None = None) -> None:
+        said: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": parameters}
+        said |= {} if number is None else {"id": number}
+        server.stdin.write(json.dumps(said).encode() + b"\n")  # type: ignore[union-attr]  # as above
+        server.stdin.flush()  # type: ignore[union-attr]  # as above
+
+    def answers(number: int) -> bool:
+        send("tools/call", {"name": "capacity", "arguments": QWEN}, number)
+        return bool(json.loads(out.readline())["id"] == number)
+
+    def processes() -> set[str]:
+        found = [str(server.pid)]
+        for parent in found:
+            with contextlib.suppress(OSError):
+                task = Path(f"/proc/{parent}/task/{parent}/children")
+                found += task.read_text(encoding="ascii").split()
+        return {*found}
+
+    send("initialize", known, 0)
+    assert json.loads(out.readline())["id"] == 0
+    send("notifications/initialized", {})
+    assert answers(1)
+    idle = processes()
+    for number in (2, 4):
+        send("tools/call", {"name": "predict", "arguments": long}, number)
+        assert answers(number + 1)  # while the long one goes on
+        assert len(processes()) == len(idle) + 1
+        if number == 2:
+            send("notifications/cancelled", {"requestId": number})
+            within(60, lambda: processes() == idle)
+    left = processes()
+    server.stdin.close()
+    assert server.wait(60) == 0
+    out.close()
+    within(60, lambda: not any(Path(f"/proc/{one}").exists() for one in left))
+
+
+def within(seconds: float, holds: Callable[[], bool]) -> None:
+    """Wait until something holds."""
+    for _ in range(int(seconds / 0.05)):
+        if holds():
+            return
+        time.sleep(0.05)
+    assert holds()
 
 
 @pytest.mark.slow

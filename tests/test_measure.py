@@ -30,7 +30,7 @@ from specroof import (
 )
 from specroof.cli import app
 from specroof.drafters.base import chain_proposals
-from specroof.errors import MeasurementError, OptionError
+from specroof.errors import MeasurementError, SpecroofError
 from specroof.evidence import read_benchmark, time_passes, timed_here
 from specroof.hardware import EngineProfile, HardwareProfile
 from specroof.latency import engine_setup, model_latency
@@ -412,11 +412,68 @@ def test_a_tool_or_a_file_that_is_not_there_is_one_line(tmp_path: Path, gguf: Pa
         specroof.measure(gguf, CPU, tool="no-bench")
     bench = tool(tmp_path, FAKE)
     with pytest.raises(MeasurementError, match=r"absent.gguf: is no file; llama-bench reads"):
-        specroof.measure("absent.gguf", CPU, tool=str(bench))
-    with pytest.raises(OptionError, match=r"tool_args is '\"'; allowed: words of a shell"):
-        specroof.measure(gguf, CPU, tool_args='"')
-    with pytest.raises(OptionError, match="seconds"):
-        specroof.measure(gguf, CPU, seconds=0)
+        timed_here.timed_here("absent.gguf", str(bench), "", [0], 1.0)
+
+
+def test_what_is_wrong_at_once_is_said_before_a_tool_runs(
+    tmp_path: Path, gguf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = tool(tmp_path, FAKE)
+    asked: dict[str, Any] = {"model": gguf, "hardware": CPU, "tool": str(bench)}
+    wrong: dict[str, list[Any]] = {
+        "model": ["absent.gguf", "a\0.gguf"],
+        "hardware": ["no-chip"],
+        "engine": ["no-engine"],
+        "engine_name": ["ideal", "Two Words"],
+        "tool": ["llama\0bench"],
+        "tool_args": ['"', "a\0b"],
+        "seconds": [0],
+        "drafter": ["ngram,accept=2"],
+        "options": [5],
+    }
+    for name, values in wrong.items():
+        for value in values:
+            with pytest.raises(SpecroofError) as refusal:
+                specroof.measure(**asked | {name: value})
+            assert "\n" not in str(refusal.value)
+    words = ["measure", str(gguf), "-H", CPU, "--tool", str(bench), "-o"]
+    for place in (tmp_path / "nowhere" / "mine.yaml", tmp_path):
+        assert CliRunner().invoke(app, [*words, str(place)]).exit_code == 2
+    monkeypatch.setitem(sys.modules, "scipy.optimize", None)
+    with pytest.raises(MeasurementError, match="scipy"):
+        specroof.measure(**asked)
+    assert not Path(f"{bench}.calls").exists()
+
+
+#: In the place of a number that a tool prints: none, and none that JSON should have.
+NUMBERS = ["0", "-1", "1e-320", "NaN", "1e999", "9" * 400, "null", '"x"', "[" * 90000, "{}"]
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=lambda number: number[:8])
+@pytest.mark.parametrize(
+    ("name", "test"),
+    [
+        ("llama-bench", '[{"n_prompt": 1, "avg_ts": 1}, {"n_prompt": 16, "avg_ts": %s}]'),
+        ("llama-bench", '[{"n_prompt": %s, "avg_ts": 1}, {"n_prompt": 16, "avg_ts": 9}]'),
+        ("llama-batched-bench", '{"t_tg": 1, "tg": 9}\n{"t_tg": %s, "tg": 9}'),
+        ("llama-batched-bench", '{"t_tg": 1, "tg": 9}\n{"t_tg": 1, "tg": %s}'),
+        ("llama-bench", '[{"n_prompt": 1, "n_gen": 0, "avg_ns": 1e8, "samples_ns": [%s]}]'),
+    ],
+)
+def test_whatever_a_tool_prints_its_name_stands_in_one_line(
+    tmp_path: Path, gguf: Path, monkeypatch: pytest.MonkeyPatch, name: str, test: str, number: str
+) -> None:
+    printed = test % number
+    monkeypatch.setattr(time_passes, "tool_output", lambda _: printed)
+    if "samples_ns" in test:
+        monkeypatch.setattr("specroof.questions.measure.timed_here", lambda *_: printed)
+        with pytest.raises(MeasurementError, match=rf"^{name}") as refusal:
+            specroof.measure(gguf, CPU, tool=name)
+        assert "\n" not in str(refusal.value)
+        return
+    words = [str(gguf), f"--tool={tool(tmp_path, FAKE, name)}", "--seconds=1"]
+    with pytest.raises(SystemExit, match=rf"{name}: (printed|a pass took)"):
+        time_passes.main(words)
 
 
 @pytest.fixture

@@ -72,7 +72,7 @@ def test_a_block_has_no_steps_and_an_mtp_no_drafter() -> None:
     assert block["--speculative-algorithm"] == "DFLASH"
     mtp = flags(mock_commands(point("mtp", None))[2][1])
     assert "--speculative-draft-model-path" not in mtp
-    assert mtp["--speculative-algorithm"] == "NEXTN"
+    assert mtp["--speculative-algorithm"] == "EAGLE"
 
 
 @pytest.mark.parametrize(("batch_size", "requests"), [(1, "48"), (48, "48"), (256, "256")])

@@ -1,6 +1,7 @@
 """The notebooks: each runs from top to bottom, and through the public door only."""
 
 import ast
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from nbclient import NotebookClient
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+PROJECT = tomllib.loads((FOLDER.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS = set(PROJECT["optional-dependencies"])
 LIBRARIES = {"importlib", "matplotlib", "numpy", "pandas", "pathlib"}
 
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -52,10 +55,9 @@ def test_a_notebook_asks_one_question_in_ten_cells(path: Path) -> None:
 
 
 @every_notebook
-def test_a_notebook_has_launch_badges_and_installs_itself_first(path: Path) -> None:
+def test_a_notebook_installs_the_clone_that_it_lies_in(path: Path) -> None:
     notebook = read(path)
-    for place in (f"/blob/main/notebooks/{path.name})", f"?labpath=notebooks%2F{path.name})"):
-        assert place in notebook.cells[0].source
+    assert "OWNER" not in path.read_text(encoding="utf-8")  # a badge to nowhere
     commands: list[tuple[str, str]] = []
     shell = type("Shell", (), {"run_line_magic": lambda _, *words: commands.append(words)})
     known = {"get_ipython": shell}
@@ -65,7 +67,9 @@ def test_a_notebook_has_launch_badges_and_installs_itself_first(path: Path) -> N
     exec(source.replace('"specroof")', '"no_such_module")'), dict(known))  # noqa: S102
     ((magic, words),) = commands
     assert magic == "pip"
-    assert words.split()[2].startswith("specroof")
+    folder, _, extras = words.split()[2].partition("[")
+    assert (FOLDER / folder / "pyproject.toml").is_file()
+    assert set(extras.rstrip("]").split(",")) <= EXTRAS
 
 
 @every_notebook

@@ -231,7 +231,6 @@ def test_siblings_add_nothing_to_what_was_measured() -> None:
                 "policies/decision.py:best_change",
                 "policies/decision.py:best_choice",
                 "policies/schedule.py:advised_day",
-                "questions/adaptive.py:adaptive",
                 "questions/curve_tables.py:_band_columns",
                 "questions/rollout.py:best_draft_len",
                 "questions/rollout.py:oracle",
@@ -239,6 +238,7 @@ def test_siblings_add_nothing_to_what_was_measured() -> None:
                 "speedup/curve.py:drafting_gain",
                 "speedup/result.py:_best_index",
                 "speedup/result.py:verdicts",
+                "speedup/result.py:worth_measuring",
             },
         ),
         (

@@ -1,6 +1,7 @@
 """The page in a real browser: its figures are the library's, and nothing else runs or leaves."""
 
 import json
+import math
 import random
 import re
 import shlex
@@ -386,22 +387,24 @@ LOSES: Final = {**CURVE, "speedup": [1, 0.9, 0.7, 0.5], "speedup_low": [1, 0.8, 
         ),
         # Equal lengths: the shorter one.
         ({**CURVE, "speedup": [1, 1.5, 1.5, 1.2]}, {}, {"draft_len": 1}),
+        # Beyond the measured depth nothing is chosen.
+        ({**CURVE, "choices": [1, 1.4, math.nan, math.nan]}, {}, {"draft_len": 1}),
     ],
     ids=lambda one: json.dumps(one)[:60],
 )
 def test_drafts_are_decided_by_hand(
     page: Opened, curve: dict[str, Any], targets: dict[str, float], expected: dict[str, Any]
 ) -> None:
-    found = page.page.evaluate(
-        "([curve, targets]) => specroof.decided(curve, targets)", [curve, targets]
-    )
+    told = [{"choices": curve["speedup"], **curve}, targets]
+    found = page.page.evaluate("([curve, targets]) => specroof.decided(curve, targets)", told)
     assert {name: found[name] for name in expected} == expected
 
 
 def test_lengths_come_from_the_shape_and_figures_from_the_rate(page: Opened) -> None:
     shaped = {**CURVE, "speedup": [1, 1.35, 1.2, 1.1]}
     found = page.page.evaluate(
-        "([curve, shaped]) => specroof.decided(curve, {}, shaped)", [CURVE, shaped]
+        "(both) => specroof.decided(both[0], {}, both[1])",
+        [{"choices": one["speedup"], **one} for one in (CURVE, shaped)],
     )
     assert (found["draft_len"], found["verdict"]) == (1, "pays")
 
@@ -442,6 +445,17 @@ def test_the_page_decides_as_advise_does(chromium: Any, tmp_path: Path) -> None:
         if curve is None or not np.isfinite(np.array(curve["speedup"][1:], dtype=float)).any():
             assert seen.page.locator("#verdict strong").first.inner_text().startswith("no ")
             continue
+        # Where memory holds this batch with some lengths alone, `advise` lets requests wait with
+        # the others, and the page does not: it is known to choose among fewer lengths there.
+        if min(curve["most"]) < batch <= max(curve["most"]):
+            continue
+        if seen.page.locator("#verdict strong").first.inner_text() == "no flags":
+            with pytest.raises(specroof.OptionError, match="; allowed"):
+                specroof.advise(
+                    model, chip, drafters=spec, input_len=context - answer / 2, output_len=answer,
+                    concurrency=batch, framework=state["engine"],
+                )  # fmt: skip
+            continue
         (advice,) = specroof.advise(
             model, chip, drafters=spec, input_len=context - answer / 2, output_len=answer,
             prefix_hit_rate=hits, concurrency=batch, engine=state["engine"],
@@ -449,7 +463,7 @@ def test_the_page_decides_as_advise_does(chromium: Any, tmp_path: Path) -> None:
         ).chips  # fmt: skip
         (row,), choice = advice.rows, curve["choice"]
         compared += 1
-        at = f"{spec} of {model} on {chip}, {state['engine']}, {batch:g}, {context}, {answer}"
+        at = f"{spec} of {model} on {chip}, {state['engine']}, {batch:g}, {context}, {answer}, {hits}"
         speedup = advice.prediction.end_to_end[0].speedup[0, -1]
         edges = [row.choice.speedup, row.choice.low, row.choice.high]
         if min(abs(edge - 1) for edge in edges) > NEAR:
@@ -540,6 +554,29 @@ def test_devices_that_hold_the_model_are_chosen_and_never_the_textbook(page: Ope
     page.state(model=MODELS[1], devices=1)
     assert page.figures["state"]["devices"] == 8
     assert "1 device cannot serve it (no room for one request" in page.text("verdict")
+
+
+def test_a_mixture_without_room_for_drafts_on_one_device(chromium: Any, tmp_path: Path) -> None:
+    place, models = tmp_path / "page.html", ("openai/gpt-oss-120b", "Qwen/Qwen3-30B-A3B")
+    axes: dict[str, Any] = {"context_len": [4096, 65536], "batch_size": [1, 4, 16]}
+    found = specroof.explore(models, "h100", tensor_parallel=[1, 2], **axes)
+    place.write_text(found.page, encoding="utf-8")
+    seen = opened(chromium, place.as_uri())
+    seen.state(context=65536, batch=1)  # one device has room for a request, and none for a draft
+    assert seen.figures["state"]["devices"] == 2
+    assert np.isfinite([curve["speedup"][1] for curve in seen.figures["curves"]]).all()
+    seen.state(context=65536, batch=1, devices=1)
+    assert np.isnan([curve["speedup"][1] for curve in seen.figures["curves"]]).all()
+    # What is said of the batch is what the chart below it shows.
+    falls = []
+    for model, devices in ((models[0], 2), (models[1], 1)):
+        seen.state(model=model, context=4096, devices=devices)
+        gains = [one["speedup"][one["choice"]["tried"]] for one in seen.figures["batches"][0]]
+        falls.append(all(gains[n + 1] <= 1.01 * gains[n] for n in range(len(gains) - 1)))
+        assert ("the less a round gains" in seen.text("say-batch")) == falls[-1]
+    assert not all(falls)
+    assert seen.said == []  # a chart of one point between two ticks, too
+    seen.page.context.close()
 
 
 REQUESTS: Final = [(128, 0.9), (512, 0), (1536, 0.5)]

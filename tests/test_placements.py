@@ -423,6 +423,22 @@ def test_servers_of_sglang_overlap_nothing_in_a_pipeline() -> None:
     assert (one.setup.engine.overlap, two.setup.engine.overlap) == (True, False)
 
 
+@pytest.mark.parametrize("stages", [4, 36])
+def test_a_client_alone_gains_nothing_from_stages(stages: int) -> None:
+    """A token passes one stage after another, and the links between them besides."""
+    words: dict[str, Any] = {"input_len": 1000, "output_len": 200, "concurrency": 1}
+    one, staged = (
+        predict(
+            "Qwen/Qwen3-8B", "h100", drafters="ideal", engine="vllm", pipeline_parallel=n, **words
+        )
+        for n in (1, stages)
+    )
+    waits = [
+        answer.to_dict()["drafters"][0]["end_to_end"]["tpot_s"][0][0] for answer in (one, staged)
+    ]
+    assert all(1 <= more / plain < 1.3 for plain, more in zip(*waits, strict=True))
+
+
 # --- What is said, and how sure ------------------------------------------------------------------
 
 

@@ -22,13 +22,16 @@ from specroof import (
     advise,
     breakeven,
     frontier,
+    load_drafter,
+    load_hardware,
+    load_model,
     predict,
     read_results,
     sweep,
     worth,
 )
 from specroof.cli import app
-from specroof.latency import Deployment
+from specroof.latency import Deployment, engine_setup
 from specroof.plot import study_figures
 from specroof.policies.schedule import Traffic
 from specroof.questions.advise import Advice
@@ -37,7 +40,8 @@ from specroof.questions.played_loads import PlayedPlan, told
 from specroof.questions.study import load_study
 from specroof.questions.sweep import study_slices, study_text
 from specroof.serving import played
-from specroof.serving.played import play, played_server
+from specroof.serving.capacity import served_room
+from specroof.serving.played import PlayedServer, play, played_server
 from specroof.serving.workload import Load, Workload, open_loop
 
 MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "h100", "eagle3,accept=0.7"
@@ -593,6 +597,28 @@ def test_better_drafters_for_clients_and_traces(trace_file: Path) -> None:
         worth("Qwen/Qwen3-32B", "l40s", **asked, **REQUESTS, rate=1, requests=5)
 
 
+@pytest.mark.parametrize("speedup", [1.0, 1.5, 0.001])
+def test_the_best_of_all_lengths_is_sought_without_playing_all_of_them(
+    speedup: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plays = list[float]()
+
+    def counted(*parts: Any, **settings: Any) -> Any:
+        plays.append(1)
+        return play(*parts, **settings)
+
+    asked: dict[str, Any] = {"engine": "vllm", **REQUESTS, "requests": 20, "rate": 3}
+    asked |= {"drafter": "autoregressive,cost=0.1,accept=0.6", "speedup": speedup}
+    alone = [breakeven(MODEL, CHIP, **asked, draft_len=n).rows[0].threshold for n in range(1, 17)]
+    monkeypatch.setattr("specroof.serving.played.play", counted)
+    (row,) = breakeven(MODEL, CHIP, **asked).rows
+    assert row.threshold.ceiling == max(one.ceiling for one in alone)
+    least = min(one.value for one in alone if one.value is not None)
+    assert row.value == pytest.approx(least, rel=4e-3)
+    # Of 17 lengths, 0 included: both ends, the drafter as it is, and less and less in between.
+    assert len(plays) < 17 * 7
+
+
 @pytest.mark.parametrize("solve", ["accept", "accept-length", "cost"])
 def test_what_it_takes_to_pay_is_where_requests_gain_nothing(solve: str) -> None:
     spec = "autoregressive,cost=0.2"
@@ -769,6 +795,10 @@ def test_an_interrupted_play_writes_nothing(
         ({"rate": 1, "requests": "10x"}, "requests is '10x'; allowed: a whole number of requ"),
         ({"concurrency": 2, "requests": "ten"}, "requests is 'ten'; allowed: a whole number of"),
         ({"concurrency": 2, "requests": 0}, "requests is 0; allowed: a whole number from 1"),
+        *(
+            ({"concurrency": 2, "requests": text}, "requests is '")
+            for text in ("0x", "0.0x", "9" * 400 + "x", "9" * 5000)
+        ),
         ({"batch_size": 2.5, "requests": 9}, "batch_size is 2.5; allowed: a whole number"),
         ({"concurrency": 2.5, "requests": 9}, "concurrency is 2.5; allowed: a whole number"),
         ({"rate": 1, "seed": -1}, "seed is -1; allowed: a whole number from 0"),
@@ -1000,3 +1030,37 @@ def test_a_study_of_rates_is_told_by_rates() -> None:
     rows = [line.split() for line in study_text(found.study).splitlines() if "tokens in" in line]
     assert [row[6] for row in rows] == ["1/s", "4/s"]
     assert [*study_figures([seen])] == ["best-speedup-by-rate-workload-1"]
+
+
+@pytest.mark.parametrize(
+    ("engine", "reserves"),
+    [("vllm", False), ("sglang", True), ("tensorrt-llm", True), ("ideal", None)],
+)
+def test_a_request_holds_what_its_server_has_room_for(engine: str, reserves: bool | None) -> None:
+    setup = engine_setup(load_hardware(CHIP), engine, None, None)
+    deployment, drafter = Deployment(load_model(MODEL), setup), load_drafter(SPEC)
+    work = Workload(5000, 1000)
+
+    def server(clients: float, requests: int, **changes: Any) -> PlayedServer:
+        load = Load([clients], [5500], work, requests=[requests], **changes)
+        return played_server(deployment, drafter, load, "queue", 2)
+
+    # Prices reach to as many as run at once: clients, requests, and what there is room for.
+    for few in (server(3, 400), server(1, 3, rate=[1.0])):
+        assert few.prices[0].round_s.x[-1] == 3
+    drawn = server(300, 400, length_range=(0.5, 1.0))
+    contexts = [2500, 4125, 6000]
+    for drafts, memory in enumerate(drawn.memory):
+        what: dict[str, Any] = {"drafter": drafter, "verify_len": drafts + 1.0} if drafts else {}
+        room = served_room(deployment, context_len=contexts, **what)
+        assert (memory is None) == (reserves is None)
+        if memory is None:
+            assert drawn.capacity[drafts] == room.largest_batch[1]
+            continue
+        assert memory.reserves is reserves
+        shares = memory.request + memory.token * np.array(contexts)
+        assert 1 / shares == pytest.approx(room.room.limits["cache"], rel=0.01)
+        assert drawn.capacity[drafts] == np.floor(room.room.limits["running"][0])
+    # As many as have room while all are short, where answers are no part of what must fit.
+    least = drawn.capacity.max() if reserves is None else room.room.limits["cache"][0]
+    assert drawn.prices[0].round_s.x[-1] == pytest.approx(min(least, 300), rel=0.06)

@@ -148,7 +148,7 @@ def test_a_chip_without_a_price_leaves_prices_of_an_overview_open() -> None:
     seen.fill(part, usd_per_hour=None)
     assert seen.best_speedup.tolist() == curve.best_speedup.tolist()
     assert seen.usd_per_million_tokens.tolist() == [[0.2, 0.15]]
-    assert not curve.extends_measurement.any()  # nothing was measured
+    assert not curve.worth_measuring.any()  # nothing was measured
 
 
 def test_a_curve_of_other_loads_fills_no_overview() -> None:

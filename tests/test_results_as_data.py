@@ -136,7 +136,7 @@ def test_advice_is_a_frame_with_a_row_for_each_chip_and_load(advice: Any) -> Non
         assert got.plain_tpot_s == row["plain"]["tpot_s"]
         assert (got.verdict, got.decision) == (row["verdict"], row["decision"])
         assert (None if pd.isna(got.drafter) else got.drafter) == row["drafter"]
-        assert bool(got.meets_targets) == row["meets_targets"]
+        assert got.meets_targets == row["meets_targets"]
     assert frame.drafter.isna().any()  # nothing drafts where it does not pay
     assert frame.drafter.notna().any()
 

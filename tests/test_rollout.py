@@ -159,7 +159,7 @@ def test_a_better_informed_policy_is_never_slower(engine: str, replicas: int) ->
     off, fixed, schedule, oracle = (row.makespan_s for row in found.rows)
     by_length = found.drafters[0].makespan_s
     assert oracle <= schedule * (1 + 1e-11)
-    assert schedule <= fixed == np.nanmin(by_length)
+    assert schedule <= fixed == np.nanmin(by_length[: 3 + 1])  # measured with 3 drafts
     assert fixed <= off == by_length[0]
 
 

@@ -8,8 +8,8 @@ import pytest
 from specroof.architecture import CompressedAttention
 from specroof.errors import ConfigError
 from specroof.parsers.drafters import parse_drafter_config
-from test_families_gemma import EXPERTS, GEMMA4
 from tiny_configs import (
+    CONFIGS,
     TINY_COMPRESSED,
     TINY_EXPERTS,
     TINY_LATENT,
@@ -19,8 +19,8 @@ from tiny_configs import (
     parse,
     windows,
 )
-from tiny_mixtures import MIMO, STEP
 
+GEMMA4, MIMO, STEP = (CONFIGS[name] for name in ("GEMMA4", "MIMO", "STEP"))
 FULL, SLIDING = "full_attention", "sliding_attention"
 CSA, HCA = "compressed_sparse_attention", "heavily_compressed_attention"
 
@@ -48,7 +48,7 @@ def refused(config: Config) -> str:
 # --- Gemma 4 -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("more", [{}, EXPERTS, {"num_kv_shared_layers": 1}])
+@pytest.mark.parametrize("more", [{}, CONFIGS["GEMMA4_MOE"], {"num_kv_shared_layers": 1}])
 def test_gemma_4_says_by_layer_which_heads_are_wider(more: Config) -> None:
     saved = without(GEMMA, "global_head_dim", "num_global_key_value_heads")
     again = parse(saved | more | {"per_layer_config": GEMMA_LAYERS})

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from specroof import (
@@ -28,6 +30,7 @@ from specroof.evidence import Measurement, read_benchmark, server_told
 from specroof.hardware import IDEAL_ENGINE, SERVER_KEYS, CapturedGraphs, ServerSettings
 from specroof.hardware.engine import Overlap
 from specroof.latency import Deployment, Setup, drafting_engine, engine_setup, model_latency
+from specroof.latency.model import model_work
 from specroof.serving.capacity import in_server
 from specroof.serving.workload import parse_server, server_settings
 from specroof.speedup.curve import decoding_curve
@@ -96,8 +99,9 @@ def told(engine: str, **settings: Any) -> tuple[Setup, Setup]:
 
 
 def test_what_nobody_states_stays_as_the_engine_has_it() -> None:
-    before, after = told("sglang", running=3, memory_frac=0.5, overlap=True, chunk=64)
-    assert (after.engine, after.options) == (before.engine, before.options)
+    before, after = told("sglang", memory_frac=0.5, overlap=True, chunk=64, running=3)
+    assert replace(after.engine, graphs=before.engine.graphs) == before.engine
+    assert after.options == before.options
     assert after.server is not None
     assert (after.server.running, after.server.memory_frac, after.server.overlap) == (3, 0.5, True)
 
@@ -123,7 +127,7 @@ def test_without_overlap_the_device_waits_for_the_host() -> None:
     ]
     assert waited[0] == pytest.approx([one_s, many_s], rel=0.01)
     assert waited[1].tolist() == [0, 0]
-    assert told("sglang", overlap=True)[1].engine == engine
+    assert replace(told("sglang", overlap=True)[1].engine, graphs=engine.graphs) == engine
     # How sure that is: 6.1 ms elsewhere, three times as much; the band says so.
     known, wide = engine.band("eagle3"), after.engine.band("eagle3")
     assert known is not None
@@ -288,6 +292,49 @@ def test_captured_sizes_are_in_the_unit_of_the_framework() -> None:
     assert none.engine.graphs.sizes == ()
 
 
+@given(
+    chip=st.sampled_from(
+        ["h100", "b200", "a100-80gb", "l40s", "t4", "mi300x", "gaudi3", "tpu-v5e"]
+    ),
+    engine=st.sampled_from(["vllm", "sglang", "generic", "tensorrt-llm", "ideal"]),
+    devices=st.sampled_from([1, 4]),
+    running=st.sampled_from([None, 16]),
+)
+def test_to_state_a_printed_default_changes_nothing(
+    chip: str, engine: str, devices: int, running: int | None
+) -> None:
+    model = load_model("Qwen/Qwen3-8B")
+    bare = engine_setup(load_hardware(chip), engine, Placement(devices), None)
+    default = in_server(model, bare, ServerSettings(running=running))
+    assert default.server is not None
+    printed = {name: getattr(default.server, name) for name in SERVER_KEYS.values()}
+    assert in_server(model, bare, ServerSettings(**printed)).engine == default.engine
+    graphs = default.engine.graphs
+    if bare.engine.rules in {"vllm", "sglang"}:
+        assert graphs is not None
+        assert graphs.sizes[-1] == default.server.capture
+
+
+@pytest.mark.parametrize(
+    ("chip", "engine", "devices", "most"),
+    # vLLM 0.33.0 `_set_cudagraph_sizes`: 1024 tokens on compute capability 10.x, else 512. SGLang
+    # 0.5.23 `handle_gpu_memory_settings`: sequences by GiB, 20 to 35, 35 to 60, to 160 and more.
+    [
+        *[("h100", "vllm", 1, 512), ("b200", "vllm", 1, 1024), ("mi300x", "vllm", 1, 512)],
+        *[("l4", "sglang", 1, 48), ("l40s", "sglang", 1, 32), ("h100", "sglang", 1, 256)],
+        *[("h100", "sglang", 4, 512), ("b200", "sglang", 1, 512), ("rtx-4060", "sglang", 1, 8)],
+    ],
+)
+def test_beyond_what_is_captured_by_default_kernels_are_launched_one_by_one(
+    chip: str, engine: str, devices: int, most: int
+) -> None:
+    model = load_model("Qwen/Qwen3-0.6B")
+    setup = engine_setup(load_hardware(chip), engine, Placement(devices), None)
+    setup = in_server(model, setup, ServerSettings())
+    shape = model_work(model, setup, ForwardPass([most, most + 1], 1, 0)).shape
+    assert np.asarray(shape.eager).tolist() == [False, True]
+
+
 def test_an_engine_without_sizes_gets_those_that_were_stated() -> None:
     bare = Setup(load_hardware("h100"), EngineProfile(name="sglang"), Placement(), Options())
     graphs = in_server(load_model("Qwen/Qwen3-8B"), bare, ServerSettings(capture=2)).engine.graphs
@@ -297,7 +344,7 @@ def test_an_engine_without_sizes_gets_those_that_were_stated() -> None:
 def test_a_state_dtype_prices_the_state() -> None:
     before, after = told("sglang", state_dtype="bf16")
     assert after.options.state_dtype == "bf16"
-    assert after.engine == before.engine
+    assert after.engine == replace(before.engine, graphs=after.engine.graphs)
 
 
 def result(**server: Any) -> Measurement:

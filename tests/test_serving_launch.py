@@ -253,14 +253,81 @@ def test_engines_define_the_draft_models_of_the_families() -> None:
 
 def test_deepseek_v4_drafts_in_chains_alone_in_sglang() -> None:
     # srt/arg_groups/deepseek_v4_hook.py: EAGLE with top-k 1, and DSPARK.
-    for kind in ("mtp", "eagle", "dspark"):
-        assert launch(planned(kind, family="deepseek_v4"), "sglang").text
+    for kind, algorithm in {"mtp": "EAGLE", "eagle": "EAGLE", "dspark": "DSPARK"}.items():
+        flags = sglang_flags(planned(kind, family="deepseek_v4"))
+        assert flags["--speculative-algorithm"] == algorithm
     for kind in ("eagle3", "dflash", "ngram", "model"):
         with pytest.raises(OptionError, match=f"no {kind} for models of the family deepseek_v4"):
             launch(planned(kind, family="deepseek_v4"), "sglang")
     tree = planned("mtp", family="deepseek_v4", is_tree=True, top_k=2, nodes=4)
     with pytest.raises(OptionError, match="no mtp for models of the family deepseek_v4"):
         launch(tree, "sglang")
+
+
+@pytest.mark.parametrize(
+    ("framework", "kind", "runs", "lacks"),
+    [
+        # model_executor/models: which classes have SupportsEagle3.
+        ("vllm", "eagle3", "qwen3_5_text", "gemma3_text"),
+        ("vllm", "dflash", "deepseek_v4", "mixtral"),
+        # srt/models: which classes have set_eagle3_, set_dflash_ or set_dspark_layers_to_capture.
+        ("sglang", "eagle3", "gemma3_text", "nemotron_h"),
+        ("sglang", "dflash", "nemotron_h", "glm4_moe"),
+        ("sglang", "dspark", "kimi_linear", "minimax_m2"),
+    ],
+)
+def test_models_that_hand_on_no_hidden_states_have_no_drafter_of_them(
+    framework: str, kind: str, runs: str, lacks: str
+) -> None:
+    assert launch(planned(kind, family=runs), framework).text
+    with pytest.raises(OptionError, match=f"no {kind} for models of the family {lacks}"):
+        launch(planned(kind, family=lacks), framework)
+
+
+# Tokens by which vocabularies may differ: vllm config/speculative.py and sglang
+# speculative/standalone_worker_v2.py ask for equal ones, llama.cpp for 128 at most
+# (SPEC_VOCAB_MAX_SIZE_DIFFERENCE). Qwen2.5 has 151 936 and 152 064.
+@pytest.mark.parametrize(
+    ("framework", "most"),
+    [
+        *(("vllm", 0), ("sglang", 0)),
+        *((name, 128) for name in ("tensorrt-llm", "llama.cpp", "mlx", "lmstudio")),
+    ],
+)
+def test_a_draft_model_needs_the_vocabulary_of_the_model(framework: str, most: int) -> None:
+    for apart in (0, 128, 129, 248_320 - 151_936):
+        for sizes in ((151_936, 151_936 + apart), (151_936 + apart, 151_936)):
+            plan = planned("model", vocab_sizes=sizes)
+            if apart <= most:
+                assert launch(plan, framework).notes is not None
+            else:
+                with pytest.raises(OptionError, match="runs no draft model"):
+                    launch(plan, framework)
+
+
+@pytest.mark.parametrize(
+    ("framework", "cache", "word"),
+    [
+        ("vllm", "bf16", "bfloat16"),
+        ("vllm", "int8", None),
+        ("sglang", "fp8", "fp8_e4m3"),
+        ("sglang", "q8_0", None),
+        # common/arg.cpp, kv_cache_types
+        *(("llama.cpp", name, name) for name in ("q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")),
+        *(("llama.cpp", name, word) for name, word in {"fp32": "f32", "fp16": "f16"}.items()),
+        *(("llama.cpp", name, None) for name in ("int8", "int4", "fp8", "fp4", "fp6")),
+        ("mlx", "fp8", None),
+        ("lmstudio", "fp8", None),
+    ],
+)
+def test_a_cache_is_told_in_words_that_the_server_knows_or_said(
+    framework: str, cache: str, word: str | None
+) -> None:
+    command = server_command(framework, "m", Placement(), kv_cache=cache)
+    notes = launch(planned("model", kv_cache=cache), framework).notes
+    assert (f" {word}" in command) == (word is not None)
+    assert ("cache" in command) == (word is not None)
+    assert any(f"kv-cache={cache}" in note for note in notes) == (word is None)
 
 
 def test_vllm_drafts_a_dspark_block_whole() -> None:
@@ -608,8 +675,7 @@ def test_sglang_defines_every_flag_and_algorithm() -> None:
     tree = source("sglang", "0.5.23", "srt/speculative/spec_info.py")
     names: set[object] = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     names |= {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
-    asked = {shlex.split(one.text)[1] for one in every_launch("sglang")} - {"NEXTN"}
-    assert asked <= names
+    assert {shlex.split(one.text)[1] for one in every_launch("sglang")} <= names
 
 
 def test_vllm_reads_a_schedule_as_it_is_meant() -> None:

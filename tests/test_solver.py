@@ -45,7 +45,7 @@ from specroof.drafters.kinds import autoregressive_drafter, block_drafter
 from specroof.errors import OptionError, ProfileError
 from specroof.hardware import HardwareProfile, Placement
 from specroof.speedup import curve as axes
-from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
+from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, grid_axes
 from specroof.speedup.result import SpeedupCurve
 from strategies import (
     acceptances,
@@ -938,3 +938,10 @@ def test_rounds_of_dice_agree_with_the_curve(batch: int, draft_len: int) -> None
     assert found.speedup[0, 0, draft_len] == pytest.approx(
         throughput / (batch / step_s), abs=4 * error * step_s / batch
     )
+
+
+def test_a_grid_counts_plain_decoding_among_its_draft_lengths() -> None:
+    contexts, batches = np.arange(1, 2501), np.arange(1, 41)
+    assert [len(axis) for axis in grid_axes(contexts, batches, 99)] == [2500, 40, 100]  # 10 million
+    with pytest.raises(OptionError, match=r"2500 x 40 x 101 points .*; allowed: up to 10000000$"):
+        grid_axes(contexts, batches, 100)

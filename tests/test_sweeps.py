@@ -693,7 +693,7 @@ def test_a_place_of_fsspec_holds_what_a_folder_holds(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="allowed: a place that fsspec reaches"):
         places.place_of("nowhere://a")
     (tmp_path / "file").write_text("")
-    with pytest.raises(OutputError, match="allowed: a place that can be written to"):
+    with pytest.raises(OutputError, match="allowed: a folder that can be written to"):
         places.place_of(f"file://{tmp_path}/file").prepare("below")
 
 

@@ -317,6 +317,7 @@ RECORDS: list[dict[str, Any]] = [
     {"loads_without_room": 1.5},
     {"more": 1},
     {"summary_sha256": "0"},
+    {"points_sha256": ...},
 ]
 
 
@@ -425,6 +426,16 @@ def test_files_of_results_that_are_missing_or_damaged_are_named(
     assert contents(tmp_path) == whole
 
 
+@pytest.mark.parametrize("name", ["points/00001.csv", "summary.csv"])
+def test_a_file_of_the_right_size_and_other_content_is_written_again(
+    tmp_path: Path, half: dict[str, bytes], whole: dict[str, bytes], name: str
+) -> None:
+    for files in (whole, half | {name: whole[name]}):
+        fill(tmp_path, files | {name: files[name].replace(b"1", b"2")})
+        assert write_sweep(CONTENT, tmp_path).done
+        assert contents(tmp_path) == whole
+
+
 def test_a_sweep_that_has_just_begun_has_no_points_yet(
     tmp_path: Path, half: dict[str, bytes]
 ) -> None:
@@ -519,8 +530,8 @@ def test_damaged_folders_are_mended_or_refused(
         return
     assert run.done
     assert len(run.overviews) == 2
-    # Of points and summary the sizes are checked; the rest is known by its content.
-    if all(name.startswith(".unfinished") for name in damaged):
+    # Of a manifest that can be read, all that it lists is known by its content.
+    if MANIFEST not in damaged:
         assert contents(folder) == whole
 
 
@@ -574,24 +585,31 @@ def test_a_nul_in_a_path_is_one_line(
     assert "null byte" in refusal("study.yaml", "-o", url)
 
 
-def test_a_linked_summary_stays_a_link_and_its_file_changes(
-    tmp_path: Path, whole: dict[str, bytes]
+@pytest.mark.parametrize("scheme", ["", "file://", "local://"])
+@pytest.mark.parametrize(
+    "name", ["summary.csv", "points", "points/00001.csv", ".unfinished", MANIFEST, "charts"]
+)
+def test_links_below_the_folder_are_refused_by_name(
+    tmp_path: Path, half: dict[str, bytes], whole: dict[str, bytes], name: str, scheme: str
 ) -> None:
     out, kept = tmp_path / "out", tmp_path / "kept"
-    (out / "points").mkdir(parents=True)
-    kept.mkdir()
-    (kept / "old.csv").write_text("old")
-    os.link(kept / "old.csv", kept / "backup.csv")
-    (out / "summary.csv").symlink_to("../kept/old.csv")
-    (out / ".unfinished").symlink_to(kept)
-    assert write_sweep(CONTENT, out, form="csv").done
-    assert (out / "summary.csv").is_symlink()
-    assert (kept / "old.csv").read_bytes() == whole["summary.csv"]
-    assert (kept / "backup.csv").read_text() == "old"
-    # A link in the place of our own folder goes, and what it leads to stays.
-    assert not (out / ".unfinished").is_symlink()
-    assert contents(out) == whole
-    assert (kept / "00001.json").exists()
+    fill(out, whole if name == "charts" else half)
+    fill(kept, {"victim": b"old"})
+    if name in half:  # to what it was: nothing tells but the link
+        (out / name).replace(kept / "own")
+    shutil.rmtree(out / name, ignore_errors=True)
+    (out / name).symlink_to({"summary.csv": "../kept/victim"}.get(name, "../kept/own"))
+    if name in {"points", ".unfinished", "charts"}:
+        (kept / "own").mkdir()
+    before = contents(kept)
+    with pytest.raises(OutputError, match=rf"out/{name}: is a link"):
+        write_sweep(CONTENT, f"{scheme}{out}", form="csv").write_charts({"a.png": b""})
+    assert contents(kept) == before
+    # The folder itself may be one: whoever runs the sweep has named it.
+    (tmp_path / "other").mkdir()
+    (tmp_path / "link").symlink_to("other")
+    assert write_sweep(CONTENT, tmp_path / "link", form="csv").done
+    assert contents(tmp_path / "other") == whole
 
 
 def test_a_pipe_in_the_place_of_a_file_is_refused(tmp_path: Path) -> None:

@@ -157,7 +157,21 @@ def test_lengths_come_at_once(text: str, prompts: list[float], answers: list[flo
         (f"{json.dumps(VLLM)}\n{json.dumps(VLLM)}", "t: holds several results; allowed: one"),
         (json.dumps(VLLM | {"input_lens": [1]}), "t, line 1: has lists of 1 of input_len, 3 of"),
         (json.dumps(VLLM | {"output_lens": [0] * 3}), "t, line 1: no request has an answer"),
-        (json.dumps(VLLM | {"output_lens": [-1]}), "t, line 1: output_lens.0 is -1; allowed: 0"),
+        *(
+            (json.dumps(VLLM | {key: value}), f"t, line 1: {key}{'.0' * (type(value) is list)} is ")
+            for key, value in (
+                ("output_lens", [-1]),
+                ("input_lens", [2e300]),
+                ("start_times", [1e308]),
+                ("cached_tokens", [10**400]),
+                ("max_concurrency", 1e300),
+            )
+        ),
+        (MOONCAKE.replace("1400", "1e308"), "t, line 1: input_len is 1e+308; allowed: "),
+        (MOONCAKE.replace("3000", "1" * 400), "t, line 1: arrival_s is 1111"),
+        (AZURE.replace("2023-11-16 18:17:03.9799600", "1" * 400), "t, line 2: arrival_s is "),
+        (OWN.replace("cached_len", "input_len"), "t, line 1: has two columns of input_len"),
+        (OWN.replace("cached_len", "input_tokens"), "t, line 1: has two columns of input_len"),
         (
             json.dumps(VLLM | {"start_times": None}),
             "t, line 1: request_rate is 4.0 and start_times are missing; allowed: start_times of",

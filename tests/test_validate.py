@@ -468,7 +468,12 @@ def test_shipped_profiles_are_those_of_the_fit_without_the_source(point: Measure
 def test_the_shipped_file_is_what_the_stored_fits_say() -> None:
     file = resources.files("specroof.catalog").joinpath("left_out.json")
     text = left_out_text(left_out_content(load_measurements()))
-    assert file.read_text(encoding="utf-8") == text
+    # The last bits of a sum are the processor's own.
+    shipped, made = (
+        json.loads(one, parse_float=lambda digits: f"{float(digits):.12g}")
+        for one in (file.read_text(encoding="utf-8"), text)
+    )
+    assert shipped == made
 
 
 def test_profiles_of_what_a_source_has_not_measured_are_those_of_all() -> None:

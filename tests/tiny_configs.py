@@ -1,69 +1,48 @@
-"""Small configs of each kind of attention and feed-forward, and how tests look into models."""
+"""Small configs of each family (data/tiny_configs.yaml), and how tests look into models."""
 
+import copy
 import json
 from dataclasses import replace
 from itertools import chain
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
 
 from specroof.architecture import Architecture, Experts, GroupedQueryAttention, Linear
+from specroof.errors import ConfigError
 from specroof.parsers import parse_config
 
 Config = dict[str, Any]
 
-TINY: Config = {
-    "model_type": "llama",
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "vocab_size": 1000,
-}
-#: What a config of an unknown type has to say itself.
-STATED: Config = {"head_dim": 16, "hidden_act": "silu", "tie_word_embeddings": False}
-TINY_EXPERTS: Config = {
-    **TINY,
-    "num_experts": 8,
-    "num_local_experts": 8,
-    "num_experts_per_tok": 2,
-    "moe_intermediate_size": 32,
-    "shared_expert_intermediate_size": 48,
-}
-TINY_HYBRID: Config = {
-    **TINY_EXPERTS,
-    "num_hidden_layers": 4,
-    "linear_num_key_heads": 2,
-    "linear_num_value_heads": 4,
-    "linear_key_head_dim": 8,
-    "linear_value_head_dim": 16,
-    "linear_conv_kernel_dim": 4,
-}
-TINY_LATENT: Config = {
-    **TINY,
-    "model_type": "deepseek_v3",
-    "num_hidden_layers": 4,
-    "q_lora_rank": 24,
-    "kv_lora_rank": 16,
-    "qk_nope_head_dim": 8,
-    "qk_rope_head_dim": 4,
-    "v_head_dim": 6,
-    "n_routed_experts": 8,
-    "num_experts_per_tok": 2,
-    "moe_intermediate_size": 32,
-    "index_n_heads": 3,
-    "index_head_dim": 5,
-    "index_topk": 7,
-}
-TINY_COMPRESSED: Config = {
-    **TINY_LATENT,
-    "model_type": "deepseek_v4",
-    "num_key_value_heads": 1,
-    "head_dim": 32,
-    "o_groups": 2,
-    "o_lora_rank": 10,
-    "sliding_window": 128,
-    "compress_ratios": [0, 4, 128, 4, 0],
-}
+DATA: Final = Path(__file__).parent / "data"
+CONFIGS: Final[dict[str, Config]] = yaml.safe_load((DATA / "tiny_configs.yaml").read_text("utf-8"))
+TINY, TINY_EXPERTS, TINY_HYBRID = (
+    CONFIGS[name] for name in ("TINY", "TINY_EXPERTS", "TINY_HYBRID")
+)
+TINY_LATENT, TINY_COMPRESSED = CONFIGS["TINY_LATENT"], CONFIGS["TINY_COMPRESSED"]
+STATED, FP8_BLOCKS = CONFIGS["STATED"], CONFIGS["FP8_BLOCKS"]
+
+
+def of(name: str, *gone: str, **keys: Any) -> Config:
+    """Return a small config without some of its keys and with others."""
+    return {key: value for key, value in (CONFIGS[name] | keys).items() if key not in gone}
+
+
+def changed(config: Config, changes: Config) -> Config:
+    """Return a config with values at a/b changed, which stand inside of sections; $GONE drops."""
+    whole = copy.deepcopy(config)
+    for path, value in changes.items():
+        *sections, last = (int(key) if key.isdigit() else key for key in path.split("/"))
+        place: Any = whole
+        for key in sections:
+            place = place[key]
+        if value == "$GONE":
+            del place[last]
+        else:
+            place[last] = value
+    return whole
 
 
 def parse(config: Config, sidecar: Config | None = None, **options: str) -> Architecture:
@@ -77,6 +56,25 @@ def parse(config: Config, sidecar: Config | None = None, **options: str) -> Arch
     )
 
 
+def model_of(name: str, *gone: str, **keys: Any) -> Architecture:
+    """Return the model of a small config that is changed."""
+    return parse(of(name, *gone, **keys))
+
+
+def quantized(config: Config, section: Config) -> Architecture:
+    """Return the model of a config with a section on quantisation."""
+    return parse(config | {"quantization_config": section})
+
+
+def refused(config: Config, **options: Any) -> str:
+    """Return the one line with which a config is refused, from its key on."""
+    with pytest.raises(ConfigError) as caught:
+        parse(config, **options)
+    (line,) = str(caught.value).splitlines()
+    assert line.startswith("config.json: ")
+    return line.removeprefix("config.json: ")
+
+
 def left_out(model: Architecture) -> tuple[str, ...]:
     """Return the notes of a model but that of unread keys, which small configs have many of."""
     return tuple(note for note in model.notes if not note.startswith("not understood"))
@@ -88,18 +86,34 @@ def linears(model: Architecture, layer: int = 0) -> dict[str, Linear]:
     return {linear.name: linear for linear in chain(*(block.linears for block in blocks))}
 
 
+def labelled(model: Architecture, label: str) -> dict[str, Linear]:
+    """Return the matrices of the first layer that has a block of this label, by name."""
+    blocks = [block for layer in model.layers for block in layer.blocks if block.label == label]
+    return {linear.name: linear for linear in blocks[0].linears}
+
+
+def shapes(matrices: dict[str, Linear]) -> dict[str, tuple[int, int]]:
+    """Return [out, in] of matrices."""
+    return {name: (one.out_features, one.in_features) for name, one in matrices.items()}
+
+
 def cores(model: Architecture) -> list[Any]:
     """Return the core of each distinct layer's mixer."""
     return [layer.blocks[0].core for layer in model.layers]
 
 
+def experts(model: Architecture) -> list[Experts]:
+    """Return the experts of each distinct layer that has some."""
+    return [core for _, core in model.counted_cores if isinstance(core, Experts)]
+
+
 def windows(model: Architecture) -> dict[int | None, int]:
     """Return how many layers have each window."""
-    return {
-        layer.blocks[0].core.window: layer.count
-        for layer in model.layers
-        if isinstance(layer.blocks[0].core, GroupedQueryAttention)
-    }
+    found: dict[int | None, int] = {}
+    for count, core in model.counted_cores:
+        if isinstance(core, GroupedQueryAttention):
+            found[core.window] = found.get(core.window, 0) + count
+    return found
 
 
 def formats(model: Architecture) -> set[str]:
@@ -109,10 +123,20 @@ def formats(model: Architecture) -> set[str]:
     return cored | {linear.weight.name for block in blocks for linear in block.linears}
 
 
+def plain(model: Architecture, layer: int = 0) -> set[str]:
+    """Return the matrices of a distinct layer that stay in 16 bits, but for its router."""
+    found = linears(model, layer).items()
+    return {name for name, linear in found if linear.weight.name == "bf16"} - {"router"}
+
+
 def anonymous(model: Architecture) -> Architecture:
     """Return a model without what depends on where its config came from."""
     family = model.family.removesuffix("_text")
     return replace(model, name="", notes=(), family=family, vision=None)
 
 
-FP8_BLOCKS: Config = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+def read_config(file: Path, *, sidecar: bool = True) -> Architecture:
+    """Return a config file with the sidecar beside it, if there is one."""
+    beside = file.with_suffix(".hf_quant_config.json")
+    text = beside.read_text(encoding="utf-8") if sidecar and beside.exists() else None
+    return parse_config(file.read_text(encoding="utf-8"), source=file.name, quantization_text=text)

@@ -1,0 +1,614 @@
+"""Each family's layers, matrices, cores and vectors, counted by hand from its published code.
+
+A family is held against a simpler one that it becomes in a limit, or described whole. Sizes of
+published checkpoints, to the last element, are in test_published_sizes.py.
+"""
+
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from specroof import architecture, parsers
+from specroof.architecture import (
+    ATTENTION_REPLICATED,
+    FEED_FORWARD_REPLICATED,
+    FP32,
+    HEADS,
+    TENSOR,
+    Architecture,
+    Block,
+    Experts,
+    GroupedQueryAttention,
+    Layer,
+    LightningAttention,
+    Linear,
+    VisionTower,
+    by_kv_heads,
+)
+from specroof.cost import ForwardPass, forward_cost, kv_bytes_per_token, state_bytes
+from specroof.cost.forward import kv_cache_bytes
+from specroof.parsers import PARSERS
+from specroof.parsers.families.dense import FAMILIES
+from tiny_configs import (
+    CONFIGS,
+    DATA,
+    TINY,
+    Config,
+    changed,
+    cores,
+    experts,
+    left_out,
+    linears,
+    model_of,
+    of,
+    parse,
+    refused,
+    shapes,
+    windows,
+)
+
+LAYERS: Final[dict[str, list[tuple[str, Config, Any]]]] = yaml.safe_load(
+    (DATA / "family_layers.yaml").read_text("utf-8")
+)
+
+# By hand, at a hidden size of 64: four heads of 16 on two KV heads.
+TABLE: Final = 64 * 1000
+GATE: Final = 64 * 128
+EXPERT: Final = 3 * 64 * 32
+HEAD_NORMS: Final = 2 * 16
+ROUTER: Final = Linear("router", 64, 8, shard=FEED_FORWARD_REPLICATED, kind="router")
+DENSE: Final = (
+    Linear("gate_up_proj", 64, 256, shard=TENSOR),
+    Linear("down_proj", 128, 64, shard=TENSOR),
+)
+EXPERTS_OF_8: Final = Experts(n_experts=8, top_k=2, in_features=64, hidden_features=32)
+
+
+def gqa(n_heads: int, n_kv_heads: int, dim: int, window: int | None = None) -> object:
+    return GroupedQueryAttention(n_heads, n_kv_heads, dim, dim, window)
+
+
+# --- the table of families -----------------------------------------------------------------------
+
+FILES: Final = {
+    file.stem
+    for file in (Path(parsers.__file__).parent / "families").glob("*.py")
+    if file.stem != "__init__"
+}
+
+
+def test_every_row_leads_to_a_function_and_every_family_has_a_row() -> None:
+    rows = [row.split(":") for row in PARSERS.values()]
+    for file, function in rows:
+        assert callable(getattr(import_module(f"specroof.parsers.families.{file}"), function))
+    assert {file for file, _ in rows} == FILES
+
+
+@pytest.mark.parametrize(
+    ("program", "loaded"),
+    [
+        ("import specroof.cli", set()),
+        ("import specroof; specroof.load_model('Qwen/Qwen3-8B')", {"llama"}),
+    ],
+)
+def test_only_the_family_of_a_model_is_imported(program: str, loaded: set[str]) -> None:
+    names = [f"specroof.parsers.families.{family}" for family in sorted(FILES)]
+    command = f"{program}; import sys; print(*(m for m in {names!r} if m in sys.modules))"
+    run = subprocess.run(
+        [sys.executable, "-c", command], capture_output=True, text=True, check=True
+    )
+    assert {name.split(".")[-1] for name in run.stdout.split()} == loaded
+
+
+def row_of(name: str, changes: Config) -> Config:
+    """Return the config of a row of the table."""
+    return changed(CONFIGS[name], changes)
+
+
+# --- layers --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "changes", "expected"), LAYERS["windows"])
+def test_windows_are_those_of_the_class(
+    name: str, changes: Config, expected: dict[int | None, int]
+) -> None:
+    assert windows(parse(row_of(name, changes))) == expected
+
+
+@pytest.mark.parametrize(("name", "changes", "expected"), LAYERS["kinds"])
+def test_kinds_of_layers_follow_lists_strides_and_defaults(
+    name: str, changes: Config, expected: dict[str, int]
+) -> None:
+    kinds = parse(row_of(name, changes)).layer_kinds
+    assert {kind: kinds.get(kind, 0) for kind in expected} == expected
+
+
+@pytest.mark.parametrize(("name", "changes", "head_dim"), LAYERS["head_dims"])
+def test_a_missing_head_dim_is_the_family_s(name: str, changes: Config, head_dim: int) -> None:
+    found = cores(parse(row_of(name, changes)))
+    assert {(core.head_dim, core.value_dim) for core in found} == {(head_dim, head_dim)}
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_without_a_number_of_kv_heads_there_are_as_many_as_query_heads(family: str) -> None:
+    config = of("TINY", model_type=family, num_key_value_heads=None)
+    if FAMILIES[family].kv_as_heads:
+        assert cores(parse(config))[0].n_kv_heads == 4
+    else:
+        assert refused(config).startswith("num_key_value_heads is null")
+
+
+#: DeepSeek-V3 without experts.
+LATENT: Final = of("TINY_LATENT", first_k_dense_replace=4)
+
+
+def tiny(model_type: str, **keys: object) -> Config:
+    return of("TINY", model_type=model_type, **keys)
+
+
+@pytest.mark.parametrize(("name", "changes", "simple", "fewer", "difference"), LAYERS["elements"])
+def test_elements_beside_those_of_a_simpler_config(
+    name: str, changes: Config, simple: str, fewer: Config, difference: int
+) -> None:
+    model, plain = parse(row_of(name, changes)), parse(row_of(simple, fewer))
+    assert model.n_params - plain.n_params == difference
+
+
+@pytest.mark.parametrize(("name", "changes", "other", "others"), LAYERS["same"])
+def test_two_files_say_the_same(name: str, changes: Config, other: str, others: Config) -> None:
+    first, second = parse(row_of(name, changes)), parse(row_of(other, others))
+    assert first.layers == second.layers
+    assert first.n_params - second.n_params in {0, -TABLE}  # where a class ties the head
+
+
+@pytest.mark.parametrize(("name", "changes", "tied"), LAYERS["tied"])
+def test_a_class_ties_its_head_or_not(name: str, changes: Config, tied: bool) -> None:
+    assert parse(row_of(name, changes)).tied_embeddings is tied
+
+
+@pytest.mark.parametrize(("name", "changes", "layer", "expected"), LAYERS["matrices"])
+def test_matrices_of_a_layer(
+    name: str, changes: Config, layer: int, expected: dict[str, list[int] | None]
+) -> None:
+    found = shapes(linears(parse(row_of(name, changes)), layer))
+    assert {
+        matrix: [*found[matrix]] if matrix in found else None for matrix in expected
+    } == expected
+
+
+@pytest.mark.parametrize(("name", "changes", "expected"), LAYERS["vectors"])
+def test_vectors_of_distinct_layers(name: str, changes: Config, expected: list[list[int]]) -> None:
+    layers = parse(row_of(name, changes)).layers
+    assert [[block.vector_params for block in layer.blocks] for layer in layers] == expected
+
+
+@pytest.mark.parametrize(("name", "changes", "tokens", "expected"), LAYERS["cached_bytes"])
+def test_cached_bytes_by_hand(name: str, changes: Config, tokens: int, expected: float) -> None:
+    assert kv_cache_bytes(parse(row_of(name, changes)), tokens) == expected
+
+
+@pytest.mark.parametrize(("name", "changes", "notes"), LAYERS["notes"])
+def test_what_is_left_out_is_said(name: str, changes: Config, notes: list[str]) -> None:
+    assert [*left_out(parse(row_of(name, changes)))] == notes
+
+
+def built(value: Any) -> Any:
+    """Return the core that a row of the table spells out."""
+    if isinstance(value, list):
+        return tuple(built(item) for item in value)
+    if not isinstance(value, dict):
+        return value
+    ((kind, sizes),) = value.items()
+    return getattr(architecture, kind)(**{name: built(size) for name, size in sizes.items()})
+
+
+@pytest.mark.parametrize(("name", "changes", "expected"), LAYERS["cores"])
+def test_cores_of_distinct_layers(name: str, changes: Config, expected: list[Config]) -> None:
+    assert cores(parse(row_of(name, changes))) == [built(core) for core in expected]
+
+
+@pytest.mark.parametrize(("name", "changes", "expected"), LAYERS["experts"])
+def test_experts_of_distinct_layers(name: str, changes: Config, expected: Config) -> None:
+    assert set(experts(parse(row_of(name, changes)))) == {built(expected)}
+
+
+# --- whole models --------------------------------------------------------------------------------
+
+
+def test_a_llama_is_described_to_the_last_element() -> None:
+    kv_shard = by_kv_heads(2)
+    attention = Block(
+        "attention",
+        (
+            Linear("q_proj", 64, 64, shard=HEADS),
+            Linear("k_proj", 64, 32, shard=kv_shard),
+            Linear("v_proj", 64, 32, shard=kv_shard),
+            Linear("o_proj", 64, 64, shard=HEADS),
+        ),
+        GroupedQueryAttention(n_heads=4, n_kv_heads=2, head_dim=16, value_dim=16),
+        vector_params=64,
+    )
+    assert parse(TINY) == Architecture(
+        name="config",
+        family="llama",
+        hidden_size=64,
+        vocab_size=1000,
+        layers=(Layer((attention, Block("feed_forward", DENSE, vector_params=64)), count=2),),
+        head=Linear("lm_head", 64, 1000, shard=TENSOR, kind="head"),
+        vector_params=64,
+    )
+
+
+def test_an_opt_is_described_to_the_last_element() -> None:
+    attention = Block(
+        "attention",
+        tuple(
+            Linear(name, 64, 64, shard=HEADS, bias=True)
+            for name in ("q_proj", "k_proj", "v_proj", "out_proj")
+        ),
+        GroupedQueryAttention(4, 4, head_dim=16, value_dim=16),
+        vector_params=2 * 64,  # weight and bias of a norm
+    )
+    feed_forward = Block(
+        "feed_forward",
+        (
+            Linear("fc1", 64, 256, shard=TENSOR, bias=True),
+            Linear("fc2", 256, 64, shard=TENSOR, bias=True),
+        ),
+        vector_params=2 * 64,
+    )
+    assert model_of("OPT") == Architecture(
+        name="config",
+        family="opt",
+        hidden_size=64,
+        vocab_size=1000,
+        layers=(Layer((attention, feed_forward), 3),),
+        head=Linear("lm_head", 64, 1000, shard=TENSOR, kind="head"),
+        tied_embeddings=True,
+        vector_params=2 * 64,
+        lookup_params=(100 + 2) * 64,
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "layer", "expected"),
+    [
+        (of("GEMMA4"), 0, Block("feed_forward", DENSE, vector_params=2 * 64 + 1)),
+        (
+            of("GEMMA4_MOE"),
+            0,
+            Block("feed_forward", (*DENSE, ROUTER), EXPERTS_OF_8, vector_params=393),
+        ),
+        (
+            of("LLAMA4"),
+            0,
+            Block(
+                "feed_forward",
+                (
+                    ROUTER,
+                    Linear("shared_gate_up_proj", 64, 64, shard=TENSOR),
+                    Linear("shared_down_proj", 32, 64, shard=TENSOR),
+                ),
+                Experts(n_experts=8, top_k=1, in_features=64, hidden_features=32),
+                vector_params=64,
+            ),
+        ),
+        (
+            of("TINY_EXPERTS", model_type="qwen2_moe"),
+            0,
+            Block(
+                "feed_forward",
+                (
+                    ROUTER,
+                    Linear("shared_gate_up_proj", 64, 96, shard=TENSOR),
+                    Linear("shared_down_proj", 48, 64, shard=TENSOR),
+                    Linear(
+                        "shared_expert_gate", 64, 1, shard=FEED_FORWARD_REPLICATED, kind="router"
+                    ),
+                ),
+                EXPERTS_OF_8,
+                vector_params=64,
+            ),
+        ),
+        (
+            of("NAS"),
+            1,
+            Block("feed_forward", (Linear("linear", 64, 64, shard=TENSOR),), vector_params=64),
+        ),
+    ],
+)
+def test_a_feed_forward_is_described_to_the_last_element(
+    config: Config, layer: int, expected: Block
+) -> None:
+    assert parse(config).layers[layer].blocks[1] == expected
+
+
+def test_both_branches_of_a_cohere_layer_are_exchanged_at_once() -> None:
+    (layer,) = parse(tiny("cohere")).layers
+    assert [block.joins_next for block in layer.blocks] == [True, False]
+
+
+def test_biases_are_where_the_class_has_them() -> None:
+    def biased(config: Config, layer: int = 0) -> set[str]:
+        return {name for name, linear in linears(parse(config), layer).items() if linear.bias}
+
+    assert biased(tiny("qwen2")) == {"q_proj", "k_proj", "v_proj"}
+    assert biased(of("GEMMA4")) == set()
+    for name in ("GEMMA2", "GEMMA3", "GEMMA4"):
+        assert biased(of(name, attention_bias=True)) == {"q_proj", "k_proj", "v_proj", "o_proj"}
+    gpt_oss = of("TINY_EXPERTS", model_type="gpt_oss", head_dim=16)
+    assert biased(gpt_oss) == {"q_proj", "k_proj", "v_proj", "o_proj", "router"}
+    assert experts(parse(gpt_oss))[0].bias_params == 2 * 128 + 64
+    assert biased(of("TINY_LATENT", attention_bias=True)) == {
+        *("q_a_proj", "kv_a_proj_with_mqa", "o_proj"),
+    }
+    assert biased(of("LONGCAT", router_bias=True)) == {"router"}
+
+
+def test_matrices_divide_by_heads_or_repeat() -> None:
+    def shards(config: Config, *names: str, layer: int = 0) -> set[object]:
+        found = linears(parse(config), layer)
+        return {found[name].shard for name in names}
+
+    gemma = of("GEMMA4", hidden_size_per_layer_input=6)
+    assert shards(gemma, "q_proj", "o_proj") == {HEADS}
+    assert shards(gemma, "k_proj", "v_proj") == {by_kv_heads(2)}
+    small = ("per_layer_model_projection", "per_layer_input_gate", "per_layer_projection")
+    assert shards(gemma, *small) == {FEED_FORWARD_REPLICATED}
+    wide = of("GEMMA4", attention_k_eq_v=True, num_global_key_value_heads=1)
+    assert shards(wide, "k_proj", layer=1) == {by_kv_heads(1)}
+    latent = of("TINY_LATENT")
+    assert shards(latent, "q_a_proj", "kv_a_proj_with_mqa") == {ATTENTION_REPLICATED}
+    assert shards(latent, "q_b_proj", "kv_b_proj", "o_proj") == {HEADS}
+    assert shards(of("MINIMAX_M3"), "index_q_proj", layer=2) == {by_kv_heads(2)}
+    assert shards(of("MINIMAX_M3"), "index_k_proj", layer=2) == {ATTENTION_REPLICATED}
+
+
+def test_deepseek_v4_mixes_streams_in_float32() -> None:
+    model = model_of("TINY_COMPRESSED", num_hash_layers=0)
+    found = linears(model, 2)
+    assert found["hc_attn_fn"] == Linear(
+        "hc_attn_fn", 4 * 64, 24, FP32, ATTENTION_REPLICATED, "residual"
+    )
+    assert found["hc_ffn_fn"].shard == FEED_FORWARD_REPLICATED
+    assert found["compressor_wkv_wgate"].kind == "compressor"
+    assert found["wo_a"].matrix_params == 4 * 32 * 10  # each group of heads to its own rank
+    # final norm; the head's mixing has 4 rows, 4 bases and one scale
+    assert model.vector_params == 64 + 4 * 256 + 4 + 1
+    assert [layer.count for layer in model.layers] == [1, 2, 1]
+    assert model_of("HY4").layers[0].blocks[0].linears[-1].weight == FP32
+
+
+def test_a_nas_layer_may_lack_blocks() -> None:
+    usual, square = CONFIGS["NAS"]["block_configs"]
+    nothing: Config = {"no_op": True, "n_heads_in_group": None, "ffn_mult": None}
+    one_head = usual["attention"] | {"n_heads_in_group": 4}
+    blocks = [
+        usual,
+        {"attention": nothing, "ffn": usual["ffn"]},
+        {"attention": one_head, "ffn": nothing},
+        square,
+        {"attention": nothing, "ffn": nothing},
+        usual,
+    ]
+    model = model_of("NAS", block_configs=blocks, num_hidden_layers=6)
+    labels = [(*(block.label for block in layer.blocks), layer.count) for layer in model.layers]
+    assert labels == [
+        ("full_attention", "mlp", 2),
+        ("mlp", 1),
+        ("full_attention", 1),
+        ("linear", "mlp", 1),
+        (1,),
+    ]
+    assert model.layers[2].blocks[0].core == gqa(4, 1, 16)
+    assert model.layers[3].blocks[0] == Block(
+        "attention", (Linear("linear", 64, 64, shard=HEADS),), vector_params=64
+    )
+    # a layer without attention has no norm before it and caches nothing
+    assert kv_cache_bytes(model, 10) == (2 * 2 + 1) * 2 * 16 * 2 * 10
+
+
+def test_gemma_3n_is_counted_to_the_last_element() -> None:
+    model = model_of("GEMMA3N", hidden_size_per_layer_input=8, laurel_rank=4)
+    attention = 64 * (64 + 32 + 32 + 64) + 2 * 16
+    feed_forward = 3 * 64 * 128
+    streams = 64 * 4 + 4 * 16 + 4 * 4  # router of streams, prediction, correction
+    branch = 2 * 64 * 4
+    own_embedding = 3 * 64 * 8
+    norms = 8 * 64  # six norms, the norm of the router and the scale of the corrected stream
+    layer = attention + feed_forward + streams + branch + own_embedding + norms
+    outside = 1000 * 64 + 900 * 5 * 8 + 6 * 64 * 64 + 64 + 8
+    assert model.n_params == 5 * layer + outside
+
+
+def test_embeddings_per_layer_are_looked_up_and_not_multiplied() -> None:
+    keys: Config = {"hidden_size_per_layer_input": 6, "vocab_size_per_layer_input": 500}
+    model, without = model_of("GEMMA4", **keys), model_of("GEMMA4")
+    assert model.lookup_params == model.embedding_params - 1000 * 64 == 500 * 7 * 6
+    assert model.weight_bytes - without.weight_bytes == 2 * (model.n_params - without.n_params)
+    read, read_without = (
+        sum(op.count * float(op.weight_bytes) for op in forward_cost(toy, ForwardPass(1, 1, 0)))
+        for toy in (model, without)
+    )
+    assert read - read_without == 2 * 7 * 3 * 64 * 6
+    # configuration_gemma4.py: 256 wide, for 262144 tokens; the unified model knows none
+    unsaid = of("GEMMA4", "hidden_size_per_layer_input")
+    assert parse(unsaid).lookup_params == 262_144 * 7 * 256
+    assert parse(unsaid | {"model_type": "gemma4_unified_text"}).lookup_params == 0
+
+
+#: Sizes of GLM-5: hidden 6144, 64 heads with 192 + 64 wide keys and 256 wide values, latents of
+#: 2048 (queries) and 512, an indexer of 32 heads of 128; 3 dense layers of 12288, then 256
+#: experts and a shared one of 2048.
+GLM_5_SIZES: Final = of(
+    "GLM_5",
+    hidden_size=6144,
+    num_hidden_layers=78,
+    vocab_size=154880,
+    num_attention_heads=64,
+    num_key_value_heads=64,
+    head_dim=64,
+    q_lora_rank=2048,
+    kv_lora_rank=512,
+    qk_nope_head_dim=192,
+    qk_rope_head_dim=64,
+    v_head_dim=256,
+    index_n_heads=32,
+    index_head_dim=128,
+    index_topk=2048,
+    intermediate_size=12288,
+    moe_intermediate_size=2048,
+    n_routed_experts=256,
+    num_experts_per_tok=8,
+)
+
+
+# GLM-5.2: layers 0, 1, 2 and then every fourth run an indexer.
+@pytest.mark.parametrize(
+    ("more", "n_indexers"),
+    [({}, 78), ({"index_topk_freq": 4, "index_skip_topk_offset": 3}, 21)],
+)
+def test_glm_5_is_counted_from_its_tensors(more: Config, n_indexers: int) -> None:
+    attention = (
+        2048 * 6144 + 2048  # q_a_proj and its norm
+        + 64 * 256 * 2048  # q_b_proj
+        + 576 * 6144 + 512  # kv_a_proj_with_mqa and its norm
+        + 64 * (192 + 256) * 512  # kv_b_proj
+        + 6144 * 64 * 256  # o_proj
+    )  # fmt: skip
+    indexer = 32 * 128 * 2048 + 128 * 6144 + 32 * 6144 + 2 * 128  # wq_b, wk, weights, k_norm
+    dense = 3 * 12288 * 6144
+    moe = 256 * 6144 + 256 + (256 + 1) * 3 * 2048 * 6144
+    layers = 78 * (attention + 2 * 6144) + n_indexers * indexer + 3 * dense + 75 * moe
+    model = parse(GLM_5_SIZES | more)
+    assert model.n_params == layers + 2 * 154880 * 6144 + 6144
+    assert n_indexers < 78 or model.n_params == 743_911_218_432
+    # A latent of 576 and an index key of 128, in bf16; `head_dim` and KV heads say nothing. In
+    # fp8: 512 + 4 scales of 4 + 64 in bf16, and a key of 128 with a scale of 4.
+    assert kv_bytes_per_token(model) == (78 * 576 + n_indexers * 128) * 2
+    assert kv_bytes_per_token(model, "fp8") == 78 * 656 + n_indexers * 132
+    # Every layer attends to the 2048 tokens that the last indexer picked.
+    assert {core.top_k for core in cores(model)} == {2048}
+    ops = forward_cost(model, ForwardPass(batch_size=1, query_len=1, context_len=1e6))
+    assert sum(op.count for op in ops if op.kind == "indexer") == n_indexers
+
+
+def test_a_longcat_layer_is_two_dense_ones_with_experts_beside_the_first() -> None:
+    model, dense = model_of("LONGCAT"), parse(LATENT)
+    first, second = model.layers
+    assert (first.count, second.count) == (2, 2)
+    assert first.blocks[0] == second.blocks[0] == dense.layers[0].blocks[0]
+    assert first.blocks[2] == second.blocks[1] == dense.layers[0].blocks[1]
+    assert first.blocks[1].joins_next
+    assert kv_bytes_per_token(model) == 4 * (16 + 4) * 2
+
+
+def test_linear_layers_of_ling_by_hand() -> None:
+    block = model_of("LING").layers[0].blocks[0]
+    # q, k, v, decay, gate and output; write strength; filters; norm, A_log, dt_bias, gated norm
+    assert block.n_params == 6 * 64 * 64 + 64 * 4 + 3 * 64 * 4 + 64 + 4 + 64 + 16
+    # Ling 2.5: q, k, v, gate and output; the norm before it, and the group norm
+    block = model_of("LING", "short_conv_kernel_size").layers[0].blocks[0]
+    assert block.core == LightningAttention(4, 16)
+    assert block.n_params == 5 * 64 * 64 + 64 + 64
+    normed = model_of("LING", "short_conv_kernel_size", use_qk_norm=True).layers[0].blocks[0]
+    assert normed.n_params - block.n_params == 2 * 16
+
+
+def test_short_convolutions_of_lfm2_by_hand() -> None:
+    short = 4 * 64 * 64 + 64 * 3 + 64  # two projections, the filter, the norm before it
+    model = model_of("LFM2", layer_types=["conv", "full_attention"])
+    assert model.layers[0].blocks[0].n_params == short
+    # two columns of 64 channels in bf16, of the one convolution
+    assert state_bytes(model, "fp32") == 2 * 64 * 2
+    kinds = ["conv", "conv", "full_attention", "conv"]
+    mixture = of("TINY_EXPERTS", model_type="lfm2_moe", num_hidden_layers=4, layer_types=kinds)
+    attention = 2 * 64 * 64 + 2 * 64 * 32 + 64 + HEAD_NORMS
+    sparse = 8 * EXPERT + 8 * 64 + 8 + 64
+    expected = 3 * short + attention + 2 * (3 * GATE + 64) + 2 * sparse + TABLE + 64
+    assert parse(mixture).n_params == expected
+    unbiased = parse(mixture | {"use_expert_bias": False})
+    assert unbiased.n_params == expected - 2 * 8
+
+
+def test_an_inkling_is_counted_to_the_last_element() -> None:
+    def layer(n_heads: int, n_kv_heads: int, extent: int) -> int:
+        """Count projections, relative positions, filters, experts and norms."""
+        attention = 64 * 16 * (2 * n_heads + 2 * n_kv_heads) + HEAD_NORMS
+        relative = 64 * n_heads * 16 + 16 * extent
+        filters = 4 * (2 * n_kv_heads * 16 + 2 * 64)
+        sparse = 10 * EXPERT + 10 * 64 + 8 + 1
+        return attention + relative + filters + sparse + 2 * 64
+
+    model = model_of("INKLING")
+    assert model.n_params == 5 * layer(8, 4, 512) + layer(4, 2, 1024) + 2 * TABLE + 2 * 64
+    # three columns of what is convolved, in bf16
+    channels = 5 * (2 * 4 * 16 + 128) + (2 * 2 * 16 + 128)
+    assert state_bytes(model, "fp32") == 3 * channels * 2
+    dense = model_of("INKLING", mlp_layer_types=["dense"] * 6)
+    assert dense.layers[0].blocks[2].n_params == 3 * GATE + 64 + 1
+
+
+def test_a_qwen4_looks_up_n_grams_in_tables_of_primes() -> None:
+    keys = {
+        "ngram_size": 2,
+        "heads_per_ngram": 2,
+        "ngram_vocab_size_base": 20,
+        "make_ngram_vocab_size_divisible_by": 8,
+        "ple_conv_kernel_size": 3,
+        "ple_embed_dim": 12,
+    }
+    model, without = model_of("QWEN4", **keys, ple_layer_ids=[3, 1]), model_of("QWEN4")
+    # 23 + 29 rows padded to 56, 31 + 37 to 72, of width 6; multipliers, sizes and offsets
+    tables = (56 + 72) * 6 + 2 * (2 + 2 + 2)
+    assert model.lookup_params == tables
+    # keys of both streams and values; three norms of both streams; three taps
+    layer = 12 * 128 + 12 * 64 + 3 * 128 + 3 * 128
+    assert model.n_params - without.n_params == tables + 2 * layer
+    assert model.layer_kinds["short_convolution"] == 2
+    # two taps before the last, each two tokens apart, of both streams in bf16
+    assert state_bytes(model, "fp32") - state_bytes(without, "fp32") == 2 * 4 * 128 * 2
+
+
+def test_a_step_reads_what_its_layers_see() -> None:
+    ops = forward_cost(model_of("MIMO"), ForwardPass(batch_size=1, query_len=1, context_len=999))
+    assert {op.name: float(op.flops) for op in ops if op.kind == "attention"} == {
+        "full_attention.core": 2 * 4 * (24 + 16) * 1000,
+        "sliding_attention.core": 2 * 8 * (24 + 16) * 128,
+    }
+    # norms over all heads exchange the float32 sums of squares of queries and keys of 6 tokens
+    first, *_ = forward_cost(model_of("MINIMAX_M2"), ForwardPass(2, 3, 0))
+    assert first.collective is not None
+    assert first.collective.message_bytes == 6 * 2 * 4
+    shared = model_of("GEMMA4", num_hidden_layers=12, num_kv_shared_layers=5)
+    ops = forward_cost(shared, ForwardPass(batch_size=1, query_len=1, context_len=99))
+    moved = sum(float(op.count * op.cache_bytes) for op in ops)
+    assert moved == (10 * 2 * 8 + 2 * 2 * 16) * 4 * 100  # every layer reads
+
+
+# --- notes and towers ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("config", "word"),
+    [
+        (of("LLAMA4"), "10 tokens"),
+        (of("TINY_LATENT", model_type="minicpm3"), "vLLM"),
+        (of("LONGCAT"), "4 of 12"),
+    ],
+)
+def test_what_engines_do_otherwise_is_said(config: Config, word: str) -> None:
+    assert any(word in note for note in parse(config).notes)
+
+
+def test_a_tower_is_as_wide_as_it_says_and_not_as_its_output() -> None:
+    # Qwen2VLVisionConfig: embed_dim is the width, hidden_size that of the language model
+    tower = {"depth": 32, "embed_dim": 1280, "hidden_size": 3584}
+    model = parse(tiny("qwen2_vl", vision_config=tower))
+    assert model.vision == VisionTower(hidden_size=3584, depth=32, width=1280)
+    assert model.vision.weight_bytes == 12 * 32 * 1280**2 * 2

@@ -1,0 +1,531 @@
+"""Quantised weights: bytes, arithmetic, and which matrices stay as they are."""
+
+import re
+
+import pytest
+import yaml
+
+from effort import cpu_bound
+from specroof.architecture import WEIGHT_FORMATS, Experts, WeightFormat
+from specroof.parsers.formats import ModuleNames
+from tiny_configs import (
+    DATA,
+    FP8_BLOCKS,
+    TINY,
+    TINY_COMPRESSED,
+    TINY_EXPERTS,
+    TINY_LATENT,
+    Config,
+    experts,
+    left_out,
+    linears,
+    of,
+    parse,
+    plain,
+    quantized,
+    refused,
+)
+
+FORMS: list[tuple[Config, str, float, str]] = yaml.safe_load(
+    (DATA / "weight_formats.yaml").read_text("utf-8")
+)
+
+
+@pytest.mark.parametrize(("section", "name", "element_bytes", "compute_dtype"), FORMS, ids=str)
+def test_a_form_of_quantisation_has_its_bytes_and_arithmetic(
+    section: Config, name: str, element_bytes: float, compute_dtype: str
+) -> None:
+    model = parse(TINY | {"quantization_config": section})
+    found = {linear.weight for linear in linears(model).values()}
+    assert {(form.name, form.compute_dtype) for form in found} == {(name, compute_dtype)}
+    assert [form.element_bytes for form in found] == pytest.approx([element_bytes])
+    assert model.head.weight == WEIGHT_FORMATS["bf16"]  # no tool quantises it unless it is named
+
+
+def test_quantised_bytes_are_the_matrices_at_the_stated_width() -> None:
+    # one layer: q and o 64 x 64, k and v 64 x 32, gate and up 64 x 256, down 128 x 64
+    matrices = 2 * (2 * 4096 + 2 * 2048 + 16384 + 8192)
+    saved = (
+        parse(TINY).weight_bytes - parse(TINY | {"quantization_config": FP8_BLOCKS}).weight_bytes
+    )
+    assert saved == pytest.approx(matrices * (2 - 1 - 4 / 16384))
+
+
+ALL = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_up_proj", "down_proj"}
+
+
+@pytest.mark.parametrize(
+    ("entry", "plain"),
+    [
+        ("model.layers.1.self_attn.q_proj", [set(), {"q_proj"}]),
+        ("model.language_model.layers.1.self_attn.q_proj", [set(), {"q_proj"}]),
+        ("layers.1.self_attn", [set(), {"q_proj", "k_proj", "v_proj", "o_proj"}]),
+        ("self_attn.q_proj", [{"q_proj"}, {"q_proj"}]),
+        ("q_proj", [{"q_proj"}, {"q_proj"}]),
+        ("model.layers.*.mlp.down_proj", [{"down_proj"}, {"down_proj"}]),
+        # a module stands for what is inside
+        ("model.layers.*.mlp", [{"gate_up_proj", "down_proj"}, {"gate_up_proj", "down_proj"}]),
+        ("*.mlp.*", [{"gate_up_proj", "down_proj"}, {"gate_up_proj", "down_proj"}]),
+        ("model.layers.1.mlp*", [set(), {"gate_up_proj", "down_proj"}]),
+        ("mlp.gate_up_proj", [{"gate_up_proj"}, {"gate_up_proj"}]),
+        ("re:.*layers\\.1\\..*down.*", [set(), {"down_proj"}]),
+        ("re:.*(q|k)_proj$", [{"q_proj", "k_proj"}, {"q_proj", "k_proj"}]),
+        ("re:model\\.layers\\.0\\.mlp\\.down_proj", [{"down_proj"}, set()]),
+        ("model*", [ALL, ALL]),
+        ("model.language_model*", [ALL, ALL]),
+        ("*layers.?.mlp.down_proj", [{"down_proj"}, {"down_proj"}]),
+        ("layers.[1-9].*", [set(), ALL]),
+        # what names nothing inside the language model
+        ("lm_head", [set(), set()]),
+        ("mtp.layers.1*", [set(), set()]),
+        ("mtp.layers.1.self_attn.q_proj", [set(), set()]),
+        ("model.visual.blocks.1.attn.proj", [set(), set()]),
+        ("proj", [set(), set()]),
+        ("layers.99999999999.mlp", [set(), set()]),
+    ],
+)
+def test_an_ignored_module_stays_plain(entry: str, plain: list[set[str]]) -> None:
+    section = FP8_BLOCKS | {"modules_to_not_convert": [entry]}
+    # A layer alone, then both: were the two merged wrongly, their counts would tell.
+    model = parse(TINY | {"quantization_config": section})
+    layers = [index for index, layer in enumerate(model.layers) for _ in range(layer.count)]
+    assert [
+        {name for name, linear in linears(model, layer).items() if linear.weight.name == "bf16"}
+        for layer in layers
+    ] == plain
+
+
+@pytest.mark.parametrize("entry", ["model.layers.?.mlp.*", "re:.*layers\\..\\.mlp.*"])
+def test_a_wildcard_of_one_character_tells_layers_apart(entry: str) -> None:
+    section = FP8_BLOCKS | {"modules_to_not_convert": [entry]}
+    model = parse(TINY | {"num_hidden_layers": 12, "quantization_config": section})
+    assert [layer.count for layer in model.layers] == [10, 2]  # 10 and 11 are two characters
+
+
+def test_a_glob_by_digits_covers_whole_layers() -> None:
+    section = FP8_BLOCKS | {"modules_to_not_convert": ["model.layers.1*"]}
+    model = parse(TINY | {"num_hidden_layers": 12, "quantization_config": section})
+    assert [layer.count for layer in model.layers] == [9, 3]  # 1, 10 and 11
+    assert linears(model, 1)["q_proj"].weight.name == "bf16"
+
+
+def test_mxfp4_is_for_experts_only() -> None:
+    section = {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn"]}
+    model = parse(TINY_EXPERTS | {"model_type": "gpt_oss", "quantization_config": section})
+    assert {linear.weight.name for linear in linears(model).values()} == {"bf16"}
+    core = model.layers[0].blocks[1].core
+    assert isinstance(core, Experts)
+    assert core.weight == WEIGHT_FORMATS["mxfp4"]
+
+
+def test_routers_and_index_weights_are_never_quantised() -> None:
+    model = parse(TINY_LATENT | {"model_type": "deepseek_v32", "quantization_config": FP8_BLOCKS})
+    found = linears(model, 1)
+    plain = {name for name, linear in found.items() if linear.weight.name == "bf16"}
+    assert plain == {"router", "indexer_weights_proj"}
+
+
+def test_modules_with_their_own_algorithms_have_them() -> None:
+    section = {
+        "quant_method": "modelopt",
+        "quant_algo": "MIXED_PRECISION",
+        "quantized_layers": {
+            "model.layers.0.mlp.gate_proj": {"quant_algo": "NVFP4", "group_size": 16},
+            "model.layers.0.self_attn.q_proj": {"quant_algo": "FP8"},
+            "lm_head": {"quant_algo": "W4A16_NVFP4", "group_size": 16},
+        },
+    }
+    model = parse(TINY | {"quantization_config": section})
+    found = {name: linear.weight.name for name, linear in linears(model).items()}
+    assert found["gate_up_proj"] == "nvfp4"
+    assert found["q_proj"] == "fp8"
+    assert {found["k_proj"], found["down_proj"]} == {"bf16"}
+    assert model.head.weight == WeightFormat("nvfp4", 0.5625, "bf16")
+    assert {linear.weight.name for linear in linears(model, 1).values()} == {"bf16"}
+
+
+def test_compressed_groups_can_name_their_modules() -> None:
+    section = {
+        "quant_method": "compressed-tensors",
+        "ignore": ["re:.*layers.0.*"],
+        "config_groups": {
+            "a": {
+                "targets": ["re:.*down_proj"],
+                "weights": {"type": "float", "num_bits": 8},
+                "input_activations": {"type": "float", "num_bits": 8},
+            },
+            "b": {"targets": ["Linear"], "weights": {"type": "int", "num_bits": 4}},
+            "c": {"targets": ["Linear"], "weights": None},
+        },
+    }
+    model = parse(TINY | {"quantization_config": section})
+    assert {linear.weight.name for linear in linears(model, 0).values()} == {"bf16"}
+    found = {name: linear.weight.name for name, linear in linears(model, 1).items()}
+    assert found["down_proj"] == "fp8"
+    assert found["q_proj"] == "int4"
+
+
+MIXED = "model.language_model.layers"
+SPARSE_LLAMA4 = of("LLAMA4", interleave_moe_layer_step=2)
+
+
+@pytest.mark.parametrize(
+    ("config", "entries", "layer", "kept"),
+    [
+        (of("TINY", model_type="phi3"), ["layers.0.self_attn.qkv_proj"], 0, {*"qkv"}),
+        (of("TINY", model_type="phi3"), ["layers.1.mlp.gate_up_proj"], 1, {"gate_up"}),
+        (SPARSE_LLAMA4, ["model.layers.0.feed_forward.gate_proj"], 0, {"gate_up"}),
+        (SPARSE_LLAMA4, ["re:.*feed_forward.down_proj$"], 0, {"down"}),
+        (
+            SPARSE_LLAMA4,
+            ["re:.*feed_forward.shared_expert.*"],
+            1,
+            {"shared_gate_up", "shared_down"},
+        ),
+        # "gate" is the router and not the gate of an expert
+        (of("MINIMAX_M2"), ["gate", "e_score_correction_bias", "lm_head"], 0, set()),
+        (of("MINIMAX_M2"), ["model.layers.*.block_sparse_moe.experts"], 0, {"experts"}),
+        (of("MIMO"), ["model.layers.0.self_attn.o_proj"], 0, {"o"}),
+        (of("MIMO"), ["model.layers.0.self_attn.o_proj"], 1, set()),
+        (
+            of("GEMMA4_MOE"),
+            [f"{MIXED}.*.self_attn*", f"{MIXED}.*.mlp*", f"{MIXED}.*.router*"],
+            0,
+            {*"qkvo", "gate_up", "down"},
+        ),
+        (of("GEMMA4_MOE"), [f"{MIXED}.0.experts*"], 0, {"experts"}),
+    ],
+)
+def test_a_list_names_modules_in_the_words_of_the_family(
+    config: Config, entries: list[str], layer: int, kept: set[str]
+) -> None:
+    model = quantized(config, FP8_BLOCKS | {"modules_to_not_convert": entries})
+    found = {name.removesuffix("_proj") for name in plain(model, layer)}
+    for block in model.layers[layer].blocks:
+        if isinstance(block.core, Experts) and block.core.weight.name == "bf16":
+            found.add("experts")
+    assert found == kept
+
+
+def test_experts_may_be_narrower_than_the_method_says() -> None:
+    section = FP8_BLOCKS | {"store_dtype": "mxfp4"}
+    mimo = quantized(of("MIMO"), section)
+    assert {one.weight.name for one in experts(mimo)} == {"mxfp4"}
+    assert linears(mimo, 1)["q_proj"].weight.name == "fp8-block"
+    # experts of converted builds of DeepSeek-V4 are FP8 unless the config says more
+    for keys, expected in (
+        ({}, "fp8"),
+        ({"expert_dtype": "fp8"}, "fp8"),
+        ({"expert_dtype": "fp4"}, "fp4"),
+    ):
+        config = of("TINY_COMPRESSED", **keys)
+        model = quantized(config | {"model_type": "deepseek_ref"}, FP8_BLOCKS)
+        assert len(left_out(model)) == (not keys)
+        stated = quantized(config | {"expert_dtype": expected}, FP8_BLOCKS)
+        assert model.layers == stated.layers
+
+
+def test_gptq_can_include_the_head() -> None:
+    section = {"quant_method": "gptq", "bits": 4, "group_size": 128, "lm_head": True}
+    assert parse(TINY | {"quantization_config": section}).head.weight.name == "int4"
+
+
+GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 128}
+
+
+@pytest.mark.parametrize(
+    "modules",
+    [
+        # groups that are quantised one after another, as transformers writes them, or one list
+        [["self_attn.q_proj", "self_attn.k_proj"], ["mlp.down_proj"]],
+        ["self_attn.q_proj", "self_attn.k_proj", "mlp.down_proj"],
+    ],
+    ids=["groups", "list"],
+)
+def test_gptq_can_name_the_modules_that_it_quantises(modules: list[object]) -> None:
+    section = GPTQ | {"modules_in_block_to_quantize": modules}
+    model = parse(TINY | {"quantization_config": section})
+    found = {name for name, linear in linears(model).items() if linear.weight.name == "int4"}
+    assert found == {"q_proj", "k_proj", "down_proj"}
+    assert model.head.weight.name == "bf16"
+
+
+def test_gptq_settings_by_expression_count_in_their_order() -> None:
+    section = GPTQ | {
+        "dynamic": {
+            "-:model\\.layers\\.0\\..*": {},  # left alone, whatever comes next
+            "+:.*down_proj": {"bits": 8, "group_size": 32},
+            ".*q_proj": {"bits": 8},
+            ".*(q|k)_proj": {"group_size": 64},
+            ".*up_proj": None,  # names no settings
+        }
+    }
+    model = parse(TINY | {"quantization_config": section})
+    assert {linear.weight.name for linear in linears(model, 0).values()} == {"bf16"}
+    found = {name: linear.weight for name, linear in linears(model, 1).items()}
+    # A scale of 2 bytes and a zero as wide as a weight for every group.
+    widths = {"down_proj": 1 + 3 / 32, "q_proj": 1 + 3 / 128, "k_proj": 0.5 + 2.5 / 64}
+    others = dict.fromkeys(found.keys() - widths, 0.5 + 2.5 / 128)
+    assert {name: weight.element_bytes for name, weight in found.items()} == pytest.approx(
+        widths | others
+    )
+
+
+@pytest.mark.parametrize(
+    ("keys", "experts", "others"),
+    [
+        # one byte of scale per block, unlike the float32 scales of DeepSeek-V3
+        ({"quantization_config": FP8_BLOCKS, "expert_dtype": "fp4"}, "mxfp4", 1 + 1 / 16384),
+        ({"quantization_config": FP8_BLOCKS}, "mxfp4", 1 + 1 / 16384),
+        ({"quantization_config": FP8_BLOCKS, "expert_dtype": "fp8"}, "fp8-block", 1 + 1 / 16384),
+        ({"quantization_config": FP8_BLOCKS | {"expert_dtype": "fp8"}}, "fp8-block", 1 + 1 / 16384),
+        ({}, "bf16", 2.0),
+        (
+            {
+                "expert_dtype": "fp4",
+                "quantization_config": FP8_BLOCKS
+                | {"quantized_layers": {"layers.1.ffn.experts": {"quant_algo": "NVFP4"}}},
+            },
+            "nvfp4",
+            1 + 1 / 16384,
+        ),
+    ],
+)
+def test_deepseek_v4_experts_are_narrower_than_the_config_says(
+    keys: Config, experts: str, others: float
+) -> None:
+    model = parse(TINY_COMPRESSED | keys)
+    sparse = model.layers[1].blocks
+    assert isinstance(sparse[1].core, Experts)
+    assert sparse[1].core.weight.name == experts
+    found = linears(model, 1)
+    wide = {"wq_a", "wq_b", "wkv", "wo_a", "wo_b", "indexer_wq_b", "shared_down_proj"}
+    assert {found[name].weight.element_bytes for name in wide} == {others}
+    plain = {"router", "indexer_weights_proj", "compressor_wkv_wgate"}
+    assert {found[name].weight.name for name in plain} == {"bf16"}
+    assert model.head.weight.name == "bf16"
+
+
+FP8: Config = {"dtype": "fp8_e4m3", "qscheme": "per_tensor"}
+MXFP4: Config = {"dtype": "fp4", "qscheme": "per_group", "group_size": 32, "scale_format": "e8m0"}
+
+
+def quark(weight: object, inputs: object = None, **more: object) -> Config:
+    """Return a Quark config with one scheme for all."""
+    scheme = {"weight": weight, "input_tensors": inputs, "output_tensors": None, "bias": None}
+    return {"quant_method": "quark", "global_quant_config": scheme, **more}
+
+
+def torchao(kind: str, **data: object) -> Config:
+    """Return a torchao config as transformers writes it."""
+    inner = {"_type": kind, "_version": 1, "_data": data}
+    return {"quant_method": "torchao", "quant_type": {"default": inner}}
+
+
+def quantised(section: Config, **more: object) -> dict[str, WeightFormat]:
+    """Return the formats of the matrices of a small Llama's first layer."""
+    model = parse(TINY | {"quantization_config": section} | more)
+    return {name: linear.weight for name, linear in linears(model).items()}
+
+
+# --- which matrices ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        quark(FP8, FP8, exclude=["lm_head", "*.o_proj"]),
+        {"quant_method": "fbgemm_fp8", "modules_to_not_convert": ["o_proj"]},
+        torchao("Float8WeightOnlyConfig") | {"modules_to_not_convert": ["o_proj"]},
+        {
+            "quant_method": "bitsandbytes",
+            "load_in_8bit": True,
+            "llm_int8_skip_modules": ["o_proj"],
+        },
+        {
+            "quant_method": "auto-round",
+            "bits": 4,
+            "group_size": 128,
+            "extra_config": {"model.layers.0.self_attn.o_proj": {"bits": 16}},
+        },
+    ],
+)
+def test_listed_modules_are_left_alone(section: Config) -> None:
+    formats = quantised(section)
+    assert formats["o_proj"].name == "bf16"
+    assert formats["q_proj"].name != "bf16"
+
+
+def test_auto_round_has_settings_for_single_modules() -> None:
+    own = {"model.layers.0.mlp.down_proj": {"bits": 8, "group_size": 32}}
+    section = {"quant_method": "auto-round", "bits": 4, "group_size": 128, "extra_config": own}
+    formats = quantised(section)
+    assert formats["down_proj"] == WeightFormat("int8", 1 + 3 / 32, "bf16")
+    assert formats["q_proj"].name == "int4"
+
+
+def test_quark_has_schemes_for_single_modules() -> None:
+    layers = {"*down_proj": {"weight": MXFP4}, "*q_proj": {"weight": None}}
+    section = quark(FP8, FP8, layer_quant_config=layers, exclude=[])
+    formats = quantised(section)
+    assert [formats[name].name for name in ("down_proj", "q_proj", "k_proj")] == [
+        "mxfp4",
+        "bf16",
+        "fp8",
+    ]
+    assert {form.name for form in quantised(quark(None)).values()} == {"bf16"}
+
+
+def test_quark_experts_are_quantised() -> None:
+    model = parse(
+        TINY_EXPERTS | {"model_type": "qwen3_moe", "quantization_config": quark(MXFP4, MXFP4)}
+    )
+    core = model.layers[0].blocks[1].core
+    assert isinstance(core, Experts)
+    assert core.weight == WEIGHT_FORMATS["mxfp4"]
+
+
+@pytest.mark.parametrize(
+    ("more", "kv_dtype"),
+    [
+        ({}, "bf16"),
+        ({"export": {"kv_cache_group": []}}, "bf16"),
+        ({"export": {"kv_cache_group": ["*v_proj"]}}, "bf16"),  # without a scheme of its output
+        ({"export": {"kv_cache_group": ["*k_proj"]}}, "fp8"),
+        ({"export": {"kv_cache_group": ["*z_proj", "*k_proj"]}}, "fp8"),
+    ],
+)
+def test_quark_narrows_the_cache_by_the_output_of_projections(more: Config, kv_dtype: str) -> None:
+    layers = {
+        "*k_proj": {"weight": FP8, "input_tensors": FP8, "output_tensors": FP8},
+        "*v_proj": {"weight": FP8, "input_tensors": FP8},
+    }
+    section = quark(FP8, FP8, layer_quant_config=layers, **more)
+    assert parse(TINY | {"quantization_config": section}).kv_dtype == kv_dtype
+
+
+# --- expressions of strangers --------------------------------------------------------------------
+
+
+# Each keeps `re` busy for hours, at 60 characters and no match.
+HOSTILE = [
+    r"(a+)+$",
+    r"(a|a)*$",
+    r"(.*)*(.*)*(.*)*(.*)*x",
+    r".*.*.*.*.*.*.*.*.*.*x",
+    ".?" * 40 + "x",
+    r".{0,99}.{0,99}.{0,99}x",
+    "(.|.)" * 50 + "x",
+    "(a?){60}" + "a{60}x",
+    r"(([a-z])+.)+[A-Z]([a-z])+$",
+]
+
+
+@pytest.mark.parametrize("expression", HOSTILE)
+def test_a_hostile_expression_returns_quickly(expression: str) -> None:
+    section = FP8_BLOCKS | {"modules_to_not_convert": [f"re:{expression}"] * 3}
+    with cpu_bound(30):
+        line = refused(TINY | {"num_hidden_layers": 60, "quantization_config": section})
+    assert "allowed: module names" in line
+
+
+# All that is let through, at its worst: as many patterns as may stand in a list.
+AT_THE_LIMIT = [
+    [f"re:.*{chr(97 + n)}0.*{chr(97 + n)}1$" for n in range(6)],
+    [f"re:.*x{n}$" for n in range(300)],
+    [f"*x{n}*y" for n in range(300)],
+    [f"re:.*{'.?' * 8}x1$"],
+    [f"layers.0.*{n}*x" for n in range(300)],
+    [f"layers.{n}.mlp" for n in range(49_152)],
+    ["re:" + r"\d+" * 60 + "x"],
+    ["re:" + r"(.|.)" * 14 + "x1$"],
+]
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.parametrize("entries", AT_THE_LIMIT)
+def test_the_longest_list_that_is_read_is_read_quickly(entries: list[str]) -> None:
+    section = FP8_BLOCKS | {"modules_to_not_convert": entries}
+    with cpu_bound(60):  # takes 2
+        parse(TINY | {"num_hidden_layers": 100, "quantization_config": section})
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [f"re:.*x{n}$" for n in range(2000)],
+        [f"*x{n}*" for n in range(2000)],
+        [f"layers.0.*x{n}*" for n in range(2000)],
+        ["re:" + "a|" * 200_000],
+        ["*" * 400_000],
+        ["x" * 400_000],
+    ],
+)
+def test_more_patterns_than_any_list_has_are_refused_quickly(entries: list[str]) -> None:
+    section = FP8_BLOCKS | {"modules_to_not_convert": entries}
+    with cpu_bound(30):
+        line = refused(TINY | {"quantization_config": section})
+    assert "allowed: module names" in line
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        r"a(?!b)",
+        r"a(?=b)",
+        r"(?<=a)b",
+        r"(a)\1",
+        r"(?P<n>a)",
+        r"(?i)a",
+        r"\ba",
+        r"\x61",
+        r"a{,3}",
+        r"a{",
+        r"(a{60}){60}",
+        r"a{9999}",
+        # what `re` refuses itself
+        r"(a",
+        r"a)",
+        r"a**",
+        r"*a",
+        r"[a",
+        "a\\",
+    ],
+)
+def test_an_expression_that_needs_more_is_refused_in_one_line(expression: str) -> None:
+    with pytest.raises(re.error):
+        ModuleNames([f"re:{expression}"])
+    section = FP8_BLOCKS | {"modules_to_not_convert": [f"re:{expression}"]}
+    assert "modules_to_not_convert is a list of 1; allowed: module names" in refused(
+        TINY | {"quantization_config": section}
+    )
+
+
+def test_nesting_without_end_is_refused() -> None:
+    section = FP8_BLOCKS | {"modules_to_not_convert": ["re:" + "(" * 5000 + ")" * 5000]}
+    assert "modules_to_not_convert" in refused(TINY | {"quantization_config": section})
+
+
+@pytest.mark.parametrize(
+    ("expression", "layer", "name", "expected"),
+    [
+        # as they stand in files of Kimi-K2.5, Kimi-K3 and Llama-4-Scout-FP8-dynamic
+        (r"re:.*self_attn.*", 3, "self_attn.q_proj", True),
+        (r"re:.*self_attn", 3, "self_attn.q_proj", True),
+        (r"re:.*mlp\.(gate|up|gate_up|down)_proj.*", 0, "mlp.gate_up_proj", True),
+        (r"re:.*mlp\.(gate|up|gate_up|down)_proj.*", 3, "mlp.experts.0.up_proj", False),
+        (r"re:.*shared_experts.*", 3, "mlp.shared_experts.up_proj", True),
+        (r"re:model\.layers\.\d+\.mlp\.gate$", 12, "mlp.gate", True),
+        (r"re:model\.layers\.\d+\.mlp\.gate$", 12, "mlp.gate_proj", False),
+        (r"re:.*lm_head", None, "lm_head", True),
+        # as people write them
+        (r"re:.*layers\.[0-9]+\.mlp\.experts\.\d+\..*_proj$", 3, "mlp.experts.0.up_proj", True),
+        (r"re:.*layers\.(?:0|1|2)\.", 3, "mlp.gate", False),
+        (r"re:.*layers\.\d{1,2}\.mlp.*?gate", 3, "mlp.gate", True),
+    ],
+)
+def test_published_expressions_name_what_they_should(
+    expression: str, layer: int | None, name: str, expected: bool
+) -> None:
+    assert ModuleNames([expression]).match(layer, name) is expected

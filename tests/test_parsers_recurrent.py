@@ -1,0 +1,272 @@
+"""Kimi Linear, Nemotron-H, Falcon-H1, Granite 4 and MiniMax-M1: shapes, spellings and lists.
+
+Their elements, caches and states are in test_published_sizes.py.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from conftest import _data_folder
+from specroof.architecture import (
+    Architecture,
+    Experts,
+    KimiDeltaAttention,
+    LatentAttention,
+    LightningAttention,
+    Mamba2,
+)
+from specroof.cost import ForwardPass, forward_cost
+from specroof.parsers import parse_config
+from tiny_configs import DATA, Config, experts, labelled, parse, quantized, read_config, shapes
+
+FOLDER: Final = _data_folder("model_configs")
+KIMI, K3 = "moonshotai--Kimi-Linear-48B-A3B-Instruct", "moonshotai--Kimi-K3"
+H56: Final = "nvidia--Nemotron-H-56B-Base-8K"
+NANO: Final = "nvidia--NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"
+SUPER: Final = "nvidia--NVIDIA-Nemotron-3-Super-120B-A12B-BF16"
+ULTRA: Final = "nvidia--NVIDIA-Nemotron-3-Ultra-550B-A55B-BF16"
+M1: Final = "MiniMaxAI--MiniMax-M1-80k"
+GRANITE_1B, GRANITE_TINY = "ibm-granite--granite-4.0-h-1b", "ibm-granite--granite-4.0-h-tiny"
+FALCON: Final = "tiiuae--Falcon-H1-7B"
+
+
+def load(name: str) -> Config:
+    config: Config = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    return config
+
+
+def read(name: str) -> Architecture:
+    return read_config(FOLDER / f"{name}.json")
+
+
+MATRICES: Final = yaml.safe_load((DATA / "family_layers.yaml").read_text("utf-8"))
+
+
+@pytest.mark.parametrize(("name", "label", "expected"), MATRICES["recurrent_matrices"])
+def test_matrices_of_published_layers(
+    name: str, label: str, expected: dict[str, list[int] | None]
+) -> None:
+    found = shapes(labelled(read(name), label))
+    assert {key: [*found[key]] if key in found else None for key in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "core"),
+    [
+        (SUPER, Experts(512, 22, 1024, 2688, n_matrices=2)),
+        (NANO, Experts(128, 6, 2688, 1856, n_matrices=2)),
+        (GRANITE_TINY, Experts(64, 6, 1536, 512)),
+        (KIMI, KimiDeltaAttention(32, 128, 4, 3)),
+        # the rotary dimensions that it does not rotate are cached
+        (KIMI, LatentAttention(32, latent_dim=512, rope_dim=64, head_dims=(192, 128))),
+        (M1, LightningAttention(64, 128)),
+    ],
+)
+def test_cores_of_published_layers(name: str, core: object) -> None:
+    assert core in [found for _, found in read(name).counted_cores]
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds", "exchanges"),
+    [
+        # a Nemotron layer is one block, and one exchange
+        (SUPER, {"mamba2": 40, "moe": 40, "full_attention": 8}, 88),
+        # a Falcon layer has two mixers, and two exchanges
+        (FALCON, {"mamba2": 44, "full_attention": 44, "mlp": 44}, 88),
+        (GRANITE_1B, {"mamba2": 36, "full_attention": 4, "mlp": 40}, 80),
+        (GRANITE_TINY, {"mamba2": 36, "full_attention": 4, "moe": 40}, 80),
+        (M1, {"lightning_attention": 70, "full_attention": 10, "moe": 80}, 160),
+    ],
+)
+def test_kinds_of_published_layers(name: str, kinds: dict[str, int], exchanges: int) -> None:
+    model = read(name)
+    assert model.layer_kinds == kinds
+    ops = forward_cost(model, ForwardPass(batch_size=1, query_len=1, context_len=1))
+    assert sum(op.count for op in ops if op.collective is not None) == exchanges
+
+
+def spelled(name: str, key: str, into: str, words: dict[Any, str]) -> Config:
+    """Return a config whose list of layers stands under another key, in other words."""
+    config = load(name)
+    listed = config.pop(key)
+    return config | {into: [words[kind] for kind in listed]}
+
+
+PATTERN: Final = "hybrid_override_pattern"
+GRANITE_WORDS: Final = {"mamba": "linear_attention", "attention": "full_attention"}
+#: Kimi as transformers saves it.
+KIMI_SAVED: Final = {
+    key: value
+    for key, value in load(KIMI).items()
+    if key not in {"linear_attn_config", "first_k_dense_replace", "moe_layer_freq"}
+} | {
+    "linear_num_heads": 32,
+    "linear_head_dim": 128,
+    "n_shared_experts": 1,
+    # with an entry for a draft layer, which is cut
+    "layer_types": [*(["linear_attention"] * 3 + ["full_attention"]) * 7][:26]
+    + ["full_attention"] * 2,
+    "mlp_layer_types": ["dense"] + ["sparse"] * 26 + ["dense"],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "config"),
+    [
+        (
+            NANO,
+            spelled(
+                NANO, PATTERN, "layers_block_type", {"M": "mamba", "*": "attention", "E": "moe"}
+            )
+            | {"num_hidden_layers": None},
+        ),
+        (
+            NANO,
+            spelled(
+                NANO,
+                PATTERN,
+                "layer_types",
+                {"M": "linear_attention", "*": "full_attention", "E": "moe"},
+            ),
+        ),
+        # bare Infinity in a key that costs nothing
+        (SUPER, load(SUPER) | {"time_step_limit": [0.0, float("inf")]}),
+        # neither head_dim nor KV heads have anything to do with latent attention
+        (KIMI, load(KIMI) | {"head_dim": 72, "num_key_value_heads": 32, "mla_use_nope": True}),
+        (KIMI, KIMI_SAVED),
+        (GRANITE_1B, {key: one for key, one in load(GRANITE_1B).items() if key != "mamba_expand"}),
+        (FALCON, load(FALCON) | {"mamba_d_head": "auto"}),
+        (FALCON, load(FALCON) | {"mamba_d_head": None}),
+        (GRANITE_TINY, spelled(GRANITE_TINY, "layer_types", "layer_types", GRANITE_WORDS)),
+        (
+            GRANITE_TINY,
+            load(GRANITE_TINY) | {"layer_types": [*load(GRANITE_TINY)["layer_types"], "mamba"]},
+        ),
+        (M1, load(M1) | {"attn_type_list": [*load(M1)["attn_type_list"], 1]}),
+        (
+            M1,
+            spelled(
+                M1, "attn_type_list", "layer_types", {0: "linear_attention", 1: "full_attention"}
+            )
+            | {"model_type": "minimax"},
+        ),
+    ],
+)
+def test_two_spellings_are_one_model(name: str, config: Config) -> None:
+    if config["num_hidden_layers"] is None:
+        del config["num_hidden_layers"]
+    model, own = parse(config), read(name)
+    assert (model.layers, model.n_params, model.state_dtype) == (
+        *(own.layers, own.n_params, own.state_dtype),
+    )
+
+
+def test_layers_of_kimi_are_counted_from_one() -> None:
+    # Layers 1 to 3 are delta attention, layer 4 is not; the lists go on.
+    model = parse(load(KIMI) | {"num_hidden_layers": 4})
+    assert model.layer_kinds["delta_attention"] == 3
+    assert model.layers[-1].blocks[0].label == "latent_attention"
+    assert model.layers[0].blocks[1].label == "mlp"  # first_k_dense_replace 1 counts from 0
+
+
+def test_defaults_of_published_classes() -> None:
+    assert "mamba_ssm_cache_dtype" not in load(H56)
+    assert read(H56).state_dtype == "fp32"
+    assert parse(load(SUPER) | {"mamba_ssm_cache_dtype": "bfloat16"}).state_dtype == "bf16"
+    # without mamba_d_ssm twice the hidden size, over 24 heads
+    wide = parse(load(FALCON) | {"mamba_d_head": "auto", "mamba_d_ssm": None})
+    (mamba,) = (core for _, core in wide.counted_cores if isinstance(core, Mamba2))
+    assert mamba.inner_dim == 2 * 3072
+    # configuration_granitemoehybrid.py: without a list all layers are Mamba
+    bare = parse(load(GRANITE_TINY) | {"layer_types": None})
+    assert bare.layer_kinds == {"mamba2": 40, "moe": 40}
+    # 23 layers of two matrices for the one shared expert
+    config = load(NANO)
+    one, none = parse(config), parse(config | {"n_shared_experts": 0})
+    assert one.n_params - none.n_params == 23 * 2 * 2688 * 3712
+    assert any("MiniMax-Text-01" in note for note in read(M1).notes)
+    assert parse(load(M1) | {"model_type": "minimax"}).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "label", "matrix"),
+    [
+        (SUPER, "backbone.layers.0.mixer.in_proj", "mamba2", "in_proj"),
+        (SUPER, "backbone.layers.1.mixer.fc1_latent_proj", "moe", "fc1_latent_proj"),
+        (SUPER, "backbone.layers.1.mixer.shared_experts", "moe", "shared_up_proj"),
+        (SUPER, "backbone.layers.7.mixer.k_proj", "full_attention", "k_proj"),
+        (KIMI, "model.layers.0.self_attn.f_b_proj", "delta_attention", "f_b_proj"),
+        (KIMI, "model.layers.0.self_attn.q_proj", "delta_attention", "qkv_proj"),
+        (KIMI, "model.layers.0.mlp.gate_proj", "mlp", "gate_up_proj"),
+        (KIMI, "model.layers.1.block_sparse_moe.shared_experts", "moe", "shared_down_proj"),
+        (FALCON, "model.layers.0.mamba.out_proj", "mamba2", "out_proj"),
+        (FALCON, "model.layers.0.feed_forward.down_proj", "mlp", "down_proj"),
+        (GRANITE_1B, "model.layers.0.shared_mlp.output_linear", "mlp", "down_proj"),
+        (GRANITE_TINY, "model.layers.0.mamba", "mamba2", "in_proj"),
+        (M1, "model.layers.0.self_attn.output_gate", "lightning_attention", "output_gate"),
+    ],
+)
+def test_a_list_names_one_matrix_of_one_layer(
+    name: str, module: str, label: str, matrix: str
+) -> None:
+    # Everything is FP8 but the listed matrix.
+    for listed, expected in (([], "fp8"), ([module], "bf16")):
+        section = {"quant_method": "fp8", "modules_to_not_convert": listed}
+        found = labelled(quantized(load(name), section), label)[matrix]
+        assert found.weight.name == expected
+
+
+def test_experts_of_kimi_k3_are_narrow_and_their_arithmetic_is_not() -> None:
+    (form,) = {core.weight for core in experts(read(K3))}
+    assert (form.name, form.compute_dtype) == ("mxfp4", "bf16")
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_a_sidecar_that_lists_every_expert_is_read() -> None:
+    """A mixed build of Nemotron 3 Ultra names 49 152 matrices of experts one by one."""
+    config = load(ULTRA)
+    listed: Config = {}
+    for index, kind in enumerate(config[PATTERN]):
+        mixer = f"backbone.layers.{index}.mixer"
+        for matrix in ("up_proj", "down_proj") if kind == "E" else ():
+            listed[f"{mixer}.shared_experts.{matrix}"] = {"quant_algo": "FP8"}
+            for expert in range(config["n_routed_experts"]):
+                entry = {"quant_algo": "NVFP4", "group_size": 16}
+                listed[f"{mixer}.experts.{expert}.{matrix}"] = entry
+        for matrix in ("in_proj", "out_proj") if kind == "M" else ():
+            listed[f"{mixer}.{matrix}"] = {"quant_algo": "FP8"}
+    quantization = {"quant_algo": "MIXED_PRECISION", "quantized_layers": listed}
+    model = parse(config, {"quantization": quantization})
+    assert [core.weight.name for core in experts(model)] == ["nvfp4"]
+    assert {linear.weight.name for linear in labelled(model, "mamba2").values()} == {"fp8"}
+    assert labelled(model, "moe")["shared_up_proj"].weight.name == "fp8"
+    assert labelled(model, "moe")["fc1_latent_proj"].weight.name == "bf16"
+    assert labelled(model, "full_attention")["q_proj"].weight.name == "bf16"
+    assert len(model.layers) == 3
+
+
+def test_a_name_that_promises_narrow_weights_is_held_to_it() -> None:
+    text, stated = json.dumps(load(NANO)), json.dumps(load(NANO.replace("BF16", "NVFP4")))
+    told = parse_config(text, source="some--Model-NVFP4.json")
+    assert told.notes[-1].startswith("the name says NVFP4, but neither ")
+    for said, name in ((text, "Model-BF16"), (text, "FP8Model"), (stated, "Model-NVFP4")):
+        assert parse_config(said, source=f"some--{name}.json").notes == ()
+
+
+def test_builds_of_one_model_differ_in_storage_only(real_configs: Path) -> None:
+    start = "nvidia--NVIDIA-Nemotron-3-"
+    for size, kinds in (
+        ("Super-120B-A12B", ("FP8", "NVFP4")),
+        ("Ultra-550B-A55B", ("BF16", "FP8", "NVFP4")),
+    ):
+        models = [read_config(real_configs / f"{start}{size}-{kind}.json") for kind in kinds]
+        assert len({model.n_params for model in models}) == 1
+        for kind, model in zip(kinds, models, strict=True):
+            # The sidecars are not in the folder, which must not pass in silence.
+            told = [note for note in model.notes if note.startswith(f"the name says {kind}")]
+            assert len(told) == (kind != "BF16")

@@ -1,0 +1,330 @@
+"""Configs that describe no model: each is refused in one line that names key and value."""
+
+import json
+import math
+import pickle
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given
+from hypothesis import strategies as st
+
+from fuzzing import bounded
+from specroof.architecture import Architecture, MedusaHeads
+from specroof.catalog.files import bundled_names
+from specroof.cost import ForwardPass, forward_cost, kv_bytes_per_token, state_bytes
+from specroof.cost.forward import kv_cache_bytes
+from specroof.errors import ConfigError, OptionError
+from specroof.parsers import parse_config
+from specroof.parsers.drafters import DRAFTER_KINDS, parse_drafter_config
+from specroof.reading.json_text import Reader
+from specroof.units import DTYPE_BYTES
+from tiny_configs import CONFIGS, DATA, Config, changed, of, parse, refused
+
+TABLE: Final[dict[str, list[tuple[Config, str]]]] = yaml.safe_load(
+    (DATA / "refused_configs.yaml").read_text("utf-8")
+)
+DRAFTERS: Final[list[tuple[str, str, Config, str]]] = yaml.safe_load(
+    (DATA / "refused_drafters.yaml").read_text("utf-8")
+)
+GOOD, V4 = CONFIGS["GOOD"], CONFIGS["V4"]
+
+
+def base_of(name: str, folder: Path) -> Config:
+    """Return a small config, or a bundled one."""
+    if name in CONFIGS:
+        return CONFIGS[name]
+    config: Config = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+    return config
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_a_value_that_describes_no_model_is_refused(name: str, model_configs_folder: Path) -> None:
+    base = base_of(name, model_configs_folder)
+    assert parse(base).n_layers > 0
+    for changes, line in TABLE[name]:
+        message = refused(changed(base, changes))
+        assert message.startswith(line), (name, changes)
+        assert "; allowed: " in message
+
+
+@pytest.mark.parametrize(("kind", "name", "changes", "line"), DRAFTERS)
+def test_a_config_that_describes_no_drafter_is_refused(
+    kind: str, name: str, changes: Config, line: str, model_configs_folder: Path
+) -> None:
+    text = json.dumps(changed(base_of(name, model_configs_folder), changes))
+    refusal = drafter_refusal(text, "config.json", kind)
+    assert refusal is not None
+    assert refusal.startswith(f"config.json: {line}; allowed: ")
+
+
+def drafter_refusal(text: str, source: str, kind: str) -> str | None:
+    """Return how the config of a drafter is refused; None for one that is read."""
+    try:
+        head = parse_drafter_config(text, source=source, kind=kind)
+    except ConfigError as refusal:
+        return str(refusal)
+    assert isinstance(head, MedusaHeads) or head.n_params > 0
+    return None
+
+
+def test_only_kinds_of_drafters_with_a_config_have_one() -> None:
+    with pytest.raises(OptionError, match=r"^kind is 'ngram'; allowed: mtp, eagle, eagle3"):
+        parse_drafter_config("{}", source="config.json", kind="ngram")
+
+
+# --- the text ------------------------------------------------------------------------------------
+
+
+def refusal_of_text(text: str, quantization_text: str | None = None) -> str:
+    """Return the line with which a text is refused."""
+    with pytest.raises(ConfigError) as caught:
+        parse_config(text, source="some/config.json", quantization_text=quantization_text)
+    message = str(caught.value)
+    assert message.isprintable()
+    assert len(message) < 1500  # one line, with every known family in the worst case
+    return message
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no readable JSON: Expecting value: line 1 column 1 (char 0)"),
+        ('{"model_type": "lla', "no readable JSON: Unterminated string"),
+        ("[1, 2]", "the file holds a list of 2"),
+        ("null", "the file holds null"),
+        ('"llama"', 'the file holds "llama"'),
+        ("12", "the file holds 12"),
+        ("{}", "model_type is missing; allowed: one of "),
+        ('{"a": 1, "a": 2}', 'no readable JSON: the key "a" stands twice'),
+        ("[" * 100_000, "no readable JSON: nested too deeply"),
+        ('{"a":' * 100_000, "no readable JSON: nested too deeply"),
+        (" " * 100_000_000, "the file has 100000000 characters; allowed: up to 16777216"),
+        ('{"hidden_size": ' + "9" * 5000 + "}", "no readable JSON: Exceeds the limit"),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_a_text_that_is_no_config_is_refused(text: str, message: str) -> None:
+    assert refusal_of_text(text).startswith(f"some/config.json: {message}")
+
+
+def test_a_bare_infinity_and_a_byte_order_mark_are_read() -> None:
+    # Nemotron configs contain one, in a key that costs nothing.
+    text = "\ufeff" + json.dumps(GOOD | {"time_step_limit": [0.0, math.inf]})
+    assert "Infinity" in text
+    assert parse_config(text, source="config.json") == parse(GOOD)
+
+
+def test_values_from_the_file_cannot_break_the_line() -> None:
+    nasty = "a\nb\x1b[31m\ud800\u2028" + "x" * 10_000
+    message = refused(GOOD | {"model_type": nasty})
+    assert message.startswith('model_type is "a\\nb\\u001b[31m\\ud800\\u2028xxx')
+    assert "\\u001b" in refusal_of_text('{"\x1b": 1, "\x1b": 2}'.replace("\x1b", "\\u001b"))
+
+
+def test_a_bad_sidecar_is_named() -> None:
+    message = refusal_of_text(json.dumps(GOOD), '{"quantization": {"quant_algo": 8}}')
+    assert message.startswith("hf_quant_config.json of some/config.json: quantization.quant_algo")
+    assert "no readable JSON" in refusal_of_text(json.dumps(GOOD), "{")
+
+
+# --- all mistakes at once ------------------------------------------------------------------------
+
+DENSE: Final = of(
+    "TINY", model_type="qwen3", head_dim=16, dtype="bfloat16", layer_types=["full_attention"] * 2
+)
+#: Values that are wrong whatever other keys say.
+WRONG: Final[Config] = {
+    "hidden_size": 0,
+    "intermediate_size": "128",
+    "num_hidden_layers": 4.0,
+    "num_attention_heads": True,
+    "num_key_value_heads": [2],
+    "head_dim": -16,
+    "vocab_size": None,
+    "tie_word_embeddings": 1,
+    "dtype": "bf17",
+    "layer_types": ["full_attention", "none", "full_attention", "none"],
+}
+
+
+@given(st.sets(st.sampled_from(sorted(WRONG)), min_size=1, max_size=8))
+def test_all_mistakes_are_said_at_once_and_nothing_else(keys: set[str]) -> None:
+    message = refused(DENSE | {key: WRONG[key] for key in keys})
+    parts = [part for part in message.split("; ") if not part.startswith("allowed: ")]
+    assert {part.split()[0].split("[")[0] for part in parts} == keys
+
+
+def test_more_mistakes_than_a_line_holds_are_counted() -> None:
+    message = refused(DENSE | WRONG)
+    assert message.count("; allowed: ") == 8
+    assert message.endswith("; and 2 more")
+
+
+def test_what_does_not_fit_a_stand_in_is_no_mistake() -> None:
+    # 3 does not divide what stands in for the heads, nor is the list as long as the layers.
+    odd = {"num_attention_heads": None, "num_key_value_heads": 3, "num_hidden_layers": "4"}
+    message = refused(DENSE | odd)
+    assert "num_attention_heads is null" in message
+    assert 'num_hidden_layers is "4"' in message
+    assert message.count("; allowed: ") == 2
+    assert refused(DENSE | {"layer_types": ["full_attention"]}).count("allowed") == 1
+    # which layers there are is missing, too: nothing stands in for that
+    assert refused(DENSE | {"model_type": "nemotron_h", "dtype": "x"}).count("allowed") == 1
+    rates = {"compress_ratios": ["4", 4, True, -1], "hidden_size": None}
+    message = refused(V4 | rates)
+    assert 'compress_ratios[0] is "4"' in message
+    assert "hidden_size is null" in message
+    assert message.count("; allowed: ") == 2
+
+
+def test_a_mistake_survives_pickling() -> None:
+    with pytest.raises(ConfigError) as caught:
+        Reader("c.json", {"x": 0}).positive_int("x")
+    again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - our own
+    assert isinstance(again, ConfigError)
+    assert str(again) == str(caught.value)
+
+
+# --- configs that somebody broke -----------------------------------------------------------------
+
+MISSING: Final = object()
+VALUES = st.one_of(
+    st.sampled_from([MISSING, None, True, False, 0, -1, 1, 2, 3, 7, 128, 2**24, 2**24 + 1, 10**40]),
+    st.sampled_from(["", "fp8", "auto", "full_attention", "MEM*E-", "\ud800", "12", "x" * 5000]),
+    st.sampled_from([math.nan, math.inf, -math.inf, 0.0, -0.5, 1.5, 48.0, 1e308]),
+    st.sampled_from([[], {}, [[]], [None], [0], [1] * 200, [{}] * 200, {"a": {}}, {"no_op": True}]),
+    st.sampled_from([[kind] * 200 for kind in ("full_attention", "sliding_attention", "other")]),
+    st.integers(-(10**6), 10**6),
+    st.text(max_size=5),
+)
+
+
+def paths(value: Any) -> list[tuple[str | int, ...]]:
+    """Return the way to every value of nested objects, and of the first objects of a list."""
+    if isinstance(value, list):
+        children: list[tuple[str | int, Any]] = list(enumerate(value[:2]))
+        return [(key, *rest) for key, child in children for rest in paths(child)]
+    if not isinstance(value, dict):
+        return []
+    inner = [(key, *rest) for key, child in value.items() for rest in paths(child)]
+    return [*((key,) for key in value), *inner]
+
+
+def broken(config: Config, path: tuple[str | int, ...], value: object) -> Config:
+    """Return a copy with one value replaced or dropped."""
+    copy: Config = json.loads(json.dumps(config))
+    place: Any = copy
+    for key in path[:-1]:
+        place = place[key]
+    if value is MISSING:
+        del place[path[-1]]
+    else:
+        place[path[-1]] = value
+    return copy
+
+
+def assert_sound(model: Architecture) -> None:
+    """Check that no number of a model is zero, negative, infinite or not a number."""
+    assert 0 < model.n_active_params <= model.n_params
+    assert 0 < model.weight_bytes < math.inf
+    assert model.n_layers == sum(layer.count for layer in model.layers) > 0
+    assert {model.activation_dtype, model.kv_dtype, model.state_dtype} <= {*DTYPE_BYTES, "bf16"}
+    for amount in (kv_bytes_per_token(model), state_bytes(model), float(kv_cache_bytes(model, 99))):
+        assert 0 <= amount < math.inf
+    work = 0.0
+    for op in forward_cost(model, ForwardPass(batch_size=2, query_len=3, context_len=100)):
+        amounts = (op.flops, op.weight_bytes, op.cache_bytes, op.activation_bytes)
+        assert all(0 <= float(amount) < math.inf for amount in amounts), op.name
+        assert float(op.memory_bytes) > 0, op.name
+        work += float(op.flops)
+    assert work > 0
+
+
+@pytest.fixture(scope="module")
+def whole_configs(model_configs_folder: Path) -> list[Config]:
+    """Return every bundled config, and the small ones of families that none is bundled of."""
+    files = sorted(model_configs_folder.glob("*.json"))
+    bundled = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    return [*bundled, *(config for config in CONFIGS.values() if "model_type" in config)]
+
+
+@pytest.mark.fuzz
+@bounded(1500)
+@given(data=st.data())
+def test_a_broken_config_is_read_soundly_or_refused_in_one_line(
+    data: st.DataObject, whole_configs: list[Config]
+) -> None:
+    config = data.draw(st.sampled_from(whole_configs))
+    for _ in range(data.draw(st.integers(1, 2))):
+        config = broken(config, data.draw(st.sampled_from(paths(config))), data.draw(VALUES))
+    try:
+        model = parse_config(json.dumps(config), source="some/config.json")
+    except ConfigError as refusal:
+        message = str(refusal)
+        assert message.startswith("some/config.json: ")
+        assert message.isprintable()
+        assert "; allowed: " in message
+    else:
+        assert_sound(model)
+
+
+#: Keys without which a config says less, and still enough: the family's class has a default, or
+#: the key is a note for the reader.
+OPTIONAL: Final = {
+    *("_source", "audio_config", "vision_config", "dtype", "tie_word_embeddings"),
+    *("num_nextn_predict_layers", "quantization_config", "zero_point", "ignore"),
+    *("modules_to_not_convert", "weight_block_size", "kv_cache_scheme"),
+    *("head_dim", "global_head_dim", "sliding_window", "sliding_window_pattern", "layer_types"),
+    *("attention_chunk_size", "interleave_moe_layer_step", "enable_moe_block"),
+    *("hidden_size_per_layer_input", "vocab_size_per_layer_input", "use_double_wide_mlp"),
+    *("num_kv_shared_layers", "attention_k_eq_v", "num_global_key_value_heads", "quant_method"),
+    *("no_op", "attention_bias"),
+}
+#: Keys that the class of a family has a default for, and those of others have not.
+OPTIONAL_IN: Final = {
+    "num_key_value_heads": {"llama", "phi3", "gemma3_text"},
+    "num_attention_heads": {"gemma3_text"},
+    "vocab_size": {"gemma3_text"},
+}
+DENSE_TYPES: Final = ("gemma", "llama", "mistral", "phi3", "qwen2", "nemotron-nas", "opt")
+OTHERS: Final = {"gemma3n_text", "mistral_large3"}  # whose classes have more defaults
+
+
+def test_a_config_without_a_key_that_counts_is_refused(whole_configs: list[Config]) -> None:
+    bundled = [config for config in whole_configs if "_source" in config]
+    dense = [one for one in bundled if one.get("model_type", "").startswith(DENSE_TYPES)]
+    assert len(dense) > 40
+    for config in dense:
+        if config["model_type"] in OTHERS:
+            continue
+        for path in paths(config):
+            key = str(path[-1])
+            allowed = config["model_type"] in OPTIONAL_IN.get(key, set())
+            # Sizes of a tower that reads images count for servers only, which assume some.
+            if key in OPTIONAL or allowed or "vision_config" in path:
+                continue
+            refused(broken(config, path, MISSING))
+
+
+BUNDLED_DRAFTERS: Final = bundled_names("model_configs/drafters")
+
+
+@pytest.mark.fuzz
+@bounded(150, HealthCheck.function_scoped_fixture)
+@given(data=st.data())
+def test_a_broken_config_of_a_drafter_is_read_or_refused_in_one_line(
+    data: st.DataObject, model_configs_folder: Path
+) -> None:
+    name = data.draw(st.sampled_from(BUNDLED_DRAFTERS)).replace("/", "--")
+    text = (model_configs_folder / "drafters" / f"{name}.json").read_text("utf-8")
+    kind = next(kind for kind in DRAFTER_KINDS if drafter_refusal(text, "c.json", kind) is None)
+    config = json.loads(text)
+    config = broken(config, data.draw(st.sampled_from(paths(config))), data.draw(VALUES))
+    refusal = drafter_refusal(json.dumps(config), "broken.json", kind)
+    if refusal is not None:
+        assert refusal.startswith("broken.json: ")
+        assert refusal.isprintable()
+        assert "; allowed: " in refusal
