@@ -292,8 +292,6 @@ def _row(row: AdvisedLoad) -> str:
 def _about_flags(found: Found) -> str:
     if not any(row.draft_len for row in found.chip.rows):
         return "<p>Without drafts: the decision is off at every load of the table.</p>"
-    if not found.chip.launches:
-        return f"<p>{found.case.engine} has no flags for these drafts: see below.</p>"
     if YOUR_DRAFT_MODEL in found.serve:
         return "<p>Put the drafter's weights in the place of the placeholder.</p>"
     return ""

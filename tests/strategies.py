@@ -61,6 +61,7 @@ flags = st.booleans()
 hidden_sizes = st.sampled_from([16, 32])
 formats = st.sampled_from(list(WEIGHT_FORMATS.values()))
 cache_dtypes = st.sampled_from(CHOICES["kv_dtype"])
+state_dtypes = st.sampled_from(CHOICES["state_dtype"])
 options = st.builds(
     Options,
     **{
@@ -313,7 +314,7 @@ def architectures(draw: DrawFn, *, sawtooth: bool = True) -> Architecture:
         vector_params=hidden_size,
         lookup_params=draw(lookup_sizes),
         kv_dtype=draw(cache_dtypes),
-        state_dtype=draw(st.sampled_from(CHOICES["state_dtype"])),
+        state_dtype=draw(state_dtypes),
     )
 
 

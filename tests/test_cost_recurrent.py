@@ -40,7 +40,6 @@ from specroof.cost.forward import CORES, kv_cache_bytes
 from specroof.units import dtype_bytes
 from strategies import (
     batches,
-    cache_dtypes,
     contexts,
     delta_nets,
     forward_pass,
@@ -51,6 +50,7 @@ from strategies import (
     setting,
     short_convolutions,
     small,
+    state_dtypes,
 )
 
 #: Nemotron 3 Super, Kimi Linear, Kimi K3 and MiniMax-M1 as their configs have them.
@@ -222,7 +222,7 @@ def test_parameters_of_the_convolution() -> None:
     }
 
 
-@given(recurrents, cache_dtypes, cache_dtypes)
+@given(recurrents, state_dtypes, state_dtypes)
 def test_state_and_columns_have_formats_of_their_own(
     core: RecurrentCore, state_dtype: str, conv_dtype: str
 ) -> None:
@@ -400,7 +400,7 @@ def stack(*blocks: Block) -> Architecture:
     return Architecture("stack", "falcon_h1", 8, 10, (Layer(blocks, 3),), head)
 
 
-@given(recurrents, contexts, cache_dtypes)
+@given(recurrents, contexts, state_dtypes)
 def test_a_recurrent_model_stores_states_and_no_cache(
     core: RecurrentCore, context: int, dtype: str
 ) -> None:

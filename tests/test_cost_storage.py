@@ -27,10 +27,10 @@ from specroof.architecture import (
 )
 from specroof.architecture.base import cache_element_bytes
 from specroof.architecture.latent import latent_bytes
-from specroof.cost import Options, Storage, kv_bytes_per_token, state_bytes, storage
+from specroof.cost import CHOICES, Options, Storage, kv_bytes_per_token, state_bytes, storage
 from specroof.cost.forward import kv_cache_bytes
 from specroof.units import DTYPE_BYTES
-from strategies import architectures, cache_dtypes, contexts, formats, options
+from strategies import architectures, contexts, formats, options
 
 
 def stack(*cores: tuple[Core, int], kv_dtype: str = "bf16") -> Architecture:
@@ -50,10 +50,12 @@ CSA = CompressedAttention(
 DELTA = GatedDeltaNet(16, 32, 128, 128, conv_kernel=4, conv_columns=3)
 
 
-@given(cache_dtypes)
-def test_only_fp4_caches_have_a_scale_per_block(dtype: str) -> None:
-    scale = 1 / 16 if dtype == "fp4" else 0
-    assert cache_element_bytes(dtype) == DTYPE_BYTES[dtype] + scale
+@pytest.mark.parametrize("dtype", CHOICES["kv_dtype"])
+def test_caches_of_a_scale_per_block(dtype: str) -> None:
+    # Bits of ggml's blocks of 32 elements: a scale of 16, a minimum of 16 more in the odd ones.
+    blocks = {"q8_0": 8.5, "q5_1": 6, "q5_0": 5.5, "q4_1": 5, "q4_0": 4.5, "iq4_nl": 4.5, "fp4": 4.5}
+    bits = blocks.get(dtype) or 8 * DTYPE_BYTES[dtype]
+    assert cache_element_bytes(dtype) == bits / 8
 
 
 def test_latents_of_both_published_layouts_by_hand() -> None:

@@ -137,16 +137,3 @@ def test_where_drafts_pay_nowhere_the_command_is_plain(monkeypatch: pytest.Monke
     assert {row.decision for row in found.chip.rows} == {"off"}
     assert found.serve == "vllm serve Qwen/Qwen3-8B --tensor-parallel-size 1"
     assert "Without drafts" in answers.case_page(found, "")
-
-
-def test_a_server_without_such_drafts_gets_a_plain_command_and_a_reason(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(DRAFTERS, "eagle3", "medusa,accept-length=2.5@3")
-    found = found_of(Case("Qwen/Qwen3-8B", "b200", "vllm"))
-    assert found is not None
-    assert any(row.draft_len for row in found.chip.rows)
-    assert found.serve == "vllm serve Qwen/Qwen3-8B --tensor-parallel-size 1"
-    shown = answers.case_page(found, "")
-    assert "has no flags for these drafts" in shown
-    assert "vLLM 0.33.0 has no flag for medusa" in shown

@@ -356,6 +356,15 @@ def query_tiles(setting: PassSettings, *, n_heads: int, n_kv_heads: int) -> Arra
 
     Source
         See `thread_blocks`.
+
+    Examples
+    --------
+    >>> from specroof.architecture.base import CacheReading
+    >>> verify = ForwardPass(batch_size=1, query_len=8, context_len=1000)
+    >>> reading = CacheReading("unsplit", tile=16, packed=True)
+    >>> setting = PassSettings(verify, Options(), "bf16", "fp32", "bf16", reading=reading)
+    >>> float(query_tiles(setting, n_heads=12, n_kv_heads=2))  # 8 * 6 rows
+    3.0
     """
     reading, new = setting.reading, setting.forward.query_len
     rows = new * (n_heads / n_kv_heads) if reading.packed else new

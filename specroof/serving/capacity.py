@@ -395,9 +395,13 @@ def prefill_rules(deployment: Deployment, kind: str | None = None) -> PrefillRul
 def _captured(setup: Setup, server: Server) -> CapturedGraphs | None:
     """Return what a server captures, stated or not, in its own unit.
 
+    A profile without graphs is of software that captures nothing, unless it is told to.
+
     Ignores
         sizes that vLLM adds for uniform rounds, and uses for them alone.
     """
+    if setup.engine.graphs is None and server.stated.capture is None:
+        return None
     graphs = setup.engine.graphs or CapturedGraphs(sizes=())
     if setup.engine.rules == "sglang":
         # Servers that draft have the finer sizes; the profiles were fitted with them.
