@@ -188,14 +188,7 @@ def _hardware_files() -> dict[str, tuple[Path, bool]]:
 
 def _parse_hardware(path: Path, *, trusted: bool) -> HardwareProfile:
     """Return the profile of a file, with the engines that stand in where it has none."""
-    text = read_text(path, ProfileError)
-    profile = None
-    if trusted:
-        # Of a bundled file that is being edited, the checks below say what is wrong.
-        with suppress(KeyError, TypeError, ValueError, AttributeError):
-            profile = parse_hardware(text, source=str(path), trusted=True)
-    if profile is None:
-        profile = parse_hardware(text, source=str(path))
+    profile = _parsed(read_text(path, ProfileError), str(path), trusted)
     link = profile.interconnect
     stand_ins = GenericEngines(
         known=_generic,
@@ -205,6 +198,16 @@ def _parse_hardware(path: Path, *, trusted: bool) -> HardwareProfile:
         local=local_engines,
     )
     return replace(profile, generic=stand_ins)
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str, source: str, trusted: bool) -> HardwareProfile:
+    """Return the profile that a text holds, which is parsed once: that takes most of a command."""
+    if trusted:
+        # Of a bundled file that is being edited, the checks below say what is wrong.
+        with suppress(KeyError, TypeError, ValueError, AttributeError):
+            return parse_hardware(text, source=source, trusted=True)
+    return parse_hardware(text, source=source)
 
 
 @cache
