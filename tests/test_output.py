@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from specroof.cli import app
+from specroof.cli.output import check_file
 from specroof.report.layout import in_line, json_line, rows_csv
 
 pytestmark = pytest.mark.slow
@@ -253,3 +254,11 @@ def test_a_chart_needs_the_name_of_a_file() -> None:
     refused = CliRunner().invoke(app, words)
     assert refused.exit_code == 2
     assert "--plot is '/'" in refused.output
+
+
+def test_standard_output_can_always_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    check_file(Path("-"))
+    assert list(tmp_path.iterdir()) == []

@@ -1045,3 +1045,20 @@ def test_a_study_plays_no_loads_on_other_workers() -> None:
     }
     with pytest.raises(OptionError, match=r"targets\.0\.prefill is '1x1'"):
         sweep(study)
+
+
+def test_workers_of_a_framework_that_refuses_the_drafter_have_no_flags() -> None:
+    found = advise(
+        "Qwen/Qwen3-8B",
+        "h100",
+        drafters="medusa,accept-length=2.5@3",
+        prefill="1x1",
+        decode="1x1",
+        input_len=1000,
+        output_len=300,
+        concurrency=8,
+    )
+    (chip,) = found.chips
+    assert chip.rows[0].draft_len
+    assert set(chip.engine_config.values()) == {None}
+    assert chip.worker_launches == {}
