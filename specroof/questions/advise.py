@@ -839,7 +839,9 @@ def _chip_advice(
     price_of = partial(usd_per_hour, given=request.price_per_hour)
     price = price_of(setup.hardware) if split is None else split.mean(setup, price_of)
 
-    def prediction_of(setup: Setup, drafters: Sequence[Drafter]) -> Prediction:
+    def prediction_of(
+        setup: Setup, drafters: Sequence[Drafter], *, raises: bool = True
+    ) -> Prediction:
         return predicted(
             Deployment(checked.model, setup),
             drafters,
@@ -847,6 +849,7 @@ def _chip_advice(
             max_draft_len=max_draft_len,
             room=room_rule(setup, None, "queue"),
             split=split,
+            raises=raises,
         )
 
     decide = partial(
@@ -860,13 +863,9 @@ def _chip_advice(
         fixed=[_is_fixed(drafter, request, frameworks) for drafter in checked.drafters],
     )
     prediction = prediction_of(setup, checked.drafters)
-    most = max(loads) / prediction.servers
-    raised, by_default = _raised(prediction, most), None
-    if raised:
-        told: dict[str, Any] = {name: most for name, (_, most) in raised.items()}
-        settings = replace(server_of(request.server), **told)
-        by_default, setup = prediction, in_server(checked.model, setup, settings)
-        prediction = prediction_of(setup, checked.drafters)
+    by_default = None
+    if any(map(any, prediction.told)):
+        by_default = prediction_of(setup, checked.drafters, raises=False)
     plan = decide(prediction, by_default=by_default)
     typical = [_typical(drafter) for drafter in checked.drafters]
     if typical[plan.chosen] is not None:
@@ -874,6 +873,11 @@ def _chip_advice(
         shaped = decide(prediction_of(setup, [shape or drafter for shape, drafter in pairs]))
         if [row.draft_len for row in shaped.rows] != [row.draft_len for row in plan.rows]:
             plan = decide(prediction, by_default=by_default, typical=shaped)
+    raised = _raised(prediction, plan)
+    if raised:
+        # What is started, and played through: the flags of the largest load that takes them.
+        told: dict[str, Any] = {name: most for name, (_, most) in raised.items()}
+        setup = in_server(checked.model, setup, replace(setup.user_settings, **told))
     uncaptured: list[str] = []
     if setup.user_settings.capture is not None:
         settings = replace(setup.user_settings, capture=None)
@@ -886,7 +890,9 @@ def _chip_advice(
         )
         uncaptured = [*_uncaptured(setup, plan, free)]
     drafter = checked.drafters[plan.chosen]
-    launches, config, refusals = _launches(checked, prediction, drafter, plan, frameworks)
+    launches, config, refusals = _launches(
+        checked, replace(prediction, setup=setup), drafter, plan, frameworks
+    )
     is_refused = drafter.kind in SERVED_KINDS and set(config.values()) == {None}
     why = "; ".join(refusal.partition("; allowed")[0] for refusal in refusals)
     played = _played_plan(checked, setup, drafter, plan)
@@ -982,13 +988,26 @@ def _is_fixed(drafter: Drafter, request: AdviseRequest, frameworks: Sequence[str
     return not all(follows_load(drafter.kind, framework, **shape) for framework in frameworks)
 
 
-def _raised(prediction: Prediction, batch: float) -> dict[str, tuple[int, int]]:
+def _raised(prediction: Prediction, plan: LoadPlan) -> dict[str, tuple[int, int]]:
     """Return the default limits that bind, and what they are raised to, by the server's keys.
 
-    A default and not memory decides how many requests run: the largest batch is told instead.
+    To that of the largest load at which drafts are on; without drafts, of the largest.
     """
-    limits = [limit for room in prediction.limits if (limit := room.raised_running(batch))]
-    return {"running": limits[0]} if limits else {}
+    told = prediction.told[plan.chosen] if prediction.told else ()
+    by_load = dict(zip(prediction.load.batch_size, told, strict=False))
+    drafted = [row.concurrency for row in plan.rows if row.draft_len]
+    limits = [by_load.get(load, (None, None))[1] for load in drafted]
+    if not drafted:
+        limits = [plain for plain, _ in by_load.values()]
+    most = max((limit for limit in limits if limit is not None), default=None)
+    if most is None:
+        return {}
+    room = served_room(
+        prediction.deployment,
+        context_len=1.0,
+        drafter=prediction.drafters[plan.chosen] if drafted else None,
+    )
+    return {"running": (room.server.running or most, most)}
 
 
 def _typical(drafter: Drafter) -> Drafter | None:

@@ -33,9 +33,9 @@ from specroof.questions.request import (
     question,
 )
 from specroof.report.layout import ABSENT, figure, format_table, page
-from specroof.serving.capacity import RoomRule, server_room
+from specroof.serving.capacity import RoomRule
 from specroof.serving.played import played_gain, played_server
-from specroof.serving.served import ServedCurve, room_rule, served_curve
+from specroof.serving.served import ServedCurve, raised_notes, room_rule, served_curve
 from specroof.serving.workload import Load, Workload, workload_json
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, acceptance_of, drafting_gain
 from specroof.speedup.inverses import (
@@ -314,33 +314,22 @@ def _grid_rows(
     """Return the answers at loads in their steady state, and notes on them."""
     loads = list(product(curve.context_len.tolist(), curve.batch_size.tolist()))
     notes = [*curve.notes]
-    room = None
-    if case.room != "ignore":
-        room = server_room(
-            *(case.deployment, case.drafter, curve.context_len, curve.verify_len),
-            workload=case.load.workload,
-        )
     if request.solve in _PER_LOAD:
-        largest = np.full((curve.context_len.size, case.max_draft_len + 1), np.inf)
-        if room is not None:
-            largest = room.largest
-        most = dict(zip(curve.context_len.tolist(), largest, strict=True))
-        rows = [_row(case, load, wanted, request.solve, most[load[0]]) for load in loads]
+        rows = [_row(case, load, wanted, request.solve) for load in loads]
         held = "no room: the server does not run so many requests with drafts at a time"
-        if not any(row.room_ends for row in rows):
-            room = None
+        if any(row.room_ends for row in rows):
+            notes.append(held)
+        steady = case.load.steady
+        served = case.served(steady, constant_acceptance(0.5), room=case.room_of_load)
+        notes += raised_notes(served, steady.batch_size)
     else:
         rows = [_run(case, load, wanted, request) for load in loads]
-        held = f"only a {request.solve} that has room in the server counts"
         beyond = next((row.unknown_from for row in rows if row.unknown_from is not None), None)
         if beyond is not None:
             tried = f"largest {request.solve} tried: {beyond - 1} (most)"
             notes.append(f"{tried}; from {beyond} on nothing is known")
-    if room is not None:
-        asked = float(curve.batch_size.max())
-        if request.solve == "batch":  # as many as memory holds without drafts
-            asked = float(room.largest[:, 0].max())
-        notes += [held, *room.default_limit(asked)]
+        if case.room != "ignore":
+            notes.append(f"only a {request.solve} that has room in the server counts")
     return rows, notes
 
 
@@ -365,6 +354,12 @@ class _Threshold:
     room: RoomRule
     max_draft_len: int
     draft_len: int | None
+
+    @property
+    def room_of_load(self) -> RoomRule:
+        """What becomes of requests beyond memory: they wait; a batch beyond it has no figures."""
+        waits = self.room != "ignore" and self.load.workload is not None
+        return "queue" if waits else self.room
 
     def served(
         self,
@@ -445,27 +440,28 @@ def _wanted(request: BreakevenRequest, case: _Threshold) -> float:
     return wanted
 
 
-def _row(
-    case: _Threshold, load: tuple[float, float], wanted: float, solve: str, largest: Array
-) -> Row:
+def _row(case: _Threshold, load: tuple[float, float], wanted: float, solve: str) -> Row:
     """Return the answer at one load, beside the speedup of the drafter as it is.
 
     Parameters
     ----------
     case, load, wanted, solve
         What is solved for where.
-    largest
-        The largest batch that the server has room for, by drafts from 0.
     """
     first, drafter = case.draft_len or 1, case.drafter
-    have_room = [k for k in range(first, len(largest)) if largest[k] >= load[1]]
-    if not have_room:
-        return Row(*load, Threshold("no room", None, first, -np.inf), room_ends=True)
-    here = replace(case, max_draft_len=have_room[-1])
     at_load = Load([load[1]], [load[0]], case.load.workload)
+    room = case.room_of_load
+    known = constant_acceptance(0.5) if drafter.acceptance is None else drafter.acceptance
+    runs = case.served(at_load, known, room=room).decoding.running_batch[0, 0]
+    have_room = first + np.flatnonzero(
+        np.isfinite(np.broadcast_to(runs, case.max_draft_len + 1)[first:])
+    )
+    if not have_room.size:
+        return Row(*load, Threshold("no room", None, first, -np.inf), room_ends=True)
+    here = replace(case, max_draft_len=int(have_room[-1]))
 
     def gain(acceptance: TokensPerRound | ContextAcceptance, other: Drafter) -> tuple[float, int]:
-        curve = here.served(at_load, acceptance, room="ignore", drafter=other).curve
+        curve = here.served(at_load, acceptance, room=room, drafter=other).curve
         speedups, drafts = drafting_gain(curve, case.draft_len)
         return float(speedups[0, 0]), int(drafts[0, 0])
 

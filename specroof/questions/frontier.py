@@ -46,7 +46,6 @@ from specroof.questions.request import (
     price_notes,
     question,
     refuse_one_token,
-    server_of,
     unique_list,
     usd_per_hour,
     words,
@@ -527,7 +526,7 @@ def _frontiers(request: FrontierRequest, load: Load) -> tuple[list[_DeviceFronti
             found.append(
                 _played_on_devices(prediction, request, load)
                 if load.requests
-                else _on_devices(prediction, _raised(prediction, here), request)
+                else _on_devices(prediction, request)
             )
     if not placements:
         refuse("devices", request.devices, "one number of devices or more")
@@ -543,55 +542,28 @@ def _prediction(request: FrontierRequest, drafters: Sequence[Drafter], load: Loa
         drafters,
         replace(load.steady, batch_size=[1.0]) if load.requests else load,
         max_draft_len=request.max_draft_len,
-        room=room_rule(deployment.setup, request.capacity),
+        room=room_rule(
+            deployment.setup, request.capacity, "drop" if load.workload is None else "queue"
+        ),
         split=split,
     )
 
 
-def _raised(found: Prediction, request: FrontierRequest) -> Prediction | None:
-    """Return the prediction of a server whose default limit of requests does not bind.
-
-    None where the default does not bind before memory does.
-    """
-    most = max(found.load.batch_size) / found.servers
-    limits = [limit for room in found.limits if (limit := room.raised_running(most))]
-    if not limits:
-        return None
-    settings = replace(server_of(request.server), running=limits[0][1])
-    return _prediction(replace(request, server=settings), found.drafters, found.load)
-
-
-def _on_devices(
-    found: Prediction, raised: Prediction | None, request: FrontierRequest
-) -> _DeviceFrontiers:
-    """Return the frontiers of plain decoding and of each drafter on one number of devices.
-
-    Under the default limits of the server, and besides at batches that only a raised limit allows.
-    """
-    default, notes = _grids(found), [*found.notes]
-    columns = [_unbeaten(points, request) for points in default]
-    if raised is not None:
-        ranks = found.limits[0].drafting.need.ranks
-        for i, more in enumerate(_grids(raised)):
-            users = more["tokens_per_s_per_user"]
-            is_new = np.isnan(default[i]["tokens_per_s_per_user"])
-            more["tokens_per_s_per_user"] = np.where(is_new, users, np.nan)
-            each = more["batch_size"] / found.servers
-            more["running"] = ranks * np.ceil(each / ranks)
-            beyond = _unbeaten(more, request)
-            columns[i] = {
-                name: np.concatenate([column, beyond[name]]) for name, column in columns[i].items()
-            }
+def _on_devices(found: Prediction, request: FrontierRequest) -> _DeviceFrontiers:
+    """Return the frontiers of plain decoding and of each drafter on one number of devices."""
+    notes = [*found.notes]
+    if any(map(any, found.told)):
         notes.append(
             f"batches that defaults of {found.setup.engine.rules} for running requests do not allow "
             f"take --server running=BATCH"
         )
+    grids = _grids(found)
     return _DeviceFrontiers(
         **fields_of(found, "deployment", "split", "devices"),
         context_len=found.load.context_len[0],
         names=(PLAIN, *(curve.drafter for curve in found.curves)),
-        columns=tuple(columns),
-        largest_rates=(None,) * len(columns),
+        columns=tuple(_unbeaten(points, request) for points in grids),
+        largest_rates=(None,) * len(grids),
         notes=tuple(notes),
     )
 
@@ -653,9 +625,18 @@ def _of_played(one: PlayedLoads, devices: int, drafts: slice) -> _Columns:
 
 
 def _unbeaten(points: _Columns, request: FrontierRequest) -> _Columns:
-    """Return the points that no other beats, in their order."""
-    index = np.sort(_frontier(points, request).index)
-    return {name: column[index] for name, column in points.items()}
+    """Return the points that no other beats, in any server or by default, in their order."""
+    index = [_frontier(points, request).index]
+    if "running" in points:
+        index.append(_frontier(_by_default(points), request).index)
+    kept = np.unique(np.concatenate(index))
+    return {name: column[kept] for name, column in points.items()}
+
+
+def _by_default(points: _Columns) -> _Columns:
+    """Return the points with figures of those alone that need no limit of running requests."""
+    users = np.where(np.isnan(points["running"]), points["tokens_per_s_per_user"], np.nan)
+    return points | {"tokens_per_s_per_user": users}
 
 
 def _frontier(columns: _Columns, request: FrontierRequest) -> Frontier:
@@ -694,7 +675,7 @@ def _of_devices(found: Prediction, drafter: int, drafts: slice) -> _Columns:
         "draft_len": curve.draft_len[drafts, None],
         "tokens_per_s_per_user": users[0, :, drafts].T,
         "ttft_s": waits_s[0, :, drafts].T,
-        "running": np.array(np.nan),
+        "running": _told(found, drafter, is_plain=drafts.start is None),
         **{
             name: values[0, :, drafts].T / found.devices
             for name, values in zip(_PER_DEVICE, (rates, low, high), strict=True)
@@ -702,6 +683,17 @@ def _of_devices(found: Prediction, drafter: int, drafts: slice) -> _Columns:
     }
     grids = np.broadcast_arrays(*columns.values())
     return {name: grid.ravel() for name, grid in zip(columns, grids, strict=True)}
+
+
+def _told(found: Prediction, drafter: int, *, is_plain: bool) -> Array:
+    """Return the limit of running requests that a batch takes; NaN where the default is enough."""
+    told = found.told[drafter] if found.told else ()
+    if not told:
+        return np.array(np.nan)
+    ranks = found.limits[drafter].drafting.need.ranks
+    batches = np.array(found.load.batch_size) / found.servers
+    limits = [math.nan if (limit := pair[not is_plain]) is None else limit for pair in told]
+    return np.asarray(np.minimum(limits, ranks * np.ceil(batches / ranks)))
 
 
 def _series(
@@ -718,9 +710,7 @@ def _series(
     at = best.cheapest_within(slowest_s)
     cheapest = by_default = None if at is None else points[at]
     if cheapest is not None and cheapest.running is not None:
-        users = np.where(np.isnan(columns["running"]), columns["tokens_per_s_per_user"], np.nan)
-        default = _frontier(columns | {"tokens_per_s_per_user": users}, request)
-        at = default.cheapest_within(slowest_s)
+        at = _frontier(_by_default(columns), request).cheapest_within(slowest_s)
         by_default = None if at is None else _point(columns, at, usd, watts)
     return Series(name, tuple(points.values()), cheapest, by_default)
 

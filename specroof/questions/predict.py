@@ -70,7 +70,7 @@ from specroof.report.layout import columns_csv, figure, format_table, in_line, n
 from specroof.serving.capacity import RoomRule, ServerRoom
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.played import PlayedLoads, played_loads, played_server
-from specroof.serving.served import room_rule, served_curve
+from specroof.serving.served import Limits, raised_notes, room_rule, served_curve
 from specroof.serving.workload import Load
 from specroof.speedup.curve import (
     DEFAULT_MAX_DRAFT_LEN,
@@ -112,6 +112,9 @@ class Prediction(Charted):
         Sentences for the reader.
     limits
         What the server has room for, for each drafter; empty where memory has no end.
+    told
+        For each drafter the limits of running requests that a server is told at each batch size:
+        see `specroof.serving.served.ServedCurve`.
     room
         What becomes of requests beyond it: they ``queue``, their points are ``drop``ped, or memory
         is ``ignore``d.
@@ -134,6 +137,7 @@ class Prediction(Charted):
     curves: tuple[SpeedupCurve, ...]
     end_to_end: tuple[EndToEnd, ...]
     limits: tuple[ServerRoom, ...] = ()
+    told: tuple[tuple[Limits, ...], ...] = ()
     room: RoomRule = "ignore"
     draft_len: tuple[int, ...] = ()
     played: tuple[PlayedLoads, ...] = ()
@@ -295,7 +299,7 @@ class Prediction(Charted):
         return prediction_charts(self)
 
 
-def predicted(
+def predicted(  # noqa: PLR0913 - what is served, to whom, within what
     deployment: Deployment,
     drafters: Sequence[Drafter],
     load: Load,
@@ -303,6 +307,7 @@ def predicted(
     max_draft_len: int | None = None,
     room: RoomRule = "ignore",
     split: "Split | None" = None,
+    raises: bool = True,
 ) -> Prediction:
     """Return the gains of drafters in a setup that exists already.
 
@@ -316,6 +321,8 @@ def predicted(
         What becomes of requests that the server has no memory for.
     split
         Workers of prefill and of decoding; the setup is then of one decode worker.
+    raises
+        Whether default limits of running requests are raised, as `served_curve` does.
 
     Raises
     ------
@@ -323,7 +330,9 @@ def predicted(
         As `specroof.serving.served.served_curve` does, and for more points than memory holds.
     """
     longest, capped = shared_max_draft_len(drafters, max_draft_len)
-    return predicted_to(longest, deployment, drafters, load, room=room, notes=capped, split=split)
+    return predicted_to(
+        longest, deployment, drafters, load, room=room, notes=capped, split=split, raises=raises
+    )
 
 
 def predicted_to(  # noqa: PLR0913 - what is served, to whom, within what
@@ -335,6 +344,7 @@ def predicted_to(  # noqa: PLR0913 - what is served, to whom, within what
     room: RoomRule = "ignore",
     notes: Sequence[str] = (),
     split: "Split | None" = None,
+    raises: bool = True,
 ) -> Prediction:
     """Return the gains of drafters up to a draft length that some may not reach.
 
@@ -350,6 +360,8 @@ def predicted_to(  # noqa: PLR0913 - what is served, to whom, within what
         Sentences for the reader besides those on the curves.
     split
         Workers of prefill and of decoding; None where one server does both.
+    raises
+        Whether default limits of running requests are raised, as `served_curve` does.
 
     Raises
     ------
@@ -361,14 +373,22 @@ def predicted_to(  # noqa: PLR0913 - what is served, to whom, within what
         return played_prediction(
             load,
             lambda steady: predicted_to(
-                max_draft_len, deployment, drafters, steady, room=room, notes=notes
+                max_draft_len, deployment, drafters, steady, room=room, notes=notes, raises=raises
             ),
         )
     shape = len(load.context_len), len(load.batch_size), max_draft_len + 1
     heavier: dict[str, Any] = {"weight": REQUEST_WEIGHT, "why": " with prefills"}
     refuse_many_points(shape, curves=len(drafters), **heavier if load.workload else {})
     served = [
-        served_curve(deployment, drafter, load, room, max_draft_len=max_draft_len, split=split)
+        served_curve(
+            deployment,
+            drafter,
+            load,
+            room,
+            max_draft_len=max_draft_len,
+            split=split,
+            raises=raises,
+        )
         for drafter in drafters
     ]
     curves, rooms = [each.decoding for each in served], [each.room for each in served if each.room]
@@ -388,6 +408,7 @@ def predicted_to(  # noqa: PLR0913 - what is served, to whom, within what
             *notes,
             "bands of speedups are wider by what drafted loads of such workers were off",
         )
+    raised = [note for each in served for note in raised_notes(each, load.batch_size)]
     return Prediction(
         model=deployment.model,
         setup=deployment.setup,
@@ -396,9 +417,10 @@ def predicted_to(  # noqa: PLR0913 - what is served, to whom, within what
         max_draft_len=max_draft_len,
         curves=tuple(curves),
         end_to_end=tuple(each.end_to_end for each in served if each.end_to_end is not None),
-        notes=tuple(dict.fromkeys([*of_curves, *longer, *notes, *assumed])),
+        notes=tuple(dict.fromkeys([*raised, *of_curves, *longer, *notes, *assumed])),
         warnings=tuple(warnings),
         limits=tuple(rooms),
+        told=tuple(each.told for each in served),
         room=room,
         split=split,
     )

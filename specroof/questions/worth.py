@@ -41,11 +41,11 @@ from specroof.questions.request import (
 from specroof.report.layout import figure, format_table, page
 from specroof.serving.capacity import RoomRule
 from specroof.serving.played import largest_rate, played_loads, played_server
-from specroof.serving.served import room_rule, room_warnings, served_curve
+from specroof.serving.served import ServedCurve, raised_notes, room_rule, served_curve
 from specroof.serving.workload import Load, Workload, workload_json
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, grid_slices
 from specroof.speedup.price import usd_per_million_tokens
-from specroof.speedup.result import SpeedupCurve, best_index
+from specroof.speedup.result import best_index
 from specroof.units import format_drafts, format_price, format_seconds
 
 #: Default acceptance lengths, and the most users to try.
@@ -257,7 +257,9 @@ def _at_load(request: WorthRequest, load: Load) -> Worth:
     drafts = min(drafter.max_draft_len or DEFAULT_MAX_DRAFT_LEN, DEFAULT_MAX_DRAFT_LEN)
     if request.draft_len is not None:
         drafts = usual_drafts(drafter, deployment.model, request.draft_len)
-    room = room_rule(deployment.setup, request.capacity)
+    room = room_rule(
+        deployment.setup, request.capacity, "drop" if load.workload is None else "queue"
+    )
     if request.accept_length is None:
         lengths = [float(one) for one in USUAL_LENGTHS if one <= drafts + 1]
     else:
@@ -276,9 +278,17 @@ def _at_load(request: WorthRequest, load: Load) -> Worth:
     case = _Question(deployment, load, room, drafts, wanted_s, usd)
     warnings: tuple[str, ...] = ()
     if load.requests:
-        curve, rows, warnings = _played(case, better)
+        served, rows, warnings = _played(case, better)
+        curve = served.curve
     else:
-        curve, rows = _steady(case, better)
+        served, rows = _steady(case, better)
+        curve = served.curve
+        if not np.isfinite(curve.tokens_per_s[..., 0]).all():
+            refuse(
+                "batch_size",
+                load.batch_size[0],
+                f"batches that {curve.placement.devices} x {curve.hardware} have memory for, or --no-capacity",
+            )
     pairs = list(zip(lengths, rows, strict=True))
     further = [
         replace(after, gain_per_token=(after.speedup - before.speedup) / (length - shorter))
@@ -292,8 +302,7 @@ def _at_load(request: WorthRequest, load: Load) -> Worth:
     if usd is None:
         name = deployment.setup.hardware.name
         notes.insert(0, f"price of {name} unknown: --price-per-hour USD")
-    if room != "ignore":
-        notes += room_warnings(deployment, drafter, curve)
+    notes += raised_notes(served, curve.batch_size.tolist())
     return Worth(
         **fields_of(curve, "model", "hardware", "engine", "placement"),
         drafter=drafter.name,
@@ -338,10 +347,10 @@ class _Question:
         )
 
 
-def _steady(case: _Question, better: Sequence[Drafter]) -> tuple[SpeedupCurve, list[WorthRow]]:
+def _steady(case: _Question, better: Sequence[Drafter]) -> tuple[ServedCurve, list[WorthRow]]:
     """Return a row for each drafter at a load in its steady state, and the first curve."""
     served = [
-        served_curve(case.deployment, each, case.load, "ignore", max_draft_len=case.max_draft_len)
+        served_curve(case.deployment, each, case.load, case.room, max_draft_len=case.max_draft_len)
         for each in better
     ]
     tpot_s = float(served[0].tpot_s[0, 0, 0]) if case.tpot_s is None else case.tpot_s
@@ -356,7 +365,7 @@ def _steady(case: _Question, better: Sequence[Drafter]) -> tuple[SpeedupCurve, l
         )
         for one, each in zip(served, better, strict=True)
     ]
-    return served[0].curve, rows
+    return served[0], rows
 
 
 #: Shares of the largest stable rate between which that within a target is looked for.
@@ -365,7 +374,7 @@ _LEAST_SHARE: Final = 0.01
 
 def _played(
     case: _Question, better: Sequence[Drafter]
-) -> tuple[SpeedupCurve, list[WorthRow], tuple[str, ...]]:
+) -> tuple[ServedCurve, list[WorthRow], tuple[str, ...]]:
     """Return a row for each drafter of requests that are played through, a curve, and warnings."""
     load, most = case.load, case.max_draft_len
     servers = [played_server(case.deployment, each, load, case.room, most) for each in better]
@@ -396,7 +405,7 @@ def _played(
             )
         )
     steady = replace(load.steady, batch_size=[batch])
-    curve = served_curve(case.deployment, better[0], steady, "ignore", max_draft_len=most).curve
+    curve = served_curve(case.deployment, better[0], steady, case.room, max_draft_len=most)
     return curve, rows, tuple(saturation_warnings(load, servers[0].answers(0)))
 
 
@@ -404,9 +413,11 @@ def _users(case: _Question, drafter: Drafter, tpot_s: float) -> int:
     """Return the largest batch whose users wait at most so long per token; 0 if there is none."""
     load, most = case.load.steady, case.max_draft_len
     batches = np.arange(1.0, _MOST_USERS + 1)
+    # Who waits for room is not served fast.
+    room: RoomRule = "ignore" if case.room == "ignore" else "drop"
     for _, columns in reversed(list(grid_slices((1, _MOST_USERS, most + 1)))):
         part = replace(load, batch_size=batches[columns].tolist())
-        served = served_curve(case.deployment, drafter, part, case.room, max_draft_len=most)
+        served = served_curve(case.deployment, drafter, part, room, max_draft_len=most)
         fast = served.tpot_s[0] <= tpot_s * (1 + 1e-12)
         enough = np.flatnonzero(fast.any(axis=-1))
         if enough.size:

@@ -548,6 +548,12 @@ class ServerRoom:
                 )
         yield from self.default_limit(largest, known)
 
+    def with_plain(self, other: "ServerRoom") -> "ServerRoom":
+        """Return this room with that of another server where nothing drafts."""
+        largest, bound_by = self.largest.copy(), self.bound_by.copy()
+        largest[:, :1], bound_by[:, :1] = other.largest[:, :1], other.bound_by[:, :1]
+        return replace(self, plain=other.plain, largest=largest, bound_by=bound_by)
+
     def raised_running(
         self, batch: float, lengths: npt.NDArray[np.intp] | slice = slice(None)
     ) -> tuple[int, int] | None:

@@ -29,7 +29,7 @@ from specroof.serving.capacity import (
     server_room,
 )
 from specroof.serving.pass_prices import PassPrices, prices_by_draft_len
-from specroof.serving.served import served_curve
+from specroof.serving.served import served_curve, with_running
 from specroof.serving.workload import Load, Requests
 from specroof.speedup.curve import acceptance_of
 from specroof.speedup.result import within_measured
@@ -935,6 +935,9 @@ def played_server(
         "queue" if room == "drop" else room,
         max_draft_len=max_draft_len,
     )
+    # A limit that is raised for the largest load holds for all: one server plays them.
+    plain, drafts = busy.told[0] if busy.told else (None, None)
+    undrafted, drafted = (with_running(deployment, limit) for limit in (plain, drafts))
     capacity = np.full(max_draft_len + 1, math.inf)
     if busy.room is not None:
         capacity = busy.room.largest[0]
@@ -943,7 +946,10 @@ def played_server(
     reserves = FRAMEWORKS[deployment.setup.engine.rules].reserves
     if busy.room is not None and reserves is not None:
         contexts = np.linspace(shortest.min(), longest.max(), _CONTEXTS)
-        near = server_room(deployment, drafter, contexts, busy.decoding.verify_len)
+        near = server_room(drafted, drafter, contexts, busy.decoding.verify_len)
+        if plain != drafts:
+            verified = busy.decoding.verify_len[:1]
+            near = near.with_plain(server_room(undrafted, drafter, contexts, verified))
         shares, middle = _shares(near), contexts.mean()
         token = (contexts - middle) @ shares / np.sum((contexts - middle) ** 2)
         request = shares.mean(axis=0) - token * middle
@@ -953,21 +959,20 @@ def played_server(
         fit = np.minimum(capacity, 1 / (request + token * shortest.min()))
         most = max(running, float(np.nan_to_num(fit).max()))
     in_flight = float(np.minimum(clients, count).max())
-    rules = prefill_rules(deployment), prefill_rules(deployment, drafter.kind)
+    rules = prefill_rules(undrafted), prefill_rules(drafted, drafter.kind)
     priced = partial(
         prices_by_draft_len,
-        deployment,
         running=min(in_flight, running),
         most=min(in_flight, most),
         input_len=(float(shortest.min()), float(longest_prompt.max())),
         longest=float(longest.max()),
     )
-    drafting = priced(rules[1], drafting=(drafter, acceptance_of(drafter), max_draft_len))
+    drafting = priced(drafted, rules[1], drafting=(drafter, acceptance_of(drafter), max_draft_len))
     # "plain": plain steps overlap with the host's work, rounds do not.
     overlap = deployment.setup.engine.overlap is not False
     return PlayedServer(
         drafter=drafter.name,
-        prices=[*priced(rules[0]), *drafting[1:]],
+        prices=[*priced(undrafted, rules[0]), *drafting[1:]],
         rules=rules,
         overlaps=(overlap, overlap and not waits_for_host(deployment.setup, drafter)),
         capacity=capacity,

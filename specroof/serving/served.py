@@ -1,11 +1,15 @@
 """The curve that every question asks for: decoding, within the room of a server, with prompts."""
 
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import numpy as np
 
 from specroof.acceptance import ContextAcceptance, accepted_at
-from specroof.arrays import Array
+from specroof.arrays import Array, IntArray
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.errors import expect
 from specroof.hardware import IDEAL_ENGINE
@@ -13,6 +17,7 @@ from specroof.latency import Deployment, Setup, check_placement
 from specroof.serving.capacity import (
     RoomRule,
     ServerRoom,
+    in_server,
     running_curve,
     running_requests,
     server_room,
@@ -27,6 +32,10 @@ if TYPE_CHECKING:
     from specroof.serving.split import Split
 
 
+#: Limits of running requests that a server is told, without drafts and with; None for its own.
+Limits: TypeAlias = tuple[int | None, int | None]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ServedCurve:
     """What speculative decoding gains on a server.
@@ -39,11 +48,15 @@ class ServedCurve:
         What the server has room for; None where memory is ignored.
     end_to_end
         With prefills; None where the load has no requests.
+    told
+        The limits of running requests that the server is told at each batch size, without drafts
+        and with; None where its own are enough.
     """
 
     decoding: SpeedupCurve
     room: ServerRoom | None
     end_to_end: EndToEnd | None
+    told: tuple["Limits", ...] = ()
 
     @property
     def curve(self) -> SpeedupCurve:
@@ -91,8 +104,12 @@ def served_curve(  # noqa: PLR0913 - what is served, to whom, within what
     max_draft_len: int,
     acceptance: TokensPerRound | ContextAcceptance | None = None,
     split: "Split | None" = None,
+    raises: bool = True,
 ) -> ServedCurve:
     """Return what a drafter gains on a server under a load.
+
+    A default limit of running requests that binds before memory does is raised for each load by
+    itself: see `raised_limits`.
 
     Parameters
     ----------
@@ -107,6 +124,8 @@ def served_curve(  # noqa: PLR0913 - what is served, to whom, within what
     split
         The workers of prefill and of decoding; the deployment is then of one decode worker. None
         where one server does both.
+    raises
+        Whether default limits are raised; False for a server that runs as it is.
 
     Raises
     ------
@@ -126,6 +145,43 @@ def served_curve(  # noqa: PLR0913 - what is served, to whom, within what
     [1.0, nan]
     """
     accepted = acceptance_of(drafter) if acceptance is None else acceptance
+    served = partial(
+        _served, drafter, room, max_draft_len=max_draft_len, accepted=accepted, split=split
+    )
+    told: Sequence[Limits] = ()
+    if raises and room != "ignore" and deployment.setup.user_settings.running is None:
+        servers = 1 if split is None else split.decode_workers
+
+        def held(running: int | None) -> ServerRoom:
+            here = with_running(deployment, running)
+            return _held(here, drafter, load, accepted, max_draft_len)
+
+        told = raised_limits(load.batch_size, room, held, servers)
+    if not any(map(any, told)):
+        return served(deployment, load)
+    parts = []
+    for plain, drafting in dict.fromkeys(told):
+        places = [i for i, pair in enumerate(told) if pair == (plain, drafting)]
+        part = replace(load, batch_size=[load.batch_size[i] for i in places])
+        found = served(with_running(deployment, drafting), part)
+        if plain != drafting:
+            found = _with_plain(found, served(with_running(deployment, plain), part))
+        parts.append((places, found))
+    order = np.argsort([i for places, _ in parts for i in places])
+    return replace(_joined([found for _, found in parts], order), told=tuple(told))
+
+
+def _served(  # noqa: PLR0913 - what is served, to whom, within what
+    drafter: Drafter,
+    room: RoomRule,
+    deployment: Deployment,
+    load: Load,
+    *,
+    max_draft_len: int,
+    accepted: TokensPerRound | ContextAcceptance,
+    split: "Split | None",
+) -> ServedCurve:
+    """Return the same on a server as it was told."""
     priced = partial(
         decoding_curve,
         deployment,
@@ -138,11 +194,8 @@ def served_curve(  # noqa: PLR0913 - what is served, to whom, within what
     if split is None and room == "ignore":
         decoding = priced(load.batch_size)
     else:
-        contexts, batches, drafts = grid_axes(load.context_len, load.batch_size, max_draft_len)
-        check_placement(deployment.model, deployment.setup.placement)
-        drafter.describe(deployment.model)  # refuses a model that the drafter does not fit
-        verified = proposals(drafter, accepted_at(accepted, contexts[0]), drafts).verify_len
-        held = server_room(deployment, drafter, contexts, verified, load.workload)
+        batches = grid_axes(load.context_len, load.batch_size, max_draft_len)[1]
+        held = _held(deployment, drafter, load, accepted, max_draft_len)
         if split is not None:
             from specroof.serving.split import split_curves  # noqa: PLC0415 - asked for seldom
 
@@ -170,3 +223,195 @@ def room_warnings(deployment: Deployment, drafter: Drafter, curve: SpeedupCurve)
     """
     room = server_room(deployment, drafter, curve.context_len, curve.verify_len)
     return [*room.warnings(curve, "larger batches are priced as if memory had no end")]
+
+
+# --- Limits that are raised, load by load --------------------------------------------------------
+
+
+def _held(
+    deployment: Deployment,
+    drafter: Drafter,
+    load: Load,
+    accepted: TokensPerRound | ContextAcceptance,
+    max_draft_len: int,
+) -> ServerRoom:
+    """Return the room at the contexts of a load and all draft lengths."""
+    contexts, _, drafts = grid_axes(load.context_len, load.batch_size, max_draft_len)
+    check_placement(deployment.model, deployment.setup.placement)
+    drafter.describe(deployment.model)  # refuses a model that the drafter does not fit
+    verified = proposals(drafter, accepted_at(accepted, contexts[0]), drafts).verify_len
+    return server_room(deployment, drafter, contexts, verified, load.workload)
+
+
+def with_running(deployment: Deployment, running: int | None) -> Deployment:
+    """Return a deployment whose server is told a limit of running requests; itself for None."""
+    if running is None:
+        return deployment
+    model, setup = deployment.model, deployment.setup
+    settings = replace(setup.user_settings, running=running)
+    return Deployment(model, in_server(model, setup, settings))
+
+
+#: More loads than this share servers.
+_MANY: Final = 64
+
+
+def raised_notes(served: ServedCurve, batch_size: Sequence[float]) -> list[str]:
+    """Return what a server is told so that its default limits do not bind, at the largest load.
+
+    Parameters
+    ----------
+    served, batch_size
+        A curve with limits that may be raised, and its loads as they were asked for.
+    """
+    runs: list[bool] = np.isfinite(served.decoding.round_s).any(axis=(0, 2)).tolist()  # type: ignore[assignment]
+    raised = [
+        (batch, max(filter(None, pair)))
+        for pair, batch, has_room in zip(served.told, batch_size, runs, strict=False)
+        if any(pair) and has_room
+    ]
+    if not raised or served.room is None:
+        return []
+    load, most = max(raised)
+    framework = served.room.drafting.server.framework
+    return [
+        f"defaults of {framework} would run fewer requests than memory holds: --server "
+        f"running={most} is predicted at a load of {load:g}"
+    ]
+
+
+def raised_limits(
+    batch_size: Sequence[float],
+    room: RoomRule,
+    held: Callable[[int | None], ServerRoom],
+    servers: int = 1,
+) -> list[Limits]:
+    """Return the limits of running requests that a server is told at each batch size.
+
+    A default that binds before memory does is raised to the load, or to what memory holds of it.
+    Each load is asked about by itself. Where larger batches have no figures, and of very many
+    loads, it is raised to the next power of two: few servers for many batches.
+
+    Parameters
+    ----------
+    batch_size
+        Requests in flight, of all servers.
+    room
+        What becomes of requests that the server has no memory for.
+    held
+        From a limit that the server is told to its room; None for its own.
+    servers
+        Servers that share the requests.
+    """
+    by_default = held(None)
+    ranks = by_default.drafting.need.ranks
+    each = [batch / servers for batch in batch_size]
+
+    def limits(lengths: slice) -> list[int | None]:
+        found = [by_default.raised_running(batch, lengths) for batch in each]
+        wanted = max((pair[1] for pair in found if pair is not None), default=0)
+        if not wanted:
+            return [None] * len(each)
+        if room == "drop" or len(each) > _MANY:
+            powers = [pair and 2 ** math.ceil(math.log2(pair[1] / ranks)) for pair in found]
+            return [power and ranks * power for power in powers]
+        default = next(pair[0] for pair in found if pair is not None)
+        most = _most_held(lambda told: float(held(told).largest[:, lengths].max()), default, wanted)
+        return [pair and min(pair[1], most) for pair in found]
+
+    drafts = slice(1, None) if by_default.largest.shape[1] > 1 else slice(0)
+    return list(zip(limits(slice(1)), limits(drafts), strict=True))
+
+
+def _most_held(held: Callable[[int], float], default: int, wanted: int) -> int:
+    """Return the largest limit up to `wanted` at which a server holds so many; else its default.
+
+    A larger limit takes memory, for what a server keeps of each request that may run.
+    """
+    if held(wanted) >= wanted:
+        return wanted
+    low, high = default, wanted
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if held(middle) >= middle else (low, middle)
+    return low
+
+
+#: Arrays of curves with the axes (context_len, batch_size, draft_len), and of what is around them.
+_CURVE: Final = ("tokens_per_round", "draft_s", "verify_s", "round_s", "running_batch")
+_WHOLE: Final = ("decoding_round_s", "delay_s", "first_s")
+_WORKERS: Final = ("decode_batch", "prefill_s", "transfer_s", "prefill_busy", "link_busy")
+
+
+def _with_plain(served: ServedCurve, plain: ServedCurve) -> ServedCurve:
+    """Return a curve whose entries without drafts are those of another."""
+
+    def mixed(pair: Sequence[Array]) -> Array:
+        return np.concatenate([pair[1][..., :1], pair[0][..., 1:]], axis=-1)
+
+    found = _combined([served, plain], mixed, served.decoding.batch_size)
+    if served.room is None or plain.room is None:
+        return found
+    return replace(found, room=served.room.with_plain(plain.room))
+
+
+def _joined(parts: Sequence[ServedCurve], order: IntArray) -> ServedCurve:
+    """Return curves over parts of the batch sizes as one, in an order."""
+
+    def joined(values: Sequence[Array]) -> Array:
+        return np.concatenate(values, axis=1)[:, order]
+
+    batches = np.concatenate([part.decoding.batch_size for part in parts])[order]
+    return _combined(parts, joined, batches)
+
+
+def _combined(
+    parts: Sequence[ServedCurve], how: Callable[[Sequence[Array]], Array], batch_size: Array
+) -> ServedCurve:
+    """Return curves as one; its room is that of the server that runs most."""
+
+    def arrays(objects: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
+        shapes = [part.decoding.round_s.shape for part in parts]
+        return {
+            name.replace("running_batch", "running"): how(
+                [
+                    np.broadcast_to(getattr(one, name), shape)
+                    for one, shape in zip(objects, shapes, strict=True)
+                ]
+            )
+            for name in names
+        }
+
+    def of_curves(curves: Sequence[SpeedupCurve]) -> SpeedupCurve:
+        token_s = how(
+            [
+                np.broadcast_to(np.asarray(one.request_token_s)[..., None], one.round_s.shape)
+                for one in curves
+            ]
+        )
+        # Of the largest load that runs: what it says of its reach holds for smaller ones.
+        last = max(curves, key=lambda one: (np.isfinite(one.round_s).any(), one.batch_size.max()))
+        return replace(
+            curves[0],
+            batch_size=batch_size,
+            request_token_s=token_s[..., -1],
+            notes=last.notes,
+            **arrays(curves, _CURVE),
+        )
+
+    wholes = [part.end_to_end for part in parts if part.end_to_end is not None]
+    whole = None
+    if wholes:
+        workers = [one.workers for one in wholes]
+        whole = replace(
+            wholes[0],
+            curve=of_curves([one.curve for one in wholes]),
+            workers=workers[0] and replace(workers[0], **arrays(workers, _WORKERS)),
+            **arrays(wholes, _WHOLE),
+        )
+    rooms = [part.room for part in parts if part.room is not None]
+    return ServedCurve(
+        decoding=of_curves([part.decoding for part in parts]),
+        room=max(rooms, key=lambda room: float(room.largest.sum()), default=None),
+        end_to_end=whole,
+    )
