@@ -246,6 +246,12 @@ class AdviseRequest(WorkerParameters, PlayedParameters):
     server: Annotated[ServerLike | None, SHARED["server"]] = None
     options: Annotated[OptionsLike | None, SHARED["options"]] = None
 
+    @property
+    def has_clients(self) -> bool:
+        """Whether requests of clients are asked about, on one server: unless a day or workers are."""
+        others = (self.traffic, self.prefill, self.decode, self.devices)
+        return all(other is None for other in others)
+
 
 @dataclass(frozen=True, slots=True)
 class CheckedRequest:
@@ -839,13 +845,23 @@ def _chip_advice(
     price_of = partial(usd_per_hour, given=request.price_per_hour)
     price = price_of(setup.hardware) if split is None else split.mean(setup, price_of)
 
+    load = Load(loads, [checked.context_len], checked.workload)
+    if checked.played is not None and checked.played.kind == "concurrency":
+        # Loads between those of the question move the edges of a schedule alone: in closed form.
+        counts = dict(zip(checked.played.batch_size, checked.played.requests, strict=True))
+        load = replace(
+            checked.played,
+            batch_size=loads,
+            requests=[counts.get(clients, 0) for clients in loads],
+        )
+
     def prediction_of(
         setup: Setup, drafters: Sequence[Drafter], *, raises: bool = True
     ) -> Prediction:
         return predicted(
             Deployment(checked.model, setup),
             drafters,
-            Load(loads, [checked.context_len], checked.workload),
+            load,
             max_draft_len=max_draft_len,
             room=room_rule(setup, None, "queue"),
             split=split,
@@ -896,8 +912,6 @@ def _chip_advice(
     is_refused = drafter.kind in SERVED_KINDS and set(config.values()) == {None}
     why = "; ".join(refusal.partition("; allowed")[0] for refusal in refusals)
     played = _played_plan(checked, setup, drafter, plan)
-    if played is not None and played.load.kind == "concurrency":
-        plan = _with_played(plan, played)
     of_workers, refused_workers = (
         ({}, []) if split is None else _worker_flags(checked, setup, drafter, launches, config)
     )
@@ -951,31 +965,15 @@ def _running_loads(checked: CheckedRequest, setup: Setup, load: Load) -> tuple[f
 def _played_plan(
     checked: CheckedRequest, setup: Setup, drafter: Drafter, plan: LoadPlan
 ) -> PlayedPlan | None:
-    """Return what clients see under the schedule that is advised; None where nothing is played."""
-    if checked.played is None:
+    """Return what clients see under the schedule that is advised, where requests come by themselves.
+
+    Of clients, the loads say it.
+    """
+    if checked.played is None or checked.played.kind == "concurrency":
         return None
     most = max(k for _, _, k in plan.schedule)
     server = _played_server(checked, setup, drafter, checked.played, most)
     return played_plan(server, checked.played, plan.schedule, checked.targets.seconds)
-
-
-def _with_played(plan: LoadPlan, played: PlayedPlan) -> LoadPlan:
-    """Return the advice for loads of clients with the waits that these have: p99 of each load."""
-
-    def seen(times: Times, figures: Mapping[str, Array], load: float) -> Times:
-        place = list(played.load.batch_size).index(load)
-        ttft_s, tpot_s = (float(figures[f"p99_{name}"][place]) for name in ("ttft_s", "tpot_s"))
-        return replace(times, p99_s=(ttft_s, tpot_s))
-
-    rows = tuple(
-        replace(
-            row,
-            times=seen(row.times, played.drafting, row.concurrency),
-            plain=seen(row.plain, played.plain, row.concurrency),
-        )
-        for row in plan.rows
-    )
-    return replace(plan, rows=rows)
 
 
 def _is_fixed(drafter: Drafter, request: AdviseRequest, frameworks: Sequence[str]) -> bool:

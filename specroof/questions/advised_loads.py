@@ -754,12 +754,16 @@ def _times(grid: _Grid, i: int, k: int, usd_per_hour: float | None) -> Times:
         for n, side in enumerate(("low", "high"))
     }
     running = np.broadcast_to(grid.requests.curve.running_batch[0], grid.speedup.shape)
+    figures = getattr(grid.requests, "figures", None)
     return Times(
         tokens_per_s=float(grid.tokens_per_s[i, k]),
         ttft_s=float(grid.ttft_s[i, k]),
         tpot_s=float(grid.tpot_s[i, k]),
         running=float(running[i, k]),
         usd_per_hour=usd_per_hour,
+        p99_s=None
+        if figures is None
+        else (float(figures["p99_ttft_s"][0, i, k]), float(figures["p99_tpot_s"][0, i, k])),
         **ends,
     )
 

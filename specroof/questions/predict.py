@@ -1,9 +1,9 @@
 """How much faster does a drafter make decoding, at which draft length, at which load?"""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import numpy as np
@@ -14,6 +14,7 @@ from specroof.arrays import Array, array_within, number_within, to_json_array, w
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, refuse
 from specroof.latency import Deployment, Setup
+from specroof.outcomes.outcomes import outcomes
 from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
 from specroof.questions.answer import Charted, title_of
 from specroof.questions.curve_tables import (
@@ -69,7 +70,7 @@ from specroof.report.columns import (
 from specroof.report.layout import columns_csv, figure, format_table, in_line, note_lines
 from specroof.serving.capacity import RoomRule, ServerRoom
 from specroof.serving.end_to_end import EndToEnd
-from specroof.serving.played import PlayedLoads, played_loads, played_server
+from specroof.serving.played import PlayedLoads
 from specroof.serving.served import Limits, raised_notes, room_rule, served_curve
 from specroof.serving.workload import Load
 from specroof.speedup.curve import (
@@ -308,6 +309,7 @@ def predicted(  # noqa: PLR0913 - what is served, to whom, within what
     room: RoomRule = "ignore",
     split: "Split | None" = None,
     raises: bool = True,
+    targets: tuple[float, ...] = (np.inf, np.inf),
 ) -> Prediction:
     """Return the gains of drafters in a setup that exists already.
 
@@ -323,6 +325,8 @@ def predicted(  # noqa: PLR0913 - what is served, to whom, within what
         Workers of prefill and of decoding; the setup is then of one decode worker.
     raises
         Whether default limits of running requests are raised, as `served_curve` does.
+    targets
+        Of the goodput of played requests: seconds to a first token, and of each later one.
 
     Raises
     ------
@@ -331,7 +335,15 @@ def predicted(  # noqa: PLR0913 - what is served, to whom, within what
     """
     longest, capped = shared_max_draft_len(drafters, max_draft_len)
     return predicted_to(
-        longest, deployment, drafters, load, room=room, notes=capped, split=split, raises=raises
+        longest,
+        deployment,
+        drafters,
+        load,
+        room=room,
+        notes=capped,
+        split=split,
+        raises=raises,
+        targets=targets,
     )
 
 
@@ -345,6 +357,7 @@ def predicted_to(  # noqa: PLR0913 - what is served, to whom, within what
     notes: Sequence[str] = (),
     split: "Split | None" = None,
     raises: bool = True,
+    targets: tuple[float, ...] = (np.inf, np.inf),
 ) -> Prediction:
     """Return the gains of drafters up to a draft length that some may not reach.
 
@@ -362,6 +375,8 @@ def predicted_to(  # noqa: PLR0913 - what is served, to whom, within what
         Workers of prefill and of decoding; None where one server does both.
     raises
         Whether default limits of running requests are raised, as `served_curve` does.
+    targets
+        Of the goodput of played requests: seconds to a first token, and of each later one.
 
     Raises
     ------
@@ -369,18 +384,11 @@ def predicted_to(  # noqa: PLR0913 - what is served, to whom, within what
         As `specroof.serving.served.served_curve` does, and for more points than memory holds,
         over all drafters.
     """
-    if load.requests:
-        return played_prediction(
-            load,
-            lambda steady: predicted_to(
-                max_draft_len, deployment, drafters, steady, room=room, notes=notes, raises=raises
-            ),
-        )
     shape = len(load.context_len), len(load.batch_size), max_draft_len + 1
     heavier: dict[str, Any] = {"weight": REQUEST_WEIGHT, "why": " with prefills"}
     refuse_many_points(shape, curves=len(drafters), **heavier if load.workload else {})
     served = [
-        served_curve(
+        outcomes(
             deployment,
             drafter,
             load,
@@ -388,9 +396,11 @@ def predicted_to(  # noqa: PLR0913 - what is served, to whom, within what
             max_draft_len=max_draft_len,
             split=split,
             raises=raises,
+            targets=targets,
         )
         for drafter in drafters
     ]
+    played = tuple(each.played for each in served if each.played is not None)
     curves, rooms = [each.decoding for each in served], [each.room for each in served if each.room]
     beyond = "the rest wait" if room == "queue" else "larger batches have no room"
     workers = 1 if split is None else split.decode_workers
@@ -409,6 +419,12 @@ def predicted_to(  # noqa: PLR0913 - what is served, to whom, within what
             "bands of speedups are wider by what drafted loads of such workers were off",
         )
     raised = [note for each in served for note in raised_notes(each, load.batch_size)]
+    if played:
+        counts = ", ".join(map(str, dict.fromkeys(played[0].load.requests)))
+        raised.append(
+            f"{counts} requests are played through, whose rounds commit their expected tokens"
+        )
+        load = replace(load.steady, batch_size=curves[0].batch_size.tolist())
     return Prediction(
         model=deployment.model,
         setup=deployment.setup,
@@ -418,8 +434,9 @@ def predicted_to(  # noqa: PLR0913 - what is served, to whom, within what
         curves=tuple(curves),
         end_to_end=tuple(each.end_to_end for each in served if each.end_to_end is not None),
         notes=tuple(dict.fromkeys([*raised, *of_curves, *longer, *notes, *assumed])),
-        warnings=tuple(warnings),
+        warnings=tuple(dict.fromkeys([*beyond_warnings(played), *warnings])),
         limits=tuple(rooms),
+        played=played,
         told=tuple(each.told for each in served),
         room=room,
         split=split,
@@ -525,66 +542,24 @@ def predict(request: PredictRequest) -> Prediction:
     drafters = drafters_of(request.drafters)
     waits = request.is_played or request.concurrency is not None or load.workload is not None
     room = room_rule(deployment.setup, request.capacity, "queue" if waits else "drop")
-    priced = partial(predicted, deployment, drafters, max_draft_len=most, room=room, split=split)
     for name in () if request.is_played else ("ttft_s", "tpot_s"):
         if getattr(request, name) is not None:
             refuse(name, getattr(request, name), "with requests that are played through")
-    if request.is_played:
-        targets = (
-            np.inf if value is None else number_within(name, value, "tpot_s")
-            for name, value in (("ttft_s", request.ttft_s), ("tpot_s", request.tpot_s))
-        )
-        found = played_prediction(played_load(request, load), priced, lengths, (*targets,))
-    else:
-        found = priced(load)
+    targets = [
+        np.inf if value is None else number_within(name, value, "tpot_s")
+        for name, value in (("ttft_s", request.ttft_s), ("tpot_s", request.tpot_s))
+    ]
+    found = predicted(
+        deployment,
+        drafters,
+        played_load(request, load) if request.is_played else load,
+        max_draft_len=most,
+        room=room,
+        split=split,
+        targets=(*targets,),
+    )
     warnings = (*found.warnings, *absent_layers(deployment.model, drafters))
     return replace(found, draft_len=lengths, warnings=warnings)
-
-
-def played_prediction(
-    load: Load,
-    priced: Callable[[Load], Prediction],
-    draft_len: Sequence[int] = (),
-    targets: tuple[float, ...] = (np.inf, np.inf),
-) -> Prediction:
-    """Return what clients see of requests that are played through, and curves at their means.
-
-    Parameters
-    ----------
-    load
-        How requests come.
-    priced
-        From a load in its steady state to its prediction.
-    draft_len
-        The draft lengths that are played; all of them if empty.
-    targets
-        Of goodput: seconds to a first token, and of each later one.
-    """
-    one = priced(replace(load.steady, batch_size=[1.0]))
-    lengths = draft_len or range(1, one.max_draft_len + 1)
-    played = tuple(
-        played_loads(
-            played_server(one.deployment, drafter, load, one.room, one.max_draft_len),
-            load,
-            lengths,
-            targets,
-        )
-        for drafter in one.drafters
-    )
-    steady = load.steady
-    if load.kind != "concurrency":
-        running = np.nan_to_num(played[0].figures["mean_running"][:, 0])
-        steady = replace(steady, batch_size=np.maximum(running, 1.0).tolist())
-    found = priced(steady)
-    warnings = (*beyond_warnings(played), *found.warnings)
-    counts = ", ".join(map(str, dict.fromkeys(load.requests)))
-    note = f"{counts} requests are played through, whose rounds commit their expected tokens"
-    return replace(
-        found,
-        played=played,
-        notes=(*found.notes, note),
-        warnings=tuple(dict.fromkeys(warnings)),
-    )
 
 
 def lengths_of(draft_len: int | Sequence[int] | None) -> tuple[int, ...]:

@@ -1223,9 +1223,8 @@ class PlayedParameters:
         int | str | None,
         Parameter(
             "Requests that are played through one by one: a number, or 10x for ten of each client.",
-            in_python="None: of a concurrency the steady state, of a rate 1000.",
             metavar="N|Nx",
-            shown="none: the steady state; 1000 of --rate; 10x with --length-range",
+            shown="10x; 1000 of --rate",
             panel=_REQUESTS,
         ),
     ] = None
@@ -1259,12 +1258,40 @@ class PlayedParameters:
         ),
     ] = None
     seed: Annotated[int, Parameter("Seed of drawn lengths and arrivals.", panel=_REQUESTS)] = 0
+    steady: Annotated[
+        bool,
+        Parameter(
+            "Requests in flight in their steady state, in closed form: no request is played through.",
+            panel=_REQUESTS,
+        ),
+    ] = False
 
     @property
     def is_played(self) -> bool:
-        """Whether requests are played through one by one."""
-        given = (self.rate, self.requests, self.length_range, self.trace, self.lengths)
-        return any(value is not None for value in given)
+        """Whether requests are played through one by one.
+
+        Raises
+        ------
+        OptionError
+            For what says how requests come, in a steady state.
+        """
+        names = ("rate", "requests", "length_range", "trace", "lengths")
+        given = [name for name in names if getattr(self, name) is not None]
+        if given and self.steady:
+            refuse(given[0], getattr(self, given[0]), "none in a steady state")
+        return bool(given) or (not self.steady and self.has_clients)
+
+    @property
+    def has_clients(self) -> bool:
+        """Whether requests of clients are asked about, on one server."""
+        sizes = [getattr(self, name, None) for name in ("input_len", "output_len")]
+        clients = [getattr(self, name, None) for name in ("concurrency", "batch_size")]
+        workers = [getattr(self, name, None) for name in ("prefill", "decode")]
+        return (
+            None not in sizes
+            and any(one is not None for one in clients)
+            and all(one is None for one in workers)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,9 +14,10 @@ from specroof.drafters import Drafter
 from specroof.errors import OptionError, refuse, reject
 from specroof.hardware import Placement
 from specroof.latency import Deployment
+from specroof.outcomes.outcomes import Outcomes, outcomes
 from specroof.questions.answer import Charted
 from specroof.questions.capacity import usual_drafts
-from specroof.questions.played_loads import played_load, saturation_warnings, told
+from specroof.questions.played_loads import beyond_warnings, played_load, told
 from specroof.questions.request import (
     BATCH,
     DRAFTER,
@@ -40,8 +41,8 @@ from specroof.questions.request import (
 )
 from specroof.report.layout import figure, format_table, page
 from specroof.serving.capacity import RoomRule
-from specroof.serving.played import largest_rate, played_loads, played_server
-from specroof.serving.served import ServedCurve, raised_notes, room_rule, served_curve
+from specroof.serving.played import largest_rate, played_server
+from specroof.serving.served import raised_notes, room_rule, served_curve
 from specroof.serving.workload import Load, Workload, workload_json
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, grid_slices
 from specroof.speedup.price import usd_per_million_tokens
@@ -276,19 +277,21 @@ def _at_load(request: WorthRequest, load: Load) -> Worth:
         wanted_s = number_within("tpot_s", request.tpot_s, "tpot_s")
     usd = usd_per_hour(deployment.setup.hardware, request.price_per_hour)
     case = _Question(deployment, load, room, drafts, wanted_s, usd)
-    warnings: tuple[str, ...] = ()
-    if load.requests:
-        served, rows, warnings = _played(case, better)
-        curve = served.curve
-    else:
-        served, rows = _steady(case, better)
-        curve = served.curve
-        if not np.isfinite(curve.tokens_per_s[..., 0]).all():
-            refuse(
-                "batch_size",
-                load.batch_size[0],
-                f"batches that {curve.placement.devices} x {curve.hardware} have memory for, or --no-capacity",
-            )
+    seen = [
+        outcomes(deployment, each, load, room, max_draft_len=drafts)
+        for each in better
+    ]
+    served, curve = seen[0], seen[0].curve
+    if not np.isfinite(curve.speedup[..., 0]).all():
+        place = f"{curve.placement.devices} x {curve.hardware}"
+        if load.requests:
+            reject(f"{curve.model} leaves no room for a request on {place}", "more devices")
+        refuse(
+            "batch_size",
+            load.batch_size[0],
+            f"batches that {place} have memory for, or --no-capacity",
+        )
+    rows = _rows(case, better, seen)
     pairs = list(zip(lengths, rows, strict=True))
     further = [
         replace(after, gain_per_token=(after.speedup - before.speedup) / (length - shorter))
@@ -313,7 +316,7 @@ def _at_load(request: WorthRequest, load: Load) -> Worth:
         tpot_s=rows[0].tpot_s,
         rows=tuple(rows),
         notes=tuple(notes),
-        warnings=warnings,
+        warnings=() if served.played is None else tuple(beyond_warnings([served.played])),
     )
 
 
@@ -347,66 +350,41 @@ class _Question:
         )
 
 
-def _steady(case: _Question, better: Sequence[Drafter]) -> tuple[ServedCurve, list[WorthRow]]:
-    """Return a row for each drafter at a load in its steady state, and the first curve."""
-    served = [
-        served_curve(case.deployment, each, case.load, case.room, max_draft_len=case.max_draft_len)
-        for each in better
-    ]
-    tpot_s = float(served[0].tpot_s[0, 0, 0]) if case.tpot_s is None else case.tpot_s
-    batch = float(served[0].curve.batch_size[0])
-    rows = [
-        case.row(
-            one.curve.speedup[0, 0],
-            one.curve.tokens_per_s[0, 0],
-            users=_users(case, each, tpot_s),
-            batch_size=batch,
-            tpot_s=tpot_s,
-        )
-        for one, each in zip(served, better, strict=True)
-    ]
-    return served[0], rows
-
-
 #: Shares of the largest stable rate between which that within a target is looked for.
 _LEAST_SHARE: Final = 0.01
 
 
-def _played(
-    case: _Question, better: Sequence[Drafter]
-) -> tuple[ServedCurve, list[WorthRow], tuple[str, ...]]:
-    """Return a row for each drafter of requests that are played through, a curve, and warnings."""
-    load, most = case.load, case.max_draft_len
-    servers = [played_server(case.deployment, each, load, case.room, most) for each in better]
-    if not servers[0].runs(0):
-        reject(f"{case.deployment.model.name} leaves no room for a request", "more devices")
-    seen = [played_loads(server, load, server.choices) for server in servers]
-    tpot_s, batch = case.tpot_s, load.batch_size[0]
+def _rows(
+    case: _Question, better: Sequence[Drafter], seen: Sequence[Outcomes]
+) -> list[WorthRow]:
+    """Return a row for each drafter, without its acceptance."""
+    load, first = case.load, seen[0]
+    tpot_s = case.tpot_s
     if tpot_s is None:
-        tpot_s = float(seen[0].figures["p99_tpot_s"][0, 0])
-    if load.kind != "concurrency":
-        batch = max(float(seen[0].figures["mean_running"][0, 0]), 1.0)
+        waits_s = first.tpot_s if first.played is None else first.played.figures["p99_tpot_s"]
+        tpot_s = float(np.ravel(waits_s[..., 0])[0])
     rows = []
-    for each, server, one in zip(better, servers, seen, strict=True):
+    for each, one in zip(better, seen, strict=True):
         largest = None
         if load.rate:
+            server = played_server(
+                case.deployment, each, load, case.room, max_draft_len=case.max_draft_len
+            )
             ends = [_LEAST_SHARE * server.answers(0), float(np.nanmax(server.stable_rate))]
             between = replace(load, rate=ends)
             largest = largest_rate(server, between, server.choices, (math.inf, tpot_s))
         rows.append(
             case.row(
-                one.speedup[0],
-                one.figures["tokens_per_s"][0],
+                one.curve.choices[0, 0],
+                one.tokens_per_s[0, 0],
                 users=_users(case, each, tpot_s),
-                batch_size=batch,
+                batch_size=float(one.curve.batch_size[0]),
                 tpot_s=tpot_s,
                 rate=load.rate[0] if load.rate else None,
                 largest_rate=None if largest is None else largest[0],
             )
         )
-    steady = replace(load.steady, batch_size=[batch])
-    curve = served_curve(case.deployment, better[0], steady, case.room, max_draft_len=most)
-    return curve, rows, tuple(saturation_warnings(load, servers[0].answers(0)))
+    return rows
 
 
 def _users(case: _Question, drafter: Drafter, tpot_s: float) -> int:

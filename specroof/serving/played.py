@@ -755,8 +755,20 @@ class PlayedLoads:
         return f"<PlayedLoads: {self.drafter}; {loads} loads, {lengths} draft lengths>"
 
     @property
+    def sums_work(self) -> bool:
+        """Whether a load is work that ends sooner: of clients that wait for answers, and of a job."""
+        return self.load.kind in ("concurrency", "job")
+
+    @property
     def speedup(self) -> Array:
-        """Mean latency of a request without drafts over that with them, axes (load, draft_len)."""
+        """How much sooner the same work is done with drafts, axes (load, draft_len).
+
+        Of clients and of a job tokens per second over those without drafts; of requests that come
+        whatever the server does, their mean latency without drafts over that with them.
+        """
+        if self.sums_work:
+            rate = self.figures["tokens_per_s"]
+            return np.asarray(rate / rate[:, :1])
         latency_s = self.figures["mean_latency_s"]
         return np.asarray(latency_s[:, :1] / latency_s)
 
@@ -891,8 +903,14 @@ def _counted(room: ServerRoom) -> Array:
     return np.concatenate([plain, drafting[1:]])
 
 
-def played_server(
-    deployment: Deployment, drafter: Drafter, load: Load, room: RoomRule, max_draft_len: int
+def played_server(  # noqa: PLR0913 - what is served, to whom, within what
+    deployment: Deployment,
+    drafter: Drafter,
+    load: Load,
+    room: RoomRule,
+    max_draft_len: int,
+    *,
+    raises: bool = True,
 ) -> PlayedServer:
     """Return the server on which a load can be played.
 
@@ -904,6 +922,8 @@ def played_server(
         Whether memory counts; who has no room waits.
     max_draft_len
         The longest draft.
+    raises
+        Whether default limits of running requests are raised.
 
     Raises
     ------
@@ -934,6 +954,7 @@ def played_server(
         replace(load.steady, batch_size=[float(clients.max())]),
         "queue" if room == "drop" else room,
         max_draft_len=max_draft_len,
+        raises=raises,
     )
     # A limit that is raised for the largest load holds for all: one server plays them.
     plain, drafts = busy.told[0] if busy.told else (None, None)

@@ -64,6 +64,11 @@ class ServedCurve:
         return self.decoding if self.end_to_end is None else self.end_to_end.curve
 
     @property
+    def tokens_per_s(self) -> Array:
+        """Output tokens of the whole server per second."""
+        return (self.decoding if self.end_to_end is None else self.end_to_end).tokens_per_s
+
+    @property
     def tpot_s(self) -> Array:
         """Seconds that a user waits for each token (of requests: after the first)."""
         if self.end_to_end is not None:

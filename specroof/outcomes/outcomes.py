@@ -1,0 +1,229 @@
+"""One load, one answer: every question asks here what drafts gain on a server."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from specroof.acceptance import ContextAcceptance
+from specroof.arrays import Array
+from specroof.drafters import Drafter, TokensPerRound
+from specroof.latency import Deployment
+from specroof.serving.capacity import RoomRule
+from specroof.serving.end_to_end import EndToEnd
+from specroof.serving.played import FIGURES, PlayedLoads, played_loads, played_server
+from specroof.serving.served import ServedCurve, served_curve
+from specroof.serving.workload import Load
+from specroof.speedup.result import SpeedupCurve
+
+if TYPE_CHECKING:
+    from specroof.serving.split import Split
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcomes(ServedCurve):
+    """What drafts gain on a server under loads; axes (context_len, load, draft_len).
+
+    Parameters
+    ----------
+    played
+        What clients see of requests that are played through; None of a steady state. `end_to_end`
+        then says the same by the names that it has of a steady state.
+    """
+
+    played: PlayedLoads | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PlayedRequests(EndToEnd):
+    """Requests that were played through, by the names of the steady state.
+
+    Its `curve` has the rounds that requests see, prompts and waits included: tokens of all that run
+    over tokens per second, so that its speedup is that of `PlayedLoads`.
+
+    Parameters
+    ----------
+    figures
+        Means over requests, axes (context_len, load, draft_len), by the names of
+        `specroof.serving.played.FIGURES`.
+    """
+
+    figures: dict[str, Array] | None = None
+
+    def _seen(self, name: str) -> Array:
+        assert self.figures is not None  # noqa: S101 - a default only since bases have some
+        return self.figures[name]
+
+    @property
+    def tokens_per_s(self) -> Array:
+        """Output tokens per second over the whole run, ramp and drain included."""
+        return self._seen("tokens_per_s")
+
+    @property
+    def requests_per_s(self) -> Array:
+        """Requests that end in a second."""
+        return self._seen("requests_per_s")
+
+    @property
+    def answer_s(self) -> Array:
+        """Mean seconds from sending a request to its last token."""
+        return self._seen("mean_latency_s")
+
+    @property
+    def service_s(self) -> Array:
+        """Mean seconds of a request from the first pass over its prompt to its last token."""
+        return self.answer_s - self._seen("mean_queue_s")
+
+    @property
+    def ttft_s(self) -> Array:
+        """Mean seconds from sending a request to its first token."""
+        return self._seen("mean_ttft_s")
+
+    @property
+    def tpot_s(self) -> Array:
+        """Mean seconds of a token after the first; NaN for answers of one token."""
+        return self._seen("mean_tpot_s")
+
+
+def outcomes(  # noqa: PLR0913 - what is served, to whom, within what
+    deployment: Deployment,
+    drafter: Drafter,
+    load: Load,
+    room: RoomRule,
+    *,
+    max_draft_len: int,
+    acceptance: TokensPerRound | ContextAcceptance | None = None,
+    split: "Split | None" = None,
+    raises: bool = True,
+    draft_lens: Sequence[int] | None = None,
+    targets: tuple[float, ...] = (np.inf, np.inf),
+) -> Outcomes:
+    """Return what drafts gain on a server under loads.
+
+    Requests are played through one by one; a batch at a context, and loads that say so, are in
+    their steady state.
+
+    Parameters
+    ----------
+    deployment, drafter, load, room, max_draft_len, acceptance, split, raises
+        As of `specroof.serving.served.served_curve`. Loads with `requests` are played through, but
+        those of which there are none; each on a server of its own, so that what else is asked
+        changes nothing.
+    draft_lens
+        The lengths that are played, besides 0; all up to `max_draft_len` if None.
+    targets
+        Of the goodput of played requests: seconds to a first token, and of each later one.
+
+    Raises
+    ------
+    SpecroofError
+        As `served_curve` and `specroof.serving.played.played_server` do.
+    """
+    drafting = drafter if acceptance is None else replace(drafter, acceptance=acceptance)  # type: ignore[arg-type]  # any that prices
+    steady = load.steady
+    if not load.requests:
+        served = served_curve(
+            deployment,
+            drafter,
+            steady,
+            room,
+            max_draft_len=max_draft_len,
+            acceptance=acceptance,
+            split=split,
+            raises=raises,
+        )
+        return Outcomes(served.decoding, served.room, served.end_to_end, served.told)
+    lengths = range(1, max_draft_len + 1) if draft_lens is None else draft_lens
+    places = [place for place, count in enumerate(load.requests) if count]
+    seen = []
+    for place in places:
+        part = load.part(place)
+        server = played_server(deployment, drafting, part, room, max_draft_len, raises=raises)
+        seen.append(played_loads(server, part, lengths, targets))
+    played = _joined(seen, load)
+    batches = list(steady.batch_size)
+    if load.kind != "concurrency":
+        running = np.nan_to_num(played.figures["mean_running"][:, 0])
+        batches = np.maximum(running, 1.0).tolist()
+    served = served_curve(
+        deployment,
+        drafting,
+        replace(steady, batch_size=batches),
+        "queue" if room == "drop" else room,
+        max_draft_len=max_draft_len,
+        raises=raises,
+    )
+    return Outcomes(
+        served.decoding, served.room, _requests(served, played, places), served.told, played
+    )
+
+
+def _joined(seen: Sequence[PlayedLoads], load: Load) -> PlayedLoads:
+    """Return loads that were played one by one as one."""
+    if len(seen) == 1:
+        return seen[0]
+    played = [place for place, count in enumerate(load.requests) if count]
+    names = ("batch_size", "requests", *(["rate"] if load.rate else []))
+    parts = {name: [getattr(load, name)[place] for place in played] for name in names}
+    return replace(
+        seen[0],
+        load=replace(load, **parts),
+        figures={name: np.concatenate([one.figures[name] for one in seen]) for name in FIGURES},
+        running=np.concatenate([one.running for one in seen]),
+        stable_rate=np.fmax.reduce([one.stable_rate for one in seen]),
+    )
+
+
+def _requests(served: ServedCurve, played: PlayedLoads, places: Sequence[int]) -> PlayedRequests:
+    """Return played requests by the names of the steady state, which stays where none are."""
+    whole = served.end_to_end
+    if whole is None:
+        raise AssertionError  # requests have lengths
+    curve = whole.curve
+    tokens, shape = curve.tokens_per_round[0, places], curve.round_s.shape
+    seen = {
+        name: values for name, values in played.figures.items() if values.shape == tokens.shape
+    }
+    running = seen["mean_running"]
+    if played.sums_work:
+        round_s = tokens * running / seen["tokens_per_s"]
+    else:  # of requests that come whatever the server does: as long as an answer takes
+        answer_len = whole.workload.output_len
+        round_s = tokens * seen["mean_latency_s"] / answer_len
+        running = np.where(np.isfinite(round_s), running[:, :1], np.nan)
+    runs = np.array(np.broadcast_to(curve.running_batch, shape))
+    rounds = curve.round_s.copy()
+    runs[0, places], rounds[0, places] = running, round_s
+    figures = {
+        "tokens_per_s": whole.tokens_per_s,
+        "requests_per_s": whole.requests_per_s,
+        "mean_latency_s": whole.answer_s,
+        "mean_queue_s": whole.answer_s - whole.service_s,
+        "mean_ttft_s": whole.ttft_s,
+        "mean_tpot_s": whole.tpot_s,
+        "p99_ttft_s": whole.ttft_s,
+        "p99_tpot_s": whole.tpot_s,
+    }
+    figures = {name: np.array(np.broadcast_to(values, shape)) for name, values in figures.items()}
+    for name, values in figures.items():
+        values[0, places] = seen[name]
+    first_s = np.array(np.broadcast_to(whole.first_s, shape))
+    first_s[0, places] = seen["mean_ttft_s"] - seen["mean_queue_s"]
+    token_s = (rounds - whole.decoding_round_s) / curve.tokens_per_round
+    delays = np.array(np.broadcast_to(whole.delay_s, shape))
+    waits = (token_s * whole.workload.output_len - whole.latency_s) / runs
+    delays[0, places] = np.maximum(waits[0, places], 0.0)
+    added = np.array(np.broadcast_to(curve.request_token_s, shape[:2]))
+    added[0, places] = token_s[0, places, 0]
+    return PlayedRequests(
+        workload=whole.workload,
+        wait_s=whole.wait_s,
+        latency_s=whole.latency_s,
+        curve=replace(curve, round_s=rounds, running=runs, request_token_s=added),
+        decoding_round_s=whole.decoding_round_s,
+        delay_s=delays,
+        first_s=first_s,
+        rules=whole.rules,
+        figures=figures,
+    )
