@@ -1,10 +1,12 @@
 """One load, one answer: every question asks here what drafts gain on a server."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from specroof.acceptance import ContextAcceptance
 from specroof.arrays import Array
@@ -96,7 +98,7 @@ def outcomes(  # noqa: PLR0913 - what is served, to whom, within what
     acceptance: TokensPerRound | ContextAcceptance | None = None,
     split: "Split | None" = None,
     raises: bool = True,
-    draft_lens: Sequence[int] | None = None,
+    draft_lens: Collection[int] = (),
     targets: tuple[float, ...] = (np.inf, np.inf),
 ) -> Outcomes:
     """Return what drafts gain on a server under loads.
@@ -111,7 +113,8 @@ def outcomes(  # noqa: PLR0913 - what is served, to whom, within what
         those of which there are none; each on a server of its own, so that what else is asked
         changes nothing.
     draft_lens
-        The lengths that are played, besides 0; all up to `max_draft_len` if None.
+        Lengths that are played besides those that may win. Of clients without targets, others have
+        the figures of the closed form, and NaN in `Outcomes.played`; of other loads all are played.
     targets
         Of the goodput of played requests: seconds to a first token, and of each later one.
 
@@ -121,42 +124,44 @@ def outcomes(  # noqa: PLR0913 - what is served, to whom, within what
         As `served_curve` and `specroof.serving.played.played_server` do.
     """
     drafting = drafter if acceptance is None else replace(drafter, acceptance=acceptance)  # type: ignore[arg-type]  # any that prices
-    steady = load.steady
+    in_closed_form = partial(
+        served_curve,
+        deployment,
+        drafting,
+        max_draft_len=max_draft_len,
+        raises=raises,
+    )
     if not load.requests:
-        served = served_curve(
-            deployment,
-            drafter,
-            steady,
-            room,
-            max_draft_len=max_draft_len,
-            acceptance=acceptance,
-            split=split,
-            raises=raises,
-        )
+        served = in_closed_form(load.steady, room, split=split)
         return Outcomes(served.decoding, served.room, served.end_to_end, served.told)
-    lengths = range(1, max_draft_len + 1) if draft_lens is None else draft_lens
+    waits: RoomRule = "queue" if room == "drop" else room
+    served = in_closed_form(load.steady, waits)
     places = [place for place, count in enumerate(load.requests) if count]
     seen = []
     for place in places:
         part = load.part(place)
+        lengths = {*range(1, max_draft_len + 1)}
+        if part.kind == "concurrency" and min(targets) == np.inf:
+            lengths = _can_win(served.curve.choices[0, place]).union(draft_lens)
         server = played_server(deployment, drafting, part, room, max_draft_len, raises=raises)
-        seen.append(played_loads(server, part, lengths, targets))
+        seen.append(played_loads(server, part, [*lengths], targets))
     played = _joined(seen, load)
-    batches = list(steady.batch_size)
     if load.kind != "concurrency":
         running = np.nan_to_num(played.figures["mean_running"][:, 0])
         batches = np.maximum(running, 1.0).tolist()
-    served = served_curve(
-        deployment,
-        drafting,
-        replace(steady, batch_size=batches),
-        "queue" if room == "drop" else room,
-        max_draft_len=max_draft_len,
-        raises=raises,
-    )
-    return Outcomes(
-        served.decoding, served.room, _requests(served, played, places), served.told, played
-    )
+        served = in_closed_form(replace(load.steady, batch_size=batches), waits)
+    whole = _requests(served, played, places)
+    return Outcomes(served.decoding, served.room, whole, served.told, played)
+
+
+#: Lengths whose speedup in closed form is at most this share below the best may win when played.
+_NEAR: Final = 0.04
+
+
+def _can_win(choices: Array) -> set[int]:
+    """Return the draft lengths that may be best, from their speedups in closed form."""
+    drafted = np.where(np.isnan(choices), -np.inf, choices)[1:]
+    return {int(length) + 1 for length in np.flatnonzero(drafted >= (1 - _NEAR) * drafted.max())}
 
 
 def _joined(seen: Sequence[PlayedLoads], load: Load) -> PlayedLoads:
@@ -180,40 +185,41 @@ def _requests(served: ServedCurve, played: PlayedLoads, places: Sequence[int]) -
     whole = served.end_to_end
     if whole is None:
         raise AssertionError  # requests have lengths
-    curve = whole.curve
-    tokens, shape = curve.tokens_per_round[0, places], curve.round_s.shape
+    curve, shape = whole.curve, whole.curve.round_s.shape
     seen = {
-        name: values for name, values in played.figures.items() if values.shape == tokens.shape
+        name: values for name, values in played.figures.items() if values.shape == (len(places), shape[2])
     }
+    known = np.zeros(shape, dtype=bool)
+    known[0, places] = np.isfinite(seen["tokens_per_s"])
+
+    def mixed(closed: npt.ArrayLike, values: Array) -> Array:
+        """Return what was played; elsewhere the closed form, over its own without drafts."""
+        filled = np.array(np.broadcast_to(closed, shape), dtype=np.float64)
+        there = filled[0, places]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            there *= np.where(there[:, :1] > 0, values[:, :1] / there[:, :1], 1.0)
+        filled[0, places] = np.where(known[0, places], values, there)
+        return filled
+
+    tokens = curve.tokens_per_round[0, places]
     running = seen["mean_running"]
     if played.sums_work:
         round_s = tokens * running / seen["tokens_per_s"]
     else:  # of requests that come whatever the server does: as long as an answer takes
-        answer_len = whole.workload.output_len
-        round_s = tokens * seen["mean_latency_s"] / answer_len
-        running = np.where(np.isfinite(round_s), running[:, :1], np.nan)
-    runs = np.array(np.broadcast_to(curve.running_batch, shape))
-    rounds = curve.round_s.copy()
-    runs[0, places], rounds[0, places] = running, round_s
-    figures = {
-        "tokens_per_s": whole.tokens_per_s,
-        "requests_per_s": whole.requests_per_s,
+        running = running[:, :1] + 0.0 * running
+        round_s = tokens * seen["mean_latency_s"] / whole.workload.output_len
+    runs, rounds = mixed(curve.running_batch, running), mixed(curve.round_s, round_s)
+    waits_s = {
         "mean_latency_s": whole.answer_s,
         "mean_queue_s": whole.answer_s - whole.service_s,
         "mean_ttft_s": whole.ttft_s,
-        "mean_tpot_s": whole.tpot_s,
         "p99_ttft_s": whole.ttft_s,
+        "mean_tpot_s": whole.tpot_s,
         "p99_tpot_s": whole.tpot_s,
     }
-    figures = {name: np.array(np.broadcast_to(values, shape)) for name, values in figures.items()}
-    for name, values in figures.items():
-        values[0, places] = seen[name]
-    first_s = np.array(np.broadcast_to(whole.first_s, shape))
-    first_s[0, places] = seen["mean_ttft_s"] - seen["mean_queue_s"]
+    rates = {"tokens_per_s": whole.tokens_per_s, "requests_per_s": whole.requests_per_s}
     token_s = (rounds - whole.decoding_round_s) / curve.tokens_per_round
-    delays = np.array(np.broadcast_to(whole.delay_s, shape))
-    waits = (token_s * whole.workload.output_len - whole.latency_s) / runs
-    delays[0, places] = np.maximum(waits[0, places], 0.0)
+    delay_s = (token_s * whole.workload.output_len - whole.latency_s) / runs
     added = np.array(np.broadcast_to(curve.request_token_s, shape[:2]))
     added[0, places] = token_s[0, places, 0]
     return PlayedRequests(
@@ -222,8 +228,8 @@ def _requests(served: ServedCurve, played: PlayedLoads, places: Sequence[int]) -
         latency_s=whole.latency_s,
         curve=replace(curve, round_s=rounds, running=runs, request_token_s=added),
         decoding_round_s=whole.decoding_round_s,
-        delay_s=delays,
-        first_s=first_s,
+        delay_s=mixed(whole.delay_s, np.maximum(delay_s[0, places], 0.0)),
+        first_s=mixed(whole.first_s, seen["mean_ttft_s"] - seen["mean_queue_s"]),
         rules=whole.rules,
-        figures=figures,
+        figures={name: mixed(closed, seen[name]) for name, closed in (waits_s | rates).items()},
     )

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import product
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -14,9 +13,10 @@ from specroof.arrays import Array, IntArray, fields_of, number_within, whole_wit
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.errors import OptionError, expect, refuse
 from specroof.latency import Deployment, Setup
+from specroof.outcomes.outcomes import Outcomes, outcomes
 from specroof.questions.answer import Charted, place_of, title_of
 from specroof.questions.capacity import usual_drafts
-from specroof.questions.played_loads import played_load, saturation_warnings, told
+from specroof.questions.played_loads import beyond_warnings, played_load, told
 from specroof.questions.request import (
     BATCH,
     CONTEXT,
@@ -34,12 +34,10 @@ from specroof.questions.request import (
 )
 from specroof.report.layout import ABSENT, figure, format_table, page
 from specroof.serving.capacity import RoomRule
-from specroof.serving.played import played_gain, played_server
-from specroof.serving.served import ServedCurve, raised_notes, room_rule, served_curve
+from specroof.serving.served import raised_notes, room_rule
 from specroof.serving.workload import Load, Workload, workload_json
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, acceptance_of, drafting_gain
 from specroof.speedup.inverses import (
-    EXACT,
     Threshold,
     crossing,
     largest_cost,
@@ -53,12 +51,10 @@ from specroof.speedup.result import SpeedupCurve
 _PER_LOAD: Final = ("accept", "accept-length", "cost")
 #: Relative width in which what is solved for is left where requests are played through, and rates.
 _PLAYED_WITHIN: Final = 1e-3
+_MOST_PLAYS: Final = 5
 _RATE_WITHIN: Final = 0.01
 #: What gains of such requests are.
-_PLAYED: Final = (
-    "requests are played through: their speedup is the mean time of one without drafts over that "
-    "with them"
-)
+_PLAYED: Final = "requests are played through: their speedup is how much sooner the same work is done"
 #: Quantities that can be solved for, and their names in words.
 SOLVED: Final = {
     "accept": "least acceptance rate",
@@ -283,17 +279,10 @@ def breakeven(request: BreakevenRequest) -> Breakeven:
     # Refuses a model or a depth that does not fit, before anything is solved; where acceptance is
     # solved for, any will do.
     by_acceptance = request.solve.startswith("accept")
-    acceptance = constant_acceptance(0.5) if by_acceptance else acceptance_of(drafter)
+    known = constant_acceptance(0.5) if by_acceptance else acceptance_of(drafter)
     steady = case.load.steady
-    curve = case.served(steady, acceptance, room="ignore").curve
-    warnings: tuple[str, ...] = ()
-    if case.load.requests:
-        rows, notes = _played_rows(case, wanted, request.solve), [*curve.notes, _PLAYED]
-        known = replace(drafter, acceptance=acceptance)
-        server = played_server(case.deployment, known, case.load, case.room, 1)
-        warnings = tuple(saturation_warnings(case.load, server.answers(0)))
-    else:
-        rows, notes = _grid_rows(case, wanted, request, curve)
+    curve = case.outcomes(steady, known, room="ignore").curve
+    rows, notes, warnings = _load_rows(case, wanted, request, curve)
     return Breakeven(
         model=case.deployment.model,
         setup=case.deployment.setup,
@@ -304,33 +293,38 @@ def breakeven(request: BreakevenRequest) -> Breakeven:
         workload=steady.workload,
         rows=tuple(rows),
         notes=tuple(notes),
-        warnings=warnings,
+        warnings=tuple(warnings),
     )
 
 
-def _grid_rows(
+def _load_rows(
     case: "_Threshold", wanted: float, request: BreakevenRequest, curve: SpeedupCurve
-) -> tuple[list[Row], list[str]]:
-    """Return the answers at loads in their steady state, and notes on them."""
-    loads = list(product(curve.context_len.tolist(), curve.batch_size.tolist()))
-    notes = [*curve.notes]
+) -> tuple[list[Row], list[str], list[str]]:
+    """Return the answers at loads, notes on them, and warnings."""
+    load, notes = case.load, [*curve.notes]
+    if load.requests:
+        notes.append(_PLAYED)
+    if request.solve == "rate":
+        return [_rate_row(case, wanted)], notes, []
     if request.solve in _PER_LOAD:
-        rows = [_row(case, load, wanted, request.solve) for load in loads]
-        held = "no room: the server does not run so many requests with drafts at a time"
+        parts = [load.part(place) for place in range(len(load.batch_size))]
+        loads = [replace(part, context_len=[at]) for at in load.context_len for part in parts]
+        rows, raised, warnings = zip(
+            *(_row(case, one, wanted, request.solve) for one in loads), strict=True
+        )
+        notes += dict.fromkeys(note for own in raised[::-1] for note in own)
         if any(row.room_ends for row in rows):
-            notes.append(held)
-        steady = case.load.steady
-        served = case.served(steady, constant_acceptance(0.5), room=case.room_of_load)
-        notes += raised_notes(served, steady.batch_size)
-    else:
-        rows = [_run(case, load, wanted, request) for load in loads]
-        beyond = next((row.unknown_from for row in rows if row.unknown_from is not None), None)
-        if beyond is not None:
-            tried = f"largest {request.solve} tried: {beyond - 1} (most)"
-            notes.append(f"{tried}; from {beyond} on nothing is known")
-        if case.room != "ignore":
-            notes.append(f"only a {request.solve} that has room in the server counts")
-    return rows, notes
+            notes.append("no room: with drafting, memory does not hold this many requests")
+        return [*rows], notes, [*dict.fromkeys(text for own in warnings for text in own)]
+    loads = product(curve.context_len.tolist(), curve.batch_size.tolist())
+    rows = [_run(case, one, wanted, request) for one in loads]
+    beyond = next((row.unknown_from for row in rows if row.unknown_from is not None), None)
+    if beyond is not None:
+        tried = f"largest {request.solve} tried: {beyond - 1} (most)"
+        notes.append(f"{tried}; from {beyond} on nothing is known")
+    if case.room != "ignore":
+        notes.append(f"only a {request.solve} that has room in the server counts")
+    return rows, notes, []
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,28 +349,23 @@ class _Threshold:
     max_draft_len: int
     draft_len: int | None
 
-    @property
-    def room_of_load(self) -> RoomRule:
-        """What becomes of requests beyond memory: they wait; a batch beyond it has no figures."""
-        waits = self.room != "ignore" and self.load.workload is not None
-        return "queue" if waits else self.room
-
-    def served(
+    def outcomes(
         self,
         load: Load,
         acceptance: TokensPerRound | ContextAcceptance,
         *,
-        room: RoomRule,
+        room: RoomRule | None = None,
         drafter: Drafter | None = None,
-    ) -> ServedCurve:
-        """Return the curve at a load, under an acceptance and with a drafter of another cost."""
-        return served_curve(
+    ) -> Outcomes:
+        """Return what is gained at a load, under an acceptance and with a drafter of another cost."""
+        return outcomes(
             self.deployment,
             drafter or self.drafter,
             load,
-            room,
+            self.room if room is None else room,
             max_draft_len=self.max_draft_len,
             acceptance=acceptance,
+            draft_lens=() if self.draft_len is None else (self.draft_len,),
         )
 
 
@@ -416,7 +405,9 @@ def _case(request: BreakevenRequest, drafter: Drafter) -> _Threshold:
             batch_size=[1.0] if request.solve == "batch" else load.batch_size,
             context_len=[1.0] if request.solve == "context" else load.context_len,
         ),
-        room=room_rule(deployment.setup, request.capacity),
+        room=room_rule(
+            deployment.setup, request.capacity, "drop" if load.workload is None else "queue"
+        ),
         max_draft_len=min(deepest, DEFAULT_MAX_DRAFT_LEN) if drafts is None else drafts,
         draft_len=drafts,
     )
@@ -440,48 +431,84 @@ def _wanted(request: BreakevenRequest, case: _Threshold) -> float:
     return wanted
 
 
-def _row(case: _Threshold, load: tuple[float, float], wanted: float, solve: str) -> Row:
-    """Return the answer at one load, beside the speedup of the drafter as it is.
+def _row(
+    case: _Threshold, load: Load, wanted: float, solve: str
+) -> tuple[Row, list[str], list[str]]:
+    """Return the answer at one load beside the speedup of the drafter as it is, notes, warnings.
 
-    Parameters
-    ----------
-    case, load, wanted, solve
-        What is solved for where.
+    What is solved for is solved in closed form. Where requests are played through, the speedup
+    that is wanted there is moved until that which is played is the one wanted here.
     """
     first, drafter = case.draft_len or 1, case.drafter
-    at_load = Load([load[1]], [load[0]], case.load.workload)
-    room = case.room_of_load
     known = constant_acceptance(0.5) if drafter.acceptance is None else drafter.acceptance
-    runs = case.served(at_load, known, room=room).decoding.running_batch[0, 0]
-    have_room = first + np.flatnonzero(
-        np.isfinite(np.broadcast_to(runs, case.max_draft_len + 1)[first:])
-    )
+    now = case.outcomes(load, known)
+    runs = np.broadcast_to(now.decoding.running_batch[0, 0], case.max_draft_len + 1)
+    warnings = [] if now.played is None else [*beyond_warnings([now.played])]
+    notes = raised_notes(now, now.curve.batch_size.tolist())
+    own: dict[str, Any] = {
+        "context_len": float(load.context_len[0]),
+        "batch_size": None if load.kind != "concurrency" else float(load.batch_size[0]),
+        "rate": load.rate[0] if load.rate else None,
+    }
+    have_room = first + np.flatnonzero(np.isfinite(runs[first:]))
     if not have_room.size:
-        return Row(*load, Threshold("no room", None, first, -np.inf), room_ends=True)
+        no_room = Threshold("no room", None, first, -np.inf)
+        return Row(**own, threshold=no_room, room_ends=True), notes, warnings
     here = replace(case, max_draft_len=int(have_room[-1]))
+    steady = replace(load.steady, batch_size=now.curve.batch_size.tolist())
 
-    def gain(acceptance: TokensPerRound | ContextAcceptance, other: Drafter) -> tuple[float, int]:
-        curve = here.served(at_load, acceptance, room=room, drafter=other).curve
+    def gain(
+        acceptance: TokensPerRound | ContextAcceptance, other: Drafter, at: Load = steady
+    ) -> tuple[float, int]:
+        curve = here.outcomes(at, acceptance, drafter=other).curve
         speedups, drafts = drafting_gain(curve, case.draft_len)
         return float(speedups[0, 0]), int(drafts[0, 0])
 
-    threshold = _threshold(case, solve, wanted, gain)
-    now = np.nan if drafter.acceptance is None else gain(drafter.acceptance, drafter)[0]
-    return Row(
-        context_len=load[0],
-        batch_size=load[1],
-        threshold=threshold,
-        speedup=now if np.isfinite(now) else None,
-    )
+    def solved(target: float) -> tuple[Threshold, float]:
+        """Return the threshold in closed form, and the speedup that is played there."""
+        tried: dict[float, tuple[Any, Drafter]] = {}
+
+        def noted(acceptance: Any, other: Drafter) -> tuple[float, int]:
+            gained = gain(acceptance, other)
+            tried[abs(gained[0] / target - 1)] = acceptance, other
+            return gained
+
+        threshold = _threshold(case, solve, target, noted)
+        if not load.requests or threshold.answer != "at":
+            return threshold, wanted
+        return threshold, gain(*tried[min(tried)], load)[0]
+
+    target = wanted
+    for _ in range(_MOST_PLAYS):
+        threshold, played = solved(target)
+        if abs(played / wanted - 1) <= _PLAYED_WITHIN:
+            break
+        target *= wanted / played
+    speedup = None
+    if drafter.acceptance is not None:
+        gains = drafting_gain(now.curve, case.draft_len)[0]
+        speedup = float(gains[0, 0]) if np.isfinite(gains[0, 0]) else None
+    return Row(**own, threshold=threshold, speedup=speedup), notes, warnings
+
+
+def _rate_row(case: _Threshold, wanted: float) -> Row:
+    """Return the largest rate at which a speedup is reached."""
+    accepted, load = acceptance_of(case.drafter), case.load.part(0)
+
+    def gain(rate: float) -> tuple[float, int]:
+        curve = case.outcomes(replace(load, rate=[rate]), accepted).curve
+        speedups, drafts = drafting_gain(curve, case.draft_len)
+        return float(speedups[0, 0]), int(drafts[0, 0])
+
+    ends = max(case.load.rate), min(case.load.rate)
+    return Row(load.context_len[0], None, crossing(gain, wanted, ends, _RATE_WITHIN))
 
 
 #: From an acceptance and a drafter to the speedup of drafting at one load, and its draft length.
 _Gain: TypeAlias = Callable[[TokensPerRound | ContextAcceptance, Drafter], tuple[float, int]]
 
 
-def _threshold(
-    case: _Threshold, solve: str, wanted: float, gain: _Gain, within: float = EXACT
-) -> Threshold:
+def _threshold(case: _Threshold, solve: str, wanted: float, gain: _Gain) -> Threshold:
     """Return the acceptance or the cost that is solved for at one load."""
     drafter = case.drafter
 
@@ -489,73 +516,12 @@ def _threshold(
         return gain(acceptance, drafter)
 
     if solve == "accept":
-        return least_rate(gain_of_acceptance, wanted, within=within)
+        return least_rate(gain_of_acceptance, wanted)
     if solve == "accept-length":
         first, kind = case.draft_len or 1, drafter.kind
-        return least_length(gain_of_acceptance, wanted, draft_len=first, kind=kind, within=within)
+        return least_length(gain_of_acceptance, wanted, draft_len=first, kind=kind)
     accepted = acceptance_of(drafter)
-    return largest_cost(lambda other: gain(accepted, other), wanted, drafter=drafter, within=within)
-
-
-# --- Requests that are played through ------------------------------------------------------------
-
-
-def _played_rows(case: _Threshold, wanted: float, solve: str) -> list[Row]:
-    """Return the answer at each load, or the largest rate at which a speedup is reached."""
-    load, drafter = case.load, case.drafter
-
-    def lengths(accepted: TokensPerRound | ContextAcceptance | None) -> list[int]:
-        """Return the draft lengths to choose from, up to the depth that was measured."""
-        if case.draft_len is not None:
-            return [case.draft_len]
-        depth = getattr(accepted, "measured_depth", None)
-        most = case.max_draft_len if depth is None else min(depth, case.max_draft_len)
-        return [*range(1, most + 1)]
-
-    def gain_at(
-        load: Load,
-        accepted: TokensPerRound | ContextAcceptance,
-        other: Drafter,
-        tried: list[int],
-    ) -> tuple[float, int]:
-        """Return the best speedup of the lengths that are tried, and its length."""
-        drafting = replace(other, acceptance=accepted)
-        gains = played_gain(case.deployment, drafting, load, case.room, tried)
-        best = float(gains.max()), tried[int(gains.argmax())]
-        # A crossing is sought below what it has found to pay, and what fails here fails there too.
-        if best[0] >= wanted:
-            tried[:] = [n for n, gain in zip(tried, gains.tolist(), strict=True) if gain >= wanted]
-        return best
-
-    if solve == "rate":
-        one, accepted = load.part(0), acceptance_of(drafter)
-        tried = lengths(accepted)
-
-        def gain_of_rate(rate: float) -> tuple[float, int]:
-            return gain_at(replace(one, rate=[rate]), accepted, drafter, tried)
-
-        ends = max(load.rate), min(load.rate)
-        found = crossing(gain_of_rate, wanted, ends, _RATE_WITHIN)
-        return [Row(load.context_len[0], None, found)]
-    rows = []
-    for place in range(len(load.requests)):
-        one = load.part(place)
-        now = np.nan
-        if drafter.acceptance is not None:
-            now = gain_at(one, drafter.acceptance, drafter, lengths(drafter.acceptance))[0]
-        solved_for = solve.startswith("accept")
-        tried = lengths(None if solved_for else drafter.acceptance)
-        gain = partial(gain_at, one, tried=tried)
-        rows.append(
-            Row(
-                context_len=load.context_len[0],
-                batch_size=one.batch_size[0] if load.kind == "concurrency" else None,
-                threshold=_threshold(case, solve, wanted, gain, _PLAYED_WITHIN),
-                speedup=now if np.isfinite(now) else None,
-                rate=one.rate[0] if one.rate else None,
-            )
-        )
-    return rows
+    return largest_cost(lambda other: gain(accepted, other), wanted, drafter=drafter)
 
 
 # --- batch and context ---------------------------------------------------------------------------
@@ -575,7 +541,8 @@ def _run(
         axes: dict[str, Any] = {
             name: numbers.tolist() if one is None else [one] for name, one in known.items()
         }
-        served = case.served(Load(**axes, workload=case.load.workload), accepted, room=case.room)
+        load = Load(**axes, workload=case.load.workload)
+        served = case.outcomes(load, accepted, room="ignore" if case.room == "ignore" else "drop")
         gains, drafts = drafting_gain(served.curve, case.draft_len)
         return gains.ravel(), drafts.ravel()
 
