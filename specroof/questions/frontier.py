@@ -51,7 +51,7 @@ from specroof.questions.request import (
     words,
 )
 from specroof.report.layout import ABSENT, figure, format_table, in_line, page
-from specroof.serving.played import PlayedLoads, largest_rate, played_loads, played_server
+from specroof.serving.played import largest_rate, played_server
 from specroof.serving.served import room_rule
 from specroof.serving.workload import Load, Workload, workload_json
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
@@ -147,9 +147,8 @@ class FrontierPoint:
     ttft_s
         Seconds to the first token of a request; None where a context was asked about.
     rate
-        Requests that arrive in a second; None of a closed loop. Of requests that are played
-        through, `batch_size` is how many run on average, and time to the first token and tokens
-        per second of a user are those that 99% have at least.
+        Requests that arrive in a second; None of a closed loop. `batch_size` is then how many run
+        on average. Times are means; targets of played requests are of p99.
     running
         The limit of running requests that the server is told for this point; None where its
         default is enough.
@@ -523,11 +522,7 @@ def _frontiers(request: FrontierRequest, load: Load) -> tuple[list[_DeviceFronti
                 raise
             refusals.append(f"{devices} devices left out: {refusal}")
         else:
-            found.append(
-                _played_on_devices(prediction, request, load)
-                if load.requests
-                else _on_devices(prediction, request)
-            )
+            found.append(_on_devices(prediction, request, load))
     if not placements:
         refuse("devices", request.devices, "one number of devices or more")
     if not found:
@@ -540,16 +535,23 @@ def _prediction(request: FrontierRequest, drafters: Sequence[Drafter], load: Loa
     return predicted(
         deployment,
         drafters,
-        replace(load.steady, batch_size=[1.0]) if load.requests else load,
+        load,
         max_draft_len=request.max_draft_len,
         room=room_rule(
             deployment.setup, request.capacity, "drop" if load.workload is None else "queue"
         ),
         split=split,
+        targets=_targets(request),
     )
 
 
-def _on_devices(found: Prediction, request: FrontierRequest) -> _DeviceFrontiers:
+def _targets(request: FrontierRequest) -> tuple[float, float]:
+    """Return the seconds that users may wait for a first token, and for each later one."""
+    first_s, later_s = (math.inf if s is None else s for s in (request.ttft_s, request.tpot_s))
+    return first_s, later_s
+
+
+def _on_devices(found: Prediction, request: FrontierRequest, load: Load) -> _DeviceFrontiers:
     """Return the frontiers of plain decoding and of each drafter on one number of devices."""
     notes = [*found.notes]
     if any(map(any, found.told)):
@@ -563,8 +565,9 @@ def _on_devices(found: Prediction, request: FrontierRequest) -> _DeviceFrontiers
         context_len=found.load.context_len[0],
         names=(PLAIN, *(curve.drafter for curve in found.curves)),
         columns=tuple(_unbeaten(points, request) for points in grids),
-        largest_rates=(None,) * len(grids),
+        largest_rates=tuple(_rates_within(found, request, load)),
         notes=tuple(notes),
+        warnings=tuple(beyond_warnings(found.played)),
     )
 
 
@@ -577,51 +580,21 @@ def _grids(found: Prediction) -> list[_Columns]:
     ]
 
 
-def _played_on_devices(found: Prediction, request: FrontierRequest, load: Load) -> _DeviceFrontiers:
-    """Return the same of requests that are played through, and the largest rates within targets."""
-    devices = found.setup.placement.devices
+def _rates_within(
+    found: Prediction, request: FrontierRequest, load: Load
+) -> Iterator[LargestRate | None]:
+    """Yield the largest rate within the targets, without drafts and with each drafter."""
+    targets = _targets(request)
+    if not load.rate or min(targets) == math.inf:
+        yield from [None] * (1 + len(found.drafters))
+        return
     servers = [
         played_server(found.deployment, drafter, load, found.room, found.max_draft_len)
         for drafter in found.drafters
     ]
-    played = [played_loads(server, load, server.choices) for server in servers]
-    columns = [_of_played(played[0], devices, slice(1))]
-    columns += [_of_played(one, devices, slice(1, None)) for one in played]
-    rates: list[LargestRate | None] = [None] * len(columns)
-    targets = [np.inf if wait is None else wait for wait in (request.ttft_s, request.tpot_s)]
-    if load.rate and min(targets) < np.inf:
-        series = [(servers[0], [0]), *((server, [*server.choices]) for server in servers)]
-        largest = [
-            largest_rate(server, load, choice, (targets[0], targets[1]))
-            for server, choice in series
-        ]
-        rates = [None if rate is None else LargestRate(devices, *rate) for rate in largest]
-    return _DeviceFrontiers(
-        **fields_of(found, "deployment", "split", "devices"),
-        context_len=found.load.context_len[0],
-        names=(PLAIN, *(one.drafter for one in played)),
-        columns=tuple(_unbeaten(points, request) for points in columns),
-        largest_rates=tuple(rates),
-        notes=found.notes,
-        warnings=tuple(beyond_warnings(played)),
-    )
-
-
-def _of_played(one: PlayedLoads, devices: int, drafts: slice) -> _Columns:
-    """Return the points of some draft lengths of loads that were played through."""
-    rate, n_loads = one.load.rate, len(one.load.requests)
-    seen = {name: values[:, drafts].T for name, values in one.figures.items()}
-    columns = {
-        "devices": np.array(devices),
-        "batch_size": seen["mean_running"],
-        "draft_len": one.draft_len[drafts, None],
-        "tokens_per_s_per_user": 1.0 / seen["p99_tpot_s"],
-        "tokens_per_s_per_device": seen["tokens_per_s"] / devices,
-        "ttft_s": seen["p99_ttft_s"],
-        "rate": np.array(rate or [np.nan] * n_loads),
-    }
-    grids = np.broadcast_arrays(*columns.values())
-    return {name: grid.ravel() for name, grid in zip(columns, grids, strict=True)}
+    for server, choices in [(servers[0], [0]), *((one, [*one.choices]) for one in servers)]:
+        largest = largest_rate(server, load, choices, targets)
+        yield None if largest is None else LargestRate(found.setup.placement.devices, *largest)
 
 
 def _unbeaten(points: _Columns, request: FrontierRequest) -> _Columns:
@@ -640,10 +613,14 @@ def _by_default(points: _Columns) -> _Columns:
 
 
 def _frontier(columns: _Columns, request: FrontierRequest) -> Frontier:
-    """Return the frontier of points whose first token comes in time."""
-    soon_s = np.inf if request.ttft_s is None else request.ttft_s
-    users = np.where(columns["ttft_s"] > soon_s, np.nan, columns["tokens_per_s_per_user"])
-    return frontier_of(users, columns["tokens_per_s_per_device"])
+    """Return the frontier of points whose tokens come in time: of played requests, at p99."""
+    users = columns["tokens_per_s_per_user"]
+    first_s, later_s = _targets(request)
+    late = columns["late_ttft_s"] > first_s
+    if later_s < math.inf:
+        # Slower points stand on the frontier, but for those that are fast enough only on average.
+        late |= (columns["late_tpot_s"] > later_s) & (1 / users <= later_s)
+    return frontier_of(np.where(late, np.nan, users), columns["tokens_per_s_per_device"])
 
 
 #: Tokens of a device, and the ends of its band.
@@ -667,6 +644,13 @@ def _of_devices(found: Prediction, drafter: int, drafts: slice) -> _Columns:
             # More than the decode workers have room for wait, and gain nothing.
             is_full = whole.workers.decode_batch >= found.limits[drafter].largest[:, None, :]
             users = np.where(is_full, np.nan, users)
+    late_s = waits_s, 1 / users
+    rate = np.full(len(curve.batch_size), np.nan)
+    if found.played:
+        played = found.played[drafter]
+        late_s = played.figures["p99_ttft_s"][None], played.figures["p99_tpot_s"][None]
+        users = np.where(np.isfinite(late_s[0]), users, np.nan)  # of lengths that are played
+        rate = np.array(played.load.rate or rate)
     users = within_measured(users, curve.measured_draft_len)
     low, high = (np.full_like(rates, np.nan),) * 2 if ends is None else ends
     columns = {
@@ -675,6 +659,9 @@ def _of_devices(found: Prediction, drafter: int, drafts: slice) -> _Columns:
         "draft_len": curve.draft_len[drafts, None],
         "tokens_per_s_per_user": users[0, :, drafts].T,
         "ttft_s": waits_s[0, :, drafts].T,
+        "late_ttft_s": late_s[0][0, :, drafts].T,
+        "late_tpot_s": late_s[1][0, :, drafts].T,
+        "rate": rate,
         "running": _told(found, drafter, is_plain=drafts.start is None),
         **{
             name: values[0, :, drafts].T / found.devices
@@ -718,7 +705,9 @@ def _series(
 def _point(columns: _Columns, i: int, usd: float | None, watts: float | None) -> FrontierPoint:
     """Return one of the points, with its price and energy."""
     known: dict[str, Any] = {
-        name: None if np.isnan(column[i]) else column[i].item() for name, column in columns.items()
+        name: None if np.isnan(column[i]) else column[i].item()
+        for name, column in columns.items()
+        if not name.startswith("late_")
     }
     if known.get("running") is not None:
         known["running"] = int(known["running"])
