@@ -17,7 +17,6 @@ from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.played import FIGURES, PlayedLoads, played_loads, played_server
 from specroof.serving.served import ServedCurve, served_curve
 from specroof.serving.workload import Load
-from specroof.speedup.result import SpeedupCurve
 
 if TYPE_CHECKING:
     from specroof.serving.split import Split
@@ -123,7 +122,7 @@ def outcomes(  # noqa: PLR0913 - what is served, to whom, within what
     SpecroofError
         As `served_curve` and `specroof.serving.played.played_server` do.
     """
-    drafting = drafter if acceptance is None else replace(drafter, acceptance=acceptance)  # type: ignore[arg-type]  # any that prices
+    drafting = drafter if acceptance is None else replace(drafter, acceptance=acceptance)
     in_closed_form = partial(
         served_curve,
         deployment,
@@ -169,11 +168,15 @@ def _joined(seen: Sequence[PlayedLoads], load: Load) -> PlayedLoads:
     if len(seen) == 1:
         return seen[0]
     played = [place for place, count in enumerate(load.requests) if count]
-    names = ("batch_size", "requests", *(["rate"] if load.rate else []))
-    parts = {name: [getattr(load, name)[place] for place in played] for name in names}
+    kept = replace(
+        load,
+        batch_size=[load.batch_size[place] for place in played],
+        requests=[load.requests[place] for place in played],
+        rate=[load.rate[place] for place in played] if load.rate else (),
+    )
     return replace(
         seen[0],
-        load=replace(load, **parts),
+        load=kept,
         figures={name: np.concatenate([one.figures[name] for one in seen]) for name in FIGURES},
         running=np.concatenate([one.running for one in seen]),
         stable_rate=np.fmax.reduce([one.stable_rate for one in seen]),
@@ -187,7 +190,9 @@ def _requests(served: ServedCurve, played: PlayedLoads, places: Sequence[int]) -
         raise AssertionError  # requests have lengths
     curve, shape = whole.curve, whole.curve.round_s.shape
     seen = {
-        name: values for name, values in played.figures.items() if values.shape == (len(places), shape[2])
+        name: values
+        for name, values in played.figures.items()
+        if values.shape == (len(places), shape[2])
     }
     known = np.zeros(shape, dtype=bool)
     known[0, places] = np.isfinite(seen["tokens_per_s"])

@@ -54,7 +54,9 @@ _PLAYED_WITHIN: Final = 1e-3
 _MOST_PLAYS: Final = 5
 _RATE_WITHIN: Final = 0.01
 #: What gains of such requests are.
-_PLAYED: Final = "requests are played through: their speedup is how much sooner the same work is done"
+_PLAYED: Final = (
+    "requests are played through: their speedup is how much sooner the same work is done"
+)
 #: Quantities that can be solved for, and their names in words.
 SOLVED: Final = {
     "accept": "least acceptance rate",
@@ -309,15 +311,14 @@ def _load_rows(
     if request.solve in _PER_LOAD:
         parts = [load.part(place) for place in range(len(load.batch_size))]
         loads = [replace(part, context_len=[at]) for at in load.context_len for part in parts]
-        rows, raised, warnings = zip(
-            *(_row(case, one, wanted, request.solve) for one in loads), strict=True
-        )
-        notes += dict.fromkeys(note for own in raised[::-1] for note in own)
-        if any(row.room_ends for row in rows):
+        answers = [_row(case, one, wanted, request.solve) for one in loads]
+        notes += dict.fromkeys(note for _, raised, _ in answers[::-1] for note in raised)
+        if any(row.room_ends for row, _, _ in answers):
             notes.append("no room: with drafting, memory does not hold this many requests")
-        return [*rows], notes, [*dict.fromkeys(text for own in warnings for text in own)]
-    loads = product(curve.context_len.tolist(), curve.batch_size.tolist())
-    rows = [_run(case, one, wanted, request) for one in loads]
+        warnings = dict.fromkeys(text for _, _, own in answers for text in own)
+        return [row for row, _, _ in answers], notes, [*warnings]
+    pairs = product(curve.context_len.tolist(), curve.batch_size.tolist())
+    rows = [_run(case, pair, wanted, request) for pair in pairs]
     beyond = next((row.unknown_from for row in rows if row.unknown_from is not None), None)
     if beyond is not None:
         tried = f"largest {request.solve} tried: {beyond - 1} (most)"

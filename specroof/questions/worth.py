@@ -277,10 +277,7 @@ def _at_load(request: WorthRequest, load: Load) -> Worth:
         wanted_s = number_within("tpot_s", request.tpot_s, "tpot_s")
     usd = usd_per_hour(deployment.setup.hardware, request.price_per_hour)
     case = _Question(deployment, load, room, drafts, wanted_s, usd)
-    seen = [
-        outcomes(deployment, each, load, room, max_draft_len=drafts)
-        for each in better
-    ]
+    seen = [outcomes(deployment, each, load, room, max_draft_len=drafts) for each in better]
     served, curve = seen[0], seen[0].curve
     if not np.isfinite(curve.speedup[..., 0]).all():
         place = f"{curve.placement.devices} x {curve.hardware}"
@@ -354,9 +351,7 @@ class _Question:
 _LEAST_SHARE: Final = 0.01
 
 
-def _rows(
-    case: _Question, better: Sequence[Drafter], seen: Sequence[Outcomes]
-) -> list[WorthRow]:
+def _rows(case: _Question, better: Sequence[Drafter], seen: Sequence[Outcomes]) -> list[WorthRow]:
     """Return a row for each drafter, without its acceptance."""
     load, first = case.load, seen[0]
     tpot_s = case.tpot_s

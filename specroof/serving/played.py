@@ -903,7 +903,7 @@ def _counted(room: ServerRoom) -> Array:
     return np.concatenate([plain, drafting[1:]])
 
 
-def played_server(  # noqa: PLR0913 - what is served, to whom, within what
+def played_server(
     deployment: Deployment,
     drafter: Drafter,
     load: Load,
