@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from specroof.acceptance import Acceptance, constant_acceptance
 from specroof.arrays import Array, number_within
+from specroof.outcomes.choose import decision_of, is_late
 from specroof.policies.decision import (
     Choice,
     LoadDecision,
@@ -226,10 +227,6 @@ class BreakEven:
     tokens_per_round: float | None
 
 
-#: A first token that comes so many times later is a price that throughput alone does not tell.
-_MUCH_LATER: Final = 10.0
-
-
 @dataclass(frozen=True, slots=True)
 class AdvisedLoad:
     """The decision at one load.
@@ -296,14 +293,12 @@ class AdvisedLoad:
     @property
     def waits(self) -> bool:
         """Whether drafts gain throughput, and the first token comes ten times later."""
-        return bool(self.draft_len and self.times.ttft_s > _MUCH_LATER * self.plain.ttft_s)
+        return bool(self.draft_len) and is_late(self.times.ttft_s, self.plain.ttft_s)
 
     @property
     def decision(self) -> LoadDecision:
-        """What to do here: on only where the whole band pays and nobody waits for it."""
-        if not self.draft_len:
-            return "off"
-        return "on" if self.verdict == "pays" and not self.waits else "unclear"
+        """What to do here."""
+        return decision_of(self.choice, late=self.waits)
 
     @property
     def speedup(self) -> tuple[float, float, float]:
@@ -515,7 +510,10 @@ def load_plan(  # noqa: PLR0913 - a prediction, its loads, and what is wanted of
     within = [i for i in range(len(batches)) if asked[0] <= i <= asked[-1]]
     drafted = [drafts_at(ranges, batches[i]) for i in within]
     met = targets.met(grid.ttft_s[within, drafted], grid.tpot_s[within, drafted])
-    soon = grid.ttft_s[within, drafted] <= _MUCH_LATER * grid.ttft_s[within, 0]
+    waits_s = zip(
+        grid.ttft_s[within, drafted].tolist(), grid.ttft_s[within, 0].tolist(), strict=True
+    )
+    soon = np.array([not is_late(*pair) for pair in waits_s])
     met = met & soon if (met & soon).any() else met
     rates = np.where(met, grid.tokens_per_s[within, drafted], -np.inf)
     longest = max(k for _, _, k in ranges)

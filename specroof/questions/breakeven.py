@@ -13,7 +13,9 @@ from specroof.arrays import Array, IntArray, fields_of, number_within, whole_wit
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.errors import OptionError, expect, refuse
 from specroof.latency import Deployment, Setup
+from specroof.outcomes.choose import choose
 from specroof.outcomes.outcomes import Outcomes, outcomes
+from specroof.policies.decision import LoadDecision
 from specroof.questions.answer import Charted, place_of, title_of
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.played_loads import beyond_warnings, played_load, told
@@ -155,6 +157,9 @@ class Row:
         server has no room for it, and where another figure is solved for.
     rate
         Requests that arrive in a second, of requests that are played through; None of clients.
+    decision
+        On, off or unclear for the drafter as it is, as `specroof.outcomes.choose` has it; None as
+        `speedup`.
     """
 
     context_len: float | None
@@ -165,6 +170,7 @@ class Row:
     room_ends: bool = False
     unknown_from: int | None = None
     rate: float | None = None
+    decision: LoadDecision | None = None
 
     @property
     def value(self) -> float | None:
@@ -193,6 +199,7 @@ class Row:
             "runs": [list(run) for run in self.runs],
             "unknown_from": self.unknown_from,
             "rate": self.rate,
+            "decision": self.decision,
         }
 
 
@@ -485,11 +492,11 @@ def _row(
         if abs(played / wanted - 1) <= _PLAYED_WITHIN:
             break
         target *= wanted / played
-    speedup = None
     if drafter.acceptance is not None:
         gains = drafting_gain(now.curve, case.draft_len)[0]
-        speedup = float(gains[0, 0]) if np.isfinite(gains[0, 0]) else None
-    return Row(**own, threshold=threshold, speedup=speedup), notes, warnings
+        own["speedup"] = float(gains[0, 0]) if np.isfinite(gains[0, 0]) else None
+        own["decision"] = next(choose(now))[1]
+    return Row(**own, threshold=threshold), notes, warnings
 
 
 def _rate_row(case: _Threshold, wanted: float) -> Row:

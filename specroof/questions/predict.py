@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import numpy as np
@@ -14,8 +15,10 @@ from specroof.arrays import Array, array_within, number_within, to_json_array, w
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, refuse
 from specroof.latency import Deployment, Setup
-from specroof.outcomes.outcomes import outcomes
+from specroof.outcomes.choose import choose
+from specroof.outcomes.outcomes import Outcomes, outcomes
 from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
+from specroof.policies.decision import Choice, LoadDecision
 from specroof.questions.answer import Charted, title_of
 from specroof.questions.curve_tables import (
     counted_table,
@@ -84,7 +87,7 @@ from specroof.speedup.curve import (
 from specroof.speedup.price import price_and_energy
 from specroof.speedup.reach import evidence_engine, nearness
 from specroof.speedup.result import SpeedupCurve
-from specroof.units import MILLION, MOST_POINTS, format_price
+from specroof.units import MILLION, MOST_POINTS, format_drafts, format_price
 
 if TYPE_CHECKING:
     from specroof.serving.split import Split
@@ -105,26 +108,15 @@ class Prediction(Charted):
         What was asked about.
     max_draft_len
         The longest draft of the grid.
-    curves
-        A curve for each drafter, of decoding alone.
-    end_to_end
-        A curve for each drafter with prefills in its rounds; empty without requests.
+    outcomes
+        What each drafter gains.
     notes, warnings
         Sentences for the reader.
-    limits
-        What the server has room for, for each drafter; empty where memory has no end.
-    told
-        For each drafter the limits of running requests that a server is told at each batch size:
-        see `specroof.serving.served.ServedCurve`.
     room
         What becomes of requests beyond it: they ``queue``, their points are ``drop``ped, or memory
         is ``ignore``d.
     draft_len
         The lengths whose speedups are shown side by side.
-    played
-        What clients see of the load with each drafter, request by request; empty for the steady
-        state. The curves are then those of requests of the mean lengths, at as many clients, or at
-        the batch that runs on average without drafts.
     split
         Workers of prefill and of decoding, the setup being that of a decode worker; None where one
         server does both.
@@ -135,14 +127,44 @@ class Prediction(Charted):
     drafters: tuple[Drafter, ...]
     load: Load
     max_draft_len: int
-    curves: tuple[SpeedupCurve, ...]
-    end_to_end: tuple[EndToEnd, ...]
-    limits: tuple[ServerRoom, ...] = ()
-    told: tuple[tuple[Limits, ...], ...] = ()
+    outcomes: tuple[Outcomes, ...]
     room: RoomRule = "ignore"
     draft_len: tuple[int, ...] = ()
-    played: tuple[PlayedLoads, ...] = ()
     split: "Split | None" = None
+
+    @property
+    def curves(self) -> tuple[SpeedupCurve, ...]:
+        """A curve for each drafter, of decoding alone.
+
+        Of played requests, of the mean lengths, at as many clients, or at the batch that runs on
+        average without drafts.
+        """
+        return tuple(one.decoding for one in self.outcomes)
+
+    @property
+    def end_to_end(self) -> tuple[EndToEnd, ...]:
+        """What requests see of each drafter, prompts counted; empty without requests."""
+        return tuple(one.end_to_end for one in self.outcomes if one.end_to_end is not None)
+
+    @property
+    def limits(self) -> tuple[ServerRoom, ...]:
+        """What the server has room for, for each drafter; empty where memory has no end."""
+        return tuple(one.room for one in self.outcomes if one.room is not None)
+
+    @property
+    def told(self) -> tuple[tuple[Limits, ...], ...]:
+        """The limits of running requests that a server is told at each load, for each drafter."""
+        return tuple(one.told for one in self.outcomes)
+
+    @property
+    def played(self) -> tuple[PlayedLoads, ...]:
+        """What clients see with each drafter, request by request; empty of a steady state."""
+        return tuple(one.played for one in self.outcomes if one.played is not None)
+
+    @cached_property
+    def decisions(self) -> tuple[tuple[tuple[Choice, LoadDecision], ...], ...]:
+        """What to do with each drafter at each context and load, loads innermost."""
+        return tuple(tuple(choose(one)) for one in self.outcomes)
 
     @property
     def title(self) -> str:
@@ -431,13 +453,9 @@ def predicted_to(  # noqa: PLR0913 - what is served, to whom, within what
         drafters=tuple(drafters),
         load=load,
         max_draft_len=max_draft_len,
-        curves=tuple(curves),
-        end_to_end=tuple(each.end_to_end for each in served if each.end_to_end is not None),
+        outcomes=tuple(served),
         notes=tuple(dict.fromkeys([*raised, *of_curves, *longer, *notes, *assumed])),
         warnings=tuple(dict.fromkeys([*beyond_warnings(played), *warnings])),
-        limits=tuple(rooms),
-        played=played,
-        told=tuple(each.told for each in served),
         room=room,
         split=split,
     )
@@ -626,6 +644,9 @@ def prediction_json(prediction: Prediction) -> dict[str, Any]:
             "largest_batch": prediction.limits[0].largest[:, 0].astype(int).tolist(),
             "bound_by": prediction.limits[0].bound_by[:, 0].tolist(),
         }
+    for drafter, chosen in zip(printed["drafters"], prediction.decisions, strict=True):
+        shape = len(prediction.load.context_len), -1
+        drafter["decision"] = np.reshape([decision for _, decision in chosen], shape).tolist()
     for drafter, limit in zip(printed["drafters"], prediction.limits, strict=False):
         drafter["server"] = limit.drafting.server.to_dict()
         drafter["capacity"] = {
@@ -721,6 +742,7 @@ def prediction_text(prediction: Prediction) -> str:
     parts = [
         in_line(title_of(prediction.model, prediction.setup))
         + (", each decode worker" if prediction.split else ""),
+        "\n".join(_decision_lines(prediction)),
         pays_lines(prediction.survey),
         note_lines(prediction.warnings),
         *tables,
@@ -735,6 +757,34 @@ def prediction_text(prediction: Prediction) -> str:
         note_lines(prediction.messages["notes"]),
     ]
     return "\n\n".join(filter(None, parts))
+
+
+#: Loads whose decisions are told in a line.
+_MOST_TOLD: Final = 12
+
+
+def _decision_lines(prediction: Prediction) -> Iterator[str]:
+    """Yield the decision for each drafter: of one load with its band, of several by load."""
+    loads = [f"{load:g}" for load in prediction.load.batch_size]
+    if len(prediction.load.context_len) > 1 or len(loads) > _MOST_TOLD:
+        return
+    for curve, chosen in zip(prediction.curves, prediction.decisions, strict=True):
+        name = in_line(curve.drafter)
+        if len(chosen) == 1:
+            ((choice, decision),) = chosen
+            drafts = choice.draft_len or choice.tried
+            gain = f"{choice.speedup:.2f}x" if drafts else "no drafts have room"
+            if drafts and choice.low < choice.high:
+                gain += f" (likely {choice.low:.2f} to {choice.high:.2f}x)"
+            yield f"decision: {decision}; {name}: {gain} with {format_drafts(drafts)}"
+            continue
+        parts = []
+        for decision, group in groupby(
+            zip(loads, chosen, strict=True), key=lambda pair: pair[1][1]
+        ):
+            at = [load for load, _ in group]
+            parts.append(f"{decision} at {at[0] if len(at) == 1 else f'{at[0]} to {at[-1]}'}")
+        yield f"decision: {', '.join(parts)}; {name}"
 
 
 #: Titles of price and energy, and the unit that their figures are divided by.

@@ -14,7 +14,9 @@ from specroof.drafters import Drafter
 from specroof.errors import OptionError, refuse, reject
 from specroof.hardware import Placement
 from specroof.latency import Deployment
+from specroof.outcomes.choose import choose
 from specroof.outcomes.outcomes import Outcomes, outcomes
+from specroof.policies.decision import LoadDecision
 from specroof.questions.answer import Charted
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.played_loads import beyond_warnings, played_load, told
@@ -116,6 +118,8 @@ class WorthRow:
     batch_size, tpot_s
         The load, and the seconds per token that users may wait there. Of requests that come by
         themselves, those that run on average without drafts.
+    decision
+        On, off or unclear, as `specroof.outcomes.choose` has it.
     rate, largest_rate
         Of requests at a rate that are played through: those that arrive in a second, and the most
         of which 99% wait no longer per token than they may. None of other loads.
@@ -131,6 +135,7 @@ class WorthRow:
     users: int
     batch_size: float = math.nan
     tpot_s: float = math.nan
+    decision: LoadDecision = "off"
     rate: float | None = None
     largest_rate: float | None = None
 
@@ -375,6 +380,7 @@ def _rows(case: _Question, better: Sequence[Drafter], seen: Sequence[Outcomes]) 
                 users=_users(case, each, tpot_s),
                 batch_size=float(one.curve.batch_size[0]),
                 tpot_s=tpot_s,
+                decision=next(choose(one))[1],
                 rate=load.rate[0] if load.rate else None,
                 largest_rate=None if largest is None else largest[0],
             )
@@ -403,6 +409,7 @@ def _users(case: _Question, drafter: Drafter, tpot_s: float) -> int:
 _COLUMNS: Final[dict[str, Callable[[WorthRow], str]]] = {
     "tokens/round": lambda row: f"{row.accept_length:g}",
     "speedup": lambda row: f"{row.speedup:.2f}x",
+    "decision": lambda row: row.decision,
     "per token": lambda row: "" if row.gain_per_token is None else f"{row.gain_per_token:+.2f}x",
     "best γ": lambda row: str(row.best_draft_len),
     "enough": lambda row: str(row.enough_drafts),
