@@ -5,9 +5,8 @@ and decode until they end. Between two events the batch decodes in a steady way,
 jumps.
 """
 
-import heapq
 import math
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -145,12 +144,15 @@ class Played:
         """
         found = {}
         for name in TIMES:
-            values = getattr(self, name)
-            known = values[np.isfinite(values)]
-            if known.size:
-                of = np.percentile(known, _PERCENTILES).tolist()
-                cuts = {f"p{cut}": value for cut, value in zip(_PERCENTILES, of, strict=True)}
-                found[name] = {"mean": float(known.mean())} | cuts
+            values = np.sort(getattr(self, name))
+            if np.isnan(values[-1]):  # answers of one token have no TPOT
+                values = values[np.isfinite(values)]
+            if values.size:
+                found[name] = {"mean": float(values.mean())}
+                for cut in _PERCENTILES:
+                    place = (len(values) - 1) * cut / 100
+                    low, high = values[[math.floor(place), math.ceil(place)]].tolist()
+                    found[name][f"p{cut}"] = low + (high - low) * (place % 1)
         return found
 
     def figures(self, ttft_s: float = math.inf, tpot_s: float = math.inf) -> dict[str, float]:
@@ -289,13 +291,13 @@ def play(  # noqa: PLR0913 - what is asked, of whom, by which rules
         rounds = _drawn_rounds(decoded_len, schedule[1].survival, rng)
         decoded_len = rounds * schedule[1].tokens_per_round
     held = Memory(0.0, 0.0) if memory is None else memory
-    return _played(schedule, requests, decoded_len.tolist(), rules, capacity, held, overlap)
+    return _played(schedule, requests, decoded_len, rules, capacity, held, overlap)
 
 
 def _played(  # noqa: C901, PLR0912, PLR0913, PLR0914, PLR0915, PLR0917 - one loop, see below
     schedule: Mapping[int, PassPrices],
     requests: Requests,
-    decoded_len: list[float],
+    rounds_len: Array,
     rules: PrefillRules,
     capacity: float,
     memory: Memory,
@@ -308,12 +310,12 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0914, PLR0915, PLR0917 - one lo
 
     Requests are numbered in the order in which they are sent, reach the server, and first start.
     """
-    count = len(decoded_len)
-    prices = schedule[1]
+    count = len(rounds_len)
+    prices, several = schedule[1], len(schedule) > 1
     tokens_per_round = prices.tokens_per_round
     overhead_s, latency_s = prices.request_overhead_s, prices.request_latency_s
     chunk, interval = rules.chunk or math.inf, rules.receive_interval
-    concurrency = requests.concurrency or math.inf
+    concurrency, ceil = requests.concurrency or math.inf, math.ceil
     token, fixed, reserves = memory.token, memory.request, memory.reserves
     arrival_s: list[float] = requests.arrival_s.tolist()
     # Of each request: tokens of its prompt, of these new ones, and of all when it ends; and how
@@ -322,11 +324,9 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0914, PLR0915, PLR0917 - one lo
     input_len: list[float] = requests.input_len.tolist()
     new_len: list[float] = (requests.input_len - requests.cached_len).tolist()
     full_len: list[float] = (requests.input_len + requests.output_len - 1.0).tolist()
-    answers: list[float] = (requests.output_len - 1.0).tolist()
-    growths = [
-        answer / decoded if decoded > 0 else answer
-        for answer, decoded in zip(answers, decoded_len, strict=True)
-    ]
+    expected_len = np.where(rounds_len > 0, rounds_len, 1.0)
+    growths: list[float] = ((requests.output_len - 1.0) / expected_len).tolist()
+    decoded_len: list[float] = rounds_len.tolist()
     sent_s: list[float] = []
     reached_s: list[float] = []
     started_s, first_s, end_s = [0.0] * count, [0.0] * count, [0.0] * count
@@ -343,11 +343,12 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0914, PLR0915, PLR0917 - one lo
     unseen_rounds = 0
     # Tokens of the prompt of the last request that started which are still to be computed.
     cut_len = 0.0
-    # Tokens of a request that has decoded all the time, what this is when a request ends, and how
-    # many decode. Entries of requests whose memory was lost stay, but never the first.
+    # Tokens of a request that has decoded all the time; what this is when a request ends; who
+    # ends then, and how many decode. Less than nothing is decoded at: the next end is the last.
     decoded = 0.0
-    decoding: list[tuple[float, int]] = []
     targets = [-1.0] * count
+    ends: dict[float, list[int]] = {}
+    pending: list[float] = []
     batch = 0
     # Cached tokens of all that decode: the first, and the second for each of `decoded`; and what
     # these are in all when they end.
@@ -386,6 +387,10 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0914, PLR0915, PLR0917 - one lo
                 else:
                     growth, target = growths[number], targets[number]
                     targets[number] = -1.0
+                    ends[target].remove(number)
+                    if not ends[target]:
+                        del ends[target]
+                        pending.remove(-target)
                     batch -= 1
                     context_growth -= growth
                     context_base -= input_len[number] - growth * (target - decoded_len[number])
@@ -401,11 +406,9 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0914, PLR0915, PLR0917 - one lo
                 cached_len = context_base + context_growth * decoded
                 tokens = kept_len + leaving_len + cached_len
                 free = 1 - token * tokens - fixed * (n_running + n_leaving)
-            while decoding and targets[decoding[0][1]] != decoding[0][0]:
-                heapq.heappop(decoding)
             event_s.append(clock)
             running.append(n_running)
-        if len(schedule) > 1:
+        if several:
             prices = schedule[max(least for least in schedule if least <= max(batch, 1))]
             tokens_per_round = prices.tokens_per_round
 
@@ -467,24 +470,23 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0914, PLR0915, PLR0917 - one lo
             context, growth = cached_len / batch, context_growth * tokens_per_round / batch
             most = 1
             if admits and not (full and n_leaving):
-                left = decoding[0][0] - decoded - _ROUNDING
-                most = max(math.ceil(left / tokens_per_round), 1)
-                if not reserves:
+                most = ceil((-pending[-1] - decoded - _ROUNDING) / tokens_per_round) or 1
+                if not reserves and most > 1:
                     grows = token * context_growth * tokens_per_round
                     if free < grows * (most - 1):
                         most = int(max(free, 0.0) / grows) + 1
-            until_s = max(next_s - clock, 0.0) if room and not full else math.inf
+            until_s = math.inf
+            if room and not full:
+                until_s = next_s - clock if next_s > clock else 0.0
             if interval > 1:  # to the next look for requests: none is seen before it
                 most, until_s = min(most, interval - unseen_rounds), math.inf
-            seconds_by_context = prices.round_s.y, prices.round_s.row(batch)
-            rounds, seconds = steady_rounds(seconds_by_context, context, growth, most, until_s)
+            rounds, seconds, last_s = _steady_rounds(
+                prices.round_s.y, prices.round_s.row(batch), context, growth, most, until_s
+            )
             unseen_rounds = (unseen_rounds + rounds) % interval
             clock += seconds
-            seen_s = clock
-            if overlap:  # the next round was scheduled when the last one began
-                if rounds > 1:
-                    seconds = prices.round_s.line(batch, context + growth * (rounds - 1))
-                seen_s -= seconds
+            # With overlap the next round was scheduled when the last one began.
+            seen_s = clock - last_s if overlap else clock
             committed = rounds * tokens_per_round
         else:
             leaving_len, n_leaving = 0.0, 0
@@ -493,21 +495,18 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0914, PLR0915, PLR0917 - one lo
 
         # Those that decode commit tokens; those end that have theirs.
         decoded += committed
-        ends = decoded + _ROUNDING
         ending = []
-        while decoding:
-            target, number = decoding[0]
-            if target == targets[number]:
-                if target >= ends:
-                    break
+        while pending and -pending[-1] < decoded + _ROUNDING:
+            target = -pending.pop()
+            ended = ends.pop(target)
+            for number in ended:
                 growth = growths[number]
                 context_growth -= growth
                 context_base -= input_len[number] - growth * (target - decoded_len[number])
                 promised_len -= full_len[number]
                 targets[number] = -1.0
-                batch -= 1
-                ending.append(number)
-            heapq.heappop(decoding)
+            batch -= len(ended)
+            ending += ended
         for number in through:
             if number == n_first:
                 first_s[number] = clock
@@ -516,7 +515,11 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0914, PLR0915, PLR0917 - one lo
             if decoded_len[number] > 0:
                 target, growth = decoded + decoded_len[number], growths[number]
                 targets[number] = target
-                heapq.heappush(decoding, (target, number))
+                if target in ends:
+                    ends[target].append(number)
+                else:
+                    ends[target] = [number]
+                    insort(pending, -target)
                 context_growth += growth
                 context_base += input_len[number] - growth * decoded
                 promised_len += full_len[number]
@@ -529,9 +532,11 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0914, PLR0915, PLR0917 - one lo
             n_running -= len(ending)
             for number in ending:
                 end_s[number] = clock
+                leaving_len += full_len[number]
             if overlap:
-                leaving_len = sum([full_len[number] for number in ending])
                 n_leaving = len(ending)
+            else:
+                leaving_len = 0.0
             event_s.append(clock)
             running.append(n_running)
     # Of events at the same time the last one holds.
@@ -581,15 +586,27 @@ def steady_rounds(
     >>> steady_rounds(rising, 0.0, 5.0, 4, 2.6)
     (3, 4.5)
     """
-    contexts, seconds = prices
-    place = bisect_right(contexts, context, 1, len(contexts) - 1) - 1
+    return _steady_rounds(*prices, context, growth, most, until_s)[:2]
+
+
+def _steady_rounds(  # noqa: PLR0913, PLR0917 - called for each event
+    contexts: list[float],
+    seconds: list[float],
+    context: float,
+    growth: float,
+    most: int,
+    until_s: float,
+) -> tuple[int, float, float]:
+    """Return what `steady_rounds` does, and the seconds of the last round."""
+    last = len(contexts) - 1
+    place = bisect_right(contexts, context, 1, last)
     rounds, passed_s = 0, 0.0
     while True:
-        low, high = contexts[place], contexts[place + 1]
-        slope = (seconds[place + 1] - seconds[place]) / (high - low)
-        first_s = seconds[place] + slope * (context - low)
+        low, high, low_s = contexts[place - 1], contexts[place], seconds[place - 1]
+        slope = (seconds[place] - low_s) / (high - low)
+        first_s = low_s + slope * (context - low)
         here = most - rounds
-        if place < len(contexts) - 2:
+        if place < last and context + growth * (here - 1) >= high:
             here = min(here, max(math.ceil((high - context) / growth), 0))
         rise_s = slope * growth
         here_s = here * (first_s + rise_s * (here - 1) / 2)
@@ -598,11 +615,12 @@ def steady_rounds(
             left_s, middle_s = until_s - passed_s, first_s - rise_s / 2
             root = 2 * left_s / (middle_s + math.sqrt(middle_s**2 + 2 * rise_s * left_s))
             here = min(max(math.ceil(root), 1), here)
-            return rounds + here, passed_s + here * (first_s + rise_s * (here - 1) / 2)
+            here_s = here * (first_s + rise_s * (here - 1) / 2)
+            return rounds + here, passed_s + here_s, first_s + rise_s * (here - 1)
         rounds += here
         passed_s += here_s
         if rounds == most:
-            return rounds, passed_s
+            return rounds, passed_s, first_s + rise_s * (here - 1)
         context += here * growth
         place += 1
 
