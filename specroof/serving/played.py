@@ -327,6 +327,8 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0914, PLR0915, PLR0917 - one lo
     expected_len = np.where(rounds_len > 0, rounds_len, 1.0)
     growths: list[float] = ((requests.output_len - 1.0) / expected_len).tolist()
     decoded_len: list[float] = rounds_len.tolist()
+    # What must fit for a request to start.
+    needed_len = full_len if reserves else input_len
     sent_s: list[float] = []
     reached_s: list[float] = []
     started_s, first_s, end_s = [0.0] * count, [0.0] * count, [0.0] * count
@@ -353,10 +355,8 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0914, PLR0915, PLR0917 - one lo
     # Cached tokens of all that decode: the first, and the second for each of `decoded`; and what
     # these are in all when they end.
     context_base = context_growth = promised_len = 0.0
-    # What is kept for prompts that are being computed; and tokens, and requests, that are free a
-    # pass after their end.
-    kept_len = leaving_len = 0.0
-    n_leaving = 0
+    # Tokens, and requests, that are free a pass after their end.
+    leaving_len, n_leaving = 0.0, 0
 
     while n_ended < count:
         # Clients send what their number allows; the scheduler looks who has come.
@@ -373,20 +373,20 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0914, PLR0915, PLR0917 - one lo
 
         # The share of the memory that the next pass leaves, and whether all have enough for it.
         cached_len = context_base + context_growth * decoded
-        tokens = kept_len + leaving_len + (promised_len if reserves else cached_len)
+        tokens = leaving_len + (promised_len if reserves else cached_len)
+        if cut_len:
+            tokens += needed_len[started[-1]]
         free = 1 - token * tokens - fixed * (n_running + n_leaving)
         admits = free >= 0 or reserves or n_running <= 1
         if not admits:  # those that started last lose their memory, and wait before all others
             while free < 0 and n_running > 1:
                 number = started.pop()
                 if cut_len:
-                    kept_len -= input_len[number]
                     cut_len = 0.0
-                elif targets[number] < 0:
+                elif targets[number] < decoded + _ROUNDING:
                     continue  # it has ended
                 else:
                     growth, target = growths[number], targets[number]
-                    targets[number] = -1.0
                     ends[target].remove(number)
                     if not ends[target]:
                         del ends[target]
@@ -404,8 +404,7 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0914, PLR0915, PLR0917 - one lo
                 n_running -= 1
                 waiting.appendleft(number)
                 cached_len = context_base + context_growth * decoded
-                tokens = kept_len + leaving_len + cached_len
-                free = 1 - token * tokens - fixed * (n_running + n_leaving)
+                free = 1 - token * (leaving_len + cached_len) - fixed * (n_running + n_leaving)
             event_s.append(clock)
             running.append(n_running)
         if several:
@@ -416,9 +415,7 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0914, PLR0915, PLR0917 - one lo
         room = admits and budget > 0 and n_running < capacity
         fits = full = False
         if room and waiting:
-            number = waiting[0]
-            needed_len = full_len[number] if reserves else input_len[number]
-            fits = not n_running or token * needed_len + fixed <= free
+            fits = not n_running or token * needed_len[waiting[0]] + fixed <= free
             full = not fits
         through: list[int] = []
         if fits or (cut_len and budget > 0):
@@ -434,11 +431,10 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0914, PLR0915, PLR0917 - one lo
                     started.append(number)
                     n_running += 1
                     cut_len = new_len[number]
-                    needed_len = full_len[number] if reserves else input_len[number]
-                    kept_len += needed_len
-                    free -= token * needed_len + fixed
-                left = budget - tokens
-                piece = cut_len if cut_len < left else left
+                    free -= token * needed_len[number] + fixed
+                piece = budget - tokens
+                if cut_len < piece:
+                    piece = cut_len
                 attended += piece * (input_len[number] - cut_len + piece / 2)
                 tokens += piece
                 cut_len -= piece
@@ -446,11 +442,9 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0914, PLR0915, PLR0917 - one lo
                     break
                 cut_len = 0.0
                 through.append(number)
-                if not (waiting and room) or budget - tokens < _ROUNDING or n_running >= capacity:
+                if not (room and waiting and n_running < capacity):
                     break
-                number = waiting[0]
-                needed_len = full_len[number] if reserves else input_len[number]
-                if token * needed_len + fixed > free:
+                if budget - tokens < _ROUNDING or token * needed_len[waiting[0]] + fixed > free:
                     break
             event_s.append(clock)
             running.append(n_running)
@@ -495,23 +489,23 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0914, PLR0915, PLR0917 - one lo
 
         # Those that decode commit tokens; those end that have theirs.
         decoded += committed
-        ending = []
+        ended = 0
+        leaving_len = 0.0
         while pending and -pending[-1] < decoded + _ROUNDING:
             target = -pending.pop()
-            ended = ends.pop(target)
-            for number in ended:
+            for number in ends.pop(target):
                 growth = growths[number]
                 context_growth -= growth
                 context_base -= input_len[number] - growth * (target - decoded_len[number])
                 promised_len -= full_len[number]
-                targets[number] = -1.0
-            batch -= len(ended)
-            ending += ended
+                leaving_len += full_len[number]
+                end_s[number] = clock
+                ended += 1
+        batch -= ended
         for number in through:
             if number == n_first:
                 first_s[number] = clock
                 n_first += 1
-            kept_len -= full_len[number] if reserves else input_len[number]
             if decoded_len[number] > 0:
                 target, growth = decoded + decoded_len[number], growths[number]
                 targets[number] = target
@@ -525,20 +519,18 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0914, PLR0915, PLR0917 - one lo
                 promised_len += full_len[number]
                 batch += 1
             else:
-                ending.append(number)
-        leaving_len, n_leaving = 0.0, 0
-        if ending:
-            n_ended += len(ending)
-            n_running -= len(ending)
-            for number in ending:
-                end_s[number] = clock
                 leaving_len += full_len[number]
-            if overlap:
-                n_leaving = len(ending)
-            else:
-                leaving_len = 0.0
+                end_s[number] = clock
+                ended += 1
+        if ended:
+            n_ended += ended
+            n_running -= ended
             event_s.append(clock)
             running.append(n_running)
+        if overlap:
+            n_leaving = ended
+        else:
+            leaving_len = 0.0
     # Of events at the same time the last one holds.
     times = np.array(event_s)
     last = np.append(np.diff(times) > 0, True)
