@@ -463,7 +463,11 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0914, PLR0915, PLR0917 - one lo
             # Rounds until a request ends, memory is full, or one comes that there is room for.
             context, growth = cached_len / batch, context_growth * tokens_per_round / batch
             most = 1
-            if admits and not (full and n_leaving):
+            waits = not admits or (full and n_leaving)
+            if waits:  # perhaps for one pass: what has ended leaves, and may be enough
+                left = free + token * leaving_len + fixed * n_leaving
+                waits = token * needed_len[waiting[0]] + fixed <= left
+            if not waits:
                 most = ceil((-pending[-1] - decoded - _ROUNDING) / tokens_per_round) or 1
                 if not reserves and most > 1:
                     grows = token * context_growth * tokens_per_round
