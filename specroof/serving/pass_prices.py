@@ -47,6 +47,8 @@ class Grid:
     y: list[float]
     values: Array
     _rows: list[list[float]] = field(init=False, repr=False)
+    # Rows between the points, by `x`: batches are whole numbers, and come again.
+    _between: dict[float, list[float]] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         # One number at a time is read: lists are five times as fast as arrays.
@@ -68,13 +70,24 @@ class Grid:
 
     def row(self, x: float) -> list[float]:
         """Return the values at one `x` and all points of the other axis."""
-        row = bisect_right(self.x, x, 1, len(self.x) - 1) - 1
-        low, high = self.x[row], self.x[row + 1]
-        share = (x - low) / (high - low)
-        return [
-            below + share * (above - below)
-            for below, above in zip(self._rows[row], self._rows[row + 1], strict=True)
-        ]
+        found = self._between.get(x)
+        if found is None:
+            row = bisect_right(self.x, x, 1, len(self.x) - 1) - 1
+            low, high = self.x[row], self.x[row + 1]
+            share = (x - low) / (high - low)
+            found = self._between[x] = [
+                below + share * (above - below)
+                for below, above in zip(self._rows[row], self._rows[row + 1], strict=True)
+            ]
+        return found
+
+    def line(self, x: float, y: float) -> float:
+        """Return the value at one point, of an `x` that is asked for often."""
+        ys = self.y
+        row = self._between.get(x) or self.row(x)
+        place = bisect_right(ys, y, 1, len(ys) - 1)
+        low, below = ys[place - 1], row[place - 1]
+        return below + (y - low) / (ys[place] - low) * (row[place] - below)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

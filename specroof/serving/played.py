@@ -5,9 +5,9 @@ and decode until they end. Between two events the batch decodes in a steady way,
 jumps.
 """
 
-import heapq
 import math
-from bisect import bisect_right
+from bisect import bisect_right, insort
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -144,12 +144,15 @@ class Played:
         """
         found = {}
         for name in TIMES:
-            values = getattr(self, name)
-            known = values[np.isfinite(values)]
-            if known.size:
-                of = np.percentile(known, _PERCENTILES).tolist()
-                cuts = {f"p{cut}": value for cut, value in zip(_PERCENTILES, of, strict=True)}
-                found[name] = {"mean": float(known.mean())} | cuts
+            values = np.sort(getattr(self, name))
+            if np.isnan(values[-1]):  # answers of one token have no TPOT
+                values = values[np.isfinite(values)]
+            if values.size:
+                found[name] = {"mean": float(values.mean())}
+                for cut in _PERCENTILES:
+                    place = (len(values) - 1) * cut / 100
+                    low, high = values[[math.floor(place), math.ceil(place)]].tolist()
+                    found[name][f"p{cut}"] = low + (high - low) * (place % 1)
         return found
 
     def figures(self, ttft_s: float = math.inf, tpot_s: float = math.inf) -> dict[str, float]:
@@ -287,348 +290,265 @@ def play(  # noqa: PLR0913 - what is asked, of whom, by which rules
         rng = np.random.default_rng(whole_within("seed", seed, "seed"))
         rounds = _drawn_rounds(decoded_len, schedule[1].survival, rng)
         decoded_len = rounds * schedule[1].tokens_per_round
-    server = _Server(schedule, requests, decoded_len, rules, capacity, memory, overlap)
-    return server.played(requests.output_len)
+    held = Memory(0.0, 0.0) if memory is None else memory
+    return _played(schedule, requests, decoded_len, rules, capacity, held, overlap)
 
 
-class _Server:
-    """A server between two events.
+def _played(  # noqa: C901, PLR0912, PLR0913, PLR0914, PLR0915, PLR0917 - one loop, see below
+    schedule: Mapping[int, PassPrices],
+    requests: Requests,
+    rounds_len: Array,
+    rules: PrefillRules,
+    capacity: float,
+    memory: Memory,
+    overlap: bool,
+) -> Played:
+    """Play from event to event until the last request has ended.
+
+    One loop with all that a server knows in local variables: an event takes microseconds, and
+    half as much again where parts of it are methods.
 
     Requests are numbered in the order in which they are sent, reach the server, and first start.
     """
+    count = len(rounds_len)
+    prices, several = schedule[1], len(schedule) > 1
+    tokens_per_round = prices.tokens_per_round
+    overhead_s, latency_s = prices.request_overhead_s, prices.request_latency_s
+    chunk, interval = rules.chunk or math.inf, rules.receive_interval
+    concurrency, ceil = requests.concurrency or math.inf, math.ceil
+    token, fixed, reserves = memory.token, memory.request, memory.reserves
+    arrival_s: list[float] = requests.arrival_s.tolist()
+    # Of each request: tokens of its prompt, of these new ones, and of all when it ends; and how
+    # many of its answer are behind each that is to be decoded: 1, but with dice. What there is of
+    # an answer whose memory was lost is part of the prompt.
+    input_len: list[float] = requests.input_len.tolist()
+    new_len: list[float] = (requests.input_len - requests.cached_len).tolist()
+    full_len: list[float] = (requests.input_len + requests.output_len - 1.0).tolist()
+    expected_len = np.where(rounds_len > 0, rounds_len, 1.0)
+    growths: list[float] = ((requests.output_len - 1.0) / expected_len).tolist()
+    decoded_len: list[float] = rounds_len.tolist()
+    # What must fit for a request to start.
+    needed_len = full_len if reserves else input_len
+    sent_s: list[float] = []
+    reached_s: list[float] = []
+    started_s, first_s, end_s = [0.0] * count, [0.0] * count, [0.0] * count
+    event_s: list[float] = []
+    running: list[int] = []
+    n_sent = n_reached = n_started = n_first = n_ended = 0
+    # Requests that wait; those with memory by their last start (that have ended stay among them
+    # until they are the last), and how many have not ended.
+    waiting: deque[int] = deque()
+    started: list[int] = []
+    n_running = 0
+    # The scheduler knows the requests that came until `seen_s`; rounds since it looked for them.
+    clock = seen_s = 0.0
+    unseen_rounds = 0
+    # Tokens of the prompt of the last request that started which are still to be computed.
+    cut_len = 0.0
+    # Tokens of a request that has decoded all the time; what this is when a request ends; who
+    # ends then, and how many decode. Less than nothing is decoded at: the next end is the last.
+    decoded = 0.0
+    targets = [-1.0] * count
+    ends: dict[float, list[int]] = {}
+    pending: list[float] = []
+    batch = 0
+    # Cached tokens of all that decode: the first, and the second for each of `decoded`; and what
+    # these are in all when they end.
+    context_base = context_growth = promised_len = 0.0
+    # Tokens, and requests, that are free a pass after their end.
+    leaving_len, n_leaving = 0.0, 0
 
-    def __init__(  # noqa: PLR0913, PLR0917 - the arguments of `play`
-        self,
-        schedule: Mapping[int, PassPrices],
-        requests: Requests,
-        decoded_len: Array,
-        rules: PrefillRules,
-        capacity: float,
-        memory: Memory | None,
-        overlap: bool,
-    ) -> None:
-        self.schedule, self.prices = schedule, schedule[1]
-        self.tokens_per_round = self.prices.tokens_per_round
-        self.rules, self.capacity, self.overlap = rules, capacity, overlap
-        self.memory = memory
-        self.reserves = memory is not None and memory.reserves
-        self.concurrency = requests.concurrency or math.inf
-        # Of each request: tokens of its prompt, of these new ones, tokens to decode, and how many
-        # of its answer are behind each of these: 1, but with dice. What there is of an answer
-        # whose memory was lost is part of the prompt.
-        self.input_len: list[float] = requests.input_len.tolist()
-        self.new_len: list[float] = (requests.input_len - requests.cached_len).tolist()
-        self.decoded_len: list[float] = decoded_len.tolist()
-        expected = np.where(decoded_len > 0, decoded_len, 1.0)
-        self.growth: list[float] = ((requests.output_len - 1.0) / expected).tolist()
-        self.arrival_s = requests.arrival_s.tolist()
-        nothing = [0.0] * len(self.arrival_s)
-        self.sent_s, self.started_s = nothing, nothing.copy()
-        self.first_s, self.end_s = nothing.copy(), nothing.copy()
-        self.event_s: list[float] = []
-        self.running: list[int] = []
-        self.n_sent = self.n_reached = self.n_started = self.n_first = self.n_ended = 0
-        # Requests with memory, by their last start; those that ended are among them until they
-        # are the last. Requests that lost it: the last one is the next to start.
-        self.n_running = 0
-        self.started: list[int] = []
-        self.lost: list[int] = []
-        # The scheduler knows the requests that came until then.
-        self.clock = self.seen_s = 0.0
-        # Rounds since the scheduler looked for requests.
-        self.unseen_rounds = 0
-        # Tokens of the prompt of the last request that started which are still to be computed.
-        self.cut_len = 0.0
-        # Tokens of a request that has decoded all the time; what this is when a request ends.
-        self.decoded = 0.0
-        self.decoding: list[tuple[float, int]] = []
-        # Requests that decode; entries of others stay, but never the first: of a request whose
-        # memory was lost. The target of each that does decode.
-        self.batch = 0
-        self.targets = [-1.0] * len(self.arrival_s)
-        # Cached tokens of the prompt that is being computed, or of all that run where answers are
-        # reserved; and those that are free a pass after their requests ended.
-        self.kept_len = self.leaving_len = 0.0
-        self.n_leaving = 0
-        # The share of the memory that the next pass leaves.
-        self.free = 1.0
-        # Cached tokens of all that decode: the first, and the second for each of `decoded`.
-        self.context_base = self.context_growth = 0.0
-        # Seconds of a round over the mean context, by the batch.
-        self.rounds_s: dict[int, list[float]] = {}
+    while n_ended < count:
+        # Clients send what their number allows; the scheduler looks who has come.
+        if n_sent < count and n_sent < n_ended + concurrency:
+            for arrives_s in arrival_s[n_sent : min(n_ended + concurrency, count)]:
+                sent_s.append(max(arrives_s, clock))
+                reached_s.append(sent_s[-1] + latency_s)
+            n_sent = len(sent_s)
+        if not unseen_rounds or not batch:
+            while n_reached < n_sent and reached_s[n_reached] <= seen_s:
+                waiting.append(n_reached)
+                n_reached += 1
+        next_s = reached_s[n_reached] if n_reached < n_sent else math.inf
 
-    def played(self, output_len: Array) -> Played:
-        """Play until the last request has ended."""
-        memory = self.memory
-        self.send()
-        while self.n_ended < len(self.end_s):
-            next_s = self.reach()
-            admits = memory is None or self.has_room(memory)
-            if memory is not None and not admits:
-                self.make_room(memory)
-            budget = self.rules.chunk or math.inf
-            if self.rules.shares_passes:
-                budget -= self.prices.positions * self.batch
-            room = admits and budget > 0 and self.n_running < self.capacity
-            waits = room and (self.n_started < self.n_reached or bool(self.lost))
-            fits = waits and self.fits()
-            if (budget > 0 and self.cut_len) or fits:
-                self.take_prompts(budget, admits=admits)
-            elif self.decoding:
-                full = waits and not fits
-                until_s = max(next_s - self.clock, 0.0) if room and not full else math.inf
-                self.decode(until_s, once=not admits or (full and self.n_leaving > 0))
-            else:
-                self.leaving_len, self.n_leaving = 0.0, 0
-                self.clock = self.seen_s = max(next_s, self.clock)
-        sent_s = np.array(self.sent_s)
-        return Played(
-            sent_s=sent_s,
-            reached_s=sent_s + self.prices.request_latency_s,
-            started_s=np.array(self.started_s),
-            first_s=np.array(self.first_s),
-            end_s=np.array(self.end_s),
-            output_len=output_len,
-            event_s=np.array(self.event_s),
-            running=np.array(self.running, dtype=np.float64),
-        )
+        # The share of the memory that the next pass leaves, and whether all have enough for it.
+        cached_len = context_base + context_growth * decoded
+        tokens = leaving_len + (promised_len if reserves else cached_len)
+        if cut_len:
+            tokens += needed_len[started[-1]]
+        free = 1 - token * tokens - fixed * (n_running + n_leaving)
+        admits = free >= 0 or reserves or n_running <= 1
+        if not admits:  # those that started last lose their memory, and wait before all others
+            while free < 0 and n_running > 1:
+                number = started.pop()
+                if cut_len:
+                    cut_len = 0.0
+                elif targets[number] < decoded + _ROUNDING:
+                    continue  # it has ended
+                else:
+                    growth, target = growths[number], targets[number]
+                    ends[target].remove(number)
+                    if not ends[target]:
+                        del ends[target]
+                        pending.remove(-target)
+                    batch -= 1
+                    context_growth -= growth
+                    context_base -= input_len[number] - growth * (target - decoded_len[number])
+                    promised_len -= full_len[number]
+                    # The pass over its prompt and its answer so far gives the next token.
+                    left = target - decoded - 1 / growth
+                    more = growth * (decoded_len[number] - left)
+                    input_len[number] += more
+                    new_len[number] += more
+                    decoded_len[number] = left if left > _ROUNDING else 0.0
+                n_running -= 1
+                waiting.appendleft(number)
+                cached_len = context_base + context_growth * decoded
+                free = 1 - token * (leaving_len + cached_len) - fixed * (n_running + n_leaving)
+            event_s.append(clock)
+            running.append(n_running)
+        if several:
+            prices = schedule[max(least for least in schedule if least <= max(batch, 1))]
+            tokens_per_round = prices.tokens_per_round
 
-    def send(self) -> None:
-        """Send the requests that the concurrency allows, each at its arrival or later."""
-        most = self.n_ended + self.concurrency
-        most = min(most, len(self.sent_s))
-        while self.n_sent < most:
-            self.sent_s[self.n_sent] = max(self.arrival_s[self.n_sent], self.clock)
-            self.n_sent += 1
-
-    def reach(self) -> float:
-        """Let requests reach the scheduler; return when the next one reaches the server."""
-        latency_s = self.prices.request_latency_s
-        looks = not self.unseen_rounds or not self.decoding
-        while self.n_reached < self.n_sent:
-            reaches_s = self.sent_s[self.n_reached] + latency_s
-            if reaches_s > self.seen_s or not looks:
-                return reaches_s
-            self.n_reached += 1
-        return math.inf
-
-    def full_len(self, number: int) -> float:
-        """Return the tokens of a request when it ends."""
-        return self.input_len[number] + self.growth[number] * self.decoded_len[number]
-
-    def needed_len(self, number: int) -> float:
-        """Return the tokens that must fit for a request to start."""
-        return self.full_len(number) if self.reserves else self.input_len[number]
-
-    def fits(self) -> bool:
-        """Return whether there is memory for the next request."""
-        memory = self.memory
-        if memory is None or not self.n_running:
-            return True
-        number = self.lost[-1] if self.lost else self.n_started
-        return memory.token * self.needed_len(number) + memory.request <= self.free
-
-    def has_room(self, memory: Memory) -> bool:
-        """Return whether all that run have memory for the next pass."""
-        tokens = self.kept_len + self.leaving_len
-        if not self.reserves:
-            tokens += self.context_base + self.context_growth * self.decoded
-        held = self.n_running + self.n_leaving
-        self.free = 1 - memory.token * tokens - memory.request * held
-        return self.free >= 0 or self.reserves or self.n_running <= 1
-
-    def make_room(self, memory: Memory) -> None:
-        """Take memory from the last that started until the others have enough for the next pass."""
-        while not self.has_room(memory):
-            number = self.started.pop()
-            if self.cut_len:
-                self.cut_len = 0.0
-                self.kept_len -= self.input_len[number]
-            elif self.targets[number] < 0:
-                continue  # it has ended
-            else:
-                self.stop(number)
-            self.lost.append(number)
-            self.n_running -= 1
-        self.note()
-        self.change(self.n_ended)
-
-    def stop(self, number: int) -> None:
-        """Take a request out of the batch whose answer is to go on later.
-
-        The pass over its prompt and what there is of its answer gives the next token.
-        """
-        target, growth = self.targets[number], self.growth[number]
-        self.leave(target, number)
-        left = target - self.decoded - 1 / growth
-        more = growth * (self.decoded_len[number] - left)
-        self.input_len[number] += more
-        self.new_len[number] += more
-        self.decoded_len[number] = left if left > _ROUNDING else 0.0
-        self.tidy()
-
-    def take_prompts(self, budget: float, *, admits: bool) -> None:
-        """Run one pass with prompts, of so many tokens at most."""
-        tokens = attended = 0.0
-        through = []
-        if not self.cut_len:
-            self.start()
-        while True:
-            number, piece = self.started[-1], self.cut_len
-            before = self.input_len[number] - piece
-            piece = min(piece, budget - tokens)
-            tokens += piece
-            attended += piece * (before + piece / 2)
-            self.cut_len -= piece
-            if self.cut_len > _ROUNDING:
-                break
-            self.cut_len = 0.0
-            through.append(number)
-            full = budget - tokens < _ROUNDING or self.n_running >= self.capacity
-            waits = self.n_started < self.n_reached or self.lost
-            if full or not waits or not admits or not self.fits():
-                break
-            self.start()
-        self.note()
-        self.seen_s = self.clock
-        self.unseen_rounds = 0
-        batch = self.batch if self.rules.shares_passes else 0
-        if batch:
-            context = (self.context_base + self.context_growth * self.decoded) / batch
-            self.clock += self.prices.mixed_s(batch, context, tokens, attended / tokens)
+        budget = chunk - prices.positions * batch if rules.shares_passes else chunk
+        room = admits and budget > 0 and n_running < capacity
+        fits = full = False
+        if room and waiting:
+            fits = not n_running or token * needed_len[waiting[0]] + fixed <= free
+            full = not fits
+        through: list[int] = []
+        if fits or (cut_len and budget > 0):
+            # A pass with prompts, the rest of a cut one first, up to the chunk.
+            tokens = attended = 0.0
+            number = started[-1] if cut_len else -1
+            while True:
+                if not cut_len:
+                    number = waiting.popleft()
+                    if number == n_started:
+                        started_s[number] = clock
+                        n_started += 1
+                    started.append(number)
+                    n_running += 1
+                    cut_len = new_len[number]
+                    free -= token * needed_len[number] + fixed
+                piece = budget - tokens
+                if cut_len < piece:
+                    piece = cut_len
+                attended += piece * (input_len[number] - cut_len + piece / 2)
+                tokens += piece
+                cut_len -= piece
+                if cut_len > _ROUNDING:
+                    break
+                cut_len = 0.0
+                through.append(number)
+                if not (room and waiting and n_running < capacity):
+                    break
+                if budget - tokens < _ROUNDING or token * needed_len[waiting[0]] + fixed > free:
+                    break
+            event_s.append(clock)
+            running.append(n_running)
+            seen_s = clock
+            unseen_rounds = 0
+            clock += prices.prompt_s.at(tokens, attended / tokens)
+            committed = 0.0
+            if batch and rules.shares_passes:
+                clock += prices.sharing_s.line(batch, tokens)
+                clock += prices.context_s.line(batch, cached_len / batch)
+                committed = tokens_per_round if rules.drafts_beside else 1.0
+            clock += len(through) * overhead_s
+            if not overlap:
+                seen_s = clock
+        elif batch:
+            # Rounds until a request ends, memory is full, or one comes that there is room for.
+            context, growth = cached_len / batch, context_growth * tokens_per_round / batch
+            most = 1
+            waits = not admits or (full and n_leaving)
+            if waits:  # perhaps for one pass: what has ended leaves, and may be enough
+                left = free + token * leaving_len + fixed * n_leaving
+                waits = token * needed_len[waiting[0]] + fixed <= left
+            if not waits:
+                most = ceil((-pending[-1] - decoded - _ROUNDING) / tokens_per_round) or 1
+                if not reserves and most > 1:
+                    grows = token * context_growth * tokens_per_round
+                    if free < grows * (most - 1):
+                        most = int(max(free, 0.0) / grows) + 1
+            until_s = math.inf
+            if room and not full:
+                until_s = next_s - clock if next_s > clock else 0.0
+            if interval > 1:  # to the next look for requests: none is seen before it
+                most, until_s = min(most, interval - unseen_rounds), math.inf
+            rounds, seconds, last_s = _steady_rounds(
+                prices.round_s.y, prices.round_s.row(batch), context, growth, most, until_s
+            )
+            unseen_rounds = (unseen_rounds + rounds) % interval
+            clock += seconds
+            # With overlap the next round was scheduled when the last one began.
+            seen_s = clock - last_s if overlap else clock
+            committed = rounds * tokens_per_round
         else:
-            self.clock += self.prices.prompt_s.at(tokens, attended / tokens)
-        self.clock += len(through) * self.prices.request_overhead_s
-        if not self.overlap:
-            self.seen_s = self.clock
-        ended = self.n_ended
-        self.leaving_len, self.n_leaving = 0.0, 0
-        if batch:
-            self.commit(self.tokens_per_round if self.rules.drafts_beside else 1.0)
-        self.answer(through)
-        self.change(ended)
+            leaving_len, n_leaving = 0.0, 0
+            clock = seen_s = max(next_s, clock)
+            continue
 
-    def answer(self, through: list[int]) -> None:
-        """Let requests decode, or end, whose prompts are through."""
+        # Those that decode commit tokens; those end that have theirs.
+        decoded += committed
+        ended = 0
+        leaving_len = 0.0
+        while pending and -pending[-1] < decoded + _ROUNDING:
+            target = -pending.pop()
+            for number in ends.pop(target):
+                growth = growths[number]
+                context_growth -= growth
+                context_base -= input_len[number] - growth * (target - decoded_len[number])
+                promised_len -= full_len[number]
+                leaving_len += full_len[number]
+                end_s[number] = clock
+                ended += 1
+        batch -= ended
         for number in through:
-            if number == self.n_first:
-                self.first_s[number] = self.clock
-                self.n_first += 1
-            if self.memory is not None and not self.reserves:
-                self.kept_len -= self.input_len[number]
-            if self.decoded_len[number] > 0:
-                self.targets[number] = self.decoded + self.decoded_len[number]
-                heapq.heappush(self.decoding, (self.targets[number], number))
-                self.batch += 1
-                growth = self.growth[number]
-                self.context_growth += growth
-                self.context_base += self.input_len[number] - growth * self.decoded
+            if number == n_first:
+                first_s[number] = clock
+                n_first += 1
+            if decoded_len[number] > 0:
+                target, growth = decoded + decoded_len[number], growths[number]
+                targets[number] = target
+                if target in ends:
+                    ends[target].append(number)
+                else:
+                    ends[target] = [number]
+                    insort(pending, -target)
+                context_growth += growth
+                context_base += input_len[number] - growth * decoded
+                promised_len += full_len[number]
+                batch += 1
             else:
-                self.end(number)
-
-    def start(self) -> None:
-        """Begin with the prompt of the next request."""
-        if self.lost:
-            number = self.lost.pop()
+                leaving_len += full_len[number]
+                end_s[number] = clock
+                ended += 1
+        if ended:
+            n_ended += ended
+            n_running -= ended
+            event_s.append(clock)
+            running.append(n_running)
+        if overlap:
+            n_leaving = ended
         else:
-            number = self.n_started
-            self.started_s[number] = self.clock
-            self.n_started += 1
-        self.started.append(number)
-        self.n_running += 1
-        self.cut_len = self.new_len[number]
-        if self.memory is not None:
-            needed_len = self.needed_len(number)
-            self.kept_len += needed_len
-            self.free -= self.memory.token * needed_len + self.memory.request
-
-    def decode(self, until_s: float, *, once: bool) -> None:
-        """Decode until a request ends or memory is full, or for so many seconds: whole rounds."""
-        batch, tokens = self.batch, self.tokens_per_round
-        if batch not in self.rounds_s:
-            self.rounds_s[batch] = self.prices.round_s.row(batch)
-        prices = (self.prices.round_s.y, self.rounds_s[batch])
-        context = (self.context_base + self.context_growth * self.decoded) / batch
-        growth = self.context_growth * tokens / batch
-        left = self.decoding[0][0] - self.decoded
-        most = 1 if once else max(math.ceil((left - _ROUNDING) / tokens), 1)
-        if self.memory is not None and not self.reserves and most > 1:
-            grows = self.memory.token * self.context_growth * tokens
-            free = max(self.free, 0.0)
-            if free < grows * (most - 1):
-                most = int(free / grows) + 1
-        interval = self.rules.receive_interval
-        if interval > 1:  # to the next look for requests: none is seen before it
-            most, until_s = min(most, interval - self.unseen_rounds), math.inf
-        rounds, seconds = steady_rounds(prices, context, growth, most, until_s)
-        self.unseen_rounds = (self.unseen_rounds + rounds) % interval
-        self.clock += seconds
-        self.seen_s = self.clock
-        if self.overlap:  # the next round was scheduled when the last one began
-            if rounds > 1:
-                context += growth * (rounds - 1)
-                seconds = steady_rounds(prices, context, growth, 1, math.inf)[1]
-            self.seen_s -= seconds
-        ended = self.n_ended
-        self.leaving_len, self.n_leaving = 0.0, 0
-        self.commit(rounds * tokens)
-        self.change(ended)
-
-    def commit(self, tokens: float) -> None:
-        """Let all that decode commit tokens; those end that have theirs."""
-        self.decoded += tokens
-        while self.decoding and self.decoding[0][0] < self.decoded + _ROUNDING:
-            target, number = heapq.heappop(self.decoding)
-            if target == self.targets[number]:
-                self.leave(target, number)
-                self.end(number)
-        if self.memory is not None:
-            self.tidy()
-
-    def tidy(self) -> None:
-        """Drop first entries of requests that do not decode."""
-        decoding, targets = self.decoding, self.targets
-        while decoding and targets[decoding[0][1]] != decoding[0][0]:
-            heapq.heappop(decoding)
-
-    def leave(self, target: float, number: int) -> None:
-        """Take a request out of the batch that decodes."""
-        growth = self.growth[number]
-        self.context_growth -= growth
-        began = target - self.decoded_len[number]
-        self.context_base -= self.input_len[number] - growth * began
-        self.targets[number] = -1.0
-        self.batch -= 1
-
-    def end(self, number: int) -> None:
-        """End a request."""
-        self.end_s[number] = self.clock
-        self.n_ended += 1
-        self.n_running -= 1
-        if self.memory is not None:
-            tokens = self.full_len(number)
-            if self.reserves:
-                self.kept_len -= tokens
-            if self.overlap:
-                self.leaving_len += tokens
-                self.n_leaving += 1
-
-    def change(self, ended: int) -> None:
-        """Follow a change of the batch: requests take the place of any that ended."""
-        if self.n_ended > ended:
-            self.note()
-            self.send()
-        if len(self.schedule) > 1:
-            batch = max(self.batch, 1)
-            self.prices = self.schedule[max(least for least in self.schedule if least <= batch)]
-            self.tokens_per_round = self.prices.tokens_per_round
-
-    def note(self) -> None:
-        """Note how many requests run from now on."""
-        if not self.event_s or self.event_s[-1] < self.clock:
-            self.event_s.append(self.clock)
-            self.running.append(0)
-        self.running[-1] = self.n_running
+            leaving_len = 0.0
+    # Of events at the same time the last one holds.
+    times = np.array(event_s)
+    last = np.append(np.diff(times) > 0, True)
+    sent = np.array(sent_s)
+    return Played(
+        sent_s=sent,
+        reached_s=sent + latency_s,
+        started_s=np.array(started_s),
+        first_s=np.array(first_s),
+        end_s=np.array(end_s),
+        output_len=requests.output_len,
+        event_s=times[last],
+        running=np.array(running, dtype=np.float64)[last],
+    )
 
 
 def steady_rounds(
@@ -662,15 +582,27 @@ def steady_rounds(
     >>> steady_rounds(rising, 0.0, 5.0, 4, 2.6)
     (3, 4.5)
     """
-    contexts, seconds = prices
-    place = bisect_right(contexts, context, 1, len(contexts) - 1) - 1
+    return _steady_rounds(*prices, context, growth, most, until_s)[:2]
+
+
+def _steady_rounds(  # noqa: PLR0913, PLR0917 - called for each event
+    contexts: list[float],
+    seconds: list[float],
+    context: float,
+    growth: float,
+    most: int,
+    until_s: float,
+) -> tuple[int, float, float]:
+    """Return what `steady_rounds` does, and the seconds of the last round."""
+    last = len(contexts) - 1
+    place = bisect_right(contexts, context, 1, last)
     rounds, passed_s = 0, 0.0
     while True:
-        low, high = contexts[place], contexts[place + 1]
-        slope = (seconds[place + 1] - seconds[place]) / (high - low)
-        first_s = seconds[place] + slope * (context - low)
+        low, high, low_s = contexts[place - 1], contexts[place], seconds[place - 1]
+        slope = (seconds[place] - low_s) / (high - low)
+        first_s = low_s + slope * (context - low)
         here = most - rounds
-        if place < len(contexts) - 2:
+        if place < last and context + growth * (here - 1) >= high:
             here = min(here, max(math.ceil((high - context) / growth), 0))
         rise_s = slope * growth
         here_s = here * (first_s + rise_s * (here - 1) / 2)
@@ -679,11 +611,12 @@ def steady_rounds(
             left_s, middle_s = until_s - passed_s, first_s - rise_s / 2
             root = 2 * left_s / (middle_s + math.sqrt(middle_s**2 + 2 * rise_s * left_s))
             here = min(max(math.ceil(root), 1), here)
-            return rounds + here, passed_s + here * (first_s + rise_s * (here - 1) / 2)
+            here_s = here * (first_s + rise_s * (here - 1) / 2)
+            return rounds + here, passed_s + here_s, first_s + rise_s * (here - 1)
         rounds += here
         passed_s += here_s
         if rounds == most:
-            return rounds, passed_s
+            return rounds, passed_s, first_s + rise_s * (here - 1)
         context += here * growth
         place += 1
 
