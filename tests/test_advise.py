@@ -85,10 +85,11 @@ def test_the_page_fits_80_columns(further: str, monkeypatch: pytest.MonkeyPatch)
 def test_rows_are_what_predict_says_of_each_load() -> None:
     found = answer(EXAMPLE)
     drafters = ["eagle3,accept-length=2.8@3", "ngram,accept=0.3"]
-    assert found["raised"] == {"running": {"from": 48, "to": 128}}
+    # The limit is that of the largest load with drafts, or what memory holds of it.
+    assert found["raised"] == {"running": {"from": 48, "to": 120}}
     predicted = predict(
         "Qwen/Qwen3-32B-FP8", "h100", drafters=drafters, tensor_parallel=2, input_len=3000,
-        output_len=500, concurrency=[1, 8, 32, 64, 128], server="running=128",
+        output_len=500, concurrency=[1, 8, 32, 64, 128],
     )  # fmt: skip
     eagle, ngram = predicted.counted
     assert [row["concurrency"] for row in found["rows"]] == [1, 8, 32, 64, 128]
@@ -183,9 +184,9 @@ def test_both_frameworks_are_written_for_whom_names_none() -> None:
     assert any("YOUR-DRAFT-MODEL" in one for one in found["warnings"])
     # SGLang runs 48 with drafts by default: its flags say more, and vLLM's need not.
     flags = shlex.split(found["engine_config"]["sglang"])
-    assert flags[flags.index("--max-running-requests") + 1] == "128"
+    assert flags[flags.index("--max-running-requests") + 1] == "120"
     assert "--max-num-seqs" not in found["engine_config"]["vllm"]
-    assert found["server"]["running"] == 128
+    assert found["server"]["running"] == 120
 
 
 @pytest.mark.parametrize(
@@ -515,13 +516,14 @@ def test_a_target_is_met_only_if_its_band_says_so(
 
 def test_of_clients_that_are_played_p99_meets_a_target_or_does_not() -> None:
     asked: dict[str, Any] = {"drafters": "eagle3,accept-length=2.8@3", "input_len": 2000}
-    asked |= {"output_len": 100, "concurrency": [4, 16], "requests": "10x", "ttft_ms": 9e3}
+    asked |= {"output_len": 100, "concurrency": [4, 16], "ttft_ms": 9e3}
     (chip,) = advise("Qwen/Qwen3-8B", "h100", **asked).chips
-    assert chip.played is not None
+    del asked["ttft_ms"]
+    (played,) = predict("Qwen/Qwen3-8B", "h100", **asked, ttft_s=9).played
     for place, row in enumerate(chip.rows):
-        for times, figures in ((row.times, chip.played.drafting), (row.plain, chip.played.plain)):
-            p99_s = figures["p99_ttft_s"][place]
-            assert times.p99_s == (p99_s, figures["p99_tpot_s"][place])
+        for times, drafts in ((row.times, row.draft_len), (row.plain, 0)):
+            p99_s = played.figures["p99_ttft_s"][place, drafts]
+            assert times.p99_s == (p99_s, played.figures["p99_tpot_s"][place, drafts])
             assert times.ttft_high is not None
             in_time = p99_s * times.ttft_high / times.ttft_s <= 9
             assert (times.meets(row.targets) == "yes") == in_time
@@ -529,13 +531,13 @@ def test_of_clients_that_are_played_p99_meets_a_target_or_does_not() -> None:
 
 def test_targets_rule_out_what_misses_them() -> None:
     # Memory holds 126 plain and fewer with drafts: at 128 both wait, and neither is in time.
-    rows = answer(f"{EXAMPLE} --ttft 500")["rows"]
+    rows = answer(f"{EXAMPLE} --ttft 500 --steady")["rows"]
     assert [row["ttft_s"] <= 0.5 for row in rows] == [True, True, True, True, False]
     # A limit that the user states is kept: at 64 drafts make requests wait, so there are none.
-    found = answer(f"{EXAMPLE} --ttft 500 --server running=48")
+    found = answer(f"{EXAMPLE} --ttft 500 --server running=48 --steady")
     (row,) = (row for row in found["rows"] if row["concurrency"] == 32)
     assert (row["draft_len"] > 0, row["ttft_s"] <= 0.5, found["raised"]) == (True, True, {})
-    held = answer(f"{EXAMPLE} --ttft 500 --server running=48 --tpot 100")["rows"][3]
+    held = answer(f"{EXAMPLE} --ttft 500 --server running=48 --tpot 100 --steady")["rows"][3]
     assert (held["concurrency"], held["meets_targets"] == "yes") == (64, False)
 
 
@@ -600,7 +602,7 @@ def test_python_answers_as_the_shell_does() -> None:
 
 
 def test_cached_prompts_come_sooner(tmp_path: Path) -> None:
-    asked: dict[str, Any] = {"drafters": "eagle3,accept=0.7", "concurrency": [8]}
+    asked: dict[str, Any] = {"drafters": "eagle3,accept=0.7", "concurrency": [8], "steady": True}
     lengths: dict[str, Any] = {"input_len": 4000, "output_len": 500}
     none, half = (
         advise("Qwen/Qwen3-8B", "h100", **asked, **lengths, prefix_hit_rate=share)
@@ -613,7 +615,7 @@ def test_cached_prompts_come_sooner(tmp_path: Path) -> None:
     assert sooner["ttft_s"] < first["ttft_s"]
     assert sooner["tokens_per_s"] > first["tokens_per_s"]
     words = "Qwen/Qwen3-8B -H h100 --isl 4000 --osl 500 --concurrency 8 --prefix-hit-rate 0.5"
-    assert answer(f"{words} --drafter eagle3,accept=0.7") == half.to_dict()
+    assert answer(f"{words} --steady --drafter eagle3,accept=0.7") == half.to_dict()
     # The mean request of a mix has the same hits.
     mix = tmp_path / "day.yaml"
     mix.write_text(
@@ -626,7 +628,7 @@ def test_cached_prompts_come_sooner(tmp_path: Path) -> None:
 def test_a_client_waits_for_those_before_it() -> None:
     predicted = predict(
         "Qwen/Qwen3-8B", "h100", drafters="eagle3,accept=0.7", concurrency=[8, 64],
-        input_len=1000, output_len=500, server="running=16", engine="sglang",
+        input_len=1000, output_len=500, server="running=16", engine="sglang", steady=True,
     )  # fmt: skip
     (whole,) = predicted.counted
     first, each = whole.ttft_s, whole.tpot_s
@@ -770,7 +772,7 @@ def test_a_mix_takes_the_place_of_the_lengths(tmp_path: Path) -> None:
 
 
 def test_the_break_even_is_where_the_speedup_is_one() -> None:
-    found = answer(EXAMPLE)
+    found = answer(f"{EXAMPLE} --steady")
     for at, row in zip(found["break_even"], found["rows"], strict=True):
         assert at["draft_len"] == row["tried"]["draft_len"]
         assert 1 < at["accept_length"] < at["draft_len"] + 1
@@ -778,7 +780,7 @@ def test_the_break_even_is_where_the_speedup_is_one() -> None:
         again = predict(
             "Qwen/Qwen3-32B-FP8", "h100", drafters=f"{kind},accept={at['accept']!r}",
             tensor_parallel=2, input_len=3000, output_len=500, concurrency=row["concurrency"],
-            server="running=128",
+            steady=True,
         )  # fmt: skip
         assert again.counted[0].speedup[0, 0, at["draft_len"]] == pytest.approx(1, rel=1e-9)
 
@@ -923,13 +925,12 @@ def test_a_default_that_binds_is_raised_and_both_are_priced() -> None:
     assert found["raised"] == {"running": {"from": 48, "to": 64}}
     one, many = found["rows"]
     assert one["default"] is None
-    assert many["default"]["running"] == 48
-    assert many["running"] == 64
+    assert many["default"]["running"] < 48 < many["running"] < 64  # on average, drain included
     assert many["default"]["tokens_per_s"] < many["tokens_per_s"]
-    assert many["default"]["ttft_s"] > 10 * many["ttft_s"]
+    assert many["default"]["ttft_s"] > 2 * many["ttft_s"]
     told = predict(
         "Qwen/Qwen3-32B-FP8", "h100", drafters="eagle3,accept-length=2.4@3", tensor_parallel=2,
-        input_len=1024, output_len=512, concurrency=64,
+        input_len=1024, output_len=512, concurrency=64, server="running=48",
     ).counted[0]  # fmt: skip
     assert many["default"]["ttft_s"] == pytest.approx(told.ttft_s[0, 0, many["draft_len"]])
     printed = " ".join(page(words).split())
@@ -947,7 +948,7 @@ def test_a_default_that_binds_is_raised_and_both_are_priced() -> None:
 
 def test_throughput_that_is_bought_with_waiting_is_not_simply_on() -> None:
     # The cache of gpt-oss-120b on one H100 has room for 57 without drafts, and for fewer with them.
-    words = f"{TIGHT} --concurrency 1,56"
+    words = f"{TIGHT} --concurrency 1,56 --steady"
     found = answer(words)
     one, many = found["rows"]
     assert many["plain"]["running"] == 56
@@ -955,7 +956,7 @@ def test_throughput_that_is_bought_with_waiting_is_not_simply_on() -> None:
     assert many["draft_len"] > 0
     assert many["ttft_s"] > 10 * many["plain"]["ttft_s"]
     assert found["decision"] == "depends"
-    told = f"since {many['running']:g} of 56 run with drafts"
+    told = "of 56 run with drafts"
     assert told in " ".join(page(words).split())
     # Without a queue, it is prompts that wait for each other.
     (chip,) = advise("Qwen/Qwen3-8B", "h100", **SMALL).chips
@@ -969,7 +970,7 @@ def test_throughput_that_is_bought_with_waiting_is_not_simply_on() -> None:
 
 
 def test_a_target_that_drafts_miss_turns_them_off_and_is_named() -> None:
-    words = f"{TIGHT} --concurrency 56"
+    words = f"{TIGHT} --concurrency 56 --steady"
     found = answer(f"{words} --ttft 500")
     (row,) = found["rows"]
     assert (found["decision"], row["draft_len"], row["ttft_s"] <= 0.5) == ("off", 0, True)

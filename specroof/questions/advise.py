@@ -248,7 +248,7 @@ class AdviseRequest(WorkerParameters, PlayedParameters):
 
     @property
     def has_clients(self) -> bool:
-        """Whether requests of clients are asked about, on one server: unless a day or workers are."""
+        """Whether requests of clients are asked about, on one server, and no day of traffic."""
         others = (self.traffic, self.prefill, self.decode, self.devices)
         return all(other is None for other in others)
 
@@ -866,6 +866,7 @@ def _chip_advice(
             room=room_rule(setup, None, "queue"),
             split=split,
             raises=raises,
+            targets=checked.targets.seconds,
         )
 
     decide = partial(
@@ -965,10 +966,7 @@ def _running_loads(checked: CheckedRequest, setup: Setup, load: Load) -> tuple[f
 def _played_plan(
     checked: CheckedRequest, setup: Setup, drafter: Drafter, plan: LoadPlan
 ) -> PlayedPlan | None:
-    """Return what clients see under the schedule that is advised, where requests come by themselves.
-
-    Of clients, the loads say it.
-    """
+    """Return what requests that come by themselves see under the schedule that is advised."""
     if checked.played is None or checked.played.kind == "concurrency":
         return None
     most = max(k for _, _, k in plan.schedule)
@@ -1485,8 +1483,9 @@ def _conditions(chip: ChipAdvice) -> Iterator[str]:
     if waits:
         loads = ", ".join(f"{row.concurrency:g}" for row in waits)
         last = waits[-1].times.ttft_s, waits[-1].plain.ttft_s
-        running, load = waits[-1].times.running, waits[-1].concurrency
-        held = f", since {running:g} of {load:g} run with drafts" if running < load else ""
+        capacity, load = chip.plan.capacity, waits[-1].concurrency
+        most = load if capacity is None else capacity["speculative"]["largest_batch"]
+        held = f", since {most:g} of {load:g} run with drafts" if most < load else ""
         yield (
             f"At {loads} in flight throughput is bought with waiting: a first token after "
             f"{format_seconds(last[0])} in the place of {format_seconds(last[1])}{held}. --ttft says "

@@ -478,7 +478,7 @@ def load_plan(  # noqa: PLR0913 - a prediction, its loads, and what is wanted of
     else:
         chosen, ranges, lost, day = typical.chosen, typical.schedule, typical.lost, typical.day
     grid = grids[chosen]
-    own = _own_lengths(prediction, draft_lens)
+    own, told = _own_lengths(prediction, draft_lens), prediction.told[chosen]
     hourly = None if usd_per_hour is None else usd_per_hour * prediction.devices
     lengths: list[int] = [k for _, _, k in ranges if k]
     default_grid = None if by_default is None else _grid_of(by_default, chosen, draft_lens)
@@ -500,7 +500,7 @@ def load_plan(  # noqa: PLR0913 - a prediction, its loads, and what is wanted of
             missed="" if drafts else _missed(grid, i, targets),
             others={d: _choice(grids[d], i, targets) for d in range(len(grids)) if d != chosen},
             own={(d, k): float(grids[d].speedup[i, k]) for d, k in own},
-            default=default if default and default.running < times.running else None,
+            default=default if told and any(told[i]) else None,
             typical=typical,
             worth_measuring=_longer(grid, i),
         )

@@ -365,7 +365,7 @@ class _Threshold:
         room: RoomRule | None = None,
         drafter: Drafter | None = None,
     ) -> Outcomes:
-        """Return what is gained at a load, under an acceptance and with a drafter of another cost."""
+        """Return what is gained at a load under an acceptance, with a drafter of another cost."""
         return outcomes(
             self.deployment,
             drafter or self.drafter,

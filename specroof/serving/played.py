@@ -689,7 +689,7 @@ class PlayedLoads:
 
     @property
     def sums_work(self) -> bool:
-        """Whether a load is work that ends sooner: of clients that wait for answers, and of a job."""
+        """Whether a load is work that ends sooner: clients that wait for answers, or a job."""
         return self.load.kind in ("concurrency", "job")
 
     @property
