@@ -43,6 +43,9 @@ ROOMS: dict[str, set[str]] = {
     "montecarlo": {"acceptance"},
     "policies": {"speedup", "serving", "acceptance", "montecarlo"},
     "catalog": {"architecture", "parsers", "hardware", "acceptance", "drafters", "reading"},
+    "outcomes": {
+        "serving", "policies", "speedup", "latency", "drafters", "acceptance",
+    },
     "evidence": {"catalog", "serving", "reading", "hardware", "acceptance", "drafters"},
     "engines": {
         "evidence", "speedup", "serving", "latency", "hardware", "drafters", "cost",
@@ -54,7 +57,7 @@ ROOMS: dict[str, set[str]] = {
     "questions": {
         "reading", "architecture", "parsers", "cost", "hardware", "latency", "acceptance",
         "drafters", "speedup", "serving", "montecarlo", "policies", "catalog",
-        "evidence", "engines", "scoring", "report", "page",
+        "outcomes", "evidence", "engines", "scoring", "report", "page",
     },
     "report": set(),
     "plot": {"speedup", "acceptance", "latency"},
