@@ -72,7 +72,7 @@ def questions(
     drafting: SearchStrategy[Drafter] = drafters, choices: SearchStrategy[Options] = options
 ) -> SearchStrategy[dict[str, Any]]:
     """Draw all that a curve is of: the arguments of `speedup_curve`, of up to three loads each."""
-    drawn = {
+    drawn: dict[str, SearchStrategy[Any]] = {
         "model": architectures(),
         "hardware": devices(),
         "placement": placements(),
