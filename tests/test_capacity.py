@@ -573,7 +573,7 @@ def test_slots_of_one_group_are_what_one_request_lacks(groups: int) -> None:
     # Without the cache of prefixes SGLang holds the states of all 9 requests that a group runs
     # and of one of padding, with a copy for each of 4 positions (_handle_max_mamba_cache).
     words = ("Qwen/Qwen3.5-27B", "sglang", "mtp,accept=0.8")
-    told: dict[str, Any] = {"verify": 4, "prefix_cache": False, "running": 9 * groups}
+    told: dict[str, Any] = {"verify": 4, "prefix_cache": False, "running": 10 * groups - 1}
     told |= {"placement": Placement(groups, attention_data_parallel=groups), "memory_frac": 0.9}
     need = room(*words, **told).need
     gib = (need.weight_bytes + need.target.state_bytes) / 0.9 / GIB

@@ -115,6 +115,11 @@ def test_a_drafter_may_use_fewer_of_the_targets_devices() -> None:
     assert alone.draft_s == pytest.approx(curve(small()).draft_s)
     assert np.all(spread.draft_s[..., 1:] < alone.draft_s[..., 1:])
     assert np.array_equal(alone.verify_s, spread.verify_s)
+    # Of a pipeline, those of the last stage.
+    stages = Placement(2, pipeline_parallel=2)
+    assert np.all(curve(small(tensor_parallel=2), placement=stages).draft_s[..., 1:] > 0)
+    with pytest.raises(OptionError, match=r"^tp= of the drafter is 4, .*up to the 2 devices"):
+        curve(small(tensor_parallel=4), placement=stages)
 
 
 def test_heads_that_do_not_divide_are_refused_with_the_drafters_name() -> None:

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import betaincc
 
 from specroof.drafters import KINDS, Drafter, Round, ideal_drafter
-from specroof.drafters.kinds import autoregressive_drafter, block_drafter
+from specroof.drafters.kinds import autoregressive_drafter, beta_tail, block_drafter
 from specroof.errors import OptionError
 
 shares = st.floats(0, 100)
@@ -62,6 +63,13 @@ def test_drafts_are_paid_for_each_or_by_blocks_that_are_begun(
             together = drafter.draft(a_round(lengths, cost_of=cost_of)).serial_s
             assert np.broadcast_to(together, len(lengths)).tolist() == expected
         assert drafter.is_ideal is (drafter.name == "ideal")
+
+
+@given(st.floats(0, 1), st.floats(0.05, 60), st.floats(0.05, 60))
+def test_confidence_above_a_threshold_is_the_incomplete_beta_function(
+    least: float, a: float, b: float
+) -> None:
+    assert beta_tail(least, a, b) == pytest.approx(betaincc(a, b, least), rel=1e-9, abs=1e-12)
 
 
 # --- what is refused -----------------------------------------------------------------------------

@@ -43,7 +43,7 @@ def deployment(
     return Deployment(load_model(model), engine_setup(made, "vllm", placement, options))
 
 
-def near_of(served: Deployment, *load: int, drafter: str = "eagle3") -> dict[str, Any]:
+def near_of(served: Deployment, *load: Any, drafter: str = "eagle3") -> dict[str, Any]:
     """Return how near the evidence of an engine is to a load: contexts, then batch sizes."""
     near = nearness(served, [drafter], *load)
     assert near is not None
@@ -66,7 +66,7 @@ def test_nothing_lies_outside_of_what_was_measured() -> None:
 @pytest.mark.parametrize(
     ("changes", "load", "said"),
     [
-        ({}, (1, 33), ["known acceptance above batch 32"]),
+        ({}, (1, [1, 33]), ["known acceptance above batch 32"]),
         ({}, (1501, 1), ["known acceptance above 1500 tokens"]),
         ({}, (9001, 257), ["above batch 32 or 1500 tokens", "above batch 256 or 9000 tokens"]),
         ({"drafters": ("mtp",)}, (1, 1), ["none with eagle3"]),
@@ -82,7 +82,7 @@ def test_nothing_lies_outside_of_what_was_measured() -> None:
     ],
 )
 def test_what_lies_outside_is_said(
-    changes: dict[str, Any], load: tuple[int, int], said: list[str]
+    changes: dict[str, Any], load: tuple[Any, Any], said: list[str]
 ) -> None:
     parts = near_of(deployment(replace(REACH, **changes)), *load)["text"].split("; ")
     assert [words in part for part, words in zip(parts, said, strict=True)] == [True] * len(said)
