@@ -162,32 +162,6 @@ def test_the_ideal_engine_has_no_end_unless_asked_for() -> None:
     assert np.isnan(counted.curves[0].decode_s[0, 1])
 
 
-def test_a_setting_moves_what_it_should_and_nothing_else() -> None:
-    before = asked(concurrency=[1, 24, 64]).to_dict()
-    moved = {
-        "memory=0.7": {"capacity", "running"},
-        "running=8": {"capacity", "running"},
-        "prefix-cache=off": {"capacity", "running"},
-        "overlap=on": set(),
-        "mixed=on": set(),
-    }
-    for told, changes in moved.items():
-        after = asked(concurrency=[1, 24, 64], server=told).to_dict()
-        drafter, was = after["drafters"][0], before["drafters"][0]
-        differs = {key for key in was if drafter.get(key) != was[key]} - {"server"}
-        if not changes:
-            assert differs == set(), told
-            assert after["capacity"] == before["capacity"]
-            continue
-        assert {"capacity", "running", "tokens_per_s"} <= differs, told
-        # One request runs as it did; what is expected of a round does not move.
-        assert drafter["tokens_per_round"] == was["tokens_per_round"]
-        assert drafter["round_s"][0][0] == was["round_s"][0][0]
-    small = asked(batch_size=[1, 8], server="capture=4").to_dict()
-    large = asked(batch_size=[1, 8]).to_dict()
-    assert small["drafters"][0]["round_s"][0][0] == large["drafters"][0]["round_s"][0][0]
-
-
 def test_state_in_half_the_bytes_is_room_and_time() -> None:
     before, after = asked(concurrency=[64]), asked(concurrency=[64], server="state-dtype=bf16")
     assert np.all(after.limits[0].largest > before.limits[0].largest)
