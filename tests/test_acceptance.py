@@ -2,10 +2,8 @@
 
 import math
 import pickle
-from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -62,91 +60,53 @@ def known_lengths(curve: Acceptance, longest: int = 40) -> NDArray[np.intp]:
 
 
 @given(curves)
-def test_survival_starts_at_one_and_never_rises(curve: Acceptance) -> None:
-    survival = curve.survival(known_lengths(curve))
+def test_survival_falls_from_one_and_adds_up_to_the_tokens_of_a_round(curve: Acceptance) -> None:
+    lengths = known_lengths(curve)
+    survival, tokens = curve.survival(lengths), curve.tokens_per_round(lengths)
     assert survival[0] == 1.0
     assert np.all(np.diff(survival) <= 0.0)
     assert np.all((survival >= 0.0) & (survival <= 1.0))
-
-
-@given(curves)
-def test_a_round_commits_the_bonus_token_at_least_and_every_draft_at_most(
-    curve: Acceptance,
-) -> None:
-    lengths = known_lengths(curve)
-    tokens = curve.tokens_per_round(lengths)
-    assert np.all((tokens >= 1.0) & (tokens <= lengths + 1.0))
-    assert np.all(np.diff(tokens) >= 0.0)
-
-
-@given(curves)
-def test_a_round_without_drafts_commits_exactly_the_bonus_token(curve: Acceptance) -> None:
     # γ = 0 is plain decoding: N = 1 to the last bit, so that its speedup is exactly 1.
-    assert float(curve.tokens_per_round(0)) == 1.0
-    assert float(curve.accepted_tokens(0)) == 0.0
-
-
-@given(curves)
-def test_accepted_tokens_leave_the_bonus_token_out(curve: Acceptance) -> None:
-    lengths = known_lengths(curve)
-    assert np.array_equal(curve.tokens_per_round(lengths), 1.0 + curve.accepted_tokens(lengths))
-
-
-@given(curves)
-def test_one_more_draft_adds_its_survival(curve: Acceptance) -> None:
-    lengths = known_lengths(curve)
-    gains = np.diff(curve.tokens_per_round(lengths))
-    assert gains == pytest.approx(curve.survival(lengths)[1:], rel=0, abs=1e-13)
+    assert tokens[0] == 1.0
+    assert np.all((tokens >= 1.0) & (tokens <= lengths + 1.0))
+    # One more draft adds its survival, and the bonus token is no accepted draft.
+    assert np.all(np.diff(tokens) >= 0.0)
+    assert np.diff(tokens) == pytest.approx(survival[1:], rel=0, abs=1e-13)
+    assert np.array_equal(tokens, 1.0 + curve.accepted_tokens(lengths))
 
 
 @given(curves, st.lists(st.lists(draft_lens, min_size=3, max_size=3), min_size=1, max_size=4))
-def test_an_array_answers_as_a_loop_does(curve: Acceptance, lengths: list[list[int]]) -> None:
+def test_an_array_answers_as_a_loop_does_and_past_the_depth_with_nothing(
+    curve: Acceptance, lengths: list[list[int]]
+) -> None:
     for answer in (curve.survival, curve.tokens_per_round, curve.accepted_tokens):
         loop = np.array([[float(answer(length)) for length in row] for row in lengths])
         whole = answer(lengths)
         assert whole.dtype == np.float64
         assert np.array_equal(whole, loop, equal_nan=True)
-
-
-@given(curves, st.integers(1, 30))
-def test_past_the_measured_depth_nothing_is_known(curve: Acceptance, further: int) -> None:
-    assume(curve.max_draft_len is not None)
-    depth = curve.max_draft_len or 0
-    for answer in (curve.survival, curve.tokens_per_round, curve.accepted_tokens):
-        assert math.isfinite(answer(depth))
-        assert math.isnan(answer(depth + further))
+        depth = math.inf if curve.max_draft_len is None else curve.max_draft_len
+        assert np.array_equal(np.isfinite(whole), np.array(lengths) <= depth)
 
 
 @given(curves)
-def test_a_curve_is_a_value(curve: Acceptance) -> None:
+def test_a_curve_is_a_value_with_a_description_of_one_line(curve: Acceptance) -> None:
     copied = pickle.loads(pickle.dumps(curve))  # noqa: S301 - our own bytes
     assert copied == curve
     assert hash(copied) == hash(curve)
     assert np.array_equal(copied.survival(3), curve.survival(3), equal_nan=True)
-
-
-@given(curves)
-def test_a_description_is_one_line(curve: Acceptance) -> None:
-    assert curve.description
     assert len(curve.description.splitlines()) == 1
     assert "np.float64" not in curve.description
 
 
-@pytest.mark.parametrize("empty", [[], np.empty((0, 3), dtype=int)])
-def test_no_draft_lengths_make_no_answers(empty: Any) -> None:
-    assert constant_acceptance(0.5).tokens_per_round(empty).shape == np.shape(empty)
-
-
-def test_a_number_answers_with_an_array_of_no_axis() -> None:
+@pytest.mark.parametrize(
+    "lengths", [3, 3.0, [], np.empty((0, 3), dtype=int), [[0.0], [2.0]]], ids=str
+)
+def test_answers_have_the_shape_of_what_was_asked(lengths: Any) -> None:
     curve = constant_acceptance(0.5)
     for answer in (curve.survival, curve.tokens_per_round, curve.accepted_tokens):
-        assert isinstance(answer(3), np.ndarray)
-        assert answer(3).shape == ()
-
-
-def test_whole_floats_are_draft_lengths() -> None:
-    curve = constant_acceptance(0.5)
-    assert np.array_equal(curve.survival(np.array([[0.0], [2.0]])), [[1.0], [0.25]])
+        assert isinstance(answer(lengths), np.ndarray)
+        assert answer(lengths).shape == np.shape(lengths)
+    assert curve.survival(lengths) == pytest.approx(0.5 ** np.asarray(lengths, dtype=float))
 
 
 # --- dice: accept or reject, draft by draft -------------------------------------------------------
@@ -157,14 +117,51 @@ def accepted_in_a_row(verdicts: NDArray[np.bool_]) -> NDArray[np.intp]:
     return np.asarray(np.logical_and.accumulate(verdicts, axis=1).sum(axis=1))
 
 
-def flipped(rates: Any, drafts: int, seed: int) -> NDArray[np.intp]:
+def coins(rates: Any, drafts: int, seed: int) -> NDArray[np.intp]:
     """Return the accepted drafts of `ROUNDS` rounds: one coin per draft, until one is rejected."""
-    coins = np.random.default_rng(seed).random((ROUNDS, drafts))
-    return accepted_in_a_row(coins < rates)
+    return accepted_in_a_row(np.random.default_rng(seed).random((ROUNDS, drafts)) < rates)
 
 
-def assert_dice_agree(curve: Acceptance, accepted: NDArray[np.intp], drafts: int) -> None:
-    """Hold `curve` against dice at every draft length: a shorter draft is cut off earlier.
+def lossless_sampling() -> NDArray[np.intp]:
+    """Return the accepted drafts of Leviathan et al. 2022, algorithm 1, whose rate is an overlap.
+
+    Draw from q, accept with min(1, p / q): 0.3 + 0.2 + 0.1 + 0.1 = 0.7.
+    """
+    target, drafter = np.array([0.5, 0.3, 0.1, 0.1]), np.array([0.3, 0.2, 0.4, 0.1])
+    rng = np.random.default_rng(2)
+    drawn = rng.choice(4, size=(ROUNDS, 6), p=drafter)
+    return accepted_in_a_row(rng.random((ROUNDS, 6)) < np.minimum(1.0, target / drafter)[drawn])
+
+
+RATES = [0.9, 0.6, 0.95, 0.7, 0.8]
+#: Doubleword 2026, "Adaptive speculative decoding": a multi-token-prediction head. Given all drafts
+#: before it, a draft passes with the ratio of two neighbours.
+MTP = np.array([0.779, 0.583, 0.444, 0.349, 0.279, 0.226, 0.185, 0.155])
+LOG = np.array([187, 195, 138, 91, 70, 63, 41, 38, 178])
+
+
+@pytest.mark.parametrize(
+    ("curve", "accepted", "drafts"),
+    [
+        (constant_acceptance(0.8), coins(0.8, 8, seed=1), 8),
+        (constant_acceptance(0.7), lossless_sampling(), 6),
+        (rate_acceptance(RATES), coins(RATES, 5, seed=3), 5),
+        (survival_acceptance(MTP), coins(MTP / [1.0, *MTP[:-1]], 8, seed=4), 8),
+        # 1 + 0.8 + 0.64 + 0.512 = 2.952 at 3 drafts; the dice then play 7.
+        (acceptance_from_length(2.952, 3, law="constant"), coins(0.8, 7, seed=5), 7),
+        # A round of the log is drawn; shorter drafts would have been cut off.
+        (
+            histogram_acceptance(LOG),
+            np.random.default_rng(6).choice(9, size=ROUNDS, p=LOG / LOG.sum()),
+            8,
+        ),
+    ],
+    ids=["constant", "lossless sampling", "rates", "survival", "length", "histogram"],
+)
+def test_dice_agree_at_every_draft_length(
+    curve: Acceptance, accepted: NDArray[np.intp], drafts: int
+) -> None:
+    """Hold `curve` against dice: a shorter draft is cut off earlier.
 
     4.5 standard errors: one right curve in 150 000 would fail, and the seed is fixed.
     """
@@ -173,46 +170,6 @@ def assert_dice_agree(curve: Acceptance, accepted: NDArray[np.intp], drafts: int
         error = committed.std() / math.sqrt(ROUNDS)
         expected = float(curve.tokens_per_round(draft_len))
         assert committed.mean() == pytest.approx(expected, rel=0, abs=4.5 * error + 1e-12)
-
-
-def test_dice_agree_with_constant_acceptance() -> None:
-    assert_dice_agree(constant_acceptance(0.8), flipped(0.8, drafts=8, seed=1), drafts=8)
-
-
-def test_dice_agree_with_lossless_sampling() -> None:
-    # The process itself (Leviathan et al. 2022, algorithm 1): draw from q, accept with
-    # min(1, p / q). Its rate is the overlap of the two: 0.3 + 0.2 + 0.1 + 0.1 = 0.7.
-    target, drafter = np.array([0.5, 0.3, 0.1, 0.1]), np.array([0.3, 0.2, 0.4, 0.1])
-    rng = np.random.default_rng(2)
-    drawn = rng.choice(4, size=(ROUNDS, 6), p=drafter)
-    verdicts = rng.random((ROUNDS, 6)) < np.minimum(1.0, target / drafter)[drawn]
-    assert_dice_agree(constant_acceptance(0.7), accepted_in_a_row(verdicts), drafts=6)
-
-
-def test_dice_agree_with_rates() -> None:
-    rates = [0.9, 0.6, 0.95, 0.7, 0.8]
-    assert_dice_agree(rate_acceptance(rates), flipped(rates, drafts=5, seed=3), drafts=5)
-
-
-def test_dice_agree_with_survival() -> None:
-    # Doubleword 2026, "Adaptive speculative decoding": a multi-token-prediction head.
-    survival = np.array([0.779, 0.583, 0.444, 0.349, 0.279, 0.226, 0.185, 0.155])
-    # Given all drafts before it, a draft passes with the ratio of two neighbours.
-    rates = survival / np.array([1.0, *survival[:-1]])
-    assert_dice_agree(survival_acceptance(survival), flipped(rates, drafts=8, seed=4), drafts=8)
-
-
-def test_dice_agree_with_an_inferred_length() -> None:
-    # 1 + 0.8 + 0.64 + 0.512 = 2.952 at 3 drafts; the dice then play 7.
-    curve = acceptance_from_length(2.952, 3, law="constant")
-    assert_dice_agree(curve, flipped(0.8, drafts=7, seed=5), drafts=7)
-
-
-def test_dice_agree_with_a_histogram() -> None:
-    # A round of the log is drawn; shorter drafts would have been cut off.
-    log = np.array([187, 195, 138, 91, 70, 63, 41, 38, 178])
-    accepted = np.random.default_rng(6).choice(9, size=ROUNDS, p=log / log.sum())
-    assert_dice_agree(histogram_acceptance(log), accepted, drafts=8)
 
 
 def test_dice_agree_with_sequences_that_differ() -> None:
@@ -245,18 +202,16 @@ def test_tokens_per_round_never_fall_with_acceptance(one: float, other: float) -
     assert np.all(fewer <= constant_acceptance(high).tokens_per_round(lengths))
 
 
-@pytest.mark.parametrize("zero", [0, 0.0, -0.0])
-def test_nothing_accepted_leaves_exactly_the_bonus_token(zero: float) -> None:
-    # α = 0: every round is one token of the target, whatever was drafted.
-    curve = constant_acceptance(zero)
-    assert np.all(curve.tokens_per_round(np.arange(LONGEST + 1)) == 1.0)
-    assert curve.description == "constant acceptance 0 per draft token"
-
-
-def test_everything_accepted_commits_exactly_every_draft() -> None:
-    # α = 1: the closed form is 0 / 0 there; the sum is γ drafts and the bonus token.
+def test_nothing_and_everything_accepted_are_exact() -> None:
+    # α = 0: every round is one token of the target, whatever was drafted. α = 1: the closed form
+    # is 0 / 0 there; the sum is γ drafts and the bonus token.
     lengths = np.arange(LONGEST + 1)
+    for zero in (0, 0.0, -0.0):
+        assert np.all(constant_acceptance(zero).tokens_per_round(lengths) == 1.0)
+        assert constant_acceptance(zero).description == "constant acceptance 0 per draft token"
     assert np.array_equal(constant_acceptance(1).tokens_per_round(lengths), lengths + 1.0)
+    # γ → ∞: 1 / (1 − α), here 1 / 0.25, reached once 0.75**γ is below a bit.
+    assert float(constant_acceptance(0.75).tokens_per_round(LONGEST)) == pytest.approx(4.0)
 
 
 @pytest.mark.parametrize("gap", [2.0**-53, 2.0**-40, 1e-9, 1e-6, 1e-4, 1e-2])
@@ -273,31 +228,15 @@ def test_nothing_cancels_where_nearly_everything_is_accepted(gap: float, draft_l
     assert tokens == pytest.approx(expected, rel=1e-12)
 
 
-def test_tokens_per_round_have_a_ceiling() -> None:
-    # γ → ∞: 1 / (1 − α), here 1 / 0.25, reached once 0.75**γ is below a bit.
-    assert float(constant_acceptance(0.75).tokens_per_round(LONGEST)) == pytest.approx(4.0)
-
-
 # --- listed curves --------------------------------------------------------------------------------
 
 
-@given(probabilities, st.integers(1, 20))
-def test_equal_rates_are_a_constant_rate(rate: float, depth: int) -> None:
-    lengths = np.arange(depth + 1)
-    by_position = rate_acceptance([rate] * depth).tokens_per_round(lengths)
-    assert np.array_equal(by_position, constant_acceptance(rate).tokens_per_round(lengths))
-
-
 @given(st.lists(st.integers(0, 100), min_size=1, max_size=12))
-def test_rates_multiply(percent: list[int]) -> None:
+def test_rates_multiply_whether_they_fall_or_rise(percent: list[int]) -> None:
     curve = rate_acceptance([value / 100 for value in percent])
-    expected = math.prod(Fraction(value, 100) for value in percent)
-    assert float(curve.survival(len(percent))) == pytest.approx(float(expected), rel=1e-14)
-
-
-def test_conditional_rates_may_rise() -> None:
-    # Autoregressive drafters: a long accepted run makes the next draft likelier.
-    assert float(rate_acceptance([0.5, 0.75]).survival(2)) == 0.375
+    products = [math.prod(Fraction(value, 100) for value in percent[:n]) for n in range(1, 13)]
+    expected = [float(one) for one in products[: len(percent)]]
+    assert curve.survival(np.arange(1, len(percent) + 1)) == pytest.approx(expected, rel=1e-14)
 
 
 @given(falling)
@@ -307,51 +246,32 @@ def test_survival_is_handed_back_as_given(values: list[float]) -> None:
     assert np.array_equal(curve.survival(np.arange(1, len(values) + 1)), values)
 
 
-@given(counts)
-def test_histogram_at_full_depth_is_its_mean_and_the_bonus_token(histogram: list[int]) -> None:
-    mean = Fraction(sum(k * n for k, n in enumerate(histogram)), sum(histogram))
-    curve = histogram_acceptance(histogram)
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=20).filter(any), st.integers(1, 1000))
+def test_a_histogram_is_counted_round_by_round(histogram: list[int], factor: int) -> None:
+    rounds = [k for k, n in enumerate(histogram) for _ in range(n)]
+    # Only its ratios matter.
+    curve = histogram_acceptance([factor * n for n in histogram])
     assert curve.max_draft_len == len(histogram) - 1
+    for depth in range(len(histogram)):
+        expected = sum(k >= depth for k in rounds) / len(rounds)
+        assert float(curve.survival(depth)) == pytest.approx(expected, rel=1e-13)
+    mean = Fraction(sum(rounds), len(rounds))
     tokens = float(curve.tokens_per_round(len(histogram) - 1))
     assert tokens == pytest.approx(float(mean + 1), rel=1e-13)
 
 
-@given(counts, st.integers(0, 20))
-def test_histogram_survival_is_counted(histogram: list[int], depth: int) -> None:
-    assume(depth < len(histogram))
-    rounds = [k for k, n in enumerate(histogram) for _ in range(n % 50 + 1)]
-    tally = Counter(rounds)
-    curve = histogram_acceptance([tally[k] for k in range(len(histogram))])
-    expected = sum(k >= depth for k in rounds) / len(rounds)
-    assert float(curve.survival(depth)) == pytest.approx(expected, rel=1e-14)
-
-
-@given(counts, st.integers(1, 1000))
-def test_only_the_ratios_of_a_histogram_matter(histogram: list[int], factor: int) -> None:
-    lengths = np.arange(len(histogram))
-    scaled = histogram_acceptance([factor * n for n in histogram]).survival(lengths)
-    assert scaled == pytest.approx(histogram_acceptance(histogram).survival(lengths), rel=1e-13)
-
-
-def test_a_histogram_of_untried_drafts_has_no_depth() -> None:
-    # Draft length 0: every round accepts nothing because nothing was drafted.
-    curve = histogram_acceptance([7])
-    assert curve.max_draft_len == 0
-    assert np.array_equal(curve.tokens_per_round([0, 1]), [1.0, np.nan], equal_nan=True)
-
-
-MTP = "0.779 0.583 0.444 0.349 0.279 0.226 0.185 0.155"
 DFLASH = "0.772 0.565 0.42 0.323 0.256 0.208 0.17 0.141 0.12 0.103 0.089 0.078 0.068 0.059 0.051"
 
 
-@pytest.mark.parametrize(("published_curve", "published_sum"), [(MTP, 3.0), (DFLASH, 3.4)])
+@pytest.mark.parametrize(
+    ("survival", "published_sum"), [(MTP, 3.0), ([float(one) for one in DFLASH.split()], 3.4)]
+)
 def test_published_tokens_a_round_may_leave_the_bonus_token_out(
-    published_curve: str, published_sum: float
+    survival: Any, published_sum: float
 ) -> None:
     # Doubleword 2026, "Adaptive speculative decoding", prints both the curves and one decimal of
     # their sums; papers and engines would call these lengths 4.0 and 4.4.
-    curve = survival_acceptance([float(value) for value in published_curve.split()])
-    depth = published_curve.count("0.")
+    curve, depth = survival_acceptance(survival), len(survival)
     assert float(curve.accepted_tokens(depth)) == pytest.approx(published_sum, abs=0.05)
     assert float(curve.tokens_per_round(depth)) == pytest.approx(published_sum + 1, abs=0.05)
 
@@ -383,24 +303,12 @@ def test_the_ends_of_a_length_are_exact(draft_len: int) -> None:
     assert float(acceptance_from_length(draft_len + 1, draft_len).survival(1)) == 1.0
 
 
-@given(st.floats(1.0, 2.0))
-def test_one_draft_reads_its_rate_off_the_length(tokens: float) -> None:
-    assert float(acceptance_from_length(tokens, 1).survival(1)) == tokens - 1.0  # N = 1 + α
-
-
 @given(st.floats(1.0, 3.0))
 def test_two_drafts_solve_a_quadratic(tokens: float) -> None:
     # α² + α = N − 1
     expected = (math.sqrt(1.0 + 4.0 * (tokens - 1.0)) - 1.0) / 2.0
     inferred = float(acceptance_from_length(tokens, 2, law="constant").survival(1))
     assert inferred == pytest.approx(expected, rel=0, abs=1e-14)
-
-
-def test_the_description_says_how_acceptance_was_inferred() -> None:
-    assert acceptance_from_length(1.75, 2, law="constant").description == (
-        "constant acceptance 0.5 per draft token, inferred from 1.75 tokens per round "
-        "(bonus included) at 2 drafts"
-    )
 
 
 # --- sequences that differ ------------------------------------------------------------------------
@@ -452,119 +360,61 @@ def test_the_largest_shapes_do_not_overflow() -> None:
 # --- refusals -------------------------------------------------------------------------------------
 
 NOT_A_NUMBER = [True, np.True_, "0.5", b"0.5", None, [0.5], math.nan, math.inf, 1j, 10**400]
+NO_LISTS = [0.5, "0.9/0.8", b"12", None, {0: 5, 1: 3}, {0.9, 0.8}, np.array(0.5), [[0.9], [0.8]]]
+EMPTY = [[], (), np.array([])]
+NO_LENGTHS = [-1, 1.5, math.nan, math.inf, True, "3", None, [1, -2], [[1], [2, 3]], 10**30, 10**7]
+HALF = constant_acceptance(0.5)
+LISTS: list[tuple[Callable[..., Any], str]] = [
+    (rate_acceptance, "rates"), (survival_acceptance, "survival"), (histogram_acceptance, "counts"),
+]  # fmt: skip
 
-
-def assert_refused(call: Callable[[], object], *words: str) -> None:
-    """Expect an `OptionError` of one line that holds `words` and says what is allowed."""
-    with pytest.raises(OptionError) as refusal:
-        call()
-    message = str(refusal.value)
-    assert len(message.splitlines()) == 1
-    assert refusal.value.__context__ is None or refusal.value.__suppress_context__
-    for word in (*words, "allowed: "):
-        assert word in message
-
-
-@pytest.mark.parametrize("value", [*NOT_A_NUMBER, -0.1, 1.0000001, 75])
-def test_a_rate_outside_of_0_to_1_is_refused(value: Any) -> None:
-    assert_refused(lambda: constant_acceptance(value), "rate is ", "a number from 0 to 1")
-    assert_refused(lambda: rate_acceptance([0.9, value]), "rates[1] is ")
-    assert_refused(lambda: survival_acceptance([value]), "survival[0] is ", "from 0 to 1")
-
-
-@pytest.mark.parametrize("value", [*NOT_A_NUMBER, -1, -1e-9])
-def test_a_count_that_is_no_count_is_refused(value: Any) -> None:
-    assert_refused(lambda: histogram_acceptance([3, value, 4]), "counts[1] is ", "not negative")
-
-
-@pytest.mark.parametrize("value", [*NOT_A_NUMBER, 0, -1.0])
-def test_a_shape_that_is_not_above_0_is_refused(value: Any) -> None:
-    assert_refused(lambda: beta_acceptance(value, 2.0), "a is ", "a number above 0")
-    assert_refused(lambda: beta_acceptance(2.0, value), "b is ", "a number above 0")
-
-
-@pytest.mark.parametrize("value", [*NOT_A_NUMBER, 0.99, 0, -2, 4.01])
-def test_a_length_outside_of_1_to_every_draft_and_the_bonus_is_refused(value: Any) -> None:
-    assert_refused(
-        lambda: acceptance_from_length(value, 3), "tokens_per_round is ", "from 1 to 4", "bonus"
-    )
-
-
-@pytest.mark.parametrize("value", [*NOT_A_NUMBER, 0, -1, 2.5, 10**7])
-def test_a_length_measured_with_no_whole_draft_is_refused(value: Any) -> None:
-    # With 0 drafts the length is 1 for every rate, and says nothing.
-    assert_refused(lambda: acceptance_from_length(1.0, value), "draft_len is ", "a whole number")
-
-
-LISTS = [
-    (rate_acceptance, "rates"),
-    (survival_acceptance, "survival"),
-    (histogram_acceptance, "counts"),
-]
-
-
-@pytest.mark.parametrize(("constructor", "name"), LISTS)
-@pytest.mark.parametrize(
-    "value",
-    [0.5, "0.9/0.8", b"12", None, {0: 5, 1: 3}, {0.9, 0.8}, np.array(0.5), [[0.9], [0.8]]],
-    ids=str,
-)
-def test_what_is_no_list_is_refused(constructor: Any, name: str, value: Any) -> None:
-    assert_refused(lambda: constructor(value), name)
-
-
-@pytest.mark.parametrize(("constructor", "name"), LISTS)
-@pytest.mark.parametrize("value", [[], (), np.array([])], ids=["list", "tuple", "array"])
-def test_an_empty_list_is_refused(constructor: Any, name: str, value: Any) -> None:
-    assert_refused(lambda: constructor(value), f"{name} is empty")
-
-
-@pytest.mark.parametrize(("constructor", "name"), LISTS)
-def test_arrays_of_truth_values_are_refused(constructor: Any, name: str) -> None:
-    assert_refused(lambda: constructor(np.array([True, False])), f"{name}[0] is True")
-
-
-def test_rising_survival_is_refused() -> None:
+#: What is called, with what, what the refusal begins with, and what it allows.
+REFUSED: list[tuple[Callable[..., Any], list[Any], str, str]] = [
+    (constant_acceptance, [*NOT_A_NUMBER, -0.1, 1.0000001, 75], "rate is ", "a number from 0 to 1"),
+    (lambda value: rate_acceptance([0.9, value]), [*NOT_A_NUMBER, -0.1, 75], "rates[1] is ", ""),
+    (rate_acceptance, [np.array([0.5, 1.5])], "rates[1] is 1.5; ", "a number from 0 to 1"),
+    (lambda value: survival_acceptance([value]), [*NOT_A_NUMBER, 75], "survival[0] is ", "to 1"),
     # Three right drafts include two right drafts: somebody took conditional rates for survival.
-    assert_refused(lambda: survival_acceptance([0.9, 0.7, 0.8]), "survival[2] is 0.8", "0.7")
-
-
-@pytest.mark.parametrize("value", [[0, 0], [1e308, 1e308]])
-def test_a_histogram_without_a_finite_sum_is_refused(value: list[float]) -> None:
-    assert_refused(lambda: histogram_acceptance(value), "counts add up to ", "a finite sum above 0")
+    (survival_acceptance, [[0.9, 0.7, 0.8]], "survival[2] is 0.8, above 0.7", ""),
+    (
+        lambda value: histogram_acceptance([3, value, 4]), [*NOT_A_NUMBER, -1, -1e-9],
+        "counts[1] is ", "not negative",
+    ),
+    (histogram_acceptance, [[0, 0], [1e308, 1e308]], "counts add up to ", "a finite sum above 0"),
+    (lambda value: beta_acceptance(value, 2.0), [*NOT_A_NUMBER, 0, -1], "a is ", "above 0"),
+    (lambda value: beta_acceptance(2.0, value), [*NOT_A_NUMBER, 0, -1], "b is ", "above 0"),
+    (
+        lambda value: acceptance_from_length(value, 3), [*NOT_A_NUMBER, 0.99, 0, -2, 4.01],
+        "tokens_per_round is ", "from 1 to 4",
+    ),
+    # With 0 drafts the length is 1 for every rate, and says nothing.
+    (
+        lambda value: acceptance_from_length(1.0, value), [*NOT_A_NUMBER, 0, -1, 2.5, 10**7],
+        "draft_len is ", "a whole number",
+    ),
+    *((make, NO_LISTS, name, "") for make, name in LISTS),
+    *((make, EMPTY, f"{name} is empty", "") for make, name in LISTS),
+    *((make, [np.array([True, False])], f"{name}[0] is True", "") for make, name in LISTS),
+    *(
+        (answer, NO_LENGTHS, "draft_len is ", "whole numbers from 0 to ")
+        for answer in (HALF.survival, HALF.tokens_per_round, HALF.accepted_tokens)
+    ),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "value",
-    [-1, 1.5, math.nan, math.inf, True, "3", None, [1, -2], [[1], [2, 3]], 10**30, 10**7],
-    ids=str,
+    ("call", "value", "said", "allowed"),
+    [(call, value, said, allowed) for call, values, said, allowed in REFUSED for value in values],
+    ids=lambda value: type(value).__name__ if not isinstance(value, str) else value[:12],
 )
-def test_a_draft_length_that_is_none_is_refused(value: Any) -> None:
-    curve = constant_acceptance(0.5)
-    for answer in (curve.survival, curve.tokens_per_round, curve.accepted_tokens):
-        assert_refused(partial(answer, value), "draft_len is ", "whole numbers from 0 to ")
-
-
-def test_a_refusal_shows_the_plain_value() -> None:
-    with pytest.raises(OptionError, match=r"^rates\[1\] is 1\.5; allowed: a number from 0 to 1$"):
-        rate_acceptance(np.array([0.5, 1.5]))
-
-
-# --- descriptions ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("curve", "expected"),
-    [
-        (constant_acceptance(0.75), "constant acceptance 0.75 per draft token"),
-        (rate_acceptance([0.9, 0.8]), "conditional acceptance 0.9, 0.8 by position"),
-        (
-            survival_acceptance([0.9, 0.8, 0.7, 0.6, 0.5]),
-            "survival 0.9, 0.8, 0.7, … (5 values) by depth",
-        ),
-        (histogram_acceptance([1, 1, 2]), "histogram of 0 to 2 accepted drafts, mean 1.25"),
-        (beta_acceptance(3, 1), "acceptance Beta(3, 1) over sequences, mean 0.75"),
-    ],
-)
-def test_descriptions_read_well(curve: Acceptance, expected: str) -> None:
-    assert curve.description == expected
+def test_what_says_no_acceptance_is_refused_in_one_line(
+    call: Callable[..., Any], value: Any, said: str, allowed: str
+) -> None:
+    with pytest.raises(OptionError) as refusal:
+        call(value)
+    message = str(refusal.value)
+    assert message.startswith(said)
+    assert len(message.splitlines()) == 1
+    assert allowed in message.partition("allowed: ")[2]
+    assert "allowed: " in message
+    assert refusal.value.__context__ is None or refusal.value.__suppress_context__

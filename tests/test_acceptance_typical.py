@@ -3,6 +3,7 @@
 import math
 import pickle
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,14 +12,11 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq, minimize_scalar
 
 from specroof import (
-    Acceptance,
     OptionError,
     acceptance_from_length,
     capacity,
     constant_acceptance,
     load_drafter,
-    load_hardware,
-    load_model,
     load_profile,
     load_profiles,
     speedup_curve,
@@ -145,19 +143,8 @@ def test_an_acceptance_of_one_is_said() -> None:
     (caveat,) = curve.caveats
     assert "4 tokens per round (bonus included) at 3 drafts says that every draft" in caveat
     assert acceptance_from_length(3.99, 3).caveats == ()
-    found = speedup_curve(
-        load_model("Qwen/Qwen3-8B"),
-        load_hardware("b200"),
-        drafter=load_drafter("eagle3,accept-length=4@3"),
-    )
+    found = speedup_curve("Qwen/Qwen3-8B", "b200", drafter="eagle3,accept-length=4@3")
     assert caveat in found.notes
-
-
-def test_the_description_says_what_was_measured_and_what_is_typical() -> None:
-    text = acceptance_from_length(2.8, 3, kind="eagle3").description
-    assert text.startswith("2.8 tokens per round (bonus included) at 3 drafts, at other depths ")
-    assert "the typical shape of eagle: " in text
-    assert "the typical shape: " in acceptance_from_length(2.8, 3, kind="medusa").description
 
 
 def test_an_unknown_law_is_refused() -> None:
@@ -209,35 +196,31 @@ def test_a_profile_of_one_length_is_typical_of_its_family() -> None:
 
 # --- contexts -------------------------------------------------------------------------------------
 
+STEM = "qwen3.5-27b/dflash/longbench-qasper-"
+BY_CONTEXT = {
+    float(context): load_profile(STEM + name).acceptance()
+    for context, name in {1024: "1k", 4096: "4k", 16384: "16k"}.items()
+}
 
-def by_context() -> dict[float, Acceptance]:
-    names = {1024: "1k", 4096: "4k", 16384: "16k"}
-    stem = "qwen3.5-27b/dflash/longbench-qasper-"
-    return {context: load_profile(stem + name).acceptance() for context, name in names.items()}
 
-
-def test_at_a_measured_context_the_curve_is_the_measured_one() -> None:
-    found = context_acceptance(by_context())
+def test_at_a_measured_context_the_curve_is_the_measured_one_and_outside_unknown() -> None:
+    found = context_acceptance(BY_CONTEXT)
     assert found.max_draft_len == 15
-    for context, curve in by_context().items():
+    for context, curve in BY_CONTEXT.items():
         assert found.at_context(context) == curve
+    for context in (0.0, 1023.0, 16385.0):
+        curve = found.at_context(context)
+        assert np.isfinite(curve.tokens_per_round([0, 1])).tolist() == [True, False]
+        assert curve.caveats[0].startswith("acceptance was measured at contexts from 1024 to 16384")
 
 
 @given(st.floats(1024, 16384))
 def test_between_contexts_tokens_lie_between(context: float) -> None:
-    found = context_acceptance(by_context())
+    found = context_acceptance(BY_CONTEXT)
     lengths = found.at_context(context).tokens_per_round(15)
     assert 3.57 - 1e-9 <= lengths <= 5.27 + 1e-9  # of 16k and 1k tokens
     halfway = found.at_context(8192).tokens_per_round(15)  # 4k and 16k: 5.17 and 3.57
     assert float(halfway) == pytest.approx((5.17 + 3.57) / 2)
-
-
-@pytest.mark.parametrize("context", [0.0, 1023.0, 16385.0])
-def test_outside_of_the_measured_contexts_nothing_is_known(context: float) -> None:
-    curve = context_acceptance(by_context()).at_context(context)
-    assert curve.tokens_per_round([0, 1])[0] == 1
-    assert math.isnan(curve.tokens_per_round(1))
-    assert curve.caveats[0].startswith("acceptance was measured at contexts from 1024 to 16384")
 
 
 def test_curves_without_end_mix_without_end() -> None:
@@ -253,105 +236,81 @@ def test_curves_without_end_mix_without_end() -> None:
     assert one_ends.at_context(10).max_draft_len == one_ends.max_draft_len == 1
 
 
-@pytest.mark.parametrize("curves", [{}, {4096: constant_acceptance(0.8)}, None, [1, 2]])
-def test_one_context_is_refused(curves: object) -> None:
-    with pytest.raises(OptionError, match=r"^curves .*allowed: two or more"):
-        context_acceptance(curves)  # type: ignore[arg-type]
+FIXED = constant_acceptance(0.5)
+NO_CONTEXTS: list[object] = [0, -1, math.nan, math.inf, "4k", True]
 
 
-@pytest.mark.parametrize("context", [0, -1, math.nan, math.inf, "4k", True])
-def test_contexts_that_are_none_are_refused(context: object) -> None:
-    curve = constant_acceptance(0.5)
-    with pytest.raises(OptionError, match=r"curves is .*; allowed: a number"):
-        context_acceptance({context: curve, 4096: curve})  # type: ignore[dict-item]
+@pytest.mark.parametrize(
+    "curves",
+    [{}, {4096: FIXED}, None, [1, 2], *({context: FIXED, 4096: FIXED} for context in NO_CONTEXTS)],
+    ids=str,
+)
+def test_fewer_than_two_contexts_are_refused(curves: Any) -> None:
+    with pytest.raises(OptionError, match=r"curves .*allowed: (two or more|a number)"):
+        context_acceptance(curves)
 
 
-# --- SPECs ----------------------------------------------------------------------------------------
+# --- SPECs and curves -----------------------------------------------------------------------------
 
 
-def accepted(spec: str) -> Acceptance:
-    found = load_drafter(spec).acceptance
-    assert isinstance(found, Acceptance)
-    return found
+def accepted(spec: str) -> Any:
+    return load_drafter(spec).acceptance
 
 
-def test_a_spec_takes_the_shape_of_its_kind() -> None:
+def test_a_spec_takes_the_shape_of_its_kind_or_another_law() -> None:
+    depths = np.arange(17)
     for kind in ("eagle3", "mtp", "ngram"):
-        wanted = acceptance_from_length(2.8, 3, kind=kind).tokens_per_round(np.arange(17))
-        found = accepted(f"{kind},accept-length=2.8@3").tokens_per_round(np.arange(17))
+        wanted = acceptance_from_length(2.8, 3, kind=kind).tokens_per_round(depths)
+        found = accepted(f"{kind},accept-length=2.8@3").tokens_per_round(depths)
         assert found.tolist() == wanted.tolist()
-
-
-def test_a_spec_may_name_another_law_for_its_length() -> None:
     constant = accepted("eagle3,accept-length=2.8@3,extrapolate=constant")
-    wanted = acceptance_from_length(2.8, 3, law="constant")
-    assert constant.tokens_per_round(7) == pytest.approx(float(wanted.tokens_per_round(7)))
+    wanted = acceptance_from_length(2.8, 3, law="constant").tokens_per_round(depths)
+    assert constant.tokens_per_round(depths) == pytest.approx(wanted)
     none = accepted("eagle3,accept-length=2.8@3,extrapolate=zero")
     assert none.tokens_per_round([3, 7]) == pytest.approx([2.8, 2.8])
-    with pytest.raises(OptionError, match=r"extrapolate is 'fast'; allowed: .*, constant"):
-        load_drafter("eagle3,accept-length=2.8@3,extrapolate=fast")
-    with pytest.raises(OptionError, match=r"extrapolate is 'constant'; allowed: .*zero$"):
-        load_drafter("eagle3,rates=.8/.7,extrapolate=constant")
-
-
-def accepted_by_context(spec: str) -> ContextAcceptance:
-    found = load_drafter(spec).acceptance
-    assert isinstance(found, ContextAcceptance)
-    return found
 
 
 def test_a_spec_takes_profiles_at_several_contexts() -> None:
-    stem = "qwen3.5-27b/dflash/longbench-qasper-"
-    spec = f"dflash,profile={stem}1k@1024+{stem}16k@16384"
-    assert accepted_by_context(spec).contexts == (1024, 16384)
-    assert accepted_by_context(spec).max_draft_len == 15
-    assert accepted_by_context(f"{spec},extrapolate=zero").max_draft_len is None
-    with pytest.raises(OptionError, match=r"allowed: NAME, or NAME@CONTEXT\+NAME@CONTEXT"):
-        load_drafter(f"dflash,profile={stem}1k+{stem}16k@16384")
+    spec = f"dflash,profile={STEM}1k@1024+{STEM}16k@16384"
+    found = accepted(spec)
+    assert isinstance(found, ContextAcceptance)
+    assert (found.contexts, found.max_draft_len) == ((1024, 16384), 15)
+    assert accepted(f"{spec},extrapolate=zero").max_draft_len is None
+    # Room is counted with the acceptance of the context: out of reach, and between.
+    for context in (512, 4096):
+        room = capacity("Qwen/Qwen3-8B", "b200", drafters=[spec], context_len=context)
+        assert room.sides[1].largest_batch > 0
 
 
-# --- curves ---------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("spec", "allowed"),
+    [
+        ("eagle3,accept-length=2.8@3,extrapolate=fast", r"extrapolate is 'fast'; .*, constant"),
+        ("eagle3,rates=.8/.7,extrapolate=constant", r"extrapolate is 'constant'; .*zero$"),
+        (f"dflash,profile={STEM}1k+{STEM}16k@16384", r"allowed: NAME, or NAME@CONTEXT\+NAME@CONT"),
+    ],
+)
+def test_specs_of_other_laws_and_contexts_are_refused(spec: str, allowed: str) -> None:
+    with pytest.raises(OptionError, match=allowed):
+        load_drafter(spec)
 
 
 def test_a_curve_takes_each_context_with_its_own_acceptance() -> None:
-    model, chip, drafter = (
-        load_model("Qwen/Qwen3-8B"),
-        load_hardware("b200"),
-        load_drafter("dflash"),
+    asked: dict[str, Any] = {"drafter": "dflash", "batch_size": [1, 8], "max_draft_len": 15}
+    found, first = (
+        speedup_curve("Qwen/Qwen3-8B", "b200", acceptance=one, context_len=lengths, **asked)
+        for one, lengths in (
+            (context_acceptance(BY_CONTEXT), [512, 1024, 16384]),
+            (BY_CONTEXT[1024], [512, 1024, 16384]),
+        )
     )
-    curves = by_context()
-    found = speedup_curve(
-        model,
-        chip,
-        drafter=drafter,
-        acceptance=context_acceptance(curves),
-        batch_size=[1, 8],
-        context_len=[512, 1024, 16384],
-        max_draft_len=15,
-    )
-    assert found.speedup.shape == (3, 2, 16)
     assert np.isnan(found.speedup[0, :, 1:]).all()  # nothing was measured at 512 tokens
     assert found.speedup[0, :, 0].tolist() == [1, 1]
     assert found.best_draft_len[0].tolist() == [0, 0]
+    assert found.round_s[1].tolist() == first.round_s[1].tolist()
+    assert found.verify_s[2].tolist() == first.verify_s[2].tolist()
     for row, context in ((1, 1024), (2, 16384)):
-        alone = speedup_curve(
-            model,
-            chip,
-            drafter=drafter,
-            acceptance=curves[context],
-            batch_size=[1, 8],
-            context_len=context,
-            max_draft_len=15,
-        )
-        assert found.round_s[row].tolist() == alone.round_s[0].tolist()
-        assert found.tokens_per_round[row].tolist() == alone.tokens_per_round[0].tolist()
+        tokens = BY_CONTEXT[context].tokens_per_round(np.arange(16))
+        assert found.tokens_per_round[row].tolist() == [tokens.tolist()] * 2
     assert any("nothing is known at 512" in note for note in found.notes)
     assert found.acceptance_from.startswith("by context, measured at 1024, 4096, 16384 tokens")
-
-
-def test_room_is_counted_with_the_acceptance_of_the_context() -> None:
-    stem = "qwen3.5-27b/dflash/longbench-qasper-"
-    spec = f"dflash,profile={stem}1k@1024+{stem}16k@16384"
-    for context in (512, 4096):  # out of reach, and between
-        found = capacity("Qwen/Qwen3-8B", "b200", drafters=[spec], context_len=context)
-        assert found.sides[1].largest_batch > 0

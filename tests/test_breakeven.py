@@ -3,28 +3,17 @@
 import csv
 import json
 import sys
-from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import specroof
 from specroof import OptionError, breakeven, plot
 from specroof.cli import app
-from specroof.drafters import Drafter, DraftTime
 from specroof.questions.breakeven import breakeven_text
-from specroof.speedup.curve import drafting_gain
-from specroof.speedup.inverses import (
-    crossing,
-    paying_runs,
-    slowed,
-)
 
 DENSE, EXPERTS, CHIP = "Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B", "h100"
 LOADS: dict[str, Any] = {"batch_size": [1, 16, 96], "context_len": [512, 8192], "capacity": False}
@@ -100,21 +89,6 @@ def test_the_largest_share_gives_the_speedup(kind: str, draft_len: int | None) -
         assert drafted(curve, draft_len) == pytest.approx(1.2, rel=1e-9)
 
 
-def test_the_largest_factor_gives_the_speedup() -> None:
-    spec = "eagle3,accept=0.7"
-    found = breakeven(DENSE, CHIP, drafter=spec, solve="cost", speedup=1.1, draft_len=3, **LOADS)
-    assert "factor on its time" in found.sought
-    for row in found.rows:
-        curve = forward(DENSE, spec, row)
-        at = (0, 0, 3)
-        assert row.value is not None
-        # The round with its drafting stretched, by hand.
-        longer_s = curve.round_s[at] + (row.value - 1) * curve.draft_s[at]
-        gain = curve.tokens_per_round[at] * curve.decode_s[0, 0] / longer_s
-        assert gain == pytest.approx(1.1, rel=1e-9)
-        assert row.speedup == pytest.approx(curve.speedup[at])
-
-
 @pytest.mark.parametrize("spec", ["eagle3,accept=0.55", "block,accept=0.6,cost=0.3,drafts=15"])
 def test_batches_that_pay_are_those_of_every_batch(spec: str) -> None:
     found = breakeven(
@@ -156,19 +130,6 @@ def test_contexts_that_pay_end_where_the_forward_model_says() -> None:
             EXPERTS, CHIP, drafter=spec, batch_size=batch, context_len=context
         )
         assert (drafted(curve, None) >= 1.3) is inside
-
-
-@given(st.lists(st.booleans(), min_size=1, max_size=40), st.integers(1, 7), st.data())
-def test_runs_are_those_of_counting(pays: list[bool], step: int, data: Any) -> None:
-    # Runs are wide enough that two neighbours of the places never hide one.
-    wide = np.repeat(pays, step + 1)
-    every = np.arange(1, len(wide) + 1)
-    inner = sorted({1, len(wide), *data.draw(st.sets(st.sampled_from(every.tolist())))})
-    places = np.array([n for n in every if n in inner or n % step == 0])
-    runs = paying_runs(lambda n: np.where(wide[n - 1], 2.0, 0.5), places, 1.0)
-    told = [n for first, last in runs for n in range(first, last + 1)]
-    assert told == every[wide].tolist()
-    assert all(a[1] + 1 < b[0] for a, b in pairwise(runs))
 
 
 # --- never and always ----------------------------------------------------------------------------
@@ -232,20 +193,6 @@ def test_a_batch_needs_room() -> None:
     assert "no room" in breakeven_text(nowhere)
 
 
-def test_lengths_without_room_or_depth_gain_nothing() -> None:
-    curve = specroof.speedup_curve(
-        "Qwen/Qwen3-8B", "b200", drafter="block,rates=.9/.9,cost=.1,drafts=4"
-    )
-    two = float(curve.speedup[0, 0, 2])
-    assert drafting_gain(curve, None)[0] == two
-    running = np.full(curve.round_s.shape, np.nan)
-    running[..., 0] = 1
-    assert drafting_gain(replace(curve, running=running), None)[0] == -np.inf
-    running[..., 1] = 1
-    gains, drafts = drafting_gain(replace(curve, running=running), None)
-    assert (gains.item(), drafts.item()) == (curve.speedup[0, 0, 1], 1)
-
-
 def test_the_largest_context_is_the_last_that_is_predicted() -> None:
     # SGLang keeps fewer states while it drafts: drafts have room where a plain step has none.
     spec, hybrid = "block,cost=0.1,block=16,accept=0.8", "Qwen/Qwen3.5-27B"
@@ -253,11 +200,6 @@ def test_the_largest_context_is_the_last_that_is_predicted() -> None:
     last = row.runs[-1][1]
     curve = specroof.predict(hybrid, "h200", drafters=spec, context_len=[last, last + 1]).curves[0]
     assert np.isfinite(curve.best_speedup).ravel().tolist() == [True, False]
-
-
-def test_a_tie_at_the_wanted_speedup_is_an_answer() -> None:
-    assert crossing(lambda x: (1 + x, 1), 2.0, (0.0, 1.0)).value == 1.0
-    assert crossing(lambda x: (1 + x, 1), 1.0, (0.0, 1.0)).answer == "always"
 
 
 # --- refusals ------------------------------------------------------------------------------------
@@ -300,31 +242,6 @@ def test_a_break_even_needs_no_scipy(monkeypatch: pytest.MonkeyPatch) -> None:
     with_it = breakeven(DENSE, CHIP, drafter="eagle3", batch_size=1)
     monkeypatch.setitem(sys.modules, "scipy.optimize", None)
     assert breakeven(DENSE, CHIP, drafter="eagle3", batch_size=1).rows == with_it.rows
-
-
-@given(st.floats(1, 20), st.floats(0.01, 0.99), st.booleans())
-def test_a_crossing_is_as_exact_as_numbers_are(power: float, at: float, falls: bool) -> None:
-    # 1 + x^p, whose slope is at most p: two neighbouring numbers x differ by 1e-16.
-    ends = (1.0, 0.0) if falls else (0.0, 1.0)
-    evaluated: list[float] = []
-
-    def gain(x: float) -> tuple[float, int]:
-        evaluated.append(x)
-        return 1 + (1 - x if falls else x) ** power, 1
-
-    value = crossing(gain, 1 + at, ends).value
-    assert value is not None
-    assert gain(value)[0] == pytest.approx(1 + at, rel=1e-15 * power + 1e-15)
-    assert len(evaluated) < 200
-
-
-def test_a_slowed_drafter_takes_the_factor() -> None:
-    drafter = Drafter("mine", lambda _: DraftTime(np.array([1.0, 2.0])))
-    nothing: Any = None
-    assert slowed(drafter, 3.0).draft(nothing).serial_s.tolist() == [3.0, 6.0]
-    hidden = replace(drafter, draft=lambda _: DraftTime(np.array(1.0), np.array(1.0)))
-    with pytest.raises(OptionError, match=r"^drafter 'mine' "):
-        slowed(hidden, 3.0).draft(nothing)
 
 
 # --- the shell, tables and charts ----------------------------------------------------------------

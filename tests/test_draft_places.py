@@ -66,11 +66,9 @@ def test_a_round_takes_the_published_time(draft_s: float, verify_s: float, hit: 
     time = overlapped_time(np.asarray(draft_s), np.asarray(verify_s), hit)
     expected = hit * max(verify_s, draft_s) + (1 - hit) * (verify_s + draft_s)
     assert round_s(time, verify_s) == pytest.approx(expected)
-
-
-def test_drafting_that_outlasts_the_verification_is_what_pearl_waits_for() -> None:
-    time = overlapped_time(np.array(9.0), np.array(4.0), 1.0)
-    assert (float(time.serial_s), float(time.overlapped_s)) == (0, 9)
+    # PEARL waits for the longer of both.
+    whole = overlapped_time(np.asarray(draft_s), np.asarray(verify_s), 1.0)
+    assert (float(whole.serial_s), float(whole.overlapped_s)) == (0, draft_s)
 
 
 def test_the_solver_overlaps_what_the_spec_says() -> None:
@@ -117,6 +115,11 @@ def test_a_drafter_may_use_fewer_of_the_targets_devices() -> None:
     assert alone.draft_s == pytest.approx(curve(small()).draft_s)
     assert np.all(spread.draft_s[..., 1:] < alone.draft_s[..., 1:])
     assert np.array_equal(alone.verify_s, spread.verify_s)
+    # Of a pipeline, those of the last stage.
+    stages = Placement(2, pipeline_parallel=2)
+    assert np.all(curve(small(tensor_parallel=2), placement=stages).draft_s[..., 1:] > 0)
+    with pytest.raises(OptionError, match=r"^tp= of the drafter is 4, .*up to the 2 devices"):
+        curve(small(tensor_parallel=4), placement=stages)
 
 
 def test_heads_that_do_not_divide_are_refused_with_the_drafters_name() -> None:

@@ -43,6 +43,7 @@ SPECS = [
     "eagle3,tree=sequoia,nodes=12,siblings=.2/.1",
     "eagle3,tree=eagle2,nodes=12,top-k=3",
     "eagle3,tree=3/1/1",
+    "mtp,tree=8/7/8,siblings=" + "/".join(["0.01"] * 7),  # the largest: 512 drafts
     "medusa",
     "dflash",
     "dflash,config=z-lab/Qwen3.6-35B-A3B-DFlash,steps=2",
@@ -95,21 +96,6 @@ def test_a_tree_is_verified_at_its_number_of_drafts() -> None:
     assert found.tokens_per_round[0, 0, 1] == pytest.approx(1.79)
 
 
-def test_the_largest_tree_has_512_drafts() -> None:
-    shares = "/".join(["0.01"] * 31)
-    assert load_drafter(f"mtp,tree=32/15,siblings={shares}").name.startswith("mtp,tree=32/15")
-    with pytest.raises(OptionError, match="513 drafts; allowed: up to 512"):
-        load_drafter(f"mtp,tree=27/18,siblings={shares}")
-
-
-def test_a_tree_of_width_one_is_the_chain_in_every_figure() -> None:
-    for kind in ("mtp", "eagle3", "dflash", "model,config=Qwen/Qwen3.5-4B"):
-        chain = curve(f"{kind},accept=0.7", batch_size=[1, 64])
-        tree = curve(f"{kind},accept=0.7,tree=1/1/1", batch_size=[1, 64])
-        for name in ("verify_len", "tokens_per_round", "draft_s", "verify_s", "round_s", "speedup"):
-            assert np.array_equal(getattr(tree, name), getattr(chain, name)), (kind, name)
-
-
 def test_verification_of_a_tree_reads_the_cache_once_and_attends_from_each_draft() -> None:
     wide = curve("ngram,accept=0.5", max_draft_len=9)
     tree = curve("mtp,accept=0.5,tree=3/1/1,siblings=.2/.1")
@@ -157,13 +143,10 @@ TINY = {
 
 
 def test_configs_are_found_by_path_by_name_and_on_the_hub(tmp_path: Path) -> None:
-    file = tmp_path / "head.json"
+    file = tmp_path / "config.json"
     file.write_text(json.dumps(TINY))
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    (folder / "config.json").write_text(json.dumps(TINY))
-    assert f"config {file}" in curve(f"eagle3,config={file},accept=.7").cost_from
-    assert f"config {folder}" in curve(f"eagle3,config={folder},accept=.7").cost_from
+    for place in (file, tmp_path):
+        assert f"config {place}" in curve(f"eagle3,config={place},accept=.7").cost_from
 
     def fetch(repository: str, name: str) -> Path | None:
         assert repository == "someone/my-head"
@@ -228,6 +211,7 @@ def test_configs_that_are_nowhere_are_refused(spec: str, error: type[Exception],
         ("mtp,tree=eagle2,nodes=8,top-k=11", "top-k is 11; allowed: a whole number from 1 to 10"),
         ("mtp,tree=1/1,nodes=3", "nodes is given with a static tree; allowed: siblings="),
         ("mtp,tree=2/2/2/2/2/2/2/2/2,siblings=.1", "1022 drafts; allowed: up to 512"),
+        ("mtp,tree=27/18,siblings=" + "/".join(["0.01"] * 31), "513 drafts; allowed: up to 512"),
         ("mtp,tree=sequoia,siblings=.1", "tree is 'sequoia' with siblings; allowed: nodes="),
         ("mtp,tree=eagle2,nodes=8,siblings=.1", "allowed: nodes= and top-k="),
         ("mtp,tree=eagle2,nodes=8,top-k=3,siblings=.1", "top-k is 3; allowed: a whole number from 1 to 2"),

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import betaincc
 
 from specroof.drafters import KINDS, Drafter, Round, ideal_drafter
-from specroof.drafters.kinds import autoregressive_drafter, block_drafter
+from specroof.drafters.kinds import autoregressive_drafter, beta_tail, block_drafter
 from specroof.errors import OptionError
 
 shares = st.floats(0, 100)
@@ -44,48 +45,31 @@ def serial_s(drafter: Drafter, draft_len: int, *, cost_of: str = "decode") -> fl
 # --- seconds -------------------------------------------------------------------------------------
 
 
-@given(st.integers(1, 100))
-def test_the_ideal_drafter_takes_no_time(draft_len: int) -> None:
-    assert serial_s(ideal_drafter(), draft_len) == 0
-    assert ideal_drafter().is_ideal
-    assert ideal_drafter().name == "ideal"
-
-
-@given(shares, st.integers(1, 100))
-def test_an_autoregressive_drafter_is_paid_for_each_token(cost: float, draft_len: int) -> None:
-    drafter = autoregressive_drafter(cost)
-    seconds = sum(cost * 3.0 for _ in range(draft_len))
-    assert serial_s(drafter, draft_len) == pytest.approx(seconds)
-    assert not drafter.is_ideal
-    assert drafter.max_draft_len is None
-
-
-@given(shares, st.integers(1, 20), st.integers(1, 100))
-def test_a_block_drafter_is_paid_for_each_block_that_is_begun(
-    cost: float, drafts: int, draft_len: int
-) -> None:
-    seconds = 0.0
-    left = 0
-    for _ in range(draft_len):
-        if not left:
-            seconds, left = seconds + cost * 3.0, drafts
-        left -= 1
-    assert serial_s(block_drafter(cost, drafts=drafts), draft_len) == pytest.approx(seconds)
-
-
-def test_a_share_may_be_of_the_verification() -> None:
-    # Two drafts at a tenth of 7 s each, and one block at a tenth.
-    assert serial_s(autoregressive_drafter(0.1), 2, cost_of="verify") == pytest.approx(1.4)
-    assert serial_s(block_drafter(0.1, drafts=4), 2, cost_of="verify") == pytest.approx(0.7)
-
-
-@given(shares, st.integers(1, 8), st.lists(st.integers(1, 40), min_size=1))
-def test_arrays_of_rounds_are_timed_like_each_round(
+@given(shares, st.integers(1, 20), st.lists(st.integers(1, 100), min_size=1, max_size=9))
+def test_drafts_are_paid_for_each_or_by_blocks_that_are_begun(
     cost: float, drafts: int, lengths: list[int]
 ) -> None:
-    for drafter in (autoregressive_drafter(cost), block_drafter(cost, drafts=drafts)):
-        together = drafter.draft(a_round(lengths)).serial_s
-        assert together.tolist() == [serial_s(drafter, length) for length in lengths]
+    by_token, by_block = autoregressive_drafter(cost), block_drafter(cost, drafts=drafts)
+    assert by_token.max_draft_len is None
+    for drafter, begun in (
+        (ideal_drafter(), [0 for _ in lengths]),
+        (by_token, lengths),
+        (by_block, [len(range(0, length, drafts)) for length in lengths]),
+    ):
+        # A step of 3 s, a verification of 7 s.
+        for cost_of, whole_s in (("decode", 3.0), ("verify", 7.0)):
+            expected = pytest.approx([cost * whole_s * times for times in begun])
+            assert [serial_s(drafter, one, cost_of=cost_of) for one in lengths] == expected
+            together = drafter.draft(a_round(lengths, cost_of=cost_of)).serial_s
+            assert np.broadcast_to(together, len(lengths)).tolist() == expected
+        assert drafter.is_ideal is (drafter.name == "ideal")
+
+
+@given(st.floats(0, 1), st.floats(0.05, 60), st.floats(0.05, 60))
+def test_confidence_above_a_threshold_is_the_incomplete_beta_function(
+    least: float, a: float, b: float
+) -> None:
+    assert beta_tail(least, a, b) == pytest.approx(betaincc(a, b, least), rel=1e-9, abs=1e-12)
 
 
 # --- what is refused -----------------------------------------------------------------------------
@@ -99,12 +83,6 @@ def test_a_cost_that_is_no_share_is_refused(cost: Any) -> None:
     for build in (autoregressive_drafter, partial(block_drafter, drafts=4)):
         with pytest.raises(OptionError, match=r"^cost is .*; allowed: a number from 0 to 100$"):
             build(cost)
-
-
-def test_numbers_of_numpy_are_numbers() -> None:
-    drafter = block_drafter(np.float32(0.5), drafts=np.int64(4))  # type: ignore[arg-type]
-    assert drafter.name == "block,cost=0.5,drafts=4"
-    assert serial_s(drafter, 4) == 1.5
 
 
 # --- the kinds that a SPEC names -----------------------------------------------------------------
@@ -121,6 +99,9 @@ def test_names_begin_with_their_kind() -> None:
     # Unless the SPEC has said more, such as its acceptance.
     spec = "block,cost=0.1,block=16,accept=0.8"
     assert build("block", {"cost": 0.1, "block": 16.0}, spec).name == spec
+    # Numbers of NumPy are numbers.
+    drafter = block_drafter(np.float32(0.5), drafts=np.int64(4))  # type: ignore[arg-type]
+    assert (drafter.name, serial_s(drafter, 4)) == ("block,cost=0.5,drafts=4", 1.5)
 
 
 def test_a_block_of_16_is_an_anchor_and_15_drafts() -> None:

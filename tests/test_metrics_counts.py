@@ -1,5 +1,6 @@
 """Counters of vLLM and SGLang as load, acceptance and the time of a round."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +17,7 @@ from server_pages import (
     vllm_page,
     without_steps,
 )
+from specroof.acceptance import Acceptance
 from specroof.errors import MeasurementError
 from specroof.reading.metrics_text import Sample, parse_metrics
 from specroof.serving.metrics import Counted, counted
@@ -29,6 +31,18 @@ def counts(*texts: str, model: str | None = None) -> Counted:
 
 def seen(*texts: str, seconds: float | None = None, model: str | None = None) -> Observed:
     return observed(counts(*texts, model=model), seconds)
+
+
+def acceptance_of(found: Observed, kind: str = "eagle3") -> Acceptance:
+    """Return the acceptance of a server that drafts."""
+    curve = measured_acceptance(found, kind)
+    assert curve is not None
+    return curve
+
+
+def without(page: str, word: str) -> str:
+    """Return a page but for the lines that hold a word."""
+    return "".join(f"{one}\n" for one in page.splitlines() if word not in one)
 
 
 LIFE = Life(1000.0)
@@ -65,8 +79,7 @@ def test_a_page_gives_back_the_life_that_it_was_made_of(
     assert found.output_len == pytest.approx(life.output_len, rel=1e-6)
     assert found.longest == len(life.survival)
     assert found.draft_len == pytest.approx(len(life.survival), rel=1e-6)
-    curve = measured_acceptance(found, "eagle3")
-    assert curve is not None
+    curve = acceptance_of(found)
     depth = len(life.survival)
     assert float(curve.tokens_per_round(depth)) == pytest.approx(life.tokens_per_round, rel=1e-6)
     if framework == "vllm":
@@ -207,10 +220,7 @@ def test_no_round_between_the_reads_is_said(page: object) -> None:
     quiet = replace(LIFE, running=0.0, ended=False)
     texts = [page(quiet), page(quiet.at(1030.0))]
     if page is sglang_page:  # which goes on to show the last length, but after a restart
-        texts = [
-            "\n".join(one for one in text.splitlines() if "accept_length" not in one) + "\n"
-            for text in texts
-        ]
+        texts = [without(text, "accept_length") for text in texts]
     found = seen(*texts, seconds=30.0)
     assert found.speculates
     assert found.longest == 5
@@ -238,8 +248,7 @@ def test_shares_by_position_are_too_low_where_drafts_vary() -> None:
     assert found.draft_len == pytest.approx(3.0)
     assert found.longest == 5
     assert found.notes[0].startswith("drafts vary (mean 3.00 of 5): shares by position are too low")
-    curve = measured_acceptance(found, "eagle3")
-    assert curve is not None
+    curve = acceptance_of(found)
     assert float(curve.tokens_per_round(3)) == pytest.approx(2.4)
     assert curve.max_draft_len is None
 
@@ -298,47 +307,41 @@ def test_lengths_that_drafts_cannot_give_are_cut() -> None:
     life = replace(LIFE, survival=(1.0, 1.0, 1.0))
     found = seen(sglang_page(life, steps=1, verified=2))
     assert found.tokens_per_round == pytest.approx(4.0)
-    curve = measured_acceptance(found, "mtp")
-    assert curve is not None
+    curve = acceptance_of(found, "mtp")
     assert float(curve.tokens_per_round(1)) == 2.0
 
 
-def test_a_round_gives_one_token_at_least() -> None:
-    # 40 verifications of requests that ended; their 31 tokens, 1 of them from a prefill.
+def of_samples(samples: dict[str, float], seconds: float | None = None) -> Observed:
+    """Return what a page of bare counters says."""
+    page = [Sample(name, {}, value) for name, value in samples.items()]
+    return observed(counted([page], sources=["page"]), seconds)
+
+
+def test_counts_of_one_are_counts() -> None:
+    # 40 verifications of requests that ended; their 31 tokens, 1 of them from a prefill: a round
+    # gives one token at least.
     page = {
-        "spec_num_steps": 3.0,
-        "spec_num_draft_tokens": 4.0,
-        "spec_verify_calls_total": 40.0,
-        "generation_tokens_total": 31.0,
-        "num_requests_total": 1.0,
-    }
-    samples = [Sample(f"sglang:{name}", {}, value) for name, value in page.items()]
-    assert observed(counted([samples], sources=["page"]), None).tokens_per_round == 1.0
-
-
-def test_one_round_has_shares_by_position() -> None:
+        "spec_num_steps": 3.0, "spec_num_draft_tokens": 4.0, "spec_verify_calls_total": 40.0,
+        "generation_tokens_total": 31.0, "num_requests_total": 1.0,
+    }  # fmt: skip
+    few = of_samples({f"sglang:{name}": value for name, value in page.items()})
+    assert few.tokens_per_round == 1.0
+    # One gap is the time of a step.
+    gap = "vllm:inter_token_latency_seconds"
+    found = of_samples({f"{gap}_sum": 0.02, f"{gap}_count": 1.0}, 10.0)
+    assert (found.round_s, found.running) == (0.02, 0.002)
+    # One round has shares by position.
     spec = "vllm:spec_decode_num"
-    at = f"{spec}_accepted_tokens_per_pos_total"
-    samples = [
-        Sample(f"{spec}_drafts_total", {}, 1.0),
-        Sample(at, {"position": "0"}, 1.0),
-        Sample(at, {"position": "1"}, 0.0),
+    at = [
+        Sample(f"{spec}_accepted_tokens_per_pos_total", {"position": str(n)}, float(n == 0))
+        for n in (0, 1)
     ]
+    samples = [Sample(f"{spec}_drafts_total", {}, 1.0), *at]
     assert observed(counted([samples], sources=["page"]), None).survival == (1.0, 0.0)
 
 
-def test_one_gap_is_the_time_of_a_step() -> None:
-    gap = "vllm:inter_token_latency_seconds"
-    samples = [Sample(f"{gap}_sum", {}, 0.02), Sample(f"{gap}_count", {}, 1.0)]
-    found = observed(counted([samples], sources=["page"]), 10.0)
-    assert (found.round_s, found.running) == (0.02, 0.002)
-
-
 def test_without_times_between_tokens_a_round_follows_from_the_rate() -> None:
-    texts = [
-        "\n".join(one for one in vllm_page(life).splitlines() if "inter_token" not in one) + "\n"
-        for life in (LIFE, LATER)
-    ]
+    texts = [without(vllm_page(life), "inter_token") for life in (LIFE, LATER)]
     found = seen(*texts, seconds=30.0)
     assert found.running == 40.0
     assert found.round_s == pytest.approx(0.024)
@@ -347,11 +350,9 @@ def test_without_times_between_tokens_a_round_follows_from_the_rate() -> None:
 
 
 def test_vllm_may_count_rounds_without_positions() -> None:
-    text = "\n".join(one for one in vllm_page(LIFE).splitlines() if "per_pos" not in one) + "\n"
-    found = seen(text)
+    found = seen(without(vllm_page(LIFE), "per_pos"))
     assert (found.longest, found.survival) == (5, ())
-    curve = measured_acceptance(found, "eagle3")
-    assert curve is not None
+    curve = acceptance_of(found)
     assert float(curve.tokens_per_round(5)) == pytest.approx(3.04)
 
 
@@ -392,22 +393,17 @@ def test_rounds_without_a_match_are_rounds() -> None:
     assert found.draft_len == pytest.approx(4.0)  # of the rounds that draft
     assert found.survival == pytest.approx([share / 2 for share in HALF.survival])
     # What vLLM counts agrees with itself: rounds of running requests make the tokens.
-    assert found.running is not None
-    assert found.round_s is not None
-    assert found.tokens_per_round is not None
-    assert found.tokens_per_s == pytest.approx(
-        found.running * found.tokens_per_round / found.round_s
-    )
+    counts = (found.running, found.tokens_per_round, found.round_s)
+    running, tokens, round_s = (one or math.nan for one in counts)
+    assert found.tokens_per_s == pytest.approx(running * tokens / round_s)
     assert any(note.startswith("50% of the rounds drafted") for note in found.notes)
-    curve = measured_acceptance(found, "ngram")
-    assert curve is not None
+    curve = acceptance_of(found, "ngram")
     assert curve.survival(np.arange(1, 5)) == pytest.approx(HALF.survival)
 
 
 def test_a_mean_of_drafts_that_vary_is_of_the_rounds_that_drafted() -> None:
     found = seen(ngram_page(replace(HALF, drafts=3.0), 0.5))
-    curve = measured_acceptance(found, "ngram")
-    assert curve is not None
+    curve = acceptance_of(found, "ngram")
     assert float(curve.tokens_per_round(3)) == pytest.approx(3.17)
 
 

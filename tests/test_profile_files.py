@@ -52,64 +52,17 @@ def one(text: str, drafts: int | None = None) -> specroof.AcceptanceProfile:
     return profile
 
 
-def refusal(text: str, drafts: int | None = None) -> str:
-    """Return the one line with which a text is refused."""
-    with pytest.raises(specroof.OptionError) as refused:
-        parse_profiles(text, "file", drafts)
-    line = str(refused.value)
-    assert line.startswith("file")
-    assert "\n" not in line
-    assert len(line) < 700
-    return line
+# --- what is read ------------------------------------------------------------------------------
 
 
-# --- vLLM --------------------------------------------------------------------------------------
-
-
-def test_counters_of_several_engines_are_one_model() -> None:
+def test_counters_are_added_up_over_the_engines_of_each_model() -> None:
     profile = one(COUNTERS)
     # 800, 400 and 100 of 1000 rounds; vLLM's own length is 1 + 1300 / 1000.
     assert profile.survival == (0.8, 0.4, 0.1)
     assert (profile.model, profile.n_rounds) == ("org/m", 1000)
     assert profile.tokens_per_round == pytest.approx(2.3)
-
-
-def test_counters_of_two_models_are_two_profiles() -> None:
     both = COUNTERS + COUNTERS.replace("org/m", "org/n")
     assert [profile.model for profile in parse_profiles(both, "file")] == ["org/m", "org/n"]
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ('position="2"', 'position="7"', "every position from 0 on"),
-        ('position="2"', 'position="x"', "position is 'x'; allowed: a whole number"),
-        ("500.0", "5000.0", "num_accepted_tokens is 1300.0; allowed: 5800"),
-        ("1e+02", "many", "is 'many'; allowed: a number"),
-        ("1e+02", "NaN", "is nan"),
-        ("1e+02", "-1", "is -1.0; allowed"),
-        ("_drafts_total", "_other_total", "num_drafts is 0.0; allowed: a number of rounds above 0"),
-    ],
-)
-def test_counters_that_contradict_each_other_are_refused(old: str, new: str, message: str) -> None:
-    assert message in refusal(COUNTERS.replace(old, new))
-
-
-def test_counters_without_a_position_are_refused() -> None:
-    text = "".join(line + "\n" for line in COUNTERS.splitlines() if "per_pos" not in line)
-    assert "accepted_tokens_per_pos is []; allowed: every position from 0 on" in refusal(text)
-
-
-def test_counters_without_a_sample_are_refused() -> None:
-    assert "without samples" in refusal("# vllm:spec_decode_num_drafts_total is not here")
-
-
-def test_counted_rates_above_1_and_rising_are_refused() -> None:
-    rising = "".join(
-        line + "\n" for line in COUNTERS.splitlines() if "accepted_tokens_total" not in line
-    )
-    assert "allowed: a number from 0 to 1" in refusal(rising.replace("500.0", "5000.0"))
-    assert "never rise" in refusal(rising.replace("1e+02", "9e+02"))
 
 
 @given(st.lists(st.integers(0, 50), min_size=2, max_size=9).filter(any))
@@ -133,26 +86,6 @@ def test_histograms_are_found_and_added_up_wherever_they_are(text: str) -> None:
     assert one(text).survival == (0.75, 0.5)
 
 
-@pytest.mark.parametrize(
-    ("histogram", "message"),
-    [
-        ([], "a list of 1 to"),
-        ({}, "rounds for 0, 1, … accepted drafts"),
-        ([0, 0], "rounds for 0, 1, … accepted drafts"),
-        ([7], "rounds for 0, 1, … accepted drafts"),
-        ([1, -1], "[1] is -1; allowed: a whole number"),
-        ([1, 0.5], "[1] is 0.5; allowed: a whole number"),
-        ([1, True], "[1] is true"),
-        ([1, "x"], "[1] is 'x'"),
-        ({"1000000": 1}, "a key is 1000000; allowed"),
-        ("many", "is 'many'; allowed: a list"),
-        (None, "is empty; allowed: a list"),
-    ],
-)
-def test_a_histogram_of_something_else_is_refused(histogram: object, message: str) -> None:
-    assert message in refusal(json.dumps({"acceptance_histogram": histogram}))
-
-
 def test_log_windows_weigh_by_their_rounds() -> None:
     # One 10 s window of Qwen3-32B with EAGLE-3: mean acceptance length 2.01, which is with bonus.
     line = VLLM_LINE.format(mean="2.01", drafted=300, rates="0.601, 0.286, 0.128")
@@ -160,42 +93,12 @@ def test_log_windows_weigh_by_their_rounds() -> None:
     assert one(line).n_rounds == 100
     other = VLLM_LINE.format(mean="4.00", drafted=900, rates="1.000, 1.000, 1.000")
     assert one(line + "noise\n" + other).survival[0] == pytest.approx((0.601 + 3 * 1.0) / 4)
-
-
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        (["0.5, 0.6"], "never rise"),
-        (["1.2, 0.6"], "is 1.2; allowed: a number from 0 to 1"),
-        (["0.5..., 0.6"], "allowed: a number"),
-        (["0.5, 0.4", "0.5"], "one number of positions"),
-    ],
-)
-def test_log_lines_that_cannot_be_are_refused(lines: list[str], message: str) -> None:
-    text = "".join(VLLM_LINE.format(mean="2", drafted=30, rates=rates) for rates in lines)
-    assert message in refusal(text)
-
-
-def test_log_lines_of_nothing_are_refused() -> None:
-    assert "more than 0" in refusal(VLLM_LINE.format(mean="1", drafted=0, rates="0.0, 0.0"))
     # Rates below half of the last digit are printed as none.
     small = "Accepted: 3 tokens, Drafted: 30000 tokens, Per-position acceptance rate: 0.000, 0.000"
     assert one(small).n_rounds == 15_000
-    assert "one number of positions" in refusal("Per-position acceptance rate: none")
-    assert "one number of positions" in refusal(VLLM_LINE.format(mean="1", drafted=9, rates=" , "))
-
-
-# --- SGLang ------------------------------------------------------------------------------------
-
-
-def test_a_log_without_a_draft_length_asks_for_it() -> None:
+    # SGLang's windows show lengths alone; the draft length is asked for.
     text = SGLANG_LINE.format(length="2.50") + SGLANG_LINE.format(length="3.50")
     assert one(text, drafts=7).lengths == ((7, 3.0),)
-    assert "num_draft_tokens=8" in refusal(text)
-    assert "is 3.0; allowed: a number from 1 to 2" in refusal(text, drafts=1)
-
-
-# --- labs --------------------------------------------------------------------------------------
 
 
 def test_a_speculation_profile_says_whether_the_bonus_token_is_in() -> None:
@@ -218,35 +121,6 @@ def test_either_kind_of_rates_will_do(left_out: str) -> None:
     assert profile.n_rounds is None
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"num_speculative_tokens": 0}, "num_speculative_tokens is 0; allowed: a whole number"),
-        ({"num_speculative_tokens": None}, "num_speculative_tokens is empty"),
-        ({"num_speculative_tokens": 2}, "is 'of 3'; allowed: 2 rates"),
-        (
-            {"conditional_accept_rates": [0.8, 0.5, 1.5]},
-            "accept_rates.2 is 1.5; allowed: a number from 0 to 1",
-        ),
-        ({"conditional_accept_rates": [0.8, 0.9, 0.5]}, "allowed: the products"),
-        (
-            {"conditional_accept_rates": None, "marginal_accept_rates": [0.5, 0.6, 0.1]},
-            "never rise",
-        ),
-        ({"conditional_accept_rates": None, "marginal_accept_rates": None}, " or marginal_accept"),
-        ({"conditional_accept_rates": "high"}, "is 'high'; allowed: a list"),
-        ({"conditional_accept_rates": [0.8, "x", 0.5]}, "accept_rates.1 is 'x'; allowed: a number"),
-        ({"mean_accept_length": 3.4}, "mean_accept_length is 3.4; allowed: 1.400 or 2.400"),
-        ({"mean_accept_length": 10**400}, "allowed: a number from 0 to 1e+20"),
-        ({"acceptance_length_histogram": [1] * 9}, "at most 5 lengths"),
-    ],
-)
-def test_a_speculation_profile_that_contradicts_itself_is_refused(
-    changed: dict[str, object], message: str
-) -> None:
-    assert message in refusal(json.dumps(MODELOPT | changed))
-
-
 def test_golden_lengths_have_models_modes_and_whole_numbers() -> None:
     text = """
     # golden acceptance lengths
@@ -266,32 +140,6 @@ def test_golden_lengths_have_models_modes_and_whole_numbers() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("m: {on: {1: 2.5}}", "→ 1 is 2.5; allowed: a number from 1 to 2"),
-        ("m: {on: {0: 1.0}}", "a number of drafts is 0"),
-        ("m: {on: fast}", "is 'fast'; allowed: model → mode → K: AL"),
-        ("m: {on: {}}", "allowed: model → mode → K: AL"),
-        ("m: {on: {1: 1.5, x: 2}}", "allowed: model → mode → K: AL"),
-        ("m: &a {on: *a}", "not allowed; write the value out"),
-        ("m: {on: {1: 1.5, 1: 1.6}}", "appears twice"),
-        ("{[", "allowed: "),
-        ("no words about it", "allowed: vLLM's counters"),
-        ("", "allowed: vLLM's counters"),
-        ("{}", "holds no acceptance_histogram or num_speculative_tokens"),
-        ("[" * 100_000, ""),
-        ('{"a":' * 200_000, ""),
-    ],
-)
-def test_hostile_texts_are_refused(text: str, message: str) -> None:
-    assert message in refusal(text)
-
-
-def test_deeply_nested_json_is_not_walked() -> None:
-    assert "holds no" in refusal("[" * 200 + '{"acceptance_histogram": [1, 1]}' + "]" * 200)
-
-
 def test_a_trace_bank_is_a_profile_for_each_category() -> None:
     text = "commits,category,a0,a1\n2,chat,.9,.8\n0,chat,.3,.2\n1,code,.9,.1\n"
     chat, code = parse_profiles(text, "file")
@@ -299,19 +147,125 @@ def test_a_trace_bank_is_a_profile_for_each_category() -> None:
     assert (code.task, code.survival) == ("code", (1.0, 0.0))
 
 
+# --- what is refused ---------------------------------------------------------------------------
+
+
+def without(word: str) -> str:
+    """Return the counters but for the lines that hold a word."""
+    return "".join(f"{line}\n" for line in COUNTERS.splitlines() if word not in line)
+
+
+#: Counters with one thing changed.
+COUNTED: list[tuple[str, str, str]] = [
+    ('position="2"', 'position="7"', "every position from 0 on"),
+    ('position="2"', 'position="x"', "position is 'x'; allowed: a whole number"),
+    ("500.0", "5000.0", "num_accepted_tokens is 1300.0; allowed: 5800"),
+    ("1e+02", "many", "is 'many'; allowed: a number"),
+    ("1e+02", "NaN", "is nan"),
+    ("1e+02", "-1", "is -1.0; allowed"),
+    ("_drafts_total", "_other_total", "num_drafts is 0.0; allowed: a number of rounds above 0"),
+]
+#: Histograms of accepted drafts.
+HISTOGRAMS: list[tuple[object, str]] = [
+    ([], "a list of 1 to"),
+    ({}, "rounds for 0, 1, … accepted drafts"),
+    ([0, 0], "rounds for 0, 1, … accepted drafts"),
+    ([7], "rounds for 0, 1, … accepted drafts"),
+    ([1, -1], "[1] is -1; allowed: a whole number"),
+    ([1, 0.5], "[1] is 0.5; allowed: a whole number"),
+    ([1, True], "[1] is true"),
+    ([1, "x"], "[1] is 'x'"),
+    ({"1000000": 1}, "a key is 1000000; allowed"),
+    ("many", "is 'many'; allowed: a list"),
+    (None, "is empty; allowed: a list"),
+]
+#: Rates by position in lines of vLLM's log.
+LOGGED: list[tuple[list[str], str]] = [
+    (["0.5, 0.6"], "never rise"),
+    (["1.2, 0.6"], "is 1.2; allowed: a number from 0 to 1"),
+    (["0.5..., 0.6"], "allowed: a number"),
+    (["0.5, 0.4", "0.5"], "one number of positions"),
+    ([" , "], "one number of positions"),
+]
+#: Speculation profiles with keys changed.
+PROFILED: list[tuple[dict[str, object], str]] = [
+    ({"num_speculative_tokens": 0}, "num_speculative_tokens is 0; allowed: a whole number"),
+    ({"num_speculative_tokens": None}, "num_speculative_tokens is empty"),
+    ({"num_speculative_tokens": 2}, "is 'of 3'; allowed: 2 rates"),
+    (
+        {"conditional_accept_rates": [0.8, 0.5, 1.5]},
+        "accept_rates.2 is 1.5; allowed: a number from 0 to 1",
+    ),
+    ({"conditional_accept_rates": [0.8, 0.9, 0.5]}, "allowed: the products"),
+    (
+        {"conditional_accept_rates": None, "marginal_accept_rates": [0.5, 0.6, 0.1]},
+        "never rise",
+    ),
+    ({"conditional_accept_rates": None, "marginal_accept_rates": None}, " or marginal_accept"),
+    ({"conditional_accept_rates": "high"}, "is 'high'; allowed: a list"),
+    ({"conditional_accept_rates": [0.8, "x", 0.5]}, "accept_rates.1 is 'x'; allowed: a number"),
+    ({"mean_accept_length": 3.4}, "mean_accept_length is 3.4; allowed: 1.400 or 2.400"),
+    ({"mean_accept_length": 10**400}, "allowed: a number from 0 to 1e+20"),
+    ({"acceptance_length_histogram": [1] * 9}, "at most 5 lengths"),
+]
+#: Whole texts.
+TEXTS: list[tuple[str, str]] = [
+    (without("per_pos"), "accepted_tokens_per_pos is []; allowed: every position from 0 on"),
+    ("# vllm:spec_decode_num_drafts_total is not here", "without samples"),
+    (without("accepted_tokens_total").replace("500.0", "5000.0"), "allowed: a number from 0 to 1"),
+    (without("accepted_tokens_total").replace("1e+02", "9e+02"), "never rise"),
+    (VLLM_LINE.format(mean="1", drafted=0, rates="0.0, 0.0"), "more than 0"),
+    ("Per-position acceptance rate: none", "one number of positions"),
+    (SGLANG_LINE.format(length="2.50"), "num_draft_tokens=8"),
+    ("m: {on: {1: 2.5}}", "→ 1 is 2.5; allowed: a number from 1 to 2"),
+    ("m: {on: {0: 1.0}}", "a number of drafts is 0"),
+    ("m: {on: fast}", "is 'fast'; allowed: model → mode → K: AL"),
+    ("m: {on: {}}", "allowed: model → mode → K: AL"),
+    ("m: {on: {1: 1.5, x: 2}}", "allowed: model → mode → K: AL"),
+    ("m: &a {on: *a}", "not allowed; write the value out"),
+    ("m: {on: {1: 1.5, 1: 1.6}}", "appears twice"),
+    ("{[", "allowed: "),
+    ("no words about it", "allowed: vLLM's counters"),
+    ("", "allowed: vLLM's counters"),
+    ("{}", "holds no acceptance_histogram or num_speculative_tokens"),
+    ("[" * 100_000, ""),
+    ('{"a":' * 200_000, ""),
+    # Deeply nested JSON is not walked.
+    ("[" * 200 + '{"acceptance_histogram": [1, 1]}' + "]" * 200, "holds no"),
+    ("commits,kind,a0\n1,x,.5", "allowed: commits,category,a0,a1,…"),
+    ("commits,category\n1,x", "allowed: commits,category,a0,a1,…"),
+    ("commits,category,a0\n2,x,.5", "commits is 2; allowed: a whole number from 0 to 1"),
+    ("commits,category,a0\n1,x", "line 2 is 'of 2 fields'; allowed: 3 fields"),
+    ("commits,category,a0\n", "one row a round"),
+    ("commits,category,a0\n1," + "x" * 200_000 + ",.5", "allowed: plain CSV"),
+]
+REFUSED = [
+    *((COUNTERS.replace(old, new), message) for old, new, message in COUNTED),
+    *((json.dumps({"acceptance_histogram": one}), message) for one, message in HISTOGRAMS),
+    *(
+        ("".join(VLLM_LINE.format(mean="2", drafted=30, rates=one) for one in rates), message)
+        for rates, message in LOGGED
+    ),
+    *((json.dumps(MODELOPT | changed), message) for changed, message in PROFILED),
+    *TEXTS,
+]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
-    [
-        ("commits,kind,a0\n1,x,.5", "allowed: commits,category,a0,a1,…"),
-        ("commits,category\n1,x", "allowed: commits,category,a0,a1,…"),
-        ("commits,category,a0\n2,x,.5", "commits is 2; allowed: a whole number from 0 to 1"),
-        ("commits,category,a0\n1,x", "line 2 is 'of 2 fields'; allowed: 3 fields"),
-        ("commits,category,a0\n", "one row a round"),
-        ("commits,category,a0\n1," + "x" * 200_000 + ",.5", "allowed: plain CSV"),
-    ],
+    REFUSED,
+    ids=[f"{n} {message[:30]}" for n, (_, message) in enumerate(REFUSED)],
 )
-def test_a_trace_bank_of_another_kind_is_refused(text: str, message: str) -> None:
-    assert message in refusal(text)
+def test_what_contradicts_itself_or_is_something_else_is_refused_in_one_line(
+    text: str, message: str
+) -> None:
+    with pytest.raises(specroof.OptionError) as refused:
+        parse_profiles(text, "file")
+    line = str(refused.value)
+    assert line.startswith("file")
+    assert message in line
+    assert "\n" not in line
+    assert len(line) < 700
 
 
 # --- from disk ---------------------------------------------------------------------------------
@@ -336,3 +290,9 @@ def test_a_file_of_several_profiles_is_none(tmp_path: Path) -> None:
         load_profiles_file(path, drafts=8)  # type: ignore[arg-type]
     with pytest.raises(specroof.CatalogError, match="holds 2 profiles"):
         specroof.load_profile(path)
+
+
+def test_a_length_beyond_the_drafts_that_are_told_is_refused() -> None:
+    text = SGLANG_LINE.format(length="3.00")
+    with pytest.raises(specroof.OptionError, match=r"^file.* is 3\.0; allowed: .* from 1 to 2"):
+        parse_profiles(text, "file", 1)

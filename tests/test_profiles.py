@@ -46,8 +46,11 @@ def test_every_profile_gives_a_curve_as_deep_as_it_was_measured(
     assert math.isnan(curve.survival(profile.draft_len + 1))
 
 
-def test_names_are_unique_and_fit_into_a_spec() -> None:
+def test_names_are_unique_and_fit_into_a_spec_and_others_are_refused() -> None:
     names = profile_names()
+    for unknown, said in ((MTP[:-2], r"did you mean .*speed-bench"), ("zzz", r"^profile 'zzz' ")):
+        with pytest.raises(specroof.CatalogError, match=said):
+            specroof.load_profile(unknown)
     assert len(names) == len(set(names)) == len(load_profiles())
     assert all(name == name.casefold() and not set(name) & set(",= ") for name in names)
 
@@ -79,13 +82,10 @@ def test_acceptance_lengths_as_published(
     assert profile.tokens_per_round == pytest.approx(tokens_per_round, abs=0.011)
 
 
-def test_conditional_rates_are_multiplied_up() -> None:
+def test_rates_are_multiplied_up_and_shares_are_counted() -> None:
     # DSpark paper, figure 2, EAGLE-3 on chat: 0.5336, then 0.5894 of those.
     profile = specroof.load_profile("Qwen3-4B/EAGLE3/Chat")
     assert profile.survival[:2] == pytest.approx([0.5336, 0.5336 * 0.5894])
-
-
-def test_a_histogram_of_shares_is_one_more_than_its_mean() -> None:
     # Shares in percent of 0 to 8 accepted drafts, as Finn 2026 prints them.
     shares = [18.7, 19.5, 13.8, 9.1, 7.0, 6.3, 4.1, 3.8, 17.8]
     mean = sum(n * share for n, share in enumerate(shares)) / sum(shares)
@@ -93,23 +93,13 @@ def test_a_histogram_of_shares_is_one_more_than_its_mean() -> None:
     assert profile.tokens_per_round == pytest.approx(1 + mean)
 
 
-def test_an_unknown_profile_is_refused_with_those_that_are_close() -> None:
-    with pytest.raises(specroof.CatalogError, match=r"did you mean .*speed-bench"):
-        specroof.load_profile(MTP[:-2])
-    with pytest.raises(specroof.CatalogError, match=r"^profile 'zzz' "):
-        specroof.load_profile("zzz")
-
-
 # --- in a SPEC ---------------------------------------------------------------------------------
 
 
 def test_a_profile_of_another_model_is_noted_with_both_names() -> None:
-    drafter = specroof.load_drafter(f"autoregressive,cost=0.1,profile={MTP}")
-    hardware = specroof.load_hardware("b200")
+    spec = f"autoregressive,cost=0.1,profile={MTP}"
     for model, noted in (("Qwen/Qwen3-8B", True), ("Qwen/Qwen3.6-35B-A3B", False)):
-        curve = specroof.speedup_curve(
-            specroof.load_model(model), hardware, drafter=drafter, batch_size=[1]
-        )
+        curve = specroof.speedup_curve(model, "b200", drafter=spec)
         notes = [note for note in curve.notes if "measured on Qwen3.6-35B-A3B" in note]
         assert [model.partition("/")[2] in note for note in notes] == [True] * noted
         assert "profile" in curve.acceptance_from
@@ -131,18 +121,17 @@ def test_a_model_is_known_by_name_or_path(model: str, noted: bool) -> None:
 
 
 def test_past_the_measured_depth_a_name_must_be_given() -> None:
-    model, hardware = specroof.load_model("Qwen/Qwen3-8B"), specroof.load_hardware("b200")
     spec = f"autoregressive,cost=0.1,profile={MTP}"
-    drafter = specroof.load_drafter(spec)
-    curve = specroof.speedup_curve(model, hardware, drafter=drafter, batch_size=[1])
+
+    def curve_of(spec: str, **more: Any) -> specroof.SpeedupCurve:
+        return specroof.speedup_curve("Qwen/Qwen3-8B", "b200", drafter=spec, **more)
+
+    curve = curve_of(spec)
     assert np.isnan(curve.speedup[0, 0, 9:]).all()
     with pytest.raises(specroof.OptionError, match="allowed: at most 8"):
-        specroof.speedup_curve(model, hardware, drafter=drafter, batch_size=[1], max_draft_len=9)
+        curve_of(spec, max_draft_len=9)
     for how in EXTRAPOLATIONS:
-        asked = specroof.load_drafter(f"{spec},extrapolate={how}")
-        longer = specroof.speedup_curve(
-            model, hardware, drafter=asked, batch_size=[1], max_draft_len=9
-        )
+        longer = curve_of(f"{spec},extrapolate={how}", max_draft_len=9)
         assert longer.tokens_per_round[0, 0, :9] == pytest.approx(curve.tokens_per_round[0, 0, :9])
         assert np.isfinite(longer.speedup).all()
         assert f"extrapolated: {how}" in longer.acceptance_from
@@ -202,27 +191,11 @@ def test_lengths_by_draft_length_are_met_where_one_curve_can() -> None:
     curve = specroof.lengths_acceptance(lengths)
     assert curve.tokens_per_round([1, 3, 7]) == pytest.approx(list(lengths.values()))
     assert curve.max_draft_len == 7
-
-
-def test_pooled_lengths_are_the_closest_falling_curve() -> None:
-    # Brute force over falling curves on a grid of tenths, steps of one draft.
-    lengths = {1: 1.5, 2: 2.2, 3: 2.4, 4: 2.9}
-    slopes = np.array([0.5, 0.7, 0.2, 0.5])
-    grid = np.round(np.arange(0, 1.0001, 0.05), 2)
-    falling = np.array(
-        [
-            (a, b, c, d)
-            for a in grid
-            for b in grid[grid <= a]
-            for c in grid[grid <= b]
-            for d in grid[grid <= c]
-        ]
-    )
-    best = falling[np.argmin(np.sum((falling - slopes) ** 2, axis=1))]
-    curve = specroof.lengths_acceptance(lengths)
-    assert curve.survival([1, 2, 3, 4]) == pytest.approx(best)
+    # Slopes of 0.5, 0.7, 0.2 and 0.5: the first two and the last two are pooled.
+    pooled = specroof.lengths_acceptance({1: 1.5, 2: 2.2, 3: 2.4, 4: 2.9})
+    assert pooled.survival([1, 2, 3, 4]) == pytest.approx([0.6, 0.6, 0.35, 0.35])
     # Lengths of 1.6, 2.2, 2.55 and 2.9.
-    assert curve.description.endswith("met within 0.15 tokens")
+    assert pooled.description.endswith("met within 0.15 tokens")
 
 
 def closest_falling(values: list[float]) -> list[float]:

@@ -1,6 +1,7 @@
 """How near the measurements behind an engine are to what is asked."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -35,58 +36,56 @@ def deployment(
     model: str = "Qwen/Qwen3-8B",
     placement: Placement | None = None,
     options: Options | None = None,
-    engine: str = "vllm",
 ) -> Deployment:
     """Return a model on a chip whose engine has such evidence."""
-    profile = replace(CHIP.engine("vllm"), name=engine, framework=None, reach=reach)
-    made = replace(chip, engines={engine: profile})
-    return Deployment(load_model(model), engine_setup(made, engine, placement, options))
+    profile = replace(CHIP.engine("vllm"), framework=None, reach=reach)
+    made = replace(chip, engines={"vllm": profile})
+    return Deployment(load_model(model), engine_setup(made, "vllm", placement, options))
+
+
+def near_of(served: Deployment, *load: Any, drafter: str = "eagle3") -> dict[str, Any]:
+    """Return how near the evidence of an engine is to a load: contexts, then batch sizes."""
+    near = nearness(served, [drafter], *load)
+    assert near is not None
+    return near
 
 
 def test_nothing_lies_outside_of_what_was_measured() -> None:
     near = nearness(deployment(REACH), ["eagle3"], 1500, [1, 32])
-    assert near == {
-        "chip": "measured",
-        "framework": "measured",
-        "attention": "measured",
-        "format": "measured",
-        "placement": "measured",
+    words = ("chip", "framework", "attention", "format", "placement")
+    assert near == dict.fromkeys(words, "measured") | {
         "batch": {"asked": [1, 32], "measured_to": 32, "plain_measured_to": 256},
         "context": {"asked": [1500], "measured_to": 1500, "plain_measured_to": 9000},
         "text": "measured on this chip",
     }
-
-
-def test_an_engine_that_knows_no_evidence_says_nothing() -> None:
+    # An engine that knows no evidence says nothing.
     assert nearness(deployment(None), ["eagle3"], 1, 1) is None
     assert list(reach_notes(deployment(None), "eagle3", 1, 1)) == []
 
 
 @pytest.mark.parametrize(
-    ("reach", "load", "said"),
+    ("changes", "load", "said"),
     [
-        (REACH, (1, 33), ["known acceptance above batch 32"]),
-        (REACH, (1501, 1), ["known acceptance above 1500 tokens"]),
-        (REACH, (9001, 257), ["above batch 32 or 1500 tokens", "above batch 256 or 9000 tokens"]),
-        (replace(REACH, drafters=("mtp",)), (1, 1), ["none with eagle3"]),
-        (replace(REACH, drafters=()), (1, 1), ["no drafted measurement"]),
+        ({}, (1, [1, 33]), ["known acceptance above batch 32"]),
+        ({}, (1501, 1), ["known acceptance above 1500 tokens"]),
+        ({}, (9001, 257), ["above batch 32 or 1500 tokens", "above batch 256 or 9000 tokens"]),
+        ({"drafters": ("mtp",)}, (1, 1), ["none with eagle3"]),
+        ({"drafters": ()}, (1, 1), ["no drafted measurement"]),
         (
-            replace(REACH, drafted_batch_size=None, drafted_context_len=None),
+            {"drafted_batch_size": None, "drafted_context_len": None},
             (1, 1),
             ["no drafted measurement of known acceptance"],
         ),
-        (replace(REACH, chips=()), (1, 1), [f"none on {CHIP.name}"]),
-        (replace(REACH, engines=("sglang",)), (1, 1), ["none under vllm"]),
-        (replace(REACH, attention=()), (1, 1), ["none with full_attention"]),
+        ({"chips": ()}, (1, 1), [f"none on {CHIP.name}"]),
+        ({"engines": ("sglang",)}, (1, 1), ["none under vllm"]),
+        ({"attention": ()}, (1, 1), ["none with full_attention"]),
     ],
 )
-def test_what_lies_outside_is_said(reach: Reach, load: tuple[int, int], said: list[str]) -> None:
-    near = nearness(deployment(reach), ["eagle3"], *load)
-    assert near is not None
-    parts = near["text"].split("; ")
-    assert len(parts) == len(said)
-    for part, words in zip(parts, said, strict=True):
-        assert words in part
+def test_what_lies_outside_is_said(
+    changes: dict[str, Any], load: tuple[Any, Any], said: list[str]
+) -> None:
+    parts = near_of(deployment(replace(REACH, **changes)), *load)["text"].split("; ")
+    assert [words in part for part, words in zip(parts, said, strict=True)] == [True] * len(said)
 
 
 def test_kinds_formats_and_ways_to_spread_are_told_apart() -> None:
@@ -101,8 +100,7 @@ def test_kinds_formats_and_ways_to_spread_are_told_apart() -> None:
         "formats": ("fp4",),
         "placements": ("tp", "ep", "dp-attention", "dcp", "nodes"),
     }
-    near = nearness(spread, ["eagle3"], 1, 1)
-    assert near is not None
+    near = near_of(spread, 1, 1)
     assert [near[key] for key in ("attention", "format", "placement")] == ["none"] * 3
     hybrid = deployment(REACH, model="Qwen/Qwen3-Next-80B-A3B-Instruct")
     assert deployment_words(hybrid)["attention"] == ("full_attention", "linear_attention")
@@ -117,9 +115,8 @@ def test_the_format_is_that_of_most_bytes() -> None:
 def test_a_chip_of_the_family_is_nearer_than_one_of_no_family() -> None:
     other = replace(CHIP, name="another")
     for family, near_as in (("hopper", "family"), ("", "none")):
-        near = nearness(deployment(replace(REACH, family=family), chip=other), ["mtp"], 1, 1)
-        assert near is not None
-        assert near["chip"] == near_as
+        served = deployment(replace(REACH, family=family), chip=other)
+        assert near_of(served, 1, 1, drafter="mtp")["chip"] == near_as
 
 
 def test_a_curve_says_its_reach_in_one_line_and_lists_it_in_full() -> None:

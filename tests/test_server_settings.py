@@ -1,16 +1,13 @@
 """What a user tells a server: text, mappings, values, and what they change in a setup."""
 
-import json
 import math
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from specroof import (
     EngineProfile,
@@ -22,11 +19,10 @@ from specroof import (
     load_model,
     predict,
 )
-from specroof.cli import app
 from specroof.cost import ForwardPass
 from specroof.engines import predicted_tokens_per_s
-from specroof.errors import MeasurementError, OptionError
-from specroof.evidence import Measurement, read_benchmark, server_told
+from specroof.errors import OptionError
+from specroof.evidence import Measurement
 from specroof.hardware import IDEAL_ENGINE, SERVER_KEYS, CapturedGraphs, ServerSettings
 from specroof.hardware.engine import Overlap
 from specroof.latency import Deployment, Setup, drafting_engine, engine_setup, model_latency
@@ -345,69 +341,6 @@ def test_a_state_dtype_prices_the_state() -> None:
     before, after = told("sglang", state_dtype="bf16")
     assert after.options.state_dtype == "bf16"
     assert after.engine == replace(before.engine, graphs=after.engine.graphs)
-
-
-def result(**server: Any) -> Measurement:
-    """Return a line of SGLang's bench_serving whose server said so of itself."""
-    line = {
-        "backend": "sglang", "max_concurrency": 4, "completed": 16, "duration": 10.0,
-        "total_input_tokens": 1600, "total_output_tokens": 1600, "output_throughput": 160.0,
-        "server_info": {"tp_size": 1, **server},
-    }  # fmt: skip
-    (point,) = read_benchmark(json.dumps(line), source="bench.jsonl")
-    return point
-
-
-def test_results_say_what_their_server_was_told() -> None:
-    told = {
-        "mem_fraction_static": 0.83, "max_running_requests": 48, "disable_overlap_schedule": True,
-        "chunked_prefill_size": -1, "enable_mixed_chunk": False, "disable_radix_cache": True,
-    }  # fmt: skip
-    first, second = result(**told), result(**told | {"chunked_prefill_size": 2048})
-    assert first.server == ServerSettings(
-        memory_frac=0.83, running=48, overlap=False, chunk=0, mixed=False, prefix_cache=False
-    )
-    assert second.server is not None
-    assert second.server.chunk == 2048
-    silent = result()
-    assert silent.server is None
-    # What all say that say anything, and what was asked for where they say nothing.
-    asked = ServerSettings(capture=64, overlap=False)
-    agreed = server_told([first, second, silent], asked)
-    assert agreed == ServerSettings(
-        memory_frac=0.83, running=48, overlap=False, mixed=False, prefix_cache=False, capture=64
-    )
-    # SGLang's first speculation: a plain result and one with drafts say what each server did.
-    plain = result(disable_overlap_schedule=False)
-    drafting = result(
-        disable_overlap_schedule=True, speculative_algorithm="EAGLE3",
-        speculative_num_draft_tokens=4, speculative_num_steps=3, speculative_eagle_topk=1,
-    )  # fmt: skip
-    assert drafting.draft_len == 3
-    for asked in (ServerSettings(), ServerSettings(overlap="plain")):
-        assert server_told([plain, drafting], asked) == ServerSettings(overlap="plain")
-        assert server_told([drafting], asked).overlap == (asked.overlap or False)
-    with pytest.raises(MeasurementError, match="server states overlap plain"):
-        server_told([first], ServerSettings(overlap="plain"))
-    said = "overlap False, and server states overlap True; allowed: the same, or to leave overlap"
-    with pytest.raises(MeasurementError, match=said):
-        server_told([silent, first], ServerSettings(overlap=True))
-
-
-def test_validate_refuses_settings_that_a_result_contradicts(tmp_path: Path) -> None:
-    file = tmp_path / "bench.jsonl"
-    line = {
-        "backend": "sglang", "max_concurrency": 4, "completed": 16, "duration": 10.0,
-        "total_input_tokens": 1600, "total_output_tokens": 1600, "output_throughput": 160.0,
-        "server_info": {"tp_size": 1, "disable_overlap_schedule": True},
-    }  # fmt: skip
-    file.write_text(json.dumps(line))
-    words = f"validate {file} --model Qwen/Qwen3-8B -H h100"
-    same = CliRunner().invoke(app, [*words.split(), "--server", "overlap=off"])
-    assert same.exit_code == 0, same.stderr
-    other = CliRunner().invoke(app, [*words.split(), "--server", "overlap=on"])
-    assert (other.exit_code, other.stdout) == (2, "")
-    assert "the server ran with overlap False, and server states overlap True" in other.stderr
 
 
 def test_a_resolved_server_is_spelt_as_it_is_asked_for() -> None:

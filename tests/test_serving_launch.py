@@ -164,25 +164,31 @@ def test_trees_run_in_sglang_alone() -> None:
 # --- each engine's own counting -------------------------------------------------------------------
 
 
-def test_vllm_counts_drafts() -> None:
-    for kind in priced_kinds("vllm"):
-        assert vllm_config(planned(kind))["num_speculative_tokens"] == 3
-
-
-def test_parallel_drafters_say_so_to_vllm() -> None:
-    assert vllm_config(planned("p_eagle"))["method"] == "eagle3"
-    assert vllm_config(planned("p_eagle"))["parallel_drafting"] is True
-    assert vllm_config(planned("pard"))["method"] == "draft_model"
-    assert vllm_config(planned("pard"))["parallel_drafting"] is True
-    assert "parallel_drafting" not in vllm_config(planned("dflash"))
-
-
-def test_sglang_counts_the_root_but_for_dspark() -> None:
-    assert sglang_flags(planned("mtp"))["--speculative-num-draft-tokens"] == "4"
-    assert sglang_flags(planned("dflash"))["--speculative-dflash-block-size"] == "4"
-    assert sglang_flags(planned("dspark"))["--speculative-dspark-block-size"] == "3"
-    assert sglang_flags(planned("ngram"))["--speculative-num-draft-tokens"] == "4"
-    assert "--speculative-num-steps" not in sglang_flags(planned("ngram"))
+@pytest.mark.parametrize(
+    ("kind", "vllm", "sglang"),
+    [
+        ("mtp", {}, {"num-draft-tokens": "4", "num-steps": "3"}),
+        ("eagle3", {"method": "eagle3"}, {"num-draft-tokens": "4", "num-steps": "3"}),
+        ("p_eagle", {"method": "eagle3", "parallel_drafting": True}, None),
+        ("pard", {"method": "draft_model", "parallel_drafting": True}, None),
+        ("dflash", {"parallel_drafting": None}, {"dflash-block-size": "4"}),
+        ("dspark", {"parallel_drafting": None}, {"dspark-block-size": "3"}),
+        # Left alone, SGLang spreads its draft tokens over up to ten branches.
+        *(
+            (kind, {"model": None}, {"num-draft-tokens": "4", "num-steps": None, "ngram-max-bfs-breadth": "1"})
+            for kind in ("ngram", "prompt_lookup")
+        ),
+    ],
+)  # fmt: skip
+def test_vllm_counts_drafts_and_sglang_the_root_but_for_dspark(
+    kind: str, vllm: dict[str, Any], sglang: dict[str, str | None] | None
+) -> None:
+    config = vllm_config(planned(kind))
+    assert {key: config.get(key) for key in vllm} == vllm
+    assert config["num_speculative_tokens"] == 3
+    if sglang is not None:
+        flags = sglang_flags(planned(kind))
+        assert {key: flags.get(f"--speculative-{key}") for key in sglang} == sglang
 
 
 def test_tensorrt_llm_counts_drafts_of_mtp_in_layers() -> None:
@@ -195,21 +201,20 @@ def test_tensorrt_llm_counts_drafts_of_mtp_in_layers() -> None:
     assert "num_nextn_predict_layers" not in eagle
 
 
-def test_drafters_without_weights_name_none() -> None:
-    for kind, weights in (("mtp", None), ("ngram", None), ("ngram", "me/head")):
-        plan = planned(kind, draft_model=weights)
+def test_drafters_without_weights_or_in_the_checkpoint_name_none() -> None:
+    shapes: tuple[dict[str, Any], ...] = (
+        {"kind": "mtp", "draft_model": None},
+        {"kind": "ngram", "draft_model": None},
+        {"kind": "ngram"},
+        {"kind": "dspark", "draft_model": None, "in_checkpoint": True},
+    )
+    for shape in shapes:
+        plan = planned(**shape)
         assert "model" not in vllm_config(plan)
         assert "--speculative-draft-model-path" not in sglang_flags(plan)
         assert launch(plan, "vllm").notes == ()
     assert vllm_config(planned("mtp"))["model"] == "me/head"
     assert sglang_flags(planned("mtp"))["--speculative-draft-model-path"] == "me/head"
-
-
-def test_a_checkpoint_that_holds_the_drafter_needs_no_other() -> None:
-    held = planned("dspark", draft_model=None, in_checkpoint=True)
-    assert "model" not in vllm_config(held)
-    assert "--speculative-draft-model-path" not in sglang_flags(held)
-    assert launch(held, "vllm").notes == ()
     with pytest.raises(OptionError, match="has no layers for mtp to draft with; allowed: a model"):
         planned("mtp", draft_model=None, in_checkpoint=False)
 
@@ -440,12 +445,6 @@ def test_tensorrt_llm_is_told_in_its_file() -> None:
     assert [*tensorrt_keys(planned("eagle3"))] == ["speculative_config"]
 
 
-@pytest.mark.parametrize("kind", ["ngram", "prompt_lookup"])
-def test_ngrams_are_a_chain_in_sglang(kind: str) -> None:
-    # Left alone, SGLang spreads its draft tokens over up to ten branches.
-    assert sglang_flags(planned(kind))["--speculative-ngram-max-bfs-breadth"] == "1"
-
-
 def test_sglang_refuses_what_does_not_run_in_groups() -> None:
     for kind in ("ngram", "model"):
         with pytest.raises(OptionError, match="with data-parallel attention; allowed: without it"):
@@ -502,6 +501,9 @@ def test_schedules_give_every_batch_its_drafts(steps: list[tuple[int, int]]) -> 
     plan = planned("eagle3", schedule=tuple(schedule))
     table = vllm_config(plan).get("num_speculative_tokens_per_batch_size", [[1, 1, plan.drafts]])
     files = launch(plan, "sglang").files
+    differs = len({drafts for _, _, drafts in schedule}) > 1  # else there is nothing to follow
+    assert ("num_speculative_tokens_per_batch_size" in vllm_config(plan)) is differs
+    assert bool(files) is differs is plan.differs
     slots = (
         json.loads(files["adaptive.json"]) if files else {"1": {"candidate_steps": [plan.drafts]}}
     )
@@ -509,21 +511,6 @@ def test_schedules_give_every_batch_its_drafts(steps: list[tuple[int, int]]) -> 
         for batch in (low, high):
             assert vllm_drafts(table, batch) == drafts  # type: ignore[arg-type]
             assert sglang_steps(slots, batch) == drafts
-
-
-def test_layers_of_the_model_follow_a_schedule_in_sglang_too() -> None:
-    found = launch(planned("mtp", schedule=SCHEDULE), "sglang")
-    assert list(found.files) == ["adaptive.json"]
-    assert found.notes == (
-        "SGLang 0.5.23 rounds a batch up to a captured size, then looks in the schedule",
-    )
-
-
-def test_one_draft_length_needs_no_schedule() -> None:
-    plan = planned("eagle3", schedule=((1, 8, 3), (9, 64, 3)))
-    assert not plan.differs
-    assert "num_speculative_tokens_per_batch_size" not in vllm_config(plan)
-    assert launch(plan, "sglang").files == {}
 
 
 def test_what_cannot_follow_a_schedule_says_so() -> None:

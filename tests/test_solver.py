@@ -1,15 +1,15 @@
 """The speedup curve: limits, ties, grids, refusals, and dice against one closed form."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
 
 from specroof import forward_latency, speedup_curve
 from specroof.acceptance import (
@@ -30,7 +30,6 @@ from specroof.architecture import (
     ChunkedAttention,
     CompressedAttention,
     Core,
-    Experts,
     GatedDeltaNet,
     GroupedQueryAttention,
     Indexer,
@@ -43,7 +42,7 @@ from specroof.cost import ForwardPass, Options
 from specroof.drafters import Drafter, DraftTime, Round, ideal_drafter
 from specroof.drafters.kinds import autoregressive_drafter, block_drafter
 from specroof.errors import OptionError, ProfileError
-from specroof.hardware import HardwareProfile, Placement
+from specroof.hardware import Placement
 from specroof.speedup import curve as axes
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, grid_axes
 from specroof.speedup.result import SpeedupCurve
@@ -67,8 +66,25 @@ ARRAYS = ("speedup", "tokens_per_s", "draft_s", "verify_s", "round_s", "tokens_p
 #: Every choice but `replay`: there a plain step writes the recurrent state and a verification does
 #: not, which makes a verification cheaper than the step it replaces.
 writing_options = options.filter(lambda choices: choices.recurrent_state != "replay")
-batch_lists = st.lists(batches, min_size=1, max_size=3)
-context_lists = st.lists(contexts, min_size=1, max_size=3)
+
+
+def questions(
+    drafting: SearchStrategy[Drafter] = drafters, choices: SearchStrategy[Options] = options
+) -> SearchStrategy[dict[str, Any]]:
+    """Draw all that a curve is of: the arguments of `speedup_curve`, of up to three loads each."""
+    drawn: dict[str, SearchStrategy[Any]] = {
+        "model": architectures(),
+        "hardware": devices(),
+        "placement": placements(),
+        "options": choices,
+        "drafter": drafting,
+        "acceptance": acceptances,
+        "batch_size": st.lists(batches, min_size=1, max_size=3),
+        "context_len": st.lists(contexts, min_size=1, max_size=3),
+    }
+    return st.fixed_dictionaries(drawn).map(
+        lambda asked: asked | ({"acceptance": None} if asked["drafter"].is_ideal else {})
+    )
 
 
 def dense(
@@ -86,148 +102,54 @@ TOY = dense()
 MATRIX_ONLY = Options(count="attention+ffn")
 #: Memory bound up to 64 tokens: 512 bytes at 8 bytes/s are 64 s, and so is 64 * 512 FLOP.
 BALANCED = device({"bf16": 512.0}, 8.0)
+TENTH, HALF = autoregressive_drafter(0.1), constant_acceptance(0.5)
 
 
 def curve(
-    drafter: Drafter = IDEAL,
-    acceptance: Acceptance | None = None,
-    *,
-    model: Architecture = TOY,
-    hardware: HardwareProfile = BALANCED,
-    **choices: Any,
+    drafter: Drafter = IDEAL, acceptance: Acceptance | None = None, **choices: Any
 ) -> SpeedupCurve:
     """Return a curve of the toy, with the count of estimators unless `choices` say otherwise."""
-    return speedup_curve(
-        model,
-        hardware,
-        drafter=drafter,
-        acceptance=acceptance,
-        **({"options": MATRIX_ONLY} | choices),
-    )
+    toy: dict[str, Any] = {"model": TOY, "hardware": BALANCED, "options": MATRIX_ONLY}
+    return speedup_curve(drafter=drafter, acceptance=acceptance, **(toy | choices))
 
 
-def made(
-    tokens_per_round: npt.ArrayLike, round_s: npt.ArrayLike, batch_size: npt.ArrayLike = 1
-) -> SpeedupCurve:
+def made(tokens_per_round: npt.ArrayLike, round_s: npt.ArrayLike = 1.0) -> SpeedupCurve:
     """Return a curve of given tokens and seconds, at one context and one batch size."""
     tokens = np.array(tokens_per_round, dtype=float)[None, None, :]
-    seconds = np.array(round_s, dtype=float)[None, None, :]
-    draft_len = np.arange(tokens.size)
+    seconds = np.broadcast_to(np.array(round_s, dtype=float), tokens.shape)
+    one, draft_len = np.array([1.0]), np.arange(tokens.size)
     return SpeedupCurve(
-        model="made",
-        hardware="up",
-        engine="ideal",
-        drafter="by hand",
-        placement=Placement(),
-        context_len=np.array([1.0]),
-        batch_size=np.atleast_1d(np.asarray(batch_size, dtype=float)),
-        draft_len=draft_len,
-        verify_len=draft_len + 1,
-        tokens_per_round=tokens,
-        draft_s=np.zeros_like(seconds),
-        verify_s=seconds,
-        round_s=seconds,
+        *("made", "up", "ideal", "by hand", Placement(), one, one, draft_len, draft_len + 1),
+        *(tokens, np.zeros_like(seconds), seconds, seconds),
     )
-
-
-def given_acceptance(drafter: Drafter, acceptance: Acceptance) -> Acceptance | None:
-    return None if drafter.is_ideal else acceptance
 
 
 # --- limits --------------------------------------------------------------------------------------
 
 
-@given(
-    architectures(),
-    devices(),
-    placements(),
-    options,
-    drafters,
-    acceptances,
-    batch_lists,
-    context_lists,
-)
-def test_without_a_draft_the_speedup_is_exactly_one(
-    model: Architecture,
-    hardware: HardwareProfile,
-    placement: Placement,
-    choices: Options,
-    drafter: Drafter,
-    acceptance: Acceptance,
-    several: list[int],
-    lengths: list[int],
-) -> None:
-    found = speedup_curve(
-        model,
-        hardware,
-        drafter=drafter,
-        acceptance=given_acceptance(drafter, acceptance),
-        batch_size=several,
-        context_len=lengths,
-        placement=placement,
-        options=choices,
-    )
-    assert found.speedup.shape == (len(lengths), len(several), DEFAULT_MAX_DRAFT_LEN + 1)
+@given(questions())
+def test_without_a_draft_the_speedup_is_exactly_one(asked: dict[str, Any]) -> None:
+    found = speedup_curve(**asked)
+    loads = len(asked["context_len"]), len(asked["batch_size"])
+    assert found.speedup.shape == (*loads, DEFAULT_MAX_DRAFT_LEN + 1)
     assert np.all(found.speedup[..., 0] == 1.0)
     assert np.all(found.draft_s[..., 0] == 0.0)
     assert np.all(found.tokens_per_round[..., 0] == 1.0)
     assert np.all(found.best_speedup >= 1.0)
 
 
-@given(architectures(), devices(), writing_options, paid_drafters, batches, contexts)
-def test_drafts_that_are_never_accepted_never_pay(
-    model: Architecture,
-    hardware: HardwareProfile,
-    choices: Options,
-    drafter: Drafter,
-    batch: int,
-    context: int,
-) -> None:
-    found = curve(
-        drafter,
-        constant_acceptance(0),
-        model=model,
-        hardware=hardware,
-        batch_size=batch,
-        context_len=context,
-        options=choices,
-    )
-    assert np.all(found.speedup <= 1 + 1e-12)
+@given(questions(paid_drafters, writing_options))
+def test_drafts_that_are_never_accepted_never_pay(asked: dict[str, Any]) -> None:
+    found = speedup_curve(**asked | {"acceptance": constant_acceptance(0)})
+    assert np.all(np.nan_to_num(found.speedup) <= 1 + 1e-12)
     assert np.all(found.best_draft_len == 0)
     assert np.all(found.best_speedup == 1.0)
 
 
-@given(
-    architectures(),
-    devices(),
-    placements(),
-    writing_options,
-    drafters,
-    acceptances,
-    batches,
-    contexts,
-)
-def test_the_speedup_never_exceeds_the_tokens_of_a_round(
-    model: Architecture,
-    hardware: HardwareProfile,
-    placement: Placement,
-    choices: Options,
-    drafter: Drafter,
-    acceptance: Acceptance,
-    batch: int,
-    context: int,
-) -> None:
+@given(questions(choices=writing_options))
+def test_the_speedup_never_exceeds_the_tokens_of_a_round(asked: dict[str, Any]) -> None:
     # A verification does all that a plain step does; `replay` alone saves the state's write.
-    found = curve(
-        drafter,
-        given_acceptance(drafter, acceptance),
-        model=model,
-        hardware=hardware,
-        placement=placement,
-        batch_size=batch,
-        context_len=context,
-        options=choices,
-    )
+    found = speedup_curve(**asked)
     known = np.isfinite(found.tokens_per_round)
     assert np.all(found.speedup[known] <= found.tokens_per_round[known] * (1 + 1e-12))
 
@@ -242,60 +164,24 @@ def test_a_replayed_verification_may_gain_more_than_its_tokens() -> None:
 
 @pytest.mark.slow
 @pytest.mark.long
-@given(architectures(), devices(), options, paid_drafters, acceptances, batches, contexts)
-def test_no_drafter_beats_the_ideal_one(
-    model: Architecture,
-    hardware: HardwareProfile,
-    choices: Options,
-    drafter: Drafter,
-    acceptance: Acceptance,
-    batch: int,
-    context: int,
-) -> None:
-    point: dict[str, Any] = {
-        "model": model,
-        "hardware": hardware,
-        "batch_size": batch,
-        "context_len": context,
-        "options": choices,
-    }
-    paid = curve(drafter, acceptance, **point).speedup
-    free = curve(**point).speedup
+@given(questions(paid_drafters))
+def test_no_drafter_beats_the_ideal_one(asked: dict[str, Any]) -> None:
+    paid = speedup_curve(**asked).speedup
+    free = speedup_curve(**asked | {"drafter": IDEAL, "acceptance": None}).speedup
     assert np.all(np.nan_to_num(paid) <= free * (1 + 1e-12))
 
 
 @pytest.mark.slow
 @pytest.mark.long
-@given(architectures(), devices(), placements(), options, drafters, acceptances, batches, contexts)
-def test_doubling_every_peak_halves_every_time_and_moves_no_optimum(
-    model: Architecture,
-    hardware: HardwareProfile,
-    placement: Placement,
-    choices: Options,
-    drafter: Drafter,
-    acceptance: Acceptance,
-    batch: int,
-    context: int,
-) -> None:
-    peak = hardware.peak
+@given(questions())
+def test_doubling_every_peak_halves_every_time_and_moves_no_optimum(asked: dict[str, Any]) -> None:
+    peak = asked["hardware"].peak
     doubled = device(
         {dtype: 2 * figure for dtype, figure in peak.flops_per_s.items()},
         2 * peak.memory_bytes_per_s,
         peak.memory_bytes,
     )
-    slow, fast = (
-        curve(
-            drafter,
-            given_acceptance(drafter, acceptance),
-            model=model,
-            hardware=chip,
-            placement=placement,
-            batch_size=batch,
-            context_len=context,
-            options=choices,
-        )
-        for chip in (hardware, doubled)
-    )
+    slow, fast = speedup_curve(**asked), speedup_curve(**asked | {"hardware": doubled})
     # A power of two changes no digit: this is exact.
     for name in ("draft_s", "verify_s", "round_s"):
         np.testing.assert_array_equal(getattr(slow, name), 2 * getattr(fast, name))
@@ -317,9 +203,7 @@ def test_while_verification_is_free_it_is_the_published_theorem(cost: float, rat
 def test_a_curve_by_hand() -> None:
     # A batch of 16: 512 bytes take 64 s; T tokens each take 16 T s of arithmetic: a step and
     # verifications of up to 4 tokens 64 s, of 5 and 6 tokens 80 and 96 s. A draft costs 6.4 s.
-    found = curve(
-        autoregressive_drafter(0.1), constant_acceptance(0.5), batch_size=16, max_draft_len=5
-    )
+    found = curve(TENTH, HALF, batch_size=16, max_draft_len=5)
     assert found.verify_s[0, 0].tolist() == [64, 64, 64, 64, 80, 96]
     assert found.draft_s[0, 0] == pytest.approx([0, 6.4, 12.8, 19.2, 25.6, 32])
     assert found.round_s[0, 0] == pytest.approx([64, 70.4, 76.8, 83.2, 105.6, 128])
@@ -334,53 +218,59 @@ def test_a_curve_by_hand() -> None:
     per_user = np.array(tokens) / [64, 70.4, 76.8, 83.2, 105.6, 128]
     assert found.tokens_per_s_per_user[0, 0] == pytest.approx(per_user)
     assert found.tokens_per_s[0, 0] == pytest.approx(16 * per_user)
-
-
-def test_a_curve_is_of_one_sequence_after_4096_tokens_unless_it_is_told() -> None:
-    found = speedup_curve("Qwen/Qwen3-8B", "h100", drafter="ideal", engine="ideal")
-    assert (found.context_len.tolist(), found.batch_size.tolist()) == ([4096], [1])
-    assert found.draft_len.tolist() == list(range(17))
+    # A share of the verification grows with it.
+    of_verify = replace(MATRIX_ONLY, cost_of="verify")
+    found = curve(TENTH, HALF, batch_size=16, max_draft_len=5, options=of_verify)
+    assert found.draft_s[0, 0] == pytest.approx([0, 6.4, 12.8, 19.2, 4 * 8, 5 * 9.6])
 
 
 def test_a_curve_says_what_it_is_of() -> None:
+    found = speedup_curve("Qwen/Qwen3-8B", "h100", drafter="ideal", engine="ideal")
+    assert (found.context_len.tolist(), found.batch_size.tolist()) == ([4096], [1])
+    assert found.draft_len.tolist() == list(range(17))
+    lengths, placed = [128, 4096, 9], Placement(8, 4, 2, nodes=1)
     found = curve(
-        autoregressive_drafter(0.1),
-        constant_acceptance(0.5),
-        batch_size=[1, 8],
-        context_len=[128, 4096, 9],
-        max_draft_len=4,
-        placement=Placement(8, 4, 2),
+        TENTH, HALF, batch_size=[1, 8], context_len=lengths, max_draft_len=4, placement=placed
     )
     assert (found.model, found.hardware, found.engine) == ("toy", "toy device", "ideal")
-    assert found.drafter == "autoregressive,cost=0.1"
-    assert found.placement == Placement(8, 4, 2, nodes=1)
-    assert found.context_len.tolist() == [128, 4096, 9]
-    assert found.batch_size.tolist() == [1, 8]
+    assert (found.drafter, found.placement) == ("autoregressive,cost=0.1", placed)
+    assert (found.context_len.tolist(), found.batch_size.tolist()) == (lengths, [1, 8])
     assert found.draft_len.tolist() == [0, 1, 2, 3, 4]
     assert found.verify_len.tolist() == [1, 2, 3, 4, 5]
-    for name in ARRAYS:
-        assert getattr(found, name).shape == (3, 2, 5)
+    assert {getattr(found, name).shape for name in ARRAYS} == {(3, 2, 5)}
     assert found.best_draft_len.shape == found.best_speedup.shape == (3, 2)
     assert found.notes == ()
-
-
-def test_one_number_is_a_grid_of_one() -> None:
-    found = curve(batch_size=8, context_len=100, max_draft_len=2)
-    assert found.speedup.shape == (1, 1, 3)
-    listed = curve(batch_size=np.array([8]), context_len=(100,), max_draft_len=2)
-    np.testing.assert_array_equal(found.speedup, listed.speedup)
 
 
 # --- the best draft length -----------------------------------------------------------------------
 
 
-def test_ties_go_to_the_shorter_draft() -> None:
-    # The same tokens in the same time, whether three drafts or one.
-    assert made([1, 1.5, 1.5, 1.5], [1, 1, 1, 1]).best_draft_len.tolist() == [[1]]
-    assert made([1, 1, 1], [1, 1, 1]).best_draft_len.tolist() == [[0]]
-    # A difference of rounding is no difference.
-    assert made([1, 1.5, 1.5 * (1 + 1e-15)], [1, 1, 1]).best_draft_len.tolist() == [[1]]
-    assert made([1, 1.5, 1.5 * (1 + 1e-9)], [1, 1, 1]).best_draft_len.tolist() == [[2]]
+@pytest.mark.parametrize(
+    ("tokens", "share", "best", "near"),
+    [
+        # The same tokens in the same time, whether three drafts or one.
+        ([1, 1.5, 1.5, 1.5], 0, 1, (1, 3)),
+        ([1, 1, 1], 0, 0, (0, 2)),
+        # A difference of rounding is no difference.
+        ([1, 1.5, 1.5 * (1 + 1e-15)], 0, 1, (1, 2)),
+        ([1, 1.5, 1.5 * (1 + 1e-9)], 0, 2, (2, 2)),
+        ([1, 1.5 * (1 + 1e-15), 1.5, 1.4], 0, 1, (1, 2)),
+        *(
+            ([1, 1.98, 2, 1.96, 1.99, 1.5], share, 2, near)
+            for share, near in ((0, (2, 2)), (0.006, (2, 4)), (0.0101, (1, 4)), (0.5001, (0, 5)))
+        ),
+        # A hundredth, unless said: 1.98 would be just that.
+        ([1, 1.981, 2, 1.979], None, 2, (1, 2)),
+        ([1], None, 0, (0, 0)),
+    ],
+)
+def test_the_best_is_the_shortest_that_no_other_beats(
+    tokens: list[float], share: float | None, best: int, near: tuple[int, int]
+) -> None:
+    found = made(tokens)
+    assert found.best_draft_len.tolist() == [[best]]
+    limits = found.near_best() if share is None else found.near_best(share)
+    assert tuple(limit.item() for limit in limits) == near
 
 
 def test_a_free_draft_that_is_never_accepted_is_not_made() -> None:
@@ -391,101 +281,58 @@ def test_a_free_draft_that_is_never_accepted_is_not_made() -> None:
     assert [limit.tolist() for limit in found.near_best()] == [[[1]], [[4]]]
 
 
-def test_near_best_by_hand() -> None:
-    # Speedups 1, 1.98, 2, 1.96, 1.99, 1.5.
-    found = made([1, 1.98, 2, 1.96, 1.99, 1.5], [1] * 6)
-    for share, limits in ((0.0, (2, 2)), (0.006, (2, 4)), (0.0101, (1, 4)), (0.5001, (0, 5))):
-        shortest, longest = found.near_best(share)
-        assert (shortest.tolist(), longest.tolist()) == ([[limits[0]]], [[limits[1]]])
-    # Nothing beside the best, but for rounding.
-    shortest, longest = made([1, 1.5 * (1 + 1e-15), 1.5, 1.4], [1] * 4).near_best(0)
-    assert (shortest.tolist(), longest.tolist()) == ([[1]], [[2]])
-    # A hundredth, unless said: 1.98 would be just that.
-    shortest, longest = made([1, 1.981, 2, 1.979], [1] * 4).near_best()
-    assert (shortest.tolist(), longest.tolist()) == ([[1]], [[2]])
-
-
-@given(paid_drafters, acceptances, batch_lists, st.floats(0, 0.99))
-def test_the_best_lies_within_the_near_best(
-    drafter: Drafter, acceptance: Acceptance, several: list[int], share: float
-) -> None:
-    found = curve(drafter, acceptance, batch_size=several)
+@given(questions(paid_drafters), st.floats(0, 0.99))
+def test_the_best_lies_within_the_near_best(asked: dict[str, Any], share: float) -> None:
+    found = speedup_curve(**asked)
     shortest, longest = found.near_best(share)
-    assert np.all(shortest <= found.best_draft_len)
-    assert np.all(found.best_draft_len <= longest)
+    assert np.all((shortest <= found.best_draft_len) & (found.best_draft_len <= longest))
     for index in np.ndindex(shortest.shape):
         speedups = found.speedup[index]
-        assert found.best_speedup[index] == pytest.approx(max(speedups[np.isfinite(speedups)]))
+        assert found.best_speedup[index] == pytest.approx(np.nanmax(speedups))
         for limit in (shortest[index], longest[index]):
             assert speedups[limit] >= found.best_speedup[index] * (1 - share) * (1 - 1e-9)
 
 
-@pytest.mark.parametrize("share", [-0.01, 1, 1.5, math.nan, math.inf])
-def test_a_share_that_is_none_is_refused(share: float) -> None:
-    with pytest.raises(
-        OptionError, match=r"^share is .*; allowed: a number from 0 to 1(, but not 1)?$"
-    ):
-        made([1, 2], [1, 1]).near_best(share)
-
-
 # --- depth ---------------------------------------------------------------------------------------
 
-
-def known(found: SpeedupCurve, name: str) -> list[bool]:
-    return list(np.isfinite(getattr(found, name)[0, 0]))
+FREE = autoregressive_drafter(0)
 
 
 @pytest.mark.parametrize(
-    "acceptance",
+    ("drafter", "acceptance", "depth"),
     [
-        rate_acceptance([0.9, 0.9, 0.9]),
-        survival_acceptance([0.9, 0.9, 0.9]),
-        histogram_acceptance([1, 1, 1, 97]),
+        (FREE, rate_acceptance([0.9, 0.9, 0.9]), 3),
+        (FREE, survival_acceptance([0.9, 0.9, 0.9]), 3),
+        (FREE, histogram_acceptance([1, 1, 1, 97]), 3),
+        (replace(FREE, max_draft_len=2), constant_acceptance(0.9), 2),
+        # The shorter of the two counts.
+        (replace(FREE, max_draft_len=2), rate_acceptance([0.9]), 1),
+        # An inferred rate has no depth.
+        (FREE, acceptance_from_length(3.4, 7), 16),
     ],
 )
-def test_past_the_depth_of_the_acceptance_nothing_is_known(acceptance: Acceptance) -> None:
-    found = curve(autoregressive_drafter(0), acceptance)
+def test_past_the_depth_of_drafter_or_acceptance_nothing_is_known(
+    drafter: Drafter, acceptance: Acceptance, depth: int
+) -> None:
+    found = curve(drafter, acceptance)
     for name in ARRAYS:
-        assert known(found, name) == [True] * 4 + [False] * 13
-    assert found.best_draft_len.tolist() == [[3]]
-    assert [limit.tolist() for limit in found.near_best(0.9)] == [[[0]], [[3]]]
-
-
-def test_an_inferred_rate_has_no_depth() -> None:
-    found = curve(autoregressive_drafter(0), acceptance_from_length(3.4, 7))
-    assert all(known(found, "speedup"))
-
-
-def test_past_the_depth_of_the_drafter_nothing_is_known() -> None:
-    short = replace(autoregressive_drafter(0), max_draft_len=2)
-    found = curve(short, constant_acceptance(0.9))
-    for name in ARRAYS:
-        assert known(found, name) == [True] * 3 + [False] * 14
-    assert found.best_draft_len.tolist() == [[2]]
-    # The shorter of the two counts.
-    found = curve(short, rate_acceptance([0.9]))
-    assert known(found, "speedup") == [True] * 2 + [False] * 15
-
-
-def test_asking_past_a_depth_is_an_error() -> None:
-    measured = rate_acceptance([0.9, 0.9, 0.9])
-    message = "max_draft_len is 4; allowed: at most 3, the depth of 'autoregressive,cost=0'"
-    with pytest.raises(OptionError, match=message):
-        curve(autoregressive_drafter(0), measured, max_draft_len=4)
-    assert curve(autoregressive_drafter(0), measured, max_draft_len=3).draft_len[-1] == 3
-    short = replace(autoregressive_drafter(0), max_draft_len=2)
-    with pytest.raises(OptionError, match="max_draft_len is 3; allowed: at most 2"):
-        curve(short, measured, max_draft_len=3)
+        known = np.isfinite(getattr(found, name)[0, 0])
+        assert known.tolist() == [True] * (depth + 1) + [False] * (16 - depth)
+    if depth < 16:
+        assert found.best_draft_len.tolist() == [[depth]]
+        assert [limit.tolist() for limit in found.near_best(0.9)] == [[[0]], [[depth]]]
+        assert curve(drafter, acceptance, max_draft_len=depth).draft_len[-1] == depth
+        message = f"max_draft_len is {depth + 1}; allowed: at most {depth}, the depth of 'auto"
+        with pytest.raises(OptionError, match=message):
+            curve(drafter, acceptance, max_draft_len=depth + 1)
 
 
 def test_a_curve_may_be_long_or_end_at_once() -> None:
     assert curve(max_draft_len=1024).speedup.shape == (1, 1, 1025)
-    alone = curve(max_draft_len=0)
-    assert alone.speedup.tolist() == [[[1.0]]]
-    assert alone.best_draft_len.tolist() == [[0]]
-    assert [limit.tolist() for limit in alone.near_best()] == [[[0]], [[0]]]
-    whole: Any = np.int64(3)
-    assert curve(max_draft_len=whole).draft_len.tolist() == [0, 1, 2, 3]
+    assert curve(max_draft_len=0).speedup.tolist() == [[[1.0]]]
+    assert curve(max_draft_len=np.int64(3)).draft_len.tolist() == [0, 1, 2, 3]
+    # A context of nothing is a prompt of one token.
+    assert curve(context_len=0).speedup.shape == (1, 1, 17)
 
 
 # --- drafting ------------------------------------------------------------------------------------
@@ -501,26 +348,12 @@ def test_a_block_of_16_positions_and_a_block_of_16_drafts_part_at_the_sixteenth(
     assert sixteen == pytest.approx([0] + [6.4] * 16)
 
 
-def test_a_share_of_the_verification_grows_with_it() -> None:
-    # A batch of 16, as above: verifications of 64, 64, 64, 64, 80 and 96 s.
-    found = curve(
-        autoregressive_drafter(0.1),
-        constant_acceptance(0.5),
-        batch_size=16,
-        max_draft_len=5,
-        options=replace(MATRIX_ONLY, cost_of="verify"),
-    )
-    assert found.draft_s[0, 0] == pytest.approx([0, 6.4, 12.8, 19.2, 4 * 8, 5 * 9.6])
-
-
 @pytest.mark.parametrize(("overlapped_s", "felt_s"), [(10.0, 64.0), (100.0, 100.0)])
 def test_what_overlaps_is_felt_where_it_outlasts_the_verification(
     overlapped_s: float, felt_s: float
 ) -> None:
-    drafter = Drafter(
-        "toy", lambda _: DraftTime(np.array(5.0), overlapped_s=np.array(overlapped_s))
-    )
-    found = curve(drafter, constant_acceptance(0.5), max_draft_len=2)
+    time = DraftTime(np.array(5.0), overlapped_s=np.array(overlapped_s))
+    found = curve(Drafter("toy", lambda _: time), HALF, max_draft_len=2)
     assert found.round_s[0, 0].tolist() == [64, 5 + felt_s, 5 + felt_s]
     assert found.draft_s[0, 0].tolist() == [0, 5 + overlapped_s, 5 + overlapped_s]
     assert found.verify_s[0, 0].tolist() == [64, 64, 64]
@@ -529,29 +362,18 @@ def test_what_overlaps_is_felt_where_it_outlasts_the_verification(
 def test_an_engine_adds_to_each_round_but_not_to_a_plain_step() -> None:
     engine = real_engine(round_overhead_s=16.0, pass_overhead_s=1.0)
     hardware = device({"bf16": 512.0}, 8.0, engine=engine)
-    found = curve(
-        autoregressive_drafter(0.1),
-        constant_acceptance(0.5),
-        hardware=hardware,
-        engine="real",
-        max_draft_len=2,
-    )
+    found = curve(TENTH, HALF, hardware=hardware, engine="real", max_draft_len=2)
     # A step is 64 + 1 s, a round that much for its verification, a tenth per draft and 16 more.
     assert found.verify_s[0, 0].tolist() == [65, 65, 65]
     assert found.round_s[0, 0] == pytest.approx([65, 65 + 6.5 + 16, 65 + 13 + 16])
     assert found.engine == "real"
-
-
-def test_the_default_engine_is_that_of_the_profile() -> None:
-    hardware = device({"bf16": 512.0}, 8.0, engine=real_engine(pass_overhead_s=1.0))
+    # Which engine it is, the profile may say.
     assert curve(hardware=hardware).engine == "ideal"
     hardware = replace(hardware, default_engine="real")
-    assert curve(hardware=hardware).engine == "real"
     assert curve(hardware=hardware).decode_s.tolist() == [[65]]
     assert curve(hardware=hardware, engine="ideal").decode_s.tolist() == [[64]]
     forward = ForwardPass(batch_size=1, query_len=1, context_len=0)
-    latency = forward_latency(TOY, hardware, forward, options=MATRIX_ONLY)
-    assert latency.total_s == 65
+    assert forward_latency(TOY, hardware, forward, options=MATRIX_ONLY).total_s == 65
 
 
 def test_a_drafter_sees_the_round_it_is_for() -> None:
@@ -561,25 +383,21 @@ def test_a_drafter_sees_the_round_it_is_for() -> None:
         seen.append(round_)
         return DraftTime(np.zeros(()))
 
-    found = curve(
-        Drafter("spy", draft),
-        constant_acceptance(0.5),
-        batch_size=[1, 16],
-        context_len=[100, 200, 300],
-        max_draft_len=5,
-    )
+    loads: dict[str, Any] = {"batch_size": [1, 16], "context_len": [100, 200, 300]}
+    found = curve(Drafter("spy", draft), HALF, **loads, max_draft_len=5)
     (one,) = seen
-    shape = found.round_s.shape
     # Never asked for an empty draft: length 0 stands in as 1, and what is answered is not used.
-    assert np.broadcast_to(one.draft_len, shape)[0, 0].tolist() == [1, 1, 2, 3, 4, 5]
-    assert np.broadcast_to(one.batch_size, shape)[0, :, 0].tolist() == [1, 16]
-    assert np.broadcast_to(one.context_len, shape)[:, 0, 0].tolist() == [100, 200, 300]
-    np.testing.assert_array_equal(
-        np.broadcast_to(one.tokens_per_round, shape), found.tokens_per_round
-    )
-    np.testing.assert_array_equal(np.broadcast_to(one.verify_s, shape), found.verify_s)
-    decode_s = np.broadcast_to(one.decode_s, shape)
-    np.testing.assert_array_equal(decode_s[..., 3], found.decode_s)
+    expected: dict[str, Any] = {
+        "draft_len": [1, 1, 2, 3, 4, 5],
+        "batch_size": np.array([1, 16])[:, None],
+        "context_len": np.array([100, 200, 300])[:, None, None],
+        "tokens_per_round": found.tokens_per_round,
+        "verify_s": found.verify_s,
+        "decode_s": found.decode_s[..., None],
+    }
+    for name, values in expected.items():
+        asked = np.broadcast_to(getattr(one, name), found.round_s.shape)
+        np.testing.assert_array_equal(asked, np.broadcast_to(values, asked.shape))
 
 
 def test_a_drafter_times_its_own_model_where_the_target_runs() -> None:
@@ -590,14 +408,8 @@ def test_a_drafter_times_its_own_model_where_the_target_runs() -> None:
         forward = ForwardPass(round_.batch_size, 1, round_.context_len)
         return DraftTime(round_.draft_len * round_.pass_s(small, forward))
 
-    found = curve(
-        Drafter("model", draft),
-        constant_acceptance(0.5),
-        hardware=hardware,
-        engine="real",
-        placement=Placement(2),
-        max_draft_len=3,
-    )
+    where: dict[str, Any] = {"hardware": hardware, "engine": "real", "placement": Placement(2)}
+    found = curve(Drafter("model", draft), HALF, **where, max_draft_len=3)
     # 16 * 4 weights of 2 bytes over two devices of 8 bytes/s: 8 s, and 3 s of the engine.
     assert found.draft_s[0, 0].tolist() == [0, 11, 22, 33]
 
@@ -605,87 +417,19 @@ def test_a_drafter_times_its_own_model_where_the_target_runs() -> None:
 # --- grids ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-@pytest.mark.long
-@given(
-    architectures(),
-    devices(),
-    placements(),
-    options,
-    drafters,
-    acceptances,
-    batch_lists,
-    context_lists,
-)
-def test_a_grid_equals_the_loop_over_its_points(
-    model: Architecture,
-    hardware: HardwareProfile,
-    placement: Placement,
-    choices: Options,
-    drafter: Drafter,
-    acceptance: Acceptance,
-    several: list[int],
-    lengths: list[int],
-) -> None:
-    def at(context: Any, batch: Any) -> SpeedupCurve:
-        return curve(
-            drafter,
-            given_acceptance(drafter, acceptance),
-            model=model,
-            hardware=hardware,
-            placement=placement,
-            batch_size=batch,
-            context_len=context,
-            options=choices,
-        )
-
-    whole = at(lengths, several)
-    for row, column in np.ndindex(len(lengths), len(several)):
-        point = at(lengths[row], several[column])
-        for name in ARRAYS:
-            np.testing.assert_allclose(
-                getattr(whole, name)[row, column], getattr(point, name)[0, 0], rtol=1e-12
-            )
-
-
-def every_core() -> Iterator[Core]:
-    yield GroupedQueryAttention(16, 4, 8, 8, window=50)
-    yield LatentAttention(16, 32, 8)
-    yield CompressedAttention(16, 64, 8, window=8, ratio=4)
-    yield GatedDeltaNet(16, 16, 8, 8, conv_kernel=4, conv_columns=3)
-
-
-def every_kind() -> Architecture:
-    """Return a model with a layer of each kind of attention, and experts behind each."""
-    layers = tuple(
-        Layer(
-            (
-                Block("attention", (Linear("q_proj", 16, 32, shard=HEADS),), core),
-                Block("feed_forward", (), Experts(32, 4, 16, 8)),
-            ),
-            count=count,
-        )
-        for count, core in enumerate(every_core(), start=1)
-    )
-    return replace(dense(), layers=layers)
-
-
-@pytest.mark.parametrize("points", [1, 5, 6, 7, 17, 25, 60, 10**6])
-def test_chunks_change_nothing(points: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    grid: dict[str, Any] = {
-        "model": every_kind(),
-        "hardware": device({"bf16": 1e6, "fp16": 1e6}, 1e4),
-        "batch_size": [1, 3, 8, 50, 400],
-        "context_len": [0, 9, 100, 5000],
-        "max_draft_len": 5,
-        "options": Options(),
-    }
-    whole = curve(autoregressive_drafter(0.1), constant_acceptance(0.7), **grid)
-    monkeypatch.setattr(axes, "_CHUNK_POINTS", points)
-    sliced = curve(autoregressive_drafter(0.1), constant_acceptance(0.7), **grid)
-    for name in ARRAYS:
-        np.testing.assert_array_equal(getattr(sliced, name), getattr(whole, name))
-    assert sliced.notes == whole.notes
+@settings(max_examples=30)
+@given(questions(), st.sampled_from([1, 20, 40, 10**6]))
+def test_a_grid_equals_the_loop_over_its_points(asked: dict[str, Any], points: int) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(axes, "_CHUNK_POINTS", points)
+        whole = speedup_curve(**asked)
+    for row, context in enumerate(asked["context_len"]):
+        for column, batch in enumerate(asked["batch_size"]):
+            point = speedup_curve(**asked | {"context_len": context, "batch_size": batch})
+            for name in ARRAYS:
+                np.testing.assert_allclose(
+                    getattr(whole, name)[row, column], getattr(point, name)[0, 0], rtol=1e-12
+                )
 
 
 @given(st.integers(1, 7), st.integers(1, 7), st.integers(1, 9), st.integers(1, 200))
@@ -703,93 +447,61 @@ def test_chunks_cover_the_grid_once_within_their_bound(
     assert np.all(times == 1)
 
 
+def test_a_grid_counts_plain_decoding_among_its_draft_lengths() -> None:
+    contexts, batches = np.arange(1, 2501), np.arange(1, 41)
+    assert [len(axis) for axis in grid_axes(contexts, batches, 99)] == [2500, 40, 100]  # 10 million
+    with pytest.raises(OptionError, match=r"2500 x 40 x 101 points .*; allowed: up to 10000000$"):
+        grid_axes(contexts, batches, 100)
+
+
 # --- acceptance ----------------------------------------------------------------------------------
 
 
-def test_acceptance_may_come_with_the_drafter() -> None:
-    half = constant_acceptance(0.5)
-    own = replace(autoregressive_drafter(0.1), acceptance=half)
-    np.testing.assert_array_equal(
-        curve(own).speedup, curve(autoregressive_drafter(0.1), half).speedup
-    )
-
-
 def test_acceptance_is_given_exactly_once() -> None:
-    half = constant_acceptance(0.5)
-    own = replace(autoregressive_drafter(0.1), acceptance=half)
+    own = replace(TENTH, acceptance=HALF)
+    np.testing.assert_array_equal(curve(own).speedup, curve(TENTH, HALF).speedup)
     with pytest.raises(OptionError, match=r"acceptance .*'autoregressive,cost=0.1'"):
-        curve(own, half)
+        curve(own, HALF)
     with pytest.raises(OptionError, match=r"'autoregressive,cost=0.1' .*acceptance"):
-        curve(autoregressive_drafter(0.1))
+        curve(TENTH)
     with pytest.raises(OptionError, match=r"acceptance .*'ideal'"):
-        curve(IDEAL, half)
-
-
-def test_the_ideal_drafter_has_every_draft_accepted() -> None:
-    found = curve()
-    assert found.tokens_per_round[0, 0].tolist() == list(range(1, 18))
-    # 64 tokens are free.
-    assert found.speedup[0, 0].tolist() == list(range(1, 18))
+        curve(IDEAL, HALF)
+    # The ideal drafter has every draft accepted, and 64 tokens are free.
+    assert curve().tokens_per_round[0, 0].tolist() == list(range(1, 18))
+    assert curve().speedup[0, 0].tolist() == list(range(1, 18))
 
 
 # --- what is refused -----------------------------------------------------------------------------
 
-WHOLE = "a whole number from 0 to 1024"
+NO_SIZES: list[Any] = [
+    *(-1, math.nan, math.inf, [8, -1], [8, math.nan], 1e12, 10**400, "many", "8", None, [None]),
+    *([], [[1, 2], [3, 4]], [[1], [2, 3]], {"a": 1}, 1j, object(), True),
+]
+NO_COUNTS: list[Any] = [-1, 1.5, math.nan, math.inf, 1025, True, False, "4", [4], 4j]
+REFUSED: list[tuple[str, Any, str]] = [
+    *((axis, value, "a number") for axis in ("batch_size", "context_len") for value in NO_SIZES),
+    *(("batch_size", value, "a number from 1 to 10000000") for value in (0, [8, 0], 0.5)),
+    *(("max_draft_len", value, "a whole number from 0 to 1024") for value in NO_COUNTS),
+    ("engine", "vllm", "ideal"),
+]
 
 
-@pytest.mark.parametrize("name", ["batch_size", "context_len"])
 @pytest.mark.parametrize(
-    "value",
-    [
-        -1,
-        math.nan,
-        math.inf,
-        [8, -1],
-        [8, math.nan],
-        1e12,
-        pytest.param(10**400, id="huge"),
-        "many",
-        "8",
-        [],
-        [[1, 2], [3, 4]],
-        [[1], [2, 3]],
-        None,
-        [None],
-        {"a": 1},
-        1j,
-        object(),
-        True,
-    ],
+    ("name", "value", "allowed"), REFUSED, ids=lambda value: type(value).__name__
 )
-def test_an_axis_of_anything_but_sizes_is_refused_by_name(name: str, value: Any) -> None:
+def test_what_is_no_load_is_refused_by_name(name: str, value: Any, allowed: str) -> None:
     with pytest.raises(OptionError) as error:
         curve(**{name: value})
     message = str(error.value)
     assert message.startswith(f"{name} ")
-    assert "; allowed: a number" in message
+    assert allowed in message.partition("; ")[2]
     assert "\n" not in message
 
 
-def test_a_batch_of_nothing_is_refused() -> None:
-    allowed = "a number from 1 to 10000000, or an array of such"
-    for batch in (0, [8, 0], 0.5):
-        with pytest.raises(OptionError) as error:
-            curve(batch_size=batch)
-        assert str(error.value) == f"batch_size is {float(np.min(batch))}; allowed: {allowed}"
-    # A context of nothing is a prompt of one token.
-    assert curve(context_len=0).speedup.shape == (1, 1, 17)
-
-
-@pytest.mark.parametrize("value", [-1, 1.5, math.nan, math.inf, 1025, True, False, "4", [4], 4j])
-def test_a_longest_draft_that_is_no_count_is_refused(value: Any) -> None:
-    with pytest.raises(OptionError, match=rf"^max_draft_len is .*; allowed: {WHOLE}$"):
-        curve(max_draft_len=value)
-
-
-@pytest.mark.parametrize("rate", [-0.1, 1.1, math.nan])
-def test_a_rate_that_is_no_probability_is_refused(rate: float) -> None:
-    with pytest.raises(OptionError, match=r"^rate is .*; allowed: a number from 0 to 1$"):
-        curve(autoregressive_drafter(0.1), constant_acceptance(rate))
+@pytest.mark.parametrize("share", [-0.01, 1, 1.5, math.nan, math.inf])
+def test_a_share_that_is_none_is_refused(share: float) -> None:
+    with pytest.raises(OptionError, match=r"^share is .*; allowed: a number from 0 to 1(, but |$)"):
+        made([1, 2]).near_best(share)
 
 
 @pytest.mark.parametrize(
@@ -806,21 +518,13 @@ def test_a_rate_that_is_no_probability_is_refused(rate: float) -> None:
 )
 def test_devices_that_do_not_divide_the_query_heads_are_refused(core: Core) -> None:
     model = dense(core=core)
-    with pytest.raises(
-        OptionError,
-        match=r"^tensor_parallel is 32 .*16 query heads of toy; allowed: .* 1, 2, 4, 8, 16$",
+    for placement, said in (
+        (Placement(32), r"32 .*16 query heads of toy; allowed: .* 1, 2, 4, 8, 16$"),
+        (Placement(6, attention_data_parallel=2), r"6 .*allowed: groups of 1, 2, 4, 8, 16"),
     ):
-        curve(model=model, placement=Placement(32))
-    with pytest.raises(
-        OptionError, match=r"^tensor_parallel is 6 .*allowed: groups of 1, 2, 4, 8, 16"
-    ):
-        curve(model=model, placement=Placement(6, attention_data_parallel=2))
+        with pytest.raises(OptionError, match=rf"^tensor_parallel is {said}"):
+            curve(model=model, placement=placement)
     assert curve(model=model, placement=Placement(32, attention_data_parallel=2)).speedup.size
-
-
-def test_an_engine_that_the_profile_lacks_is_refused() -> None:
-    with pytest.raises(OptionError, match="engine is 'vllm'; toy device has ideal"):
-        curve(engine="vllm")
 
 
 def test_a_missing_dtype_is_an_error_under_strict_dtype_and_else_a_note() -> None:
@@ -835,77 +539,56 @@ def test_a_missing_dtype_is_an_error_under_strict_dtype_and_else_a_note() -> Non
 
 # --- memory --------------------------------------------------------------------------------------
 
+MEBIBYTE = 2.0**20
 
-def held(memory_bytes: float, **choices: Any) -> tuple[str, ...]:
+
+def held(memory_bytes: float = 2 * MEBIBYTE, **choices: Any) -> tuple[str, ...]:
     """Return the notes on the memory of a model of 1.5 MiB that caches 256 bytes a token.
 
     A projection of 512 * 512, an embedding and a head as large, in bf16; 8 KV heads of 8 + 8.
     """
-    model = Architecture(
-        "toy",
-        "llama",
-        512,
-        512,
-        (
-            Layer(
-                (
-                    Block(
-                        "attention",
-                        (Linear("q_proj", 512, 512, shard=HEADS),),
-                        GroupedQueryAttention(8, 8, 8, 8),
-                    ),
-                )
-            ),
-        ),
-        Linear("lm_head", 512, 512, shard=TENSOR, kind="head"),
+    projection = Linear("q_proj", 512, 512, shard=HEADS)
+    block = Block("attention", (projection,), GroupedQueryAttention(8, 8, 8, 8))
+    head = Linear("lm_head", 512, 512, shard=TENSOR, kind="head")
+    model = Architecture("toy", "llama", 512, 512, (Layer((block,)),), head)
+    base: dict[str, Any] = {"model": model, "hardware": device(memory_bytes=memory_bytes)}
+    base |= {"batch_size": [1, 2, 4, 8], "context_len": [16, 1024], "options": Options()}
+    return tuple(note for note in curve(**(base | choices)).notes if "does not fit" in note)
+
+
+NARROW = Options(kv_dtype="fp8", weight_dtype="fp8")
+
+
+@pytest.mark.parametrize(
+    ("choices", "devices", "first", "sizes"),
+    [
+        # At 1024 tokens a sequence caches 256 KiB: in 2 MiB there is room for two.
+        ({}, 1, 3, "1.50 MiB of weights and 256 KiB"),
+        ({"batch_size": [1, 2]}, 1, None, ""),
+        ({"batch_size": 3}, 1, 3, "1.50 MiB of weights and 256 KiB"),
+        # The largest context counts, wherever it stands.
+        ({"context_len": [1024, 16]}, 1, 3, "1.50 MiB of weights and 256 KiB"),
+        ({"context_len": 16}, 1, None, ""),
+        # Two devices: 0.75 MiB and 128 KiB each; ten sequences fit 2 MiB.
+        ({"placement": Placement(2), "batch_size": 10}, 2, None, ""),
+        ({"placement": Placement(2), "batch_size": [10, 11, 12]}, 2, 11, "768 KiB of weights and 128 KiB"),
+        # 0.25 MiB of projection in fp8 beside 1 MiB of vocabulary, 128 KiB a sequence: six fit.
+        ({"options": NARROW, "batch_size": 6}, 1, None, ""),
+        ({"options": NARROW, "batch_size": [6, 7]}, 1, 7, "1.25 MiB of weights and 128 KiB"),
+    ],
+)  # fmt: skip
+def test_a_model_that_does_not_fit_is_a_note_with_the_numbers(
+    choices: dict[str, Any], devices: int, first: int | None, sizes: str
+) -> None:
+    said = (
+        f"toy does not fit {devices} x toy device from batch size {first} at context 1024: {sizes} "
+        "of cache per sequence on each device, which has 2.00 MiB"
     )
-    hardware = device(memory_bytes=memory_bytes)
-    grid: dict[str, Any] = {"batch_size": [1, 2, 4, 8], "context_len": [16, 1024]}
-    base: dict[str, Any] = {"model": model, "hardware": hardware, "options": Options()}
-    notes = curve(**(base | grid | choices)).notes
-    return tuple(note for note in notes if "does not fit" in note)
-
-
-MEBIBYTE = 2.0**20
-
-
-def test_a_model_that_does_not_fit_is_a_note_with_the_numbers() -> None:
-    # At 1024 tokens a sequence caches 256 KiB: in 2 MiB there is room for two.
-    assert held(2 * MEBIBYTE) == (
-        "toy does not fit 1 x toy device from batch size 3 at context 1024: 1.50 MiB of weights "
-        "and 256 KiB of cache per sequence on each device, which has 2.00 MiB",
-    )
-    # What just fits, fits.
-    assert held(2 * MEBIBYTE, batch_size=[1, 2]) == ()
-    assert held(2 * MEBIBYTE, batch_size=3)[0].startswith(
-        "toy does not fit 1 x toy device from batch size 3 "
-    )
-    # The largest context counts, wherever it stands.
-    assert held(2 * MEBIBYTE, context_len=[1024, 16]) == held(2 * MEBIBYTE)
-    assert held(2 * MEBIBYTE, context_len=16) == ()
+    assert held(**choices) == (() if first is None else (said,))
 
 
 def test_weights_alone_may_not_fit() -> None:
     assert held(MEBIBYTE)[0].startswith("toy does not fit 1 x toy device from batch size 1 ")
-
-
-def test_devices_share_weights_and_cache() -> None:
-    # Two devices: 0.75 MiB and 128 KiB each; ten sequences fit 2 MiB.
-    assert held(2 * MEBIBYTE, placement=Placement(2)) == ()
-    assert held(2 * MEBIBYTE, placement=Placement(2), batch_size=[10, 11, 12]) == (
-        "toy does not fit 2 x toy device from batch size 11 at context 1024: 768 KiB of weights "
-        "and 128 KiB of cache per sequence on each device, which has 2.00 MiB",
-    )
-
-
-def test_narrower_formats_make_room() -> None:
-    # 0.25 MiB of projection in fp8 beside 1 MiB of vocabulary, 128 KiB a sequence: six fit 2 MiB.
-    narrow = Options(kv_dtype="fp8", weight_dtype="fp8")
-    assert held(2 * MEBIBYTE, options=narrow, batch_size=6) == ()
-    assert held(2 * MEBIBYTE, options=narrow, batch_size=[6, 7]) == (
-        "toy does not fit 1 x toy device from batch size 7 at context 1024: 1.25 MiB of weights "
-        "and 128 KiB of cache per sequence on each device, which has 2.00 MiB",
-    )
 
 
 # --- dice ----------------------------------------------------------------------------------------
@@ -927,21 +610,10 @@ def test_rounds_of_dice_agree_with_the_curve(batch: int, draft_len: int) -> None
     throughput = committed.sum() / clock
     error = committed.std() * np.sqrt(rounds) / clock
 
-    found = curve(
-        autoregressive_drafter(cost),
-        constant_acceptance(rate),
-        batch_size=batch,
-        max_draft_len=draft_len,
-    )
+    drafter, accepted_at = autoregressive_drafter(cost), constant_acceptance(rate)
+    found = curve(drafter, accepted_at, batch_size=batch, max_draft_len=draft_len)
     assert found.tokens_per_s[0, 0, draft_len] == pytest.approx(throughput, abs=4 * error)
     assert found.tokens_per_s[0, 0, 0] == pytest.approx(batch / step_s)
     assert found.speedup[0, 0, draft_len] == pytest.approx(
         throughput / (batch / step_s), abs=4 * error * step_s / batch
     )
-
-
-def test_a_grid_counts_plain_decoding_among_its_draft_lengths() -> None:
-    contexts, batches = np.arange(1, 2501), np.arange(1, 41)
-    assert [len(axis) for axis in grid_axes(contexts, batches, 99)] == [2500, 40, 100]  # 10 million
-    with pytest.raises(OptionError, match=r"2500 x 40 x 101 points .*; allowed: up to 10000000$"):
-        grid_axes(contexts, batches, 100)

@@ -126,6 +126,9 @@ def test_no_tree_of_up_to_nine_drafts_beats_the_optimal_one(
 def test_the_brute_force_sees_every_tree() -> None:
     # Ordered trees of n + 1 nodes are counted by the Catalan numbers.
     assert [len(all_trees(n, n, n)) for n in range(1, 8)] == [1, 2, 5, 14, 42, 132, 429]
+    assert optimal_tree([], n_nodes=6) == Tree(frozenset(), ())
+    # The best four of .6, .36, .3, .216 …: the second child of the root stays a leaf.
+    assert optimal_tree([[0.6, 0.3]] * 3, n_nodes=4).widths == (1, 1)
 
 
 @given(rates(max_depth=6), st.integers(1, 60))
@@ -141,10 +144,6 @@ def test_the_optimal_tree_holds_the_most_probable_nodes(
     assert len(found.nodes) == min(n_nodes, len(values))
     expected = 1 + math.fsum(values[:n_nodes])
     assert tree_tokens(found.nodes, table) == pytest.approx(expected)
-
-
-def test_an_optimal_tree_of_no_depth_is_empty() -> None:
-    assert optimal_tree([], n_nodes=6) == Tree(frozenset(), ())
 
 
 # --- EAGLE-2 -------------------------------------------------------------------------------------
@@ -207,13 +206,9 @@ def test_a_static_tree_is_drafted_level_by_level(
     tree = expansion_tree(branches, [[0.1] * 4] * len(branches))
     assert is_a_tree(tree.nodes)
     assert (len(tree.nodes), tree.widths) == (n_nodes, widths)
-
-
-def test_levels_and_leaves_of_trees_by_hand() -> None:
-    # A shorter draft takes the first levels of a static tree.
-    assert expansion_tree((2, 2, 2), [[0.5, 0.2]]).nodes == {(0,), (1,)}
-    # The best four of .6, .36, .3, .216 …: the second child of the root stays a leaf.
-    assert optimal_tree([[0.6, 0.3]] * 3, n_nodes=4).widths == (1, 1)
+    # A shorter draft takes the first levels.
+    first = expansion_tree(branches, [[0.1] * 4])
+    assert first.nodes == {(rank,) for rank in range(branches[0])}
 
 
 # --- proposals -----------------------------------------------------------------------------------

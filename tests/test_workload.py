@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from specroof import (
     OptionError,
-    Placement,
     constant_acceptance,
     forward_latency,
     load_hardware,
@@ -27,6 +26,7 @@ from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.prefills import end_to_end, end_to_end_tokens_per_s, request_s
 from specroof.serving.workload import Workload
 
+MODEL, CHIP = load_model("Qwen/Qwen3-8B"), load_hardware("b200")
 positive = st.floats(min_value=1e-4, max_value=10)
 
 
@@ -41,17 +41,16 @@ def test_a_request_without_tokens_is_refused(prompt: float, answer: float) -> No
 
 
 def test_a_request_waits_for_one_pass_over_its_prompt() -> None:
-    model, chip = load_model("Qwen/Qwen3-8B"), load_hardware("b200")
-    setup = engine_setup(chip, "ideal", None, None)
+    setup = engine_setup(CHIP, "ideal", None, None)
     prefill = ForwardPass(1, 2048, 0, head_len=1, settled=True)
-    expected = float(forward_latency(model, chip, prefill, engine="ideal").total_s)
-    assert request_s(Deployment(model, setup), Workload(2048, 9)) == expected
+    expected = float(forward_latency(MODEL, CHIP, prefill, engine="ideal").total_s)
+    assert request_s(Deployment(MODEL, setup), Workload(2048, 9)) == expected
     # 2 flops x 6.9e9 weights in matmuls x 2048 tokens over 2.25 PFLOP/s, attention on top.
     assert expected == pytest.approx(2 * 6.95e9 * 2048 / 2.25e15, rel=0.1)
     # Of a prompt in the cache the rest is computed, which attends to all of it.
     rest = ForwardPass(1, 512, 1536, head_len=1, settled=True)
-    expected = float(forward_latency(model, chip, rest, engine="ideal").total_s)
-    assert request_s(Deployment(model, setup), Workload(2048, 9, 0.75)) == expected
+    expected = float(forward_latency(MODEL, CHIP, rest, engine="ideal").total_s)
+    assert request_s(Deployment(MODEL, setup), Workload(2048, 9, 0.75)) == expected
 
 
 def test_a_cached_prompt_leaves_its_last_token() -> None:
@@ -76,21 +75,13 @@ def test_a_throughput_is_what_an_answer_takes(
     assert float(rate) * answer_s == pytest.approx(batch * output_len)
 
 
-def test_prefills_take_from_the_speedup_and_not_from_not_drafting() -> None:
-    model, chip = load_model("Qwen/Qwen3-8B"), load_hardware("b200")
+def test_prefills_take_from_the_speedup_and_bound_the_free_lunch() -> None:
     workload = Workload(4096, 512)
     curve = speedup_curve(
-        model,
-        chip,
-        drafter=autoregressive_drafter(0.05),
-        acceptance=constant_acceptance(0.8),
-        batch_size=[1, 16],
-        context_len=workload.mean_context_len,
-        max_draft_len=4,
-        placement=Placement(),
-        engine="ideal",
-    )
-    found = end_to_end(curve, Deployment(model, engine_setup(chip, "ideal", None, None)), workload)
+        MODEL, CHIP, drafter=autoregressive_drafter(0.05), acceptance=constant_acceptance(0.5),
+        batch_size=[1, 16], context_len=workload.mean_context_len, max_draft_len=2, engine="ideal",
+    )  # fmt: skip
+    found = end_to_end(curve, Deployment(MODEL, engine_setup(CHIP, "ideal", None, None)), workload)
     assert found.speedup[..., 0] == pytest.approx(1)
     assert np.all(found.speedup[..., 1:] < curve.speedup[..., 1:])
     assert found.tokens_per_s.shape == curve.round_s.shape
@@ -98,48 +89,31 @@ def test_prefills_take_from_the_speedup_and_not_from_not_drafting() -> None:
     seconds = 511 * float(curve.decode_s[0, 0]) + found.wait_s
     assert float(found.tokens_per_s[0, 0, 0]) == pytest.approx(512 / seconds)
     assert float(found.effective_batch[0, 0, 0]) == pytest.approx(1 - found.wait_s / seconds)
-
-
-def test_prefills_bound_the_free_lunch() -> None:
-    model, chip = load_model("Qwen/Qwen3-8B"), load_hardware("b200")
-    workload = Workload(4096, 512)
-    curve = speedup_curve(
-        model,
-        chip,
-        drafter=autoregressive_drafter(0.05),
-        acceptance=constant_acceptance(0.5),
-        batch_size=[1, 16],
-        context_len=workload.mean_context_len,
-        max_draft_len=2,
-        engine="ideal",
-    )
-    np.testing.assert_array_equal(curve.free_lunch, curve.tokens_per_round)
-    found = end_to_end(curve, Deployment(model, engine_setup(chip, "ideal", None, None)), workload)
-    assert found.curve.request_lengths == "4096 tokens in, 512 out"
     # Sixteen answers of 512 tokens, 1.75 a round, each round as long as a plain step.
+    np.testing.assert_array_equal(curve.free_lunch, curve.tokens_per_round)
     step_s, prefills_s = float(curve.decode_s[0, 1]), 16 * float(found.delay_s[0, 1, 0])
     lunch = (511 * step_s + prefills_s) / (511 / 1.75 * step_s + prefills_s)
     assert float(found.curve.free_lunch[0, 1, 2]) == pytest.approx(lunch)
     assert np.all(found.speedup <= found.curve.free_lunch)
+    assert found.curve.request_lengths == "4096 tokens in, 512 out"
 
 
 def test_shares_with_drafts_by_hand() -> None:
-    model, chip = load_model("Qwen/Qwen3-8B"), load_hardware("b200")
     slow = EngineProfile(name="slow", request_overhead_s=0.25, request_latency_s=3.0)
-    hardware = replace(chip, engines={"slow": slow})
+    hardware = replace(CHIP, engines={"slow": slow})
     curve = speedup_curve(
-        model, hardware, drafter=autoregressive_drafter(0.05), batch_size=[2, 4],
+        MODEL, hardware, drafter=autoregressive_drafter(0.05), batch_size=[2, 4],
         acceptance=constant_acceptance(0.5), context_len=[250, 1000], max_draft_len=2,
         engine="slow",
     )  # fmt: skip
     setup = engine_setup(hardware, "slow", None, None)
-    stops = in_server(model, setup, ServerSettings(mixed=False))
-    found = end_to_end(curve, Deployment(model, stops), Workload(200, 100))
+    stops = in_server(MODEL, setup, ServerSettings(mixed=False))
+    found = end_to_end(curve, Deployment(MODEL, stops), Workload(200, 100))
     assert found.wait_s > 0.25
 
     def prompts_s(count: float) -> float:
         prompts = ForwardPass(count, 200, 0, head_len=1, settled=True)
-        alone = forward_latency(model, hardware, prompts, engine="slow")
+        alone = forward_latency(MODEL, hardware, prompts, engine="slow")
         return float(alone.total_s) + 0.25 * count
 
     def answer_s(running: int, rounds: float, round_s: float) -> float:
@@ -273,31 +247,6 @@ def test_a_drafter_that_cannot_share_passes_stops_the_batch() -> None:
         np.testing.assert_array_equal(found[..., 0], plain[..., 0])
     assert np.all(mixed.requests_per_s[..., 0] > stopped.requests_per_s[..., 0])
     assert not mixed.rules.shares_passes
-
-
-@pytest.mark.parametrize(
-    ("server", "engine"), [("chunk=1024", "sglang"), ("mixed=on", "sglang"), ("mixed=off", "vllm")]
-)
-def test_settings_of_prefill_move_requests_and_nothing_else(server: str, engine: str) -> None:
-    asked = {**ASKED, "concurrency": [1, 8], "engine": engine}
-    before = predict("Qwen/Qwen3-8B", "h100", **asked).to_dict()
-    after = predict("Qwen/Qwen3-8B", "h100", **asked, server=server).to_dict()
-    (one,), (other,) = before.pop("drafters"), after.pop("drafters")
-    moved = {key for key in one["end_to_end"] if one["end_to_end"][key] != other["end_to_end"][key]}
-    whole = {*one["end_to_end"]} - {"wait_s", "latency_s"}
-    assert whole - {"best_draft_len", "shortest_draft_len"} <= moved <= whole
-    assert {key for key in one if one[key] != other[key]} <= {"end_to_end", "server", "capacity"}
-    changed = {key for key in before if before[key] != after[key]}
-    # A smaller chunk leaves a little more memory, which the survey's largest batches feel.
-    assert changed <= {"server", "capacity", "notes", "survey"}
-
-
-def test_prompts_in_one_piece_share_no_pass() -> None:
-    asked = {**ASKED, "concurrency": [8], "engine": "tensorrt-llm"}
-    (whole,) = predict("Qwen/Qwen3-8B", "h100", **asked, server="chunk=0").counted
-    (chunks,) = predict("Qwen/Qwen3-8B", "h100", **asked).counted
-    assert not whole.rules.shares_passes
-    assert chunks.rules.shares_passes
 
 
 def test_a_server_without_a_cache_has_no_hits() -> None:

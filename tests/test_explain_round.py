@@ -1,0 +1,63 @@
+"""How `explain` shows a round against a plain step: lines, JSON, bars and refusals."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from specroof import OptionError, explain, plot
+from specroof.cli import app
+from specroof.speedup.waterfall import RoundParts
+
+CHIP = "h100"
+
+
+def shell(*words: str) -> Any:
+    """Run a command."""
+    return CliRunner().invoke(app, ["explain", "Qwen/Qwen3-8B", "-H", CHIP, *words])
+
+
+def test_the_shell_prints_the_waterfall_and_draws_it(tmp_path: Path) -> None:
+    words = ("--drafter", "eagle3,accept=0.7", "--draft-len", "3")
+    found = explain("Qwen/Qwen3-8B", CHIP, drafter="eagle3,accept=0.7", draft_len=3)
+    assert found.round is not None
+    done = shell(*words, "--plot", str(tmp_path / "w.png"))
+    assert done.exit_code == 0, done.output
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "w-roofline.png", "w-time.png", "w.png"
+    ]  # fmt: skip
+    for line in ("plain step", "+ drafting", "= round", "acceptance that breaks even"):
+        assert re.search(rf"^{re.escape(line)} .*\d", done.stdout, re.MULTILINE), line
+    assert found.why in done.stdout
+    printed = json.loads(shell(*words, "--json").stdout.splitlines()[-1])
+    assert printed == json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert printed["round"]["why"] == found.why
+    never = shell("--drafter", "block,accept=.9,cost=5,drafts=3", "--draft-len", "2").stdout
+    assert "never (" in never
+    assert "acceptance that breaks even" not in shell("--drafter", "ideal").stdout
+
+
+def test_bars_run_from_the_step_to_the_round() -> None:
+    found = explain("Qwen/Qwen3-8B", CHIP, drafter="eagle3,accept=0.7", draft_len=3)
+    assert found.round is not None
+    axes = found.plot().axes[0]
+    bars = [(float(bar.get_x()), float(bar.get_width())) for bar in axes.patches]
+    assert bars[0] == (0.0, found.round.decode_s)
+    assert bars[-1] == (0.0, found.round.round_s)
+    assert bars[-2][0] + bars[-2][1] == pytest.approx(found.round.round_s)
+    saves = RoundParts("x", 1, 1, 0, 1.0, 1.5, 2.0, {"a": 0.7, "b": -0.2}, {"c": 1.0})
+    chart = plot.plot_waterfall(saves, title="one that saves")
+    saved: Any = chart.axes[0].patches[2]
+    assert saved.get_width() == pytest.approx(-0.2)
+
+
+@pytest.mark.parametrize(
+    ("drafter", "draft_len", "allowed"),
+    [(None, 2, "with a drafter"), ("eagle3,accept=.7", 0, "from 1 on")],
+)
+def test_drafts_belong_to_a_round(drafter: str | None, draft_len: int, allowed: str) -> None:
+    with pytest.raises(OptionError, match=f"draft_len is {draft_len}; allowed: {allowed}"):
+        explain("Qwen/Qwen3-8B", CHIP, drafter=drafter, draft_len=draft_len)

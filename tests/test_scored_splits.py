@@ -1,0 +1,110 @@
+"""Published loads of prefill and decode workers beside what is predicted of them."""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from specroof.evidence import load_splits
+from specroof.questions.validate import split_json, split_text
+from specroof.scoring.splits import ACCEPTANCE, SplitScore, split_score
+
+
+def errors(scores: list[SplitScore]) -> Any:
+    return np.abs(np.expm1([score.off for score in scores]))
+
+
+def test_every_load_is_read_and_scored(split_validated: tuple[SplitScore, ...]) -> None:
+    rows = [point.source for point in load_splits()]
+    assert {name: rows.count(name) for name in set(rows)} == {
+        "inferencex-deepseek-r1": 67,
+        "inferencex-pr2607": 7,
+    }
+    assert len(split_validated) == 74
+    first = load_splits()[0]
+    assert (first.decode_workers, first.prefill_workers, first.concurrency) == (6, 1, 256)
+    assert first.tpot_s == pytest.approx(8.91807e-3)
+
+
+def of_r1(scores: tuple[SplitScore, ...], *, drafts: bool) -> list[SplitScore]:
+    return [
+        score
+        for score in scores
+        if score.point.source == "inferencex-deepseek-r1" and score.point.drafts is drafts
+    ]
+
+
+def test_tpot_of_decode_workers_is_predicted(split_validated: tuple[SplitScore, ...]) -> None:
+    plain = of_r1(split_validated, drafts=False)
+    assert len(plain) == 33
+    assert np.median(errors(plain)) <= 0.12
+
+
+def test_drafted_tpot_of_decode_workers_is_predicted_in_shape(
+    split_validated: tuple[SplitScore, ...],
+) -> None:
+    drafted = of_r1(split_validated, drafts=True)
+    assert np.median(errors(drafted)) <= 0.08
+    # A load that tells its acceptance alone is met by it: without those.
+    groups = Counter(ACCEPTANCE(score.point) for score in drafted)
+    others = [score for score in drafted if groups[ACCEPTANCE(score.point)] > 1]
+    assert len(others) == 30
+    assert np.median(errors(others)) <= 0.08
+
+
+def test_one_acceptance_of_a_group_takes_out_its_mean_error(
+    split_validated: tuple[SplitScore, ...],
+) -> None:
+    groups: dict[tuple[object, ...], list[float]] = {}
+    for score in split_validated:
+        point = score.point
+        if point.drafts:
+            key = (point.model, point.hardware, point.engine, point.draft_len, point.input_len)
+            groups.setdefault(key, []).append(score.off)
+    assert np.median([abs(np.mean(off)) for off in groups.values()]) < 0.02
+
+
+def test_drafted_over_plain_tpot_of_pull_request_2607_is_predicted_in_shape(
+    split_validated: tuple[SplitScore, ...],
+) -> None:
+    ratios: dict[int, dict[bool, float]] = {}
+    for score in split_validated:
+        if score.point.source == "inferencex-pr2607":
+            ratios.setdefault(int(score.point.concurrency or 0), {})[score.point.drafts] = score.off
+    off = np.array([pair[True] - pair[False] for pair in ratios.values() if len(pair) == 2])
+    assert len(off) == 3
+    assert np.abs(np.expm1(off - off.mean())).max() <= 0.08
+
+
+def test_fewer_devices_decode_more_each_where_prefill_is_short() -> None:
+    """Pull request 2607: at 128 in flight, 4 devices for decoding serve 1.83 times as much each."""
+    drafted = next(p for p in load_splits() if p.source == "inferencex-pr2607" and p.drafts)
+
+    def per_device(devices: int) -> float:
+        load = replace(drafted, concurrency=128, tensor_parallel=devices)
+        score = split_score(load, 2.2)
+        answer_s = score.ttft_s + score.tpot_s * 1023
+        return 128 * 1024 / answer_s / (4 + devices)
+
+    assert 1.2 <= per_device(4) / per_device(8) <= 1.83
+
+
+def test_a_table_and_json_have_the_errors_of_each_group(
+    split_validated: tuple[SplitScore, ...],
+) -> None:
+    groups = split_json(split_validated)
+    assert sum(group["n"] for group in groups) == 74
+    h200 = [
+        score for score in of_r1(split_validated, drafts=False) if score.point.hardware == "h200"
+    ]
+    of_sglang = errors([score for score in h200 if score.point.engine == "sglang"])
+    (group,) = [
+        group
+        for group in groups
+        if (group["hardware"], group["engine"], group["drafted"]) == ("h200", "sglang", False)
+    ]
+    assert group["median"] == pytest.approx(np.median(of_sglang))
+    table = split_text(split_validated).splitlines()
+    assert len(table) >= len(groups) + 2

@@ -1,0 +1,130 @@
+"""How questions print bands: the ends of every figure, and a sentence where none is known."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from specroof import load_hardware
+from specroof.cli import app
+from specroof.hardware import Band, EngineProfile, Reach
+from specroof.hardware.written import calibrated_yaml
+from specroof.questions.curve_tables import served_bands_line
+
+CHIP = load_hardware("h200")
+WIDE = Band(width=0.4, mean_error=0.2, points=90, engines={"vllm": 90})
+NARROW = Band(width=0.2, mean_error=0.1, points=30, engines={"vllm": 30})
+EAGLE3 = "Qwen/Qwen3-8B -H h200 --drafter eagle3,accept=0.7"
+
+
+def shell(words: str) -> str:
+    """Return what a command prints."""
+    run = CliRunner().invoke(app, words.split())
+    assert run.exit_code == 0, run.output
+    return run.stdout
+
+
+def told(words: str) -> dict[str, Any]:
+    """Return what a command prints as JSON."""
+    found: dict[str, Any] = json.loads(shell(f"{words} --json").splitlines()[-1])
+    return found
+
+
+def test_json_and_tables_have_bands_and_the_ideal_engine_none() -> None:
+    words = f"predict {EAGLE3} --max-draft-len 3 --batch"
+    (drafter,) = told(f"{words} 1,8 --engine sglang")["drafters"]
+    assert np.shape(drafter["speedup_low"]) == np.shape(drafter["speedup"]) == (1, 2, 4)
+    assert drafter["speedup_high"][0][0][3] > drafter["speedup"][0][0][3]
+    assert drafter["verdict"] == [["pays", "pays"]]
+    assert np.shape(drafter["best_within_band"]) == (1, 2, 2)
+    (drafter,) = told(f"{words} 1,8 --engine ideal")["drafters"]
+    assert drafter["speedup_low"] is drafter["speedup_high"] is drafter["verdict"] is None
+    for batch in ("1", "1,8"):
+        assert "80% band" in shell(f"{words} {batch} --engine sglang")
+    assert "verdict" not in shell(f"{words} 1,8 --engine ideal")
+    # Without lengths to draft there is nothing to be unsure of.
+    text = shell(f"predict {EAGLE3} --max-draft-len 0 --engine sglang")
+    (row,) = [line.split() for line in text.splitlines() if line.strip().startswith("none")]
+    assert row[:4] == ["none", "1.00x", "-", "-"]
+
+
+def test_json_has_the_ends_of_every_figure(tmp_path: Path) -> None:
+    reach = Reach(
+        family="hopper", engines=("sglang",), chips=(CHIP.name,), formats=("bf16",),
+        attention=("full_attention",), placements=("one device",),
+    )  # fmt: skip
+    bands = {name: {"any": WIDE} for name in ("tpot_s", "ttft_s", "tokens_per_s")}
+    fast = replace(CHIP.engine("sglang"), served_bands=bands, reach=reach)
+    file = tmp_path / "mine.yaml"
+    file.write_text(calibrated_yaml(replace(CHIP, aliases=()), fast, name="mine", source="made up"))
+    words = EAGLE3.replace("h200", str(file)) + " --input-len 1000 --output-len 200"
+    answer = told(f"predict {words} --max-draft-len 2")
+    assert answer["reach"]["chip"] == "measured"
+    (drafter,) = answer["drafters"]
+    both = {name: name for name in ("tokens_per_s", "usd_per_million_tokens")}
+    places = [
+        (drafter, both),
+        (drafter["end_to_end"], {**both, "ttft": "ttft_s", "tpot": "tpot_s"}),
+    ]
+    places += [(answer["baseline"], {"step": "step_s", "tokens_per_s": "tokens_per_s"})]
+    for place, figures in places:
+        for name, value in figures.items():
+            keys = (f"{name}_low", value, f"{name}_high")
+            low, at, high = (np.array(place[key], dtype=np.float64) for key in keys)
+            assert low.shape == at.shape == high.shape, name
+            assert np.all((low < at) & (at < high)), name
+            plain = (0, 0, 0)[: at.ndim]
+            assert math.log(high[plain] / at[plain]) == pytest.approx(0.4), name
+    assert "80% bands without drafts" in shell(f"predict {words} --max-draft-len 2")
+    answer = told(f"advise {words} --concurrency 1,8")
+    assert answer["reach"]["batch"]["asked"] == [1, 8]
+    for row in answer["rows"]:
+        for name in ("tokens_per_s", "usd_per_million_tokens", "ttft", "tpot"):
+            assert row["plain"][f"{name}_low"] < row["plain"][f"{name}_high"]
+
+
+def bands_line(
+    bands: dict[str, Any], batch: Any = 1, *, requests: bool = True, **more: bool
+) -> str:
+    """Return the line on bands of an engine that has these."""
+    mine = EngineProfile(name="mine", served_bands=bands)
+    return served_bands_line(mine, batch, requests=requests, **more)
+
+
+def test_an_engine_without_served_loads_says_so_and_the_ideal_one_has_no_server() -> None:
+    assert served_bands_line(EngineProfile(name="ideal"), 1, requests=False) == ""
+    assert "no band" in bands_line({})
+    assert "mine" in bands_line({})
+    # One of the batch sizes lies where no load was measured.
+    some = {"tpot_s": {"to-4": NARROW}}
+    assert "no band" in bands_line(some, [1, 8], requests=False)
+    assert "30 loads" in bands_line(some, [1, 4], requests=False)
+    # Loads that are played through have a TTFT of their own; a factor says more than -89% to +802%.
+    wide = Band(width=2.2, mean_error=5, points=40)
+    both = {"ttft_s": {"any": NARROW}, "played_ttft_s": {"any": wide}}
+    assert "factor of 9 of 40 loads" in bands_line(both, played=True)
+    assert "-18% to +22% of 30 loads" in bands_line(both)
+    # Of a steady state prices are named, as of decoding alone.
+    assert "prices" in bands_line(both)
+    assert "prices" not in bands_line(both, played=True)
+
+
+def test_the_flag_that_plays_requests_is_named_where_it_helps() -> None:
+    bands = {"tpot_s": {"any": NARROW}, "ttft_s": {"any": NARROW}}
+    assert "--requests" in bands_line(bands, can_play=True)
+    assert "--requests" not in bands_line(bands)
+    assert "--requests" not in bands_line(bands, requests=False, can_play=True)
+    words = EAGLE3.replace("h200", "h100") + " --input-len 512 --output-len 64 --concurrency 1"
+    for more, named in (
+        ("", True),
+        ("--requests 1x", False),
+        ("--prefill 1x1 --decode 1x1", False),
+    ):
+        for question in ("predict --engine vllm", "advise --framework vllm"):
+            said = " ".join(shell(f"{question} {words} {more}").split())
+            assert ("start together" in said) is named, (question, more)

@@ -1,0 +1,562 @@
+"""Questions about prefill and decoding on their own workers: advice, predictions, studies."""
+
+import itertools
+import json
+import math
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from specroof import (
+    advise,
+    capacity,
+    frontier,
+    load_drafter,
+    load_hardware,
+    load_model,
+    predict,
+    sweep,
+)
+from specroof.cli import app
+from specroof.errors import OptionError, reject
+from specroof.hardware import HardwareProfile, Placement
+from specroof.hardware.engine import UNMEASURED
+from specroof.latency import Deployment, Setup, engine_setup
+from specroof.questions.request import workers_of
+from specroof.questions.splits import candidate_splits, worker_schedule
+from specroof.serving.end_to_end import EndToEnd, WorkerLoads
+from specroof.serving.served import ServedCurve, served_curve
+from specroof.serving.split import Split
+from specroof.serving.workload import Load, Workload
+
+
+def requests_of(served: ServedCurve) -> tuple[EndToEnd, WorkerLoads]:
+    assert served.end_to_end is not None
+    assert served.end_to_end.workers is not None
+    return served.end_to_end, served.end_to_end.workers
+
+
+# --- advise ---------------------------------------------------------------------------------------
+
+ADVISE = "advise --input-len 3000 --output-len 300 --concurrency 1,32 --drafter eagle3,accept=0.7"
+
+
+def shell(words: str) -> Any:
+    command, *rest = words.split()
+    return CliRunner().invoke(app, [command, "Qwen/Qwen3-8B", "-H", "h100", *rest])
+
+
+ASKED: dict[str, Any] = {
+    "drafters": "eagle3,accept=0.7", "input_len": 3000, "output_len": 300, "concurrency": [1, 32]
+}  # fmt: skip
+
+
+MODEL, CHIP = "Qwen/Qwen3-8B", "h100"
+
+
+def of_workers(question: Callable[..., Any], **changes: Any) -> Any:
+    """Return what a question answers about Qwen3-8B on H100s."""
+    return question(MODEL, CHIP, **ASKED | changes)
+
+
+def usd_per_hour(*chips: str) -> float:
+    """Return the price of some chips together."""
+    prices = [load_hardware(chip).price for chip in chips]
+    return sum(price.usd_per_hour for price in prices if price)
+
+
+def test_advice_on_workers_is_that_of_their_curves() -> None:
+    advice = of_workers(advise, prefill="2x1", decode="1x2")
+    chip = advice.chips[0]
+    assert chip.split is not None
+    model = load_model("Qwen/Qwen3-8B")
+    workload = Workload(3000, 300)
+    served = served_curve(
+        Deployment(model, chip.setup),
+        load_drafter("eagle3,accept=0.7"),
+        Load([1.0, 32.0], [workload.mean_context_len], workload),
+        "queue",
+        max_draft_len=16,
+        split=Split(chip.split.prefill, 2, 1),
+    )
+    whole, workers = requests_of(served)
+    told = advice.to_dict()["split"]
+    for i, (row, load) in enumerate(zip(chip.rows, told["loads"], strict=True)):
+        k = row.draft_len
+        assert row.times.tokens_per_s == pytest.approx(whole.tokens_per_s[0, i, k])
+        assert row.plain.ttft_s == pytest.approx(whole.ttft_s[0, i, 0])
+        assert load["advised"]["decode_batch"] == pytest.approx(workers.decode_batch[0, i, k])
+        assert load["plain"]["tokens_per_s_per_device"] == row.plain.tokens_per_s / 4
+    assert told["devices"] == 4
+    assert told["prefill"]["workers"] == 2
+    assert told["decode"]["placement"]["tensor_parallel"] == 2
+    assert set(told["flags"]) == {"vllm", "sglang"}
+    # Four devices are paid.
+    assert chip.rows[0].times.usd_per_hour == pytest.approx(4 * usd_per_hour("h100"))
+    assert chip.to_measure is None
+
+
+def test_the_page_shows_workers_and_how_each_is_started() -> None:
+    run = shell(f"{ADVISE} --prefill 2x1 --decode 1x2 --framework sglang")
+    assert run.exit_code == 0
+    page = run.stdout
+    assert "2 x 1 NVIDIA H100" in page
+    assert page.count("--disaggregation-mode") == 2
+    assert "prefill worker, 2 of them" in page
+
+
+def test_prefill_on_another_chip_has_its_own_price() -> None:
+    advice = of_workers(advise, prefill="1x1@h200", decode="1x1")
+    assert advice.chips[0].usd_per_hour == pytest.approx(usd_per_hour("h100", "h200") / 2)
+    assert advice.chips[0].split is not None
+    assert advice.chips[0].split.prefill.hardware.name == load_hardware("h200").name
+    unknown = of_workers(advise, prefill="1x1@a100-40gb", decode="1x1", link=25e9)
+    assert unknown.chips[0].usd_per_hour is None
+
+
+@pytest.mark.parametrize("targets", [{}, {"tpot_ms": 4.0, "draft_len": [2, 3]}])
+def test_the_best_split_is_the_best_of_all(targets: dict[str, Any]) -> None:
+    asked = {"concurrency": [48], "framework": "vllm"} | targets
+    best = of_workers(advise, devices=3, **asked).chips[0]
+
+    def worth(chip: Any) -> tuple[bool, float]:
+        row = chip.rows[0]
+        in_time = bool(row.targets.met(row.times.ttft_s, row.times.tpot_s))
+        return in_time, row.times.tokens_per_s
+
+    others = [
+        of_workers(advise, prefill=f"{p}x{a}", decode=f"{d}x{b}", **asked).chips[0]
+        for p, a, d, b in itertools.product((1, 2), repeat=4)
+        if p * a + d * b <= 3
+    ]
+    assert worth(best) == max(map(worth, others))
+    # Speedups are over the best of all without drafts, three servers of one device among them.
+    unsplit = [
+        of_workers(advise, tensor_parallel=each, **asked | {"concurrency": 48 / n})
+        for each, n in ((1, 3), (2, 1))
+    ]
+    plain = [chip.rows[0].plain.tokens_per_s for chip in others]
+    plain += [
+        n * one.chips[0].rows[0].plain.tokens_per_s for n, one in zip((3, 1), unsplit, strict=True)
+    ]
+    (row,) = best.rows
+    if not targets:
+        assert row.plain.tokens_per_s == pytest.approx(max(plain))
+    assert row.speedup[0] == pytest.approx(row.times.tokens_per_s / row.plain.tokens_per_s)
+    assert row.plain.usd_per_million_tokens == pytest.approx(
+        3 * 2.95 / 3600 / row.plain.tokens_per_s * 1e6
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "chip", "each"),
+    # 8 devices do not divide 28 heads; one with 40 GB does not hold 32 billion weights.
+    [("Qwen/Qwen2.5-7B", "h100", 4), ("Qwen/Qwen3-32B", "a100-40gb", 4)],
+)
+def test_nothing_without_drafts_is_better_than_the_baseline(
+    model: str, chip: str, each: int
+) -> None:
+    asked = ASKED | {"concurrency": 16, "framework": "vllm"}
+    (row,) = advise(model, chip, devices=8, link=25e9, **asked).chips[0].rows
+    half = advise(model, chip, tensor_parallel=each, **asked | {"concurrency": 16 * each / 8})
+    assert row.plain.tokens_per_s >= 8 / each * half.chips[0].rows[0].plain.tokens_per_s
+
+
+def test_servers_without_a_split_are_candidates_too() -> None:
+    asked = {"input_len": 10, "output_len": 1000, "concurrency": 64}
+    chip = of_workers(advise, devices=4, **asked).chips[0]
+    (said,) = [note for note in chip.notes if "unsplit" in note]
+    whole = of_workers(advise, tensor_parallel=1, **asked | {"concurrency": 16})
+    (each,), (row,) = whole.chips[0].rows, chip.rows
+    assert row.plain.tokens_per_s >= 4 * each.plain.tokens_per_s
+    # Prompts of ten tokens keep no prefill worker busy.
+    assert 4 * each.times.tokens_per_s > row.times.tokens_per_s
+    assert "no split is as good" in said
+
+
+def test_prefill_limits_what_drafts_gain() -> None:
+    """Speculation multiplies what decode workers do, and leaves prefill workers as they are."""
+    asked = {"concurrency": [256], "framework": "vllm"}
+    few, many = (
+        of_workers(advise, prefill=f"{n}x1", decode="1x1", **asked).chips[0].rows[0] for n in (1, 6)
+    )
+    assert few.choice.speedup < many.choice.speedup
+    assert few.bottleneck == "prefill"
+
+
+def test_workers_are_read_from_text_alone() -> None:
+    assert workers_of("prefill", "12x8@my.yaml") == (12, 8, "my.yaml")
+    for text in (2, "9" * 5000 + "x1", "1x" + "9" * 5000):
+        with pytest.raises(OptionError, match=r"prefill is '?[129]"):
+            workers_of("prefill", text)
+
+
+def test_chips_without_a_link_split_into_single_devices() -> None:
+    advice = advise("Qwen/Qwen3-8B", "gh200", devices=3, link=3e9, **ASKED)
+    split = advice.chips[0].split
+    assert split is not None
+    assert split.prefill.placement.devices == advice.chips[0].setup.placement.devices == 1
+    assert split.prefill_workers + split.decode_workers == 3
+
+
+def test_workers_of_a_budget_hold_the_model_and_divide_it() -> None:
+    def divides(_profile: HardwareProfile, devices: int, _is_prefill: bool) -> Setup:
+        if devices == 2:
+            reject("tensor_parallel is 2", "another")
+        return engine_setup(load_hardware(CHIP), "sglang", Placement(devices), None)
+
+    def splits(devices: int) -> list[tuple[int, int, int, int]]:
+        found = candidate_splits(
+            *(devices, None, load_hardware("h100"), divides),
+            lambda setup, is_prefill: is_prefill or setup.placement.devices > 1,
+        )
+        return [
+            (
+                *(one.prefill_workers, one.prefill.placement.devices),
+                *(one.decode_workers, setup.placement.devices),
+            )
+            for setup, one in found
+        ]
+
+    assert splits(4) == []
+    assert splits(6) == [(1, 1, 1, 4), (2, 1, 1, 4)]
+    assert (1, 4, 1, 4) in splits(8)
+    # Single devices for prefill: every number up to 16, then steps of an eighth.
+    many = [count for count, size, _, each in splits(32) if (size, each) == (1, 4)]
+    assert many == [*range(1, 17), 18, 20, 22, 24, 27]
+
+
+def test_a_schedule_of_flags_counts_requests_of_one_worker() -> None:
+    advice = of_workers(advise, prefill="2x1", decode="2x1")
+    prediction = advice.chips[0].prediction
+    workers = prediction.end_to_end[0].workers
+    assert workers is not None
+    loads = list(prediction.load.batch_size)
+    most = workers.decode_batch[0, loads.index(32.0), 2]
+    middle = workers.decode_batch[0, loads.index(8.0), 4]
+    ranges = worker_schedule([(1, 8, 4), (9, 32, 2)], prediction, 0)
+    assert ranges == ((1, round(middle), 4), (round(middle) + 1, round(most), 2))
+    # Loads that leave a worker with the same batch: the first, unless it has no drafts.
+    assert worker_schedule([(1, 1, 4), (2, 2, 3)], prediction, 0) == ((1, 1, 4),)
+    assert worker_schedule([(1, 1, 0), (2, 2, 3)], prediction, 0) == ((1, 1, 3),)
+
+
+def test_flags_and_limits_are_those_of_one_worker() -> None:
+    asked = ASKED | {"drafters": "eagle3,accept-length=3.2@6", "output_len": 500}
+    asked |= {"concurrency": [1, 8, 32, 64, 128]}
+    chip = advise("Qwen/Qwen3-32B-FP8", "h100", prefill="2x2", decode="1x4", **asked).chips[0]
+    words = shlex.split(chip.worker_launches["vllm"]["decode"].text)
+    config = json.loads(words[words.index("--speculative-config") + 1])
+    drafts, prediction = chip.plan.schedule[-1][2], chip.prediction
+    workers = prediction.end_to_end[0].workers
+    assert workers is not None
+    ranges = config["num_speculative_tokens_per_batch_size"]
+    assert ranges[-1] == [ranges[-2][1] + 1, round(workers.decode_batch[0, -1, drafts]), drafts]
+    assert ranges[-1][1] < chip.plan.schedule[-1][1] == 128
+    # SGLang runs 48 requests with drafts by default: 40 on each of two workers need no more.
+    two = of_workers(advise, prefill="8x1", decode="2x1", **asked | {"concurrency": 80})
+    assert two.chips[0].raised == {}
+    assert not any("at most" in warning for warning in two.warnings)
+    assert two.chips[0].plan.capacity is not None
+    largest = two.chips[0].prediction.limits[0].largest[0, 0]
+    assert two.chips[0].plan.capacity["plain"]["largest_batch"] == 2 * largest
+    one = of_workers(advise, prefill="8x1", decode="1x1", **asked | {"concurrency": 80})
+    assert one.chips[0].raised == {"running": (48, 80)}
+
+
+def test_at_the_break_even_drafts_gain_nothing() -> None:
+    workers: dict[str, Any] = {"prefill": "2x1", "decode": "1x1"}
+    asked = {"concurrency": 32, "draft_len": 3, "framework": "vllm"}
+    chip = of_workers(advise, **workers, **asked).chips[0]
+    rate = chip.break_even[0].rate
+    again = of_workers(advise, **workers, **asked | {"drafters": f"eagle3,accept={rate}"})
+    assert again.chips[0].rows[0].choice.speedup == pytest.approx(1.0, abs=0.005)
+
+
+# --- Other questions ------------------------------------------------------------------------------
+
+WORKERS: dict[str, Any] = {"prefill": "2x1", "decode": "2x2"}
+
+
+def test_a_prediction_on_workers_is_that_of_their_curves() -> None:
+    found = of_workers(predict, max_draft_len=3, engine="vllm", **WORKERS)
+    assert found.split is not None
+    workload = Workload(3000, 300)
+    whole, workers = requests_of(
+        served_curve(
+            found.deployment,
+            load_drafter("eagle3,accept=0.7"),
+            Load([1.0, 32.0], [workload.mean_context_len], workload),
+            "queue",
+            max_draft_len=3,
+            split=Split(found.split.prefill, 2, 2),
+        )
+    )
+    told = found.to_dict()
+    assert told["split"]["devices"] == found.devices == 2 * 1 + 2 * 2
+    assert told["split"]["prefill"]["placement"]["tensor_parallel"] == 1
+    (drafter,) = told["drafters"]
+    assert drafter["end_to_end"]["tokens_per_s"] == whole.tokens_per_s.tolist()
+    assert drafter["end_to_end"]["workers"]["decode_batch"] == workers.decode_batch.tolist()
+    # Six devices are paid.
+    usd = drafter["end_to_end"]["usd_per_million_tokens"][0][1][3]
+    expected = 6 * usd_per_hour("h100") / 3600 / whole.tokens_per_s[0, 1, 3] * 1e6
+    assert usd == pytest.approx(expected, rel=1e-12)
+    frame = found.to_frame()
+    assert frame["devices"].unique().tolist() == [6]
+    assert frame["decode_batch"].tolist() == workers.decode_batch.ravel().tolist()
+    page = str(found)
+    assert "2 x 1 NVIDIA H100" in page
+    assert "on workers of their own" in page
+
+
+def test_several_drafters_are_named_beside_their_workers() -> None:
+    asked = {"drafters": ["eagle3,accept=0.7", "ngram,accept=0.5,match=0.4"]}
+    page = str(of_workers(predict, max_draft_len=3, **WORKERS, **asked))
+    table = page[page.index("prefill busy") :]
+    assert "ngram" in table[: table.index("waiting included")]
+
+
+def test_prefill_on_another_chip_is_paid_and_fed_there() -> None:
+    asked: dict[str, Any] = {"max_draft_len": 3, "decode": "1x1", **ASKED}
+    mixed = of_workers(predict, prefill="1x1@h200", **asked)
+    usd = usd_per_hour("h100", "h200") / 3600 * 1e6
+    assert mixed.prices(1.0)["usd_per_million_tokens"] == pytest.approx(usd)
+    assert sum(note.startswith("price:") for note in mixed.messages["notes"]) == 2
+    unknown = of_workers(predict, prefill="1x1@a100-40gb", link=25e9, **asked)
+    assert unknown.prices(1.0)["usd_per_million_tokens"] is None
+
+
+def test_bands_of_workers_are_wider_and_reach_says_so() -> None:
+    asked: dict[str, Any] = {"max_draft_len": 3, "engine": "vllm", **ASKED}
+    one = of_workers(predict, tensor_parallel=2, **asked)
+    many = of_workers(predict, **WORKERS, **asked)
+    near, far = (found.curves[0].band for found in (one, many))
+    assert near is not None
+    assert far is not None
+    assert far.width == pytest.approx(math.hypot(near.width, UNMEASURED["split"][0]))
+    assert many.curves[0].served_bands == one.curves[0].served_bands
+    reach = many.to_dict()["reach"]
+    assert (reach["placement"], reach["text"].endswith("none with split")) == ("none", True)
+    ideal = of_workers(predict, **WORKERS, **asked | {"engine": "ideal"})
+    assert not any("bands" in note for note in ideal.notes)
+
+
+def test_a_frontier_of_workers_counts_all_devices() -> None:
+    asked: dict[str, Any] = {"drafters": "eagle3,accept=0.7", "input_len": 3000, "output_len": 300}
+    asked |= {"engine": "sglang", "max_draft_len": 3, **WORKERS}
+    loads = [1, 32, 256, 4096]
+    found = frontier("Qwen/Qwen3-8B", "h100", batch_size=loads, tpot_s=0.03, **asked)
+    whole = of_workers(predict, concurrency=loads, **asked).end_to_end[0]
+    plain = found.series[0]
+    (point,) = (point for point in plain.points if point.batch_size == 32)
+    assert point.devices == 6
+    assert point.tokens_per_s_per_device == pytest.approx(whole.tokens_per_s[0, 1, 0] / 6)
+    assert point.tokens_per_s_per_user == pytest.approx(1 / whole.tpot_s[0, 1, 0])
+    usd = usd_per_hour("h100") / 3600 / point.tokens_per_s_per_device * 1e6
+    assert point.usd_per_million_tokens == pytest.approx(usd)
+    assert found.chips[0].reach is not None
+
+
+def test_a_frontier_of_workers_ends_where_requests_wait_for_memory() -> None:
+    asked: dict[str, Any] = {"drafters": "eagle3,accept=0.7", "input_len": 500, "output_len": 500}
+    asked |= {"engine": "sglang", "max_draft_len": 3, "prefill": "8x1", "decode": "2x1"}
+    asked["batch_size"] = [1, 32, 160]
+    few = frontier("Qwen/Qwen3-8B", "h100", server="running=8", **asked)
+    assert {one.batch_size for series in few.series for one in series.points} == {1}
+    # SGLang runs 48 with drafts by default: more take a limit of a worker's share of them.
+    told = {
+        one.batch_size: one.running
+        for one in frontier("Qwen/Qwen3-8B", "h100", **asked).series[1].points
+    }
+    assert told == {1: None, 32: None, 160: 80}
+
+
+def test_memory_of_workers_is_that_of_servers_of_their_size() -> None:
+    asked: dict[str, Any] = {"context_len": 8192, "engine": "vllm"}
+    found = capacity("Qwen/Qwen3-8B", "h100", drafters="eagle3", **WORKERS, **asked)
+    alone = capacity("Qwen/Qwen3-8B", "h100", drafters="eagle3", tensor_parallel=2, **asked)
+    prefill = capacity("Qwen/Qwen3-8B", "h100", **asked)
+    assert [side.to_dict() for side in found.sides] == [side.to_dict() for side in alone.sides]
+    told = found.to_dict()["split"]
+    assert told["prefill"]["capacity"] == prefill.to_dict()["plain"]
+    assert told["decode"]["workers"] == 2
+    (line,) = (line for line in str(found).splitlines() if line.startswith("- over all workers"))
+    counts = [2 * side.largest_batch for side in (*alone.sides, prefill.sides[0])]
+    assert [int(word) for word in line.split()[-3:]] == counts
+    assert "over all workers" not in str(alone)
+    assert "split" not in alone.to_dict()
+
+
+TARGETS: list[dict[str, Any]] = [
+    {"model": "Qwen/Qwen3-8B", "hardware": "h100", "engine": "vllm", **WORKERS},
+    {"model": "Qwen/Qwen3-8B", "hardware": "h100", "engine": "vllm", "tensor_parallel": 2},
+]
+STUDY: dict[str, Any] = {
+    "format_version": 1,
+    "drafters": ["eagle3,accept=0.7"],
+    "batch_size": [1, 32],
+    "workload": {"input_len": 3000, "output_len": 300},
+    "max_draft_len": 3,
+}
+
+
+def test_studies_take_workers(tmp_path: Path) -> None:
+    found = sweep({**STUDY, "targets": TARGETS})
+    split, one = (outcome.prediction for outcome in found.outcomes)
+    own = of_workers(predict, max_draft_len=3, engine="vllm", **WORKERS)
+    assert split.to_dict() == own.to_dict()
+    assert one.split is None
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump({**STUDY, "targets": TARGETS}))
+    for form in ("parquet", "csv"):
+        run = CliRunner().invoke(
+            app,
+            ["sweep", f"{tmp_path}/study.yaml", "-o", f"{tmp_path}/{form}", "--format", form],
+        )
+        assert run.exit_code == 0, run.stderr
+    # A sweep of other workers is another one.
+    again = yaml.safe_dump({**STUDY, "targets": [TARGETS[0] | {"link": 1e9}, TARGETS[1]]})
+    (tmp_path / "study.yaml").write_text(again)
+    run = CliRunner().invoke(app, ["sweep", f"{tmp_path}/study.yaml", "-o", f"{tmp_path}/csv"])
+    assert (run.exit_code, "split_sha256" in run.stderr) == (2, True)
+    overviews = {overview.target: overview for overview in found.overviews()}
+    assert [overview.devices for overview in overviews.values()] == [6, 2]
+    # Prices are of all devices.
+    usd, best = overviews[1].usd_per_million_tokens[0, 1], split.end_to_end[0].curve
+    draft_len = best.best_draft_len[0, 1]
+    assert usd == pytest.approx(
+        split.prices(best.tokens_per_s)["usd_per_million_tokens"][0, 1, draft_len]  # type: ignore[index]  # known
+    )
+    rows = list(found.frames())
+    assert rows[0]["devices"].unique().tolist() == [6]
+    assert "devices" not in rows[1]
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ({"prefill": "2x1"}, "decode is missing"),
+        ({**WORKERS, "tensor_parallel": 2}, "tensor_parallel is given"),
+        ({"link": 1e9}, "none where one server does both"),
+        ({"prefill": "1x1@t4", "decode": "1x1"}, "workers that hold Qwen3-8B"),
+        ({"prefill": "1x3", "decode": "1x1"}, "groups of 3 devices"),
+        ({"prefill": "1x1", "decode": "1x1@h200"}, "no chip"),
+    ],
+)
+def test_workers_of_studies_that_cannot_be_are_refused(target: dict[str, Any], said: str) -> None:
+    target = {"model": "Qwen/Qwen3-8B", "hardware": "h100", **target}
+    with pytest.raises(OptionError, match=said):
+        sweep({**STUDY, "targets": [target]})
+
+
+def test_workers_are_given_once_to_a_study() -> None:
+    with pytest.raises(OptionError, match=r"2x1 and 2x2 x NVIDIA H100.* is given twice"):
+        sweep({**STUDY, "targets": [TARGETS[0], dict(TARGETS[0])]})
+    load = {"input_len": 30, "output_len": 30, "requests": 3}
+    with pytest.raises(OptionError, match=r"prefill is '2x1'; allowed: one server"):
+        sweep({**STUDY, "targets": TARGETS[:1], "workload": load})
+    without = {key: value for key, value in STUDY.items() if key != "workload"}
+    with pytest.raises(OptionError, match=r"prefill is '2x1'; allowed: with a workload"):
+        sweep({**without, "targets": TARGETS[:1]})
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (f"{ADVISE} --prefill 2x1", "--decode is missing"),
+        (f"{ADVISE} --decode 2x1", "--prefill is missing"),
+        (f"{ADVISE} --prefill 2y1 --decode 1x1", "--prefill is '2y1'"),
+        (f"{ADVISE} --prefill 0x1 --decode 1x1", "--prefill is 0"),
+        (f"{ADVISE} --prefill 1x1 --decode 1x1@h200", "--decode is '1x1@h200'"),
+        (f"{ADVISE} --prefill 1x3 --decode 1x1", "--prefill is '1x3'"),
+        (f"{ADVISE} --prefill 1x1 --decode 1x1 --tp 2", "--tp is 2"),
+        (f"{ADVISE} --prefill 1x1 --decode 1x1 --devices 2", "--devices is given with"),
+        (f"{ADVISE} --devices 0", "--devices is 0"),
+        (f"{ADVISE} --devices 1025", "--devices is 1025"),
+        (f"{ADVISE} --devices 1", "does not fit on workers of 1 x"),
+        (f"{ADVISE} --prefill 1x1@t4 --decode 1x1", "does not fit on workers of 1x1@t4 and 1x1"),
+        (f"{ADVISE} --link 5e10", "--link is 50000000000.0"),
+        (f"{ADVISE} --prefill 1x1 --decode 1x1 --link 0", "--link is 0"),
+        (f"{ADVISE} --prefill 1x1@l40s --decode 1x1", "(--link)"),
+        (f"{ADVISE} --prefill 1x1@nothing --decode 1x1", "nothing"),
+        ("predict --prefill 2x1 --drafter ideal", "--decode is missing"),
+        ("predict --prefill 2x1 --decode 1x1 --drafter ideal", "--input-len and --output-len"),
+        ("predict --link 1e9 --drafter ideal", "--link is 1000000000.0"),
+        ("predict --prefill 1x1@t4 --decode 1x1 --drafter ideal", "workers that hold Qwen3-8B"),
+        ("predict --prefill 1x1 --decode 1x2 --tp 2 --drafter ideal", "--tp is 2"),
+        (
+            "predict --prefill 1x1 --decode 1x2 --drafter ideal --isl 9 --osl 9 --rate 4/s",
+            "one server, or a steady state",
+        ),
+        (
+            "advise --prefill 1x1 --decode 1x2 --drafter ideal --isl 9 --osl 9 --rate 4/s",
+            "one server, or a steady state",
+        ),
+        ("frontier --prefill 1x1 --decode 1x2 --drafter ideal --devices 2,4", "--devices is "),
+        ("capacity --prefill 1x1 --decode 1x2 --link 5e9", "--link is 5000000000.0"),
+        ("explain --decode 1x2", "--decode"),
+    ],
+)
+def test_every_question_refuses_workers_in_one_line(words: str, said: str) -> None:
+    run = shell(words)
+    assert (run.exit_code, run.stdout) == (2, "")
+    (line,) = run.stderr.splitlines()
+    assert said in line
+
+
+def test_the_ideal_engine_counts_no_memory_of_prefill_workers() -> None:
+    asked = {"engine": "ideal", "max_draft_len": 1, "link": 1e9}
+    found = of_workers(predict, prefill="1x1@t4", decode="1x1", **asked)
+    assert found.end_to_end[0].workers is not None
+    endless = of_workers(predict, **WORKERS, **asked | {"link": math.inf})
+    assert endless.to_dict()["split"]["link_bytes_per_s"] is None
+
+
+def test_advice_names_what_a_server_refuses() -> None:
+    spread: dict[str, Any] = {"prefill": "1x8", "decode": "1x8", "decode_context_parallel": 2}
+    advice = advise("deepseek-ai/DeepSeek-R1", "h200", framework="vllm", **spread, **ASKED)
+    assert advice.to_dict()["split"]["flags"] == {}
+    assert any("NixlConnector" in warning for warning in advice.warnings)
+    tree = ASKED | {"drafters": "eagle3,accept=0.7,tree=eagle2,nodes=8,top-k=2,siblings=.3"}
+    with pytest.raises(OptionError, match="trees of eagle3; allowed"):
+        advise("Qwen/Qwen3-8B", "h100", prefill="1x1", decode="1x1", framework="vllm", **tree)
+
+
+def test_advice_on_the_ideal_engine_has_endless_memory() -> None:
+    advice = of_workers(advise, prefill="1x1", decode="1x1", engine="ideal")
+    assert advice.chips[0].plan.capacity is None
+
+
+def test_a_study_plays_no_loads_on_other_workers() -> None:
+    study = {
+        "format_version": 1,
+        "targets": [
+            {"model": "Qwen/Qwen3-8B", "hardware": "h200", "prefill": "1x1", "decode": "1x1"}
+        ],
+        "drafters": ["eagle3,accept=0.7"],
+        "workload": [{"input_len": 1000, "output_len": 200, "rate": [1]}],
+    }
+    with pytest.raises(OptionError, match=r"targets\.0\.prefill is '1x1'"):
+        sweep(study)
+
+
+def test_workers_of_a_framework_that_refuses_the_drafter_have_no_flags() -> None:
+    found = advise(
+        "Qwen/Qwen3-8B",
+        "h100",
+        drafters="medusa,accept-length=2.5@3",
+        prefill="1x1",
+        decode="1x1",
+        input_len=1000,
+        output_len=300,
+        concurrency=8,
+    )
+    (chip,) = found.chips
+    assert chip.rows[0].draft_len
+    assert set(chip.engine_config.values()) == {None}
+    assert chip.worker_launches == {}
