@@ -20,15 +20,20 @@ SITE := .build/public
 # What nobody imports need not be compiled: Python compiles the rest when it is first imported.
 PIP_FLAGS := --quiet --disable-pip-version-check --no-compile
 
+# Compiled code is kept out of the checkout, and kept: without it, whoever sets
+# PYTHONDONTWRITEBYTECODE waits twice as long for every process that a test starts.
+PYCACHE := .build/pycache
+COMPILED := -u PYTHONDONTWRITEBYTECODE PYTHONPYCACHEPREFIX="$(CURDIR)/$(PYCACHE)"
+
 # The tests run in $(RUN), a folder that holds copies of what they read and no specroof, so that
 # `import specroof` finds the installed wheel or nothing; tests/conftest.py refuses anything else.
-TEST_ENVIRONMENT := env -u PYTHONPATH -u PYTHONHOME SPECROOF_TEST_WHEEL=1 HYPOTHESIS_PROFILE=ci
+TEST_ENVIRONMENT := env -u PYTHONPATH -u PYTHONHOME $(COMPILED) SPECROOF_TEST_WHEEL=1 HYPOTHESIS_PROFILE=ci
 PYTEST_FLAGS := -c pyproject.toml --rootdir . -p no:cacheprovider
 # PYTEST_WORKERS=0 runs them one after another, in one process.
 PYTEST_WORKERS := auto
 PARALLEL := -n $(PYTEST_WORKERS) --maxprocesses 8 --dist worksteal
 # What is edited, without building a wheel of it.
-CHECKOUT_PYTHON = env -u PYTHONHOME PYTHONPATH="$(CURDIR)" $(TEST_ENV)/bin/python
+CHECKOUT_PYTHON = env -u PYTHONHOME $(COMPILED) PYTHONPATH="$(CURDIR)" $(TEST_ENV)/bin/python
 CHECKOUT_TESTS = $(CHECKOUT_PYTHON) -m pytest $(PARALLEL)
 FUZZ_MINUTES := 60
 DEV_PACKAGE := --editable '.[dev,mcp]'
@@ -62,9 +67,9 @@ endef
 # Copy what the tests read into $(RUN).
 define fill_run_folder
 @rm -rf $(RUN) && mkdir -p $(RUN) && \
-    cp -R pyproject.toml Makefile README.md CONTRIBUTING.md CHANGELOG.md CITATION.cff RELEASING.md SKILL.md llms.txt \
+    cp -Rp pyproject.toml Makefile README.md CONTRIBUTING.md CHANGELOG.md CITATION.cff RELEASING.md SKILL.md llms.txt \
     .github docs release tests notebooks $(RUN) && \
-    mkdir $(RUN)/benchmarks && cp -R benchmarks/fitting $(RUN)/benchmarks
+    mkdir $(RUN)/benchmarks && cp -Rp benchmarks/fitting $(RUN)/benchmarks
 endef
 
 help: ## list the targets
@@ -175,19 +180,19 @@ site: $(SITE)/page/index.html ## documentation, interactive page and an answer f
 	env -u PYTHONHOME PYTHONPATH="$(CURDIR)" NO_MKDOCS_2_WARNING=1 $(TEST_ENV)/bin/python -m mkdocs build \
 	    --strict --quiet --config-file docs/mkdocs.yml --site-dir $(CURDIR)/.build/docs
 	@rm -rf .build/docs/page && find .build/docs -name '*.map' -delete && cp -R .build/docs/. $(SITE)
-	env -u PYTHONHOME PYTHONPATH="$(CURDIR)" $(TEST_ENV)/bin/python docs/answers.py $(SITE)
+	$(CHECKOUT_PYTHON) docs/answers.py $(SITE)
 	@echo "Open $(SITE)/index.html"
 
 $(SITE)/page/index.html: $(SOURCES) $(TEST_ENV)/.dev-installed
 	@mkdir -p $(SITE)
-	env -u PYTHONHOME PYTHONPATH="$(CURDIR)" $(TEST_ENV)/bin/python -m specroof explore -o $(SITE)/page
+	$(CHECKOUT_PYTHON) -m specroof explore -o $(SITE)/page
 
 outputs: $(TEST_ENV)/.dev-installed ## write into README and docs what their commands print now
-	env -u PYTHONHOME PYTHONPATH="$(CURDIR)" $(TEST_ENV)/bin/python tests/sessions.py \
+	$(CHECKOUT_PYTHON) tests/sessions.py \
 	    $$(grep -rl '^$$ specroof' README.md docs/pages)
-	env -u PYTHONHOME PYTHONPATH="$(CURDIR)" $(TEST_ENV)/bin/python tests/screens.py docs/pages/screens
-	env -u PYTHONHOME PYTHONPATH="$(CURDIR)" $(TEST_ENV)/bin/python tests/demo.py notebooks/charts
-	env -u PYTHONHOME PYTHONPATH="$(CURDIR)" $(TEST_ENV)/bin/python tests/schemas.py specroof/cli/schemas
+	$(CHECKOUT_PYTHON) tests/screens.py docs/pages/screens
+	$(CHECKOUT_PYTHON) tests/demo.py notebooks/charts
+	$(CHECKOUT_PYTHON) tests/schemas.py specroof/cli/schemas
 
 golden: $(TEST_ENV)/.wheel-installed ## published numbers against predictions; report in .build/golden/
 	$(fill_run_folder)
@@ -225,6 +230,7 @@ $(RELEASE_ENV)/.installed: pyproject.toml Makefile
 $(TEST_ENV)/.dev-installed: pyproject.toml
 	$(call make_environment,$(TEST_ENV))
 	@echo "Installing the tools into $(TEST_ENV)"
+	@rm -rf $(PYCACHE)
 	$(call install,$(TEST_ENV),$(DEV_PACKAGE))
 	@touch $@
 

@@ -1,11 +1,14 @@
 """What every test shares: where data lies, reproducible draws, a settled environment."""
 
+import fcntl
 import importlib
 import os
+import pickle
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,10 +17,14 @@ import specroof
 
 if TYPE_CHECKING:
     from specroof.scoring import Validation
-    from specroof.scoring.served import ServedValidation
+    from specroof.scoring.served import ServedErrors, ServedValidation
     from specroof.scoring.splits import SplitScore
 
 PACKAGE = Path(specroof.__file__).parent
+
+#: Errors of loads that are played through, by quantity.
+Totals: TypeAlias = "dict[str, ServedErrors | None]"
+Value = TypeVar("Value")
 
 # Whoever runs the tests has an environment; it must not change what is tested. It is settled
 # here, before a test module is imported, since some libraries read it on import.
@@ -61,22 +68,40 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let tests marked `long` run first: begun last, they leave other workers idle."""
-    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+    """Let the longest tests run first: begun last, they leave other workers idle.
+
+    What workers share comes before all else, so that none waits for it.
+    """
+
+    def order(item: pytest.Item) -> tuple[bool, bool]:
+        shares = not SHARED.isdisjoint(getattr(item, "fixturenames", ()))
+        return not shares, item.get_closest_marker("long") is None
+
+    items.sort(key=order)
+
+
+@contextmanager
+def _unmeasured() -> Iterator[None]:
+    """Measure no coverage of what is done within, which it makes twice as long."""
+    coverage = sys.modules.get("coverage")
+    measured = coverage and coverage.Coverage.current()
+    if not measured:
+        yield
+        return
+    measured.stop()
+    try:
+        yield
+    finally:
+        measured.start()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
-    """Measure no coverage of tests marked `long`, which it makes twice as long."""
-    coverage = sys.modules.get("coverage")
-    measured = coverage and item.get_closest_marker("long") and coverage.Coverage.current()
-    if not measured:
+    """Measure no coverage of tests marked `long`."""
+    if not item.get_closest_marker("long"):
         return (yield)
-    measured.stop()
-    try:
+    with _unmeasured():
         return (yield)
-    finally:
-        measured.start()
 
 
 def pytest_report_header() -> str:
@@ -119,28 +144,83 @@ def real_configs() -> Path:
     return folder
 
 
+# --- Seconds of work, done once: by the worker that needs it first, for all, and unmeasured -------
+
+#: Fixtures of such work. Tests of a few points reach its lines.
+SHARED = {"validated", "served_validated", "split_validated", "played_total", "played_as_shipped"}
+
+
+class Once:
+    """Computes a value, unless another worker has; `folder` is that of all workers, if any."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+
+    def __call__(self, name: str, compute: Callable[[], Value]) -> Value:
+        """Return the value of that name."""
+        with _unmeasured():
+            if self.folder is None:
+                return compute()
+            stored = self.folder / f"{name}.pickle"
+            with (self.folder / f"{name}.lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)  # until the file is closed
+                if not stored.exists():
+                    stored.write_bytes(pickle.dumps(compute()))
+            value: Value = pickle.loads(stored.read_bytes())  # noqa: S301 - written above
+            return value
+
+
 @pytest.fixture(scope="session")
-def validated() -> "Validation":
-    """Return predictions beside all published measurements: seconds of work, done once."""
+def once(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Once:
+    """Return what lets one worker compute for all."""
+    among_others = hasattr(request.config, "workerinput")
+    return Once(tmp_path_factory.getbasetemp().parent if among_others else None)
+
+
+@pytest.fixture(scope="session")
+def validated(once: Once) -> "Validation":
+    """Return predictions beside all published measurements."""
     from specroof.scoring import validation  # noqa: PLC0415 - after the environment is settled
 
-    return validation()
+    return once("validated", validation)
 
 
 @pytest.fixture(scope="session")
-def served_validated() -> "ServedValidation":
-    """Return predictions beside all published loads of servers: seconds of work, done once."""
+def served_validated(
+    once: Once,
+) -> "ServedValidation":
+    """Return predictions beside all published loads of servers, none of them played through."""
     from specroof.scoring.served import served_validation  # noqa: PLC0415 - as above
 
-    return served_validation(played=True)
+    return once("served", served_validation)
 
 
 @pytest.fixture(scope="session")
-def split_validated() -> "tuple[SplitScore, ...]":
-    """Return predictions beside all published loads of prefill and decode workers, made once."""
+def played_total(once: Once, served_validated: "ServedValidation") -> Totals:
+    """Return the errors of the same loads without drafts, played through."""
+    from specroof.scoring.served import plain_scores, served_errors  # noqa: PLC0415 - as above
+
+    loads = [score.point for score in served_validated.counted]
+    return once("played", lambda: served_errors(plain_scores(loads, played=True)))
+
+
+@pytest.fixture(scope="session")
+def played_as_shipped(once: Once, served_validated: "ServedValidation") -> Totals:
+    """Return the same by profiles that have seen the loads."""
+    from specroof.scoring.served import plain_scores, served_errors  # noqa: PLC0415 - as above
+
+    loads = [score.point for score in served_validated.counted]
+    return once("shipped", lambda: served_errors(plain_scores(loads, None, played=True)))
+
+
+@pytest.fixture(scope="session")
+def split_validated(
+    once: Once,
+) -> "tuple[SplitScore, ...]":
+    """Return predictions beside all published loads of prefill and decode workers."""
     from specroof.scoring.splits import split_scores  # noqa: PLC0415 - as above
 
-    return split_scores()
+    return once("splits", split_scores)
 
 
 @pytest.fixture

@@ -14,6 +14,9 @@ from specroof.errors import OptionError
 
 #: Relative width of the interval that a root is left in.
 EXACT: Final = 4 * float(np.finfo(np.float64).eps)
+#: Speedups this close to the wanted one, as a share, may be noise: the steady state of a server is
+#: searched to some 1e-11. Where the next guess comes no closer, they are.
+_NOISE: Final = 1e-9
 
 #: From what is varied to the speedup of drafting, and its draft length.
 _AcceptanceGain: TypeAlias = Callable[[Acceptance], tuple[float, int]]
@@ -93,7 +96,7 @@ def crossing(
     while True:
         value = a + between * (b - a)
         gained, draft_len[value] = gain(value)
-        miss = wanted / gained - 1
+        miss, closest = wanted / gained - 1, min(abs(miss_a), abs(miss_b))
         # The root lies between a and b; c is the end that was there before.
         if (miss > 0) == (miss_a > 0):
             c, miss_c = a, miss_a
@@ -102,7 +105,7 @@ def crossing(
         a, miss_a = value, miss
         nearest = a if abs(miss_a) < abs(miss_b) else b
         least = within * max(abs(nearest), within) / abs(b - c)
-        if miss == 0 or least > 0.5:
+        if miss == 0 or least > 0.5 or closest / 2 < abs(miss) <= _NOISE:
             break
         x, y = (a - b) / (c - b), (miss_a - miss_b) / (miss_c - miss_b)
         between = 0.5
