@@ -38,6 +38,16 @@ from specroof.units import format_seconds
 
 #: Tokens by which sums may be off: what is that near its end has reached it.
 _ROUNDING: Final = 1e-6
+#: SGLang 0.5.23 ``environ.py``: the share of answers that end by themselves which is reserved at
+#: first, at least, and how it falls by each round; rounds for which there is room after a loss. Of
+#: its conservativeness the default, 1.
+_FIRST_RATIO: Final = 0.7
+_LEAST_RATIO: Final = 0.14 * _FIRST_RATIO
+_RATIO_STEP: Final = (_FIRST_RATIO - _LEAST_RATIO) / 600
+_STEPS_AFTER_LOSS: Final = 20
+#: Tokens of an answer still to come that SGLang reserves at most: ``managers/schedule_policy.py``,
+#: ``CLIP_MAX_NEW_TOKENS``.
+_SGLANG_MOST: Final = 4096.0
 #: Percentiles that benchmarks print.
 _PERCENTILES: Final = (50, 90, 99)
 #: Times of requests, and figures of a whole run: properties of `Played`.
@@ -186,8 +196,12 @@ class Memory:
     token
         What a cached token takes.
     reserves
-        Whether a request begins only where its whole answer fits too; where not, the last ones that
-        began lose what they hold when there is no room for the next tokens of all.
+        Whether a request begins only where its whole answer fits too, beside those of all others;
+        where not, the last ones that began lose what they hold when there is no room for the next
+        tokens of all.
+    most_len
+        Tokens of an answer still to come that are reserved at most; where more may come and there
+        is no room for it, those with the shortest answers so far lose what they hold.
 
     Ignores
         in which step of a block each request is: the last one is half used on average.
@@ -196,6 +210,7 @@ class Memory:
     request: float
     token: float
     reserves: bool = False
+    most_len: float = math.inf
 
     @classmethod
     def of_blocks(
@@ -255,17 +270,25 @@ def play(  # noqa: PLR0913 - what is asked, of whom, by which rules
         for several draft lengths.
 
     Counts
-        a request that loses its memory waits before all others, and computes its prompt and what
-        there is of its answer again. With overlap, the memory of one that ends is free a pass
-        later.
+        a request that loses its memory computes its prompt and what there is of its answer again.
+        It waits before all others, but behind them where answers are reserved. With overlap, the
+        memory of one that ends is free a pass later.
+
+        Of answers that end by themselves so much is reserved as they may have, `Requests.most_len`,
+        times a ratio that falls with each round, but of those that have just started; those that
+        found no room try again when one has ended.
     Ignores
-        blocks that a cache of prefixes keeps of a request that lost its memory; and of a limit of
-        running requests the pass that a server with overlap takes to see that one has ended.
+        blocks that a cache of prefixes keeps of a request that lost its memory; of a limit of
+        running requests the pass that a server with overlap takes to see that one has ended; and
+        that SGLang without a cache of prefixes counts on what ends before others.
     Source
         vLLM 0.33.0 ``v1/core/sched/scheduler.py``, ``schedule``, and ``v1/engine/core.py``,
-        ``step_with_batch_queue``; SGLang 0.5.23 ``managers/scheduler.py``,
-        ``get_next_batch_to_run`` and ``event_loop_overlap``, and ``managers/schedule_policy.py``,
-        ``PrefillAdder``. TensorRT-LLM's in-flight batching is taken to be vLLM's.
+        ``step_with_batch_queue``. SGLang 0.5.23 ``managers/scheduler.py``,
+        ``get_next_batch_to_run``, ``update_running_batch`` and ``event_loop_overlap``;
+        ``managers/schedule_policy.py``, ``PrefillAdder`` (its ratio is 1 for requests that ignore
+        the end of a text, as benchmarks send them); ``managers/schedule_batch.py``,
+        ``retract_decode``. TensorRT-LLM's in-flight batching is taken to be vLLM's, with the
+        default of its documentation for memory, GUARANTEED_NO_EVICT: whole answers are reserved.
 
     Examples
     --------
@@ -316,7 +339,8 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0914, PLR0915, PLR0917 - one lo
     overhead_s, latency_s = prices.request_overhead_s, prices.request_latency_s
     chunk, interval = rules.chunk or math.inf, rules.receive_interval
     concurrency, ceil = requests.concurrency or math.inf, math.ceil
-    token, fixed, reserves = memory.token, memory.request, memory.reserves
+    token, fixed = memory.token, memory.request
+    reserves, clip_len = memory.reserves, memory.most_len
     arrival_s: list[float] = requests.arrival_s.tolist()
     # Of each request: tokens of its prompt, of these new ones, and of all when it ends; and how
     # many of its answer are behind each that is to be decoded: 1, but with dice. What there is of
@@ -327,8 +351,17 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0914, PLR0915, PLR0917 - one lo
     expected_len = np.where(rounds_len > 0, rounds_len, 1.0)
     growths: list[float] = ((requests.output_len - 1.0) / expected_len).tolist()
     decoded_len: list[float] = rounds_len.tolist()
-    # What must fit for a request to start.
-    needed_len = full_len if reserves else input_len
+    # What must fit for a request to start: its prompt, and where answers are reserved what may come.
+    needed_len, bound_len, first_len = input_len, full_len, input_len.copy()
+    clips, overflows, ends_alone, ratio = False, not reserves, False, 1.0
+    if reserves:
+        asked_len = requests.output_len if requests.most_len is None else requests.most_len
+        bound_len = (requests.input_len + asked_len - 1.0).tolist()
+        needed_len = (requests.input_len + np.minimum(asked_len - 1.0, clip_len)).tolist()
+        clips = bool((asked_len - 1.0 > clip_len).any())
+        ends_alone = requests.most_len is not None and clip_len < math.inf
+        overflows = clips or ends_alone
+        ratio = _FIRST_RATIO if ends_alone else 1.0
     sent_s: list[float] = []
     reached_s: list[float] = []
     started_s, first_s, end_s = [0.0] * count, [0.0] * count, [0.0] * count
@@ -353,10 +386,12 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0914, PLR0915, PLR0917 - one lo
     pending: list[float] = []
     batch = 0
     # Cached tokens of all that decode: the first, and the second for each of `decoded`; and what
-    # these are in all when they end.
+    # these may be in all when they end.
     context_base = context_growth = promised_len = 0.0
     # Tokens, and requests, that are free a pass after their end.
     leaving_len, n_leaving = 0.0, 0
+    # Whether what waits has found too little memory, and nothing has ended since.
+    blocked = False
 
     while n_ended < count:
         # Clients send what their number allows; the scheduler looks who has come.
@@ -373,40 +408,54 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0914, PLR0915, PLR0917 - one lo
 
         # The share of the memory that the next pass leaves, and whether all have enough for it.
         cached_len = context_base + context_growth * decoded
-        tokens = leaving_len + (promised_len if reserves else cached_len)
-        if cut_len:
-            tokens += needed_len[started[-1]]
+        tokens = leaving_len + cached_len + (input_len[started[-1]] if cut_len else 0.0)
         free = 1 - token * tokens - fixed * (n_running + n_leaving)
-        admits = free >= 0 or reserves or n_running <= 1
-        if not admits:  # those that started last lose their memory, and wait before all others
-            while free < 0 and n_running > 1:
+        admits = True
+        loses = free < 0 and overflows and not (reserves and cut_len)
+        while loses and free < 0 and (batch if reserves else n_running) > 1:
+            # The last one that started loses its memory, or the one of the shortest answer.
+            admits = blocked = False
+            if reserves:
+                contexts = _contexts(ends, decoded, input_len, growths, decoded_len)
+                number = _shortest(contexts, first_len)
+                started.remove(number)
+            else:
                 number = started.pop()
-                if cut_len:
-                    cut_len = 0.0
-                elif targets[number] < decoded + _ROUNDING:
-                    continue  # it has ended
-                else:
-                    growth, target = growths[number], targets[number]
-                    ends[target].remove(number)
-                    if not ends[target]:
-                        del ends[target]
-                        pending.remove(-target)
-                    batch -= 1
-                    context_growth -= growth
-                    context_base -= input_len[number] - growth * (target - decoded_len[number])
-                    promised_len -= full_len[number]
-                    # The pass over its prompt and its answer so far gives the next token.
-                    left = target - decoded - 1 / growth
-                    more = growth * (decoded_len[number] - left)
-                    input_len[number] += more
-                    new_len[number] += more
-                    decoded_len[number] = left if left > _ROUNDING else 0.0
-                n_running -= 1
+            if cut_len:
+                cut_len = 0.0
+            elif targets[number] < decoded + _ROUNDING:
+                continue  # it has ended
+            else:
+                growth, target = growths[number], targets[number]
+                ends[target].remove(number)
+                if not ends[target]:
+                    del ends[target]
+                    pending.remove(-target)
+                batch -= 1
+                context_growth -= growth
+                context_base -= input_len[number] - growth * (target - decoded_len[number])
+                promised_len -= bound_len[number]
+                # The pass over its prompt and its answer so far gives the next token.
+                left = target - decoded - 1 / growth
+                more = growth * (decoded_len[number] - left)
+                input_len[number] += more
+                new_len[number] += more
+                decoded_len[number] = left if left > _ROUNDING else 0.0
+            n_running -= 1
+            if reserves:
+                rest_len = bound_len[number] - input_len[number]
+                needed_len[number] = input_len[number] + min(rest_len, clip_len)
+                waiting.append(number)
+            else:
                 waiting.appendleft(number)
-                cached_len = context_base + context_growth * decoded
-                free = 1 - token * (leaving_len + cached_len) - fixed * (n_running + n_leaving)
+            cached_len = context_base + context_growth * decoded
+            free = 1 - token * (leaving_len + cached_len) - fixed * (n_running + n_leaving)
+        if not admits:
             event_s.append(clock)
             running.append(n_running)
+            if ends_alone:
+                contexts = _contexts(ends, decoded, input_len, growths, decoded_len)
+                ratio = _ratio_after_loss(contexts, first_len, bound_len)
         if several:
             prices = schedule[max(least for least in schedule if least <= max(batch, 1))]
             tokens_per_round = prices.tokens_per_round
@@ -414,9 +463,21 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0914, PLR0915, PLR0917 - one lo
         budget = chunk - prices.positions * batch if rules.shares_passes else chunk
         room = admits and budget > 0 and n_running < capacity
         fits = full = False
+        left = free
         if room and waiting:
-            fits = not n_running or token * needed_len[waiting[0]] + fixed <= free
+            if reserves:
+                reserved_len = ratio * (promised_len - cached_len)
+                if clips and not blocked:
+                    contexts = _contexts(ends, decoded, input_len, growths, decoded_len)
+                    reserved_len = ratio * _rest_len(contexts, bound_len, clip_len)
+                if cut_len:
+                    reserved_len += needed_len[started[-1]] - input_len[started[-1]]
+                left -= token * reserved_len
+            fits = not n_running
+            if not blocked and token * needed_len[waiting[0]] + fixed <= left:
+                fits = True
             full = not fits
+            blocked = reserves and full
         through: list[int] = []
         if fits or (cut_len and budget > 0):
             # A pass with prompts, the rest of a cut one first, up to the chunk.
@@ -431,7 +492,7 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0914, PLR0915, PLR0917 - one lo
                     started.append(number)
                     n_running += 1
                     cut_len = new_len[number]
-                    free -= token * needed_len[number] + fixed
+                    left -= token * needed_len[number] + fixed
                 piece = budget - tokens
                 if cut_len < piece:
                     piece = cut_len
@@ -444,7 +505,10 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0914, PLR0915, PLR0917 - one lo
                 through.append(number)
                 if not (room and waiting and n_running < capacity):
                     break
-                if budget - tokens < _ROUNDING or token * needed_len[waiting[0]] + fixed > free:
+                if budget - tokens < _ROUNDING:
+                    break
+                if blocked or token * needed_len[waiting[0]] + fixed > left:
+                    blocked = reserves
                     break
             event_s.append(clock)
             running.append(n_running)
@@ -465,11 +529,11 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0914, PLR0915, PLR0917 - one lo
             most = 1
             waits = not admits or (full and n_leaving)
             if waits:  # perhaps for one pass: what has ended leaves, and may be enough
-                left = free + token * leaving_len + fixed * n_leaving
-                waits = token * needed_len[waiting[0]] + fixed <= left
+                left += token * leaving_len + fixed * n_leaving
+                waits = ends_alone or token * needed_len[waiting[0]] + fixed <= left
             if not waits:
                 most = ceil((-pending[-1] - decoded - _ROUNDING) / tokens_per_round) or 1
-                if not reserves and most > 1:
+                if overflows and most > 1:
                     grows = token * context_growth * tokens_per_round
                     if free < grows * (most - 1):
                         most = int(max(free, 0.0) / grows) + 1
@@ -486,9 +550,13 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0914, PLR0915, PLR0917 - one lo
             # With overlap the next round was scheduled when the last one began.
             seen_s = clock - last_s if overlap else clock
             committed = rounds * tokens_per_round
+            if ends_alone and admits:
+                ratio = max(ratio - rounds * _RATIO_STEP, _LEAST_RATIO)
         else:
             leaving_len, n_leaving = 0.0, 0
             clock = seen_s = max(next_s, clock)
+            if ends_alone:
+                ratio = _FIRST_RATIO
             continue
 
         # Those that decode commit tokens; those end that have theirs.
@@ -501,7 +569,7 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0914, PLR0915, PLR0917 - one lo
                 growth = growths[number]
                 context_growth -= growth
                 context_base -= input_len[number] - growth * (target - decoded_len[number])
-                promised_len -= full_len[number]
+                promised_len -= bound_len[number]
                 leaving_len += full_len[number]
                 end_s[number] = clock
                 ended += 1
@@ -520,7 +588,7 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0914, PLR0915, PLR0917 - one lo
                     insort(pending, -target)
                 context_growth += growth
                 context_base += input_len[number] - growth * decoded
-                promised_len += full_len[number]
+                promised_len += bound_len[number]
                 batch += 1
             else:
                 leaving_len += full_len[number]
@@ -531,6 +599,8 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0914, PLR0915, PLR0917 - one lo
             n_running -= ended
             event_s.append(clock)
             running.append(n_running)
+        if n_leaving or (ended and not overlap):
+            blocked = False  # what has ended has left
         if overlap:
             n_leaving = ended
         else:
@@ -549,6 +619,53 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0914, PLR0915, PLR0917 - one lo
         event_s=times[last],
         running=np.array(running, dtype=np.float64)[last],
     )
+
+
+def _contexts(
+    ends: Mapping[float, list[int]],
+    decoded: float,
+    input_len: list[float],
+    growths: list[float],
+    decoded_len: list[float],
+) -> list[tuple[int, float]]:
+    """Return the requests that decode, in the order in which they began to, and their contexts."""
+    return [
+        (number, input_len[number] + growths[number] * (decoded - target + decoded_len[number]))
+        for target, numbers in ends.items()
+        for number in numbers
+    ]
+
+
+def _rest_len(
+    contexts: list[tuple[int, float]], bound_len: list[float], most_len: float
+) -> float:
+    """Return the tokens that may still come, of each request so many at most."""
+    return sum(min(bound_len[number] - context, most_len) for number, context in contexts)
+
+
+def _shortest(contexts: list[tuple[int, float]], first_len: list[float]) -> int:
+    """Return the request of the shortest answer so far; of those the one of the longest prompt.
+
+    Source
+        SGLang 0.5.23 ``managers/schedule_batch.py``, ``_get_decode_retraction_order``.
+    """
+    return min(
+        (round(context - first_len[number], 6), -first_len[number], -place, number)
+        for place, (number, context) in enumerate(contexts)
+    )[-1]
+
+
+def _ratio_after_loss(
+    contexts: list[tuple[int, float]], first_len: list[float], bound_len: list[float]
+) -> float:
+    """Return the share of answers still to come that is reserved once memory was full.
+
+    Source
+        SGLang 0.5.23 ``new_token_ratio_tracker.py``, ``estimate_new_token_ratio_after_retract``.
+    """
+    made = sum(context - first_len[number] + 1 for number, context in contexts)
+    asked = sum(bound_len[number] - first_len[number] + 1 for number, _ in contexts)
+    return min((made + _STEPS_AFTER_LOSS * len(contexts)) / (asked + 1), 1.0)
 
 
 def steady_rounds(
@@ -908,7 +1025,8 @@ def played_server(
         token = (contexts - middle) @ shares / np.sum((contexts - middle) ** 2)
         request = shares.mean(axis=0) - token * middle
         pairs = zip(request.tolist(), token.tolist(), strict=True)
-        memory = [Memory(*held, reserves) for held in pairs]
+        clip_len = _SGLANG_MOST if deployment.setup.engine.rules == "sglang" else math.inf
+        memory = [Memory(*held, reserves, clip_len) for held in pairs]
         capacity = np.where(capacity >= 1, _counted(busy.room), 0.0)
         fit = np.minimum(capacity, 1 / (request + token * shortest.min()))
         most = max(running, float(np.nan_to_num(fit).max()))

@@ -95,6 +95,9 @@ class Requests:
         Tokens at the beginning of each prompt that the server has cached.
     concurrency
         Requests in flight at most: others are sent when one ends. None without a limit.
+    most_len
+        Tokens that each answer may have at most, where it ends by itself; None where answers of
+        these lengths are asked for, as benchmarks do.
     """
 
     arrival_s: Array
@@ -102,6 +105,7 @@ class Requests:
     output_len: Array
     cached_len: Array
     concurrency: int | None = None
+    most_len: Array | None = None
 
 
 def trace(
