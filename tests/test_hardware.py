@@ -553,6 +553,33 @@ def test_a_key_or_value_that_is_not_allowed_is_refused(old: str, new: str, said:
     assert re.match(".*".join(map(re.escape, said.split("…"))), refusal(changed(old, new)))
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("kind_compute_frac: {router: 0.1}", "kind_compute_frac…router…experts, attention, latent"),
+        ("kind_memory_frac: {state: 1.3}", "kind_memory_frac.state is 1.3…to 1.2"),
+        ("overlap_norm: 0.5", "overlap_norm is 0.5…from 1 to 100"),
+        ("overlap: rounds", "overlap is 'rounds'…true, false, plain"),
+        ("overlap: 1", "overlap is 1…true, false, plain"),
+        ("layer_kind_overhead_s: {attention: 1.0}", "…overhead_s…attention…linear_attention"),
+        ("expert_tile: {rows: 0, compute_frac: 0.4}", "expert_tile.rows is 0…from 1e-09 to "),
+        ("expert_tile: {rows: 16, compute_frac: 1.4}", "expert_tile.compute_frac is 1.4…to 1.2"),
+        ("expert_locality: {run: 1.5, batch: 0.9}", "expert_locality.run is 1.5…at most 1"),
+        ("graphs: {sizes: [2, 1]}", "graphs.sizes…ascending"),
+        ("graphs: {sizes: []}", "graphs.sizes…at least one"),
+        ("graphs: {sizes: [1], counts: rows}", "graphs.counts is 'rows'…tokens, sequences"),
+        ("recurrent_state: keep", "recurrent_state is 'keep'…replay"),
+        ("state_token_overhead_s: -3", "state_token_overhead_s is -3…from 0 to"),
+        ("expected_error: {speedup_worst: 0.06}", "expected_error.speedup_worst"),
+        ("row_kernels: {a: {of: tables, compute_frac: 1.0}}", "row_kernels.a.of is 'tables'"),
+    ],
+)
+def test_a_figure_of_an_engine_that_is_not_allowed_is_refused(line: str, said: str) -> None:
+    text = changed("    memory_frac: 0.8\n", f"    {line}\n")
+    pattern = ".*".join(map(re.escape, f"engines.fast.{said}".split("…")))
+    assert re.match(pattern, refusal(text))
+
+
 @pytest.mark.parametrize("block", ["3", "[]", "text", ""])
 @pytest.mark.parametrize("key", ["peak", "sources", "engines"])
 def test_a_block_must_be_a_mapping(key: str, block: str) -> None:
