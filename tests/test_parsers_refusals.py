@@ -2,7 +2,6 @@
 
 import json
 import math
-import pickle
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +18,6 @@ from specroof.cost.forward import kv_cache_bytes
 from specroof.errors import ConfigError, OptionError
 from specroof.parsers import parse_config
 from specroof.parsers.drafters import DRAFTER_KINDS, parse_drafter_config
-from specroof.reading.json_text import Reader
 from specroof.units import DTYPE_BYTES
 from tiny_configs import CONFIGS, DATA, Config, changed, of, parse, refused
 
@@ -178,14 +176,6 @@ def test_what_does_not_fit_a_stand_in_is_no_mistake() -> None:
     assert 'compress_ratios[0] is "4"' in message
     assert "hidden_size is null" in message
     assert message.count("; allowed: ") == 2
-
-
-def test_a_mistake_survives_pickling() -> None:
-    with pytest.raises(ConfigError) as caught:
-        Reader("c.json", {"x": 0}).positive_int("x")
-    again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - our own
-    assert isinstance(again, ConfigError)
-    assert str(again) == str(caught.value)
 
 
 # --- configs that somebody broke -----------------------------------------------------------------
