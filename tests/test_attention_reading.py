@@ -8,14 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from specroof import (
-    Architecture,
-    ForwardPass,
-    Options,
-    Placement,
-    load_hardware,
-    load_model,
-)
+from specroof import Architecture, ForwardPass, Options, Placement, load_hardware, load_model
 from specroof.architecture import (
     Block,
     CacheReading,
@@ -33,12 +26,7 @@ from specroof.architecture import (
 )
 from specroof.architecture.base import READINGS
 from specroof.cost import forward_cost
-from specroof.hardware import (
-    EngineProfile,
-    HardwareProfile,
-    Peak,
-    ServerSettings,
-)
+from specroof.hardware import EngineProfile, HardwareProfile, Peak, ServerSettings
 from specroof.latency import (
     Setup,
     attention_reading,
@@ -386,15 +374,6 @@ def test_idle_multiprocessors_take_their_share_with_them() -> None:
     # Two groups for one sequence: one has it, with 32 blocks.
     groups = {"tensor_parallel": 2, "attention_data_parallel": 2}
     assert found(128, **groups)[:2] == pytest.approx((4 * busy[0], 4 * busy[1]))
-
-
-def test_collectives_are_counted_once_where_a_grid_runs_two_kernels() -> None:
-    setup = Setup(chip_of(64), EngineProfile(name="vllm"), Placement(2), Options())
-    grids = ForwardPass(1, POSITIONS, 1000), ForwardPass(1, 4, 1000), ForwardPass(1, 1, 1000)
-    work = [model_work(model_of(LLAMA), setup, grid) for grid in grids]
-    assert [len(one.exchanges) for one in work] == [1, 1, 1]
-    kinds = [[op.op.kind for op in one.ops[:-1]] for one in work]
-    assert kinds == [[UNSPLIT, "attention"], [UNSPLIT], ["attention"]]
 
 
 @pytest.mark.parametrize(

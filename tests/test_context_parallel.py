@@ -6,13 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specroof import (
-    ForwardPass,
-    Options,
-    Placement,
-    capacity,
-    load_hardware,
-)
+from specroof import ForwardPass, Options, Placement, capacity, load_hardware
 from specroof.architecture import (
     Architecture,
     Block,

@@ -21,6 +21,7 @@ from specroof.architecture import (
     Layer,
     Linear,
     SharedCacheAttention,
+    cache_only,
 )
 from specroof.architecture.attention import grouped_query_costs, indexer_op
 from specroof.architecture.base import CHOICES, OpCost, Options
@@ -102,6 +103,7 @@ def test_attention_costs_what_counting_every_query_and_key_gives(
     ]
     pair_dims, token_elements = sizes(core)
     assert op.flops == batch * core.n_heads * 2 * pair_dims * sum(map(len, seen))
+    assert op.shard == cache_only(getattr(core, "n_kv_heads", 1))
     read = len({key for keys in seen for key in keys if key < context})
     written = 0 if estimated else queries
     assert op.cache_bytes == batch * 2 * token_elements * (read + written)

@@ -1,7 +1,6 @@
 """What engine profiles add to the roofline: every parameter by hand, and what they must not do."""
 
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,21 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import specroof
-from fitting.parameters import (
-    ENGINES,
-    FITTED_WITH_DRAFTS,
-    chip_family,
-    fitted_parameters,
-)
+from fitting.parameters import ENGINES, FITTED_WITH_DRAFTS, chip_family, fitted_parameters
 from known_passes import pass_latency
-from specroof import (
-    constant_acceptance,
-    forward_latency,
-    hardware_names,
-    load_hardware,
-    load_model,
-    speedup_curve,
-)
+from specroof import forward_latency, hardware_names, load_hardware, load_model
 from specroof.architecture import (
     Architecture,
     Block,
@@ -37,8 +24,6 @@ from specroof.architecture import (
 )
 from specroof.architecture.experts import distinct_experts, independent_tokens
 from specroof.cost import ForwardPass, OpCost, Options, forward_cost
-from specroof.drafters import Drafter, DraftTime, Round, ideal_drafter
-from specroof.drafters.trees import expansion_tree, with_tree
 from specroof.errors import OptionError
 from specroof.hardware import (
     CapturedGraphs,
@@ -50,19 +35,8 @@ from specroof.hardware import (
     Placement,
     Reach,
 )
-from specroof.latency import (
-    Setup,
-    Work,
-    drafting_engine,
-    engine_setup,
-    model_latency,
-)
-from specroof.latency.model import (
-    launched_kernels,
-    layer_kinds,
-    padded_pass,
-    pass_work,
-)
+from specroof.latency import Setup, Work, drafting_engine, engine_setup, model_latency
+from specroof.latency.model import launched_kernels, layer_kinds, padded_pass, pass_work
 from specroof.latency.pass_seconds import PassShape, PassWork, overlapped_s, pass_time
 from specroof.serving.workload import prefill_pass
 
@@ -230,21 +204,6 @@ def test_prompts_reach_a_share_of_what_decoding_does() -> None:
     assert taken("attention", again, settled=True) == 24
 
 
-def test_devices_add_up_squares_of_queries_and_keys() -> None:
-    block = toy(None, Linear("q", 4, 4), Linear("o", 4, 4)).layers[0].blocks[0]
-    whole = replace(block, norm_over_heads=True)
-    head = Linear("lm_head", 4, 0, kind="head")
-
-    def sent(block: Block) -> list[float]:
-        model = Architecture("toy", "llama", 4, 8, (Layer((block,), 3),), head)
-        ops = forward_cost(model, ForwardPass(5, 2, 0))
-        return [float(op.collective.message_bytes) for op in ops if op.collective]
-
-    # Ten tokens of 4 features in bf16; before, of each its two sums in float32.
-    assert sent(block) == [10 * 4 * 2]
-    assert sent(whole) == [10 * 2 * 4, 10 * 4 * 2]
-
-
 def test_a_recurrence_takes_one_token_after_the_other() -> None:
     setup = setup_of(state_token_overhead_s=2.0)
     passes = ForwardPass(1, np.array([1.0, 2.0, 8.0, 32.0, 4096.0]), 0)
@@ -260,37 +219,6 @@ def test_each_token_takes_time_of_its_own_in_each_layer() -> None:
         setup = setup_of(layer_token_overhead_s=2.0, graphs=graphs)
         found = model_latency(toy(ATTENTION, count=5), setup, ForwardPass(3, 4, 100))
         assert float(found.overhead_s) == 5 * 12 * 2
-
-
-def test_a_round_costs_each_sequence_and_a_tree_each_round_more_than_a_chain() -> None:
-    figures = {"round_overhead_s": 5.0, "round_sequence_overhead_s": 2.0}
-    hardware = chip(real(**figures, tree_round_overhead_s=3.0))
-    free = ideal_drafter()
-    # Two children of one node, no deeper; then a draft behind the first of them.
-    grown = with_tree(free, partial(expansion_tree, (2, 1)), [0.5])
-    for drafter, more_s in ((free, 0), (grown, 3)):
-        curve = speedup_curve(
-            toy(ATTENTION), hardware, drafter=replace(drafter, is_ideal=False), engine="real",
-            acceptance=constant_acceptance(0.5), batch_size=3, max_draft_len=2,
-        )  # fmt: skip
-        added_s = (curve.round_s - curve.verify_s).tolist()
-        assert added_s == [[[0, 5 + 3 * 2 + more_s, 5 + 3 * 2 + more_s]]]
-
-
-def test_passes_of_a_drafter_have_an_overhead_of_their_own() -> None:
-    def draft(round_: Round) -> DraftTime:
-        return DraftTime(round_.pass_s(toy(), ForwardPass(round_.batch_size, 1, 0)))
-
-    figures = {"pass_overhead_s": 3.0, "sequence_overhead_s": 7.0, "layer_overhead_s": 11.0}
-    drafted = {}
-    for own in (None, 1.0):
-        engine = real(**figures, draft_pass_overhead_s=own)
-        curve = speedup_curve(
-            toy(), chip(engine), drafter=Drafter("one", draft), engine="real",
-            acceptance=constant_acceptance(0.5), batch_size=2, max_draft_len=1,
-        )  # fmt: skip
-        drafted[own] = float(curve.draft_s[0, 0, 1])
-    assert drafted == {None: 3 + 2 * 7 + 11, 1.0: 1 + 11}
 
 
 # --- captured graphs -----------------------------------------------------------------------------

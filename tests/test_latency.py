@@ -17,12 +17,8 @@ from specroof.architecture import (
     TENSOR,
     Architecture,
     Block,
-    CompressedAttention,
     Core,
-    Experts,
-    GatedDeltaNet,
     GroupedQueryAttention,
-    LatentAttention,
     Layer,
     Linear,
     Shard,
@@ -222,28 +218,6 @@ def test_grouped_query_attention_is_dealt_out_head_by_head(
 
 
 @pytest.mark.parametrize(
-    ("core", "at", "bytes_ways"),
-    [
-        # Query heads divide the arithmetic over all devices; the latent has no heads to divide by,
-        # but groups attend to sequences of their own. A recurrent state divides by both.
-        (LatentAttention(16, 32, 8), 0, {1: 1, 4: 4, 8: 8}),
-        (CompressedAttention(16, 32, 8, window=8, ratio=4), 0, {1: 1, 4: 4, 8: 8}),
-        (GatedDeltaNet(16, 16, 4, 4, conv_kernel=4, conv_columns=3), 1, {1: 8, 2: 8}),
-    ],
-)
-def test_latents_are_read_whole_by_every_device_of_a_group_and_states_in_parts(
-    core: Core, at: int, bytes_ways: dict[int, int]
-) -> None:
-    toy, forward = attending(core), forward_pass(16, 2, 40)
-    alone = forward_latency(toy, UNIT, forward).ops[at]
-    for groups, ways in bytes_ways.items():
-        placement = Placement(8, attention_data_parallel=groups)
-        op = forward_latency(toy, UNIT, forward, placement=placement).ops[at]
-        assert op.compute_s == alone.compute_s / 8
-        assert op.memory_s == alone.memory_s / ways
-
-
-@pytest.mark.parametrize(
     ("shard", "groups", "compute_ways", "weight_ways", "cache_ways"),
     [
         # Devices 8. Feed-forward work divides over all, whatever the groups of attention.
@@ -284,23 +258,14 @@ def test_the_table_of_what_divides(
     assert of(activation_bytes=64) == (0, 64 / compute_ways)
 
 
-def test_experts_divide_over_all_devices_and_one_sequence_keeps_one_group_busy() -> None:
-    moe = model(Block("feed_forward", (), Experts(16, 2, 16, 8)))
+def test_one_sequence_keeps_one_group_busy() -> None:
     # Groups attend to whole sequences: seven of eight have nothing to do.
-    core = attending(GroupedQueryAttention(16, 2, 8, 8))
-    one = forward_pass(1, 1, 99)
-    for toy, forward, placement, ways in (
-        (moe, forward_pass(4), Placement(8, 1), 8),
-        (moe, forward_pass(4), Placement(8, 2), 8),
-        (moe, forward_pass(4), Placement(8, 8), 8),
-        (core, one, Placement(8, attention_data_parallel=8), 1),
-    ):
-        alone, spread = (
-            forward_latency(toy, UNIT, forward, placement=place).ops[0]
-            for place in (ONE, placement)
-        )
-        assert spread.compute_s == alone.compute_s / ways
-        assert spread.memory_s == alone.memory_s / ways
+    core, one = attending(GroupedQueryAttention(16, 2, 8, 8)), forward_pass(1, 1, 99)
+    alone, spread = (
+        forward_latency(core, UNIT, one, placement=place).ops[0]
+        for place in (ONE, Placement(8, attention_data_parallel=8))
+    )
+    assert (spread.compute_s, spread.memory_s) == (alone.compute_s, alone.memory_s)
 
 
 @given(cases)

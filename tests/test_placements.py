@@ -35,10 +35,7 @@ from specroof.latency import (
 )
 from specroof.latency.pass_seconds import PassLatency, Pipeline, staged
 from specroof.questions.advise import hosts_of
-from specroof.serving.launch import (
-    FIRST_HOST,
-    server_command,
-)
+from specroof.serving.launch import FIRST_HOST, server_command
 from strategies import device
 
 #: Bytes/s inside a node and between nodes; seconds of the shortest message in and out of one.
@@ -260,32 +257,6 @@ def test_sequences_come_in_as_many_micro_batches_as_there_are_stages() -> None:
     alone = pass_of(one, ForwardPass(4, 1, 1000))
     assert float(many.work_s) == float(alone.work_s)
     assert float(many.total_s) == pytest.approx(3 * float(many.stage_s))
-
-
-@pytest.mark.parametrize("stages", [2, 4, 8])
-@pytest.mark.parametrize("requests", [1, 2, 8, 64])
-@pytest.mark.parametrize("more", [0.02, 0.2])
-def test_sequences_that_stay_where_their_prompts_ended_take_about_as_long(
-    stages: int, requests: int, more: float
-) -> None:
-    # A stage takes 1 and `more` for each sequence, the last one the head besides.
-    rng, head, trials = np.random.default_rng(28), 0.3, 30
-    steps = []
-    for _ in range(trials):
-        sizes = np.bincount(rng.integers(0, stages, requests), minlength=stages)
-        sizes = sizes[sizes > 0]
-        free, ready, ends = [0.0] * stages, [0.0] * len(sizes), np.zeros((len(sizes), 60))
-        for turn in range(60 * len(sizes)):
-            job = turn % len(sizes)
-            for stage in range(stages):
-                seconds = 1 + more * sizes[job] + head * (stage == stages - 1)
-                free[stage] = ready[job] = max(ready[job], free[stage]) + seconds
-            ends[job, turn // len(sizes)] = ready[job]
-        steps.append(requests / (sizes * 29 / (ends[:, -1] - ends[:, 30])).sum())
-    count = float(micro_batches(requests, Placement(pipeline_parallel=stages)))
-    each_s = 1 + more * requests / count
-    step_s = max(stages * each_s + head, count * (each_s + head))
-    assert step_s == pytest.approx(np.mean(steps), rel=0.25)
 
 
 def test_a_round_of_a_pipeline_drafts_in_its_last_stage() -> None:
