@@ -394,3 +394,12 @@ def test_flash_attention_2_as_measured(
     verify = ForwardPass(batch_size=1, query_len=8, context_len=context_len)
     op = pass_time(model_work(model_of(core), setup, verify), setup.engine).ops[0]
     assert float(op.seconds) == pytest.approx(measured_s, rel=0.2)
+
+
+def test_collectives_are_counted_once_where_a_grid_runs_two_kernels() -> None:
+    setup = Setup(chip_of(64), EngineProfile(name="vllm"), Placement(2), Options())
+    grids = ForwardPass(1, POSITIONS, 1000), ForwardPass(1, 4, 1000), ForwardPass(1, 1, 1000)
+    work = [model_work(model_of(LLAMA), setup, grid) for grid in grids]
+    assert [len(one.exchanges) for one in work] == [1, 1, 1]
+    kinds = [[op.op.kind for op in one.ops[:-1]] for one in work]
+    assert kinds == [[UNSPLIT, "attention"], [UNSPLIT], ["attention"]]

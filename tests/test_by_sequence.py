@@ -13,9 +13,19 @@ from specroof.cost import ForwardPass, Options, forward_cost
 from specroof.drafters import Round
 from specroof.drafters.base import chain_proposals
 from specroof.hardware import EngineProfile, Placement
-from specroof.latency import Setup, model_work, pass_time
+from specroof.latency import Setup, model_work, pass_time, stacked
 from specroof.latency.pass_seconds import weighted_total
-from strategies import Grid, amounts, architectures, device, grids, options, placements, real_engine
+from strategies import (
+    Grid,
+    amounts,
+    architectures,
+    device,
+    forward_pass,
+    grids,
+    options,
+    placements,
+    real_engine,
+)
 
 ENGINES = st.sampled_from(
     [real_engine(), real_engine(overlap_norm=2), real_engine(overlap_norm=1.5)]
@@ -110,3 +120,22 @@ def test_a_pass_of_one_sequence_keeps_what_else_it_is() -> None:
         # 2 FLOP * 16 weights * (4, 12) rows, and 36 weights.
         assert projection.flops.tolist() == [128.0, 384.0]
         assert head.flops.tolist() == [288.0, 864.0]
+
+
+@given(architectures(), grids)
+def test_passes_can_be_joined_either_way(model: Architecture, grid: Grid) -> None:
+    engine = real_engine(overlap_norm=2)
+    setup = Setup(device(), engine, Placement(), Options())
+    axes = (grid.forward.batch_size, grid.forward.context_len, grid.forward.query_len)
+    batch, context, query = (axis.ravel() for axis in np.broadcast_arrays(*axes))
+    points = forward_pass(batch, query, context)
+    whole, alone = (
+        pass_time(
+            stacked(
+                [model_work(model, setup, points, by_sequence=by_sequence)], [points.tokens.size]
+            ),
+            engine,
+        ).total_s
+        for by_sequence in (False, True)
+    )
+    np.testing.assert_allclose(alone, whole, rtol=1e-12)

@@ -35,8 +35,23 @@ from specroof.hardware import (
     Placement,
     Reach,
 )
-from specroof.latency import Setup, Work, drafting_engine, engine_setup, model_latency
-from specroof.latency.model import launched_kernels, layer_kinds, padded_pass, pass_work
+from specroof.latency import (
+    Setup,
+    Work,
+    drafting_engine,
+    engine_notes,
+    engine_setup,
+    model_latency,
+    reading_notes,
+    setup_notes,
+)
+from specroof.latency.model import (
+    launched_kernels,
+    layer_kinds,
+    memory_notes,
+    padded_pass,
+    pass_work,
+)
 from specroof.latency.pass_seconds import PassShape, PassWork, overlapped_s, pass_time
 from specroof.serving.workload import prefill_pass
 
@@ -482,3 +497,52 @@ def test_a_release_of_vllm_that_waits_for_its_host_has_longer_steps() -> None:
     assert rounds[0] - rounds[1] == pytest.approx(waited_s, rel=0.01)
     with pytest.raises(OptionError, match=r"'vllm@0\.5'; allowed: .*vllm@0\.10, vllm@0\.19"):
         chip.engine("vllm@0.5")
+
+
+def test_a_pass_cannot_be_narrower_than_its_tokens() -> None:
+    with pytest.raises(ValueError, match="matmul_len"):
+        ForwardPass(1, 4, 0, matmul_len=3)
+
+
+def place(chip: str, engine: str, *sizes: int, **more: Any) -> Setup:
+    """A bundled chip under an engine, in a placement and with options."""
+    nodes = {key: more.pop(key) for key in ("pipeline_parallel", "nodes") if key in more}
+    placement = Placement(*sizes, **nodes)
+    return engine_setup(load_hardware(chip), engine, placement, Options(**more))
+
+
+V3, V4, LLAMA = "deepseek-ai/DeepSeek-V3", "deepseek-ai/DeepSeek-V4-Flash", "Qwen/Qwen3-8B"
+
+
+@pytest.mark.parametrize(
+    ("model", "setup", "key"),
+    [
+        (V3, place("h200", "vllm", 16), "50.0 GB/s"),
+        (LLAMA, place("l40s", "generic", 16), "not known"),
+        (V3, place("gb200", "vllm", 8, pipeline_parallel=2), "2 stages of at most 31 of 61"),
+        (V3, place("gb200", "vllm", 72, 72, 72), "32 redundant"),
+        (V4, place("h200", "vllm", 8, kv_dtype="bf16"), "refused"),
+        ("Qwen/Qwen3.5-27B", place("h200", "vllm", 1, state_dtype="bf16"), "bf16 instead of fp32"),
+        (LLAMA, place("h200", "vllm", 1, kv_dtype="fp8"), "fp8 instead of bf16"),
+        (LLAMA, place("a100-80gb", "vllm", 1), "does not split"),
+        (V3, place("a100-80gb", "vllm", 8), "once for each position"),
+        ("deepseek-ai/DeepSeek-V3.2", replace(place("h200", "sglang", 8),
+         placement=Placement(8, decode_context_parallel=8)), "index keys"),
+        (V3, replace(place("h200", "tensorrt-llm", 8),
+         placement=Placement(8, decode_context_parallel=8)), "was not read"),
+        (V3, place("rtx-4090+cpu-2ch-ddr5", "llama.cpp", 1, n_cpu_moe=30), "of 61 layers lie"),
+        # 256 experts of 3 x 7168 x 2048 in 18 / 32 bytes are 5.9 GiB a layer; 96 GiB hold 16.
+        (V3, place("rtx-4090+cpu-2ch-ddr5", "llama.cpp", 1, n_cpu_moe=20, weight_dtype="q4_0"),
+         "does not fit the memory of CPU"),
+        (LLAMA, place("h200", "sglang", 1), "engine sglang of"),
+    ],
+)  # fmt: skip
+def test_what_is_priced_otherwise_is_said(model: str, setup: Setup, key: str) -> None:
+    def notes(where: Setup) -> list[str]:
+        what, one = load_model(model), np.ones(1)
+        said = [*setup_notes(what, where), *reading_notes(what, where), *engine_notes(where)]
+        return [*said, *memory_notes(what, where, one, one)]
+
+    assert any(key in note for note in notes(setup))
+    textbook = place("h200", "ideal", 8)
+    assert not any(key in note for note in notes(textbook))

@@ -31,6 +31,7 @@ from specroof.hardware import (
     parse_hardware,
     schema,
 )
+from specroof.hardware.engine import served_width
 from specroof.hardware.written import calibrated_yaml
 from specroof.reading.yaml_text import parse_yaml
 
@@ -261,6 +262,11 @@ def test_the_checks_know_every_field_and_no_other(gate: Any) -> None:
 
 
 def test_a_figure_may_be_a_whole_number_and_one_dtype_is_enough() -> None:
+    plain = parse_hardware(changed("memory_frac: 0.8", "overlap: plain"), source="x.yaml")
+    assert plain.engine().overlap == "plain"
+    # A profile with an engine of its own, whatever tool it is of.
+    assert plain.owns("vllm")
+    assert served_width({}, "tpot_s", [1]) is None
     profile = parse_hardware(changed("24.0e+9", "24000000000"), source="x.yaml")
     assert repr(profile.peak.memory_bytes) == "24000000000.0"
     for dtype in ("bf16", "fp16", "fp32"):

@@ -443,6 +443,9 @@ def exchange_s(
         ("experts", SPREAD, NODES, {}, 2 * 4.5 + DEEP_EP),
         ("experts", SPREAD, NODES, {"dispatch_frac": 1 / 3}, 4.5 + 1.5 + DEEP_EP),
         ("experts", SPREAD, SLOW_NODES, {}, 2 * 20 + DEEP_EP),
+        # Nodes that were asked for, of fewer devices than the links could join.
+        ("experts", replace(SPREAD, nodes=2), nodes_of(72, scale_out_bytes_per_s=1e6), {},
+         2 * 4.5 + DEEP_EP),
         # A token has twelve experts, of which a device may have several: it is sent there once.
         ("experts", SPREAD, NODES, {"copies": 12}, 2 * 4.5 * 8 / 6 + DEEP_EP),
         # TensorRT-LLM sends tokens where links join many nodes: 7/8 of 600 bytes at 50 bytes/s.

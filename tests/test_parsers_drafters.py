@@ -387,3 +387,24 @@ def test_lists_of_modules_leave_the_draft_layer_alone() -> None:
         for linear in block.linears
     }
     assert forms == {"bf16"}
+
+
+MTP_MODELS: Final = [
+    "MiniMaxAI/MiniMax-M2",
+    "Qwen/Qwen3.5-122B-A10B",
+    "XiaomiMiMo/MiMo-7B-Base",
+    "deepseek-ai/DeepSeek-V3.2",
+    "deepseek-ai/DeepSeek-V4-Flash",
+    "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-BF16",
+    "zai-org/GLM-4.5",
+    "zai-org/GLM-5.2",
+]
+
+
+@pytest.mark.parametrize("name", MTP_MODELS)
+def test_draft_layers_are_of_the_models_own_kind(name: str) -> None:
+    head, usual = loaded("mtp", name), usual_mtp(load_model(name))
+    assert head.shares_head
+    # What the config says and what the model's own last layer suggests: nearly the same.
+    assert head.n_params == pytest.approx(head.modules * usual.n_params, rel=0.001)
+    assert head.modules == (3 if "MiniMax" in name else 1)

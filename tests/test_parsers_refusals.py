@@ -2,6 +2,7 @@
 
 import json
 import math
+import pickle
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from specroof.cost.forward import kv_cache_bytes
 from specroof.errors import ConfigError, OptionError
 from specroof.parsers import PARSERS, parse_config
 from specroof.parsers.drafters import DRAFTER_KINDS, parse_drafter_config
+from specroof.reading.json_text import Reader
 from specroof.units import DTYPE_BYTES
 from tiny_configs import CONFIGS, DATA, Config, changed, of, parse, refused
 
@@ -365,3 +367,11 @@ def test_a_broken_config_of_a_drafter_is_read_or_refused_in_one_line(
         assert refusal.startswith("broken.json: ")
         assert refusal.isprintable()
         assert "; allowed: " in refusal
+
+
+def test_a_mistake_survives_pickling() -> None:
+    with pytest.raises(ConfigError) as caught:
+        Reader("c.json", {"x": 0}).positive_int("x")
+    again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - our own
+    assert isinstance(again, ConfigError)
+    assert str(again) == str(caught.value)
