@@ -8,17 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from specroof import (
-    Architecture,
-    ForwardPass,
-    Options,
-    Placement,
-    constant_acceptance,
-    load_drafter,
-    load_hardware,
-    load_model,
-    speedup_curve,
-)
+from specroof import Architecture, ForwardPass, Options, Placement, load_hardware, load_model
 from specroof.architecture import (
     Block,
     CacheReading,
@@ -36,20 +26,9 @@ from specroof.architecture import (
 )
 from specroof.architecture.base import READINGS
 from specroof.cost import forward_cost
-from specroof.engines.record import Record, case_of
-from specroof.errors import OptionError, ProfileError
-from specroof.evidence import Measurement
-from specroof.hardware import (
-    EngineProfile,
-    HardwareProfile,
-    Peak,
-    ServerSettings,
-    parse_hardware,
-)
+from specroof.hardware import EngineProfile, HardwareProfile, Peak, ServerSettings
 from specroof.latency import (
-    Deployment,
     Setup,
-    Work,
     attention_reading,
     drafting_setup,
     engine_setup,
@@ -85,70 +64,72 @@ def setup_of(chip: str, engine: str, **options: Any) -> Setup:
 # --- Rules, as read in vLLM 0.33.0 and SGLang 0.5.23; which files, `READING_RULES` says ----------
 
 
-@pytest.mark.parametrize(
-    ("engine", "chip", "core", "expected"),
-    [
+READ: dict[str, list[tuple[str, str, Core]]] = {
+    "once": [
         # vllm v1/attention/backends/fa_utils.py: 3 on sm90; its kernels split for several rows
-        ("vllm", "h100-sxm", LLAMA, "once"),
-        ("vllm", "h100-sxm", BLOCK, "once"),
+        ("vllm", "h100-sxm", LLAMA),
+        ("vllm", "h100-sxm", BLOCK),
         # vllm platforms/cuda.py: FLASHINFER (trtllm-gen) on sm10x, FLASH_ATTN 4 if not causal
-        ("vllm", "b200", LLAMA, "once"),
-        ("vllm", "b200", BLOCK, "once"),
-        # vllm vllm_flash_attn/flash_attn_interface.py: version 2 refuses num_splits
-        ("vllm", "a100-80gb", LLAMA, "unsplit"),
-        ("vllm", "a100-80gb", WINDOW, "unsplit"),
-        ("vllm", "a100-80gb", CHUNKED, "unsplit"),
-        ("vllm", "a100-80gb", SharedCacheAttention(LLAMA), "unsplit"),
-        ("vllm", "rtx-5090", BLOCK, "unsplit"),
-        ("generic", "l4", LLAMA, "unsplit"),  # an engine of no known server has vLLM's rules
-        # vllm platforms/rocm.py: ROCM_ATTN; v1/attention/ops/prefix_prefill.py
-        ("vllm", "mi300x", LLAMA, "unsplit"),
+        ("vllm", "b200", LLAMA),
+        ("vllm", "b200", BLOCK),
         # vllm v1/attention/backends/mla/flashattn_mla.py, VARLEN; flashinfer_mla.py, UNIFORM
-        ("vllm", "h200", LATENT, "once"),
-        ("vllm", "b300", LATENT, "once"),
-        # vllm v1/attention/backends/mla: blocks that are not causal become rows of one position
-        ("vllm", "h200", replace(LATENT, causal=False), "per-position"),
-        ("vllm", "b300", replace(LATENT, causal=False), "per-position"),
-        # vllm platforms/cuda.py: TRITON_MLA elsewhere, which repeats the block table
-        ("vllm", "a100-80gb", LATENT, "per-position"),
-        ("vllm", "rtx-pro-6000", LATENT, "per-position"),
-        ("vllm", "mi355x", LATENT, "per-position"),
+        ("vllm", "h200", LATENT),
+        ("vllm", "b300", LATENT),
         # vllm v1/attention/backends/mla/indexer.py, _supports_native_decode
-        ("vllm", "b200", SPARSE, "once"),
-        ("vllm", "h200", SPARSE, "per-position"),
-        ("vllm", "h200", V4, "per-position"),
+        ("vllm", "b200", SPARSE),
         # sglang srt/arg_groups/model_override_base.py: fa3, trtllm_mha, flashinfer, aiter
-        ("sglang", "h100-sxm", LLAMA, "once"),
-        ("sglang", "b200", LLAMA, "once"),
-        ("sglang", "a100-80gb", BLOCK, "once"),
-        ("sglang", "mi300x", LLAMA, "once"),
-        # sglang: triton for latents elsewhere, whose extend kernel has no split
-        ("sglang", "h200", LATENT, "once"),
-        ("sglang", "b200", LATENT, "once"),
-        ("sglang", "a100-80gb", LATENT, "unsplit"),
-        # sglang srt/arg_groups/model_overrides/gemma4.py: triton
-        ("sglang", "h100-sxm", GEMMA, "unsplit"),
+        ("sglang", "h100-sxm", LLAMA),
+        ("sglang", "b200", LLAMA),
+        ("sglang", "a100-80gb", BLOCK),
+        ("sglang", "mi300x", LLAMA),
+        ("sglang", "h200", LATENT),
+        ("sglang", "b200", LATENT),
         # sglang srt/layers/attention/dsa_backend.py: several positions on sm100 only
-        ("sglang", "b200", SPARSE, "once"),
-        ("sglang", "h200", SPARSE, "per-position"),
+        ("sglang", "b200", SPARSE),
         # not read
-        ("tensorrt-llm", "a100-80gb", LLAMA, "once"),
-        ("vllm", "tpu-v6e", LLAMA, "once"),
-        ("vllm", "a100-80gb", RECURRENT, "once"),
-        ("ideal", "a100-80gb", LLAMA, "once"),
+        ("tensorrt-llm", "a100-80gb", LLAMA),
+        ("vllm", "tpu-v6e", LLAMA),
+        ("vllm", "a100-80gb", RECURRENT),
+        ("ideal", "a100-80gb", LLAMA),
     ],
-)
-def test_a_server_reads_the_cache_as_its_sources_say(
-    engine: str, chip: str, core: Core, expected: str
-) -> None:
-    reading = attention_reading(model_of(core), setup_of(chip, engine))(core)
-    assert reading.kind == expected
+    "unsplit": [
+        # vllm vllm_flash_attn/flash_attn_interface.py: version 2 refuses num_splits
+        ("vllm", "a100-80gb", LLAMA),
+        ("vllm", "a100-80gb", WINDOW),
+        ("vllm", "a100-80gb", CHUNKED),
+        ("vllm", "a100-80gb", SharedCacheAttention(LLAMA)),
+        ("vllm", "rtx-5090", BLOCK),
+        ("generic", "l4", LLAMA),  # an engine of no known server has vLLM's rules
+        # vllm platforms/rocm.py: ROCM_ATTN; v1/attention/ops/prefix_prefill.py
+        ("vllm", "mi300x", LLAMA),
+        # sglang: triton for latents below Hopper, and for Gemma 4 (model_overrides/gemma4.py)
+        ("sglang", "a100-80gb", LATENT),
+        ("sglang", "h100-sxm", GEMMA),
+    ],
+    "per-position": [
+        # vllm v1/attention/backends/mla: blocks that are not causal become rows of one position
+        ("vllm", "h200", replace(LATENT, causal=False)),
+        ("vllm", "b300", replace(LATENT, causal=False)),
+        # vllm platforms/cuda.py: TRITON_MLA elsewhere, which repeats the block table
+        ("vllm", "a100-80gb", LATENT),
+        ("vllm", "rtx-pro-6000", LATENT),
+        ("vllm", "mi355x", LATENT),
+        # index keys, as above
+        ("vllm", "h200", SPARSE),
+        ("vllm", "h200", V4),
+        ("sglang", "h200", SPARSE),
+    ],
+}
 
 
-def test_a_narrow_cache_takes_another_backend_below_hopper() -> None:
+@pytest.mark.parametrize("expected", READ)
+def test_a_server_reads_the_cache_as_its_sources_say(expected: str) -> None:
+    for engine, chip, core in READ[expected]:
+        reading = attention_reading(model_of(core), setup_of(chip, engine))(core)
+        assert reading.kind == expected, (engine, chip, core)
     # vllm: FLASH_ATTN 2 has no fp8 cache, FLASHINFER has, and splits it.
-    setup = setup_of("a100-80gb", "vllm", kv_dtype="fp8")
-    assert attention_reading(model_of(LLAMA), setup)(LLAMA).kind == "once"
+    narrow = setup_of("a100-80gb", "vllm", kv_dtype="fp8")
+    assert attention_reading(model_of(LLAMA), narrow)(LLAMA).kind == "once"
 
 
 @pytest.mark.parametrize(
@@ -180,26 +161,6 @@ def test_what_a_user_states_comes_first_but_on_the_ideal_engine(kind: str) -> No
     # A drafter has kernels of its own.
     drafts = drafting_setup(model_of(LLAMA), setup)
     assert attention_reading(model_of(LLAMA), drafts)(LLAMA).kind == "unsplit"
-
-
-def test_an_unknown_reading_is_refused() -> None:
-    with pytest.raises(OptionError, match=r"verify_attention.*'twice'.*once, per-position"):
-        Options(verify_attention="twice")
-
-
-def test_an_answer_says_how_the_cache_is_read() -> None:
-    def said(chip: str, engine: str) -> list[str]:
-        curve = speedup_curve(
-            load_model("Qwen/Qwen3-8B"), load_hardware(chip), engine=engine,
-            drafter=load_drafter("eagle3,accept=0.8"), batch_size=1, context_len=4096,
-        )  # fmt: skip
-        return [note for note in curve.notes if note.startswith("a verification")]
-
-    (note,) = said("a100-80gb", "vllm")
-    assert "not split" in note
-    assert "full_attention" in note
-    assert not said("h100-sxm", "vllm")
-    assert not said("a100-80gb", "ideal")
 
 
 # --- Bytes and FLOP by hand ----------------------------------------------------------------------
@@ -251,34 +212,28 @@ def test_index_keys_of_each_reading() -> None:
 
 
 @pytest.mark.parametrize(
-    ("core", "blocks", "filled"),
+    ("core", "reading", "blocks", "filled"),
     [
-        (LLAMA, 32, 5 / 64),  # a block for each query head, 5 of its 64 rows used
-        (WINDOW, 32, 5 / 64),
-        (LATENT, 16, 5 / 64),
+        # A block for each query head, 5 of its 64 rows used.
+        (LLAMA, CacheReading("unsplit", tile=64), 32, 5 / 64),
+        (WINDOW, CacheReading("unsplit", tile=64), 32, 5 / 64),
+        (LATENT, CacheReading("unsplit", tile=64), 16, 5 / 64),
+        # Triton: 4 query heads share a KV head, 5 positions are 20 rows, two tiles of 16.
+        (LLAMA, CacheReading("unsplit", tile=16, packed=True), 8 * 2, 20 / 32),
     ],
-    ids=["heads", "window", "latent"],
+    ids=["heads", "window", "latent", "packed"],
 )
-def test_thread_blocks_of_an_unsplit_kernel(core: Core, blocks: int, filled: float) -> None:
+def test_thread_blocks_of_an_unsplit_kernel(
+    core: Core, reading: CacheReading, blocks: int, filled: float
+) -> None:
     of_pass = {"batch_size": 3, "query_len": 5, "context_len": 1000}
-    unsplit = core_op(core, CacheReading("unsplit", tile=64), **of_pass)
-    once = core_op(core, CacheReading(), **of_pass)
+    unsplit, once = core_op(core, reading, **of_pass), core_op(core, CacheReading(), **of_pass)
     assert unsplit.blocks is not None
     assert float(unsplit.blocks) == 3 * blocks
     assert float(unsplit.flops) == pytest.approx(float(once.flops) / filled)
-    step = core_op(core, CacheReading("unsplit", tile=64), **(of_pass | {"query_len": 1}))
+    step = core_op(core, reading, **(of_pass | {"query_len": 1}))
     assert step.blocks is not None
     assert np.isinf(step.blocks)
-
-
-def test_blocks_of_a_kernel_that_packs_heads() -> None:
-    # Triton: 4 query heads share a KV head, 5 positions are 20 rows, two tiles of 16: 8 * 2 blocks.
-    of_pass = {"batch_size": 1, "query_len": 5, "context_len": 1000}
-    packed = core_op(LLAMA, CacheReading("unsplit", tile=16, packed=True), **of_pass)
-    once = core_op(LLAMA, CacheReading(), **of_pass)
-    assert packed.blocks is not None
-    assert float(packed.blocks) == 16
-    assert float(packed.flops) == pytest.approx(float(once.flops) * 32 / 20)
 
 
 #: Kernels that a longer verification may take less with, by framework: a kernel of vectors takes
@@ -388,32 +343,6 @@ def test_no_reading_is_faster_than_one(kind: str, chip: str, granularity: str) -
         assert (found[-1, 0, 2:] > 1.5 * once[-1, 0, 2:]).all()
 
 
-@pytest.mark.parametrize("kind", READINGS)
-def test_one_sequence_times_the_batch_and_points_one_by_one(kind: str) -> None:
-    model, setup = model_of(LLAMA, LATENT), setup_of("a100-80gb", "vllm", verify_attention=kind)
-    grid = ForwardPass(BATCHES, POSITIONS, CONTEXTS)
-    whole = model_latency(model, setup, grid).total_s
-    work = model_work(model, setup, grid, by_sequence=True)
-    np.testing.assert_allclose(pass_time(work, setup.engine).total_s, whole, rtol=1e-12)
-    one = model_latency(model, setup, ForwardPass(8, 5, 4096)).total_s
-    assert float(one) == pytest.approx(float(whole[2, 1, 2]), rel=1e-12)
-
-
-@pytest.mark.parametrize("kind", READINGS)
-def test_the_ideal_engine_is_as_it_was(kind: str) -> None:
-    # To the digit: neither rules nor what is stated touch the textbook.
-    model = load_model("meta-llama/Llama-3.1-8B-Instruct")
-
-    def rounds(options: Options) -> Any:
-        return speedup_curve(
-            model, load_hardware("a100-80gb"), drafter=load_drafter("eagle3,accept=0.7"),
-            batch_size=[1, 8], context_len=[4096, 131_072], max_draft_len=4, engine="ideal",
-            options=options,
-        ).round_s  # fmt: skip
-
-    assert np.array_equal(rounds(Options()), rounds(Options(verify_attention=kind)))
-
-
 def chip_of(multiprocessors: int | None) -> HardwareProfile:
     """Return an Ampere chip of ones."""
     peak = Peak(
@@ -447,37 +376,6 @@ def test_idle_multiprocessors_take_their_share_with_them() -> None:
     assert found(128, **groups)[:2] == pytest.approx((4 * busy[0], 4 * busy[1]))
 
 
-def test_collectives_are_counted_once_where_a_grid_runs_two_kernels() -> None:
-    setup = Setup(chip_of(64), EngineProfile(name="vllm"), Placement(2), Options())
-    grids = ForwardPass(1, POSITIONS, 1000), ForwardPass(1, 4, 1000), ForwardPass(1, 1, 1000)
-    work = [model_work(model_of(LLAMA), setup, grid) for grid in grids]
-    assert [len(one.exchanges) for one in work] == [1, 1, 1]
-    kinds = [[op.op.kind for op in one.ops[:-1]] for one in work]
-    assert kinds == [[UNSPLIT, "attention"], [UNSPLIT], ["attention"]]
-
-
-def test_a_prompt_beside_a_verification_as_a_prefill() -> None:
-    model, setup = model_of(LATENT), setup_of("a100-80gb", "vllm", verify_attention="prefill")
-    verify, chunk = ForwardPass(2, 4, 4096), ForwardPass(1, 512, 0, settled=True)
-    mixed = model_latency(model, setup, verify, beside=[Work(model, chunk, kind="prompts")])
-    alone = model_latency(model, setup, verify)
-    assert float(mixed.work_s) > float(alone.work_s)
-
-
-def test_a_full_context_drafter_without_splits_grows_with_the_context() -> None:
-    # 32 thread blocks of DFlash on the 108 multiprocessors of an A100, 3 kernels that split
-    # elsewhere: seconds of drafting between 2k and 128k.
-    def grown(chip: str) -> float:
-        curve = speedup_curve(
-            load_model("Qwen/Qwen3-8B"), load_hardware(chip), engine="vllm",
-            drafter=load_drafter("dflash,accept=0.8"), batch_size=1, context_len=[2048, 131_072],
-            max_draft_len=15,
-        )  # fmt: skip
-        return float(curve.draft_s[1, 0, 15] - curve.draft_s[0, 0, 15])
-
-    assert grown("a100-80gb") > 5 * grown("h100-sxm") > 0
-
-
 @pytest.mark.parametrize(
     ("core", "context_len", "measured_s"),
     [
@@ -498,37 +396,10 @@ def test_flash_attention_2_as_measured(
     assert float(op.seconds) == pytest.approx(measured_s, rel=0.2)
 
 
-@pytest.mark.parametrize("chip", ["a100-80gb", "h100-sxm"])
-def test_fits_and_predictions_read_alike(chip: str) -> None:
-    served = Deployment(load_model("Qwen/Qwen3-8B"), setup_of(chip, "vllm"))
-    drafter, acceptance = load_drafter("eagle3"), constant_acceptance(0.8)
-    point = Measurement(place="here", batch_size=4.0, context_len=65_536.0, draft_len=3)
-    rates = Record([case_of(point, served, (drafter, acceptance))]).rates()
-    curve = speedup_curve(
-        served.model, served.setup.hardware, drafter=drafter, acceptance=acceptance, engine="vllm",
-        batch_size=4, context_len=65_536, max_draft_len=3,
-    )  # fmt: skip
-    assert rates.verify_s == pytest.approx(curve.verify_s[0, :, 3], rel=1e-12)
-    assert rates.draft_s == pytest.approx(curve.draft_s[0, :, 3], rel=1e-12)
-    assert rates.speedup == pytest.approx(curve.speedup[0, :, 3], rel=1e-12)
-
-
-# --- Hardware files ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("count", [0, 1.5, 70_000])
-def test_multiprocessors_are_counted(count: Any) -> None:
-    with pytest.raises(OptionError, match="multiprocessors"):
-        chip_of(count)
-
-
-def test_multiprocessors_need_a_source() -> None:
-    text = """
-format_version: 1
-name: chip
-sources: {peak.flops_per_s: a, peak.memory_bytes_per_s: b, peak.memory_bytes: c}
-peak: {flops_per_s: {bf16: 1.0e+12}, memory_bytes_per_s: 1.0e+12, memory_bytes: 1.0e+10,
-       multiprocessors: 8}
-"""
-    with pytest.raises(ProfileError, match=r"sources\.peak\.multiprocessors is missing"):
-        parse_hardware(text, source="chip.yaml")
+def test_collectives_are_counted_once_where_a_grid_runs_two_kernels() -> None:
+    setup = Setup(chip_of(64), EngineProfile(name="vllm"), Placement(2), Options())
+    grids = ForwardPass(1, POSITIONS, 1000), ForwardPass(1, 4, 1000), ForwardPass(1, 1, 1000)
+    work = [model_work(model_of(LLAMA), setup, grid) for grid in grids]
+    assert [len(one.exchanges) for one in work] == [1, 1, 1]
+    kinds = [[op.op.kind for op in one.ops[:-1]] for one in work]
+    assert kinds == [[UNSPLIT, "attention"], [UNSPLIT], ["attention"]]

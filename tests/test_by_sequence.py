@@ -8,15 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specroof.acceptance import constant_acceptance
-from specroof.architecture import (
-    Architecture,
-    Block,
-    GroupedQueryAttention,
-    Layer,
-    Linear,
-)
+from specroof.architecture import Architecture, Block, Layer, Linear
 from specroof.cost import ForwardPass, Options, forward_cost
-from specroof.cost.forward import CORES
 from specroof.drafters import Round
 from specroof.drafters.base import chain_proposals
 from specroof.hardware import EngineProfile, Placement
@@ -61,35 +54,6 @@ def test_one_sequence_times_the_batch_is_the_whole_batch(
             )
 
 
-def test_what_looks_at_the_context_has_no_axis_of_batches() -> None:
-    grid = Grid(contexts=(3, 50, 7, 0), batches=(1, 5, 9), queries=(1, 2))
-    cores: list[Any] = [
-        GroupedQueryAttention(4, n_kv_heads=2, head_dim=8, value_dim=8),
-        GroupedQueryAttention(4, n_kv_heads=2, head_dim=8, value_dim=8, window=5),
-    ]
-    layers = tuple(
-        Layer((Block("attention", (Linear("q_proj", 16, 16),), core),)) for core in cores
-    )
-    model = Architecture("toy", "llama", 16, 9, layers, Linear("lm_head", 16, 9, kind="head"))
-    for op in forward_cost(model, grid.forward, by_sequence=True):
-        if op.kind == "attention":
-            assert op.sequences is not None
-            assert op.flops.shape[1] == 1
-            assert op.cache_bytes.shape[1] == 1
-        else:
-            assert op.sequences is None
-            assert np.size(op.flops) <= 3 * 2
-
-
-def test_every_core_with_a_cache_is_counted_by_sequence_and_no_other() -> None:
-    for kind, formulas in CORES.items():
-        attends = "Attention" in kind.__name__ and kind.__name__ not in {
-            "KimiDeltaAttention",
-            "LightningAttention",
-        }
-        assert formulas.by_sequence == attends, kind
-
-
 @given(
     architectures(),
     placements(),
@@ -113,25 +77,6 @@ def test_a_pass_takes_the_same_either_way(
         for by_sequence in (False, True)
     ]
     whole, alone = (np.broadcast_to(seconds, grid.shape) for seconds in both)
-    np.testing.assert_allclose(alone, whole, rtol=1e-12)
-
-
-@given(architectures(), grids)
-def test_passes_can_be_joined_either_way(model: Architecture, grid: Grid) -> None:
-    engine = real_engine(overlap_norm=2)
-    setup = Setup(device(), engine, Placement(), Options())
-    axes = (grid.forward.batch_size, grid.forward.context_len, grid.forward.query_len)
-    batch, context, query = (axis.ravel() for axis in np.broadcast_arrays(*axes))
-    points = forward_pass(batch, query, context)
-    whole, alone = (
-        pass_time(
-            stacked(
-                [model_work(model, setup, points, by_sequence=by_sequence)], [points.tokens.size]
-            ),
-            engine,
-        ).total_s
-        for by_sequence in (False, True)
-    )
     np.testing.assert_allclose(alone, whole, rtol=1e-12)
 
 
@@ -175,3 +120,22 @@ def test_a_pass_of_one_sequence_keeps_what_else_it_is() -> None:
         # 2 FLOP * 16 weights * (4, 12) rows, and 36 weights.
         assert projection.flops.tolist() == [128.0, 384.0]
         assert head.flops.tolist() == [288.0, 864.0]
+
+
+@given(architectures(), grids)
+def test_passes_can_be_joined_either_way(model: Architecture, grid: Grid) -> None:
+    engine = real_engine(overlap_norm=2)
+    setup = Setup(device(), engine, Placement(), Options())
+    axes = (grid.forward.batch_size, grid.forward.context_len, grid.forward.query_len)
+    batch, context, query = (axis.ravel() for axis in np.broadcast_arrays(*axes))
+    points = forward_pass(batch, query, context)
+    whole, alone = (
+        pass_time(
+            stacked(
+                [model_work(model, setup, points, by_sequence=by_sequence)], [points.tokens.size]
+            ),
+            engine,
+        ).total_s
+        for by_sequence in (False, True)
+    )
+    np.testing.assert_allclose(alone, whole, rtol=1e-12)

@@ -1,7 +1,7 @@
 """Attention over a cache and the sparse indexer, against counting in loops."""
 
 from dataclasses import replace
-from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,104 +10,131 @@ from hypothesis import strategies as st
 
 from specroof.architecture import (
     ATTENTION_REPLICATED,
+    Architecture,
+    Block,
+    BlockSparseAttention,
+    ChunkedAttention,
+    Core,
     GroupedQueryAttention,
     Indexer,
     LatentAttention,
+    Layer,
+    Linear,
+    SharedCacheAttention,
+    cache_only,
 )
-from specroof.architecture.attention import (
-    attended_tokens,
-    attention_flops,
-    cached_tokens_read,
-    counted_pairs,
-    grouped_query_cache_bytes,
-    grouped_query_costs,
-    indexer_op,
-)
-from specroof.architecture.base import OpCost, Options
-from specroof.architecture.latent import (
-    latent_bytes,
-    latent_cache_bytes,
-    latent_costs,
-    latent_index_bytes,
-)
+from specroof.architecture.attention import grouped_query_costs, indexer_op
+from specroof.architecture.base import CHOICES, OpCost, Options
+from specroof.architecture.latent import latent_costs
+from specroof.cost import forward_cost, storage
+from specroof.cost.forward import CORES, kv_cache_bytes
 from strategies import (
     batches,
+    block_sparse,
     cache_dtypes,
+    chunked,
     contexts,
     forward_pass,
     grouped_queries,
-    indexers,
     latents,
     setting,
+    shared_latents,
     small,
-    windows,
 )
 
 CONTEXT_ONLY = Options(count="attention+ffn")
 
-kinds_of_count = st.sampled_from([Options(), CONTEXT_ONLY])
+#: Attention over a cache of tokens, of which each query sees some; the query itself is one.
+attentions = st.one_of(
+    grouped_queries, grouped_queries.map(lambda core: replace(core, causal=False)),
+    latents, shared_latents, block_sparse, chunked,
+)  # fmt: skip
 
 
-def visible(query: int, context: int, window: int | None) -> set[int]:
-    """Return the positions that a query may see, itself included, by asking about each."""
+def visible(core: Core, query: int, context: int, queries: int) -> set[int]:
+    """Return the positions that a query may see, by asking about each.
+
+    Which keys an indexer picks changes no count: the latest stand for them.
+    """
     own = context + query
-    return {key for key in range(own + 1) if window is None or own - key < window}
+    causal, before = getattr(core, "causal", True), range(own + 1)
+    if isinstance(core, ChunkedAttention):
+        return {key for key in before if key // core.chunk == own // core.chunk}
+    if isinstance(core, BlockSparseAttention):
+        blocks = range(own // core.block_len + 1)[-core.indexer.top_k :]
+        return {key for key in before if key // core.block_len in blocks}
+    if isinstance(core, LatentAttention):
+        return set(before[-(core.top_k or own + 1) :])
+    window = core.window_len
+    seen = {key for key in before if not window or own - key < window}
+    return seen if causal else seen | set(range(context, context + queries))
+
+
+def visible_to_estimators(core: Core, query: int, context: int) -> set[int]:
+    """Return the cached positions that published estimators let a query see: all see the same."""
+    if isinstance(core, ChunkedAttention):
+        return {key for key in visible(core, query, context, 1) if key < context}
+    if isinstance(core, BlockSparseAttention):
+        most: int | None = core.indexer.top_k * core.block_len
+    else:
+        most = core.top_k if isinstance(core, LatentAttention) else core.window_len
+    return set(range(context)[-(most or context + 1) :])
+
+
+def sizes(core: Any) -> tuple[int, int]:
+    """Return the widths of score and output together, and the elements of a cached token."""
+    if isinstance(core, LatentAttention):
+        return 2 * core.latent_dim + core.rope_dim, core.latent_dim + core.rope_dim
+    dims = core.head_dim + core.value_dim
+    return dims, core.n_kv_heads * dims
+
+
+@given(attentions, batches, small, contexts, st.booleans())
+def test_attention_costs_what_counting_every_query_and_key_gives(
+    core: Any, batch: int, queries: int, context: int, estimated: bool
+) -> None:
+    pass_ = setting(forward_pass(batch, queries, context), CONTEXT_ONLY if estimated else None)
+    *scans, op = CORES[type(core)].costs(core, pass_)
+    seen = [
+        visible_to_estimators(core, query, context)
+        if estimated
+        else visible(core, query, context, queries)
+        for query in range(queries)
+    ]
+    pair_dims, token_elements = sizes(core)
+    assert op.flops == batch * core.n_heads * 2 * pair_dims * sum(map(len, seen))
+    assert op.shard == cache_only(getattr(core, "n_kv_heads", 1))
+    read = len({key for keys in seen for key in keys if key < context})
+    written = 0 if estimated else queries
+    assert op.cache_bytes == batch * 2 * token_elements * (read + written)
+    # An indexer scores every key for every query.
+    indexer: Any = getattr(core, "indexer", None)
+    assert len(scans) == (indexer is not None)
+    for scan in scans:
+        pairs = sum(context + (0 if estimated else query + 1) for query in range(queries))
+        assert scan.flops == batch * pairs * 2 * indexer.n_heads * indexer.head_dim
+        assert scan.cache_bytes == batch * 2 * indexer.head_dim * (context + written)
+        assert scan.kind == "indexer"
+
+
+@given(attentions, contexts, cache_dtypes)
+def test_a_sequence_keeps_what_a_query_may_still_see(core: Any, context: int, dtype: str) -> None:
+    formulas, cached = CORES[type(core)], np.array(float(context))
+    assert formulas.cache_bytes is not None
+    limit = core.chunk if isinstance(core, ChunkedAttention) else core.window_len
+    kept = len(range(context)[-(limit or context + 1) :])
+    # What one new token writes into an empty cache, index key included.
+    empty = setting(forward_pass(1, 1, 0), kv_dtype=dtype)
+    token_bytes = sum(float(op.cache_bytes) for op in formulas.costs(core, empty))
+    stored = formulas.cache_bytes(core, cached, dtype)
+    if formulas.index_bytes is not None:
+        stored = stored + formulas.index_bytes(core, cached, dtype)
+    assert float(stored) == pytest.approx(kept * token_bytes)
 
 
 def grouped(core: GroupedQueryAttention, *sizes: int, options: Options | None = None) -> OpCost:
     (op,) = grouped_query_costs(core, setting(forward_pass(*sizes), options))
     return op
-
-
-@given(small, contexts, windows)
-def test_attended_tokens_matches_counting(queries: int, context: int, window: int | None) -> None:
-    pairs = sum(len(visible(query, context, window)) for query in range(queries))
-    assert attended_tokens(queries, context, window) == pairs
-
-
-@given(small, contexts, windows)
-def test_the_cache_is_read_where_any_query_looks(
-    queries: int, context: int, window: int | None
-) -> None:
-    seen = {key for query in range(queries) for key in visible(query, context, window)}
-    cached = {key for key in seen if key < context}
-    forward = forward_pass(1, queries, context)
-    assert cached_tokens_read(forward, Options(), window) == len(cached)
-
-
-@given(small, contexts, windows)
-def test_the_count_of_estimators_has_every_query_see_the_same_cached_tokens(
-    queries: int, context: int, window: int | None
-) -> None:
-    seen = list(range(context))[-window:] if window else list(range(context))
-    forward = forward_pass(1, queries, context)
-    assert cached_tokens_read(forward, CONTEXT_ONLY, window) == len(seen)
-    assert counted_pairs(forward, CONTEXT_ONLY, window) == sum(len(seen) for _ in range(queries))
-
-
-def test_pairs_of_a_long_context_are_exact() -> None:
-    # At ten million tokens of context, one query sees 10 000 001 keys: the difference of two
-    # triangles of 5e13 pairs each, which float32 and int32 would lose.
-    assert attended_tokens(1, 10_000_000) == 10_000_001
-
-
-@given(st.integers(1, 4), st.integers(1, 3), st.integers(0, 6), st.integers(1, 3))
-def test_attention_flops_match_a_loop_over_every_multiply_add(
-    batch: int, queries: int, context: int, n_heads: int
-) -> None:
-    key_dim, value_dim = 3, 2
-    flops = 0
-    for _, _, query in product(range(batch), range(n_heads), range(queries)):
-        for _ in visible(query, context, None):
-            flops += 2 * key_dim  # the score: one multiply-add per dimension
-            flops += 2 * value_dim  # its share of the output
-    counted = attention_flops(
-        n_heads=n_heads,
-        pair_dims=key_dim + value_dim,
-        batch_size=np.array(float(batch)),
-        pairs=attended_tokens(queries, context),
-    )
-    assert counted == flops
 
 
 def test_one_layer_of_llama_by_hand() -> None:
@@ -132,52 +159,19 @@ def test_a_window_by_hand() -> None:
     assert op.cache_bytes == 8 * 128 * 2 * (127 + 4)
 
 
-@given(grouped_queries, batches, small, contexts, kinds_of_count)
-def test_kv_heads_change_bytes_never_flops(
-    core: GroupedQueryAttention, batch: int, queries: int, context: int, options: Options
-) -> None:
-    one = grouped(replace(core, n_kv_heads=1), batch, queries, context, options=options)
-    many = grouped(core, batch, queries, context, options=options)
-    assert many.flops == one.flops
-    assert many.cache_bytes == core.n_kv_heads * one.cache_bytes
-
-
-@given(grouped_queries, batches, small, contexts, st.integers(0, 20))
-def test_a_window_that_holds_everything_is_full_attention(
-    core: GroupedQueryAttention, batch: int, queries: int, context: int, slack: int
-) -> None:
-    # The last query sees context + queries tokens, itself included; the first reads all cached.
-    everything = replace(core, window=context + queries + slack)
-    full = replace(core, window=None)
-    for options in (Options(), CONTEXT_ONLY):
-        windowed = grouped(everything, batch, queries, context, options=options)
-        reference = grouped(full, batch, queries, context, options=options)
-        assert windowed.flops == reference.flops
-        assert windowed.cache_bytes == reference.cache_bytes
-
-
 @given(grouped_queries, batches, small, contexts)
 def test_a_narrower_cache_moves_fewer_bytes_for_the_same_work(
     core: GroupedQueryAttention, batch: int, queries: int, context: int
 ) -> None:
     forward = forward_pass(batch, queries, context)
-    (bf16,) = grouped_query_costs(core, setting(forward))
-    (fp8,) = grouped_query_costs(core, setting(forward, kv_dtype="fp8"))
-    (fp4,) = grouped_query_costs(core, setting(forward, kv_dtype="fp4"))
+    bf16, fp8, fp4 = (
+        grouped_query_costs(core, setting(forward, kv_dtype=dtype))[0]
+        for dtype in ("bf16", "fp8", "fp4")
+    )
     assert bf16.flops == fp8.flops == fp4.flops
     assert bf16.compute_dtype == fp8.compute_dtype == "bf16"  # the cache is widened to multiply
     assert bf16.cache_bytes == 2 * fp8.cache_bytes
     assert fp4.cache_bytes == 0.5625 * fp8.cache_bytes  # half a byte, and a scale byte per 16
-
-
-@given(grouped_queries, contexts, cache_dtypes)
-def test_stored_bytes_are_what_a_decoding_step_reads_and_its_own_token(
-    core: GroupedQueryAttention, context: int, dtype: str
-) -> None:
-    # A step reads all but the token that falls out of a window, which takes the new one's place.
-    stored = grouped_query_cache_bytes(core, np.array(context + 1.0), dtype)
-    (op,) = grouped_query_costs(core, setting(forward_pass(1, 1, context), kv_dtype=dtype))
-    assert stored == pytest.approx(float(op.cache_bytes), rel=1e-12)
 
 
 def latent(
@@ -228,49 +222,6 @@ def test_short_runs_and_verifications_stay_absorbed() -> None:
     assert op.flops == (64 * 65 / 2 + 936 * 64) * 278_528
 
 
-@given(latents, batches, small, contexts)
-def test_latent_attention_is_one_kv_head_whose_value_lies_inside_its_key(
-    core: LatentAttention, batch: int, queries: int, context: int
-) -> None:
-    dense = replace(core, indexer=None)
-    alike = GroupedQueryAttention(
-        core.n_heads, 1, head_dim=core.latent_dim + core.rope_dim, value_dim=core.latent_dim
-    )
-    (op,) = latent(dense, batch, queries, context)
-    reference = grouped(alike, batch, queries, context)
-    assert op.flops == reference.flops
-    key, value = core.latent_dim + core.rope_dim, core.latent_dim
-    assert op.cache_bytes * (key + value) == reference.cache_bytes * key
-
-
-@given(latents, batches, small, contexts)
-def test_a_top_k_above_the_context_is_dense_latent_attention(
-    core: LatentAttention, batch: int, queries: int, context: int
-) -> None:
-    everything = replace(core, indexer=Indexer(8, 4, top_k=context + queries))
-    (reference,) = latent(replace(core, indexer=None), batch, queries, context)
-    _, sparse = latent(everything, batch, queries, context)
-    assert sparse.flops == reference.flops
-    assert sparse.cache_bytes == reference.cache_bytes
-
-
-@given(latents.filter(lambda core: core.indexer is not None), batches, small, contexts)
-def test_behind_an_indexer_a_query_attends_its_top_k_and_scans_everything(
-    core: LatentAttention, batch: int, queries: int, context: int
-) -> None:
-    assert core.indexer is not None
-    scan, attention = latent(core, batch, queries, context)
-    selected = sum(
-        min(len(visible(query, context, None)), core.indexer.top_k) for query in range(queries)
-    )
-    pair_flops = 2 * core.n_heads * (2 * core.latent_dim + core.rope_dim)
-    assert attention.flops == batch * pair_flops * selected
-    scanned = sum(len(visible(query, context, None)) for query in range(queries))
-    scan_flops = 2 * core.indexer.n_heads * core.indexer.head_dim
-    assert scan.flops == batch * scan_flops * scanned
-    assert scan.kind == "indexer"
-
-
 def test_the_indexer_of_deepseek_v32_by_hand() -> None:
     # 64 heads of 128, fp8 keys of 128 + 4 bytes; 3 sequences verify 2 tokens at context 10:
     # 23 pairs of 2 * 64 * 128 = 16 384 FLOP; 10 keys read and 2 written.
@@ -302,15 +253,32 @@ def test_index_keys_are_scored_in_the_narrow_format_of_the_cache(
     assert op.compute_dtype == computes_in
 
 
-@given(indexers, latents, contexts, cache_dtypes)
-def test_a_latent_cache_stores_one_latent_and_one_index_key_per_token(
-    indexer: Indexer, core: LatentAttention, context: int, dtype: str
+@given(grouped_queries, contexts, st.sampled_from(CHOICES["count"]))
+def test_a_shared_cache_is_read_by_each_layer_and_stored_once(
+    core: GroupedQueryAttention, context: int, count: str
 ) -> None:
-    sparse = replace(core, indexer=indexer)
-    scan, attention = latent(sparse, 1, 1, context, options=CONTEXT_ONLY, kv_dtype=dtype)
-    cached = np.array(float(context))
-    stored = latent_cache_bytes(sparse, cached, dtype) + latent_index_bytes(sparse, cached, dtype)
-    tokens_read = min(context, indexer.top_k)
-    per_token = latent_bytes(sparse, dtype)
-    assert attention.cache_bytes == pytest.approx(tokens_read * per_token)
-    assert stored == pytest.approx(context * per_token + float(scan.cache_bytes))
+    shared: list[Core] = [SharedCacheAttention(core)] * 3
+    alone, with_readers = (
+        Architecture("toy", "llama", 8, 9, tuple(layers), Linear("lm_head", 8, 9))
+        for layers in (
+            [Layer((Block("attention", (), one),)) for one in cores]
+            for cores in ([core], [core, *shared])
+        )
+    )
+    assert kv_cache_bytes(alone, context) == kv_cache_bytes(with_readers, context)
+    assert sum(part.sequence_bytes for part in storage(with_readers, context)) == kv_cache_bytes(
+        alone, context
+    )
+    ops, ops_of_all = (
+        [
+            op
+            for op in forward_cost(toy, forward_pass(1, 2, context), Options(count=count))
+            if op.kind == "attention"
+        ]
+        for toy in (alone, with_readers)
+    )
+    for amount in ("flops", "cache_bytes"):
+        one, all_of_them = (
+            sum(op.count * getattr(op, amount) for op in some) for some in (ops, ops_of_all)
+        )
+        assert all_of_them == 4 * one

@@ -12,7 +12,6 @@ from specroof.architecture import (
     Architecture,
     Block,
     BlockSparseAttention,
-    GroupedQueryAttention,
     Indexer,
     LatentAttention,
     Layer,
@@ -20,11 +19,9 @@ from specroof.architecture import (
     Shard,
     cache_only,
 )
-from specroof.architecture.attention import grouped_query_costs
-from specroof.architecture.base import OpCost, Options, cache_element_bytes
+from specroof.architecture.base import OpCost
 from specroof.architecture.block_sparse import (
     block_index_bytes,
-    block_pairs,
     block_sparse_cache_bytes,
     block_sparse_costs,
 )
@@ -42,101 +39,13 @@ from strategies import (
     small,
 )
 
-CONTEXT_ONLY = Options(count="attention+ffn")
 #: MiniMax-M3: 64 query heads, 4 KV heads, 128 wide, 16 blocks of 128 tokens.
 M3 = BlockSparseAttention(64, 4, 128, 128, Indexer(4, 128, top_k=16), block_len=128)
 
-block_lens = st.integers(1, 9)
-top_blocks = st.integers(1, 8)
 
-
-def attended(position: int, block_len: int, top_k: int) -> set[int]:
-    """Return the keys of one query: its own block, and the latest of those before it.
-
-    Which blocks the indexer picks changes no count: all before the query's own are whole.
-    """
-    own = position // block_len
-    chosen = set(range(max(own - top_k + 1, 0), own + 1))
-    return {key for key in range(position + 1) if key // block_len in chosen}
-
-
-def costs(
-    core: BlockSparseAttention, *sizes: int, options: Options | None = None, kv_dtype: str = "bf16"
-) -> tuple[OpCost, OpCost]:
-    scan, attention = block_sparse_costs(core, setting(forward_pass(*sizes), options, kv_dtype))
+def costs(core: BlockSparseAttention, *sizes: int) -> tuple[OpCost, OpCost]:
+    scan, attention = block_sparse_costs(core, setting(forward_pass(*sizes)))
     return scan, attention
-
-
-@given(small, contexts, block_lens, top_blocks)
-def test_pairs_are_the_keys_of_the_chosen_blocks(
-    queries: int, context: int, block_len: int, top_k: int
-) -> None:
-    pairs = sum(len(attended(context + query, block_len, top_k)) for query in range(queries))
-    counted = block_pairs(np.array(float(queries)), np.array(float(context)), block_len, top_k)
-    assert counted == pairs
-
-
-@given(block_sparse, batches, small, contexts)
-def test_the_first_query_says_which_cached_keys_are_read(
-    core: BlockSparseAttention, batch: int, queries: int, context: int
-) -> None:
-    _, attention = costs(core, batch, queries, context)
-    seen = attended(context, core.block_len, core.indexer.top_k)
-    cached = len([key for key in seen if key < context])
-    token_bytes = core.n_kv_heads * (core.head_dim + core.value_dim) * 2
-    assert attention.cache_bytes == batch * token_bytes * (cached + queries)
-
-
-@given(block_sparse, batches, small, contexts)
-def test_every_query_scores_every_key(
-    core: BlockSparseAttention, batch: int, queries: int, context: int
-) -> None:
-    scan, _ = costs(core, batch, queries, context)
-    pairs = sum(context + query + 1 for query in range(queries))
-    assert scan.flops == batch * pairs * 2 * core.indexer.n_heads * core.indexer.head_dim
-    assert scan.cache_bytes == batch * (context + queries) * 2 * core.indexer.head_dim
-    assert scan.kind == "indexer"
-
-
-@given(block_sparse, batches, small, contexts)
-def test_the_count_of_estimators_has_every_query_see_the_same_cached_blocks(
-    core: BlockSparseAttention, batch: int, queries: int, context: int
-) -> None:
-    scan, attention = costs(core, batch, queries, context, options=CONTEXT_ONLY)
-    seen = min(context, core.indexer.top_k * core.block_len)
-    pair_flops = 2 * core.n_heads * (core.head_dim + core.value_dim)
-    assert attention.flops == batch * queries * seen * pair_flops
-    assert scan.cache_bytes == batch * context * 2 * core.indexer.head_dim
-    once, _ = costs(core, batch, 1, context, options=CONTEXT_ONLY)
-    assert scan.flops == queries * once.flops
-
-
-@given(block_sparse, batches, small, contexts)
-def test_enough_blocks_are_full_attention(
-    core: BlockSparseAttention, batch: int, queries: int, context: int
-) -> None:
-    # Blocks that hold every position of the pass leave nothing out.
-    enough = replace(core, indexer=replace(core.indexer, top_k=context + queries))
-    _, attention = costs(enough, batch, queries, context)
-    dense = GroupedQueryAttention(core.n_heads, core.n_kv_heads, core.head_dim, core.value_dim)
-    (reference,) = grouped_query_costs(dense, setting(forward_pass(batch, queries, context)))
-    assert attention.flops == reference.flops
-    assert attention.cache_bytes == reference.cache_bytes
-
-
-@given(block_sparse, batches, small, contexts)
-def test_blocks_of_one_token_are_a_window_or_a_top_k(
-    core: BlockSparseAttention, batch: int, queries: int, context: int
-) -> None:
-    # k blocks of one token: k tokens, the query's own among them, like a window of k.
-    tokens = replace(core, block_len=1)
-    _, attention = costs(tokens, batch, queries, context)
-    window = GroupedQueryAttention(
-        core.n_heads, core.n_kv_heads, core.head_dim, core.value_dim, core.indexer.top_k
-    )
-    (reference,) = grouped_query_costs(window, setting(forward_pass(batch, queries, context)))
-    assert attention.flops == reference.flops
-    assert attention.cache_bytes == reference.cache_bytes
 
 
 def test_a_layer_of_minimax_m3_by_hand() -> None:
@@ -153,15 +62,6 @@ def test_a_layer_of_minimax_m3_by_hand() -> None:
     assert scan.shard == Shard("attention", 4, 4, 1)
     assert attention.shard == cache_only(4)
     assert (scan.name, attention.name) == ("indexer", "core")
-
-
-@given(block_sparse, contexts, cache_dtypes)
-def test_all_keys_values_and_index_keys_are_stored(
-    core: BlockSparseAttention, context: int, dtype: str
-) -> None:
-    elements = core.n_kv_heads * (core.head_dim + core.value_dim) + core.indexer.head_dim
-    stored = block_sparse_cache_bytes(core, np.array(float(context)), dtype)
-    assert stored == pytest.approx(context * elements * cache_element_bytes(dtype))
 
 
 @given(block_sparse, batches, st.integers(1, 5), contexts)

@@ -7,18 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specroof.architecture import (
-    ATTENTION_REPLICATED,
-    CompressedAttention,
-    Compressor,
-    GroupedQueryAttention,
-    Indexer,
-    cache_only,
-)
-from specroof.architecture.attention import grouped_query_costs, index_key_bytes
+from specroof.architecture import CompressedAttention, Compressor, Indexer
+from specroof.architecture.attention import index_key_bytes
 from specroof.architecture.base import OpCost, Options
 from specroof.architecture.compressed import (
-    attended_entries,
     compressed_cache_bytes,
     compressed_costs,
     compressed_index_bytes,
@@ -35,13 +27,8 @@ from strategies import (
     small,
 )
 
-CONTEXT_ONLY = Options(count="attention+ffn")
-MLA_LIKE = Options(v4_attention="mla-like")
+CONTEXT_ONLY, MLA_LIKE = Options(count="attention+ffn"), Options(v4_attention="mla-like")
 
-ratios = st.integers(1, 9)
-caps = st.one_of(st.none(), st.integers(1, 12))
-cores = compressed_attention()
-kinds_of_count = st.sampled_from([Options(), CONTEXT_ONLY])
 
 #: The layers of DeepSeek-V4-Pro: 128 query heads over entries of 448 plain and 64 rotary elements.
 CSA = CompressedAttention(128, 512, 64, window=128, ratio=4, indexer=Indexer(64, 128, 1024))
@@ -76,109 +63,58 @@ def attention(
     return op
 
 
-@given(small, contexts, ratios, caps)
-def test_attended_entries_matches_counting(
-    queries: int, context: int, ratio: int, cap: int | None
-) -> None:
-    pairs = 0
-    for position in range(context, context + queries):
-        complete = entries_before(position + 1, ratio)  # the query's own token fills one, too
-        pairs += complete if cap is None else min(complete, cap)
-    counted = attended_entries(np.array(float(queries)), np.array(float(context)), ratio, cap)
-    assert counted == pairs
-
-
-def test_a_query_sees_the_entry_that_its_own_token_completes() -> None:
-    # DeepseekV4CSACompressor of transformers: (position + 1) // 4, and 151 + 1 = 38 * 4
-    assert attended_entries(np.array(1.0), np.array(151.0), 4) == 38
-    assert attended_entries(np.array(1.0), np.array(150.0), 4) == 37
-
-
-@given(cores, st.integers(1, 4), small, contexts)
-def test_attention_flops_match_counting_every_query(
+@given(compressed_attention(), batches, small, contexts)
+def test_attention_and_its_indexer_cost_what_counting_every_query_gives(
     core: CompressedAttention, batch: int, queries: int, context: int
 ) -> None:
-    pairs = 0
-    for position in range(context, context + queries):
-        pairs += min(position + 1, core.window)
-        if core.ratio:
-            entries = entries_before(position + 1, core.ratio)
-            pairs += min(entries, core.indexer.top_k) if core.indexer else entries
-    # An entry is key and value at once: entry_dim for the score, entry_dim for the output.
-    op = attention(core, batch, queries, context)
-    assert op.flops == batch * core.n_heads * pairs * (2 * core.entry_dim + 2 * core.entry_dim)
-    # The MLA-like count has a rotary key beside the entry.
-    op = attention(core, batch, queries, context, options=MLA_LIKE)
-    assert op.flops == (batch * core.n_heads * pairs * 2 * (2 * core.entry_dim + core.rope_dim))
-
-
-@given(cores, batches, small, contexts)
-def test_the_estimators_count_lets_every_query_see_what_the_first_one_sees(
-    core: CompressedAttention, batch: int, queries: int, context: int
-) -> None:
+    # The query's own token may complete an entry, which it sees: in DeepseekV4CSACompressor of
+    # transformers (position + 1) // ratio.
+    positions = range(context, context + queries)
+    complete = [entries_before(at + 1, core.ratio) if core.ratio else 0 for at in positions]
+    cap = core.indexer.top_k if core.indexer else context + queries
+    pairs = sum(min(at + 1, core.window) for at in positions) + sum(
+        min(entries, cap) for entries in complete
+    )
+    # An entry is key and value at once: entry_dim for the score, entry_dim for the output. The
+    # MLA-like count has a rotary key beside the entry.
+    for options, dims in (
+        (None, 2 * core.entry_dim),
+        (MLA_LIKE, 2 * core.entry_dim + core.rope_dim),
+    ):
+        op = attention(core, batch, queries, context, options=options)
+        assert op.flops == batch * core.n_heads * pairs * 2 * dims
+    # All queries read what the first one sees, and write an entry each and one a ratio.
+    written = queries * (1 + (1 / core.ratio if core.ratio else 0))
     entries = entries_before(context, core.ratio) if core.ratio else 0
-    seen = min(entries, core.indexer.top_k) if core.indexer else entries
-    read = min(context, core.window) + seen
+    read = min(context, core.window - 1) + min(entries, cap)
+    found = costs(core, batch, queries, context)
+    (op,) = found["attention"]
+    assert float(op.cache_bytes) == pytest.approx(batch * 2 * core.entry_dim * (read + written))
+    # Published estimators let every query see as much, and write nothing.
+    read = min(context, core.window) + min(entries, cap)
     op = attention(core, batch, queries, context, options=CONTEXT_ONLY)
     assert op.flops == batch * queries * read * core.n_heads * 4 * core.entry_dim
     assert op.cache_bytes == batch * read * core.entry_dim * 2
+    assert len(found["indexer"]) == (core.indexer is not None)
+    for scan in found["indexer"]:
+        assert core.indexer is not None
+        index_dim = core.indexer.head_dim
+        assert scan.flops == batch * sum(complete) * 2 * core.indexer.n_heads * index_dim
+        keys = entries + queries / core.ratio
+        assert float(scan.cache_bytes) == pytest.approx(batch * keys * index_dim * 2)
 
 
-@given(cores, batches, small, contexts, cache_dtypes)
-def test_entries_are_read_once_however_many_queries(
-    core: CompressedAttention, batch: int, queries: int, context: int, dtype: str
-) -> None:
+@given(compressed_attention(), contexts, cache_dtypes)
+def test_stored_entries_match_counting(core: CompressedAttention, context: int, dtype: str) -> None:
+    entries = entries_before(context, core.ratio) if core.ratio else 0
+    key = index_key_bytes(core.indexer, dtype) if core.indexer else 0
+    kept = len(range(context)[-core.window :])
+    cached = np.array(float(context))
+    stored = compressed_cache_bytes(core, cached, dtype) + compressed_index_bytes(
+        core, cached, dtype
+    )
     raw = entry_bytes(core, dtype, "shared-kv")
-    one = attention(core, batch, 1, context, options=CONTEXT_ONLY, kv_dtype=dtype)
-    many = attention(core, batch, queries, context, options=CONTEXT_ONLY, kv_dtype=dtype)
-    assert many.cache_bytes == one.cache_bytes
-    # The full count adds what new tokens write: one raw entry each, one compressed per ratio.
-    per_token = raw * (1 + (1 / core.ratio if core.ratio else 0))
-    grown = (
-        attention(core, batch, queries, context, kv_dtype=dtype).cache_bytes
-        - attention(core, batch, 1, context, kv_dtype=dtype).cache_bytes
-    )
-    assert float(grown) == pytest.approx(batch * (queries - 1) * per_token)
-
-
-@given(cores.filter(lambda core: core.indexer is not None), batches, small, contexts)
-def test_a_top_k_above_all_entries_attends_like_the_layer_without_indexer(
-    core: CompressedAttention, batch: int, queries: int, context: int
-) -> None:
-    everything = replace(core, indexer=Indexer(8, 4, top_k=context + queries))
-    reference = attention(replace(core, indexer=None), batch, queries, context)
-    op = attention(everything, batch, queries, context)
-    assert op.flops == reference.flops
-    assert op.cache_bytes == reference.cache_bytes
-
-
-@given(cores, batches, small, contexts, kinds_of_count)
-def test_without_entries_it_is_window_attention_of_one_head_that_is_key_and_value(
-    core: CompressedAttention, batch: int, queries: int, context: int, options: Options
-) -> None:
-    plain = replace(core, ratio=0, indexer=None, compressors=())
-    alike = GroupedQueryAttention(core.n_heads, 1, core.entry_dim, core.entry_dim, core.window)
-    (reference,) = grouped_query_costs(
-        alike, setting(forward_pass(batch, queries, context), options)
-    )
-    op = attention(plain, batch, queries, context, options=options)
-    assert op.flops == reference.flops
-    assert 2 * op.cache_bytes == reference.cache_bytes  # one vector where keys and values are two
-
-
-@given(cores, batches, small, contexts)
-def test_the_indexer_scores_every_complete_entry_whatever_its_top_k(
-    core: CompressedAttention, batch: int, queries: int, context: int
-) -> None:
-    scans = costs(core, batch, queries, context)["indexer"]
-    if core.indexer is None:
-        assert not scans
-        return
-    (scan,) = scans
-    pairs = sum(entries_before(context + query + 1, core.ratio) for query in range(queries))
-    assert scan.flops == batch * pairs * 2 * core.indexer.n_heads * core.indexer.head_dim
-    keys = entries_before(context, core.ratio) + queries / core.ratio
-    assert float(scan.cache_bytes) == pytest.approx(batch * keys * core.indexer.head_dim * 2)
+    assert float(stored) == pytest.approx(kept * raw + entries * (raw + key))
 
 
 @given(st.integers(1, 9), st.integers(1, 12), st.integers(1, 5), st.integers(1, 6))
@@ -196,13 +132,6 @@ def test_rings_move_what_a_simulation_moves(
     assert float(ring.cache_bytes) == pytest.approx(batch * moved)
     assert ring.flops == 0
     assert ring.weight_bytes == 0
-
-
-@given(cores)
-def test_one_latent_for_all_heads_and_an_indexer_on_every_device(core: CompressedAttention) -> None:
-    found = costs(core, 1, 1, 0)
-    assert [op.shard for op in found["attention"]] == [cache_only(1)]
-    assert {op.shard for op in found["indexer"] + found["compressor"]} <= {ATTENTION_REPLICATED}
 
 
 def test_entries_of_both_published_layouts_by_hand() -> None:
@@ -249,18 +178,6 @@ def test_a_cache_of_a_million_tokens_by_hand() -> None:
     assert compressed_index_bytes(HCA, million, "bf16") == 0
     assert compressed_cache_bytes(HCA, million, "bf16") == 8.125 * mebibyte
     assert compressed_cache_bytes(WINDOW_ONLY, million, "bf16") == 0.125 * mebibyte
-
-
-@given(cores, contexts, cache_dtypes)
-def test_stored_entries_match_counting(core: CompressedAttention, context: int, dtype: str) -> None:
-    entries = entries_before(context, core.ratio) if core.ratio else 0
-    raw = entry_bytes(core, dtype, "shared-kv")
-    key = index_key_bytes(core.indexer, dtype) if core.indexer else 0
-    stored = sum(raw for position in range(context) if context - position <= core.window)
-    stored += sum(raw + key for _ in range(entries))
-    cached = np.array(float(context))
-    kept = compressed_cache_bytes(core, cached, dtype) + compressed_index_bytes(core, cached, dtype)
-    assert float(kept) == pytest.approx(stored)
 
 
 def test_rings_of_a_sequence_by_hand() -> None:

@@ -1,6 +1,5 @@
 """Routed experts: how many a pass reads, by enumeration and by dice, and what they cost."""
 
-from dataclasses import replace
 from itertools import combinations, product
 
 import numpy as np
@@ -8,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specroof.architecture import TENSOR, Experts, Linear
-from specroof.architecture.base import OpCost, Options, linear_cost
+from specroof.architecture import TENSOR, Experts
+from specroof.architecture.base import OpCost, Options
 from specroof.architecture.experts import distinct_experts, expert_costs
 from strategies import batches, contexts, experts, forward_pass, setting, small
 
@@ -28,20 +27,19 @@ def expected(tokens: int, n_experts: int, top_k: int, method: str) -> float:
 
 
 @pytest.mark.parametrize(
-    ("n_experts", "top_k", "tokens"), [(4, 1, 3), (4, 2, 3), (5, 2, 3), (6, 3, 2), (5, 4, 2)]
+    ("n_experts", "top_k", "tokens"), [(4, 1, 3), (4, 2, 3), (5, 2, 3), (6, 3, 2), (5, 5, 2)]
 )
-def test_exact_top_k_is_the_mean_over_all_routings(n_experts: int, top_k: int, tokens: int) -> None:
-    # Every token picks one of the sets of k different experts, each as likely.
-    choices = list(combinations(range(n_experts), top_k))
-    sizes = [len(set().union(*routing)) for routing in product(choices, repeat=tokens)]
-    assert expected(tokens, n_experts, top_k, "exact") == pytest.approx(np.mean(sizes))
-
-
-@pytest.mark.parametrize(("n_experts", "top_k", "tokens"), [(4, 1, 3), (3, 2, 3), (6, 3, 1)])
-def test_replacement_is_the_mean_over_all_draws(n_experts: int, top_k: int, tokens: int) -> None:
+def test_experts_read_are_the_mean_over_all_routings(
+    n_experts: int, top_k: int, tokens: int
+) -> None:
+    # Every token picks one of the sets of k different experts, each as likely; or draws them.
+    sets = product(combinations(range(n_experts), top_k), repeat=tokens)
     draws = product(range(n_experts), repeat=top_k * tokens)
-    sizes = [len(set(drawn)) for drawn in draws]
-    assert expected(tokens, n_experts, top_k, "replacement") == pytest.approx(np.mean(sizes))
+    exact = np.mean([len(set().union(*routing)) for routing in sets])
+    assert expected(tokens, n_experts, top_k, "exact") == pytest.approx(exact)
+    if n_experts ** (top_k * tokens) < 100_000:
+        replaced = np.mean([len(set(drawn)) for drawn in draws])
+        assert expected(tokens, n_experts, top_k, "replacement") == pytest.approx(replaced)
 
 
 @pytest.mark.parametrize(
@@ -78,17 +76,6 @@ def test_a_pass_reads_no_more_experts_than_there_are_or_are_drawn(
     )
 
 
-@given(st.integers(1, 512), st.integers(1, 4096))
-def test_a_top_k_of_all_experts_reads_all(n_experts: int, tokens: int) -> None:
-    assert expected(tokens, n_experts, n_experts, "exact") == n_experts
-
-
-@given(st.integers(1, 512), st.data())
-def test_one_token_reads_its_top_k(n_experts: int, data: st.DataObject) -> None:
-    top_k = data.draw(st.integers(1, n_experts))
-    assert expected(1, n_experts, top_k, "exact") == pytest.approx(top_k)
-
-
 def test_experts_by_hand() -> None:
     # 4 experts of 3 * 8 * 2 = 48 weights, 2 per token, one sequence of 2 tokens: each of the 4
     # experts is missed twice with probability 1/4, so that 3 are read. Two bytes a weight.
@@ -121,35 +108,3 @@ def test_visits_decide_flops_and_distinct_experts_bytes(
     assert op.rows is not None
     assert op.routing is not None
     assert float(op.rows * op.routing.hit) == pytest.approx(visits)
-
-
-@given(experts(), batches, small)
-def test_where_every_token_visits_every_expert_they_are_one_dense_feed_forward(
-    core: Experts, batch: int, queries: int
-) -> None:
-    core = replace(core, top_k=core.n_experts, n_shared=0)
-    op = cost(core, batch, queries, 0)
-    # Side by side, the experts are matrices n_experts times as wide.
-    wide = Linear(
-        "wide",
-        core.in_features,
-        core.hidden_features * core.n_experts * core.n_matrices,
-        core.weight,
-    )
-    tokens = np.array(float(batch * queries))
-    dense = linear_cost(wide, tokens=tokens, block="mlp", count=1)
-    assert op.flops == dense.flops
-    assert float(op.weight_bytes) == pytest.approx(float(dense.weight_bytes))
-
-
-@given(experts(), batches, small)
-def test_a_shared_expert_is_one_more_that_everybody_visits(
-    core: Experts, batch: int, queries: int
-) -> None:
-    alone = cost(replace(core, n_shared=0), batch, queries, 0)
-    shared = cost(replace(core, n_shared=1), batch, queries, 0)
-    weights = core.matrix_params
-    assert shared.flops - alone.flops == 2 * weights * batch * queries
-    assert float(shared.weight_bytes - alone.weight_bytes) == pytest.approx(
-        weights * core.weight.element_bytes
-    )

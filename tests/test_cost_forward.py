@@ -6,10 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from specroof.architecture import (
-    BF16,
     FEED_FORWARD_REPLICATED,
     WEIGHT_FORMATS,
     Architecture,
@@ -22,7 +20,6 @@ from specroof.architecture import (
     Layer,
     Linear,
 )
-from specroof.architecture.base import linear_cost
 from specroof.cost import CHOICES, ForwardPass, OpCost, Options, forward_cost
 from specroof.errors import OptionError
 from strategies import (
@@ -33,67 +30,47 @@ from strategies import (
     contexts,
     formats,
     forward_pass,
-    grids,
     options,
     passes,
     small,
 )
 
+
+def model_of(name: str, *blocks: Block, count: int = 1) -> Architecture:
+    head = Linear("lm_head", 8, 10, kind="head")
+    return Architecture(name, "llama", 8, 10, (Layer(blocks, count),), head)
+
+
 #: Two layers of a Llama: 2 query heads and 1 KV head of 4, a feed-forward of 8 to 6, vocabulary 10.
-TINY = Architecture(
-    name="tiny",
-    family="llama",
-    hidden_size=8,
-    vocab_size=10,
-    layers=(
-        Layer(
-            (
-                Block(
-                    "attention",
-                    (
-                        Linear("q_proj", 8, 8),
-                        Linear("k_proj", 8, 4),
-                        Linear("v_proj", 8, 4),
-                        Linear("o_proj", 8, 8),
-                    ),
-                    GroupedQueryAttention(2, 1, 4, 4),
-                ),
-                Block("feed_forward", (Linear("gate_up_proj", 8, 12), Linear("down_proj", 6, 8))),
-            ),
-            count=2,
-        ),
+TINY = model_of(
+    "tiny",
+    Block(
+        "attention",
+        tuple(Linear(f"{name}_proj", 8, n) for name, n in (("q", 8), ("k", 4), ("v", 4), ("o", 8))),
+        GroupedQueryAttention(2, 1, 4, 4),
     ),
-    head=Linear("lm_head", 8, 10, kind="head"),
+    Block("feed_forward", (Linear("gate_up_proj", 8, 12), Linear("down_proj", 6, 8))),
+    count=2,
 )
 
 #: One layer with an operation of every kind that a count may leave out or keep.
-EVERY_KIND = Architecture(
-    name="every kind",
-    family="llama",
-    hidden_size=8,
-    vocab_size=10,
-    layers=(
-        Layer(
-            (
-                Block(
-                    "attention",
-                    (
-                        Linear("mix", 8, 8, kind="residual"),
-                        Linear("q_proj", 8, 8),
-                        Linear("compress", 8, 8, kind="compressor"),
-                    ),
-                    LatentAttention(2, 8, 4, Indexer(2, 4, 3)),
-                ),
-                Block("attention", (), GatedDeltaNet(1, 1, 4, 4, conv_kernel=4, conv_columns=3)),
-                Block(
-                    "feed_forward",
-                    (Linear("router", 8, 4, kind="router", shard=FEED_FORWARD_REPLICATED),),
-                    Experts(4, 2, 8, 6),
-                ),
-            )
+EVERY_KIND = model_of(
+    "every kind",
+    Block(
+        "attention",
+        (
+            Linear("mix", 8, 8, kind="residual"),
+            Linear("q_proj", 8, 8),
+            Linear("compress", 8, 8, kind="compressor"),
         ),
+        LatentAttention(2, 8, 4, Indexer(2, 4, 3)),
     ),
-    head=Linear("lm_head", 8, 10, kind="head"),
+    Block("attention", (), GatedDeltaNet(1, 1, 4, 4, conv_kernel=4, conv_columns=3)),
+    Block(
+        "feed_forward",
+        (Linear("router", 8, 4, kind="router", shard=FEED_FORWARD_REPLICATED),),
+        Experts(4, 2, 8, 6),
+    ),
 )
 
 
@@ -108,16 +85,10 @@ def of_kind(ops: list[OpCost], kind: str) -> list[OpCost]:
 def test_a_pass_of_a_tiny_llama_by_hand() -> None:
     # 3 sequences verify 2 tokens at context 5: 6 tokens.
     ops = forward_cost(TINY, forward_pass(3, 2, 5))
-    assert [(op.name, op.kind, op.count) for op in ops] == [
-        ("full_attention.q_proj", "dense", 2),
-        ("full_attention.k_proj", "dense", 2),
-        ("full_attention.v_proj", "dense", 2),
-        ("full_attention.o_proj", "dense", 2),
-        ("full_attention.core", "attention", 2),
-        ("mlp.gate_up_proj", "dense", 2),
-        ("mlp.down_proj", "dense", 2),
-        ("lm_head", "head", 1),
-    ]
+    dense = [f"full_attention.{name}_proj" for name in "qkvo"]
+    names = [*dense, "full_attention.core", "mlp.gate_up_proj", "mlp.down_proj", "lm_head"]
+    assert [op.name for op in ops] == names
+    assert [op.count for op in ops] == [2] * 7 + [1]
     # A layer's weights: 64 + 32 + 32 + 64 = 192 of attention, 96 + 48 = 144 of the feed-forward.
     # 2 layers * 336 * 2 FLOP * 6 tokens = 8064; the head 80 * 2 * 6 = 960; attention: 6 + 7 pairs,
     # 2 heads, 4 * 4 FLOP: 13 * 2 * 16 * 3 sequences * 2 layers = 2496.
@@ -128,56 +99,32 @@ def test_a_pass_of_a_tiny_llama_by_hand() -> None:
     assert total(ops, "cache_bytes") == 672
     # Logits of 10 float32 for 6 positions.
     assert total(ops, "activation_bytes") == 240
+    assert total(ops, "memory_bytes") == 1504 + 672 + 240
+    assert ops[0].intensity == ops[0].flops / ops[0].memory_bytes == 2 * 6 / 2
+    # A pass without logits does not read the head.
+    *_, head = forward_cost(TINY, ForwardPass(batch_size=2, query_len=3, context_len=0, head_len=0))
+    assert head.flops == head.memory_bytes == 0
 
 
 @given(architectures(), passes)
-def test_matrices_cost_two_flops_per_weight_and_token(
+def test_matrices_cost_two_flops_per_weight_and_token_and_are_read_once(
     model: Architecture, forward: ForwardPass
 ) -> None:
     ops = forward_cost(model, forward)
     matrices = [op for op in ops if op.kind in {"dense", "router", "head"}]
-    # Counted from the model, layer by layer, as if none were merged.
-    weights = 0
+    # Counted from the model, layer by layer, as if none were merged. Block diagonal: each output
+    # meets a share of the inputs.
+    weights, stored = 0, 0.0
     for layer in model.layers:
         for block, _ in product(layer.blocks, range(layer.count)):
             for linear in block.linears:
-                weights += linear.in_features * (linear.out_features // linear.groups)
-    weights += model.head.in_features * model.head.out_features
-    assert total(matrices, "flops") == 2 * weights * float(forward.tokens)
-
-
-@given(formats, st.integers(1, 8), st.integers(1, 50))
-def test_a_matrix_is_read_once_whatever_the_tokens(weight: Any, groups: int, tokens: int) -> None:
-    linear = Linear("up", 16 * groups, 8, weight, groups=groups)
-    count = np.array([1.0, float(tokens)])
-    op = linear_cost(linear, tokens=count, block="mlp", count=3)
-    # Block diagonal: each output meets 16 inputs.
-    assert op.flops.tolist() == [2 * 16 * 8, 2 * 16 * 8 * tokens]
-    assert op.weight_bytes == 16 * 8 * weight.element_bytes
-    assert op.compute_dtype == weight.compute_dtype
-    assert (op.name, op.count) == ("mlp.up", 3)
-
-
-@pytest.mark.slow
-@pytest.mark.long
-@given(architectures(), options, grids)
-def test_array_input_equals_the_loop_over_scalars(
-    model: Architecture, choices: Options, grid: Grid
-) -> None:
-    whole = [
-        {name: np.broadcast_to(amount, grid.shape) for name, amount in amounts(op).items()}
-        for op in forward_cost(model, grid.forward, choices)
-    ]
-    for row, column, position in np.ndindex(grid.shape):
-        single = forward_pass(grid.batches[column], grid.queries[position], grid.contexts[row])
-        for listed, op in zip(whole, forward_cost(model, single, choices), strict=True):
-            scalars = amounts(op)
-            assert listed.keys() == scalars.keys()
-            for name, amount in scalars.items():
-                assert np.shape(amount) == ()
-                assert listed[name][row, column, position] == pytest.approx(
-                    float(amount), rel=1e-12
-                )
+                n_weights = linear.in_features * (linear.out_features // linear.groups)
+                weights += n_weights
+                stored += n_weights * linear.weight.element_bytes
+    n_head = model.head.in_features * model.head.out_features
+    assert total(matrices, "flops") == 2 * (weights + n_head) * float(forward.tokens)
+    stored += n_head * model.head.weight.element_bytes
+    assert total(matrices, "weight_bytes") == pytest.approx(stored)
 
 
 @given(architectures(), options)
@@ -215,48 +162,20 @@ def test_work_and_caches_are_linear_in_the_batch_and_weights_are_read_once(
 
 
 @given(architectures(sawtooth=False), options, batches, small, contexts)
-def test_nothing_falls_with_the_context(
+def test_nothing_falls_with_the_context_or_with_one_more_query(
     model: Architecture, choices: Options, batch: int, queries: int, context: int
 ) -> None:
     here = forward_cost(model, forward_pass(batch, queries, context), choices)
     further = forward_cost(model, forward_pass(batch, queries, context + 1), choices)
-    for op, later in zip(here, further, strict=True):
-        assert later.flops >= op.flops
-        assert later.memory_bytes >= op.memory_bytes
-
-
-@given(architectures(), options, batches, small, contexts)
-def test_one_more_query_adds_work(
-    model: Architecture, choices: Options, batch: int, queries: int, context: int
-) -> None:
-    here = forward_cost(model, forward_pass(batch, queries, context), choices)
     wider = forward_cost(model, forward_pass(batch, queries + 1, context), choices)
-    for op, more in zip(here, wider, strict=True):
-        assert more.flops >= op.flops
+    for op, later, more in zip(here, further, wider, strict=True):
+        # At context 0 the estimators' count leaves attention with no work and no bytes.
+        assert np.isfinite(op.intensity)
+        assert min(later.flops, more.flops) >= op.flops
+        assert later.memory_bytes >= op.memory_bytes
         # A plain step writes the recurrent state, a verification that will replay does not.
         if op.kind != "state" or choices.recurrent_state != "replay":
             assert more.memory_bytes >= op.memory_bytes * (1 - 1e-12)
-
-
-@given(architectures(), batches, small, contexts)
-def test_a_verification_puts_every_position_through_the_head(
-    model: Architecture, batch: int, queries: int, context: int
-) -> None:
-    (head,) = of_kind(forward_cost(model, forward_pass(batch, queries, context)), "head")
-    positions = batch * queries
-    assert head.name == "lm_head"
-    assert head.flops == 2 * model.hidden_size * model.vocab_size * positions
-    assert head.activation_bytes == 4 * model.vocab_size * positions
-    assert head.weight_bytes == (
-        model.hidden_size * model.vocab_size * model.head.weight.element_bytes
-    )
-
-
-def test_a_pass_without_logits_does_not_read_the_head() -> None:
-    silent = ForwardPass(batch_size=2, query_len=3, context_len=0, head_len=0)
-    *_, head = forward_cost(TINY, silent)
-    assert head.flops == 0
-    assert head.memory_bytes == 0
 
 
 # --- options -------------------------------------------------------------------------------------
@@ -266,29 +185,17 @@ def test_the_count_of_estimators_drops_exactly_the_kinds_it_says() -> None:
     forward = forward_pass(2, 3, 40)
     everything = forward_cost(EVERY_KIND, forward)
     kept = forward_cost(EVERY_KIND, forward, Options(count="attention+ffn"))
-    assert {op.kind for op in everything} - {op.kind for op in kept} == {
-        "router",
-        "compressor",
-        "residual",
-        "convolution",
-        "head",
-    }
-    assert [op.name for op in kept] == [
-        "sparse_attention.q_proj",
-        "sparse_attention.indexer",
-        "sparse_attention.core",
-        "linear_attention.state",
-        "moe.experts",
-    ]
+    dropped = {"router", "compressor", "residual", "convolution", "head"}
+    assert [op.name for op in kept] == [op.name for op in everything if op.kind not in dropped]
     # What is kept costs the same, but for attention over the pass itself and its writes.
     by_name = {op.name: op for op in everything}
     for op in kept:
+        whole = by_name[op.name]
         if op.kind in {"dense", "experts", "state"}:
-            assert op.flops == by_name[op.name].flops
-            assert op.memory_bytes == by_name[op.name].memory_bytes
+            assert (op.flops, op.memory_bytes) == (whole.flops, whole.memory_bytes)
         else:
-            assert op.flops <= by_name[op.name].flops
-            assert op.memory_bytes < by_name[op.name].memory_bytes
+            assert op.flops <= whole.flops
+            assert op.memory_bytes < whole.memory_bytes
 
 
 @given(architectures(), passes, formats)
@@ -323,33 +230,31 @@ def test_the_state_dtype_changes_the_state_and_not_the_cache() -> None:
 
 @pytest.mark.parametrize("name", CHOICES)
 def test_an_option_outside_of_its_choices_is_refused_by_name(name: str) -> None:
-    choices: dict[str, Any] = {name: "nonsense"}
-    with pytest.raises(ValueError, match=f"^{name} is 'nonsense'; allowed: {CHOICES[name][0]}, "):
-        Options(**choices)
-
-
-@pytest.mark.parametrize("name", ["granularity", "count", "v4_attention", "cost_of"])
-def test_a_choice_that_nobody_else_makes_must_be_made(name: str) -> None:
-    choices: dict[str, Any] = {name: None}
-    with pytest.raises(ValueError, match=f"^{name} is None"):
-        Options(**choices)
+    refused: list[str | None] = ["nonsense"]
+    if name in {"granularity", "count", "v4_attention", "cost_of"}:  # must be chosen
+        refused.append(None)
+    for value in refused:
+        choices: dict[str, Any] = {name: value}
+        with pytest.raises(ValueError, match=rf"^{name} is .*; allowed: {CHOICES[name][0]}, "):
+            Options(**choices)
 
 
 def test_every_block_ends_in_one_collective_of_its_output() -> None:
-    ops = forward_cost(EVERY_KIND, forward_pass(3, 2, 5))
-    followed = {op.name: op.collective for op in ops if op.collective is not None}
+    followed = {
+        op.name: op.collective
+        for model in (TINY, EVERY_KIND)
+        for op in forward_cost(model, forward_pass(3, 2, 5))
+        if op.collective is not None
+    }
     assert {name: (c.block, c.copies) for name, c in followed.items()} == {
+        "full_attention.core": ("attention", 1),
+        "mlp.down_proj": ("feed_forward", 1),
         "sparse_attention.core": ("attention", 1),
         "linear_attention.state": ("attention", 1),
         "moe.experts": ("experts", 2),  # a token goes to its top-k experts
     }
     for collective in followed.values():
         assert collective.message_bytes == 3 * 2 * 8 * 2  # tokens, hidden size, bf16
-    # A dense feed-forward is reduced under its own name.
-    *_, down, _ = forward_cost(TINY, forward_pass(3, 2, 5))
-    assert down.name == "mlp.down_proj"
-    assert down.collective is not None
-    assert (down.collective.block, down.collective.copies) == ("feed_forward", 1)
 
 
 def test_a_pass_holds_float64() -> None:
@@ -382,31 +287,6 @@ def test_a_pass_of_impossible_size_is_refused_by_name(field: str, values: list[A
             OptionError, match=f"^{field} is .*; allowed: (a number from|numbers of at) "
         ):
             ForwardPass(**sizes)
-
-
-def test_an_operation_adds_its_bytes_up() -> None:
-    op = OpCost(
-        name="op",
-        kind="dense",
-        count=1,
-        flops=np.array(12.0),
-        weight_bytes=np.array(1.0),
-        cache_bytes=np.array([2.0, 3.0]),
-        activation_bytes=np.array(0.0),
-        compute_dtype=BF16.compute_dtype,
-    )
-    assert op.memory_bytes.tolist() == [3, 4]
-    assert op.intensity.tolist() == [4, 3]
-
-
-@given(architectures(), options, batches, small, st.sampled_from([0, 1, 30]))
-def test_every_operation_has_a_finite_intensity(
-    model: Architecture, choices: Options, batch: int, queries: int, context: int
-) -> None:
-    # At context 0 the estimators' count leaves attention with no work and no bytes.
-    for op in forward_cost(model, forward_pass(batch, queries, context), choices):
-        assert np.all(np.isfinite(op.intensity))
-        assert np.all(op.intensity >= 0)
 
 
 def test_formats_know_their_scales() -> None:

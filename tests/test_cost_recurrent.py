@@ -23,7 +23,7 @@ from specroof.architecture import (
     RecurrentCore,
     ShortConvolution,
 )
-from specroof.architecture.base import CHOICES, OpCost, Options
+from specroof.architecture.base import OpCost, Options
 from specroof.architecture.recurrent import (
     delta_rule_flops,
     kimi_delta_flops,
@@ -35,20 +35,17 @@ from specroof.architecture.recurrent import (
     scan_flops,
     state_passes,
 )
-from specroof.cost import forward_cost, state_bytes, storage
+from specroof.cost import forward_cost, state_bytes
 from specroof.cost.forward import CORES, kv_cache_bytes
 from specroof.units import dtype_bytes
 from strategies import (
     batches,
     contexts,
-    delta_nets,
     forward_pass,
     kimi_deltas,
-    lightnings,
     mambas,
     recurrents,
     setting,
-    short_convolutions,
     small,
     state_dtypes,
 )
@@ -59,16 +56,10 @@ KIMI = KimiDeltaAttention(32, 128, conv_kernel=4, conv_columns=3)
 K3 = KimiDeltaAttention(96, 128, conv_kernel=4, conv_columns=3)
 M1 = LightningAttention(64, 128)
 
-modes = st.sampled_from(CHOICES["recurrent_state"])
-
 
 def costs(core: RecurrentCore, *sizes: int, mode: str = "snapshot") -> list[OpCost]:
     choices = Options(recurrent_state=mode)
     return CORES[type(core)].costs(core, setting(forward_pass(*sizes), choices))
-
-
-def state_op(core: RecurrentCore, *sizes: int, mode: str = "snapshot") -> OpCost:
-    return costs(core, *sizes, mode=mode)[-1]
 
 
 def replay_bytes(core: RecurrentCore) -> float:
@@ -111,124 +102,43 @@ def test_the_table_of_state_passes(mode: str, passes: list[float]) -> None:
     assert [float(state_passes(np.array(width), mode)) for width in widths] == passes
 
 
-def test_the_table_covers_every_mode_that_options_offer() -> None:
-    assert set(MOVED_STATES) == set(CHOICES["recurrent_state"])
-
-
-def test_the_published_sizes_by_hand() -> None:
-    # 32 heads * 128 * 128 elements * 4 bytes = 2 097 152; the convolution is over
-    # 2 * 16 * 128 + 32 * 128 = 8192 channels, of which 3 columns in bf16 are 49 152 bytes.
-    assert QWEN.conv_dim == 8192
-    assert recurrent_state_bytes(QWEN, "fp32", "bf16") == 2_097_152 + 49_152
-    # With bf16 states and 4 columns, 30 layers hold 33.42 MB, as published.
-    finn = replace(QWEN, conv_columns=4)
-    assert 30 * recurrent_state_bytes(finn, "bf16", "bf16") == 33_423_360
-    # A replayed token: keys and values of 128 * (16 + 32) in bf16, two float32 for 32 heads.
-    assert replay_token_bytes(QWEN) == 2 * 128 * 48 + 8 * 32 == 12_544
-
-
-@given(delta_nets, st.integers(1, 3))
-def test_the_delta_rule_costs_four_multiply_adds_per_state_element(
-    core: GatedDeltaNet, tokens: int
+@pytest.mark.parametrize(
+    ("core", "state_dtype", "conv_dtype", "n_bytes"),
+    [
+        # 32 heads * 128 * 128 * 4; 2 * 16 * 128 + 32 * 128 = 8192 channels, 3 columns in bf16.
+        (QWEN, "fp32", "bf16", 2_097_152 + 49_152),
+        # With bf16 states and 4 columns, 30 layers hold 33.42 MB, as published.
+        (replace(QWEN, conv_columns=4), "bf16", "bf16", 33_423_360 / 30),
+        # 128 heads * 64 * 128 states * 4; 8192 + 2 * 8 * 128 = 10 240 channels.
+        (SUPER, "fp32", "bf16", 4_194_304 + 61_440),
+        # 96 heads * 128 * 128 * 4; 3 * 96 * 128 = 36 864 channels.
+        (K3, "fp32", "bf16", 6_291_456 + 221_184),
+        # 64 heads * 128 * 128 * 4, and no convolution.
+        (M1, "fp32", "bf16", 4_194_304),
+        # Finn 2026, inference-lab: four columns; Nemotron 3 Super all in float32, Kimi K3 in bf16.
+        (replace(SUPER, conv_columns=4), "fp32", "fp32", 4_358_144),
+        (replace(K3, conv_columns=4), "bf16", "bf16", 3_440_640),
+    ],
+)
+def test_bytes_of_a_state_as_published_and_by_hand(
+    core: RecurrentCore, state_dtype: str, conv_dtype: str, n_bytes: float
 ) -> None:
-    core = replace(core, key_dim=4, value_dim=8, n_value_heads=8)
-    flops = 0
-    for _ in range(tokens):
-        for _ in range(core.n_value_heads):
-            for _ in range(core.key_dim * core.value_dim):
-                flops += 2 + 2 + 2 + 2  # decay, S k, the rank-one write, S q
-    assert delta_rule_flops(core, np.array(float(tokens))) == flops
+    assert recurrent_state_bytes(core, state_dtype, conv_dtype) == n_bytes
 
 
-@given(delta_nets)
-def test_key_heads_change_the_convolution_never_the_state(core: GatedDeltaNet) -> None:
-    wider = replace(core, n_key_heads=2 * core.n_key_heads)
-    one = np.array(1.0)
-    assert delta_rule_flops(wider, one) == delta_rule_flops(core, one)
-    # Queries and keys, of each twice as many heads.
-    assert wider.conv_dim - core.conv_dim == 2 * core.n_key_heads * core.key_dim
-    matrix = replace(core, conv_columns=0)
-    assert recurrent_state_bytes(matrix, "fp32", "bf16") == (
-        core.n_value_heads * core.key_dim * core.value_dim * 4
-    )
-
-
-def test_a_verification_of_qwen_by_hand() -> None:
-    # 8 sequences verify 4 tokens: 32 tokens of 8 * 32 * 128 * 128 FLOP.
-    state_bytes = 2_146_304  # from the test above
-    for mode, moved in (
-        ("snapshot", 5 * state_bytes),
-        ("snapshot-copy", 7 * state_bytes),
-        ("read-write", 2 * state_bytes),
-        ("read", state_bytes),
-        ("replay", state_bytes + 4 * 12_544),
-    ):
-        conv, state = costs(QWEN, 8, 4, 1000, mode=mode)
-        assert state.flops == 32 * 4_194_304
-        assert state.cache_bytes == 8 * moved
-        # One multiply-add per tap and channel: 4 * 8192 * 2 * 32 tokens; 32 768 taps in bf16.
-        assert conv.flops == 2_097_152
-        assert conv.weight_bytes == 65_536
-    for mode in ("snapshot", "snapshot-copy", "read-write", "replay"):
-        assert costs(QWEN, 8, 1, 1000, mode=mode)[1].cache_bytes == 8 * 2 * state_bytes
-    assert costs(QWEN, 8, 1, 1000, mode="read")[1].cache_bytes == 8 * state_bytes
-
-
-@given(delta_nets, batches, st.integers(2, 12))
-def test_modes_order_by_what_they_write(core: GatedDeltaNet, batch: int, queries: int) -> None:
-    moved = [
-        float(costs(core, batch, queries, 0, mode=mode)[1].cache_bytes)
-        for mode in ("read", "read-write", "snapshot", "snapshot-copy")
-    ]
-    assert moved == sorted(moved)
-    assert len(set(moved)) == 4
-
-
-# --- sizes ---------------------------------------------------------------------------------------
-
-
-def test_published_state_bytes() -> None:
-    # Finn 2026, inference-lab: four columns; Nemotron 3 Super all in float32, Kimi K3 in bfloat16.
-    assert recurrent_state_bytes(replace(SUPER, conv_columns=4), "fp32", "fp32") == 4_358_144
-    assert recurrent_state_bytes(replace(K3, conv_columns=4), "bf16", "bf16") == 3_440_640
-
-
-def test_state_bytes_of_the_checkpoints_by_hand() -> None:
-    # 128 heads * 64 * 128 states * 4 bytes; 8192 + 2 * 8 * 128 = 10 240 channels, 3 columns, bf16
-    assert SUPER.conv_dim == 10_240
-    assert recurrent_state_bytes(SUPER, "fp32", "bf16") == 4_194_304 + 61_440
-    # 96 heads * 128 * 128 * 4; 3 * 96 * 128 = 36 864 channels
-    assert recurrent_state_bytes(K3, "fp32", "bf16") == 6_291_456 + 221_184
-    # 64 heads * 128 * 128 * 4, and no convolution
-    assert recurrent_state_bytes(M1, "fp32", "bf16") == 4_194_304
-
-
-def test_replayed_tokens_by_hand() -> None:
-    assert mamba2_replay_bytes(SUPER) == 2 * (8192 + 8 * 128) + 4 * 128 == 18_944
-    assert kimi_delta_replay_bytes(KIMI) == 2 * 2 * 4096 + 4 * (4096 + 32) == 32_896
-    assert lightning_replay_bytes(M1) == 2 * 2 * 8192 == 32_768
-
-
-def test_parameters_of_the_convolution() -> None:
+def test_parameters_of_the_convolution_and_replayed_tokens_by_hand() -> None:
     assert SUPER.n_params == 10_240 * 4 + 10_240  # taps and bias
     assert replace(SUPER, conv_bias=False).n_params == 10_240 * 4
     assert KIMI.n_params == 3 * 32 * 128 * 4
     assert M1.n_params == M1.stored_bytes == 0
     assert SUPER.stored_bytes == 2 * SUPER.n_params
-    assert {core.label for core in (SUPER, KIMI, M1)} == {
-        "mamba2",
-        "delta_attention",
-        "lightning_attention",
-    }
-
-
-@given(recurrents, state_dtypes, state_dtypes)
-def test_state_and_columns_have_formats_of_their_own(
-    core: RecurrentCore, state_dtype: str, conv_dtype: str
-) -> None:
-    expected = core.state_elements * dtype_bytes(state_dtype)
-    expected += core.conv_columns * core.conv_dim * dtype_bytes(conv_dtype)
-    assert recurrent_state_bytes(core, state_dtype, conv_dtype) == pytest.approx(expected)
+    labels = [core.label for core in (SUPER, KIMI, M1)]
+    assert labels == ["mamba2", "delta_attention", "lightning_attention"]
+    # Keys and values of 128 * (16 + 32) in bf16, two float32 for 32 heads; and so on.
+    assert replay_token_bytes(QWEN) == 2 * 128 * 48 + 8 * 32 == 12_544
+    assert mamba2_replay_bytes(SUPER) == 2 * (8192 + 8 * 128) + 4 * 128 == 18_944
+    assert kimi_delta_replay_bytes(KIMI) == 2 * 2 * 4096 + 4 * (4096 + 32) == 32_896
+    assert lightning_replay_bytes(M1) == 2 * 2 * 8192 == 32_768
 
 
 # --- arithmetic ----------------------------------------------------------------------------------
@@ -298,27 +208,6 @@ def test_a_delta_step_done_by_hand_takes_the_counted_multiply_adds(
     assert kimi_delta_flops(core, np.array(float(tokens))) == 2 * core.n_heads * counter.done
 
 
-@given(lightnings, small)
-def test_lightning_attention_is_a_scan_without_groups(
-    core: LightningAttention, tokens: int
-) -> None:
-    twin = Mamba2(core.n_heads, core.head_dim, core.head_dim, 1, conv_kernel=4, conv_columns=3)
-    t = np.array(float(tokens))
-    assert scan_flops(core, t) == scan_flops(twin, t) == 6 * core.n_heads * core.head_dim**2 * t
-
-
-@given(short_convolutions, batches, small)
-def test_a_short_convolution_has_taps_and_columns_and_no_state(
-    core: ShortConvolution, batch: int, queries: int
-) -> None:
-    conv, state = costs(core, batch, queries, 0)
-    assert float(conv.flops) == 2 * core.channels * core.conv_kernel * batch * queries
-    assert not state.flops.any()
-    assert core.n_params == core.channels * (core.conv_kernel + core.conv_bias)
-    stored = recurrent_state_bytes(core, "fp32", "bf16")
-    assert stored == core.channels * core.conv_columns * 2
-
-
 @given(kimi_deltas, small)
 def test_a_decay_per_channel_is_all_that_kimi_adds_to_gated_delta_net(
     core: KimiDeltaAttention, tokens: int
@@ -334,85 +223,73 @@ def test_a_decay_per_channel_is_all_that_kimi_adds_to_gated_delta_net(
 # --- what holds for every recurrent core ---------------------------------------------------------
 
 
-@given(recurrents, batches, st.integers(1, 9), modes)
-def test_every_core_moves_its_state_as_the_mode_says(
-    core: RecurrentCore, batch: int, queries: int, mode: str
+@given(recurrents, batches, st.integers(1, 9), contexts, st.data())
+def test_every_core_moves_its_state_as_the_mode_says_whatever_the_context(
+    core: RecurrentCore, batch: int, queries: int, context: int, data: st.DataObject
 ) -> None:
-    moved = float(state_passes(np.array(float(queries)), mode))
-    expected = moved * recurrent_state_bytes(core, "fp32", "bf16")
+    mode = data.draw(st.sampled_from(list(MOVED_STATES)))
+    state_dtype, conv_dtype = data.draw(state_dtypes), "bf16"
+    state = core.state_elements * dtype_bytes(state_dtype)
+    state += core.conv_columns * core.conv_dim * dtype_bytes(conv_dtype)
+    assert recurrent_state_bytes(core, state_dtype, conv_dtype) == pytest.approx(state)
+    moved = float(state_passes(np.array(float(queries)), mode)) * state
     if mode == "replay" and queries > 1:
-        expected += queries * replay_bytes(core)
-    assert float(state_op(core, batch, queries, 0, mode=mode).cache_bytes) == pytest.approx(
-        batch * expected
-    )
+        moved += queries * replay_bytes(core)
+    pass_ = setting(forward_pass(batch, queries, context), Options(recurrent_state=mode))
+    *convolutions, op = CORES[type(core)].costs(core, replace(pass_, state_dtype=state_dtype))
+    assert float(op.cache_bytes) == pytest.approx(batch * moved)
+    assert (op.kind, op.shard) == ("state", HEADS)
+    # One multiply-add per tap and channel; a bias is read and not counted.
+    assert len(convolutions) == (not isinstance(core, LightningAttention))
+    for one in convolutions:
+        assert isinstance(core, GatedDeltaNet | KimiDeltaAttention | Mamba2 | ShortConvolution)
+        assert float(one.flops) == 2 * core.conv_dim * core.conv_kernel * batch * queries
+        weights = core.conv_dim * (core.conv_kernel + getattr(core, "conv_bias", False))
+        assert one.weight_bytes == 2 * weights == 2 * core.n_params
+        assert (one.kind, one.shard) == ("convolution", HEADS)
 
 
-@given(recurrents, batches, small, contexts, modes)
-def test_the_context_changes_nothing(
-    core: RecurrentCore, batch: int, queries: int, context: int, mode: str
+@pytest.mark.parametrize(
+    ("core", "flops", "state", "replayed", "conv"),
+    [
+        # 8 * 32 * 128 * 128 FLOP a token, 8192 channels of 4 taps.
+        (QWEN, 4_194_304, 2_146_304, 12_544, (4 * 8192, 4 * 8192)),
+        # 6 * 128 * 64 * 128 FLOP a token, 10 240 channels of 4 taps and a bias.
+        (SUPER, 6_291_456, 4_255_744, 18_944, (4 * 10_240, 5 * 10_240)),
+    ],
+)
+def test_a_verification_by_hand(
+    core: RecurrentCore, flops: int, state: int, replayed: int, conv: tuple[int, int]
 ) -> None:
-    for here, empty in zip(
-        costs(core, batch, queries, context, mode=mode),
-        costs(core, batch, queries, 0, mode=mode),
-        strict=True,
-    ):
-        assert here.flops == empty.flops
-        assert here.memory_bytes == empty.memory_bytes
-
-
-@given(recurrents)
-def test_every_core_divides_by_heads(core: RecurrentCore) -> None:
-    ops = costs(core, 1, 1, 0)
-    assert [op.kind for op in ops] == ["convolution", "state"][-len(ops) :]
-    assert all(op.shard == HEADS for op in ops)
-    assert (len(ops) == 2) == (not isinstance(core, LightningAttention))
-
-
-@given(mambas, batches)
-def test_the_convolution_is_one_multiply_add_per_tap_whatever_its_bias(
-    core: Mamba2, batch: int
-) -> None:
-    with_bias, without = (
-        costs(replace(core, conv_bias=bias), batch, 2, 0)[0] for bias in (True, False)
-    )
-    assert with_bias.flops == without.flops == 2 * 2 * batch * core.conv_dim * core.conv_kernel
-    assert with_bias.weight_bytes - without.weight_bytes == 2 * core.conv_dim
-
-
-def test_a_verification_of_nemotron_super_by_hand() -> None:
-    # 8 sequences verify 4 tokens: 32 tokens of 6 * 128 * 64 * 128 FLOP over 4 255 744 bytes.
+    # 8 sequences verify 4 tokens.
     for mode, moved in (
-        ("snapshot", 5 * 4_255_744),
-        ("snapshot-copy", 7 * 4_255_744),
-        ("read-write", 2 * 4_255_744),
-        ("read", 4_255_744),
-        ("replay", 4_255_744 + 4 * 18_944),
+        ("snapshot", 5 * state),
+        ("snapshot-copy", 7 * state),
+        ("read-write", 2 * state),
+        ("read", state),
+        ("replay", state + 4 * replayed),
     ):
-        conv, state = costs(SUPER, 8, 4, 1000, mode=mode)
-        assert state.flops == 32 * 6_291_456
-        assert state.cache_bytes == 8 * moved
-        assert conv.flops == 2 * 4 * 10_240 * 32
-        assert conv.weight_bytes == 2 * 5 * 10_240
+        taps, recurrence = costs(core, 8, 4, 1000, mode=mode)
+        assert recurrence.flops == 32 * flops
+        assert recurrence.cache_bytes == 8 * moved
+        assert taps.flops == 2 * 32 * conv[0]
+        assert taps.weight_bytes == 2 * conv[1]
+
+
+@given(recurrents, contexts)
+def test_a_recurrent_model_stores_states_and_no_cache(core: RecurrentCore, context: int) -> None:
+    model = stack(Block("attention", (), core))
+    expected = 3 * recurrent_state_bytes(core, "fp32", "bf16")
+    assert kv_cache_bytes(model, context) == 0
+    assert state_bytes(model, "fp32") == pytest.approx(expected)
+    # Untied: embedding and head of 80 elements each.
+    assert model.n_params == model.n_active_params == 3 * core.n_params + 2 * 80
+    assert model.layer_kinds == {core.label: 3}
 
 
 def stack(*blocks: Block) -> Architecture:
     head = Linear("lm_head", 8, 10, BF16, TENSOR, kind="head")
     return Architecture("stack", "falcon_h1", 8, 10, (Layer(blocks, 3),), head)
-
-
-@given(recurrents, contexts, state_dtypes)
-def test_a_recurrent_model_stores_states_and_no_cache(
-    core: RecurrentCore, context: int, dtype: str
-) -> None:
-    model = stack(Block("attention", (), core))
-    expected = 3 * recurrent_state_bytes(core, dtype, "bf16")
-    assert kv_cache_bytes(model, context) == 0
-    assert state_bytes(model, dtype) == pytest.approx(expected)
-    kept = [part.sequence_bytes for part in storage(model, context, Options(state_dtype=dtype))]
-    assert float(sum(kept, np.zeros(()))) == pytest.approx(expected)
-    # Untied: embedding and head of 80 elements each.
-    assert model.n_params == model.n_active_params == 3 * core.n_params + 2 * 80
-    assert model.layer_kinds == {core.label: 3}
 
 
 def test_parallel_mixers_are_followed_by_one_collective() -> None:
@@ -429,19 +306,3 @@ def test_parallel_mixers_are_followed_by_one_collective() -> None:
     )
     assert serial == ["mamba2.state", "full_attention.core", "mlp.up_proj"]
     assert parallel == ["full_attention.core", "mlp.up_proj"]
-
-
-@given(modes)
-def test_only_recurrent_state_follows_the_mode(mode: str) -> None:
-    model = stack(Block("attention", (Linear("in_proj", 8, 8),), SUPER))
-    default, other = (
-        forward_cost(model, forward_pass(2, 4, 100), Options(recurrent_state=chosen))
-        for chosen in ("snapshot", mode)
-    )
-    changed = {
-        op.name
-        for op, twin in zip(default, other, strict=True)
-        if op.cache_bytes != twin.cache_bytes
-    }
-    assert changed == (set() if mode == "snapshot" else {"mamba2.state"})
-    assert [op.flops for op in default] == [op.flops for op in other]

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -105,12 +104,6 @@ def test_a_cache_dtype_overrides_the_config() -> None:
     assert kv_cache_bytes(narrow, 100, "bf16") == kv_cache_bytes(model, 100)
 
 
-@given(architectures(), contexts)
-def test_a_cache_starts_empty_and_never_shrinks(model: Architecture, context: int) -> None:
-    assert kv_cache_bytes(model, 0) == 0
-    assert kv_cache_bytes(model, context + 1) >= kv_cache_bytes(model, context)
-
-
 def test_states_by_hand() -> None:
     # 32 * 128 * 128 float32 and 8192 channels * 3 columns in bf16, 30 layers.
     assert state_bytes(stack((DELTA, 30))) == 30 * (2_097_152 + 49_152)
@@ -150,15 +143,6 @@ def test_the_parts_hold_every_weight_but_norms(
         assert q_projs[0].weight_bytes == pytest.approx(
             first.count * model.hidden_size * 64 * form.element_bytes
         )
-
-
-@given(architectures(), st.lists(contexts, min_size=1, max_size=4))
-def test_parts_of_many_contexts_are_those_of_each(model: Architecture, several: list[int]) -> None:
-    together = storage(model, several)
-    apart = [storage(model, context) for context in several]
-    for index, part in enumerate(together):
-        alone = [float(parts[index].sequence_bytes) for parts in apart]
-        assert np.broadcast_to(part.sequence_bytes, len(several)).tolist() == alone
 
 
 def shards(model: Architecture) -> list[tuple[float, float, object]]:

@@ -32,12 +32,6 @@ def test_first_layers_are_those_of_a_config_that_has_no_others(stem: str, count:
     assert first.first_layers(1).layers == cut_off(stem, 1).layers
 
 
-def test_all_layers_are_the_model() -> None:
-    model = load_model("openai/gpt-oss-120b")
-    whole = model.first_layers(model.n_layers)
-    assert (whole.layers, whole.n_params) == (model.layers, model.n_params)
-
-
 def test_layers_of_a_model_built_by_hand_follow_each_other_as_listed() -> None:
     kinds = [Layer((Block("feed_forward", (Linear("up_proj", 8, n),)),), 2) for n in (16, 32)]
     model = Architecture("toy", "llama", 8, 9, tuple(kinds), Linear("lm_head", 8, 9))

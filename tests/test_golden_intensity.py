@@ -20,7 +20,6 @@ from specroof.architecture import (
     Experts,
     GatedDeltaNet,
     GroupedQueryAttention,
-    WeightFormat,
 )
 from specroof.cost import ForwardPass, OpCost, Options, forward_cost
 
@@ -36,14 +35,16 @@ MLA_V4_FLASH: Final = one_block(v4_flash_latent())
 HCA_V4_FLASH: Final = one_block(v4_flash_compressed())
 
 
-def forward_pass(*, query_len: float, context_len: float, batch_size: float = 1.0) -> ForwardPass:
-    """Return a pass of one sequence, unless more are asked for."""
-    return ForwardPass(batch_size, query_len, context_len)
-
-
-def only_op(model: Architecture, options: Options, **forward: float) -> OpCost:
+def only_op(
+    model: Architecture,
+    options: Options,
+    *,
+    query_len: float,
+    context_len: float,
+    batch_size: float = 1.0,
+) -> OpCost:
     """Return the one operation that a model of one block has under these options."""
-    (op,) = forward_cost(model, forward_pass(**forward), options)
+    (op,) = forward_cost(model, ForwardPass(batch_size, query_len, context_len), options)
     return op
 
 
@@ -80,33 +81,27 @@ def test_absorbed_mla_has_the_published_intensity(vector: Vector) -> None:
 
 @pytest.mark.golden
 @pytest.mark.parametrize("vector", HCA["vectors"], ids=str)
-def test_hca_turns_compute_bound_at_the_published_context(vector: Vector) -> None:
-    queries, ridge = vector["query_len"], HCA["options"]["ridge"]
+def test_hca_turns_compute_bound_at_the_published_context_and_earlier_with_its_window(
+    vector: Vector,
+) -> None:
+    queries, options = vector["query_len"], published_options(HCA)
+    query_bytes = HCA["options"]["query_bytes"] * queries
 
     def of_a_fraction_of_entries(context_len: float) -> float:
-        op = only_op(
-            MLA_V4_FLASH, published_options(HCA), query_len=queries, context_len=context_len / 128
-        )
-        return intensity(op, HCA["options"]["query_bytes"] * queries)
-
-    context_len = crossing(of_a_fraction_of_entries, ridge, 1024, 1 << 20)
-    assert context_len == pytest.approx(vector["context_len"], rel=0, abs=HCA["tolerance"])
-
-
-@pytest.mark.golden
-@pytest.mark.parametrize("vector", HCA["vectors"], ids=str)
-def test_hca_with_its_window_turns_compute_bound_earlier(vector: Vector) -> None:
-    queries, ridge = vector["query_len"], HCA["options"]["ridge"]
+        op = only_op(MLA_V4_FLASH, options, query_len=queries, context_len=context_len / 128)
+        return intensity(op, query_bytes)
 
     def of_the_layer(context_len: float) -> float:
-        op = only_op(
-            HCA_V4_FLASH, published_options(HCA), query_len=queries, context_len=context_len
-        )
-        return intensity(op, HCA["options"]["query_bytes"] * queries)
+        op = only_op(HCA_V4_FLASH, options, query_len=queries, context_len=context_len)
+        return intensity(op, query_bytes)
 
-    context_len = crossing(of_the_layer, ridge, 128, 1 << 20)
-    assert context_len == pytest.approx(vector["with_window"], rel=0, abs=HCA["tolerance"])
-    assert context_len < vector["context_len"]
+    for rising, low, key in (
+        (of_a_fraction_of_entries, 1024, "context_len"),
+        (of_the_layer, 128, "with_window"),
+    ):
+        context_len = crossing(rising, HCA["options"]["ridge"], low, 1 << 20)
+        assert context_len == pytest.approx(vector[key], rel=0, abs=HCA["tolerance"])
+    assert vector["with_window"] < vector["context_len"]
 
 
 def queries_that_make_mla_compute_bound() -> float:
@@ -161,12 +156,8 @@ def knee_model(vector: Vector) -> Architecture:
     assert weight.compute_dtype == vector["dtype"]
     if vector["matrix"] == "dense":
         return one_block(None, matrix("proj", 1 << 20, weight))
-    return one_block(v4_flash_experts(weight))
-
-
-def v4_flash_experts(weight: WeightFormat) -> Experts:
-    """Return 256 experts of 3 * 4096 * 2048 weights, 6 of them and a shared one per token."""
-    return Experts(256, 6, 4096, 2048, weight, n_shared=1)
+    # 256 experts of 3 * 4096 * 2048 weights, 6 of them and a shared one per token.
+    return one_block(Experts(256, 6, 4096, 2048, weight, n_shared=1))
 
 
 @pytest.mark.golden
@@ -185,54 +176,39 @@ def test_a_matrix_turns_compute_bound_at_the_published_number_of_tokens(vector: 
 # --- Qwen3.6-35B-A3B ---------------------------------------------------------------------------
 
 
-def full_attention() -> Architecture:
-    """Return one of its attention layers, without projections."""
-    sizes = TRAFFIC["options"]["full_attention"]
-    head_dim = sizes["head_dim"]
-    return one_block(
-        GroupedQueryAttention(sizes["n_heads"], sizes["n_kv_heads"], head_dim, head_dim)
-    )
-
-
-def linear_attention(conv_columns: int) -> Architecture:
-    """Return one of its Gated DeltaNet layers, without projections."""
-    sizes = TRAFFIC["options"]["linear_attention"]
-    head_dim = sizes["head_dim"]
-    return one_block(
-        GatedDeltaNet(
-            sizes["n_key_heads"],
-            sizes["n_value_heads"],
-            head_dim,
-            head_dim,
-            conv_kernel=4,
-            conv_columns=conv_columns,
-        )
-    )
+def layer_of(kind: str, **columns: int) -> Architecture:
+    """Return one of its layers of attention or of Gated DeltaNet, without projections."""
+    sizes = dict(TRAFFIC["options"][kind])
+    head_dim = sizes.pop("head_dim")
+    if kind == "full_attention":
+        return one_block(GroupedQueryAttention(**sizes, head_dim=head_dim, value_dim=head_dim))
+    dims = {"key_dim": head_dim, "value_dim": head_dim}
+    return one_block(GatedDeltaNet(**sizes, **dims, conv_kernel=4, **columns))
 
 
 @pytest.mark.golden
-@pytest.mark.parametrize("query_len", [1, 2, 8, 16])
-@pytest.mark.parametrize("layer", ["full_attention", "linear_attention"])
-def test_attention_intensity_grows_with_queries_as_published(layer: str, query_len: int) -> None:
-    model = full_attention() if layer == "full_attention" else linear_attention(conv_columns=0)
-    op = only_op(model, published_options(TRAFFIC), query_len=query_len, context_len=4096)
-    assert intensity(op) == TRAFFIC["options"]["intensity_per_query"][layer] * query_len
-
-
-@pytest.mark.golden
-def test_grouped_query_attention_is_memory_bound_until_the_published_queries() -> None:
+@pytest.mark.parametrize(
+    "model", [layer_of("full_attention"), layer_of("linear_attention", conv_columns=0)]
+)
+def test_attention_intensity_grows_with_queries_as_published(model: Architecture) -> None:
+    kind = "full_attention" if "full_attention" in model.layer_kinds else "linear_attention"
+    per_query, options = TRAFFIC["options"]["intensity_per_query"], published_options(TRAFFIC)
+    for query_len in (1, 2, 8, 16):
+        op = only_op(model, options, query_len=query_len, context_len=4096)
+        assert intensity(op) == per_query[kind] * query_len
     bound = TRAFFIC["options"]["compute_bound_query_len"]
-    one = only_op(full_attention(), published_options(TRAFFIC), query_len=1, context_len=4096)
-    query_len = bound["ridge"] / intensity(one)
-    assert query_len == pytest.approx(bound["full_attention"], rel=0, abs=bound["tolerance"])
+    if kind in bound:  # at which memory no longer bounds it
+        query_len = bound["ridge"] / per_query[kind]
+        assert query_len == pytest.approx(bound[kind], rel=0, abs=bound["tolerance"])
 
 
 def read_bytes(context_len: float) -> tuple[float, float]:
     """Return what ten attention layers and thirty states read for one sequence and step."""
-    options, forward = published_options(TRAFFIC), {"query_len": 1, "context_len": context_len}
-    cache = only_op(full_attention(), options, **forward).memory_bytes
-    state = only_op(linear_attention(conv_columns=4), options, **forward).memory_bytes
-    return 10 * float(cache), 30 * float(state)
+    cache, state = (
+        only_op(model, published_options(TRAFFIC), query_len=1, context_len=context_len)
+        for model in (layer_of("full_attention"), layer_of("linear_attention", conv_columns=4))
+    )
+    return 10 * float(cache.memory_bytes), 30 * float(state.memory_bytes)
 
 
 @pytest.mark.golden
@@ -240,9 +216,5 @@ def read_bytes(context_len: float) -> tuple[float, float]:
 def test_a_sequence_reads_the_published_bytes(vector: Vector) -> None:
     predicted, tolerance = sum(read_bytes(vector["context_len"])), TRAFFIC["tolerance"]
     assert predicted == pytest.approx(vector["sequence_bytes"], rel=0, abs=tolerance)
-
-
-@pytest.mark.golden
-def test_attention_reads_as_much_as_the_states_at_the_published_context() -> None:
     cache, state = read_bytes(TRAFFIC["options"]["crossover_context_len"])
-    assert cache == pytest.approx(state, rel=0, abs=TRAFFIC["tolerance"])
+    assert cache == pytest.approx(state, rel=0, abs=tolerance)

@@ -1,7 +1,6 @@
 """Hardware files: the bundled ones against published figures, and every way to write a bad one."""
 
 import copy
-import json
 import math
 import pickle
 import re
@@ -32,8 +31,8 @@ from specroof.hardware import (
     parse_hardware,
     schema,
 )
+from specroof.hardware.engine import served_width
 from specroof.hardware.written import calibrated_yaml
-from specroof.questions.hardware import hardware_text, new_hardware, show_hardware
 from specroof.reading.yaml_text import parse_yaml
 
 PACKAGE = Path(specroof.__file__).parent
@@ -262,41 +261,17 @@ def test_the_checks_know_every_field_and_no_other(gate: Any) -> None:
 # --- what a profile answers ---------------------------------------------------------------------
 
 
-def test_a_good_file_arrives_figure_by_figure() -> None:
-    profile = parse_hardware(GOOD, source="x.yaml")
-    assert profile.name == "Test GPU"
-    assert profile.aliases == ("test", "test-gpu")
-    assert profile.peak.flops_per_s == {"bf16": 1e14, "fp8": 2e14}
-    assert profile.peak.memory_bytes == 24e9
-    assert profile.interconnect is not None
-    assert (profile.interconnect.link_bytes_per_s, profile.interconnect.max_devices) == (5e10, 8)
-    assert profile.engines == {
-        "fast": EngineProfile(
-            name="fast",
-            compute_frac={"bf16": 0.7, "fp8": 1.1},
-            memory_frac=0.8,
-            pass_overhead_s=3e-5,
-            layer_overhead_s=2e-6,
-            sequence_overhead_s=1e-6,
-            round_overhead_s=1e-4,
-            collective=Collective(latency_s=5e-6, link_frac=0.9, in_switch_reduce=True),
-        )
-    }
-
-
 def test_a_figure_may_be_a_whole_number_and_one_dtype_is_enough() -> None:
+    plain = parse_hardware(changed("memory_frac: 0.8", "overlap: plain"), source="x.yaml")
+    assert plain.engine().overlap == "plain"
+    # A profile with an engine of its own, whatever tool it is of.
+    assert plain.owns("vllm")
+    assert served_width({}, "tpot_s", [1]) is None
     profile = parse_hardware(changed("24.0e+9", "24000000000"), source="x.yaml")
     assert repr(profile.peak.memory_bytes) == "24000000000.0"
     for dtype in ("bf16", "fp16", "fp32"):
         text = changed("{bf16: 100.0e+12, fp8: 200.0e+12}", f"{{{dtype}: 100.0e+12}}")
         assert parse_hardware(text, source="x.yaml").arithmetic("fp8")[0] == dtype
-
-
-def test_profiles_and_placements_never_change() -> None:
-    with pytest.raises(AttributeError, match="cannot assign"):
-        parse_hardware(GOOD, source="x.yaml").peak.memory_bytes = 1.0  # type: ignore[misc]
-    with pytest.raises(AttributeError, match="cannot assign"):
-        Placement().tensor_parallel = 2  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
@@ -553,6 +528,33 @@ def test_a_key_or_value_that_is_not_allowed_is_refused(old: str, new: str, said:
     assert re.match(".*".join(map(re.escape, said.split("…"))), refusal(changed(old, new)))
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("kind_compute_frac: {router: 0.1}", "kind_compute_frac…router…experts, attention, latent"),
+        ("kind_memory_frac: {state: 1.3}", "kind_memory_frac.state is 1.3…to 1.2"),
+        ("overlap_norm: 0.5", "overlap_norm is 0.5…from 1 to 100"),
+        ("overlap: rounds", "overlap is 'rounds'…true, false, plain"),
+        ("overlap: 1", "overlap is 1…true, false, plain"),
+        ("layer_kind_overhead_s: {attention: 1.0}", "…overhead_s…attention…linear_attention"),
+        ("expert_tile: {rows: 0, compute_frac: 0.4}", "expert_tile.rows is 0…from 1e-09 to "),
+        ("expert_tile: {rows: 16, compute_frac: 1.4}", "expert_tile.compute_frac is 1.4…to 1.2"),
+        ("expert_locality: {run: 1.5, batch: 0.9}", "expert_locality.run is 1.5…at most 1"),
+        ("graphs: {sizes: [2, 1]}", "graphs.sizes…ascending"),
+        ("graphs: {sizes: []}", "graphs.sizes…at least one"),
+        ("graphs: {sizes: [1], counts: rows}", "graphs.counts is 'rows'…tokens, sequences"),
+        ("recurrent_state: keep", "recurrent_state is 'keep'…replay"),
+        ("state_token_overhead_s: -3", "state_token_overhead_s is -3…from 0 to"),
+        ("expected_error: {speedup_worst: 0.06}", "expected_error.speedup_worst"),
+        ("row_kernels: {a: {of: tables, compute_frac: 1.0}}", "row_kernels.a.of is 'tables'"),
+    ],
+)
+def test_a_figure_of_an_engine_that_is_not_allowed_is_refused(line: str, said: str) -> None:
+    text = changed("    memory_frac: 0.8\n", f"    {line}\n")
+    pattern = ".*".join(map(re.escape, f"engines.fast.{said}".split("…")))
+    assert re.match(pattern, refusal(text))
+
+
 @pytest.mark.parametrize("block", ["3", "[]", "text", ""])
 @pytest.mark.parametrize("key", ["peak", "sources", "engines"])
 def test_a_block_must_be_a_mapping(key: str, block: str) -> None:
@@ -698,13 +700,6 @@ def test_the_memory_that_servers_see_has_a_source_and_is_no_more_than_there_is()
     assert refusal(USABLE).startswith("sources.usable_memory_bytes names nothing in the file")
 
 
-def test_the_memory_that_servers_see_is_shown_or_its_usual_share() -> None:
-    for chip, words in (("l4", "22.0 GiB"), ("l40s", "99%")):
-        lines = hardware_text(show_hardware(chip)).splitlines()
-        (line,) = (line for line in lines if line.startswith("usable memory "))
-        assert words in line
-
-
 def test_compute_capabilities_of_nvidia() -> None:
     # CUDA C++ programming guide, compute capabilities: 6.1 P40, 7.0 V100, 7.5 T4 and GeForce RTX
     # 20, 8.0 A100 and A30, 8.6 A10 and GeForce RTX 30, 8.7 Orin, 8.9 L4, L40S and GeForce RTX 40,
@@ -770,17 +765,6 @@ def test_a_new_file_is_sound_once_it_is_filled_in(tmp_path: Path, *, is_whole: b
     profile = load_hardware(path)
     assert (profile.name, profile.peak.memory_bytes_per_s) == ('My: "chip"', 3.0e12)
     assert (profile.price is not None) == is_whole
-
-
-def test_a_new_file_is_text_and_json_too() -> None:
-    printed, shown, refused = (
-        CliRunner().invoke(app, ["hardware", "new", *words])
-        for words in (["chip"], ["chip", "--json"], [" "])
-    )
-    assert printed.stdout == new_hardware("chip").yaml
-    assert json.loads(shown.stdout.splitlines()[-1]) == {"name": "chip", "yaml": printed.stdout}
-    assert repr(new_hardware("chip")) == "<HardwareTemplate: chip>"
-    assert (refused.exit_code, refused.stdout) == (2, "")
 
 
 def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:

@@ -23,24 +23,6 @@ def setup_of(chip: str, engine: str, placement: Placement | None = None) -> Setu
     return engine_setup(load_hardware(chip), engine, placement, None)
 
 
-def seconds(config: Path, setup: Setup) -> tuple[float, float, float]:
-    """Return the seconds of decoding, of a chunk, and of both in one pass."""
-    model = load_model(config)
-    decoding, chunk = (model_latency(model, setup, one).total_s for one in (DECODING, CHUNK))
-    mixed = model_latency(model, setup, DECODING, beside=[Work(model, CHUNK, kind="prompts")])
-    return float(decoding), float(chunk), float(mixed.total_s)
-
-
-@pytest.mark.slow
-@pytest.mark.long
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
-def test_a_mixed_pass_is_no_longer_than_two_and_no_shorter_than_either(config: Path) -> None:
-    for chip, engine in (("b200", "ideal"), ("h200", "sglang"), ("h200", "vllm")):
-        decoding, chunk, mixed = seconds(config, setup_of(chip, engine))
-        # Where launching is what both wait for, they wait for the same kernels.
-        assert max(decoding, chunk) <= mixed < decoding + chunk
-
-
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
 def test_a_mixed_pass_does_the_work_of_both_and_reads_each_matrix_once(config: Path) -> None:
     model = load_model(config)
@@ -128,11 +110,3 @@ def test_a_mixed_pass_is_padded_by_all_its_tokens(
         return sum(float(one.op.count * one.flops) for one in work.ops if one.op.kind == "dense")
 
     assert dense_flops(found) / dense_flops(bare) == pytest.approx((3136 + padded) / 3136)
-
-
-def test_prompts_run_the_kernels_of_prompts() -> None:
-    model, ideal = load_model("Qwen/Qwen3-8B"), setup_of("b200", "ideal")
-    work = model_work(model, ideal, DECODING, beside=[Work(model, CHUNK, kind="prompts")])
-    attention = [one for one in work.ops if one.op.kind == "attention"]
-    assert [one.settled for one in attention] == [False, True]
-    assert all(one.settled for one in work.ops if one.op.kind == "dense")

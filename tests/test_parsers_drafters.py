@@ -157,7 +157,7 @@ def test_the_usual_eagle3_head_is_what_is_trained_for_the_target(name: str, para
     assert usual_eagle3(load_model(name)).n_params == params
 
 
-def test_usual_geometries_of_dense_and_of_latent_targets() -> None:
+def test_usual_geometries_of_targets() -> None:
     dense, latent = load_model("Qwen/Qwen3-8B"), load_model("deepseek-ai/DeepSeek-V3")
     # SpecForge qwen3-8b-dflash: five layers of 32 heads and MLP of 12288, five taps.
     assert usual_dflash(dense).n_params == 1_048_626_432
@@ -171,26 +171,15 @@ def test_usual_geometries_of_dense_and_of_latent_targets() -> None:
     heads = [block.core for layer in usual_eagle3(latent).model.layers for block in layer.blocks]
     assert heads[0] == GroupedQueryAttention(56, 8, 128, 128)
     assert usual_dflash(latent).model.layers[0].blocks[1].linears[1].in_features == 3 * 7168
-
-
-def test_the_usual_mtp_has_three_norms_beside_its_layer() -> None:
-    # DeepSeek-V3's `enorm`, `hnorm` and that of `shared_head`.
-    model = load_model("Qwen/Qwen3-8B")
-    head = usual_mtp(model)
-    blocks = head.model.layers[0].blocks
-    assert head.n_params == sum(block.n_params for block in blocks) + 3 * 4096
+    # Beside its layer the MTP has DeepSeek-V3's `enorm`, `hnorm` and that of `shared_head`.
+    blocks = usual_mtp(dense).model.layers[0].blocks
+    assert usual_mtp(dense).n_params == sum(block.n_params for block in blocks) + 3 * 4096
     assert blocks[0].linears[0].n_params == 2 * 4096 * 4096
-
-
-def test_a_usual_head_is_as_wide_as_the_widest_layer() -> None:
     # Nemotron Super 49B is Llama 3.3 70B with narrower layers, and some as they were.
-    model = load_model("nvidia/Llama-3_3-Nemotron-Super-49B-v1")
-    (layer,) = usual_eagle3(model).model.layers
+    (layer,) = usual_eagle3(load_model("nvidia/Llama-3_3-Nemotron-Super-49B-v1")).model.layers
     down = [one for block in layer.blocks for one in block.linears if one.name == "down_proj"]
     assert [one.in_features for one in down] == [28672]
-
-
-def test_the_usual_draft_layer_of_v4_has_no_compressed_entries() -> None:
+    # DeepSeek-V4's draft layer has no compressed entries.
     (layer,) = usual_mtp(load_model("deepseek-ai/DeepSeek-V4-Pro")).model.layers
     core = layer.blocks[0].core
     assert isinstance(core, CompressedAttention)
@@ -228,26 +217,14 @@ PLAIN: Final = LAYER | {"architectures": ["LlamaForCausalLM"]}
     ("kind", "config", "changes", "expected"),
     [
         ("eagle3", EAGLE3, {}, {"taps": 3, "vocab_size": 100}),
-        (
-            "eagle3",
-            EAGLE3,
-            {"eagle_config": {"eagle_aux_hidden_state_layer_ids": [1] * 4}},
-            {"taps": 4},
-        ),
+        ("eagle3", EAGLE3, {"eagle_config": {"eagle_aux_hidden_state_layer_ids": [1] * 4}},
+         {"taps": 4}),
         ("eagle3", EAGLE3, {"eagle_aux_hidden_state_layer_ids": [1, 2]}, {"taps": 2}),
         ("eagle3", EAGLE3, {"draft_vocab_size": None}, {"vocab_size": 1000}),
-        (
-            "eagle3",
-            EAGLE3,
-            {"draft_vocab_size": None, "truncated_vocab_size": 50},
-            {"vocab_size": 50},
-        ),
-        (
-            "p_eagle",
-            EAGLE3,
-            {"architectures": ["PEagleDraftModel"], "num_hidden_layers": 4},
-            {"kind": "p_eagle"},
-        ),
+        ("eagle3", EAGLE3, {"draft_vocab_size": None, "truncated_vocab_size": 50},
+         {"vocab_size": 50}),
+        ("p_eagle", EAGLE3, {"architectures": ["PEagleDraftModel"], "num_hidden_layers": 4},
+         {"kind": "p_eagle"}),
         ("eagle", PLAIN, {}, {"kind": "eagle"}),
         ("eagle3", PLAIN, {"truncated_vocab_size": 100}, {"kind": "eagle3"}),
         ("eagle3", PLAIN, {"eagle_config": {"use_aux_hidden_state": True}}, {"kind": "eagle3"}),
@@ -257,18 +234,10 @@ PLAIN: Final = LAYER | {"architectures": ["LlamaForCausalLM"]}
         ("dspark", DFLASH, MARKOV | {"sample_from_anchor": False}, {"drafts": 7}),
         ("dflash", DFLASH, {"block_size": None}, {"drafts": None}),
         # taps stand in one of three places; else one per layer
-        (
-            "dflash",
-            DFLASH,
-            {"dflash_config": {}, "aux_hidden_state_layer_ids": [1] * 4},
-            {"taps": 4},
-        ),
-        (
-            "dflash",
-            DFLASH,
-            {"dflash_config": {}, "eagle_aux_hidden_state_layer_ids": [1]},
-            {"taps": 1},
-        ),
+        ("dflash", DFLASH, {"dflash_config": {}, "aux_hidden_state_layer_ids": [1] * 4},
+         {"taps": 4}),
+        ("dflash", DFLASH, {"dflash_config": {}, "eagle_aux_hidden_state_layer_ids": [1]},
+         {"taps": 1}),
         ("dflash", DFLASH, {"dflash_config": {}}, {"taps": 3}),
         ("dflash", DFLASH, {"draft_vocab_size": 100}, {"shares_head": False, "vocab_size": 100}),
         ("dflash", DFLASH, {"draft_vocab_size": 1000}, {"shares_head": True}),
@@ -277,14 +246,11 @@ PLAIN: Final = LAYER | {"architectures": ["LlamaForCausalLM"]}
         ("dflash", DFLASH, SLIDING, {"windows": {32: 2, None: 1}}),
         ("dflash", DFLASH, SLIDING | {"use_sliding_window": False}, {"windows": {None: 3}}),
         ("dflash", DFLASH, {"layer_types": ["full_attention"] * 3}, {"windows": {None: 3}}),
-        (
-            "dflash",
-            DFLASH,
-            {"dflash_config": {"target_layer_ids": [1], "use_swa": True, "swa_window_size": 16}},
-            {"windows": {16: 3}},
-        ),
+        ("dflash", DFLASH,
+         {"dflash_config": {"target_layer_ids": [1], "use_swa": True, "swa_window_size": 16}},
+         {"windows": {16: 3}}),
     ],
-)
+)  # fmt: skip
 def test_what_the_keys_of_a_drafter_mean(
     kind: str, config: Config, changes: Config, expected: Config
 ) -> None:
@@ -393,27 +359,6 @@ def test_a_sidecar_says_how_a_drafter_is_stored() -> None:
     assert (head.model.activation_dtype, head.model.kv_dtype) == ("bf16", "bf16")
 
 
-MTP_MODELS: Final = [
-    "MiniMaxAI/MiniMax-M2",
-    "Qwen/Qwen3.5-122B-A10B",
-    "XiaomiMiMo/MiMo-7B-Base",
-    "deepseek-ai/DeepSeek-V3.2",
-    "deepseek-ai/DeepSeek-V4-Flash",
-    "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-BF16",
-    "zai-org/GLM-4.5",
-    "zai-org/GLM-5.2",
-]
-
-
-@pytest.mark.parametrize("name", MTP_MODELS)
-def test_draft_layers_are_of_the_models_own_kind(name: str) -> None:
-    head, usual = loaded("mtp", name), usual_mtp(load_model(name))
-    assert head.shares_head
-    # What the config says and what the model's own last layer suggests: nearly the same.
-    assert head.n_params == pytest.approx(head.modules * usual.n_params, rel=0.001)
-    assert head.modules == (3 if "MiniMax" in name else 1)
-
-
 def test_lists_of_modules_leave_the_draft_layer_alone() -> None:
     fp8 = loaded("mtp", "Qwen/Qwen3.5-122B-A10B-FP8")
     names = {
@@ -442,3 +387,24 @@ def test_lists_of_modules_leave_the_draft_layer_alone() -> None:
         for linear in block.linears
     }
     assert forms == {"bf16"}
+
+
+MTP_MODELS: Final = [
+    "MiniMaxAI/MiniMax-M2",
+    "Qwen/Qwen3.5-122B-A10B",
+    "XiaomiMiMo/MiMo-7B-Base",
+    "deepseek-ai/DeepSeek-V3.2",
+    "deepseek-ai/DeepSeek-V4-Flash",
+    "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-BF16",
+    "zai-org/GLM-4.5",
+    "zai-org/GLM-5.2",
+]
+
+
+@pytest.mark.parametrize("name", MTP_MODELS)
+def test_draft_layers_are_of_the_models_own_kind(name: str) -> None:
+    head, usual = loaded("mtp", name), usual_mtp(load_model(name))
+    assert head.shares_head
+    # What the config says and what the model's own last layer suggests: nearly the same.
+    assert head.n_params == pytest.approx(head.modules * usual.n_params, rel=0.001)
+    assert head.modules == (3 if "MiniMax" in name else 1)

@@ -29,6 +29,20 @@ from tiny_configs import (
 )
 
 KEY = "tie_word_embeddings"
+EXPERTS = of("TINY_EXPERTS", "num_local_experts", "shared_expert_intermediate_size")
+MOE = EXPERTS | STATED
+COMPRESSED = (
+    of(
+        "TINY_COMPRESSED",
+        *("intermediate_size", "kv_lora_rank", "qk_nope_head_dim", "v_head_dim"),
+    )
+    | STATED
+)
+LATENT = of("TINY_LATENT", "index_n_heads", "index_head_dim", "index_topk") | STATED
+MIXED = of("MIMO", "num_experts", "num_local_experts", "shared_expert_intermediate_size") | STATED
+OLMO_3_32B, COMMAND_R, PHI_MOE, MINICPM_3 = (
+    CONFIGS[name] for name in ("OLMO_3_32B", "COMMAND_R", "PHI_MOE", "MINICPM_3")
+)
 
 
 @pytest.mark.parametrize(
@@ -132,59 +146,38 @@ def test_a_config_can_be_read_as_another_family() -> None:
         parse(TINY, family="brand_new")
 
 
-def test_a_family_is_known_by_its_type_and_not_by_its_name() -> None:
-    model = parse(TINY, name="Qwen/Qwen3-Mixtral-DeepSeek", source="gpt-oss.json")
-    assert anonymous(model) == anonymous(parse(TINY))
-
-
 # --- keys that no parser knows -------------------------------------------------------------------
 
 
-GEMMA4, MIMO = CONFIGS["GEMMA4"], CONFIGS["MIMO"]
 UNDERSTOOD = "not understood, and may change what the model costs: "
 
 
-def test_a_key_that_nobody_knows_is_named() -> None:
-    model = parse(TINY | {"n_residual_streams": 4, "cross_layer_kv": True})
-    assert model.notes == (f"{UNDERSTOOD}n_residual_streams, cross_layer_kv",)
+QWEN3, GEMMA4 = TINY | {"model_type": "qwen3"}, CONFIGS["GEMMA4"]
+RATES = {"compressed_sparse_attention": 4, "extremely_compressed_attention": 512}
+OFF: list[object] = [None, False, 0, 0.0, "", [], {}]
+FREE = "_name_or_path architectures bos_token_id max_position_embeddings rms_norm_eps rope_theta"
 
 
-@pytest.mark.parametrize("value", [None, False, 0, 0.0, "", [], {}])
-def test_what_is_switched_off_is_not_named(value: object) -> None:
-    assert parse(TINY | {"n_residual_streams": value}).notes == ()
-
-
-def test_what_changes_no_cost_is_not_named() -> None:
-    keys = "_name_or_path architectures bos_token_id classifier_dropout max_position_embeddings"
-    keys += " mtp_loss_scaling_factor rms_norm_eps rope_theta router_aux_loss_coef"
-    assert parse(TINY | dict.fromkeys(keys.split(), 7)).notes == ()
-
-
-def test_a_key_may_be_known_in_one_family_only() -> None:
-    # Llama of transformers has no window; Qwen3 has one, which is switched off
-    assert parse(TINY | {"sliding_window": 512}).notes == (f"{UNDERSTOOD}sliding_window",)
-    assert parse(TINY | {"model_type": "qwen3", "sliding_window": 512}).notes == ()
-
-
-def test_keys_inside_of_sections_that_are_read_are_named_with_them() -> None:
-    section = {"n_streams": 2, "head_dim": 16}
-    model = parse(GEMMA4 | {"per_layer_config": {"0": {"head_dim": 32}}, "routing": section})
-    assert model.notes == (f"{UNDERSTOOD}routing",)
-    rates = {"compressed_sparse_attention": 4, "extremely_compressed_attention": 512}
-    others = ("intermediate_size", "kv_lora_rank", "qk_nope_head_dim", "v_head_dim")
-    model = parse(of("TINY_COMPRESSED", *others) | {"compress_rates": rates})
-    assert model.notes == (f"{UNDERSTOOD}compress_rates.extremely_compressed_attention",)
-
-
-def test_towers_and_formats_are_not_looked_into() -> None:
-    tower = {"n_streams": 4}
-    model = parse(TINY | {"vision_config": tower, "quantization_config": {"quant_method": "fp8"}})
-    assert model.notes == ("vision tower left out",)
-
-
-def test_the_note_has_a_bound() -> None:
-    (note,) = parse(TINY | {f"key{index}": 1 for index in range(5000)}).notes
-    assert note == f"{UNDERSTOOD}key0, key1, key2, key3, key4, key5 and 4994 more"
+@pytest.mark.parametrize(
+    ("config", "keys", "named"),
+    [
+        (TINY, {"n_streams": 4, "cross_layer_kv": True}, "n_streams, cross_layer_kv"),
+        # switched off, or without a cost
+        *((TINY, {"n_residual_streams": value}, "") for value in OFF),
+        (TINY, dict.fromkeys(FREE.split(), 7), ""),
+        # Llama of transformers has no window; Qwen3 has one, which is switched off
+        (TINY, {"sliding_window": 512}, "sliding_window"),
+        (QWEN3, {"sliding_window": 512}, ""),
+        # keys inside of sections that are read; not inside of formats
+        (GEMMA4, {"per_layer_config": {"0": {"head_dim": 32}}, "routing": {"n": 2}}, "routing"),
+        (COMPRESSED, {"compress_rates": RATES}, "compress_rates.extremely_compressed_attention"),
+        (TINY, {"quantization_config": {"quant_method": "fp8"}}, ""),
+        (TINY, {f"key{n}": 1 for n in range(5000)},
+         "key0, key1, key2, key3, key4, key5 and 4994 more"),
+    ],
+)  # fmt: skip
+def test_keys_that_nobody_knows_are_named(config: Config, keys: Config, named: str) -> None:
+    assert parse(config | keys).notes == ((f"{UNDERSTOOD}{named}",) if named else ())
     (note,) = parse(TINY | {"\x1b[2J" + "x" * 5000: 1}).notes
     assert note.isprintable()
     assert len(note) < 200
@@ -208,77 +201,40 @@ def test_an_object_remembers_what_it_was_asked_for() -> None:
 # --- unknown types -------------------------------------------------------------------------------
 
 
-EXPERTS = of("TINY_EXPERTS", "num_local_experts", "shared_expert_intermediate_size")
-MOE = EXPERTS | STATED
-COMPRESSED = (
-    of(
-        "TINY_COMPRESSED",
-        *("intermediate_size", "kv_lora_rank", "qk_nope_head_dim", "v_head_dim"),
-    )
-    | STATED
-)
-LATENT = of("TINY_LATENT", "index_n_heads", "index_head_dim", "index_topk") | STATED
-MIXED = of("MIMO", "num_experts", "num_local_experts", "shared_expert_intermediate_size") | STATED
+DEEP: Config = {}
+for _ in range(300):
+    DEEP = {"deeper": DEEP}
 
 
 @pytest.mark.parametrize(
-    ("config", "model_type", "family"),
+    ("config", "model_type", "advice"),
     [
-        (TINY | STATED, "brand_new", "llama"),
-        (MOE, "foobar", "qwen3_moe"),
-        (COMPRESSED | {"hc_mult": 4, "num_hash_layers": 1}, "deepseek_v5", "deepseek_v4"),
-        (LATENT | {"first_k_dense_replace": 1}, "x", "deepseek_v3"),
-        (MIXED, "brand_new", "mimo_v2"),
+        (TINY | STATED, "brand_new", "try --family llama"),
+        (MOE, "foobar", "try --family qwen3_moe"),
+        # formats of weights do not matter
+        (MOE | {"quantization_config": {"quant_method": "?"}}, "foobar", "try --family qwen3_moe"),
+        (COMPRESSED | {"hc_mult": 4, "num_hash_layers": 1}, "deepseek_v5",
+         "try --family deepseek_v4"),
+        (LATENT | {"first_k_dense_replace": 1}, "x", "try --family deepseek_v3"),
+        (MIXED, "brand_new", "try --family mimo_v2"),
         # of families that read all keys, the one with a name like it
-        (TINY | STATED, "qwen3x", "qwen3"),
+        (TINY | STATED, "qwen3x", "try --family qwen3"),
+        (TINY, None, "its keys fit llama once it states hidden_act, head_dim, tie_word_embeddings, "
+         "try --family llama"),
+        (COMMAND_R, "unheard", "once it states head_dim, tie_word_embeddings, try --family llama"),
+        ({"hidden_size": 64}, "bert", "and none fits its keys"),
+        (TINY | {"text_config": None, "more": DEEP}, "foo", "and none fits its keys"),
     ],
-)
+)  # fmt: skip
 def test_an_unknown_type_is_told_which_family_its_keys_fit(
-    config: Config, model_type: str, family: str
+    config: Config, model_type: str | None, advice: str
 ) -> None:
-    assert refused(config | {"model_type": model_type}) == (
-        f'model_type is "{model_type}"; allowed: one of {len(PARSERS)} known types, '
-        f"or --family: its keys fit {family}, try --family {family}"
-    )
-
-
-def test_what_it_says_can_be_done() -> None:
-    (note,) = parse(MOE | {"model_type": "foobar"}, family="qwen3_moe").notes
-    assert re.search("qwen3_moe.* model_type foobar$", note)
-
-
-def test_a_type_that_is_missing_is_treated_alike() -> None:
-    message = refused(of("TINY", "model_type"))
-    assert message.startswith("model_type is missing; allowed: one of ")
-    assert message.endswith(
-        "its keys fit llama once it states hidden_act, head_dim, tie_word_embeddings, "
-        "try --family llama"
-    )
-
-
-def test_a_type_inside_of_a_multimodal_file_counts() -> None:
-    nested = {"model_type": "foo_vl", "text_config": MOE | {"model_type": "foo_vl_text"}}
-    assert refused(nested).startswith('text_config.model_type is "foo_vl_text"; ')
-
-
-def test_formats_of_weights_do_not_matter_to_the_advice() -> None:
-    strange = {"model_type": "foobar", "quantization_config": {"quant_method": "nobody knows"}}
-    assert refused(MOE | strange).endswith("try --family qwen3_moe")
-
-
-def test_a_type_unknown_in_a_file_that_is_nested_deeply_is_refused_in_one_line() -> None:
-    deep: Config = {}
-    for _ in range(300):
-        deep = {"deeper": deep}
-    assert refused(TINY | {"model_type": "foo", "text_config": None, "more": deep}).endswith(
-        "and none fits its keys"
-    )
-
-
-def test_keys_that_fit_no_family_get_no_advice() -> None:
-    assert refused({"model_type": "bert", "hidden_size": 64}) == (
-        f'model_type is "bert"; allowed: one of {len(PARSERS)} known types, and none fits its keys'
-    )
+    told = {"model_type": model_type} if model_type else {}
+    message = refused({key: config[key] for key in config if key != "model_type"} | told)
+    shown = f'"{model_type}"' if model_type else "missing"
+    shown = f"model_type is {shown}"
+    assert message.startswith(f"{shown}; allowed: one of {len(PARSERS)} known types, ")
+    assert message.endswith(advice)
 
 
 # --- heads of multimodal files -------------------------------------------------------------------
@@ -336,14 +292,8 @@ def test_a_head_of_its_own_is_counted_where_the_loaded_class_has_one() -> None:
 # --- read as another family ----------------------------------------------------------------------
 
 
-OLMO_3_32B, COMMAND_R, PHI_MOE, MINICPM_3 = (
-    CONFIGS[name] for name in ("OLMO_3_32B", "COMMAND_R", "PHI_MOE", "MINICPM_3")
-)
-
-
-ARCEE: Config = TINY | STATED | {"model_type": "arcee", "hidden_act": "relu2"}
-APERTUS: Config = TINY | STATED | {"model_type": "apertus", "hidden_act": "xielu"}
-JAIS_2: Config = TINY | STATED | {"model_type": "jais2", "hidden_act": "relu2"}
+UNHEARD: Config = TINY | STATED | {"model_type": "x"}
+ALTERNATING = ["sliding_attention", "full_attention"]
 
 
 @pytest.mark.parametrize(
@@ -355,14 +305,23 @@ JAIS_2: Config = TINY | STATED | {"model_type": "jais2", "hidden_act": "relu2"}
         (COMMAND_R, "llama", "head_dim"),
         (COMMAND_R | {"head_dim": 128}, "llama", "tie_word_embeddings"),
         (PHI_MOE, "gpt_oss", "head_dim"),
-        (ARCEE, "llama", "hidden_act"),
-        (APERTUS, "llama", "hidden_act"),
-        (JAIS_2, "llama", "hidden_act"),
         (MINICPM_3, "llama", "head_dim"),
         # as transformers saves it again
         (MINICPM_3 | {"head_dim": 32}, "llama", "kv_lora_rank"),
+        # activations that do not tell of a gate: arcee, apertus, jais2 and others
+        *((UNHEARD | {"hidden_act": act}, "llama", "hidden_act")
+          for act in ("gelu", "relu", "relu2", "xielu", "gelu_new")),
+        # sizes of the class are not those of the model
+        (UNHEARD | {"num_key_value_heads": None}, "llama", "num_key_value_heads"),
+        (UNHEARD, "mistral", "sliding_window"),
+        (UNHEARD | {"head_dim": None}, "qwen3", "head_dim"),
+        (TINY_LATENT | STATED | {"model_type": "x"}, "deepseek_v3", "first_k_dense_replace"),
+        (TINY | {"head_dim": 16, "model_type": "x"}, "qwen3", "hidden_act"),
+        # Qwen3 passes over a window unless use_sliding_window is true
+        (UNHEARD | {"sliding_window": 512}, "qwen3", "sliding_window"),
+        (UNHEARD | {"layer_types": ALTERNATING, "sliding_window": 512}, "qwen3", "layer_types"),
     ],
-)
+)  # fmt: skip
 def test_what_a_file_does_not_say_is_refused(config: Config, family: str, key: str) -> None:
     assert key in refused(config, family=family).split(";")[0]
     # nor is that family said to fit
@@ -370,29 +329,14 @@ def test_what_a_file_does_not_say_is_refused(config: Config, family: str, key: s
     assert not message.endswith(f"its keys fit {family}, try --family {family}")
 
 
-def test_what_should_be_stated_is_said_with_the_family() -> None:
-    message = refused(COMMAND_R | {"model_type": "unheard"})
-    assert "fit llama once it states head_dim, tie_word_embeddings, try --family llama" in message
+def test_what_a_file_says_is_read_as_another_family() -> None:
+    off = UNHEARD | {"sliding_window": 512, "use_sliding_window": False}
+    for config in (off, off | {"use_sliding_window": True, "max_window_layers": 0}):
+        assert parse(config, family="qwen3").n_layers == 2
     whole = COMMAND_R | {"head_dim": 128, "tie_word_embeddings": True}
     # the table of 256000 x 8192 is stored once; a second norm in each layer is all that differs
     read, own = parse(whole, family="llama"), parse(COMMAND_R)
     assert read.n_params - own.n_params == 40 * 8192
-
-
-@pytest.mark.parametrize(
-    ("config", "family", "key"),
-    [
-        (TINY | STATED | {"num_key_value_heads": None}, "llama", "num_key_value_heads"),
-        (TINY | STATED, "mistral", "sliding_window"),
-        (TINY | STATED | {"model_type": "x", "head_dim": None}, "qwen3", "head_dim"),
-        (TINY_LATENT | STATED, "deepseek_v3", "first_k_dense_replace"),
-        ({key: TINY[key] for key in TINY} | {"head_dim": 16}, "qwen3", "hidden_act"),
-    ],
-)
-def test_sizes_of_the_class_are_not_those_of_the_model(
-    config: Config, family: str, key: str
-) -> None:
-    assert refused(config | {"model_type": "x"}, family=family).startswith(f"{key} is ")
 
 
 def test_a_part_that_is_not_there_needs_no_key() -> None:
@@ -401,13 +345,6 @@ def test_a_part_that_is_not_there_needs_no_key() -> None:
     config |= {"moe_intermediate_size": 32, "model_type": "x"}
     own = parse(config | {"model_type": "qwen3_moe"})
     assert anonymous(parse(config, family="qwen3_moe")) == anonymous(own)
-
-
-@pytest.mark.parametrize("activation", ["gelu", "relu", "relu2", "xielu", "gelu_new"])
-def test_an_activation_that_does_not_tell_of_a_gate_is_refused(activation: str) -> None:
-    config = TINY | STATED | {"model_type": "x", "hidden_act": activation}
-    message = refused(config, family="llama")
-    assert message.startswith(f'hidden_act is "{activation}"; allowed: silu')
 
 
 @pytest.mark.parametrize("name", ["Qwen--Qwen3-8B", "google--gemma-3n-E4B", "openai--gpt-oss-20b"])
@@ -421,11 +358,6 @@ def test_a_checkpoint_as_any_family_is_refused_for_what_it_leaves_out(
             continue
         with pytest.raises(ConfigError, match=r"^c\.json: "):
             parse_config(text, source="c.json", family=family)
-
-
-def test_the_text_of_a_family_is_no_other_family() -> None:
-    inner = TINY | {"model_type": "qwen3_vl_text"}
-    assert parse(inner, family="qwen3_vl").notes == ()
 
 
 @pytest.mark.slow
@@ -449,30 +381,3 @@ def test_what_fits_has_the_sizes_of_the_model(real_configs: Path) -> None:
         assert caches[0] == caches[1], file.name
         n_fit += 1
     assert n_fit >= 60
-
-
-@pytest.mark.parametrize(
-    ("keys", "key"),
-    [
-        ({"sliding_window": 512}, "sliding_window"),
-        (
-            {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 512},
-            "layer_types",
-        ),
-    ],
-)
-def test_windows_that_a_family_leaves_out_are_refused(keys: Config, key: str) -> None:
-    # Qwen3 passes over a window unless use_sliding_window is true
-    config = TINY | STATED | {"model_type": "x"}
-    assert key in refused(config | keys, family="qwen3").split(";")[0]
-    off = config | {"sliding_window": 512, "use_sliding_window": False}
-    assert parse(off, family="qwen3").n_layers == 2
-    on = off | {"use_sliding_window": True, "max_window_layers": 0}
-    assert parse(on, family="qwen3").n_layers == 2
-
-
-def test_a_sidecar_is_read_alike() -> None:
-    config = TINY | STATED | {"model_type": "x"}
-    config |= {"quantization_config": {"quant_method": "fp8"}}
-    model = parse(config, {"quant_algo": "NVFP4"}, family="llama")
-    assert any("differ" in note for note in model.notes)

@@ -4,7 +4,6 @@ Their elements, caches and states are in test_published_sizes.py.
 """
 
 import json
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -28,7 +27,6 @@ KIMI, K3 = "moonshotai--Kimi-Linear-48B-A3B-Instruct", "moonshotai--Kimi-K3"
 H56: Final = "nvidia--Nemotron-H-56B-Base-8K"
 NANO: Final = "nvidia--NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"
 SUPER: Final = "nvidia--NVIDIA-Nemotron-3-Super-120B-A12B-BF16"
-ULTRA: Final = "nvidia--NVIDIA-Nemotron-3-Ultra-550B-A55B-BF16"
 M1: Final = "MiniMaxAI--MiniMax-M1-80k"
 GRANITE_1B, GRANITE_TINY = "ibm-granite--granite-4.0-h-1b", "ibm-granite--granite-4.0-h-tiny"
 FALCON: Final = "tiiuae--Falcon-H1-7B"
@@ -225,48 +223,9 @@ def test_experts_of_kimi_k3_are_narrow_and_their_arithmetic_is_not() -> None:
     assert (form.name, form.compute_dtype) == ("mxfp4", "bf16")
 
 
-@pytest.mark.slow
-@pytest.mark.long
-def test_a_sidecar_that_lists_every_expert_is_read() -> None:
-    """A mixed build of Nemotron 3 Ultra names 49 152 matrices of experts one by one."""
-    config = load(ULTRA)
-    listed: Config = {}
-    for index, kind in enumerate(config[PATTERN]):
-        mixer = f"backbone.layers.{index}.mixer"
-        for matrix in ("up_proj", "down_proj") if kind == "E" else ():
-            listed[f"{mixer}.shared_experts.{matrix}"] = {"quant_algo": "FP8"}
-            for expert in range(config["n_routed_experts"]):
-                entry = {"quant_algo": "NVFP4", "group_size": 16}
-                listed[f"{mixer}.experts.{expert}.{matrix}"] = entry
-        for matrix in ("in_proj", "out_proj") if kind == "M" else ():
-            listed[f"{mixer}.{matrix}"] = {"quant_algo": "FP8"}
-    quantization = {"quant_algo": "MIXED_PRECISION", "quantized_layers": listed}
-    model = parse(config, {"quantization": quantization})
-    assert [core.weight.name for core in experts(model)] == ["nvfp4"]
-    assert {linear.weight.name for linear in labelled(model, "mamba2").values()} == {"fp8"}
-    assert labelled(model, "moe")["shared_up_proj"].weight.name == "fp8"
-    assert labelled(model, "moe")["fc1_latent_proj"].weight.name == "bf16"
-    assert labelled(model, "full_attention")["q_proj"].weight.name == "bf16"
-    assert len(model.layers) == 3
-
-
 def test_a_name_that_promises_narrow_weights_is_held_to_it() -> None:
     text, stated = json.dumps(load(NANO)), json.dumps(load(NANO.replace("BF16", "NVFP4")))
     told = parse_config(text, source="some--Model-NVFP4.json")
     assert told.notes[-1].startswith("the name says NVFP4, but neither ")
     for said, name in ((text, "Model-BF16"), (text, "FP8Model"), (stated, "Model-NVFP4")):
         assert parse_config(said, source=f"some--{name}.json").notes == ()
-
-
-def test_builds_of_one_model_differ_in_storage_only(real_configs: Path) -> None:
-    start = "nvidia--NVIDIA-Nemotron-3-"
-    for size, kinds in (
-        ("Super-120B-A12B", ("FP8", "NVFP4")),
-        ("Ultra-550B-A55B", ("BF16", "FP8", "NVFP4")),
-    ):
-        models = [read_config(real_configs / f"{start}{size}-{kind}.json") for kind in kinds]
-        assert len({model.n_params for model in models}) == 1
-        for kind, model in zip(kinds, models, strict=True):
-            # The sidecars are not in the folder, which must not pass in silence.
-            told = [note for note in model.notes if note.startswith(f"the name says {kind}")]
-            assert len(told) == (kind != "BF16")

@@ -11,13 +11,14 @@ import yaml
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from effort import cpu_bound
 from fuzzing import bounded
 from specroof.architecture import Architecture, MedusaHeads
 from specroof.catalog.files import bundled_names
 from specroof.cost import ForwardPass, forward_cost, kv_bytes_per_token, state_bytes
 from specroof.cost.forward import kv_cache_bytes
 from specroof.errors import ConfigError, OptionError
-from specroof.parsers import parse_config
+from specroof.parsers import PARSERS, parse_config
 from specroof.parsers.drafters import DRAFTER_KINDS, parse_drafter_config
 from specroof.reading.json_text import Reader
 from specroof.units import DTYPE_BYTES
@@ -180,27 +181,29 @@ def test_what_does_not_fit_a_stand_in_is_no_mistake() -> None:
     assert message.count("; allowed: ") == 2
 
 
-def test_a_mistake_survives_pickling() -> None:
-    with pytest.raises(ConfigError) as caught:
-        Reader("c.json", {"x": 0}).positive_int("x")
-    again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - our own
-    assert isinstance(again, ConfigError)
-    assert str(again) == str(caught.value)
-
-
 # --- configs that somebody broke -----------------------------------------------------------------
 
 MISSING: Final = object()
 #: Places in a list of any length, round and round.
 PLACES = st.integers(0, 2**20)
-VALUES = st.one_of(
-    st.sampled_from([MISSING, None, True, False, 0, -1, 1, 2, 3, 7, 128, 2**24, 2**24 + 1, 10**40]),
-    st.sampled_from(["", "fp8", "auto", "full_attention", "MEM*E-", "\ud800", "12", "x" * 5000]),
-    st.sampled_from([math.nan, math.inf, -math.inf, 0.0, -0.5, 1.5, 48.0, 1e308]),
-    st.sampled_from([[], {}, [[]], [None], [0], [1] * 200, [{}] * 200, {"a": {}}, {"no_op": True}]),
-    st.sampled_from([[kind] * 200 for kind in ("full_attention", "sliding_attention", "other")]),
-    st.integers(-(10**6), 10**6),
-    st.text(max_size=5),
+#: Keys that small configs have, and sections that few have.
+KEYS: Final = [
+    *sorted({key for config in CONFIGS.values() for key in config}),
+    *("per_layer_config", "compress_rates", "mlp_layer_types", "text_config", "rope_scaling"),
+    "\x1b[2J\n",
+]
+VALUES = st.recursive(
+    st.one_of(
+        st.sampled_from([MISSING, None, True, False, 0, -1, 1, 2, 3, 7, 128, 2**24, 2**63, 10**40]),
+        st.sampled_from(["", "fp8", "auto", "full_attention", "MEM*E-", "\ud800", "x" * 5000]),
+        st.sampled_from([math.nan, math.inf, -math.inf, 0.0, -0.5, 1.5, 48.0, 1e308, 5e-324]),
+        st.sampled_from([[], {}, [[]], [None], [1] * 200, [{}] * 200, {"a": {}}, {"no_op": True}]),
+        st.sampled_from([[kind] * 200 for kind in ("full_attention", "sliding_attention", "x")]),
+        st.integers(-(10**6), 10**6),
+        st.text(max_size=5),
+    ),
+    lambda inner: st.lists(inner.filter(lambda one: one is not MISSING), max_size=6),
+    max_leaves=8,
 )
 
 
@@ -213,6 +216,12 @@ def paths(value: Any) -> list[tuple[str | int, ...]]:
         return []
     inner = [(key, *rest) for key, child in value.items() for rest in paths(child)]
     return [*((key,) for key in value), *inner]
+
+
+#: Seconds of the processor that one config may take.
+LIMIT_S: Final = 30.0
+#: Another type than its own, or none other.
+TYPES = st.one_of(st.just(MISSING), st.sampled_from(sorted(PARSERS)), st.just("foo_moe"))
 
 
 def broken(config: Config, path: tuple[str | int, ...], value: object) -> Config:
@@ -253,25 +262,52 @@ def whole_configs(model_configs_folder: Path) -> list[Config]:
     return [*bundled, *(config for config in CONFIGS.values() if "model_type" in config)]
 
 
+def read_or_refused(text: str) -> None:
+    """Check that a text is a sound model, or refused in one line, soon."""
+    try:
+        with cpu_bound(LIMIT_S):
+            model = parse_config(text, source="some/config.json")
+    except ConfigError as refusal:
+        message = str(refusal)
+        assert message.startswith("some/config.json: ")
+        assert message.isprintable()
+        assert len(message) < 2000
+        assert "; allowed: " in message
+    else:
+        assert_sound(model)
+        assert all(note.isprintable() for note in model.notes)
+
+
 @pytest.mark.fuzz
 @bounded(1500)
-@given(which=PLACES, breaks=st.lists(st.tuples(PLACES, VALUES), min_size=1, max_size=2))
+@given(
+    which=PLACES,
+    breaks=st.lists(st.tuples(PLACES, VALUES), min_size=1, max_size=3),
+    added=st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=2),
+    model_type=TYPES,
+)
 def test_a_broken_config_is_read_soundly_or_refused_in_one_line(
-    which: int, breaks: list[tuple[int, Any]], whole_configs: list[Config]
+    which: int,
+    breaks: list[tuple[int, Any]],
+    added: Config,
+    model_type: object,
+    whole_configs: list[Config],
 ) -> None:
     config = whole_configs[which % len(whole_configs)]
     for place, value in breaks:
         found = paths(config)
         config = broken(config, found[place % len(found)], value)
-    try:
-        model = parse_config(json.dumps(config), source="some/config.json")
-    except ConfigError as refusal:
-        message = str(refusal)
-        assert message.startswith("some/config.json: ")
-        assert message.isprintable()
-        assert "; allowed: " in message
-    else:
-        assert_sound(model)
+    config |= {key: value for key, value in added.items() if value is not MISSING}
+    read_or_refused(
+        json.dumps(config | ({} if model_type is MISSING else {"model_type": model_type}))
+    )
+
+
+@pytest.mark.fuzz
+@given(st.one_of(st.text(), VALUES.filter(lambda value: value is not MISSING).map(json.dumps)))
+@bounded(100)
+def test_any_text_is_answered(text: str) -> None:
+    read_or_refused(text)
 
 
 #: Keys without which a config says less, and still enough: the family's class has a default, or
@@ -331,3 +367,11 @@ def test_a_broken_config_of_a_drafter_is_read_or_refused_in_one_line(
         assert refusal.startswith("broken.json: ")
         assert refusal.isprintable()
         assert "; allowed: " in refusal
+
+
+def test_a_mistake_survives_pickling() -> None:
+    with pytest.raises(ConfigError) as caught:
+        Reader("c.json", {"x": 0}).positive_int("x")
+    again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - our own
+    assert isinstance(again, ConfigError)
+    assert str(again) == str(caught.value)

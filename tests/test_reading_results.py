@@ -2,15 +2,13 @@
 
 import json
 from functools import partial
-from pathlib import Path
 
 import pytest
 
 from effort import cpu_bound, cpu_seconds
 from specroof import catalog
 from specroof.acceptance.published.formats import parse_profiles
-from specroof.cli.output import figure_files
-from specroof.errors import MeasurementError, OptionError, OutputError
+from specroof.errors import MeasurementError, OptionError
 from specroof.evidence.result_files import read_benchmark
 from specroof.reading.json_text import json_values
 
@@ -126,12 +124,6 @@ def test_json_lines_of_requests_are_added_up() -> None:
 def test_nothing_measured_cannot_go_on(how: str) -> None:
     with pytest.raises(OptionError, match="allowed: with an acceptance of at least one draft"):
         catalog.load_drafter(f"autoregressive,cost=0.1,histogram=14,extrapolate={how}")
-
-
-@pytest.mark.parametrize("name", ["", "/", "."])
-def test_a_chart_needs_a_name(name: str) -> None:
-    with pytest.raises(OutputError, match="allowed: the name of a file"):
-        figure_files(Path(name), dict)
 
 
 def test_a_histogram_that_is_no_list_says_nothing_about_rounds() -> None:

@@ -9,14 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from specroof.errors import ConfigError, ProfileError
-from specroof.reading.checked import (
-    Count,
-    FirstVersion,
-    Text,
-    accept,
-    parse_model,
-)
+from specroof.errors import ProfileError
+from specroof.reading.checked import Count, FirstVersion, Text, accept, parse_model
 
 LONG = "x" * 100_000
 
@@ -70,26 +64,6 @@ def test_a_refused_model_is_described_shortly_whatever_stands_in_it(text: str) -
     assert (
         len(str(caught.value).removeprefix("x.yaml: ")) <= len("…") + 800
     )  # all keys of an engine
-
-
-def test_a_model_that_fits_is_returned() -> None:
-    outer = parse_model("many: {a: {size: 3}}", Outer, source="x.yaml", error=ProfileError)
-    assert outer == Outer(many={"a": Inner(size=3)})
-
-
-def test_the_caller_chooses_the_exception() -> None:
-    with pytest.raises(ConfigError, match="a is not a known key"):
-        parse_model("a: 1", Outer, source="x.yaml", error=ConfigError)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"), [("- a", "holds a list"), ("", "is empty"), ("a: &b 1", "anchor 'b'")]
-)
-def test_a_text_that_is_no_safe_mapping_is_refused_before_any_check(
-    text: str, message: str
-) -> None:
-    with pytest.raises(ProfileError, match=message):
-        parse_model(text, Outer, source="x.yaml", error=ProfileError)
 
 
 class Pair(BaseModel):

@@ -15,7 +15,6 @@ from specroof.reading.yaml_text import (
     number_spelling,
     parse_yaml,
     shortened,
-    shown,
 )
 
 
@@ -219,17 +218,6 @@ def test_the_spelling_is_read_as_the_number_it_replaces(text: str) -> None:
     value = yaml.safe_load(number_spelling(text) or "no number found")
     assert value == float(text)
     assert not isinstance(value, str)
-
-
-def test_values_are_shown_as_files_spell_them_and_cut_off() -> None:
-    assert [shown(value) for value in (True, False, None, "a", 1.5)] == [
-        "true",
-        "false",
-        "empty",
-        "'a'",
-        "1.5",
-    ]
-    assert len(shown("x" * 1_000_000)) < 100
 
 
 @given(st.text(), st.integers(0, 10))
