@@ -359,7 +359,7 @@ REQUESTS: dict[str, Any] = {"input_len": 2000, "output_len": 400}
 
 def counted(spec: str, batch_size: Any, **more: Any) -> Any:
     """Return the curve of a SPEC with the prefills of requests, by the forward model."""
-    asked = REQUESTS | {"batch_size": batch_size, "capacity": False} | more
+    asked = REQUESTS | {"batch_size": batch_size, "capacity": False, "steady": True} | more
     (whole,) = specroof.predict(DENSE, CHIP, drafters=spec, **asked).counted
     return whole.curve
 
@@ -367,7 +367,7 @@ def counted(spec: str, batch_size: Any, **more: Any) -> Any:
 @pytest.mark.parametrize("spec", KINDS)
 def test_the_least_acceptance_gives_the_speedup_of_requests(spec: str) -> None:
     asked: dict[str, Any] = {"speedup": 1.2, "draft_len": 3, "capacity": False} | REQUESTS
-    found = breakeven(DENSE, CHIP, drafter=spec, batch_size=[1, 16], **asked)
+    found = breakeven(DENSE, CHIP, drafter=spec, batch_size=[1, 16], **asked, steady=True)
     alone = breakeven(
         DENSE, CHIP, drafter=spec, speedup=1.2, draft_len=3, batch_size=[1, 16], context_len=2200
     )

@@ -40,7 +40,7 @@ def result(words: str) -> dict[str, Any]:
 
 
 def test_requests_stand_for_a_context_and_a_batch() -> None:
-    found = result(f"{PREDICT} --input-len 4000 --output-len 1000 --concurrency 1,8")
+    found = result(f"{PREDICT} --input-len 4000 --output-len 1000 --concurrency 1,8 --steady")
     plain = result(f"{PREDICT} --context 4500 --batch 1,8")
     assert found["context_len"] == [4500]
     assert found["batch_size"] == [1, 8]
@@ -64,7 +64,7 @@ def test_depths_without_a_value_are_null_with_prefills_too() -> None:
 
 
 def test_requests_stand_beside_throughput() -> None:
-    words = f"{PREDICT} --input-len 4000 --output-len 100 --concurrency 1,8"
+    words = f"{PREDICT} --input-len 4000 --output-len 100 --concurrency 1,8 --steady"
     told = result(words)["drafters"][0]["end_to_end"]
     lines = [line.split() for line in run(words).splitlines()]
     place = next(i for i, cells in enumerate(lines) if "TTFT" in cells)
@@ -86,7 +86,7 @@ def test_requests_stand_beside_throughput() -> None:
 
 
 def test_the_table_shows_what_prefills_leave() -> None:
-    text = run(f"{PREDICT} --input-len 4000 --output-len 100 --concurrency 1,8")
+    text = run(f"{PREDICT} --input-len 4000 --output-len 100 --concurrency 1,8 --steady")
     assert "prefills counted, " in text
     assert ": passes that stop the batch; a prompt alone takes " in text
     assert "loses" not in text
@@ -151,7 +151,7 @@ def test_a_study_of_workloads_writes_what_predict_prints(tmp_path: Path) -> None
     predictions = {
         (chip, prompt): result(
             f"predict Qwen/Qwen3-8B -H {chip} --tp 2 --engine ideal --concurrency 1,8 {drafters} "
-            f"--input-len {prompt} --output-len {answer}"
+            f"--input-len {prompt} --output-len {answer} --steady"
         )
         for chip in ("b200", "h200")
         for prompt, answer in ((4000, 1000), (64, 32))

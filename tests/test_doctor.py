@@ -117,7 +117,7 @@ def test_a_server_that_does_as_predicted_is_not_off(
         specroof.load_drafter("eagle3,accept=0.9"), acceptance=survival_acceptance(LIFE.survival)
     )
     (whole,) = predict(
-        SERVED, CHIP, engine=engine, drafters=drafter, concurrency=clients, input_len=lengths[0],
+        SERVED, CHIP, engine=engine, drafters=drafter, concurrency=clients, steady=True, input_len=lengths[0],
         output_len=lengths[1], prefix_hit_rate=hits,
     ).end_to_end  # fmt: skip
     tpot_s, rate = (float(one[0, 0, 5]) for one in (whole.tpot_s, whole.tokens_per_s))

@@ -244,7 +244,7 @@ def test_siblings_add_nothing_to_what_was_measured() -> None:
         (
             "crossing",
             {
-                "questions/breakeven.py:_played_rows",
+                "questions/breakeven.py:_rate_row",
                 "speedup/inverses.py:largest_cost",
                 "speedup/inverses.py:least_length",
                 "speedup/inverses.py:least_rate",

@@ -428,7 +428,7 @@ def test_clients_out_of_step_get_what_the_steady_state_says(
     clients, found = [4, 32], load_drafter(drafter)
     steady = predict(
         model, chip, drafters=found, engine=engine, concurrency=clients, input_len=0.9 * prompt,
-        output_len=0.9 * answer, max_draft_len=max(drafts, 1), capacity=False,
+        output_len=0.9 * answer, max_draft_len=max(drafts, 1), capacity=False, steady=True,
     )  # fmt: skip
     rules = prefill_rules(steady.deployment, found.kind if drafts else None)
     prices = pass_prices(

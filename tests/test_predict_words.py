@@ -147,7 +147,7 @@ def test_what_is_not_published_has_a_nearest() -> None:
 # --- price and energy -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("requests", ["", " --isl 1000 --osl 200"])
+@pytest.mark.parametrize("requests", ["", " --isl 1000 --osl 200 --steady"])
 def test_price_and_energy_are_those_of_the_devices_hours(requests: str) -> None:
     words = f"{BASE} --tp 2 --batch 1,16,9999{requests} --max-draft-len 3"
     (drafter,) = answer(words)["drafters"]

@@ -88,7 +88,7 @@ def test_a_request_holds_all_that_it_may_verify(
 
 
 def test_requests_keep_the_identity_of_little() -> None:
-    found = asked(concurrency=[1, 16, 64], input_len=4000, output_len=500)
+    found = asked(concurrency=[1, 16, 64], input_len=4000, output_len=500, steady=True)
     (whole,) = found.counted
     per_s = whole.tokens_per_s / 500
     for place, clients in enumerate((1, 16, 64)):
@@ -103,7 +103,7 @@ def test_requests_keep_the_identity_of_little() -> None:
     # Waiting is what is left: all that run share the server as 43 clients would.
     assert whole.curve.running is not None
     runs = float(whole.curve.running[0, 2, 0])
-    alone = asked(concurrency=[runs], input_len=4000, output_len=500).counted[0]
+    alone = asked(concurrency=[runs], input_len=4000, output_len=500, steady=True).counted[0]
     assert whole.tokens_per_s[0, 2, 0] == pytest.approx(alone.tokens_per_s[0, 0, 0])
     assert whole.answer_s[0, 2, 0] == pytest.approx(alone.answer_s[0, 0, 0] * 64 / runs)
 

@@ -312,13 +312,12 @@ def test_an_explained_pass_says_which_pass_it_is() -> None:
 IDEAL = ["--engine", "ideal"]
 
 
-@pytest.mark.parametrize("command", ["adaptive", "simulate batch", "worth"])
+@pytest.mark.parametrize("command", ["adaptive", "simulate batch"])
 def test_batches_that_a_server_does_not_run_are_said(command: str) -> None:
     # The server is told to run 6 requests at a time.
     words = [*command.split(), MODEL, "-H", "h100", "--drafter", "eagle3,accept=.7"]
     more = {
         "adaptive": ["--rounds", "200", "--server", "running=6"],
-        "worth": ["--server", "running=6", "--accept-length", "3"],
         # whose default is 48 where SGLang drafts
         "simulate batch": ["--batches", "1", "--output-len", "4", "--batch", "49"],
     }

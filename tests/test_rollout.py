@@ -258,7 +258,7 @@ def test_bands_hold_the_speedup_and_the_ideal_engine_has_none() -> None:
 
 
 def test_memory_limits_what_runs_and_without_limits_all_run() -> None:
-    limited = asked(lengths="500", n_requests=200, engine="sglang")
+    limited = asked(lengths="500", n_requests=200, engine="sglang", server="running=48")
     assert limited.drafters[0].capacity[1] == 48  # SGLang's limit with drafts
     assert "running" in limited.warnings[0]
     free = asked(lengths="500", n_requests=200, engine="sglang", capacity=False)

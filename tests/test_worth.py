@@ -56,7 +56,7 @@ def test_users_are_the_most_that_wait_no_longer() -> None:
     fastest = np.nanmax(around.tokens_per_s_per_user[0], axis=-1)
     assert fastest[0] >= 100 > fastest[1]
     limited = worth(MODEL, CHIP, drafter=SPEC, tpot_s=1.0, draft_len=15, accept_length=4)
-    room = specroof.capacity(MODEL, CHIP).sides[0].largest_batch
+    room = specroof.capacity(MODEL, CHIP, server="running=128").sides[0].largest_batch
     assert limited.rows[0].users == room
     none = worth(MODEL, CHIP, drafter=SPEC, tpot_s=1e-6, **asked)
     assert none.rows[0].users == 0
@@ -136,7 +136,7 @@ def test_lengths_that_are_none_are_refused(length: object) -> None:
 
 
 def test_prefills_of_requests_count() -> None:
-    requests: dict[str, Any] = {"input_len": 2000, "output_len": 400}
+    requests: dict[str, Any] = {"input_len": 2000, "output_len": 400, "steady": True}
     asked: dict[str, Any] = {"draft_len": 15, "accept_length": 4, "capacity": False, **requests}
     (row,) = worth(MODEL, CHIP, drafter=SPEC, batch_size=8, **asked).rows
     spec = f"{SPEC},accept-length=4@15"

@@ -14,7 +14,7 @@ from specroof.drafters import Drafter, TokensPerRound
 from specroof.latency import Deployment
 from specroof.serving.capacity import RoomRule
 from specroof.serving.end_to_end import EndToEnd
-from specroof.serving.played import FIGURES, PlayedLoads, played_loads, played_server
+from specroof.serving.played import FIGURES, PlayedLoads, part_of, played_loads, played_server
 from specroof.serving.served import ServedCurve, served_curve
 from specroof.serving.workload import Load
 
@@ -132,25 +132,32 @@ def outcomes(  # noqa: PLR0913 - what is served, to whom, within what
     )
     if not load.requests:
         served = in_closed_form(load.steady, room, split=split)
-        return Outcomes(served.decoding, served.room, served.end_to_end, served.told)
+        whole, told = served.end_to_end, served.told
+        return Outcomes(served.decoding, served.room, whole, told, served.largest)
     waits: RoomRule = "queue" if room == "drop" else room
     served = in_closed_form(load.steady, waits)
     places = [place for place, count in enumerate(load.requests) if count]
-    seen = []
-    for place in places:
+    lengths = {
+        place: _can_win(served.curve.choices[0, place]).union(draft_lens)
+        if load.kind == "concurrency" and min(targets) == np.inf
+        else {*range(1, max_draft_len + 1)}
+        for place in places
+    }
+    seen, done = list[PlayedLoads](), 0
+    steps = [(1 + len(lengths[place])) * load.requests[place] for place in places]
+    for place, count in zip(places, steps, strict=True):
         part = load.part(place)
-        lengths = {*range(1, max_draft_len + 1)}
-        if part.kind == "concurrency" and min(targets) == np.inf:
-            lengths = _can_win(served.curve.choices[0, place]).union(draft_lens)
         server = played_server(deployment, drafting, part, room, max_draft_len, raises=raises)
-        seen.append(played_loads(server, part, [*lengths], targets))
+        with part_of(done, sum(steps)):
+            seen.append(played_loads(server, part, [*lengths[place]], targets))
+        done += count
     played = _joined(seen, load)
     if load.kind != "concurrency":
         running = np.nan_to_num(played.figures["mean_running"][:, 0])
         batches = np.maximum(running, 1.0).tolist()
         served = in_closed_form(replace(load.steady, batch_size=batches), waits)
     whole = _requests(served, played, places)
-    return Outcomes(served.decoding, served.room, whole, served.told, played)
+    return Outcomes(served.decoding, served.room, whole, served.told, served.largest, played)
 
 
 #: Lengths whose speedup in closed form is at most this share below the best may win when played.

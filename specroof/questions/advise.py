@@ -867,6 +867,7 @@ def _chip_advice(
             split=split,
             raises=raises,
             targets=checked.targets.seconds,
+            draft_lens=draft_lens or (),
         )
 
     decide = partial(
@@ -1484,7 +1485,7 @@ def _conditions(chip: ChipAdvice) -> Iterator[str]:
         loads = ", ".join(f"{row.concurrency:g}" for row in waits)
         last = waits[-1].times.ttft_s, waits[-1].plain.ttft_s
         capacity, load = chip.plan.capacity, waits[-1].concurrency
-        most = load if capacity is None else capacity["speculative"]["largest_batch"]
+        most: float = load if capacity is None else capacity["speculative"]["largest_batch"]
         held = f", since {most:g} of {load:g} run with drafts" if most < load else ""
         yield (
             f"At {loads} in flight throughput is bought with waiting: a first token after "

@@ -196,7 +196,9 @@ def prediction_of(case: ServedCase, load: Load | None = None) -> Prediction | No
         loads = sorted({*map(float, LOADS), float(round(case.running)), case.running})
         load = Load(loads, [case.context_len])
     deployment = Deployment(case.model, case.setup)
-    return predicted(deployment, [drafter], load, room=room_rule(case.setup, None))
+    room = room_rule(case.setup, None)
+    # Of a server that runs, with the limits that it has.
+    return predicted(deployment, [drafter], load, room=room, raises=False)
 
 
 def answers_of(case: ServedCase) -> EndToEnd | None:

@@ -332,6 +332,7 @@ def predicted(  # noqa: PLR0913 - what is served, to whom, within what
     split: "Split | None" = None,
     raises: bool = True,
     targets: tuple[float, ...] = (np.inf, np.inf),
+    draft_lens: Sequence[int] = (),
 ) -> Prediction:
     """Return the gains of drafters in a setup that exists already.
 
@@ -349,6 +350,8 @@ def predicted(  # noqa: PLR0913 - what is served, to whom, within what
         Whether default limits of running requests are raised, as `served_curve` does.
     targets
         Of the goodput of played requests: seconds to a first token, and of each later one.
+    draft_lens
+        Lengths that are played whether they may be best or not.
 
     Raises
     ------
@@ -366,6 +369,7 @@ def predicted(  # noqa: PLR0913 - what is served, to whom, within what
         split=split,
         raises=raises,
         targets=targets,
+        draft_lens=draft_lens,
     )
 
 
@@ -380,6 +384,7 @@ def predicted_to(  # noqa: PLR0913 - what is served, to whom, within what
     split: "Split | None" = None,
     raises: bool = True,
     targets: tuple[float, ...] = (np.inf, np.inf),
+    draft_lens: Sequence[int] = (),
 ) -> Prediction:
     """Return the gains of drafters up to a draft length that some may not reach.
 
@@ -399,6 +404,8 @@ def predicted_to(  # noqa: PLR0913 - what is served, to whom, within what
         Whether default limits of running requests are raised, as `served_curve` does.
     targets
         Of the goodput of played requests: seconds to a first token, and of each later one.
+    draft_lens
+        Lengths that are played whether they may be best or not.
 
     Raises
     ------
@@ -419,6 +426,7 @@ def predicted_to(  # noqa: PLR0913 - what is served, to whom, within what
             split=split,
             raises=raises,
             targets=targets,
+            draft_lens=[length for length in draft_lens if length <= max_draft_len],
         )
         for drafter in drafters
     ]
@@ -575,6 +583,7 @@ def predict(request: PredictRequest) -> Prediction:
         room=room,
         split=split,
         targets=(*targets,),
+        draft_lens=lengths,
     )
     warnings = (*found.warnings, *absent_layers(deployment.model, drafters))
     return replace(found, draft_len=lengths, warnings=warnings)

@@ -431,12 +431,11 @@ def _largest(prediction: Prediction) -> dict[str, npt.NDArray[Any]]:
     """Return the largest batch that runs, plain and with the best draft; NaN where none is told."""
     curve = prediction.curves[0]
     shape = curve.best_speedup.shape
-    if not prediction.limits:
+    largest = prediction.outcomes[0].largest
+    if largest is None:
         unknown = np.full(shape, np.nan)
         return {"largest_batch": unknown, "largest_batch_drafting": unknown}
-    largest = np.asarray(prediction.limits[0].largest, dtype=np.float64)
-    everywhere = np.broadcast_to(largest[:, None, :], curve.round_s.shape)
-    return {"largest_batch": largest[:, :1], "largest_batch_drafting": curve.at_best(everywhere)}
+    return {"largest_batch": largest[..., 0], "largest_batch_drafting": curve.at_best(largest)}
 
 
 def _counted_best(whole: EndToEnd) -> Columns:

@@ -8,7 +8,8 @@ jumps.
 import math
 from bisect import bisect_right, insort
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
@@ -759,6 +760,17 @@ def _drawn_rounds(tokens: Array, survival: tuple[float, ...], rng: np.random.Gen
 Progress = Callable[[int, int], None]
 #: Whom to tell how far a long play is; see `specroof.cli`.
 PROGRESS: ContextVar[Progress] = ContextVar("PROGRESS", default=lambda _done, _all: None)
+
+
+@contextmanager
+def part_of(before: int, in_all: int) -> Iterator[None]:
+    """Tell of a play that is a part of several: so many requests came before, of so many in all."""
+    whole = PROGRESS.get()
+    token = PROGRESS.set(lambda done, _: whole(before + done, in_all))
+    try:
+        yield
+    finally:
+        PROGRESS.reset(token)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

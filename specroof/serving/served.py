@@ -51,12 +51,16 @@ class ServedCurve:
     told
         The limits of running requests that the server is told at each batch size, without drafts
         and with; None where its own are enough.
+    largest
+        The largest batch that runs on the server of each batch size, axes as in the curve; None
+        where memory is ignored.
     """
 
     decoding: SpeedupCurve
     room: ServerRoom | None
     end_to_end: EndToEnd | None
     told: tuple["Limits", ...] = ()
+    largest: Array | None = None
 
     @property
     def curve(self) -> SpeedupCurve:
@@ -206,14 +210,24 @@ def _served(  # noqa: PLR0913 - what is served, to whom, within what
 
             memory = None if room == "ignore" else held
             curves = split_curves(deployment, split, load, held, memory, priced)
-            return ServedCurve(curves[0], memory, curves[1])
+            return ServedCurve(curves[0], memory, curves[1], largest=_largest(curves[0], memory))
         running = running_requests(batches[None, :, None], held.largest[:, None, :], room)  # type: ignore[arg-type]  # counted
         decoding = running_curve(batches, running, priced)
+    largest = _largest(decoding, held)
     if load.workload is None:
-        return ServedCurve(decoding, held, None)
+        return ServedCurve(decoding, held, None, largest=largest)
     from specroof.serving.prefills import end_to_end  # noqa: PLC0415 - a cold start is felt
 
-    return ServedCurve(decoding, held, end_to_end(decoding, deployment, load.workload))
+    whole = end_to_end(decoding, deployment, load.workload)
+    return ServedCurve(decoding, held, whole, largest=largest)
+
+
+def _largest(curve: SpeedupCurve, room: ServerRoom | None) -> Array | None:
+    """Return the largest batch that runs at each point of a curve; None for endless memory."""
+    if room is None:
+        return None
+    largest = np.asarray(room.largest, dtype=np.float64)
+    return np.broadcast_to(largest[:, None, :], curve.round_s.shape)
 
 
 def room_warnings(deployment: Deployment, drafter: Drafter, curve: SpeedupCurve) -> list[str]:
@@ -415,8 +429,10 @@ def _combined(
             **arrays(wholes, _WHOLE),
         )
     rooms = [part.room for part in parts if part.room is not None]
+    largest = [part.largest for part in parts if part.largest is not None]
     return ServedCurve(
         decoding=of_curves([part.decoding for part in parts]),
         room=max(rooms, key=lambda room: float(room.largest.sum()), default=None),
         end_to_end=whole,
+        largest=how(largest) if largest else None,
     )
