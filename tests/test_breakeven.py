@@ -187,7 +187,7 @@ def test_a_batch_needs_room() -> None:
     assert limited.rows[0].unknown_from is None
     assert any("room in the server" in note for note in limited.notes)
     nowhere = breakeven(
-        DENSE, CHIP, drafter="eagle3,accept=0.8", solve="context", batch_size=5000, most=64
+        DENSE, CHIP, drafter="eagle3,accept=0.8", solve="context", batch_size=200_000, most=64
     )
     assert nowhere.rows[0].to_dict()["ceiling"] is None
     assert "no room" in breakeven_text(nowhere)

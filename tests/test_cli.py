@@ -173,7 +173,7 @@ def test_where_prefills_count_the_shortest_draft_has_its_speedup_too() -> None:
 
 
 def test_a_load_that_no_draft_has_room_for_has_no_shortest_one() -> None:
-    words = ("predict", "Qwen/Qwen3-8B", "-H", "h100", "--batch", "64", "--server", "running=48", "--json")
+    words = ("predict", "Qwen/Qwen3-8B", "-H", "h100", "--batch", "88", "--json")
     (drafter,) = last_object(run(*words, "--drafter", "mtp,accept=0.8"))["drafters"]
     assert drafter["best_draft_len"] == [[0]]
     assert (drafter["shortest_draft_len"], drafter["shortest_speedup"]) == ([[None]], [[None]])

@@ -593,7 +593,9 @@ def test_better_drafters_for_clients_and_traces(trace_file: Path) -> None:
     assert traced.workload.output_len == pytest.approx((100 + 300 + 50 + 1) / 4)
     late = worth(MODEL, CHIP, **asked, **REQUESTS, rate=4, requests=30, tpot_s=1e-4)
     assert {row.largest_rate for row in late.rows} == {None}
-    with pytest.raises(OptionError, match=r"leaves no room for a request on .*; allowed: more devices"):
+    with pytest.raises(
+        OptionError, match=r"leaves no room for a request on .*; allowed: more devices"
+    ):
         worth("Qwen/Qwen3-32B", "l40s", **asked, **REQUESTS, rate=1, requests=5)
 
 

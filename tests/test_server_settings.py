@@ -351,16 +351,15 @@ def test_a_resolved_server_is_spelt_as_it_is_asked_for() -> None:
     assert found["prefix-cache"] is False
 
 
-def test_a_default_limit_on_running_requests_is_named_as_one() -> None:
-    """A reader of "no room" thinks of memory; the default is SGLang's, and can be set."""
+def test_a_default_limit_on_running_requests_is_raised_and_a_stated_one_holds() -> None:
     words: dict[str, Any] = {
         "drafters": ["eagle3,accept=0.6"],
         "batch_size": [64],
         "engine": "sglang",
     }
-    hint = "the limit of running requests is a default of sglang: --server running=64"
     found = predict("Qwen/Qwen3-8B", "h100", **words)
-    assert [one for one in found.warnings if one.startswith(hint)]
+    assert np.isfinite(found.curves[0].round_s[0, 0, 1])
+    assert [one for one in found.notes if "--server running=64 is predicted" in one]
     told = predict("Qwen/Qwen3-8B", "h100", **words, server={"running": 32})
     assert any("with 1 draft of eagle3,accept=0.6 (running)" in one for one in told.warnings)
-    assert not [one for one in told.warnings if "is a default of" in one]
+    assert not [one for one in told.notes if "--server running=" in one]

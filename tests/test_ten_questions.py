@@ -72,9 +72,10 @@ def a_raised_frontier(found: Found) -> None:
 
 
 def a_remedy(found: Found) -> None:
-    told = [note for note in found["notes"] if "default of sglang" in note]
-    assert told
-    assert all("--server running=" in note for note in told)
+    told = [note for note in found["notes"] if note.startswith("defaults of sglang")]
+    assert len(told) == 1
+    assert "--server running=128" in told[0]
+    assert found["rows"][0]["answer"] == "at"
 
 
 def no_flags_without_layers(found: Found) -> None:

@@ -637,9 +637,7 @@ def _contexts(
     ]
 
 
-def _rest_len(
-    contexts: list[tuple[int, float]], bound_len: list[float], most_len: float
-) -> float:
+def _rest_len(contexts: list[tuple[int, float]], bound_len: list[float], most_len: float) -> float:
     """Return the tokens that may still come, of each request so many at most."""
     return sum(min(bound_len[number] - context, most_len) for number, context in contexts)
 
