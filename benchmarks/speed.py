@@ -14,7 +14,7 @@ import numpy as np
 
 import specroof
 from specroof import Load, Workload
-from specroof.serving.played import played_server
+from specroof.serving.played import played_loads, played_server
 
 BYTECODE_VARIABLE = "PYTHONDONTWRITEBYTECODE"
 BASELINE = "import numpy, pydantic, yaml, typer"
@@ -51,12 +51,14 @@ def million_points() -> tuple[float, float, float]:
     return seconds, (peak - before) / 1024, curve.speedup.size
 
 
-def played() -> tuple[float, float]:
-    """Return CPU seconds of 1 000 requests on a server, and of 8 loads at 17 draft lengths.
+def played() -> tuple[float, float, float, float]:
+    """Return CPU seconds of 1 000 requests on a server, and of loads at 17 draft lengths.
 
-    The middle of five runs each; the loads are one to 128 clients with ten requests each.
+    The middle of five runs each: 8 loads of one to 128 clients with ten requests each, asked for
+    and only played; and four loads of 128 to 1 024 clients, for most of which memory is too small.
     """
-    one, grid = [], []
+    one, grid = list[float](), list[float]()
+    small, large = list[float](), list[float]()
     for _ in range(5):
         start = time.process_time()
         found = specroof.predict(
@@ -76,7 +78,20 @@ def played() -> tuple[float, float]:
         start = time.process_time()
         server.play(sent, 3)
         one.append(time.process_time() - start)
-    return statistics.median(one), statistics.median(grid)
+        for clients, times in (
+            ([1, 2, 4, 8, 16, 32, 64, 128], small),
+            ([128, 256, 512, 1024], large),
+        ):
+            loads = Load(
+                clients, [1536], Workload(1024, 1024), requests=[10 * count for count in clients],
+                length_range=(0.8, 1.0),
+            )  # fmt: skip
+            start = time.process_time()
+            server = played_server(found.deployment, found.drafters[0], loads, "queue", 16)
+            played_loads(server, loads, range(17))
+            times.append(time.process_time() - start)
+    middles = [statistics.median(times) for times in (one, grid, small, large)]
+    return middles[0], middles[1], middles[2], middles[3]
 
 
 def cold_start(*words: str) -> float:
@@ -101,9 +116,11 @@ def _children_s() -> float:
 if __name__ == "__main__":
     seconds, mebibytes, points = million_points()
     print(f"{points} operating points: {seconds:.2f} s, {mebibytes:.0f} MiB above the start")
-    one_s, grid_s = played()
+    one_s, grid_s, small_s, large_s = played()
     print(f"1 000 requests through a server: {one_s * 1e3:.1f} ms of CPU")
     print(f"8 loads x 17 draft lengths of predict: {grid_s:.2f} s of CPU")
+    print(f"8 loads x 17 draft lengths that are played: {small_s:.2f} s of CPU")
+    print(f"4 loads of 128 to 1 024 clients x 17 draft lengths: {large_s:.2f} s of CPU")
     baseline = cold_start(sys.executable, "-c", BASELINE)
     print(f"{BASELINE}: {baseline:.3f} s of CPU")
     for words in COMMANDS:

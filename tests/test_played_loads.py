@@ -1063,6 +1063,8 @@ def test_a_request_holds_what_its_server_has_room_for(engine: str, reserves: boo
             assert drawn.capacity[drafts] == room.largest_batch[1]
             continue
         assert memory.reserves is reserves
+        # CLIP_MAX_NEW_TOKENS of SGLang 0.5.23, managers/schedule_policy.py.
+        assert memory.most_len == (4096 if engine == "sglang" else math.inf)
         shares = memory.request + memory.token * np.array(contexts)
         assert 1 / shares == pytest.approx(room.room.limits["cache"], rel=0.01)
         assert drawn.capacity[drafts] == np.floor(room.room.limits["running"][0])

@@ -318,7 +318,7 @@ def play(  # noqa: PLR0913 - what is asked, of whom, by which rules
     return _played(schedule, requests, decoded_len, rules, capacity, held, overlap)
 
 
-def _played(  # noqa: C901, PLR0912, PLR0913, PLR0914, PLR0915, PLR0917 - one loop, see below
+def _played(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - one loop, see below
     schedule: Mapping[int, PassPrices],
     requests: Requests,
     rounds_len: Array,
@@ -339,7 +339,7 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0914, PLR0915, PLR0917 - one lo
     tokens_per_round = prices.tokens_per_round
     overhead_s, latency_s = prices.request_overhead_s, prices.request_latency_s
     chunk, interval = rules.chunk or math.inf, rules.receive_interval
-    concurrency, ceil = requests.concurrency or math.inf, math.ceil
+    concurrency, ceil = requests.concurrency or count, math.ceil
     token, fixed = memory.token, memory.request
     reserves, clip_len = memory.reserves, memory.most_len
     arrival_s: list[float] = requests.arrival_s.tolist()
@@ -352,7 +352,7 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0914, PLR0915, PLR0917 - one lo
     expected_len = np.where(rounds_len > 0, rounds_len, 1.0)
     growths: list[float] = ((requests.output_len - 1.0) / expected_len).tolist()
     decoded_len: list[float] = rounds_len.tolist()
-    # What must fit for a request to start: its prompt, and where answers are reserved what may come.
+    # What must fit for a request to start: its prompt, and what may come where that is reserved.
     needed_len, bound_len, first_len = input_len, full_len, input_len.copy()
     clips, overflows, ends_alone, ratio = False, not reserves, False, 1.0
     if reserves:
@@ -478,7 +478,8 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0914, PLR0915, PLR0917 - one lo
             if not blocked and token * needed_len[waiting[0]] + fixed <= left:
                 fits = True
             full = not fits
-            blocked = reserves and full
+            if not cut_len:  # else it is asked when that prompt is through
+                blocked = reserves and full
         through: list[int] = []
         if fits or (cut_len and budget > 0):
             # A pass with prompts, the rest of a cut one first, up to the chunk.
@@ -495,8 +496,7 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0914, PLR0915, PLR0917 - one lo
                     cut_len = new_len[number]
                     left -= token * needed_len[number] + fixed
                 piece = budget - tokens
-                if cut_len < piece:
-                    piece = cut_len
+                piece = min(piece, cut_len)
                 attended += piece * (input_len[number] - cut_len + piece / 2)
                 tokens += piece
                 cut_len -= piece
@@ -530,7 +530,7 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0914, PLR0915, PLR0917 - one lo
             most = 1
             waits = not admits or (full and n_leaving)
             if waits:  # perhaps for one pass: what has ended leaves, and may be enough
-                left += token * leaving_len + fixed * n_leaving
+                left = free + token * leaving_len + fixed * n_leaving
                 waits = ends_alone or token * needed_len[waiting[0]] + fixed <= left
             if not waits:
                 most = ceil((-pending[-1] - decoded - _ROUNDING) / tokens_per_round) or 1
@@ -547,9 +547,10 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0914, PLR0915, PLR0917 - one lo
                 prices.round_s.y, prices.round_s.row(batch), context, growth, most, until_s
             )
             unseen_rounds = (unseen_rounds + rounds) % interval
-            clock += seconds
             # With overlap the next round was scheduled when the last one began.
-            seen_s = clock - last_s if overlap else clock
+            last_began_s = clock if rounds == 1 else clock + seconds - last_s
+            clock += seconds
+            seen_s = last_began_s if overlap else clock
             committed = rounds * tokens_per_round
             if ends_alone and admits:
                 ratio = max(ratio - rounds * _RATIO_STEP, _LEAST_RATIO)
@@ -701,7 +702,7 @@ def steady_rounds(
     return _steady_rounds(*prices, context, growth, most, until_s)[:2]
 
 
-def _steady_rounds(  # noqa: PLR0913, PLR0917 - called for each event
+def _steady_rounds(
     contexts: list[float],
     seconds: list[float],
     context: float,
