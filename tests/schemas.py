@@ -23,7 +23,7 @@ from server_pages import Life, sglang_page, vllm_page
 from sessions import files_of
 from specroof.cli import COMMANDS, app
 from specroof.cli.schema import load_schema
-from specroof.evidence import load_served
+from specroof.evidence import Measurement, load_served
 
 ROOT: Final = Path(__file__).parents[1]
 #: Raised when a key goes away or changes its meaning; keys that are added do not raise it.
@@ -114,7 +114,7 @@ simulate
 simulate batch Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7
 """
 
-#: Those that `validate --played` plays are of this source alone: the others add no key, and minutes.
+#: `validate --played` plays the loads of this source alone: the others add minutes, and no key.
 PLAYED: Final = "inferencex-deepseek-r1"
 
 #: What a number is counted in, by the end of its name.
@@ -275,7 +275,7 @@ def answers(calls: Iterable[str]) -> Iterator[tuple[str, Any]]:
         write_files(Path(place))
         for call in calls:
             words = shlex.split(call)
-            loads = load_served()
+            loads: Sequence[Measurement] = load_served()
             if "--played" in words:
                 loads = [load for load in loads if load.source == PLAYED]
             with patch("specroof.scoring.served.load_served", lambda loads=loads: loads):
