@@ -144,9 +144,10 @@ def real_configs() -> Path:
     return folder
 
 
-# --- Seconds of work, done once: by the worker that needs it first, for all, and unmeasured -------
+# --- Seconds of work, done once: by the worker that needs it first, for all. Loads of servers, a
+#     minute of it, are measured for no coverage: tests of a few loads reach those lines. ----------
 
-#: Fixtures of such work. Tests of a few points reach its lines.
+#: Fixtures of such work.
 SHARED = {"validated", "served_validated", "split_validated", "played_total", "played_as_shipped"}
 
 
@@ -158,16 +159,15 @@ class Once:
 
     def __call__(self, name: str, compute: Callable[[], Value]) -> Value:
         """Return the value of that name."""
-        with _unmeasured():
-            if self.folder is None:
-                return compute()
-            stored = self.folder / f"{name}.pickle"
-            with (self.folder / f"{name}.lock").open("w") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)  # until the file is closed
-                if not stored.exists():
-                    stored.write_bytes(pickle.dumps(compute()))
-            value: Value = pickle.loads(stored.read_bytes())  # noqa: S301 - written above
-            return value
+        if self.folder is None:
+            return compute()
+        stored = self.folder / f"{name}.pickle"
+        with (self.folder / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # until the file is closed
+            if not stored.exists():
+                stored.write_bytes(pickle.dumps(compute()))
+        value: Value = pickle.loads(stored.read_bytes())  # noqa: S301 - written above
+        return value
 
 
 @pytest.fixture(scope="session")
@@ -192,7 +192,8 @@ def served_validated(
     """Return predictions beside all published loads of servers, none of them played through."""
     from specroof.scoring.served import served_validation  # noqa: PLC0415 - as above
 
-    return once("served", served_validation)
+    with _unmeasured():
+        return once("served", served_validation)
 
 
 @pytest.fixture(scope="session")
@@ -201,7 +202,8 @@ def played_total(once: Once, served_validated: "ServedValidation") -> Totals:
     from specroof.scoring.served import plain_scores, served_errors  # noqa: PLC0415 - as above
 
     loads = [score.point for score in served_validated.counted]
-    return once("played", lambda: served_errors(plain_scores(loads, played=True)))
+    with _unmeasured():
+        return once("played", lambda: served_errors(plain_scores(loads, played=True)))
 
 
 @pytest.fixture(scope="session")
@@ -210,7 +212,8 @@ def played_as_shipped(once: Once, served_validated: "ServedValidation") -> Total
     from specroof.scoring.served import plain_scores, served_errors  # noqa: PLC0415 - as above
 
     loads = [score.point for score in served_validated.counted]
-    return once("shipped", lambda: served_errors(plain_scores(loads, None, played=True)))
+    with _unmeasured():
+        return once("shipped", lambda: served_errors(plain_scores(loads, None, played=True)))
 
 
 @pytest.fixture(scope="session")

@@ -415,6 +415,7 @@ DRAWN_MODELS: Final = ("Qwen/Qwen3-8B", "openai/gpt-oss-120b", "deepseek-ai/Deep
 DRAWN_CHIPS: Final = ("b200", "h100", "mi300x", "l40s")
 
 
+@pytest.mark.long
 def test_the_page_decides_as_advise_does(chromium: Any, tmp_path: Path) -> None:
     dice = random.Random(7)
     found = specroof.explore(DRAWN_MODELS, DRAWN_CHIPS)
