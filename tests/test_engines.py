@@ -28,6 +28,7 @@ from specroof.errors import OptionError
 from specroof.hardware import (
     CapturedGraphs,
     EngineProfile,
+    ExpectedError,
     ExpertLocality,
     ExpertTile,
     HardwareProfile,
@@ -551,3 +552,7 @@ def test_what_is_priced_otherwise_is_said(model: str, setup: Setup, key: str) ->
     )
     assert not any(key in note for where in quiet for note in notes(where))
     assert list(engine_notes(setup_of())) == []  # nobody says where its figures come from
+    error = ExpectedError(speedup_mean=0.061, speedup_median=0.05, plain_median=0.07)
+    fitted = chip(real(expected_error=error), sources={"engines.real": "a fit"})
+    (note,) = engine_notes(engine_setup(fitted, "real", None, None))
+    assert all(figure in note for figure in ("a fit", "6.1%", "5.0%", "7.0%"))
