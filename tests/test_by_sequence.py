@@ -12,10 +12,11 @@ from specroof.architecture import Architecture, Block, Layer, Linear
 from specroof.cost import ForwardPass, Options, forward_cost
 from specroof.drafters import Round
 from specroof.drafters.base import chain_proposals
-from specroof.hardware import EngineProfile, Placement
+from specroof.hardware import Collective, EngineProfile, Placement
 from specroof.latency import Setup, model_work, pass_time, stacked
 from specroof.latency.pass_seconds import weighted_total
 from strategies import (
+    LINK,
     Grid,
     amounts,
     architectures,
@@ -124,8 +125,8 @@ def test_a_pass_of_one_sequence_keeps_what_else_it_is() -> None:
 
 @given(architectures(), grids)
 def test_passes_can_be_joined_either_way(model: Architecture, grid: Grid) -> None:
-    engine = real_engine(overlap_norm=2)
-    setup = Setup(device(), engine, Placement(), Options())
+    engine = real_engine(overlap_norm=2, collective=Collective(latency_s=1e-6))
+    setup = Setup(device(interconnect=LINK), engine, Placement(2), Options())
     axes = (grid.forward.batch_size, grid.forward.context_len, grid.forward.query_len)
     batch, context, query = (axis.ravel() for axis in np.broadcast_arrays(*axes))
     points = forward_pass(batch, query, context)
