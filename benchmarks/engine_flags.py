@@ -230,7 +230,7 @@ class _Stubs(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """Do nothing: it has no code."""
 
 
-def judge_vllm(asked: list[dict[str, Any]]) -> list[str]:
+def judge_vllm(asked: list[dict[str, Any]]) -> list[str]:  # noqa: C901 - stand-ins and a check
     """Return what vLLM says of each command."""
     import vllm.platforms
     from vllm.platforms.cpu import CpuPlatform
@@ -286,12 +286,23 @@ def judge_vllm(asked: list[dict[str, Any]]) -> list[str]:
     unchanged = staticmethod(lambda *_: None)
     name = "_maybe_override_draft_max_position_embeddings"
     setattr(speculative.SpeculativeConfig, name, unchanged)
+    from transformers import CONFIG_MAPPING
+    from vllm.transformers_utils.config import _CONFIG_REGISTRY
+
+    def _reads(model_type: str) -> bool:
+        # Configs in Mistral's own spelling are found by their file.
+        return model_type in {*CONFIG_MAPPING, *_CONFIG_REGISTRY, "mistral_large3"}
+
     parser = AsyncEngineArgs.add_cli_args(FlexibleArgumentParser())
     parallel = types.SimpleNamespace(tensor_parallel_size=1)
 
     def check(case: dict[str, Any]) -> None:
         words = shlex.split(case["command"])
         args = parser.parse_args(["--model", case["folder"], *words[STARTS["vllm"][1] :]])
+        raw = json.loads((Path(case["folder"]) / "config.json").read_text(encoding="utf-8"))
+        if not (args.trust_remote_code or _reads(raw["model_type"])):
+            message = f"{raw['model_type']} needs --trust-remote-code"
+            raise ValueError(message)
         config = dict(AsyncEngineArgs.from_cli_args(args).speculative_config or {})
         config |= {
             "target_model_config": Config(case["folder"]),

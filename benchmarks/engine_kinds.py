@@ -18,6 +18,7 @@ import argparse
 import ast
 import json
 import re
+import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -106,6 +107,9 @@ FEATURES = {
 COUNTED = {"ngram-mod": "--spec-ngram-mod-n-max", "ngram-simple": "--spec-ngram-simple-size-m"}
 #: What mlx-lm calls families that have no file of their name.
 MLX_FILES = {"kimi_k2": "deepseek_v3", "nemotron-nas": "nemotron-nas", "gemma3": "gemma3_text"}
+KIMI_LINEAR = "moonshotai/Kimi-Linear-48B-A3B-Instruct"
+#: Families whose configs the checkpoint's own code reads; that it is run, a command has to say.
+OWN_CODE = ("bailing_hybrid", "mimo", "nemotron-nas", "minimax_m1")
 DRAFTS = 3
 
 
@@ -124,7 +128,9 @@ def families() -> dict[str, tuple[str, Architecture]]:
 def drafter_of(kind: str, name: str, folder: Path) -> tuple[Any, str | None]:
     """Return a drafter of a kind, and the folder of its weights, where it has any."""
     if kind == "model":  # one with the same vocabulary
-        return load_drafter(f"model,accept=0.7,config={name}"), name
+        # Kimi-K3's config has a count of mtp layers that vLLM divides by: 0.
+        own = KIMI_LINEAR if name.endswith("Kimi-K3") else name
+        return load_drafter(f"model,accept=0.7,config={own}"), own
     if kind == "pard":
         path = folder / "pard" / "config.json"
         return load_drafter(f"pard,accept=0.7,config={path}"), str(path.parent)
@@ -177,6 +183,14 @@ def models_of(framework: str, sources: Path) -> dict[str, set[str]]:
     return {family: traits(known, names.get(name, usual)) for family, name in CLASSES.items()}
 
 
+@cache
+def known_to_library(interpreter: str, name: str) -> bool:
+    """Return whether the library of models that an engine is built on has a class."""
+    code = f"import transformers; print(hasattr(transformers, {name!r}))"
+    run = subprocess.run([interpreter, "-c", code], capture_output=True, text=True, check=True)
+    return run.stdout.strip() == "True"
+
+
 def judged_llama(sources: Path, command: str) -> str:
     """Return what is wrong with a command of llama.cpp; empty where nothing is."""
     text = (sources / "common/arg.cpp").read_text(encoding="utf-8")
@@ -217,13 +231,16 @@ def tried(folder: Path) -> Iterator[dict[str, Any]]:
             drafter, weights = drafter_of(kind, name, folder)
             for framework in ("vllm", "sglang", "llama.cpp", "mlx"):
                 case = {"family": family, "kind": kind, "framework": framework, "model": name}
+                case["weights"] = weights
                 try:
                     plan = speculation_of(drafter, model, [(1, 8, DRAFTS)], weights)
                     flags = launch(plan, framework)
                 except OptionError as refusal:
                     yield case | {"command": None, "why": str(refusal), "files": {}}
                     continue
-                start = STARTS[framework][0] + " " + name if framework in STARTS else ""
+                start = ""
+                if framework in STARTS:
+                    start = server_command(framework, name, Placement(), family=model.family)
                 yield case | {"command": f"{start} {flags.text}".strip(), "files": flags.files}
 
 
@@ -253,7 +270,10 @@ def main() -> None:  # noqa: C901, PLR0912, PLR0915 - a report from top to botto
             bundled = ROOT / "model_configs" / file
             raw = json.loads((real if real and real.exists() else bundled).read_text("utf-8"))
             raw.setdefault("architectures", [CLASSES[family]])
-            _write(folder / name, raw)
+            _write(folder / name, raw, family)
+        small = KIMI_LINEAR.replace("/", "--")
+        raw = json.loads((ROOT / "model_configs" / f"{small}.json").read_text("utf-8"))
+        _write(folder / KIMI_LINEAR, {**raw, "architectures": [CLASSES["kimi_linear"]]})
         cases = [*tried(folder)]
         refused = 0
         for framework in ("vllm", "sglang", "llama.cpp", "mlx"):
@@ -262,24 +282,36 @@ def main() -> None:  # noqa: C901, PLR0912, PLR0915 - a report from top to botto
             for case in asked:
                 case["folder"] = str(folder / case["model"])
                 if case["kind"] == "model":  # a folder in the place of a name
+                    weights = case["weights"]
                     case["command"] = (
                         case["command"]
-                        .replace(f'"{case["model"]}"', f'"{case["folder"]}"')
-                        .replace(f"path {case['model']}", f"path {case['folder']}")
+                        .replace(f'"{weights}"', f'"{folder / weights}"')
+                        .replace(
+                            f"draft-model-path {weights}", f"draft-model-path {folder / weights}"
+                        )
                     )
             if framework in FEATURES:
                 sources = getattr(words, framework)
                 stub = getattr(words, f"stub_{framework}")
                 said = judged(words.python, framework, sources, stub, asked)
                 models = models_of(framework, sources)
+                runs = {family for family, known in models.items() if len(known) > 1}
+                runs -= {family for family in runs if "TransformersForCausalLM" in models[family]}
+                runs |= {
+                    family
+                    for family in models.keys() - runs
+                    if known_to_library(words.python, CLASSES[family])
+                }
                 for i, case in enumerate(asked):
                     needs = FEATURES[framework].get(case["kind"])
                     if needs and not needs & models[case["family"]]:
                         said[i] += f" its class lacks {needs}"
+                    if case["family"] not in runs:
+                        said[i] += " no class"
                 kept = {(case["family"], case["kind"]) for case in asked}
                 for family, known in models.items():
                     for kind, needs in FEATURES[framework].items():
-                        if needs & known and (family, kind) not in kept:
+                        if family in runs and needs & known and (family, kind) not in kept:
                             print(f"  {framework}: {kind} of {family} could run, and is refused")
             elif framework == "llama.cpp":
                 said = [judged_llama(words.llama, case["command"]) for case in asked]
@@ -311,8 +343,17 @@ def main() -> None:  # noqa: C901, PLR0912, PLR0915 - a report from top to botto
     print(f"recurrent, without a draft model in MLX: {', '.join(recurrent)}")
 
 
-def _write(folder: Path, config: dict[str, Any]) -> None:
+def _write(folder: Path, config: dict[str, Any], family: str = "") -> None:
     folder.mkdir(parents=True, exist_ok=True)
+    if family in OWN_CODE:
+        config["auto_map"] = {"AutoConfig": "configuration.Config"}
+        code = "from transformers import PretrainedConfig\n\n\nclass Config(PretrainedConfig):\n"
+        (folder / "configuration.py").write_text(f"{code}    model_type = {family!r}\n")
+    if family == "mistral_large3":  # by its name SGLang reads Mistral's own file
+        own = {"moe": {"num_shared_experts": config["n_shared_experts"]}}
+        scaling = {"llama_4_scaling": {"original_max_position_embeddings": 8192, "beta": 0.1}}
+        text = {key: value for key, value in config.items() if key != "vision_config"}
+        (folder / "params.json").write_text(json.dumps({**text, **own, **scaling}))
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
 
 

@@ -335,6 +335,41 @@ def test_a_cache_is_told_in_words_that_the_server_knows_or_said(
     assert any(f"kv-cache={cache}" in note for note in notes) == (word is None)
 
 
+@pytest.mark.parametrize("family", ["lfm3", "minimax_m1", "minimax_text_01"])
+@pytest.mark.parametrize("framework", ["vllm", "sglang"])
+def test_models_without_a_class_in_a_server_have_no_flags(framework: str, family: str) -> None:
+    # vllm 0.33.0, _PREVIOUSLY_SUPPORTED_MODELS; neither server nor transformers 5.20 has Lfm3.
+    with pytest.raises(OptionError, match=f"no models of the family {family}"):
+        launch(planned("ngram", family=family), framework)
+
+
+@pytest.mark.parametrize(
+    ("family", "told"),  # by the registries of configs of transformers 5.19 and of both servers
+    [
+        ("mimo", {"vllm", "sglang"}),
+        ("nemotron-nas", {"vllm", "sglang"}),
+        ("bailing_hybrid", {"vllm"}),
+        ("kimi_k2", set()),
+        ("qwen3", set()),
+    ],
+)
+def test_code_of_a_checkpoint_is_run_where_its_config_needs_it(family: str, told: set[str]) -> None:
+    for framework in ("vllm", "sglang", "tensorrt-llm", "mlx"):
+        command = server_command(framework, "m", Placement(), family=family)
+        assert ("--trust-remote-code" in command) == (framework in told)
+
+
+def test_the_printed_command_of_a_model_runs_its_code() -> None:
+    asked: dict[str, Any] = {"input_len": 1000, "output_len": 100, "concurrency": 4}
+    answer = advise("XiaomiMiMo/MiMo-7B-Base", "h100", drafters="mtp,accept=0.8", **asked)
+    page = answer.text().replace("\\\n", " ")
+    commands = [
+        line for line in page.splitlines() if "--model-path" in line or "vllm serve" in line
+    ]
+    assert len(commands) == 2
+    assert all("--trust-remote-code" in command for command in commands)
+
+
 def test_vllm_drafts_a_dspark_block_whole() -> None:
     short = vllm_config(planned("dspark", block=7))
     assert short["num_speculative_tokens"] == 7

@@ -1404,7 +1404,7 @@ def advice_text(answer: Advice) -> str:
             if len(short) > 1
             else []
         ),
-        *_commands(best, answer.model_name),
+        *_commands(best, answer.model_name, answer.model.family),
     ]
     notes = [wrapped(note_lines([note])) for note in (*answer.warnings, *answer.notes)]
     return "\n\n".join([*parts, "\n".join(notes)])
@@ -1694,14 +1694,20 @@ def _workers(chip: ChipAdvice) -> Iterator[str]:
 
 
 def _command(
-    flags: Launch, chip: ChipAdvice, model: str, *, setup: Setup | None = None, what: str = ""
+    flags: Launch,
+    chip: ChipAdvice,
+    model: str,
+    family: str,
+    *,
+    setup: Setup | None = None,
+    what: str = "",
 ) -> str:
     """Return the command of a server in lines that a shell joins again.
 
     Parameters
     ----------
-    flags, chip, model
-        What is told, for which chip and which model.
+    flags, chip, model, family
+        What is told, for which chip and which model of which family.
     setup
         Where a worker runs; that of the chip if None.
     what
@@ -1715,6 +1721,7 @@ def _command(
         weights=options.weight_dtype,
         kv_cache=options.kv_dtype,
         hosts=hosts_of(setup),
+        family=family,
     )
     if options.n_cpu_moe and flags.framework == "llama.cpp":
         start = f"{start} --n-cpu-moe {options.n_cpu_moe}"
@@ -1723,11 +1730,11 @@ def _command(
     return "\n".join([head, *flags.file_lines, folded(line)])
 
 
-def _commands(chip: ChipAdvice, model: str) -> Iterator[str]:
+def _commands(chip: ChipAdvice, model: str, family: str) -> Iterator[str]:
     """Yield the commands of a server, or of a prefill and a decode worker, for each framework."""
     split = chip.split
     if split is None:
-        yield from (_command(flags, chip, model) for flags in chip.launches)
+        yield from (_command(flags, chip, model, family) for flags in chip.launches)
         return
     for roles in chip.worker_launches.values():
         for role, setup, count in (
@@ -1735,7 +1742,7 @@ def _commands(chip: ChipAdvice, model: str) -> Iterator[str]:
             ("decode", chip.setup, split.decode_workers),
         ):
             what = f": {role} worker, {count} of them" if count > 1 else f": {role} worker"
-            yield _command(roles[role], chip, model, setup=setup, what=what)
+            yield _command(roles[role], chip, model, family, setup=setup, what=what)
 
 
 # --- Advice as the object that ``--json`` prints, and as columns ---------------------------------

@@ -41,9 +41,21 @@ OTHER_HOSTS: Final[Mapping[str, str]] = {
     "sglang": "the same with its own --node-rank, from 1",
     "tensorrt-llm": "one process a device by srun or mpirun, through trtllm-llmapi-launch",
 }
+#: Families whose configs the checkpoint's own code reads: neither the server nor the library that
+#: it is built on does.
+#:
+#: Source
+#:     vllm 0.33.0, ``_CONFIG_REGISTRY`` of ``transformers_utils/config.py``; sglang 0.5.23, that of
+#:     ``srt/utils/hf_transformers/common.py``; transformers 5.19, ``CONFIG_MAPPING_NAMES``.
+_OWN_CODE: Final[Mapping[str, Set[str]]] = {
+    "vllm": frozenset(
+        {"bailing_hybrid", "bailing_moe", "bailing_moe_v2", "mimo", "mimo_v2", "nemotron-nas"}
+    ),
+    "sglang": frozenset({"bailing_moe", "mimo", "mimo_v2", "nemotron-nas"}),
+}
 
 
-def server_command(
+def server_command(  # noqa: PLR0913 - what a command says
     framework: str,
     model: str,
     placement: Placement,
@@ -51,6 +63,7 @@ def server_command(
     weights: str | None = None,
     kv_cache: str | None = None,
     hosts: int = 1,
+    family: str = "",
 ) -> str:
     """Return the command that serves a model without drafts; of several hosts, on the first.
 
@@ -66,6 +79,8 @@ def server_command(
         Dtypes in the place of the checkpoint's; TensorRT-LLM reads that of the cache in a file.
     hosts
         Machines that the devices are in.
+    family
+        The family of the model, as its config says it; empty if not known.
 
     Source
         vllm 0.33.0, ``engine/arg_utils.py``; sglang 0.5.23, ``srt/arg_groups/fields/parallel.py``;
@@ -115,6 +130,7 @@ def server_command(
         words += ["--ep_size", experts] if experts > 1 else []
         words += ["--gpus_per_node", placement.devices // hosts] if hosts > 1 else []
         return shell_line(words)
+    words += ["--trust-remote-code"] if family in _OWN_CODE[framework] else []
     return shell_line([*words, *format_words(framework, weights, kv_cache)])
 
 
@@ -488,6 +504,17 @@ def _refuse(plan: Speculation, release: str, known: Sequence[str]) -> None:
     reject(f"{release} has no flag for {what}", ", ".join(known))
 
 
+#: Families that neither vLLM nor SGLang has a class for, nor the library of models behind both
+#: (vllm 0.33.0, ``_PREVIOUSLY_SUPPORTED_MODELS`` of ``model_executor/models/registry.py``, and
+#: transformers 5.20).
+_NO_MODELS: Final = frozenset({"lfm3", "minimax_m1", "minimax_text_01"})
+
+
+def _refuse_family(plan: Speculation, release: str) -> None:
+    if plan.family in _NO_MODELS:
+        reject(f"{release} has no models of the family {plan.family}", "another model")
+
+
 def _refuse_model(plan: Speculation, release: str, families: Set[str], allowed: str) -> None:
     if plan.family.removesuffix("_text") in families:
         reject(f"{release} has no {plan.kind} for models of the family {plan.family}", allowed)
@@ -603,6 +630,7 @@ def vllm_config(plan: Speculation) -> tuple[dict[str, object], list[str]]:
     """
     if plan.is_tree or plan.kind not in _VLLM_METHODS:
         _refuse(plan, VLLM, list(_VLLM_METHODS))
+    _refuse_family(plan, VLLM)
     if plan.kind == "mtp":
         _refuse_model(plan, VLLM, _VLLM_NO_MTP, "drafters with weights of their own")
     lacking = _NO_FEATURES["vllm"].get(plan.kind)
@@ -695,6 +723,7 @@ def sglang_words(plan: Speculation) -> list[object]:
     algorithm = SGLANG_ALGORITHMS.get(plan.kind, "")
     if not algorithm or (plan.is_tree and algorithm not in _STEPPED):
         _refuse(plan, SGLANG, list(SGLANG_ALGORITHMS))
+    _refuse_family(plan, SGLANG)
     if plan.is_tree and plan.top_k < 2:
         reject(
             f"{SGLANG} has no flag for the shape of a tree: it grows them as EAGLE-2 does",
