@@ -545,3 +545,30 @@ def test_tests_of_llama_bench_that_say_nothing_of_a_pass_are_refused(
     test = {"n_prompt": n_prompt, "n_gen": n_gen, "avg_ns": 1}
     with pytest.raises(MeasurementError, match=rf"bench.json.*n_prompt is {n_prompt}.*n_ubatch"):
         read_benchmark(json.dumps(test), source="bench.json")
+
+
+def test_settings_of_llama_server() -> None:
+    told = ServerSettings(running=2, chunk=512, prefix_cache=False, memory_frac=0.5)
+    flags = launch(plan_of("mtp", settings=told), "llama.cpp")
+    assert "--parallel 2 --batch-size 512 --no-cache-prompt" in flags.text
+    assert any("memory=" in note for note in flags.notes)
+    kept = launch(plan_of("mtp", settings=ServerSettings(prefix_cache=True)), "llama.cpp")
+    assert "cache" not in kept.text
+
+
+def test_loads_that_differ_get_one_length() -> None:
+    falls = ((1, 2, 4), (3, 4, 0))
+    for framework in ("llama.cpp", "mlx"):
+        plan = Speculation(kind="model", schedule=falls, draft_model="me/small")
+        notes = launch(plan, framework).notes
+        assert any("3-4 in flight" in note for note in notes)
+
+
+def test_mlx_and_lm_studio_take_a_draft_model() -> None:
+    plan = plan_of("model", 3, draft_model="me/small", settings=ServerSettings(running=2))
+    flags = launch(plan, "mlx")
+    assert flags.text == "--draft-model me/small --num-draft-tokens 3"
+    assert any("running=" in note for note in flags.notes)
+    studio = launch(plan, "lmstudio")
+    assert not studio.text
+    assert any('"draft_model": "me/small"' in note for note in studio.notes)

@@ -35,7 +35,7 @@ from specroof.latency import (
 )
 from specroof.latency.pass_seconds import PassLatency, Pipeline, staged
 from specroof.questions.advise import hosts_of
-from specroof.serving.launch import FIRST_HOST, server_command
+from specroof.serving.launch import FIRST_HOST, Speculation, follows_load, launch, server_command
 from strategies import device
 
 #: Bytes/s inside a node and between nodes; seconds of the shortest message in and out of one.
@@ -339,3 +339,42 @@ def test_a_placement_that_no_framework_has_is_refused() -> None:
         check_placement(TOY, Placement(1, pipeline_parallel=7))
     with pytest.raises(OptionError, match=r"pipeline_parallel is 3: .* allowed: 65536 devices$"):
         Placement(65536, pipeline_parallel=3)
+
+
+def plan(kind: str, family: str = "llama", **more: Any) -> Speculation:
+    """Return a plan of three drafts for a server of two stages."""
+    words = {"schedule": ((1, 64, 3),), "pipeline_parallel": 2, "draft_model": "me/head"}
+    return Speculation(kind=kind, family=family, **{**words, **more})
+
+
+def test_drafters_that_read_features_need_stages_that_pass_them_on() -> None:
+    for family in ("llama", "qwen3", "kimi_linear", "minimax_m3_vl_text", ""):
+        assert "eagle3" in launch(plan("eagle3", family), "vllm").text
+    for kind in ("eagle3", "p_eagle", "dflash", "dspark"):
+        with pytest.raises(OptionError, match=r"no .* for qwen3_5 in a pipeline.*; allowed: "):
+            launch(plan(kind, "qwen3_5"), "vllm")
+    assert "mtp" in launch(plan("mtp", "qwen3_5", draft_model=None), "vllm").text
+    assert "eagle3" in launch(plan("eagle3", "qwen3_5", pipeline_parallel=1), "vllm").text
+
+
+def test_sglang_drafts_in_a_pipeline_with_few_algorithms_and_a_variable() -> None:
+    for kind in ("mtp", "eagle"):
+        flags = launch(plan(kind), "sglang")
+        assert flags.environment == "SGLANG_ENABLE_PP_SPEC=1"
+        assert any(flags.environment in note for note in flags.notes)
+    for kind in ("eagle3", "dflash", "dspark", "ngram", "model"):
+        with pytest.raises(OptionError, match=r"in a pipeline; allowed: mtp and eagle"):
+            launch(plan(kind), "sglang")
+    with pytest.raises(OptionError, match="with data-parallel attention; allowed: one of the two"):
+        launch(plan("mtp", data_parallel=2), "sglang")
+    assert launch(plan("eagle", pipeline_parallel=1), "sglang").environment == ""
+
+
+def test_sglang_changes_no_length_in_a_pipeline() -> None:
+    assert follows_load("eagle", "sglang")
+    assert not follows_load("eagle", "sglang", pipeline_parallel=2)
+    assert follows_load("eagle", "vllm", pipeline_parallel=2)
+    flags = launch(plan("eagle", schedule=((1, 8, 3), (9, 64, 1))), "sglang")
+    assert "adaptive" not in flags.text
+    assert any("in a pipeline with the load" in note for note in flags.notes)
+    assert any("was not read" in note for note in launch(plan("eagle3"), "tensorrt-llm").notes)
