@@ -167,6 +167,14 @@ def test_nothing_without_drafts_is_better_than_the_baseline(
     assert row.plain.tokens_per_s >= 8 / each * half.chips[0].rows[0].plain.tokens_per_s
 
 
+def test_no_split_is_better_without_drafts_than_the_baseline() -> None:
+    asked = {**ASKED, "input_len": 4000, "output_len": 500, "concurrency": 64}
+    (row,) = advise("Qwen/Qwen3-32B", "h100", devices=16, **asked).chips[0].rows
+    for prefill, decode in (("2x4", "1x8"), ("8x1", "1x8"), ("4x1", "3x4"), ("8x1", "2x4")):
+        split = advise("Qwen/Qwen3-32B", "h100", prefill=prefill, decode=decode, **asked)
+        assert row.plain.tokens_per_s >= split.chips[0].rows[0].plain.tokens_per_s * (1 - 1e-9)
+
+
 def test_servers_without_a_split_are_candidates_too() -> None:
     asked = {"input_len": 10, "output_len": 1000, "concurrency": 64}
     chip = of_workers(advise, devices=4, **asked).chips[0]

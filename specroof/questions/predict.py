@@ -683,11 +683,16 @@ def _prices_json(
     prediction: Prediction, tokens_per_s: Array, ends: tuple[Array, Array] | None
 ) -> dict[str, Any]:
     """Return price and energy at each point, with bands; null where nothing is known."""
-    slow, fast = ends or (np.nan, np.nan)
+    # Of a price the faster end is the lower one, of what is better for more the slower one.
+    either = [prediction.prices(end) for end in ends or (np.nan, np.nan)]
+    both = {
+        name: None if slow is None else np.sort([slow, either[1][name]], axis=0)
+        for name, slow in either[0].items()
+    }
     priced = {
         "": prediction.prices(tokens_per_s),
-        "_low": prediction.prices(fast),
-        "_high": prediction.prices(slow),
+        "_low": {name: None if value is None else value[0] for name, value in both.items()},
+        "_high": {name: None if value is None else value[1] for name, value in both.items()},
     }
     return {
         f"{name}{side}": None
