@@ -267,6 +267,9 @@ SEED := 36
 	    { cat .build/mutants/coverage.log; exit 1; }
 	@$(CHECKOUT_PYTHON) -m coverage combine --quiet --data-file $@ .build/mutants/part.*
 
+agreement: $(TEST_ENV)/.dev-installed ## ask 60 drawn loads in every question: the same figures
+	SPECROOF_DRAWS=60 $(CHECKOUT_TESTS) -q -p no:cacheprovider ./tests/test_agreement.py
+
 mutants: .build/mutants/coverage ## break the package in MUTANTS (200) small ways, and list what no test notices
 	$(CHECKOUT_PYTHON) benchmarks/mutants.py --coverage $< --mutants $(MUTANTS) --seed $(SEED)
 
@@ -287,7 +290,7 @@ engine-kinds: ## every family and kind of drafter through the servers' own check
 
 RUN_AGAIN := figures core-speed engine-flags engine-rules fit-engines fit-local fuzz-mcp house same-outputs \
     same-predictions served-loads speed vllm-scheduler engine-kinds
-.PHONY: mutants $(RUN_AGAIN)
+.PHONY: agreement mutants $(RUN_AGAIN)
 $(RUN_AGAIN): $(TEST_ENV)/.dev-installed
 	@$(CHECKOUT_PYTHON) benchmarks/$(subst -,_,$@).py $(ARGS)
 
