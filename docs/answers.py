@@ -188,8 +188,8 @@ def found_of(case: Case) -> Found | None:
         except specroof.OptionError:  # no room, or heads or experts that they cannot share
             continue
         best = Found(case, drafter, advice)
-        row = best.chip.rows[LOADS.index(USUAL_LOAD)]
-        if row.times.running >= USUAL_LOAD:
+        room = best.chip.plan.capacity
+        if room is None or room["speculative"]["largest_batch"] >= USUAL_LOAD:
             break
     return best
 

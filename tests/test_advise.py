@@ -458,7 +458,7 @@ def test_a_wanted_speedup_holds_for_the_schedule_too() -> None:
 @pytest.mark.slow
 @pytest.mark.long
 def test_the_page_says_at_which_loads_targets_are_met() -> None:
-    asked = f"{EXAMPLE} --framework vllm --tpot 30 --ttft 9000"
+    asked = f"{EXAMPLE} --framework vllm --tpot 30 --ttft 9000 --steady"
     rows = answer(asked)["rows"]
     sides = []
     for times in (rows, [row["plain"] for row in rows]):

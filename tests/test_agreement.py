@@ -98,7 +98,12 @@ def test_every_question_gives_the_same_figures(seed: int) -> None:
         assert made.ttft_s == (told["ttft_s"] and pytest.approx(told["ttft_s"], **same))
         assert made.usd_per_million_tokens == pytest.approx(told["usd_per_million_tokens"], **same)
 
-    better: dict[str, Any] = {"drafter": spec, "accept_length": length, "draft_len": drafts, "tpot_s": 1.0}
+    better: dict[str, Any] = {
+        "drafter": spec,
+        "accept_length": length,
+        "draft_len": drafts,
+        "tpot_s": 1.0,
+    }
     (row,) = worth(**asked, **in_flight, **better).rows
     assert (row.best_draft_len, row.decision) == (told["draft_len"], told["decision"])
     assert row.speedup == pytest.approx(max(told["speedup"], 1.0), **same)

@@ -186,7 +186,9 @@ def test_limits_that_are_raised_are_in_the_flags_of_the_server(advice: Advice) -
             assert told in {raised, chip.setup.user_settings.running}
     for row in chip.rows:
         if row.default is not None:
-            assert row.default.running < row.times.running
+            # On average fewer run than may at a time: a run fills and drains.
+            assert row.default.running <= row.times.running or row.draft_len
+            assert row.default.running <= min(chip.raised["running"])
 
 
 def test_no_note_contradicts_the_figures(advice: Advice) -> None:

@@ -50,7 +50,7 @@ def test_prefills_are_counted_as_the_benchmark_counts_them() -> None:
     rates = [counted["baseline_tokens_per_s"], counted["tokens_per_s"]]
     assert counted["speedup"] == pytest.approx(rates[1] / rates[0])
     assert 1 < counted["speedup"] < found["speedup"]
-    done = CliRunner().invoke(app, ["predict", "Qwen/Qwen3-8B", *words, "--json"])
+    done = CliRunner().invoke(app, ["predict", "Qwen/Qwen3-8B", *words, "--steady", "--json"])
     predicted = done.stdout.splitlines()[-1]
     (drafter,) = json.loads(predicted)["drafters"]
     assert rates == pytest.approx(

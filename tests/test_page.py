@@ -454,13 +454,13 @@ def test_the_page_decides_as_advise_does(chromium: Any, tmp_path: Path) -> None:
             with pytest.raises(specroof.OptionError, match="; allowed"):
                 specroof.advise(
                     model, chip, drafters=spec, input_len=context - answer / 2, output_len=answer,
-                    concurrency=batch, framework=state["engine"],
+                    concurrency=batch, framework=state["engine"], steady=True,
                 )  # fmt: skip
             continue
         (advice,) = specroof.advise(
             model, chip, drafters=spec, input_len=context - answer / 2, output_len=answer,
             prefix_hit_rate=hits, concurrency=batch, engine=state["engine"],
-            tensor_parallel=state["devices"],
+            tensor_parallel=state["devices"], steady=True,
         ).chips  # fmt: skip
         (row,), choice = advice.rows, curve["choice"]
         compared += 1

@@ -77,6 +77,7 @@ def answered(load: Measurement, clients: Sequence[int], drafter: str = "ideal") 
         load.hardware or "",
         drafters=drafter,
         concurrency=list(clients),
+        steady=True,
         input_len=mean * (load.input_len or 0),
         output_len=mean * (load.output_len or 0),
         tensor_parallel=load.tensor_parallel or 1,

@@ -31,7 +31,7 @@ def test_tables_mark_what_has_no_room() -> None:
     assert "context 4096, batch 64: no room" in shell(f"{words} --batch 64")
     text = shell(f"{words} --concurrency 64")
     assert f"batch 64: {PLAIN_ROOM} run, a plain step takes" in text
-    text = shell(f"{words} --concurrency 1,64 --input-len 4000 --output-len 500")
+    text = shell(f"{words} --concurrency 1,64 --input-len 4000 --output-len 500 --steady")
     assert f"{PLAIN_ROOM}, " in text
     nowhere = shell(f"{words} --server memory=0.3 --concurrency 4 --input-len 400 --output-len 50")
     assert "not one request fits: " in nowhere

@@ -1033,7 +1033,7 @@ globalThis.specroofPage = (() => {
       .map((word) => quoted(String(word)))
       .join(" ");
   const requestFlags = () => [
-    ...["--input-len", promptLen(), "--output-len", state.answer],
+    ...["--input-len", promptLen(), "--output-len", state.answer, "--steady"],
     ...["--prefix-hit-rate", state.hits],
   ];
 
@@ -1073,7 +1073,7 @@ globalThis.specroofPage = (() => {
     const lines = [
       `${text(state.model)}, ${text(state.chip)},`,
       `drafters=[${state.drafters.map((one) => text(spec(one))).join(", ")}],`,
-      `batch_size=${state.batch}, ${loadOf(setups[0].cell) ? `input_len=${promptLen()}, output_len=${state.answer}, prefix_hit_rate=${state.hits}` : `context_len=${state.context}`}, tensor_parallel=${state.devices}, engine=${text(state.engine)},`,
+      `batch_size=${state.batch}, ${loadOf(setups[0].cell) ? `input_len=${promptLen()}, output_len=${state.answer}, prefix_hit_rate=${state.hits}, steady=True` : `context_len=${state.context}`}, tensor_parallel=${state.devices}, engine=${text(state.engine)},`,
     ];
     if (options.length) lines.push(`options={${options.join(", ")}},`);
     if (!state.limited) lines.push("capacity=False,");

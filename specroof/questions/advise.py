@@ -1384,7 +1384,8 @@ def advice_text(answer: Advice) -> str:
         evidence_engine(Deployment(answer.model, best.setup)),
         _loads(best),
         requests=True,
-        can_play=best.played is None and best.split is None,
+        played=bool(best.prediction.played),
+        can_play=not best.prediction.played and best.split is None,
     )
     parts = [
         wrapped(title),

@@ -500,7 +500,7 @@ def load_plan(  # noqa: PLR0913 - a prediction, its loads, and what is wanted of
             missed="" if drafts else _missed(grid, i, targets),
             others={d: _choice(grids[d], i, targets) for d in range(len(grids)) if d != chosen},
             own={(d, k): float(grids[d].speedup[i, k]) for d, k in own},
-            default=default if told and any(told[i]) else None,
+            default=default if told and told[i][drafts > 0] is not None else None,
             typical=typical,
             worth_measuring=_longer(grid, i),
         )

@@ -361,7 +361,7 @@ def served_bands_line(
     if can_play and len(shown) > 1:
         line += (
             ". Clients that start together, as in benchmarks, wait longer for a first token: "
-            "--requests 10x plays them through"
+            "without --steady they are played through"
         )
     return line
 

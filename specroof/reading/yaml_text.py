@@ -82,8 +82,10 @@ def parse_yaml(text: str, *, source: str, error: type[SpecroofError]) -> dict[st
         message = f"{_place(source, refused.mark)}: {refused}"
         raise error(message) from None
     except (yaml.YAMLError, ValueError) as problem:
-        mark = getattr(problem, "problem_mark", None)
-        message = f"{_place(source, mark)}: cannot be read as YAML: {_reason(problem)}"
+        mark, reason = getattr(problem, "problem_mark", None), _reason(problem)
+        message = f"{_place(source, mark)}: cannot be read as YAML: {reason}"
+        if "nesting depth" in reason:  # newer parsers have a bound of their own, far beyond ours
+            message = f"{_place(source, mark)}: is nested deeper than {MAX_NESTING} levels"
         raise error(message) from None
     if content is None:
         reject(f"{source}: is empty", "a mapping of keys to values", error)
