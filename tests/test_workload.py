@@ -211,7 +211,9 @@ def test_a_cached_prompt_leaves_little_prefill(name: str) -> None:
     assert np.all(all_of_it.prefill_frac < none.prefill_frac / 3)
     # Decoding itself is what it was.
     np.testing.assert_array_equal(none.curve.verify_s, all_of_it.curve.verify_s)
-    assert whole_of(name, prefix_hit_rate=None).requests_per_s == pytest.approx(none.requests_per_s)
+    assert whole_of(name, prefix_hit_rate=None, **told).requests_per_s == pytest.approx(
+        none.requests_per_s
+    )
 
 
 def test_a_chunk_that_holds_all_prompts_is_no_chunk() -> None:
