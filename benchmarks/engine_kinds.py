@@ -134,8 +134,8 @@ def drafter_of(kind: str, name: str, folder: Path) -> tuple[Any, str | None]:
     if kind == "pard":
         path = folder / "pard" / "config.json"
         return load_drafter(f"pard,accept=0.7,config={path}"), str(path.parent)
-    own = DRAFTERS.get(f"{kind},accept=0.7") or DRAFTERS.get(f"{kind},accept=0.8")
-    return load_drafter(f"{kind},accept=0.7"), str(folder / kind) if own else None
+    known = DRAFTERS.get(f"{kind},accept=0.7") or DRAFTERS.get(f"{kind},accept=0.8")
+    return load_drafter(f"{kind},accept=0.7"), str(folder / kind) if known else None
 
 
 @cache
@@ -230,7 +230,8 @@ def tried(folder: Path) -> Iterator[dict[str, Any]]:
         for kind in sorted(SERVED_KINDS):
             drafter, weights = drafter_of(kind, name, folder)
             for framework in ("vllm", "sglang", "llama.cpp", "mlx"):
-                case = {"family": family, "kind": kind, "framework": framework, "model": name}
+                case: dict[str, Any] = {"family": family, "kind": kind}
+                case |= {"framework": framework, "model": name}
                 case["weights"] = weights
                 try:
                     plan = speculation_of(drafter, model, [(1, 8, DRAFTS)], weights)

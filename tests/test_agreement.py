@@ -26,7 +26,7 @@ CHIPS: Final = ["h100", "h200", "b200", "mi300x"]
 DRAFTERS: Final = ["eagle3", "model,config=Qwen/Qwen3-0.6B", "block,cost=0.2,drafts=5"]
 SIZES: Final = [(2000, 500), (300, 900), (8000, 200), (30_000, 400)]
 #: Those of 256 and more are beyond memory for long prompts.
-LOADS: Final = [
+LOADS: Final[list[dict[str, Any]]] = [
     *({"concurrency": clients} for clients in (1, 8, 40, 64, 100, 256)),
     {"rate": 0.5},
     {"rate": 3.0},

@@ -1486,8 +1486,8 @@ def _conditions(chip: ChipAdvice) -> Iterator[str]:
         loads = ", ".join(f"{row.concurrency:g}" for row in waits)
         last = waits[-1].times.ttft_s, waits[-1].plain.ttft_s
         capacity, load = chip.plan.capacity, waits[-1].concurrency
-        most: float = load if capacity is None else capacity["speculative"]["largest_batch"]
-        held = f", since {most:g} of {load:g} run with drafts" if most < load else ""
+        runs: float = load if capacity is None else capacity["speculative"]["largest_batch"]
+        held = f", since {runs:g} of {load:g} run with drafts" if runs < load else ""
         yield (
             f"At {loads} in flight throughput is bought with waiting: a first token after "
             f"{format_seconds(last[0])} in the place of {format_seconds(last[1])}{held}. --ttft says "
