@@ -1126,31 +1126,6 @@ def played_loads(
     )
 
 
-def played_gain(
-    deployment: Deployment,
-    drafter: Drafter,
-    load: Load,
-    room: RoomRule,
-    draft_lens: Sequence[int],
-) -> Array:
-    """Return the speedups of rounds that do draft, of the first load, by draft length.
-
-    Parameters
-    ----------
-    deployment, drafter, load, room
-        As `played_server` has them.
-    draft_lens
-        The draft lengths that are played.
-
-    Counts
-        mean latency of a request without drafts over that with them, as `PlayedLoads.speedup`;
-        -inf where the server has no room for a request with any of these lengths.
-    """
-    server = played_server(deployment, drafter, load, room, max(draft_lens))
-    gains = played_loads(server, load, draft_lens).speedup[0, list(draft_lens)]
-    return np.nan_to_num(gains, nan=-math.inf)
-
-
 #: The ratio of two rates between which the largest one lies that is good enough.
 _RATE_STEP: Final = 1.01
 
