@@ -151,3 +151,16 @@ def test_what_else_is_asked_changes_nothing() -> None:
                 for found, at in ((both, place), (alone, 0))
             )
             np.testing.assert_array_equal(mine, other)
+
+
+def test_a_steady_state_says_so_and_plays_nothing() -> None:
+    asked: dict[str, Any] = {"drafters": "eagle3,accept=0.7", "input_len": 2000, "output_len": 300}
+    steady = predict("Qwen/Qwen3-8B", "h100", **asked, concurrency=8, steady=True)
+    assert steady.played == ()
+    with pytest.raises(OptionError, match=r"^rate is 4; allowed: none in a steady state$"):
+        predict("Qwen/Qwen3-8B", "h100", **asked, rate=4, steady=True)
+
+
+def test_a_batch_beyond_memory_is_refused_where_drafters_are_compared() -> None:
+    with pytest.raises(OptionError, match=r"^batch_size is 100000"):
+        worth("Qwen/Qwen3-8B", "h100", drafter="eagle3", accept_length=3, batch_size=100_000)

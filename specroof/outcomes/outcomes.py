@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -53,8 +53,7 @@ class PlayedRequests(EndToEnd):
     figures: dict[str, Array] | None = None
 
     def _seen(self, name: str) -> Array:
-        assert self.figures is not None  # noqa: S101 - a default only since bases have some
-        return self.figures[name]
+        return cast("dict[str, Array]", self.figures)[name]  # None only since bases have defaults
 
     @property
     def tokens_per_s(self) -> Array:
@@ -192,9 +191,7 @@ def _joined(seen: Sequence[PlayedLoads], load: Load) -> PlayedLoads:
 
 def _requests(served: ServedCurve, played: PlayedLoads, places: Sequence[int]) -> PlayedRequests:
     """Return played requests by the names of the steady state, which stays where none are."""
-    whole = served.end_to_end
-    if whole is None:
-        raise AssertionError  # requests have lengths
+    whole = cast("EndToEnd", served.end_to_end)  # requests have lengths
     curve, shape = whole.curve, whole.curve.round_s.shape
     seen = {
         name: values

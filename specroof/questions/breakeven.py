@@ -486,12 +486,12 @@ def _row(
             return threshold, wanted
         return threshold, gain(*tried[min(tried)], load)[0]
 
-    target = wanted
-    for _ in range(_MOST_PLAYS):
-        threshold, played = solved(target)
-        if abs(played / wanted - 1) <= _PLAYED_WITHIN:
-            break
+    target, plays = wanted, 1
+    threshold, played = solved(target)
+    while abs(played / wanted - 1) > _PLAYED_WITHIN and plays < _MOST_PLAYS:
         target *= wanted / played
+        threshold, played = solved(target)
+        plays += 1
     if drafter.acceptance is not None:
         gains = drafting_gain(now.curve, case.draft_len)[0]
         own["speedup"] = float(gains[0, 0]) if np.isfinite(gains[0, 0]) else None

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 import numpy as np
 
@@ -368,10 +368,9 @@ def _with_plain(served: ServedCurve, plain: ServedCurve) -> ServedCurve:
     def mixed(pair: Sequence[Array]) -> Array:
         return np.concatenate([pair[1][..., :1], pair[0][..., 1:]], axis=-1)
 
+    rooms = cast("tuple[ServerRoom, ServerRoom]", (served.room, plain.room))  # limits are of rooms
     found = _combined([served, plain], mixed, served.decoding.batch_size)
-    if served.room is None or plain.room is None:
-        return found
-    return replace(found, room=served.room.with_plain(plain.room))
+    return replace(found, room=rooms[0].with_plain(rooms[1]))
 
 
 def _joined(parts: Sequence[ServedCurve], order: IntArray) -> ServedCurve:
