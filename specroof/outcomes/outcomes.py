@@ -166,7 +166,8 @@ _NEAR: Final = 0.04
 def _can_win(choices: Array) -> set[int]:
     """Return the draft lengths that may be best, from their speedups in closed form."""
     drafted = np.where(np.isnan(choices), -np.inf, choices)[1:]
-    return {int(length) + 1 for length in np.flatnonzero(drafted >= (1 - _NEAR) * drafted.max())}
+    near = drafted >= (1 - _NEAR) * drafted.max(initial=-np.inf)
+    return {int(length) + 1 for length in np.flatnonzero(near)}
 
 
 def _joined(seen: Sequence[PlayedLoads], load: Load) -> PlayedLoads:
