@@ -932,7 +932,9 @@ def test_a_default_that_binds_is_raised_and_both_are_priced() -> None:
         "Qwen/Qwen3-32B-FP8", "h100", drafters="eagle3,accept-length=2.4@3", tensor_parallel=2,
         input_len=1024, output_len=512, concurrency=64, server="running=48",
     ).counted[0]  # fmt: skip
-    assert many["default"]["ttft_s"] == pytest.approx(told.ttft_s[0, 0, many["draft_len"]])
+    # Told its own default, a server keeps memory for that many requests, and runs as it did.
+    expected = pytest.approx(told.ttft_s[0, 0, many["draft_len"]], rel=0.01)
+    assert many["default"]["ttft_s"] == expected
     printed = " ".join(page(words).split())
     assert "with sglang's running=64" in printed
     assert f"would get {many['default']['tokens_per_s']:.0f} tok/s at $" in printed
