@@ -19,6 +19,8 @@ from specroof.errors import OptionError
 from specroof.policies.decision import best_choice
 from specroof.questions.advise import _conditions, _unreached, decision_line
 from specroof.questions.advised_loads import AdvisedLoad, LoadPlan, Targets, Times
+from specroof.questions.predict import predicted
+from specroof.serving.workload import Load
 
 EXAMPLE = (
     "Qwen/Qwen3-32B-FP8 -H h100 --tp 2 --input-len 3000 --output-len 500 "
@@ -928,13 +930,13 @@ def test_a_default_that_binds_is_raised_and_both_are_priced() -> None:
     assert many["default"]["running"] < 48 < many["running"] < 64  # on average, drain included
     assert many["default"]["tokens_per_s"] < many["tokens_per_s"]
     assert many["default"]["ttft_s"] > 2 * many["ttft_s"]
-    told = predict(
+    kept = predict(
         "Qwen/Qwen3-32B-FP8", "h100", drafters="eagle3,accept-length=2.4@3", tensor_parallel=2,
-        input_len=1024, output_len=512, concurrency=64, server="running=48",
-    ).counted[0]  # fmt: skip
-    # Told its own default, a server keeps memory for that many requests, and runs as it did.
-    expected = pytest.approx(told.ttft_s[0, 0, many["draft_len"]], rel=0.01)
-    assert many["default"]["ttft_s"] == expected
+        input_len=1024, output_len=512, concurrency=64,
+    )  # fmt: skip
+    load = Load([64.0], kept.load.context_len, kept.load.workload, requests=[640])
+    (told,) = predicted(kept.deployment, kept.drafters, load, room="queue", raises=False).end_to_end
+    assert many["default"]["ttft_s"] == pytest.approx(told.ttft_s[0, 0, many["draft_len"]])
     printed = " ".join(page(words).split())
     assert "with sglang's running=64" in printed
     assert f"would get {many['default']['tokens_per_s']:.0f} tok/s at $" in printed
