@@ -69,7 +69,9 @@ def figures_of(found: Prediction) -> dict[str, Any]:
         "tokens_per_s": float(outcome.tokens_per_s[at]),
         "tpot_s": float(outcome.tpot_s[at]),
         "ttft_s": None if outcome.end_to_end is None else float(outcome.end_to_end.ttft_s[at]),
-        "usd_per_million_tokens": found.prices(outcome.tokens_per_s[at])["usd_per_million_tokens"],
+        "usd_per_million_tokens": found.money.of(outcome.tokens_per_s[at])[
+            "usd_per_million_tokens"
+        ],
     }
 
 
@@ -82,7 +84,7 @@ def test_every_question_gives_the_same_figures(seed: int) -> None:
 
     now = breakeven(**asked, **in_flight, drafter=drafter).rows[0]
     if not told["tried"]:  # no room with drafts: each says so
-        assert (now.speedup, now.threshold.answer) == (None, "no room")
+        assert (now.speedup, now.answer) == (None, "no room")
         return
     assert now.speedup == pytest.approx(told["speedup"], rel=1e-9)
     assert now.decision == told["decision"]
@@ -105,8 +107,9 @@ def test_every_question_gives_the_same_figures(seed: int) -> None:
         "tpot_s": 1.0,
     }
     (row,) = worth(**asked, **in_flight, **better).rows
-    assert (row.best_draft_len, row.decision) == (told["draft_len"], told["decision"])
+    assert (row.draft_len, row.decision) == (told["draft_len"], told["decision"])
     assert row.speedup == pytest.approx(max(told["speedup"], 1.0), **same)
+    assert row.tpot_s == pytest.approx(told["tpot_s"], **same)
     assert row.tokens_per_s == pytest.approx(told["tokens_per_s"], **same)
     assert row.usd_per_million_tokens == pytest.approx(told["usd_per_million_tokens"], **same)
 

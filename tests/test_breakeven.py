@@ -60,7 +60,7 @@ def test_the_least_acceptance_gives_the_speedup(
         less = forward(model, f"{spec},accept={row.value * 0.999!r}", row)
         assert drafted(less, draft_len) < 1.3 - 1e-6
         if draft_len is None:
-            assert curve.speedup[0, 0, row.threshold.draft_len] == pytest.approx(1.3, rel=1e-9)
+            assert curve.speedup[0, 0, row.draft_len] == pytest.approx(1.3, rel=1e-9)
 
 
 @pytest.mark.slow
@@ -108,7 +108,7 @@ def test_batches_that_pay_are_those_of_every_batch(spec: str) -> None:
     last = np.flatnonzero(pays)[-1] + 1
     assert row.runs[-1][1] == last
     assert row.value == (last if last < 300 else None)  # beyond 300 it may pay, too
-    assert row.threshold.ceiling == pytest.approx(float(np.nanmax(curve.speedup[..., 1:])))
+    assert row.ceiling == pytest.approx(float(np.nanmax(curve.speedup[..., 1:])))
     assert 0 < pays.sum() < 300
 
 
@@ -140,15 +140,15 @@ def test_a_free_drafter_always_pays_and_a_dear_one_never() -> None:
     # round is a plain step on an engine whose passes are bound by memory.
     never = breakeven(DENSE, CHIP, drafter="block,cost=5,drafts=3", batch_size=1)
     (row,) = never.rows
-    assert (row.threshold.answer, row.value) == ("never", None)
+    assert (row.answer, row.value) == ("never", None)
     best = forward(DENSE, "block,cost=5,drafts=3,accept=1", row).speedup[0, 0, 1:].max()
-    assert row.threshold.ceiling == pytest.approx(best)
+    assert row.ceiling == pytest.approx(best)
     free = "autoregressive,cost=0,accept=0.9"
     always = breakeven(DENSE, CHIP, drafter=free, solve="batch", most=4, engine="ideal")
-    assert always.rows[0].threshold.answer == "beyond"
+    assert always.rows[0].answer == "beyond"
     assert always.rows[0].runs == ((1, 4),)
     least = breakeven(DENSE, CHIP, drafter=free, batch_size=1, speedup=0.5)
-    assert (least.rows[0].threshold.answer, least.rows[0].value) == ("always", 0.0)
+    assert (least.rows[0].answer, least.rows[0].value) == ("always", 0.0)
 
 
 def test_the_end_of_a_search_is_no_answer() -> None:
@@ -158,9 +158,9 @@ def test_the_end_of_a_search_is_no_answer() -> None:
     assert further.rows[0].runs == ((1, 64),)  # more than is tried below still pay
     found = breakeven(DENSE, CHIP, **asked, most=16)
     (row,) = found.rows
-    assert (row.threshold.answer, row.value, row.unknown_from) == ("beyond", None, 17)
-    assert row.threshold.draft_len >= 1
-    assert row.to_dict()["unknown_from"] == found.records[0]["unknown_from"] == 17
+    assert (row.answer, row.value, row.unknown_from) == ("beyond", None, 17)
+    assert row.draft_len
+    assert row.record["unknown_from"] == found.records[0]["unknown_from"] == 17
     text = breakeven_text(found)
     assert "> 16" in text
     assert "from 17 on" in text
@@ -170,7 +170,7 @@ def test_the_end_of_a_search_is_no_answer() -> None:
 def test_what_lies_beyond_a_search_is_unknown_where_its_end_does_not_pay_too() -> None:
     asked: dict[str, Any] = {"drafter": "block,cost=5,drafts=3,accept=0.5", "solve": "batch"}
     never = breakeven(DENSE, CHIP, **asked, most=16, capacity=False)
-    assert (never.rows[0].threshold.answer, never.rows[0].unknown_from) == ("never", 17)
+    assert (never.rows[0].answer, never.rows[0].unknown_from) == ("never", 17)
     limited = breakeven(DENSE, CHIP, **asked, context_len=1 << 20)
     assert limited.rows[0].unknown_from is None
     assert not any("nothing is known" in note for note in limited.notes)
@@ -182,14 +182,14 @@ def test_a_batch_needs_room() -> None:
     endless = breakeven(DENSE, CHIP, **asked, capacity=False)
     room = specroof.capacity(DENSE, CHIP, context_len=8192, drafters="eagle3", draft_len=1)
     assert limited.rows[0].value == room.sides[1].largest_batch
-    assert limited.rows[0].threshold.answer == "always"
+    assert limited.rows[0].answer == "always"
     assert endless.rows[0].runs[-1][1] > room.sides[1].largest_batch
     assert limited.rows[0].unknown_from is None
     assert any("room in the server" in note for note in limited.notes)
     nowhere = breakeven(
         DENSE, CHIP, drafter="eagle3,accept=0.8", solve="context", batch_size=200_000, most=64
     )
-    assert nowhere.rows[0].to_dict()["ceiling"] is None
+    assert nowhere.rows[0].record["ceiling"] is None
     assert "no room" in breakeven_text(nowhere)
 
 
@@ -262,8 +262,10 @@ def test_the_shell_answers_as_python_does(tmp_path: Path) -> None:
     assert printed == json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert repr(found).startswith("<Breakeven: Qwen3-8B on 1 x NVIDIA H100")
     header, first, *_ = table.read_text().splitlines()
-    assert header.startswith("drafter,solve,wanted_speedup,context_len,batch_size,answer,value")
-    assert first.startswith('"eagle3,accept=0.8",accept,2.0,4096.0,1.0,at,')
+    told = dict(zip(header.split(","), next(csv.reader([first])), strict=True))
+    assert told["drafter"] == "eagle3,accept=0.8"
+    assert (told["solve"], told["wanted_speedup"], told["answer"]) == ("accept", "2.0", "at")
+    assert (told["context_len"], told["batch_size"]) == ("4096.0", "1.0")
 
 
 def test_tables_say_never_and_always() -> None:
@@ -298,7 +300,7 @@ def test_a_batch_without_room_has_no_answer(solve: str, draft_len: int | None) -
     inside, beyond = found.rows
     assert (inside.room_ends, beyond.room_ends) == (False, True)
     assert inside.value is not None
-    shown = beyond.to_dict()
+    shown = beyond.record
     assert (shown["answer"], shown["value"], shown["ceiling"]) == ("no room", None, None)
     assert "no room: " in found.notes[-1]
     endless = breakeven(DENSE, CHIP, server="running=7", capacity=False, **asked)
@@ -306,7 +308,7 @@ def test_a_batch_without_room_has_no_answer(solve: str, draft_len: int | None) -
     assert endless.rows[1].value is not None
     assert not any("no room" in note for note in endless.notes)
     cells = breakeven_text(found).splitlines()[5].split()
-    assert cells == ["4096", "8", "-", "-", "no", "room", "-"]
+    assert cells == ["4096", "8", "-", "-", "-", "-", "no", "room"]
 
 
 def test_drafts_without_room_are_not_the_answer() -> None:
@@ -317,9 +319,10 @@ def test_drafts_without_room_are_not_the_answer() -> None:
     two = specroof.capacity(model, chip, drafters=spec, draft_len=2).sides[1].largest_batch
     assert two < one
     (row,) = breakeven(model, chip, drafter=spec, speedup=1.2, batch_size=one).rows
-    assert row.threshold.draft_len == 1
+    assert row.draft_len == 1
     (free,) = breakeven(model, chip, drafter=spec, speedup=1.2, batch_size=one, capacity=False).rows
-    assert free.threshold.draft_len > 1
+    assert free.draft_len is not None
+    assert free.draft_len > 1
 
 
 @pytest.mark.parametrize(
@@ -372,7 +375,7 @@ def test_the_least_acceptance_gives_the_speedup_of_requests(spec: str) -> None:
         DENSE, CHIP, drafter=spec, speedup=1.2, draft_len=3, batch_size=[1, 16], context_len=2200
     )
     for row, decoding in zip(found.rows, alone.rows, strict=True):
-        curve = counted(f"{spec},accept={row.value}", row.batch_size)
+        curve = counted(f"{spec},accept={row.value}", row.load)
         assert curve.speedup[0, 0, 3] == pytest.approx(1.2, rel=1e-9)
         assert row.context_len == decoding.context_len == 2200
         assert (row.value or 0) > (decoding.value or 1)  # prefills are not sped up

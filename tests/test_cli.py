@@ -194,10 +194,10 @@ def test_tables_fit_eighty_columns() -> None:
         assert max(map(len, lines)) <= 80
 
 
-def test_csv_has_every_point_and_marks_the_best(tmp_path: Path) -> None:
+def test_points_are_every_one_with_the_best_marked(tmp_path: Path) -> None:
     path = tmp_path / "points.csv"
     words = ("--batch", "1,8", "--drafter", AUTOREGRESSIVE, "--drafter", "ideal")
-    run(*PREDICT, *words, "--csv", str(path))
+    run(*PREDICT, *words, "--points", str(path))
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 2 * 2 * 17

@@ -192,7 +192,10 @@ def test_a_study_answers_alike_by_name_and_as_an_object() -> None:
     first = by_name.outcomes[0].prediction
     alone = Study((Target(first.model, first.setup),), first.drafters, (first.load,))
     assert by_name.to_dict()["predictions"][0]["model"] == first.model.name
-    assert specroof.sweep(alone).rows()[0]["baseline"] == by_name.rows()[0]["baseline"]
+    assert (
+        specroof.sweep(alone).to_dict()["predictions"][0]["baseline"]
+        == by_name.rows()[0]["baseline"]
+    )
 
 
 def test_a_study_is_a_mapping_too() -> None:
@@ -202,7 +205,7 @@ def test_a_study_is_a_mapping_too() -> None:
         "drafters": [SPEC],
         "batch_size": [1, 8],
     }
-    (row,) = specroof.sweep(content).rows()
+    (row,) = specroof.sweep(content).to_dict()["predictions"]
     words = ("-H", CHIP, "--drafter", SPEC, "--tp", "2", "--batch", "1,8")
     assert json.loads(json.dumps(row)) == shell("predict", MODEL, *words)
     with pytest.raises(OptionError, match=r"study: batch_size\.0 is 0"):
@@ -431,7 +434,7 @@ def test_a_prediction_is_a_frame_of_all_points() -> None:
         batch_size=[1, 8],
         max_draft_len=4,
     )
-    frame = found.to_frame()
+    frame = found.to_frame("points")
     assert len(frame) == 2 * 2 * 5
     one = frame[(frame.batch_size == 8) & (frame.draft_len == 3)]
     assert one.speedup.tolist() == [float(curve.speedup[0, 1, 3]) for curve in found.curves]

@@ -20,11 +20,12 @@ DOOR = "__init__"
 
 # The import table: what a room may import besides itself and the rooms of EVERYWHERE.
 # A room is a module or a package directly under specroof.
-EVERYWHERE = {"units", "errors", "arrays"}
+EVERYWHERE = {"units", "errors", "arrays", "quantities"}
 ROOMS: dict[str, set[str]] = {
     "units": set(),
     "errors": set(),
     "arrays": set(),
+    "quantities": set(),
     "reading": set(),
     "architecture": set(),
     "parsers": {"architecture", "reading"},

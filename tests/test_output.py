@@ -81,7 +81,7 @@ def test_a_closed_standard_error_leaves_the_exit_code() -> None:
 @needs_full
 def test_a_full_standard_error_leaves_result_and_exit_code(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
-    done = process(*PREDICT, "--csv", str(path), line='exec "$@" 2>/dev/full')
+    done = process(*PREDICT, "--points", str(path), line='exec "$@" 2>/dev/full')
     assert done.returncode == 0
     assert path.read_text().count("\n") == 18  # a header, and drafts of 0 to 16
     assert process("predicts", line='exec "$@" 2>/dev/full').returncode == 2
@@ -124,7 +124,7 @@ def run(*words: str) -> tuple[int, bytes, str]:
 
 
 def test_a_dash_writes_data_alone_to_standard_output() -> None:
-    code, stdout, stderr = run(*PREDICT, "--csv", "-")
+    code, stdout, stderr = run(*PREDICT, "--points", "-")
     assert code == 0
     assert [row["draft_len"] for row in csv.DictReader(io.StringIO(stdout.decode()))] == [
         str(number) for number in range(17)

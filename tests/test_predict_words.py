@@ -259,6 +259,6 @@ def test_points_of_several_chips_that_memory_cannot_hold_are_refused(
     assert (done.exit_code, done.stdout) == (2, "")
     monkeypatch.setattr(curve_grids, "MOST_POINTS", 240)
     assert CliRunner().invoke(app, words).exit_code == 0
-    refused = CliRunner().invoke(app, [*words, "--csv", "-"])
+    refused = CliRunner().invoke(app, [*words, "--points", "-"])
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert "CSV" in refused.stderr

@@ -27,7 +27,7 @@ def test_a_played_load_costs_its_device_hours_everywhere(how: dict[str, Any]) ->
     for prices in (told, told["end_to_end"]):
         assert prices["usd_per_million_tokens"][0][0] == pytest.approx(paid)
         assert prices["usd_per_million_tokens_low"] is None  # nobody measured such a price
-    rows = found.to_frame()
+    rows = found.to_frame("points")
     assert rows.usd_per_million_tokens.to_numpy() == pytest.approx(paid)
     assert rows.end_to_end_usd_per_million_tokens.to_numpy() == pytest.approx(paid)
     best = paid[int(played.best_draft_len[0])]
@@ -62,8 +62,8 @@ def test_the_band_of_a_figure_of_which_more_is_better_is_the_right_way_up(
 ) -> None:
     found = predict("Qwen/Qwen3-8B", "h100", drafters=SPEC, max_draft_len=3)
     monkeypatch.setattr(
-        "specroof.questions.predict.price_and_energy",
-        lambda rates, **_: {"tokens_per_usd": np.asarray(rates) * 3600 / USD_PER_HOUR},
+        "specroof.speedup.price.Money.of",
+        lambda _, rates: {"tokens_per_usd": np.asarray(rates) * 3600 / USD_PER_HOUR},
     )
     told = found.to_dict()["drafters"][0]
     low, high = (np.array(told[f"tokens_per_usd_{side}"]) for side in ("low", "high"))

@@ -78,7 +78,7 @@ def test_a_notebook_is_shown_eight_batches_and_contexts_of_a_curve() -> None:
 
 def test_a_sweep_is_one_table_of_all_its_frames() -> None:
     found = specroof.sweep(STUDY)
-    table, frame = found.to_arrow(), found.to_frame()
+    table, frame = found.to_arrow("points"), found.to_frame("points")
     # 2 chips x 2 drafters x 2 contexts x 2 batch sizes x draft lengths 0 to 3.
     assert table.num_rows == len(frame) == found.study.n_points == 64
     assert frame.target.tolist() == [1] * 32 + [2] * 32
@@ -104,7 +104,11 @@ def test_a_sweep_shows_its_sizes_and_computes_nothing(monkeypatch: pytest.Monkey
 def test_a_sweep_that_memory_cannot_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweeps, "MOST_POINTS", 63)
     found = specroof.sweep(STUDY)
-    for held in (found.to_arrow, found.to_frame, lambda: found.outcomes):
+    for held in (
+        lambda: found.to_arrow("points"),
+        lambda: found.to_frame("points"),
+        lambda: found.outcomes,
+    ):
         with pytest.raises(OptionError, match=r"64 points; allowed.* 63; slices"):
             held()
 

@@ -334,10 +334,10 @@ def test_prefill_on_another_chip_is_paid_and_fed_there() -> None:
     asked: dict[str, Any] = {"max_draft_len": 3, "decode": "1x1", **ASKED}
     mixed = of_workers(predict, prefill="1x1@h200", **asked)
     usd = usd_per_hour("h100", "h200") / 3600 * 1e6
-    assert mixed.prices(1.0)["usd_per_million_tokens"] == pytest.approx(usd)
+    assert mixed.money.of(1.0)["usd_per_million_tokens"] == pytest.approx(usd)
     assert sum(note.startswith("price:") for note in mixed.messages["notes"]) == 2
     unknown = of_workers(predict, prefill="1x1@a100-40gb", link=25e9, **asked)
-    assert unknown.prices(1.0)["usd_per_million_tokens"] is None
+    assert unknown.money.of(1.0)["usd_per_million_tokens"] is None
 
 
 def test_bands_of_workers_are_wider_and_reach_says_so() -> None:
@@ -438,7 +438,7 @@ def test_studies_take_workers(tmp_path: Path) -> None:
     usd, best = overviews[1].usd_per_million_tokens[0, 1], split.end_to_end[0].curve
     draft_len = best.best_draft_len[0, 1]
     assert usd == pytest.approx(
-        split.prices(best.tokens_per_s)["usd_per_million_tokens"][0, 1, draft_len]  # type: ignore[index]  # known
+        split.money.of(best.tokens_per_s)["usd_per_million_tokens"][0, 1, draft_len]  # type: ignore[index]  # known
     )
     rows = list(found.frames())
     assert rows[0]["devices"].unique().tolist() == [6]

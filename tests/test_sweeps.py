@@ -764,5 +764,5 @@ def test_a_sweep_in_python_yields_the_frames_of_the_files(tmp_path: Path) -> Non
     found = specroof.predict(
         "Qwen/Qwen3-8B", "b200", drafters=CONTENT["drafters"], input_len=8, output_len=8
     )
-    assert found.to_arrow().num_rows == 2 * 17
-    assert "end_to_end_speedup" in found.to_arrow().column_names
+    assert found.to_arrow("points").num_rows == 2 * 17
+    assert "end_to_end_speedup" in found.to_arrow("points").column_names

@@ -29,10 +29,10 @@ def test_rows_are_those_of_predictions() -> None:
             MODEL, CHIP, drafters=spec, batch_size=16, max_draft_len=15
         ).curves[0]
         assert row.speedup == pytest.approx(curve.best_speedup.item(), rel=1e-12)
-        assert row.best_draft_len == curve.best_draft_len.item()
+        assert row.draft_len == curve.best_draft_len.item()
         near = curve.speedup[0, 0] >= 0.99 * row.speedup
         assert row.enough_drafts == int(np.flatnonzero(near)[0])
-        rate = curve.tokens_per_s[0, 0, row.best_draft_len]
+        rate = curve.tokens_per_s[0, 0, row.draft_len]
         assert row.tokens_per_s == pytest.approx(rate)
         assert row.usd_per_million_tokens == pytest.approx(2.95 / 3600 * 1e6 / rate)
     first, second, third = found.rows
@@ -62,7 +62,7 @@ def test_users_are_the_most_that_wait_no_longer() -> None:
     assert none.rows[0].users == 0
     plain = worth(MODEL, CHIP, drafter=SPEC, batch_size=8, **asked)
     step_s = specroof.predict(MODEL, CHIP, drafters="ideal", batch_size=8).curves[0].decode_s
-    assert plain.tpot_s == pytest.approx(step_s.item())
+    assert plain.rows[0].tpot_limit_s == pytest.approx(step_s.item())
     assert plain.rows[0].users > 8
 
 
@@ -143,7 +143,7 @@ def test_prefills_of_requests_count() -> None:
     many: dict[str, Any] = {"drafters": spec, "max_draft_len": 15, "capacity": False}
     (whole,) = specroof.predict(MODEL, CHIP, batch_size=8, **many, **requests).counted
     assert row.speedup == pytest.approx(whole.curve.best_speedup.item(), rel=1e-12)
-    assert row.tokens_per_s == pytest.approx(whole.tokens_per_s[0, 0, row.best_draft_len])
+    assert row.tokens_per_s == pytest.approx(whole.tokens_per_s[0, 0, row.draft_len])
     found = worth(MODEL, CHIP, drafter=SPEC, tpot_s=0.01, **asked)
     (row,) = found.rows
     around = [row.users, row.users + 1]
@@ -154,7 +154,7 @@ def test_prefills_of_requests_count() -> None:
     assert ", 2000 tokens in, 400 out: " in found.title
     plain = worth(MODEL, CHIP, drafter=SPEC, batch_size=8, **asked)
     (whole,) = specroof.predict(MODEL, CHIP, batch_size=8, **many, **requests).counted
-    assert plain.tpot_s == pytest.approx(whole.tpot_s[0, 0, 0])
+    assert plain.rows[0].tpot_limit_s == pytest.approx(whole.tpot_s[0, 0, 0])
 
 
 @pytest.mark.parametrize(
@@ -184,11 +184,11 @@ def test_several_batch_sizes_are_those_of_each_alone() -> None:
     asked: dict[str, Any] = {"drafter": SPEC, "accept_length": [3, 5]}
     alone = [worth(MODEL, CHIP, **asked, batch_size=batch) for batch in (1, 16)]
     found = worth(MODEL, CHIP, **asked, batch_size=[1, 16])
-    assert found.batch_size == (1.0, 16.0)
-    assert found.tpot_s == tuple(one.tpot_s for one in alone)
     assert found.rows == alone[0].rows + alone[1].rows
     assert [row.batch_size for row in found.rows] == [1.0, 1.0, 16.0, 16.0]
-    assert [row.tpot_s for row in alone[1].rows] == [alone[1].tpot_s] * 2
+    assert [row.tpot_limit_s for row in found.rows] == [
+        row.tpot_limit_s for one in alone for row in one.rows
+    ]
     assert "batch 1, 16," in found.title
     header = next(line for line in str(found).splitlines() if "tokens/round" in line)
     assert header.split()[0] == "batch"

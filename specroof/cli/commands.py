@@ -46,7 +46,11 @@ Given: TypeAlias = dict[str, Any]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on one line.")]
 CsvFile = Annotated[
     Path | None,
-    typer.Option("--csv", metavar="FILE", help="Write every point as CSV; `-` is standard output."),
+    typer.Option("--csv", metavar="FILE", help="Write the rows as CSV; `-` is standard output."),
+]
+PointsFile = Annotated[
+    Path | None,
+    typer.Option("--points", metavar="FILE", help="Write every draft length of every load as CSV."),
 ]
 #: A flag that changes reports; no command sees it.
 _SOURCES: Final = Annotated[
@@ -78,6 +82,8 @@ def command(row: Command) -> Callable[..., None]:
         parameters.append(_signed("as_json", AsJson, default=False))
     if row.csv:
         parameters.append(_signed("csv_file", CsvFile, default=None))
+    if row.points:
+        parameters.append(_signed("points_file", PointsFile, default=None))
     if row.chart:
         spelt = typer.Option("--plot", metavar="FILE", help=row.chart)
         parameters.append(_signed("plot_file", Annotated[Path | None, spelt], default=None))
@@ -100,6 +106,7 @@ def _give_answers(  # noqa: PLR0913 - what a command takes
     given: Given,
     as_json: bool = False,
     csv_file: Path | None = None,
+    points_file: Path | None = None,
     plot_file: Path | None = None,
     output: Path | None = None,
     context: typer.Context | None = None,
@@ -123,7 +130,7 @@ def _give_answers(  # noqa: PLR0913 - what a command takes
         with _bar(row), limited(None if no_limit else _BUDGET):
             answers.append(row.question(**given if chip is None else given | {"hardware": chip}))
         if row.check_size is not None and len(answers) == 1:
-            forms = {"": True, "JSON": as_json, "CSV": csv_file is not None}
+            forms = {"": True, "JSON": as_json, "CSV": points_file is not None}
             for form in (form for form, wanted in forms.items() if wanted):
                 row.check_size(answers[0], len(chips), form)
     if output is not None and row.output is not None:
@@ -138,6 +145,7 @@ def _give_answers(  # noqa: PLR0913 - what a command takes
         lambda: objects[0] if len(objects) == 1 else {"chips": objects},
         lambda: "\n\n".join(map(row.text, answers)),
         text_file(csv_file, lambda: _csv(names, answers)),
+        text_file(points_file, lambda: joined_csv(one.to_csv("points") for one in answers)),
         *(_charts(plot_file, chips, answers) if row.chart else ()),
         written,
         as_json=as_json,

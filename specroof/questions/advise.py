@@ -95,7 +95,7 @@ from specroof.questions.request import (
     whole_numbers,
     words,
 )
-from specroof.report.columns import Columns, arrow_table, data_frame
+from specroof.report.columns import Columns, listed_columns
 from specroof.report.layout import ABSENT, figure, folded, format_table, note_lines, wrapped
 from specroof.serving.benchmark_commands import FORCED, FRAMEWORKS
 from specroof.serving.capacity import in_server, served_room
@@ -760,19 +760,15 @@ class Advice(Charted):
         """Return the answer as the object that ``--json`` prints."""
         return advice_json(self)
 
-    def to_frame(self) -> Any:
-        """Return a row for each chip and load as a pandas DataFrame.
-
-        Raises
-        ------
-        OptionError
-            If pandas is not installed.
-        """
-        return data_frame(advice_columns(self))
-
-    def to_arrow(self) -> Any:
-        """Return a row for each chip and load as an Arrow table; needs pyarrow."""
-        return arrow_table(advice_columns(self))
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each chip and load."""
+        tables = map(listed_columns, advice_columns(self))
+        return [
+            dict(zip(table, row, strict=True))
+            for table in tables
+            for row in zip(*table.values(), strict=True)
+        ]
 
     def figures(self) -> dict[str, Any]:
         """Return the chart of the advised speedup against the load."""

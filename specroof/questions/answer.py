@@ -2,16 +2,42 @@
 
 import os
 from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from specroof.errors import expect, optional_library
-from specroof.report.layout import facts_html, format_table, page, rows_csv
+from specroof.errors import expect, optional_library, refuse
+from specroof.quantities import Row, cell_of, in_cells, records_of
+from specroof.report.columns import (
+    Columns,
+    arrow_table,
+    data_frame,
+    listed_columns,
+    record_columns,
+)
+from specroof.report.layout import columns_csv, facts_html, format_table, page, rows_csv
 
 if TYPE_CHECKING:
     from specroof.architecture import Architecture
     from specroof.latency import Setup
+
+
+#: What tables are of: rows, or every point of a grid.
+Of: TypeAlias = Literal["rows", "points"]
+
+
+def _is_of_points(of: object) -> bool:
+    """Return whether a table is of points.
+
+    Raises
+    ------
+    OptionError
+        For any other word than these two.
+    """
+    if of not in get_args(Of):
+        refuse("of", of, "rows or points")
+    return of == "points"
 
 
 class Answer:
@@ -19,6 +45,8 @@ class Answer:
 
     Attributes
     ----------
+    rows
+        What its table shows: text, CSV, frames and JSON say the same of each.
     notes
         Sentences on how the numbers came about.
     warnings
@@ -27,6 +55,13 @@ class Answer:
 
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
+
+    if TYPE_CHECKING:  # a field of some answers, a property of others
+
+        @property
+        def rows(self) -> tuple[Any, ...]:
+            """What its table shows."""
+            ...
 
     @property
     @abstractmethod
@@ -64,31 +99,87 @@ class Answer:
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """The answer as rows of a table; one row where it has no more."""
-        return [self.summary]
+        """The rows by the names of their columns, as JSON has them; of none, the summary."""
+        rows = getattr(self, "rows", None)
+        return [self.summary] if rows is None else records_of(rows)
 
     @property
     def columns(self) -> list[str]:
         """The names of the columns of that table."""
         return list(self.records[0])
 
-    def to_frame(self) -> Any:
+    def point_columns(self) -> Iterator[Columns]:
+        """Yield every point of a grid as columns, some rows at a time; the rows without a grid."""
+        yield record_columns(in_cells(self.records), self.columns)
+
+    def to_frame(self, of: Of = "rows") -> Any:
         """Return the rows of the answer as a pandas DataFrame.
+
+        Parameters
+        ----------
+        of
+            "points" for every point of a grid.
 
         Raises
         ------
         OptionError
             If pandas is not installed.
         """
-        return optional_library("pandas", "to_frame").DataFrame(self.records)
+        if _is_of_points(of):
+            return data_frame(self.point_columns())
+        pandas = optional_library("pandas", "to_frame")
+        return pandas.DataFrame(in_cells(self.records), columns=self.columns)
 
-    def to_csv(self) -> str:
-        """Return the rows of the answer as the CSV that ``--csv`` writes."""
-        return rows_csv(self.records, self.columns)
+    def to_arrow(self, of: Of = "rows") -> Any:
+        """Return the rows of the answer as an Arrow table, with units; or "points", as `to_frame`.
+
+        Raises
+        ------
+        OutputError
+            If pyarrow is not installed.
+        """
+        if _is_of_points(of):
+            return arrow_table(self.point_columns())
+        return arrow_table([record_columns(in_cells(self.records), self.columns)])
+
+    def to_csv(self, of: Of = "rows") -> str:
+        """Return the rows as the CSV that ``--csv`` writes; "points" as ``--points`` does."""
+        if _is_of_points(of):
+            return columns_csv(map(listed_columns, self.point_columns()))
+        return rows_csv(in_cells(self.records), self.columns)
 
     def _repr_html_(self) -> str:
         """Return a small table of the summary, and the notes below it."""
         return facts_html(self.title, self.summary, (*self.notes, *self.warnings))
+
+
+def rows_table(rows: Sequence[Row], names: Sequence[str], **titles: str) -> str:
+    """Return some columns of rows as a table for people.
+
+    Parameters
+    ----------
+    rows
+        Of one class.
+    names
+        The columns. One that no row has is left out.
+    titles
+        Other titles than those of the quantities, by the names of columns.
+
+    Examples
+    --------
+    >>> from specroof import worth
+    >>> found = worth("Qwen/Qwen3-8B", "h100", drafter="eagle3", accept_length=[3, 4])
+    >>> print(rows_table(found.rows, ["accept_length", "speedup"]))
+    tokens/round  speedup
+               3    1.84x
+               4    2.15x
+    """
+    records = records_of(rows)
+    known = rows[0].quantities()
+    shown = [name for name in names if name in records[0]]
+    left = [i for i, name in enumerate(shown) if isinstance(records[0][name], str)]
+    cells = [[cell_of(known[name], record[name]) for name in shown] for record in records]
+    return format_table([titles.get(name, known[name].title) for name in shown], cells, left=left)
 
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)

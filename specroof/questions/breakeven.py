@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 import numpy as np
 
+from specroof import quantities as q
 from specroof.acceptance import ContextAcceptance, constant_acceptance
 from specroof.architecture import Architecture
 from specroof.arrays import Array, IntArray, fields_of, number_within, whole_within
@@ -15,8 +16,10 @@ from specroof.errors import OptionError, expect, refuse
 from specroof.latency import Deployment, Setup
 from specroof.outcomes.choose import choose
 from specroof.outcomes.outcomes import Outcomes, outcomes
+from specroof.outcomes.rows import OfLoad, load_keys
 from specroof.policies.decision import LoadDecision
-from specroof.questions.answer import Charted, place_of, title_of
+from specroof.quantities import cell_of
+from specroof.questions.answer import Charted, place_of, rows_table, title_of
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.played_loads import beyond_warnings, played_load, told
 from specroof.questions.request import (
@@ -34,7 +37,7 @@ from specroof.questions.request import (
     load_of,
     question,
 )
-from specroof.report.layout import ABSENT, figure, format_table, page
+from specroof.report.layout import format_table, page
 from specroof.serving.capacity import RoomRule
 from specroof.serving.served import raised_notes, room_rule
 from specroof.serving.workload import Load, Workload, workload_json
@@ -135,72 +138,32 @@ class BreakevenRequest(PlayedRequest):
     capacity: MemoryLimits = None
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+@dataclass(frozen=True, kw_only=True)
+class BreakevenRow(OfLoad):
     """The answer at one load.
+
+    `speedup` and `decision` are of the drafter as it is; None where it has no acceptance, and
+    where the load is solved for. Of a larger load than `unknown_from` nothing is known; it is None
+    where the server has no room for it, and where another figure is solved for.
 
     Parameters
     ----------
-    context_len, batch_size
-        The load; None for what is solved for, and for the batch of requests that come by
-        themselves.
-    threshold
-        Where the speedup is reached, and the largest speedup.
-    speedup
-        With the drafter as it is; None where it has no acceptance or where the load is solved for.
-    runs
-        First and last of each run of batches or contexts that reach it.
     room_ends
-        Whether the server has no room for larger ones, or for any.
-    unknown_from
-        The least batch or context that was not tried, of which nothing is known; None where the
-        server has no room for it, and where another figure is solved for.
-    rate
-        Requests that arrive in a second, of requests that are played through; None of clients.
-    decision
-        On, off or unclear for the drafter as it is, as `specroof.outcomes.choose` has it; None as
-        `speedup`.
+        Whether the server has no room for larger loads, or for any.
     """
 
-    context_len: float | None
-    batch_size: float | None
-    threshold: Threshold
-    speedup: float | None = None
-    runs: tuple[tuple[int, int], ...] = ()
+    drafter: Annotated[str, q.DRAFTER]
+    solve: Annotated[str, q.SOLVE]
+    wanted_speedup: Annotated[float, q.WANTED_SPEEDUP]
+    answer: Annotated[str, q.ANSWER]
+    value: Annotated[float | None, q.VALUE]
+    draft_len: Annotated[int | None, q.DRAFT_LEN]
+    ceiling: Annotated[float, q.CEILING]
+    speedup: Annotated[float | None, q.SPEEDUP] = None
+    decision: Annotated[LoadDecision | None, q.DECISION] = None
+    runs: Annotated[tuple[tuple[int, int], ...], q.RUNS] = ()
+    unknown_from: Annotated[int | None, q.UNKNOWN_FROM] = None
     room_ends: bool = False
-    unknown_from: int | None = None
-    rate: float | None = None
-    decision: LoadDecision | None = None
-
-    @property
-    def value(self) -> float | None:
-        """What was solved for; None where it is reached nowhere, or beyond what was tried."""
-        return self.threshold.value
-
-    @property
-    def told_runs(self) -> str:
-        """The runs in words, as "1-48, 60"."""
-        return ", ".join(f"{one}" if one == end else f"{one}-{end}" for one, end in self.runs)
-
-    @property
-    def place(self) -> float:
-        """The load that answers are told by: the rate, the batch, or else the context."""
-        given = (self.rate, self.batch_size, self.context_len)
-        return next(one for one in given if one is not None)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the row as JSON has it."""
-        ceiling = self.threshold.ceiling
-        return {
-            **fields_of(self, "context_len", "batch_size"),
-            **fields_of(self.threshold, "answer", "value", "draft_len"),
-            "ceiling": ceiling if np.isfinite(ceiling) else None,
-            "speedup": self.speedup,
-            "runs": [list(run) for run in self.runs],
-            "unknown_from": self.unknown_from,
-            "rate": self.rate,
-            "decision": self.decision,
-        }
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -228,7 +191,7 @@ class Breakeven(Charted):
     speedup: float
     draft_len: int | None
     workload: Workload | None
-    rows: tuple[Row, ...]
+    rows: tuple[BreakevenRow, ...]
 
     @property
     def title(self) -> str:
@@ -256,12 +219,6 @@ class Breakeven(Charted):
             what += " (factor on its time)" if priced else " (share of a plain step)"
         return f"{what} for a speedup of {self.speedup:g} {drafts}"
 
-    @property
-    def records(self) -> list[dict[str, Any]]:
-        """A row for each load."""
-        same = {"drafter": self.drafter.name, "solve": self.solve, "wanted_speedup": self.speedup}
-        return [same | row.to_dict() | {"runs": row.told_runs} for row in self.rows]
-
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
         return {
@@ -271,7 +228,7 @@ class Breakeven(Charted):
             "wanted_speedup": self.speedup,
             "draft_len": self.draft_len,
             **workload_json(self.workload),
-            "rows": [row.to_dict() for row in self.rows],
+            "rows": self.records,
             **self.messages,
         }
 
@@ -308,7 +265,7 @@ def breakeven(request: BreakevenRequest) -> Breakeven:
 
 def _load_rows(
     case: "_Threshold", wanted: float, request: BreakevenRequest, curve: SpeedupCurve
-) -> tuple[list[Row], list[str], list[str]]:
+) -> tuple[list[BreakevenRow], list[str], list[str]]:
     """Return the answers at loads, notes on them, and warnings."""
     load, notes = case.load, [*curve.notes]
     if load.requests:
@@ -348,6 +305,8 @@ class _Threshold:
         The longest draft that is priced.
     draft_len
         Drafts per round; None for the best of 1 to `max_draft_len`.
+    solve
+        What is solved for.
     """
 
     deployment: Deployment
@@ -356,6 +315,18 @@ class _Threshold:
     room: RoomRule
     max_draft_len: int
     draft_len: int | None
+    solve: str
+
+    def row(self, wanted: float, threshold: Threshold, **known: Any) -> BreakevenRow:
+        """Return the row of a load, from where the speedup is reached."""
+        return BreakevenRow(
+            drafter=self.drafter.name,
+            solve=self.solve,
+            wanted_speedup=wanted,
+            **fields_of(threshold, "answer", "value", "ceiling"),
+            draft_len=threshold.draft_len if np.isfinite(threshold.ceiling) else None,
+            **known,
+        )
 
     def outcomes(
         self,
@@ -418,6 +389,7 @@ def _case(request: BreakevenRequest, drafter: Drafter) -> _Threshold:
         ),
         max_draft_len=min(deepest, DEFAULT_MAX_DRAFT_LEN) if drafts is None else drafts,
         draft_len=drafts,
+        solve=request.solve,
     )
 
 
@@ -441,7 +413,7 @@ def _wanted(request: BreakevenRequest, case: _Threshold) -> float:
 
 def _row(
     case: _Threshold, load: Load, wanted: float, solve: str
-) -> tuple[Row, list[str], list[str]]:
+) -> tuple[BreakevenRow, list[str], list[str]]:
     """Return the answer at one load beside the speedup of the drafter as it is, notes, warnings.
 
     What is solved for is solved in closed form. Where requests are played through, the speedup
@@ -455,13 +427,12 @@ def _row(
     notes = raised_notes(now, now.curve.batch_size.tolist())
     own: dict[str, Any] = {
         "context_len": float(load.context_len[0]),
-        "batch_size": None if load.kind != "concurrency" else float(load.batch_size[0]),
-        "rate": load.rate[0] if load.rate else None,
+        **load_keys(load, 0, float(load.batch_size[0])),
     }
     have_room = first + np.flatnonzero(np.isfinite(runs[first:]))
     if not have_room.size:
         no_room = Threshold("no room", None, first, -np.inf)
-        return Row(**own, threshold=no_room, room_ends=True), notes, warnings
+        return case.row(wanted, no_room, room_ends=True, **own), notes, warnings
     here = replace(case, max_draft_len=int(have_room[-1]))
     steady = replace(load.steady, batch_size=now.curve.batch_size.tolist())
 
@@ -493,13 +464,22 @@ def _row(
         threshold, played = solved(target)
         plays += 1
     if drafter.acceptance is not None:
-        gains = drafting_gain(now.curve, case.draft_len)[0]
-        own["speedup"] = float(gains[0, 0]) if np.isfinite(gains[0, 0]) else None
+        gains, drafts = drafting_gain(now.curve, case.draft_len)
+        own["speedup"] = float(gains[0, 0])
         own["decision"] = next(choose(now))[1]
-    return Row(**own, threshold=threshold), notes, warnings
+        own["bands"] = {"speedup": _band(now.curve, int(drafts[0, 0]))}
+    return case.row(wanted, threshold, **own), notes, warnings
 
 
-def _rate_row(case: _Threshold, wanted: float) -> Row:
+def _band(curve: SpeedupCurve, drafts: int) -> tuple[float, float]:
+    """Return the band of the speedup of so many drafts at the only load; NaN without one."""
+    low, high = curve.speedup_low, curve.speedup_high
+    if low is None or high is None:
+        return np.nan, np.nan
+    return float(low[0, 0, drafts]), float(high[0, 0, drafts])
+
+
+def _rate_row(case: _Threshold, wanted: float) -> BreakevenRow:
     """Return the largest rate at which a speedup is reached."""
     accepted, load = acceptance_of(case.drafter), case.load.part(0)
 
@@ -509,7 +489,8 @@ def _rate_row(case: _Threshold, wanted: float) -> Row:
         return float(speedups[0, 0]), int(drafts[0, 0])
 
     ends = max(case.load.rate), min(case.load.rate)
-    return Row(load.context_len[0], None, crossing(gain, wanted, ends, _RATE_WITHIN))
+    threshold = crossing(gain, wanted, ends, _RATE_WITHIN)
+    return case.row(wanted, threshold, context_len=load.context_len[0])
 
 
 #: From an acceptance and a drafter to the speedup of drafting at one load, and its draft length.
@@ -537,7 +518,7 @@ def _threshold(case: _Threshold, solve: str, wanted: float, gain: _Gain) -> Thre
 
 def _run(
     case: _Threshold, load: tuple[float, float], wanted: float, request: BreakevenRequest
-) -> Row:
+) -> BreakevenRow:
     """Return the runs of batches or contexts that reach a speedup, at one load."""
     solve = request.solve
     asked = _MOST[solve] if request.most is None else request.most
@@ -560,22 +541,25 @@ def _run(
     beyond = int(places[-1]) + 1
     ends = bool(np.isinf(at(np.array([beyond]))[0][0]))
     none = "never" if np.isfinite(ceiling) else "no room"
-    row = Row(
-        **known,
-        threshold=Threshold(none, None, int(drafts[np.argmax(gains)]), ceiling),
+    threshold = Threshold(none, None, int(drafts[np.argmax(gains)]), ceiling)
+    if runs:
+        last = runs[-1][1]
+        there = int(at(np.array([last]))[1][0])
+        pays = bool(np.all((gains >= wanted) | np.isinf(gains)))
+        threshold = Threshold("always" if pays else "at", float(last), there, ceiling)
+        if not ends and last == places[-1]:
+            threshold = Threshold("beyond", None, there, ceiling)
+    own = {name: one for name, one in known.items() if one is not None}
+    if case.load.workload and "batch_size" in own:
+        own["concurrency"] = own.pop("batch_size")
+    return case.row(
+        wanted,
+        threshold,
+        **own,
         runs=tuple(runs),
         room_ends=bool(runs) and ends,
         unknown_from=None if ends else beyond,
     )
-    if not runs:
-        return row
-    last = runs[-1][1]
-    there = int(at(np.array([last]))[1][0])
-    if not ends and last == places[-1]:
-        return replace(row, threshold=Threshold("beyond", None, there, ceiling))
-    pays = bool(np.all((gains >= wanted) | np.isinf(gains)))
-    answer = "always" if pays else "at"
-    return replace(row, threshold=Threshold(answer, float(last), there, ceiling))
 
 
 def _places(most: int) -> IntArray:
@@ -589,60 +573,48 @@ def _places(most: int) -> IntArray:
 
 # --- Break-even points, as a table ---------------------------------------------------------------
 
-_ANSWERS: Final = {"never": "never", "always": "always", "at": ""}
 _SEVERAL: Final = {"batch": "batches", "context": "contexts"}
 
 
 def breakeven_text(answer: Breakeven) -> str:
     """Return the answer at each load as a table, with the most that could be reached."""
-    if answer.solve in {"batch", "context"}:
-        other = "context" if answer.solve == "batch" else "batch"
+    if answer.solve in _SEVERAL:
         header = [
-            other,
-            f"largest {answer.solve}",
-            "γ",
-            "at best",
-            f"{_SEVERAL[answer.solve]} that pay",
+            "context" if answer.solve == "batch" else "batch",
+            *(f"largest {answer.solve}", "γ", "at best", f"{_SEVERAL[answer.solve]} that pay"),
         ]
         table = format_table(header, [_run_cells(row) for row in answer.rows], left=[4])
     else:
-        titles = {"batch_size": "batch", "rate": "req/s in"}
-        loads = [title for name, title in titles.items() if getattr(answer.rows[0], name)]
-        header = ["context", *loads, answer.solve, "γ", "at best", "now", ""]
-        table = format_table(header, map(_cells, answer.rows), left=[len(header) - 1])
+        told = {"answer": "", "speedup": "now", "value": answer.solve}
+        shown = [replace(row, answer=_told(row)) for row in answer.rows]
+        table = rows_table(shown, _SHOWN, **told)
     return page(answer, table, below_title=answer.sought)
 
 
-def _cells(row: Row) -> list[str]:
-    one = row.threshold
-    value, now = figure(row.value, "{:.3g}".format), figure(row.speedup, "{:.2f}x".format)
-    load = [
-        f"{value:g}" for value in (row.context_len, row.batch_size, row.rate) if value is not None
-    ]
-    told = "" if row.room_ends else _ANSWERS[one.answer]
-    return [*load, value, *_most(row), now, told]
+#: What is told of an answer beside its value.
+_ANSWERS: Final = {"at": ""}
+_SHOWN: Final = (
+    *("context_len", "concurrency", "batch_size", "rate", "value", "draft_len", "ceiling"),
+    *("speedup", "answer"),
+)
 
 
-def _run_cells(row: Row) -> list[str]:
-    one = row.threshold
-    value = figure(row.value, "{:.0f}".format)
-    runs = row.told_runs or "never"
-    if one.answer == "always":
+def _told(row: BreakevenRow) -> str:
+    return _ANSWERS.get(row.answer, row.answer)
+
+
+def _run_cells(row: BreakevenRow) -> list[str]:
+    none = "no room" if row.answer == "no room" else "never"
+    value, runs = cell_of(q.VALUE, row.value), q.RUNS.spelt(row.runs) or none
+    if row.value is not None:
+        value = f"{row.value:.0f}"
+    if row.answer == "always":
         runs += " (all that have room)"
-    elif one.answer == "beyond":
+    elif row.answer == "beyond" and row.runs:
         value = f"> {row.runs[-1][1]}"
         runs += f" (from {row.unknown_from} on unknown)"
-    return [f"{row.place:g}", value, *_most(row), runs]
-
-
-def _most(row: Row) -> tuple[str, str]:
-    """Return the drafts of the answer, and the most that could be reached."""
-    one = row.threshold
-    return (
-        (str(one.draft_len), f"{one.ceiling:.2f}x")
-        if np.isfinite(one.ceiling)
-        else (ABSENT, "no room")
-    )
+    most = cell_of(q.DRAFT_LEN, row.draft_len), cell_of(q.CEILING, row.ceiling)
+    return [f"{row.load:g}", value, *most, runs]
 
 
 # --- The chart ------------------------------------------------------------------------------------
@@ -673,7 +645,7 @@ def breakeven_chart(answer: Breakeven) -> Any:
         is_rate = any(row.rate for row in answer.rows)
         per_load = "Requests/s" if is_rate else "Batch size (sequences)"
         load = _OTHER_LOAD.get(answer.solve, per_load)
-        style.load_ticks(axes, [row.place for row in answer.rows], load)
+        style.load_ticks(axes, [row.load for row in answer.rows], load)
         axes.set_ylabel(_AXIS_LABELS[answer.solve])
         if keys:
             style.add_legend(chart, keys)
@@ -684,20 +656,20 @@ def _draw_values(axes: Any, answer: Breakeven) -> list[Any]:
     """Draw a line for each context over batch sizes, and marks where it never pays."""
     from specroof.plot import style  # noqa: PLC0415 - matplotlib is slow to import
 
-    lines: dict[float, list[Row]] = {}
+    lines: dict[float, list[BreakevenRow]] = {}
     for row in answer.rows:
         lines.setdefault(row.context_len or 0.0, []).append(row)
     keys = []
     for i, (context, rows) in enumerate(lines.items()):
         values = [np.nan if row.value is None else row.value for row in rows]
-        axes.plot([row.place for row in rows], values, **style.look(i))
+        axes.plot([row.load for row in rows], values, **style.look(i))
         if len(lines) > 1:
             name = f"context {style.short_number(context)}"
             keys.append(style.line_key(name, **style.look(i)))
     known = [row.value for row in answer.rows if row.value is not None]
     top = max(known, default=1.0) * 1.08 or 1.0
     axes.set_ylim(0.0 if answer.solve != "accept-length" else min([1.0, *known]), top)
-    never = [row.place for row in answer.rows if row.value is None]
+    never = [row.load for row in answer.rows if row.value is None]
     if never:
         axes.plot(never, [top * 0.97] * len(never), **_NEVER, color=style.GREY, clip_on=False)
         label = "never reached" + " or no room" * any(row.room_ends for row in answer.rows)
@@ -710,7 +682,7 @@ def _draw_runs(axes: Any, answer: Breakeven) -> list[Any]:
     from specroof.plot import style  # noqa: PLC0415 - matplotlib is slow to import
 
     for row in answer.rows:
-        place = max(row.place, 1.0)  # the axis has no 0
+        place = max(row.load, 1.0)  # the axis has no 0
         for first, last in row.runs:
             ends = [first, max(last, first * 1.02)]
             axes.plot([place] * 2, ends, color=style.COLORS[0], lw=7, solid_capstyle="butt")

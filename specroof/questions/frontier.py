@@ -1,18 +1,21 @@
 """What can each user and each device get, and what is the cheapest point fast enough?"""
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import numpy as np
 
+from specroof import quantities as q
 from specroof.arrays import Array, fields_of, number_within, whole_within
 from specroof.drafters import Drafter
 from specroof.errors import Note, OptionError, refuse
 from specroof.hardware import HardwareProfile
 from specroof.latency import Deployment
-from specroof.questions.answer import Charted
+from specroof.outcomes.rows import OfLoad, costs_of
+from specroof.quantities import records_of
+from specroof.questions.answer import Charted, rows_table
 from specroof.questions.curve_tables import compared_on
 from specroof.questions.played_loads import (
     beyond_warnings,
@@ -42,12 +45,12 @@ from specroof.questions.request import (
     hardware_of,
     load_of,
     model_of,
+    money_of,
     numbers,
     price_notes,
     question,
     refuse_one_token,
     unique_list,
-    usd_per_hour,
     words,
 )
 from specroof.report.layout import ABSENT, figure, format_table, in_line, page
@@ -55,10 +58,10 @@ from specroof.serving.played import largest_rate, played_server
 from specroof.serving.served import room_rule
 from specroof.serving.workload import Load, Workload, workload_json
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
-from specroof.speedup.price import Frontier, frontier_of, price_and_energy
+from specroof.speedup.price import Frontier, Money, frontier_of
 from specroof.speedup.reach import nearness
 from specroof.speedup.result import within_measured
-from specroof.units import MILLION, MILLISECOND, format_price, format_seconds
+from specroof.units import MILLISECOND, format_price
 
 if TYPE_CHECKING:
     from specroof.serving.split import Split
@@ -130,42 +133,32 @@ class FrontierRequest(WorkerRequest, PlayedRequest):
     capacity: MemoryLimits = None
 
 
-@dataclass(frozen=True, slots=True)
-class FrontierPoint:
-    """One way to serve.
+@dataclass(frozen=True, kw_only=True)
+class FrontierPoint(OfLoad):
+    """One way to serve: what each user gets of it, and each device.
 
-    Parameters
-    ----------
-    devices, batch_size, draft_len
-        Over how many devices, how many sequences together, how many drafts per round.
-    tokens_per_s_per_user, tokens_per_s_per_device
-        What each gets: of requests, a user after the first token and a device with prefills.
-    tokens_per_s_per_device_low, tokens_per_s_per_device_high
-        Ends of the band that holds 80% of measurements; None where there is no band.
-    usd_per_million_tokens, joules_per_million_tokens
-        Of output tokens; None where price or watts are unknown.
-    ttft_s
-        Seconds to the first token of a request; None where a context was asked about.
-    rate
-        Requests that arrive in a second; None of a closed loop. `batch_size` is then how many run
-        on average. Times are means; targets of played requests are of p99.
-    running
-        The limit of running requests that the server is told for this point; None where its
-        default is enough.
+    Times are means; targets of played requests are of p99. `running_limit` is None where the
+    default of the server is enough.
     """
 
-    devices: int
-    batch_size: float
-    draft_len: int
-    tokens_per_s_per_user: float
-    tokens_per_s_per_device: float
-    usd_per_million_tokens: float | None
-    joules_per_million_tokens: float | None
-    ttft_s: float | None
-    rate: float | None = None
-    tokens_per_s_per_device_low: float | None = None
-    tokens_per_s_per_device_high: float | None = None
-    running: int | None = None
+    drafter: Annotated[str, q.DRAFTER]
+    draft_len: Annotated[int, q.DRAFT_LEN]
+    devices: Annotated[int, q.DEVICES]
+    speedup: Annotated[float, q.SPEEDUP]
+    tokens_per_s_per_user: Annotated[float, q.USER_TOKENS]
+    tokens_per_s_per_device: Annotated[float, q.DEVICE_TOKENS]
+    usd_per_million_tokens: Annotated[float | None, q.PRICE]
+    joules_per_million_tokens: Annotated[float | None, q.ENERGY]
+    ttft_s: Annotated[float | None, q.TTFT] = None
+    running: Annotated[float | None, q.RUNNING] = None
+    running_limit: Annotated[int | None, q.RUNNING_LIMIT] = None
+    is_cheapest: Annotated[bool, q.IS_CHEAPEST] = False
+
+    @property
+    def at_once(self) -> float:
+        """Requests at a time: the clients, the batch, or those that run on average."""
+        given = (self.concurrency, self.batch_size, self.running)
+        return next(one for one in given if one is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,11 +203,9 @@ class Series:
     largest_rates: tuple[LargestRate, ...] = ()
 
 
-def _most_tokens(
-    points: Sequence[tuple[str, FrontierPoint | None]],
-) -> tuple[str, FrontierPoint] | None:
-    known = [(name, point) for name, point in points if point is not None]
-    return max(known, key=lambda one: one[1].tokens_per_s_per_device, default=None)
+def _most_tokens(points: Iterable[FrontierPoint | None]) -> FrontierPoint | None:
+    known = [point for point in points if point is not None]
+    return max(known, key=lambda point: point.tokens_per_s_per_device, default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,28 +232,14 @@ class ChipFrontier:
     reach: dict[str, Any] | None
 
     @property
-    def cheapest(self) -> tuple[str, FrontierPoint] | None:
-        """The series and the point with most tokens of each device that is fast enough."""
-        return _most_tokens([(one.name, one.cheapest) for one in self.series])
+    def cheapest(self) -> FrontierPoint | None:
+        """The point with most tokens of each device that is fast enough."""
+        return _most_tokens(one.cheapest for one in self.series)
 
     @property
-    def by_default(self) -> tuple[str, FrontierPoint] | None:
+    def by_default(self) -> FrontierPoint | None:
         """The same under the default limits of the server."""
-        return _most_tokens([(one.name, one.by_default) for one in self.series])
-
-    @property
-    def records(self) -> list[dict[str, Any]]:
-        """Every point of every frontier, with the chip and the name of its series."""
-        return [
-            {
-                "hardware": self.hardware,
-                "series": one.name,
-                **asdict(point),
-                "is_cheapest": point == one.cheapest,
-            }
-            for one in self.series
-            for point in one.points
-        ]
+        return _most_tokens(one.by_default for one in self.series)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -320,19 +297,19 @@ class FrontierAnswer(Charted):
         return tuple(one for chip in self.chips for one in chip.series)
 
     @property
-    def cheapest(self) -> tuple[str, FrontierPoint] | None:
-        """The series and the point of the cheapest tokens that come fast enough."""
+    def cheapest(self) -> FrontierPoint | None:
+        """The point of the cheapest tokens that come fast enough."""
         return self.chips[0].cheapest
 
     @property
-    def records(self) -> list[dict[str, Any]]:
-        """Every point of every frontier, with its chip and the name of its series."""
-        return [row for chip in self.chips for row in chip.records]
+    def rows(self) -> tuple[FrontierPoint, ...]:
+        """Every point of every frontier."""
+        return tuple(point for one in self.series for point in one.points)
 
     @property
     def columns(self) -> list[str]:
         """The names of the columns of that table, which has no rows where no batch has room."""
-        return ["hardware", "series", *(one.name for one in fields(FrontierPoint)), "is_cheapest"]
+        return super().columns if self.rows else [*FrontierPoint.column_names()]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints; several chips stand in a list."""
@@ -344,16 +321,11 @@ class FrontierAnswer(Charted):
                 **fields_of(self, "context_len", "tpot_s", "ttft_s"),
                 **workload_json(self.workload),
                 "usd_per_hour": chip.usd_per_hour,
-                "points": chip.records,
-                **{
-                    name: best and {"series": best[0], **asdict(best[1])}
-                    for name, best in (
-                        ("cheapest", chip.cheapest),
-                        ("by_default", chip.by_default),
-                    )
-                },
+                "rows": records_of([point for one in chip.series for point in one.points]),
+                "cheapest": chip.cheapest and chip.cheapest.record,
+                "by_default": chip.by_default and chip.by_default.record,
                 "largest_rates": [
-                    {"series": one.name, **asdict(largest)}
+                    {"drafter": one.name, **asdict(largest)}
                     for one in chip.series
                     for largest in one.largest_rates
                 ],
@@ -375,7 +347,7 @@ def frontier(request: FrontierRequest) -> FrontierAnswer:
     for profile in profiles:
         here = replace(request, model=model, family=None, hardware=profile)
         found, left_out = _frontiers(here, load)
-        chips.append(_chip(here, profile, found))
+        chips.append(_chip(here, found))
         place = f"{profile.name}: " if len(profiles) > 1 else ""
         for note in _money_notes(profile, chips[-1].usd_per_hour):
             notes.append(Note(f"{place}{note}", f"{place}{getattr(note, 'short', note)}"))
@@ -393,39 +365,33 @@ def frontier(request: FrontierRequest) -> FrontierAnswer:
     )
 
 
-def _chip(
-    request: FrontierRequest, profile: HardwareProfile, found: Sequence["_DeviceFrontiers"]
-) -> ChipFrontier:
+def _chip(request: FrontierRequest, found: Sequence["_DeviceFrontiers"]) -> ChipFrontier:
     """Return the frontiers of a chip over all numbers of devices."""
     setup, split = found[0].deployment.setup, found[0].split
-    usd = usd_per_hour(profile, request.price_per_hour)
-    watts = None if profile.power is None else profile.power.watts
-    if split is not None:
-        usd = split.mean(setup, lambda chip: usd_per_hour(chip, request.price_per_hour))
-        watts = split.mean(setup, lambda chip: None if chip.power is None else chip.power.watts)
+    money = replace(money_of(setup, split, request.price_per_hour), devices=1)
+    where = {"hardware": setup.hardware.name, "context_len": found[0].context_len}
     series = tuple(
         replace(
-            _series(name, [one.columns[i] for one in found], request, usd, watts),
+            _series({**where, "drafter": name}, [one.columns[i] for one in found], request, money),
             largest_rates=tuple(rate for one in found if (rate := one.largest_rates[i])),
         )
         for i, name in enumerate(found[0].names)
     )
-    chip = ChipFrontier(setup.hardware.name, setup.engine.name, usd, series, None)
-    if chip.cheapest is None:
+    hourly = money.usd_per_hour
+    chip = ChipFrontier(setup.hardware.name, setup.engine.name, hourly, series, None)
+    point = chip.cheapest
+    if point is None:
         return chip
-    name, point = chip.cheapest
     (deployment,) = (one.deployment for one in found if one.devices == point.devices)
-    kinds = [] if name == PLAIN else [name.partition(",")[0]]
-    return replace(
-        chip, reach=nearness(deployment, kinds, found[0].context_len, [point.batch_size])
-    )
+    kinds = [] if point.drafter == PLAIN else [point.drafter.partition(",")[0]]
+    return replace(chip, reach=nearness(deployment, kinds, found[0].context_len, [point.at_once]))
 
 
 def _rank(chip: ChipFrontier) -> tuple[bool, float, float]:
     """Return the key that chips are ranked by: the price of tokens, then tokens of each device."""
-    if chip.cheapest is None:
+    point = chip.cheapest
+    if point is None:
         return True, np.inf, 0.0
-    point = chip.cheapest[1]
     usd = point.usd_per_million_tokens
     return False, np.inf if usd is None else usd, -point.tokens_per_s_per_device
 
@@ -600,7 +566,7 @@ def _rates_within(
 def _unbeaten(points: _Columns, request: FrontierRequest) -> _Columns:
     """Return the points that no other beats, in any server or by default, in their order."""
     index = [_frontier(points, request).index]
-    if "running" in points:
+    if "running_limit" in points:
         index.append(_frontier(_by_default(points), request).index)
     kept = np.unique(np.concatenate(index))
     return {name: column[kept] for name, column in points.items()}
@@ -608,7 +574,7 @@ def _unbeaten(points: _Columns, request: FrontierRequest) -> _Columns:
 
 def _by_default(points: _Columns) -> _Columns:
     """Return the points with figures of those alone that need no limit of running requests."""
-    users = np.where(np.isnan(points["running"]), points["tokens_per_s_per_user"], np.nan)
+    users = np.where(np.isnan(points["running_limit"]), points["tokens_per_s_per_user"], np.nan)
     return points | {"tokens_per_s_per_user": users}
 
 
@@ -623,53 +589,61 @@ def _frontier(columns: _Columns, request: FrontierRequest) -> Frontier:
     return frontier_of(np.where(late, np.nan, users), columns["tokens_per_s_per_device"])
 
 
-#: Tokens of a device, and the ends of its band.
-_PER_DEVICE: Final = (
-    "tokens_per_s_per_device",
-    "tokens_per_s_per_device_low",
-    "tokens_per_s_per_device_high",
-)
+#: Figures of a point that have bands.
+_BANDED: Final = ("speedup", "tokens_per_s_per_device", "ttft_s")
 
 
 def _of_devices(found: Prediction, drafter: int, drafts: slice) -> _Columns:
     """Return the points of some draft lengths of a drafter on as many devices as there are."""
-    curve = found.curves[drafter]
-    users, rates, ends = curve.tokens_per_s_per_user, curve.tokens_per_s, curve.rate_ends
-    waits_s = np.full_like(users, np.nan)
-    if found.end_to_end:
-        whole = found.end_to_end[drafter]
-        users, rates, waits_s = 1.0 / whole.tpot_s, whole.tokens_per_s, whole.ttft_s
-        ends = whole.figure_ends["tokens_per_s"]
-        if whole.workers is not None and found.limits:
+    one = found.outcomes[drafter]
+    curve, ends, shape = one.curve, one.figure_ends, one.curve.round_s.shape
+    users, waits_s = 1.0 / one.tpot_s, np.full(shape, np.nan)
+    if one.end_to_end is not None:
+        waits_s = one.end_to_end.ttft_s
+        workers = one.end_to_end.workers
+        if workers is not None and one.room is not None:
             # More than the decode workers have room for wait, and gain nothing.
-            is_full = whole.workers.decode_batch >= found.limits[drafter].largest[:, None, :]
+            is_full = workers.decode_batch >= one.room.largest[:, None, :]
             users = np.where(is_full, np.nan, users)
     late_s = waits_s, 1 / users
-    rate = np.full(len(curve.batch_size), np.nan)
-    if found.played:
-        played = found.played[drafter]
-        late_s = played.figures["p99_ttft_s"][None], played.figures["p99_tpot_s"][None]
+    if one.played is not None:
+        late_s = one.played.figures["p99_ttft_s"][None], one.played.figures["p99_tpot_s"][None]
         users = np.where(np.isfinite(late_s[0]), users, np.nan)  # of lengths that are played
-        rate = np.array(played.load.rate or rate)
     users = within_measured(users, curve.measured_draft_len)
-    low, high = (np.full_like(rates, np.nan),) * 2 if ends is None else ends
+    low, high = curve.speedup_low, curve.speedup_high
+    speedup_ends = None if low is None or high is None else (low, high)
+    figures: dict[str, tuple[Array, tuple[Array, Array] | None]] = {
+        "tokens_per_s_per_user": (users, None),
+        "late_ttft_s": (late_s[0], None),
+        "late_tpot_s": (late_s[1], None),
+        "speedup": (curve.speedup, speedup_ends),
+        "tokens_per_s_per_device": (one.tokens_per_s, ends["tokens_per_s"]),
+        "ttft_s": (waits_s, ends.get("ttft_s")),
+    }
     columns = {
         "devices": np.array(found.devices),
-        "batch_size": curve.batch_size,
         "draft_len": curve.draft_len[drafts, None],
-        "tokens_per_s_per_user": users[0, :, drafts].T,
-        "ttft_s": waits_s[0, :, drafts].T,
-        "late_ttft_s": late_s[0][0, :, drafts].T,
-        "late_tpot_s": late_s[1][0, :, drafts].T,
-        "rate": rate,
-        "running": _told(found, drafter, is_plain=drafts.start is None),
-        **{
-            name: values[0, :, drafts].T / found.devices
-            for name, values in zip(_PER_DEVICE, (rates, low, high), strict=True)
-        },
+        "running_limit": _told(found, drafter, is_plain=drafts.start is None),
+        **_load_columns(found.load, curve.batch_size),
     }
+    for name, (values, pair) in figures.items():
+        share = found.devices if name == "tokens_per_s_per_device" else 1
+        columns[name] = values[0, :, drafts].T / share
+        if name in _BANDED:
+            low, high = (np.full(shape, np.nan),) * 2 if pair is None else pair
+            columns[f"{name}_low"] = low[0, :, drafts].T / share
+            columns[f"{name}_high"] = high[0, :, drafts].T / share
     grids = np.broadcast_arrays(*columns.values())
     return {name: grid.ravel() for name, grid in zip(columns, grids, strict=True)}
+
+
+def _load_columns(load: Load, batch_size: Array) -> _Columns:
+    """Return what loads are told by, and of arrivals the requests that run on average."""
+    if load.rate:
+        return {"rate": np.array(load.rate), "running": batch_size}
+    if load.kind != "concurrency":
+        return {"running": batch_size}
+    return {"concurrency" if load.workload else "batch_size": batch_size}
 
 
 def _told(found: Prediction, drafter: int, *, is_plain: bool) -> Array:
@@ -684,44 +658,36 @@ def _told(found: Prediction, drafter: int, *, is_plain: bool) -> Array:
 
 
 def _series(
-    name: str,
-    parts: Sequence[_Columns],
-    request: FrontierRequest,
-    usd: float | None,
-    watts: float | None,
+    names: dict[str, Any], parts: Sequence[_Columns], request: FrontierRequest, money: Money
 ) -> Series:
     """Return the points that no other beats on any devices, and the cheapest fast enough."""
     columns = {column: np.concatenate([part[column] for part in parts]) for column in parts[0]}
     best, slowest_s = _frontier(columns, request), request.tpot_s or np.inf
-    points = {i: _point(columns, i, usd, watts) for i in best.index.tolist()}
+    points = {i: _point(names, columns, i, money) for i in best.index.tolist()}
     at = best.cheapest_within(slowest_s)
-    cheapest = by_default = None if at is None else points[at]
-    if cheapest is not None and cheapest.running is not None:
+    cheapest = by_default = None
+    if at is not None:
+        cheapest = by_default = points[at] = replace(points[at], is_cheapest=True)
+    if cheapest is not None and cheapest.running_limit is not None:
         at = _frontier(_by_default(columns), request).cheapest_within(slowest_s)
-        by_default = None if at is None else _point(columns, at, usd, watts)
-    return Series(name, tuple(points.values()), cheapest, by_default)
+        by_default = None if at is None else _point(names, columns, at, money)
+    return Series(names["drafter"], tuple(points.values()), cheapest, by_default)
 
 
-def _point(columns: _Columns, i: int, usd: float | None, watts: float | None) -> FrontierPoint:
-    """Return one of the points, with its price and energy."""
+def _point(names: dict[str, Any], columns: _Columns, i: int, money: Money) -> FrontierPoint:
+    """Return one of the points, which is told by names, with its price and energy by device."""
     known: dict[str, Any] = {
-        name: None if np.isnan(column[i]) else column[i].item()
-        for name, column in columns.items()
-        if not name.startswith("late_")
+        column: None if np.isnan(values[i]) else values[i].item()
+        for column, values in columns.items()
+        if not column.startswith("late_")
     }
-    if known.get("running") is not None:
-        known["running"] = int(known["running"])
-    costs = {
-        name: None if value is None else float(value)
-        for name, value in price_and_energy(
-            known["tokens_per_s_per_device"], devices=1, usd_per_hour=usd, watts=watts
-        ).items()
-    }
-    return FrontierPoint(
-        **known,
-        usd_per_million_tokens=costs["usd_per_million_tokens"],
-        joules_per_million_tokens=costs["joules_per_million_tokens"],
+    bands = {name: (known.pop(f"{name}_low"), known.pop(f"{name}_high")) for name in _BANDED}
+    costs: dict[str, Any] = costs_of(
+        money, known["tokens_per_s_per_device"], "tokens_per_s_per_device", bands
     )
+    for count in ("devices", "draft_len", "running_limit"):
+        known[count] = None if known[count] is None else int(known[count])
+    return FrontierPoint(**names, **known, **costs, bands=bands)
 
 
 def _money_notes(chip: HardwareProfile, usd: float | None) -> Iterator[str]:
@@ -736,22 +702,21 @@ def _money_notes(chip: HardwareProfile, usd: float | None) -> Iterator[str]:
 # --- Frontiers, as tables ------------------------------------------------------------------------
 
 
+_SHOWN: Final = (
+    *("tokens_per_s_per_user", "tokens_per_s_per_device", "devices", "concurrency", "batch_size"),
+    *("running", "draft_len", "usd_per_million_tokens", "joules_per_million_tokens", "ttft_s"),
+    *("rate", "is_cheapest"),
+)
+
+
 def frontier_text(answer: FrontierAnswer) -> str:
     """Return the chips side by side, a frontier for each series, and the cheapest of all."""
-    header = ["per user", "per device", "devices", "batch", "γ", "$/Mtok", "MJ/Mtok"]
-    points = [point for one in answer.series for point in one.points]
-    header += ["TTFT"] if answer.workload else []
-    header += ["req/s in"] if any(point.rate for point in points) else []
-    header += [""]
     parts = [_chips_table(answer)] if len(answer.chips) > 1 else []
     for chip in answer.chips:
         place = f"{chip.hardware}: " if len(answer.chips) > 1 else ""
         for one in chip.series:
-            rows = [[*_cells(point), "cheapest" * (point == one.cheapest)] for point in one.points]
-            table = format_table(header, rows, left=[len(header) - 1])
-            parts.append(
-                f"{in_line(f'{place}{one.name}')} (tokens/s)\n{table if rows else 'no batch has room'}"
-            )
+            table = rows_table(one.points, _SHOWN) if one.points else "no batch has room"
+            parts.append(f"{in_line(f'{place}{one.name}')} (tokens/s)\n{table}")
     return page(answer, *parts, _cheapest(answer), _largest_rates(answer))
 
 
@@ -760,25 +725,23 @@ def _chips_table(answer: FrontierAnswer) -> str:
     header = ["chip", "with", "γ", "batch", "per user", "per device", "$/h", "$/Mtok", "80% band"]
     rows = []
     for chip in answer.chips:
-        if chip.cheapest is None:
+        point = chip.cheapest
+        if point is None:
             rows.append([chip.hardware, *[ABSENT] * (len(header) - 1)])
             continue
-        name, point = chip.cheapest
-        rate, low, high = (getattr(point, end) for end in _PER_DEVICE)
         hourly = None if chip.usd_per_hour is None else chip.usd_per_hour * point.devices
-        usd = point.usd_per_million_tokens
-        band = usd and low and (usd * rate / high, usd * rate / low)
+        low, high = point.usd_per_million_tokens_low, point.usd_per_million_tokens_high
         rows.append(
             [
                 f"{point.devices} x {chip.hardware}",
-                name.partition(",")[0],
+                point.drafter.partition(",")[0],
                 str(point.draft_len),
-                f"{round(point.batch_size, 1):g}",
+                f"{round(point.at_once, 1):g}",
                 f"{point.tokens_per_s_per_user:.1f}",
-                f"{rate:.0f}",
+                f"{point.tokens_per_s_per_device:.0f}",
                 figure(hourly, format_price),
-                figure(usd, format_price),
-                "-".join(map(format_price, band)) if band else ABSENT,
+                figure(point.usd_per_million_tokens, format_price),
+                ABSENT if low is None else f"{format_price(low)}-{format_price(high)}",
             ]
         )
     lines = compared_on(
@@ -788,43 +751,28 @@ def _chips_table(answer: FrontierAnswer) -> str:
     return "\n".join([format_table(header, rows, left=[0, 1]), *lines])
 
 
-def _cells(point: FrontierPoint) -> list[str]:
-    return [
-        f"{point.tokens_per_s_per_user:.1f}",
-        f"{point.tokens_per_s_per_device:.0f}",
-        f"{point.devices}",
-        f"{round(point.batch_size, 1):g}",
-        f"{point.draft_len}",
-        figure(point.usd_per_million_tokens, format_price),
-        figure(point.joules_per_million_tokens, lambda joules: format_price(joules / MILLION)),
-        *([] if point.ttft_s is None else [format_seconds(point.ttft_s)]),
-        *([] if point.rate is None else [f"{point.rate:.3g}"]),
-    ]
-
-
 def _cheapest(answer: FrontierAnswer) -> str:
     """Return the cheapest point that is fast enough, in one line."""
     wanted = (
         "" if answer.tpot_s is None else f" within {answer.tpot_s / MILLISECOND:g} ms per token"
     )
-    best = answer.cheapest
-    if best is None:
+    point = answer.cheapest
+    if point is None:
         return f"no point{wanted}"
-    name, point = best
     told = _price(point)
-    if point.running is not None:
+    if point.running_limit is not None:
         default = answer.chips[0].by_default
-        told += f"; it takes --server running={point.running}, the default gives "
+        told += f"; it takes --server running={point.running_limit}, the default gives "
         told += (
             "none as fast"
             if default is None
-            else f"{default[0]} at {default[1].tokens_per_s_per_device:.0f} tokens/s{_price(default[1])}"
+            else f"{default.drafter} at {default.tokens_per_s_per_device:.0f} tokens/s{_price(default)}"
         )
     place = f"device{'s' * (point.devices > 1)}"
     if len(answer.chips) > 1:
         place = f"x {answer.chips[0].hardware}"
     return in_line(
-        f"cheapest{wanted}: {name}, γ = {point.draft_len}, batch {round(point.batch_size, 1):g} on "
+        f"cheapest{wanted}: {point.drafter}, γ = {point.draft_len}, batch {round(point.at_once, 1):g} on "
         f"{point.devices} {place}: {point.tokens_per_s_per_device:.0f} tokens/s each{told}"
     )
 

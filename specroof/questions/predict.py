@@ -8,7 +8,6 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from specroof.architecture import Architecture
 from specroof.arrays import Array, array_within, number_within, to_json_array, whole_within
@@ -17,9 +16,10 @@ from specroof.errors import OptionError, refuse
 from specroof.latency import Deployment, Setup
 from specroof.outcomes.choose import choose
 from specroof.outcomes.outcomes import Outcomes, outcomes
+from specroof.outcomes.rows import LoadRow, load_fields
 from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
 from specroof.policies.decision import Choice, LoadDecision
-from specroof.questions.answer import Charted, title_of
+from specroof.questions.answer import Charted, Of, title_of
 from specroof.questions.curve_tables import (
     counted_table,
     curve_columns,
@@ -53,24 +53,21 @@ from specroof.questions.request import (
     MemoryLimits,
     Parameter,
     PlayedRequest,
+    PricePerHour,
     Values,
     WorkerRequest,
     as_list,
     drafters_of,
     load_of,
+    money_of,
     numbers,
     price_notes,
     question,
     usd_per_hour,
     whole_numbers,
 )
-from specroof.report.columns import (
-    Columns,
-    arrow_table,
-    data_frame,
-    listed_columns,
-)
-from specroof.report.layout import columns_csv, figure, format_table, in_line, note_lines
+from specroof.report.columns import Columns
+from specroof.report.layout import figure, format_table, in_line, note_lines
 from specroof.serving.capacity import RoomRule, ServerRoom
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.played import PlayedLoads
@@ -84,7 +81,7 @@ from specroof.speedup.curve import (
     longest_draft,
     refuse_many_points,
 )
-from specroof.speedup.price import price_and_energy
+from specroof.speedup.price import Money
 from specroof.speedup.reach import evidence_engine, nearness
 from specroof.speedup.result import SpeedupCurve
 from specroof.units import MILLION, MOST_POINTS, format_drafts, format_price
@@ -120,6 +117,8 @@ class Prediction(Charted):
     split
         Workers of prefill and of decoding, the setup being that of a decode worker; None where one
         server does both.
+    price_per_hour
+        Of a device; None for that of the hardware file.
     """
 
     model: Architecture
@@ -131,6 +130,7 @@ class Prediction(Charted):
     room: RoomRule = "ignore"
     draft_len: tuple[int, ...] = ()
     split: "Split | None" = None
+    price_per_hour: float | None = None
 
     @property
     def curves(self) -> tuple[SpeedupCurve, ...]:
@@ -255,30 +255,25 @@ class Prediction(Charted):
     def messages(self) -> dict[str, list[str]]:
         """Notes, those on prices last, and warnings as ``--json`` prints them."""
         hardware = self.setup.hardware
-        notes = [*self.notes, *price_notes(hardware, usd_per_hour(hardware, None))]
+        notes = [*self.notes, *price_notes(hardware, usd_per_hour(hardware, self.price_per_hour))]
         if self.split is not None and self.split.prefill.hardware != hardware:
             other = self.split.prefill.hardware
-            notes += price_notes(other, usd_per_hour(other, None))
+            notes += price_notes(other, usd_per_hour(other, self.price_per_hour))
         return {"notes": notes, "warnings": list(self.warnings)}
 
-    def prices(self, tokens_per_s: npt.ArrayLike) -> dict[str, Array | None]:
-        """Return US dollars and joules of a million output tokens, by the keys of ``--json``.
+    @property
+    def money(self) -> Money:
+        """What all devices cost and draw, as their hardware files say."""
+        return money_of(self.setup, self.split, self.price_per_hour)
 
-        Parameters
-        ----------
-        tokens_per_s
-            Output tokens of the whole server per second. Without a price or watts in the
-            hardware file the values are None.
-        """
-        hardware = self.setup.hardware
-        usd = usd_per_hour(hardware, None)
-        watts = None if hardware.power is None else hardware.power.watts
-        if self.split is not None:
-            usd = self.split.mean(self.setup, lambda chip: usd_per_hour(chip, None))
-            watts = self.split.mean(
-                self.setup, lambda chip: None if chip.power is None else chip.power.watts
-            )
-        return price_and_energy(tokens_per_s, devices=self.devices, usd_per_hour=usd, watts=watts)
+    @cached_property
+    def rows(self) -> tuple[LoadRow, ...]:
+        """What becomes of each load with each drafter, drafters outermost, contexts next."""
+        return tuple(
+            LoadRow(model=self.model.name, hardware=self.setup.hardware.name, **fields)
+            for one in self.outcomes
+            for fields in load_fields(one, self.load, self.money)
+        )
 
     def point_columns(self) -> Iterator[Columns]:
         """Yield every point as columns, some rows at a time, those of prices last."""
@@ -288,29 +283,15 @@ class Prediction(Charted):
             columns.update(next(played, {}))
             for start in ("", "end_to_end_")[: 1 + bool(self.end_to_end)]:
                 rates = columns["played_tokens_per_s" if self.played else f"{start}tokens_per_s"]
-                for name, values in self.prices(rates).items():
+                for name, values in self.money.of(rates).items():
                     missing = np.full(rates.shape, np.nan)
                     columns[f"{start}{name}"] = missing if values is None else values
             yield columns
 
-    def to_frame(self) -> Any:
-        """Return the points as a pandas DataFrame: the columns of ``--csv``, a row each.
-
-        Raises
-        ------
-        OptionError
-            If pandas is not installed.
-        """
-        return data_frame(self.point_columns())
-
-    def to_arrow(self) -> Any:
-        """Return every point as an Arrow table; needs pyarrow."""
-        return arrow_table(self.point_columns())
-
-    def to_csv(self) -> str:
-        """Return every point as the CSV that ``--csv`` writes."""
+    def to_csv(self, of: Of = "rows") -> str:
+        """Return the rows as the CSV that ``--csv`` writes; "points" as ``--points`` does."""
         refuse_long_texts(self.curves, self.end_to_end, "CSV")
-        return columns_csv(map(listed_columns, self.point_columns()))
+        return super().to_csv(of)
 
     def figures(self) -> dict[str, Any]:
         """Return speedup against draft length, and what a grid of this shape can show besides.
@@ -546,6 +527,7 @@ class PredictRequest(WorkerRequest, PlayedRequest):
     ] = None
     ttft_s: Annotated[float | None, replace(TTFT, in_python="Of played requests.")] = None
     tpot_s: Annotated[float | None, replace(TPOT, in_python="Of played requests.")] = None
+    price_per_hour: PricePerHour = None
     capacity: MemoryLimits = None
 
 
@@ -586,7 +568,9 @@ def predict(request: PredictRequest) -> Prediction:
         draft_lens=lengths,
     )
     warnings = (*found.warnings, *absent_layers(deployment.model, drafters))
-    return replace(found, draft_len=lengths, warnings=warnings)
+    usd_per_hour(deployment.setup.hardware, request.price_per_hour)  # refuses what none can be
+    given = request.price_per_hour
+    return replace(found, draft_len=lengths, warnings=warnings, price_per_hour=given)
 
 
 def lengths_of(draft_len: int | Sequence[int] | None) -> tuple[int, ...]:
@@ -676,6 +660,7 @@ def prediction_json(prediction: Prediction) -> dict[str, Any]:
         printed["baseline"]["played"] = played_json(prediction.played[0], 0)
         for drafter, one in zip(printed["drafters"], prediction.played, strict=True):
             drafter["played"] = played_json(one)
+    printed["rows"] = prediction.records
     return printed
 
 
@@ -684,13 +669,13 @@ def _prices_json(
 ) -> dict[str, Any]:
     """Return price and energy at each point, with bands; null where nothing is known."""
     # Of a price the faster end is the lower one, of what is better for more the slower one.
-    either = [prediction.prices(end) for end in ends or (np.nan, np.nan)]
+    either = [prediction.money.of(end) for end in ends or (np.nan, np.nan)]
     both = {
         name: None if slow is None else np.sort([slow, either[1][name]], axis=0)
         for name, slow in either[0].items()
     }
     priced = {
-        "": prediction.prices(tokens_per_s),
+        "": prediction.money.of(tokens_per_s),
         "_low": {name: None if value is None else value[0] for name, value in both.items()},
         "_high": {name: None if value is None else value[1] for name, value in both.items()},
     }
@@ -810,7 +795,7 @@ _PRICES: Final = {
 
 def _prices_table(prediction: Prediction) -> str:
     """Return price and energy at the best draft length and without drafts, where they are known."""
-    known = [name for name, value in prediction.prices(1.0).items() if value is not None]
+    known = [name for name, value in prediction.money.of(1.0).items() if value is not None]
     if not known:
         return ""
     titles = [title for name in known for title in (_PRICES[name][0], f"plain {_PRICES[name][0]}")]
@@ -820,7 +805,7 @@ def _prices_table(prediction: Prediction) -> str:
         # Axes context, batch, and per price the best draft length beside plain decoding.
         best = curve.at_best(curve.tokens_per_s), curve.tokens_per_s[..., 0]
         cells = [
-            np.asarray(prediction.prices(rate)[name]) / _PRICES[name][1]
+            np.asarray(prediction.money.of(rate)[name]) / _PRICES[name][1]
             for name in known
             for rate in best
         ]
@@ -854,6 +839,7 @@ COMMAND: Final = Command(
     question=predict,
     options=(*FORMULAS, "cost_of"),
     each_chip=True,
+    points=True,
     check_size=refuse_many_predictions,
     told=told,
     chart="Draw speedup against draft length. Several batch sizes add best speedup against batch "

@@ -58,6 +58,7 @@ from specroof.parsers import PARSERS
 from specroof.reading.yaml_text import shown
 from specroof.serving.capacity import in_server, served_room
 from specroof.serving.workload import Load, Workload, parse_server, server_settings
+from specroof.speedup.price import Money
 from specroof.units import HOUR, MILLISECOND, MOST_POINTS
 
 if TYPE_CHECKING:
@@ -171,7 +172,9 @@ class Command:
     each_chip
         Whether ``--hardware`` takes several chips, and the question is asked of each.
     csv
-        Whether ``--csv`` writes the answer's records.
+        Whether ``--csv`` writes the answer's rows.
+    points
+        Whether ``--points`` writes every point of its grid.
     chart
         The help of ``--plot``, which draws the answer; without it there is no ``--plot``.
     to_paste
@@ -199,6 +202,7 @@ class Command:
     options: tuple[str, ...] = ()
     each_chip: bool = False
     csv: bool = True
+    points: bool = False
     chart: str = ""
     to_paste: bool = False
     json: Callable[[Any], object] = lambda answer: answer.to_dict()
@@ -749,6 +753,34 @@ def usd_per_hour(hardware: HardwareProfile, given: float | None) -> float | None
     if given is not None:
         return number_within("price_per_hour", given, "usd_per_hour")
     return None if hardware.price is None else hardware.price.usd_per_hour
+
+
+def money_of(setup: Setup, split: "Split | None" = None, given: float | None = None) -> Money:
+    """Return what all devices cost and draw: of workers of two chips the mean of a device.
+
+    Parameters
+    ----------
+    setup, split
+        Of the server, or of a decode worker and all workers.
+    given
+        The user's price of an hour of a device.
+
+    Raises
+    ------
+    OptionError
+        As `usd_per_hour`.
+    """
+
+    def price(chip: HardwareProfile) -> float | None:
+        return usd_per_hour(chip, given)
+
+    def watts(chip: HardwareProfile) -> float | None:
+        return None if chip.power is None else chip.power.watts
+
+    if split is None:
+        chip = setup.hardware
+        return Money(setup.placement.devices, price(chip), watts(chip))
+    return Money(split.devices(setup), split.mean(setup, price), split.mean(setup, watts))
 
 
 def price_notes(hardware: HardwareProfile, usd_per_hour: float | None) -> Iterator[str]:

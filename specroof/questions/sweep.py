@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from specroof.arrays import Array
 from specroof.errors import OptionError, expect
+from specroof.outcomes.rows import LoadRow
 from specroof.questions.answer import Answer
 from specroof.questions.curve_tables import request_columns
 from specroof.questions.predict import (
@@ -19,10 +20,10 @@ from specroof.questions.predict import (
     predicted_to,
     shared_max_draft_len,
 )
-from specroof.questions.request import question, usd_per_hour
+from specroof.questions.request import question
 from specroof.questions.study_grid import Study, StudyLike, Target
 from specroof.reading.yaml_text import dump_yaml
-from specroof.report.columns import Columns, arrow_table, flat_column
+from specroof.report.columns import Columns, flat_column
 from specroof.report.layout import (
     ABSENT,
     brief,
@@ -110,11 +111,7 @@ def overviews(loads: Sequence[Load], slices: Iterable[Slice]) -> list[Overview]:
                 part.prediction.devices,
                 is_by_rate=load.kind == "rate",
             )
-        setup, split = part.prediction.setup, part.prediction.split
-        price = usd_per_hour(setup.hardware, None)
-        if split is not None:
-            price = split.mean(setup, lambda chip: usd_per_hour(chip, None))
-        by_workload[part.workload].fill(best, price)
+        by_workload[part.workload].fill(best, part.prediction.money.usd_per_hour)
     return list(by_workload.values())
 
 
@@ -302,8 +299,8 @@ class Sweep(Answer):
         for pair in self.study.pairs:
             yield from study_slices(self.study, *pair)
 
-    def to_arrow(self) -> Any:
-        """Return every point as an Arrow table, the target in front; needs pyarrow.
+    def point_columns(self) -> Iterator[Columns]:
+        """Yield every point as columns, the target in front.
 
         Raises
         ------
@@ -311,20 +308,14 @@ class Sweep(Answer):
             For a study of more points than are held at once.
         """
         self._check_size()
-        return arrow_table(
-            {"target": part.target} | columns
-            for part in self.slices()
-            for columns in part.prediction.point_columns()
-        )
-
-    def to_frame(self) -> Any:
-        """Return the same as a pandas DataFrame; needs pyarrow and pandas."""
-        return self.to_arrow().to_pandas()
+        for part in self.slices():
+            for columns in part.prediction.point_columns():
+                yield {"target": part.target} | columns
 
     def frames(self) -> Iterator[Any]:
         """Yield all points as pandas data frames, some at a time; needs pyarrow and pandas."""
         for part in self.slices():
-            yield part.prediction.to_arrow().to_pandas().assign(target=part.target)
+            yield part.prediction.to_arrow("points").to_pandas().assign(target=part.target)
 
     def overviews(self) -> list[Overview]:
         """Return the best of each curve at some of its loads, whatever the size of the study."""
@@ -335,13 +326,19 @@ class Sweep(Answer):
             for overview in overviews(study.loads, study_slices(study, *pair))
         ]
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Return each outcome as the object that ``predict --json`` prints."""
-        return [outcome.prediction.to_dict() for outcome in self.outcomes]
+    @property
+    def rows(self) -> tuple[LoadRow, ...]:
+        """What becomes of each load, with each target and drafter."""
+        return tuple(
+            replace(row, target=outcome.target)
+            for outcome in self.outcomes
+            for row in outcome.prediction.rows
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the predictions in a list, with the notes on all."""
-        return {"predictions": self.rows(), "notes": list(self.notes)}
+        printed = [outcome.prediction.to_dict() for outcome in self.outcomes]
+        return {"predictions": printed, "rows": self.records, "notes": list(self.notes)}
 
     def plot(self) -> Any:
         """Draw best speedup against batch size, a panel for each model and chip."""
@@ -415,7 +412,7 @@ def load_columns(prediction: Prediction) -> Columns:
         rates = columns[f"{start}tokens_per_s"]
         if prediction.played:
             rates = _best(prediction)["tokens_per_s"].ravel()
-        price = prediction.prices(rates)["usd_per_million_tokens"]
+        price = prediction.money.of(rates)["usd_per_million_tokens"]
         columns[f"{start}usd_per_million_tokens"] = rates * np.nan if price is None else price
     return columns
 

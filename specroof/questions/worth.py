@@ -1,23 +1,23 @@
 """Is a better drafter worth training: what does each further accepted token bring?"""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
+from itertools import groupby
 from typing import Annotated, Any, Final
 
 import numpy as np
 
+from specroof import quantities as q
 from specroof.acceptance import acceptance_from_length
-from specroof.arrays import Array, fields_of, number_within, real_number
+from specroof.arrays import fields_of, number_within, real_number
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, refuse, reject
 from specroof.hardware import Placement
 from specroof.latency import Deployment
-from specroof.outcomes.choose import choose
 from specroof.outcomes.outcomes import Outcomes, outcomes
-from specroof.policies.decision import LoadDecision
-from specroof.questions.answer import Charted
+from specroof.outcomes.rows import LOAD_KEYS, LoadRow, load_fields
+from specroof.questions.answer import Charted, rows_table
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.played_loads import beyond_warnings, played_load, told
 from specroof.questions.request import (
@@ -36,21 +36,22 @@ from specroof.questions.request import (
     as_list,
     drafter_of,
     load_of,
+    money_of,
     numbers,
     question,
     refuse_one_token,
-    usd_per_hour,
 )
-from specroof.report.layout import figure, format_table, page
+from specroof.report.layout import page
 from specroof.serving.capacity import RoomRule
 from specroof.serving.played import largest_rate, played_server
 from specroof.serving.served import raised_notes, room_rule, served_curve
 from specroof.serving.workload import Load, Workload, workload_json
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, grid_slices
-from specroof.speedup.price import usd_per_million_tokens
-from specroof.speedup.result import best_index
-from specroof.units import format_drafts, format_price, format_seconds
+from specroof.speedup.price import Money
+from specroof.units import format_drafts, format_seconds
 
+#: The share of the best speedup that is enough.
+_ENOUGH: Final = 0.99
 #: Default acceptance lengths, and the most users to try.
 USUAL_LENGTHS: Final = tuple(range(3, 10))
 _MOST_USERS: Final = 4096
@@ -97,47 +98,20 @@ class WorthRequest(PlayedRequest):
     capacity: MemoryLimits = None
 
 
-@dataclass(frozen=True, slots=True)
-class WorthRow:
-    """What one acceptance length brings.
+@dataclass(frozen=True, kw_only=True)
+class WorthRow(LoadRow):
+    """What one acceptance length brings at one load.
 
-    Parameters
-    ----------
-    accept_length
-        Tokens per round, bonus included, at the draft length that it is measured with.
-    best_draft_len, enough_drafts
-        The best draft length, and the shortest within 1% of it: longer ones hardly help.
-    speedup
-        At the best draft length, against plain decoding.
-    gain_per_token
-        Speedup for each token of acceptance since the row before; None for the first.
-    tokens_per_s, usd_per_million_tokens
-        Of the whole server; the price is None where unknown.
-    users
-        The most that wait no longer per token than they may.
-    batch_size, tpot_s
-        The load, and the seconds per token that users may wait there. Of requests that come by
-        themselves, those that run on average without drafts.
-    decision
-        On, off or unclear, as `specroof.outcomes.choose` has it.
-    rate, largest_rate
-        Of requests at a rate that are played through: those that arrive in a second, and the most
-        of which 99% wait no longer per token than they may. None of other loads.
+    `users` are the most that wait no longer per token than `tpot_limit_s`; `largest_rate` is None
+    but for requests at a rate.
     """
 
-    accept_length: float
-    best_draft_len: int
-    enough_drafts: int
-    speedup: float
-    gain_per_token: float | None
-    tokens_per_s: float
-    usd_per_million_tokens: float | None
-    users: int
-    batch_size: float = math.nan
-    tpot_s: float = math.nan
-    decision: LoadDecision = "off"
-    rate: float | None = None
-    largest_rate: float | None = None
+    accept_length: Annotated[float, q.ACCEPT_LENGTH]
+    enough_drafts: Annotated[int, q.ENOUGH_DRAFTS]
+    gain_per_token: Annotated[float | None, q.GAIN_PER_TOKEN]
+    users: Annotated[int, q.USERS]
+    tpot_limit_s: Annotated[float, q.TPOT_LIMIT]
+    largest_rate: Annotated[float | None, q.LARGEST_RATE] = None
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -150,12 +124,10 @@ class Worth(Charted):
         Names.
     placement
         The devices.
-    batch_size, context_len, workload
-        The load; `workload` is None unless requests were asked about. Of several batch sizes, a
-        tuple.
-    draft_len, tpot_s
-        The drafts that lengths are measured with, and what users may wait: of several batch
-        sizes, a tuple.
+    context_len, workload
+        The load; `workload` is None unless requests were asked about.
+    draft_len
+        The drafts that lengths are measured with.
     rows
         By batch size and acceptance length.
     notes, warnings
@@ -167,11 +139,9 @@ class Worth(Charted):
     engine: str
     placement: Placement
     drafter: str
-    batch_size: float | tuple[float, ...]
     context_len: float
     workload: Workload | None
     draft_len: int
-    tpot_s: float | tuple[float, ...]
     rows: tuple[WorthRow, ...]
 
     @property
@@ -195,23 +165,15 @@ class Worth(Charted):
 
     @property
     def by_load(self) -> dict[float, list[WorthRow]]:
-        """The rows of each batch size, or of each rate."""
-        parts: dict[float, list[WorthRow]] = {}
-        for row in self.rows:
-            parts.setdefault(row.rate or row.batch_size, []).append(row)
-        return parts
-
-    @property
-    def records(self) -> list[dict[str, Any]]:
-        """A row for each batch size and acceptance length."""
-        return [asdict(row) for row in self.rows]
+        """The rows of each load."""
+        return {load: [*rows] for load, rows in groupby(self.rows, lambda row: row.load)}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
         return {
             **fields_of(self, "model", "hardware", "engine"),
             "placement": asdict(self.placement),
-            **fields_of(self, "drafter", "batch_size", "context_len", "draft_len", "tpot_s"),
+            **fields_of(self, "drafter", "context_len", "draft_len"),
             **workload_json(self.workload),
             "rows": self.records,
             **self.messages,
@@ -238,16 +200,9 @@ def worth(request: WorthRequest) -> Worth:
     if len(load.context_len) != 1:
         refuse("context_len", request.context_len, "one number")
     answers = [_at_load(request, load.part(place)) for place in range(len(load.batch_size))]
-    first = answers[0]
-    rows = tuple(row for answer in answers for row in answer.rows)
-    if len(answers) == 1:
-        return first
-    loads = [answer.rows[0] for answer in answers]
     return replace(
-        first,
-        batch_size=tuple(row.batch_size for row in loads),
-        tpot_s=tuple(row.tpot_s for row in loads),
-        rows=rows,
+        answers[0],
+        rows=tuple(row for answer in answers for row in answer.rows),
         notes=tuple(dict.fromkeys(note for answer in answers for note in answer.notes)),
         warnings=tuple(dict.fromkeys(text for answer in answers for text in answer.warnings)),
     )
@@ -280,8 +235,8 @@ def _at_load(request: WorthRequest, load: Load) -> Worth:
     wanted_s = None
     if request.tpot_s is not None:
         wanted_s = number_within("tpot_s", request.tpot_s, "tpot_s")
-    usd = usd_per_hour(deployment.setup.hardware, request.price_per_hour)
-    case = _Question(deployment, load, room, drafts, wanted_s, usd)
+    money = money_of(deployment.setup, None, request.price_per_hour)
+    case = _Question(deployment, load, room, drafts, wanted_s, money)
     seen = [outcomes(deployment, each, load, room, max_draft_len=drafts) for each in better]
     served, curve = seen[0], seen[0].curve
     if not np.isfinite(curve.speedup[..., 0]).all():
@@ -293,30 +248,18 @@ def _at_load(request: WorthRequest, load: Load) -> Worth:
             load.batch_size[0],
             f"batches that {place} have memory for, or --no-capacity",
         )
-    rows = _rows(case, better, seen)
-    pairs = list(zip(lengths, rows, strict=True))
-    further = [
-        replace(after, gain_per_token=(after.speedup - before.speedup) / (length - shorter))
-        for (shorter, before), (length, after) in pairwise(pairs)
-    ]
-    rows = [
-        replace(row, accept_length=length)
-        for length, row in zip(lengths, [rows[0], *further], strict=True)
-    ]
     notes = list(curve.notes)
-    if usd is None:
+    if money.usd_per_hour is None:
         name = deployment.setup.hardware.name
         notes.insert(0, f"price of {name} unknown: --price-per-hour USD")
     notes += raised_notes(served, curve.batch_size.tolist())
     return Worth(
         **fields_of(curve, "model", "hardware", "engine", "placement"),
         drafter=drafter.name,
-        batch_size=rows[0].batch_size,
         context_len=float(curve.context_len[0]),
         workload=load.steady.workload,
         draft_len=drafts,
-        tpot_s=rows[0].tpot_s,
-        rows=tuple(rows),
+        rows=tuple(_rows(case, dict(zip(lengths, better, strict=True)), seen)),
         notes=tuple(notes),
         warnings=() if served.played is None else tuple(beyond_warnings([served.played])),
     )
@@ -324,68 +267,51 @@ def _at_load(request: WorthRequest, load: Load) -> Worth:
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """What is served where, one load, drafts at most, the target, and the price of a device."""
+    """What is served where, one load, drafts at most, the target, and the price of devices."""
 
     deployment: Deployment
     load: Load
     room: RoomRule
     max_draft_len: int
     tpot_s: float | None
-    usd: float | None
-
-    def row(self, speedups: Array, tokens_per_s: Array, **more: Any) -> WorthRow:
-        """Return the row of a drafter, from arrays over draft lengths."""
-        best = int(best_index(speedups))
-        rate, price = float(tokens_per_s[best]), None
-        if self.usd is not None:
-            devices = self.deployment.setup.placement.devices
-            price = float(usd_per_million_tokens(rate, devices=devices, usd_per_hour=self.usd))
-        return WorthRow(
-            accept_length=math.nan,
-            best_draft_len=best,
-            enough_drafts=int(np.argmax(speedups >= 0.99 * speedups[best])),
-            speedup=float(speedups[best]),
-            gain_per_token=None,
-            tokens_per_s=rate,
-            usd_per_million_tokens=price,
-            **more,
-        )
+    money: Money
 
 
 #: Shares of the largest stable rate between which that within a target is looked for.
 _LEAST_SHARE: Final = 0.01
 
 
-def _rows(case: _Question, better: Sequence[Drafter], seen: Sequence[Outcomes]) -> list[WorthRow]:
-    """Return a row for each drafter, without its acceptance."""
+def _rows(
+    case: _Question, better: dict[float, Drafter], seen: Sequence[Outcomes]
+) -> Iterator[WorthRow]:
+    """Yield a row for each acceptance length."""
     load, first = case.load, seen[0]
     tpot_s = case.tpot_s
     if tpot_s is None:
         waits_s = first.tpot_s if first.played is None else first.played.figures["p99_tpot_s"]
         tpot_s = float(np.ravel(waits_s[..., 0])[0])
-    rows = []
-    for each, one in zip(better, seen, strict=True):
+    before: tuple[float, float] | None = None
+    for (length, drafter), one in zip(better.items(), seen, strict=True):
         largest = None
         if load.rate:
             server = played_server(
-                case.deployment, each, load, case.room, max_draft_len=case.max_draft_len
+                case.deployment, drafter, load, case.room, max_draft_len=case.max_draft_len
             )
             ends = [_LEAST_SHARE * server.answers(0), float(np.nanmax(server.stable_rate))]
             between = replace(load, rate=ends)
             largest = largest_rate(server, between, server.choices, (math.inf, tpot_s))
-        rows.append(
-            case.row(
-                one.curve.choices[0, 0],
-                one.tokens_per_s[0, 0],
-                users=_users(case, each, tpot_s),
-                batch_size=float(one.curve.batch_size[0]),
-                tpot_s=tpot_s,
-                decision=next(choose(one))[1],
-                rate=load.rate[0] if load.rate else None,
-                largest_rate=None if largest is None else largest[0],
-            )
+        (fields,) = load_fields(one, load, case.money)
+        speedups, reached = one.curve.choices[0, 0], fields["speedup"]
+        yield WorthRow(
+            **fields,
+            accept_length=length,
+            enough_drafts=int(np.argmax(speedups >= _ENOUGH * reached)),
+            gain_per_token=before and (reached - before[1]) / (length - before[0]),
+            users=_users(case, drafter, tpot_s),
+            tpot_limit_s=tpot_s,
+            largest_rate=None if largest is None else largest[0],
         )
-    return rows
+        before = length, reached
 
 
 def _users(case: _Question, drafter: Drafter, tpot_s: float) -> int:
@@ -406,31 +332,16 @@ def _users(case: _Question, drafter: Drafter, tpot_s: float) -> int:
 
 # --- The gains of better drafters, as a table ----------------------------------------------------
 
-_COLUMNS: Final[dict[str, Callable[[WorthRow], str]]] = {
-    "tokens/round": lambda row: f"{row.accept_length:g}",
-    "speedup": lambda row: f"{row.speedup:.2f}x",
-    "decision": lambda row: row.decision,
-    "per token": lambda row: "" if row.gain_per_token is None else f"{row.gain_per_token:+.2f}x",
-    "best γ": lambda row: str(row.best_draft_len),
-    "enough": lambda row: str(row.enough_drafts),
-    "tok/s": lambda row: f"{row.tokens_per_s:.0f}",
-    "$/Mtok": lambda row: figure(row.usd_per_million_tokens, format_price),
-    "users": lambda row: str(row.users),
-}
+_SHOWN: Final = (
+    *("rate", "concurrency", "batch_size", "accept_length", "speedup", "decision"),
+    *("gain_per_token", "draft_len", "enough_drafts", "tokens_per_s", "usd_per_million_tokens"),
+    *("users", "largest_rate"),
+)
 
 
 def worth_text(answer: Worth) -> str:
     """Return a row for each acceptance length, and what the columns mean."""
-    by_load = answer.by_load
-    columns = dict(_COLUMNS)
-    if answer.rows[0].rate:
-        columns = {"req/s in": lambda row: f"{row.rate:g}", **_COLUMNS}
-        columns["most req/s"] = lambda row: figure(row.largest_rate, "{:.3g}".format)
-    elif len(by_load) > 1:
-        columns = {"batch": lambda row: f"{row.batch_size:g}", **_COLUMNS}
-    rows = [[cell(row) for cell in columns.values()] for row in answer.rows]
-    targets = dict.fromkeys(rows[0].tpot_s for rows in by_load.values())
-    waits = ", ".join(map(format_seconds, targets))
+    waits = ", ".join(map(format_seconds, dict.fromkeys(row.tpot_limit_s for row in answer.rows)))
     meaning = (
         f"tokens/round as measured with {format_drafts(answer.draft_len)}; per token: speedup for each "
         f"further one;\nenough: drafts beyond these bring less than 1%; users: at most "
@@ -438,7 +349,10 @@ def worth_text(answer: Worth) -> str:
     )
     if answer.rows[0].rate:
         meaning += "; most req/s: the largest rate of which p99 waits no longer"
-    return page(answer, format_table([*columns], rows, left=[]), meaning)
+    shown = [*_SHOWN]
+    if len(answer.by_load) == 1:
+        shown = [name for name in _SHOWN if name not in LOAD_KEYS]
+    return page(answer, rows_table(answer.rows, shown), meaning)
 
 
 # --- The chart ------------------------------------------------------------------------------------
@@ -459,7 +373,7 @@ def worth_chart(answer: Worth) -> Any:
             upper.plot(lengths, [row.speedup for row in rows], **style.look(i))
             for row in rows:
                 upper.annotate(
-                    f"γ {row.best_draft_len}",
+                    f"γ {row.draft_len}",
                     (row.accept_length, row.speedup),
                     xytext=(0, 7),
                     textcoords="offset points",

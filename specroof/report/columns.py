@@ -1,55 +1,18 @@
 """Tables as columns, arrays or one value that all rows share: lists, data frames, Arrow."""
 
 import importlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import ModuleType
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from specroof.errors import OutputError, optional_library
+from specroof.quantities import quantity_of
 
 #: A value that all rows share, or a number for each row; NaN is a missing figure.
 Columns = dict[str, Any]
-
-#: Columns of counts, which are spelt without a point where they are whole.
-_COUNTS: Final = {
-    "context_len",
-    "batch_size",
-    "draft_len",
-    "verify_len",
-    "input_len",
-    "output_len",
-    "running",
-    "best_draft_len",
-    "near_best_shortest",
-    "near_best_longest",
-    "largest_batch",
-    "largest_batch_drafting",
-    "running_drafting",
-}
-
-#: Units by what the name of a column ends in, the first that fits; all others are names, flags or
-#: ratios.
-_UNITS: Final = {
-    "requests_per_s": "requests/s",
-    "_per_s": "tokens/s",
-    "_per_user": "tokens/s",
-    "_s": "s",
-    "verify_len": "positions",
-    "_len": "tokens",
-    "_per_round": "tokens",
-    "_shortest": "tokens",
-    "_longest": "tokens",
-    "batch_size": "sequences",
-    "_batch": "sequences",
-    "running": "sequences",
-    "_drafting": "sequences",
-    "concurrency": "requests",
-    "usd_per_million_tokens": "USD",
-    "joules_per_million_tokens": "J",
-}
 
 
 def unit_of(name: str) -> str | None:
@@ -60,7 +23,14 @@ def unit_of(name: str) -> str | None:
     >>> unit_of("end_to_end_tpot_s"), unit_of("tokens_per_s"), unit_of("speedup")
     ('s', 'tokens/s', None)
     """
-    return next((unit for ending, unit in _UNITS.items() if name.endswith(ending)), None)
+    one = quantity_of(name)
+    return (one and one.unit) or None
+
+
+def _is_count(name: str) -> bool:
+    """Return whether a column holds counts, spelt without a point where they are whole."""
+    one = quantity_of(name)
+    return one is not None and one.is_count
 
 
 def n_rows(columns: Mapping[str, Any]) -> int:
@@ -86,7 +56,7 @@ def _plain_list(name: str, values: npt.NDArray[Any]) -> list[Any]:
         return [value or None for value in numbers]
     if values.dtype.kind != "f":
         return numbers
-    if name.removeprefix("end_to_end_") in _COUNTS:
+    if _is_count(name):
         numbers = [int(value) if value.is_integer() else value for value in numbers]
     if np.isnan(values).any():
         numbers = [None if value != value else value for value in numbers]  # noqa: PLR0124 - only NaN differs from itself
@@ -191,6 +161,27 @@ def _numbers(pa: Any, values: Any) -> Any:
     return pa.Array.from_buffers(
         pa.float64(), known.size, [bits, pa.py_buffer(values)], null_count=missing
     )
+
+
+def record_columns(records: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Columns:
+    """Return records as columns: numbers, with NaN for none; text, empty for none; flags.
+
+    Examples
+    --------
+    >>> record_columns([{"draft_len": 3, "drafter": None}], ["draft_len", "drafter"])
+    {'draft_len': array([3.]), 'drafter': array([''], dtype='<U1')}
+    """
+    columns: Columns = {}
+    for name in names:
+        values = [record[name] for record in records]
+        known = [value for value in values if value is not None]
+        if known and all(isinstance(value, bool) for value in values):
+            columns[name] = np.array(values)
+        elif known and all(isinstance(value, int | float) for value in known):
+            columns[name] = np.array(values, dtype=np.float64)
+        else:
+            columns[name] = np.array(["" if value is None else str(value) for value in values])
+    return columns
 
 
 def arrow_table(tables: Iterable[Columns]) -> Any:

@@ -79,6 +79,19 @@ class ServedCurve:
             return self.end_to_end.tpot_s
         return 1.0 / self.decoding.tokens_per_s_per_user
 
+    @property
+    def figure_ends(self) -> dict[str, tuple[Array, Array] | None]:
+        """The ends of the bands of throughput, TPOT and TTFT by name; None without a band."""
+        if self.end_to_end is not None:
+            of_requests = self.end_to_end.figure_ends
+            names = {"tokens_per_s": "tokens_per_s", "tpot_s": "tpot", "ttft_s": "ttft"}
+            return {name: of_requests[short] for name, short in names.items()}
+        ends = self.decoding.figure_ends
+        return {
+            "tokens_per_s": self.decoding.rate_ends,
+            "tpot_s": ends("tpot_s", self.tpot_s, per_speedup=-1),
+        }
+
 
 def room_rule(
     setup: Setup, capacity: bool | None, beyond: Literal["queue", "drop"] = "drop"

@@ -74,33 +74,43 @@ def joules_per_million_tokens(
     return np.asarray(MILLION * power / np.asarray(tokens_per_s, dtype=np.float64))
 
 
-def price_and_energy(
-    tokens_per_s: npt.ArrayLike,
-    *,
-    devices: npt.ArrayLike,
-    usd_per_hour: float | None,
-    watts: float | None,
-) -> dict[str, Array | None]:
-    """Return price and energy of a million output tokens, by the names of their functions.
+@dataclass(frozen=True, slots=True)
+class Money:
+    """What devices cost and draw; None for what is not known, as is then what follows from it.
 
     Parameters
     ----------
-    tokens_per_s, devices
-        Output tokens of the whole server, and its devices.
+    devices
+        How many serve.
     usd_per_hour, watts
-        Of one device; None where unknown, as is then what follows from it.
-
-    Examples
-    --------
-    >>> price_and_energy(1000.0, devices=2, usd_per_hour=3.6, watts=None)
-    {'usd_per_million_tokens': array(2.), 'joules_per_million_tokens': None}
+        Of one device.
     """
-    usd = joules = None
-    if usd_per_hour is not None:
-        usd = usd_per_million_tokens(tokens_per_s, devices=devices, usd_per_hour=usd_per_hour)
-    if watts is not None:
-        joules = joules_per_million_tokens(tokens_per_s, devices=devices, watts=watts)
-    return {"usd_per_million_tokens": usd, "joules_per_million_tokens": joules}
+
+    devices: int
+    usd_per_hour: float | None = None
+    watts: float | None = None
+
+    def of(self, tokens_per_s: npt.ArrayLike) -> dict[str, Array | None]:
+        """Return price and energy of a million output tokens, by the names of their functions.
+
+        Parameters
+        ----------
+        tokens_per_s
+            Output tokens of the whole server.
+
+        Examples
+        --------
+        >>> Money(2, 3.6).of(1000.0)
+        {'usd_per_million_tokens': array(2.), 'joules_per_million_tokens': None}
+        """
+        usd = joules = None
+        if self.usd_per_hour is not None:
+            hourly = self.usd_per_hour
+            usd = usd_per_million_tokens(tokens_per_s, devices=self.devices, usd_per_hour=hourly)
+        if self.watts is not None:
+            watts = self.watts
+            joules = joules_per_million_tokens(tokens_per_s, devices=self.devices, watts=watts)
+        return {"usd_per_million_tokens": usd, "joules_per_million_tokens": joules}
 
 
 # --- The best that a server can give each user for what each device gives all of them ------------
