@@ -172,7 +172,9 @@ def records_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
     if not records:
         return []
     asked = {one.name for one in fields(rows[0]) if one.default is None}
-    absent = {name for name in asked if all(record[name] is None for record in records)}
+    known = rows[0].quantities()
+    missing = [name for name in asked & {*known} if all(one[name] is None for one in records)]
+    absent = {f"{name}{end}" for name in missing for end in ("", "_low", "_high")}
     return [
         {name: value for name, value in record.items() if name not in absent} for record in records
     ]

@@ -26,7 +26,8 @@ from specroof.cli.schema import load_schema
 from specroof.evidence import Measurement, load_served
 
 ROOT: Final = Path(__file__).parents[1]
-#: Raised when a key goes away or changes its meaning; keys that are added do not raise it.
+#: Of answers that do not say theirs. Raised when a key goes away or changes its meaning; keys that
+#: are added do not raise it.
 VERSION: Final = 2
 
 #: Calls besides those of the documentation: each flag that changes what JSON holds.
@@ -223,10 +224,11 @@ def published(name: str, answers: list[Any]) -> dict[str, Any]:
         # One answer has no such key.
         single_answer = {**reference, "not": {"required": ["chips"]}}
         schema = {"anyOf": [single_answer, several], "$defs": {"answer": schema}}
+    version = max(one.get("version", VERSION) for one in single if isinstance(one, dict))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": f"urn:specroof:{name}:{VERSION}",
-        "title": f"specroof {name.replace('-', ' ')} --json, version {VERSION}",
+        "$id": f"urn:specroof:{name}:{version}",
+        "title": f"specroof {name.replace('-', ' ')} --json, version {version}",
         "description": COMMANDS[name.partition("-")[0]],
         **schema,
     }

@@ -194,7 +194,7 @@ def test_a_study_answers_alike_by_name_and_as_an_object() -> None:
     assert by_name.to_dict()["predictions"][0]["model"] == first.model.name
     assert (
         specroof.sweep(alone).to_dict()["predictions"][0]["baseline"]
-        == by_name.rows()[0]["baseline"]
+        == by_name.to_dict()["predictions"][0]["baseline"]
     )
 
 

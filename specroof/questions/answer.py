@@ -2,10 +2,10 @@
 
 import os
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
 
 from specroof.errors import expect, optional_library, refuse
 from specroof.quantities import Row, cell_of, in_cells, records_of
@@ -17,10 +17,12 @@ from specroof.report.columns import (
     record_columns,
 )
 from specroof.report.layout import columns_csv, facts_html, format_table, page, rows_csv
+from specroof.serving.workload import workload_json
 
 if TYPE_CHECKING:
     from specroof.architecture import Architecture
     from specroof.latency import Setup
+    from specroof.serving.workload import Workload
 
 
 #: What tables are of: rows, or every point of a grid.
@@ -190,10 +192,40 @@ class Noted(Answer):
     ----------
     notes, warnings
         Sentences for the reader.
+    question, asked
+        The name of the question, and its parameters that are not the usual ones.
     """
 
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    question: str = ""
+    asked: Mapping[str, Any] = field(default_factory=dict)
+
+    def as_asked(self, question: str, asked: Mapping[str, Any]) -> Self:
+        """Return the answer as that to a question, asked with these parameters."""
+        return replace(self, question=question, asked=asked)
+
+    def envelope(
+        self, case: Mapping[str, Any], choice: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Return the answer as ``--json`` prints it in version 3.
+
+        Parameters
+        ----------
+        case
+            What is served, where, for whom.
+        choice
+            What is chosen over all rows; None where nothing is.
+        """
+        return {
+            "version": 3,
+            "question": self.question,
+            "asked": dict(self.asked),
+            "case": dict(case),
+            "rows": self.records,
+            "choice": None if choice is None else dict(choice),
+            **self.messages,
+        }
 
     @property
     def messages(self) -> dict[str, list[str]]:
@@ -230,6 +262,21 @@ def title_of(model: "Architecture", setup: "Setup") -> str:
     """Return the model, devices and engine, as titles begin with them."""
     devices, engine = setup.placement.devices, setup.engine.name
     return f"{model.name} on {devices} x {setup.hardware.name}, engine {engine}"
+
+
+def case_of(
+    model: "Architecture",
+    setup: "Setup",
+    workload: "Workload | None",
+    context_len: float | None = None,
+) -> dict[str, Any]:
+    """Return what is served, where and for whom, as JSON of version 3 has it."""
+    server = None if setup.server is None else setup.server.to_dict()
+    return place_of(model, setup) | {
+        "release": None if server is None else server["version"],
+        "server": server,
+        "load": {"context_len": context_len, **workload_json(workload).get("workload", {})},
+    }
 
 
 def place_of(model: "Architecture", setup: "Setup") -> dict[str, Any]:

@@ -19,7 +19,7 @@ from specroof.outcomes.outcomes import Outcomes, outcomes
 from specroof.outcomes.rows import OfLoad, load_keys
 from specroof.policies.decision import LoadDecision
 from specroof.quantities import cell_of
-from specroof.questions.answer import Charted, place_of, rows_table, title_of
+from specroof.questions.answer import Charted, case_of, rows_table, title_of
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.played_loads import beyond_warnings, played_load, told
 from specroof.questions.request import (
@@ -40,7 +40,7 @@ from specroof.questions.request import (
 from specroof.report.layout import format_table, page
 from specroof.serving.capacity import RoomRule
 from specroof.serving.served import raised_notes, room_rule
-from specroof.serving.workload import Load, Workload, workload_json
+from specroof.serving.workload import Load, Workload
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, acceptance_of, drafting_gain
 from specroof.speedup.inverses import (
     Threshold,
@@ -221,16 +221,16 @@ class Breakeven(Charted):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        return {
-            **place_of(self.model, self.setup),
-            "drafter": self.drafter.name,
-            "solve": self.solve,
-            "wanted_speedup": self.speedup,
-            "draft_len": self.draft_len,
-            **workload_json(self.workload),
-            "rows": self.records,
-            **self.messages,
-        }
+        case = case_of(self.model, self.setup, self.workload)
+        return self.envelope(
+            case
+            | {
+                "drafter": self.drafter.name,
+                "solve": self.solve,
+                "wanted_speedup": self.speedup,
+                "draft_len": self.draft_len,
+            }
+        )
 
 
 @question(BreakevenRequest)

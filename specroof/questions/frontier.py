@@ -14,7 +14,6 @@ from specroof.errors import Note, OptionError, refuse
 from specroof.hardware import HardwareProfile
 from specroof.latency import Deployment
 from specroof.outcomes.rows import OfLoad, costs_of
-from specroof.quantities import records_of
 from specroof.questions.answer import Charted, rows_table
 from specroof.questions.curve_tables import compared_on
 from specroof.questions.played_loads import (
@@ -312,16 +311,17 @@ class FrontierAnswer(Charted):
         return super().columns if self.rows else [*FrontierPoint.column_names()]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the answer as the object that ``--json`` prints; several chips stand in a list."""
-        chips = [
+        """Return the answer as the object that ``--json`` prints."""
+        load = {"context_len": self.context_len, **workload_json(self.workload).get("workload", {})}
+        case = {
+            "model": self.model,
+            "chips": [fields_of(chip, "hardware", "engine", "usd_per_hour") for chip in self.chips],
+            "load": load,
+            **fields_of(self, "tpot_s", "ttft_s"),
+        }
+        choice = [
             {
-                "model": self.model,
                 "hardware": chip.hardware,
-                "engine": chip.engine,
-                **fields_of(self, "context_len", "tpot_s", "ttft_s"),
-                **workload_json(self.workload),
-                "usd_per_hour": chip.usd_per_hour,
-                "rows": records_of([point for one in chip.series for point in one.points]),
                 "cheapest": chip.cheapest and chip.cheapest.record,
                 "by_default": chip.by_default and chip.by_default.record,
                 "largest_rates": [
@@ -333,7 +333,7 @@ class FrontierAnswer(Charted):
             }
             for chip in self.chips
         ]
-        return {**(chips[0] if len(chips) == 1 else {"chips": chips}), **self.messages}
+        return self.envelope(case, {"chips": choice})
 
 
 @question(FrontierRequest)

@@ -538,7 +538,11 @@ def question(
                 why = f" ({'; '.join(left_out)})" if left_out else ""
                 message = f"{answer.__name__}(): {mistake}{why}; allowed: {allowed}"
                 raise TypeError(message) from None
-            return answer(request(*args, **kwargs))
+            asked = request(*args, **kwargs)
+            found = answer(asked)
+            # A curve or a list of operations is no answer that says what was asked.
+            tell = getattr(found, "as_asked", None)
+            return found if tell is None else tell(answer.__name__, told(asked))
 
         rows, fields_signature = _rows(request), inspect.signature(request)
         signature = fields_signature.replace(
@@ -558,6 +562,41 @@ def question(
         return ask
 
     return asked
+
+
+def told(request: Any) -> dict[str, Any]:
+    """Return what was asked as JSON has it: what differs from the defaults, objects by name.
+
+    Examples
+    --------
+    >>> @dataclass(frozen=True)
+    ... class SumRequest:
+    ...     first: int
+    ...     second: int = 2
+    >>> told(SumRequest(1))
+    {'first': 1}
+    """
+    given = {one.name: getattr(request, one.name) for one in fields(request)}
+    usual = {one.name: one.default for one in fields(request)}
+    differs = {name: value for name, value in given.items() if value is not usual[name]}
+    if isinstance(differs.get("options"), Mapping):  # the shell hands all of them on
+        options = differs.pop("options")
+        known = {name: one.default for name, one in OPTION_FIELDS.items()}
+        differs |= {name: one for name, one in options.items() if one != known.get(name)}
+    return {name: _plain(value) for name, value in differs.items()}
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it."""
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float | np.floating):
+        return float(value) if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        return {str(name): _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple | range | np.ndarray):
+        return [_plain(one) for one in value]
+    return str(getattr(value, "name", value))
 
 
 def _by_field(given: Mapping[str, Any], rows: Mapping[str, Parameter]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Annotated, Any, Final
 
@@ -10,14 +10,14 @@ import numpy as np
 
 from specroof import quantities as q
 from specroof.acceptance import acceptance_from_length
+from specroof.architecture import Architecture
 from specroof.arrays import fields_of, number_within, real_number
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, refuse, reject
-from specroof.hardware import Placement
-from specroof.latency import Deployment
+from specroof.latency import Deployment, Setup
 from specroof.outcomes.outcomes import Outcomes, outcomes
 from specroof.outcomes.rows import LOAD_KEYS, LoadRow, load_fields
-from specroof.questions.answer import Charted, rows_table
+from specroof.questions.answer import Charted, case_of, rows_table, title_of
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.played_loads import beyond_warnings, played_load, told
 from specroof.questions.request import (
@@ -45,7 +45,7 @@ from specroof.report.layout import page
 from specroof.serving.capacity import RoomRule
 from specroof.serving.played import largest_rate, played_server
 from specroof.serving.served import raised_notes, room_rule, served_curve
-from specroof.serving.workload import Load, Workload, workload_json
+from specroof.serving.workload import Load, Workload
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, grid_slices
 from specroof.speedup.price import Money
 from specroof.units import format_drafts, format_seconds
@@ -120,10 +120,8 @@ class Worth(Charted):
 
     Attributes
     ----------
-    model, hardware, engine, drafter
-        Names.
-    placement
-        The devices.
+    model, setup, drafter
+        What is served, where, and the name of what drafts.
     context_len, workload
         The load; `workload` is None unless requests were asked about.
     draft_len
@@ -134,10 +132,8 @@ class Worth(Charted):
         Sentences for the reader.
     """
 
-    model: str
-    hardware: str
-    engine: str
-    placement: Placement
+    model: Architecture
+    setup: Setup
     drafter: str
     context_len: float
     workload: Workload | None
@@ -150,10 +146,7 @@ class Worth(Charted):
         load = self.workload.requests if self.workload else f"context {self.context_len:g}"
         batches = ", ".join(f"{key:g}" for key in self.by_load)
         batches = f"{batches} requests/s" if self.rows[0].rate else f"batch {batches}"
-        return (
-            f"{self.model} on {self.placement.devices} x {self.hardware}, engine {self.engine}, "
-            f"{batches}, {load}: {self.drafter}"
-        )
+        return f"{title_of(self.model, self.setup)}, {batches}, {load}: {self.drafter}"
 
     def text(self) -> str:
         """Return a row for each acceptance length, and what the columns mean."""
@@ -170,14 +163,8 @@ class Worth(Charted):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        return {
-            **fields_of(self, "model", "hardware", "engine"),
-            "placement": asdict(self.placement),
-            **fields_of(self, "drafter", "context_len", "draft_len"),
-            **workload_json(self.workload),
-            "rows": self.records,
-            **self.messages,
-        }
+        case = case_of(self.model, self.setup, self.workload, self.context_len)
+        return self.envelope(case | fields_of(self, "drafter", "draft_len"))
 
 
 def _length(given: object, drafts: int) -> float:
@@ -254,7 +241,8 @@ def _at_load(request: WorthRequest, load: Load) -> Worth:
         notes.insert(0, f"price of {name} unknown: --price-per-hour USD")
     notes += raised_notes(served, curve.batch_size.tolist())
     return Worth(
-        **fields_of(curve, "model", "hardware", "engine", "placement"),
+        model=deployment.model,
+        setup=deployment.setup,
         drafter=drafter.name,
         context_len=float(curve.context_len[0]),
         workload=load.steady.workload,
