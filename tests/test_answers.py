@@ -4,8 +4,9 @@ import csv
 import io
 import json
 from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from matplotlib.figure import Figure
@@ -13,7 +14,9 @@ from typer.testing import CliRunner
 
 import specroof
 from specroof.cli import app
-from specroof.quantities import in_cells
+from specroof.outcomes.rows import LoadRow
+from specroof.quantities import Quantity, in_cells
+from specroof.questions.answer import rows_table
 from specroof.questions.hardware import show_hardware
 from specroof.questions.simulate import sampling_is_exact
 
@@ -38,6 +41,7 @@ ANSWERS: dict[str, tuple[Callable[[], Any], int]] = {
         lambda: specroof.breakeven(MODEL, CHIP, drafter="eagle3", batch_size=[1, 2]),
         2,
     ),
+    "frontier": (lambda: specroof.frontier(MODEL, CHIP, drafters=EAGLE, batch_size=[1, 8]), 4),
     "worth": (
         lambda: specroof.worth(MODEL, CHIP, drafter="eagle3", accept_length=[2, 3, 4]),
         3,
@@ -82,6 +86,72 @@ def test_every_answer_is_a_table_a_line_and_a_chart(name: str) -> None:
     json.dumps(answer.to_dict(), allow_nan=False)
     if name not in WITHOUT_CHART:
         assert isinstance(answer.plot(), Figure)
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_rows_are_the_same_in_every_form(name: str) -> None:
+    pytest.importorskip("pandas", reason="pandas is not installed: pip install pandas")
+    answer = ANSWERS[name][0]()
+    cells = in_cells(answer.records)
+    read = list(csv.DictReader(io.StringIO(answer.to_csv())))
+    assert (
+        [list(row) for row in read] == [list(row) for row in cells] == [answer.columns] * len(read)
+    )
+    for frame, csv_row, row in zip(answer.to_frame().to_dict("records"), read, cells, strict=True):
+        for column, value in row.items():
+            spelt = "" if value is None else str(int(value) if isinstance(value, bool) else value)
+            assert csv_row[column] == spelt
+            assert (
+                frame[column] == value
+                or (value is None and frame[column] in {None, ""})
+                or (value is None and frame[column] != frame[column])
+            )
+    printed = answer.to_dict()
+    if "rows" in printed and name != "advise":
+        assert printed["rows"] == answer.records
+    if printed.get("version") == 3:
+        assert list(printed) == [
+            *("version", "question", "asked", "case", "rows", "choice", "notes", "warnings")
+        ]
+        assert printed["question"] == name
+        assert {"model", "load"} <= {*printed["case"]}
+
+
+def test_a_figure_added_in_one_line_stands_in_every_form_its_band_the_right_way_round() -> None:
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install pyarrow")
+
+    @dataclass(frozen=True, kw_only=True)
+    class More(LoadRow):
+        tokens_per_joule: Annotated[
+            float,
+            Quantity(
+                *("tokens_per_joule", "tok/J", "Output tokens for each joule."),
+                unit="tokens/J",
+                spelt="{:.3f}".format,
+                better="more",
+                has_band=True,
+            ),
+        ]
+
+    answer = specroof.predict(MODEL, CHIP, drafters=EAGLE)
+    (row,) = answer.rows
+    low, high = (1e6 / end for end in reversed(row.bands["joules_per_million_tokens"]))
+    kept = {one.name: getattr(row, one.name) for one in fields(row)}
+    kept["bands"] = {**row.bands, "tokens_per_joule": (low, high)}
+    assert row.joules_per_million_tokens is not None
+    joules = 1e6 / row.joules_per_million_tokens
+    more = replace(answer, notes=())
+    object.__setattr__(more, "rows", (More(**kept, tokens_per_joule=joules),))
+    names = ["tokens_per_joule", "tokens_per_joule_low", "tokens_per_joule_high"]
+    assert more.columns[-3:] == names
+    assert [more.records[0][name] for name in names] == [joules, low, high]
+    assert low < joules < high
+    (cells,) = csv.DictReader(io.StringIO(more.to_csv()))
+    assert [float(cells[name]) for name in names] == [joules, low, high]
+    assert more.to_frame()[names].to_numpy().tolist() == [[joules, low, high]]
+    assert more.to_arrow()["tokens_per_joule"].to_pylist() == [joules]
+    titles, spelt = rows_table(more.rows, ["speedup", "tokens_per_joule"]).splitlines()
+    assert (titles.split(), spelt.split()[1]) == (["speedup", "tok/J"], f"{joules:.3f}")
 
 
 def test_printing_an_answer_shows_what_its_command_prints() -> None:

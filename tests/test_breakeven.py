@@ -379,7 +379,11 @@ def test_the_least_acceptance_gives_the_speedup_of_requests(spec: str) -> None:
         assert curve.speedup[0, 0, 3] == pytest.approx(1.2, rel=1e-9)
         assert row.context_len == decoding.context_len == 2200
         assert (row.value or 0) > (decoding.value or 1)  # prefills are not sped up
-    assert found.to_dict()["workload"] == {**REQUESTS, "prefix_hit_rate": 0}
+    assert found.to_dict()["case"]["load"] == {
+        "context_len": None,
+        **REQUESTS,
+        "prefix_hit_rate": 0,
+    }
     assert ", 2000 tokens in, 400 out: " in found.title
 
 

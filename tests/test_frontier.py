@@ -227,7 +227,7 @@ def test_points_of_requests_are_those_of_predictions_with_prefills() -> None:
             assert point.ttft_s == pytest.approx(whole.ttft_s[at], rel=1e-12)
     assert answer.context_len == 2200  # the prompt and half of the answer
     assert answer.title.endswith("2000 tokens in, 400 out, 25% of a prompt cached")
-    assert answer.to_dict()["workload"] == REQUESTS
+    assert answer.to_dict()["case"]["load"] == {"context_len": 2200.0, **REQUESTS}
     assert "TTFT" in frontier_text(answer)
     assert "TTFT" not in frontier_text(frontier(MODEL, CHIP, **ASKED))
 
@@ -297,8 +297,8 @@ def test_a_default_that_binds_is_raised_and_both_are_priced() -> None:
     within = frontier("openai/gpt-oss-120b", "b200", **asked | {"batch_size": [48, 96]})
     assert within.chips[0].by_default == chip.by_default
     shown = found.to_dict()
-    assert shown["by_default"]["drafter"] == "plain"
-    assert shown["cheapest"]["running_limit"] == point.running_limit
+    assert shown["choice"]["chips"][0]["by_default"]["drafter"] == "plain"
+    assert shown["choice"]["chips"][0]["cheapest"]["running_limit"] == point.running_limit
     slow = frontier(
         "openai/gpt-oss-120b", "b200", **asked | {"batch_size": [192], "tpot_s": 0.0198}
     )
@@ -321,17 +321,19 @@ def test_chips_are_compared_as_each_alone(tmp_path: Path) -> None:
         frontier(MODEL, chip, drafters=SPEC, batch_size=[1, 8], max_draft_len=3) for chip in CHIPS
     ]
     alone = {answer.hardware: answer for answer in answers}
-    assert {*found} == {"chips", "notes", "warnings"}
-    assert {chip["hardware"] for chip in found["chips"]} == {*alone}
-    for chip in found["chips"]:
+    chosen = found["choice"]["chips"]
+    assert {chip["hardware"] for chip in chosen} == {*alone}
+    for chip, told in zip(chosen, found["case"]["chips"], strict=True):
         same = json.loads(json.dumps(alone[chip["hardware"]].to_dict()))
-        assert all(same[key] == value for key, value in chip.items())
-        assert chip["usd_per_hour"] > 0
+        assert [chip] == same["choice"]["chips"]
+        assert [told] == same["case"]["chips"]
+        assert [row for row in found["rows"] if row["hardware"] == chip["hardware"]] == same["rows"]
+        assert told["usd_per_hour"] > 0
         assert chip["reach"]["text"]
-    prices = [chip["cheapest"]["usd_per_million_tokens"] for chip in found["chips"]]
+    prices = [chip["cheapest"]["usd_per_million_tokens"] for chip in chosen]
     assert prices == sorted(prices)
     names = [row["hardware"] for row in csv.DictReader(table.read_text().splitlines())]
-    assert names == [row["hardware"] for chip in found["chips"] for row in chip["rows"]]
+    assert names == [row["hardware"] for row in found["rows"]]
     assert [path.name for path in tmp_path.glob("*.png")] == ["points.png"]
     twice = CliRunner().invoke(app, [*words, "-H", "h100,h100"])
     assert (twice.exit_code, twice.stdout) == (2, "")

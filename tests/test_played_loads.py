@@ -379,7 +379,7 @@ def test_the_largest_rate_within_a_target_is_the_edge(name: str, most_s: float) 
         assert at <= most_s
         # Beyond the edge either the target is missed, or the rate is more than the server answers.
         assert above > most_s or rates[2] > seen.stable_rate[one.draft_len]
-    assert found.to_dict()["largest_rates"][1]["rate"] == drafted.rate
+    assert found.to_dict()["choice"]["chips"][0]["largest_rates"][1]["rate"] == drafted.rate
     assert f"{plain.rate:.3g} requests/s" in str(found)
     assert {point.rate for one in found.series for point in one.points} <= {1, 256}
     assert any("answers at most" in text for text in found.warnings)
@@ -690,7 +690,12 @@ def test_break_even_of_clients_and_traces(trace_file: Path) -> None:
 
 def test_no_rate_is_largest_where_none_is_in_time() -> None:
     asked = ASKED | REQUESTS | {"requests": 20}
-    assert frontier(MODEL, CHIP, **asked, rate=[1, 4], tpot_s=1e-4).to_dict()["largest_rates"] == []
+    assert (
+        frontier(MODEL, CHIP, **asked, rate=[1, 4], tpot_s=1e-4).to_dict()["choice"]["chips"][0][
+            "largest_rates"
+        ]
+        == []
+    )
     (plain, drafted) = frontier(MODEL, CHIP, **asked, rate=[1, 2], tpot_s=1.0).series
     assert plain.largest_rates[0].rate == drafted.largest_rates[0].rate == 2
     # Without targets there is nothing to be within.

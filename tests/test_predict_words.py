@@ -171,8 +171,8 @@ def test_points_have_their_price_in_csv_and_frames() -> None:
     pytest.importorskip("pandas", reason="pandas is not installed: pip install pandas")
     asked: dict[str, Any] = {"drafters": "eagle3,accept=.7", "max_draft_len": 2}
     found = predict("Qwen/Qwen3-8B", "h100", input_len=900, output_len=90, **asked)
-    rows = list(csv.DictReader(io.StringIO(found.to_csv())))
-    frame = found.to_frame()
+    rows = list(csv.DictReader(io.StringIO(found.to_csv("points"))))
+    frame = found.to_frame("points")
     assert list(rows[0]) == list(frame.columns)
     for start, whole in (("", found.curves[0]), ("end_to_end_", found.end_to_end[0])):
         dollars = 1e6 / whole.tokens_per_s[0, 0] * 2.95 / 3600

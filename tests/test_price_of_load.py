@@ -61,6 +61,7 @@ def test_the_band_of_a_figure_of_which_more_is_better_is_the_right_way_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found = predict("Qwen/Qwen3-8B", "h100", drafters=SPEC, max_draft_len=3)
+    assert found.rows  # which have prices, and are kept
     monkeypatch.setattr(
         "specroof.speedup.price.Money.of",
         lambda _, rates: {"tokens_per_usd": np.asarray(rates) * 3600 / USD_PER_HOUR},

@@ -150,7 +150,7 @@ def test_prefills_of_requests_count() -> None:
     (whole,) = specroof.predict(MODEL, CHIP, batch_size=around, **many, **requests).counted
     fastest_s = np.nanmin(whole.tpot_s[0], axis=-1)
     assert fastest_s[0] <= 0.01 < fastest_s[1]
-    assert found.to_dict()["workload"]["input_len"] == 2000
+    assert found.to_dict()["case"]["load"]["input_len"] == 2000
     assert ", 2000 tokens in, 400 out: " in found.title
     plain = worth(MODEL, CHIP, drafter=SPEC, batch_size=8, **asked)
     (whole,) = specroof.predict(MODEL, CHIP, batch_size=8, **many, **requests).counted
@@ -211,7 +211,7 @@ def test_several_chips_and_batches_in_the_shell(tmp_path: Path) -> None:
     assert json.loads(done.stdout.splitlines()[-1]) == {"chips": answers}
     rows = list(csv.DictReader(table.read_text().splitlines()))
     assert [(row["hardware"], row["batch_size"]) for row in rows] == [
-        (answer["hardware"], batch) for answer in answers for batch in ("1.0", "8.0")
+        (answer["case"]["hardware"], batch) for answer in answers for batch in ("1.0", "8.0")
     ]
     assert sorted(path.name for path in tmp_path.glob("*.png")) == ["w-b200.png", "w-h100.png"]
 
@@ -221,5 +221,5 @@ def test_the_old_flag_of_measured_drafts_works_with_a_note() -> None:
     then = CliRunner().invoke(app, [*words, "--draft-len", "4", "--json"])
     now = CliRunner().invoke(app, [*words, "--measured-draft-len", "4", "--json"])
     assert then.stdout == now.stdout
-    assert json.loads(now.stdout.splitlines()[-1])["draft_len"] == 4
+    assert json.loads(now.stdout.splitlines()[-1])["case"]["draft_len"] == 4
     assert ("--measured-draft-len" in then.stderr, now.stderr) == (True, "")

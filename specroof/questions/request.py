@@ -587,15 +587,18 @@ def told(request: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON has it."""
+    """Return a value as JSON has it: the same of one thing and of a list of it."""
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float | np.floating):
-        return float(value) if math.isfinite(value) else str(value)
+        if not math.isfinite(value):
+            return str(value)
+        return int(value) if float(value).is_integer() else float(value)
     if isinstance(value, Mapping):
         return {str(name): _plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple | range | np.ndarray):
-        return [_plain(one) for one in value]
+        several = [_plain(one) for one in value]
+        return several[0] if len(several) == 1 else several
     return str(getattr(value, "name", value))
 
 
