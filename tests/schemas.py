@@ -224,7 +224,8 @@ def published(name: str, answers: list[Any]) -> dict[str, Any]:
         # One answer has no such key.
         single_answer = {**reference, "not": {"required": ["chips"]}}
         schema = {"anyOf": [single_answer, several], "$defs": {"answer": schema}}
-    version = max(one.get("version", VERSION) for one in single if isinstance(one, dict))
+    told = [one.get("version", VERSION) for one in answers if isinstance(one, dict)]
+    version = max(told, default=VERSION)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:specroof:{name}:{version}",

@@ -378,6 +378,26 @@ def test_a_chip_that_is_not_fast_enough_stands_last() -> None:
     assert "no point within" in str(none)
 
 
+def test_each_chip_may_have_a_price_of_its_own() -> None:
+    asked: dict[str, Any] = {"drafters": SPEC, "batch_size": [8], "max_draft_len": 3}
+    prices = {"h100": 2.0, "mi300x": 1.6}
+    both = frontier(MODEL, [*prices], **asked, price_per_hour=prices)
+    for chip, price in prices.items():
+        alone = frontier(MODEL, chip, **asked, price_per_hour=price)
+        told = [row for row in both.records if row["hardware"] == alone.hardware]
+        assert told == alone.records
+    words = ["predict", MODEL, "--drafter", SPEC, "--batch", "8", "--max-draft-len", "3"]
+    words += ["-H", "h100,b200", "--price-per-hour", "h100=2", "--json"]
+    done = CliRunner().invoke(app, words)
+    h100, b200 = json.loads(done.stdout.splitlines()[-1])["chips"]
+    plain = [one["rows"][0]["plain_tokens_per_s"] for one in (h100, b200)]
+    paid = [one["rows"][0]["plain_usd_per_million_tokens"] for one in (h100, b200)]
+    own = frontier(MODEL, "b200", **asked).chips[0].usd_per_hour
+    assert own is not None
+    expected = [1e6 / rate * usd / 3600 for rate, usd in zip(plain, (2.0, own), strict=True)]
+    assert paid == pytest.approx(expected)
+
+
 def test_chips_without_a_price_are_ranked_by_tokens() -> None:
     chips = [replace(specroof.load_hardware(name), price=None) for name in ("h100", "b200")]
     answer = frontier(MODEL, chips, drafters=SPEC, batch_size=[8])

@@ -114,6 +114,11 @@ def test_commands_of_groups_name_their_flags_too(words: list[str], says: str) ->
             "--accept-length is 20.0; allowed: numbers from 1 to 4",
         ),
         (
+            "worth",
+            ["--drafter", "ngram", "--price-per-hour", "h100=much"],
+            "--price-per-hour is 'h100=much'; allowed: a number of US dollars, or one for each chip, ",
+        ),
+        (
             "mock",
             ["--drafter", "medusa,accept=.7", "--draft-len", "3"],
             "--drafter is 'medusa'; allowed: mtp, eagle, eagle3, model, ngram, prompt_lookup, dflash, dspark: engines can force their "

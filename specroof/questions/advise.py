@@ -3,7 +3,7 @@
 import math
 import os
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from functools import cached_property, partial
 from itertools import groupby
@@ -299,8 +299,9 @@ def check_request(request: AdviseRequest) -> CheckedRequest:
     expect("framework", request.framework, str | None, ", ".join(known))
     if request.framework is not None and engine_name(request.framework) not in known:
         refuse("framework", request.framework, ", ".join(known))
-    if request.price_per_hour is not None:
-        number_within("price_per_hour", request.price_per_hour, "usd_per_hour")
+    given = request.price_per_hour
+    for price in given.values() if isinstance(given, Mapping) else filter(None, [given]):
+        number_within("price_per_hour", price, "usd_per_hour")
     targets = Targets(request.ttft_ms, request.tpot_ms, request.min_speedup)
     played = None
     if request.is_played:

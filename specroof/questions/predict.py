@@ -54,6 +54,7 @@ from specroof.questions.request import (
     Parameter,
     PlayedRequest,
     PricePerHour,
+    Prices,
     Values,
     WorkerRequest,
     as_list,
@@ -130,7 +131,7 @@ class Prediction(Charted):
     room: RoomRule = "ignore"
     draft_len: tuple[int, ...] = ()
     split: "Split | None" = None
-    price_per_hour: float | None = None
+    price_per_hour: Prices | None = None
 
     @property
     def curves(self) -> tuple[SpeedupCurve, ...]:

@@ -321,6 +321,32 @@ def rates(word: str, text: str) -> list[float]:
     return [count / RATE_UNITS[unit or "s"] for count in numbers(word, counts)]
 
 
+#: The price of an hour of any device, or of each chip by its name.
+Prices: TypeAlias = float | Mapping[str, float]
+
+
+def prices(word: str, text: str) -> Prices:
+    """Return the price of an hour that `text` spells, or those of chips by their names.
+
+    Raises
+    ------
+    OptionError
+        With the option's `word`, for anything else.
+
+    Examples
+    --------
+    >>> prices("--price-per-hour", "2.5"), prices("--price-per-hour", "h100=2,b200=4")
+    (2.5, {'h100': 2.0, 'b200': 4.0})
+    """
+    try:
+        if "=" not in text:
+            return float(text)
+        pairs = [part.partition("=") for part in text.split(",")]
+        return {name.strip(): float(price) for name, _, price in pairs}
+    except ValueError:
+        refuse(word, text, "a number of US dollars, or one for each chip, as in h100=2,b200=4")
+
+
 def in_seconds(word: str, milliseconds: float) -> float:
     """Return a target that the shell takes in milliseconds.
 
@@ -784,20 +810,25 @@ def server_of(server: ServerLike | None) -> ServerSettings:
     return parse_server(server) if isinstance(server, str) else server_settings(server)
 
 
-def usd_per_hour(hardware: HardwareProfile, given: float | None) -> float | None:
+def usd_per_hour(hardware: HardwareProfile, given: Prices | None) -> float | None:
     """Return the price of one device: the user's, else the hardware file's; None if unknown.
+
+    Of prices by chip, one whose name stands for this chip.
 
     Raises
     ------
     OptionError
         For a price that none can be.
     """
+    if isinstance(given, Mapping):
+        named = {hardware_of(name).name: price for name, price in given.items()}
+        given = named.get(hardware.name)
     if given is not None:
         return number_within("price_per_hour", given, "usd_per_hour")
     return None if hardware.price is None else hardware.price.usd_per_hour
 
 
-def money_of(setup: Setup, split: "Split | None" = None, given: float | None = None) -> Money:
+def money_of(setup: Setup, split: "Split | None" = None, given: Prices | None = None) -> Money:
     """Return what all devices cost and draw: of workers of two chips the mean of a device.
 
     Parameters
@@ -1195,11 +1226,15 @@ MemoryLimits: TypeAlias = Annotated[
 ]
 #: The price of one device.
 PricePerHour: TypeAlias = Annotated[
-    float | None,
+    Prices | None,
     Parameter(
-        "Price of one device for an hour, in US dollars.",
+        "Price of one device for an hour, in US dollars; of several chips by their names.",
+        in_python='As in `{"h100": 2.0, "mi300x": 1.6}`.',
+        about_flag="Price of one device for an hour, in US dollars, or of each chip: h100=2,b200=4.",
         metavar="USD",
         shown="the hardware file's",
+        read=prices,
+        kind=str,
     ),
 ]
 
