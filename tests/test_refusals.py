@@ -116,7 +116,8 @@ def test_commands_of_groups_name_their_flags_too(words: list[str], says: str) ->
         (
             "worth",
             ["--drafter", "ngram", "--price-per-hour", "h100=much"],
-            "--price-per-hour is 'h100=much'; allowed: a number of US dollars, or one for each chip, ",
+            "--price-per-hour is 'h100=much'; allowed: a number of US dollars, or one for each chip, as in "
+            "h100=2,b200=4",
         ),
         (
             "mock",
