@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from specroof import OptionError, advise, breakeven, frontier, predict, rollout, worth
+from specroof import OptionError, adaptive, advise, breakeven, frontier, predict, rollout, worth
 from specroof.questions.predict import Prediction
 
 #: What a load is drawn from: models that fit a device or two, chips, servers, drafters, requests.
@@ -142,6 +142,27 @@ def test_a_rollout_is_the_job_of_predict(seed: int) -> None:
     assert fixed.tokens_per_s == pytest.approx(told["tokens_per_s"], rel=1e-9)
     assert fixed.speedup == pytest.approx(max(told["speedup"], 1.0), rel=1e-9)
     assert schedule.makespan_s <= fixed.makespan_s
+
+
+@pytest.mark.parametrize("seed", range(DRAWS))
+def test_policies_are_beside_the_figures_of_predict(seed: int) -> None:
+    asked, load, spec, length, drafts = drawn(seed)
+    if "rate" in load:
+        load = {"concurrency": [8], "input_len": 1000, "output_len": 300}
+    drafter = f"{spec},accept-length={length}@{drafts}"
+    told = predict(**asked, **load, drafters=drafter)
+    figures, (plain, *_) = figures_of(told), told.outcomes[0].tokens_per_s[0, 0]
+    if not figures["tried"]:
+        with pytest.raises(OptionError, match="no memory for a request"):
+            adaptive(**asked, **load, drafter=drafter)
+        return
+    found = adaptive(**asked, **load, drafter=drafter, n_rounds=50)
+    assert found.draft_len == figures["draft_len"]
+    assert found.plain_tokens_per_s == pytest.approx([plain], rel=1e-9)
+    for policy in ("fixed", "by load"):
+        (row,) = (row for row in found.records if row["policy"] == policy)
+        assert row["tokens_per_s"] == pytest.approx(figures["tokens_per_s"], rel=1e-9)
+        assert row["speedup"] == pytest.approx(max(figures["speedup"], 1.0), rel=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(DRAWS))

@@ -1458,6 +1458,7 @@ def check_prefill(model: Architecture, split: "Split", given: object) -> None:
 
 #: Parameters of deployments and loads, for requests of another shape.
 SHARED: Final = _rows(LoadRequest)
+PLAYED: Final = _rows(PlayedParameters)
 
 
 def load_of(request: LoadRequest, batch_size: Values, context_len: Values | None) -> Load:
