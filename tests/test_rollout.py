@@ -154,7 +154,7 @@ def test_the_slowest_server_ends_the_rollout(engine: str) -> None:
     both = asked(engine=engine, replicas=2)
     slower = np.maximum(one.makespan_s, other.makespan_s)
     np.testing.assert_allclose(both.drafters[0].makespan_s, slower)
-    assert both.rows[1].makespan_s == pytest.approx(np.nanmin(slower))
+    assert both.rows[1].makespan_s == pytest.approx(slower[:4].min())  # measured with 3 drafts
     assert "2 servers" in both.title
     # More servers than answers: each has one, and the longest ends.
     alone = asked(lengths=TAILED[:1], engine=engine)
@@ -170,9 +170,9 @@ def test_answers_of_one_token_come_with_their_prompts() -> None:
 def test_the_tail_is_the_time_of_the_last_tenth() -> None:
     # Ten answers: the longest alone, from 2000 to 3000 tokens.
     row = asked(engine="ideal", capacity=False).rows[0]
-    last = row.played.event_s[-1] - row.played.event_s[-2]
+    last = row.time_s[-1] - row.time_s[-2]
     assert row.tail_share == pytest.approx(last / row.makespan_s)
-    assert (row.running, row.played.running[-1]) == (10, 0)
+    assert (row.most_running, row.running[-1]) == (10, 0)
 
 
 def test_cached_prompts_take_less() -> None:
@@ -198,8 +198,8 @@ def test_bands_hold_the_figures_and_the_ideal_engine_has_none() -> None:
 def test_a_limit_holds_and_without_limits_all_run() -> None:
     many: dict[str, Any] = {"lengths": "500", "n_requests": 200, "engine": "sglang"}
     limited, free = asked(**many, server="running=48"), asked(**many, capacity=False)
-    assert [row.running for row in limited.rows] == [48] * 3
-    assert [row.running for row in free.rows] == [200] * 3
+    assert [row.most_running for row in limited.rows] == [48] * 3
+    assert [row.most_running for row in free.rows] == [200] * 3
     assert free.rows[1].makespan_s < limited.rows[1].makespan_s
 
 

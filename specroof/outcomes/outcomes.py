@@ -111,9 +111,8 @@ def outcomes(  # noqa: PLR0913 - what is served, to whom, within what
         those of which there are none; each on a server of its own, so that what else is asked
         changes nothing.
     draft_lens
-        Lengths that are played besides those that may win. Of clients without targets, and of a
-        job beyond the depth that acceptance was measured with, others have the figures of the
-        closed form, and NaN in `Outcomes.played`; of other loads all are played.
+        Lengths that are played besides those that may win. Of clients without targets, others have
+        the figures of the closed form, and NaN in `Outcomes.played`; of other loads all are played.
     targets
         Of the goodput of played requests: seconds to a first token, and of each later one.
 
@@ -137,13 +136,10 @@ def outcomes(  # noqa: PLR0913 - what is served, to whom, within what
     waits: RoomRule = "queue" if room == "drop" else room
     served = in_closed_form(load.steady, waits)
     places = [place for place, count in enumerate(load.requests) if count]
-    every = {*range(1, max_draft_len + 1)}
-    if load.kind == "job" and served.curve.measured_draft_len is not None:
-        every = {*range(1, served.curve.measured_draft_len + 1), *draft_lens}
     lengths = {
         place: _can_win(served.curve.choices[0, place]).union(draft_lens)
         if load.kind == "concurrency" and min(targets) == np.inf
-        else every
+        else {*range(1, max_draft_len + 1)}
         for place in places
     }
     seen, done = list[PlayedLoads](), 0

@@ -435,8 +435,18 @@ class RolloutPolicy:
         return ", ".join(f"{drafts} at {first}-{last}" for first, last, drafts in self.ranges)
 
     @property
-    def running(self) -> int:
-        """The most answers of a server that run at a time."""
+    def time_s(self) -> Array:
+        """Seconds at which the batch of the slowest server changes."""
+        return self.played.event_s
+
+    @property
+    def running(self) -> Array:
+        """How many answers it runs from then on."""
+        return self.played.running
+
+    @property
+    def most_running(self) -> int:
+        """The most answers that it runs at a time."""
         return int(self.played.running.max())
 
     @property
@@ -457,7 +467,7 @@ class RolloutPolicy:
 #: Numbers of a policy, and what to do.
 _FIGURES: Final = (
     *("makespan_s", "makespan_low", "makespan_high", "speedup", "speedup_low", "speedup_high"),
-    *("decision", "tokens_per_s", "running", "tail_share", "step_speedup"),
+    *("decision", "tokens_per_s", "most_running", "tail_share", "step_speedup"),
 )
 
 
@@ -496,8 +506,7 @@ class DrafterRollout:
     name
         The drafter's.
     makespan_s
-        By draft length; NaN of those that are not played: the server has no room, or acceptance
-        was not measured so far.
+        By draft length; NaN where the server does not run it.
     policies
         ``off``, ``fixed`` and ``schedule``.
     steps
@@ -866,7 +875,7 @@ def rollout_chart(answer: Rollout) -> Any:
         keys = []
         for i, row in enumerate(answer.rows):
             look = {**style.look(i), "marker": "", "ls": _LINES[min(i, len(_LINES) - 1)]}
-            upper.step(row.played.event_s, row.played.running, where="post", **look)
+            upper.step(row.time_s, row.running, where="post", **look)
             ends_s = np.sort(row.played.end_s)
             lower.step(np.append(0.0, ends_s), np.arange(len(ends_s) + 1), where="post", **look)
             name = f"{row.policy}, {row.drafter}" if row.drafter else "no drafts"
