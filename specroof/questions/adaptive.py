@@ -417,12 +417,13 @@ def _lengths(
     measured = longest if curve.measured_draft_len is None else curve.measured_draft_len
     depth = int(min(longest, draft_depth(drafter, chain_acceptance(drafter)), measured))
     weights = np.array(list(loads.values()))
+    # A server has the room of its longest draft, whatever it drafts at a load: lengths must have it
+    # at all loads, and policies may draft as far as that leaves the room of the best lengths.
     rates = one.tokens_per_s[0, :, : depth + 1]
+    rates = np.where(np.isfinite(rates).all(axis=0), rates, np.nan)
     fixed = best_fixed(rates, weights)
     ranges = best_schedule([*loads], rates, weights=weights, least_gain=_LEAST_GAIN).ranges
     best = np.array([drafts_at(ranges, load) for load in loads])
-    # A server has the room of its longest draft, whatever it drafts at a load: policies may draft
-    # as far as that leaves the room of the best lengths.
     rooms = np.broadcast_to(curve.running_batch[0], curve.round_s.shape[1:])[:, : depth + 1]
     running = rooms[:, max(1, fixed, int(best.max()))]
     if not (running >= 1).all():
@@ -489,7 +490,8 @@ def _beside(fixed: PolicyOutcome, alone: float, policy: PolicyOutcome) -> Policy
     Source
         Counting: the seconds that a policy saves of each token, it saves of requests, too.
     """
-    rate = 1.0 / (1.0 / fixed.tokens_per_s + 1.0 / policy.tokens_per_s - 1.0 / alone)
+    saved_s = 1.0 / alone - 1.0 / policy.tokens_per_s
+    rate = fixed.tokens_per_s / (1.0 - fixed.tokens_per_s * saved_s)
     return replace(
         policy, tokens_per_s=rate, error=policy.error * (rate / policy.tokens_per_s) ** 2
     )
