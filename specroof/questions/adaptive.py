@@ -32,6 +32,7 @@ from specroof.questions.answer import Charted
 from specroof.questions.played_loads import played_load, told
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import (
+    CONCURRENCY,
     DRAFTER,
     FORMULAS,
     PLAYED,
@@ -122,15 +123,7 @@ class AdaptiveRequest(LoadRequest):
         ),
     ] = None
     context_len: ContextLen = None
-    concurrency: Annotated[
-        Values | None,
-        Parameter(
-            "Requests in flight, a number or a list, with their lengths; those beyond the server's "
-            "memory wait. In place of a batch size.",
-            about_flag="Requests in flight, comma-separated, with --input-len. Replaces --batch.",
-            read=numbers,
-        ),
-    ] = None
+    concurrency: Annotated[Values | None, CONCURRENCY] = None
     requests: Annotated[int | str | None, PLAYED["requests"]] = None
     length_range: Annotated[str | Sequence[float] | None, PLAYED["length_range"]] = None
     max_draft_len: Annotated[

@@ -1066,6 +1066,13 @@ BATCH: Final = Parameter(
     about_flag="Sequences in flight, comma-separated; 1..128 doubles.",
     read=numbers,
 )
+#: Requests in flight, where a batch size is another load.
+CONCURRENCY: Final = Parameter(
+    "Requests in flight, a number or a list; those beyond the server's memory wait. In place of a "
+    "batch size.",
+    about_flag="Requests in flight, comma-separated. Replaces --batch.",
+    read=numbers,
+)
 #: Contexts.
 CONTEXT: Final = Parameter(
     "Cached tokens of each sequence, a number or a list.",
