@@ -83,6 +83,7 @@ worth Qwen/Qwen3-8B -H h100 --drafter eagle3 --isl 512 --osl 64 --rate 1,8/s --r
 worth Qwen/Qwen3-8B -H h100,b200 --drafter eagle3 --isl 1024 --osl 256 --tpot 10
 adaptive Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --batch 1,32
 adaptive openai/gpt-oss-20b -H b200 --drafter mtp,accept=0.8
+adaptive Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --isl 512 --osl 64 --concurrency 1,8 --rounds 500
 doctor vllm.txt later.txt --wait 30 --model Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.8
 doctor vllm.txt --model Qwen/Qwen3-8B -H h100
 doctor off.txt --model Qwen/Qwen3-8B -H h100

@@ -332,13 +332,39 @@ def test_lengths_by_load_are_those_of_the_flags() -> None:
     assert [drafts_at(table, load) for load in loads] == [*answer.load_draft_len]
 
 
-def test_requests_beyond_the_room_wait_as_in_advice() -> None:
-    answer = adaptive(MODEL, CHIP, drafter=SPEC, batch_size=[8, 256], n_rounds=500)
-    (room,) = adaptive(MODEL, CHIP, drafter=SPEC, batch_size=4096, n_rounds=500).running
+def test_loads_beyond_the_room_wait_and_batches_are_refused() -> None:
+    loads: dict[str, Any] = {"drafter": SPEC, "n_rounds": 500}
+    answer = adaptive(MODEL, CHIP, concurrency=[8, 256], **loads)
+    (room,) = adaptive(MODEL, CHIP, concurrency=4096, **loads).running
     assert answer.running == (8, min(room, 256))  # SGLang's limit of 48 with drafts is raised
     assert any("wait" in warning for warning in answer.warnings)
-    free = adaptive(MODEL, CHIP, drafter=SPEC, batch_size=[8, 256], n_rounds=500, capacity=False)
+    free = adaptive(MODEL, CHIP, batch_size=[8, 256], **loads, capacity=False)
     assert free.running == (8, 256)
+    with pytest.raises(OptionError, match=r"^batch_size is 256; allowed: what 1 x"):
+        adaptive(MODEL, CHIP, batch_size=[8, 256], **loads)
+
+
+def test_policies_save_requests_what_they_save_of_each_token() -> None:
+    # One client: of 500 tokens after 2000, rounds are those of one sequence at 2250.
+    sizes: dict[str, Any] = {"drafter": SPEC, "n_rounds": 500}
+    served = adaptive(MODEL, CHIP, concurrency=1, input_len=2000, output_len=500, **sizes)
+    alone = adaptive(MODEL, CHIP, batch_size=1, context_len=2250, **sizes)
+    assert served.running == alone.running == (1,)
+    base, rounds = (one.outcomes["fixed"][0].tokens_per_s for one in (served, alone))
+    assert base < rounds  # prompts
+    for policy in ("stopping", "sequence confidence", "adaptive steps", "oracle"):
+        there, here = (one.outcomes[policy][0] for one in (served, alone))
+        saved_s = 1 / rounds - 1 / here.tokens_per_s
+        assert 1 / base - 1 / there.tokens_per_s == pytest.approx(saved_s, rel=1e-3)
+        # Of the same seconds the error: d(1/x) is dx / x^2.
+        ends = [1 / (1 / there.tokens_per_s + side * 1e-9) for side in (-1, 1)]
+        slope = (ends[0] - ends[1]) / 2e-9
+        assert there.error == pytest.approx(here.error / here.tokens_per_s**2 * slope, rel=1e-3)
+    assert served.records[0]["concurrency"] == 1
+    assert served.to_dict()["workload"]["output_len"] == 500
+    assert "2000 tokens in, 500 out" in served.title
+    assert "clients 1" in adaptive_text(served)
+    assert served.plot().axes[0].get_xlabel() == "Requests in flight"
 
 
 def test_flags_are_for_servers_that_have_them() -> None:
@@ -439,7 +465,7 @@ def test_the_text_has_a_row_for_each_policy(found: Adaptive) -> None:
     assert lines[12].startswith(f"fixed is K={found.draft_len}, as a speedup over no drafts")
     assert lines[13].startswith(f"by load is K={found.load_draft_len[0]} at 1")
     csv = rows_csv(found.records, found.columns).splitlines()
-    assert csv[0] == "policy,batch_size,draft_len,tokens_per_s,gain,gain_error"
+    assert csv[0] == "policy,batch_size,draft_len,tokens_per_s,speedup,gain,gain_error"
     assert len(csv) == 1 + 7 * 2
 
 
@@ -476,6 +502,8 @@ def test_the_chart_draws_every_policy_but_the_one_it_is_measured_by(found: Adapt
         ),
         ("--batch 1.5", "--batch is 1.5; allowed: whole numbers"),
         ("--batch 0", "--batch is 0"),
+        ("--batch 1 --concurrency 2", "batch and --concurrency are both given"),
+        ("--concurrency 2 --requests 3x", "--requests is '3x'; allowed: with the lengths"),
         ("--confidence 1.5", "--confidence is 1.5; allowed: a number from 0 to 1"),
         ("--rounds 0", "--rounds is 0"),
         # Both ended in an IndexError: there is no round with a draft to adapt.
@@ -496,6 +524,8 @@ def test_refusals_are_one_line(changes: str, said: str) -> None:
 def test_no_load_and_drafts_beside_the_verification_are_refused() -> None:
     with pytest.raises(OptionError, match=r"^batch_size .*at least one"):
         adaptive(MODEL, CHIP, drafter=SPEC, batch_size=[])
+    with pytest.raises(OptionError, match=r"^context_len is .*one number"):
+        adaptive(MODEL, CHIP, drafter=SPEC, context_len=[1, 2])  # type: ignore[arg-type]
     spec = "model,config=Qwen/Qwen3-0.6B,overlap=0.5,device=h100,link=50e9,link-latency=1e-6,accept=0.7"
     with pytest.raises(OptionError, match=r"^drafter '.*overlap=0.5.*; allowed"):
         adaptive(MODEL, CHIP, drafter=spec, batch_size=1, n_rounds=100)

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from specroof import OptionError, advise, breakeven, frontier, predict, worth
+from specroof import OptionError, adaptive, advise, breakeven, frontier, predict, rollout, worth
 from specroof.questions.predict import Prediction
 
 #: What a load is drawn from: models that fit a device or two, chips, servers, drafters, requests.
@@ -123,6 +123,49 @@ def test_every_question_gives_the_same_figures(seed: int) -> None:
     assert advised.choice.speedup == pytest.approx(told["speedup"], **same)
     for name in ("tokens_per_s", "ttft_s", "tpot_s", "usd_per_million_tokens"):
         assert getattr(advised.times, name) == pytest.approx(told[name], **same), name
+
+
+@pytest.mark.parametrize("seed", range(DRAWS))
+def test_a_rollout_is_the_job_of_predict(seed: int) -> None:
+    asked, load, spec, length, drafts = drawn(seed)
+    prompt = load.get("input_len", 500)
+    rng = np.random.default_rng(seed)
+    answers = np.rint(1 + rng.lognormal(5.0, 1.2, rng.choice([4, 60, 300])))
+    drafter = f"{spec},accept-length={length}@{drafts}"
+    job = {"input_len": float(prompt), "output_len": answers}
+    one = predict(**asked, drafters=drafter, lengths=job)
+    told, played = figures_of(one), one.played[0]
+    off, fixed, schedule = rollout(
+        **asked, drafters=drafter, lengths=answers, input_len=prompt
+    ).rows
+    assert (fixed.draft_len, fixed.decision) == (told["draft_len"], told["decision"])
+    for row in (off, fixed):
+        assert row.makespan_s == played.figures["duration_s"][0, row.draft_len]
+        assert row.tokens_per_s == played.figures["tokens_per_s"][0, row.draft_len]
+    assert fixed.tokens_per_s == pytest.approx(told["tokens_per_s"], rel=1e-9)
+    assert fixed.speedup == pytest.approx(max(told["speedup"], 1.0), rel=1e-9)
+    assert schedule.makespan_s <= fixed.makespan_s
+
+
+@pytest.mark.parametrize("seed", range(DRAWS))
+def test_policies_are_beside_the_figures_of_predict(seed: int) -> None:
+    asked, load, spec, length, drafts = drawn(seed)
+    if "rate" in load:
+        load = {"concurrency": [8], "input_len": 1000, "output_len": 300}
+    drafter = f"{spec},accept-length={length}@{drafts}"
+    told = predict(**asked, **load, drafters=drafter)
+    figures, (plain, *_) = figures_of(told), told.outcomes[0].tokens_per_s[0, 0]
+    if not figures["tried"]:
+        with pytest.raises(OptionError, match="no memory for a request"):
+            adaptive(**asked, **load, drafter=drafter)
+        return
+    found = adaptive(**asked, **load, drafter=drafter, n_rounds=50)
+    assert found.draft_len == figures["draft_len"]
+    assert found.plain_tokens_per_s == pytest.approx([plain], rel=1e-9)
+    for policy in ("fixed", "by load"):
+        (row,) = (row for row in found.records if row["policy"] == policy)
+        assert row["tokens_per_s"] == pytest.approx(figures["tokens_per_s"], rel=1e-9)
+        assert row["speedup"] == pytest.approx(max(figures["speedup"], 1.0), rel=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(DRAWS))

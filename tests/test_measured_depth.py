@@ -57,9 +57,7 @@ def of_rollout(spec: str) -> Iterable[Any]:
         MODEL, CHIP, drafters=spec, input_len=500, lengths=[100, 900], n_requests=16
     )
     for policy in answer.drafters[0].policies:
-        yield [drafts for _, _, drafts in policy.ranges or ()]
-    plain, best = (answer.drafters[0].policies[i].speedup for i in (0, 3))
-    assert plain < best <= DEPTH + 1  # the oracle as well
+        yield [drafts for _, _, drafts in policy.ranges]
 
 
 def of_adaptive(spec: str) -> Iterable[Any]:

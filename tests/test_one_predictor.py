@@ -232,8 +232,6 @@ def test_siblings_add_nothing_to_what_was_measured() -> None:
                 "policies/decision.py:best_choice",
                 "policies/schedule.py:advised_day",
                 "questions/curve_tables.py:_band_columns",
-                "questions/rollout.py:best_draft_len",
-                "questions/rollout.py:oracle",
                 "questions/worth.py:row",
                 "speedup/curve.py:drafting_gain",
                 "speedup/result.py:_best_index",

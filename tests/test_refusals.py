@@ -328,10 +328,12 @@ def test_batches_that_a_server_does_not_run_are_said(command: str) -> None:
         "simulate batch": ["--batches", "1", "--output-len", "4", "--batch", "49"],
     }
     small, large = ("48", "49") if command == "simulate batch" else ("6", "7")
-    beyond = "the others wait" if command == "adaptive" else "larger batches are priced as if"
+    load, beyond = "--batch", "larger batches are priced as if"
+    if command == "adaptive":
+        load, beyond = "--concurrency", "the rest wait"
     said = f"{small} with 16 drafts of eagle3,accept=.7 (running); {beyond}"
-    most = CliRunner().invoke(app, [*words, *more[command], "--batch", large])
-    within = CliRunner().invoke(app, [*words, *more[command], "--batch", small])
+    most = CliRunner().invoke(app, [*words, *more[command], load, large])
+    within = CliRunner().invoke(app, [*words, *more[command], load, small])
     assert (said in most.stdout, said in within.stdout) == (True, False), most.output
     endless = CliRunner().invoke(app, [*words, *more[command], "--batch", large, *IDEAL])
     assert endless.exit_code == 0, endless.output

@@ -122,8 +122,10 @@ def test_a_clients_result_is_sent_again_as_it_was() -> None:
         ("20\n30\n", [64, 64], [20, 30]),
         ("10,20\n11,30\n", [10, 11], [20, 30]),
         ("output_len\n20\n", [64], [20]),
+        ("tokens\n20\n", [64], [20]),
         ("input_len,output_len\n5,20\n", [5], [20]),
         ('{"output_len": 20}', [64], [20]),
+        ("[20, 30.0]", [64, 64], [20, 30]),
     ],
 )
 def test_lengths_come_at_once(text: str, prompts: list[float], answers: list[float]) -> None:

@@ -1,9 +1,9 @@
 """What do draft lengths gain that follow the load, or the drafter's confidence?"""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Annotated, Any, Final
 
 import numpy as np
@@ -29,27 +29,35 @@ from specroof.policies.adaptive import (
 from specroof.policies.schedule import best_schedule, drafts_at
 from specroof.questions.advise import speculation_of
 from specroof.questions.answer import Charted
+from specroof.questions.played_loads import played_load, told
+from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import (
+    CONCURRENCY,
     DRAFTER,
     FORMULAS,
+    PLAYED,
     Command,
-    DeploymentRequest,
+    ContextLen,
     DrafterLike,
+    LoadRequest,
     MemoryLimits,
     Parameter,
+    PlayedParameters,
     Values,
     as_list,
     drafter_of,
+    load_of,
     numbers,
     options_of,
     question,
+    refuse_one_token,
     server_of,
 )
 from specroof.questions.simulate import chain_acceptance
 from specroof.report.layout import folded, format_table, page
 from specroof.serving.launch import LAUNCHERS, SGLANG_ALGORITHMS, Launch, launch
 from specroof.serving.served import room_rule, served_curve
-from specroof.serving.workload import Load
+from specroof.serving.workload import Load, Workload, workload_json
 from specroof.speedup.curve import draft_depth, longest_draft
 from specroof.speedup.round import EnginePasses
 
@@ -87,7 +95,7 @@ _SAME_PASS: Final = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdaptiveRequest(DeploymentRequest):
+class AdaptiveRequest(LoadRequest):
     """Ask what adaptive draft lengths gain.
 
     Examples
@@ -104,17 +112,20 @@ class AdaptiveRequest(DeploymentRequest):
         replace(DRAFTER, about="KIND[,key=value…], as in predict: a chain or a block."),
     ]
     batch_size: Annotated[
-        Values,
+        Values | None,
         Parameter(
             "Sequences in flight, a number or a list. One that is named twice lasts twice as long.",
             "--batch",
             about_flag="Sequences in flight, comma-separated. Name one twice to give it twice the "
             "weight.",
             read=numbers,
-            default=",".join(map(str, USUAL_LOADS)),
+            shown=",".join(map(str, USUAL_LOADS)),
         ),
-    ] = USUAL_LOADS
-    context_len: Annotated[float, Parameter("Cached tokens of each sequence.", "--context")] = 4096
+    ] = None
+    context_len: ContextLen = None
+    concurrency: Annotated[Values | None, CONCURRENCY] = None
+    requests: Annotated[int | str | None, PLAYED["requests"]] = None
+    length_range: Annotated[str | Sequence[float] | None, PLAYED["length_range"]] = None
     max_draft_len: Annotated[
         int | None, Parameter("Longest draft tried.", shown="the drafter's depth, up to 16")
     ] = None
@@ -136,7 +147,7 @@ class AdaptiveRequest(DeploymentRequest):
             shown="a placeholder",
         ),
     ] = None
-    seed: Annotated[int, Parameter("Random seed.")] = 0
+    seed: Annotated[int, Parameter("Random seed of dice, and of drawn lengths.")] = 0
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -149,12 +160,15 @@ class Adaptive(Charted):
         Names.
     placement
         The devices.
-    context_len, confidence
-        As asked.
+    load_name
+        What loads are: ``batch_size`` or ``concurrency``.
+    context_len, workload, confidence
+        As asked; `workload` is None unless requests were asked about.
     loads
-        Sequences in flight, ascending, and how long each load lasts.
+        Sequences or requests in flight, ascending, and how long each load lasts.
     running
-        How many of them the server that drafts decodes at a time, by load.
+        How many of them the server that drafts decodes at a time, by load; of requests that are
+        played through, on average.
     plain_tokens_per_s
         Without drafts, by load.
     draft_len, load_draft_len
@@ -173,7 +187,9 @@ class Adaptive(Charted):
     engine: str
     placement: Placement
     drafter: str
+    load_name: str
     context_len: float
+    workload: Workload | None
     confidence: float
     loads: Mapping[int, int]
     running: tuple[int, ...]
@@ -186,9 +202,10 @@ class Adaptive(Charted):
     @property
     def title(self) -> str:
         """What was asked, in one line."""
+        load = self.workload.requests if self.workload else f"context {self.context_len:g}"
         return (
             f"{self.model} on {self.placement.devices} x {self.hardware}, engine {self.engine}, "
-            f"context {self.context_len:g}: {self.drafter}"
+            f"{load}: {self.drafter}"
         )
 
     def text(self) -> str:
@@ -232,14 +249,19 @@ class Adaptive(Charted):
         return [
             {
                 "policy": policy,
-                "batch_size": load,
+                self.load_name: load,
                 **fields_of(outcome, "draft_len", "tokens_per_s"),
+                "speedup": outcome.tokens_per_s / plain,
                 "gain": gain,
                 "gain_error": error,
             }
             for policy, outcomes in self.outcomes.items()
-            for load, outcome, gain, error in zip(
-                self.loads, outcomes, *map(np.ndarray.tolist, self.gains(policy)), strict=True
+            for load, outcome, plain, gain, error in zip(
+                self.loads,
+                outcomes,
+                self.plain_tokens_per_s,
+                *map(np.ndarray.tolist, self.gains(policy)),
+                strict=True,
             )
         ]
 
@@ -249,7 +271,8 @@ class Adaptive(Charted):
             **fields_of(self, "model", "hardware", "engine"),
             "placement": asdict(self.placement),
             **fields_of(self, "drafter", "context_len", "confidence"),
-            "batch_size": list(self.loads),
+            **workload_json(self.workload),
+            self.load_name: list(self.loads),
             "weight": list(self.loads.values()),
             "running": list(self.running),
             "plain_tokens_per_s": list(self.plain_tokens_per_s),
@@ -279,7 +302,7 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
     """Compare draft lengths that follow load or confidence with one length for all loads."""
     drafter = drafter_of(request.drafter)
     acceptance = chain_acceptance(drafter)
-    loads, known = _loads(request), number_within("confidence", request.confidence, "share")
+    (name, loads), known = _loads(request), number_within("confidence", request.confidence, "share")
     longest = longest_draft(drafter, acceptance, request.max_draft_len)
     if not longest:
         refuse("max_draft_len", request.max_draft_len, "at least 1, since drafts are what adapts")
@@ -288,75 +311,44 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
     n_rounds = whole_within("n_rounds", request.n_rounds, "simulated_len")
     seed = whole_within("seed", request.seed, "seed")
     _refuse_many(loads, longest, n_rounds)
-    deployment = request.resolved()
-    served = served_curve(
-        deployment,
-        drafter,
-        Load([*loads], [request.context_len]),
-        room_rule(deployment.setup, request.capacity, "queue"),
-        max_draft_len=longest,
-    )
-    curve = served.decoding
-    measured = longest if curve.measured_draft_len is None else curve.measured_draft_len
-    depth = int(min(longest, draft_depth(drafter, acceptance), measured))
-    rates = curve.tokens_per_s[0, :, : depth + 1]
-    weights = np.array(list(loads.values()))
-    one_length = best_fixed(rates, weights)
-    ranges = best_schedule([*loads], rates, weights=weights, least_gain=_LEAST_GAIN).ranges
-    best = np.array([drafts_at(ranges, load) for load in loads])
-    # A server has the room of its longest draft, whatever it drafts at a load: policies may draft
-    # as far as that leaves the room of the best lengths.
-    rooms = np.broadcast_to(curve.running_batch[0], curve.round_s.shape[1:])[:, : depth + 1]
-    running = rooms[:, max(1, one_length, int(best.max()))]
-    if not (running >= 1).all():
-        reject(f"drafter {drafter.name!r} leaves no memory for a request", "--no-capacity, or less")
-    depth = int(np.flatnonzero((rooms == running[:, None]).all(axis=0))[-1])
-    sizes = running.astype(np.int64).tolist()
-    costs = _costs(deployment, drafter, max(sizes), request.context_len, depth)
+    load = _load(request, loads)
+    lengths = _lengths(request, drafter, load, (name, loads), longest)
+    deployment, found, rates = lengths.found.deployment, lengths.found, lengths.rates
+    one_length, best, depth, sizes = lengths.fixed, lengths.by_load, lengths.depth, lengths.running
+    curve = found.curves[0]
+    costs = _costs(deployment, drafter, max(sizes), float(curve.context_len[0]), depth)
     survival = acceptance.survival(np.arange(1, depth + 1))
-    changing = [
-        simulated_policies(costs(size), survival, known=known, n_rounds=n_rounds, seed=seed)
-        for size in sizes
-    ]
-    outcomes = {
-        FIXED[0]: _closed(rates, np.full(len(rates), one_length)),
-        FIXED[1]: _closed(rates, best),
-        **{name: tuple(each[name] for each in changing) for name in changing[0]},
+    is_block = costs(sizes[0]).is_block
+    made = depth if is_block else max(1, int(best.max()))
+    rules = deployment.setup.engine.rules
+    simulated: list[dict[str, PolicyOutcome]] = []
+    for size in sizes:
+        dice: dict[str, Any] = {"known": known, "n_rounds": n_rounds, "seed": seed}
+        each = simulated_policies(costs(size), survival, **dice)
+        oracle = each.pop("oracle")
+        if rules == "vllm":
+            each[VERIFICATION] = adaptive_verification(
+                costs(size), survival, draft_len=made, **dice
+            )
+        if rules == "sglang" and SGLANG_ALGORITHMS.get(drafter.kind) in _STEPPED:
+            each[STEPS] = _stepped(deployment, costs(size), survival, max(1, one_length))
+        simulated.append({**each, "oracle": oracle})
+    fixed = _closed(rates, np.full(len(rates), one_length))
+    alone = [float(fixed_rates(costs(size), survival)[one_length]) for size in sizes]
+    outcomes = {FIXED[0]: fixed, FIXED[1]: _closed(rates, best)} | {
+        policy: tuple(map(_beside, fixed, alone, [each[policy] for each in simulated]))
+        for policy in simulated[0]
     }
-    framework, is_block = deployment.setup.engine.rules, costs(sizes[0]).is_block
-    if framework == "vllm":
-        made = depth if is_block else max(1, int(best.max()))
-        outcomes[VERIFICATION] = tuple(
-            adaptive_verification(
-                costs(size), survival, draft_len=made, known=known, n_rounds=n_rounds, seed=seed
-            )
-            for size in sizes
-        )
-    if framework == "sglang" and SGLANG_ALGORITHMS.get(drafter.kind) in _STEPPED:
-        outcomes[STEPS] = tuple(
-            _stepped(deployment, costs(size), survival, max(1, one_length)) for size in sizes
-        )
-    outcomes["oracle"] = outcomes.pop("oracle")  # the last
-    notes = [*curve.notes, *curve.measuring_notes, *([] if is_block else [_LATE]), _RESTS_ON]
-    flags = None
-    if framework in LAUNCHERS and best.any():
-        try:
-            plan = speculation_of(
-                drafter,
-                deployment.model,
-                ranges,
-                request.draft_model,
-                settings=server_of(request.server),
-                data_parallel=request.attention_data_parallel,
-                kv_cache=options_of(request.options).kv_dtype,
-            )
-            flags = launch(plan, framework)
-            notes += [f"flags: {note}" for note in flags.notes]
-        except OptionError as refusal:
-            notes.append(f"no flags: {refusal}")
+    notes = [*found.notes, *([] if is_block else [_LATE]), _RESTS_ON]
+    flags, refused = None, ""
+    if rules in LAUNCHERS and best.any():
+        flags, refused = _flags(request, drafter, deployment, lengths.ranges)
+        notes += [f"flags: {note}" for note in flags.notes] if flags else [refused]
     return Adaptive(
         **fields_of(curve, "model", "hardware", "engine", "placement", "drafter"),
+        load_name=name,
         context_len=float(curve.context_len[0]),
+        workload=load.steady.workload,
         confidence=known,
         loads=loads,
         running=tuple(sizes),
@@ -366,10 +358,77 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
         outcomes=outcomes,
         launch=flags,
         notes=tuple(notes),
-        warnings=()
-        if served.room is None
-        else tuple(served.room.warnings(curve, "the others wait")),
+        warnings=found.warnings,
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Lengths:
+    """One length for all loads, and one for each.
+
+    Parameters
+    ----------
+    found
+        What `predict` says of the loads, these lengths played where requests are.
+    rates
+        Tokens per second, axes (load, draft_len).
+    fixed, by_load, ranges
+        The one length, those at each load, and the schedule that has them.
+    depth
+        The longest draft of policies.
+    running
+        Whole sequences that are decoded at a time, by load.
+    """
+
+    found: Prediction
+    rates: Array
+    fixed: int
+    by_load: npt.NDArray[Any]
+    ranges: Sequence[tuple[int, int, int]]
+    depth: int
+    running: list[int]
+
+
+def _lengths(
+    request: AdaptiveRequest,
+    drafter: Drafter,
+    load: Load,
+    named: tuple[str, Mapping[int, int]],
+    longest: int,
+) -> _Lengths:
+    """Return the lengths that make most tokens, over all loads and at each."""
+    deployment, (name, loads) = request.resolved(), named
+    waits = load.workload is not None or request.batch_size is None
+    rule = room_rule(deployment.setup, request.capacity, "queue" if waits else "drop")
+    most = request.max_draft_len
+    asked = partial(predicted, deployment, [drafter], load, max_draft_len=most, room=rule)
+    found = asked()
+    curve, (one,) = found.curves[0], found.outcomes
+    if not np.isfinite(one.tokens_per_s[..., 0]).all():
+        place = f"{curve.placement.devices} x {curve.hardware}"
+        refuse(name, max(loads), f"what {place} have memory for, or --no-capacity")
+    measured = longest if curve.measured_draft_len is None else curve.measured_draft_len
+    depth = int(min(longest, draft_depth(drafter, chain_acceptance(drafter)), measured))
+    weights = np.array(list(loads.values()))
+    # A server has the room of its longest draft, whatever it drafts at a load: lengths must have it
+    # at all loads, and policies may draft as far as that leaves the room of the best lengths.
+    rates = one.tokens_per_s[0, :, : depth + 1]
+    rates = np.where(np.isfinite(rates).all(axis=0), rates, np.nan)
+    fixed = best_fixed(rates, weights)
+    ranges = best_schedule([*loads], rates, weights=weights, least_gain=_LEAST_GAIN).ranges
+    best = np.array([drafts_at(ranges, load) for load in loads])
+    rooms = np.broadcast_to(curve.running_batch[0], curve.round_s.shape[1:])[:, : depth + 1]
+    running = rooms[:, max(1, fixed, int(best.max()))]
+    if not (running >= 1).all():
+        reject(f"drafter {drafter.name!r} leaves no memory for a request", "--no-capacity, or less")
+    depth = int(np.flatnonzero((rooms == running[:, None]).all(axis=0))[-1])
+    if load.requests:  # what is best over all loads may not be among what may win at each
+        found = asked(draft_lens=[*{fixed, *best.tolist()} - {0}])
+        (one,) = found.outcomes
+        rates = one.tokens_per_s[0, :, : rates.shape[1]]
+        running = np.maximum(np.rint(one.curve.running_batch[0, :, fixed]), 1.0)
+    sizes: list[int] = running.astype(np.int64).tolist()
+    return _Lengths(found, rates, fixed, best, ranges, depth, sizes)
 
 
 def _stepped(
@@ -385,16 +444,81 @@ def _stepped(
     return PolicyOutcome(rate, 0.0, float(shares @ np.arange(len(shares))))
 
 
-def _loads(request: AdaptiveRequest) -> dict[int, int]:
-    """Return the loads, ascending, and how long each lasts."""
-    given = [number_within("batch_size", one, "batch_size") for one in as_list(request.batch_size)]
+def _flags(
+    request: AdaptiveRequest,
+    drafter: Drafter,
+    deployment: Deployment,
+    ranges: Sequence[tuple[int, int, int]],
+) -> tuple[Launch | None, str]:
+    """Return the flags of the lengths by load, or why a server has none."""
+    try:
+        plan = speculation_of(
+            drafter,
+            deployment.model,
+            ranges,
+            request.draft_model,
+            settings=server_of(request.server),
+            data_parallel=request.attention_data_parallel,
+            kv_cache=options_of(request.options).kv_dtype,
+        )
+        return launch(plan, deployment.setup.engine.rules), ""
+    except OptionError as refusal:
+        return None, f"no flags: {refusal}"
+
+
+def _beside(fixed: PolicyOutcome, alone: float, policy: PolicyOutcome) -> PolicyOutcome:
+    r"""Return what a policy reaches where one length reaches what it does.
+
+    .. math:: \frac{1}{x} = \frac{1}{x_{fixed}} + \frac{1}{r} - \frac{1}{r_{fixed}}
+
+    Parameters
+    ----------
+    fixed
+        Of the one length, prompts and waits included: x.
+    alone
+        Tokens per second of rounds of that length alone, r.
+    policy
+        Of rounds alone.
+
+    Source
+        Counting: the seconds that a policy saves of each token, it saves of requests, too.
+    """
+    saved_s = 1.0 / alone - 1.0 / policy.tokens_per_s
+    rate = fixed.tokens_per_s / (1.0 - fixed.tokens_per_s * saved_s)
+    return replace(
+        policy, tokens_per_s=rate, error=policy.error * (rate / policy.tokens_per_s) ** 2
+    )
+
+
+def _loads(request: AdaptiveRequest) -> tuple[str, dict[int, int]]:
+    """Return what loads are, and the loads, ascending, with how long each lasts."""
+    if request.batch_size is not None and request.concurrency is not None:
+        reject("batch_size and concurrency are both given", "one of them")
+    clients = request.concurrency is not None or request.workload is not None
+    named = request.batch_size if request.concurrency is None else request.concurrency
+    name = "batch_size" if request.concurrency is None else "concurrency"
+    given = [
+        number_within(name, one, "batch_size")
+        for one in as_list(USUAL_LOADS if named is None else named)
+    ]
     for one in given:
         if not one.is_integer():
-            refuse("batch_size", one, "whole numbers, which dice can be thrown for")
+            refuse(name, one, "whole numbers, which dice can be thrown for")
     if not given:
-        message = "batch_size is empty; allowed: at least one load"
-        raise OptionError(message)
-    return dict(sorted(Counter(map(int, given)).items()))
+        reject(f"{name} is empty", "at least one load")
+    return "concurrency" if clients else name, dict(sorted(Counter(map(int, given)).items()))
+
+
+def _load(request: AdaptiveRequest, loads: Iterable[int]) -> Load:
+    """Return the load of the question: batches at a context, or requests that are played."""
+    load = load_of(request, [float(one) for one in loads], request.context_len)
+    if len(load.context_len) != 1:
+        refuse("context_len", request.context_len, "one number")
+    refuse_one_token(load.workload)
+    drawn = PlayedParameters(
+        requests=request.requests, length_range=request.length_range, seed=request.seed
+    )
+    return played_load(drawn, load) if load.workload is not None or drawn.is_played else load
 
 
 def _refuse_many(loads: Iterable[int], longest: int, n_rounds: int) -> None:
@@ -476,7 +600,8 @@ _MEANING: Final = {
 
 def adaptive_text(answer: Adaptive) -> str:
     """Return the gain of each policy at each load, and the meaning of each policy."""
-    header = ["policy", *(f"batch {load}" for load in answer.loads), "all loads"]
+    kind = "batch" if answer.load_name == "batch_size" else "clients"
+    header = ["policy", *(f"{kind} {load}" for load in answer.loads), "all loads"]
     plain = [f"{rate:.0f}" for rate in answer.plain_tokens_per_s]
     rows = [["tok/s without drafts", *plain, ""]]
     rows += [_row(answer, policy) for policy in answer.outcomes]
@@ -532,7 +657,8 @@ def adaptive_chart(answer: Adaptive) -> Any:
         axes.set_xticks(loads, [str(load) for load in loads])
         axes.minorticks_off()
         style.percent_ticks(axes.yaxis)
-        axes.set_xlabel("Batch size (sequences)")
+        clients = answer.load_name == "concurrency"
+        axes.set_xlabel("Requests in flight" if clients else "Batch size (sequences)")
         axes.set_ylabel(f"Gain in tokens/s over a fixed draft length of {answer.draft_len}")
         style.add_legend(
             chart, [style.line_key(policy, **style.look(i)) for i, policy in enumerate(policies)]
@@ -543,6 +669,7 @@ def adaptive_chart(answer: Adaptive) -> Any:
 COMMAND: Final = Command(
     question=adaptive,
     options=FORMULAS,
+    told=told,
     chart="Draw the gain of each policy by load.",
     to_paste=True,
     example="specroof adaptive Qwen/Qwen3-8B -H h100 --drafter eagle3,accept-length=2.8@3",

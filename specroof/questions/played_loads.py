@@ -19,7 +19,7 @@ from specroof.questions.work import check_work
 from specroof.report.columns import Columns
 from specroof.report.layout import figure, format_table, in_line
 from specroof.serving.played import PROGRESS, PlayedLoads, PlayedServer, Progress, largest_rate
-from specroof.serving.workload import REQUESTS_PER_CLIENT, Load, Workload, trace
+from specroof.serving.workload import REQUESTS_PER_CLIENT, Load, Requests, Workload, trace
 from specroof.units import format_drafts, format_seconds
 
 #: Requests of a rate, as vLLM's client sends them by default.
@@ -55,9 +55,7 @@ def played_load(request: PlayedParameters, load: Load) -> Load:
     whole_within("seed", request.seed, "seed")
     expect_word("arrivals", request.arrivals, ("poisson", "even"))
     if request.trace is not None or request.lengths is not None:
-        known = _known_load(request)
-        check_work(2 * known.requests[0], known.requests[0])
-        return known
+        return _known_load(request)
     if load.workload is None:
         name = next(n for n in ("rate", *_DRAWN) if getattr(request, n) is not None)
         refuse(name, getattr(request, name), "with the lengths of a request")
@@ -151,10 +149,32 @@ def _known_load(request: PlayedParameters) -> Load:
     for other in ("context_len", *own):
         if getattr(request, other, None) is not None:
             refuse(other, getattr(request, other), f"without {name}, which says it")
-    expect(name, given, str | os.PathLike | Mapping, "a file, or a mapping of columns")
     prompt, cached_share = (getattr(request, one) for one in ("input_len", "prefix_hit_rate"))
-    if prompt is not None:
-        prompt = number_within("input_len", prompt, "request_len")
+    return known_load(known_requests(name, given, prompt, cached_share))
+
+
+def known_requests(
+    name: str, given: Any, input_len: float | None = None, prefix_hit_rate: float | None = None
+) -> Requests:
+    """Return requests that a file or a mapping of columns knows one by one.
+
+    Parameters
+    ----------
+    name
+        ``trace``, or ``lengths`` of requests that all come at once.
+    given
+        The file, or the columns.
+    input_len, prefix_hit_rate
+        Tokens of each prompt where they are not said there, and the cached share of them.
+
+    Raises
+    ------
+    SpecroofError
+        For files and columns that hold no requests, and numbers out of bounds.
+    """
+    timed = name == "trace"
+    expect(name, given, str | os.PathLike | Mapping, "a file, or a mapping of columns")
+    prompt = None if input_len is None else number_within("input_len", input_len, "request_len")
     if isinstance(given, Mapping):
         columns = {"arrival_s": 0.0, **({} if prompt is None else {"input_len": prompt}), **given}
         known = {"arrival_s", "input_len", "output_len", "cached_len", "concurrency"}
@@ -172,21 +192,27 @@ def _known_load(request: PlayedParameters) -> Load:
         columns = parse_trace(text, source=str(given), timed=timed, input_len=prompt)
     if not timed:
         columns["arrival_s"] = 0.0
-    if cached_share is not None:
-        share = number_within("prefix_hit_rate", cached_share, "share")
+    if prefix_hit_rate is not None:
+        share = number_within("prefix_hit_rate", prefix_hit_rate, "share")
         prompts = np.asarray(columns["input_len"], dtype=np.float64)
         columns["cached_len"] = np.minimum(share * prompts, prompts - 1)
-    requests = trace(**columns)
+    return trace(**columns)
+
+
+def known_load(requests: Requests) -> Load:
+    """Return the load of requests that are known one by one.
+
+    Examples
+    --------
+    >>> known_load(trace([0, 0], 100, [20, 40])).workload
+    Workload(input_len=100.0, output_len=30.0, prefix_hit_rate=0.0)
+    """
     prompt_len, output_len = float(requests.input_len.mean()), float(requests.output_len.mean())
     cached = float(requests.cached_len.mean()) / prompt_len
     workload = Workload(prompt_len, output_len, cached)
-    return Load(
-        [1.0],
-        [workload.mean_context_len],
-        workload,
-        requests=[len(requests.arrival_s)],
-        trace=requests,
-    )
+    count = len(requests.arrival_s)
+    check_work(2 * count, count)  # without drafts, and with some
+    return Load([1.0], [workload.mean_context_len], workload, requests=[count], trace=requests)
 
 
 @contextmanager

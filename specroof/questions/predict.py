@@ -44,6 +44,7 @@ from specroof.questions.played_loads import (
 )
 from specroof.questions.request import (
     BATCH,
+    CONCURRENCY,
     CONTEXT,
     FORMULAS,
     TPOT,
@@ -61,7 +62,6 @@ from specroof.questions.request import (
     drafters_of,
     load_of,
     money_of,
-    numbers,
     price_notes,
     question,
     usd_per_hour,
@@ -499,15 +499,7 @@ class PredictRequest(WorkerRequest, PlayedRequest):
     drafters: Drafters
     batch_size: Annotated[Values | None, replace(BATCH, shown="1")] = None
     context_len: Annotated[Values | None, CONTEXT] = None
-    concurrency: Annotated[
-        Values | None,
-        Parameter(
-            "Requests in flight, a number or a list; those beyond the server's memory wait. In "
-            "place of a batch size.",
-            about_flag="Requests in flight, comma-separated. Replaces --batch.",
-            read=numbers,
-        ),
-    ] = None
+    concurrency: Annotated[Values | None, CONCURRENCY] = None
     max_draft_len: Annotated[
         int | None,
         Parameter(

@@ -1171,6 +1171,13 @@ BATCH: Final = Parameter(
     about_flag="Sequences in flight, comma-separated; 1..128 doubles.",
     read=numbers,
 )
+#: Requests in flight, where a batch size is another load.
+CONCURRENCY: Final = Parameter(
+    "Requests in flight, a number or a list; those beyond the server's memory wait. In place of a "
+    "batch size.",
+    about_flag="Requests in flight, comma-separated. Replaces --batch.",
+    read=numbers,
+)
 #: Contexts.
 CONTEXT: Final = Parameter(
     "Cached tokens of each sequence, a number or a list.",
@@ -1567,6 +1574,7 @@ def check_prefill(model: Architecture, split: "Split", given: object) -> None:
 
 #: Parameters of deployments and loads, for requests of another shape.
 SHARED: Final = _rows(LoadRequest)
+PLAYED: Final = _rows(PlayedParameters)
 
 
 def load_of(request: LoadRequest, batch_size: Values, context_len: Values | None) -> Load:

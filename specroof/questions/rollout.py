@@ -1,23 +1,20 @@
 """How long does a batch of prompts with long-tailed answers take, with drafts and without?"""
 
-import heapq
 import math
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import numpy as np
-import numpy.typing as npt
 
-from specroof.acceptance import ContextAcceptance, acceptance_from_length
+from specroof.acceptance import acceptance_from_length
 from specroof.arrays import (
     Array,
-    IntArray,
     array_within,
-    distinct,
     fields_of,
     number_within,
     to_json_array,
@@ -27,10 +24,15 @@ from specroof.catalog.files import is_file, read_text
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.errors import MeasurementError, refuse, reject
 from specroof.hardware import Placement
-from specroof.latency import Deployment, memory_notes
+from specroof.latency import Deployment
+from specroof.outcomes.choose import choose, decision_of
+from specroof.outcomes.outcomes import Outcomes
+from specroof.policies.decision import LoadDecision, best_choice
 from specroof.policies.schedule import Schedule, cheapest_schedule
 from specroof.questions.answer import Charted
 from specroof.questions.capacity import usual_drafts
+from specroof.questions.played_loads import known_load, known_requests, told
+from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import (
     FORMULAS,
     SHARED,
@@ -43,17 +45,16 @@ from specroof.questions.request import (
     drafters_of,
     question,
 )
-from specroof.reading.json_text import parse_json
-from specroof.reading.table import plain_value
 from specroof.report.layout import format_table, page
-from specroof.serving.capacity import RoomRule, prefill_rules
-from specroof.serving.prefills import piece_pass, prompt_groups
-from specroof.serving.served import room_rule, served_curve
-from specroof.serving.workload import Load
-from specroof.speedup.curve import acceptance_of, longest_draft
-from specroof.speedup.result import best_index, verdict, within_measured
-from specroof.speedup.round import EnginePasses
-from specroof.units import BOUNDS, MILLION, Bounds, format_drafts, format_seconds, plain_number
+from specroof.serving.capacity import RoomRule
+from specroof.serving.played import Drafts, Played, PlayedServer, played_server
+from specroof.serving.served import room_rule
+from specroof.serving.workload import Load, Requests
+from specroof.units import BOUNDS, Bounds, format_drafts, format_seconds, plain_number
+
+if TYPE_CHECKING:
+    from specroof.serving.end_to_end import EndToEnd
+    from specroof.serving.played import PlayedLoads
 
 #: Answers of a law, where no number is given.
 USUAL_REQUESTS: Final = 256
@@ -61,14 +62,10 @@ USUAL_REQUESTS: Final = 256
 _ANSWERS: Final = Bounds(1, 100_000, whole=True)
 #: Drafts that acceptance is measured with, at most, where nothing says how many.
 _MOST_DRAFTS: Final = 16
-#: A context is at most so many times the one before it; seconds between are linear.
-_CONTEXT_STEP: Final = 1.25
 #: The tail is the time of this last share of the answers.
 _TAIL: Final = 0.1
 #: A further range of a schedule must save this share of the time.
 _LEAST_GAIN: Final = 0.002
-#: Columns of a file that hold the tokens of answers.
-_COLUMNS: Final = ("output_len", "output_length", "GeneratedTokens", "Response tokens")
 #: The 99th percentile of a standard normal distribution.
 _NORMAL_P99: Final = 2.3263478740408408
 
@@ -87,16 +84,16 @@ class RolloutRequest(DeploymentRequest):
     ...     lengths="lognormal=2000/9000",
     ... )
     >>> [row.policy for row in found.rows]
-    ['off', 'fixed', 'schedule', 'oracle']
+    ['off', 'fixed', 'schedule']
     """
 
     drafters: Drafters
     lengths: Annotated[
         str | os.PathLike[str] | Values,
         Parameter(
-            "Tokens of each answer: a file (a number a line, a CSV with a column output_len, a "
-            "JSON list), or a law: lognormal=MEAN/P99, with the 99th percentile, or "
-            "pareto=MEAN/INDEX.",
+            "Tokens of each answer: a file as predict takes it (a number a line, a CSV with "
+            "output_len and perhaps input_len, a JSON list), or a law: lognormal=MEAN/P99, with "
+            "the 99th percentile, or pareto=MEAN/INDEX.",
             in_python="Or the numbers.",
             metavar="FILE|LAW",
             kind=str,
@@ -113,9 +110,10 @@ class RolloutRequest(DeploymentRequest):
     max_output_len: Annotated[
         float | None, Parameter("Tokens at which answers are cut.", shown="none are cut")
     ] = None
-    input_len: Annotated[float, replace(SHARED["input_len"], about_flag="Tokens of a prompt.")] = (
-        512
-    )
+    input_len: Annotated[
+        float,
+        replace(SHARED["input_len"], about_flag="Tokens of a prompt, where the file has none."),
+    ] = 512
     prefix_hit_rate: Annotated[
         float,
         replace(
@@ -206,326 +204,57 @@ LAWS: Final[Mapping[str, Callable[["np.random.Generator", int, float, float], Ar
 }
 
 
-def _answer_lengths(request: RolloutRequest) -> Array:
-    """Return the tokens of all answers."""
+def _answers(request: RolloutRequest) -> Requests:
+    """Return all answers and their prompts."""
     given, count = request.lengths, request.n_requests
     if count is not None:
         count = whole_within("n_requests", count, _ANSWERS)
-    seed = whole_within("seed", request.seed, "seed")
+    rng = np.random.default_rng(whole_within("seed", request.seed, "seed"))
     law, is_law, parts = (given if isinstance(given, str) else "").partition("=")
+    columns: Any = given
     if is_law and law in LAWS:
         try:
             mean, shape = (float(part) for part in parts.split("/"))
         except ValueError:
             refuse("lengths", given, f"{law}= with two numbers, as in {law}=4000/16000")
         number_within("lengths: MEAN", mean, "request_len")
-        lengths = LAWS[law](np.random.default_rng(seed), count or USUAL_REQUESTS, mean, shape)
-        lengths = np.clip(np.rint(lengths), 1.0, BOUNDS["request_len"].most)
-    else:
-        lengths = _numbers("lengths", given, "request_len")
-        if count not in {None, len(lengths)}:
-            lengths = np.random.default_rng(seed).choice(lengths, count)
+        count = count or USUAL_REQUESTS
+        lengths = np.rint(LAWS[law](rng, count, mean, shape))
+        columns = {"output_len": np.clip(lengths, 1.0, BOUNDS["request_len"].most)}
+    elif not (isinstance(given, str | os.PathLike) and is_file(Path(given))):
+        allowed = f"a file, numbers separated by commas, or a law: {', '.join(LAWS)}"
+        columns = {"output_len": _numbers("lengths", given, "request_len", allowed)}
+    found = known_requests("lengths", columns, request.input_len, request.prefix_hit_rate)
+    if count not in {None, len(found.output_len)}:
+        found = _part(found, rng.choice(len(found.output_len), count))
     if request.max_output_len is None:
-        return lengths
+        return found
     most = number_within("max_output_len", request.max_output_len, "request_len")
-    return np.minimum(lengths, most)
+    return replace(found, output_len=np.minimum(found.output_len, most))
 
 
-def _numbers(name: str, given: object, quantity: str) -> Array:
+def _part(requests: Requests, places: Any) -> Requests:
+    """Return some of the requests of a job."""
+    names = ("arrival_s", "input_len", "output_len", "cached_len")
+    return replace(requests, **{name: getattr(requests, name)[places] for name in names})
+
+
+def _numbers(name: str, given: object, quantity: str, allowed: str) -> Array:
     """Return numbers that are given as themselves, as text, or in a file."""
     if isinstance(given, str | os.PathLike):
-        text = os.fspath(given)
-        if is_file(Path(text)):
-            return _numbers_in(read_text(Path(text), MeasurementError), text, quantity)
+        path = Path(given)
+        text = read_text(path, MeasurementError) if is_file(path) else os.fspath(given)
         try:
-            given = [float(part) for part in text.split(",")]
+            given = [float(word) for word in re.findall(r"[^\s,\[\]]+", text)]
         except ValueError:
-            laws = f", or a law: {', '.join(LAWS)}" if name == "lengths" else ""
-            refuse(name, text, f"a file, numbers separated by commas{laws}")
+            refuse(name, os.fspath(path), allowed)
     values = np.atleast_1d(array_within(name, given, quantity))
     if values.ndim != 1 or not 0 < len(values) <= _ANSWERS.most:
         reject(f"{name} has shape {values.shape}", f"a list of 1 to {_ANSWERS.most:g} numbers")
     return values
 
 
-def _numbers_in(text: str, source: str, quantity: str) -> Array:
-    r"""Return the numbers of a file: a JSON list, a number a line, or a column of a CSV.
-
-    Raises
-    ------
-    MeasurementError
-        For a file without numbers, or one that is none, each with its line.
-
-    Examples
-    --------
-    >>> _numbers_in("input_len,output_len\n512,80\n512,90\n", "a.csv", "request_len")
-    array([80., 90.])
-    """
-    if text.lstrip().startswith("["):
-        values = parse_json(
-            text, source=source, error=MeasurementError, allowed="a list of numbers"
-        )
-        cells = [(f"{source}: entry {i}", value) for i, value in enumerate(values)]
-    else:
-        rows = [
-            (f"{source}, line {number}", [cell.strip() for cell in line.split(",")])
-            for number, line in enumerate(text.splitlines(), start=1)
-            if line.strip() and not line.startswith("#")
-        ]
-        column = 0
-        if rows and isinstance(plain_value(rows[0][1][0]), str):  # a line of names
-            names = rows.pop(0)[1]
-            column = next((names.index(name) for name in _COLUMNS if name in names), 0)
-            if len(names) > 1 and names[column] not in _COLUMNS:
-                problem = f"{source}: has the columns {', '.join(names)}"
-                reject(problem, f"one of {', '.join(_COLUMNS)}", MeasurementError)
-        cells = [
-            (place, plain_value(row[column]) if column < len(row) else None) for place, row in rows
-        ]
-    if not 0 < len(cells) <= _ANSWERS.most:
-        allowed = f"1 to {_ANSWERS.most:g}"
-        reject(f"{source}: has {len(cells)} numbers", allowed, MeasurementError)
-    return np.array(
-        [number_within(place, value, quantity, error=MeasurementError) for place, value in cells]
-    )
-
-
-# --- The batch of a server over the tokens that each of its requests decodes ---------------------
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class DecodedBatches:
-    """Spans of tokens over which the batches of servers do not change, a value for each.
-
-    Parameters
-    ----------
-    replica
-        The server, from 0.
-    batch
-        Sequences that it decodes.
-    context
-        Their mean cached tokens at the beginning.
-    tokens
-        Tokens that each of them decodes.
-    left
-        Share of the server's requests that have not ended.
-    """
-
-    replica: IntArray
-    batch: Array
-    context: Array
-    tokens: Array
-    left: Array
-
-
-def decoded_batches(
-    lengths: Array, *, input_len: float, capacity: float, replicas: int = 1
-) -> DecodedBatches:
-    """Return the batches of servers that decode a job, request by request in the order given.
-
-    All requests of a server commit the same tokens in a round, so what runs beside what depends on
-    no time: a request starts when one before it has ended, and time passes as fast as rounds are.
-
-    Parameters
-    ----------
-    lengths
-        Tokens that each request decodes.
-    input_len
-        Cached tokens of each before them.
-    capacity
-        Requests that a server runs at a time; others wait for their turn.
-    replicas
-        Servers, to which the requests are dealt out in turn.
-
-    Source
-        List scheduling (Graham 1966, Bell System Technical Journal 45, 1563) on equal machines.
-
-    Examples
-    --------
-    >>> batches = decoded_batches(np.array([2.0, 5.0, 4.0]), input_len=10.0, capacity=2)
-    >>> batches.batch, batches.tokens  # the third begins at 2, and ends at 6
-    (array([2., 2., 1.]), array([2., 3., 1.]))
-    >>> batches.context  # 10; 12 and 10; 13
-    array([10., 11., 13.])
-    """
-    parts = []
-    for replica in range(min(replicas, len(lengths))):
-        own = lengths[replica::replicas]
-        starts = np.zeros(len(own))
-        if len(own) > capacity:
-            ends = sorted(own[: int(capacity)].tolist())
-            for number in range(int(capacity), len(own)):
-                starts[number] = ends[0]
-                heapq.heapreplace(ends, ends[0] + float(own[number]))
-        stops = starts + own
-        marks = distinct(np.concatenate([starts, stops]))
-        order = np.argsort(stops)
-        started = np.searchsorted(np.sort(starts), marks[:-1], side="right")
-        ended = np.searchsorted(stops[order], marks[:-1], side="right")
-        batch = (started - ended).astype(np.float64)
-        begun = np.append(0.0, np.cumsum(np.sort(starts)))[started]
-        begun -= np.append(0.0, np.cumsum(starts[order]))[ended]
-        context = input_len + marks[:-1] - begun / batch
-        left = 1.0 - ended / len(own)
-        parts.append((np.full(len(batch), replica), batch, context, np.diff(marks), left))
-    return DecodedBatches(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-
-
-def span_seconds(batches: DecodedBatches, contexts: Array, sizes: Array, token_s: Array) -> Array:
-    r"""Return the seconds of each span, axes (span, draft_len).
-
-    .. math:: \int_0^{n} t(B, S_0 + x) \, dx
-
-    Parameters
-    ----------
-    batches
-        The spans: B sequences that decode n tokens each from a mean context S_0 on.
-    contexts, sizes
-        Contexts and batch sizes at which seconds are known; every batch is one of `sizes`.
-    token_s
-        t: seconds of a token of each sequence, axes (context, size, draft_len), linear between
-        contexts.
-
-    Source
-        The trapezoidal rule, exact for what is linear between its points.
-
-    Examples
-    --------
-    >>> spans = decoded_batches(np.array([4.0]), input_len=0.0, capacity=1)
-    >>> rising = np.array([[[1.0]], [[5.0]]])
-    >>> span_seconds(spans, np.array([0.0, 4.0]), np.array([1.0]), rising)
-    array([[12.]])
-    """
-    widths = np.diff(contexts)
-    areas = widths[:, None, None] * (token_s[1:] + token_s[:-1]) / 2
-    below = np.concatenate([np.zeros_like(token_s[:1]), np.cumsum(areas, axis=0)])
-    slopes = (token_s[1:] - token_s[:-1]) / widths[:, None, None]
-    column = np.searchsorted(sizes, batches.batch)
-
-    def area(context: Array) -> Array:
-        row = np.clip(np.searchsorted(contexts, context, side="right") - 1, 0, len(widths) - 1)
-        beyond = (context - contexts[row])[:, None]
-        rise = slopes[row, column] * beyond / 2
-        return np.asarray(below[row, column] + beyond * (token_s[row, column] + rise))
-
-    return area(batches.context + batches.tokens) - area(batches.context)
-
-
-# --- The seconds of a job, by draft length, and of policies ---------------------------------------
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _PricedSpans:
-    """Seconds of the spans of a job, axes (span, draft_len), on servers of one capacity.
-
-    Parameters
-    ----------
-    batches
-        The spans.
-    counts, prompts_s
-        Requests of each server, and the seconds of their prompts.
-    seconds
-        By name: ``expected``; ``slow`` and ``fast``, at the ends of the band of the speedup;
-        ``least`` and ``most``, at the ends of their own band. Without a band there is no name.
-    runs
-        Whether a server that drafts so much has room for as many requests, by draft length.
-    measured_draft_len
-        The longest draft to choose; None where there is no end.
-    """
-
-    batches: DecodedBatches
-    counts: Array
-    prompts_s: Array
-    seconds: Mapping[str, Array]
-    runs: npt.NDArray[np.bool_]
-    measured_draft_len: int | None
-
-    @property
-    def largest(self) -> int:
-        """The largest batch."""
-        return int(self.batches.batch.max(initial=1.0))
-
-    def fixed(self, draft_len: int) -> IntArray:
-        """Return one draft length for all spans."""
-        return np.full(len(self.batches.batch), draft_len)
-
-    def spent(self, drafts: IntArray, name: str = "expected") -> Array:
-        """Return the seconds of each span with these drafts; NaN where they are not known."""
-        if name not in self.seconds:
-            return np.full(len(drafts), np.nan)
-        return np.asarray(self.seconds[name][np.arange(len(drafts)), drafts])
-
-    def by_replica(self, drafts: IntArray, name: str = "expected") -> Array:
-        """Return the seconds of each server with these drafts."""
-        spent = np.bincount(self.batches.replica, self.spent(drafts, name), len(self.prompts_s))
-        return np.asarray(self.prompts_s + spent)
-
-    def makespan_s(self, drafts: IntArray, name: str = "expected") -> float:
-        """Return the seconds until the last server is through."""
-        return float(self.by_replica(drafts, name).max())
-
-    @property
-    def possible_s(self) -> Array:
-        """Expected seconds; inf where a draft length cannot be chosen."""
-        known = within_measured(self.seconds["expected"], self.measured_draft_len)
-        return np.where(np.isfinite(known) & self.runs, known, np.inf)
-
-    def schedule(self) -> Schedule:
-        """Return the schedule of few ranges whose seconds, over all servers, are least."""
-        powers = [1 << power for power in range(self.largest.bit_length())]
-        edges = sorted({edge for power in powers for edge in (power, 3 * power)})
-        loads = [edge for edge in edges if edge <= self.largest]
-        place = np.searchsorted(loads, self.batches.batch, side="right") - 1
-        possible_s = self.possible_s
-        cost = np.zeros((len(loads), possible_s.shape[1]))
-        np.add.at(cost, place, possible_s)
-        least_gain = _LEAST_GAIN * float(possible_s.min(axis=1).sum())
-        best = cheapest_schedule(loads, cost, least_gain=least_gain)
-        first, _, drafts = best.ranges[-1]
-        return replace(best, ranges=(*best.ranges[:-1], (first, self.largest, drafts)))
-
-    def scheduled(self, schedule: Schedule) -> IntArray:
-        """Return the drafts of each span under a schedule."""
-        ends = [last for _, last, _ in schedule.ranges[:-1]]
-        drafts = np.array([drafts for _, _, drafts in schedule.ranges])
-        return np.asarray(drafts[np.searchsorted(ends, self.batches.batch)])
-
-    def oracle(self) -> IntArray:
-        """Return the best draft length of each span."""
-        return np.asarray(best_index(1.0 / self.possible_s))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _PricedJob:
-    """A job with one drafter on servers of each capacity.
-
-    Parameters
-    ----------
-    servers
-        The largest capacity first.
-    runs_on
-        Which of them a draft length runs on.
-    makespan_s
-        By draft length; NaN where it does not run.
-    notes, warnings
-        Sentences for the reader.
-    """
-
-    servers: list[_PricedSpans]
-    runs_on: list[int]
-    makespan_s: Array
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...]
-
-    def server(self, draft_len: int) -> _PricedSpans:
-        """Return the server that runs a draft length."""
-        return self.servers[self.runs_on[draft_len]]
-
-    @property
-    def best_draft_len(self) -> int:
-        """The draft length with the shortest makespan."""
-        measured = self.servers[0].measured_draft_len
-        return int(best_index(within_measured(1.0 / self.makespan_s, measured)))
+# --- The job, dealt out to servers and played through --------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -536,123 +265,103 @@ class _Job:
     ----------
     deployment, room
         Each server, and what becomes of requests that it has no memory for.
-    output_len
-        Tokens of each answer.
-    input_len, new_len
-        Tokens of each prompt, and those that are not cached.
-    replicas
-        Servers.
+    loads
+        The share of each server.
+    max_draft_len
+        The longest draft; None for the usual one.
     """
 
     deployment: Deployment
     room: RoomRule
-    output_len: Array
-    input_len: float
-    new_len: float
-    replicas: int
+    loads: Sequence[Load]
+    max_draft_len: int | None
 
-    @property
-    def counts(self) -> Array:
-        """Requests of each server."""
-        count = len(self.output_len)
-        return np.bincount(np.arange(count) % self.replicas).astype(np.float64)
-
-    @property
-    def held_len(self) -> float:
-        """Tokens that a running request holds on average: long answers run for longer.
-
-        Source
-            Feller 1971, An Introduction to Probability Theory II, XI.4: the mean age of renewals.
-        """
-        return round(self.input_len + float((self.output_len**2).sum() / self.output_len.sum()) / 2)
-
-    def prompts_s(self) -> Array:
-        """Return the seconds of the prompts of each server, one group of them after another."""
-        chunk = prefill_rules(self.deployment).chunk
-        together, pieces = prompt_groups(self.new_len, self.counts, chunk)
-        forward = piece_pass(self.new_len, self.input_len - self.new_len, pieces, together)
-        pass_s = EnginePasses()(self.deployment, forward)
-        request_s = self.deployment.setup.engine.request_overhead_s
-        return np.asarray(self.counts * (pieces * pass_s / together + request_s))
-
-    def priced(
-        self,
-        drafter: Drafter,
-        acceptance: TokensPerRound | ContextAcceptance,
-        max_draft_len: int,
-    ) -> _PricedJob:
-        """Return the seconds of all spans, each at its own batch and contexts."""
-        served = partial(
-            served_curve,
-            self.deployment,
-            drafter,
-            max_draft_len=max_draft_len,
-            acceptance=acceptance,
-        )
-        count, held = float(self.counts.max()), float(self.held_len)
-        together = served(Load([count], [held]), self.room)
-        most = np.full(max_draft_len + 1, count)
-        warnings: tuple[str, ...] = ()
-        memory = memory_notes(
-            self.deployment.model, self.deployment.setup, np.array([held]), np.array([count])
-        )
-        if together.room is not None:
-            most = np.minimum(np.floor(together.room.largest[0]), count)
-            warnings = tuple(together.room.warnings(together.decoding, "the others wait"))
-            memory = iter(())
-            if most[0] < 1:
-                reject(warnings[-1], "a model and answers that a server has memory for")
-        capacities = distinct(most[most >= 1])[::-1]
-        batches = [
-            decoded_batches(
-                self.output_len - 1.0,  # the pass over the prompt makes the first token
-                input_len=self.input_len,
-                capacity=capacity,
-                replicas=self.replicas,
+    def predicted(self, drafters: Sequence[Drafter], *draft_lens: int) -> list[Prediction]:
+        """Return what `predict` says of each server's share."""
+        return [
+            predicted(
+                self.deployment,
+                drafters,
+                load,
+                max_draft_len=self.max_draft_len,
+                room=self.room,
+                draft_lens=draft_lens,
             )
-            for capacity in capacities.tolist()
+            for load in self.loads
         ]
-        sizes = distinct(np.concatenate([[1.0], *(spans.batch for spans in batches)]))
-        longest = self.input_len + float(self.output_len.max())
-        steps = math.ceil(math.log(longest / self.input_len) / math.log(_CONTEXT_STEP))
-        contexts = np.geomspace(self.input_len, longest, steps + 1)
-        curve = served(Load(sizes.tolist(), contexts.tolist()), "ignore").decoding
-        token_s = {"expected": curve.round_s / curve.tokens_per_round}
-        low, high = curve.speedup_low, curve.speedup_high
-        if low is not None and high is not None:
-            for name, end in (("slow", low), ("fast", high)):
-                token_s[name] = token_s["expected"] * curve.speedup / end
-        ends = curve.figure_ends("tpot_s", token_s["expected"], per_speedup=-1)
-        if ends is not None:
-            token_s |= {"least": ends[0], "most": ends[1]}
-        prompts_s = self.prompts_s()
-        servers = [
-            _PricedSpans(
-                spans,
-                self.counts,
-                prompts_s,
-                {
-                    name: span_seconds(spans, contexts, sizes, each)
-                    for name, each in token_s.items()
-                },
-                most >= capacity,
-                curve.measured_draft_len,
-            )
-            for spans, capacity in zip(batches, capacities, strict=True)
+
+    def servers(self, drafter: Drafter, max_draft_len: int) -> list[PlayedServer]:
+        """Return the servers that these predictions were played on."""
+        return [
+            played_server(self.deployment, drafter, load, self.room, max_draft_len)
+            for load in self.loads
         ]
-        # What has no room for one request is on the smallest server, which does not run it.
-        runs_on = np.minimum(np.searchsorted(-capacities, -most), len(servers) - 1).tolist()
-        makespan_s = [
-            servers[place].makespan_s(servers[place].fixed(k)) if servers[place].runs[k] else np.nan
-            for k, place in enumerate(runs_on)
-        ]
-        # The corners of the grid, all answers at their longest, never are.
-        corners = memory_notes(self.deployment.model, self.deployment.setup, contexts, sizes)
-        left_out = {*corners}
-        notes = tuple(
-            note for note in (*curve.notes, *curve.measuring_notes, *memory) if note not in left_out
-        )
-        return _PricedJob(servers, runs_on, np.array(makespan_s), notes, warnings)
+
+    def slowest(self, servers: Sequence[PlayedServer], drafts: Drafts) -> Played:
+        """Return what becomes of the share that ends last."""
+        runs = zip(servers, self.loads, strict=True)
+        played = [server.play(next(load.played()), drafts) for server, load in runs]
+        return max(played, key=lambda one: one.duration_s)
+
+
+def _together(shares: Sequence[Outcomes]) -> tuple[Outcomes, Array]:
+    """Return the outcomes of servers of which the slowest ends the job, and its makespans."""
+    first = shares[0]
+    played = [cast("PlayedLoads", one.played) for one in shares]  # a job always is
+    lasts_s = np.array([one.figures["duration_s"][0] for one in played])
+    makespan_s = lasts_s.max(axis=0)
+    whole = cast("EndToEnd", first.end_to_end)
+    longer = np.nan_to_num(makespan_s / lasts_s[0], nan=1.0)
+    curve = replace(whole.curve, round_s=whole.curve.round_s * longer)
+    return replace(first, end_to_end=replace(whole, curve=curve)), makespan_s
+
+
+#: Equal parts of a makespan in which the batch and its contexts are taken to be the same.
+_SPANS: Final = 200
+
+
+def fitting_schedule(server: PlayedServer, requests: Requests, plain: Played) -> Schedule:
+    r"""Return the schedule of few ranges with which a job decodes in the least time.
+
+    .. math:: \min \sum_i n_i \frac{t_{K(B_i)}(B_i, S_i)}{N_{K(B_i)}}
+
+    Parameters
+    ----------
+    server
+        The prices of rounds, t, and the tokens that they commit, N.
+    requests, plain
+        The job, and what becomes of it without drafts: in the part i of the run, B_i requests
+        decode n_i tokens each at a mean context S_i.
+
+    Ignores
+        prompts, and that with other drafts other requests may run beside each other.
+    Source
+        `specroof.policies.schedule.cheapest_schedule`.
+    """
+    edges_s = np.linspace(0.0, plain.duration_s, _SPANS + 1)
+    lengths = [k for k in (0, *server.choices) if server.runs(k)]
+    powers = [1 << power for power in range(int(plain.running.max()).bit_length())]
+    edges = sorted({edge for power in powers for edge in (power, 3 * power)})
+    loads = [edge for edge in edges if edge <= plain.running.max()]
+    cost = np.zeros((len(loads), lengths[-1] + 1))
+    cost[:, [k for k in range(lengths[-1]) if k not in lengths]] = np.inf
+    decode_s = np.maximum(plain.end_s - plain.first_s, 1e-9)
+    for clock_s in (edges_s[1:] + edges_s[:-1]) / 2:
+        done = (clock_s - plain.first_s) / decode_s
+        going = (done >= 0) & (done < 1)
+        batch = int(going.sum())
+        if batch:
+            held = requests.input_len[going] + done[going] * requests.output_len[going]
+            token_s = [
+                prices.round_s.at(batch, float(held.mean())) / prices.tokens_per_round
+                for prices in map(server.prices.__getitem__, lengths)
+            ]
+            place = np.searchsorted(loads, batch, side="right") - 1
+            cost[place, lengths] += np.array(token_s) / token_s[0]
+    least_gain = _LEAST_GAIN * float(cost.min(axis=1).sum())
+    found = cheapest_schedule(loads, cost, least_gain=least_gain)
+    first, _, drafts = found.ranges[-1]
+    return replace(found, ranges=(*found.ranges[:-1], (first, int(plain.running.max()), drafts)))
 
 
 def step_speedup(speedup: float, share: float | None) -> float:
@@ -681,54 +390,69 @@ class RolloutPolicy:
     Parameters
     ----------
     drafter, policy
-        The drafter, and ``off``, ``fixed``, ``schedule`` or ``oracle``.
+        The drafter, and ``off``, ``fixed`` or ``schedule``.
     ranges
-        First and last number of running requests, and drafts per round; None of the oracle.
+        First and last number of running requests, and drafts per round.
     makespan_s, makespan_low, makespan_high
         Seconds from the first prompt to the last token of the slowest server, with the ends of the
         band that holds 80 % of measurements; NaN where there is no band.
     speedup, speedup_low, speedup_high
-        Over the makespan without drafts. Errors at all batches are taken to be one.
-    verdict
-        Whether that pays; empty without a band.
+        Over the makespan without drafts.
+    decision
+        On, off or unclear, as `specroof.outcomes.choose` has it; None without drafts.
     tail_share
         Share of the makespan after nine tenths of the answers have ended.
     step_speedup
         Of the whole training step; NaN where the rollout's share of it is not known.
-    time_s, running, tokens
-        Seconds at which the batch of the slowest server changes, how many answers it decodes from
-        then on, and the tokens that it has made by then.
+    played
+        What becomes of each request of the slowest server.
     """
 
     drafter: str
     policy: str
-    ranges: tuple[tuple[int, int, int], ...] | None
+    ranges: tuple[tuple[int, int, int], ...]
     makespan_s: float
     makespan_low: float
     makespan_high: float
     speedup: float
     speedup_low: float
     speedup_high: float
-    verdict: str
+    decision: LoadDecision | None
     tail_share: float
     step_speedup: float
-    time_s: Array
-    running: Array
-    tokens: Array
+    played: Played
 
     @property
     def draft_len(self) -> int | None:
         """The one draft length; None where it follows the load."""
-        return self.ranges[0][2] if self.ranges is not None and len(self.ranges) == 1 else None
+        return self.ranges[0][2] if len(self.ranges) == 1 else None
 
     @property
     def drafts(self) -> str:
         """The draft lengths in words."""
-        if self.ranges is None:
-            return "any"
         if len(self.ranges) == 1:
             return str(self.ranges[0][2])
         return ", ".join(f"{drafts} at {first}-{last}" for first, last, drafts in self.ranges)
+
+    @property
+    def time_s(self) -> Array:
+        """Seconds at which the batch of the slowest server changes."""
+        return self.played.event_s
+
+    @property
+    def running(self) -> Array:
+        """How many answers it runs from then on."""
+        return self.played.running
+
+    @property
+    def most_running(self) -> int:
+        """The most answers that it runs at a time."""
+        return int(self.played.running.max())
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Output tokens of the slowest server in a second, over its whole run."""
+        return self.played.tokens_per_s
 
     @property
     def record(self) -> dict[str, Any]:
@@ -740,10 +464,10 @@ class RolloutPolicy:
         }
 
 
-#: Numbers of a policy, and its verdict.
+#: Numbers of a policy, and what to do.
 _FIGURES: Final = (
     *("makespan_s", "makespan_low", "makespan_high", "speedup", "speedup_low", "speedup_high"),
-    *("verdict", "tail_share", "step_speedup"),
+    *("decision", "tokens_per_s", "most_running", "tail_share", "step_speedup"),
 )
 
 
@@ -781,19 +505,15 @@ class DrafterRollout:
     ----------
     name
         The drafter's.
-    capacity
-        Answers that a server decodes at a time, by draft length, from none on; 0 where it has no
-        room for one.
     makespan_s
         By draft length; NaN where the server does not run it.
     policies
-        ``off``, ``fixed``, ``schedule`` and ``oracle``.
+        ``off``, ``fixed`` and ``schedule``.
     steps
         Of a training run; empty without acceptance by step.
     """
 
     name: str
-    capacity: tuple[int, ...]
     makespan_s: Array
     policies: tuple[RolloutPolicy, ...]
     steps: tuple[RolloutStep, ...]
@@ -807,7 +527,6 @@ class DrafterRollout:
         """Return the rollout as the object that ``--json`` prints."""
         return {
             "name": self.name,
-            "capacity": list(self.capacity),
             "draft_len": list(range(len(self.makespan_s))),
             "makespan_s": to_json_array(self.makespan_s),
             "speedup": to_json_array(self.speedup),
@@ -831,9 +550,7 @@ class Rollout(Charted):
     output_len
         Tokens of each answer.
     input_len, prefix_hit_rate
-        Of prompts.
-    prompts_s
-        Seconds of all prompts of the slowest server.
+        Of prompts, on average.
     step_share
         As asked.
     drafters
@@ -850,7 +567,6 @@ class Rollout(Charted):
     output_len: Array
     input_len: float
     prefix_hit_rate: float
-    prompts_s: float
     step_share: float | None
     drafters: tuple[DrafterRollout, ...]
 
@@ -900,7 +616,7 @@ class Rollout(Charted):
             "replicas": self.replicas,
             "requests": len(self.output_len),
             "output_len": self.output_len_summary,
-            **fields_of(self, "input_len", "prefix_hit_rate", "prompts_s", "step_share"),
+            **fields_of(self, "input_len", "prefix_hit_rate", "step_share"),
             "off": self.drafters[0].policies[0].record,
             "drafters": [drafter.to_dict() for drafter in self.drafters],
             **self.messages,
@@ -921,74 +637,83 @@ def rollout(request: RolloutRequest) -> Rollout:
         refuse("drafters", request.drafters, "at least one")
     if request.accept_length is not None and len(drafters) > 1:
         refuse("drafters", [drafter.name for drafter in drafters], "one, with accept_length")
-    prompt = number_within("input_len", request.input_len, "request_len")
-    cached = number_within("prefix_hit_rate", request.prefix_hit_rate, "share")
     share = request.step_share
     if share is not None:
         share = number_within("step_share", share, "share")
-    deployment = request.resolved()
+    deployment, answers = request.resolved(), _answers(request)
+    count, replicas = len(answers.output_len), whole_within("replicas", request.replicas, "devices")
     job = _Job(
         deployment,
         room_rule(deployment.setup, request.capacity, "queue"),
-        output_len=_answer_lengths(request),
-        input_len=prompt,
-        new_len=max(prompt * (1 - cached), 1.0),
-        replicas=whole_within("replicas", request.replicas, "devices"),
+        [
+            known_load(_part(answers, slice(place, None, replicas)))
+            for place in range(min(replicas, count))
+        ],
+        request.max_draft_len,
     )
-    priced, answers = list[_PricedJob](), list[DrafterRollout]()
-    for given in drafters:
-        lengths, by_step = _drift(request, given, job)
-        drafter = given
-        if by_step and given.acceptance is None and not given.is_ideal:
-            drafter = replace(given, acceptance=by_step[lengths[0]])
-        acceptance = acceptance_of(drafter)
-        longest = longest_draft(drafter, acceptance, request.max_draft_len)
-        priced.append(job.priced(drafter, acceptance, longest))
-        policies = _policies(drafter.name, priced[-1], share)
-        drifted = {length: job.priced(drafter, each, longest) for length, each in by_step.items()}
-        steps = []
+    drifts = [_drift(request, drafter, deployment) for drafter in drafters]
+    drafters = [
+        replace(drafter, acceptance=by_step[lengths[0]])
+        if by_step and drafter.acceptance is None and not drafter.is_ideal
+        else drafter
+        for drafter, (lengths, by_step) in zip(drafters, drifts, strict=True)
+    ]
+    shares = job.predicted(drafters)
+    found = []
+    for place, (drafter, (lengths, by_step)) in enumerate(zip(drafters, drifts, strict=True)):
+        one, makespan_s = _together([each.outcomes[place] for each in shares])
+        if not math.isfinite(makespan_s[0]):
+            where = f"{deployment.setup.placement.devices} x {deployment.setup.hardware.name}"
+            reject(
+                f"{deployment.model.name} leaves no room for a request on {where}", "more devices"
+            )
+        policies = _policies(job, drafter, shares[0].max_draft_len, one, share)
+        kept = next(choose(one))[0].draft_len
+        steps, drifted = [], {}
+        for length, accepted in by_step.items():
+            then = job.predicted([replace(drafter, acceptance=accepted)], *[kept] * (kept > 0))
+            drifted[length] = _together([each.outcomes[0] for each in then])[0]
         for step, length in enumerate(lengths, start=1):
-            gains = policies[0].makespan_s / drifted[length].makespan_s
-            kept, now = float(gains[priced[-1].best_draft_len]), drifted[length].best_draft_len
-            whole = None if share is None else step_speedup(kept, share)
-            steps.append(RolloutStep(step, length, kept, now, float(gains[now]), whole))
-        capacity = tuple(
-            server.largest if server.runs[drafts] else 0
-            for drafts, server in enumerate(map(priced[-1].servers.__getitem__, priced[-1].runs_on))
-        )
-        answers.append(
-            DrafterRollout(drafter.name, capacity, priced[-1].makespan_s, policies, tuple(steps))
-        )
-    schedules = [answer.policies[2].ranges or () for answer in answers]
+            gains, now = drifted[length].curve.speedup[0, 0], next(choose(drifted[length]))[0]
+            gain = float(gains[kept])
+            whole = None if share is None else step_speedup(gain, share)
+            best = float(gains[now.draft_len])
+            steps.append(RolloutStep(step, length, gain, now.draft_len, best, whole))
+        found.append(DrafterRollout(drafter.name, makespan_s, policies, tuple(steps)))
+    schedules = [answer.policies[2].ranges for answer in found]
     stale = any(len(ranges) > 1 and ranges[-1][2] == 0 for ranges in schedules)
-    notes = [note for part in priced for note in part.notes] + [_STALE] * stale
+    notes = [note for each in shares for note in each.notes] + [_STALE] * stale
     return Rollout(
         model=deployment.model.name,
         hardware=deployment.setup.hardware.name,
         engine=deployment.setup.engine.name,
         placement=deployment.setup.placement,
-        replicas=job.replicas,
-        output_len=job.output_len,
-        input_len=prompt,
-        prefix_hit_rate=cached,
-        prompts_s=float(job.prompts_s().max()),
+        replicas=replicas,
+        output_len=answers.output_len,
+        input_len=float(answers.input_len.mean()),
+        prefix_hit_rate=float(answers.cached_len.sum() / answers.input_len.sum()),
         step_share=share,
-        drafters=tuple(answers),
+        drafters=tuple(found),
         notes=tuple(dict.fromkeys(notes)),
-        warnings=tuple(dict.fromkeys(warning for part in priced for warning in part.warnings)),
+        warnings=tuple(dict.fromkeys(text for each in shares for text in each.warnings)),
     )
 
 
 def _drift(
-    request: RolloutRequest, drafter: Drafter, job: _Job
+    request: RolloutRequest, drafter: Drafter, deployment: Deployment
 ) -> tuple[list[float], dict[float, TokensPerRound]]:
     """Return the acceptance length of each training step, and the acceptance at each of them."""
     if request.accept_length is None:
         return [], {}
-    lengths = _numbers("accept_length", request.accept_length, "wanted_speedup")
+    lengths = _numbers(
+        "accept_length",
+        request.accept_length,
+        "wanted_speedup",
+        "a file, or numbers separated by commas",
+    )
     measured = getattr(drafter.acceptance, "measured_depth", None)
     if request.draft_len is not None:
-        measured = usual_drafts(drafter, job.deployment.model, request.draft_len)
+        measured = usual_drafts(drafter, deployment.model, request.draft_len)
     measured = measured or min(drafter.max_draft_len or _MOST_DRAFTS, _MOST_DRAFTS)
     outside = np.flatnonzero((lengths < 1) | (lengths > measured + 1))
     if outside.size:
@@ -1001,60 +726,68 @@ def _drift(
     }
 
 
-def _policies(drafter: str, priced: _PricedJob, share: float | None) -> tuple[RolloutPolicy, ...]:
+def _policies(
+    job: _Job, drafter: Drafter, max_draft_len: int, one: Outcomes, share: float | None
+) -> tuple[RolloutPolicy, ...]:
     """Return what each policy reaches."""
-    best = priced.best_draft_len
-    plain, of_best = priced.server(0), priced.server(best)
-    fixed = Schedule(((1, of_best.largest, best),), 0.0)
-    server, schedule = min(
-        [(of_best, fixed), *((server, server.schedule()) for server in priced.servers)],
-        key=lambda pair: pair[0].makespan_s(pair[0].scheduled(pair[1])),
-    )
-    oracle = min(priced.servers, key=lambda server: server.makespan_s(server.oracle()))
-    taken = {
-        "off": (plain, plain.fixed(0), ((1, plain.largest, 0),)),
-        "fixed": (of_best, of_best.fixed(best), fixed.ranges),
-        "schedule": (server, server.scheduled(schedule), schedule.ranges),
-        "oracle": (oracle, oracle.oracle(), None),
-    }
-    return tuple(
-        _outcome(("" if policy == "off" else drafter, policy), choice, priced.makespan_s[0], share)
-        for policy, choice in taken.items()
-    )
+    servers = job.servers(drafter, max_draft_len)
+    plain = job.slowest(servers, 0)
+    choice, decision = next(choose(one))
+    best = choice.draft_len
+    fixed = job.slowest(servers, best) if best else plain
+    drafts: tuple[tuple[int, int, int], ...] = ((1, int(fixed.running.max()), best),)
+    row = partial(_row, one, plain_s=plain.duration_s, share=share)
+    rows = [
+        row("", "off", ((1, int(plain.running.max()), 0),), None, plain),
+        row(drafter.name, "fixed", drafts, decision, fixed),
+    ]
+    (requests,) = job.loads[0].played()
+    ranges = fitting_schedule(servers[0], requests, servers[0].play(requests, 0)).ranges
+    options = [rows[1]]
+    if len(ranges) > 1:
+        varied = job.slowest(servers, {first: length for first, _, length in ranges})
+        seen = row(drafter.name, "schedule", ranges, None, varied)
+        ends = np.nan_to_num([seen.speedup_low, seen.speedup_high], nan=seen.speedup)
+        low, high = ([1.0, end] for end in ends.tolist())
+        judged = best_choice([1.0, seen.speedup], low=low, high=high)
+        options.append(replace(seen, decision=decision_of(judged)))
+    quickest = min(options, key=lambda option: option.makespan_s)
+    return *rows, replace(quickest, policy="schedule")
 
 
-def _outcome(
-    names: tuple[str, str],
-    choice: tuple[_PricedSpans, IntArray, tuple[tuple[int, int, int], ...] | None],
+def _row(  # noqa: PLR0913, PLR0917 - a row has many figures
+    one: Outcomes,
+    drafter: str,
+    policy: str,
+    ranges: tuple[tuple[int, int, int], ...],
+    decision: LoadDecision | None,
+    played: Played,
     plain_s: float,
     share: float | None,
 ) -> RolloutPolicy:
-    """Return what a server reaches that drafts so much in each span."""
-    server, drafts, ranges = choice
-    by_replica = server.by_replica(drafts)
-    slowest = int(np.argmax(by_replica))
-    makespan_s = float(by_replica[slowest])
-    own = server.batches.replica == slowest
-    spent, running = server.spent(drafts)[own], server.batches.batch[own]
-    made = np.append(server.counts[slowest], running * server.batches.tokens[own])
-    low, high = (plain_s / server.makespan_s(drafts, name) for name in ("slow", "fast"))
-    is_judged = math.isfinite(low) and bool(drafts.any())
-    speedup = plain_s / makespan_s
+    """Return the row of a policy; of several draft lengths, in the widest of their bands."""
+    lengths = sorted({drafts for _, _, drafts in ranges})
+    makespan_s, speedup = played.duration_s, plain_s / played.duration_s
+    whole = cast("EndToEnd", one.end_to_end)
+    ends, rates = whole.curve.band_columns, whole.figure_ends["tokens_per_s"]
+    low, high = (ends[name][0, 0, lengths] for name in ("speedup_low", "speedup_high"))
+    gains, made = whole.curve.speedup[0, 0, lengths], whole.tokens_per_s[0, 0, lengths]
+    slow, fast = (np.nan * made,) * 2 if rates is None else (end[0, 0, lengths] for end in rates)
+    last_tenth = math.ceil((1 - _TAIL) * len(played.end_s)) - 1
     return RolloutPolicy(
-        *names,
+        drafter,
+        policy,
         ranges=ranges,
         makespan_s=makespan_s,
-        makespan_low=server.makespan_s(drafts, "least"),
-        makespan_high=server.makespan_s(drafts, "most"),
+        makespan_low=float(makespan_s * (made / fast).min()),
+        makespan_high=float(makespan_s * (made / slow).max()),
         speedup=speedup,
-        speedup_low=low,
-        speedup_high=high,
-        verdict=str(verdict(low, high)) if is_judged else "",
-        tail_share=float(spent[server.batches.left[own] <= _TAIL].sum()) / makespan_s,
+        speedup_low=float(speedup * (low / gains).min()),
+        speedup_high=float(speedup * (high / gains).max()),
+        decision=decision,
+        tail_share=1.0 - float(np.sort(played.end_s)[last_tenth]) / makespan_s,
         step_speedup=step_speedup(speedup, share),
-        time_s=server.prompts_s[slowest] + np.append(0.0, np.cumsum(spent)),
-        running=np.append(running, 0.0),
-        tokens=np.cumsum(made),
+        played=played,
     )
 
 
@@ -1062,8 +795,7 @@ def _outcome(
 
 #: What the columns and rows mean, for whoever reads the table.
 _MEANING: Final = """fixed: the one draft length with the shortest makespan
-schedule: a draft length for each range of running answers, as engines take it
-oracle: the best draft length whenever an answer ends; no schedule can beat it
+schedule: a draft length for each range of running answers, as engines take it, where it is faster
 tail: share of the makespan after nine tenths of the answers have ended"""
 
 
@@ -1073,10 +805,9 @@ def rollout_text(answer: Rollout) -> str:
     facts = (
         f"answers: {lengths['mean']:.0f} tokens on average, {lengths['p50']:.0f} at p50, "
         f"{lengths['p99']:.0f} at p99, {lengths['max']:.0f} at most\n"
-        f"prompts: {plain_number(answer.input_len)} tokens, "
-        f"{format_seconds(answer.prompts_s)} of each makespan"
+        f"prompts: {plain_number(answer.input_len)} tokens"
     )
-    header = ["policy", "makespan", "80% band", "speedup", "80% band", "verdict", "tail"]
+    header = ["policy", "makespan", "80% band", "speedup", "80% band", "decision", "tail"]
     header += [] if answer.step_share is None else ["step"]
     parts = [facts]
     for drafter in answer.drafters:
@@ -1086,8 +817,8 @@ def rollout_text(answer: Rollout) -> str:
                 format_seconds(row.makespan_s),
                 _band(row.makespan_low, row.makespan_high, format_seconds),
                 f"{row.speedup:.2f}x",
-                _band(row.speedup_low, row.speedup_high, "{:.2f}x".format) if row.verdict else "-",
-                row.verdict,
+                _band(row.speedup_low, row.speedup_high, "{:.2f}x".format) if row.drafter else "-",
+                row.decision or "",
                 f"{row.tail_share:.0%}",
                 f"{row.step_speedup:.2f}x",
                 row.drafts,
@@ -1132,11 +863,11 @@ def _steps_table(drafter: DrafterRollout) -> str:
 
 
 #: Policies lie on one another where they take the same drafts.
-_LINES: Final = ("-", "-", "--", ":")
+_LINES: Final = ("-", "-", "--")
 
 
 def rollout_chart(answer: Rollout) -> Any:
-    """Draw the batch of the slowest server above the tokens that it has made, over time."""
+    """Draw the answers of the slowest server that run, above those that have ended, over time."""
     from specroof.plot import style  # noqa: PLC0415 - matplotlib is slow to import
 
     with style.house_style():
@@ -1146,13 +877,14 @@ def rollout_chart(answer: Rollout) -> Any:
         for i, row in enumerate(answer.rows):
             look = {**style.look(i), "marker": "", "ls": _LINES[min(i, len(_LINES) - 1)]}
             upper.step(row.time_s, row.running, where="post", **look)
-            lower.plot(row.time_s, row.tokens / MILLION, **look)
+            ends_s = np.sort(row.played.end_s)
+            lower.step(np.append(0.0, ends_s), np.arange(len(ends_s) + 1), where="post", **look)
             name = f"{row.policy}, {row.drafter}" if row.drafter else "no drafts"
             keys.append(style.line_key(f"{name}: {row.speedup:.2f}×", **look))
         upper.set_ylabel(
             "Answers running\non the slowest server" if answer.replicas > 1 else "Answers running"
         )
-        lower.set_ylabel("Tokens made (millions)")
+        lower.set_ylabel("Answers that have ended")
         lower.set_xlabel("Time (s)")
         style.add_legend(chart, keys)
         return chart
@@ -1187,7 +919,8 @@ COMMAND: Final = Command(
     question=rollout,
     options=FORMULAS,
     each_chip=True,
-    chart="Draw the running batch and the tokens over time.",
+    told=told,
+    chart="Draw the answers that run and those that have ended over time.",
     example="specroof rollout Qwen/Qwen3-8B -H h100 --drafter eagle3,accept-length=2.8@3\n"
     "--lengths lognormal=4000/16000 --requests 256 --step-share 0.7",
 )

@@ -87,7 +87,7 @@ def parse_trace(
         A CSV with the columns ``arrival_s``, ``input_len``, ``output_len`` and, where it is known,
         ``cached_len``, or as Azure and BurstGPT publish them; JSON Lines as Mooncake publishes
         them; the result of a benchmark's client with the lengths of its requests; or, where it is
-        not timed, the length of an answer on each line.
+        not timed, the length of an answer on each line, or a JSON list of them.
     source
         How messages name the file.
     timed
@@ -125,7 +125,7 @@ def parse_trace(
             if next(values, None) is not None:
                 reject(f"{source}: holds several results", "one", MeasurementError)
             return _of_client(first, place)
-        rows = _records(chain([(place, first)], values))
+        rows = _records(chain([(place, first)], values), timed=timed)
     else:
         rows = _table(text, source)
     columns = {name: array("d") for name in _Request.model_fields}
@@ -152,11 +152,14 @@ def parse_trace(
     return {name: np.frombuffer(values_of) for name, values_of in columns.items()}
 
 
-def _records(values: Iterator[tuple[str, Any]]) -> Iterator[_Place]:
+def _records(values: Iterator[tuple[str, Any]], *, timed: bool) -> Iterator[_Place]:
     """Yield the place and the content of each record of JSON Lines, by our own names."""
     seen: set[Any] = set()
     block = 1.0
     for place, value in values:
+        if isinstance(value, int | float) and not timed:
+            yield place, {"output_len": value}
+            continue
         if not isinstance(value, dict):
             refuse(place, value, "an object for each request", error=MeasurementError, show=shown)
         row = {_NAMES[key]: cell for key, cell in value.items() if key in _NAMES}
@@ -193,6 +196,7 @@ def _table(text: str, source: str) -> Iterator[_Place]:
             unnamed = not isinstance(values[0], str)
             names = [*_UNNAMED.get(len(cells), [])] if unnamed else []
             names = names or [_NAMES.get(cell.strip().casefold()) for cell in cells]
+            names = ["output_len"] if names == [None] else names  # the only one there is
             if "output_len" not in names:
                 allowed = "arrival_s, input_len, output_len, cached_len"
                 reject(f"{place}: names no column of lengths", allowed, MeasurementError)
