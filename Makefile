@@ -290,12 +290,13 @@ house: ## what a reader of the package must open
 same-outputs: ## what drawn commands print here and in ARGS=OTHER-CHECKOUT
 same-predictions: ## predictions of drawn set-ups here and in ARGS=OTHER-CHECKOUT
 served-loads: ## published loads of servers beside predictions, by any columns (ARGS)
+store-scores: ## the scores that validate prints while nothing they depend on changes (three minutes)
 speed: ## seconds of large grids, played loads and cold starts
 vllm-scheduler: ## loads on the scheduler of an unpacked vLLM beside those that are played (ARGS=FOLDER)
 engine-kinds: ## every family and kind of drafter through the servers' own checks (ARGS say where they lie)
 
 RUN_AGAIN := figures core-speed engine-flags engine-rules fit-engines fit-local fuzz-mcp house same-outputs \
-    same-predictions served-loads speed vllm-scheduler engine-kinds
+    same-predictions served-loads speed store-scores vllm-scheduler engine-kinds
 .PHONY: agreement mutants $(RUN_AGAIN)
 $(RUN_AGAIN): $(TEST_ENV)/.dev-installed
 	@$(CHECKOUT_PYTHON) benchmarks/$(subst -,_,$@).py $(ARGS)

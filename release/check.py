@@ -214,6 +214,9 @@ def check_environments(wheel: Path, scratch: Path) -> Path:
             check(same, f"{what}: the answer is {[round(one, 2) for one in found]}")
             newest = place if resolution == "highest" else newest
     check(expected, "at least one Python was found")
+    code = "from specroof.scoring.stored import digest, stored_scores; print(stored_scores()['digest'] == digest())"
+    stored = run(newest / "bin" / "python", "-c", code, folder=outside).strip()
+    check(stored == "True", "stored scores are of this code; else run benchmarks/store_scores.py")
     uvx = answer(uv, "tool", "run", "--from", wheel, "specroof", folder=outside)
     check(uvx == expected, "uvx --from WHEEL specroof")
     words = (TOOLS / "pipx", "run", "--spec", wheel, "specroof")

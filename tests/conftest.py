@@ -1,14 +1,12 @@
 """What every test shares: where data lies, reproducible draws, a settled environment."""
 
-import fcntl
 import importlib
 import os
-import pickle
 import sys
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Generator
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -17,14 +15,10 @@ import specroof
 
 if TYPE_CHECKING:
     from specroof.scoring import Validation
-    from specroof.scoring.served import ServedErrors, ServedValidation
+    from specroof.scoring.served import ServedValidation
     from specroof.scoring.splits import SplitScore
 
 PACKAGE = Path(specroof.__file__).parent
-
-#: Errors of loads that are played through, by quantity.
-Totals: TypeAlias = "dict[str, ServedErrors | None]"
-Value = TypeVar("Value")
 
 # Whoever runs the tests has an environment; it must not change what is tested. It is settled
 # here, before a test module is imported, since some libraries read it on import.
@@ -68,40 +62,22 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let the longest tests run first: begun last, they leave other workers idle.
-
-    What workers share comes before all else, so that none waits for it.
-    """
-
-    def order(item: pytest.Item) -> tuple[bool, bool]:
-        shares = not SHARED.isdisjoint(getattr(item, "fixturenames", ()))
-        return not shares, item.get_closest_marker("long") is None
-
-    items.sort(key=order)
-
-
-@contextmanager
-def _unmeasured() -> Iterator[None]:
-    """Measure no coverage of what is done within, which it makes twice as long."""
-    coverage = sys.modules.get("coverage")
-    measured = coverage and coverage.Coverage.current()
-    if not measured:
-        yield
-        return
-    measured.stop()
-    try:
-        yield
-    finally:
-        measured.start()
+    """Let the longest tests run first: begun last, they leave other workers idle."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
-    """Measure no coverage of tests marked `long`."""
-    if not item.get_closest_marker("long"):
+    """Measure no coverage of tests marked `long`, which it makes twice as long."""
+    coverage = sys.modules.get("coverage")
+    measured = item.get_closest_marker("long") and coverage and coverage.Coverage.current()
+    if not measured:
         return (yield)
-    with _unmeasured():
+    measured.stop()
+    try:
         return (yield)
+    finally:
+        measured.start()
 
 
 def pytest_report_header() -> str:
@@ -144,86 +120,39 @@ def real_configs() -> Path:
     return folder
 
 
-# --- Seconds of work, done once: by the worker that needs it first, for all. Loads of servers, a
-#     minute of it, are measured for no coverage: tests of a few loads reach those lines. ----------
-
-#: Fixtures of such work.
-SHARED = {"validated", "served_validated", "split_validated", "played_total", "played_as_shipped"}
-
-
-class Once:
-    """Computes a value, unless another worker has; `folder` is that of all workers, if any."""
-
-    def __init__(self, folder: Path | None) -> None:
-        self.folder = folder
-
-    def __call__(self, name: str, compute: Callable[[], Value]) -> Value:
-        """Return the value of that name."""
-        if self.folder is None:
-            return compute()
-        stored = self.folder / f"{name}.pickle"
-        with (self.folder / f"{name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # until the file is closed
-            if not stored.exists():
-                stored.write_bytes(pickle.dumps(compute()))
-        value: Value = pickle.loads(stored.read_bytes())  # noqa: S301 - written above
-        return value
+# --- Scores of all that ships, as they are stored: test_stored_scores.py computes a part anew ---
 
 
 @pytest.fixture(scope="session")
-def once(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Once:
-    """Return what lets one worker compute for all."""
-    among_others = hasattr(request.config, "workerinput")
-    return Once(tmp_path_factory.getbasetemp().parent if among_others else None)
+def stored() -> "dict[str, Any]":
+    """Return the stored scores, of whatever code: reading them is their test's subject."""
+    from specroof.scoring.stored import stored_scores  # noqa: PLC0415 - environment is settled
+
+    return stored_scores()
 
 
 @pytest.fixture(scope="session")
-def validated(once: Once) -> "Validation":
+def validated(stored: "dict[str, Any]") -> "Validation":
     """Return predictions beside all published measurements."""
-    from specroof.scoring import validation  # noqa: PLC0415 - after the environment is settled
+    from specroof.scoring import validation  # noqa: PLC0415 - as above
 
-    return once("validated", validation)
-
-
-@pytest.fixture(scope="session")
-def served_validated(
-    once: Once,
-) -> "ServedValidation":
-    """Return predictions beside all published loads of servers, none of them played through."""
-    from specroof.scoring.served import served_validation  # noqa: PLC0415 - as above
-
-    with _unmeasured():
-        return once("served", served_validation)
+    return validation(predicted=stored["published"])
 
 
 @pytest.fixture(scope="session")
-def played_total(once: Once, served_validated: "ServedValidation") -> Totals:
-    """Return the errors of the same loads without drafts, played through."""
-    from specroof.scoring.served import plain_scores, served_errors  # noqa: PLC0415 - as above
+def served_validated(stored: "dict[str, Any]") -> "ServedValidation":
+    """Return predictions beside all published loads of servers, with totals of those played."""
+    from specroof.scoring.stored import stored_served  # noqa: PLC0415 - as above
 
-    loads = [score.point for score in served_validated.counted]
-    with _unmeasured():
-        return once("played", lambda: served_errors(plain_scores(loads, played=True)))
+    return stored_served(stored, played=True)
 
 
 @pytest.fixture(scope="session")
-def played_as_shipped(once: Once, served_validated: "ServedValidation") -> Totals:
-    """Return the same by profiles that have seen the loads."""
-    from specroof.scoring.served import plain_scores, served_errors  # noqa: PLC0415 - as above
-
-    loads = [score.point for score in served_validated.counted]
-    with _unmeasured():
-        return once("shipped", lambda: served_errors(plain_scores(loads, None, played=True)))
-
-
-@pytest.fixture(scope="session")
-def split_validated(
-    once: Once,
-) -> "tuple[SplitScore, ...]":
+def split_validated(stored: "dict[str, Any]") -> "tuple[SplitScore, ...]":
     """Return predictions beside all published loads of prefill and decode workers."""
-    from specroof.scoring.splits import split_scores  # noqa: PLC0415 - as above
+    from specroof.scoring.stored import stored_splits  # noqa: PLC0415 - as above
 
-    return once("splits", split_scores)
+    return stored_splits(stored)
 
 
 @pytest.fixture
@@ -233,9 +162,11 @@ def asked_for_validated(
     split_validated: "tuple[SplitScore, ...]",
     monkeypatch: pytest.MonkeyPatch,
 ) -> "Validation":
-    """Let `specroof.validate()` and the command answer with `validated` and `served_validated`."""
+    """Let `specroof.validate()` and the command answer with what is stored."""
     question = importlib.import_module("specroof.questions.validate")
-    monkeypatch.setattr(question, "published_validation", lambda: validated)
-    monkeypatch.setattr(question, "served_validation", lambda **_: served_validated)
-    monkeypatch.setattr(question, "split_scores", lambda: split_validated)
+    others = served_validated.other_totals
+    steady = {name: total for name, total in others.items() if "played" not in name}
+    unplayed = replace(served_validated, other_totals=steady)
+    answers = (validated, unplayed, split_validated)
+    monkeypatch.setattr(question, "published", lambda **_: answers)
     return validated

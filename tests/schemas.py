@@ -14,7 +14,6 @@ from contextlib import chdir
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
-from unittest.mock import patch
 
 from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
@@ -23,7 +22,6 @@ from server_pages import Life, sglang_page, vllm_page
 from sessions import files_of
 from specroof.cli import COMMANDS, app
 from specroof.cli.schema import load_schema
-from specroof.evidence import Measurement, load_served
 
 ROOT: Final = Path(__file__).parents[1]
 #: Of answers that do not say theirs. Raised when a key goes away or changes its meaning; keys that
@@ -78,9 +76,9 @@ frontier Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --isl 512 --osl 64 --
 rollout Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --lengths lognormal=400/1600 --requests 32 --step-share 0.7
 rollout Qwen/Qwen3-8B -H h100,b200 --drafter ideal --lengths pareto=400/2 --requests 8 --accept-length 3,2.5
 worth Qwen/Qwen3-8B -H h100 --drafter eagle3
-worth Qwen/Qwen3-8B -H h100 --drafter eagle3 --batch 1,8
+worth Qwen/Qwen3-8B -H h100 --drafter eagle3 --batch 8
 worth Qwen/Qwen3-8B -H h100 --drafter eagle3 --isl 512 --osl 64 --rate 1,8/s --requests 30 --measured-draft-len 3
-worth Qwen/Qwen3-8B -H h100,b200 --drafter eagle3 --isl 1024 --osl 256 --tpot 10
+worth Qwen/Qwen3-8B -H h100,b200 --drafter eagle3 --isl 1024 --osl 256 --tpot 10 --batch 8
 adaptive Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --batch 1,32
 adaptive openai/gpt-oss-20b -H b200 --drafter mtp,accept=0.8
 adaptive Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --isl 512 --osl 64 --concurrency 1,8 --rounds 500
@@ -115,9 +113,6 @@ acceptance fit qwen3-32b/eagle3/log-line
 simulate
 simulate batch Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7
 """
-
-#: `validate --played` plays the loads of this source alone: the others add minutes, and no key.
-PLAYED: Final = "inferencex-deepseek-r1"
 
 #: What a number is counted in, by the end of its name.
 UNITS: Final = {
@@ -279,11 +274,7 @@ def answers(calls: Iterable[str]) -> Iterator[tuple[str, Any]]:
         write_files(Path(place))
         for call in calls:
             words = shlex.split(call)
-            loads: Sequence[Measurement] = load_served()
-            if "--played" in words:
-                loads = [load for load in loads if load.source == PLAYED]
-            with patch("specroof.scoring.served.load_served", lambda loads=loads: loads):
-                done = CliRunner().invoke(app, [*words, "--json"])
+            done = CliRunner().invoke(app, [*words, "--json"])
             if done.exit_code:
                 message = f"{call}: exit code {done.exit_code}\n{done.output}"
                 raise AssertionError(message)

@@ -92,9 +92,13 @@ def test_where_the_profile_holds_noise_of_five_percent_hardly_moves_it(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("grid", [PLAIN_12, BOTH_16, BOTH_36], ids=["12", "16", "36"])
-def test_on_another_machine_noise_of_five_percent_seldom_moves_more(grid: dict[str, Any]) -> None:
-    off = moved(points(**grid, engine=FASTER), 6)
+@pytest.mark.parametrize(
+    ("grid", "draws"), [(PLAIN_12, 6), (BOTH_16, 4), (BOTH_36, 2)], ids=["12", "16", "36"]
+)
+def test_on_another_machine_noise_of_five_percent_seldom_moves_more(
+    grid: dict[str, Any], draws: int
+) -> None:
+    off = moved(points(**grid, engine=FASTER), draws)  # of 64 to 72 points in all
     assert off.mean() <= 0.02
     assert np.quantile(off, 0.95) <= 0.05
     # Four to six figures from so many points: in a corner of the grid, which few points speak

@@ -81,7 +81,12 @@ class Opened:
     @property
     def figures(self) -> dict[str, Any]:
         """What the page has computed."""
-        return dict(self.page.evaluate("specroofPage.figures()"))
+        # As text: values that are handed over one by one take ten times as long.
+        text = self.page.evaluate(
+            "JSON.stringify(specroofPage.figures(),"
+            " (_, one) => one === undefined ? null : Number.isNaN(one) ? 'not a number' : one)"
+        )
+        return dict(json.loads(text.replace('"not a number"', "NaN")))
 
     def text(self, name: str) -> str:
         """Return the text of an element by its id."""

@@ -609,7 +609,7 @@ def test_the_best_of_all_lengths_is_sought_without_playing_all_of_them(
         plays.append(1)
         return play(*parts, **settings)
 
-    asked: dict[str, Any] = {"engine": "vllm", **REQUESTS, "requests": 20, "rate": 3}
+    asked: dict[str, Any] = {"engine": "vllm", **REQUESTS, "requests": 5, "rate": 3}
     asked |= {"drafter": "autoregressive,cost=0.1,accept=0.6", "speedup": speedup}
     alone = [breakeven(MODEL, CHIP, **asked, draft_len=n).rows[0].threshold for n in range(1, 17)]
     monkeypatch.setattr("specroof.serving.played.play", counted)
@@ -667,8 +667,6 @@ def test_break_even_of_clients_and_traces(trace_file: Path) -> None:
     assert [(row.batch_size, row.rate) for row in clients.rows] == [(2, None), (8, None)]
     (row,) = breakeven(MODEL, CHIP, **asked, trace=trace_file).rows
     assert (row.batch_size, row.rate) == (None, None)
-    (best,) = breakeven(MODEL, CHIP, **asked | {"draft_len": None}, trace=trace_file).rows
-    assert (best.value or 1) <= (row.value or 0) * 1.002
     assert "req/s in" in breakeven(MODEL, CHIP, **asked, **REQUESTS, rate=2, requests=5).text()
     chart = breakeven(MODEL, CHIP, **asked, **REQUESTS, rate=[2, 4], requests=5).figures()[""]
     assert chart.axes[0].get_xlabel() == "Requests/s"

@@ -86,6 +86,15 @@ def refusal(*words: str) -> str:
 
 # --- interrupts ----------------------------------------------------------------------------------
 
+
+@pytest.fixture(autouse=True)
+def _as_at_a_terminal() -> Iterator[None]:
+    """Let what is started hear interrupts: a shell in the background starts all deaf to them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 #: `specroof`, whose workers run this file too: each says that it has begun, and then waits.
 WORKERS_THAT = """
 import os, sys, time

@@ -136,7 +136,7 @@ TASKS: Final[dict[str, tuple[str, Callable[[Found], None]]]] = {
         a_raised_limit,
     ),
     "which chip": (
-        f"advise openai/gpt-oss-120b -H h100,h200,b200,mi300x {LOAD} --tpot 20 "
+        f"advise openai/gpt-oss-120b -H h100,h200,b200,mi300x {LOAD} --tpot 20 --concurrency 1,8,64 "
         "--drafter eagle3,accept-length=2.4@3",
         targets_at_the_ranked_load,
     ),
@@ -159,12 +159,12 @@ TASKS: Final[dict[str, tuple[str, Callable[[Found], None]]]] = {
         few_drafts_of_one_rate,
     ),
     "a drafter that loses": (
-        f"advise Qwen/Qwen3-8B -H h100 {LOAD} --drafter eagle3,accept=0.01",
+        f"advise Qwen/Qwen3-8B -H h100 {LOAD} --concurrency 1,32 --drafter eagle3,accept=0.01",
         off_has_no_flags,
     ),
     "a block": (
         f"advise deepseek-ai/DeepSeek-V4-Flash-0731 -H b200 --tp 4 {LOAD} --framework vllm "
-        "--drafter dspark,accept=0.6,block=5",
+        "--concurrency 1,8 --drafter dspark,accept=0.6,block=5",
         a_block,
     ),
     "a tree": (
@@ -174,7 +174,7 @@ TASKS: Final[dict[str, tuple[str, Callable[[Found], None]]]] = {
     ),
     "weights of mtp": (
         f"advise google/gemma-4-31B-it -H b200 {LOAD} --draft-model me/assistant "
-        "--drafter mtp,accept-length=2.4@3",
+        "--concurrency 1,16 --drafter mtp,accept-length=2.4@3",
         weights_are_told,
     ),
     "no layers for mtp": (
@@ -183,7 +183,7 @@ TASKS: Final[dict[str, tuple[str, Callable[[Found], None]]]] = {
     ),
     "settings": (
         f"advise Qwen/Qwen3.5-9B -H h100 {LOAD} --framework sglang --drafter mtp,accept=0.7 "
-        "--server chunk=4096,prefix-cache=off,capture=64",
+        "--concurrency 1,8,64 --server chunk=4096,prefix-cache=off,capture=64",
         settings_are_told,
     ),
     "TensorRT-LLM": (

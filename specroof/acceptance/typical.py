@@ -208,7 +208,7 @@ def falling_odds_rates(first_rate: Array | float, power: Array | float, depth: i
 
 @lru_cache(maxsize=4096)
 def first_rate_of_length(accepted_tokens: float, draft_len: int, power: float) -> float:
-    """Return the first rate whose `draft_len` drafts have `accepted_tokens` accepted, by bisection.
+    """Return the first rate whose `draft_len` drafts have `accepted_tokens` accepted.
 
     Parameters
     ----------
@@ -220,7 +220,7 @@ def first_rate_of_length(accepted_tokens: float, draft_len: int, power: float) -
         β of `falling_odds_acceptance`.
 
     Source
-        Bisection: N rises with the first rate.
+        A search: N rises with the first rate.
 
     Examples
     --------
@@ -228,17 +228,20 @@ def first_rate_of_length(accepted_tokens: float, draft_len: int, power: float) -
     0.5
     """
 
-    def miss(rate: float) -> float:
-        table = _falling_odds_law((rate, power), draft_len)
-        return float(np.sum(table[1:])) - accepted_tokens
+    def miss(rates: Array) -> Array:
+        survival = np.cumprod(falling_odds_rates(rates, power, draft_len), axis=-1)
+        return np.asarray(survival.sum(axis=-1) - accepted_tokens)
 
-    low, high = 0.0, 1.0
+    ends = np.array([0.0, 1.0])
     # The smallest step of a length above 1 is 2**-52, and a rate as small has 53 bits too.
-    for _ in range(105):
-        middle = (low + high) / 2
-        low, high = (middle, high) if miss(middle) < 0.0 else (low, middle)
+    for _ in range(18):  # of six bits each
+        if ends[1] <= np.nextafter(ends[0], 1.0):
+            break
+        tried = ends[0] + (ends[1] - ends[0]) * np.linspace(0.0, 1.0, 65)
+        above = int(np.searchsorted(miss(tried[1:-1]), 0.0))
+        ends = tried[above : above + 2]
     # Of two neighbours the better one: 0 and 1 are met exactly.
-    return min(low, high, key=lambda rate: abs(miss(rate)))
+    return float(ends[np.argmin(np.abs(miss(ends)))])
 
 
 def _falling_odds_law(parameters: tuple[float, ...], depth: int) -> Array:

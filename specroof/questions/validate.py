@@ -37,7 +37,6 @@ from specroof.questions.request import (
 )
 from specroof.report.layout import figure, format_table
 from specroof.scoring import Validation
-from specroof.scoring import validation as published_validation
 from specroof.scoring.bands import COUNTED_CELL, Coverage, band_coverage
 from specroof.scoring.local import (
     LocalScore,
@@ -49,13 +48,9 @@ from specroof.scoring.local import (
 from specroof.scoring.long_contexts import LongContextScore, long_context_scores, mean_off
 from specroof.scoring.own_results import OwnErrors, OwnPoint, OwnValidation, own_validation
 from specroof.scoring.scores import TRUSTED, Errors, Regret, Scored, round_costs, worst_regrets
-from specroof.scoring.served import (
-    TPOT_RATIO,
-    ServedErrors,
-    ServedValidation,
-    served_validation,
-)
-from specroof.scoring.splits import SplitScore, split_errors, split_scores
+from specroof.scoring.served import TPOT_RATIO, ServedErrors, ServedValidation
+from specroof.scoring.splits import SplitScore, split_errors
+from specroof.scoring.stored import published
 
 
 @dataclass(frozen=True)
@@ -98,8 +93,7 @@ class ValidateRequest(Recorded):
     played: Annotated[
         bool,
         Parameter(
-            "Play the published loads of servers through as well, request by request: another "
-            "half a minute. Without BENCH."
+            "Play the published loads of servers through as well, request by request. Without BENCH."
         ),
     ] = False
 
@@ -266,11 +260,10 @@ def validate(request: ValidateRequest) -> PublishedValidated | OwnValidated:
     """Compare predictions with your own results, or with every bundled measurement."""
     if request.results is None or not as_list(request.results):
         request.refuse_without_results()
-        published = published_validation()
-        served = served_validation(played=request.played)
-        coverage = band_coverage(published.points, served.counted)
+        measured, served, splits = published(played=request.played)
+        coverage = band_coverage(measured.points, served.counted)
         return PublishedValidated(
-            published, served, long_context_scores(), coverage, split_scores(), local_scores()
+            measured, served, long_context_scores(), coverage, splits, local_scores()
         )
     benchmark = request.of_results().benchmark()
     setup = benchmark.served.setup

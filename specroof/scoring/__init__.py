@@ -3,10 +3,10 @@
 Each source is predicted by profiles that were fitted without it; see `specroof.scoring.left_out`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from specroof.engines.record import Rates
 from specroof.evidence import Measurement, kind_of, load_measurements
 from specroof.evidence.measurement import chip_of
 from specroof.scoring.bands import banded, misses_of
@@ -38,8 +38,12 @@ __all__ = [
     "banded",
     "errors_of",
     "misses_of",
+    "predictions",
     "validation",
 ]
+
+#: Predicted figures, point by point, by the fields of `Validation` that they are for.
+Predicted: TypeAlias = Mapping[str, Sequence[float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,14 +152,54 @@ def _by(points: Iterable[Scored], name: Callable[[Scored], str]) -> dict[str, Er
     return {key: errors_of(groups[key]) for key in sorted(groups)}
 
 
-def validation(measurements: Iterable[Measurement] | None = None) -> Validation:
+def validation(
+    measurements: Iterable[Measurement] | None = None, predicted: Predicted | None = None
+) -> Validation:
     """Return predictions beside measurements, each source predicted by a fit without it.
 
     Parameters
     ----------
     measurements
         What was measured; all that come with the package if None.
+    predicted
+        What `predictions` gives for these; asked for if None.
     """
+    points, strange, lacking = _by_what_they_say(measurements)
+    every = [*points, *strange]
+    found = predictions(measurements) if predicted is None else predicted
+    generic = _beside(every, found["generic"])
+    unknown = _beside(points, found["generic_engines"])
+    return Validation(
+        points=banded(_beside(points, found["points"]), calibrated=True),
+        ideal=_beside(points, found["ideal"]),
+        lacking=tuple(lacking),
+        generic=banded(generic, by_family=True),
+        generic_engines=banded(unknown, seen=generic, by_family=True),
+    )
+
+
+def predictions(measurements: Iterable[Measurement] | None = None) -> Predicted:
+    """Return what is predicted of measurements, by the fields of `Validation`.
+
+    Parameters
+    ----------
+    measurements
+        What was measured; all that come with the package if None.
+    """
+    points, strange, _ = _by_what_they_say(measurements)
+    every = [*points, *strange]
+    return {
+        "points": left_out_rates(points).as_measured(points).tolist(),
+        "ideal": ideal_published_rates(points).as_measured(points).tolist(),
+        "generic": generic_rates(every).as_measured(every).tolist(),
+        "generic_engines": generic_rates(points, by_engine=True).as_measured(points).tolist(),
+    }
+
+
+def _by_what_they_say(
+    measurements: Iterable[Measurement] | None,
+) -> tuple[list[Measurement], list[Measurement], list[tuple[Measurement, str]]]:
+    """Return measurements of fitted chips, of strange ones, and those that cannot be scored."""
     points, strange, lacking = [], [], []
     for point in load_measurements() if measurements is None else measurements:
         kind, missing = kind_of(point)
@@ -165,19 +209,9 @@ def validation(measurements: Iterable[Measurement] | None = None) -> Validation:
             points.append(point)
         else:
             strange.append(point)
-    every = [*points, *strange]
-    generic = _beside(every, generic_rates(every))
-    unknown = _beside(points, generic_rates(points, by_engine=True))
-    return Validation(
-        points=banded(_beside(points, left_out_rates(points)), calibrated=True),
-        ideal=_beside(points, ideal_published_rates(points)),
-        lacking=tuple(lacking),
-        generic=banded(generic, by_family=True),
-        generic_engines=banded(unknown, seen=generic, by_family=True),
-    )
+    return points, strange, lacking
 
 
-def _beside(points: Sequence[Measurement], rates: Rates) -> tuple[Scored, ...]:
+def _beside(points: Sequence[Measurement], predicted: Iterable[float]) -> tuple[Scored, ...]:
     """Return measurements beside what is predicted, shapes levelled."""
-    predicted = rates.as_measured(points).tolist()
     return tuple(levelled(map(scored, points, predicted)))

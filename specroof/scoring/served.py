@@ -364,6 +364,47 @@ def served_validation(
     played
         Whether loads without drafts are played through besides, request by request.
     """
+    return served_scores(points, played=played).validation
+
+
+@dataclass(frozen=True, slots=True)
+class ServedScores:
+    """Served loads beside the predictions of one profile after the other.
+
+    Parameters
+    ----------
+    by
+        The scores by profiles that have not seen the ``"model"`` of a load, and by the others that
+        `ServedValidation` has totals of.
+    left_out
+        Loads that could not be scored, and why.
+    """
+
+    by: Mapping[str, Sequence[ServedScore]]
+    left_out: Sequence[tuple[Measurement, str]]
+
+    @property
+    def by_model(self) -> ServedValidation:
+        """The scores by profiles without the model of each load, and no other totals."""
+        scores = tuple(self.by["model"])
+        return ServedValidation(scores, tuple(self.left_out), disagreeing_sources(scores))
+
+    @property
+    def validation(self) -> ServedValidation:
+        """The scores and all totals."""
+        found = self.by_model
+        totals = {
+            name: replace(found, scores=tuple(scores)).total
+            for name, scores in self.by.items()
+            if name != "model"
+        }
+        return replace(found, other_totals=totals)
+
+
+def served_scores(
+    points: Iterable[Measurement] | None = None, *, played: bool = False
+) -> ServedScores:
+    """Return served loads beside predictions, for `served_validation`."""
     plain: list[Measurement] = []
     drafted: list[Measurement] = []
     left_out: LeftOut = []
@@ -377,10 +418,9 @@ def served_validation(
     def scores(by: ServedGroup | None, left_out: LeftOut) -> list[ServedScore]:
         return [*_plain_scores(plain, by, left_out), *_ratio_scores(ratios, by, left_out)]
 
-    by_model = scores("model", left_out)
-    found = ServedValidation(tuple(by_model), tuple(left_out), disagreeing_sources(by_model))
+    found = ServedScores({"model": scores("model", left_out)}, left_out)
     others = {
-        name: replace(found, scores=tuple(scores(by, []))).total
+        name: scores(by, [])
         for name, by in {
             "shipped": None,
             "family": "family",
@@ -388,10 +428,10 @@ def served_validation(
         }.items()
     }
     if played:
-        counted = [score.point for score in found.counted]
-        others["played"] = served_errors(plain_scores(counted, played=True))
-        others["played as shipped"] = served_errors(plain_scores(counted, None, played=True))
-    return replace(found, other_totals=others)
+        counted = [score.point for score in found.by_model.counted]
+        others["played"] = plain_scores(counted, played=True)
+        others["played as shipped"] = plain_scores(counted, None, played=True)
+    return replace(found, by={**found.by, **others})
 
 
 def plain_scores(

@@ -1,0 +1,45 @@
+"""Write the scores that `specroof validate` prints where nothing they depend on has changed.
+
+    python benchmarks/store_scores.py
+
+Takes three minutes. ``specroof/scoring/stored.py`` says what is stored. Of the profiles that have
+totals alone, ``tests/stored_scores.json`` has what each load is off, for the tests.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from specroof.scoring import predictions
+from specroof.scoring.served import QUANTITIES, served_scores
+from specroof.scoring.splits import split_scores
+from specroof.scoring.stored import FILE, columns_of, to_store
+
+TESTED: Final = Path(__file__).parents[1] / "tests" / "stored_scores.json"
+
+
+def rounded(columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """Return what figures are off to five decimals."""
+    figures = {
+        name: [off if off is None else round(off, 5) for off in columns[name]]
+        for name in QUANTITIES
+    }
+    return columns | figures
+
+
+def write(path: Path, what: object) -> None:
+    """Write a file as JSON without spaces, and say its size."""
+    path.write_text(json.dumps(what, separators=(",", ":")) + "\n")
+    print(f"{path.name}: {path.stat().st_size / 1e3:.0f} kB")
+
+
+def main() -> None:
+    """Compute and write."""
+    loads = served_scores(played=True)
+    write(FILE, to_store(predictions(), loads.validation, split_scores()))
+    others = {name: by for name, by in loads.by.items() if name != "model"}
+    write(TESTED, {name: rounded(columns_of(by)) for name, by in others.items()})
+
+
+if __name__ == "__main__":
+    main()
