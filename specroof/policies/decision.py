@@ -32,6 +32,10 @@ class Choice:
         At `tried`: the expected speedup, and the band around it.
     verdict
         Of `tried`.
+    reason
+        Why there is no speedup: ``unsustained`` where requests arrive faster than a server without
+        drafts answers them, so that what is gained grows with the length of the load. Drafts are
+        then chosen by the rates that are answered. Empty where there is one, or no room.
     """
 
     draft_len: int
@@ -40,6 +44,7 @@ class Choice:
     low: float
     high: float
     verdict: Verdict
+    reason: str = ""
 
 
 def best_choice(

@@ -14,7 +14,7 @@ from specroof.drafters import Drafter, TokensPerRound
 from specroof.errors import OptionError, expect, refuse
 from specroof.latency import Deployment, Setup
 from specroof.outcomes.choose import choose
-from specroof.outcomes.outcomes import Outcomes, outcomes
+from specroof.outcomes.outcomes import STEADY_NOTE, Outcomes, outcomes
 from specroof.policies.decision import LoadDecision
 from specroof.questions.answer import Charted, place_of, title_of
 from specroof.questions.capacity import usual_drafts
@@ -158,8 +158,13 @@ class Row:
     rate
         Requests that arrive in a second, of requests that are played through; None of clients.
     decision
-        On, off or unclear for the drafter as it is, as `specroof.outcomes.choose` has it; None as
-        `speedup`.
+        On, off or unclear for the drafter as it is, as `specroof.outcomes.choose` has it; None
+        where it has no acceptance or where the load is solved for.
+    reason
+        Why there is no speedup: ``unsustained``. Empty where there is one, or no room.
+    largest_stable_rate, plain_largest_stable_rate
+        Requests per second that the server answers at most with the drafter as it is, and without
+        drafts; None where none arrive.
     """
 
     context_len: float | None
@@ -171,6 +176,9 @@ class Row:
     unknown_from: int | None = None
     rate: float | None = None
     decision: LoadDecision | None = None
+    reason: str = ""
+    largest_stable_rate: float | None = None
+    plain_largest_stable_rate: float | None = None
 
     @property
     def value(self) -> float | None:
@@ -200,6 +208,8 @@ class Row:
             "unknown_from": self.unknown_from,
             "rate": self.rate,
             "decision": self.decision,
+            "reason": self.reason or None,
+            **fields_of(self, "largest_stable_rate", "plain_largest_stable_rate"),
         }
 
 
@@ -313,6 +323,8 @@ def _load_rows(
     load, notes = case.load, [*curve.notes]
     if load.requests:
         notes.append(_PLAYED)
+    elif load.workload is not None:
+        notes.append(STEADY_NOTE)
     if request.solve == "rate":
         return [_rate_row(case, wanted)], notes, []
     if request.solve in _PER_LOAD:
@@ -462,6 +474,16 @@ def _row(
     if not have_room.size:
         no_room = Threshold("no room", None, first, -np.inf)
         return Row(**own, threshold=no_room, room_ends=True), notes, warnings
+    choice, decision = next(choose(now))
+    own["reason"] = choice.reason
+    if drafter.acceptance is not None:
+        gains = drafting_gain(now.curve, case.draft_len)[0]
+        own["speedup"] = float(gains[0, 0]) if np.isfinite(gains[0, 0]) else None
+        own["decision"] = decision
+        rates = now.stable_rates(case.draft_len or choice.tried) or (None, None)
+        own |= {"plain_largest_stable_rate": rates[0], "largest_stable_rate": rates[1]}
+    if choice.reason:
+        return Row(**own, threshold=Threshold(choice.reason, None, first, -np.inf)), notes, warnings
     here = replace(case, max_draft_len=int(have_room[-1]))
     steady = replace(load.steady, batch_size=now.curve.batch_size.tolist())
 
@@ -492,15 +514,11 @@ def _row(
         target *= wanted / played
         threshold, played = solved(target)
         plays += 1
-    if drafter.acceptance is not None:
-        gains = drafting_gain(now.curve, case.draft_len)[0]
-        own["speedup"] = float(gains[0, 0]) if np.isfinite(gains[0, 0]) else None
-        own["decision"] = next(choose(now))[1]
     return Row(**own, threshold=threshold), notes, warnings
 
 
 def _rate_row(case: _Threshold, wanted: float) -> Row:
-    """Return the largest rate at which a speedup is reached."""
+    """Return the largest rate at which a speedup is reached, that a plain server keeps up with."""
     accepted, load = acceptance_of(case.drafter), case.load.part(0)
 
     def gain(rate: float) -> tuple[float, int]:
@@ -508,7 +526,12 @@ def _rate_row(case: _Threshold, wanted: float) -> Row:
         speedups, drafts = drafting_gain(curve, case.draft_len)
         return float(speedups[0, 0]), int(drafts[0, 0])
 
-    ends = max(case.load.rate), min(case.load.rate)
+    least, first = min(case.load.rate), case.draft_len or 1
+    rates = case.outcomes(replace(load, rate=[least]), accepted).stable_rates(first) or (least, 0.0)
+    ends = min(max(case.load.rate), rates[0]), least
+    if rates[0] < least:
+        none = Threshold("unsustained", None, first, -np.inf)
+        return Row(load.context_len[0], None, none, reason=none.answer)
     return Row(load.context_len[0], None, crossing(gain, wanted, ends, _RATE_WITHIN))
 
 
@@ -619,7 +642,7 @@ def _cells(row: Row) -> list[str]:
     load = [
         f"{value:g}" for value in (row.context_len, row.batch_size, row.rate) if value is not None
     ]
-    told = "" if row.room_ends else _ANSWERS[one.answer]
+    told = _ANSWERS.get(one.answer, "")
     return [*load, value, *_most(row), now, told]
 
 
@@ -641,7 +664,7 @@ def _most(row: Row) -> tuple[str, str]:
     return (
         (str(one.draft_len), f"{one.ceiling:.2f}x")
         if np.isfinite(one.ceiling)
-        else (ABSENT, "no room")
+        else (ABSENT, one.answer if row.reason else "no room")
     )
 
 

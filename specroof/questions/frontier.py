@@ -152,6 +152,12 @@ class FrontierPoint:
     running
         The limit of running requests that the server is told for this point; None where its
         default is enough.
+    largest_stable_rate
+        Requests per second that the server answers at most with these drafts; None where none
+        arrive.
+    reason
+        ``unsustained`` where it answers fewer than arrive: times then grow with the length of the
+        load. Else empty.
     """
 
     devices: int
@@ -166,6 +172,8 @@ class FrontierPoint:
     tokens_per_s_per_device_low: float | None = None
     tokens_per_s_per_device_high: float | None = None
     running: int | None = None
+    largest_stable_rate: float | None = None
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -646,11 +654,13 @@ def _of_devices(found: Prediction, drafter: int, drafts: slice) -> _Columns:
             users = np.where(is_full, np.nan, users)
     late_s = waits_s, 1 / users
     rate = np.full(len(curve.batch_size), np.nan)
+    most_rate = np.full(len(curve.draft_len), np.nan)
     if found.played:
         played = found.played[drafter]
         late_s = played.figures["p99_ttft_s"][None], played.figures["p99_tpot_s"][None]
         users = np.where(np.isfinite(late_s[0]), users, np.nan)  # of lengths that are played
-        rate = np.array(played.load.rate or rate)
+        if played.load.arrival_rates:
+            rate, most_rate = np.array(played.load.arrival_rates), played.stable_rate
     users = within_measured(users, curve.measured_draft_len)
     low, high = (np.full_like(rates, np.nan),) * 2 if ends is None else ends
     columns = {
@@ -662,6 +672,7 @@ def _of_devices(found: Prediction, drafter: int, drafts: slice) -> _Columns:
         "late_ttft_s": late_s[0][0, :, drafts].T,
         "late_tpot_s": late_s[1][0, :, drafts].T,
         "rate": rate,
+        "largest_stable_rate": most_rate[drafts, None],
         "running": _told(found, drafter, is_plain=drafts.start is None),
         **{
             name: values[0, :, drafts].T / found.devices
@@ -678,8 +689,10 @@ def _told(found: Prediction, drafter: int, *, is_plain: bool) -> Array:
     if not told:
         return np.array(np.nan)
     ranks = found.limits[drafter].drafting.need.ranks
-    batches = np.array(found.load.batch_size) / found.servers
     limits = [math.nan if (limit := pair[not is_plain]) is None else limit for pair in told]
+    if found.played and not found.played[drafter].sums_work:  # whose batches are those of a mean
+        return np.array(limits)
+    batches = np.array(found.load.batch_size) / found.servers
     return np.asarray(np.minimum(limits, ranks * np.ceil(batches / ranks)))
 
 
@@ -711,6 +724,7 @@ def _point(columns: _Columns, i: int, usd: float | None, watts: float | None) ->
     }
     if known.get("running") is not None:
         known["running"] = int(known["running"])
+    late = known["rate"] is not None and known["rate"] > known["largest_stable_rate"]
     costs = {
         name: None if value is None else float(value)
         for name, value in price_and_energy(
@@ -719,6 +733,7 @@ def _point(columns: _Columns, i: int, usd: float | None, watts: float | None) ->
     }
     return FrontierPoint(
         **known,
+        reason="unsustained" if late else "",
         usd_per_million_tokens=costs["usd_per_million_tokens"],
         joules_per_million_tokens=costs["joules_per_million_tokens"],
     )

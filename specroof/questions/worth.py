@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import numpy as np
 
 from specroof.acceptance import acceptance_from_length
-from specroof.arrays import Array, fields_of, number_within, real_number
+from specroof.arrays import fields_of, number_within, real_number
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, refuse, reject
 from specroof.hardware import Placement
@@ -48,7 +48,6 @@ from specroof.serving.served import raised_notes, room_rule, served_curve
 from specroof.serving.workload import Load, Workload, workload_json
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, grid_slices
 from specroof.speedup.price import usd_per_million_tokens
-from specroof.speedup.result import best_index
 from specroof.units import format_drafts, format_price, format_seconds
 
 #: Default acceptance lengths, and the most users to try.
@@ -108,7 +107,7 @@ class WorthRow:
     best_draft_len, enough_drafts
         The best draft length, and the shortest within 1% of it: longer ones hardly help.
     speedup
-        At the best draft length, against plain decoding.
+        At the best draft length, against plain decoding; None where there is a `reason`.
     gain_per_token
         Speedup for each token of acceptance since the row before; None for the first.
     tokens_per_s, usd_per_million_tokens
@@ -123,12 +122,18 @@ class WorthRow:
     rate, largest_rate
         Of requests at a rate that are played through: those that arrive in a second, and the most
         of which 99% wait no longer per token than they may. None of other loads.
+    reason
+        Why there is no speedup: ``unsustained`` where requests arrive faster than the server
+        answers them without drafts. Empty where there is one.
+    largest_stable_rate, plain_largest_stable_rate
+        Requests per second that the server answers at most with these drafts, and without; None
+        where none arrive.
     """
 
     accept_length: float
     best_draft_len: int
     enough_drafts: int
-    speedup: float
+    speedup: float | None
     gain_per_token: float | None
     tokens_per_s: float
     usd_per_million_tokens: float | None
@@ -138,6 +143,9 @@ class WorthRow:
     decision: LoadDecision = "off"
     rate: float | None = None
     largest_rate: float | None = None
+    reason: str = ""
+    largest_stable_rate: float | None = None
+    plain_largest_stable_rate: float | None = None
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -296,7 +304,12 @@ def _at_load(request: WorthRequest, load: Load) -> Worth:
     rows = _rows(case, better, seen)
     pairs = list(zip(lengths, rows, strict=True))
     further = [
-        replace(after, gain_per_token=(after.speedup - before.speedup) / (length - shorter))
+        replace(
+            after,
+            gain_per_token=None
+            if before.speedup is None or after.speedup is None
+            else (after.speedup - before.speedup) / (length - shorter),
+        )
         for (shorter, before), (length, after) in pairwise(pairs)
     ]
     rows = [
@@ -307,6 +320,7 @@ def _at_load(request: WorthRequest, load: Load) -> Worth:
     if usd is None:
         name = deployment.setup.hardware.name
         notes.insert(0, f"price of {name} unknown: --price-per-hour USD")
+    notes += [] if served.played else served.state_notes
     notes += raised_notes(served, curve.batch_size.tolist())
     return Worth(
         **fields_of(curve, "model", "hardware", "engine", "placement"),
@@ -333,9 +347,11 @@ class _Question:
     tpot_s: float | None
     usd: float | None
 
-    def row(self, speedups: Array, tokens_per_s: Array, **more: Any) -> WorthRow:
-        """Return the row of a drafter, from arrays over draft lengths."""
-        best = int(best_index(speedups))
+    def row(self, one: Outcomes, **more: Any) -> WorthRow:
+        """Return the row of a drafter."""
+        ((choice, decision),), tokens_per_s = choose(one), one.tokens_per_s[0, 0]
+        best, deciding = choice.draft_len, one.deciding[0][0, 0]
+        off, on = one.stable_rates(choice.tried) or (None, None)
         rate, price = float(tokens_per_s[best]), None
         if self.usd is not None:
             devices = self.deployment.setup.placement.devices
@@ -343,8 +359,12 @@ class _Question:
         return WorthRow(
             accept_length=math.nan,
             best_draft_len=best,
-            enough_drafts=int(np.argmax(speedups >= 0.99 * speedups[best])),
-            speedup=float(speedups[best]),
+            enough_drafts=int(np.argmax(deciding >= 0.99 * deciding[best])),
+            speedup=None if choice.reason else float(deciding[best]),
+            decision=decision,
+            reason=choice.reason,
+            largest_stable_rate=on,
+            plain_largest_stable_rate=off,
             gain_per_token=None,
             tokens_per_s=rate,
             usd_per_million_tokens=price,
@@ -375,12 +395,10 @@ def _rows(case: _Question, better: Sequence[Drafter], seen: Sequence[Outcomes]) 
             largest = largest_rate(server, between, server.choices, (math.inf, tpot_s))
         rows.append(
             case.row(
-                one.curve.choices[0, 0],
-                one.tokens_per_s[0, 0],
+                one,
                 users=_users(case, each, tpot_s),
                 batch_size=float(one.curve.batch_size[0]),
                 tpot_s=tpot_s,
-                decision=next(choose(one))[1],
                 rate=load.rate[0] if load.rate else None,
                 largest_rate=None if largest is None else largest[0],
             )
@@ -408,7 +426,7 @@ def _users(case: _Question, drafter: Drafter, tpot_s: float) -> int:
 
 _COLUMNS: Final[dict[str, Callable[[WorthRow], str]]] = {
     "tokens/round": lambda row: f"{row.accept_length:g}",
-    "speedup": lambda row: f"{row.speedup:.2f}x",
+    "speedup": lambda row: row.reason or f"{row.speedup:.2f}x",
     "decision": lambda row: row.decision,
     "per token": lambda row: "" if row.gain_per_token is None else f"{row.gain_per_token:+.2f}x",
     "best γ": lambda row: str(row.best_draft_len),
@@ -456,11 +474,16 @@ def worth_chart(answer: Worth) -> Any:
         unit = "requests/s" if answer.rows[0].rate else "batch"
         for i, (load, rows) in enumerate(by_load.items()):
             lengths = [row.accept_length for row in rows]
-            upper.plot(lengths, [row.speedup for row in rows], **style.look(i))
-            for row in rows:
+            known = [row for row in rows if row.speedup is not None]
+            upper.plot(
+                [row.accept_length for row in known],
+                [row.speedup for row in known],
+                **style.look(i),
+            )
+            for row in known:
                 upper.annotate(
                     f"γ {row.best_draft_len}",
-                    (row.accept_length, row.speedup),
+                    (row.accept_length, row.speedup or 0.0),
                     xytext=(0, 7),
                     textcoords="offset points",
                     ha="center",
