@@ -79,7 +79,7 @@ def best_choice(
     >>> best_choice([1.0, 1.4, 1.6, 1.5]).draft_len
     2
     >>> best_choice([1.0, 0.9, 0.8])  # one draft loses least, and is off
-    Choice(draft_len=0, tried=1, speedup=0.9, low=0.9, high=0.9, verdict='loses')
+    Choice(draft_len=0, tried=1, speedup=0.9, low=0.9, high=0.9, verdict='loses', reason='')
     """
     values = np.asarray(speedup, dtype=np.float64)
     drafts = values[1:].copy()
