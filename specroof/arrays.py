@@ -14,6 +14,7 @@ from specroof.units import BOUNDS, MOST_POINTS, Bounds
 
 Array = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 
 
 def array_within(name: str, values: object, quantity: str) -> Array:

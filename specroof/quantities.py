@@ -297,7 +297,9 @@ TRIED_SPEEDUP: Final = quantity(
     better="more",
     has_band=True,
 )
-REASON: Final = quantity("reason", "reason", "Why there are no figures: memory.")
+REASON: Final = quantity(
+    *("reason", "reason", "Why there is no speedup: memory, or unsustained."),
+)
 ENOUGH_DRAFTS: Final = quantity(
     *("enough_drafts", "enough", "Drafts beyond which more bring less than 1 %."),
     unit="tokens",
@@ -418,6 +420,17 @@ USERS: Final = quantity(
     unit="requests",
     is_count=True,
     better="more",
+)
+STABLE_RATE: Final = quantity(
+    *("largest_stable_rate", "keeps up with", "Requests a second that drafts answer at most."),
+    unit="requests/s",
+    spelt=_three,
+    better="more",
+)
+PLAIN_STABLE_RATE: Final = quantity(
+    *("plain_largest_stable_rate", "without drafts", "The same without drafts."),
+    unit="requests/s",
+    spelt=_three,
 )
 LARGEST_RATE: Final = quantity(
     *("largest_rate", "most req/s", "Requests a second of which p99 waits no longer than it may."),

@@ -517,6 +517,7 @@ def test_what_runs_of_a_batch_without_room_is_said(
 def test_a_default_that_binds_is_raised_in_flags_and_commands(page: Opened) -> None:
     page.state(drafters=["eagle3,accept-length=2.8@3"], batch=64, context=1024, engine="sglang")
     said = page.text("verdict")
+    assert "in their steady state" in page.page.content()
     assert "It takes --max-running-requests 64: by default this server runs 48" in said
     assert "--max-running-requests 64" in page.page.locator("#flags pre").first.inner_text()
     assert "--server running=64" in page.text("command")

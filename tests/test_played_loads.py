@@ -443,10 +443,12 @@ def test_advice_plays_its_own_schedule() -> None:
     for side, length in ((played_of(one).plain, 0), (played_of(one).drafting, 2)):
         expected = played_one.figures["p99_ttft_s"][:, length]
         assert side["p99_ttft_s"] == pytest.approx(expected, rel=1e-9)
-    # Rows are of as many requests as run: doubling, to the most on average.
-    most = math.ceil(plan.plain["mean_running"].max())
-    loads = [row.concurrency for row in chip.rows]
-    assert loads == sorted({*(2.0**k for k in range(most.bit_length())), float(most)})
+    # Rows are of the rates, and of what is played with one length.
+    (row, _), told = one.chips[0].rows, played_of(one).drafting
+    assert [each.rate for each in one.chips[0].rows] == [4, 20]
+    assert row.times.ttft_s == pytest.approx(told["mean_ttft_s"][0], rel=1e-9)
+    assert row.times.running == pytest.approx(told["mean_running"][0], rel=1e-9)
+    assert row.concurrency == pytest.approx(played_of(one).plain["mean_running"][0], rel=1e-9)
 
 
 def test_advice_of_clients_is_of_their_number(trace_file: Path) -> None:
@@ -517,10 +519,15 @@ def test_advice_says_where_its_drafts_are_slower() -> None:
     assert [text.partition(" at ")[2] for text in said] == [
         f"{name} (req/s in)" for name in slow[:1]
     ]
+    assert np.isnan(plan.speedup).tolist() == [False, True]
     # A rate that the server does not answer is said, with the largest that it does.
     off, on = plan.stable_rates
     (full,) = [text for text in found.warnings if "answers at most" in text]
-    assert f"{off:.3g} requests/s without drafts and {on:.3g}/s with these drafts" in full
+    assert f"{off:.3g} requests/s without drafts" in full
+    row = found.to_dict()["rows"][1]
+    assert (row["rate"], row["reason"], row["speedup"]) == (40, "unsustained", None)
+    assert row["plain_largest_stable_rate"] == off == on  # which is the better of both
+    assert row["largest_stable_rate"] < off
     for told_so in (
         worth(MODEL, CHIP, drafter="eagle3", draft_len=2, rate=[1, 90], requests=9, **REQUESTS),
         breakeven(MODEL, CHIP, drafter="eagle3", draft_len=2, rate=90, requests=9, **REQUESTS),
@@ -576,6 +583,8 @@ def test_a_better_drafter_is_worth_what_its_requests_gain() -> None:
         assert slow_s[0] <= row.tpot_s * (1 + 1e-9)
         assert slow_s[1] > row.tpot_s or row.largest_rate > 0.98 * one.stable_rate.max()
     first, second = found.rows[:2]
+    assert first.speedup is not None
+    assert second.speedup is not None
     assert second.gain_per_token == pytest.approx(second.speedup - first.speedup)
 
 
@@ -926,7 +935,7 @@ workload:
     assert [len(part.prediction.played[0].load.requests) for part in parts] == [3, 1, 1]
     first, *_ = found.overviews()
     assert first.batch_size.tolist() == [2, 8, 30]
-    assert np.isfinite(first.best_speedup).all()
+    assert np.isfinite(first.best_speedup).tolist() == [[True, True, False]]  # unsustained
     said = shell(f"sweep {path} --dry-run").splitlines()[0].split()
     assert said[:2] == ["played", str((3 * 40 + 4 + 4) // 5)]
 

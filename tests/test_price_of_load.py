@@ -46,7 +46,6 @@ def test_worth_and_frontier_say_the_same_of_a_rate() -> None:
         assert price == pytest.approx(2.84, abs=0.03)
 
 
-@pytest.mark.xfail(strict=True, reason="One case, one answer: rows are of a steady state")
 def test_advice_for_a_rate_has_its_price() -> None:
     answer = advise(
         "Qwen/Qwen3-8B", "h100", framework="vllm", drafters=SPEC, rate=3, **LOAD

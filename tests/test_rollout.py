@@ -97,7 +97,15 @@ def test_a_schedule_is_nearly_the_best_of_all_that_can_be_played(seed: int) -> N
     ]
     rules = PrefillRules(chunk=0, shares_passes=False, drafts_beside=False)
     server = PlayedServer(
-        "d", prices, (rules, rules), (False, False), np.full(3, 8.0), [None] * 3, np.ones(3), None
+        "d",
+        prices,
+        (rules, rules),
+        (False, False),
+        np.full(3, 8.0),
+        [None] * 3,
+        np.ones(3),
+        np.ones((3, 3)),
+        None,
     )
     requests = trace(0.0, 10.0, rng.integers(5, 200, 8).astype(np.float64))
     found = fitting_schedule(server, requests, server.play(requests, 0))

@@ -144,7 +144,9 @@ def test_the_summary_has_the_best_of_each_load(tmp_path: Path) -> None:
         pd.testing.assert_frame_equal(
             other.summary().astype({"drafts_run": bool}),
             summary.astype(
-                dict.fromkeys(["model", "hardware", "engine", "drafter", "verdict"], "str")
+                dict.fromkeys(
+                    ["model", "hardware", "engine", "drafter", "verdict", "decision"], "str"
+                )
             ),
             check_dtype=False,
         )

@@ -1,6 +1,6 @@
 """One load, one answer: every question asks here what drafts gain on a server."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
@@ -9,17 +9,21 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof.acceptance import ContextAcceptance
-from specroof.arrays import Array
+from specroof.arrays import Array, BoolArray
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.latency import Deployment
 from specroof.serving.capacity import RoomRule
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.played import FIGURES, PlayedLoads, part_of, played_loads, played_server
-from specroof.serving.served import ServedCurve, served_curve
+from specroof.serving.served import Limits, ServedCurve, served_curve
 from specroof.serving.workload import Load
 
 if TYPE_CHECKING:
     from specroof.serving.split import Split
+
+
+#: What is said of requests that are not played through.
+STEADY_NOTE: Final = "requests are in their steady state, in closed form: none is played through"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,6 +39,48 @@ class Outcomes(ServedCurve):
 
     played: PlayedLoads | None = None
 
+    @property
+    def unsustained(self) -> BoolArray:
+        """The loads that arrive faster than a server without drafts answers them."""
+        if self.played is None or self.played.sums_work:
+            return np.zeros(len(self.curve.batch_size), dtype=bool)
+        return self.played.unsustained
+
+    @property
+    def deciding(self) -> tuple[Array, Array, Array]:
+        """What lengths are chosen by, and the ends of its band, axes as in the curve.
+
+        The speedup; of loads that are `unsustained`, what the largest rate gains: see
+        `specroof.serving.played.PlayedLoads.deciding`.
+        """
+        gain, low, high = self.curve.speedup, self.curve.speedup_low, self.curve.speedup_high
+        ends = gain, gain if low is None else low, gain if high is None else high
+        if self.played is None or not self.unsustained.any():
+            return ends
+        place = self.unsustained[:, None]
+        middle, least, most = (
+            np.where(place, other, one)
+            for other, one in zip(self.played.deciding, ends, strict=True)
+        )
+        return middle, least, most
+
+    @property
+    def state_notes(self) -> list[str]:
+        """How requests are answered: one by one, or in the closed form of their steady state."""
+        if self.end_to_end is None:
+            return []
+        if self.played is None:
+            return [STEADY_NOTE]
+        counts = ", ".join(map(str, dict.fromkeys(self.played.load.requests)))
+        return [f"{counts} requests are played through, whose rounds commit their expected tokens"]
+
+    def stable_rates(self, draft_len: int) -> tuple[float, float] | None:
+        """Return requests/s answered at most without and with drafts; None of no arrivals."""
+        if self.played is None or not self.played.load.arrival_rates:
+            return None
+        rates = self.played.stable_rate
+        return float(rates[0]), float(rates[draft_len])
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PlayedRequests(EndToEnd):
@@ -48,9 +94,18 @@ class PlayedRequests(EndToEnd):
     figures
         Means over requests, axes (context_len, load, draft_len), by the names of
         `specroof.serving.played.FIGURES`.
+    sums_work
+        Whether more tokens per second are made as the server gets faster, or as many as come.
     """
 
     figures: dict[str, Array] | None = None
+    sums_work: bool = True
+
+    @property
+    def figure_ends(self) -> dict[str, tuple[Array, Array] | None]:
+        """The ends of bands: of requests that come by themselves none of throughput."""
+        ends = super(PlayedRequests, self).figure_ends
+        return ends if self.sums_work else ends | {"tokens_per_s": None}
 
     def _seen(self, name: str) -> Array:
         return cast("dict[str, Array]", self.figures)[name]  # None only since bases have defaults
@@ -155,8 +210,25 @@ def outcomes(  # noqa: PLR0913 - what is served, to whom, within what
         running = np.nan_to_num(played.figures["mean_running"][:, 0])
         batches = np.maximum(running, 1.0).tolist()
         served = in_closed_form(replace(load.steady, batch_size=batches), waits)
+        if served.told:
+            served = replace(served, told=_told_at_peaks(in_closed_form, played, waits))
     whole = _requests(served, played, places)
     return Outcomes(served.decoding, served.room, whole, served.told, served.largest, played)
+
+
+def _told_at_peaks(
+    in_closed_form: Callable[..., ServedCurve], played: PlayedLoads, room: RoomRule
+) -> tuple[Limits, ...]:
+    """Return the limits of running requests that loads take, which never run more at once."""
+    loads = np.arange(len(played.load.requests))
+    peaks = [played.most_running[loads, drafts] for drafts in (0, played.best_draft_len)]
+    plain, drafted = (
+        in_closed_form(
+            replace(played.load.steady, batch_size=np.fmax(peak, 1.0).tolist()), room
+        ).told
+        for peak in peaks
+    )
+    return tuple((off, on) for (off, _), (_, on) in zip(plain, drafted, strict=True))
 
 
 #: Lengths whose speedup in closed form is at most this share below the best may win when played.
@@ -186,6 +258,7 @@ def _joined(seen: Sequence[PlayedLoads], load: Load) -> PlayedLoads:
         load=kept,
         figures={name: np.concatenate([one.figures[name] for one in seen]) for name in FIGURES},
         running=np.concatenate([one.running for one in seen]),
+        most_running=np.concatenate([one.most_running for one in seen]),
         stable_rate=np.fmax.reduce([one.stable_rate for one in seen]),
     )
 
@@ -218,6 +291,7 @@ def _requests(served: ServedCurve, played: PlayedLoads, places: Sequence[int]) -
     else:  # of requests that come whatever the server does: as long as an answer takes
         running = running[:, :1] + 0.0 * running
         round_s = tokens * seen["mean_latency_s"] / whole.workload.output_len
+        round_s[played.unsustained, 1:] = np.nan  # drafts gain what the length of the load says
     runs, rounds = mixed(curve.running_batch, running), mixed(curve.round_s, round_s)
     waits_s = {
         "mean_latency_s": whole.answer_s,
@@ -242,4 +316,5 @@ def _requests(served: ServedCurve, played: PlayedLoads, places: Sequence[int]) -
         first_s=mixed(whole.first_s, seen["mean_ttft_s"] - seen["mean_queue_s"]),
         rules=whole.rules,
         figures={name: mixed(closed, seen[name]) for name, closed in (waits_s | rates).items()},
+        sums_work=played.sums_work,
     )

@@ -10,7 +10,7 @@ from specroof import quantities as q
 from specroof.arrays import Array
 from specroof.outcomes.choose import choose
 from specroof.outcomes.outcomes import Outcomes
-from specroof.policies.decision import LoadDecision
+from specroof.policies.decision import Choice, LoadDecision
 from specroof.serving.workload import Load
 from specroof.speedup.price import Money
 
@@ -64,6 +64,8 @@ class LoadRow(OfLoad):
     plain_ttft_s: Annotated[float | None, q.PLAIN_TTFT] = None
     plain_usd_per_million_tokens: Annotated[float | None, q.PLAIN_PRICE]
     reason: Annotated[str | None, q.REASON] = None
+    largest_stable_rate: Annotated[float | None, q.STABLE_RATE] = None
+    plain_largest_stable_rate: Annotated[float | None, q.PLAIN_STABLE_RATE] = None
 
 
 def load_fields(one: Outcomes, load: Load, money: Money) -> Iterator[dict[str, Any]]:
@@ -90,7 +92,8 @@ def load_fields(one: Outcomes, load: Load, money: Money) -> Iterator[dict[str, A
         tried = (choice.low, choice.high) if curve.speedup_low is not None else None
         if tried is not None:
             bands["tried_speedup"] = tried
-            bands["speedup"] = tried if choice.draft_len else (1.0, 1.0)
+            bands["speedup"] = tried if choice.draft_len or choice.reason else (1.0, 1.0)
+        off, on = one.stable_rates(choice.tried) or (None, None)
         values = {name: float(array[spot]) for name, array in figures.items()}
         without = {f"plain_{name}": float(array[plain]) for name, array in figures.items()}
         costs = costs_of(money, values["tokens_per_s"], "tokens_per_s", bands)
@@ -100,7 +103,7 @@ def load_fields(one: Outcomes, load: Load, money: Money) -> Iterator[dict[str, A
             **load_keys(load, at[1], float(curve.batch_size[at[1]])),
             "drafter": curve.drafter,
             "draft_len": choice.draft_len,
-            "speedup": choice.speedup if choice.draft_len else 1.0 if has_room else np.nan,
+            "speedup": _gain(choice) if has_room else np.nan,
             "decision": decision if has_room else None,
             **values,
             **costs,
@@ -109,9 +112,16 @@ def load_fields(one: Outcomes, load: Load, money: Money) -> Iterator[dict[str, A
             "tried_speedup": choice.speedup if choice.tried else np.nan,
             **without,
             "plain_usd_per_million_tokens": None if plain_usd is None else float(plain_usd),
-            "reason": None if has_room else "memory",
+            "reason": (choice.reason or None) if has_room else "memory",
+            "largest_stable_rate": on,
+            "plain_largest_stable_rate": off,
             "bands": bands,
         }
+
+
+def _gain(choice: Choice) -> float:
+    """Return the speedup of what runs: 1 where drafts are off, NaN where there is a reason."""
+    return choice.speedup if choice.draft_len or choice.reason else 1.0
 
 
 def load_keys(load: Load, place: int, batch_size: float) -> dict[str, Any]:
@@ -123,8 +133,8 @@ def load_keys(load: Load, place: int, batch_size: float) -> dict[str, Any]:
     {'requests': 160, 'concurrency': 16.0}
     """
     names: dict[str, Any] = {"requests": load.requests[place]} if load.requests else {}
-    if load.rate:
-        return names | {"rate": load.rate[place]}
+    if load.arrival_rates:
+        return names | {"rate": load.arrival_rates[place]}
     if load.kind != "concurrency":
         return names
     return names | {"concurrency" if load.workload or load.requests else "batch_size": batch_size}

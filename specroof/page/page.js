@@ -1400,7 +1400,10 @@ globalThis.specroofPage = (() => {
         state.batch,
         ...drafters.map(({ kind }) => {
           const own = cell.drafting[kind] || cell;
-          return specroof.ends(own.raised || own.largest, at()[0])[1];
+          const [i, j] = at();
+          return own.raised
+            ? specroof.ends(own.raised, i * tables.batch_size.length + j)[1]
+            : specroof.ends(own.largest, i)[1];
         }),
       );
     setup.cell =

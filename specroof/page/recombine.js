@@ -206,7 +206,7 @@ globalThis.specroof = (() => {
     const [each_round_s, each_sequence_s] = own.engine_round_s;
     const engine_s = each_round_s + batch * each_sequence_s;
     const by_default = ends(own.largest, i),
-      most = own.raised ? ends(own.raised, i) : by_default;
+      most = own.raised ? ends(own.raised, i * tables.batch_size.length + j) : by_default;
     const fits = tokens.map((_, length) => !limited || batch <= most[length]);
     const known = tokens.map((one, length) => one + drafts[length]);
     const orNone = (values) => values.map((one, length) => (fits[length] && !Number.isNaN(known[length]) ? one : NaN));

@@ -32,6 +32,10 @@ class Choice:
         At `tried`: the expected speedup, and the band around it.
     verdict
         Of `tried`.
+    reason
+        Why there is no speedup: ``unsustained`` where requests arrive faster than a server without
+        drafts answers them, so that what is gained grows with the length of the load. Drafts are
+        then chosen by the rates that are answered. Empty where there is one, or no room.
     """
 
     draft_len: int
@@ -40,6 +44,7 @@ class Choice:
     low: float
     high: float
     verdict: Verdict
+    reason: str = ""
 
 
 def best_choice(
@@ -74,7 +79,7 @@ def best_choice(
     >>> best_choice([1.0, 1.4, 1.6, 1.5]).draft_len
     2
     >>> best_choice([1.0, 0.9, 0.8])  # one draft loses least, and is off
-    Choice(draft_len=0, tried=1, speedup=0.9, low=0.9, high=0.9, verdict='loses')
+    Choice(draft_len=0, tried=1, speedup=0.9, low=0.9, high=0.9, verdict='loses', reason='')
     """
     values = np.asarray(speedup, dtype=np.float64)
     drafts = values[1:].copy()

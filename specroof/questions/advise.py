@@ -308,7 +308,11 @@ def check_request(request: AdviseRequest) -> CheckedRequest:
         played = _played_load(request, batches.tolist())
         steady = played.steady
         workload, context_len = steady.workload, steady.context_len[0]
-        batches = np.array(played.batch_size if played.kind == "concurrency" else [])
+        if played.rate:
+            played = replace(played, rate=sorted({*played.rate}))
+            played = replace(played, requests=played.requests[: len(played.rate)])
+            played = replace(played, batch_size=played.batch_size[: len(played.rate)])
+        batches = np.array(played.batch_size)
     else:
         workload, context_len = _mean_request(request, None if day is None else day.mix)
     refuse_one_token(workload)
@@ -687,7 +691,7 @@ class ChipAdvice:
     @property
     def up_to(self) -> float | None:
         """The largest load up to which drafting is on; None where it is not at the first."""
-        return paying_up_to([row.concurrency for row in self.rows], self.decisions)
+        return paying_up_to([row.load for row in self.rows], self.decisions)
 
     @cached_property
     def break_even(self) -> list[BreakEven]:
@@ -832,8 +836,6 @@ def _chip_advice(
     Speedups are over the servers of `off` without drafts; over the same servers if None.
     """
     request, draft_lens = checked.request, checked.draft_lens
-    if not checked.loads and checked.played is not None:
-        checked = replace(checked, loads=_running_loads(checked, setup, checked.played))
     max_draft_len = None
     if draft_lens is not None and draft_lens[-1] > DEFAULT_MAX_DRAFT_LEN:
         max_draft_len = draft_lens[-1]
@@ -842,7 +844,7 @@ def _chip_advice(
     price_of = partial(usd_per_hour, given=request.price_per_hour)
     price = price_of(setup.hardware) if split is None else split.mean(setup, price_of)
 
-    load = Load(loads, [checked.context_len], checked.workload)
+    load = checked.played or Load(loads, [checked.context_len], checked.workload)
     if checked.played is not None and checked.played.kind == "concurrency":
         # Loads between those of the question move the edges of a schedule alone: in closed form.
         counts = dict(zip(checked.played.batch_size, checked.played.requests, strict=True))
@@ -954,13 +956,6 @@ def _played_server(
     return played_server(Deployment(checked.model, setup), drafter, load, room, most)
 
 
-def _running_loads(checked: CheckedRequest, setup: Setup, load: Load) -> tuple[float, ...]:
-    """Return loads from 1 on, doubling, to the requests that run without drafts when most do."""
-    server = _played_server(checked, setup, checked.drafters[0], load, 1)
-    most = math.ceil(server.figures(load, 0)["mean_running"].max())
-    return tuple(sorted({*(2.0**power for power in range(int(math.log2(most)) + 1)), float(most)}))
-
-
 def _played_plan(
     checked: CheckedRequest, setup: Setup, drafter: Drafter, plan: LoadPlan
 ) -> PlayedPlan | None:
@@ -987,12 +982,9 @@ def _raised(prediction: Prediction, plan: LoadPlan) -> dict[str, tuple[int, int]
 
     To that of the largest load at which drafts are on; without drafts, of the largest.
     """
-    told = prediction.told[plan.chosen] if prediction.told else ()
-    by_load = dict(zip(prediction.load.batch_size, told, strict=False))
-    drafted = [row.concurrency for row in plan.rows if row.draft_len]
-    limits = [by_load.get(load, (None, None))[1] for load in drafted]
-    if not drafted:
-        limits = [plain for plain, _ in by_load.values()]
+    told = prediction.told[plan.chosen]
+    drafted = [row.place for row in plan.rows if row.draft_len] if told else []
+    limits = [told[place][1] for place in drafted] if drafted else [plain for plain, _ in told]
     most = max((limit for limit in limits if limit is not None), default=None)
     if most is None:
         return {}
@@ -1041,7 +1033,7 @@ def _uncaptured(setup: Setup, plan: LoadPlan, captured: LoadPlan) -> Iterator[st
     rates = told.times.tokens_per_s, free.times.tokens_per_s
     if rates[1] > (1 + WORTH_A_RESTART) * rates[0]:
         yield (
-            f"--server capture={setup.user_settings.capture} leaves passes without graphs: {told.concurrency:g} in flight "
+            f"--server capture={setup.user_settings.capture} leaves passes without graphs: {told.load:.4g} {told.unit} "
             f"get {rates[0]:.0f} tokens/s with {format_drafts(told.draft_len)}; by default they get "
             f"{rates[1]:.0f} with {format_drafts(free.draft_len)}"
         )
@@ -1305,7 +1297,7 @@ def least_certain(
     row = known[least_settled(bands)]  # type: ignore[arg-type]  # three of each
     drafter = checked.drafters[row.drafter]
     return ToMeasure(
-        concurrency=row.concurrency,
+        concurrency=row.concurrency if row.rate is None else max(round(row.concurrency), 1),
         drafter=drafter.name,
         draft_len=row.choice.tried,
         swings=swings(row.point) if row.point is not None else {},
@@ -1424,27 +1416,27 @@ def _played_parts(answer: Advice, plan: PlayedPlan) -> Iterator[str]:
 def decision_line(chip: ChipAdvice) -> str:
     """Return the decision in a sentence or two, and how sure it is."""
     rows = chip.rows
-    first, last = rows[0].concurrency, rows[-1].concurrency
-    span = f"from {first:g} to {last:g} requests in flight"
+    unit = rows[0].unit if rows[0].rate is not None else f"requests {rows[0].unit}"
+    span = f"from {rows[0].load:.4g} to {rows[-1].load:.4g} {unit}"
     if len(rows) == 1:
-        span = f"at {first:g} in flight"
-    drafted = [row.choice.speedup for row in rows if row.draft_len]
+        span = f"at {rows[0].load:.4g} {rows[0].unit}"
+    drafted = [row for row in rows if row.draft_len]
     missed = sorted({row.missed for row in rows} - {""})
-    reached = max(row.choice.speedup for row in rows)
-    gain = f"the best draft reaches {reached:.2f}x"
+    known = [row.choice.speedup for row in drafted or rows if not row.choice.reason]
+    gain = f"the best draft reaches {max(known):.2f}x" if known else chip.drafter.name
     if drafted:
-        gain = f"{chip.drafter.name}, up to {max(drafted):.2f}x"
+        gain = f"{chip.drafter.name}" + (f", up to {max(known):.2f}x" if known else "")
     elif missed:
         gain = f"drafts miss the {' and the '.join(missed)}"
     if chip.decision == "depends":
         groups = [
-            (decision, [f"{row.concurrency:g}" for row in of_decision])
+            (decision, [f"{row.load:.4g}" for row in of_decision])
             for decision, of_decision in groupby(rows, key=lambda row: row.decision)
         ]
         words = [f"{decision.upper()} at {', '.join(loads)}" for decision, loads in groups]
         if chip.up_to is not None:
-            words[0] = f"ON UP TO {chip.up_to:g}"
-        span = f"{', '.join(words)} requests in flight"
+            words[0] = f"ON UP TO {chip.up_to:.4g}"
+        span = f"{', '.join(words)} {unit}"
     else:
         span = f"{chip.decision.upper()} {span}"
     takes = [f"{key}={most}" for key, (_, most) in chip.raised.items()]
@@ -1476,17 +1468,20 @@ def _conditions(chip: ChipAdvice) -> Iterator[str]:
         figures = "" if default is None else _figures(default)
         yield (
             f"It takes --server {key}={most}, which the flags of {server} have: with its default of "
-            f"{limit}, {bound[-1].concurrency:g} in flight would get {figures}."
+            f"{limit}, {bound[-1].load:.4g} {bound[-1].unit} would get {figures}."
         )
+    only = [f"{row.load:.4g}" for row in rows if row.choice.reason and row.keeps_up]
+    if only:
+        yield f"At {', '.join(only)} {rows[0].unit} only a server that drafts keeps up."
     waits = [row for row in rows if row.waits]
     if waits:
-        loads = ", ".join(f"{row.concurrency:g}" for row in waits)
+        loads = ", ".join(f"{row.load:.4g}" for row in waits)
         last = waits[-1].times.ttft_s, waits[-1].plain.ttft_s
         capacity, load = chip.plan.capacity, waits[-1].concurrency
         runs: float = load if capacity is None else capacity["speculative"]["largest_batch"]
         held = f", since {runs:g} of {load:g} run with drafts" if runs < load else ""
         yield (
-            f"At {loads} in flight throughput is bought with waiting: a first token after "
+            f"At {loads} {rows[0].unit} throughput is bought with waiting: a first token after "
             f"{format_seconds(last[0])} in the place of {format_seconds(last[1])}{held}. --ttft says "
             f"how long is too long."
         )
@@ -1495,7 +1490,7 @@ def _conditions(chip: ChipAdvice) -> Iterator[str]:
         best = max(shaped, key=lambda row: row.typical or 0.0)
         yield (
             f"Draft lengths are those of the typical shape of {chip.drafter.kind}, whose later "
-            f"drafts are accepted less: with it {best.concurrency:g} in flight gain "
+            f"drafts are accepted less: with it {best.load:.4g} {best.unit} gain "
             f"{best.typical:.2f}x, with one rate at every depth {best.speedup[0]:.2f}x."
         )
 
@@ -1521,8 +1516,8 @@ def _targets_lines(answer: Advice, chip: ChipAdvice) -> Iterator[str]:
             met: dict[Outcome, list[str]] = {"yes": [], "unclear": []}
             for row in chip.rows:
                 outcome = (row.plain if plain else row.times).meets(targets)
-                met.setdefault(outcome, []).append(f"{row.concurrency:g}")
-            sure = f"{', '.join(met['yes'])} in flight" if met["yes"] else "no load"
+                met.setdefault(outcome, []).append(f"{row.load:.4g}")
+            sure = f"{', '.join(met['yes'])} {chip.rows[0].unit}" if met["yes"] else "no load"
             words.append(
                 f"{sure}, unclear at {', '.join(met['unclear'])}" if met["unclear"] else sure
             )
@@ -1558,7 +1553,7 @@ def _ends(chip: ChipAdvice) -> Iterator[str]:
             else (f"an acceptance of {rate:.2f} a draft, {length:.2f} tokens per round, is enough")
         )
         yield wrapped(
-            f"Break-even at {row.concurrency:g} in flight with {format_drafts(row.choice.tried)}: {takes} "
+            f"Break-even at {row.load:.4g} {row.unit} with {format_drafts(row.choice.tried)}: {takes} "
             f"(here {row.point.tokens_per_round:.2f} tokens)."
         )
     if chip.to_measure is not None:
@@ -1574,9 +1569,10 @@ def _ends(chip: ChipAdvice) -> Iterator[str]:
 
 def _sureness(rows: Sequence[AdvisedLoad]) -> str:
     """Return the certainty of the decision, from the bands."""
-    if all(row.choice.low == row.choice.high for row in rows):
+    known = [row for row in rows if not row.choice.reason]
+    if known and all(row.choice.low == row.choice.high for row in known):
         return "How sure: unknown, this engine has no band."
-    unclear = [f"{row.concurrency:g}" for row in rows if row.verdict == "unclear"]
+    unclear = [f"{row.load:.4g}" for row in rows if row.verdict == "unclear"]
     if unclear:
         drafted = [row for row in rows if row.verdict == "unclear" and row.draft_len]
         expected = "; drafts are made there, as more is expected" * (len(drafted) == len(unclear))
@@ -1608,11 +1604,12 @@ def _choices_table(chip: ChipAdvice, short: Sequence[str]) -> str:
     rows = []
     for row in chip.rows:
         band = f"{row.choice.low:.2f}-{row.choice.high:.2f}"
-        cells = [f"{row.concurrency:g}", str(row.draft_len), f"{row.choice.speedup:.2f}x"]
-        cells += [ABSENT if row.choice.low == row.choice.high else band, row.decision]
+        gain = figure(row.choice.speedup, "{:.2f}x".format)
+        cells = [f"{row.load:.4g}", str(row.draft_len), gain]
+        cells += [ABSENT if not row.choice.low < row.choice.high else band, row.decision]
         cells += [figure(row.own[pair], "{:.2f}".format) for pair in own]
         cells += [figure(row.typical, "{:.2f}".format)] * shaped
-        cells += [f"{row.others[d].speedup:.2f}" for d in others]
+        cells += [figure(row.others[d].speedup, "{:.2f}".format) for d in others]
         rows.append([*cells, row.bottleneck or ABSENT])
     table = format_table(header, rows, left=[4, len(header) - 1])
     if all(row.draft_len for row in chip.rows):
@@ -1636,7 +1633,7 @@ def _times_table(chip: ChipAdvice) -> str:
     header = ["load", *(f"{title}{side}" for title in _SERVED for side in (" off", " on"))]
     rows = [
         [
-            f"{row.concurrency:g}",
+            f"{row.load:.4g}",
             *(_cell(times, *how) for how in _SERVED.values() for times in (row.plain, row.times)),
         ]
         for row in chip.rows
@@ -1658,7 +1655,7 @@ def _chips_table(answer: Advice) -> str:
         rows.append(
             [
                 f"{chip.prediction.devices} x {chip.setup.hardware.name}",
-                f"{row.concurrency:g}" if chip.plan.best else ABSENT,
+                f"{row.load:.4g}" if chip.plan.best else ABSENT,
                 str(row.draft_len),
                 figure(times.tpot_s, format_seconds),
                 _cell(times, *_RATE),
@@ -1789,7 +1786,7 @@ def _chip_json(answer: Advice, chip: ChipAdvice) -> dict[str, Any]:
         "engine_files": chip.files,
         "break_even": [
             {
-                "concurrency": row.concurrency,
+                **_load_json(row),
                 "draft_len": row.choice.tried,
                 "accept": least.rate,
                 "accept_length": least.tokens_per_round,
@@ -1868,10 +1865,22 @@ def _tried_json(choice: Choice) -> dict[str, Any]:
     return {"draft_len": choice.tried, **_speedups_json(*ends)}
 
 
+def _load_json(row: AdvisedLoad) -> dict[str, float | None]:
+    """Return what a row is of: clients, or a rate with the largest that each side answers."""
+    off, on = row.stable_rates or (None, None)
+    return {
+        "concurrency": row.concurrency if row.rate is None else None,
+        "rate": row.rate,
+        "largest_stable_rate": on,
+        "plain_largest_stable_rate": off,
+    }
+
+
 def _row_json(row: AdvisedLoad, names: Sequence[str]) -> dict[str, Any]:
     return {
-        "concurrency": row.concurrency,
+        **_load_json(row),
         "decision": row.decision,
+        "reason": row.choice.reason or None,
         "drafter": names[row.drafter] if row.draft_len else None,
         "draft_len": row.draft_len,
         **_speedups_json(*row.speedup),
@@ -1906,12 +1915,16 @@ def advice_columns(answer: Advice) -> Iterator[Columns]:
             "engine": setup.engine.name,
             **asdict(setup.placement),
             **request_columns(answer.workload),
-            "concurrency": np.array([row.concurrency for row in rows], dtype=np.float64),
+            **{
+                name: np.array([_load_json(row)[name] for row in rows], dtype=np.float64)
+                for name in _load_json(rows[0])
+            },
             "drafter": np.array(advised),
             "draft_len": np.array([row.draft_len for row in rows], dtype=np.float64),
             **dict(zip(_SPEEDUPS, ends.T.copy(), strict=True)),
             "verdict": np.array([row.verdict for row in rows]),
             "decision": np.array([row.decision for row in rows]),
+            "reason": np.array([row.choice.reason for row in rows]),
             **{
                 f"{prefix}{name}": np.array(
                     [getattr(of_row, name) for of_row in of_rows], dtype=np.float64
@@ -1928,7 +1941,7 @@ def advice_columns(answer: Advice) -> Iterator[Columns]:
 
 
 def advice_chart(answer: Advice) -> Any:
-    """Draw the advised speedup with its band against requests in flight, a line for each chip.
+    """Draw the advised speedup with its band against the load, a line for each chip.
 
     Where drafting is off, the speedup is 1. The length of drafts stands at each load of the best
     chip.
@@ -1941,7 +1954,7 @@ def advice_chart(answer: Advice) -> Any:
         plain = style.plain_line(axes)
         handles: list[Any] = []
         for i, chip in enumerate(answer.chips):
-            loads = [row.concurrency for row in chip.rows]
+            loads = [row.load for row in chip.rows]
             speedup, low, high = np.array([row.speedup for row in chip.rows]).T
             (line,) = axes.plot(loads, speedup, **style.look(i))
             axes.fill_between(loads, low, high, color=line.get_color(), alpha=0.15, lw=0)
@@ -1952,15 +1965,15 @@ def advice_chart(answer: Advice) -> Any:
         for row in rows:
             axes.annotate(
                 f"γ {row.draft_len}" if row.draft_len else "off",
-                (row.concurrency, row.speedup[0]),
+                (row.load, np.nan_to_num(row.speedup[0], nan=1.0)),
                 xytext=(0, 7),
                 textcoords="offset points",
                 ha="center",
             )
         axes.set_xscale("log", base=2)
-        ticks = style.thin_ticks([row.concurrency for row in rows], share=0.05)
+        ticks = style.thin_ticks([row.load for row in rows], share=0.05)
         style.tick_at(axes.xaxis, ticks, [plain_number(load) for load in ticks])
-        axes.set_xlabel("Requests in flight")
+        axes.set_xlabel("Requests in flight" if rows[0].rate is None else "Requests per second")
         axes.set_ylabel("Speedup over plain decoding,\nprefills counted in both (×)")
         axes.margins(y=0.15)
         style.add_legend(chart, [*handles, plain])

@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from specroof.acceptance import Acceptance, constant_acceptance
 from specroof.arrays import Array, number_within
-from specroof.outcomes.choose import decision_of, is_late
+from specroof.outcomes.choose import UNSUSTAINED, decision_of, is_late
+from specroof.outcomes.outcomes import Outcomes
 from specroof.policies.decision import (
     Choice,
     LoadDecision,
@@ -22,11 +23,12 @@ from specroof.policies.decision import (
 from specroof.policies.schedule import Day, Traffic, advised_day, best_schedule, drafts_at
 from specroof.questions.predict import Prediction
 from specroof.serving.end_to_end import EndToEnd
+from specroof.serving.played import PlayedLoads
 from specroof.serving.served import served_curve
 from specroof.serving.workload import Workload
 from specroof.speedup.inverses import least_rate
 from specroof.speedup.price import usd_per_million_tokens
-from specroof.speedup.result import SpeedupCurve, within_measured
+from specroof.speedup.result import SpeedupCurve, best_index, within_measured
 from specroof.units import MILLISECOND
 
 # --- The advice at each load: values -------------------------------------------------------------
@@ -234,7 +236,8 @@ class AdvisedLoad:
     Parameters
     ----------
     concurrency
-        Requests in flight.
+        Requests in flight; of those that come by themselves, how many run on average without
+        drafts.
     drafter
         The index of the drafter that the server is started with.
     choice
@@ -259,6 +262,13 @@ class AdvisedLoad:
         given.
     worth_measuring
         Longer drafts than acceptance was measured with, which may gain more; None where none may.
+    place
+        The place of the load among those of the prediction.
+    rate
+        Requests that arrive in a second; None of clients and of a job.
+    stable_rates
+        Requests per second that a server answers at most, without drafts and with these; None where
+        none arrive.
     """
 
     concurrency: float
@@ -274,6 +284,24 @@ class AdvisedLoad:
     default: Times | None = None
     typical: float | None = None
     worth_measuring: Choice | None = None
+    place: int = 0
+    rate: float | None = None
+    stable_rates: tuple[float, float] | None = None
+
+    @property
+    def load(self) -> float:
+        """What the row is told by: requests that arrive in a second, or those in flight."""
+        return self.concurrency if self.rate is None else self.rate
+
+    @property
+    def keeps_up(self) -> bool:
+        """Whether the server answers as many requests as arrive with these drafts."""
+        return self.stable_rates is None or self.load <= self.stable_rates[1]
+
+    @property
+    def unit(self) -> str:
+        """What `load` counts."""
+        return "in flight" if self.rate is None else "requests/s"
 
     @property
     def draft_len(self) -> int:
@@ -302,8 +330,8 @@ class AdvisedLoad:
 
     @property
     def speedup(self) -> tuple[float, float, float]:
-        """The speedup of the advised drafts, with its band; 1 where drafting is off."""
-        if self.draft_len == 0:
+        """The speedup of the advised drafts, with its band; 1 if off, NaN if `unsustained`."""
+        if self.draft_len == 0 and not self.choice.reason:
             return 1.0, 1.0, 1.0
         return self.choice.speedup, self.choice.low, self.choice.high
 
@@ -409,10 +437,15 @@ _REFUSED: Final = 1e-9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Grid:
-    """The arrays of one drafter, axes (load, draft_len); `largest` of draft lengths."""
+    """The arrays of one drafter, axes (load, draft_len); `largest` of draft lengths.
 
+    `worth` is what lengths are scheduled by, `speedup` what they are chosen by, with its band.
+    """
+
+    outcome: Outcomes
     requests: EndToEnd
     largest: Array
+    worth: Array
     allowed: npt.NDArray[np.bool_]
     ttft_s: Array
     tpot_s: Array
@@ -443,7 +476,7 @@ def load_plan(  # noqa: PLR0913 - a prediction, its loads, and what is wanted of
     prediction
         Curves with prefills counted, at these loads and others.
     loads
-        Requests in flight that are asked about.
+        Requests in flight that are asked about; of requests that come by themselves all loads are.
     draft_lens
         Drafts per round to choose from; any if None.
     targets
@@ -463,11 +496,15 @@ def load_plan(  # noqa: PLR0913 - a prediction, its loads, and what is wanted of
         the prediction if None.
     """
     grids = [_grid_of(prediction, d, draft_lens, baseline) for d in range(len(prediction.drafters))]
-    batches = list(prediction.load.batch_size)
+    batches, rates = list(prediction.load.batch_size), list[float]()
+    if prediction.played and prediction.played[0].load.kind != "concurrency":
+        rates = [*prediction.played[0].load.arrival_rates]
+        batches = _decoded_together(grids[0], prediction.played[0])
+        loads = batches
     asked = [batches.index(load) for load in loads]
     if typical is None:
         courses = [
-            _course(grid, asked, targets, traffic, is_fixed=bool(fixed) and fixed[d])
+            _course(grid, batches, asked, targets, traffic, is_fixed=bool(fixed) and fixed[d])
             for d, grid in enumerate(grids)
         ]
         worth = [
@@ -495,14 +532,19 @@ def load_plan(  # noqa: PLR0913 - a prediction, its loads, and what is wanted of
             choice=choice,
             times=times,
             plain=plain,
-            point=_point(grid, i, choice.tried) if choice.tried else None,
+            point=_point(grid, i, choice.tried) if choice.tried and not choice.reason else None,
             targets=targets,
             missed="" if drafts else _missed(grid, i, targets),
             others={d: _choice(grids[d], i, targets) for d in range(len(grids)) if d != chosen},
-            own={(d, k): float(grids[d].speedup[i, k]) for d, k in own},
+            own={
+                (d, k): np.nan if choice.reason else float(grids[d].speedup[i, k]) for d, k in own
+            },
             default=default if told and told[i][drafts > 0] is not None else None,
             typical=typical,
             worth_measuring=_longer(grid, i),
+            place=i,
+            rate=rates[i] if rates else None,
+            stable_rates=grid.outcome.stable_rates(choice.tried),
         )
 
     shapes = [None] * len(asked) if typical is None else [r.speedup[0] for r in typical.rows]
@@ -515,7 +557,7 @@ def load_plan(  # noqa: PLR0913 - a prediction, its loads, and what is wanted of
     )
     soon = np.array([not is_late(*pair) for pair in waits_s])
     met = met & soon if (met & soon).any() else met
-    rates = np.where(met, grid.tokens_per_s[within, drafted], -np.inf)
+    made = np.where(met, grid.tokens_per_s[within, drafted], -np.inf)
     longest = max(k for _, _, k in ranges)
     verified = grid.requests.curve.verify_len
     capacity = None
@@ -530,7 +572,7 @@ def load_plan(  # noqa: PLR0913 - a prediction, its loads, and what is wanted of
         }
     return LoadPlan(
         rows=tuple(rows),
-        best=row(within[int(np.argmax(rates))]) if met.any() else None,
+        best=row(within[int(np.argmax(made))]) if met.any() else None,
         chosen=chosen,
         schedule=ranges,
         lost=lost,
@@ -540,6 +582,16 @@ def load_plan(  # noqa: PLR0913 - a prediction, its loads, and what is wanted of
         capacity=capacity,
         warnings=tuple(_warnings(rows, targets)),
     )
+
+
+def _decoded_together(grid: _Grid, played: PlayedLoads) -> list[float]:
+    """Return the requests that run of each load at its best drafts: by rates, and rising."""
+    best = best_index(np.where(grid.allowed[None, :], grid.worth, np.nan))
+    running = played.figures["mean_running"][np.arange(len(best)), best]
+    rising = list[float]()
+    for number in np.ceil(np.nan_to_num(running)).tolist():
+        rising.append(max(number, 1.0 + max(rising, default=0.0)))
+    return rising
 
 
 def plain_times(prediction: Prediction, working: Array, usd_per_hour: float | None) -> list[Times]:
@@ -574,31 +626,31 @@ def _grid_of(
     baseline: Sequence[Times] | None = None,
 ) -> _Grid:
     requests = prediction.end_to_end[d]
-    curve = requests.curve
+    outcome, curve = prediction.outcomes[d], requests.curve
     largest = np.full(len(curve.draft_len), np.inf)
     if prediction.limits:
         largest = prediction.limits[d].largest[0] * prediction.servers
-    # Without a band, both ends are the speedups themselves.
-    low, high = (
-        curve.speedup if end is None else end for end in (curve.speedup_low, curve.speedup_high)
-    )
     allowed = np.isfinite(within_measured(curve.tokens_per_round[0, 0], curve.measured_draft_len))
     if draft_lens is not None:
         allowed &= np.isin(curve.draft_len, [0, *draft_lens])
     times = {
         name: np.array(getattr(requests, name)[0]) for name in ("ttft_s", "tpot_s", "tokens_per_s")
     }
-    speedups = np.array([curve.speedup[0], low[0], high[0]])
+    speedups = np.array([values[0] for values in outcome.deciding])
     if baseline is not None:
         plain = np.array([each.tokens_per_s for each in baseline])
         speedups[..., 1:] *= (times["tokens_per_s"][:, 0] / plain)[:, None]
         for name, values in times.items():
             values[:, 0] = [getattr(each, name) for each in baseline]
+    # Of requests that come whatever the server does, as many tokens are made with any drafts.
+    comes = outcome.played is not None and not outcome.played.sums_work
     figures: dict[str, Any] = {"ends": requests.figure_ends, **times}
     return _Grid(
+        outcome,
         requests,
         largest,
-        allowed,
+        worth=speedups[0] if comes else times["tokens_per_s"],
+        allowed=allowed,
         speedup=speedups[0],
         low=speedups[1],
         high=speedups[2],
@@ -612,21 +664,21 @@ _Course: TypeAlias = tuple[tuple[tuple[int, int, int], ...], float | None, Day |
 
 def _course(
     grid: _Grid,
+    batches: Sequence[float],
     asked: Sequence[int],
     targets: Targets,
     traffic: Traffic | None,
     *,
     is_fixed: bool,
 ) -> _Course:
-    """Return the draft lengths of one drafter by load.
+    """Return the draft lengths of one drafter by load: requests that are decoded together.
 
     One length, or none, where a server cannot follow the load, and where its longest draft leaves
     room for fewer requests than a shorter one would: that room is what all lengths have.
     """
-    batches = grid.requests.curve.batch_size.tolist()
     weights = np.full(len(batches), _BETWEEN)
     weights[list(asked)] = 1.0
-    rates = np.where(grid.allowed[None, :], grid.tokens_per_s, np.nan)
+    rates = np.where(grid.allowed[None, :], grid.worth, np.nan)
     values = rates if traffic is not None else rates * _worthwhile(grid, targets)
 
     def course(lengths: npt.NDArray[np.bool_]) -> _Course:
@@ -705,7 +757,7 @@ def _choice(
     if lengths:
         allowed = allowed & np.isin(np.arange(len(allowed)), (0, *lengths))
     meets = targets.met(grid.ttft_s[i], grid.tpot_s[i]) & allowed
-    return best_choice(
+    choice = best_choice(
         grid.speedup[i],
         low=grid.low[i],
         high=grid.high[i],
@@ -713,6 +765,7 @@ def _choice(
         least=targets.least_speedup,
         draft_len=draft_len,
     )
+    return replace(choice, **UNSUSTAINED) if grid.outcome.unsustained[i] else choice
 
 
 def _longer(grid: _Grid, i: int) -> Choice | None:
@@ -752,7 +805,9 @@ def _times(grid: _Grid, i: int, k: int, usd_per_hour: float | None) -> Times:
         for n, side in enumerate(("low", "high"))
     }
     running = np.broadcast_to(grid.requests.curve.running_batch[0], grid.speedup.shape)
-    figures = getattr(grid.requests, "figures", None)
+    figures, played = getattr(grid.requests, "figures", None), grid.outcome.played
+    if played is not None and not played.sums_work:  # whose curve runs as many with any drafts
+        running = played.figures["mean_running"]
     return Times(
         tokens_per_s=float(grid.tokens_per_s[i, k]),
         ttft_s=float(grid.ttft_s[i, k]),
@@ -822,17 +877,17 @@ def _warnings(rows: Sequence[AdvisedLoad], targets: Targets) -> list[str]:
     warnings = []
     for name, what in (("ttft", "TTFT"), ("tpot", "TPOT")):
         target_ms = getattr(targets, f"{name}_ms")
-        waits = {row.concurrency: getattr(row.times, f"{name}_s") / MILLISECOND for row in rows}
+        waits = {row.load: getattr(row.times, f"{name}_s") / MILLISECOND for row in rows}
         load = min(waits, key=lambda load: np.nan_to_num(waits[load], nan=np.inf))
         if target_ms is not None and not waits[load] <= target_ms:
             warnings.append(
                 f"a {what} of {float(target_ms):g} ms is out of reach: the least is {waits[load]:.3g} ms, "
-                f"at {load:g} in flight"
+                f"at {load:.4g} {rows[0].unit}"
             )
-    most = max(rows, key=lambda row: row.choice.speedup)
+    most = max(rows, key=lambda row: np.nan_to_num(row.choice.speedup))
     if targets.min_speedup is not None and most.choice.speedup < targets.min_speedup:
         warnings.append(
             f"a speedup of {targets.min_speedup:g} is out of reach: the most is "
-            f"{most.choice.speedup:.2f}x, at {most.concurrency:g} in flight"
+            f"{most.choice.speedup:.2f}x, at {most.load:.4g} {most.unit}"
         )
     return warnings

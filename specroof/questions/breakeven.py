@@ -15,7 +15,7 @@ from specroof.drafters import Drafter, TokensPerRound
 from specroof.errors import OptionError, expect, refuse
 from specroof.latency import Deployment, Setup
 from specroof.outcomes.choose import choose
-from specroof.outcomes.outcomes import Outcomes, outcomes
+from specroof.outcomes.outcomes import STEADY_NOTE, Outcomes, outcomes
 from specroof.outcomes.rows import OfLoad, load_keys
 from specroof.policies.decision import LoadDecision
 from specroof.quantities import cell_of
@@ -163,6 +163,9 @@ class BreakevenRow(OfLoad):
     decision: Annotated[LoadDecision | None, q.DECISION] = None
     runs: Annotated[tuple[tuple[int, int], ...], q.RUNS] = ()
     unknown_from: Annotated[int | None, q.UNKNOWN_FROM] = None
+    reason: Annotated[str | None, q.REASON] = None
+    largest_stable_rate: Annotated[float | None, q.STABLE_RATE] = None
+    plain_largest_stable_rate: Annotated[float | None, q.PLAIN_STABLE_RATE] = None
     room_ends: bool = False
 
 
@@ -270,6 +273,8 @@ def _load_rows(
     load, notes = case.load, [*curve.notes]
     if load.requests:
         notes.append(_PLAYED)
+    elif load.workload is not None:
+        notes.append(STEADY_NOTE)
     if request.solve == "rate":
         return [_rate_row(case, wanted)], notes, []
     if request.solve in _PER_LOAD:
@@ -420,8 +425,8 @@ def _row(
     that is wanted there is moved until that which is played is the one wanted here.
     """
     first, drafter = case.draft_len or 1, case.drafter
-    known = constant_acceptance(0.5) if drafter.acceptance is None else drafter.acceptance
-    now = case.outcomes(load, known)
+    accepted = constant_acceptance(0.5) if drafter.acceptance is None else drafter.acceptance
+    now = case.outcomes(load, accepted)
     runs = np.broadcast_to(now.decoding.running_batch[0, 0], case.max_draft_len + 1)
     warnings = [] if now.played is None else [*beyond_warnings([now.played])]
     notes = raised_notes(now, now.curve.batch_size.tolist())
@@ -433,6 +438,18 @@ def _row(
     if not have_room.size:
         no_room = Threshold("no room", None, first, -np.inf)
         return case.row(wanted, no_room, room_ends=True, **own), notes, warnings
+    choice, decision = next(choose(now))
+    own["reason"] = choice.reason or None
+    if drafter.acceptance is not None:
+        gains, drafts = drafting_gain(now.curve, case.draft_len)
+        known = np.isfinite(gains[0, 0])
+        own |= {"speedup": float(gains[0, 0]) if known else np.nan, "decision": decision}
+        own["bands"] = {"speedup": _band(now.curve, int(drafts[0, 0]))}
+        rates = now.stable_rates(case.draft_len or choice.tried) or (None, None)
+        own |= {"plain_largest_stable_rate": rates[0], "largest_stable_rate": rates[1]}
+    if choice.reason:
+        unsustained = Threshold(choice.reason, None, first, -np.inf)
+        return case.row(wanted, unsustained, **own), notes, warnings
     here = replace(case, max_draft_len=int(have_room[-1]))
     steady = replace(load.steady, batch_size=now.curve.batch_size.tolist())
 
@@ -463,11 +480,6 @@ def _row(
         target *= wanted / played
         threshold, played = solved(target)
         plays += 1
-    if drafter.acceptance is not None:
-        gains, drafts = drafting_gain(now.curve, case.draft_len)
-        own["speedup"] = float(gains[0, 0])
-        own["decision"] = next(choose(now))[1]
-        own["bands"] = {"speedup": _band(now.curve, int(drafts[0, 0]))}
     return case.row(wanted, threshold, **own), notes, warnings
 
 
@@ -480,7 +492,7 @@ def _band(curve: SpeedupCurve, drafts: int) -> tuple[float, float]:
 
 
 def _rate_row(case: _Threshold, wanted: float) -> BreakevenRow:
-    """Return the largest rate at which a speedup is reached."""
+    """Return the largest rate that a plain server keeps up with at which a speedup is reached."""
     accepted, load = acceptance_of(case.drafter), case.load.part(0)
 
     def gain(rate: float) -> tuple[float, int]:
@@ -488,9 +500,13 @@ def _rate_row(case: _Threshold, wanted: float) -> BreakevenRow:
         speedups, drafts = drafting_gain(curve, case.draft_len)
         return float(speedups[0, 0]), int(drafts[0, 0])
 
-    ends = max(case.load.rate), min(case.load.rate)
-    threshold = crossing(gain, wanted, ends, _RATE_WITHIN)
-    return case.row(wanted, threshold, context_len=load.context_len[0])
+    least, first = min(case.load.rate), case.draft_len or 1
+    rates = case.outcomes(replace(load, rate=[least]), accepted).stable_rates(first) or (least, 0.0)
+    ends, context = (min(max(case.load.rate), rates[0]), least), load.context_len[0]
+    if rates[0] < least:
+        none = Threshold("unsustained", None, first, -np.inf)
+        return case.row(wanted, none, context_len=context, reason=none.answer)
+    return case.row(wanted, crossing(gain, wanted, ends, _RATE_WITHIN), context_len=context)
 
 
 #: From an acceptance and a drafter to the speedup of drafting at one load, and its draft length.

@@ -1,10 +1,9 @@
 """What does speculation gain, whatever the model, chip, load and drafter? A page to play with."""
 
-import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from html import escape
 from itertools import product
 from typing import Annotated, Any, Final, TypeVar
@@ -65,6 +64,7 @@ from specroof.questions.request import (
 )
 from specroof.serving.capacity import (
     PrefillRules,
+    ServerRoom,
     in_server,
     prefill_rules,
     served_room,
@@ -72,6 +72,7 @@ from specroof.serving.capacity import (
 )
 from specroof.serving.launch import LAUNCHERS, LOOKUPS, launch, setting_words
 from specroof.serving.prefills import RequestLoad, RequestTiming, request_timing
+from specroof.serving.served import raised_limits, with_running
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, grid_axes
 from specroof.speedup.reach import evidence_engine
 from specroof.speedup.result import tokens_spread
@@ -249,8 +250,9 @@ class Room:
     bound_by
         What limits it plain, and with one draft, axes (context_len, 2).
     raised
-        As `largest`, where a default and not memory limits it and the server is told the largest
-        batch of the page instead, as `advise` does; None where no default does.
+        The same of each batch, axes (context_len, batch_size, draft_len), where the server is told
+        limits in the place of its defaults, as `advise` tells them: load by load. None where no
+        default limits any.
     """
 
     largest: Array
@@ -384,13 +386,18 @@ def _room(deployment: Deployment, drafter: Drafter, axes: Axes, proposed: Propos
     """Return the room of a server; without end for the textbook, which has no server."""
     if deployment.setup.engine == IDEAL_ENGINE:
         return Room(np.full((len(axes.context_len), axes.max_draft_len + 1), np.inf), [])
-    contexts, most = np.array(axes.context_len), math.ceil(max(axes.batch_size))
-    room = server_room(deployment, drafter, contexts, proposed.verify_len)
-    raised, binds = None, (room.bound_by == "running") & (room.largest < most)
-    if binds.any():
-        told = in_server(deployment.model, deployment.setup, ServerSettings(running=most))
-        within = replace(deployment, setup=told)
-        raised = server_room(within, drafter, contexts, proposed.verify_len).largest
+    contexts = np.array(axes.context_len)
+
+    @cache
+    def held(running: int | None) -> ServerRoom:
+        within = with_running(deployment, running)
+        return server_room(within, drafter, contexts, proposed.verify_len)
+
+    room, raised = held(None), None
+    told = raised_limits(axes.batch_size, "queue", held)
+    if any(map(any, told)):
+        pairs = [(held(plain).largest, held(drafts).largest) for plain, drafts in told]
+        raised = np.stack([np.hstack([off[:, :1], on[:, 1:]]) for off, on in pairs], axis=1)
     return Room(room.largest, room.bound_by[:, :2].tolist(), raised)
 
 
@@ -1058,7 +1065,9 @@ def _end_grid(ends: Array) -> PageGrid:
 
 
 def _room_json(room: Room) -> dict[str, Any]:
-    raised = None if room.raised is None else _end_grid(room.raised)
+    raised = None
+    if room.raised is not None:  # batches of a context stand behind one another
+        raised = _end_grid(room.raised.reshape(-1, room.raised.shape[-1]))
     return {"largest": _end_grid(room.largest), "bound_by": room.bound_by, "raised": raised}
 
 

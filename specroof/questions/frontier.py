@@ -151,6 +151,8 @@ class FrontierPoint(OfLoad):
     ttft_s: Annotated[float | None, q.TTFT] = None
     running: Annotated[float | None, q.RUNNING] = None
     running_limit: Annotated[int | None, q.RUNNING_LIMIT] = None
+    largest_stable_rate: Annotated[float | None, q.STABLE_RATE] = None
+    reason: Annotated[str | None, q.REASON] = None
     is_cheapest: Annotated[bool, q.IS_CHEAPEST] = False
 
     @property
@@ -626,6 +628,8 @@ def _of_devices(found: Prediction, drafter: int, drafts: slice) -> _Columns:
         "running_limit": _told(found, drafter, is_plain=drafts.start is None),
         **_load_columns(found.load, curve.batch_size),
     }
+    if one.played is not None and found.load.arrival_rates:
+        columns["largest_stable_rate"] = one.played.stable_rate[drafts, None]
     for name, (values, pair) in figures.items():
         share = found.devices if name == "tokens_per_s_per_device" else 1
         columns[name] = values[0, :, drafts].T / share
@@ -639,8 +643,8 @@ def _of_devices(found: Prediction, drafter: int, drafts: slice) -> _Columns:
 
 def _load_columns(load: Load, batch_size: Array) -> _Columns:
     """Return what loads are told by, and of arrivals the requests that run on average."""
-    if load.rate:
-        return {"rate": np.array(load.rate), "running": batch_size}
+    if load.arrival_rates:
+        return {"rate": np.array(load.arrival_rates), "running": batch_size}
     if load.kind != "concurrency":
         return {"running": batch_size}
     return {"concurrency" if load.workload else "batch_size": batch_size}
@@ -652,8 +656,10 @@ def _told(found: Prediction, drafter: int, *, is_plain: bool) -> Array:
     if not told:
         return np.array(np.nan)
     ranks = found.limits[drafter].drafting.need.ranks
-    batches = np.array(found.load.batch_size) / found.servers
     limits = [math.nan if (limit := pair[not is_plain]) is None else limit for pair in told]
+    if found.played and not found.played[drafter].sums_work:  # whose batches are those of a mean
+        return np.array(limits)
+    batches = np.array(found.load.batch_size) / found.servers
     return np.asarray(np.minimum(limits, ranks * np.ceil(batches / ranks)))
 
 
@@ -682,6 +688,9 @@ def _point(names: dict[str, Any], columns: _Columns, i: int, money: Money) -> Fr
         if not column.startswith("late_")
     }
     bands = {name: (known.pop(f"{name}_low"), known.pop(f"{name}_high")) for name in _BANDED}
+    stable_rate = known.get("largest_stable_rate")
+    if stable_rate is not None and known["rate"] > stable_rate:
+        known["reason"] = "unsustained"
     costs: dict[str, Any] = costs_of(
         money, known["tokens_per_s_per_device"], "tokens_per_s_per_device", bands
     )

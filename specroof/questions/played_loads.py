@@ -14,6 +14,7 @@ import numpy as np
 from specroof.arrays import Array, array_within, number_within, to_json_array, whole_within
 from specroof.catalog.files import read_text
 from specroof.errors import MeasurementError, expect, expect_word, refuse, reject
+from specroof.outcomes.outcomes import Outcomes
 from specroof.questions.request import PlayedParameters
 from specroof.questions.work import check_work
 from specroof.report.columns import Columns
@@ -228,37 +229,23 @@ def told(progress: Progress) -> Iterator[None]:
 def beyond_warnings(played: Sequence[PlayedLoads]) -> Iterator[str]:
     """Yield a sentence where requests arrive faster than the server answers them."""
     for one in played:
-        most = one.stable_rate
-        drafts = int(np.nanargmax(most)) if np.isfinite(most).any() else 0
-        gain = f" and {most[drafts]:.3g}/s with {format_drafts(drafts)} of {one.drafter}"
-        yield from saturation_warnings(one.load, float(most[0]), gain if drafts else "")
+        if one.unsustained.any():
+            most = one.stable_rate
+            drafts = int(np.nanargmax(most))
+            gain = f" and {most[drafts]:.3g}/s with {format_drafts(drafts)} of {one.drafter}"
+            yield (
+                f"the server answers at most about {most[0]:.3g} requests/s without drafts"
+                f"{gain if drafts else ''}: a higher rate is unsustained, and has no speedup"
+            )
 
 
-def saturation_warnings(load: Load, stable_rate: float, gain: str = "") -> Iterator[str]:
-    """Yield a sentence where requests arrive faster than the server answers them without drafts.
-
-    Parameters
-    ----------
-    load
-        How requests come.
-    stable_rate
-        Requests per second that the server answers at most without drafts.
-    gain
-        What follows of drafts.
-    """
-    if max(arrival_rates(load), default=0.0) > stable_rate:
-        yield (
-            f"the server answers at most about {stable_rate:.3g} requests/s without drafts{gain}: "
-            f"at a higher rate requests wait the longer the longer the load lasts"
-        )
-
-
-def arrival_rates(load: Load) -> Sequence[float]:
-    """Return the requests that arrive in a second of each load; none of clients and of jobs."""
-    if load.trace is None or load.kind == "job":
-        return load.rate
-    gaps = len(load.trace.arrival_s) - 1
-    return [gaps / float(load.trace.arrival_s[-1])] if load.trace.concurrency is None else []
+def unsustained_words(one: Outcomes, drafts: int) -> str:
+    """Return why a load has no speedup, with the largest rate that is answered on each side."""
+    off, on = one.stable_rates(drafts) or (math.nan, math.nan)
+    return (
+        f"unsustained without drafts, which answer {off:.3g} requests/s at most; {on:.3g} with "
+        f"{format_drafts(drafts)}"
+    )
 
 
 # --- Played loads as tables ----------------------------------------------------------------------
@@ -359,14 +346,15 @@ class PlayedPlan:
 
     @property
     def speedup(self) -> Array:
-        """Mean latency of a request without drafts over that with them, of each load."""
-        return np.asarray(self.plain["mean_latency_s"] / self.drafting["mean_latency_s"])
+        """How much sooner the same work is done with them, as `PlayedLoads.speedup` has it."""
+        if self.load.kind == "job":
+            return np.asarray(self.plain["duration_s"] / self.drafting["duration_s"])
+        sooner = np.asarray(self.plain["mean_latency_s"] / self.drafting["mean_latency_s"])
+        return np.where(np.array(self.load.arrival_rates) > self.stable_rates[0], np.nan, sooner)
 
     @property
     def warnings(self) -> Iterator[str]:
-        """Yield where the server is full, and where requests take longer with drafts."""
-        off, on = self.stable_rates
-        yield from saturation_warnings(self.load, off, f" and {on:.3g}/s with these drafts")
+        """Yield where requests take longer with drafts."""
         names = load_names(self.load)
         slow = [name for name, gain in zip(names, self.speedup, strict=True) if gain < 1]
         if slow:
@@ -384,7 +372,7 @@ class PlayedPlan:
             },
             "speedup": to_json_array(self.speedup),
             "largest_stable_rates": dict(zip(pair, self.stable_rates, strict=True))
-            if arrival_rates(self.load)
+            if self.load.arrival_rates
             else None,
             "largest_rates": self.largest_rates
             and dict(zip(pair, self.largest_rates, strict=True)),
@@ -505,7 +493,7 @@ def played_json(one: PlayedLoads, lengths: slice | int = slice(None)) -> dict[st
     figures: dict[str, Any] = {
         name: [to_json_array(values[:, lengths])] for name, values in one.figures.items()
     }
-    is_open = bool(arrival_rates(one.load))  # clients never send more than is answered
+    is_open = bool(one.load.arrival_rates)  # clients never send more than is answered
     figures["largest_stable_rate"] = to_json_array(one.stable_rate[lengths]) if is_open else None
     if lengths == 0:
         return figures
@@ -531,7 +519,7 @@ def load_json(load: Load) -> dict[str, Any]:
 
 def played_columns(one: PlayedLoads) -> Columns:
     """Return what clients see as columns: loads outermost, draft lengths innermost."""
-    rates = arrival_rates(one.load) or [math.nan] * len(one.load.requests)
+    rates = one.load.arrival_rates or [math.nan] * len(one.load.requests)
     return {
         "requests": np.repeat(np.array(one.load.requests), len(one.draft_len)),
         "arrivals_per_s": np.repeat(np.array(rates, dtype=np.float64), len(one.draft_len)),

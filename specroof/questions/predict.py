@@ -14,7 +14,7 @@ from specroof.arrays import Array, array_within, number_within, to_json_array, w
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, refuse
 from specroof.latency import Deployment, Setup
-from specroof.outcomes.choose import choose
+from specroof.outcomes.choose import Decisions, choose, decided
 from specroof.outcomes.outcomes import Outcomes, outcomes
 from specroof.outcomes.rows import LoadRow, load_fields
 from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
@@ -35,12 +35,14 @@ from specroof.questions.curve_tables import (
 from specroof.questions.played_loads import (
     beyond_warnings,
     load_json,
+    load_names,
     played_charts,
     played_columns,
     played_json,
     played_load,
     played_tables,
     told,
+    unsustained_words,
 )
 from specroof.questions.request import (
     BATCH,
@@ -163,6 +165,11 @@ class Prediction(Charted):
         return tuple(one.played for one in self.outcomes if one.played is not None)
 
     @cached_property
+    def decided(self) -> tuple[Decisions, ...]:
+        """What to do with each drafter, as arrays over contexts and loads."""
+        return tuple(map(decided, self.outcomes))
+
+    @cached_property
     def decisions(self) -> tuple[tuple[tuple[Choice, LoadDecision], ...], ...]:
         """What to do with each drafter at each context and load, loads innermost."""
         return tuple(tuple(choose(one)) for one in self.outcomes)
@@ -282,6 +289,9 @@ class Prediction(Charted):
         played = map(played_columns, self.played)
         for columns in curve_columns(self.curves, self.end_to_end):
             columns.update(next(played, {}))
+            if self.end_to_end:
+                rates = columns["end_to_end_tokens_per_s"]
+                columns["steady"] = np.full(rates.shape, not self.played)
             for start in ("", "end_to_end_")[: 1 + bool(self.end_to_end)]:
                 rates = columns["played_tokens_per_s" if self.played else f"{start}tokens_per_s"]
                 for name, values in self.money.of(rates).items():
@@ -432,10 +442,6 @@ def predicted_to(  # noqa: PLR0913 - what is served, to whom, within what
         )
     raised = [note for each in served for note in raised_notes(each, load.batch_size)]
     if played:
-        counts = ", ".join(map(str, dict.fromkeys(played[0].load.requests)))
-        raised.append(
-            f"{counts} requests are played through, whose rounds commit their expected tokens"
-        )
         load = replace(load.steady, batch_size=curves[0].batch_size.tolist())
     return Prediction(
         model=deployment.model,
@@ -444,7 +450,9 @@ def predicted_to(  # noqa: PLR0913 - what is served, to whom, within what
         load=load,
         max_draft_len=max_draft_len,
         outcomes=tuple(served),
-        notes=tuple(dict.fromkeys([*raised, *of_curves, *longer, *notes, *assumed])),
+        notes=tuple(
+            dict.fromkeys([*raised, *served[0].state_notes, *of_curves, *longer, *notes, *assumed])
+        ),
         warnings=tuple(dict.fromkeys([*beyond_warnings(played), *warnings])),
         room=room,
         split=split,
@@ -610,6 +618,7 @@ def prediction_json(prediction: Prediction) -> dict[str, Any]:
     server = prediction.setup.server
     printed |= {
         **prediction.messages,
+        "steady": bool(prediction.end_to_end) and not prediction.played,
         "reach": nearness(
             prediction.deployment,
             [drafter.kind for drafter in prediction.drafters],
@@ -633,6 +642,8 @@ def prediction_json(prediction: Prediction) -> dict[str, Any]:
     for drafter, chosen in zip(printed["drafters"], prediction.decisions, strict=True):
         shape = len(prediction.load.context_len), -1
         drafter["decision"] = np.reshape([decision for _, decision in chosen], shape).tolist()
+        reasons = np.array([choice.reason or None for choice, _ in chosen], dtype=object)
+        drafter["reason"] = reasons.reshape(shape).tolist()
     for drafter, limit in zip(printed["drafters"], prediction.limits, strict=False):
         drafter["server"] = limit.drafting.server.to_dict()
         drafter["capacity"] = {
@@ -652,7 +663,10 @@ def prediction_json(prediction: Prediction) -> dict[str, Any]:
         printed["load"] = load_json(prediction.played[0].load)
         printed["baseline"]["played"] = played_json(prediction.played[0], 0)
         for drafter, one in zip(printed["drafters"], prediction.played, strict=True):
-            drafter["played"] = played_json(one)
+            drafter["played"] = seen = played_json(one)
+            if one.unsustained.any():  # where the lengths are those of the largest rates
+                same = ("best_draft_len", "best_speedup")
+                drafter["end_to_end"].update({name: seen[name] for name in same})
     printed["rows"] = prediction.records
     return printed
 
@@ -758,13 +772,18 @@ _MOST_TOLD: Final = 12
 def _decision_lines(prediction: Prediction) -> Iterator[str]:
     """Yield the decision for each drafter: of one load with its band, of several by load."""
     loads = [f"{load:g}" for load in prediction.load.batch_size]
+    if prediction.played and not prediction.played[0].sums_work:
+        loads = [f"{name}/s" for name in load_names(prediction.played[0].load)]
     if len(prediction.load.context_len) > 1 or len(loads) > _MOST_TOLD:
         return
-    for curve, chosen in zip(prediction.curves, prediction.decisions, strict=True):
-        name = in_line(curve.drafter)
+    for one, chosen in zip(prediction.outcomes, prediction.decisions, strict=True):
+        name = in_line(one.decoding.drafter)
         if len(chosen) == 1:
             ((choice, decision),) = chosen
             drafts = choice.draft_len or choice.tried
+            if choice.reason:
+                yield f"decision: {decision}; {name}: {unsustained_words(one, drafts)}"
+                continue
             gain = f"{choice.speedup:.2f}x" if drafts else "no drafts have room"
             if drafts and choice.low < choice.high:
                 gain += f" (likely {choice.low:.2f} to {choice.high:.2f}x)"

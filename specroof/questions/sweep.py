@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from specroof.arrays import Array
 from specroof.errors import OptionError, expect
+from specroof.outcomes.outcomes import PlayedRequests
 from specroof.outcomes.rows import LoadRow
 from specroof.questions.answer import Answer
 from specroof.questions.curve_tables import request_columns
@@ -116,30 +117,22 @@ def overviews(loads: Sequence[Load], slices: Iterable[Slice]) -> list[Overview]:
 
 
 def _best(prediction: Prediction) -> dict[str, Array]:
-    """Return the best at each load, by the names of `Overview`: as played, where it was."""
-    curve = prediction.drawn[0]
-    axes = {"context_len": curve.context_len, "batch_size": curve.batch_size}
-    if not prediction.played:
-        missing = np.isnan(curve.best_speedup)
-        return {
-            **axes,
-            "best_draft_len": np.where(missing, np.nan, curve.best_draft_len),
-            "best_speedup": curve.best_speedup,
-            "tokens_per_s": curve.at_best(curve.tokens_per_s),
-            "drafts_run": np.asarray(curve.drafts_run, dtype=np.float64),
-        }
-    (played,) = prediction.played
-    if played.load.rate:  # how many run then differs from chip to chip
-        axes["batch_size"] = np.asarray(played.load.rate, dtype=np.float64)
-    best = played.best_draft_len[:, None]
-    speedup = np.take_along_axis(played.speedup, best, axis=1)
-    tokens_per_s = played.figures["tokens_per_s"]
+    """Return what is decided at each load, by the names of `Overview`."""
+    one, (found,) = prediction.outcomes[0], prediction.decided
+    axes = {"context_len": one.curve.context_len, "batch_size": one.curve.batch_size}
+    if one.played is not None and one.played.load.rate:  # how many run differs from chip to chip
+        axes["batch_size"] = np.asarray(one.played.load.rate, dtype=np.float64)
+    best = found.draft_len[..., None]
+    speedup, tokens_per_s = (
+        np.take_along_axis(values, best, axis=-1)[..., 0]
+        for values in (one.curve.speedup, one.tokens_per_s)
+    )
     return {
         **axes,
-        "best_draft_len": np.where(np.isnan(speedup), np.nan, best).T,
-        "best_speedup": speedup.T,
-        "tokens_per_s": np.take_along_axis(tokens_per_s, best, axis=1).T,
-        "drafts_run": np.asarray(np.isfinite(tokens_per_s[:, 1:]).any(axis=1), np.float64)[None],
+        "best_draft_len": np.where(np.isnan(tokens_per_s), np.nan, found.draft_len),
+        "best_speedup": np.where(found.reason == "unsustained", np.nan, speedup),
+        "tokens_per_s": tokens_per_s,
+        "drafts_run": np.asarray(one.curve.drafts_run, dtype=np.float64),
     }
 
 
@@ -403,6 +396,7 @@ def load_columns(prediction: Prediction) -> Columns:
         "best_speedup": curve.best_speedup,
         **{f"best_{name}": curve.at_best(band) for name, band in curve.band_columns.items()},
         "verdict": _verdict(curve),
+        "decision": prediction.decided[0].decision,
         "drafts_run": curve.drafts_run,
         **{name: curve.at_best(getattr(curve, name)) for name in at_best},
     }
@@ -447,6 +441,7 @@ def _counted_best(whole: EndToEnd) -> Columns:
             f"end_to_end_{name}": curve.at_best(getattr(whole, name)).ravel()
             for name in _COUNTED_BEST
         },
+        "steady": np.full(missing.size, not isinstance(whole, PlayedRequests)),
     }
 
 

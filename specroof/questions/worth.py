@@ -239,6 +239,7 @@ def _at_load(request: WorthRequest, load: Load) -> Worth:
     if money.usd_per_hour is None:
         name = deployment.setup.hardware.name
         notes.insert(0, f"price of {name} unknown: --price-per-hour USD")
+    notes += [] if served.played else served.state_notes
     notes += raised_notes(served, curve.batch_size.tolist())
     return Worth(
         model=deployment.model,
@@ -289,11 +290,11 @@ def _rows(
             between = replace(load, rate=ends)
             largest = largest_rate(server, between, server.choices, (math.inf, tpot_s))
         (fields,) = load_fields(one, load, case.money)
-        speedups, reached = one.curve.choices[0, 0], fields["speedup"]
+        deciding, reached = one.deciding[0][0, 0], fields["speedup"]
         yield WorthRow(
             **fields,
             accept_length=length,
-            enough_drafts=int(np.argmax(speedups >= _ENOUGH * reached)),
+            enough_drafts=int(np.argmax(deciding >= _ENOUGH * deciding[fields["draft_len"]])),
             gain_per_token=before and (reached - before[1]) / (length - before[0]),
             users=_users(case, drafter, tpot_s),
             tpot_limit_s=tpot_s,
@@ -358,8 +359,13 @@ def worth_chart(answer: Worth) -> Any:
         unit = "requests/s" if answer.rows[0].rate else "batch"
         for i, (load, rows) in enumerate(by_load.items()):
             lengths = [row.accept_length for row in rows]
-            upper.plot(lengths, [row.speedup for row in rows], **style.look(i))
-            for row in rows:
+            known = [row for row in rows if np.isfinite(row.speedup)]
+            upper.plot(
+                [row.accept_length for row in known],
+                [row.speedup for row in known],
+                **style.look(i),
+            )
+            for row in known:
                 upper.annotate(
                     f"γ {row.draft_len}",
                     (row.accept_length, row.speedup),

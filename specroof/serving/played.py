@@ -17,7 +17,7 @@ from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
 
-from specroof.arrays import Array, IntArray, whole_within
+from specroof.arrays import Array, BoolArray, IntArray, whole_within
 from specroof.drafters import Drafter
 from specroof.errors import refuse
 from specroof.latency import Deployment
@@ -792,8 +792,12 @@ class PlayedLoads:
         ``good_requests_per_s``, requests per second within the targets.
     running
         Requests that run in each of 100 equal parts of the run, axes (load, draft_len, part).
+    most_running
+        Requests that run at once at most, axes (load, draft_len).
     stable_rate
         Requests per second that the server answers at most, axes (draft_len,).
+    stable_gain
+        Those over the ones without drafts, and the ends of its band, axes (3, draft_len).
     has_targets
         Whether there are targets of TTFT or TPOT.
     measured_draft_len
@@ -806,7 +810,9 @@ class PlayedLoads:
     draft_len: IntArray
     figures: Mapping[str, Array]
     running: Array
+    most_running: Array
     stable_rate: Array
+    stable_gain: Array
     has_targets: bool
     measured_draft_len: int | None
 
@@ -825,13 +831,44 @@ class PlayedLoads:
         """How much sooner the same work is done with drafts, axes (load, draft_len).
 
         Of clients and of a job tokens per second over those without drafts; of requests that come
-        whatever the server does, their mean latency without drafts over that with them.
+        whatever the server does, their mean latency without drafts over that with them: NaN where
+        it cannot keep up without drafts, as latency then grows with the length of the load.
         """
         if self.sums_work:
             rate = self.figures["tokens_per_s"]
             return np.asarray(rate / rate[:, :1])
+        gains = self._sooner.copy()
+        gains[self.unsustained, 1:] = np.nan
+        return gains
+
+    @property
+    def _sooner(self) -> Array:
         latency_s = self.figures["mean_latency_s"]
         return np.asarray(latency_s[:, :1] / latency_s)
+
+    @property
+    def unsustained(self) -> BoolArray:
+        """The loads that arrive faster than the server answers them without drafts."""
+        rates = self.load.arrival_rates or [0.0] * len(self.load.requests)
+        return np.asarray(np.array(rates) > self.stable_rate[0])
+
+    @property
+    def keeps_up(self) -> BoolArray:
+        """Whether the server answers as many requests as arrive, axes (load, draft_len)."""
+        rates = np.array(self.load.arrival_rates or [0.0] * len(self.load.requests))
+        return np.asarray(rates[:, None] <= self.stable_rate)
+
+    @property
+    def deciding(self) -> Array:
+        """What a length is chosen by where the server cannot keep up without drafts.
+
+        Axes (3, load, draft_len): the gain in the largest rate that is answered, and the ends of
+        its band. A length that keeps up comes before all that do not, that of the least latency
+        first, and is certain to pay.
+        """
+        gain = np.broadcast_to(self.stable_gain[:, None], (3, *self.keeps_up.shape))
+        most = np.nanmax(gain, initial=1.0)
+        return np.where(self.keeps_up, most + self._sooner, gain)
 
     @property
     def choices(self) -> Array:
@@ -840,12 +877,17 @@ class PlayedLoads:
 
     @property
     def best_draft_len(self) -> IntArray:
-        """The draft length of the most goodput, of ties or without targets of the least latency."""
+        """The draft length of the most goodput, of ties or without targets of the least latency.
+
+        Where the server cannot keep up without drafts, of the first by `deciding`.
+        """
         good = within_measured(self.figures["good_requests_per_s"], self.measured_draft_len)
+        decided = within_measured(self.deciding[0], self.measured_draft_len)
+        gains = np.where(self.unsustained[:, None], decided, self.choices)
         rank = np.lexsort(
             (
                 np.broadcast_to(self.draft_len, self.speedup.shape),
-                -np.nan_to_num(self.choices),
+                -np.nan_to_num(gains),
                 -np.nan_to_num(good) * self.has_targets,
             ),
             axis=-1,
@@ -883,8 +925,9 @@ class PlayedServer:
         room for one of the mean length.
     memory
         What they hold of the memory, by draft length; None where requests are counted.
-    stable_rate
-        Requests per second that it answers at most, by draft length: full, in the steady state.
+    stable_rate, stable_gain
+        Requests per second that it answers at most, by draft length: full, in the steady state;
+        and those over the ones without drafts with the ends of the band, axes (3, draft_len).
     measured_draft_len
         The longest draft that acceptance was measured with; None where a law was given.
     """
@@ -896,6 +939,7 @@ class PlayedServer:
     capacity: Array
     memory: Sequence[Memory | None]
     stable_rate: Array
+    stable_gain: Array
     measured_draft_len: int | None
 
     @property
@@ -1053,6 +1097,7 @@ def played_server(
     drafting = priced(drafted, rules[1], drafting=(drafter, acceptance_of(drafter), max_draft_len))
     # "plain": plain steps overlap with the host's work, rounds do not.
     overlap = deployment.setup.engine.overlap is not False
+    gain, low, high = busy.curve.speedup, busy.curve.speedup_low, busy.curve.speedup_high
     return PlayedServer(
         drafter=drafter.name,
         prices=[*priced(undrafted, rules[0]), *drafting[1:]],
@@ -1061,6 +1106,7 @@ def played_server(
         capacity=capacity,
         memory=memory,
         stable_rate=busy.curve.tokens_per_s[0, 0] / answer_len.mean(),
+        stable_gain=np.array([(gain if one is None else one)[0, 0] for one in (gain, low, high)]),
         measured_draft_len=busy.curve.measured_draft_len,
     )
 
@@ -1104,12 +1150,13 @@ def played_loads(
     lengths = [n for n in sorted({0, *draft_lens}) if server.runs(n)]
     figures = {name: np.full((len(load.requests), len(drafts)), np.nan) for name in FIGURES}
     running = np.full((len(load.requests), len(drafts), PARTS), np.nan)
+    most_running = np.full((len(load.requests), len(drafts)), np.nan)
     done, in_all = 0, len(lengths) * sum(load.requests)
     PROGRESS.get()(done, in_all)
     for place, requests in enumerate(load.played()):
         for n in lengths:
             seen = server.play(requests, n)
-            running[place, n] = seen.running_over_time()
+            running[place, n], most_running[place, n] = seen.running_over_time(), seen.running.max()
             for name, value in seen.figures(*targets).items():
                 figures[name][place, n] = value
             done += len(requests.arrival_s)
@@ -1120,7 +1167,9 @@ def played_loads(
         draft_len=drafts,
         figures=figures,
         running=running,
+        most_running=most_running,
         stable_rate=server.stable_rate,
+        stable_gain=server.stable_gain,
         has_targets=min(targets) < math.inf,
         measured_draft_len=server.measured_draft_len,
     )

@@ -338,6 +338,13 @@ class Load:
         return "rate" if self.rate else "concurrency"
 
     @property
+    def arrival_rates(self) -> Sequence[float]:
+        """The requests that arrive in a second of each load; none of clients and of jobs."""
+        if self.kind != "trace" or self.trace is None or self.trace.concurrency is not None:
+            return self.rate
+        return [(len(self.trace.arrival_s) - 1) / float(self.trace.arrival_s[-1])]
+
+    @property
     def steady(self) -> "Load":
         """The grid of requests of the mean lengths, in its steady state."""
         workload = self.workload

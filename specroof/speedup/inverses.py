@@ -35,7 +35,8 @@ class Threshold:
     ----------
     answer
         ``"at"`` a value, ``"always"`` within what can be, ``"never"``, ``"beyond"`` the largest
-        that was tried, which still reaches it, or ``"no room"`` for drafts on the server.
+        that was tried, which still reaches it, ``"no room"`` for drafts on the server, or
+        ``"unsustained"`` for requests that arrive faster than it answers them without drafts.
     value
         Where; the easier end of what was looked at for "always", None but for "at".
     draft_len

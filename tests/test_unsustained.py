@@ -1,0 +1,155 @@
+"""Requests that arrive faster than a server without drafts answers them have no speedup."""
+
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+from specroof import advise, breakeven, frontier, predict, worth
+
+MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "h100", "eagle3,accept-length=2.8@3"
+LOAD: Final[dict[str, Any]] = {"engine": "vllm", "input_len": 1000, "output_len": 200}
+#: Without drafts the server answers 21.2 requests/s, with three of these 24.5.
+KEPT_UP, BETWEEN, BEYOND = 12, 22, 60
+
+
+def asked(rate: float, requests: int = 60) -> dict[str, Any]:
+    return {**LOAD, "rate": rate, "requests": requests}
+
+
+def told_of(rate: float) -> list[dict[str, Any]]:
+    """Return what each question says of one rate."""
+    found = predict(MODEL, CHIP, drafters=SPEC, **asked(rate)).to_dict()["drafters"][0]
+    played, place = found["played"], found["played"]["best_draft_len"][0][0]
+    most = played["largest_stable_rate"]
+    told = [
+        {
+            "speedup": played["speedup"][0][0][place],
+            "decision": found["decision"][0][0],
+            "reason": found["reason"][0][0],
+            "largest_stable_rate": most[place],
+            "plain_largest_stable_rate": most[0],
+        }
+    ]
+    assert found["end_to_end"]["best_draft_len"] == played["best_draft_len"]
+    assert found["end_to_end"]["best_speedup"] == played["best_speedup"]
+    (row,) = advise(MODEL, CHIP, drafters=SPEC, **asked(rate)).to_dict()["rows"]
+    assert row["rate"] == rate
+    (threshold,) = breakeven(MODEL, CHIP, drafter=SPEC, **asked(rate)).to_dict()["rows"]
+    better: dict[str, Any] = {"drafter": "eagle3", "accept_length": 2.8, "draft_len": 3}
+    (brings,) = worth(MODEL, CHIP, **better, **asked(rate)).to_dict()["rows"]
+    told += [{name: one.get(name) or None for name in told[0]} for one in (row, threshold, brings)]
+    return told
+
+
+@pytest.mark.parametrize(
+    ("rate", "decision", "reason"),
+    [(KEPT_UP, "on", None), (BETWEEN, "on", "unsustained"), (BEYOND, "unclear", "unsustained")],
+)
+def test_every_question_says_so(rate: float, decision: str, reason: str | None) -> None:
+    first, *others = told_of(rate)
+    assert (first["decision"], first["reason"]) == (decision, reason)
+    assert (first["speedup"] is None) == (reason is not None)
+    assert first["plain_largest_stable_rate"] == pytest.approx(21.2, abs=0.05)
+    assert first["largest_stable_rate"] == pytest.approx(24.5, abs=0.05)
+    for other in others:
+        assert other == first or other == pytest.approx(first, rel=1e-9)
+
+
+def test_the_largest_rate_is_where_a_longer_load_waits_no_longer() -> None:
+    # By play: at a rate that the server keeps up with, ten times the requests wait as long.
+    waits = {
+        (rate, count): predict(MODEL, CHIP, drafters=SPEC, **asked(rate, count), max_draft_len=3)
+        .played[0]
+        .figures["mean_latency_s"][0]
+        for rate in (KEPT_UP, 23, BEYOND)
+        for count in (300, 3000)
+    }
+    longer = {rate: waits[rate, 3000] / waits[rate, 300] for rate in (KEPT_UP, 23, BEYOND)}
+    assert (longer[KEPT_UP] < 1.2).all()
+    assert longer[23][0] > 1.5 * longer[23][3]
+    assert (longer[BEYOND][[0, 3]] > 3).all()
+
+
+def test_nobody_says_a_number_that_grows_with_the_load() -> None:
+    for requests in (100, 1000):
+        found = predict(MODEL, CHIP, drafters=SPEC, **asked(BEYOND, requests))
+        assert np.isnan(found.played[0].speedup[0, 1:]).all()
+        assert np.isnan(found.end_to_end[0].speedup[0, 0, 1:]).all()
+        assert found.played[0].speedup[0, 0] == 1
+        assert found.end_to_end[0].figure_ends["tokens_per_s"] is None
+        (line,) = [line for line in str(found).splitlines() if line.startswith("decision")]
+        assert "unsustained without drafts, which answer 21.2 requests/s at most; 24.5 with" in line
+    plan = advise(MODEL, CHIP, drafters=SPEC, **asked(BETWEEN)).chips[0]
+    assert plan.played is not None
+    assert np.isnan(plan.played.speedup).all()
+    assert plan.break_even[0].rate is None
+
+
+def test_a_length_that_keeps_up_comes_first() -> None:
+    # Only three drafts keep up with 24 of these requests a second: fewer have less to wait for.
+    found = predict(MODEL, CHIP, drafters=SPEC, **asked(24.45, 100), max_draft_len=3).outcomes[0]
+    assert found.played is not None
+    assert found.played.keeps_up.tolist() == [[False, False, False, True]]
+    middle, low, high = (ends[0, 0] for ends in found.deciding)
+    assert middle.argmax() == 3
+    assert low[3] == high[3] == middle[3]
+    assert (low[1:3] < middle[1:3]).all()
+
+
+def test_a_trace_and_several_rates_stand_under_their_own_rate() -> None:
+    every = {"arrival_s": np.arange(80) / 40, "input_len": 1000, "output_len": 200}
+    trace = advise(MODEL, CHIP, drafters=SPEC, engine="vllm", trace=every)
+    (row,) = trace.chips[0].rows
+    assert row.rate == pytest.approx(40)
+    assert row.choice.reason == "unsustained"
+    assert trace.to_frame()["rate"].tolist() == [row.rate]
+    several = advise(MODEL, CHIP, drafters=SPEC, **LOAD, rate=[BETWEEN, 3, 3], requests=60)
+    assert [each.rate for each in several.chips[0].rows] == [3, BETWEEN]
+    text = " ".join(str(several).split())
+    assert "ON from 3 to 22 requests/s" in text
+    assert "At 22 requests/s only a server that drafts keeps up." in text
+    assert several.figures()[""].axes[0].get_xlabel() == "Requests per second"
+    job = advise(MODEL, CHIP, drafters=SPEC, engine="vllm", lengths=every | {"arrival_s": 0.0})
+    (row,) = job.chips[0].rows
+    assert (row.rate, row.unit, row.choice.reason) == (None, "in flight", "")
+    assert job.chips[0].played is not None
+    assert row.choice.speedup == pytest.approx(job.chips[0].played.speedup[0], rel=1e-9)
+
+
+def test_points_of_a_server_that_does_not_keep_up_are_told_apart() -> None:
+    points = frontier(MODEL, CHIP, drafters=SPEC, **LOAD, rate=[3, BETWEEN], requests=60).records
+    late = {(one["drafter"] == "plain", one["rate"]): one["reason"] for one in points}
+    assert set(late.values()) == {"", "unsustained"}
+    for one in points:
+        assert one["reason"] == "unsustained" * (one["rate"] > one["largest_stable_rate"])
+    brought = worth(
+        MODEL, CHIP, drafter="eagle3", draft_len=3, accept_length=[2, 2.8], **asked(BETWEEN)
+    )
+    assert [row.gain_per_token for row in brought.rows] == [None, None]
+    assert brought.plot() is not None
+
+
+def test_a_largest_rate_is_looked_for_where_a_plain_server_keeps_up() -> None:
+    wanted: dict[str, Any] = {"drafter": SPEC, "solve": "rate", "draft_len": 3, "speedup": 1.5}
+    found, none = (
+        breakeven(MODEL, CHIP, **wanted, **LOAD, rate=rates, requests=60)
+        for rates in ([1, BEYOND], [30, BEYOND])
+    )
+    assert found.rows[0].value == pytest.approx(21.2, abs=0.05)
+    assert (none.rows[0].value, none.rows[0].reason) == (None, "unsustained")
+    assert "unsustained" in str(none)
+
+
+def test_a_default_limit_is_raised_to_the_most_that_ever_run() -> None:
+    # SGLang runs 48 with drafts by default.
+    words: dict[str, Any] = {"framework": "sglang", "drafters": SPEC}
+    words |= {"input_len": 1000, "output_len": 200}
+    found = advise(MODEL, CHIP, **words, rate=30, requests=200)
+    (chip,) = found.chips
+    most = chip.prediction.played[0].most_running[0, chip.rows[0].draft_len]
+    assert most > 48
+    assert chip.raised == {"running": (48, most)}
+    assert f"--max-running-requests {most:.0f}" in (chip.engine_config["sglang"] or "")
+    calm = advise(MODEL, CHIP, **words, rate=2, requests=60).chips[0]
+    assert calm.raised == {}
