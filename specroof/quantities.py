@@ -152,7 +152,9 @@ class Row:
 
 
 def _known(value: Any) -> Any:
-    """Return a value, None for a number that is not known."""
+    """Return a value as JSON has it, None for a number that is not known."""
+    if isinstance(value, tuple):
+        return [_known(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -65,9 +65,10 @@ def targets_at_the_ranked_load(found: Found) -> None:
 
 
 def a_raised_frontier(found: Found) -> None:
-    assert found["cheapest"]["running"] >= found["cheapest"]["batch_size"] > 48
-    assert found["cheapest"]["series"].startswith("eagle3")
-    prices = [found[name]["usd_per_million_tokens"] for name in ("cheapest", "by_default")]
+    (chip,) = found["choice"]["chips"]
+    assert chip["cheapest"]["running_limit"] >= chip["cheapest"]["concurrency"] > 48
+    assert chip["cheapest"]["drafter"].startswith("eagle3")
+    prices = [chip[name]["usd_per_million_tokens"] for name in ("cheapest", "by_default")]
     assert prices[0] < prices[1]
 
 

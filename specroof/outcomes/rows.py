@@ -74,11 +74,14 @@ def load_fields(one: Outcomes, load: Load, money: Money) -> Iterator[dict[str, A
     Parameters
     ----------
     one, load
-        What the drafter gains, and under which loads.
+        What the drafter gains, and under which loads; of requests that are played through it knows
+        them itself.
     money
         What the devices cost and draw.
     """
     curve = one.curve
+    if one.played is not None:
+        load = one.played.load
     figures = {"tokens_per_s": one.tokens_per_s, "tpot_s": one.tpot_s}
     ends = one.figure_ends
     if one.end_to_end is not None:

@@ -622,13 +622,14 @@ def _of_devices(found: Prediction, drafter: int, drafts: slice) -> _Columns:
         "tokens_per_s_per_device": (one.tokens_per_s, ends["tokens_per_s"]),
         "ttft_s": (waits_s, ends.get("ttft_s")),
     }
+    load = found.load if one.played is None else one.played.load
     columns = {
         "devices": np.array(found.devices),
         "draft_len": curve.draft_len[drafts, None],
         "running_limit": _told(found, drafter, is_plain=drafts.start is None),
-        **_load_columns(found.load, curve.batch_size),
+        **_load_columns(load, curve.batch_size),
     }
-    if one.played is not None and found.load.arrival_rates:
+    if one.played is not None and load.arrival_rates:
         columns["largest_stable_rate"] = one.played.stable_rate[drafts, None]
     for name, (values, pair) in figures.items():
         share = found.devices if name == "tokens_per_s_per_device" else 1
