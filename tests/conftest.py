@@ -3,7 +3,6 @@
 import importlib
 import os
 import sys
-from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,18 +65,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
-    """Measure no coverage of tests marked `long`, which it makes twice as long."""
-    coverage = sys.modules.get("coverage")
-    measured = item.get_closest_marker("long") and coverage and coverage.Coverage.current()
-    if not measured:
-        return (yield)
-    measured.stop()
-    try:
-        return (yield)
-    finally:
-        measured.start()
+def pytest_sessionfinish() -> None:
+    """Write what was measured before pytest-xdist ends its workers, which it kills after 10 s."""
+    measuring = sys.modules.get("coverage")
+    running = measuring and measuring.Coverage.current()
+    if running:
+        running.save()
 
 
 def pytest_report_header() -> str:
