@@ -96,9 +96,7 @@ def test_every_question_gives_the_same_figures(seed: int) -> None:
     asked, load, spec, length, drafts = drawn(seed)
     drafter = f"{spec},accept-length={length}@{drafts}"
     told = figures_of(predict(**asked, **load, drafters=drafter))
-    in_flight = {"batch_size" if name == "concurrency" else name: v for name, v in load.items()}
-
-    now = breakeven(**asked, **in_flight, drafter=drafter).rows[0]
+    now = breakeven(**asked, **load, drafter=drafter).rows[0]
     if not told["tried"]:  # no room with drafts: each says so
         assert (now.speedup, now.answer) == (None, "no room")
         return
@@ -107,7 +105,7 @@ def test_every_question_gives_the_same_figures(seed: int) -> None:
     assert now.decision == told["decision"]
 
     same: dict[str, Any] = {"rel": 1e-9}
-    answer = frontier(**asked, **in_flight, drafters=drafter, max_draft_len=16)
+    answer = frontier(**asked, **load, drafters=drafter, max_draft_len=16)
     devices = asked["tensor_parallel"]
     points = [point for one in answer.series for point in one.points]
     alike = [point for point in points if point.draft_len == told["draft_len"]]
@@ -123,7 +121,7 @@ def test_every_question_gives_the_same_figures(seed: int) -> None:
         "draft_len": drafts,
         "tpot_s": 1.0,
     }
-    (row,) = worth(**asked, **in_flight, **better).rows
+    (row,) = worth(**asked, **load, **better).rows
     assert (row.draft_len, row.decision) == (told["draft_len"], told["decision"])
     assert row.tpot_s == pytest.approx(told["tpot_s"], **same)
     if told["reason"]:

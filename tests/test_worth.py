@@ -162,6 +162,7 @@ def test_prefills_of_requests_count() -> None:
     ("changes", "message"),
     [
         ({"batch_size": []}, "batch_size is []; allowed: at least one"),
+        ({"batch_size": 8, "concurrency": 8}, "batch_size and concurrency are both given"),
         ({"context_len": []}, "context_len is []; allowed: one number"),
         ({"input_len": 9, "output_len": 1}, "output_len is 1.0; allowed: more than 1 token"),
         ({"input_len": 9}, "output_len is missing"),

@@ -92,8 +92,8 @@ def load_fields(one: Outcomes, load: Load, money: Money) -> Iterator[dict[str, A
         spot, plain = (*at, choice.draft_len), (*at, 0)
         has_room = bool(np.isfinite(figures["tokens_per_s"][plain]))
         bands = {name: _ends_at(pair, spot) for name, pair in ends.items() if pair is not None}
-        tried = (choice.low, choice.high) if curve.speedup_low is not None else None
-        if tried is not None:
+        tried = choice.low, choice.high
+        if has_room and choice.tried and curve.speedup_low is not None:
             bands["tried_speedup"] = tried
             bands["speedup"] = tried if choice.draft_len or choice.reason else (1.0, 1.0)
         off, on = one.stable_rates(choice.tried) or (None, None)

@@ -46,6 +46,7 @@ from specroof.questions.request import (
     Values,
     as_list,
     drafter_of,
+    in_flight_of,
     load_of,
     numbers,
     options_of,
@@ -492,14 +493,11 @@ def _beside(fixed: PolicyOutcome, alone: float, policy: PolicyOutcome) -> Policy
 
 def _loads(request: AdaptiveRequest) -> tuple[str, dict[int, int]]:
     """Return what loads are, and the loads, ascending, with how long each lasts."""
-    if request.batch_size is not None and request.concurrency is not None:
-        reject("batch_size and concurrency are both given", "one of them")
     clients = request.concurrency is not None or request.workload is not None
-    named = request.batch_size if request.concurrency is None else request.concurrency
     name = "batch_size" if request.concurrency is None else "concurrency"
     given = [
         number_within(name, one, "batch_size")
-        for one in as_list(USUAL_LOADS if named is None else named)
+        for one in as_list(in_flight_of(request, USUAL_LOADS))
     ]
     for one in given:
         if not one.is_integer():

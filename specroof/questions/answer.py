@@ -163,7 +163,7 @@ def rows_table(rows: Sequence[Row], names: Sequence[str], **titles: str) -> str:
     rows
         Of one class.
     names
-        The columns. One that no row has is left out.
+        The columns. One that no row has is left out. Where there is no speedup, the reason stands.
     titles
         Other titles than those of the quantities, by the names of columns.
 
@@ -180,7 +180,15 @@ def rows_table(rows: Sequence[Row], names: Sequence[str], **titles: str) -> str:
     known = rows[0].quantities()
     shown = [name for name in names if name in records[0]]
     left = [i for i, name in enumerate(shown) if isinstance(records[0][name], str)]
-    cells = [[cell_of(known[name], record[name]) for name in shown] for record in records]
+    cells = [
+        [
+            record.get("reason") or cell_of(known[name], None)
+            if name == "speedup" and record[name] is None
+            else cell_of(known[name], record[name])
+            for name in shown
+        ]
+        for record in records
+    ]
     return format_table([titles.get(name, known[name].title) for name in shown], cells, left=left)
 
 

@@ -24,6 +24,7 @@ from specroof.questions.capacity import usual_drafts
 from specroof.questions.played_loads import beyond_warnings, played_load, told
 from specroof.questions.request import (
     BATCH,
+    CONCURRENCY,
     CONTEXT,
     DRAFTER,
     FORMULAS,
@@ -34,6 +35,7 @@ from specroof.questions.request import (
     PlayedRequest,
     Values,
     drafter_of,
+    in_flight_of,
     load_of,
     question,
 )
@@ -118,6 +120,7 @@ class BreakevenRequest(PlayedRequest):
     ] = "accept"
     speedup: Annotated[float, Parameter("Speedup that is wanted; 1 breaks even.")] = 1.0
     batch_size: Annotated[Values | None, replace(BATCH, shown="1,2,4,…,256")] = None
+    concurrency: Annotated[Values | None, CONCURRENCY] = None
     context_len: Annotated[Values | None, CONTEXT] = None
     draft_len: Annotated[
         int | None,
@@ -361,13 +364,13 @@ def _case(request: BreakevenRequest, drafter: Drafter) -> _Threshold:
     OptionError
         For a load that is solved for, and a limit of what is not.
     """
-    given = {"batch": request.batch_size, "context": request.context_len}
-    if given.get(request.solve) is not None:
-        refuse(_AXES[request.solve], given[request.solve], f"left out with solve {request.solve!r}")
+    given = {"batch": ("batch_size", "concurrency"), "context": ("context_len",)}
+    for name in given.get(request.solve, ()):
+        if getattr(request, name) is not None:
+            refuse(name, getattr(request, name), f"left out with solve {request.solve!r}")
     if request.most is not None and request.solve not in _MOST:
         refuse("most", request.most, "with solve 'batch' or 'context'")
-    batches: Any = USUAL_BATCHES if request.batch_size is None else request.batch_size
-    load = load_of(request, batches, request.context_len)
+    load = load_of(request, in_flight_of(request, USUAL_BATCHES), request.context_len)
     if request.is_played:
         load = played_load(request, load)
     if request.solve == "rate" and not load.rate:
@@ -381,6 +384,7 @@ def _case(request: BreakevenRequest, drafter: Drafter) -> _Threshold:
     if drafts is not None or request.solve == "accept-length":
         drafts = usual_drafts(drafter, deployment.model, drafts)
     deepest = drafter.max_draft_len or DEFAULT_MAX_DRAFT_LEN
+    waits = load.workload is not None or request.concurrency is not None
     return _Threshold(
         deployment=deployment,
         drafter=drafter,
@@ -389,9 +393,7 @@ def _case(request: BreakevenRequest, drafter: Drafter) -> _Threshold:
             batch_size=[1.0] if request.solve == "batch" else load.batch_size,
             context_len=[1.0] if request.solve == "context" else load.context_len,
         ),
-        room=room_rule(
-            deployment.setup, request.capacity, "drop" if load.workload is None else "queue"
-        ),
+        room=room_rule(deployment.setup, request.capacity, "queue" if waits else "drop"),
         max_draft_len=min(deepest, DEFAULT_MAX_DRAFT_LEN) if drafts is None else drafts,
         draft_len=drafts,
         solve=request.solve,

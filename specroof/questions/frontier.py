@@ -26,6 +26,7 @@ from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import (
     BATCH,
     CHIPS,
+    CONCURRENCY,
     FORMULAS,
     TPOT,
     TTFT,
@@ -42,6 +43,7 @@ from specroof.questions.request import (
     as_list,
     drafters_of,
     hardware_of,
+    in_flight_of,
     load_of,
     model_of,
     money_of,
@@ -101,6 +103,7 @@ class FrontierRequest(WorkerRequest, PlayedRequest):
             in_python="Only those count that the server has room for.",
         ),
     ] = None
+    concurrency: Annotated[Values | None, CONCURRENCY] = None
     context_len: ContextLen = None
     devices: Annotated[
         Values | None,
@@ -406,10 +409,10 @@ def _load(request: FrontierRequest) -> Load:
     OptionError
         For targets out of bounds, several contexts, and a target of requests without any.
     """
-    batches: Any = USUAL_BATCHES if request.batch_size is None else request.batch_size
-    load = load_of(request, batches, request.context_len)
+    load = load_of(request, in_flight_of(request, USUAL_BATCHES), request.context_len)
+    asked = request.batch_size is not None or request.concurrency is not None
     if request.is_played:
-        if request.requests is not None and request.rate is None and request.batch_size is None:
+        if request.requests is not None and request.rate is None and not asked:
             refuse("requests", request.requests, "with --rate, or a list of batch sizes")
         load = played_load(request, load)
     if len(load.context_len) != 1:
@@ -500,14 +503,13 @@ def _frontiers(request: FrontierRequest, load: Load) -> tuple[list[_DeviceFronti
 
 def _prediction(request: FrontierRequest, drafters: Sequence[Drafter], load: Load) -> Prediction:
     deployment, split = request.resolved_workers()
+    waits = load.workload is not None or request.concurrency is not None
     return predicted(
         deployment,
         drafters,
         load,
         max_draft_len=request.max_draft_len,
-        room=room_rule(
-            deployment.setup, request.capacity, "drop" if load.workload is None else "queue"
-        ),
+        room=room_rule(deployment.setup, request.capacity, "queue" if waits else "drop"),
         split=split,
         targets=_targets(request),
     )

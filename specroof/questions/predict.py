@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import numpy as np
 
 from specroof.architecture import Architecture
-from specroof.arrays import Array, array_within, number_within, to_json_array, whole_within
+from specroof.arrays import Array, number_within, to_json_array, whole_within
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, refuse
 from specroof.latency import Deployment, Setup
@@ -62,6 +62,7 @@ from specroof.questions.request import (
     WorkerRequest,
     as_list,
     drafters_of,
+    in_flight_of,
     load_of,
     money_of,
     price_notes,
@@ -535,14 +536,7 @@ class PredictRequest(WorkerRequest, PlayedRequest):
 @question(PredictRequest)
 def predict(request: PredictRequest) -> Prediction:
     """Predict the speedup of speculative decoding and the best draft length."""
-    in_flight = 1.0 if request.batch_size is None else request.batch_size
-    if request.concurrency is not None:
-        if request.batch_size is not None:
-            message = "batch_size and concurrency are both given; allowed: one of them"
-            raise OptionError(message)
-        array_within("concurrency", request.concurrency, "batch_size")  # below it is a batch
-        in_flight = request.concurrency
-    load = load_of(request, in_flight, request.context_len)
+    load = load_of(request, in_flight_of(request, 1.0), request.context_len)
     lengths = lengths_of(request.draft_len)
     most = request.max_draft_len
     if most is None and lengths and lengths[-1] > DEFAULT_MAX_DRAFT_LEN:

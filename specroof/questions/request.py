@@ -31,7 +31,7 @@ from typing import (
 import numpy as np
 
 from specroof.architecture import Architecture
-from specroof.arrays import fields_of, n_entries, number_within, whole_within
+from specroof.arrays import array_within, fields_of, n_entries, number_within, whole_within
 from specroof.catalog import (
     ACCEPTANCE_KEYS,
     hardware_names,
@@ -1575,6 +1575,23 @@ def check_prefill(model: Architecture, split: "Split", given: object) -> None:
 #: Parameters of deployments and loads, for requests of another shape.
 SHARED: Final = _rows(LoadRequest)
 PLAYED: Final = _rows(PlayedParameters)
+
+
+def in_flight_of(request: Any, usual: Values) -> Values:
+    """Return the requests in flight, or the batch sizes, that are asked about; else the usual ones.
+
+    Raises
+    ------
+    OptionError
+        For both.
+    """
+    if request.concurrency is None:
+        return usual if request.batch_size is None else request.batch_size
+    if request.batch_size is not None:
+        reject("batch_size and concurrency are both given", "one of them")
+    asked: Values = request.concurrency
+    array_within("concurrency", asked, "batch_size")  # below it is a batch
+    return asked
 
 
 def load_of(request: LoadRequest, batch_size: Values, context_len: Values | None) -> Load:

@@ -22,6 +22,7 @@ from specroof.questions.capacity import usual_drafts
 from specroof.questions.played_loads import beyond_warnings, played_load, told
 from specroof.questions.request import (
     BATCH,
+    CONCURRENCY,
     DRAFTER,
     FORMULAS,
     TPOT,
@@ -35,6 +36,7 @@ from specroof.questions.request import (
     Values,
     as_list,
     drafter_of,
+    in_flight_of,
     load_of,
     money_of,
     numbers,
@@ -92,6 +94,7 @@ class WorthRequest(PlayedRequest):
         ),
     ] = None
     batch_size: Annotated[Values | None, replace(BATCH, shown="1")] = None
+    concurrency: Annotated[Values | None, CONCURRENCY] = None
     context_len: ContextLen = None
     tpot_s: Annotated[float | None, replace(TPOT, shown="the time of plain decoding")] = None
     price_per_hour: PricePerHour = None
@@ -177,9 +180,9 @@ def _length(given: object, drafts: int) -> float:
 @question(WorthRequest)
 def worth(request: WorthRequest) -> Worth:
     """Show the speedup, price and users of better drafters, by acceptance length."""
-    batches = 1.0 if request.batch_size is None else request.batch_size
+    batches = in_flight_of(request, 1.0)
     if not as_list(batches):
-        refuse("batch_size", request.batch_size, "at least one batch size")
+        refuse("batch_size", batches, "at least one batch size")
     load = load_of(request, batches, request.context_len)
     if request.is_played:
         load = played_load(request, load)
@@ -205,9 +208,8 @@ def _at_load(request: WorthRequest, load: Load) -> Worth:
     drafts = min(drafter.max_draft_len or DEFAULT_MAX_DRAFT_LEN, DEFAULT_MAX_DRAFT_LEN)
     if request.draft_len is not None:
         drafts = usual_drafts(drafter, deployment.model, request.draft_len)
-    room = room_rule(
-        deployment.setup, request.capacity, "drop" if load.workload is None else "queue"
-    )
+    waits = load.workload is not None or request.concurrency is not None
+    room = room_rule(deployment.setup, request.capacity, "queue" if waits else "drop")
     if request.accept_length is None:
         lengths = [float(one) for one in USUAL_LENGTHS if one <= drafts + 1]
     else:
