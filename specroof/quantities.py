@@ -103,6 +103,7 @@ class Row:
 
     Examples
     --------
+    >>> from typing import Annotated
     >>> @dataclass(frozen=True, kw_only=True)
     ... class Gain(Row):
     ...     speedup: Annotated[float, SPEEDUP]
@@ -163,6 +164,7 @@ def records_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
     Examples
     --------
+    >>> from typing import Annotated
     >>> @dataclass(frozen=True, kw_only=True)
     ... class Load(Row):
     ...     rate: Annotated[float | None, RATE] = None

@@ -146,6 +146,8 @@ def schema_of(value: object) -> dict[str, Any]:
     """
     if isinstance(value, dict):
         parts = {key: schema_of(one) for key, one in value.items()}
+        if "question" in value:  # which was asked with any parameters
+            parts["asked"] = {"type": {"object"}}
         are_fields = all(map(_NAME.fullmatch, parts))
         are_things = len(value) > 1 and all(isinstance(one, dict) for one in value.values())
         if are_fields and not are_things:

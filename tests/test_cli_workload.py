@@ -170,7 +170,7 @@ def test_a_study_of_workloads_writes_what_predict_prints(tmp_path: Path) -> None
 def test_csv_has_prefills_beside_decoding(tmp_path: Path) -> None:
     path = tmp_path / "points.csv"
     words = f"{PREDICT} --input-len 4000 --output-len 1000 --concurrency 1,8 --max-draft-len 3"
-    found = result(f"{words} --csv {path}")
+    found = result(f"{words} --points {path}")
     (drafter,) = found["drafters"]
     rows = read_csv(path)
     assert len(rows) == 2 * 4

@@ -43,7 +43,7 @@ def of_advise(spec: str) -> Iterable[Any]:
 
 def of_breakeven(spec: str, **more: Any) -> Iterable[Any]:
     answer = specroof.breakeven(MODEL, CHIP, drafter=spec, batch_size=1, solve="cost", **more)
-    yield from (row.threshold.draft_len for row in answer.rows)
+    yield from (row.draft_len for row in answer.rows)
 
 
 def of_frontier(spec: str, **more: Any) -> Iterable[Any]:

@@ -227,12 +227,13 @@ def test_siblings_add_nothing_to_what_was_measured() -> None:
         (
             "best_index",
             {
+                "outcomes/choose.py:decided",
                 "policies/adaptive.py:best_fixed",
                 "policies/decision.py:best_change",
                 "policies/decision.py:best_choice",
                 "policies/schedule.py:advised_day",
+                "questions/advised_loads.py:_decoded_together",
                 "questions/curve_tables.py:_band_columns",
-                "questions/worth.py:row",
                 "speedup/curve.py:drafting_gain",
                 "speedup/result.py:_best_index",
                 "speedup/result.py:verdicts",

@@ -302,6 +302,7 @@ def test_json_names_the_chip_and_the_devices_apart(command: str) -> None:
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
     answer = json.loads(done.stdout.splitlines()[-1])
+    answer = answer.get("case", answer)
     assert answer["hardware"] == "NVIDIA H100 SXM 80GB"
     assert answer["placement"] == {
         "tensor_parallel": 2, "expert_parallel": 1, "attention_data_parallel": 1,

@@ -315,7 +315,7 @@ def test_a_prediction_on_workers_is_that_of_their_curves() -> None:
     usd = drafter["end_to_end"]["usd_per_million_tokens"][0][1][3]
     expected = 6 * usd_per_hour("h100") / 3600 / whole.tokens_per_s[0, 1, 3] * 1e6
     assert usd == pytest.approx(expected, rel=1e-12)
-    frame = found.to_frame()
+    frame = found.to_frame("points")
     assert frame["devices"].unique().tolist() == [6]
     assert frame["decode_batch"].tolist() == workers.decode_batch.ravel().tolist()
     page = str(found)
@@ -362,7 +362,7 @@ def test_a_frontier_of_workers_counts_all_devices() -> None:
     found = frontier("Qwen/Qwen3-8B", "h100", batch_size=loads, tpot_s=0.03, **asked)
     whole = of_workers(predict, concurrency=loads, **asked).end_to_end[0]
     plain = found.series[0]
-    (point,) = (point for point in plain.points if point.batch_size == 32)
+    (point,) = (point for point in plain.points if point.concurrency == 32)
     assert point.devices == 6
     assert point.tokens_per_s_per_device == pytest.approx(whole.tokens_per_s[0, 1, 0] / 6)
     assert point.tokens_per_s_per_user == pytest.approx(1 / whole.tpot_s[0, 1, 0])
@@ -376,10 +376,10 @@ def test_a_frontier_of_workers_ends_where_requests_wait_for_memory() -> None:
     asked |= {"engine": "sglang", "max_draft_len": 3, "prefill": "8x1", "decode": "2x1"}
     asked["batch_size"] = [1, 32, 160]
     few = frontier("Qwen/Qwen3-8B", "h100", server="running=8", **asked)
-    assert {one.batch_size for series in few.series for one in series.points} == {1}
+    assert {one.concurrency for series in few.series for one in series.points} == {1}
     # SGLang runs 48 with drafts by default: more take a limit of a worker's share of them.
     told = {
-        one.batch_size: one.running
+        one.concurrency: one.running_limit
         for one in frontier("Qwen/Qwen3-8B", "h100", **asked).series[1].points
     }
     assert told == {1: None, 32: None, 160: 80}

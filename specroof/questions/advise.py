@@ -300,7 +300,7 @@ def check_request(request: AdviseRequest) -> CheckedRequest:
     if request.framework is not None and engine_name(request.framework) not in known:
         refuse("framework", request.framework, ", ".join(known))
     given = request.price_per_hour
-    for price in given.values() if isinstance(given, Mapping) else filter(None, [given]):
+    for price in given.values() if isinstance(given, Mapping) else [given] * (given is not None):
         number_within("price_per_hour", price, "usd_per_hour")
     targets = Targets(request.ttft_ms, request.tpot_ms, request.min_speedup)
     played = None

@@ -171,10 +171,10 @@ def rows_table(rows: Sequence[Row], names: Sequence[str], **titles: str) -> str:
     --------
     >>> from specroof import worth
     >>> found = worth("Qwen/Qwen3-8B", "h100", drafter="eagle3", accept_length=[3, 4])
-    >>> print(rows_table(found.rows, ["accept_length", "speedup"]))
-    tokens/round  speedup
-               3    1.84x
-               4    2.15x
+    >>> print(rows_table(found.rows, ["accept_length", "decision"]))
+    tokens/round  decision
+               3  on
+               4  on
     """
     records = records_of(rows)
     known = rows[0].quantities()

@@ -612,20 +612,28 @@ def told(request: Any) -> dict[str, Any]:
     return {name: _plain(value) for name, value in differs.items()}
 
 
-def _plain(value: Any) -> Any:
+#: Values of one parameter that an answer repeats, and lists in lists.
+_MOST_TOLD: Final = 1000
+_MOST_NESTED: Final = 3
+
+
+def _plain(value: Any, nested: int = 0) -> Any:
     """Return a value as JSON has it: the same of one thing and of a list of it."""
     if value is None or isinstance(value, str | bool | int):
         return value
-    if isinstance(value, float | np.floating):
-        if not math.isfinite(value):
-            return str(value)
+    if isinstance(value, float | np.floating) and math.isfinite(value):
         return int(value) if float(value).is_integer() else float(value)
+    if not isinstance(value, Mapping | list | tuple | range | np.ndarray):
+        return str(getattr(value, "name", value))
+    count = value.size if isinstance(value, np.ndarray) else len(value)
+    if count > _MOST_TOLD or nested == _MOST_NESTED:
+        return "many values"
+    if isinstance(value, np.ndarray):
+        value = value.ravel().tolist()
     if isinstance(value, Mapping):
-        return {str(name): _plain(one) for name, one in value.items()}
-    if isinstance(value, list | tuple | range | np.ndarray):
-        several = [_plain(one) for one in value]
-        return several[0] if len(several) == 1 else several
-    return str(getattr(value, "name", value))
+        return {str(name): _plain(one, nested + 1) for name, one in value.items()}
+    several = [_plain(one, nested + 1) for one in value]
+    return several[0] if len(several) == 1 else several
 
 
 def _by_field(given: Mapping[str, Any], rows: Mapping[str, Parameter]) -> dict[str, Any]:
