@@ -1,5 +1,6 @@
 """What becomes of each load with one drafter, as rows: the columns that all questions share."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
@@ -7,10 +8,10 @@ from typing import Annotated, Any, Final
 import numpy as np
 
 from specroof import quantities as q
-from specroof.arrays import Array
-from specroof.outcomes.choose import choose
+from specroof.arrays import Array, IntArray
+from specroof.outcomes.choose import decided
 from specroof.outcomes.outcomes import Outcomes
-from specroof.policies.decision import Choice, LoadDecision
+from specroof.policies.decision import LoadDecision
 from specroof.serving.workload import Load
 from specroof.speedup.price import Money
 
@@ -79,96 +80,106 @@ def load_fields(one: Outcomes, load: Load, money: Money) -> Iterator[dict[str, A
     money
         What the devices cost and draw.
     """
-    curve = one.curve
-    if one.played is not None:
-        load = one.played.load
+    curve, found = one.curve, decided(one)
+    drafts, tried = found.draft_len, found.tried
+    load = load if one.played is None else one.played.load
+
+    def at(values: Array, lengths: IntArray = drafts) -> Array:
+        grid = np.broadcast_to(values, curve.round_s.shape)
+        return np.take_along_axis(grid, lengths[..., None], axis=-1)[..., 0]
+
     figures = {"tokens_per_s": one.tokens_per_s, "tpot_s": one.tpot_s}
-    ends = one.figure_ends
     if one.end_to_end is not None:
         figures["ttft_s"] = one.end_to_end.ttft_s
-    running = np.broadcast_to(curve.running_batch, curve.round_s.shape)
-    places = np.ndindex(curve.speedup.shape[:2])
-    for at, (choice, decision) in zip(places, choose(one), strict=True):
-        spot, plain = (*at, choice.draft_len), (*at, 0)
-        has_room = bool(np.isfinite(figures["tokens_per_s"][plain]))
-        bands = {name: _ends_at(pair, spot) for name, pair in ends.items() if pair is not None}
-        tried = choice.low, choice.high
-        if has_room and choice.tried and curve.speedup_low is not None:
-            bands["tried_speedup"] = tried
-            bands["speedup"] = tried if choice.draft_len or choice.reason else (1.0, 1.0)
-        off, on = one.stable_rates(choice.tried) or (None, None)
-        values = {name: float(array[spot]) for name, array in figures.items()}
-        without = {f"plain_{name}": float(array[plain]) for name, array in figures.items()}
-        costs = costs_of(money, values["tokens_per_s"], "tokens_per_s", bands)
-        plain_usd = money.of(without["plain_tokens_per_s"])["usd_per_million_tokens"]
+    plain = {f"plain_{name}": at(values, np.zeros_like(drafts)) for name, values in figures.items()}
+    has_room = np.isfinite(plain["plain_tokens_per_s"])
+    runs = (drafts > 0) | (found.reason != "")
+    columns: dict[str, Any] = {
+        "context_len": curve.context_len[:, None],
+        **load_columns(load, curve.batch_size),
+        "draft_len": drafts,
+        "speedup": np.where(has_room, np.where(runs, found.speedup, 1.0), np.nan),
+        "decision": np.where(has_room, found.decision, ""),
+        **{name: at(values) for name, values in figures.items()},
+        "running": at(curve.running_batch),
+        "tried_draft_len": tried,
+        "tried_speedup": np.where(tried > 0, found.speedup, np.nan),
+        **plain,
+        "plain_usd_per_million_tokens": money.of(plain["plain_tokens_per_s"])[
+            "usd_per_million_tokens"
+        ],
+        "reason": np.where(has_room, found.reason, "memory"),
+    }
+    bands = {name: (at(pair[0]), at(pair[1])) for name, pair in one.figure_ends.items() if pair}
+    if curve.speedup_low is not None:
+        known = has_room & (tried > 0)
+        low, high = (np.where(known, end, np.nan) for end in (found.low, found.high))
+        bands["tried_speedup"] = low, high
+        off = known & ~runs
+        bands["speedup"] = np.where(off, 1.0, low), np.where(off, 1.0, high)
+    columns |= costs_of(money, columns["tokens_per_s"], bands)
+    if one.played is not None and load.arrival_rates:
+        columns["largest_stable_rate"] = one.played.stable_rate[tried]
+        columns["plain_largest_stable_rate"] = one.played.stable_rate[0]
+
+    def listed(values: Any) -> list[Any]:
+        if values is None:
+            return [None] * drafts.size
+        plain_list = np.broadcast_to(values, drafts.shape).ravel().tolist()
+        return (
+            [one or None for one in plain_list]
+            if np.asarray(values).dtype.kind == "U"
+            else plain_list
+        )
+
+    ends = {name: list(zip(*map(listed, pair), strict=True)) for name, pair in bands.items()}
+    for place, row in enumerate(zip(*map(listed, columns.values()), strict=True)):
+        known_bands = {
+            name: own for name, pairs in ends.items() if math.isfinite((own := pairs[place])[0])
+        }
         yield {
-            "context_len": float(curve.context_len[at[0]]),
-            **load_keys(load, at[1], float(curve.batch_size[at[1]])),
+            **dict(zip(columns, row, strict=True)),
             "drafter": curve.drafter,
-            "draft_len": choice.draft_len,
-            "speedup": _gain(choice) if has_room else np.nan,
-            "decision": decision if has_room else None,
-            **values,
-            **costs,
-            "running": float(running[spot]),
-            "tried_draft_len": choice.tried,
-            "tried_speedup": choice.speedup if choice.tried else np.nan,
-            **without,
-            "plain_usd_per_million_tokens": None if plain_usd is None else float(plain_usd),
-            "reason": (choice.reason or None) if has_room else "memory",
-            "largest_stable_rate": on,
-            "plain_largest_stable_rate": off,
-            "bands": bands,
+            "bands": known_bands,
         }
 
 
-def _gain(choice: Choice) -> float:
-    """Return the speedup of what runs: 1 where drafts are off, NaN where there is a reason."""
-    return choice.speedup if choice.draft_len or choice.reason else 1.0
-
-
-def load_keys(load: Load, place: int, batch_size: float) -> dict[str, Any]:
-    """Return what a load is told by: its clients, its rate, or its batch.
+def load_columns(load: Load, batch_size: Array) -> dict[str, Array]:
+    """Return what loads are told by: their clients, their rates, or their batches.
 
     Examples
     --------
-    >>> load_keys(Load([8, 16], [4096], requests=[80, 160]), 1, 16.0)
-    {'requests': 160, 'concurrency': 16.0}
+    >>> load_columns(Load([8, 16], [4096], requests=[80, 160]), np.array([8.0, 16.0]))
+    {'requests': array([ 80, 160]), 'concurrency': array([ 8., 16.])}
     """
-    names: dict[str, Any] = {"requests": load.requests[place]} if load.requests else {}
+    names = {"requests": np.array(load.requests)} if load.requests else {}
     if load.arrival_rates:
-        return names | {"rate": load.arrival_rates[place]}
+        return names | {"rate": np.array(load.arrival_rates, dtype=np.float64)}
     if load.kind != "concurrency":
         return names
     return names | {"concurrency" if load.workload or load.requests else "batch_size": batch_size}
 
 
-def _ends_at(ends: tuple[Array, Array], spot: tuple[int, ...]) -> tuple[float, float]:
-    low, high = (float(end[spot]) for end in ends)
-    return low, high
-
-
 def costs_of(
-    money: Money, tokens_per_s: float, name: str, bands: dict[str, tuple[float, float]]
-) -> dict[str, float | None]:
+    money: Money,
+    tokens_per_s: Array,
+    bands: dict[str, tuple[Array, Array]],
+    name: str = "tokens_per_s",
+) -> dict[str, Array | None]:
     """Return price and energy, and add their bands: the more tokens, the less they are.
 
     Parameters
     ----------
     money, tokens_per_s
         What the devices cost and draw, and the tokens that they make.
-    name
-        Under which `bands` has the band of the tokens.
     bands
         By the names of figures.
+    name
+        Under which they have the band of the tokens.
     """
-    fewest, most = (
-        money.of(np.nan if end is None else end) for end in bands.get(name, (None,) * 2)
-    )
-    costs: dict[str, float | None] = {}
-    for cost, value in money.of(tokens_per_s).items():
-        low, high = most[cost], fewest[cost]
-        costs[cost] = None if value is None else float(value)
-        if low is not None and high is not None:
-            bands[cost] = float(low), float(high)
-    return costs
+    fewest, most = map(money.of, bands.get(name, (np.nan, np.nan)))
+    for cost, low in most.items():
+        high = fewest[cost]
+        if name in bands and low is not None and high is not None:
+            bands[cost] = low, high
+    return money.of(tokens_per_s)

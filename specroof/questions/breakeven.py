@@ -16,7 +16,7 @@ from specroof.errors import OptionError, expect, refuse
 from specroof.latency import Deployment, Setup
 from specroof.outcomes.choose import choose
 from specroof.outcomes.outcomes import STEADY_NOTE, Outcomes, outcomes
-from specroof.outcomes.rows import OfLoad, load_keys
+from specroof.outcomes.rows import OfLoad, load_columns
 from specroof.policies.decision import LoadDecision
 from specroof.quantities import cell_of
 from specroof.questions.answer import Charted, case_of, rows_table, title_of
@@ -434,7 +434,10 @@ def _row(
     notes = raised_notes(now, now.curve.batch_size.tolist())
     own: dict[str, Any] = {
         "context_len": float(load.context_len[0]),
-        **load_keys(load, 0, float(load.batch_size[0])),
+        **{
+            name: values[0].item()
+            for name, values in load_columns(load, np.array(load.batch_size)).items()
+        },
     }
     have_room = first + np.flatnonzero(np.isfinite(runs[first:]))
     if not have_room.size:
@@ -604,21 +607,15 @@ def breakeven_text(answer: Breakeven) -> str:
         table = format_table(header, [_run_cells(row) for row in answer.rows], left=[4])
     else:
         told = {"answer": "", "speedup": "now", "value": answer.solve}
-        shown = [replace(row, answer=_told(row)) for row in answer.rows]
+        shown = [replace(row, answer="") if row.answer == "at" else row for row in answer.rows]
         table = rows_table(shown, _SHOWN, **told)
     return page(answer, table, below_title=answer.sought)
 
 
-#: What is told of an answer beside its value.
-_ANSWERS: Final = {"at": ""}
 _SHOWN: Final = (
     *("context_len", "concurrency", "batch_size", "rate", "value", "draft_len", "ceiling"),
     *("speedup", "answer"),
 )
-
-
-def _told(row: BreakevenRow) -> str:
-    return _ANSWERS.get(row.answer, row.answer)
 
 
 def _run_cells(row: BreakevenRow) -> list[str]:

@@ -13,7 +13,7 @@ from specroof.drafters import Drafter
 from specroof.errors import Note, OptionError, refuse
 from specroof.hardware import HardwareProfile
 from specroof.latency import Deployment
-from specroof.outcomes.rows import OfLoad, costs_of
+from specroof.outcomes.rows import OfLoad, costs_of, load_columns
 from specroof.questions.answer import Charted, rows_table
 from specroof.questions.curve_tables import compared_on
 from specroof.questions.played_loads import (
@@ -593,8 +593,9 @@ def _frontier(columns: _Columns, request: FrontierRequest) -> Frontier:
     return frontier_of(np.where(late, np.nan, users), columns["tokens_per_s_per_device"])
 
 
+_PER_DEVICE: Final = "tokens_per_s_per_device"
 #: Figures of a point that have bands.
-_BANDED: Final = ("speedup", "tokens_per_s_per_device", "ttft_s")
+_BANDED: Final = ("speedup", _PER_DEVICE, "ttft_s")
 
 
 def _of_devices(found: Prediction, drafter: int, drafts: slice) -> _Columns:
@@ -621,7 +622,7 @@ def _of_devices(found: Prediction, drafter: int, drafts: slice) -> _Columns:
         "late_ttft_s": (late_s[0], None),
         "late_tpot_s": (late_s[1], None),
         "speedup": (curve.speedup, speedup_ends),
-        "tokens_per_s_per_device": (one.tokens_per_s, ends["tokens_per_s"]),
+        _PER_DEVICE: (one.tokens_per_s, ends["tokens_per_s"]),
         "ttft_s": (waits_s, ends.get("ttft_s")),
     }
     load = found.load if one.played is None else one.played.load
@@ -629,12 +630,14 @@ def _of_devices(found: Prediction, drafter: int, drafts: slice) -> _Columns:
         "devices": np.array(found.devices),
         "draft_len": curve.draft_len[drafts, None],
         "running_limit": _told(found, drafter, is_plain=drafts.start is None),
-        **_load_columns(load, curve.batch_size),
+        **load_columns(load, curve.batch_size),
     }
+    if load.kind != "concurrency":  # how many run, on average
+        columns["running"] = curve.batch_size
     if one.played is not None and load.arrival_rates:
         columns["largest_stable_rate"] = one.played.stable_rate[drafts, None]
     for name, (values, pair) in figures.items():
-        share = found.devices if name == "tokens_per_s_per_device" else 1
+        share = found.devices if name == _PER_DEVICE else 1
         columns[name] = values[0, :, drafts].T / share
         if name in _BANDED:
             low, high = (np.full(shape, np.nan),) * 2 if pair is None else pair
@@ -642,15 +645,6 @@ def _of_devices(found: Prediction, drafter: int, drafts: slice) -> _Columns:
             columns[f"{name}_high"] = high[0, :, drafts].T / share
     grids = np.broadcast_arrays(*columns.values())
     return {name: grid.ravel() for name, grid in zip(columns, grids, strict=True)}
-
-
-def _load_columns(load: Load, batch_size: Array) -> _Columns:
-    """Return what loads are told by, and of arrivals the requests that run on average."""
-    if load.arrival_rates:
-        return {"rate": np.array(load.arrival_rates), "running": batch_size}
-    if load.kind != "concurrency":
-        return {"running": batch_size}
-    return {"concurrency" if load.workload else "batch_size": batch_size}
 
 
 def _told(found: Prediction, drafter: int, *, is_plain: bool) -> Array:
@@ -685,21 +679,22 @@ def _series(
 
 def _point(names: dict[str, Any], columns: _Columns, i: int, money: Money) -> FrontierPoint:
     """Return one of the points, which is told by names, with its price and energy by device."""
+    figures = {name: column[i] for name, column in columns.items() if not name.startswith("late_")}
+    bands = {name: (figures.pop(f"{name}_low"), figures.pop(f"{name}_high")) for name in _BANDED}
+    figures |= costs_of(money, figures[_PER_DEVICE], bands, _PER_DEVICE)
     known: dict[str, Any] = {
-        column: None if np.isnan(values[i]) else values[i].item()
-        for column, values in columns.items()
-        if not column.startswith("late_")
+        name: None if value is None or np.isnan(value) else value.item()
+        for name, value in figures.items()
     }
-    bands = {name: (known.pop(f"{name}_low"), known.pop(f"{name}_high")) for name in _BANDED}
     stable_rate = known.get("largest_stable_rate")
     if stable_rate is not None and known["rate"] > stable_rate:
         known["reason"] = "unsustained"
-    costs: dict[str, Any] = costs_of(
-        money, known["tokens_per_s_per_device"], "tokens_per_s_per_device", bands
-    )
-    for count in ("devices", "draft_len", "running_limit"):
-        known[count] = None if known[count] is None else int(known[count])
-    return FrontierPoint(**names, **known, **costs, bands=bands)
+    if known["running_limit"] is not None:
+        known["running_limit"] = int(known["running_limit"])
+    ends = {
+        name: (low.item(), high.item()) for name, (low, high) in bands.items() if np.isfinite(low)
+    }
+    return FrontierPoint(**names, **known, bands=ends)
 
 
 def _money_notes(chip: HardwareProfile, usd: float | None) -> Iterator[str]:

@@ -302,7 +302,8 @@ class Prediction(Charted):
 
     def to_csv(self, of: Of = "rows") -> str:
         """Return the rows as the CSV that ``--csv`` writes; "points" as ``--points`` does."""
-        refuse_long_texts(self.curves, self.end_to_end, "CSV")
+        if of == "points":
+            refuse_long_texts(self.curves, self.end_to_end, "CSV")
         return super().to_csv(of)
 
     def figures(self) -> dict[str, Any]:
