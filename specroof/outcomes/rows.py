@@ -125,12 +125,9 @@ def load_fields(one: Outcomes, load: Load, money: Money) -> Iterator[dict[str, A
     def listed(values: Any) -> list[Any]:
         if values is None:
             return [None] * drafts.size
-        plain_list = np.broadcast_to(values, drafts.shape).ravel().tolist()
-        return (
-            [one or None for one in plain_list]
-            if np.asarray(values).dtype.kind == "U"
-            else plain_list
-        )
+        grid = np.broadcast_to(values, drafts.shape)
+        cells = grid.ravel().tolist()
+        return [one or None for one in cells] if grid.dtype.kind == "U" else cells
 
     ends = {name: list(zip(*map(listed, pair), strict=True)) for name, pair in bands.items()}
     for place, row in enumerate(zip(*map(listed, columns.values()), strict=True)):
