@@ -156,7 +156,7 @@ GRID = f"{PREDICT} --context 1024,4096 --batch 1,2,4"
         (f"{GRID.replace('b200', 'b200,h100,h200')}", 3 * CURVE_POINTS),
         (f"{GRID} --json", TEXT_WEIGHT * CURVE_POINTS),
         (f"{GRID.replace('b200', 'b200,h100')} --json", 2 * TEXT_WEIGHT * CURVE_POINTS),
-        (f"{GRID} --csv -", TEXT_WEIGHT * CURVE_POINTS),
+        (f"{GRID} --points -", TEXT_WEIGHT * CURVE_POINTS),
         (f"{PREDICT} --batch 1,2 --input-len 64 --output-len 64", REQUEST_WEIGHT * 2 * 17),
         (
             f"{PREDICT} --batch 1,2 --input-len 64 --output-len 64 --json",
