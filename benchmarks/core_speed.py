@@ -24,7 +24,6 @@ RUNNER: Final = '''
 import importlib, io, json, sys, time
 import numpy as np
 import specroof
-from specroof.questions.curve_tables import point_columns
 from specroof.sweeps.places import table_writer
 
 side, models = int(sys.argv[1]), json.loads(sys.argv[2])
@@ -85,7 +84,7 @@ for name in models:
         took["best drafts"] = time.process_time() - begun
         begun = time.process_time()
         with table_writer("parquet", io.BytesIO(), {}) as write:
-            write(point_columns(curve))
+            write(curve.columns())
         took["columns, Parquet"] = time.process_time() - begun
         best = {step: min(best.get(step, 1e9), seconds) for step, seconds in took.items()}
     per_point = {step: seconds / curve.round_s.size for step, seconds in best.items()}

@@ -142,7 +142,11 @@ class Row:
     @property
     def record(self) -> dict[str, Any]:
         """The values by the names of their columns, None where there is none."""
-        return {name: _known(getattr(self, name)) for name in self.column_names()}
+        known = self.quantities()
+        return {
+            name: _known(getattr(self, name), is_count=name in known and known[name].is_count)
+            for name in self.column_names()
+        }
 
     def __getattr__(self, name: str) -> Any:
         """Return an end of a band, None without one."""
@@ -152,11 +156,15 @@ class Row:
         return self.bands.get(figure, (None, None))[end == "high"]
 
 
-def _known(value: Any) -> Any:
-    """Return a value as JSON has it, None for a number that is not known."""
+def _known(value: Any, *, is_count: bool = False) -> Any:
+    """Return a value as JSON has it: None for a number that is not known, whole counts whole."""
     if isinstance(value, tuple):
-        return [_known(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return [_known(one, is_count=is_count) for one in value]
+    if not isinstance(value, float):
+        return value
+    if not math.isfinite(value):
+        return None
+    return int(value) if is_count and value.is_integer() else value
 
 
 def records_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
@@ -170,7 +178,7 @@ def records_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
     ...     rate: Annotated[float | None, RATE] = None
     ...     batch_size: Annotated[float | None, BATCH_SIZE] = None
     >>> records_of([Load(batch_size=8.0), Load(batch_size=16.0)])
-    [{'batch_size': 8.0}, {'batch_size': 16.0}]
+    [{'batch_size': 8}, {'batch_size': 16}]
     """
     records = [row.record for row in rows]
     if not records:
@@ -379,6 +387,11 @@ TOKENS_PER_ROUND: Final = quantity(
     spelt="{:.2f}".format,
     better="more",
 )
+NEAR_BEST: Final = quantity(
+    *("near_best", "near best", "Shortest and longest draft within 1 % of the best speedup."),
+    unit="tokens",
+    spelt=lambda ends: runs_spelt([ends]),
+)
 PLAIN_TPOT: Final = quantity(
     *("plain_tpot_s", "plain TPOT", "The same without drafts."), unit="s", spelt=format_seconds
 )
@@ -480,4 +493,9 @@ quantity(
 )
 quantity("prefix_hit_rate", "hits", "Share of a prompt that is cached.", spelt=_general)
 quantity("arrivals_per_s", "req/s in", "Requests that arrive in a second.", unit="requests/s")
-quantity("requests_per_s", "req/s", "Requests that end in a second.", unit="requests/s")
+REQUEST_RATE: Final = quantity(
+    *("requests_per_s", "req/s", "Requests that end in a second."),
+    unit="requests/s",
+    spelt=_three,
+    better="more",
+)

@@ -17,7 +17,7 @@ from specroof.hardware import DevicePower, DevicePrice, Interconnect, Peak
 from specroof.questions import predict as prediction
 from specroof.reading.checked import within
 from specroof.speedup import curve as axes
-from specroof.speedup.curve import REQUEST_WEIGHT, TEXT_WEIGHT
+from specroof.speedup.curve import REQUEST_WEIGHT, ROW_WEIGHT, TEXT_WEIGHT
 from specroof.units import BOUNDS, Bounds
 
 QUANTITIES = sorted(BOUNDS)
@@ -145,8 +145,8 @@ def test_a_flag_out_of_bounds_is_refused_in_one_line(words: str, said: str) -> N
     assert said in refused(words)
 
 
-CURVE_POINTS = 2 * 3 * 17
-GRID = f"{PREDICT} --context 1024,4096 --batch 1,2,4"
+CURVE_POINTS = 2 * 3 * 64
+GRID = f"{PREDICT} --context 1024,4096 --batch 1,2,4 --max-draft-len 63"
 
 
 @pytest.mark.parametrize(
@@ -154,12 +154,13 @@ GRID = f"{PREDICT} --context 1024,4096 --batch 1,2,4"
     [
         (f"{GRID} --drafter mtp,accept=0.5", 2 * CURVE_POINTS),
         (f"{GRID.replace('b200', 'b200,h100,h200')}", 3 * CURVE_POINTS),
-        (f"{GRID} --json", TEXT_WEIGHT * CURVE_POINTS),
-        (f"{GRID.replace('b200', 'b200,h100')} --json", 2 * TEXT_WEIGHT * CURVE_POINTS),
+        (f"{GRID} --grid", TEXT_WEIGHT * CURVE_POINTS),
+        (f"{GRID.replace('b200', 'b200,h100')} --grid", 2 * TEXT_WEIGHT * CURVE_POINTS),
         (f"{GRID} --points -", TEXT_WEIGHT * CURVE_POINTS),
+        (f"{GRID.replace('63', '3')} --csv -", ROW_WEIGHT * 2 * 3),
         (f"{PREDICT} --batch 1,2 --input-len 64 --output-len 64", REQUEST_WEIGHT * 2 * 17),
         (
-            f"{PREDICT} --batch 1,2 --input-len 64 --output-len 64 --json",
+            f"{PREDICT} --batch 1,2 --input-len 64 --output-len 64 --grid",
             REQUEST_WEIGHT * TEXT_WEIGHT * 2 * 17,
         ),
     ],

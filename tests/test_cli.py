@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 import specroof
+from gridded import gridded
 from specroof.cli import app
 from specroof.units import format_seconds
 
@@ -54,11 +55,15 @@ def test_predict_prints_json_with_the_keys_and_axes_of_the_contract() -> None:
     text = run(
         *PREDICT,
         *("--tp", "2", "--batch", "1,8,32", "--context", "1024,8192", "--max-draft-len", "5"),
-        *("--drafter", BLOCK, "--drafter", "ideal", "--json"),
+        *("--drafter", BLOCK, "--drafter", "ideal", "--grid"),
     )
     result = last_object(text)
     assert len(text.splitlines()) == 1
-    assert result["placement"] == {
+    assert [*result] == [
+        *("version", "question", "asked", "case", "rows", "choice", "notes", "warnings", "grid"),
+    ]
+    assert (result["version"], result["question"]) == (3, "predict")
+    assert result["case"]["placement"] == {
         "tensor_parallel": 2,
         "expert_parallel": 1,
         "attention_data_parallel": 1,
@@ -66,29 +71,31 @@ def test_predict_prints_json_with_the_keys_and_axes_of_the_contract() -> None:
         "pipeline_parallel": 1,
         "nodes": 1,
     }
-    assert result["context_len"] == [1024, 8192]
-    assert result["batch_size"] == [1, 8, 32]
-    assert result["draft_len"] == [0, 1, 2, 3, 4, 5]
-    assert result["engine"] == "ideal"
-    assert isinstance(result["notes"], list)
-    assert np.shape(result["baseline"]["step_s"]) == (2, 3)
-    assert np.shape(result["baseline"]["tokens_per_s"]) == (2, 3)
-    block, ideal = result["drafters"]
-    assert (block["name"].split(",")[0], ideal["name"]) == ("block", "ideal")
-    for key in (
-        *("tokens_per_round", "draft_s", "verify_s", "round_s", "speedup"),
-        *("tokens_per_s", "tokens_per_s_per_user"),
-    ):
-        assert np.shape(block[key]) == (2, 3, 6), key
-    for key in ("best_draft_len", "best_speedup"):
-        assert np.shape(block[key]) == (2, 3), key
-    assert np.shape(block["near_best"]) == (2, 3, 2)
-    assert block["verify_len"] == [1, 2, 3, 4, 5, 6]
-    assert all(speedup[0] == 1.0 for row in block["speedup"] for speedup in row)
+    assert result["case"]["engine"] == "ideal"
+    assert len(result["rows"]) == 2 * 2 * 3
+    assert len(result["choice"]["loads"]) == 2 * 3
+    grid = result["grid"]
+    assert grid["dims"] == ["drafter", "context_len", "batch_size", "draft_len"]
+    block, ideal = grid["coords"].pop("drafter")
+    assert (block.split(",")[0], ideal) == ("block", "ideal")
+    assert grid["coords"] == {
+        "context_len": [1024, 8192],
+        "batch_size": [1, 8, 32],
+        "draft_len": [0, 1, 2, 3, 4, 5],
+    }
+    for name, values in grid["quantities"].items():
+        assert np.shape(values) == (2, 2, 3, 6), name
+    assert {
+        *("tokens_per_round", "draft_s", "verify_s", "round_s", "speedup", "tpot_s"),
+        *("tokens_per_s", "tokens_per_s_per_user", "is_best"),
+    } <= {*grid["quantities"]}
+    assert gridded(result, "verify_len")[0, 0].tolist() == [1, 2, 3, 4, 5, 6]
+    assert (gridded(result, "speedup")[..., 0] == 1).all()
+    assert "grid" not in last_object(run(*PREDICT, "--drafter", "ideal", "--json"))
 
 
 def test_the_command_line_and_the_library_agree() -> None:
-    result = last_object(run(*PREDICT, "--batch", "1,8", "--drafter", BLOCK, "--json"))
+    result = last_object(run(*PREDICT, "--batch", "1,8", "--drafter", BLOCK, "--grid"))
     curve = specroof.speedup_curve(
         specroof.load_model("Qwen/Qwen3-8B"),
         specroof.load_hardware("b200"),
@@ -96,14 +103,14 @@ def test_the_command_line_and_the_library_agree() -> None:
         batch_size=[1, 8],
         engine="ideal",
     )
-    assert result["drafters"][0]["speedup"] == curve.speedup.tolist()
+    assert gridded(result, "speedup").tolist() == curve.speedup.tolist()
 
 
 def test_a_depth_that_was_not_measured_is_null_and_never_the_best() -> None:
     spec = "autoregressive,cost=0,survival=.9/.8"
-    (drafter,) = last_object(run(*PREDICT, "--drafter", spec, "--json"))["drafters"]
-    assert drafter["speedup"][0][0][3:] == [None] * 14
-    assert drafter["best_draft_len"] == [[2]]
+    found = last_object(run(*PREDICT, "--drafter", spec, "--grid"))
+    assert found["grid"]["quantities"]["speedup"][0][0][0][3:] == [None] * 14
+    assert [row["draft_len"] for row in found["rows"]] == [2]
     assert "--max-draft-len is 3" in refused(*PREDICT, "--drafter", spec, "--max-draft-len", "3")
 
 
@@ -113,75 +120,68 @@ def test_the_table_says_best_near_best_and_where_it_does_not_pay() -> None:
         "--drafter", "autoregressive,accept=0.5,cost=0.30", "--drafter", BLOCK,
     ).splitlines()  # fmt: skip
     assert lines[0].startswith("DeepSeek-V4-Pro on 8 x NVIDIA B200")
-    assert any(line.split()[:2] == ["best", "γ"] for line in lines)
-    (slow,) = [line for line in lines if line.endswith("accept=0.5,cost=0.30") and "x" in line]
-    assert slow.split()[:2] == ["none", "1.00x"]
-    assert "1:" in slow.split()  # the shortest draft
-    (quick,) = [line for line in lines if line.endswith(BLOCK) and "x" in line]
-    assert "-" in quick.split()  # where a draft is best
+    (slow,) = [line for line in lines if line.endswith("accept=0.5,cost=0.30") and "x " in line]
+    (quick,) = [line for line in lines if line.endswith(BLOCK) and "x " in line]
+    assert (slow.split()[2:4], slow.split()[5]) == (["0", "1.00x"], "off")
+    assert int(quick.split()[2]) > 0
+    assert quick.split()[5] == "on"
     surveyed = next(i for i, line in enumerate(lines) if line.startswith("does not pay"))
     low, _, high = lines[surveyed + 1].split()[0].rstrip(";").partition("-")
     assert int(low) <= 4 <= int(high)  # the point above is one of them
 
 
-def test_where_no_draft_is_best_the_shortest_has_its_speedup() -> None:
+def test_where_no_draft_is_best_the_one_that_loses_least_has_its_speedup() -> None:
     # Nothing accepted: a round of one draft gives one token, for a draft and a verification.
     words = (*PREDICT, "--batch", "1,8", "--drafter", "autoregressive,accept=0,cost=0.25")
-    answer = last_object(run(*words, "--json"))
-    (drafter,), step_s = answer["drafters"], answer["baseline"]["step_s"][0]
-    costs = [
-        step / (0.25 * step + verify[1])
-        for step, verify in zip(step_s, drafter["verify_s"][0], strict=True)
-    ]
-    assert drafter["best_draft_len"] == [[0, 0]]
-    assert drafter["shortest_draft_len"] == [[1, 1]]
-    assert drafter["shortest_speedup"][0] == pytest.approx(costs)
+    answer = last_object(run(*words, "--grid"))
+    step_s = gridded(answer, "round_s")[0, :, 0]
+    costs = step_s / (0.25 * step_s + gridded(answer, "verify_s")[0, :, 1])
+    rows = answer["rows"]
+    assert [(row["draft_len"], row["speedup"], row["tried_draft_len"]) for row in rows] == [
+        (0, 1.0, 1)
+    ] * 2
+    assert [row["tried_speedup"] for row in rows] == pytest.approx(costs)
     table = run(*words)
-    assert [line.split()[4:8] for line in table.splitlines() if " none " in line] == [
-        ["none", "1.00x", "1:", f"{cost:.2f}x"] for cost in costs
-    ]
+    assert [f"{cost:.2f}x" in table for cost in costs] == [True, True]
 
 
-def test_where_no_draft_is_best_the_band_is_of_what_the_verdict_judges() -> None:
+def test_where_no_draft_is_best_the_band_is_of_what_the_decision_judges() -> None:
     # It printed 1.00-1.00x, the band of no drafts, beside the verdict of one draft.
     words = ("predict", "Qwen/Qwen3-8B", "-H", "h100", "--batch", "1,8", "--drafter")
-    unclear = [*words, "eagle3,accept=0.12"]
-    for call, verdict in ((unclear, "unclear"), ([*words, "eagle3,accept=0.01"], "loses")):
-        (drafter,) = last_object(run(*call, "--json"))["drafters"]
-        assert drafter["verdict"] == [[verdict, verdict]]
-        assert drafter["best_draft_len"] == [[0, 0]]
-        table = run(*call)
-        for b, line in enumerate(line for line in table.splitlines() if " none " in line):
-            speedups = drafter["speedup"][0][b][1:]
-            best = 1 + speedups.index(max(speedups))
-            ends = [drafter[name][0][b][best] for name in ("speedup_low", "speedup_high")]
-            assert f" {best}: {ends[0]:.2f}-{ends[1]:.2f}x {verdict} " in " ".join(line.split())
+    for spec in ("eagle3,accept=0.12", "eagle3,accept=0.01"):
+        found = last_object(run(*words, spec, "--grid"))
+        table = run(*words, spec)
+        for b, row in enumerate(found["rows"]):
+            tried = 1 + int(np.argmax(gridded(found, "speedup")[0, b, 1:]))
+            assert (row["decision"], row["draft_len"], row["tried_draft_len"]) == ("off", 0, tried)
+            ends = [row[f"tried_speedup_{end}"] for end in ("low", "high")]
+            assert ends == [
+                gridded(found, f"speedup_{end}")[0, b, tried] for end in ("low", "high")
+            ]
+            assert f" {ends[0]:.2f}x-{ends[1]:.2f}x" in table
 
 
-def test_where_prefills_count_the_shortest_draft_has_its_speedup_too() -> None:
+def test_where_prefills_count_what_loses_least_has_its_speedup_too() -> None:
     requests = ("--concurrency", "8", "--input-len", "1024", "--output-len", "64", "--steady")
     words = (*PREDICT, *requests, "--drafter", "autoregressive,accept=0,cost=0.25")
-    (drafter,) = last_object(run(*words, "--json"))["drafters"]
-    whole = drafter["end_to_end"]
-    assert whole["shortest_draft_len"] == [[1]]
-    assert whole["shortest_speedup"][0][0] == whole["speedup"][0][0][1] < 1.0
+    found = last_object(run(*words, "--grid"))
+    (row,) = found["rows"]
+    assert row["tried_draft_len"] == 1
+    assert row["tried_speedup"] == gridded(found, "speedup")[0, 0, 1] < 1.0
     table = run(*words, "--drafter", "ideal")
-    told = f"1: {whole['shortest_speedup'][0][0]:.2f}x"
-    lost, best = [line for line in table.splitlines() if line.startswith("    8 ")]
-    assert told in lost
-    assert best.split()[-2:] == ["-", "ideal"]
+    assert f"{row['tried_speedup']:.2f}x" in table
 
 
-def test_a_load_that_no_draft_has_room_for_has_no_shortest_one() -> None:
+def test_a_load_that_no_draft_has_room_for_is_off() -> None:
     words = ("predict", "Qwen/Qwen3-8B", "-H", "h100", "--batch", "88", "--json")
-    (drafter,) = last_object(run(*words, "--drafter", "mtp,accept=0.8"))["drafters"]
-    assert drafter["best_draft_len"] == [[0]]
-    assert (drafter["shortest_draft_len"], drafter["shortest_speedup"]) == ([[None]], [[None]])
+    (row,) = last_object(run(*words, "--drafter", "mtp,accept=0.8"))["rows"]
+    assert (row["draft_len"], row["decision"], row["speedup"]) == (0, "off", 1.0)
+    assert (row["tried_draft_len"], row["tried_speedup"]) == (0, None)
 
 
 def test_a_grid_has_a_row_for_every_operating_point() -> None:
     text = run(*PREDICT, "--batch", "1,8", "--context", "1024,2048", "--drafter", AUTOREGRESSIVE)
-    rows = [line.split()[:2] for line in text.splitlines() if " ms " in line]
+    rows = [line.split()[:2] for line in text.splitlines() if "x " in line and " ms " in line]
     assert rows == [["1024", "1"], ["1024", "8"], ["2048", "1"], ["2048", "8"]]
 
 
@@ -401,8 +401,8 @@ def test_the_time_to_the_first_token_is_the_pass_and_each_request() -> None:
     assert four["time_to_first_token_s"] == pytest.approx(four["total_s"] + 4 * request_s)
     # What a request waits for in `predict`.
     requests = ("--input-len", "1000", "--output-len", "10", "--drafter", "ideal", "--json")
-    (drafter,) = last_object(run("predict", *words[:3], *requests))["drafters"]
-    assert drafter["end_to_end"]["wait_s"] == alone["time_to_first_token_s"]
+    case = last_object(run("predict", *words[:3], *requests))["case"]
+    assert case["load"]["wait_s"] == alone["time_to_first_token_s"]
     text = run("explain", *words)
     assert "context 0, 1000 new per sequence, engine sglang (prefill): the pass takes" in text
     seconds = format_seconds(alone["time_to_first_token_s"])

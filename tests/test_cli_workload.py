@@ -7,12 +7,15 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import specroof
+from gridded import gridded
 from specroof.cli import app
 from specroof.plot import batches
+from specroof.quantities import QUANTITIES, cell_of
 
 PREDICT = "predict Qwen/Qwen3-8B -H b200 --engine ideal --drafter autoregressive,accept=.8,cost=.05"
 MOCK = "mock Qwen/Qwen3.5-27B -H b200 --engine ideal --drafter mtp,accept=0.5 --draft-len 3"
@@ -40,49 +43,43 @@ def result(words: str) -> dict[str, Any]:
 
 
 def test_requests_stand_for_a_context_and_a_batch() -> None:
-    found = result(f"{PREDICT} --input-len 4000 --output-len 1000 --concurrency 1,8 --steady")
-    plain = result(f"{PREDICT} --context 4500 --batch 1,8")
-    assert found["context_len"] == [4500]
-    assert found["batch_size"] == [1, 8]
+    found = result(
+        f"{PREDICT} --input-len 4000 --output-len 1000 --concurrency 1,8 --steady --grid"
+    )
+    plain = result(f"{PREDICT} --context 4500 --batch 1,8 --grid")
+    load = found["case"]["load"]
     lengths = {"input_len": 4000, "output_len": 1000, "prefix_hit_rate": 0}
-    assert found["workload"] == lengths
-    whole = found["drafters"][0].pop("end_to_end")
-    assert found["drafters"] == plain["drafters"]
+    assert load.items() >= {"context_len": [4500], "concurrency": [1, 8], **lengths}.items()
+    for name in ("tokens_per_round", "draft_s", "verify_s", "round_s", "verify_len"):
+        assert gridded(found, name).tolist() == gridded(plain, name).tolist()
     # By hand: a prefill and 999 steps at batch 1 without drafts.
-    seconds = 999 * found["baseline"]["step_s"][0][0] + whole["wait_s"]
-    assert whole["tokens_per_s"][0][0][0] == pytest.approx(1000 / seconds)
-    assert whole["speedup"][0][1][0] == 1
-    for batch, best in enumerate(whole["best_draft_len"][0]):
-        speedups = whole["speedup"][0][batch]
-        assert speedups[best] == whole["best_speedup"][0][batch] == max(speedups)
+    seconds = 999 * gridded(plain, "round_s")[0, 0, 0] + load["wait_s"]
+    assert gridded(found, "tokens_per_s")[0, 0, 0] == pytest.approx(1000 / seconds)
+    speedups = gridded(found, "speedup")[0]
+    assert speedups[1, 0] == 1
+    for row, lengths_of_load in zip(found["rows"], speedups, strict=True):
+        assert lengths_of_load[row["draft_len"]] == row["speedup"] == np.nanmax(lengths_of_load)
 
 
 def test_depths_without_a_value_are_null_with_prefills_too() -> None:
     words = PREDICT.replace("accept=.8", "survival=.9/.7")
-    found = result(f"{words} --input-len 64 --output-len 64")
-    assert found["drafters"][0]["end_to_end"]["speedup"][0][0][3] is None
+    found = result(f"{words} --input-len 64 --output-len 64 --grid")
+    assert np.isnan(gridded(found, "speedup")[0, 0, 3])
 
 
 def test_requests_stand_beside_throughput() -> None:
     words = f"{PREDICT} --input-len 4000 --output-len 100 --concurrency 1,8 --steady"
-    told = result(words)["drafters"][0]["end_to_end"]
+    rows = result(words)["rows"]
     lines = [line.split() for line in run(words).splitlines()]
     place = next(i for i, cells in enumerate(lines) if "TTFT" in cells)
-    header = " ".join(lines[place])
-    assert header == "batch best γ speedup tok/s req/s TTFT TPOT decoding prefill drafter"
-    for batch, cells in enumerate(lines[place + 1 : place + 3]):
-        best = told["best_draft_len"][0][batch]
-        assert cells[1] == str(best)
-        for name, cell, unit in (
-            ("requests_per_s", cells[4], ""),
-            ("ttft_s", cells[5], cells[6]),
-            ("tpot_s", cells[7], cells[8]),
-        ):
-            value = told[name][0][batch][best] * {"": 1, "ms": 1e3, "µs": 1e6}[unit]
-            assert float(cell) == pytest.approx(value, rel=6e-3)
-    one = run(f"{PREDICT} --input-len 4000 --output-len 1").splitlines()
-    (row,) = (line for line in one[one.index("") :] if line.split()[:2] == ["1", "none"])
-    assert " - " in row  # an answer of one token has none after it
+    shown = ("concurrency", "draft_len", "speedup", "decision", "tokens_per_round")
+    for row, cells in zip(rows, lines[place + 1 : place + 3], strict=True):
+        spelt = [cell_of(QUANTITIES[name], row[name]) for name in shown]
+        assert [cell for cell in cells if cell in spelt][:5] == spelt
+        for name in ("tpot_s", "ttft_s", "tokens_per_s", "requests_per_s"):
+            assert cell_of(QUANTITIES[name], row[name]) in " ".join(cells)
+    (row,) = result(f"{PREDICT} --input-len 4000 --output-len 1")["rows"]
+    assert row["tpot_s"] is row["plain_tpot_s"] is None  # there is no token after the first
 
 
 def test_the_table_shows_what_prefills_leave() -> None:
@@ -132,10 +129,6 @@ batch_size: [1, 8]
 workload: [{input_len: 4000, output_len: 1000}, {input_len: 64, output_len: 32}]
 engine: ideal
 """
-COUNTED = (
-    *("tokens_per_s", "speedup", "requests_per_s", "ttft_s", "tpot_s"),
-    *("prefill_frac", "effective_batch"),
-)
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:
@@ -151,7 +144,7 @@ def test_a_study_of_workloads_writes_what_predict_prints(tmp_path: Path) -> None
     predictions = {
         (chip, prompt): result(
             f"predict Qwen/Qwen3-8B -H {chip} --tp 2 --engine ideal --concurrency 1,8 {drafters} "
-            f"--input-len {prompt} --output-len {answer} --steady"
+            f"--input-len {prompt} --output-len {answer} --steady --grid"
         )
         for chip in ("b200", "h200")
         for prompt, answer in ((4000, 1000), (64, 32))
@@ -161,30 +154,25 @@ def test_a_study_of_workloads_writes_what_predict_prints(tmp_path: Path) -> None
         assert len(rows) == 2 * 2 * 17
         for row in rows:
             found = predictions[chip, int(row["input_len"])]
-            drafter = found["drafters"][order]
-            j, k = found["batch_size"].index(int(row["batch_size"])), int(row["draft_len"])
-            told = row["end_to_end_speedup"]
-            assert (float(told) if told else None) == drafter["end_to_end"]["speedup"][0][j][k]
+            place = [1, 8].index(int(row["batch_size"])), int(row["draft_len"])
+            told = float(row["speedup"] or "nan")
+            expected = gridded(found, "speedup", order)[0][place]
+            assert told == expected or np.isnan([told, expected]).all()
 
 
-def test_csv_has_prefills_beside_decoding(tmp_path: Path) -> None:
+def test_points_are_those_of_the_grid(tmp_path: Path) -> None:
     path = tmp_path / "points.csv"
     words = f"{PREDICT} --input-len 4000 --output-len 1000 --concurrency 1,8 --max-draft-len 3"
-    found = result(f"{words} --points {path}")
-    (drafter,) = found["drafters"]
+    found = result(f"{words} --grid --points {path}")
     rows = read_csv(path)
     assert len(rows) == 2 * 4
     for row in rows:
-        j, k = found["batch_size"].index(int(row["batch_size"])), int(row["draft_len"])
-        assert (row["input_len"], row["output_len"]) == ("4000", "1000")
-        assert float(row["end_to_end_wait_s"]) == drafter["end_to_end"]["wait_s"]
-        assert float(row["speedup"]) == drafter["speedup"][0][j][k]
-        for name in COUNTED:
-            assert float(row[f"end_to_end_{name}"]) == drafter["end_to_end"][name][0][j][k]
-        best = drafter["end_to_end"]["best_draft_len"][0][j]
-        assert row["end_to_end_is_best"] == str(int(k == best))
-    run(f"{PREDICT} --csv {path}")
-    assert not [name for name in read_csv(path)[0] if name.startswith(("end_to", "input"))]
+        place = found["grid"]["coords"]["concurrency"].index(int(row["batch_size"]))
+        for name in found["grid"]["quantities"]:
+            expected = gridded(found, name)[0, place, int(row["draft_len"])]
+            assert np.isnan(expected) if row[name] == "" else float(row[name]) == expected
+    run(f"{PREDICT} --points {path}")
+    assert not [name for name in read_csv(path)[0] if name in {"steady", "ttft_s", "requests"}]
 
 
 def test_a_study_has_the_same_columns_and_leaves_unknown_depths_empty(tmp_path: Path) -> None:
@@ -198,7 +186,7 @@ def test_a_study_has_the_same_columns_and_leaves_unknown_depths_empty(tmp_path: 
         ("4500", "4000", "1000"),
         ("80", "64", "32"),
     }
-    unknown = [row for row in rows if row["end_to_end_speedup"] == ""]
+    unknown = [row for row in rows if row["speedup"] == ""]
     assert {row["drafter"] for row in unknown} == {"autoregressive,cost=0.1,survival=.9/.7"}
     assert {int(row["draft_len"]) for row in unknown} == set(range(3, 17))  # two were measured
 
@@ -225,11 +213,10 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
 def test_charts_of_requests_show_what_prefills_leave(
     tmp_path: Path, drawn: dict[str, list[Any]]
 ) -> None:
-    words = f"{PREDICT} --input-len 4000 --output-len 1000 --plot {tmp_path / 'a.png'}"
-    (drafter,) = result(words)["drafters"]
+    words = f"{PREDICT} --input-len 4000 --output-len 1000 --grid --plot {tmp_path / 'a.png'}"
+    found = result(words)
     ((curve,),) = drawn.values()
-    assert curve.speedup.tolist() == drafter["end_to_end"]["speedup"]
-    assert curve.speedup.tolist() != drafter["speedup"]
+    assert curve.speedup.tolist() == gridded(found, "speedup").tolist()
 
 
 def test_the_overview_of_a_study_of_workloads_has_prefills(tmp_path: Path) -> None:

@@ -329,11 +329,12 @@ def test_p_min_on_a_3090(n_max: int, p_min: float) -> None:
         options=Options(weight_dtype="q4_k_m"), max_draft_len=7,
         drafters=f"mtp,survival={survival},p-min={p_min}",
     )  # fmt: skip
-    (row,) = answer.to_dict()["drafters"]
+    (curve,) = answer.curves
     accepted, tokens_per_s = STOPPED[n_max, p_min]
-    drafts = row["verify_len"][n_max] - 1
-    assert (row["tokens_per_round"][0][0][n_max] - 1) / drafts == pytest.approx(accepted, rel=0.08)
-    assert row["speedup"][0][0][n_max] == pytest.approx(tokens_per_s / 41.57, rel=0.12)
+    drafts = curve.verify_len[n_max] - 1
+    accepted_share = (curve.tokens_per_round[0, 0, n_max] - 1) / drafts
+    assert accepted_share == pytest.approx(accepted, rel=0.08)
+    assert curve.speedup[0, 0, n_max] == pytest.approx(tokens_per_s / 41.57, rel=0.12)
 
 
 # --- Experts on the CPU ---------------------------------------------------------------------------

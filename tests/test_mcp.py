@@ -104,7 +104,7 @@ def test_a_refusal_is_one_line_and_a_bug_does_not_end_the_server(
     }
     answer = reply(tools, "predict", PREDICT)
     assert "H100" in answer["text"]
-    assert answer["structured_content"]["batch_size"] == [1, 8]
+    assert answer["structured_content"]["case"]["load"]["batch_size"] == [1, 8]
     assert not answer["is_error"]
     for name, arguments, said in (
         ("nowhere", {}, "allowed: predict"),
@@ -205,7 +205,7 @@ def test_the_process_of_a_call_has_limits_and_ends_with_its_server(
     for network in (False, True):
         read, end = multiprocessing.Pipe(duplex=False)
         answer_alone(end, Limits([tmp_path], network), "predict", PREDICT)
-        assert read.recv()["structured_content"]["batch_size"] == [1, 8]
+        assert read.recv()["structured_content"]["case"]["load"]["batch_size"] == [1, 8]
     assert len(hooks) == 2
     assert limits[resource.RLIMIT_CPU] == 5
     assert limits[resource.RLIMIT_DATA] > 2**30

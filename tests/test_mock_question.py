@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from gridded import gridded
 from specroof import load_drafter, mock
 from specroof.cli import app
 
@@ -50,12 +51,9 @@ def test_prefills_are_counted_as_the_benchmark_counts_them() -> None:
     rates = [counted["baseline_tokens_per_s"], counted["tokens_per_s"]]
     assert counted["speedup"] == pytest.approx(rates[1] / rates[0])
     assert 1 < counted["speedup"] < found["speedup"]
-    done = CliRunner().invoke(app, ["predict", "Qwen/Qwen3-8B", *words, "--steady", "--json"])
-    predicted = done.stdout.splitlines()[-1]
-    (drafter,) = json.loads(predicted)["drafters"]
-    assert rates == pytest.approx(
-        [drafter["end_to_end"]["tokens_per_s"][0][0][drafts] for drafts in (0, 3)]
-    )
+    done = CliRunner().invoke(app, ["predict", "Qwen/Qwen3-8B", *words, "--steady", "--grid"])
+    predicted = json.loads(done.stdout.splitlines()[-1])
+    assert rates == pytest.approx(gridded(predicted, "tokens_per_s")[0, 0, [0, 3]].tolist())
 
 
 @pytest.mark.parametrize(
@@ -73,10 +71,10 @@ def test_the_framework_whose_commands_are_printed_is_predicted(
     fixed = ["-H", chip, "--drafter", "eagle3,accept=0.7"]
     found = json.loads(told(*fixed, *words, "--json").stdout.splitlines()[-1])
     assert (found["predicted"]["engine"], found["notes"]) == (engine, [])
-    grid = ["--engine", engine, "--max-draft-len", "3", "--context", "1536", "--json"]
+    grid = ["--engine", engine, "--max-draft-len", "3", "--context", "1536", "--grid"]
     asked = CliRunner().invoke(app, ["predict", "Qwen/Qwen3-8B", *fixed, *grid])
-    (drafter,) = json.loads(asked.stdout.splitlines()[-1])["drafters"]
-    assert found["predicted"]["speedup"] == pytest.approx(drafter["speedup"][0][0][3])
+    predicted = json.loads(asked.stdout.splitlines()[-1])
+    assert found["predicted"]["speedup"] == pytest.approx(gridded(predicted, "speedup")[0, 0, 3])
 
 
 def test_a_chip_without_the_framework_says_so(hardware_folder: Path, tmp_path: Path) -> None:
@@ -100,9 +98,9 @@ def test_formats_that_are_asked_for_are_predicted() -> None:
     # Half of the bytes that a step reads; overheads stay.
     assert 1 < thin["baseline_tokens_per_s"] / wide["baseline_tokens_per_s"] < 2
     grid = ["--input-len", "1024", "--output-len", "1024", "--weights", "fp8", "--kv-cache", "fp8"]
-    asked = CliRunner().invoke(app, ["predict", "Qwen/Qwen3-8B", *words, *grid])
-    (drafter,) = json.loads(asked.stdout.splitlines()[-1])["drafters"]
-    rates = [drafter["end_to_end"]["tokens_per_s"][0][0][drafts] for drafts in (0, 3)]
+    asked = CliRunner().invoke(app, ["predict", "Qwen/Qwen3-8B", *words, *grid, "--grid"])
+    predicted = json.loads(asked.stdout.splitlines()[-1])
+    rates = gridded(predicted, "tokens_per_s")[0, 0, [0, 3]].tolist()
     assert [thin["baseline_tokens_per_s"], thin["tokens_per_s"]] == pytest.approx(rates)
 
 

@@ -233,7 +233,6 @@ def test_siblings_add_nothing_to_what_was_measured() -> None:
                 "policies/decision.py:best_choice",
                 "policies/schedule.py:advised_day",
                 "questions/advised_loads.py:_decoded_together",
-                "questions/curve_tables.py:_band_columns",
                 "speedup/curve.py:drafting_gain",
                 "speedup/result.py:_best_index",
                 "speedup/result.py:verdicts",

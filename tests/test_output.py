@@ -102,7 +102,7 @@ def test_a_terminal_that_lacks_our_signs_gets_others(locale: dict[str, str]) -> 
     done = process(*PREDICT, "--drafter", "block,cost=0.1,drafts=3,accept=0.8", **locale)
     assert (done.returncode, done.stderr) == (0, b"")
     lines = done.stdout.decode("latin-1").splitlines()
-    (header,) = [line for line in lines if line.startswith("best g ")]
+    (header,) = [line for line in lines if line.startswith("context  batch   g ")]
     # Columns stay straight: the drafter's name stands below its title.
     assert lines[lines.index(header) + 1].index("ideal") == header.index("drafter")
     found = process(*PREDICT, "--json", **locale).stdout
@@ -129,7 +129,7 @@ def test_a_dash_writes_data_alone_to_standard_output() -> None:
     assert [row["draft_len"] for row in csv.DictReader(io.StringIO(stdout.decode()))] == [
         str(number) for number in range(17)
     ]
-    assert "best γ" in stderr  # what people read is not lost
+    assert "decision: " in stderr  # what people read is not lost
     assert "Qwen3-8B" in run(*PREDICT)[1].decode()  # and the next command has its own again
 
 
@@ -227,7 +227,7 @@ def test_names_stay_what_they_are_in_json_and_csv(hostile_chip: str, tmp_path: P
     path = tmp_path / "a.csv"
     words = ["predict", "Qwen/Qwen3-8B", "-H", hostile_chip, "--drafter", "ideal", "--csv"]
     code, stdout, _ = run(*words, str(path), "--json")
-    assert (code, json.loads(stdout)["hardware"]) == (0, HOSTILE)
+    assert (code, json.loads(stdout)["case"]["hardware"]) == (0, HOSTILE)
     with path.open(newline="", encoding="utf-8") as file:
         names = {row["hardware"] for row in csv.DictReader(file)}
     assert names == {HOSTILE.replace("\r", "\\u000d")}

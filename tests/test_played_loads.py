@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from gridded import gridded
 from specroof import (
     OptionError,
     SpecroofError,
@@ -281,40 +282,43 @@ def test_a_drafter_that_ends_sooner_is_played_as_far_as_it_goes() -> None:
 
 def test_every_form_says_the_same(tmp_path: Path) -> None:
     words = f"predict {LOAD} --rate 1..4/s --requests 60 --length-range 0.8..1.0 --ttft 200"
-    found = result(words)
-    assert found["load"] == {
+    found = result(f"{words} --grid")
+    lengths = {"input_len", "output_len", "prefix_hit_rate", "context_len"}
+    load = {name: one for name, one in found["case"]["load"].items() if name not in lengths}
+    assert load == {
         "kind": "rate",
         "requests": [60, 60, 60],
         "rate": [1, 2, 4],
         "arrivals": "poisson",
         "length_range": [0.8, 1.0],
         "seed": 0,
+        "steady": False,
+        "wait_s": load["wait_s"],
+        "request_latency_s": load["request_latency_s"],
     }
-    seen, plain = found["drafters"][0]["played"], found["baseline"]["played"]
-    p99 = np.array(seen["p99_ttft_s"])
+    p99 = gridded(found, "p99_ttft_s")
     assert p99.shape == (1, 3, 4)
-    assert plain["p99_ttft_s"] == p99[..., 0].tolist()
-    assert np.array(seen["best_speedup"]).shape == np.array(seen["best_draft_len"]).shape == (1, 3)
-    assert plain["largest_stable_rate"] == seen["largest_stable_rate"][0]
+    for row in found["rows"]:
+        assert row["plain_largest_stable_rate"] == found["rows"][0]["plain_largest_stable_rate"]
 
     table, chart = tmp_path / "a.csv", tmp_path / "a.png"
     text = shell(f"{words} --points {table} --plot {chart}")
     assert f"{p99[0, 2, 0] * 1e3:.3g} ms" in text
     assert "good/s" in text
     rows = list(csv.DictReader(io.StringIO(table.read_text())))
-    assert [float(row["played_p99_ttft_s"]) for row in rows] == p99.ravel().tolist()
-    assert [row["arrivals_per_s"] for row in rows] == [f"{r}.0" for r in (1, 2, 4) for _ in "0123"]
+    assert [float(row["p99_ttft_s"]) for row in rows] == p99.ravel().tolist()
+    assert [row["rate"] for row in rows] == [f"{r}.0" for r in (1, 2, 4) for _ in "0123"]
     assert chart.read_bytes().startswith(b"\x89PNG")
     frame = predict(
         MODEL, CHIP, **ASKED, **REQUESTS, rate=[1, 2, 4], requests=60, length_range=[0.8, 1.0],
         ttft_s=0.2,
     ).to_frame("points")  # fmt: skip
-    assert frame["played_p99_ttft_s"].tolist() == p99.ravel().tolist()
+    assert frame["p99_ttft_s"].tolist() == p99.ravel().tolist()
 
 
 def test_clients_have_no_largest_rate() -> None:
-    found = result(f"predict {LOAD} --concurrency 2 --requests 4")
-    assert found["drafters"][0]["played"]["largest_stable_rate"] is None
+    (row,) = result(f"predict {LOAD} --concurrency 2 --requests 4")["rows"]
+    assert "largest_stable_rate" not in row
 
 
 def test_lengths_that_are_shown_are_those_that_are_played() -> None:
@@ -896,9 +900,9 @@ def test_a_frontier_of_requests_says_how_they_come() -> None:
 
 def test_a_load_in_rates_of_minutes_and_hours() -> None:
     words = f"predict {LOAD} --requests 5 --rate"
-    assert result(f"{words} 90/min")["load"]["rate"] == [1.5]
-    assert result(f"{words} 7200/h")["load"]["rate"] == [2.0]
-    assert math.isclose(result(f"{words} 2 --arrivals even")["load"]["rate"][0], 2.0)
+    assert result(f"{words} 90/min")["case"]["load"]["rate"] == [1.5]
+    assert result(f"{words} 7200/h")["case"]["load"]["rate"] == [2.0]
+    assert math.isclose(result(f"{words} 2 --arrivals even")["case"]["load"]["rate"][0], 2.0)
 
 
 # --- Studies -------------------------------------------------------------------------------------
@@ -927,8 +931,9 @@ workload:
     traced = predict(MODEL, CHIP, **asked, trace=trace_file)
     job = predict(MODEL, CHIP, **asked, lengths=trace_file, prefix_hit_rate=0.5)
     for outcome, alone in zip(found.outcomes, (rates, traced, job), strict=True):
-        assert outcome.prediction.to_dict() == alone.to_dict()
-    columns = ["context_len", "batch_size", "arrivals_per_s", "played_p99_ttft_s"]
+        assert outcome.prediction.records == alone.records
+        assert outcome.prediction.grid == alone.grid
+    columns = ["context_len", "batch_size", "rate", "p99_ttft_s"]
     expected = np.concatenate(
         [one.to_frame("points")[columns].to_numpy(float) for one in (rates, traced, job)]
     )
@@ -1002,8 +1007,9 @@ def test_a_study_plays_its_loads(tmp_path: Path) -> None:
     )  # fmt: skip
     second = predict(MODEL, CHIP, **asked, input_len=500, output_len=50, requests=8)
     for outcome, alone in zip(found.outcomes, (first, second), strict=True):
-        assert outcome.prediction.to_dict() == alone.to_dict()
-    columns = ["context_len", "batch_size", "draft_len", "requests", "played_p99_ttft_s"]
+        assert outcome.prediction.records == alone.records
+        assert outcome.prediction.grid == alone.grid
+    columns = ["context_len", "batch_size", "draft_len", "requests", "p99_ttft_s"]
     expected = [
         row for one in (first, second) for row in one.to_frame("points")[columns].values.tolist()
     ]

@@ -5,7 +5,7 @@ import io
 import random
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 
 from specroof import SpeedupCurve, load_drafter, load_hardware, load_model, speedup_curve
-from specroof.questions.curve_tables import curve_columns, curves_json, curves_table
+from specroof.outcomes.outcomes import Outcomes
+from specroof.outcomes.rows import point_columns
 from specroof.report.columns import listed_columns
 from specroof.report.layout import columns_csv, json_line
+from specroof.speedup.price import Money
 
 MODEL, CHIP = load_model("Qwen/Qwen3-8B"), load_hardware("b200")
 
@@ -29,6 +31,11 @@ def grid(contexts: int, batches: int, spec: str = "autoregressive,accept=0.75,co
         context_len=1000 + np.arange(contexts),
         batch_size=1 + np.arange(batches),
     )
+
+
+def columns(curve: SpeedupCurve) -> Iterator[dict[str, Any]]:
+    """Return the points of a curve as answers have them."""
+    return point_columns(Outcomes(curve, None, None), Money(1, None, None))
 
 
 def calls(work: Callable[[], object]) -> Counter[str]:
@@ -51,19 +58,13 @@ def calls(work: Callable[[], object]) -> Counter[str]:
 @pytest.mark.parametrize(
     "write",
     [
-        lambda curve: columns_csv(map(listed_columns, curve_columns([curve]))),
-        lambda curve: json_line(curves_json([curve])),
+        lambda curve: columns_csv(map(listed_columns, columns(curve))),
+        lambda curve: json_line([*map(listed_columns, columns(curve))]),
     ],
 )
 def test_a_grid_of_any_size_is_derived_once(write: Callable[[SpeedupCurve], str]) -> None:
     small, large = grid(2, 10), grid(2, 500)
     assert calls(lambda: write(large)).total() < 2 * calls(lambda: write(small)).total()
-
-
-def test_a_table_asks_each_curve_once() -> None:
-    curve = grid(4, 20)
-    found = calls(lambda: curves_table([curve]))
-    assert {found[f"SpeedupCurve.{name}"] for name in ("near_best", "speedup")} == {1}
 
 
 def test_what_is_derived_is_kept_and_nobody_can_change_it() -> None:
@@ -77,9 +78,7 @@ def test_what_is_derived_is_kept_and_nobody_can_change_it() -> None:
 def test_rows_of_a_large_grid_are_those_of_its_arrays() -> None:
     # 5 x 1000 x 17 points are more than are turned into text at once; past 3 drafts are gaps.
     curve = grid(5, 1000, "autoregressive,rates=0.9/0.8/0.7,cost=0.10")
-    rows = list(
-        csv.DictReader(io.StringIO(columns_csv(map(listed_columns, curve_columns([curve])))))
-    )
+    rows = list(csv.DictReader(io.StringIO(columns_csv(map(listed_columns, columns(curve))))))
     assert len(rows) == curve.speedup.size
     dice = random.Random(5)
     for _ in range(300):

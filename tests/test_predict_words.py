@@ -9,9 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from gridded import gridded
 from specroof import load_drafter, load_hardware, plot, predict
 from specroof.cli import app
 from specroof.errors import OptionError
@@ -63,6 +65,10 @@ def test_unknown_kinds_are_refused_as_they_are_spelt() -> None:
 def test_flags_and_engines_are_understood_in_others_words() -> None:
     ours = answer(f"{BASE} --tp 2 --input-len 1000 --output-len 100 --engine tensorrt-llm")
     theirs = answer(f"{BASE} --tensor-parallel-size 2 --isl 1000 --osl 100 --engine TRTLLM")
+    assert (theirs.pop("asked")["engine"], ours.pop("asked")["engine"]) == (
+        "TRTLLM",
+        "tensorrt-llm",
+    )
     assert theirs == ours
     assert answer(f"{BASE} --batch 1..8") == answer(f"{BASE} --batch 1,2,4,8")
 
@@ -89,18 +95,18 @@ def test_lengths_are_whole_numbers_from_one(lengths: Any) -> None:
 
 
 def test_the_survey_says_where_drafting_does_not_pay() -> None:
-    found = answer(BASE.replace("eagle3,accept=.7", "ngram,accept=.1"))
-    survey = found["survey"]
-    (drafter,) = survey["drafters"]
-    assert survey["batch_size"] == [2**power for power in range(11)]
-    best = dict(zip(survey["batch_size"], drafter["best_draft_len"][0], strict=True))
+    found = predict("Qwen/Qwen3-8B", "h100", drafters="ngram,accept=.1")
+    (curve,) = found.survey
+    assert curve.batch_size.tolist() == [2**power for power in range(11)]
+    best = dict(zip(curve.batch_size.tolist(), curve.best_draft_len[0].tolist(), strict=True))
     lost = [batch for batch, drafts in best.items() if drafts == 0]
-    runs = drafter["does_not_pay"][0]
+    (told,) = found.choice["does_not_pay"]
+    runs = told["batch_size"]
     assert runs[0][0] == lost[0]
     # Beyond the last, drafts have no room: nothing is known of what they would gain.
     known = [batch for batch in best if batch <= runs[-1][1]]
     assert {b for b in known if any(low <= b <= high for low, high in runs)} == {*lost} & {*known}
-    assert None in drafter["best_speedup"][0]  # 1024 requests of 4096 tokens have no room
+    assert np.isnan(curve.best_speedup[0, -1])  # 1024 requests of 4096 tokens have no room
 
 
 def test_several_chips_are_asked_together(tmp_path: Path) -> None:
@@ -108,17 +114,19 @@ def test_several_chips_are_asked_together(tmp_path: Path) -> None:
     table, plot = tmp_path / "points.csv", tmp_path / "curve.png"
     found = answer(f"{words} --csv {table} --plot {plot}")
     alone = [answer(BASE), answer(BASE.replace("h100", "b200"))]
+    for one in (*found["chips"], *alone):
+        assert one.pop("asked")["hardware"] in {"h100", "b200"}
     assert found == {"chips": alone}
     with table.open(encoding="utf-8") as file:
         assert {row["hardware"] for row in csv.DictReader(file)} == {
-            one["hardware"] for one in alone
+            one["case"]["hardware"] for one in alone
         }
     assert sorted(path.name for path in tmp_path.glob("*.png")) == [
         "curve-b200.png",
         "curve-h100.png",
     ]
     printed = run(words)
-    assert all(one["hardware"] in printed for one in alone)
+    assert all(one["case"]["hardware"] in printed for one in alone)
 
 
 @pytest.mark.parametrize(
@@ -149,22 +157,18 @@ def test_what_is_not_published_has_a_nearest() -> None:
 
 @pytest.mark.parametrize("requests", ["", " --isl 1000 --osl 200 --steady"])
 def test_price_and_energy_are_those_of_the_devices_hours(requests: str) -> None:
-    words = f"{BASE} --tp 2 --batch 1,16,9999{requests} --max-draft-len 3"
-    (drafter,) = answer(words)["drafters"]
-    parts = [drafter] + ([drafter["end_to_end"]] if requests else [])
-    for part in parts:
-        rates = part["tokens_per_s"][0]
-        # hardware/h100-sxm.yaml: 2.95 $ an hour and 700 W each; a million tokens take 1e6 / rate s.
-        dollars = [[r and 1e6 / r * 2 * 2.95 / 3600 for r in row] for row in rates]
-        joules = [[r and 1e6 / r * 2 * 700 for r in row] for row in rates]
-        for key, by_hand in (
-            ("usd_per_million_tokens", dollars),
-            ("joules_per_million_tokens", joules),
-        ):
-            for row, expected in zip(part[key][0], by_hand, strict=True):
-                assert row == [one and pytest.approx(one, rel=1e-12) for one in expected]
+    found = answer(f"{BASE} --tp 2 --batch 1,16,9999{requests} --max-draft-len 3 --grid")
+    rates = gridded(found, "tokens_per_s")
+    # hardware/h100-sxm.yaml: 2.95 $ an hour and 700 W each; a million tokens take 1e6 / rate s.
+    dollars, joules = 1e6 / rates * 2 * 2.95 / 3600, 1e6 / rates * 2 * 700
+    told = {"usd_per_million_tokens": dollars, "joules_per_million_tokens": joules}
+    for name, by_hand in told.items():
+        assert gridded(found, name) == pytest.approx(by_hand, rel=1e-12, nan_ok=True)
+    for row, by_hand in zip(found["rows"], dollars[0], strict=True):
+        expected = by_hand[row["draft_len"]]
+        assert (row["usd_per_million_tokens"] or np.nan) == pytest.approx(expected, nan_ok=True)
     if not requests:
-        assert drafter["usd_per_million_tokens"][0][2] == [None] * 4  # 9999 have no room
+        assert np.isnan(dollars[0, 2]).all()  # 9999 have no room
 
 
 def test_points_have_their_price_in_csv_and_frames() -> None:
@@ -174,11 +178,11 @@ def test_points_have_their_price_in_csv_and_frames() -> None:
     rows = list(csv.DictReader(io.StringIO(found.to_csv("points"))))
     frame = found.to_frame("points")
     assert list(rows[0]) == list(frame.columns)
-    for start, whole in (("", found.curves[0]), ("end_to_end_", found.end_to_end[0])):
-        dollars = 1e6 / whole.tokens_per_s[0, 0] * 2.95 / 3600
-        assert frame[f"{start}usd_per_million_tokens"].to_numpy() == pytest.approx(dollars)
-        column = [float(row[f"{start}joules_per_million_tokens"]) for row in rows]
-        assert column == pytest.approx((7e8 / whole.tokens_per_s[0, 0]).tolist())
+    rates = found.end_to_end[0].tokens_per_s[0, 0]
+    dollars = 1e6 / rates * 2.95 / 3600
+    assert frame["usd_per_million_tokens"].to_numpy() == pytest.approx(dollars)
+    column = [float(row["joules_per_million_tokens"]) for row in rows]
+    assert column == pytest.approx((7e8 / rates).tolist())
 
 
 @pytest.mark.parametrize(
@@ -198,25 +202,20 @@ def test_tables_show_what_is_known_of_price_and_energy(chip: str, titles: list[s
         "$/Mtok" in titles,
         "MJ/Mtok" in titles,
     )
-    (drafter,) = answer(words)["drafters"]
-    assert (drafter["usd_per_million_tokens"] is None) == ("$/Mtok" not in titles)
-    assert (drafter["joules_per_million_tokens"] is None) == ("MJ/Mtok" not in titles)
-    table = re.search(r"^context +batch +\S+tok.*\n(.*)\n(.*)$", printed, re.MULTILINE)
-    assert table
-    assert max(map(len, table[0].splitlines())) <= 80
-    rates = drafter["tokens_per_s"][0]
-    least = [max(row) for row in rates], [row[0] for row in rates]
-    key, scale = ("$/Mtok", 2.95 / 3600) if chip == "h100" else (None, 0.0)
-    if key:  # the best draft length is that of most tokens; beside it stands plain decoding
-        by_hand = [f"{1e6 / rate * scale:.3g}" for rate in (least[0][0], least[1][0])]
-        assert table[1].split()[2:4] == [f"{float(one):.2f}" for one in by_hand]
+    found = answer(f"{words} --grid")
+    assert ("usd_per_million_tokens" in found["grid"]["quantities"]) == ("$/Mtok" in titles)
+    assert ("joules_per_million_tokens" in found["grid"]["quantities"]) == ("MJ/Mtok" in titles)
+    if chip == "h100":  # the best draft length is that of most tokens; beside it plain decoding
+        rates = gridded(found, "tokens_per_s")[0]
+        (line, *_) = [line for line in printed.splitlines() if line.split()[:2] == ["4096", "1"]]
+        for rate in (rates[0].max(), rates[0, 0]):
+            assert f" {1e6 / rate * 2.95 / 3600:.2f} " in f"{line} "
 
 
-def test_a_chip_without_price_and_watts_has_no_table_of_them() -> None:
+def test_a_chip_without_price_and_watts_has_no_columns_of_them() -> None:
     chip = load_hardware("h100")
     bare = replace(chip, price=None, power=None)
     found = predict("Qwen/Qwen3-8B", bare, drafters=["eagle3,accept=.7", "ideal"])
-    assert "tok  without" not in str(found)
     assert "Mtok" not in str(found)
     together = str(predict("Qwen/Qwen3-8B", chip, drafters=["eagle3,accept=.7", "ideal"]))
     rows = re.findall(r"^ +4096 +1 .* (eagle3,accept=.7|ideal)$", together, re.MULTILINE)
@@ -253,11 +252,12 @@ def test_points_of_several_chips_that_memory_cannot_hold_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     batches = ",".join(map(str, range(1, 31)))
-    words = shlex.split(f"{BASE.replace('h100', 'h100,b200')} --max-draft-len 3 --batch {batches}")
-    monkeypatch.setattr(curve_grids, "MOST_POINTS", 239)  # 2 chips x 30 batches x 4 lengths
+    words = shlex.split(f"{BASE.replace('h100', 'h100,b200')} --max-draft-len 15 --batch {batches}")
+    most = 2 * 30 * 40  # chips, batches and the weight of a row
+    monkeypatch.setattr(curve_grids, "MOST_POINTS", most - 1)
     done = CliRunner().invoke(app, words)
     assert (done.exit_code, done.stdout) == (2, "")
-    monkeypatch.setattr(curve_grids, "MOST_POINTS", 240)
+    monkeypatch.setattr(curve_grids, "MOST_POINTS", most)
     assert CliRunner().invoke(app, words).exit_code == 0
     refused = CliRunner().invoke(app, [*words, "--points", "-"])
     assert (refused.exit_code, refused.stdout) == (2, "")

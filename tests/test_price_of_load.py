@@ -23,13 +23,12 @@ def test_a_played_load_costs_its_device_hours_everywhere(how: dict[str, Any]) ->
     )
     (played,) = found.played
     paid = usd(played.figures["duration_s"][0])
-    told = found.to_dict()["drafters"][0]
-    for prices in (told, told["end_to_end"]):
-        assert prices["usd_per_million_tokens"][0][0] == pytest.approx(paid)
-        assert prices["usd_per_million_tokens_low"] is None  # nobody measured such a price
+    told = found.grid["quantities"]
+    assert told["usd_per_million_tokens"][0][0][0] == pytest.approx(paid)
+    # Nobody measured the throughput of requests that come by themselves, nor their price.
+    assert ("usd_per_million_tokens_low" in told) == ("rate" not in how)
     rows = found.to_frame("points")
     assert rows.usd_per_million_tokens.to_numpy() == pytest.approx(paid)
-    assert rows.end_to_end_usd_per_million_tokens.to_numpy() == pytest.approx(paid)
     best = paid[int(played.best_draft_len[0])]
     assert load_columns(found)["usd_per_million_tokens"] == pytest.approx(best)
     if "rate" in how:  # drafts make no more tokens of what arrives: the hours are the same
@@ -65,7 +64,7 @@ def test_the_band_of_a_figure_of_which_more_is_better_is_the_right_way_up(
         "specroof.speedup.price.Money.of",
         lambda _, rates: {"tokens_per_usd": np.asarray(rates) * 3600 / USD_PER_HOUR},
     )
-    told = found.to_dict()["drafters"][0]
+    told = found.grid["quantities"]
     low, high = (np.array(told[f"tokens_per_usd_{side}"]) for side in ("low", "high"))
     assert (low <= high).all()
     assert (low < high).any()

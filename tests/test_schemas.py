@@ -61,11 +61,11 @@ def test_other_answers_fit_the_schemas() -> None:
 @pytest.mark.slow
 def test_an_answer_without_a_key_or_with_another_kind_is_found() -> None:
     ((_, answer),) = answers(["predict Qwen/Qwen3-8B -H h100 --drafter ideal"])
-    (drafter,) = answer["drafters"]
+    (row,) = answer["rows"]
     for wrong in (
-        {key: value for key, value in answer.items() if key != "baseline"},
-        answer | {"batch_size": 8},
-        answer | {"drafters": [drafter | {"speedup": [1.0]}]},
+        {key: value for key, value in answer.items() if key != "case"},
+        answer | {"rows": row},
+        answer | {"rows": [row | {"speedup": [1.0]}]},
         {"chips": answer},
     ):
         assert mistake(["predict"], wrong) is not None

@@ -71,7 +71,7 @@ DRAFTED = replace(LOAD, method="mtp", draft_len=3, model="Qwen/Qwen3.5-27B")
 def answered(load: Measurement, clients: Sequence[int], drafter: str = "ideal") -> dict[str, Any]:
     """Return what `predict` says of a load, by another way than scores take: axes (load, draft)."""
     mean = (1 + load.shortest) / 2
-    requests = predict(
+    (requests,) = predict(
         load.model or "",
         load.hardware or "",
         drafters=drafter,
@@ -86,8 +86,8 @@ def answered(load: Measurement, clients: Sequence[int], drafter: str = "ideal") 
         server={"running": max(clients)},
         options={"weight_dtype": load.quantization, "kv_dtype": load.kv_cache},
         max_draft_len=max(load.draft_len or 0, 1),
-    ).to_dict()["drafters"][0]["end_to_end"]
-    return {name: np.array(requests[name])[0] for name in ("tpot_s", "tokens_per_s", "ttft_s")}
+    ).end_to_end
+    return {name: getattr(requests, name)[0] for name in ("tpot_s", "tokens_per_s", "ttft_s")}
 
 
 # --- the tables ----------------------------------------------------------------------------------

@@ -182,14 +182,14 @@ def test_a_drafting_server_without_overlap_has_other_memory_rules() -> None:
         "drafters": ["mtp,accept=0.7"], "engine": "sglang", "batch_size": [1], "max_draft_len": 8,
     }  # fmt: skip
     on, off, plain = (
-        predict("Qwen/Qwen3.5-4B", "h100", **words, server={"overlap": way}).to_dict()
+        predict("Qwen/Qwen3.5-4B", "h100", **words, server={"overlap": way}).case
         for way in ("on", "off", "plain")
     )
     assert [one["server"]["overlap"] for one in (on, off, plain)] == [True, False, "plain"]
     drafting = [one["drafters"][0]["server"]["overlap"] for one in (on, off, plain)]
     assert drafting == [True, False, False]
-    assert plain["capacity"] == on["capacity"] != off["capacity"]
-    largest = [one["drafters"][0]["capacity"]["largest_batch"][0] for one in (on, off, plain)]
+    assert plain["room"] == on["room"] != off["room"]
+    largest = [one["drafters"][0]["largest_batch"][0] for one in (on, off, plain)]
     assert largest[2][0] == largest[0][0]
     assert largest[2][1:] == largest[1][1:] != largest[0][1:]
     # Nothing of the host's uncertain seconds cancels: three times as much, by the rounds of SGLang

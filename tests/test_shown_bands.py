@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from gridded import gridded
 from specroof import load_hardware
 from specroof.cli import app
 from specroof.hardware import Band, EngineProfile, Reach
@@ -37,20 +38,21 @@ def told(words: str) -> dict[str, Any]:
 
 def test_json_and_tables_have_bands_and_the_ideal_engine_none() -> None:
     words = f"predict {EAGLE3} --max-draft-len 3 --batch"
-    (drafter,) = told(f"{words} 1,8 --engine sglang")["drafters"]
-    assert np.shape(drafter["speedup_low"]) == np.shape(drafter["speedup"]) == (1, 2, 4)
-    assert drafter["speedup_high"][0][0][3] > drafter["speedup"][0][0][3]
-    assert drafter["verdict"] == [["pays", "pays"]]
-    assert np.shape(drafter["best_within_band"]) == (1, 2, 2)
-    (drafter,) = told(f"{words} 1,8 --engine ideal")["drafters"]
-    assert drafter["speedup_low"] is drafter["speedup_high"] is drafter["verdict"] is None
+    found = told(f"{words} 1,8 --engine sglang --grid")
+    low, middle, high = (gridded(found, f"speedup{end}") for end in ("_low", "", "_high"))
+    assert low.shape == middle.shape == high.shape == (1, 2, 4)
+    assert (low[..., 1:] < middle[..., 1:]).all()
+    assert (middle[..., 1:] < high[..., 1:]).all()
+    assert [row["decision"] for row in found["rows"]] == ["on", "on"]
+    found = told(f"{words} 1,8 --engine ideal --grid")
+    assert "speedup_low" not in found["grid"]["quantities"]
+    assert found["rows"][0]["speedup_low"] is found["rows"][0]["speedup_high"] is None
     for batch in ("1", "1,8"):
         assert "80% band" in shell(f"{words} {batch} --engine sglang")
-    assert "verdict" not in shell(f"{words} 1,8 --engine ideal")
+    assert "80% band" not in shell(f"{words} 1,8 --engine ideal")
     # Without lengths to draft there is nothing to be unsure of.
-    text = shell(f"predict {EAGLE3} --max-draft-len 0 --engine sglang")
-    (row,) = [line.split() for line in text.splitlines() if line.strip().startswith("none")]
-    assert row[:4] == ["none", "1.00x", "-", "-"]
+    (row,) = told(f"predict {EAGLE3} --max-draft-len 0 --engine sglang")["rows"]
+    assert (row["draft_len"], row["speedup"], row["tried_speedup_low"]) == (0, 1.0, None)
 
 
 def test_json_has_the_ends_of_every_figure(tmp_path: Path) -> None:
@@ -63,23 +65,13 @@ def test_json_has_the_ends_of_every_figure(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text(calibrated_yaml(replace(CHIP, aliases=()), fast, name="mine", source="made up"))
     words = EAGLE3.replace("h200", str(file)) + " --input-len 1000 --output-len 200"
-    answer = told(f"predict {words} --max-draft-len 2")
-    assert answer["reach"]["chip"] == "measured"
-    (drafter,) = answer["drafters"]
-    both = {name: name for name in ("tokens_per_s", "usd_per_million_tokens")}
-    places = [
-        (drafter, both),
-        (drafter["end_to_end"], {**both, "ttft": "ttft_s", "tpot": "tpot_s"}),
-    ]
-    places += [(answer["baseline"], {"step": "step_s", "tokens_per_s": "tokens_per_s"})]
-    for place, figures in places:
-        for name, value in figures.items():
-            keys = (f"{name}_low", value, f"{name}_high")
-            low, at, high = (np.array(place[key], dtype=np.float64) for key in keys)
-            assert low.shape == at.shape == high.shape, name
-            assert np.all((low < at) & (at < high)), name
-            plain = (0, 0, 0)[: at.ndim]
-            assert math.log(high[plain] / at[plain]) == pytest.approx(0.4), name
+    answer = told(f"predict {words} --max-draft-len 2 --grid")
+    assert answer["case"]["reach"]["chip"] == "measured"
+    for name in ("tokens_per_s", "usd_per_million_tokens", "ttft_s", "tpot_s"):
+        low, at, high = (gridded(answer, f"{name}{end}") for end in ("_low", "", "_high"))
+        assert low.shape == at.shape == high.shape == (1, 1, 3), name
+        assert np.all((low < at) & (at < high)), name
+        assert math.log(high[0, 0, 0] / at[0, 0, 0]) == pytest.approx(0.4), name
     assert "80% bands without drafts" in shell(f"predict {words} --max-draft-len 2")
     answer = told(f"advise {words} --concurrency 1,8")
     assert answer["reach"]["batch"]["asked"] == [1, 8]

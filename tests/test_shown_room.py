@@ -2,8 +2,10 @@
 
 import json
 
+import numpy as np
 from typer.testing import CliRunner
 
+from gridded import gridded
 from specroof import capacity
 from specroof.cli import app
 
@@ -24,13 +26,12 @@ def test_tables_mark_what_has_no_room() -> None:
     words = "--engine sglang --max-draft-len 4 --drafter mtp,accept=0.8"
     text = shell(f"{words} --batch 1,32,64")
     rows = [line.split() for line in text.splitlines() if line.strip().startswith("4096")]
-    assert rows[0][-1] == "1"
-    assert rows[1][4:9] == ["none", "no", "room", "-", "-"]  # plain runs, drafts do not
-    assert rows[2][2:] == ["no", "room", *["-"] * 10]
+    assert rows[1][2:6] == ["0", "1.00x", "-", "off"]  # plain runs, drafts do not
+    assert rows[2][2:6] == ["0", "memory", "-", "-"]
     assert "larger batches have no room" in text
-    assert "context 4096, batch 64: no room" in shell(f"{words} --batch 64")
+    assert " memory " in shell(f"{words} --batch 64")
     text = shell(f"{words} --concurrency 64")
-    assert f"batch 64: {PLAIN_ROOM} run, a plain step takes" in text
+    assert " running " in text  # fewer than are in flight
     text = shell(f"{words} --concurrency 1,64 --input-len 4000 --output-len 500 --steady")
     assert f"{PLAIN_ROOM}, " in text
     nowhere = shell(f"{words} --server memory=0.3 --concurrency 4 --input-len 400 --output-len 50")
@@ -49,20 +50,22 @@ def test_tables_mark_what_has_no_room() -> None:
 
 def test_json_has_holes_and_what_bounds() -> None:
     words = "--engine sglang --max-draft-len 2 --drafter mtp,accept=0.8 --json"
-    found = json.loads(shell(f"{words} --batch 1,64").splitlines()[-1])
-    (drafter,) = found["drafters"]
-    assert drafter["speedup"][0][1] == [None, None, None]
-    assert drafter["best_draft_len"][0][1] is drafter["best_speedup"][0][1] is None
-    assert drafter["near_best"][0][1] == [None, None]
-    assert found["baseline"]["step_s"][0][1] is found["baseline"]["tokens_per_s"][0][1] is None
-    assert found["capacity"] == {
+    found = json.loads(shell(f"{words} --batch 1,64 --grid").splitlines()[-1])
+    assert np.isnan(gridded(found, "speedup")[0, 1]).all()
+    assert np.isnan(gridded(found, "tokens_per_s")[0, 1]).all()
+    row = found["rows"][1]
+    assert (row["reason"], row["speedup"], row["decision"]) == ("memory", None, None)
+    assert row["near_best"] is row["plain_tpot_s"] is None
+    case = found["case"]
+    assert case["room"] == {
         "queues": False,
         "largest_batch": [PLAIN_ROOM],
         "bound_by": ["state"],
     }
-    assert len(drafter["capacity"]["largest_batch"][0]) == 3
-    assert (found["server"]["framework"], found["server"]["running"]) == ("sglang", None)
+    (drafter,) = case["drafters"]
+    assert len(drafter["largest_batch"][0]) == 3
+    assert (case["server"]["framework"], case["server"]["running"]) == ("sglang", None)
     assert drafter["server"]["running"] == 48
-    free = json.loads(shell(f"{words} --batch 1,64 --no-capacity").splitlines()[-1])
-    assert free["capacity"] is None
-    assert free["drafters"][0]["speedup"][0][1][0] == 1.0
+    free = json.loads(shell(f"{words} --batch 1,64 --no-capacity --grid").splitlines()[-1])
+    assert free["case"]["room"] is None
+    assert gridded(free, "speedup")[0, 1, 0] == 1.0

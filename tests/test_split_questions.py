@@ -306,17 +306,16 @@ def test_a_prediction_on_workers_is_that_of_their_curves() -> None:
         )
     )
     told = found.to_dict()
-    assert told["split"]["devices"] == found.devices == 2 * 1 + 2 * 2
-    assert told["split"]["prefill"]["placement"]["tensor_parallel"] == 1
-    (drafter,) = told["drafters"]
-    assert drafter["end_to_end"]["tokens_per_s"] == whole.tokens_per_s.tolist()
-    assert drafter["end_to_end"]["workers"]["decode_batch"] == workers.decode_batch.tolist()
+    assert told["case"]["split"]["devices"] == found.devices == 2 * 1 + 2 * 2
+    assert told["case"]["split"]["prefill"]["placement"]["tensor_parallel"] == 1
+    grid = found.grid["quantities"]
+    assert grid["tokens_per_s"] == [whole.tokens_per_s.tolist()]
+    assert grid["decode_batch"] == [workers.decode_batch.tolist()]
     # Six devices are paid.
-    usd = drafter["end_to_end"]["usd_per_million_tokens"][0][1][3]
+    usd = grid["usd_per_million_tokens"][0][0][1][3]
     expected = 6 * usd_per_hour("h100") / 3600 / whole.tokens_per_s[0, 1, 3] * 1e6
     assert usd == pytest.approx(expected, rel=1e-12)
     frame = found.to_frame("points")
-    assert frame["devices"].unique().tolist() == [6]
     assert frame["decode_batch"].tolist() == workers.decode_batch.ravel().tolist()
     page = str(found)
     assert "2 x 1 NVIDIA H100" in page
@@ -349,7 +348,7 @@ def test_bands_of_workers_are_wider_and_reach_says_so() -> None:
     assert far is not None
     assert far.width == pytest.approx(math.hypot(near.width, UNMEASURED["split"][0]))
     assert many.curves[0].served_bands == one.curves[0].served_bands
-    reach = many.to_dict()["reach"]
+    reach = many.case["reach"]
     assert (reach["placement"], reach["text"].endswith("none with split")) == ("none", True)
     ideal = of_workers(predict, **WORKERS, **asked | {"engine": "ideal"})
     assert not any("bands" in note for note in ideal.notes)
@@ -418,7 +417,7 @@ def test_studies_take_workers(tmp_path: Path) -> None:
     found = sweep({**STUDY, "targets": TARGETS})
     split, one = (outcome.prediction for outcome in found.outcomes)
     own = of_workers(predict, max_draft_len=3, engine="vllm", **WORKERS)
-    assert split.to_dict() == own.to_dict()
+    assert (split.case, split.records) == (own.case, own.records)
     assert one.split is None
     (tmp_path / "study.yaml").write_text(yaml.safe_dump({**STUDY, "targets": TARGETS}))
     for form in ("parquet", "csv"):
@@ -522,7 +521,7 @@ def test_the_ideal_engine_counts_no_memory_of_prefill_workers() -> None:
     found = of_workers(predict, prefill="1x1@t4", decode="1x1", **asked)
     assert found.end_to_end[0].workers is not None
     endless = of_workers(predict, **WORKERS, **asked | {"link": math.inf})
-    assert endless.to_dict()["split"]["link_bytes_per_s"] is None
+    assert endless.case["split"]["link_bytes_per_s"] is None
 
 
 def test_advice_names_what_a_server_refuses() -> None:

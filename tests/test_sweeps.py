@@ -22,6 +22,7 @@ import yaml
 from typer.testing import CliRunner
 
 import specroof
+from gridded import gridded
 from specroof import OptionError, OutputError, read_results, write_sweep
 from specroof.catalog import hardware_names
 from specroof.cli import app
@@ -87,7 +88,7 @@ def test_columns_agree_with_predict_to_the_digit(tmp_path: Path, form: str) -> N
     found = write_sweep(CONTENT, tmp_path / "out", form=form)
     assert found.done
     frames = list(read_results(tmp_path / "out").frames())
-    words = "--batch 1,8,512 --context 1000,30000 --json"
+    words = "--batch 1,8,512 --context 1000,30000 --grid"
     for number, frame in enumerate(frames):
         chip, order = ("b200", "l4")[number // 2], number % 2
         spec = [word for one in CONTENT["drafters"] for word in ("--drafter", one)]
@@ -95,20 +96,20 @@ def test_columns_agree_with_predict_to_the_digit(tmp_path: Path, form: str) -> N
             app, ["predict", "Qwen/Qwen3-8B", "-H", chip, *spec, *words.split()]
         )
         told = json.loads(done.stdout.splitlines()[-1])
-        drafter = told["drafters"][order]
-        assert set(frame.drafter) == {drafter["name"]}
+        coords, figures = told["grid"]["coords"], told["grid"]["quantities"]
+        assert set(frame.drafter) == {coords["drafter"][order]}
         for name in ("tokens_per_round", "draft_s", "verify_s", "round_s", "speedup", "running"):
-            if name not in drafter:
+            if name not in figures:
                 continue
-            expected = np.array(drafter[name], dtype=np.float64).ravel()
+            expected = gridded(told, name, order).ravel()
             np.testing.assert_array_equal(frame[name].to_numpy(np.float64), expected)
-        axes = [told["context_len"], told["batch_size"], told["draft_len"]]
+        axes = [coords[name] for name in ("context_len", "batch_size", "draft_len")]
         grid = np.stack([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")], axis=1)
         columns = frame[["context_len", "batch_size", "draft_len"]].to_numpy(np.float64)
         np.testing.assert_array_equal(columns, grid)
         best = frame[frame.is_best == 1]
-        known = [value for row in drafter["best_draft_len"] for value in row if value is not None]
-        assert best.draft_len.tolist() == known
+        drafted = [row for row in told["rows"] if row["drafter"] == coords["drafter"][order]]
+        assert best.draft_len.tolist() == [row["draft_len"] for row in drafted if row["decision"]]
     assert len(frames) == 4
 
 
@@ -767,4 +768,4 @@ def test_a_sweep_in_python_yields_the_frames_of_the_files(tmp_path: Path) -> Non
         "Qwen/Qwen3-8B", "b200", drafters=CONTENT["drafters"], input_len=8, output_len=8
     )
     assert found.to_arrow("points").num_rows == 2 * 17
-    assert "end_to_end_speedup" in found.to_arrow("points").column_names
+    assert "ttft_s" in found.to_arrow("points").column_names

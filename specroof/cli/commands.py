@@ -52,6 +52,10 @@ PointsFile = Annotated[
     Path | None,
     typer.Option("--points", metavar="FILE", help="Write every draft length of every load as CSV."),
 ]
+AsGrid = Annotated[
+    bool,
+    typer.Option("--grid", help="Print JSON that holds every draft length of every load, too."),
+]
 #: A flag that changes reports; no command sees it.
 _SOURCES: Final = Annotated[
     bool, typer.Option("--sources", help="Name the source of every figure, in full.")
@@ -84,6 +88,7 @@ def command(row: Command) -> Callable[..., None]:
         parameters.append(_signed("csv_file", CsvFile, default=None))
     if row.points:
         parameters.append(_signed("points_file", PointsFile, default=None))
+        parameters.append(_signed("with_grid", AsGrid, default=False))
     if row.chart:
         spelt = typer.Option("--plot", metavar="FILE", help=row.chart)
         parameters.append(_signed("plot_file", Annotated[Path | None, spelt], default=None))
@@ -107,6 +112,7 @@ def _give_answers(  # noqa: PLR0913 - what a command takes
     as_json: bool = False,
     csv_file: Path | None = None,
     points_file: Path | None = None,
+    with_grid: bool = False,
     plot_file: Path | None = None,
     output: Path | None = None,
     context: typer.Context | None = None,
@@ -125,14 +131,10 @@ def _give_answers(  # noqa: PLR0913 - what a command takes
     names: list[str | None] = [None]
     if row.each_chip:
         names = [hardware_of(chip).name for chip in given["hardware"]]
-    answers: list[Any] = []
-    for chip in chips:
-        with _bar(row), limited(None if no_limit else _BUDGET):
-            answers.append(row.question(**given if chip is None else given | {"hardware": chip}))
-        if row.check_size is not None and len(answers) == 1:
-            forms = {"": True, "JSON": as_json, "CSV": points_file is not None}
-            for form in (form for form, wanted in forms.items() if wanted):
-                row.check_size(answers[0], len(chips), form)
+    forms = {"": True, "JSON": with_grid, "CSV": points_file is not None}
+    asked = (given if chip is None else given | {"hardware": chip} for chip in chips)
+    budget = None if no_limit else _BUDGET
+    answers = [*_answers(row, asked, budget, [form for form, wanted in forms.items() if wanted])]
     if output is not None and row.output is not None:
         written = _output_files(row.output, output, answers[0])
     else:
@@ -140,7 +142,10 @@ def _give_answers(  # noqa: PLR0913 - what a command takes
     if not row.prints:
         write(written, as_json=False)
         return
-    objects = [row.json(answer) for answer in answers] if as_json else []
+    as_json = as_json or with_grid
+    objects: list[Any] = [row.json(answer) for answer in answers] if as_json else []
+    if with_grid:
+        objects = [told | {"grid": one.grid} for told, one in zip(objects, answers, strict=True)]
     give(
         lambda: objects[0] if len(objects) == 1 else {"chips": objects},
         lambda: "\n\n".join(map(row.text, answers)),
@@ -151,6 +156,19 @@ def _give_answers(  # noqa: PLR0913 - what a command takes
         as_json=as_json,
         to_paste=row.to_paste,
     )
+
+
+def _answers(
+    row: Command, asked: Iterable[Given], budget: Budget | None, forms: Sequence[str]
+) -> Iterator[Any]:
+    """Yield the answer for each chip; the first says whether all are too large in these forms."""
+    every = [*asked]
+    for number, given in enumerate(every):
+        with _bar(row), limited(budget):
+            answer = row.question(**given)
+        for form in forms if row.check_size is not None and number == 0 else ():
+            row.check_size(answer, len(every), form)  # type: ignore[misc]  # there is one
+        yield answer
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import numpy as np
 
 from specroof import quantities as q
-from specroof.arrays import Array, IntArray
+from specroof.arrays import Array, IntArray, fields_of
 from specroof.outcomes.choose import decided
 from specroof.outcomes.outcomes import Outcomes
 from specroof.policies.decision import LoadDecision
@@ -55,9 +55,12 @@ class LoadRow(OfLoad):
     tokens_per_s: Annotated[float, q.TOKENS_PER_S]
     tpot_s: Annotated[float, q.TPOT]
     ttft_s: Annotated[float | None, q.TTFT] = None
+    requests_per_s: Annotated[float | None, q.REQUEST_RATE] = None
     usd_per_million_tokens: Annotated[float | None, q.PRICE]
     joules_per_million_tokens: Annotated[float | None, q.ENERGY]
     running: Annotated[float, q.RUNNING]
+    tokens_per_round: Annotated[float, q.TOKENS_PER_ROUND]
+    near_best: Annotated[tuple[int, int] | None, q.NEAR_BEST]
     tried_draft_len: Annotated[int, q.TRIED_DRAFT_LEN]
     tried_speedup: Annotated[float, q.TRIED_SPEEDUP]
     plain_tokens_per_s: Annotated[float, q.PLAIN_TOKENS_PER_S]
@@ -92,6 +95,8 @@ def load_fields(one: Outcomes, load: Load, money: Money) -> Iterator[dict[str, A
     if one.end_to_end is not None:
         figures["ttft_s"] = one.end_to_end.ttft_s
     plain = {f"plain_{name}": at(values, np.zeros_like(drafts)) for name, values in figures.items()}
+    if one.end_to_end is not None:
+        figures["requests_per_s"] = one.end_to_end.requests_per_s
     has_room = np.isfinite(plain["plain_tokens_per_s"])
     runs = (drafts > 0) | (found.reason != "")
     columns: dict[str, Any] = {
@@ -102,6 +107,7 @@ def load_fields(one: Outcomes, load: Load, money: Money) -> Iterator[dict[str, A
         "decision": np.where(has_room, found.decision, ""),
         **{name: at(values) for name, values in figures.items()},
         "running": at(curve.running_batch),
+        "tokens_per_round": np.where(has_room, at(one.decoding.tokens_per_round), np.nan),
         "tried_draft_len": tried,
         "tried_speedup": np.where(tried > 0, found.speedup, np.nan),
         **plain,
@@ -130,6 +136,8 @@ def load_fields(one: Outcomes, load: Load, money: Money) -> Iterator[dict[str, A
         return [one or None for one in cells] if grid.dtype.kind == "U" else cells
 
     ends = {name: list(zip(*map(listed, pair), strict=True)) for name, pair in bands.items()}
+    is_near = has_room & (found.reason == "")
+    near = list(zip(*map(listed, (*curve.near_best(), is_near)), strict=True))
     for place, row in enumerate(zip(*map(listed, columns.values()), strict=True)):
         known_bands = {
             name: own for name, pairs in ends.items() if math.isfinite((own := pairs[place])[0])
@@ -137,8 +145,103 @@ def load_fields(one: Outcomes, load: Load, money: Money) -> Iterator[dict[str, A
         yield {
             **dict(zip(columns, row, strict=True)),
             "drafter": curve.drafter,
+            "near_best": near[place][:2] if near[place][2] else None,
             "bands": known_bands,
         }
+
+
+#: Figures of decoding alone, of requests besides those of rows, and of workers.
+_OF_ROUNDS: Final = ("tokens_per_round", "draft_s", "verify_s", "round_s")
+_OF_REQUESTS: Final = ("ttft_s", "requests_per_s", "prefill_frac", "effective_batch")
+_OF_WORKERS: Final = (
+    *("devices", "decode_batch", "prefill_busy", "link_busy", "prefill_s", "transfer_s"),
+)
+#: What is told of played requests by a name that the steady state has, too.
+_TOLD: Final = ("tokens_per_s", "requests_per_s")
+
+
+def point_arrays(one: Outcomes, money: Money | None = None) -> dict[str, Any]:
+    """Return every draft length of every load by the names of quantities.
+
+    Speedups, waits and throughput are those of rows: of requests with their prompts and waits.
+    Rounds and their parts are of decoding alone.
+
+    Parameters
+    ----------
+    one
+        What the drafter gains.
+    money
+        What the devices cost and draw; None for the points of a study, which have neither price
+        and energy nor bands but those of speedups.
+
+    Returns
+    -------
+    dict of arrays
+        Each broadcasts to the axes of the curve. ``batch_size`` of requests are the clients, or how
+        many run on average without drafts; their ``rate`` is NaN where clients send them.
+    """
+    curve, whole, played = one.curve, one.end_to_end, one.played
+    tpot_s = one.tpot_s
+    arrays: dict[str, Any] = {
+        "context_len": curve.context_len[:, None, None],
+        "batch_size": curve.batch_size[:, None],
+        "draft_len": curve.draft_len,
+        "verify_len": np.asarray(curve.verify_len, dtype=np.float64),
+        "running": curve.running_batch,
+        **{name: getattr(one.decoding, name) for name in _OF_ROUNDS},
+        "speedup": curve.speedup,
+        "tokens_per_s": one.tokens_per_s,
+        "tokens_per_s_per_user": curve.tokens_per_s_per_user if whole is None else 1.0 / tpot_s,
+        "tpot_s": tpot_s,
+    }
+    ends = {} if money is None else one.figure_ends
+    bands = {name: pair for name, pair in ends.items() if pair}
+    if curve.speedup_low is not None and curve.speedup_high is not None:
+        bands["speedup"] = curve.speedup_low, curve.speedup_high
+    if whole is not None:
+        arrays |= {name: getattr(whole, name) for name in _OF_REQUESTS}
+        arrays |= {
+            "latency_s": whole.answer_s,
+            "queue_s": whole.answer_s - whole.service_s,
+            "steady": np.True_,
+        }
+        if whole.workers is not None:
+            arrays |= {name: np.asarray(getattr(whole.workers, name)) for name in _OF_WORKERS}
+    if played is not None:
+        counts = np.array(played.load.requests)
+        rates = np.array(played.load.arrival_rates or [np.nan] * len(counts))
+        arrays |= {
+            "requests": counts[:, None],
+            "rate": rates[:, None],
+            "steady": np.isnan(played.figures["tokens_per_s"]),
+        }
+        arrays |= {
+            name: seen
+            for name, seen in played.figures.items()
+            if name not in _TOLD and not name.startswith("mean_")
+        }
+    if money is not None:
+        costs = costs_of(money, arrays["tokens_per_s"], bands)
+        arrays |= {name: cost for name, cost in costs.items() if cost is not None}
+    for name, pair in bands.items():
+        arrays |= dict(zip((f"{name}_low", f"{name}_high"), pair, strict=True))
+    is_best = curve.draft_len == decided(one).draft_len[..., None]
+    room = np.isfinite(curve.running_batch)
+    return arrays | {"has_room": room, "is_best": is_best & room[..., :1]}
+
+
+def point_columns(one: Outcomes, money: Money | None = None) -> Iterator[dict[str, Any]]:
+    """Yield the arrays of `point_arrays` as columns, some contexts at a time."""
+    curve, names = one.curve, one.curve.names
+    if one.end_to_end is not None:
+        workload = one.end_to_end.workload
+        names |= fields_of(workload, "input_len", "output_len", "prefix_hit_rate")
+    shape = curve.round_s.shape
+    arrays = {
+        name: np.broadcast_to(values, shape) for name, values in point_arrays(one, money).items()
+    }
+    for rows in curve.slabs():
+        yield names | {name: values[rows].ravel() for name, values in arrays.items()}
 
 
 def load_columns(load: Load, batch_size: Array) -> dict[str, Array]:
@@ -163,7 +266,7 @@ def costs_of(
     bands: dict[str, tuple[Array, Array]],
     name: str = "tokens_per_s",
 ) -> dict[str, Array | None]:
-    """Return price and energy, and add their bands: the more tokens, the less they are.
+    """Return price and energy, and add their bands.
 
     Parameters
     ----------
@@ -178,5 +281,5 @@ def costs_of(
     for cost, low in most.items():
         high = fewest[cost]
         if name in bands and low is not None and high is not None:
-            bands[cost] = low, high
+            bands[cost] = np.minimum(low, high), np.maximum(low, high)
     return money.of(tokens_per_s)

@@ -4,10 +4,12 @@ import os
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, get_args
 
 from specroof.errors import expect, optional_library, refuse
+from specroof.outcomes.rows import LOAD_KEYS
 from specroof.quantities import Row, cell_of, in_cells, records_of
 from specroof.report.columns import (
     Columns,
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from specroof.serving.workload import Workload
 
 
+#: The ends of a band.
+_ENDS: Final = ("low", "high")
 #: What tables are of: rows, or every point of a grid.
 Of: TypeAlias = Literal["rows", "points"]
 
@@ -163,7 +167,8 @@ def rows_table(rows: Sequence[Row], names: Sequence[str], **titles: str) -> str:
     rows
         Of one class.
     names
-        The columns. One that no row has is left out. Where there is no speedup, the reason stands.
+        The columns, ``speedup_band`` for both ends of a band. One that no row has is left out.
+        Where there is no speedup, the reason stands.
     titles
         Other titles than those of the quantities, by the names of columns.
 
@@ -178,18 +183,31 @@ def rows_table(rows: Sequence[Row], names: Sequence[str], **titles: str) -> str:
     """
     records = records_of(rows)
     known = rows[0].quantities()
-    shown = [name for name in names if name in records[0]]
-    left = [i for i, name in enumerate(shown) if isinstance(records[0][name], str)]
-    cells = [
-        [
-            record.get("reason") or cell_of(known[name], None)
-            if name == "speedup" and record[name] is None
-            else cell_of(known[name], record[name])
-            for name in shown
-        ]
-        for record in records
+    banded = {f"{name}_band": name for name in known}
+    shown = [
+        name
+        for name in names
+        if (name == "speedup" and name in records[0])
+        or any(record.get(name) is not None for record in records)
+        or any(record.get(f"{banded.get(name)}_low") is not None for record in records)
     ]
-    return format_table([titles.get(name, known[name].title) for name in shown], cells, left=left)
+    left = [i for i, name in enumerate(shown) if isinstance(records[0].get(name), str)]
+
+    def cell(record: Mapping[str, Any], name: str) -> str:
+        if name in banded:
+            ends = [cell_of(known[banded[name]], record[f"{banded[name]}_{end}"]) for end in _ENDS]
+            return "-".join(dict.fromkeys(ends))
+        if name == "speedup" and record[name] is None:
+            return record.get("reason") or cell_of(known[name], None)
+        return cell_of(known[name], record[name])
+
+    cells = [[cell(record, name) for name in shown] for record in records]
+    header = [
+        titles.get(name, "80% band" if name in banded else known[banded.get(name, name)].title)
+        for name in shown
+    ]
+    keys = len(list(takewhile(("context_len", *LOAD_KEYS).__contains__, shown)))
+    return format_table(header, cells, left=left, keys=max(keys, 1))
 
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)

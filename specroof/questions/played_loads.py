@@ -17,7 +17,6 @@ from specroof.errors import MeasurementError, expect, expect_word, refuse, rejec
 from specroof.outcomes.outcomes import Outcomes
 from specroof.questions.request import PlayedParameters
 from specroof.questions.work import check_work
-from specroof.report.columns import Columns
 from specroof.report.layout import figure, format_table, in_line
 from specroof.serving.played import PROGRESS, PlayedLoads, PlayedServer, Progress, largest_rate
 from specroof.serving.workload import REQUESTS_PER_CLIENT, Load, Requests, Workload, trace
@@ -480,31 +479,6 @@ def largest_rates_line(
 # --- Played loads as JSON and columns ------------------------------------------------------------
 
 
-def played_json(one: PlayedLoads, lengths: slice | int = slice(None)) -> dict[str, Any]:
-    """Return what clients see, axes [context][load][draft_len], or [context][load] of one length.
-
-    Parameters
-    ----------
-    one
-        What was played, with one drafter.
-    lengths
-        Which draft lengths; 0 for what is seen without drafts.
-    """
-    figures: dict[str, Any] = {
-        name: [to_json_array(values[:, lengths])] for name, values in one.figures.items()
-    }
-    is_open = bool(one.load.arrival_rates)  # clients never send more than is answered
-    figures["largest_stable_rate"] = to_json_array(one.stable_rate[lengths]) if is_open else None
-    if lengths == 0:
-        return figures
-    best = one.best_draft_len
-    return figures | {
-        "speedup": [to_json_array(one.speedup)],
-        "best_draft_len": [best.tolist()],
-        "best_speedup": [to_json_array(one.speedup[np.arange(len(best)), best])],
-    }
-
-
 def load_json(load: Load) -> dict[str, Any]:
     """Return a load as the object that ``--json`` prints."""
     return {
@@ -514,17 +488,6 @@ def load_json(load: Load) -> dict[str, Any]:
         "arrivals": load.arrivals if load.rate else None,
         "length_range": list(load.length_range),
         "seed": load.seed,
-    }
-
-
-def played_columns(one: PlayedLoads) -> Columns:
-    """Return what clients see as columns: loads outermost, draft lengths innermost."""
-    rates = one.load.arrival_rates or [math.nan] * len(one.load.requests)
-    return {
-        "requests": np.repeat(np.array(one.load.requests), len(one.draft_len)),
-        "arrivals_per_s": np.repeat(np.array(rates, dtype=np.float64), len(one.draft_len)),
-        **{f"played_{name}": values.ravel() for name, values in one.figures.items()},
-        "played_speedup": one.speedup.ravel(),
     }
 
 

@@ -10,35 +10,38 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import numpy as np
 
 from specroof.architecture import Architecture
-from specroof.arrays import Array, number_within, to_json_array, whole_within
+from specroof.arrays import fields_of, number_within, to_json_array, whole_within
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, refuse
 from specroof.latency import Deployment, Setup
 from specroof.outcomes.choose import Decisions, choose, decided
 from specroof.outcomes.outcomes import Outcomes, outcomes
-from specroof.outcomes.rows import LoadRow, load_fields
+from specroof.outcomes.rows import (
+    LOAD_KEYS,
+    LoadRow,
+    load_columns,
+    load_fields,
+    point_arrays,
+    point_columns,
+)
 from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
 from specroof.policies.decision import Choice, LoadDecision
-from specroof.questions.answer import Charted, Of, title_of
+from specroof.quantities import records_of
+from specroof.questions.answer import Charted, Of, case_of, rows_table, title_of
 from specroof.questions.curve_tables import (
-    counted_table,
-    curve_columns,
-    curves_json,
-    curves_table,
     lengths_table,
+    losing_runs,
     pays_lines,
+    prefill_line,
     refuse_long_texts,
     served_bands_line,
     source_lines,
-    survey_json,
 )
 from specroof.questions.played_loads import (
     beyond_warnings,
     load_json,
     load_names,
     played_charts,
-    played_columns,
-    played_json,
     played_load,
     played_tables,
     told,
@@ -70,8 +73,8 @@ from specroof.questions.request import (
     usd_per_hour,
     whole_numbers,
 )
-from specroof.report.columns import Columns
-from specroof.report.layout import figure, format_table, in_line, note_lines
+from specroof.report.columns import Columns, listed_columns
+from specroof.report.layout import in_line, note_lines
 from specroof.serving.capacity import RoomRule, ServerRoom
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.played import PlayedLoads
@@ -80,6 +83,7 @@ from specroof.serving.workload import Load
 from specroof.speedup.curve import (
     DEFAULT_MAX_DRAFT_LEN,
     REQUEST_WEIGHT,
+    ROW_WEIGHT,
     acceptance_of,
     draft_depth,
     longest_draft,
@@ -88,7 +92,7 @@ from specroof.speedup.curve import (
 from specroof.speedup.price import Money
 from specroof.speedup.reach import evidence_engine, nearness
 from specroof.speedup.result import SpeedupCurve
-from specroof.units import MILLION, MOST_POINTS, format_drafts, format_price
+from specroof.units import MOST_POINTS, format_drafts
 
 if TYPE_CHECKING:
     from specroof.serving.split import Split
@@ -249,7 +253,99 @@ class Prediction(Charted):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        return prediction_json(self)
+        return self.envelope(self.case, self.choice)
+
+    @property
+    def asked_load(self) -> Load:
+        """The load as it was asked for; `load` of requests that come by themselves is what runs."""
+        return self.played[0].load if self.played else self.load
+
+    @property
+    def case(self) -> dict[str, Any]:
+        """What is served, where and for whom, as JSON has it."""
+        contexts, batches = self.load.context_len, self.load.batch_size
+        case = case_of(self.model, self.setup, self.load.workload)
+        curve = self.curves[0]
+        loads = load_columns(self.asked_load, curve.batch_size)
+        load: dict[str, Any] = listed_columns({"context_len": curve.context_len} | loads)
+        if self.played:
+            load |= load_json(self.asked_load)
+        for whole in self.end_to_end[:1]:
+            waits = {"wait_s": whole.wait_s, "request_latency_s": whole.latency_s}
+            load |= {**waits, "steady": not self.played}
+        room, drafters = (
+            {},
+            [
+                fields_of(curve, "drafter", "cost_from", "acceptance_from", "measured_draft_len")
+                for curve in self.curves
+            ],
+        )
+        for drafter, limit in zip(drafters, self.limits, strict=False):
+            largest = limit.largest.astype(int)
+            room = {
+                "queues": self.queues,
+                "largest_batch": largest[:, 0].tolist(),
+                "bound_by": limit.bound_by[:, 0].tolist(),
+            }
+            drafter |= {
+                "server": limit.drafting.server.to_dict(),
+                "largest_batch": largest.tolist(),
+                "bound_by": limit.bound_by.tolist(),
+            }
+        if self.split is not None:
+            from specroof.questions.splits import split_json  # noqa: PLC0415 - asked for seldom
+
+            case["split"] = split_json(self.setup, self.split)
+        kinds = [drafter.kind for drafter in self.drafters]
+        return case | {
+            "load": case["load"] | load,
+            "room": room or None,
+            "drafters": drafters,
+            "reach": nearness(self.deployment, kinds, contexts, batches),
+        }
+
+    @property
+    def choice(self) -> dict[str, Any]:
+        """The best drafter of each context and load, and the batches that no draft pays at."""
+        names = ("context_len", *LOAD_KEYS, "requests", "drafter", "draft_len", "decision")
+        each = len(self.rows) // len(self.outcomes)
+        best = [max(self.rows[place::each], key=_gain) for place in range(each)]
+        return {
+            "loads": [
+                {name: value for name, value in row.items() if name in names}
+                for row in records_of(best)
+            ],
+            "does_not_pay": [
+                {"drafter": curve.drafter, "context_len": context, "batch_size": runs}
+                for curve in self.survey
+                for context, runs in zip(
+                    curve.context_len.tolist(), losing_runs(curve), strict=True
+                )
+            ],
+        }
+
+    @property
+    def grid(self) -> dict[str, Any]:
+        """Every draft length of every load, as ``--grid`` prints it."""
+        refuse_long_texts(self.curves, self.end_to_end, "JSON")
+        curve, shape = self.curves[0], self.curves[0].round_s.shape
+        loads = load_columns(self.asked_load, curve.batch_size)
+        load = [*loads][-1]
+        ticks = {
+            "context_len": curve.context_len,
+            load: loads[load],
+            "draft_len": curve.draft_len,
+        }
+        grids = [point_arrays(one, self.money) for one in self.outcomes]
+        return {
+            "dims": ["drafter", *ticks],
+            "coords": {"drafter": [one.drafter for one in self.curves]} | listed_columns(ticks),
+            "quantities": {
+                name: [to_json_array(np.broadcast_to(grid[name], shape)) for grid in grids]
+                for name in grids[0]
+                if name not in {*ticks, "batch_size"} and all(name in grid for grid in grids)
+            },
+        }
 
     @property
     def summary(self) -> dict[str, str]:
@@ -277,28 +373,47 @@ class Prediction(Charted):
 
     @cached_property
     def rows(self) -> tuple[LoadRow, ...]:
-        """What becomes of each load with each drafter, drafters outermost, contexts next."""
+        """What becomes of each load with each drafter, drafters outermost, contexts next.
+
+        Raises
+        ------
+        OptionError
+            For more rows than memory holds.
+        """
+        refuse_many_predictions(self, 1, "")
         return tuple(
             LoadRow(model=self.model.name, hardware=self.setup.hardware.name, **fields)
             for one in self.outcomes
             for fields in load_fields(one, self.load, self.money)
         )
 
+    @property
+    def table(self) -> str:
+        """The rows for people, a table for each drafter; of one load, all drafters in one."""
+        rows = self.rows
+        each = len(rows) // len(self.outcomes)
+        hidden = {"context_len"} if self.end_to_end else set()
+        if self.played:  # the table of what clients see has loads without drafts, too
+            hidden |= {"plain_tpot_s", "plain_ttft_s", "plain_tokens_per_s"}
+        if all(row.near_best is None or len({*row.near_best}) == 1 for row in rows):
+            hidden.add("near_best")
+        if all(row.running == row.batch_size for row in rows):
+            hidden.add("running")
+        if all(row.draft_len for row in rows):
+            hidden |= {*_TRIED}
+        shown = [name for name in (*_SHOWN, *_TRIED) if name not in hidden]
+        if each == 1:
+            return rows_table(rows, [*shown, *["drafter"] * (len(rows) > 1)])
+        tables = [rows_table(rows[at : at + each], shown) for at in range(0, len(rows), each)]
+        if len(tables) == 1:
+            return tables[0]
+        names = (in_line(curve.drafter) for curve in self.curves)
+        return "\n\n".join(map("{}\n{}".format, names, tables))
+
     def point_columns(self) -> Iterator[Columns]:
-        """Yield every point as columns, some rows at a time, those of prices last."""
-        # Of played loads one context, and so one table for each drafter.
-        played = map(played_columns, self.played)
-        for columns in curve_columns(self.curves, self.end_to_end):
-            columns.update(next(played, {}))
-            if self.end_to_end:
-                rates = columns["end_to_end_tokens_per_s"]
-                columns["steady"] = np.full(rates.shape, not self.played)
-            for start in ("", "end_to_end_")[: 1 + bool(self.end_to_end)]:
-                rates = columns["played_tokens_per_s" if self.played else f"{start}tokens_per_s"]
-                for name, values in self.money.of(rates).items():
-                    missing = np.full(rates.shape, np.nan)
-                    columns[f"{start}{name}"] = missing if values is None else values
-            yield columns
+        """Yield every point as columns, some rows at a time."""
+        for one in self.outcomes:
+            yield from point_columns(one, self.money)
 
     def to_csv(self, of: Of = "rows") -> str:
         """Return the rows as the CSV that ``--csv`` writes; "points" as ``--points`` does."""
@@ -314,6 +429,14 @@ class Prediction(Charted):
         if self.played:
             return played_charts(self.played, title_of(self.model, self.setup))
         return prediction_charts(self)
+
+
+def _gain(row: LoadRow) -> tuple[float, int]:
+    """Return what drafters are compared by at a load: ties go to the shorter draft."""
+    gain = row.tried_speedup
+    if row.reason == "unsustained" and row.largest_stable_rate and row.plain_largest_stable_rate:
+        gain = row.largest_stable_rate / row.plain_largest_stable_rate
+    return max(np.nan_to_num(gain), 1.0), -row.draft_len
 
 
 def predicted(  # noqa: PLR0913 - what is served, to whom, within what
@@ -458,6 +581,7 @@ def predicted_to(  # noqa: PLR0913 - what is served, to whom, within what
         warnings=tuple(dict.fromkeys([*beyond_warnings(played), *warnings])),
         room=room,
         split=split,
+        question="predict",
     )
 
 
@@ -607,89 +731,6 @@ def absent_layers(model: Architecture, drafters: Sequence[Drafter]) -> list[str]
 # --- A prediction as JSON and as tables -----------------------------------------------------------
 
 
-def prediction_json(prediction: Prediction) -> dict[str, Any]:
-    """Return a prediction as the object that ``--json`` prints."""
-    printed = curves_json(prediction.curves, prediction.end_to_end)
-    server = prediction.setup.server
-    printed |= {
-        **prediction.messages,
-        "steady": bool(prediction.end_to_end) and not prediction.played,
-        "reach": nearness(
-            prediction.deployment,
-            [drafter.kind for drafter in prediction.drafters],
-            prediction.load.context_len,
-            prediction.load.batch_size,
-        ),
-        "server": None if server is None else server.to_dict(),
-        "survey": survey_json(prediction.survey),
-        "capacity": None,
-    }
-    if prediction.split is not None:
-        from specroof.questions.splits import split_json  # noqa: PLC0415 - asked for seldom
-
-        printed["split"] = split_json(prediction.setup, prediction.split)
-    if prediction.limits:
-        printed["capacity"] = {
-            "queues": prediction.queues,
-            "largest_batch": prediction.limits[0].largest[:, 0].astype(int).tolist(),
-            "bound_by": prediction.limits[0].bound_by[:, 0].tolist(),
-        }
-    for drafter, chosen in zip(printed["drafters"], prediction.decisions, strict=True):
-        shape = len(prediction.load.context_len), -1
-        drafter["decision"] = np.reshape([decision for _, decision in chosen], shape).tolist()
-        reasons = np.array([choice.reason or None for choice, _ in chosen], dtype=object)
-        drafter["reason"] = reasons.reshape(shape).tolist()
-    for drafter, limit in zip(printed["drafters"], prediction.limits, strict=False):
-        drafter["server"] = limit.drafting.server.to_dict()
-        drafter["capacity"] = {
-            "largest_batch": limit.largest.astype(int).tolist(),
-            "bound_by": limit.bound_by.tolist(),
-        }
-    for drafter, curve in zip(printed["drafters"], prediction.curves, strict=True):
-        drafter.update(_prices_json(prediction, curve.tokens_per_s, curve.rate_ends))
-    for drafter, whole in zip(printed["drafters"], prediction.end_to_end, strict=False):
-        ends = whole.figure_ends["tokens_per_s"]
-        drafter["end_to_end"].update(_prices_json(prediction, whole.tokens_per_s, ends))
-    for drafter, one in zip(printed["drafters"], prediction.played, strict=False):
-        prices = _prices_json(prediction, one.figures["tokens_per_s"][None], None)
-        drafter.update(prices)
-        drafter["end_to_end"].update(prices)
-    if prediction.played:
-        printed["load"] = load_json(prediction.played[0].load)
-        printed["baseline"]["played"] = played_json(prediction.played[0], 0)
-        for drafter, one in zip(printed["drafters"], prediction.played, strict=True):
-            drafter["played"] = seen = played_json(one)
-            if one.unsustained.any():  # where the lengths are those of the largest rates
-                same = ("best_draft_len", "best_speedup")
-                drafter["end_to_end"].update({name: seen[name] for name in same})
-    printed["rows"] = prediction.records
-    return printed
-
-
-def _prices_json(
-    prediction: Prediction, tokens_per_s: Array, ends: tuple[Array, Array] | None
-) -> dict[str, Any]:
-    """Return price and energy at each point, with bands; null where nothing is known."""
-    # Of a price the faster end is the lower one, of what is better for more the slower one.
-    either = [prediction.money.of(end) for end in ends or (np.nan, np.nan)]
-    both = {
-        name: None if slow is None else np.sort([slow, either[1][name]], axis=0)
-        for name, slow in either[0].items()
-    }
-    priced = {
-        "": prediction.money.of(tokens_per_s),
-        "_low": {name: None if value is None else value[0] for name, value in both.items()},
-        "_high": {name: None if value is None else value[1] for name, value in both.items()},
-    }
-    return {
-        f"{name}{side}": None
-        if values is None or (side and ends is None)
-        else to_json_array(values)
-        for side, prices in priced.items()
-        for name, values in prices.items()
-    }
-
-
 def refuse_many_predictions(first: Prediction, chips: int, form: str) -> None:
     """Refuse predictions for several chips that are more than memory holds.
 
@@ -710,27 +751,31 @@ def refuse_many_predictions(first: Prediction, chips: int, form: str) -> None:
     if form:
         refuse_long_texts(first.curves * chips, first.end_to_end, form)
         return
-    refuse_many_points(
-        first.curves[0].round_s.shape,
-        curves=len(first.curves) * chips,
-        weight=REQUEST_WEIGHT if first.end_to_end else 1,
-    )
+    shape, curves = first.curves[0].round_s.shape, len(first.curves) * chips
+    refuse_many_points(shape, curves=curves, weight=REQUEST_WEIGHT if first.end_to_end else 1)
+    refuse_many_points((*shape[:2], 1), curves=curves, weight=ROW_WEIGHT, why=" as rows")
+
+
+#: Columns of the table for people.
+_SHOWN: Final = (
+    *("context_len", "rate", "concurrency", "batch_size", "draft_len", "speedup", "speedup_band"),
+    *("decision", "near_best", "tokens_per_round", "tpot_s", "ttft_s", "tokens_per_s"),
+    *("requests_per_s",),
+    *("usd_per_million_tokens", "joules_per_million_tokens", "running", "plain_tpot_s"),
+    *("plain_ttft_s", "plain_tokens_per_s", "plain_usd_per_million_tokens"),
+)
+#: What it has besides where drafts are off.
+_TRIED: Final = ("tried_draft_len", "tried_speedup", "tried_speedup_band")
 
 
 def prediction_text(prediction: Prediction) -> str:
     """Return the loads where drafting does not pay, best draft lengths, sources and sentences."""
-    curves, lengths = prediction.headline_curves, prediction.draft_len
+    lengths = prediction.draft_len
+    tables = [prediction.table]
     if prediction.played:
-        tables = [played_tables(prediction.played, lengths)]
-    else:
-        tables = [
-            curves_table(prediction.curves),
-            counted_table(prediction.curves, prediction.end_to_end)
-            if prediction.end_to_end
-            else "",
-            lengths_table(curves, lengths) if lengths else "",
-            _prices_table(prediction),
-        ]
+        tables.append(played_tables(prediction.played, lengths))
+    elif lengths:
+        tables.append(lengths_table(prediction.headline_curves, lengths))
     if prediction.split is not None:
         from specroof.questions.splits import split_text  # noqa: PLC0415 - asked for seldom
 
@@ -744,9 +789,10 @@ def prediction_text(prediction: Prediction) -> str:
         in_line(title_of(prediction.model, prediction.setup))
         + (", each decode worker" if prediction.split else ""),
         "\n".join(_decision_lines(prediction)),
+        *tables,
+        prefill_line(prediction.end_to_end[0]) if prediction.end_to_end else "",
         pays_lines(prediction.survey),
         note_lines(prediction.warnings),
-        *tables,
         served_bands_line(
             evidence_engine(prediction.deployment),
             prediction.load.batch_size,
@@ -791,43 +837,6 @@ def _decision_lines(prediction: Prediction) -> Iterator[str]:
             at = [load for load, _ in group]
             parts.append(f"{decision} at {at[0] if len(at) == 1 else f'{at[0]} to {at[-1]}'}")
         yield f"decision: {', '.join(parts)}; {name}"
-
-
-#: Titles of price and energy, and the unit that their figures are divided by.
-_PRICES: Final = {
-    "usd_per_million_tokens": ("$/Mtok", 1.0),
-    "joules_per_million_tokens": ("MJ/Mtok", MILLION),
-}
-
-
-def _prices_table(prediction: Prediction) -> str:
-    """Return price and energy at the best draft length and without drafts, where they are known."""
-    known = [name for name, value in prediction.money.of(1.0).items() if value is not None]
-    if not known:
-        return ""
-    titles = [title for name in known for title in (_PRICES[name][0], f"plain {_PRICES[name][0]}")]
-    names = len(prediction.curves) > 1  # else the line of its cost names the drafter
-    rows = []
-    for curve in prediction.headline_curves:
-        # Axes context, batch, and per price the best draft length beside plain decoding.
-        best = curve.at_best(curve.tokens_per_s), curve.tokens_per_s[..., 0]
-        cells = [
-            np.asarray(prediction.money.of(rate)[name]) / _PRICES[name][1]
-            for name in known
-            for rate in best
-        ]
-        rows += [
-            [
-                f"{context:g}",
-                f"{batch:g}",
-                *(figure(cell[i, b], format_price) for cell in cells),
-                *[curve.drafter] * names,
-            ]
-            for i, context in enumerate(curve.context_len)
-            for b, batch in enumerate(curve.batch_size)
-        ]
-    header = ["context", "batch", *titles, *["drafter"] * names]
-    return format_table(header, rows, left=[len(header) - 1] if names else [])
 
 
 # --- The charts -----------------------------------------------------------------------------------

@@ -39,9 +39,10 @@ from specroof.units import MOST_POINTS
 Axes: TypeAlias = tuple[Array, Array, IntArray]
 
 #: Bytes of a point over those of decoding alone, about 100: with the times of requests 290, and as
-#: lists and text 600 (JSON) or 430 (CSV), or 1 270 with requests.
+#: lists and text 600 (JSON) or 430 (CSV), or 1 270 with requests; a row of an answer 4 000.
 REQUEST_WEIGHT: Final = 3
 TEXT_WEIGHT: Final = 6
+ROW_WEIGHT: Final = 40
 
 #: Operating points that are computed at once: their temporaries stay within some tens of MB.
 _CHUNK_POINTS: Final = 1 << 18

@@ -12,8 +12,8 @@ from typing import Any, Final, TypeGuard
 
 import numpy as np
 
-from specroof.questions.curve_tables import point_columns
-from specroof.questions.played_loads import load_json, played_columns
+from specroof.outcomes.rows import point_columns
+from specroof.questions.played_loads import load_json
 from specroof.questions.study_grid import Study
 from specroof.questions.sweep import (
     Slice,
@@ -316,11 +316,9 @@ def write_partition(
                 notes.update(dict.fromkeys(prediction.notes[: _MOST_NOTES - len(notes)]))
                 lacking += lacking_room(prediction.curves[0])
                 numbers = {"target": part.target}
-                counted = prediction.counted or [None] * len(prediction.curves)
-                played = prediction.played or [None] * len(prediction.curves)
-                for curve, whole, one in zip(prediction.curves, counted, played, strict=True):
-                    seen = {} if one is None else played_columns(one)
-                    write(numbers | point_columns(curve, whole) | seen)
+                for one in prediction.outcomes:
+                    for columns in point_columns(one):
+                        write(numbers | columns)
                 write_load(numbers | load_columns(prediction))
                 yield part
                 advance(prediction.curves[0].round_s.size)
