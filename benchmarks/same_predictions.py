@@ -1,4 +1,4 @@
-"""Compare `predict --json` of drawn set-ups between two checkouts: no number may move unsaid.
+"""Compare predictions of drawn set-ups between two checkouts: no number may move unsaid.
 
     python benchmarks/same_predictions.py BEFORE [AFTER] [--setups 200] [--seed 1]
 
@@ -141,6 +141,60 @@ def answers(checkout: Path, setups: list[list[str]]) -> list[tuple[int, Any]]:
     ]
 
 
+#: Figures of decoding alone and of requests that version 2 has, which is BEFORE's, by its names.
+OF_DECODING: Final = (
+    *("tokens_per_round", "draft_s", "verify_s", "round_s", "speedup", "speedup_low"),
+    *("speedup_high", "tokens_per_s", "tokens_per_s_per_user", "usd_per_million_tokens"),
+    *("tokens_per_s_low", "tokens_per_s_high", "joules_per_million_tokens"),
+)
+OF_ROUNDS: Final = OF_DECODING[:4]
+OF_REQUESTS: Final = {
+    "tokens_per_s": "tokens_per_s",
+    "speedup": "speedup",
+    "requests_per_s": "requests_per_s",
+    "ttft_s": "ttft_s",
+    "tpot_s": "tpot_s",
+    "prefill_frac": "prefill_frac",
+    "effective_batch": "effective_batch",
+    "answer_s": "latency_s",
+    "tpot_low": "tpot_s_low",
+    "ttft_high": "ttft_s_high",
+}
+
+
+def figures(answer: Any) -> Any:
+    """Return what both versions of JSON have of a prediction, by the names of version 2."""
+    if "chips" in answer:
+        return [figures(one) for one in answer["chips"]]
+    if "grid" not in answer:  # version 2
+        asked = "end_to_end" in answer["drafters"][0]
+        return [
+            {name: one.get(name) for name in (OF_ROUNDS if asked else OF_DECODING)}
+            | {"best": one.get("end_to_end", one)["best_draft_len"]}
+            | {"decision": one["decision"]}
+            | ({name: one["end_to_end"].get(name) for name in OF_REQUESTS} if asked else {})
+            for one in answer["drafters"]
+        ]
+    grid, case = answer["grid"]["quantities"], answer["case"]
+    asked = "ttft_s" in grid
+    contexts, each = len(case["load"]["context_len"]), len(answer["rows"]) // len(case["drafters"])
+
+    def nested(order: int, key: str, without_room: str | None = None) -> list[Any]:
+        rows = answer["rows"][order * each : (order + 1) * each]
+        values = [without_room if row.get("reason") == "memory" else row[key] for row in rows]
+        return [values[at : at + each // contexts] for at in range(0, each, each // contexts)]
+
+    def known(name: str, order: int) -> Any:
+        return grid[name][order] if name in grid else None
+
+    return [
+        {name: known(name, order) for name in (OF_ROUNDS if asked else OF_DECODING)}
+        | {"best": nested(order, "draft_len"), "decision": nested(order, "decision", "off")}
+        | ({name: known(new, order) for name, new in OF_REQUESTS.items()} if asked else {})
+        for order in range(len(case["drafters"]))
+    ]
+
+
 def leaves(answer: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield every value of an answer with its path; notes, which are text, are left out."""
     if isinstance(answer, dict):
@@ -186,11 +240,14 @@ def main() -> int:
     old = [(words, one) for words, (code, one) in answered if code == 0][: asked.setups]
     length = ",accept-length=2.8@3"
     known = f"{length},extrapolate=constant" if asked.constant_lengths else length
-    now = [[*(word.replace(length, known) for word in words), *asked.flag] for words, _ in old]
+    now = [
+        [*(word.replace(length, known) for word in words), "--grid", *asked.flag]
+        for words, _ in old
+    ]
     new = answers(asked.after.resolve(), now)
     moved = 0
     for (words, one), (code, other) in zip(old, new, strict=True):
-        found = [f"exit code {code}"] if code else list(differences(one, other))
+        found = [f"exit code {code}"] if code else list(differences(figures(one), figures(other)))
         if found:
             moved += 1
             print(" ".join(words), f"  {len(found)} differ: {found[0]}", sep="\n")

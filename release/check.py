@@ -182,8 +182,7 @@ def _working(version: str, kept: Path) -> Iterator[Path]:
 def answer(*command: object, folder: Path) -> list[float]:
     """Return the speedups that a command predicts."""
     found = json.loads(run(*command, *QUESTION, folder=folder).splitlines()[-1])
-    speedups = found["drafters"][0]["best_speedup"]
-    return [float(value) for value in speedups[0]]
+    return [float(row["speedup"]) for row in found["rows"]]
 
 
 def check_environments(wheel: Path, scratch: Path) -> Path:

@@ -22,6 +22,7 @@ from server_pages import Life, sglang_page, vllm_page
 from sessions import files_of
 from specroof.cli import COMMANDS, app
 from specroof.cli.schema import load_schema
+from specroof.quantities import quantity_of
 
 ROOT: Final = Path(__file__).parents[1]
 #: Of answers that do not say theirs. Raised when a key goes away or changes its meaning; keys that
@@ -32,6 +33,7 @@ VERSION: Final = 2
 CALLS: Final = """
 predict Qwen/Qwen3-8B -H h100,b200 --drafter ideal
 predict Qwen/Qwen3-8B -H h100 --engine ideal --drafter ideal --max-draft-len 0
+predict Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --max-draft-len 2 --grid
 predict Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --drafter ngram,match=0.5,accept=0.6 --show-draft-len 1,3
 predict Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --isl 1024 --osl 256 --concurrency 1,512
 predict Qwen/Qwen3-32B -H l40s --drafter eagle3,survival=.9/.6 --batch 1,4096 --context 1e5
@@ -114,25 +116,19 @@ simulate
 simulate batch Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7
 """
 
-#: What a number is counted in, by the end of its name.
+#: What a number that is no quantity is counted in, by the end of its name.
 UNITS: Final = {
     "bytes_per_s": "bytes per second",
     "flops_per_s": "FLOP per second; a multiply-add is 2",
-    "tokens_per_s_per_user": "tokens per second of one user",
-    "tokens_per_s": "tokens per second",
-    "requests_per_s": "requests per second",
     "usd_per_hour": "US dollars an hour and device",
-    "tokens_per_round": "tokens that a round commits to a sequence, the bonus token included",
-    "draft_len": "drafts in a round",
-    "context_len": "cached tokens of a sequence",
-    "_low": "lower end of the 80% band",
-    "_high": "upper end of the 80% band",
     "_bytes": "bytes",
     "_flops": "FLOP; a multiply-add is 2",
     "_ms": "milliseconds",
     "_s": "seconds",
     "_len": "tokens",
 }
+#: What stands before the sentence of a quantity at the ends of its band.
+ENDS: Final = {"_low": "Lower end of the 80% band. ", "_high": "Upper end of the 80% band. "}
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -198,7 +194,11 @@ def written(schema: dict[str, Any], name: str = "") -> dict[str, Any]:
     if kinds not in ([], ["null"]):
         found["type"] = kinds[0] if len(kinds) == 1 else kinds
     unit = next((unit for end, unit in UNITS.items() if name.endswith(end)), None)
-    if unit is not None and {"number", "array"} & {*kinds}:
+    known = quantity_of(name)
+    if known is not None and {"number", "array"} & {*kinds}:
+        end = next((said for end, said in ENDS.items() if name.endswith(end)), "")
+        found["description"] = f"{end}{known.about}{known.unit and f' Unit: {known.unit}.'}"
+    elif unit is not None and {"number", "array"} & {*kinds}:
         found["description"] = unit
     if "items" in schema:
         found["items"] = written(schema["items"])
