@@ -265,7 +265,7 @@ def test_the_shell_answers_as_python_does(tmp_path: Path) -> None:
     told = dict(zip(header.split(","), next(csv.reader([first])), strict=True))
     assert told["drafter"] == "eagle3,accept=0.8"
     assert (told["solve"], told["wanted_speedup"], told["answer"]) == ("accept", "2.0", "at")
-    assert (told["context_len"], told["batch_size"]) == ("4096.0", "1.0")
+    assert (told["context_len"], told["batch_size"]) == ("4096", "1")
 
 
 def test_tables_say_never_and_always() -> None:

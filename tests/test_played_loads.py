@@ -890,7 +890,7 @@ def test_waves_of_old_are_said_to_be_played() -> None:
     assert "--requests 1x" in line
     with pytest.raises(TypeError, match=r"unexpected keyword .*waves.*requests='1x'"):
         predict(MODEL, CHIP, **ASKED, **REQUESTS, waves=True)  # type: ignore[call-arg]
-    assert result(f"{words} --requests 1x")["load"]["requests"] == [8]
+    assert result(f"{words} --requests 1x")["case"]["load"]["requests"] == [8]
 
 
 def test_a_frontier_of_requests_says_how_they_come() -> None:

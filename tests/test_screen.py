@@ -56,7 +56,11 @@ def test_colors_change_no_letter() -> None:
     plain, colored = on_a_terminal(80, *PREDICT), on_a_terminal(80, *PREDICT, **COLORS)
     assert "\x1b" not in plain
     assert STYLE.sub("", colored) == plain
-    for styled in ("\x1b[1mQwen3-8B on 1 x", "\x1b[1;32mpays\x1b[0m", "\x1b[2mnote: engine"):
+    for styled in (
+        "\x1b[1mQwen3-8B on 1 x",
+        "decision: \x1b[1;32mon\x1b[0m",
+        "\x1b[2mnote: engine",
+    ):
         assert styled in colored
     assert "\x1b[" not in on_a_terminal(80, *PREDICT, TERM="dumb")
     assert "\x1b" not in on_a_terminal(80, *PREDICT, "--json", **COLORS)
@@ -65,9 +69,10 @@ def test_colors_change_no_letter() -> None:
 @pytest.mark.parametrize(
     ("text", "marked"),
     [
-        ("title\n 1  pays", {"title": "title", "pays": "pays"}),
-        ("title\nit pays  here, it pays", {"title": "title"}),
-        ("title\n 1  loses  x", {"title": "title", "loses": "loses"}),
+        ("title\n 1  on", {"title": "title", "pays": "on"}),
+        ("title\nit is on  here, it is on", {"title": "title"}),
+        ("title\n 1  off  x", {"title": "title", "loses": "off"}),
+        ("title\ndecision: unclear; x", {"title": "title", "unclear": "unclear"}),
         ("title\n\nON UP TO 8 requests", {"title": "title", "pays": "ON UP TO"}),
         ("title\nOFF at 8\nONE", {"title": "title", "loses": "OFF"}),
         ("title\nUNCLEAR at 8", {"title": "title", "unclear": "UNCLEAR"}),

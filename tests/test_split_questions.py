@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from specroof import (
     advise,
+    breakeven,
     capacity,
     frontier,
     load_drafter,
@@ -21,6 +22,7 @@ from specroof import (
     load_model,
     predict,
     sweep,
+    worth,
 )
 from specroof.cli import app
 from specroof.errors import OptionError, reject
@@ -337,6 +339,18 @@ def test_prefill_on_another_chip_is_paid_and_fed_there() -> None:
     assert sum(note.startswith("price:") for note in mixed.messages["notes"]) == 2
     unknown = of_workers(predict, prefill="1x1@a100-40gb", link=25e9, **asked)
     assert unknown.money.of(1.0)["usd_per_million_tokens"] is None
+
+
+def test_worth_and_breakeven_take_workers_too() -> None:
+    asked: dict[str, Any] = {**WORKERS, "input_len": 1024, "output_len": 256, "concurrency": 32}
+    place = ("Qwen/Qwen3-8B", "h100")
+    (brings,) = worth(*place, drafter="eagle3", accept_length=3, **asked).rows
+    (row,) = predict(*place, drafters="eagle3,accept-length=3@16", **asked).rows
+    same = ("draft_len", "speedup", "decision", "tokens_per_s", "usd_per_million_tokens")
+    assert [getattr(brings, name) for name in same] == [getattr(row, name) for name in same]
+    (found,) = breakeven(*place, drafter="eagle3,accept=0.7", speedup=1.2, **asked).rows
+    (row,) = predict(*place, drafters=f"eagle3,accept={found.value}", **asked).rows
+    assert (row.speedup, row.draft_len) == (pytest.approx(1.2, rel=1e-9), found.draft_len)
 
 
 def test_bands_of_workers_are_wider_and_reach_says_so() -> None:

@@ -71,8 +71,8 @@ def test_users_are_sought_in_parts_of_a_grid(monkeypatch: pytest.MonkeyPatch) ->
     # All of 4096 x 1025 points were held at once: over 1 GB.
     held: list[int] = []
 
-    def counted(*words: Any, max_draft_len: int) -> Any:
-        served = served_curve(*words, max_draft_len=max_draft_len)
+    def counted(*words: Any, **more: Any) -> Any:
+        served = served_curve(*words, **more)
         held.append(served.curve.round_s.size)
         return served
 

@@ -1,4 +1,4 @@
-"""Colors of what a terminal shows: the verdict stands out, notes stand back."""
+"""Colors of what a terminal shows: the decision stands out, notes stand back."""
 
 import sys
 from typing import Final
@@ -9,15 +9,16 @@ from rich.theme import Theme
 
 
 class Answers(RegexHighlighter):
-    """Marks what is looked for first: titles, decisions, verdicts in tables, notes."""
+    """Marks what is looked for first: titles, decisions, notes."""
 
     base_style = "answer."
     highlights: Final = [  # type: ignore[misc]  # ours does not change either
         r"\A(?P<title>.+(?:\n  .+)*)",
         # Whole cells, that is, between two blanks: in a sentence the words are plain.
-        r"(?<=  )(?P<pays>pays)(?=  |$|\n)",
-        r"(?<=  )(?P<loses>loses)(?=  |$|\n)",
+        r"(?<=  )(?P<pays>on)(?=  |$|\n)",
+        r"(?<=  )(?P<loses>off)(?=  |$|\n)",
         r"(?<=  )(?P<unclear>unclear)(?=  |$|\n)",
+        r"(?m)^decision: (?:(?P<pays>on)|(?P<loses>off)|(?P<unclear>unclear))\b",
         r"(?m)^(?P<pays>ON(?: UP TO)?) ",
         r"(?m)^(?P<loses>OFF) ",
         r"(?m)^(?P<unclear>UNCLEAR) ",

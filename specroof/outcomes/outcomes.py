@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -11,16 +11,12 @@ import numpy.typing as npt
 from specroof.acceptance import ContextAcceptance
 from specroof.arrays import Array, BoolArray
 from specroof.drafters import Drafter, TokensPerRound
-from specroof.latency import Deployment
+from specroof.outcomes.case import Case
 from specroof.serving.capacity import RoomRule
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.played import FIGURES, PlayedLoads, part_of, played_loads, played_server
 from specroof.serving.served import Limits, ServedCurve, served_curve
 from specroof.serving.workload import Load
-
-if TYPE_CHECKING:
-    from specroof.serving.split import Split
-
 
 #: What is said of requests that are not played through.
 STEADY_NOTE: Final = "requests are in their steady state, in closed form: none is played through"
@@ -141,18 +137,13 @@ class PlayedRequests(EndToEnd):
         return self._seen("mean_tpot_s")
 
 
-def outcomes(  # noqa: PLR0913 - what is served, to whom, within what
-    deployment: Deployment,
+def outcomes(
+    case: Case,
     drafter: Drafter,
-    load: Load,
-    room: RoomRule,
     *,
     max_draft_len: int,
     acceptance: TokensPerRound | ContextAcceptance | None = None,
-    split: "Split | None" = None,
-    raises: bool = True,
     draft_lens: Collection[int] = (),
-    targets: tuple[float, ...] = (np.inf, np.inf),
 ) -> Outcomes:
     """Return what drafts gain on a server under loads.
 
@@ -161,31 +152,32 @@ def outcomes(  # noqa: PLR0913 - what is served, to whom, within what
 
     Parameters
     ----------
-    deployment, drafter, load, room, max_draft_len, acceptance, split, raises
-        As of `specroof.serving.served.served_curve`. Loads with `requests` are played through, but
-        those of which there are none; each on a server of its own, so that what else is asked
-        changes nothing.
+    case
+        What is served, where, for whom. Loads with `requests` are played through, but those of
+        which there are none; each on a server of its own, so that what else is asked changes
+        nothing.
+    drafter, max_draft_len, acceptance
+        As of `specroof.serving.served.served_curve`.
     draft_lens
         Lengths that are played besides those that may win. Of clients without targets, others have
         the figures of the closed form, and NaN in `Outcomes.played`; of other loads all are played.
-    targets
-        Of the goodput of played requests: seconds to a first token, and of each later one.
 
     Raises
     ------
     SpecroofError
         As `served_curve` and `specroof.serving.played.played_server` do.
     """
+    deployment, load, room = case.deployment, case.load, case.room
     drafting = drafter if acceptance is None else replace(drafter, acceptance=acceptance)
     in_closed_form = partial(
         served_curve,
         deployment,
         drafting,
         max_draft_len=max_draft_len,
-        raises=raises,
+        raises=case.raises,
     )
     if not load.requests:
-        served = in_closed_form(load.steady, room, split=split)
+        served = in_closed_form(load.steady, room, split=case.split)
         whole, told = served.end_to_end, served.told
         return Outcomes(served.decoding, served.room, whole, told, served.largest)
     waits: RoomRule = "queue" if room == "drop" else room
@@ -193,7 +185,7 @@ def outcomes(  # noqa: PLR0913 - what is served, to whom, within what
     places = [place for place, count in enumerate(load.requests) if count]
     lengths = {
         place: _can_win(served.curve.choices[0, place]).union(draft_lens)
-        if load.kind == "concurrency" and min(targets) == np.inf
+        if load.kind == "concurrency" and min(case.targets) == np.inf
         else {*range(1, max_draft_len + 1)}
         for place in places
     }
@@ -201,9 +193,9 @@ def outcomes(  # noqa: PLR0913 - what is served, to whom, within what
     steps = [(1 + len(lengths[place])) * load.requests[place] for place in places]
     for place, count in zip(places, steps, strict=True):
         part = load.part(place)
-        server = played_server(deployment, drafting, part, room, max_draft_len, raises=raises)
+        server = played_server(deployment, drafting, part, room, max_draft_len, raises=case.raises)
         with part_of(done, sum(steps)):
-            seen.append(played_loads(server, part, [*lengths[place]], targets))
+            seen.append(played_loads(server, part, [*lengths[place]], case.targets))
         done += count
     played = _joined(seen, load)
     if load.kind != "concurrency":

@@ -15,6 +15,7 @@ from specroof.drafters import Drafter
 from specroof.errors import Note, OptionError, refuse, reject
 from specroof.hardware import Placement
 from specroof.latency import Deployment
+from specroof.outcomes.case import Case
 from specroof.policies.adaptive import (
     LEAST_ROUNDS,
     BatchCosts,
@@ -29,7 +30,8 @@ from specroof.policies.adaptive import (
 from specroof.policies.schedule import best_schedule, drafts_at
 from specroof.questions.advise import speculation_of
 from specroof.questions.answer import Charted
-from specroof.questions.played_loads import played_load, told
+from specroof.questions.case import played_load
+from specroof.questions.played_loads import told
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import (
     CONCURRENCY,
@@ -402,7 +404,7 @@ def _lengths(
     waits = load.workload is not None or request.batch_size is None
     rule = room_rule(deployment.setup, request.capacity, "queue" if waits else "drop")
     most = request.max_draft_len
-    asked = partial(predicted, deployment, [drafter], load, max_draft_len=most, room=rule)
+    asked = partial(predicted, Case(deployment, load, rule), [drafter], max_draft_len=most)
     found = asked()
     curve, (one,) = found.curves[0], found.outcomes
     if not np.isfinite(one.tokens_per_s[..., 0]).all():

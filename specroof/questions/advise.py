@@ -20,6 +20,7 @@ from specroof.drafters import Drafter
 from specroof.errors import OptionError, expect, refuse, reject
 from specroof.hardware import IDEAL_ENGINE, LOCAL_FRAMEWORKS, HardwareProfile, Placement
 from specroof.latency import Deployment, Setup, check_placement, engine_setup
+from specroof.outcomes.case import Case
 from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
 from specroof.policies.decision import (
     INPUTS,
@@ -48,6 +49,7 @@ from specroof.questions.advised_loads import (
     schedule_loads,
 )
 from specroof.questions.answer import Charted, title_of
+from specroof.questions.case import played_load
 from specroof.questions.curve_tables import (
     WORKER_ARRAYS,
     compared_on,
@@ -58,7 +60,6 @@ from specroof.questions.played_loads import (
     PlayedPlan,
     largest_rates_line,
     plan_table,
-    played_load,
     played_plan,
     told,
 )
@@ -469,13 +470,13 @@ class DeviceUse:
     ) -> tuple[Prediction, Array]:
         """Return the prediction of one server, and how many of them work at each load."""
         each = [max(load / self.servers, 1.0) for load in loads]
-        prediction = predicted(
+        case = Case(
             Deployment(checked.model, self.setup),
-            drafters,
             Load(each, [checked.context_len], checked.workload),
-            room=room_rule(self.setup, None, "queue"),
+            room_rule(self.setup, None, "queue"),
             split=self.split,
         )
+        prediction = predicted(case, drafters)
         return prediction, np.array(loads) / each
 
     def plain(
@@ -857,17 +858,15 @@ def _chip_advice(
     def prediction_of(
         setup: Setup, drafters: Sequence[Drafter], *, raises: bool = True
     ) -> Prediction:
-        return predicted(
+        case = Case(
             Deployment(checked.model, setup),
-            drafters,
             load,
-            max_draft_len=max_draft_len,
-            room=room_rule(setup, None, "queue"),
+            room_rule(setup, None, "queue"),
             split=split,
             raises=raises,
             targets=checked.targets.seconds,
-            draft_lens=draft_lens or (),
         )
+        return predicted(case, drafters, max_draft_len=max_draft_len, draft_lens=draft_lens or ())
 
     decide = partial(
         load_plan,

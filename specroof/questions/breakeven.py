@@ -13,7 +13,8 @@ from specroof.architecture import Architecture
 from specroof.arrays import Array, IntArray, fields_of, number_within, whole_within
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.errors import OptionError, expect, refuse
-from specroof.latency import Deployment, Setup
+from specroof.latency import Setup
+from specroof.outcomes.case import Case
 from specroof.outcomes.choose import choose
 from specroof.outcomes.outcomes import STEADY_NOTE, Outcomes, outcomes
 from specroof.outcomes.rows import OfLoad, load_columns
@@ -21,7 +22,8 @@ from specroof.policies.decision import LoadDecision
 from specroof.quantities import cell_of
 from specroof.questions.answer import Charted, case_of, rows_table, title_of
 from specroof.questions.capacity import usual_drafts
-from specroof.questions.played_loads import beyond_warnings, played_load, told
+from specroof.questions.case import asked_case, asked_load
+from specroof.questions.played_loads import beyond_warnings, told
 from specroof.questions.request import (
     BATCH,
     CONCURRENCY,
@@ -34,14 +36,14 @@ from specroof.questions.request import (
     Parameter,
     PlayedRequest,
     Values,
+    WorkerRequest,
     drafter_of,
-    in_flight_of,
-    load_of,
     question,
 )
+from specroof.questions.splits import split_notes
 from specroof.report.layout import format_table, page
 from specroof.serving.capacity import RoomRule
-from specroof.serving.served import raised_notes, room_rule
+from specroof.serving.served import raised_notes
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, acceptance_of, drafting_gain
 from specroof.speedup.inverses import (
@@ -85,7 +87,7 @@ _PER_OCTAVE: Final = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class BreakevenRequest(PlayedRequest):
+class BreakevenRequest(WorkerRequest, PlayedRequest):
     """Ask what it takes for speculation to pay, or to reach a speedup.
 
     Examples
@@ -246,22 +248,22 @@ def breakeven(request: BreakevenRequest) -> Breakeven:
     if request.solve not in SOLVED:
         refuse("solve", request.solve, ", ".join(SOLVED))
     drafter = drafter_of(request.drafter)
-    case = _case(request, drafter)
-    wanted = _wanted(request, case)
+    sought = _sought(request, drafter)
+    wanted = _wanted(request, sought)
     # Refuses a model or a depth that does not fit, before anything is solved; where acceptance is
     # solved for, any will do.
     by_acceptance = request.solve.startswith("accept")
     known = constant_acceptance(0.5) if by_acceptance else acceptance_of(drafter)
-    steady = case.load.steady
-    curve = case.outcomes(steady, known, room="ignore").curve
-    rows, notes, warnings = _load_rows(case, wanted, request, curve)
+    steady = sought.case.load.steady
+    curve = sought.outcomes(steady, known, room="ignore").curve
+    rows, notes, warnings = _load_rows(sought, wanted, request, curve)
     return Breakeven(
-        model=case.deployment.model,
-        setup=case.deployment.setup,
+        model=sought.case.deployment.model,
+        setup=sought.case.deployment.setup,
         drafter=drafter,
         solve=request.solve,
         speedup=wanted,
-        draft_len=case.draft_len,
+        draft_len=sought.draft_len,
         workload=steady.workload,
         rows=tuple(rows),
         notes=tuple(notes),
@@ -270,32 +272,32 @@ def breakeven(request: BreakevenRequest) -> Breakeven:
 
 
 def _load_rows(
-    case: "_Threshold", wanted: float, request: BreakevenRequest, curve: SpeedupCurve
+    sought: "_Threshold", wanted: float, request: BreakevenRequest, curve: SpeedupCurve
 ) -> tuple[list[BreakevenRow], list[str], list[str]]:
     """Return the answers at loads, notes on them, and warnings."""
-    load, notes = case.load, [*curve.notes]
+    load, notes = sought.case.load, [*split_notes(sought.case), *curve.notes]
     if load.requests:
         notes.append(_PLAYED)
     elif load.workload is not None:
         notes.append(STEADY_NOTE)
     if request.solve == "rate":
-        return [_rate_row(case, wanted)], notes, []
+        return [_rate_row(sought, wanted)], notes, []
     if request.solve in _PER_LOAD:
         parts = [load.part(place) for place in range(len(load.batch_size))]
         loads = [replace(part, context_len=[at]) for at in load.context_len for part in parts]
-        answers = [_row(case, one, wanted, request.solve) for one in loads]
+        answers = [_row(sought, one, wanted, request.solve) for one in loads]
         notes += dict.fromkeys(note for _, raised, _ in answers[::-1] for note in raised)
         if any(row.room_ends for row, _, _ in answers):
             notes.append("no room: with drafting, memory does not hold this many requests")
         warnings = dict.fromkeys(text for _, _, own in answers for text in own)
         return [row for row, _, _ in answers], notes, [*warnings]
     pairs = product(curve.context_len.tolist(), curve.batch_size.tolist())
-    rows = [_run(case, pair, wanted, request) for pair in pairs]
+    rows = [_run(sought, pair, wanted, request) for pair in pairs]
     beyond = next((row.unknown_from for row in rows if row.unknown_from is not None), None)
     if beyond is not None:
         tried = f"largest {request.solve} tried: {beyond - 1} (most)"
         notes.append(f"{tried}; from {beyond} on nothing is known")
-    if case.room != "ignore":
+    if sought.case.room != "ignore":
         notes.append(f"only a {request.solve} that has room in the server counts")
     return rows, notes, []
 
@@ -306,9 +308,8 @@ class _Threshold:
 
     Parameters
     ----------
-    deployment, drafter, load, room
-        What is served where, what drafts, for which requests, and what becomes of those that have
-        no room.
+    case, drafter
+        What is served where, for which requests, and what drafts.
     max_draft_len
         The longest draft that is priced.
     draft_len
@@ -317,10 +318,8 @@ class _Threshold:
         What is solved for.
     """
 
-    deployment: Deployment
+    case: Case
     drafter: Drafter
-    load: Load
-    room: RoomRule
     max_draft_len: int
     draft_len: int | None
     solve: str
@@ -346,17 +345,15 @@ class _Threshold:
     ) -> Outcomes:
         """Return what is gained at a load under an acceptance, with a drafter of another cost."""
         return outcomes(
-            self.deployment,
+            self.case.at(load=load, room=self.case.room if room is None else room),
             drafter or self.drafter,
-            load,
-            self.room if room is None else room,
             max_draft_len=self.max_draft_len,
             acceptance=acceptance,
             draft_lens=() if self.draft_len is None else (self.draft_len,),
         )
 
 
-def _case(request: BreakevenRequest, drafter: Drafter) -> _Threshold:
+def _sought(request: BreakevenRequest, drafter: Drafter) -> _Threshold:
     """Return the loads that are asked about; what is solved for has one place among them.
 
     Raises
@@ -370,37 +367,35 @@ def _case(request: BreakevenRequest, drafter: Drafter) -> _Threshold:
             refuse(name, getattr(request, name), f"left out with solve {request.solve!r}")
     if request.most is not None and request.solve not in _MOST:
         refuse("most", request.most, "with solve 'batch' or 'context'")
-    load = load_of(request, in_flight_of(request, USUAL_BATCHES), request.context_len)
-    if request.is_played:
-        load = played_load(request, load)
+    load = asked_load(request, USUAL_BATCHES)
     if request.solve == "rate" and not load.rate:
         refuse("solve", request.solve, "with rates, between which the largest is looked for")
     if load.requests and request.solve in _AXES:
         refuse("solve", request.solve, ", ".join((*_PER_LOAD, "rate")))
     if request.solve == "context" and load.workload is not None:
         refuse("input_len", request.input_len, "left out with solve 'context'")
-    deployment = request.resolved()
-    drafts = request.draft_len
-    if drafts is not None or request.solve == "accept-length":
-        drafts = usual_drafts(drafter, deployment.model, drafts)
-    deepest = drafter.max_draft_len or DEFAULT_MAX_DRAFT_LEN
-    waits = load.workload is not None or request.concurrency is not None
-    return _Threshold(
-        deployment=deployment,
-        drafter=drafter,
-        load=replace(
+    case = asked_case(
+        request,
+        replace(
             load,
             batch_size=[1.0] if request.solve == "batch" else load.batch_size,
             context_len=[1.0] if request.solve == "context" else load.context_len,
         ),
-        room=room_rule(deployment.setup, request.capacity, "queue" if waits else "drop"),
+    )
+    drafts = request.draft_len
+    if drafts is not None or request.solve == "accept-length":
+        drafts = usual_drafts(drafter, case.deployment.model, drafts)
+    deepest = drafter.max_draft_len or DEFAULT_MAX_DRAFT_LEN
+    return _Threshold(
+        case=case,
+        drafter=drafter,
         max_draft_len=min(deepest, DEFAULT_MAX_DRAFT_LEN) if drafts is None else drafts,
         draft_len=drafts,
         solve=request.solve,
     )
 
 
-def _wanted(request: BreakevenRequest, case: _Threshold) -> float:
+def _wanted(request: BreakevenRequest, sought: _Threshold) -> float:
     """Return the speedup that is wanted.
 
     Raises
@@ -409,27 +404,27 @@ def _wanted(request: BreakevenRequest, case: _Threshold) -> float:
         For a speedup that no acceptance gives, and a drafter that has nothing to solve for.
     """
     wanted = number_within("speedup", request.speedup, "wanted_speedup")
-    if wanted > case.max_draft_len + 1:
-        most = case.max_draft_len + 1
+    if wanted > sought.max_draft_len + 1:
+        most = sought.max_draft_len + 1
         refuse("speedup", request.speedup, f"at most {most}, the tokens of {most - 1} drafts and 1")
-    if case.drafter.is_ideal and request.solve in _PER_LOAD:
+    if sought.drafter.is_ideal and request.solve in _PER_LOAD:
         message = f"drafter is 'ideal', whose {request.solve} is given; allowed: another drafter"
         raise OptionError(message)
     return wanted
 
 
 def _row(
-    case: _Threshold, load: Load, wanted: float, solve: str
+    sought: _Threshold, load: Load, wanted: float, solve: str
 ) -> tuple[BreakevenRow, list[str], list[str]]:
     """Return the answer at one load beside the speedup of the drafter as it is, notes, warnings.
 
     What is solved for is solved in closed form. Where requests are played through, the speedup
     that is wanted there is moved until that which is played is the one wanted here.
     """
-    first, drafter = case.draft_len or 1, case.drafter
+    first, drafter = sought.draft_len or 1, sought.drafter
     accepted = constant_acceptance(0.5) if drafter.acceptance is None else drafter.acceptance
-    now = case.outcomes(load, accepted)
-    runs = np.broadcast_to(now.decoding.running_batch[0, 0], case.max_draft_len + 1)
+    now = sought.outcomes(load, accepted)
+    runs = np.broadcast_to(now.decoding.running_batch[0, 0], sought.max_draft_len + 1)
     warnings = [] if now.played is None else [*beyond_warnings([now.played])]
     notes = raised_notes(now, now.curve.batch_size.tolist())
     own: dict[str, Any] = {
@@ -442,27 +437,27 @@ def _row(
     have_room = first + np.flatnonzero(np.isfinite(runs[first:]))
     if not have_room.size:
         no_room = Threshold("no room", None, first, -np.inf)
-        return case.row(wanted, no_room, room_ends=True, **own), notes, warnings
+        return sought.row(wanted, no_room, room_ends=True, **own), notes, warnings
     choice, decision = next(choose(now))
     own["reason"] = choice.reason or None
     if drafter.acceptance is not None:
-        gains, drafts = drafting_gain(now.curve, case.draft_len)
+        gains, drafts = drafting_gain(now.curve, sought.draft_len)
         known = np.isfinite(gains[0, 0])
         own |= {"speedup": float(gains[0, 0]) if known else np.nan, "decision": decision}
         own["bands"] = {"speedup": _band(now.curve, int(drafts[0, 0]))}
-        rates = now.stable_rates(case.draft_len or choice.tried) or (None, None)
+        rates = now.stable_rates(sought.draft_len or choice.tried) or (None, None)
         own |= {"plain_largest_stable_rate": rates[0], "largest_stable_rate": rates[1]}
     if choice.reason:
         unsustained = Threshold(choice.reason, None, first, -np.inf)
-        return case.row(wanted, unsustained, **own), notes, warnings
-    here = replace(case, max_draft_len=int(have_room[-1]))
+        return sought.row(wanted, unsustained, **own), notes, warnings
+    here = replace(sought, max_draft_len=int(have_room[-1]))
     steady = replace(load.steady, batch_size=now.curve.batch_size.tolist())
 
     def gain(
         acceptance: TokensPerRound | ContextAcceptance, other: Drafter, at: Load = steady
     ) -> tuple[float, int]:
         curve = here.outcomes(at, acceptance, drafter=other).curve
-        speedups, drafts = drafting_gain(curve, case.draft_len)
+        speedups, drafts = drafting_gain(curve, sought.draft_len)
         return float(speedups[0, 0]), int(drafts[0, 0])
 
     def solved(target: float) -> tuple[Threshold, float]:
@@ -474,7 +469,7 @@ def _row(
             tried[abs(gained[0] / target - 1)] = acceptance, other
             return gained
 
-        threshold = _threshold(case, solve, target, noted)
+        threshold = _threshold(sought, solve, target, noted)
         if not load.requests or threshold.answer != "at":
             return threshold, wanted
         return threshold, gain(*tried[min(tried)], load)[0]
@@ -485,7 +480,7 @@ def _row(
         target *= wanted / played
         threshold, played = solved(target)
         plays += 1
-    return case.row(wanted, threshold, **own), notes, warnings
+    return sought.row(wanted, threshold, **own), notes, warnings
 
 
 def _band(curve: SpeedupCurve, drafts: int) -> tuple[float, float]:
@@ -496,31 +491,34 @@ def _band(curve: SpeedupCurve, drafts: int) -> tuple[float, float]:
     return float(low[0, 0, drafts]), float(high[0, 0, drafts])
 
 
-def _rate_row(case: _Threshold, wanted: float) -> BreakevenRow:
+def _rate_row(sought: _Threshold, wanted: float) -> BreakevenRow:
     """Return the largest rate that a plain server keeps up with at which a speedup is reached."""
-    accepted, load = acceptance_of(case.drafter), case.load.part(0)
+    accepted, load = acceptance_of(sought.drafter), sought.case.load.part(0)
 
     def gain(rate: float) -> tuple[float, int]:
-        curve = case.outcomes(replace(load, rate=[rate]), accepted).curve
-        speedups, drafts = drafting_gain(curve, case.draft_len)
+        curve = sought.outcomes(replace(load, rate=[rate]), accepted).curve
+        speedups, drafts = drafting_gain(curve, sought.draft_len)
         return float(speedups[0, 0]), int(drafts[0, 0])
 
-    least, first = min(case.load.rate), case.draft_len or 1
-    rates = case.outcomes(replace(load, rate=[least]), accepted).stable_rates(first) or (least, 0.0)
-    ends, context = (min(max(case.load.rate), rates[0]), least), load.context_len[0]
+    least, first = min(sought.case.load.rate), sought.draft_len or 1
+    rates = sought.outcomes(replace(load, rate=[least]), accepted).stable_rates(first) or (
+        least,
+        0.0,
+    )
+    ends, context = (min(max(sought.case.load.rate), rates[0]), least), load.context_len[0]
     if rates[0] < least:
         none = Threshold("unsustained", None, first, -np.inf)
-        return case.row(wanted, none, context_len=context, reason=none.answer)
-    return case.row(wanted, crossing(gain, wanted, ends, _RATE_WITHIN), context_len=context)
+        return sought.row(wanted, none, context_len=context, reason=none.answer)
+    return sought.row(wanted, crossing(gain, wanted, ends, _RATE_WITHIN), context_len=context)
 
 
 #: From an acceptance and a drafter to the speedup of drafting at one load, and its draft length.
 _Gain: TypeAlias = Callable[[TokensPerRound | ContextAcceptance, Drafter], tuple[float, int]]
 
 
-def _threshold(case: _Threshold, solve: str, wanted: float, gain: _Gain) -> Threshold:
+def _threshold(sought: _Threshold, solve: str, wanted: float, gain: _Gain) -> Threshold:
     """Return the acceptance or the cost that is solved for at one load."""
-    drafter = case.drafter
+    drafter = sought.drafter
 
     def gain_of_acceptance(acceptance: TokensPerRound) -> tuple[float, int]:
         return gain(acceptance, drafter)
@@ -528,7 +526,7 @@ def _threshold(case: _Threshold, solve: str, wanted: float, gain: _Gain) -> Thre
     if solve == "accept":
         return least_rate(gain_of_acceptance, wanted)
     if solve == "accept-length":
-        first, kind = case.draft_len or 1, drafter.kind
+        first, kind = sought.draft_len or 1, drafter.kind
         return least_length(gain_of_acceptance, wanted, draft_len=first, kind=kind)
     accepted = acceptance_of(drafter)
     return largest_cost(lambda other: gain(accepted, other), wanted, drafter=drafter)
@@ -538,22 +536,24 @@ def _threshold(case: _Threshold, solve: str, wanted: float, gain: _Gain) -> Thre
 
 
 def _run(
-    case: _Threshold, load: tuple[float, float], wanted: float, request: BreakevenRequest
+    sought: _Threshold, load: tuple[float, float], wanted: float, request: BreakevenRequest
 ) -> BreakevenRow:
     """Return the runs of batches or contexts that reach a speedup, at one load."""
     solve = request.solve
     asked = _MOST[solve] if request.most is None else request.most
     places = _places(whole_within("most", asked, f"most_{solve}"))
     known: dict[str, Any] = {"context_len": load[0], "batch_size": load[1], _AXES[solve]: None}
-    accepted = acceptance_of(case.drafter)
+    accepted = acceptance_of(sought.drafter)
 
     def at(numbers: IntArray) -> tuple[Array, IntArray]:
         axes: dict[str, Any] = {
             name: numbers.tolist() if one is None else [one] for name, one in known.items()
         }
-        load = Load(**axes, workload=case.load.workload)
-        served = case.outcomes(load, accepted, room="ignore" if case.room == "ignore" else "drop")
-        gains, drafts = drafting_gain(served.curve, case.draft_len)
+        load = Load(**axes, workload=sought.case.load.workload)
+        served = sought.outcomes(
+            load, accepted, room="ignore" if sought.case.room == "ignore" else "drop"
+        )
+        gains, drafts = drafting_gain(served.curve, sought.draft_len)
         return gains.ravel(), drafts.ravel()
 
     runs = paying_runs(lambda numbers: at(numbers)[0], places, wanted)
@@ -571,9 +571,9 @@ def _run(
         if not ends and last == places[-1]:
             threshold = Threshold("beyond", None, there, ceiling)
     own = {name: one for name, one in known.items() if one is not None}
-    if case.load.workload and "batch_size" in own:
+    if sought.case.load.workload and "batch_size" in own:
         own["concurrency"] = own.pop("batch_size")
-    return case.row(
+    return sought.row(
         wanted,
         threshold,
         **own,

@@ -27,6 +27,7 @@ from specroof.evidence.server_info import (
 )
 from specroof.hardware import SERVER_KEYS, ServerSettings
 from specroof.latency import Deployment, Setup
+from specroof.outcomes.case import Case
 from specroof.policies.decision import WORTH_A_RESTART, Change, Gain, best_change
 from specroof.questions.advise import speculation_of
 from specroof.questions.answer import Noted, place_of, title_of
@@ -196,9 +197,9 @@ def prediction_of(case: ServedCase, load: Load | None = None) -> Prediction | No
         loads = sorted({*map(float, LOADS), float(round(case.running)), case.running})
         load = Load(loads, [case.context_len])
     deployment = Deployment(case.model, case.setup)
-    room = room_rule(case.setup, None)
     # Of a server that runs, with the limits that it has.
-    return predicted(deployment, [drafter], load, room=room, raises=False)
+    runs = Case(deployment, load, room_rule(case.setup, None), raises=False)
+    return predicted(runs, [drafter])
 
 
 def answers_of(case: ServedCase) -> EndToEnd | None:

@@ -15,11 +15,11 @@ from specroof.hardware import HardwareProfile
 from specroof.latency import Deployment
 from specroof.outcomes.rows import OfLoad, costs_of, load_columns
 from specroof.questions.answer import Charted, rows_table
+from specroof.questions.case import asked_case, asked_load
 from specroof.questions.curve_tables import compared_on
 from specroof.questions.played_loads import (
     beyond_warnings,
     largest_rates_line,
-    played_load,
     told,
 )
 from specroof.questions.predict import Prediction, predicted
@@ -43,8 +43,6 @@ from specroof.questions.request import (
     as_list,
     drafters_of,
     hardware_of,
-    in_flight_of,
-    load_of,
     model_of,
     money_of,
     numbers,
@@ -56,7 +54,6 @@ from specroof.questions.request import (
 )
 from specroof.report.layout import ABSENT, figure, format_table, in_line, page
 from specroof.serving.played import largest_rate, played_server
-from specroof.serving.served import room_rule
 from specroof.serving.workload import Load, Workload, workload_json
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 from specroof.speedup.price import Frontier, Money, frontier_of
@@ -409,12 +406,10 @@ def _load(request: FrontierRequest) -> Load:
     OptionError
         For targets out of bounds, several contexts, and a target of requests without any.
     """
-    load = load_of(request, in_flight_of(request, USUAL_BATCHES), request.context_len)
     asked = request.batch_size is not None or request.concurrency is not None
-    if request.is_played:
-        if request.requests is not None and request.rate is None and not asked:
-            refuse("requests", request.requests, "with --rate, or a list of batch sizes")
-        load = played_load(request, load)
+    if request.requests is not None and request.rate is None and not asked:
+        refuse("requests", request.requests, "with --rate, or a list of batch sizes")
+    load = asked_load(request, USUAL_BATCHES)
     if len(load.context_len) != 1:
         refuse("context_len", request.context_len, "one number")
     for name in ("tpot_s", "ttft_s"):
@@ -502,17 +497,8 @@ def _frontiers(request: FrontierRequest, load: Load) -> tuple[list[_DeviceFronti
 
 
 def _prediction(request: FrontierRequest, drafters: Sequence[Drafter], load: Load) -> Prediction:
-    deployment, split = request.resolved_workers()
-    waits = load.workload is not None or request.concurrency is not None
-    return predicted(
-        deployment,
-        drafters,
-        load,
-        max_draft_len=request.max_draft_len,
-        room=room_rule(deployment.setup, request.capacity, "queue" if waits else "drop"),
-        split=split,
-        targets=_targets(request),
-    )
+    case = asked_case(request, load, _targets(request))
+    return predicted(case, drafters, max_draft_len=request.max_draft_len)
 
 
 def _targets(request: FrontierRequest) -> tuple[float, float]:

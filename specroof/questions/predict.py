@@ -14,6 +14,7 @@ from specroof.arrays import fields_of, number_within, to_json_array, whole_withi
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, refuse
 from specroof.latency import Deployment, Setup
+from specroof.outcomes.case import Case
 from specroof.outcomes.choose import Decisions, choose, decided
 from specroof.outcomes.outcomes import Outcomes, outcomes
 from specroof.outcomes.rows import (
@@ -28,6 +29,7 @@ from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
 from specroof.policies.decision import Choice, LoadDecision
 from specroof.quantities import records_of
 from specroof.questions.answer import Charted, Of, case_of, rows_table, title_of
+from specroof.questions.case import asked_case, asked_load
 from specroof.questions.curve_tables import (
     lengths_table,
     losing_runs,
@@ -42,7 +44,6 @@ from specroof.questions.played_loads import (
     load_json,
     load_names,
     played_charts,
-    played_load,
     played_tables,
     told,
     unsustained_words,
@@ -65,8 +66,6 @@ from specroof.questions.request import (
     WorkerRequest,
     as_list,
     drafters_of,
-    in_flight_of,
-    load_of,
     money_of,
     price_notes,
     question,
@@ -78,7 +77,7 @@ from specroof.report.layout import in_line, note_lines
 from specroof.serving.capacity import RoomRule, ServerRoom
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.played import PlayedLoads
-from specroof.serving.served import Limits, raised_notes, room_rule, served_curve
+from specroof.serving.served import Limits, raised_notes, served_curve
 from specroof.serving.workload import Load
 from specroof.speedup.curve import (
     DEFAULT_MAX_DRAFT_LEN,
@@ -439,68 +438,39 @@ def _gain(row: LoadRow) -> tuple[float, int]:
     return max(np.nan_to_num(gain), 1.0), -row.draft_len
 
 
-def predicted(  # noqa: PLR0913 - what is served, to whom, within what
-    deployment: Deployment,
+def predicted(
+    case: Case,
     drafters: Sequence[Drafter],
-    load: Load,
     *,
     max_draft_len: int | None = None,
-    room: RoomRule = "ignore",
-    split: "Split | None" = None,
-    raises: bool = True,
-    targets: tuple[float, ...] = (np.inf, np.inf),
     draft_lens: Sequence[int] = (),
 ) -> Prediction:
-    """Return the gains of drafters in a setup that exists already.
+    """Return the gains of drafters in a case.
 
     Parameters
     ----------
-    deployment, drafters, load
-        What is served where, what is compared, and under which load.
+    case, drafters
+        What is served, where, for whom, and what is compared.
     max_draft_len
         The longest draft; 16 if None.
-    room
-        What becomes of requests that the server has no memory for.
-    split
-        Workers of prefill and of decoding; the setup is then of one decode worker.
-    raises
-        Whether default limits of running requests are raised, as `served_curve` does.
-    targets
-        Of the goodput of played requests: seconds to a first token, and of each later one.
     draft_lens
         Lengths that are played whether they may be best or not.
 
     Raises
     ------
     SpecroofError
-        As `specroof.serving.served.served_curve` does, and for more points than memory holds.
+        As `specroof.outcomes.outcomes.outcomes` does, and for more points than memory holds.
     """
     longest, capped = shared_max_draft_len(drafters, max_draft_len)
-    return predicted_to(
-        longest,
-        deployment,
-        drafters,
-        load,
-        room=room,
-        notes=capped,
-        split=split,
-        raises=raises,
-        targets=targets,
-        draft_lens=draft_lens,
-    )
+    return predicted_to(longest, case, drafters, notes=capped, draft_lens=draft_lens)
 
 
-def predicted_to(  # noqa: PLR0913 - what is served, to whom, within what
+def predicted_to(
     max_draft_len: int,
-    deployment: Deployment,
+    case: Case,
     drafters: Sequence[Drafter],
-    load: Load,
     *,
-    room: RoomRule = "ignore",
     notes: Sequence[str] = (),
-    split: "Split | None" = None,
-    raises: bool = True,
-    targets: tuple[float, ...] = (np.inf, np.inf),
     draft_lens: Sequence[int] = (),
 ) -> Prediction:
     """Return the gains of drafters up to a draft length that some may not reach.
@@ -509,47 +479,32 @@ def predicted_to(  # noqa: PLR0913 - what is served, to whom, within what
     ----------
     max_draft_len
         The longest draft of the grid: see `shared_max_draft_len`.
-    deployment, drafters, load
-        What is served where, what is compared, and under which load.
-    room
-        What becomes of requests that the server has no memory for.
+    case, drafters, draft_lens
+        As of `predicted`.
     notes
         Sentences for the reader besides those on the curves.
-    split
-        Workers of prefill and of decoding; None where one server does both.
-    raises
-        Whether default limits of running requests are raised, as `served_curve` does.
-    targets
-        Of the goodput of played requests: seconds to a first token, and of each later one.
-    draft_lens
-        Lengths that are played whether they may be best or not.
 
     Raises
     ------
     SpecroofError
-        As `specroof.serving.served.served_curve` does, and for more points than memory holds,
-        over all drafters.
+        As `predicted` does, over all drafters.
     """
+    deployment, load, split = case.deployment, case.load, case.split
     shape = len(load.context_len), len(load.batch_size), max_draft_len + 1
     heavier: dict[str, Any] = {"weight": REQUEST_WEIGHT, "why": " with prefills"}
     refuse_many_points(shape, curves=len(drafters), **heavier if load.workload else {})
     served = [
         outcomes(
-            deployment,
+            case,
             drafter,
-            load,
-            room,
             max_draft_len=max_draft_len,
-            split=split,
-            raises=raises,
-            targets=targets,
             draft_lens=[length for length in draft_lens if length <= max_draft_len],
         )
         for drafter in drafters
     ]
     played = tuple(each.played for each in served if each.played is not None)
     curves, rooms = [each.decoding for each in served], [each.room for each in served if each.room]
-    beyond = "the rest wait" if room == "queue" else "larger batches have no room"
+    beyond = "the rest wait" if case.room == "queue" else "larger batches have no room"
     workers = 1 if split is None else split.decode_workers
     warnings = dict.fromkeys(
         warning
@@ -579,7 +534,7 @@ def predicted_to(  # noqa: PLR0913 - what is served, to whom, within what
             dict.fromkeys([*raised, *served[0].state_notes, *of_curves, *longer, *notes, *assumed])
         ),
         warnings=tuple(dict.fromkeys([*beyond_warnings(played), *warnings])),
-        room=room,
+        room=case.room,
         split=split,
         question="predict",
     )
@@ -661,15 +616,11 @@ class PredictRequest(WorkerRequest, PlayedRequest):
 @question(PredictRequest)
 def predict(request: PredictRequest) -> Prediction:
     """Predict the speedup of speculative decoding and the best draft length."""
-    load = load_of(request, in_flight_of(request, 1.0), request.context_len)
+    load = asked_load(request, 1.0)
     lengths = lengths_of(request.draft_len)
     most = request.max_draft_len
     if most is None and lengths and lengths[-1] > DEFAULT_MAX_DRAFT_LEN:
         most = lengths[-1]
-    deployment, split = request.resolved_workers()
-    drafters = drafters_of(request.drafters)
-    waits = request.is_played or request.concurrency is not None or load.workload is not None
-    room = room_rule(deployment.setup, request.capacity, "queue" if waits else "drop")
     for name in () if request.is_played else ("ttft_s", "tpot_s"):
         if getattr(request, name) is not None:
             refuse(name, getattr(request, name), "with requests that are played through")
@@ -677,16 +628,9 @@ def predict(request: PredictRequest) -> Prediction:
         np.inf if value is None else number_within(name, value, "tpot_s")
         for name, value in (("ttft_s", request.ttft_s), ("tpot_s", request.tpot_s))
     ]
-    found = predicted(
-        deployment,
-        drafters,
-        played_load(request, load) if request.is_played else load,
-        max_draft_len=most,
-        room=room,
-        split=split,
-        targets=(*targets,),
-        draft_lens=lengths,
-    )
+    case = asked_case(request, load, (*targets,))
+    drafters, deployment = drafters_of(request.drafters), case.deployment
+    found = predicted(case, drafters, max_draft_len=most, draft_lens=lengths)
     warnings = (*found.warnings, *absent_layers(deployment.model, drafters))
     usd_per_hour(deployment.setup.hardware, request.price_per_hour)  # refuses what none can be
     given = request.price_per_hour

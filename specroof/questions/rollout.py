@@ -25,13 +25,15 @@ from specroof.drafters import Drafter, TokensPerRound
 from specroof.errors import MeasurementError, refuse, reject
 from specroof.hardware import Placement
 from specroof.latency import Deployment
+from specroof.outcomes.case import Case
 from specroof.outcomes.choose import choose, decision_of
 from specroof.outcomes.outcomes import Outcomes
 from specroof.policies.decision import LoadDecision, best_choice
 from specroof.policies.schedule import Schedule, cheapest_schedule
 from specroof.questions.answer import Charted
 from specroof.questions.capacity import usual_drafts
-from specroof.questions.played_loads import known_load, known_requests, told
+from specroof.questions.case import known_load, known_requests
+from specroof.questions.played_loads import told
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import (
     FORMULAS,
@@ -280,11 +282,9 @@ class _Job:
         """Return what `predict` says of each server's share."""
         return [
             predicted(
-                self.deployment,
+                Case(self.deployment, load, self.room),
                 drafters,
-                load,
                 max_draft_len=self.max_draft_len,
-                room=self.room,
                 draft_lens=draft_lens,
             )
             for load in self.loads

@@ -19,8 +19,9 @@ from specroof.drafters import Drafter, ideal_drafter
 from specroof.errors import CatalogError, OptionError, SpecroofError, StudyError
 from specroof.hardware import SERVER_KEYS, HardwareProfile, Placement, ServerSettings
 from specroof.latency import Setup, check_placement, engine_setup
+from specroof.outcomes.case import Case
 from specroof.parsers import PARSERS
-from specroof.questions.played_loads import length_shares, played_load, request_counts
+from specroof.questions.case import length_shares, played_load, request_counts
 from specroof.questions.predict import predicted_to, shared_max_draft_len
 from specroof.questions.request import (
     PLAYED_ON_ONE,
@@ -488,7 +489,7 @@ def study_refusals(study: Study) -> Iterator[SpecroofError]:
     ]
     for most, target, drafts, load in questions:
         try:
-            predicted_to(most, target, [drafts], load)
+            predicted_to(most, Case(target, load), [drafts])
         except SpecroofError as refusal:
             yield refusal
 

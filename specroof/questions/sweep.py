@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from specroof.arrays import Array
 from specroof.errors import OptionError, expect
+from specroof.outcomes.case import Case
 from specroof.outcomes.outcomes import PlayedRequests
-from specroof.outcomes.rows import LoadRow
+from specroof.outcomes.rows import LoadRow, point_columns
 from specroof.questions.answer import Answer
 from specroof.questions.curve_tables import request_columns
 from specroof.questions.predict import (
@@ -84,9 +85,8 @@ def study_slices(
     for order, load in enumerate(study.loads, start=1):
         room = _room(study, served, load)
         for part in _load_slices(load, max(1, most // (longest + 1))):
-            prediction = predicted_to(
-                longest, served, [drafts], part, room=room, notes=own, split=served.split
-            )
+            case = Case(served, part, room, split=served.split)
+            prediction = predicted_to(longest, case, [drafts], notes=own)
             yield Slice(target, drafter, order, prediction)
 
 
@@ -226,12 +226,9 @@ class Sweep(Answer):
                 number,
                 order,
                 predicted(
-                    target,
+                    Case(target, load, _room(study, target, load), split=target.split),
                     study.drafters,
-                    load,
                     max_draft_len=study.max_draft_len,
-                    room=_room(study, target, load),
-                    split=target.split,
                 ),
             )
             for number, target in enumerate(study.targets, start=1)
@@ -363,6 +360,12 @@ def study_of(given: StudyLike) -> Study:
     if isinstance(given, Mapping):
         return parse_study(dump_yaml(dict(given)), "study")
     return load_study(given)
+
+
+def study_points(prediction: Prediction) -> Iterator[Columns]:
+    """Yield the points of a study as columns: without prices, and bands but those of speedups."""
+    for one in prediction.outcomes:
+        yield from point_columns(one)
 
 
 # --- The best of each load, as columns ------------------------------------------------------------

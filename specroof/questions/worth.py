@@ -14,12 +14,14 @@ from specroof.architecture import Architecture
 from specroof.arrays import fields_of, number_within, real_number
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, refuse, reject
-from specroof.latency import Deployment, Setup
+from specroof.latency import Setup
+from specroof.outcomes.case import Case
 from specroof.outcomes.outcomes import Outcomes, outcomes
 from specroof.outcomes.rows import LOAD_KEYS, LoadRow, load_fields
 from specroof.questions.answer import Charted, case_of, rows_table, title_of
 from specroof.questions.capacity import usual_drafts
-from specroof.questions.played_loads import beyond_warnings, played_load, told
+from specroof.questions.case import asked_case, asked_load
+from specroof.questions.played_loads import beyond_warnings, told
 from specroof.questions.request import (
     BATCH,
     CONCURRENCY,
@@ -34,19 +36,20 @@ from specroof.questions.request import (
     PlayedRequest,
     PricePerHour,
     Values,
+    WorkerRequest,
     as_list,
     drafter_of,
     in_flight_of,
-    load_of,
     money_of,
     numbers,
     question,
     refuse_one_token,
 )
+from specroof.questions.splits import split_notes
 from specroof.report.layout import page
 from specroof.serving.capacity import RoomRule
 from specroof.serving.played import largest_rate, played_server
-from specroof.serving.served import raised_notes, room_rule, served_curve
+from specroof.serving.served import raised_notes, served_curve
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, grid_slices
 from specroof.speedup.price import Money
@@ -60,7 +63,7 @@ _MOST_USERS: Final = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorthRequest(PlayedRequest):
+class WorthRequest(WorkerRequest, PlayedRequest):
     """Ask what better drafters would bring.
 
     Examples
@@ -183,9 +186,7 @@ def worth(request: WorthRequest) -> Worth:
     batches = in_flight_of(request, 1.0)
     if not as_list(batches):
         refuse("batch_size", batches, "at least one batch size")
-    load = load_of(request, batches, request.context_len)
-    if request.is_played:
-        load = played_load(request, load)
+    load = asked_load(request, 1.0)
     refuse_one_token(load.workload)
     if len(load.context_len) != 1:
         refuse("context_len", request.context_len, "one number")
@@ -204,12 +205,11 @@ def _at_load(request: WorthRequest, load: Load) -> Worth:
     if drafter.is_ideal:
         message = "drafter is 'ideal', which nothing improves; allowed: another drafter"
         raise OptionError(message)
-    deployment = request.resolved()
+    case = asked_case(request, load)
+    deployment = case.deployment
     drafts = min(drafter.max_draft_len or DEFAULT_MAX_DRAFT_LEN, DEFAULT_MAX_DRAFT_LEN)
     if request.draft_len is not None:
         drafts = usual_drafts(drafter, deployment.model, request.draft_len)
-    waits = load.workload is not None or request.concurrency is not None
-    room = room_rule(deployment.setup, request.capacity, "queue" if waits else "drop")
     if request.accept_length is None:
         lengths = [float(one) for one in USUAL_LENGTHS if one <= drafts + 1]
     else:
@@ -224,9 +224,8 @@ def _at_load(request: WorthRequest, load: Load) -> Worth:
     wanted_s = None
     if request.tpot_s is not None:
         wanted_s = number_within("tpot_s", request.tpot_s, "tpot_s")
-    money = money_of(deployment.setup, None, request.price_per_hour)
-    case = _Question(deployment, load, room, drafts, wanted_s, money)
-    seen = [outcomes(deployment, each, load, room, max_draft_len=drafts) for each in better]
+    money = money_of(deployment.setup, case.split, request.price_per_hour)
+    seen = [outcomes(case, each, max_draft_len=drafts) for each in better]
     served, curve = seen[0], seen[0].curve
     if not np.isfinite(curve.speedup[..., 0]).all():
         place = f"{curve.placement.devices} x {curve.hardware}"
@@ -237,7 +236,7 @@ def _at_load(request: WorthRequest, load: Load) -> Worth:
             load.batch_size[0],
             f"batches that {place} have memory for, or --no-capacity",
         )
-    notes = list(curve.notes)
+    notes = [*split_notes(case), *curve.notes]
     if money.usd_per_hour is None:
         name = deployment.setup.hardware.name
         notes.insert(0, f"price of {name} unknown: --price-per-hour USD")
@@ -250,22 +249,12 @@ def _at_load(request: WorthRequest, load: Load) -> Worth:
         context_len=float(curve.context_len[0]),
         workload=load.steady.workload,
         draft_len=drafts,
-        rows=tuple(_rows(case, dict(zip(lengths, better, strict=True)), seen)),
+        rows=tuple(
+            _rows(case, dict(zip(lengths, better, strict=True)), seen, drafts, wanted_s, money)
+        ),
         notes=tuple(notes),
         warnings=() if served.played is None else tuple(beyond_warnings([served.played])),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """What is served where, one load, drafts at most, the target, and the price of devices."""
-
-    deployment: Deployment
-    load: Load
-    room: RoomRule
-    max_draft_len: int
-    tpot_s: float | None
-    money: Money
 
 
 #: Shares of the largest stable rate between which that within a target is looked for.
@@ -273,11 +262,15 @@ _LEAST_SHARE: Final = 0.01
 
 
 def _rows(
-    case: _Question, better: dict[float, Drafter], seen: Sequence[Outcomes]
+    case: Case,
+    better: dict[float, Drafter],
+    seen: Sequence[Outcomes],
+    max_draft_len: int,
+    tpot_s: float | None,
+    money: Money,
 ) -> Iterator[WorthRow]:
     """Yield a row for each acceptance length."""
     load, first = case.load, seen[0]
-    tpot_s = case.tpot_s
     if tpot_s is None:
         waits_s = first.tpot_s if first.played is None else first.played.figures["p99_tpot_s"]
         tpot_s = float(np.ravel(waits_s[..., 0])[0])
@@ -285,35 +278,35 @@ def _rows(
     for (length, drafter), one in zip(better.items(), seen, strict=True):
         largest = None
         if load.rate:
-            server = played_server(
-                case.deployment, drafter, load, case.room, max_draft_len=case.max_draft_len
-            )
+            server = played_server(case.deployment, drafter, load, case.room, max_draft_len)
             ends = [_LEAST_SHARE * server.answers(0), float(np.nanmax(server.stable_rate))]
             between = replace(load, rate=ends)
             largest = largest_rate(server, between, server.choices, (math.inf, tpot_s))
-        (fields,) = load_fields(one, load, case.money)
+        (fields,) = load_fields(one, load, money)
         deciding, reached = one.deciding[0][0, 0], fields["speedup"]
         yield WorthRow(
             **fields,
             accept_length=length,
             enough_drafts=int(np.argmax(deciding >= _ENOUGH * deciding[fields["draft_len"]])),
             gain_per_token=before and (reached - before[1]) / (length - before[0]),
-            users=_users(case, drafter, tpot_s),
+            users=_users(case, drafter, max_draft_len, tpot_s),
             tpot_limit_s=tpot_s,
             largest_rate=None if largest is None else largest[0],
         )
         before = length, reached
 
 
-def _users(case: _Question, drafter: Drafter, tpot_s: float) -> int:
+def _users(case: Case, drafter: Drafter, most: int, tpot_s: float) -> int:
     """Return the largest batch whose users wait at most so long per token; 0 if there is none."""
-    load, most = case.load.steady, case.max_draft_len
+    load = case.load.steady
     batches = np.arange(1.0, _MOST_USERS + 1)
     # Who waits for room is not served fast.
     room: RoomRule = "ignore" if case.room == "ignore" else "drop"
     for _, columns in reversed(list(grid_slices((1, _MOST_USERS, most + 1)))):
         part = replace(load, batch_size=batches[columns].tolist())
-        served = served_curve(case.deployment, drafter, part, room, max_draft_len=most)
+        served = served_curve(
+            case.deployment, drafter, part, room, max_draft_len=most, split=case.split
+        )
         fast = served.tpot_s[0] <= tpot_s * (1 + 1e-12)
         enough = np.flatnonzero(fast.any(axis=-1))
         if enough.size:

@@ -12,7 +12,6 @@ from typing import Any, Final, TypeGuard
 
 import numpy as np
 
-from specroof.outcomes.rows import point_columns
 from specroof.questions.played_loads import load_json
 from specroof.questions.study_grid import Study
 from specroof.questions.sweep import (
@@ -20,6 +19,7 @@ from specroof.questions.sweep import (
     lacking_room,
     load_columns,
     overviews,
+    study_points,
     study_slices,
 )
 from specroof.reading.yaml_text import shortened
@@ -316,9 +316,8 @@ def write_partition(
                 notes.update(dict.fromkeys(prediction.notes[: _MOST_NOTES - len(notes)]))
                 lacking += lacking_room(prediction.curves[0])
                 numbers = {"target": part.target}
-                for one in prediction.outcomes:
-                    for columns in point_columns(one):
-                        write(numbers | columns)
+                for columns in study_points(prediction):
+                    write(numbers | columns)
                 write_load(numbers | load_columns(prediction))
                 yield part
                 advance(prediction.curves[0].round_s.size)
