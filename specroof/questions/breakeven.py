@@ -26,17 +26,13 @@ from specroof.questions.case import asked_case, asked_load
 from specroof.questions.played_loads import beyond_warnings, told
 from specroof.questions.request import (
     BATCH,
-    CONCURRENCY,
-    CONTEXT,
     DRAFTER,
     FORMULAS,
     Command,
     DrafterLike,
-    MemoryLimits,
+    LoadsRequest,
     Parameter,
-    PlayedRequest,
     Values,
-    WorkerRequest,
     drafter_of,
     question,
 )
@@ -87,7 +83,7 @@ _PER_OCTAVE: Final = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class BreakevenRequest(WorkerRequest, PlayedRequest):
+class BreakevenRequest(LoadsRequest):
     """Ask what it takes for speculation to pay, or to reach a speedup.
 
     Examples
@@ -122,8 +118,6 @@ class BreakevenRequest(WorkerRequest, PlayedRequest):
     ] = "accept"
     speedup: Annotated[float, Parameter("Speedup that is wanted; 1 breaks even.")] = 1.0
     batch_size: Annotated[Values | None, replace(BATCH, shown="1,2,4,…,256")] = None
-    concurrency: Annotated[Values | None, CONCURRENCY] = None
-    context_len: Annotated[Values | None, CONTEXT] = None
     draft_len: Annotated[
         int | None,
         Parameter(
@@ -140,7 +134,6 @@ class BreakevenRequest(WorkerRequest, PlayedRequest):
             shown="4096; 1048576",
         ),
     ] = None
-    capacity: MemoryLimits = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from specroof.arrays import array_within, number_within, whole_within
 from specroof.catalog.files import read_text
 from specroof.errors import MeasurementError, expect, expect_word, refuse, reject
 from specroof.outcomes.case import Case
-from specroof.questions.request import PlayedParameters, Values, in_flight_of, load_of
+from specroof.questions.request import LoadsRequest, PlayedParameters, Values, in_flight_of, load_of
 from specroof.questions.work import check_work
 from specroof.serving.served import room_rule
 from specroof.serving.workload import REQUESTS_PER_CLIENT, Load, Requests, Workload, trace
@@ -212,7 +212,7 @@ def known_load(requests: Requests) -> Load:
     return Load([1.0], [workload.mean_context_len], workload, requests=[count], trace=requests)
 
 
-def asked_load(request: Any, usual: Values) -> Load:
+def asked_load(request: LoadsRequest, usual: Values) -> Load:
     """Return the loads that a request asks about: its batches, or the requests that it plays.
 
     Parameters

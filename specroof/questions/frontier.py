@@ -26,7 +26,6 @@ from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import (
     BATCH,
     CHIPS,
-    CONCURRENCY,
     FORMULAS,
     TPOT,
     TTFT,
@@ -34,12 +33,10 @@ from specroof.questions.request import (
     ContextLen,
     Drafters,
     HardwareLike,
-    MemoryLimits,
+    LoadsRequest,
     Parameter,
-    PlayedRequest,
     PricePerHour,
     Values,
-    WorkerRequest,
     as_list,
     drafters_of,
     hardware_of,
@@ -75,7 +72,7 @@ PLAIN: Final = "plain"
 
 
 @dataclass(frozen=True)
-class FrontierRequest(WorkerRequest, PlayedRequest):
+class FrontierRequest(LoadsRequest):
     """Ask what each user and each device can get.
 
     Examples
@@ -100,7 +97,6 @@ class FrontierRequest(WorkerRequest, PlayedRequest):
             in_python="Only those count that the server has room for.",
         ),
     ] = None
-    concurrency: Annotated[Values | None, CONCURRENCY] = None
     context_len: ContextLen = None
     devices: Annotated[
         Values | None,
@@ -129,7 +125,6 @@ class FrontierRequest(WorkerRequest, PlayedRequest):
         ),
     ] = None
     price_per_hour: PricePerHour = None
-    capacity: MemoryLimits = None
 
 
 @dataclass(frozen=True, kw_only=True)

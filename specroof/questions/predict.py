@@ -49,21 +49,15 @@ from specroof.questions.played_loads import (
     unsustained_words,
 )
 from specroof.questions.request import (
-    BATCH,
-    CONCURRENCY,
-    CONTEXT,
     FORMULAS,
     TPOT,
     TTFT,
     Command,
     Drafters,
-    MemoryLimits,
+    LoadsRequest,
     Parameter,
-    PlayedRequest,
     PricePerHour,
     Prices,
-    Values,
-    WorkerRequest,
     as_list,
     drafters_of,
     money_of,
@@ -574,7 +568,7 @@ def shared_max_draft_len(
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictRequest(WorkerRequest, PlayedRequest):
+class PredictRequest(LoadsRequest):
     """Ask what speculative decoding gains.
 
     Examples
@@ -586,9 +580,6 @@ class PredictRequest(WorkerRequest, PlayedRequest):
     """
 
     drafters: Drafters
-    batch_size: Annotated[Values | None, replace(BATCH, shown="1")] = None
-    context_len: Annotated[Values | None, CONTEXT] = None
-    concurrency: Annotated[Values | None, CONCURRENCY] = None
     max_draft_len: Annotated[
         int | None,
         Parameter(
@@ -610,7 +601,6 @@ class PredictRequest(WorkerRequest, PlayedRequest):
     ttft_s: Annotated[float | None, replace(TTFT, in_python="Of played requests.")] = None
     tpot_s: Annotated[float | None, replace(TPOT, in_python="Of played requests.")] = None
     price_per_hour: PricePerHour = None
-    capacity: MemoryLimits = None
 
 
 @question(PredictRequest)

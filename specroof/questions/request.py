@@ -1502,6 +1502,16 @@ class WorkerRequest(WorkerParameters, DeploymentRequest):
         return Deployment(model, setup), split
 
 
+@dataclass(frozen=True, kw_only=True)
+class LoadsRequest(WorkerRequest, PlayedRequest):
+    """What is served, where, and under which loads."""
+
+    batch_size: Annotated[Values | None, replace(BATCH, shown="1")] = None
+    context_len: Annotated[Values | None, CONTEXT] = None
+    concurrency: Annotated[Values | None, CONCURRENCY] = None
+    capacity: MemoryLimits = None
+
+
 def split_of(
     given: WorkerParameters, profile: HardwareProfile, setup_of: SetupOf
 ) -> "tuple[Setup, Split]":

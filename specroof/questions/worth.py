@@ -23,20 +23,16 @@ from specroof.questions.capacity import usual_drafts
 from specroof.questions.case import asked_case, asked_load
 from specroof.questions.played_loads import beyond_warnings, told
 from specroof.questions.request import (
-    BATCH,
-    CONCURRENCY,
     DRAFTER,
     FORMULAS,
     TPOT,
     Command,
     ContextLen,
     DrafterLike,
-    MemoryLimits,
+    LoadsRequest,
     Parameter,
-    PlayedRequest,
     PricePerHour,
     Values,
-    WorkerRequest,
     as_list,
     drafter_of,
     in_flight_of,
@@ -63,7 +59,7 @@ _MOST_USERS: Final = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorthRequest(WorkerRequest, PlayedRequest):
+class WorthRequest(LoadsRequest):
     """Ask what better drafters would bring.
 
     Examples
@@ -96,12 +92,9 @@ class WorthRequest(WorkerRequest, PlayedRequest):
             former="--draft-len",
         ),
     ] = None
-    batch_size: Annotated[Values | None, replace(BATCH, shown="1")] = None
-    concurrency: Annotated[Values | None, CONCURRENCY] = None
     context_len: ContextLen = None
     tpot_s: Annotated[float | None, replace(TPOT, shown="the time of plain decoding")] = None
     price_per_hour: PricePerHour = None
-    capacity: MemoryLimits = None
 
 
 @dataclass(frozen=True, kw_only=True)
