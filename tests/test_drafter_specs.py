@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specroof import speedup_curve
+from specroof import predict, speedup_curve
 from specroof.catalog import load_drafter, load_hardware, load_model
 from specroof.catalog.files import bundled_names
 from specroof.catalog.names import load_draft_config
 from specroof.errors import CatalogError, ConfigError, OptionError
 from specroof.questions.curve_tables import source_lines
-from specroof.report.columns import listed_columns
-from specroof.report.layout import columns_csv
 from specroof.speedup.result import SpeedupCurve
 
 TARGET = "Qwen/Qwen3.6-35B-A3B"
@@ -110,7 +108,8 @@ def test_a_lookup_that_finds_nothing_is_plain_decoding_and_a_little_more() -> No
     half = curve("ngram,match=0.5,accept=1", max_draft_len=2)
     assert half.verify_len.tolist() == half.tokens_per_round[0, 0].tolist() == [1, 1.5, 2]
     # Widths that are means reach CSV.
-    rows = csv.DictReader(io.StringIO(columns_csv([listed_columns(half.columns())])))
+    answer = predict("Qwen/Qwen3-8B", "b200", drafters="ngram,match=0.5,accept=1", max_draft_len=2)
+    rows = csv.DictReader(io.StringIO(answer.to_csv("points")))
     assert [row["verify_len"] for row in rows] == ["1", "1.5", "2"]
 
 

@@ -35,7 +35,7 @@ ROOMS: dict[str, set[str]] = {
     "acceptance": {"reading"},
     "drafters": {"architecture", "cost", "latency", "hardware", "acceptance"},
     "speedup": {
-        "architecture", "cost", "latency", "hardware", "acceptance", "drafters", "report",
+        "architecture", "cost", "latency", "hardware", "acceptance", "drafters",
     },
     "serving": {
         "architecture", "speedup", "latency", "hardware", "cost", "drafters", "acceptance",
@@ -102,7 +102,6 @@ LATE = {
     "questions/validate.py": {"plot"},
     "questions/worth.py": {"plot"},
     "serving/served.py": {"serving"},
-    "speedup/result.py": {"plot"},
     "sweeps/results.py": {"plot"},
     "sweeps/run.py": {"questions"},
 }

@@ -14,6 +14,7 @@ import specroof
 from specroof import OptionError, read_results, write_sweep
 from specroof.errors import CatalogError
 from specroof.questions import sweep as sweeps
+from specroof.questions.predict import Prediction
 from specroof.report.columns import arrow_batch
 
 MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "b200", "eagle3,accept-length=2.8@3"
@@ -28,17 +29,17 @@ STUDY: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def curve() -> specroof.SpeedupCurve:
-    return specroof.speedup_curve(
-        MODEL, CHIP, drafter=SPEC, batch_size=[1, 8], context_len=[0, 4096], max_draft_len=3
+def predicted() -> Prediction:
+    return specroof.predict(
+        MODEL, CHIP, drafters=SPEC, batch_size=[1, 8], context_len=[0, 4096], max_draft_len=3
     )
 
 
-# --- curves --------------------------------------------------------------------------------------
+# --- points --------------------------------------------------------------------------------------
 
 
-def test_a_curve_is_a_frame_with_a_row_for_each_point(curve: specroof.SpeedupCurve) -> None:
-    frame = curve.to_frame()
+def test_points_are_a_frame_with_a_row_for_each(predicted: Prediction) -> None:
+    frame, (curve,) = predicted.to_frame("points"), predicted.curves
     assert len(frame) == curve.speedup.size == 2 * 2 * 4
     one = frame[(frame.context_len == 4096) & (frame.batch_size == 8) & (frame.draft_len == 2)]
     assert one.speedup.tolist() == [float(curve.speedup[1, 1, 2])]
@@ -48,27 +49,26 @@ def test_a_curve_is_a_frame_with_a_row_for_each_point(curve: specroof.SpeedupCur
     assert frame[~frame.has_room].empty
 
 
-def test_a_curve_is_an_arrow_table_of_the_same_numbers(curve: specroof.SpeedupCurve) -> None:
-    table, frame = curve.to_arrow(), curve.to_frame()
+def test_points_are_an_arrow_table_of_the_same_numbers(predicted: Prediction) -> None:
+    table, frame = predicted.to_arrow("points"), predicted.to_frame("points")
     assert table.column_names == list(frame.columns)
     assert table.schema.field("round_s").metadata == {b"unit": b"s"}
     np.testing.assert_array_equal(table["tokens_per_s"].to_numpy(), frame.tokens_per_s.to_numpy())
 
 
-def test_a_curve_shows_itself(curve: specroof.SpeedupCurve) -> None:
+def test_a_prediction_shows_itself(predicted: Prediction) -> None:
+    html, (curve,) = predicted._repr_html_(), predicted.curves
     assert "\n" not in repr(curve)
-    html = curve._repr_html_()
-    assert html.startswith(f"<table><caption>{curve.title}</caption>")
+    assert html.startswith(f"<table><caption>{predicted.title}</caption>")
     assert html.count("<tr>") == 4
     best = f"{curve.best_speedup[1, 0]:.2f}x with {curve.best_draft_len[1, 0]} drafts"
-    assert f"<th>batch 1, context 4096</th><td>{best}</td>" in html
-    assert html.count("<p>") == len(curve.notes) > 0
-    assert isinstance(curve.plot(), Figure)
+    assert f"<th>{SPEC}: batch 1, context 4096</th><td>{best}</td>" in html
+    assert html.count("<p>") == len(predicted.notes) > 0
 
 
 def test_a_notebook_is_shown_eight_batches_and_contexts_of_a_curve() -> None:
-    many = specroof.speedup_curve(
-        MODEL, CHIP, drafter="ideal", batch_size=range(1, 20), context_len=range(100, 120)
+    many = specroof.predict(
+        MODEL, CHIP, drafters="ideal", batch_size=range(1, 20), context_len=range(100, 120)
     )
     assert len(many.summary) == 8 * 8
 
@@ -208,8 +208,8 @@ def test_figures_that_are_missing_are_null_and_the_others_keep_their_bits() -> N
 
 
 def test_without_pandas_a_frame_is_refused(
-    curve: specroof.SpeedupCurve, monkeypatch: pytest.MonkeyPatch
+    predicted: Prediction, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(OptionError, match="pandas"):
-        curve.to_frame()
+        predicted.to_frame()

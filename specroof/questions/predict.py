@@ -96,6 +96,10 @@ if TYPE_CHECKING:
 SURVEYED_BATCHES: Final = tuple(2.0**power for power in range(11))
 
 
+#: Contexts and batch sizes of a curve that a notebook shows.
+_SHOWN_POINTS: Final = 8
+
+
 @dataclass(frozen=True, repr=False, eq=False)
 class Prediction(Charted):
     """What speculative decoding gains.
@@ -344,9 +348,12 @@ class Prediction(Charted):
     def summary(self) -> dict[str, str]:
         """The best speedup of each drafter, context and batch size, and its draft length."""
         return {
-            f"{curve.drafter}: {load}": best
+            f"{curve.drafter}: batch {batch:g}, context {context:g}": (
+                f"{curve.best_speedup[i, b]:.2f}x with {format_drafts(int(curve.best_draft_len[i, b]))}"
+            )
             for curve in self.headline_curves
-            for load, best in curve.summary.items()
+            for i, context in enumerate(curve.context_len[:_SHOWN_POINTS])
+            for b, batch in enumerate(curve.batch_size[:_SHOWN_POINTS])
         }
 
     @property

@@ -12,8 +12,6 @@ from specroof.arrays import Array, IntArray, fields_of, number_within
 from specroof.drafters import TokensPerRound
 from specroof.errors import refuse
 from specroof.hardware import Band, EngineProfile, Placement, ServedBands, served_width
-from specroof.report.columns import Columns, arrow_table, data_frame, flat_column
-from specroof.report.layout import facts_html
 from specroof.units import format_drafts
 
 # --- How sure a speedup is: the band that holds 80 % of measurements, and the verdict in it ------
@@ -280,22 +278,8 @@ def counted_engines(band: Band, engine: EngineProfile) -> str:
     return f" ({', '.join([*counts, *none])})" if counts else ""
 
 
-#: Batch sizes, and contexts, whose best a notebook shows: more are for `to_frame`.
-_SHOWN_POINTS: Final = 8
-
 #: Rows that are turned into Python's numbers at once: they take ten times the memory of arrays.
 _SLAB_ROWS: Final = 1 << 16
-ALL_ROWS: Final = slice(None)
-#: What of a curve has a value at each point, in the order of the columns.
-CURVE_ARRAYS: Final = (
-    "tokens_per_round",
-    "draft_s",
-    "verify_s",
-    "round_s",
-    "speedup",
-    "tokens_per_s",
-    "tokens_per_s_per_user",
-)
 
 _AnyArray = TypeVar("_AnyArray", bound=npt.NDArray[Any])
 
@@ -394,37 +378,7 @@ class SpeedupCurve:
         return f"<SpeedupCurve: {self.title}; {sizes} contexts, batch sizes, draft lengths>"
 
     @property
-    def summary(self) -> dict[str, str]:
-        """The best speedup of the first contexts and batch sizes, and its draft length."""
-        return {
-            f"batch {batch:g}, context {context:g}": (
-                f"{self.best_speedup[row, column]:.2f}x with {self.best_draft_len[row, column]} "
-                "drafts"
-            )
-            for row, context in enumerate(self.context_len[:_SHOWN_POINTS])
-            for column, batch in enumerate(self.batch_size[:_SHOWN_POINTS])
-        }
-
-    def _repr_html_(self) -> str:
-        """Return a small table of the summary, and the notes below it."""
-        return facts_html(self.title, self.summary, self.notes)
-
-    def to_frame(self) -> Any:
-        """Return the points as a pandas DataFrame: the columns of ``--csv``, a row each.
-
-        Raises
-        ------
-        OptionError
-            If pandas is not installed.
-        """
-        return data_frame(map(self.columns, self.slabs()))
-
-    def to_arrow(self) -> Any:
-        """Return every point as an Arrow table; needs pyarrow."""
-        return arrow_table(map(self.columns, self.slabs()))
-
-    @property
-    def names(self) -> Columns:
+    def names(self) -> dict[str, Any]:
         """The columns of names and sizes that all points share."""
         place = fields_of(self, "model", "hardware", "engine")
         return place | asdict(self.placement) | {"drafter": self.drafter}
@@ -435,32 +389,6 @@ class SpeedupCurve:
         step = max(1, _SLAB_ROWS // (batches * drafts))
         for start in range(0, contexts, step):
             yield slice(start, start + step)
-
-    def columns(self, rows: slice = ALL_ROWS) -> Columns:
-        """Return every point of some contexts as columns, draft lengths innermost.
-
-        Parameters
-        ----------
-        rows
-            Which contexts.
-        """
-        shape = self.speedup[rows].shape
-        runs = np.broadcast_to(self.running_batch, self.round_s.shape)[rows]
-        axes = {
-            "context_len": self.context_len[rows, None, None],
-            "batch_size": self.batch_size[:, None],
-            "draft_len": self.draft_len,
-            "verify_len": np.asarray(self.verify_len, dtype=np.float64),
-            "running": runs,
-        }
-        values = {name: getattr(self, name)[rows] for name in CURVE_ARRAYS}
-        values |= {name: band[rows] for name, band in self.band_columns.items()}
-        return {
-            **self.names,
-            **{name: flat_column(array, shape) for name, array in {**axes, **values}.items()},
-            "has_room": flat_column(np.isfinite(runs), shape),
-            "is_best": flat_column(self.is_best[rows], shape),
-        }
 
     @property
     def is_best(self) -> npt.NDArray[np.bool_]:
@@ -474,12 +402,6 @@ class SpeedupCurve:
         ends = {"speedup_low": self.speedup_low, "speedup_high": self.speedup_high}
         unknown = np.broadcast_to(np.nan, self.speedup.shape)
         return {name: unknown if end is None else end for name, end in ends.items()}
-
-    def plot(self) -> Any:
-        """Draw speedup against draft length."""
-        from specroof.plot import speedup_figures  # noqa: PLC0415 - matplotlib is slow to import
-
-        return speedup_figures([self])[""]
 
     @property
     def decode_s(self) -> Array:
