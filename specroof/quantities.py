@@ -481,3 +481,19 @@ quantity(
 quantity("prefix_hit_rate", "hits", "Share of a prompt that is cached.", spelt=_general)
 quantity("arrivals_per_s", "req/s in", "Requests that arrive in a second.", unit="requests/s")
 quantity("requests_per_s", "req/s", "Requests that end in a second.", unit="requests/s")
+
+# --- How times spread ----------------------------------------------------------------------------
+
+INTERVAL: Final = quantity(
+    *("interval", "seconds", "What is timed: from where to where seconds are counted."),
+    spelt=lambda name: name.replace("_", " "),
+)
+MEAN_S, P50_S, P95_S, P99_S = (
+    quantity(f"{name}_s", name, about, unit="s", spelt=format_seconds, better="less")
+    for name, about in {
+        "mean": "Mean seconds.",
+        "p50": "Seconds that half of them stay within.",
+        "p95": "Seconds that 95 of 100 stay within.",
+        "p99": "Seconds that 99 of 100 stay within.",
+    }.items()
+)
