@@ -224,6 +224,19 @@ def runs_spelt(runs: Sequence[tuple[int, int]]) -> str:
     return ", ".join(f"{one}" if one == end else f"{one}-{end}" for one, end in runs)
 
 
+def ranges_spelt(ranges: Sequence[tuple[int, int, int]]) -> str:
+    """Return drafts by ranges of running requests in words.
+
+    Examples
+    --------
+    >>> ranges_spelt([(1, 8, 3), (9, 48, 0)]), ranges_spelt([(1, 48, 3)])
+    ('3 at 1-8, 0 at 9-48', '3')
+    """
+    if len(ranges) == 1:
+        return str(ranges[0][2])
+    return ", ".join(f"{drafts} at {first}-{last}" for first, last, drafts in ranges)
+
+
 _general: Final = "{:g}".format
 _times: Final = "{:.2f}x".format
 _whole: Final = "{:.0f}".format
@@ -481,6 +494,37 @@ quantity(
 quantity("prefix_hit_rate", "hits", "Share of a prompt that is cached.", spelt=_general)
 quantity("arrivals_per_s", "req/s in", "Requests that arrive in a second.", unit="requests/s")
 quantity("requests_per_s", "req/s", "Requests that end in a second.", unit="requests/s")
+
+# --- Rollouts ------------------------------------------------------------------------------------
+
+POLICY: Final = quantity("policy", "policy", "How drafts are chosen.")
+RANGES: Final = quantity(
+    *("ranges", "drafts", "Ranges of running requests, first and last, with drafts per round."),
+    spelt=ranges_spelt,
+)
+MAKESPAN: Final = quantity(
+    *("makespan_s", "makespan", "Seconds from the first prompt to the last token of a job."),
+    unit="s",
+    spelt=format_seconds,
+    better="less",
+    has_band=True,
+)
+MOST_RUNNING: Final = quantity(
+    *("most_running", "most running", "The most requests that run at a time."),
+    unit="requests",
+    is_count=True,
+)
+TAIL_SHARE: Final = quantity(
+    *("tail_share", "tail", "Share of a makespan after nine tenths of the answers have ended."),
+    spelt="{:.0%}".format,
+    better="less",
+)
+STEP_SPEEDUP: Final = quantity(
+    *("step_speedup", "step", "Speedup of a training step that waits for its rollout."),
+    spelt=_times,
+    better="more",
+)
+STEP: Final = quantity("step", "step", "Step of a training run, from 1.", is_count=True)
 
 # --- How times spread ----------------------------------------------------------------------------
 

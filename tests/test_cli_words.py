@@ -99,7 +99,7 @@ def test_a_word_that_is_no_number_is_refused_with_what_is_allowed(words: str, sa
 )
 def test_a_former_command_answers_and_names_the_new_one(former: str, now: str | None) -> None:
     done = CliRunner().invoke(app, former.split())
-    name = former.split()[0]
+    name = former.split(maxsplit=1)[0]
     assert done.stderr == f"note: specroof {name} is specroof {FORMER[name]} now\n"
     assert done.exit_code == 0
     if now is not None:

@@ -164,6 +164,7 @@ def rows_table(rows: Sequence[Row], names: Sequence[str], **titles: str) -> str:
         Of one class.
     names
         The columns. One that no row has is left out. Where there is no speedup, the reason stands.
+        The band of a figure is its name with ``_band``.
     titles
         Other titles than those of the quantities, by the names of columns.
 
@@ -178,18 +179,23 @@ def rows_table(rows: Sequence[Row], names: Sequence[str], **titles: str) -> str:
     """
     records = records_of(rows)
     known = rows[0].quantities()
-    shown = [name for name in names if name in records[0]]
-    left = [i for i, name in enumerate(shown) if isinstance(records[0][name], str)]
-    cells = [
-        [
-            record.get("reason") or cell_of(known[name], None)
-            if name == "speedup" and record[name] is None
-            else cell_of(known[name], record[name])
-            for name in shown
-        ]
-        for record in records
+    banded = {f"{name}_band" for row in rows for name in row.bands}
+    shown = [name for name in names if name in {*records[0], *banded}]
+    left = [i for i, name in enumerate(shown) if isinstance(records[0].get(name), str)]
+
+    def cell(record: dict[str, Any], name: str) -> str:
+        if name in banded:
+            figure = name.removesuffix("_band")
+            ends = [cell_of(known[figure], record[f"{figure}_{end}"]) for end in ("low", "high")]
+            return "-" if "-" in ends else "-".join(ends)
+        if name == "speedup" and record[name] is None:
+            return record.get("reason") or cell_of(known[name], None)
+        return cell_of(known[name], record[name])
+
+    header = [
+        titles.get(name, "80% band" if name in banded else known[name].title) for name in shown
     ]
-    return format_table([titles.get(name, known[name].title) for name in shown], cells, left=left)
+    return format_table(header, [[cell(row, name) for name in shown] for row in records], left=left)
 
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)

@@ -278,7 +278,7 @@ def sampling_is_exact(request: ExactRequest) -> Exactness:
     )
 
 
-# --- Simulated tokens as text ----------------------------------------------------------------------
+# --- Simulated tokens as text --------------------------------------------------------------------
 
 
 def exactness_text(answer: Exactness) -> str:
