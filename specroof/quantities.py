@@ -495,9 +495,25 @@ quantity("prefix_hit_rate", "hits", "Share of a prompt that is cached.", spelt=_
 quantity("arrivals_per_s", "req/s in", "Requests that arrive in a second.", unit="requests/s")
 quantity("requests_per_s", "req/s", "Requests that end in a second.", unit="requests/s")
 
-# --- Rollouts ------------------------------------------------------------------------------------
+# --- Policies, rollouts --------------------------------------------------------------------------
 
 POLICY: Final = quantity("policy", "policy", "How drafts are chosen.")
+MEAN_DRAFTS: Final = quantity(
+    *("mean_draft_len", "drafts", "Verified drafts of a sequence and round, on average."),
+    unit="tokens",
+    spelt="{:.2f}".format,
+)
+WEIGHT: Final = quantity(
+    "weight", "weight", "How long a load lasts, of all of them.", is_count=True
+)
+GAIN: Final = quantity(
+    *("gain", "gain", "Tokens a second more than with one draft length for all loads, a share."),
+    spelt="{:+.1%}".format,
+    better="more",
+)
+GAIN_ERROR: Final = quantity(
+    "gain_error", "±", "Standard error of the gain, of dice.", spelt="{:.1%}".format
+)
 RANGES: Final = quantity(
     *("ranges", "drafts", "Ranges of running requests, first and last, with drafts per round."),
     spelt=ranges_spelt,

@@ -1,7 +1,7 @@
 """What becomes of each load with one drafter, as rows: the columns that all questions share."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
@@ -139,6 +139,36 @@ def load_fields(one: Outcomes, load: Load, money: Money) -> Iterator[dict[str, A
             "drafter": curve.drafter,
             "bands": known_bands,
         }
+
+
+def band_factors(one: Outcomes) -> dict[str, tuple[Array, Array]]:
+    """Return the ends of bands over their figures, by the names of rows, axes as in the curve.
+
+    For figures that are played with other drafts than those of the outcomes. None where an engine
+    has no band.
+    """
+    whole, curve = one.end_to_end, one.curve
+    middles = {"speedup": curve.speedup, "tokens_per_s": one.tokens_per_s, "tpot_s": one.tpot_s}
+    if whole is not None:
+        middles["ttft_s"] = whole.ttft_s
+    pairs = {"speedup": (curve.speedup_low, curve.speedup_high), **one.figure_ends}
+    return {
+        name: (pair[0] / middles[name], pair[1] / middles[name])
+        for name, pair in pairs.items()
+        if pair is not None and pair[0] is not None and pair[1] is not None
+    }
+
+
+def known_bands(bands: Mapping[str, Sequence[Any]]) -> dict[str, tuple[float, float]]:
+    """Return the bands that there are.
+
+    Examples
+    --------
+    >>> known_bands({"speedup": [np.float64(1.2), 1.9], "ttft_s": [np.nan, np.nan]})
+    {'speedup': (1.2, 1.9)}
+    """
+    ends = {name: (float(low), float(high)) for name, (low, high) in bands.items()}
+    return {name: pair for name, pair in ends.items() if math.isfinite(sum(pair))}
 
 
 def load_columns(load: Load, batch_size: Array) -> dict[str, Array]:

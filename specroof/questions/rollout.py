@@ -27,7 +27,7 @@ from specroof.errors import MeasurementError, refuse, reject
 from specroof.latency import Deployment, Setup
 from specroof.outcomes.choose import choose, decision_of
 from specroof.outcomes.outcomes import Outcomes
-from specroof.outcomes.rows import LoadRow, costs_of, load_fields
+from specroof.outcomes.rows import LoadRow, band_factors, costs_of, known_bands, load_fields
 from specroof.policies.decision import best_choice
 from specroof.policies.schedule import Schedule, cheapest_schedule
 from specroof.questions.answer import Charted, case_of, rows_table
@@ -693,15 +693,9 @@ def _step(one: Outcomes, kept: int, length: float, share: float | None) -> Rollo
         accept_length=length,
         best_draft_len=best,
         **{name: float(one.curve.speedup[0, 0, k]) for name, k in gains.items()},
-        bands=_known_bands({name: [end[0, 0, k] for end in ends] for name, k in gains.items()}),
+        bands=known_bands({name: [end[0, 0, k] for end in ends] for name, k in gains.items()}),
     )
     return row if share is None else replace(row, step_speedup=step_speedup(row.speedup, share))
-
-
-def _known_bands(bands: Mapping[str, Sequence[Any]]) -> dict[str, tuple[float, float]]:
-    """Return the bands that there are."""
-    ends = {name: (float(low), float(high)) for name, (low, high) in bands.items()}
-    return {name: pair for name, pair in ends.items() if math.isfinite(sum(pair))}
 
 
 def _drift(request: RolloutRequest, drafter: Drafter, model: Architecture) -> _Drift:
@@ -786,14 +780,10 @@ def _row(
         "tpot_s": seen.get("mean_tpot_s", math.nan),
         "ttft_s": seen["mean_ttft_s"],
     }
-    pairs = {"speedup": (one.curve.speedup_low, one.curve.speedup_high), **one.figure_ends}
-    bands: dict[str, Any] = {}
-    for name, pair in pairs.items():
-        if pair is not None and pair[0] is not None:
-            grids: Any = (getattr(one.end_to_end, name), *pair)
-            middle, low, high = (grid[0, 0, lengths] for grid in grids)
-            factors = (low / middle).min(), (high / middle).max()
-            bands[name] = [figures[name] * factor for factor in factors]
+    bands: dict[str, Any] = {
+        name: [figures[name] * low[0, 0, lengths].min(), figures[name] * high[0, 0, lengths].max()]
+        for name, (low, high) in band_factors(one).items()
+    }
     if "tokens_per_s" in bands:
         bands["makespan_s"] = [
             makespan_s * played.tokens_per_s / end for end in bands["tokens_per_s"][::-1]
@@ -815,7 +805,7 @@ def _row(
         "makespan_s": makespan_s,
         "most_running": most_running,
         "tail_share": 1.0 - float(np.sort(played.end_s)[last_tenth]) / makespan_s,
-        "bands": of_load["bands"] | _known_bands(bands),
+        "bands": of_load["bands"] | known_bands(bands),
         **known,
     }
     share = job.step_share
