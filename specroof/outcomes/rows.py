@@ -69,8 +69,12 @@ class LoadRow(OfLoad):
     plain_largest_stable_rate: Annotated[float | None, q.PLAIN_STABLE_RATE] = None
 
 
-def load_fields(one: Outcomes, load: Load, money: Money) -> Iterator[dict[str, Any]]:
-    """Yield what becomes of each context and load, by the names of `LoadRow`; loads innermost.
+def load_arrays(
+    one: Outcomes, load: Load, money: Money
+) -> tuple[dict[str, Any], dict[str, tuple[Array, Array]]]:
+    """Return what becomes of each context and load, by the names of `LoadRow`, and its bands.
+
+    Axes are (context_len, load), or such that broadcast to them.
 
     Parameters
     ----------
@@ -121,11 +125,18 @@ def load_fields(one: Outcomes, load: Load, money: Money) -> Iterator[dict[str, A
     if one.played is not None and load.arrival_rates:
         columns["largest_stable_rate"] = one.played.stable_rate[tried]
         columns["plain_largest_stable_rate"] = one.played.stable_rate[0]
+    return columns, bands
+
+
+def load_fields(one: Outcomes, load: Load, money: Money) -> Iterator[dict[str, Any]]:
+    """Yield what becomes of each context and load, as `load_arrays` has it; loads innermost."""
+    columns, bands = load_arrays(one, load, money)
+    shape = columns["draft_len"].shape
 
     def listed(values: Any) -> list[Any]:
         if values is None:
-            return [None] * drafts.size
-        grid = np.broadcast_to(values, drafts.shape)
+            return [None] * math.prod(shape)
+        grid = np.broadcast_to(values, shape)
         cells = grid.ravel().tolist()
         return [one or None for one in cells] if grid.dtype.kind == "U" else cells
 
@@ -136,7 +147,7 @@ def load_fields(one: Outcomes, load: Load, money: Money) -> Iterator[dict[str, A
         }
         yield {
             **dict(zip(columns, row, strict=True)),
-            "drafter": curve.drafter,
+            "drafter": one.curve.drafter,
             "bands": known_bands,
         }
 

@@ -18,9 +18,9 @@ from specroof.questions.study_grid import Study
 from specroof.questions.sweep import (
     Slice,
     lacking_room,
-    load_columns,
     overviews,
     study_slices,
+    summary_columns,
 )
 from specroof.reading.yaml_text import shortened
 from specroof.speedup.overview import Overview
@@ -321,7 +321,7 @@ def write_partition(
                 for curve, whole, one in zip(prediction.curves, counted, played, strict=True):
                     seen = {} if one is None else played_columns(one)
                     write(numbers | point_columns(curve, whole) | seen)
-                write_load(numbers | load_columns(prediction))
+                write_load(numbers | summary_columns(prediction))
                 yield part
                 advance(prediction.curves[0].round_s.size)
 
