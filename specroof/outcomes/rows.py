@@ -152,22 +152,28 @@ def load_fields(one: Outcomes, load: Load, money: Money) -> Iterator[dict[str, A
         }
 
 
-def band_factors(one: Outcomes) -> dict[str, tuple[Array, Array]]:
-    """Return the ends of bands over their figures, by the names of rows, axes as in the curve.
+def bands_around(
+    row: q.Row, one: Outcomes, place: int, draft_lens: Sequence[int]
+) -> dict[str, tuple[float, float]]:
+    """Return the bands of outcomes around the figures of a row, the widest of several lengths.
 
-    For figures that are played with other drafts than those of the outcomes. None where an engine
-    has no band.
+    Parameters
+    ----------
+    row
+        Whose figures are played or simulated besides those of the outcomes.
+    one, place, draft_lens
+        The outcomes at one context, the position of the load, and the lengths that are drafted.
     """
     whole, curve = one.end_to_end, one.curve
-    middles = {"speedup": curve.speedup, "tokens_per_s": one.tokens_per_s, "tpot_s": one.tpot_s}
-    if whole is not None:
-        middles["ttft_s"] = whole.ttft_s
     pairs = {"speedup": (curve.speedup_low, curve.speedup_high), **one.figure_ends}
-    return {
-        name: (pair[0] / middles[name], pair[1] / middles[name])
-        for name, pair in pairs.items()
-        if pair is not None and pair[0] is not None and pair[1] is not None
-    }
+    bands = {}
+    for name, pair in pairs.items():
+        if name in row.quantities() and pair is not None and pair[0] is not None:
+            grids: Any = (getattr(curve if name == "speedup" else whole or one, name), *pair)
+            middle, low, high = (grid[0, place, draft_lens] for grid in grids)
+            value = getattr(row, name)
+            bands[name] = value * (low / middle).min(), value * (high / middle).max()
+    return known_bands(bands)
 
 
 def known_bands(bands: Mapping[str, Sequence[Any]]) -> dict[str, tuple[float, float]]:

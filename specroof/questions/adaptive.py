@@ -17,7 +17,7 @@ from specroof.cost import ForwardPass
 from specroof.drafters import Drafter
 from specroof.errors import Note, OptionError, refuse, reject
 from specroof.latency import Deployment, Setup
-from specroof.outcomes.rows import OfLoad, band_factors, known_bands, load_fields
+from specroof.outcomes.rows import OfLoad, bands_around, load_fields
 from specroof.policies.adaptive import (
     LEAST_ROUNDS,
     BatchCosts,
@@ -353,32 +353,25 @@ def _rows(
     """Yield what each policy reaches at each load, in the bands of the lengths in closed form."""
     found, (one,) = lengths.found, lengths.found.outcomes
     columns = list(load_fields(one, found.load, found.money))
-    told = AdaptiveRow.quantities().keys() & columns[0].keys()
-    factors = band_factors(one)
+    told = OfLoad.quantities().keys() & columns[0].keys()
     for policy, reached in outcomes.items():
         for place, outcome in enumerate(reached):
             plain, fixed = float(lengths.rates[place, 0]), outcomes[FIXED[0]][place].tokens_per_s
-            figures = {
-                "tokens_per_s": outcome.tokens_per_s,
-                "speedup": outcome.tokens_per_s / plain,
-            }
-            drafts = int(lengths.by_load[place]) if policy == FIXED[1] else lengths.fixed
-            bands = {
-                name: [value * end[0, place, drafts] for end in factors[name]]
-                for name, value in figures.items()
-                if name in factors
-            }
-            known = {name: columns[place][name] for name in told}
-            yield AdaptiveRow(
-                **known
-                | figures
-                | {"running": lengths.running[place], "bands": known_bands(bands)},
+            row = AdaptiveRow(
+                **{name: columns[place][name] for name in told},
+                drafter=one.curve.drafter,
                 policy=policy,
                 mean_draft_len=outcome.draft_len,
+                tokens_per_s=outcome.tokens_per_s,
+                plain_tokens_per_s=plain,
+                speedup=outcome.tokens_per_s / plain,
                 gain=outcome.tokens_per_s / fixed - 1.0,
                 gain_error=outcome.error / fixed,
+                running=lengths.running[place],
                 weight=weights[place],
             )
+            drafts = int(lengths.by_load[place]) if policy == FIXED[1] else lengths.fixed
+            yield replace(row, bands=bands_around(row, one, place, [drafts]))
 
 
 def _lengths(

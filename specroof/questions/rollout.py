@@ -27,7 +27,7 @@ from specroof.errors import MeasurementError, refuse, reject
 from specroof.latency import Deployment, Setup
 from specroof.outcomes.choose import choose, decision_of
 from specroof.outcomes.outcomes import Outcomes
-from specroof.outcomes.rows import LoadRow, band_factors, costs_of, known_bands, load_fields
+from specroof.outcomes.rows import LoadRow, bands_around, costs_of, known_bands, load_fields
 from specroof.policies.decision import best_choice
 from specroof.policies.schedule import Schedule, cheapest_schedule
 from specroof.questions.answer import Charted, case_of, rows_table
@@ -77,6 +77,7 @@ _MOST_DRAFTS: Final = 16
 _TAIL: Final = 0.1
 #: A further range of a schedule must save this share of the time.
 _LEAST_GAIN: Final = 0.002
+_TOKENS: Final = q.TOKENS_PER_S.name
 #: The 99th percentile of a standard normal distribution.
 _NORMAL_P99: Final = 2.3263478740408408
 
@@ -743,10 +744,6 @@ def _policies(job: _Job, drafter: Drafter, one: Outcomes) -> tuple[RolloutRow, .
     return off, fixed, replace(quickest, policy="schedule")
 
 
-#: Figures of a row that are those of the one without drafts, too.
-_PLAIN: Final = ("tokens_per_s", "tpot_s", "ttft_s", "usd_per_million_tokens")
-
-
 def _row(
     job: _Job,
     one: Outcomes,
@@ -773,44 +770,42 @@ def _row(
     schedule = {1: drafts} if isinstance(drafts, int) else drafts
     lengths, most_running = sorted({*schedule.values()}), int(played.running.max())
     lasts = [*[first - 1 for first in schedule][1:], math.ceil(most_running / len(job.loads))]
-    seen, makespan_s = played.figures(), played.duration_s
-    figures: dict[str, Any] = {
-        "speedup": 1.0 if plain is None else plain.makespan_s / makespan_s,
-        "tokens_per_s": played.tokens_per_s,
-        "tpot_s": seen.get("mean_tpot_s", math.nan),
-        "ttft_s": seen["mean_ttft_s"],
-    }
-    bands: dict[str, Any] = {
-        name: [figures[name] * low[0, 0, lengths].min(), figures[name] * high[0, 0, lengths].max()]
-        for name, (low, high) in band_factors(one).items()
-    }
-    if "tokens_per_s" in bands:
-        bands["makespan_s"] = [
-            makespan_s * played.tokens_per_s / end for end in bands["tokens_per_s"][::-1]
-        ]
-    for name, cost in costs_of(job.money, np.asarray(played.tokens_per_s), bands).items():
-        figures[name] = None if cost is None else float(cost)
-    plainly = figures if plain is None else plain.record
+    seen, makespan_s, share = played.figures(), played.duration_s, job.step_share
+    gain = 1.0 if plain is None else plain.makespan_s / makespan_s
     last_tenth = math.ceil((1 - _TAIL) * len(played.end_s)) - 1
-    row = {
-        **of_load,
-        **figures,
-        **{f"plain_{name}": plainly[name] for name in _PLAIN},
+    figures: dict[str, Any] = {
         "hardware": job.deployment.setup.hardware.name,
         "requests": len(played.end_s),
-        "running": played.mean_running,
         "draft_len": drafts if isinstance(drafts, int) else None,
+        "speedup": gain,
+        _TOKENS: played.tokens_per_s,
+        "tpot_s": seen.get("mean_tpot_s", math.nan),
+        "ttft_s": seen["mean_ttft_s"],
+        "running": played.mean_running,
         "policy": "schedule",
         "ranges": tuple(zip(schedule, lasts, schedule.values(), strict=True)),
         "makespan_s": makespan_s,
         "most_running": most_running,
         "tail_share": 1.0 - float(np.sort(played.end_s)[last_tenth]) / makespan_s,
-        "bands": of_load["bands"] | known_bands(bands),
-        **known,
+        "step_speedup": None if share is None else step_speedup(gain, share),
+        "played": played,
     }
-    share = job.step_share
-    gain = None if share is None else step_speedup(figures["speedup"], share)
-    return RolloutRow(**row, step_speedup=gain, played=played)
+    row = RolloutRow(**{**of_load, **figures, **known})
+    bands: dict[str, Any] = of_load["bands"] | bands_around(row, one, 0, lengths)
+    if _TOKENS in bands:
+        ends = [played.tokens_per_s * makespan_s / end for end in bands[_TOKENS]]
+        bands["makespan_s"] = ends[::-1]
+    costs: dict[str, Any] = {
+        name: None if cost is None else float(cost)
+        for name, cost in costs_of(job.money, np.asarray(played.tokens_per_s), bands).items()
+    }
+    row = replace(row, **costs)
+    plainly = {
+        f"plain_{name}": getattr(row if plain is None else plain, name)
+        for name in row.quantities()
+        if f"plain_{name}" in of_load
+    }
+    return replace(row, **plainly, bands=known_bands(bands))
 
 
 # --- The makespan of each policy, as a table ------------------------------------------------------

@@ -360,39 +360,37 @@ def study_of(given: StudyLike) -> Study:
 
 # --- The best of each load, as columns ------------------------------------------------------------
 
-_ENDS: Final = ("_low", "_high")
-_OF_ROOM: Final = (
-    *("largest_batch", "largest_batch_drafting", "near_best_shortest", "near_best_longest"),
-)
-
 
 def summary_columns(prediction: Prediction) -> Columns:
     """Return what becomes of each load with the first drafter as columns, batch sizes innermost.
 
-    These are the columns of `LoadRow`, and room.
+    These are the columns of `LoadRow`, those that are not known too, and room.
     """
-    one, (curve, *_) = prediction.outcomes[0], prediction.curves
+    one, curve = prediction.outcomes[0], prediction.curves[0]
     found, bands = load_arrays(one, prediction.load, prediction.money)
     shortest, longest = curve.near_best(0.01)
-    ends = {f"{name}{end}": pair[i] for name, pair in bands.items() for i, end in enumerate(_ENDS)}
-    known = {"batch_size": curve.batch_size} | found | ends
-    if one.largest is not None:
-        known["largest_batch"] = one.largest[..., 0]
-        known["largest_batch_drafting"] = curve.at_best(one.largest)
-    known |= {"near_best_shortest": shortest, "near_best_longest": longest}
-    names = [*LoadRow.column_names(), *_OF_ROOM]
-    columns = {
-        name: flat_column(
-            np.nan if known.get(name) is None else known[name], curve.best_speedup.shape
-        )
-        for name in names
-        if name not in {"target", *curve.names}
+    columns: Columns = dict.fromkeys(LoadRow.column_names())
+    columns |= {"batch_size": curve.batch_size, **found}
+    for name, (low, high) in bands.items():
+        columns |= {f"{name}_low": low, f"{name}_high": high}
+    columns |= {
+        "largest_batch": None if one.largest is None else one.largest[..., 0],
+        "largest_batch_drafting": None if one.largest is None else curve.at_best(one.largest),
+        "near_best_shortest": shortest,
+        "near_best_longest": longest,
+        "drafts_run": curve.drafts_run,
     }
-    columns |= {"drafts_run": curve.drafts_run.ravel()}
     if one.end_to_end is not None:
-        columns |= request_columns(one.end_to_end.workload)
-        columns["steady"] = np.full(curve.drafts_run.size, not prediction.played)
-    return curve.names | columns
+        columns["steady"] = np.array(not prediction.played)
+    shape = curve.best_speedup.shape
+    columns = {
+        name: flat_column(np.asarray(np.nan if values is None else values), shape)
+        for name, values in columns.items()
+        if name != "target"
+    }
+    return (
+        columns | curve.names | (request_columns(one.end_to_end.workload) if one.end_to_end else {})
+    )
 
 
 # --- A study in at most forty lines: the best configurations, where drafting stops paying --------

@@ -100,14 +100,16 @@ class Overview:
         contexts = _thinned(context_len, _MOST_CONTEXTS)
         batches = _thinned(batch_size, _MOST_BATCHES)
         shape = contexts.size, batches.size
+        empty: dict[str, Any] = {
+            name: np.full(shape, 0.0 if name == "drafts_run" else np.nan) for name in _TABLES
+        }
         return cls(
             *position,
-            **fields_of(curve, "model", "hardware", "engine", "drafter", "requests"),
+            **fields_of(curve, "model", "hardware", "engine", "drafter", "requests") | empty,
             devices=devices,
             is_by_rate=is_by_rate,
             context_len=contexts,
             batch_size=batches,
-            **{name: np.full(shape, 0.0 if name == "drafts_run" else np.nan) for name in _TABLES},
         )
 
     def fill(self, part: Mapping[str, Any]) -> None:
