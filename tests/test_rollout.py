@@ -1,5 +1,7 @@
 """Rollouts: against jobs played by hand, round by round, brute force, and what must be kept."""
 
+import csv
+import io
 import json
 from itertools import combinations, product
 from pathlib import Path
@@ -409,6 +411,23 @@ def test_the_shell_prints_what_python_answers(tmp_path: Path) -> None:
     for word in ("off", "fixed", "schedule", "step speedup", "tail"):
         assert word in text
     assert list(answer.to_frame()["policy"]) == ["off", "fixed", "schedule"]
+
+
+def test_chips_are_rows_of_one_answer() -> None:
+    chips = [CHIP, "b200"]
+    both, alone = asked(hardware=chips), [asked(hardware=chip) for chip in chips]
+    assert both.records == [row for one in alone for row in one.records]
+    assert [row.policy for row in both.rows] == ["off", "fixed", "schedule"] * 2
+    points = list(csv.DictReader(io.StringIO(both.to_csv("points"))))
+    assert [float(row["makespan_s"]) for row in points] == [
+        pytest.approx(s) for one in both.drafters for s in one.makespan_s
+    ]
+    assert [int(row["draft_len"]) for row in points] == [*range(7)] * 2
+    assert all(f"{one.setup.hardware.name}: {SPEC}" in str(both) for one in both.drafters)
+    drifting = asked(hardware=chips, accept_length=[2.8, 2.0], step_share=0.5)
+    assert len(drifting.figures()["-steps"].axes[0].lines) == 1 + 2 * 2
+    low, high = drifting.drafters[0].steps[0].bands["speedup"]
+    assert low < drifting.drafters[0].steps[0].speedup < high
 
 
 def test_several_drafters_share_one_row_without_drafts() -> None:

@@ -16,7 +16,7 @@ from specroof.errors import OptionError, refuse
 from specroof.latency import Deployment, Setup
 from specroof.outcomes.choose import Decisions, choose, decided
 from specroof.outcomes.outcomes import Outcomes, outcomes
-from specroof.outcomes.rows import LoadRow, load_fields
+from specroof.outcomes.rows import LoadRow, load_arrays, load_fields
 from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
 from specroof.policies.decision import Choice, LoadDecision
 from specroof.questions.answer import Charted, Of, title_of
@@ -195,6 +195,11 @@ class Prediction(Charted):
     def counted(self) -> tuple[EndToEnd, ...]:
         """The former name of `end_to_end`."""
         return self.end_to_end
+
+    @cached_property
+    def load_arrays(self) -> tuple[tuple[dict[str, Any], dict[str, tuple[Array, Array]]], ...]:
+        """What becomes of each load with each drafter: see `specroof.outcomes.rows`."""
+        return tuple(load_arrays(one, self.load, self.money) for one in self.outcomes)
 
     @cached_property
     def survey(self) -> tuple[SpeedupCurve, ...]:

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from specroof.errors import OptionError, expect
-from specroof.outcomes.rows import LoadRow, load_arrays
+from specroof.outcomes.rows import LoadRow
 from specroof.questions.answer import Answer
 from specroof.questions.curve_tables import request_columns
 from specroof.questions.predict import (
@@ -115,7 +115,7 @@ def overviews(loads: Sequence[Load], slices: Iterable[Slice]) -> list[Overview]:
 def _best(prediction: Prediction) -> dict[str, Any]:
     """Return what is decided at each load, by the names of `Overview`."""
     one = prediction.outcomes[0]
-    found, _ = load_arrays(one, prediction.load, prediction.money)
+    found, _ = prediction.load_arrays[0]
     axes = {"context_len": one.curve.context_len, "batch_size": one.curve.batch_size}
     if one.played is not None and one.played.load.rate:  # how many run differs from chip to chip
         axes["batch_size"] = np.asarray(one.played.load.rate, dtype=np.float64)
@@ -367,7 +367,7 @@ def summary_columns(prediction: Prediction) -> Columns:
     These are the columns of `LoadRow`, those that are not known too, and room.
     """
     one, curve = prediction.outcomes[0], prediction.curves[0]
-    found, bands = load_arrays(one, prediction.load, prediction.money)
+    found, bands = prediction.load_arrays[0]
     shortest, longest = curve.near_best(0.01)
     columns: Columns = dict.fromkeys(LoadRow.column_names())
     columns |= {"batch_size": curve.batch_size, **found}
