@@ -232,6 +232,19 @@ def runs_spelt(runs: Sequence[tuple[int, int]]) -> str:
     return ", ".join(f"{one}" if one == end else f"{one}-{end}" for one, end in runs)
 
 
+def ranges_spelt(ranges: Sequence[tuple[int, int, int]]) -> str:
+    """Return drafts by ranges of running requests in words.
+
+    Examples
+    --------
+    >>> ranges_spelt([(1, 8, 3), (9, 48, 0)]), ranges_spelt([(1, 48, 3)])
+    ('3 at 1-8, 0 at 9-48', '3')
+    """
+    if len(ranges) == 1:
+        return str(ranges[0][2])
+    return ", ".join(f"{drafts} at {first}-{last}" for first, last, drafts in ranges)
+
+
 _general: Final = "{:g}".format
 _times: Final = "{:.2f}x".format
 _whole: Final = "{:.0f}".format
@@ -498,4 +511,67 @@ REQUEST_RATE: Final = quantity(
     unit="requests/s",
     spelt=_three,
     better="more",
+)
+
+# --- Policies, rollouts --------------------------------------------------------------------------
+
+POLICY: Final = quantity("policy", "policy", "How drafts are chosen.")
+MEAN_DRAFTS: Final = quantity(
+    *("mean_draft_len", "drafts", "Verified drafts of a sequence and round, on average."),
+    unit="tokens",
+    spelt="{:.2f}".format,
+)
+WEIGHT: Final = quantity(
+    "weight", "weight", "How long a load lasts, of all of them.", is_count=True
+)
+GAIN: Final = quantity(
+    *("gain", "gain", "Tokens a second more than with one draft length for all loads, a share."),
+    spelt="{:+.1%}".format,
+    better="more",
+)
+GAIN_ERROR: Final = quantity(
+    "gain_error", "±", "Standard error of the gain, of dice.", spelt="{:.1%}".format
+)
+RANGES: Final = quantity(
+    *("ranges", "drafts", "Ranges of running requests, first and last, with drafts per round."),
+    spelt=ranges_spelt,
+)
+MAKESPAN: Final = quantity(
+    *("makespan_s", "makespan", "Seconds from the first prompt to the last token of a job."),
+    unit="s",
+    spelt=format_seconds,
+    better="less",
+    has_band=True,
+)
+MOST_RUNNING: Final = quantity(
+    *("most_running", "most running", "The most requests that run at a time."),
+    unit="requests",
+    is_count=True,
+)
+TAIL_SHARE: Final = quantity(
+    *("tail_share", "tail", "Share of a makespan after nine tenths of the answers have ended."),
+    spelt="{:.0%}".format,
+    better="less",
+)
+STEP_SPEEDUP: Final = quantity(
+    *("step_speedup", "step", "Speedup of a training step that waits for its rollout."),
+    spelt=_times,
+    better="more",
+)
+STEP: Final = quantity("step", "step", "Step of a training run, from 1.", is_count=True)
+
+# --- How times spread ----------------------------------------------------------------------------
+
+INTERVAL: Final = quantity(
+    *("interval", "seconds", "What is timed: from where to where seconds are counted."),
+    spelt=lambda name: name.replace("_", " "),
+)
+MEAN_S, P50_S, P95_S, P99_S = (
+    quantity(f"{name}_s", name, about, unit="s", spelt=format_seconds, better="less")
+    for name, about in {
+        "mean": "Mean seconds.",
+        "p50": "Seconds that half of them stay within.",
+        "p95": "Seconds that 95 of 100 stay within.",
+        "p99": "Seconds that 99 of 100 stay within.",
+    }.items()
 )

@@ -112,8 +112,8 @@ acceptance
 acceptance list
 acceptance show qwen3-32b/eagle3/log-line
 acceptance fit qwen3-32b/eagle3/log-line
-simulate
-simulate batch Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7
+acceptance simulate
+acceptance simulate batch Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7
 """
 
 #: What a number that is no quantity is counted in, by the end of its name.
@@ -236,16 +236,21 @@ def published(name: str, answers: list[Any]) -> dict[str, Any]:
 # --- The answers ---------------------------------------------------------------------------------
 
 
+#: Commands below others, by the names of these.
+_BELOW: Final = {
+    "models": ("show", "diff"),
+    "hardware": ("show", "check", "new"),
+    "acceptance": ("list", "show", "fit", "simulate"),
+    "acceptance-simulate": ("batch",),
+}
+
+
 def command_of(words: Sequence[str]) -> str:
     """Return the name of the schema of a call: ``models-show`` of `models show NAME`."""
-    below = {
-        "models": ["show", "diff"],
-        "hardware": ["show", "check", "new"],
-        "simulate": ["batch"],
-    }
-    below["acceptance"] = ["list", "show", "fit"]
     first, *rest = words
-    return f"{first}-{rest[0]}" if rest and rest[0] in below.get(first, []) else first
+    while rest and rest[0] in _BELOW.get(first, ()):
+        first = f"{first}-{rest.pop(0)}"
+    return first
 
 
 def mistake(words: Sequence[str], answer: Any) -> str | None:

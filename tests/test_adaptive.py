@@ -309,11 +309,11 @@ def test_one_price_for_every_question() -> None:
     (curve,) = predict(*words, drafters=spec, batch_size=[1, 256], **given).curves
     answer = adaptive(*words, drafter=spec, batch_size=[1, 256], n_rounds=500, **given)
     rates = curve.tokens_per_s[0]
-    fixed, by_load = answer.outcomes["fixed"], answer.outcomes["by load"]
+    fixed, by_load = answer.policies["fixed"], answer.policies["by load"]
     assert curve.speedup[0, 1, 7] < 0.6
     assert [one.tokens_per_s for one in fixed] == pytest.approx(rates[:, answer.draft_len])
     assert [one.tokens_per_s for one in by_load] == pytest.approx(np.nanmax(rates, axis=1))
-    assert "adaptive verification" in answer.outcomes
+    assert "adaptive verification" in answer.policies
     costs = _costs(DeploymentRequest(*words, **given).resolved(), load_drafter(spec), 256, 4096, 7)
     assert costs(256).verify_s[::256] == pytest.approx(curve.verify_s[0, 1, :8])
     # At 1024 tokens, and one beyond.
@@ -335,11 +335,12 @@ def test_lengths_by_load_are_those_of_the_flags() -> None:
 def test_loads_beyond_the_room_wait_and_batches_are_refused() -> None:
     loads: dict[str, Any] = {"drafter": SPEC, "n_rounds": 500}
     answer = adaptive(MODEL, CHIP, concurrency=[8, 256], **loads)
-    (room,) = adaptive(MODEL, CHIP, concurrency=4096, **loads).running
-    assert answer.running == (8, min(room, 256))  # SGLang's limit of 48 with drafts is raised
+    room = adaptive(MODEL, CHIP, concurrency=4096, **loads).rows[0].running
+    # SGLang's limit of 48 with drafts is raised.
+    assert [row.running for row in answer.policies["oracle"]] == [8, min(room, 256)]
     assert any("wait" in warning for warning in answer.warnings)
     free = adaptive(MODEL, CHIP, batch_size=[8, 256], **loads, capacity=False)
-    assert free.running == (8, 256)
+    assert [row.running for row in free.policies["fixed"]] == [8, 256]
     with pytest.raises(OptionError, match=r"^batch_size is 256; allowed: what 1 x"):
         adaptive(MODEL, CHIP, batch_size=[8, 256], **loads)
 
@@ -349,19 +350,20 @@ def test_policies_save_requests_what_they_save_of_each_token() -> None:
     sizes: dict[str, Any] = {"drafter": SPEC, "n_rounds": 500}
     served = adaptive(MODEL, CHIP, concurrency=1, input_len=2000, output_len=500, **sizes)
     alone = adaptive(MODEL, CHIP, batch_size=1, context_len=2250, **sizes)
-    assert served.running == alone.running == (1,)
-    base, rounds = (one.outcomes["fixed"][0].tokens_per_s for one in (served, alone))
+    assert {row.running for row in (*served.rows, *alone.rows)} == {1}
+    base, rounds = (one.policies["fixed"][0].tokens_per_s for one in (served, alone))
     assert base < rounds  # prompts
     for policy in ("stopping", "sequence confidence", "adaptive steps", "oracle"):
-        there, here = (one.outcomes[policy][0] for one in (served, alone))
+        there, here = (one.policies[policy][0] for one in (served, alone))
         saved_s = 1 / rounds - 1 / here.tokens_per_s
         assert 1 / base - 1 / there.tokens_per_s == pytest.approx(saved_s, rel=1e-3)
         # Of the same seconds the error: d(1/x) is dx / x^2.
         ends = [1 / (1 / there.tokens_per_s + side * 1e-9) for side in (-1, 1)]
         slope = (ends[0] - ends[1]) / 2e-9
-        assert there.error == pytest.approx(here.error / here.tokens_per_s**2 * slope, rel=1e-3)
+        errors = there.gain_error * base, here.gain_error * rounds
+        assert errors[0] == pytest.approx(errors[1] / here.tokens_per_s**2 * slope, rel=1e-3)
     assert served.records[0]["concurrency"] == 1
-    assert served.to_dict()["workload"]["output_len"] == 500
+    assert served.to_dict()["case"]["load"]["output_len"] == 500
     assert "2000 tokens in, 500 out" in served.title
     assert "clients 1" in adaptive_text(served)
     assert served.plot().axes[0].get_xlabel() == "Requests in flight"
@@ -370,7 +372,7 @@ def test_policies_save_requests_what_they_save_of_each_token() -> None:
 def test_flags_are_for_servers_that_have_them() -> None:
     ideal = adaptive(MODEL, CHIP, drafter=SPEC, batch_size=1, n_rounds=200, engine="ideal")
     assert ideal.launch is None
-    assert ideal.to_dict()["launch"] is None
+    assert ideal.to_dict()["choice"]["launch"] is None
     none = adaptive(MODEL, CHIP, drafter="medusa,accept=0.7", batch_size=1, n_rounds=200)
     assert none.launch is None
     assert any(note.startswith("no flags") for note in none.notes)
@@ -395,30 +397,40 @@ def found() -> Adaptive:
 def test_lengths_are_those_of_predictions(found: Adaptive) -> None:
     (curve,) = predict(MODEL, CHIP, drafters=SPEC, batch_size=[1, 8], capacity=False).curves
     rates = curve.tokens_per_s[0][:, :4]  # what was measured: up to three drafts
-    assert dict(found.loads) == {1: 2, 8: 1}
-    assert found.plain_tokens_per_s == pytest.approx(rates[:, 0])
+    fixed, by_load = found.policies["fixed"], found.policies["by load"]
+    assert [(row.batch_size, row.weight) for row in fixed] == [(1, 2), (8, 1)]
+    assert [row.plain_tokens_per_s for row in fixed] == pytest.approx(rates[:, 0])
     assert found.load_draft_len == tuple(curve.best_draft_len[0].tolist())
     assert found.draft_len == np.argmax(2 * rates[0] + rates[1])
-    fixed, by_load = found.outcomes["fixed"], found.outcomes["by load"]
     assert [one.tokens_per_s for one in fixed] == pytest.approx(rates[:, found.draft_len])
     assert [one.tokens_per_s for one in by_load] == pytest.approx(rates.max(axis=1))
-    assert {one.error for one in (*fixed, *by_load)} == {0.0}
+    assert {one.gain_error for one in (*fixed, *by_load)} == {0.0}
+    # In the bands of predict, from which policies differ by their gain alone.
+    low, high = curve.speedup_low, curve.speedup_high
+    assert low is not None and high is not None  # noqa: PT018 - both or neither
+    for place, row in enumerate(fixed):
+        ends = low[0, place, found.draft_len], high[0, place, found.draft_len]
+        assert row.bands["speedup"] == pytest.approx(ends)
+    for row, one in zip(found.policies["oracle"], fixed, strict=True):
+        gains = np.array(row.bands["tokens_per_s"]) / one.bands["tokens_per_s"] - 1
+        assert gains == pytest.approx(row.gain)
 
 
 def test_the_total_is_in_tokens(found: Adaptive) -> None:
-    policy, fixed = found.outcomes["oracle"], found.outcomes["fixed"]
+    policy, fixed = found.policies["oracle"], found.policies["fixed"]
     made, base = (2 * one[0].tokens_per_s + one[1].tokens_per_s for one in (policy, fixed))
     total, error = found.total_gain("oracle")
     assert total == pytest.approx(made / base - 1)
-    assert error == pytest.approx(np.hypot(2 * policy[0].error, policy[1].error) / base)
+    errors = [row.gain_error * one.tokens_per_s for row, one in zip(policy, fixed, strict=True)]
+    assert error == pytest.approx(np.hypot(2 * errors[0], errors[1]) / base)
 
 
 def test_the_same_dice_fall_the_same_way(found: Adaptive) -> None:
     again = adaptive(MODEL, CHIP, drafter=SPEC, batch_size=[1, 1, 8], n_rounds=2000)
-    assert again.to_dict() == found.to_dict()
+    assert again.records == found.records
     other = adaptive(MODEL, CHIP, drafter=SPEC, batch_size=[1, 1, 8], n_rounds=2000, seed=1)
-    assert other.outcomes["oracle"] != found.outcomes["oracle"]
-    assert other.outcomes["fixed"] == found.outcomes["fixed"]
+    assert other.policies["oracle"] != found.policies["oracle"]
+    assert other.policies["fixed"] == found.policies["fixed"]
 
 
 def test_a_block_drafter_is_drafted_whole() -> None:
@@ -430,7 +442,7 @@ def test_a_block_drafter_is_drafted_whole() -> None:
     two = adaptive(
         *(MODEL, CHIP), drafter="block,cost=0.1,drafts=8,accept=0.95", batch_size=4, n_rounds=2000
     )
-    assert two.outcomes["oracle"][0].draft_len > 8
+    assert two.policies["oracle"][0].mean_draft_len > 8
 
 
 def test_a_chain_drafter_knows_its_confidence_late(found: Adaptive) -> None:
@@ -443,7 +455,7 @@ def test_a_chain_drafter_knows_its_confidence_late(found: Adaptive) -> None:
 
 def test_the_ideal_drafter_gains_nothing_from_confidence() -> None:
     ideal = adaptive(MODEL, CHIP, drafter="ideal", batch_size=1, n_rounds=200)
-    assert ideal.gains("oracle")[0] == pytest.approx(0.0, abs=1e-9)
+    assert ideal.policies["oracle"][0].gain == pytest.approx(0.0, abs=1e-9)
 
 
 # --- text, chart, the shell ----------------------------------------------------------------------
@@ -458,22 +470,25 @@ def test_the_text_has_a_row_for_each_policy(found: Adaptive) -> None:
     lines = adaptive_text(found).splitlines()
     assert lines[2].split() == ["policy", "batch", "1", "batch", "8", "all", "loads"]
     table = lines[3:11]
-    assert [one.split("  ")[0] for one in table] == ["tok/s without drafts", *found.outcomes]
-    speedup = found.outcomes["fixed"][0].tokens_per_s / found.plain_tokens_per_s[0]
-    assert table[1].split()[1] == f"{speedup:.2f}x"
+    assert [one.split("  ")[0] for one in table] == ["tok/s without drafts", *found.policies]
+    assert table[1].split()[1] == f"{found.rows[0].speedup:.2f}x"
     assert table[-1].split()[-1] == f"{found.total_gain('oracle')[0]:+.1%}"
     assert lines[12].startswith(f"fixed is K={found.draft_len}, as a speedup over no drafts")
     assert lines[13].startswith(f"by load is K={found.load_draft_len[0]} at 1")
-    csv = rows_csv(found.records, found.columns).splitlines()
-    assert csv[0] == "policy,batch_size,draft_len,tokens_per_s,speedup,gain,gain_error"
-    assert len(csv) == 1 + 7 * 2
 
 
 def test_python_and_the_shell_answer_alike(found: Adaptive, tmp_path: Path) -> None:
     words = f"{MODEL} -H {CHIP} --drafter {SPEC} --batch 1,1,8 --rounds 2000"
     code, out, err = shell(f"{words} --json")
     assert (code, err) == (0, "")
-    assert json.loads(out.splitlines()[-1]) == json.loads(json.dumps(found.to_dict()))
+    printed, expected = (
+        json.loads(text) for text in (out.splitlines()[-1], json.dumps(found.to_dict()))
+    )
+    assert (printed["asked"].pop("batch_size"), expected["asked"].pop("batch_size")) == (
+        [1, 1, 8],
+        [8, 1, 1],
+    )
+    assert printed == expected
     chart, table = tmp_path / "a.png", tmp_path / "a.csv"
     code, out, err = shell(f"{words} --plot {chart} --csv {table}")
     assert code == 0
@@ -486,9 +501,9 @@ def test_the_chart_draws_every_policy_but_the_one_it_is_measured_by(found: Adapt
     chart = found.plot()
     (axes,) = chart.axes
     drawn_policies = [text.get_text() for text in chart.legends[0].get_texts()]
-    assert drawn_policies == [policy for policy in found.outcomes if policy != "fixed"]
+    assert drawn_policies == [policy for policy in found.policies if policy != "fixed"]
     heights = axes.containers[-1][0].get_ydata()
-    assert heights == pytest.approx(found.gains("oracle")[0])
+    assert heights == pytest.approx([row.gain for row in found.policies["oracle"]])
     assert "<" in found._repr_html_()
 
 

@@ -18,7 +18,7 @@ from specroof.outcomes.rows import LoadRow
 from specroof.quantities import Quantity, in_cells
 from specroof.questions.answer import rows_table
 from specroof.questions.hardware import show_hardware
-from specroof.questions.simulate import sampling_is_exact
+from specroof.questions.simulate import sampling_is_exact, times_of_batches
 
 pytestmark = pytest.mark.slow
 
@@ -51,6 +51,17 @@ ANSWERS: dict[str, tuple[Callable[[], Any], int]] = {
         lambda: specroof.adaptive(MODEL, CHIP, drafter=EAGLE, batch_size=[1, 2], n_rounds=300),
         14,
     ),
+    "rollout": (
+        lambda: specroof.rollout(
+            MODEL, CHIP, drafters=["eagle3,accept=.7", "ngram,accept=.4"], lengths=[30, 200, 5]
+        ),
+        5,
+    ),
+    # four kinds of time, without drafts and with them
+    "times_of_batches": (
+        lambda: times_of_batches(MODEL, CHIP, drafter=EAGLE, n_batches=2, output_len=9),
+        8,
+    ),
     "sweep": (
         lambda: specroof.sweep(
             {
@@ -67,7 +78,7 @@ ANSWERS: dict[str, tuple[Callable[[], Any], int]] = {
     "explore": (lambda: specroof.explore(MODEL, [CHIP, "b200"]), 2),
 }
 #: A page is its own chart.
-WITHOUT_CHART = {"explore"}
+WITHOUT_CHART = {"explore", "times_of_batches"}
 
 
 @pytest.mark.parametrize("name", ANSWERS)

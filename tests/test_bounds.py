@@ -23,7 +23,9 @@ from specroof.units import BOUNDS, Bounds
 QUANTITIES = sorted(BOUNDS)
 EXPLAIN = "explain Qwen/Qwen3-8B -H b200"
 PREDICT = "predict Qwen/Qwen3-8B -H b200 --drafter ideal"
-SIMULATE = "simulate batch Qwen/Qwen3-8B -H b200 --drafter autoregressive,accept=0.7,cost=0.1"
+SIMULATE = (
+    "acceptance simulate batch Qwen/Qwen3-8B -H b200 --drafter autoregressive,accept=0.7,cost=0.1"
+)
 
 
 def refused(words: str) -> str:
@@ -136,7 +138,7 @@ def test_refusals_spell_any_value_in_one_line() -> None:
         (f"{SIMULATE} --batch 10000000000", "--batch is 10000000000; allowed: a number from 1"),
         (f"{SIMULATE} --batch 10000000", "'200 x 1e+07 x 256'; allowed: at most 20000000 tokens"),
         (
-            "simulate --vocabulary 4096 --draft-len 1024",
+            "acceptance simulate --vocabulary 4096 --draft-len 1024",
             "200000 x 1024 x 4096'; allowed: up to 20000000000",
         ),
     ],

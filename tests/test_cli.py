@@ -488,7 +488,7 @@ def test_sweep_runs_the_bundled_study_and_writes_everything(tmp_path: Path) -> N
     pro, dense = (
         np.array(
             [
-                float(row["best_speedup"])
+                float(row["speedup"])
                 for row in rows
                 if row["target"] == target and row["drafter"].startswith("block")
             ]

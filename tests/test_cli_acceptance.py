@@ -1,4 +1,4 @@
-"""`specroof acceptance` and `specroof simulate` as people use them."""
+"""`specroof acceptance` as people use it."""
 
 import json
 from pathlib import Path
@@ -99,10 +99,21 @@ def test_wrong_words_about_acceptance_are_refused(tmp_path: Path) -> None:
 
 
 def test_simulate_shows_exactness() -> None:
-    text = run("simulate", "--target", "0.5,0.3,0.2", "--draft", "0.2,0.3,0.5", "--tokens", "20000")
+    text = run(
+        "acceptance",
+        "simulate",
+        "--target",
+        "0.5,0.3,0.2",
+        "--draft",
+        "0.2,0.3,0.5",
+        "--tokens",
+        "20000",
+    )
     assert "tokens follow the target" in text
     assert "distance 0.7000" in text
-    result = objects(run("simulate", "--markov", "--vocabulary", "5", "--tokens", "5000", "--json"))
+    result = objects(
+        run("acceptance", "simulate", "--markov", "--vocabulary", "5", "--tokens", "5000", "--json")
+    )
     # 4 for each token before, less where rare outcomes are counted as one
     assert 10 <= result["degrees_of_freedom"] <= 5 * 4
     assert result["n_tokens"] >= 5000
@@ -110,6 +121,7 @@ def test_simulate_shows_exactness() -> None:
 
 def test_simulate_batch_shows_percentiles() -> None:
     words = [
+        "acceptance",
         "simulate",
         "batch",
         "Qwen/Qwen3-8B",
@@ -125,18 +137,20 @@ def test_simulate_batch_shows_percentiles() -> None:
     assert "between bursts" in text
     assert "p99" in text
     found = objects(run(*words, "--drafter", spec, "--batches", "20", "--json"))
-    plain, drafted = found["runs"]
+    plain, drafted = [row for row in found["rows"] if row["interval"] == "per_token"]
     assert plain["draft_len"] == 0
-    assert drafted["per_token"]["mean_s"] < plain["per_token"]["mean_s"]
+    assert drafted["mean_s"] < plain["mean_s"]
     assert run(*words, "--drafter", "ideal", "--batches", "5", "--draft-len", "2")
     noted = [*words, "--drafter", f"autoregressive,cost=0.05,profile={MTP}", "--batches", "5"]
     assert "note: acceptance was measured on Qwen3.6-35B-A3B" in run(*noted)
 
 
 def test_wrong_words_about_simulation_are_refused() -> None:
-    assert "belong together" in refused("simulate", "--target", "0.5,0.5")
-    assert "add up to 1" in refused("simulate", "--target", "0.5,0.6", "--draft", "0.5,0.5")
-    words = ["simulate", "batch", "Qwen/Qwen3-8B", "-H", "b200", "--drafter"]
+    assert "belong together" in refused("acceptance", "simulate", "--target", "0.5,0.5")
+    assert "add up to 1" in refused(
+        "acceptance", "simulate", "--target", "0.5,0.6", "--draft", "0.5,0.5"
+    )
+    words = ["acceptance", "simulate", "batch", "Qwen/Qwen3-8B", "-H", "b200", "--drafter"]
     assert "has no acceptance" in refused(*words, "autoregressive,cost=0.05")
     assert "proposes no chain" in refused(*words, "ngram,accept=0.4")
 

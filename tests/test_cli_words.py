@@ -12,7 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 import specroof
-from specroof.cli import OneLineGroup, PlainCommand, app
+from specroof.cli import FORMER, OneLineGroup, PlainCommand, app
 from specroof.cli.commands import completion
 from specroof.questions import QUESTIONS
 
@@ -91,6 +91,24 @@ def test_a_word_that_is_no_number_is_refused_with_what_is_allowed(words: str, sa
         toy_app(seen, cls=PlainCommand), ["m", "--name", "a", *shlex.split(words)]
     )
     assert (str(done.exception), seen) == (says, {})
+
+
+@pytest.mark.parametrize(
+    ("former", "now"),
+    [("simulate --tokens 1000", "acceptance simulate --tokens 1000"), ("simulate batch -h", None)],
+)
+def test_a_former_command_answers_and_names_the_new_one(former: str, now: str | None) -> None:
+    done = CliRunner().invoke(app, former.split())
+    name = former.split(maxsplit=1)[0]
+    assert done.stderr == f"note: specroof {name} is specroof {FORMER[name]} now\n"
+    assert done.exit_code == 0
+    if now is not None:
+        assert done.stdout == CliRunner().invoke(app, now.split()).stdout
+
+
+def test_help_lists_no_former_command() -> None:
+    listed = CliRunner().invoke(app, ["--help"]).stdout.split()
+    assert FORMER.keys() & {*listed} == set()
 
 
 def test_a_group_hands_its_words_on() -> None:

@@ -240,10 +240,12 @@ def test_acceptance_and_dice_answer_as_the_shell_does() -> None:
     assert len(find_profiles("SPEED-bench").profiles) == len(
         shell("acceptance", "list", "--find", "SPEED-bench")
     )
-    assert said(sampling_is_exact(n_tokens=2000)) == shell("simulate", "--tokens", "2000")
+    assert said(sampling_is_exact(n_tokens=2000)) == shell(
+        "acceptance", "simulate", "--tokens", "2000"
+    )
     found = times_of_batches(MODEL, CHIP, drafter=SPEC, batch_size=2, n_batches=3)
     words = ("-H", CHIP, "--drafter", SPEC, "--batch", "2", "--batches", "3")
-    assert said(found) == shell("simulate", "batch", MODEL, *words)
+    assert said(found) == shell("acceptance", "simulate", "batch", MODEL, *words)
 
 
 def test_curves_and_passes_take_names_and_tensor_parallel() -> None:

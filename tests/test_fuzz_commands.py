@@ -216,7 +216,7 @@ def test_explain_is_finite_or_refused(
 def test_dice_are_finite_or_refused(more: list[str], extra: list[str], end: list[str]) -> None:
     # A minute or two of dice is what their limit allows; here a fifth of it.
     limited = more if "--tokens" in more else [*more, "--tokens", "2000"]
-    answer("simulate", *limited, *extra, *end)
+    answer("acceptance", "simulate", *limited, *extra, *end)
 
 
 @bounded(15)
@@ -239,7 +239,7 @@ def test_dice_are_finite_or_refused(more: list[str], extra: list[str], end: list
 def test_batches_of_dice_are_finite_or_refused(
     model: str, chip: str, drafter: str, more: list[str], end: list[str]
 ) -> None:
-    answer("simulate", "batch", model, "-H", chip, "--drafter", drafter, *more, *end)
+    answer("acceptance", "simulate", "batch", model, "-H", chip, "--drafter", drafter, *more, *end)
 
 
 @bounded(40)

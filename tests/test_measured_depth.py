@@ -63,7 +63,7 @@ def of_rollout(spec: str) -> Iterable[Any]:
 def of_adaptive(spec: str) -> Iterable[Any]:
     answer = specroof.adaptive(MODEL, CHIP, drafter=spec, batch_size=[1, 8], n_rounds=200)
     yield [answer.draft_len, *answer.load_draft_len]
-    yield from ([one.draft_len for one in each] for each in answer.outcomes.values())
+    yield [row.mean_draft_len for row in answer.rows]
 
 
 QUESTIONS: dict[str, Callable[[str], Iterable[Any]]] = {

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from specroof import advise, frontier, predict, worth
-from specroof.questions.sweep import load_columns
+from specroof.questions.sweep import summary_columns
 
 SPEC, USD_PER_HOUR, OUTPUT_LEN = "eagle3,accept-length=2.8@3", 2.95, 100
 LOAD: Final[dict[str, Any]] = {"input_len": 8000, "output_len": OUTPUT_LEN, "requests": 300}
@@ -30,7 +30,7 @@ def test_a_played_load_costs_its_device_hours_everywhere(how: dict[str, Any]) ->
     rows = found.to_frame("points")
     assert rows.usd_per_million_tokens.to_numpy() == pytest.approx(paid)
     best = paid[int(played.best_draft_len[0])]
-    assert load_columns(found)["usd_per_million_tokens"] == pytest.approx(best)
+    assert summary_columns(found)["usd_per_million_tokens"] == pytest.approx(best)
     if "rate" in how:  # drafts make no more tokens of what arrives: the hours are the same
         assert np.ptp(paid) < 0.02 * paid[0]
         assert paid[0] == pytest.approx(2.85, abs=0.005)

@@ -145,7 +145,7 @@ def test_a_chip_without_a_price_leaves_prices_of_an_overview_open() -> None:
     }
     seen = replace(overview("model", "chip"), **empty)
     part = axes | dict.fromkeys(empty, curve.best_speedup)
-    seen.fill(part, usd_per_hour=None)
+    seen.fill({**part, "usd_per_million_tokens": None})
     assert seen.best_speedup.tolist() == curve.best_speedup.tolist()
     assert seen.usd_per_million_tokens.tolist() == [[0.2, 0.15]]
     assert not curve.worth_measuring.any()  # nothing was measured
@@ -155,7 +155,7 @@ def test_a_curve_of_other_loads_fills_no_overview() -> None:
     seen = overview("model", "chip")
     before = seen.best_speedup.copy()
     part = {"context_len": np.array([4096.0]), "batch_size": np.array([2.0])}
-    seen.fill(part, usd_per_hour=None)
+    seen.fill(part)
     assert seen.best_speedup.tolist() == before.tolist()
 
 

@@ -49,11 +49,12 @@ def test_a_number_is_refused_by_its_flag(words: list[str], says: str) -> None:
             "--show-draft-len is '1e-300..1e300'; allowed:",
         ),
         (
-            ["simulate", "--target", "5e-324..1e308", "--draft", "1,0"],
+            ["acceptance", "simulate", "--target", "5e-324..1e308", "--draft", "1,0"],
             "--target is array(",
         ),
         (
             [
+                "acceptance",
                 "simulate",
                 "batch",
                 MODEL,
@@ -319,16 +320,16 @@ def test_an_explained_pass_says_which_pass_it_is() -> None:
 IDEAL = ["--engine", "ideal"]
 
 
-@pytest.mark.parametrize("command", ["adaptive", "simulate batch"])
+@pytest.mark.parametrize("command", ["adaptive", "acceptance simulate batch"])
 def test_batches_that_a_server_does_not_run_are_said(command: str) -> None:
     # The server is told to run 6 requests at a time.
     words = [*command.split(), MODEL, "-H", "h100", "--drafter", "eagle3,accept=.7"]
     more = {
         "adaptive": ["--rounds", "200", "--server", "running=6"],
         # whose default is 48 where SGLang drafts
-        "simulate batch": ["--batches", "1", "--output-len", "4", "--batch", "49"],
+        "acceptance simulate batch": ["--batches", "1", "--output-len", "4", "--batch", "49"],
     }
-    small, large = ("48", "49") if command == "simulate batch" else ("6", "7")
+    small, large = ("48", "49") if command == "acceptance simulate batch" else ("6", "7")
     load, beyond = "--batch", "larger batches are priced as if"
     if command == "adaptive":
         load, beyond = "--concurrency", "the rest wait"

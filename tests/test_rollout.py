@@ -1,7 +1,8 @@
 """Rollouts: against jobs played by hand, round by round, brute force, and what must be kept."""
 
+import csv
+import io
 import json
-import math
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,7 @@ def test_policies_take_as_long_as_by_hand(spec: str) -> None:
     drafts = [drafts for _, _, drafts in found.rows[2].ranges]
     assert drafts == ([1, 0] if spec == SOMETIMES else [3, 2])  # fewer at large batches
     assert found.rows[2].draft_len is None
-    assert f"{drafts[0]} at 1-" in found.rows[2].drafts
+    assert f"{drafts[0]} at 1-" in str(found)
     # An engine that stops drafting leaves the drafter's cache behind.
     assert any("cache" in note for note in found.notes) == (spec == SOMETIMES)
 
@@ -163,6 +164,15 @@ def test_the_slowest_server_ends_the_rollout(engine: str) -> None:
     slower = np.maximum(one.makespan_s, other.makespan_s)
     np.testing.assert_allclose(both.drafters[0].makespan_s, slower)
     assert both.rows[1].makespan_s == pytest.approx(slower[:4].min())  # measured with 3 drafts
+    # Both servers are paid until the slower one is done.
+    for row in both.rows:
+        assert row.tokens_per_s == pytest.approx(TAILED.sum() / row.makespan_s)
+        assert (len(row.played.end_s), row.most_running) == (10, 10)
+        assert row.running == pytest.approx(sum(row.played.end_s) / row.makespan_s, rel=0.01)
+    if engine == "vllm":
+        price = 2 / 3600 * both.rows[0].makespan_s / TAILED.sum() * 1e6
+        paid = asked(engine=engine, replicas=2, price_per_hour=1.0).rows[0]
+        assert paid.usd_per_million_tokens == pytest.approx(price)
     assert "2 servers" in both.title
     # More servers than answers: each has one, and the longest ends.
     alone = asked(lengths=TAILED[:1], engine=engine)
@@ -178,9 +188,9 @@ def test_answers_of_one_token_come_with_their_prompts() -> None:
 def test_the_tail_is_the_time_of_the_last_tenth() -> None:
     # Ten answers: the longest alone, from 2000 to 3000 tokens.
     row = asked(engine="ideal", capacity=False).rows[0]
-    last = row.time_s[-1] - row.time_s[-2]
+    last = row.played.event_s[-1] - row.played.event_s[-2]
     assert row.tail_share == pytest.approx(last / row.makespan_s)
-    assert (row.most_running, row.running[-1]) == (10, 0)
+    assert (row.most_running, row.played.running[-1]) == (10, 0)
 
 
 def test_cached_prompts_take_less() -> None:
@@ -192,13 +202,13 @@ def test_cached_prompts_take_less() -> None:
 def test_bands_hold_the_figures_and_the_ideal_engine_has_none() -> None:
     off, *drafting = asked(engine="vllm", lengths="900,30,40,50", drafters=SOMETIMES).rows
     assert off.decision is None
-    assert off.makespan_low < off.makespan_s < off.makespan_high
+    assert off.makespan_s_low < off.makespan_s < off.makespan_s_high
     for row in drafting:
         assert row.speedup_low < row.speedup < row.speedup_high
-        assert row.makespan_low < row.makespan_s < row.makespan_high
+        assert row.makespan_s_low < row.makespan_s < row.makespan_s_high
         assert row.decision == ("on" if row.speedup_low > 1 else "unclear")
     ideal = asked(engine="ideal")
-    assert math.isnan(ideal.rows[1].speedup_low)
+    assert ideal.rows[1].speedup_low is None
     assert ideal.records[1]["speedup_low"] is None
     assert ideal.rows[1].decision == "on"
 
@@ -238,7 +248,7 @@ def test_a_step_gains_no_more_than_its_share() -> None:
     for row in found.rows:
         assert row.step_speedup == pytest.approx(1 / (0.3 + 0.7 / row.speedup))
     assert asked(step_share=1.0).rows[1].step_speedup == pytest.approx(found.rows[1].speedup)
-    assert math.isnan(asked().rows[1].step_speedup)
+    assert asked().rows[1].step_speedup is None
 
 
 def test_drift_is_the_rollout_at_each_acceptance() -> None:
@@ -389,9 +399,11 @@ def test_the_shell_prints_what_python_answers(tmp_path: Path) -> None:
         max_output_len=4000,
         max_draft_len=None,
     )
-    assert json.loads(done.stdout.splitlines()[-1]) == json.loads(
-        json.dumps(answer.to_dict(), allow_nan=False)
-    )
+    printed = json.loads(done.stdout.splitlines()[-1])
+    assert printed["asked"].pop("accept_length") == "2.8,2.2"
+    expected = json.loads(json.dumps(answer.to_dict(), allow_nan=False))
+    assert expected["asked"].pop("accept_length") == [2.8, 2.2]
+    assert printed == expected
     assert charts.exists()
     assert (tmp_path / "chart-steps.svg").exists()
     text = rollout_text(answer)
@@ -399,6 +411,23 @@ def test_the_shell_prints_what_python_answers(tmp_path: Path) -> None:
     for word in ("off", "fixed", "schedule", "step speedup", "tail"):
         assert word in text
     assert list(answer.to_frame()["policy"]) == ["off", "fixed", "schedule"]
+
+
+def test_chips_are_rows_of_one_answer() -> None:
+    chips = [CHIP, "b200"]
+    both, alone = asked(hardware=chips), [asked(hardware=chip) for chip in chips]
+    assert both.records == [row for one in alone for row in one.records]
+    assert [row.policy for row in both.rows] == ["off", "fixed", "schedule"] * 2
+    points = list(csv.DictReader(io.StringIO(both.to_csv("points"))))
+    assert [float(row["makespan_s"]) for row in points] == [
+        pytest.approx(s) for one in both.drafters for s in one.makespan_s
+    ]
+    assert [int(row["draft_len"]) for row in points] == [*range(7)] * 2
+    assert all(f"{one.setup.hardware.name}: {SPEC}" in str(both) for one in both.drafters)
+    drifting = asked(hardware=chips, accept_length=[2.8, 2.0], step_share=0.5)
+    assert len(drifting.figures()["-steps"].axes[0].lines) == 1 + 2 * 2
+    low, high = drifting.drafters[0].steps[0].bands["speedup"]
+    assert low < drifting.drafters[0].steps[0].speedup < high
 
 
 def test_several_drafters_share_one_row_without_drafts() -> None:

@@ -145,7 +145,6 @@ GROUPS: Final = {
     "hardware": "List the hardware profiles, show one, or check your own file.",
     "acceptance": "List published acceptance profiles, show and plot them or your own files, fit "
     "laws.",
-    "simulate": "Check by simulation that speculative sampling is exact, and how latency varies.",
 }
 #: Commands for programs, each in the file of its name beside this one.
 _FOR_PROGRAMS: Final = {
@@ -155,6 +154,8 @@ _FOR_PROGRAMS: Final = {
 #: What help lists, by the first sentence of its help: questions, groups and commands for programs.
 #: Each of the first two is in the file of its name in `specroof.questions`.
 COMMANDS: Final = {**QUESTIONS, **GROUPS, **_FOR_PROGRAMS}
+#: What former commands are called now. Each goes on for one release, in its file, unlisted.
+FORMER: Final = {"simulate": "acceptance simulate"}
 
 
 class _Commands(OneLineGroup):
@@ -162,13 +163,13 @@ class _Commands(OneLineGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands: dict[str, Any] = dict.fromkeys(COMMANDS)
+        self.commands: dict[str, Any] = dict.fromkeys((*COMMANDS, *FORMER))
 
     def get_command(self, _ctx: Any, cmd_name: str) -> Any:
         """Return a command as help lists it: its name and its first sentence."""
         if cmd_name not in self.commands:
             return None
-        return typer.core.TyperCommand(cmd_name, help=COMMANDS[cmd_name])
+        return typer.core.TyperCommand(cmd_name, help=COMMANDS.get(cmd_name))
 
     def list_commands(self, _ctx: Any) -> list[str]:
         """Return the names in the order of help."""
@@ -177,6 +178,8 @@ class _Commands(OneLineGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that is called, imported, and the words after its name."""
         name, listed, rest = super().resolve_command(ctx, args)
+        if name in FORMER and not ctx.resilient_parsing:  # which completion does
+            say_aside(f"note: specroof {name} is specroof {FORMER[name]} now")
         return name, listed if name is None else _imported(name), rest
 
 
@@ -184,21 +187,28 @@ def _imported(name: str) -> Any:
     row = None
     if name not in _FOR_PROGRAMS:
         row = getattr(import_module(f"specroof.questions.{name}"), "COMMAND", None)
-    alone = typer.Typer(add_completion=False, cls=CommandGroup, help=GROUPS.get(name))
-    if row is None:
-        module = import_module(f"specroof.cli.{name}")
-        alone.command(name, cls=PlainCommand)(getattr(module, name))
-        return typer.main.get_command(alone)
+    if row is not None:
+        return _asked(name, row)
+    alone = typer.Typer(add_completion=False, cls=CommandGroup)
+    alone.command(name, cls=PlainCommand)(getattr(import_module(f"specroof.cli.{name}"), name))
+    return typer.main.get_command(alone)
+
+
+def _asked(name: str, row: Any) -> Any:
+    """Return the command that asks a question, with those below it."""
     from specroof.cli.commands import command  # noqa: PLC0415 - help needs no question
 
+    asks = command(row)
+    about = GROUPS.get(name, asks.__doc__)
+    alone = typer.Typer(add_completion=False, cls=CommandGroup, help=about)
     if not row.commands:
-        alone.command(name, cls=PlainCommand)(command(row))
+        alone.command(name, cls=PlainCommand)(asks)
         return typer.main.get_command(alone)
-    alone.callback(invoke_without_command=True)(command(row))
-    for below, its_row in row.commands.items():
-        alone.command(below, cls=PlainCommand)(command(its_row))
-    group = typer.main.get_command(alone)
+    alone.callback(invoke_without_command=True)(asks)
+    group: Any = typer.main.get_command(alone)
     group.name = name
+    for below, its_row in row.commands.items():
+        group.add_command(_asked(below, its_row), below)
     return group
 
 

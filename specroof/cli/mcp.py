@@ -137,11 +137,17 @@ def questions(*, can_read: bool) -> dict[str, Command]:
     for name in (*QUESTIONS, *GROUPS):
         row = getattr(import_module(f"specroof.questions.{name}"), "COMMAND", None)
         if row is not None and row.prints and name not in _STARTERS:
-            below = {f"{name}_{word}": one for word, one in row.commands.items()}
-            found |= {name: row} | {
-                word: one for word, one in below.items() if one.question is not row.question
-            }
+            found |= _with_below(name, row)
     return {name: row for name, row in found.items() if can_read or name not in READERS}
+
+
+def _with_below(name: str, row: Command) -> dict[str, Command]:
+    """Return a command and all below it that ask something else, by the names of their tools."""
+    found = {name: row}
+    for word, one in row.commands.items():
+        if one.question is not row.question:
+            found |= _with_below(f"{name}_{word}", one)
+    return found
 
 
 # --- Files and network that a question may not reach ---------------------------------------------

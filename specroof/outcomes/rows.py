@@ -1,7 +1,7 @@
 """What becomes of each load with one drafter, as rows: the columns that all questions share."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
@@ -72,8 +72,12 @@ class LoadRow(OfLoad):
     plain_largest_stable_rate: Annotated[float | None, q.PLAIN_STABLE_RATE] = None
 
 
-def load_fields(one: Outcomes, load: Load, money: Money) -> Iterator[dict[str, Any]]:
-    """Yield what becomes of each context and load, by the names of `LoadRow`; loads innermost.
+def load_arrays(
+    one: Outcomes, load: Load, money: Money
+) -> tuple[dict[str, Any], dict[str, tuple[Array, Array]]]:
+    """Return what becomes of each context and load, by the names of `LoadRow`, and its bands.
+
+    Axes are (context_len, load), or such that broadcast to them.
 
     Parameters
     ----------
@@ -127,24 +131,31 @@ def load_fields(one: Outcomes, load: Load, money: Money) -> Iterator[dict[str, A
     if one.played is not None and load.arrival_rates:
         columns["largest_stable_rate"] = one.played.stable_rate[tried]
         columns["plain_largest_stable_rate"] = one.played.stable_rate[0]
+    return columns, bands
+
+
+def load_fields(one: Outcomes, load: Load, money: Money) -> Iterator[dict[str, Any]]:
+    """Yield what becomes of each context and load, as `load_arrays` has it; loads innermost."""
+    columns, bands = load_arrays(one, load, money)
+    shape = columns["draft_len"].shape
 
     def listed(values: Any) -> list[Any]:
         if values is None:
-            return [None] * drafts.size
-        grid = np.broadcast_to(values, drafts.shape)
+            return [None] * math.prod(shape)
+        grid = np.broadcast_to(values, shape)
         cells = grid.ravel().tolist()
         return [one or None for one in cells] if grid.dtype.kind == "U" else cells
 
     ends = {name: list(zip(*map(listed, pair), strict=True)) for name, pair in bands.items()}
-    is_near = has_room & (found.reason == "")
-    near = list(zip(*map(listed, (*curve.near_best(), is_near)), strict=True))
+    is_known = columns["reason"] == ""
+    near = list(zip(*map(listed, (*one.curve.near_best(), is_known)), strict=True))
     for place, row in enumerate(zip(*map(listed, columns.values()), strict=True)):
         known_bands = {
             name: own for name, pairs in ends.items() if math.isfinite((own := pairs[place])[0])
         }
         yield {
             **dict(zip(columns, row, strict=True)),
-            "drafter": curve.drafter,
+            "drafter": one.curve.drafter,
             "near_best": near[place][:2] if near[place][2] else None,
             "bands": known_bands,
         }
@@ -242,6 +253,42 @@ def point_columns(one: Outcomes, money: Money | None = None) -> Iterator[dict[st
     }
     for rows in curve.slabs():
         yield names | {name: values[rows].ravel() for name, values in arrays.items()}
+
+
+def bands_around(
+    row: q.Row, one: Outcomes, place: int, draft_lens: Sequence[int]
+) -> dict[str, tuple[float, float]]:
+    """Return the bands of outcomes around the figures of a row, the widest of several lengths.
+
+    Parameters
+    ----------
+    row
+        Whose figures are played or simulated besides those of the outcomes.
+    one, place, draft_lens
+        The outcomes at one context, the position of the load, and the lengths that are drafted.
+    """
+    whole, curve = one.end_to_end, one.curve
+    pairs = {"speedup": (curve.speedup_low, curve.speedup_high), **one.figure_ends}
+    bands = {}
+    for name, pair in pairs.items():
+        if name in row.quantities() and pair is not None and pair[0] is not None:
+            grids: Any = (getattr(curve if name == "speedup" else whole or one, name), *pair)
+            middle, low, high = (grid[0, place, draft_lens] for grid in grids)
+            value = getattr(row, name)
+            bands[name] = value * (low / middle).min(), value * (high / middle).max()
+    return known_bands(bands)
+
+
+def known_bands(bands: Mapping[str, Sequence[Any]]) -> dict[str, tuple[float, float]]:
+    """Return the bands that there are.
+
+    Examples
+    --------
+    >>> known_bands({"speedup": [np.float64(1.2), 1.9], "ttft_s": [np.nan, np.nan]})
+    {'speedup': (1.2, 1.9)}
+    """
+    ends = {name: (float(low), float(high)) for name, (low, high) in bands.items()}
+    return {name: pair for name, pair in ends.items() if math.isfinite(sum(pair))}
 
 
 def load_columns(load: Load, batch_size: Array) -> dict[str, Array]:

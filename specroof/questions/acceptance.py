@@ -18,6 +18,7 @@ from specroof.catalog.files import is_file
 from specroof.catalog.profiles import load_profile, load_profiles_file
 from specroof.questions.answer import Charted
 from specroof.questions.request import Command, Parameter, as_list, question
+from specroof.questions.simulate import COMMAND as SIMULATE
 from specroof.report.layout import format_table
 
 ProfileName = str | os.PathLike[str]
@@ -311,5 +312,6 @@ COMMAND: Final = replace(
         "fit": Command(
             question=fit_profiles, json=lambda found: found.records, csv=False, chart=_CHART
         ),
+        "simulate": SIMULATE,
     },
 )

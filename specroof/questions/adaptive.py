@@ -1,21 +1,24 @@
 """What do draft lengths gain that follow the load, or the drafter's confidence?"""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
+from itertools import groupby
 from typing import Annotated, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from specroof import quantities as q
+from specroof.architecture import Architecture
 from specroof.arrays import Array, fields_of, number_within, whole_within
 from specroof.cost import ForwardPass
 from specroof.drafters import Drafter
 from specroof.errors import Note, OptionError, refuse, reject
-from specroof.hardware import Placement
-from specroof.latency import Deployment
+from specroof.latency import Deployment, Setup
 from specroof.outcomes.case import Case
+from specroof.outcomes.rows import OfLoad, bands_around, load_fields
 from specroof.policies.adaptive import (
     LEAST_ROUNDS,
     BatchCosts,
@@ -28,8 +31,9 @@ from specroof.policies.adaptive import (
     simulated_policies,
 )
 from specroof.policies.schedule import best_schedule, drafts_at
+from specroof.quantities import cell_of
 from specroof.questions.advise import speculation_of
-from specroof.questions.answer import Charted
+from specroof.questions.answer import Charted, case_of, title_of
 from specroof.questions.case import played_load
 from specroof.questions.played_loads import told
 from specroof.questions.predict import Prediction, predicted
@@ -60,7 +64,7 @@ from specroof.questions.simulate import chain_acceptance
 from specroof.report.layout import folded, format_table, page
 from specroof.serving.launch import LAUNCHERS, SGLANG_ALGORITHMS, Launch, launch
 from specroof.serving.served import room_rule, served_curve
-from specroof.serving.workload import Load, Workload, workload_json
+from specroof.serving.workload import Load, Workload
 from specroof.speedup.curve import draft_depth, longest_draft
 from specroof.speedup.round import EnginePasses
 
@@ -77,6 +81,8 @@ _STEPPED: Final = frozenset({"EAGLE", "EAGLE3"})
 #: A further range of a schedule must gain this share of throughput.
 _LEAST_GAIN: Final = 0.002
 USUAL_LOADS: Final = (1, 8, 32, 128)
+#: Columns of a gain, and of its standard error.
+_GAINS: Final = ("gain", "gain_error")
 #: Drafts of all rounds of one load, and of each of its sequences, whose rounds have many options:
 #: what memory and patience allow.
 _MOST_DRAFTS: Final = 10_000_000
@@ -105,7 +111,7 @@ class AdaptiveRequest(LoadRequest):
     --------
     >>> from specroof import adaptive
     >>> found = adaptive("Qwen/Qwen3-8B", "h100", drafter="eagle3,accept=0.7", n_rounds=500)
-    >>> list(found.outcomes)
+    >>> list(found.policies)
     ['fixed', 'by load', 'stopping', 'batch confidence', 'sequence confidence', 'adaptive steps',
      'oracle']
     """
@@ -153,31 +159,39 @@ class AdaptiveRequest(LoadRequest):
     seed: Annotated[int, Parameter("Random seed of dice, and of drawn lengths.")] = 0
 
 
+@dataclass(frozen=True, kw_only=True)
+class AdaptiveRow(OfLoad):
+    """What a policy reaches at one load.
+
+    `running` are the whole sequences that are decoded at a time by the server that drafts.
+    """
+
+    drafter: Annotated[str, q.DRAFTER]
+    policy: Annotated[str, q.POLICY]
+    mean_draft_len: Annotated[float, q.MEAN_DRAFTS]
+    tokens_per_s: Annotated[float, q.TOKENS_PER_S]
+    plain_tokens_per_s: Annotated[float, q.PLAIN_TOKENS_PER_S]
+    speedup: Annotated[float, q.SPEEDUP]
+    gain: Annotated[float, q.GAIN]
+    gain_error: Annotated[float, q.GAIN_ERROR]
+    running: Annotated[int, q.RUNNING]
+    weight: Annotated[int, q.WEIGHT]
+
+
 @dataclass(frozen=True, repr=False, eq=False)
 class Adaptive(Charted):
     """What adaptive draft lengths gain.
 
     Attributes
     ----------
-    model, hardware, engine, drafter
-        Names.
-    placement
-        The devices.
-    load_name
-        What loads are: ``batch_size`` or ``concurrency``.
+    model, setup, drafter
+        What is served, where, and the name of what drafts.
     context_len, workload, confidence
         As asked; `workload` is None unless requests were asked about.
-    loads
-        Sequences or requests in flight, ascending, and how long each load lasts.
-    running
-        How many of them the server that drafts decodes at a time, by load; of requests that are
-        played through, on average.
-    plain_tokens_per_s
-        Without drafts, by load.
     draft_len, load_draft_len
         The one length for all loads, and the schedule's at each, as the flags have it.
-    outcomes
-        What each policy reaches at each load.
+    rows
+        What each policy reaches at each load, these ascending.
     launch
         The flags that make a server draft by load; None for an engine of no known server, and for
         what it has no flags for.
@@ -185,31 +199,22 @@ class Adaptive(Charted):
         Sentences for the reader.
     """
 
-    model: str
-    hardware: str
-    engine: str
-    placement: Placement
+    model: Architecture
+    setup: Setup
     drafter: str
-    load_name: str
     context_len: float
     workload: Workload | None
     confidence: float
-    loads: Mapping[int, int]
-    running: tuple[int, ...]
-    plain_tokens_per_s: tuple[float, ...]
     draft_len: int
     load_draft_len: tuple[int, ...]
-    outcomes: Mapping[str, tuple[PolicyOutcome, ...]]
+    rows: tuple[AdaptiveRow, ...]
     launch: Launch | None
 
     @property
     def title(self) -> str:
         """What was asked, in one line."""
         load = self.workload.requests if self.workload else f"context {self.context_len:g}"
-        return (
-            f"{self.model} on {self.placement.devices} x {self.hardware}, engine {self.engine}, "
-            f"{load}: {self.drafter}"
-        )
+        return f"{title_of(self.model, self.setup)}, {load}: {self.drafter}"
 
     def text(self) -> str:
         """Return the gain of each policy at each load, and the meaning of each policy."""
@@ -219,18 +224,10 @@ class Adaptive(Charted):
         """Return the chart of the gain of each policy."""
         return {"": adaptive_chart(self)}
 
-    def gains(self, policy: str) -> tuple[Array, Array]:
-        """Return a policy's gain over the one length, load by load, and the standard errors.
-
-        Parameters
-        ----------
-        policy
-            One of `outcomes`.
-        """
-        rates = np.array([one.tokens_per_s for one in self.outcomes[policy]])
-        errors = np.array([one.error for one in self.outcomes[policy]])
-        fixed = np.array([one.tokens_per_s for one in self.outcomes["fixed"]])
-        return rates / fixed - 1.0, errors / fixed
+    @property
+    def policies(self) -> dict[str, list[AdaptiveRow]]:
+        """The rows of each policy."""
+        return {name: [*rows] for name, rows in groupby(self.rows, lambda row: row.policy)}
 
     def total_gain(self, policy: str) -> tuple[float, float]:
         """Return a policy's gain in tokens over all loads, and its standard error.
@@ -238,66 +235,28 @@ class Adaptive(Charted):
         Parameters
         ----------
         policy
-            One of `outcomes`.
+            One of `policies`.
         """
-        lasts = np.array(list(self.loads.values()))
-        fixed = lasts * np.array([one.tokens_per_s for one in self.outcomes["fixed"]])
-        gains, errors = self.gains(policy)
-        total = fixed.sum()
-        return float(fixed @ gains / total), float(np.linalg.norm(fixed * errors) / total)
-
-    @property
-    def records(self) -> list[dict[str, Any]]:
-        """A row for each policy and load."""
-        return [
-            {
-                "policy": policy,
-                self.load_name: load,
-                **fields_of(outcome, "draft_len", "tokens_per_s"),
-                "speedup": outcome.tokens_per_s / plain,
-                "gain": gain,
-                "gain_error": error,
-            }
-            for policy, outcomes in self.outcomes.items()
-            for load, outcome, plain, gain, error in zip(
-                self.loads,
-                outcomes,
-                self.plain_tokens_per_s,
-                *map(np.ndarray.tolist, self.gains(policy)),
-                strict=True,
-            )
-        ]
+        rows = self.policies[policy]
+        fixed = np.array([row.weight * row.tokens_per_s / (1.0 + row.gain) for row in rows])
+        gains, errors = (np.array([getattr(row, name) for row in rows]) for name in _GAINS)
+        return float(fixed @ gains / fixed.sum()), float(
+            np.linalg.norm(fixed * errors) / fixed.sum()
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        return {
-            **fields_of(self, "model", "hardware", "engine"),
-            "placement": asdict(self.placement),
-            **fields_of(self, "drafter", "context_len", "confidence"),
-            **workload_json(self.workload),
-            self.load_name: list(self.loads),
-            "weight": list(self.loads.values()),
-            "running": list(self.running),
-            "plain_tokens_per_s": list(self.plain_tokens_per_s),
-            "draft_len": self.draft_len,
-            "load_draft_len": list(self.load_draft_len),
-            "policies": [self._policy_json(name) for name in self.outcomes],
+        case = case_of(self.model, self.setup, self.workload, self.context_len)
+        totals = {policy: self.total_gain(policy) for policy in self.policies}
+        choice = {
+            **fields_of(self, "draft_len", "load_draft_len"),
+            "policies": [
+                {"policy": policy, **dict(zip(_GAINS, total, strict=True))}
+                for policy, total in totals.items()
+            ],
             "launch": None if self.launch is None else asdict(self.launch),
-            **self.messages,
         }
-
-    def _policy_json(self, name: str) -> dict[str, Any]:
-        gains, errors = self.gains(name)
-        total, error = self.total_gain(name)
-        return {
-            "policy": name,
-            "tokens_per_s": [one.tokens_per_s for one in self.outcomes[name]],
-            "draft_len": [one.draft_len for one in self.outcomes[name]],
-            "gain": gains.tolist(),
-            "gain_error": errors.tolist(),
-            "total_gain": total,
-            "total_gain_error": error,
-        }
+        return self.envelope(case | fields_of(self, "drafter", "confidence"), choice)
 
 
 @question(AdaptiveRequest)
@@ -305,7 +264,7 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
     """Compare draft lengths that follow load or confidence with one length for all loads."""
     drafter = drafter_of(request.drafter)
     acceptance = chain_acceptance(drafter)
-    (name, loads), known = _loads(request), number_within("confidence", request.confidence, "share")
+    loads, known = _loads(request), number_within("confidence", request.confidence, "share")
     longest = longest_draft(drafter, acceptance, request.max_draft_len)
     if not longest:
         refuse("max_draft_len", request.max_draft_len, "at least 1, since drafts are what adapts")
@@ -315,7 +274,7 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
     seed = whole_within("seed", request.seed, "seed")
     _refuse_many(loads, longest, n_rounds)
     load = _load(request, loads)
-    lengths = _lengths(request, drafter, load, (name, loads), longest)
+    lengths = _lengths(request, drafter, load, loads, longest)
     deployment, found, rates = lengths.found.deployment, lengths.found, lengths.rates
     one_length, best, depth, sizes = lengths.fixed, lengths.by_load, lengths.depth, lengths.running
     curve = found.curves[0]
@@ -348,17 +307,15 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
         flags, refused = _flags(request, drafter, deployment, lengths.ranges)
         notes += [f"flags: {note}" for note in flags.notes] if flags else [refused]
     return Adaptive(
-        **fields_of(curve, "model", "hardware", "engine", "placement", "drafter"),
-        load_name=name,
+        model=deployment.model,
+        setup=deployment.setup,
+        drafter=curve.drafter,
         context_len=float(curve.context_len[0]),
         workload=load.steady.workload,
         confidence=known,
-        loads=loads,
-        running=tuple(sizes),
-        plain_tokens_per_s=tuple(rates[:, 0].tolist()),
         draft_len=one_length,
         load_draft_len=tuple(best.tolist()),
-        outcomes=outcomes,
+        rows=tuple(_rows(lengths, outcomes, [*loads.values()])),
         launch=flags,
         notes=tuple(notes),
         warnings=found.warnings,
@@ -392,15 +349,42 @@ class _Lengths:
     running: list[int]
 
 
+def _rows(
+    lengths: _Lengths, outcomes: Mapping[str, Sequence[PolicyOutcome]], weights: Sequence[int]
+) -> Iterator[AdaptiveRow]:
+    """Yield what each policy reaches at each load, in the bands of the lengths in closed form."""
+    found, (one,) = lengths.found, lengths.found.outcomes
+    columns = list(load_fields(one, found.load, found.money))
+    told = OfLoad.quantities().keys() & columns[0].keys()
+    for policy, reached in outcomes.items():
+        for place, outcome in enumerate(reached):
+            plain, fixed = float(lengths.rates[place, 0]), outcomes[FIXED[0]][place].tokens_per_s
+            row = AdaptiveRow(
+                **{name: columns[place][name] for name in told},
+                drafter=one.curve.drafter,
+                policy=policy,
+                mean_draft_len=outcome.draft_len,
+                tokens_per_s=outcome.tokens_per_s,
+                plain_tokens_per_s=plain,
+                speedup=outcome.tokens_per_s / plain,
+                gain=outcome.tokens_per_s / fixed - 1.0,
+                gain_error=outcome.error / fixed,
+                running=lengths.running[place],
+                weight=weights[place],
+            )
+            drafts = int(lengths.by_load[place]) if policy == FIXED[1] else lengths.fixed
+            yield replace(row, bands=bands_around(row, one, place, [drafts]))
+
+
 def _lengths(
     request: AdaptiveRequest,
     drafter: Drafter,
     load: Load,
-    named: tuple[str, Mapping[int, int]],
+    loads: Mapping[int, int],
     longest: int,
 ) -> _Lengths:
     """Return the lengths that make most tokens, over all loads and at each."""
-    deployment, (name, loads) = request.resolved(), named
+    deployment = request.resolved()
     waits = load.workload is not None or request.batch_size is None
     rule = room_rule(deployment.setup, request.capacity, "queue" if waits else "drop")
     most = request.max_draft_len
@@ -409,6 +393,7 @@ def _lengths(
     curve, (one,) = found.curves[0], found.outcomes
     if not np.isfinite(one.tokens_per_s[..., 0]).all():
         place = f"{curve.placement.devices} x {curve.hardware}"
+        name = "batch_size" if request.concurrency is None else "concurrency"
         refuse(name, max(loads), f"what {place} have memory for, or --no-capacity")
     measured = longest if curve.measured_draft_len is None else curve.measured_draft_len
     depth = int(min(longest, draft_depth(drafter, chain_acceptance(drafter)), measured))
@@ -493,9 +478,8 @@ def _beside(fixed: PolicyOutcome, alone: float, policy: PolicyOutcome) -> Policy
     )
 
 
-def _loads(request: AdaptiveRequest) -> tuple[str, dict[int, int]]:
-    """Return what loads are, and the loads, ascending, with how long each lasts."""
-    clients = request.concurrency is not None or request.workload is not None
+def _loads(request: AdaptiveRequest) -> dict[int, int]:
+    """Return the loads, ascending, with how long each lasts."""
     name = "batch_size" if request.concurrency is None else "concurrency"
     given = [
         number_within(name, one, "batch_size")
@@ -506,7 +490,7 @@ def _loads(request: AdaptiveRequest) -> tuple[str, dict[int, int]]:
             refuse(name, one, "whole numbers, which dice can be thrown for")
     if not given:
         reject(f"{name} is empty", "at least one load")
-    return "concurrency" if clients else name, dict(sorted(Counter(map(int, given)).items()))
+    return dict(sorted(Counter(map(int, given)).items()))
 
 
 def _load(request: AdaptiveRequest, loads: Iterable[int]) -> Load:
@@ -600,41 +584,42 @@ _MEANING: Final = {
 
 def adaptive_text(answer: Adaptive) -> str:
     """Return the gain of each policy at each load, and the meaning of each policy."""
-    kind = "batch" if answer.load_name == "batch_size" else "clients"
-    header = ["policy", *(f"{kind} {load}" for load in answer.loads), "all loads"]
-    plain = [f"{rate:.0f}" for rate in answer.plain_tokens_per_s]
-    rows = [["tok/s without drafts", *plain, ""]]
-    rows += [_row(answer, policy) for policy in answer.outcomes]
-    most = max(float(answer.gains(policy)[1].max()) for policy in answer.outcomes)
+    policies = answer.policies
+    fixed = policies[FIXED[0]]
+    loads = [f"{row.load:g}" for row in fixed]
+    kind = "clients" if fixed[0].batch_size is None else "batch"
+    rows = [
+        [
+            "tok/s without drafts",
+            *(cell_of(q.TOKENS_PER_S, row.plain_tokens_per_s) for row in fixed),
+        ],
+        [FIXED[0], *(cell_of(q.SPEEDUP, row.speedup) for row in fixed)],
+    ]
+    rows = [[*row, ""] for row in rows] + [
+        [
+            policy,
+            *(cell_of(q.GAIN, row.gain) for row in policies[policy]),
+            cell_of(q.GAIN, answer.total_gain(policy)[0]),
+        ]
+        for policy in [*policies][1:]
+    ]
+    table = format_table(["policy", *(f"{kind} {load}" for load in loads), "all loads"], rows)
     lengths = ", ".join(
-        f"K={k} at {load}" for load, k in zip(answer.loads, answer.load_draft_len, strict=True)
+        f"K={k} at {load}" for load, k in zip(loads, answer.load_draft_len, strict=True)
     )
-    means = [f"{name}: {_MEANING[name]}" for name in answer.outcomes]
     flags = [] if answer.launch is None else [_flags_text(answer.launch)]
     meaning = [
         f"fixed is K={answer.draft_len}, as a speedup over no drafts; the others are gains over fixed",
         f"by load is {lengths}",
-        f"dice: ±{most:.1%} at most (one standard error); confidence knows {answer.confidence:.0%} of "
-        f"the variance of acceptance",
-        *means,
+        f"dice: ±{max(row.gain_error for row in answer.rows):.1%} at most (one standard error); "
+        f"confidence knows {answer.confidence:.0%} of the variance of acceptance",
+        *(f"{name}: {_MEANING[name]}" for name in policies),
     ]
-    return page(answer, format_table(header, rows), "\n".join(meaning), *flags)
+    return page(answer, table, "\n".join(meaning), *flags)
 
 
 def _flags_text(flags: Launch) -> str:
     return "\n".join([f"by load, {flags.release}:", folded(flags.text), *flags.file_lines])
-
-
-def _row(answer: Adaptive, policy: str) -> list[str]:
-    if policy == FIXED[0]:
-        speedups = [
-            one.tokens_per_s / plain
-            for one, plain in zip(answer.outcomes[policy], answer.plain_tokens_per_s, strict=True)
-        ]
-        return [policy, *(f"{speedup:.2f}x" for speedup in speedups), ""]
-    gains, _ = answer.gains(policy)
-    cells = [f"{gain:+.1%}" for gain in gains.tolist()]
-    return [policy, *cells, f"{answer.total_gain(policy)[0]:+.1%}"]
 
 
 # --- The chart ------------------------------------------------------------------------------------
@@ -647,17 +632,17 @@ def adaptive_chart(answer: Adaptive) -> Any:
     with style.house_style():
         chart = style.new_chart(answer.title, width=8, height=4.6)
         axes = chart.subplots()
-        loads = list(answer.loads)
         axes.axhline(0, color=style.GREY, lw=1.2, ls=":")
-        policies = [policy for policy in answer.outcomes if policy != "fixed"]
-        for i, policy in enumerate(policies):
-            gains, errors = answer.gains(policy)
+        policies = {name: rows for name, rows in answer.policies.items() if name != FIXED[0]}
+        loads = [row.load for row in answer.policies[FIXED[0]]]
+        for i, rows in enumerate(policies.values()):
+            gains, errors = ([getattr(row, name) for row in rows] for name in _GAINS)
             axes.errorbar(loads, gains, yerr=errors, **style.look(i), capsize=2)
         axes.set_xscale("log", base=2)
-        axes.set_xticks(loads, [str(load) for load in loads])
+        axes.set_xticks(loads, [f"{load:g}" for load in loads])
         axes.minorticks_off()
         style.percent_ticks(axes.yaxis)
-        clients = answer.load_name == "concurrency"
+        clients = answer.rows[0].batch_size is None
         axes.set_xlabel("Requests in flight" if clients else "Batch size (sequences)")
         axes.set_ylabel(f"Gain in tokens/s over a fixed draft length of {answer.draft_len}")
         style.add_legend(

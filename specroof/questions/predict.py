@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import numpy as np
 
 from specroof.architecture import Architecture
-from specroof.arrays import fields_of, number_within, to_json_array, whole_within
+from specroof.arrays import Array, fields_of, number_within, to_json_array, whole_within
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, refuse
 from specroof.latency import Deployment, Setup
@@ -20,6 +20,7 @@ from specroof.outcomes.outcomes import Outcomes, outcomes
 from specroof.outcomes.rows import (
     LOAD_KEYS,
     LoadRow,
+    load_arrays,
     load_columns,
     load_fields,
     point_arrays,
@@ -196,6 +197,11 @@ class Prediction(Charted):
     def counted(self) -> tuple[EndToEnd, ...]:
         """The former name of `end_to_end`."""
         return self.end_to_end
+
+    @cached_property
+    def load_arrays(self) -> tuple[tuple[dict[str, Any], dict[str, tuple[Array, Array]]], ...]:
+        """What becomes of each load with each drafter: see `specroof.outcomes.rows`."""
+        return tuple(load_arrays(one, self.load, self.money) for one in self.outcomes)
 
     @cached_property
     def survey(self) -> tuple[SpeedupCurve, ...]:

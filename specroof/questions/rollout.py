@@ -3,56 +3,67 @@
 import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, cast
 
 import numpy as np
 
+from specroof import quantities as q
 from specroof.acceptance import acceptance_from_length
+from specroof.architecture import Architecture
 from specroof.arrays import (
     Array,
     array_within,
     fields_of,
     number_within,
-    to_json_array,
     whole_within,
 )
 from specroof.catalog.files import is_file, read_text
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.errors import MeasurementError, refuse, reject
-from specroof.hardware import Placement
-from specroof.latency import Deployment
+from specroof.latency import Deployment, Setup
 from specroof.outcomes.case import Case
 from specroof.outcomes.choose import choose, decision_of
 from specroof.outcomes.outcomes import Outcomes
-from specroof.policies.decision import LoadDecision, best_choice
+from specroof.outcomes.rows import LoadRow, bands_around, costs_of, known_bands, load_fields
+from specroof.policies.decision import best_choice
 from specroof.policies.schedule import Schedule, cheapest_schedule
-from specroof.questions.answer import Charted
+from specroof.questions.answer import Charted, case_of, rows_table
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.case import known_load, known_requests
 from specroof.questions.played_loads import told
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import (
+    CHIPS,
     FORMULAS,
     SHARED,
     Command,
     DeploymentRequest,
     Drafters,
+    HardwareLike,
     MemoryLimits,
     Parameter,
+    PricePerHour,
     Values,
     drafters_of,
+    hardware_of,
+    model_of,
+    money_of,
     question,
+    unique_list,
+    words,
 )
-from specroof.report.layout import format_table, page
+from specroof.report.columns import Columns, listed_columns
+from specroof.report.layout import in_line, page
 from specroof.serving.capacity import RoomRule
 from specroof.serving.played import Drafts, Played, PlayedServer, played_server
 from specroof.serving.served import room_rule
 from specroof.serving.workload import Load, Requests
-from specroof.units import BOUNDS, Bounds, format_drafts, format_seconds, plain_number
+from specroof.speedup.price import Money
+from specroof.units import BOUNDS, Bounds, format_drafts, plain_number
 
 if TYPE_CHECKING:
     from specroof.serving.end_to_end import EndToEnd
@@ -68,11 +79,12 @@ _MOST_DRAFTS: Final = 16
 _TAIL: Final = 0.1
 #: A further range of a schedule must save this share of the time.
 _LEAST_GAIN: Final = 0.002
+_TOKENS: Final = q.TOKENS_PER_S.name
 #: The 99th percentile of a standard normal distribution.
 _NORMAL_P99: Final = 2.3263478740408408
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class RolloutRequest(DeploymentRequest):
     """Ask how long a rollout takes.
 
@@ -89,6 +101,11 @@ class RolloutRequest(DeploymentRequest):
     ['off', 'fixed', 'schedule']
     """
 
+    hardware: Annotated[  # type: ignore[assignment]  # chips to compare, of which each is asked about
+        HardwareLike | Sequence[HardwareLike],
+        replace(CHIPS, in_python="Or `HardwareProfile` objects; in Python a list.", read=words),
+    ]
+    _: KW_ONLY
     drafters: Drafters
     lengths: Annotated[
         str | os.PathLike[str] | Values,
@@ -158,6 +175,7 @@ class RolloutRequest(DeploymentRequest):
             shown="as in the drafter's accept-length, else all that it makes, up to 16",
         ),
     ] = None
+    price_per_hour: PricePerHour = None
     capacity: MemoryLimits = None
     seed: Annotated[int, Parameter("Random seed of drawn lengths.")] = 0
 
@@ -271,12 +289,16 @@ class _Job:
         The share of each server.
     max_draft_len
         The longest draft; None for the usual one.
+    money, step_share
+        What all servers cost and draw, and the share of a training step that the rollout takes.
     """
 
     deployment: Deployment
     room: RoomRule
     loads: Sequence[Load]
     max_draft_len: int | None
+    money: Money
+    step_share: float | None
 
     def predicted(self, drafters: Sequence[Drafter], *draft_lens: int) -> list[Prediction]:
         """Return what `predict` says of each server's share."""
@@ -297,11 +319,22 @@ class _Job:
             for load in self.loads
         ]
 
-    def slowest(self, servers: Sequence[PlayedServer], drafts: Drafts) -> Played:
-        """Return what becomes of the share that ends last."""
+    def play(self, servers: Sequence[PlayedServer], drafts: Drafts) -> Played:
+        """Return what becomes of the requests of all servers."""
         runs = zip(servers, self.loads, strict=True)
-        played = [server.play(next(load.played()), drafts) for server, load in runs]
-        return max(played, key=lambda one: one.duration_s)
+        shares = [server.play(next(load.played()), drafts) for server, load in runs]
+        if len(shares) == 1:
+            return shares[0]
+        columns = {
+            one.name: np.concatenate([getattr(share, one.name) for share in shares])
+            for one in fields(Played)
+        }
+        event_s = np.unique(columns["event_s"])
+        running: Any = sum(
+            np.append(0, share.running)[np.searchsorted(share.event_s, event_s, side="right")]
+            for share in shares
+        )
+        return Played(**columns | {"event_s": event_s, "running": running})
 
 
 def _together(shares: Sequence[Outcomes]) -> tuple[Outcomes, Array]:
@@ -364,8 +397,8 @@ def fitting_schedule(server: PlayedServer, requests: Requests, plain: Played) ->
     return replace(found, ranges=(*found.ranges[:-1], (first, int(plain.running.max()), drafts)))
 
 
-def step_speedup(speedup: float, share: float | None) -> float:
-    r"""Return the speedup of a training step that waits for its rollout; NaN without a share.
+def step_speedup(speedup: float, share: float) -> float:
+    r"""Return the speedup of a training step that waits for its rollout.
 
     .. math:: \frac{1}{1 - r + r / s}
 
@@ -377,124 +410,49 @@ def step_speedup(speedup: float, share: float | None) -> float:
     >>> round(step_speedup(1.77, 100.0 / 151.2), 2)  # published: 1.41 (arXiv:2604.26779, table 1)
     1.4
     """
-    return math.nan if share is None else 1.0 / (1.0 - share + share / speedup)
+    return 1.0 / (1.0 - share + share / speedup)
 
 
 # --- The answer -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RolloutPolicy:
-    """What a policy reaches.
+@dataclass(frozen=True, kw_only=True)
+class RolloutRow(LoadRow):
+    """What a policy reaches: ``off``, ``fixed`` or ``schedule``.
+
+    `draft_len` is None where it follows the load, and `step_speedup` where the rollout's share of a
+    training step is not known.
 
     Parameters
     ----------
-    drafter, policy
-        The drafter, and ``off``, ``fixed`` or ``schedule``.
-    ranges
-        First and last number of running requests, and drafts per round.
-    makespan_s, makespan_low, makespan_high
-        Seconds from the first prompt to the last token of the slowest server, with the ends of the
-        band that holds 80 % of measurements; NaN where there is no band.
-    speedup, speedup_low, speedup_high
-        Over the makespan without drafts.
-    decision
-        On, off or unclear, as `specroof.outcomes.choose` has it; None without drafts.
-    tail_share
-        Share of the makespan after nine tenths of the answers have ended.
-    step_speedup
-        Of the whole training step; NaN where the rollout's share of it is not known.
     played
-        What becomes of each request of the slowest server.
+        What becomes of each request.
     """
 
-    drafter: str
-    policy: str
-    ranges: tuple[tuple[int, int, int], ...]
-    makespan_s: float
-    makespan_low: float
-    makespan_high: float
-    speedup: float
-    speedup_low: float
-    speedup_high: float
-    decision: LoadDecision | None
-    tail_share: float
-    step_speedup: float
+    policy: Annotated[str, q.POLICY]
+    draft_len: Annotated[int | None, q.DRAFT_LEN]  # type: ignore[assignment]  # see above
+    ranges: Annotated[tuple[tuple[int, int, int], ...], q.RANGES]
+    makespan_s: Annotated[float, q.MAKESPAN]
+    most_running: Annotated[int, q.MOST_RUNNING]
+    tail_share: Annotated[float, q.TAIL_SHARE]
+    step_speedup: Annotated[float | None, q.STEP_SPEEDUP] = None
     played: Played
 
-    @property
-    def draft_len(self) -> int | None:
-        """The one draft length; None where it follows the load."""
-        return self.ranges[0][2] if len(self.ranges) == 1 else None
 
-    @property
-    def drafts(self) -> str:
-        """The draft lengths in words."""
-        if len(self.ranges) == 1:
-            return str(self.ranges[0][2])
-        return ", ".join(f"{drafts} at {first}-{last}" for first, last, drafts in self.ranges)
-
-    @property
-    def time_s(self) -> Array:
-        """Seconds at which the batch of the slowest server changes."""
-        return self.played.event_s
-
-    @property
-    def running(self) -> Array:
-        """How many answers it runs from then on."""
-        return self.played.running
-
-    @property
-    def most_running(self) -> int:
-        """The most answers that it runs at a time."""
-        return int(self.played.running.max())
-
-    @property
-    def tokens_per_s(self) -> float:
-        """Output tokens of the slowest server in a second, over its whole run."""
-        return self.played.tokens_per_s
-
-    @property
-    def record(self) -> dict[str, Any]:
-        """The policy as a row of a table."""
-        row = fields_of(self, "drafter", "policy", "drafts", "draft_len", *_FIGURES)
-        return {
-            name: None if isinstance(value, float) and math.isnan(value) else value
-            for name, value in row.items()
-        }
-
-
-#: Numbers of a policy, and what to do.
-_FIGURES: Final = (
-    *("makespan_s", "makespan_low", "makespan_high", "speedup", "speedup_low", "speedup_high"),
-    *("decision", "tokens_per_s", "most_running", "tail_share", "step_speedup"),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class RolloutStep:
+@dataclass(frozen=True, kw_only=True)
+class RolloutStep(q.Row):
     """One step of a training run whose drafter drifts.
 
-    Parameters
-    ----------
-    step
-        From 1.
-    accept_length
-        Tokens per round, bonus included, as measured in this step.
-    speedup
-        Of the rollout with the draft length that is best at the drafter's own acceptance.
-    best_draft_len, best_speedup
-        With the one that is best in this step.
-    step_speedup
-        Of the whole step, with the first; None where the rollout's share of it is not known.
+    `speedup` is of the draft length that is best at the drafter's own acceptance, as is that of the
+    whole step; `best_speedup` of the one that is best in this step.
     """
 
-    step: int
-    accept_length: float
-    speedup: float
-    best_draft_len: int
-    best_speedup: float
-    step_speedup: float | None
+    step: Annotated[int, q.STEP]
+    accept_length: Annotated[float, q.ACCEPT_LENGTH]
+    speedup: Annotated[float, q.SPEEDUP]
+    best_draft_len: Annotated[int, q.DRAFT_LEN]
+    best_speedup: Annotated[float, q.SPEEDUP]
+    step_speedup: Annotated[float | None, q.STEP_SPEEDUP] = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -503,8 +461,8 @@ class DrafterRollout:
 
     Parameters
     ----------
-    name
-        The drafter's.
+    name, setup
+        The drafter's name, and each server.
     makespan_s
         By draft length; NaN where the server does not run it.
     policies
@@ -514,8 +472,9 @@ class DrafterRollout:
     """
 
     name: str
+    setup: Setup
     makespan_s: Array
-    policies: tuple[RolloutPolicy, ...]
+    policies: tuple[RolloutRow, ...]
     steps: tuple[RolloutStep, ...]
 
     @property
@@ -523,16 +482,11 @@ class DrafterRollout:
         """Over the makespan without drafts, by draft length."""
         return np.asarray(self.makespan_s[0] / self.makespan_s)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the rollout as the object that ``--json`` prints."""
-        return {
-            "name": self.name,
-            "draft_len": list(range(len(self.makespan_s))),
-            "makespan_s": to_json_array(self.makespan_s),
-            "speedup": to_json_array(self.speedup),
-            "policies": [policy.record for policy in self.policies[1:]],
-            "steps": [asdict(step) for step in self.steps],
-        }
+    @property
+    def columns(self) -> Columns:
+        """Every draft length as columns."""
+        draft_len = np.arange(len(self.makespan_s))
+        return {"draft_len": draft_len, **fields_of(self, "makespan_s", "speedup")}
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -541,10 +495,8 @@ class Rollout(Charted):
 
     Attributes
     ----------
-    model, hardware, engine
-        Names.
-    placement
-        The devices of each server.
+    model
+        What is served.
     replicas
         Servers.
     output_len
@@ -554,15 +506,12 @@ class Rollout(Charted):
     step_share
         As asked.
     drafters
-        The rollout with each of them.
+        The rollout with each of them, chip by chip.
     notes, warnings
         Sentences for the reader.
     """
 
-    model: str
-    hardware: str
-    engine: str
-    placement: Placement
+    model: Architecture
     replicas: int
     output_len: Array
     input_len: float
@@ -574,21 +523,27 @@ class Rollout(Charted):
     def title(self) -> str:
         """What was asked, in one line."""
         servers = f"{self.replicas} servers, each " if self.replicas > 1 else ""
-        return (
-            f"{self.model} on {servers}{self.placement.devices} x {self.hardware}, engine "
-            f"{self.engine}: {len(self.output_len)} answers"
+        places = " or ".join(
+            f"{setup.placement.devices} x {setup.hardware.name}, engine {setup.engine.name}"
+            for setup in self.setups
         )
+        return f"{self.model.name} on {servers}{places}: {len(self.output_len)} answers"
 
     @property
-    def rows(self) -> tuple[RolloutPolicy, ...]:
-        """The policies of all drafters; first that without drafts."""
-        drafting = [row for drafter in self.drafters for row in drafter.policies[1:]]
-        return (self.drafters[0].policies[0], *drafting)
+    def setups(self) -> list[Setup]:
+        """Each server, by chip."""
+        return list({id(one.setup): one.setup for one in self.drafters}.values())
 
     @property
-    def records(self) -> list[dict[str, Any]]:
-        """A row for each drafter and policy."""
-        return [row.record for row in self.rows]
+    def rows(self) -> tuple[RolloutRow, ...]:
+        """The policies of all drafters, chip by chip; first that without drafts."""
+        firsts = [next(one for one in self.drafters if one.setup is setup) for setup in self.setups]
+        return tuple(row for one in self.drafters for row in one.policies[one not in firsts :])
+
+    def point_columns(self) -> Iterator[Columns]:
+        """Yield every draft length as columns."""
+        for one in self.drafters:
+            yield {"hardware": one.setup.hardware.name, "drafter": one.name, **one.columns}
 
     def text(self) -> str:
         """Return the makespan of each policy, and the meaning of each policy."""
@@ -610,17 +565,25 @@ class Rollout(Charted):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        return {
-            **fields_of(self, "model", "hardware", "engine"),
-            "placement": asdict(self.placement),
-            "replicas": self.replicas,
+        load = {
             "requests": len(self.output_len),
             "output_len": self.output_len_summary,
-            **fields_of(self, "input_len", "prefix_hit_rate", "step_share"),
-            "off": self.drafters[0].policies[0].record,
-            "drafters": [drafter.to_dict() for drafter in self.drafters],
-            **self.messages,
+            **fields_of(self, "input_len", "prefix_hit_rate"),
         }
+        chips = [case_of(self.model, setup, None) for setup in self.setups]
+        for chip in chips:
+            del chip["model"], chip["load"]  # those of the whole answer
+        case = {"model": self.model.name, "chips": chips, "load": load}
+        choice = [
+            {
+                "hardware": one.setup.hardware.name,
+                "drafter": one.name,
+                **listed_columns(one.columns),
+                "steps": q.records_of(one.steps),
+            }
+            for one in self.drafters
+        ]
+        return self.envelope(case | fields_of(self, "replicas", "step_share"), {"drafters": choice})
 
 
 _STALE: Final = (
@@ -640,68 +603,103 @@ def rollout(request: RolloutRequest) -> Rollout:
     share = request.step_share
     if share is not None:
         share = number_within("step_share", share, "share")
-    deployment, answers = request.resolved(), _answers(request)
-    count, replicas = len(answers.output_len), whole_within("replicas", request.replicas, "devices")
-    job = _Job(
-        deployment,
-        room_rule(deployment.setup, request.capacity, "queue"),
-        [
-            known_load(_part(answers, slice(place, None, replicas)))
-            for place in range(min(replicas, count))
-        ],
-        request.max_draft_len,
-    )
-    drifts = [_drift(request, drafter, deployment) for drafter in drafters]
+    profiles = unique_list("hardware", request.hardware, hardware_of)
+    if not profiles:
+        refuse("hardware", request.hardware, "one chip or more")
+    model, answers = model_of(request.model, request.family), _answers(request)
+    replicas = whole_within("replicas", request.replicas, "devices")
+    servers = min(replicas, len(answers.output_len))
+    loads = [known_load(_part(answers, slice(i, None, replicas))) for i in range(servers)]
+    drifts = [_drift(request, drafter, model) for drafter in drafters]
     drafters = [
         replace(drafter, acceptance=by_step[lengths[0]])
         if by_step and drafter.acceptance is None and not drafter.is_ideal
         else drafter
         for drafter, (lengths, by_step) in zip(drafters, drifts, strict=True)
     ]
-    shares = job.predicted(drafters)
-    found = []
-    for place, (drafter, (lengths, by_step)) in enumerate(zip(drafters, drifts, strict=True)):
-        one, makespan_s = _together([each.outcomes[place] for each in shares])
-        if not math.isfinite(makespan_s[0]):
-            where = f"{deployment.setup.placement.devices} x {deployment.setup.hardware.name}"
-            reject(
-                f"{deployment.model.name} leaves no room for a request on {where}", "more devices"
-            )
-        policies = _policies(job, drafter, shares[0].max_draft_len, one, share)
-        kept = next(choose(one))[0].draft_len
-        steps, drifted = [], {}
-        for length, accepted in by_step.items():
-            then = job.predicted([replace(drafter, acceptance=accepted)], *[kept] * (kept > 0))
-            drifted[length] = _together([each.outcomes[0] for each in then])[0]
-        for step, length in enumerate(lengths, start=1):
-            gains, now = drifted[length].curve.speedup[0, 0], next(choose(drifted[length]))[0]
-            gain = float(gains[kept])
-            whole = None if share is None else step_speedup(gain, share)
-            best = float(gains[now.draft_len])
-            steps.append(RolloutStep(step, length, gain, now.draft_len, best, whole))
-        found.append(DrafterRollout(drafter.name, makespan_s, policies, tuple(steps)))
-    schedules = [answer.policies[2].ranges for answer in found]
+    found, notes, warnings = list[DrafterRollout](), list[str](), list[str]()
+    for profile in profiles:
+        here = replace(request, model=model, family=None, hardware=profile)
+        deployment = here.resolved()
+        money = money_of(deployment.setup, None, request.price_per_hour)
+        job = _Job(
+            deployment,
+            room_rule(deployment.setup, request.capacity, "queue"),
+            loads,
+            request.max_draft_len,
+            replace(money, devices=money.devices * replicas),
+            share,
+        )
+        shares = job.predicted(drafters)
+        found += [
+            _drafter_rollout(job, drafter, drift, [each.outcomes[place] for each in shares])
+            for place, (drafter, drift) in enumerate(zip(drafters, drifts, strict=True))
+        ]
+        notes += [note for each in shares for note in each.notes]
+        place = f"{profile.name}: " if len(profiles) > 1 else ""
+        warnings += [f"{place}{text}" for each in shares for text in each.warnings]
+    schedules = [one.policies[2].ranges for one in found]
     stale = any(len(ranges) > 1 and ranges[-1][2] == 0 for ranges in schedules)
-    notes = [note for each in shares for note in each.notes] + [_STALE] * stale
     return Rollout(
-        model=deployment.model.name,
-        hardware=deployment.setup.hardware.name,
-        engine=deployment.setup.engine.name,
-        placement=deployment.setup.placement,
+        model=model,
         replicas=replicas,
         output_len=answers.output_len,
         input_len=float(answers.input_len.mean()),
         prefix_hit_rate=float(answers.cached_len.sum() / answers.input_len.sum()),
         step_share=share,
         drafters=tuple(found),
-        notes=tuple(dict.fromkeys(notes)),
-        warnings=tuple(dict.fromkeys(text for each in shares for text in each.warnings)),
+        notes=tuple(dict.fromkeys([*notes, *[_STALE] * stale])),
+        warnings=tuple(dict.fromkeys(warnings)),
     )
 
 
-def _drift(
-    request: RolloutRequest, drafter: Drafter, deployment: Deployment
-) -> tuple[list[float], dict[float, TokensPerRound]]:
+#: The acceptance length of each training step, and the acceptance at each of them.
+_Drift: TypeAlias = tuple[list[float], dict[float, TokensPerRound]]
+
+
+def _drafter_rollout(
+    job: _Job, drafter: Drafter, drift: _Drift, shares: Sequence[Outcomes]
+) -> DrafterRollout:
+    """Return the rollout with one drafter, from what it gains on each server's share.
+
+    Raises
+    ------
+    SpecroofError
+        For a model that leaves no room for a request.
+    """
+    one, makespan_s = _together(shares)
+    setup = job.deployment.setup
+    if not math.isfinite(makespan_s[0]):
+        where = f"{setup.placement.devices} x {setup.hardware.name}"
+        message = f"{job.deployment.model.name} leaves no room for a request on {where}"
+        reject(message, "more devices")
+    policies = _policies(job, drafter, one)
+    kept = next(choose(one))[0].draft_len
+    (lengths, by_step), drifted = drift, {}
+    for length, accepted in by_step.items():
+        then = job.predicted([replace(drafter, acceptance=accepted)], *[kept] * (kept > 0))
+        seen = _together([each.outcomes[0] for each in then])[0]
+        drifted[length] = _step(seen, kept, length, job.step_share)
+    steps = [replace(drifted[length], step=step) for step, length in enumerate(lengths, start=1)]
+    return DrafterRollout(drafter.name, setup, makespan_s, policies, tuple(steps))
+
+
+def _step(one: Outcomes, kept: int, length: float, share: float | None) -> RolloutStep:
+    """Return the first step of a training run that has this acceptance length."""
+    best = next(choose(one))[0].draft_len
+    ends = one.curve.band_columns.values()
+    gains = {"speedup": kept, "best_speedup": best}
+    row = RolloutStep(
+        step=1,
+        accept_length=length,
+        best_draft_len=best,
+        **{name: float(one.curve.speedup[0, 0, k]) for name, k in gains.items()},
+        bands=known_bands({name: [end[0, 0, k] for end in ends] for name, k in gains.items()}),
+    )
+    return row if share is None else replace(row, step_speedup=step_speedup(row.speedup, share))
+
+
+def _drift(request: RolloutRequest, drafter: Drafter, model: Architecture) -> _Drift:
     """Return the acceptance length of each training step, and the acceptance at each of them."""
     if request.accept_length is None:
         return [], {}
@@ -713,7 +711,7 @@ def _drift(
     )
     measured = getattr(drafter.acceptance, "measured_depth", None)
     if request.draft_len is not None:
-        measured = usual_drafts(drafter, deployment.model, request.draft_len)
+        measured = usual_drafts(drafter, model, request.draft_len)
     measured = measured or min(drafter.max_draft_len or _MOST_DRAFTS, _MOST_DRAFTS)
     outside = np.flatnonzero((lengths < 1) | (lengths > measured + 1))
     if outside.size:
@@ -726,69 +724,88 @@ def _drift(
     }
 
 
-def _policies(
-    job: _Job, drafter: Drafter, max_draft_len: int, one: Outcomes, share: float | None
-) -> tuple[RolloutPolicy, ...]:
+def _policies(job: _Job, drafter: Drafter, one: Outcomes) -> tuple[RolloutRow, ...]:
     """Return what each policy reaches."""
-    servers = job.servers(drafter, max_draft_len)
-    plain = job.slowest(servers, 0)
+    servers = job.servers(drafter, int(one.curve.draft_len[-1]))
     choice, decision = next(choose(one))
-    best = choice.draft_len
-    fixed = job.slowest(servers, best) if best else plain
-    drafts: tuple[tuple[int, int, int], ...] = ((1, int(fixed.running.max()), best),)
-    row = partial(_row, one, plain_s=plain.duration_s, share=share)
-    rows = [
-        row("", "off", ((1, int(plain.running.max()), 0),), None, plain),
-        row(drafter.name, "fixed", drafts, decision, fixed),
-    ]
+    best, plain = choice.draft_len, job.play(servers, 0)
+    off = _row(job, one, plain, 0, policy="off", drafter="", decision=None)
+    row = partial(_row, job, one, plain=off)
+    fixed = row(job.play(servers, best) if best else plain, best, policy="fixed", decision=decision)
     (requests,) = job.loads[0].played()
-    ranges = fitting_schedule(servers[0], requests, servers[0].play(requests, 0)).ranges
-    options = [rows[1]]
-    if len(ranges) > 1:
-        varied = job.slowest(servers, {first: length for first, _, length in ranges})
-        seen = row(drafter.name, "schedule", ranges, None, varied)
-        ends = np.nan_to_num([seen.speedup_low, seen.speedup_high], nan=seen.speedup)
-        low, high = ([1.0, end] for end in ends.tolist())
-        judged = best_choice([1.0, seen.speedup], low=low, high=high)
-        options.append(replace(seen, decision=decision_of(judged)))
-    quickest = min(options, key=lambda option: option.makespan_s)
-    return *rows, replace(quickest, policy="schedule")
+    found = fitting_schedule(servers[0], requests, servers[0].play(requests, 0))
+    drafts, quickest = {first: length for first, _, length in found.ranges}, fixed
+    if len(drafts) > 1:
+        seen = row(job.play(servers, drafts), drafts)
+        if seen.makespan_s < fixed.makespan_s:
+            low, high = ([1.0, end] for end in seen.bands.get("speedup", [seen.speedup] * 2))
+            judged = best_choice([1.0, seen.speedup], low=low, high=high)
+            quickest = replace(seen, decision=decision_of(judged))
+    return off, fixed, replace(quickest, policy="schedule")
 
 
-def _row(  # noqa: PLR0913, PLR0917 - a row has many figures
+def _row(
+    job: _Job,
     one: Outcomes,
-    drafter: str,
-    policy: str,
-    ranges: tuple[tuple[int, int, int], ...],
-    decision: LoadDecision | None,
     played: Played,
-    plain_s: float,
-    share: float | None,
-) -> RolloutPolicy:
-    """Return the row of a policy; of several draft lengths, in the widest of their bands."""
-    lengths = sorted({drafts for _, _, drafts in ranges})
-    makespan_s, speedup = played.duration_s, plain_s / played.duration_s
-    whole = cast("EndToEnd", one.end_to_end)
-    ends, rates = whole.curve.band_columns, whole.figure_ends["tokens_per_s"]
-    low, high = (ends[name][0, 0, lengths] for name in ("speedup_low", "speedup_high"))
-    gains, made = whole.curve.speedup[0, 0, lengths], whole.tokens_per_s[0, 0, lengths]
-    slow, fast = (np.nan * made,) * 2 if rates is None else (end[0, 0, lengths] for end in rates)
+    drafts: Drafts,
+    *,
+    plain: RolloutRow | None = None,
+    **known: Any,
+) -> RolloutRow:
+    """Return the row of a policy; of several draft lengths, in the widest of their bands.
+
+    Parameters
+    ----------
+    job, one
+        What is asked, and what the drafter gains.
+    played, drafts
+        What becomes of all requests with so many drafts per round.
+    plain
+        The row without drafts; None for that row.
+    known
+        Other columns.
+    """
+    (of_load,) = load_fields(one, job.loads[0], job.money)
+    schedule = {1: drafts} if isinstance(drafts, int) else drafts
+    lengths, most_running = sorted({*schedule.values()}), int(played.running.max())
+    lasts = [*[first - 1 for first in schedule][1:], math.ceil(most_running / len(job.loads))]
+    seen, makespan_s, share = played.figures(), played.duration_s, job.step_share
+    gain = 1.0 if plain is None else plain.makespan_s / makespan_s
     last_tenth = math.ceil((1 - _TAIL) * len(played.end_s)) - 1
-    return RolloutPolicy(
-        drafter,
-        policy,
-        ranges=ranges,
-        makespan_s=makespan_s,
-        makespan_low=float(makespan_s * (made / fast).min()),
-        makespan_high=float(makespan_s * (made / slow).max()),
-        speedup=speedup,
-        speedup_low=float(speedup * (low / gains).min()),
-        speedup_high=float(speedup * (high / gains).max()),
-        decision=decision,
-        tail_share=1.0 - float(np.sort(played.end_s)[last_tenth]) / makespan_s,
-        step_speedup=step_speedup(speedup, share),
-        played=played,
-    )
+    figures: dict[str, Any] = {
+        "hardware": job.deployment.setup.hardware.name,
+        "requests": len(played.end_s),
+        "draft_len": drafts if isinstance(drafts, int) else None,
+        "speedup": gain,
+        _TOKENS: played.tokens_per_s,
+        "tpot_s": seen.get("mean_tpot_s", math.nan),
+        "ttft_s": seen["mean_ttft_s"],
+        "running": played.mean_running,
+        "policy": "schedule",
+        "ranges": tuple(zip(schedule, lasts, schedule.values(), strict=True)),
+        "makespan_s": makespan_s,
+        "most_running": most_running,
+        "tail_share": 1.0 - float(np.sort(played.end_s)[last_tenth]) / makespan_s,
+        "step_speedup": None if share is None else step_speedup(gain, share),
+        "played": played,
+    }
+    row = RolloutRow(**{**of_load, **figures, **known})
+    bands: dict[str, Any] = of_load["bands"] | bands_around(row, one, 0, lengths)
+    if _TOKENS in bands:
+        ends = [played.tokens_per_s * makespan_s / end for end in bands[_TOKENS]]
+        bands["makespan_s"] = ends[::-1]
+    costs: dict[str, Any] = {
+        name: None if cost is None else float(cost)
+        for name, cost in costs_of(job.money, np.asarray(played.tokens_per_s), bands).items()
+    }
+    row = replace(row, **costs)
+    plainly = {
+        f"plain_{name}": getattr(row if plain is None else plain, name)
+        for name in row.quantities()
+        if f"plain_{name}" in of_load
+    }
+    return replace(row, **plainly, bands=known_bands(bands))
 
 
 # --- The makespan of each policy, as a table ------------------------------------------------------
@@ -799,64 +816,45 @@ schedule: a draft length for each range of running answers, as engines take it, 
 tail: share of the makespan after nine tenths of the answers have ended"""
 
 
+#: The columns of the table.
+_SHOWN: Final = (
+    *("policy", "makespan_s", "makespan_s_band", "speedup", "speedup_band", "decision"),
+    *("tail_share", "step_speedup", "ranges"),
+)
+
+
 def rollout_text(answer: Rollout) -> str:
     """Return the makespan of each policy, and the meaning of each policy."""
     lengths = answer.output_len_summary
-    facts = (
+    parts = [
         f"answers: {lengths['mean']:.0f} tokens on average, {lengths['p50']:.0f} at p50, "
         f"{lengths['p99']:.0f} at p99, {lengths['max']:.0f} at most\n"
         f"prompts: {plain_number(answer.input_len)} tokens"
-    )
-    header = ["policy", "makespan", "80% band", "speedup", "80% band", "decision", "tail"]
-    header += [] if answer.step_share is None else ["step"]
-    parts = [facts]
-    for drafter in answer.drafters:
-        rows = [
-            [
-                row.policy,
-                format_seconds(row.makespan_s),
-                _band(row.makespan_low, row.makespan_high, format_seconds),
-                f"{row.speedup:.2f}x",
-                _band(row.speedup_low, row.speedup_high, "{:.2f}x".format) if row.drafter else "-",
-                row.decision or "",
-                f"{row.tail_share:.0%}",
-                f"{row.step_speedup:.2f}x",
-                row.drafts,
-            ]
-            for row in drafter.policies
-        ]
-        cells = [[*row[: len(header)], row[-1]] for row in rows]
-        table = format_table([*header, "drafts"], cells, left=[0, 5, len(header)])
+    ]
+    for one in answer.drafters:
         gains = [
             f"{gain:.2f}x with {drafts}"
-            for drafts, gain in enumerate(drafter.speedup.tolist())
+            for drafts, gain in enumerate(one.speedup.tolist())
             if drafts and math.isfinite(gain)
         ]
-        parts.append(f"{drafter.name}\n{table}\nfixed lengths: {', '.join(gains)}")
-        if drafter.steps:
-            parts.append(_steps_table(drafter))
+        table = rows_table(one.policies, _SHOWN)
+        parts.append(f"{_named(answer, one)}\n{table}\nfixed lengths: {', '.join(gains)}")
+        if one.steps:
+            kept = f"speedup, γ={one.policies[1].draft_len}"
+            titles = {
+                "speedup": kept,
+                "best_draft_len": "best γ",
+                "best_speedup": "speedup, best γ",
+            }
+            titles["step_speedup"] = "step speedup"
+            parts.append(rows_table(one.steps, [*RolloutStep.quantities()], **titles))
     return page(answer, *parts, _MEANING)
 
 
-def _band(low: float, high: float, spelt: Callable[[float], str]) -> str:
-    return f"{spelt(low)}-{spelt(high)}" if math.isfinite(low + high) else "-"
-
-
-def _steps_table(drafter: DrafterRollout) -> str:
-    header = ["step", "tok/round", f"γ={drafter.policies[1].draft_len}", "best γ", "speedup"]
-    header += [] if drafter.steps[0].step_speedup is None else ["step speedup"]
-    rows = [
-        [
-            str(row.step),
-            f"{row.accept_length:g}",
-            f"{row.speedup:.2f}x",
-            str(row.best_draft_len),
-            f"{row.best_speedup:.2f}x",
-            *([] if row.step_speedup is None else [f"{row.step_speedup:.2f}x"]),
-        ]
-        for row in drafter.steps
-    ]
-    return format_table(header, rows, left=[])
+def _named(answer: Rollout, one: DrafterRollout, name: str = "") -> str:
+    """Return what a table or line is of: its drafter, and its chip where there are several."""
+    place = f"{one.setup.hardware.name}: " if len(answer.setups) > 1 else ""
+    return in_line(f"{place}{name or one.name}")
 
 
 # --- The charts -----------------------------------------------------------------------------------
@@ -867,7 +865,7 @@ _LINES: Final = ("-", "-", "--")
 
 
 def rollout_chart(answer: Rollout) -> Any:
-    """Draw the answers of the slowest server that run, above those that have ended, over time."""
+    """Draw the answers that run, above those that have ended, over time."""
     from specroof.plot import style  # noqa: PLC0415 - matplotlib is slow to import
 
     with style.house_style():
@@ -876,14 +874,13 @@ def rollout_chart(answer: Rollout) -> Any:
         keys = []
         for i, row in enumerate(answer.rows):
             look = {**style.look(i), "marker": "", "ls": _LINES[min(i, len(_LINES) - 1)]}
-            upper.step(row.time_s, row.running, where="post", **look)
+            upper.step(row.played.event_s, row.played.running, where="post", **look)
             ends_s = np.sort(row.played.end_s)
             lower.step(np.append(0.0, ends_s), np.arange(len(ends_s) + 1), where="post", **look)
             name = f"{row.policy}, {row.drafter}" if row.drafter else "no drafts"
+            name = f"{row.hardware}: {name}" if len(answer.setups) > 1 else name
             keys.append(style.line_key(f"{name}: {row.speedup:.2f}×", **look))
-        upper.set_ylabel(
-            "Answers running\non the slowest server" if answer.replicas > 1 else "Answers running"
-        )
+        upper.set_ylabel("Answers running")
         lower.set_ylabel("Answers that have ended")
         lower.set_xlabel("Time (s)")
         style.add_legend(chart, keys)
@@ -898,16 +895,17 @@ def steps_chart(answer: Rollout) -> Any:
         chart = style.new_chart(answer.title, width=8, height=4.6)
         axes = chart.subplots()
         keys = [style.plain_line(axes)]
-        (drafter,) = answer.drafters
-        steps = [row.step for row in drafter.steps]
-        kept = f"γ = {drafter.policies[1].draft_len} in every step"
-        lines = {
-            kept: [row.speedup for row in drafter.steps],
-            "best γ of each step": [row.best_speedup for row in drafter.steps],
-        }
-        for i, (name, values) in enumerate(lines.items()):
-            axes.plot(steps, values, **style.look(i))
-            keys.append(style.line_key(name, **style.look(i)))
+        for i, one in enumerate(answer.drafters):
+            steps = [row.step for row in one.steps]
+            lines = {
+                f"γ = {one.policies[1].draft_len} in every step": [
+                    row.speedup for row in one.steps
+                ],
+                "best γ of each step": [row.best_speedup for row in one.steps],
+            }
+            for k, (name, values) in enumerate(lines.items(), start=2 * i):
+                axes.plot(steps, values, **style.look(k))
+                keys.append(style.line_key(_named(answer, one, name), **style.look(k)))
         axes.locator_params(axis="x", integer=True)
         axes.set_xlabel("Training step")
         axes.set_ylabel("Speedup of the rollout (×)")
@@ -918,7 +916,7 @@ def steps_chart(answer: Rollout) -> Any:
 COMMAND: Final = Command(
     question=rollout,
     options=FORMULAS,
-    each_chip=True,
+    points=True,
     told=told,
     chart="Draw the answers that run and those that have ended over time.",
     example="specroof rollout Qwen/Qwen3-8B -H h100 --drafter eagle3,accept-length=2.8@3\n"

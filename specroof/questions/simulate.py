@@ -6,21 +6,22 @@ from typing import Annotated, Any, Final
 
 import numpy as np
 
+from specroof import quantities as q
 from specroof.acceptance import Acceptance, constant_acceptance
+from specroof.architecture import Architecture
 from specroof.arrays import fields_of
 from specroof.drafters import Drafter
 from specroof.drafters.base import chain_proposals
 from specroof.errors import OptionError
-from specroof.latency import Deployment
+from specroof.latency import Deployment, Setup
 from specroof.montecarlo import (
-    BatchSimulation,
     ExactnessResult,
     check_tokens,
     random_distributions,
     simulate_exactness,
 )
 from specroof.montecarlo import simulate_batch as simulated
-from specroof.questions.answer import Noted
+from specroof.questions.answer import Noted, case_of, rows_table, title_of
 from specroof.questions.request import (
     DRAFTER,
     Command,
@@ -31,12 +32,11 @@ from specroof.questions.request import (
     numbers,
     question,
 )
-from specroof.report.layout import format_table
+from specroof.report.layout import page
 from specroof.serving.served import room_rule, room_warnings, served_curve
 from specroof.serving.workload import Load
 from specroof.speedup.curve import longest_draft
 from specroof.speedup.result import SpeedupCurve
-from specroof.units import format_seconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,46 +59,64 @@ class TimesRequest(DeploymentRequest):
     seed: Annotated[int, Parameter("Random seed.")] = 0
 
 
+#: What is timed, by the names of `BatchSimulation`.
+_INTERVALS: Final = ("between_tokens", "between_bursts", "per_token", "batch")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimesRow(q.Row):
+    """How one kind of time spreads at one draft length; kinds as of `BatchSimulation`."""
+
+    draft_len: Annotated[int, q.DRAFT_LEN]
+    interval: Annotated[str, q.INTERVAL]
+    mean_s: Annotated[float, q.MEAN_S]
+    p50_s: Annotated[float, q.P50_S]
+    p95_s: Annotated[float, q.P95_S]
+    p99_s: Annotated[float, q.P99_S]
+    tokens_per_round: Annotated[float, q.TOKENS_PER_ROUND]
+
+
 @dataclass(frozen=True, repr=False, eq=False)
 class BatchTimes(Noted):
     """How times spread while batches are decoded.
 
     Attributes
     ----------
-    model, hardware, drafter
-        Names.
-    runs
-        What happened without drafts (0) and at the draft length asked about.
+    model, setup, drafter
+        What is served, where, and the name of what drafts.
+    batch_size, context_len, output_len, n_batches
+        As asked.
+    rows
+        Without drafts (0) and at the draft length asked about, each kind of time.
     notes, warnings
         Sentences for the reader.
     """
 
-    model: str
-    hardware: str
+    model: Architecture
+    setup: Setup
     drafter: str
-    runs: dict[int, BatchSimulation]
+    batch_size: int
+    context_len: float
+    output_len: int
+    n_batches: int
+    rows: tuple[TimesRow, ...]
 
     @property
     def title(self) -> str:
         """What was asked, in one line."""
-        return f"{self.drafter}, {self.model} on {self.hardware}"
+        load = f"batch {self.batch_size}, context {self.context_len:g}"
+        return f"{title_of(self.model, self.setup)}, {load}: {self.drafter}"
 
     def text(self) -> str:
         """Return the spread of times, with drafts and without."""
-        return times_text(self)
-
-    @property
-    def records(self) -> list[dict[str, Any]]:
-        """A row for each draft length."""
-        return [{"draft_len": drafts} | asdict(run) for drafts, run in self.runs.items()]
+        return page(self, rows_table(self.rows, [*TimesRow.quantities()][:-1]))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        return {
-            **fields_of(self, "model", "hardware", "drafter"),
-            "notes": list(self.notes),
-            "runs": self.records,
-        }
+        case = case_of(self.model, self.setup, None, self.context_len)
+        return self.envelope(
+            case | fields_of(self, "drafter", "batch_size", "output_len", "n_batches")
+        )
 
 
 @question(TimesRequest)
@@ -130,7 +148,23 @@ def times_of_batches(request: TimesRequest) -> BatchTimes:
         )
         for drafts in dict.fromkeys((0, length))
     }
-    return BatchTimes(curve.model, curve.hardware, curve.drafter, runs, notes=curve.notes)
+    return BatchTimes(
+        model=deployment.model,
+        setup=deployment.setup,
+        drafter=curve.drafter,
+        **fields_of(request, "batch_size", "context_len", "output_len", "n_batches"),
+        rows=tuple(
+            TimesRow(
+                draft_len=drafts,
+                interval=name,
+                **asdict(getattr(run, name)),
+                tokens_per_round=run.tokens_per_round,
+            )
+            for drafts, run in runs.items()
+            for name in _INTERVALS
+        ),
+        notes=curve.notes,
+    )
 
 
 def curve_of_shrinking_batches(
@@ -244,7 +278,7 @@ def sampling_is_exact(request: ExactRequest) -> Exactness:
     )
 
 
-# --- Simulations as text -------------------------------------------------------------------------
+# --- Simulated tokens as text --------------------------------------------------------------------
 
 
 def exactness_text(answer: Exactness) -> str:
@@ -264,30 +298,8 @@ def exactness_text(answer: Exactness) -> str:
     )
 
 
-def times_text(answer: BatchTimes) -> str:
-    """Return the spread of times, with drafts and without."""
-    header = ["draft length", "seconds", "mean", "p50", "p95", "p99"]
-    rows = [
-        [str(drafts), words, *_spread(spread)]
-        for drafts, run in answer.runs.items()
-        for words, spread in (
-            ("between tokens", run.between_tokens),
-            ("between bursts", run.between_bursts),
-            ("per token of an answer", run.per_token),
-            ("whole batch", run.batch),
-        )
-    ]
-    notes = [f"note: {note}" for note in answer.notes]
-    return "\n".join([format_table(header, rows, left=[1]), *notes])
-
-
-def _spread(spread: Any) -> list[str]:
-    seconds = (spread.mean_s, spread.p50_s, spread.p95_s, spread.p99_s)
-    return [format_seconds(value) for value in seconds]
-
-
 COMMAND: Final = Command(
     question=sampling_is_exact,
     csv=False,
-    commands={"batch": Command(question=times_of_batches, csv=False)},
+    commands={"batch": Command(question=times_of_batches)},
 )

@@ -7,12 +7,9 @@ from functools import cached_property
 from typing import Any, Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from specroof.arrays import Array
 from specroof.errors import OptionError, expect
 from specroof.outcomes.case import Case
-from specroof.outcomes.outcomes import PlayedRequests
 from specroof.outcomes.rows import LoadRow, point_columns
 from specroof.questions.answer import Answer
 from specroof.questions.curve_tables import request_columns
@@ -36,7 +33,6 @@ from specroof.report.layout import (
     note_lines,
 )
 from specroof.serving.capacity import RoomRule
-from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.served import room_rule
 from specroof.serving.workload import Load
 from specroof.speedup.overview import Overview
@@ -112,26 +108,23 @@ def overviews(loads: Sequence[Load], slices: Iterable[Slice]) -> list[Overview]:
                 part.prediction.devices,
                 is_by_rate=load.kind == "rate",
             )
-        by_workload[part.workload].fill(best, part.prediction.money.usd_per_hour)
+        by_workload[part.workload].fill(best)
     return list(by_workload.values())
 
 
-def _best(prediction: Prediction) -> dict[str, Array]:
+def _best(prediction: Prediction) -> dict[str, Any]:
     """Return what is decided at each load, by the names of `Overview`."""
-    one, (found,) = prediction.outcomes[0], prediction.decided
+    one = prediction.outcomes[0]
+    found, _ = prediction.load_arrays[0]
     axes = {"context_len": one.curve.context_len, "batch_size": one.curve.batch_size}
     if one.played is not None and one.played.load.rate:  # how many run differs from chip to chip
         axes["batch_size"] = np.asarray(one.played.load.rate, dtype=np.float64)
-    best = found.draft_len[..., None]
-    speedup, tokens_per_s = (
-        np.take_along_axis(values, best, axis=-1)[..., 0]
-        for values in (one.curve.speedup, one.tokens_per_s)
-    )
+    runs = np.isfinite(found["tokens_per_s"])
     return {
         **axes,
-        "best_draft_len": np.where(np.isnan(tokens_per_s), np.nan, found.draft_len),
-        "best_speedup": np.where(found.reason == "unsustained", np.nan, speedup),
-        "tokens_per_s": tokens_per_s,
+        **{name: found[name] for name in ("tokens_per_s", "usd_per_million_tokens")},
+        "best_draft_len": np.where(runs, found["draft_len"], np.nan),
+        "best_speedup": found["speedup"],
         "drafts_run": np.asarray(one.curve.drafts_run, dtype=np.float64),
     }
 
@@ -370,82 +363,37 @@ def study_points(prediction: Prediction) -> Iterator[Columns]:
 
 # --- The best of each load, as columns ------------------------------------------------------------
 
-#: What the best draft of a load has, where prefills count.
-_COUNTED_BEST: Final = ("tokens_per_s", "requests_per_s", "ttft_s", "tpot_s")
 
+def summary_columns(prediction: Prediction) -> Columns:
+    """Return what becomes of each load with the first drafter as columns, batch sizes innermost.
 
-def load_columns(prediction: Prediction) -> Columns:
-    """Return the best of the first drafter at each operating point, batch sizes innermost."""
-    curve = prediction.curves[0]
-    shape = curve.best_speedup.shape
+    These are the columns of `LoadRow`, those that are not known too, and room.
+    """
+    one, curve = prediction.outcomes[0], prediction.curves[0]
+    found, bands = prediction.load_arrays[0]
     shortest, longest = curve.near_best(0.01)
-    runs = np.broadcast_to(curve.running_batch, curve.round_s.shape)
-    missing = np.isnan(curve.best_speedup)
-    best = {
-        "best_draft_len": curve.best_draft_len,
+    columns: Columns = dict.fromkeys(LoadRow.column_names())
+    columns |= {"batch_size": curve.batch_size, **found}
+    for name, (low, high) in bands.items():
+        columns |= {f"{name}_low": low, f"{name}_high": high}
+    columns |= {
+        "largest_batch": None if one.largest is None else one.largest[..., 0],
+        "largest_batch_drafting": None if one.largest is None else curve.at_best(one.largest),
         "near_best_shortest": shortest,
         "near_best_longest": longest,
-    }
-    at_best = ("tokens_per_round", "tokens_per_s", "tokens_per_s_per_user")
-    arrays = {
-        "context_len": curve.context_len[:, None],
-        "batch_size": curve.batch_size,
-        "running": runs[..., 0],
-        "running_drafting": curve.at_best(runs),
-        **_largest(prediction),
-        "step_s": curve.decode_s,
-        "plain_tokens_per_s": runs[..., 0] / curve.decode_s,
-        **{name: np.where(missing, np.nan, array) for name, array in best.items()},
-        "best_speedup": curve.best_speedup,
-        **{f"best_{name}": curve.at_best(band) for name, band in curve.band_columns.items()},
-        "verdict": _verdict(curve),
-        "decision": prediction.decided[0].decision,
         "drafts_run": curve.drafts_run,
-        **{name: curve.at_best(getattr(curve, name)) for name in at_best},
     }
-    columns = curve.names | {name: flat_column(array, shape) for name, array in arrays.items()}
-    columns |= _counted_best(prediction.counted[0]) if prediction.counted else {}
-    for start in ("", "end_to_end_")[: 1 + bool(prediction.counted)]:
-        rates = columns[f"{start}tokens_per_s"]
-        if prediction.played:
-            rates = _best(prediction)["tokens_per_s"].ravel()
-        price = prediction.money.of(rates)["usd_per_million_tokens"]
-        columns[f"{start}usd_per_million_tokens"] = rates * np.nan if price is None else price
-    return columns
-
-
-def _verdict(curve: SpeedupCurve) -> npt.NDArray[Any]:
-    """Return whether the best draft pays; empty where nothing is told."""
-    if curve.verdict is None:
-        return np.full(curve.best_speedup.shape, "")
-    return curve.verdict
-
-
-def _largest(prediction: Prediction) -> dict[str, npt.NDArray[Any]]:
-    """Return the largest batch that runs, plain and with the best draft; NaN where none is told."""
-    curve = prediction.curves[0]
+    if one.end_to_end is not None:
+        columns["steady"] = np.array(not prediction.played)
     shape = curve.best_speedup.shape
-    largest = prediction.outcomes[0].largest
-    if largest is None:
-        unknown = np.full(shape, np.nan)
-        return {"largest_batch": unknown, "largest_batch_drafting": unknown}
-    return {"largest_batch": largest[..., 0], "largest_batch_drafting": curve.at_best(largest)}
-
-
-def _counted_best(whole: EndToEnd) -> Columns:
-    """Return the best with prefills counted."""
-    curve = whole.curve
-    missing = np.isnan(curve.best_speedup)
-    return {
-        **request_columns(whole.workload),
-        "end_to_end_best_draft_len": np.where(missing, np.nan, curve.best_draft_len).ravel(),
-        "end_to_end_best_speedup": curve.best_speedup.ravel(),
-        **{
-            f"end_to_end_{name}": curve.at_best(getattr(whole, name)).ravel()
-            for name in _COUNTED_BEST
-        },
-        "steady": np.full(missing.size, not isinstance(whole, PlayedRequests)),
+    columns = {
+        name: flat_column(np.asarray(np.nan if values is None else values), shape)
+        for name, values in columns.items()
+        if name not in {"target", "near_best"}
     }
+    return (
+        columns | curve.names | (request_columns(one.end_to_end.workload) if one.end_to_end else {})
+    )
 
 
 # --- A study in at most forty lines: the best configurations, where drafting stops paying --------

@@ -7,12 +7,15 @@ from typing import Any, Final
 import numpy as np
 
 from specroof.arrays import Array, fields_of, to_json_array
-from specroof.speedup.price import usd_per_million_tokens
 from specroof.speedup.result import SpeedupCurve
 
 #: Loads of a curve that are looked at: what a page can show.
 _MOST_CONTEXTS: Final = 12
 _MOST_BATCHES: Final = 32
+#: What is known of each of them.
+_TABLES: Final = (
+    *("best_draft_len", "best_speedup", "tokens_per_s", "usd_per_million_tokens", "drafts_run"),
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,29 +100,26 @@ class Overview:
         contexts = _thinned(context_len, _MOST_CONTEXTS)
         batches = _thinned(batch_size, _MOST_BATCHES)
         shape = contexts.size, batches.size
+        empty: dict[str, Any] = {
+            name: np.full(shape, 0.0 if name == "drafts_run" else np.nan) for name in _TABLES
+        }
         return cls(
             *position,
-            **fields_of(curve, "model", "hardware", "engine", "drafter", "requests"),
+            **fields_of(curve, "model", "hardware", "engine", "drafter", "requests") | empty,
             devices=devices,
             is_by_rate=is_by_rate,
             context_len=contexts,
             batch_size=batches,
-            best_draft_len=np.full(shape, np.nan),
-            best_speedup=np.full(shape, np.nan),
-            tokens_per_s=np.full(shape, np.nan),
-            usd_per_million_tokens=np.full(shape, np.nan),
-            drafts_run=np.zeros(shape),
         )
 
-    def fill(self, part: Mapping[str, Array], usd_per_hour: float | None) -> None:
+    def fill(self, part: Mapping[str, Any]) -> None:
         """Put the loads of a part of the curve that are looked at into their places.
 
         Parameters
         ----------
         part
-            ``context_len`` and ``batch_size``, and the tables there, by their names here.
-        usd_per_hour
-            The price of a device; None where it is not known.
+            ``context_len`` and ``batch_size``, and the tables there, by their names here; None for
+            what is not known.
         """
         contexts, batches = part["context_len"], part["batch_size"]
         rows = np.flatnonzero(np.isin(contexts, self.context_len))
@@ -131,12 +131,9 @@ class Overview:
             np.searchsorted(self.context_len, contexts[rows]),
             np.searchsorted(self.batch_size, batches[columns]),
         )
-        for name in ("best_draft_len", "best_speedup", "tokens_per_s", "drafts_run"):
-            getattr(self, name)[there] = part[name][here]
-        if usd_per_hour is not None:
-            self.usd_per_million_tokens[there] = usd_per_million_tokens(
-                part["tokens_per_s"][here], devices=self.devices, usd_per_hour=usd_per_hour
-            )
+        for name in _TABLES:
+            if part[name] is not None:
+                getattr(self, name)[there] = part[name][here]
 
     @classmethod
     def from_dict(cls, content: Any) -> "Overview":
@@ -156,13 +153,7 @@ class Overview:
         axes = (overview.context_len, overview.batch_size)
         whole = (overview.target, overview.drafter_number)
         shape = tuple(axis.size for axis in axes)
-        tables = (
-            overview.best_draft_len,
-            overview.best_speedup,
-            overview.tokens_per_s,
-            overview.usd_per_million_tokens,
-            overview.drafts_run,
-        )
+        tables = [getattr(overview, name) for name in _TABLES]
         if (
             min(*whole, overview.workload, overview.devices, *shape) < 1
             or any(axis.ndim != 1 or not (np.diff(axis) > 0).all() for axis in axes)

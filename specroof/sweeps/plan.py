@@ -17,10 +17,10 @@ from specroof.questions.study_grid import Study
 from specroof.questions.sweep import (
     Slice,
     lacking_room,
-    load_columns,
     overviews,
     study_points,
     study_slices,
+    summary_columns,
 )
 from specroof.reading.yaml_text import shortened
 from specroof.speedup.overview import Overview
@@ -318,7 +318,7 @@ def write_partition(
                 numbers = {"target": part.target}
                 for columns in study_points(prediction):
                     write(numbers | columns)
-                write_load(numbers | load_columns(prediction))
+                write_load(numbers | summary_columns(prediction))
                 yield part
                 advance(prediction.curves[0].round_s.size)
 
