@@ -12,7 +12,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, Final, Literal, get_args, get_type_hints
 
-from specroof.units import MILLION, format_price, format_seconds
+from specroof.units import MILLION, format_binary_bytes, format_price, format_seconds
 
 #: Which way is better; neither for what only names a row.
 Better = Literal["more", "less", ""]
@@ -466,7 +466,6 @@ for _name, _about in {
 }.items():
     quantity(_name, _name, _about, unit="tokens", spelt=_general, is_count=True)
 for _name, _about in {
-    "largest_batch": "The most sequences that run at once, without drafts.",
     "largest_batch_drafting": "The most that run with the best drafts.",
     "running_drafting": "Sequences that run at a time with the best drafts.",
     "effective_batch": "Sequences that are decoded at a time, on average.",
@@ -481,3 +480,56 @@ quantity(
 quantity("prefix_hit_rate", "hits", "Share of a prompt that is cached.", spelt=_general)
 quantity("arrivals_per_s", "req/s in", "Requests that arrive in a second.", unit="requests/s")
 quantity("requests_per_s", "req/s", "Requests that end in a second.", unit="requests/s")
+
+# --- What a device holds -------------------------------------------------------------------------
+
+
+def _bytes(name: str, title: str, about: str) -> Quantity:
+    def spelt(value: float) -> str:
+        return "-" * (value < 0) + format_binary_bytes(abs(value))
+
+    return quantity(name, title, about, unit="bytes", spelt=spelt)
+
+
+WORKER: Final = quantity("worker", "worker", "What its workers do: prefill or decode.")
+WORKERS: Final = quantity("workers", "workers", "How many of them there are.", is_count=True)
+LARGEST_BATCH: Final = quantity(
+    *("largest_batch", "most requests", "The most sequences that run at once."),
+    unit="sequences",
+    spelt=_general,
+    is_count=True,
+    better="more",
+)
+BOUND_BY: Final = quantity("bound_by", "limited by", "What limits how many requests run at once.")
+MEMORY_BYTES: Final = _bytes("memory_bytes", "memory of a device", "Memory that a server sees.")
+RESERVED_BYTES: Final = _bytes(
+    *("reserved_bytes", "kept away: activations, graphs, the rest"),
+    "Memory that the server keeps away from weights and pools.",
+)
+WEIGHT_BYTES: Final = _bytes("weight_bytes", "weights", "Bytes of the model's weights.")
+VISION_WEIGHT_BYTES: Final = _bytes(
+    "vision_weight_bytes", "weights of the vision tower", "Bytes of the vision tower."
+)
+DRAFT_WEIGHT_BYTES: Final = _bytes(
+    "draft_weight_bytes", "weights of the drafter", "Bytes of what drafts."
+)
+STATE_POOL_BYTES: Final = _bytes(
+    "state_pool_bytes", "pool of recurrent state", "Memory for recurrent state of requests."
+)
+CACHE_POOL_BYTES: Final = _bytes(
+    "cache_pool_bytes", "pool of the cache", "Memory for the cache; less than 0 is missing."
+)
+CACHE_PER_REQUEST_BYTES: Final = _bytes(
+    "cache_per_request_bytes", "cache of one request", "Cache that a request takes."
+)
+STATE_PER_REQUEST_BYTES: Final = _bytes(
+    *("state_per_request_bytes", "recurrent state of one request"),
+    "Recurrent state that a request takes.",
+)
+SHORT_BYTES: Final = _bytes("short_bytes", "short by", "What a batch of one is short of.")
+CACHE_LIMIT: Final = quantity(
+    "cache_limit", "by the cache", "Requests that the pool of the cache holds.", unit="requests"
+)
+STATE_LIMIT: Final = quantity(
+    "state_limit", "by the state", "Requests that the pool of state holds.", unit="requests"
+)

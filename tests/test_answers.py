@@ -164,10 +164,10 @@ def test_frames_hold_what_the_answers_hold() -> None:
     pytest.importorskip("pandas", reason="pandas is not installed: pip install pandas")
     found = specroof.capacity(MODEL, CHIP, drafters="eagle3")
     frame = found.to_frame()
-    assert frame.largest_batch.tolist() == [side.largest_batch for side in found.sides]
+    assert frame.largest_batch.tolist() == [row.largest_batch for row in found.rows]
     assert frame.drafter.isna().tolist() == [True, False]
     # Plain decoding has no drafter's weights.
-    assert frame.draft_weights_bytes.isna().tolist() == [True, False]
+    assert frame.draft_weight_bytes.isna().tolist() == [True, False]
     assert frame.memory_bytes.tolist() == [85030000000.0] * 2  # 79.19 GiB
     frontier = specroof.frontier(MODEL, CHIP, drafters=EAGLE, batch_size=[1, 8])
     assert frontier.to_frame().drafter.tolist() == ["plain", "plain", EAGLE, EAGLE]
@@ -215,18 +215,16 @@ def test_memory_is_drawn_as_it_is_counted() -> None:
     assert axes.get_xlabel() == "Memory of a device (GiB)"
     widths = [bar.get_width() for bar in axes.patches]
     assert len(widths) == 2 * 6
-    for side, drawn in zip(found.sides, (widths[:6], widths[6:]), strict=True):
-        names = (
-            "reserved",
-            "weights",
-            "vision_weights",
-            "draft_weights",
-            "state_pool",
-            "cache_pool",
-        )
-        sizes = [max(side.lines.get(name, 0.0), 0.0) / 2**30 for name in names]
+    for row, drawn in zip(found.rows, (widths[:6], widths[6:]), strict=True):
+        sizes = [
+            max(size or 0.0, 0.0) / 2**30
+            for size in (
+                *(row.reserved_bytes, row.weight_bytes, row.vision_weight_bytes),
+                *(row.draft_weight_bytes, row.state_pool_bytes, row.cache_pool_bytes),
+            )
+        ]
         assert drawn == pytest.approx(sizes)
-    assert found.sides[0].largest_batch == 0
+    assert found.rows[0].largest_batch == 0
     assert [text.get_text() for text in axes.texts] == ["0 requests (cache)"] * 2
 
 
