@@ -12,7 +12,13 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, Final, Literal, get_args, get_type_hints
 
-from specroof.units import MILLION, format_binary_bytes, format_price, format_seconds
+from specroof.units import (
+    MILLION,
+    format_binary_bytes,
+    format_price,
+    format_seconds,
+    format_si,
+)
 
 #: Which way is better; neither for what only names a row.
 Better = Literal["more", "less", ""]
@@ -533,3 +539,35 @@ CACHE_LIMIT: Final = quantity(
 STATE_LIMIT: Final = quantity(
     "state_limit", "by the state", "Requests that the pool of state holds.", unit="requests"
 )
+
+# --- What an operation takes ---------------------------------------------------------------------
+
+
+def _moved(name: str, title: str, about: str) -> Quantity:
+    return quantity(name, title, about, unit="bytes", spelt=lambda value: format_si(value, "B"))
+
+
+def _seconds(name: str, title: str, about: str) -> Quantity:
+    return quantity(name, title, about, unit="s", spelt=format_seconds)
+
+
+OP: Final = quantity("op", "operation", "Name of the operation.")
+KIND: Final = quantity("kind", "kind", "What kind of thing it is.")
+COUNT: Final = quantity("count", "x", "How many there are.", is_count=True)
+FLOPS: Final = quantity(
+    *("flops", "FLOP", "FLOP; a multiply-add is 2."),
+    unit="FLOP",
+    spelt=lambda value: format_si(value, ""),
+)
+CACHE_BYTES: Final = _moved("cache_bytes", "cache", "Bytes of the cache, read and written.")
+ACTIVATION_BYTES: Final = _moved("activation_bytes", "activations", "Bytes of activations.")
+MOVED_BYTES: Final = _moved("moved_bytes", "bytes", "Bytes of weights, cache and activations.")
+INTENSITY: Final = quantity(
+    "intensity", "FLOP/B", "FLOP for each byte.", unit="FLOP/byte", spelt=_three
+)
+COMPUTE_DTYPE: Final = quantity("compute_dtype", "in", "Format of the arithmetic.")
+COMPUTE_S: Final = _seconds("compute_s", "computing", "Seconds of the arithmetic alone.")
+MEMORY_S: Final = _seconds("memory_s", "moving", "Seconds of the bytes alone.")
+BOUND: Final = quantity("bound", "bound", "What it waits for: compute, memory, or its own name.")
+SECONDS: Final = _seconds("seconds", "time", "Seconds that it takes.")
+SHARE: Final = quantity("share", "share", "Share of the whole.", spelt="{:.1%}".format)

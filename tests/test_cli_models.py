@@ -69,7 +69,7 @@ def test_explain_and_show_and_diff_say_which_family_stood_in(unknown: Path) -> N
     explain = ["explain", unknown, "-H", "b200", *chosen]
     assert f"note: {NOTE}" in run(*explain)
     result = json.loads(run(*explain, "--json"))
-    assert (result["model"], result["notes"][0]) == (f"{unknown} (as llama)", NOTE)
+    assert (result["case"]["model"], result["notes"][0]) == (f"{unknown} (as llama)", NOTE)
     show = ["models", "show", unknown, *chosen]
     assert f"note: {NOTE}" in run(*show)
     row = json.loads(run(*show, "--json"))
@@ -95,7 +95,7 @@ def test_show_says_of_all_elements_how_they_are_stored() -> None:
 def explained(*words: object) -> tuple[dict[str, dict[str, Any]], list[str]]:
     """Return the operations of one pass by name, and its notes."""
     result = json.loads(run("explain", *words, "--json"))
-    return {op["op"]: op for op in result["ops"]}, result["notes"]
+    return {op["op"]: op for op in result["rows"]}, result["notes"]
 
 
 def test_formats_of_the_user_change_bytes_and_are_said() -> None:
