@@ -13,8 +13,10 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, get_args, get_type_hints
 
 from specroof.units import (
+    DTYPE_BYTES,
     MILLION,
     format_binary_bytes,
+    format_count,
     format_price,
     format_seconds,
     format_si,
@@ -202,7 +204,7 @@ def cell_of(one: Quantity, value: Any) -> str:
 
 
 def in_cells(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return records with one value in each cell: lists as people read them.
+    """Return records with one value in each cell: lists and mappings as people read them.
 
     Examples
     --------
@@ -213,7 +215,7 @@ def in_cells(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _cell(name: str, value: Any) -> Any:
-    if not isinstance(value, list | tuple):
+    if not isinstance(value, list | tuple | dict):
         return value
     one = quantity_of(name)
     return str(value) if one is None else one.spelt(value)
@@ -228,6 +230,10 @@ def runs_spelt(runs: Sequence[tuple[int, int]]) -> str:
     '1-48, 60'
     """
     return ", ".join(f"{one}" if one == end else f"{one}-{end}" for one, end in runs)
+
+
+def _joined(texts: Sequence[str]) -> str:
+    return "; ".join(texts)
 
 
 _general: Final = "{:g}".format
@@ -507,7 +513,7 @@ LARGEST_BATCH: Final = quantity(
     better="more",
 )
 BOUND_BY: Final = quantity("bound_by", "limited by", "What limits how many requests run at once.")
-MEMORY_BYTES: Final = _bytes("memory_bytes", "memory of a device", "Memory that a server sees.")
+MEMORY_BYTES: Final = _bytes("memory_bytes", "memory of a device", "Memory of a device.")
 RESERVED_BYTES: Final = _bytes(
     *("reserved_bytes", "kept away: activations, graphs, the rest"),
     "Memory that the server keeps away from weights and pools.",
@@ -571,3 +577,109 @@ MEMORY_S: Final = _seconds("memory_s", "moving", "Seconds of the bytes alone.")
 BOUND: Final = quantity("bound", "bound", "What it waits for: compute, memory, or its own name.")
 SECONDS: Final = _seconds("seconds", "time", "Seconds that it takes.")
 SHARE: Final = quantity("share", "share", "Share of the whole.", spelt="{:.1%}".format)
+
+# --- Models --------------------------------------------------------------------------------------
+
+
+def counts_spelt(counts: Mapping[str, int]) -> str:
+    """Return what there is how often, in words.
+
+    Examples
+    --------
+    >>> counts_spelt({"full_attention": 36, "mlp": 36})
+    '36 full_attention, 36 mlp'
+    """
+    return ", ".join(f"{count} {name}" for name, count in counts.items())
+
+
+def _formats_spelt(counts: Mapping[str, int]) -> str:
+    most_first = sorted(counts.items(), key=lambda item: -item[1])
+    return ", ".join(f"{format_count(count)} in {name}" for name, count in most_first)
+
+
+def stored_spelt(amounts: Mapping[str, float]) -> str:
+    """Return bytes by their formats, in words.
+
+    Examples
+    --------
+    >>> stored_spelt({"fp8": 1024.0, "bf16": 512.0})
+    '1.00 KiB in fp8, 512 B in bf16'
+    """
+    return ", ".join(f"{format_binary_bytes(one)} in {name}" for name, one in amounts.items())
+
+
+def _tensors_spelt(amounts: Mapping[str, Mapping[str, float]]) -> str:
+    return _joined([f"{kind}: {stored_spelt(one)}" for kind, one in amounts.items()])
+
+
+NAME: Final = quantity("name", "name", "What it is asked for as.")
+NOTES: Final = quantity("notes", "notes", "What to know about it.", spelt=_joined)
+FAMILY: Final = quantity("family", "family", "Family whose rules it follows.")
+PARAMS: Final = quantity("params", "params", "Parameters.", spelt=format_count, is_count=True)
+ACTIVE_PARAMS: Final = quantity(
+    "active_params", "active", "Parameters of a token.", spelt=format_count, is_count=True
+)
+WEIGHT_FORMATS: Final = quantity(
+    *("weight_formats", "formats", "Elements of matrices by their format."), spelt=_formats_spelt
+)
+TENSOR_BYTES: Final = quantity(
+    *("tensor_bytes", "tensors", "Bytes of each kind of tensor by their format."),
+    spelt=_tensors_spelt,
+)
+ACTIVATION_DTYPE: Final = quantity("activation_dtype", "activations in", "Format of activations.")
+KV_DTYPE: Final = quantity("kv_dtype", "cache in", "Format of cached keys and values.")
+KV_BYTES_PER_TOKEN: Final = _bytes("kv_bytes_per_token", "KV/token", "Cache of a token.")
+STATE_DTYPE: Final = quantity("state_dtype", "state in", "Format of recurrent state.")
+STATE_BYTES: Final = _bytes("state_bytes", "state", "Recurrent state of a sequence.")
+LAYERS: Final = quantity("layers", "layers", "Layers.", is_count=True)
+LAYER_KINDS: Final = quantity("layer_kinds", "layers", "Layers of each kind.", spelt=counts_spelt)
+GROUP: Final = quantity("group", "", "sizes, formats, cache or layers.")
+FIRST: Final = quantity("first", "a", "Of the first.")
+SECOND: Final = quantity("second", "b", "Of the second.")
+RATIO: Final = quantity("ratio", "b / a", "The second over the first.", spelt="{:.3f}".format)
+
+# --- Chips ---------------------------------------------------------------------------------------
+
+_names: Final = ", ".join
+TITLE: Final = quantity("title", "title", "What its file calls it.")
+#: By the format of the arithmetic.
+PEAKS: Final = {
+    dtype: quantity(
+        *(f"{dtype}_flops_per_s", dtype, f"Dense FLOP a second in {dtype}."),
+        unit="FLOP/s",
+        spelt=lambda value: format_si(value, ""),
+    )
+    for dtype in DTYPE_BYTES
+}
+USABLE_MEMORY_BYTES: Final = _bytes(
+    "usable_memory_bytes", "usable", "Memory that servers see, where a log says so."
+)
+
+
+def _per_second(name: str, title: str, about: str) -> Quantity:
+    return quantity(name, title, about, unit="bytes/s", spelt=lambda value: format_si(value, "B/s"))
+
+
+MEMORY_BYTES_PER_S: Final = _per_second(
+    "memory_bytes_per_s", "bandwidth", "Bytes a second of its memory."
+)
+LINK_BYTES_PER_S: Final = _per_second(
+    "link_bytes_per_s", "link", "Bytes a second to other devices, each way."
+)
+SCALE_OUT_BYTES_PER_S: Final = _per_second(
+    "scale_out_bytes_per_s", "between nodes", "Bytes a second to other nodes."
+)
+MULTIPROCESSORS: Final = quantity(
+    "multiprocessors", "processors", "Multiprocessors.", is_count=True
+)
+MAX_DEVICES: Final = quantity(
+    "max_devices", "joined", "Devices that one link joins.", is_count=True
+)
+BOARD_WATTS: Final = quantity("board_watts", "power", "Watts of a board.", unit="W", spelt=_general)
+USD_PER_HOUR: Final = quantity(
+    "usd_per_hour", "$/h", "US dollars of an hour.", unit="USD", spelt=format_price
+)
+PRICE_DATE: Final = quantity("price_date", "of", "When that was the price.")
+ALIASES: Final = quantity("aliases", "aliases", "Other names.", spelt=_names)
+ENGINES: Final = quantity("engines", "engines", "Engine profiles.", spelt=_names)
+HOST: Final = quantity("host", "host", "Whose memory it may use besides.")

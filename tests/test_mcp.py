@@ -121,7 +121,7 @@ def test_a_refusal_is_one_line_and_a_bug_does_not_end_the_server(
         assert (answer["structured_content"], answer["is_error"]) == (None, True)
     assert "Traceback" in capsys.readouterr().err
     # A list stands in an object; where its JSON is too long, the text remains.
-    assert reply(tools, "models", {})["structured_content"]["items"]
+    assert reply(tools, "models", {})["structured_content"]["rows"]
     chips = reply(tools, "hardware", {})
     assert "left out" in chips["text"]
     assert (chips["structured_content"], chips["is_error"]) == (None, False)
@@ -284,7 +284,7 @@ def test_a_client_gets_what_the_command_prints_and_no_call_is_lost() -> None:
         assert "80% band" in answer.content[0].text
         for number in range(50):
             batch = await client.call_tool("capacity", QWEN | {"context_len": 100 + number})
-            assert batch.structured_content["context_len"] == 100 + number
+            assert batch.structured_content["case"]["load"]["context_len"] == 100 + number
         unknown = await client.call_tool("nowhere", {})
         assert unknown.is_error
 

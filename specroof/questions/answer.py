@@ -92,12 +92,12 @@ class Answer:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The single values of the answer by name, which a notebook shows."""
-        return {
-            name: value
-            for name, value in self.to_dict().items()
-            if isinstance(value, str | int | float)
-        }
+        """The single values of the answer by name, which a notebook shows; those of an only row."""
+        found = self.to_dict()
+        facts = found.get("case", found)
+        if "case" in found and len(found["rows"]) == 1:
+            facts = facts | found["rows"][0]
+        return {name: one for name, one in facts.items() if isinstance(one, str | int | float)}
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -108,7 +108,8 @@ class Answer:
     @property
     def columns(self) -> list[str]:
         """The names of the columns of that table."""
-        return list(self.records[0])
+        records = self.records
+        return list(records[0]) if records else []
 
     def point_columns(self) -> Iterator[Columns]:
         """Yield every point of a grid as columns, some rows at a time; the rows without a grid."""
@@ -179,7 +180,7 @@ def rows_table(rows: Sequence[Row], names: Sequence[str], **titles: str) -> str:
     records = records_of(rows)
     known = rows[0].quantities()
     shown = [name for name in names if name in records[0]]
-    left = [i for i, name in enumerate(shown) if isinstance(records[0][name], str)]
+    left = [i for i, name in enumerate(shown) if isinstance(records[0][name], str | list | dict)]
     cells = [
         [
             record.get("reason") or cell_of(known[name], None)
