@@ -683,3 +683,40 @@ PRICE_DATE: Final = quantity("price_date", "of", "When that was the price.")
 ALIASES: Final = quantity("aliases", "aliases", "Other names.", spelt=_names)
 ENGINES: Final = quantity("engines", "engines", "Engine profiles.", spelt=_names)
 HOST: Final = quantity("host", "host", "Whose memory it may use besides.")
+
+# --- Measured acceptance -------------------------------------------------------------------------
+
+TASK: Final = quantity("task", "task", "What was answered.")
+TEMPERATURE: Final = quantity("temperature", "temperature", "Of sampling.", spelt=_general)
+MEASURED: Final = quantity("measured", "measured", "Acceptance by position, or lengths.")
+SURVIVAL: Final = quantity(
+    *("survival", "survival", "Share of rounds that accept so many drafts at least."),
+    spelt=lambda shares: " ".join(f"{share:.3f}" for share in shares),
+)
+LENGTHS: Final = quantity(
+    *("lengths", "lengths", "Tokens per round by the drafts that they were measured with."),
+    spelt=lambda lengths: ", ".join(f"{one:g} at {drafts}" for drafts, one in lengths.items()),
+)
+COUNTED: Final = quantity("counted", "counted", "What the source prints.")
+N_ROUNDS: Final = quantity("n_rounds", "rounds", "Rounds that were counted.", is_count=True)
+SOURCE: Final = quantity("source", "source", "Where it stands.")
+NOTE: Final = quantity("note", "note", "What to know about it.")
+PROFILE: Final = quantity("profile", "profile", "Name of the measured acceptance.")
+LAW: Final = quantity("law", "law", "The law that was fitted.")
+LAW_PARAMETERS: Final = quantity(
+    *("parameters", "parameters", "The numbers of the law."),
+    spelt=lambda numbers: ", ".join(f"{one:.5g}" for one in numbers),
+)
+_four: Final = "{:.4f}".format
+RMS_RESIDUAL: Final = quantity(
+    "rms_residual", "rms", "Root of the mean square of fitted less measured survival.", spelt=_four
+)
+WORST_RESIDUAL: Final = quantity(
+    "worst_residual", "worst", "Largest size of fitted less measured survival.", spelt=_four
+)
+LENGTH_RESIDUAL: Final = quantity(
+    *("length_residual", "tokens/round off", "Fitted less measured tokens per round."),
+    unit="tokens",
+    spelt="{:+.3f}".format,
+)
+SPEC: Final = quantity("spec", "SPEC", "What a SPEC says of it.")

@@ -140,7 +140,7 @@ def _give_answers(  # noqa: PLR0913 - what a command takes
     if not row.prints:
         write(written, as_json=False)
         return
-    objects = [row.json(answer) for answer in answers] if as_json else []
+    objects = [answer.to_dict() for answer in answers] if as_json else []
     give(
         lambda: objects[0] if len(objects) == 1 else {"chips": objects},
         lambda: "\n\n".join(map(row.text, answers)),

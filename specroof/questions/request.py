@@ -179,8 +179,6 @@ class Command:
         The help of ``--plot``, which draws the answer; without it there is no ``--plot``.
     to_paste
         Whether the lines of the text stay whole, since they hold commands.
-    json
-        From the answer to what ``--json`` prints.
     commands
         Commands below this one by their names, such as ``show`` of ``models show``. The command
         itself runs where none of them is called.
@@ -205,7 +203,6 @@ class Command:
     points: bool = False
     chart: str = ""
     to_paste: bool = False
-    json: Callable[[Any], object] = lambda answer: answer.to_dict()
     commands: Mapping[str, "Command"] = field(default_factory=dict)
     output: Output | None = None
     prints: bool = True
