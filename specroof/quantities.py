@@ -688,7 +688,7 @@ HOST: Final = quantity("host", "host", "Whose memory it may use besides.")
 
 TASK: Final = quantity("task", "task", "What was answered.")
 TEMPERATURE: Final = quantity("temperature", "temperature", "Of sampling.", spelt=_general)
-MEASURED: Final = quantity("measured", "measured", "Acceptance by position, or lengths.")
+MEASUREMENT: Final = quantity("measurement", "measured", "Acceptance by position, or lengths.")
 SURVIVAL: Final = quantity(
     *("survival", "survival", "Share of rounds that accept so many drafts at least."),
     spelt=lambda shares: " ".join(f"{share:.3f}" for share in shares),
@@ -720,3 +720,11 @@ LENGTH_RESIDUAL: Final = quantity(
     spelt="{:+.3f}".format,
 )
 SPEC: Final = quantity("spec", "SPEC", "What a SPEC says of it.")
+
+# --- What was measured, beside what was predicted ------------------------------------------------
+
+QUANTITY: Final = quantity("quantity", "", "Which figure.")
+UNIT: Final = quantity("unit", "", "Unit of the figure.")
+MEASURED: Final = quantity("measured", "measured", "What was measured.", spelt=_three)
+PREDICTED: Final = quantity("predicted", "predicted", "What is predicted.", spelt=_three)
+OFF: Final = quantity("off", "off", "One over the other, less 1.", spelt="{:+.1%}".format)

@@ -87,7 +87,7 @@ class ProfileRow(q.Row):
     engine: Annotated[str, q.ENGINE]
     draft_len: Annotated[int, q.DRAFT_LEN]
     tokens_per_round: Annotated[float, q.TOKENS_PER_ROUND]
-    measured: Annotated[str, q.MEASURED]
+    measurement: Annotated[str, q.MEASUREMENT]
     survival: Annotated[tuple[float, ...], q.SURVIVAL]
     lengths: Annotated[Mapping[int, float], q.LENGTHS]
     counted: Annotated[str, q.COUNTED]
@@ -232,10 +232,12 @@ def _fits(profile: AcceptanceProfile, law: str) -> list[AcceptanceFit]:
 def profile_row(profile: AcceptanceProfile) -> ProfileRow:
     """Return a profile as a row."""
     lengths = len(profile.lengths)
-    names = {*ProfileRow.quantities()} - {"measured", "survival", "lengths"}
+    names = {*ProfileRow.quantities()} - {"measurement", "survival", "lengths"}
     return ProfileRow(
         **fields_of(profile, *names),
-        measured="by position" if profile.survival else f"{lengths} length{'s' * (lengths != 1)}",
+        measurement="by position"
+        if profile.survival
+        else f"{lengths} length{'s' * (lengths != 1)}",
         survival=tuple(_survival(profile).tolist()),
         lengths=dict(profile.lengths),
     )
@@ -264,7 +266,7 @@ def profiles_table(answer: Profiles) -> str:
     """Return a list of profiles, or the nearest names where there are none."""
     if not answer.profiles:
         return "\n".join(answer.notes)
-    shown = ("name", "draft_len", "tokens_per_round", "temperature", "measured")
+    shown = ("name", "draft_len", "tokens_per_round", "temperature", "measurement")
     table = rows_table(answer.rows, shown, name="profile", draft_len="drafts")
     usage = "tokens per round include the bonus token. Use: profile=NAME in a SPEC."
     return f"{table}\n\nProfiles: {len(answer.profiles)}; {usage}"
@@ -273,7 +275,7 @@ def profiles_table(answer: Profiles) -> str:
 def _text(profile: AcceptanceProfile) -> str:
     row = profile_row(profile).record
     survival = q.SURVIVAL.spelt(row.pop("survival"))
-    row |= {"tokens_per_round": f"{profile.tokens_per_round:.4g} (bonus in)", "measured": ""}
+    row |= {"tokens_per_round": f"{profile.tokens_per_round:.4g} (bonus in)", "measurement": ""}
     row["lengths"] = q.LENGTHS.spelt(row["lengths"])
     lines = [f"{key:17}{value}" for key, value in row.items() if value not in ("", None)]
     return "\n".join([*lines, f"{'survival':17}{survival}"])

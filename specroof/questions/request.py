@@ -590,6 +590,8 @@ def question(
 def told(request: Any) -> dict[str, Any]:
     """Return what was asked as JSON has it: what differs from the defaults, objects by name.
 
+    Secrets, which no representation shows, are left out.
+
     Examples
     --------
     >>> @dataclass(frozen=True)
@@ -599,7 +601,7 @@ def told(request: Any) -> dict[str, Any]:
     >>> told(SumRequest(1))
     {'first': 1}
     """
-    given = {one.name: getattr(request, one.name) for one in fields(request)}
+    given = {one.name: getattr(request, one.name) for one in fields(request) if one.repr}
     usual = {one.name: one.default for one in fields(request)}
     differs = {name: value for name, value in given.items() if value is not usual[name]}
     if isinstance(differs.get("options"), Mapping):  # the shell hands all of them on
@@ -618,6 +620,8 @@ def _plain(value: Any, nested: int = 0) -> Any:
     """Return a value as JSON has it: the same of one thing and of a list of it."""
     if value is None or isinstance(value, str | bool | int):
         return value
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
     if isinstance(value, float | np.floating) and math.isfinite(value):
         return int(value) if float(value).is_integer() else float(value)
     if not isinstance(value, Mapping | list | tuple | range | np.ndarray):
