@@ -728,3 +728,11 @@ UNIT: Final = quantity("unit", "", "Unit of the figure.")
 MEASURED: Final = quantity("measured", "measured", "What was measured.", spelt=_three)
 PREDICTED: Final = quantity("predicted", "predicted", "What is predicted.", spelt=_three)
 OFF: Final = quantity("off", "off", "One over the other, less 1.", spelt="{:+.1%}".format)
+PLACE: Final = quantity("place", "point", "Where it stands in its file.")
+POSITIONS: Final = quantity(
+    "positions", "positions", "Positions of a timed pass.", unit="positions", is_count=True
+)
+PASS_ROWS: Final = quantity("rows", "rows", "Rows of the pass.", is_count=True, spelt=_general)
+MEASURED_S: Final = _seconds("measured_s", "measured", "Seconds that were measured.")
+BEFORE_S: Final = _seconds("before_s", "before", "Seconds by the engine that it started from.")
+AFTER_S: Final = _seconds("after_s", "now", "Seconds by the engine that was measured.")

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 
 import numpy as np
 
+from specroof import quantities as q
 from specroof.arrays import Array, number_within, whole_within
 from specroof.catalog import read_text
 from specroof.engines import calibrated_yaml, predicted_tokens_per_s
@@ -17,7 +18,7 @@ from specroof.evidence import Measurement
 from specroof.evidence.timed_here import SCRIPT, timed_here
 from specroof.latency import engine_setup
 from specroof.questions.answer import Noted
-from specroof.questions.calibrate import Calibrated, calibrate
+from specroof.questions.calibrate import Calibrated, ResidualRow, calibrate, residual_fields
 from specroof.questions.request import (
     DRAFTER,
     FORMATS,
@@ -155,7 +156,22 @@ class TimingScript(Noted):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        return {"script": self.file, **self.messages}
+        return self.envelope({"script": self.file})
+
+    @property
+    def rows(self) -> tuple[()]:
+        """None: nothing was timed."""
+        return ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassRow(ResidualRow):
+    """A pass that was timed: of how many rows, and its seconds before and after the calibration."""
+
+    rows: Annotated[float, q.PASS_ROWS]
+    measured_s: Annotated[float, q.MEASURED_S]
+    before_s: Annotated[float, q.BEFORE_S]
+    after_s: Annotated[float, q.AFTER_S]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -190,20 +206,20 @@ class Measured(Noted):
         return self.calibrated.yaml
 
     @property
-    def records(self) -> list[dict[str, Any]]:
+    def rows(self) -> tuple[PassRow, ...]:
         """A row for each pass: seconds measured, and predicted before and after."""
-        return [
-            {
-                "rows": residual.point.rows,
-                "context_len": residual.point.context_len,
-                "measured_s": _seconds(residual.point, residual.point.rate),
-                "before_s": before_s,
-                "after_s": _seconds(residual.point, residual.predicted),
-            }
+        return tuple(
+            PassRow(
+                **residual_fields(residual),
+                rows=residual.point.rows,
+                measured_s=_seconds(residual.point, residual.point.rate),
+                before_s=before_s,
+                after_s=_seconds(residual.point, residual.predicted),
+            )
             for residual, before_s in zip(
                 self.calibrated.calibration.residuals, self.before_s.tolist(), strict=True
             )
-        ]
+        )
 
     @property
     def speedups(self) -> list[dict[str, Any]]:
@@ -226,13 +242,8 @@ class Measured(Noted):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        return {
-            **self.calibrated.to_dict(),
-            "passes": self.records,
-            "drafter": self.after.drafter,
-            "speedups": self.speedups,
-            **self.messages,
-        }
+        case = self.calibrated.to_dict()["case"]
+        return self.envelope(case | {"drafter": self.after.drafter, "speedups": self.speedups})
 
 
 @question(MeasureRequest)
@@ -332,19 +343,14 @@ def measured_text(answer: Measured) -> str:
         ["rows", "context", "measured", base, "off", "now", "off"],
         [
             [
-                f"{row['rows']:g}",
-                f"{row['context_len']:g}",
-                format_seconds(row["measured_s"]),
+                *(f"{row.rows:g}", f"{row.context_len:g}", format_seconds(row.measured_s)),
                 *(
                     cell
-                    for name in ("before_s", "after_s")
-                    for cell in (
-                        format_seconds(row[name]),
-                        f"{row[name] / row['measured_s'] - 1:+.1%}",
-                    )
+                    for seconds in (row.before_s, row.after_s)
+                    for cell in (format_seconds(seconds), q.OFF.spelt(seconds / row.measured_s - 1))
                 ),
             ]
-            for row in answer.records
+            for row in answer.rows
         ],
     )
     curves = (answer.before, answer.after)

@@ -620,12 +620,11 @@ def _plain(value: Any, nested: int = 0) -> Any:
     """Return a value as JSON has it: the same of one thing and of a list of it."""
     if value is None or isinstance(value, str | bool | int):
         return value
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
     if isinstance(value, float | np.floating) and math.isfinite(value):
         return int(value) if float(value).is_integer() else float(value)
     if not isinstance(value, Mapping | list | tuple | range | np.ndarray):
-        return str(getattr(value, "name", value))
+        # The name of a path is its last part alone.
+        return str(value if isinstance(value, os.PathLike) else getattr(value, "name", value))
     count = value.size if isinstance(value, np.ndarray) else len(value)
     if count > _MOST_TOLD or nested == _MOST_NESTED:
         return "many values"

@@ -22,7 +22,7 @@ from specroof.questions.benchmark import (
 from specroof.questions.calibrate import (
     RESIDUAL_HEADER,
     residual_cells,
-    residual_json,
+    residual_fields,
     throughput_chart,
 )
 from specroof.questions.request import (
@@ -939,7 +939,7 @@ def _own_errors_json(errors: OwnErrors) -> dict[str, Any]:
 def _point_json(point: OwnPoint, ideal: OwnPoint) -> dict[str, Any]:
     known = point.scored.kind == "speedup"
     return {
-        **residual_json(point.rate),
+        **residual_fields(point.rate),
         "ideal": ideal.rate.shown,
         "ideal_off": ideal.rate.off,
         "measured_speedup": point.scored.measured if known else None,
