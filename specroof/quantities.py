@@ -736,3 +736,40 @@ PASS_ROWS: Final = quantity("rows", "rows", "Rows of the pass.", is_count=True, 
 MEASURED_S: Final = _seconds("measured_s", "measured", "Seconds that were measured.")
 BEFORE_S: Final = _seconds("before_s", "before", "Seconds by the engine that it started from.")
 AFTER_S: Final = _seconds("after_s", "now", "Seconds by the engine that was measured.")
+
+# --- How far off predictions are -----------------------------------------------------------------
+
+TRUST: Final = quantity("trust", "trust", "Order of trust: 1 to 3 calibrate, larger ones do not.")
+POINTS: Final = quantity("n", "points", "Points that were scored.", is_count=True)
+#: Errors and shares of scores by their names.
+ERRORS: Final = {
+    name: quantity(name, title, about, spelt="{:.1%}".format)
+    for name, title, about in (
+        ("speedup_mean_error", "speedup, mean", "Mean error of speedups of known acceptance."),
+        ("speedup_median_error", "median", "Median error of these speedups."),
+        ("speedup_p90_error", "90%", "Error that nine of ten of them stay below."),
+        ("shape_mean_error", "shape alone", "Mean error of speedups but for a factor per group."),
+        ("trees_mean_error", "trees", "Mean error of drafts that branch."),
+        ("decode_mean_error", "plain, mean", "Mean error of plain throughput."),
+        ("decode_median_error", "median", "Median error of plain throughput."),
+        ("drafting_median_error", "drafting, median", "Median error of drafting alone."),
+        ("verdict_accuracy", "verdict right", "Share of speedups whose verdict is right."),
+        ("unclear_share", "unclear", "Share of speedups whose prediction says unclear."),
+        ("regret_mean", "regret", "Throughput lost by taking what is predicted best."),
+        ("band80_coverage", "in 80% band", "Share of speedups within their band."),
+        ("band80_width", "± median", "Median half-width of these bands."),
+        ("tokens_per_s_mean_error", "tok/s, mean", "Mean error of throughput."),
+    )
+}
+IDEAL: Final = quantity("ideal", "ideal", "What the ideal roofline predicts.", spelt=_three)
+IDEAL_OFF: Final = quantity("ideal_off", "off", "How far that is off.", spelt="{:+.1%}".format)
+MEASURED_SPEEDUP: Final = quantity(
+    "measured_speedup", "measured speedup", "Speedup that was measured.", spelt=_times
+)
+PREDICTED_SPEEDUP: Final = quantity(
+    "predicted_speedup", "predicted", "Speedup that is predicted.", spelt=_times
+)
+IDEAL_SPEEDUP: Final = quantity(
+    "ideal_speedup", "ideal", "Speedup by the ideal roofline.", spelt=_times
+)
+VERDICT: Final = quantity("verdict", "verdict", "Whether drafts pay as predicted.")

@@ -231,9 +231,7 @@ def test_memory_is_drawn_as_it_is_counted() -> None:
 @pytest.mark.usefixtures("asked_for_validated")
 def test_bundled_measurements_have_a_row_for_each_source() -> None:
     found = specroof.validate()
-    assert [row["source"] for row in found.records] == [
-        row["source"] for row in found.to_dict()["sources"]
-    ]
+    assert [row["source"] for row in found.records] == [*found.validation.sources]
 
 
 def test_keywords_may_be_spelt_as_flags() -> None:

@@ -553,7 +553,7 @@ def scored(profile: Path, folder: Path) -> list[tuple[str, float, float]]:
             tensor_parallel=int(told[2]),
             engine=key.removeprefix("engines."),
         )
-        off = 100 * score.to_dict()["total"]["tokens_per_s_mean_error"]
+        off = 100 * score.to_dict()["case"]["total"]["tokens_per_s_mean_error"]
         found.append((key.removeprefix("engines."), float(said[1]), round(off, 1)))
     return found
 
@@ -629,7 +629,7 @@ def test_timed_passes_are_no_plain_results_of_a_speedup(tmp_path: Path) -> None:
     lines.append("8,,512,,3,1000,2.5")  # as the pass of one position of that load, with drafts
     bench = bench_file(tmp_path, "\n".join(lines))
     found = specroof.validate(bench, "Qwen/Qwen3-8B", "b200", drafter="eagle3").to_dict()
-    (source,) = found["sources"]
+    (source,) = found["case"]["sources"]
     assert source["n"] == len(lines) - 1
     assert source["speedup_mean_error"] is None
     only = bench_file(tmp_path, "\n".join(passes))

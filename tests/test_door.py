@@ -183,7 +183,9 @@ def test_calibrate_and_validate_answer_as_the_shell_does(bench: Path) -> None:
     assert fitted.found is fitted.calibration  # the name of old
     assert said(fitted) == shell("calibrate", *words)
     assert fitted.hardware.engine().name == "calibrated"
-    checked = specroof.validate([bench], specroof.load_model(MODEL), CHIP, **given)
+    checked = specroof.validate([bench], MODEL, CHIP, **given)
+    by_object = specroof.validate([bench], specroof.load_model(MODEL), CHIP, **given)
+    assert by_object.records == checked.records
     assert said(checked) == shell("validate", *words)
 
 
