@@ -87,7 +87,7 @@ def quantity_of(column: str) -> Quantity | None:
 
     Examples
     --------
-    >>> quantity_of("plain_tpot_s_low").unit, quantity_of("speedup").unit, quantity_of("notes")
+    >>> quantity_of("plain_tpot_s_low").unit, quantity_of("speedup").unit, quantity_of("colour")
     ('s', '', None)
     """
     name = column.removesuffix("_low").removesuffix("_high")
@@ -230,10 +230,6 @@ def runs_spelt(runs: Sequence[tuple[int, int]]) -> str:
     '1-48, 60'
     """
     return ", ".join(f"{one}" if one == end else f"{one}-{end}" for one, end in runs)
-
-
-def _joined(texts: Sequence[str]) -> str:
-    return "; ".join(texts)
 
 
 _general: Final = "{:g}".format
@@ -514,37 +510,24 @@ LARGEST_BATCH: Final = quantity(
 )
 BOUND_BY: Final = quantity("bound_by", "limited by", "What limits how many requests run at once.")
 MEMORY_BYTES: Final = _bytes("memory_bytes", "memory of a device", "Memory of a device.")
-RESERVED_BYTES: Final = _bytes(
-    *("reserved_bytes", "kept away: activations, graphs, the rest"),
-    "Memory that the server keeps away from weights and pools.",
-)
-WEIGHT_BYTES: Final = _bytes("weight_bytes", "weights", "Bytes of the model's weights.")
-VISION_WEIGHT_BYTES: Final = _bytes(
-    "vision_weight_bytes", "weights of the vision tower", "Bytes of the vision tower."
-)
-DRAFT_WEIGHT_BYTES: Final = _bytes(
-    "draft_weight_bytes", "weights of the drafter", "Bytes of what drafts."
-)
-STATE_POOL_BYTES: Final = _bytes(
-    "state_pool_bytes", "pool of recurrent state", "Memory for recurrent state of requests."
-)
-CACHE_POOL_BYTES: Final = _bytes(
-    "cache_pool_bytes", "pool of the cache", "Memory for the cache; less than 0 is missing."
-)
-CACHE_PER_REQUEST_BYTES: Final = _bytes(
-    "cache_per_request_bytes", "cache of one request", "Cache that a request takes."
-)
-STATE_PER_REQUEST_BYTES: Final = _bytes(
-    *("state_per_request_bytes", "recurrent state of one request"),
-    "Recurrent state that a request takes.",
-)
-SHORT_BYTES: Final = _bytes("short_bytes", "short by", "What a batch of one is short of.")
-CACHE_LIMIT: Final = quantity(
-    "cache_limit", "by the cache", "Requests that the pool of the cache holds.", unit="requests"
-)
-STATE_LIMIT: Final = quantity(
-    "state_limit", "by the state", "Requests that the pool of state holds.", unit="requests"
-)
+#: Memory of a device, line by line.
+MEMORY: Final = {
+    name: _bytes(name, title, about)
+    for name, title, about in (
+        ("reserved_bytes", "kept away: activations, graphs, the rest", "Kept from all else."),
+        ("weight_bytes", "weights", "Bytes of the model's weights."),
+        ("vision_weight_bytes", "weights of the vision tower", "Bytes of the vision tower."),
+        ("draft_weight_bytes", "weights of the drafter", "Bytes of what drafts."),
+        ("state_pool_bytes", "pool of recurrent state", "Memory for recurrent state."),
+        ("cache_pool_bytes", "pool of the cache", "Memory for the cache; below 0 it is missing."),
+        ("cache_per_request_bytes", "cache of one request", "Cache that a request takes."),
+        ("state_per_request_bytes", "recurrent state of one request", "State of a request."),
+        ("short_bytes", "short by", "What a batch of one is short of."),
+    )
+}
+WEIGHT_BYTES: Final = MEMORY["weight_bytes"]
+CACHE_LIMIT: Final = quantity("cache_limit", "by the cache", "Requests that the cache holds.")
+STATE_LIMIT: Final = quantity("state_limit", "by the state", "Requests that the state holds.")
 
 # --- What an operation takes ---------------------------------------------------------------------
 
@@ -557,26 +540,36 @@ def _seconds(name: str, title: str, about: str) -> Quantity:
     return quantity(name, title, about, unit="s", spelt=format_seconds)
 
 
+def _rate(name: str, title: str, about: str, unit: str, shown: str = "") -> Quantity:
+    return quantity(name, title, about, unit=unit, spelt=lambda value: format_si(value, shown))
+
+
+def _share(name: str, title: str, about: str) -> Quantity:
+    return quantity(name, title, about, spelt="{:.1%}".format)
+
+
+def _off(name: str, title: str, about: str) -> Quantity:
+    return quantity(name, title, about, spelt="{:+.1%}".format)
+
+
+def _number(name: str, title: str, about: str) -> Quantity:
+    return quantity(name, title, about, is_count=True, spelt=_general)
+
+
 OP: Final = quantity("op", "operation", "Name of the operation.")
 KIND: Final = quantity("kind", "kind", "What kind of thing it is.")
-COUNT: Final = quantity("count", "x", "How many there are.", is_count=True)
-FLOPS: Final = quantity(
-    *("flops", "FLOP", "FLOP; a multiply-add is 2."),
-    unit="FLOP",
-    spelt=lambda value: format_si(value, ""),
-)
+COUNT: Final = _number("count", "x", "How many there are.")
+FLOPS: Final = _rate("flops", "FLOP", "FLOP; a multiply-add is 2.", "FLOP")
 CACHE_BYTES: Final = _moved("cache_bytes", "cache", "Bytes of the cache, read and written.")
 ACTIVATION_BYTES: Final = _moved("activation_bytes", "activations", "Bytes of activations.")
 MOVED_BYTES: Final = _moved("moved_bytes", "bytes", "Bytes of weights, cache and activations.")
-INTENSITY: Final = quantity(
-    "intensity", "FLOP/B", "FLOP for each byte.", unit="FLOP/byte", spelt=_three
-)
+INTENSITY: Final = quantity("intensity", "FLOP/B", "FLOP for each byte.", spelt=_three)
 COMPUTE_DTYPE: Final = quantity("compute_dtype", "in", "Format of the arithmetic.")
 COMPUTE_S: Final = _seconds("compute_s", "computing", "Seconds of the arithmetic alone.")
 MEMORY_S: Final = _seconds("memory_s", "moving", "Seconds of the bytes alone.")
 BOUND: Final = quantity("bound", "bound", "What it waits for: compute, memory, or its own name.")
 SECONDS: Final = _seconds("seconds", "time", "Seconds that it takes.")
-SHARE: Final = quantity("share", "share", "Share of the whole.", spelt="{:.1%}".format)
+SHARE: Final = _share("share", "share", "Share of the whole.")
 
 # --- Models --------------------------------------------------------------------------------------
 
@@ -609,29 +602,26 @@ def stored_spelt(amounts: Mapping[str, float]) -> str:
 
 
 def _tensors_spelt(amounts: Mapping[str, Mapping[str, float]]) -> str:
-    return _joined([f"{kind}: {stored_spelt(one)}" for kind, one in amounts.items()])
+    return "; ".join(f"{kind}: {stored_spelt(one)}" for kind, one in amounts.items())
 
 
 NAME: Final = quantity("name", "name", "What it is asked for as.")
-NOTES: Final = quantity("notes", "notes", "What to know about it.", spelt=_joined)
+NOTES: Final = quantity("notes", "notes", "What to know about it.", spelt="; ".join)
 FAMILY: Final = quantity("family", "family", "Family whose rules it follows.")
-PARAMS: Final = quantity("params", "params", "Parameters.", spelt=format_count, is_count=True)
-ACTIVE_PARAMS: Final = quantity(
-    "active_params", "active", "Parameters of a token.", spelt=format_count, is_count=True
-)
+PARAMS: Final = quantity("params", "params", "Parameters.", spelt=format_count)
+ACTIVE_PARAMS: Final = quantity("active_params", "active", "Those of a token.", spelt=format_count)
 WEIGHT_FORMATS: Final = quantity(
-    *("weight_formats", "formats", "Elements of matrices by their format."), spelt=_formats_spelt
+    "weight_formats", "formats", "Elements of matrices by their format.", spelt=_formats_spelt
 )
 TENSOR_BYTES: Final = quantity(
-    *("tensor_bytes", "tensors", "Bytes of each kind of tensor by their format."),
-    spelt=_tensors_spelt,
+    "tensor_bytes", "tensors", "Bytes of tensors by their format.", spelt=_tensors_spelt
 )
 ACTIVATION_DTYPE: Final = quantity("activation_dtype", "activations in", "Format of activations.")
 KV_DTYPE: Final = quantity("kv_dtype", "cache in", "Format of cached keys and values.")
 KV_BYTES_PER_TOKEN: Final = _bytes("kv_bytes_per_token", "KV/token", "Cache of a token.")
 STATE_DTYPE: Final = quantity("state_dtype", "state in", "Format of recurrent state.")
 STATE_BYTES: Final = _bytes("state_bytes", "state", "Recurrent state of a sequence.")
-LAYERS: Final = quantity("layers", "layers", "Layers.", is_count=True)
+LAYERS: Final = _number("layers", "layers", "Layers.")
 LAYER_KINDS: Final = quantity("layer_kinds", "layers", "Layers of each kind.", spelt=counts_spelt)
 GROUP: Final = quantity("group", "", "sizes, formats, cache or layers.")
 FIRST: Final = quantity("first", "a", "Of the first.")
@@ -644,41 +634,23 @@ _names: Final = ", ".join
 TITLE: Final = quantity("title", "title", "What its file calls it.")
 #: By the format of the arithmetic.
 PEAKS: Final = {
-    dtype: quantity(
-        *(f"{dtype}_flops_per_s", dtype, f"Dense FLOP a second in {dtype}."),
-        unit="FLOP/s",
-        spelt=lambda value: format_si(value, ""),
-    )
+    dtype: _rate(f"{dtype}_flops_per_s", dtype, f"Dense FLOP a second in {dtype}.", "FLOP/s")
     for dtype in DTYPE_BYTES
 }
-USABLE_MEMORY_BYTES: Final = _bytes(
-    "usable_memory_bytes", "usable", "Memory that servers see, where a log says so."
-)
-
-
-def _per_second(name: str, title: str, about: str) -> Quantity:
-    return quantity(name, title, about, unit="bytes/s", spelt=lambda value: format_si(value, "B/s"))
-
-
-MEMORY_BYTES_PER_S: Final = _per_second(
-    "memory_bytes_per_s", "bandwidth", "Bytes a second of its memory."
-)
-LINK_BYTES_PER_S: Final = _per_second(
-    "link_bytes_per_s", "link", "Bytes a second to other devices, each way."
-)
-SCALE_OUT_BYTES_PER_S: Final = _per_second(
-    "scale_out_bytes_per_s", "between nodes", "Bytes a second to other nodes."
-)
-MULTIPROCESSORS: Final = quantity(
-    "multiprocessors", "processors", "Multiprocessors.", is_count=True
-)
-MAX_DEVICES: Final = quantity(
-    "max_devices", "joined", "Devices that one link joins.", is_count=True
-)
+USABLE_MEMORY: Final = _bytes("usable_memory_bytes", "usable", "What servers see, where logged.")
+#: Bytes a second of memory and links.
+BANDWIDTHS: Final = {
+    name: _rate(name, title, about, "bytes/s", "B/s")
+    for name, title, about in (
+        ("memory_bytes_per_s", "bandwidth", "Bytes a second of its memory."),
+        ("link_bytes_per_s", "link", "Bytes a second to other devices, each way."),
+        ("scale_out_bytes_per_s", "between nodes", "Bytes a second to other nodes."),
+    )
+}
+MULTIPROCESSORS: Final = _number("multiprocessors", "processors", "Multiprocessors.")
+MAX_DEVICES: Final = _number("max_devices", "joined", "Devices that one link joins.")
 BOARD_WATTS: Final = quantity("board_watts", "power", "Watts of a board.", unit="W", spelt=_general)
-USD_PER_HOUR: Final = quantity(
-    "usd_per_hour", "$/h", "US dollars of an hour.", unit="USD", spelt=format_price
-)
+USD_PER_HOUR: Final = quantity("usd_per_hour", "$/h", "Price of an hour.", unit="USD")
 PRICE_DATE: Final = quantity("price_date", "of", "When that was the price.")
 ALIASES: Final = quantity("aliases", "aliases", "Other names.", spelt=_names)
 ENGINES: Final = quantity("engines", "engines", "Engine profiles.", spelt=_names)
@@ -698,7 +670,7 @@ LENGTHS: Final = quantity(
     spelt=lambda lengths: ", ".join(f"{one:g} at {drafts}" for drafts, one in lengths.items()),
 )
 COUNTED: Final = quantity("counted", "counted", "What the source prints.")
-N_ROUNDS: Final = quantity("n_rounds", "rounds", "Rounds that were counted.", is_count=True)
+N_ROUNDS: Final = _number("n_rounds", "rounds", "Rounds that were counted.")
 SOURCE: Final = quantity("source", "source", "Where it stands.")
 NOTE: Final = quantity("note", "note", "What to know about it.")
 PROFILE: Final = quantity("profile", "profile", "Name of the measured acceptance.")
@@ -707,18 +679,15 @@ LAW_PARAMETERS: Final = quantity(
     *("parameters", "parameters", "The numbers of the law."),
     spelt=lambda numbers: ", ".join(f"{one:.5g}" for one in numbers),
 )
-_four: Final = "{:.4f}".format
-RMS_RESIDUAL: Final = quantity(
-    "rms_residual", "rms", "Root of the mean square of fitted less measured survival.", spelt=_four
-)
-WORST_RESIDUAL: Final = quantity(
-    "worst_residual", "worst", "Largest size of fitted less measured survival.", spelt=_four
-)
-LENGTH_RESIDUAL: Final = quantity(
-    *("length_residual", "tokens/round off", "Fitted less measured tokens per round."),
-    unit="tokens",
-    spelt="{:+.3f}".format,
-)
+#: Fitted less measured.
+RESIDUALS: Final = {
+    name: quantity(name, title, about, spelt=spelt.format)
+    for name, title, about, spelt in (
+        ("rms_residual", "rms", "Root of the mean square of what survival is off.", "{:.4f}"),
+        ("worst_residual", "worst", "The most that survival is off.", "{:.4f}"),
+        ("length_residual", "tokens/round off", "What tokens per round are off.", "{:+.3f}"),
+    )
+}
 SPEC: Final = quantity("spec", "SPEC", "What a SPEC says of it.")
 
 # --- What was measured, beside what was predicted ------------------------------------------------
@@ -727,23 +696,20 @@ QUANTITY: Final = quantity("quantity", "", "Which figure.")
 UNIT: Final = quantity("unit", "", "Unit of the figure.")
 MEASURED: Final = quantity("measured", "measured", "What was measured.", spelt=_three)
 PREDICTED: Final = quantity("predicted", "predicted", "What is predicted.", spelt=_three)
-OFF: Final = quantity("off", "off", "One over the other, less 1.", spelt="{:+.1%}".format)
+OFF: Final = _off("off", "off", "One over the other, less 1.")
+IDEAL: Final = quantity("ideal", "ideal", "What the ideal roofline predicts.", spelt=_three)
+IDEAL_OFF: Final = _off("ideal_off", "off", "How far that is off.")
 PLACE: Final = quantity("place", "point", "Where it stands in its file.")
-POSITIONS: Final = quantity(
-    "positions", "positions", "Positions of a timed pass.", unit="positions", is_count=True
-)
-PASS_ROWS: Final = quantity("rows", "rows", "Rows of the pass.", is_count=True, spelt=_general)
+POSITIONS: Final = _number("positions", "positions", "Positions of a timed pass.")
+PASS_ROWS: Final = _number("rows", "rows", "Rows of the pass.")
 MEASURED_S: Final = _seconds("measured_s", "measured", "Seconds that were measured.")
 BEFORE_S: Final = _seconds("before_s", "before", "Seconds by the engine that it started from.")
 AFTER_S: Final = _seconds("after_s", "now", "Seconds by the engine that was measured.")
-
-# --- How far off predictions are -----------------------------------------------------------------
-
 TRUST: Final = quantity("trust", "trust", "Order of trust: 1 to 3 calibrate, larger ones do not.")
-POINTS: Final = quantity("n", "points", "Points that were scored.", is_count=True)
-#: Errors and shares of scores by their names.
+POINTS: Final = _number("n", "points", "Points that were scored.")
+#: Errors and shares of scores.
 ERRORS: Final = {
-    name: quantity(name, title, about, spelt="{:.1%}".format)
+    name: _share(name, title, about)
     for name, title, about in (
         ("speedup_mean_error", "speedup, mean", "Mean error of speedups of known acceptance."),
         ("speedup_median_error", "median", "Median error of these speedups."),
@@ -761,15 +727,13 @@ ERRORS: Final = {
         ("tokens_per_s_mean_error", "tok/s, mean", "Mean error of throughput."),
     )
 }
-IDEAL: Final = quantity("ideal", "ideal", "What the ideal roofline predicts.", spelt=_three)
-IDEAL_OFF: Final = quantity("ideal_off", "off", "How far that is off.", spelt="{:+.1%}".format)
-MEASURED_SPEEDUP: Final = quantity(
-    "measured_speedup", "measured speedup", "Speedup that was measured.", spelt=_times
-)
-PREDICTED_SPEEDUP: Final = quantity(
-    "predicted_speedup", "predicted", "Speedup that is predicted.", spelt=_times
-)
-IDEAL_SPEEDUP: Final = quantity(
-    "ideal_speedup", "ideal", "Speedup by the ideal roofline.", spelt=_times
-)
+#: Speedups that are compared.
+SPEEDUPS: Final = {
+    name: quantity(name, title, about, spelt=_times)
+    for name, title, about in (
+        ("measured_speedup", "measured speedup", "Speedup that was measured."),
+        ("predicted_speedup", "predicted", "Speedup that is predicted."),
+        ("ideal_speedup", "ideal", "Speedup by the ideal roofline."),
+    )
+}
 VERDICT: Final = quantity("verdict", "verdict", "Whether drafts pay as predicted.")

@@ -24,6 +24,7 @@ from specroof.cli.output import (
     write,
     write_folder,
 )
+from specroof.cli.schema import schema
 from specroof.errors import OptionError, refuse
 from specroof.questions.request import (
     CHIPS,
@@ -334,8 +335,6 @@ def _help_all(context: typer.Context, is_wanted: bool) -> None:
 
 def _json_schema(context: typer.Context, is_wanted: bool) -> None:
     if is_wanted:
-        from specroof.cli.schema import schema  # noqa: PLC0415 - seldom asked for
-
         names = [str(context.info_name)]
         while context.parent is not None and context.parent.parent is not None:
             context = context.parent

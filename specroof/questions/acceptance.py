@@ -104,9 +104,9 @@ class FitRow(q.Row):
     law: Annotated[str, q.LAW]
     parameters: Annotated[tuple[float, ...], q.LAW_PARAMETERS]
     draft_len: Annotated[int, q.DRAFT_LEN]
-    rms_residual: Annotated[float, q.RMS_RESIDUAL]
-    worst_residual: Annotated[float, q.WORST_RESIDUAL]
-    length_residual: Annotated[float, q.LENGTH_RESIDUAL]
+    rms_residual: Annotated[float, q.RESIDUALS["rms_residual"]]
+    worst_residual: Annotated[float, q.RESIDUALS["worst_residual"]]
+    length_residual: Annotated[float, q.RESIDUALS["length_residual"]]
     spec: Annotated[str, q.SPEC]
 
 

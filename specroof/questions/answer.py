@@ -162,7 +162,7 @@ def rows_table(rows: Sequence[Row], names: Sequence[str], **titles: str) -> str:
     Parameters
     ----------
     rows
-        Of one class.
+        Of one class; without any there is no table.
     names
         The columns. One that no row has is left out. Where there is no speedup, the reason stands.
     titles
@@ -177,8 +177,9 @@ def rows_table(rows: Sequence[Row], names: Sequence[str], **titles: str) -> str:
                3  on
                4  on
     """
-    records = records_of(rows)
-    known = rows[0].quantities()
+    if not rows:
+        return ""
+    records, known = records_of(rows), rows[0].quantities()
     shown = [name for name in names if name in records[0]]
     left = [i for i, name in enumerate(shown) if isinstance(records[0][name], str | list | dict)]
     cells = [

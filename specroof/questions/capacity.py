@@ -111,15 +111,15 @@ class CapacityRow(q.Row):
     largest_batch: Annotated[int, q.LARGEST_BATCH]
     bound_by: Annotated[str, q.BOUND_BY]
     memory_bytes: Annotated[float, q.MEMORY_BYTES]
-    reserved_bytes: Annotated[float, q.RESERVED_BYTES]
+    reserved_bytes: Annotated[float, q.MEMORY["reserved_bytes"]]
     weight_bytes: Annotated[float, q.WEIGHT_BYTES]
-    vision_weight_bytes: Annotated[float | None, q.VISION_WEIGHT_BYTES] = None
-    draft_weight_bytes: Annotated[float | None, q.DRAFT_WEIGHT_BYTES] = None
-    state_pool_bytes: Annotated[float | None, q.STATE_POOL_BYTES] = None
-    cache_pool_bytes: Annotated[float, q.CACHE_POOL_BYTES]
-    cache_per_request_bytes: Annotated[float, q.CACHE_PER_REQUEST_BYTES]
-    state_per_request_bytes: Annotated[float | None, q.STATE_PER_REQUEST_BYTES] = None
-    short_bytes: Annotated[float, q.SHORT_BYTES]
+    vision_weight_bytes: Annotated[float | None, q.MEMORY["vision_weight_bytes"]] = None
+    draft_weight_bytes: Annotated[float | None, q.MEMORY["draft_weight_bytes"]] = None
+    state_pool_bytes: Annotated[float | None, q.MEMORY["state_pool_bytes"]] = None
+    cache_pool_bytes: Annotated[float, q.MEMORY["cache_pool_bytes"]]
+    cache_per_request_bytes: Annotated[float, q.MEMORY["cache_per_request_bytes"]]
+    state_per_request_bytes: Annotated[float | None, q.MEMORY["state_per_request_bytes"]] = None
+    short_bytes: Annotated[float, q.MEMORY["short_bytes"]]
     cache_limit: Annotated[float, q.CACHE_LIMIT]
     state_limit: Annotated[float | None, q.STATE_LIMIT] = None
     running_limit: Annotated[float, q.RUNNING_LIMIT]

@@ -179,9 +179,9 @@ class OwnRow(ResidualRow):
     source: Annotated[str, q.SOURCE]
     ideal: Annotated[float, q.IDEAL]
     ideal_off: Annotated[float, q.IDEAL_OFF]
-    measured_speedup: Annotated[float | None, q.MEASURED_SPEEDUP]
-    predicted_speedup: Annotated[float | None, q.PREDICTED_SPEEDUP]
-    ideal_speedup: Annotated[float | None, q.IDEAL_SPEEDUP]
+    measured_speedup: Annotated[float | None, q.SPEEDUPS["measured_speedup"]]
+    predicted_speedup: Annotated[float | None, q.SPEEDUPS["predicted_speedup"]]
+    ideal_speedup: Annotated[float | None, q.SPEEDUPS["ideal_speedup"]]
     verdict: Annotated[bool | None, q.VERDICT]
 
 
