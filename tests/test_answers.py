@@ -16,8 +16,10 @@ import specroof
 from specroof.cli import app
 from specroof.outcomes.rows import LoadRow
 from specroof.quantities import Quantity, in_cells
+from specroof.questions.acceptance import find_profiles, fit_profiles
 from specroof.questions.answer import rows_table
-from specroof.questions.hardware import show_hardware
+from specroof.questions.hardware import list_hardware, show_hardware
+from specroof.questions.models import diff_models, show_model
 from specroof.questions.simulate import sampling_is_exact
 
 pytestmark = pytest.mark.slow
@@ -88,10 +90,8 @@ def test_every_answer_is_a_table_a_line_and_a_chart(name: str) -> None:
         assert isinstance(answer.plot(), Figure)
 
 
-@pytest.mark.parametrize("name", ANSWERS)
-def test_rows_are_the_same_in_every_form(name: str) -> None:
-    pytest.importorskip("pandas", reason="pandas is not installed: pip install pandas")
-    answer = ANSWERS[name][0]()
+def same_in_every_form(answer: Any) -> None:
+    """Refuse an answer whose CSV, frame or JSON has other rows than its records."""
     cells = in_cells(answer.records)
     read = list(csv.DictReader(io.StringIO(answer.to_csv())))
     assert (
@@ -100,21 +100,50 @@ def test_rows_are_the_same_in_every_form(name: str) -> None:
     for frame, csv_row, row in zip(answer.to_frame().to_dict("records"), read, cells, strict=True):
         for column, value in row.items():
             spelt = "" if value is None else str(int(value) if isinstance(value, bool) else value)
-            assert csv_row[column] == spelt
+            assert csv_row[column].removeprefix("'") == spelt
             assert (
                 frame[column] == value
                 or (value is None and frame[column] in {None, ""})
                 or (value is None and frame[column] != frame[column])
             )
     printed = answer.to_dict()
-    if "rows" in printed and name != "advise":
-        assert printed["rows"] == answer.records
     if printed.get("version") == 3:
         assert list(printed) == [
             *("version", "question", "asked", "case", "rows", "choice", "notes", "warnings")
         ]
+        assert printed["rows"] == answer.records
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_rows_are_the_same_in_every_form(name: str) -> None:
+    pytest.importorskip("pandas", reason="pandas is not installed: pip install pandas")
+    answer = ANSWERS[name][0]()
+    same_in_every_form(answer)
+    printed = answer.to_dict()
+    if "rows" in printed and name != "advise":
+        assert printed["rows"] == answer.records
+    if printed.get("version") == 3:
         assert printed["question"] == name
         assert {"model", "load"} <= {*printed["case"]}
+
+
+#: Lists, and what they are lists of.
+LISTS: dict[str, Callable[[], Any]] = {
+    "models": lambda: show_model(MODEL),
+    "differences": lambda: diff_models(MODEL, "Qwen/Qwen3-30B-A3B"),
+    "chips": list_hardware,
+    "profiles": lambda: find_profiles("qwen3.6-27b"),
+    "fits": lambda: fit_profiles("qwen3.6-35b-a3b/mtp/speed-bench"),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_lists_are_the_same_in_every_form(name: str) -> None:
+    pytest.importorskip("pandas", reason="pandas is not installed: pip install pandas")
+    answer = LISTS[name]()
+    same_in_every_form(answer)
+    assert answer.to_dict()["version"] == 3
+    assert len(answer.rows) == len(answer.records) >= 1
 
 
 def test_a_figure_added_in_one_line_stands_in_every_form_its_band_the_right_way_round() -> None:
@@ -203,9 +232,14 @@ def test_results_of_benchmarks_are_tables_and_charts(tmp_path: Path) -> None:
     bench.write_text("\n".join(["batch_size,context_len,draft_len,tokens_per_s", *lines, ""]))
     fitted = specroof.calibrate(bench, MODEL, CHIP)
     assert fitted.to_frame().measured.tolist() == list(rates.values())
+    same_in_every_form(fitted)
     assert isinstance(fitted.plot(), Figure)
     scored = specroof.validate(bench, MODEL, CHIP)
     assert scored.to_frame().batch_size.tolist() == list(rates)
+    same_in_every_form(scored)
+    page = tmp_path / "metrics.txt"
+    page.write_text("vllm:num_requests_running 8.0\n")
+    same_in_every_form(specroof.doctor(MODEL, CHIP, pages=page))
 
 
 def test_memory_is_drawn_as_it_is_counted() -> None:

@@ -335,10 +335,11 @@ def _help_all(context: typer.Context, is_wanted: bool) -> None:
 
 def _json_schema(context: typer.Context, is_wanted: bool) -> None:
     if is_wanted:
-        names = [str(context.info_name)]
-        while context.parent is not None and context.parent.parent is not None:
-            context = context.parent
-            names.insert(0, str(context.info_name))
+        place: Any = context
+        names: list[str] = []
+        while place.parent is not None:  # which the program itself has not
+            names.insert(0, place.info_name)
+            place = place.parent
         schema("-".join(names))
         raise typer.Exit
 

@@ -337,10 +337,10 @@ def operation_rows(latency: PassLatency) -> Iterator[OperationRow]:
 def _row(ops: Sequence[OpLatency], total_s: float) -> OperationRow:
     """Return operations of equal cost as one."""
     first = ops[0]
-    amounts = {
+    amounts: dict[str, Any] = {
         name: sum(float(one.op.count * getattr(one.op, name)) for one in ops) for name in _AMOUNTS
     }
-    seconds = {
+    seconds: dict[str, Any] = {
         name: sum(float(getattr(one, name)) for one in ops)
         for name in ("compute_s", "memory_s", "seconds")
     }

@@ -169,22 +169,24 @@ _LISTED: Final = (
 
 
 def _row(name: str, profile: HardwareProfile) -> ChipRow:
-    peak, link, price = profile.peak, profile.interconnect, profile.price
+    figures: dict[str, Any] = {
+        f"{dtype}_flops_per_s": profile.peak.flops_per_s.get(dtype) for dtype in q.PEAKS
+    }
+    parts = (profile, profile.peak, profile.interconnect, profile.power, profile.price)
+    names = (
+        *("aliases", "memory_bytes", "usable_memory_bytes", "memory_bytes_per_s"),
+        *("multiprocessors", "link_bytes_per_s", "scale_out_bytes_per_s", "max_devices"),
+        *("board_watts", "usd_per_hour"),
+    )
+    for one in names:
+        figures[one] = next((getattr(part, one) for part in parts if hasattr(part, one)), None)
     return ChipRow(
         name=name,
         title=profile.name,
-        **{f"{dtype}_flops_per_s": peak.flops_per_s.get(dtype) for dtype in q.PEAKS},
-        **fields_of(peak, "memory_bytes", "memory_bytes_per_s", "multiprocessors"),
-        usable_memory_bytes=profile.usable_memory_bytes,
-        link_bytes_per_s=link and link.link_bytes_per_s,
-        scale_out_bytes_per_s=link and link.scale_out_bytes_per_s,
-        max_devices=link and link.max_devices,
-        board_watts=profile.power and profile.power.board_watts,
-        usd_per_hour=price and price.usd_per_hour,
-        price_date=price and price.date,
-        aliases=profile.aliases,
+        **figures,
+        price_date=None if profile.price is None else profile.price.date,
         engines=(*profile.engines, "generic", "ideal"),
-        host=profile.host and profile.host.name,
+        host=None if profile.host is None else profile.host.name,
     )
 
 

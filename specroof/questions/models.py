@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, fields, is_dataclass, replace
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias, TypeGuard
 
 from specroof import quantities as q
 from specroof.architecture import Architecture, Core, Linear, WeightFormat
@@ -428,7 +428,7 @@ def diff_text(diff: ModelDiff) -> str:
     return "\n".join([*lines, *(f"note {note}" for note in diff.notes)])
 
 
-def _is_number(value: Fact) -> bool:
+def _is_number(value: Fact) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
