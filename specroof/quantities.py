@@ -704,6 +704,7 @@ POSITIONS: Final = _number("positions", "positions", "Positions of a timed pass.
 PASS_ROWS: Final = _number("rows", "rows", "Rows of the pass.")
 MEASURED_S: Final = _seconds("measured_s", "measured", "Seconds that were measured.")
 BEFORE_S: Final = _seconds("before_s", "before", "Seconds by the engine that it started from.")
+BEFORE_OFF: Final = _off("before_off", "off", "How far these are off.")
 AFTER_S: Final = _seconds("after_s", "now", "Seconds by the engine that was measured.")
 TRUST: Final = quantity("trust", "trust", "Order of trust: 1 to 3 calibrate, larger ones do not.")
 POINTS: Final = _number("n", "points", "Points that were scored.")

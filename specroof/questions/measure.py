@@ -13,11 +13,12 @@ from specroof import quantities as q
 from specroof.arrays import Array, number_within, whole_within
 from specroof.catalog import read_text
 from specroof.engines import calibrated_yaml, predicted_tokens_per_s
+from specroof.engines.calibration import Residual
 from specroof.errors import MeasurementError, expect, optional_library, refuse
 from specroof.evidence import Measurement
 from specroof.evidence.timed_here import SCRIPT, timed_here
 from specroof.latency import engine_setup
-from specroof.questions.answer import Noted
+from specroof.questions.answer import Noted, rows_table
 from specroof.questions.calibrate import Calibrated, ResidualRow, calibrate, residual_fields
 from specroof.questions.request import (
     DRAFTER,
@@ -41,7 +42,7 @@ from specroof.questions.request import (
 from specroof.report.layout import format_table, page
 from specroof.speedup.curve import acceptance_of, decoding_curve
 from specroof.speedup.result import SpeedupCurve
-from specroof.units import Bounds, format_seconds
+from specroof.units import Bounds
 
 #: Cached tokens, and the longest draft, of the speedups that are compared.
 _CONTEXT: Final = 1024
@@ -171,6 +172,7 @@ class PassRow(ResidualRow):
     rows: Annotated[float, q.PASS_ROWS]
     measured_s: Annotated[float, q.MEASURED_S]
     before_s: Annotated[float, q.BEFORE_S]
+    before_off: Annotated[float, q.BEFORE_OFF]
     after_s: Annotated[float, q.AFTER_S]
 
 
@@ -208,18 +210,8 @@ class Measured(Noted):
     @property
     def rows(self) -> tuple[PassRow, ...]:
         """A row for each pass: seconds measured, and predicted before and after."""
-        return tuple(
-            PassRow(
-                **residual_fields(residual),
-                rows=residual.point.rows,
-                measured_s=_seconds(residual.point, residual.point.rate),
-                before_s=before_s,
-                after_s=_seconds(residual.point, residual.predicted),
-            )
-            for residual, before_s in zip(
-                self.calibrated.calibration.residuals, self.before_s.tolist(), strict=True
-            )
-        )
+        residuals = self.calibrated.calibration.residuals
+        return tuple(map(_pass_row, residuals, self.before_s.tolist()))
 
     @property
     def speedups(self) -> list[dict[str, Any]]:
@@ -336,23 +328,23 @@ def _seconds(point: Measurement, rate: float) -> float:
     return (point.batch_size or 1.0) / rate
 
 
+def _pass_row(residual: Residual, before_s: float) -> PassRow:
+    measured_s = _seconds(residual.point, residual.point.rate)
+    return PassRow(
+        **residual_fields(residual),
+        rows=residual.point.rows,
+        measured_s=measured_s,
+        before_s=before_s,
+        before_off=before_s / measured_s - 1,
+        after_s=_seconds(residual.point, residual.predicted),
+    )
+
+
 def measured_text(answer: Measured) -> str:
     """Return passes and speedups before and after, and the notes."""
     base = answer.calibrated.calibration.base
-    passes = format_table(
-        ["rows", "context", "measured", base, "off", "now", "off"],
-        [
-            [
-                *(f"{row.rows:g}", f"{row.context_len:g}", format_seconds(row.measured_s)),
-                *(
-                    cell
-                    for seconds in (row.before_s, row.after_s)
-                    for cell in (format_seconds(seconds), q.OFF.spelt(seconds / row.measured_s - 1))
-                ),
-            ]
-            for row in answer.rows
-        ],
-    )
+    shown = ("rows", "context_len", "measured_s", "before_s", "before_off", "after_s", "off")
+    passes = rows_table(answer.rows, shown, before_s=base)
     curves = (answer.before, answer.after)
     speedups = format_table(
         ["drafts", base, "now"],
