@@ -127,13 +127,13 @@ def _models() -> str:
     """Return the bundled models."""
     rows = [
         [
-            f"`{row['name']}`",
-            format_count(row["params"]),
-            format_count(row["active_params"]),
-            format_binary_bytes(row["weight_bytes"]),
-            format_binary_bytes(row["kv_bytes_per_token"]),
+            f"`{row.name}`",
+            format_count(row.params),
+            format_count(row.active_params),
+            format_binary_bytes(row.weight_bytes),
+            format_binary_bytes(row.kv_bytes_per_token),
         ]
-        for row in (one.to_dict() for one in list_models())
+        for row in list_models().rows
     ]
     return _table(["model", "parameters", "active", "weights", "KV per token"], rows)
 
@@ -142,22 +142,20 @@ def _chips() -> str:
     """Return the bundled hardware files."""
     rows = [
         [
-            f"`{row['name']}`",
-            row["title"],
-            _peak(row["peak"], "bf16"),
-            _peak(row["peak"], "fp8"),
-            format_binary_bytes(row["peak"]["memory_bytes"]),
-            format_si(row["peak"]["memory_bytes_per_s"], "B/s"),
-            ", ".join(row["engines"]) or "-",
+            f"`{row.name}`",
+            row.title,
+            *map(_peak, (row.bf16_flops_per_s, row.fp8_flops_per_s)),
+            format_binary_bytes(row.memory_bytes),
+            format_si(row.memory_bytes_per_s, "B/s"),
+            ", ".join(row.engines[:-2]) or "-",  # fitted ones: the last two are of any chip
         ]
-        for row in (one.to_dict() for one in list_hardware())
+        for row in list_hardware().rows
     ]
     header = ["name", "chip", "bf16", "fp8", "memory", "bandwidth", "engine profiles"]
     return _table(header, rows)
 
 
-def _peak(peak: Any, dtype: str) -> str:
-    value = peak["flops_per_s"].get(dtype)
+def _peak(value: float | None) -> str:
     return "-" if value is None else format_si(value, "FLOP/s")
 
 

@@ -12,7 +12,15 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, Final, Literal, get_args, get_type_hints
 
-from specroof.units import MILLION, format_price, format_seconds
+from specroof.units import (
+    DTYPE_BYTES,
+    MILLION,
+    format_binary_bytes,
+    format_count,
+    format_price,
+    format_seconds,
+    format_si,
+)
 
 #: Which way is better; neither for what only names a row.
 Better = Literal["more", "less", ""]
@@ -79,7 +87,7 @@ def quantity_of(column: str) -> Quantity | None:
 
     Examples
     --------
-    >>> quantity_of("plain_tpot_s_low").unit, quantity_of("speedup").unit, quantity_of("notes")
+    >>> quantity_of("plain_tpot_s_low").unit, quantity_of("speedup").unit, quantity_of("colour")
     ('s', '', None)
     """
     name = column.removesuffix("_low").removesuffix("_high")
@@ -204,7 +212,7 @@ def cell_of(one: Quantity, value: Any) -> str:
 
 
 def in_cells(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return records with one value in each cell: lists as people read them.
+    """Return records with one value in each cell: lists and mappings as people read them.
 
     Examples
     --------
@@ -215,7 +223,7 @@ def in_cells(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _cell(name: str, value: Any) -> Any:
-    if not isinstance(value, list | tuple):
+    if not isinstance(value, list | tuple | dict):
         return value
     one = quantity_of(name)
     return str(value) if one is None else one.spelt(value)
@@ -492,7 +500,6 @@ for _name, _about in {
 }.items():
     quantity(_name, _name, _about, unit="tokens", spelt=_general, is_count=True)
 for _name, _about in {
-    "largest_batch": "The most sequences that run at once, without drafts.",
     "largest_batch_drafting": "The most that run with the best drafts.",
     "running_drafting": "Sequences that run at a time with the best drafts.",
     "effective_batch": "Sequences that are decoded at a time, on average.",
@@ -575,3 +582,253 @@ MEAN_S, P50_S, P95_S, P99_S = (
         "p99": "Seconds that 99 of 100 stay within.",
     }.items()
 )
+
+# --- What a device holds -------------------------------------------------------------------------
+
+
+def _bytes(name: str, title: str, about: str) -> Quantity:
+    def spelt(value: float) -> str:
+        return "-" * (value < 0) + format_binary_bytes(abs(value))
+
+    return quantity(name, title, about, unit="bytes", spelt=spelt)
+
+
+WORKER: Final = quantity("worker", "worker", "What its workers do: prefill or decode.")
+WORKERS: Final = quantity("workers", "workers", "How many of them there are.", is_count=True)
+LARGEST_BATCH: Final = quantity(
+    *("largest_batch", "most requests", "The most sequences that run at once."),
+    unit="sequences",
+    spelt=_general,
+    is_count=True,
+    better="more",
+)
+BOUND_BY: Final = quantity("bound_by", "limited by", "What limits how many requests run at once.")
+MEMORY_BYTES: Final = _bytes("memory_bytes", "memory of a device", "Memory of a device.")
+#: Memory of a device, line by line.
+MEMORY: Final = {
+    name: _bytes(name, title, about)
+    for name, title, about in (
+        ("reserved_bytes", "kept away: activations, graphs, the rest", "Kept from all else."),
+        ("weight_bytes", "weights", "Bytes of the model's weights."),
+        ("vision_weight_bytes", "weights of the vision tower", "Bytes of the vision tower."),
+        ("draft_weight_bytes", "weights of the drafter", "Bytes of what drafts."),
+        ("state_pool_bytes", "pool of recurrent state", "Memory for recurrent state."),
+        ("cache_pool_bytes", "pool of the cache", "Memory for the cache; below 0 it is missing."),
+        ("cache_per_request_bytes", "cache of one request", "Cache that a request takes."),
+        ("state_per_request_bytes", "recurrent state of one request", "State of a request."),
+        ("short_bytes", "short by", "What a batch of one is short of."),
+    )
+}
+WEIGHT_BYTES: Final = MEMORY["weight_bytes"]
+CACHE_LIMIT: Final = quantity("cache_limit", "by the cache", "Requests that the cache holds.")
+STATE_LIMIT: Final = quantity("state_limit", "by the state", "Requests that the state holds.")
+
+# --- What an operation takes ---------------------------------------------------------------------
+
+
+def _moved(name: str, title: str, about: str) -> Quantity:
+    return quantity(name, title, about, unit="bytes", spelt=lambda value: format_si(value, "B"))
+
+
+def _seconds(name: str, title: str, about: str) -> Quantity:
+    return quantity(name, title, about, unit="s", spelt=format_seconds)
+
+
+def _rate(name: str, title: str, about: str, unit: str, shown: str = "") -> Quantity:
+    return quantity(name, title, about, unit=unit, spelt=lambda value: format_si(value, shown))
+
+
+def _share(name: str, title: str, about: str) -> Quantity:
+    return quantity(name, title, about, spelt="{:.1%}".format)
+
+
+def _off(name: str, title: str, about: str) -> Quantity:
+    return quantity(name, title, about, spelt="{:+.1%}".format)
+
+
+def _number(name: str, title: str, about: str) -> Quantity:
+    return quantity(name, title, about, is_count=True, spelt=_general)
+
+
+OP: Final = quantity("op", "operation", "Name of the operation.")
+KIND: Final = quantity("kind", "kind", "What kind of thing it is.")
+COUNT: Final = _number("count", "x", "How many there are.")
+FLOPS: Final = _rate("flops", "FLOP", "FLOP; a multiply-add is 2.", "FLOP")
+CACHE_BYTES: Final = _moved("cache_bytes", "cache", "Bytes of the cache, read and written.")
+ACTIVATION_BYTES: Final = _moved("activation_bytes", "activations", "Bytes of activations.")
+MOVED_BYTES: Final = _moved("moved_bytes", "bytes", "Bytes of weights, cache and activations.")
+INTENSITY: Final = quantity("intensity", "FLOP/B", "FLOP for each byte.", spelt=_three)
+COMPUTE_DTYPE: Final = quantity("compute_dtype", "in", "Format of the arithmetic.")
+COMPUTE_S: Final = _seconds("compute_s", "computing", "Seconds of the arithmetic alone.")
+MEMORY_S: Final = _seconds("memory_s", "moving", "Seconds of the bytes alone.")
+BOUND: Final = quantity("bound", "bound", "What it waits for: compute, memory, or its own name.")
+SECONDS: Final = _seconds("seconds", "time", "Seconds that it takes.")
+SHARE: Final = _share("share", "share", "Share of the whole.")
+
+# --- Models --------------------------------------------------------------------------------------
+
+
+def counts_spelt(counts: Mapping[str, int]) -> str:
+    """Return what there is how often, in words.
+
+    Examples
+    --------
+    >>> counts_spelt({"full_attention": 36, "mlp": 36})
+    '36 full_attention, 36 mlp'
+    """
+    return ", ".join(f"{count} {name}" for name, count in counts.items())
+
+
+def _formats_spelt(counts: Mapping[str, int]) -> str:
+    most_first = sorted(counts.items(), key=lambda item: -item[1])
+    return ", ".join(f"{format_count(count)} in {name}" for name, count in most_first)
+
+
+def stored_spelt(amounts: Mapping[str, float]) -> str:
+    """Return bytes by their formats, in words.
+
+    Examples
+    --------
+    >>> stored_spelt({"fp8": 1024.0, "bf16": 512.0})
+    '1.00 KiB in fp8, 512 B in bf16'
+    """
+    return ", ".join(f"{format_binary_bytes(one)} in {name}" for name, one in amounts.items())
+
+
+def _tensors_spelt(amounts: Mapping[str, Mapping[str, float]]) -> str:
+    return "; ".join(f"{kind}: {stored_spelt(one)}" for kind, one in amounts.items())
+
+
+NAME: Final = quantity("name", "name", "What it is asked for as.")
+NOTES: Final = quantity("notes", "notes", "What to know about it.", spelt="; ".join)
+FAMILY: Final = quantity("family", "family", "Family whose rules it follows.")
+PARAMS: Final = quantity("params", "params", "Parameters.", spelt=format_count)
+ACTIVE_PARAMS: Final = quantity("active_params", "active", "Those of a token.", spelt=format_count)
+WEIGHT_FORMATS: Final = quantity(
+    "weight_formats", "formats", "Elements of matrices by their format.", spelt=_formats_spelt
+)
+TENSOR_BYTES: Final = quantity(
+    "tensor_bytes", "tensors", "Bytes of tensors by their format.", spelt=_tensors_spelt
+)
+ACTIVATION_DTYPE: Final = quantity("activation_dtype", "activations in", "Format of activations.")
+KV_DTYPE: Final = quantity("kv_dtype", "cache in", "Format of cached keys and values.")
+KV_BYTES_PER_TOKEN: Final = _bytes("kv_bytes_per_token", "KV/token", "Cache of a token.")
+STATE_DTYPE: Final = quantity("state_dtype", "state in", "Format of recurrent state.")
+STATE_BYTES: Final = _bytes("state_bytes", "state", "Recurrent state of a sequence.")
+LAYERS: Final = _number("layers", "layers", "Layers.")
+LAYER_KINDS: Final = quantity("layer_kinds", "layers", "Layers of each kind.", spelt=counts_spelt)
+GROUP: Final = quantity("group", "", "sizes, formats, cache or layers.")
+FIRST: Final = quantity("first", "a", "Of the first.")
+SECOND: Final = quantity("second", "b", "Of the second.")
+RATIO: Final = quantity("ratio", "b / a", "The second over the first.", spelt="{:.3f}".format)
+
+# --- Chips ---------------------------------------------------------------------------------------
+
+_names: Final = ", ".join
+TITLE: Final = quantity("title", "title", "What its file calls it.")
+#: By the format of the arithmetic.
+PEAKS: Final = {
+    dtype: _rate(f"{dtype}_flops_per_s", dtype, f"Dense FLOP a second in {dtype}.", "FLOP/s")
+    for dtype in DTYPE_BYTES
+}
+USABLE_MEMORY: Final = _bytes("usable_memory_bytes", "usable", "What servers see, where logged.")
+#: Bytes a second of memory and links.
+BANDWIDTHS: Final = {
+    name: _rate(name, title, about, "bytes/s", "B/s")
+    for name, title, about in (
+        ("memory_bytes_per_s", "bandwidth", "Bytes a second of its memory."),
+        ("link_bytes_per_s", "link", "Bytes a second to other devices, each way."),
+        ("scale_out_bytes_per_s", "between nodes", "Bytes a second to other nodes."),
+    )
+}
+MULTIPROCESSORS: Final = _number("multiprocessors", "processors", "Multiprocessors.")
+MAX_DEVICES: Final = _number("max_devices", "joined", "Devices that one link joins.")
+BOARD_WATTS: Final = quantity("board_watts", "power", "Watts of a board.", unit="W", spelt=_general)
+USD_PER_HOUR: Final = quantity("usd_per_hour", "$/h", "Price of an hour.", unit="USD")
+PRICE_DATE: Final = quantity("price_date", "of", "When that was the price.")
+ALIASES: Final = quantity("aliases", "aliases", "Other names.", spelt=_names)
+ENGINES: Final = quantity("engines", "engines", "Engine profiles.", spelt=_names)
+HOST: Final = quantity("host", "host", "Whose memory it may use besides.")
+
+# --- Measured acceptance -------------------------------------------------------------------------
+
+TASK: Final = quantity("task", "task", "What was answered.")
+TEMPERATURE: Final = quantity("temperature", "temperature", "Of sampling.", spelt=_general)
+MEASUREMENT: Final = quantity("measurement", "measured", "Acceptance by position, or lengths.")
+SURVIVAL: Final = quantity(
+    *("survival", "survival", "Share of rounds that accept so many drafts at least."),
+    spelt=lambda shares: " ".join(f"{share:.3f}" for share in shares),
+)
+LENGTHS: Final = quantity(
+    *("lengths", "lengths", "Tokens per round by the drafts that they were measured with."),
+    spelt=lambda lengths: ", ".join(f"{one:g} at {drafts}" for drafts, one in lengths.items()),
+)
+COUNTED: Final = quantity("counted", "counted", "What the source prints.")
+N_ROUNDS: Final = _number("n_rounds", "rounds", "Rounds that were counted.")
+SOURCE: Final = quantity("source", "source", "Where it stands.")
+NOTE: Final = quantity("note", "note", "What to know about it.")
+PROFILE: Final = quantity("profile", "profile", "Name of the measured acceptance.")
+LAW: Final = quantity("law", "law", "The law that was fitted.")
+LAW_PARAMETERS: Final = quantity(
+    *("parameters", "parameters", "The numbers of the law."),
+    spelt=lambda numbers: ", ".join(f"{one:.5g}" for one in numbers),
+)
+#: Fitted less measured.
+RESIDUALS: Final = {
+    name: quantity(name, title, about, spelt=spelt.format)
+    for name, title, about, spelt in (
+        ("rms_residual", "rms", "Root of the mean square of what survival is off.", "{:.4f}"),
+        ("worst_residual", "worst", "The most that survival is off.", "{:.4f}"),
+        ("length_residual", "tokens/round off", "What tokens per round are off.", "{:+.3f}"),
+    )
+}
+SPEC: Final = quantity("spec", "SPEC", "What a SPEC says of it.")
+
+# --- What was measured, beside what was predicted ------------------------------------------------
+
+QUANTITY: Final = quantity("quantity", "", "Which figure.")
+UNIT: Final = quantity("unit", "", "Unit of the figure.")
+MEASURED: Final = quantity("measured", "measured", "What was measured.", spelt=_three)
+PREDICTED: Final = quantity("predicted", "predicted", "What is predicted.", spelt=_three)
+OFF: Final = _off("off", "off", "One over the other, less 1.")
+IDEAL: Final = quantity("ideal", "ideal", "What the ideal roofline predicts.", spelt=_three)
+IDEAL_OFF: Final = _off("ideal_off", "off", "How far that is off.")
+PLACE: Final = quantity("place", "point", "Where it stands in its file.")
+POSITIONS: Final = _number("positions", "positions", "Positions of a timed pass.")
+PASS_ROWS: Final = _number("rows", "rows", "Rows of the pass.")
+MEASURED_S: Final = _seconds("measured_s", "measured", "Seconds that were measured.")
+BEFORE_S: Final = _seconds("before_s", "before", "Seconds by the engine that it started from.")
+BEFORE_OFF: Final = _off("before_off", "off", "How far these are off.")
+AFTER_S: Final = _seconds("after_s", "now", "Seconds by the engine that was measured.")
+TRUST: Final = quantity("trust", "trust", "Order of trust: 1 to 3 calibrate, larger ones do not.")
+POINTS: Final = _number("n", "points", "Points that were scored.")
+#: Errors and shares of scores.
+ERRORS: Final = {
+    name: _share(name, title, about)
+    for name, title, about in (
+        ("speedup_mean_error", "speedup, mean", "Mean error of speedups of known acceptance."),
+        ("speedup_median_error", "median", "Median error of these speedups."),
+        ("speedup_p90_error", "90%", "Error that nine of ten of them stay below."),
+        ("shape_mean_error", "shape alone", "Mean error of speedups but for a factor per group."),
+        ("trees_mean_error", "trees", "Mean error of drafts that branch."),
+        ("decode_mean_error", "plain, mean", "Mean error of plain throughput."),
+        ("decode_median_error", "median", "Median error of plain throughput."),
+        ("drafting_median_error", "drafting, median", "Median error of drafting alone."),
+        ("verdict_accuracy", "verdict right", "Share of speedups whose verdict is right."),
+        ("unclear_share", "unclear", "Share of speedups whose prediction says unclear."),
+        ("regret_mean", "regret", "Throughput lost by taking what is predicted best."),
+        ("band80_coverage", "in 80% band", "Share of speedups within their band."),
+        ("band80_width", "± median", "Median half-width of these bands."),
+        ("tokens_per_s_mean_error", "tok/s, mean", "Mean error of throughput."),
+    )
+}
+#: Speedups that are compared.
+SPEEDUPS: Final = {
+    name: quantity(name, title, about, spelt=_times)
+    for name, title, about in (
+        ("measured_speedup", "measured speedup", "Speedup that was measured."),
+        ("predicted_speedup", "predicted", "Speedup that is predicted."),
+        ("ideal_speedup", "ideal", "Speedup by the ideal roofline."),
+    )
+}
+VERDICT: Final = quantity("verdict", "verdict", "Whether drafts pay as predicted.")

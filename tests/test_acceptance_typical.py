@@ -279,7 +279,7 @@ def test_a_spec_takes_profiles_at_several_contexts() -> None:
     # Room is counted with the acceptance of the context: out of reach, and between.
     for context in (512, 4096):
         room = capacity("Qwen/Qwen3-8B", "b200", drafters=[spec], context_len=context)
-        assert room.sides[1].largest_batch > 0
+        assert room.rows[1].largest_batch > 0
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,10 @@ import specroof
 from specroof.cli import app
 from specroof.outcomes.rows import LoadRow
 from specroof.quantities import Quantity, in_cells
+from specroof.questions.acceptance import find_profiles, fit_profiles
 from specroof.questions.answer import rows_table
-from specroof.questions.hardware import show_hardware
+from specroof.questions.hardware import list_hardware, show_hardware
+from specroof.questions.models import diff_models, show_model
 from specroof.questions.simulate import sampling_is_exact, times_of_batches
 
 pytestmark = pytest.mark.slow
@@ -99,10 +101,8 @@ def test_every_answer_is_a_table_a_line_and_a_chart(name: str) -> None:
         assert isinstance(answer.plot(), Figure)
 
 
-@pytest.mark.parametrize("name", ANSWERS)
-def test_rows_are_the_same_in_every_form(name: str) -> None:
-    pytest.importorskip("pandas", reason="pandas is not installed: pip install pandas")
-    answer = ANSWERS[name][0]()
+def same_in_every_form(answer: Any) -> None:
+    """Refuse an answer whose CSV, frame or JSON has other rows than its records."""
     cells = in_cells(answer.records)
     read = list(csv.DictReader(io.StringIO(answer.to_csv())))
     assert (
@@ -111,21 +111,50 @@ def test_rows_are_the_same_in_every_form(name: str) -> None:
     for frame, csv_row, row in zip(answer.to_frame().to_dict("records"), read, cells, strict=True):
         for column, value in row.items():
             spelt = "" if value is None else str(int(value) if isinstance(value, bool) else value)
-            assert csv_row[column] == spelt
+            assert csv_row[column].removeprefix("'") == spelt
             assert (
                 frame[column] == value
                 or (value is None and frame[column] in {None, ""})
                 or (value is None and frame[column] != frame[column])
             )
     printed = answer.to_dict()
-    if "rows" in printed and name != "advise":
-        assert printed["rows"] == answer.records
     if printed.get("version") == 3:
         assert list(printed) == [
             *("version", "question", "asked", "case", "rows", "choice", "notes", "warnings")
         ]
+        assert printed["rows"] == answer.records
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_rows_are_the_same_in_every_form(name: str) -> None:
+    pytest.importorskip("pandas", reason="pandas is not installed: pip install pandas")
+    answer = ANSWERS[name][0]()
+    same_in_every_form(answer)
+    printed = answer.to_dict()
+    if "rows" in printed and name != "advise":
+        assert printed["rows"] == answer.records
+    if printed.get("version") == 3:
         assert printed["question"] == name
         assert {"model", "load"} <= {*printed["case"]}
+
+
+#: Lists, and what they are lists of.
+LISTS: dict[str, Callable[[], Any]] = {
+    "models": lambda: show_model(MODEL),
+    "differences": lambda: diff_models(MODEL, "Qwen/Qwen3-30B-A3B"),
+    "chips": list_hardware,
+    "profiles": lambda: find_profiles("qwen3.6-27b"),
+    "fits": lambda: fit_profiles("qwen3.6-35b-a3b/mtp/speed-bench"),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_lists_are_the_same_in_every_form(name: str) -> None:
+    pytest.importorskip("pandas", reason="pandas is not installed: pip install pandas")
+    answer = LISTS[name]()
+    same_in_every_form(answer)
+    assert answer.to_dict()["version"] == 3
+    assert len(answer.rows) == len(answer.records) >= 1
 
 
 def test_a_figure_added_in_one_line_stands_in_every_form_its_band_the_right_way_round() -> None:
@@ -175,10 +204,10 @@ def test_frames_hold_what_the_answers_hold() -> None:
     pytest.importorskip("pandas", reason="pandas is not installed: pip install pandas")
     found = specroof.capacity(MODEL, CHIP, drafters="eagle3")
     frame = found.to_frame()
-    assert frame.largest_batch.tolist() == [side.largest_batch for side in found.sides]
+    assert frame.largest_batch.tolist() == [row.largest_batch for row in found.rows]
     assert frame.drafter.isna().tolist() == [True, False]
     # Plain decoding has no drafter's weights.
-    assert frame.draft_weights_bytes.isna().tolist() == [True, False]
+    assert frame.draft_weight_bytes.isna().tolist() == [True, False]
     assert frame.memory_bytes.tolist() == [85030000000.0] * 2  # 79.19 GiB
     frontier = specroof.frontier(MODEL, CHIP, drafters=EAGLE, batch_size=[1, 8])
     assert frontier.to_frame().drafter.tolist() == ["plain", "plain", EAGLE, EAGLE]
@@ -214,9 +243,14 @@ def test_results_of_benchmarks_are_tables_and_charts(tmp_path: Path) -> None:
     bench.write_text("\n".join(["batch_size,context_len,draft_len,tokens_per_s", *lines, ""]))
     fitted = specroof.calibrate(bench, MODEL, CHIP)
     assert fitted.to_frame().measured.tolist() == list(rates.values())
+    same_in_every_form(fitted)
     assert isinstance(fitted.plot(), Figure)
     scored = specroof.validate(bench, MODEL, CHIP)
     assert scored.to_frame().batch_size.tolist() == list(rates)
+    same_in_every_form(scored)
+    page = tmp_path / "metrics.txt"
+    page.write_text("vllm:num_requests_running 8.0\n")
+    same_in_every_form(specroof.doctor(MODEL, CHIP, pages=page))
 
 
 def test_memory_is_drawn_as_it_is_counted() -> None:
@@ -226,27 +260,23 @@ def test_memory_is_drawn_as_it_is_counted() -> None:
     assert axes.get_xlabel() == "Memory of a device (GiB)"
     widths = [bar.get_width() for bar in axes.patches]
     assert len(widths) == 2 * 6
-    for side, drawn in zip(found.sides, (widths[:6], widths[6:]), strict=True):
-        names = (
-            "reserved",
-            "weights",
-            "vision_weights",
-            "draft_weights",
-            "state_pool",
-            "cache_pool",
-        )
-        sizes = [max(side.lines.get(name, 0.0), 0.0) / 2**30 for name in names]
+    for row, drawn in zip(found.rows, (widths[:6], widths[6:]), strict=True):
+        sizes = [
+            max(size or 0.0, 0.0) / 2**30
+            for size in (
+                *(row.reserved_bytes, row.weight_bytes, row.vision_weight_bytes),
+                *(row.draft_weight_bytes, row.state_pool_bytes, row.cache_pool_bytes),
+            )
+        ]
         assert drawn == pytest.approx(sizes)
-    assert found.sides[0].largest_batch == 0
+    assert found.rows[0].largest_batch == 0
     assert [text.get_text() for text in axes.texts] == ["0 requests (cache)"] * 2
 
 
 @pytest.mark.usefixtures("asked_for_validated")
 def test_bundled_measurements_have_a_row_for_each_source() -> None:
     found = specroof.validate()
-    assert [row["source"] for row in found.records] == [
-        row["source"] for row in found.to_dict()["sources"]
-    ]
+    assert [row["source"] for row in found.records] == [*found.validation.sources]
 
 
 def test_keywords_may_be_spelt_as_flags() -> None:

@@ -181,9 +181,9 @@ def test_a_batch_needs_room() -> None:
     limited = breakeven(DENSE, CHIP, **asked)
     endless = breakeven(DENSE, CHIP, **asked, capacity=False)
     room = specroof.capacity(DENSE, CHIP, context_len=8192, drafters="eagle3", draft_len=1)
-    assert limited.rows[0].value == room.sides[1].largest_batch
+    assert limited.rows[0].value == room.rows[1].largest_batch
     assert limited.rows[0].answer == "always"
-    assert endless.rows[0].runs[-1][1] > room.sides[1].largest_batch
+    assert endless.rows[0].runs[-1][1] > room.rows[1].largest_batch
     assert limited.rows[0].unknown_from is None
     assert any("room in the server" in note for note in limited.notes)
     nowhere = breakeven(
@@ -315,8 +315,8 @@ def test_drafts_without_room_are_not_the_answer() -> None:
     # Each draft more holds another copy of recurrent state: the batch of the most that one draft
     # has room for has none for longer ones.
     model, chip, spec = "Qwen/Qwen3.5-27B", "b200", "mtp,accept=0.7"
-    one = specroof.capacity(model, chip, drafters=spec, draft_len=1).sides[1].largest_batch
-    two = specroof.capacity(model, chip, drafters=spec, draft_len=2).sides[1].largest_batch
+    one = specroof.capacity(model, chip, drafters=spec, draft_len=1).rows[1].largest_batch
+    two = specroof.capacity(model, chip, drafters=spec, draft_len=2).rows[1].largest_batch
     assert two < one
     (row,) = breakeven(model, chip, drafter=spec, speedup=1.2, batch_size=one).rows
     assert row.draft_len == 1

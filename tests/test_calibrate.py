@@ -35,7 +35,7 @@ from specroof.evidence import Measurement, read_benchmark
 from specroof.hardware import Band, EngineProfile, ExpertTile, parse_hardware
 from specroof.latency import Deployment, engine_setup
 from specroof.questions.benchmark import refuse_others
-from specroof.questions.calibrate import calibration_json, calibration_text
+from specroof.questions.calibrate import calibration_json, calibration_text, residual_fields
 from specroof.questions.validate import own_text
 
 
@@ -269,7 +269,7 @@ def test_timed_passes_determine_an_engine() -> None:
     assert values(found) == pytest.approx(expected, rel=0.02)
     reasons = dict(found.kept)
     assert reasons["sequence_overhead_s"] == "the points hardly depend on it"
-    one = calibration_json(found)["points"][2]
+    one = residual_fields(found.residuals[2])
     assert (one["positions"], one["draft_len"]) == (4, 0)
     assert one["predicted"] == pytest.approx(one["measured"], rel=0.01)
     assert one["measured"] < 1  # seconds
@@ -487,7 +487,6 @@ def test_a_calibration_is_told_in_words_and_json(three: Calibration) -> None:
     assert re.search(r"^pass_overhead_s +(1\.00 ms|1000 µs) ", text, re.MULTILINE)
     found = calibration_json(three)
     assert [one["name"] for one in found["fitted"]] == ["pass_overhead_s", "sequence_overhead_s"]
-    assert len(found["points"]) == 3
 
 
 def test_a_figure_without_a_spare_point_has_no_error() -> None:
@@ -523,7 +522,7 @@ def test_the_command_writes_a_file_that_predicts(tmp_path: Path) -> None:
     assert engine.name == "calibrated"
     assert engine.pass_overhead_s == pytest.approx(1.2e-3, rel=0.01)
     told = CliRunner().invoke(app, [*words[:-2], "--json"])
-    assert json.loads(told.stdout)["base"] == "ideal"
+    assert json.loads(told.stdout)["case"]["base"] == "ideal"
 
 
 #: Results that bundled profiles were calibrated to: CONTRIBUTING.md, "Add a calibrated profile".
@@ -554,7 +553,7 @@ def scored(profile: Path, folder: Path) -> list[tuple[str, float, float]]:
             tensor_parallel=int(told[2]),
             engine=key.removeprefix("engines."),
         )
-        off = 100 * score.to_dict()["total"]["tokens_per_s_mean_error"]
+        off = 100 * score.to_dict()["case"]["total"]["tokens_per_s_mean_error"]
         found.append((key.removeprefix("engines."), float(said[1]), round(off, 1)))
     return found
 
@@ -630,7 +629,7 @@ def test_timed_passes_are_no_plain_results_of_a_speedup(tmp_path: Path) -> None:
     lines.append("8,,512,,3,1000,2.5")  # as the pass of one position of that load, with drafts
     bench = bench_file(tmp_path, "\n".join(lines))
     found = specroof.validate(bench, "Qwen/Qwen3-8B", "b200", drafter="eagle3").to_dict()
-    (source,) = found["sources"]
+    (source,) = found["case"]["sources"]
     assert source["n"] == len(lines) - 1
     assert source["speedup_mean_error"] is None
     only = bench_file(tmp_path, "\n".join(passes))

@@ -27,14 +27,13 @@ def test_the_lines_add_up() -> None:
         found = capacity(
             "Qwen/Qwen3.5-9B", "l40s", engine=engine, drafters=["mtp", "eagle3,accept=0.7"]
         )
-        assert len(found.sides) == 3
-        for side in found.sides:
-            lines = side.lines
-            used = ("reserved", "weights", "vision_weights", "draft_weights")
-            left = lines["memory"] - sum(lines.get(name, 0.0) for name in used)
-            pools = lines.get("state_pool", 0.0) + lines["cache_pool"]
+        assert len(found.rows) == 3
+        for row in found.rows:
+            weights = (row.weight_bytes, row.vision_weight_bytes, row.draft_weight_bytes)
+            left = row.memory_bytes - row.reserved_bytes - sum(one or 0.0 for one in weights)
+            pools = (row.state_pool_bytes or 0.0) + row.cache_pool_bytes
             assert pools == pytest.approx(left, rel=1e-9)
-        assert "draft_weights" not in found.sides[0].lines
+        assert found.rows[0].draft_weight_bytes is None
 
 
 def test_a_chip_without_a_log_has_nearly_all_of_its_memory() -> None:
@@ -43,8 +42,8 @@ def test_a_chip_without_a_log_has_nearly_all_of_its_memory() -> None:
     # The least that H100, H200 and B200 leave, 79.19 of 80, 139.7 of 141 and 178.0 of 180 GiB.
     assert chip.server_memory_bytes == 0.99 * chip.peak.memory_bytes
     for engine, share in (("vllm", 0.99), ("sglang", 0.99), ("tensorrt-llm", 0.99), ("ideal", 1.0)):
-        lines = capacity("Qwen/Qwen3-8B", chip, engine=engine).sides[0].lines
-        assert lines["memory"] == share * chip.peak.memory_bytes
+        (row,) = capacity("Qwen/Qwen3-8B", chip, engine=engine).rows
+        assert row.memory_bytes == share * chip.peak.memory_bytes
 
 
 def test_names_and_objects_ask_the_same() -> None:
@@ -58,9 +57,9 @@ def test_names_and_objects_ask_the_same() -> None:
             server=server,
             **told,
         )
-        assert by_object.to_dict() == by_name.to_dict()
-    assert [side.largest_batch for side in by_name.sides] == [9, 9]
-    assert [side.bound_by for side in by_name.sides] == ["running", "running"]
+        assert by_object.records == by_name.records
+    assert [row.largest_batch for row in by_name.rows] == [9, 9]
+    assert [row.bound_by for row in by_name.rows] == ["running", "running"]
     assert repr(by_name).startswith("<Capacity: Qwen3-8B on 1 x NVIDIA H100 SXM 80GB, context 8192")
 
 
@@ -77,12 +76,12 @@ def test_drafts_are_those_of_the_block_or_the_usual_ones() -> None:
             "autoregressive,cost=0.1",
         ],
     )
-    assert [side.draft_len for side in found.sides] == [0, 15, 7, 3, 3, 5, 3]
+    assert [row.draft_len for row in found.rows] == [0, 15, 7, 3, 3, 5, 3]
     tree = capacity("Qwen/Qwen3-8B", "h100", drafters="eagle3,tree=3/2/1,siblings=0.3/0.2")
     # 3 + 6 + 6 nodes and the root, which vLLM would look ahead for.
-    assert tree.sides[1].draft_len == 3
+    assert tree.rows[1].draft_len == 3
     chain = capacity("Qwen/Qwen3-8B", "h100", drafters="eagle3", draft_len=15)
-    assert tree.sides[1].lines == chain.sides[1].lines
+    assert tree.records[1] | {"drafter": "eagle3", "draft_len": 15} == chain.records[1]
     with pytest.raises(OptionError, match="draft_len is 6; allowed: a whole number from 1 to 5"):
         capacity("Qwen/Qwen3-8B", "h100", drafters="medusa", draft_len=6)
     with pytest.raises(OptionError, match=r"draft_len is 0; allowed: a whole number from 1$"):
@@ -91,7 +90,7 @@ def test_drafts_are_those_of_the_block_or_the_usual_ones() -> None:
 
 def test_a_chip_without_a_fit_has_the_rules_of_the_server_asked_for() -> None:
     def framework(found: Capacity) -> str:
-        return found.sides[0].served.server.framework
+        return found.rows[0].served.server.framework
 
     assert framework(capacity("Qwen/Qwen3-8B", "l40s")) == "vllm"  # nobody fitted it
     assert framework(capacity("Qwen/Qwen3-8B", "l40s", engine="sglang")) == "sglang"
@@ -127,14 +126,12 @@ def test_the_shell_prints_json_of_a_batch_that_fits_nowhere() -> None:
     )
     assert code == 0
     found = json.loads(text.splitlines()[-1])
-    assert found["plain"]["largest_batch"] == 0
-    assert found["plain"]["bytes"]["cache_pool"] < 0
-    assert found["server"]["framework"] == "vllm"
-    short = found["plain"]["short_bytes"]
-    assert (
-        short
-        == found["plain"]["bytes"]["cache_per_request"] - found["plain"]["bytes"]["cache_pool"]
-    )
+    plain = found["rows"][0]
+    assert (found["version"], found["choice"], plain["largest_batch"]) == (3, None, 0)
+    assert plain["cache_pool_bytes"] < 0
+    assert found["case"]["server"]["framework"] == "vllm"
+    short = plain["short_bytes"]
+    assert short == plain["cache_per_request_bytes"] - plain["cache_pool_bytes"]
     assert found["warnings"][0] == (
         f"not one request fits: {short / 2**30:.1f} GiB more would be needed on each device"
     )
@@ -146,7 +143,7 @@ def test_the_shell_prints_json_of_a_batch_that_fits_nowhere() -> None:
 
 def test_no_setting_limits_the_textbook() -> None:
     _, text, _ = shell("capacity Qwen/Qwen3-8B -H h100 --engine ideal --json")
-    assert json.loads(text)["plain"]["limits"]["running"] is None
+    assert json.loads(text)["rows"][0]["running_limit"] is None
 
 
 @pytest.mark.parametrize(
@@ -171,7 +168,7 @@ def test_the_shell_is_told_that_states_are_replayed() -> None:
     most = []
     for more in ("", " --recurrent-state snapshot-copy", " --recurrent-state replay"):
         _, text, _ = shell(words + more)
-        most.append(json.loads(text)["drafters"][0]["largest_batch"])
+        most.append(json.loads(text)["rows"][1]["largest_batch"])
     copied, stated, replayed = most
     # 5 slots of a request, and 4 copies; or as many as plain decoding but for 16 tokens' inputs.
     assert copied == stated
@@ -185,8 +182,8 @@ def test_groups_of_devices_are_said_where_their_requests_are_added_up() -> None:
     said = "2 groups of devices serve separate requests: most requests counts all of them"
     assert (said in one.notes, two.notes[0]) == (False, said)
     # The limits are those of a group.
-    (side,) = two.sides
-    assert side.largest_batch == 2 * int(side.to_dict()["limits"]["cache"])
+    (row,) = two.rows
+    assert row.largest_batch == 2 * int(row.cache_limit)
 
 
 def test_the_shell_writes_the_budget_as_csv_and_as_a_chart(tmp_path: Path) -> None:
@@ -196,7 +193,7 @@ def test_the_shell_writes_the_budget_as_csv_and_as_a_chart(tmp_path: Path) -> No
     assert code == 0
     plain, eagle3, ngram = csv.DictReader(io.StringIO(text))
     assert [row["drafter"] for row in (plain, eagle3, ngram)] == ["", "eagle3", "ngram"]
-    assert (plain["draft_weights_bytes"], plain["memory_bytes"]) == (
+    assert (plain["draft_weight_bytes"], plain["memory_bytes"]) == (
         "",
         "85030000000.0",
     )  # 79.19 GiB

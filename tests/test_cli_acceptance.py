@@ -44,7 +44,7 @@ def test_profiles_are_listed_by_name_with_what_they_hold() -> None:
     text = run("acceptance", "--find", "qwen3.6-35b-a3b/mtp/")
     assert MTP in text
     assert "4.00" in text
-    everything = objects(run("acceptance", "--json"))
+    everything = objects(run("acceptance", "--json"))["rows"]
     assert {"name", "model", "drafter", "task", "survival", "source", "counted"} <= set(
         everything[0]
     )
@@ -57,7 +57,7 @@ def test_a_profile_is_shown_with_its_source(tmp_path: Path) -> None:
     assert "0.779 0.583" in text
     assert "4 (bonus in)" in text
     assert (tmp_path / "curve.svg").read_text().count("qwen3.6-35b-a3b") >= 1
-    (shown,) = objects(run("acceptance", "show", "qwen3.6-27b/mtp/gsm8k", "--json"))
+    (shown,) = objects(run("acceptance", "show", "qwen3.6-27b/mtp/gsm8k", "--json"))["rows"]
     assert shown["lengths"] == {"3": 3.556, "7": 5.503, "15": 6.855}
     assert len(shown["survival"]) == 15
 
@@ -67,7 +67,7 @@ def test_a_file_is_fitted_and_the_law_is_a_spec(tmp_path: Path) -> None:
     # 16 rounds of a drafter that is right every second time, three drafts at most
     path.write_text('{"acceptance_histogram": [8, 4, 2, 2]}')
     picture = tmp_path / "fit.png"
-    fits = objects(run("acceptance", "fit", str(path), "--json", "--plot", str(picture)))
+    fits = objects(run("acceptance", "fit", str(path), "--json", "--plot", str(picture)))["rows"]
     assert [fit["law"] for fit in fits] == ["constant", "decay", "beta"]
     assert fits[0]["spec"] == "accept=0.5"
     assert fits[0]["worst_residual"] == pytest.approx(0, abs=1e-9)
@@ -78,7 +78,7 @@ def test_a_file_is_fitted_and_the_law_is_a_spec(tmp_path: Path) -> None:
 
 
 def test_a_profile_of_one_number_fits_one_number() -> None:
-    fits = objects(run("acceptance", "fit", "qwen3-8b/eagle3/gsm8k", "--json"))
+    fits = objects(run("acceptance", "fit", "qwen3-8b/eagle3/gsm8k", "--json"))["rows"]
     assert [fit["law"] for fit in fits] == ["constant"]
 
 

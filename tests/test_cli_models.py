@@ -59,7 +59,7 @@ def test_every_output_of_predict_says_which_family_stood_in(unknown: Path, tmp_p
     assert f"note: {NOTE}" in table
     result = json.loads(run(*words, "--json"))
     assert NOTE in result["notes"]
-    assert result["model"] == f"{unknown} (as llama)"
+    assert result["case"]["model"] == f"{unknown} (as llama)"
     with (tmp_path / "points.csv").open(newline="") as file:
         assert {row["model"] for row in csv.DictReader(file)} == {f"{unknown} (as llama)"}
 
@@ -69,18 +69,18 @@ def test_explain_and_show_and_diff_say_which_family_stood_in(unknown: Path) -> N
     explain = ["explain", unknown, "-H", "b200", *chosen]
     assert f"note: {NOTE}" in run(*explain)
     result = json.loads(run(*explain, "--json"))
-    assert (result["model"], result["notes"][0]) == (f"{unknown} (as llama)", NOTE)
+    assert (result["case"]["model"], result["notes"][0]) == (f"{unknown} (as llama)", NOTE)
     show = ["models", "show", unknown, *chosen]
     assert f"note: {NOTE}" in run(*show)
-    row = json.loads(run(*show, "--json"))
-    assert (row["family"], row["notes"]) == ("llama", [NOTE])
+    found = json.loads(run(*show, "--json"))
+    assert (found["rows"][0]["family"], found["notes"]) == ("llama", [NOTE])
     assert f"note on a: {NOTE}" in run("models", "diff", unknown, "Qwen/Qwen3-8B", *chosen)
 
 
 def test_the_family_that_the_config_has_is_no_news(tmp_path: Path) -> None:
     path = write(tmp_path, "tiny.json", TINY)
-    row = json.loads(run("models", "show", path, "--family", "llama", "--json"))
-    assert row["notes"] == []
+    found = json.loads(run("models", "show", path, "--family", "llama", "--json"))
+    assert found["notes"] == found["rows"][0]["notes"] == []
 
 
 def test_show_says_of_all_elements_how_they_are_stored() -> None:
@@ -95,7 +95,7 @@ def test_show_says_of_all_elements_how_they_are_stored() -> None:
 def explained(*words: object) -> tuple[dict[str, dict[str, Any]], list[str]]:
     """Return the operations of one pass by name, and its notes."""
     result = json.loads(run("explain", *words, "--json"))
-    return {op["op"]: op for op in result["ops"]}, result["notes"]
+    return {op["op"]: op for op in result["rows"]}, result["notes"]
 
 
 def test_formats_of_the_user_change_bytes_and_are_said() -> None:
@@ -170,9 +170,9 @@ def test_a_quantised_copy_differs_in_formats_bytes_and_cache_alone(tmp_path: Pat
     section = {"quant_algo": "FP8", "kv_cache_scheme": "FP8", "ignore": ["*.down_proj", "lm_head"]}
     narrow = write(tmp_path, "narrow.json", TINY | {"quantization_config": section})
     result = json.loads(run("models", "diff", plain, narrow, "--json"))
-    assert result["models"] == [str(plain), str(narrow)]
-    assert result["notes"] == [[], []]
-    found = {(row["group"], row["name"]): row["values"] for row in result["differences"]}
+    assert result["case"]["models"] == [str(plain), str(narrow)]
+    assert result["notes"] == []
+    found = {(row["group"], row["name"]): [row["first"], row["second"]] for row in result["rows"]}
     # two layers: q and o 64 x 64, k and v 64 x 32, gate and up 64 x 256, down 128 x 64
     inside, down, head = 2 * (2 * 4096 + 2 * 2048 + 16384), 2 * 8192, 64 * 1000
     assert found.pop(("formats", "params in bf16")) == [inside + down + head, down + head]
@@ -194,7 +194,7 @@ def test_a_quantised_copy_differs_in_formats_bytes_and_cache_alone(tmp_path: Pat
 def test_two_models_of_one_kind_differ_in_nothing(tmp_path: Path) -> None:
     words = [write(tmp_path, name, TINY) for name in ("a.json", "b.json")]
     assert "no difference in what determines cost" in run("models", "diff", *words)
-    assert json.loads(run("models", "diff", *words, "--json"))["differences"] == []
+    assert json.loads(run("models", "diff", *words, "--json"))["rows"] == []
 
 
 def test_the_table_of_a_diff_has_both_values_and_their_ratio() -> None:
@@ -210,9 +210,12 @@ def test_the_table_of_a_diff_has_both_values_and_their_ratio() -> None:
 
 def test_shapes_inside_of_parts_are_compared() -> None:
     words = ["models", "diff", "deepseek-ai/DeepSeek-V3.2", "deepseek-ai/DeepSeek-V4-Pro"]
-    found = {row["name"]: row["values"] for row in json.loads(run(*words, "--json"))["differences"]}
-    assert found["sparse_attention.indexer.top_k"] == ["61 x 2048", None]
-    assert found["moe.weight"] == ["58 x fp8-block", "61 x mxfp4"]
+    found = {
+        row["name"]: (row["first"], row["second"])
+        for row in json.loads(run(*words, "--json"))["rows"]
+    }
+    assert found["sparse_attention.indexer.top_k"] == ("61 x 2048", None)
+    assert found["moe.weight"] == ("58 x fp8-block", "61 x mxfp4")
 
 
 def test_a_model_that_cannot_be_read_is_refused_in_one_line() -> None:

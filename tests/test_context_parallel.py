@@ -213,7 +213,7 @@ def test_layers_of_a_drafter_in_sglang_are_as_wide_and_whole() -> None:
             "deepseek-ai/DeepSeek-V3", "h200", tensor_parallel=8, context_len=65536,
             engine="sglang", drafters=["mtp"], decode_context_parallel=spread,
         )  # fmt: skip
-        return found.sides[1].served.room.cache_bytes.item()
+        return found.rows[1].served.room.cache_bytes.item()
 
     # 61 layers over eight devices and one that is whole.
     assert tokens(8) / tokens(1) == pytest.approx((61 / 8 + 1) / 62, rel=1e-6)

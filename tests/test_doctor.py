@@ -73,7 +73,7 @@ def test_a_server_is_predicted_with_what_it_counted(saved: Any) -> None:
     (curve,) = predict(
         SERVED, CHIP, drafters=drafter, batch_size=40, context_len=3250, engine="vllm"
     ).curves
-    length, round_, rate = found.compared
+    length, round_, rate = found.rows
     assert length.measured == pytest.approx(3.04)
     # 1 + 0.9 + 0.81 + 0.729 + 0.6561 + 0.59049
     assert length.predicted == pytest.approx(4.68559)
@@ -81,7 +81,7 @@ def test_a_server_is_predicted_with_what_it_counted(saved: Any) -> None:
     assert round_.measured == pytest.approx(0.024)
     assert rate.measured == pytest.approx(40 * 3.04 / 0.024)
     assert [(one["quantity"], one["measured"]) for one in found.records] == [
-        (one.quantity, one.measured) for one in found.compared
+        (one.quantity, one.measured) for one in found.rows
     ]
     change = found.change
     assert change is not None
@@ -93,7 +93,7 @@ def test_a_server_is_predicted_with_what_it_counted(saved: Any) -> None:
     # The sentence has no other gain than that over plain decoding.
     assert f"{change.best.speedup:.2f}x plain decoding" in found.advice[0]
     assert "%" not in found.advice[0]
-    told = found.to_dict()["change"]
+    told = found.to_dict()["choice"]["change"]
     assert told["best"]["speedup"] == change.best.speedup
     assert told["now"]["draft_len"] == 5
     assert found.flags is not None
@@ -137,12 +137,12 @@ def test_a_server_that_does_as_predicted_is_not_off(
     )
     found = of(saved(first, second), drafter="eagle3")
     assert found.observed.prefix_hit_rate == hits
-    for row in found.compared[1:]:
+    for row in found.rows[1:]:
         assert row.off == pytest.approx(0, abs=0.02), row
     assert not any("hold the prefills" in note for note in found.notes)
     # Of one page, the gauge shows those in flight.
     (path,) = saved(page(replace(life, running=float(clients))) + cached * (page is vllm_page))
-    assert of([path], drafter="eagle3", context_len=9).compared[1].predicted == pytest.approx(
+    assert of([path], drafter="eagle3", context_len=9).rows[1].predicted == pytest.approx(
         tpot_s * LIFE.tokens_per_round, rel=0.02
     )
 
@@ -178,7 +178,7 @@ def test_a_server_of_llama_cpp_is_read(saved: Any) -> None:
     assert (seen.tokens_per_round, seen.round_s, seen.tokens_per_s) == (4.0, 0.1, 40.0)
     assert seen.survival == pytest.approx((0.9, 0.75, 0.6, 0.45, 0.3))
     assert found.setup.engine.name.startswith("llama.cpp")
-    assert [row.predicted is not None for row in found.compared] == [False, True, True]
+    assert [row.predicted is not None for row in found.rows] == [False, True, True]
     paths = saved(llama_cpp_page(100.0, off=True), llama_cpp_page(160.0, off=True))
     plain = doctor(
         "Qwen/Qwen3.6-27B", "rtx-4090", pages=paths, options={"weight_dtype": "q4_k_m"}, **told
@@ -204,9 +204,9 @@ def test_a_longer_round_or_another_chip_moves_only_its_own_row(saved: Any) -> No
     slower = replace(LIFE, round_s=0.03)
     later = saved(vllm_page(slower), vllm_page(slower.at(1030.0)))
     one, other = (of(each, drafter="eagle3") for each in (paths, later))
-    assert one.compared[0] == other.compared[0]
-    assert one.compared[0].predicted is None
-    assert one.compared[1].predicted == other.compared[1].predicted
+    assert one.rows[0] == other.rows[0]
+    assert one.rows[0].predicted is None
+    assert one.rows[1].predicted == other.rows[1].predicted
 
 
 def test_the_gain_is_over_plain_decoding() -> None:
@@ -279,7 +279,7 @@ def test_beyond_positions_that_were_counted_acceptance_goes_on(saved: Any) -> No
     assert f"K={change.longer.draft_len} may give" in found.advice[1]
     (law,) = [note for note in found.notes if note.startswith("beyond K=2, the longest counted")]
     assert "geometric" in law
-    told = found.to_dict()["change"]
+    told = found.to_dict()["choice"]["change"]
     assert (told["measured"], told["longer"]["draft_len"]) == (2, change.longer.draft_len)
 
 
@@ -296,7 +296,7 @@ def test_a_longer_draft_that_may_gain_is_to_be_tried(saved: Any) -> None:
     words = f"K={longer.draft_len} may give {longer.speedup:.2f}x plain decoding ("
     assert found.advice[1].startswith(words)
     assert found.advice[1].endswith("beyond K=5, the longest measured: try it before you keep it")
-    assert found.to_dict()["change"]["longer"]["draft_len"] == longer.draft_len
+    assert found.to_dict()["choice"]["change"]["longer"]["draft_len"] == longer.draft_len
     assert any(note.startswith("beyond K=5, the longest counted") for note in found.notes)
 
 
@@ -349,8 +349,8 @@ def test_without_a_drafter_it_measures_alone(saved: Any) -> None:
     assert found.advice == (
         "K=5 now; name the drafter (--drafter) to see what another draft length would gain",
     )
-    assert [one.predicted for one in found.compared] == [None] * 3
-    assert found.to_dict()["change"] is None
+    assert [one.predicted for one in found.rows] == [None] * 3
+    assert found.to_dict()["choice"]["change"] is None
 
 
 def test_a_plain_server_is_told_what_drafting_would_gain(saved: Any) -> None:
@@ -358,7 +358,7 @@ def test_a_plain_server_is_told_what_drafting_would_gain(saved: Any) -> None:
     paths = saved(vllm_page(plain, off=True), vllm_page(plain.at(1030.0), off=True))
     found = of(paths, drafter="eagle3,accept-length=3.2@5")
     assert found.advice[0].startswith("speculation is off now; at 40 running requests K=")
-    assert [one.quantity for one in found.compared] == ["step", "tokens per second"]
+    assert [one.quantity for one in found.rows] == ["step", "tokens per second"]
     mute = of(paths, drafter="eagle3")
     assert mute.advice[0].startswith("speculation is off now; no prediction: no acceptance")
     assert mute.prediction is None
@@ -369,7 +369,7 @@ def test_nothing_decoded_is_said(saved: Any) -> None:
     found = of(saved(vllm_page(quiet), vllm_page(quiet.at(1030.0))), drafter="eagle3,accept=0.8")
     assert any(note.startswith("no round was counted") for note in found.notes)
     assert found.observed.round_s is None
-    assert [one.off for one in found.compared] == [None] * 3
+    assert [one.off for one in found.rows] == [None] * 3
     assert found.context_len == 4096
     assert found.change is not None
     assert found.change.now is not None
@@ -397,7 +397,9 @@ def test_at_larger_loads_it_is_another_length(saved: Any) -> None:
         assert f"above {first - 1} {words}" in found.advice[0]
     assert found.flags is not None
     assert "num_speculative_tokens_per_batch_size" in found.flags.text
-    assert found.to_dict()["schedule"] == [list(one) for one in found.change.schedule.ranges]
+    assert found.to_dict()["choice"]["schedule"] == [
+        list(one) for one in found.change.schedule.ranges
+    ]
 
 
 def test_loads_without_room_for_drafts_are_no_reason_to_turn_them_off(saved: Any) -> None:
@@ -417,7 +419,7 @@ def test_a_load_beyond_the_room_has_no_advice(saved: Any) -> None:
     found = of(saved(vllm_page(crowd), vllm_page(crowd.at(1030.0))), drafter="eagle3")
     assert found.change is None
     assert "no room for this load" in found.advice[0]
-    assert found.compared[1].predicted is None
+    assert found.rows[1].predicted is None
 
 
 def test_the_first_length_beyond_the_grid_has_no_figure() -> None:
@@ -430,8 +432,8 @@ def test_drafts_beyond_the_grid_have_no_figure(saved: Any) -> None:
     deep = replace(LIFE, survival=tuple(0.9**depth for depth in range(1, 21)))
     found = of(saved(vllm_page(deep), vllm_page(deep.at(1030.0))), drafter="eagle3")
     assert "no figure" in found.advice[0]
-    assert found.to_dict()["change"]["now"] is None
-    assert found.compared[1].predicted is None
+    assert found.to_dict()["choice"]["change"]["now"] is None
+    assert found.rows[1].predicted is None
 
 
 def test_a_small_gain_is_none(saved: Any) -> None:
@@ -460,7 +462,7 @@ def test_a_tree_goes_by_its_own_acceptance(saved: Any) -> None:
     assert found.flags is None
     assert found.prediction is not None
     (curve,) = found.prediction.curves
-    assert found.compared[0].predicted == pytest.approx(curve.tokens_per_round[0, 0, 5])
+    assert found.rows[0].predicted == pytest.approx(curve.tokens_per_round[0, 0, 5])
 
 
 def test_a_context_is_known_where_prompts_and_answers_were_counted() -> None:
@@ -489,7 +491,7 @@ def test_an_acceptance_by_context_is_that_of_the_context(saved: Any) -> None:
         specroof.load_drafter("eagle3"), acceptance=context_acceptance({1000: short, 5000: long})
     )
     found = of(saved(vllm_page(LIFE), vllm_page(LATER)), drafter=drafter, context_len=5000)
-    assert found.compared[0].predicted == pytest.approx(3.5)
+    assert found.rows[0].predicted == pytest.approx(3.5)
 
 
 def test_replicas_share_a_load_and_ranks_of_one_model_do_not(saved: Any) -> None:
@@ -520,7 +522,7 @@ def test_a_server_that_shows_no_draft_length_is_not_called_off(saved: Any) -> No
     assert found.observed.speculates
     assert found.advice[0].startswith("drafts are made now, how many is not shown; at 58 running")
     assert "no figure for the draft length that runs" in found.advice[0]
-    assert found.to_dict()["change"]["now"] is None
+    assert found.to_dict()["choice"]["change"]["now"] is None
     assert ["drafts", "per", "round", "on"] in [one.split()[:4] for one in found.text().split("\n")]
     assert of(paths, drafter="eagle3").change is None  # a length says nothing without its depth
 
@@ -536,9 +538,9 @@ def test_more_running_requests_than_a_default_allows_overrule_it(saved: Any) -> 
     assert change.schedule.ranges[-1][1] == 58
     assert change.schedule.drafts(58) > 0
     assert "turn it off" not in " ".join(found.advice)
-    assert found.compared[1].predicted is not None
+    assert found.rows[1].predicted is not None
     assert any("58 is predicted as the limit" in note for note in found.notes)
-    assert found.to_dict()["server"]["running"] == 58
+    assert found.to_dict()["case"]["server"]["running"] == 58
     assert found.flags is not None
     assert "--max-running-requests" not in found.flags.text  # it has one that allows them
 
@@ -565,7 +567,7 @@ def test_a_saved_server_info_says_length_and_limits(saved: Any, tmp_path: Path) 
     assert found.change is not None
     assert found.change.schedule.ranges[-1][1] == 128
     assert not any("assumed" in note for note in found.notes)
-    server = found.to_dict()["server"]
+    server = found.to_dict()["case"]["server"]
     assert (server["running"], server["memory"]) == (128, 0.85)
     # A gauge is of now, where the server has it: adaptive drafts may differ from the arguments.
     live = [sglang_page(one, steps=2, verified=3) for one in (CROWD, CROWD.at(1030.0))]
@@ -635,7 +637,7 @@ def test_vllm_says_memory_weights_and_release(monkeypatch: pytest.MonkeyPatch) -
         pages["/v1/models"] = json.dumps({"data": [{"id": "prod", "root": "/models/other"}]})
         (note,) = [one for one in doctor(SERVED, CHIP, pages=url).notes if "calls its" in one]
         assert "'/models/other'" in note
-    server = found.to_dict()["server"]
+    server = found.to_dict()["case"]["server"]
     assert (server["memory"], server["prefix-cache"]) == (0.5, False)
     assert "metrics are named as in vLLM 0.33.0; the server is 0.33.0" in found.notes
 

@@ -187,7 +187,9 @@ def test_calibrate_and_validate_answer_as_the_shell_does(bench: Path) -> None:
     assert fitted.found is fitted.calibration  # the name of old
     assert said(fitted) == shell("calibrate", *words)
     assert fitted.hardware.engine().name == "calibrated"
-    checked = specroof.validate([bench], specroof.load_model(MODEL), CHIP, **given)
+    checked = specroof.validate([bench], MODEL, CHIP, **given)
+    by_object = specroof.validate([bench], specroof.load_model(MODEL), CHIP, **given)
+    assert by_object.records == checked.records
     assert said(checked) == shell("validate", *words)
 
 
@@ -221,24 +223,25 @@ def test_a_study_is_a_mapping_too() -> None:
 @pytest.mark.slow
 @pytest.mark.long
 def test_lists_of_models_and_chips_answer_as_the_shell_does() -> None:
-    assert [one.to_dict() for one in list_models()] == shell("models")
-    assert [said(one) for one in list_hardware()] == shell("hardware")
-    model = specroof.load_model(MODEL)
-    assert said(show_model(model)) | {"name": MODEL} == shell("models", "show", MODEL)
-    chip = show_hardware(specroof.load_hardware(CHIP))
-    assert said(chip) | {"name": CHIP} == shell("hardware", "show", CHIP)
+    assert said(list_models()) == shell("models")
+    assert said(list_hardware()) == shell("hardware")
+    assert said(show_model(MODEL)) == shell("models", "show", MODEL)
+    assert said(show_hardware(CHIP)) == shell("hardware", "show", CHIP)
+    (row,) = show_model(specroof.load_model(MODEL)).records
+    assert row | {"name": MODEL} == show_model(MODEL).records[0]
+    (chip,) = show_hardware(specroof.load_hardware(CHIP)).records
+    assert chip | {"name": CHIP} == show_hardware(CHIP).records[0]
     other = "Qwen/Qwen3-4B"
     assert said(diff_models(MODEL, other)) == shell("models", "diff", MODEL, other)
 
 
 def test_acceptance_and_dice_answer_as_the_shell_does() -> None:
     name = "qwen3.6-35b-a3b/mtp/speed-bench"
-    (row,) = shell("acceptance", "show", name)
-    assert show_profiles(name).to_dict() == {name: row}
-    rows = shell("acceptance", "fit", name, "--law", "constant")
-    assert fit_profiles(name, law="constant").to_dict() == {name: rows}
-    assert len(find_profiles("SPEED-bench").profiles) == len(
-        shell("acceptance", "list", "--find", "SPEED-bench")
+    assert said(show_profiles(name)) == shell("acceptance", "show", name)
+    fitted = fit_profiles(name, law="constant")
+    assert said(fitted) == shell("acceptance", "fit", name, "--law", "constant")
+    assert said(find_profiles("SPEED-bench")) == shell(
+        "acceptance", "list", "--find", "SPEED-bench"
     )
     assert said(sampling_is_exact(n_tokens=2000)) == shell(
         "acceptance", "simulate", "--tokens", "2000"

@@ -34,7 +34,7 @@ def test_the_shell_prints_the_waterfall_and_draws_it(tmp_path: Path) -> None:
     assert found.why in done.stdout
     printed = json.loads(shell(*words, "--json").stdout.splitlines()[-1])
     assert printed == json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert printed["round"]["why"] == found.why
+    assert printed["case"]["round"]["why"] == found.why
     never = shell("--drafter", "block,accept=.9,cost=5,drafts=3", "--draft-len", "2").stdout
     assert "never (" in never
     assert "acceptance that breaks even" not in shell("--drafter", "ideal").stdout

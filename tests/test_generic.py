@@ -167,10 +167,11 @@ def test_a_profile_built_in_python_takes_its_figures_as_they_are() -> None:
 def test_generic_engines_are_shown_with_the_chip() -> None:
     chip = load_hardware("l40s")
     shown = json.loads(CliRunner().invoke(app, ["hardware", "show", "l40s", "--json"]).output)
-    engine, stand_ins = chip.engine("vllm"), shown["generic"]
+    engine, stand_ins = chip.engine("vllm"), shown["case"]["profile"]["generic"]
     assert stand_ins["family"] == "ada"
     assert stand_ins["engines"]["vllm"]["memory_frac"] == engine.memory_frac
-    assert show_hardware(replace(chip, generic=None)).to_dict()["generic"] is None
+    alone = show_hardware(replace(chip, generic=None)).to_dict()
+    assert alone["case"]["profile"]["generic"] is None
 
 
 def test_a_fitted_engine_needs_no_generic_one() -> None:

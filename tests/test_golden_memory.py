@@ -20,11 +20,10 @@ GIBIBYTE: Final = 2**30
 )
 def test_a_server_sees_the_memory_that_was_logged(row: dict[str, Any]) -> None:
     placed = {"engine": row["server"], "tensor_parallel": row["tensor_parallel"]}
-    found = capacity(LOGS["options"]["model"], row["hardware"], **placed).sides[0]
-    lines = found.lines
-    seen = lines["memory"]
+    found = capacity(LOGS["options"]["model"], row["hardware"], **placed).rows[0]
+    seen = found.memory_bytes
     if row["server"] == "sglang":  # shares out what is free: what is not reserved is a share of it
-        seen = (seen - lines["reserved"]) / found.served.server.memory_frac
+        seen = (seen - found.reserved_bytes) / found.served.server.memory_frac
     least, most = min(row["gibibytes"]) * GIBIBYTE, max(row["gibibytes"]) * GIBIBYTE
     assert (1 - LOGS["tolerance"]) * least <= seen <= (1 + LOGS["tolerance"]) * most
     if "requests" in row:
@@ -32,7 +31,7 @@ def test_a_server_sees_the_memory_that_was_logged(row: dict[str, Any]) -> None:
         most_requests = capacity(
             served["model"], row["hardware"], context_len=served["context_len"], **placed
         )
-        assert most_requests.sides[0].largest_batch == row["requests"]
+        assert most_requests.rows[0].largest_batch == row["requests"]
 
 
 @pytest.mark.golden
@@ -53,8 +52,8 @@ def test_a_pool_holds_the_tokens_that_were_logged(
     path = tmp_path / "config.json"
     path.write_text(json.dumps(model))
     placed = {"tensor_parallel": row["tensor_parallel"], **POOLS["options"]}
-    lines = capacity(str(path), row["hardware"], **placed).sides[0].lines
+    (found,) = capacity(str(path), row["hardware"], **placed).rows
     # A request holds its context and the token that is decoded.
-    tokens = lines["cache_pool"] / lines["cache_per_request"] * (placed["context_len"] + 1)
+    tokens = found.cache_pool_bytes / found.cache_per_request_bytes * (placed["context_len"] + 1)
     logged = row["nominal"] / (1 + row["larger"])
     assert tokens == pytest.approx(logged, rel=POOLS["tolerance"])

@@ -12,7 +12,7 @@ from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from socket import SHUT_RDWR
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -308,6 +308,12 @@ def hub(tmp_path: Path) -> Iterator[Deployment]:
     server.server_close()
 
 
+def row(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    """Return the one model that a call shows."""
+    (shown,) = json.loads(done.stdout)["rows"]
+    return dict(shown)
+
+
 def refusal(done: subprocess.CompletedProcess[str]) -> str:
     """Return the one line that a refused call leaves."""
     assert done.returncode == 2
@@ -318,22 +324,22 @@ def refusal(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def test_a_hub_model_is_fetched_once_and_then_read_offline(hub: Deployment) -> None:
-    first = json.loads(hub.show("org/plain").stdout)
+    first = row(hub.show("org/plain"))
     assert (first["name"], first["layers"]) == ("org/plain", 3)
     asked = set(Hub.requests)
     assert {path.rsplit("/", 1)[1] for path in asked} == {"config.json", "hf_quant_config.json"}
     again = hub.show("org/plain", HF_HUB_OFFLINE="1")
-    assert json.loads(again.stdout) == first
+    assert row(again) == first
     assert set(Hub.requests) == asked
 
 
 def test_a_sidecar_on_the_hub_is_not_overlooked(hub: Deployment) -> None:
-    plain, quantised = (json.loads(hub.show(f"org/{name}").stdout) for name in ("plain", "sidecar"))
+    plain, quantised = (row(hub.show(f"org/{name}")) for name in ("plain", "sidecar"))
     assert quantised["weight_bytes"] < plain["weight_bytes"]
 
 
 def test_a_gguf_file_is_read_by_ranges_and_kept_nowhere(hub: Deployment) -> None:
-    shown = json.loads(hub.show("org/gguf/Tiny-Q8_0.gguf").stdout)
+    shown = row(hub.show("org/gguf/Tiny-Q8_0.gguf"))
     assert shown["weight_formats"] == {"q8_0 x int8": 64 * (2 * 64 + 2 * 32 + 3 * 128 + 1000)}
     assert [first for first, _ in Hub.ranges] == [0, 2**20]
     assert sum(length for _, length in Hub.ranges) <= len(GGUF)
@@ -342,9 +348,7 @@ def test_a_gguf_file_is_read_by_ranges_and_kept_nowhere(hub: Deployment) -> None
 
 def test_a_gguf_file_is_found_by_its_format(hub: Deployment) -> None:
     """The first file of a format, as llama.cpp has it: no later part of another one."""
-    by_format, by_name = (
-        json.loads(hub.show(f"org/gguf{name}").stdout) for name in (":q8_0", "/Tiny-Q8_0.gguf")
-    )
+    by_format, by_name = (row(hub.show(f"org/gguf{name}")) for name in (":q8_0", "/Tiny-Q8_0.gguf"))
     assert by_format == by_name | {"name": "org/gguf:q8_0"}
     line = refusal(hub.show("org/gguf:Q6_K"))
     assert "no GGUF file of Q6_K" in line
@@ -355,7 +359,7 @@ def test_a_gguf_file_is_found_by_its_format(hub: Deployment) -> None:
 
 
 def test_another_host_that_keeps_a_file_gets_no_key(hub: Deployment) -> None:
-    shown = json.loads(hub.show("org/elsewhere/Tiny-Q8_0.gguf", HF_TOKEN=TOKEN).stdout)
+    shown = row(hub.show("org/elsewhere/Tiny-Q8_0.gguf", HF_TOKEN=TOKEN))
     assert shown["layers"] == 1
     assert Hub.keys == [None, None]
 
@@ -429,7 +433,7 @@ def test_a_server_that_names_files_outside_of_the_cache_is_refused(
 
 
 def test_tags_of_other_servers_are_names_too(hub: Deployment) -> None:
-    assert json.loads(hub.show("org/weak").stdout)["layers"] == 3
+    assert row(hub.show("org/weak"))["layers"] == 3
 
 
 @pytest.mark.parametrize("name", ["org/a--b", "org/a..b", "org/x.git", "org/" + "x" * 97])

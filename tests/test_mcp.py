@@ -100,7 +100,7 @@ def test_a_refusal_is_one_line_and_a_bug_does_not_end_the_server(
         "broken": Tool(Command(question=broken), {}),
         "large": Tool(Command(question=large), {}),
         "long": Tool(Command(question=long), {}),
-        **{name: Tool(questions(can_read=False)[name], {}) for name in ("models", "hardware")},
+        **{name: Tool(questions(can_read=False)[name], {}) for name in ("hardware", "acceptance")},
     }
     answer = reply(tools, "predict", PREDICT)
     assert "H100" in answer["text"]
@@ -120,11 +120,11 @@ def test_a_refusal_is_one_line_and_a_bug_does_not_end_the_server(
         assert answer["text"].isprintable()
         assert (answer["structured_content"], answer["is_error"]) == (None, True)
     assert "Traceback" in capsys.readouterr().err
-    # A list stands in an object; where its JSON is too long, the text remains.
-    assert reply(tools, "models", {})["structured_content"]["items"]
-    chips = reply(tools, "hardware", {})
-    assert "left out" in chips["text"]
-    assert (chips["structured_content"], chips["is_error"]) == (None, False)
+    assert reply(tools, "hardware", {})["structured_content"]["rows"]
+    # Where the JSON is too long, the text remains.
+    profiles = reply(tools, "acceptance", {})
+    assert "left out" in profiles["text"]
+    assert (profiles["structured_content"], profiles["is_error"]) == (None, False)
 
 
 def test_the_guard_lets_only_own_and_allowed_files_through(
@@ -284,7 +284,7 @@ def test_a_client_gets_what_the_command_prints_and_no_call_is_lost() -> None:
         assert "80% band" in answer.content[0].text
         for number in range(50):
             batch = await client.call_tool("capacity", QWEN | {"context_len": 100 + number})
-            assert batch.structured_content["context_len"] == 100 + number
+            assert batch.structured_content["case"]["load"]["context_len"] == 100 + number
         unknown = await client.call_tool("nowhere", {})
         assert unknown.is_error
 

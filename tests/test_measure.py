@@ -148,7 +148,7 @@ def test_passes_that_cost_in_steps_are_predicted_by_the_measured_engine(
     assert one["after"] < 1 < one["before"]
     assert float(answer.after.best_speedup[0, 0]) == 1
     assert "1.00x with 0 drafts as measured here" in str(answer)
-    assert answer.to_dict()["passes"] == answer.records
+    assert answer.to_dict()["rows"] == answer.records
     calls = [json.loads(line) for line in Path(f"{bench}.calls").read_text().splitlines()]
     assert [(call["-p"], call["-r"], call["-t"]) for call in calls] == [
         ("1,16", "1", "1"),
@@ -212,7 +212,7 @@ def test_the_script_is_self_contained(tmp_path: Path, gguf: Path) -> None:
     answer = specroof.measure(gguf, CPU, results=passes)
     assert [row["rows"] for row in answer.records] == [*STEPS]
     script_answer = specroof.measure(gguf, CPU, script=True)
-    assert script_answer.to_dict()["script"] == script.read_text(encoding="utf-8")
+    assert script_answer.to_dict()["case"]["script"] == script.read_text(encoding="utf-8")
     assert "time_passes.py" in repr(script_answer)
 
 

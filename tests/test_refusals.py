@@ -313,7 +313,8 @@ def test_json_names_the_chip_and_the_devices_apart(command: str) -> None:
 
 def test_an_explained_pass_says_which_pass_it_is() -> None:
     found = specroof.explain(MODEL, "h100", batch_size=3, context_len=700, query_len=4).to_dict()
-    assert [found[name] for name in ("batch_size", "context_len", "query_len")] == [3, 700, 4]
+    load = found["case"]["load"]
+    assert [load[name] for name in ("batch_size", "context_len", "query_len")] == [3, 700, 4]
 
 
 #: An engine whose memory has no end.
@@ -367,6 +368,6 @@ def test_python_refuses_what_is_of_another_kind(
 
 def test_capacity_understands_engines_in_others_words() -> None:
     ours, theirs = (
-        specroof.capacity(MODEL, "mi300x", engine=name).to_dict() for name in ("vllm", "vLLM")
+        specroof.capacity(MODEL, "mi300x", engine=name).records for name in ("vllm", "vLLM")
     )
     assert ours == theirs

@@ -198,4 +198,4 @@ def test_the_command_lists_the_worst() -> None:
     lines = CliRunner().invoke(app, ["validate"]).stdout.splitlines()
     assert sum(line.startswith("loses ") for line in lines) == 5
     told = CliRunner().invoke(app, ["validate", "--json"]).stdout.splitlines()[-1]
-    assert len(json.loads(told)["regret"]["worst"]) == 5
+    assert len(json.loads(told)["case"]["regret"]["worst"]) == 5

@@ -111,3 +111,12 @@ def test_the_command_lists_schemas_and_prints_one() -> None:
     unknown = run(app, ["schema", "nowhere"])
     assert (unknown.exit_code, unknown.stdout) == (2, "")
     assert "models-show" in unknown.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [("predict", "predict"), ("models", "models"), ("models show", "models-show")],
+)
+def test_a_command_prints_its_own_schema(words: str, name: str) -> None:
+    done = CliRunner().invoke(app, [*words.split(), "--json-schema"])
+    assert json.loads(done.stdout) == load_schema(name)

@@ -196,6 +196,17 @@ def test_help_at_80_columns_breaks_no_word(word: str) -> None:
     assert {word for word in words if not word.startswith("--tensor-parallel")} <= whole
 
 
+def test_help_only_names_textbook_choices_unless_all_is_asked_for() -> None:
+    run, choices = CliRunner().invoke, "Take max(compute, memory) over each of these."
+    brief = run(app, ["explain", "--help"], env={"COLUMNS": "300"}).stdout
+    every = run(app, ["explain", "--help-all"], env={"COLUMNS": "300"}).stdout
+    assert "Textbook choices" in brief
+    assert "Show --granularity, --experts, --count" in brief
+    assert choices not in brief
+    assert choices in every
+    assert "Textbook" not in run(app, ["models", "show", "--help"]).stdout
+
+
 def test_help_shows_the_flags_of_a_command_before_those_of_every_command() -> None:
     shown = STYLE.sub("", on_a_terminal(100, "advise", "--help"))
     first, second = (shown.index(title) for title in ("Placement and server", "Formats and"))

@@ -674,7 +674,7 @@ def test_the_answer_has_tables_and_reasons() -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("asked_for_validated")
 def test_validate_scores_every_served_load(served_validated: ServedValidation) -> None:
-    content = specroof.validate().to_dict()["served"]
+    content = specroof.validate().to_dict()["case"]["served"]
     scored = sum(group["tpot_s"]["n"] for group in content["sources"].values())
     assert scored + sum(1 for score in served_validated.scores if "tpot_ratio" in score.off) + sum(
         cell["n"] for cell in content["left_out"]

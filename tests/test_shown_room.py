@@ -11,7 +11,7 @@ from specroof.cli import app
 
 #: What `capacity`, which has goldens of its own, says of the server below.
 PLAIN_ROOM = (
-    capacity("Qwen/Qwen3.5-27B", "h200", engine="sglang", context_len=4096).sides[0].largest_batch
+    capacity("Qwen/Qwen3.5-27B", "h200", engine="sglang", context_len=4096).rows[0].largest_batch
 )
 
 

@@ -404,15 +404,16 @@ def test_memory_of_workers_is_that_of_servers_of_their_size() -> None:
     found = capacity("Qwen/Qwen3-8B", "h100", drafters="eagle3", **WORKERS, **asked)
     alone = capacity("Qwen/Qwen3-8B", "h100", drafters="eagle3", tensor_parallel=2, **asked)
     prefill = capacity("Qwen/Qwen3-8B", "h100", **asked)
-    assert [side.to_dict() for side in found.sides] == [side.to_dict() for side in alone.sides]
-    told = found.to_dict()["split"]
-    assert told["prefill"]["capacity"] == prefill.to_dict()["plain"]
-    assert told["decode"]["workers"] == 2
+    kept = [{**row, "worker": None, "workers": None} for row in found.records]
+    absent = {"draft_weight_bytes": None, "worker": None, "workers": None}
+    assert kept == [absent | row for row in (*alone.records, *prefill.records)]
+    assert [row.worker for row in found.rows] == ["decode", "decode", "prefill"]
+    assert found.to_dict()["case"]["split"]["decode"]["workers"] == 2
     (line,) = (line for line in str(found).splitlines() if line.startswith("- over all workers"))
-    counts = [2 * side.largest_batch for side in (*alone.sides, prefill.sides[0])]
+    counts = [2 * row.largest_batch for row in (*alone.rows, *prefill.rows)]
     assert [int(word) for word in line.split()[-3:]] == counts
     assert "over all workers" not in str(alone)
-    assert "split" not in alone.to_dict()
+    assert "split" not in alone.to_dict()["case"]
 
 
 TARGETS: list[dict[str, Any]] = [

@@ -833,10 +833,10 @@ def test_the_command_prints_a_table_and_one_object() -> None:
     assert table.exit_code == 0
     assert table.stdout.splitlines()[0].split()[:2] == ["source", "points"]
     told = CliRunner().invoke(app, ["validate", "--json"])
-    content = json.loads(told.stdout.splitlines()[-1])
-    assert mistake(["validate"], content) is None
+    answer = json.loads(told.stdout.splitlines()[-1])
+    content = answer["case"]
+    assert mistake(["validate"], answer) is None
     assert set(content) == {
-        "sources",
         "total",
         "ideal",
         "generic",
@@ -852,12 +852,13 @@ def test_the_command_prints_a_table_and_one_object() -> None:
         "n", "speedup_p90_error", "speedup_median_error", "speedup_mean_error",
         "decode_median_error", "decode_mean_error", "verdict_accuracy", "regret_mean",
         "trees_mean_error", "drafting_median_error", "unclear_share", "band80_coverage", "band80_width",
+        "shape_mean_error",
     }  # fmt: skip
     assert set(content["total"]) == set(content["ideal"]) == keys
     generic = content["generic"]
     assert set(generic["total"]) == set(generic["ideal"]) == set(generic["engines_total"]) == keys
     assert [one["source"] for one in generic["sources"]] == ["ampere", "blackwell", "hopper"]
-    assert all(set(one) == keys | {"source", "trust"} for one in content["sources"])
+    assert all(set(one) == keys | {"source", "trust"} for one in answer["rows"])
 
 
 @pytest.mark.slow

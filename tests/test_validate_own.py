@@ -20,7 +20,7 @@ from specroof.evidence import Measurement
 from specroof.hardware import EngineProfile
 from specroof.latency import Deployment, engine_setup
 from specroof.questions.calibrate import throughput_chart
-from specroof.questions.validate import own_json, own_text
+from specroof.questions.validate import own_json, own_row, own_text
 from specroof.scoring.own_results import OwnValidation, own_validation
 
 CHOSEN = replace(CHIP, engines={"true": TRUE}, default_engine="true")
@@ -37,6 +37,7 @@ KEYS = {
     "n", "speedup_p90_error", "speedup_median_error", "speedup_mean_error", "decode_median_error",
     "decode_mean_error", "verdict_accuracy", "regret_mean", "tokens_per_s_mean_error",
     "trees_mean_error", "drafting_median_error", "unclear_share", "band80_coverage", "band80_width",
+    "shape_mean_error",
 }  # fmt: skip
 
 
@@ -151,17 +152,19 @@ def test_arms_may_lie_in_two_files() -> None:
 
 
 def test_json_has_the_shape_of_the_published_one() -> None:
-    content = own_json(compared(points((8,), (2048,), (0, 3)), ["a.csv", "b.csv"]))
+    found = compared(points((8,), (2048,), (0, 3)), ["a.csv", "b.csv"])
+    content = own_json(found)
     assert set(content) == {"sources", "total", "ideal"}
     assert set(content["total"]) == set(content["ideal"]) == KEYS
-    first, second = content["sources"]
-    assert set(first) == KEYS | {"source", "trust", "points"}
+    first, _ = content["sources"]
+    assert set(first) == KEYS | {"source", "trust"}
     assert (first["source"], first["n"], first["speedup_mean_error"]) == ("a.csv", 1, None)
-    (point,) = second["points"]
+    plain, point = (row.record for row in map(own_row, found.points, found.ideal))
+    assert (plain["source"], point["source"]) == ("a.csv", "b.csv")
     assert point["place"] == "bench.csv, line 1"
     assert point["measured_speedup"] == pytest.approx(point["predicted_speedup"])
     assert point["ideal_speedup"] > point["measured_speedup"]
-    assert first["points"][0]["measured_speedup"] is None
+    assert plain["measured_speedup"] is None
     json.dumps(content, allow_nan=False)
 
 
@@ -266,7 +269,7 @@ def test_from_mock_to_validate_to_calibrate_and_back(
     mine = [word if word != "guess.yaml" else "my-guess.yaml" for word in hints[0]]
     after = run(*mine, "--json", "--plot", "mine.png")
     assert after.exit_code == 0, after.output
-    first, second = (json.loads(told.stdout.splitlines()[-1]) for told in (before, after))
+    first, second = (json.loads(told.stdout.splitlines()[-1])["case"] for told in (before, after))
     for total in (first["total"], second["total"]):
         assert total["n"] == 6
         assert total["verdict_accuracy"] == 1
@@ -329,7 +332,7 @@ def test_one_plain_result_is_enough(tmp_path: Path) -> None:
     bench = tmp_path / "b.csv"
     bench.write_text(BENCH, encoding="utf-8")
     words = ("validate", bench, "-H", "b200", "--model", "Qwen/Qwen3-8B")
-    content = json.loads(run(*words, "--json").stdout.splitlines()[-1])
+    content = json.loads(run(*words, "--json").stdout.splitlines()[-1])["case"]
     assert content["total"]["n"] == 1
     assert content["total"]["speedup_mean_error"] is content["total"]["regret_mean"] is None
     assert content["sources"][0]["source"] == str(bench)

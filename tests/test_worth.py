@@ -57,7 +57,7 @@ def test_users_are_the_most_that_wait_no_longer() -> None:
     fastest = np.nanmax(around.tokens_per_s_per_user[0], axis=-1)
     assert fastest[0] >= 100 > fastest[1]
     limited = worth(MODEL, CHIP, drafter=SPEC, tpot_s=1.0, draft_len=15, accept_length=4)
-    room = specroof.capacity(MODEL, CHIP, server="running=128").sides[0].largest_batch
+    room = specroof.capacity(MODEL, CHIP, server="running=128").rows[0].largest_batch
     assert limited.rows[0].users == room
     none = worth(MODEL, CHIP, drafter=SPEC, tpot_s=1e-6, **asked)
     assert none.rows[0].users == 0

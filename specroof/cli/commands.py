@@ -24,6 +24,7 @@ from specroof.cli.output import (
     write,
     write_folder,
 )
+from specroof.cli.schema import schema
 from specroof.errors import OptionError, refuse
 from specroof.questions.request import (
     CHIPS,
@@ -60,8 +61,12 @@ AsGrid = Annotated[
 _SOURCES: Final = Annotated[
     bool, typer.Option("--sources", help="Name the source of every figure, in full.")
 ]
-#: The panel of the fields of `specroof.Options`.
+#: The panels of the fields of `specroof.Options`, and those that stand in the second.
 _OPTIONS_PANEL: Final = "Formats and formulas"
+_TEXTBOOK_PANEL: Final = "Textbook choices"
+_TEXTBOOK: Final = ("granularity", "experts", "count", "v4_attention", "recurrent_state", "cost_of")
+#: Flags that do something else than the command.
+_INSTEAD: Final = ("json_schema", "help_all")
 #: Steps of an answer from which a bar shows how far it is: some seconds.
 _LONG: Final = 200_000
 #: What a command takes without `--no-limit`.
@@ -84,6 +89,8 @@ def command(row: Command) -> Callable[..., None]:
         parameters.insert(0, _signed("output", Annotated[kind, spelt], default))
     if row.prints:
         parameters.append(_signed("as_json", AsJson, default=False))
+        about = "Print the JSON Schema of what --json prints."
+        parameters.append(_eager("--json-schema", _json_schema, about))
     if row.csv:
         parameters.append(_signed("csv_file", CsvFile, default=None))
     if row.points:
@@ -143,7 +150,7 @@ def _give_answers(  # noqa: PLR0913 - what a command takes
         write(written, as_json=False)
         return
     as_json = as_json or with_grid
-    objects: list[Any] = [row.json(answer) for answer in answers] if as_json else []
+    objects = [answer.to_dict() for answer in answers] if as_json else []
     if with_grid:
         objects = [told | {"grid": one.grid} for told, one in zip(objects, answers, strict=True)]
     give(
@@ -261,11 +268,15 @@ def flags(
     known = {**OPTION_FIELDS, **signature(question).parameters}
     has_sources = any(row.panel == SHARED["engine"].panel for row in rows.values())
     # The formats stand below the panels of the question.
-    rows |= {name: replace(OPTIONS[name], panel=_OPTIONS_PANEL) for name in options}
-    shown = [_flag(name, row, known[name]) for name, row in rows.items()]
+    panels = {name: _TEXTBOOK_PANEL if name in _TEXTBOOK else _OPTIONS_PANEL for name in options}
+    rows |= {name: replace(OPTIONS[name], panel=panel) for name, panel in panels.items()}
+    shown = [
+        _flag(name, row, known[name], is_hidden=row.panel == _TEXTBOOK_PANEL)
+        for name, row in rows.items()
+    ]
     former = {f"former_{name}": name for name, row in rows.items() if row.former}
     shown += [
-        _flag(old, replace(rows[name], flag=rows[name].former), known[name], is_former=True)
+        _flag(old, replace(rows[name], flag=rows[name].former), known[name], is_hidden=True)
         for old, name in former.items()
     ]
 
@@ -277,10 +288,18 @@ def flags(
             parameters += shown if is_given else [signed.replace(annotation=hints[signed.name])]
         if has_sources:
             parameters.append(_signed("sources", _SOURCES, default=False))
+        textbook = [name for name, panel in panels.items() if panel == _TEXTBOOK_PANEL]
+        if textbook:
+            words = ", ".join(rows[name].word(name) for name in textbook)
+            parameters.append(
+                _eager("--help-all", _help_all, f"Show {words} too.", _TEXTBOOK_PANEL)
+            )
 
         def called(**values: Any) -> None:
             if values.pop("sources", False):
                 name_sources()
+            for name in _INSTEAD:
+                values.pop(name, None)
             given = {name: values.pop(name) for name in rows}
             for old, name in former.items():
                 value = values.pop(old)
@@ -315,7 +334,35 @@ def _signed(name: str, hint: Any, default: Any = Signed.empty) -> Signed:
     return Signed(name, Signed.KEYWORD_ONLY, default=default, annotation=hint)
 
 
-def _flag(name: str, row: Parameter, known: Signed, *, is_former: bool = False) -> Signed:
+def _eager(
+    flag: str, call: Callable[[typer.Context, bool], None], about: str, panel: str | None = None
+) -> Signed:
+    """Return a flag that does something else than the command, which then ends."""
+    spelt = typer.Option(flag, callback=call, is_eager=True, help=about, rich_help_panel=panel)
+    return _signed(flag[2:].replace("-", "_"), Annotated[bool, spelt], default=False)
+
+
+def _help_all(context: typer.Context, is_wanted: bool) -> None:
+    if is_wanted:
+        for one in context.command.params:
+            if getattr(one, "rich_help_panel", None) == _TEXTBOOK_PANEL:
+                one.hidden = False  # type: ignore[attr-defined]  # options have it
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
+def _json_schema(context: typer.Context, is_wanted: bool) -> None:
+    if is_wanted:
+        place: Any = context
+        names: list[str] = []
+        while place.parent is not None:  # which the program itself has not
+            names.insert(0, place.info_name)
+            place = place.parent
+        schema("-".join(names))
+        raise typer.Exit
+
+
+def _flag(name: str, row: Parameter, known: Signed, *, is_hidden: bool = False) -> Signed:
     """Return the parameter of a command for one of the question."""
     default = known.default if row.default is Signed.empty else row.default
     if not isinstance(default, (*_PLAIN, type(Signed.empty))):
@@ -326,7 +373,7 @@ def _flag(name: str, row: Parameter, known: Signed, *, is_former: bool = False) 
         settings["autocompletion"] = completion(row.names)
     if row.shown is not None:
         settings["show_default"] = row.shown
-    if is_former:
+    if is_hidden:
         settings["hidden"] = True
     spelt: Any = (
         typer.Argument(metavar=row.flag, **settings)

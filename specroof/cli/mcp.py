@@ -214,7 +214,7 @@ class Tool:
     def ask(self, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None]:
         """Return the answer as text, and as the object that ``--json`` prints.
 
-        A list is the one item of an object; what is too long is left out, and the text says so.
+        One that is too long is left out, and the text says so.
 
         Raises
         ------
@@ -231,14 +231,14 @@ class Tool:
         answer = self.row.question(**arguments)
         if self.row.check_size is not None:
             self.row.check_size(answer, 1, "JSON")
-        text, found = self.row.text(answer), self.row.json(answer)
+        text, found = self.row.text(answer), answer.to_dict()
         if len(text) > LONGEST_ANSWER:
             allowed = f"{LONGEST_ANSWER}; ask for fewer points"
             refuse("the answer", f"{len(text)} characters", allowed)
         length = len(json.dumps(found))
         if length > LONGEST_ANSWER:
             return f"{text}\n\n(Its JSON, {length} characters, is left out: ask for less.)", None
-        return text, found if isinstance(found, dict) else {"items": found}
+        return text, found
 
 
 def reply(tools: Mapping[str, Tool], name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,24 +2,25 @@
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from difflib import SequenceMatcher
+from itertools import starmap
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import numpy as np
 
+from specroof import quantities as q
 from specroof.acceptance.law_fits import FITTED_LAWS, AcceptanceFit, fit_acceptance
 from specroof.acceptance.published import AcceptanceProfile, load_profiles
 from specroof.acceptance.published.profile import DRAFT_COUNTS, profile_names
 from specroof.arrays import Array, fields_of
 from specroof.catalog.files import is_file
 from specroof.catalog.profiles import load_profile, load_profiles_file
-from specroof.questions.answer import Charted
+from specroof.questions.answer import Charted, rows_table
 from specroof.questions.request import Command, Parameter, as_list, question
 from specroof.questions.simulate import COMMAND as SIMULATE
-from specroof.report.layout import format_table
 
 ProfileName = str | os.PathLike[str]
 
@@ -75,6 +76,41 @@ class FitRequest(ProfilesRequest):
     law: Annotated[str, Parameter("Law to fit.", metavar="|".join((*FITTED_LAWS, "all")))] = "all"
 
 
+@dataclass(frozen=True, kw_only=True)
+class ProfileRow(q.Row):
+    """A measured acceptance; `lengths` holds tokens per round by drafts, where these are known."""
+
+    name: Annotated[str, q.NAME]
+    model: Annotated[str, q.MODEL]
+    drafter: Annotated[str, q.DRAFTER]
+    task: Annotated[str, q.TASK]
+    temperature: Annotated[float | None, q.TEMPERATURE]
+    engine: Annotated[str, q.ENGINE]
+    draft_len: Annotated[int, q.DRAFT_LEN]
+    tokens_per_round: Annotated[float, q.TOKENS_PER_ROUND]
+    measurement: Annotated[str, q.MEASUREMENT]
+    survival: Annotated[tuple[float, ...], q.SURVIVAL]
+    lengths: Annotated[Mapping[int, float], q.LENGTHS]
+    counted: Annotated[str, q.COUNTED]
+    n_rounds: Annotated[int | None, q.N_ROUNDS]
+    source: Annotated[str, q.SOURCE]
+    note: Annotated[str, q.NOTE]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitRow(q.Row):
+    """A law fitted to a measured acceptance, and what it misses."""
+
+    profile: Annotated[str, q.PROFILE]
+    law: Annotated[str, q.LAW]
+    parameters: Annotated[tuple[float, ...], q.LAW_PARAMETERS]
+    draft_len: Annotated[int, q.DRAFT_LEN]
+    rms_residual: Annotated[float, q.RESIDUALS["rms_residual"]]
+    worst_residual: Annotated[float, q.RESIDUALS["worst_residual"]]
+    length_residual: Annotated[float, q.RESIDUALS["length_residual"]]
+    spec: Annotated[str, q.SPEC]
+
+
 @dataclass(frozen=True, repr=False)
 class Profiles(Charted):
     """Measured acceptance.
@@ -97,43 +133,38 @@ class Profiles(Charted):
         """What was asked, in one line."""
         return f"{len(self.profiles)} profiles"
 
+    @property
+    def rows(self) -> tuple[q.Row, ...]:
+        """The profiles."""
+        return tuple(map(profile_row, self.profiles))
+
     def text(self) -> str:
         """Return each profile over a few lines."""
-        return profiles_text(self)
+        return "\n\n".join(map(_text, self.profiles))
 
     def figures(self) -> dict[str, Any]:
         """Return the chart of survival and tokens per round, beside the laws fitted."""
         return {"": acceptance_chart(self)}
 
-    @property
-    def records(self) -> list[dict[str, Any]]:
-        """Each profile as the object that ``--json`` prints."""
-        return [profile_row(profile) for profile in self.profiles]
-
     def to_dict(self) -> dict[str, Any]:
-        """Return the profiles by name."""
-        return {row["name"]: row for row in self.records}
+        """Return the answer as the object that ``--json`` prints."""
+        return self.envelope({})
 
 
 @dataclass(frozen=True, repr=False)
 class FittedProfiles(Profiles):
-    """Measured acceptance, and laws fitted to it: `Profiles` that print their fits."""
+    """Measured acceptance, and laws fitted to it: `Profiles` whose rows are their fits."""
+
+    @property
+    def rows(self) -> tuple[q.Row, ...]:
+        """The fits."""
+        return tuple(starmap(fit_row, self.fits))
 
     def text(self) -> str:
         """Return the laws as a table, with what they miss."""
-        return fits_text(self)
-
-    @property
-    def records(self) -> list[dict[str, Any]]:
-        """Each fit as the object that ``--json`` prints."""
-        return [{"profile": profile.name} | fit_row(fit) for profile, fit in self.fits]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fits by profile."""
-        fits: dict[str, Any] = {profile.name: [] for profile in self.profiles}
-        for row in self.records:
-            fits[row["profile"]].append(row)
-        return fits
+        shown = ("profile", "law", "rms_residual", "worst_residual", "length_residual", "spec")
+        legend = "rms and worst: fitted less measured share of rounds, over the depths measured"
+        return f"{rows_table(self.rows, shown)}\n\n{legend}"
 
 
 @question(FindRequest)
@@ -199,15 +230,18 @@ def _fits(profile: AcceptanceProfile, law: str) -> list[AcceptanceFit]:
     return [fit_acceptance(survival, name) for name in fitting]
 
 
-def profile_row(profile: AcceptanceProfile) -> dict[str, Any]:
-    """Return a profile as the object that ``--json`` prints."""
-    measured = ("name", "model", "drafter", "task", "temperature", "engine", "draft_len")
-    return {
-        **fields_of(profile, *measured, "tokens_per_round"),
-        "survival": _survival(profile).tolist(),
-        "lengths": dict(profile.lengths),
-        **fields_of(profile, "counted", "n_rounds", "source", "note"),
-    }
+def profile_row(profile: AcceptanceProfile) -> ProfileRow:
+    """Return a profile as a row."""
+    lengths = len(profile.lengths)
+    names = {*ProfileRow.quantities()} - {"measurement", "survival", "lengths"}
+    return ProfileRow(
+        **fields_of(profile, *names),
+        measurement="by position"
+        if profile.survival
+        else f"{lengths} length{'s' * (lengths != 1)}",
+        survival=tuple(_survival(profile).tolist()),
+        lengths=dict(profile.lengths),
+    )
 
 
 def _survival(profile: AcceptanceProfile) -> Array:
@@ -215,75 +249,37 @@ def _survival(profile: AcceptanceProfile) -> Array:
     return profile.acceptance().survival(np.arange(1, profile.draft_len + 1))
 
 
-def fit_row(fit: AcceptanceFit) -> dict[str, Any]:
-    """Return a fit as the object that ``--json`` prints."""
+def fit_row(profile: AcceptanceProfile, fit: AcceptanceFit) -> FitRow:
+    """Return a fit as a row, with the SPEC that it stands for."""
     key = {"constant": "accept"}.get(fit.law, fit.law)
-    return {
-        "law": fit.law,
-        "parameters": list(fit.parameters),
-        "draft_len": fit.depth,
-        **fields_of(fit, "rms_residual", "worst_residual", "length_residual"),
-        "spec": f"{key}={'/'.join(f'{value:.5g}' for value in fit.parameters)}",
-    }
+    return FitRow(
+        profile=profile.name,
+        draft_len=fit.depth,
+        **fields_of(fit, "law", "parameters", "rms_residual", "worst_residual", "length_residual"),
+        spec=f"{key}={'/'.join(f'{value:.5g}' for value in fit.parameters)}",
+    )
 
 
-# --- Measured acceptance as text: a list, a page for each profile, and fitted laws ---------------
+# --- Measured acceptance as text: a list, and a page for each profile ----------------------------
 
 
 def profiles_table(answer: Profiles) -> str:
     """Return a list of profiles, or the nearest names where there are none."""
     if not answer.profiles:
         return "\n".join(answer.notes)
-    header = ["profile", "drafts", "tokens/round", "temperature", "measured"]
-    table = format_table(header, [_cells(profile) for profile in answer.profiles], left=[0, 4])
+    shown = ("name", "draft_len", "tokens_per_round", "temperature", "measurement")
+    table = rows_table(answer.rows, shown, name="profile", draft_len="drafts")
     usage = "tokens per round include the bonus token. Use: profile=NAME in a SPEC."
     return f"{table}\n\nProfiles: {len(answer.profiles)}; {usage}"
 
 
-def _cells(profile: AcceptanceProfile) -> list[str]:
-    temperature = "" if profile.temperature is None else f"{profile.temperature:g}"
-    lengths = len(profile.lengths)
-    counted = f"{lengths} length" + "s" * (lengths != 1)
-    measured = "by position" if profile.survival else counted
-    return [
-        profile.name,
-        str(profile.draft_len),
-        f"{profile.tokens_per_round:.2f}",
-        temperature,
-        measured,
-    ]
-
-
-def profiles_text(answer: Profiles) -> str:
-    """Return each profile over a few lines."""
-    return "\n\n".join(_text(profile) for profile in answer.profiles)
-
-
 def _text(profile: AcceptanceProfile) -> str:
-    row = profile_row(profile)
-    survival = " ".join(f"{share:.3f}" for share in row.pop("survival"))
-    lengths = ", ".join(f"{length:g} at {drafts}" for drafts, length in profile.lengths)
-    row |= {"lengths": lengths, "tokens_per_round": f"{profile.tokens_per_round:.4g} (bonus in)"}
+    row = profile_row(profile).record
+    survival = q.SURVIVAL.spelt(row.pop("survival"))
+    row |= {"tokens_per_round": f"{profile.tokens_per_round:.4g} (bonus in)", "measurement": ""}
+    row["lengths"] = q.LENGTHS.spelt(row["lengths"])
     lines = [f"{key:17}{value}" for key, value in row.items() if value not in ("", None)]
     return "\n".join([*lines, f"{'survival':17}{survival}"])
-
-
-def fits_text(answer: FittedProfiles) -> str:
-    """Return fitted laws as a table, with what they miss."""
-    header = ["profile", "law", "rms", "worst", "tokens/round off", "SPEC"]
-    rows = [
-        [
-            profile.name,
-            fit.law,
-            f"{fit.rms_residual:.4f}",
-            f"{fit.worst_residual:.4f}",
-            f"{fit.length_residual:+.3f}",
-            fit_row(fit)["spec"],
-        ]
-        for profile, fit in answer.fits
-    ]
-    legend = "rms and worst: fitted less measured share of rounds, over the depths measured"
-    return f"{format_table(header, rows, left=[0, 1, 5])}\n\n{legend}"
 
 
 # --- The chart ------------------------------------------------------------------------------------
@@ -298,20 +294,14 @@ def acceptance_chart(answer: Profiles) -> Any:
     return plot_acceptance(measured, fits=fits)
 
 
-_LIST: Final = Command(
-    question=find_profiles, text=profiles_table, json=lambda found: found.records, csv=False
-)
+_LIST: Final = Command(question=find_profiles, text=profiles_table)
 _CHART: Final = "Draw survival and tokens per round."
 COMMAND: Final = replace(
     _LIST,
     commands={
         "list": _LIST,
-        "show": Command(
-            question=show_profiles, json=lambda found: found.records, csv=False, chart=_CHART
-        ),
-        "fit": Command(
-            question=fit_profiles, json=lambda found: found.records, csv=False, chart=_CHART
-        ),
+        "show": Command(question=show_profiles, chart=_CHART),
+        "fit": Command(question=fit_profiles, chart=_CHART),
         "simulate": SIMULATE,
     },
 )

@@ -96,12 +96,12 @@ class Answer:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The single values of the answer by name, which a notebook shows."""
-        return {
-            name: value
-            for name, value in self.to_dict().items()
-            if isinstance(value, str | int | float)
-        }
+        """The single values of the answer by name, which a notebook shows; those of an only row."""
+        found = self.to_dict()
+        facts = found.get("case", found)
+        if "case" in found and len(found["rows"]) == 1:
+            facts = facts | found["rows"][0]
+        return {name: one for name, one in facts.items() if isinstance(one, str | int | float)}
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -112,7 +112,8 @@ class Answer:
     @property
     def columns(self) -> list[str]:
         """The names of the columns of that table."""
-        return list(self.records[0])
+        records = self.records
+        return list(records[0]) if records else []
 
     def point_columns(self) -> Iterator[Columns]:
         """Yield every point of a grid as columns, some rows at a time; the rows without a grid."""
@@ -165,7 +166,7 @@ def rows_table(rows: Sequence[Row], names: Sequence[str], **titles: str) -> str:
     Parameters
     ----------
     rows
-        Of one class.
+        Of one class; without any there is no table.
     names
         The columns, ``speedup_band`` for both ends of a band. One that no row has is left out.
         Where there is no speedup, the reason stands.
@@ -181,8 +182,9 @@ def rows_table(rows: Sequence[Row], names: Sequence[str], **titles: str) -> str:
                3  on
                4  on
     """
-    records = records_of(rows)
-    known = rows[0].quantities()
+    if not rows:
+        return ""
+    records, known = records_of(rows), rows[0].quantities()
     banded = {f"{name}_band": name for name in known}
     shown = [
         name
@@ -191,7 +193,9 @@ def rows_table(rows: Sequence[Row], names: Sequence[str], **titles: str) -> str:
         or any(record.get(name) is not None for record in records)
         or any(record.get(f"{banded.get(name)}_low") is not None for record in records)
     ]
-    left = [i for i, name in enumerate(shown) if isinstance(records[0].get(name), str)]
+    left = [
+        i for i, name in enumerate(shown) if isinstance(records[0].get(name), str | list | dict)
+    ]
 
     def cell(record: Mapping[str, Any], name: str) -> str:
         if name in banded:

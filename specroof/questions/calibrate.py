@@ -4,12 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Final
 
+from specroof import quantities as q
 from specroof.arrays import fields_of
 from specroof.engines import calibrate as fit_engine
 from specroof.engines import calibrated_yaml
 from specroof.engines.calibration import Calibration, Fitted, Residual
 from specroof.hardware import HardwareProfile, parse_hardware
-from specroof.questions.answer import Charted
+from specroof.questions.answer import Charted, case_of
 from specroof.questions.benchmark import Benchmark, BenchmarkRequest
 from specroof.questions.request import FORMATS, Command, Output, Parameter, question
 from specroof.report.layout import figure, format_table
@@ -31,6 +32,24 @@ class CalibrateRequest(BenchmarkRequest):
             shown=DEFAULT_ENGINE_NAME,
         ),
     ] = DEFAULT_ENGINE_NAME
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResidualRow(q.Row):
+    """A point beside its prediction.
+
+    Rates are in tokens per second; of a timed pass, which has `positions`, `measured` and
+    `predicted` are seconds.
+    """
+
+    place: Annotated[str, q.PLACE]
+    batch_size: Annotated[float | None, q.BATCH_SIZE]
+    context_len: Annotated[float | None, q.CONTEXT_LEN]
+    draft_len: Annotated[int | None, q.DRAFT_LEN]
+    positions: Annotated[float | None, q.POSITIONS]
+    measured: Annotated[float, q.MEASURED]
+    predicted: Annotated[float, q.PREDICTED]
+    off: Annotated[float, q.OFF]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -78,12 +97,15 @@ class Calibrated(Charted):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        return calibration_json(self.calibration) | self.messages
+        served = self.benchmark.served
+        return self.envelope(
+            case_of(served.model, served.setup, None) | calibration_json(self.calibration)
+        )
 
     @property
-    def records(self) -> list[dict[str, Any]]:
+    def rows(self) -> tuple[ResidualRow, ...]:
         """A row for each result, beside what the fitted profile predicts for it."""
-        return list(self.to_dict()["points"])
+        return tuple(ResidualRow(**residual_fields(one)) for one in self.calibration.residuals)
 
     def figures(self) -> dict[str, Any]:
         """Return the chart of predicted against measured throughput."""
@@ -167,7 +189,7 @@ RESIDUAL_HEADER: Final = (
 
 
 def calibration_json(calibration: Calibration) -> dict[str, Any]:
-    """Return a calibration as the object that ``--json`` prints."""
+    """Return what was fitted, and what was kept, as ``--json`` prints it."""
     return {
         "base": calibration.base,
         "fitted": [
@@ -176,16 +198,11 @@ def calibration_json(calibration: Calibration) -> dict[str, Any]:
         ],
         "kept": [{"name": name, "reason": reason} for name, reason in calibration.kept],
         "mean_error": calibration.mean_error,
-        "points": [*map(residual_json, calibration.residuals)],
     }
 
 
-def residual_json(residual: Residual) -> dict[str, Any]:
-    """Return a point beside its prediction as ``--json`` prints it.
-
-    Rates are in tokens per second; of a timed pass, which has `positions`, `measured` and
-    `predicted` are seconds.
-    """
+def residual_fields(residual: Residual) -> dict[str, Any]:
+    """Return a point beside its prediction by the names of `ResidualRow`."""
     point = residual.point
     return {
         **fields_of(point, "place", "batch_size", "context_len", "draft_len"),
@@ -298,7 +315,6 @@ COMMAND: Final = Command(
     "Vary batch size and context, and include drafts: plain points calibrate step times, not\n"
     "the speedup.",
     options=FORMATS,
-    csv=False,
     output=Output(
         about="Write the hardware YAML here.",
         metavar="FILE",

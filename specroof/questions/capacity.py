@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import numpy as np
 
+from specroof import quantities as q
 from specroof.acceptance import accepted_at, constant_acceptance
 from specroof.architecture import Architecture
-from specroof.arrays import fields_of, number_within, whole_within
+from specroof.arrays import number_within, whole_within
 from specroof.drafters import Drafter
 from specroof.drafters.kinds import KINDS
 from specroof.errors import refuse
 from specroof.hardware import EngineProfile
 from specroof.latency import Deployment, Setup, check_placement
-from specroof.questions.answer import Charted, place_of
+from specroof.quantities import cell_of, records_of
+from specroof.questions.answer import Charted, case_of
 from specroof.questions.request import (
     FORMATS,
     Command,
@@ -53,7 +55,7 @@ class CapacityRequest(WorkerRequest):
     --------
     >>> from specroof import capacity
     >>> found = capacity("Qwen/Qwen3-8B", "h100", context_len=8192, drafters="eagle3")
-    >>> [side.largest_batch for side in found.sides]
+    >>> [row.largest_batch for row in found.rows]
     [44, 42]
     """
 
@@ -88,66 +90,40 @@ class CapacityRequest(WorkerRequest):
         return DeploymentRequest.resolved(replace(self, hardware=profile, engine=name))
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
-    """The room with one drafter, or without.
+@dataclass(frozen=True, kw_only=True)
+class CapacityRow(q.Row):
+    """The memory of a device with one drafter, or without, and what it holds.
+
+    `drafter` is None for plain decoding, and `largest_batch` 0 where not one request fits. Limits
+    are those of one group of devices. `worker` and `workers` are known where prefill has workers of
+    its own.
 
     Parameters
     ----------
-    drafter
-        Its name; None for plain decoding.
-    draft_len
-        Drafts per round; 0 for plain decoding.
     served
         The room, and what it was computed from.
     """
 
-    drafter: str | None
-    draft_len: int
+    worker: Annotated[str | None, q.WORKER] = None
+    workers: Annotated[int | None, q.WORKERS] = None
+    drafter: Annotated[str | None, q.DRAFTER]
+    draft_len: Annotated[int, q.DRAFT_LEN]
+    largest_batch: Annotated[int, q.LARGEST_BATCH]
+    bound_by: Annotated[str, q.BOUND_BY]
+    memory_bytes: Annotated[float, q.MEMORY_BYTES]
+    reserved_bytes: Annotated[float, q.MEMORY["reserved_bytes"]]
+    weight_bytes: Annotated[float, q.WEIGHT_BYTES]
+    vision_weight_bytes: Annotated[float | None, q.MEMORY["vision_weight_bytes"]] = None
+    draft_weight_bytes: Annotated[float | None, q.MEMORY["draft_weight_bytes"]] = None
+    state_pool_bytes: Annotated[float | None, q.MEMORY["state_pool_bytes"]] = None
+    cache_pool_bytes: Annotated[float, q.MEMORY["cache_pool_bytes"]]
+    cache_per_request_bytes: Annotated[float, q.MEMORY["cache_per_request_bytes"]]
+    state_per_request_bytes: Annotated[float | None, q.MEMORY["state_per_request_bytes"]] = None
+    short_bytes: Annotated[float, q.MEMORY["short_bytes"]]
+    cache_limit: Annotated[float, q.CACHE_LIMIT]
+    state_limit: Annotated[float | None, q.STATE_LIMIT] = None
+    running_limit: Annotated[float, q.RUNNING_LIMIT]
     served: ServedRoom
-
-    @property
-    def largest_batch(self) -> int:
-        """The most requests at once; 0 where not one fits."""
-        return int(self.served.largest_batch)
-
-    @property
-    def bound_by(self) -> str:
-        """What limits them."""
-        return str(self.served.room.bound_by)
-
-    @property
-    def lines(self) -> dict[str, float]:
-        """The memory of each device, line by line, in bytes."""
-        need, room = self.served.need, self.served.room
-        draft = 0.0 if need.draft is None else need.draft.weight_bytes
-        lines = {
-            "memory": room.memory_bytes,
-            "reserved": float(np.asarray(room.reserved_bytes)),
-            "weights": need.target.weight_bytes,
-            "vision_weights": need.vision_bytes,
-            "draft_weights": draft,
-            "state_pool": float(room.state_pool_bytes),
-            "cache_pool": float(room.cache_pool_bytes),
-            "cache_per_request": float(room.cache_bytes),
-            "state_per_request": float(room.state_bytes),
-        }
-        optional = ("vision_weights", "draft_weights", "state_pool", "state_per_request")
-        return {name: value for name, value in lines.items() if value or name not in optional}
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the side as JSON has it."""
-        limits = {name: float(most) for name, most in self.served.room.limits.items()}
-        return {
-            **fields_of(self, "drafter", "draft_len", "largest_batch", "bound_by"),
-            "limits": {
-                name: None if most == float("inf") else max(most, 0.0)
-                for name, most in limits.items()
-            },
-            "short_bytes": float(self.served.room.short_bytes),
-            "bytes": self.lines,
-            "server": self.served.server.to_dict(),
-        }
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -158,10 +134,9 @@ class Capacity(Charted):
     ----------
     model, setup, context_len
         What was asked about.
-    sides
-        Plain decoding, then each drafter.
-    prefill
-        A prefill worker, where these are others; the sides are then those of a decode worker.
+    rows
+        Plain decoding, then each drafter; last a prefill worker, where these are others. The rest
+        are those of a decode worker then.
     split
         All workers; None where one server does both.
     notes, warnings
@@ -171,15 +146,14 @@ class Capacity(Charted):
     model: Architecture
     setup: Setup
     context_len: float
-    sides: tuple[Side, ...]
-    prefill: Side | None = None
+    rows: tuple[CapacityRow, ...]
     split: "Split | None" = None
 
     @property
     def title(self) -> str:
         """What was asked, in one line."""
         devices = self.setup.placement.devices
-        server = self.sides[0].served.server
+        server = self.rows[0].served.server
         rules = f"{server.framework} {server.version}".strip()
         return (
             f"{self.model.name} on {devices} x {self.setup.hardware.name}, context "
@@ -194,35 +168,15 @@ class Capacity(Charted):
         """Return the chart of the memory of a device."""
         return {"": capacity_chart(self)}
 
-    @property
-    def records(self) -> list[dict[str, Any]]:
-        """A row for plain decoding and one for each drafter; sizes in bytes, None where absent."""
-        sizes = [{f"{name}_bytes": one for name, one in side.lines.items()} for side in self.sides]
-        absent = {name: None for one in sizes for name in one}
-        names = ("drafter", "draft_len", "largest_batch", "bound_by")
-        pairs = zip(self.sides, sizes, strict=True)
-        return [fields_of(side, *names) | absent | one for side, one in pairs]
-
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        return {
-            **place_of(self.model, self.setup),
-            "context_len": self.context_len,
-            "server": self.sides[0].served.server.to_dict(),
-            "plain": self.sides[0].to_dict(),
-            "drafters": [side.to_dict() for side in self.sides[1:]],
-            **self._split_dict(),
-            **self.messages,
-        }
+        resolved = replace(self.setup, server=self.rows[0].served.server)
+        case = case_of(self.model, resolved, None, self.context_len)
+        if self.split is not None:
+            from specroof.questions.splits import split_json  # noqa: PLC0415 - asked for seldom
 
-    def _split_dict(self) -> dict[str, Any]:
-        if self.split is None or self.prefill is None:
-            return {}
-        from specroof.questions.splits import split_json  # noqa: PLC0415 - asked for seldom
-
-        workers = split_json(self.setup, self.split)
-        workers["prefill"] |= {"capacity": self.prefill.to_dict()}
-        return {"split": workers}
+            case["split"] = split_json(self.setup, self.split)
+        return self.envelope(case)
 
 
 @question(CapacityRequest)
@@ -237,28 +191,55 @@ def capacity(request: CapacityRequest) -> Capacity:
     drafters = drafters_of(request.drafters)
     if request.draft_len is not None and not drafters:
         refuse("draft_len", request.draft_len, "with a drafter")
-    sides = [Side(None, 0, served_room(deployment, context_len=context))]
-    sides += [_side(deployment, drafter, request) for drafter in drafters]
-    prefill = None
+    rows = [_row(served_room(deployment, context_len=context))]
+    rows += [_drafting_row(deployment, drafter, request) for drafter in drafters]
     if split is not None:
+        rows = [replace(row, worker="decode", workers=split.decode_workers) for row in rows]
         room = served_room(Deployment(model, split.prefill), context_len=context)
-        prefill = Side(None, 0, room)
-    notes = dict.fromkeys(note for side in sides for note in side.served.notes)
+        rows.append(_row(room, worker="prefill", workers=split.prefill_workers))
+    notes = dict.fromkeys(
+        note for row in rows if row.worker != "prefill" for note in row.served.notes
+    )
     groups = setup.placement.attention_data_parallel
     if groups > 1:
         told = (
             f"{groups} groups of devices serve separate requests: most requests counts all of them"
         )
         notes = {told: None} | notes
-    warnings = [_warning(side) for side in sides if side.largest_batch == 0]
+    warnings = [_warning(row) for row in rows if row.worker != "prefill" and row.largest_batch == 0]
     return Capacity(
-        *(model, setup, context, tuple(sides), prefill, split),
-        notes=tuple(notes),
-        warnings=tuple(warnings),
+        *(model, setup, context, tuple(rows), split), notes=tuple(notes), warnings=tuple(warnings)
     )
 
 
-def _side(deployment: Deployment, drafter: Drafter, request: CapacityRequest) -> Side:
+def _row(served: ServedRoom, **known: Any) -> CapacityRow:
+    """Return the lines of a room; those that are nothing here are left out."""
+    need, room = served.need, served.room
+    limits = {name: max(float(most), 0.0) for name, most in room.limits.items()}
+    return CapacityRow(
+        **{"drafter": None, "draft_len": 0} | known,
+        largest_batch=int(served.largest_batch),
+        bound_by=str(room.bound_by),
+        memory_bytes=room.memory_bytes,
+        reserved_bytes=float(np.asarray(room.reserved_bytes)),
+        weight_bytes=need.target.weight_bytes,
+        vision_weight_bytes=need.vision_bytes or None,
+        draft_weight_bytes=None if need.draft is None else need.draft.weight_bytes or None,
+        state_pool_bytes=float(room.state_pool_bytes) or None,
+        cache_pool_bytes=float(room.cache_pool_bytes),
+        cache_per_request_bytes=float(room.cache_bytes),
+        state_per_request_bytes=float(room.state_bytes) or None,
+        short_bytes=float(room.short_bytes),
+        cache_limit=limits["cache"],
+        state_limit=limits.get("state"),
+        running_limit=limits["running"],
+        served=served,
+    )
+
+
+def _drafting_row(
+    deployment: Deployment, drafter: Drafter, request: CapacityRequest
+) -> CapacityRow:
     model = deployment.model
     drafter.describe(model)  # refuses a model that the drafter does not fit
     drafts = usual_drafts(drafter, model, request.draft_len)
@@ -273,7 +254,7 @@ def _side(deployment: Deployment, drafter: Drafter, request: CapacityRequest) ->
         drafter=drafter,
         verify_len=max(float(proposed), drafts + 1.0),
     )
-    return Side(drafter.name, drafts, served)
+    return _row(served, drafter=drafter.name, draft_len=drafts)
 
 
 def usual_drafts(drafter: Drafter, model: Architecture, asked: int | None) -> int:
@@ -296,69 +277,64 @@ def usual_drafts(drafter: Drafter, model: Architecture, asked: int | None) -> in
     return drafts
 
 
-def _warning(side: Side) -> str:
+def _warning(row: CapacityRow) -> str:
     """Return by how much a batch of one does not fit."""
-    short = format_binary_bytes(float(side.served.room.short_bytes))
-    with_it = "" if side.drafter is None else f" with {side.drafter}"
+    with_it = "" if row.drafter is None else f" with {row.drafter}"
+    short = format_binary_bytes(row.short_bytes)
     return f"not one request fits{with_it}: {short} more would be needed on each device"
 
 
 # --- The room of a server, line by line ----------------------------------------------------------
 
-#: What people read of each line, in the order of the table.
-_LINES: Final = {
-    "memory": "memory of a device",
-    "reserved": "- kept away: activations, graphs, the rest",
-    "weights": "- weights",
-    "vision_weights": "- weights of the vision tower",
-    "draft_weights": "- weights of the drafter",
-    "state_pool": "- pool of recurrent state",
-    "cache_pool": "= pool of the cache",
-    "cache_per_request": "cache of one request",
-    "state_per_request": "recurrent state of one request",
+#: The lines of the table, and which of them are taken from those above, or left.
+_SIGNS: Final = {
+    "memory_bytes": "",
+    "reserved_bytes": "- ",
+    "weight_bytes": "- ",
+    "vision_weight_bytes": "- ",
+    "draft_weight_bytes": "- ",
+    "state_pool_bytes": "- ",
+    "cache_pool_bytes": "= ",
+    "cache_per_request_bytes": "",
+    "state_per_request_bytes": "",
+    "largest_batch": "",
 }
 
 
 def capacity_text(found: Capacity) -> str:
     """Return the memory line by line, a column for each drafter, and the largest batch."""
-    sides = [*found.sides, *([found.prefill] if found.prefill else [])]
-    names = ["plain", *map(_short, found.sides[1:]), *["a prefill worker"] * bool(found.prefill)]
-    lines = [side.lines for side in sides]
-    rows = [
-        [text, *("-" if key not in column else _amount(column[key]) for column in lines)]
-        for key, text in _LINES.items()
-        if any(key in column for column in lines)
+    records, known = records_of(found.rows), CapacityRow.quantities()
+    lines = [
+        [sign + known[name].title, *(cell_of(known[name], one[name]) for one in records)]
+        for name, sign in _SIGNS.items()
+        if name in records[0]
     ]
-    rows.append(["most requests", *(str(side.largest_batch) for side in sides)])
     if found.split is not None:
-        workers = [*[found.split.decode_workers] * len(found.sides), found.split.prefill_workers]
-        most = [str(count * side.largest_batch) for count, side in zip(workers, sides, strict=True)]
-        rows.append(["- over all workers", *most])
-    rows.append(["limited by", *(side.bound_by for side in sides)])
-    table = format_table(["", *names], rows)
-    drafters = [f"{_short(side)}: {side.drafter}" for side in found.sides[1:]]
+        most = [str((row.workers or 1) * row.largest_batch) for row in found.rows]
+        lines.append(["- over all workers", *most])
+    lines.append([q.BOUND_BY.title, *(row.bound_by for row in found.rows)])
+    drafters = [f"{_short(row)}: {row.drafter}" for row in found.rows if row.drafter]
+    table = format_table(["", *map(_short, found.rows)], lines)
     return page(found, table, "\n".join(drafters))
 
 
-def _short(side: Side) -> str:
+def _short(row: CapacityRow) -> str:
     """Return the kind of a drafter, and its drafts."""
-    return f"{(side.drafter or '').partition(',')[0]} γ={side.draft_len}"
-
-
-def _amount(value: float) -> str:
-    return f"-{format_binary_bytes(-value)}" if value < 0 else format_binary_bytes(value)
+    if row.worker == "prefill":
+        return "a prefill worker"
+    return "plain" if row.drafter is None else f"{row.drafter.partition(',')[0]} γ={row.draft_len}"
 
 
 # --- The chart ------------------------------------------------------------------------------------
 
 #: What fills a device, from the left: its name, and the number of its color; None is grey.
 _FILLS: Final = {
-    "reserved": ("kept away", None),
-    "weights": ("weights", 0),
-    "vision_weights": ("vision tower", 3),
-    "draft_weights": ("drafter", 1),
-    "state_pool": ("recurrent state", 4),
-    "cache_pool": ("cache", 2),
+    "reserved_bytes": ("kept away", None),
+    "weight_bytes": ("weights", 0),
+    "vision_weight_bytes": ("vision tower", 3),
+    "draft_weight_bytes": ("drafter", 1),
+    "state_pool_bytes": ("recurrent state", 4),
+    "cache_pool_bytes": ("cache", 2),
 }
 
 
@@ -371,33 +347,33 @@ def capacity_chart(found: Capacity) -> Any:
             name: (text, style.GREY if number is None else style.COLORS[number])
             for name, (text, number) in _FILLS.items()
         }
-        sides = found.sides
-        chart = style.new_chart(found.title, width=8, height=1.4 + 0.5 * len(sides))
+        rows = [row for row in found.rows if row.worker != "prefill"]
+        chart = style.new_chart(found.title, width=8, height=1.4 + 0.5 * len(rows))
         axes = chart.add_subplot()
         axes.grid(visible=False, axis="y")
-        for row, side in enumerate(sides):
+        for place, row in enumerate(rows):
             left = 0.0
             for name, (_, color) in fills.items():
                 # What does not fit leaves a pool of less than nothing.
-                width = max(side.lines.get(name, 0.0), 0.0) / GIBIBYTE
+                width = max(getattr(row, name) or 0.0, 0.0) / GIBIBYTE
                 axes.barh(
-                    row, width, left=left, color=color, edgecolor=style.INK, lw=0.6, height=0.7
+                    place, width, left=left, color=color, edgecolor=style.INK, lw=0.6, height=0.7
                 )
                 left += width
             axes.annotate(
-                f"{side.largest_batch} requests ({side.bound_by})",
-                (left, row),
+                f"{row.largest_batch} requests ({row.bound_by})",
+                (left, place),
                 xytext=(4, 0),
                 textcoords="offset points",
                 va="center",
             )
-        axes.axvline(sides[0].lines["memory"] / GIBIBYTE, color=style.INK, ls="--", lw=1.0)
+        axes.axvline(rows[0].memory_bytes / GIBIBYTE, color=style.INK, ls="--", lw=1.0)
         axes.set_xlim(0, 1.3 * max(bar.get_x() + bar.get_width() for bar in axes.patches))  # type: ignore[attr-defined]  # bars are rectangles
-        names = ["plain", *(f"{side.drafter}, γ = {side.draft_len}" for side in sides[1:])]
-        axes.set_yticks(range(len(sides)), names)
-        axes.set_ylim(len(sides) - 0.4, -0.6)
+        names = ["plain", *(f"{row.drafter}, γ = {row.draft_len}" for row in rows[1:])]
+        axes.set_yticks(range(len(rows)), names)
+        axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.set_xlabel("Memory of a device (GiB)")
-        shown = {name for side in sides for name in side.lines}
+        shown = {name for name in fills for row in rows if getattr(row, name) is not None}
         style.add_legend(
             chart,
             [style.color_key(c, text) for name, (text, c) in fills.items() if name in shown],

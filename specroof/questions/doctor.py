@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 
 import numpy as np
 
+from specroof import quantities as q
 from specroof.acceptance import accepted_at, constant_acceptance
 from specroof.acceptance.law_fits import extrapolated_acceptance
 from specroof.architecture import Architecture
@@ -30,7 +31,7 @@ from specroof.latency import Deployment, Setup
 from specroof.outcomes.case import Case
 from specroof.policies.decision import WORTH_A_RESTART, Change, Gain, best_change
 from specroof.questions.advise import speculation_of
-from specroof.questions.answer import Noted, place_of, title_of
+from specroof.questions.answer import Noted, case_of, title_of
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import (
     DRAFTER,
@@ -73,33 +74,25 @@ _STEPS: Final = 8
 BEYOND: Final = "geometric"
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """One quantity, measured and predicted.
+@dataclass(frozen=True, kw_only=True)
+class Compared(q.Row):
+    """One figure of a server, measured and predicted; None where there is none.
 
-    Parameters
-    ----------
-    quantity, unit
-        What, and in which unit.
-    measured, predicted
-        None where there is none.
+    `off` is measured by predicted, less 1.
     """
 
-    quantity: str
-    unit: str
-    measured: float | None
-    predicted: float | None
+    quantity: Annotated[str, q.QUANTITY]
+    unit: Annotated[str, q.UNIT]
+    measured: Annotated[float | None, q.MEASURED]
+    predicted: Annotated[float | None, q.PREDICTED]
+    off: Annotated[float | None, q.OFF]
 
-    @property
-    def off(self) -> float | None:
-        """Measured by predicted, less 1; None without either."""
-        if self.measured is None or not self.predicted:
-            return None
-        return self.measured / self.predicted - 1.0
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the row as JSON has it."""
-        return fields_of(self, "quantity", "unit", "measured", "predicted", "off")
+def _compared(
+    quantity: str, unit: str, measured: float | None, predicted: float | None
+) -> Compared:
+    off = None if measured is None or not predicted else measured / predicted - 1.0
+    return Compared(quantity=quantity, unit=unit, measured=measured, predicted=predicted, off=off)
 
 
 def context_of(given: float | None, counts: Observed) -> float:
@@ -298,10 +291,10 @@ def compared(
             rate = _finite(curve.tokens_per_s[0, row, now])
     measured = None if counts.tokens_per_s is None else counts.tokens_per_s / case.replicas
     if counts.speculates:
-        yield Compared("tokens per round", "", counts.tokens_per_round, length)
+        yield _compared("tokens per round", "", counts.tokens_per_round, length)
     name = "round" if counts.speculates else "step"
-    yield Compared(name, "s", counts.round_s, round_s)
-    yield Compared("tokens per second", "tok/s", measured, rate)
+    yield _compared(name, "s", counts.round_s, round_s)
+    yield _compared("tokens per second", "tok/s", measured, rate)
 
 
 def _finite(value: float) -> float | None:
@@ -462,7 +455,7 @@ class Diagnosis(Noted):
         The model, its setup and the cached tokens of a request.
     observed
         What the server counted.
-    compared
+    rows
         Measured beside predicted.
     prediction
         What was predicted at that load with that acceptance; None without a drafter.
@@ -480,7 +473,7 @@ class Diagnosis(Noted):
     setup: Setup
     context_len: float
     observed: Observed
-    compared: tuple[Compared, ...]
+    rows: tuple[Compared, ...]
     prediction: Prediction | None
     change: Change | None
     advice: tuple[str, ...]
@@ -498,45 +491,31 @@ class Diagnosis(Noted):
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
         counts, change, flags = self.observed, self.change, self.flags
-        server = self.setup.server
-        return {
-            **place_of(self.model, self.setup),
-            "server": None if server is None else server.to_dict(),
-            "context_len": self.context_len,
-            "observed": {**fields_of(counts, *_OBSERVED), "survival": list(counts.survival)},
-            "compared": self.records,
-            "change": change
-            and {
-                "running": change.running,
-                "now": _gain_json(change.now),
-                "best": _gain_json(change.best),
-                "measured": change.measured,
-                "longer": _gain_json(change.longer),
+        case = case_of(self.model, self.setup, None, self.context_len)
+        case["observed"] = {**fields_of(counts, *_OBSERVED), "survival": list(counts.survival)}
+        return self.envelope(
+            case,
+            {
+                "change": change
+                and {
+                    **fields_of(change, "running", "measured"),
+                    **{
+                        name: _gain_json(getattr(change, name))
+                        for name in ("now", "best", "longer")
+                    },
+                },
+                "schedule": None if change is None else [*map(list, change.schedule.ranges)],
+                "advice": list(self.advice),
+                "engine_config": None if flags is None else {flags.framework: flags.text},
+                "files": {} if flags is None else dict(flags.files),
             },
-            "schedule": None if change is None else [*map(list, change.schedule.ranges)],
-            "advice": list(self.advice),
-            "engine_config": None if flags is None else {flags.framework: flags.text},
-            "files": {} if flags is None else dict(flags.files),
-            **self.messages,
-        }
-
-    @property
-    def records(self) -> list[dict[str, Any]]:
-        """A row for each quantity: measured, predicted, and how far that is off."""
-        return [row.to_dict() for row in self.compared]
+        )
 
 
 _OBSERVED: Final = (
     *("framework", "ranks", "seconds", "running", "running_from", "waiting", "tokens_per_s"),
-    *(
-        "speculates",
-        "draft_len",
-        "longest",
-        "rounds",
-        "drafted_frac",
-        "tokens_per_round",
-        "length_from",
-    ),
+    *("speculates", "draft_len", "longest", "rounds", "drafted_frac", "tokens_per_round"),
+    "length_from",
     *("round_s", "round_from", "input_len", "output_len", "prefix_hit_rate"),
 )
 
@@ -589,7 +568,7 @@ def doctor(request: DoctorRequest) -> Diagnosis:
         setup=setup,
         context_len=case.context_len,
         observed=counts,
-        compared=tuple(compared(case, prediction, answers)),
+        rows=tuple(compared(case, prediction, answers)),
         prediction=prediction,
         change=change,
         advice=tuple(advice(counts, drafter, change)),
@@ -797,7 +776,7 @@ def doctor_text(answer: Diagnosis) -> str:
                     figure(row.predicted, _spelt(row)),
                     figure(row.off, "{:+.1%}".format),
                 ]
-                for row in answer.compared
+                for row in answer.rows
             ],
         ),
         "\n".join(textwrap.fill(sentence, WIDTH) for sentence in answer.advice),
@@ -846,6 +825,5 @@ def _spelt(row: Compared) -> Callable[[float], str]:
 COMMAND: Final = Command(
     question=doctor,
     options=FORMATS,
-    csv=False,
     example="specroof doctor http://localhost:8000 --model Qwen/Qwen3-8B -H h100 --drafter eagle3",
 )

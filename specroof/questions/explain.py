@@ -1,19 +1,20 @@
 """Where does one pass spend its time, and why does a round of speculation pay or lose?"""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final
 
 import numpy as np
 
+from specroof import quantities as q
 from specroof.acceptance import Acceptance
 from specroof.architecture import Architecture
 from specroof.arrays import fields_of
 from specroof.cost import ForwardPass
 from specroof.errors import OptionError, expect, refuse
 from specroof.latency import Setup
-from specroof.latency.pass_seconds import PassLatency
-from specroof.questions.answer import Charted, place_of
+from specroof.latency.pass_seconds import OpLatency, PassLatency
+from specroof.questions.answer import Charted, case_of, rows_table
 from specroof.questions.request import (
     DRAFTER,
     FORMULAS,
@@ -24,13 +25,13 @@ from specroof.questions.request import (
     drafter_of,
     question,
 )
-from specroof.report.layout import format_table, in_line, note_lines, page
+from specroof.report.layout import format_table, in_line, page
 from specroof.serving.served import served_curve
 from specroof.serving.workload import Load, prefill_pass, time_to_first_token_s
 from specroof.speedup.curve import acceptance_of, drafting_gain, longest_draft, pass_latency
 from specroof.speedup.inverses import Threshold, least_rate
 from specroof.speedup.waterfall import RoundParts, round_parts
-from specroof.units import format_drafts, format_seconds, format_si
+from specroof.units import format_drafts, format_seconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,8 +79,30 @@ class ExplainRequest(DeploymentRequest):
     draft_len: Annotated[int | None, Parameter("Drafts of that round.", shown="the best")] = None
 
 
-#: What a pass is of, as JSON has it.
-_PASS: Final = ("batch_size", "context_len", "query_len")
+@dataclass(frozen=True, kw_only=True)
+class OperationRow(q.Row):
+    """An operation of a pass, over all layers that hold it at the same cost.
+
+    FLOP and bytes are totals over these layers and all devices; seconds are of a device. What is
+    not an operation (collectives, overheads, the wait for other micro-batches in the slowest stage)
+    has seconds alone.
+    """
+
+    op: Annotated[str, q.OP]
+    kind: Annotated[str, q.KIND]
+    count: Annotated[int, q.COUNT]
+    flops: Annotated[float | None, q.FLOPS] = None
+    weight_bytes: Annotated[float | None, q.WEIGHT_BYTES] = None
+    cache_bytes: Annotated[float | None, q.CACHE_BYTES] = None
+    activation_bytes: Annotated[float | None, q.ACTIVATION_BYTES] = None
+    moved_bytes: Annotated[float | None, q.MOVED_BYTES] = None
+    intensity: Annotated[float | None, q.INTENSITY] = None
+    compute_dtype: Annotated[str | None, q.COMPUTE_DTYPE] = None
+    compute_s: Annotated[float | None, q.COMPUTE_S] = None
+    memory_s: Annotated[float | None, q.MEMORY_S] = None
+    bound: Annotated[str, q.BOUND]
+    seconds: Annotated[float, q.SECONDS]
+    share: Annotated[float, q.SHARE]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -131,22 +154,24 @@ class Explanation(Charted):
         return explain_charts(self)
 
     @property
-    def records(self) -> list[dict[str, Any]]:
-        """A row for each operation, the longest first."""
-        return explain_rows(self.latency)
+    def rows(self) -> tuple[OperationRow, ...]:
+        """The operations, the longest first, and what is none."""
+        return tuple(operation_rows(self.latency))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        first = self.first_token_s
-        return {
-            **place_of(self.model, self.setup),
-            **{name: float(getattr(self.forward, name)) for name in _PASS},
-            "total_s": float(self.latency.total_s),
-            **({} if first is None else {"time_to_first_token_s": first}),
-            "notes": list(self.notes),
-            "ops": self.records,
-            **({} if self.round is None else {"round": self._round_dict(self.round)}),
+        forward = self.forward
+        case = case_of(self.model, self.setup, None, float(forward.context_len))
+        case["load"] |= {
+            "batch_size": float(forward.batch_size),
+            "query_len": float(forward.query_len),
         }
+        case["total_s"] = float(self.latency.total_s)
+        if self.first_token_s is not None:
+            case["time_to_first_token_s"] = self.first_token_s
+        if self.round is not None:
+            case["round"] = self._round_dict(self.round)
+        return self.envelope(case)
 
     def _round_dict(self, parts: RoundParts) -> dict[str, Any]:
         least = self.break_even
@@ -278,92 +303,71 @@ def _forward_pass(request: ExplainRequest) -> ForwardPass:
 
 # --- The operations of one pass, as rows and as a table ------------------------------------------
 
-#: What an operation takes, and what rows of the same one add up; in all else they are alike.
+#: What the rows of the same operation add up.
 _AMOUNTS: Final = ("flops", "weight_bytes", "cache_bytes", "activation_bytes")
-_ADDED: Final = ("count", *_AMOUNTS, "compute_s", "memory_s", "seconds", "share")
+_SHOWN: Final = (
+    *("op", "count", "flops", "moved_bytes", "intensity", "compute_dtype", "bound", "seconds"),
+    "share",
+)
 
 
-def explain_rows(latency: PassLatency) -> list[dict[str, Any]]:
-    """Return one row per operation of a pass at one operating point, longest first.
-
-    Layers of several kinds share a row where they hold the same operation at the same cost. FLOP
-    and bytes are totals over identical layers and all devices; seconds are per device. What is not
-    an operation (collectives, overheads, the wait for other micro-batches in the slowest stage)
-    follows, where there is any.
-    """
+def operation_rows(latency: PassLatency) -> Iterator[OperationRow]:
+    """Yield the operations of a pass at one operating point, longest first, then what is none."""
+    alike: dict[tuple[object, ...], list[OpLatency]] = {}
+    for one in latency.ops:
+        each_s = f"{float(one.seconds) / one.op.count:.9g}"
+        key = (one.op.name, one.op.kind, one.compute_dtype, each_s)
+        alike.setdefault(key, []).append(one)
     total_s = float(latency.total_s)
-    rows: list[dict[str, Any]] = [
-        {
-            "op": op.op.name,
-            "kind": op.op.kind,
-            "count": op.op.count,
-            **{name: float(op.op.count * getattr(op.op, name)) for name in _AMOUNTS},
-            "intensity": _intensity(float(op.op.flops), float(op.op.memory_bytes)),
-            "compute_dtype": op.compute_dtype,
-            "compute_s": float(op.compute_s),
-            "memory_s": float(op.memory_s),
-            "bound": "compute" if op.compute_s > op.memory_s else "memory",
-            "seconds": float(op.seconds),
-            "share": float(op.seconds) / total_s,
-        }
-        for op in latency.ops
-    ]
-    rows = sorted(_merged(rows), key=lambda row: -row["seconds"])
-    for name, seconds in (
+    rows = [_row(ops, total_s) for ops in alike.values()]
+    yield from sorted(rows, key=lambda row: -row.seconds)
+    for name, spent in (
         ("communication", latency.communication_s),
         ("overhead", latency.overhead_s),
         ("pipeline", latency.waiting_s),
     ):
+        seconds = float(spent)
         if seconds > 0:
-            spent = {"op": name, "kind": name, "count": 1, "bound": name, "seconds": float(seconds)}
-            rows.append(dict.fromkeys(rows[0]) | spent | {"share": float(seconds) / total_s})
-    return rows
+            share = seconds / total_s
+            yield OperationRow(
+                op=name, kind=name, count=1, bound=name, seconds=seconds, share=share
+            )
 
 
-def _merged(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows, with equal operations of equal cost added up."""
-    merged: dict[tuple[object, ...], dict[str, Any]] = {}
-    for row in rows:
-        each_s = f"{row['seconds'] / row['count']:.9g}"
-        same = merged.setdefault((row["op"], row["kind"], row["compute_dtype"], each_s), row)
-        if same is not row:
-            for name in _ADDED:
-                same[name] += row[name]
-    return list(merged.values())
-
-
-def _intensity(flops: float, memory_bytes: float) -> float | None:
-    return flops / memory_bytes if memory_bytes else None
+def _row(ops: Sequence[OpLatency], total_s: float) -> OperationRow:
+    """Return operations of equal cost as one."""
+    first = ops[0]
+    amounts: dict[str, Any] = {
+        name: sum(float(one.op.count * getattr(one.op, name)) for one in ops) for name in _AMOUNTS
+    }
+    seconds: dict[str, Any] = {
+        name: sum(float(getattr(one, name)) for one in ops)
+        for name in ("compute_s", "memory_s", "seconds")
+    }
+    moved = float(first.op.memory_bytes)
+    return OperationRow(
+        op=first.op.name,
+        kind=first.op.kind,
+        count=sum(one.op.count for one in ops),
+        **amounts,
+        moved_bytes=amounts["weight_bytes"] + amounts["cache_bytes"] + amounts["activation_bytes"],
+        intensity=float(first.op.flops) / moved if moved else None,
+        compute_dtype=first.compute_dtype,
+        bound="compute" if first.compute_s > first.memory_s else "memory",
+        **seconds,
+        share=seconds["seconds"] / total_s,
+    )
 
 
 def explanation_text(explanation: Explanation) -> str:
     """Return the operations of a pass as a table, longest first, and what it adds up to."""
     if explanation.round is not None:
         return _round_text(explanation, explanation.round)
-    rows = explain_rows(explanation.latency)
-    header = ["operation", "x", "FLOP", "bytes", "FLOP/B", "in", "bound", "time", "share"]
-    table = format_table(header, [_explain_cells(row) for row in rows])
     total = f"the pass takes {format_seconds(float(explanation.latency.total_s))}"
-    parts = [f"{in_line(explanation.title)}: {total}", table]
+    parts = [rows_table(explanation.rows, _SHOWN)]
     if explanation.first_token_s is not None:
         parts.append(f"time to first token: {format_seconds(explanation.first_token_s)}")
-    return "\n\n".join(filter(None, [*parts, note_lines(explanation.notes)]))
-
-
-def _explain_cells(row: Mapping[str, Any]) -> list[str]:
-    time = [row["bound"], format_seconds(row["seconds"]), f"{row['share']:.1%}"]
-    if row["flops"] is None:
-        return [row["op"], "", "", "", "", "", *time]
-    moved = row["weight_bytes"] + row["cache_bytes"] + row["activation_bytes"]
-    return [
-        row["op"],
-        str(row["count"]),
-        format_si(row["flops"], ""),
-        format_si(moved, "B"),
-        "" if row["intensity"] is None else f"{row['intensity']:.3g}",
-        row["compute_dtype"],
-        *time,
-    ]
+    return page(explanation, *parts, below_title=total)
 
 
 def _round_text(explanation: Explanation, parts: RoundParts) -> str:

@@ -2,14 +2,16 @@
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Final
 
+from specroof import quantities as q
+from specroof.arrays import fields_of
 from specroof.catalog import hardware_names, load_hardware, taken_aliases
 from specroof.errors import expect, refuse
 from specroof.hardware import HardwareProfile
-from specroof.questions.answer import Noted
+from specroof.questions.answer import Noted, rows_table
 from specroof.questions.request import (
     Command,
     HardwareLike,
@@ -18,7 +20,7 @@ from specroof.questions.request import (
     hardware_of,
     question,
 )
-from specroof.report.layout import format_table, note_lines
+from specroof.report.layout import note_lines
 from specroof.units import format_binary_bytes, format_si
 
 
@@ -82,74 +84,143 @@ class HardwareTemplate(Noted):
         """Return the file."""
         return self.yaml.rstrip("\n")
 
+    @property
+    def rows(self) -> tuple[()]:
+        """None: there is no chip yet."""
+        return ()
+
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        return {"name": self.name, "yaml": self.yaml}
+        return self.envelope(fields_of(self, "name", "yaml"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChipRow(q.Row):
+    """What a chip can do; `name` is what it was asked for as, and `title` that of its file."""
+
+    name: Annotated[str, q.NAME]
+    title: Annotated[str, q.TITLE]
+    bf16_flops_per_s: Annotated[float | None, q.PEAKS["bf16"]]
+    fp16_flops_per_s: Annotated[float | None, q.PEAKS["fp16"]]
+    fp32_flops_per_s: Annotated[float | None, q.PEAKS["fp32"]]
+    fp8_flops_per_s: Annotated[float | None, q.PEAKS["fp8"]]
+    fp6_flops_per_s: Annotated[float | None, q.PEAKS["fp6"]]
+    fp4_flops_per_s: Annotated[float | None, q.PEAKS["fp4"]]
+    int8_flops_per_s: Annotated[float | None, q.PEAKS["int8"]]
+    int4_flops_per_s: Annotated[float | None, q.PEAKS["int4"]]
+    memory_bytes: Annotated[float, q.MEMORY_BYTES]
+    usable_memory_bytes: Annotated[float | None, q.USABLE_MEMORY]
+    memory_bytes_per_s: Annotated[float, q.BANDWIDTHS["memory_bytes_per_s"]]
+    multiprocessors: Annotated[int | None, q.MULTIPROCESSORS]
+    link_bytes_per_s: Annotated[float | None, q.BANDWIDTHS["link_bytes_per_s"]]
+    scale_out_bytes_per_s: Annotated[float | None, q.BANDWIDTHS["scale_out_bytes_per_s"]]
+    max_devices: Annotated[int | None, q.MAX_DEVICES]
+    board_watts: Annotated[float | None, q.BOARD_WATTS]
+    usd_per_hour: Annotated[float | None, q.USD_PER_HOUR]
+    price_date: Annotated[str | None, q.PRICE_DATE]
+    aliases: Annotated[tuple[str, ...], q.ALIASES]
+    engines: Annotated[tuple[str, ...], q.ENGINES]
+    host: Annotated[str | None, q.HOST]
 
 
 @dataclass(frozen=True, repr=False)
-class HardwareFacts(Noted):
-    """What a chip can do.
+class Chips(Noted):
+    """What chips can do.
 
     Attributes
     ----------
-    name
-        What it was asked for as.
-    profile
-        Peaks, memory, interconnect, engines, and the source of each figure.
+    profiles
+        Peaks, memory, interconnect, engines, and the source of each figure, by what they were asked
+        for as.
     notes, warnings
         Sentences for the reader.
     """
 
-    name: str
-    profile: HardwareProfile
+    profiles: Mapping[str, HardwareProfile]
+
+    @property
+    def rows(self) -> tuple[ChipRow, ...]:
+        """A chip each."""
+        return tuple(_row(name, profile) for name, profile in self.profiles.items())
 
     @property
     def title(self) -> str:
-        """What was asked, in one line."""
-        return self.profile.name
+        """The chip, or how many there are."""
+        profiles = [*self.profiles.values()]
+        return profiles[0].name if len(profiles) == 1 else f"{len(profiles)} chips"
 
     def text(self) -> str:
-        """Return the figures and their sources, line by line."""
-        return hardware_text(self)
+        """Return the chips as a table; the figures of one and their sources line by line."""
+        if len(self.profiles) > 1:
+            return rows_table(self.rows, _LISTED, memory_bytes="memory")
+        return hardware_text(*self.profiles.values())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the answer as the object that ``--json`` prints."""
-        generic = self.profile.generic
-        stand_ins = generic and {  # worked out from what it holds
-            "engines": {name: asdict(engine) for name, engine in generic.engines.items()},
-            "family": generic.family,
-        }
-        host = self.profile.host
-        return asdict(replace(self.profile, generic=None, host=None)) | {
-            "generic": stand_ins,
-            "host": host and host.name,
-            "name": self.name,
-            "title": self.profile.name,
-        }
+        """Return the answer as the object that ``--json`` prints; of one chip with all its file."""
+        if len(self.profiles) > 1:
+            return self.envelope({})
+        return self.envelope({"profile": _file_of(*self.profiles.values())})
+
+
+_LISTED: Final = (
+    *("name", "bf16_flops_per_s", "fp16_flops_per_s", "fp8_flops_per_s", "fp4_flops_per_s"),
+    *("memory_bytes", "memory_bytes_per_s", "engines", "title"),
+)
+
+
+def _row(name: str, profile: HardwareProfile) -> ChipRow:
+    figures: dict[str, Any] = {
+        f"{dtype}_flops_per_s": profile.peak.flops_per_s.get(dtype) for dtype in q.PEAKS
+    }
+    parts = (profile, profile.peak, profile.interconnect, profile.power, profile.price)
+    names = (
+        *("aliases", "memory_bytes", "usable_memory_bytes", "memory_bytes_per_s"),
+        *("multiprocessors", "link_bytes_per_s", "scale_out_bytes_per_s", "max_devices"),
+        *("board_watts", "usd_per_hour"),
+    )
+    for one in names:
+        figures[one] = next((getattr(part, one) for part in parts if hasattr(part, one)), None)
+    return ChipRow(
+        name=name,
+        title=profile.name,
+        **figures,
+        price_date=None if profile.price is None else profile.price.date,
+        engines=(*profile.engines, "generic", "ideal"),
+        host=None if profile.host is None else profile.host.name,
+    )
+
+
+def _file_of(profile: HardwareProfile) -> dict[str, Any]:
+    """Return all that a hardware file says, with the engines that stand in for fitted ones."""
+    generic, host = profile.generic, profile.host
+    stand_ins = generic and {  # worked out from what it holds
+        "engines": {name: asdict(engine) for name, engine in generic.engines.items()},
+        "family": generic.family,
+    }
+    own = asdict(replace(profile, generic=None, host=None))
+    return own | {"generic": stand_ins, "host": host and host.name}
 
 
 @question(ChipsRequest)
-def list_hardware(_request: ChipsRequest) -> list[HardwareFacts]:
+def list_hardware(_request: ChipsRequest) -> Chips:
     """List the hardware profiles: peaks, memory, engines.
 
     Those of your own folder come first.
     """
-    return [show_hardware(name) for name in hardware_names()]
+    return Chips({name: load_hardware(name) for name in hardware_names()})
 
 
 @question(HardwareRequest)
-def show_hardware(request: HardwareRequest) -> HardwareFacts:
+def show_hardware(request: HardwareRequest) -> Chips:
     """Show one profile with the source of each figure."""
     profile = hardware_of(request.hardware)
     given = request.hardware
-    return HardwareFacts(
-        profile.name if isinstance(given, HardwareProfile) else os.fspath(given), profile
-    )
+    name = profile.name if isinstance(given, HardwareProfile) else os.fspath(given)
+    return Chips({name: profile})
 
 
 @question(CheckRequest)
-def check_hardware(request: CheckRequest) -> HardwareFacts:
+def check_hardware(request: CheckRequest) -> Chips:
     """Check a hardware file: every key, every figure, every source."""
     file = request.file
     profile = load_hardware(file, check=True)
@@ -157,7 +228,7 @@ def check_hardware(request: CheckRequest) -> HardwareFacts:
         f"alias {alias} is one of {name}, which -H {alias} finds"
         for alias, name in taken_aliases(file).items()
     )
-    return HardwareFacts(os.fspath(file), profile, warnings=tuple(taken))
+    return Chips({os.fspath(file): profile}, warnings=tuple(taken))
 
 
 #: A hardware file without figures. What stands in comments may be left out.
@@ -214,35 +285,8 @@ def new_hardware(request: NewRequest) -> HardwareTemplate:
 # --- Hardware profiles as text -------------------------------------------------------------------
 
 
-def hardware_table(chips: Sequence[HardwareFacts]) -> str:
-    """Return the list of hardware profiles."""
-    rows = [facts.to_dict() for facts in chips]
-    header = ["name", "bf16", "fp8", "fp4", "memory", "bandwidth", "engines", "title"]
-    cells = [
-        [
-            row["name"],
-            *(_peak(row, dtype) for dtype in ("bf16", "fp8", "fp4")),
-            format_binary_bytes(row["peak"]["memory_bytes"]),
-            format_si(row["peak"]["memory_bytes_per_s"], "B/s"),
-            ", ".join([*row["engines"], "generic", "ideal"]),
-            row["title"],
-        ]
-        for row in rows
-    ]
-    return format_table(header, cells, left=(0, 6, 7))
-
-
-def _peak(row: Mapping[str, Any], dtype: str) -> str:
-    peaks = row["peak"]["flops_per_s"]
-    if dtype in peaks:
-        return format_si(peaks[dtype], "")
-    # Old chips have the one 16-bit format without the other.
-    return f"{format_si(peaks['fp16'], '')} fp16" if dtype == "bf16" and "fp16" in peaks else "-"
-
-
-def _usable(chip: HardwareFacts) -> str:
+def _usable(profile: HardwareProfile) -> str:
     """Return the memory that servers see, and whether a log says so."""
-    profile = chip.profile
     seen = format_binary_bytes(profile.server_memory_bytes)
     if profile.usable_memory_bytes is not None:
         return f"{seen}, as servers see it"
@@ -250,55 +294,51 @@ def _usable(chip: HardwareFacts) -> str:
     return f"{seen}: no log is known, {share:.0%} of the memory"
 
 
-def hardware_text(chip: HardwareFacts) -> str:
+def hardware_text(profile: HardwareProfile) -> str:
     """Return one profile's figures and their sources, line by line."""
-    row = chip.to_dict()
-    peak, link = row["peak"], row["interconnect"]
+    peak, link, sources = profile.peak, profile.interconnect, {**profile.sources}
     lines = {
         **{
-            f"peak {dtype}": format_si(value, "FLOP/s")
-            for dtype, value in peak["flops_per_s"].items()
+            f"peak {dtype}": format_si(value, "FLOP/s") for dtype, value in peak.flops_per_s.items()
         },
-        "memory": format_binary_bytes(peak["memory_bytes"]),
-        "usable memory": _usable(chip),
-        "bandwidth": format_si(peak["memory_bytes_per_s"], "B/s"),
-        "aliases": ", ".join(row["aliases"]),
-        "engines": ", ".join([*row["engines"], "generic", "ideal"]),
+        "memory": format_binary_bytes(peak.memory_bytes),
+        "usable memory": _usable(profile),
+        "bandwidth": format_si(peak.memory_bytes_per_s, "B/s"),
+        "aliases": ", ".join(profile.aliases),
+        "engines": ", ".join([*profile.engines, "generic", "ideal"]),
     }
-    if row["host"] is not None:
-        lines["host"] = row["host"]
-    if peak["multiprocessors"] is not None:
-        lines["processors"] = f"{peak['multiprocessors']} multiprocessors"
+    if profile.host is not None:
+        lines["host"] = profile.host.name
+    if peak.multiprocessors is not None:
+        lines["processors"] = f"{peak.multiprocessors} multiprocessors"
     if link is not None:
-        rate = format_si(link["link_bytes_per_s"], "B/s")
-        lines["link"] = f"{rate} each way, up to {link['max_devices']} devices"
-        if link["scale_out_bytes_per_s"] is not None:
-            lines["link"] += f"; {format_si(link['scale_out_bytes_per_s'], 'B/s')} to other nodes"
-    if row["power"] is not None:
-        lines["power"] = f"{row['power']['board_watts']:g} W a board"
-    if row["price"] is not None:
-        price = row["price"]
-        lines["price"] = f"${price['usd_per_hour']:.2f} an hour ({price['date']})"
-        row["sources"]["price"] = price["source"]
+        rate = format_si(link.link_bytes_per_s, "B/s")
+        lines["link"] = f"{rate} each way, up to {link.max_devices} devices"
+        if link.scale_out_bytes_per_s is not None:
+            lines["link"] += f"; {format_si(link.scale_out_bytes_per_s, 'B/s')} to other nodes"
+    if profile.power is not None:
+        lines["power"] = f"{profile.power.board_watts:g} W a board"
+    if profile.price is not None:
+        price = profile.price
+        lines["price"] = f"${price.usd_per_hour:.2f} an hour ({price.date})"
+        sources["price"] = price.source
     width = max(map(len, lines)) + 2
     facts = [f"{name:{width}}{value}" for name, value in lines.items()]
-    sources = [f"source of {key}: {text}" for key, text in row["sources"].items()]
-    return "\n".join([row["title"], *facts, *sources])
+    named = [f"source of {key}: {text}" for key, text in sources.items()]
+    return "\n".join([profile.name, *facts, *named])
 
 
-def check_text(chip: HardwareFacts) -> str:
+def check_text(chips: Chips) -> str:
     """Return that a file is sound, and names in it that others have."""
-    sound = f"{chip.name}: {chip.profile.name}, every figure is valid and names a source"
-    return "\n".join(filter(None, [sound, note_lines(chip.warnings)]))
+    ((file, profile),) = chips.profiles.items()
+    sound = f"{file}: {profile.name}, every figure is valid and names a source"
+    return "\n".join(filter(None, [sound, note_lines(chips.warnings)]))
 
 
 COMMAND: Final = Command(
     question=list_hardware,
-    text=hardware_table,
-    json=lambda chips: [chip.to_dict() for chip in chips],
-    csv=False,
     commands={
-        "show": Command(question=show_hardware, csv=False),
+        "show": Command(question=show_hardware),
         "new": Command(
             question=new_hardware,
             csv=False,

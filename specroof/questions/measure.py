@@ -9,15 +9,17 @@ from typing import Annotated, Any, Final
 
 import numpy as np
 
+from specroof import quantities as q
 from specroof.arrays import Array, number_within, whole_within
 from specroof.catalog import read_text
 from specroof.engines import calibrated_yaml, predicted_tokens_per_s
+from specroof.engines.calibration import Residual
 from specroof.errors import MeasurementError, expect, optional_library, refuse
 from specroof.evidence import Measurement
 from specroof.evidence.timed_here import SCRIPT, timed_here
 from specroof.latency import engine_setup
-from specroof.questions.answer import Noted
-from specroof.questions.calibrate import Calibrated, calibrate
+from specroof.questions.answer import Noted, rows_table
+from specroof.questions.calibrate import Calibrated, ResidualRow, calibrate, residual_fields
 from specroof.questions.request import (
     DRAFTER,
     FORMATS,
@@ -40,7 +42,7 @@ from specroof.questions.request import (
 from specroof.report.layout import format_table, page
 from specroof.speedup.curve import acceptance_of, decoding_curve
 from specroof.speedup.result import SpeedupCurve
-from specroof.units import Bounds, format_seconds
+from specroof.units import Bounds
 
 #: Cached tokens, and the longest draft, of the speedups that are compared.
 _CONTEXT: Final = 1024
@@ -155,7 +157,23 @@ class TimingScript(Noted):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        return {"script": self.file, **self.messages}
+        return self.envelope({"script": self.file})
+
+    @property
+    def rows(self) -> tuple[()]:
+        """None: nothing was timed."""
+        return ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassRow(ResidualRow):
+    """A pass that was timed: of how many rows, and its seconds before and after the calibration."""
+
+    rows: Annotated[float, q.PASS_ROWS]
+    measured_s: Annotated[float, q.MEASURED_S]
+    before_s: Annotated[float, q.BEFORE_S]
+    before_off: Annotated[float, q.BEFORE_OFF]
+    after_s: Annotated[float, q.AFTER_S]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -190,20 +208,10 @@ class Measured(Noted):
         return self.calibrated.yaml
 
     @property
-    def records(self) -> list[dict[str, Any]]:
+    def rows(self) -> tuple[PassRow, ...]:
         """A row for each pass: seconds measured, and predicted before and after."""
-        return [
-            {
-                "rows": residual.point.rows,
-                "context_len": residual.point.context_len,
-                "measured_s": _seconds(residual.point, residual.point.rate),
-                "before_s": before_s,
-                "after_s": _seconds(residual.point, residual.predicted),
-            }
-            for residual, before_s in zip(
-                self.calibrated.calibration.residuals, self.before_s.tolist(), strict=True
-            )
-        ]
+        residuals = self.calibrated.calibration.residuals
+        return tuple(map(_pass_row, residuals, self.before_s.tolist()))
 
     @property
     def speedups(self) -> list[dict[str, Any]]:
@@ -226,13 +234,8 @@ class Measured(Noted):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        return {
-            **self.calibrated.to_dict(),
-            "passes": self.records,
-            "drafter": self.after.drafter,
-            "speedups": self.speedups,
-            **self.messages,
-        }
+        case = self.calibrated.to_dict()["case"]
+        return self.envelope(case | {"drafter": self.after.drafter, "speedups": self.speedups})
 
 
 @question(MeasureRequest)
@@ -325,28 +328,23 @@ def _seconds(point: Measurement, rate: float) -> float:
     return (point.batch_size or 1.0) / rate
 
 
+def _pass_row(residual: Residual, before_s: float) -> PassRow:
+    measured_s = _seconds(residual.point, residual.point.rate)
+    return PassRow(
+        **residual_fields(residual),
+        rows=residual.point.rows,
+        measured_s=measured_s,
+        before_s=before_s,
+        before_off=before_s / measured_s - 1,
+        after_s=_seconds(residual.point, residual.predicted),
+    )
+
+
 def measured_text(answer: Measured) -> str:
     """Return passes and speedups before and after, and the notes."""
     base = answer.calibrated.calibration.base
-    passes = format_table(
-        ["rows", "context", "measured", base, "off", "now", "off"],
-        [
-            [
-                f"{row['rows']:g}",
-                f"{row['context_len']:g}",
-                format_seconds(row["measured_s"]),
-                *(
-                    cell
-                    for name in ("before_s", "after_s")
-                    for cell in (
-                        format_seconds(row[name]),
-                        f"{row[name] / row['measured_s'] - 1:+.1%}",
-                    )
-                ),
-            ]
-            for row in answer.records
-        ],
-    )
+    shown = ("rows", "context_len", "measured_s", "before_s", "before_off", "after_s", "off")
+    passes = rows_table(answer.rows, shown, before_s=base)
     curves = (answer.before, answer.after)
     speedups = format_table(
         ["drafts", base, "now"],

@@ -1,16 +1,18 @@
 """Which models are known, what are their sizes, and in what do two models differ?"""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, fields, is_dataclass, replace
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias, TypeGuard
 
+from specroof import quantities as q
 from specroof.architecture import Architecture, Core, Linear, WeightFormat
+from specroof.arrays import fields_of
 from specroof.catalog import model_names
 from specroof.cost import kv_bytes_per_token, state_bytes
 from specroof.errors import ConfigError, expect_word
 from specroof.parsers import PARSERS
-from specroof.questions.answer import Noted
+from specroof.questions.answer import Noted, rows_table
 from specroof.questions.request import SHARED, Command, ModelLike, model_of, question
 from specroof.report.layout import format_table
 from specroof.units import format_binary_bytes, format_count
@@ -46,35 +48,77 @@ class DiffRequest:
     family: Annotated[str | None, replace(SHARED["family"], panel=None)] = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class ModelRow(q.Row):
+    """The sizes of a model; `name` is what it was asked for as, and `notes` is of its config.
+
+    `weight_formats` and `tensor_bytes` are those of `weight_formats` and `tensor_bytes`.
+    """
+
+    name: Annotated[str, q.NAME]
+    family: Annotated[str, q.FAMILY]
+    params: Annotated[int, q.PARAMS]
+    active_params: Annotated[int, q.ACTIVE_PARAMS]
+    weight_bytes: Annotated[float, q.WEIGHT_BYTES]
+    weight_formats: Annotated[Mapping[str, int], q.WEIGHT_FORMATS]
+    tensor_bytes: Annotated[Mapping[str, Mapping[str, float]], q.TENSOR_BYTES]
+    activation_dtype: Annotated[str, q.ACTIVATION_DTYPE]
+    kv_dtype: Annotated[str, q.KV_DTYPE]
+    kv_bytes_per_token: Annotated[float, q.KV_BYTES_PER_TOKEN]
+    state_dtype: Annotated[str, q.STATE_DTYPE]
+    state_bytes: Annotated[float, q.STATE_BYTES]
+    layers: Annotated[int, q.LAYERS]
+    layer_kinds: Annotated[Mapping[str, int], q.LAYER_KINDS]
+    notes: Annotated[tuple[str, ...], q.NOTES]
+
+
 @dataclass(frozen=True, repr=False)
-class ModelFacts(Noted):
-    """The sizes of a model.
+class Models(Noted):
+    """The sizes of models.
 
     Attributes
     ----------
-    name
-        What it was asked for as.
-    model
-        The model.
+    rows
+        A model each.
     notes, warnings
-        Sentences for the reader: what the model's config left open or left out.
+        Sentences for the reader: what the config of one model left open or left out.
     """
 
-    name: str
-    model: Architecture
+    rows: tuple[ModelRow, ...]
 
     @property
     def title(self) -> str:
-        """The name that was given."""
-        return self.name
+        """The name that was given, or how many models there are."""
+        return self.rows[0].name if len(self.rows) == 1 else f"{len(self.rows)} models"
 
     def text(self) -> str:
-        """Return the model's sizes, line by line."""
-        return model_text(self)
+        """Return the models as a table; the sizes of one line by line."""
+        if len(self.rows) == 1:
+            return model_text(self.rows[0])
+        return rows_table(self.rows, _LISTED, name="model")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        return model_row(self.name, self.model)
+        return self.envelope({})
+
+
+_LISTED: Final = (
+    *("name", "params", "active_params", "weight_bytes", "kv_bytes_per_token", "layer_kinds"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DifferenceRow(q.Row):
+    """A fact in which two models differ; None where one of them has no such part.
+
+    Groups are ``"sizes"``, ``"formats"``, ``"cache"`` and ``"layers"``; `ratio` is of numbers.
+    """
+
+    group: Annotated[str, q.GROUP]
+    name: Annotated[str, q.NAME]
+    first: Annotated[Fact, q.FIRST]
+    second: Annotated[Fact, q.SECOND]
+    ratio: Annotated[float | None, q.RATIO]
 
 
 @dataclass(frozen=True, repr=False)
@@ -85,20 +129,20 @@ class ModelDiff(Noted):
     ----------
     models
         The two.
-    differences
+    rows
         From `model_diff`.
     notes, warnings
-        Sentences for the reader, "a: " or "b: " first.
+        Sentences for the reader, "on a: " or "on b: " first.
     """
 
     models: tuple[Architecture, Architecture]
-    differences: list[dict[str, Any]]
+    rows: tuple[DifferenceRow, ...]
 
     @property
     def title(self) -> str:
         """What was asked, in one line."""
         first, second = self.models
-        return f"{first.name} and {second.name}: {len(self.differences)} differences"
+        return f"{first.name} and {second.name}: {len(self.rows)} differences"
 
     def text(self) -> str:
         """Return the differences as a table, and the notes on each model."""
@@ -106,25 +150,21 @@ class ModelDiff(Noted):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        return {
-            "models": [model.name for model in self.models],
-            "differences": self.differences,
-            "notes": [list(model.notes) for model in self.models],
-        }
+        return self.envelope({"models": [model.name for model in self.models]})
 
 
 @question(ModelsRequest)
-def list_models(_request: ModelsRequest) -> list[ModelFacts]:
+def list_models(_request: ModelsRequest) -> Models:
     """List the bundled models: parameters, active parameters, KV bytes per token, layers."""
-    return [show_model(name) for name in model_names()]
+    return Models(tuple(model_row(name, model_of(name)) for name in model_names()))
 
 
 @question(ModelRequest)
-def show_model(request: ModelRequest) -> ModelFacts:
+def show_model(request: ModelRequest) -> Models:
     """Show one model, bundled or not: its sizes, its layers, its formats, its cache."""
     model = model_of(request.model, request.family)
     name = model.name if isinstance(request.model, Architecture) else os.fspath(request.model)
-    return ModelFacts(name, model, notes=model.notes)
+    return Models((model_row(name, model),), notes=model.notes)
 
 
 def _model_by_its_type(model: ModelLike, family: str | None) -> Architecture:
@@ -149,18 +189,12 @@ def diff_models(request: DiffRequest) -> ModelDiff:
         for letter, model in zip("ab", (first, second), strict=True)
         for note in model.notes
     ]
-    return ModelDiff((first, second), model_diff(first, second), notes=tuple(notes))
+    rows = tuple(model_diff(first, second))
+    return ModelDiff((first, second), rows, notes=tuple(notes))
 
 
-def model_row(name: str, model: Architecture) -> dict[str, Any]:
-    """Return a model's row in lists.
-
-    Parameters
-    ----------
-    name
-        What it was asked for as.
-    model
-        The model.
+def model_row(name: str, model: Architecture) -> ModelRow:
+    """Return the sizes of a model, under the name that it was asked for as.
 
     Examples
     --------
@@ -168,26 +202,21 @@ def model_row(name: str, model: Architecture) -> dict[str, Any]:
     >>> up = Linear("up_proj", 8, 32)
     >>> tiny = Architecture("tiny", "llama", 8, 100, (Layer((), 3),), Linear("lm_head", 8, 100))
     >>> row = model_row("tiny", tiny)
-    >>> row["params"], row["layers"], row["weight_formats"]  # 800 + 800 elements, of 2 bytes
+    >>> row.params, row.layers, row.weight_formats  # 800 + 800 elements, of 2 bytes
     (1600, 3, {'bf16': 800})
     """
-    return {
-        "name": name,
-        "family": model.family,
-        "params": model.n_params,
-        "active_params": model.n_active_params,
-        "weight_bytes": model.weight_bytes,
-        "weight_formats": weight_formats(model),
-        "tensor_bytes": tensor_bytes(model),
-        "activation_dtype": model.activation_dtype,
-        "kv_dtype": model.kv_dtype,
-        "kv_bytes_per_token": kv_bytes_per_token(model),
-        "state_dtype": model.state_dtype,
-        "state_bytes": state_bytes(model),
-        "layers": model.n_layers,
-        "layer_kinds": model.layer_kinds,
-        "notes": list(model.notes),
-    }
+    return ModelRow(
+        name=name,
+        params=model.n_params,
+        active_params=model.n_active_params,
+        weight_formats=weight_formats(model),
+        tensor_bytes=tensor_bytes(model),
+        kv_bytes_per_token=kv_bytes_per_token(model),
+        state_bytes=state_bytes(model),
+        layers=model.n_layers,
+        **fields_of(model, "family", "weight_bytes", "activation_dtype", "kv_dtype", "state_dtype"),
+        **fields_of(model, "layer_kinds", "notes"),
+    )
 
 
 def weight_formats(model: Architecture) -> dict[str, int]:
@@ -276,55 +305,40 @@ def _format_name(form: WeightFormat) -> str:
     return form.name if usual else f"{form.name} x {form.compute_dtype}"
 
 
-def model_diff(first: Architecture, second: Architecture) -> list[dict[str, Any]]:
-    """Return the facts in which two models differ: a group, a name, and both values.
-
-    Groups are ``"sizes"``, ``"formats"``, ``"cache"`` and ``"layers"``. None stands where one of
-    the two has no such part. Notes are not compared.
-
-    Parameters
-    ----------
-    first, second
-        The models.
+def model_diff(first: Architecture, second: Architecture) -> Iterator[DifferenceRow]:
+    """Yield the facts in which two models differ; notes are not compared.
 
     Examples
     --------
     >>> from dataclasses import replace
     >>> tiny = Architecture("tiny", "llama", 8, 100, (), Linear("lm_head", 8, 100))
-    >>> model_diff(tiny, tiny)
-    []
-    >>> model_diff(tiny, replace(tiny, kv_dtype="fp8"))
-    [{'group': 'cache', 'name': 'kv_dtype', 'values': ['bf16', 'fp8']}]
+    >>> (row,) = model_diff(tiny, replace(tiny, kv_dtype="fp8"))
+    >>> row.group, row.name, row.first, row.second
+    ('cache', 'kv_dtype', 'bf16', 'fp8')
     """
     facts = [_facts(first), _facts(second)]
     keys = dict.fromkeys(key for of_model in facts for key in of_model)
-    return [
-        {"group": group, "name": name, "values": values}
-        for group, name in sorted(keys, key=lambda key: _GROUPS.index(key[0]))
-        if (values := [of_model.get((group, name)) for of_model in facts])[0] != values[1]
-    ]
+    for group, name in sorted(keys, key=lambda key: _GROUPS.index(key[0])):
+        one, other = (of_model.get((group, name)) for of_model in facts)
+        if one != other:
+            ratio = other / one if _is_number(one) and _is_number(other) and one else None
+            yield DifferenceRow(group=group, name=name, first=one, second=other, ratio=ratio)
 
 
 def _facts(model: Architecture) -> Facts:
     """Return all that determines what a model costs, by group and name."""
     row = model_row(model.name, model)
     sizes = {
-        "family": model.family,
-        "params": row["params"],
-        "active_params": row["active_params"],
-        "hidden_size": model.hidden_size,
-        "vocab_size": model.vocab_size,
-        "tied_embeddings": model.tied_embeddings,
+        **fields_of(row, "family", "params", "active_params"),
+        **fields_of(model, "hidden_size", "vocab_size", "tied_embeddings"),
     }
     formats = {
-        "weight_bytes": row["weight_bytes"],
-        **{f"params in {name}": count for name, count in row["weight_formats"].items()},
+        "weight_bytes": row.weight_bytes,
+        **{f"params in {name}": count for name, count in row.weight_formats.items()},
         "activation_dtype": model.activation_dtype,
     }
-    cache = {
-        name: row[name] for name in ("kv_dtype", "kv_bytes_per_token", "state_dtype", "state_bytes")
-    }
-    layers = {"layers": model.n_layers, **row["layer_kinds"], **_described_parts(model)}
+    cache = fields_of(row, "kv_dtype", "kv_bytes_per_token", "state_dtype", "state_bytes")
+    layers = {"layers": model.n_layers, **row.layer_kinds, **_described_parts(model)}
     return {
         (group, name): value
         for group, facts in zip(_GROUPS, (sizes, formats, cache, layers), strict=True)
@@ -365,118 +379,56 @@ def _settings(label: str, value: Any) -> Iterator[tuple[str, str]]:
             yield name, str(setting)
 
 
-# --- Sizes of models as text: a list, a page, and what two models differ in ----------------------
+# --- Sizes of models as text: a page, and what two models differ in ------------------------------
 
 
-def models_table(models: Sequence[ModelFacts]) -> str:
-    """Return the list of models."""
-    rows = [model.to_dict() for model in models]
-    header = ["model", "params", "active", "weights", "KV/token", "layers"]
-    cells = [
-        [
-            row["name"],
-            format_count(row["params"]),
-            format_count(row["active_params"]),
-            format_binary_bytes(row["weight_bytes"]),
-            format_binary_bytes(row["kv_bytes_per_token"]),
-            _kinds(row["layer_kinds"]),
-        ]
-        for row in rows
-    ]
-    return format_table(header, cells, left=(0, 5))
-
-
-def _kinds(kinds: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {name}" for name, count in kinds.items())
-
-
-def model_text(model: ModelFacts) -> str:
+def model_text(row: ModelRow) -> str:
     """Return one model's sizes, line by line."""
-    row = model.to_dict()
     lines = {
-        "family": row["family"],
-        "parameters": f"{row['params']:,} ({format_count(row['params'])})",
-        "active": f"{row['active_params']:,} ({format_count(row['active_params'])})",
-        "weights": f"{format_binary_bytes(row['weight_bytes'])}: {_formats(row)}",
-        **{
-            f"  {kind}": ", ".join(
-                f"{format_binary_bytes(stored)} in {name}" for name, stored in amounts.items()
-            )
-            for kind, amounts in row["tensor_bytes"].items()
-        },
-        "KV per token": _bytes_in(row, "kv_bytes_per_token", "kv_dtype"),
-        "fixed state": f"{_bytes_in(row, 'state_bytes', 'state_dtype')} per sequence",
-        "layers": f"{row['layers']}: {_kinds(row['layer_kinds'])}",
+        "family": row.family,
+        "parameters": f"{row.params:,} ({format_count(row.params)})",
+        "active": f"{row.active_params:,} ({format_count(row.active_params)})",
+        "weights": f"{format_binary_bytes(row.weight_bytes)}: {_formats(row)}",
+        **{f"  {kind}": q.stored_spelt(amounts) for kind, amounts in row.tensor_bytes.items()},
+        "KV per token": _bytes_in(row.kv_bytes_per_token, row.kv_dtype),
+        "fixed state": f"{_bytes_in(row.state_bytes, row.state_dtype)} per sequence",
+        "layers": f"{row.layers}: {q.LAYER_KINDS.spelt(row.layer_kinds)}",
     }
-    facts = format_table([row["name"], ""], lines.items(), left=(0, 1))
-    return "\n".join([facts, *(f"note: {note}" for note in model.notes)])
+    facts = format_table([row.name, ""], lines.items(), left=(0, 1))
+    return "\n".join([facts, *(f"note: {note}" for note in row.notes)])
 
 
-def _formats(row: Mapping[str, Any]) -> str:
+def _formats(row: ModelRow) -> str:
     """Return the formats of the matrices, the one of the most elements first, and what is none.
 
     A head that is the embedding, too, is among the matrices.
     """
-    counts = sorted(row["weight_formats"].items(), key=lambda item: -item[1])
-    others = row["params"] - sum(row["weight_formats"].values())
-    return ", ".join(
-        [
-            *(f"{format_count(count)} in {name}" for name, count in counts),
-            f"{format_count(others)} of tables, norms and biases",
-        ]
-    )
+    others = row.params - sum(row.weight_formats.values())
+    formats = q.WEIGHT_FORMATS.spelt(row.weight_formats)
+    return f"{formats}, {format_count(others)} of tables, norms and biases"
 
 
-def _bytes_in(row: Mapping[str, Any], amount: str, dtype: str) -> str:
-    held = format_binary_bytes(row[amount])
-    return f"{held} in {row[dtype]}" if row[amount] else held
+def _bytes_in(amount: float, dtype: str) -> str:
+    held = format_binary_bytes(amount)
+    return f"{held} in {dtype}" if amount else held
 
 
 def diff_text(diff: ModelDiff) -> str:
     """Return the differences of two models, and the notes on each."""
-    names = [model.name for model in diff.models]
-    table = diff_table(names, diff.differences)
-    return "\n".join([table, *(f"note {note}" for note in diff.notes)])
-
-
-def diff_table(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the result of `model_diff` as a table for people.
-
-    Parameters
-    ----------
-    names
-        What to call the two models.
-    rows
-        From `model_diff`.
-
-    Examples
-    --------
-    >>> row = {"group": "formats", "name": "weight_bytes", "values": [2048.0, 1024.0]}
-    >>> print(diff_table(["Model", "Model-FP8"], [row]))
-    a: Model
-    b: Model-FP8
-    <BLANKLINE>
-                           a         b         b / a
-    formats  weight_bytes  2.00 KiB  1.00 KiB  0.500
-    """
-    title = "\n".join(f"{letter}: {name}" for letter, name in zip("ab", names, strict=True))
-    if not rows:
-        return f"{title}\n\nno difference in what determines cost"
-    cells = [[row["group"], row["name"], *_value_cells(row["name"], row["values"])] for row in rows]
+    lines = [f"{letter}: {model.name}" for letter, model in zip("ab", diff.models, strict=True)]
+    cells = [
+        [
+            *(row.group, row.name, _text(row.name, row.first), _text(row.name, row.second)),
+            "" if row.ratio is None else q.RATIO.spelt(row.ratio),
+        ]
+        for row in diff.rows
+    ]
     table = format_table(["", "", "a", "b", "b / a"], cells, left=(0, 1, 2, 3))
-    return f"{title}\n\n{table}"
+    lines += ["", table if cells else "no difference in what determines cost"]
+    return "\n".join([*lines, *(f"note {note}" for note in diff.notes)])
 
 
-def _value_cells(name: str, values: Sequence[Fact]) -> list[str]:
-    """Return both values as text, and their ratio where they are numbers."""
-    texts = [_text(name, value) for value in values]
-    first, second = values
-    if not (_is_number(first) and _is_number(second)) or not first:
-        return [*texts, ""]
-    return [*texts, f"{float(second or 0) / float(first):.3f}"]
-
-
-def _is_number(value: Fact) -> bool:
+def _is_number(value: Fact) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -490,14 +442,10 @@ def _text(name: str, value: Fact) -> str:
 
 COMMAND: Final = Command(
     question=list_models,
-    text=models_table,
-    json=lambda models: [model.to_dict() for model in models],
-    csv=False,
     commands={
-        "show": Command(question=show_model, csv=False),
+        "show": Command(question=show_model),
         "diff": Command(
             question=diff_models,
-            csv=False,
             example="specroof models diff Qwen/Qwen3-30B-A3B path/to/Qwen3-30B-A3B-FP8/config.json",
         ),
     },

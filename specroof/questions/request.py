@@ -179,8 +179,6 @@ class Command:
         The help of ``--plot``, which draws the answer; without it there is no ``--plot``.
     to_paste
         Whether the lines of the text stay whole, since they hold commands.
-    json
-        From the answer to what ``--json`` prints.
     commands
         Commands below this one by their names, such as ``show`` of ``models show``. The command
         itself runs where none of them is called.
@@ -205,7 +203,6 @@ class Command:
     points: bool = False
     chart: str = ""
     to_paste: bool = False
-    json: Callable[[Any], object] = lambda answer: answer.to_dict()
     commands: Mapping[str, "Command"] = field(default_factory=dict)
     output: Output | None = None
     prints: bool = True
@@ -593,6 +590,8 @@ def question(
 def told(request: Any) -> dict[str, Any]:
     """Return what was asked as JSON has it: what differs from the defaults, objects by name.
 
+    Secrets, which no representation shows, are left out.
+
     Examples
     --------
     >>> @dataclass(frozen=True)
@@ -602,7 +601,7 @@ def told(request: Any) -> dict[str, Any]:
     >>> told(SumRequest(1))
     {'first': 1}
     """
-    given = {one.name: getattr(request, one.name) for one in fields(request)}
+    given = {one.name: getattr(request, one.name) for one in fields(request) if one.repr}
     usual = {one.name: one.default for one in fields(request)}
     differs = {name: value for name, value in given.items() if value is not usual[name]}
     if isinstance(differs.get("options"), Mapping):  # the shell hands all of them on
@@ -624,7 +623,8 @@ def _plain(value: Any, nested: int = 0) -> Any:
     if isinstance(value, float | np.floating) and math.isfinite(value):
         return int(value) if float(value).is_integer() else float(value)
     if not isinstance(value, Mapping | list | tuple | range | np.ndarray):
-        return str(getattr(value, "name", value))
+        # The name of a path is its last part alone.
+        return str(value if isinstance(value, os.PathLike) else getattr(value, "name", value))
     count = value.size if isinstance(value, np.ndarray) else len(value)
     if count > _MOST_TOLD or nested == _MOST_NESTED:
         return "many values"

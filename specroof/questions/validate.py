@@ -7,10 +7,11 @@ from typing import Annotated, Any, Final, TypeAlias
 
 import numpy as np
 
+from specroof import quantities as q
 from specroof.arrays import fields_of
 from specroof.errors import OptionError, refuse
 from specroof.evidence.bundled import shape_group
-from specroof.questions.answer import Charted, title_of
+from specroof.questions.answer import Charted, case_of, rows_table, title_of
 from specroof.questions.benchmark import (
     RESULTS,
     Benchmark,
@@ -21,8 +22,9 @@ from specroof.questions.benchmark import (
 )
 from specroof.questions.calibrate import (
     RESIDUAL_HEADER,
+    ResidualRow,
     residual_cells,
-    residual_json,
+    residual_fields,
     throughput_chart,
 )
 from specroof.questions.request import (
@@ -35,7 +37,7 @@ from specroof.questions.request import (
     as_list,
     question,
 )
-from specroof.report.layout import figure, format_table
+from specroof.report.layout import format_table
 from specroof.scoring import Validation
 from specroof.scoring.bands import COUNTED_CELL, Coverage, band_coverage
 from specroof.scoring.local import (
@@ -138,6 +140,51 @@ class ValidateRequest(Recorded):
                 raise OptionError(message)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ErrorsRow(q.Row):
+    """The errors of one source, as shares of what was measured; see `Errors`."""
+
+    source: Annotated[str, q.SOURCE]
+    trust: Annotated[int | None, q.TRUST]
+    n: Annotated[int, q.POINTS]
+    speedup_mean_error: Annotated[float | None, q.ERRORS["speedup_mean_error"]]
+    speedup_median_error: Annotated[float | None, q.ERRORS["speedup_median_error"]]
+    speedup_p90_error: Annotated[float | None, q.ERRORS["speedup_p90_error"]]
+    shape_mean_error: Annotated[float | None, q.ERRORS["shape_mean_error"]]
+    trees_mean_error: Annotated[float | None, q.ERRORS["trees_mean_error"]]
+    decode_mean_error: Annotated[float | None, q.ERRORS["decode_mean_error"]]
+    decode_median_error: Annotated[float | None, q.ERRORS["decode_median_error"]]
+    drafting_median_error: Annotated[float | None, q.ERRORS["drafting_median_error"]]
+    verdict_accuracy: Annotated[float | None, q.ERRORS["verdict_accuracy"]]
+    unclear_share: Annotated[float | None, q.ERRORS["unclear_share"]]
+    regret_mean: Annotated[float | None, q.ERRORS["regret_mean"]]
+    band80_coverage: Annotated[float | None, q.ERRORS["band80_coverage"]]
+    band80_width: Annotated[float | None, q.ERRORS["band80_width"]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnErrorsRow(ErrorsRow):
+    """The errors of one file of results."""
+
+    tokens_per_s_mean_error: Annotated[float | None, q.ERRORS["tokens_per_s_mean_error"]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnRow(ResidualRow):
+    """A result beside its predictions by the profile and by the ideal roofline.
+
+    Speedups are known where its load was measured without drafts too, and its acceptance is known.
+    """
+
+    source: Annotated[str, q.SOURCE]
+    ideal: Annotated[float, q.IDEAL]
+    ideal_off: Annotated[float, q.IDEAL_OFF]
+    measured_speedup: Annotated[float | None, q.SPEEDUPS["measured_speedup"]]
+    predicted_speedup: Annotated[float | None, q.SPEEDUPS["predicted_speedup"]]
+    ideal_speedup: Annotated[float | None, q.SPEEDUPS["ideal_speedup"]]
+    verdict: Annotated[bool | None, q.VERDICT]
+
+
 @dataclass(frozen=True, repr=False, eq=False)
 class PublishedValidated(Charted):
     """Predictions beside every bundled measurement.
@@ -187,18 +234,21 @@ class PublishedValidated(Charted):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        return validation_json(self.validation) | {
-            "served": served_json(self.served),
-            "long_contexts": [long_context_json(score) for score in self.long_contexts],
-            "coverage": [asdict(cell) for cell in self.coverage],
-            "splits": split_json(self.splits),
-            "local": local_json(self.local),
-        }
+        return self.envelope(
+            validation_json(self.validation)
+            | {
+                "served": served_json(self.served),
+                "long_contexts": [long_context_json(score) for score in self.long_contexts],
+                "coverage": [asdict(cell) for cell in self.coverage],
+                "splits": split_json(self.splits),
+                "local": local_json(self.local),
+            }
+        )
 
     @property
-    def records(self) -> list[dict[str, Any]]:
+    def rows(self) -> tuple[ErrorsRow, ...]:
         """A row for each source."""
-        return list(self.to_dict()["sources"])
+        return tuple(source_rows(self.validation))
 
     def figures(self) -> dict[str, Any]:
         """Return the chart of predicted against measured speedup, source by source."""
@@ -239,13 +289,13 @@ class OwnValidated(Charted):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        return own_json(self.validation) | {"notes": list(self.notes)}
+        served = self.benchmark.served
+        return self.envelope(case_of(served.model, served.setup, None) | own_json(self.validation))
 
     @property
-    def records(self) -> list[dict[str, Any]]:
+    def rows(self) -> tuple[OwnRow, ...]:
         """A row for each result."""
-        files = self.to_dict()["sources"]
-        return [{"source": file["source"]} | point for file in files for point in file["points"]]
+        return tuple(map(own_row, self.validation.points, self.validation.ideal))
 
     def figures(self) -> dict[str, Any]:
         """Return the chart of predicted against measured throughput, file by file."""
@@ -433,73 +483,51 @@ def _others(validation: Validation) -> list[Regret]:
 
 # --- The errors of predictions, as tables and as JSON --------------------------------------------
 
-#: Fields of `Errors`, in the order in which JSON has them: those that are errors, and the rest.
-_ERRORS: Final = (
-    *("speedup_p90", "speedup_median", "speedup_mean", "decode_median", "decode_mean"),
-    *("drafting_median", "trees_mean"),
-)
-_SHARES: Final = (
-    *("verdict_accuracy", "unclear_share", "regret_mean", "band80_coverage", "band80_width"),
-)
-_HEADINGS: Final = (
-    ("n", "points"),
-    ("speedup_mean", "speedup, mean"),
-    ("speedup_median", "median"),
-    ("speedup_p90", "90%"),
-    ("shape_mean", "shape alone"),
-    ("trees_mean", "trees"),
-    ("decode_mean", "plain, mean"),
-    ("decode_median", "median"),
-    ("drafting_median", "drafting, median"),
-    ("verdict_accuracy", "verdict right"),
-    ("unclear_share", "unclear"),
-    ("regret_mean", "regret"),
-    ("band80_coverage", "in 80% band"),
-    ("band80_width", "± median"),
-)
-
+#: Columns of the tables.
+_COLUMNS: Final = tuple(name for name in ErrorsRow.quantities() if name not in {"source", "trust"})
 #: What your own results do not say: they have no shapes, and nothing times drafting alone.
-_NOT_OWN: Final = {"n", "shape_mean", "drafting_median"}
-#: Columns for your own results, besides their number.
-_OWN_HEADINGS: Final = tuple(heading for heading in _HEADINGS if heading[0] not in _NOT_OWN)
+_OWN_COLUMNS: Final = tuple(
+    name for name in _COLUMNS if name not in {"n", "shape_mean_error", "drafting_median_error"}
+)
 
 
-def _errors_json(errors: Errors) -> dict[str, Any]:
-    shares = {f"{name}_error": getattr(errors, name) for name in _ERRORS}
-    return {"n": errors.n, **shares, **fields_of(errors, *_SHARES)}
+def _errors(errors: Errors) -> dict[str, Any]:
+    """Return errors by the names of `ErrorsRow`."""
+    return {name: getattr(errors, name.removesuffix("_error")) for name in _COLUMNS}
+
+
+def _row(name: str, errors: Errors, trust: int | None = None) -> ErrorsRow:
+    return ErrorsRow(source=name, trust=trust, **_errors(errors))
+
+
+def source_rows(validation: Validation) -> Iterator[ErrorsRow]:
+    """Yield the errors of each source."""
+    trust = {point.source: point.point.trust for point in validation.points}
+    for name, errors in validation.sources.items():
+        yield _row(name, errors, trust[name])
 
 
 def validation_json(validation: Validation) -> dict[str, Any]:
-    """Return the errors of each source, of all, and of the ideal roofline: shares, or null.
+    """Return the errors over all sources, and of the ideal roofline: shares, or null.
 
     Examples
     --------
     >>> sorted(validation_json(Validation((), (), ())))
-    ['cells', 'generic', 'ideal', 'regret', 'sources', 'total']
+    ['cells', 'generic', 'ideal', 'regret', 'total']
     """
-    trust = {point.source: point.point.trust for point in validation.points}
     return {
-        "sources": [
-            {"source": name, "trust": trust[name], **_errors_json(errors)}
-            for name, errors in validation.sources.items()
-        ],
-        "total": _errors_json(validation.total),
-        "ideal": _errors_json(validation.ideal_total),
+        "total": _errors(validation.total),
+        "ideal": _errors(validation.ideal_total),
         "generic": {
-            "sources": [
-                {"source": name, "trust": None, **_errors_json(errors)}
-                for name, errors in validation.families.items()
-            ],
-            "total": _errors_json(validation.generic_total),
-            "ideal": _errors_json(validation.ideal_total),
-            "strange_chips": {
-                n: _errors_json(errors) for n, errors in validation.strange_chips.items()
-            },
-            "engines": {name: _errors_json(errors) for name, errors in validation.engines.items()},
-            "engines_total": _errors_json(validation.generic_engines_total),
+            "sources": [_row(*item).record for item in validation.families.items()],
+            "total": _errors(validation.generic_total),
+            "ideal": _errors(validation.ideal_total),
+            "strange_chips": {n: _errors(errors) for n, errors in validation.strange_chips.items()},
+            "engines": {name: _errors(errors) for name, errors in validation.engines.items()},
+            "engines_total": _errors(validation.generic_engines_total),
         },
         "cells": {
-            key: {name: _errors_json(errors) for name, errors in cells.items()}
+            key: {name: _errors(errors) for name, errors in cells.items()}
             for key, cells in validation.cells.items()
         },
         "regret": regret_json(validation),
@@ -561,13 +589,7 @@ def validation_table(validation: Validation) -> str:
 
 def _errors_table(heading: str, rows: Sequence[tuple[str, Errors]]) -> str:
     """Return errors in columns, a row for each name."""
-    return format_table(
-        [heading, *(title for _, title in _HEADINGS)],
-        [
-            [name, *(_cell(key, getattr(errors, key)) for key, _ in _HEADINGS)]
-            for name, errors in rows
-        ],
-    )
+    return rows_table([_row(*item) for item in rows], ("source", *_COLUMNS), source=heading)
 
 
 def _trusted(validation: Validation) -> list[Scored]:
@@ -576,10 +598,6 @@ def _trusted(validation: Validation) -> list[Scored]:
 
 def _shape(scored: Scored) -> tuple[object, ...] | None:
     return shape_group(scored.point) if scored.kind == "shape" else None
-
-
-def _cell(key: str, value: float | None) -> str:
-    return figure(value, str if key == "n" else "{:.1%}".format)
 
 
 # --- The errors of served loads, as tables and as JSON -------------------------------------------
@@ -916,37 +934,34 @@ def own_json(validation: OwnValidation) -> dict[str, Any]:
     >>> sorted(own_json(OwnValidation((), ())))
     ['ideal', 'sources', 'total']
     """
-    pairs = list(zip(validation.points, validation.ideal, strict=True))
     return {
-        "sources": [
-            {
-                "source": name,
-                "trust": None,
-                **_own_errors_json(errors),
-                "points": [_point_json(*pair) for pair in pairs if pair[0].source == name],
-            }
-            for name, errors in validation.sources.items()
-        ],
-        "total": _own_errors_json(validation.total),
-        "ideal": _own_errors_json(validation.ideal_total),
+        "sources": [_own_row(*item).record for item in validation.sources.items()],
+        "total": _own_errors(validation.total),
+        "ideal": _own_errors(validation.ideal_total),
     }
 
 
-def _own_errors_json(errors: OwnErrors) -> dict[str, Any]:
-    return {**_errors_json(errors.scored), "tokens_per_s_mean_error": errors.rate_mean}
+def _own_errors(errors: OwnErrors) -> dict[str, Any]:
+    return {**_errors(errors.scored), "tokens_per_s_mean_error": errors.rate_mean}
 
 
-def _point_json(point: OwnPoint, ideal: OwnPoint) -> dict[str, Any]:
+def _own_row(name: str, errors: OwnErrors) -> OwnErrorsRow:
+    return OwnErrorsRow(source=name, trust=None, **_own_errors(errors))
+
+
+def own_row(point: OwnPoint, ideal: OwnPoint) -> OwnRow:
+    """Return a result beside its predictions."""
     known = point.scored.kind == "speedup"
-    return {
-        **residual_json(point.rate),
-        "ideal": ideal.rate.shown,
-        "ideal_off": ideal.rate.off,
-        "measured_speedup": point.scored.measured if known else None,
-        "predicted_speedup": point.scored.predicted if known else None,
-        "ideal_speedup": ideal.scored.predicted if known else None,
-        "verdict": point.scored.verdict,
-    }
+    return OwnRow(
+        source=point.source,
+        **residual_fields(point.rate),
+        ideal=ideal.rate.shown,
+        ideal_off=ideal.rate.off,
+        measured_speedup=point.scored.measured if known else None,
+        predicted_speedup=point.scored.predicted if known else None,
+        ideal_speedup=ideal.scored.predicted if known else None,
+        verdict=point.scored.verdict,
+    )
 
 
 def own_text(validation: OwnValidation) -> str:
@@ -973,18 +988,8 @@ def own_text(validation: OwnValidation) -> str:
         ("total", validation.total),
         ("ideal roofline", validation.ideal_total),
     ]
-    errors = format_table(
-        ["source", "points", "tok/s, mean", *(heading for _, heading in _OWN_HEADINGS)],
-        [
-            [
-                name,
-                str(errors.scored.n),
-                _cell("", errors.rate_mean),
-                *(_cell(key, getattr(errors.scored, key)) for key, _ in _OWN_HEADINGS),
-            ]
-            for name, errors in rows
-        ],
-    )
+    shown = ("source", "n", "tokens_per_s_mean_error", *_OWN_COLUMNS)
+    errors = rows_table([_own_row(*item) for item in rows], shown)
     return "\n\n".join([points, speedups if both else absent, errors])
 
 
@@ -1054,7 +1059,6 @@ COMMAND: Final = Command(
     "published costs of long contexts, which are in no fit. Machines of one user have fits of their\n"
     "own, left out by model.",
     options=FORMATS,
-    csv=False,
     chart="Draw predicted against measured: speedup by source, or throughput of BENCH.",
     example="specroof validate bench.jsonl -H b200 --model Qwen/Qwen3-8B --drafter eagle3",
 )
