@@ -95,7 +95,7 @@ def load_arrays(
         grid = np.broadcast_to(values, curve.round_s.shape)
         return np.take_along_axis(grid, lengths[..., None], axis=-1)[..., 0]
 
-    figures = {"tokens_per_s": one.tokens_per_s, "tpot_s": one.tpot_s}
+    figures = {q.TOKENS_PER_S.name: one.tokens_per_s, q.TPOT.name: one.tpot_s}
     if one.end_to_end is not None:
         figures["ttft_s"] = one.end_to_end.ttft_s
     plain = {f"plain_{name}": at(values, np.zeros_like(drafts)) for name, values in figures.items()}
@@ -127,7 +127,7 @@ def load_arrays(
         bands["tried_speedup"] = low, high
         off = known & ~runs
         bands["speedup"] = np.where(off, 1.0, low), np.where(off, 1.0, high)
-    columns |= costs_of(money, columns["tokens_per_s"], bands)
+    columns |= costs_of(money, columns[q.TOKENS_PER_S.name], bands)
     if one.played is not None and load.arrival_rates:
         columns["largest_stable_rate"] = one.played.stable_rate[tried]
         columns["plain_largest_stable_rate"] = one.played.stable_rate[0]
@@ -311,7 +311,7 @@ def costs_of(
     money: Money,
     tokens_per_s: Array,
     bands: dict[str, tuple[Array, Array]],
-    name: str = "tokens_per_s",
+    name: str = q.TOKENS_PER_S.name,
 ) -> dict[str, Array | None]:
     """Return price and energy, and add their bands.
 

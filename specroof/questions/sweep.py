@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from specroof import quantities as q
 from specroof.errors import OptionError, expect
 from specroof.outcomes.case import Case
 from specroof.outcomes.rows import LoadRow, point_columns
@@ -119,10 +120,10 @@ def _best(prediction: Prediction) -> dict[str, Any]:
     axes = {"context_len": one.curve.context_len, "batch_size": one.curve.batch_size}
     if one.played is not None and one.played.load.rate:  # how many run differs from chip to chip
         axes["batch_size"] = np.asarray(one.played.load.rate, dtype=np.float64)
-    runs = np.isfinite(found["tokens_per_s"])
+    runs = np.isfinite(found[q.TOKENS_PER_S.name])
     return {
         **axes,
-        **{name: found[name] for name in ("tokens_per_s", "usd_per_million_tokens")},
+        **{name: found[name] for name in (q.TOKENS_PER_S.name, q.PRICE.name)},
         "best_draft_len": np.where(runs, found["draft_len"], np.nan),
         "best_speedup": found["speedup"],
         "drafts_run": np.asarray(one.curve.drafts_run, dtype=np.float64),
