@@ -9,7 +9,7 @@ import numpy as np
 
 from specroof import quantities as q
 from specroof.arrays import Array, IntArray
-from specroof.outcomes.choose import decided
+from specroof.outcomes.choose import Decisions, decided
 from specroof.outcomes.outcomes import Outcomes
 from specroof.policies.decision import LoadDecision
 from specroof.serving.workload import Load
@@ -69,20 +69,24 @@ class LoadRow(OfLoad):
     plain_largest_stable_rate: Annotated[float | None, q.PLAIN_STABLE_RATE] = None
 
 
-def load_fields(one: Outcomes, load: Load, money: Money) -> Iterator[dict[str, Any]]:
+def load_fields(
+    one: Outcomes, load: Load, money: Money, found: Decisions | None = None
+) -> Iterator[dict[str, Any]]:
     """Yield what becomes of each context and load, by the names of `LoadRow`; loads innermost.
 
     Parameters
     ----------
     one, load
         What the drafter gains, and under which loads; of requests that are played through it knows
-        them itself.
+        them itself, unless these say which are.
     money
         What the devices cost and draw.
+    found
+        What was decided; what `specroof.outcomes.choose.decided` says if None.
     """
-    curve, found = one.curve, decided(one)
+    curve, found = one.curve, decided(one) if found is None else found
     drafts, tried = found.draft_len, found.tried
-    load = load if one.played is None else one.played.load
+    load = load if one.played is None or load.requests else one.played.load
 
     def at(values: Array, lengths: IntArray = drafts) -> Array:
         grid = np.broadcast_to(values, curve.round_s.shape)
@@ -101,7 +105,7 @@ def load_fields(one: Outcomes, load: Load, money: Money) -> Iterator[dict[str, A
         "speedup": np.where(has_room, np.where(runs, found.speedup, 1.0), np.nan),
         "decision": np.where(has_room, found.decision, ""),
         **{name: at(values) for name, values in figures.items()},
-        "running": at(curve.running_batch),
+        "running": at(one.running),
         "tried_draft_len": tried,
         "tried_speedup": np.where(tried > 0, found.speedup, np.nan),
         **plain,

@@ -155,7 +155,13 @@ class Answer:
         return facts_html(self.title, self.summary, (*self.notes, *self.warnings))
 
 
-def rows_table(rows: Sequence[Row], names: Sequence[str], **titles: str) -> str:
+def rows_table(
+    rows: Sequence[Row],
+    names: Sequence[str],
+    beside: Mapping[str, Sequence[str]] | None = None,
+    /,
+    **titles: str,
+) -> str:
     """Return some columns of rows as a table for people.
 
     Parameters
@@ -163,7 +169,10 @@ def rows_table(rows: Sequence[Row], names: Sequence[str], **titles: str) -> str:
     rows
         Of one class.
     names
-        The columns. One that no row has is left out. Where there is no speedup, the reason stands.
+        The columns; that of a band ends with ``_band``. One that no row has is left out. Where
+        there is no speedup, the reason stands.
+    beside
+        Columns that rows do not have, by their titles.
     titles
         Other titles than those of the quantities, by the names of columns.
 
@@ -178,18 +187,26 @@ def rows_table(rows: Sequence[Row], names: Sequence[str], **titles: str) -> str:
     """
     records = records_of(rows)
     known = rows[0].quantities()
-    shown = [name for name in names if name in records[0]]
-    left = [i for i, name in enumerate(shown) if isinstance(records[0][name], str)]
+    shown = [name for name in names if name.removesuffix("_band") in records[0]]
+    left = [i for i, name in enumerate(shown) if isinstance(records[0].get(name), str)]
+
+    def cell(record: Mapping[str, Any], name: str) -> str:
+        figure = name.removesuffix("_band")
+        one, ends = known[figure], [record.get(f"{figure}_{end}") for end in ("low", "high")]
+        if figure == name:
+            reason = record.get("reason") if name == "speedup" and record[name] is None else None
+            return reason or cell_of(one, record[name])
+        if None in ends or ends[0] == ends[1]:
+            return cell_of(one, None)
+        return "-".join(cell_of(one, end) for end in ends)
+
+    more = {} if beside is None else beside
     cells = [
-        [
-            record.get("reason") or cell_of(known[name], None)
-            if name == "speedup" and record[name] is None
-            else cell_of(known[name], record[name])
-            for name in shown
-        ]
-        for record in records
+        [*(cell(record, name) for name in shown), *(column[i] for column in more.values())]
+        for i, record in enumerate(records)
     ]
-    return format_table([titles.get(name, known[name].title) for name in shown], cells, left=left)
+    words = [titles.get(n, "80% band" if n not in known else known[n].title) for n in shown]
+    return format_table([*words, *more], cells, left=left)
 
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)
