@@ -446,8 +446,8 @@ def test_advice_plays_its_own_schedule() -> None:
     # Rows are of the rates, and of what is played with one length.
     (row, _), told = one.chips[0].rows, played_of(one).drafting
     assert [each.rate for each in one.chips[0].rows] == [4, 20]
-    assert row.times.ttft_s == pytest.approx(told["mean_ttft_s"][0], rel=1e-9)
-    assert row.times.running == pytest.approx(told["mean_running"][0], rel=1e-9)
+    assert row.ttft_s == pytest.approx(told["mean_ttft_s"][0], rel=1e-9)
+    assert row.running == pytest.approx(told["mean_running"][0], rel=1e-9)
     assert row.concurrency == pytest.approx(played_of(one).plain["mean_running"][0], rel=1e-9)
 
 

@@ -131,13 +131,17 @@ def advice() -> Any:
 
 def test_advice_is_a_frame_with_a_row_for_each_chip_and_load(advice: Any) -> None:
     frame = advice.to_frame()
-    told = [(chip["hardware"], row) for chip in advice.to_dict()["chips"] for row in chip["rows"]]
+    told = [
+        (chip["case"]["hardware"], row)
+        for chip in advice.to_dict()["chips"]
+        for row in chip["rows"]
+    ]
     assert len(frame) == len(told) == 2 * 3
     names = ("concurrency", "draft_len", "speedup", "speedup_low", "tokens_per_s", "ttft_s")
     for (hardware, row), (_, got) in zip(told, frame.iterrows(), strict=True):
         assert got.hardware == hardware
         assert [got[name] for name in names] == [row[name] for name in names]
-        assert got.plain_tpot_s == row["plain"]["tpot_s"]
+        assert got.plain_tpot_s == row["plain_tpot_s"]
         assert (got.verdict, got.decision) == (row["verdict"], row["decision"])
         assert (None if pd.isna(got.drafter) else got.drafter) == row["drafter"]
         assert got.meets_targets == row["meets_targets"]

@@ -85,7 +85,7 @@ def test_json_has_the_ends_of_every_figure(tmp_path: Path) -> None:
     assert answer["reach"]["batch"]["asked"] == [1, 8]
     for row in answer["rows"]:
         for name in ("tokens_per_s", "usd_per_million_tokens", "ttft", "tpot"):
-            assert row["plain"][f"{name}_low"] < row["plain"][f"{name}_high"]
+            assert row[f"plain_{name}_low"] < row[f"plain_{name}_high"]
 
 
 def bands_line(

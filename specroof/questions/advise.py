@@ -1492,7 +1492,7 @@ def _conditions(chip: ChipAdvice) -> Iterator[str]:
             f"{format_seconds(last[0])} in the place of {format_seconds(last[1])}{held}. --ttft says "
             f"how long is too long."
         )
-    shaped = [row for row in rows if row.typical_speedup is not None]
+    shaped = [row for row in rows if row.typical_speedup is not None and not row.reason]
     if shaped:
         best = max(shaped, key=lambda row: row.typical_speedup or 0.0)
         yield (

@@ -198,7 +198,7 @@ def rows_table(
             return reason or cell_of(one, record[name])
         if None in ends or ends[0] == ends[1]:
             return cell_of(one, None)
-        return "-".join(cell_of(one, end) for end in ends)
+        return "-".join(cell_of(one, end).removesuffix("x") for end in ends)
 
     more = {} if beside is None else beside
     cells = [
