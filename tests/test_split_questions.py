@@ -85,19 +85,21 @@ def test_advice_on_workers_is_that_of_their_curves() -> None:
         split=Split(chip.split.prefill, 2, 1),
     )
     whole, workers = requests_of(served)
-    told = advice.to_dict()["split"]
+    found = advice.to_dict()
+    told, split = found["choice"]["workers"], found["case"]["split"]
     for i, (row, load) in enumerate(zip(chip.rows, told["loads"], strict=True)):
         k = row.draft_len
         assert row.tokens_per_s == pytest.approx(whole.tokens_per_s[0, i, k])
         assert row.plain_ttft_s == pytest.approx(whole.ttft_s[0, i, 0])
         assert load["advised"]["decode_batch"] == pytest.approx(workers.decode_batch[0, i, k])
-        assert load["plain_tokens_per_s_per_device"] == row.plain_tokens_per_s / 4
-    assert told["devices"] == 4
-    assert told["prefill"]["workers"] == 2
-    assert told["decode"]["placement"]["tensor_parallel"] == 2
+        assert load["plain"]["tokens_per_s_per_device"] == row.plain_tokens_per_s / 4
+    assert split["devices"] == 4
+    assert split["prefill"]["workers"] == 2
+    assert split["decode"]["placement"]["tensor_parallel"] == 2
     assert set(told["flags"]) == {"vllm", "sglang"}
     # Four devices are paid.
-    assert chip.rows[0].usd_per_hour == pytest.approx(4 * usd_per_hour("h100"))
+    usd = 4 * usd_per_hour("h100") * 1e6 / (3600 * chip.rows[0].tokens_per_s)
+    assert chip.rows[0].usd_per_million_tokens == pytest.approx(usd)
     assert chip.to_measure is None
 
 
@@ -126,7 +128,7 @@ def test_the_best_split_is_the_best_of_all(targets: dict[str, Any]) -> None:
 
     def worth(chip: Any) -> tuple[bool, float]:
         row = chip.rows[0]
-        in_time = bool(row.targets.met(row.ttft_s, row.tpot_s))
+        in_time = bool(chip.plan.targets.met(row.ttft_s, row.tpot_s))
         return in_time, row.tokens_per_s
 
     others = [
@@ -147,7 +149,7 @@ def test_the_best_split_is_the_best_of_all(targets: dict[str, Any]) -> None:
     (row,) = best.rows
     if not targets:
         assert row.plain_tokens_per_s == pytest.approx(max(plain))
-    assert row.speedup[0] == pytest.approx(row.tokens_per_s / row.plain_tokens_per_s)
+    assert row.speedup == pytest.approx(row.tokens_per_s / row.plain_tokens_per_s)
     assert row.plain_usd_per_million_tokens == pytest.approx(
         3 * 2.95 / 3600 / row.plain_tokens_per_s * 1e6
     )
@@ -194,7 +196,7 @@ def test_prefill_limits_what_drafts_gain() -> None:
         of_workers(advise, prefill=f"{n}x1", decode="1x1", **asked).chips[0].rows[0] for n in (1, 6)
     )
     assert few.tried_speedup < many.tried_speedup
-    assert few.bottleneck == "prefill"
+    assert few.limited_by == "prefill"
 
 
 def test_workers_are_read_from_text_alone() -> None:
@@ -528,7 +530,7 @@ def test_the_ideal_engine_counts_no_memory_of_prefill_workers() -> None:
 def test_advice_names_what_a_server_refuses() -> None:
     spread: dict[str, Any] = {"prefill": "1x8", "decode": "1x8", "decode_context_parallel": 2}
     advice = advise("deepseek-ai/DeepSeek-R1", "h200", framework="vllm", **spread, **ASKED)
-    assert advice.to_dict()["split"]["flags"] == {}
+    assert advice.to_dict()["choice"]["workers"]["flags"] == {}
     assert any("NixlConnector" in warning for warning in advice.warnings)
     tree = ASKED | {"drafters": "eagle3,accept=0.7,tree=eagle2,nodes=8,top-k=2,siblings=.3"}
     with pytest.raises(OptionError, match="trees of eagle3; allowed"):
