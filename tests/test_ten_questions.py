@@ -285,7 +285,7 @@ def test_what_a_server_says_overrules_what_is_assumed(tmp_path: Path) -> None:
     assert found["observed"]["speculates"]
     assert found["server"]["running"] >= 58
     change = found["change"]
-    assert drafts_at(found["choice"]["schedule"], change["running"]) in {
+    assert drafts_at(found["schedule"], change["running"]) in {
         change["best"]["draft_len"],
         change["now"] and change["now"]["draft_len"],
     }
