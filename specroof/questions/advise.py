@@ -19,7 +19,7 @@ from specroof.arrays import Array, array_within, fields_of, number_within, to_js
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, expect, refuse, reject
 from specroof.hardware import IDEAL_ENGINE, LOCAL_FRAMEWORKS, HardwareProfile, Placement
-from specroof.latency import Deployment, Setup, check_placement, engine_setup
+from specroof.latency import Deployment, Setup
 from specroof.outcomes.rows import LoadRow
 from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
 from specroof.policies.decision import (
@@ -71,14 +71,12 @@ from specroof.questions.request import (
     Command,
     Drafters,
     HardwareLike,
-    ModelLike,
-    OptionsLike,
+    MemoryLimits,
     Parameter,
-    PlayedParameters,
+    PlayedRequest,
     PricePerHour,
-    ServerLike,
     Values,
-    WorkerParameters,
+    WorkerRequest,
     as_list,
     drafters_of,
     engine_name,
@@ -135,7 +133,7 @@ _MOST_DEVICES: Final = 64
 
 
 @dataclass(frozen=True)
-class AdviseRequest(WorkerParameters, PlayedParameters):
+class AdviseRequest(WorkerRequest, PlayedRequest):
     """Ask whether speculative decoding pays, and how to set it up.
 
     Examples
@@ -153,8 +151,7 @@ class AdviseRequest(WorkerParameters, PlayedParameters):
     'on'
     """
 
-    model: Annotated[ModelLike, SHARED["model"]]
-    hardware: Annotated[
+    hardware: Annotated[  # type: ignore[assignment]  # chips to compare, of which each is asked about
         HardwareLike | Sequence[HardwareLike],
         replace(CHIPS, in_python="Or `HardwareProfile` objects; in Python a list.", read=words),
     ]
@@ -164,7 +161,6 @@ class AdviseRequest(WorkerParameters, PlayedParameters):
     output_len: Annotated[float | None, Parameter("Tokens of an answer.", "--output-len --osl")] = (
         None
     )
-    prefix_hit_rate: Annotated[float | None, replace(SHARED["prefix_hit_rate"], panel=None)] = None
     concurrency: Annotated[
         Values | None,
         Parameter(
@@ -230,20 +226,12 @@ class AdviseRequest(WorkerParameters, PlayedParameters):
     tensor_parallel: Annotated[
         int | None,
         replace(SHARED["tensor_parallel"], shown="as few as the model fits on", panel=None),
-    ] = None
-    family: Annotated[str | None, SHARED["family"]] = None
-    expert_parallel: Annotated[int, SHARED["expert_parallel"]] = 1
-    attention_data_parallel: Annotated[int, SHARED["attention_data_parallel"]] = 1
-    decode_context_parallel: Annotated[int, SHARED["decode_context_parallel"]] = 1
-    pipeline_parallel: Annotated[int, SHARED["pipeline_parallel"]] = 1
-    nodes: Annotated[int | None, SHARED["nodes"]] = None
+    ] = None  # type: ignore[assignment]  # as few as hold the model
     devices: Annotated[
         int | None,
         Parameter("Devices to split between prefill and decode workers as is best."),
     ] = None
-    engine: Annotated[str | None, SHARED["engine"]] = None
-    server: Annotated[ServerLike | None, SHARED["server"]] = None
-    options: Annotated[OptionsLike | None, SHARED["options"]] = None
+    capacity: MemoryLimits = None
 
     @property
     def has_clients(self) -> bool:
@@ -383,30 +371,17 @@ def setup_of(
     OptionError
         For a placement that does not divide the model.
     """
-    request, model = checked.request, checked.model
-    framework = request.framework or ""
-    engine, options = RUNS.get(framework, request.framework), options_of(request.options)
-    if request.engine is not None:
-        engine = engine_name(request.engine)
-    elif profile.owns(request.framework):
-        engine = None  # the chip's engine for the framework
-    place = Placement(devices)
-    if not prefill:
-        place = Placement(
-            devices,
-            request.expert_parallel,
-            request.attention_data_parallel,
-            request.decode_context_parallel,
-            request.pipeline_parallel,
-            request.nodes,
-        )
-    check_placement(model, place)
-    setup = engine_setup(profile, engine, place, options)
-    return in_server(model, setup, server_of(request.server))
+    request, framework = checked.request, checked.request.framework
+    engine = request.engine
+    if engine is None and request.engine_from is None and not profile.owns(framework):
+        engine = RUNS.get(framework or "", framework)  # else the chip's engine for the framework
+    return replace(request, engine=engine).worker(checked.model, profile, devices, prefill)
 
 
 def has_room(checked: CheckedRequest, setup: Setup, drafter: Drafter | None) -> bool:
     """Tell whether a server holds the model, a drafter and one request."""
+    if room_rule(setup, checked.request.capacity) == "ignore":
+        return True
     room = served_room(
         Deployment(checked.model, setup),
         context_len=checked.workload.input_len + checked.workload.output_len,
@@ -425,8 +400,7 @@ def setup_on(checked: CheckedRequest, profile: HardwareProfile) -> Setup | None:
     request = checked.request
     if request.tensor_parallel is not None:
         setup = setup_of(checked, profile, request.tensor_parallel)
-        is_endless = setup.engine == IDEAL_ENGINE  # whose memory is not counted
-        return setup if is_endless or has_room(checked, setup, None) else None
+        return setup if has_room(checked, setup, None) else None
     for power in range(joined_devices(profile).bit_length()):
         try:
             setup = setup_of(checked, profile, 2**power)
@@ -472,7 +446,7 @@ class DeviceUse:
             Deployment(checked.model, self.setup),
             drafters,
             Load(each, [checked.context_len], checked.workload),
-            room=room_rule(self.setup, None, "queue"),
+            room=room_rule(self.setup, checked.request.capacity, "queue"),
             split=self.split,
         )
         return prediction, np.array(loads) / each
@@ -505,8 +479,7 @@ def split_on(
 
     def fits(setup: Setup, is_prefill: bool) -> bool:
         drafters = (None,) if is_prefill else (None, *checked.drafters)
-        is_endless = setup.engine == IDEAL_ENGINE
-        return is_endless or all(has_room(checked, setup, drafter) for drafter in drafters)
+        return all(has_room(checked, setup, drafter) for drafter in drafters)
 
     def worker(chip: HardwareProfile, devices: int, is_prefill: bool) -> Setup:
         return setup_of(checked, chip, devices, prefill=is_prefill)
@@ -860,7 +833,7 @@ def _chip_advice(
             drafters,
             load,
             max_draft_len=max_draft_len,
-            room=room_rule(setup, None, "queue"),
+            room=room_rule(setup, request.capacity, "queue"),
             split=split,
             raises=raises,
             targets=checked.targets.seconds,
@@ -952,7 +925,7 @@ def _played_server(
     checked: CheckedRequest, setup: Setup, drafter: Drafter, load: Load, most: int
 ) -> PlayedServer:
     """Return the server on which requests are played, with so many drafts at most."""
-    room = room_rule(setup, None, "queue")
+    room = room_rule(setup, checked.request.capacity, "queue")
     return played_server(Deployment(checked.model, setup), drafter, load, room, most)
 
 
