@@ -747,7 +747,7 @@ def test_two_drafters_of_one_kind_are_told_apart() -> None:
     printed = page(f"{one} --drafter ngram,accept=0.9")
     assert "ngram 2: ngram,accept=0.9" in printed
     assert "ON at 4 in flight: ngram,accept=0.9" in printed
-    assert "ngram 1" in next(line for line in printed.splitlines() if line.startswith("clients"))
+    assert "ngram 1" in next(line for line in printed.splitlines() if line.startswith("load"))
 
 
 def test_a_tree_is_started_with_its_nodes() -> None:

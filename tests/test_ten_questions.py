@@ -235,7 +235,7 @@ def printed(words: list[str], columns: int | None) -> str:
 
 def same_decision(found: Found, page: list[str]) -> None:
     """Hold the table and the first sentence of advice against the object of it."""
-    (start,) = (n for n, line in enumerate(page) if re.match(r"clients +γ +speedup", line))
+    (start,) = (n for n, line in enumerate(page) if re.match(r"load +γ +speedup", line))
     assert len({len(line) for line in page[start : start + 2]}) <= 2
     rows = [line.split() for line in page[start + 1 : start + 1 + len(advised(found))]]
     shown = [(float(row[0]), int(row[1])) for row in rows]

@@ -1601,7 +1601,8 @@ def _choices_table(chip: ChipAdvice, short: Sequence[str]) -> str:
     beside = dict([*others.items(), *own.items()][:room])
     shown = ["draft_len", "tried_speedup", "tried_speedup_band", "decision", "typical_speedup"]
     shown = [_load_key(rows), *shown, "limited_by"]
-    table = rows_table(rows, shown, beside, tried_speedup="speedup")
+    titles = {_load_key(rows): "load", "tried_speedup": "speedup"}
+    table = rows_table(rows, shown, beside, **titles)
     if all(row.draft_len for row in rows):
         return table
     return f"{table}\noff: speedup and band that drafts would have there"
@@ -1609,12 +1610,12 @@ def _choices_table(chip: ChipAdvice, short: Sequence[str]) -> str:
 
 def _times_table(chip: ChipAdvice) -> str:
     """Return the server's figures at each load, without drafts and with."""
-    titles = {
+    titles = {_load_key(chip.rows): "load"} | {
         f"{before}{name}": title + side
         for name, title in _FIGURES.items()
         for before, side in {"plain_": " off", "": " on"}.items()
     }
-    return rows_table(chip.rows, [_load_key(chip.rows), *titles], **titles)
+    return rows_table(chip.rows, [*titles], **titles)
 
 
 def _chips_table(answer: Advice) -> str:
