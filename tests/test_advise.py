@@ -974,7 +974,7 @@ def test_a_default_that_binds_is_raised_and_both_are_priced() -> None:
     words = f"{LONG} --concurrency 1,64 --drafter eagle3,accept-length=2.4@3"
     found = answer(words)
     assert found["choice"]["raised"] == {"running": {"from": 48, "to": 64}}
-    one, many = found["rows"]
+    _, many = found["rows"]
     (default,) = found["choice"]["by_default"]
     assert default["concurrency"] == many["concurrency"]
     assert default["running"] < 48 < many["running"] < 64  # on average, drain included
