@@ -29,7 +29,7 @@ from specroof import Placement
 from specroof.catalog.files import bundled
 from specroof.parsers.model_config import MTP_NOTE
 from specroof.questions.advise import Advice, ChipAdvice, decision_line
-from specroof.questions.advised_loads import AdvisedLoad
+from specroof.questions.advised_loads import AdvisedRow
 from specroof.questions.explore import PAGE_CHIPS
 from specroof.report.layout import brief
 from specroof.serving.launch import YOUR_DRAFT_MODEL, server_command
@@ -269,22 +269,18 @@ def decision_class(chip: ChipAdvice) -> str:
     return "unclear" if chip.decision == "depends" else chip.decision
 
 
-def _row(row: AdvisedLoad) -> str:
-    choice, plain, times = row.choice, row.plain, row.times
+def _row(row: AdvisedRow) -> str:
+    low, high = row.bands.get("tried_speedup", (row.tried_speedup, row.tried_speedup))
+    prices = (row.plain_usd_per_million_tokens, row.usd_per_million_tokens)
     cells = [
-        f"{row.concurrency:g}",
+        f"{row.load:g}",
         f"<span class={row.decision}>{row.decision}</span>",
         str(row.draft_len),
-        f"{choice.speedup:.2f}x" if choice.tried else "-",
-        f"{choice.low:.2f} to {choice.high:.2f}x" if choice.low < choice.high else "-",
-        f"{plain.tokens_per_s:.0f} → {times.tokens_per_s:.0f}",
-        f"{format_seconds(plain.ttft_s)} → {format_seconds(times.ttft_s)}",
-        " → ".join(
-            format_price(one.usd_per_million_tokens)
-            for one in (plain, times)
-            if one.usd_per_million_tokens is not None
-        )
-        or "-",
+        f"{row.tried_speedup:.2f}x" if row.tried_draft_len else "-",
+        f"{low:.2f} to {high:.2f}x" if low < high else "-",
+        f"{row.plain_tokens_per_s:.0f} → {row.tokens_per_s:.0f}",
+        f"{format_seconds(row.plain_ttft_s)} → {format_seconds(row.ttft_s or 0.0)}",
+        " → ".join(format_price(usd) for usd in prices if usd is not None) or "-",
     ]
     return "".join(["<tr>", *(f"<td>{cell}</td>" for cell in cells), "</tr>"])
 

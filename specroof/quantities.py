@@ -344,6 +344,50 @@ GAIN_PER_TOKEN: Final = quantity(
     better="more",
 )
 
+VERDICT: Final = quantity(
+    *("verdict", "verdict", "Whether the drafts that are judged pay: pays, loses or unclear."),
+)
+TYPICAL_SPEEDUP: Final = quantity(
+    *("typical_speedup", "typical", "Speedup with the usual shape of acceptance at each depth."),
+    spelt=_times,
+    better="more",
+)
+WORTH_MEASURING: Final = quantity(
+    *("worth_measuring", "longer γ", "Drafts beyond the measured depth that may gain more."),
+    unit="tokens",
+    is_count=True,
+)
+WORTH_MEASURING_SPEEDUP: Final = quantity(
+    *("worth_measuring_speedup", "longer", "Speedup of the drafts that are worth measuring."),
+    spelt=_times,
+    better="more",
+    has_band=True,
+)
+LIMITED_BY: Final = quantity(
+    *(
+        "limited_by",
+        "limited by",
+        "What holds the speedup back most: a target that is missed first.",
+    ),
+)
+#: Speedups without each thing that holds them back.
+SPEEDUP_WITHOUT: Final = {
+    name: quantity(f"speedup_without_{name}", f"without {name}", about, spelt=_times, better="more")
+    for name, about in {
+        "memory": "Speedup if as many requests ran with drafts as without.",
+        "verification": "Speedup if a verification took no longer than a plain step.",
+        "drafting": "Speedup if drafting took no time.",
+        "acceptance": "Speedup if every draft were accepted.",
+        "prefill": "Speedup if prompts took no time.",
+    }.items()
+}
+MEETS_TARGETS: Final = quantity(
+    *("meets_targets", "in time", "Whether targets are met, as far as bands say, or unclear."),
+)
+PLAIN_MEETS_TARGETS: Final = quantity(
+    *("plain_meets_targets", "plain in time", "The same without drafts."),
+)
+
 SOLVE: Final = quantity("solve", "solve", "What is solved for.")
 WANTED_SPEEDUP: Final = quantity(
     "wanted_speedup", "wanted", "Speedup that is to be reached.", spelt=_times
@@ -444,6 +488,12 @@ DEVICE_TOKENS: Final = quantity(
 )
 RUNNING: Final = quantity(
     *("running", "running", "Requests that run at a time, on average."),
+    unit="requests",
+    spelt="{:.1f}".format,
+    is_count=True,
+)
+PLAIN_RUNNING: Final = quantity(
+    *("plain_running", "plain running", "The same without drafts."),
     unit="requests",
     spelt="{:.1f}".format,
     is_count=True,
@@ -831,4 +881,4 @@ SPEEDUPS: Final = {
         ("ideal_speedup", "ideal", "Speedup by the ideal roofline."),
     )
 }
-VERDICT: Final = quantity("verdict", "verdict", "Whether drafts pay as predicted.")
+IS_RIGHT: Final = quantity("is_right", "verdict", "Whether drafts pay as predicted.")

@@ -118,6 +118,8 @@ def same_in_every_form(answer: Any) -> None:
                 or (value is None and frame[column] != frame[column])
             )
     printed = answer.to_dict()
+    if "rows" in printed:
+        assert printed["rows"] == answer.records
     if printed.get("version") == 3:
         assert list(printed) == [
             *("version", "question", "asked", "case", "rows", "choice", "notes", "warnings")

@@ -36,8 +36,8 @@ def of_advise(spec: str) -> Iterable[Any]:
     (chip,) = answer.chips
     for row, told in zip(chip.rows, answer.to_dict()["rows"], strict=True):
         assert row.decision == "on"
-        assert told["worth_measuring"]["draft_len"] > DEPTH
-        yield row.draft_len, row.choice.tried
+        assert told["worth_measuring"] > DEPTH
+        yield row.draft_len, row.tried_draft_len
     yield [drafts for _, _, drafts in chip.plan.schedule]
 
 

@@ -227,7 +227,7 @@ def test_siblings_add_nothing_to_what_was_measured() -> None:
         (
             "best_index",
             {
-                "outcomes/choose.py:decided",
+                "outcomes/choose.py:decide",
                 "policies/adaptive.py:best_fixed",
                 "policies/decision.py:best_change",
                 "policies/decision.py:best_choice",

@@ -450,9 +450,9 @@ def test_advice_plays_its_own_schedule() -> None:
     # Rows are of the rates, and of what is played with one length.
     (row, _), told = one.chips[0].rows, played_of(one).drafting
     assert [each.rate for each in one.chips[0].rows] == [4, 20]
-    assert row.times.ttft_s == pytest.approx(told["mean_ttft_s"][0], rel=1e-9)
-    assert row.times.running == pytest.approx(told["mean_running"][0], rel=1e-9)
-    assert row.concurrency == pytest.approx(played_of(one).plain["mean_running"][0], rel=1e-9)
+    assert row.ttft_s == pytest.approx(told["mean_ttft_s"][0], rel=1e-9)
+    assert row.running == pytest.approx(told["mean_running"][0], rel=1e-9)
+    assert row.plain_running == pytest.approx(played_of(one).plain["mean_running"][0], rel=1e-9)
 
 
 def test_advice_of_clients_is_of_their_number(trace_file: Path) -> None:
@@ -464,7 +464,7 @@ def test_advice_of_clients_is_of_their_number(trace_file: Path) -> None:
     assert result(f"advise {words} --concurrency 2,8 --requests 3x") == found.to_dict()
     assert "6, 24 requests are played through" in found.text()
     # Of clients the rows say what they see: of ten requests each, unless others are asked for.
-    assert found.to_dict()["played"] is None
+    assert found.to_dict()["choice"]["played"] is None
     usual = advise(MODEL, CHIP, **ADVISED | {"concurrency": [2, 8]}, **REQUESTS).chips[0]
     assert usual.prediction.played[0].load.requests == [20, 80] == alone.played[0].load.requests
     steady = advise(MODEL, CHIP, **ADVISED, **REQUESTS, steady=True).chips[0].prediction
@@ -472,7 +472,7 @@ def test_advice_of_clients_is_of_their_number(trace_file: Path) -> None:
     job = advise(MODEL, CHIP, **ADVISED, lengths=trace_file)
     assert played_of(job).load.kind == "job"
     assert job.workload.output_len == pytest.approx((100 + 300 + 50 + 1) / 4)
-    traced = advise(MODEL, CHIP, **ADVISED, trace=trace_file).to_dict()["played"]
+    traced = advise(MODEL, CHIP, **ADVISED, trace=trace_file).to_dict()["choice"]["played"]
     assert set(traced["largest_stable_rates"]) == {"plain", "drafting"}
 
 
@@ -574,7 +574,7 @@ def test_a_better_drafter_is_worth_what_its_requests_gain() -> None:
         assert row.speedup == pytest.approx(one.speedup[0, best])
         assert row.tokens_per_s == pytest.approx(one.figures["tokens_per_s"][0, best])
         assert row.tpot_limit_s == pytest.approx(one.figures["p99_tpot_s"][0, 0])
-        assert row.running == pytest.approx(one.figures["mean_running"][0, 0])
+        assert row.running == pytest.approx(one.figures["mean_running"][0, best])
         # The largest rate is the edge, to 1%.
         assert row.largest_rate is not None
         assert row.rate is not None

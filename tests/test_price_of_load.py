@@ -49,10 +49,10 @@ def test_advice_for_a_rate_has_its_price() -> None:
     answer = advise(
         "Qwen/Qwen3-8B", "h100", framework="vllm", drafters=SPEC, rate=3, **LOAD
     ).to_dict()
-    played = answer["played"]
-    for side, row in (("plain", answer["best"]["plain"]), ("drafting", answer["best"])):
+    played, best = answer["choice"]["played"], answer["choice"]["best"]
+    for side, before in (("plain", "plain_"), ("drafting", "")):
         paid = usd(played[side]["duration_s"][0])
-        assert row["usd_per_million_tokens"] == pytest.approx(paid, rel=0.01)
+        assert best[f"{before}usd_per_million_tokens"] == pytest.approx(paid, rel=0.01)
 
 
 def test_the_band_of_a_figure_of_which_more_is_better_is_the_right_way_up(

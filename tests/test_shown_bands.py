@@ -74,10 +74,10 @@ def test_json_has_the_ends_of_every_figure(tmp_path: Path) -> None:
         assert math.log(high[0, 0, 0] / at[0, 0, 0]) == pytest.approx(0.4), name
     assert "80% bands without drafts" in shell(f"predict {words} --max-draft-len 2")
     answer = told(f"advise {words} --concurrency 1,8")
-    assert answer["reach"]["batch"]["asked"] == [1, 8]
+    assert answer["choice"]["reach"]["batch"]["asked"] == [1, 8]
     for row in answer["rows"]:
-        for name in ("tokens_per_s", "usd_per_million_tokens", "ttft", "tpot"):
-            assert row["plain"][f"{name}_low"] < row["plain"][f"{name}_high"]
+        for name in ("tokens_per_s", "usd_per_million_tokens", "ttft_s", "tpot_s"):
+            assert row[f"plain_{name}_low"] < row[f"plain_{name}_high"]
 
 
 def bands_line(

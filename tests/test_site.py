@@ -56,11 +56,11 @@ def test_a_page_says_what_its_command_prints_and_needs_no_script(site: Path) -> 
     rows = re.findall(r"<tr>(<td>.*?)</tr>", shown)
     for row, one in zip(rows, advised["rows"], strict=True):
         cells = re.findall(r"<td>(?:<span class=\w+>)?(.*?)(?:</span>)?</td>", row)
-        speedup = one["tried"]["speedup"]
+        speedup = one["tried_speedup"]
         expected = [f"{one['concurrency']:g}", one["decision"], str(one["draft_len"])]
         assert cells[:4] == [*expected, f"{speedup:.2f}x"]
         assert cells[5].endswith(f" → {one['tokens_per_s']:.0f}")
-    flags = advised["engine_config"]["vllm"]
+    flags = advised["choice"]["engine_config"]["vllm"]
     assert flags
     plain = "vllm serve Qwen/Qwen3-8B --tensor-parallel-size 1"
     assert f"<pre>{escape(f'{plain} {flags}')}</pre>" in shown

@@ -87,19 +87,21 @@ def test_advice_on_workers_is_that_of_their_curves() -> None:
         split=Split(chip.split.prefill, 2, 1),
     )
     whole, workers = requests_of(served)
-    told = advice.to_dict()["split"]
+    found = advice.to_dict()
+    told, split = found["choice"]["workers"], found["case"]["split"]
     for i, (row, load) in enumerate(zip(chip.rows, told["loads"], strict=True)):
         k = row.draft_len
-        assert row.times.tokens_per_s == pytest.approx(whole.tokens_per_s[0, i, k])
-        assert row.plain.ttft_s == pytest.approx(whole.ttft_s[0, i, 0])
+        assert row.tokens_per_s == pytest.approx(whole.tokens_per_s[0, i, k])
+        assert row.plain_ttft_s == pytest.approx(whole.ttft_s[0, i, 0])
         assert load["advised"]["decode_batch"] == pytest.approx(workers.decode_batch[0, i, k])
-        assert load["plain"]["tokens_per_s_per_device"] == row.plain.tokens_per_s / 4
-    assert told["devices"] == 4
-    assert told["prefill"]["workers"] == 2
-    assert told["decode"]["placement"]["tensor_parallel"] == 2
+        assert load["plain"]["tokens_per_s_per_device"] == row.plain_tokens_per_s / 4
+    assert split["devices"] == 4
+    assert split["prefill"]["workers"] == 2
+    assert split["decode"]["placement"]["tensor_parallel"] == 2
     assert set(told["flags"]) == {"vllm", "sglang"}
     # Four devices are paid.
-    assert chip.rows[0].times.usd_per_hour == pytest.approx(4 * usd_per_hour("h100"))
+    usd = 4 * usd_per_hour("h100") * 1e6 / (3600 * chip.rows[0].tokens_per_s)
+    assert chip.rows[0].usd_per_million_tokens == pytest.approx(usd)
     assert chip.to_measure is None
 
 
@@ -128,8 +130,8 @@ def test_the_best_split_is_the_best_of_all(targets: dict[str, Any]) -> None:
 
     def worth(chip: Any) -> tuple[bool, float]:
         row = chip.rows[0]
-        in_time = bool(row.targets.met(row.times.ttft_s, row.times.tpot_s))
-        return in_time, row.times.tokens_per_s
+        in_time = bool(chip.plan.targets.met(row.ttft_s, row.tpot_s))
+        return in_time, row.tokens_per_s
 
     others = [
         of_workers(advise, prefill=f"{p}x{a}", decode=f"{d}x{b}", **asked).chips[0]
@@ -142,16 +144,16 @@ def test_the_best_split_is_the_best_of_all(targets: dict[str, Any]) -> None:
         of_workers(advise, tensor_parallel=each, **asked | {"concurrency": 48 / n})
         for each, n in ((1, 3), (2, 1))
     ]
-    plain = [chip.rows[0].plain.tokens_per_s for chip in others]
+    plain = [chip.rows[0].plain_tokens_per_s for chip in others]
     plain += [
-        n * one.chips[0].rows[0].plain.tokens_per_s for n, one in zip((3, 1), unsplit, strict=True)
+        n * one.chips[0].rows[0].plain_tokens_per_s for n, one in zip((3, 1), unsplit, strict=True)
     ]
     (row,) = best.rows
     if not targets:
-        assert row.plain.tokens_per_s == pytest.approx(max(plain))
-    assert row.speedup[0] == pytest.approx(row.times.tokens_per_s / row.plain.tokens_per_s)
-    assert row.plain.usd_per_million_tokens == pytest.approx(
-        3 * 2.95 / 3600 / row.plain.tokens_per_s * 1e6
+        assert row.plain_tokens_per_s == pytest.approx(max(plain))
+    assert row.speedup == pytest.approx(row.tokens_per_s / row.plain_tokens_per_s)
+    assert row.plain_usd_per_million_tokens == pytest.approx(
+        3 * 2.95 / 3600 / row.plain_tokens_per_s * 1e6
     )
 
 
@@ -166,7 +168,7 @@ def test_nothing_without_drafts_is_better_than_the_baseline(
     asked = ASKED | {"concurrency": 16, "framework": "vllm"}
     (row,) = advise(model, chip, devices=8, link=25e9, **asked).chips[0].rows
     half = advise(model, chip, tensor_parallel=each, **asked | {"concurrency": 16 * each / 8})
-    assert row.plain.tokens_per_s >= 8 / each * half.chips[0].rows[0].plain.tokens_per_s
+    assert row.plain_tokens_per_s >= 8 / each * half.chips[0].rows[0].plain_tokens_per_s
 
 
 def test_no_split_is_better_without_drafts_than_the_baseline() -> None:
@@ -174,7 +176,7 @@ def test_no_split_is_better_without_drafts_than_the_baseline() -> None:
     (row,) = advise("Qwen/Qwen3-32B", "h100", devices=16, **asked).chips[0].rows
     for prefill, decode in (("2x4", "1x8"), ("8x1", "1x8"), ("4x1", "3x4"), ("8x1", "2x4")):
         split = advise("Qwen/Qwen3-32B", "h100", prefill=prefill, decode=decode, **asked)
-        assert row.plain.tokens_per_s >= split.chips[0].rows[0].plain.tokens_per_s * (1 - 1e-9)
+        assert row.plain_tokens_per_s >= split.chips[0].rows[0].plain_tokens_per_s * (1 - 1e-9)
 
 
 def test_servers_without_a_split_are_candidates_too() -> None:
@@ -183,9 +185,9 @@ def test_servers_without_a_split_are_candidates_too() -> None:
     (said,) = [note for note in chip.notes if "unsplit" in note]
     whole = of_workers(advise, tensor_parallel=1, **asked | {"concurrency": 16})
     (each,), (row,) = whole.chips[0].rows, chip.rows
-    assert row.plain.tokens_per_s >= 4 * each.plain.tokens_per_s
+    assert row.plain_tokens_per_s >= 4 * each.plain_tokens_per_s
     # Prompts of ten tokens keep no prefill worker busy.
-    assert 4 * each.times.tokens_per_s > row.times.tokens_per_s
+    assert 4 * each.tokens_per_s > row.tokens_per_s
     assert "no split is as good" in said
 
 
@@ -195,8 +197,8 @@ def test_prefill_limits_what_drafts_gain() -> None:
     few, many = (
         of_workers(advise, prefill=f"{n}x1", decode="1x1", **asked).chips[0].rows[0] for n in (1, 6)
     )
-    assert few.choice.speedup < many.choice.speedup
-    assert few.bottleneck == "prefill"
+    assert few.tried_speedup < many.tried_speedup
+    assert few.limited_by == "prefill"
 
 
 def test_workers_are_read_from_text_alone() -> None:
@@ -285,7 +287,7 @@ def test_at_the_break_even_drafts_gain_nothing() -> None:
     chip = of_workers(advise, **workers, **asked).chips[0]
     rate = chip.break_even[0].rate
     again = of_workers(advise, **workers, **asked | {"drafters": f"eagle3,accept={rate}"})
-    assert again.chips[0].rows[0].choice.speedup == pytest.approx(1.0, abs=0.005)
+    assert again.chips[0].rows[0].tried_speedup == pytest.approx(1.0, abs=0.005)
 
 
 # --- Other questions ------------------------------------------------------------------------------
@@ -543,7 +545,7 @@ def test_the_ideal_engine_counts_no_memory_of_prefill_workers() -> None:
 def test_advice_names_what_a_server_refuses() -> None:
     spread: dict[str, Any] = {"prefill": "1x8", "decode": "1x8", "decode_context_parallel": 2}
     advice = advise("deepseek-ai/DeepSeek-R1", "h200", framework="vllm", **spread, **ASKED)
-    assert advice.to_dict()["split"]["flags"] == {}
+    assert advice.to_dict()["choice"]["workers"]["flags"] == {}
     assert any("NixlConnector" in warning for warning in advice.warnings)
     tree = ASKED | {"drafters": "eagle3,accept=0.7,tree=eagle2,nodes=8,top-k=2,siblings=.3"}
     with pytest.raises(OptionError, match="trees of eagle3; allowed"):

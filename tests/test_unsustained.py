@@ -91,7 +91,7 @@ def test_a_trace_and_several_rates_stand_under_their_own_rate() -> None:
     trace = advise(MODEL, CHIP, drafters=SPEC, engine="vllm", trace=every)
     (row,) = trace.chips[0].rows
     assert row.rate == pytest.approx(40)
-    assert row.choice.reason == "unsustained"
+    assert row.reason == "unsustained"
     assert trace.to_frame()["rate"].tolist() == [row.rate]
     several = advise(MODEL, CHIP, drafters=SPEC, **LOAD, rate=[BETWEEN, 3, 3], requests=60)
     assert [each.rate for each in several.chips[0].rows] == [3, BETWEEN]
@@ -101,9 +101,9 @@ def test_a_trace_and_several_rates_stand_under_their_own_rate() -> None:
     assert several.figures()[""].axes[0].get_xlabel() == "Requests per second"
     job = advise(MODEL, CHIP, drafters=SPEC, engine="vllm", lengths=every | {"arrival_s": 0.0})
     (row,) = job.chips[0].rows
-    assert (row.rate, row.unit, row.choice.reason) == (None, "in flight", "")
+    assert (row.rate, row.unit, row.reason) == (None, "in flight", None)
     assert job.chips[0].played is not None
-    assert row.choice.speedup == pytest.approx(job.chips[0].played.speedup[0], rel=1e-9)
+    assert row.tried_speedup == pytest.approx(job.chips[0].played.speedup[0], rel=1e-9)
 
 
 def test_points_of_a_server_that_does_not_keep_up_are_told_apart() -> None:

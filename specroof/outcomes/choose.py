@@ -7,18 +7,13 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from specroof.arrays import Array, IntArray
+from specroof.arrays import Array, BoolArray, IntArray
 from specroof.outcomes.outcomes import Outcomes
 from specroof.policies.decision import Choice, LoadDecision
 from specroof.speedup.result import best_index, verdict, within_measured
 
 _Seconds = TypeVar("_Seconds", float, Array)
 
-#: What is said of a load that a server without drafts does not keep up with.
-UNSUSTAINED: Final[dict[str, Any]] = {
-    **dict.fromkeys(("speedup", "low", "high"), np.nan),
-    "reason": "unsustained",
-}
 #: A first token that comes so many times later is a price that throughput alone does not tell.
 _MUCH_LATER: Final = 10.0
 
@@ -46,36 +41,73 @@ def decided(one: Outcomes) -> Decisions:
         What the drafter gains.
 
     Source
-        `specroof.policies.decision.best_choice`, over the lengths whose acceptance was measured.
+        `decide`, over the lengths whose acceptance was measured.
     """
-    curve, whole = one.curve, one.end_to_end
-    middle, low, high = (within_measured(ends, curve.measured_draft_len) for ends in one.deciding)
-    drafts = middle.copy()
+    middle, low, high = (
+        within_measured(ends, one.curve.measured_draft_len) for ends in one.deciding
+    )
+    whole = one.end_to_end
+    ttft_s = None if whole is None else whole.ttft_s
+    return decide((middle, low, high), one.unsustained, ttft_s)
+
+
+def decide(
+    ends: tuple[Array, Array, Array],
+    unsustained: BoolArray,
+    ttft_s: Array | None = None,
+    *,
+    allowed: BoolArray | None = None,
+    least: float = 1.0,
+    scheduled: IntArray | None = None,
+) -> Decisions:
+    """Return what to do at loads, from what each draft length gains there.
+
+    Parameters
+    ----------
+    ends
+        What lengths are chosen by, and the ends of its band; the last axis is the draft length,
+        from 0. NaN where a length cannot be.
+    unsustained
+        The loads that a server without drafts does not keep up with.
+    ttft_s
+        Seconds to the first token, shaped alike; None without requests.
+    allowed
+        Which lengths there are to choose from, shaped alike; all if None, and 0 always is.
+    least
+        The speedup from which drafting pays.
+    scheduled
+        The lengths that were decided for all loads together, 0 for off; the best of each if None.
+
+    Source
+        `specroof.policies.decision.best_choice`.
+    """
+    middle, low, high = ends
+    drafts = middle.copy() if allowed is None else np.where(allowed, middle, np.nan)
     drafts[..., 0] = np.nan
     tried = best_index(drafts)  # 0 where no drafts can be
+    if scheduled is not None:
+        tried = np.where(scheduled > 0, scheduled, tried)
 
     def at(values: Array, lengths: npt.NDArray[np.intp]) -> Array:
         whole_grid = np.broadcast_to(values, middle.shape)
         return np.take_along_axis(whole_grid, lengths[..., None], axis=-1)[..., 0]
 
-    gain, least, most = (np.where(tried > 0, at(ends, tried), 1.0) for ends in (middle, low, high))
-    draft_len = np.where(gain > 1.0, tried, 0)
-    pays = np.where(tried > 0, verdict(least, most), "loses")
+    gain, fewest, most = (np.where(tried > 0, at(ends, tried), 1.0) for ends in (middle, low, high))
+    draft_len = np.where(gain > least, tried, 0) if scheduled is None else scheduled
+    pays = np.where(tried > 0, verdict(fewest, most, least=least), "loses")
     late = np.zeros(tried.shape, dtype=bool)
-    if whole is not None:
-        ttft_s = whole.ttft_s
+    if ttft_s is not None:
         late = is_late(at(ttft_s, draft_len), at(ttft_s, np.zeros_like(draft_len)))
     drafted = np.where((pays == "pays") & ~late, "on", "unclear")
-    hidden = one.unsustained
     return Decisions(
         draft_len=draft_len,
         tried=tried,
-        speedup=np.where(hidden, np.nan, gain),
-        low=np.where(hidden, np.nan, least),
-        high=np.where(hidden, np.nan, most),
+        speedup=np.where(unsustained, np.nan, gain),
+        low=np.where(unsustained, np.nan, fewest),
+        high=np.where(unsustained, np.nan, most),
         verdict=pays,
         decision=np.where(draft_len > 0, drafted, "off"),
-        reason=np.broadcast_to(np.where(hidden, "unsustained", ""), tried.shape),
+        reason=np.broadcast_to(np.where(unsustained, "unsustained", ""), tried.shape),
     )
 
 
@@ -88,15 +120,13 @@ def choose(one: Outcomes) -> Iterator[tuple[Choice, LoadDecision]]:
         yield Choice(*choice), decision
 
 
-def decision_of(choice: Choice, *, late: bool = False) -> LoadDecision:
-    """Return what to do at a load: on only where the whole band pays, and nobody waits for it.
+def decision_of(choice: Choice) -> LoadDecision:
+    """Return what to do at a load: on only where the whole band pays.
 
     Parameters
     ----------
     choice
         The drafts that are best.
-    late
-        Whether the first token comes much later with them.
 
     Source
         The choice of this library.
@@ -109,7 +139,7 @@ def decision_of(choice: Choice, *, late: bool = False) -> LoadDecision:
     """
     if not choice.draft_len:
         return "off"
-    return "on" if choice.verdict == "pays" and not late else "unclear"
+    return "on" if choice.verdict == "pays" else "unclear"
 
 
 def is_late(ttft_s: _Seconds, plain_ttft_s: _Seconds) -> Any:

@@ -36,6 +36,13 @@ class Outcomes(ServedCurve):
     played: PlayedLoads | None = None
 
     @property
+    def running(self) -> Array:
+        """Requests that run at a time, on average."""
+        if self.played is None or self.played.sums_work:
+            return self.curve.running_batch
+        return self.played.figures["mean_running"][None]
+
+    @property
     def unsustained(self) -> BoolArray:
         """The loads that arrive faster than a server without drafts answers them."""
         if self.played is None or self.played.sums_work:

@@ -9,7 +9,7 @@ import numpy as np
 
 from specroof import quantities as q
 from specroof.arrays import Array, IntArray, fields_of
-from specroof.outcomes.choose import decided
+from specroof.outcomes.choose import Decisions, decided
 from specroof.outcomes.outcomes import Outcomes
 from specroof.policies.decision import LoadDecision
 from specroof.serving.workload import Load
@@ -73,7 +73,7 @@ class LoadRow(OfLoad):
 
 
 def load_arrays(
-    one: Outcomes, load: Load, money: Money
+    one: Outcomes, load: Load, money: Money, found: Decisions | None = None
 ) -> tuple[dict[str, Any], dict[str, tuple[Array, Array]]]:
     """Return what becomes of each context and load, by the names of `LoadRow`, and its bands.
 
@@ -83,13 +83,15 @@ def load_arrays(
     ----------
     one, load
         What the drafter gains, and under which loads; of requests that are played through it knows
-        them itself.
+        them itself, unless these say which are.
     money
         What the devices cost and draw.
+    found
+        What was decided; what `specroof.outcomes.choose.decided` says if None.
     """
-    curve, found = one.curve, decided(one)
+    curve, found = one.curve, decided(one) if found is None else found
     drafts, tried = found.draft_len, found.tried
-    load = load if one.played is None else one.played.load
+    load = load if one.played is None or load.requests else one.played.load
 
     def at(values: Array, lengths: IntArray = drafts) -> Array:
         grid = np.broadcast_to(values, curve.round_s.shape)
@@ -110,7 +112,7 @@ def load_arrays(
         "speedup": np.where(has_room, np.where(runs, found.speedup, 1.0), np.nan),
         "decision": np.where(has_room, found.decision, ""),
         **{name: at(values) for name, values in figures.items()},
-        "running": at(curve.running_batch),
+        "running": at(one.running),
         "tokens_per_round": np.where(has_room, at(one.decoding.tokens_per_round), np.nan),
         "tried_draft_len": tried,
         "tried_speedup": np.where(tried > 0, found.speedup, np.nan),
@@ -134,9 +136,11 @@ def load_arrays(
     return columns, bands
 
 
-def load_fields(one: Outcomes, load: Load, money: Money) -> Iterator[dict[str, Any]]:
+def load_fields(
+    one: Outcomes, load: Load, money: Money, found: Decisions | None = None
+) -> Iterator[dict[str, Any]]:
     """Yield what becomes of each context and load, as `load_arrays` has it; loads innermost."""
-    columns, bands = load_arrays(one, load, money)
+    columns, bands = load_arrays(one, load, money, found)
     shape = columns["draft_len"].shape
 
     def listed(values: Any) -> list[Any]:

@@ -4,8 +4,8 @@ import math
 import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, field, replace
-from functools import cached_property, partial
+from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -19,13 +19,13 @@ from specroof.arrays import Array, array_within, fields_of, number_within, to_js
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, expect, refuse, reject
 from specroof.hardware import IDEAL_ENGINE, LOCAL_FRAMEWORKS, HardwareProfile, Placement
-from specroof.latency import Deployment, Setup, check_placement, engine_setup
+from specroof.latency import Deployment, Setup
 from specroof.outcomes.case import Case
+from specroof.outcomes.rows import LoadRow
 from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
 from specroof.policies.decision import (
     INPUTS,
     WORTH_A_RESTART,
-    Choice,
     Decision,
     LoadDecision,
     decided,
@@ -34,26 +34,26 @@ from specroof.policies.decision import (
     swings,
 )
 from specroof.policies.schedule import Day, Traffic
+from specroof.quantities import records_of
 from specroof.questions.advised_loads import (
-    AdvisedLoad,
+    AdvisedRow,
     BreakEven,
     LoadPlan,
     Mix,
     Outcome,
     Targets,
-    Times,
     TrafficFile,
+    Wanted,
     break_even_of,
     load_plan,
-    plain_times,
+    plain_figures,
     schedule_loads,
 )
-from specroof.questions.answer import Charted, title_of
+from specroof.questions.answer import Charted, case_of, rows_table, title_of
 from specroof.questions.case import played_load
 from specroof.questions.curve_tables import (
     WORKER_ARRAYS,
     compared_on,
-    request_columns,
     served_bands_line,
 )
 from specroof.questions.played_loads import (
@@ -72,19 +72,18 @@ from specroof.questions.request import (
     Command,
     Drafters,
     HardwareLike,
-    ModelLike,
-    OptionsLike,
+    MemoryLimits,
     Parameter,
-    PlayedParameters,
+    PlayedRequest,
     PricePerHour,
-    ServerLike,
     Values,
-    WorkerParameters,
+    WorkerRequest,
     as_list,
     drafters_of,
     engine_name,
     hardware_of,
     model_of,
+    money_of,
     numbers,
     options_of,
     question,
@@ -92,12 +91,10 @@ from specroof.questions.request import (
     server_of,
     split_of,
     unique_list,
-    usd_per_hour,
     whole_numbers,
     words,
 )
-from specroof.report.columns import Columns, listed_columns
-from specroof.report.layout import ABSENT, figure, folded, format_table, note_lines, wrapped
+from specroof.report.layout import ABSENT, figure, folded, note_lines, wrapped
 from specroof.serving.benchmark_commands import FORCED, FRAMEWORKS
 from specroof.serving.capacity import in_server, served_room
 from specroof.serving.launch import (
@@ -120,7 +117,7 @@ from specroof.serving.launch import (
 )
 from specroof.serving.played import PlayedServer, played_server
 from specroof.serving.served import room_rule
-from specroof.serving.workload import Load, Workload, workload_json
+from specroof.serving.workload import Load, Workload
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 from specroof.speedup.reach import evidence_engine, nearness
 from specroof.units import format_drafts, format_price, format_seconds, plain_number
@@ -137,7 +134,7 @@ _MOST_DEVICES: Final = 64
 
 
 @dataclass(frozen=True)
-class AdviseRequest(WorkerParameters, PlayedParameters):
+class AdviseRequest(WorkerRequest, PlayedRequest):
     """Ask whether speculative decoding pays, and how to set it up.
 
     Examples
@@ -155,8 +152,7 @@ class AdviseRequest(WorkerParameters, PlayedParameters):
     'on'
     """
 
-    model: Annotated[ModelLike, SHARED["model"]]
-    hardware: Annotated[
+    hardware: Annotated[  # type: ignore[assignment]  # chips to compare, of which each is asked about
         HardwareLike | Sequence[HardwareLike],
         replace(CHIPS, in_python="Or `HardwareProfile` objects; in Python a list.", read=words),
     ]
@@ -166,7 +162,6 @@ class AdviseRequest(WorkerParameters, PlayedParameters):
     output_len: Annotated[float | None, Parameter("Tokens of an answer.", "--output-len --osl")] = (
         None
     )
-    prefix_hit_rate: Annotated[float | None, replace(SHARED["prefix_hit_rate"], panel=None)] = None
     concurrency: Annotated[
         Values | None,
         Parameter(
@@ -232,20 +227,12 @@ class AdviseRequest(WorkerParameters, PlayedParameters):
     tensor_parallel: Annotated[
         int | None,
         replace(SHARED["tensor_parallel"], shown="as few as the model fits on", panel=None),
-    ] = None
-    family: Annotated[str | None, SHARED["family"]] = None
-    expert_parallel: Annotated[int, SHARED["expert_parallel"]] = 1
-    attention_data_parallel: Annotated[int, SHARED["attention_data_parallel"]] = 1
-    decode_context_parallel: Annotated[int, SHARED["decode_context_parallel"]] = 1
-    pipeline_parallel: Annotated[int, SHARED["pipeline_parallel"]] = 1
-    nodes: Annotated[int | None, SHARED["nodes"]] = None
+    ] = None  # type: ignore[assignment]  # as few as hold the model
     devices: Annotated[
         int | None,
         Parameter("Devices to split between prefill and decode workers as is best."),
     ] = None
-    engine: Annotated[str | None, SHARED["engine"]] = None
-    server: Annotated[ServerLike | None, SHARED["server"]] = None
-    options: Annotated[OptionsLike | None, SHARED["options"]] = None
+    capacity: MemoryLimits = None
 
     @property
     def has_clients(self) -> bool:
@@ -385,30 +372,17 @@ def setup_of(
     OptionError
         For a placement that does not divide the model.
     """
-    request, model = checked.request, checked.model
-    framework = request.framework or ""
-    engine, options = RUNS.get(framework, request.framework), options_of(request.options)
-    if request.engine is not None:
-        engine = engine_name(request.engine)
-    elif profile.owns(request.framework):
-        engine = None  # the chip's engine for the framework
-    place = Placement(devices)
-    if not prefill:
-        place = Placement(
-            devices,
-            request.expert_parallel,
-            request.attention_data_parallel,
-            request.decode_context_parallel,
-            request.pipeline_parallel,
-            request.nodes,
-        )
-    check_placement(model, place)
-    setup = engine_setup(profile, engine, place, options)
-    return in_server(model, setup, server_of(request.server))
+    request, framework = checked.request, checked.request.framework
+    engine = request.engine
+    if engine is None and request.engine_from is None and not profile.owns(framework):
+        engine = RUNS.get(framework or "", framework)  # else the chip's engine for the framework
+    return replace(request, engine=engine).worker(checked.model, profile, devices, prefill)
 
 
 def has_room(checked: CheckedRequest, setup: Setup, drafter: Drafter | None) -> bool:
     """Tell whether a server holds the model, a drafter and one request."""
+    if room_rule(setup, checked.request.capacity) == "ignore":
+        return True
     room = served_room(
         Deployment(checked.model, setup),
         context_len=checked.workload.input_len + checked.workload.output_len,
@@ -427,8 +401,7 @@ def setup_on(checked: CheckedRequest, profile: HardwareProfile) -> Setup | None:
     request = checked.request
     if request.tensor_parallel is not None:
         setup = setup_of(checked, profile, request.tensor_parallel)
-        is_endless = setup.engine == IDEAL_ENGINE  # whose memory is not counted
-        return setup if is_endless or has_room(checked, setup, None) else None
+        return setup if has_room(checked, setup, None) else None
     for power in range(joined_devices(profile).bit_length()):
         try:
             setup = setup_of(checked, profile, 2**power)
@@ -473,21 +446,19 @@ class DeviceUse:
         case = Case(
             Deployment(checked.model, self.setup),
             Load(each, [checked.context_len], checked.workload),
-            room_rule(self.setup, None, "queue"),
+            room_rule(self.setup, checked.request.capacity, "queue"),
             split=self.split,
         )
         prediction = predicted(case, drafters)
         return prediction, np.array(loads) / each
 
-    def plain(
-        self, checked: CheckedRequest, loads: Sequence[float], usd_per_hour: float | None
-    ) -> list[Times]:
-        """Return the figures of all servers without drafts, from the price of a device."""
+    def plain(self, checked: CheckedRequest, loads: Sequence[float]) -> list[dict[str, Any]]:
+        """Return the figures of all servers without drafts."""
         prediction, working = self.predicted(checked, loads, checked.drafters[:1])
-        hourly = None
-        if usd_per_hour is not None:
-            hourly = usd_per_hour * prediction.devices * self.servers
-        return plain_times(prediction, working, hourly)
+        money = money_of(self.setup, self.split, checked.request.price_per_hour)
+        money = replace(money, devices=money.devices * self.servers)
+        load = prediction.load
+        return plain_figures(prediction, 0, load, money, checked.targets, working)
 
 
 def split_on(
@@ -509,8 +480,7 @@ def split_on(
 
     def fits(setup: Setup, is_prefill: bool) -> bool:
         drafters = (None,) if is_prefill else (None, *checked.drafters)
-        is_endless = setup.engine == IDEAL_ENGINE
-        return is_endless or all(has_room(checked, setup, drafter) for drafter in drafters)
+        return all(has_room(checked, setup, drafter) for drafter in drafters)
 
     def worker(chip: HardwareProfile, devices: int, is_prefill: bool) -> Setup:
         return setup_of(checked, chip, devices, prefill=is_prefill)
@@ -675,14 +645,14 @@ class ChipAdvice:
         return self.plan
 
     @property
-    def rows(self) -> tuple[AdvisedLoad, ...]:
+    def rows(self) -> tuple[AdvisedRow, ...]:
         """The advice at each load of the question."""
         return self.plan.rows
 
     @property
     def decisions(self) -> list[LoadDecision]:
         """What to do, load by load."""
-        return [row.decision for row in self.rows]
+        return [row.decision or "off" for row in self.rows]
 
     @property
     def decision(self) -> Decision:
@@ -697,7 +667,7 @@ class ChipAdvice:
     @cached_property
     def break_even(self) -> list[BreakEven]:
         """The least acceptance that pays, load by load."""
-        return [break_even_of(self.prediction, row) for row in self.rows]
+        return [break_even_of(self.prediction, self.plan, row) for row in self.rows]
 
     def reach(self, answer: "Advice") -> dict[str, Any] | None:
         """Return how near measurements are to these loads."""
@@ -762,19 +732,23 @@ class Advice(Charted):
         """Return the page: the decision, loads, prices, bottlenecks, and flags to paste."""
         return advice_text(self)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the answer as the object that ``--json`` prints."""
-        return advice_json(self)
-
     @property
-    def records(self) -> list[dict[str, Any]]:
-        """A row for each chip and load."""
-        tables = map(listed_columns, advice_columns(self))
-        return [
-            dict(zip(table, row, strict=True))
-            for table in tables
-            for row in zip(*table.values(), strict=True)
-        ]
+    def rows(self) -> tuple[AdvisedRow, ...]:
+        """The loads with the drafter that is advised, then with each other, chip by chip."""
+        return tuple(
+            row
+            for chip in self.chips
+            for of_drafter in (chip.plan.rows, *chip.plan.others)
+            for row in of_drafter
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as the object that ``--json`` prints: that of the best chip first."""
+        case, *cases = (_chip_case(self, chip) for chip in self.chips)
+        choice, *choices = (_chip_choice(self, chip) for chip in self.chips)
+        targets = fields_of(self.targets, "ttft_ms", "tpot_ms", "min_speedup")
+        told = {"drafters": list(self.drafters), **targets, "other_chips": cases}
+        return self.envelope(case | told, choice | {"other_chips": choices})
 
     def figures(self) -> dict[str, Any]:
         """Return the chart of the advised speedup against the load."""
@@ -842,9 +816,6 @@ def _chip_advice(
         max_draft_len = draft_lens[-1]
     loads = schedule_loads(checked.loads, checked.traffic)
     frameworks = USUAL_FRAMEWORKS if request.framework is None else (request.framework,)
-    price_of = partial(usd_per_hour, given=request.price_per_hour)
-    price = price_of(setup.hardware) if split is None else split.mean(setup, price_of)
-
     load = checked.played or Load(loads, [checked.context_len], checked.workload)
     if checked.played is not None and checked.played.kind == "concurrency":
         # Loads between those of the question move the edges of a schedule alone: in closed form.
@@ -861,34 +832,36 @@ def _chip_advice(
         case = Case(
             Deployment(checked.model, setup),
             load,
-            room_rule(setup, None, "queue"),
+            room_rule(setup, request.capacity, "queue"),
             split=split,
             raises=raises,
             targets=checked.targets.seconds,
         )
-        return predicted(case, drafters, max_draft_len=max_draft_len, draft_lens=draft_lens or ())
+        found = predicted(case, drafters, max_draft_len=max_draft_len, draft_lens=draft_lens or ())
+        return replace(found, price_per_hour=request.price_per_hour)
 
-    decide = partial(
-        load_plan,
-        baseline=None if off is None else off.plain(checked, loads, price_of(setup.hardware)),
-        loads=checked.loads,
+    wanted = Wanted(
+        load,
+        checked.loads,
+        checked.targets,
         draft_lens=draft_lens,
-        targets=checked.targets,
         traffic=checked.traffic,
-        usd_per_hour=price,
         fixed=[_is_fixed(drafter, request, frameworks) for drafter in checked.drafters],
+        baseline=None if off is None else off.plain(checked, loads),
     )
     prediction = prediction_of(setup, checked.drafters)
+    price = prediction.money.usd_per_hour
     by_default = None
     if any(map(any, prediction.told)):
         by_default = prediction_of(setup, checked.drafters, raises=False)
-    plan = decide(prediction, by_default=by_default)
+    plan = load_plan(prediction, wanted, by_default=by_default)
     typical = [_typical(drafter) for drafter in checked.drafters]
     if typical[plan.chosen] is not None:
         pairs = zip(typical, checked.drafters, strict=True)
-        shaped = decide(prediction_of(setup, [shape or drafter for shape, drafter in pairs]))
+        shapes = [shape or drafter for shape, drafter in pairs]
+        shaped = load_plan(prediction_of(setup, shapes), wanted)
         if [row.draft_len for row in shaped.rows] != [row.draft_len for row in plan.rows]:
-            plan = decide(prediction, by_default=by_default, typical=shaped)
+            plan = load_plan(prediction, wanted, by_default=by_default, typical=shaped)
     raised = _raised(prediction, plan)
     if raised:
         # What is started, and played through: the flags of the largest load that takes them.
@@ -902,7 +875,7 @@ def _chip_advice(
         free = (
             plan
             if by_default_sizes is None
-            else decide(prediction_of(by_default_sizes, checked.drafters))
+            else load_plan(prediction_of(by_default_sizes, checked.drafters), wanted)
         )
         uncaptured = [*_uncaptured(setup, plan, free)]
     drafter = checked.drafters[plan.chosen]
@@ -939,7 +912,7 @@ def _chip_advice(
         engine_config=config,
         launches=tuple(launches),
         # `mock` starts one server.
-        to_measure=None if split else least_certain(checked, setup, given, plan.rows),
+        to_measure=None if split else least_certain(checked, setup, given, plan),
         notes=prediction.notes,
         warnings=tuple(f"{place}{warning}" for warning in dict.fromkeys(warnings)),
         worker_launches=of_workers,
@@ -951,7 +924,7 @@ def _played_server(
     checked: CheckedRequest, setup: Setup, drafter: Drafter, load: Load, most: int
 ) -> PlayedServer:
     """Return the server on which requests are played, with so many drafts at most."""
-    room = room_rule(setup, None, "queue")
+    room = room_rule(setup, checked.request.capacity, "queue")
     return played_server(Deployment(checked.model, setup), drafter, load, room, most)
 
 
@@ -1026,10 +999,8 @@ def _unreached(plan: LoadPlan) -> Iterator[str]:
 def _uncaptured(setup: Setup, plan: LoadPlan, captured: LoadPlan) -> Iterator[str]:
     """Warn where the captured sizes that the user stated cost throughput, with what they cost."""
     pairs = [*zip(plan.rows, captured.rows, strict=True)]
-    told, free = max(
-        pairs, key=lambda pair: pair[1].times.tokens_per_s / pair[0].times.tokens_per_s
-    )
-    rates = told.times.tokens_per_s, free.times.tokens_per_s
+    told, free = max(pairs, key=lambda pair: pair[1].tokens_per_s / pair[0].tokens_per_s)
+    rates = told.tokens_per_s, free.tokens_per_s
     if rates[1] > (1 + WORTH_A_RESTART) * rates[0]:
         yield (
             f"--server capture={setup.user_settings.capture} leaves passes without graphs: {told.load:.4g} {told.unit} "
@@ -1258,9 +1229,9 @@ def _rank(chip: ChipAdvice) -> tuple[bool, bool, float, float]:
     The best load meets the targets; chips that have none come after those that do. A chip without
     a measured engine comes last: no server reaches its figures, which are a bound.
     """
-    times = (chip.plan.best or chip.rows[-1]).times
-    rate = float(np.nan_to_num(times.tokens_per_s))
-    usd = times.usd_per_hour / rate if times.usd_per_hour and rate else math.inf
+    row = chip.plan.best or chip.rows[-1]
+    rate, usd = float(np.nan_to_num(row.tokens_per_s)), row.usd_per_million_tokens
+    usd = usd if usd and rate else math.inf
     unmeasured = chip.setup.engine == IDEAL_ENGINE
     return unmeasured, chip.plan.best is None, usd, -rate / chip.prediction.devices
 
@@ -1272,7 +1243,7 @@ _USUAL: Final = "sglang"
 
 
 def least_certain(
-    checked: CheckedRequest, setup: Setup, hardware: HardwareLike, rows: Sequence[AdvisedLoad]
+    checked: CheckedRequest, setup: Setup, hardware: HardwareLike, plan: LoadPlan
 ) -> ToMeasure | None:
     """Return the point to measure; None where nothing was tried.
 
@@ -1282,36 +1253,45 @@ def least_certain(
         The question.
     setup, hardware
         Where passes run, and the chip as it was given.
-    rows
-        The loads.
+    plan
+        The decision.
     """
-    known = [row for row in rows if row.point is not None and math.isfinite(row.choice.speedup)]
+    known = [row for row in plan.rows if row.point is not None and math.isfinite(row.tried_speedup)]
     if not known:
         return None
-    least = known[0].targets.least_speedup
+    least, drafter = plan.targets.least_speedup, checked.drafters[plan.chosen]
     bands = [
-        tuple(end / least for end in (row.choice.low, row.choice.speedup, row.choice.high))
+        tuple(end / least for end in (low, row.tried_speedup, high))
         for row in known
+        for low, high in [_tried_band(row)]
     ]
     row = known[least_settled(bands)]  # type: ignore[arg-type]  # three of each
-    drafter = checked.drafters[row.drafter]
     return ToMeasure(
-        concurrency=row.concurrency if row.rate is None else max(round(row.concurrency), 1),
+        concurrency=row.at_once if row.rate is None else max(round(row.at_once), 1),
         drafter=drafter.name,
-        draft_len=row.choice.tried,
+        draft_len=row.tried_draft_len,
         swings=swings(row.point) if row.point is not None else {},
-        command=_mock_command(checked, setup, hardware, row),
+        command=_mock_command(checked, setup, hardware, drafter, row),
     )
 
 
+def _tried_band(row: AdvisedRow) -> tuple[float, float]:
+    """Return the band of the drafts that are tried, without width where none is known."""
+    return row.bands.get("tried_speedup", (row.tried_speedup, row.tried_speedup))
+
+
 def _mock_command(
-    checked: CheckedRequest, setup: Setup, hardware: HardwareLike, row: AdvisedLoad
+    checked: CheckedRequest,
+    setup: Setup,
+    hardware: HardwareLike,
+    drafter: Drafter,
+    row: AdvisedRow,
 ) -> str | None:
     """Return the `mock` command of a point; None where `mock` cannot start a server like it.
 
     It serves one group of devices, in formats that engines make.
     """
-    drafter, request = checked.drafters[row.drafter], checked.request
+    request = checked.request
     kind, place, options = drafter.kind, setup.placement, setup.options
     can_be_forced = (
         kind in FORCED and ",tree=" not in drafter.name and drafter.acceptance is not None
@@ -1333,7 +1313,7 @@ def _mock_command(
         return None
     call = ["specroof", "mock", os.fspath(request.model), "-H", chip, "--drafter", drafter.name]
     try:
-        schedule = [(1, round(row.concurrency), row.choice.tried)]
+        schedule = [(1, round(row.at_once), row.tried_draft_len)]
         weights = speculation_of(
             drafter, checked.model, schedule, _draft_model(checked, drafter)
         ).weights
@@ -1341,8 +1321,8 @@ def _mock_command(
         return None
     call += [] if weights is None else ["--draft-model", weights]
     flags = {
-        "--draft-len": row.choice.tried,
-        "--concurrency": round(row.concurrency),
+        "--draft-len": row.tried_draft_len,
+        "--concurrency": round(row.at_once),
         "--input-len": round(checked.workload.input_len),
         "--output-len": round(checked.workload.output_len),
         "--tp": place.tensor_parallel,
@@ -1380,7 +1360,7 @@ def advice_text(answer: Advice) -> str:
         wrapped(decision_line(best)),
         *map(wrapped, _conditions(best)),
         *map(wrapped, _targets_lines(answer, best)),
-        *([wrapped(_day_line(best.plan.day))] if best.plan.day else []),
+        *([wrapped(_day_line(day))] if (day := best.plan.courses[best.plan.chosen].day) else []),
         *([_chips_table(answer)] if len(answer.chips) > 1 else []),
         _choices_table(best, short),
         _times_table(best),
@@ -1421,7 +1401,7 @@ def decision_line(chip: ChipAdvice) -> str:
         span = f"at {rows[0].load:.4g} {rows[0].unit}"
     drafted = [row for row in rows if row.draft_len]
     missed = sorted({row.missed for row in rows} - {""})
-    known = [row.choice.speedup for row in drafted or rows if not row.choice.reason]
+    known = [row.tried_speedup for row in drafted or rows if not row.reason]
     gain = f"the best draft reaches {max(known):.2f}x" if known else chip.drafter.name
     if drafted:
         gain = f"{chip.drafter.name}" + (f", up to {max(known):.2f}x" if known else "")
@@ -1430,7 +1410,7 @@ def decision_line(chip: ChipAdvice) -> str:
     if chip.decision == "depends":
         groups = [
             (decision, [f"{row.load:.4g}" for row in of_decision])
-            for decision, of_decision in groupby(rows, key=lambda row: row.decision)
+            for decision, of_decision in groupby(rows, key=lambda row: row.decision or "off")
         ]
         words = [f"{decision.upper()} at {', '.join(loads)}" for decision, loads in groups]
         if chip.up_to is not None:
@@ -1469,14 +1449,14 @@ def _conditions(chip: ChipAdvice) -> Iterator[str]:
             f"It takes --server {key}={most}, which the flags of {server} have: with its default of "
             f"{limit}, {bound[-1].load:.4g} {bound[-1].unit} would get {figures}."
         )
-    only = [f"{row.load:.4g}" for row in rows if row.choice.reason and row.keeps_up]
+    only = [f"{row.load:.4g}" for row in rows if row.reason and row.keeps_up]
     if only:
         yield f"At {', '.join(only)} {rows[0].unit} only a server that drafts keeps up."
     waits = [row for row in rows if row.waits]
     if waits:
         loads = ", ".join(f"{row.load:.4g}" for row in waits)
-        last = waits[-1].times.ttft_s, waits[-1].plain.ttft_s
-        capacity, load = chip.plan.capacity, waits[-1].concurrency
+        last = waits[-1].ttft_s or 0.0, waits[-1].plain_ttft_s
+        capacity, load = chip.plan.capacity, waits[-1].at_once
         runs: float = load if capacity is None else capacity["speculative"]["largest_batch"]
         held = f", since {runs:g} of {load:g} run with drafts" if runs < load else ""
         yield (
@@ -1484,23 +1464,23 @@ def _conditions(chip: ChipAdvice) -> Iterator[str]:
             f"{format_seconds(last[0])} in the place of {format_seconds(last[1])}{held}. --ttft says "
             f"how long is too long."
         )
-    shaped = [row for row in rows if row.typical is not None]
+    shaped = [row for row in rows if row.typical_speedup is not None and not row.reason]
     if shaped:
-        best = max(shaped, key=lambda row: row.typical or 0.0)
+        best = max(shaped, key=lambda row: row.typical_speedup or 0.0)
         yield (
             f"Draft lengths are those of the typical shape of {chip.drafter.kind}, whose later "
             f"drafts are accepted less: with it {best.load:.4g} {best.unit} gain "
-            f"{best.typical:.2f}x, with one rate at every depth {best.speedup[0]:.2f}x."
+            f"{best.typical_speedup:.2f}x, with one rate at every depth {best.speedup:.2f}x."
         )
 
 
-def _figures(times: Times) -> str:
+def _figures(row: LoadRow) -> str:
     """Return throughput, price where it is known, and the wait for the first token."""
-    usd = times.usd_per_million_tokens
+    usd = row.usd_per_million_tokens
     price = "" if usd is None else f" at ${format_price(usd)} a million"
     return (
-        f"{times.tokens_per_s:.0f} tok/s{price} and a first token after "
-        f"{format_seconds(times.ttft_s)}"
+        f"{row.tokens_per_s:.0f} tok/s{price} and a first token after "
+        f"{format_seconds(row.ttft_s or 0.0)}"
     )
 
 
@@ -1514,7 +1494,7 @@ def _targets_lines(answer: Advice, chip: ChipAdvice) -> Iterator[str]:
         for plain in (False, True):
             met: dict[Outcome, list[str]] = {"yes": [], "unclear": []}
             for row in chip.rows:
-                outcome = (row.plain if plain else row.times).meets(targets)
+                outcome = row.plain_meets_targets if plain else row.meets_targets
                 met.setdefault(outcome, []).append(f"{row.load:.4g}")
             sure = f"{', '.join(met['yes'])} {chip.rows[0].unit}" if met["yes"] else "no load"
             words.append(
@@ -1552,7 +1532,7 @@ def _ends(chip: ChipAdvice) -> Iterator[str]:
             else (f"an acceptance of {rate:.2f} a draft, {length:.2f} tokens per round, is enough")
         )
         yield wrapped(
-            f"Break-even at {row.load:.4g} {row.unit} with {format_drafts(row.choice.tried)}: {takes} "
+            f"Break-even at {row.load:.4g} {row.unit} with {format_drafts(row.tried_draft_len)}: {takes} "
             f"(here {row.point.tokens_per_round:.2f} tokens)."
         )
     if chip.to_measure is not None:
@@ -1566,10 +1546,10 @@ def _ends(chip: ChipAdvice) -> Iterator[str]:
         yield line if point.command is None else f"{line}\n{folded(point.command)}"
 
 
-def _sureness(rows: Sequence[AdvisedLoad]) -> str:
+def _sureness(rows: Sequence[AdvisedRow]) -> str:
     """Return the certainty of the decision, from the bands."""
-    known = [row for row in rows if not row.choice.reason]
-    if known and all(row.choice.low == row.choice.high for row in known):
+    known = [_tried_band(row) for row in rows if not row.reason]
+    if known and all(low == high or math.isnan(low) for low, high in known):
         return "How sure: unknown, this engine has no band."
     unclear = [f"{row.load:.4g}" for row in rows if row.verdict == "unclear"]
     if unclear:
@@ -1591,88 +1571,71 @@ def _short_names(names: Sequence[str]) -> list[str]:
     ]
 
 
+#: What rows are told apart by, and figures without drafts and with them.
+_LOAD: Final = ("rate", "concurrency")
+_FIGURES: Final = {
+    "tokens_per_s": "tok/s",
+    "ttft_s": "TTFT",
+    "tpot_s": "TPOT",
+    "usd_per_million_tokens": "$/M",
+}
+
+
+def _load_key(rows: Sequence[AdvisedRow]) -> str:
+    """Return the column that loads stand in: of a job how many requests run."""
+    given = (name for name in _LOAD if getattr(rows[0], name) is not None)
+    return next(given, "plain_running")
+
+
 def _choices_table(chip: ChipAdvice, short: Sequence[str]) -> str:
     """Return the drafts at each load, beside the user's own lengths and other drafters."""
-    chosen, shaped = chip.plan.chosen, any(row.typical is not None for row in chip.rows)
-    others = [*chip.rows[0].others][: _MOST_BESIDE - shaped]
-    own = [(d, k) for d, k in chip.rows[0].own if d == chosen]
-    own = own[: _MOST_BESIDE - shaped - len(others)]
-    header = ["load", "γ", "speedup", "band", "decision", *(f"γ={k}" for _, k in own)]
-    header += ["typical"] * shaped + [short[d] for d in others]
-    header.append("limited by")
-    rows = []
-    for row in chip.rows:
-        band = f"{row.choice.low:.2f}-{row.choice.high:.2f}"
-        gain = figure(row.choice.speedup, "{:.2f}x".format)
-        cells = [f"{row.load:.4g}", str(row.draft_len), gain]
-        cells += [ABSENT if not row.choice.low < row.choice.high else band, row.decision]
-        cells += [figure(row.own[pair], "{:.2f}".format) for pair in own]
-        cells += [figure(row.typical, "{:.2f}".format)] * shaped
-        cells += [figure(row.others[d].speedup, "{:.2f}".format) for d in others]
-        rows.append([*cells, row.bottleneck or ABSENT])
-    table = format_table(header, rows, left=[4, len(header) - 1])
-    if all(row.draft_len for row in chip.rows):
+    rows = chip.rows
+    names = [name for d, name in enumerate(short) if d != chip.plan.chosen]
+    others = {
+        name: [figure(row.tried_speedup, "{:.2f}".format) for row in of_drafter]
+        for name, of_drafter in zip(names, chip.plan.others, strict=True)
+    }
+    room = _MOST_BESIDE - (rows[0].typical_speedup is not None)
+    own = {f"γ={k}": [figure(row.own[k], "{:.2f}".format) for row in rows] for k in rows[0].own}
+    beside = dict([*others.items(), *own.items()][:room])
+    shown = ["draft_len", "tried_speedup", "tried_speedup_band", "decision", "typical_speedup"]
+    shown = [_load_key(rows), *shown, "limited_by"]
+    titles = {_load_key(rows): "load", "tried_speedup": "speedup"}
+    table = rows_table(rows, shown, beside, **titles)
+    if all(row.draft_len for row in rows):
         return table
     return f"{table}\noff: speedup and band that drafts would have there"
 
 
-#: Figures of a server by their titles: fields of `Times`, and how they are spelt.
-_RATE: Final = ("tokens_per_s", "{:.0f}".format)
-_PRICE: Final = ("usd_per_million_tokens", format_price)
-_SERVED: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
-    "tok/s": _RATE,
-    "TTFT": ("ttft_s", format_seconds),
-    "TPOT": ("tpot_s", format_seconds),
-    "$/M": _PRICE,
-}
-
-
 def _times_table(chip: ChipAdvice) -> str:
     """Return the server's figures at each load, without drafts and with."""
-    header = ["load", *(f"{title}{side}" for title in _SERVED for side in (" off", " on"))]
-    rows = [
-        [
-            f"{row.load:.4g}",
-            *(_cell(times, *how) for how in _SERVED.values() for times in (row.plain, row.times)),
-        ]
-        for row in chip.rows
-    ]
-    return format_table(header, rows, left=[])
-
-
-def _cell(times: Times, name: str, spelt: Callable[[float], str]) -> str:
-    return figure(getattr(times, name), spelt)
+    titles = {_load_key(chip.rows): "load"} | {
+        f"{before}{name}": title + side
+        for name, title in _FIGURES.items()
+        for before, side in {"plain_": " off", "": " on"}.items()
+    }
+    return rows_table(chip.rows, [*titles], **titles)
 
 
 def _chips_table(answer: Advice) -> str:
     """Return a line for each chip, at the best of its loads, and what they are compared on."""
-    rows = []
-    for chip in answer.chips:
-        row = chip.plan.best or chip.rows[-1]
-        times = row.times
-        usd = [times.usd_per_million_tokens_low, times.usd_per_million_tokens_high]
-        rows.append(
-            [
-                f"{chip.prediction.devices} x {chip.setup.hardware.name}",
-                f"{row.load:.4g}" if chip.plan.best else ABSENT,
-                str(row.draft_len),
-                figure(times.tpot_s, format_seconds),
-                _cell(times, *_RATE),
-                figure(times.usd_per_hour, format_price),
-                _cell(times, *_PRICE),
-                ABSENT if None in usd else "-".join(format_price(float(end or 0)) for end in usd),
-            ]
-        )
-    header = ["chip", "best at", "γ", "TPOT", "tok/s", "$/h", "$/M", "80% band"]
-    lines = [format_table(header, rows)]
+    chips = answer.chips
+    rows = [chip.plan.best or chip.rows[-1] for chip in chips]
+    hourly = [
+        ABSENT if (usd := chip.usd_per_hour) is None else format_price(usd * row.devices)
+        for chip, row in zip(chips, rows, strict=True)
+    ]
+    figures = ("tpot_s", "tokens_per_s", "usd_per_million_tokens", "usd_per_million_tokens_band")
+    shown = ["hardware", "devices", _load_key(rows), "draft_len", *figures]
+    lines = [rows_table(rows, shown, {"$/h": hourly})]
     lines += [
         wrapped(f"{chip.setup.hardware.name}: no load meets the targets")
-        for chip in answer.chips
+        for chip in chips
         if chip.plan.best is None
     ]
     lines += compared_on(
-        {chip.setup.hardware.name: chip.setup.engine.name for chip in answer.chips},
-        {chip.setup.hardware.name: chip.reach(answer) for chip in answer.chips},
+        {chip.setup.hardware.name: chip.setup.engine.name for chip in chips},
+        {chip.setup.hardware.name: chip.reach(answer) for chip in chips},
     )
     return "\n".join(lines)
 
@@ -1682,8 +1645,7 @@ def _workers(chip: ChipAdvice) -> Iterator[str]:
     if chip.split is not None:
         from specroof.questions.splits import split_text  # noqa: PLC0415 - asked for seldom
 
-        loads = list(chip.prediction.load.batch_size)
-        choices = [(row.drafter, loads.index(row.concurrency), row.draft_len) for row in chip.rows]
+        choices = [(chip.plan.chosen, row.place, row.draft_len) for row in chip.rows]
         yield from split_text(chip.prediction, chip.split, choices)
 
 
@@ -1739,54 +1701,52 @@ def _commands(chip: ChipAdvice, model: str, family: str) -> Iterator[str]:
             yield _command(roles[role], chip, model, family, setup=setup, what=what)
 
 
-# --- Advice as the object that ``--json`` prints, and as columns ---------------------------------
-
-#: Throughput, waits and price at a load, by the names of the fields.
-_TIMES: Final = (
-    *("tokens_per_s", "ttft_s", "tpot_s", "usd_per_million_tokens", "running"),
-    *("tokens_per_s_low", "tokens_per_s_high", "ttft_low", "ttft_high", "tpot_low", "tpot_high"),
-    *("usd_per_million_tokens_low", "usd_per_million_tokens_high"),
-)
-_SPEEDUPS: Final = ("speedup", "speedup_low", "speedup_high")
+# --- Advice as the object that ``--json`` prints --------------------------------------------------
 
 
-def advice_json(answer: Advice) -> dict[str, Any]:
-    """Return advice as the object that ``--json`` prints: the best chip, then all of them."""
-    chips = [_chip_json(answer, chip) for chip in answer.chips]
+def _chip_case(answer: Advice, chip: ChipAdvice) -> dict[str, Any]:
+    """Return what is served on a chip."""
+    split = None
+    if chip.split is not None:
+        from specroof.questions.splits import split_json  # noqa: PLC0415 - asked for seldom
+
+        split = split_json(chip.setup, chip.split)
     return {
-        "model": answer.model.name,
-        **workload_json(answer.workload),
-        **chips[0],
-        "chips": chips,
-        "notes": list(answer.notes),
-        "warnings": list(answer.warnings),
+        **case_of(answer.model, chip.setup, answer.workload),
+        "usd_per_hour": chip.usd_per_hour,
+        "capacity": chip.plan.capacity,
+        "split": split,
     }
 
 
-def _chip_json(answer: Advice, chip: ChipAdvice) -> dict[str, Any]:
+def _chip_choice(answer: Advice, chip: ChipAdvice) -> dict[str, Any]:
+    """Return what is advised for a chip."""
     plan, point = chip.plan, chip.to_measure
+    course = plan.courses[plan.chosen]
     return {
         "hardware": chip.setup.hardware.name,
-        "engine": chip.setup.engine.name,
-        "placement": asdict(chip.setup.placement),
         "decision": chip.decision,
         "on_up_to": chip.up_to,
-        "best": None if plan.best is None else _row_json(plan.best, answer.drafters),
-        "usd_per_hour": chip.usd_per_hour,
-        "server": None if chip.setup.server is None else chip.setup.server.to_dict(),
-        "raised": {key: {"from": low, "to": high} for key, (low, high) in chip.raised.items()},
         "drafter": chip.drafter.name,
         "refused": chip.refused,
-        "schedule": [list(entry) for entry in plan.schedule],
-        "schedule_lost": plan.lost,
-        "rows": [_row_json(row, answer.drafters) for row in chip.rows],
-        "traffic": _day_json(plan.day),
+        "schedule": [list(entry) for entry in course.schedule],
+        "schedule_lost": course.lost,
+        "best": plan.best and plan.best.record,
+        "by_default": records_of([row.default for row in chip.rows if row.default is not None]),
+        "own_lengths": [
+            {**fields_of(row, *_LOAD), "draft_len": k, "speedup": to_json_array(speedup)}
+            for row in chip.rows
+            for k, speedup in row.own.items()
+        ],
+        "raised": {key: {"from": low, "to": high} for key, (low, high) in chip.raised.items()},
+        "traffic": _day_json(course.day),
         "engine_config": chip.engine_config,
         "engine_files": chip.files,
+        "workers": _workers_json(chip),
         "break_even": [
             {
-                **_load_json(row),
-                "draft_len": row.choice.tried,
+                **fields_of(row, *_LOAD),
+                "draft_len": row.tried_draft_len,
                 "accept": least.rate,
                 "accept_length": least.tokens_per_round,
             }
@@ -1796,46 +1756,40 @@ def _chip_json(answer: Advice, chip: ChipAdvice) -> dict[str, Any]:
         and fields_of(
             point, "concurrency", "drafter", "draft_len", "moved_by", "swings", "command"
         ),
-        "capacity": plan.capacity,
         "played": None if chip.played is None else chip.played.to_dict(),
-        "split": _split_json(chip),
-        "warnings": list(chip.warnings),
         "reach": chip.reach(answer),
     }
 
 
-def _split_json(chip: ChipAdvice) -> dict[str, Any] | None:
+def _workers_json(chip: ChipAdvice) -> dict[str, Any] | None:
+    """Return how busy workers of a split are, and their flags; None where one server does both."""
     if chip.split is None:
         return None
-    from specroof.questions.splits import split_json  # noqa: PLC0415 - asked for seldom
-
-    loads, prediction = [], chip.prediction
-    for row in chip.rows:
-        i = list(prediction.load.batch_size).index(row.concurrency)
-        workers = prediction.end_to_end[row.drafter].workers
-        loads.append(
-            {"concurrency": row.concurrency}
-            | {
-                side: {
-                    name: to_json_array(getattr(workers, name)[0, i, drafts])
-                    for name in WORKER_ARRAYS
-                }
-                | {"tokens_per_s_per_device": times.tokens_per_s / prediction.devices}
-                for side, drafts, times in (
-                    ("plain", 0, row.plain),
-                    ("advised", row.draft_len, row.times),
-                )
+    workers = chip.prediction.end_to_end[chip.plan.chosen].workers
+    loads = [
+        fields_of(row, *_LOAD)
+        | {
+            side: {
+                name: to_json_array(getattr(workers, name)[0, row.place, drafts])
+                for name in WORKER_ARRAYS
             }
-        )
+            | {"tokens_per_s_per_device": tokens_per_s / row.devices}
+            for side, drafts, tokens_per_s in (
+                ("plain", 0, row.plain_tokens_per_s),
+                ("advised", row.draft_len, row.tokens_per_s),
+            )
+        }
+        for row in chip.rows
+    ]
     flags = {
         framework: {role: own.text for role, own in roles.items()}
         for framework, roles in chip.worker_launches.items()
     }
-    return {**split_json(chip.setup, chip.split), "loads": loads, "flags": flags}
+    return {"loads": loads, "flags": flags}
 
 
 def _loads(chip: ChipAdvice) -> list[float]:
-    return [row.concurrency for row in chip.rows]
+    return [row.at_once for row in chip.rows]
 
 
 def _day_json(day: Day | None) -> dict[str, Any] | None:
@@ -1847,93 +1801,6 @@ def _day_json(day: Day | None) -> dict[str, Any] | None:
         "running": list(day.running),
         "saturated_hours": list(day.saturated),
     }
-
-
-def _times_json(times: Times) -> dict[str, float | None]:
-    return {name: to_json_array(getattr(times, name)) for name in _TIMES}
-
-
-def _speedups_json(*ends: float) -> dict[str, float | None]:
-    """Return a speedup and the ends of its band."""
-    return dict(zip(_SPEEDUPS, map(to_json_array, ends), strict=True))
-
-
-def _tried_json(choice: Choice) -> dict[str, Any]:
-    """Return the drafts that were tried, and their speedup with its band."""
-    ends = (choice.speedup, choice.low, choice.high)
-    return {"draft_len": choice.tried, **_speedups_json(*ends)}
-
-
-def _load_json(row: AdvisedLoad) -> dict[str, float | None]:
-    """Return what a row is of: clients, or a rate with the largest that each side answers."""
-    off, on = row.stable_rates or (None, None)
-    return {
-        "concurrency": row.concurrency if row.rate is None else None,
-        "rate": row.rate,
-        "largest_stable_rate": on,
-        "plain_largest_stable_rate": off,
-    }
-
-
-def _row_json(row: AdvisedLoad, names: Sequence[str]) -> dict[str, Any]:
-    return {
-        **_load_json(row),
-        "decision": row.decision,
-        "reason": row.choice.reason or None,
-        "drafter": names[row.drafter] if row.draft_len else None,
-        "draft_len": row.draft_len,
-        **_speedups_json(*row.speedup),
-        "verdict": row.verdict,
-        **_times_json(row.times),
-        "plain": _times_json(row.plain),
-        "default": None if row.default is None else _times_json(row.default),
-        "typical_speedup": row.typical,
-        "others": [{"drafter": names[d], **_tried_json(best)} for d, best in row.others.items()],
-        "tried": {"drafter": names[row.drafter], **_tried_json(row.choice)},
-        "worth_measuring": row.worth_measuring and _tried_json(row.worth_measuring),
-        "own_lengths": [
-            {"drafter": names[d], "draft_len": k, "speedup": to_json_array(speedup)}
-            for (d, k), speedup in row.own.items()
-        ],
-        "limited_by": row.bottleneck or None,
-        "speedup_without": {name: to_json_array(value) for name, value in row.bottlenecks.items()},
-        "meets_targets": row.meets,
-    }
-
-
-def advice_columns(answer: Advice) -> Iterator[Columns]:
-    """Yield a row for each load of a chip, chip by chip; "plain_" stands for without drafts."""
-    for chip in answer.chips:
-        setup, rows = chip.setup, chip.rows
-        times = {"": [row.times for row in rows], "plain_": [row.plain for row in rows]}
-        ends = np.array([row.speedup for row in rows], dtype=np.float64)
-        advised = [answer.drafters[row.drafter] if row.draft_len else "" for row in rows]
-        yield {
-            "model": answer.model.name,
-            "hardware": setup.hardware.name,
-            "engine": setup.engine.name,
-            **asdict(setup.placement),
-            **request_columns(answer.workload),
-            **{
-                name: np.array([_load_json(row)[name] for row in rows], dtype=np.float64)
-                for name in _load_json(rows[0])
-            },
-            "drafter": np.array(advised),
-            "draft_len": np.array([row.draft_len for row in rows], dtype=np.float64),
-            **dict(zip(_SPEEDUPS, ends.T.copy(), strict=True)),
-            "verdict": np.array([row.verdict for row in rows]),
-            "decision": np.array([row.decision for row in rows]),
-            "reason": np.array([row.choice.reason for row in rows]),
-            **{
-                f"{prefix}{name}": np.array(
-                    [getattr(of_row, name) for of_row in of_rows], dtype=np.float64
-                )
-                for prefix, of_rows in times.items()
-                for name in _TIMES
-            },
-            "limited_by": np.array([row.bottleneck for row in rows]),
-            "meets_targets": np.array([row.meets for row in rows]),
-        }
 
 
 # --- The chart -----------------------------------------------------------------------------------
@@ -1954,7 +1821,11 @@ def advice_chart(answer: Advice) -> Any:
         handles: list[Any] = []
         for i, chip in enumerate(answer.chips):
             loads = [row.load for row in chip.rows]
-            speedup, low, high = np.array([row.speedup for row in chip.rows]).T
+            ends = [
+                (row.speedup, *row.bands.get("speedup", (row.speedup, row.speedup)))
+                for row in chip.rows
+            ]
+            speedup, low, high = np.array(ends).T
             (line,) = axes.plot(loads, speedup, **style.look(i))
             axes.fill_between(loads, low, high, color=line.get_color(), alpha=0.15, lw=0)
             devices = chip.prediction.devices
@@ -1964,7 +1835,7 @@ def advice_chart(answer: Advice) -> Any:
         for row in rows:
             axes.annotate(
                 f"γ {row.draft_len}" if row.draft_len else "off",
-                (row.load, np.nan_to_num(row.speedup[0], nan=1.0)),
+                (row.load, np.nan_to_num(row.speedup, nan=1.0)),
                 xytext=(0, 7),
                 textcoords="offset points",
                 ha="center",
@@ -1982,9 +1853,9 @@ def advice_chart(answer: Advice) -> Any:
 COMMAND: Final = Command(
     question=advise,
     options=FORMULAS,
-    csv=False,
     to_paste=True,
     told=told,
+    chart="Draw the advised speedup against the load, a line for each chip.",
     example="specroof advise Qwen/Qwen3-32B-FP8 -H h100 --tp 2 --framework vllm --input-len 3000\n"
     "--output-len 500 --concurrency 1,8,32,64,128 --drafter eagle3,accept-length=2.8@3",
 )

@@ -1,33 +1,28 @@
 """The loads of advice: traffic, targets, and the best drafts at each load of a chip."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, TypeAlias
+from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Annotated, Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from specroof import quantities as q
 from specroof.acceptance import Acceptance, constant_acceptance
-from specroof.arrays import Array, number_within
-from specroof.outcomes.choose import UNSUSTAINED, decision_of, is_late
-from specroof.outcomes.outcomes import Outcomes
-from specroof.policies.decision import (
-    Choice,
-    LoadDecision,
-    RoundBreakdown,
-    Verdict,
-    best_choice,
-    bottlenecks,
-)
+from specroof.arrays import Array, BoolArray, number_within
+from specroof.outcomes.choose import Decisions, decide, is_late
+from specroof.outcomes.outcomes import Outcomes, PlayedRequests
+from specroof.outcomes.rows import LoadRow, load_fields
+from specroof.policies.decision import RoundBreakdown, Verdict, bottlenecks
 from specroof.policies.schedule import Day, Traffic, advised_day, best_schedule, drafts_at
 from specroof.questions.predict import Prediction
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.played import PlayedLoads
 from specroof.serving.served import served_curve
-from specroof.serving.workload import Workload
+from specroof.serving.workload import Load, Workload
 from specroof.speedup.inverses import least_rate
-from specroof.speedup.price import usd_per_million_tokens
+from specroof.speedup.price import Money
 from specroof.speedup.result import SpeedupCurve, best_index, within_measured
 from specroof.units import MILLISECOND
 
@@ -74,6 +69,29 @@ class Targets:
         """Return whether expected waits are short enough: what draft lengths are chosen by."""
         most_ttft_s, most_tpot_s = self.seconds
         return (np.asarray(ttft_s) <= most_ttft_s) & (np.asarray(tpot_s) <= most_tpot_s)
+
+    def outcomes(
+        self, waits_s: Sequence[Array], bands: Sequence[tuple[Array, Array] | None]
+    ) -> npt.NDArray[np.str_]:
+        """Return whether they are met, as far as bands say: `Outcome` at each point.
+
+        Parameters
+        ----------
+        waits_s
+            Seconds until the first token, and of each token after it: of p99 where it is known.
+        bands
+            Ends of the bands of these two, over their middles; None where there is no band.
+        """
+        least, most = (
+            self.met(
+                *(
+                    waits if band is None else waits * band[end]
+                    for waits, band in zip(waits_s, bands, strict=True)
+                )
+            )
+            for end in (0, 1)
+        )
+        return np.where(most, "yes", np.where(least, "unclear", "no"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,79 +159,6 @@ class TrafficFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
-    """Throughput, waits and price at one load.
-
-    Parameters
-    ----------
-    tokens_per_s
-        Output tokens of all requests, prefills counted.
-    ttft_s, tpot_s
-        Seconds until the first token, waiting included, and of each token after it.
-    running
-        Requests that are decoded at a time.
-    usd_per_hour
-        Price of all devices; None if not known.
-    tokens_per_s_low, tokens_per_s_high, ttft_low, ttft_high, tpot_low, tpot_high
-        Ends of the bands that hold 80 % of measurements; None where there is no band.
-    p99_s
-        Both waits of p99, where the requests are played through.
-    """
-
-    tokens_per_s: float
-    ttft_s: float
-    tpot_s: float
-    running: float
-    usd_per_hour: float | None = None
-    tokens_per_s_low: float | None = None
-    tokens_per_s_high: float | None = None
-    ttft_low: float | None = None
-    ttft_high: float | None = None
-    tpot_low: float | None = None
-    tpot_high: float | None = None
-    p99_s: tuple[float, float] | None = None
-
-    def meets(self, targets: Targets) -> Outcome:
-        """Return whether waits are short enough: ``unclear`` where a band holds its target."""
-        waits = (
-            (self.ttft_s, self.ttft_low, self.ttft_high),
-            (self.tpot_s, self.tpot_low, self.tpot_high),
-        )
-        played = self.p99_s or (self.ttft_s, self.tpot_s)
-        # p99 has the band of the mean.
-        ends = np.array(
-            [
-                [at * (1.0 if end is None else end / mean) for end in (low, high)]
-                for at, (mean, low, high) in zip(played, waits, strict=True)
-            ]
-        )
-        least, most = (bool(targets.met(*side)) for side in ends.T)
-        return "yes" if most else "unclear" if least else "no"
-
-    def _usd(self, tokens_per_s: float | None) -> float | None:
-        if self.usd_per_hour is None or tokens_per_s is None or not np.isfinite(tokens_per_s):
-            return None
-        return float(
-            usd_per_million_tokens(tokens_per_s, devices=1, usd_per_hour=self.usd_per_hour)
-        )
-
-    @property
-    def usd_per_million_tokens(self) -> float | None:
-        """Price of a million output tokens; None where that of the devices is not known."""
-        return self._usd(self.tokens_per_s)
-
-    @property
-    def usd_per_million_tokens_low(self) -> float | None:
-        """The low end of its band: at the most tokens."""
-        return self._usd(self.tokens_per_s_high)
-
-    @property
-    def usd_per_million_tokens_high(self) -> float | None:
-        """The high end of its band: at the fewest tokens."""
-        return self._usd(self.tokens_per_s_low)
-
-
-@dataclass(frozen=True, slots=True)
 class BreakEven:
     """The least acceptance that pays; None where none is enough.
 
@@ -229,74 +174,59 @@ class BreakEven:
     tokens_per_round: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class AdvisedLoad:
-    """The decision at one load.
+def _with_band(one: q.Quantity) -> q.Quantity:
+    return replace(one, has_band=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdvisedRow(LoadRow):
+    """The decision for one drafter at one load.
 
     Parameters
     ----------
-    concurrency
-        Requests in flight; of those that come by themselves, how many run on average without
-        drafts.
-    drafter
-        The index of the drafter that the server is started with.
-    choice
-        The drafts that its schedule makes here, and their speedup with its band; of the best drafts
-        where it makes none.
-    times, plain
-        Throughput, waits and price with these drafts, and without drafts.
     point
-        The round of these drafts, in seconds; None where there is none.
-    targets
-        Promises to users.
-    missed
-        The target that drafts miss and no drafts meet; empty where that is not why they are off.
-    others
-        The best drafts of each other drafter, by index.
-    own
-        Speedups of the lengths that the user named, by drafter and length.
+        The round of the drafts that are tried, in seconds; None where there is none.
     default
-        As `times`, under the server's default limits; None where these do not bind.
-    typical
-        The speedup with the typical shape of acceptance; None where a length or positions were
-        given.
-    worth_measuring
-        Longer drafts than acceptance was measured with, which may gain more; None where none may.
+        The load under the default limits of the server; None where these do not bind.
+    own
+        Speedups of the lengths that the user named.
     place
         The place of the load among those of the prediction.
-    rate
-        Requests that arrive in a second; None of clients and of a job.
-    stable_rates
-        Requests per second that a server answers at most, without drafts and with these; None where
-        none arrive.
     """
 
-    concurrency: float
-    drafter: int
-    choice: Choice
-    times: Times
-    plain: Times
-    point: RoundBreakdown | None
-    targets: Targets
-    missed: str = ""
-    others: dict[int, Choice] = field(default_factory=dict)
-    own: dict[tuple[int, int], float] = field(default_factory=dict)
-    default: Times | None = None
-    typical: float | None = None
-    worth_measuring: Choice | None = None
+    engine: Annotated[str, q.ENGINE]
+    devices: Annotated[int, q.DEVICES]
+    plain_tokens_per_s: Annotated[float, _with_band(q.PLAIN_TOKENS_PER_S)]
+    plain_tpot_s: Annotated[float, _with_band(q.PLAIN_TPOT)]
+    plain_ttft_s: Annotated[float, _with_band(q.PLAIN_TTFT)]
+    plain_usd_per_million_tokens: Annotated[float | None, _with_band(q.PLAIN_PRICE)]
+    plain_running: Annotated[float, q.PLAIN_RUNNING]
+    verdict: Annotated[Verdict, q.VERDICT]
+    meets_targets: Annotated[Outcome, q.MEETS_TARGETS]
+    plain_meets_targets: Annotated[Outcome, q.PLAIN_MEETS_TARGETS]
+    limited_by: Annotated[str | None, q.LIMITED_BY]
+    speedup_without_memory: Annotated[float | None, q.SPEEDUP_WITHOUT["memory"]] = None
+    speedup_without_verification: Annotated[float | None, q.SPEEDUP_WITHOUT["verification"]] = None
+    speedup_without_drafting: Annotated[float | None, q.SPEEDUP_WITHOUT["drafting"]] = None
+    speedup_without_acceptance: Annotated[float | None, q.SPEEDUP_WITHOUT["acceptance"]] = None
+    speedup_without_prefill: Annotated[float | None, q.SPEEDUP_WITHOUT["prefill"]] = None
+    typical_speedup: Annotated[float | None, q.TYPICAL_SPEEDUP] = None
+    worth_measuring: Annotated[int | None, q.WORTH_MEASURING] = None
+    worth_measuring_speedup: Annotated[float | None, q.WORTH_MEASURING_SPEEDUP] = None
+    point: RoundBreakdown | None = None
+    default: LoadRow | None = None
+    own: dict[int, float] = field(default_factory=dict)
     place: int = 0
-    rate: float | None = None
-    stable_rates: tuple[float, float] | None = None
+
+    @property
+    def at_once(self) -> float:
+        """The clients; of requests that come by themselves, how many run without drafts."""
+        return max(self.plain_running, 1.0) if self.concurrency is None else self.concurrency
 
     @property
     def load(self) -> float:
-        """What the row is told by: requests that arrive in a second, or those in flight."""
-        return self.concurrency if self.rate is None else self.rate
-
-    @property
-    def keeps_up(self) -> bool:
-        """Whether the server answers as many requests as arrive with these drafts."""
-        return self.stable_rates is None or self.load <= self.stable_rates[1]
+        """Requests that arrive in a second, or those in flight."""
+        return self.at_once if self.rate is None else self.rate
 
     @property
     def unit(self) -> str:
@@ -304,46 +234,40 @@ class AdvisedLoad:
         return "in flight" if self.rate is None else "requests/s"
 
     @property
-    def draft_len(self) -> int:
-        """Drafts per round; 0 is off."""
-        return self.choice.draft_len
-
-    @property
-    def meets(self) -> Outcome:
-        """Whether the targets are met."""
-        return self.times.meets(self.targets)
-
-    @property
-    def verdict(self) -> Verdict:
-        """Whether drafting pays here."""
-        return self.choice.verdict
+    def keeps_up(self) -> bool:
+        """Whether the server answers as many requests as arrive with these drafts."""
+        return self.largest_stable_rate is None or self.load <= self.largest_stable_rate
 
     @property
     def waits(self) -> bool:
         """Whether drafts gain throughput, and the first token comes ten times later."""
-        return bool(self.draft_len) and is_late(self.times.ttft_s, self.plain.ttft_s)
+        return bool(self.draft_len) and is_late(self.ttft_s or 0.0, self.plain_ttft_s)
 
     @property
-    def decision(self) -> LoadDecision:
-        """What to do here."""
-        return decision_of(self.choice, late=self.waits)
+    def missed(self) -> str:
+        """The target that drafts miss and no drafts meet, which turns them off; else empty."""
+        limit = self.limited_by or ""
+        return limit if limit in _TARGETS else ""
 
-    @property
-    def speedup(self) -> tuple[float, float, float]:
-        """The speedup of the advised drafts, with its band; 1 if off, NaN if `unsustained`."""
-        if self.draft_len == 0 and not self.choice.reason:
-            return 1.0, 1.0, 1.0
-        return self.choice.speedup, self.choice.low, self.choice.high
 
-    @property
-    def bottlenecks(self) -> dict[str, float]:
-        """Speedup without each thing that holds it back, the largest first."""
-        return {} if self.point is None else bottlenecks(self.point)
+@dataclass(frozen=True, slots=True)
+class Course:
+    """The draft lengths of one drafter by load.
 
-    @property
-    def bottleneck(self) -> str:
-        """What holds the speedup back most, a missed target first; empty where nothing does."""
-        return self.missed or next(iter(self.bottlenecks), "")
+    Parameters
+    ----------
+    schedule
+        Ranges of loads from 1 on: first, last and drafts per round.
+    lost
+        Mean share of throughput that the few ranges lose against the best length of each load of
+        the question; None of a day.
+    day
+        The gain over a day of traffic; None without traffic.
+    """
+
+    schedule: tuple[tuple[int, int, int], ...]
+    lost: float | None
+    day: Day | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,36 +278,40 @@ class LoadPlan:
     ----------
     rows
         The decision at the loads of the question, each with the drafts of the schedule.
+    others
+        The same of each other drafter, on a server that is started with it.
     best
         That at the load with most throughput that meets the targets, from the least to the largest
         of these and between them, where nobody waits for it if there is one; None where none does.
     chosen
         The index of the drafter to start the server with.
-    schedule
-        Ranges of loads from 1 on: first, last and drafts per round.
-    lost
-        Mean share of throughput that the few ranges lose against the best length of each load of
-        the question; None of a day.
+    courses
+        The schedule of each drafter.
     is_tree, nodes
         Whether the drafter branches, and the drafts of its tree.
     capacity
         The most requests without drafts and with, and their limits; None for endless memory.
+    targets
+        Promises to users.
     warnings
         Sentences for the reader.
-    day
-        The gain over a day of traffic; None without traffic.
     """
 
-    rows: tuple[AdvisedLoad, ...]
-    best: AdvisedLoad | None
+    rows: tuple[AdvisedRow, ...]
+    others: tuple[tuple[AdvisedRow, ...], ...]
+    best: AdvisedRow | None
     chosen: int
-    schedule: tuple[tuple[int, int, int], ...]
-    lost: float | None
+    courses: tuple[Course, ...]
     is_tree: bool
     nodes: int
     capacity: dict[str, Any] | None
+    targets: Targets
     warnings: tuple[str, ...]
-    day: Day | None = None
+
+    @property
+    def schedule(self) -> tuple[tuple[int, int, int], ...]:
+        """Ranges of loads from 1 on: first, last and drafts per round."""
+        return self.courses[self.chosen].schedule
 
     @property
     def reached(self) -> tuple[tuple[int, int, int], ...]:
@@ -439,35 +367,80 @@ _REFUSED: Final = 1e-9
 class _Grid:
     """The arrays of one drafter, axes (load, draft_len); `largest` of draft lengths.
 
-    `worth` is what lengths are scheduled by, `speedup` what they are chosen by, with its band.
+    `worth` is what lengths are scheduled by, `speedup` what they are chosen by, with its band;
+    `plain` the figures of each load without drafts.
     """
 
-    outcome: Outcomes
-    requests: EndToEnd
+    prediction: Prediction
+    drafter: int
     largest: Array
     worth: Array
-    allowed: npt.NDArray[np.bool_]
+    allowed: BoolArray
     ttft_s: Array
     tpot_s: Array
     tokens_per_s: Array
     speedup: Array
     low: Array
     high: Array
-    ends: dict[str, tuple[Array, Array] | None]
+    meets: npt.NDArray[np.str_]
+    plain: Sequence[dict[str, Any]]
+
+    @property
+    def outcome(self) -> Outcomes:
+        """What the drafter gains."""
+        return self.prediction.outcomes[self.drafter]
+
+    @property
+    def requests(self) -> EndToEnd:
+        """What requests see of it."""
+        return self.prediction.end_to_end[self.drafter]
+
+    def decide(self, scheduled: Sequence[int], **how: Any) -> Decisions:
+        """Return what to do at each load with the lengths that a schedule has there."""
+        ends = self.speedup[None], self.low[None], self.high[None]
+        lengths = np.array([scheduled])
+        return decide(ends, self.outcome.unsustained, self.ttft_s[None], scheduled=lengths, **how)
 
 
-def load_plan(  # noqa: PLR0913 - a prediction, its loads, and what is wanted of them
+@dataclass(frozen=True, slots=True, eq=False)
+class Wanted:
+    """What is asked of each load.
+
+    Parameters
+    ----------
+    load
+        Those of the prediction: of the question, and others between them.
+    asked
+        Requests in flight that are asked about; of requests that come by themselves all loads are.
+    targets
+        Promises to users.
+    draft_lens
+        Drafts per round to choose from; any if None.
+    traffic
+        The day that schedules are made for; without it, every load of the question counts the same.
+    fixed
+        For each drafter, whether a server cannot change its length with the load; none is if empty.
+    baseline
+        Figures of servers without drafts at all loads, over which speedups are; those of the
+        prediction if None.
+    """
+
+    load: Load
+    asked: Sequence[float]
+    targets: Targets
+    _: KW_ONLY
+    draft_lens: Sequence[int] | None = None
+    traffic: Traffic | None = None
+    fixed: Sequence[bool] = ()
+    baseline: Sequence[dict[str, Any]] | None = None
+
+
+def load_plan(
     prediction: Prediction,
-    loads: Sequence[float],
+    wanted: Wanted,
     *,
-    draft_lens: Sequence[int] | None,
-    targets: Targets,
-    traffic: Traffic | None,
-    usd_per_hour: float | None,
-    fixed: Sequence[bool] = (),
     by_default: Prediction | None = None,
     typical: LoadPlan | None = None,
-    baseline: Sequence[Times] | None = None,
 ) -> LoadPlan:
     """Return the decision for each load: one drafter, and one schedule of its draft lengths.
 
@@ -475,89 +448,48 @@ def load_plan(  # noqa: PLR0913 - a prediction, its loads, and what is wanted of
     ----------
     prediction
         Curves with prefills counted, at these loads and others.
-    loads
-        Requests in flight that are asked about; of requests that come by themselves all loads are.
-    draft_lens
-        Drafts per round to choose from; any if None.
-    targets
-        Promises to users.
-    traffic
-        The day that schedules are made for; without it, every load of the question counts the same.
-    usd_per_hour
-        Price of one device; None if not known.
-    fixed
-        For each drafter, whether a server cannot change its length with the load; none is if empty.
+    wanted
+        What is asked of each load.
     by_default
         The same under the default limits of the server, where the prediction is of others.
     typical
         The decision with the typical shape of acceptance, whose drafter and lengths are taken.
-    baseline
-        Servers without drafts at all loads of the prediction, over which speedups are; those of
-        the prediction if None.
     """
-    grids = [_grid_of(prediction, d, draft_lens, baseline) for d in range(len(prediction.drafters))]
-    batches, rates = list(prediction.load.batch_size), list[float]()
+    targets, traffic = wanted.targets, wanted.traffic
+    grids = [_grid_of(prediction, d, wanted) for d in range(len(prediction.drafters))]
+    batches, loads = list(prediction.load.batch_size), wanted.asked
     if prediction.played and prediction.played[0].load.kind != "concurrency":
-        rates = [*prediction.played[0].load.arrival_rates]
-        batches = _decoded_together(grids[0], prediction.played[0])
-        loads = batches
+        batches = loads = _decoded_together(grids[0], prediction.played[0])
     asked = [batches.index(load) for load in loads]
     if typical is None:
         courses = [
-            _course(grid, batches, asked, targets, traffic, is_fixed=bool(fixed) and fixed[d])
+            _course(
+                grid,
+                batches,
+                asked,
+                targets,
+                traffic,
+                is_fixed=bool(wanted.fixed) and wanted.fixed[d],
+            )
             for d, grid in enumerate(grids)
         ]
         worth = [
             _worth(*pair, batches, asked, targets) for pair in zip(grids, courses, strict=True)
         ]
         chosen = worth.index(max(worth))
-        ranges, lost, day = courses[chosen]
     else:
-        chosen, ranges, lost, day = typical.chosen, typical.schedule, typical.lost, typical.day
-    grid = grids[chosen]
-    own, told = _own_lengths(prediction, draft_lens), prediction.told[chosen]
-    hourly = None if usd_per_hour is None else usd_per_hour * prediction.devices
-    lengths: list[int] = [k for _, _, k in ranges if k]
-    default_grid = None if by_default is None else _grid_of(by_default, chosen, draft_lens)
-
-    def row(i: int, typical: float | None = None) -> AdvisedLoad:
-        drafts = drafts_at(ranges, batches[i])
-        choice = _choice(grid, i, targets, drafts, lengths)
-        plain = _times(grid, i, 0, hourly) if baseline is None else baseline[i]
-        times = _times(grid, i, drafts, hourly) if drafts else plain
-        default = None if default_grid is None else _times(default_grid, i, drafts, hourly)
-        return AdvisedLoad(
-            concurrency=float(grid.requests.curve.batch_size[i]),
-            drafter=chosen,
-            choice=choice,
-            times=times,
-            plain=plain,
-            point=_point(grid, i, choice.tried) if choice.tried and not choice.reason else None,
-            targets=targets,
-            missed="" if drafts else _missed(grid, i, targets),
-            others={d: _choice(grids[d], i, targets) for d in range(len(grids)) if d != chosen},
-            own={
-                (d, k): np.nan if choice.reason else float(grids[d].speedup[i, k]) for d, k in own
-            },
-            default=default if told and told[i][drafts > 0] is not None else None,
-            typical=typical,
-            worth_measuring=_longer(grid, i),
-            place=i,
-            rate=rates[i] if rates else None,
-            stable_rates=grid.outcome.stable_rates(choice.tried),
-        )
-
-    shapes = [None] * len(asked) if typical is None else [r.speedup[0] for r in typical.rows]
-    rows = [row(i, shape) for i, shape in zip(asked, shapes, strict=True)]
-    within = [i for i in range(len(batches)) if asked[0] <= i <= asked[-1]]
-    drafted = [drafts_at(ranges, batches[i]) for i in within]
-    met = targets.met(grid.ttft_s[within, drafted], grid.tpot_s[within, drafted])
-    waits_s = zip(
-        grid.ttft_s[within, drafted].tolist(), grid.ttft_s[within, 0].tolist(), strict=True
-    )
-    soon = np.array([not is_late(*pair) for pair in waits_s])
-    met = met & soon if (met & soon).any() else met
-    made = np.where(met, grid.tokens_per_s[within, drafted], -np.inf)
+        courses, chosen = [*typical.courses], typical.chosen
+    rows = [
+        [*_rows(grid, course, batches, wanted, by_default if d == chosen else None)]
+        for d, (grid, course) in enumerate(zip(grids, courses, strict=True))
+    ]
+    if typical is not None:
+        for i, shaped in zip(asked, typical.rows, strict=True):
+            rows[chosen][i] = replace(rows[chosen][i], typical_speedup=shaped.speedup)
+    grid, ranges = grids[chosen], courses[chosen].schedule
+    within = rows[chosen][asked[0] : asked[-1] + 1]
+    met = [one for one in within if targets.met(one.ttft_s, one.tpot_s)]
+    soon = [one for one in met if not is_late(one.ttft_s or 0.0, one.plain_ttft_s)]
     longest = max(k for _, _, k in ranges)
     verified = grid.requests.curve.verify_len
     capacity = None
@@ -570,18 +502,84 @@ def load_plan(  # noqa: PLR0913 - a prediction, its loads, and what is wanted of
             }
             for name, k in {"plain": 0, "speculative": longest}.items()
         }
+    each = [tuple(of_drafter[i] for i in asked) for of_drafter in rows]
     return LoadPlan(
-        rows=tuple(rows),
-        best=row(within[int(np.argmax(made))]) if met.any() else None,
+        rows=each[chosen],
+        others=tuple(each[d] for d in range(len(each)) if d != chosen),
+        best=max(soon or met, key=lambda one: one.tokens_per_s, default=None),
         chosen=chosen,
-        schedule=ranges,
-        lost=lost,
-        day=day,
+        courses=tuple(courses),
         is_tree=bool(verified[longest] > longest + 1),
         nodes=int(verified[longest]) - 1,
         capacity=capacity,
-        warnings=tuple(_warnings(rows, targets)),
+        targets=targets,
+        warnings=tuple(_warnings(each[chosen], targets)),
     )
+
+
+def _rows(
+    grid: _Grid,
+    course: Course,
+    batches: Sequence[float],
+    wanted: Wanted,
+    by_default: Prediction | None,
+) -> Iterator[AdvisedRow]:
+    """Yield the decision for a drafter at every load of a prediction, by its schedule."""
+    prediction, d, one = grid.prediction, grid.drafter, grid.outcome
+    drafts = [drafts_at(course.schedule, batch) for batch in batches]
+    found = grid.decide(
+        drafts,
+        allowed=_choices(grid, wanted.targets, [k for _, _, k in course.schedule if k]),
+        least=wanted.targets.least_speedup,
+    )
+    setup, told = prediction.setup, prediction.told[d]
+    where: dict[str, Any] = {"model": prediction.model.name, "hardware": setup.hardware.name}
+    fields = load_fields(one, wanted.load, prediction.money, found)
+    defaults = None
+    if by_default is not None:
+        under = _grid_of(by_default, d, replace(wanted, baseline=None))
+        defaults = [
+            LoadRow(**where, **at)
+            for at in load_fields(
+                under.outcome, wanted.load, by_default.money, under.decide(drafts)
+            )
+        ]
+    for i, (k, of_load) in enumerate(zip(drafts, fields, strict=True)):
+        tried, plain = of_load["tried_draft_len"], grid.plain[i]
+        point = _point(grid, i, tried) if tried and not of_load["reason"] else None
+        without = {} if point is None else bottlenecks(point)
+        bands = dict(of_load["bands"])
+        if not k:
+            of_load |= {name: plain[name] for name in _PLAIN}
+            bands |= plain["bands"]
+        bands |= {f"plain_{name}": band for name, band in plain["bands"].items()}
+        longer = int(grid.requests.curve.worth_measuring[0, i])
+        if longer:
+            bands["worth_measuring_speedup"] = grid.low[i, longer], grid.high[i, longer]
+        limit = "" if k else _missed(grid, i, wanted.targets)
+        binds = defaults is not None and told and told[i][k > 0] is not None
+        yield AdvisedRow(
+            **where,
+            **of_load
+            | {f"plain_{name}": plain[name] for name in _PLAIN if name in _BESIDE}
+            | {f"speedup_without_{name}": gain for name, gain in without.items()}
+            | {"bands": bands},
+            engine=setup.engine.name,
+            devices=prediction.devices,
+            verdict=found.verdict[0, i].item(),
+            meets_targets=grid.meets[i, k].item() if k else plain["meets_targets"],
+            plain_meets_targets=plain["meets_targets"],
+            limited_by=limit or next(iter(without), None),
+            worth_measuring=longer or None,
+            worth_measuring_speedup=float(grid.speedup[i, longer]) if longer else None,
+            point=point,
+            default=defaults[i] if defaults is not None and binds else None,
+            own={
+                length: math.nan if of_load["reason"] else float(grid.speedup[i, length])
+                for length in _own_lengths(prediction, d, wanted.draft_lens)
+            },
+            place=i,
+        )
 
 
 def _decoded_together(grid: _Grid, played: PlayedLoads) -> list[float]:
@@ -594,72 +592,100 @@ def _decoded_together(grid: _Grid, played: PlayedLoads) -> list[float]:
     return rising
 
 
-def plain_times(prediction: Prediction, working: Array, usd_per_hour: float | None) -> list[Times]:
-    """Return the figures of servers without drafts that share loads alike.
+#: Figures of a server without drafts; those that advice has beside the figures with them.
+_PLAIN: Final = (
+    *("tokens_per_s", "tpot_s", "ttft_s", "usd_per_million_tokens", "running"),
+    "joules_per_million_tokens",
+)
+_BESIDE: Final = _PLAIN[:5]
+
+
+def plain_figures(
+    prediction: Prediction, d: int, load: Load, money: Money, targets: Targets, working: Array
+) -> list[dict[str, Any]]:
+    """Return the figures of servers without drafts that share loads alike, load by load.
 
     Parameters
     ----------
-    prediction
-        Of one of them, or of the workers of a split.
+    prediction, d, load
+        Of one of them, or of the workers of a split, with the drafter at this place.
+    money
+        What all devices cost and draw, those of servers without requests too.
+    targets
+        Promises to users.
     working
-        How many of them work, load by load.
-    usd_per_hour
-        Price of all devices, those of servers without requests too; None if not known.
+        How many of the servers work at each load.
     """
-    grid = _grid_of(prediction, 0, None)
+    one = prediction.outcomes[d]
+    meets = _meets(prediction.end_to_end[d], targets)[:, 0]
+    none = np.zeros(one.curve.round_s.shape[:2], dtype=int)
+    found = decide(one.deciding, one.unsustained, scheduled=none)
+    shares = {"tokens_per_s": working, "running": working}
+    shares |= dict.fromkeys(("usd_per_million_tokens", "joules_per_million_tokens"), 1 / working)
+    every = []
+    for i, fields in enumerate(load_fields(one, load, money, found)):
+        share = {name: float(shares[name][i]) if name in shares else 1.0 for name in _PLAIN}
+        figures = {
+            name: None if fields[name] is None else fields[name] * share[name] for name in _PLAIN
+        }
+        bands = {
+            name: (low * share[name], high * share[name])
+            for name, (low, high) in fields["bands"].items()
+            if name in share
+        }
+        every.append(figures | {"bands": bands, "meets_targets": str(meets[i])})
+    return every
 
-    def shared(times: Times, share: float) -> Times:
-        names = ("tokens_per_s", "tokens_per_s_low", "tokens_per_s_high", "running")
-        rates = {name: getattr(times, name) for name in names}
-        more: dict[str, Any] = {name: rate and rate * share for name, rate in rates.items()}
-        return replace(times, **more)
 
-    return [
-        shared(_times(grid, i, 0, usd_per_hour), share) for i, share in enumerate(working.tolist())
-    ]
+def _meets(requests: EndToEnd, targets: Targets) -> npt.NDArray[np.str_]:
+    """Return whether targets are met at each load and draft length: p99 where it is known."""
+    waits_s, bands = list[Array](), list[tuple[Array, Array] | None]()
+    for name in ("ttft", "tpot"):
+        mean_s = getattr(requests, f"{name}_s")[0]
+        known = requests.figures if isinstance(requests, PlayedRequests) else None
+        waits_s.append(mean_s if known is None else known[f"p99_{name}_s"][0])
+        ends = requests.figure_ends[name]  # p99 has the band of the mean
+        bands.append(None if ends is None else (ends[0][0] / mean_s, ends[1][0] / mean_s))
+    return targets.outcomes(waits_s, bands)
 
 
-def _grid_of(
-    prediction: Prediction,
-    d: int,
-    draft_lens: Sequence[int] | None,
-    baseline: Sequence[Times] | None = None,
-) -> _Grid:
-    requests = prediction.end_to_end[d]
+def _grid_of(prediction: Prediction, d: int, wanted: Wanted) -> _Grid:
+    requests, baseline = prediction.end_to_end[d], wanted.baseline
     outcome, curve = prediction.outcomes[d], requests.curve
     largest = np.full(len(curve.draft_len), np.inf)
     if prediction.limits:
         largest = prediction.limits[d].largest[0] * prediction.servers
     allowed = np.isfinite(within_measured(curve.tokens_per_round[0, 0], curve.measured_draft_len))
-    if draft_lens is not None:
-        allowed &= np.isin(curve.draft_len, [0, *draft_lens])
+    if wanted.draft_lens is not None:
+        allowed &= np.isin(curve.draft_len, [0, *wanted.draft_lens])
+    plain = baseline
+    if plain is None:
+        alone = np.ones(len(curve.batch_size))
+        plain = plain_figures(prediction, d, wanted.load, prediction.money, wanted.targets, alone)
     times = {
         name: np.array(getattr(requests, name)[0]) for name in ("ttft_s", "tpot_s", "tokens_per_s")
     }
     speedups = np.array([values[0] for values in outcome.deciding])
     if baseline is not None:
-        plain = np.array([each.tokens_per_s for each in baseline])
-        speedups[..., 1:] *= (times["tokens_per_s"][:, 0] / plain)[:, None]
+        off = np.array([each["tokens_per_s"] for each in baseline])
+        speedups[..., 1:] *= (times["tokens_per_s"][:, 0] / off)[:, None]
         for name, values in times.items():
-            values[:, 0] = [getattr(each, name) for each in baseline]
+            values[:, 0] = [each[name] for each in baseline]
     # Of requests that come whatever the server does, as many tokens are made with any drafts.
     comes = outcome.played is not None and not outcome.played.sums_work
-    figures: dict[str, Any] = {"ends": requests.figure_ends, **times}
     return _Grid(
-        outcome,
-        requests,
+        prediction,
+        d,
         largest,
         worth=speedups[0] if comes else times["tokens_per_s"],
         allowed=allowed,
         speedup=speedups[0],
         low=speedups[1],
         high=speedups[2],
-        **figures,
+        meets=_meets(requests, wanted.targets),
+        plain=plain,
+        **times,
     )
-
-
-#: A schedule, the share of throughput that it loses, and the gain of a day.
-_Course: TypeAlias = tuple[tuple[tuple[int, int, int], ...], float | None, Day | None]
 
 
 def _course(
@@ -670,7 +696,7 @@ def _course(
     traffic: Traffic | None,
     *,
     is_fixed: bool,
-) -> _Course:
+) -> Course:
     """Return the draft lengths of one drafter by load: requests that are decoded together.
 
     One length, or none, where a server cannot follow the load, and where its longest draft leaves
@@ -681,7 +707,7 @@ def _course(
     rates = np.where(grid.allowed[None, :], grid.worth, np.nan)
     values = rates if traffic is not None else rates * _worthwhile(grid, targets)
 
-    def course(lengths: npt.NDArray[np.bool_]) -> _Course:
+    def course(lengths: npt.NDArray[np.bool_]) -> Course:
         taken = np.where(lengths[None, :], values, np.nan)
         if traffic is not None:
             day = advised_day(
@@ -691,7 +717,7 @@ def _course(
                 output_len=grid.requests.workload.output_len,
                 most_ranges=_MOST_RANGES,
             )
-            return day.schedule, None, day
+            return Course(day.schedule, None, day)
         whole = [round(batch) for batch in batches]
         ranges = best_schedule(
             whole, taken, most_ranges=_MOST_RANGES, weights=weights, least_gain=_LEAST_GAIN
@@ -700,14 +726,14 @@ def _course(
         if not any(drafts):
             ranges = ((1, whole[-1], 0),)
         best = np.nanmax(values[list(asked)], axis=1)
-        return ranges, float(np.mean(1.0 - values[list(asked), drafts] / best)), None
+        return Course(ranges, float(np.mean(1.0 - values[list(asked), drafts] / best)))
 
     found = course(np.ones(values.shape[1], dtype=bool))
-    lengths = {k for _, _, k in found[0] if k}
+    lengths = {k for _, _, k in found.schedule if k}
     if lengths and not is_fixed:
         most = grid.largest[max(lengths)]
         room = min(_SAME_ROOM * grid.largest[min(lengths)], batches[asked[-1]])
-        is_fixed = bool(most < room) or any(k and first > most for first, _, k in found[0])
+        is_fixed = bool(most < room) or any(k and first > most for first, _, k in found.schedule)
     if is_fixed and len(lengths) > 1:
         shares = values / np.nanmax(values, axis=1, keepdims=True)
         kept = weights @ np.maximum(np.nan_to_num(shares), shares[:, :1])
@@ -731,94 +757,51 @@ def _worthwhile(grid: _Grid, targets: Targets) -> Array:
 
 
 def _worth(
-    grid: _Grid, course: _Course, batches: Sequence[float], asked: Sequence[int], targets: Targets
+    grid: _Grid, course: Course, batches: Sequence[float], asked: Sequence[int], targets: Targets
 ) -> tuple[float, float]:
     """Return the key of the best drafter: loads that meet the targets, then its mean speedup."""
-    ranges, _, day = course
-    if day is not None:
-        return 0.0, day.gain
-    at = list(asked), [drafts_at(ranges, batches[i]) for i in asked]
+    if course.day is not None:
+        return 0.0, course.day.gain
+    at = list(asked), [drafts_at(course.schedule, batches[i]) for i in asked]
     met = targets.met(grid.ttft_s[at], grid.tpot_s[at])
     return float(met.sum()), float(np.mean(grid.speedup[at]))
 
 
-def _choice(
-    grid: _Grid,
-    i: int,
-    targets: Targets,
-    draft_len: int | None = None,
-    lengths: Sequence[int] = (),
-) -> Choice:
-    """Return the drafts at a load: as decided, or the best that meet the targets, if any do.
+def _choices(grid: _Grid, targets: Targets, lengths: Sequence[int]) -> BoolArray:
+    """Return the lengths to try at each load where the decision is off, axes (1, load, draft_len).
 
-    Where the decision is off, the best of the lengths that are drafted at other loads, if any.
+    Those that are drafted at other loads, if any, and of them those that meet the targets, if any.
     """
     allowed = grid.allowed
     if lengths:
         allowed = allowed & np.isin(np.arange(len(allowed)), (0, *lengths))
-    meets = targets.met(grid.ttft_s[i], grid.tpot_s[i]) & allowed
-    choice = best_choice(
-        grid.speedup[i],
-        low=grid.low[i],
-        high=grid.high[i],
-        allowed=meets if meets[1:].any() else allowed,
-        least=targets.least_speedup,
-        draft_len=draft_len,
-    )
-    return replace(choice, **UNSUSTAINED) if grid.outcome.unsustained[i] else choice
+    meets = targets.met(grid.ttft_s, grid.tpot_s) & allowed
+    some = meets[:, 1:].any(axis=1, keepdims=True)
+    return np.asarray(np.where(some, meets, allowed))[None]
 
 
-def _longer(grid: _Grid, i: int) -> Choice | None:
-    """Return the longer drafts than measured that may gain most at a load; None where none may."""
-    drafts = int(grid.requests.curve.worth_measuring[0, i])
-    if not drafts:
-        return None
-    return best_choice(grid.speedup[i], low=grid.low[i], high=grid.high[i], draft_len=drafts)
+#: What stands for a target that every draft misses.
+_TARGETS: Final = ("TTFT target", "TPOT target")
 
 
 def _missed(grid: _Grid, i: int, targets: Targets) -> str:
     """Return the target that every draft misses at a load, and no drafts meet."""
+    first, later = _TARGETS
     for name, only, waits in (
-        ("TTFT", replace(targets, tpot_ms=None), (grid.ttft_s[i], 0.0)),
-        ("TPOT", replace(targets, ttft_ms=None), (0.0, grid.tpot_s[i])),
+        (first, replace(targets, tpot_ms=None), (grid.ttft_s[i], 0.0)),
+        (later, replace(targets, ttft_ms=None), (0.0, grid.tpot_s[i])),
     ):
         met = only.met(*waits) & grid.allowed
         if met[0] and not met[1:].any() and grid.allowed[1:].any():
-            return f"{name} target"
+            return name
     return ""
 
 
-def _own_lengths(prediction: Prediction, draft_lens: Sequence[int] | None) -> list[tuple[int, int]]:
+def _own_lengths(prediction: Prediction, d: int, draft_lens: Sequence[int] | None) -> list[int]:
     """Return the lengths that the user named: to choose from, or to measure acceptance with."""
-    pairs = []
-    for d, (drafter, curve) in enumerate(zip(prediction.drafters, prediction.curves, strict=True)):
-        depth = getattr(drafter.acceptance, "measured_depth", None)
-        own = draft_lens if draft_lens is not None else ([] if depth is None else [depth])
-        pairs += [(d, k) for k in own if 0 < k < len(curve.draft_len)]
-    return pairs
-
-
-def _times(grid: _Grid, i: int, k: int, usd_per_hour: float | None) -> Times:
-    ends: dict[str, Any] = {
-        f"{name}_{side}": None if pair is None else float(pair[n][0, i, k])
-        for name, pair in grid.ends.items()
-        for n, side in enumerate(("low", "high"))
-    }
-    running = np.broadcast_to(grid.requests.curve.running_batch[0], grid.speedup.shape)
-    figures, played = getattr(grid.requests, "figures", None), grid.outcome.played
-    if played is not None and not played.sums_work:  # whose curve runs as many with any drafts
-        running = played.figures["mean_running"]
-    return Times(
-        tokens_per_s=float(grid.tokens_per_s[i, k]),
-        ttft_s=float(grid.ttft_s[i, k]),
-        tpot_s=float(grid.tpot_s[i, k]),
-        running=float(running[i, k]),
-        usd_per_hour=usd_per_hour,
-        p99_s=None
-        if figures is None
-        else (float(figures["p99_ttft_s"][0, i, k]), float(figures["p99_tpot_s"][0, i, k])),
-        **ends,
-    )
+    depth = getattr(prediction.drafters[d].acceptance, "measured_depth", None)
+    own = draft_lens if draft_lens is not None else ([] if depth is None else [depth])
+    return [k for k in own if 0 < k < len(prediction.curves[d].draft_len)]
 
 
 def _point(grid: _Grid, i: int, k: int) -> RoundBreakdown:
@@ -844,12 +827,12 @@ def _point(grid: _Grid, i: int, k: int) -> RoundBreakdown:
     )
 
 
-def break_even_of(prediction: Prediction, row: AdvisedLoad) -> BreakEven:
+def break_even_of(prediction: Prediction, plan: LoadPlan, row: AdvisedRow) -> BreakEven:
     """Return the least acceptance that pays, with what drafting takes at that acceptance."""
     if row.point is None:
         return BreakEven(None, None)
-    drafter, drafts = prediction.drafters[row.drafter], row.point.draft_len
-    load = replace(prediction.load, batch_size=[row.concurrency])
+    drafter, drafts = prediction.drafters[plan.chosen], row.point.draft_len
+    load = replace(prediction.load, batch_size=[row.at_once])
 
     def curve(acceptance: Acceptance) -> SpeedupCurve:
         return served_curve(
@@ -864,7 +847,7 @@ def break_even_of(prediction: Prediction, row: AdvisedLoad) -> BreakEven:
 
     rate = least_rate(
         lambda acceptance: (float(curve(acceptance).speedup[0, 0, drafts]), drafts),
-        row.targets.least_speedup,
+        plan.targets.least_speedup,
     ).value
     if rate is None:
         return BreakEven(None, None)
@@ -872,22 +855,22 @@ def break_even_of(prediction: Prediction, row: AdvisedLoad) -> BreakEven:
     return BreakEven(rate, float(tokens))
 
 
-def _warnings(rows: Sequence[AdvisedLoad], targets: Targets) -> list[str]:
+def _warnings(rows: Sequence[AdvisedRow], targets: Targets) -> list[str]:
     """Return the targets that no load meets, each with the best that a load reaches."""
     warnings = []
     for name, what in (("ttft", "TTFT"), ("tpot", "TPOT")):
         target_ms = getattr(targets, f"{name}_ms")
-        waits = {row.load: getattr(row.times, f"{name}_s") / MILLISECOND for row in rows}
+        waits = {row.load: getattr(row, f"{name}_s") / MILLISECOND for row in rows}
         load = min(waits, key=lambda load: np.nan_to_num(waits[load], nan=np.inf))
         if target_ms is not None and not waits[load] <= target_ms:
             warnings.append(
                 f"a {what} of {float(target_ms):g} ms is out of reach: the least is {waits[load]:.3g} ms, "
                 f"at {load:.4g} {rows[0].unit}"
             )
-    most = max(rows, key=lambda row: np.nan_to_num(row.choice.speedup))
-    if targets.min_speedup is not None and most.choice.speedup < targets.min_speedup:
+    most = max(rows, key=lambda row: np.nan_to_num(row.tried_speedup))
+    if targets.min_speedup is not None and most.tried_speedup < targets.min_speedup:
         warnings.append(
             f"a speedup of {targets.min_speedup:g} is out of reach: the most is "
-            f"{most.choice.speedup:.2f}x, at {most.load:.4g} {most.unit}"
+            f"{most.tried_speedup:.2f}x, at {most.load:.4g} {most.unit}"
         )
     return warnings

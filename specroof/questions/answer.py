@@ -160,7 +160,13 @@ class Answer:
         return facts_html(self.title, self.summary, (*self.notes, *self.warnings))
 
 
-def rows_table(rows: Sequence[Row], names: Sequence[str], **titles: str) -> str:
+def rows_table(
+    rows: Sequence[Row],
+    names: Sequence[str],
+    beside: Mapping[str, Sequence[str]] | None = None,
+    /,
+    **titles: str,
+) -> str:
     """Return some columns of rows as a table for people.
 
     Parameters
@@ -170,6 +176,8 @@ def rows_table(rows: Sequence[Row], names: Sequence[str], **titles: str) -> str:
     names
         The columns, ``speedup_band`` for both ends of a band. One that no row has is left out.
         Where there is no speedup, the reason stands.
+    beside
+        Columns that rows do not have, by their titles.
     titles
         Other titles than those of the quantities, by the names of columns.
 
@@ -184,6 +192,7 @@ def rows_table(rows: Sequence[Row], names: Sequence[str], **titles: str) -> str:
     """
     if not rows:
         return ""
+    more = {} if beside is None else beside
     records, known = records_of(rows), rows[0].quantities()
     banded = {f"{name}_band": name for name in known}
     shown = [
@@ -205,13 +214,16 @@ def rows_table(rows: Sequence[Row], names: Sequence[str], **titles: str) -> str:
             return record.get("reason") or cell_of(known[name], None)
         return cell_of(known[name], record[name])
 
-    cells = [[cell(record, name) for name in shown] for record in records]
+    cells = [
+        [*(cell(record, name) for name in shown), *(column[i] for column in more.values())]
+        for i, record in enumerate(records)
+    ]
     header = [
         titles.get(name, "80% band" if name in banded else known[banded.get(name, name)].title)
         for name in shown
     ]
     keys = len(list(takewhile(("context_len", *LOAD_KEYS).__contains__, shown)))
-    return format_table(header, cells, left=left, keys=max(keys, 1))
+    return format_table([*header, *more], cells, left=left, keys=max(keys, 1))
 
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)

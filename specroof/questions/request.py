@@ -1491,15 +1491,26 @@ class WorkerRequest(WorkerParameters, DeploymentRequest):
             refuse("prefill", self.prefill, PLAYED_ON_ONE)
         model = model_of(self.model, self.family)
 
-        def setup_of(chip: HardwareProfile, devices: int, is_prefill: bool) -> Setup:
-            place = {**(asdict(Placement()) if is_prefill else {}), "tensor_parallel": devices}
-            worker = replace(self, model=model, family=None, hardware=chip, **place).resolved()
-            check_placement(model, worker.setup.placement)
-            return worker.setup
-
-        setup, split = split_of(self, hardware_of(self.hardware), setup_of)
+        setup, split = split_of(
+            self, hardware_of(self.hardware), functools.partial(self.worker, model)
+        )
         check_prefill(model, split, self.prefill)
         return Deployment(model, setup), split
+
+    def worker(
+        self, model: Architecture, chip: HardwareProfile, devices: int, is_prefill: bool
+    ) -> Setup:
+        """Return where a server or a worker runs; one of prefill splits every layer, and no more.
+
+        Raises
+        ------
+        OptionError
+            For a placement that does not divide the model.
+        """
+        place = {**(asdict(Placement()) if is_prefill else {}), "tensor_parallel": devices}
+        here = replace(self, model=model, family=None, hardware=chip, **place).resolved()
+        check_placement(model, here.setup.placement)
+        return here.setup
 
 
 @dataclass(frozen=True, kw_only=True)

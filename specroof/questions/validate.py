@@ -182,7 +182,7 @@ class OwnRow(ResidualRow):
     measured_speedup: Annotated[float | None, q.SPEEDUPS["measured_speedup"]]
     predicted_speedup: Annotated[float | None, q.SPEEDUPS["predicted_speedup"]]
     ideal_speedup: Annotated[float | None, q.SPEEDUPS["ideal_speedup"]]
-    verdict: Annotated[bool | None, q.VERDICT]
+    is_right: Annotated[bool | None, q.IS_RIGHT]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -960,7 +960,7 @@ def own_row(point: OwnPoint, ideal: OwnPoint) -> OwnRow:
         measured_speedup=point.scored.measured if known else None,
         predicted_speedup=point.scored.predicted if known else None,
         ideal_speedup=ideal.scored.predicted if known else None,
-        verdict=point.scored.verdict,
+        is_right=point.scored.verdict,
     )
 
 
