@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from specroof import advise, load_drafter, load_hardware, load_model, predict
 from specroof.cli import app
 from specroof.errors import OptionError
+from specroof.outcomes.case import Case
 from specroof.outcomes.choose import decide
 from specroof.questions.advise import _conditions, _unreached, decision_line
 from specroof.questions.advised_loads import AdvisedRow, Course, LoadPlan, Targets
@@ -377,7 +378,7 @@ def test_a_drafter_that_never_pays_is_off() -> None:
     assert "OFF from 1 to 128 requests in flight" in printed
     tried = found.chips[0].rows[0]  # at one in flight, which the page begins with
     low, high = tried.bands["tried_speedup"]
-    cells = ["1", "0", f"{tried.tried_speedup:.2f}x", f"{low:.2f}-{high:.2f}", "off"]
+    cells = ["1", "0", f"{tried.tried_speedup:.2f}x", f"{low:.2f}x-{high:.2f}x", "off"]
     assert cells in [line.split()[:5] for line in printed.splitlines()]
     footnote = "off: speedup and band that drafts would have there"
     assert footnote in printed
@@ -985,7 +986,8 @@ def test_a_default_that_binds_is_raised_and_both_are_priced() -> None:
         input_len=1024, output_len=512, concurrency=64,
     )  # fmt: skip
     load = Load([64.0], kept.load.context_len, kept.load.workload, requests=[640])
-    (told,) = predicted(kept.deployment, kept.drafters, load, room="queue", raises=False).end_to_end
+    runs = Case(kept.deployment, load, "queue", raises=False)
+    (told,) = predicted(runs, kept.drafters).end_to_end
     assert default["ttft_s"] == pytest.approx(told.ttft_s[0, 0, many["draft_len"]])
     printed = " ".join(page(words).split())
     assert "with sglang's running=64" in printed

@@ -203,7 +203,7 @@ def test_a_study_says_the_same(seed: int) -> None:
     one = steady.outcomes[0].prediction
     same_outcomes(one, alone, 1)
     # They say that they are steady, in every form.
-    assert one.to_dict()["steady"]
+    assert one.case["load"]["steady"]
     assert one.to_frame("points")["steady"].all()
     assert any("in their steady state" in note for note in steady.notes)
     assert "in their steady state" in str(steady)

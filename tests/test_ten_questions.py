@@ -282,10 +282,10 @@ def test_what_a_server_says_overrules_what_is_assumed(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, [*words, "--drafter", "eagle3", "--json"])
     assert (done.exit_code, done.stderr) == (0, "")
     found = json.loads(done.stdout.splitlines()[-1])
-    assert found["observed"]["speculates"]
-    assert found["server"]["running"] >= 58
-    change = found["change"]
-    assert drafts_at(found["schedule"], change["running"]) in {
+    assert found["case"]["observed"]["speculates"]
+    assert found["case"]["server"]["running"] >= 58
+    change = found["choice"]["change"]
+    assert drafts_at(found["choice"]["schedule"], change["running"]) in {
         change["best"]["draft_len"],
         change["now"] and change["now"]["draft_len"],
     }
