@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from specroof import advise, load_drafter, load_hardware, load_model, predict
 from specroof.cli import app
 from specroof.errors import OptionError
-from specroof.outcomes.choose import decide
+from specroof.policies.decision import decide
 from specroof.questions.advise import _conditions, _unreached, decision_line
 from specroof.questions.advised_loads import AdvisedRow, Course, LoadPlan, Targets
 from specroof.questions.predict import predicted

@@ -14,11 +14,11 @@ from specroof.arrays import Array, number_within, to_json_array, whole_within
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, refuse
 from specroof.latency import Deployment, Setup
-from specroof.outcomes.choose import Decisions, choose, decided
+from specroof.outcomes.choose import choose, decided
 from specroof.outcomes.outcomes import Outcomes, outcomes
 from specroof.outcomes.rows import LoadRow, load_fields
 from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
-from specroof.policies.decision import Choice, LoadDecision
+from specroof.policies.decision import Choice, Decisions, LoadDecision
 from specroof.questions.answer import Charted, Of, title_of
 from specroof.questions.curve_tables import (
     counted_table,
