@@ -1,5 +1,7 @@
 """Advice: what to do, on one page, as JSON and from Python."""
 
+import csv
+import io
 import itertools
 import json
 import math
@@ -17,7 +19,7 @@ from specroof import advise, load_drafter, load_hardware, load_model, predict
 from specroof.cli import app
 from specroof.errors import OptionError
 from specroof.outcomes.case import Case
-from specroof.outcomes.choose import decide
+from specroof.policies.decision import decide
 from specroof.questions.advise import _conditions, _unreached, decision_line
 from specroof.questions.advised_loads import AdvisedRow, Course, LoadPlan, Targets
 from specroof.questions.predict import predicted
@@ -295,6 +297,44 @@ def test_a_chart_is_written_where_a_file_is_named(tmp_path: Path) -> None:
     assert (tmp_path / "chart.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(OptionError, match="path is 7; allowed: a file"):
         advice.plot(7)  # type: ignore[arg-type]
+
+
+def test_the_shell_writes_rows_and_chart_of_all_chips(tmp_path: Path) -> None:
+    words = (
+        "Qwen/Qwen3-8B -H h100,b200 --isl 500 --osl 100 --concurrency 1,8 --drafter ngram,accept=.6"
+    )
+    rows, chart = tmp_path / "rows.csv", tmp_path / "chart.png"
+    run = shell(f"{words} --drafter eagle3,accept=.7 --csv {rows} --plot {chart} --json")
+    assert run.exit_code == 0
+    found = json.loads(run.stdout)
+    names = [case["hardware"] for case in (found["case"], *found["case"]["other_chips"])]
+    written = list(csv.DictReader(io.StringIO(rows.read_text())))
+    assert [row["hardware"] for row in written] == [name for name in names for _ in range(4)]
+    assert [float(row["tpot_s"]) for row in written] == [row["tpot_s"] for row in found["rows"]]
+    assert chart.read_bytes().startswith(b"\x89PNG")
+
+
+def test_memory_is_ignored_where_that_is_asked_for() -> None:
+    # 145 GB of weights on a chip of 80 GB.
+    words = "Qwen/Qwen2.5-72B-Instruct -H h100 --tp 1 --isl 100 --osl 10 --concurrency 900"
+    found = answer(f"{words} --drafter eagle3,accept=.7 --no-capacity")
+    assert found["case"]["capacity"] is None
+    assert found["rows"][0]["plain_running"] > 500
+    assert found["choice"]["raised"] == {}
+
+
+def test_an_engine_of_another_chip_predicts() -> None:
+    found = answer(f"{EXAMPLE.replace('h100', 'mi300x')} --engine-from h100-sxm:vllm")
+    assert found["case"]["engine"] == "h100-sxm:vllm"
+
+
+def test_a_rate_that_nobody_keeps_up_with_has_null_speedups() -> None:
+    words = "Qwen/Qwen3-8B -H h100 --isl 512 --osl 64 --rate 400/s --requests 300"
+    found = answer(f"{words} --drafter eagle3,accept=0.8")
+    (row,) = found["rows"]
+    assert (row["speedup"], row["tried_speedup"], row["reason"]) == (None, None, "unsustained")
+    assert row["plain_largest_stable_rate"] < 400
+    assert "nan" not in page(f"{words} --drafter eagle3,accept=0.8")
 
 
 def flags_of(words: str, framework: str) -> list[str]:

@@ -213,7 +213,7 @@ def test_a_study_says_the_same(seed: int) -> None:
         predict(**asked, **load, drafters=drafter, requests="10x"),
     )
     same_outcomes(one, alone, 1)
-    assert not one.to_dict()["steady"]
+    assert not one.case["load"]["steady"]
     assert not one.to_frame("points")["steady"].any()
 
 

@@ -227,10 +227,9 @@ def test_siblings_add_nothing_to_what_was_measured() -> None:
         (
             "best_index",
             {
-                "outcomes/choose.py:decide",
                 "policies/adaptive.py:best_fixed",
                 "policies/decision.py:best_change",
-                "policies/decision.py:best_choice",
+                "policies/decision.py:decide",
                 "policies/schedule.py:advised_day",
                 "questions/advised_loads.py:_decoded_together",
                 "speedup/curve.py:drafting_gain",

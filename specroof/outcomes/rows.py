@@ -9,9 +9,9 @@ import numpy as np
 
 from specroof import quantities as q
 from specroof.arrays import Array, IntArray, fields_of
-from specroof.outcomes.choose import Decisions, decided
+from specroof.outcomes.choose import decided
 from specroof.outcomes.outcomes import Outcomes
-from specroof.policies.decision import LoadDecision
+from specroof.policies.decision import Decisions, LoadDecision
 from specroof.serving.workload import Load
 from specroof.speedup.price import Money
 

@@ -2,20 +2,27 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Final, Literal, cast
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from specroof.arrays import Array, BoolArray, IntArray
 from specroof.errors import reject
 from specroof.policies.schedule import Schedule, best_schedule
 from specroof.speedup.result import best_index, speedup_of, verdict, within_measured
+
+_Seconds = TypeVar("_Seconds", float, Array)
 
 Verdict = Literal["pays", "loses", "unclear"]
 #: What to do at one load.
 LoadDecision = Literal["on", "off", "unclear"]
 Decision = Literal["on", "off", "depends", "unclear"]
+
+
+#: A first token that comes so many times later is a price that throughput alone does not tell.
+_MUCH_LATER: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +54,20 @@ class Choice:
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Decisions:
+    """What to do with a drafter, axes (context_len, load); names as of `Choice`."""
+
+    draft_len: IntArray
+    tried: IntArray
+    speedup: Array
+    low: Array
+    high: Array
+    verdict: npt.NDArray[np.str_]
+    reason: npt.NDArray[np.str_]
+    decision: npt.NDArray[np.str_]
+
+
 def best_choice(
     speedup: npt.ArrayLike,
     *,
@@ -72,7 +93,7 @@ def best_choice(
         The length that was decided for more loads than this one; None for the best here.
 
     Source
-        The largest expected speedup; ties go to the shorter draft.
+        `decide`.
 
     Examples
     --------
@@ -82,23 +103,87 @@ def best_choice(
     Choice(draft_len=0, tried=1, speedup=0.9, low=0.9, high=0.9, verdict='loses', reason='')
     """
     values = np.asarray(speedup, dtype=np.float64)
-    drafts = values[1:].copy()
-    if allowed is not None:
-        drafts[~np.asarray(allowed, dtype=bool)[1:]] = np.nan
-    if not draft_len and not np.isfinite(drafts).any():
-        return Choice(0, 0, 1.0, 1.0, 1.0, "loses")
-    tried = draft_len or 1 + int(best_index(drafts))
     ends = [values if end is None else np.asarray(end, dtype=np.float64) for end in (low, high)]
-    lowest, highest = (float(end[tried]) for end in ends)
-    decided_len = tried if values[tried] > least else 0
-    return Choice(
-        draft_len=decided_len if draft_len is None else draft_len,
-        tried=tried,
-        speedup=float(values[tried]),
-        low=lowest,
-        high=highest,
-        verdict=cast("Verdict", verdict(lowest, highest, least=least).item()),
+    found = decide(
+        (values, ends[0], ends[1]),
+        np.zeros((), dtype=bool),
+        allowed=None if allowed is None else np.asarray(allowed, dtype=bool),
+        least=least,
+        scheduled=None if draft_len is None else np.asarray(draft_len),
     )
+    columns = {one.name: getattr(found, one.name).item() for one in fields(Choice)}
+    return Choice(**columns)
+
+
+def decide(
+    ends: tuple[Array, Array, Array],
+    unsustained: BoolArray,
+    ttft_s: Array | None = None,
+    *,
+    allowed: BoolArray | None = None,
+    least: float = 1.0,
+    scheduled: IntArray | None = None,
+) -> Decisions:
+    """Return what to do at loads, from what each draft length gains there.
+
+    Parameters
+    ----------
+    ends
+        What lengths are chosen by, and the ends of its band; the last axis is the draft length,
+        from 0. NaN where a length cannot be.
+    unsustained
+        The loads that a server without drafts does not keep up with.
+    ttft_s
+        Seconds to the first token, shaped alike; None without requests.
+    allowed
+        Which lengths there are to choose from, shaped alike; all if None, and 0 always is.
+    least
+        The speedup from which drafting pays.
+    scheduled
+        The lengths that were decided for all loads together, 0 for off; the best of each if None.
+
+    Source
+        The largest expected speedup; ties go to the shorter draft.
+    """
+    middle, low, high = ends
+    drafts = middle.copy() if allowed is None else np.where(allowed, middle, np.nan)
+    drafts[..., 0] = np.nan
+    tried = best_index(drafts)  # 0 where no drafts can be
+    if scheduled is not None:
+        tried = np.where(scheduled > 0, scheduled, tried)
+
+    def at(values: Array, lengths: npt.NDArray[np.intp]) -> Array:
+        whole_grid = np.broadcast_to(values, middle.shape)
+        return np.take_along_axis(whole_grid, lengths[..., None], axis=-1)[..., 0]
+
+    gain, fewest, most = (np.where(tried > 0, at(ends, tried), 1.0) for ends in (middle, low, high))
+    draft_len = np.where(gain > least, tried, 0) if scheduled is None else scheduled
+    pays = np.where(tried > 0, verdict(fewest, most, least=least), "loses")
+    late = np.zeros(tried.shape, dtype=bool)
+    if ttft_s is not None:
+        late = is_late(at(ttft_s, draft_len), at(ttft_s, np.zeros_like(draft_len)))
+    drafted = np.where((pays == "pays") & ~late, "on", "unclear")
+    return Decisions(
+        draft_len=draft_len,
+        tried=tried,
+        speedup=np.where(unsustained, np.nan, gain),
+        low=np.where(unsustained, np.nan, fewest),
+        high=np.where(unsustained, np.nan, most),
+        verdict=pays,
+        decision=np.where(draft_len > 0, drafted, "off"),
+        reason=np.broadcast_to(np.where(unsustained, "unsustained", ""), tried.shape),
+    )
+
+
+def is_late(ttft_s: _Seconds, plain_ttft_s: _Seconds) -> Any:
+    """Return whether a first token comes ten times later than without drafts.
+
+    Examples
+    --------
+    >>> is_late(3.0, 0.2), is_late(1.0, 0.2)
+    (True, False)
+    """
+    return ttft_s > _MUCH_LATER * plain_ttft_s
 
 
 def decided(decisions: Sequence[LoadDecision]) -> Decision:

@@ -11,10 +11,16 @@ import numpy.typing as npt
 from specroof import quantities as q
 from specroof.acceptance import Acceptance, constant_acceptance
 from specroof.arrays import Array, BoolArray, number_within
-from specroof.outcomes.choose import Decisions, decide, is_late
 from specroof.outcomes.outcomes import Outcomes, PlayedRequests
 from specroof.outcomes.rows import LoadRow, load_fields
-from specroof.policies.decision import RoundBreakdown, Verdict, bottlenecks
+from specroof.policies.decision import (
+    Decisions,
+    RoundBreakdown,
+    Verdict,
+    bottlenecks,
+    decide,
+    is_late,
+)
 from specroof.policies.schedule import Day, Traffic, advised_day, best_schedule, drafts_at
 from specroof.questions.predict import Prediction
 from specroof.serving.end_to_end import EndToEnd
