@@ -214,7 +214,8 @@ def test_a_study_says_the_same(seed: int) -> None:
     )
     same_outcomes(one, alone, 1)
     assert not one.case["load"]["steady"]
-    assert not one.to_frame("points")["steady"].any()
+    points = one.to_frame("points")  # other lengths than may win have the closed form
+    assert not points[points.is_best | (points.draft_len == 0)]["steady"].any()
 
 
 @pytest.mark.parametrize("seed", range(DRAWS))
