@@ -95,7 +95,11 @@ def test_a_word_that_is_no_number_is_refused_with_what_is_allowed(words: str, sa
 
 @pytest.mark.parametrize(
     ("former", "now"),
-    [("simulate --tokens 1000", "acceptance simulate --tokens 1000"), ("simulate batch -h", None)],
+    [
+        ("simulate --tokens 1000", "acceptance simulate --tokens 1000"),
+        ("simulate batch -h", None),
+        ("schema predict", "predict --json-schema"),
+    ],
 )
 def test_a_former_command_answers_and_names_the_new_one(former: str, now: str | None) -> None:
     done = CliRunner().invoke(app, former.split())

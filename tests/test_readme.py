@@ -182,7 +182,7 @@ def test_all_commands_but_two_have_json() -> None:
     assert "All but `sweep` and `explore` have `--json`" in " ".join(TEXTS["README.md"].split())
     without = {name for name in COMMANDS if "--json" not in flags_of(name)}
     # These two answer programs in a form of their own.
-    assert without - {"mcp", "schema"} == {"sweep", "explore"}
+    assert without - {"mcp"} == {"sweep", "explore"}
 
 
 def test_every_file_that_the_readme_links_to_is_there() -> None:

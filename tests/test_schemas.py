@@ -80,7 +80,10 @@ def test_schemas_unite_fields_and_tell_things_by_their_names() -> None:
     assert written(union(map(schema_of, (one, other)))) == {
         "type": "object",
         "properties": {
-            "step_s": {"type": ["null", "number"], "description": "seconds"},
+            "step_s": {
+                "type": ["null", "number"],
+                "description": "Seconds of a plain step. Unit: s.",
+            },
             "by": {
                 "type": "object",
                 "additionalProperties": {

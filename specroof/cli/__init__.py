@@ -148,14 +148,13 @@ GROUPS: Final = {
 }
 #: Commands for programs, each in the file of its name beside this one.
 _FOR_PROGRAMS: Final = {
-    "schema": "Print the JSON Schema of what a command's --json prints.",
     "mcp": "Answer questions of coding agents, as an MCP server on standard input and output.",
 }
 #: What help lists, by the first sentence of its help: questions, groups and commands for programs.
 #: Each of the first two is in the file of its name in `specroof.questions`.
 COMMANDS: Final = {**QUESTIONS, **GROUPS, **_FOR_PROGRAMS}
 #: What former commands are called now. Each goes on for one release, in its file, unlisted.
-FORMER: Final = {"simulate": "acceptance simulate"}
+FORMER: Final = {"simulate": "acceptance simulate", "schema": "COMMAND --json-schema"}
 
 
 class _Commands(OneLineGroup):
@@ -185,7 +184,7 @@ class _Commands(OneLineGroup):
 
 def _imported(name: str) -> Any:
     row = None
-    if name not in _FOR_PROGRAMS:
+    if name not in {*_FOR_PROGRAMS, "schema"}:
         row = getattr(import_module(f"specroof.questions.{name}"), "COMMAND", None)
     if row is not None:
         return _asked(name, row)
