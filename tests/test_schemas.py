@@ -74,8 +74,8 @@ def test_an_answer_without_a_key_or_with_another_kind_is_found() -> None:
 
 
 def test_schemas_unite_fields_and_tell_things_by_their_names() -> None:
-    one: dict[str, Any] = {"step_s": 1.0, "by": {"eagle-3": {"n": 1}}, "rows": [], "of": None}
-    other = {"step_s": None, "by": {"mtp": {"n": 2}}, "rows": [{"a": "x"}], "of": [True]}
+    one: dict[str, Any] = {"step_s": 1.0, "by": {"eagle-3": {"z": 1}}, "rows": [], "of": None}
+    other = {"step_s": None, "by": {"mtp": {"z": 2}}, "rows": [{"a": "x"}], "of": [True]}
     text = ["null", "string"]
     assert written(union(map(schema_of, (one, other)))) == {
         "type": "object",
@@ -88,8 +88,8 @@ def test_schemas_unite_fields_and_tell_things_by_their_names() -> None:
                 "type": "object",
                 "additionalProperties": {
                     "type": "object",
-                    "properties": {"n": {"type": ["null", "number"]}},
-                    "required": ["n"],
+                    "properties": {"z": {"type": ["null", "number"]}},
+                    "required": ["z"],
                 },
             },
             "rows": {
