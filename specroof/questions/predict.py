@@ -486,10 +486,12 @@ def predicted_to(
     ----------
     max_draft_len
         The longest draft of the grid: see `shared_max_draft_len`.
-    case, drafters, draft_lens
+    case, drafters
         As of `predicted`.
     notes
         Sentences for the reader besides those on the curves.
+    draft_lens
+        As of `predicted`.
 
     Raises
     ------
