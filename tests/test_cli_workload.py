@@ -272,6 +272,6 @@ def test_results_of_a_mock_calibrate(tmp_path: Path) -> None:
     bench.write_text("\n".join(map(json.dumps, rows)))
     words = f"calibrate {bench} -H b200 --engine ideal --model"
     found = result(f"{words} Qwen/Qwen3-8B")
-    assert [one["name"] for one in found["fitted"]] == ["pass_overhead_s", "sequence_overhead_s"]
-    assert found["points"][2]["place"].endswith("bench.jsonl, line 3")
+    assert [one["name"] for one in found["case"]["fitted"]] == ["pass_overhead_s", "sequence_overhead_s"]
+    assert found["rows"][2]["place"].endswith("bench.jsonl, line 3")
     assert "is of model 'Qwen/Qwen3-8B'; model is" in refused(f"{words} Qwen/Qwen3-4B")
