@@ -13,13 +13,7 @@ from specroof.architecture import Block, GroupedQueryAttention
 from specroof.errors import OptionError
 from specroof.hardware import EngineProfile, HardwareProfile, ServerSettings
 from specroof.latency import Deployment, Setup, engine_setup
-from specroof.serving.capacity import (
-    FRAMEWORKS,
-    ServedRoom,
-    in_server,
-    prefill_rules,
-    served_room,
-)
+from specroof.serving.capacity import FRAMEWORKS, ServedRoom, in_server, prefill_rules, served_room
 from specroof.serving.room import draft_footprint
 from specroof.serving.vllm import padded_layers
 from specroof.serving.workload import Workload
@@ -44,7 +38,6 @@ def room(
     options: Options | None = None,
     **told: Any,
 ) -> ServedRoom:
-    """Return the room for requests on one chip."""
     setup = Setup(
         chip, EngineProfile(name=framework), placement or Placement(), options or Options()
     )
@@ -58,7 +51,6 @@ def room(
 
 
 def largest(*words: Any, **told: Any) -> int:
-    """Return the largest batch at one point."""
     return int(room(*words, **told).largest_batch)
 
 
@@ -74,7 +66,6 @@ VLLM = 0.92 * 80 * GIB - 51 * 8 * MIB
 
 
 def peak(hidden: int, inner: int, vocab: int) -> float:
-    """Return the estimated peak of a pass of 8192 tokens with 1024 requests."""
     return 2 * 8192 * (4 * hidden + 2 * inner) + 8 * 1024 * vocab
 
 
@@ -308,7 +299,6 @@ def test_experts() -> None:
     assert left == pytest.approx(pool, rel=1e-12)
 
 
-@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize(
@@ -347,7 +337,6 @@ def test_more_memory_is_room_for_no_fewer(framework: str, gib: int, more: int) -
 
 
 def chip_of(gib: float) -> HardwareProfile:
-    """Return a chip of so much memory, all of it usable."""
     peak = replace(CHIP.peak, memory_bytes=gib * GIB)
     return replace(CHIP, peak=peak, usable_memory_bytes=gib * GIB)
 

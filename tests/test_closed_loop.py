@@ -67,7 +67,6 @@ def times_of(
 
 
 def predicted(toy: Toy) -> tuple[float, float, float]:
-    """Return requests per second, TTFT and TPOT by the closed forms."""
     load, times = times_of(toy)
     rate = end_to_end_tokens_per_s(
         load.running, times.token_s, wait_s=times.wait_s, output_len=toy.answer

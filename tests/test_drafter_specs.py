@@ -130,8 +130,6 @@ def test_more_denoising_steps_cost_more_and_accept_what_the_spec_says() -> None:
     assert np.all(two.draft_s[..., 1:] > 1.9 * one.draft_s[..., 1:])
 
 
-# --- where configs are found ---------------------------------------------------------------------
-
 TINY = {
     "architectures": ["LlamaForCausalLMEagle3"], "hidden_size": 2048, "num_hidden_layers": 1,
     "num_attention_heads": 16, "intermediate_size": 4096, "vocab_size": 248320,
@@ -173,9 +171,6 @@ def test_configs_are_found_by_path_by_name_and_on_the_hub(tmp_path: Path) -> Non
 def test_configs_that_are_nowhere_are_refused(spec: str, error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
         load_drafter(spec, fetch=lambda *_: None)
-
-
-# --- refusals ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,7 @@ from specroof import OptionError, ProfileError, hardware_names, load_hardware
 from specroof.cli import app
 from specroof.hardware import DevicePower, DevicePrice, parse_hardware
 from specroof.hardware.written import calibrated_yaml
-from specroof.speedup.price import (
-    frontier_of,
-    joules_per_million_tokens,
-    usd_per_million_tokens,
-)
+from specroof.speedup.price import frontier_of, joules_per_million_tokens, usd_per_million_tokens
 
 FILE = """
 format_version: 1
@@ -26,8 +22,6 @@ peak: {flops_per_s: {bf16: 1000.0e+12}, memory_bytes_per_s: 3.0e+12, memory_byte
 price: {usd_per_hour: 2.5, source: my provider, date: 2026-11-01}
 power: {board_watts: 700.0, loaded_frac: 0.8}
 """
-
-# --- price and energy -----------------------------------------------------------------------------
 
 
 def test_the_price_of_the_readme_by_hand() -> None:
@@ -49,8 +43,6 @@ def test_a_speedup_divides_the_price(
     )
     assert plain / faster == pytest.approx(speedup)
 
-
-# --- frontiers ------------------------------------------------------------------------------------
 
 points = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=12)
 
@@ -88,9 +80,6 @@ def test_the_cheapest_point_keeps_the_time_per_token() -> None:
 def test_shapes_that_differ_are_refused() -> None:
     with pytest.raises(OptionError, match=r"has shape \(1,\); allowed: \(2,\)"):
         frontier_of([1.0, 2.0], [1.0])
-
-
-# --- hardware files -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("trusted", [False, True])

@@ -80,7 +80,6 @@ def operation(kind: str, flops: float, moved: float) -> OpCost:
 
 
 def setup_of(hardware: HardwareProfile | None = None, /, **figures: Any) -> Setup:
-    """A unit chip, or another, whose engine has these figures."""
     engine = real(**figures)
     chips = replace(hardware, engines={"real": engine}) if hardware else chip(engine)
     return engine_setup(chips, "real", None, None)
@@ -504,7 +503,6 @@ def test_a_pass_cannot_be_narrower_than_its_tokens() -> None:
 
 
 def place(chip: str, engine: str, *sizes: int, **more: Any) -> Setup:
-    """A bundled chip under an engine, in a placement and with options."""
     nodes = {key: more.pop(key) for key in ("pipeline_parallel", "nodes") if key in more}
     placement = Placement(*sizes, **nodes)
     return engine_setup(load_hardware(chip), engine, placement, Options(**more))

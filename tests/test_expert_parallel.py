@@ -38,9 +38,6 @@ def thrown(
     return tuple(counts.max(axis=1).mean() / counts.mean() for counts in (hit, visits))
 
 
-# --- the fullest device --------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("n_experts", "top_k", "tokens", "devices", "off"),
     [
@@ -93,8 +90,6 @@ def test_one_token_and_a_device_for_each_expert() -> None:
     assert fullest(1, 1, 3, 1) == pytest.approx((1, 1))
 
 
-# --- what a pass makes of it ---------------------------------------------------------------------
-
 QWEN = "Qwen/Qwen3-30B-A3B"  # 128 experts, 8 of them for a token
 
 
@@ -135,9 +130,6 @@ def test_shared_experts_in_the_same_matmul_are_divided_evenly() -> None:
     hit = float(distinct_experts(np.array(8.0), 16, 1))
     assert uneven.compute_s / even.compute_s == pytest.approx((visits + 1) / 2)
     assert uneven.memory_s / even.memory_s == pytest.approx((hit * experts + 1) / (hit + 1))
-
-
-# --- what is sent --------------------------------------------------------------------------------
 
 
 @pytest.mark.golden

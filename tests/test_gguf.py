@@ -95,7 +95,6 @@ def header(metadata: dict[str, Any], tensors: Tensors) -> GgufHeader:
 
 
 def n_bytes(tensors: Tensors) -> int:
-    """The bytes of tensors by their blocks."""
     total = 0
     for _, shape, form in tensors:
         _, block, block_bytes = TYPES[form]
@@ -270,12 +269,10 @@ def tensor(name: str = "t", dims: tuple[int, ...] = (32,), kind: int = 0, offset
 
 
 def key(rest: bytes, name: str = "k", count: int = 1) -> bytes:
-    """A header of keys of one name with these bytes behind it."""
     return raw(counts=(0, count), rest=count * (text(name) + rest))
 
 
 def typed(spelt: str, *values: int) -> bytes:
-    """A header of a key with a type and what follows it."""
     return key(struct.pack(f"<{spelt}", *values))
 
 

@@ -81,7 +81,6 @@ def bundled(stem: str) -> HardwareProfile:
 
 
 def changed(old: str, new: str) -> str:
-    """The good file with one thing changed."""
     assert GOOD.count(old) == 1, f"{old!r} does not stand exactly once in the good file"
     return GOOD.replace(old, new)
 
@@ -424,7 +423,6 @@ FIGURES = [
 
 
 def rewritten(key: str, figure: str, value: str) -> str:
-    """The good file with another value for one figure."""
     return changed(figure, f"{key.rpartition('.')[2]}: {value}")
 
 
@@ -466,7 +464,6 @@ def test_a_number_too_large_for_a_float_is_refused() -> None:
 
 
 def keys(block: type[Any]) -> str:
-    """The keys of a block, as messages list them."""
     return ", ".join(field.name for field in fields(block) if field.name not in {"generic", "host"})
 
 
@@ -621,7 +618,6 @@ def test_a_file_that_is_no_safe_mapping_is_refused(text: str, message: str) -> N
     assert message in refusal(text)
 
 
-@pytest.mark.slow
 @pytest.mark.long
 @given(st.text(max_size=60))
 def test_no_text_gets_past_as_anything_but_one_line(text: str) -> None:

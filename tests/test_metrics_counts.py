@@ -8,15 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server_pages import (
-    SERVED,
-    Life,
-    line,
-    ngram_page,
-    sglang_page,
-    vllm_page,
-    without_steps,
-)
+from server_pages import SERVED, Life, line, ngram_page, sglang_page, vllm_page, without_steps
 from specroof.acceptance import Acceptance
 from specroof.errors import MeasurementError
 from specroof.reading.metrics_text import Sample, parse_metrics
@@ -34,14 +26,12 @@ def seen(*texts: str, seconds: float | None = None, model: str | None = None) ->
 
 
 def acceptance_of(found: Observed, kind: str = "eagle3") -> Acceptance:
-    """Return the acceptance of a server that drafts."""
     curve = measured_acceptance(found, kind)
     assert curve is not None
     return curve
 
 
 def without(page: str, word: str) -> str:
-    """Return a page but for the lines that hold a word."""
     return "".join(f"{one}\n" for one in page.splitlines() if word not in one)
 
 

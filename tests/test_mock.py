@@ -34,7 +34,6 @@ def point(
 
 
 def flags(command: str) -> dict[str, str]:
-    """Return the words behind each flag of a command."""
     words = shlex.split(command)
     pairs = zip(words, [*words[1:], "--"], strict=True)
     return {

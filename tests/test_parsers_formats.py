@@ -309,19 +309,16 @@ MXFP4: Config = {"dtype": "fp4", "qscheme": "per_group", "group_size": 32, "scal
 
 
 def quark(weight: object, inputs: object = None, **more: object) -> Config:
-    """Return a Quark config with one scheme for all."""
     scheme = {"weight": weight, "input_tensors": inputs, "output_tensors": None, "bias": None}
     return {"quant_method": "quark", "global_quant_config": scheme, **more}
 
 
 def torchao(kind: str, **data: object) -> Config:
-    """Return a torchao config as transformers writes it."""
     inner = {"_type": kind, "_version": 1, "_data": data}
     return {"quant_method": "torchao", "quant_type": {"default": inner}}
 
 
 def quantised(section: Config, **more: object) -> dict[str, WeightFormat]:
-    """Return the formats of the matrices of a small Llama's first layer."""
     model = parse(TINY | {"quantization_config": section} | more)
     return {name: linear.weight for name, linear in linears(model).items()}
 
@@ -335,11 +332,7 @@ def quantised(section: Config, **more: object) -> dict[str, WeightFormat]:
         quark(FP8, FP8, exclude=["lm_head", "*.o_proj"]),
         {"quant_method": "fbgemm_fp8", "modules_to_not_convert": ["o_proj"]},
         torchao("Float8WeightOnlyConfig") | {"modules_to_not_convert": ["o_proj"]},
-        {
-            "quant_method": "bitsandbytes",
-            "load_in_8bit": True,
-            "llm_int8_skip_modules": ["o_proj"],
-        },
+        {"quant_method": "bitsandbytes", "load_in_8bit": True, "llm_int8_skip_modules": ["o_proj"]},
         {
             "quant_method": "auto-round",
             "bits": 4,
@@ -431,7 +424,6 @@ AT_THE_LIMIT = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("entries", AT_THE_LIMIT)
 def test_the_longest_list_that_is_read_is_read_quickly(entries: list[str]) -> None:

@@ -32,10 +32,7 @@ KEY = "tie_word_embeddings"
 EXPERTS = of("TINY_EXPERTS", "num_local_experts", "shared_expert_intermediate_size")
 MOE = EXPERTS | STATED
 COMPRESSED = (
-    of(
-        "TINY_COMPRESSED",
-        *("intermediate_size", "kv_lora_rank", "qk_nope_head_dim", "v_head_dim"),
-    )
+    of("TINY_COMPRESSED", *("intermediate_size", "kv_lora_rank", "qk_nope_head_dim", "v_head_dim"))
     | STATED
 )
 LATENT = of("TINY_LATENT", "index_n_heads", "index_head_dim", "index_topk") | STATED

@@ -41,7 +41,6 @@ def drawn_prices(rng: np.random.Generator, **changes: Any) -> PassPrices:
 
 
 def flat_prices(round_s: float = 1.0, prompt_s: float = 1.0) -> PassPrices:
-    """Return prices that nothing changes."""
     rounds, prompts, nothing = (
         Grid([1.0, 2.0], [0.0, 1.0], np.full((2, 2), value)) for value in (round_s, prompt_s, 0.0)
     )
@@ -229,7 +228,6 @@ def one_by_one(  # noqa: C901, PLR0912, PLR0915 - a whole server, step by step
 
 
 def drawn_load(rng: np.random.Generator) -> tuple[Requests, PrefillRules, int]:
-    """Return a small load, a scheduler, and a capacity."""
     count = int(rng.integers(1, 14))
     arrival_s = np.sort(rng.random(count)) * rng.choice([0.0, 0.1, 1.0])
     prompts = rng.integers(1, 150, count)

@@ -47,12 +47,8 @@ MODELOPT = {
 
 
 def one(text: str, drafts: int | None = None) -> specroof.AcceptanceProfile:
-    """Return the one profile of a text."""
     (profile,) = parse_profiles(text, "file", drafts)
     return profile
-
-
-# --- what is read ------------------------------------------------------------------------------
 
 
 def test_counters_are_added_up_over_the_engines_of_each_model() -> None:
@@ -147,11 +143,7 @@ def test_a_trace_bank_is_a_profile_for_each_category() -> None:
     assert (code.task, code.survival) == ("code", (1.0, 0.0))
 
 
-# --- what is refused ---------------------------------------------------------------------------
-
-
 def without(word: str) -> str:
-    """Return the counters but for the lines that hold a word."""
     return "".join(f"{line}\n" for line in COUNTERS.splitlines() if word not in line)
 
 
@@ -197,10 +189,7 @@ PROFILED: list[tuple[dict[str, object], str]] = [
         "accept_rates.2 is 1.5; allowed: a number from 0 to 1",
     ),
     ({"conditional_accept_rates": [0.8, 0.9, 0.5]}, "allowed: the products"),
-    (
-        {"conditional_accept_rates": None, "marginal_accept_rates": [0.5, 0.6, 0.1]},
-        "never rise",
-    ),
+    ({"conditional_accept_rates": None, "marginal_accept_rates": [0.5, 0.6, 0.1]}, "never rise"),
     ({"conditional_accept_rates": None, "marginal_accept_rates": None}, " or marginal_accept"),
     ({"conditional_accept_rates": "high"}, "is 'high'; allowed: a list"),
     ({"conditional_accept_rates": [0.8, "x", 0.5]}, "accept_rates.1 is 'x'; allowed: a number"),
@@ -266,9 +255,6 @@ def test_what_contradicts_itself_or_is_something_else_is_refused_in_one_line(
     assert message in line
     assert "\n" not in line
     assert len(line) < 700
-
-
-# --- from disk ---------------------------------------------------------------------------------
 
 
 def test_a_file_is_a_profile_in_a_spec(tmp_path: Path) -> None:

@@ -28,9 +28,7 @@ DFLASH = "qwen3.6-35b-a3b/dflash/speed-bench"
 
 
 @pytest.mark.parametrize("profile", load_profiles(), ids=lambda profile: profile.name)
-def test_every_profile_gives_a_curve_as_deep_as_it_was_measured(
-    profile: AcceptanceProfile,
-) -> None:
+def test_every_profile_gives_a_curve_as_deep_as_it_was_measured(profile: AcceptanceProfile) -> None:
     curve = profile.acceptance()
     assert curve.max_draft_len == profile.draft_len
     assert curve.measured_on == profile.model != ""

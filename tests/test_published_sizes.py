@@ -39,7 +39,6 @@ BF16 = 2
 
 @cache
 def bundled(checkpoint: str) -> Architecture:
-    """Return a bundled model, straight from the parser."""
     return read_config(FOLDER / f"{checkpoint.replace('/', '--')}.json")
 
 
@@ -291,7 +290,6 @@ def mimo_draft_layer(checkpoint: str) -> int:
 
 
 def beside(row: dict[str, Any]) -> float:
-    """Return what the parts beside the language model add up to."""
     named = row.get("beside", ())
     parts = [function(row["checkpoint"]) for function in BESIDE if function.__name__ in named]
     assert len(parts) == len(named)

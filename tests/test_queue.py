@@ -18,7 +18,6 @@ SMALL = {"engine": "sglang", "max_draft_len": 4, "drafters": "mtp,accept=0.8"}
 
 
 def asked(**told: Any) -> Prediction:
-    """Return a prediction of a hybrid model on one chip, which has room for few."""
     return predict("Qwen/Qwen3.5-27B", "h200", **{**SMALL, **told})
 
 

@@ -37,14 +37,12 @@ def deployment(
     placement: Placement | None = None,
     options: Options | None = None,
 ) -> Deployment:
-    """Return a model on a chip whose engine has such evidence."""
     profile = replace(CHIP.engine("vllm"), framework=None, reach=reach)
     made = replace(chip, engines={"vllm": profile})
     return Deployment(load_model(model), engine_setup(made, "vllm", placement, options))
 
 
 def near_of(served: Deployment, *load: Any, drafter: str = "eagle3") -> dict[str, Any]:
-    """Return how near the evidence of an engine is to a load: contexts, then batch sizes."""
     near = nearness(served, [drafter], *load)
     assert near is not None
     return near

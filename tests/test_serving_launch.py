@@ -35,9 +35,7 @@ VLLM_FIELDS = {
     *("method", "model", "num_speculative_tokens", "parallel_drafting", "prompt_lookup_max"),
     "num_speculative_tokens_per_batch_size",
 }
-VLLM_METHODS = {
-    *("mtp", "eagle", "eagle3", "dflash", "dspark", "draft_model", "ngram", "suffix"),
-}
+VLLM_METHODS = {*("mtp", "eagle", "eagle3", "dflash", "dspark", "draft_model", "ngram", "suffix")}
 # The flags of sglang 0.5.23 that plans may use.
 SGLANG_FLAGS = {
     *("--speculative-algorithm", "--speculative-draft-model-path", "--speculative-num-steps"),
@@ -429,11 +427,7 @@ def told(framework: str, **settings: Any) -> tuple[str, tuple[str, ...]]:
         ({"chunk": 0}, "--no-enable-chunked-prefill", "--chunked-prefill-size -1"),
         ({"mixed": True}, "", "--enable-mixed-chunk"),
         ({"mixed": False}, None, ""),
-        (
-            {"state_dtype": "bf16"},
-            "--mamba-ssm-cache-dtype bfloat16",
-            "--mamba-ssm-dtype bfloat16",
-        ),
+        ({"state_dtype": "bf16"}, "--mamba-ssm-cache-dtype bfloat16", "--mamba-ssm-dtype bfloat16"),
         ({"prefix_cache": True}, "--enable-prefix-caching", ""),
         ({"prefix_cache": False}, "--no-enable-prefix-caching", "--disable-radix-cache"),
     ],
@@ -515,7 +509,6 @@ SCHEDULE = ((1, 16, 5), (17, 64, 2), (65, 256, 0))
 
 
 def vllm_drafts(schedule: list[list[int]], batch: int) -> int:
-    """Return the drafts at a batch, by vllm 0.33.0's rule: what is above keeps the last value."""
     return [drafts for first, _, drafts in schedule if first <= batch][-1]
 
 

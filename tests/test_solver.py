@@ -108,13 +108,11 @@ TENTH, HALF = autoregressive_drafter(0.1), constant_acceptance(0.5)
 def curve(
     drafter: Drafter = IDEAL, acceptance: Acceptance | None = None, **choices: Any
 ) -> SpeedupCurve:
-    """Return a curve of the toy, with the count of estimators unless `choices` say otherwise."""
     toy: dict[str, Any] = {"model": TOY, "hardware": BALANCED, "options": MATRIX_ONLY}
     return speedup_curve(drafter=drafter, acceptance=acceptance, **(toy | choices))
 
 
 def made(tokens_per_round: npt.ArrayLike, round_s: npt.ArrayLike = 1.0) -> SpeedupCurve:
-    """Return a curve of given tokens and seconds, at one context and one batch size."""
     tokens = np.array(tokens_per_round, dtype=float)[None, None, :]
     seconds = np.broadcast_to(np.array(round_s, dtype=float), tokens.shape)
     one, draft_len = np.array([1.0]), np.arange(tokens.size)
@@ -162,7 +160,6 @@ def test_a_replayed_verification_may_gain_more_than_its_tokens() -> None:
     assert replayed.speedup[0, 0, 1] > replayed.tokens_per_round[0, 0, 1]
 
 
-@pytest.mark.slow
 @pytest.mark.long
 @given(questions(paid_drafters))
 def test_no_drafter_beats_the_ideal_one(asked: dict[str, Any]) -> None:
@@ -171,7 +168,6 @@ def test_no_drafter_beats_the_ideal_one(asked: dict[str, Any]) -> None:
     assert np.all(np.nan_to_num(paid) <= free * (1 + 1e-12))
 
 
-@pytest.mark.slow
 @pytest.mark.long
 @given(questions())
 def test_doubling_every_peak_halves_every_time_and_moves_no_optimum(asked: dict[str, Any]) -> None:

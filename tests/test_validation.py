@@ -103,9 +103,6 @@ def test_a_check_across_keys_is_reported_with_the_dotted_key(
     assert str(caught.value) == f"x.yaml: {key} is 1; allowed: at least low, which is 2"
 
 
-# --- what values may be --------------------------------------------------------------------------
-
-
 # NaN fails every comparison, and infinity the upper bound.
 LARGEST = sys.float_info.max
 Positive = Annotated[float, accept("a number above 0", lambda one: 0 < one <= LARGEST, int, float)]

@@ -111,7 +111,6 @@ EXPERTS: Config = {
 
 
 def expert_formats(config: Config, mix: str) -> list[str]:
-    """Return the formats of the experts, layer by layer."""
     model = mixed(parse(config), mix)
     return [
         block.core.weight.name
@@ -122,7 +121,6 @@ def expert_formats(config: Config, mix: str) -> list[str]:
 
 
 def matrix_formats(model: Architecture, *names: str) -> list[str]:
-    """Return the formats of matrices."""
     found = linears(model)
     return [found[name].weight.name for name in names]
 

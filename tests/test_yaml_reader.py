@@ -19,7 +19,6 @@ from specroof.reading.yaml_text import (
 
 
 def refusal(text: str) -> str:
-    """The message that `text` is refused with."""
     with pytest.raises(ProfileError) as caught:
         parse_yaml(text, source="here/x.yaml", error=ProfileError)
     message = str(caught.value)
@@ -30,7 +29,6 @@ def refusal(text: str) -> str:
 
 
 def nested(levels: int) -> str:
-    """A mapping `levels` deep."""
     return "{a: " * levels + "1" + "}" * levels
 
 
