@@ -42,8 +42,9 @@ from specroof.scoring.local import (
     local_scores,
 )
 from specroof.serving.capacity import served_room
-from specroof.serving.launch import YOUR_FILE, Speculation, launch, server_command
+from specroof.serving.launch import Speculation, launch, server_command
 from specroof.serving.room import draft_footprint, target_footprint
+from tables import rows
 
 ZERO = np.zeros(())
 Scores = tuple[LocalScore, ...]
@@ -500,13 +501,7 @@ def test_what_a_local_machine_cannot_do_is_refused_in_one_line(ask: Any, says: s
 
 @pytest.mark.parametrize(
     ("framework", "model", "command"),
-    [
-        ("llama.cpp", "me/model", f"llama-server --model '{YOUR_FILE}'"),
-        ("llama.cpp", "q.gguf", "llama-server --model q.gguf"),
-        ("mlx", "me/model", "mlx_lm.server --model me/model"),
-        ("llama.cpp", "me/model:Q4_K_M", "llama-server -hf me/model:Q4_K_M"),
-        ("lmstudio", "me/model", "lms load me/model"),
-    ],
+    rows("launch", "local_commands"),
 )
 def test_commands_of_local_servers(framework: str, model: str, command: str) -> None:
     assert server_command(framework, model, Placement()) == command

@@ -9,6 +9,7 @@ import pytest
 from specroof import OptionError
 from specroof.serving.benchmark_commands import MockPoint, mock_commands
 from specroof.serving.launch import Speculation
+from tables import rows
 
 POINT: dict[str, Any] = {
     "model": "Qwen/Qwen3-8B",
@@ -112,17 +113,7 @@ def test_vllm_is_told_by_its_speculative_config() -> None:
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [
-        ({"kind": "block"}, "drafter is 'block'; allowed: mtp, eagle, eagle3, model, ngram"),
-        (
-            {"draft_model": None},
-            "draft_model is missing; eagle3 needs the drafter's config; allowed: a Hub",
-        ),
-        ({"weights": "fp4"}, "--weights is 'fp4'; allowed, as engines make it: fp8"),
-        ({"kv_cache": "int8"}, "--kv-cache is 'int8'; allowed, as engines make it: bf16, fp8"),
-        ({"input_len": 0}, "input_len is 0"),
-        ({"tokens_per_round": 6.5}, "tokens_per_round is 6.5; allowed: from 1 to 6"),
-    ],
+    rows("refusals", "mocks"),
 )
 def test_what_cannot_be_measured_is_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError) as refusal:

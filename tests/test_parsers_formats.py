@@ -9,6 +9,7 @@ import yaml
 from effort import cpu_bound
 from specroof.architecture import WEIGHT_FORMATS, Experts, WeightFormat
 from specroof.parsers.formats import ModuleNames
+from tables import rows
 from tiny_configs import (
     DATA,
     FP8_BLOCKS,
@@ -452,27 +453,7 @@ def test_more_patterns_than_any_list_has_are_refused_quickly(entries: list[str])
 
 @pytest.mark.parametrize(
     "expression",
-    [
-        r"a(?!b)",
-        r"a(?=b)",
-        r"(?<=a)b",
-        r"(a)\1",
-        r"(?P<n>a)",
-        r"(?i)a",
-        r"\ba",
-        r"\x61",
-        r"a{,3}",
-        r"a{",
-        r"(a{60}){60}",
-        r"a{9999}",
-        # what `re` refuses itself
-        r"(a",
-        r"a)",
-        r"a**",
-        r"*a",
-        r"[a",
-        "a\\",
-    ],
+    rows("refusals", "expressions"),
 )
 def test_an_expression_that_needs_more_is_refused_in_one_line(expression: str) -> None:
     with pytest.raises(re.error):
@@ -485,21 +466,7 @@ def test_an_expression_that_needs_more_is_refused_in_one_line(expression: str) -
 
 @pytest.mark.parametrize(
     ("expression", "layer", "name", "expected"),
-    [
-        # as they stand in files of Kimi-K2.5, Kimi-K3 and Llama-4-Scout-FP8-dynamic
-        (r"re:.*self_attn.*", 3, "self_attn.q_proj", True),
-        (r"re:.*self_attn", 3, "self_attn.q_proj", True),
-        (r"re:.*mlp\.(gate|up|gate_up|down)_proj.*", 0, "mlp.gate_up_proj", True),
-        (r"re:.*mlp\.(gate|up|gate_up|down)_proj.*", 3, "mlp.experts.0.up_proj", False),
-        (r"re:.*shared_experts.*", 3, "mlp.shared_experts.up_proj", True),
-        (r"re:model\.layers\.\d+\.mlp\.gate$", 12, "mlp.gate", True),
-        (r"re:model\.layers\.\d+\.mlp\.gate$", 12, "mlp.gate_proj", False),
-        (r"re:.*lm_head", None, "lm_head", True),
-        # as people write them
-        (r"re:.*layers\.[0-9]+\.mlp\.experts\.\d+\..*_proj$", 3, "mlp.experts.0.up_proj", True),
-        (r"re:.*layers\.(?:0|1|2)\.", 3, "mlp.gate", False),
-        (r"re:.*layers\.\d{1,2}\.mlp.*?gate", 3, "mlp.gate", True),
-    ],
+    rows("values", "expressions"),
 )
 def test_published_expressions_name_what_they_should(
     expression: str, layer: int | None, name: str, expected: bool

@@ -17,6 +17,7 @@ from specroof.serving.pass_prices import Grid, PassPrices, pass_prices
 from specroof.serving.played import Memory, play, steady_rounds
 from specroof.serving.workload import Requests, Workload, closed_loop, open_loop, trace
 from specroof.speedup.curve import acceptance_of
+from tables import rows
 
 STOPS = PrefillRules(chunk=64, shares_passes=False, drafts_beside=False)
 SHARES = PrefillRules(chunk=64, shares_passes=True, drafts_beside=True)
@@ -576,16 +577,7 @@ def test_rounds_add_up_as_one_by_one(seed: int) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "says"),
-    [
-        ({"arrival_s": [0, 2, 1]}, "arrival_s[2] is 1.0; allowed: 2 or later"),
-        ({"arrival_s": [-1, 0, 1]}, "arrival_s is -1.0"),
-        ({"input_len": [5, 0, 5]}, "input_len is 0.0"),
-        ({"output_len": [5, math.nan, 5]}, "output_len is nan"),
-        ({"cached_len": [0, 5, 0]}, "cached_len[1] is 5.0; allowed: at most 4"),
-        ({"input_len": [5, 5]}, "input_len (2,)"),
-        ({"input_len": [[5], [5]]}, "input_len (2, 1)"),
-        ({"concurrency": 0}, "concurrency is 0"),
-    ],
+    rows("refusals", "traces"),
 )
 def test_a_trace_that_cannot_be_is_refused(changes: dict[str, Any], says: str) -> None:
     load: dict[str, Any] = {"arrival_s": [0, 1, 2], "input_len": 5, "output_len": 5}

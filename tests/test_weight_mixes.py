@@ -13,6 +13,7 @@ from specroof.architecture.mixes import GGUF_FORMATS, MIXES, mixed
 from specroof.catalog.names import load_draft_config, load_model
 from specroof.cost import ForwardPass, forward_cost, storage, stored_as
 from specroof.latency.model import option_notes
+from tables import rows
 from tiny_configs import TINY, TINY_EXPERTS, TINY_HYBRID, Config, linears, parse
 
 DATA: dict[str, Any] = yaml.safe_load(
@@ -68,17 +69,7 @@ WIDE: Config = {**TINY, "hidden_size": 256, "intermediate_size": 512, "num_atten
 
 @pytest.mark.parametrize(
     ("name", "hidden_size", "stand_in"),
-    [
-        ("q4_k_s", 96, "q5_0"),
-        ("q5_k_s", 96, "q5_1"),
-        ("q6_k", 96, "q8_0"),
-        ("iq4_xs", 96, "iq4_nl"),
-        ("q3_k_s", 96, "q4_0"),
-        ("q4_0", 96, "q4_0"),
-        ("q4_k_s", 48, "fp16"),
-        ("q8_0", 48, "fp16"),
-        ("mlx-4bit", 96, "bf16"),
-    ],
+    rows("values", "stand_ins"),
 )
 def test_rows_that_are_no_whole_blocks(name: str, hidden_size: int, stand_in: str) -> None:
     config = TINY | {"hidden_size": hidden_size, "head_dim": 16, "num_hidden_layers": 9}
