@@ -19,10 +19,7 @@ def setup_of(chip: str, engine: str, options: Options | None = None) -> Setup:
     return Setup(load_hardware(chip), profile, EIGHT, options or Options())
 
 
-@pytest.mark.parametrize(
-    ("model", "chips", "sglang", "vllm"),
-    rows("values", "server_caches"),
-)
+@pytest.mark.parametrize(("model", "chips", "sglang", "vllm"), rows("values", "server_caches"))
 def test_the_default_cache_of_servers(model: str, chips: str, sglang: str, vllm: str) -> None:
     found = load_model(model)
     expected = {"sglang": sglang, "vllm": vllm, "generic": vllm, "ideal": "bf16"}

@@ -17,6 +17,7 @@ from specroof.serving.capacity import FRAMEWORKS, ServedRoom, in_server, prefill
 from specroof.serving.room import draft_footprint
 from specroof.serving.vllm import padded_layers
 from specroof.serving.workload import Workload
+from tables import rows
 
 MIB, GIB = 2.0**20, 2.0**30
 #: A chip of 80 GiB that no rule knows by name.
@@ -146,16 +147,7 @@ def test_windows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "windows", "blocks", "lengths", "held"),
-    [
-        ("google/gemma-3-27b-it", None, 15070, (16384, 200), 6),
-        ("google/gemma-3-27b-it", None, 15070, (16000, 768), 6),
-        ("google/gemma-3-27b-it", None, 15070, (4096, 512), 21),
-        ("google/gemma-3-27b-it", None, 8000, (1024, 1024), 16),
-        ("openai/gpt-oss-120b", None, 17505, (8192, 200), 32),
-        ("openai/gpt-oss-120b", None, 4000, (4096, 64), 14),
-        ("openai/gpt-oss-120b", 8192, 3000, (8192, 256), 4),
-    ],
+    ("model", "windows", "blocks", "lengths", "held"), rows("values", "window_blocks")
 )
 def test_windows_hold_the_whole_of_a_prompt_that_starts(
     model: str, windows: int | None, blocks: int, lengths: tuple[int, int], held: int

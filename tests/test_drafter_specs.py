@@ -32,30 +32,7 @@ def curve(spec: str, **choices: Any) -> SpeedupCurve:
     )
 
 
-SPECS = [
-    "mtp",
-    f"mtp,config={TARGET}",
-    "eagle",
-    "eagle3",
-    "eagle3,tree=3/1/1,siblings=.2/.1",
-    "eagle3,tree=eagle2,nodes=12,top-k=3,siblings=.2/.1",
-    "eagle3,tree=sequoia,nodes=12,siblings=.2/.1",
-    "eagle3,tree=eagle2,nodes=12,top-k=3",
-    "eagle3,tree=3/1/1",
-    "mtp,tree=8/7/8,siblings=" + "/".join(["0.01"] * 7),  # the largest: 512 drafts
-    "medusa",
-    "dflash",
-    "dflash,config=z-lab/Qwen3.6-35B-A3B-DFlash,steps=2",
-    "dflash,block=8",
-    "dspark,drafts=5",
-    "p_eagle",
-    "model,config=Qwen/Qwen3.5-4B,tp=1",
-    "model,config=Qwen/Qwen3.5-4B,device=h100-sxm,link=64e9,link-latency=5e-6,overlap=0.8",
-    "mtp,overlap=1",
-    "ngram",
-    "prompt_lookup,match=0.5,round-s=1e-5,token-s=1e-6",
-    "suffix",
-]
+SPECS = rows("values", "priced_specs")
 
 
 @pytest.mark.parametrize("spec", SPECS)

@@ -13,6 +13,7 @@ from specroof.cli import app
 from specroof.hardware import DevicePower, DevicePrice, parse_hardware
 from specroof.hardware.written import calibrated_yaml
 from specroof.speedup.price import frontier_of, joules_per_million_tokens, usd_per_million_tokens
+from tables import rows
 
 FILE = """
 format_version: 1
@@ -108,17 +109,7 @@ def test_every_bundled_price_and_power_has_a_source() -> None:
     assert DevicePower(board_watts=300.0).watts == 300
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("2.5", "-1.0", r"price.usd_per_hour is -1.0; allowed: a number from 0 to"),
-        ("2026-11-01", "yesterday", r"price.date is 'yesterday'; allowed: a date such as"),
-        ("source: my provider, ", "", r"price.source is missing"),
-        ("700.0", "0.0", r"power.board_watts is 0.0; allowed:"),
-        ("0.8", "1.5", r"power.loaded_frac is 1.5; allowed: a number from 0 to 1"),
-        ("board_watts: 700.0, ", "", r"power.board_watts is missing"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "message"), rows("refusals", "prices_and_power"))
 def test_bad_money_and_watts_are_refused(old: str, new: str, message: str) -> None:
     with pytest.raises(ProfileError, match=rf"^mine.yaml: {message}"):
         parse_hardware(FILE.replace(old, new), source="mine.yaml")

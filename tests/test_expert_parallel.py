@@ -40,8 +40,7 @@ def thrown(
 
 
 @pytest.mark.parametrize(
-    ("n_experts", "top_k", "tokens", "devices", "off"),
-    rows("values", "fullest_devices"),
+    ("n_experts", "top_k", "tokens", "devices", "off"), rows("values", "fullest_devices")
 )
 def test_the_fullest_device_is_that_of_dice(
     n_experts: int, top_k: int, tokens: int, devices: int, off: float

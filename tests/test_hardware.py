@@ -328,10 +328,7 @@ def test_a_file_that_could_not_be_read_is_not_written(name: str) -> None:
         calibrated_yaml(good, IDEAL_ENGINE, name=name, source="a test")
 
 
-@pytest.mark.parametrize(
-    ("stem", "dtype", "used", "teraflops"),
-    rows("values", "arithmetic"),
-)
+@pytest.mark.parametrize(("stem", "dtype", "used", "teraflops"), rows("values", "arithmetic"))
 def test_a_dtype_that_the_chip_lacks_runs_in_the_next_wider_one(
     stem: str, dtype: str, used: str, teraflops: float
 ) -> None:
@@ -487,10 +484,7 @@ def test_a_key_or_value_that_is_not_allowed_is_refused(old: str, new: str, said:
     assert re.match(".*".join(map(re.escape, said.split("…"))), refusal(changed(old, new)))
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    rows("refusals", "engine_figures"),
-)
+@pytest.mark.parametrize(("line", "said"), rows("refusals", "engine_figures"))
 def test_a_figure_of_an_engine_that_is_not_allowed_is_refused(line: str, said: str) -> None:
     text = changed("    memory_frac: 0.8\n", f"    {line}\n")
     pattern = ".*".join(map(re.escape, f"engines.fast.{said}".split("…")))

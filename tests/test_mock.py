@@ -63,15 +63,6 @@ def test_sglang_counts_the_root_among_the_draft_tokens() -> None:
     assert (sent["--max-concurrency"], sent["--random-range-ratio"]) == ("8", "1")
 
 
-def test_a_block_has_no_steps_and_an_mtp_no_drafter() -> None:
-    block = flags(mock_commands(point("dflash"))[2][1])
-    assert "--speculative-num-steps" not in block
-    assert block["--speculative-algorithm"] == "DFLASH"
-    mtp = flags(mock_commands(point("mtp", None))[2][1])
-    assert "--speculative-draft-model-path" not in mtp
-    assert mtp["--speculative-algorithm"] == "EAGLE"
-
-
 @pytest.mark.parametrize(("batch_size", "requests"), [(1, "48"), (48, "48"), (256, "256")])
 def test_a_drafting_sglang_is_told_to_run_all_requests(batch_size: int, requests: str) -> None:
     # SGLang 0.5.23, `_handle_eagle_family` and its like: "Max running requests is reset to 48 for
@@ -111,10 +102,7 @@ def test_vllm_is_told_by_its_speculative_config() -> None:
     assert "model" not in json.loads(flags(mtp[2][1])["--speculative-config"])
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    rows("refusals", "mocks"),
-)
+@pytest.mark.parametrize(("change", "message"), rows("refusals", "mocks"))
 def test_what_cannot_be_measured_is_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError) as refusal:
         point(**change)
@@ -142,13 +130,6 @@ def test_both_engines_force_all_kinds_that_both_have(
     looked_up = algorithm == "NGRAM"
     assert ("model" in config) is not looked_up
     assert ("--speculative-draft-model-path" in flags(sglang)) is not looked_up
-
-
-def test_a_block_is_drafted_whole_and_verified_in_part() -> None:
-    command = mock_commands(point("dspark", draft_len=3, block=7), "vllm")[2][1]
-    config = json.loads(flags(command)["--speculative-config"])
-    assert config["num_speculative_tokens"] == 7
-    assert config["num_speculative_tokens_per_batch_size"] == [[1, 8, 3]]
 
 
 def test_an_engine_without_forced_acceptance_is_refused() -> None:

@@ -451,10 +451,7 @@ def test_more_patterns_than_any_list_has_are_refused_quickly(entries: list[str])
     assert "allowed: module names" in line
 
 
-@pytest.mark.parametrize(
-    "expression",
-    rows("refusals", "expressions"),
-)
+@pytest.mark.parametrize("expression", rows("refusals", "expressions"))
 def test_an_expression_that_needs_more_is_refused_in_one_line(expression: str) -> None:
     with pytest.raises(re.error):
         ModuleNames([f"re:{expression}"])
@@ -464,10 +461,7 @@ def test_an_expression_that_needs_more_is_refused_in_one_line(expression: str) -
     )
 
 
-@pytest.mark.parametrize(
-    ("expression", "layer", "name", "expected"),
-    rows("values", "expressions"),
-)
+@pytest.mark.parametrize(("expression", "layer", "name", "expected"), rows("values", "expressions"))
 def test_published_expressions_name_what_they_should(
     expression: str, layer: int | None, name: str, expected: bool
 ) -> None:

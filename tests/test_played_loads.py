@@ -9,12 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specroof import (
-    load_drafter,
-    load_hardware,
-    load_model,
-    predict,
-)
+from specroof import load_drafter, load_hardware, load_model, predict
 from specroof.latency import Deployment, engine_setup
 from specroof.serving import played
 from specroof.serving.capacity import served_room

@@ -195,6 +195,7 @@ REFUSED = [
         for rates, message in LOGGED
     ),
     *((json.dumps(MODELOPT | changed), message) for changed, message in PROFILED),
+    (json.dumps(MODELOPT | {"mean_accept_length": 10**400}), "a number from 0 to 1e+20"),
     *TEXTS,
 ]
 

@@ -55,8 +55,7 @@ def test_names_are_unique_and_fit_into_a_spec_and_others_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "draft_len", "tokens_per_round"),
-    rows("values", "acceptance_lengths"),
+    ("name", "draft_len", "tokens_per_round"), rows("values", "acceptance_lengths")
 )
 def test_acceptance_lengths_as_published(
     name: str, draft_len: int, tokens_per_round: float
@@ -121,10 +120,7 @@ def test_past_the_measured_depth_a_name_must_be_given() -> None:
         assert f"extrapolated: {how}" in longer.acceptance_from
 
 
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    rows("refusals", "profile_specs"),
-)
+@pytest.mark.parametrize(("spec", "message"), rows("refusals", "profile_specs"))
 def test_a_wrong_spec_is_refused_in_one_line(spec: str, message: str) -> None:
     with pytest.raises(specroof.SpecroofError, match=message) as refusal:
         specroof.load_drafter(spec)

@@ -161,13 +161,6 @@ def test_the_ideal_engine_has_no_end_unless_asked_for() -> None:
     assert np.isnan(counted.curves[0].decode_s[0, 1])
 
 
-def test_state_in_half_the_bytes_is_room_and_time() -> None:
-    before, after = asked(concurrency=[64]), asked(concurrency=[64], server="state-dtype=bf16")
-    assert np.all(after.limits[0].largest > before.limits[0].largest)
-    one, other = asked(batch_size=[1]), asked(batch_size=[1], server="state-dtype=bf16")
-    assert np.all(other.curves[0].round_s < one.curves[0].round_s)
-
-
 def test_a_limited_prediction_prices_its_grid_once(monkeypatch: pytest.MonkeyPatch) -> None:
     priced: list[object] = []
 

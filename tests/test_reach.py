@@ -62,10 +62,7 @@ def test_nothing_lies_outside_of_what_was_measured() -> None:
     assert list(reach_notes(deployment(None), "eagle3", 1, 1)) == []
 
 
-@pytest.mark.parametrize(
-    ("changes", "load", "said"),
-    rows("values", "reach"),
-)
+@pytest.mark.parametrize(("changes", "load", "said"), rows("values", "reach"))
 def test_what_lies_outside_is_said(
     changes: dict[str, Any], load: tuple[Any, Any], said: list[str]
 ) -> None:

@@ -52,10 +52,7 @@ def test_words_and_mappings_say_the_same() -> None:
     assert ServerSettings().stated == {}
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    rows("refusals", "server_words"),
-)
+@pytest.mark.parametrize(("words", "said"), rows("refusals", "server_words"))
 def test_bad_words_are_refused(words: str, said: str) -> None:
     with pytest.raises(OptionError) as refusal:
         parse_server(words)

@@ -32,10 +32,7 @@ class Outer(BaseModel):
     names: list[str] = Field(default=[], min_length=1)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    rows("refusals", "checked_keys"),
-)
+@pytest.mark.parametrize(("text", "message"), rows("refusals", "checked_keys"))
 def test_a_model_is_refused_in_one_line_with_key_value_and_what_is_allowed(
     text: str, message: str
 ) -> None:

@@ -67,10 +67,7 @@ def test_layers_with_more_bits_by_hand() -> None:
 WIDE: Config = {**TINY, "hidden_size": 256, "intermediate_size": 512, "num_attention_heads": 8}
 
 
-@pytest.mark.parametrize(
-    ("name", "hidden_size", "stand_in"),
-    rows("values", "stand_ins"),
-)
+@pytest.mark.parametrize(("name", "hidden_size", "stand_in"), rows("values", "stand_ins"))
 def test_rows_that_are_no_whole_blocks(name: str, hidden_size: int, stand_in: str) -> None:
     config = TINY | {"hidden_size": hidden_size, "head_dim": 16, "num_hidden_layers": 9}
     model = mixed(parse(config), name)
