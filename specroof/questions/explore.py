@@ -37,7 +37,7 @@ from specroof.hardware import (
 )
 from specroof.latency import Deployment, Setup, check_placement, engine_setup
 from specroof.page import PageGrid, document, packed, script_json
-from specroof.questions.advise import USUAL_FRAMEWORKS, speculation_of
+from specroof.questions.advise import USUAL_FRAMEWORKS
 from specroof.questions.answer import Noted
 from specroof.questions.request import (
     CHIPS,
@@ -62,6 +62,7 @@ from specroof.questions.request import (
     whole_numbers,
     words,
 )
+from specroof.questions.speculation import speculation_of
 from specroof.serving.capacity import (
     PrefillRules,
     ServerRoom,
