@@ -115,10 +115,6 @@ def test_vllm_is_told_by_its_speculative_config() -> None:
     ("change", "message"),
     [
         ({"kind": "block"}, "drafter is 'block'; allowed: mtp, eagle, eagle3, model, ngram"),
-        (
-            {"draft_model": None},
-            "draft_model is missing; eagle3 needs the drafter's config; allowed: a Hub",
-        ),
         ({"weights": "fp4"}, "--weights is 'fp4'; allowed, as engines make it: fp8"),
         ({"kv_cache": "int8"}, "--kv-cache is 'int8'; allowed, as engines make it: bf16, fp8"),
         ({"input_len": 0}, "input_len is 0"),

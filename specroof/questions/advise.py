@@ -797,8 +797,8 @@ def advise(request: AdviseRequest) -> Advice:
         else:
             split = None if use is None else use.split
             chip = _chip_advice(checked, setup, given, split, off)
-            notes = (*chip.notes, *filter(None, [note]))
-            chips.append(replace(chip, notes=notes, refused=refused | chip.refused))
+            said = (*chip.notes, *filter(None, [note]))
+            chips.append(replace(chip, notes=said, refused=refused | chip.refused))
     if not chips:
         message = (
             f"hardware: {'; '.join(unfit)}; allowed: a chip that it fits on, or tensor_parallel"
@@ -808,7 +808,7 @@ def advise(request: AdviseRequest) -> Advice:
     if request.bench:
         _refuse_unmeasured(chips[0].to_measure)
     policies = _policies(checked, chips[0])
-    told = [*chips, *filter(None, [policies])]
+    notes = [chip.notes for chip in chips] + ([] if policies is None else [policies.notes])
     return Advice(
         model=model,
         workload=checked.workload,
@@ -817,7 +817,7 @@ def advise(request: AdviseRequest) -> Advice:
         chips=tuple(chips),
         model_name=checked.model_name,
         policies=policies,
-        notes=tuple(dict.fromkeys(note for one in told for note in one.notes)),
+        notes=tuple(dict.fromkeys(chain.from_iterable(notes))),
         warnings=(*unfit, *dict.fromkeys(w for chip in chips for w in chip.warnings)),
     )
 

@@ -669,15 +669,16 @@ class Exploration(Noted):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the choices of the page."""
-        return {
-            "models": list(self.models),
-            "hardware": list(self.hardware),
-            "context_len": list(self.axes.context_len),
-            "batch_size": list(self.axes.batch_size),
-            "draft_len": list(range(self.axes.max_draft_len + 1)),
-            "options": self.changed_options,
-            **self.messages,
-        }
+        return self.envelope(
+            {
+                "models": list(self.models),
+                "hardware": list(self.hardware),
+                "context_len": list(self.axes.context_len),
+                "batch_size": list(self.axes.batch_size),
+                "draft_len": list(range(self.axes.max_draft_len + 1)),
+                "options": self.changed_options,
+            }
+        )
 
     @property
     def records(self) -> list[dict[str, Any]]:

@@ -1165,6 +1165,8 @@ class DeploymentRequest:
         framework = RUNS.get(framework, framework)
         if engine is None:
             return hardware, None if hardware.owns(framework) else framework
+        if engine == GENERIC and framework not in hardware.engines:
+            return hardware, framework
         rules = hardware.engine(engine).rules
         if rules not in {framework, IDEAL_ENGINE.rules}:
             refuse("framework", self.framework, f"{rules}, whose rules engine {engine} has")
