@@ -40,6 +40,7 @@ _ROOMS: Final = {
     ),
     "hardware": ("EngineProfile", "HardwareProfile", "Placement"),
     "latency": ("PassLatency",),
+    "questions.adaptive": ("adaptive",),  # the table of `advise` with policies, of batches too
     "questions.answer": ("Answer",),
     "questions.curves": ("forward_cost", "forward_latency", "speedup_curve"),
     "questions.study_grid": ("Study", "Target"),
@@ -101,6 +102,7 @@ if TYPE_CHECKING:
     from specroof.montecarlo import simulate_batch as simulate_batch
     from specroof.montecarlo import simulate_exactness as simulate_exactness
     from specroof.questions import *  # noqa: F403 - every question
+    from specroof.questions.adaptive import adaptive as adaptive
     from specroof.questions.answer import Answer as Answer
     from specroof.questions.curves import forward_cost as forward_cost
     from specroof.questions.curves import forward_latency as forward_latency

@@ -261,6 +261,7 @@ _three: Final = "{:.3g}".format
 # --- What rows are told apart by -----------------------------------------------------------------
 
 TARGET: Final = quantity("target", "target", "Number of a model on its devices in a study.")
+WORKLOAD: Final = quantity("workload", "workload", "Number of a load in a study.")
 MODEL: Final = quantity("model", "model", "Name of the model.")
 HARDWARE: Final = quantity("hardware", "chip", "Name of the chip.")
 ENGINE: Final = quantity("engine", "engine", "Name of the engine profile.")

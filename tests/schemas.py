@@ -25,9 +25,6 @@ from specroof.cli.schema import load_schema
 from specroof.quantities import quantity_of
 
 ROOT: Final = Path(__file__).parents[1]
-#: Of answers that do not say theirs. Raised when a key goes away or changes its meaning; keys that
-#: are added do not raise it.
-VERSION: Final = 2
 
 #: Calls besides those of the documentation: each flag that changes what JSON holds.
 CALLS: Final = """
@@ -48,6 +45,8 @@ advise Qwen/Qwen3-8B -H h100 --framework sglang --drafter eagle3,accept=0.1 --is
 advise Qwen/Qwen3-8B -H h100 --framework tensorrt-llm --drafter eagle3,accept=0.8 --isl 800 --osl 100 --concurrency 1..64 --choose-draft-len 1,2
 advise Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.8 --isl 512 --osl 64 --rate 2,8/s --requests 60 --ttft 500
 advise Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.8 --isl 512 --osl 64 --concurrency 1,4 --requests 2x
+advise Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --isl 512 --osl 64 --concurrency 1,8 --policies --rounds 500
+advise openai/gpt-oss-20b -H b200 --drafter mtp,accept=0.8 --isl 512 --osl 64 --concurrency 1 --policies --rounds 500
 advise Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.8 --traffic day.csv --concurrency 1..64 --isl 1000 --osl 100
 advise Qwen/Qwen3-8B -H h100 --prefill 1x1@h200 --decode 1x2 --drafter eagle3,accept=0.7 --isl 1024 --osl 512 --concurrency 1,64
 advise Qwen/Qwen3-8B -H h100 --devices 3 --framework tensorrt-llm --drafter eagle3,accept=0.1 --isl 1024 --osl 512 --concurrency 256
@@ -81,9 +80,6 @@ worth Qwen/Qwen3-8B -H h100 --drafter eagle3
 worth Qwen/Qwen3-8B -H h100 --drafter eagle3 --batch 8
 worth Qwen/Qwen3-8B -H h100 --drafter eagle3 --isl 512 --osl 64 --rate 1,8/s --requests 30 --measured-draft-len 3
 worth Qwen/Qwen3-8B -H h100,b200 --drafter eagle3 --isl 1024 --osl 256 --tpot 10 --batch 8
-adaptive Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --batch 1,32
-adaptive openai/gpt-oss-20b -H b200 --drafter mtp,accept=0.8
-adaptive Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --isl 512 --osl 64 --concurrency 1,8 --rounds 500
 doctor vllm.txt later.txt --wait 30 --model Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.8
 doctor vllm.txt --model Qwen/Qwen3-8B -H h100
 doctor off.txt --model Qwen/Qwen3-8B -H h100
@@ -94,7 +90,6 @@ validate bench.csv --model Qwen/Qwen3-8B -H b200 --drafter eagle3
 calibrate bench.csv --model Qwen/Qwen3-8B -H b200 --drafter eagle3
 measure Qwen/Qwen3-0.6B -H cpu-2ch-ddr5 --weights q8_0 --results passes.json
 measure Qwen/Qwen3-0.6B -H cpu-2ch-ddr5 --script
-mock Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --draft-len 3 --draft-model DRAFT
 models
 models show Qwen/Qwen3-8B
 models show deepseek-ai/DeepSeek-V3
@@ -212,9 +207,10 @@ def written(schema: dict[str, Any], name: str = "") -> dict[str, Any]:
 
 def published(name: str, answers: list[Any]) -> dict[str, Any]:
     """Return the schema of a command from what it printed; of several chips it prints a list."""
-    of_chips = [one["chips"] for one in answers if isinstance(one, dict) and "chips" in one]
-    single = [one for one in answers if not (isinstance(one, dict) and "chips" in one)]
-    schema = written(union(map(schema_of, [*single, *(one for many in of_chips for one in many)])))
+    of_chips = [one["chips"] for one in answers if "chips" in one]
+    single = [one for one in answers if "chips" not in one]
+    every = [*single, *(one for many in of_chips for one in many)]
+    schema = written(union(map(schema_of, every)))
     if of_chips:
         reference = {"$ref": "#/$defs/answer"}
         chips = {"type": "array", "items": reference}
@@ -222,8 +218,7 @@ def published(name: str, answers: list[Any]) -> dict[str, Any]:
         # One answer has no such key.
         single_answer = {**reference, "not": {"required": ["chips"]}}
         schema = {"anyOf": [single_answer, several], "$defs": {"answer": schema}}
-    told = [one.get("version", VERSION) for one in answers if isinstance(one, dict)]
-    version = max(told, default=VERSION)
+    version = every[0]["version"]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:specroof:{name}:{version}",

@@ -99,6 +99,12 @@ def test_a_word_that_is_no_number_is_refused_with_what_is_allowed(words: str, sa
         ("simulate --tokens 1000", "acceptance simulate --tokens 1000"),
         ("simulate batch -h", None),
         ("schema predict", "predict --json-schema"),
+        (
+            "mock Qwen/Qwen3-8B -H h100 --drafter ngram,accept=0.5 --concurrency 4",
+            "advise Qwen/Qwen3-8B -H h100 --drafter ngram,accept=0.5 --concurrency 4 --tp 1 "
+            "--isl 1024 --osl 1024 --bench",
+        ),
+        ("adaptive -h", None),
     ],
 )
 def test_a_former_command_answers_and_names_the_new_one(former: str, now: str | None) -> None:

@@ -18,7 +18,6 @@ from specroof.plot import batches
 from specroof.quantities import QUANTITIES, cell_of
 
 PREDICT = "predict Qwen/Qwen3-8B -H b200 --engine ideal --drafter autoregressive,accept=.8,cost=.05"
-MOCK = "mock Qwen/Qwen3.5-27B -H b200 --engine ideal --drafter mtp,accept=0.5 --draft-len 3"
 
 
 def run(words: str) -> str:
@@ -235,25 +234,6 @@ def test_the_overview_of_a_study_of_workloads_has_prefills(tmp_path: Path) -> No
     ]
 
 
-def test_mock_prints_commands_and_what_to_expect() -> None:
-    text = run(f"{MOCK} --concurrency 2")
-    # 1 + .5 + .25 + .125 tokens per round
-    assert "SGLANG_SIMULATE_ACC_LEN=1.875 " in text
-    assert "# predicted by engine ideal" in text
-    assert "specroof calibrate bench.jsonl -H b200 --model Qwen/Qwen3.5-27B" in text
-
-
-def test_mock_tells_machines_the_same() -> None:
-    found = result(f"{MOCK} --framework vllm")
-    assert len(found["commands"]) == 4
-    assert found["predicted"]["engine"] == "ideal"
-    assert found["predicted"]["speedup"] > 1
-
-
-def test_mock_needs_an_acceptance_to_force() -> None:
-    assert "has no acceptance to force" in refused(MOCK.replace(",accept=0.5", ""))
-
-
 def test_results_of_a_mock_calibrate(tmp_path: Path) -> None:
     # What vLLM would save, drafts said in the file, lengths from its totals.
     rows = [
@@ -272,6 +252,9 @@ def test_results_of_a_mock_calibrate(tmp_path: Path) -> None:
     bench.write_text("\n".join(map(json.dumps, rows)))
     words = f"calibrate {bench} -H b200 --engine ideal --model"
     found = result(f"{words} Qwen/Qwen3-8B")
-    assert [one["name"] for one in found["case"]["fitted"]] == ["pass_overhead_s", "sequence_overhead_s"]
+    assert [one["name"] for one in found["case"]["fitted"]] == [
+        "pass_overhead_s",
+        "sequence_overhead_s",
+    ]
     assert found["rows"][2]["place"].endswith("bench.jsonl, line 3")
     assert "is of model 'Qwen/Qwen3-8B'; model is" in refused(f"{words} Qwen/Qwen3-4B")

@@ -66,7 +66,6 @@ PUBLIC = [
     "load_model",
     "load_profile",
     "load_profiles",
-    "mock",
     "model_names",
     "plot",
     "predict",

@@ -120,18 +120,6 @@ def test_commands_of_groups_name_their_flags_too(words: list[str], says: str) ->
             "--price-per-hour is 'h100=much'; allowed: a number of US dollars, or one for each chip, as in "
             "h100=2,b200=4",
         ),
-        (
-            "mock",
-            ["--drafter", "medusa,accept=.7", "--draft-len", "3"],
-            "--drafter is 'medusa'; allowed: mtp, eagle, eagle3, model, ngram, prompt_lookup, dflash, dspark: engines can force their "
-            "acceptance",
-        ),
-        (
-            "mock",
-            ["--drafter", "eagle3,accept=.7", "--draft-len", "3"],
-            "--draft-model is missing; eagle3 needs the drafter's config; allowed: a Hub name or "
-            "a folder",
-        ),
         ("capacity", ["--draft-len", "3"], "--draft-len is 3; allowed: with a drafter"),
         (
             "capacity",

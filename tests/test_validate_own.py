@@ -236,7 +236,7 @@ def sglang_lines(engine: EngineProfile, words: dict[str, Any]) -> list[dict[str,
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_from_mock_to_validate_to_calibrate_and_back(
+def test_from_bench_to_validate_to_calibrate_and_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -245,8 +245,9 @@ def test_from_mock_to_validate_to_calibrate_and_back(
     hints, bench = [], []
     for batch in (1, 8, 64):
         told = run(
-            *("mock", "Qwen/Qwen3-8B", "-H", "guess.yaml", "--drafter", "eagle3,accept=0.7"),
-            *("--draft-model", "some/eagle3", "--draft-len", 3, "--concurrency", batch),
+            *("advise", "Qwen/Qwen3-8B", "-H", "guess.yaml", "--drafter", "eagle3,accept=0.7"),
+            *("--draft-model", "some/eagle3", "--choose-draft-len", 3, "--concurrency", batch),
+            *("--input-len", 1024, "--output-len", 1024, "--bench"),
         )
         assert told.exit_code == 0, told.output
         hints = [

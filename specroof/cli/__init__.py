@@ -153,8 +153,18 @@ _FOR_PROGRAMS: Final = {
 #: What help lists, by the first sentence of its help: questions, groups and commands for programs.
 #: Each of the first two is in the file of its name in `specroof.questions`.
 COMMANDS: Final = {**QUESTIONS, **GROUPS, **_FOR_PROGRAMS}
-#: What former commands are called now. Each goes on for one release, in its file, unlisted.
-FORMER: Final = {"simulate": "acceptance simulate", "schema": "COMMAND --json-schema"}
+#: What former commands are called now. Each goes on for one release, unlisted: in its file, or as
+#: the words of `_CALLED`, which have its defaults of old.
+FORMER: Final = {
+    "simulate": "acceptance simulate",
+    "schema": "COMMAND --json-schema",
+    "mock": "advise --bench",
+    "adaptive": "advise --policies",
+}
+_CALLED: Final = {
+    "simulate": FORMER["simulate"],
+    "mock": f"{FORMER['mock']} --concurrency 1 --input-len 1024 --output-len 1024 --tp 1",
+}
 
 
 class _Commands(OneLineGroup):
@@ -176,9 +186,11 @@ class _Commands(OneLineGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that is called, imported, and the words after its name."""
+        if args[0] in FORMER and not ctx.resilient_parsing:  # which completion does
+            say_aside(f"note: specroof {args[0]} is specroof {FORMER[args[0]]} now")
+        if args[0] in _CALLED:
+            args = [*_CALLED[args[0]].split(), *args[1:]]
         name, listed, rest = super().resolve_command(ctx, args)
-        if name in FORMER and not ctx.resilient_parsing:  # which completion does
-            say_aside(f"note: specroof {name} is specroof {FORMER[name]} now")
         return name, listed if name is None else _imported(name), rest
 
 

@@ -26,7 +26,7 @@ def load_schema(name: str) -> dict[str, Any]:
     Examples
     --------
     >>> load_schema("predict")["$id"]
-    'urn:specroof:predict:2'
+    'urn:specroof:predict:3'
     """
     if name not in SCHEMAS:
         refuse("COMMAND", name, ", ".join(SCHEMAS))

@@ -21,6 +21,7 @@ class OfLoad(q.Row):
     """What rows of loads are told apart by; None for what does not tell them apart."""
 
     target: Annotated[int | None, q.TARGET] = None
+    workload: Annotated[int | None, q.WORKLOAD] = None
     model: Annotated[str | None, q.MODEL] = None
     hardware: Annotated[str | None, q.HARDWARE] = None
     context_len: Annotated[float | None, q.CONTEXT_LEN] = None

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     # For type checkers, to whom the door hands them on.
-    from specroof.questions.adaptive import adaptive as adaptive
     from specroof.questions.advise import advise as advise
     from specroof.questions.breakeven import breakeven as breakeven
     from specroof.questions.calibrate import calibrate as calibrate
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from specroof.questions.explore import explore as explore
     from specroof.questions.frontier import frontier as frontier
     from specroof.questions.measure import measure as measure
-    from specroof.questions.mock import mock as mock
     from specroof.questions.predict import predict as predict
     from specroof.questions.rollout import rollout as rollout
     from specroof.questions.sweep import sweep as sweep
@@ -39,10 +37,8 @@ QUESTIONS: Final = {
     "explore": "Make an interactive page of models, chips, loads and drafters.",
     "frontier": "Find the best speeds per user and per device, with speculation and without.",
     "worth": "Show the speedup, price and users of better drafters, by acceptance length.",
-    "adaptive": "Compare draft lengths that follow load or confidence with one length for all loads.",
     "rollout": "Predict the time of a batch of prompts with long-tailed answers, with drafts and without.",
     "validate": "Compare predictions with your own results, or with every bundled measurement.",
     "calibrate": "Fit an engine profile to your own benchmark, and write a hardware file with it.",
     "measure": "Time passes on this machine, write a hardware file with them, and say what changed.",
-    "mock": "Print the commands that measure a predicted point without trained weights.",
 }

@@ -32,7 +32,6 @@ from specroof.policies.adaptive import (
 )
 from specroof.policies.schedule import best_schedule, drafts_at
 from specroof.quantities import cell_of
-from specroof.questions.advise import speculation_of
 from specroof.questions.answer import Charted, case_of, title_of
 from specroof.questions.case import played_load
 from specroof.questions.played_loads import told
@@ -49,6 +48,7 @@ from specroof.questions.request import (
     MemoryLimits,
     Parameter,
     PlayedParameters,
+    PolicyParameters,
     Values,
     as_list,
     drafter_of,
@@ -61,6 +61,7 @@ from specroof.questions.request import (
     server_of,
 )
 from specroof.questions.simulate import chain_acceptance
+from specroof.questions.speculation import speculation_of
 from specroof.report.layout import folded, format_table, page
 from specroof.serving.launch import LAUNCHERS, SGLANG_ALGORITHMS, Launch, launch
 from specroof.serving.served import room_rule, served_curve
@@ -70,9 +71,6 @@ from specroof.speedup.round import EnginePasses
 
 #: The policies in closed form: one length for all loads, and one for each.
 FIXED: Final = ("fixed", "by load")
-#: The default share that confidence knows: it gives the gains that Finn 2026 simulates with the
-#: confidences of an MTP layer (`tests/test_golden_adaptive.py`).
-USUAL_CONFIDENCE: Final = 0.55
 #: What vLLM and SGLang do by themselves: `enable_adaptive_verification`, `--speculative-adaptive`.
 VERIFICATION: Final = "adaptive verification"
 STEPS: Final = "adaptive steps"
@@ -104,7 +102,7 @@ _SAME_PASS: Final = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdaptiveRequest(LoadRequest):
+class AdaptiveRequest(PolicyParameters, LoadRequest):
     """Ask what adaptive draft lengths gain.
 
     Examples
@@ -138,15 +136,6 @@ class AdaptiveRequest(LoadRequest):
     max_draft_len: Annotated[
         int | None, Parameter("Longest draft tried.", shown="the drafter's depth, up to 16")
     ] = None
-    confidence: Annotated[
-        float,
-        Parameter(
-            "Share of the variance of acceptance that the drafter's confidence explains, 0 to 1."
-        ),
-    ] = USUAL_CONFIDENCE
-    n_rounds: Annotated[int, Parameter("Simulated rounds of single sequences.", "--rounds")] = (
-        20_000
-    )
     capacity: MemoryLimits = None
     draft_model: Annotated[
         str | None,
@@ -584,6 +573,12 @@ _MEANING: Final = {
 
 def adaptive_text(answer: Adaptive) -> str:
     """Return the gain of each policy at each load, and the meaning of each policy."""
+    flags = [] if answer.launch is None else [_flags_text(answer.launch)]
+    return page(answer, *policies_parts(answer), *flags)
+
+
+def policies_parts(answer: Adaptive) -> tuple[str, str]:
+    """Return the table of the gains, and the meaning of each policy."""
     policies = answer.policies
     fixed = policies[FIXED[0]]
     loads = [f"{row.load:g}" for row in fixed]
@@ -607,7 +602,6 @@ def adaptive_text(answer: Adaptive) -> str:
     lengths = ", ".join(
         f"K={k} at {load}" for load, k in zip(loads, answer.load_draft_len, strict=True)
     )
-    flags = [] if answer.launch is None else [_flags_text(answer.launch)]
     meaning = [
         f"fixed is K={answer.draft_len}, as a speedup over no drafts; the others are gains over fixed",
         f"by load is {lengths}",
@@ -615,7 +609,7 @@ def adaptive_text(answer: Adaptive) -> str:
         f"confidence knows {answer.confidence:.0%} of the variance of acceptance",
         *(f"{name}: {_MEANING[name]}" for name in policies),
     ]
-    return page(answer, table, "\n".join(meaning), *flags)
+    return table, "\n".join(meaning)
 
 
 def _flags_text(flags: Launch) -> str:

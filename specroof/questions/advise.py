@@ -4,9 +4,10 @@ import math
 import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import cached_property
-from itertools import groupby
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from functools import cached_property, partial
+from itertools import chain, groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from specroof.acceptance import Acceptance
 from specroof.acceptance.curve import constant_law
 from specroof.acceptance.typical import FAMILIES, SHAPES, falling_odds_acceptance
-from specroof.architecture import Architecture, RecurrentCore
+from specroof.architecture import Architecture
 from specroof.arrays import Array, array_within, fields_of, number_within, to_json_array
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, expect, refuse, reject
@@ -22,7 +23,6 @@ from specroof.hardware import IDEAL_ENGINE, LOCAL_FRAMEWORKS, HardwareProfile, P
 from specroof.latency import Deployment, Setup
 from specroof.outcomes.case import Case
 from specroof.outcomes.rows import LoadRow
-from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
 from specroof.policies.decision import (
     INPUTS,
     WORTH_A_RESTART,
@@ -68,6 +68,7 @@ from specroof.questions.request import (
     CHIPS,
     FORMULAS,
     PLAYED_ON_ONE,
+    RUNS,
     SHARED,
     Command,
     Drafters,
@@ -75,6 +76,7 @@ from specroof.questions.request import (
     MemoryLimits,
     Parameter,
     PlayedRequest,
+    PolicyParameters,
     PricePerHour,
     Values,
     WorkerRequest,
@@ -94,19 +96,15 @@ from specroof.questions.request import (
     whole_numbers,
     words,
 )
+from specroof.questions.speculation import speculation_of
 from specroof.report.layout import ABSENT, figure, folded, note_lines, wrapped
-from specroof.serving.benchmark_commands import FORCED, FRAMEWORKS
+from specroof.serving.benchmark_commands import FRAMEWORKS, MockPoint, mock_commands
 from specroof.serving.capacity import in_server, served_room
 from specroof.serving.launch import (
-    CACHES,
     DRAFT_MODEL,
     FIRST_HOST,
-    LAUNCHERS,
-    LOCAL_LAUNCHERS,
     LOOKUPS,
-    MADE_WEIGHTS,
     OTHER_HOSTS,
-    RUNS,
     SERVED_KINDS,
     Launch,
     Speculation,
@@ -120,9 +118,11 @@ from specroof.serving.served import room_rule
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 from specroof.speedup.reach import evidence_engine, nearness
+from specroof.speedup.result import SpeedupCurve
 from specroof.units import format_drafts, format_price, format_seconds, plain_number
 
 if TYPE_CHECKING:
+    from specroof.questions.adaptive import Adaptive
     from specroof.serving.split import Split
 
 #: Frameworks whose flags are written by default.
@@ -134,7 +134,7 @@ _MOST_DEVICES: Final = 64
 
 
 @dataclass(frozen=True)
-class AdviseRequest(WorkerRequest, PlayedRequest):
+class AdviseRequest(PolicyParameters, WorkerRequest, PlayedRequest):
     """Ask whether speculative decoding pays, and how to set it up.
 
     Examples
@@ -185,10 +185,11 @@ class AdviseRequest(WorkerRequest, PlayedRequest):
     ] = None
     framework: Annotated[
         str | None,
-        Parameter(
-            "The server: its engine predicts, its flags are printed.",
-            metavar="|".join((*LAUNCHERS, *LOCAL_LAUNCHERS)),
+        replace(
+            SHARED["framework"],
+            about="The server: its engine predicts, its flags are printed.",
             shown="the profile's default engine; flags of vllm and sglang",
+            panel=None,
         ),
     ] = None
     draft_model: Annotated[
@@ -233,6 +234,20 @@ class AdviseRequest(WorkerRequest, PlayedRequest):
         Parameter("Devices to split between prefill and decode workers as is best."),
     ] = None
     capacity: MemoryLimits = None
+    bench: Annotated[
+        bool,
+        Parameter(
+            "Print commands that measure the least certain point, without trained weights: random "
+            "ones, and a forced acceptance length."
+        ),
+    ] = False
+    policies: Annotated[
+        bool,
+        Parameter(
+            "Compare drafts that follow the load or the drafter's confidence with one length for "
+            "all loads."
+        ),
+    ] = False
 
     @property
     def has_clients(self) -> bool:
@@ -259,6 +274,12 @@ class CheckedRequest:
     traffic: Traffic | None
     played: Load | None = None
 
+    @property
+    def model_name(self) -> str:
+        """The model as commands name it."""
+        given = self.request.model
+        return given.name if isinstance(given, Architecture) else os.fspath(given)
+
 
 def check_request(request: AdviseRequest) -> CheckedRequest:
     """Return a request for advice, checked.
@@ -283,10 +304,6 @@ def check_request(request: AdviseRequest) -> CheckedRequest:
     batches = array_within("concurrency", loads, "batch_size")
     draft_lens = lengths_of(request.draft_len) or None
     expect("draft_model", request.draft_model, str | None, DRAFT_MODEL)
-    known = (*LAUNCHERS, *LOCAL_LAUNCHERS)
-    expect("framework", request.framework, str | None, ", ".join(known))
-    if request.framework is not None and engine_name(request.framework) not in known:
-        refuse("framework", request.framework, ", ".join(known))
     given = request.price_per_hour
     for price in given.values() if isinstance(given, Mapping) else [given] * (given is not None):
         number_within("price_per_hour", price, "usd_per_hour")
@@ -307,6 +324,8 @@ def check_request(request: AdviseRequest) -> CheckedRequest:
     request = replace(request, framework=engine_name(request.framework))
     # A word that is not allowed is refused here: of what a chip refuses, other numbers are tried.
     options_of(request.options), server_of(request.server)
+    for chip in as_list(request.hardware):
+        request.engine_on(hardware_of(chip))
     model, drafters = model_of(request.model, request.family), drafters_of(request.drafters)
     if not drafters:
         message = "drafters is empty; allowed: at least one drafter (--drafter SPEC)"
@@ -362,23 +381,6 @@ def joined_devices(profile: HardwareProfile) -> int:
     return 1 if link is None else min(link.max_devices, _MOST_DEVICES)
 
 
-def setup_of(
-    checked: CheckedRequest, profile: HardwareProfile, devices: int, *, prefill: bool = False
-) -> Setup:
-    """Return the setup of a server on so many devices; prefill workers split every layer alone.
-
-    Raises
-    ------
-    OptionError
-        For a placement that does not divide the model.
-    """
-    request, framework = checked.request, checked.request.framework
-    engine = request.engine
-    if engine is None and request.engine_from is None and not profile.owns(framework):
-        engine = RUNS.get(framework or "", framework)  # else the chip's engine for the framework
-    return replace(request, engine=engine).worker(checked.model, profile, devices, prefill)
-
-
 def has_room(checked: CheckedRequest, setup: Setup, drafter: Drafter | None) -> bool:
     """Tell whether a server holds the model, a drafter and one request."""
     if room_rule(setup, checked.request.capacity) == "ignore":
@@ -400,11 +402,11 @@ def setup_on(checked: CheckedRequest, profile: HardwareProfile) -> Setup | None:
     """
     request = checked.request
     if request.tensor_parallel is not None:
-        setup = setup_of(checked, profile, request.tensor_parallel)
+        setup = request.worker(checked.model, profile, request.tensor_parallel)
         return setup if has_room(checked, setup, None) else None
     for power in range(joined_devices(profile).bit_length()):
         try:
-            setup = setup_of(checked, profile, 2**power)
+            setup = checked.request.worker(checked.model, profile, 2**power)
         except OptionError:  # it does not divide
             continue
         if all(has_room(checked, setup, drafter) for drafter in (None, *checked.drafters)):
@@ -482,9 +484,7 @@ def split_on(
         drafters = (None,) if is_prefill else (None, *checked.drafters)
         return all(has_room(checked, setup, drafter) for drafter in drafters)
 
-    def worker(chip: HardwareProfile, devices: int, is_prefill: bool) -> Setup:
-        return setup_of(checked, chip, devices, prefill=is_prefill)
-
+    worker = partial(request.worker, checked.model)
     if request.devices is None:
         setup, split = split_of(request, profile, worker)
         has_both = fits(split.prefill, True) and fits(setup, False)
@@ -521,7 +521,7 @@ def _unsplit(
     """Yield servers without a split, alike and as many as a budget of devices buys."""
     for power in range(min(joined_devices(profile), devices).bit_length()):
         try:
-            setup = setup_of(checked, profile, 2**power)
+            setup = checked.request.worker(checked.model, profile, 2**power)
         except OptionError:  # it does not divide
             continue
         if fits(setup, False):
@@ -566,19 +566,27 @@ class ToMeasure:
     ----------
     concurrency, drafter, draft_len
         The point whose verdict is least certain.
+    plain_tokens_per_s, tokens_per_s
+        What the clients are predicted to get, without drafts and with; None of requests that come
+        by themselves.
     swings
         The change of its speedup, as a logarithm, where an input changes by 10 % either way; the
         largest first.
-    command
-        The command that prints its benchmark; None where no engine can be forced to accept its
-        drafts, or `mock` has no flags for how the model is spread or stored.
+    commands
+        Titles and commands: servers with random weights and a forced acceptance, their clients, and
+        what reads the results.
+    refused
+        Why there are no commands; empty if there are.
     """
 
     concurrency: float
     drafter: str
     draft_len: int
+    plain_tokens_per_s: float | None
+    tokens_per_s: float | None
     swings: dict[str, float]
-    command: str | None
+    commands: tuple[tuple[str, str], ...]
+    refused: str
 
     @property
     def moved_by(self) -> str:
@@ -706,6 +714,8 @@ class Advice(Charted):
         the end.
     model_name
         The model as the commands name it.
+    policies
+        What draft lengths gain on the best chip that follow load or confidence; None if not asked.
     notes, warnings
         Sentences for the reader.
     """
@@ -716,6 +726,7 @@ class Advice(Charted):
     drafters: tuple[str, ...]
     chips: tuple[ChipAdvice, ...]
     model_name: str
+    policies: "Adaptive | None" = None
 
     @property
     def title(self) -> str:
@@ -729,8 +740,9 @@ class Advice(Charted):
         return self.chips[0].decision
 
     def text(self) -> str:
-        """Return the page: the decision, loads, prices, bottlenecks, and flags to paste."""
-        return advice_text(self)
+        """Return the page: the decision, loads, prices, and flags to paste; or the benchmark."""
+        point = self.chips[0].to_measure
+        return bench_text(self, point) if point and self.asked.get("bench") else advice_text(self)
 
     @property
     def rows(self) -> tuple[AdvisedRow, ...]:
@@ -748,11 +760,17 @@ class Advice(Charted):
         choice, *choices = (_chip_choice(self, chip) for chip in self.chips)
         targets = fields_of(self.targets, "ttft_ms", "tpot_ms", "min_speedup")
         told = {"drafters": list(self.drafters), **targets, "other_chips": cases}
-        return self.envelope(case | told, choice | {"other_chips": choices})
+        choice |= {"other_chips": choices, "policies": None}
+        if self.policies is not None:
+            found = self.policies.to_dict()
+            share = fields_of(self.policies, "confidence")
+            choice["policies"] = {**found["choice"], **share, "rows": found["rows"]}
+        return self.envelope(case | told, choice)
 
     def figures(self) -> dict[str, Any]:
-        """Return the chart of the advised speedup against the load."""
-        return {"": advice_chart(self)}
+        """Return the chart of the advised speedup against the load, and that of policies."""
+        more = {} if self.policies is None else {"-policies": self.policies.figures()[""]}
+        return {"": advice_chart(self), **more}
 
 
 @question(AdviseRequest)
@@ -779,22 +797,27 @@ def advise(request: AdviseRequest) -> Advice:
         else:
             split = None if use is None else use.split
             chip = _chip_advice(checked, setup, given, split, off)
-            notes = (*chip.notes, *filter(None, [note]))
-            chips.append(replace(chip, notes=notes, refused=refused | chip.refused))
+            said = (*chip.notes, *filter(None, [note]))
+            chips.append(replace(chip, notes=said, refused=refused | chip.refused))
     if not chips:
         message = (
             f"hardware: {'; '.join(unfit)}; allowed: a chip that it fits on, or tensor_parallel"
         )
         raise OptionError(message)
     chips.sort(key=_rank)
+    if request.bench:
+        _refuse_unmeasured(chips[0].to_measure)
+    policies = _policies(checked, chips[0])
+    notes = [chip.notes for chip in chips] + ([] if policies is None else [policies.notes])
     return Advice(
         model=model,
         workload=checked.workload,
         targets=checked.targets,
         drafters=tuple(drafter.name for drafter in checked.drafters),
         chips=tuple(chips),
-        model_name=model.name if request.model is model else os.fspath(request.model),  # type: ignore[arg-type]  # else a name
-        notes=tuple(dict.fromkeys(note for chip in chips for note in chip.notes)),
+        model_name=checked.model_name,
+        policies=policies,
+        notes=tuple(dict.fromkeys(chain.from_iterable(notes))),
         warnings=(*unfit, *dict.fromkeys(w for chip in chips for w in chip.warnings)),
     )
 
@@ -911,12 +934,45 @@ def _chip_advice(
         played=played,
         engine_config=config,
         launches=tuple(launches),
-        # `mock` starts one server.
-        to_measure=None if split else least_certain(checked, setup, given, plan),
+        # A benchmark starts one server.
+        to_measure=None if split else least_certain(checked, setup, given, prediction, plan),
         notes=prediction.notes,
         warnings=tuple(f"{place}{warning}" for warning in dict.fromkeys(warnings)),
         worker_launches=of_workers,
         refused={drafter.name: why} if is_refused else {},
+    )
+
+
+def _policies(checked: CheckedRequest, chip: ChipAdvice) -> "Adaptive | None":
+    """Return what draft lengths gain that follow load or confidence; None if not asked.
+
+    Raises
+    ------
+    OptionError
+        For loads that are not requests in flight, and drafters that policies do not know.
+    """
+    request = checked.request
+    if not request.policies:
+        for one in fields(PolicyParameters):
+            if getattr(request, one.name) != one.default:
+                refuse(one.name, getattr(request, one.name), "with policies")
+        return None
+    from specroof.questions.adaptive import AdaptiveRequest, adaptive  # noqa: PLC0415 - seldom
+
+    if checked.played is None or checked.played.kind != "concurrency":
+        refuse("policies", True, "with concurrency whose requests are played through")
+    same = {one.name for one in fields(AdaptiveRequest)} & {one.name for one in fields(request)}
+    return adaptive(
+        **{name: getattr(request, name) for name in same}
+        | {
+            "model": checked.model,
+            "family": None,
+            "hardware": chip.setup.hardware,
+            "tensor_parallel": chip.setup.placement.tensor_parallel,
+            "drafter": chip.drafter,
+            "concurrency": checked.loads,
+            "max_draft_len": checked.draft_lens and checked.draft_lens[-1],
+        }
     )
 
 
@@ -1056,44 +1112,6 @@ def _draft_model(checked: CheckedRequest, drafter: Drafter) -> str | None:
     """Return the weights that the user named for a drafter: mtp's are its own where others are."""
     others = {other.kind for other in checked.drafters} - {"mtp", *LOOKUPS}
     return None if drafter.kind == "mtp" and others else checked.request.draft_model
-
-
-#: What a config that names a drafter's layers is noted with, by the drafter's kind.
-_HELD: Final = {"mtp": MTP_NOTE, "dspark": DSPARK_NOTE}
-
-
-def speculation_of(
-    drafter: Drafter,
-    model: Architecture,
-    schedule: Sequence[tuple[int, int, int]],
-    draft_model: str | None,
-    **more: Any,
-) -> Speculation:
-    """Return what a server of a model is to do with a drafter.
-
-    Parameters
-    ----------
-    drafter, model
-        What drafts, and the model that is served.
-    schedule, draft_model, more
-        Fields of `Speculation`.
-
-    Raises
-    ------
-    OptionError
-        For mtp of a model whose config names no such layers, without other weights.
-    """
-    return Speculation(
-        kind=drafter.kind,
-        schedule=tuple(schedule),
-        draft_model=draft_model,
-        family=model.family,
-        in_checkpoint=_HELD.get(drafter.kind) in model.notes,
-        block=drafter.max_draft_len,
-        is_recurrent=any(isinstance(core, RecurrentCore) for _, core in model.counted_cores),
-        vocab_sizes=None if drafter.vocab_size is None else (drafter.vocab_size, model.vocab_size),
-        **more,
-    )
 
 
 def without_refused(checked: CheckedRequest) -> tuple[CheckedRequest, dict[str, str]]:
@@ -1236,14 +1254,18 @@ def _rank(chip: ChipAdvice) -> tuple[bool, bool, float, float]:
     return unmeasured, chip.plan.best is None, usd, -rate / chip.prediction.devices
 
 
-# --- The benchmark that would settle most, as a command ------------------------------------------
+# --- The benchmark that would settle most, as commands -------------------------------------------
 
 #: Whose benchmark is written where the engine's server cannot be forced to accept drafts.
 _USUAL: Final = "sglang"
 
 
 def least_certain(
-    checked: CheckedRequest, setup: Setup, hardware: HardwareLike, plan: LoadPlan
+    checked: CheckedRequest,
+    setup: Setup,
+    hardware: HardwareLike,
+    prediction: Prediction,
+    plan: LoadPlan,
 ) -> ToMeasure | None:
     """Return the point to measure; None where nothing was tried.
 
@@ -1253,8 +1275,8 @@ def least_certain(
         The question.
     setup, hardware
         Where passes run, and the chip as it was given.
-    plan
-        The decision.
+    prediction, plan
+        What the decision is made from, and the decision.
     """
     known = [row for row in plan.rows if row.point is not None and math.isfinite(row.tried_speedup)]
     if not known:
@@ -1266,12 +1288,25 @@ def least_certain(
         for low, high in [_tried_band(row)]
     ]
     row = known[least_settled(bands)]  # type: ignore[arg-type]  # three of each
+    rates: list[float | None] = [None, None]
+    if row.concurrency is not None:
+        one = prediction.outcomes[plan.chosen]
+        rates = one.tokens_per_s[0, row.place, [0, row.tried_draft_len]].tolist()
+    refused, commands = "", list[tuple[str, str]]()
+    try:
+        curve = prediction.curves[plan.chosen]
+        commands = _benchmark(checked, setup, hardware, drafter, curve, row)
+    except OptionError as refusal:
+        refused = str(refusal)
     return ToMeasure(
         concurrency=row.at_once if row.rate is None else max(round(row.at_once), 1),
         drafter=drafter.name,
         draft_len=row.tried_draft_len,
+        plain_tokens_per_s=rates[0],
+        tokens_per_s=rates[1],
         swings=swings(row.point) if row.point is not None else {},
-        command=_mock_command(checked, setup, hardware, drafter, row),
+        commands=tuple(commands),
+        refused=refused,
     )
 
 
@@ -1280,61 +1315,107 @@ def _tried_band(row: AdvisedRow) -> tuple[float, float]:
     return row.bands.get("tried_speedup", (row.tried_speedup, row.tried_speedup))
 
 
-def _mock_command(
+def _benchmark(
     checked: CheckedRequest,
     setup: Setup,
     hardware: HardwareLike,
     drafter: Drafter,
+    curve: SpeedupCurve,
     row: AdvisedRow,
-) -> str | None:
-    """Return the `mock` command of a point; None where `mock` cannot start a server like it.
+) -> list[tuple[str, str]]:
+    """Return titles and commands that measure a point, and that read the results.
 
-    It serves one group of devices, in formats that engines make.
+    Raises
+    ------
+    OptionError
+        For drafts that no engine can be forced to accept, and a server that is started otherwise
+        than these commands do.
     """
-    request = checked.request
-    kind, place, options = drafter.kind, setup.placement, setup.options
-    can_be_forced = (
-        kind in FORCED and ",tree=" not in drafter.name and drafter.acceptance is not None
+    request, place, options = checked.request, setup.placement, setup.options
+    framework = request.framework or setup.engine.rules
+    if RUNS.get(framework, framework) in LOCAL_FRAMEWORKS:
+        refuse("framework", framework, " or ".join(FRAMEWORKS))
+    if place != Placement(place.tensor_parallel, nodes=1) or options.n_cpu_moe:
+        reject("this server is no plain one to benchmark", "devices of one node that split layers")
+    drafts = row.tried_draft_len
+    if curve.verify_len[drafts] != drafts + 1:
+        refuse("drafter", drafter.name, "a chain or block, which engines can be told to accept")
+    schedule = [(1, round(row.at_once), drafts)]
+    point = MockPoint(
+        model=checked.model_name,
+        speculation=speculation_of(
+            drafter, checked.model, schedule, _draft_model(checked, drafter)
+        ),
+        tokens_per_round=round(float(curve.tokens_per_round[0, row.place, drafts]), 4),
+        batch_size=round(row.at_once),
+        input_len=round(checked.workload.input_len),
+        output_len=round(checked.workload.output_len),
+        tensor_parallel=place.tensor_parallel,
+        weights=options.weight_dtype,
+        kv_cache=options.kv_dtype,
     )
-    can_be_served = (
-        place == Placement(place.tensor_parallel, nodes=1)
-        and options.weight_dtype in {None, *MADE_WEIGHTS}
-        and options.kv_dtype in {None, *CACHES[_USUAL]}
-        and not options.n_cpu_moe
-    )
-    if isinstance(request.model, Architecture) or not (can_be_forced and can_be_served):
-        return None
+    commands = mock_commands(point, framework if framework in FRAMEWORKS else _USUAL)
     if isinstance(hardware, HardwareProfile):
         chip = min((setup.hardware.name, *setup.hardware.aliases), key=len)
     else:
         chip = os.fspath(hardware)
-    framework = request.framework or setup.engine.rules
-    if RUNS.get(framework, framework) in LOCAL_FRAMEWORKS:
-        return None
-    call = ["specroof", "mock", os.fspath(request.model), "-H", chip, "--drafter", drafter.name]
-    try:
-        schedule = [(1, round(row.at_once), row.tried_draft_len)]
-        weights = speculation_of(
-            drafter, checked.model, schedule, _draft_model(checked, drafter)
-        ).weights
-    except OptionError:  # mtp of a model without such layers
-        return None
-    call += [] if weights is None else ["--draft-model", weights]
-    flags = {
-        "--draft-len": row.tried_draft_len,
-        "--concurrency": round(row.at_once),
-        "--input-len": round(checked.workload.input_len),
-        "--output-len": round(checked.workload.output_len),
+    words = {
+        "-H": chip,
+        "--model": point.model,
+        "--drafter": drafter.name,
+        "--draft-len": drafts,
         "--tp": place.tensor_parallel,
-        "--weights": options.weight_dtype,
+        "--family": request.family,
+        "--engine": request.engine,
         "--kv-cache": options.kv_dtype,
+        "--weights": options.weight_dtype,
     }
-    call += [str(word) for pair in flags.items() if pair[1] is not None for word in pair]
-    return shlex.join([*call, "--framework", framework if framework in FRAMEWORKS else _USUAL])
+    pairs = [(flag, str(word)) for flag, word in words.items() if word is not None]
+    results = shlex.join(["bench.jsonl", *chain.from_iterable(pairs)])
+    mine = shlex.quote(f"my-{Path(chip).stem}.yaml")
+    return [
+        *commands,
+        ("then compare", f"specroof validate {results}"),
+        ("and fit, with results at several loads", f"specroof calibrate {results} -o {mine}"),
+    ]
+
+
+def _refuse_unmeasured(point: ToMeasure | None) -> None:
+    """Refuse to print a benchmark where there is none."""
+    if point is None:
+        reject("bench is True, and no draft can be tried on one server", "another drafter or load")
+    if point.refused:
+        raise OptionError(point.refused)
+
+
+def bench_text(answer: Advice, point: ToMeasure) -> str:
+    """Return the commands of the benchmark that would settle most, and what it should show.
+
+    All but the commands are comments of a shell script.
+    """
+    chip = answer.chips[0]
+    lines = [f"# {title}\n{command}\n" for title, command in point.commands]
+    requests = f"{point.concurrency:g} in flight, {answer.workload.requests}"
+    lines.append(f"# {requests}: {format_drafts(point.draft_len)} of {point.drafter}")
+    if point.plain_tokens_per_s and point.tokens_per_s:
+        lines.append(
+            f"# predicted by engine {chip.setup.engine.name}: {point.plain_tokens_per_s:.0f} tok/s "
+            f"without drafts, {point.tokens_per_s:.0f} with, "
+            f"{point.tokens_per_s / point.plain_tokens_per_s:.2f}x"
+        )
+    if chip.drafter.kind in LOOKUPS:
+        lines.append(f"# note: {_MATCHES}")
+    return "\n".join(lines)
+
+
+#: What look-ups need besides a forced acceptance.
+_MATCHES: Final = "random prompts repeat little: vLLM verifies drafts just where an n-gram is found, SGLang always"
 
 
 # --- Advice on one page --------------------------------------------------------------------------
 
+#: What the commands of a benchmark are called in JSON.
+_TITLED: Final = ("title", "command")
 #: The least share that a percentage with one digit after the point shows.
 _SHOWN_SHARE: Final = 0.0005
 #: Letters of a kind of drafter that it has room for.
@@ -1368,6 +1449,7 @@ def advice_text(answer: Advice) -> str:
         *([] if best.played is None else _played_parts(answer, best.played)),
         *filter(None, [wrapped(bands)]),
         *_ends(best),
+        *_policies_parts(answer),
         *(
             ["\n".join(wrapped(f"{short[d]}: {name}") for d, name in enumerate(answer.drafters))]
             if len(short) > 1
@@ -1390,6 +1472,14 @@ def _played_parts(answer: Advice, plan: PlayedPlan) -> Iterator[str]:
         names = ("without drafts", "with these")
         rates = dict(zip(names, plan.largest_rates, strict=True))
         yield wrapped(largest_rates_line(rates, answer.targets.seconds))
+
+
+def _policies_parts(answer: Advice) -> Iterator[str]:
+    """Yield what draft lengths gain that follow load or confidence."""
+    if answer.policies is not None:
+        from specroof.questions.adaptive import policies_parts  # noqa: PLC0415 - asked for seldom
+
+        yield from policies_parts(answer.policies)
 
 
 def decision_line(chip: ChipAdvice) -> str:
@@ -1542,8 +1632,9 @@ def _ends(chip: ChipAdvice) -> Iterator[str]:
             f"To measure: {point.concurrency:g} in flight, {format_drafts(point.draft_len)} of "
             f"{point.drafter}, the least certain point. The {INPUTS[point.moved_by]} moves it most: "
             f"10% up or down swings it by {swing:.0%}."
+            + (" --bench prints its commands." if point.commands else "")
         )
-        yield line if point.command is None else f"{line}\n{folded(point.command)}"
+        yield line
 
 
 def _sureness(rows: Sequence[AdvisedRow]) -> str:
@@ -1754,8 +1845,10 @@ def _chip_choice(answer: Advice, chip: ChipAdvice) -> dict[str, Any]:
         ],
         "to_measure": point
         and fields_of(
-            point, "concurrency", "drafter", "draft_len", "moved_by", "swings", "command"
-        ),
+            point, "concurrency", "drafter", "draft_len", "plain_tokens_per_s", "tokens_per_s"
+        )
+        | fields_of(point, "moved_by", "swings", "refused")
+        | {"commands": [dict(zip(_TITLED, one, strict=True)) for one in point.commands]},
         "played": None if chip.played is None else chip.played.to_dict(),
         "reach": chip.reach(answer),
     }

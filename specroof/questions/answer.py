@@ -57,10 +57,14 @@ class Answer:
         Sentences on how the numbers came about.
     warnings
         Sentences on points that cannot be had.
+    question, asked
+        The name of the question, and its parameters that are not the usual ones.
     """
 
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
+    question: str
+    asked: Mapping[str, Any]
 
     if TYPE_CHECKING:  # a field of some answers, a property of others
 
@@ -77,6 +81,37 @@ class Answer:
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
+
+    def as_asked(self, question: str, asked: Mapping[str, Any]) -> Self:
+        """Return the answer as that to a question, asked with these parameters."""
+        return replace(self, question=question, asked=asked)  # type: ignore[type-var]  # each is a dataclass
+
+    def envelope(
+        self, case: Mapping[str, Any], choice: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Return the answer as ``--json`` prints it in version 3.
+
+        Parameters
+        ----------
+        case
+            What is served, where, for whom.
+        choice
+            What is chosen over all rows; None where nothing is.
+        """
+        return {
+            "version": 3,
+            "question": self.question,
+            "asked": dict(self.asked),
+            "case": dict(case),
+            "rows": self.records,
+            "choice": None if choice is None else dict(choice),
+            **self.messages,
+        }
+
+    @property
+    def messages(self) -> dict[str, list[str]]:
+        """Notes and warnings as ``--json`` prints them."""
+        return {"notes": list(self.notes), "warnings": list(self.warnings)}
 
     def text(self) -> str:
         """Return the answer as its command prints it; the summary, line by line, where it has none.
@@ -243,37 +278,6 @@ class Noted(Answer):
     warnings: tuple[str, ...] = ()
     question: str = ""
     asked: Mapping[str, Any] = field(default_factory=dict)
-
-    def as_asked(self, question: str, asked: Mapping[str, Any]) -> Self:
-        """Return the answer as that to a question, asked with these parameters."""
-        return replace(self, question=question, asked=asked)
-
-    def envelope(
-        self, case: Mapping[str, Any], choice: Mapping[str, Any] | None = None
-    ) -> dict[str, Any]:
-        """Return the answer as ``--json`` prints it in version 3.
-
-        Parameters
-        ----------
-        case
-            What is served, where, for whom.
-        choice
-            What is chosen over all rows; None where nothing is.
-        """
-        return {
-            "version": 3,
-            "question": self.question,
-            "asked": dict(self.asked),
-            "case": dict(case),
-            "rows": self.records,
-            "choice": None if choice is None else dict(choice),
-            **self.messages,
-        }
-
-    @property
-    def messages(self) -> dict[str, list[str]]:
-        """Notes and warnings as ``--json`` prints them."""
-        return {"notes": list(self.notes), "warnings": list(self.warnings)}
 
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)

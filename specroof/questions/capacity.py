@@ -25,7 +25,6 @@ from specroof.questions.request import (
     Parameter,
     WorkerRequest,
     drafters_of,
-    engine_name,
     hardware_of,
     question,
 )
@@ -83,7 +82,7 @@ class CapacityRequest(WorkerRequest):
         profile = hardware_of(self.hardware)
         if self.engine_from is not None:
             return DeploymentRequest.resolved(self)
-        name = engine_name(self.engine) or profile.default_engine or STAND_IN
+        name = self.engine_on(profile)[1] or profile.default_engine or STAND_IN
         if name not in profile.engines and name in FRAMEWORKS:
             engines = {**profile.engines, name: EngineProfile(name=name)}
             profile = replace(profile, engines=engines)

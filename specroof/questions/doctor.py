@@ -18,7 +18,7 @@ from specroof.arrays import fields_of, number_within
 from specroof.catalog.pages import is_url, metrics_pages
 from specroof.drafters import Drafter
 from specroof.drafters.kinds import KINDS, matched_proposals
-from specroof.errors import CatalogError, MeasurementError, OptionError, expect, reject
+from specroof.errors import CatalogError, MeasurementError, OptionError, expect, refuse, reject
 from specroof.evidence.server_info import (
     SERVER_PATHS,
     ServerFacts,
@@ -30,7 +30,6 @@ from specroof.hardware import SERVER_KEYS, ServerSettings
 from specroof.latency import Deployment, Setup
 from specroof.outcomes.case import Case
 from specroof.policies.decision import WORTH_A_RESTART, Change, Gain, best_change
-from specroof.questions.advise import speculation_of
 from specroof.questions.answer import Noted, case_of, title_of
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import (
@@ -50,6 +49,7 @@ from specroof.questions.request import (
     question,
     server_of,
 )
+from specroof.questions.speculation import speculation_of
 from specroof.reading.metrics_text import parse_metrics
 from specroof.reading.yaml_text import shown
 from specroof.report.layout import figure, format_table, page
@@ -539,6 +539,8 @@ def doctor(request: DoctorRequest) -> Diagnosis:
     engine_name(request.engine)  # refuses what is no text, before pages are fetched
     drafter = None if request.drafter is None else drafter_of(request.drafter)
     counts, facts, read = _observed(request)
+    if engine_name(request.framework) not in {None, counts.framework}:
+        refuse("framework", request.framework, f"{counts.framework}, which the page is of")
     profile = hardware_of(request.hardware)
     # The engine that the server is, where that was fitted.
     engine = request.engine or profile.engine_of(counts.framework)

@@ -45,7 +45,7 @@ class ExplainRequest(DeploymentRequest):
     0.0
     """
 
-    batch_size: Annotated[float, Parameter("Sequences in the pass.", "--batch")] = 1
+    batch_size: Annotated[float, Parameter("Sequences in the pass.", "--batch --concurrency")] = 1
     context_len: Annotated[
         float | None,
         Parameter("Cached tokens of each sequence.", "--context", shown="4096; 0 with --prefill"),

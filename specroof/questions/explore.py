@@ -37,7 +37,7 @@ from specroof.hardware import (
 )
 from specroof.latency import Deployment, Setup, check_placement, engine_setup
 from specroof.page import PageGrid, document, packed, script_json
-from specroof.questions.advise import USUAL_FRAMEWORKS, speculation_of
+from specroof.questions.advise import USUAL_FRAMEWORKS
 from specroof.questions.answer import Noted
 from specroof.questions.request import (
     CHIPS,
@@ -62,6 +62,7 @@ from specroof.questions.request import (
     whole_numbers,
     words,
 )
+from specroof.questions.speculation import speculation_of
 from specroof.serving.capacity import (
     PrefillRules,
     ServerRoom,
@@ -668,15 +669,16 @@ class Exploration(Noted):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the choices of the page."""
-        return {
-            "models": list(self.models),
-            "hardware": list(self.hardware),
-            "context_len": list(self.axes.context_len),
-            "batch_size": list(self.axes.batch_size),
-            "draft_len": list(range(self.axes.max_draft_len + 1)),
-            "options": self.changed_options,
-            **self.messages,
-        }
+        return self.envelope(
+            {
+                "models": list(self.models),
+                "hardware": list(self.hardware),
+                "context_len": list(self.axes.context_len),
+                "batch_size": list(self.axes.batch_size),
+                "draft_len": list(range(self.axes.max_draft_len + 1)),
+                "options": self.changed_options,
+            }
+        )
 
     @property
     def records(self) -> list[dict[str, Any]]:

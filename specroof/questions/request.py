@@ -48,6 +48,7 @@ from specroof.hardware import (
     FRAMEWORKS,
     GENERIC,
     IDEAL_ENGINE,
+    LOCAL_FRAMEWORKS,
     SERVER_KEYS,
     HardwareProfile,
     Placement,
@@ -951,6 +952,10 @@ def drafters_of(given: DrafterLike | Sequence[DrafterLike]) -> list[Drafter]:
     return unique_list("drafters", given, drafter_of, key=lambda one: one.name)
 
 
+#: What runs inside of software that wraps another.
+RUNS: Final = {"lmstudio": "llama.cpp", "ollama": "llama.cpp"}
+#: All server software.
+SERVERS: Final = (*FRAMEWORKS, *LOCAL_FRAMEWORKS, *RUNS)
 #: What people call server software, without capitals and with hyphens.
 _SPELT_ENGINES: Final = {
     "trtllm": "tensorrt-llm",
@@ -995,6 +1000,7 @@ def engine_of_tool(tool: str | None, hardware: HardwareProfile) -> tuple[str | N
 
 _PLACEMENT: Final = "Placement and server"
 _REQUESTS: Final = "Requests"
+_POLICIES: Final = "Policies that follow the drafter's confidence"
 
 
 @dataclass(frozen=True)
@@ -1083,6 +1089,17 @@ class DeploymentRequest:
             panel=_PLACEMENT,
         ),
     ] = None
+    framework: Annotated[
+        str | None,
+        Parameter(
+            "Server software: the chip's engine profile of it predicts, else the generic one with "
+            "its rules.",
+            metavar="|".join(SERVERS),
+            names=lambda: SERVERS,
+            shown="that of the engine",
+            panel=_PLACEMENT,
+        ),
+    ] = None
     server: Annotated[
         ServerLike | None,
         Parameter(
@@ -1125,11 +1142,35 @@ class DeploymentRequest:
         )
         options = options_of(self.options)
         model = model_of(self.model, self.family)
-        hardware, engine = hardware_of(self.hardware), engine_name(self.engine)
+        setup = engine_setup(*self.engine_on(hardware_of(self.hardware)), placement, options)
+        return Deployment(model, in_server(model, setup, server_of(self.server)))
+
+    def engine_on(self, hardware: HardwareProfile) -> tuple[HardwareProfile, str | None]:
+        """Return a chip with the engine that predicts there, and its name; None for the default.
+
+        Raises
+        ------
+        OptionError
+            For a framework that is unknown or another than that of the engine that is named, and
+            as `borrowed_engine` does.
+        """
+        expect("framework", self.framework, str | None, ", ".join(SERVERS))
+        engine, framework = engine_name(self.engine), engine_name(self.framework)
         if self.engine_from is not None:
             hardware, engine = borrowed_engine(hardware, self.engine_from, engine)
-        setup = engine_setup(hardware, engine, placement, options)
-        return Deployment(model, in_server(model, setup, server_of(self.server)))
+        if framework is None:
+            return hardware, engine
+        if framework not in SERVERS:
+            refuse("framework", self.framework, ", ".join(SERVERS))
+        framework = RUNS.get(framework, framework)
+        if engine is None:
+            return hardware, None if hardware.owns(framework) else framework
+        if engine == GENERIC and framework not in hardware.engines:
+            return hardware, framework
+        rules = hardware.engine(engine).rules
+        if rules not in {framework, IDEAL_ENGINE.rules}:
+            refuse("framework", self.framework, f"{rules}, whose rules engine {engine} has")
+        return hardware, engine
 
 
 def chip_names(word: str, text: str) -> list[str]:
@@ -1423,6 +1464,27 @@ class PlayedRequest(PlayedParameters, LoadRequest):
     """What is served, where, and to which requests, which may be played through one by one."""
 
 
+#: The default share that confidence knows: it gives the gains that Finn 2026 simulates with the
+#: confidences of an MTP layer (`tests/test_golden_adaptive.py`).
+USUAL_CONFIDENCE: Final = 0.55
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyParameters:
+    """How draft lengths are simulated that follow the drafter's confidence."""
+
+    confidence: Annotated[
+        float,
+        Parameter(
+            "Share of the variance of acceptance that the drafter's confidence explains, 0 to 1.",
+            panel=_POLICIES,
+        ),
+    ] = USUAL_CONFIDENCE
+    n_rounds: Annotated[
+        int, Parameter("Simulated rounds of single sequences.", "--rounds", panel=_POLICIES)
+    ] = 20_000
+
+
 #: What is allowed where prefill and decoding have workers of their own.
 PLAYED_ON_ONE: Final = "one server, or a steady state"
 
@@ -1498,7 +1560,11 @@ class WorkerRequest(WorkerParameters, DeploymentRequest):
         return Deployment(model, setup), split
 
     def worker(
-        self, model: Architecture, chip: HardwareProfile, devices: int, is_prefill: bool
+        self,
+        model: Architecture,
+        chip: HardwareProfile,
+        devices: int,
+        is_prefill: bool = False,
     ) -> Setup:
         """Return where a server or a worker runs; one of prefill splits every layer, and no more.
 

@@ -254,9 +254,14 @@ class Exactness(Noted):
         """Return the counts, a line for each claim."""
         return exactness_text(self)
 
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """What was counted, and what the theory expects."""
+        return [asdict(self.result)]
+
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        return asdict(self.result)
+        return self.envelope({})
 
 
 @question(ExactRequest)

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from specroof.drafters import Drafter
@@ -48,6 +49,11 @@ class Study:
     capacity: bool | None = None
     text: str = field(default="", compare=False, repr=False)
     source: str = field(default="", compare=False, repr=False)
+
+    @property
+    def name(self) -> str:
+        """The name of its file, or `study`."""
+        return Path(self.source).name or "study"
 
     @property
     def longest(self) -> int:

@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, Literal
 
 import numpy as np
 
 from specroof import quantities as q
+from specroof.arrays import fields_of
 from specroof.errors import OptionError, expect
 from specroof.outcomes.case import Case
 from specroof.outcomes.rows import LoadRow, point_columns
@@ -206,9 +207,13 @@ class Sweep(Answer):
         A prediction for each target under each load.
     notes, warnings
         Sentences for the reader.
+    question, asked
+        The name of the question, and the study as it was given.
     """
 
     study: Study
+    question: str = ""
+    asked: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def outcomes(self) -> tuple[TargetOutcome, ...]:
@@ -233,7 +238,9 @@ class Sweep(Answer):
     def notes(self) -> tuple[str, ...]:  # type: ignore[override]  # computed when asked for
         """Sentences for the reader."""
         return tuple(
-            dict.fromkeys(note for outcome in self.outcomes for note in outcome.prediction.notes)
+            dict.fromkeys(
+                note for one in self.outcomes for note in one.prediction.messages["notes"]
+            )
         )
 
     @property
@@ -314,15 +321,19 @@ class Sweep(Answer):
     def rows(self) -> tuple[LoadRow, ...]:
         """What becomes of each load, with each target and drafter."""
         return tuple(
-            replace(row, target=outcome.target)
+            replace(row, **fields_of(outcome, "target", "workload"))
             for outcome in self.outcomes
             for row in outcome.prediction.rows
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the predictions in a list, with the notes on all."""
-        printed = [outcome.prediction.to_dict() for outcome in self.outcomes]
-        return {"predictions": printed, "rows": self.records, "notes": list(self.notes)}
+        """Return what `predict --json` prints: a case and a choice for each outcome."""
+        printed = [
+            (fields_of(outcome, "target", "workload"), outcome.prediction.to_dict())
+            for outcome in self.outcomes
+        ]
+        cases, choices = ([of | told[key] for of, told in printed] for key in ("case", "choice"))
+        return self.envelope({"outcomes": cases}, {"outcomes": choices})
 
     def plot(self) -> Any:
         """Draw best speedup against batch size, a panel for each model and chip."""
@@ -390,7 +401,7 @@ def summary_columns(prediction: Prediction) -> Columns:
     columns = {
         name: flat_column(np.asarray(np.nan if values is None else values), shape)
         for name, values in columns.items()
-        if name not in {"target", "near_best", "within_band"}
+        if name not in {"target", "workload", "near_best", "within_band"}
     }
     return (
         columns | curve.names | (request_columns(one.end_to_end.workload) if one.end_to_end else {})

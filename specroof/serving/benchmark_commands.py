@@ -48,8 +48,8 @@ class MockPoint:
     Raises
     ------
     OptionError
-        For a kind that cannot be forced, a drafter that is missing, an acceptance length that the
-        drafts cannot have, or a format that engines do not make.
+        For a kind that cannot be forced, an acceptance length that the drafts cannot have, or a
+        format that engines do not make.
     """
 
     model: str
@@ -66,11 +66,6 @@ class MockPoint:
         kind, drafts = self.speculation.kind, self.speculation.drafts
         if kind not in FORCED:
             refuse("drafter", kind, f"{', '.join(FORCED)}: engines can force their acceptance")
-        if self.speculation.draft_model is None and self.speculation.weights is not None:
-            reject(
-                f"draft_model is missing; {kind} needs the drafter's config",
-                "a Hub name or a folder",
-            )
         _refuse_format("--weights", self.weights, MADE_WEIGHTS)
         _refuse_format("--kv-cache", self.kv_cache, tuple(CACHES["sglang"]))
         for name in ("batch_size", "input_len", "output_len", "tensor_parallel"):

@@ -1080,8 +1080,6 @@ def _ollama(plan: Speculation) -> Launch:
 
 #: Kinds that a server could run, unlike shares of time; none runs Medusa's heads by now.
 SERVED_KINDS: Final = frozenset({*_VLLM_METHODS, *SGLANG_ALGORITHMS, "medusa"})
-#: What runs inside of software that wraps another.
-RUNS: Final = {"ollama": "llama.cpp", "lmstudio": "llama.cpp"}
 #: Software of one user.
 LOCAL_LAUNCHERS: Final[Mapping[str, Callable[[Speculation], Launch]]] = {
     "llama.cpp": _llama_cpp,

@@ -1,0 +1,46 @@
+"""What a server is told of a drafter."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from specroof.architecture import Architecture, RecurrentCore
+from specroof.drafters import Drafter
+from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
+from specroof.serving.launch import Speculation
+
+#: What a config that names a drafter's layers is noted with, by the drafter's kind.
+_HELD: Final = {"mtp": MTP_NOTE, "dspark": DSPARK_NOTE}
+
+
+def speculation_of(
+    drafter: Drafter,
+    model: Architecture,
+    schedule: Sequence[tuple[int, int, int]],
+    draft_model: str | None,
+    **more: Any,
+) -> Speculation:
+    """Return what a server of a model is to do with a drafter.
+
+    Parameters
+    ----------
+    drafter, model
+        What drafts, and the model that is served.
+    schedule, draft_model, more
+        Fields of `Speculation`.
+
+    Raises
+    ------
+    OptionError
+        For mtp of a model whose config names no such layers, without other weights.
+    """
+    return Speculation(
+        kind=drafter.kind,
+        schedule=tuple(schedule),
+        draft_model=draft_model,
+        family=model.family,
+        in_checkpoint=_HELD.get(drafter.kind) in model.notes,
+        block=drafter.max_draft_len,
+        is_recurrent=any(isinstance(core, RecurrentCore) for _, core in model.counted_cores),
+        vocab_sizes=None if drafter.vocab_size is None else (drafter.vocab_size, model.vocab_size),
+        **more,
+    )
