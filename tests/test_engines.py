@@ -498,6 +498,21 @@ V3, V4, LLAMA = "deepseek-ai/DeepSeek-V3", "deepseek-ai/DeepSeek-V4-Flash", "Qwe
 
 
 @pytest.mark.parametrize(
+    ("model", "setup", "said"),
+    [  # Triton's MAX_3D_QUERY_LEN; native_next_n_supported of deep_gemm on Hopper: 1, 2 and 4
+        ("google/gemma-4-E2B", place("a10", "vllm", 4), "of more than 8 positions does not"),
+        ("deepseek-ai/DeepSeek-V3.2", place("h200", "vllm", 8), "of 3 or more than 4 positions"),
+        (LLAMA, place("a10", "vllm", 4), "a verification does not"),
+    ],
+)
+def test_a_note_says_how_long_a_verification_is_read_otherwise(
+    model: str, setup: Setup, said: str
+) -> None:
+    (note,) = reading_notes(load_model(model), setup)
+    assert said in note
+
+
+@pytest.mark.parametrize(
     ("model", "setup", "key"),
     [
         (V3, place("h200", "vllm", 16), "50.0 GB/s"),

@@ -16,9 +16,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specroof import OptionError, advise
+from specroof import OptionError, advise, load_drafter, load_model
 from specroof.drafters import KINDS
 from specroof.hardware import Placement, ServerSettings
+from specroof.questions.speculation import speculation_of
 from specroof.serving.launch import (
     LAUNCHERS,
     YOUR_DRAFT_MODEL,
@@ -268,6 +269,48 @@ def test_a_draft_model_needs_the_vocabulary_of_the_model(framework: str, most: i
             else:
                 with pytest.raises(OptionError, match="runs no draft model"):
                     launch(plan, framework)
+
+
+# vllm config/speculative.py, hf_config_override, and sglang configs/model_config.py,
+# _config_draft_model: read in the sources, and run over every bundled config.
+@pytest.mark.parametrize(
+    ("framework", "runs", "read_as_mtp"),
+    [
+        (
+            "vllm",
+            "qwen3 qwen3_moe gemma3_text kimi_linear kimi_k2 gpt_oss nemotron_h",
+            "qwen3_5_text qwen3_5_moe_text deepseek_v3 glm4_moe kimi_k3 minimax_m3_vl",
+        ),
+        (
+            "sglang",
+            "qwen3 gemma3_text kimi_linear kimi_k3 gpt_oss llama",
+            "qwen3_5_text qwen3_moe qwen3_next deepseek_v4 kimi_k2 nemotron_h",
+        ),
+    ],
+)
+def test_no_draft_model_of_a_family_that_is_read_as_its_layers_for_mtp(
+    framework: str, runs: str, read_as_mtp: str
+) -> None:
+    for family in runs.split():
+        for kind in ("model", "pard") if framework == "vllm" else ("model",):
+            assert launch(planned(kind, draft_family=family), framework).text
+    for family in read_as_mtp.split():
+        with pytest.raises(OptionError, match=f"no draft model of the family {family}"):
+            launch(planned("model", draft_family=family), framework)
+
+
+def test_the_family_of_a_draft_model_reaches_the_server_of_its_target() -> None:
+    own = "moonshotai/Kimi-K3"  # vLLM divides by its number of layers for mtp: 0
+    k3, linear = (
+        speculation_of(
+            load_drafter(f"model,config={name},accept=0.7"), load_model(own), [(1, 8, 3)], name
+        )
+        for name in (own, "moonshotai/Kimi-Linear-48B-A3B-Instruct")
+    )
+    with pytest.raises(OptionError, match="family kimi_k3"):
+        launch(k3, "vllm")
+    assert vllm_config(linear)["method"] == "draft_model"
+    assert launch(k3, "sglang").text
 
 
 @pytest.mark.parametrize(("framework", "cache", "word"), rows("launch", "caches"))
