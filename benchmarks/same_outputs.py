@@ -74,15 +74,16 @@ COMMANDS: Final = (
      f"{LOADED} --batch=1|32 --accept-length=2,3,4 --measured-draft-len=7 --tpot=20 "
      "--context=512 --price-per-hour=4 --no-capacity"),
     (1, f"worth {{model}} -H {{chip}} --drafter {{costly}} {WORKLOAD}", PLACED + SHOWN + REQUESTS),
-    (2, "adaptive {model} -H {chip} --drafter {spec} --rounds 300",
-     f"{LOADED} --batch=1,8,64 --context=512 --max-draft-len=6 --confidence=0.3 --seed=5"),
+    (2, f"advise {{model}} -H {{chip}} --drafter {{spec}} {WORKLOAD} --policies --rounds 300",
+     f"{PLACED} {SHOWN} --concurrency=1,8,64 --confidence=0.3 --seed=5"),
     (3, "validate {results} --model Qwen/Qwen3-8B -H h100 --drafter eagle3",
      "--engine=ideal|vllm|sglang --drafter=ngram,match=0.5 --draft-len=3 --tp=1|2 --json"),
     (1, "calibrate {table} --model Qwen/Qwen3-8B -H h100 -o out.yaml --drafter eagle3",
      "--engine=vllm|sglang --draft-len=3 --engine-name=mine --json"),
-    (4, "mock {model} -H {chip} --drafter {forced} --draft-len {draft_len} --draft-model ORG/NAME",
+    (4, "advise {model} -H {chip} --drafter {forced} --choose-draft-len {draft_len} "
+     "--draft-model ORG/NAME --input-len 500 --output-len 100 --bench",
      f"{FORMATS} --tp=2|8 --engine=ideal|vllm|sglang --framework=vllm|sglang --concurrency=1|16 "
-     "--json --json --input-len=500 --output-len=100 --drafter=medusa"),
+     "--json --json --drafter=medusa"),
     (3, "doctor {pages} --model Qwen/Qwen3-8B -H {chip}",
      f"{PLACED} {FORMATS} --json --json --sources --wait=10 --context=1000 "
      "--drafter=eagle3|ngram,match=0.5|mtp,accept=0.6"),
@@ -95,9 +96,9 @@ COMMANDS: Final = (
     (1, "acceptance list", "--json --find=qwen3|V3.2|nothing"),
     (3, "acceptance show {profile}", "--json --drafts=7|drafts=3"),
     (2, "acceptance fit {profile}", "--json --law=beta|decay|constant"),
-    (1, "simulate --tokens 1000",
+    (1, "acceptance simulate --tokens 1000",
      "--json --draft-len=3 --seed=2 --vocabulary=20 --closeness=0.5 --markov"),
-    (2, "simulate batch {model} -H {chip} --drafter {spec} --batches 4 --output-len 50",
+    (2, "acceptance simulate batch {model} -H {chip} --drafter {spec} --batches 4 --output-len 50",
      "--batch=1|8|32 --context=512 --draft-len=2|4 --seed=3 --json --tp=1|2 --engine=ideal|vllm"),
     (1, "sweep {study} -o out --format {format}", ""),
     (2, "sweep {study}", "--quiet"),

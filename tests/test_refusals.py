@@ -337,7 +337,7 @@ def test_batches_that_a_server_does_not_run_are_said(command: str) -> None:
         ("predict", "server", 3, "server is 3; allowed: ServerSettings, a mapping of their keys,"),
         ("predict", "server", ["running=3"], "server is ['running=3']; allowed: ServerSettings"),
         ("capacity", "engine", ["vllm"], "engine is ['vllm']; allowed: the name of an engine"),
-        ("advise", "framework", {}, "framework is {}; allowed: vllm, sglang, tensorrt-llm"),
+        ("advise", "framework", {}, "framework is {}; allowed: sglang, vllm, tensorrt-llm"),
         ("advise", "traffic", 3, "traffic is 3; allowed: a file, or a TrafficFile"),
         ("advise", "traffic", "", "traffic is ''; allowed: a file, or a TrafficFile"),
         ("advise", "prefix_hit_rate", [], "prefix_hit_rate is []; allowed: a number from 0 to 1"),

@@ -321,11 +321,11 @@ def check_request(request: AdviseRequest) -> CheckedRequest:
     else:
         workload, context_len = _mean_request(request, None if day is None else day.mix)
     refuse_one_token(workload)
+    for chip in as_list(request.hardware):
+        request.engine_on(hardware_of(chip))
     request = replace(request, framework=engine_name(request.framework))
     # A word that is not allowed is refused here: of what a chip refuses, other numbers are tried.
     options_of(request.options), server_of(request.server)
-    for chip in as_list(request.hardware):
-        request.engine_on(hardware_of(chip))
     model, drafters = model_of(request.model, request.family), drafters_of(request.drafters)
     if not drafters:
         message = "drafters is empty; allowed: at least one drafter (--drafter SPEC)"

@@ -320,8 +320,9 @@ class Sweep(Answer):
     @property
     def rows(self) -> tuple[LoadRow, ...]:
         """What becomes of each load, with each target and drafter."""
+        told_apart = ("target", "workload") if len(self.study.loads) > 1 else ("target",)
         return tuple(
-            replace(row, **fields_of(outcome, "target", "workload"))
+            replace(row, **fields_of(outcome, *told_apart))
             for outcome in self.outcomes
             for row in outcome.prediction.rows
         )
