@@ -678,6 +678,12 @@ MEMORY: Final = {
 WEIGHT_BYTES: Final = MEMORY["weight_bytes"]
 CACHE_LIMIT: Final = quantity("cache_limit", "by the cache", "Requests that the cache holds.")
 STATE_LIMIT: Final = quantity("state_limit", "by the state", "Requests that the state holds.")
+WINDOWS_LIMIT: Final = quantity(
+    "windows_limit", "by windows", "Requests that the pool of sliding windows holds."
+)
+PROMPTS_LIMIT: Final = quantity(
+    "prompts_limit", "by prompts", "Requests that the cache holds beside a chunk of each prompt."
+)
 
 # --- What an operation takes ---------------------------------------------------------------------
 

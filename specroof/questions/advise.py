@@ -1822,7 +1822,7 @@ def _chip_choice(answer: Advice, chip: ChipAdvice) -> dict[str, Any]:
         "refused": chip.refused,
         "schedule": [list(entry) for entry in course.schedule],
         "schedule_lost": course.lost,
-        "best": plan.best and plan.best.record,
+        "best": plan.best and records_of([plan.best])[0],
         "by_default": records_of([row.default for row in chip.rows if row.default is not None]),
         "own_lengths": [
             {**fields_of(row, *_LOAD), "draft_len": k, "speedup": to_json_array(speedup)}

@@ -121,6 +121,8 @@ class CapacityRow(q.Row):
     short_bytes: Annotated[float, q.MEMORY["short_bytes"]]
     cache_limit: Annotated[float, q.CACHE_LIMIT]
     state_limit: Annotated[float | None, q.STATE_LIMIT] = None
+    windows_limit: Annotated[float | None, q.WINDOWS_LIMIT] = None
+    prompts_limit: Annotated[float | None, q.PROMPTS_LIMIT] = None
     running_limit: Annotated[float, q.RUNNING_LIMIT]
     served: ServedRoom
 
@@ -229,9 +231,7 @@ def _row(served: ServedRoom, **known: Any) -> CapacityRow:
         cache_per_request_bytes=float(room.cache_bytes),
         state_per_request_bytes=float(room.state_bytes) or None,
         short_bytes=float(room.short_bytes),
-        cache_limit=limits["cache"],
-        state_limit=limits.get("state"),
-        running_limit=limits["running"],
+        **{f"{name}_limit": most for name, most in limits.items()},
         served=served,
     )
 
