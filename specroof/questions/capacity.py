@@ -216,7 +216,7 @@ def capacity(request: CapacityRequest) -> Capacity:
 def _row(served: ServedRoom, **known: Any) -> CapacityRow:
     """Return the lines of a room; those that are nothing here are left out."""
     need, room = served.need, served.room
-    limits = {name: max(float(most), 0.0) for name, most in room.limits.items()}
+    limits: dict[str, Any] = {n: max(float(most), 0.0) for n, most in room.limits.items()}
     return CapacityRow(
         **{"drafter": None, "draft_len": 0} | known,
         largest_batch=int(served.largest_batch),
