@@ -308,7 +308,10 @@ def judge_vllm(asked: list[dict[str, Any]]) -> list[str]:  # noqa: C901 - stand-
             "target_model_config": Config(case["folder"]),
             "target_parallel_config": parallel,
         }
-        speculative.SpeculativeConfig(**config)
+        method = speculative.SpeculativeConfig(**config).method
+        if method != config.get("method"):
+            message = f"it is run as {method}"
+            raise ValueError(message)
 
     return [_said(check, case) for case in asked]
 
@@ -316,6 +319,7 @@ def judge_vllm(asked: list[dict[str, Any]]) -> list[str]:  # noqa: C901 - stand-
 def judge_sglang(asked: list[dict[str, Any]]) -> list[str]:
     """Return what SGLang says of each command."""
     from sglang.srt.arg_groups.speculative_hook import handle_speculative_decoding
+    from sglang.srt.configs import model_config
     from sglang.srt.layers import quantization
     from sglang.srt.server_args import prepare_server_args
 
@@ -329,9 +333,24 @@ def judge_sglang(asked: list[dict[str, Any]]) -> list[str]:
             for name, text in case["files"].items():
                 Path(name).write_text(text, encoding="utf-8")
             words = ["--model-path", case["folder"], *words[STARTS["sglang"][1] :]]
-            handle_speculative_decoding(
-                prepare_server_args([*words, "--device", "cuda", "--page-size", "1"])
+            args = prepare_server_args([*words, "--device", "cuda", "--page-size", "1"])
+            handle_speculative_decoding(args)
+        if args.speculative_algorithm == "STANDALONE":
+            path = Path(args.speculative_draft_model_path) / "config.json"
+            raw = json.loads(path.read_text(encoding="utf-8"))
+            (name,) = raw["architectures"]
+            config = types.SimpleNamespace(**raw)
+            model_config.ModelConfig._config_draft_model(  # noqa: SLF001 - the rule asked about
+                types.SimpleNamespace(
+                    is_draft_model=True,
+                    hf_config=config,
+                    hf_text_config=config,
+                    speculative_algorithm="STANDALONE",
+                )
             )
+            if config.architectures != [name]:
+                message = f"it is run as {config.architectures}"
+                raise ValueError(message)
 
     return [_said(check, case) for case in asked]
 

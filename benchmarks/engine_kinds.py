@@ -62,6 +62,7 @@ CLASSES = {
     "hy_v3": "HYV3ForCausalLM",
     "hy_v4": "HYV4ForCausalLM",
     "kimi_k2": "KimiK25ForConditionalGeneration",
+    "kimi_k3": "KimiK3ForConditionalGeneration",
     "kimi_linear": "KimiLinearForCausalLM",
     "lfm3": "Lfm3ForCausalLM",
     "llama": "LlamaForCausalLM",
@@ -107,7 +108,6 @@ FEATURES = {
 COUNTED = {"ngram-mod": "--spec-ngram-mod-n-max", "ngram-simple": "--spec-ngram-simple-size-m"}
 #: What mlx-lm calls families that have no file of their name.
 MLX_FILES = {"kimi_k2": "deepseek_v3", "nemotron-nas": "nemotron-nas", "gemma3": "gemma3_text"}
-KIMI_LINEAR = "moonshotai/Kimi-Linear-48B-A3B-Instruct"
 #: Families whose configs the checkpoint's own code reads; that it is run, a command has to say.
 OWN_CODE = ("bailing_hybrid", "mimo", "nemotron-nas", "minimax_m1")
 DRAFTS = 3
@@ -128,9 +128,7 @@ def families() -> dict[str, tuple[str, Architecture]]:
 def drafter_of(kind: str, name: str, folder: Path) -> tuple[Any, str | None]:
     """Return a drafter of a kind, and the folder of its weights, where it has any."""
     if kind == "model":  # one with the same vocabulary
-        # Kimi-K3's config has a count of mtp layers that vLLM divides by: 0.
-        own = KIMI_LINEAR if name.endswith("Kimi-K3") else name
-        return load_drafter(f"model,accept=0.7,config={own}"), own
+        return load_drafter(f"model,accept=0.7,config={name}"), name
     if kind == "pard":
         path = folder / "pard" / "config.json"
         return load_drafter(f"pard,accept=0.7,config={path}"), str(path.parent)
@@ -272,9 +270,6 @@ def main() -> None:  # noqa: C901, PLR0912, PLR0915 - a report from top to botto
             raw = json.loads((real if real and real.exists() else bundled).read_text("utf-8"))
             raw.setdefault("architectures", [CLASSES[family]])
             _write(folder / name, raw, family)
-        small = KIMI_LINEAR.replace("/", "--")
-        raw = json.loads((ROOT / "model_configs" / f"{small}.json").read_text("utf-8"))
-        _write(folder / KIMI_LINEAR, {**raw, "architectures": [CLASSES["kimi_linear"]]})
         cases = [*tried(folder)]
         refused = 0
         for framework in ("vllm", "sglang", "llama.cpp", "mlx"):

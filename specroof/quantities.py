@@ -458,6 +458,11 @@ NEAR_BEST: Final = quantity(
     unit="tokens",
     spelt=lambda ends: runs_spelt([ends]),
 )
+WITHIN_BAND: Final = quantity(
+    *("within_band", "within band", "Shortest and longest draft whose band reaches the best one."),
+    unit="tokens",
+    spelt=lambda ends: runs_spelt([ends]),
+)
 PLAIN_TPOT: Final = quantity(
     *("plain_tpot_s", "plain TPOT", "The same without drafts."), unit="s", spelt=format_seconds
 )

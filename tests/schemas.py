@@ -206,19 +206,9 @@ def written(schema: dict[str, Any], name: str = "") -> dict[str, Any]:
 
 
 def published(name: str, answers: list[Any]) -> dict[str, Any]:
-    """Return the schema of a command from what it printed; of several chips it prints a list."""
-    of_chips = [one["chips"] for one in answers if "chips" in one]
-    single = [one for one in answers if "chips" not in one]
-    every = [*single, *(one for many in of_chips for one in many)]
-    schema = written(union(map(schema_of, every)))
-    if of_chips:
-        reference = {"$ref": "#/$defs/answer"}
-        chips = {"type": "array", "items": reference}
-        several = {"type": "object", "properties": {"chips": chips}, "required": ["chips"]}
-        # One answer has no such key.
-        single_answer = {**reference, "not": {"required": ["chips"]}}
-        schema = {"anyOf": [single_answer, several], "$defs": {"answer": schema}}
-    version = every[0]["version"]
+    """Return the schema of a command from what it printed."""
+    schema = written(union(map(schema_of, answers)))
+    version = answers[0]["version"]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:specroof:{name}:{version}",

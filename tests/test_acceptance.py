@@ -113,7 +113,6 @@ def test_answers_have_the_shape_of_what_was_asked(lengths: Any) -> None:
 
 
 def accepted_in_a_row(verdicts: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """Return how many drafts pass before the first rejection, for every round (row)."""
     return np.asarray(np.logical_and.accumulate(verdicts, axis=1).sum(axis=1))
 
 

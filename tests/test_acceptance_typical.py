@@ -78,7 +78,6 @@ def test_the_table_of_shapes_follows_from_the_bundled_profiles(family: str) -> N
     assert SHAPES[family].power == pytest.approx(float(expected), abs=0.011)
 
 
-@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("family", ["", "mtp", "eagle", "dflash", "dspark"])
 def test_four_fifths_of_what_one_length_says_lie_within_the_spread(family: str) -> None:

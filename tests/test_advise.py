@@ -418,7 +418,7 @@ def test_a_drafter_that_never_pays_is_off() -> None:
     assert "OFF from 1 to 128 requests in flight" in printed
     tried = found.chips[0].rows[0]  # at one in flight, which the page begins with
     low, high = tried.bands["tried_speedup"]
-    cells = ["1", "0", f"{tried.tried_speedup:.2f}x", f"{low:.2f}x-{high:.2f}x", "off"]
+    cells = ["1", "0", f"{tried.tried_speedup:.2f}x", f"{low:.2f}-{high:.2f}x", "off"]
     assert cells in [line.split()[:5] for line in printed.splitlines()]
     footnote = "off: speedup and band that drafts would have there"
     assert footnote in printed

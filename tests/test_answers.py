@@ -14,8 +14,9 @@ from typer.testing import CliRunner
 
 import specroof
 from specroof.cli import app
+from specroof.errors import OptionError
 from specroof.outcomes.rows import LoadRow
-from specroof.quantities import Quantity, in_cells
+from specroof.quantities import Quantity, in_cells, quantity
 from specroof.questions.acceptance import find_profiles, fit_profiles
 from specroof.questions.answer import rows_table
 from specroof.questions.hardware import list_hardware, show_hardware
@@ -189,6 +190,23 @@ def test_a_figure_added_in_one_line_stands_in_every_form_its_band_the_right_way_
     assert more.to_arrow()["tokens_per_joule"].to_pylist() == [joules]
     titles, spelt = rows_table(more.rows, ["speedup", "tokens_per_joule"]).splitlines()
     assert (titles.split(), spelt.split()[1]) == (["speedup", "tok/J"], f"{joules:.3f}")
+
+
+def test_a_figure_is_declared_once_and_rows_have_no_other() -> None:
+    with pytest.raises(ValueError, match="tpot_s"):
+        quantity("tpot_s", "TPOT", "Another sentence.")
+    (row,) = specroof.predict(MODEL, CHIP, drafters="ideal").rows
+    for name in ("tokens", "speedup_middle", "draft_low"):
+        with pytest.raises(AttributeError, match=name):
+            getattr(row, name)
+
+
+def test_a_table_is_of_rows_or_of_points() -> None:
+    pytest.importorskip("pandas", reason="pandas is not installed: pip install pandas")
+    answer: Any = specroof.worth(MODEL, CHIP, drafter="eagle3", accept_length=3)
+    assert answer.to_frame("points").to_dict() == answer.to_frame().to_dict()  # it has no grid
+    with pytest.raises(OptionError, match="of is 'grid'; allowed: rows or points"):
+        answer.to_frame("grid")
 
 
 def test_printing_an_answer_shows_what_its_command_prints() -> None:

@@ -46,7 +46,6 @@ class SinkAttention(SoftmaxAttention):
 
     @property
     def label(self) -> str:
-        """What operations of its block are called after."""
         return "sink_attention"
 
     @property

@@ -51,13 +51,11 @@ RECURRENT = GatedDeltaNet(16, 32, key_dim=128, value_dim=128, conv_kernel=4, con
 
 
 def model_of(*cores: Core) -> Architecture:
-    """Return a model of nothing but these attentions."""
     layers = tuple(Layer((Block("attention", (), core),)) for core in cores)
     return Architecture("cores", "llama", 8, 9, layers, Linear("lm_head", 8, 0))
 
 
 def setup_of(chip: str, engine: str, **options: Any) -> Setup:
-    """Return a bundled chip under a framework."""
     return engine_setup(load_hardware(chip), engine, Placement(), Options(**options))
 
 
@@ -167,7 +165,6 @@ def test_what_a_user_states_comes_first_but_on_the_ideal_engine(kind: str) -> No
 
 
 def core_op(core: Core, reading: CacheReading, **pass_: Any) -> OpCost:
-    """Return the attention of one layer."""
     *_, op, _ = forward_cost(model_of(core), ForwardPass(**pass_), reading=lambda _: reading)
     return op
 
@@ -344,7 +341,6 @@ def test_no_reading_is_faster_than_one(kind: str, chip: str, granularity: str) -
 
 
 def chip_of(multiprocessors: int | None) -> HardwareProfile:
-    """Return an Ampere chip of ones."""
     peak = Peak(
         flops_per_s={"bf16": 1e12},
         memory_bytes_per_s=1e12,

@@ -286,11 +286,7 @@ def grid(served: ServedBands, *, requests: bool = False) -> Any:
     if requests:
         load = Load([4, 300], [2000], Workload(1500, 1000))
     found = served_curve(
-        Deployment(MODEL, setup),
-        load_drafter("eagle3,accept=0.7"),
-        load,
-        "ignore",
-        max_draft_len=2,
+        Deployment(MODEL, setup), load_drafter("eagle3,accept=0.7"), load, "ignore", max_draft_len=2
     )
     return found.end_to_end if requests else found.decoding
 

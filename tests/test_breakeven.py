@@ -417,8 +417,12 @@ def test_chips_are_compared_as_each_alone(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, [*words, "-H", "h100,b200", "--csv", str(table), "--json"])
     assert done.exit_code == 0, done.output
     alone = [breakeven(DENSE, one, drafter="eagle3", batch_size=[1, 8]) for one in ("h100", "b200")]
-    assert json.loads(done.stdout.splitlines()[-1]) == {
-        "chips": json.loads(json.dumps([one.to_dict() for one in alone]))
-    }
+    found = json.loads(done.stdout.splitlines()[-1])
+    told = [json.loads(json.dumps(one.to_dict())) for one in alone]
+    assert found["rows"] == [
+        {"hardware": one["case"]["hardware"]} | row for one in told for row in one["rows"]
+    ]
+    assert found["case"].pop("other_chips") == [told[1]["case"]]
+    assert (found["case"], found["choice"]) == (told[0]["case"], None)
     names = [row["hardware"] for row in csv.DictReader(table.read_text().splitlines())]
     assert names == [one.setup.hardware.name for one in alone for _ in one.rows]

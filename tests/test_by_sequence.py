@@ -40,11 +40,7 @@ def test_one_sequence_times_the_batch_is_the_whole_batch(
     whole = forward_cost(model, grid.forward, choices)
     alone = forward_cost(model, grid.forward, choices, by_sequence=True)
     for all_of_it, one in zip(whole, alone, strict=True):
-        assert (one.name, one.kind, one.count) == (
-            all_of_it.name,
-            all_of_it.kind,
-            all_of_it.count,
-        )
+        assert (one.name, one.kind, one.count) == (all_of_it.name, all_of_it.kind, all_of_it.count)
         assert all_of_it.sequences is None
         times = 1.0 if one.sequences is None else one.sequences
         for name, amount in amounts(one).items():
@@ -55,19 +51,9 @@ def test_one_sequence_times_the_batch_is_the_whole_batch(
             )
 
 
-@given(
-    architectures(),
-    placements(),
-    grids,
-    ENGINES,
-    st.sampled_from(["op", "dtype", "pass"]),
-)
+@given(architectures(), placements(), grids, ENGINES, st.sampled_from(["op", "dtype", "pass"]))
 def test_a_pass_takes_the_same_either_way(
-    model: Architecture,
-    placement: Placement,
-    grid: Grid,
-    engine: EngineProfile,
-    granularity: str,
+    model: Architecture, placement: Placement, grid: Grid, engine: EngineProfile, granularity: str
 ) -> None:
     # Data-parallel attention with fewer sequences than groups among them: its busiest group counts.
     setup = Setup(device(engine=engine), engine, placement, Options())

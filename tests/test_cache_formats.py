@@ -7,6 +7,7 @@ import pytest
 from specroof import ForwardPass, Options, Placement, load_hardware, load_model
 from specroof.hardware import EngineProfile
 from specroof.latency import Deployment, Setup, model_work, served_options, setup_notes
+from tables import rows
 
 V4, V32, GLM = "deepseek-ai/DeepSeek-V4-Flash", "deepseek-ai/DeepSeek-V3.2", "zai-org/GLM-5"
 EIGHT = Placement(tensor_parallel=8)
@@ -18,20 +19,7 @@ def setup_of(chip: str, engine: str, options: Options | None = None) -> Setup:
     return Setup(load_hardware(chip), profile, EIGHT, options or Options())
 
 
-@pytest.mark.parametrize(
-    ("model", "chips", "sglang", "vllm"),
-    [
-        (V4, "h200 b200 mi355x rtx-pro-6000", "fp8", "fp8"),
-        (V32, "h200 mi355x", "bf16", "bf16"),
-        (V32, "b200 gb300", "fp8", "bf16"),
-        (V32, "rtx-pro-6000", "fp8", "fp8"),
-        (GLM, "h200", "bf16", "bf16"),
-        (GLM, "b200 rtx-pro-6000", "fp8", "fp8"),
-        ("deepseek-ai/DeepSeek-R1", "b200", "bf16", "bf16"),
-        ("Qwen/Qwen3-8B", "b200", "bf16", "bf16"),
-        ("MiniMaxAI/MiniMax-M3", "b200", "bf16", "bf16"),
-    ],
-)
+@pytest.mark.parametrize(("model", "chips", "sglang", "vllm"), rows("values", "server_caches"))
 def test_the_default_cache_of_servers(model: str, chips: str, sglang: str, vllm: str) -> None:
     found = load_model(model)
     expected = {"sglang": sglang, "vllm": vllm, "generic": vllm, "ideal": "bf16"}

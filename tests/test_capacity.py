@@ -13,16 +13,11 @@ from specroof.architecture import Block, GroupedQueryAttention
 from specroof.errors import OptionError
 from specroof.hardware import EngineProfile, HardwareProfile, ServerSettings
 from specroof.latency import Deployment, Setup, engine_setup
-from specroof.serving.capacity import (
-    FRAMEWORKS,
-    ServedRoom,
-    in_server,
-    prefill_rules,
-    served_room,
-)
+from specroof.serving.capacity import FRAMEWORKS, ServedRoom, in_server, prefill_rules, served_room
 from specroof.serving.room import draft_footprint
 from specroof.serving.vllm import padded_layers
 from specroof.serving.workload import Workload
+from tables import rows
 
 MIB, GIB = 2.0**20, 2.0**30
 #: A chip of 80 GiB that no rule knows by name.
@@ -44,7 +39,6 @@ def room(
     options: Options | None = None,
     **told: Any,
 ) -> ServedRoom:
-    """Return the room for requests on one chip."""
     setup = Setup(
         chip, EngineProfile(name=framework), placement or Placement(), options or Options()
     )
@@ -58,7 +52,6 @@ def room(
 
 
 def largest(*words: Any, **told: Any) -> int:
-    """Return the largest batch at one point."""
     return int(room(*words, **told).largest_batch)
 
 
@@ -74,7 +67,6 @@ VLLM = 0.92 * 80 * GIB - 51 * 8 * MIB
 
 
 def peak(hidden: int, inner: int, vocab: int) -> float:
-    """Return the estimated peak of a pass of 8192 tokens with 1024 requests."""
     return 2 * 8192 * (4 * hidden + 2 * inner) + 8 * 1024 * vocab
 
 
@@ -155,16 +147,7 @@ def test_windows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "windows", "blocks", "lengths", "held"),
-    [
-        ("google/gemma-3-27b-it", None, 15070, (16384, 200), 6),
-        ("google/gemma-3-27b-it", None, 15070, (16000, 768), 6),
-        ("google/gemma-3-27b-it", None, 15070, (4096, 512), 21),
-        ("google/gemma-3-27b-it", None, 8000, (1024, 1024), 16),
-        ("openai/gpt-oss-120b", None, 17505, (8192, 200), 32),
-        ("openai/gpt-oss-120b", None, 4000, (4096, 64), 14),
-        ("openai/gpt-oss-120b", 8192, 3000, (8192, 256), 4),
-    ],
+    ("model", "windows", "blocks", "lengths", "held"), rows("values", "window_blocks")
 )
 def test_windows_hold_the_whole_of_a_prompt_that_starts(
     model: str, windows: int | None, blocks: int, lengths: tuple[int, int], held: int
@@ -308,7 +291,6 @@ def test_experts() -> None:
     assert left == pytest.approx(pool, rel=1e-12)
 
 
-@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize(
@@ -347,7 +329,6 @@ def test_more_memory_is_room_for_no_fewer(framework: str, gib: int, more: int) -
 
 
 def chip_of(gib: float) -> HardwareProfile:
-    """Return a chip of so much memory, all of it usable."""
     peak = replace(CHIP.peak, memory_bytes=gib * GIB)
     return replace(CHIP, peak=peak, usable_memory_bytes=gib * GIB)
 

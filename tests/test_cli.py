@@ -158,7 +158,7 @@ def test_where_no_draft_is_best_the_band_is_of_what_the_decision_judges() -> Non
             assert ends == [
                 gridded(found, f"speedup_{end}")[0, b, tried] for end in ("low", "high")
             ]
-            assert f" {ends[0]:.2f}x-{ends[1]:.2f}x" in table
+            assert f" {ends[0]:.2f}-{ends[1]:.2f}x" in table
 
 
 def test_where_prefills_count_what_loses_least_has_its_speedup_too() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from request_server import Measured, Toy, pass_s, run
+from request_server import Toy, pass_s, run
 from specroof import load_hardware, load_model
 from specroof.architecture.base import Routing
 from specroof.arrays import Array
@@ -67,7 +67,6 @@ def times_of(
 
 
 def predicted(toy: Toy) -> tuple[float, float, float]:
-    """Return requests per second, TTFT and TPOT by the closed forms."""
     load, times = times_of(toy)
     rate = end_to_end_tokens_per_s(
         load.running, times.token_s, wait_s=times.wait_s, output_len=toy.answer
@@ -103,33 +102,14 @@ SERVERS = {
 SPREAD = "shared, nearly full of prompts"
 
 
-@pytest.fixture(scope="module", params=SERVERS)
-def both(request: pytest.FixtureRequest) -> tuple[str, Measured, tuple[float, float, float]]:
-    toy = SERVERS[request.param]
-    return request.param, run(toy, seed=20261122), predicted(toy)
-
-
 @pytest.mark.long
-def test_requests_per_second_are_those_of_a_server_run_event_by_event(
-    both: tuple[str, Measured, tuple[float, float, float]],
-) -> None:
+@pytest.mark.parametrize("name", SERVERS)
+def test_rates_and_times_are_those_of_a_server_run_event_by_event(name: str) -> None:
     # 2250 answers whose lengths spread by 29 %: 0.6 % of noise, and 3 % for mean passes in the
     # place of those that differ.
-    _, measured, (rate, _, _) = both
+    measured, (rate, ttft_s, tpot_s) = run(SERVERS[name], seed=20261122), predicted(SERVERS[name])
     assert rate == pytest.approx(measured.requests_per_s, rel=0.04)
-
-
-def test_time_per_token_is_that_of_a_server_run_event_by_event(
-    both: tuple[str, Measured, tuple[float, float, float]],
-) -> None:
-    name, measured, (_, _, tpot_s) = both
     assert tpot_s == pytest.approx(measured.tpot_s, rel=0.06 if name == SPREAD else 0.04)
-
-
-def test_time_to_first_token_is_that_of_a_server_run_event_by_event(
-    both: tuple[str, Measured, tuple[float, float, float]],
-) -> None:
-    name, measured, (_, ttft_s, _) = both
     assert ttft_s == pytest.approx(measured.ttft_s, rel=0.3 if name == SPREAD else 0.08)
 
 

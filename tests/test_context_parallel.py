@@ -63,12 +63,10 @@ def setup_of(framework: str, placement: Placement, chip: str = "b200", **options
 
 
 def work_of(core: Core, setup: Setup, forward: ForwardPass) -> PassWork:
-    """Return the pass of one layer."""
     return model_work(model_of(core), setup, forward)
 
 
 def read_bytes(work: PassWork, kind: str) -> float:
-    """Return what a device reads and writes in operations of a kind."""
     return float(sum(op.moved_bytes for op in work.ops if op.op.kind == kind))
 
 
@@ -80,9 +78,6 @@ def exchanged_s(core: Core, setup: Setup, forward: ForwardPass) -> float:
         for where in (setup, whole)
     )
     return float(with_it - without)
-
-
-# --- Hand counts of three kinds of attention ------------------------------------------------------
 
 
 STEP = ForwardPass(batch_size=1, query_len=1, context_len=999)
@@ -178,9 +173,6 @@ def test_thread_blocks_of_all_heads_that_share_a_context_run_on_each_device() ->
     assert moved[0] == pytest.approx(16 * moved[1])
 
 
-# --- What does not change, memory, and drafters ---------------------------------------------------
-
-
 def test_memory_of_a_token_divides_and_state_does_not() -> None:
     model = model_of(LATENT, STATE)
     one, many = (
@@ -217,9 +209,6 @@ def test_layers_of_a_drafter_in_sglang_are_as_wide_and_whole() -> None:
 
     # 61 layers over eight devices and one that is whole.
     assert tokens(8) / tokens(1) == pytest.approx((61 / 8 + 1) / 62, rel=1e-6)
-
-
-# --- How kernels read, and what is refused --------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,6 @@ def entries_before(position: int, ratio: int) -> int:
 def costs(
     core: CompressedAttention, *sizes: int, options: Options | None = None, kv_dtype: str = "bf16"
 ) -> dict[str, list[OpCost]]:
-    """Return the operations of a layer by kind."""
     found: dict[str, list[OpCost]] = {"indexer": [], "attention": [], "compressor": []}
     for op in compressed_costs(core, setting(forward_pass(*sizes), options, kv_dtype)):
         found[op.kind].append(op)

@@ -159,11 +159,7 @@ def test_parts_divide_like_their_operations() -> None:
     # 32 KiB of ring and one raw entry: every device of a group holds all of it.
     assert shards(stack((CSA, 1))) == [nothing, vocabulary, (0, 1024 + 32_768, cache_only(1))]
     # Linear attention divides by heads, its filters of 8192 * 4 in bf16 as well as its state.
-    assert shards(stack((DELTA, 1))) == [
-        (65_536, 0, HEADS),
-        vocabulary,
-        (0, 2_146_304, HEADS),
-    ]
+    assert shards(stack((DELTA, 1))) == [(65_536, 0, HEADS), vocabulary, (0, 2_146_304, HEADS)]
     experts = Layer((Block("feed_forward", (), Experts(4, 2, 8, 8)),))
     moe = replace(stack(), layers=(experts,))
     assert shards(moe) == [(4 * 3 * 64 * 2, 0, TENSOR), vocabulary]

@@ -40,7 +40,6 @@ MEMORY_ONLY: Final = device({"bf16": 1e21, "fp16": 1e21}, 1.0)
 
 
 def target_of(hidden_size: int = SIZE, vocab_size: int = VOCABULARY) -> Architecture:
-    """Return a dense target of four layers."""
     shape = replace(SHAPE, hidden_size=hidden_size)
     layers = [Layer(draft_layer(shape).blocks, 4)]
     model = draft_model("target", "llama", hidden_size, layers, head_rows=vocab_size)
@@ -51,7 +50,6 @@ TARGET: Final = target_of()
 
 
 def asked(drafter: Drafter, target: Architecture = TARGET, **round_: Any) -> list[dict[str, Any]]:
-    """Return the passes that a drafter asks for, pass by pass."""
     ledger = Ledger()
     drafter.draft(a_round(target, ledger, **round_))
     return [
@@ -123,7 +121,6 @@ def test_features_are_merged_once_per_committed_token_or_in_every_pass() -> None
 
 
 def by_positions(_model: Architecture, forward: ForwardPass, /, *_beside: Any) -> Any:
-    """Return a second per position of the pass."""
     return forward.query_len
 
 

@@ -53,11 +53,7 @@ def curve(drafter: Drafter, hardware: HardwareProfile = FAST, **choices: Any) ->
 
 
 def small(where: Where | None = None, **place: Any) -> Drafter:
-    """Return a drafter of four layers, somewhere."""
     return head_drafter("model", SMALL, where=where or Where(**place))
-
-
-# --- overlap -------------------------------------------------------------------------------------
 
 
 @given(times, times, shares)
@@ -79,9 +75,6 @@ def test_the_solver_overlaps_what_the_spec_says() -> None:
     assert in_line.round_s[..., 1:] == pytest.approx((in_line.verify_s + in_line.draft_s)[..., 1:])
     half = curve(head_drafter("mtp", where=Where(hit_rate=0.5)))
     assert half.round_s == pytest.approx((in_line.round_s + hidden.round_s) / 2)
-
-
-# --- elsewhere -----------------------------------------------------------------------------------
 
 
 def test_a_device_of_its_own_prices_the_draft() -> None:
@@ -166,7 +159,6 @@ def test_a_dtype_that_the_drafters_device_lacks_is_noted() -> None:
 
 
 def halved(layer: Layer) -> Layer:
-    """Return a layer whose matrices compute in fp16."""
 
     def half(linear: Linear) -> Linear:
         return replace(linear, weight=replace(linear.weight, compute_dtype="fp16"))

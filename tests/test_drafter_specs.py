@@ -16,6 +16,7 @@ from specroof.catalog.names import load_draft_config
 from specroof.errors import CatalogError, ConfigError, OptionError
 from specroof.questions.curve_tables import source_lines
 from specroof.speedup.result import SpeedupCurve
+from tables import rows
 
 TARGET = "Qwen/Qwen3.6-35B-A3B"
 
@@ -31,30 +32,7 @@ def curve(spec: str, **choices: Any) -> SpeedupCurve:
     )
 
 
-SPECS = [
-    "mtp",
-    f"mtp,config={TARGET}",
-    "eagle",
-    "eagle3",
-    "eagle3,tree=3/1/1,siblings=.2/.1",
-    "eagle3,tree=eagle2,nodes=12,top-k=3,siblings=.2/.1",
-    "eagle3,tree=sequoia,nodes=12,siblings=.2/.1",
-    "eagle3,tree=eagle2,nodes=12,top-k=3",
-    "eagle3,tree=3/1/1",
-    "mtp,tree=8/7/8,siblings=" + "/".join(["0.01"] * 7),  # the largest: 512 drafts
-    "medusa",
-    "dflash",
-    "dflash,config=z-lab/Qwen3.6-35B-A3B-DFlash,steps=2",
-    "dflash,block=8",
-    "dspark,drafts=5",
-    "p_eagle",
-    "model,config=Qwen/Qwen3.5-4B,tp=1",
-    "model,config=Qwen/Qwen3.5-4B,device=h100-sxm,link=64e9,link-latency=5e-6,overlap=0.8",
-    "mtp,overlap=1",
-    "ngram",
-    "prompt_lookup,match=0.5,round-s=1e-5,token-s=1e-6",
-    "suffix",
-]
+SPECS = rows("values", "priced_specs")
 
 
 @pytest.mark.parametrize("spec", SPECS)
@@ -130,8 +108,6 @@ def test_more_denoising_steps_cost_more_and_accept_what_the_spec_says() -> None:
     assert np.all(two.draft_s[..., 1:] > 1.9 * one.draft_s[..., 1:])
 
 
-# --- where configs are found ---------------------------------------------------------------------
-
 TINY = {
     "architectures": ["LlamaForCausalLMEagle3"], "hidden_size": 2048, "num_hidden_layers": 1,
     "num_attention_heads": 16, "intermediate_size": 4096, "vocab_size": 248320,
@@ -175,48 +151,9 @@ def test_configs_that_are_nowhere_are_refused(spec: str, error: type[Exception],
         load_drafter(spec, fetch=lambda *_: None)
 
 
-# --- refusals ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("spec", "message"),
-    [
-        ("model", "needs config="),
-        ("pard,accept=.5", "needs config="),
-        ("pard,tree=2,siblings=.1", "'tree=2', 'siblings=.1' are not understood"),
-        ("p_eagle,tree=2,siblings=.1", "'tree=2', 'siblings=.1' are not understood"),
-        ("mtp,cost=0.1", "'cost=0.1' is not understood; allowed: config=…, tp=…"),
-        ("mtp,accept=1.5", "rate is 1.5; allowed: a number from 0 to 1"),
-        ("mtp,rates=.9/1.1", "rates[1] is 1.1; allowed: a number from 0 to 1"),
-        ("mtp,survival=.5/.6", "survival[1] is 0.6, above 0.5 before it"),
-        ("dflash,block=8,drafts=7", "block and drafts are given; allowed: one of them"),
-        ("dflash,block=17", "block is 17; allowed: a whole number from 2 to 16"),
-        ("dflash,config=z-lab/Qwen3.8-27B-DFlash2,block=9", "block is 9; allowed: a whole number from 2 to 8"),
-        ("dflash,steps=1.5", "steps is 1.5; allowed: a whole number"),
-        ("dflash,config=nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4-DFlash", "block is missing"),
-        ("mtp,tp=0", "tp is 0; allowed: a whole number from 1 to 65536"),
-        ("mtp,tp=two", "tp is 'two'; allowed: a number"),
-        ("mtp,device=l4", "device without the rest; allowed: device=, link= and link-latency="),
-        ("mtp,link=1e9,link-latency=0", "link and link-latency without the rest"),
-        ("mtp,device=l4,link=0,link-latency=0", "link is 0.0; allowed: a number from 1 to 1e+18"),
-        ("mtp,device=l4,link=1,link-latency=-1", "link-latency is -1.0; allowed: a number from 0 to 1000000"),
-        ("mtp,overlap=1.1", "overlap is 1.1; allowed: a number from 0 to 1"),
-        ("mtp,nodes=3", "nodes is given without tree="),
-        ("mtp,tree=bush", "tree is 'bush'; allowed: eagle2, sequoia, or the children"),
-        ("mtp,tree=2/0", "tree is '2/0'; allowed: eagle2"),
-        ("mtp,tree=11/1", "tree is '11/1' with 9 siblings; allowed: up to one child more"),
-        ("mtp,tree=eagle2,nodes=8,top-k=11", "top-k is 11; allowed: a whole number from 1 to 10"),
-        ("mtp,tree=1/1,nodes=3", "nodes is given with a static tree; allowed: siblings="),
-        ("mtp,tree=2/2/2/2/2/2/2/2/2,siblings=.1", "1022 drafts; allowed: up to 512"),
-        ("mtp,tree=27/18,siblings=" + "/".join(["0.01"] * 31), "513 drafts; allowed: up to 512"),
-        ("mtp,tree=sequoia,siblings=.1", "tree is 'sequoia' with siblings; allowed: nodes="),
-        ("mtp,tree=eagle2,nodes=8,siblings=.1", "allowed: nodes= and top-k="),
-        ("mtp,tree=eagle2,nodes=8,top-k=3,siblings=.1", "top-k is 3; allowed: a whole number from 1 to 2"),
-        ("mtp,tree=sequoia,nodes=513,siblings=.1", "nodes is 513; allowed: a whole number from 1 to 512"),
-        ("mtp,tree=sequoia,nodes=8,siblings=.7/.7", "siblings is 0.7/0.7; allowed: shares"),
-        ("mtp,tree=sequoia,nodes=512,siblings=" + "/".join(["0"] * 32), "siblings has 32 shares; allowed: up to 31 with nodes=512"),
-        ("ngram,match=2", "match is 2.0; allowed: a number from 0 to 1"),
-    ],
+    rows("refusals", "drafter_specs"),
 )  # fmt: skip
 def test_specs_that_say_no_drafter_are_refused_in_one_line(spec: str, message: str) -> None:
     with pytest.raises(OptionError) as refusal:

@@ -42,9 +42,6 @@ def serial_s(drafter: Drafter, draft_len: int, *, cost_of: str = "decode") -> fl
     return float(time.serial_s)
 
 
-# --- seconds -------------------------------------------------------------------------------------
-
-
 @given(shares, st.integers(1, 20), st.lists(st.integers(1, 100), min_size=1, max_size=9))
 def test_drafts_are_paid_for_each_or_by_blocks_that_are_begun(
     cost: float, drafts: int, lengths: list[int]
@@ -72,8 +69,6 @@ def test_confidence_above_a_threshold_is_the_incomplete_beta_function(
     assert beta_tail(least, a, b) == pytest.approx(betaincc(a, b, least), rel=1e-9, abs=1e-12)
 
 
-# --- what is refused -----------------------------------------------------------------------------
-
 HUGE = pytest.param(10**400, id="huge")
 BAD_COSTS = [-0.1, 100.1, math.nan, math.inf, -math.inf, HUGE, "0.1", None, True, 0.1j, [0.1]]
 
@@ -83,9 +78,6 @@ def test_a_cost_that_is_no_share_is_refused(cost: Any) -> None:
     for build in (autoregressive_drafter, partial(block_drafter, drafts=4)):
         with pytest.raises(OptionError, match=r"^cost is .*; allowed: a number from 0 to 100$"):
             build(cost)
-
-
-# --- the kinds that a SPEC names -----------------------------------------------------------------
 
 
 def build(kind: str, values: Mapping[str, float], name: str = "") -> Drafter:

@@ -12,11 +12,8 @@ from specroof import OptionError, ProfileError, hardware_names, load_hardware
 from specroof.cli import app
 from specroof.hardware import DevicePower, DevicePrice, parse_hardware
 from specroof.hardware.written import calibrated_yaml
-from specroof.speedup.price import (
-    frontier_of,
-    joules_per_million_tokens,
-    usd_per_million_tokens,
-)
+from specroof.speedup.price import frontier_of, joules_per_million_tokens, usd_per_million_tokens
+from tables import rows
 
 FILE = """
 format_version: 1
@@ -26,8 +23,6 @@ peak: {flops_per_s: {bf16: 1000.0e+12}, memory_bytes_per_s: 3.0e+12, memory_byte
 price: {usd_per_hour: 2.5, source: my provider, date: 2026-11-01}
 power: {board_watts: 700.0, loaded_frac: 0.8}
 """
-
-# --- price and energy -----------------------------------------------------------------------------
 
 
 def test_the_price_of_the_readme_by_hand() -> None:
@@ -49,8 +44,6 @@ def test_a_speedup_divides_the_price(
     )
     assert plain / faster == pytest.approx(speedup)
 
-
-# --- frontiers ------------------------------------------------------------------------------------
 
 points = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=12)
 
@@ -90,9 +83,6 @@ def test_shapes_that_differ_are_refused() -> None:
         frontier_of([1.0, 2.0], [1.0])
 
 
-# --- hardware files -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("trusted", [False, True])
 def test_a_file_says_what_a_device_costs_and_draws(trusted: bool) -> None:
     chip = parse_hardware(FILE, source="mine.yaml", trusted=trusted)
@@ -119,17 +109,7 @@ def test_every_bundled_price_and_power_has_a_source() -> None:
     assert DevicePower(board_watts=300.0).watts == 300
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("2.5", "-1.0", r"price.usd_per_hour is -1.0; allowed: a number from 0 to"),
-        ("2026-11-01", "yesterday", r"price.date is 'yesterday'; allowed: a date such as"),
-        ("source: my provider, ", "", r"price.source is missing"),
-        ("700.0", "0.0", r"power.board_watts is 0.0; allowed:"),
-        ("0.8", "1.5", r"power.loaded_frac is 1.5; allowed: a number from 0 to 1"),
-        ("board_watts: 700.0, ", "", r"power.board_watts is missing"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "message"), rows("refusals", "prices_and_power"))
 def test_bad_money_and_watts_are_refused(old: str, new: str, message: str) -> None:
     with pytest.raises(ProfileError, match=rf"^mine.yaml: {message}"):
         parse_hardware(FILE.replace(old, new), source="mine.yaml")

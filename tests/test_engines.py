@@ -55,6 +55,7 @@ from specroof.latency.model import (
 )
 from specroof.latency.pass_seconds import PassShape, PassWork, overlapped_s, pass_time
 from specroof.serving.workload import prefill_pass
+from tables import rows
 
 
 def chip(engine: EngineProfile | None = None, **changes: Any) -> HardwareProfile:
@@ -80,7 +81,6 @@ def operation(kind: str, flops: float, moved: float) -> OpCost:
 
 
 def setup_of(hardware: HardwareProfile | None = None, /, **figures: Any) -> Setup:
-    """A unit chip, or another, whose engine has these figures."""
     engine = real(**figures)
     chips = replace(hardware, engines={"real": engine}) if hardware else chip(engine)
     return engine_setup(chips, "real", None, None)
@@ -150,22 +150,7 @@ def test_layers_of_a_kind_take_longer() -> None:
 
 @pytest.mark.parametrize(
     ("name", "chip_name", "weights", "kinds"),
-    [
-        # 61 layers, 3 dense. Attention and feed-forward of each are stored in blocks of fp8.
-        ("deepseek-ai/DeepSeek-V3.2", "b200", None,
-         {"latent_attention": 61, "sparse_index": 61, "experts": 58, "fp8_blocks": 122}),
-        # 43 layers of which 21 have an indexer.
-        ("deepseek-ai/DeepSeek-V4-Flash", "b200", None,
-         {"latent_attention": 43, "sparse_index": 21}),
-        # 62 layers of attention and experts in fp8; an A100 multiplies them in bf16.
-        ("MiniMaxAI/MiniMax-M2", "b200", None, {"experts": 62, "fp8_blocks": 124}),
-        ("MiniMaxAI/MiniMax-M2", "a100-80gb", None, {"experts": 62, "fp8_blocks": None}),
-        # Experts alone in mxfp4, multiplied in the dtype of its tokens.
-        ("openai/gpt-oss-120b", "b200", None, {"experts": 36, "fp4_blocks": None}),
-        # nvfp4 of the output of attention, and feed-forward, of 61 layers.
-        ("nvidia/DeepSeek-V3.1-NVFP4", "b200", None, {"fp4_blocks": 122, "fp8_blocks": None}),
-        ("Qwen/Qwen3-32B", "b200", "nvfp4", {"fp4_blocks": 128, "experts": None}),
-    ],
+    rows("values", "layer_kinds"),
 )  # fmt: skip
 def test_kinds_of_layers_of_published_models(
     name: str, chip_name: str, weights: str | None, kinds: dict[str, int | None]
@@ -504,13 +489,27 @@ def test_a_pass_cannot_be_narrower_than_its_tokens() -> None:
 
 
 def place(chip: str, engine: str, *sizes: int, **more: Any) -> Setup:
-    """A bundled chip under an engine, in a placement and with options."""
     nodes = {key: more.pop(key) for key in ("pipeline_parallel", "nodes") if key in more}
     placement = Placement(*sizes, **nodes)
     return engine_setup(load_hardware(chip), engine, placement, Options(**more))
 
 
 V3, V4, LLAMA = "deepseek-ai/DeepSeek-V3", "deepseek-ai/DeepSeek-V4-Flash", "Qwen/Qwen3-8B"
+
+
+@pytest.mark.parametrize(
+    ("model", "setup", "said"),
+    [  # Triton's MAX_3D_QUERY_LEN; native_next_n_supported of deep_gemm on Hopper: 1, 2 and 4
+        ("google/gemma-4-E2B", place("a10", "vllm", 4), "of more than 8 positions does not"),
+        ("deepseek-ai/DeepSeek-V3.2", place("h200", "vllm", 8), "of 3 or more than 4 positions"),
+        (LLAMA, place("a10", "vllm", 4), "a verification does not"),
+    ],
+)
+def test_a_note_says_how_long_a_verification_is_read_otherwise(
+    model: str, setup: Setup, said: str
+) -> None:
+    (note,) = reading_notes(load_model(model), setup)
+    assert said in note
 
 
 @pytest.mark.parametrize(

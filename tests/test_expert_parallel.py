@@ -13,6 +13,7 @@ from specroof.hardware import Collective, EngineProfile, Interconnect
 from specroof.latency import Setup, model_latency
 from specroof.latency.pass_seconds import _Links
 from strategies import forward_pass
+from tables import rows
 
 
 def fullest(n_experts: int, top_k: int, tokens: float, devices: int) -> tuple[float, float]:
@@ -38,30 +39,8 @@ def thrown(
     return tuple(counts.max(axis=1).mean() / counts.mean() for counts in (hit, visits))
 
 
-# --- the fullest device --------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
-    ("n_experts", "top_k", "tokens", "devices", "off"),
-    [
-        # Four visits a device or more.
-        (256, 8, 4, 8, 0.02),
-        (256, 8, 64, 8, 0.01),
-        (128, 4, 16, 8, 0.01),
-        (64, 6, 3, 4, 0.02),
-        (128, 8, 4, 2, 0.01),
-        (512, 10, 32, 64, 0.03),
-        (256, 8, 512, 32, 0.03),
-        # One or more.
-        (256, 8, 1, 8, 0.02),
-        (384, 8, 4, 16, 0.02),
-        (32, 4, 2, 8, 0.07),
-        (8, 2, 1, 2, 0.07),
-        (16, 1, 8, 8, 0.07),
-        # Most devices have nothing to do.
-        (256, 8, 1, 64, 0.36),
-        (128, 4, 1, 64, 0.36),
-    ],
+    ("n_experts", "top_k", "tokens", "devices", "off"), rows("values", "fullest_devices")
 )
 def test_the_fullest_device_is_that_of_dice(
     n_experts: int, top_k: int, tokens: int, devices: int, off: float
@@ -92,8 +71,6 @@ def test_one_token_and_a_device_for_each_expert() -> None:
     assert fullest(8, 8, 3, 4) == pytest.approx((1, 1))
     assert fullest(1, 1, 3, 1) == pytest.approx((1, 1))
 
-
-# --- what a pass makes of it ---------------------------------------------------------------------
 
 QWEN = "Qwen/Qwen3-30B-A3B"  # 128 experts, 8 of them for a token
 
@@ -135,9 +112,6 @@ def test_shared_experts_in_the_same_matmul_are_divided_evenly() -> None:
     hit = float(distinct_experts(np.array(8.0), 16, 1))
     assert uneven.compute_s / even.compute_s == pytest.approx((visits + 1) / 2)
     assert uneven.memory_s / even.memory_s == pytest.approx((hit * experts + 1) / (hit + 1))
-
-
-# --- what is sent --------------------------------------------------------------------------------
 
 
 @pytest.mark.golden

@@ -389,9 +389,9 @@ def test_each_chip_may_have_a_price_of_its_own() -> None:
     words = ["predict", MODEL, "--drafter", SPEC, "--batch", "8", "--max-draft-len", "3"]
     words += ["-H", "h100,b200", "--price-per-hour", "h100=2", "--json"]
     done = CliRunner().invoke(app, words)
-    h100, b200 = json.loads(done.stdout.splitlines()[-1])["chips"]
-    plain = [one["rows"][0]["plain_tokens_per_s"] for one in (h100, b200)]
-    paid = [one["rows"][0]["plain_usd_per_million_tokens"] for one in (h100, b200)]
+    h100, b200 = json.loads(done.stdout.splitlines()[-1])["rows"]
+    plain = [one["plain_tokens_per_s"] for one in (h100, b200)]
+    paid = [one["plain_usd_per_million_tokens"] for one in (h100, b200)]
     own = frontier(MODEL, "b200", **asked).chips[0].usd_per_hour
     assert own is not None
     expected = [1e6 / rate * usd / 3600 for rate, usd in zip(plain, (2.0, own), strict=True)]

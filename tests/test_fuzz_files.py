@@ -253,7 +253,6 @@ def test_a_page_that_is_cut_is_read_or_refused(page: str, share: float) -> None:
             page_is_read(cut)
 
 
-@pytest.mark.slow
 @pytest.mark.long
 @given(st.sampled_from([catalog.load_model, catalog.load_hardware, load_profile]), st.data())
 @bounded(150)

@@ -8,6 +8,8 @@ import specroof
 from published_models import calculator_v4_pro, published, published_options
 from specroof import acceptance_from_length, load_model
 
+pytestmark = pytest.mark.golden
+
 PUBLISHED: Final = published("modal-2026-better-drafters.yaml")
 ASKED: Final = PUBLISHED["options"]
 
@@ -20,7 +22,6 @@ LOAD: Final[dict[str, Any]] = {
 }
 
 
-@pytest.mark.golden
 @pytest.mark.parametrize(
     "vector", [one for one in PUBLISHED["vectors"] if one["drafts"] != "endless"], ids=str
 )
@@ -38,7 +39,6 @@ def test_a_length_gains_what_was_published(vector: dict[str, Any]) -> None:
     assert float(curve.best_speedup.item()) == pytest.approx(vector["speedup"], abs=tolerance)
 
 
-@pytest.mark.golden
 @pytest.mark.parametrize("bundled", [False, True], ids=["reconstructed", "bundled"])
 @pytest.mark.parametrize("vector", PUBLISHED["vectors"], ids=str)
 def test_what_was_published_takes_the_published_length(

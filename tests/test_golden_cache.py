@@ -16,7 +16,6 @@ GIBIBYTE: Final = 2**30
 
 
 def one_layer(kind: str) -> Architecture:
-    """Return one compressed layer of DeepSeek-V4-Pro."""
     sizes = CACHES["options"][kind]
     indexer = None
     if kind == "csa":

@@ -13,6 +13,8 @@ from specroof.drafters.kinds import autoregressive_drafter
 from specroof.hardware import HardwareProfile
 from specroof.speedup.result import SpeedupCurve
 
+pytestmark = pytest.mark.golden
+
 Vector = dict[str, Any]
 
 CHART: Final = published("finn-2026-economics-chart.yaml")
@@ -29,7 +31,6 @@ def rounded_ridges() -> HardwareProfile:
 
 @cache
 def chart(*, exact_peaks: bool) -> SpeedupCurve:
-    """Return the whole chart."""
     options = CHART["options"]
     return speedup_curve(
         chart_v4_flash(),
@@ -43,7 +44,6 @@ def chart(*, exact_peaks: bool) -> SpeedupCurve:
     )
 
 
-@pytest.mark.golden
 @pytest.mark.parametrize("vector", CHART["vectors"], ids=str)
 def test_chart_has_the_published_optimum(vector: Vector) -> None:
     curve = chart(exact_peaks=False)
@@ -53,7 +53,6 @@ def test_chart_has_the_published_optimum(vector: Vector) -> None:
     assert curve.best_speedup[point] == pytest.approx(speedup, rel=0, abs=tolerance)
 
 
-@pytest.mark.golden
 def test_exact_peaks_move_no_published_optimum() -> None:
     rounded, exact = chart(exact_peaks=False), chart(exact_peaks=True)
     points = tuple(

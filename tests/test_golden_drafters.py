@@ -14,12 +14,7 @@ from published_drafters import (
     published_dflash,
     published_mtp,
 )
-from published_models import (
-    published,
-    published_hardware,
-    published_options,
-    simulated_qwen36,
-)
+from published_models import published, published_hardware, published_options, simulated_qwen36
 from specroof import speedup_curve
 from specroof.acceptance import survival_acceptance
 from specroof.architecture import Architecture, DraftHead, Layer
@@ -27,6 +22,8 @@ from specroof.catalog.names import load_draft_config
 from specroof.drafters import Drafter
 from specroof.drafters.heads import accepted_work, head_block_drafter, head_drafter
 from test_golden_adaptive import BATCHES, POST, column
+
+pytestmark = pytest.mark.golden
 
 Array = npt.NDArray[np.float64]
 
@@ -43,7 +40,6 @@ MTP: Final = head_drafter("mtp", published_mtp())
 
 
 def draft_s(drafter: Drafter, batch_size: Any, draft_len: Any = 1) -> Array:
-    """Return the seconds of drafting under the published options."""
     price = pass_seconds_on(published_hardware(), published_options(POST_ON_COST))
     round_ = a_round(TARGET, price, batch_size=batch_size, draft_len=draft_len)
     time = drafter.draft(round_)
@@ -61,7 +57,6 @@ def equal_cost_batch(draft_len: int) -> float:
     return low
 
 
-@pytest.mark.golden
 def test_passes_of_the_published_sizes_take_the_published_time() -> None:
     vector = VECTORS[0]
     mtp, dflash = draft_s(MTP, 1) * MICROSECONDS, draft_s(DFLASH, 1) * MICROSECONDS
@@ -69,7 +64,6 @@ def test_passes_of_the_published_sizes_take_the_published_time() -> None:
     assert dflash == pytest.approx(vector["dflash_block_us"], abs=TOLERANCE["dflash_block_us"])
 
 
-@pytest.mark.golden
 def test_a_block_is_bound_by_arithmetic_from_the_published_knee_on() -> None:
     knee, tolerance = VECTORS[0]["knee_batch"], TOLERANCE["knee_batch"]
     before, after = draft_s(DFLASH, [knee - tolerance, knee + tolerance])
@@ -77,9 +71,7 @@ def test_a_block_is_bound_by_arithmetic_from_the_published_knee_on() -> None:
     assert after > before
 
 
-@pytest.mark.slow
 @pytest.mark.long
-@pytest.mark.golden
 def test_mtp_and_dflash_cost_the_same_at_the_published_batches() -> None:
     vector = VECTORS[1]
     first = vector["first_draft_len"]
@@ -88,7 +80,6 @@ def test_mtp_and_dflash_cost_the_same_at_the_published_batches() -> None:
     assert found == pytest.approx(vector["equal_cost_batch"], abs=tolerance)
 
 
-@pytest.mark.golden
 def test_the_cheaper_drafter_is_the_published_one() -> None:
     batches = np.arange(1, 2049)
     assert np.all(draft_s(MTP, batches, VECTORS[2]["draft_len"]) < draft_s(DFLASH, batches))
@@ -97,7 +88,6 @@ def test_the_cheaper_drafter_is_the_published_one() -> None:
     assert batches[cheaper].max() == last
 
 
-@pytest.mark.golden
 @pytest.mark.parametrize(("entry", "kind"), [("mtp", "mtp"), ("dflash", "dflash"),
                                              ("dflash_today", "dflash")])  # fmt: skip
 def test_passes_of_the_configs_differ_by_what_the_file_explains(entry: str, kind: str) -> None:
@@ -129,10 +119,6 @@ def without_cache(model: Architecture) -> Architecture:
     return replace(model, layers=tuple(bare(layer) for layer in model.layers))
 
 
-# --- the depths of T7, target and drafters by the library ----------------------------------------
-
-
-@pytest.mark.golden
 @pytest.mark.parametrize("drafter", ["mtp", "dflash"])
 def test_drafters_priced_by_the_library_have_the_published_best_depths(drafter: str) -> None:
     survival = POST["options"]["drafters"][drafter]["survival"]

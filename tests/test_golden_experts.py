@@ -11,6 +11,8 @@ from specroof.architecture.experts import distinct_experts
 from specroof.catalog import load_model
 from specroof.cost import ForwardPass, OpCost, Options, forward_cost
 
+pytestmark = pytest.mark.golden
+
 Vector = dict[str, Any]
 
 FINN: Final = published("finn-2026-distinct-experts.yaml")
@@ -19,7 +21,6 @@ WIDTH_DEPTH: Final = published("finn-2026-width-depth.yaml")
 
 
 def experts_of(model_name: str) -> Experts:
-    """Return the routed experts of a bundled model, which are the same in every layer."""
     found = {
         block.core
         for layer in load_model(model_name).layers
@@ -31,12 +32,10 @@ def experts_of(model_name: str) -> Experts:
 
 
 def distinct(experts: Experts, tokens: Any) -> Any:
-    """Return the distinct experts of that many tokens by the default formula."""
     count = np.asarray(tokens, dtype=np.float64)
     return distinct_experts(count, experts.n_experts, experts.top_k, FINN["options"]["experts"])
 
 
-@pytest.mark.golden
 @pytest.mark.parametrize("vector", FINN["vectors"], ids=lambda row: row["model"])
 def test_tokens_read_the_published_number_of_experts(vector: Vector) -> None:
     experts, tolerance = experts_of(vector["model"]), FINN["tolerance"]
@@ -54,7 +53,6 @@ def test_tokens_read_the_published_number_of_experts(vector: Vector) -> None:
         assert below < experts.n_experts / 2 < above
 
 
-@pytest.mark.golden
 @pytest.mark.parametrize("vector", MOESD["vectors"], ids=str)
 def test_moesd_expects_as_many_experts(vector: Vector) -> None:
     tokens, method = np.array(float(vector["tokens"])), MOESD["options"]["experts"]
@@ -62,11 +60,8 @@ def test_moesd_expects_as_many_experts(vector: Vector) -> None:
     assert predicted == pytest.approx(vector["distinct"], rel=0, abs=MOESD["tolerance"])
 
 
-@pytest.mark.golden
 @pytest.mark.parametrize("vector", WIDTH_DEPTH["vectors"], ids=str)
-def test_uniform_draws_read_the_published_number_and_more_than_was_measured(
-    vector: Vector,
-) -> None:
+def test_uniform_draws_read_the_published_number_and_more_than_was_measured(vector: Vector) -> None:
     uniform, tokens = WIDTH_DEPTH["options"]["uniform"], np.array(float(vector["tokens"]))
     predicted = distinct_experts(tokens, **uniform)
     assert predicted == pytest.approx(vector["uniform"], rel=0, abs=WIDTH_DEPTH["tolerance"])
@@ -81,7 +76,6 @@ def experts_op(sizes: Vector, tokens: Any) -> OpCost:
     return op
 
 
-@pytest.mark.golden
 def test_one_more_token_raises_the_bytes_of_experts_as_published() -> None:
     sizes, step = FINN["options"]["elasticity"], 1e-4
     fewer, more = np.log(experts_op(sizes, np.array([1 - step, 1 + step])).weight_bytes)
@@ -90,7 +84,6 @@ def test_one_more_token_raises_the_bytes_of_experts_as_published() -> None:
     assert elasticity == pytest.approx(sizes["at_one_token"], rel=0, abs=tolerance)
 
 
-@pytest.mark.golden
 def test_saturated_experts_are_as_far_from_a_dense_matrix_as_published() -> None:
     sizes, tokens = FINN["options"]["saturated_slope"], 100_000.0
     (dense,) = forward_cost(

@@ -23,6 +23,8 @@ from specroof.architecture import (
 )
 from specroof.cost import ForwardPass, OpCost, Options, forward_cost
 
+pytestmark = pytest.mark.golden
+
 Vector = dict[str, Any]
 
 MLA: Final = published("finn-2026-mla-intensity.yaml")
@@ -62,10 +64,6 @@ def crossing(rising: Callable[[float], float], level: float, low: float, high: f
     return high
 
 
-# --- attention ---------------------------------------------------------------------------------
-
-
-@pytest.mark.golden
 @pytest.mark.parametrize("vector", MLA["vectors"], ids=str)
 def test_absorbed_mla_has_the_published_intensity(vector: Vector) -> None:
     options, query_bytes = published_options(MLA), MLA["options"]["query_bytes"]
@@ -79,7 +77,6 @@ def test_absorbed_mla_has_the_published_intensity(vector: Vector) -> None:
     assert predicted == pytest.approx(vector["intensity"], rel=0, abs=MLA["tolerance"])
 
 
-@pytest.mark.golden
 @pytest.mark.parametrize("vector", HCA["vectors"], ids=str)
 def test_hca_turns_compute_bound_at_the_published_context_and_earlier_with_its_window(
     vector: Vector,
@@ -136,7 +133,6 @@ def queries_that_make_keys_per_head_cheaper() -> float:
     return float(once.flops / saved)
 
 
-@pytest.mark.golden
 @pytest.mark.parametrize("vector", CROSSOVERS["vectors"], ids=str)
 def test_attention_changes_sides_at_the_published_number_of_queries(vector: Vector) -> None:
     query_len = {
@@ -145,9 +141,6 @@ def test_attention_changes_sides_at_the_published_number_of_queries(vector: Vect
     }[vector["crossover"]]()
     tolerance = CROSSOVERS["tolerance"]
     assert query_len == pytest.approx(vector["query_len"], rel=0, abs=tolerance)
-
-
-# --- matrices ----------------------------------------------------------------------------------
 
 
 def knee_model(vector: Vector) -> Architecture:
@@ -160,7 +153,6 @@ def knee_model(vector: Vector) -> Architecture:
     return one_block(Experts(256, 6, 4096, 2048, weight, n_shared=1))
 
 
-@pytest.mark.golden
 @pytest.mark.parametrize("vector", KNEES["vectors"], ids=str)
 def test_a_matrix_turns_compute_bound_at_the_published_number_of_tokens(vector: Vector) -> None:
     model, options = knee_model(vector), published_options(KNEES)
@@ -173,9 +165,6 @@ def test_a_matrix_turns_compute_bound_at_the_published_number_of_tokens(vector: 
     assert tokens == pytest.approx(vector["tokens"], rel=0, abs=tolerance)
 
 
-# --- Qwen3.6-35B-A3B ---------------------------------------------------------------------------
-
-
 def layer_of(kind: str, **columns: int) -> Architecture:
     """Return one of its layers of attention or of Gated DeltaNet, without projections."""
     sizes = dict(TRAFFIC["options"][kind])
@@ -186,7 +175,6 @@ def layer_of(kind: str, **columns: int) -> Architecture:
     return one_block(GatedDeltaNet(**sizes, **dims, conv_kernel=4, **columns))
 
 
-@pytest.mark.golden
 @pytest.mark.parametrize(
     "model", [layer_of("full_attention"), layer_of("linear_attention", conv_columns=0)]
 )
@@ -211,7 +199,6 @@ def read_bytes(context_len: float) -> tuple[float, float]:
     return 10 * float(cache.memory_bytes), 30 * float(state.memory_bytes)
 
 
-@pytest.mark.golden
 @pytest.mark.parametrize("vector", TRAFFIC["vectors"], ids=str)
 def test_a_sequence_reads_the_published_bytes(vector: Vector) -> None:
     predicted, tolerance = sum(read_bytes(vector["context_len"])), TRAFFIC["tolerance"]

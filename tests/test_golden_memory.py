@@ -9,12 +9,13 @@ import pytest
 from published_models import published
 from specroof import capacity
 
+pytestmark = pytest.mark.golden
+
 LOGS: Final = published("server-memory-logs.yaml")
 POOLS: Final = published("server-pool-logs.yaml")
 GIBIBYTE: Final = 2**30
 
 
-@pytest.mark.golden
 @pytest.mark.parametrize(
     "row", LOGS["vectors"], ids=lambda row: f"{row['hardware']}-{row['server']}"
 )
@@ -34,7 +35,6 @@ def test_a_server_sees_the_memory_that_was_logged(row: dict[str, Any]) -> None:
         assert most_requests.rows[0].largest_batch == row["requests"]
 
 
-@pytest.mark.golden
 @pytest.mark.parametrize("row", POOLS["vectors"], ids=lambda row: row["model"].split("/")[1])
 def test_a_pool_holds_the_tokens_that_were_logged(
     row: dict[str, Any], model_configs_folder: Path, tmp_path: Path

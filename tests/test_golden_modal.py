@@ -30,6 +30,8 @@ from specroof.latency import Setup
 from specroof.latency.pass_seconds import PassShape
 from specroof.speedup.result import SpeedupCurve
 
+pytestmark = pytest.mark.golden
+
 Array = npt.NDArray[np.float64]
 Vector = dict[str, Any]
 
@@ -55,7 +57,6 @@ def calculate(
     options: Options | None = None,
     placement: Placement | None = None,
 ) -> SpeedupCurve:
-    """Return what the calculator shows for one of its drafters."""
     return speedup_curve(
         model,
         load_hardware("b200"),
@@ -69,16 +70,11 @@ def calculate(
     )
 
 
-# --- what the page opens with ------------------------------------------------------------------
-
-
 def page_point(vector: Vector, model: Architecture) -> tuple[int, float]:
-    """Return the best draft length and its speedup."""
     curve = calculate(PAGE, model, vector["batch_size"], drafter=vector["drafter"])
     return int(curve.best_draft_len.item()), float(curve.best_speedup.item())
 
 
-@pytest.mark.golden
 @pytest.mark.parametrize("vector", PAGE["vectors"], ids=str)
 def test_bundled_configs_give_what_modal_shows(vector: Vector) -> None:
     draft_len, speedup = page_point(vector, load_model(vector["model"]))
@@ -87,7 +83,6 @@ def test_bundled_configs_give_what_modal_shows(vector: Vector) -> None:
     assert speedup == pytest.approx(vector["speedup"], rel=0, abs=tolerance)
 
 
-@pytest.mark.golden
 @pytest.mark.parametrize("vector", PAGE["vectors"], ids=str)
 def test_reconstructed_sizes_give_what_modal_shows(vector: Vector) -> None:
     draft_len, speedup = page_point(vector, RECONSTRUCTED[vector["model"]]())
@@ -97,7 +92,6 @@ def test_reconstructed_sizes_give_what_modal_shows(vector: Vector) -> None:
     assert lowest - tolerance <= speedup <= highest + tolerance
 
 
-@pytest.mark.golden
 @pytest.mark.parametrize("name", [V4_FLASH, V4_PRO])
 def test_bundled_v4_layers_have_the_projections_that_modal_counts(name: str) -> None:
     reconstructed = RECONSTRUCTED[name]().layers[-1].blocks[0]
@@ -112,9 +106,6 @@ def test_bundled_v4_layers_have_the_projections_that_modal_counts(name: str) -> 
     assert counted == {V4_FLASH: 106_954_752, V4_PRO: 299_892_736}[name]
 
 
-# --- speedup against batch size ----------------------------------------------------------------
-
-
 def series_options(vector: Vector) -> Options:
     """Return the formulas that a series was computed under."""
     if vector["model"] != QWEN_27B:
@@ -125,7 +116,6 @@ def series_options(vector: Vector) -> Options:
 
 
 def series(vector: Vector, model: Architecture) -> Array:
-    """Return the best speedup at every batch size of a series."""
     counted = with_counted_head(model) if vector["head"] else model
     curve = calculate(SERIES, counted, vector["batch_size"], options=series_options(vector))
     return np.asarray(curve.best_speedup[0])
@@ -139,19 +129,16 @@ def reconstructed_model(vector: Vector) -> Architecture:
 
 
 def rows(*models: str) -> pytest.MarkDecorator:
-    """Parametrise a test over the series of some models."""
     return pytest.mark.parametrize(
         "vector", [row for row in SERIES["vectors"] if row["model"] in models], ids=str
     )
 
 
 def either_way(name: str) -> pytest.MarkDecorator:
-    """Parametrise a test over the reconstructed and the bundled sizes of a model."""
     models = [RECONSTRUCTED[name], lambda: load_model(name)]
     return pytest.mark.parametrize("model", models, ids=["reconstructed", "bundled"])
 
 
-@pytest.mark.golden
 @rows(V4_PRO, V4_FLASH, QWEN_27B)
 def test_reconstructed_sizes_give_the_published_series(vector: Vector) -> None:
     speedup, tolerance = vector["speedup"], SERIES["tolerance"]["reconstructed"]
@@ -159,7 +146,6 @@ def test_reconstructed_sizes_give_the_published_series(vector: Vector) -> None:
     assert predicted == pytest.approx(speedup, rel=0, abs=tolerance)
 
 
-@pytest.mark.golden
 @rows(V4_PRO)
 def test_bundled_v4_pro_differs_by_its_shared_expert_alone(vector: Vector) -> None:
     bundled = load_model(V4_PRO)
@@ -171,7 +157,6 @@ def test_bundled_v4_pro_differs_by_its_shared_expert_alone(vector: Vector) -> No
     assert lowest <= change.min() < 0 < change.max() <= highest
 
 
-@pytest.mark.golden
 @rows(QWEN_27B)
 def test_bundled_27b_differs_by_its_convolution_columns(vector: Vector) -> None:
     gated = series(vector, calculator_qwen35_27b(gated=True))
@@ -184,7 +169,6 @@ def turns(speedup: Array) -> list[bool]:
     return [bool(rises) for rises, _ in groupby(np.diff(speedup) > 0)]
 
 
-@pytest.mark.golden
 @either_way(V4_PRO)
 @rows(V4_PRO)
 def test_v4_pro_falls_then_rises_then_falls(
@@ -194,7 +178,6 @@ def test_v4_pro_falls_then_rises_then_falls(
     assert turns(series(vector, model())) == [False, True, False]
 
 
-@pytest.mark.golden
 @either_way(QWEN_27B)
 @rows(QWEN_27B)
 def test_27b_never_rises(vector: Vector, model: Callable[[], Architecture]) -> None:
@@ -202,10 +185,6 @@ def test_27b_never_rises(vector: Vector, model: Callable[[], Architecture]) -> N
     assert np.all(np.diff(series(vector, model())) < 1e-9)
 
 
-# --- eight devices -----------------------------------------------------------------------------
-
-
-@pytest.mark.golden
 @pytest.mark.parametrize("sizes", ["reconstructed", "bundled"])
 @pytest.mark.parametrize("drafter", ["autoregressive", "block"])
 def test_v4_pro_on_eight_devices_repeats_its_latent_cache(drafter: str, sizes: str) -> None:
@@ -222,7 +201,6 @@ def test_v4_pro_on_eight_devices_repeats_its_latent_cache(drafter: str, sizes: s
     assert speedup == pytest.approx(spread[drafter], rel=0, abs=tolerance)
 
 
-@pytest.mark.golden
 @pytest.mark.parametrize("drafter", ["autoregressive", "block"])
 def test_v4_pro_on_eight_devices_that_divide_the_index_heads(drafter: str) -> None:
     spread, options = SERIES["options"]["tensor_parallel"], published_options(SERIES)
@@ -241,7 +219,6 @@ def test_v4_pro_on_eight_devices_that_divide_the_index_heads(drafter: str) -> No
 
 
 def tokens_per_round(drafter: str, drafts: npt.NDArray[np.int64]) -> Array:
-    """Return the expected tokens of rounds with that many drafts."""
     acceptance = load_drafter(SERIES["options"]["drafters"][drafter]).acceptance
     assert isinstance(acceptance, Acceptance)
     return acceptance.tokens_per_round(drafts)

@@ -8,13 +8,14 @@ import yaml
 
 from specroof.acceptance import constant_acceptance
 
+pytestmark = pytest.mark.golden
+
 GOLDEN = Path(__file__).parent / "golden"
 
 Vector = dict[str, float]
 
 
 def golden(name: str) -> dict[str, Any]:
-    """Return a file of published numbers."""
     loaded: dict[str, Any] = yaml.safe_load((GOLDEN / name).read_text(encoding="utf-8"))
     return loaded
 
@@ -24,7 +25,6 @@ WIDGET = golden("survey-widget.yaml")
 
 
 def tokens_per_round(vector: Vector) -> float:
-    """Return what the library expects of a round."""
     return float(constant_acceptance(vector["rate"]).tokens_per_round(vector["draft_len"]))
 
 
@@ -39,7 +39,6 @@ def operations_factor(vector: Vector, draft_operations: float) -> float:
     return (drafts * draft_operations + drafts + 1) / tokens_per_round(vector)
 
 
-@pytest.mark.golden
 @pytest.mark.parametrize("vector", LEVIATHAN["vectors"], ids=str)
 def test_leviathan_table_1(vector: Vector) -> None:
     options, tolerance = LEVIATHAN["options"], LEVIATHAN["tolerance"]
@@ -49,7 +48,6 @@ def test_leviathan_table_1(vector: Vector) -> None:
     assert operations == pytest.approx(vector["operations"], rel=0, abs=tolerance)
 
 
-@pytest.mark.golden
 @pytest.mark.parametrize("vector", WIDGET["vectors"], ids=str)
 def test_survey_widget(vector: Vector) -> None:
     tolerance = WIDGET["tolerance"]
@@ -60,7 +58,6 @@ def test_survey_widget(vector: Vector) -> None:
         assert speedup == pytest.approx(vector["speedup"], rel=0, abs=tolerance)
 
 
-@pytest.mark.golden
 @pytest.mark.parametrize("file", [LEVIATHAN, WIDGET], ids=["leviathan", "widget"])
 def test_published_numbers_say_where_they_come_from(file: dict[str, Any]) -> None:
     assert set(file) == {"source", "options", "tolerance", "why", "vectors"}

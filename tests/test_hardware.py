@@ -34,6 +34,7 @@ from specroof.hardware import (
 from specroof.hardware.engine import served_width
 from specroof.hardware.written import calibrated_yaml
 from specroof.reading.yaml_text import parse_yaml
+from tables import rows
 
 PACKAGE = Path(specroof.__file__).parent
 # An installed wheel carries the folder inside the package; a checkout has it beside.
@@ -81,7 +82,6 @@ def bundled(stem: str) -> HardwareProfile:
 
 
 def changed(old: str, new: str) -> str:
-    """The good file with one thing changed."""
     assert GOOD.count(old) == 1, f"{old!r} does not stand exactly once in the good file"
     return GOOD.replace(old, new)
 
@@ -132,37 +132,7 @@ def test_no_name_leads_to_two_bundled_files() -> None:
     assert {"strix-halo", "apple-m3-ultra", "r9700", "7900xtx", "agx-orin"} < set(aliases)
 
 
-# Typed by hand from the vendors' pages as the reference table lists them: TB/s, dense TFLOP/s.
-DATASHEETS = {
-    "t4": (0.32, "fp32 8.1, fp16 65, int8 130"),
-    "a100-80gb": (2.039, "fp32 19.5, bf16 312, fp16 312, int8 624"),
-    "l40s": (0.864, "fp32 91.6, bf16 362.05, fp16 362.05, fp8 733, int8 733"),
-    "h100-sxm": (3.35, "fp32 67, bf16 989.4, fp16 989.4, fp8 1979, int8 1979"),
-    "h100-pcie": (2.0, "fp32 51, bf16 756.5, fp16 756.5, fp8 1513, int8 1513"),
-    "h200": (4.8, "fp32 67, bf16 989.4, fp16 989.4, fp8 1979, int8 1979"),
-    "h20": (4.0, "fp32 44, bf16 148, fp16 148, fp8 296, int8 296"),
-    "b200": (8.0, "fp32 80, bf16 2250, fp16 2250, fp8 4500, int8 4500, fp6 4500, fp4 9000"),
-    "gb300": (8.0, "fp32 80, bf16 2500, fp16 2500, fp8 5000, int8 165, fp6 5000, fp4 15000"),
-    "rtx-4090": (1.008, "fp32 82.58, bf16 165.2, fp16 165.2, fp8 330.3, int8 660.6"),
-    # Cards for games in fp32 as other tables print it; the rest by multiprocessors and clock.
-    "rtx-2080-ti": (0.616, "fp32 13.45, fp16 53.79, int8 215.2"),
-    "rtx-3060": (0.36, "fp32 12.74, bf16 25.48, fp16 25.48, int8 101.9"),
-    "rtx-4070": (0.504, "fp32 29.15, bf16 58.29, fp16 58.29, fp8 116.6, int8 233.2"),
-    "p40": (0.3471, "fp32 11.76, int8 47"),
-    "v100": (0.9, "fp32 15.7, fp16 125, int8 62.8"),
-    "rx-7900-xtx": (0.96, "fp32 61.4, bf16 122.8, fp16 122.8, int8 122.8"),
-    "ryzen-ai-max-395": (0.256, "fp32 29.7, bf16 59.4, fp16 59.4, int8 59.4"),
-    "arc-pro-b70": (0.608, "fp32 22.94, bf16 183.5, fp16 183.5, int8 367"),
-    "m4-max": (0.546, "fp32 18.4, bf16 18.4, fp16 18.4"),
-    "mi300x": (5.3, "fp32 163.4, bf16 1307.4, fp16 1307.4, fp8 2614.9, int8 2614.9"),
-    "mi355x": (
-        8.0,
-        "fp32 157.3, bf16 2516.6, fp16 2516.6, fp8 5033, int8 5033, fp6 10066, fp4 10066",
-    ),
-    "gaudi3": (3.7, "fp32 229, bf16 1677, fp16 459, fp8 1677"),
-    "tpu-v7": (7.38, "bf16 2307, fp8 4614"),
-    "trainium2": (2.9, "fp32 181, bf16 667, fp16 667, fp8 1299"),
-}
+DATASHEETS = rows("values", "datasheets")
 
 
 @pytest.mark.parametrize("stem", DATASHEETS)
@@ -358,19 +328,7 @@ def test_a_file_that_could_not_be_read_is_not_written(name: str) -> None:
         calibrated_yaml(good, IDEAL_ENGINE, name=name, source="a test")
 
 
-@pytest.mark.parametrize(
-    ("stem", "dtype", "used", "teraflops"),
-    [
-        ("h100-sxm", "fp4", "fp8", 1979),  # Hopper has neither fp4 nor fp6
-        ("a100-80gb", "fp8", "bf16", 312),
-        ("t4", "bf16", "fp16", 65),  # Turing has no bf16
-        ("t4", "int4", "int8", 130),
-        ("b200", "fp4", "fp4", 9000),
-        ("mi300x", "fp6", "fp8", 2614.9),
-        ("tpu-v7", "int8", "bf16", 2307),  # no int8 rate is published
-        ("a100-80gb", "fp32", "fp32", 19.5),
-    ],
-)
+@pytest.mark.parametrize(("stem", "dtype", "used", "teraflops"), rows("values", "arithmetic"))
 def test_a_dtype_that_the_chip_lacks_runs_in_the_next_wider_one(
     stem: str, dtype: str, used: str, teraflops: float
 ) -> None:
@@ -424,7 +382,6 @@ FIGURES = [
 
 
 def rewritten(key: str, figure: str, value: str) -> str:
-    """The good file with another value for one figure."""
     return changed(figure, f"{key.rpartition('.')[2]}: {value}")
 
 
@@ -466,7 +423,6 @@ def test_a_number_too_large_for_a_float_is_refused() -> None:
 
 
 def keys(block: type[Any]) -> str:
-    """The keys of a block, as messages list them."""
     return ", ".join(field.name for field in fields(block) if field.name not in {"generic", "host"})
 
 
@@ -528,27 +484,7 @@ def test_a_key_or_value_that_is_not_allowed_is_refused(old: str, new: str, said:
     assert re.match(".*".join(map(re.escape, said.split("…"))), refusal(changed(old, new)))
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("kind_compute_frac: {router: 0.1}", "kind_compute_frac…router…experts, attention, latent"),
-        ("kind_memory_frac: {state: 1.3}", "kind_memory_frac.state is 1.3…to 1.2"),
-        ("overlap_norm: 0.5", "overlap_norm is 0.5…from 1 to 100"),
-        ("overlap: rounds", "overlap is 'rounds'…true, false, plain"),
-        ("overlap: 1", "overlap is 1…true, false, plain"),
-        ("layer_kind_overhead_s: {attention: 1.0}", "…overhead_s…attention…linear_attention"),
-        ("expert_tile: {rows: 0, compute_frac: 0.4}", "expert_tile.rows is 0…from 1e-09 to "),
-        ("expert_tile: {rows: 16, compute_frac: 1.4}", "expert_tile.compute_frac is 1.4…to 1.2"),
-        ("expert_locality: {run: 1.5, batch: 0.9}", "expert_locality.run is 1.5…at most 1"),
-        ("graphs: {sizes: [2, 1]}", "graphs.sizes…ascending"),
-        ("graphs: {sizes: []}", "graphs.sizes…at least one"),
-        ("graphs: {sizes: [1], counts: rows}", "graphs.counts is 'rows'…tokens, sequences"),
-        ("recurrent_state: keep", "recurrent_state is 'keep'…replay"),
-        ("state_token_overhead_s: -3", "state_token_overhead_s is -3…from 0 to"),
-        ("expected_error: {speedup_worst: 0.06}", "expected_error.speedup_worst"),
-        ("row_kernels: {a: {of: tables, compute_frac: 1.0}}", "row_kernels.a.of is 'tables'"),
-    ],
-)
+@pytest.mark.parametrize(("line", "said"), rows("refusals", "engine_figures"))
 def test_a_figure_of_an_engine_that_is_not_allowed_is_refused(line: str, said: str) -> None:
     text = changed("    memory_frac: 0.8\n", f"    {line}\n")
     pattern = ".*".join(map(re.escape, f"engines.fast.{said}".split("…")))
@@ -621,7 +557,6 @@ def test_a_file_that_is_no_safe_mapping_is_refused(text: str, message: str) -> N
     assert message in refusal(text)
 
 
-@pytest.mark.slow
 @pytest.mark.long
 @given(st.text(max_size=60))
 def test_no_text_gets_past_as_anything_but_one_line(text: str) -> None:

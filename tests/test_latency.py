@@ -150,7 +150,6 @@ def test_doubling_every_peak_halves_every_time(case: Case) -> None:
         assert before.memory_s == 2 * after.memory_s
 
 
-@pytest.mark.slow
 @pytest.mark.long
 @given(cases, grids)
 def test_array_input_equals_the_loop_over_scalars(case: Case, grid: Grid) -> None:
@@ -377,12 +376,9 @@ LINKED = linked()
 
 
 def nodes_of(devices: int, *, scale_out_bytes_per_s: float, **engine: Any) -> HardwareProfile:
-    """Return a device whose nodes are joined by links of their own."""
     use = Collective(latency_s=2.0, link_frac=0.5, scale_out_latency_s=0.5)
     links = Interconnect(
-        link_bytes_per_s=100.0,
-        max_devices=devices,
-        scale_out_bytes_per_s=scale_out_bytes_per_s,
+        link_bytes_per_s=100.0, max_devices=devices, scale_out_bytes_per_s=scale_out_bytes_per_s
     )
     profile = real_engine(collective=use, **engine)
     return device({"bf16": 1.0}, 1.0, interconnect=links, engine=profile)

@@ -1,9 +1,6 @@
-"""Machines of one user: kernels by rows, engines llama.cpp and MLX, their evidence and flags."""
+"""Machines of one user: kernels by rows, engines llama.cpp and MLX and flags."""
 
-import json
-from collections.abc import Sequence
 from dataclasses import replace
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -17,11 +14,10 @@ from specroof.architecture import Architecture, Block, Experts, Layer, Linear, O
 from specroof.architecture.base import Routing, linear_cost
 from specroof.architecture.draft_heads import usual_mtp
 from specroof.architecture.mixes import GGUF_FORMATS, blend, mixed
-from specroof.catalog import load_drafter, load_hardware, load_model, local_engines
+from specroof.catalog import load_drafter, load_hardware, load_model
 from specroof.cost import ForwardPass, Options, forward_cost
 from specroof.drafters.kinds import beta_tail, stopped_proposals
-from specroof.errors import MeasurementError, SpecroofError
-from specroof.evidence import read_benchmark
+from specroof.errors import SpecroofError
 from specroof.hardware import (
     EngineProfile,
     HardwareProfile,
@@ -33,20 +29,12 @@ from specroof.hardware import (
 )
 from specroof.latency import Deployment, Setup, engine_setup, model_latency
 from specroof.latency.model import row_kernel_factors
-from specroof.scoring.local import (
-    REPORTS,
-    LocalScore,
-    draft_len_regrets,
-    errors_of,
-    left_out_engine,
-    local_scores,
-)
 from specroof.serving.capacity import served_room
-from specroof.serving.launch import YOUR_FILE, Speculation, launch, server_command
+from specroof.serving.launch import Speculation, launch, server_command
 from specroof.serving.room import draft_footprint, target_footprint
+from tables import rows
 
 ZERO = np.zeros(())
-Scores = tuple[LocalScore, ...]
 STRIX = "ryzen-ai-max-395"
 
 
@@ -202,72 +190,6 @@ def test_requests_that_local_servers_run(chip: str, engine: str, plain: int, dra
         served_room(served, context_len=512, drafter=one) for one in (None, load_drafter("ngram"))
     ]
     assert [float(room.largest_batch) for room in rooms] == [plain, drafting]
-
-
-# --- Evidence, and fits that have not seen it -----------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def scores() -> Scores:
-    return local_scores()
-
-
-def test_left_out_fits_have_not_seen_the_model(scores: Scores) -> None:
-    known = local_engines()
-    for score in scores:
-        name = score.point.engine or ""
-        if score.point.source != REPORTS and score.point.model in known.left_out[name]:
-            assert left_out_engine(score.point) != known.engines[name]
-
-
-def chosen(scores: Sequence[LocalScore], kind: str, *sources: str) -> list[LocalScore]:
-    return [one for one in scores if one.kind == kind and one.point.source in sources]
-
-
-def of(point: LocalScore, **wanted: str) -> bool:
-    return all(str(getattr(point.point, name)) == value for name, value in wanted.items())
-
-
-@pytest.mark.parametrize(
-    ("kind", "sources", "wanted", "most"),
-    [
-        ("depth", ["strix-halo-depth"], {"model": "Qwen/Qwen3.6-27B"}, 0.02),
-        ("pass", ["strix-halo-passes"], {}, 0.12),
-        ("speedup", ["strix-halo-mtp", "qwen38-27b-mtp", "mlx-mtp"], {}, 0.10),
-        # No fit counts these.
-        ("speedup", [REPORTS], {"hardware": "rtx-3090"}, 0.10),
-        ("speedup", [REPORTS], {"hardware": "arc-pro-b70", "engine": "vllm"}, 0.10),
-        ("step", [REPORTS], {}, 0.10),
-    ],
-)
-def test_measurements_on_local_machines_are_predicted_so_well(
-    scores: Scores, kind: str, sources: list[str], wanted: dict[str, str], most: float
-) -> None:
-    mine = [one for one in chosen(scores, kind, *sources) if of(one, **wanted)]
-    assert mine
-    found = errors_of(mine)
-    assert found.mean <= most
-    assert found.verdicts is None or found.verdicts >= 0.95
-
-
-def test_a_3090_is_predicted_with_its_jump_at_9_rows(scores: Scores) -> None:
-    """Of its drafts of 1 to 7 two are best, and 8 are better than 7 (github.com/thc1006)."""
-    mine = [one for one in chosen(scores, "speedup", REPORTS) if of(one, hardware="rtx-3090")]
-    assert mine[7].predicted > mine[6].predicted
-    assert max(mine[:7], key=attrgetter("predicted")).point.draft_len == 2
-
-
-def test_the_draft_length_predicted_best_loses_little(scores: Scores) -> None:
-    regrets = draft_len_regrets(scores)
-    assert len(regrets) > 18
-    assert np.mean(regrets) <= 0.03
-
-
-def test_signs_of_apple_machines_that_no_fit_counts(scores: Scores) -> None:
-    for chip, gains in {"m1-ultra": 0, "m1-max": 0, "m3-ultra": 1, "m5-max": 1}.items():
-        mine = [one for one in chosen(scores, "speedup", REPORTS) if of(one, hardware=chip)]
-        assert mine
-        assert all((one.predicted > 1) == (one.measured > 1) == gains for one in mine)
 
 
 # --- Drafts that stop where the drafter is unsure -------------------------------------------------
@@ -439,8 +361,7 @@ def plan_of(kind: str, drafts: int = 2, **more: Any) -> Speculation:
         ("llama.cpp", "mtp",
          {"settings": ServerSettings(running=2, chunk=512, prefix_cache=False)},
          "--parallel 2 --batch-size 512 --no-cache-prompt"),
-        ("mlx", "model", {"draft_model": "me/small"},
-         "--draft-model me/small --num-draft-tokens 2"),
+
     ],
 )  # fmt: skip
 def test_flags_of_local_servers(framework: str, kind: str, more: Any, text: str) -> None:
@@ -498,60 +419,13 @@ def test_what_a_local_machine_cannot_do_is_refused_in_one_line(ask: Any, says: s
     assert "\n" not in str(refusal.value)
 
 
-@pytest.mark.parametrize(
-    ("framework", "model", "command"),
-    [
-        ("llama.cpp", "me/model", f"llama-server --model '{YOUR_FILE}'"),
-        ("llama.cpp", "q.gguf", "llama-server --model q.gguf"),
-        ("mlx", "me/model", "mlx_lm.server --model me/model"),
-        ("llama.cpp", "me/model:Q4_K_M", "llama-server -hf me/model:Q4_K_M"),
-        ("lmstudio", "me/model", "lms load me/model"),
-    ],
-)
+@pytest.mark.parametrize(("framework", "model", "command"), rows("launch", "local_commands"))
 def test_commands_of_local_servers(framework: str, model: str, command: str) -> None:
     assert server_command(framework, model, Placement()) == command
 
 
-# --- Measure mine: what llama-bench and llama-batched-bench write ---------------------------------
-
-
-BENCH = [
-    {"n_prompt": 1, "n_gen": 0, "n_depth": 0, "avg_ns": 8_000_000},
-    {"n_prompt": 4, "n_gen": 0, "n_depth": 2048, "avg_ns": 10_000_000},
-    {"n_prompt": 0, "n_gen": 128, "n_depth": 1000, "avg_ns": 1_280_000_000},
-]
-
-
-def test_llama_bench_times_passes_and_decoding() -> None:
-    one, four, plain = read_benchmark(json.dumps(BENCH), source="bench.json")
-    assert (one.method, one.verify_len) == ("step", 1)
-    assert one.pass_s == pytest.approx(8e-3)
-    assert (four.verify_len, four.context_len) == (4, 2048)
-    assert four.pass_s == pytest.approx(10e-3)
-    assert (plain.method, plain.draft_len, plain.engine) == (None, 0, "llama.cpp")
-    assert plain.tokens_per_s == pytest.approx(100)
-    assert plain.context_len == 1064
-
-
-def test_llama_batched_bench_decodes_in_parallel() -> None:
-    line = {"pp": 512, "tg": 128, "pl": 4, "speed_tg": 240.5, "t_tg": 2.13}
-    (point,) = read_benchmark(json.dumps(line), source="bench.jsonl")
-    assert (point.batch_size, point.context_len, point.tokens_per_s) == (4, 576, 240.5)
-
-
-@pytest.mark.parametrize(("n_prompt", "n_gen"), [(512, 128), (0, 0), (1024, 0)])
-def test_tests_of_llama_bench_that_say_nothing_of_a_pass_are_refused(
-    n_prompt: int, n_gen: int
-) -> None:
-    test = {"n_prompt": n_prompt, "n_gen": n_gen, "avg_ns": 1}
-    with pytest.raises(MeasurementError, match=rf"bench.json.*n_prompt is {n_prompt}.*n_ubatch"):
-        read_benchmark(json.dumps(test), source="bench.json")
-
-
 def test_settings_of_llama_server() -> None:
-    told = ServerSettings(running=2, chunk=512, prefix_cache=False, memory_frac=0.5)
-    flags = launch(plan_of("mtp", settings=told), "llama.cpp")
-    assert "--parallel 2 --batch-size 512 --no-cache-prompt" in flags.text
+    flags = launch(plan_of("mtp", settings=ServerSettings(memory_frac=0.5)), "llama.cpp")
     assert any("memory=" in note for note in flags.notes)
     kept = launch(plan_of("mtp", settings=ServerSettings(prefix_cache=True)), "llama.cpp")
     assert "cache" not in kept.text

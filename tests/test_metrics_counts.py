@@ -8,20 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server_pages import (
-    SERVED,
-    Life,
-    line,
-    ngram_page,
-    sglang_page,
-    vllm_page,
-    without_steps,
-)
+from server_pages import SERVED, Life, line, ngram_page, sglang_page, vllm_page, without_steps
 from specroof.acceptance import Acceptance
 from specroof.errors import MeasurementError
 from specroof.reading.metrics_text import Sample, parse_metrics
 from specroof.serving.metrics import Counted, counted
 from specroof.serving.observed import Observed, measured_acceptance, observed
+from tables import rows
 
 
 def counts(*texts: str, model: str | None = None) -> Counted:
@@ -34,14 +27,12 @@ def seen(*texts: str, seconds: float | None = None, model: str | None = None) ->
 
 
 def acceptance_of(found: Observed, kind: str = "eagle3") -> Acceptance:
-    """Return the acceptance of a server that drafts."""
     curve = measured_acceptance(found, kind)
     assert curve is not None
     return curve
 
 
 def without(page: str, word: str) -> str:
-    """Return a page but for the lines that hold a word."""
     return "".join(f"{one}\n" for one in page.splitlines() if word not in one)
 
 
@@ -253,19 +244,7 @@ def test_shares_by_position_are_too_low_where_drafts_vary() -> None:
     assert curve.max_draft_len is None
 
 
-@pytest.mark.parametrize(
-    ("steps", "verified", "drafts"),
-    [
-        (3, 4, 3),  # a chain of EAGLE
-        (5, 8, 5),  # a tree
-        (1, 16, 15),  # a block
-        (12, 12, 11),  # a look-up
-        (1, 2, 1),
-        (0, 0, None),
-        (0, 1, None),  # the one position of a plain step
-        (3, 0, 1),
-    ],
-)
+@pytest.mark.parametrize(("steps", "verified", "drafts"), rows("values", "sglang_positions"))
 def test_sglang_counts_positions_in_several_ways(
     steps: float, verified: float, drafts: int | None
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from specroof import OptionError
 from specroof.serving.benchmark_commands import MockPoint, mock_commands
 from specroof.serving.launch import Speculation
+from tables import rows
 
 POINT: dict[str, Any] = {
     "model": "Qwen/Qwen3-8B",
@@ -34,7 +35,6 @@ def point(
 
 
 def flags(command: str) -> dict[str, str]:
-    """Return the words behind each flag of a command."""
     words = shlex.split(command)
     pairs = zip(words, [*words[1:], "--"], strict=True)
     return {
@@ -61,15 +61,6 @@ def test_sglang_counts_the_root_among_the_draft_tokens() -> None:
     sent = flags(bench)
     assert (sent["--random-input-len"], sent["--random-output-len"]) == ("1000", "200")
     assert (sent["--max-concurrency"], sent["--random-range-ratio"]) == ("8", "1")
-
-
-def test_a_block_has_no_steps_and_an_mtp_no_drafter() -> None:
-    block = flags(mock_commands(point("dflash"))[2][1])
-    assert "--speculative-num-steps" not in block
-    assert block["--speculative-algorithm"] == "DFLASH"
-    mtp = flags(mock_commands(point("mtp", None))[2][1])
-    assert "--speculative-draft-model-path" not in mtp
-    assert mtp["--speculative-algorithm"] == "EAGLE"
 
 
 @pytest.mark.parametrize(("batch_size", "requests"), [(1, "48"), (48, "48"), (256, "256")])
@@ -111,16 +102,7 @@ def test_vllm_is_told_by_its_speculative_config() -> None:
     assert "model" not in json.loads(flags(mtp[2][1])["--speculative-config"])
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"kind": "block"}, "drafter is 'block'; allowed: mtp, eagle, eagle3, model, ngram"),
-        ({"weights": "fp4"}, "--weights is 'fp4'; allowed, as engines make it: fp8"),
-        ({"kv_cache": "int8"}, "--kv-cache is 'int8'; allowed, as engines make it: bf16, fp8"),
-        ({"input_len": 0}, "input_len is 0"),
-        ({"tokens_per_round": 6.5}, "tokens_per_round is 6.5; allowed: from 1 to 6"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), rows("refusals", "mocks"))
 def test_what_cannot_be_measured_is_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError) as refusal:
         point(**change)
@@ -148,13 +130,6 @@ def test_both_engines_force_all_kinds_that_both_have(
     looked_up = algorithm == "NGRAM"
     assert ("model" in config) is not looked_up
     assert ("--speculative-draft-model-path" in flags(sglang)) is not looked_up
-
-
-def test_a_block_is_drafted_whole_and_verified_in_part() -> None:
-    command = mock_commands(point("dspark", draft_len=3, block=7), "vllm")[2][1]
-    config = json.loads(flags(command)["--speculative-config"])
-    assert config["num_speculative_tokens"] == 7
-    assert config["num_speculative_tokens_per_batch_size"] == [[1, 8, 3]]
 
 
 def test_an_engine_without_forced_acceptance_is_refused() -> None:

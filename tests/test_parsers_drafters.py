@@ -190,8 +190,7 @@ def test_usual_geometries_of_targets() -> None:
 def test_a_target_without_attention_has_no_usual_draft_layer() -> None:
     model = load_model("Qwen/Qwen3-8B")
     only_mlp = replace(
-        model,
-        layers=tuple(replace(layer, blocks=layer.blocks[1:]) for layer in model.layers),
+        model, layers=tuple(replace(layer, blocks=layer.blocks[1:]) for layer in model.layers)
     )
     with pytest.raises(OptionError, match=r"^Qwen3-8B .*allowed: config="):
         usual_mtp(only_mlp)

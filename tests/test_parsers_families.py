@@ -108,7 +108,6 @@ def test_only_the_family_of_a_model_is_imported(program: str, loaded: set[str]) 
 
 
 def row_of(name: str, changes: Config) -> Config:
-    """Return the config of a row of the table."""
     return changed(CONFIGS[name], changes)
 
 
@@ -200,7 +199,6 @@ def test_what_is_left_out_is_said(name: str, changes: Config, notes: list[str]) 
 
 
 def built(value: Any) -> Any:
-    """Return the core that a row of the table spells out."""
     if isinstance(value, list):
         return tuple(built(item) for item in value)
     if not isinstance(value, dict):
@@ -347,7 +345,7 @@ def test_biases_are_where_the_class_has_them() -> None:
     assert biased(gpt_oss) == {"q_proj", "k_proj", "v_proj", "o_proj", "router"}
     assert experts(parse(gpt_oss))[0].bias_params == 2 * 128 + 64
     assert biased(of("TINY_LATENT", attention_bias=True)) == {
-        *("q_a_proj", "kv_a_proj_with_mqa", "o_proj"),
+        *("q_a_proj", "kv_a_proj_with_mqa", "o_proj")
     }
     assert biased(of("LONGCAT", router_bias=True)) == {"router"}
 

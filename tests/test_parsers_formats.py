@@ -9,6 +9,7 @@ import yaml
 from effort import cpu_bound
 from specroof.architecture import WEIGHT_FORMATS, Experts, WeightFormat
 from specroof.parsers.formats import ModuleNames
+from tables import rows
 from tiny_configs import (
     DATA,
     FP8_BLOCKS,
@@ -309,19 +310,16 @@ MXFP4: Config = {"dtype": "fp4", "qscheme": "per_group", "group_size": 32, "scal
 
 
 def quark(weight: object, inputs: object = None, **more: object) -> Config:
-    """Return a Quark config with one scheme for all."""
     scheme = {"weight": weight, "input_tensors": inputs, "output_tensors": None, "bias": None}
     return {"quant_method": "quark", "global_quant_config": scheme, **more}
 
 
 def torchao(kind: str, **data: object) -> Config:
-    """Return a torchao config as transformers writes it."""
     inner = {"_type": kind, "_version": 1, "_data": data}
     return {"quant_method": "torchao", "quant_type": {"default": inner}}
 
 
 def quantised(section: Config, **more: object) -> dict[str, WeightFormat]:
-    """Return the formats of the matrices of a small Llama's first layer."""
     model = parse(TINY | {"quantization_config": section} | more)
     return {name: linear.weight for name, linear in linears(model).items()}
 
@@ -335,11 +333,7 @@ def quantised(section: Config, **more: object) -> dict[str, WeightFormat]:
         quark(FP8, FP8, exclude=["lm_head", "*.o_proj"]),
         {"quant_method": "fbgemm_fp8", "modules_to_not_convert": ["o_proj"]},
         torchao("Float8WeightOnlyConfig") | {"modules_to_not_convert": ["o_proj"]},
-        {
-            "quant_method": "bitsandbytes",
-            "load_in_8bit": True,
-            "llm_int8_skip_modules": ["o_proj"],
-        },
+        {"quant_method": "bitsandbytes", "load_in_8bit": True, "llm_int8_skip_modules": ["o_proj"]},
         {
             "quant_method": "auto-round",
             "bits": 4,
@@ -431,7 +425,6 @@ AT_THE_LIMIT = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("entries", AT_THE_LIMIT)
 def test_the_longest_list_that_is_read_is_read_quickly(entries: list[str]) -> None:
@@ -458,30 +451,7 @@ def test_more_patterns_than_any_list_has_are_refused_quickly(entries: list[str])
     assert "allowed: module names" in line
 
 
-@pytest.mark.parametrize(
-    "expression",
-    [
-        r"a(?!b)",
-        r"a(?=b)",
-        r"(?<=a)b",
-        r"(a)\1",
-        r"(?P<n>a)",
-        r"(?i)a",
-        r"\ba",
-        r"\x61",
-        r"a{,3}",
-        r"a{",
-        r"(a{60}){60}",
-        r"a{9999}",
-        # what `re` refuses itself
-        r"(a",
-        r"a)",
-        r"a**",
-        r"*a",
-        r"[a",
-        "a\\",
-    ],
-)
+@pytest.mark.parametrize("expression", rows("refusals", "expressions"))
 def test_an_expression_that_needs_more_is_refused_in_one_line(expression: str) -> None:
     with pytest.raises(re.error):
         ModuleNames([f"re:{expression}"])
@@ -491,24 +461,7 @@ def test_an_expression_that_needs_more_is_refused_in_one_line(expression: str) -
     )
 
 
-@pytest.mark.parametrize(
-    ("expression", "layer", "name", "expected"),
-    [
-        # as they stand in files of Kimi-K2.5, Kimi-K3 and Llama-4-Scout-FP8-dynamic
-        (r"re:.*self_attn.*", 3, "self_attn.q_proj", True),
-        (r"re:.*self_attn", 3, "self_attn.q_proj", True),
-        (r"re:.*mlp\.(gate|up|gate_up|down)_proj.*", 0, "mlp.gate_up_proj", True),
-        (r"re:.*mlp\.(gate|up|gate_up|down)_proj.*", 3, "mlp.experts.0.up_proj", False),
-        (r"re:.*shared_experts.*", 3, "mlp.shared_experts.up_proj", True),
-        (r"re:model\.layers\.\d+\.mlp\.gate$", 12, "mlp.gate", True),
-        (r"re:model\.layers\.\d+\.mlp\.gate$", 12, "mlp.gate_proj", False),
-        (r"re:.*lm_head", None, "lm_head", True),
-        # as people write them
-        (r"re:.*layers\.[0-9]+\.mlp\.experts\.\d+\..*_proj$", 3, "mlp.experts.0.up_proj", True),
-        (r"re:.*layers\.(?:0|1|2)\.", 3, "mlp.gate", False),
-        (r"re:.*layers\.\d{1,2}\.mlp.*?gate", 3, "mlp.gate", True),
-    ],
-)
+@pytest.mark.parametrize(("expression", "layer", "name", "expected"), rows("values", "expressions"))
 def test_published_expressions_name_what_they_should(
     expression: str, layer: int | None, name: str, expected: bool
 ) -> None:

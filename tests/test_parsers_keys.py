@@ -13,6 +13,7 @@ from specroof.errors import ConfigError, OptionError
 from specroof.parsers import PARSERS, parse_config
 from specroof.parsers.decoder import tied_embeddings
 from specroof.reading.json_text import AskedObject, Reader, read_json
+from tables import rows
 from tiny_configs import (
     CONFIGS,
     FP8_BLOCKS,
@@ -32,10 +33,7 @@ KEY = "tie_word_embeddings"
 EXPERTS = of("TINY_EXPERTS", "num_local_experts", "shared_expert_intermediate_size")
 MOE = EXPERTS | STATED
 COMPRESSED = (
-    of(
-        "TINY_COMPRESSED",
-        *("intermediate_size", "kv_lora_rank", "qk_nope_head_dim", "v_head_dim"),
-    )
+    of("TINY_COMPRESSED", *("intermediate_size", "kv_lora_rank", "qk_nope_head_dim", "v_head_dim"))
     | STATED
 )
 LATENT = of("TINY_LATENT", "index_n_heads", "index_head_dim", "index_topk") | STATED
@@ -240,27 +238,7 @@ def test_an_unknown_type_is_told_which_family_its_keys_fit(
 # --- heads of multimodal files -------------------------------------------------------------------
 
 
-#: Which models of transformers 5.23 have one table (1) and which two (0), counted on models built
-#: of each class: nothing, true and false at the top, and for each of them inside.
-TOP_TRUE, TOP_FALSE, EITHER = "111 111 000", "000 111 000", "010 111 010"
-
-
-@pytest.mark.parametrize(
-    ("outer", "text", "counted"),
-    [
-        *(("gemma3", f"{name}_text", TOP_TRUE) for name in ("gemma3", "gemma4", "gemma4_unified")),
-        *((name, f"{name}_text", TOP_FALSE) for name in ("qwen3_vl", "qwen3_vl_moe", "qwen4_exp")),
-        *((name, f"{name}_text", TOP_FALSE) for name in ("qwen3_5", "qwen3_5_moe")),
-        ("step3p7", "step3p5", TOP_FALSE),
-        *((name, f"{name}_text", EITHER) for name in ("glm4v_moe", "minimax_m3_vl", "qwen2_vl")),
-        *((name, text, EITHER) for name, text in (("qwen2_5_vl", "qwen2"), ("llava", "llama"))),
-        ("llama4", "llama4_text", "010 010 010"),
-        ("inkling_mm_model", "inkling_text", "000 000 000"),
-        # of those with true at the top, published checkpoints have a head where the text says false
-        # or nothing is said
-        *((name, "mistral", "010 110 000") for name in ("mistral3", "kimi_k25")),
-    ],
-)
+@pytest.mark.parametrize(("outer", "text", "counted"), rows("values", "tied_heads"))
 def test_which_level_says_that_the_head_is_the_embedding(
     outer: str, text: str, counted: str
 ) -> None:

@@ -20,6 +20,7 @@ from specroof.architecture import (
 )
 from specroof.cost import ForwardPass, forward_cost
 from specroof.parsers import parse_config
+from tables import rows
 from tiny_configs import DATA, Config, experts, labelled, parse, quantized, read_config, shapes
 
 FOLDER: Final = _data_folder("model_configs")
@@ -68,18 +69,7 @@ def test_cores_of_published_layers(name: str, core: object) -> None:
     assert core in [found for _, found in read(name).counted_cores]
 
 
-@pytest.mark.parametrize(
-    ("name", "kinds", "exchanges"),
-    [
-        # a Nemotron layer is one block, and one exchange
-        (SUPER, {"mamba2": 40, "moe": 40, "full_attention": 8}, 88),
-        # a Falcon layer has two mixers, and two exchanges
-        (FALCON, {"mamba2": 44, "full_attention": 44, "mlp": 44}, 88),
-        (GRANITE_1B, {"mamba2": 36, "full_attention": 4, "mlp": 40}, 80),
-        (GRANITE_TINY, {"mamba2": 36, "full_attention": 4, "moe": 40}, 80),
-        (M1, {"lightning_attention": 70, "full_attention": 10, "moe": 80}, 160),
-    ],
-)
+@pytest.mark.parametrize(("name", "kinds", "exchanges"), rows("values", "recurrent_layers"))
 def test_kinds_of_published_layers(name: str, kinds: dict[str, int], exchanges: int) -> None:
     model = read(name)
     assert model.layer_kinds == kinds
@@ -191,22 +181,7 @@ def test_defaults_of_published_classes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "module", "label", "matrix"),
-    [
-        (SUPER, "backbone.layers.0.mixer.in_proj", "mamba2", "in_proj"),
-        (SUPER, "backbone.layers.1.mixer.fc1_latent_proj", "moe", "fc1_latent_proj"),
-        (SUPER, "backbone.layers.1.mixer.shared_experts", "moe", "shared_up_proj"),
-        (SUPER, "backbone.layers.7.mixer.k_proj", "full_attention", "k_proj"),
-        (KIMI, "model.layers.0.self_attn.f_b_proj", "delta_attention", "f_b_proj"),
-        (KIMI, "model.layers.0.self_attn.q_proj", "delta_attention", "qkv_proj"),
-        (KIMI, "model.layers.0.mlp.gate_proj", "mlp", "gate_up_proj"),
-        (KIMI, "model.layers.1.block_sparse_moe.shared_experts", "moe", "shared_down_proj"),
-        (FALCON, "model.layers.0.mamba.out_proj", "mamba2", "out_proj"),
-        (FALCON, "model.layers.0.feed_forward.down_proj", "mlp", "down_proj"),
-        (GRANITE_1B, "model.layers.0.shared_mlp.output_linear", "mlp", "down_proj"),
-        (GRANITE_TINY, "model.layers.0.mamba", "mamba2", "in_proj"),
-        (M1, "model.layers.0.self_attn.output_gate", "lightning_attention", "output_gate"),
-    ],
+    ("name", "module", "label", "matrix"), rows("values", "quantised_matrices")
 )
 def test_a_list_names_one_matrix_of_one_layer(
     name: str, module: str, label: str, matrix: str

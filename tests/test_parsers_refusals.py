@@ -34,7 +34,6 @@ GOOD, V4 = CONFIGS["GOOD"], CONFIGS["V4"]
 
 
 def base_of(name: str, folder: Path) -> Config:
-    """Return a small config, or a bundled one."""
     if name in CONFIGS:
         return CONFIGS[name]
     config: Config = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
@@ -80,7 +79,6 @@ def test_only_kinds_of_drafters_with_a_config_have_one() -> None:
 
 
 def refusal_of_text(text: str, quantization_text: str | None = None) -> str:
-    """Return the line with which a text is refused."""
     with pytest.raises(ConfigError) as caught:
         parse_config(text, source="some/config.json", quantization_text=quantization_text)
     message = str(caught.value)
@@ -225,7 +223,6 @@ TYPES = st.one_of(st.just(MISSING), st.sampled_from(sorted(PARSERS)), st.just("f
 
 
 def broken(config: Config, path: tuple[str | int, ...], value: object) -> Config:
-    """Return a copy with one value replaced or dropped."""
     copy: Config = json.loads(json.dumps(config))
     place: Any = copy
     for key in path[:-1]:

@@ -9,12 +9,7 @@ from specroof.drafters import Drafter
 from specroof.hardware import Placement
 from specroof.latency import Deployment, Work, engine_setup
 from specroof.serving.capacity import PrefillRules, prefill_rules
-from specroof.serving.pass_prices import (
-    Grid,
-    PassPrices,
-    pass_prices,
-    prices_by_draft_len,
-)
+from specroof.serving.pass_prices import Grid, PassPrices, pass_prices, prices_by_draft_len
 from specroof.serving.workload import prefill_pass
 from specroof.speedup.curve import acceptance_of, decoding_curve
 from specroof.speedup.round import EnginePasses

@@ -63,7 +63,6 @@ def setup_of(placement: Placement, engine: EngineProfile = ENGINE) -> Setup:
 
 
 def pass_of(placement: Placement, forward: ForwardPass, engine: EngineProfile = ENGINE) -> Any:
-    """Return the seconds of a pass of the toy model."""
     return model_latency(TOY, setup_of(placement, engine), forward)
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import specroof
 from specroof.acceptance.published.formats import parse_profiles
 from specroof.catalog.profiles import load_profiles_file
+from tables import rows
 
 COUNTERS = """\
 # HELP vllm:spec_decode_num_drafts_total Number of spec decoding drafts.
@@ -47,12 +48,8 @@ MODELOPT = {
 
 
 def one(text: str, drafts: int | None = None) -> specroof.AcceptanceProfile:
-    """Return the one profile of a text."""
     (profile,) = parse_profiles(text, "file", drafts)
     return profile
-
-
-# --- what is read ------------------------------------------------------------------------------
 
 
 def test_counters_are_added_up_over_the_engines_of_each_model() -> None:
@@ -147,67 +144,18 @@ def test_a_trace_bank_is_a_profile_for_each_category() -> None:
     assert (code.task, code.survival) == ("code", (1.0, 0.0))
 
 
-# --- what is refused ---------------------------------------------------------------------------
-
-
 def without(word: str) -> str:
-    """Return the counters but for the lines that hold a word."""
     return "".join(f"{line}\n" for line in COUNTERS.splitlines() if word not in line)
 
 
 #: Counters with one thing changed.
-COUNTED: list[tuple[str, str, str]] = [
-    ('position="2"', 'position="7"', "every position from 0 on"),
-    ('position="2"', 'position="x"', "position is 'x'; allowed: a whole number"),
-    ("500.0", "5000.0", "num_accepted_tokens is 1300.0; allowed: 5800"),
-    ("1e+02", "many", "is 'many'; allowed: a number"),
-    ("1e+02", "NaN", "is nan"),
-    ("1e+02", "-1", "is -1.0; allowed"),
-    ("_drafts_total", "_other_total", "num_drafts is 0.0; allowed: a number of rounds above 0"),
-]
+COUNTED: list[tuple[str, str, str]] = rows("refusals", "counters")
 #: Histograms of accepted drafts.
-HISTOGRAMS: list[tuple[object, str]] = [
-    ([], "a list of 1 to"),
-    ({}, "rounds for 0, 1, … accepted drafts"),
-    ([0, 0], "rounds for 0, 1, … accepted drafts"),
-    ([7], "rounds for 0, 1, … accepted drafts"),
-    ([1, -1], "[1] is -1; allowed: a whole number"),
-    ([1, 0.5], "[1] is 0.5; allowed: a whole number"),
-    ([1, True], "[1] is true"),
-    ([1, "x"], "[1] is 'x'"),
-    ({"1000000": 1}, "a key is 1000000; allowed"),
-    ("many", "is 'many'; allowed: a list"),
-    (None, "is empty; allowed: a list"),
-]
+HISTOGRAMS: list[tuple[object, str]] = rows("refusals", "histograms")
 #: Rates by position in lines of vLLM's log.
-LOGGED: list[tuple[list[str], str]] = [
-    (["0.5, 0.6"], "never rise"),
-    (["1.2, 0.6"], "is 1.2; allowed: a number from 0 to 1"),
-    (["0.5..., 0.6"], "allowed: a number"),
-    (["0.5, 0.4", "0.5"], "one number of positions"),
-    ([" , "], "one number of positions"),
-]
+LOGGED: list[tuple[list[str], str]] = rows("refusals", "logs")
 #: Speculation profiles with keys changed.
-PROFILED: list[tuple[dict[str, object], str]] = [
-    ({"num_speculative_tokens": 0}, "num_speculative_tokens is 0; allowed: a whole number"),
-    ({"num_speculative_tokens": None}, "num_speculative_tokens is empty"),
-    ({"num_speculative_tokens": 2}, "is 'of 3'; allowed: 2 rates"),
-    (
-        {"conditional_accept_rates": [0.8, 0.5, 1.5]},
-        "accept_rates.2 is 1.5; allowed: a number from 0 to 1",
-    ),
-    ({"conditional_accept_rates": [0.8, 0.9, 0.5]}, "allowed: the products"),
-    (
-        {"conditional_accept_rates": None, "marginal_accept_rates": [0.5, 0.6, 0.1]},
-        "never rise",
-    ),
-    ({"conditional_accept_rates": None, "marginal_accept_rates": None}, " or marginal_accept"),
-    ({"conditional_accept_rates": "high"}, "is 'high'; allowed: a list"),
-    ({"conditional_accept_rates": [0.8, "x", 0.5]}, "accept_rates.1 is 'x'; allowed: a number"),
-    ({"mean_accept_length": 3.4}, "mean_accept_length is 3.4; allowed: 1.400 or 2.400"),
-    ({"mean_accept_length": 10**400}, "allowed: a number from 0 to 1e+20"),
-    ({"acceptance_length_histogram": [1] * 9}, "at most 5 lengths"),
-]
+PROFILED: list[tuple[dict[str, object], str]] = rows("refusals", "speculation_profiles")
 #: Whole texts.
 TEXTS: list[tuple[str, str]] = [
     (without("per_pos"), "accepted_tokens_per_pos is []; allowed: every position from 0 on"),
@@ -247,6 +195,7 @@ REFUSED = [
         for rates, message in LOGGED
     ),
     *((json.dumps(MODELOPT | changed), message) for changed, message in PROFILED),
+    (json.dumps(MODELOPT | {"mean_accept_length": 10**400}), "a number from 0 to 1e+20"),
     *TEXTS,
 ]
 
@@ -266,9 +215,6 @@ def test_what_contradicts_itself_or_is_something_else_is_refused_in_one_line(
     assert message in line
     assert "\n" not in line
     assert len(line) < 700
-
-
-# --- from disk ---------------------------------------------------------------------------------
 
 
 def test_a_file_is_a_profile_in_a_spec(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from specroof.acceptance.published import (
     load_profiles,
     profile_names,
 )
+from tables import rows
 
 MTP = "qwen3.6-35b-a3b/mtp/speed-bench"
 DFLASH = "qwen3.6-35b-a3b/dflash/speed-bench"
@@ -28,9 +29,7 @@ DFLASH = "qwen3.6-35b-a3b/dflash/speed-bench"
 
 
 @pytest.mark.parametrize("profile", load_profiles(), ids=lambda profile: profile.name)
-def test_every_profile_gives_a_curve_as_deep_as_it_was_measured(
-    profile: AcceptanceProfile,
-) -> None:
+def test_every_profile_gives_a_curve_as_deep_as_it_was_measured(profile: AcceptanceProfile) -> None:
     curve = profile.acceptance()
     assert curve.max_draft_len == profile.draft_len
     assert curve.measured_on == profile.model != ""
@@ -56,23 +55,7 @@ def test_names_are_unique_and_fit_into_a_spec_and_others_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "draft_len", "tokens_per_round"),
-    [
-        # Finn 2026, "Adaptive speculative decoding": 3.00 and 3.42 accepted drafts, one bonus.
-        (MTP, 8, 4.00),
-        (DFLASH, 15, 4.42),
-        # Red Hat's DFlash for Gemma 4 31B, printed average lengths (vLLM blog 2026-05-28).
-        ("gemma-4-31b-it/dflash/humaneval", 8, 4.91),
-        ("gemma-4-31b-it/dflash/math-reasoning", 8, 5.17),
-        ("gemma-4-31b-it/dflash/qa", 8, 2.63),
-        # DSpark paper, table 1, 7 drafts.
-        ("qwen3-8b/eagle3/gsm8k", 7, 5.30),
-        ("qwen3-8b/dspark/mt-bench", 7, 3.72),
-        # DFlash 2 blog, table 1: the recall by position is of a drafter with length 4.27.
-        ("qwen3-4b/dflash/gsm8k-by-position", 7, 4.27),
-        # InferenceX, golden lengths: GLM-5.2 at 8 drafts.
-        ("glm-5.2-fp8/mtp/speed-bench-coding-thinking-on", 8, 4.06),
-    ],
+    ("name", "draft_len", "tokens_per_round"), rows("values", "acceptance_lengths")
 )
 def test_acceptance_lengths_as_published(
     name: str, draft_len: int, tokens_per_round: float
@@ -137,21 +120,7 @@ def test_past_the_measured_depth_a_name_must_be_given() -> None:
         assert f"extrapolated: {how}" in longer.acceptance_from
 
 
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ("autoregressive,cost=0.1,profile=zzz", "^profile 'zzz' "),
-        ("autoregressive,cost=0.1,accept=0.5,extrapolate=up", "extrapolate is 'up'; allowed: geom"),
-        (
-            "autoregressive,cost=0.1,extrapolate=zero",
-            "extrapolate=zero': .*allowed: beside accept, ",
-        ),
-        (f"autoregressive,cost=0.1,accept=0.5,profile={MTP}", "allowed: one acceptance"),
-        ("autoregressive,cost=0.1,decay=0.5/0.5", "allowed: FIRST/LAST/RATIO"),
-        ("autoregressive,cost=0.1,decay=0.5/0.5/2", "decay is 2.0; allowed: a number from 0 to 1"),
-        (f"ideal,profile={MTP}", "'ideal,profile=.*allowed: nothing"),
-    ],
-)
+@pytest.mark.parametrize(("spec", "message"), rows("refusals", "profile_specs"))
 def test_a_wrong_spec_is_refused_in_one_line(spec: str, message: str) -> None:
     with pytest.raises(specroof.SpecroofError, match=message) as refusal:
         specroof.load_drafter(spec)

@@ -5,7 +5,6 @@ hand, from the shapes of its tensors, so that nothing is compared with itself.
 """
 
 import json
-import math
 from dataclasses import replace
 from functools import cache
 from math import ceil, prod
@@ -19,6 +18,7 @@ from conftest import _data_folder
 from specroof.architecture import Architecture
 from specroof.cost import kv_bytes_per_token, state_bytes
 from specroof.cost.forward import kv_cache_bytes
+from tables import rows
 from tiny_configs import DATA, Config, anonymous, quantized, read_config
 
 PUBLISHED: Final[dict[str, list[dict[str, Any]]]] = yaml.safe_load(
@@ -39,7 +39,6 @@ BF16 = 2
 
 @cache
 def bundled(checkpoint: str) -> Architecture:
-    """Return a bundled model, straight from the parser."""
     return read_config(FOLDER / f"{checkpoint.replace('/', '--')}.json")
 
 
@@ -291,7 +290,6 @@ def mimo_draft_layer(checkpoint: str) -> int:
 
 
 def beside(row: dict[str, Any]) -> float:
-    """Return what the parts beside the language model add up to."""
     named = row.get("beside", ())
     parts = [function(row["checkpoint"]) for function in BESIDE if function.__name__ in named]
     assert len(parts) == len(named)
@@ -544,21 +542,7 @@ def test_a_published_form_saves_what_its_narrow_matrices_do(
 
 # --- what a sequence keeps -----------------------------------------------------------------------
 
-#: Per distinct kind of layer: layers, KV heads, width of a head, tokens kept at most.
-CACHES: Final[dict[str, list[tuple[int, int, int, float]]]] = {
-    "meta-llama/Llama-2-7b-hf": [(32, 32, 128, math.inf)],
-    "mistralai/Mistral-7B-v0.1": [(32, 8, 128, 4096)],
-    "microsoft/phi-4": [(40, 10, 128, math.inf)],
-    "google/gemma-2-27b-it": [(23, 16, 128, 4096), (23, 16, 128, math.inf)],
-    "google/gemma-3-27b-it": [(52, 16, 128, 1024), (10, 16, 128, math.inf)],
-    # full layers have 4 heads of 512; keys are values, and both are cached
-    "google/gemma-4-31B-it": [(50, 16, 256, 1024), (10, 4, 512, math.inf)],
-    # 20 of 35 layers read what others keep
-    "google/gemma-4-E2B": [(12, 1, 256, 512), (3, 1, 512, math.inf)],
-    "meta-llama/Llama-4-Scout-17B-16E": [(36, 8, 128, 8192), (12, 8, 128, math.inf)],
-    # 31 of 80 layers have no attention
-    "nvidia/Llama-3_3-Nemotron-Super-49B-v1": [(49, 8, 128, math.inf)],
-}
+CACHES: Final[dict[str, list[tuple[int, int, int, float]]]] = rows("values", "caches")
 
 
 @pytest.mark.parametrize("name", CACHES)

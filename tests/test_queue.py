@@ -18,7 +18,6 @@ SMALL = {"engine": "sglang", "max_draft_len": 4, "drafters": "mtp,accept=0.8"}
 
 
 def asked(**told: Any) -> Prediction:
-    """Return a prediction of a hybrid model on one chip, which has room for few."""
     return predict("Qwen/Qwen3.5-27B", "h200", **{**SMALL, **told})
 
 
@@ -160,13 +159,6 @@ def test_the_ideal_engine_has_no_end_unless_asked_for() -> None:
     assert asked(**ideal).limits == ()
     counted = asked(**ideal, capacity=True)
     assert np.isnan(counted.curves[0].decode_s[0, 1])
-
-
-def test_state_in_half_the_bytes_is_room_and_time() -> None:
-    before, after = asked(concurrency=[64]), asked(concurrency=[64], server="state-dtype=bf16")
-    assert np.all(after.limits[0].largest > before.limits[0].largest)
-    one, other = asked(batch_size=[1]), asked(batch_size=[1], server="state-dtype=bf16")
-    assert np.all(other.curves[0].round_s < one.curves[0].round_s)
 
 
 def test_a_limited_prediction_prices_its_grid_once(monkeypatch: pytest.MonkeyPatch) -> None:

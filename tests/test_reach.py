@@ -12,6 +12,7 @@ from specroof.hardware import HardwareProfile, Placement, Reach, parse_hardware
 from specroof.hardware.written import calibrated_yaml
 from specroof.latency import Deployment, engine_setup
 from specroof.speedup.reach import deployment_words, nearness, reach_notes, weight_format
+from tables import rows
 
 CHIP = load_hardware("h200")
 REACH = Reach(
@@ -37,14 +38,12 @@ def deployment(
     placement: Placement | None = None,
     options: Options | None = None,
 ) -> Deployment:
-    """Return a model on a chip whose engine has such evidence."""
     profile = replace(CHIP.engine("vllm"), framework=None, reach=reach)
     made = replace(chip, engines={"vllm": profile})
     return Deployment(load_model(model), engine_setup(made, "vllm", placement, options))
 
 
 def near_of(served: Deployment, *load: Any, drafter: str = "eagle3") -> dict[str, Any]:
-    """Return how near the evidence of an engine is to a load: contexts, then batch sizes."""
     near = nearness(served, [drafter], *load)
     assert near is not None
     return near
@@ -63,24 +62,7 @@ def test_nothing_lies_outside_of_what_was_measured() -> None:
     assert list(reach_notes(deployment(None), "eagle3", 1, 1)) == []
 
 
-@pytest.mark.parametrize(
-    ("changes", "load", "said"),
-    [
-        ({}, (1, [1, 33]), ["known acceptance above batch 32"]),
-        ({}, (1501, 1), ["known acceptance above 1500 tokens"]),
-        ({}, (9001, 257), ["above batch 32 or 1500 tokens", "above batch 256 or 9000 tokens"]),
-        ({"drafters": ("mtp",)}, (1, 1), ["none with eagle3"]),
-        ({"drafters": ()}, (1, 1), ["no drafted measurement"]),
-        (
-            {"drafted_batch_size": None, "drafted_context_len": None},
-            (1, 1),
-            ["no drafted measurement of known acceptance"],
-        ),
-        ({"chips": ()}, (1, 1), [f"none on {CHIP.name}"]),
-        ({"engines": ("sglang",)}, (1, 1), ["none under vllm"]),
-        ({"attention": ()}, (1, 1), ["none with full_attention"]),
-    ],
-)
+@pytest.mark.parametrize(("changes", "load", "said"), rows("values", "reach"))
 def test_what_lies_outside_is_said(
     changes: dict[str, Any], load: tuple[Any, Any], said: list[str]
 ) -> None:

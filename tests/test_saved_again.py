@@ -33,11 +33,7 @@ QWEN: Config = {**TINY_EXPERTS, "model_type": "qwen3_moe", "head_dim": 16}
 
 
 def without(config: Config, *keys: str) -> Config:
-    """Return `config` without `keys`."""
     return {key: value for key, value in config.items() if key not in keys}
-
-
-# --- Gemma 4 -------------------------------------------------------------------------------------
 
 
 SAVED_GEMMA = without(GEMMA, "global_head_dim", "num_global_key_value_heads")
@@ -81,9 +77,6 @@ def test_what_layers_cannot_say_is_refused(layers: dict[str, Any], message: str)
     assert found.startswith(f"per_layer_config{message}")
 
 
-# --- experts -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("model_type", ["qwen3_moe", "qwen3_vl_moe_text"])
 def test_qwen_3_calls_its_experts_local(model_type: str) -> None:
     published = without(QWEN | {"model_type": model_type}, "num_local_experts")
@@ -95,9 +88,6 @@ def test_the_usual_name_goes_before_the_saved_one() -> None:
     assert anonymous(parse(QWEN | {"num_local_experts": 4})) == anonymous(parse(QWEN))
     bare = without(QWEN, "num_experts", "num_local_experts")
     assert refused(bare).startswith("num_experts is missing; allowed: ")
-
-
-# --- DeepSeek-V4 ---------------------------------------------------------------------------------
 
 
 SAVED_V4: Config = {
@@ -133,9 +123,6 @@ def test_rates_and_hashed_layers_of_deepseek_v4_are_read() -> None:
         assert refused(SAVED_V4 | keys).startswith(message)
 
 
-# --- dense layers first --------------------------------------------------------------------------
-
-
 def test_deepseek_v3_2_lists_its_dense_layers() -> None:
     published = {**TINY_LATENT, "model_type": "deepseek_v32", "first_k_dense_replace": 1}
     kinds = {"mlp_layer_types": ["dense", "sparse", "sparse", "sparse"]}
@@ -167,9 +154,6 @@ def test_the_draft_layer_is_none_of_those_that_are_listed(published: Config, sav
         for config in (published, saved)
     )
     assert one == other
-
-
-# --- MiMo and Step -------------------------------------------------------------------------------
 
 
 def test_the_window_of_mimo_counts_the_query_itself_or_does_not() -> None:

@@ -66,11 +66,9 @@ def test_an_answer_without_a_key_or_with_another_kind_is_found() -> None:
         {key: value for key, value in answer.items() if key != "case"},
         answer | {"rows": row},
         answer | {"rows": [row | {"speedup": [1.0]}]},
-        {"chips": answer},
     ):
         assert mistake(["predict"], wrong) is not None
     assert mistake(["predict"], answer | {"added_later": 1}) is None
-    assert mistake(["predict"], {"chips": [answer, answer]}) is None
 
 
 def test_schemas_unite_fields_and_tell_things_by_their_names() -> None:

@@ -31,6 +31,7 @@ from specroof.serving.capacity import in_server
 from specroof.serving.workload import parse_server, server_settings
 from specroof.speedup.curve import decoding_curve
 from specroof.speedup.result import SpeedupCurve
+from tables import rows
 
 #: All settings of `--server`, as the words of a call and as values.
 WORDS = "memory=0.85,running=64,capture=128,overlap=off,chunk=2048,mixed=on,state-dtype=bf16"
@@ -51,25 +52,7 @@ def test_words_and_mappings_say_the_same() -> None:
     assert ServerSettings().stated == {}
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("memry=0.9", "--server: unknown key 'memry'; allowed: memory, running, capture, overlap"),
-        ("memory=1.5", "memory is 1.5; allowed: a number from 1e-06 to 1"),
-        ("memory=0", "memory is 0.0; allowed: a number from"),
-        ("memory=nan", "memory is nan; allowed: a number from"),
-        ("memory=most", "memory is 'most'; allowed: a number from"),
-        ("running=0", "running is 0; allowed: a whole number from 1 to"),
-        ("running=1.5", "running is '1.5'; allowed: a whole number from 1"),
-        ("capture=-1", "capture is -1; allowed: a whole number from 0"),
-        ("overlap=maybe", "overlap is 'maybe'; allowed: on, off, plain"),
-        ("chunk=99999999", "chunk is 99999999; allowed: a whole number from 0 to 10000000"),
-        ("state-dtype=int3", "state-dtype is 'int3'; allowed: fp32, bf16, fp16, fp8"),
-        ("running=4,running=5", "running is given twice; allowed: once"),
-        ("running", "'running' is not understood; allowed: KEY=VALUE[,…]"),
-        ("running=", "'running=' is not understood; allowed: KEY=VALUE[,…]"),
-    ],
-)
+@pytest.mark.parametrize(("words", "said"), rows("refusals", "server_words"))
 def test_bad_words_are_refused(words: str, said: str) -> None:
     with pytest.raises(OptionError) as refusal:
         parse_server(words)

@@ -16,9 +16,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specroof import OptionError, advise
+from specroof import OptionError, advise, load_drafter, load_model
 from specroof.drafters import KINDS
 from specroof.hardware import Placement, ServerSettings
+from specroof.questions.speculation import speculation_of
 from specroof.serving.launch import (
     LAUNCHERS,
     YOUR_DRAFT_MODEL,
@@ -29,15 +30,14 @@ from specroof.serving.launch import (
     server_command,
 )
 from specroof.serving.vllm import SYNCHRONOUS
+from tables import rows
 
 # The fields of vllm 0.33.0's SpeculativeConfig that plans may use, and its methods.
 VLLM_FIELDS = {
     *("method", "model", "num_speculative_tokens", "parallel_drafting", "prompt_lookup_max"),
     "num_speculative_tokens_per_batch_size",
 }
-VLLM_METHODS = {
-    *("mtp", "eagle", "eagle3", "dflash", "dspark", "draft_model", "ngram", "suffix"),
-}
+VLLM_METHODS = {*("mtp", "eagle", "eagle3", "dflash", "dspark", "draft_model", "ngram", "suffix")}
 # The flags of sglang 0.5.23 that plans may use.
 SGLANG_FLAGS = {
     *("--speculative-algorithm", "--speculative-draft-model-path", "--speculative-num-steps"),
@@ -139,12 +139,6 @@ def test_each_engine_has_the_kinds_that_it_runs() -> None:
     assert {"mtp", "eagle3"} <= {*priced_kinds("tensorrt-llm")}
 
 
-@pytest.mark.parametrize("framework", LAUNCHERS)
-def test_a_kind_without_a_flag_says_so(framework: str) -> None:
-    with pytest.raises(OptionError, match=r"has no flag for medusa; allowed: mtp"):
-        launch(planned("medusa"), framework)
-
-
 def test_trees_run_in_sglang_alone() -> None:
     tree = planned("eagle3", is_tree=True, top_k=4, nodes=24, schedule=((1, 8, 5),))
     for framework in ("vllm", "tensorrt-llm"):
@@ -166,19 +160,7 @@ def test_trees_run_in_sglang_alone() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "vllm", "sglang"),
-    [
-        ("mtp", {}, {"num-draft-tokens": "4", "num-steps": "3"}),
-        ("eagle3", {"method": "eagle3"}, {"num-draft-tokens": "4", "num-steps": "3"}),
-        ("p_eagle", {"method": "eagle3", "parallel_drafting": True}, None),
-        ("pard", {"method": "draft_model", "parallel_drafting": True}, None),
-        ("dflash", {"parallel_drafting": None}, {"dflash-block-size": "4"}),
-        ("dspark", {"parallel_drafting": None}, {"dspark-block-size": "3"}),
-        # Left alone, SGLang spreads its draft tokens over up to ten branches.
-        *(
-            (kind, {"model": None}, {"num-draft-tokens": "4", "num-steps": None, "ngram-max-bfs-breadth": "1"})
-            for kind in ("ngram", "prompt_lookup")
-        ),
-    ],
+    rows("launch", "counting"),
 )  # fmt: skip
 def test_vllm_counts_drafts_and_sglang_the_root_but_for_dspark(
     kind: str, vllm: dict[str, Any], sglang: dict[str, str | None] | None
@@ -219,17 +201,7 @@ def test_drafters_without_weights_or_in_the_checkpoint_name_none() -> None:
         planned("mtp", draft_model=None, in_checkpoint=False)
 
 
-# Families whose configs name layers for mtp, of bundled models, and how both engines call the
-# architectures that they draft with; None where they have none.
-MTP_FAMILIES = {
-    "deepseek_v3": ("deepseek_mtp", "DeepseekV3ForCausalLMNextN"),
-    "glm4_moe": ("glm4_moe_mtp", "Glm4MoeForCausalLMNextN"),
-    "mimo": ("mimo_mtp", "MiMoMTP"),
-    "minimax_m2": (None, None),
-    "minimax_m3_vl": ("minimax_m3_mtp", None),
-    "nemotron_h": ("nemotron_h_mtp", "NemotronHForCausalLMMTP"),
-    "qwen3_next": ("qwen3_next_mtp", "Qwen3NextForCausalLMMTP"),
-}
+MTP_FAMILIES = rows("launch", "mtp_families")
 
 
 @pytest.mark.parametrize("family", MTP_FAMILIES)
@@ -269,18 +241,7 @@ def test_deepseek_v4_drafts_in_chains_alone_in_sglang() -> None:
         launch(tree, "sglang")
 
 
-@pytest.mark.parametrize(
-    ("framework", "kind", "runs", "lacks"),
-    [
-        # model_executor/models: which classes have SupportsEagle3.
-        ("vllm", "eagle3", "qwen3_5_text", "gemma3_text"),
-        ("vllm", "dflash", "deepseek_v4", "mixtral"),
-        # srt/models: which classes have set_eagle3_, set_dflash_ or set_dspark_layers_to_capture.
-        ("sglang", "eagle3", "gemma3_text", "nemotron_h"),
-        ("sglang", "dflash", "nemotron_h", "glm4_moe"),
-        ("sglang", "dspark", "kimi_linear", "minimax_m2"),
-    ],
-)
+@pytest.mark.parametrize(("framework", "kind", "runs", "lacks"), rows("launch", "hidden_states"))
 def test_models_that_hand_on_no_hidden_states_have_no_drafter_of_them(
     framework: str, kind: str, runs: str, lacks: str
 ) -> None:
@@ -310,21 +271,49 @@ def test_a_draft_model_needs_the_vocabulary_of_the_model(framework: str, most: i
                     launch(plan, framework)
 
 
+# vllm config/speculative.py, hf_config_override, and sglang configs/model_config.py,
+# _config_draft_model: read in the sources, and run over every bundled config.
 @pytest.mark.parametrize(
-    ("framework", "cache", "word"),
+    ("framework", "runs", "read_as_mtp"),
     [
-        ("vllm", "bf16", "bfloat16"),
-        ("vllm", "int8", None),
-        ("sglang", "fp8", "fp8_e4m3"),
-        ("sglang", "q8_0", None),
-        # common/arg.cpp, kv_cache_types
-        *(("llama.cpp", name, name) for name in ("q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")),
-        *(("llama.cpp", name, word) for name, word in {"fp32": "f32", "fp16": "f16"}.items()),
-        *(("llama.cpp", name, None) for name in ("int8", "int4", "fp8", "fp4", "fp6")),
-        ("mlx", "fp8", None),
-        ("lmstudio", "fp8", None),
+        (
+            "vllm",
+            "qwen3 qwen3_moe gemma3_text kimi_linear kimi_k2 gpt_oss nemotron_h",
+            "qwen3_5_text qwen3_5_moe_text deepseek_v3 glm4_moe kimi_k3 minimax_m3_vl",
+        ),
+        (
+            "sglang",
+            "qwen3 gemma3_text kimi_linear kimi_k3 gpt_oss llama",
+            "qwen3_5_text qwen3_moe qwen3_next deepseek_v4 kimi_k2 nemotron_h",
+        ),
     ],
 )
+def test_no_draft_model_of_a_family_that_is_read_as_its_layers_for_mtp(
+    framework: str, runs: str, read_as_mtp: str
+) -> None:
+    for family in runs.split():
+        for kind in ("model", "pard") if framework == "vllm" else ("model",):
+            assert launch(planned(kind, draft_family=family), framework).text
+    for family in read_as_mtp.split():
+        with pytest.raises(OptionError, match=f"no draft model of the family {family}"):
+            launch(planned("model", draft_family=family), framework)
+
+
+def test_the_family_of_a_draft_model_reaches_the_server_of_its_target() -> None:
+    own = "moonshotai/Kimi-K3"  # vLLM divides by its number of layers for mtp: 0
+    k3, linear = (
+        speculation_of(
+            load_drafter(f"model,config={name},accept=0.7"), load_model(own), [(1, 8, 3)], name
+        )
+        for name in (own, "moonshotai/Kimi-Linear-48B-A3B-Instruct")
+    )
+    with pytest.raises(OptionError, match="family kimi_k3"):
+        launch(k3, "vllm")
+    assert vllm_config(linear)["method"] == "draft_model"
+    assert launch(k3, "sglang").text
+
+
+@pytest.mark.parametrize(("framework", "cache", "word"), rows("launch", "caches"))
 def test_a_cache_is_told_in_words_that_the_server_knows_or_said(
     framework: str, cache: str, word: str | None
 ) -> None:
@@ -412,32 +401,7 @@ def told(framework: str, **settings: Any) -> tuple[str, tuple[str, ...]]:
     return found.text.removeprefix(plain.text).strip(), found.notes
 
 
-@pytest.mark.parametrize(
-    ("settings", "vllm", "sglang"),
-    [
-        ({"running": 96}, "--max-num-seqs 96", "--max-running-requests 96"),
-        ({"memory_frac": 0.85}, "--gpu-memory-utilization 0.85", "--mem-fraction-static 0.85"),
-        ({"capture": 64}, "--max-cudagraph-capture-size 64", "--cuda-graph-max-bs-decode 64"),
-        (
-            {"capture": 0},
-            '--compilation-config \'{"cudagraph_mode": "NONE"}\'',
-            "--cuda-graph-backend-decode disabled",
-        ),
-        ({"overlap": True}, "", ""),
-        ({"overlap": False}, "--no-async-scheduling", "--disable-overlap-schedule"),
-        ({"chunk": 2048}, "--max-num-batched-tokens 2048", "--chunked-prefill-size 2048"),
-        ({"chunk": 0}, "--no-enable-chunked-prefill", "--chunked-prefill-size -1"),
-        ({"mixed": True}, "", "--enable-mixed-chunk"),
-        ({"mixed": False}, None, ""),
-        (
-            {"state_dtype": "bf16"},
-            "--mamba-ssm-cache-dtype bfloat16",
-            "--mamba-ssm-dtype bfloat16",
-        ),
-        ({"prefix_cache": True}, "--enable-prefix-caching", ""),
-        ({"prefix_cache": False}, "--no-enable-prefix-caching", "--disable-radix-cache"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "vllm", "sglang"), rows("launch", "settings"))
 def test_each_setting_is_told_or_said(
     settings: dict[str, Any], vllm: str | None, sglang: str
 ) -> None:
@@ -515,7 +479,6 @@ SCHEDULE = ((1, 16, 5), (17, 64, 2), (65, 256, 0))
 
 
 def vllm_drafts(schedule: list[list[int]], batch: int) -> int:
-    """Return the drafts at a batch, by vllm 0.33.0's rule: what is above keeps the last value."""
     return [drafts for first, _, drafts in schedule if first <= batch][-1]
 
 
@@ -645,11 +608,6 @@ def test_flags_are_those_of_the_stored_lists() -> None:
     [("sglang", "--disable-overlap-schedule"), ("vllm", "--no-async-scheduling")],
 )
 def test_a_server_whose_rounds_wait_is_told_so(framework: str, flag: str) -> None:
-    overlapped = launch(planned("eagle3"), framework).text
-    assert (
-        launch(planned("eagle3", settings=ServerSettings(overlap=False)), framework).text
-        == f"{overlapped} {flag}"
-    )
     for overlap, told in (("on", False), ("off", True), ("plain", True)):
         answer = advise(
             "meta-llama/Llama-3.1-8B-Instruct", "h100", drafters=["eagle3,accept=0.8"],

@@ -173,19 +173,3 @@ def test_captured_batches_rise_up_to_the_largest(most: int, drafting: bool) -> N
     sizes = sglang_memory.captured_sizes(most, drafting=drafting)
     assert sizes == sorted(set(sizes))
     assert sizes[-1:] == ([most] if most else [])
-
-
-def test_the_worked_example_of_a_hybrid_on_a_small_chip() -> None:
-    # Qwen3.5-9B in bf16 on an L40S, prefill graphs off, counted by hand in the reference.
-    reserve = sglang_memory.reserve_mib(memory_mib=46068, chunk=4096, capture=32)
-    assert reserve == 512 + 6144 + 128 + 64
-    share = round((46068 - reserve) / 46068, 3)
-    assert share == 0.851
-    left = share * sglang_memory.vision_factor(VisionTower(hidden_size=1152))
-    assert left == pytest.approx(0.787, abs=5e-4)
-    assert left * 46068 / 1024 == pytest.approx(35.4, abs=0.05)
-    # 0.474 of the 17.8 GiB that weights leave; 50.3 + 1.2 MB of state.
-    pool = 17.8 * 2**30 * 0.9 / 1.9
-    assert pool == pytest.approx(9.05e9, rel=2e-3)
-    plain, drafting = sglang.state_slots(9050e6, 51.5e6, 5, np.array([0.0, 6.0]))
-    assert (plain, plain // 5, drafting, drafting // 5) == (174, 34, 76, 15)

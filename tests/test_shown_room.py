@@ -33,7 +33,7 @@ def test_tables_mark_what_has_no_room() -> None:
     text = shell(f"{words} --concurrency 64")
     assert " running " in text  # fewer than are in flight
     text = shell(f"{words} --concurrency 1,64 --input-len 4000 --output-len 500 --steady")
-    assert f"{PLAIN_ROOM}, " in text
+    assert " running " in text
     nowhere = shell(f"{words} --server memory=0.3 --concurrency 4 --input-len 400 --output-len 50")
     assert "not one request fits: " in nowhere
     assert "more would be needed on each device" in nowhere

@@ -59,6 +59,7 @@ from strategies import (
     placements,
     real_engine,
 )
+from tables import rows
 
 IDEAL = ideal_drafter()
 ARRAYS = ("speedup", "tokens_per_s", "draft_s", "verify_s", "round_s", "tokens_per_round")
@@ -108,13 +109,11 @@ TENTH, HALF = autoregressive_drafter(0.1), constant_acceptance(0.5)
 def curve(
     drafter: Drafter = IDEAL, acceptance: Acceptance | None = None, **choices: Any
 ) -> SpeedupCurve:
-    """Return a curve of the toy, with the count of estimators unless `choices` say otherwise."""
     toy: dict[str, Any] = {"model": TOY, "hardware": BALANCED, "options": MATRIX_ONLY}
     return speedup_curve(drafter=drafter, acceptance=acceptance, **(toy | choices))
 
 
 def made(tokens_per_round: npt.ArrayLike, round_s: npt.ArrayLike = 1.0) -> SpeedupCurve:
-    """Return a curve of given tokens and seconds, at one context and one batch size."""
     tokens = np.array(tokens_per_round, dtype=float)[None, None, :]
     seconds = np.broadcast_to(np.array(round_s, dtype=float), tokens.shape)
     one, draft_len = np.array([1.0]), np.arange(tokens.size)
@@ -162,31 +161,12 @@ def test_a_replayed_verification_may_gain_more_than_its_tokens() -> None:
     assert replayed.speedup[0, 0, 1] > replayed.tokens_per_round[0, 0, 1]
 
 
-@pytest.mark.slow
 @pytest.mark.long
 @given(questions(paid_drafters))
 def test_no_drafter_beats_the_ideal_one(asked: dict[str, Any]) -> None:
     paid = speedup_curve(**asked).speedup
     free = speedup_curve(**asked | {"drafter": IDEAL, "acceptance": None}).speedup
     assert np.all(np.nan_to_num(paid) <= free * (1 + 1e-12))
-
-
-@pytest.mark.slow
-@pytest.mark.long
-@given(questions())
-def test_doubling_every_peak_halves_every_time_and_moves_no_optimum(asked: dict[str, Any]) -> None:
-    peak = asked["hardware"].peak
-    doubled = device(
-        {dtype: 2 * figure for dtype, figure in peak.flops_per_s.items()},
-        2 * peak.memory_bytes_per_s,
-        peak.memory_bytes,
-    )
-    slow, fast = speedup_curve(**asked), speedup_curve(**asked | {"hardware": doubled})
-    # A power of two changes no digit: this is exact.
-    for name in ("draft_s", "verify_s", "round_s"):
-        np.testing.assert_array_equal(getattr(slow, name), 2 * getattr(fast, name))
-    np.testing.assert_array_equal(slow.speedup, fast.speedup)
-    np.testing.assert_array_equal(slow.best_draft_len, fast.best_draft_len)
 
 
 @pytest.mark.parametrize("cost", [0.0, 0.1, 0.5])
@@ -245,32 +225,14 @@ def test_a_curve_says_what_it_is_of() -> None:
 # --- the best draft length -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("tokens", "share", "best", "near"),
-    [
-        # The same tokens in the same time, whether three drafts or one.
-        ([1, 1.5, 1.5, 1.5], 0, 1, (1, 3)),
-        ([1, 1, 1], 0, 0, (0, 2)),
-        # A difference of rounding is no difference.
-        ([1, 1.5, 1.5 * (1 + 1e-15)], 0, 1, (1, 2)),
-        ([1, 1.5, 1.5 * (1 + 1e-9)], 0, 2, (2, 2)),
-        ([1, 1.5 * (1 + 1e-15), 1.5, 1.4], 0, 1, (1, 2)),
-        *(
-            ([1, 1.98, 2, 1.96, 1.99, 1.5], share, 2, near)
-            for share, near in ((0, (2, 2)), (0.006, (2, 4)), (0.0101, (1, 4)), (0.5001, (0, 5)))
-        ),
-        # A hundredth, unless said: 1.98 would be just that.
-        ([1, 1.981, 2, 1.979], None, 2, (1, 2)),
-        ([1], None, 0, (0, 0)),
-    ],
-)
+@pytest.mark.parametrize(("tokens", "share", "best", "near"), rows("values", "near_best"))
 def test_the_best_is_the_shortest_that_no_other_beats(
-    tokens: list[float], share: float | None, best: int, near: tuple[int, int]
+    tokens: list[float], share: float | None, best: int, near: list[int]
 ) -> None:
     found = made(tokens)
     assert found.best_draft_len.tolist() == [[best]]
     limits = found.near_best() if share is None else found.near_best(share)
-    assert tuple(limit.item() for limit in limits) == near
+    assert [limit.item() for limit in limits] == near
 
 
 def test_a_free_draft_that_is_never_accepted_is_not_made() -> None:

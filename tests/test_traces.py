@@ -7,6 +7,7 @@ import pytest
 
 from specroof import MeasurementError
 from specroof.reading.traces import parse_trace
+from tables import rows
 
 OWN = "arrival_s,input_len,output_len,cached_len\n10,100,20,64\n10.5,90,8,\n"
 AZURE = """TIMESTAMP,ContextTokens,GeneratedTokens
@@ -116,18 +117,7 @@ def test_a_clients_result_is_sent_again_as_it_was() -> None:
     assert listed(json.dumps(burst))["arrival_s"] == [0, 0]
 
 
-@pytest.mark.parametrize(
-    ("text", "prompts", "answers"),
-    [
-        ("20\n30\n", [64, 64], [20, 30]),
-        ("10,20\n11,30\n", [10, 11], [20, 30]),
-        ("output_len\n20\n", [64], [20]),
-        ("tokens\n20\n", [64], [20]),
-        ("input_len,output_len\n5,20\n", [5], [20]),
-        ('{"output_len": 20}', [64], [20]),
-        ("[20, 30.0]", [64, 64], [20, 30]),
-    ],
-)
+@pytest.mark.parametrize(("text", "prompts", "answers"), rows("values", "lengths_at_once"))
 def test_lengths_come_at_once(text: str, prompts: list[float], answers: list[float]) -> None:
     found = parse_trace(text, source="t", timed=False, input_len=64)
     assert (found["input_len"].tolist(), found["output_len"].tolist()) == (prompts, answers)

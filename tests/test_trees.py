@@ -36,7 +36,6 @@ from strategies import acceptances
 
 
 def chain_tree(rates: Rates) -> Tree:
-    """Return the tree of width one."""
     return expansion_tree((1,) * len(rates), rates)
 
 
@@ -48,7 +47,6 @@ def tree_tokens(nodes: Iterable[Node], rates: Rates) -> float:
 
 
 def all_trees(n_nodes: int, depth: int, width: int) -> set[frozenset[Node]]:
-    """Return every tree of so many nodes: each node's parent and elder siblings belong to it."""
     trees: set[frozenset[Node]] = {frozenset()}
     for _ in range(n_nodes):
         trees = {tree | {node} for tree in trees for node in next_nodes(tree, depth, width)}
@@ -56,7 +54,6 @@ def all_trees(n_nodes: int, depth: int, width: int) -> set[frozenset[Node]]:
 
 
 def next_nodes(tree: frozenset[Node], depth: int, width: int) -> Iterator[Node]:
-    """Yield the nodes that can be added to a tree."""
     for parent in {(), *tree}:
         child = next(rank for rank in itertools.count() if (*parent, rank) not in tree)
         if len(parent) < depth and child < width:
@@ -85,7 +82,6 @@ def rates(draw: st.DrawFn, max_depth: int = 9, max_width: int = 4) -> list[list[
 # --- expected tokens -----------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.long
 def test_tokens_of_a_tree_are_what_dice_say() -> None:
     table = [[0.5, 0.2, 0.1], [0.4, 0.3, 0.2], [0.7, 0.1, 0.1]]
@@ -182,7 +178,6 @@ def test_a_dynamic_tree_keeps_what_sorting_every_child_would(
     assert found == eagle2_by_names(rounded, top_k, n_nodes)
 
 
-@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("rate", [0.0, 0.7, 1.0])
 def test_the_largest_dynamic_trees_take_seconds(rate: float) -> None:

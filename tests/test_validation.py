@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from specroof.errors import ProfileError
 from specroof.reading.checked import Count, FirstVersion, Text, accept, parse_model
+from tables import rows
 
 LONG = "x" * 100_000
 
@@ -31,24 +32,7 @@ class Outer(BaseModel):
     names: list[str] = Field(default=[], min_length=1)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("two: 1", "two is not a known key; allowed: one, other, many, names"),
-        ("one: {}", "one.size is missing; the keys there are size, flag"),
-        ("other: {}", "other.size is missing; the keys there are size, flag"),
-        ("many: {a: {size: 1, b: 2}}", "many.a.b is not a known key; allowed: size, flag"),
-        ("one: {siez: 1}", "one.siez is not a known key; allowed: size, flag"),
-        ("one: [1]", "one is [1]; allowed: a mapping of keys to values"),
-        ("many: text", "many is 'text'; allowed: a mapping of keys to values"),
-        ("names: text", "names is 'text'; allowed: a list"),
-        ("names: [1]", "names.0 is 1; allowed: text"),
-        ("names: []", "names is []; allowed: one or more"),
-        # pydantic's own words, where there are none of ours
-        ("one: {size: a}", "one.size is 'a'; allowed: a valid integer"),
-        ("one: {size: 1, flag: 1}", "one.flag is 1; allowed: true or false"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), rows("refusals", "checked_keys"))
 def test_a_model_is_refused_in_one_line_with_key_value_and_what_is_allowed(
     text: str, message: str
 ) -> None:
@@ -101,9 +85,6 @@ def test_a_check_across_keys_is_reported_with_the_dotted_key(
     with pytest.raises(ProfileError) as caught:
         parse_model(text, model, source="x.yaml", error=ProfileError)
     assert str(caught.value) == f"x.yaml: {key} is 1; allowed: at least low, which is 2"
-
-
-# --- what values may be --------------------------------------------------------------------------
 
 
 # NaN fails every comparison, and infinity the upper bound.

@@ -23,7 +23,6 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("case", CASES, ids=str)
 @pytest.mark.parametrize("draft_len", [1, 3])

@@ -13,6 +13,7 @@ from specroof.architecture.mixes import GGUF_FORMATS, MIXES, mixed
 from specroof.catalog.names import load_draft_config, load_model
 from specroof.cost import ForwardPass, forward_cost, storage, stored_as
 from specroof.latency.model import option_notes
+from tables import rows
 from tiny_configs import TINY, TINY_EXPERTS, TINY_HYBRID, Config, linears, parse
 
 DATA: dict[str, Any] = yaml.safe_load(
@@ -66,20 +67,7 @@ def test_layers_with_more_bits_by_hand() -> None:
 WIDE: Config = {**TINY, "hidden_size": 256, "intermediate_size": 512, "num_attention_heads": 8}
 
 
-@pytest.mark.parametrize(
-    ("name", "hidden_size", "stand_in"),
-    [
-        ("q4_k_s", 96, "q5_0"),
-        ("q5_k_s", 96, "q5_1"),
-        ("q6_k", 96, "q8_0"),
-        ("iq4_xs", 96, "iq4_nl"),
-        ("q3_k_s", 96, "q4_0"),
-        ("q4_0", 96, "q4_0"),
-        ("q4_k_s", 48, "fp16"),
-        ("q8_0", 48, "fp16"),
-        ("mlx-4bit", 96, "bf16"),
-    ],
-)
+@pytest.mark.parametrize(("name", "hidden_size", "stand_in"), rows("values", "stand_ins"))
 def test_rows_that_are_no_whole_blocks(name: str, hidden_size: int, stand_in: str) -> None:
     config = TINY | {"hidden_size": hidden_size, "head_dim": 16, "num_hidden_layers": 9}
     model = mixed(parse(config), name)
@@ -111,7 +99,6 @@ EXPERTS: Config = {
 
 
 def expert_formats(config: Config, mix: str) -> list[str]:
-    """Return the formats of the experts, layer by layer."""
     model = mixed(parse(config), mix)
     return [
         block.core.weight.name
@@ -122,7 +109,6 @@ def expert_formats(config: Config, mix: str) -> list[str]:
 
 
 def matrix_formats(model: Architecture, *names: str) -> list[str]:
-    """Return the formats of matrices."""
     found = linears(model)
     return [found[name].weight.name for name in names]
 

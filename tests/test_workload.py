@@ -155,14 +155,12 @@ SERVERS = {
 
 
 def whole_of(name: str, **told: Any) -> EndToEnd:
-    """Return the requests of a server by its name and what it was told."""
     how = {"engine": name.split(maxsplit=1)[0], "server": SERVERS[name] or None}
     asked = {"concurrency": [1, 8, 64, 300], "steady": True, **ASKED, **how, **told}
     (found,) = predict("Qwen/Qwen3-8B", "h100", **asked).counted
     return found
 
 
-@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("name", SERVERS)
 @pytest.mark.parametrize("answer", [1, 2, 400])

@@ -210,7 +210,11 @@ def test_several_chips_and_batches_in_the_shell(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     alone = [CliRunner().invoke(app, [*words, "-H", chip, "--json"]) for chip in ("h100", "b200")]
     answers = [json.loads(one.stdout.splitlines()[-1]) for one in alone]
-    assert json.loads(done.stdout.splitlines()[-1]) == {"chips": answers}
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert [row.pop("hardware") for row in found["rows"]] == [
+        answer["case"]["hardware"] for answer in answers for _ in answer["rows"]
+    ]
+    assert found["rows"] == [row for answer in answers for row in answer["rows"]]
     rows = list(csv.DictReader(table.read_text().splitlines()))
     assert [(row["hardware"], row["batch_size"]) for row in rows] == [
         (answer["case"]["hardware"], batch) for answer in answers for batch in "18"

@@ -154,7 +154,7 @@ def _give_answers(  # noqa: PLR0913 - what a command takes
     if with_grid:
         objects = [told | {"grid": one.grid} for told, one in zip(objects, answers, strict=True)]
     give(
-        lambda: objects[0] if len(objects) == 1 else {"chips": objects},
+        lambda: _of_chips(names, chips, objects),
         lambda: "\n\n".join(map(row.text, answers)),
         text_file(csv_file, lambda: _csv(names, answers)),
         text_file(points_file, lambda: joined_csv(one.to_csv("points") for one in answers)),
@@ -220,6 +220,34 @@ def _is_file(output: Output, place: Path) -> bool:
     """Tell whether ``--output`` names a file rather than a folder."""
     is_named = place == STANDARD_OUTPUT or place.suffix.casefold() in output.suffixes
     return output.folder is None or is_named
+
+
+def _of_chips(
+    names: Sequence[str | None], chips: Sequence[Any], objects: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    """Return the answers for several chips as one, whose rows name theirs.
+
+    What is no list is that of the first chip, and has those of the others as ``other_chips``.
+    """
+    first, *others = objects
+    if not others:
+        return first
+    rows = [
+        {"hardware": name} | row
+        for name, one in zip(names, objects, strict=True)
+        for row in one["rows"]
+    ]
+    united = {
+        key: first[key] and first[key] | {"other_chips": [one[key] for one in others]}
+        for key in ("case", "choice", "grid")
+        if key in first
+    }
+    said = {
+        key: [*dict.fromkeys(text for one in objects for text in one[key])]
+        for key in ("notes", "warnings")
+    }
+    asked = first["asked"] | {"hardware": [str(chip) for chip in chips]}
+    return first | {"asked": asked, "rows": rows} | united | said
 
 
 def _csv(chips: Sequence[str | None], answers: Sequence[Any]) -> str:

@@ -218,9 +218,9 @@ class Drafter:
     with_cost
         From another cost to the drafter that has it, where the cost is given as a share of the
         target's step.
-    vocab_size
-        Tokens of a model of its own, whose numbers servers compare with the target's; None for
-        other drafters.
+    own_model
+        The model of its own that drafts, whose family and tokens servers look at; None for other
+        drafters.
     """
 
     name: str
@@ -234,7 +234,7 @@ class Drafter:
         is_known=False
     )
     with_cost: "Callable[[float], Drafter] | None" = None
-    vocab_size: int | None = None
+    own_model: Architecture | None = None
 
     @property
     def kind(self) -> str:

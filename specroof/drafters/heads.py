@@ -378,6 +378,7 @@ def head_drafter(
     'eagle3'
     """
     row = HEAD_KINDS[kind]
+    own_model = head if isinstance(head, Architecture) and row.usual is None else None
     if isinstance(head, Architecture):
         head = DraftHead(kind, head, vocab_size=head.vocab_size)
     if head is not None:
@@ -388,9 +389,7 @@ def head_drafter(
     else:
         reject("config is missing", f"config= of the {kind} drafter")
     drafter = timed_drafter(geometry, row.seconds, name=name or kind, origin=origin, where=where)
-    if head is None or row.usual is not None:
-        return drafter
-    return replace(drafter, vocab_size=head.vocab_size)
+    return replace(drafter, own_model=own_model)
 
 
 def medusa_drafter(

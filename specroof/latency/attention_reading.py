@@ -282,13 +282,17 @@ def reading_notes(model: Architecture, setup: Setup) -> Iterator[str]:
     ['a verification does not split the cache of a sequence over the chip: full_attention in vllm']
     """
     reading = attention_reading(model, setup)
-    labels: dict[str, dict[str, None]] = {}
+    labels: dict[tuple[str, tuple[int, ...]], dict[str, None]] = {}
     for _, core in model.counted_cores:
-        labels.setdefault(reading(core).kind, {})[core.label] = None
+        how = reading(core)
+        labels.setdefault((how.kind, how.once_at), {})[core.label] = None
     for kind, said in _SAID.items():
-        if kind in labels:
-            names = ", ".join(labels[kind])
-            yield f"a verification {said}: {names} in {setup.engine.rules}"
+        for (known, once_at), names in labels.items():
+            if known == kind:
+                most = max(once_at)
+                others = [f"{n} or " for n in range(2, most) if n not in once_at]
+                where = f" of {''.join(others)}more than {most} positions" if most > 1 else ""
+                yield f"a verification{where} {said}: {', '.join(names)} in {setup.engine.rules}"
     if setup.placement.decode_context_parallel > 1:
         yield from _spread_notes(model, setup.engine.rules)
 

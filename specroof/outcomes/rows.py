@@ -62,6 +62,7 @@ class LoadRow(OfLoad):
     running: Annotated[float, q.RUNNING]
     tokens_per_round: Annotated[float, q.TOKENS_PER_ROUND]
     near_best: Annotated[tuple[int, int] | None, q.NEAR_BEST]
+    within_band: Annotated[tuple[int, int] | None, q.WITHIN_BAND]
     tried_draft_len: Annotated[int, q.TRIED_DRAFT_LEN]
     tried_speedup: Annotated[float, q.TRIED_SPEEDUP]
     plain_tokens_per_s: Annotated[float, q.PLAIN_TOKENS_PER_S]
@@ -152,8 +153,15 @@ def load_fields(
         return [one or None for one in cells] if grid.dtype.kind == "U" else cells
 
     ends = {name: list(zip(*map(listed, pair), strict=True)) for name, pair in bands.items()}
-    is_known = columns["reason"] == ""
-    near = list(zip(*map(listed, (*one.curve.near_best(), is_known)), strict=True))
+    known = listed(columns["reason"] == "")
+
+    def spans(pair: tuple[IntArray, IntArray] | None) -> list[tuple[int, int] | None]:
+        if pair is None:
+            return [None] * len(known)
+        both = zip(known, *map(listed, pair), strict=True)
+        return [(first, last) if is_known else None for is_known, first, last in both]
+
+    near, within = spans(one.curve.near_best()), spans(one.curve.best_within_band())
     for place, row in enumerate(zip(*map(listed, columns.values()), strict=True)):
         known_bands = {
             name: own for name, pairs in ends.items() if math.isfinite((own := pairs[place])[0])
@@ -161,7 +169,8 @@ def load_fields(
         yield {
             **dict(zip(columns, row, strict=True)),
             "drafter": one.curve.drafter,
-            "near_best": near[place][:2] if near[place][2] else None,
+            "near_best": near[place],
+            "within_band": within[place],
             "bands": known_bands,
         }
 

@@ -244,7 +244,8 @@ def rows_table(
     def cell(record: Mapping[str, Any], name: str) -> str:
         if name in banded:
             ends = [cell_of(known[banded[name]], record[f"{banded[name]}_{end}"]) for end in _ENDS]
-            return "-".join(dict.fromkeys(ends))
+            low, high = ends
+            return high if low == high else f"{low.removesuffix('x')}-{high}"
         if name == "speedup" and record[name] is None:
             return record.get("reason") or cell_of(known[name], None)
         return cell_of(known[name], record[name])

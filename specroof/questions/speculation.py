@@ -33,6 +33,7 @@ def speculation_of(
     OptionError
         For mtp of a model whose config names no such layers, without other weights.
     """
+    own = drafter.own_model
     return Speculation(
         kind=drafter.kind,
         schedule=tuple(schedule),
@@ -41,6 +42,7 @@ def speculation_of(
         in_checkpoint=_HELD.get(drafter.kind) in model.notes,
         block=drafter.max_draft_len,
         is_recurrent=any(isinstance(core, RecurrentCore) for _, core in model.counted_cores),
-        vocab_sizes=None if drafter.vocab_size is None else (drafter.vocab_size, model.vocab_size),
+        draft_family=own.family if own else "",
+        vocab_sizes=(own.vocab_size, model.vocab_size) if own else None,
         **more,
     )

@@ -402,7 +402,7 @@ def summary_columns(prediction: Prediction) -> Columns:
     columns = {
         name: flat_column(np.asarray(np.nan if values is None else values), shape)
         for name, values in columns.items()
-        if name not in {"target", "workload", "near_best"}
+        if name not in {"target", "workload", "near_best", "within_band"}
     }
     return (
         columns | curve.names | (request_columns(one.end_to_end.workload) if one.end_to_end else {})

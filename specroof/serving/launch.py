@@ -296,6 +296,8 @@ class Speculation:
         Whether the drafter runs on the CPU beside the chip, which llama.cpp alone knows.
     is_recurrent
         Whether layers of the model keep a state that cannot be cut back to an earlier token.
+    draft_family
+        The family of a draft model; empty for other drafters.
     vocab_sizes
         Tokens of a draft model, and of the model; None for other drafters.
 
@@ -322,6 +324,7 @@ class Speculation:
     n_min: int = 0
     on_host: bool = False
     is_recurrent: bool = False
+    draft_family: str = ""
     vocab_sizes: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
@@ -530,6 +533,38 @@ def _refuse_vocabulary(plan: Speculation, release: str, padding: int = 0) -> Non
         )
 
 
+#: Families that both servers read as their layers for mtp wherever they draft, and what each adds:
+#: a draft model of theirs is never run as such.
+#:
+#: Source
+#:     vllm 0.33.0 ``config/speculative.py``, ``hf_config_override`` and ``__post_init__``: the
+#:     method becomes ``mtp`` whatever was asked for, and of Kimi-K3, which has no such layers, the
+#:     number of drafts is divided by their number, 0. sglang 0.5.23 ``configs/model_config.py``,
+#:     ``_config_draft_model``.
+_READ_AS_MTP: Final = frozenset(
+    {
+        *("bailing_hybrid", "deepseek_v3", "deepseek_v32", "deepseek_v4", "ernie4_5_moe"),
+        *("glm4_moe", "glm4_moe_lite", "glm_moe_dsa", "hy_v3", "hy_v4", "inkling_mm_model"),
+        *("inkling_model", "longcat_flash", "mimo", "mimo_v2", "mimo_v2_flash", "qwen3_5"),
+        *("qwen3_5_moe", "qwen3_next", "qwen4_exp", "step3p5", "step3p7"),
+    }
+)
+_VLLM_AS_MTP: Final = _READ_AS_MTP | {"kimi_k3", "minimax_m3_vl", "mistral_large3"}
+_SGLANG_AS_MTP: Final = (
+    _READ_AS_MTP | {"bailing_moe", "bailing_moe_v2"} | {"kimi_k2", "nemotron_h", "qwen3_moe"}
+)
+
+
+def _refuse_own_family(plan: Speculation, release: str, families: Set[str]) -> None:
+    """Refuse a draft model of which a server would load the layers for mtp alone."""
+    if plan.draft_family.removesuffix("_text") in families:
+        reject(
+            f"{release} runs no draft model of the family {plan.draft_family}: it reads its config "
+            "as layers for mtp",
+            "a draft model of another family, or mtp where the model has it",
+        )
+
+
 def _cache_notes(plan: Speculation, framework: str, release: str) -> list[str]:
     """Return the note that a server is not told the format of the cache, where that is so."""
     if plan.kv_cache in {None, *CACHES.get(framework, {})}:
@@ -609,8 +644,18 @@ _VLLM_NO_MTP: Final = frozenset({"minimax_m2"})
 #: eagle3_utils.py, verify_supports_aux_hidden_states_over_pp; the models that set the flag, and
 #: those built on them).
 _VLLM_STAGED: Final = (
-    *("deepseek_v4", "kimi_linear", "llama", "llama4", "minimax_m3", "minimax_m3_vl", "ministral"),
-    *("ministral3", "mistral", "mistral3", "qwen2", "qwen2_5_vl", "qwen2_vl", "qwen3", "qwen3_vl"),
+    *("deepseek_v4", "kimi_k3", "kimi_linear", "llama", "llama4", "minimax_m3", "minimax_m3_vl"),
+    *(
+        "ministral",
+        "ministral3",
+        "mistral",
+        "mistral3",
+        "qwen2",
+        "qwen2_5_vl",
+        "qwen2_vl",
+        "qwen3",
+        "qwen3_vl",
+    ),
 )
 #: Kinds that draft a whole block wherever they draft (v1/worker/gpu/spec_decode/dflash).
 _BLOCKS: Final = frozenset({"dflash", "dspark"})
@@ -637,6 +682,7 @@ def vllm_config(plan: Speculation) -> tuple[dict[str, object], list[str]]:
     if lacking is not None:
         _refuse_model(plan, VLLM, lacking, "mtp where the model has it, eagle, ngram or a model")
     _refuse_vocabulary(plan, VLLM)
+    _refuse_own_family(plan, VLLM, _VLLM_AS_MTP)
     if plan.pipeline_parallel > 1 and lacking is not None and plan.family:
         family = plan.family.removesuffix("_text")
         if family not in _VLLM_STAGED:
@@ -736,6 +782,7 @@ def sglang_words(plan: Speculation) -> list[object]:
     lacking = _NO_FEATURES["sglang"].get(plan.kind, frozenset())
     _refuse_model(plan, SGLANG, lacking, "mtp where the model has it, eagle, ngram or a model")
     _refuse_vocabulary(plan, SGLANG)
+    _refuse_own_family(plan, SGLANG, _SGLANG_AS_MTP)
     if plan.data_parallel > 1 and algorithm in _NOT_IN_GROUPS:
         reject(f"{SGLANG} has no {algorithm} with data-parallel attention", "without it")
     if plan.pipeline_parallel > 1:

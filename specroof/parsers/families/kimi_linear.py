@@ -64,7 +64,9 @@ def parse_kimi_linear(config: ModelConfig) -> Architecture:
     mixers = {_FULL: _latent_builder(keys), _DELTA: _delta_builder(keys)}
     feed_forward = _feed_forward(config, sparse)
     # Per sublayer, and once behind the last: a projection to one number, and a norm.
-    residual_params = 2 * hidden_size if keys.has("attn_res_block_size") else 0
+    residual_params = 0
+    if keys.has("attn_res_block_size"):  # Kimi K3, whose classes are not those of its text's type
+        config, residual_params = replace(config, family="kimi_k3"), 2 * hidden_size
 
     def mixer(kind: str, weights: LayerWeights) -> Block:
         return extended(mixers[kind](weights), n_params=residual_params)

@@ -1,0 +1,790 @@
+"""Loads that are played through: what each question says of them, in every form."""
+
+import csv
+import io
+import json
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from gridded import gridded
+from specroof import (
+    OptionError,
+    SpecroofError,
+    advise,
+    breakeven,
+    frontier,
+    predict,
+    read_results,
+    sweep,
+    worth,
+)
+from specroof.cli import app
+from specroof.latency import Deployment
+from specroof.plot import study_figures
+from specroof.policies.schedule import Traffic
+from specroof.questions.advise import Advice
+from specroof.questions.advised_loads import TrafficFile
+from specroof.questions.played_loads import PlayedPlan, told
+from specroof.questions.study import load_study
+from specroof.questions.sweep import study_slices, study_text
+from specroof.serving import played
+from specroof.serving.played import play, played_server
+from test_played_loads import ASKED, CHIP, MODEL, REQUESTS, SPEC, TRACE
+
+WORDS = f"{MODEL} -H {CHIP} --engine vllm --drafter {SPEC} --max-draft-len 3"
+LOAD = f"{WORDS} --isl 1000 --osl 200"
+
+
+@pytest.fixture
+def trace_file(tmp_path: Path) -> Path:
+    path = tmp_path / "trace.csv"
+    path.write_text(TRACE)
+    return path
+
+
+def shell(words: str) -> str:
+    done = CliRunner().invoke(app, words.split())
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def result(words: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(shell(f"{words} --json").splitlines()[-1])
+    return found
+
+
+def test_every_form_says_the_same(tmp_path: Path) -> None:
+    words = f"predict {LOAD} --rate 1..4/s --requests 60 --length-range 0.8..1.0 --ttft 200"
+    found = result(f"{words} --grid")
+    lengths = {"input_len", "output_len", "prefix_hit_rate", "context_len"}
+    load = {name: one for name, one in found["case"]["load"].items() if name not in lengths}
+    assert load == {
+        "kind": "rate",
+        "requests": [60, 60, 60],
+        "rate": [1, 2, 4],
+        "arrivals": "poisson",
+        "length_range": [0.8, 1.0],
+        "seed": 0,
+        "steady": False,
+        "wait_s": load["wait_s"],
+        "request_latency_s": load["request_latency_s"],
+    }
+    p99 = gridded(found, "p99_ttft_s")
+    assert p99.shape == (1, 3, 4)
+    for row in found["rows"]:
+        assert row["plain_largest_stable_rate"] == found["rows"][0]["plain_largest_stable_rate"]
+
+    table, chart = tmp_path / "a.csv", tmp_path / "a.png"
+    text = shell(f"{words} --points {table} --plot {chart}")
+    assert f"{p99[0, 2, 0] * 1e3:.3g} ms" in text
+    assert "good/s" in text
+    rows = list(csv.DictReader(io.StringIO(table.read_text())))
+    assert [float(row["p99_ttft_s"]) for row in rows] == p99.ravel().tolist()
+    assert [row["rate"] for row in rows] == [f"{r}.0" for r in (1, 2, 4) for _ in "0123"]
+    assert chart.read_bytes().startswith(b"\x89PNG")
+    frame = predict(
+        MODEL, CHIP, **ASKED, **REQUESTS, rate=[1, 2, 4], requests=60, length_range=[0.8, 1.0],
+        ttft_s=0.2,
+    ).to_frame("points")  # fmt: skip
+    assert frame["p99_ttft_s"].tolist() == p99.ravel().tolist()
+
+
+def test_clients_have_no_largest_rate() -> None:
+    (row,) = result(f"predict {LOAD} --concurrency 2 --requests 4")["rows"]
+    assert "largest_stable_rate" not in row
+
+
+def test_lengths_that_are_shown_are_those_that_are_played() -> None:
+    found = predict(MODEL, CHIP, **ASKED, **REQUESTS, concurrency=3, requests="2x", draft_len=[2])
+    (one,) = found.played
+    assert one.load.requests == [6]
+    assert np.isfinite(one.figures["tokens_per_s"][0, [0, 2]]).all()
+    assert found.to_csv("points").count("\n") == 5
+    assert repr(one) == f"<PlayedLoads: {SPEC}; 1 loads, 4 draft lengths>"
+    charts = found.figures()
+    assert charts[""].axes[0].get_xlabel().startswith("Draft length")
+    # Over time the requests that run are, on average, those of the whole run.
+    plain, drafted = charts["-running"].axes[0].patches
+    for steps, drafts in ((plain, 0), (drafted, int(one.best_draft_len[0]))):
+        running, edges, _ = steps.get_data()
+        assert edges[-1] == one.figures["duration_s"][0, drafts]
+        assert running.mean() == pytest.approx(one.figures["mean_running"][0, drafts])
+        assert 0 <= running.min() <= running.max() <= 3 + 1e-9
+
+
+def panels(found: Any) -> list[Any]:
+    return list(found.figures()[""].axes)
+
+
+def test_the_chart_is_over_the_loads() -> None:
+    loads = predict(MODEL, CHIP, **ASKED, **REQUESTS, concurrency=[1, 2, 4], requests=8)
+    drawn = panels(loads)
+    assert [axes.get_xlabel() for axes in drawn] == ["Clients"] * 4
+    plain, drafted = drawn[3].lines
+    figures = loads.played[0].figures["tokens_per_s"]
+    assert plain.get_ydata().tolist() == figures[:, 0].tolist()
+    assert drafted.get_ydata().tolist() == np.nanmax(figures, axis=1).tolist()
+    rates = predict(MODEL, CHIP, **ASKED, **REQUESTS, rate=[1, 2], requests=8, tpot_s=0.02)
+    assert panels(rates)[0].get_xlabel() == "Requests/s"
+    assert panels(rates)[3].get_ylabel() == "Requests/s within targets"
+
+
+def test_points_are_hollow_where_no_drafts_are_best() -> None:
+    bad = ASKED | REQUESTS | {"drafters": "eagle3,accept=0.01"}
+    never = predict(MODEL, CHIP, **bad, concurrency=[1, 2], requests=8)
+    *_, hollow = panels(never)[3].lines
+    assert hollow.get_markerfacecolor() == "white"
+    assert hollow.get_xdata().tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(("name", "most_s"), [("ttft_s", 0.3), ("tpot_s", 0.012)])
+def test_the_largest_rate_within_a_target_is_the_edge(name: str, most_s: float) -> None:
+    asked = ASKED | REQUESTS | {"requests": 200, "seed": 1}
+    target: dict[str, Any] = {name: most_s}
+    found = frontier(MODEL, CHIP, **asked, rate=[1, 256], **target)
+    plain, drafted = (one.largest_rates[0] for one in found.series)
+    assert (plain.devices, plain.draft_len) == (1, 0)
+    assert drafted.draft_len > 0
+    for one in (plain, drafted):
+        rates = [one.rate * 0.98, one.rate, one.rate * 1.03]
+        seen = predict(MODEL, CHIP, **asked, rate=rates).played[0]
+        below, at, above = seen.figures[f"p99_{name}"][:, one.draft_len]
+        assert below <= most_s
+        assert at <= most_s
+        # Beyond the edge either the target is missed, or the rate is more than the server answers.
+        assert above > most_s or rates[2] > seen.stable_rate[one.draft_len]
+    assert found.to_dict()["choice"]["chips"][0]["largest_rates"][1]["rate"] == drafted.rate
+    assert f"{plain.rate:.3g} requests/s" in str(found)
+    assert {point.rate for one in found.series for point in one.points} <= {1, 256}
+    assert any("answers at most" in text for text in found.warnings)
+
+
+def test_the_largest_rates_stand_in_one_line() -> None:
+    asked = ASKED | REQUESTS | {"requests": 60, "rate": [1, 32], "ttft_s": 1.0, "devices": [1, 2]}
+    found = frontier(MODEL, CHIP, **asked)
+    lines = [line for line in found.text().splitlines() if line.startswith("largest rate")]
+    for place, line in enumerate(lines):
+        off, on = (one.largest_rates[place] for one in found.series)
+        assert f"{off.rate:.3g} requests/s without drafts; {on.rate:.3g} with {SPEC}" in line
+    assert len(lines) == 2
+    both = frontier(MODEL, [CHIP, "l40s"], **{**asked, "devices": [1]})
+    told = [line for line in both.text().splitlines() if line.startswith("largest rate")]
+    assert {"NVIDIA L40S"} <= {line.rpartition(" of ")[2].partition(":")[0] for line in told}
+    advised = advise(MODEL, CHIP, **ADVISED, **REQUESTS, rate=[1, 32], requests=60, ttft_ms=1000)
+    rates = played_of(advised).largest_rates
+    assert rates is not None
+    (line,) = [line for line in advised.text().splitlines() if line.startswith("largest rate")]
+    assert f"TTFT 1.00 s: {rates[0]:.3g} requests/s without drafts; {rates[1]:.3g} with" in line
+    assert rates[0] == pytest.approx(found.series[0].largest_rates[0].rate, rel=1e-9)
+    assert rates[1] is not None
+    assert rates[1] > (rates[0] or 0)
+
+
+ADVISED: dict[str, Any] = {"drafters": SPEC, "engine": "vllm", "tensor_parallel": 1}
+
+
+def played_of(found: Advice) -> PlayedPlan:
+    plan = found.chips[0].played
+    assert plan is not None
+    return plan
+
+
+def test_advice_plays_its_own_schedule() -> None:
+    asked = ADVISED | REQUESTS | {"rate": [4, 20], "requests": 80, "length_range": (0.5, 1.5)}
+    found = advise(MODEL, CHIP, **asked)
+    (chip,), plan = found.chips, played_of(found)
+    drafts = {first: length for first, _, length in chip.plan.schedule}
+    assert max(drafts.values()) > 0
+    server = played_server(
+        Deployment(found.model, chip.setup), chip.drafter, plan.load, "queue", max(drafts.values())
+    )
+    for place, requests in enumerate(plan.load.played()):
+        for figures, length in ((plan.plain, 0), (plan.drafting, drafts)):
+            seen = server.play(requests, length).figures()
+            for name, value in seen.items():
+                assert figures[name][place] == pytest.approx(value, rel=1e-9), name
+    assert plan.speedup.tolist() == pytest.approx(
+        (plan.plain["mean_latency_s"] / plan.drafting["mean_latency_s"]).tolist()
+    )
+    # One length for every batch is what predict plays.
+    one = advise(MODEL, CHIP, **asked, draft_len=2)
+    assert {length for _, _, length in one.chips[0].plan.schedule} == {2}
+    played_one = predict(
+        MODEL, CHIP, **ASKED, **REQUESTS, rate=[4, 20], requests=80, length_range=(0.5, 1.5)
+    ).played[0]
+    for side, length in ((played_of(one).plain, 0), (played_of(one).drafting, 2)):
+        expected = played_one.figures["p99_ttft_s"][:, length]
+        assert side["p99_ttft_s"] == pytest.approx(expected, rel=1e-9)
+    # Rows are of the rates, and of what is played with one length.
+    (row, _), told = one.chips[0].rows, played_of(one).drafting
+    assert [each.rate for each in one.chips[0].rows] == [4, 20]
+    assert row.ttft_s == pytest.approx(told["mean_ttft_s"][0], rel=1e-9)
+    assert row.running == pytest.approx(told["mean_running"][0], rel=1e-9)
+    assert row.plain_running == pytest.approx(played_of(one).plain["mean_running"][0], rel=1e-9)
+
+
+def test_advice_of_clients_is_of_their_number(trace_file: Path) -> None:
+    asked = ADVISED | {"concurrency": [2, 8], "requests": "3x"} | REQUESTS
+    found = advise(MODEL, CHIP, **asked)
+    assert [row.concurrency for row in found.chips[0].rows] == [2, 8]
+    alone = predict(MODEL, CHIP, drafters=SPEC, engine="vllm", concurrency=[2, 8], **REQUESTS)
+    words = f"{MODEL} -H {CHIP} --engine vllm --tp 1 --drafter {SPEC} --isl 1000 --osl 200"
+    assert result(f"advise {words} --concurrency 2,8 --requests 3x") == found.to_dict()
+    assert "6, 24 requests are played through" in found.text()
+    # Of clients the rows say what they see: of ten requests each, unless others are asked for.
+    assert found.to_dict()["choice"]["played"] is None
+    usual = advise(MODEL, CHIP, **ADVISED | {"concurrency": [2, 8]}, **REQUESTS).chips[0]
+    assert usual.prediction.played[0].load.requests == [20, 80] == alone.played[0].load.requests
+    steady = advise(MODEL, CHIP, **ADVISED, **REQUESTS, steady=True).chips[0].prediction
+    assert steady.played == ()
+    job = advise(MODEL, CHIP, **ADVISED, lengths=trace_file)
+    assert played_of(job).load.kind == "job"
+    assert job.workload.output_len == pytest.approx((100 + 300 + 50 + 1) / 4)
+    traced = advise(MODEL, CHIP, **ADVISED, trace=trace_file).to_dict()["choice"]["played"]
+    assert set(traced["largest_stable_rates"]) == {"plain", "drafting"}
+
+
+def test_advice_says_where_its_drafts_are_slower() -> None:
+    # Prompts without an end to them: the schedule is of steady loads, and never drafts to lose.
+    spec = "autoregressive,cost=0.3,accept=0.55"
+    asked: dict[str, Any] = {"drafters": spec, "engine": "vllm", "draft_len": 1}
+    found = advise(MODEL, CHIP, **asked, **REQUESTS, rate=[1, 40], requests=200)
+    plan = played_of(found)
+    slow = [name for name, gain in zip(("1", "40"), plan.speedup, strict=True) if gain < 1]
+    said = [text for text in found.warnings if "take longer with these drafts" in text]
+    assert [text.partition(" at ")[2] for text in said] == [
+        f"{name} (req/s in)" for name in slow[:1]
+    ]
+    assert np.isnan(plan.speedup).tolist() == [False, True]
+    # A rate that the server does not answer is said, with the largest that it does.
+    off, on = plan.stable_rates
+    (full,) = [text for text in found.warnings if "answers at most" in text]
+    assert f"{off:.3g} requests/s without drafts" in full
+    row = found.to_dict()["rows"][1]
+    assert (row["rate"], row["reason"], row["speedup"]) == (40, "unsustained", None)
+    assert row["plain_largest_stable_rate"] == off == on  # which is the better of both
+    assert row["largest_stable_rate"] < off
+    for told_so in (
+        worth(MODEL, CHIP, drafter="eagle3", draft_len=2, rate=[1, 90], requests=9, **REQUESTS),
+        breakeven(MODEL, CHIP, drafter="eagle3", draft_len=2, rate=90, requests=9, **REQUESTS),
+    ):
+        assert len([text for text in told_so.warnings if "answers at most" in text]) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"rate": 1, "concurrency": 2}, "concurrency and rate are both given; allowed: one"),
+        ({"rate": 1, "input_len": None}, "input_len is missing; allowed: both lengths"),
+        ({"rate": 1, "output_len": 1}, "output_len is 1.0; allowed: more than 1 token"),
+        ({"requests": "5x", "traffic": TrafficFile(Traffic((3,), "concurrency"))}, "traffic is "),
+        ({"trace": {}}, "output_len is 200; allowed: without trace, which says it"),
+    ],
+)
+def test_advice_on_a_load_that_cannot_be_is_refused(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(OptionError) as refusal:
+        advise(MODEL, CHIP, **ADVISED | REQUESTS | changes)
+    assert str(refusal.value).startswith(says)
+
+
+def test_a_better_drafter_is_worth_what_its_requests_gain() -> None:
+    asked: dict[str, Any] = {"engine": "vllm", "draft_len": 3, **REQUESTS, "requests": 80}
+    found = worth(MODEL, CHIP, drafter="eagle3", accept_length=[2, 3], rate=[4, 16], **asked)
+    assert list(found.by_load) == [4, 16]
+    assert "4, 16 requests/s" in found.title
+    assert found.text().count("most req/s") == 2
+    assert set(found.figures()) == {""}
+    for row in found.rows:
+        spec = f"eagle3,accept-length={row.accept_length}@3"
+        load: dict[str, Any] = {"rate": [row.rate], "requests": 80, **REQUESTS, "engine": "vllm"}
+        (one,) = predict(MODEL, CHIP, drafters=spec, max_draft_len=3, **load).played
+        best = int(one.best_draft_len[0])
+        assert row.draft_len == best
+        assert row.speedup == pytest.approx(one.speedup[0, best])
+        assert row.tokens_per_s == pytest.approx(one.figures["tokens_per_s"][0, best])
+        assert row.tpot_limit_s == pytest.approx(one.figures["p99_tpot_s"][0, 0])
+        assert row.running == pytest.approx(one.figures["mean_running"][0, best])
+        # The largest rate is the edge, to 1%.
+        assert row.largest_rate is not None
+        assert row.rate is not None
+        assert row.largest_rate > row.rate
+        beside = [row.largest_rate, 1.02 * row.largest_rate]
+        (edge,) = predict(
+            MODEL, CHIP, drafters=spec, max_draft_len=3, **load | {"rate": beside}
+        ).played
+        slow_s = np.nanmin(edge.figures["p99_tpot_s"][:, 1:], axis=1)
+        assert slow_s[0] <= row.tpot_limit_s * (1 + 1e-9)
+        assert slow_s[1] > row.tpot_limit_s or row.largest_rate > 0.98 * one.stable_rate.max()
+    first, second = found.rows[:2]
+    assert first.speedup is not None
+    assert second.speedup is not None
+    assert second.gain_per_token == pytest.approx(second.speedup - first.speedup)
+
+
+def test_better_drafters_for_clients_and_traces(trace_file: Path) -> None:
+    asked: dict[str, Any] = {"drafter": "eagle3", "engine": "vllm", "draft_len": 2}
+    clients = worth(MODEL, CHIP, **asked, **REQUESTS, batch_size=[1, 4], requests="2x", tpot_s=0.01)
+    assert {(row.concurrency, row.tpot_limit_s, row.rate) for row in clients.rows} == {
+        (1.0, 0.01, None),
+        (4.0, 0.01, None),
+    }
+    assert clients.text().splitlines()[2].split()[0] == "clients"
+    traced = worth(MODEL, CHIP, **asked, trace=trace_file)
+    assert traced.rows[0].largest_rate is None
+    assert traced.workload is not None
+    assert traced.workload.output_len == pytest.approx((100 + 300 + 50 + 1) / 4)
+    late = worth(MODEL, CHIP, **asked, **REQUESTS, rate=4, requests=30, tpot_s=1e-4)
+    assert {row.largest_rate for row in late.rows} == {None}
+    with pytest.raises(
+        OptionError, match=r"leaves no room for a request on .*; allowed: more devices"
+    ):
+        worth("Qwen/Qwen3-32B", "l40s", **asked, **REQUESTS, rate=1, requests=5)
+
+
+@pytest.mark.parametrize("speedup", [1.5, 0.001])
+def test_the_best_of_all_lengths_is_sought_without_playing_all_of_them(
+    speedup: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plays = list[float]()
+
+    def counted(*parts: Any, **settings: Any) -> Any:
+        plays.append(1)
+        return play(*parts, **settings)
+
+    asked: dict[str, Any] = {"engine": "vllm", **REQUESTS, "requests": 5, "rate": 3}
+    asked |= {"drafter": "autoregressive,cost=0.1,accept=0.6", "speedup": speedup}
+    alone = [breakeven(MODEL, CHIP, **asked, draft_len=n).rows[0] for n in range(1, 17)]
+    monkeypatch.setattr("specroof.serving.played.play", counted)
+    (row,) = breakeven(MODEL, CHIP, **asked).rows
+    assert row.ceiling == max(one.ceiling for one in alone)
+    least = min(one.value for one in alone if one.value is not None)
+    assert row.value == pytest.approx(least, rel=4e-3)
+    # Of 17 lengths, 0 included: both ends, the drafter as it is, and less and less in between.
+    assert len(plays) < 17 * 7
+
+
+@pytest.mark.parametrize("solve", ["accept", "accept-length", "cost"])
+def test_what_it_takes_to_pay_is_where_requests_gain_nothing(solve: str) -> None:
+    spec = "autoregressive,cost=0.2"
+    asked: dict[str, Any] = {"engine": "vllm", "draft_len": 2, **REQUESTS, "requests": 60}
+    given = spec + (",accept=0.6" if solve == "cost" else "")
+    found = breakeven(MODEL, CHIP, drafter=given, solve=solve, rate=[3, 20], **asked)
+    assert [row.rate for row in found.rows] == [3, 20]
+    assert {row.batch_size for row in found.rows} == {None}
+    words = {"accept": f"{spec},accept={{}}", "accept-length": f"{spec},accept-length={{}}@2"}
+    words["cost"] = "autoregressive,cost={},accept=0.6"
+    for row in found.rows:
+        assert row.answer == "at"
+        (one,) = predict(
+            MODEL, CHIP, drafters=words[solve].format(row.value), rate=row.rate, max_draft_len=2,
+            engine="vllm", **REQUESTS, requests=60,
+        ).played  # fmt: skip
+        assert one.speedup[0, 2] == pytest.approx(1.0, abs=0.005)
+        assert (row.speedup is None) == (solve != "cost")
+
+
+def test_the_largest_rate_that_pays() -> None:
+    # Cheap at little load, and more work for the chip at much.
+    spec, most = "block,cost=0.05,drafts=7,accept=0.35", 24
+    asked: dict[str, Any] = {"engine": "vllm", "draft_len": 7, **REQUESTS, "requests": 200}
+    found = breakeven(MODEL, CHIP, drafter=spec, solve="rate", rate=[1, most], **asked)
+    (row,) = found.rows
+    assert row.answer == "at"
+    assert row.value is not None
+    assert 1 < row.value < most
+    (one,) = predict(
+        MODEL, CHIP, drafters=spec, rate=[0.9 * row.value, 1.1 * row.value], draft_len=7,
+        engine="vllm", **REQUESTS, requests=200,
+    ).played  # fmt: skip
+    assert one.speedup[0, 7] > 1 > one.speedup[1, 7]
+    assert set(found.figures()) == {""}
+    words = f"{MODEL} -H {CHIP} --engine vllm --drafter {spec} --draft-len 7 --isl 1000 --osl 200"
+    printed = result(f"breakeven {words} --solve rate --rate 1,{most}/s --requests 200")
+    unlike = {"asked": None}  # where the shell has text for numbers
+    assert printed | unlike == found.to_dict() | unlike
+
+
+def test_break_even_of_clients_and_traces(trace_file: Path) -> None:
+    asked: dict[str, Any] = {"engine": "vllm", "draft_len": 1, "drafter": "eagle3,accept=0.7"}
+    clients = breakeven(MODEL, CHIP, **asked, **REQUESTS, batch_size=[2, 8], requests="2x")
+    assert [(row.concurrency, row.rate) for row in clients.rows] == [(2, None), (8, None)]
+    (row,) = breakeven(MODEL, CHIP, **asked, trace=trace_file).rows
+    (told,) = predict(
+        MODEL, CHIP, drafters="eagle3,accept=0.7", trace=trace_file, engine="vllm"
+    ).rows
+    assert row.rate == told.rate
+    assert (row.batch_size, row.concurrency) == (None, None)
+    rates = breakeven(MODEL, CHIP, **asked, **REQUESTS, rate=[2, 4], requests=5)
+    assert "req/s in" in rates.text()
+    assert rates.figures()[""].axes[0].get_xlabel() == "Requests/s"
+    # Where no request has room, nothing is enough.
+    for solve in ("accept", "cost"):
+        tight: dict[str, Any] = {**asked, **REQUESTS, "rate": 1, "requests": 5, "solve": solve}
+        (none,) = breakeven("Qwen/Qwen3-32B", "l40s", **tight).rows
+        assert none.answer == "no room"
+        assert none.record["ceiling"] is None
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"solve": "rate", "requests": 5}, "solve is 'rate'; allowed: with rates"),
+        ({"solve": "batch", "rate": 5}, "solve is 'batch'; allowed: accept, accept-length"),
+        ({"solve": "context", "rate": 5}, "solve is 'context'; allowed: accept"),
+    ]
+    for changes, says in wrong:
+        with pytest.raises(OptionError, match=f"^{says}"):
+            breakeven(MODEL, CHIP, **asked, **REQUESTS, **changes)
+
+
+def test_no_rate_is_largest_where_none_is_in_time() -> None:
+    asked = ASKED | REQUESTS | {"requests": 20}
+    assert (
+        frontier(MODEL, CHIP, **asked, rate=[1, 4], tpot_s=1e-4).to_dict()["choice"]["chips"][0][
+            "largest_rates"
+        ]
+        == []
+    )
+    (plain, drafted) = frontier(MODEL, CHIP, **asked, rate=[1, 2], tpot_s=1.0).series
+    assert plain.largest_rates[0].rate == drafted.largest_rates[0].rate == 2
+    # Without targets there is nothing to be within.
+    assert not frontier(MODEL, CHIP, **asked, rate=1).series[0].largest_rates
+
+
+def test_a_frontier_of_clients_is_of_what_99_percent_get(trace_file: Path) -> None:
+    found = frontier(MODEL, CHIP, **ASKED, **REQUESTS, batch_size=[2, 8], requests="3x")
+    one = predict(MODEL, CHIP, **ASKED, **REQUESTS, concurrency=[2, 8], requests="3x").played[0]
+    users = {round(point.tokens_per_s_per_user, 6) for point in found.series[0].points}
+    assert users <= {round(1 / s, 6) for s in one.figures["p99_tpot_s"][:, 0]}
+    assert found.series[0].points[0].rate is None
+    assert "req/s in" not in str(found)
+    traced = frontier(MODEL, CHIP, **ASKED, trace=trace_file)
+    assert len(traced.series[0].points) == 1
+
+
+def test_the_play_tells_how_far_it_is() -> None:
+    steps: list[tuple[int, int]] = []
+    with told(lambda done, in_all: steps.append((done, in_all))):
+        predict(MODEL, CHIP, **ASKED, **REQUESTS, concurrency=[1, 2], requests=5)
+    # Five requests of each of two loads, without drafts and at the lengths that may be best.
+    done, in_all = steps[-1]
+    assert steps[0] == (0, in_all)
+    assert done == in_all >= 20
+    assert in_all % 5 == 0
+    assert [one for one, _ in steps] == sorted(one for one, _ in steps)
+    assert {whole for _, whole in steps} == {in_all}
+
+
+@pytest.mark.parametrize("most", [9, 10**9])
+def test_a_bar_shows_on_a_terminal_what_takes_long(
+    monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    shown: list[int] = []
+
+    class Bar:
+        pos = 0
+
+        def __init__(self, **_: Any) -> None:
+            pass
+
+        def __enter__(self) -> "Bar":
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def update(self, steps: int) -> None:
+            self.pos += steps
+            shown.append(self.pos)
+
+    commands = sys.modules["specroof.cli.commands"]
+    monkeypatch.setattr(commands, "_LONG", most)
+    monkeypatch.setattr(commands.typer, "progressbar", Bar)
+    monkeypatch.setattr(commands, "sys", Terminal())
+    shell(f"predict {LOAD} --concurrency 2 --requests 5")
+    assert shown == (list(range(0, 5 * len(shown), 5)) if most == 9 else [])
+    assert len(shown) > 2 or most != 9
+    shell(f"capacity {MODEL} -H {CHIP} --context 512")
+
+
+class Terminal:
+    """A `sys` whose standard error is a terminal."""
+
+    class stderr:  # noqa: N801 - its name in sys
+        """Standard error."""
+
+        @staticmethod
+        def isatty() -> bool:
+            """Say so."""
+            return True
+
+
+def test_an_interrupted_play_writes_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    plays: Iterator[int] = iter(range(3))
+
+    def interrupted(*args: Any, **settings: Any) -> Any:
+        if next(plays, None) is None:
+            raise KeyboardInterrupt
+        return play(*args, **settings)
+
+    monkeypatch.setattr(played, "play", interrupted)
+    words = f"predict {LOAD} --concurrency 1,2 --requests 5 --csv {tmp_path}/a.csv"
+    done = CliRunner().invoke(app, [*words.split(), "--plot", f"{tmp_path}/a.png"])
+    assert done.exit_code not in {0, 2}
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"rate": 1, "concurrency": 2}, "concurrency and rate are both given; allowed: one"),
+        ({"rate": 1, "batch_size": 2}, "batch_size and rate are both given; allowed: one"),
+        ({"rate": 0}, "rate is 0.0; allowed: a number from 1e-06"),
+        ({"rate": "fast"}, "rate is 'fast'"),
+        ({"rate": 1, "input_len": None, "output_len": None}, "rate is 1; allowed: with the len"),
+        ({"requests": 9, "input_len": None, "output_len": None}, "requests is 9; allowed: with"),
+        ({"rate": 1, "requests": "10x"}, "requests is '10x'; allowed: a whole number of requ"),
+        ({"concurrency": 2, "requests": "ten"}, "requests is 'ten'; allowed: a whole number of"),
+        ({"concurrency": 2, "requests": 0}, "requests is 0; allowed: a whole number from 1"),
+        *(
+            ({"concurrency": 2, "requests": text}, "requests is '")
+            for text in ("0x", "0.0x", "9" * 400 + "x", "9" * 5000)
+        ),
+        ({"batch_size": 2.5, "requests": 9}, "batch_size is 2.5; allowed: a whole number"),
+        ({"concurrency": 2.5, "requests": 9}, "concurrency is 2.5; allowed: a whole number"),
+        ({"rate": 1, "seed": -1}, "seed is -1; allowed: a whole number from 0"),
+        ({"rate": 1, "arrivals": "odd"}, "arrivals is 'odd'; allowed: poisson, even"),
+        ({"length_range": "1.0..0.8"}, "length_range is '1.0..0.8'; allowed: two numbers from 0"),
+        ({"length_range": "wide"}, "length_range is 'wide'; allowed: two numbers from 0 to 2"),
+        ({"length_range": 0.8}, "length_range is 0.8; allowed: two numbers from 0 to 2"),
+        ({"lengths": {}}, "output_len is 200; allowed: without lengths, which says it"),
+        ({"ttft_s": 1.0}, "ttft_s is 1.0; allowed: with requests that are played through"),
+        ({"rate": 1, "tpot_s": 0}, "tpot_s is 0; allowed: a number from 1e-06"),
+    ],
+)
+def test_a_load_that_cannot_be_is_refused(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(OptionError) as refusal:
+        predict(MODEL, CHIP, **ASKED, **REQUESTS | changes)
+    assert str(refusal.value).startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"trace": 3}, "trace is 3; allowed: a file, or a mapping of columns"),
+        ({"trace": {"when": [1]}}, "trace has 'when'; allowed: arrival_s, cached_len, conc"),
+        ({"trace": {"input_len": [1]}}, "trace has no output_len; allowed: the lengths of"),
+        ({"trace": {"input_len": 5, "output_len": [2]}, "input_len": 5}, "input_len is 5; allow"),
+        ({"trace": {}, "context_len": 9}, "context_len is 9; allowed: without trace, which"),
+        ({"lengths": {"output_len": [5]}}, "lengths has no input_len; allowed: the lengths"),
+        ({"lengths": {}, "trace": {}}, "trace and lengths are both given; allowed: one of them"),
+        (
+            {"trace": {"arrival_s": [1, 0], "input_len": 5, "output_len": 2}},
+            "arrival_s[1] is 0.0; allowed: 1 or later",
+        ),
+    ],
+)
+def test_a_trace_that_cannot_be_is_refused(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(OptionError) as refusal:
+        predict(MODEL, CHIP, **ASKED, **changes)
+    assert str(refusal.value).startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--rate 4/day", "specroof: --rate is '4/day'; allowed: requests per second, minute or"),
+        ("--rate x", "specroof: --rate is 'x'; allowed: numbers separated by commas"),
+        ("--trace nowhere.csv", "specroof: nowhere.csv: No such file or directory; allowed: a"),
+        ("--isl 9 --osl 9 --requests 9.5", "specroof: --requests is '9.5'; allowed: a whole"),
+    ],
+)
+def test_the_shell_refuses_in_one_line(words: str, says: str) -> None:
+    done = CliRunner().invoke(app, f"predict {WORDS} {words}".split())
+    assert done.exit_code == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(says)
+
+
+def test_waves_of_old_are_said_to_be_played() -> None:
+    words = f"predict {LOAD} --concurrency 8"
+    done = CliRunner().invoke(app, f"{words} --waves".split())
+    assert (done.exit_code, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert "--waves" in line
+    assert "--requests 1x" in line
+    with pytest.raises(TypeError, match=r"unexpected keyword .*waves.*requests='1x'"):
+        predict(MODEL, CHIP, **ASKED, **REQUESTS, waves=True)  # type: ignore[call-arg]
+    assert result(f"{words} --requests 1x")["case"]["load"]["requests"] == [8]
+
+
+def test_a_frontier_of_requests_says_how_they_come() -> None:
+    with pytest.raises(OptionError, match="requests is 9; allowed: with --rate"):
+        frontier(MODEL, CHIP, **ASKED, **REQUESTS, requests=9)
+
+
+def test_a_load_in_rates_of_minutes_and_hours() -> None:
+    words = f"predict {LOAD} --requests 5 --rate"
+    assert result(f"{words} 90/min")["case"]["load"]["rate"] == [1.5]
+    assert result(f"{words} 7200/h")["case"]["load"]["rate"] == [2.0]
+    assert math.isclose(result(f"{words} 2 --arrivals even")["case"]["load"]["rate"][0], 2.0)
+
+
+def test_a_study_plays_rates_and_traces(trace_file: Path, tmp_path: Path) -> None:
+    text = f"""
+format_version: 1
+targets: [{{model: {MODEL}, hardware: {CHIP}}}]
+drafters: ["{SPEC}"]
+engine: vllm
+max_draft_len: 2
+workload:
+  - {{input_len: 1000, output_len: 100, rate: [2, 8, 30], requests: 40, arrivals: even}}
+  - {{trace: {trace_file}}}
+  - {{lengths: {trace_file}, prefix_hit_rate: 0.5}}
+"""
+    path = tmp_path / "study.yaml"
+    path.write_text(text)
+    found = sweep(path)
+    asked = ASKED | {"max_draft_len": 2}
+    rates = predict(
+        MODEL, CHIP, **asked, input_len=1000, output_len=100, rate=[2, 8, 30], requests=40,
+        arrivals="even",
+    )  # fmt: skip
+    traced = predict(MODEL, CHIP, **asked, trace=trace_file)
+    job = predict(MODEL, CHIP, **asked, lengths=trace_file, prefix_hit_rate=0.5)
+    for outcome, alone in zip(found.outcomes, (rates, traced, job), strict=True):
+        assert outcome.prediction.records == alone.records
+        assert outcome.prediction.grid == alone.grid
+    columns = ["context_len", "batch_size", "rate", "p99_ttft_s"]
+    expected = np.concatenate(
+        [one.to_frame("points")[columns].to_numpy(float) for one in (rates, traced, job)]
+    )
+    shell(f"sweep {path} -o {tmp_path}/results --format csv --quiet")
+    read = read_results(tmp_path / "results").to_frame()[columns].to_numpy(float)
+    np.testing.assert_array_equal(read, expected)
+    # A load that comes by itself is never cut, and rates are its axis.
+    parts = list(study_slices(load_study(path), 1, 1, most=3))
+    assert [len(part.prediction.played[0].load.requests) for part in parts] == [3, 1, 1]
+    first, *_ = found.overviews()
+    assert first.batch_size.tolist() == [2, 8, 30]
+    assert np.isfinite(first.best_speedup).tolist() == [[True, True, False]]  # unsustained
+    said = shell(f"sweep {path} --dry-run").splitlines()[0].split()
+    assert said[:2] == ["played", str((3 * 40 + 4 + 4) // 5)]
+
+
+@pytest.mark.parametrize(
+    ("workload", "says"),
+    [
+        ("[{input_len: 9, output_len: 9, rate: 0}]", "workload.0.rate.0 is 0; allowed: a number"),
+        ("[{rate: 4}]", "workload.0.input_len is missing; allowed: both lengths of a request"),
+        ("[{trace: nowhere.csv}]", "nowhere.csv: No such file or directory"),
+        (
+            "[{trace: x, lengths: y}]",
+            "workload.0.trace and lengths are both given; allowed: one of them",
+        ),
+        (
+            "[{input_len: 9, output_len: 9, trace: x}]",
+            "workload.0.output_len is 9.0; allowed: witho",
+        ),
+        (
+            "[{input_len: 9, output_len: 9, rate: 4, requests: 1000000}]\nmax_draft_len: 1000",
+            "workload plays 1001000000 requests through, about 10 s a point and 2.78 hours in all",
+        ),
+        (
+            "[{input_len: 9, output_len: 9, rate: 4}]\nbatch_size: 3",
+            "batch_size is given; allowed: where clients send the requests",
+        ),
+    ],
+)
+def test_a_study_of_arrivals_that_cannot_be_is_refused(workload: str, says: str) -> None:
+    text = f"format_version: 1\ntargets: [{{model: {MODEL}, hardware: {CHIP}}}]\n"
+    text += f"drafters: ['block,cost=0.1,accept=0.5,drafts=1000']\nworkload: {workload}\n"
+    with pytest.raises(SpecroofError) as refusal:
+        sweep(yaml.safe_load(text))
+    assert says in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+STUDY = f"""
+format_version: 1
+targets: [{{model: {MODEL}, hardware: {CHIP}}}]
+drafters: ["{SPEC}"]
+engine: vllm
+max_draft_len: 2
+batch_size: [1, 4]
+workload:
+  - {{input_len: 1000, output_len: 100, requests: 3x, length_range: 0.8..1.0, seed: 2}}
+  - {{input_len: 500, output_len: 50, requests: 8}}
+"""
+
+
+def test_a_study_plays_its_loads(tmp_path: Path) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_text(STUDY)
+    found = sweep(path)
+    asked = ASKED | {"max_draft_len": 2, "concurrency": [1, 4]}
+    first = predict(
+        MODEL, CHIP, **asked, input_len=1000, output_len=100, requests="3x",
+        length_range=[0.8, 1.0], seed=2,
+    )  # fmt: skip
+    second = predict(MODEL, CHIP, **asked, input_len=500, output_len=50, requests=8)
+    for outcome, alone in zip(found.outcomes, (first, second), strict=True):
+        assert outcome.prediction.records == alone.records
+        assert outcome.prediction.grid == alone.grid
+    columns = ["context_len", "batch_size", "draft_len", "requests", "p99_ttft_s"]
+    expected = [
+        row for one in (first, second) for row in one.to_frame("points")[columns].values.tolist()
+    ]
+    shell(f"sweep {path} -o {tmp_path}/results --format parquet --quiet")
+    read = read_results(tmp_path / "results").to_frame()
+    np.testing.assert_array_equal(read[columns].to_numpy(), np.array(expected))
+    # A slice of a load has the requests of its clients.
+    part = next(study_slices(load_study(path), 1, 1, most=3))
+    assert part.prediction.played[0].load.requests == [3]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("requests: 8", "requests: ten", "workload.1.requests is 'ten'; allowed: a whole number"),
+        ("requests: 8", "requests: 0", "workload.1.requests is 0; allowed: a whole number from 1"),
+        ("0.8..1.0", "1..0", "workload.0.length_range is '1..0'; allowed: two numbers from 0"),
+        ("seed: 2", "seed: -2", "workload.0.seed is -2; allowed: a whole number from 0"),
+        ("seed: 2", "waves: true", "workload.0.waves is not a known key; allowed: input_len"),
+        (", requests: 8", "", "requests or length_range is missing in some workloads; allowed: in"),
+    ],
+)
+def test_a_study_of_loads_that_cannot_be_is_refused(old: str, new: str, says: str) -> None:
+    assert old in STUDY
+    with pytest.raises(OptionError) as refusal:
+        sweep(yaml.safe_load(STUDY.replace(old, new)))
+    assert says in str(refusal.value)
+
+
+def test_a_study_of_rates_is_told_by_rates() -> None:
+    study = {
+        "format_version": 1,
+        "targets": [{"model": MODEL, "hardware": CHIP}],
+        "drafters": [SPEC],
+        "engine": "vllm",
+        "max_draft_len": 3,
+        "workload": [{"input_len": 1000, "output_len": 200, "rate": [4, 1]}],
+    }
+    found = sweep(study)
+    (seen,) = found.overviews()
+    played = predict(MODEL, CHIP, **ASKED, **REQUESTS, rate=[1, 4]).played[0]
+    assert seen.is_by_rate
+    assert seen.batch_size.tolist() == [1, 4]
+    best = np.arange(2), played.best_draft_len
+    assert seen.best_draft_len[0].tolist() == played.best_draft_len.tolist()
+    assert seen.tokens_per_s[0].tolist() == played.figures["tokens_per_s"][best].tolist()
+    assert (seen.tokens_per_s[0] <= [210, 840]).all()  # what is asked for, and chance
+    rows = [line.split() for line in study_text(found.study).splitlines() if "tokens in" in line]
+    assert [row[6] for row in rows] == ["1/s", "4/s"]
+    assert [*study_figures([seen])] == ["best-speedup-by-rate-workload-1"]
