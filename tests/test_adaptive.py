@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 from typer.testing import CliRunner
 
-from specroof import OptionError, adaptive, load_drafter, predict
+from specroof import OptionError, adaptive, advise, load_drafter, predict
 from specroof.cli import app
 from specroof.montecarlo.batch import confident_rounds
 from specroof.policies.adaptive import (
@@ -463,7 +463,9 @@ def test_the_ideal_drafter_gains_nothing_from_confidence() -> None:
 
 def shell(words: str) -> tuple[int, str, str]:
     done = CliRunner().invoke(app, ["adaptive", *words.split()])
-    return done.exit_code, done.stdout, done.stderr
+    note, _, err = done.stderr.partition("\n")
+    assert note == "note: specroof adaptive is specroof advise --policies now"
+    return done.exit_code, done.stdout, err
 
 
 def test_the_text_has_a_row_for_each_policy(found: Adaptive) -> None:
@@ -544,3 +546,24 @@ def test_no_load_and_drafts_beside_the_verification_are_refused() -> None:
     spec = "model,config=Qwen/Qwen3-0.6B,overlap=0.5,device=h100,link=50e9,link-latency=1e-6,accept=0.7"
     with pytest.raises(OptionError, match=r"^drafter '.*overlap=0.5.*; allowed"):
         adaptive(MODEL, CHIP, drafter=spec, batch_size=1, n_rounds=100)
+
+
+def test_advice_has_the_policies_of_its_own_loads() -> None:
+    load: dict[str, Any] = {"input_len": 500, "output_len": 100, "concurrency": [1, 8]}
+    how: dict[str, Any] = {"n_rounds": 300, "confidence": 0.3, "engine": "vllm"}
+    advice = advise(MODEL, CHIP, drafters=[SPEC], **load, **how, policies=True)
+    expected = adaptive(MODEL, CHIP, drafter=SPEC, **load, **how)
+    assert advice.policies is not None
+    assert advice.policies.records == expected.records
+    told = advice.to_dict()["choice"]["policies"]
+    assert (told["rows"], told["confidence"]) == (expected.records, 0.3)
+    assert told["draft_len"] == expected.draft_len
+    for line in adaptive_text(expected).splitlines()[3:11]:
+        assert line in str(advice)
+    assert [*advice.figures()] == ["", "-policies"]
+    plain = advise(MODEL, CHIP, drafters=[SPEC], **load, engine="vllm")
+    assert plain.to_dict()["choice"]["policies"] is None
+    with pytest.raises(OptionError, match=r"^confidence is 0.3; allowed: with policies"):
+        advise(MODEL, CHIP, drafters=[SPEC], **load, confidence=0.3)
+    with pytest.raises(OptionError, match=r"^policies is True; allowed: with concurrency"):
+        advise(MODEL, CHIP, drafters=[SPEC], input_len=9, output_len=9, rate=1, policies=True)

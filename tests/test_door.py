@@ -269,6 +269,44 @@ def test_curves_and_passes_take_names_and_tensor_parallel() -> None:
         specroof.forward_latency(MODEL, CHIP, forward, **both)
 
 
+#: What each question takes besides a model and a chip.
+OF_A_SERVER: dict[str, dict[str, Any]] = {
+    "predict": {"drafters": SPEC},
+    "explain": {},
+    "capacity": {},
+    "breakeven": {"drafter": "eagle3"},
+    "worth": {"drafter": "eagle3", "accept_length": [3]},
+    "frontier": {"drafters": SPEC, "batch_size": [1]},
+    "rollout": {"drafters": SPEC, "lengths": [30, 5]},
+}
+
+
+@pytest.mark.parametrize("name", OF_A_SERVER)
+@pytest.mark.parametrize("framework", ["vllm", "SGLang"])
+def test_a_framework_is_its_engine_in_every_question(name: str, framework: str) -> None:
+    ask = getattr(specroof, name)
+    same = [
+        ask(MODEL, CHIP, **OF_A_SERVER[name], **{word: framework}).to_dict()
+        for word in ("framework", "engine")
+    ]
+    assert [one.pop("asked")[word] for one, word in zip(same, ("framework", "engine"), strict=True)]
+    assert same[0] == same[1]
+    assert framework.casefold() in json.dumps(same[0]["case"])
+
+
+def test_a_framework_agrees_with_an_engine_beside_it() -> None:
+    def engine(chip: str = "h100", **how: str) -> str:
+        return str(specroof.explain(MODEL, chip, **how).setup.engine.name)
+
+    assert engine(framework="ollama") == engine(engine="llama.cpp")
+    assert engine(framework="vllm", engine="vllm") == "vllm"
+    assert engine(framework="vllm", engine="ideal") == "ideal"
+    assert engine("mi300x", framework="vllm", engine_from="h100-sxm:vllm") == "h100-sxm:vllm"
+    for wrong in ({"engine": "sglang"}, {"engine_from": "h100-sxm:sglang"}):
+        with pytest.raises(OptionError, match=r"^framework is 'vllm'; allowed: sglang"):
+            engine("mi300x" if "engine_from" in wrong else "h100", framework="vllm", **wrong)
+
+
 # --- what answers show ---------------------------------------------------------------------------
 
 
