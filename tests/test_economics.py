@@ -34,17 +34,6 @@ def test_the_price_of_the_readme_by_hand() -> None:
     assert 1 - float(faster / plain) == pytest.approx(0.194, abs=0.0005)
 
 
-@given(st.floats(1, 1e6), st.integers(1, 64), st.floats(0.1, 50), st.floats(1.01, 10))
-def test_a_speedup_divides_the_price(
-    rate: float, devices: int, hourly: float, speedup: float
-) -> None:
-    plain, faster = (
-        float(usd_per_million_tokens(one, devices=devices, usd_per_hour=hourly))
-        for one in (rate, rate * speedup)
-    )
-    assert plain / faster == pytest.approx(speedup)
-
-
 points = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=12)
 
 

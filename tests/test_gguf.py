@@ -25,8 +25,6 @@ from specroof.parsers.gguf import GgufHeader, parse_gguf, parse_gguf_mtp, read_g
 from tables import rows
 from tiny_configs import Config, parse
 
-# --- Families: sizes as a GGUF file and as a config.json have them, and the tensors --------------
-
 DATA: dict[str, Any] = yaml.safe_load(
     (Path(__file__).parent / "data" / "gguf_files.yaml").read_text("utf-8")
 )
@@ -202,9 +200,6 @@ def test_a_draft_layer_may_have_a_table_and_a_head_of_its_own() -> None:
     assert head.model.weight_bytes == n_bytes([*drafted, *own])
 
 
-# --- Refusals of models ---------------------------------------------------------------------------
-
-
 HEADS_KV, PATTERN = "gemma4.attention.head_count_kv", "gemma4.attention.sliding_window_pattern"
 
 
@@ -231,9 +226,6 @@ def test_a_file_without_a_table_or_draft_layers_is_refused() -> None:
         ConfigError, match=r"nextn_predict_layers is missing; allowed: draft layers"
     ):
         parse_gguf_mtp([header(metadata, tensors)], name="m")
-
-
-# --- Refusals of headers --------------------------------------------------------------------------
 
 
 def raw(
@@ -343,9 +335,6 @@ def test_bytes_of_any_kind_are_refused(data: bytes) -> None:
     for begin in (b"", b"GGUF\3\0\0\0"):
         with suppress(ConfigError):
             read_gguf(begin + data, source="f.gguf", file_bytes=len(begin + data))
-
-
-# --- Files ----------------------------------------------------------------------------------------
 
 
 def test_a_file_on_this_disk(tmp_path: Path) -> None:

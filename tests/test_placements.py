@@ -66,9 +66,6 @@ def pass_of(placement: Placement, forward: ForwardPass, engine: EngineProfile = 
     return model_latency(TOY, setup_of(placement, engine), forward)
 
 
-# --- Nodes ---------------------------------------------------------------------------------------
-
-
 @given(
     tensor=st.integers(1, 40),
     stages=st.integers(1, 6),
@@ -130,9 +127,6 @@ def test_an_all_reduce_over_nodes_by_hand() -> None:
     for placement in (Placement(8, nodes=2), Placement(8, nodes=2).in_nodes(8)):
         found = pass_of(placement, forward).communication_s
         assert float(found) == pytest.approx(12 * (2 * inside_s + between_s), rel=1e-9)
-
-
-# --- Stages: seconds -----------------------------------------------------------------------------
 
 
 def played(stage_s: list[float], micro_batches: int, hop_s: float, rounds: int = 60) -> float:
@@ -277,9 +271,6 @@ def test_a_round_of_a_pipeline_drafts_in_its_last_stage() -> None:
         assert float(curve.round_s[0, column, 3]) == pytest.approx(expected, rel=1e-3)
 
 
-# --- Stages: memory ------------------------------------------------------------------------------
-
-
 def test_memory_of_the_last_stage_by_hand() -> None:
     # 6 layers in 4 stages: 2 of them, and the head; of 10 tokens 2 layers of 8 * 2 * 64 elements.
     layer, head, cache = 64 * 256 * 2, 64 * 1000 * 2, 10 * 8 * 2 * 64 * 2
@@ -306,9 +297,6 @@ def test_experts_that_do_not_divide_take_the_memory_of_the_fullest_device(
     assert dealt - divided == pytest.approx(one_expert * (each - 256 / devices), abs=1e-3)
 
 
-# --- Flags ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("framework", "flags"),
     [
@@ -327,9 +315,6 @@ def test_servers_of_stages_and_hosts_are_told_in_their_own_words(
     place = Placement(8, pipeline_parallel=2, nodes=2)
     told = " ".join(shlex.split(server_command(framework, "me/model", place, hosts=2)))
     assert flags in told
-
-
-# --- Every question ------------------------------------------------------------------------------
 
 
 def test_a_placement_that_no_framework_has_is_refused() -> None:

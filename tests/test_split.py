@@ -67,9 +67,6 @@ def requests_of(
     return served.end_to_end, served.end_to_end.workers
 
 
-# --- Identities ----------------------------------------------------------------------------------
-
-
 def test_with_idle_prefill_and_an_endless_link_it_is_decoding_to_the_digit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -184,9 +181,6 @@ def test_the_link_is_the_slower_one_of_both_chips_or_told() -> None:
         Split(setup_of("rtx-4090"), 1, 1).bytes_per_s(b300)
 
 
-# --- Queues, against dice and a textbook ----------------------------------------------------------
-
-
 def simulated_rate(clients: int, workers: int, prompt_s: float, answer_s: float) -> float:
     """Return answers a second of a closed loop: one queue of prompts, and answers of any length."""
     rng = np.random.default_rng(7)
@@ -269,9 +263,6 @@ def test_groups_of_prefill_workers_have_prompts_of_their_own() -> None:
     assert prompt_times(Deployment(model, whole), prompt, 1).most == 1
 
 
-# --- Bytes over links -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("model", "token_bytes", "sequence_bytes"),
     [
@@ -338,8 +329,6 @@ def test_transfers_are_those_of_mooncake() -> None:
         seconds = float(workers.transfer_s[0, 0, 0])
         assert seconds * 1e3 == pytest.approx(milliseconds, rel=0.05 if tokens > 128 else 0.2)
 
-
-# --- Flags ----------------------------------------------------------------------------------------
 
 PLAN = Speculation(kind="eagle3", schedule=((1, 64, 3),), draft_model="me/head")
 
