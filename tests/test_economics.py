@@ -1,15 +1,11 @@
 """Money, energy and frontiers, and what hardware files say of them."""
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from specroof import OptionError, ProfileError, hardware_names, load_hardware
-from specroof.cli import app
 from specroof.hardware import DevicePower, DevicePrice, parse_hardware
 from specroof.hardware.written import calibrated_yaml
 from specroof.speedup.price import frontier_of, joules_per_million_tokens, usd_per_million_tokens
@@ -109,13 +105,3 @@ def test_a_calibrated_file_keeps_price_and_power() -> None:
     text = calibrated_yaml(chip, chip.engine("sglang"), name="mine", source="me")
     again = parse_hardware(text, source="again")
     assert (again.price, again.power) == (chip.price, chip.power)
-
-
-def test_the_command_shows_them() -> None:
-    shown = CliRunner().invoke(app, ["hardware", "show", "b200"]).stdout
-    assert "1000 W a board" in shown
-    assert "$3.75 an hour (2026-06-01)" in shown
-    assert "source of price: packet.ai" in shown
-    rows = json.loads(CliRunner().invoke(app, ["hardware", "--json"]).stdout.splitlines()[-1])
-    prices = {row["name"]: row["usd_per_hour"] for row in rows["rows"]}
-    assert (prices["b300"], prices["h200"]) == (None, 2.25)

@@ -96,14 +96,6 @@ def test_with_idle_prefill_and_an_endless_link_it_is_decoding_to_the_digit(
     assert (workers.link_busy == 0).all()
 
 
-def test_twice_the_workers_serve_twice_the_load() -> None:
-    served = deployment_of()
-    one = requests_of(served, Split(setup_of(), 1, 1), [1e4])[0]
-    two = requests_of(served, Split(setup_of(), 2, 2), [2e4])[0]
-    # Queues of two workers are a little shorter.
-    np.testing.assert_allclose(two.tokens_per_s, 2 * one.tokens_per_s, rtol=0.02)
-
-
 def test_little_counts_every_request() -> None:
     whole, workers = requests_of(deployment_of(), Split(setup_of(), 2, 3), [4.0, 96.0])
     lost_s = setup_of().engine.request_latency_s
@@ -219,16 +211,6 @@ def test_queues_of_prompts_are_those_of_dice(clients: int, workers: int, answer_
     assert batch[0] / answer_s == pytest.approx(
         simulated_rate(clients, workers, 0.5, answer_s), rel=0.05
     )
-
-
-def test_two_workers_wait_as_dice_do() -> None:
-    rng, free, waits = np.random.default_rng(3), [0.0, 0.0], []
-    for arrival in np.cumsum(rng.exponential(1 / 1.6, 200_000)).tolist():
-        start = max(arrival, free[0])
-        waits.append(start - arrival)
-        heapq.heapreplace(free, start + 1.0)
-    two = PromptTimes(2, 1.0, 1.0, 1)
-    assert float(two.station_s(1.6)) - 1 == pytest.approx(np.mean(waits), rel=0.05)
 
 
 def test_a_full_queue_has_no_end_and_an_idle_one_no_wait() -> None:
