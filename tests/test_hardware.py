@@ -518,21 +518,7 @@ def test_every_figure_needs_a_source(line: str) -> None:
     assert empty.startswith(f"sources.{key} is ''; allowed: ")
 
 
-@pytest.mark.parametrize(
-    ("key", "is_there"),
-    [
-        ("peak.watts", False),
-        ("engines.vllm", False),
-        ("engines.fast.speed", False),
-        ("name.of", False),
-        ("peak.flops_per_s.fp4", False),
-        ("engines.fast.memory_frac", False),  # which this file leaves out
-        # A single figure may have a source of its own.
-        ("peak.flops_per_s.fp8", True),
-        ("interconnect.max_devices", True),
-        ("engines.fast.collective.link_frac", True),
-    ],
-)
+@pytest.mark.parametrize(("key", "is_there"), rows("refusals", "sources"))
 def test_a_source_belongs_to_something_in_the_file(key: str, is_there: bool) -> None:
     text = changed("    memory_frac: 0.8\n", "")
     text = text.replace("sources:\n", f"sources:\n  {key}: another\n")

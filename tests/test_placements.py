@@ -35,8 +35,9 @@ from specroof.latency import (
 )
 from specroof.latency.pass_seconds import PassLatency, Pipeline, staged
 from specroof.questions.advise import hosts_of
-from specroof.serving.launch import FIRST_HOST, Speculation, follows_load, launch, server_command
+from specroof.serving.launch import Speculation, follows_load, launch, server_command
 from strategies import device
+from tables import rows
 
 #: Bytes/s inside a node and between nodes; seconds of the shortest message in and out of one.
 LINK, FAR, SHORTEST, FURTHER, LATE = 1e9, 1e8, 2e-6, 1e-6, 2e-5
@@ -297,18 +298,7 @@ def test_experts_that_do_not_divide_take_the_memory_of_the_fullest_device(
     assert dealt - divided == pytest.approx(one_expert * (each - 256 / devices), abs=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("framework", "flags"),
-    [
-        # vllm 0.33.0 engine/arg_utils.py; sglang 0.5.23 arg_groups/fields/parallel.py
-        ("vllm", "--tensor-parallel-size 8 --pipeline-parallel-size 2"),
-        ("vllm", f"--nnodes 2 --node-rank 0 --master-addr {FIRST_HOST}"),
-        ("sglang", "--tp-size 8 --pp-size 2"),
-        ("sglang", f"--nnodes 2 --node-rank 0 --dist-init-addr {FIRST_HOST}:5000"),
-        ("tensorrt-llm", "--pp_size 2"),
-        ("tensorrt-llm", "--gpus_per_node 8"),
-    ],
-)
+@pytest.mark.parametrize(("framework", "flags"), rows("launch", "pipelines"))
 def test_servers_of_stages_and_hosts_are_told_in_their_own_words(
     framework: str, flags: str
 ) -> None:
