@@ -1,10 +1,14 @@
-"""Rows of tests that are data: what is given, and what becomes of it."""
+"""Rows of tests that are data: what is given, what becomes of it, and how it is refused."""
 
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
+
+from specroof.errors import SpecroofError
 
 
 @cache
@@ -17,3 +21,15 @@ def _tables(file: str) -> dict[str, Any]:
 def rows(file: str, part: str) -> Any:
     """Return one part of a file of rows."""
     return _tables(file)[part]
+
+
+def refusal(
+    error: type[SpecroofError], call: Callable[..., object], /, *given: Any, **named: Any
+) -> str:
+    """Return the one printable line with which a call is refused."""
+    with pytest.raises(error) as caught:
+        call(*given, **named)
+    line = str(caught.value)
+    assert line.isprintable()
+    assert len(line) < 1500
+    return line

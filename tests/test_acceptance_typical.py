@@ -29,9 +29,6 @@ from specroof.acceptance.typical import FAMILIES, SHAPES, falling_odds_acceptanc
 KINDS = ("", "mtp", "eagle3", "dflash", "dspark", "ngram", "medusa")
 
 
-# --- the table, by another way --------------------------------------------------------------------
-
-
 def tokens(first_rate: float, power: float, depth: int) -> float:
     """Return 1 + sum of products, written out from the odds."""
     total, survived = 1.0, 1.0
@@ -104,9 +101,6 @@ def test_every_family_of_a_profile_and_of_a_kind_has_a_shape() -> None:
     assert {one.drafter_family for one in load_profiles()} <= {*SHAPES}
 
 
-# --- one length -----------------------------------------------------------------------------------
-
-
 @given(st.integers(1, 20), st.floats(0, 1), st.sampled_from(KINDS))
 def test_the_measured_length_is_met_at_its_depth(draft_len: int, share: float, kind: str) -> None:
     length = 1 + share * draft_len
@@ -151,9 +145,6 @@ def test_an_unknown_law_is_refused() -> None:
         acceptance_from_length(2.8, 3, law="linear")
 
 
-# --- the band -------------------------------------------------------------------------------------
-
-
 @given(st.integers(1, 12), st.floats(0.01, 0.99), st.sampled_from(KINDS))
 def test_the_band_closes_at_the_measured_depth_and_opens_away_from_it(
     draft_len: int, share: float, kind: str
@@ -192,8 +183,6 @@ def test_a_profile_of_one_length_is_typical_of_its_family() -> None:
     assert curve.survival([1, 7, 15]).tolist() == wanted.survival([1, 7, 15]).tolist()
     assert curve.max_draft_len == curve.measured_depth == 15
 
-
-# --- contexts -------------------------------------------------------------------------------------
 
 STEM = "qwen3.5-27b/dflash/longbench-qasper-"
 BY_CONTEXT = {
@@ -247,9 +236,6 @@ NO_CONTEXTS: list[object] = [0, -1, math.nan, math.inf, "4k", True]
 def test_fewer_than_two_contexts_are_refused(curves: Any) -> None:
     with pytest.raises(OptionError, match=r"curves .*allowed: (two or more|a number)"):
         context_acceptance(curves)
-
-
-# --- SPECs and curves -----------------------------------------------------------------------------
 
 
 def accepted(spec: str) -> Any:

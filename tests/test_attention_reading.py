@@ -59,9 +59,6 @@ def setup_of(chip: str, engine: str, **options: Any) -> Setup:
     return engine_setup(load_hardware(chip), engine, Placement(), Options(**options))
 
 
-# --- Rules, as read in vLLM 0.33.0 and SGLang 0.5.23; which files, `READING_RULES` says ----------
-
-
 READ: dict[str, list[tuple[str, str, Core]]] = {
     "once": [
         # vllm v1/attention/backends/fa_utils.py: 3 on sm90; its kernels split for several rows
@@ -159,9 +156,6 @@ def test_what_a_user_states_comes_first_but_on_the_ideal_engine(kind: str) -> No
     # A drafter has kernels of its own.
     drafts = drafting_setup(model_of(LLAMA), setup)
     assert attention_reading(model_of(LLAMA), drafts)(LLAMA).kind == "unsplit"
-
-
-# --- Bytes and FLOP by hand ----------------------------------------------------------------------
 
 
 def core_op(core: Core, reading: CacheReading, **pass_: Any) -> OpCost:
@@ -314,8 +308,6 @@ def test_a_drafter_that_reads_a_few_accepted_positions_again_runs_no_prompt() ->
     assert moved(3) == 4096 * 3003
     assert moved(65) == 4096 * 1065
 
-
-# --- Seconds -------------------------------------------------------------------------------------
 
 CONTEXTS = np.array([0, 500, 4096, 131_072])[:, None, None]
 BATCHES = np.array([1, 8, 64])[:, None]

@@ -66,9 +66,6 @@ def width_of(made: SpeedupCurve, batch: float = 1, context: float = 4096) -> flo
     return float(made.band.width_at(batch, context))
 
 
-# --- the curve ------------------------------------------------------------------------------------
-
-
 def test_a_band_lies_as_far_below_as_above() -> None:
     made = curve()
     assert made.band == CHIP.engine("sglang").bands["eagle3"]
@@ -136,9 +133,6 @@ def test_drafts_within_the_band_may_be_the_best() -> None:
     best = float(made.best_speedup.item())
     reaching = [n for n in range(7) if made.speedup[0, 0, n] * math.exp(0.1) >= best]
     assert [int(end.item()) for end in within] == [reaching[0], reaching[-1]]
-
-
-# --- beyond what was measured ---------------------------------------------------------------------
 
 
 def test_a_band_widens_by_each_axis_as_squares_add_up() -> None:
@@ -262,8 +256,6 @@ def test_a_band_says_whose_measurements_it_counts_and_from_where_it_widens() -> 
     assert "none" not in next(band_notes(EngineProfile(name="sglang", bands={"mtp": band}), "mtp"))
     assert "under" not in next(band_notes(EngineProfile(name="vllm", bands={"mtp": bare}), "mtp"))
 
-
-# --- figures of served requests -------------------------------------------------------------------
 
 WIDE = Band(width=0.4, mean_error=0.2, points=90, engines={"vllm": 90})
 NARROW = Band(width=0.2, mean_error=0.1, points=30, engines={"vllm": 30})

@@ -467,16 +467,6 @@ def test_the_keys_of_an_indexer_are_fp8_in_a_cache_of_any_dtype() -> None:
     assert textbook.need.target.token_bytes == 61 * (1152 + 256)
 
 
-def test_a_cache_that_a_server_narrows_by_default_is_said() -> None:
-    eight, narrow = Placement(tensor_parallel=8), Options(kv_dtype="fp8")
-    for chosen, expected in ((None, True), (narrow, False)):
-        found = room(
-            "zai-org/GLM-5", "sglang", chip=load_hardware("b200"), placement=eight, options=chosen
-        )
-        said = any("KV cache priced as fp8, the default" in note for note in found.notes)
-        assert said == expected
-
-
 def test_the_attention_of_amd_keeps_a_share_of_sglangs_memory() -> None:
     # attention_hook.py: aiter leaves 0.85, also of what the user gave.
     amd = replace(CHIP, name="AMD Instinct")

@@ -178,9 +178,6 @@ def test_nothing_falls_with_the_context_or_with_one_more_query(
             assert more.memory_bytes >= op.memory_bytes * (1 - 1e-12)
 
 
-# --- options -------------------------------------------------------------------------------------
-
-
 def test_the_count_of_estimators_drops_exactly_the_kinds_it_says() -> None:
     forward = forward_pass(2, 3, 40)
     everything = forward_cost(EVERY_KIND, forward)

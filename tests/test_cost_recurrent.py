@@ -141,9 +141,6 @@ def test_parameters_of_the_convolution_and_replayed_tokens_by_hand() -> None:
     assert lightning_replay_bytes(M1) == 2 * 2 * 8192 == 32_768
 
 
-# --- arithmetic ----------------------------------------------------------------------------------
-
-
 class Counter:
     """Multiply-adds, counted as they are done."""
 
@@ -218,9 +215,6 @@ def test_a_decay_per_channel_is_all_that_kimi_adds_to_gated_delta_net(
     assert kimi_delta_flops(core, t) - delta_rule_flops(twin, t) == 2 * n * d * t
     assert (core.state_elements, core.conv_dim) == (twin.state_elements, twin.conv_dim)
     assert kimi_delta_replay_bytes(core) - replay_token_bytes(twin) == 4 * n * (d - 1)
-
-
-# --- what holds for every recurrent core ---------------------------------------------------------
 
 
 @given(recurrents, batches, st.integers(1, 9), contexts, st.data())

@@ -72,9 +72,6 @@ def seconds(drafter: Drafter, **round_: Any) -> float:
     )
 
 
-# --- token by token ------------------------------------------------------------------------------
-
-
 EAGLE: Final = head_drafter("eagle", eagle_head(SHAPE, name="e"))
 
 
@@ -226,9 +223,6 @@ def test_committed_tokens_hit_experts_of_the_draft_layer() -> None:
     assert many - few == pytest.approx(more * 3 * 2048 * 512 * 2)
 
 
-# --- blocks --------------------------------------------------------------------------------------
-
-
 def a_block(
     *, block: int = 8, serial: Architecture | None = None, anchor: bool = False
 ) -> DraftHead:
@@ -308,9 +302,6 @@ def test_medusa_heads_look_once() -> None:
     assert drafter.max_draft_len == 3
 
 
-# --- lookups -------------------------------------------------------------------------------------
-
-
 def test_a_lookup_takes_time_on_the_host() -> None:
     drafter = lookup_drafter(match_rate=0.5, round_s=0.01, token_s=0.001)
     # 10 ms a round, and 1 ms for each of 0.5 * 8 * 3 proposed tokens.
@@ -335,9 +326,6 @@ def test_proposals_without_a_match_are_none() -> None:
     assert found.tokens_per_round.tolist() == [1, 2]
     always = lookup_drafter().propose(constant_acceptance(0.5), np.array([2]))
     assert (always.verify_len.tolist(), always.tokens_per_round.tolist()) == ([3], [1.75])
-
-
-# --- what does not fit ---------------------------------------------------------------------------
 
 
 ODD: Final = replace(TARGET, head=replace(TARGET.head, in_features=32))
@@ -395,15 +383,3 @@ def test_a_block_may_be_shorter_than_configured_and_needs_its_target() -> None:
     assert one["sizes"] == (5, 9, 4)
     with pytest.raises(ValueError, match="`target`"):
         head_drafter("mtp").draft(replace(a_round(TARGET, Ledger()), target=None))
-
-
-def test_drafters_say_where_their_sizes_come_from() -> None:
-    head = eagle3_head(SHAPE, name="my head", vocab_size=100)
-    for drafter, said in (
-        (head_drafter("eagle3", head), "config my head: "),
-        (head_drafter("eagle3"), "the usual sizes of eagle3 (no config= given)"),
-        (medusa_drafter(), "the usual five heads (no config= given)"),
-        (lookup_drafter(round_s=0.01, token_s=2e-6), "a lookup on the host, no model: 10.0 ms"),
-    ):
-        assert drafter.describe(TARGET).startswith(said)
-    assert "block of 16" in head_block_drafter("dflash").describe(TARGET)

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from published_drafters import Ledger, a_round
 from specroof import forward_latency, speedup_curve
 from specroof.acceptance import constant_acceptance
-from specroof.architecture import Architecture, DraftShape, Layer, Linear, draft_layer, draft_model
+from specroof.architecture import (
+    WEIGHT_FORMATS,
+    Architecture,
+    DraftShape,
+    Layer,
+    draft_layer,
+    draft_model,
+)
 from specroof.cost import ForwardPass
 from specroof.drafters import Drafter, DraftTime
 from specroof.drafters.heads import Where, head_drafter, overlapped_time
@@ -151,23 +158,11 @@ def test_the_drafters_device_runs_the_same_engine() -> None:
 
 
 def test_a_dtype_that_the_drafters_device_lacks_is_noted() -> None:
-    half = replace(SMALL, layers=tuple(halved(layer) for layer in SMALL.layers))
+    half = SMALL.with_weights(WEIGHT_FORMATS["fp16"])
     only_bf16 = replace(device({"bf16": 1e15, "fp32": 1e13}, 1e12), name="old device")
     where = Where(only_bf16, link_bytes_per_s=1e30)
     notes = curve(head_drafter("model", half, where=where)).notes
     assert "old device has no fp16 arithmetic: fp32 stands in" in notes
-
-
-def halved(layer: Layer) -> Layer:
-
-    def half(linear: Linear) -> Linear:
-        return replace(linear, weight=replace(linear.weight, compute_dtype="fp16"))
-
-    blocks = (
-        replace(block, linears=tuple(half(linear) for linear in block.linears))
-        for block in layer.blocks
-    )
-    return replace(layer, blocks=tuple(blocks))
 
 
 def test_a_pass_of_a_drafter_is_priced_like_a_pass_of_the_model() -> None:
@@ -176,14 +171,3 @@ def test_a_pass_of_a_drafter_is_priced_like_a_pass_of_the_model() -> None:
     found = curve(head_drafter("model", SMALL)).draft_s[0, 0]
     # One more draft at two is one more pass, at 1001 cached tokens.
     assert found[2] - found[1] == pytest.approx(float(latency.total_s), rel=1e-12)
-
-
-def test_places_are_told() -> None:
-    def told(**place: Any) -> str:
-        return small(**place).describe(TARGET)
-
-    assert "target's devices" not in told()
-    assert "2 of the target's devices" in told(tensor_parallel=2)
-    own = Where(SLOW, link_bytes_per_s=64e9, link_latency_s=5e-6, hit_rate=0.8)
-    text = told(where=own)
-    assert all(word in text for word in ("1 separate slow device", "64.0 GB/s", "5.00 µs", "80%"))

@@ -26,10 +26,10 @@ from specroof.architecture import (
     cache_only,
 )
 from specroof.cost import BlockExchange, ForwardPass, OpCost, Options, storage
-from specroof.errors import OptionError, ProfileError
+from specroof.errors import ProfileError
 from specroof.hardware import IDEAL_ENGINE, Collective, HardwareProfile, Interconnect, Placement
 from specroof.latency import PassLatency, Setup
-from specroof.latency.pass_seconds import PassShape, all_reduce_s
+from specroof.latency.pass_seconds import PassShape
 from specroof.latency.setup import device_bytes
 from strategies import (
     Grid,
@@ -257,16 +257,6 @@ def test_the_table_of_what_divides(
     assert of(activation_bytes=64) == (0, 64 / compute_ways)
 
 
-def test_one_sequence_keeps_one_group_busy() -> None:
-    # Groups attend to whole sequences: seven of eight have nothing to do.
-    core, one = attending(GroupedQueryAttention(16, 2, 8, 8)), forward_pass(1, 1, 99)
-    alone, spread = (
-        forward_latency(core, UNIT, one, placement=place).ops[0]
-        for place in (ONE, Placement(8, attention_data_parallel=8))
-    )
-    assert (spread.compute_s, spread.memory_s) == (alone.compute_s, alone.memory_s)
-
-
 @given(cases)
 def test_more_devices_never_lengthen_a_pass_on_the_ideal_engine(case: Case) -> None:
     toy, forward, hardware, placement, choices = case
@@ -274,15 +264,6 @@ def test_more_devices_never_lengthen_a_pass_on_the_ideal_engine(case: Case) -> N
     spread = forward_latency(toy, hardware, forward, options=choices, placement=placement).total_s
     assert spread <= alone * (1 + 1e-12)
     assert spread >= alone / placement.devices * (1 - 1e-12)
-
-
-def test_query_heads_that_do_not_divide_are_refused() -> None:
-    twelve = attending(GroupedQueryAttention(12, 4, 8, 8))
-    with pytest.raises(OptionError, match="do not divide the 12 query heads of toy"):
-        forward_latency(twelve, UNIT, forward_pass(), placement=Placement(8))
-    # Four groups of two devices do.
-    groups = Placement(8, attention_data_parallel=4)
-    assert forward_latency(twelve, UNIT, forward_pass(), placement=groups).total_s > 0
 
 
 # --- engines -------------------------------------------------------------------------------------
@@ -340,24 +321,6 @@ def test_groups_of_attention_schedule_sequences_of_their_own() -> None:
 
 
 # --- collectives ---------------------------------------------------------------------------------
-
-
-@given(st.integers(2, 8), st.integers(1, 100))
-def test_a_ring_all_reduce_matches_a_simulation(devices: int, chunk: int) -> None:
-    # Every device holds a vector of g chunks. In each of g - 1 steps it passes one chunk on, which
-    # the next adds to its own; in g - 1 more the sums go round.
-    held = [[rank + 1] * devices for rank in range(devices)]
-    sent = 0
-    for step in range(2 * (devices - 1)):
-        passed = [held[rank][(rank - step) % devices] for rank in range(devices)]
-        for rank in range(devices):
-            index, value = (rank - 1 - step) % devices, passed[rank - 1]
-            held[rank][index] = value + (held[rank][index] if step < devices - 1 else 0)
-        sent += chunk
-    assert held == [[devices * (devices + 1) // 2] * devices] * devices
-    message = devices * chunk
-    seconds = all_reduce_s(message, devices=devices, link_bytes_per_s=1.0, latency_s=0.5)
-    assert float(seconds) == pytest.approx(0.5 + sent)
 
 
 def linked(*, in_switch_reduce: bool = False) -> HardwareProfile:

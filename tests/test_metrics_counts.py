@@ -92,9 +92,6 @@ def test_of_one_page_everything_counts_but_nothing_has_a_rate(page: object) -> N
     assert found.tokens_per_round == pytest.approx(3.04)
 
 
-# --- ranks, models, restarts ---------------------------------------------------------------------
-
-
 def test_ranks_are_added_up_and_copies_are_not() -> None:
     both = [vllm_page(life, engine=0) + vllm_page(life, engine=1) for life in (LIFE, LATER)]
     found = seen(*both, seconds=30.0)
@@ -166,9 +163,6 @@ def test_one_rank_that_began_anew_is_seen_behind_one_that_goes_on() -> None:
     assert found.counts["rounds"] == pytest.approx(40 / 0.024 * (4000 + 20))
 
 
-# --- other servers, no speculation, no rounds ----------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -227,9 +221,6 @@ def test_the_length_that_sglang_shows_stands_in_until_requests_end() -> None:
     assert found.tokens_per_round == pytest.approx(3.04)
     assert found.length_from == "as last shown: no request ended"
     assert found.rounds == 0
-
-
-# --- drafts that vary, trees, other ways ---------------------------------------------------------
 
 
 def test_shares_by_position_are_too_low_where_drafts_vary() -> None:
@@ -355,9 +346,6 @@ def test_positions_without_a_number_and_servers_without_requests_count_for_nothi
     found = counted([[Sample(at, {"position": "x"}, 1.0)]], sources=["page"])
     assert (found.accepted_at, found.counts, found.gauges, found.ranks) == ((), {}, {}, 1)
     assert observed(found, 5.0).running is None
-
-
-# --- rounds without a draft ----------------------------------------------------------------------
 
 
 HALF = replace(LIFE, survival=(0.75, 0.6, 0.45, 0.37))  # 2.17 accepted where something is found

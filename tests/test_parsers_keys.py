@@ -144,9 +144,6 @@ def test_a_config_can_be_read_as_another_family() -> None:
         parse(TINY, family="brand_new")
 
 
-# --- keys that no parser knows -------------------------------------------------------------------
-
-
 UNDERSTOOD = "not understood, and may change what the model costs: "
 
 
@@ -196,9 +193,6 @@ def test_an_object_remembers_what_it_was_asked_for() -> None:
     assert values.get("e", 5) == 5
 
 
-# --- unknown types -------------------------------------------------------------------------------
-
-
 DEEP: Config = {}
 for _ in range(300):
     DEEP = {"deeper": DEEP}
@@ -235,9 +229,6 @@ def test_an_unknown_type_is_told_which_family_its_keys_fit(
     assert message.endswith(advice)
 
 
-# --- heads of multimodal files -------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("outer", "text", "counted"), rows("values", "tied_heads"))
 def test_which_level_says_that_the_head_is_the_embedding(
     outer: str, text: str, counted: str
@@ -265,9 +256,6 @@ def test_a_head_of_its_own_is_counted_where_the_loaded_class_has_one() -> None:
         flat = parse(CONFIGS["GEMMA4"] | {KEY: n_tables == 1})
         assert model.n_params == flat.n_params
         assert model.notes == flat.notes
-
-
-# --- read as another family ----------------------------------------------------------------------
 
 
 UNHEARD: Config = TINY | STATED | {"model_type": "x"}

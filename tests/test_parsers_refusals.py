@@ -75,9 +75,6 @@ def test_only_kinds_of_drafters_with_a_config_have_one() -> None:
         parse_drafter_config("{}", source="config.json", kind="ngram")
 
 
-# --- the text ------------------------------------------------------------------------------------
-
-
 def refusal_of_text(text: str, quantization_text: str | None = None) -> str:
     with pytest.raises(ConfigError) as caught:
         parse_config(text, source="some/config.json", quantization_text=quantization_text)
@@ -129,8 +126,6 @@ def test_a_bad_sidecar_is_named() -> None:
     assert "no readable JSON" in refusal_of_text(json.dumps(GOOD), "{")
 
 
-# --- all mistakes at once ------------------------------------------------------------------------
-
 DENSE: Final = of(
     "TINY", model_type="qwen3", head_dim=16, dtype="bfloat16", layer_types=["full_attention"] * 2
 )
@@ -178,8 +173,6 @@ def test_what_does_not_fit_a_stand_in_is_no_mistake() -> None:
     assert "hidden_size is null" in message
     assert message.count("; allowed: ") == 2
 
-
-# --- configs that somebody broke -----------------------------------------------------------------
 
 MISSING: Final = object()
 #: Places in a list of any length, round and round.

@@ -35,8 +35,9 @@ from specroof.latency import (
 )
 from specroof.latency.pass_seconds import PassLatency, Pipeline, staged
 from specroof.questions.advise import hosts_of
-from specroof.serving.launch import FIRST_HOST, Speculation, follows_load, launch, server_command
+from specroof.serving.launch import Speculation, follows_load, launch, server_command
 from strategies import device
+from tables import rows
 
 #: Bytes/s inside a node and between nodes; seconds of the shortest message in and out of one.
 LINK, FAR, SHORTEST, FURTHER, LATE = 1e9, 1e8, 2e-6, 1e-6, 2e-5
@@ -64,9 +65,6 @@ def setup_of(placement: Placement, engine: EngineProfile = ENGINE) -> Setup:
 
 def pass_of(placement: Placement, forward: ForwardPass, engine: EngineProfile = ENGINE) -> Any:
     return model_latency(TOY, setup_of(placement, engine), forward)
-
-
-# --- Nodes ---------------------------------------------------------------------------------------
 
 
 @given(
@@ -130,9 +128,6 @@ def test_an_all_reduce_over_nodes_by_hand() -> None:
     for placement in (Placement(8, nodes=2), Placement(8, nodes=2).in_nodes(8)):
         found = pass_of(placement, forward).communication_s
         assert float(found) == pytest.approx(12 * (2 * inside_s + between_s), rel=1e-9)
-
-
-# --- Stages: seconds -----------------------------------------------------------------------------
 
 
 def played(stage_s: list[float], micro_batches: int, hop_s: float, rounds: int = 60) -> float:
@@ -277,9 +272,6 @@ def test_a_round_of_a_pipeline_drafts_in_its_last_stage() -> None:
         assert float(curve.round_s[0, column, 3]) == pytest.approx(expected, rel=1e-3)
 
 
-# --- Stages: memory ------------------------------------------------------------------------------
-
-
 def test_memory_of_the_last_stage_by_hand() -> None:
     # 6 layers in 4 stages: 2 of them, and the head; of 10 tokens 2 layers of 8 * 2 * 64 elements.
     layer, head, cache = 64 * 256 * 2, 64 * 1000 * 2, 10 * 8 * 2 * 64 * 2
@@ -306,30 +298,13 @@ def test_experts_that_do_not_divide_take_the_memory_of_the_fullest_device(
     assert dealt - divided == pytest.approx(one_expert * (each - 256 / devices), abs=1e-3)
 
 
-# --- Flags ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("framework", "flags"),
-    [
-        # vllm 0.33.0 engine/arg_utils.py; sglang 0.5.23 arg_groups/fields/parallel.py
-        ("vllm", "--tensor-parallel-size 8 --pipeline-parallel-size 2"),
-        ("vllm", f"--nnodes 2 --node-rank 0 --master-addr {FIRST_HOST}"),
-        ("sglang", "--tp-size 8 --pp-size 2"),
-        ("sglang", f"--nnodes 2 --node-rank 0 --dist-init-addr {FIRST_HOST}:5000"),
-        ("tensorrt-llm", "--pp_size 2"),
-        ("tensorrt-llm", "--gpus_per_node 8"),
-    ],
-)
+@pytest.mark.parametrize(("framework", "flags"), rows("launch", "pipelines"))
 def test_servers_of_stages_and_hosts_are_told_in_their_own_words(
     framework: str, flags: str
 ) -> None:
     place = Placement(8, pipeline_parallel=2, nodes=2)
     told = " ".join(shlex.split(server_command(framework, "me/model", place, hosts=2)))
     assert flags in told
-
-
-# --- Every question ------------------------------------------------------------------------------
 
 
 def test_a_placement_that_no_framework_has_is_refused() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import specroof
 from specroof.acceptance.published.formats import parse_profiles
 from specroof.catalog.profiles import load_profiles_file
-from tables import rows
+from tables import refusal, rows
 
 COUNTERS = """\
 # HELP vllm:spec_decode_num_drafts_total Number of spec decoding drafts.
@@ -208,13 +208,9 @@ REFUSED = [
 def test_what_contradicts_itself_or_is_something_else_is_refused_in_one_line(
     text: str, message: str
 ) -> None:
-    with pytest.raises(specroof.OptionError) as refused:
-        parse_profiles(text, "file")
-    line = str(refused.value)
+    line = refusal(specroof.OptionError, parse_profiles, text, "file")
     assert line.startswith("file")
     assert message in line
-    assert "\n" not in line
-    assert len(line) < 700
 
 
 def test_a_file_is_a_profile_in_a_spec(tmp_path: Path) -> None:

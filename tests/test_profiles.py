@@ -25,9 +25,6 @@ MTP = "qwen3.6-35b-a3b/mtp/speed-bench"
 DFLASH = "qwen3.6-35b-a3b/dflash/speed-bench"
 
 
-# --- the library -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("profile", load_profiles(), ids=lambda profile: profile.name)
 def test_every_profile_gives_a_curve_as_deep_as_it_was_measured(profile: AcceptanceProfile) -> None:
     curve = profile.acceptance()
@@ -74,9 +71,6 @@ def test_rates_are_multiplied_up_and_shares_are_counted() -> None:
     mean = sum(n * share for n, share in enumerate(shares)) / sum(shares)
     profile = specroof.load_profile("qwen3.6-35b-a3b/mtp/speed-bench-histogram")
     assert profile.tokens_per_round == pytest.approx(1 + mean)
-
-
-# --- in a SPEC ---------------------------------------------------------------------------------
 
 
 def test_a_profile_of_another_model_is_noted_with_both_names() -> None:
@@ -127,9 +121,6 @@ def test_a_wrong_spec_is_refused_in_one_line(spec: str, message: str) -> None:
     assert "\n" not in str(refusal.value)
 
 
-# --- counts of drafts --------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("text", "drafts"),
     [
@@ -150,9 +141,6 @@ def test_engines_count_drafts_in_their_own_way(text: str, drafts: int) -> None:
 def test_a_count_that_leaves_no_draft_is_refused(text: str) -> None:
     with pytest.raises(specroof.OptionError, match="allowed: a"):
         draft_count(text)
-
-
-# --- laws --------------------------------------------------------------------------------------
 
 
 def test_lengths_by_draft_length_are_met_where_one_curve_can() -> None:

@@ -32,37 +32,13 @@ from specroof.serving.launch import (
 from specroof.serving.vllm import SYNCHRONOUS
 from tables import rows
 
-# The fields of vllm 0.33.0's SpeculativeConfig that plans may use, and its methods.
-VLLM_FIELDS = {
-    *("method", "model", "num_speculative_tokens", "parallel_drafting", "prompt_lookup_max"),
-    "num_speculative_tokens_per_batch_size",
-}
-VLLM_METHODS = {*("mtp", "eagle", "eagle3", "dflash", "dspark", "draft_model", "ngram", "suffix")}
-# The flags of sglang 0.5.23 that plans may use.
-SGLANG_FLAGS = {
-    *("--speculative-algorithm", "--speculative-draft-model-path", "--speculative-num-steps"),
-    *("--speculative-eagle-topk", "--speculative-num-draft-tokens", "--speculative-adaptive"),
-    *("--speculative-dflash-block-size", "--speculative-dspark-block-size"),
-    *("--speculative-adaptive-config", "--max-running-requests", "--mem-fraction-static"),
-    *("--speculative-ngram-max-bfs-breadth", "--enable-dp-lm-head"),
-    *("--cuda-graph-max-bs-decode", "--disable-overlap-schedule", "--chunked-prefill-size"),
-    *("--enable-mixed-chunk", "--mamba-ssm-dtype", "--disable-radix-cache"),
-}
-# The settings of vllm 0.33.0 that plans may use.
-VLLM_SETTINGS = {
-    *("--max-num-seqs", "--gpu-memory-utilization", "--max-cudagraph-capture-size"),
-    *("--no-async-scheduling", "--max-num-batched-tokens", "--mamba-ssm-cache-dtype"),
-    "--no-enable-prefix-caching",
-}
-# What the commands of servers use besides.
-VLLM_SERVER = {
-    *("--tensor-parallel-size", "--data-parallel-size", "--enable-expert-parallel"),
-    *("--quantization", "--kv-cache-dtype"),
-}
-SGLANG_SERVER = {
-    *("--model-path", "--tp-size", "--attn-dp-size", "--ep-size"),
-    *("--quantization", "--kv-cache-dtype"),
-}
+VLLM_FIELDS, VLLM_METHODS, VLLM_SETTINGS, VLLM_SERVER, SGLANG_FLAGS, SGLANG_SERVER = (
+    {*rows("launch", part)}
+    for part in (
+        *("vllm_fields", "vllm_methods", "vllm_settings", "vllm_server"),
+        *("sglang_flags", "sglang_server"),
+    )
+)
 
 
 def source(package: str, version: str, file: str) -> ast.Module:

@@ -67,9 +67,6 @@ def requests_of(
     return served.end_to_end, served.end_to_end.workers
 
 
-# --- Identities ----------------------------------------------------------------------------------
-
-
 def test_with_idle_prefill_and_an_endless_link_it_is_decoding_to_the_digit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -97,14 +94,6 @@ def test_with_idle_prefill_and_an_endless_link_it_is_decoding_to_the_digit(
     assert whole.ttft_s.max() < 1e-12
     assert (workers.prefill_busy == 0).all()
     assert (workers.link_busy == 0).all()
-
-
-def test_twice_the_workers_serve_twice_the_load() -> None:
-    served = deployment_of()
-    one = requests_of(served, Split(setup_of(), 1, 1), [1e4])[0]
-    two = requests_of(served, Split(setup_of(), 2, 2), [2e4])[0]
-    # Queues of two workers are a little shorter.
-    np.testing.assert_allclose(two.tokens_per_s, 2 * one.tokens_per_s, rtol=0.02)
 
 
 def test_little_counts_every_request() -> None:
@@ -184,9 +173,6 @@ def test_the_link_is_the_slower_one_of_both_chips_or_told() -> None:
         Split(setup_of("rtx-4090"), 1, 1).bytes_per_s(b300)
 
 
-# --- Queues, against dice and a textbook ----------------------------------------------------------
-
-
 def simulated_rate(clients: int, workers: int, prompt_s: float, answer_s: float) -> float:
     """Return answers a second of a closed loop: one queue of prompts, and answers of any length."""
     rng = np.random.default_rng(7)
@@ -227,16 +213,6 @@ def test_queues_of_prompts_are_those_of_dice(clients: int, workers: int, answer_
     )
 
 
-def test_two_workers_wait_as_dice_do() -> None:
-    rng, free, waits = np.random.default_rng(3), [0.0, 0.0], []
-    for arrival in np.cumsum(rng.exponential(1 / 1.6, 200_000)).tolist():
-        start = max(arrival, free[0])
-        waits.append(start - arrival)
-        heapq.heapreplace(free, start + 1.0)
-    two = PromptTimes(2, 1.0, 1.0, 1)
-    assert float(two.station_s(1.6)) - 1 == pytest.approx(np.mean(waits), rel=0.05)
-
-
 def test_a_full_queue_has_no_end_and_an_idle_one_no_wait() -> None:
     one = PromptTimes(2, 0.5, 0.5, 1)
     assert one.requests_per_s == 4
@@ -267,9 +243,6 @@ def test_groups_of_prefill_workers_have_prompts_of_their_own() -> None:
     assert [times("tensorrt-llm", groups).most for groups in (1, 8)] == [2, 16]
     whole = in_server(model, setup_of("h200", 8), ServerSettings(chunk=0))
     assert prompt_times(Deployment(model, whole), prompt, 1).most == 1
-
-
-# --- Bytes over links -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -338,8 +311,6 @@ def test_transfers_are_those_of_mooncake() -> None:
         seconds = float(workers.transfer_s[0, 0, 0])
         assert seconds * 1e3 == pytest.approx(milliseconds, rel=0.05 if tokens > 128 else 0.2)
 
-
-# --- Flags ----------------------------------------------------------------------------------------
 
 PLAN = Speculation(kind="eagle3", schedule=((1, 64, 3),), draft_model="me/head")
 

@@ -1,8 +1,7 @@
 """Trees of drafts: expected tokens against dice, the best tree against all trees, the chain."""
 
-import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -32,8 +31,6 @@ from specroof.drafters.trees import (
 from specroof.errors import OptionError
 from strategies import acceptances
 
-# --- what there is to choose from ----------------------------------------------------------------
-
 
 def chain_tree(rates: Rates) -> Tree:
     return expansion_tree((1,) * len(rates), rates)
@@ -44,20 +41,6 @@ def tree_tokens(nodes: Iterable[Node], rates: Rates) -> float:
     products = (math.prod(map(lambda ranks, rank: ranks[rank], rates, node)) for node in nodes)
     # Rounded once: a node more never makes the sum smaller, in whatever order a set has them.
     return math.fsum([1.0, *products])
-
-
-def all_trees(n_nodes: int, depth: int, width: int) -> set[frozenset[Node]]:
-    trees: set[frozenset[Node]] = {frozenset()}
-    for _ in range(n_nodes):
-        trees = {tree | {node} for tree in trees for node in next_nodes(tree, depth, width)}
-    return trees
-
-
-def next_nodes(tree: frozenset[Node], depth: int, width: int) -> Iterator[Node]:
-    for parent in {(), *tree}:
-        child = next(rank for rank in itertools.count() if (*parent, rank) not in tree)
-        if len(parent) < depth and child < width:
-            yield (*parent, child)
 
 
 def is_a_tree(nodes: frozenset[Node]) -> bool:
@@ -79,9 +62,6 @@ def rates(draw: st.DrawFn, max_depth: int = 9, max_width: int = 4) -> list[list[
     return found
 
 
-# --- expected tokens -----------------------------------------------------------------------------
-
-
 @pytest.mark.long
 def test_tokens_of_a_tree_are_what_dice_say() -> None:
     table = [[0.5, 0.2, 0.1], [0.4, 0.3, 0.2], [0.7, 0.1, 0.1]]
@@ -101,27 +81,7 @@ def test_tokens_of_a_tree_are_what_dice_say() -> None:
     assert tree_tokens(tree.nodes, table) == pytest.approx(committed / rounds, rel=0.01)
 
 
-# --- Sequoia -------------------------------------------------------------------------------------
-
-
-@settings(max_examples=15)
-@given(rates(), st.integers(1, 9))
-def test_no_tree_of_up_to_nine_drafts_beats_the_optimal_one(
-    table: list[list[float]], n_nodes: int
-) -> None:
-    trees = all_trees(n_nodes, len(table), len(table[0]))
-    found = optimal_tree(table, n_nodes=n_nodes)
-    if not trees:  # the depth and width do not hold so many
-        assert len(found.nodes) < n_nodes
-        return
-    best = max(tree_tokens(tree, table) for tree in trees)
-    assert found.nodes in trees
-    assert tree_tokens(found.nodes, table) == pytest.approx(best)
-
-
-def test_the_brute_force_sees_every_tree() -> None:
-    # Ordered trees of n + 1 nodes are counted by the Catalan numbers.
-    assert [len(all_trees(n, n, n)) for n in range(1, 8)] == [1, 2, 5, 14, 42, 132, 429]
+def test_the_optimal_tree_by_hand() -> None:
     assert optimal_tree([], n_nodes=6) == Tree(frozenset(), ())
     # The best four of .6, .36, .3, .216 …: the second child of the root stays a leaf.
     assert optimal_tree([[0.6, 0.3]] * 3, n_nodes=4).widths == (1, 1)
@@ -140,9 +100,6 @@ def test_the_optimal_tree_holds_the_most_probable_nodes(
     assert len(found.nodes) == min(n_nodes, len(values))
     expected = 1 + math.fsum(values[:n_nodes])
     assert tree_tokens(found.nodes, table) == pytest.approx(expected)
-
-
-# --- EAGLE-2 -------------------------------------------------------------------------------------
 
 
 def test_a_dynamic_tree_expands_its_best_nodes_by_hand() -> None:
@@ -188,9 +145,6 @@ def test_the_largest_dynamic_trees_take_seconds(rate: float) -> None:
     assert found.verify_len[1:].tolist() == [401] + [513] * 15
 
 
-# --- static trees, widths ------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("branches", "n_nodes", "widths"),
     [((1, 1, 1), 3, (1, 1)), ((3, 1, 1), 9, (3, 3)), ((2, 2, 2), 14, (2, 4)), ((4,), 4, ())],
@@ -204,9 +158,6 @@ def test_a_static_tree_is_drafted_level_by_level(
     # A shorter draft takes the first levels.
     first = expansion_tree(branches, [[0.1] * 4])
     assert first.nodes == {(rank,) for rank in range(branches[0])}
-
-
-# --- proposals -----------------------------------------------------------------------------------
 
 
 @given(acceptances, st.integers(0, 20))

@@ -11,9 +11,15 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from specroof.errors import ProfileError
 from specroof.reading.checked import Count, FirstVersion, Text, accept, parse_model
-from tables import rows
+from tables import refusal, rows
 
 LONG = "x" * 100_000
+
+
+def refused(text: str, model: type[BaseModel]) -> str:
+    line = refusal(ProfileError, parse_model, text, model, source="x.yaml", error=ProfileError)
+    assert line.startswith("x.yaml: ")
+    return line.removeprefix("x.yaml: ")
 
 
 class Inner(BaseModel):
@@ -36,18 +42,12 @@ class Outer(BaseModel):
 def test_a_model_is_refused_in_one_line_with_key_value_and_what_is_allowed(
     text: str, message: str
 ) -> None:
-    with pytest.raises(ProfileError) as caught:
-        parse_model(text, Outer, source="x.yaml", error=ProfileError)
-    assert str(caught.value) == f"x.yaml: {message}"
+    assert refused(text, Outer) == message
 
 
 @pytest.mark.parametrize("text", [f"? {LONG}\n: 1", f"one: {{size: '{'1' * 100_000}'}}"])
 def test_a_refused_model_is_described_shortly_whatever_stands_in_it(text: str) -> None:
-    with pytest.raises(ProfileError) as caught:
-        parse_model(text, Outer, source="x.yaml", error=ProfileError)
-    assert (
-        len(str(caught.value).removeprefix("x.yaml: ")) <= len("…") + 800
-    )  # all keys of an engine
+    assert len(refused(text, Outer)) <= len("…") + 800  # all keys of an engine
 
 
 class Pair(BaseModel):
@@ -82,9 +82,7 @@ class Pairs(BaseModel):
 def test_a_check_across_keys_is_reported_with_the_dotted_key(
     model: type[BaseModel], text: str, key: str
 ) -> None:
-    with pytest.raises(ProfileError) as caught:
-        parse_model(text, model, source="x.yaml", error=ProfileError)
-    assert str(caught.value) == f"x.yaml: {key} is 1; allowed: at least low, which is 2"
+    assert refused(text, model) == f"{key} is 1; allowed: at least low, which is 2"
 
 
 # NaN fails every comparison, and infinity the upper bound.
@@ -150,17 +148,14 @@ def test_a_value_that_fits_is_read(key: str, written: str, read: object) -> None
 def test_a_value_that_does_not_fit_is_refused_with_what_would(
     key: str, written: str, shown: str
 ) -> None:
-    with pytest.raises(ProfileError) as caught:
-        parse_model(f"{key}: {written}", Values, source="x.yaml", error=ProfileError)
-    assert str(caught.value) == f"x.yaml: {key} is {shown}; allowed: {ALLOWED[key]}"
+    said = refused(f"{key}: {written}", Values)
+    assert said == f"{key} is {shown}; allowed: {ALLOWED[key]}"
 
 
 @pytest.mark.parametrize("key", ["positive", "non_negative", "count", "version", "even"])
 def test_a_number_that_yaml_reads_as_text_is_spelt_out(key: str) -> None:
-    with pytest.raises(ProfileError) as caught:
-        parse_model(f"{key}: 2e3", Values, source="x.yaml", error=ProfileError)
-    expected = f"x.yaml: {key} is '2e3', which YAML reads as text; write 2.0e+3"
-    assert str(caught.value) == expected
+    said = refused(f"{key}: 2e3", Values)
+    assert said == f"{key} is '2e3', which YAML reads as text; write 2.0e+3"
 
 
 @given(st.floats())

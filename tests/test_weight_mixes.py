@@ -194,8 +194,6 @@ def test_passes_and_memory_are_counted_in_a_mix() -> None:
     assert stored_as(model, "q4_k_m") is stored_as(model, "q4_k_m")
 
 
-# --- Sizes of published files ---------------------------------------------------------------------
-
 Q8_0_FILES, GEMMA_FILES, GPT_OSS_FILES = (
     DATA["files"][kind] for kind in ("q8_0", "gemma", "gpt_oss")
 )

@@ -1,0 +1,60 @@
+"""Commands about chips: a new file that is filled in and checked, and what one is shown to cost."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from specroof import load_hardware
+from specroof.cli import app
+
+#: Figures of a file that was filled in, by their keys.
+FILLED_IN = {
+    "bf16": "1.0e+15", "fp8": "2.0e+15", "fp4": "4.0e+15", "int8": "2.0e+15",
+    "memory_bytes_per_s": "3.0e+12", "memory_bytes": "8.0e+10", "multiprocessors": "132",
+    "usable_memory_bytes": "7.0e+10", "link_bytes_per_s": "4.0e+11", "max_devices": "8",
+    "scale_out_bytes_per_s": "5.0e+10", "board_watts": "700.0", "usd_per_hour": "3.0",
+    "date": "2026-11-01", "source": "a price list",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_a_new_file_is_sound_once_it_is_filled_in(tmp_path: Path, *, is_whole: bool) -> None:
+    path = tmp_path / "mine.yaml"
+    done = CliRunner().invoke(app, ["hardware", "new", 'My: "chip"', "-o", str(path)])
+    assert (done.exit_code, done.stderr) == (0, f"wrote {path}\n")
+    blank = CliRunner().invoke(app, ["hardware", "check", str(path)])
+    assert blank.exit_code == 2
+    empty = ("sources.peak.flops_per_s", "peak.flops_per_s.bf16", "peak.memory_bytes is")
+    assert all(name in blank.stderr for name in empty)  # all at once
+    lines, in_sources = [], False
+    for line in path.read_text().splitlines():
+        key = re.match(r"( *)(# )?( *)([a-z0-9_.]+):(?: |$)", line)
+        if not key or (key[2] and not is_whole):
+            lines.append(line)
+            continue
+        in_sources = key[4] == "sources" or (in_sources and bool(key[1]))
+        value = "a data sheet" if in_sources and key[1] else FILLED_IN.get(key[4])
+        lines.append(
+            f"{key[1]}{key[3]}{key[4]}: {value}"
+            if value
+            else line.replace("# ", "", 1 if key[2] else 0)
+        )
+    path.write_text("\n".join(lines) + "\n")
+    sound = CliRunner().invoke(app, ["hardware", "check", str(path)])
+    assert (sound.exit_code, sound.stderr) == (0, "")
+    profile = load_hardware(path)
+    assert (profile.name, profile.peak.memory_bytes_per_s) == ('My: "chip"', 3.0e12)
+    assert (profile.price is not None) == is_whole
+
+
+def test_the_command_shows_them() -> None:
+    shown = CliRunner().invoke(app, ["hardware", "show", "b200"]).stdout
+    assert "1000 W a board" in shown
+    assert "$3.75 an hour (2026-06-01)" in shown
+    assert "source of price: packet.ai" in shown
+    rows = json.loads(CliRunner().invoke(app, ["hardware", "--json"]).stdout.splitlines()[-1])
+    prices = {row["name"]: row["usd_per_hour"] for row in rows["rows"]}
+    assert (prices["b300"], prices["h200"]) == (None, 2.25)
