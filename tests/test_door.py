@@ -295,7 +295,7 @@ def test_a_framework_is_its_engine_in_every_question(name: str, framework: str) 
 
 
 def test_a_framework_agrees_with_an_engine_beside_it() -> None:
-    def engine(chip: str = "h100", **how: str) -> str:
+    def engine(chip: str = "h100", **how: Any) -> str:
         return str(specroof.explain(MODEL, chip, **how).setup.engine.name)
 
     assert engine(framework="ollama") == engine(engine="llama.cpp")
