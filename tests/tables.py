@@ -12,15 +12,15 @@ from specroof.errors import SpecroofError
 
 
 @cache
-def _tables(file: str) -> dict[str, Any]:
+def table(file: str) -> Any:
+    """Return a file of rows."""
     text = (Path(__file__).parent / "data" / f"{file}.yaml").read_text(encoding="utf-8")
-    found: dict[str, Any] = yaml.safe_load(text)
-    return found
+    return yaml.safe_load(text)
 
 
 def rows(file: str, part: str) -> Any:
     """Return one part of a file of rows."""
-    return _tables(file)[part]
+    return table(file)[part]
 
 
 def refusal(

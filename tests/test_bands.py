@@ -47,7 +47,6 @@ EAGLE3 = load_drafter("eagle3")
 
 
 def curve(engine: str = "sglang", drafter: Drafter = EAGLE3, **more: Any) -> SpeedupCurve:
-    """Return a curve whose acceptance is certain, unless `more` says otherwise."""
     asked: dict[str, Any] = {"acceptance": constant_acceptance(0.7), "max_draft_len": 6} | more
     return speedup_curve(MODEL, CHIP, drafter=drafter, engine=engine, **asked)
 

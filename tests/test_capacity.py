@@ -181,7 +181,6 @@ def test_windows_hold_the_whole_of_a_prompt_that_starts(
 
 
 def windowed(model: Architecture, window: int) -> Architecture:
-    """Return a model whose layers of all tokens see a window."""
 
     def block_of(block: Block) -> Block:
         if isinstance(block.core, GroupedQueryAttention) and not block.core.window:
@@ -397,12 +396,6 @@ def test_a_pool_of_windows_is_as_large_as_its_requests_need() -> None:
         tokens = (found.cache_pool_bytes - (20 * each + once) * 12 * layer) // cell
         assert found.limits["cache"] == pytest.approx(tokens / (4096 + ahead), rel=1e-12)
         assert found.cache_bytes == (4096 + ahead) * cell + each * 12 * layer
-
-
-def test_a_model_without_recurrent_layers_holds_no_state() -> None:
-    for framework in FRAMEWORKS:
-        found = room("Qwen/Qwen3-8B", framework, "mtp,accept=0.8", verify=4).room
-        assert found.state_bytes == found.state_pool_bytes == 0
 
 
 def test_captured_sizes_are_those_that_the_user_states() -> None:

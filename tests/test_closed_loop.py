@@ -52,7 +52,6 @@ def toy_s(
 def times_of(
     toy: Toy, *, engine: EngineProfile = NOTHING_ADDED
 ) -> tuple[RequestLoad, RequestTimes]:
-    """Return the requests of the toy server, and their seconds by the closed forms."""
     load = RequestLoad(
         new_len=float(toy.prompt),
         output_len=float(toy.answer),

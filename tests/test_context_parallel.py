@@ -46,7 +46,6 @@ LINK, SHORTEST, FURTHER = 1e9, 2e-6, 1e-6
 
 
 def model_of(*cores: Core) -> Architecture:
-    """Return a model of nothing but these attentions, and a head of no width."""
     layers = tuple(Layer((Block("attention", (), core),)) for core in cores)
     return Architecture("cores", "llama", 8, 9, layers, Linear("lm_head", 8, 0))
 

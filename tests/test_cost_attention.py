@@ -82,7 +82,6 @@ def visible_to_estimators(core: Core, query: int, context: int) -> set[int]:
 
 
 def sizes(core: Any) -> tuple[int, int]:
-    """Return the widths of score and output together, and the elements of a cached token."""
     if isinstance(core, LatentAttention):
         return 2 * core.latent_dim + core.rope_dim, core.latent_dim + core.rope_dim
     dims = core.head_dim + core.value_dim

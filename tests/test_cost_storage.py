@@ -52,15 +52,8 @@ DELTA = GatedDeltaNet(16, 32, 128, 128, conv_kernel=4, conv_columns=3)
 @pytest.mark.parametrize("dtype", CHOICES["kv_dtype"])
 def test_caches_of_a_scale_per_block(dtype: str) -> None:
     # Bits of ggml's blocks of 32 elements: a scale of 16, a minimum of 16 more in the odd ones.
-    blocks = {
-        "q8_0": 8.5,
-        "q5_1": 6,
-        "q5_0": 5.5,
-        "q4_1": 5,
-        "q4_0": 4.5,
-        "iq4_nl": 4.5,
-        "fp4": 4.5,
-    }
+    blocks = {"q8_0": 8.5, "q5_1": 6, "q5_0": 5.5, "q4_1": 5}
+    blocks |= dict.fromkeys(("q4_0", "iq4_nl", "fp4"), 4.5)
     bits = blocks.get(dtype) or 8 * DTYPE_BYTES[dtype]
     assert cache_element_bytes(dtype) == bits / 8
 

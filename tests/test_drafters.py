@@ -121,12 +121,3 @@ def test_blocks_hold_a_whole_number_of_drafts_and_perhaps_an_anchor(
         for drafts in (value, "4", None, True):
             with pytest.raises(OptionError, match=r"^drafts is .*; allowed: .* from 1 to 4096"):
                 block_drafter(0.1, drafts=drafts)  # type: ignore[arg-type]
-
-
-def test_kinds_require_and_read_keys_that_they_have() -> None:
-    for kind in KINDS.values():
-        assert all(set(group) <= kind.keys.keys() for group in kind.required)
-        assert all(kind.keys.values())
-        assert set(kind.reads) >= {"config"} & set(kind.keys)
-        # Acceptance is no key of a kind.
-        assert not any("accept" in key for key in kind.keys)

@@ -59,7 +59,6 @@ from tables import rows
 
 
 def chip(engine: EngineProfile | None = None, **changes: Any) -> HardwareProfile:
-    """One FLOP and one byte per second, so that times are amounts."""
     content: dict[str, Any] = {
         "format_version": 1,
         "name": "unit",

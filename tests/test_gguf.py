@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
@@ -22,12 +21,10 @@ from specroof.errors import CatalogError, ConfigError, OptionError, SpecroofErro
 from specroof.parsers import gguf
 from specroof.parsers.drafters import parse_drafter_config
 from specroof.parsers.gguf import GgufHeader, parse_gguf, parse_gguf_mtp, read_gguf
-from tables import refusal, rows
+from tables import refusal, rows, table
 from tiny_configs import Config, parse
 
-DATA: dict[str, Any] = yaml.safe_load(
-    (Path(__file__).parent / "data" / "gguf_files.yaml").read_text("utf-8")
-)
+DATA: dict[str, Any] = table("gguf_files")
 #: Width, width of the feed-forward, vocabulary.
 H, F, V = 256, 512, 1000
 FAMILIES = [name for name in DATA["files"] if not name.startswith("drafting")]
@@ -214,9 +211,9 @@ def test_a_model_that_does_not_fit_its_file_is_one_line(change: dict[str, Any], 
 
 def test_a_file_without_a_table_or_draft_layers_is_refused() -> None:
     metadata, tensors, _ = a_file("llama")
-    for table in ([], [("token_embd.weight", [H], "q8_0")]):
+    for listed in ([], [("token_embd.weight", [H], "q8_0")]):
         with pytest.raises(ConfigError, match=r"token_embd.weight is (missing|\(256,\)); allowed"):
-            parse_gguf([header(metadata, table)], name="m")
+            parse_gguf([header(metadata, listed)], name="m")
     metadata |= {"llama.block_count": 3, "llama.nextn_predict_layers": 1}
     with pytest.raises(ConfigError, match=r"^m\.gguf: .*model_type is .?llama"):
         parse_gguf_mtp([header(metadata, tensors)], name="m")

@@ -165,7 +165,6 @@ def test_bundled_27b_differs_by_its_convolution_columns(vector: Vector) -> None:
 
 
 def turns(speedup: Array) -> list[bool]:
-    """Return whether a series rises, once per stretch."""
     return [bool(rises) for rises, _ in groupby(np.diff(speedup) > 0)]
 
 

@@ -57,9 +57,6 @@ def moe(core: Experts) -> Architecture:
     return Architecture("toy", "llama", 256, 100, (layer,), Linear("lm_head", 256, 100))
 
 
-# --- Kernels by rows ------------------------------------------------------------------------------
-
-
 def test_the_first_kernel_that_takes_rows_and_bits_computes_an_operation() -> None:
     kernels = [
         RowKernel(rows=8, bits=5, compute_frac=0.1),
@@ -166,9 +163,6 @@ def test_a_pass_is_a_straight_line_in_rows_with_a_jump_between_kernels(
     assert op.seconds == pytest.approx(np.array(by_hand) + memory)
 
 
-# --- Engines --------------------------------------------------------------------------------------
-
-
 def test_llama_cpp_stands_for_the_back_end_of_a_chip() -> None:
     ends = {"rtx-4090": "cuda", "m4-max": "metal", STRIX: "hip", "arc-pro-b70": "vulkan"}
     for chip, end in ends.items():
@@ -190,9 +184,6 @@ def test_requests_that_local_servers_run(chip: str, engine: str, plain: int, dra
         served_room(served, context_len=512, drafter=one) for one in (None, load_drafter("ngram"))
     ]
     assert [float(room.largest_batch) for room in rooms] == [plain, drafting]
-
-
-# --- Drafts that stop where the drafter is unsure -------------------------------------------------
 
 
 @pytest.mark.parametrize("n_min", [0, 2])
@@ -259,8 +250,6 @@ def test_p_min_on_a_3090(n_max: int, p_min: float) -> None:
     assert curve.speedup[0, 0, n_max] == pytest.approx(tokens_per_s / 41.57, rel=0.12)
 
 
-# --- Experts on the CPU ---------------------------------------------------------------------------
-
 HOSTED = "rtx-4090+cpu-2ch-ddr5"
 
 
@@ -305,8 +294,6 @@ def test_experts_of_the_host_leave_the_memory_of_the_chip() -> None:
     assert footprints[0] == footprints[1]
 
 
-# --- Draft models with a format or a place of their own -------------------------------------------
-
 SMALL_MODEL = "model,accept=0.7,config=Qwen/Qwen3-0.6B"
 
 
@@ -334,9 +321,6 @@ def test_a_draft_model_on_the_cpu_is_read_at_the_hosts_bandwidth() -> None:
     near, far = (draft_s(f"{SMALL_MODEL}{place}", engine="ideal") for place in ("", ",device=cpu"))
     assert far[1:] == pytest.approx([seconds * 1.008e12 / 89.6e9 for seconds in near[1:]])
     assert load_drafter(CPU_DRAFTS).held(load_model("Qwen/Qwen3-8B")).head is None
-
-
-# --- Flags ----------------------------------------------------------------------------------------
 
 
 def plan_of(kind: str, drafts: int = 2, **more: Any) -> Speculation:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-import yaml
 
 from conftest import _data_folder
 from specroof.architecture import (
@@ -32,13 +31,14 @@ from specroof.catalog.files import bundled_names
 from specroof.catalog.names import load_draft_config
 from specroof.errors import OptionError
 from specroof.parsers.drafters import DRAFTER_KINDS, parse_drafter_config
+from tables import table
 from test_parsers_refusals import drafter_refusal
-from tiny_configs import CONFIGS, DATA, Config, windows
+from tiny_configs import CONFIGS, Config, windows
 
 LAYER, EAGLE3, DFLASH, PARD = (CONFIGS[name] for name in ("DRAFT", "EAGLE3", "DFLASH", "PARD"))
 
 
-SIZES: Final = yaml.safe_load((DATA / "drafter_sizes.yaml").read_text("utf-8"))
+SIZES: Final = table("drafter_sizes")
 
 
 def loaded(kind: str, name: str) -> DraftHead:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-import yaml
 
 from conftest import _data_folder
 from specroof import architecture, parsers
@@ -35,9 +34,9 @@ from specroof.cost import ForwardPass, forward_cost, kv_bytes_per_token, state_b
 from specroof.cost.forward import kv_cache_bytes
 from specroof.parsers import PARSERS
 from specroof.parsers.families.dense import FAMILIES
+from tables import table
 from tiny_configs import (
     CONFIGS,
-    DATA,
     TINY,
     Config,
     changed,
@@ -54,9 +53,7 @@ from tiny_configs import (
     windows,
 )
 
-LAYERS: Final[dict[str, list[tuple[str, Config, Any]]]] = yaml.safe_load(
-    (DATA / "family_layers.yaml").read_text("utf-8")
-)
+LAYERS: Final[dict[str, list[tuple[str, Config, Any]]]] = table("family_layers")
 
 # By hand, at a hidden size of 64: four heads of 16 on two KV heads.
 TABLE: Final = 64 * 1000

@@ -4,14 +4,12 @@ import re
 from typing import Any
 
 import pytest
-import yaml
 
 from effort import cpu_bound
 from specroof.architecture import WEIGHT_FORMATS, Experts, WeightFormat
 from specroof.parsers.formats import ModuleNames
-from tables import rows
+from tables import rows, table
 from tiny_configs import (
-    DATA,
     FP8_BLOCKS,
     TINY,
     TINY_COMPRESSED,
@@ -28,9 +26,7 @@ from tiny_configs import (
     refused,
 )
 
-FORMS: list[tuple[Config, str, float, str]] = yaml.safe_load(
-    (DATA / "weight_formats.yaml").read_text("utf-8")
-)
+FORMS: list[tuple[Config, str, float, str]] = table("weight_formats")
 
 
 @pytest.mark.parametrize(("section", "name", "element_bytes", "compute_dtype"), FORMS, ids=str)
@@ -297,9 +293,6 @@ def quantised(section: Config, **more: object) -> dict[str, WeightFormat]:
     return {name: linear.weight for name, linear in linears(model).items()}
 
 
-# --- which matrices ------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "section",
     [
@@ -358,9 +351,6 @@ def test_quark_narrows_the_cache_by_the_output_of_projections(more: Config, kv_d
     }
     section = quark(FP8, FP8, layer_quant_config=layers, **more)
     assert parse(TINY | {"quantization_config": section}).kv_dtype == kv_dtype
-
-
-# --- expressions of strangers --------------------------------------------------------------------
 
 
 # Each keeps `re` busy for hours, at 60 characters and no match.

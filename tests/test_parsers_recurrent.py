@@ -7,7 +7,6 @@ import json
 from typing import Any, Final
 
 import pytest
-import yaml
 
 from conftest import _data_folder
 from specroof.architecture import (
@@ -20,8 +19,8 @@ from specroof.architecture import (
 )
 from specroof.cost import ForwardPass, forward_cost
 from specroof.parsers import parse_config
-from tables import rows
-from tiny_configs import DATA, Config, experts, labelled, parse, quantized, read_config, shapes
+from tables import rows, table
+from tiny_configs import Config, experts, labelled, parse, quantized, read_config, shapes
 
 FOLDER: Final = _data_folder("model_configs")
 KIMI, K3 = "moonshotai--Kimi-Linear-48B-A3B-Instruct", "moonshotai--Kimi-K3"
@@ -42,7 +41,7 @@ def read(name: str) -> Architecture:
     return read_config(FOLDER / f"{name}.json")
 
 
-MATRICES: Final = yaml.safe_load((DATA / "family_layers.yaml").read_text("utf-8"))
+MATRICES: Final = table("family_layers")
 
 
 @pytest.mark.parametrize(("name", "label", "expected"), MATRICES["recurrent_matrices"])

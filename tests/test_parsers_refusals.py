@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-import yaml
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
@@ -22,14 +21,11 @@ from specroof.parsers import PARSERS, parse_config
 from specroof.parsers.drafters import DRAFTER_KINDS, parse_drafter_config
 from specroof.reading.json_text import Reader
 from specroof.units import DTYPE_BYTES
-from tiny_configs import CONFIGS, DATA, Config, changed, of, parse, refused
+from tables import table
+from tiny_configs import CONFIGS, Config, changed, of, parse, refused
 
-TABLE: Final[dict[str, list[tuple[Config, str]]]] = yaml.safe_load(
-    (DATA / "refused_configs.yaml").read_text("utf-8")
-)
-DRAFTERS: Final[list[tuple[str, str, Config, str]]] = yaml.safe_load(
-    (DATA / "refused_drafters.yaml").read_text("utf-8")
-)
+TABLE: Final[dict[str, list[tuple[Config, str]]]] = table("refused_configs")
+DRAFTERS: Final[list[tuple[str, str, Config, str]]] = table("refused_drafters")
 GOOD, V4 = CONFIGS["GOOD"], CONFIGS["V4"]
 
 

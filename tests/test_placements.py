@@ -316,7 +316,6 @@ def test_a_placement_that_no_framework_has_is_refused() -> None:
 
 
 def plan(kind: str, family: str = "llama", **more: Any) -> Speculation:
-    """Return a plan of three drafts for a server of two stages."""
     words = {"schedule": ((1, 64, 3),), "pipeline_parallel": 2, "draft_model": "me/head"}
     return Speculation(kind=kind, family=family, **{**words, **more})
 

@@ -548,22 +548,15 @@ def test_a_trace_that_cannot_be_is_refused(changes: dict[str, Any], says: str) -
 
 def test_a_load_that_cannot_be_is_refused() -> None:
     work = Workload(8, 8)
-    with pytest.raises(OptionError, match="burstiness"):
-        open_loop(work, 1.0, 5, burstiness=0.0)
-    with pytest.raises(OptionError, match="rate"):
-        open_loop(work, 0.0, 5)
-    with pytest.raises(OptionError, match="requests"):
-        closed_loop(work, 1, 0)
-    with pytest.raises(OptionError, match="length_range"):
-        closed_loop(work, 1, length_range=(1.5, 1.0))
+    assert "burstiness" in refusal(OptionError, open_loop, work, 1.0, 5, burstiness=0.0)
+    assert "rate" in refusal(OptionError, open_loop, work, 0.0, 5)
+    assert "requests" in refusal(OptionError, closed_loop, work, 1, 0)
+    assert "length_range" in refusal(OptionError, closed_loop, work, 1, length_range=(1.5, 1.0))
     two, load = {1: flat_prices(), 4: flat_prices()}, closed_loop(work, 1)
-    with pytest.raises(OptionError, match="capacity"):
-        play(flat_prices(), load, STOPS, math.nan)
-    with pytest.raises(OptionError, match="seed"):
-        play(two, load, STOPS, 8, seed=1)
+    assert "capacity" in refusal(OptionError, play, flat_prices(), load, STOPS, math.nan)
+    assert "seed" in refusal(OptionError, play, two, load, STOPS, 8, seed=1)
     for schedule in ({}, {2: flat_prices()}):
-        with pytest.raises(OptionError, match="prices"):
-            play(schedule, load, STOPS, 8)
+        assert "prices" in refusal(OptionError, play, schedule, load, STOPS, 8)
 
 
 def test_percentiles_are_those_of_numpy() -> None:

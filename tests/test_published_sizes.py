@@ -12,18 +12,15 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-import yaml
 
 from conftest import _data_folder
 from specroof.architecture import Architecture
 from specroof.cost import kv_bytes_per_token, state_bytes
 from specroof.cost.forward import kv_cache_bytes
-from tables import rows
-from tiny_configs import DATA, Config, anonymous, quantized, read_config
+from tables import rows, table
+from tiny_configs import Config, anonymous, quantized, read_config
 
-PUBLISHED: Final[dict[str, list[dict[str, Any]]]] = yaml.safe_load(
-    (DATA / "published_sizes.yaml").read_text("utf-8")
-)
+PUBLISHED: Final[dict[str, list[dict[str, Any]]]] = table("published_sizes")
 FOLDER: Final = _data_folder("model_configs")
 NAMES: Final = sorted(file.stem for file in FOLDER.glob("*.json"))
 

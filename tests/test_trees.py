@@ -44,7 +44,6 @@ def tree_tokens(nodes: Iterable[Node], rates: Rates) -> float:
 
 
 def is_a_tree(nodes: frozenset[Node]) -> bool:
-    """Tell whether each node has its parent and its elder siblings."""
     parents = all(node[:-1] in nodes or len(node) == 1 for node in nodes)
     elders = all(node[-1] == 0 or (*node[:-1], node[-1] - 1) in nodes for node in nodes)
     return parents and elders

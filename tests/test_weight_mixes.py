@@ -1,11 +1,9 @@
 """Formats of llama.cpp's and MLX's files: blocks, and which tensor has which of them."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from gguf_files import text, value_bytes
 from specroof.architecture import Architecture, DraftHead, Experts, Options
@@ -13,12 +11,10 @@ from specroof.architecture.mixes import GGUF_FORMATS, MIXES, mixed
 from specroof.catalog.names import load_draft_config, load_model
 from specroof.cost import ForwardPass, forward_cost, storage, stored_as
 from specroof.latency.model import option_notes
-from tables import rows
+from tables import rows, table
 from tiny_configs import TINY, TINY_EXPERTS, TINY_HYBRID, Config, linears, parse
 
-DATA: dict[str, Any] = yaml.safe_load(
-    (Path(__file__).parent / "data" / "weight_mixes.yaml").read_text("utf-8")
-)
+DATA: dict[str, Any] = table("weight_mixes")
 LLAMA = "meta-llama/Llama-3.1-8B"
 
 
