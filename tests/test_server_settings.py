@@ -312,6 +312,37 @@ def test_beyond_what_is_captured_by_default_kernels_are_launched_one_by_one(
     assert np.asarray(shape.eager).tolist() == [False, True]
 
 
+def test_bands_reach_down_to_passes_whose_launches_nobody_timed() -> None:
+    # A step of a pass more than graphs hold cannot be surer than one that they hold: 20.9 ms at
+    # 512, and 120 at 513, where what the device works is the same to 1 in 512.
+    model, b200 = load_model("deepseek-ai/DeepSeek-V4-Flash"), load_hardware("b200")
+
+    def curve(engine: str, *batches: int) -> SpeedupCurve:
+        setup = engine_setup(b200, engine, Placement(8), None)
+        setup = in_server(model, setup, ServerSettings())
+        drafter, law = load_drafter("mtp,accept=0.8"), constant_acceptance(0.8)
+        where = Deployment(model, setup)
+        return decoding_curve(where, drafter, law, batches, context_len=4096, max_draft_len=8)
+
+    found = curve("sglang", 512, 513)
+    assert found.decode_s[0, 1] > 5 * found.decode_s[0, 0]
+    ends = found.figure_ends("tpot_s", found.round_s / found.tokens_per_round, per_speedup=-1)
+    rates = found.rate_ends
+    assert found.speedup_low is not None
+    assert found.speedup_high is not None
+    assert ends is not None
+    assert rates is not None
+    for low in (ends[0], 1 / rates[1], found.speedup_low):
+        np.testing.assert_allclose(low[0, 1], low[0, 0], rtol=0.01)
+    # The other end is around what is priced, as of a pass whose launches were timed.
+    for high, middle in ((found.speedup_high, found.speedup), (ends[1], found.round_s)):
+        np.testing.assert_allclose(high[0, 1] / high[0, 0], middle[0, 1] / middle[0, 0], rtol=0.01)
+    assert found.verdict is not None
+    assert found.verdict.tolist() == [["unclear", "unclear"]]
+    # Launches of vLLM were timed, and graphs hold a pass of 1 024 tokens.
+    assert np.all(curve("vllm", 512, 2000).launched == 1)
+
+
 def test_an_engine_without_sizes_gets_those_that_were_stated() -> None:
     bare = Setup(load_hardware("h100"), EngineProfile(name="sglang"), Placement(), Options())
     graphs = in_server(load_model("Qwen/Qwen3-8B"), bare, ServerSettings(capture=2)).engine.graphs

@@ -16,6 +16,7 @@ from specroof.latency.model import (
     option_notes,
     setup_notes,
     stacked,
+    without_launches,
 )
 from specroof.latency.pass_seconds import PassLatency, PassWork, pass_time
 from specroof.latency.setup import (
@@ -52,4 +53,5 @@ __all__ = [
     "served_options",
     "setup_notes",
     "stacked",
+    "without_launches",
 ]

@@ -503,11 +503,14 @@ _KERNELS: Final = {
     "state": 15,
 }
 #: Said of passes outside of graphs of models with several residual streams. vLLM and SGLang mix
-#: these in three kernels (``mhc_pre_tilelang``; ``models/deepseek_v4.py``, ``hc_pre``); the one
-#: pass that was measured takes what all of the above do: 104 ms, 1536 tokens in vLLM.
+#: these in three kernels (``mhc_pre_tilelang``; ``models/deepseek_v4.py``, ``hc_pre``), and yet the
+#: passes that were measured take what all of the above do: 104 ms, 1536 and 2047 tokens in vLLM,
+#: 2.4 a layer. SGLang 0.5.9 took 2.3 ms a layer for prompts of DeepSeek-R1: see ``PREFILL_LAUNCH``
+#: of ``benchmarks/fitting``.
 _UNTIMED_LAUNCHES: Final = (
-    "no captured graph holds some of these passes; their launches are priced as those of "
-    "DeepSeek-V4-Flash in vLLM, the only ones measured (104 ms on 4 B300, 21 in a graph): an upper end"
+    "no captured graph holds some of these passes, and nobody timed their launches under {}: they "
+    "are priced as those of DeepSeek-V4-Flash in vLLM (104 ms on 4 B300, 21 in a graph), and bands "
+    "reach down to passes whose launches take no time"
 )
 #: Kernels of a layer beside its operations: two norms of eight, two sums, an activation of two.
 _LAYER_KERNELS: Final = 20
@@ -655,9 +658,39 @@ def model_work(
         setup.placement.attention_data_parallel,
     )
     found = pass_work(ops, setup, shape, settled=forward.settled)
-    if np.any(eager) and setup.engine.rules != "vllm" and any(op.kind == "residual" for op in ops):
-        return replace(found, notes=(*found.notes, f"{model.name}: {_UNTIMED_LAUNCHES}"))
+    if np.any(eager) and without_launches(model, setup) is not None:
+        said = f"{model.name}: {_UNTIMED_LAUNCHES.format(setup.engine.rules)}"
+        return replace(found, notes=(*found.notes, said))
     return found
+
+
+def without_launches(model: Architecture, setup: Setup) -> Setup | None:
+    """Return a setup whose launches outside of graphs take no time, where nobody timed them.
+
+    The least that a pass takes there is what its device works. None where launches were timed, as
+    those of a model with one residual stream, and of any under vLLM.
+
+    Source
+        The measurements of `specroof.evidence`.
+
+    Examples
+    --------
+    >>> from specroof import load_hardware, load_model
+    >>> from specroof.latency import engine_setup
+    >>> flash, b200 = load_model("deepseek-ai/DeepSeek-V4-Flash"), load_hardware("b200")
+    >>> for engine in ("vllm", "sglang"):
+    ...     without_launches(flash, engine_setup(b200, engine, None, None)) is None
+    True
+    False
+    """
+    graphs = setup.engine.graphs
+    mixes = any(
+        linear.kind == "residual" for _, block in model.counted_blocks for linear in block.linears
+    )
+    if graphs is None or not mixes or setup.engine.rules == "vllm":
+        return None
+    graphs = replace(graphs, eager_layer_s=0.0, eager_kernel_s=0.0)
+    return replace(setup, engine=replace(setup.engine, graphs=graphs))
 
 
 def micro_batches(batch_size: npt.ArrayLike, placement: Placement) -> Array:

@@ -685,9 +685,9 @@ def running_curve(
     sizes = distinct(running[runs]) if runs.any() else batch_size[:1]
     curve = priced(sizes)
     place = np.searchsorted(sizes, np.where(runs, running, sizes[0]))
-    draft_s, verify_s, round_s = (
+    draft_s, verify_s, round_s, launched = (
         np.where(runs, np.take_along_axis(values, place, axis=1), np.nan)
-        for values in (curve.draft_s, curve.verify_s, curve.round_s)
+        for values in (curve.draft_s, curve.verify_s, curve.round_s, curve.launched)
     )
     return replace(
         curve,
@@ -697,4 +697,5 @@ def running_curve(
         draft_s=draft_s,
         verify_s=verify_s,
         round_s=round_s,
+        launched=launched,
     )

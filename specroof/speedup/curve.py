@@ -27,6 +27,7 @@ from specroof.latency import (
     model_latency,
     reading_notes,
     setup_notes,
+    without_launches,
 )
 from specroof.speedup.reach import evidence_engine, reach_notes
 from specroof.speedup.result import SpeedupCurve, band_notes, best_index, tokens_spread
@@ -199,6 +200,7 @@ def decoding_curve(
         draft_s=np.concatenate([curve.draft_s for curve in curves]),
         verify_s=np.concatenate([curve.verify_s for curve in curves]),
         round_s=np.concatenate([curve.round_s for curve in curves]),
+        launched=np.concatenate([curve.launched for curve in curves]),
         notes=tuple(notes),
         measured_draft_len=acceptance.measured_depth,
         spread=(below, above),
@@ -218,12 +220,16 @@ def _curve_at(
     shape = (len(contexts), len(batches), len(draft_lens))
     times = {name: np.empty(shape) for name in ("draft_s", "verify_s", "round_s")}
     of_passes: list[str] = []
+    least, launched = without_launches(model, setup), np.ones(shape)
     for rows, columns in grid_slices(shape):
         grid = (contexts[rows, None, None], batches[None, columns, None], draft_lens)
         part = round_times(deployment, drafter, proposed, grid)
         for name, seconds in times.items():
             seconds[rows, columns] = getattr(part, name)
         of_passes += part.notes
+        if least is not None:
+            without = round_times(Deployment(model, least), drafter, proposed, grid)
+            launched[rows, columns] = part.round_s / without.round_s
     notes = (
         *model.notes,
         *setup_notes(model, setup),
@@ -255,6 +261,7 @@ def _curve_at(
         measured_draft_len=getattr(acceptance, "measured_depth", None),
         band=evidence.band(kind),
         spread=tokens_spread(acceptance, draft_lens),
+        launched=launched,
         served_bands=evidence.served_bands,
     )
 

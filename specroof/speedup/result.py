@@ -328,6 +328,9 @@ class SpeedupCurve:
     spread
         What the acceptance adds to it below and above, axis (draft_len): see
         `specroof.speedup.result.tokens_spread`.
+    launched
+        How many times as long rounds take as without launches that nobody timed, to which bands
+        reach; 1 where there are none: see `specroof.latency.without_launches`.
     served_bands
         The engine's bands of TPOT, TTFT and throughput without drafts; empty where it has none.
     """
@@ -354,6 +357,7 @@ class SpeedupCurve:
     running: Array | None = None
     band: Band | None = None
     spread: tuple[Array | float, Array | float] = (0.0, 0.0)
+    launched: Array = field(default_factory=lambda: np.ones((1, 1, 1)))
     served_bands: ServedBands = field(default_factory=dict)
 
     @property
@@ -423,12 +427,20 @@ class SpeedupCurve:
         )
 
     @cached_property
-    def _ends(self) -> tuple[Array, Array] | None:
+    def _ends_as_priced(self) -> tuple[Array, Array] | None:
         if self.band is None:
             return None
         width = self.band.width_at(self.running_batch, self.context_len[:, None, None])
-        low, high = band_ends(self.speedup, width, self.spread)
-        return _read_only(low), _read_only(high)
+        return band_ends(self.speedup, width, self.spread)
+
+    @cached_property
+    def _ends(self) -> tuple[Array, Array] | None:
+        if self._ends_as_priced is None:
+            return None
+        low, high = self._ends_as_priced
+        launched = np.broadcast_to(self.launched, self.speedup.shape)
+        gain = launched / launched[..., :1]  # of the speedup, where launches take no time
+        return _read_only(low * np.minimum(gain, 1.0)), _read_only(high * np.maximum(gain, 1.0))
 
     def figure_ends(
         self, figure: str, values: Array, *, per_speedup: Literal[-1, 0, 1]
@@ -449,7 +461,8 @@ class SpeedupCurve:
 
         Counts
             errors of plain decoding and of the speedup as independent of one another. Drafts
-            without a band of the speedup have NaN.
+            without a band of the speedup have NaN. Launches that nobody timed between none and all
+            of what they are priced as.
         Source
             As `band_ends`.
         """
@@ -458,14 +471,18 @@ class SpeedupCurve:
             return None
         below = above = np.zeros(values.shape)
         if per_speedup:
-            low, high = self._ends or band_ends(self.speedup, np.nan, self.spread)
+            low, high = self._ends_as_priced or band_ends(self.speedup, np.nan, self.spread)
             below, above = np.log(self.speedup / low), np.log(high / self.speedup)
         if per_speedup < 0:
             below, above = above, below
         of_plain = width[..., None]
-        return values * np.exp(-np.hypot(of_plain, below)), values * np.exp(
-            np.hypot(of_plain, above)
-        )
+        low = values * np.exp(-np.hypot(of_plain, below))
+        high = values * np.exp(np.hypot(of_plain, above))
+        if per_speedup < 0:
+            low = low / self.launched
+        elif per_speedup:
+            high = high * self.launched
+        return low, high
 
     @property
     def speedup_low(self) -> Array | None:
