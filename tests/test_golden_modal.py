@@ -107,7 +107,6 @@ def test_bundled_v4_layers_have_the_projections_that_modal_counts(name: str) -> 
 
 
 def series_options(vector: Vector) -> Options:
-    """Return the formulas that a series was computed under."""
     if vector["model"] != QWEN_27B:
         return published_options(SERIES)
     formulas = dict(SERIES["options"]["dense_formulas"])
@@ -122,7 +121,6 @@ def series(vector: Vector, model: Architecture) -> Array:
 
 
 def reconstructed_model(vector: Vector) -> Architecture:
-    """Return the model of a series by the sizes it was computed for."""
     if vector.get("gated"):
         return calculator_qwen35_27b(gated=True)
     return RECONSTRUCTED[vector["model"]]()

@@ -393,6 +393,8 @@ def test_waits_are_those_of_m_g_1() -> None:
 def test_an_answer_of_hardly_more_than_a_token_takes_a_round() -> None:
     run = play(flat_prices(), trace(0.0, 8, [1 + 1e-7, 1.0]), STOPS, 2)
     assert run.end_s.tolist() == [2.0, 1.0]
+    alone = play(flat_prices(), trace(0.0, 8, 1), STOPS, 1)
+    assert "tpot_s" not in alone.summary()
 
 
 def test_clients_send_the_next_request_when_they_have_an_answer() -> None:

@@ -70,7 +70,6 @@ def test_bad_values_are_refused(bad: dict[Any, Any]) -> None:
 
 
 def told(engine: str, **settings: Any) -> tuple[Setup, Setup]:
-    """Return a setup before and after its server was told something."""
     before = engine_setup(load_hardware("h100"), engine, None, None)
     return before, in_server(load_model("Qwen/Qwen3.5-4B"), before, ServerSettings(**settings))
 
