@@ -239,12 +239,23 @@ def test_a_call_without_an_answer_is_a_refusal(
         def __getattr__(self, name: str) -> Any:
             return lambda: ended.append(name)
 
+    def pipe(*, duplex: bool) -> tuple[Any, Any]:
+        read, write = multiprocessing.Pipe(duplex=duplex)
+
+        def poll(seconds: float) -> bool:
+            waited.append(seconds)
+            return read.poll(min(seconds, 1.0))
+
+        return SimpleNamespace(poll=poll, recv=read.recv), write
+
+    waited = list[float]()
     monkeypatch.setattr("specroof.cli.mcp.BUDGET", Budget(0.01, 1.0))
-    processes = SimpleNamespace(Pipe=multiprocessing.Pipe, Process=Process)
+    processes = SimpleNamespace(Pipe=pipe, Process=Process)
     call = Call(processes, Limits([], False), "predict", {})
     answer = call.wait()
     assert (answer["is_error"], answer["structured_content"]) == (True, None)
     assert answer["text"].startswith("predict: ")
+    assert waited == [0.01]
     call.stop()
     assert ended == ["kill", "join", "close"]
 

@@ -275,6 +275,41 @@ def test_no_draft_model_of_a_family_that_is_read_as_its_layers_for_mtp(
             launch(planned("model", draft_family=family), framework)
 
 
+# mlx_lm/server.py trims the cache of a draft model's target, which states cannot be; Qwen3 has a
+# vocabulary of 151 936, Qwen3.5 of 248 320.
+@pytest.mark.parametrize(
+    ("target", "small", "runs"),
+    [
+        ("Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B", {"llama.cpp", "mlx", "vllm", "sglang"}),
+        ("Qwen/Qwen3.5-27B", "Qwen/Qwen3.5-4B", {"llama.cpp"}),
+        ("Qwen/Qwen3.6-27B", "Qwen/Qwen3-0.6B", set()),
+        ("Qwen/Qwen3-8B", "Qwen/Qwen3.5-4B", set()),
+    ],
+)
+def test_a_draft_model_is_held_against_its_target(target: str, small: str, runs: set[str]) -> None:
+    drafter = load_drafter(f"model,config={small},accept=0.7")
+    plan = speculation_of(drafter, load_model(target), [(1, 1, 3)], small)
+    for framework in ("llama.cpp", "mlx", "vllm", "sglang"):
+        if framework in runs:
+            assert small in launch(plan, framework).text
+        else:
+            with pytest.raises(OptionError, match=r"draft model|drafts for no model"):
+                launch(plan, framework)
+
+
+def test_another_drafter_is_advised_where_a_draft_model_is_refused() -> None:
+    small = "model,config=Qwen/Qwen3-0.6B,accept=0.9"
+    asked: dict[str, Any] = {"input_len": 500, "output_len": 200, "concurrency": 1}
+    (chip,) = advise(
+        *("Qwen/Qwen3.5-4B", "rtx-4090"), drafters=[small, "ngram,accept=0.6"],
+        framework="llama.cpp", **asked,
+    ).chips  # fmt: skip
+    (why,) = chip.refused.values()
+    assert [*chip.refused] == [small]
+    assert "151936" in why
+    assert chip.drafter.name == "ngram,accept=0.6"
+
+
 def test_the_family_of_a_draft_model_reaches_the_server_of_its_target() -> None:
     own = "moonshotai/Kimi-K3"  # vLLM divides by its number of layers for mtp: 0
     k3, linear = (
