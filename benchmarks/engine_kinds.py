@@ -32,7 +32,7 @@ from specroof import OptionError, load_drafter, load_model
 from specroof.architecture import Architecture, RecurrentCore
 from specroof.architecture.base import CHOICES
 from specroof.hardware import Placement
-from specroof.questions.advise import speculation_of
+from specroof.questions.speculation import speculation_of
 from specroof.serving.launch import SERVED_KINDS, launch, server_command
 
 ROOT = Path(__file__).parents[1]
