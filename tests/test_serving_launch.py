@@ -335,6 +335,15 @@ def test_a_cache_is_told_in_words_that_the_server_knows_or_said(
     assert any(f"kv-cache={cache}" in note for note in notes) == (word is None)
 
 
+def test_a_cache_of_tensorrt_llm_is_told_in_its_file_in_its_words_or_said() -> None:
+    # aiconfigurator 0.12.0, generator/config/backend_config_mapping.yaml: kv_cache_dtype.
+    for cache, word in {"bf16": "bfloat16", "fp8": "fp8", "int8": None, "q8_0": None}.items():
+        plan = planned("eagle3", kv_cache=cache)
+        assert tensorrt_keys(plan).get("kv_cache_config", {}).get("dtype") == word
+        notes = launch(plan, "tensorrt-llm").notes
+        assert any(f"kv-cache={cache}" in note for note in notes) == (word is None)
+
+
 @pytest.mark.parametrize("family", ["lfm3", "minimax_m1", "minimax_text_01"])
 @pytest.mark.parametrize("framework", ["vllm", "sglang"])
 def test_models_without_a_class_in_a_server_have_no_flags(framework: str, family: str) -> None:

@@ -20,10 +20,13 @@ MADE_WEIGHTS: Final = ("fp8",)
 #:
 #: Source
 #:     vllm 0.33.0, ``config/cache.py``; sglang 0.5.23, ``srt/arg_groups/fields/model.py``;
-#:     llama.cpp in llama-cpp-python 0.3.36, ``kv_cache_types`` of ``common/arg.cpp``.
+#:     llama.cpp in llama-cpp-python 0.3.36, ``kv_cache_types`` of ``common/arg.cpp``; of
+#:     TensorRT-LLM what NVIDIA's aiconfigurator 0.12.0 writes for it, ``kv_cache_dtype`` of
+#:     ``generator/config/backend_config_mapping.yaml``.
 CACHES: Final[Mapping[str, Mapping[str, str]]] = {
     "vllm": {"bf16": "bfloat16", "fp8": "fp8"},
     "sglang": {"bf16": "bf16", "fp8": "fp8_e4m3"},
+    "tensorrt-llm": {"bf16": "bfloat16", "fp8": "fp8"},
     "llama.cpp": {
         "fp16": "f16",
         "bf16": "bf16",
@@ -887,6 +890,7 @@ def _tensorrt(plan: Speculation) -> Launch:
     stated = plan.settings.stated
     unknown = [key for key in ("mixed", "state-dtype") if key in stated]
     notes += [_not_told(_TENSORRT, key, stated[key]) for key in unknown]
+    notes += _cache_notes(plan, "tensorrt-llm", _TENSORRT)
     notes.append(f"keys as of {_TENSORRT}, not checked against its definitions")
     if plan.pipeline_parallel > 1:
         notes.append(f"whether {_TENSORRT} drafts in a pipeline was not read")
@@ -901,7 +905,7 @@ def _tensorrt_settings(plan: Speculation) -> dict[str, object]:
     cache = {
         "free_gpu_memory_fraction": settings.memory_frac,
         "enable_block_reuse": settings.prefix_cache,
-        "dtype": plan.kv_cache,
+        "dtype": CACHES["tensorrt-llm"].get(plan.kv_cache or ""),
     }
     keys: dict[str, object] = {
         "max_batch_size": settings.running,
