@@ -270,6 +270,9 @@ def test_no_draft_model_of_a_family_that_is_read_as_its_layers_for_mtp(
     for family in runs.split():
         for kind in ("model", "pard") if framework == "vllm" else ("model",):
             assert launch(planned(kind, draft_family=family), framework).text
+    if framework == "vllm":  # of a family only where the config names layers for mtp
+        with pytest.raises(OptionError, match="no draft model of the family nemotron_h"):
+            launch(planned("model", draft_family="nemotron_h", draft_has_mtp=True), framework)
     for family in read_as_mtp.split():
         with pytest.raises(OptionError, match=f"no draft model of the family {family}"):
             launch(planned("model", draft_family=family), framework)

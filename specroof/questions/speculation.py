@@ -43,6 +43,7 @@ def speculation_of(
         block=drafter.max_draft_len,
         is_recurrent=any(isinstance(core, RecurrentCore) for _, core in model.counted_cores),
         draft_family=own.family if own else "",
+        draft_has_mtp=own is not None and MTP_NOTE in own.notes,
         vocab_sizes=(own.vocab_size, model.vocab_size) if own else None,
         **more,
     )

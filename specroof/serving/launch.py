@@ -301,6 +301,8 @@ class Speculation:
         Whether layers of the model keep a state that cannot be cut back to an earlier token.
     draft_family
         The family of a draft model; empty for other drafters.
+    draft_has_mtp
+        Whether the config of a draft model names layers for mtp.
     vocab_sizes
         Tokens of a draft model, and of the model; None for other drafters.
 
@@ -328,6 +330,7 @@ class Speculation:
     on_host: bool = False
     is_recurrent: bool = False
     draft_family: str = ""
+    draft_has_mtp: bool = False
     vocab_sizes: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
@@ -685,7 +688,9 @@ def vllm_config(plan: Speculation) -> tuple[dict[str, object], list[str]]:
     if lacking is not None:
         _refuse_model(plan, VLLM, lacking, "mtp where the model has it, eagle, ngram or a model")
     _refuse_vocabulary(plan, VLLM)
-    _refuse_own_family(plan, VLLM, _VLLM_AS_MTP)
+    # Of this family, only where it has such layers: Nemotron-3 Super and Ultra.
+    more = {"nemotron_h"} if plan.draft_has_mtp else set()
+    _refuse_own_family(plan, VLLM, _VLLM_AS_MTP | more)
     if plan.pipeline_parallel > 1 and lacking is not None and plan.family:
         family = plan.family.removesuffix("_text")
         if family not in _VLLM_STAGED:
