@@ -468,9 +468,9 @@ def test_a_calibrated_engine_keeps_the_rules_of_its_server(
     }
     assert [chip.setup.engine.name for chip in found.values()] == ["mine", "mine", "generic"]
     # One more file to name, and the server that its rules are of.
-    (measure,) = {chip.to_measure.command for chip in (found[None], found["sglang"])}  # type: ignore[union-attr]
-    assert f"-H {path}" in str(measure)
-    assert str(measure).endswith("--framework sglang")
+    (measure,) = {chip.to_measure.commands for chip in (found[None], found["sglang"])}  # type: ignore[union-attr]
+    assert f"specroof validate bench.jsonl -H {path} " in str(measure)
+    assert "sglang.launch_server" in str(measure)
     told = " ".join([*found["sglang"].notes, *found["sglang"].warnings])
     assert "not a server" not in told
     assert "stands in" not in told

@@ -115,8 +115,9 @@ def test_simulate_shows_exactness() -> None:
         run("acceptance", "simulate", "--markov", "--vocabulary", "5", "--tokens", "5000", "--json")
     )
     # 4 for each token before, less where rare outcomes are counted as one
-    assert 10 <= result["degrees_of_freedom"] <= 5 * 4
-    assert result["n_tokens"] >= 5000
+    (row,) = result["rows"]
+    assert 10 <= row["degrees_of_freedom"] <= 5 * 4
+    assert row["n_tokens"] >= 5000
 
 
 def test_simulate_batch_shows_percentiles() -> None:

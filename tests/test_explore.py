@@ -285,7 +285,7 @@ def test_without_names_all_bundled_models_and_twelve_chips_are_taken() -> None:
 def test_objects_are_called_by_their_names() -> None:
     model, chip = specroof.load_model("Qwen/Qwen3-8B"), specroof.load_hardware("b200")
     found = specroof.explore([model], [chip], options={"kv_dtype": "fp8"}, **SMALL)
-    said = found.to_dict()
+    said = found.to_dict()["case"]
     assert (said["models"], said["hardware"]) == ([model.name], [chip.name])
     assert said["options"] == {"kv_dtype": "fp8"}
     assert said["batch_size"] == [1.0, 8.0, 64.0]

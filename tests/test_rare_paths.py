@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import signal
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +16,8 @@ import pytest
 import specroof
 from benchmark_points import MODEL
 from fitting import shared_fit
-from specroof import OutputError, load_drafter, load_hardware, speedup_curve
+from server_pages import Life, vllm_page
+from specroof import OptionError, OutputError, load_drafter, load_hardware, speedup_curve
 from specroof.drafters.base import chain_proposals
 from specroof.engines import calibrated_yaml, predicted_tokens_per_s
 from specroof.engines.record import MeasuredCase
@@ -24,7 +26,11 @@ from specroof.evidence.bundled import load_measurements
 from specroof.latency import Deployment, engine_setup
 from specroof.plot import study_figures
 from specroof.questions.explore import explore
+from specroof.questions.hardware import new_hardware, show_hardware
+from specroof.questions.played_loads import PlayedPlan
 from specroof.questions.sweep import _stop
+from specroof.serving.launch import Speculation, launch
+from specroof.serving.workload import Load, Workload
 from specroof.speedup.overview import Overview
 from specroof.speedup.result import tokens_spread
 from specroof.sweeps import places
@@ -202,3 +208,114 @@ def test_a_worker_ends_with_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not ended.wait(0.05)
     parent_end.close()
     assert ended.wait(5)
+
+
+# --- What only some calls of questions say --------------------------------------------------------
+
+QWEN = "Qwen/Qwen3-8B"
+EAGLE = "eagle3,accept=0.7"
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (
+            lambda: specroof.adaptive(
+                QWEN, "h100", drafter=EAGLE, batch_size=1, pipeline_parallel=2
+            ),
+            "pipeline_parallel is 2; allowed: 1",
+        ),
+        (
+            lambda: specroof.frontier(
+                QWEN, "h100", drafters=EAGLE, devices=[3], pipeline_parallel=2
+            ),
+            "devices is 3; allowed: multiples of pipeline_parallel, which is 2",
+        ),
+        (
+            lambda: specroof.rollout(QWEN, [], drafters=EAGLE, lengths="lognormal=40/80"),
+            r"hardware is \[\]; allowed: one chip or more",
+        ),
+        (lambda: new_hardware("two\nlines"), "name is 'two.nlines'; allowed: the name of a chip"),
+        (lambda: launch(Speculation(kind="ngram", schedule=((1, 8, 3),)), "lmstudio"), "ngram"),
+    ],
+)
+def test_what_a_question_cannot_answer_is_refused(ask: Callable[[], Any], said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        ask()
+
+
+def test_a_metrics_page_of_another_server_than_the_framework_is_refused(tmp_path: Path) -> None:
+    page = tmp_path / "vllm.txt"
+    page.write_text(vllm_page(Life(1000.0)))
+    with pytest.raises(OptionError, match="framework is 'sglang'; allowed: vllm"):
+        specroof.doctor(QWEN, "h100", pages=[page], framework="sglang")
+
+
+def test_a_template_of_a_chip_is_an_answer_without_rows() -> None:
+    found = new_hardware("my-chip")
+    assert (found.rows, found.title) == ((), "my-chip")
+    assert found.to_dict()["rows"] == []
+
+
+def test_a_chip_with_a_host_names_it() -> None:
+    assert "CPU" in str(show_hardware("rtx-4090+cpu-2ch-ddr5"))
+
+
+def test_experts_of_the_host_are_told_to_llama_cpp() -> None:
+    found = specroof.advise(
+        "Qwen/Qwen3-30B-A3B", "rtx-4090+cpu-2ch-ddr5", drafters="ngram,accept=0.7,match=0.5",
+        framework="llama.cpp", input_len=500, output_len=50, concurrency=1,
+        options={"n_cpu_moe": 12, "weight_dtype": "q4_k_m"},
+    )  # fmt: skip
+    assert "--n-cpu-moe 12" in str(found)
+
+
+def test_a_threshold_without_bands_and_of_requests() -> None:
+    requests: dict[str, Any] = {"input_len": 200, "output_len": 50}
+    (row,) = specroof.breakeven(
+        QWEN, "h100", drafter=EAGLE, engine="ideal", concurrency=2, **requests
+    ).rows
+    assert row.record["speedup_low"] is row.record["speedup_high"] is None
+    (row,) = specroof.breakeven(
+        QWEN, "h100", drafter=EAGLE, solve="batch", most=4, steady=True, **requests
+    ).rows
+    assert (row.answer, row.unknown_from) == ("beyond", 5)
+
+
+def test_a_frontier_at_a_rate_beyond_a_default_and_on_an_engine_without_one() -> None:
+    load: dict[str, Any] = {"input_len": 500, "output_len": 300, "rate": 30, "requests": 200}
+    found = specroof.frontier(QWEN, "h100", drafters=EAGLE, engine="sglang", **load)
+    limits = [row.running_limit for row in found.rows]
+    assert any(limit is None or limit > 48 for limit in limits)
+    ideal = specroof.frontier(QWEN, "h100", drafters=EAGLE, engine="ideal", batch_size=[1, 8])
+    assert {row.running_limit for row in ideal.rows} == {None}
+
+
+def test_a_schedule_that_takes_longer_when_it_is_played_is_said() -> None:
+    load = Load([1], [700], Workload(500, 400), requests=[8], rate=[4])
+    plain, drafting = ({"mean_latency_s": np.array([one])} for one in (2.0, 2.5))
+    plan = PlayedPlan(load, plain, drafting, (np.inf, np.inf), None, has_targets=False)
+    (said,) = plan.warnings
+    assert "longer with these drafts at 4" in said
+
+
+def test_a_rollout_of_one_answer_has_one_length() -> None:
+    found = specroof.rollout(QWEN, "h100", drafters=EAGLE, lengths=40, n_requests=1)
+    assert [row.policy for row in found.rows] == ["off", "fixed", "schedule"]
+    assert found.rows[1].makespan_s == found.rows[2].makespan_s
+
+
+def test_a_schedule_that_is_no_faster_when_it_is_played_is_not_taken() -> None:
+    found = specroof.rollout(
+        QWEN, "h100", drafters="ngram,accept=0.5,match=0.2", lengths="lognormal=40/80",
+        n_requests=12, seed=48,
+    )  # fmt: skip
+    _, fixed, schedule = found.rows
+    assert (schedule.makespan_s, schedule.ranges) == (fixed.makespan_s, fixed.ranges)
+
+
+def test_the_bench_of_requests_that_come_by_themselves_predicts_no_throughput() -> None:
+    load: dict[str, Any] = {"input_len": 500, "output_len": 50, "rate": 2, "requests": 40}
+    found = specroof.advise(QWEN, "h100", drafters=EAGLE, bench=True, **load)
+    assert "sglang.launch_server" in str(found)
+    assert "predicted by engine" not in str(found)

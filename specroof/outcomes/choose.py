@@ -52,6 +52,8 @@ def decision_of(choice: Choice) -> LoadDecision:
     >>> from specroof.policies.decision import best_choice
     >>> [decision_of(best_choice([1.0, 1.4], low=[1, low])) for low in (1.2, 0.9)]
     ['on', 'unclear']
+    >>> decision_of(best_choice([1.0, 0.9]))
+    'off'
     """
     if not choice.draft_len:
         return "off"

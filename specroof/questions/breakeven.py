@@ -563,13 +563,10 @@ def _run(
         threshold = Threshold("always" if pays else "at", float(last), there, ceiling)
         if not ends and last == places[-1]:
             threshold = Threshold("beyond", None, there, ceiling)
-    own = {name: one for name, one in known.items() if one is not None}
-    if sought.case.load.workload and "batch_size" in own:
-        own["concurrency"] = own.pop("batch_size")
     return sought.row(
         wanted,
         threshold,
-        **own,
+        **{name: one for name, one in known.items() if one is not None},
         runs=tuple(runs),
         room_ends=bool(runs) and ends,
         unknown_from=None if ends else beyond,

@@ -550,10 +550,8 @@ def _rates_within(
 
 def _unbeaten(points: _Columns, request: FrontierRequest) -> _Columns:
     """Return the points that no other beats, in any server or by default, in their order."""
-    index = [_frontier(points, request).index]
-    if "running_limit" in points:
-        index.append(_frontier(_by_default(points), request).index)
-    kept = np.unique(np.concatenate(index))
+    every, by_default = _frontier(points, request), _frontier(_by_default(points), request)
+    kept = np.unique(np.concatenate([every.index, by_default.index]))
     return {name: column[kept] for name, column in points.items()}
 
 

@@ -15,7 +15,7 @@ from specroof.drafters import Drafter
 from specroof.errors import OptionError, refuse
 from specroof.latency import Deployment, Setup
 from specroof.outcomes.case import Case
-from specroof.outcomes.choose import choose, decided
+from specroof.outcomes.choose import choose
 from specroof.outcomes.outcomes import Outcomes, outcomes
 from specroof.outcomes.rows import (
     LOAD_KEYS,
@@ -27,7 +27,7 @@ from specroof.outcomes.rows import (
     point_columns,
 )
 from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
-from specroof.policies.decision import Choice, Decisions, LoadDecision
+from specroof.policies.decision import Choice, LoadDecision
 from specroof.quantities import records_of
 from specroof.questions.answer import Charted, Of, case_of, rows_table, title_of
 from specroof.questions.case import asked_case, asked_load
@@ -166,11 +166,6 @@ class Prediction(Charted):
     def played(self) -> tuple[PlayedLoads, ...]:
         """What clients see with each drafter, request by request; empty of a steady state."""
         return tuple(one.played for one in self.outcomes if one.played is not None)
-
-    @cached_property
-    def decided(self) -> tuple[Decisions, ...]:
-        """What to do with each drafter, as arrays over contexts and loads."""
-        return tuple(map(decided, self.outcomes))
 
     @cached_property
     def decisions(self) -> tuple[tuple[tuple[Choice, LoadDecision], ...], ...]:

@@ -1092,9 +1092,9 @@ class DeploymentRequest:
     framework: Annotated[
         str | None,
         Parameter(
-            "Server software: the chip's engine profile of it predicts, else the generic one with "
-            "its rules.",
-            metavar="|".join(SERVERS),
+            f"Server software, of {', '.join(SERVERS)}: the chip's engine profile of it predicts, "
+            "else the generic one with its rules.",
+            metavar="WORD",
             names=lambda: SERVERS,
             shown="that of the engine",
             panel=_PLACEMENT,

@@ -170,6 +170,8 @@ def record_columns(records: Sequence[Mapping[str, Any]], names: Sequence[str]) -
     --------
     >>> record_columns([{"draft_len": 3, "drafter": None}], ["draft_len", "drafter"])
     {'draft_len': array([3.]), 'drafter': array([''], dtype='<U1')}
+    >>> record_columns([{"is_cheapest": True}], ["is_cheapest"])
+    {'is_cheapest': array([ True])}
     """
     columns: Columns = {}
     for name in names:

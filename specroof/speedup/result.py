@@ -395,12 +395,6 @@ class SpeedupCurve:
             yield slice(start, start + step)
 
     @property
-    def is_best(self) -> npt.NDArray[np.bool_]:
-        """The points with the best draft length; none where nothing runs."""
-        best = self.draft_len == self.best_draft_len[..., None]
-        return np.asarray(best & np.isfinite(self.best_speedup)[..., None])
-
-    @property
     def band_columns(self) -> dict[str, Array]:
         """The ends of the band of each speedup by name; NaN where there is none."""
         ends = {"speedup_low": self.speedup_low, "speedup_high": self.speedup_high}
