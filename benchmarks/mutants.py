@@ -297,9 +297,10 @@ class Reached:
 
         self.data = CoverageData(str(coverage_file))
         self.data.read()
-        self.files = {
-            file[file.index("/specroof/") + 1 :]: file for file in self.data.measured_files()
-        }
+        # Not those of a wheel that is installed beside this checkout.
+        own = f"{Path(__file__).parents[1]}/"
+        files = [file for file in self.data.measured_files() if file.startswith(f"{own}specroof/")]
+        self.files = {file.removeprefix(own): file for file in files}
         self.seconds: dict[tuple[str, str], float] = defaultdict(float)
         row = re.compile(r"^ *([\d.]+)s (?:call|setup) +\S*?([\w-]+)\.py::(\w+)", re.MULTILINE)
         for spent, file, name in row.findall(log.read_text()):
