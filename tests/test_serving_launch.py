@@ -744,3 +744,8 @@ def test_servers_that_follow_the_load_have_a_schedule(
         assert (framework in follow) == (
             "batch_size" in flags.text or bool("adaptive.json" in flags.files)
         )
+
+
+@pytest.mark.parametrize("framework", ["llama.cpp", "mlx", "lmstudio"])
+def test_no_server_of_one_user_has_a_schedule_of_lengths(framework: str) -> None:
+    assert not follows_load("model", framework)

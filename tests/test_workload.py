@@ -24,7 +24,7 @@ from specroof.latency import Deployment, engine_setup
 from specroof.serving.capacity import in_server
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.prefills import end_to_end, end_to_end_tokens_per_s, request_s
-from specroof.serving.workload import Workload
+from specroof.serving.workload import Load, Workload
 
 MODEL, CHIP = load_model("Qwen/Qwen3-8B"), load_hardware("b200")
 positive = st.floats(min_value=1e-4, max_value=10)
@@ -261,3 +261,8 @@ def test_a_server_without_a_cache_has_no_hits() -> None:
     assert np.all(whole_of("sglang", server="prefix-cache=off", prefix_hit_rate=0).ttft_s > 0)
     with pytest.raises(OptionError, match=r"prefix_hit_rate is 0\.5; allowed: with the lengths of"):
         predict("Qwen/Qwen3-8B", "h100", drafters="ideal", prefix_hit_rate=0.5)
+
+
+def test_lengths_of_a_steady_state_are_at_least_a_token() -> None:
+    load = Load([1.0], [1.0], Workload(1, 2), length_range=(0.2, 0.4))
+    assert load.steady.workload == Workload(1, 1)
