@@ -1416,8 +1416,6 @@ _MATCHES: Final = "random prompts repeat little: vLLM verifies drafts just where
 
 #: What the commands of a benchmark are called in JSON.
 _TITLED: Final = ("title", "command")
-#: The least share that a percentage with one digit after the point shows.
-_SHOWN_SHARE: Final = 0.0005
 #: Letters of a kind of drafter that it has room for.
 _LONGEST_NAME: Final = 8
 #: Other lengths, shapes and drafters that the table has room for, beside those advised.
