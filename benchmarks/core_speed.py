@@ -24,6 +24,8 @@ RUNNER: Final = '''
 import importlib, io, json, sys, time
 import numpy as np
 import specroof
+from specroof.outcomes.outcomes import Outcomes
+from specroof.outcomes.rows import point_columns
 from specroof.sweeps.places import table_writer
 
 side, models = int(sys.argv[1]), json.loads(sys.argv[2])
