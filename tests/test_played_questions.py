@@ -4,8 +4,8 @@ import csv
 import io
 import json
 import math
-import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -501,7 +501,7 @@ def test_a_bar_shows_on_a_terminal_what_takes_long(
             self.pos += steps
             shown.append(self.pos)
 
-    commands = sys.modules["specroof.cli.commands"]
+    commands = import_module("specroof.cli.commands")
     monkeypatch.setattr(commands, "_LONG", most)
     monkeypatch.setattr(commands.typer, "progressbar", Bar)
     monkeypatch.setattr(commands, "sys", Terminal())

@@ -12,9 +12,17 @@ from specroof.acceptance import ContextAcceptance
 from specroof.arrays import Array, BoolArray
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.outcomes.case import Case
+from specroof.outcomes.replays import Replays
 from specroof.serving.capacity import RoomRule
 from specroof.serving.end_to_end import EndToEnd
-from specroof.serving.played import FIGURES, PlayedLoads, part_of, played_loads, played_server
+from specroof.serving.played import (
+    FIGURES,
+    PlayedLoads,
+    PlayedServer,
+    part_of,
+    played_loads,
+    played_server,
+)
 from specroof.serving.served import Limits, ServedCurve, served_curve
 from specroof.serving.workload import Load
 
@@ -31,9 +39,12 @@ class Outcomes(ServedCurve):
     played
         What clients see of requests that are played through; None of a steady state. `end_to_end`
         then says the same by the names that it has of a steady state.
+    replays
+        The same requests at the ends of bands; None of a steady state.
     """
 
     played: PlayedLoads | None = None
+    replays: Replays | None = None
 
     @property
     def running(self) -> Array:
@@ -56,8 +67,8 @@ class Outcomes(ServedCurve):
         The speedup; of loads that are `unsustained`, what the largest rate gains: see
         `specroof.serving.played.PlayedLoads.deciding`.
         """
-        gain, low, high = self.curve.speedup, self.curve.speedup_low, self.curve.speedup_high
-        ends = gain, gain if low is None else low, gain if high is None else high
+        gain = self.curve.speedup
+        ends = gain, *(self.speedup_ends or (gain, gain))
         if self.played is None or not self.unsustained.any():
             return ends
         place = self.unsustained[:, None]
@@ -66,6 +77,27 @@ class Outcomes(ServedCurve):
             for other, one in zip(self.played.deciding, ends, strict=True)
         )
         return middle, least, most
+
+    @property
+    def speedup_ends(self) -> tuple[Array, Array] | None:
+        """The ends of the band of each speedup; None without a band."""
+        low, high = self.curve.speedup_low, self.curve.speedup_high
+        if low is None or high is None:
+            return None
+        if self.replays is None:
+            return low, high
+        return self.replays.ends("speedup", self.curve.speedup, (low, high))
+
+    @property
+    def figure_ends(self) -> dict[str, tuple[Array, Array] | None]:
+        """The ends of the bands of throughput, TPOT and TTFT by name; None without a band."""
+        ends = super(Outcomes, self).figure_ends
+        if self.replays is None or self.end_to_end is None:
+            return ends
+        return {
+            name: self.replays.ends(name, getattr(self.end_to_end, name), pair)
+            for name, pair in ends.items()
+        }
 
     @property
     def state_notes(self) -> list[str]:
@@ -108,6 +140,7 @@ class PlayedRequests(EndToEnd):
     def figure_ends(self) -> dict[str, tuple[Array, Array] | None]:
         """The ends of bands: of requests that come by themselves none of throughput."""
         ends = super(PlayedRequests, self).figure_ends
+        ends["ttft"] = self.curve.figure_ends("played_ttft_s", self.ttft_s, per_speedup=0)
         return ends if self.sums_work else ends | {"tokens_per_s": None}
 
     def _seen(self, name: str) -> Array:
@@ -196,11 +229,12 @@ def outcomes(
         else {*range(1, max_draft_len + 1)}
         for place in places
     }
-    seen, done = list[PlayedLoads](), 0
+    seen, servers, done = list[PlayedLoads](), list[PlayedServer](), 0
     steps = [(1 + len(lengths[place])) * load.requests[place] for place in places]
     for place, count in zip(places, steps, strict=True):
         part = load.part(place)
         server = played_server(deployment, drafting, part, room, max_draft_len, raises=case.raises)
+        servers.append(server)
         with part_of(done, sum(steps)):
             seen.append(played_loads(server, part, [*lengths[place]], case.targets))
         done += count
@@ -212,7 +246,10 @@ def outcomes(
         if served.told:
             served = replace(served, told=_told_at_peaks(in_closed_form, played, waits))
     whole = _requests(served, played, places)
-    return Outcomes(served.decoding, served.room, whole, served.told, served.largest, played)
+    replays = Replays(whole.curve, played, tuple(servers), tuple(places))
+    return Outcomes(
+        served.decoding, served.room, whole, served.told, served.largest, played, replays
+    )
 
 
 def _told_at_peaks(

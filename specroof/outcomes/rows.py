@@ -125,7 +125,7 @@ def load_arrays(
         "reason": np.where(has_room, found.reason, "memory"),
     }
     bands = {name: (at(pair[0]), at(pair[1])) for name, pair in one.figure_ends.items() if pair}
-    if curve.speedup_low is not None:
+    if one.speedup_ends is not None:
         known = has_room & (tried > 0)
         low, high = (np.where(known, end, np.nan) for end in (found.low, found.high))
         bands["tried_speedup"] = low, high
@@ -221,8 +221,8 @@ def point_arrays(one: Outcomes, money: Money | None = None) -> dict[str, Any]:
     }
     ends = {} if money is None else one.figure_ends
     bands = {name: pair for name, pair in ends.items() if pair}
-    if curve.speedup_low is not None and curve.speedup_high is not None:
-        bands["speedup"] = curve.speedup_low, curve.speedup_high
+    if one.speedup_ends is not None:
+        bands["speedup"] = one.speedup_ends
     if whole is not None:
         arrays |= {name: getattr(whole, name) for name in _OF_REQUESTS}
         arrays |= {
@@ -282,10 +282,10 @@ def bands_around(
         The outcomes at one context, the position of the load, and the lengths that are drafted.
     """
     whole, curve = one.end_to_end, one.curve
-    pairs = {"speedup": (curve.speedup_low, curve.speedup_high), **one.figure_ends}
+    pairs = {"speedup": one.speedup_ends, **one.figure_ends}
     bands = {}
     for name, pair in pairs.items():
-        if name in row.quantities() and pair is not None and pair[0] is not None:
+        if name in row.quantities() and pair is not None:
             grids: Any = (getattr(curve if name == "speedup" else whole or one, name), *pair)
             middle, low, high = (grid[0, place, draft_lens] for grid in grids)
             value = getattr(row, name)

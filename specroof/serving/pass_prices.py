@@ -1,7 +1,7 @@
 """Seconds of a server's passes, priced once over a grid and read off between its points."""
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -67,6 +67,10 @@ class Grid:
         below += share * (first[column + 1] - below)
         above += share * (second[column + 1] - above)
         return below + (x - low) / (xs[row + 1] - low) * (above - below)
+
+    def times(self, factor: float) -> "Grid":
+        """Return the function, so many times as large."""
+        return Grid(self.x, self.y, factor * self.values)
 
     def row(self, x: float) -> list[float]:
         """Return the values at one `x` and all points of the other axis."""
@@ -148,6 +152,16 @@ class PassPrices:
         """
         prompts_s = self.prompt_s.at(tokens, attended)
         return prompts_s + self.sharing_s.at(batch, tokens) + self.context_s.at(batch, context)
+
+    def times(self, passes: float, rounds: float = 1.0) -> "PassPrices":
+        """Return passes that take so many times as long, and rounds so many times besides."""
+        return replace(
+            self,
+            round_s=self.round_s.times(passes * rounds),
+            prompt_s=self.prompt_s.times(passes),
+            sharing_s=self.sharing_s.times(passes),
+            context_s=self.context_s.times(passes * rounds),
+        )
 
 
 def pass_prices(

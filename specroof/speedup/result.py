@@ -421,7 +421,8 @@ class SpeedupCurve:
         )
 
     @cached_property
-    def _ends_as_priced(self) -> tuple[Array, Array] | None:
+    def ends_as_priced(self) -> tuple[Array, Array] | None:
+        """The ends of the band of each speedup, with launches that nobody timed as priced."""
         if self.band is None:
             return None
         width = self.band.width_at(self.running_batch, self.context_len[:, None, None])
@@ -429,9 +430,9 @@ class SpeedupCurve:
 
     @cached_property
     def _ends(self) -> tuple[Array, Array] | None:
-        if self._ends_as_priced is None:
+        if self.ends_as_priced is None:
             return None
-        low, high = self._ends_as_priced
+        low, high = self.ends_as_priced
         launched = np.broadcast_to(self.launched, self.speedup.shape)
         gain = launched / launched[..., :1]  # of the speedup, where launches take no time
         return _read_only(low * np.minimum(gain, 1.0)), _read_only(high * np.maximum(gain, 1.0))
@@ -465,7 +466,7 @@ class SpeedupCurve:
             return None
         below = above = np.zeros(values.shape)
         if per_speedup:
-            low, high = self._ends_as_priced or band_ends(self.speedup, np.nan, self.spread)
+            low, high = self.ends_as_priced or band_ends(self.speedup, np.nan, self.spread)
             below, above = np.log(self.speedup / low), np.log(high / self.speedup)
         if per_speedup < 0:
             below, above = above, below

@@ -1,0 +1,140 @@
+"""Bands of requests that are played through: the same load again, with times at their ends."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from typing import Final
+
+import numpy as np
+
+from specroof.arrays import Array
+from specroof.hardware import served_width
+from specroof.serving.played import PlayedLoads, PlayedServer
+from specroof.serving.workload import Requests
+from specroof.speedup.result import SpeedupCurve, best_index, within_measured
+
+#: Figures of a play; what has bands; and whose widths of `specroof.hardware.SERVED_FIGURES` count.
+_PLAYED: Final = ("tokens_per_s", "mean_tpot_s", "mean_ttft_s", "mean_latency_s")
+_BANDED: Final = ("speedup", "tokens_per_s", "tpot_s", "ttft_s")
+_WIDTHS: Final = ("tpot_s", "tokens_per_s", "played_ttft_s")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Replays:
+    """Loads that are played again at the ends of the bands of times, once these are asked for.
+
+    Without drafts, and with as many as are best at the load: other lengths keep the bands of the
+    engine around what was played.
+
+    Parameters
+    ----------
+    curve
+        Of the requests, with the bands of the engine.
+    played
+        The loads as expected.
+    servers, places
+        What each was played on, and its place along the curve's batch sizes.
+
+    Counts
+        errors of passes, which a server shares with and without drafts, those of rounds with
+        drafts, and those of waits and throughput that measured loads have beyond the times of
+        passes, as independent of one another.
+    Source
+        As `specroof.speedup.result.band_ends`: errors of products add up as squares of logarithms.
+    """
+
+    curve: SpeedupCurve
+    played: PlayedLoads
+    servers: Sequence[PlayedServer]
+    places: Sequence[int]
+
+    def ends(
+        self, name: str, middle: Array, usual: tuple[Array, Array] | None
+    ) -> tuple[Array, Array] | None:
+        """Return the ends of a band: of replays where there are any, else the engine's.
+
+        Parameters
+        ----------
+        name
+            ``speedup``, ``tokens_per_s``, ``tpot_s`` or ``ttft_s``.
+        middle, usual
+            The figure, and the engine's ends around it, axes as in the curve; None where it has
+            none.
+        """
+        below, above = self._sides[name]
+        known = np.isfinite(below) & np.isfinite(above)
+        if usual is None and not known.any():
+            return None
+        low, high = usual or (np.nan, np.nan)
+        return (
+            np.where(known, middle * np.exp(-below), low),
+            np.where(known, middle * np.exp(above), high),
+        )
+
+    @cached_property
+    def _sides(self) -> dict[str, Array]:
+        """The logarithms of both sides of bands, axes (side, curve's); NaN without a replay."""
+        sides = np.full((len(_BANDED), 2, *self.curve.round_s.shape), np.nan)
+        for number, requests in enumerate(self.played.load.played()):
+            for drafts in {0, self._best(number)}:
+                found = self._sides_at(number, requests, drafts)
+                sides[:, :, 0, self.places[number], drafts] = found
+        return dict(zip(_BANDED, sides, strict=True))
+
+    def _best(self, number: int) -> int:
+        """Return the drafts that are best at a load, off being no option; 0 without room."""
+        played, gains = self.played, self.curve.speedup[0, self.places[number]]
+        if played.unsustained[number]:
+            gains = played.deciding[0, number]
+        choices = within_measured(gains, played.measured_draft_len)[1:]
+        return 1 + int(best_index(choices)) if np.isfinite(choices).any() else 0
+
+    def _sides_at(self, number: int, requests: Requests, drafts: int) -> Array:
+        """Return the logarithms of both sides of bands at a load, axes (`_BANDED`, side)."""
+        curve, at = self.curve, (0, self.places[number])
+        sums_work = self.played.sums_work
+        prices = [*self.servers[number].prices]
+
+        @cache
+        def logs(drafts: int, passes: float, rounds: float = 1.0) -> Array:
+            if not np.isfinite(passes * rounds):
+                return np.full(len(_PLAYED), np.nan)
+            scaled = prices.copy()
+            scaled[drafts] = prices[drafts].times(passes, rounds)
+            seen = replace(self.servers[number], prices=scaled).play(requests, drafts).figures()
+            return np.log([seen.get(name, np.nan) for name in _PLAYED])
+
+        def figures(passes: float = 1.0, rounds: float = 1.0) -> Array:
+            plain = logs(0, passes)
+            drafted = logs(drafts, passes, rounds) if drafts else plain
+            rate, *_, latency_s = drafted - plain
+            return np.array([rate if sums_work else -latency_s, *drafted[:-1]])
+
+        def sides(*times: tuple[float, float]) -> Array:
+            changes = [figures(*pair) - figures() for pair in times]
+            return np.array([-np.fmin.reduce(changes), np.fmax.reduce(changes)]).clip(0).T
+
+        load = curve.batch_size[at[1]], curve.context_len[0]
+        of_passes, of_rate, of_waits = (
+            np.nan if width is None else float(width)
+            for width in (served_width(curve.served_bands, name, *load) for name in _WIDTHS)
+        )
+        passes = sides((np.exp(of_passes), 1.0), (np.exp(-of_passes), 1.0))
+        # Of requests that come by themselves, throughput is theirs.
+        passes = np.maximum(passes.T, [0.0, of_rate if sums_work else 0.0, 0.0, of_waits]).T
+        passes[0] = np.nan_to_num(passes[0])  # an engine may know the errors of speedups alone
+        if not drafts:
+            rounds = np.zeros(passes.shape)
+        elif curve.ends_as_priced is None:
+            rounds = np.full(passes.shape, np.nan)
+        else:
+            # Without a speedup at the load, by the band of the one of the full server.
+            gain, low, high = (
+                self.servers[number].stable_gain[:, drafts]
+                if self.played.unsustained[number]
+                else [end[at][drafts] for end in (curve.speedup, *curve.ends_as_priced)]
+            )
+            rounds = sides((1.0, gain / low), (1.0, gain / high))
+        launched = np.broadcast_to(curve.launched, curve.round_s.shape)[at]
+        bare = sides((1 / launched[0], launched[0] / launched[drafts]))
+        return np.hypot(passes, rounds) + bare

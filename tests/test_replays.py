@@ -1,0 +1,136 @@
+"""Bands of played requests: the load again, on a server whose passes or rounds take longer."""
+
+import math
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+from specroof import HardwareProfile, load_hardware, predict
+from specroof.hardware import Band, EngineProfile
+from specroof.outcomes.outcomes import Outcomes
+
+PASSES: Final = 0.2
+ROUNDS: Final = 0.3
+#: Waits and throughput that were measured are off by less than passes are, but where told.
+NONE: Final = 1e-9
+SPEC: Final = "block,cost=0.2,drafts=3,accept-length=2.6@3"
+#: An answer of one round, so to speak, and one of a prompt; both without memory running out.
+SHORT: Final = {"input_len": 1, "output_len": 400}
+LONG: Final = {"input_len": 6000, "output_len": 60}
+RATE: Final = {"input_len": 2000, "output_len": 200, "rate": 3.0, "requests": 300}
+
+
+def chip(
+    *, passes: float = PASSES, rounds: float = ROUNDS, waits: float = NONE, times: float = 1.0
+) -> HardwareProfile:
+    """Return a chip without overheads whose passes all take so many times as long."""
+    widths = {"tpot_s": passes, "tokens_per_s": NONE, "ttft_s": 9.0, "played_ttft_s": waits}
+    engine = EngineProfile(
+        name="vllm",
+        bands={"other": Band(width=rounds, mean_error=0.1, points=9)},
+        served_bands={
+            name: {"any": Band(width=width, mean_error=0.1, points=9)}
+            for name, width in widths.items()
+        },
+    )
+    h100 = load_hardware("h100")
+    peak = replace(
+        h100.peak,
+        flops_per_s={name: rate / times for name, rate in h100.peak.flops_per_s.items()},
+        memory_bytes_per_s=h100.peak.memory_bytes_per_s / times,
+    )
+    return replace(h100, peak=peak, engines={"vllm": engine}, default_engine="vllm")
+
+
+def outcome(load: dict[str, Any], **times: float) -> Outcomes:
+    return predict("Qwen/Qwen3-8B", chip(**times), drafters=SPEC, **load).outcomes[0]
+
+
+def sides(one: Outcomes, name: str, drafts: int) -> tuple[float, float]:
+    """Return the logarithms of both sides of a band."""
+    ends = one.speedup_ends if name == "speedup" else one.figure_ends[name]
+    assert ends is not None
+    middle = (one.curve if name == "speedup" else one.end_to_end).__getattribute__(name)
+    below, above = (float(end[0, 0, drafts] / middle[0, 0, drafts]) for end in ends)
+    return -math.log(below), math.log(above)
+
+
+def best(one: Outcomes) -> int:
+    return int(one.curve.best_draft_len[0, 0])
+
+
+@pytest.mark.parametrize("load", [SHORT | {"concurrency": 8}, LONG | {"concurrency": 8}, RATE])
+def test_ends_without_drafts_are_those_of_a_slower_and_of_a_faster_chip(
+    load: dict[str, Any],
+) -> None:
+    one = outcome(load)
+    slow, fast = (outcome(load, times=math.exp(sign * PASSES)) for sign in (1, -1))
+    for name in ("tokens_per_s", "tpot_s", "ttft_s"):
+        ends = one.figure_ends[name]
+        assert ends is not None
+        seen = sorted(float(getattr(each.end_to_end, name)[0, 0, 0]) for each in (slow, fast))
+        assert [float(end[0, 0, 0]) for end in ends] == pytest.approx(seen, rel=1e-6), name
+    assert sides(one, "speedup", 0) == (0, 0)
+
+
+def test_of_clients_without_prompts_both_errors_add_up_as_squares() -> None:
+    one = outcome(SHORT | {"concurrency": 8})
+    both, rounds = math.hypot(PASSES, ROUNDS), ROUNDS
+    assert sides(one, "tpot_s", best(one)) == pytest.approx((both, both), rel=0.02)
+    assert sides(one, "tokens_per_s", best(one)) == pytest.approx((both, both), rel=0.02)
+    assert sides(one, "speedup", best(one)) == pytest.approx((rounds, rounds), rel=0.02)
+
+
+def test_prompts_which_drafts_do_not_shorten_narrow_the_band_of_a_speedup() -> None:
+    one = outcome(LONG | {"concurrency": 8})
+    below, above = sides(one, "speedup", best(one))
+    assert 0 < below < ROUNDS / 2
+    assert 0 < above < ROUNDS / 2
+    other = 1 if best(one) > 1 else 2  # a length that is not the best keeps the engine's band
+    assert sides(one, "speedup", other) == pytest.approx((ROUNDS, ROUNDS), rel=0.05)
+
+
+def test_a_server_that_hardly_keeps_up_may_not_keep_up() -> None:
+    calm = outcome(RATE | {"rate": 0.5})
+    rates = calm.stable_rates(1)
+    assert rates is not None
+    busy = outcome(RATE | {"rate": 0.97 * rates[0]})
+    assert not busy.unsustained.any()
+    assert sides(calm, "ttft_s", 0)[1] < 1.5 * PASSES
+    assert sides(busy, "ttft_s", 0)[1] > 3 * PASSES
+    for often, seldom in zip(
+        *(sides(one, "speedup", best(one)) for one in (busy, calm)), strict=True
+    ):
+        assert often > 1.2 * seldom
+
+
+def test_waits_are_off_by_what_measured_ones_are_where_that_is_more() -> None:
+    clients = SHORT | {"concurrency": 8}
+    wide = outcome(clients, waits=1.5)
+    assert sides(wide, "ttft_s", 0) == pytest.approx((1.5, 1.5))
+    assert sides(wide, "tpot_s", 0) == pytest.approx((PASSES, PASSES), rel=1e-6)
+
+
+def test_where_plain_decoding_cannot_keep_up_figures_with_drafts_have_a_band() -> None:
+    one = outcome(RATE | {"rate": 40.0, "requests": 60})
+    assert one.unsustained.all()
+    assert np.isnan(one.curve.speedup[0, 0, 1:]).all()
+    for name in ("tpot_s", "ttft_s", "tokens_per_s"):
+        below, above = sides(one, name, int(one.deciding[0][0, 0].argmax()))
+        assert below > 0.01, name
+        assert above > 0.01, name
+
+
+def test_an_engine_that_knows_errors_of_speedups_alone_has_bands_of_these() -> None:
+    bare = chip()
+    engine = replace(bare.engines["vllm"], served_bands={})
+    told = replace(bare, engines={"vllm": engine})
+    load = SHORT | {"concurrency": 8}
+    one = predict("Qwen/Qwen3-8B", told, drafters=SPEC, **load).outcomes[0]
+    assert sides(one, "speedup", best(one)) == pytest.approx((ROUNDS, ROUNDS), rel=0.02)
+    assert set(one.figure_ends.values()) == {None}
+    none = replace(bare, engines={"vllm": replace(engine, bands={})})
+    without = predict("Qwen/Qwen3-8B", none, drafters=SPEC, **load).outcomes[0]
+    assert without.speedup_ends is None
