@@ -29,6 +29,8 @@ def test_the_readme_shows_a_command_with_its_output() -> None:
 SHOWING = [name for name, text in TEXTS.items() if sessions(text)]
 #: The page that shows `specroof validate`, whose predictions other tests need too.
 VALIDATING = "docs/pages/engines.md"
+#: The page with all questions.
+QUESTIONS = "docs/pages/questions.md"
 
 
 @pytest.mark.slow
@@ -56,80 +58,75 @@ def test_a_stale_session_is_written_again_and_all_else_stays() -> None:
     assert refreshed(page) == page.replace("{}", models).replace("old", version)
 
 
-def test_the_readme_counts_what_is_bundled() -> None:
-    readme = " ".join(TEXTS["README.md"].split())
-    assert f"one of {len(model_names())} [bundled names]" in readme
-    assert f"one of {len(hardware_names())} bundled names" in readme
+def test_the_readme_is_short() -> None:
+    assert TEXTS["README.md"].count("\n") <= 120
+
+
+def test_the_page_of_questions_counts_what_is_bundled() -> None:
+    questions = " ".join(TEXTS[QUESTIONS].split())
+    assert f"one of {len(model_names())} [bundled names]" in questions
+    assert f"one of {len(hardware_names())} bundled names" in questions
+
+
+def row(title: str) -> str:
+    """Return what the table of accuracy in the README says of something."""
+    (found,) = re.findall(rf"^\| {re.escape(title)} \|(.*)\|$", TEXTS["README.md"], re.MULTILINE)
+    return str(found)
 
 
 @pytest.mark.slow
 def test_claims_of_accuracy_have_their_own_counts_and_sources(validated: Validation) -> None:
-    readme = " ".join(TEXTS["README.md"].split())
     others = " ".join(TEXTS["docs/pages/other-tools.md"].split())
     drafted = [score for score in validated.points if score.kind == "speedup"]
     by_source = Counter(score.point.source for score in drafted if score.is_trusted)
     counts = ", ".join(f"{count} of `{source}`" for source, count in by_source.most_common())
     n, total, ideal = by_source.total(), validated.total, validated.ideal_total
     words = ("two", "three", "four", "five", "six")[len(by_source) - 2]
-    assert f"On {n} published speedups of {words} sources ({counts})" in readme
+    speedup = row("speedup at a known acceptance length")
+    assert f"{n} of {words} sources ({counts})" in speedup
     right = total.verdict_accuracy
     assert right is not None
     mean, roofline = total.speedup_mean, ideal.speedup_mean
-    assert f"the mean error is {mean:.1%}" in readme
-    assert f"(a plain roofline: {roofline:.1%})" in readme
-    assert f"{right * n:.0f} decisions ({right:.1%}) are right" in readme
+    assert f"mean {mean:.1%}; a plain roofline {roofline:.1%}" in speedup
+    assert f"{right * n:.0f} right ({right:.1%})" in row("decision, on or off")
     assert f"{roofline:.1%} of {n} speedups (the fitted engines: {mean:.1%})" in others
     assert f"{ideal.verdict_accuracy:.1%} of the {n} verdicts right ({right:.1%})" in others
     left_out = Counter(score.point.source for score in drafted if not score.is_trusted)
     for source, count in left_out.items():
         errors = validated.sources[source]
-        off, rest = f"{errors.speedup_mean:.0%} off", f"{errors.verdict_accuracy:.0%} of"
-        assert f"Left out of these figures are the {count} speedups of `{source}`" in readme
-        assert f"they are {off}, and {rest} their decisions are right" in readme
-        assert f"specroof is {off} there, and {rest} its verdicts are right (`{source}`" in others
+        off, right = f"{errors.speedup_mean:.0%}", f"{errors.verdict_accuracy:.0%} of"
+        said = f"left out above: `{source}`, a server with larger overheads than any other"
+        assert f"{count} | mean {off}; {right} decisions right" in row(said)
+        assert (
+            f"specroof is {off} off there, and {right} its verdicts are right (`{source}`" in others
+        )
 
 
 def test_the_readme_states_the_errors_of_served_loads() -> None:
-    table = TEXTS["docs/pages/engines.md"].partition("served loads  ")[2]
-    readme = " ".join(TEXTS["README.md"].split())
-    loads, median, most, _, _, rate = re.findall(r"^total +(.*)$", table, re.MULTILINE)[0].split()[
-        :6
-    ]
-    first = re.findall(r"^total +(.*)$", table, re.MULTILINE)[1].split()[2]
+    table = TEXTS[VALIDATING].partition("served loads  ")[2]
+    steps, waits = (line.split() for line in re.findall(r"^total +(.*)$", table, re.MULTILINE)[:2])
 
     def whole(share: str) -> str:
         return f"{float(share.strip('%')):.0f}%"
 
-    assert f"Beside {loads} published loads" in readme
-    assert f"{whole(median)} off at the median and {whole(most)} at the 90th percentile" in readme
-    assert (
-        f"Tokens per second are {whole(rate)} off, the time to first token {whole(first)}" in readme
-    )
+    loads, median, most, _, _, rate = steps[:6]
+    step = row("time per token without drafts")
+    assert f"{loads} loads | median {whole(median)}, 90th percentile {whole(most)}" in step
+    assert f"median {whole(rate)}" in row("tokens per second")
+    assert f"median {whole(waits[2])} in closed form" in row("time to first token")
     tpot = table.partition("served loads by")[2].partition("served loads by")[0]
     by_server = {
         tuple(names.split()): whole(share)
         for names, share in re.findall(r"^server (\S+ \S+) +\d+ +(\S+%)", tpot, re.MULTILINE)
     }
-    for name, title in (("vllm", "vLLM"), ("sglang", "SGLang"), ("tensorrt-llm", "TensorRT-LLM")):
-        hopper, blackwell = (by_server[name, chips] for chips in ("hopper", "blackwell"))
-        assert (
-            f"{hopper} and {blackwell} for {title}" in readme
-            or f"{hopper} for {title} on Hopper, {blackwell} on Blackwell" in readme
-        )
+    for chips in ("Hopper", "Blackwell"):
+        servers = ("vllm", "sglang", "tensorrt-llm")
+        shares = ", ".join(by_server[name, chips.lower()] for name in servers)
+        assert f"median {shares}" in row(f"… vLLM, SGLang, TensorRT-LLM on {chips}")
 
 
-def test_the_readme_states_the_errors_of_others_that_the_docs_have() -> None:
-    table = TEXTS["docs/pages/other-tools.md"].partition("| time per token |")[2]
-    medians = [row.split("|")[-3].strip() for row in table.splitlines()[:3]]
-    readme = " ".join(TEXTS["README.md"].split())
-    assert (
-        f"the time per token is {medians[0]} off at the median by profiles that have not seen the "
-        f"model, {medians[1]} by aiconfigurator 0.12.0 and {medians[2]} by a plain roofline"
-    ) in readme
-    # The roofline of the other table of that page is the one of the table of engines.
-    engines = re.search(
-        r"^ideal roofline +\d+ +(\S+)", TEXTS["docs/pages/engines.md"], re.MULTILINE
-    )
+def test_the_roofline_of_other_tools_is_that_of_the_table_of_engines() -> None:
+    engines = re.search(r"^ideal roofline +\d+ +(\S+)", TEXTS[VALIDATING], re.MULTILINE)
     assert engines
     others = " ".join(TEXTS["docs/pages/other-tools.md"].split())
     assert re.search(rf"{engines[1]} of \d+ speedups", others)
@@ -163,8 +160,8 @@ def test_the_python_of_the_readme_runs() -> None:
     assert names["curve"].best_draft_len.shape == (1, 4)
 
 
-def test_every_question_of_the_readme_is_a_command_with_these_flags() -> None:
-    table = TEXTS["README.md"].partition("## All questions")[2].partition("\n- ")[0]
+def test_every_question_is_a_command_with_these_flags() -> None:
+    table = TEXTS[QUESTIONS].partition("\n- ")[0]
     asked = re.findall(r"`specroof (\w+)`?(?:\]\([^)]*\)`)?([^`]*)`?", table)
     assert len(asked) > 20
     for name, rest in asked:
@@ -179,7 +176,7 @@ def flags_of(name: str) -> set[str]:
 
 
 def test_all_commands_but_two_have_json() -> None:
-    assert "All but `sweep` and `explore` have `--json`" in " ".join(TEXTS["README.md"].split())
+    assert "All but `sweep` and `explore` have `--json`" in " ".join(TEXTS[QUESTIONS].split())
     without = {name for name in COMMANDS if "--json" not in flags_of(name)}
     # These two answer programs in a form of their own.
     assert without - {"mcp"} == {"sweep", "explore"}
