@@ -74,7 +74,7 @@ def test_claims_of_accuracy_have_their_own_counts_and_sources(validated: Validat
     assert f"On {n} published speedups of {words} sources ({counts})" in readme
     right = total.verdict_accuracy
     assert right is not None
-    mean, roofline = total.speedup_mean, ideal.speedup_mean
+    mean, roofline = total.speedup_mean_error, ideal.speedup_mean_error
     assert f"the mean error is {mean:.1%}" in readme
     assert f"(a plain roofline: {roofline:.1%})" in readme
     assert f"{right * n:.0f} decisions ({right:.1%}) are right" in readme
@@ -83,7 +83,7 @@ def test_claims_of_accuracy_have_their_own_counts_and_sources(validated: Validat
     left_out = Counter(score.point.source for score in drafted if not score.is_trusted)
     for source, count in left_out.items():
         errors = validated.sources[source]
-        off, rest = f"{errors.speedup_mean:.0%} off", f"{errors.verdict_accuracy:.0%} of"
+        off, rest = f"{errors.speedup_mean_error:.0%} off", f"{errors.verdict_accuracy:.0%} of"
         assert f"Left out of these figures are the {count} speedups of `{source}`" in readme
         assert f"they are {off}, and {rest} their decisions are right" in readme
         assert f"specroof is {off} there, and {rest} its verdicts are right (`{source}`" in others

@@ -281,13 +281,7 @@ def throughput_chart(
     engine
         The engine of `rates`.
     """
-    from specroof.plot.scatter import (  # noqa: PLC0415 - matplotlib is slow to import
-        FILLED,
-        HOLLOW,
-        predicted_over_measured,
-        tick_rates,
-    )
-    from specroof.plot.style import house_style  # noqa: PLC0415 - matplotlib is slow to import
+    from specroof.plot.scatter import predicted_over_measured  # noqa: PLC0415 - matplotlib is slow
 
     points = [
         (name, residual.predicted / (1 + residual.off), residual.predicted, is_filled)
@@ -295,17 +289,13 @@ def throughput_chart(
         for name, residual in residuals
     ]
     values = [value for _, measured, predicted, _ in points for value in (measured, predicted)]
-    with house_style():
-        chart, axes = predicted_over_measured(
-            "Predicted against measured throughput",
-            points,
-            (min(values) * 0.8, max(values) * 1.25),
-            meanings={FILLED: f"engine {engine}", HOLLOW: "ideal roofline"},
-        )
-        tick_rates(axes)
-        axes.set_xlabel("Measured tokens per second")
-        axes.set_ylabel("Predicted tokens per second")
-        return chart
+    return predicted_over_measured(
+        "Predicted against measured throughput",
+        points,
+        (min(values) * 0.8, max(values) * 1.25),
+        of="tokens per second",
+        meanings=(f"engine {engine}", "ideal roofline"),
+    )
 
 
 COMMAND: Final = Command(
