@@ -60,9 +60,10 @@ from specroof.hardware import (
     ServedBands,
 )
 from specroof.hardware.written import written_generic
-from specroof.scoring import TRUSTED, misses_of, validation
-from specroof.scoring.bands import served_bands_of, width_scale
+from specroof.scoring import validation
+from specroof.scoring.bands import misses_of, served_bands_of, width_scale
 from specroof.scoring.left_out import ServedGroup, served_of
+from specroof.scoring.scores import TRUSTED
 from specroof.scoring.served import (
     ServedScore,
     implausible,

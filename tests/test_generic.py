@@ -32,7 +32,7 @@ from specroof.hardware.written import calibrated_yaml, written_generic
 from specroof.questions.capacity import CapacityRequest
 from specroof.questions.hardware import show_hardware
 from specroof.questions.request import borrowed_engine
-from specroof.scoring import TRUSTED, Validation
+from specroof.scoring import Validation
 from specroof.scoring.left_out import (
     generic_family,
     generic_rates,
@@ -42,6 +42,7 @@ from specroof.scoring.left_out import (
     left_out_rates,
     published_rates,
 )
+from specroof.scoring.scores import TRUSTED
 
 MEASURED = [one for one in load_measurements() if (one.trust or 0) <= TRUSTED and kind_of(one)[0]]
 PARAMETERS = fitted_parameters()

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from specroof.evidence import Measurement, kind_of, load_measurements
 from specroof.evidence.measurement import chip_of
 from specroof.hardware import IDEAL_ENGINE
-from specroof.scoring.bands import banded, misses_of
+from specroof.scoring.bands import banded
 from specroof.scoring.left_out import (
     generic_family,
     generic_rates,
@@ -19,7 +19,6 @@ from specroof.scoring.left_out import (
     published_rates,
 )
 from specroof.scoring.scores import (
-    TRUSTED,
     Errors,
     Regret,
     Scored,
@@ -31,19 +30,7 @@ from specroof.scoring.scores import (
     scored,
 )
 
-__all__ = [
-    "TRUSTED",
-    "Errors",
-    "Regret",
-    "Scored",
-    "Validation",
-    "banded",
-    "errors_of",
-    "misses_of",
-    "predictions",
-    "trusted",
-    "validation",
-]
+__all__ = ["Validation", "predictions", "trusted", "validation"]
 
 #: Predicted figures, point by point, by the fields of `Validation` that they are for.
 Predicted: TypeAlias = Mapping[str, Sequence[float]]
