@@ -36,7 +36,15 @@ from fitting.shared_fit import (
     parameters_at,
 )
 from schemas import mistake
-from specroof import acceptance_from_length, load_drafter, load_hardware, load_model, speedup_curve
+from specroof import (
+    Placement,
+    SpeedupCurve,
+    acceptance_from_length,
+    load_drafter,
+    load_hardware,
+    load_model,
+    speedup_curve,
+)
 from specroof.cli import app
 from specroof.engines.record import Record
 from specroof.errors import MeasurementError, ProfileError
@@ -330,19 +338,22 @@ def test_a_rate_alone_is_compared_as_a_rate() -> None:
     assert kind_of(nothing) == ("", "throughput")
 
 
+def curve_of(point: Measurement, spec: str, acceptance: Any, drafts: int) -> SpeedupCurve:
+    """Return the curve of a point's model and load, in the engine that predicts the point."""
+    engine = left_out_engine(point)
+    hardware = replace(load_hardware(str(point.hardware)), engines={engine.name: engine})
+    return speedup_curve(
+        load_model(str(point.model)), hardware, drafter=load_drafter(spec), acceptance=acceptance,
+        batch_size=float(point.batch_size or 0), context_len=float(point.context_len or 0),
+        max_draft_len=drafts, placement=Placement(point.tensor_parallel or 1), engine=engine.name,
+    )  # fmt: skip
+
+
 def test_drafting_alone_is_that_of_the_curve() -> None:
     (point,) = (one for one in MEASURED if one.draft_s and one.batch_size == 64)
-    engine = left_out_engine(point)
-    hardware = replace(load_hardware("b300"), engines={engine.name: engine})
-    from specroof import Placement  # noqa: PLC0415
-
-    drafter = load_drafter("dspark")  # by the usual sizes, as all drafters of measurements
-    curve = speedup_curve(
-        load_model(str(point.model)), hardware, drafter=drafter,
-        acceptance=acceptance_from_length(1 + 0.45 * 7, 7), batch_size=64, context_len=8192,
-        max_draft_len=7, placement=Placement(4), engine=engine.name,
-    )  # fmt: skip
-    rates = published_rates([point], engine)
+    # Drafters by the usual sizes, as all of measurements.
+    curve = curve_of(point, "dspark", acceptance_from_length(1 + 0.45 * 7, 7), 7)
+    rates = published_rates([point], left_out_engine(point))
     assert rates.draft_s[0] == pytest.approx(float(curve.draft_s[0, 0, 7]))
     assert rates.verify_s[0] == pytest.approx(float(curve.verify_s[0, 0, 7]))
     share = rates.draft_s[0] / (rates.draft_s[0] + rates.verify_s[0])
@@ -399,17 +410,9 @@ def test_a_chain_is_priced_as_the_curve_prices_it() -> None:
         if kind_of(one)[0] == "speedup" and one.method == "eagle3" and one.verify_len == 4
     )
     bare = replace(chain, includes_prefill=False, context_len=700, acceptance_kind="pooled")
-    engine = left_out_engine(bare)
-    hardware = replace(load_hardware(str(bare.hardware)), engines={engine.name: engine})
-    from specroof import Placement  # noqa: PLC0415
-
-    curve = speedup_curve(
-        load_model(str(bare.model)), hardware, drafter=load_drafter("eagle3"),
-        acceptance=acceptance_from_length(float(bare.tokens_per_round or 0), 3),
-        batch_size=float(bare.batch_size or 0), context_len=700, max_draft_len=3,
-        placement=Placement(bare.tensor_parallel or 1), engine=engine.name,
-    )  # fmt: skip
-    plain, fast = predicted(bare, engine)
+    accepted = acceptance_from_length(float(bare.tokens_per_round or 0), 3)
+    curve = curve_of(bare, "eagle3", accepted, 3)
+    plain, fast = predicted(bare, left_out_engine(bare))
     assert fast / plain == pytest.approx(float(curve.speedup[0, 0, 3]))
     assert plain == pytest.approx(float(curve.tokens_per_s[0, 0, 0]))
 

@@ -93,7 +93,9 @@ class Calibrated(Charted):
 
     def text(self) -> str:
         """Return the fitted parameters, each point beside its prediction, and the notes."""
-        return calibrated_text(self)
+        warnings = [f"warning: {warning}" for warning in self.warnings]
+        notes = [f"note: {note}" for note in self.notes]
+        return "\n".join([calibration_text(self.calibration), *warnings, *notes])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
@@ -211,13 +213,6 @@ def residual_fields(residual: Residual) -> dict[str, Any]:
         "predicted": residual.shown,
         "off": residual.off,
     }
-
-
-def calibrated_text(answer: Calibrated) -> str:
-    """Return a calibration and its notes as people read them."""
-    warnings = [f"warning: {warning}" for warning in answer.warnings]
-    notes = [f"note: {note}" for note in answer.notes]
-    return "\n".join([calibration_text(answer.calibration), *warnings, *notes])
 
 
 def calibration_text(calibration: Calibration) -> str:
