@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 from specroof import quantities as q
 from specroof.arrays import fields_of
 from specroof.errors import OptionError, refuse
-from specroof.evidence.bundled import shape_group
+from specroof.evidence import Measurement, shape_group
 from specroof.questions.answer import Charted, case_of, rows_table, title_of
 from specroof.questions.benchmark import (
     RESULTS,
@@ -450,6 +450,12 @@ def _json(errors: Any) -> Any:
     return errors and asdict(errors)
 
 
+def _not_scored(points: Iterable[tuple[Measurement, str]]) -> list[dict[str, Any]]:
+    """Return how many points of each source could not be scored, and why."""
+    counts = Counter((point.source, reason) for point, reason in points)
+    return [{"source": source, "reason": reason, "n": n} for (source, reason), n in counts.items()]
+
+
 def validation_json(validation: Validation) -> dict[str, Any]:
     """Return the errors over all sources, and of the ideal roofline: shares, or null.
 
@@ -517,10 +523,9 @@ def validation_table(validation: Validation) -> str:
         f"measured, {cost.mean_error:.1%} off on average over {cost.n} points"
         for method, cost in round_costs(trusted(validation.points)).items()
     ]
-    lacking = Counter((point.source, missing) for point, missing in validation.lacking)
     notes = [
-        f"not scored: {count} of {source}, without {missing}"
-        for (source, missing), count in lacking.items()
+        f"not scored: {one['n']} of {one['source']}, without {one['reason']}"
+        for one in _not_scored(validation.lacking)
     ]
     lines = [legend, *regret_lines(validation), *costs, *notes]
     return "\n\n".join([*tables, "\n".join(lines)])
@@ -568,16 +573,13 @@ def served_json(served: ServedValidation) -> dict[str, Any]:
     >>> sorted(served_json(ServedValidation()))
     ['disagreeing', 'groups', 'in_sample', 'left_out', 'other_totals', 'sources', 'total']
     """
-    left_out = Counter((point.source, reason) for point, reason in served.left_out)
     return {
         "total": _json(served.total),
         "other_totals": _json(served.other_totals),
         "in_sample": served.in_sample,
         "sources": _json(served.sources),
         "groups": _json(served.groups),
-        "left_out": [
-            {"source": source, "reason": reason, "n": n} for (source, reason), n in left_out.items()
-        ],
+        "left_out": _not_scored(served.left_out),
         "disagreeing": [asdict(source) for source in served.disagreeing],
     }
 
@@ -634,9 +636,8 @@ def _served_lines(served: ServedValidation) -> Iterator[str]:
         )
     if served.in_sample:
         yield f"{served.in_sample} loads are predicted by a profile that was fitted to their group"
-    reasons = Counter((point.source, reason) for point, reason in served.left_out)
-    for (source, reason), n in reasons.items():
-        yield f"not scored: {n} of {source}: {reason}"
+    for one in _not_scored(served.left_out):
+        yield f"not scored: {one['n']} of {one['source']}: {one['reason']}"
 
 
 # --- How many measurements bands hold ------------------------------------------------------------
