@@ -772,13 +772,14 @@ def local_text(scores: Sequence[Scored]) -> str:
     table = format_table(
         ["source", "engine", "of", "points", "mean error", "right side of 1"], rows, left=[0, 1, 2]
     )
-    lines = ["local machines, predicted by fits without their model:", table]
-    if found["mean_regret"] is not None:
-        lines.append(
-            f"The draft length predicted best loses {found['mean_regret']:.1%} of the best measured "
-            f"speedup on average, over {found['choices']} machines and prompts."
-        )
-    return "\n".join(lines)
+    lost = found["mean_regret"]
+    regret = "" if lost is None else f"{lost:.1%} of the best measured speedup on average, over "
+    parts = [
+        f"local machines, predicted by fits without their model:\n{table}",
+        regret
+        and f"The draft length predicted best loses {regret}{found['choices']} machines and prompts.",
+    ]
+    return "\n".join(filter(None, parts))
 
 
 # --- What long contexts cost, published beside predicted -----------------------------------------
