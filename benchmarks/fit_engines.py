@@ -19,6 +19,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from fitting.bands import bands_of, served_scales, wider_bands
 from fitting.generic import generic, no_surer
 from fitting.kernels import KERNEL_ENGINE, KERNEL_SOURCE
 from fitting.left_out import left_out_content, left_out_text
@@ -59,15 +60,10 @@ from specroof.hardware import (
     ServedBands,
 )
 from specroof.hardware.written import written_generic
-from specroof.scoring import TRUSTED, misses_of, validation
-from specroof.scoring.bands import (
-    bands_of,
-    served_bands_of,
-    served_scales,
-    wider_bands,
-    width_scale,
-)
+from specroof.scoring import validation
+from specroof.scoring.bands import misses_of, served_bands_of, width_scale
 from specroof.scoring.left_out import ServedGroup, served_of
+from specroof.scoring.scores import TRUSTED
 from specroof.scoring.served import (
     ServedScore,
     implausible,
@@ -303,9 +299,9 @@ def write_engines(points: Sequence[Measurement]) -> None:
     total, misses = validated.total, misses_of(validated.points)
     scale = width_scale(misses)
     error = ExpectedError(
-        speedup_mean=float(total.speedup_mean or 0.0),
-        speedup_median=float(total.speedup_median or 0.0),
-        plain_median=float(total.decode_median or 0.0),
+        speedup_mean=float(total.speedup_mean_error or 0.0),
+        speedup_median=float(total.speedup_median_error or 0.0),
+        plain_median=float(total.decode_median_error or 0.0),
     )
     near, strange_served = all_served_bands()
     # With those on chips of no fitted family.

@@ -30,7 +30,8 @@ from specroof.hardware import (
     RowKernel,
 )
 from specroof.hardware.written import written_engines
-from specroof.scoring.local import REPORTS, LocalScore, deployment_of, local_scores
+from specroof.scoring.local import REPORTS, deployment_of, local_scores
+from specroof.scoring.scores import Scored
 from specroof.speedup.reach import deployment_words
 
 TARGET: Final = Path(__file__).parent.parent / "specroof" / "catalog" / "local.json"
@@ -276,7 +277,7 @@ def fit(
     start
         Where to begin; what is typical if None.
     """
-    groups: dict[object, list[LocalScore]] = defaultdict(list)
+    groups: dict[object, list[Scored]] = defaultdict(list)
     settled = [point for point in points if point.model not in _MOVING]
     for score in local_scores(settled, _ideal):
         point = score.point
@@ -363,10 +364,10 @@ def local_content(
     }
 
 
-def _band(scores: Sequence[LocalScore], kinds: Sequence[str]) -> Band:
+def _band(scores: Sequence[Scored], kinds: Sequence[str]) -> Band:
     """Return where four of five measurements lie around predictions, and half as much on top."""
     misses = [abs(np.log(one.predicted / one.measured)) for one in scores if one.kind in kinds]
-    errors = [abs(one.off) for one in scores if one.kind in kinds]
+    errors = [one.error for one in scores if one.kind in kinds]
     width = _STRANGERS * float(np.quantile(misses, 0.8))
     return Band(
         width=round(width, 3),
@@ -377,7 +378,7 @@ def _band(scores: Sequence[LocalScore], kinds: Sequence[str]) -> Band:
     )
 
 
-def _reach(scores: Sequence[LocalScore]) -> Reach:
+def _reach(scores: Sequence[Scored]) -> Reach:
     """Return what measurements of a back end cover."""
     words: dict[str, set[str]] = defaultdict(set)
     for score in scores:

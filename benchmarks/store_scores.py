@@ -35,9 +35,8 @@ def write(path: Path, what: object) -> None:
 
 def main() -> None:
     """Compute and write."""
-    loads = served_scores(played=True)
-    write(FILE, to_store(predictions(), loads.validation, split_scores()))
-    others = {name: by for name, by in loads.by.items() if name != "model"}
+    loads, others = served_scores(played=True)
+    write(FILE, to_store(predictions(), loads, split_scores()))
     write(TESTED, {name: rounded(columns_of(by)) for name, by in others.items()})
 
 

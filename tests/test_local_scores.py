@@ -9,14 +9,14 @@ import pytest
 from specroof.catalog import local_engines
 from specroof.scoring.local import (
     REPORTS,
-    LocalScore,
     draft_len_regrets,
     errors_of,
     left_out_engine,
     local_scores,
 )
+from specroof.scoring.scores import Scored
 
-Scores = tuple[LocalScore, ...]
+Scores = tuple[Scored, ...]
 
 
 @pytest.fixture(scope="module")
@@ -32,11 +32,11 @@ def test_left_out_fits_have_not_seen_the_model(scores: Scores) -> None:
             assert left_out_engine(score.point) != known.engines[name]
 
 
-def chosen(scores: Sequence[LocalScore], kind: str, *sources: str) -> list[LocalScore]:
+def chosen(scores: Sequence[Scored], kind: str, *sources: str) -> list[Scored]:
     return [one for one in scores if one.kind == kind and one.point.source in sources]
 
 
-def of(point: LocalScore, **wanted: str) -> bool:
+def of(point: Scored, **wanted: str) -> bool:
     return all(str(getattr(point.point, name)) == value for name, value in wanted.items())
 
 

@@ -174,46 +174,6 @@ def callers_of(formula: str) -> set[str]:
             },
         ),
         ("answer_rounds", {"serving/prefills.py:rounds", "serving/split.py:split_curves"}),
-    ],
-)
-def test_what_prompts_do_is_written_once(formula: str, callers: set[str]) -> None:
-    assert callers_of(formula) == callers
-
-
-def test_a_measured_tree_is_drafted_level_by_level() -> None:
-    # 21 nodes in three levels: three children of each of three nodes a level, 3 + 9 + 9.
-    tree = next(one for one in load_measurements() if one.verify_len == 22)
-    assert "trees of 21 drafts" in drafter_of(tree).describe(WHERE.model)
-    (proposed,) = (
-        drafter_of(one).propose(specroof.constant_acceptance(0.5), np.array([3])) for one in (tree,)
-    )
-    assert proposed.verify_len.tolist() == [22]
-    assert [(width, count.tolist()) for width, count in proposed.expansions] == [(3.0, [2.0])]
-    # 6 nodes fit two a level; a stated width is taken at its word.
-    six = replace(tree, verify_len=7)
-    assert "top-k=2" in drafter_of(six).name
-    assert "top-k=4" in drafter_of(replace(six, top_k=4)).name
-    # 10 do, as 2 + 4 + 4, and 11 do not.
-    assert "top-k=2" in drafter_of(replace(tree, verify_len=11)).name
-    assert "top-k=3" in drafter_of(replace(tree, verify_len=12)).name
-    assert drafter_of(replace(tree, verify_len=4)).name == "eagle3"
-    # As many drafts as it is deep are a tree too, where each of them has several children.
-    assert "top-k=3" in drafter_of(replace(tree, verify_len=4, top_k=3)).name
-    assert drafter_of(replace(tree, verify_len=4, top_k=1)).name == "eagle3"
-
-
-def test_siblings_add_nothing_to_what_was_measured() -> None:
-    tree = specroof.load_drafter("eagle3,tree=3/1/1,siblings=.2/.1")
-    (chain,) = (one for one in points((8,), (2048,), (3,)))
-    (branched,) = Problem([chain], WHERE, tree).predicted(TRUE)
-    (plain,) = Problem([chain], WHERE, DRAFTER).predicted(TRUE)
-    # The same 2.5 tokens a round, and more positions verified for them.
-    assert branched < plain
-
-
-@pytest.mark.parametrize(
-    ("formula", "callers"),
-    [
         (
             "speedup_of",
             {
@@ -249,5 +209,36 @@ def test_siblings_add_nothing_to_what_was_measured() -> None:
         ),
     ],
 )
-def test_speedup_best_length_and_inverse_have_one_home(formula: str, callers: set[str]) -> None:
+def test_each_formula_has_one_home(formula: str, callers: set[str]) -> None:
     assert callers_of(formula) == callers
+
+
+def test_a_measured_tree_is_drafted_level_by_level() -> None:
+    # 21 nodes in three levels: three children of each of three nodes a level, 3 + 9 + 9.
+    tree = next(one for one in load_measurements() if one.verify_len == 22)
+    assert "trees of 21 drafts" in drafter_of(tree).describe(WHERE.model)
+    (proposed,) = (
+        drafter_of(one).propose(specroof.constant_acceptance(0.5), np.array([3])) for one in (tree,)
+    )
+    assert proposed.verify_len.tolist() == [22]
+    assert [(width, count.tolist()) for width, count in proposed.expansions] == [(3.0, [2.0])]
+    # 6 nodes fit two a level; a stated width is taken at its word.
+    six = replace(tree, verify_len=7)
+    assert "top-k=2" in drafter_of(six).name
+    assert "top-k=4" in drafter_of(replace(six, top_k=4)).name
+    # 10 do, as 2 + 4 + 4, and 11 do not.
+    assert "top-k=2" in drafter_of(replace(tree, verify_len=11)).name
+    assert "top-k=3" in drafter_of(replace(tree, verify_len=12)).name
+    assert drafter_of(replace(tree, verify_len=4)).name == "eagle3"
+    # As many drafts as it is deep are a tree too, where each of them has several children.
+    assert "top-k=3" in drafter_of(replace(tree, verify_len=4, top_k=3)).name
+    assert drafter_of(replace(tree, verify_len=4, top_k=1)).name == "eagle3"
+
+
+def test_siblings_add_nothing_to_what_was_measured() -> None:
+    tree = specroof.load_drafter("eagle3,tree=3/1/1,siblings=.2/.1")
+    (chain,) = (one for one in points((8,), (2048,), (3,)))
+    (branched,) = Problem([chain], WHERE, tree).predicted(TRUE)
+    (plain,) = Problem([chain], WHERE, DRAFTER).predicted(TRUE)
+    # The same 2.5 tokens a round, and more positions verified for them.
+    assert branched < plain

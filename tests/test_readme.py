@@ -86,7 +86,7 @@ def test_claims_of_accuracy_have_their_own_counts_and_sources(validated: Validat
     assert f"{n} of {words} sources ({counts})" in speedup
     right = total.verdict_accuracy
     assert right is not None
-    mean, roofline = total.speedup_mean, ideal.speedup_mean
+    mean, roofline = total.speedup_mean_error, ideal.speedup_mean_error
     assert f"mean {mean:.1%}; a plain roofline {roofline:.1%}" in speedup
     assert f"{right * n:.0f} right ({right:.1%})" in row("decision, on or off")
     assert f"{roofline:.1%} of {n} speedups (the fitted engines: {mean:.1%})" in others
@@ -94,7 +94,7 @@ def test_claims_of_accuracy_have_their_own_counts_and_sources(validated: Validat
     left_out = Counter(score.point.source for score in drafted if not score.is_trusted)
     for source, count in left_out.items():
         errors = validated.sources[source]
-        off, right = f"{errors.speedup_mean:.0%}", f"{errors.verdict_accuracy:.0%} of"
+        off, right = f"{errors.speedup_mean_error:.0%}", f"{errors.verdict_accuracy:.0%} of"
         said = f"left out above: `{source}`, a server with larger overheads than any other"
         assert f"{count} | mean {off}; {right} decisions right" in row(said)
         assert (

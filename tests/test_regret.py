@@ -57,17 +57,6 @@ def test_another_set_up_is_another_choice(elsewhere: dict[str, Any]) -> None:
     assert [one.lost for one in regrets([here, there])] == [0.0, 0.0]
 
 
-def test_no_drafts_are_always_an_option() -> None:
-    (slow,) = regrets([option(0.8, 0.9)])
-    assert (slow.taken, slow.best, slow.lost, slow.is_choice) == (None, None, 0.0, False)
-    (missed,) = regrets([option(1.25, 0.9)])
-    assert missed.taken is None
-    assert missed.lost == pytest.approx(1 - 1 / 1.25)
-    (trapped,) = regrets([option(0.8, 1.1)])
-    assert trapped.best is None
-    assert trapped.lost == pytest.approx(0.2)
-
-
 def test_ties_go_to_the_shorter_draft() -> None:
     (one,) = regrets([option(1.7, 1.5, 7), option(1.6, 1.5, 3)])
     assert one.taken is not None

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fitting.bands import bands_of, served_scales, wider_bands
 from specroof.engines.calibration import Residual, widened
 from specroof.evidence import Measurement
 from specroof.hardware import Band, ServedBands, served_width
@@ -16,11 +17,8 @@ from specroof.scoring.bands import (
     Miss,
     band_coverage,
     band_of,
-    bands_of,
     misses_of,
     served_bands_of,
-    served_scales,
-    wider_bands,
     width_scale,
 )
 from specroof.scoring.scores import Scored

@@ -63,10 +63,10 @@ def same(found: Sequence[ServedScore], kept: Sequence[ServedScore], within: floa
 def test_served_scores_are_those_that_are_stored(served_validated: ServedValidation) -> None:
     loads = drawn(load_served(), SERVED_ALIKE, 30)
     kept = json.loads(Path(__file__).with_name("stored_scores.json").read_text())
-    found = served_scores(loads)
-    assert same(found.by["model"], served_validated.scores, 1e-9)
-    for name in found.by.keys() - {"model"}:
-        assert same(found.by[name], module.scores_of(kept[name]), ROUNDED), name
+    found, others = served_scores(loads)
+    assert same(found.scores, served_validated.scores, 1e-9)
+    for name, scores in others.items():
+        assert same(scores, module.scores_of(kept[name]), ROUNDED), name
     reasons = {id(load): why for load, why in served_validated.left_out}
     for load, why in found.left_out:
         assert reasons[id(load)] == why

@@ -1,20 +1,17 @@
 """Predicted values over measured ones, a mark for each point."""
 
-from collections.abc import Mapping, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from specroof.plot.style import GREY, Chart, add_legend, look, new_chart
-
-#: The face of a mark in the legend, by which its meaning is looked up.
-FILLED: Final = GREY
-HOLLOW: Final = "none"
+from specroof.plot.style import GREY, Chart, add_legend, house_style, look, new_chart
 
 #: A source, the measured value, the predicted value, and whether the mark is filled.
 _Point: TypeAlias = tuple[str, float, float, bool]
@@ -25,9 +22,11 @@ def predicted_over_measured(
     points: Sequence[_Point],
     ends: tuple[float, float],
     *,
-    meanings: Mapping[str, str],
-) -> tuple[Chart, Axes]:
-    """Return predicted over measured values, a color for each source, over logarithmic axes.
+    of: str,
+    meanings: tuple[str, str],
+    speedups: Sequence[float] = (),
+) -> Chart:
+    """Draw predicted over measured values, a color for each source, over logarithmic axes.
 
     The line is where predictions are right, and the band is 10% either way.
 
@@ -39,9 +38,25 @@ def predicted_over_measured(
         Source, measured value, predicted value, and whether the mark is filled.
     ends
         The least and the largest value of both axes.
+    of
+        What is compared, as the axes are labelled.
     meanings
-        The legend of the marks by their face, `FILLED` or `HOLLOW`.
+        What filled marks are, and hollow ones.
+    speedups
+        Where axes of speedups are ticked; none for axes of rates.
     """
+    with house_style():
+        chart, axes = _scattered(title, points, ends, meanings)
+        for axis, which in ((axes.xaxis, "Measured"), (axes.yaxis, "Predicted")):
+            _tick(axis, speedups)
+            axis.set_label_text(f"{which} {of}")
+        return chart
+
+
+def _scattered(
+    title: str, points: Sequence[_Point], ends: tuple[float, float], meanings: tuple[str, str]
+) -> tuple[Chart, Axes]:
+    """Return the marks, the band, and the legend."""
     chart = new_chart(title, width=7.4, height=6.0)
     axes = chart.add_subplot(xscale="log", yscale="log", xlim=ends, ylim=ends)
     line = np.array(ends)
@@ -53,30 +68,26 @@ def predicted_over_measured(
         for is_filled in (True, False):
             pairs = [point[1:3] for point in points if (point[0], point[3]) == (name, is_filled)]
             if pairs:
-                faces.append(mark["color"] if is_filled else HOLLOW)
+                faces.append(mark["color"] if is_filled else "none")
                 axes.plot(*np.array(pairs).T, **mark, ms=5, mfc=faces[-1], alpha=0.75)
         handles.append(Line2D([], [], **mark, mfc=faces[0], label=name))
     handles += [
         Line2D([], [], marker="o", ls="", color=GREY, mfc=face, label=text)
-        for face, text in meanings.items()
+        for face, text in zip((GREY, "none"), meanings, strict=True)
     ]
     handles.append(Patch(color=GREY, alpha=0.15, lw=0, label="10% either way"))
     add_legend(chart, handles)
     return chart, axes
 
 
-def tick_speedups(axes: Axes, ticks: Sequence[float]) -> None:
-    """Put speedups, such as 1.5x, at these places of both axes."""
-    for axis in (axes.xaxis, axes.yaxis):
+def _tick(axis: Axis, speedups: Sequence[float]) -> None:
+    """Put speedups, such as 1.5x, at these places; or a few rates, such as 2k, in each decade."""
+    if speedups:
         axis.set_major_locator(NullLocator())
-        axis.set_ticks(ticks)
+        axis.set_ticks(speedups)
         axis.set_minor_locator(NullLocator())
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
-
-
-def tick_rates(axes: Axes) -> None:
-    """Put rates, such as 2k, at both axes; a few within a decade, since loads seldom span two."""
-    for axis in (axes.xaxis, axes.yaxis):
+    else:  # loads seldom span two decades
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axis.set_major_formatter(EngFormatter(sep=""))
         axis.set_minor_formatter(NullFormatter())

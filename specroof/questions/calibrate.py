@@ -93,7 +93,9 @@ class Calibrated(Charted):
 
     def text(self) -> str:
         """Return the fitted parameters, each point beside its prediction, and the notes."""
-        return calibrated_text(self)
+        warnings = [f"warning: {warning}" for warning in self.warnings]
+        notes = [f"note: {note}" for note in self.notes]
+        return "\n".join([calibration_text(self.calibration), *warnings, *notes])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
@@ -213,13 +215,6 @@ def residual_fields(residual: Residual) -> dict[str, Any]:
     }
 
 
-def calibrated_text(answer: Calibrated) -> str:
-    """Return a calibration and its notes as people read them."""
-    warnings = [f"warning: {warning}" for warning in answer.warnings]
-    notes = [f"note: {note}" for note in answer.notes]
-    return "\n".join([calibration_text(answer.calibration), *warnings, *notes])
-
-
 def calibration_text(calibration: Calibration) -> str:
     """Return a calibration as people read it."""
     parameters = format_table(
@@ -281,13 +276,7 @@ def throughput_chart(
     engine
         The engine of `rates`.
     """
-    from specroof.plot.scatter import (  # noqa: PLC0415 - matplotlib is slow to import
-        FILLED,
-        HOLLOW,
-        predicted_over_measured,
-        tick_rates,
-    )
-    from specroof.plot.style import house_style  # noqa: PLC0415 - matplotlib is slow to import
+    from specroof.plot.scatter import predicted_over_measured  # noqa: PLC0415 - matplotlib is slow
 
     points = [
         (name, residual.predicted / (1 + residual.off), residual.predicted, is_filled)
@@ -295,17 +284,13 @@ def throughput_chart(
         for name, residual in residuals
     ]
     values = [value for _, measured, predicted, _ in points for value in (measured, predicted)]
-    with house_style():
-        chart, axes = predicted_over_measured(
-            "Predicted against measured throughput",
-            points,
-            (min(values) * 0.8, max(values) * 1.25),
-            meanings={FILLED: f"engine {engine}", HOLLOW: "ideal roofline"},
-        )
-        tick_rates(axes)
-        axes.set_xlabel("Measured tokens per second")
-        axes.set_ylabel("Predicted tokens per second")
-        return chart
+    return predicted_over_measured(
+        "Predicted against measured throughput",
+        points,
+        (min(values) * 0.8, max(values) * 1.25),
+        of="tokens per second",
+        meanings=(f"engine {engine}", "ideal roofline"),
+    )
 
 
 COMMAND: Final = Command(

@@ -445,6 +445,10 @@ class DoctorRequest(DeploymentRequest):
     ] = None
 
 
+#: Characters of a line, but for flags, which are pasted, and notes.
+_WIDTH: Final = 80
+
+
 @dataclass(frozen=True, repr=False, eq=False)
 class Diagnosis(Noted):
     """How a server fares, and what to change.
@@ -486,7 +490,28 @@ class Diagnosis(Noted):
 
     def text(self) -> str:
         """Return the counts, measured beside predicted figures, advice and flags."""
-        return doctor_text(self)
+        flags, flag_lines = self.flags, ""
+        if flags is not None:
+            files = (f"{name}:\n{text.rstrip()}" for name, text in flags.files.items())
+            flag_lines = "\n".join([f"flags of {flags.release}:", flags.text, *files])
+        return page(
+            self,
+            format_table(["counted", "", "how"], [*_counts(self)], left=[0, 2]),
+            format_table(
+                ["", "measured", "predicted", "off"],
+                [
+                    [
+                        row.quantity,
+                        figure(row.measured, _spelt(row)),
+                        figure(row.predicted, _spelt(row)),
+                        figure(row.off, "{:+.1%}".format),
+                    ]
+                    for row in self.rows
+                ],
+            ),
+            "\n".join(textwrap.fill(sentence, _WIDTH) for sentence in self.advice),
+            flag_lines,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
@@ -499,10 +524,9 @@ class Diagnosis(Noted):
                 "change": change
                 and {
                     **fields_of(change, "running", "measured"),
-                    **{
-                        name: _gain_json(getattr(change, name))
-                        for name in ("now", "best", "longer")
-                    },
+                    "now": _gain_json(change.now),
+                    "best": _gain_json(change.best),
+                    "longer": _gain_json(change.longer),
                 },
                 "schedule": None if change is None else [*map(list, change.schedule.ranges)],
                 "advice": list(self.advice),
@@ -523,12 +547,8 @@ _OBSERVED: Final = (
 def _gain_json(gain: Gain | None) -> dict[str, float] | None:
     if gain is None:
         return None
-    return {
-        "draft_len": gain.draft_len,
-        "speedup": gain.speedup,
-        "speedup_low": gain.low,
-        "speedup_high": gain.high,
-    }
+    ends = {"speedup_low": gain.low, "speedup_high": gain.high}
+    return fields_of(gain, "draft_len", "speedup") | ends
 
 
 @question(DoctorRequest)
@@ -552,22 +572,17 @@ def doctor(request: DoctorRequest) -> Diagnosis:
         settings = replace(server_of(served.server), running=math.ceil(case.running))
         case = _case(replace(served, server=settings), drafter, counts)
         prediction = prediction_of(case)
-    model, setup, replicas = case.model, case.setup, case.replicas
     change = None if prediction is None else change_of(case, prediction)
     flags, unknown = _flags(case, change, request.draft_model, limit)
     answers = answers_of(case)
     of_prediction = () if prediction is None else (*prediction.warnings, *prediction.notes)
     if prediction is not None and answers is None:
         of_prediction = (_PREFILLS, *of_prediction)
-    replicated = [f"{replicas} replicas: the load of one is predicted"] if replicas > 1 else []
-    of_case = [
-        *_model_notes(counts, facts, model),
-        *_limit_notes(case, limit),
-    ]
-    by_law = _law_notes(case, change)
+    of_case = [*_case_notes(case, facts, limit)]
+    by_law = [*_law_notes(case, change)]
     return Diagnosis(
-        model=model,
-        setup=setup,
+        model=case.model,
+        setup=case.setup,
         context_len=case.context_len,
         observed=counts,
         rows=tuple(compared(case, prediction, answers)),
@@ -576,9 +591,7 @@ def doctor(request: DoctorRequest) -> Diagnosis:
         advice=tuple(advice(counts, drafter, change)),
         flags=flags,
         notes=tuple(
-            dict.fromkeys(
-                [*read, *counts.notes, *of_case, *replicated, *of_prediction, *by_law, *unknown]
-            )
+            dict.fromkeys([*read, *counts.notes, *of_case, *of_prediction, *by_law, *unknown])
         ),
     )
 
@@ -614,16 +627,14 @@ def _observed(request: DoctorRequest) -> tuple[Observed, ServerFacts, list[str]]
     # The gauges are of now, where a server has them.
     metrics = replace(metrics, settings={**settings, **metrics.settings})
     version = "" if facts.version is None else f"; the server is {facts.version}"
+    since = (
+        "one page: counters cover the time since the server began; running requests are as of now"
+    )
     notes = [
+        *([since] if len(samples) == 1 else []),
         f"metrics are named as in {metrics.server.release}{version}",
         *(f"not read: {reason}" for reason in unread),
     ]
-    if len(samples) == 1:
-        notes.insert(
-            0,
-            "one page: counters cover the time since the server began; running requests are as of "
-            "now",
-        )
     return observed(metrics, pages.seconds), facts, notes
 
 
@@ -678,53 +689,47 @@ def _default_limit(case: ServedCase, prediction: Prediction | None) -> int | Non
     return limit if limit is not None and limit < case.running else None
 
 
-def _limit_notes(case: ServedCase, limit: int | None) -> list[str]:
-    """Return what follows from more running requests than the limit that was assumed."""
-    if limit is None:
-        return []
-    running = math.ceil(case.running)
-    if case.counts.speculates:
-        return [
-            f"{running} requests run, more than the limit of {limit} that was assumed: "
-            f"{running} is predicted as the limit, and no larger load"
-        ]
-    return [
-        f"with drafts {case.counts.framework} runs at most {limit} requests by default: for the "
-        f"{running} that run, the limit is raised, and the flags say so"
-    ]
-
-
-def _model_notes(counts: Observed, facts: ServerFacts, model: Architecture) -> list[str]:
-    """Return a note where the server has a model of another name than the predicted one."""
+def _case_notes(case: ServedCase, facts: ServerFacts, limit: int | None) -> Iterator[str]:
+    """Yield what is predicted otherwise than the server seems to be: model, limit, replicas."""
+    counts = case.counts
     # The name under which it is served may be any; the path of its weights says more.
     served = facts.model_path or (facts.roots or {}).get(counts.model, counts.model)
 
     def plain(name: str) -> str:
         return name.rstrip("/").rpartition("/")[2].casefold()
 
-    if plain(served) in {"", plain(model.name)}:
-        return []
-    return [
-        f"the server calls its model {shown(served)}; predicted is {model.name}: if they differ "
-        f"in size or in the format of their weights, the prediction is of another model"
-    ]
+    if plain(served) not in {"", plain(case.model.name)}:
+        yield (
+            f"the server calls its model {shown(served)}; predicted is {case.model.name}: if they "
+            f"differ in size or in the format of their weights, the prediction is of another model"
+        )
+    running = math.ceil(case.running)
+    if limit is not None and counts.speculates:
+        yield (
+            f"{running} requests run, more than the limit of {limit} that was assumed: "
+            f"{running} is predicted as the limit, and no larger load"
+        )
+    elif limit is not None:
+        yield (
+            f"with drafts {counts.framework} runs at most {limit} requests by default: for the "
+            f"{running} that run, the limit is raised, and the flags say so"
+        )
+    if case.replicas > 1:
+        yield f"{case.replicas} replicas: the load of one is predicted"
 
 
-def _law_notes(case: ServedCase, change: Change | None) -> list[str]:
-    """Return the note that names the extrapolation law, if a longer draft is worth measuring."""
+def _law_notes(case: ServedCase, change: Change | None) -> Iterator[str]:
+    """Yield the note that names the extrapolation law, if a longer draft is worth measuring."""
     if change is None or change.measured is None:
-        return []
+        return
+    beyond = f"beyond K={change.measured}, the longest counted,"
     if case.drafter is not None and looks_up(case.drafter):
-        return [
-            f"beyond K={change.measured}, the longest counted, what look-ups find is unknown: no "
-            f"longer draft is weighed"
-        ]
-    if not case.counts.survival or change.longer is None:
-        return []
-    return [
-        f"beyond K={change.measured}, the longest counted, acceptance is extrapolated: {BEYOND}, each "
-        f"further draft at the rate of the last"
-    ]
+        yield f"{beyond} what look-ups find is unknown: no longer draft is weighed"
+    elif case.counts.survival and change.longer is not None:
+        yield (
+            f"{beyond} acceptance is extrapolated: {BEYOND}, each further draft at the rate of the "
+            f"last"
+        )
 
 
 def _flags(
@@ -755,35 +760,6 @@ def _flags(
 
 
 # --- A server's counts beside a prediction, and the advice, on one page --------------------------
-
-#: Characters of a line, but for flags, which are pasted, and notes.
-WIDTH = 80
-
-
-def doctor_text(answer: Diagnosis) -> str:
-    """Return the counts, measured beside predicted figures, advice and flags."""
-    flags, flag_lines = answer.flags, ""
-    if flags is not None:
-        files = (f"{name}:\n{text.rstrip()}" for name, text in flags.files.items())
-        flag_lines = "\n".join([f"flags of {flags.release}:", flags.text, *files])
-    return page(
-        answer,
-        format_table(["counted", "", "how"], [*_counts(answer)], left=[0, 2]),
-        format_table(
-            ["", "measured", "predicted", "off"],
-            [
-                [
-                    row.quantity,
-                    figure(row.measured, _spelt(row)),
-                    figure(row.predicted, _spelt(row)),
-                    figure(row.off, "{:+.1%}".format),
-                ]
-                for row in answer.rows
-            ],
-        ),
-        "\n".join(textwrap.fill(sentence, WIDTH) for sentence in answer.advice),
-        flag_lines,
-    )
 
 
 def _counts(answer: Diagnosis) -> Iterator[list[str]]:

@@ -230,7 +230,23 @@ class Measured(Noted):
 
     def text(self) -> str:
         """Return passes and speedups before and after, and the notes."""
-        return measured_text(self)
+        base = self.calibrated.calibration.base
+        shown = ("rows", "context_len", "measured_s", "before_s", "before_off", "after_s", "off")
+        passes = rows_table(self.rows, shown, before_s=base)
+        curves = (self.before, self.after)
+        speedups = format_table(
+            ["drafts", base, "now"],
+            [
+                [f"{row['draft_len']:g}", f"{row['before']:.2f}x", f"{row['after']:.2f}x"]
+                for row in self.speedups
+            ],
+        )
+        was, now = (
+            f"{float(curve.best_speedup[0, 0]):.2f}x with {int(curve.best_draft_len[0, 0])} drafts"
+            for curve in curves
+        )
+        best = f"{self.after.drafter}, {_CONTEXT} cached tokens: {was} in {base}, {now} as measured here"
+        return page(self, passes, speedups, best)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
@@ -338,29 +354,6 @@ def _pass_row(residual: Residual, before_s: float) -> PassRow:
         before_off=before_s / measured_s - 1,
         after_s=_seconds(residual.point, residual.predicted),
     )
-
-
-def measured_text(answer: Measured) -> str:
-    """Return passes and speedups before and after, and the notes."""
-    base = answer.calibrated.calibration.base
-    shown = ("rows", "context_len", "measured_s", "before_s", "before_off", "after_s", "off")
-    passes = rows_table(answer.rows, shown, before_s=base)
-    curves = (answer.before, answer.after)
-    speedups = format_table(
-        ["drafts", base, "now"],
-        [
-            [f"{row['draft_len']:g}", f"{row['before']:.2f}x", f"{row['after']:.2f}x"]
-            for row in answer.speedups
-        ],
-    )
-    was, now = (
-        f"{float(curve.best_speedup[0, 0]):.2f}x with {int(curve.best_draft_len[0, 0])} drafts"
-        for curve in curves
-    )
-    best = (
-        f"{answer.after.drafter}, {_CONTEXT} cached tokens: {was} in {base}, {now} as measured here"
-    )
-    return page(answer, passes, speedups, best)
 
 
 COMMAND: Final = Command(

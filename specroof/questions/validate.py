@@ -1,16 +1,15 @@
 """How far off are predictions: over published measurements, or over my own results?"""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
-from typing import Annotated, Any, Final, TypeAlias
-
-import numpy as np
+from operator import attrgetter
+from typing import Annotated, Any, Final
 
 from specroof import quantities as q
 from specroof.arrays import fields_of
 from specroof.errors import OptionError, refuse
-from specroof.evidence.bundled import shape_group
+from specroof.evidence import Measurement, shape_group
 from specroof.questions.answer import Charted, case_of, rows_table, title_of
 from specroof.questions.benchmark import (
     RESULTS,
@@ -37,21 +36,30 @@ from specroof.questions.request import (
     as_list,
     question,
 )
-from specroof.report.layout import format_table
-from specroof.scoring import Validation
+from specroof.report.layout import figure, format_table
+from specroof.scoring import Validation, trusted
 from specroof.scoring.bands import COUNTED_CELL, Coverage, band_coverage
-from specroof.scoring.local import (
-    LocalScore,
-    draft_len_regrets,
-    errors_of,
-    local_errors,
-    local_scores,
-)
+from specroof.scoring.local import draft_len_regrets, errors_of, local_errors, local_scores
 from specroof.scoring.long_contexts import LongContextScore, long_context_scores, mean_off
-from specroof.scoring.own_results import OwnErrors, OwnPoint, OwnValidation, own_validation
-from specroof.scoring.scores import TRUSTED, Errors, Regret, Scored, round_costs, worst_regrets
-from specroof.scoring.served import TPOT_RATIO, ServedErrors, ServedValidation
-from specroof.scoring.splits import SplitScore, split_errors
+from specroof.scoring.own_results import OwnPoint, OwnValidation, own_validation
+from specroof.scoring.scores import (
+    TRUSTED,
+    Errors,
+    Regret,
+    Scored,
+    grouped,
+    mean,
+    round_costs,
+    worst_regrets,
+)
+from specroof.scoring.served import (
+    TPOT_RATIO,
+    ServedErrors,
+    ServedValidation,
+    Totals,
+    errors_over,
+)
+from specroof.scoring.splits import SplitScore
 from specroof.scoring.stored import published
 
 
@@ -141,35 +149,6 @@ class ValidateRequest(Recorded):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ErrorsRow(q.Row):
-    """The errors of one source, as shares of what was measured; see `Errors`."""
-
-    source: Annotated[str, q.SOURCE]
-    trust: Annotated[int | None, q.TRUST]
-    n: Annotated[int, q.POINTS]
-    speedup_mean_error: Annotated[float | None, q.ERRORS["speedup_mean_error"]]
-    speedup_median_error: Annotated[float | None, q.ERRORS["speedup_median_error"]]
-    speedup_p90_error: Annotated[float | None, q.ERRORS["speedup_p90_error"]]
-    shape_mean_error: Annotated[float | None, q.ERRORS["shape_mean_error"]]
-    trees_mean_error: Annotated[float | None, q.ERRORS["trees_mean_error"]]
-    decode_mean_error: Annotated[float | None, q.ERRORS["decode_mean_error"]]
-    decode_median_error: Annotated[float | None, q.ERRORS["decode_median_error"]]
-    drafting_median_error: Annotated[float | None, q.ERRORS["drafting_median_error"]]
-    verdict_accuracy: Annotated[float | None, q.ERRORS["verdict_accuracy"]]
-    unclear_share: Annotated[float | None, q.ERRORS["unclear_share"]]
-    regret_mean: Annotated[float | None, q.ERRORS["regret_mean"]]
-    band80_coverage: Annotated[float | None, q.ERRORS["band80_coverage"]]
-    band80_width: Annotated[float | None, q.ERRORS["band80_width"]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class OwnErrorsRow(ErrorsRow):
-    """The errors of one file of results."""
-
-    tokens_per_s_mean_error: Annotated[float | None, q.ERRORS["tokens_per_s_mean_error"]]
-
-
-@dataclass(frozen=True, kw_only=True)
 class OwnRow(ResidualRow):
     """A result beside its predictions by the profile and by the ideal roofline.
 
@@ -212,7 +191,7 @@ class PublishedValidated(Charted):
     long_contexts: tuple[LongContextScore, ...] = ()
     coverage: tuple[Coverage, ...] = ()
     splits: tuple[SplitScore, ...] = ()
-    local: tuple[LocalScore, ...] = ()
+    local: tuple[Scored, ...] = ()
 
     @property
     def found(self) -> Validation:
@@ -246,9 +225,9 @@ class PublishedValidated(Charted):
         )
 
     @property
-    def rows(self) -> tuple[ErrorsRow, ...]:
+    def rows(self) -> tuple[Errors, ...]:
         """A row for each source."""
-        return tuple(source_rows(self.validation))
+        return tuple(self.validation.sources.values())
 
     def figures(self) -> dict[str, Any]:
         """Return the chart of predicted against measured speedup, source by source."""
@@ -322,7 +301,7 @@ def validate(request: ValidateRequest) -> PublishedValidated | OwnValidated:
     return OwnValidated(benchmark, validation, notes=(*benchmark.notes, *in_sample))
 
 
-# --- The losses of following `advise`, as text and as JSON ---------------------------------------
+# --- The losses of following `advise`, as JSON and as text ---------------------------------------
 
 #: How many of the worst are listed.
 _WORST: Final = 5
@@ -338,40 +317,46 @@ def regret_json(validation: Validation) -> dict[str, Any]:
     >>> regret_json(Validation((), (), ()))["worst"]
     []
     """
-    trusted = _trusted_regrets(validation)
+    regrets = validation.regrets
+    trusted = [regret for regret in regrets if regret.is_trusted]
     choices = [regret for regret in trusted if regret.is_choice]
+    large = [regret.is_trusted for regret in regrets if regret.lost > _LARGE]
     return {
         "setups": len(trusted),
-        "mean": _mean(trusted),
+        "mean": mean([regret.lost for regret in trusted]),
         "setups_with_a_choice": len(choices),
-        "mean_with_a_choice": _mean(choices),
-        "setups_not_in_total": len(validation.regrets) - len(trusted),
-        "above_10_percent": sum(regret.lost > _LARGE for regret in trusted),
-        "above_10_percent_not_in_total": sum(
-            regret.lost > _LARGE for regret in _others(validation)
-        ),
-        "one_version": _most_json(_of_one_version(trusted)),
-        "one_version_not_in_total": _most_json(_of_one_version(_others(validation))),
-        "worst": [_regret_json(regret) for regret in worst_regrets(validation.regrets, _WORST)],
+        "mean_with_a_choice": mean([regret.lost for regret in choices]),
+        "setups_not_in_total": len(regrets) - len(trusted),
+        "above_10_percent": sum(large),
+        "above_10_percent_not_in_total": len(large) - sum(large),
+        "one_version": _most_json(_of_one_version(regrets, is_trusted=True)),
+        "one_version_not_in_total": _most_json(_of_one_version(regrets, is_trusted=False)),
+        "worst": [_regret_json(regret) for regret in worst_regrets(regrets, _WORST)],
     }
 
 
-def _most_json(regrets: list[Regret]) -> dict[str, Any]:
+def _of_one_version(regrets: Iterable[Regret], *, is_trusted: bool) -> list[Regret]:
+    return [one for one in regrets if one.is_trusted is is_trusted and one.point.engine_version]
+
+
+def _most_json(regrets: Sequence[Regret]) -> dict[str, Any]:
     return {"setups": len(regrets), "most": max((regret.lost for regret in regrets), default=None)}
 
 
 def _regret_json(regret: Regret) -> dict[str, Any]:
-    point = regret.options[0].point
+    notes = dict.fromkeys(option.point.note for option in regret.options if option.point.note)
     return {
         "lost": regret.lost,
-        "source": point.source,
-        "in_total": regret.options[0].is_trusted,
-        **fields_of(point, "model", "hardware", "engine", "engine_version", "batch_size", "task"),
+        "source": regret.point.source,
+        "in_total": regret.is_trusted,
+        **fields_of(
+            *(regret.point, "model", "hardware", "engine", "engine_version", "batch_size", "task")
+        ),
         "options": len(regret.options),
         "taken": _option_json(regret.taken),
         "best": _option_json(regret.best),
         "cause": _cause(regret),
-        "note": _notes(regret),
+        "note": "; ".join(notes),
     }
 
 
@@ -380,75 +365,6 @@ def _option_json(scored: Scored | None) -> dict[str, Any] | None:
         return None
     drafts = {"drafter": scored.point.method, "draft_len": scored.point.draft_len}
     return drafts | fields_of(scored, "predicted", "measured")
-
-
-def regret_lines(validation: Validation) -> Iterator[str]:
-    """Yield the same in words, a sentence each; nothing where no speedup was measured.
-
-    Examples
-    --------
-    >>> list(regret_lines(Validation((), (), ())))
-    []
-    """
-    trusted = _trusted_regrets(validation)
-    choices = [regret for regret in trusted if regret.is_choice]
-    if not trusted:
-        return
-    losses = f"loses {_mean(trusted):.1%} of the throughput over {len(trusted)} set-ups"
-    if choices:
-        losses += (
-            f", {_mean(choices):.1%} over the {len(choices)} in which more than one way to draft "
-            f"was measured"
-        )
-    yield (
-        f"advise, choosing among what was measured (no drafts included, acceptance lengths known), "
-        f"{losses}"
-    )
-    yield from _of_one_version_lines(trusted, _others(validation))
-    yield from map(_line, worst_regrets(validation.regrets, _WORST))
-
-
-def _of_one_version_lines(trusted: list[Regret], others: list[Regret]) -> Iterator[str]:
-    for regrets, aside in ((trusted, ""), (others, ", in no total")):
-        if alike := _of_one_version(regrets):
-            sources = ", ".join(dict.fromkeys(regret.options[0].source for regret in alike))
-            yield (
-                f"of one engine version with drafts and without, as sources say, are {len(alike)} "
-                f"set-ups ({sources}{aside}): at most {max(regret.lost for regret in alike):.1%} is lost"
-            )
-
-
-def _line(regret: Regret) -> str:
-    point = regret.options[0].point
-    aside = "" if regret.options[0].is_trusted else f" (not in total{_distrust(regret)})"
-    where = f"{point.model} on {point.hardware}, {point.batch_size:g} in flight"
-    task = f", {point.task}" if point.task else ""
-    return (
-        f"loses {regret.lost:.1%} in {point.source}{aside}, {where}{task}: takes {_option(regret.taken)}, "
-        f"best is {_option(regret.best)}; {_cause(regret)}"
-    )
-
-
-def _distrust(regret: Regret) -> str:
-    """Return the notes on a source that is not trusted."""
-    notes = _notes(regret)
-    return f": {notes}" if notes else ""
-
-
-def _notes(regret: Regret) -> str:
-    return "; ".join(
-        dict.fromkeys(option.point.note for option in regret.options if option.point.note)
-    )
-
-
-def _option(scored: Scored | None) -> str:
-    if scored is None:
-        return "no drafts"
-    return f"{_drafts(scored)} ({scored.measured:.2f}x measured, {scored.predicted:.2f}x predicted)"
-
-
-def _drafts(scored: Scored) -> str:
-    return f"{scored.point.method} K={scored.point.draft_len}"
 
 
 def _cause(regret: Regret) -> str:
@@ -460,51 +376,84 @@ def _cause(regret: Regret) -> str:
     blamed = max(drafting, key=lambda option: option.off)
     tokens = blamed.point.tokens_per_round or 1.0
     return (
-        f"a round of {_drafts(blamed)} took {tokens / blamed.measured:.2f} plain steps, "
-        f"{tokens / blamed.predicted:.2f} predicted"
+        f"a round of {blamed.point.method} K={blamed.point.draft_len} took "
+        f"{tokens / blamed.measured:.2f} plain steps, {tokens / blamed.predicted:.2f} predicted"
     )
 
 
-def _mean(regrets: list[Regret]) -> float | None:
-    return float(np.mean([regret.lost for regret in regrets])) if regrets else None
+def regret_lines(validation: Validation) -> Iterator[str]:
+    """Yield the same in words, a sentence each; nothing where no speedup was measured.
+
+    Examples
+    --------
+    >>> list(regret_lines(Validation((), (), ())))
+    []
+    """
+    told = regret_json(validation)
+    if not told["setups"]:
+        return
+    losses = f"loses {told['mean']:.1%} of the throughput over {told['setups']} set-ups"
+    if told["setups_with_a_choice"]:
+        losses += (
+            f", {told['mean_with_a_choice']:.1%} over the {told['setups_with_a_choice']} in which "
+            f"more than one way to draft was measured"
+        )
+    yield (
+        f"advise, choosing among what was measured (no drafts included, acceptance lengths known), "
+        f"{losses}"
+    )
+    for is_trusted, aside in ((True, ""), (False, ", in no total")):
+        if alike := _of_one_version(validation.regrets, is_trusted=is_trusted):
+            sources = ", ".join(dict.fromkeys(regret.point.source for regret in alike))
+            yield (
+                f"of one engine version with drafts and without, as sources say, are {len(alike)} "
+                f"set-ups ({sources}{aside}): at most {_most_json(alike)['most']:.1%} is lost"
+            )
+    yield from map(_regret_line, told["worst"])
 
 
-def _trusted_regrets(validation: Validation) -> list[Regret]:
-    return [regret for regret in validation.regrets if regret.options[0].is_trusted]
+def _regret_line(told: Mapping[str, Any]) -> str:
+    note = f": {told['note']}" if told["note"] else ""
+    aside = "" if told["in_total"] else f" (not in total{note})"
+    where = f"{told['model']} on {told['hardware']}, {told['batch_size']:g} in flight"
+    task = f", {told['task']}" if told["task"] else ""
+    return (
+        f"loses {told['lost']:.1%} in {told['source']}{aside}, {where}{task}: takes "
+        f"{_option(told['taken'])}, best is {_option(told['best'])}; {told['cause']}"
+    )
 
 
-def _of_one_version(regrets: list[Regret]) -> list[Regret]:
-    return [regret for regret in regrets if regret.options[0].point.engine_version]
-
-
-def _others(validation: Validation) -> list[Regret]:
-    return [regret for regret in validation.regrets if not regret.options[0].is_trusted]
+def _option(told: Mapping[str, Any] | None) -> str:
+    if told is None:
+        return "no drafts"
+    ratios = f"{told['measured']:.2f}x measured, {told['predicted']:.2f}x predicted"
+    return f"{told['drafter']} K={told['draft_len']} ({ratios})"
 
 
 # --- The errors of predictions, as tables and as JSON --------------------------------------------
 
 #: Columns of the tables.
-_COLUMNS: Final = tuple(name for name in ErrorsRow.quantities() if name not in {"source", "trust"})
+_COLUMNS: Final = tuple(name for name in Errors.quantities() if name != "trust")
 #: What your own results do not say: they have no shapes, and nothing times drafting alone.
-_OWN_COLUMNS: Final = tuple(
-    name for name in _COLUMNS if name not in {"n", "shape_mean_error", "drafting_median_error"}
+_OWN_COLUMNS: Final = (
+    *("source", "n", "tokens_per_s_mean_error"),
+    *(name for name in _COLUMNS[2:] if name not in {"shape_mean_error", "drafting_median_error"}),
 )
 
 
-def _errors(errors: Errors) -> dict[str, Any]:
-    """Return errors by the names of `ErrorsRow`."""
-    return {name: getattr(errors, name.removesuffix("_error")) for name in _COLUMNS}
+def _json(errors: Any) -> Any:
+    """Return errors, and mappings of them, as JSON has them."""
+    if isinstance(errors, Mapping):
+        return {name: _json(one) for name, one in errors.items()}
+    if isinstance(errors, Errors):
+        return errors.figures
+    return errors and asdict(errors)
 
 
-def _row(name: str, errors: Errors, trust: int | None = None) -> ErrorsRow:
-    return ErrorsRow(source=name, trust=trust, **_errors(errors))
-
-
-def source_rows(validation: Validation) -> Iterator[ErrorsRow]:
-    """Yield the errors of each source."""
-    trust = {point.source: point.point.trust for point in validation.points}
-    for name, errors in validation.sources.items():
-        yield _row(name, errors, trust[name])
+def _not_scored(points: Iterable[tuple[Measurement, str]]) -> list[dict[str, Any]]:
+    """Return how many points of each source could not be scored, and why."""
+    counts = Counter((point.source, reason) for point, reason in points)
+    return [{"source": source, "reason": reason, "n": n} for (source, reason), n in counts.items()]
 
 
 def validation_json(validation: Validation) -> dict[str, Any]:
@@ -516,20 +465,17 @@ def validation_json(validation: Validation) -> dict[str, Any]:
     ['cells', 'generic', 'ideal', 'regret', 'total']
     """
     return {
-        "total": _errors(validation.total),
-        "ideal": _errors(validation.ideal_total),
+        "total": _json(validation.total),
+        "ideal": _json(validation.ideal_total),
         "generic": {
-            "sources": [_row(*item).record for item in validation.families.items()],
-            "total": _errors(validation.generic_total),
-            "ideal": _errors(validation.ideal_total),
-            "strange_chips": {n: _errors(errors) for n, errors in validation.strange_chips.items()},
-            "engines": {name: _errors(errors) for name, errors in validation.engines.items()},
-            "engines_total": _errors(validation.generic_engines_total),
+            "sources": [errors.record for errors in validation.families.values()],
+            "total": _json(validation.generic_total),
+            "ideal": _json(validation.ideal_total),
+            "strange_chips": _json(validation.strange_chips),
+            "engines": _json(validation.engines),
+            "engines_total": _json(validation.generic_engines_total),
         },
-        "cells": {
-            key: {name: _errors(errors) for name, errors in cells.items()}
-            for key, cells in validation.cells.items()
-        },
+        "cells": _json(validation.cells),
         "regret": regret_json(validation),
     }
 
@@ -542,62 +488,56 @@ def validation_table(validation: Validation) -> str:
     >>> print(validation_table(Validation((), (), ())).splitlines()[1].split()[0])
     total
     """
-    rows = [
-        *validation.sources.items(),
-        ("total", validation.total),
-        ("ideal roofline", validation.ideal_total),
+    of_sources = [
+        *_named(validation.sources, lambda one: _aside(one.source, (one.trust or 0) > TRUSTED)),
+        *(validation.total, validation.ideal_total),
     ]
-    trust = {point.source: point.point.trust for point in validation.points}
-    aside = {name: " (not in total)" for name in trust if (trust[name] or 0) > TRUSTED}
-    table = _errors_table("source", [(name + aside.get(name, ""), errors) for name, errors in rows])
-    others = [
-        *((f"without {name}", errors) for name, errors in validation.families.items()),
-        ("all families", validation.generic_total),
-        *(
-            (f"on {name} (not in total)", errors)
-            for name, errors in validation.strange_chips.items()
-        ),
-        *((f"without {name}", errors) for name, errors in validation.engines.items()),
-        ("all engines", validation.generic_engines_total),
+    generic = [
+        *_named(validation.families, lambda one: f"without {one.source}"),
+        validation.generic_total,
+        *_named(validation.strange_chips, lambda one: _aside(f"on {one.source}")),
+        *_named(validation.engines, lambda one: f"without {one.source}"),
+        validation.generic_engines_total,
     ]
     cells = [
-        (f"{key} {name}", errors)
+        replace(errors, source=f"{key} {name}")
         for key, cell in validation.cells.items()
         for name, errors in cell.items()
-        if errors.speedup_mean is not None
+        if errors.speedup_mean_error is not None
     ]
-    generic = _errors_table("generic engine, fitted", others)
-    by_cell = _errors_table("speedups by", cells)
-    lacking = Counter((point.source, missing) for point, missing in validation.lacking)
-    notes = [
-        f"not scored: {count} of {source}, without {missing}"
-        for (source, missing), count in lacking.items()
+    tables = [
+        rows_table(rows, _COLUMNS, source=heading)
+        for heading, rows in {
+            "source": of_sources,
+            "generic engine, fitted": generic,
+            "speedups by": cells,
+        }.items()
     ]
-    freed = len({shape for shape in map(_shape, validation.points) if shape})
+    groups = {shape_group(one.point) for one in validation.points if one.kind == "shape"}
     legend = (
         "Errors are shares of what was measured. Speedup: the acceptance length is known. Shape "
-        f"alone: it is not, and one factor is free in each of {freed} groups."
+        f"alone: it is not, and one factor is free in each of {len(groups)} groups."
     )
     costs = [
         f"one round of {method}: {cost.predicted:.2f} plain steps predicted, {cost.measured:.2f} "
         f"measured, {cost.mean_error:.1%} off on average over {cost.n} points"
-        for method, cost in round_costs(_trusted(validation)).items()
+        for method, cost in round_costs(trusted(validation.points)).items()
     ]
-    regret = regret_lines(validation)
-    return "\n".join([table, "", generic, "", by_cell, "", legend, *regret, *costs, *notes])
+    notes = [
+        f"not scored: {one['n']} of {one['source']}, without {one['reason']}"
+        for one in _not_scored(validation.lacking)
+    ]
+    lines = [legend, *regret_lines(validation), *costs, *notes]
+    return "\n\n".join([*tables, "\n".join(lines)])
 
 
-def _errors_table(heading: str, rows: Sequence[tuple[str, Errors]]) -> str:
-    """Return errors in columns, a row for each name."""
-    return rows_table([_row(*item) for item in rows], ("source", *_COLUMNS), source=heading)
+def _named(errors: Mapping[str, Errors], name: Callable[[Errors], str]) -> Iterator[Errors]:
+    """Yield errors under other names."""
+    return (replace(one, source=name(one)) for one in errors.values())
 
 
-def _trusted(validation: Validation) -> list[Scored]:
-    return [point for point in validation.points if point.is_trusted]
-
-
-def _shape(scored: Scored) -> tuple[object, ...] | None:
-    return shape_group(scored.point) if scored.kind == "shape" else None
+def _aside(name: str, is_aside: bool = True) -> str:
+    return f"{name} (not in total)" if is_aside else name
 
 
 # --- The errors of served loads, as tables and as JSON -------------------------------------------
@@ -612,15 +552,8 @@ _SERVED_COLUMNS: Final = (
     *(("ttft_s", "p90", "90%"), ("ttft_s", "bias", "bias")),
     *((TPOT_RATIO, "n", "drafted: loads"), (TPOT_RATIO, "mean", "TPOT ratio, mean")),
 )
-#: How rows of the table by groups begin.
-_SERVED_GROUPS: Final = {
-    "server": "server",
-    "weights": "weights",
-    "placement": "placement",
-    "input_len": "prompt",
-    "concurrency": "in flight",
-    "version": "version",
-}
+#: How rows of the table by groups begin, where not as the group is called.
+_SERVED_GROUPS: Final = {"input_len": "prompt", "concurrency": "in flight"}
 _OTHER_TOTALS: Final = {
     "played": "played through, request by request",
     "played as shipped": "played through, by profiles that have seen them",
@@ -631,8 +564,6 @@ _OTHER_TOTALS: Final = {
     "setup": "one model on one chip in one engine left out",
 }
 
-_ServedTotals: TypeAlias = Mapping[str, ServedErrors | None]
-
 
 def served_json(served: ServedValidation) -> dict[str, Any]:
     """Return the errors of served loads: shares, or null where nothing says.
@@ -642,27 +573,15 @@ def served_json(served: ServedValidation) -> dict[str, Any]:
     >>> sorted(served_json(ServedValidation()))
     ['disagreeing', 'groups', 'in_sample', 'left_out', 'other_totals', 'sources', 'total']
     """
-    left_out = Counter((point.source, reason) for point, reason in served.left_out)
     return {
-        "total": _served_errors_json(served.total),
-        "other_totals": {
-            by: _served_errors_json(total) for by, total in served.other_totals.items()
-        },
+        "total": _json(served.total),
+        "other_totals": _json(served.other_totals),
         "in_sample": served.in_sample,
-        "sources": {name: _served_errors_json(total) for name, total in served.sources.items()},
-        "groups": {
-            key: {name: _served_errors_json(errors) for name, errors in group.items()}
-            for key, group in served.groups.items()
-        },
-        "left_out": [
-            {"source": source, "reason": reason, "n": n} for (source, reason), n in left_out.items()
-        ],
+        "sources": _json(served.sources),
+        "groups": _json(served.groups),
+        "left_out": _not_scored(served.left_out),
         "disagreeing": [asdict(source) for source in served.disagreeing],
     }
-
-
-def _served_errors_json(errors: _ServedTotals) -> dict[str, Any]:
-    return {name: None if value is None else asdict(value) for name, value in errors.items()}
 
 
 def served_text(served: ServedValidation) -> str:
@@ -673,17 +592,14 @@ def served_text(served: ServedValidation) -> str:
     >>> print(served_text(ServedValidation()).splitlines()[-1].split(":")[0])
     Published loads of servers, by profiles fitted without their model
     """
-    aside = {found.source for found in served.disagreeing}
+    disagreeing = {found.source for found in served.disagreeing}
     sources = [
-        *(
-            (f"{name} (not in total)" if name in aside else name, total)
-            for name, total in served.sources.items()
-        ),
+        *((_aside(name, name in disagreeing), total) for name, total in served.sources.items()),
         ("total", served.total),
         *((_OTHER_TOTALS[by], total) for by, total in served.other_totals.items()),
     ]
     groups = [
-        (f"{_SERVED_GROUPS[key]} {name}", errors)
+        (f"{_SERVED_GROUPS.get(key, key)} {name}", errors)
         for key, group in served.groups.items()
         for name, errors in group.items()
     ]
@@ -697,22 +613,18 @@ def served_text(served: ServedValidation) -> str:
     return "\n\n".join([*tables, "\n".join([legend, *_served_lines(served)])])
 
 
-def _served_table(heading: str, rows: Iterable[tuple[str, _ServedTotals]]) -> str:
+def _served_table(heading: str, rows: Iterable[tuple[str, Totals]]) -> str:
+    def cell(errors: ServedErrors | None, key: str) -> str:
+        form = {"n": "{:d}", "bias": "{:+.1%}"}.get(key, "{:.1%}")
+        return figure(None if errors is None else getattr(errors, key), form.format)
+
     return format_table(
         [heading, *(title for *_, title in _SERVED_COLUMNS)],
         [
-            [
-                name,
-                *(_served_cell(totals[figure], key) for figure, key, _ in _SERVED_COLUMNS),
-            ]
+            [name, *(cell(totals[quantity], key) for quantity, key, _ in _SERVED_COLUMNS)]
             for name, totals in rows
         ],
     )
-
-
-def _served_cell(errors: ServedErrors | None, key: str) -> str:
-    form = {"n": "{:d}", "bias": "{:+.1%}"}.get(key, "{:.1%}")
-    return "-" if errors is None else form.format(getattr(errors, key))
 
 
 def _served_lines(served: ServedValidation) -> Iterator[str]:
@@ -724,12 +636,22 @@ def _served_lines(served: ServedValidation) -> Iterator[str]:
         )
     if served.in_sample:
         yield f"{served.in_sample} loads are predicted by a profile that was fitted to their group"
-    reasons = Counter((point.source, reason) for point, reason in served.left_out)
-    for (source, reason), n in reasons.items():
-        yield f"not scored: {n} of {source}: {reason}"
+    for one in _not_scored(served.left_out):
+        yield f"not scored: {one['n']} of {one['source']}: {one['reason']}"
 
 
 # --- How many measurements bands hold ------------------------------------------------------------
+
+#: How figures with bands are called.
+_BANDED: Final = {
+    "tpot_s": "TPOT",
+    "ttft_s": "TTFT",
+    "tokens_per_s": "tok/s",
+    "speedup": "speedup",
+}
+#: The share of a cell that bands of 80 % ought to hold.
+_LEAST_INSIDE: Final = 0.75
+_MOST_INSIDE: Final = 0.85
 
 
 def coverage_text(cells: Sequence[Coverage]) -> str:
@@ -742,21 +664,18 @@ def coverage_text(cells: Sequence[Coverage]) -> str:
     1 of 1 cells of at least 20 measurements are at 75 to 85 %
     """
     large = [cell for cell in cells if cell.n >= COUNTED_CELL]
-    names = {name: name.removesuffix("_s").upper() for name in ("tpot_s", "ttft_s")}
-    names |= {"tokens_per_s": "tok/s", "speedup": "speedup"}
     rows = [
         [
-            *(f"{names[cell.figure]} {cell.engine} {cell.family}", cell.batch_size),
+            *(f"{_BANDED[cell.figure]} {cell.engine} {cell.family}", cell.batch_size),
             *(cell.context_len, f"{cell.n:d}", f"{cell.models:d}", f"{cell.inside:.1%}"),
         ]
         for cell in large
     ]
-    for key, name in names.items():
-        own = [cell for cell in cells if cell.figure == key]
-        if own:
-            n = sum(cell.n for cell in own)
-            inside = sum(cell.n * cell.inside for cell in own) / n
-            rows.append([f"{name}, all", "", "", f"{n:d}", "", f"{inside:.1%}"])
+    by_figure = grouped(cells, lambda cell: cell.figure)
+    for key in filter(by_figure.__contains__, _BANDED):
+        n = sum(cell.n for cell in by_figure[key])
+        inside = sum(cell.n * cell.inside for cell in by_figure[key]) / n
+        rows.append([f"{_BANDED[key]}, all", "", "", f"{n:d}", "", f"{inside:.1%}"])
     table = format_table(
         ["in 80% bands", "in flight", "context", "points", "models", "inside"], rows
     )
@@ -768,27 +687,38 @@ def coverage_text(cells: Sequence[Coverage]) -> str:
     )
 
 
-#: The share of a cell that bands of 80 % ought to hold.
-_LEAST_INSIDE: Final = 0.75
-_MOST_INSIDE: Final = 0.85
-
-
 # --- Prefill and decoding on their own workers ----------------------------------------------------
 
 
+def split_json(scores: Iterable[SplitScore]) -> list[dict[str, Any]]:
+    """Return errors of TPOT where prefill has its own workers, by source, chip, server and drafts.
+
+    Examples
+    --------
+    >>> split_json([])
+    []
+    """
+    groups = grouped(
+        scores,
+        lambda one: (one.point.source, one.point.hardware, one.point.engine, one.point.drafts),
+    )
+    names = ("source", "hardware", "engine", "drafted")
+    return [
+        dict(zip(names, key, strict=True)) | _json(errors_over([score.off for score in group]))
+        for key, group in sorted(groups.items())
+    ]
+
+
 def split_text(scores: Iterable[SplitScore]) -> str:
-    """Return errors of TPOT where prefill has workers of its own, by source, chip and server."""
+    """Return the same as a table for people."""
     rows = [
         [
-            source,
-            hardware,
-            engine,
-            "drafted, in shape" if drafted else "plain",
-            str(errors.n),
-            *(f"{value:.1%}" for value in (errors.median, errors.mean, errors.p90)),
-            f"{errors.bias:+.1%}",
+            *(cell["source"], cell["hardware"], cell["engine"]),
+            *("drafted, in shape" if cell["drafted"] else "plain", str(cell["n"])),
+            *(f"{cell[name]:.1%}" for name in ("median", "mean", "p90")),
+            f"{cell['bias']:+.1%}",
         ]
-        for (source, hardware, engine, drafted), errors in split_errors(scores).items()
+        for cell in split_json(scores)
     ]
     header = ["source", "chip", "server", "TPOT", "n", "median", "mean", "p90", "bias"]
     title = (
@@ -796,21 +726,6 @@ def split_text(scores: Iterable[SplitScore]) -> str:
         "of a group share one acceptance length, which is not recorded"
     )
     return f"{title}\n{format_table(header, rows, left=[0, 1, 2, 3])}"
-
-
-def split_json(scores: Iterable[SplitScore]) -> list[dict[str, Any]]:
-    """Return the same as the list that ``--json`` prints.
-
-    Examples
-    --------
-    >>> split_json([])
-    []
-    """
-    return [
-        {"source": source, "hardware": hardware, "engine": engine, "drafted": drafted}
-        | asdict(errors)
-        for (source, hardware, engine, drafted), errors in split_errors(scores).items()
-    ]
 
 
 # --- Machines of one user -----------------------------------------------------------------------
@@ -824,7 +739,7 @@ _LOCAL_KINDS: Final = {
 }
 
 
-def local_json(scores: Sequence[LocalScore]) -> dict[str, Any]:
+def local_json(scores: Sequence[Scored]) -> dict[str, Any]:
     """Return errors on local machines, by source, engine and kind, and how good advice was.
 
     Examples
@@ -832,20 +747,18 @@ def local_json(scores: Sequence[LocalScore]) -> dict[str, Any]:
     >>> local_json([])["errors"]
     []
     """
-    regrets = draft_len_regrets(scores)
+    regrets, kinds = draft_len_regrets(scores), grouped(scores, lambda score: score.kind)
     return {
         "errors": [asdict(errors) for errors in local_errors(scores)],
         "total": [
-            asdict(errors_of(group, kind=kind))
-            for kind in _LOCAL_KINDS
-            if (group := [score for score in scores if score.kind == kind])
+            asdict(errors_of(kinds[kind], kind=kind)) for kind in _LOCAL_KINDS if kind in kinds
         ],
-        "mean_regret": float(np.mean(regrets)) if regrets else None,
+        "mean_regret": mean(regrets),
         "choices": len(regrets),
     }
 
 
-def local_text(scores: Sequence[LocalScore]) -> str:
+def local_text(scores: Sequence[Scored]) -> str:
     """Return the same as a table for people."""
     found = local_json(scores)
     rows = [
@@ -859,15 +772,14 @@ def local_text(scores: Sequence[LocalScore]) -> str:
     table = format_table(
         ["source", "engine", "of", "points", "mean error", "right side of 1"], rows, left=[0, 1, 2]
     )
-    lost = (
-        ""
-        if found["mean_regret"] is None
-        else (
-            f"\nThe draft length predicted best loses {found['mean_regret']:.1%} of the best measured "
-            f"speedup on average, over {found['choices']} machines and prompts."
-        )
-    )
-    return f"local machines, predicted by fits without their model:\n{table}{lost}"
+    lost = found["mean_regret"]
+    regret = "" if lost is None else f"{lost:.1%} of the best measured speedup on average, over "
+    parts = [
+        f"local machines, predicted by fits without their model:\n{table}",
+        regret
+        and f"The draft length predicted best loses {regret}{found['choices']} machines and prompts.",
+    ]
+    return "\n".join(filter(None, parts))
 
 
 # --- What long contexts cost, published beside predicted -----------------------------------------
@@ -879,6 +791,8 @@ _LONG_HEADINGS: Final = {
     "over_short_round": "a round over one at 500 tokens",
     "attention_s": "seconds of attention in one layer",
 }
+#: What a table is of.
+_SET_UP: Final = attrgetter("source", "model", "tensor_parallel", "hardware", "quantity", "note")
 
 
 def long_context_json(score: LongContextScore) -> dict[str, Any]:
@@ -902,12 +816,8 @@ def long_context_tables(scores: Iterable[LongContextScore]) -> Iterator[str]:
     >>> list(long_context_tables([]))
     []
     """
-    groups: dict[tuple[str, ...], list[LongContextScore]] = {}
-    for score in scores:
-        row = score.row
-        where = f"{row.model} on {row.tensor_parallel} x {row.hardware}"
-        groups.setdefault((row.source, where, row.quantity, row.note), []).append(score)
-    for (source, where, quantity, note), group in groups.items():
+    groups = grouped(scores, lambda score: _SET_UP(score.row))
+    for (source, model, devices, hardware, quantity, note), group in groups.items():
         table = format_table(
             ["context", "batch", "drafts", "measured", "predicted", "off", "cache read once"],
             [
@@ -921,8 +831,8 @@ def long_context_tables(scores: Iterable[LongContextScore]) -> Iterator[str]:
             ],
         )
         yield (
-            f"long contexts: {where}, {_LONG_HEADINGS[quantity]} ({source}: {note}); in no fit, "
-            f"{mean_off(group):.1%} off on average\n{table}"
+            f"long contexts: {model} on {devices} x {hardware}, {_LONG_HEADINGS[quantity]} "
+            f"({source}: {note}); in no fit, {mean_off(group):.1%} off on average\n{table}"
         )
 
 
@@ -935,18 +845,10 @@ def own_json(validation: OwnValidation) -> dict[str, Any]:
     ['ideal', 'sources', 'total']
     """
     return {
-        "sources": [_own_row(*item).record for item in validation.sources.items()],
-        "total": _own_errors(validation.total),
-        "ideal": _own_errors(validation.ideal_total),
+        "sources": [errors.record for errors in validation.sources.values()],
+        "total": _json(validation.total),
+        "ideal": _json(validation.ideal_total),
     }
-
-
-def _own_errors(errors: OwnErrors) -> dict[str, Any]:
-    return {**_errors(errors.scored), "tokens_per_s_mean_error": errors.rate_mean}
-
-
-def _own_row(name: str, errors: OwnErrors) -> OwnErrorsRow:
-    return OwnErrorsRow(source=name, trust=None, **_own_errors(errors))
 
 
 def own_row(point: OwnPoint, ideal: OwnPoint) -> OwnRow:
@@ -983,14 +885,9 @@ def own_text(validation: OwnValidation) -> str:
         [_speedup_cells(*pair) for pair in both],
     )
     absent = "no load was measured with and without drafts: no speedup to compare"
-    rows = [
-        *validation.sources.items(),
-        ("total", validation.total),
-        ("ideal roofline", validation.ideal_total),
-    ]
-    shown = ("source", "n", "tokens_per_s_mean_error", *_OWN_COLUMNS)
-    errors = rows_table([_own_row(*item) for item in rows], shown)
-    return "\n\n".join([points, speedups if both else absent, errors])
+    errors = [*validation.sources.values(), validation.total, validation.ideal_total]
+    shown = rows_table(errors, _OWN_COLUMNS)
+    return "\n\n".join([points, speedups if both else absent, shown])
 
 
 def _speedup_cells(point: OwnPoint, ideal: OwnPoint) -> list[str]:
@@ -1019,13 +916,7 @@ def accuracy_chart(points: Sequence[Scored]) -> Any:
     The band is 10% either way. The acceptance length of filled points is known; hollow points are
     right but for one factor per group. Each source is predicted by fits that have not seen it.
     """
-    from specroof.plot.scatter import (  # noqa: PLC0415 - matplotlib is slow to import
-        FILLED,
-        HOLLOW,
-        predicted_over_measured,
-        tick_speedups,
-    )
-    from specroof.plot.style import house_style  # noqa: PLC0415 - matplotlib is slow to import
+    from specroof.plot.scatter import predicted_over_measured  # noqa: PLC0415 - matplotlib is slow
 
     # A shape may be that of throughput, where a source prints no speedup.
     pairs = [
@@ -1036,17 +927,14 @@ def accuracy_chart(points: Sequence[Scored]) -> Any:
     ]
     least = min(0.9 * value for _, *values, _ in pairs for value in values)
     ends = (min(least, 0.8 * _TICKS[1]), _TICKS[-1] * 1.1)
-    with house_style():
-        chart, axes = predicted_over_measured(
-            "Predicted against measured speedup, each source predicted by fits without it",
-            pairs,
-            ends,
-            meanings={FILLED: "acceptance length known", HOLLOW: "known up to one factor"},
-        )
-        tick_speedups(axes, [tick for tick in _TICKS if tick >= ends[0]])
-        axes.set_xlabel("Measured speedup")
-        axes.set_ylabel("Predicted speedup")
-        return chart
+    return predicted_over_measured(
+        "Predicted against measured speedup, each source predicted by fits without it",
+        pairs,
+        ends,
+        of="speedup",
+        meanings=("acceptance length known", "known up to one factor"),
+        speedups=[tick for tick in _TICKS if tick >= ends[0]],
+    )
 
 
 COMMAND: Final = Command(

@@ -9,38 +9,28 @@ from typing import TypeAlias
 
 from specroof.evidence import Measurement, kind_of, load_measurements
 from specroof.evidence.measurement import chip_of
-from specroof.scoring.bands import banded, misses_of
+from specroof.hardware import IDEAL_ENGINE
+from specroof.scoring.bands import banded
 from specroof.scoring.left_out import (
     generic_family,
     generic_rates,
-    ideal_published_rates,
     is_fitted,
     left_out_rates,
+    published_rates,
 )
 from specroof.scoring.scores import (
-    TRUSTED,
     Errors,
     Regret,
     Scored,
     capacity_bound,
     errors_of,
+    grouped,
     levelled,
     regrets,
     scored,
 )
 
-__all__ = [
-    "TRUSTED",
-    "Errors",
-    "Regret",
-    "Scored",
-    "Validation",
-    "banded",
-    "errors_of",
-    "misses_of",
-    "predictions",
-    "validation",
-]
+__all__ = ["Validation", "predictions", "trusted", "validation"]
 
 #: Predicted figures, point by point, by the fields of `Validation` that they are for.
 Predicted: TypeAlias = Mapping[str, Sequence[float]]
@@ -72,16 +62,20 @@ class Validation:
     @property
     def sources(self) -> dict[str, Errors]:
         """The errors of each source."""
-        names = dict.fromkeys(score.point.source for score in self.points)
         return {
-            name: errors_of([score for score in self.points if score.point.source == name])
-            for name in names
+            name: errors_of(own, name, own[0].point.trust)
+            for name, own in grouped(self.points, lambda score: score.source).items()
         }
 
     @property
     def total(self) -> Errors:
         """The errors over all sources that are trusted."""
-        return errors_of(_trusted(self.points))
+        return errors_of(trusted(self.points), "total")
+
+    @property
+    def ideal_total(self) -> Errors:
+        """The errors of the ideal roofline over the same points."""
+        return errors_of(trusted(self.ideal), "ideal roofline")
 
     @property
     def regrets(self) -> list[Regret]:
@@ -91,7 +85,7 @@ class Validation:
     @property
     def families(self) -> dict[str, Errors]:
         """The errors of the generic engine on each family of chips, which its fit had not seen."""
-        return _by(_trusted(self.generic), _family)
+        return _by(trusted(self.generic), _family)
 
     @property
     def strange_chips(self) -> dict[str, Errors]:
@@ -102,37 +96,33 @@ class Validation:
     @property
     def engines(self) -> dict[str, Errors]:
         """The errors of the generic engine on each engine, which its fit had not seen."""
-        return _by(_trusted(self.generic_engines), _engine)
+        return _by(trusted(self.generic_engines), _engine)
 
     @property
     def generic_total(self) -> Errors:
         """The errors of the generic engine over all trusted points, chip families left out."""
-        return errors_of(_trusted(self.generic))
+        return errors_of(trusted(self.generic), "all families")
 
     @property
     def generic_engines_total(self) -> Errors:
         """The same, engines left out."""
-        return errors_of(_trusted(self.generic_engines))
+        return errors_of(trusted(self.generic_engines), "all engines")
 
     @property
     def cells(self) -> dict[str, dict[str, Errors]]:
         """The errors by family of chips, engine, kind of drafter, batch size and room; trusted."""
-        seen = _trusted(self.points)
-        return {
-            "chip": _by(seen, _family),
-            "engine": _by(seen, _engine),
-            "drafter": _by(seen, lambda score: score.point.method or ""),
-            "batch": _by(seen, lambda score: f"{score.point.batch_size:g}"),
-            "capacity": _by(seen, lambda score: capacity_bound(score.point)),
+        labels: dict[str, Callable[[Scored], str]] = {
+            "chip": _family,
+            "engine": _engine,
+            "drafter": lambda score: score.point.method or "",
+            "batch": lambda score: f"{score.point.batch_size:g}",
+            "capacity": lambda score: capacity_bound(score.point),
         }
-
-    @property
-    def ideal_total(self) -> Errors:
-        """The errors of the ideal roofline over the same points."""
-        return errors_of(_trusted(self.ideal))
+        return {name: _by(trusted(self.points), label) for name, label in labels.items()}
 
 
-def _trusted(points: Iterable[Scored]) -> list[Scored]:
+def trusted(points: Iterable[Scored]) -> list[Scored]:
+    """Return the points of sources that count."""
     return [score for score in points if score.is_trusted]
 
 
@@ -144,12 +134,10 @@ def _engine(score: Scored) -> str:
     return score.point.engine or ""
 
 
-def _by(points: Iterable[Scored], name: Callable[[Scored], str]) -> dict[str, Errors]:
+def _by(points: Iterable[Scored], label: Callable[[Scored], str]) -> dict[str, Errors]:
     """Return the errors of points by what they have in common, sorted by that."""
-    groups: dict[str, list[Scored]] = {}
-    for score in points:
-        groups.setdefault(name(score), []).append(score)
-    return {key: errors_of(groups[key]) for key in sorted(groups)}
+    groups = sorted(grouped(points, label).items())
+    return {name: errors_of(scores, name) for name, scores in groups}
 
 
 def validation(
@@ -188,12 +176,13 @@ def predictions(measurements: Iterable[Measurement] | None = None) -> Predicted:
     """
     points, strange, _ = _by_what_they_say(measurements)
     every = [*points, *strange]
-    return {
-        "points": left_out_rates(points).as_measured(points).tolist(),
-        "ideal": ideal_published_rates(points).as_measured(points).tolist(),
-        "generic": generic_rates(every).as_measured(every).tolist(),
-        "generic_engines": generic_rates(points, by_engine=True).as_measured(points).tolist(),
+    rates = {
+        "points": (left_out_rates(points), points),
+        "ideal": (published_rates(points, IDEAL_ENGINE), points),
+        "generic": (generic_rates(every), every),
+        "generic_engines": (generic_rates(points, by_engine=True), points),
     }
+    return {name: found.as_measured(of).tolist() for name, (found, of) in rates.items()}
 
 
 def _by_what_they_say(

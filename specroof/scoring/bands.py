@@ -5,10 +5,11 @@ Of speedups by engine and kind of drafter; of served loads by server, chips and 
 
 import math
 from bisect import bisect_left
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
+from functools import partial
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -19,19 +20,16 @@ from specroof.hardware import (
     ANY_CONCURRENCY,
     CONCURRENCY_ENDS,
     CONCURRENCY_RANGES,
-    OTHER_DRAFTERS,
     SERVED_FIGURES,
     Band,
-    ServedBands,
-    served_cells,
     served_width,
 )
 from specroof.scoring.left_out import generic_family
-from specroof.scoring.scores import Scored
+from specroof.scoring.scores import Scored, grouped
 from specroof.scoring.served import ServedScore, chip_family, range_name
 
 #: A cell speaks for itself once so many sources have measured it; below, its neighbours join in.
-_LEAST_SOURCES: Final = 3
+LEAST_SOURCES: Final = 3
 #: Points of a source that count in full; a longer table weighs as much as so many. Of families of
 #: chips each weighs the same, as a strange chip is one more family: see `FAMILY_POINTS`.
 FULL_POINTS: Final = 25.0
@@ -89,15 +87,12 @@ def width_scale(misses: Sequence[Miss]) -> float:
     1.12
     """
     shares = []
-    for source in dict.fromkeys(miss.source for miss in misses):
+    for source, own in grouped(misses, lambda miss: miss.source).items():
         others = [miss for miss in misses if miss.source != source]
-        own = [miss for miss in misses if miss.source == source]
-        cells = dict.fromkeys((miss.engine, miss.drafter) for miss in own)
-        bands = {cell: band_of(others, *cell) for cell in cells}
-        for miss in own:
-            band = bands[miss.engine, miss.drafter]
+        for cell, members in grouped(own, lambda miss: (miss.engine, miss.drafter)).items():
+            band = band_of(others, *cell)
             if band is not None and band.width > 0:
-                shares.append(miss.off / band.width)
+                shares += [miss.off / band.width for miss in members]
     return float(np.quantile(shares, BAND_SHARE)) if shares else 1.0
 
 
@@ -126,41 +121,12 @@ def band_of(
     >>> round(band_of(seen, "vllm", "mtp").width, 2)  # between the 12th and the 13th of 15
     0.04
     """
-    if not misses:
-        return None
-    return _band(next(filter(_enough, _cells(misses, engine, drafter)), misses), scale)
-
-
-def bands_of(misses: Sequence[Miss], engine: str, *, scale: float = 1.0) -> dict[str, Band]:
-    """Return what a profile holds: a band for each kind of drafter that differs from the rest.
-
-    Parameters
-    ----------
-    misses, engine, scale
-        As for `band_of`.
-
-    Examples
-    --------
-    >>> seen = [Miss(name, "vllm", "mtp", 0.04) for name in "abc"]
-    >>> sorted(bands_of(seen, "vllm"))
-    ['mtp', 'other']
-    """
-    bands = {}
-    for drafter in sorted({miss.drafter for miss in misses}):
-        *own, _ = _cells(misses, engine, drafter)
-        enough = next(filter(_enough, own), None)
-        if enough is not None:
-            bands[drafter] = _band(enough, scale)
-    return {**bands, OTHER_DRAFTERS: _band(misses, scale)} if misses else {}
-
-
-def _cells(misses: Sequence[Miss], engine: str, drafter: str) -> list[Sequence[Miss]]:
     alike = [miss for miss in misses if miss.drafter == drafter]
-    return [[miss for miss in alike if miss.engine == engine], alike, misses]
-
-
-def _enough(cell: Sequence[Miss]) -> bool:
-    return len({miss.source for miss in cell}) >= _LEAST_SOURCES
+    near = [miss for miss in alike if miss.engine == engine]
+    enough = (
+        cell for cell in (near, alike) if len({miss.source for miss in cell}) >= LEAST_SOURCES
+    )
+    return _band(next(enough, misses), scale) if misses else None
 
 
 def _band(cell: Sequence[Miss], scale: float) -> Band:
@@ -212,42 +178,20 @@ def operating_point(point: Measurement) -> tuple[float, float]:
 #: So many models, or so many loads, speak for themselves; below, their neighbours join in.
 _LEAST_MODELS: Final = 3
 _LEAST_LOADS: Final = 25
-NO_SCALES: Final[Mapping[str, float]] = {}
+_NO_SCALES: Final[Mapping[str, float]] = MappingProxyType({})
 
 
-def served_scales(scores: Sequence[ServedScore]) -> dict[str, float]:
-    """Return what widths of served bands are multiplied by, so that they hold unseen models.
+def unseen_shares(scores: Iterable[ServedScore]) -> Iterator[tuple[Measurement, str, float]]:
+    """Yield misses of loads without drafts, as shares of the band that other models set.
 
     Parameters
     ----------
     scores
         As of `served_bands_of`.
-
-    Source
-        As `width_scale`, with a model for a fold.
-
-    Examples
-    --------
-    >>> point = Measurement(place="mine", engine="vllm", hardware="h200")
-    >>> scores = [
-    ...     ServedScore(replace(point, model=model), {"tpot_s": off}, True)
-    ...     for model, off in zip("abcd", (0.1, 0.1, 0.1, 0.2))
-    ... ]
-    >>> round(served_scales(scores)["tpot_s"], 2)  # 0.1 beside bands of 0.19, 0.2 beside 0.1
-    1.12
     """
-    shares = defaultdict(list)
-    for _, figure, share in _unseen_shares(scores):
-        shares[figure].append(share)
-    return {figure: float(np.quantile(own, BAND_SHARE)) for figure, own in shares.items()}
-
-
-def _unseen_shares(scores: Sequence[ServedScore]) -> Iterator[tuple[Measurement, str, float]]:
-    """Yield misses of loads without drafts, as shares of the band that other models set."""
     plain = [score for score in scores if not score.point.drafts]
-    for model in dict.fromkeys(base_model(score.point) for score in plain):
+    for model, own in grouped(plain, lambda score: base_model(score.point)).items():
         others = [score for score in plain if base_model(score.point) != model]
-        own = [score for score in plain if base_model(score.point) == model]
         bands = {
             place: served_bands_of(others, *place) for place in dict.fromkeys(map(_place, own))
         }
@@ -263,7 +207,7 @@ def served_bands_of(
     engine: str,
     family: str,
     *,
-    scales: Mapping[str, float] = NO_SCALES,
+    scales: Mapping[str, float] = _NO_SCALES,
 ) -> dict[str, dict[str, Band]]:
     """Return what a profile holds of served loads without drafts: bands by figure and concurrency.
 
@@ -279,7 +223,7 @@ def served_bands_of(
         Of the same loads a range of concurrency that enough of them lie in has a band of its own;
         every other one has the widest. No band of a figure that too few speak for.
     scales
-        What the widths of a figure are multiplied by: see `served_scales`.
+        What the widths of a figure are multiplied by, so that they hold unseen models.
 
     Source
         As `band_of`, with models in the place of sources.
@@ -292,72 +236,34 @@ def served_bands_of(
     {'tpot_s': ['to-32', 'any']}
     """
     plain = [score for score in scores if not score.point.drafts]
-    models = defaultdict(set)
-    for score in plain:
-        models[_place(score)].add(base_model(score.point))
     here = (engine, family)
     if family:
-        plain = [one for one in plain if _place(one) == here or len(models[_place(one)]) > 1]
+        pairs = {(_place(score), base_model(score.point)) for score in plain}
+        models = Counter(place for place, _ in pairs)
+        plain = [one for one in plain if _place(one) == here or models[_place(one)] > 1]
     bands: dict[str, dict[str, Band]] = {}
     for figure in SERVED_FIGURES:
         known = [score for score in plain if figure in score.off]
         own = [score for score in known if score.point.engine == engine]
         near = [score for score in own if _place(score) == here]
-        cells = (cell for cell in (near, own, known) if _enough_loads(cell))
-        widest = next(cells, [])
-        if widest:
-            by_range: dict[str, list[ServedScore]] = {name: [] for name in CONCURRENCY_RANGES}
-            for score in widest:
-                place = np.searchsorted(CONCURRENCY_ENDS, score.point.concurrency or 1)
-                by_range[CONCURRENCY_RANGES[int(place)]].append(score)
-            enough = {name: cell for name, cell in by_range.items() if _enough_loads(cell)}
-            made = {
-                name: _band(
-                    _served_misses(cell, figure, borrowed=widest is not near),
-                    scales.get(figure, 1.0),
-                )
-                for name, cell in {**enough, ANY_CONCURRENCY: widest}.items()
-            }
-            most = max(band.width for band in made.values())
-            bands[figure] = made | {ANY_CONCURRENCY: replace(made[ANY_CONCURRENCY], width=most)}
+        widest = next(filter(_enough_loads, (near, own, known)), [])
+        if not widest:
+            continue
+        by_range = grouped(widest, _range)
+        cells = {name: by_range.get(name, []) for name in CONCURRENCY_RANGES}
+        cells = {name: cell for name, cell in cells.items() if _enough_loads(cell)}
+        misses = partial(_served_misses, figure=figure, borrowed=widest is not near)
+        made = {
+            name: _band(misses(cell), scales.get(figure, 1.0))
+            for name, cell in (cells | {ANY_CONCURRENCY: widest}).items()
+        }
+        most = max(band.width for band in made.values())
+        bands[figure] = made | {ANY_CONCURRENCY: replace(made[ANY_CONCURRENCY], width=most)}
     return bands
 
 
-def wider_bands(bands: ServedBands, nearer: Iterable[ServedBands]) -> dict[str, dict[str, Band]]:
-    """Return bands of served loads that are nowhere narrower than those of places nearer by.
-
-    Parameters
-    ----------
-    bands
-        Of a place farther from the measurements.
-    nearer
-        Of the others. A figure that only they have is not added.
-
-    Examples
-    --------
-    >>> near, far = ({"tpot_s": {"any": Band(width=w, mean_error=0, points=9)}} for w in (0.4, 0.1))
-    >>> wider_bands(far, [near])["tpot_s"]["to-4"].width
-    0.4
-    """
-    others = [*nearer]
-
-    def widest_of(beside: Sequence[Band]) -> dict[str, float | None]:
-        limits = {
-            name: min(filter(None, map(attrgetter(name), beside)), default=None)
-            for name in ("batch_size", "context_len")
-        }
-        return {"width": max(band.width for band in beside), **limits}
-
-    wider: dict[str, dict[str, Band]] = {}
-    for figure in bands:
-        beside = [served_cells(near, figure) for near in others]
-        cells = zip(CONCURRENCY_RANGES, served_cells(bands, figure), *beside, strict=True)
-        wider[figure] = {
-            name: replace(own, **widest_of([own, *filter(None, rest)]))
-            for name, own, *rest in cells
-            if own is not None
-        }
-    return wider
+def _range(score: ServedScore) -> str:
+    return CONCURRENCY_RANGES[bisect_left(CONCURRENCY_ENDS, score.point.concurrency or 1)]
 
 
 def _place(score: ServedScore) -> tuple[str, str]:
@@ -370,17 +276,16 @@ def _enough_loads(cell: Sequence[ServedScore]) -> bool:
     return len(models) >= _LEAST_MODELS or len(cell) >= _LEAST_LOADS
 
 
-def _served_misses(scores: Sequence[ServedScore], figure: str, *, borrowed: bool) -> list[Miss]:
+def _served_misses(scores: Iterable[ServedScore], figure: str, *, borrowed: bool) -> list[Miss]:
     """Return misses of loads by model; where loads of others stand in, by server and chips."""
+    full_points = FAMILY_POINTS if borrowed else FULL_POINTS
     return [
         Miss(
-            f"{score.point.engine} {chip_family(score.point)}"
-            if borrowed
-            else base_model(score.point),
+            " ".join(_place(score)) if borrowed else base_model(score.point),
             score.point.engine or "",
             "",
             abs(score.off[figure]),
-            full_points=FAMILY_POINTS if borrowed else FULL_POINTS,
+            full_points,
         )
         for score in scores
     ]
@@ -432,31 +337,28 @@ def band_coverage(points: Iterable[Scored], served: Sequence[ServedScore]) -> tu
         and scaled by the other models.
 
     Source
-        As `served_scales`: the bands of other models, whose scale it is, have seen this one.
+        As `width_scale`, with a model for a fold: the bands of other models, whose scale it is,
+        have seen this one.
     """
     held = [
         ("speedup", score.point, score.off <= score.band)
         for score in points
         if score.kind == "speedup" and score.band is not None and score.is_trusted
     ]
-    shares = [*_unseen_shares(served)]
-    for figure in SERVED_FIGURES:
-        own = [(point, share) for point, name, share in shares if name == figure]
-        for model in dict.fromkeys(base_model(point) for point, _ in own):
-            others = [share for point, share in own if base_model(point) != model]
+    for figure, misses in grouped(unseen_shares(served), lambda miss: miss[1]).items():
+        for model, own in grouped(misses, lambda miss: base_model(miss[0])).items():
+            others = [share for point, _, share in misses if base_model(point) != model]
             scale = float(np.quantile(others, BAND_SHARE)) if others else 1.0
-            held += [
-                (figure, point, share <= scale)
-                for point, share in own
-                if base_model(point) == model
-            ]
-    cells: dict[tuple[str, str, str, int, int], list[tuple[str, bool]]] = defaultdict(list)
-    for figure, point, inside in held:
+            held += [(figure, point, share <= scale) for point, _, share in own]
+
+    def cell(miss: tuple[str, Measurement, bool]) -> tuple[str, str, str, int, int]:
+        figure, point, _ = miss
         batch = point.concurrency or point.batch_size or 1
         context = (1 + point.shortest) / 2 * request_lengths(point)[2]
         ranges = bisect_left(CONCURRENCY_ENDS, batch), bisect_left(CONTEXT_ENDS, context)
-        cell = (figure, chip_family(point), point.engine or "", *ranges)
-        cells[cell].append((base_model(point), inside))
+        return (figure, chip_family(point), point.engine or "", *ranges)
+
+    cells = sorted(grouped(held, cell).items())
     return tuple(
         Coverage(
             figure,
@@ -465,10 +367,10 @@ def band_coverage(points: Iterable[Scored], served: Sequence[ServedScore]) -> tu
             range_name(CONCURRENCY_ENDS, batch_range),
             range_name(CONTEXT_ENDS, context_range),
             n=len(members),
-            models=len({model for model, _ in members}),
-            inside=float(np.mean([inside for _, inside in members])),
+            models=len({base_model(point) for _, point, _ in members}),
+            inside=float(np.mean([inside for *_, inside in members])),
         )
-        for (figure, family, engine, batch_range, context_range), members in sorted(cells.items())
+        for (figure, family, engine, batch_range, context_range), members in cells
     )
 
 
@@ -501,21 +403,19 @@ def banded(
         `width_scale`.
     """
     misses = misses_of(points if seen is None else seen, by_family=by_family)
-    units = dict.fromkeys(_unit(score, by_family) for score in points)
-    others = {unit: [miss for miss in misses if miss.source != unit] for unit in units}
+    others = {
+        unit: [miss for miss in misses if miss.source != unit]
+        for unit in dict.fromkeys(_unit(score, by_family) for score in points)
+    }
     scales = {unit: width_scale(rest) if calibrated else 1.0 for unit, rest in others.items()}
 
-    def band(score: Scored) -> float | None:
-        unit = _unit(score, by_family)
-        cell = score.point.engine or "", _drafter(score)
-        narrowest = band_of(others[unit], *cell, scale=scales[unit])
-        if narrowest is None:
-            return None
-        return float(narrowest.width_at(*operating_point(score.point)))
+    def with_band(score: Scored) -> Scored:
+        unit, engine = _unit(score, by_family), score.point.engine or ""
+        band = band_of(others[unit], engine, _drafter(score), scale=scales[unit])
+        place = operating_point(score.point)
+        return replace(score, band=None if band is None else float(band.width_at(*place)))
 
-    return tuple(
-        replace(score, band=band(score)) if score.kind in _BANDED else score for score in points
-    )
+    return tuple(with_band(score) if score.kind in _BANDED else score for score in points)
 
 
 def misses_of(points: Iterable[Scored], *, by_family: bool = False) -> list[Miss]:
@@ -542,18 +442,11 @@ def misses_of(points: Iterable[Scored], *, by_family: bool = False) -> list[Miss
             score.point.engine or "",
             _drafter(score),
             score.off * correction(score),
-            full_points=FAMILY_POINTS if by_family else FULL_POINTS,
-            **_measured_at(score),
+            FAMILY_POINTS if by_family else FULL_POINTS,
+            *(operating_point(score.point) if score.kind == "speedup" else ()),
         )
         for score in counted
     ]
-
-
-def _measured_at(score: Scored) -> dict[str, float | None]:
-    """Return where a speedup of known acceptance was measured."""
-    if score.kind != "speedup":
-        return {}
-    return dict(zip(("batch_size", "context_len"), operating_point(score.point), strict=True))
 
 
 def _unit(score: Scored, by_family: bool) -> str:

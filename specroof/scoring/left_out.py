@@ -3,8 +3,9 @@
 The profiles ship with the package (`specroof.catalog.left_out_fits`), so that nothing here fits.
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Final, Literal, TypeAlias
 
 from specroof.catalog import left_out_fits
@@ -16,7 +17,6 @@ from specroof.evidence.measurement import chip_of, model_of
 from specroof.hardware import (
     FRAMEWORKS,
     GENERIC,
-    IDEAL_ENGINE,
     EngineProfile,
     GenericEngines,
     Placement,
@@ -76,13 +76,8 @@ def left_out_generic(point: Measurement, *, by_engine: bool = False) -> EnginePr
         Whether the fit had not seen the engine, whose rounds then last as long as another's; else
         it had not seen the family of the chip. What no fit saw needs none left out.
     """
-    engine = point.engine or ""
-    without = (
-        left_out_name(engine=engine)
-        if by_engine
-        else left_out_name(family=generic_family(point.hardware or ""))
-    )
-    return _generic_without(point, without)
+    family = "" if by_engine else generic_family(point.hardware or "")
+    return _generic_without(point, left_out_name(family=family, engine=point.engine or ""))
 
 
 def _generic_without(point: Measurement, without: str) -> EngineProfile:
@@ -215,24 +210,12 @@ def published_cases(
 
 def published_rates(points: Iterable[Measurement], engine: EngineProfile) -> Rates:
     """Return what one engine predicts for published measurements."""
-    points = list(points)
-    return Record(published_cases(points, [(engine.name, engine)] * len(points))).rates()
-
-
-def ideal_published_rates(points: Iterable[Measurement]) -> Rates:
-    """Return what the ideal roofline says of measurements."""
-    return published_rates(points, IDEAL_ENGINE)
+    return _rates(points, lambda _: engine, lambda _: engine.name)
 
 
 def left_out_rates(points: Iterable[Measurement]) -> Rates:
     """Return what engines predict for measurements, each fitted without their source."""
-    points = list(points)
-    names = [(point.source, point.engine, point.hardware, point.method == STEP) for point in points]
-    engines = {
-        name: left_out_engine(point)
-        for name, point in dict(zip(names, points, strict=True)).items()
-    }
-    return Record(published_cases(points, [(name, engines[name]) for name in names])).rates()
+    return _rates(points, left_out_engine, lambda p: (p.source, *_place(p)))
 
 
 def generic_rates(points: Iterable[Measurement], *, by_engine: bool = False) -> Rates:
@@ -243,10 +226,19 @@ def generic_rates(points: Iterable[Measurement], *, by_engine: bool = False) -> 
     points, by_engine
         As for `left_out_generic`.
     """
+    return _rates(points, partial(left_out_generic, by_engine=by_engine), _place)
+
+
+def _place(point: Measurement) -> tuple[Hashable, ...]:
+    return point.engine, point.hardware, point.method == STEP
+
+
+def _rates(
+    points: Iterable[Measurement],
+    engine_of: Callable[[Measurement], EngineProfile],
+    name: Callable[[Measurement], Hashable],
+) -> Rates:
+    """Return what is predicted of points, which have the same engine where its name is the same."""
     points = list(points)
-    names = [(point.engine, point.hardware, point.method == STEP) for point in points]
-    engines = {
-        name: left_out_generic(point, by_engine=by_engine)
-        for name, point in dict(zip(names, points, strict=True)).items()
-    }
-    return Record(published_cases(points, [(name, engines[name]) for name in names])).rates()
+    engines = {name(p): engine_of(p) for p in {name(p): p for p in points}.values()}
+    return Record(published_cases(points, [(name(p), engines[name(p)]) for p in points])).rates()

@@ -1,14 +1,13 @@
 """Engines for one user: what llama.cpp and MLX did beside fits that have not seen the model."""
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from operator import attrgetter
 from typing import Final
 
 import numpy as np
 
-from specroof.arrays import Array
 from specroof.catalog import hardware_names, local_engines
 from specroof.cost import ForwardPass, Options
 from specroof.evidence import (
@@ -22,6 +21,7 @@ from specroof.evidence import (
 from specroof.evidence.measurement import chip_of, model_of
 from specroof.hardware import EngineProfile, Placement
 from specroof.latency import Deployment, Setup, model_latency
+from specroof.scoring.scores import Scored, grouped, mean
 from specroof.speedup.curve import decoding_curve
 
 #: Cached tokens of plain decoding where a source says nothing: a short prompt and half an answer.
@@ -40,32 +40,6 @@ REPORTS: Final = "reports"
 EngineOf = Callable[[Measurement], EngineProfile]
 
 
-@dataclass(frozen=True, slots=True)
-class LocalScore:
-    """A measured pass, step or speedup beside its prediction.
-
-    Parameters
-    ----------
-    point
-        What was measured.
-    kind
-        ``"pass"`` of one to 32 tokens or plain ``"step"``, ``"depth"``, a step over that behind
-        the shortest context, or ``"speedup"``.
-    measured, predicted
-        Seconds of a pass or step; a ratio.
-    """
-
-    point: Measurement
-    kind: str
-    measured: float
-    predicted: float
-
-    @property
-    def off(self) -> float:
-        """Predicted over measured, less one."""
-        return self.predicted / self.measured - 1
-
-
 def left_out_engine(point: Measurement) -> EngineProfile:
     """Return the engine of a point by the fit without its model, or of a report as it ships."""
     if point.source == REPORTS:
@@ -76,8 +50,11 @@ def left_out_engine(point: Measurement) -> EngineProfile:
 
 def local_scores(
     points: Iterable[Measurement] | None = None, engine_of: EngineOf = left_out_engine
-) -> tuple[LocalScore, ...]:
-    """Return measurements of local machines beside predictions.
+) -> tuple[Scored, ...]:
+    """Return measurements of local machines beside predictions, of four kinds.
+
+    ``"pass"`` of one to 32 tokens or plain ``"step"`` in seconds, ``"depth"``, a step over that
+    behind the shortest context, and ``"speedup"``.
 
     Left out are those on chips without a file, on several devices, and with drafts of which the
     source does not say how many were accepted.
@@ -93,22 +70,20 @@ def local_scores(
         The measurements name theirs; predictions are those of `specroof.predict`.
     """
     names = set(hardware_names())
-    groups: dict[object, list[Measurement]] = defaultdict(list)
-    for point in load_local() if points is None else points:
-        if point.hardware not in names or (point.drafts and not point.tokens_per_round):
-            continue
-        if point.source == _BASELINES and not point.drafts:
-            continue
+    scored = [
+        point
+        for point in (load_local() if points is None else points)
+        if point.hardware in names
+        and (point.tokens_per_round if point.drafts else point.source != _BASELINES)
+    ]
+
+    def alike(point: Measurement) -> tuple[object, ...]:
         build = point.engine_version if point.source == _DEPTHS else ""
         shape = (point.model, point.hardware, point.engine, point.quantization)
-        groups[point.source, build, shape, point.drafts].append(point)
-    return tuple(
-        LocalScore(point, kind, float(measured), float(predicted))
-        for group in groups.values()
-        for point, kind, measured, predicted in zip(
-            group, *_compared(group, engine_of(group[0])), strict=True
-        )
-    )
+        return point.source, build, shape, point.drafts
+
+    groups = grouped(scored, alike).values()
+    return tuple(chain.from_iterable(_compared(group, engine_of(group[0])) for group in groups))
 
 
 def deployment_of(point: Measurement, engine: EngineProfile) -> Deployment:
@@ -118,16 +93,15 @@ def deployment_of(point: Measurement, engine: EngineProfile) -> Deployment:
     return Deployment(model_of(point.model or ""), setup)
 
 
-def _compared(
-    group: Sequence[Measurement], engine: EngineProfile
-) -> tuple[Sequence[str], Array, Array]:
-    """Return kinds, measured and predicted of points of one model in one format on one chip."""
+def _compared(group: Sequence[Measurement], engine: EngineProfile) -> Iterator[Scored]:
+    """Yield points of one model in one format on one chip beside predictions."""
     first = group[0]
     served = deployment_of(first, engine)
     if first.drafts:
-        ratios = [float(point.measured_speedup or 1) for point in group]
-        predicted = [_speedup(served, point) for point in group]
-        return ["speedup"] * len(group), np.array(ratios), np.array(predicted)
+        for point in group:
+            measured = float(point.measured_speedup or 1)
+            yield Scored(point, "speedup", _speedup(served, point), measured)
+        return
     batch, tokens = (
         np.array([float(getattr(point, name) or 1) for point in group])
         for name in ("batch_size", "verify_len")
@@ -139,12 +113,13 @@ def _compared(
     seconds = np.broadcast_to(
         model_latency(served.model, served.setup, forward).total_s, tokens.shape
     )
-    measured = batch / np.array([point.rate for point in group])
-    if first.source != _DEPTHS:
-        kinds = ["pass" if point.method == STEP else "step" for point in group]
-        return kinds, measured, seconds
-    shortest = int(np.argmin(cached))
-    return ["depth"] * len(group), measured / measured[shortest], seconds / seconds[shortest]
+    measured_s = batch / np.array([point.rate for point in group])
+    if first.source == _DEPTHS:
+        shortest = int(np.argmin(cached))
+        seconds, measured_s = seconds / seconds[shortest], measured_s / measured_s[shortest]
+    for point, predicted, took in zip(group, seconds.tolist(), measured_s.tolist(), strict=True):
+        passes = "pass" if point.method == STEP else "step"
+        yield Scored(point, "depth" if first.source == _DEPTHS else passes, predicted, took)
 
 
 def _speedup(served: Deployment, point: Measurement) -> float:
@@ -179,30 +154,22 @@ class LocalErrors:
     verdicts: float | None = None
 
 
-def local_errors(scores: Iterable[LocalScore]) -> tuple[LocalErrors, ...]:
+def local_errors(scores: Iterable[Scored]) -> tuple[LocalErrors, ...]:
     """Return errors by source, engine and kind."""
-    groups: dict[tuple[str, str, str], list[LocalScore]] = defaultdict(list)
-    for score in scores:
-        groups[score.point.source, score.point.engine or "", score.kind].append(score)
+    groups = grouped(scores, lambda one: (one.point.source, one.point.engine or "", one.kind))
     return tuple(errors_of(group, *key) for key, group in groups.items())
 
 
 def errors_of(
-    scores: Sequence[LocalScore], source: str = "", engine: str = "", kind: str = ""
+    scores: Sequence[Scored], source: str = "", engine: str = "", kind: str = ""
 ) -> LocalErrors:
     """Return the errors of some measurements together."""
     sides = [(one.predicted > 1) == (one.measured > 1) for one in scores if one.kind == "speedup"]
-    return LocalErrors(
-        source=source,
-        engine=engine,
-        kind=kind,
-        points=len(scores),
-        mean=float(np.mean([abs(score.off) for score in scores])),
-        verdicts=float(np.mean(sides)) if sides else None,
-    )
+    errors = float(np.mean([score.error for score in scores]))
+    return LocalErrors(source, engine, kind, len(scores), errors, mean(sides))
 
 
-def draft_len_regrets(scores: Iterable[LocalScore]) -> tuple[float, ...]:
+def draft_len_regrets(scores: Iterable[Scored]) -> tuple[float, ...]:
     """Return what the draft length loses that is predicted best, wherever several were measured.
 
     Returns
@@ -210,14 +177,12 @@ def draft_len_regrets(scores: Iterable[LocalScore]) -> tuple[float, ...]:
     tuple of float
         Shares of the best measured speedup, one for each prompt set and machine.
     """
-    groups: dict[object, list[LocalScore]] = defaultdict(list)
-    for one in scores:
-        if one.kind == "speedup":
-            point = one.point
-            run = (point.source, point.engine, point.engine_version, point.hardware)
-            groups[run, point.quantization, point.method, point.task].append(one)
+    run = attrgetter(
+        *("source", "engine", "engine_version", "hardware", "quantization", "method", "task")
+    )
+    speedups = [one for one in scores if one.kind == "speedup"]
     return tuple(
         1 - max(group, key=attrgetter("predicted")).measured / max(one.measured for one in group)
-        for group in groups.values()
+        for group in grouped(speedups, lambda one: run(one.point)).values()
         if len({one.point.draft_len for one in group}) > 1
     )

@@ -1,17 +1,19 @@
 """A user's own benchmark beside what specroof predicts for it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
+from specroof import quantities as q
 from specroof.drafters import Drafter
 from specroof.engines import Residual, ideal_rates, predicted_tokens_per_s
 from specroof.evidence import STEP, Measurement
 from specroof.hardware import Band
 from specroof.latency import Deployment
 from specroof.scoring.bands import operating_point
-from specroof.scoring.scores import Errors, Scored, errors_of
+from specroof.scoring.scores import Errors, Scored, errors_of, grouped, mean
 from specroof.speedup.reach import evidence_engine
 
 #: Prompts and answers of one load differ by so much between runs: samples, and special tokens.
@@ -38,20 +40,17 @@ class OwnPoint:
     scored: Scored
 
 
-@dataclass(frozen=True, slots=True)
-class OwnErrors:
+@dataclass(frozen=True, kw_only=True)
+class OwnErrors(Errors):
     """The errors over some results.
 
     Parameters
     ----------
-    scored
-        Of speedups and of plain throughput.
-    rate_mean
-        Mean error of throughput, with and without drafts; None over no results.
+    tokens_per_s_mean_error
+        Of throughput, with and without drafts; None over no results.
     """
 
-    scored: Errors
-    rate_mean: float | None
+    tokens_per_s_mean_error: Annotated[float | None, q.ERRORS["tokens_per_s_mean_error"]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,21 +69,18 @@ class OwnValidation:
     @property
     def sources(self) -> dict[str, OwnErrors]:
         """The errors of each file."""
-        names = dict.fromkeys(point.source for point in self.points)
-        return {
-            name: _errors([point for point in self.points if point.source == name])
-            for name in names
-        }
+        files = grouped(self.points, lambda point: point.source)
+        return {name: _errors(points, name) for name, points in files.items()}
 
     @property
     def total(self) -> OwnErrors:
         """The errors over all files."""
-        return _errors(self.points)
+        return _errors(self.points, "total")
 
     @property
     def ideal_total(self) -> OwnErrors:
         """The errors of the ideal roofline over all files."""
-        return _errors(self.ideal)
+        return _errors(self.ideal, "ideal roofline")
 
 
 def own_validation(
@@ -114,33 +110,28 @@ def own_validation(
     rates = predicted_tokens_per_s(points, served, drafter)
     arms = [_plain_arm(point, points) for point in points]
     measured = np.array([point.rate for point in points])
+    band = evidence_engine(served).band("" if drafter is None else drafter.kind)
 
-    kind = "" if drafter is None else drafter.kind
-    band = evidence_engine(served).band(kind)
-
-    def beside(predicted: np.ndarray, band: Band | None) -> tuple[OwnPoint, ...]:
-        results = []
-        for row, (point, arm) in enumerate(zip(points, arms, strict=True)):
-            base = (1.0, 1.0)
-            if arm:
-                base = (float(predicted[arm].mean()), float(measured[arm].mean()))
-            counts = "plain" if not point.drafts else "speedup" if arm else "rate"
-            rate = float(predicted[row])
-            # Draft lengths that were measured over the same plain results are options.
-            options = (*arm, point.concurrency or point.batch_size)
-            # Of a timed pass its seconds, which have no arm without drafts.
-            residual = Residual(point, rate)
-            measured_of_point = point.pass_s or point.rate
-            width = None
-            if band is not None:
-                width = float(band.width_at(*operating_point(point)))
-            score = Scored(
-                point, counts, residual.shown / base[0], measured_of_point / base[1], options, width
+    def beside(predicted: np.ndarray, band: Band | None) -> Iterator[OwnPoint]:
+        for point, rate, arm in zip(points, predicted.tolist(), arms, strict=True):
+            kind = "plain" if not point.drafts else "speedup" if arm else "rate"
+            base, base_measured = (
+                float(rates[arm].mean()) if arm else 1.0 for rates in (predicted, measured)
             )
-            results.append(OwnPoint(point.source, residual, score))
-        return tuple(results)
+            residual = Residual(point, rate)
+            score = Scored(
+                point,
+                kind,
+                residual.shown / base,
+                # Of a timed pass its seconds, which have no arm without drafts.
+                (point.pass_s or point.rate) / base_measured,
+                # Draft lengths that were measured over the same plain results are options.
+                options_of=(*arm, point.concurrency or point.batch_size),
+                band=None if band is None else float(band.width_at(*operating_point(point))),
+            )
+            yield OwnPoint(point.source, residual, score)
 
-    return OwnValidation(beside(rates, band), beside(ideal, None))
+    return OwnValidation(tuple(beside(rates, band)), tuple(beside(ideal, None)))
 
 
 def _plain_arm(point: Measurement, points: Sequence[Measurement]) -> list[int]:
@@ -169,8 +160,7 @@ def _plain_arm(point: Measurement, points: Sequence[Measurement]) -> list[int]:
     ]
 
 
-def _errors(points: Sequence[OwnPoint]) -> OwnErrors:
+def _errors(points: Sequence[OwnPoint], source: str) -> OwnErrors:
+    errors = errors_of([point.scored for point in points], source)
     off = [abs(point.rate.off) for point in points]
-    return OwnErrors(
-        errors_of([point.scored for point in points]), float(np.mean(off)) if off else None
-    )
+    return OwnErrors(**vars(errors), tokens_per_s_mean_error=mean(off))

@@ -1,14 +1,13 @@
 """One prediction beside what was measured: how far off, whether in its band, and its verdict."""
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Annotated, Final, TypeVar
 
 import numpy as np
 
-from specroof.arrays import Array
+from specroof import quantities as q
 from specroof.evidence import (
     STEP,
     Measurement,
@@ -22,6 +21,26 @@ from specroof.policies.decision import best_choice
 from specroof.scoring.left_out import left_out_engine, served_of
 from specroof.serving.capacity import served_room
 from specroof.speedup.result import LOSES, PAYS, UNCLEAR, verdict
+
+_Member = TypeVar("_Member")
+_Key = TypeVar("_Key", bound=Hashable)
+
+
+def grouped(
+    members: Iterable[_Member], key: Callable[[_Member], _Key]
+) -> dict[_Key, list[_Member]]:
+    """Return members by what they have in common, in the order in which they come.
+
+    Examples
+    --------
+    >>> grouped(["h200", "b200", "h100"], lambda name: name[0])
+    {'h': ['h200', 'h100'], 'b': ['b200']}
+    """
+    groups: dict[_Key, list[_Member]] = {}
+    for member in members:
+        groups.setdefault(key(member), []).append(member)
+    return groups
+
 
 #: A speedup within this of 1 hardly matters either way.
 _UNDECIDED: Final = 0.1
@@ -114,11 +133,6 @@ class Scored:
             return abs(self.predicted - 1) <= _UNDECIDED or self.predicted_verdict == UNCLEAR
         return self.predicted_verdict == (PAYS if self.measured > 1 else LOSES)
 
-    @property
-    def is_tree(self) -> bool:
-        """Whether its drafts branch."""
-        return self.point.branches
-
 
 def scored(point: Measurement, predicted: float) -> Scored:
     """Return a prediction beside its measurement; of a shape the factor is still in it."""
@@ -130,17 +144,13 @@ def levelled(points: Iterable[Scored]) -> list[Scored]:
 
     A group of one says nothing and is left out. The factor is the geometric mean of what is off.
     """
-    groups = defaultdict(list)
-    kept = []
-    for score in points:
-        if score.kind == "shape":
-            groups[shape_group(score.point)].append(score)
-        else:
-            kept.append(score)
-    for shapes in groups.values():
-        if len(shapes) > 1:
-            off = np.exp(np.mean([np.log(score.predicted / score.measured) for score in shapes]))
-            kept += [replace(score, predicted=score.predicted / float(off)) for score in shapes]
+    points = list(points)
+    kept = [score for score in points if score.kind != "shape"]
+    shapes = [score for score in points if score.kind == "shape"]
+    for group in grouped(shapes, lambda score: shape_group(score.point)).values():
+        if len(group) > 1:
+            off = np.exp(np.mean([np.log(score.predicted / score.measured) for score in group]))
+            kept += [replace(score, predicted=score.predicted / float(off)) for score in group]
     return kept
 
 
@@ -207,6 +217,16 @@ class Regret:
         """Whether more than one way to draft was measured."""
         return len(self.options) > 1
 
+    @property
+    def point(self) -> Measurement:
+        """A measurement of the set-up."""
+        return self.options[0].point
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether its source counts."""
+        return self.options[0].is_trusted
+
 
 def regrets(speedups: Iterable[Scored]) -> list[Regret]:
     """Return what following the predictions loses in each set-up.
@@ -225,19 +245,15 @@ def regrets(speedups: Iterable[Scored]) -> list[Regret]:
     Source
         `specroof.policies.decision.best_choice`, by which `advise` takes draft lengths.
     """
-    setups: dict[object, list[Scored]] = defaultdict(list)
-    for score in speedups:
-        setups[_setup(score)].append(score)
-    losses: list[Regret] = []
-    for options in setups.values():
+    losses = []
+    for options in grouped(speedups, _setup).values():
         # As in `advise`, ties go to the shorter draft.
         ordered = sorted(
             options, key=lambda score: (score.point.draft_len or 0, score.point.verify_len or 0)
         )
         choices = (None, *ordered)
         best = best_choice([1.0, *(score.predicted for score in ordered)]).draft_len
-        regret = Regret(tuple(ordered), taken=choices[best], best=max(choices, key=_measured))
-        losses.append(regret)
+        losses.append(Regret(tuple(ordered), choices[best], max(choices, key=_measured)))
     return losses
 
 
@@ -266,24 +282,26 @@ def _measured(score: Scored | None) -> float:
 # --- Errors over many points: of speedups, verdicts, choices and plain steps; costs of rounds ----
 
 
-@dataclass(frozen=True, slots=True)
-class Errors:
-    """The errors over some points; None where none of them can say.
+@dataclass(frozen=True, kw_only=True)
+class Errors(q.Row):
+    """The errors over some points, as shares of what was measured; None where none can say.
 
     Parameters
     ----------
+    source, trust
+        What the points are of, and the trust order of a source.
     n
         Points that were scored.
-    speedup_mean, speedup_median, speedup_p90
+    speedup_mean_error, speedup_median_error, speedup_p90_error
         Of speedups with a known acceptance length.
-    decode_mean, decode_median
-        Of plain throughput.
-    shape_mean
+    shape_mean_error
         Of speedups over load, one factor per group being free.
-    drafting_median
-        Of drafting alone, its seconds or its share of a round.
-    trees_mean
+    trees_mean_error
         Of drafts that branch: speedups, and shapes where no tree has a known acceptance length.
+    decode_mean_error, decode_median_error
+        Of plain throughput.
+    drafting_median_error
+        Of drafting alone, its seconds or its share of a round.
     verdict_accuracy
         Share of speedups whose verdict is right: see `Scored.verdict`.
     unclear_share
@@ -297,20 +315,27 @@ class Errors:
         Median half-width of those bands, as a share of the prediction.
     """
 
-    n: int
-    speedup_mean: float | None
-    speedup_median: float | None
-    speedup_p90: float | None
-    decode_mean: float | None
-    decode_median: float | None
-    shape_mean: float | None
-    drafting_median: float | None
-    trees_mean: float | None
-    verdict_accuracy: float | None
-    unclear_share: float | None
-    regret_mean: float | None
-    band80_coverage: float | None
-    band80_width: float | None
+    source: Annotated[str, q.SOURCE]
+    trust: Annotated[int | None, q.TRUST]
+    n: Annotated[int, q.POINTS]
+    speedup_mean_error: Annotated[float | None, q.ERRORS["speedup_mean_error"]]
+    speedup_median_error: Annotated[float | None, q.ERRORS["speedup_median_error"]]
+    speedup_p90_error: Annotated[float | None, q.ERRORS["speedup_p90_error"]]
+    shape_mean_error: Annotated[float | None, q.ERRORS["shape_mean_error"]]
+    trees_mean_error: Annotated[float | None, q.ERRORS["trees_mean_error"]]
+    decode_mean_error: Annotated[float | None, q.ERRORS["decode_mean_error"]]
+    decode_median_error: Annotated[float | None, q.ERRORS["decode_median_error"]]
+    drafting_median_error: Annotated[float | None, q.ERRORS["drafting_median_error"]]
+    verdict_accuracy: Annotated[float | None, q.ERRORS["verdict_accuracy"]]
+    unclear_share: Annotated[float | None, q.ERRORS["unclear_share"]]
+    regret_mean: Annotated[float | None, q.ERRORS["regret_mean"]]
+    band80_coverage: Annotated[float | None, q.ERRORS["band80_coverage"]]
+    band80_width: Annotated[float | None, q.ERRORS["band80_width"]]
+
+    @property
+    def figures(self) -> dict[str, float | None]:
+        """The errors by name, without what they are of."""
+        return {name: self.record[name] for name in self.record if name not in {"source", "trust"}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,17 +368,16 @@ def round_costs(points: Iterable[Scored]) -> dict[str, RoundCosts]:
     >>> round_costs([])
     {}
     """
-    rounds: dict[str, list[tuple[float, float]]] = {}
-    for score in points:
-        tokens = score.point.tokens_per_round
-        if score.kind == "speedup" and tokens is not None:
-            pair = (tokens / score.predicted, tokens / score.measured)
-            rounds.setdefault(score.point.method or "", []).append(pair)
+    known = [s for s in points if s.kind == "speedup" and s.point.tokens_per_round is not None]
     costs = {}
-    for method, pairs in sorted(rounds.items()):
-        predicted, measured = np.array(pairs).T
+    for method, scores in sorted(grouped(known, lambda score: score.point.method or "").items()):
+        tokens = np.array([score.point.tokens_per_round for score in scores])
+        predicted, measured = (
+            tokens / [getattr(score, name) for score in scores]
+            for name in ("predicted", "measured")
+        )
         costs[method] = RoundCosts(
-            n=len(pairs),
+            n=len(scores),
             predicted=float(predicted.mean()),
             measured=float(measured.mean()),
             mean_error=float(np.abs(predicted / measured - 1).mean()),
@@ -361,49 +385,48 @@ def round_costs(points: Iterable[Scored]) -> dict[str, RoundCosts]:
     return costs
 
 
-def errors_of(points: Sequence[Scored]) -> Errors:
+def errors_of(points: Sequence[Scored], source: str = "", trust: int | None = None) -> Errors:
     """Return the errors over some points, shapes levelled already.
 
     Parameters
     ----------
     points
         Of one source, or of all.
+    source, trust
+        What they are of.
     """
-    of = {
-        kind: np.array([score.error for score in points if score.kind == kind])
-        for kind in ("speedup", "plain", "shape", "drafting")
-    }
-    of_trees = {
-        kind: [score.error for score in points if score.is_tree and score.kind == kind]
-        for kind in ("speedup", "shape")
-    }
+
+    def of(kind: str, *, trees: bool = False) -> list[float]:
+        return [p.error for p in points if p.kind == kind and (p.point.branches or not trees)]
+
     speedups = [score for score in points if score.kind == "speedup"]
-    bands = [score.band for score in speedups if score.band is not None]
-    held = [score.in_band for score in speedups if score.in_band is not None]
+    banded = [score for score in speedups if score.band is not None]
+    widths = np.expm1([score.band or 0.0 for score in banded]).tolist()
     return Errors(
+        source=source,
+        trust=trust,
         n=len(points),
-        speedup_mean=_mean(of["speedup"]),
-        speedup_median=_quantile(of["speedup"], 0.5),
-        speedup_p90=_quantile(of["speedup"], 0.9),
-        decode_mean=_mean(of["plain"]),
-        decode_median=_quantile(of["plain"], 0.5),
-        shape_mean=_mean(of["shape"]),
-        drafting_median=_quantile(of["drafting"], 0.5),
+        speedup_mean_error=mean(of("speedup")),
+        speedup_median_error=_quantile(of("speedup"), 0.5),
+        speedup_p90_error=_quantile(of("speedup"), 0.9),
+        shape_mean_error=mean(of("shape")),
         # Of drafts that branch: speedups, else shapes.
-        trees_mean=_mean(np.array(of_trees["speedup"] or of_trees["shape"])),
-        verdict_accuracy=_mean(np.array([score.verdict for score in speedups], dtype=float)),
-        unclear_share=_mean(
-            np.array([score.predicted_verdict == UNCLEAR for score in speedups], dtype=float)
-        ),
-        regret_mean=_mean(np.array([score.lost for score in regrets(speedups)])),
-        band80_coverage=_mean(np.array(held, dtype=float)),
-        band80_width=_quantile(np.expm1(np.array(bands)), 0.5),
+        trees_mean_error=mean(of("speedup", trees=True) or of("shape", trees=True)),
+        decode_mean_error=mean(of("plain")),
+        decode_median_error=_quantile(of("plain"), 0.5),
+        drafting_median_error=_quantile(of("drafting"), 0.5),
+        verdict_accuracy=mean([score.verdict for score in speedups]),
+        unclear_share=mean([score.predicted_verdict == UNCLEAR for score in speedups]),
+        regret_mean=mean([regret.lost for regret in regrets(speedups)]),
+        band80_coverage=mean([score.in_band for score in banded]),
+        band80_width=_quantile(widths, 0.5),
     )
 
 
-def _mean(values: Array) -> float | None:
-    return float(np.mean(values)) if values.size else None
+def mean(values: Sequence[float | bool | None]) -> float | None:
+    """Return the mean; None of nothing."""
+    return float(np.mean(np.array(values, dtype=np.float64))) if values else None
 
 
-def _quantile(values: Array, share: float) -> float | None:
-    return float(np.quantile(values, share)) if values.size else None
+def _quantile(values: Sequence[float], share: float) -> float | None:
+    return float(np.quantile(values, share)) if values else None

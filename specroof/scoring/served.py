@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import chain, compress
 from operator import attrgetter
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -38,6 +38,7 @@ from specroof.scoring.left_out import (
     served_of,
     stored_groups,
 )
+from specroof.scoring.scores import grouped
 from specroof.serving.capacity import in_server, prefill_rules
 from specroof.serving.pass_prices import pass_prices
 from specroof.serving.played import play
@@ -92,6 +93,10 @@ class ServedErrors:
     median: float
     p90: float
     bias: float
+
+
+#: Errors by the names of `QUANTITIES`; None of what no source prints.
+Totals: TypeAlias = Mapping[str, ServedErrors | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +154,7 @@ class ServedValidation:
     scores: tuple[ServedScore, ...] = ()
     left_out: tuple[tuple[Measurement, str], ...] = ()
     disagreeing: tuple[Disagreement, ...] = ()
-    other_totals: Mapping[str, Mapping[str, ServedErrors | None]] = field(default_factory=dict)
+    other_totals: Mapping[str, Totals] = field(default_factory=dict)
 
     @property
     def counted(self) -> list[ServedScore]:
@@ -158,7 +163,7 @@ class ServedValidation:
         return [score for score in self.scores if score.point.source not in names]
 
     @property
-    def total(self) -> dict[str, ServedErrors | None]:
+    def total(self) -> Totals:
         """The errors of each quantity over the sources that agree."""
         return served_errors(self.counted)
 
@@ -168,17 +173,17 @@ class ServedValidation:
         return sum(not score.unseen for score in self.counted)
 
     @property
-    def sources(self) -> dict[str, dict[str, ServedErrors | None]]:
+    def sources(self) -> dict[str, Totals]:
         """The errors by source, those that disagree too."""
         return _by(self.scores, attrgetter("source"))
 
     @property
-    def groups(self) -> dict[str, dict[str, dict[str, ServedErrors | None]]]:
+    def groups(self) -> dict[str, dict[str, Totals]]:
         """The errors by framework and chips, format, placement, prompt, load and version."""
         return {name: _by(self.counted, label) for name, label in _GROUPS.items()}
 
 
-def served_errors(scores: Iterable[ServedScore]) -> dict[str, ServedErrors | None]:
+def served_errors(scores: Iterable[ServedScore]) -> Totals:
     """Return the errors over some loads by quantity; None where no source prints it.
 
     Examples
@@ -280,12 +285,8 @@ _GROUPS: Final[dict[str, Callable[[Measurement], str]]] = {
 }
 
 
-def _by(
-    scores: Iterable[ServedScore], label: Callable[[Measurement], str]
-) -> dict[str, dict[str, ServedErrors | None]]:
-    groups = defaultdict(list)
-    for score in scores:
-        groups[label(score.point)].append(score)
+def _by(scores: Iterable[ServedScore], label: Callable[[Measurement], str]) -> dict[str, Totals]:
+    groups = grouped(scores, lambda score: label(score.point))
     return {name: served_errors(groups[name]) for name in sorted(groups, key=_natural)}
 
 
@@ -344,8 +345,6 @@ _GRAPHS_OF_PROMPTS_DATE: Final = "2026-05"
 #: Loads that are not scored, and why.
 LeftOut: TypeAlias = list[tuple[Measurement, str]]
 
-_Member = TypeVar("_Member")
-
 
 def implausible(point: Measurement) -> str | None:
     """Return why a load cannot be true; None for all others."""
@@ -364,74 +363,42 @@ def served_validation(
     played
         Whether loads without drafts are played through besides, request by request.
     """
-    return served_scores(points, played=played).validation
-
-
-@dataclass(frozen=True, slots=True)
-class ServedScores:
-    """Served loads beside the predictions of one profile after the other.
-
-    Parameters
-    ----------
-    by
-        The scores by profiles that have not seen the ``"model"`` of a load, and by the others that
-        `ServedValidation` has totals of.
-    left_out
-        Loads that could not be scored, and why.
-    """
-
-    by: Mapping[str, Sequence[ServedScore]]
-    left_out: Sequence[tuple[Measurement, str]]
-
-    @property
-    def by_model(self) -> ServedValidation:
-        """The scores by profiles without the model of each load, and no other totals."""
-        scores = tuple(self.by["model"])
-        return ServedValidation(scores, tuple(self.left_out), disagreeing_sources(scores))
-
-    @property
-    def validation(self) -> ServedValidation:
-        """The scores and all totals."""
-        found = self.by_model
-        totals = {
-            name: replace(found, scores=tuple(scores)).total
-            for name, scores in self.by.items()
-            if name != "model"
-        }
-        return replace(found, other_totals=totals)
+    return served_scores(points, played=played)[0]
 
 
 def served_scores(
     points: Iterable[Measurement] | None = None, *, played: bool = False
-) -> ServedScores:
-    """Return served loads beside predictions, for `served_validation`."""
-    plain: list[Measurement] = []
-    drafted: list[Measurement] = []
-    left_out: LeftOut = []
-    for point in load_served() if points is None else points:
-        if (why := implausible(point)) is not None:
-            left_out.append((point, f"implausible: {why}"))
-        else:
-            (drafted if point.drafts else plain).append(point)
-    ratios = _measured_ratios(drafted, plain, left_out)
+) -> tuple[ServedValidation, dict[str, list[ServedScore]]]:
+    """Return what `served_validation` does, and the scores behind its other totals by their names.
+
+    Parameters
+    ----------
+    points, played
+        As of `served_validation`.
+    """
+    loads = load_served() if points is None else [*points]
+    left_out: LeftOut = [
+        (load, f"implausible: {why}") for load in loads if (why := implausible(load)) is not None
+    ]
+    believed = [load for load in loads if implausible(load) is None]
+    plain = [load for load in believed if not load.drafts]
+    ratios = _measured_ratios([load for load in believed if load.drafts], plain, left_out)
+    groups = grouped(ratios, lambda ratio: _ACCEPTANCE(ratio.load)).values()
 
     def scores(by: ServedGroup | None, left_out: LeftOut) -> list[ServedScore]:
-        return [*_plain_scores(plain, by, left_out), *_ratio_scores(ratios, by, left_out)]
+        of_ratios = (_ratio_scores(group, by, left_out) for group in groups)
+        return [*_plain_scores(plain, by, left_out), *chain.from_iterable(of_ratios)]
 
-    found = ServedScores({"model": scores("model", left_out)}, left_out)
-    others = {
-        name: scores(by, [])
-        for name, by in {
-            "shipped": None,
-            "family": "family",
-            **{str(by): by for by in stored_groups()},
-        }.items()
-    }
+    by_model = tuple(scores("model", left_out))
+    found = ServedValidation(by_model, tuple(left_out), disagreeing_sources(by_model))
+    others = {"shipped": scores(None, []), "family": scores("family", [])}
+    others |= {by: scores(by, []) for by in stored_groups()}
     if played:
-        counted = [score.point for score in found.by_model.counted]
+        counted = [score.point for score in found.counted]
         others["played"] = plain_scores(counted, played=True)
         others["played as shipped"] = plain_scores(counted, None, played=True)
-    return replace(found, by={**found.by, **others})
+    totals = {name: replace(found, scores=tuple(own)).total for name, own in others.items()}
+    return replace(found, other_totals=totals), others
 
 
 def plain_scores(
@@ -462,7 +429,7 @@ def _plain_scores(
     *,
     played: bool = False,
 ) -> Iterator[ServedScore]:
-    for loads in _grouped(plain, lambda load: (_SETUP(load), _launches_prompts(load))):
+    for loads in grouped(plain, lambda load: (_SETUP(load), _launches_prompts(load))).values():
         engine, unseen = left_out_served(loads[0], by)
         # Which says nothing that was left out where the group has no server in it.
         if by in {None, "model", "chip"} and _launches_prompts(loads[0]):
@@ -475,11 +442,10 @@ def _plain_scores(
             left_out += [(load, str(refusal)) for load in loads]
             continue
         for place, load in enumerate(loads):
-            measured = {name: getattr(load, name) for name in FIGURES}
             off = {
                 name: math.log(predicted[name][place, 0] / value)
-                for name, value in measured.items()
-                if value is not None
+                for name in FIGURES
+                if (value := getattr(load, name)) is not None
             }
             if math.isnan(off["tpot_s"]):
                 left_out.append((load, _NO_ROOM))
@@ -594,15 +560,6 @@ def _receive_interval(load: Measurement) -> int:
     return _RECEIVE_INTERVALS[(load.concurrency or 1) >= _MANY_CLIENTS]
 
 
-def _grouped(
-    members: Iterable[_Member], key: Callable[[_Member], object]
-) -> Iterator[list[_Member]]:
-    groups = defaultdict(list)
-    for member in members:
-        groups[key(member)].append(member)
-    yield from groups.values()
-
-
 # --- Drafted loads: TPOT over that without drafts, one acceptance length being free --------------
 
 
@@ -618,47 +575,51 @@ def _measured_ratios(
     drafted: Iterable[Measurement], plain: Iterable[Measurement], left_out: LeftOut
 ) -> list[_Ratio]:
     """Return drafted loads beside those without drafts, of their source and version if any is."""
-    beside = {_BESIDE(loads[0]): loads for loads in _grouped(plain, _BESIDE)}
+    beside = grouped(plain, _BESIDE)
     ratios = []
     for load in drafted:
-        partners = beside.get(_BESIDE(load), [])
-        if partners:
-            own = [one for one in partners if one.source == load.source]
-            alike = [one for one in own if one.engine_version == load.engine_version]
-            plain_s = np.median([one.tpot_s or math.nan for one in alike or own or partners])
-            ratios.append(_Ratio(load, math.log((load.tpot_s or math.nan) / plain_s)))
-        else:
+        if _BESIDE(load) not in beside:
             left_out.append((load, _NOT_BESIDE))
+            continue
+        partners = beside[_BESIDE(load)]
+        own = [one for one in partners if one.source == load.source]
+        alike = [one for one in own if one.engine_version == load.engine_version]
+        plain_s = np.median([one.tpot_s or math.nan for one in alike or own or partners])
+        ratios.append(_Ratio(load, math.log((load.tpot_s or math.nan) / plain_s)))
     return ratios
 
 
 def _ratio_scores(
-    ratios: Iterable[_Ratio], by: ServedGroup | None, left_out: LeftOut
+    group: Sequence[_Ratio], by: ServedGroup | None, left_out: LeftOut
 ) -> Iterator[ServedScore]:
-    for group in _grouped(ratios, lambda ratio: _ACCEPTANCE(ratio.load)):
-        first = group[0].load
-        known = first.tokens_per_round
-        engine, unseen = left_out_served(first, by)
-        if known is None and len({ratio.load.concurrency for ratio in group}) < _LEAST_LOADS:
-            left_out += [(ratio.load, _FEW_LOADS) for ratio in group]
+    """Yield drafted loads of one acceptance length beside predictions."""
+    first = group[0].load
+    known = first.tokens_per_round
+    if known is None and len({ratio.load.concurrency for ratio in group}) < _LEAST_LOADS:
+        left_out += [(ratio.load, _FEW_LOADS) for ratio in group]
+        return
+    engine, unseen = left_out_served(first, by)
+    off_of = cache(partial(_ratio_off, engine))
+    setups: list[tuple[_Ratio, ...]] = []
+    for setup in map(tuple, grouped(group, lambda ratio: _SETUP(ratio.load)).values()):
+        try:
+            no_room = np.isnan(off_of(setup, known or 1.0))
+        except SpecroofError as refusal:
+            left_out += [(ratio.load, str(refusal)) for ratio in setup]
             continue
-        setups = []
-        for setup in _grouped(group, lambda ratio: _SETUP(ratio.load)):
-            try:
-                no_room = np.isnan(_ratio_off(setup, engine, known or 1.0))
-            except SpecroofError as refusal:
-                left_out += [(ratio.load, str(refusal)) for ratio in setup]
-                continue
-            left_out += [(ratio.load, _NO_ROOM) for ratio in compress(setup, no_room)]
-            setups.append([*compress(setup, ~no_room)])
-        setups = [setup for setup in setups if setup]
-        if setups:
-            off = best_off(partial(_group_off, setups, engine), known, first.draft_len or 0)
-            for ratio, value in zip(chain(*setups), off.tolist(), strict=True):
-                yield ServedScore(ratio.load, {TPOT_RATIO: value}, unseen)
+        left_out += [(ratio.load, _NO_ROOM) for ratio in compress(setup, no_room)]
+        setups += filter(None, [tuple(compress(setup, ~no_room))])
+    if setups:
+
+        def off_at(tokens_per_round: float) -> Array:
+            return np.concatenate([off_of(setup, tokens_per_round) for setup in setups])
+
+        off = best_off(off_at, known, first.draft_len or 0)
+        for ratio, value in zip(chain(*setups), off.tolist(), strict=True):
+            yield ServedScore(ratio.load, {TPOT_RATIO: value}, unseen)
 
 
-def _ratio_off(setup: Sequence[_Ratio], engine: EngineProfile, tokens_per_round: float) -> Array:
+def _ratio_off(engine: EngineProfile, setup: Sequence[_Ratio], tokens_per_round: float) -> Array:
     """Return how far off ratios of one set-up are at an acceptance length, as logarithms."""
     first = setup[0].load
     drafter = drafter_of(first)
@@ -666,12 +627,6 @@ def _ratio_off(setup: Sequence[_Ratio], engine: EngineProfile, tokens_per_round:
     tpot_s = steady_figures([ratio.load for ratio in setup], engine, drafter, acceptance)["tpot_s"]
     measured = [ratio.measured for ratio in setup]
     return np.asarray(np.log(tpot_s[:, -1] / tpot_s[:, 0]) - measured)
-
-
-def _group_off(
-    setups: Iterable[Sequence[_Ratio]], engine: EngineProfile, tokens_per_round: float
-) -> Array:
-    return np.concatenate([_ratio_off(setup, engine, tokens_per_round) for setup in setups])
 
 
 def best_off(off: Callable[[float], Array], known: float | None, draft_len: int) -> Array:
@@ -739,12 +694,11 @@ def disagreeing_sources(scores: Iterable[ServedScore]) -> tuple[Disagreement, ..
     Source
         Rousseeuw and Croux 1993, J. Am. Stat. Assoc. 88(424): the median absolute deviation.
     """
-    residuals: _Residuals = defaultdict(list)
-    for score in scores:
-        if "tpot_s" in score.off:
-            point = score.point
-            group = (point.engine or "", point.hardware or "", base_model(point))
-            residuals[point.source].append((group, score.off["tpot_s"]))
+    plain = [score for score in scores if "tpot_s" in score.off]
+    residuals: _Residuals = {
+        source: [(_near(score.point), score.off["tpot_s"]) for score in own]
+        for source, own in grouped(plain, lambda score: score.point.source).items()
+    }
     named: list[Disagreement] = []
     while suspects := [one for one in _compared(residuals) if one.excess > 1]:
         rests = [
@@ -756,6 +710,10 @@ def disagreeing_sources(scores: Iterable[ServedScore]) -> tuple[Disagreement, ..
         named.append(suspects[wrong])
         residuals = rests[wrong]
     return tuple(named)
+
+
+def _near(point: Measurement) -> tuple[str, ...]:
+    return point.engine or "", point.hardware or "", base_model(point)
 
 
 def _compared(residuals: _Residuals) -> list[Disagreement]:
@@ -793,7 +751,7 @@ def _offset(source: str, residuals: _Residuals) -> float:
 
 def _scatter(pairs: Iterable[tuple[tuple[str, ...], float]]) -> float:
     around = []
-    for group in _grouped(pairs, lambda pair: pair[0]):
+    for group in grouped(pairs, lambda pair: pair[0]).values():
         values = np.array([residual for _, residual in group])
         around.append(np.abs(values - np.median(values)))
     return _NORMAL * float(np.median(np.concatenate(around)))

@@ -5,7 +5,6 @@ that is not known.
 """
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -20,7 +19,8 @@ from specroof.evidence.measurement import chip_of
 from specroof.hardware import Placement, ServerSettings
 from specroof.latency import Deployment, engine_setup
 from specroof.scoring.left_out import served_of
-from specroof.scoring.served import ServedErrors, best_off, errors_over
+from specroof.scoring.scores import grouped
+from specroof.scoring.served import best_off
 from specroof.serving.capacity import in_server
 from specroof.serving.served import served_curve
 from specroof.serving.split import Split
@@ -115,14 +115,9 @@ def split_scores(points: Iterable[Measurement] | None = None) -> tuple[SplitScor
     points
         Those of `load_splits` if None.
     """
-    groups: dict[tuple[object, ...], list[Measurement]] = defaultdict(list)
-    scores = []
-    for point in load_splits() if points is None else points:
-        if point.drafts:
-            groups[ACCEPTANCE(point)].append(point)
-        else:
-            scores.append(split_score(point))
-    for group in groups.values():
+    loads = load_splits() if points is None else [*points]
+    scores = [split_score(load) for load in loads if not load.drafts]
+    for group in grouped((load for load in loads if load.drafts), ACCEPTANCE).values():
         scores += _drafted_scores(group)
     return tuple(scores)
 
@@ -137,22 +132,3 @@ def _drafted_scores(group: Sequence[Measurement]) -> list[SplitScore]:
 
     best_off(off, None, group[0].draft_len or 0)
     return min(tried, key=lambda scores: abs(sum(score.off for score in scores)))
-
-
-def split_errors(
-    scores: Iterable[SplitScore],
-) -> dict[tuple[str, str, str, bool], ServedErrors]:
-    """Return errors of TPOT by source, chip, server, and whether drafts were made.
-
-    Examples
-    --------
-    >>> split_errors([])
-    {}
-    """
-    groups: dict[tuple[str, str, str, bool], list[float]] = defaultdict(list)
-    for score in scores:
-        point = score.point
-        key = (point.source, point.hardware or "", point.engine or "", point.drafts)
-        groups[key].append(score.off)
-    errors = {key: errors_over(off) for key, off in sorted(groups.items())}
-    return {key: found for key, found in errors.items() if found is not None}

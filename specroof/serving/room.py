@@ -168,8 +168,8 @@ def _sequence_bytes(
     model: Architecture, placement: Placement, options: Options | None, context: npt.ArrayLike
 ) -> Array:
     """Return the bytes that one sequence of a group takes on each of the group's devices."""
-    parts = [replace(part, weight_bytes=0.0) for part in storage(model, context, options)]
-    held = device_bytes(parts, placement, placement.attention_data_parallel)
+    cached = [part for part in storage(model, context, options) if not part.weight_bytes]
+    held = device_bytes(cached, placement, placement.attention_data_parallel)
     return np.broadcast_to(held, np.shape(context))
 
 
