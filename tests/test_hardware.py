@@ -244,6 +244,10 @@ def test_a_figure_may_be_a_whole_number_and_one_dtype_is_enough() -> None:
     ("field", "value"),
     [
         ("name", 3),
+        ("vendor", 3),
+        ("architecture", 9.0),
+        ("compute_capability", "9.0"),
+        ("compute_capability", 0.0),
         ("peak", {"flops_per_s": {"bf16": 1.0}}),
         ("interconnect", {"max_devices": 8}),
         ("price", 2.5),
