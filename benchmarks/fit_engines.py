@@ -26,6 +26,7 @@ from fitting.left_out import left_out_content, left_out_text
 from fitting.parameters import (
     ALL,
     ENGINES,
+    FAMILIES,
     FITS,
     FITTED_WITH_DRAFTS,
     PARAMETERS,
@@ -76,10 +77,7 @@ from specroof.speedup.reach import deployment_words
 PACKAGE = Path(__file__).parent.parent / "specroof"
 
 #: Chips that get the profiles of their family, and of them those that an engine was measured on.
-CHIPS = (
-    *("a100-40gb", "a100-80gb", "h100-sxm", "h200", "gh200", "b200", "b300", "gb200", "gb300"),
-    *("mi300x", "mi325x", "mi350x", "mi355x", "gaudi3"),
-)
+CHIPS = tuple(chip for chips in FAMILIES.values() for chip in chips)
 
 
 def engine_lines(engine: EngineProfile) -> list[str]:
@@ -174,7 +172,7 @@ def reach_of(engine: str = "", family: str = "") -> Reach:
     """Return what measurements of a server on a family of chips cover; of all if empty."""
 
     def counts(point: Measurement) -> bool:
-        has = family_of(chip_of(point.hardware or "").name)
+        has = family_of(chip_of(point.hardware or ""))
         return engine in {"", point.engine} and family in {"", has}
 
     bundled = [point for point in load_measurements() if kind_of(point)[0]]
@@ -304,6 +302,7 @@ def write_engines(points: Sequence[Measurement]) -> None:
         plain_median=float(total.decode_median_error or 0.0),
     )
     near, strange_served = all_served_bands()
+    written: dict[tuple[str, ...], str] = {}
     # With those on chips of no fitted family.
     strange = misses_of(validation().generic, by_family=True)
     for chip in CHIPS:
@@ -343,7 +342,10 @@ def write_engines(points: Sequence[Measurement]) -> None:
         default = next((name for name in ENGINES if measured_on(points, name, [chip])), None)
         block = [f"default_engine: {default}"] if default else []
         block.append("engines:")
-        block += [line for engine in engines for line in engine_lines(engine)]
+        for engine in engines:
+            lines = engine_lines(engine)
+            owner = written.setdefault(tuple(lines), chip)
+            block += lines if owner == chip else [f"  {engine.name}: {{same_as: {owner}}}"]
         path.write_text(text + "\n".join(block) + "\n", encoding="utf-8")
     bands = {name: bands_of(strange, name) for name in (GENERIC, *FRAMEWORKS)}
     made = generic(parameters, bands)

@@ -60,7 +60,7 @@ class BackEnd:
     few_rows
         Rows that kernels of vectors take, of dense matrices and of experts.
     chips
-        Words of the names of chips that it runs on.
+        Vendors or architectures of the chips that it runs on.
     typical
         Where parameters start that differ between back ends.
     tile, expert_tile
@@ -138,7 +138,7 @@ BACK_ENDS: Final = (
     BackEnd(
         "llama.cpp-hip",
         (8, 1),
-        ("AMD",),
+        ("amd",),
         {"matrix.quants": 1.0, "experts.many": 1.0},
         expert_tile=8.0,
         widest_tile=64.0,
@@ -151,7 +151,7 @@ BACK_ENDS: Final = (
     BackEnd(
         "llama.cpp-cuda",
         (8, 8),
-        ("NVIDIA",),
+        ("nvidia",),
         {
             **dict.fromkeys(("vector.quants", "experts.one"), 0.4),
             **dict.fromkeys(("matrix.quants", "matrix.16bit"), 1.3),
@@ -166,7 +166,7 @@ BACK_ENDS: Final = (
     BackEnd(
         "llama.cpp-metal",
         (8, 31),
-        ("Apple",),
+        ("apple",),
         {"vector.quants": 0.114, "vector.8bit": 0.25, "draft_pass_s": 1e-3, "round_s": 2e-3},
         tile=32.0,
         repeats=True,
@@ -177,15 +177,15 @@ BACK_ENDS: Final = (
     BackEnd(
         "llama.cpp-vulkan",
         (8, 8),
-        ("AMD", "NVIDIA", "Intel"),
+        ("amd", "nvidia", "intel"),
         tile=32.0,
         unpacking={"3bit": 3.5, "mxfp4": 0.75, "5bit": 4.0, "6bit": 3.0, "8bit": 0.75},
     ),
     # A further row takes 0.7 of a step on an M1 Ultra, as if its weights were read again, and 0.17
     # on an M3 Ultra. A round of 58.5 ms on an M5 Max has 35.2 of a verification of 3 rows, 10.7 of
     # two drafts and 10.6 between verification and the next round (lablup/mlxcel).
-    BackEnd("mlx-m1", chips=("M1", "M2"), typical=_QMV, rereads=True, **_MLX),
-    BackEnd("mlx-m3", chips=("M3", "M4", "M5"), typical=_QMV, **_MLX),
+    BackEnd("mlx-m1", chips=("apple-m1", "apple-m2"), typical=_QMV, rereads=True, **_MLX),
+    BackEnd("mlx-m3", chips=("apple-m3", "apple-m4", "apple-m5"), typical=_QMV, **_MLX),
 )
 
 

@@ -78,6 +78,7 @@ BOUNDS: Final[dict[str, Bounds]] = {
     "tpot_s": Bounds(1e-6, 1e6),
     "usd_per_hour": Bounds(0, 1e6),
     "watts": Bounds(1e-3, 1e6),
+    "compute_capability": Bounds(1, 99.9),  # of CUDA, such as 9.0
     "target": Bounds(1e-6, 1e9),  # a wanted speedup, or milliseconds
     "arrival_s": Bounds(0, 1e9),  # of a request, from the start of its trace
     "request_rate": Bounds(1e-6, 1e6),  # requests that arrive in a second

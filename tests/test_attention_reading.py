@@ -339,7 +339,9 @@ def chip_of(multiprocessors: int | None) -> HardwareProfile:
         memory_bytes=1e9,
         multiprocessors=multiprocessors,
     )
-    return HardwareProfile(format_version=1, name="NVIDIA A100", sources={}, peak=peak)
+    return HardwareProfile(
+        format_version=1, name="chip", compute_capability=8.0, sources={}, peak=peak
+    )
 
 
 def test_idle_multiprocessors_take_their_share_with_them() -> None:

@@ -462,7 +462,7 @@ def test_the_keys_of_an_indexer_are_fp8_in_a_cache_of_any_dtype() -> None:
 
 def test_the_attention_of_amd_keeps_a_share_of_sglangs_memory() -> None:
     # attention_hook.py: aiter leaves 0.85, also of what the user gave.
-    amd = replace(CHIP, name="AMD Instinct")
+    amd = replace(CHIP, vendor="amd")
     words: tuple[tuple[str, int, float], ...] = (
         ("Qwen/Qwen3-8B", 1, 0.85),
         ("deepseek-ai/DeepSeek-V3", 8, 0.85),  # 16 heads on each device

@@ -53,8 +53,10 @@ def model_of(*cores: Core) -> Architecture:
 def setup_of(framework: str, placement: Placement, chip: str = "b200", **options: Any) -> Setup:
     """Return a chip with arithmetic of no length, one byte a second, and round links."""
     links = Interconnect(link_bytes_per_s=LINK, max_devices=8)
+    known = load_hardware(chip)
     profile = replace(
-        device({"bf16": 1e21}, 1.0, interconnect=links), name=load_hardware(chip).name
+        device({"bf16": 1e21}, 1.0, interconnect=links),
+        **{key: getattr(known, key) for key in ("name", "vendor", "compute_capability")},
     )
     use = Collective(latency_s=SHORTEST, device_latency_s=FURTHER)
     engine = EngineProfile(name="e", framework=framework, collective=use)

@@ -124,7 +124,8 @@ def test_the_bundled_file_is_what_the_fits_say() -> None:
     assert set(hardware.generic.engines) == {"generic", "sglang", "vllm", "tensorrt-llm"}
     made = GenericEngines(
         known=lambda: generic(PARAMETERS),
-        chip=hardware.name,
+        vendor=hardware.vendor,
+        architecture=hardware.architecture,
         memory_bytes_per_s=hardware.peak.memory_bytes_per_s,
         link_bytes_per_s=None,
     )
@@ -133,7 +134,7 @@ def test_the_bundled_file_is_what_the_fits_say() -> None:
         assert replace(bundled, bands={}, served_bands={}, reach=None) == engine
         assert "other" in bundled.bands
     cards = replace(
-        made, chip="NVIDIA L40S", memory_bytes_per_s=864e9, link_bytes_per_s=32e9
+        made, architecture="ada", memory_bytes_per_s=864e9, link_bytes_per_s=32e9
     ).engines["generic"]
     assert load_hardware("l40s").engine("generic").collective == cards.collective
     told = generic(PARAMETERS)

@@ -23,7 +23,7 @@ def test_collectives_take_the_published_seconds() -> None:
     )
     found = {
         "ring": all_reduce_s(sent, **node),
-        "in_switch": all_reduce_s(sent, **node, in_switch_reduce=True),
+        "in_switch": all_reduce_s(sent, **node, switch_reduces=True),
         "all_to_all": all_to_all_s(sent, **node),
         "two_nodes": two_nodes,
     }

@@ -323,15 +323,15 @@ def test_groups_of_attention_schedule_sequences_of_their_own() -> None:
 # --- collectives ---------------------------------------------------------------------------------
 
 
-def linked(*, in_switch_reduce: bool = False) -> HardwareProfile:
+def linked(*, switch_reduces: bool = False) -> HardwareProfile:
     """Return a device on a link of 100 bytes/s, half of which is reached, in messages of 2 s."""
     return device(
         {"bf16": 1.0},
         1.0,
-        interconnect=Interconnect(link_bytes_per_s=100.0, max_devices=8),
-        engine=real_engine(
-            collective=Collective(latency_s=2.0, link_frac=0.5, in_switch_reduce=in_switch_reduce)
+        interconnect=Interconnect(
+            link_bytes_per_s=100.0, max_devices=8, switch_reduces=switch_reduces
         ),
+        engine=real_engine(collective=Collective(latency_s=2.0, link_frac=0.5)),
     )
 
 
@@ -349,7 +349,7 @@ def nodes_of(devices: int, *, scale_out_bytes_per_s: float, **engine: Any) -> Ha
 
 #: Seconds of kernels that send tokens, of DeepEP and, one-sided, of TensorRT-LLM.
 DEEP_EP, ONE_SIDED = 36e-6 + 34e-6, 18.9e-6 + 31e-6
-SWITCHED = linked(in_switch_reduce=True)
+SWITCHED = linked(switch_reduces=True)
 FREE = device({"bf16": 1.0}, 1.0, engine=real_engine(memory_frac=0.5))
 #: Nodes of four devices with links between them that are faster, and slower, than those inside.
 NODES, SLOW_NODES = (nodes_of(4, scale_out_bytes_per_s=rate) for rate in (1e6, 30.0))

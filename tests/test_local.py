@@ -169,8 +169,8 @@ def test_llama_cpp_stands_for_the_back_end_of_a_chip() -> None:
         engine = load_hardware(chip).engine("llama.cpp")
         assert (engine.name, engine.rules) == (f"llama.cpp-{end}", "llama.cpp")
     mlx = {"mlx": EngineProfile(name="mlx")}
-    known = LocalEngines(engines=mlx, back_ends={"mlx": ("Apple",)})
-    assert list(known.of_chip("Apple M4")) == ["mlx"]
+    known = LocalEngines(engines=mlx, back_ends={"mlx": ("apple",)})
+    assert list(known.of_chip("apple", "apple-m4")) == ["mlx"]
 
 
 @pytest.mark.parametrize(

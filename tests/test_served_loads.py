@@ -449,7 +449,6 @@ def stored(monkeypatch: pytest.MonkeyPatch, own: list[str], generic: list[str]) 
     """Let fits without served loads be stored, by name, of vLLM on Hopper and of all chips."""
     fits = dict.fromkeys(own, OWN) | {"all": replace(OWN, pass_overhead_s=2.0)}
     found = LeftOutFits(
-        families={"hopper": ("H100",)},
         engines={"vllm": {"hopper": fits}},
         generic=dict(GENERIC_FITS) | dict.fromkeys(generic, GENERIC_FITS["all"]),
     )

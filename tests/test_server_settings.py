@@ -257,7 +257,7 @@ def test_captured_sizes_are_in_the_unit_of_the_framework() -> None:
         assert before.engine.graphs is not None
         assert after.engine.graphs is not None
         assert (after.engine.graphs.sizes[-1], after.engine.graphs.counts) == (largest, unit)
-        assert after.engine.graphs.eager_layer_s == before.engine.graphs.eager_layer_s
+        assert after.engine.graphs.eager_kernel_s == before.engine.graphs.eager_kernel_s
         assert replace(after.engine, graphs=before.engine.graphs) == before.engine
     # The textbook captures nothing, and a framework whose sizes are not known keeps its own.
     for engine in ("ideal", "tensorrt-llm"):

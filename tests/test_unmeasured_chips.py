@@ -45,7 +45,7 @@ def test_no_stand_in_is_surer_than_a_measured_engine(chip: str) -> None:
 def test_the_peaks_of_a_measured_chip_under_another_name_are_no_surer() -> None:
     h100 = load_hardware("h100")
     assert h100.generic is not None
-    strange = replace(h100.generic, chip="Invented")
+    strange = replace(h100.generic, architecture=None)
     own = replace(h100, name="Invented", engines={}, default_engine=None, generic=strange)
     asked: dict[str, Any] = {"drafters": "eagle3,accept-length=2.8@3", "batch_size": [1, 32, 128]}
     asked |= {"input_len": 1000, "output_len": 500, "max_draft_len": 3}

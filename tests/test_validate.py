@@ -439,7 +439,7 @@ def test_means_over_requests_are_brought_down_to_means_over_rounds() -> None:
 def test_chips_of_no_family_have_no_fitted_engine() -> None:
     assert {chip_family(load_hardware(name)) for name in ("h100", "h200", "gh200")} == {"hopper"}
     assert chip_family(load_hardware("mi325x")) == "cdna3"
-    with pytest.raises(ProfileError, match=r"TPU.* is of no family with a fitted engine; .*B200"):
+    with pytest.raises(ProfileError, match=r"TPU.* is of no family with a fitted engine; .*b200"):
         chip_family(load_hardware("tpu-v6e"))
 
 
@@ -547,8 +547,8 @@ def test_the_price_of_an_all_reduce_is_found_in_its_timings(
         )
         for devices in (2, 4, 8)
     }
-    made = replace(kernels._KERNELS["H200"], all_reduce_us=timed)
-    monkeypatch.setattr(kernels, "_KERNELS", {"H200": made})
+    made = replace(kernels._KERNELS["h200"], all_reduce_us=timed)
+    monkeypatch.setattr(kernels, "_KERNELS", {"h200": made})
     found = kernel_engine(hardware, SHARED).collective
     assert found is not None
     assert found.latency_s == pytest.approx(known.latency_s)
@@ -591,7 +591,7 @@ def test_kernels_reach_what_was_timed() -> None:
     assert engine.round_overhead_s**2 == pytest.approx(
         parameters["round_s.sglang"] * parameters["round_s.vllm"]
     )
-    with pytest.raises(ProfileError, match=r"AMD.* has no published kernel timings; .*H200"):
+    with pytest.raises(ProfileError, match=r"AMD.* has no published kernel timings; .*h200"):
         kernel_engine(load_hardware("mi300x"), fitted_parameters())
 
 

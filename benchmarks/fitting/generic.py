@@ -36,22 +36,14 @@ from specroof.scoring.left_out import left_out_name
 #: Chips by their matrix units, and what kernels reach there: share of the bf16 peak in matmuls of
 #: at least 4096 in each direction, share of the memory's bytes/s with at most 16 rows.
 CHIP_FAMILIES: Final = {
-    "ampere": ChipFamily(
-        chips=(*FAMILIES["ampere"], "A10", "A10G", "A30", "3090", "3060", "3070", "3080"),
-        compute_frac=0.84,
-        memory_frac=0.76,
-    ),
-    "ada": ChipFamily(
-        chips=("L4", "L40S", "4090", "4060", "4070", "4080"), compute_frac=0.57, memory_frac=0.83
-    ),
-    "hopper": ChipFamily(chips=(*FAMILIES["hopper"], "H20"), compute_frac=0.78, memory_frac=0.83),
-    "blackwell": ChipFamily(chips=FAMILIES["blackwell"], compute_frac=0.66, memory_frac=0.79),
+    "ampere": ChipFamily(architectures=("ampere",), compute_frac=0.84, memory_frac=0.76),
+    "ada": ChipFamily(architectures=("ada",), compute_frac=0.57, memory_frac=0.83),
+    "hopper": ChipFamily(architectures=("hopper",), compute_frac=0.78, memory_frac=0.83),
+    "blackwell": ChipFamily(architectures=("blackwell",), compute_frac=0.66, memory_frac=0.79),
     "blackwell cards": ChipFamily(
-        chips=("6000", "5090", "5060", "5070", "5080", "GB10", "Thor"),
-        compute_frac=0.85,
-        memory_frac=0.83,
+        architectures=("blackwell-rtx", "thor"), compute_frac=0.85, memory_frac=0.83
     ),
-    "battlemage": ChipFamily(chips=("B60", "B70", "B580"), compute_frac=0.96, memory_frac=0.98),
+    "battlemage": ChipFamily(architectures=("battlemage",), compute_frac=0.96, memory_frac=0.98),
     # Medians of the six above.
     "any": ChipFamily(compute_frac=0.81, memory_frac=0.83),
 }

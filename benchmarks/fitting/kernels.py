@@ -65,20 +65,24 @@ _H100: Final = _Kernels(
     },
 )
 
+_A100: Final = _Kernels(
+    0.82,
+    {"bf16": 0.84},
+    {
+        2: (3.84, 4.68, 5.11, 5.1, 6.15, 11.56, 80.87),
+        4: (4.03, 6.01, 6.32, 6.03, 9.37, 23.11, 112.55),
+        8: (4.59, 8.0, 8.38, 9.0, 16.28, 83.22, 128.8),
+    },
+)
+
+#: By the names of hardware files.
 _KERNELS: Final[Mapping[str, _Kernels]] = {
-    "A100": _Kernels(
-        0.82,
-        {"bf16": 0.84},
-        {
-            2: (3.84, 4.68, 5.11, 5.1, 6.15, 11.56, 80.87),
-            4: (4.03, 6.01, 6.32, 6.03, 9.37, 23.11, 112.55),
-            8: (4.59, 8.0, 8.38, 9.0, 16.28, 83.22, 128.8),
-        },
-    ),
-    "H100": _H100,
+    "a100-40gb": _A100,
+    "a100-80gb": _A100,
+    "h100-sxm": _H100,
     # The same die; it has no timings there.
-    "GH200": _H100,
-    "H200": _Kernels(
+    "gh200": _H100,
+    "h200": _Kernels(
         0.85,
         {"bf16": 0.78, "fp8": 0.63},
         {
@@ -87,7 +91,7 @@ _KERNELS: Final[Mapping[str, _Kernels]] = {
             8: (3.17, 3.5, 3.49, 4.58, 10.11, 25.74, 76.69),
         },
     ),
-    "B200": _Kernels(
+    "b200": _Kernels(
         0.80,
         {"bf16": 0.65, "fp8": 0.53, "fp4": 0.39},
         {
@@ -96,7 +100,7 @@ _KERNELS: Final[Mapping[str, _Kernels]] = {
             8: (5.38, 5.64, 5.93, 5.99, 7.93, 17.78, 55.36),
         },
     ),
-    "B300": _Kernels(
+    "b300": _Kernels(
         0.80,
         {"bf16": 0.66, "fp8": 0.55, "fp4": 0.32},
         {
@@ -105,7 +109,7 @@ _KERNELS: Final[Mapping[str, _Kernels]] = {
             8: (5.19, 5.39, 5.78, 5.84, 7.62, 17.41, 55.52),
         },
     ),
-    "GB200": _Kernels(
+    "gb200": _Kernels(
         0.83,
         {"bf16": 0.61, "fp8": 0.50, "fp4": 0.38},
         {
@@ -113,7 +117,7 @@ _KERNELS: Final[Mapping[str, _Kernels]] = {
             4: (4.72, 4.9, 4.95, 4.99, 5.69, 9.47, 49.44),
         },
     ),
-    "GB300": _Kernels(
+    "gb300": _Kernels(
         0.81,
         {"bf16": 0.74, "fp8": 0.57, "fp4": 0.31},
         {
@@ -123,7 +127,7 @@ _KERNELS: Final[Mapping[str, _Kernels]] = {
     ),
 }
 
-#: Words in the names of the chips that kernels were timed on; a bundled chip has each for a name.
+#: The chips that kernels were timed on.
 KERNEL_CHIPS: Final = tuple(_KERNELS)
 
 #: A dtype without timings reaches what the one beside it does.
@@ -156,8 +160,7 @@ def kernel_engine(hardware: HardwareProfile, parameters: Mapping[str, float]) ->
     >>> engine.memory_frac, engine.compute_frac["fp8"]
     (0.85, 0.63)
     """
-    words = set(hardware.name.replace("-", " ").split())
-    timed = next((kernels for chip, kernels in _KERNELS.items() if chip in words), None)
+    timed = next((_KERNELS[name] for name in hardware.aliases if name in _KERNELS), None)
     if timed is None:
         message = f"{hardware.name} has no published kernel timings; allowed: {', '.join(_KERNELS)}"
         raise ProfileError(message)

@@ -7,7 +7,7 @@ from typing import Any
 
 from fitting.generic import generic, left_out_generics
 from fitting.kernels import KERNEL_CHIPS, KERNEL_ENGINE
-from fitting.parameters import ALL, FAMILIES, SERVERS, family_of, fitted_parameters, stored_fits
+from fitting.parameters import ALL, SERVERS, family_of, fitted_parameters, stored_fits
 from fitting.shared_fit import engine_of
 from specroof.evidence import Measurement, kind_of, load_served
 from specroof.evidence.measurement import chip_of
@@ -34,13 +34,12 @@ def left_out_content(measurements: Iterable[Measurement]) -> dict[str, Any]:
     seen = [(point, {point.source}) for point in measurements if kind_of(point)[0]]
     seen += [(load, {served_group(load, by) for by in SERVED_GROUPS}) for load in load_served()]
     for point, without in seen:
-        name = chip_of(point.hardware or "").name
-        places = sources.get(point.engine or "", {}) if family_of(name) else {}
-        for place in places.keys() & {str(family_of(name)), *name.replace("-", " ").split()}:
+        chip = chip_of(point.hardware or "")
+        places = sources.get(point.engine or "", {}) if family_of(chip) else {}
+        for place in places.keys() & {str(family_of(chip)), *chip.aliases}:
             places[place] |= without
     return {
         "made_by": "benchmarks/fit_engines.py, from specroof/evidence/measurements",
-        "families": FAMILIES,
         "engines": {
             engine: {
                 place: _written(
@@ -50,6 +49,7 @@ def left_out_content(measurements: Iterable[Measurement]) -> dict[str, Any]:
                     }
                 )
                 for place, seen in places.items()
+                if seen or engine != KERNEL_ENGINE
             }
             for engine, places in sources.items()
         },

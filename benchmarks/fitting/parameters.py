@@ -23,14 +23,15 @@ from specroof.hardware import (
     HardwareProfile,
 )
 
-#: Chips of one kind of matrix unit, by what their vendor's name holds.
+#: Measured chips of one kind of matrix unit, by their hardware files. The first of a family holds
+#: what its engines have in common.
 FAMILIES: Final[dict[str, tuple[str, ...]]] = {
-    "ampere": ("A100",),
-    "hopper": ("H100", "H200", "GH200"),
-    "blackwell": ("B200", "B300", "GB200", "GB300"),
-    "cdna3": ("MI300X", "MI325X"),
-    "cdna4": ("MI350X", "MI355X"),
-    "gaudi": ("Gaudi",),
+    "ampere": ("a100-80gb", "a100-40gb"),
+    "hopper": ("h100-sxm", "h200", "gh200"),
+    "blackwell": ("b200", "b300", "gb200", "gb300"),
+    "cdna3": ("mi300x", "mi325x"),
+    "cdna4": ("mi355x", "mi350x"),
+    "gaudi": ("gaudi3",),
 }
 #: Families that drafts were measured on.
 FITTED_WITH_DRAFTS: Final = ("ampere", "hopper", "blackwell")
@@ -314,10 +315,10 @@ def fitted_parameters(without: str = ALL) -> Mapping[str, float]:
     return fits.get(without, fits[ALL])
 
 
-def family_of(chip: str) -> str | None:
-    """Return the family of a chip by its vendor's name; None if no engine was fitted to it."""
-    words = set(chip.replace("-", " ").split())
-    return next((family for family, chips in FAMILIES.items() if words & set(chips)), None)
+def family_of(hardware: HardwareProfile) -> str | None:
+    """Return the family of a chip; None if no engine was fitted to it."""
+    names = set(hardware.aliases)
+    return next((family for family, chips in FAMILIES.items() if names & set(chips)), None)
 
 
 def chip_family(hardware: HardwareProfile) -> str:
@@ -334,7 +335,7 @@ def chip_family(hardware: HardwareProfile) -> str:
     >>> chip_family(load_hardware("gb200"))
     'blackwell'
     """
-    family = family_of(hardware.name)
+    family = family_of(hardware)
     if family is not None:
         return family
     known = ", ".join(chip for chips in FAMILIES.values() for chip in chips)

@@ -390,7 +390,7 @@ def fitted_loads() -> list[Measurement]:
         and load.input_len
         and load.output_len
         and (load.engine or "") in SERVERS
-        and family_of(chip_of(load.hardware or "").name) in SERVERS[load.engine or ""]
+        and family_of(chip_of(load.hardware or "")) in SERVERS[load.engine or ""]
         and implausible(load) is None
     ]
 

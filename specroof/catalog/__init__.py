@@ -4,6 +4,7 @@ from specroof.catalog.files import read_text, study_path
 from specroof.catalog.names import (
     ACCEPTANCE_KEYS,
     hardware_names,
+    hardware_words,
     left_out_fits,
     load_drafter,
     load_hardware,
@@ -16,6 +17,7 @@ from specroof.catalog.names import (
 __all__ = [
     "ACCEPTANCE_KEYS",
     "hardware_names",
+    "hardware_words",
     "left_out_fits",
     "load_drafter",
     "load_hardware",

@@ -46,6 +46,7 @@ from specroof.errors import (
     reject,
 )
 from specroof.hardware import (
+    EngineProfile,
     Generic,
     GenericEngines,
     HardwareProfile,
@@ -75,6 +76,23 @@ _LEFT_OUT: Final = "left_out.json"
 def hardware_names() -> list[str]:
     """Return the names of all hardware files: the bundled ones, then the user's own."""
     return list(_hardware_files())
+
+
+def hardware_words() -> dict[str, list[str]]:
+    """Return the vendors and the architectures of the bundled chips.
+
+    Examples
+    --------
+    >>> "hopper" in hardware_words()["architecture"]
+    True
+    """
+    texts = [path.read_text(encoding="utf-8") for path in bundled("hardware", ".yaml").values()]
+    return {
+        key: sorted(
+            {word for text in texts for word in re.findall(rf"^{key}: (\S+)", text, re.MULTILINE)}
+        )
+        for key in ("vendor", "architecture")
+    }
 
 
 def load_hardware(name: str | os.PathLike[str], *, check: bool = False) -> HardwareProfile:
@@ -125,8 +143,8 @@ def left_out_fits() -> LeftOutFits:
 
     Examples
     --------
-    >>> left_out_fits().family_of("NVIDIA H200 SXM 141GB")
-    'hopper'
+    >>> "hopper" in left_out_fits().engines["sglang"]
+    True
     """
     text = Path(__file__).with_name(_LEFT_OUT).read_text(encoding="utf-8")
     return parse_left_out_fits(json.loads(text))
@@ -187,17 +205,33 @@ def _hardware_files() -> dict[str, tuple[Path, bool]]:
 
 
 def _parse_hardware(path: Path, *, trusted: bool) -> HardwareProfile:
-    """Return the profile of a file, with the engines that stand in where it has none."""
+    """Return the profile of a file, with the engines of others and those that stand in."""
     profile = _parsed(read_text(path, ProfileError), str(path), trusted)
+    shared = {
+        name: _shared_engine(name, chip, str(path)) for name, chip in profile.same_engines.items()
+    }
     link = profile.interconnect
     stand_ins = GenericEngines(
         known=_generic,
-        chip=profile.name,
+        vendor=profile.vendor,
+        architecture=profile.architecture,
         memory_bytes_per_s=profile.peak.memory_bytes_per_s,
         link_bytes_per_s=None if link is None else link.link_bytes_per_s,
         local=local_engines,
     )
-    return replace(profile, generic=stand_ins)
+    return replace(profile, engines=shared | {**profile.engines}, generic=stand_ins)
+
+
+def _shared_engine(name: str, chip: str, source: str) -> EngineProfile:
+    """Return the engine of another chip, whose bundled file holds its figures."""
+    file = bundled("hardware", ".yaml").get(chip)
+    engines = (
+        {} if file is None else _parsed(read_text(file, ProfileError), str(file), True).engines
+    )
+    if name not in engines:
+        what = f"{source}: engines.{name}.same_as is {shown(chip)}"
+        reject(what, f"a bundled hardware file with figures of its own for {name}", ProfileError)
+    return engines[name]
 
 
 @lru_cache(maxsize=256)

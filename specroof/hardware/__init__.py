@@ -141,10 +141,15 @@ def parse_hardware(text: str, *, source: str, trusted: bool = False) -> Hardware
 
         content = checked_mapping(text, source=source)
     link, price, power = (content.get(key) for key in ("interconnect", "price", "power"))
+    engines = content.get("engines", {})
+    shared = {name: block["same_as"] for name, block in engines.items() if "same_as" in block}
     return HardwareProfile(
         format_version=content["format_version"],
         name=content["name"],
         aliases=tuple(content.get("aliases", ())),
+        vendor=content.get("vendor"),
+        architecture=content.get("architecture"),
+        compute_capability=content.get("compute_capability"),
         sources=content["sources"],
         peak=Peak(**content["peak"]),
         usable_memory_bytes=content.get("usable_memory_bytes"),
@@ -153,7 +158,10 @@ def parse_hardware(text: str, *, source: str, trusted: bool = False) -> Hardware
         price=None if price is None else DevicePrice(**{**price, "date": str(price["date"])}),
         power=None if power is None else DevicePower(**power),
         default_engine=content.get("default_engine"),
-        engines={name: _engine(name, block) for name, block in content.get("engines", {}).items()},
+        engines={
+            name: _engine(name, block) for name, block in engines.items() if name not in shared
+        },
+        same_engines=shared,
     )
 
 
@@ -198,7 +206,7 @@ def parse_generic(content: dict[str, Any]) -> Generic:
     return Generic(
         engines={name: _engine(GENERIC, block) for name, block in content["engines"].items()},
         families={
-            name: ChipFamily(**{**family, "chips": tuple(family.get("chips", ()))})
+            name: ChipFamily(**{**family, "architectures": tuple(family.get("architectures", ()))})
             for name, family in content["families"].items()
         },
         cards=Collective(**content["cards"]),
@@ -234,7 +242,6 @@ def parse_left_out_fits(content: dict[str, Any]) -> LeftOutFits:
         The mapping of the bundled file, which ``benchmarks/fit_engines.py`` writes.
     """
     return LeftOutFits(
-        families={name: tuple(chips) for name, chips in content["families"].items()},
         engines={
             name: {
                 place: {without: _engine(name, block) for without, block in fits.items()}

@@ -266,8 +266,6 @@ class Collective:
         Seconds that each device beyond the first adds.
     link_frac
         Share of the link's bytes/s that a long one reaches.
-    in_switch_reduce
-        Whether the switch adds the parts up, so that each device sends its part only once.
     scale_out_latency_s
         Seconds of the shortest one between groups of devices; None if it was not measured.
     """
@@ -275,7 +273,6 @@ class Collective:
     latency_s: LatencySeconds
     device_latency_s: Seconds = 0.0
     link_frac: Share = 1.0
-    in_switch_reduce: bool = False
     scale_out_latency_s: LatencySeconds | None = None
 
 
@@ -415,14 +412,13 @@ class CapturedGraphs:
         Ascending; a pass is padded to the next of them.
     counts
         What the sizes count: ``"tokens"`` of the pass (vLLM) or its ``"sequences"`` (SGLang).
-    eager_layer_s, eager_kernel_s
-        Seconds that launching takes outside of a graph, for each layer and for each kernel. A pass
-        that is larger than every size lasts at least as long: the device works meanwhile.
+    eager_kernel_s
+        Seconds that launching each kernel takes outside of a graph. A pass that is larger than
+        every size lasts at least as long: the device works meanwhile.
     """
 
     sizes: Annotated[tuple[int, ...], "captured_sizes"]
     counts: Annotated[str, "counted"] = "tokens"
-    eager_layer_s: Seconds = 0.0
     eager_kernel_s: Seconds = 0.0
 
 

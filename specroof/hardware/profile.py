@@ -29,15 +29,15 @@ class ChipFamily:
 
     Attributes
     ----------
-    chips
-        Words of their vendor's names; none for chips of any kind.
+    architectures
+        Of its chips; none for chips of any kind.
     compute_frac
         Share of the bf16 peak in large matmuls.
     memory_frac
         Share of the memory's bytes/s, weights of few rows.
     """
 
-    chips: tuple[str, ...] = ()
+    architectures: tuple[str, ...] = ()
     compute_frac: float
     memory_frac: float
 
@@ -67,11 +67,10 @@ class Generic:
     card_bytes_per_s: float
     memory_bytes_per_s: float
 
-    def family_of(self, chip: str) -> str:
-        """Return the family of a chip by its name; the last family takes all others."""
-        words = set(chip.replace("-", " ").replace("(", " ").replace(")", " ").split())
+    def family_of(self, architecture: str | None) -> str:
+        """Return the family of a chip's architecture; the last family takes all others."""
         for name, family in self.families.items():
-            if words & set(family.chips):
+            if architecture in family.architectures:
                 return name
         return list(self.families)[-1]
 
@@ -85,8 +84,8 @@ class LocalEngines:
     engines
         By name, such as ``"llama.cpp-cuda"``; shares are of the peaks of any chip.
     back_ends
-        Words of the chips' names that each of them runs on. ``"llama.cpp"`` and ``"mlx"`` stand
-        for the first that a chip has.
+        Vendors and architectures of the chips that each of them runs on. ``"llama.cpp"`` and
+        ``"mlx"`` stand for the first that a chip has.
     left_out
         Fits without one model, by engine, then by the model's name.
     """
@@ -95,18 +94,17 @@ class LocalEngines:
     back_ends: Mapping[str, tuple[str, ...]]
     left_out: Mapping[str, Mapping[str, EngineProfile]] = field(default_factory=dict)
 
-    def of_chip(self, chip: str) -> dict[str, EngineProfile]:
-        """Return the engines that run on a chip, by its name.
+    def of_chip(self, vendor: str | None, architecture: str | None) -> dict[str, EngineProfile]:
+        """Return the engines that run on a chip.
 
         Examples
         --------
         >>> metal = {"llama.cpp-metal": EngineProfile(name="llama.cpp-metal")}
-        >>> known = LocalEngines(engines=metal, back_ends={"llama.cpp-metal": ("Apple",)})
-        >>> list(known.of_chip("Apple M4")), known.of_chip("NVIDIA H200")
+        >>> known = LocalEngines(engines=metal, back_ends={"llama.cpp-metal": ("maker",)})
+        >>> list(known.of_chip("maker", None)), known.of_chip("other", "maker-2")
         (['llama.cpp', 'llama.cpp-metal'], {})
         """
-        words = set(chip.replace("-", " ").replace("(", " ").replace(")", " ").split())
-        names = [name for name, has in self.back_ends.items() if words & set(has)]
+        names = [name for name, has in self.back_ends.items() if {vendor, architecture} & {*has}]
         found = {name: self.engines[name] for name in names}
         usual = {
             framework: found[name]
@@ -124,8 +122,8 @@ class GenericEngines:
     ----------
     known
         Returns what is known of chips in general.
-    chip
-        Its vendor's name.
+    vendor, architecture
+        Of the chip; None where its file does not say.
     memory_bytes_per_s
         Of its memory.
     link_bytes_per_s
@@ -135,7 +133,8 @@ class GenericEngines:
     """
 
     known: Callable[[], Generic] = field(repr=False)  # a function shows its address
-    chip: str
+    vendor: str | None
+    architecture: str | None
     memory_bytes_per_s: float
     link_bytes_per_s: float | None
     local: Callable[[], LocalEngines] | None = field(default=None, repr=False)
@@ -143,7 +142,7 @@ class GenericEngines:
     @cached_property
     def local_engines(self) -> Mapping[str, EngineProfile]:
         """Engines for one user that run on the chip, by name."""
-        return {} if self.local is None else self.local().of_chip(self.chip)
+        return {} if self.local is None else self.local().of_chip(self.vendor, self.architecture)
 
     @cached_property
     def engines(self) -> Mapping[str, EngineProfile]:
@@ -161,7 +160,7 @@ class GenericEngines:
             ``layer_token_share`` of the fits of this library, `benchmarks/fitting/fits.json`.
         """
         known = self.known()
-        family = known.families[known.family_of(self.chip)]
+        family = known.families[known.family_of(self.architecture)]
         faster = max(self.memory_bytes_per_s / known.memory_bytes_per_s, 1.0)
         link_bytes_per_s = self.link_bytes_per_s
         on_bus = link_bytes_per_s is not None and link_bytes_per_s <= known.card_bytes_per_s
@@ -179,8 +178,8 @@ class GenericEngines:
     def family(self) -> str | None:
         """Whose kernels their shares are; None for medians of all families."""
         known = self.known()
-        name = known.family_of(self.chip)
-        return name if known.families[name].chips else None
+        name = known.family_of(self.architecture)
+        return name if known.families[name].architectures else None
 
     def about(self, chip: str, engine: EngineProfile) -> str:
         """Return where the figures of one of them come from, in a sentence."""
@@ -235,17 +234,6 @@ _IDEAL: Final = IDEAL_ENGINE.name
 #: Share of `Peak.memory_bytes` that servers see of a device of which no log is known: that of H100
 #: (79.19 of 80 GiB), H200 (139.7 of 141) and B200 (178.0 of 180).
 USABLE_MEMORY_FRAC: Final = 0.99
-#: NVIDIA's chips by words of their names: the first number of their compute capability.
-_COMPUTE_CAPABILITIES: Final[Mapping[str, int]] = {
-    **dict.fromkeys(("P40",), 6),
-    **dict.fromkeys(("T4", "V100", "RTX 20"), 7),
-    **dict.fromkeys(("A100", "A10", "A30", "L4", "RTX 30", "RTX 40", "Orin"), 8),
-    **dict.fromkeys(("H100", "H200", "H20", "GH200"), 9),
-    **dict.fromkeys(("B200", "B300"), 10),
-    **dict.fromkeys(("Thor",), 11),
-    **dict.fromkeys(("RTX 50", "RTX PRO 6000 Blackwell", "GB10"), 12),
-}
-
 BytesPerS: TypeAlias = Annotated[float, "bytes_per_s"]
 
 
@@ -296,12 +284,16 @@ class Interconnect:
         Bytes/s that one device sends to another node, one direction; None where not known.
     host_devices
         Devices of one host, where `max_devices` are in several; None where they are in one.
+    switch_reduces
+        Whether all-reduces are added up in the switch, so that each device sends its part only
+        once. Shares of the bundled engines were fitted to rings, and their files leave it out.
     """
 
     link_bytes_per_s: BytesPerS
     max_devices: Annotated[int, "devices"]
     scale_out_bytes_per_s: BytesPerS | None = None
     host_devices: Annotated[int, "devices"] | None = None
+    switch_reduces: bool = False
 
     def __post_init__(self) -> None:
         number_within("link_bytes_per_s", self.link_bytes_per_s, "bytes_per_s")
@@ -377,6 +369,11 @@ class HardwareProfile:
         What its vendor calls it.
     aliases
         Short names to find it by.
+    vendor, architecture
+        In small letters, as in other files: what decides which kernels and engines run on it. None
+        where the file does not say; without an architecture nobody knows the chip.
+    compute_capability
+        Of CUDA, such as 9.0; None for a chip without one.
     sources
         Where each figure comes from, by its dotted key; an engine has one for all its figures.
     peak
@@ -392,6 +389,8 @@ class HardwareProfile:
         The engine meant when none is named; None for the generic one.
     engines
         Measured engines by name.
+    same_engines
+        Those of `engines` that are another chip's, by name: the bundled file that has them.
     generic
         Stands in for engines without a fit: files are loaded with it. None in a
         profile that is built in Python, whose default is the ideal engine.
@@ -403,6 +402,9 @@ class HardwareProfile:
     format_version: int
     name: str
     aliases: tuple[str, ...] = ()
+    vendor: Annotated[str, "short_name"] | None = None
+    architecture: Annotated[str, "short_name"] | None = None
+    compute_capability: Annotated[float, "compute_capability"] | None = None
     sources: Mapping[str, str]
     peak: Peak
     usable_memory_bytes: Annotated[float, "memory_bytes"] | None = None
@@ -411,11 +413,16 @@ class HardwareProfile:
     power: DevicePower | None = None
     default_engine: str | None = None
     engines: Mapping[str, EngineProfile] = field(default_factory=dict)
+    same_engines: Mapping[str, str] = field(default_factory=dict)
     generic: GenericEngines | None = None
     host: "HardwareProfile | None" = None
 
     def __post_init__(self) -> None:
         expect("name", self.name, str, "text")
+        for key in ("vendor", "architecture"):
+            expect(key, getattr(self, key), str | None, "text in small letters, or None")
+        if self.compute_capability is not None:
+            number_within("compute_capability", self.compute_capability, "compute_capability")
         expect("peak", self.peak, Peak, "a Peak")
         if self.usable_memory_bytes is not None:
             number_within("usable_memory_bytes", self.usable_memory_bytes, "memory_bytes")
@@ -440,17 +447,27 @@ class HardwareProfile:
         return USABLE_MEMORY_FRAC * self.peak.memory_bytes
 
     @property
-    def compute_capability(self) -> int | None:
-        """First number of NVIDIA's compute capability; None for chips that are not known.
+    def compute_major(self) -> int | None:
+        """First number of the compute capability, which kernels are built for.
 
         Examples
         --------
-        >>> from dataclasses import replace
-        >>> [replace(_EXAMPLE, name=name).compute_capability for name in ("NVIDIA GB200", "H200")]
-        [10, 9]
+        >>> replace(_EXAMPLE, compute_capability=10.3).compute_major
+        10
         """
-        known = _COMPUTE_CAPABILITIES.items()
-        return next((major for words, major in known if words in self.name), None)
+        return None if self.compute_capability is None else int(self.compute_capability)
+
+    @property
+    def fitted_family(self) -> str | None:
+        """The family of chips that its engines were fitted to; None for one without measurements.
+
+        Examples
+        --------
+        >>> _EXAMPLE.fitted_family is None
+        True
+        """
+        reaches = (engine.reach for engine in self.engines.values())
+        return next((reach.family for reach in reaches if reach and reach.family), None)
 
     def engine(self, name: str | None = None) -> EngineProfile:
         """Return the engine of this name; None means the profile's default.
@@ -487,6 +504,8 @@ class HardwareProfile:
             return local[wanted]
         known = ", ".join(dict.fromkeys((_IDEAL, *self.engines, *stand_ins, *local)))
         message = f"engine is {shown(wanted)}; {self.name} has {known}"
+        if self.vendor is None and wanted.partition("-")[0] in LOCAL_FRAMEWORKS:
+            message += "; its file names no vendor, whose chips have others"
         raise OptionError(message)
 
     def engine_of(self, tool: str | None) -> str | None:
@@ -708,26 +727,18 @@ class LeftOutFits:
 
     Attributes
     ----------
-    families
-        Words in the vendor's names of chips, by the family that shares a fit.
     engines
-        By the name of an engine, then by a chip's word or family, then by the source that the fit
-        has not seen; under `ALL_SOURCES` the fit to all.
+        By the name of an engine, then by a family or the file of a chip, then by the source that
+        the fit has not seen; under `ALL_SOURCES` the fit to all.
     generic
         By ``family NAME`` or ``engine NAME`` that the fit has not seen; under `ALL_SOURCES` the fit
         to all.
     """
 
-    families: Mapping[str, tuple[str, ...]]
     engines: Mapping[str, Mapping[str, Mapping[str, EngineProfile]]]
     generic: Mapping[str, Generic]
 
-    def family_of(self, chip: str) -> str | None:
-        """Return the family of a chip by its vendor's name; None for one without measurements."""
-        words = set(chip.replace("-", " ").split())
-        return next((name for name, chips in self.families.items() if words & set(chips)), None)
-
-    def engine(self, name: str, chip: str, *, without: str) -> EngineProfile:
+    def engine(self, name: str, chip: HardwareProfile, *, without: str) -> EngineProfile:
         """Return an engine's profile for a chip, by the fit without a source.
 
         Parameters
@@ -735,18 +746,17 @@ class LeftOutFits:
         name
             Of the engine.
         chip
-            The vendor's name, of a chip that `family_of` knows.
+            One of a fitted family.
         without
             The source; the fit to all for one that has not measured this engine on this family.
         """
         fits = self.fits_on(name, chip)
         return fits.get(without, fits[ALL_SOURCES])
 
-    def fits_on(self, name: str, chip: str) -> Mapping[str, EngineProfile]:
+    def fits_on(self, name: str, chip: HardwareProfile) -> Mapping[str, EngineProfile]:
         """Return the profiles of an engine on a chip by what they were fitted without, if any."""
         places = self.engines.get(name, {})
-        words = chip.replace("-", " ").split()
-        place = next((word for word in words if word in places), self.family_of(chip))
+        place = next((file for file in chip.aliases if file in places), chip.fitted_family)
         return places.get(place or "", {})
 
     def generic_without(self, group: str) -> Generic:

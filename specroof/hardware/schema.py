@@ -123,6 +123,12 @@ _KINDS: Final[dict[str, Any]] = {
 }
 
 
+#: Keys of an engine that may stand beside `same_as`.
+_ALONE: Final = frozenset({"name", "same_as"})
+#: Keys whose source a file must name, if it has them.
+_SOURCED: Final = ("architecture", "compute_capability", "usable_memory_bytes")
+
+
 class _HardwareBlock(FileBlock):
     """A mapping of a hardware file, known by its classes to the tests."""
 
@@ -154,10 +160,32 @@ def _field_type(hint: Any) -> Any:
     return _block(hint) if is_dataclass(hint) and isinstance(hint, type) else hint
 
 
+def _engine_block() -> Any:
+    """Return the checks of an engine: its figures, or the file whose figures they are."""
+    same_as: Any = (_ShortName | None, _LEFT_OUT)
+    return create_model("Engine", __base__=_block(EngineProfile), same_as=same_as)
+
+
+#: Keys that files of earlier releases hold with a value that stands for nothing.
+_RETIRED: Final = {"collective": "in_switch_reduce", "graphs": "eager_layer_s"}
+
+
+def _without_retired(engine: dict[str, Any]) -> dict[str, Any]:
+    """Return an engine without keys that are no longer read and say nothing."""
+    return engine | {
+        part: {key: value for key, value in engine[part].items() if key != retired or value}
+        for part, retired in _RETIRED.items()
+        if isinstance(engine.get(part), dict)
+    }
+
+
 class _HardwareProfile(_HardwareBlock):
     format_version: FirstVersion
     name: Text
     aliases: list[_ShortName] = _LEFT_OUT
+    vendor: _ShortName | None = _LEFT_OUT
+    architecture: _ShortName | None = _LEFT_OUT
+    compute_capability: Annotated[float, within("compute_capability")] | None = _LEFT_OUT
     sources: dict[str, Text]
     peak: _block(Peak)  # type: ignore[valid-type]  # made at run time, here and below
     usable_memory_bytes: Annotated[float, within("memory_bytes")] | None = _LEFT_OUT
@@ -165,7 +193,7 @@ class _HardwareProfile(_HardwareBlock):
     price: _block(DevicePrice) | None = _LEFT_OUT  # type: ignore[valid-type]
     power: _block(DevicePower) | None = _LEFT_OUT  # type: ignore[valid-type]
     default_engine: _ShortName | None = _LEFT_OUT
-    engines: dict[_ShortName, _block(EngineProfile)] = Field(default={})  # type: ignore[valid-type]
+    engines: dict[_ShortName, _engine_block()] = Field(default={})  # type: ignore[valid-type]
 
     @field_validator("engines", mode="before")
     @classmethod
@@ -173,7 +201,7 @@ class _HardwareProfile(_HardwareBlock):
         if not isinstance(engines, dict):
             return engines  # the field's own type says what is wrong with it
         return {
-            name: {"name": name, **block} if isinstance(block, dict) else block
+            name: {"name": name, **_without_retired(block)} if isinstance(block, dict) else block
             for name, block in engines.items()
         }
 
@@ -185,6 +213,10 @@ class _HardwareProfile(_HardwareBlock):
                 raise ValueError(message)
             if engine.name != name:
                 message = f"engines.{name}.name is {engine.name!r}; allowed: {name!r} or left out"
+                raise ValueError(message)
+            if engine.same_as is not None and (others := engine.model_fields_set - _ALONE):
+                has = ", ".join(sorted(others))
+                message = f"engines.{name} has same_as with {has}; allowed: same_as alone"
                 raise ValueError(message)
         if self.default_engine not in {None, _IDEAL, GENERIC, *self.engines}:
             known = ", ".join((_IDEAL, GENERIC, *self.engines))
@@ -211,8 +243,9 @@ class _HardwareProfile(_HardwareBlock):
                 needed.append("interconnect.scale_out_bytes_per_s")
             if self.interconnect.host_devices is not None:
                 needed.append("interconnect.host_devices")
-        if self.usable_memory_bytes is not None:
-            needed.append("usable_memory_bytes")
+            if self.interconnect.switch_reduces:
+                needed.append("interconnect.switch_reduces")
+        needed += [key for key in _SOURCED if getattr(self, key) is not None]
         if self.peak.multiprocessors is not None:
             needed.append("peak.multiprocessors")
         needed += [f"engines.{name}" for name in self.engines]

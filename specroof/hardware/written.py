@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, fields, replace
-from typing import Any
+from typing import Any, Final
 
 from specroof.errors import OptionError
 from specroof.hardware import Generic, HardwareProfile, parse_hardware
 from specroof.hardware.engine import FRAMEWORKS, EngineProfile
 from specroof.reading.yaml_text import dump_yaml
+
+#: Keys of a chip that are plain values, written where they are known.
+_CHIP: Final = ("vendor", "architecture", "compute_capability", "usable_memory_bytes")
 
 
 def calibrated_yaml(
@@ -40,11 +43,10 @@ def calibrated_yaml(
     content: dict[str, Any] = {
         "format_version": hardware.format_version,
         "name": hardware.name,
+        **{key: getattr(hardware, key) for key in _CHIP if getattr(hardware, key) is not None},
         "sources": {**hardware.sources, f"engines.{name}": source},
         "peak": _given(hardware.peak),
     }
-    if hardware.usable_memory_bytes is not None:
-        content["usable_memory_bytes"] = hardware.usable_memory_bytes
     for key in ("interconnect", "price", "power"):
         if getattr(hardware, key) is not None:
             content[key] = _given(getattr(hardware, key))

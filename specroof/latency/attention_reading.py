@@ -1,8 +1,11 @@
 """How a server's kernels read the cache in a verification: by framework, attention and chip."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
 
 from specroof.architecture import (
     Architecture,
@@ -28,8 +31,8 @@ class ReadingRule:
     attention
         ``"heads"`` for keys and values per head, ``"latent"``, or ``"index"`` for the keys that an
         indexer scans.
-    chips
-        Where: ``"sm8"`` for NVIDIA's compute capability 8, and so on, or ``"amd"``.
+    capabilities, vendors
+        Where: on chips of these compute capabilities, by their first number, or of these vendors.
     reading
         How it reads the cache for several new positions.
     source
@@ -45,7 +48,8 @@ class ReadingRule:
     """
 
     attention: str
-    chips: tuple[str, ...]
+    capabilities: tuple[int, ...] = ()
+    vendors: tuple[str, ...] = ()
     reading: CacheReading
     source: str
     causal: bool | None = None
@@ -55,125 +59,41 @@ class ReadingRule:
 
 
 _ONCE: Final = CacheReading()
-_PER_POSITION: Final = CacheReading("per-position")
-_FLASH_ATTENTION_2: Final = CacheReading("unsplit", tile=64)
 #: What a user may state: the tiles of FlashAttention 2, and of prompts' kernels on Blackwell.
 _STATED: Final = {
     "once": _ONCE,
-    "per-position": _PER_POSITION,
-    "unsplit": _FLASH_ATTENTION_2,
+    "per-position": CacheReading("per-position"),
+    "unsplit": CacheReading("unsplit", tile=64),
     "prefill": CacheReading("prefill", tile=128),
 }
-_BELOW_HOPPER: Final = ("sm7", "sm8", "sm11", "sm12")
 
-#: By framework, the first rule that fits; where none does, the cache is read once. Where no other
-#: release is named: vLLM 0.33.0, SGLang 0.5.23. Nothing was read of TensorRT-LLM.
-READING_RULES: Final[Mapping[str, tuple[ReadingRule, ...]]] = {
-    "vllm": (
-        ReadingRule(
-            attention="index",
-            chips=("sm9",),
-            reading=replace(_PER_POSITION, once_at=(1, 2, 4)),
-            source="v1/attention/backends/mla/indexer.py, _supports_native_decode; "
-            "utils/deep_gemm.py, native_next_n_supported",
-        ),
-        ReadingRule(
-            attention="index",
-            chips=(*_BELOW_HOPPER, "amd"),
-            reading=replace(_PER_POSITION, once_at=(1, 2)),
-            source="v1/attention/backends/mla/indexer.py, _supports_native_decode",
-        ),
-        ReadingRule(
-            attention="latent",
-            chips=(*_BELOW_HOPPER, "amd"),
-            reading=_STATED["prefill"],
-            source="TRITON_MLA does not declare supports_dcp_with_varlen: v1/attention/backend.py, "
-            "_init_reorder_batch_threshold. FLASHINFER_MLA does, but did not in 0.28.1",
-            spread=True,
-        ),
-        ReadingRule(
-            attention="latent",
-            chips=("sm9",),
-            reading=_PER_POSITION,
-            source="TRITON_MLA, the first that is not causal: platforms/cuda.py; "
-            "v1/attention/backends/mla/triton_mla.py, forward_mqa",
-            causal=False,
-        ),
-        ReadingRule(
-            attention="latent",
-            chips=("sm10",),
-            reading=_PER_POSITION,
-            source="FLASHINFER_MLA, v1/attention/backends/mla/flashinfer_mla.py: a block that is "
-            "not causal becomes rows of one position",
-            causal=False,
-        ),
-        ReadingRule(
-            attention="latent",
-            chips=(*_BELOW_HOPPER, "amd"),
-            reading=_PER_POSITION,
-            source="TRITON_MLA: platforms/cuda.py, platforms/rocm.py without AITER; "
-            "v1/attention/backends/mla/triton_mla.py, forward_mqa repeats the block table",
-        ),
-        ReadingRule(
-            attention="heads",
-            chips=("sm8", "sm11", "sm12"),
-            reading=CacheReading("unsplit", once_at=(1, *range(2, 9)), tile=16, packed=True),
-            source="TRITON_ATTN for heads of several widths: model_executor/models/config.py, "
-            "Gemma4Config; v1/attention/ops/triton_unified_attention.py, MAX_3D_QUERY_LEN",
-            causal=True,
-            wide=True,
-        ),
-        ReadingRule(
-            attention="heads",
-            chips=("sm8", "sm11", "sm12"),
-            reading=CacheReading("unsplit", tile=16, packed=True),
-            source="TRITON_ATTN, whose split kernel is causal: "
-            "v1/attention/ops/triton_unified_attention.py, use_3d",
-            causal=False,
-            wide=True,
-        ),
-        ReadingRule(
-            attention="heads",
-            chips=("sm8", "sm11", "sm12"),
-            reading=_FLASH_ATTENTION_2,
-            source="FLASH_ATTN, FlashAttention 2: v1/attention/backends/fa_utils.py; "
-            "vllm_flash_attn/flash_attn_interface.py refuses num_splits; tiles of 64 rows of one "
-            "head: flash_fwd_launch_template.h, run_mha_fwd_splitkv_dispatch",
-            narrow_cache=False,
-        ),
-        ReadingRule(
-            attention="heads",
-            chips=("amd",),
-            reading=CacheReading("unsplit", tile=128),
-            source="ROCM_ATTN: platforms/rocm.py; v1/attention/ops/prefix_prefill.py, BLOCK_M and "
-            "a grid of (batch, head, query blocks)",
-        ),
-    ),
-    "sglang": (
-        ReadingRule(
-            attention="index",
-            chips=("sm9", *_BELOW_HOPPER, "amd"),
-            reading=_PER_POSITION,
-            source="srt/layers/attention/dsa_backend.py: several positions on sm100 only, a "
-            "schedule per token elsewhere",
-        ),
-        ReadingRule(
-            attention="latent",
-            chips=_BELOW_HOPPER,
-            reading=CacheReading("unsplit", tile=32),
-            source="triton: srt/arg_groups/model_override_base.py; "
-            "kernels/ops/attention/extend_attention.py, a grid of (batch, head, query blocks)",
-        ),
-        ReadingRule(
-            attention="heads",
-            chips=("sm8", "sm9", "sm12", "amd"),
-            reading=CacheReading("unsplit", tile=32),
-            source="triton: srt/arg_groups/model_overrides/gemma4.py; "
-            "kernels/ops/attention/extend_attention.py",
-            wide=True,
-        ),
-    ),
-}
+
+@cache
+def reading_rules() -> Mapping[str, tuple[ReadingRule, ...]]:
+    """Return the rules by framework; the first that fits counts.
+
+    Where none does, the cache is read once. Where a rule names no other release: vLLM 0.33.0,
+    SGLang 0.5.23. Nothing was read of TensorRT-LLM.
+
+    Source
+        ``verification_kernels.json``, each rule with the files that it was read in.
+
+    Examples
+    --------
+    >>> reading_rules()["vllm"][0].reading.once_at
+    (1, 2, 4)
+    """
+    text = Path(__file__).with_name("verification_kernels.json").read_text(encoding="utf-8")
+    return {
+        framework: tuple(_rule(**rule) for rule in rules)
+        for framework, rules in json.loads(text).items()
+    }
+
+
+def _rule(reading: dict[str, Any], **rule: Any) -> ReadingRule:
+    once_at = tuple(reading.get("once_at", _ONCE.once_at))
+    return ReadingRule(reading=CacheReading(**{**reading, "once_at": once_at}), **rule)
+
 
 #: Head width up to which backends of keys and values per head go.
 _WIDEST: Final = 256
@@ -196,7 +116,7 @@ def attention_reading(model: Architecture, setup: Setup) -> Callable[[Core], Cac
         kernels that do not split the cache in a plain step either (FlashAttention 4 with heads of
         256, which vLLM takes on Blackwell where heads have several widths).
     Source
-        `READING_RULES`.
+        `reading_rules`.
 
     Examples
     --------
@@ -204,7 +124,9 @@ def attention_reading(model: Architecture, setup: Setup) -> Callable[[Core], Cac
     >>> from specroof.cost import Options
     >>> from specroof.hardware import EngineProfile, HardwareProfile, Peak, Placement
     >>> peak = Peak(flops_per_s={"bf16": 3e14}, memory_bytes_per_s=2e12, memory_bytes=8e10)
-    >>> chip = HardwareProfile(format_version=1, name="NVIDIA A100", sources={}, peak=peak)
+    >>> chip = HardwareProfile(
+    ...     format_version=1, name="chip", compute_capability=8.0, sources={}, peak=peak
+    ... )
     >>> core = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)
     >>> model = Architecture("toy", "llama", 8, 9, (Layer(()),), Linear("lm_head", 8, 9))
     >>> for engine in ("vllm", "sglang"):
@@ -214,8 +136,7 @@ def attention_reading(model: Architecture, setup: Setup) -> Callable[[Core], Cac
     'once'
     """
     framework, stated = setup.engine.rules, setup.options.verify_attention
-    amd = setup.hardware.name.startswith("AMD")
-    chip = "amd" if amd else f"sm{setup.hardware.compute_capability}"
+    chip = setup.hardware
     wide = any(
         isinstance(core, GroupedQueryAttention) and core.head_dim > _WIDEST
         for _, core in model.counted_cores
@@ -225,8 +146,8 @@ def attention_reading(model: Architecture, setup: Setup) -> Callable[[Core], Cac
     spread = setup.placement.decode_context_parallel > 1
     rules = [
         rule
-        for rule in READING_RULES.get(framework, ())
-        if chip in rule.chips
+        for rule in reading_rules().get(framework, ())
+        if (chip.compute_major in rule.capabilities or chip.vendor in rule.vendors)
         and rule.wide in {None, wide}
         and rule.narrow_cache in {None, narrow_cache}
         and rule.spread in {None, spread}
@@ -274,7 +195,9 @@ def reading_notes(model: Architecture, setup: Setup) -> Iterator[str]:
     >>> from specroof.cost import Options
     >>> from specroof.hardware import EngineProfile, HardwareProfile, Peak, Placement
     >>> peak = Peak(flops_per_s={"bf16": 3e14}, memory_bytes_per_s=2e12, memory_bytes=8e10)
-    >>> chip = HardwareProfile(format_version=1, name="NVIDIA A100", sources={}, peak=peak)
+    >>> chip = HardwareProfile(
+    ...     format_version=1, name="chip", compute_capability=8.0, sources={}, peak=peak
+    ... )
     >>> core = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)
     >>> layer = Layer((Block("attention", (), core),))
     >>> model = Architecture("toy", "llama", 8, 9, (layer,), Linear("lm_head", 8, 9))
@@ -361,7 +284,7 @@ def draft_placement(model: Architecture, setup: Setup) -> Placement:
     latent = [core for _, core in model.counted_cores if isinstance(core, LatentAttention)]
     if not latent or setup.engine.rules != "vllm":
         return replace(placement, decode_context_parallel=1)
-    if not all(core.causal for core in latent) and setup.hardware.compute_capability != 10:
+    if not all(core.causal for core in latent) and setup.hardware.compute_major != 10:
         reject(
             f"decode_context_parallel is {placement.decode_context_parallel}: vLLM spreads the "
             f"latents of {model.name}, and has no kernel for its blocks on {setup.hardware.name}",

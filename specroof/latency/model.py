@@ -509,7 +509,7 @@ _KERNELS: Final = {
 #: of ``benchmarks/fitting``.
 _UNTIMED_LAUNCHES: Final = (
     "no captured graph holds some of these passes, and nobody timed their launches under {}: they "
-    "are priced as those of DeepSeek-V4-Flash in vLLM (104 ms on 4 B300, 21 in a graph), and bands "
+    "are priced as those of DeepSeek-V4-Flash in vLLM (104 ms a pass, 21 in a graph), and bands "
     "reach down to passes whose launches take no time"
 )
 #: Kernels of a layer beside its operations: two norms of eight, two sums, an activation of two.
@@ -689,7 +689,7 @@ def without_launches(model: Architecture, setup: Setup) -> Setup | None:
     )
     if graphs is None or not mixes or setup.engine.rules == "vllm":
         return None
-    graphs = replace(graphs, eager_layer_s=0.0, eager_kernel_s=0.0)
+    graphs = replace(graphs, eager_kernel_s=0.0)
     return replace(setup, engine=replace(setup.engine, graphs=graphs))
 
 
@@ -975,7 +975,9 @@ def layer_kinds(model: Architecture, setup: Setup) -> dict[str, int]:
 
 
 def engine_notes(setup: Setup) -> Iterator[str]:
-    """Yield the engine profile, its source and its error on sources that it was fitted without.
+    """Yield the engine profile, its source, and its error on sources it was fitted without.
+
+    A chip of no known architecture is said first.
 
     Source
         The hardware file: `sources`, and `expected_error` of the engine.
@@ -990,6 +992,12 @@ def engine_notes(setup: Setup) -> Iterator[str]:
     ['engine mine of chip: a fit']
     """
     engine, generic = setup.engine, setup.hardware.generic
+    if setup.hardware.architecture is None and generic is not None and engine.rules != "ideal":
+        yield (
+            f"{setup.hardware.name} has no architecture in its hardware file: kernels and bands "
+            "are those of a chip that nobody knows; add vendor, architecture and, on CUDA, "
+            "compute_capability"
+        )
     if engine.release and engine.reach is not None:
         known = engine.reach.versions
         yield (

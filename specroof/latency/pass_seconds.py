@@ -104,7 +104,7 @@ def all_reduce_s(
     devices: int,
     link_bytes_per_s: float,
     latency_s: float,
-    in_switch_reduce: bool = False,
+    switch_reduces: bool = False,
 ) -> Array:
     r"""Return the seconds of an all-reduce.
 
@@ -120,7 +120,7 @@ def all_reduce_s(
         One direction of one device's links, W.
     latency_s
         Of a short message.
-    in_switch_reduce
+    switch_reduces
         The switch adds: each byte crosses a link once, so that :math:`\phi = 1`.
 
     Ignores
@@ -134,7 +134,7 @@ def all_reduce_s(
     >>> float(all_reduce_s(8e6, **link)) * 1e6  # 1 + 2 * 7/8 * 8, in microseconds
     15.0
     """
-    share = 1.0 if in_switch_reduce else 2 * (devices - 1) / devices
+    share = 1.0 if switch_reduces else 2 * (devices - 1) / devices
     return latency_s + share * np.asarray(message_bytes, dtype=np.float64) / link_bytes_per_s
 
 
@@ -245,7 +245,7 @@ class _Links:
                 devices=devices,
                 link_bytes_per_s=link_bytes_per_s,
                 latency_s=self.latency_s(devices),
-                in_switch_reduce=self.reached.in_switch_reduce,
+                switch_reduces=self.within.switch_reduces,
             )
         return hierarchical_all_reduce_s(
             message_bytes,
@@ -735,8 +735,7 @@ def pass_time(work: PassWork, engine: EngineProfile, granularity: str = "op") ->
     )
     if engine.graphs is not None and np.any(shape.eager):
         # Launching is what an eager pass waits for, while the device works: a floor, no summand.
-        launched_s = engine.graphs.eager_layer_s * np.asarray(shape.n_layers)
-        launched_s = launched_s + engine.graphs.eager_kernel_s * np.asarray(shape.kernels)
+        launched_s = engine.graphs.eager_kernel_s * np.asarray(shape.kernels)
         waited_s = np.maximum(launched_s - latency.total_s, 0.0)
         overhead_s = latency.overhead_s + np.where(shape.eager, waited_s, 0.0)
         latency = replace(latency, overhead_s=np.asarray(overhead_s))

@@ -92,7 +92,7 @@ def engine_setup(
     if chosen.n_cpu_moe and hardware.host is None:
         reject(
             f"n_cpu_moe is {chosen.n_cpu_moe}, and no CPU is named beside {hardware.name}",
-            "hardware as CHIP+CPU, such as rtx-4090+cpu-2ch-ddr5",
+            "hardware as CHIP+CPU, as in CHIP+cpu-2ch-ddr5",
         )
     place, link = placement or Placement(), hardware.interconnect
     most = place.devices if link is None else link.max_devices
@@ -293,7 +293,7 @@ def _sglang_caches_in_fp8(_model: Architecture, hardware: HardwareProfile) -> bo
         SGLang 0.5.23 ``arg_groups/overrides.py``, ``_dsa_kv_cache_dtype_default``: compute
         capability 10 or more.
     """
-    return (hardware.compute_capability or 0) >= 10
+    return (hardware.compute_major or 0) >= 10
 
 
 def _vllm_caches_in_fp8(model: Architecture, hardware: HardwareProfile) -> bool:
@@ -304,7 +304,7 @@ def _vllm_caches_in_fp8(model: Architecture, hardware: HardwareProfile) -> bool:
         capability 10.x; ``platforms/cuda.py`` and ``layers/attention/mla_attention.py``,
         ``_canonicalize_sparse_mla_kv_cache_dtype``: all of them on 12.x, by the one backend there.
     """
-    capability = hardware.compute_capability
+    capability = hardware.compute_major
     return capability == 12 or (capability == 10 and model.family == "glm_moe_dsa")
 
 

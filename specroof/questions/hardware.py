@@ -2,13 +2,14 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Final
 
 from specroof import quantities as q
 from specroof.arrays import fields_of
-from specroof.catalog import hardware_names, load_hardware, taken_aliases
+from specroof.catalog import hardware_names, hardware_words, load_hardware, taken_aliases
+from specroof.catalog.files import suggestion
 from specroof.errors import expect, refuse
 from specroof.hardware import HardwareProfile
 from specroof.questions.answer import Noted, rows_table
@@ -228,7 +229,18 @@ def check_hardware(request: CheckRequest) -> Chips:
         f"alias {alias} is one of {name}, which -H {alias} finds"
         for alias, name in taken_aliases(file).items()
     )
-    return Chips({os.fspath(file): profile}, warnings=tuple(taken))
+    return Chips({os.fspath(file): profile}, warnings=(*taken, *_strange_words(profile)))
+
+
+def _strange_words(profile: HardwareProfile) -> Iterator[str]:
+    """Yield what no rule knows a chip by: no architecture, or words that no bundled file has."""
+    if profile.architecture is None:
+        yield "architecture is not named: kernels and bands are those of a chip that nobody knows"
+    for key, known in hardware_words().items():
+        word = getattr(profile, key)
+        if word is not None and word not in known:
+            meant = suggestion(word, known) or f"; those have {', '.join(known)}"
+            yield f"{key} {word} is that of no bundled chip{meant}"
 
 
 #: A hardware file without figures. What stands in comments may be left out.
@@ -238,7 +250,14 @@ _TEMPLATE: Final = """\
 format_version: 1
 name: {name}
 aliases: []  # short names for -H, such as [h100, h100-sxm]
+# These decide kernels, bands and rules of servers, as the other files spell them. Without an
+# architecture the chip is one that nobody knows.
+vendor:  # such as nvidia, amd or apple
+architecture:  # such as hopper, cdna3 or apple-m4
+# compute_capability:  # of CUDA, such as 9.0
 sources:  # of each figure: a title and an address
+  architecture:
+  # compute_capability:
   peak.flops_per_s:
   peak.memory_bytes_per_s:
   peak.memory_bytes:
@@ -262,6 +281,7 @@ peak:
 #   link_bytes_per_s:
 #   max_devices:
 #   scale_out_bytes_per_s:
+#   switch_reduces:  # true where the switch adds up what the devices send
 # power:
 #   board_watts:
 # price:
@@ -294,6 +314,16 @@ def _usable(profile: HardwareProfile) -> str:
     return f"{seen}: no log is known, {share:.0%} of the memory"
 
 
+def _architecture(profile: HardwareProfile) -> str:
+    """Return what decides kernels and bands."""
+    if profile.architecture is None:
+        return "not named: a chip that nobody knows"
+    words = [profile.architecture, *([profile.vendor] if profile.vendor else [])]
+    if profile.compute_capability is not None:
+        words.append(f"compute capability {profile.compute_capability:g}")
+    return ", ".join(words)
+
+
 def hardware_text(profile: HardwareProfile) -> str:
     """Return one profile's figures and their sources, line by line."""
     peak, link, sources = profile.peak, profile.interconnect, {**profile.sources}
@@ -301,6 +331,7 @@ def hardware_text(profile: HardwareProfile) -> str:
         **{
             f"peak {dtype}": format_si(value, "FLOP/s") for dtype, value in peak.flops_per_s.items()
         },
+        "architecture": _architecture(profile),
         "memory": format_binary_bytes(peak.memory_bytes),
         "usable memory": _usable(profile),
         "bandwidth": format_si(peak.memory_bytes_per_s, "B/s"),

@@ -43,7 +43,7 @@ def is_fitted(hardware: str) -> bool:
     >>> is_fitted("gb200"), is_fitted("l40s")
     (True, False)
     """
-    return left_out_fits().family_of(chip_of(hardware).name) is not None
+    return chip_of(hardware).fitted_family is not None
 
 
 def generic_family(hardware: str) -> str:
@@ -60,8 +60,8 @@ def generic_family(hardware: str) -> str:
 
 def left_out_engine(point: Measurement) -> EngineProfile:
     """Return the profile of a measurement's engine and chip that was fitted without its source."""
-    fits, chip = left_out_fits(), point.hardware or ""
-    profile = fits.engine(point.engine or "", chip_of(chip).name, without=point.source)
+    chip = chip_of(point.hardware or "")
+    profile = left_out_fits().engine(point.engine or "", chip, without=point.source)
     return of_bare_passes(profile) if point.method == STEP else profile
 
 
@@ -86,7 +86,8 @@ def _generic_without(point: Measurement, without: str) -> EngineProfile:
     link = chip.interconnect
     engines = GenericEngines(
         known=lambda: left_out_fits().generic_without(without),
-        chip=chip.name,
+        vendor=chip.vendor,
+        architecture=chip.architecture,
         memory_bytes_per_s=chip.peak.memory_bytes_per_s,
         link_bytes_per_s=None if link is None else link.link_bytes_per_s,
     ).engines
@@ -116,8 +117,7 @@ def served_group(point: Measurement, by: ServedGroup) -> str:
     """
     if by == "family":
         chip = point.hardware or ""
-        fitted = left_out_fits().family_of(chip_of(chip).name)
-        return left_out_name(family=fitted or generic_family(chip))
+        return left_out_name(family=chip_of(chip).fitted_family or generic_family(chip))
     names = {"model": base_model(point), "chip": point.hardware, "engine": point.engine}
     return f"{SERVED}{by} {' '.join(map(str, names.values())) if by == 'setup' else names[by]}"
 
@@ -145,7 +145,7 @@ def left_out_served(point: Measurement, by: ServedGroup | None) -> tuple[EngineP
     if by == "family":
         return _generic_without(point, without), True
     if tool in chip.engines:
-        own = fits.fits_on(tool, chip.name)
+        own = fits.fits_on(tool, chip)
         return own.get(without, shipped), without in own or not _saw_served(own)
     if without in fits.generic:
         return _generic_without(point, without), True

@@ -18,7 +18,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from specroof.arrays import Array, IntArray
-from specroof.catalog import left_out_fits, load_drafter
+from specroof.catalog import load_drafter
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.errors import SpecroofError
 from specroof.evidence import (
@@ -225,7 +225,7 @@ _PROMPTS: Final = (1024, 4096, 8192)
 def chip_family(point: Measurement) -> str:
     """Return the family of chips that a load ran on; the chip where no family is fitted."""
     chip = point.hardware or ""
-    return left_out_fits().family_of(chip_of(chip).name) or chip
+    return chip_of(chip).fitted_family or chip
 
 
 @cache

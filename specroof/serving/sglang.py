@@ -19,7 +19,7 @@ from specroof.architecture import (
 )
 from specroof.arrays import Array
 from specroof.hardware import Server, ServerSettings
-from specroof.serving.room import MemoryPlan, MemoryRequest, ServerSite, has_core
+from specroof.serving.room import MemoryPlan, MemoryRequest, ServerSite, chip_rules, has_core
 from specroof.units import GIBIBYTE, MEBIBYTE, dtype_bytes
 
 # --- What SGLang 0.5.23 keeps away from its pools: chunks, captured graphs, images ---------------
@@ -171,10 +171,8 @@ _REPLAY_TOKENS: Final = 16
 #: SGLANG_VLM_CACHE_SIZE_MB and SGLANG_SWA_EVICTION_INTERVAL (environ.py).
 _IMAGE_CACHE_BYTES: Final = 100 * MEBIBYTE
 _EVICTION_TOKENS: Final = 128
-#: What aiter, the attention of AMD's chips, leaves of the static memory where a model takes more
-#: than 8192 tokens; heads for which it runs latent attention (arg_groups/attention_hook.py,
+#: Heads for which aiter runs latent attention (arg_groups/attention_hook.py,
 #: model_override_base.py).
-_AITER_SHARE: Final = 0.85
 _AITER_LATENT_HEADS: Final = frozenset({16, 128})
 #: Requests that SGLang runs at least, where no setting says how many and the memory allows it.
 _FEWEST_DEFAULT: Final = 2048
@@ -211,11 +209,12 @@ def _attention_share(place: ServerSite) -> float:
     """
     model, devices = place.model, place.placement.tensor_parallel
     other = has_core(model, CompressedAttention) or model.family.startswith("gemma4")
-    if not place.hardware.name.startswith("AMD") or other:
+    share: float = chip_rules("sglang")["attention_share"].get(place.hardware.vendor, 1.0)
+    if other:
         return 1.0
     latent = [core for _, core in model.counted_cores if isinstance(core, LatentAttention)]
     heads = {core.n_heads / devices if core.top_k is None else 0.0 for core in latent}
-    return _AITER_SHARE if heads <= _AITER_LATENT_HEADS else 1.0
+    return share if heads <= _AITER_LATENT_HEADS else 1.0
 
 
 def resolve(user_settings: ServerSettings, place: ServerSite, _verify_len: int = 1) -> Server:

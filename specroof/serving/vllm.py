@@ -18,18 +18,15 @@ from specroof.architecture import (
 )
 from specroof.arrays import Array, distinct
 from specroof.hardware import HardwareProfile, Server, ServerSettings
-from specroof.serving.room import MemoryPlan, MemoryRequest, ServerSite, has_core
+from specroof.serving.room import MemoryPlan, MemoryRequest, ServerSite, chip_rules, has_core
 from specroof.units import GIBIBYTE, MEBIBYTE, dtype_bytes
 
 # --- What vLLM 0.33.0 sizes by the chip: requests, tokens of a pass, captured graphs -------------
 # Each function names the file and the function that it follows.
 
-#: Tokens of a pass on TPUs, by what their names hold (engine/arg_utils.py, get_batch_defaults).
-_TPU_TOKENS: Final = {"TPU v6e": 1024, "TPU v5e": 512, "TPU v5p": 256}
-#: Tokens of the largest graph, and on data-centre Blackwell (config/vllm.py,
-#: _set_cudagraph_sizes).
+#: Tokens of the largest graph, and of a large one (config/vllm.py, _set_cudagraph_sizes).
 _CAPTURED: Final = 512
-_CAPTURED_BLACKWELL: Final = 1024
+_CAPTURED_LARGE: Final = 1024
 
 
 def batch_defaults(hardware: HardwareProfile) -> tuple[int, int]:
@@ -47,30 +44,18 @@ def batch_defaults(hardware: HardwareProfile) -> tuple[int, int]:
     >>> [batch_defaults(load_hardware(name)) for name in ("b200", "h100", "a100", "l40s")]
     [(1024, 16384), (1024, 8192), (256, 2048), (256, 2048)]
     """
-    gib, name = hardware.peak.memory_bytes / GIBIBYTE, hardware.name.casefold()
+    gib, differs = hardware.peak.memory_bytes / GIBIBYTE, chip_rules("vllm")
     running, tokens = 256, 2048
     if gib >= 160:
         running, tokens = 1024, 16384
-    elif gib >= 70 and "a100" not in name and "gb10" not in name:
+    elif gib >= 70 and hardware.compute_capability not in differs["few_requests"]:
         running, tokens = 1024, 8192
-    tpu = [most for chip, most in _TPU_TOKENS.items() if chip in hardware.name]
-    return running, (tpu[0] if tpu else tokens)
-
-
-def is_large_blackwell(hardware: HardwareProfile) -> bool:
-    """Tell whether a chip has compute capability 10.x: B200, B300 and boards that carry them.
-
-    Examples
-    --------
-    >>> from specroof import load_hardware
-    >>> is_large_blackwell(load_hardware("gb200")), is_large_blackwell(load_hardware("h200"))
-    (True, False)
-    """
-    return hardware.compute_capability == 10
+    return running, differs["pass_tokens"].get(hardware.architecture, tokens)
 
 
 def _largest_graph(hardware: HardwareProfile) -> int:
-    return _CAPTURED_BLACKWELL if is_large_blackwell(hardware) else _CAPTURED
+    is_large = hardware.compute_major in chip_rules("vllm")["large_graphs"]
+    return _CAPTURED_LARGE if is_large else _CAPTURED
 
 
 def largest_captured(

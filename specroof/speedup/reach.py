@@ -68,9 +68,10 @@ def deployment_words(deployment: Deployment) -> dict[str, tuple[str, ...]]:
 def evidence_engine(deployment: Deployment) -> EngineProfile:
     """Return the engine whose bands speak for a deployment.
 
-    It is its own, or the generic one of its server where no measurement on the family of the chip
-    has the attention, the format or the placement: what is asked there is as strange as the chip
-    would be. Bands of placements that it was not measured in are wider.
+    It is its own, or the generic one of its server where the chip's architecture is not known, and
+    where no measurement on the family of the chip has the attention, the format or the placement:
+    what is asked there is as strange as the chip would be. Bands of placements that it was not
+    measured in are wider.
 
     Source
         The choice of this library.
@@ -78,13 +79,14 @@ def evidence_engine(deployment: Deployment) -> EngineProfile:
     setup = deployment.setup
     engine, reach, stand_ins = setup.engine, setup.engine.reach, setup.hardware.generic
     words = deployment_words(deployment)
+    unknown = setup.hardware.architecture is None and engine.name in setup.hardware.engines
     # Workers of their own for prefill make bands wider, and no strange chip.
-    if (
+    strange = (
         reach is not None
         and reach.family
-        and stand_ins is not None
         and not all({*asked} <= {*getattr(reach, key), SPLIT} for key, asked in words.items())
-    ):
+    )
+    if stand_ins is not None and (unknown or strange):
         server = engine.framework or engine.name
         engine = stand_ins.engines.get(server, stand_ins.engines[GENERIC])
     return engine.spread_as(words["placements"])

@@ -134,7 +134,7 @@ class DrafterPasses:
             if setup.hardware.host is None:
                 reject(
                     f"device is cpu, and no CPU is named beside {setup.hardware.name}",
-                    "hardware as CHIP+CPU, such as rtx-4090+cpu-2ch-ddr5",
+                    "hardware as CHIP+CPU, as in CHIP+cpu-2ch-ddr5",
                 )
             host = replace(setup, placement=Placement(nodes=1), on_host=True)
             return DrafterPasses(host, self.seconds).on_target

@@ -1,0 +1,224 @@
+"""What decides physics is a key of a hardware file: names move nothing, and code knows none."""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+import specroof
+from specroof import load_hardware, predict
+from specroof.catalog import hardware_names
+from specroof.cli import app
+from specroof.errors import OptionError, ProfileError
+from specroof.hardware import SERVED_FIGURES, HardwareProfile, parse_hardware, served_width
+from specroof.hardware.written import calibrated_yaml
+from specroof.latency import Deployment, engine_notes, engine_setup
+from specroof.speedup.reach import evidence_engine
+from tables import refusal
+
+PACKAGE: Final = Path(specroof.__file__).parent
+FOLDER: Final = next(
+    folder
+    for folder in (PACKAGE / "data" / "hardware", PACKAGE.parent / "hardware")
+    if folder.is_dir()
+)
+ASKED: Final[dict[str, Any]] = {
+    "drafters": ["eagle3,accept=0.7", "ngram,match=0.5,accept=0.6"],
+    "batch_size": [1, 48],
+    "context_len": [512, 16_384],
+    "max_draft_len": 4,
+}
+
+
+def renamed(chip: str, folder: Path, **keys: Any) -> HardwareProfile:
+    """Return a copy of a bundled chip under another name; a key that is None is left out."""
+    content = yaml.safe_load((FOLDER / f"{chip}.yaml").read_text(encoding="utf-8"))
+    content |= {"name": "Renamed", "aliases": ["renamed"], **keys}
+    for key in [key for key, value in content.items() if value is None]:
+        del content[key]
+        content["sources"].pop(key, None)
+    path = folder / "renamed.yaml"
+    path.write_text(yaml.safe_dump(content), encoding="utf-8")
+    return load_hardware(path)
+
+
+def figures(chip: HardwareProfile, model: str, engine: str | None) -> list[dict[str, Any]]:
+    rows = predict(model, chip, engine=engine, **ASKED).to_dict()["rows"]
+    return [{key: value for key, value in row.items() if key != "hardware"} for row in rows]
+
+
+@pytest.mark.parametrize("chip", hardware_names())
+def test_renaming_a_chip_moves_nothing(chip: str, tmp_path: Path) -> None:
+    own, copied = load_hardware(chip), renamed(chip, tmp_path)
+    assert (copied.name, copied.engines) == ("Renamed", own.engines)
+    for model, engine in (("Qwen/Qwen3-8B", None), ("google/gemma-3-4b-it", "vllm")):
+        assert figures(own, model, engine) == figures(copied, model, engine)
+    assert own.generic is not None
+    assert copied.generic is not None
+    assert copied.generic.local_engines == own.generic.local_engines
+
+
+def test_a_chip_without_an_architecture_is_one_that_nobody_knows(tmp_path: Path) -> None:
+    unknown = {"vendor": None, "architecture": None, "compute_capability": None}
+    load = np.array([1, 8, 64, 512]), np.array([[500], [16_384]])
+    for name, engine in (("h100-sxm", "sglang"), ("mi355x", "atom"), ("l40s", "vllm")):
+        own, strange = load_hardware(name), renamed(name, tmp_path, **unknown)
+        near, far = (
+            evidence_engine(Deployment(specroof.load_model("Qwen/Qwen3-8B"), setup))
+            for setup in (engine_setup(chip, engine, None, None) for chip in (own, strange))
+        )
+        for kind in ("eagle3", "dflash", "ngram"):
+            bands = far.band(kind), near.band(kind)
+            assert bands[0] is not None
+            assert bands[1] is not None
+            assert (bands[0].width_at(*load) >= bands[1].width_at(*load)).all()
+        for figure in SERVED_FIGURES:
+            widths = [served_width(each.served_bands, figure, *load) for each in (far, near)]
+            assert widths[0] is not None
+            assert widths[1] is None or not (widths[0] < widths[1]).any()
+        notes = [*engine_notes(engine_setup(strange, engine, None, None))]
+        assert "architecture" in notes[0]
+        assert "architecture" not in "".join(
+            engine_notes(engine_setup(strange, "ideal", None, None))
+        )
+        assert "nobody" not in "".join(engine_notes(engine_setup(own, engine, None, None)))
+    assert strange.generic is not None
+    assert strange.generic.family is None
+    with pytest.raises(OptionError, match=r"vllm.* names no vendor"):
+        strange.engine("llama.cpp")
+    checked = CliRunner().invoke(app, ["hardware", "check", str(tmp_path / "renamed.yaml")])
+    assert checked.exit_code == 0
+    assert "nobody knows" in checked.stdout
+    assert "architecture is not named" in checked.stdout
+
+
+def test_words_that_no_bundled_chip_has_are_said(tmp_path: Path) -> None:
+    renamed("h100-sxm", tmp_path, vendor="nvidai", architecture="something")
+    said = CliRunner().invoke(app, ["hardware", "check", str(tmp_path / "renamed.yaml")]).stdout
+    assert "vendor nvidai" in said
+    assert "did you mean nvidia?" in said
+    assert re.search(r"architecture something .*hopper", said)
+
+
+def test_the_keys_are_shown() -> None:
+    for chip, said in (
+        ("mi300x", "cdna3, amd"),
+        ("gb300", "blackwell, nvidia, compute capability 10.3"),
+    ):
+        shown = CliRunner().invoke(app, ["hardware", "show", chip]).stdout
+        assert re.search(rf"^architecture +{said}$", shown, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("engine", "chip"),
+    [("vllm", "nowhere"), ("vllm", "h200"), ("tensorrt-llm", "mi300x"), ("vllm", "renamed")],
+)
+def test_an_engine_is_the_same_as_one_with_figures_of_its_own(
+    engine: str, chip: str, tmp_path: Path
+) -> None:
+    assert load_hardware("h200").same_engines == {"sglang": "h100-sxm", "vllm": "h100-sxm"}
+    same = {"engines": {engine: {"same_as": chip}}, "default_engine": None}
+    sources = {f"engines.{engine}": "elsewhere"}
+    text = yaml.safe_load((FOLDER / "l40s.yaml").read_text(encoding="utf-8"))["sources"] | sources
+    said = refusal(ProfileError, renamed, "l40s", tmp_path, **same, sources=text)
+    assert f"engines.{engine}.same_as is '{chip}'; allowed: a bundled" in said
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("vendor: nvidia", "vendor: NVIDIA", "vendor is 'NVIDIA'; allowed: lower-case"),
+        ("architecture: hopper", "architecture: 9", "architecture is 9; allowed: lower-case"),
+        ("capability: 9.0", "capability: 0.5", "compute_capability is 0.5; allowed: "),
+        ("capability: 9.0", "capability: '9'", "compute_capability is '9'"),
+        ("  architecture: N", "  a: N", "sources.architecture is missing"),
+        ("same_as: h100-sxm", "same_as: h100-sxm, host_s: 1.0", "has same_as with host_s; allowed"),
+        ("link_frac:", "in_switch_reduce: true, link_frac:", "in_switch_reduce is not a known key"),
+        ("eager_kernel_s:", "eager_layer_s: 0.1, eager_kernel_s:", "eager_layer_s is not a known"),
+    ],
+)
+def test_a_wrong_key_of_a_chip_is_refused(old: str, new: str, said: str) -> None:
+    text = (FOLDER / "h200.yaml").read_text(encoding="utf-8")
+    text = text.replace(
+        "tensorrt-llm:\n", "tensorrt-llm:\n    graphs: {sizes: [1], eager_kernel_s: 0.0}\n"
+    )
+    assert old in text
+    assert said in refusal(ProfileError, parse_hardware, text.replace(old, new), source="x.yaml")
+
+
+def test_keys_that_are_no_longer_read_may_stand_where_they_say_nothing(tmp_path: Path) -> None:
+    content = yaml.safe_load((FOLDER / "b200.yaml").read_text(encoding="utf-8"))
+    for engine in content["engines"].values():
+        engine["collective"]["in_switch_reduce"] = False
+        engine.setdefault("graphs", {"sizes": [1]})["eager_layer_s"] = 0.0
+    old = renamed("b200", tmp_path, engines=content["engines"])
+    assert old.engines["vllm"] == load_hardware("b200").engines["vllm"]
+
+
+def test_a_calibrated_file_keeps_the_keys_and_holds_all_of_its_engines() -> None:
+    h200 = load_hardware("h200")
+    engine = replace(h200.engines["vllm"], name="mine")
+    text = calibrated_yaml(h200, engine, name="mine", source="measured here")
+    assert "same_as" not in text
+    again = parse_hardware(text, source="again.yaml")
+    for key in ("vendor", "architecture", "compute_capability", "usable_memory_bytes"):
+        assert getattr(again, key) == getattr(h200, key) is not None
+    assert {**again.engines, "mine": None} == {**h200.engines, "mine": None}
+
+
+# --- no name in code -----------------------------------------------------------------------------
+
+#: Rooms whose facts about chips stand in files.
+ROOMS: Final = ("latency", "serving", "hardware", "speedup", "drafters")
+#: Of vendors and product lines, beside the aliases and the keys of bundled files.
+PRODUCTS: Final = "geforce instinct radeon tesla blackwell ampere trainium inferentia gaudi tpu rtx"
+
+
+def chip_words() -> set[str]:
+    """Return the names of chips, vendors and architectures; those of CPUs say what memory is."""
+    chips = {name: load_hardware(name) for name in hardware_names()}
+    names = {
+        word
+        for name, chip in chips.items()
+        if chip.architecture != "cpu"
+        for word in (name, *chip.aliases, chip.vendor, chip.architecture)
+    }
+    return {*PRODUCTS.split(), *filter(None, names)}
+
+
+def spelt(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the names and the texts of a module, but for docstrings."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    prose = {
+        id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)
+        if isinstance(node.value, ast.Constant)
+    }  # fmt: skip
+    for node in ast.walk(tree):
+        line = getattr(node, "lineno", 0)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
+            yield line, node.value
+        for field in ("id", "attr", "name", "arg"):
+            if isinstance(word := getattr(node, field, None), str):
+                yield line, word
+
+
+def test_no_name_of_a_chip_or_a_vendor_stands_in_code() -> None:
+    words = chip_words()
+    assert {"nvidia", "h100", "gb200", "hopper", "tpu-v5e"} <= words
+    known = re.compile(rf"(?<![a-z0-9])(?:{'|'.join(map(re.escape, sorted(words)))})(?![a-z0-9])")
+    assert known.search("is_blackwell")
+    found = [
+        f"{path.relative_to(PACKAGE)}:{line}: {text[:60]}"
+        for room in ROOMS
+        for path in sorted((PACKAGE / room).rglob("*.py"))
+        for line, text in spelt(path)
+        if known.search(re.sub(r"minimax_m\d", "", text.casefold()))  # models, not chips
+    ]
+    assert found == []
