@@ -182,8 +182,8 @@ WORKLOADS = "workload: [{input_len: 4000, output_len: 1000}, {input_len: 64, out
 def test_a_workload_is_decoded_at_its_mean_context(write: Write) -> None:
     study = load_study(write(changed("context_len: 2048", WORKLOADS)))
     assert study.loads == (
-        Load((1.0, 8.0), (4500.0,), Workload(4000, 1000)),
-        Load((1.0, 8.0), (80.0,), Workload(64, 32)),
+        Load([1.0, 8.0], [4500.0], Workload(4000, 1000)),
+        Load([1.0, 8.0], [80.0], Workload(64, 32)),
     )
     told = "workload: {input_len: 64, output_len: 32, prefix_hit_rate: 0.5}\nserver: {prefix-cache: true}"
     (cached,) = load_study(write(changed("context_len: 2048", told))).loads

@@ -26,17 +26,16 @@ from specroof.cli.output import (
 )
 from specroof.cli.schema import schema
 from specroof.errors import OptionError, refuse
-from specroof.questions.request import (
+from specroof.questions.objects import hardware_of
+from specroof.questions.parameters import (
     CHIPS,
     OPTION_FIELDS,
     OPTIONS,
-    SHARED,
-    Command,
-    Output,
+    PLACEMENT,
     Parameter,
-    hardware_of,
     parameters_of,
 )
+from specroof.questions.request import Command, Output
 from specroof.questions.work import Budget, limited
 from specroof.report.layout import joined_csv, name_sources, rows_csv
 from specroof.units import GIBIBYTE
@@ -294,7 +293,7 @@ def flags(
     """
     rows = {name: row for name, row in parameters_of(question).items() if row.in_shell} | changed
     known = {**OPTION_FIELDS, **signature(question).parameters}
-    has_sources = any(row.panel == SHARED["engine"].panel for row in rows.values())
+    has_sources = any(row.panel == PLACEMENT for row in rows.values())
     # The formats stand below the panels of the question.
     panels = {name: _TEXTBOOK_PANEL if name in _TEXTBOOK else _OPTIONS_PANEL for name in options}
     rows |= {name: replace(OPTIONS[name], panel=panel) for name, panel in panels.items()}

@@ -33,7 +33,8 @@ from specroof.cli import GROUPS
 from specroof.cli.output import check_folder
 from specroof.errors import OptionError, SpecroofError, one_line, optional_library, refuse
 from specroof.questions import QUESTIONS
-from specroof.questions.request import OPTIONS, Command, parameters_of
+from specroof.questions.parameters import OPTIONS, parameters_of
+from specroof.questions.request import Command
 from specroof.questions.work import Budget, limited
 from specroof.units import GIBIBYTE, format_binary_bytes
 

@@ -15,7 +15,7 @@ from specroof.arrays import whole_within
 from specroof.cli.commands import Given, flags
 from specroof.cli.output import check_folder, say, say_aside, say_json
 from specroof.errors import OptionError, StudyError, refuse
-from specroof.questions.request import Parameter
+from specroof.questions.parameters import Parameter
 from specroof.questions.study_grid import Study
 from specroof.questions.sweep import study_text, sweep_text
 from specroof.units import format_binary_bytes

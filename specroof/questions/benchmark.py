@@ -30,14 +30,9 @@ from specroof.hardware import (
     RowKernel,
 )
 from specroof.latency import Deployment, engine_setup, option_notes
-from specroof.questions.request import (
-    DRAFTER,
-    SHARED,
+from specroof.questions.objects import (
     DrafterLike,
-    HardwareLike,
     ModelLike,
-    OptionsLike,
-    Parameter,
     ServerLike,
     as_list,
     drafter_of,
@@ -46,6 +41,18 @@ from specroof.questions.request import (
     model_of,
     options_of,
     server_of,
+)
+from specroof.questions.parameters import (
+    ExpertParallel,
+    Family,
+    Hardware,
+    Model,
+    OneDrafter,
+    OptionsGiven,
+    Parameter,
+    Server,
+    TensorParallel,
+    like,
 )
 from specroof.reading.yaml_text import shown
 from specroof.serving.capacity import in_server
@@ -86,7 +93,7 @@ class Benchmark:
 class Recorded:
     """Tell how results came about."""
 
-    family: Annotated[str | None, replace(SHARED["family"], panel=_RESULTS)] = None
+    family: Annotated[str | None, like(Family, panel=_RESULTS)] = None
     engine: Annotated[
         str | None,
         Parameter(
@@ -96,11 +103,11 @@ class Recorded:
             panel=_RESULTS,
         ),
     ] = None
-    options: Annotated[OptionsLike | None, SHARED["options"]] = None
+    options: OptionsGiven = None
     drafter: Annotated[
         DrafterLike | None,
-        replace(
-            DRAFTER,
+        like(
+            OneDrafter,
             about="Drafter of results with drafts.",
             in_python="A SPEC, or a `Drafter`.",
             panel=_RESULTS,
@@ -115,13 +122,18 @@ class Recorded:
             panel=_RESULTS,
         ),
     ] = None
-    server: Annotated[
-        ServerLike | None,
-        replace(SHARED["server"], panel=_RESULTS),
-    ] = None
+    server: Annotated[ServerLike | None, like(Server, panel=_RESULTS)] = None
 
 
 #: Files of results, as the shell names them.
+ServedModel = Annotated[
+    ModelLike,
+    like(
+        Model,
+        about="The served model: a config.json, a bundled model or a Hub name.",
+        flag="--model",
+    ),
+]
 RESULTS: Final = Parameter(
     "JSON of SGLang's bench_serving, of vllm bench serve --save-result, InferenceX, aiperf, "
     "genai-perf or guidellm; the table that the first two print; guidellm's CSV; or a CSV with batch_size, context_len, draft_len, "
@@ -140,18 +152,11 @@ class BenchmarkRequest(Recorded):
         ResultFile | Sequence[ResultFile] | Mapping[str, str],
         replace(RESULTS, in_python="Or the texts of files by their names."),
     ]
-    model: Annotated[
-        ModelLike,
-        Parameter(
-            "The served model: a config.json, a bundled model or a Hub name.",
-            "--model",
-            in_python="Or an `Architecture`.",
-        ),
-    ]
-    hardware: Annotated[HardwareLike, SHARED["hardware"]]
+    model: ServedModel
+    hardware: Hardware
     _: KW_ONLY
-    tensor_parallel: Annotated[int, replace(SHARED["tensor_parallel"], panel=None)] = 1
-    expert_parallel: Annotated[int, replace(SHARED["expert_parallel"], panel=None)] = 1
+    tensor_parallel: Annotated[int, like(TensorParallel, panel=None)] = 1
+    expert_parallel: Annotated[int, like(ExpertParallel, panel=None)] = 1
 
     def benchmark(self) -> Benchmark:
         """Return the results, all of one model and one tool.

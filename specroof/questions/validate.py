@@ -18,6 +18,7 @@ from specroof.questions.benchmark import (
     BenchmarkRequest,
     Recorded,
     ResultFile,
+    ServedModel,
     in_sample_notes,
 )
 from specroof.questions.calibrate import (
@@ -27,16 +28,16 @@ from specroof.questions.calibrate import (
     residual_fields,
     throughput_chart,
 )
-from specroof.questions.request import (
+from specroof.questions.objects import HardwareLike, ModelLike, as_list
+from specroof.questions.parameters import (
     FORMATS,
-    SHARED,
-    Command,
-    HardwareLike,
-    ModelLike,
+    ExpertParallel,
+    Hardware,
     Parameter,
-    as_list,
-    question,
+    TensorParallel,
+    like,
 )
+from specroof.questions.request import Command, question
 from specroof.report.layout import format_table
 from specroof.scoring import Validation
 from specroof.scoring.bands import COUNTED_CELL, Coverage, band_coverage
@@ -69,29 +70,20 @@ class ValidateRequest(Recorded):
             shown=False,
         ),
     ] = None
-    model: Annotated[
-        ModelLike | None,
-        Parameter(
-            "Model that BENCH served: a config.json, a bundled model or a Hub name.",
-            "--model",
-            in_python="Or an `Architecture`.",
-        ),
-    ] = None
+    model: Annotated[ModelLike | None, like(ServedModel)] = None
     hardware: Annotated[
         HardwareLike | None,
-        replace(
-            SHARED["hardware"],
+        like(
+            Hardware,
             about="Hardware that BENCH ran on: a YAML file, or a name or alias that "
             "`specroof hardware` lists.",
         ),
     ] = None
     _: KW_ONLY
     tensor_parallel: Annotated[
-        int | None, replace(SHARED["tensor_parallel"], flag="--tp", shown="1", panel=None)
+        int | None, like(TensorParallel, flag="--tp", shown="1", panel=None)
     ] = None
-    expert_parallel: Annotated[
-        int | None, replace(SHARED["expert_parallel"], shown="1", panel=None)
-    ] = None
+    expert_parallel: Annotated[int | None, like(ExpertParallel, shown="1", panel=None)] = None
     played: Annotated[
         bool,
         Parameter(
