@@ -17,7 +17,8 @@ from server_pages import Life, server_info, sglang_page, without_steps
 from specroof import OptionError
 from specroof.cli import app
 from specroof.policies.schedule import drafts_at
-from specroof.reading.words import numbers
+from specroof.questions.request import question, told
+from specroof.reading.words import numbers, prices, words
 
 PAGE = (Path(__file__).parents[1] / "notebooks" / "README.md").read_text(encoding="utf-8")
 QUESTIONS = re.findall(r"^\d+\. \*\*(.+?\?)\*\*\n +`specroof (.+)`$", PAGE, re.MULTILINE)

@@ -28,11 +28,12 @@ from specroof.cli.schema import schema
 from specroof.errors import OptionError, refuse
 from specroof.questions.objects import hardware_of
 from specroof.questions.parameters import (
-    CHIPS,
     OPTION_FIELDS,
     OPTIONS,
     PLACEMENT,
+    Chips,
     Parameter,
+    like,
     parameters_of,
 )
 from specroof.questions.request import Command, Output
@@ -107,7 +108,7 @@ def command(row: Command) -> Callable[..., None]:
     first = str(getdoc(row.question)).partition("\n\n")[0]
     example = row.example and f"Example: {row.example}"
     answer.__doc__ = "\n\n".join(filter(None, [first, row.about, example]))
-    changed = {"hardware": CHIPS} if row.each_chip else {}
+    changed = {"hardware": like(Chips)} if row.each_chip else {}
     return flags(row.question, row.options, **changed)(answer)
 
 

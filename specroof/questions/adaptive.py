@@ -34,25 +34,18 @@ from specroof.policies.schedule import best_schedule, drafts_at
 from specroof.quantities import cell_of
 from specroof.questions.answer import Charted, case_of, title_of
 from specroof.questions.case import in_flight_of, load_of, played_load, refuse_one_token
-from specroof.questions.objects import (
-    DrafterLike,
-    Values,
-    as_list,
-    drafter_of,
-    options_of,
-    server_of,
-)
+from specroof.questions.objects import Values, as_list, drafter_of, options_of, server_of
 from specroof.questions.parameters import (
     FORMULAS,
     BatchSize,
     Capacity,
+    ChainDrafter,
     Concurrency,
     ContextLen,
     DraftModel,
     LengthParameters,
     LengthRange,
     MaxDraftLen,
-    OneDrafter,
     PlayedParameters,
     PolicyParameters,
     RequestCount,
@@ -116,9 +109,7 @@ class AdaptiveRequest(PolicyParameters, LengthParameters, DeploymentRequest):
      'oracle']
     """
 
-    drafter: Annotated[
-        DrafterLike, like(OneDrafter, about="KIND[,key=value…], as in predict: a chain or a block.")
-    ]
+    drafter: ChainDrafter
     batch_size: Annotated[
         Values | None,
         like(

@@ -159,10 +159,10 @@ class AdviseRequest(ChipsRequest, PolicyParameters, WorkerRequest, PlayedRequest
     """
 
     input_len: Annotated[
-        float | None, like(InputLen, about="Tokens of a prompt.", about_flag="", panel=None)
+        float | None, like(InputLen, about="Tokens of a prompt.", about_flag="")
     ] = None
     output_len: Annotated[
-        float | None, like(OutputLen, about="Tokens of an answer.", about_flag="", panel=None)
+        float | None, like(OutputLen, about="Tokens of an answer.", about_flag="")
     ] = None
     concurrency: Annotated[
         Values | None,
@@ -191,7 +191,6 @@ class AdviseRequest(ChipsRequest, PolicyParameters, WorkerRequest, PlayedRequest
             Framework,
             about="The server: its engine predicts, its flags are printed.",
             shown="the profile's default engine; flags of vllm and sglang",
-            panel=None,
         ),
     ] = None
     draft_model: DraftModel = None
@@ -226,7 +225,7 @@ class AdviseRequest(ChipsRequest, PolicyParameters, WorkerRequest, PlayedRequest
     ] = None
     tensor_parallel: Annotated[
         int | None,
-        like(TensorParallel, shown="as few as the model fits on", panel=None),
+        like(TensorParallel, shown="as few as the model fits on"),
     ] = None  # type: ignore[assignment]  # as few as hold the model
     devices: Annotated[
         int | None,

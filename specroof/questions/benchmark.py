@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, ClassVar, TypeAlias
 
 from specroof.architecture import Architecture
 from specroof.catalog import read_text
@@ -33,7 +33,6 @@ from specroof.latency import Deployment, engine_setup, option_notes
 from specroof.questions.objects import (
     DrafterLike,
     ModelLike,
-    ServerLike,
     as_list,
     drafter_of,
     engine_of_tool,
@@ -61,7 +60,6 @@ ResultFile: TypeAlias = str | os.PathLike[str]
 
 
 #: The title of how results came about, in help.
-_RESULTS: Final = "How the results came about"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +91,15 @@ class Benchmark:
 class Recorded:
     """Tell how results came about."""
 
-    family: Annotated[str | None, like(Family, panel=_RESULTS)] = None
+    panel: ClassVar = "How the results came about"
+
+    family: Family = None
     engine: Annotated[
         str | None,
         Parameter(
             "Engine of the hardware profile.",
             metavar="NAME",
             shown="named like the tool that wrote BENCH",
-            panel=_RESULTS,
         ),
     ] = None
     options: OptionsGiven = None
@@ -110,7 +109,6 @@ class Recorded:
             OneDrafter,
             about="Drafter of results with drafts.",
             in_python="A SPEC, or a `Drafter`.",
-            panel=_RESULTS,
         ),
     ] = None
     draft_len: Annotated[
@@ -119,13 +117,11 @@ class Recorded:
             "Drafts per round, if a result does not say.",
             in_python="A result that does not even say whether anything was drafted has them too, "
             "unless others say so.",
-            panel=_RESULTS,
         ),
     ] = None
-    server: Annotated[ServerLike | None, like(Server, panel=_RESULTS)] = None
+    server: Server = None
 
 
-#: Files of results, as the shell names them.
 ServedModel = Annotated[
     ModelLike,
     like(
@@ -134,29 +130,30 @@ ServedModel = Annotated[
         flag="--model",
     ),
 ]
-RESULTS: Final = Parameter(
-    "JSON of SGLang's bench_serving, of vllm bench serve --save-result, InferenceX, aiperf, "
-    "genai-perf or guidellm; the table that the first two print; guidellm's CSV; or a CSV with batch_size, context_len, draft_len, "
-    "tokens_per_s and, if known, acceptance_length, input_len, output_len, or with positions and "
-    "pass_s of timed passes.",
-    "BENCH…",
-    kind=list[Path],
-)
+Results = Annotated[
+    ResultFile | Sequence[ResultFile] | Mapping[str, str],
+    Parameter(
+        "JSON of SGLang's bench_serving, of vllm bench serve --save-result, InferenceX, aiperf, "
+        "genai-perf or guidellm; the table that the first two print; guidellm's CSV; or a CSV with "
+        "batch_size, context_len, draft_len, tokens_per_s and, if known, acceptance_length, "
+        "input_len, output_len, or with positions and pass_s of timed passes.",
+        "BENCH…",
+        in_python="Or the texts of files by their names.",
+        kind=list[Path],
+    ),
+]
 
 
 @dataclass(frozen=True)
 class BenchmarkRequest(Recorded):
     """Ask about benchmark results."""
 
-    results: Annotated[
-        ResultFile | Sequence[ResultFile] | Mapping[str, str],
-        replace(RESULTS, in_python="Or the texts of files by their names."),
-    ]
+    results: Results
     model: ServedModel
     hardware: Hardware
     _: KW_ONLY
-    tensor_parallel: Annotated[int, like(TensorParallel, panel=None)] = 1
-    expert_parallel: Annotated[int, like(ExpertParallel, panel=None)] = 1
+    tensor_parallel: TensorParallel = 1
+    expert_parallel: ExpertParallel = 1
 
     def benchmark(self) -> Benchmark:
         """Return the results, all of one model and one tool.

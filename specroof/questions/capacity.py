@@ -51,8 +51,7 @@ class CapacityRequest(WorkerRequest):
     """
 
     context_len: Annotated[
-        float,
-        like(ContextLen, about="Cached tokens of each request: its prompt and answer.", shown=None),
+        float, like(ContextLen, about="Cached tokens of each request: its prompt and answer.")
     ] = 4096
     drafters: Annotated[
         DrafterLike | Sequence[DrafterLike],

@@ -12,12 +12,15 @@ from specroof.latency import Deployment, Setup, engine_setup
 from specroof.latency.pass_seconds import PassLatency
 from specroof.questions.objects import Values, drafter_of, hardware_of, model_of, options_of
 from specroof.questions.parameters import (
+    BatchSize,
     ContextLens,
+    Engine,
     Hardware,
     Model,
     OneDrafter,
     OptionsGiven,
     Parameter,
+    TensorParallel,
     like,
 )
 from specroof.questions.request import question
@@ -70,12 +73,9 @@ class _Placed:
         Placement | None, Parameter("How devices share the model; one device if None.")
     ] = None
     tensor_parallel: Annotated[
-        int | None, Parameter("Devices (tensor parallelism), in place of a placement.")
+        int | None, like(TensorParallel, in_python="In place of a placement.")
     ] = None
-    engine: Annotated[
-        str | None,
-        Parameter('An engine of the hardware profile, or "ideal".', shown="the profile's default"),
-    ] = None
+    engine: Engine = None
     options: OptionsGiven = None
 
     @property
@@ -142,10 +142,8 @@ class CurveRequest(_Placed):
             "drafter takes none."
         ),
     ] = None
-    batch_size: Annotated[
-        Values, Parameter("Sequences in flight over all devices, a number or a list.")
-    ] = 1
-    context_len: Annotated[Values, like(ContextLens, shown=None)] = 4096
+    batch_size: Annotated[Values, like(BatchSize)] = 1
+    context_len: Annotated[Values, like(ContextLens)] = 4096
     max_draft_len: Annotated[
         int | None,
         Parameter(

@@ -73,7 +73,7 @@ class ExplainRequest(DeploymentRequest):
             about="Compare a round of this drafter, given with its acceptance, with a plain step.",
         ),
     ] = None
-    draft_len: Annotated[int | None, like(DraftLen, about="Drafts of that round.")] = None
+    draft_len: DraftLen = None
 
 
 @dataclass(frozen=True, kw_only=True)

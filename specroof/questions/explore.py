@@ -52,9 +52,9 @@ from specroof.questions.objects import (
     unique_list,
 )
 from specroof.questions.parameters import (
-    CHIPS,
     FORMULAS,
     BatchSize,
+    Chips,
     ContextLens,
     OptionsGiven,
     Parameter,
@@ -123,15 +123,7 @@ class ExploreRequest:
         ),
     ] = None
     hardware: Annotated[
-        HardwareLike | Sequence[HardwareLike] | None,
-        replace(
-            CHIPS,
-            about="YAML files, names or aliases, comma-separated.",
-            in_python="In Python a list, or `HardwareProfile` objects.",
-            metavar="NAME[,NAME]…",
-            read=words,
-            shown="twelve bundled chips",
-        ),
+        HardwareLike | Sequence[HardwareLike] | None, like(Chips, shown="twelve bundled chips")
     ] = None
     _: KW_ONLY
     engines: Annotated[

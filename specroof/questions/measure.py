@@ -96,7 +96,6 @@ class MeasureRequest:
             read=whole_numbers,
             kind=str,
             default=None,
-            shown="0",
         ),
     ] = 0
     results: Annotated[
@@ -127,8 +126,8 @@ class MeasureRequest:
             shown="named like the tool",
         ),
     ] = None
-    engine_name: Annotated[str, like(EngineName, shown="measured")] = "measured"
-    family: Annotated[str | None, like(Family, panel=None)] = None
+    engine_name: EngineName = "measured"
+    family: Family = None
     options: OptionsGiven = None
 
 

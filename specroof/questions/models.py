@@ -14,7 +14,7 @@ from specroof.errors import ConfigError, expect_word
 from specroof.parsers import PARSERS
 from specroof.questions.answer import Noted, rows_table
 from specroof.questions.objects import ModelLike, model_of
-from specroof.questions.parameters import Family, Model, like
+from specroof.questions.parameters import Family, Model
 from specroof.questions.request import Command, question
 from specroof.report.layout import format_table
 from specroof.units import format_binary_bytes, format_count
@@ -37,7 +37,7 @@ class ModelRequest:
 
     model: Model
     _: KW_ONLY
-    family: Annotated[str | None, like(Family, panel=None)] = None
+    family: Family = None
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class DiffRequest:
     first: Model
     second: Model
     _: KW_ONLY
-    family: Annotated[str | None, like(Family, panel=None)] = None
+    family: Family = None
 
 
 @dataclass(frozen=True, kw_only=True)

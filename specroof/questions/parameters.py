@@ -14,8 +14,7 @@ import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import partial
-from typing import Annotated, Any, Final, TypeAlias, get_args
+from typing import Annotated, Any, ClassVar, Final, TypeAlias, cast, get_args
 
 from specroof.catalog import ACCEPTANCE_KEYS, hardware_names, load_hardware, model_names
 from specroof.cost import CHOICES, Options
@@ -63,7 +62,7 @@ class Parameter:
     kind, default
         The type and the default in the shell, where those of the field will not do.
     panel
-        The title in the shell's help; None for the parameters of the command itself.
+        The title in the shell's help, which its group has; None for those of the command itself.
     in_shell
         False for a parameter of Python alone.
     about_flag
@@ -104,20 +103,34 @@ def like(shared: Any, /, **changes: Any) -> Parameter:
 
 
 def parameters_of(question: Callable[..., object]) -> dict[str, Parameter]:
-    """Return what is told of each parameter of a question or a request, in their order."""
+    """Return what is told of each parameter of a question or a request, in their order.
+
+    The panel is that of the group: of the class that lists the parameter. A default that says
+    nothing itself, such as None, is shown as the register says.
+    """
     told: dict[str, Parameter] | None = getattr(question, "parameters", None)
-    return told or {
-        name: row
-        for name, field in inspect.signature(question).parameters.items()
-        for row in get_args(field.annotation)[1:]
-        if isinstance(row, Parameter)
+    if told is not None:
+        return told
+    groups = reversed(inspect.getmro(cast("type", question)))
+    panels = {
+        name: vars(group).get("panel")
+        for group in groups
+        for name in inspect.get_annotations(group)
     }
+    rows = {}
+    for name, field in inspect.signature(question).parameters.items():
+        for row in get_args(field.annotation)[1:]:
+            if isinstance(row, Parameter):
+                shown = row.shown
+                if field.default not in (field.empty, None, ()):  # the shell may not hand it on
+                    shown = str(field.default) if row.default is None else None
+                rows[name] = replace(row, panel=panels[name], shown=shown)
+    return rows
 
 
 # --- What is served, and where -------------------------------------------------------------------
 
 PLACEMENT: Final = "Placement and server"
-_placed = partial(Parameter, panel=PLACEMENT)
 
 Model = Annotated[
     ModelLike,
@@ -157,37 +170,46 @@ def chip_names(word: str, text: str) -> list[str]:
     return names
 
 
-#: What a command takes that compares chips.
-CHIPS: Final = Parameter(
-    "YAML files, or names or aliases that `specroof hardware` lists.",
-    "--hardware -H",
-    metavar="NAME[,NAME…]",
-    names=hardware_names,
-    read=chip_names,
-    kind=str,
-)
 #: Chips to compare, of which each is asked about.
 Chips = Annotated[
     HardwareLike | Sequence[HardwareLike],
-    replace(CHIPS, in_python="Or `HardwareProfile` objects; in Python a list.", read=words),
+    Parameter(
+        "YAML files, or names or aliases that `specroof hardware` lists.",
+        "--hardware -H",
+        in_python="Or `HardwareProfile` objects; in Python a list.",
+        metavar="NAME[,NAME…]",
+        names=hardware_names,
+        read=chip_names,
+        kind=str,
+    ),
 ]
 TensorParallel = Annotated[
-    int, _placed("Devices (tensor parallelism).", "--tp --tensor-parallel-size")
+    int, Parameter("Devices (tensor parallelism).", "--tp --tensor-parallel-size")
 ]
 Family = Annotated[
     str | None,
-    _placed(
+    Parameter(
         "Read the config as this model_type: for an unknown type that is built like a known one.",
         metavar="NAME",
         names=lambda: PARSERS,
     ),
 ]
 ExpertParallel = Annotated[
-    int, _placed("Expert parallelism: devices that share the experts.", "--ep")
+    int, Parameter("Expert parallelism: devices that share the experts.", "--ep")
+]
+Engine = Annotated[
+    str | None,
+    Parameter(
+        "Engine profile: one of the chip's, as vllm or sglang; `generic`, for any chip; or "
+        "`ideal`, a plain roofline. A framework that was not fitted on the chip is generic "
+        "with that server's rules.",
+        metavar="NAME",
+        shown="the profile's default",
+    ),
 ]
 Framework = Annotated[
     str | None,
-    _placed(
+    Parameter(
         f"Server software, of {', '.join(SERVERS)}: the chip's engine profile of it predicts, "
         "else the generic one with its rules.",
         metavar="WORD",
@@ -197,7 +219,7 @@ Framework = Annotated[
 ]
 Server = Annotated[
     ServerLike | None,
-    _placed(
+    Parameter(
         f"Settings of the server: {', '.join(SERVER_KEYS)}. overlap=plain: plain steps overlap "
         "with the host's work, rounds do not.",
         in_python="Text, a mapping, or `ServerSettings`.",
@@ -214,30 +236,37 @@ OptionsGiven = Annotated[
 
 
 @dataclass(frozen=True)
-class DeploymentParameters:
-    """What is served, and where."""
+class ServedParameters:
+    """What is served, on which chip."""
 
     model: Model
     hardware: Hardware
-    _: KW_ONLY
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeploymentParameters(ServedParameters):
+    """How the chips are used."""
+
+    panel: ClassVar = PLACEMENT
+
     tensor_parallel: TensorParallel = 1
     family: Family = None
     expert_parallel: ExpertParallel = 1
     attention_data_parallel: Annotated[
         int,
-        _placed(
+        Parameter(
             "Data-parallel attention: groups of devices with separate sequences.", "--dp-attention"
         ),
     ] = 1
     decode_context_parallel: Annotated[
         int,
-        _placed(
+        Parameter(
             "Decode context parallelism: devices that each cache a part of the context.", "--dcp"
         ),
     ] = 1
     pipeline_parallel: Annotated[
         int,
-        _placed(
+        Parameter(
             "Pipeline parallelism: stages of layers, each on tensor_parallel devices.",
             "--pp",
             about_flag="Pipeline parallelism: stages of layers, each on --tp devices.",
@@ -245,27 +274,18 @@ class DeploymentParameters:
     ] = 1
     nodes: Annotated[
         int | None,
-        _placed(
+        Parameter(
             "Nodes that the devices are spread over.",
             "--nodes",
             shown="as few as the chip's links allow",
         ),
     ] = None
-    engine: Annotated[
-        str | None,
-        _placed(
-            "Engine profile: one of the chip's, as vllm or sglang; `generic`, for any chip; or "
-            "`ideal`, a plain roofline. A framework that was not fitted on the chip is generic "
-            "with that server's rules.",
-            metavar="NAME",
-            shown="the profile's default",
-        ),
-    ] = None
+    engine: Engine = None
     framework: Framework = None
     server: Server = None
     engine_from: Annotated[
         str | None,
-        _placed(
+        Parameter(
             "Engine that was fitted on another chip, as in h100-sxm:vllm.", metavar="CHIP:ENGINE"
         ),
     ] = None
@@ -276,9 +296,11 @@ class DeploymentParameters:
 class WorkerParameters:
     """Workers that compute prompts for others that decode; one server does both where none are."""
 
+    panel: ClassVar = PLACEMENT
+
     prefill: Annotated[
         str | None,
-        _placed(
+        Parameter(
             "Workers for prefill alone, and the devices of each, as in 2x4 or 2x4@h100.",
             in_python="With `decode`.",
             metavar="NxTP[@CHIP]",
@@ -286,7 +308,7 @@ class WorkerParameters:
     ] = None
     decode: Annotated[
         str | None,
-        _placed(
+        Parameter(
             "Workers for decoding alone, and the devices of each, as in 1x8.",
             in_python="With `prefill`.",
             metavar="NxTP",
@@ -294,7 +316,7 @@ class WorkerParameters:
     ] = None
     link: Annotated[
         float | None,
-        _placed(
+        Parameter(
             "Bytes/s from each device of a prefill worker to decode workers.",
             metavar="BYTES/S",
             shown="the link between nodes of the hardware files",
@@ -327,6 +349,9 @@ Drafters = Annotated[
         kind=list[str],
     ),
 ]
+ChainDrafter = Annotated[
+    DrafterLike, like(OneDrafter, about="KIND[,key=value…], as in predict: a chain or a block.")
+]
 DraftLen = Annotated[int | None, Parameter("Drafts per round.", shown="the best")]
 MeasuredDraftLen = Annotated[
     int | None,
@@ -350,27 +375,29 @@ DraftModel = Annotated[
 #: The default share that confidence knows: it gives the gains that Finn 2026 simulates with the
 #: confidences of an MTP layer (`tests/test_golden_adaptive.py`).
 USUAL_CONFIDENCE: Final = 0.55
-_policies = partial(Parameter, panel="Policies that follow the drafter's confidence")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyParameters:
     """How draft lengths are simulated that follow the drafter's confidence."""
 
+    panel: ClassVar = "Policies that follow the drafter's confidence"
+
     confidence: Annotated[
         float,
-        _policies(
+        Parameter(
             "Share of the variance of acceptance that the drafter's confidence explains, 0 to 1."
         ),
     ] = USUAL_CONFIDENCE
-    n_rounds: Annotated[int, _policies("Simulated rounds of single sequences.", "--rounds")] = (
+    n_rounds: Annotated[int, Parameter("Simulated rounds of single sequences.", "--rounds")] = (
         20_000
     )
 
 
 # --- Loads: sequences of one context, or requests ------------------------------------------------
 
-_requested = partial(Parameter, panel="Requests")
+REQUESTS: Final = "Requests"
+
 
 BatchSize = Annotated[
     Values | None,
@@ -421,7 +448,7 @@ Capacity = Annotated[
 ]
 InputLen = Annotated[
     float | None,
-    _requested(
+    Parameter(
         "Tokens of a prompt. Replaces the context, and counts prefills.",
         "--input-len --isl",
         about_flag="Tokens of a prompt. Replaces --context, and counts prefills.",
@@ -429,7 +456,7 @@ InputLen = Annotated[
 ]
 OutputLen = Annotated[
     float | None,
-    _requested(
+    Parameter(
         "Tokens of an answer, with the length of a prompt.",
         "--output-len --osl",
         about_flag="Tokens of an answer, with --input-len.",
@@ -437,7 +464,7 @@ OutputLen = Annotated[
 ]
 PrefixHitRate = Annotated[
     float | None,
-    _requested(
+    Parameter(
         "Share of a prompt's tokens that the server has cached, 0 to 1.",
         about_flag="Share of a prompt's tokens that the server has cached, 0 to 1. With "
         "--input-len.",
@@ -447,7 +474,7 @@ PrefixHitRate = Annotated[
 ]
 RequestCount = Annotated[
     int | str | None,
-    _requested(
+    Parameter(
         "Requests that are played through one by one: a number, or 10x for ten of each client.",
         metavar="N|Nx",
         shown="10x; 1000 of --rate",
@@ -455,13 +482,13 @@ RequestCount = Annotated[
 ]
 LengthRange = Annotated[
     str | Sequence[float] | None,
-    _requested(
+    Parameter(
         "Shares of both lengths between which those of each request are drawn, as 0.8..1.0.",
         in_python="Or two numbers.",
         metavar="LOW..HIGH",
     ),
 ]
-Seed = Annotated[int, Parameter("Random seed.")]
+Seed = Annotated[int, Parameter("Seed of all that is drawn: lengths, arrivals, dice.")]
 #: Requests that are known one by one: a file, or columns as `specroof.serving.workload.trace` has
 #: them.
 TraceLike: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
@@ -470,6 +497,8 @@ TraceLike: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 @dataclass(frozen=True, kw_only=True)
 class LengthParameters:
     """The lengths of requests."""
+
+    panel: ClassVar = REQUESTS
 
     input_len: InputLen = None
     output_len: OutputLen = None
@@ -502,9 +531,11 @@ class LengthParameters:
 class PlayedParameters(LengthParameters):
     """How requests come that are played through one by one."""
 
+    panel: ClassVar = REQUESTS
+
     rate: Annotated[
         Values | None,
-        _requested(
+        Parameter(
             "Requests that arrive in a second, a number or a list, whatever the server does.",
             about_flag="Requests that arrive in a second, as 4/s, 90/min or 1..64/s, whatever the "
             "server does. With --input-len.",
@@ -514,7 +545,7 @@ class PlayedParameters(LengthParameters):
     ] = None
     arrivals: Annotated[
         str,
-        _requested(
+        Parameter(
             "Gaps between arrivals at a rate: `poisson`, or `even`.",
             metavar="poisson|even",
             names=lambda: ("poisson", "even"),
@@ -524,7 +555,7 @@ class PlayedParameters(LengthParameters):
     length_range: LengthRange = None
     trace: Annotated[
         TraceLike | None,
-        _requested(
+        Parameter(
             "Requests with their times: a CSV of arrival_s, input_len, output_len (cached_len), "
             "Mooncake's JSON Lines, Azure's CSV, or a result of the clients of vLLM and SGLang.",
             in_python="Or a mapping of these columns.",
@@ -533,17 +564,17 @@ class PlayedParameters(LengthParameters):
     ] = None
     lengths: Annotated[
         TraceLike | None,
-        _requested(
+        Parameter(
             "Requests that all come at once: a file with the tokens of an answer on each line, or "
             "a CSV of input_len, output_len.",
             in_python="Or a mapping of these columns.",
             metavar="FILE",
         ),
     ] = None
-    seed: Annotated[int, _requested("Seed of drawn lengths and arrivals.")] = 0
+    seed: Seed = 0
     steady: Annotated[
         bool,
-        _requested(
+        Parameter(
             "Requests in flight in their steady state, in closed form: no request is played through."
         ),
     ] = False

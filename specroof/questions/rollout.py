@@ -134,7 +134,6 @@ class RolloutRequest(ChipsRequest):
             about="Share of a prompt's tokens that the server has cached, 0 to 1: of n samples of "
             "one prompt, 1 - 1/n.",
             about_flag="",
-            shown=None,
         ),
     ] = 0.0
     replicas: Annotated[

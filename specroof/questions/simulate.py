@@ -22,8 +22,8 @@ from specroof.montecarlo import (
 )
 from specroof.montecarlo import simulate_batch as simulated
 from specroof.questions.answer import Noted, case_of, rows_table, title_of
-from specroof.questions.objects import DrafterLike, drafter_of
-from specroof.questions.parameters import ContextLen, DraftLen, OneDrafter, Parameter, Seed, like
+from specroof.questions.objects import drafter_of
+from specroof.questions.parameters import ChainDrafter, ContextLen, DraftLen, Parameter, Seed, like
 from specroof.questions.request import Command, DeploymentRequest, question
 from specroof.reading.words import numbers
 from specroof.report.layout import page
@@ -37,16 +37,9 @@ from specroof.speedup.result import SpeedupCurve
 class TimesRequest(DeploymentRequest):
     """Ask how times spread while batches are decoded round by round."""
 
-    drafter: Annotated[
-        DrafterLike,
-        like(
-            OneDrafter,
-            about="As in predict.",
-            in_python="A chain or block: a SPEC, or a `Drafter`.",
-        ),
-    ]
+    drafter: ChainDrafter
     batch_size: Annotated[int, Parameter("Sequences at the start.", "--batch")] = 8
-    context_len: Annotated[float, like(ContextLen, shown=None)] = 4096
+    context_len: Annotated[float, like(ContextLen)] = 4096
     draft_len: DraftLen = None
     output_len: Annotated[int, Parameter("Tokens of each answer.")] = 256
     n_batches: Annotated[int, Parameter("Batches to decode.", "--batches")] = 200
@@ -220,7 +213,7 @@ class ExactRequest:
         float, Parameter("How alike random distributions are; 1 makes them equal.")
     ] = 0.5
     markov: Annotated[bool, Parameter("Random distributions depend on the token before.")] = False
-    draft_len: Annotated[int, like(DraftLen, shown=None)] = 4
+    draft_len: Annotated[int, like(DraftLen)] = 4
     n_tokens: Annotated[int, Parameter("Tokens to commit.", "--tokens")] = 200_000
     seed: Seed = 0
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
+from dataclasses import KW_ONLY, asdict, dataclass, fields
 from typing import Annotated, Any, Final, TypeAlias
 
 import numpy as np
@@ -13,11 +13,11 @@ from specroof.errors import OptionError, refuse
 from specroof.evidence.bundled import shape_group
 from specroof.questions.answer import Charted, case_of, rows_table, title_of
 from specroof.questions.benchmark import (
-    RESULTS,
     Benchmark,
     BenchmarkRequest,
     Recorded,
     ResultFile,
+    Results,
     ServedModel,
     in_sample_notes,
 )
@@ -62,8 +62,8 @@ class ValidateRequest(Recorded):
 
     results: Annotated[
         ResultFile | Sequence[ResultFile] | None,
-        replace(
-            RESULTS,
+        like(
+            Results,
             flag="[BENCH…]",
             in_python="Every bundled measurement if None; all other parameters are about your own "
             "results.",
@@ -71,19 +71,10 @@ class ValidateRequest(Recorded):
         ),
     ] = None
     model: Annotated[ModelLike | None, like(ServedModel)] = None
-    hardware: Annotated[
-        HardwareLike | None,
-        like(
-            Hardware,
-            about="Hardware that BENCH ran on: a YAML file, or a name or alias that "
-            "`specroof hardware` lists.",
-        ),
-    ] = None
+    hardware: Annotated[HardwareLike | None, like(Hardware)] = None
     _: KW_ONLY
-    tensor_parallel: Annotated[
-        int | None, like(TensorParallel, flag="--tp", shown="1", panel=None)
-    ] = None
-    expert_parallel: Annotated[int | None, like(ExpertParallel, shown="1", panel=None)] = None
+    tensor_parallel: Annotated[int | None, like(TensorParallel, shown="1")] = None
+    expert_parallel: Annotated[int | None, like(ExpertParallel, shown="1")] = None
     played: Annotated[
         bool,
         Parameter(
