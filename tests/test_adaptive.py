@@ -33,8 +33,7 @@ from specroof.policies.adaptive import (
 )
 from specroof.policies.schedule import drafts_at
 from specroof.questions.adaptive import Adaptive, _costs, adaptive_text
-from specroof.questions.request import DeploymentRequest, told
-from specroof.reading.words import rates, words
+from specroof.questions.request import DeploymentRequest
 from specroof.report.layout import rows_csv
 
 pytestmark = pytest.mark.slow

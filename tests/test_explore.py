@@ -36,7 +36,6 @@ from specroof.questions.explore import (
     typical_acceptance,
 )
 from specroof.questions.request import DeploymentRequest
-from specroof.reading.words import numbers, words
 
 pytestmark = pytest.mark.slow
 

@@ -32,8 +32,6 @@ from specroof.hardware.written import calibrated_yaml, written_generic
 from specroof.questions.capacity import CapacityRequest
 from specroof.questions.hardware import show_hardware
 from specroof.questions.objects import borrowed_engine
-from specroof.questions.request import told
-from specroof.reading.words import rates, words
 from specroof.scoring import TRUSTED, Validation
 from specroof.scoring.left_out import (
     generic_family,

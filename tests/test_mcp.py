@@ -33,8 +33,7 @@ from specroof.cli.mcp import (
     request_schema,
 )
 from specroof.questions import QUESTIONS
-from specroof.questions.request import Command, question
-from specroof.reading.words import words
+from specroof.questions.request import Command
 from specroof.questions.work import Budget, limited
 
 QWEN = {"model": "Qwen/Qwen3-8B", "hardware": "h100"}

@@ -29,8 +29,7 @@ from specroof.errors import OptionError, reject
 from specroof.hardware import HardwareProfile, Placement
 from specroof.hardware.engine import UNMEASURED
 from specroof.latency import Deployment, Setup, engine_setup
-from specroof.questions.request import question, told, workers_of
-from specroof.reading.words import prices, words
+from specroof.questions.request import workers_of
 from specroof.questions.splits import candidate_splits, worker_schedule
 from specroof.serving.end_to_end import EndToEnd, WorkerLoads
 from specroof.serving.served import ServedCurve, served_curve

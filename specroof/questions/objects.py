@@ -191,7 +191,7 @@ def options_of(options: OptionsLike | None) -> Options:
     known = [field.name for field in fields(Options)]
     unknown = [name for name in given if name not in known]
     if unknown:
-        message = f"options has {unknown[0]!r}; allowed: {', '.join(known)}"
+        message = f"{unknown[0]} is not a known key of options; allowed: {', '.join(known)}"
         raise OptionError(message)
     try:
         return Options(**given)

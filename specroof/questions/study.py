@@ -3,7 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -21,7 +21,7 @@ from specroof.hardware import SERVER_KEYS, HardwareProfile, Placement, ServerSet
 from specroof.outcomes.case import Case
 from specroof.parsers import PARSERS
 from specroof.questions.case import length_shares, load_of, played_load, request_counts
-from specroof.questions.objects import given_twice, server_of
+from specroof.questions.objects import given_twice, options_of, server_of
 from specroof.questions.parameters import PlayedParameters, parameters_of
 from specroof.questions.predict import predict, predicted_to, shared_max_draft_len
 from specroof.questions.request import PLACED, PLAYED_ON_ONE, WorkerRequest
@@ -54,56 +54,27 @@ from specroof.units import HOUR
 _ABOUT: Final = {name: row.about for name, row in parameters_of(predict).items()}
 
 
-def _listed(value: object) -> object:
-    """Return one value as a list of it, where a list is asked for."""
-    return value if isinstance(value, list) else [value]
+class _OneOrSeveral:
+    """What makes a list of one value, where a file gives one value alone."""
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: Callable[[Any], Any]) -> Any:
+        """Return the schema of one value or a list of them."""
+        several = handler(core)
+        return {"anyOf": [several["items"], several]}
 
 
-def _options(value: object) -> object:
-    """Return the options that a mapping spells, as `specroof.Options` does."""
-    if not isinstance(value, dict):
-        return value  # the field's own type says what is wrong with it
-    known = [field.name for field in fields(Options)]
-    unknown = [key for key in value if key not in known]
-    if unknown:
-        message = f"{unknown[0]} is not a known key; allowed: {', '.join(known)}"
-        raise ValueError(message)
-    strict = value.get("strict_dtype", False)
-    if type(strict) is not bool:
-        message = f"strict_dtype is {shown(strict)}; allowed: true or false"
-        raise ValueError(message)
-    return Options(**value)
-
-
-def _server(value: object) -> object:
-    """Return the settings of a server from a mapping or the text of `--server`."""
-    if not isinstance(value, dict | str):
-        return value  # the field's own type says what is wrong with it
-    try:
-        return server_of(value)
-    except OptionError as refusal:
-        raise ValueError(str(refusal)) from None
-
-
-_BlockNames = Annotated[
-    list[Text],
+_Value = TypeVar("_Value")
+_Several = Annotated[
+    list[_Value],
     Field(min_length=1),
-    BeforeValidator(_listed, json_schema_input_type=str | list[str]),
-]
-_Batches = Annotated[
-    list[BatchSize],
-    Field(min_length=1),
-    BeforeValidator(_listed, json_schema_input_type=float | list[float]),
-]
-_Contexts = Annotated[
-    list[ContextLen],
-    Field(min_length=1),
-    BeforeValidator(_listed, json_schema_input_type=float | list[float]),
+    BeforeValidator(lambda value: value if isinstance(value, list) else [value]),
+    _OneOrSeveral(),
 ]
 _Family = Annotated[Text, WithJsonSchema({"enum": sorted(PARSERS)})]
+# Of values that are no mapping or text, the field's own type says what is wrong with them.
 _Options = Annotated[
     Options,
-    BeforeValidator(_options),
+    BeforeValidator(lambda value: options_of(value) if isinstance(value, dict) else value),
     WithJsonSchema(
         {
             "type": "object",
@@ -121,11 +92,9 @@ _Options = Annotated[
         }
     ),
 ]
-
-
 _Server = Annotated[
     ServerSettings,
-    BeforeValidator(_server),
+    BeforeValidator(lambda value: server_of(value) if isinstance(value, dict | str) else value),
     WithJsonSchema(
         {
             "anyOf": [
@@ -138,13 +107,6 @@ _Server = Annotated[
             ],
         }
     ),
-]
-
-
-_Rates = Annotated[
-    list[Annotated[float, within("request_rate")]],
-    Field(min_length=1),
-    BeforeValidator(_listed, json_schema_input_type=float | list[float]),
 ]
 
 
@@ -168,7 +130,7 @@ class _WorkloadBlock(_StudyPart):
     input_len: RequestLen | None = None
     output_len: RequestLen | None = None
     prefix_hit_rate: Share | None = None
-    rate: _Rates | None = None
+    rate: _Several[Annotated[float, within("request_rate")]] | None = None
     arrivals: Literal["poisson", "even"] = "poisson"
     trace: Text | None = None
     lengths: Text | None = None
@@ -209,18 +171,11 @@ class _WorkloadBlock(_StudyPart):
         return load
 
 
-_Workloads = Annotated[
-    list[_WorkloadBlock],
-    Field(min_length=1),
-    BeforeValidator(_listed, json_schema_input_type=_WorkloadBlock | list[_WorkloadBlock]),
-]
-
-
 class _TargetBlock(_StudyPart):
     """Models x hardware at one placement."""
 
-    model: _BlockNames
-    hardware: _BlockNames
+    model: _Several[Text]
+    hardware: _Several[Text]
     family: _Family | None = None
     engine: Text | None = Field(
         default=None, description=f"{_ABOUT['engine']} Default: that of the study."
@@ -251,9 +206,9 @@ class StudyBlock(_StudyPart):
     format_version: FirstVersion = Field(description="1")
     targets: list[_TargetBlock] = Field(min_length=1, description="what is served where")
     drafters: list[Text] = Field(min_length=1, description="drafter SPECs, as for predict")
-    batch_size: _Batches = [1.0]
-    context_len: _Contexts = [4096.0]
-    workload: _Workloads = Field(
+    batch_size: _Several[BatchSize] = [1.0]
+    context_len: _Several[ContextLen] = [4096.0]
+    workload: _Several[_WorkloadBlock] = Field(
         default=[],
         description="requests instead of context_len, with their prefills; or a list",
     )
