@@ -19,6 +19,7 @@ from specroof.cli.output import (
     check_folder,
     figure_files,
     give,
+    progress,
     say_aside,
     text_file,
     write,
@@ -199,19 +200,12 @@ def _bar(row: Command) -> Iterator[None]:
 
 
 def _output_files(output: Output, place: Path, answer: Any) -> dict[Path, bytes]:
-    """Return the file of ``--output``; a folder is written at once.
-
-    On a terminal, a bar shows how far a folder is.
-    """
+    """Return the file of ``--output``; a folder is written at once."""
     if output.folder is None or _is_file(output, place):
         return text_file(place, lambda: output.content(answer))
     check_folder(place)
-    if sys.stderr.isatty():
-        length = output.steps(answer)
-        with typer.progressbar(length=length, label=output.step, file=sys.stderr) as bar:
-            files = dict(output.folder(answer, lambda: bar.update(1)))
-    else:
-        files = dict(output.folder(answer, lambda: None))
+    with progress(output.steps(answer), output.step) as advance:
+        files = dict(output.folder(answer, lambda: advance(1)))
     write_folder(place, {place / name: data for name, data in files.items()})
     return {}
 
