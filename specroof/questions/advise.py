@@ -99,7 +99,6 @@ from specroof.questions.request import (
     PlayedRequest,
     WorkerRequest,
     question,
-    split_of,
 )
 from specroof.questions.speculation import speculation_of
 from specroof.reading.words import whole_numbers
@@ -484,7 +483,7 @@ def split_on(
 
     worker = partial(request.worker, checked.model)
     if request.devices is None:
-        setup, split = split_of(request, profile, worker)
+        setup, split = request.workers_on(checked.model, profile)
         has_both = fits(split.prefill, True) and fits(setup, False)
         return (DeviceUse(setup, split) if has_both else None), None, ""
     if (request.prefill, request.decode) != (None, None):

@@ -21,7 +21,6 @@ from typing import (
     Any,
     Final,
     ParamSpec,
-    TypeAlias,
     TypeVar,
     get_args,
     get_origin,
@@ -405,10 +404,6 @@ class PlayedRequest(PlayedParameters, DeploymentRequest):
 PLAYED_ON_ONE: Final = "one server, or a steady state"
 
 
-#: Returns where one worker of so many devices runs, on a chip; for prefill if so.
-SetupOf: TypeAlias = Callable[[HardwareProfile, int, bool], Setup]
-
-
 @dataclass(frozen=True, kw_only=True)
 class WorkerRequest(WorkerParameters, DeploymentRequest):
     """What is served, and where: on one server, or on workers of prefill and of decoding."""
@@ -422,7 +417,7 @@ class WorkerRequest(WorkerParameters, DeploymentRequest):
         Raises
         ------
         SpecroofError
-            As `resolved` and `split_of` do; for devices that are told besides workers, for a link
+            As `resolved` and `workers_on` do; for devices that are told besides workers, for a link
             alone, for requests that are played through, and for prefill workers that do not hold
             the model.
         """
@@ -435,12 +430,48 @@ class WorkerRequest(WorkerParameters, DeploymentRequest):
         if isinstance(self, PlayedParameters) and self.is_played:
             refuse("prefill", self.prefill, PLAYED_ON_ONE)
         model = model_of(self.model, self.family)
-
-        setup, split = split_of(
-            self, hardware_of(self.hardware), functools.partial(self.worker, model)
-        )
-        check_prefill(model, split, self.prefill)
+        setup, split = self.workers_on(model, hardware_of(self.hardware))
+        prefill = Deployment(model, split.prefill)
+        has_end = split.prefill.engine != IDEAL_ENGINE  # whose memory has none
+        if has_end and served_room(prefill, context_len=1.0).largest_batch < 1:
+            refuse("prefill", self.prefill, f"workers that hold {model.name}")
         return Deployment(model, setup), split
+
+    def workers_on(self, model: Architecture, chip: HardwareProfile) -> "tuple[Setup, Split]":
+        """Return where one decode worker runs on a chip, and the workers.
+
+        Raises
+        ------
+        OptionError
+            For workers that are not understood, or missing, or that do not divide the model.
+        """
+        from specroof.serving.split import Split  # noqa: PLC0415 - asked for seldom
+
+        if self.prefill is None or self.decode is None:
+            missing = "prefill" if self.prefill is None else "decode"
+            reject(f"{missing} is missing", "workers of both kinds, as in 2x4 and 1x8")
+        n_prefill, prefill_devices, named = workers_of("prefill", self.prefill)
+        n_decode, decode_devices, other = workers_of("decode", self.decode)
+        if other is not None:
+            refuse("decode", self.decode, "no chip: decode workers run on that of --hardware")
+        setups = []
+        for name, text, where, devices in (
+            (
+                "prefill",
+                self.prefill,
+                chip if named is None else hardware_of(named),
+                prefill_devices,
+            ),
+            ("decode", self.decode, chip, decode_devices),
+        ):
+            try:
+                setups.append(self.worker(model, where, devices, name == "prefill"))
+            except OptionError as refusal:
+                message = f"{name} is {text!r}: {refusal}"
+                raise OptionError(message) from refusal
+        return replace(setups[1], decodes_only=True), Split(
+            setups[0], n_prefill, n_decode, self.link
+        )
 
     def worker(
         self,
@@ -472,47 +503,6 @@ class LoadsRequest(WorkerRequest, PlayedRequest):
     capacity: Capacity = None
 
 
-def split_of(
-    given: WorkerParameters, profile: HardwareProfile, setup_of: SetupOf
-) -> "tuple[Setup, Split]":
-    """Return where one decode worker runs, and the workers.
-
-    Parameters
-    ----------
-    given
-        Workers of both kinds, and the link.
-    profile
-        The chip of the decode workers.
-    setup_of
-        See `SetupOf`.
-
-    Raises
-    ------
-    OptionError
-        For workers that are not understood, or missing, or that do not divide the model.
-    """
-    from specroof.serving.split import Split  # noqa: PLC0415 - asked for seldom
-
-    if given.prefill is None or given.decode is None:
-        missing = "prefill" if given.prefill is None else "decode"
-        reject(f"{missing} is missing", "workers of both kinds, as in 2x4 and 1x8")
-    n_prefill, prefill_devices, chip = workers_of("prefill", given.prefill)
-    n_decode, decode_devices, other = workers_of("decode", given.decode)
-    if other is not None:
-        refuse("decode", given.decode, "no chip: decode workers run on that of --hardware")
-    setups = []
-    for name, text, where, devices in (
-        ("prefill", given.prefill, profile if chip is None else hardware_of(chip), prefill_devices),
-        ("decode", given.decode, profile, decode_devices),
-    ):
-        try:
-            setups.append(setup_of(where, devices, name == "prefill"))
-        except OptionError as refusal:
-            message = f"{name} is {text!r}: {refusal}"
-            raise OptionError(message) from refusal
-    return replace(setups[1], decodes_only=True), Split(setups[0], n_prefill, n_decode, given.link)
-
-
 _WORKERS: Final = re.compile(r"(\d{1,9})x(\d{1,9})(?:@(.+))?")
 
 
@@ -534,17 +524,3 @@ def workers_of(name: str, text: object) -> tuple[int, int, str | None]:
         refuse(name, text, "workers x devices of each, as in 2x4, with @CHIP after --prefill")
     counts = [whole_within(name, int(count), "devices") for count in match.groups()[:2]]
     return counts[0], counts[1], match[3]
-
-
-def check_prefill(model: Architecture, split: "Split", given: object) -> None:
-    """Refuse prefill workers that do not hold the model; of the ideal engine memory has no end.
-
-    Raises
-    ------
-    OptionError
-        With the workers as they were given.
-    """
-    prefill = Deployment(model, split.prefill)
-    is_endless = split.prefill.engine == IDEAL_ENGINE
-    if not is_endless and served_room(prefill, context_len=1.0).largest_batch < 1:
-        refuse("prefill", given, f"workers that hold {model.name}")

@@ -219,51 +219,34 @@ class StudyBlock(_StudyPart):
     capacity: bool | None = None
 
     @model_validator(mode="after")
-    def _one_kind_of_load(self) -> Self:
-        if {"context_len", "workload"} <= self.model_fields_set:
-            message = "context_len and workload are both given; allowed: one of them"
+    def _keys_go_together(self) -> Self:
+        for message in self._conflicts():
             raise ValueError(message)
         return self
 
-    @model_validator(mode="after")
-    def _all_or_none_are_played(self) -> Self:
-        if len({block.asked.is_played for block in self.workload}) > 1:
-            message = (
+    def _conflicts(self) -> Iterator[str]:
+        """Yield which keys do not go together, and what is allowed."""
+        played = {block.asked.is_played for block in self.workload}
+        if {"context_len", "workload"} <= self.model_fields_set:
+            yield "context_len and workload are both given; allowed: one of them"
+        if len(played) > 1:
+            yield (
                 "requests or length_range is missing in some workloads; allowed: in all or in none"
             )
-            raise ValueError(message)
-        return self
-
-    @model_validator(mode="after")
-    def _workers_have_requests(self) -> Self:
         for place, target in enumerate(self.targets):
             for allowed, is_wrong in (
                 ("with a workload", not self.workload),
-                (PLAYED_ON_ONE, any(block.asked.is_played for block in self.workload)),
+                (PLAYED_ON_ONE, True in played),
             ):
                 if target.prefill is not None and is_wrong:
-                    message = f"targets.{place}.prefill is {target.prefill!r}; allowed: {allowed}"
-                    raise ValueError(message)
-        return self
-
-    @model_validator(mode="after")
-    def _batches_are_of_clients(self) -> Self:
-        open_loads = bool(self.workload) and all(block.comes_by_itself for block in self.workload)
-        if open_loads and "batch_size" in self.model_fields_set:
-            message = "batch_size is given; allowed: where clients send the requests"
-            raise ValueError(message)
-        return self
-
-    @model_validator(mode="after")
-    def _hits_of_a_cache(self) -> Self:
+                    yield f"targets.{place}.prefill is {target.prefill!r}; allowed: {allowed}"
+        come = [block.comes_by_itself for block in self.workload]
+        if come and all(come) and "batch_size" in self.model_fields_set:
+            yield "batch_size is given; allowed: where clients send the requests"
         for place, block in enumerate(self.workload):
             if block.prefix_hit_rate and self.server.prefix_cache is False:
-                message = (
-                    f"workload.{place}.prefix_hit_rate is {block.prefix_hit_rate}; allowed: 0 with "
-                    "prefix-cache=off"
-                )
-                raise ValueError(message)
-        return self
+                key = f"workload.{place}.prefix_hit_rate"
+                yield f"{key} is {block.prefix_hit_rate}; allowed: 0 with prefix-cache=off"
 
     def loads(self) -> Iterator[Load]:
         """Yield the grid of all contexts, or a grid for each workload at its mean context."""
