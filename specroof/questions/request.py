@@ -159,8 +159,7 @@ class Command:
     told: Callable[[Callable[[int, int], None]], AbstractContextManager[None]] | None = None
 
 
-# --- Questions, and the objects that names stand for ---------------------------------------------
-
+# --- A question as a function --------------------------------------------------------------------
 
 _P = ParamSpec("_P")
 _Request = TypeVar("_Request")
