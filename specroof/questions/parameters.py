@@ -117,15 +117,19 @@ def parameters_of(question: Callable[..., object]) -> dict[str, Parameter]:
         for group in groups
         for name in inspect.get_annotations(group)
     }
-    rows = {}
-    for name, field in inspect.signature(question).parameters.items():
-        for row in get_args(field.annotation)[1:]:
-            if isinstance(row, Parameter):
-                shown = row.shown
-                if field.default not in (field.empty, None, ()):  # the shell may not hand it on
-                    shown = str(field.default) if row.default is None else None
-                rows[name] = replace(row, panel=panels[name], shown=shown)
-    return rows
+    return {
+        name: replace(row, panel=panels[name], shown=_shown(row, field.default))
+        for name, field in inspect.signature(question).parameters.items()
+        for row in get_args(field.annotation)[1:]
+        if isinstance(row, Parameter)
+    }
+
+
+def _shown(row: Parameter, default: Any) -> str | bool | None:
+    """Return what help shows for the default of a request's field; None for the default itself."""
+    if default in (inspect.Parameter.empty, None, ()):
+        return row.shown
+    return str(default) if row.default is None else None  # one that the shell does not hand on
 
 
 # --- What is served, and where -------------------------------------------------------------------
