@@ -374,7 +374,7 @@ def test_answers_draw_the_first_chart_of_the_shell(bench: Path) -> None:
         ({"drafters": [3]}, "drafter is 3; allowed: a SPEC"),
         ({"drafters": []}, "drafters is empty; allowed: at least one drafter"),
         ({"options": 3}, "options is 3; allowed: Options, or a mapping"),
-        ({"options": {"kv": "fp8"}}, "options has 'kv'; allowed: granularity"),
+        ({"options": {"kv": "fp8"}}, "kv is not a known key of options; allowed: granularity"),
         ({"options": {"kv_dtype": "fp3"}}, "kv_dtype is 'fp3'; allowed"),
         ({"batch_size": 1, "concurrency": 1}, "batch_size and concurrency are both given"),
         ({"input_len": 8}, "output_len is missing; allowed: both lengths"),

@@ -31,7 +31,7 @@ from specroof.hardware import (
 from specroof.hardware.written import calibrated_yaml, written_generic
 from specroof.questions.capacity import CapacityRequest
 from specroof.questions.hardware import show_hardware
-from specroof.questions.request import borrowed_engine
+from specroof.questions.objects import borrowed_engine
 from specroof.scoring import Validation
 from specroof.scoring.left_out import (
     generic_family,

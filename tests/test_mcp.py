@@ -65,7 +65,9 @@ def test_a_schema_has_required_fields_units_and_bounds() -> None:
     schema = request_schema(specroof.predict)
     assert schema["required"] == ["model", "hardware", "drafters"]
     assert schema["additionalProperties"] is False
-    assert schema["properties"]["options"]["properties"]["kv_dtype"]["enum"]
+    options = schema["properties"]["options"]["properties"]
+    assert options["kv_dtype"]["enum"]
+    assert options["n_cpu_moe"]["type"] == "integer"
     assert Draft202012Validator(schema).is_valid(PREDICT)
     wrongs: list[dict[str, Any]] = [
         {"batch_size": [1] * (LONGEST_LIST + 1)},

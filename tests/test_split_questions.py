@@ -466,7 +466,7 @@ def test_studies_take_workers(tmp_path: Path) -> None:
     ("target", "said"),
     [
         ({"prefill": "2x1"}, "decode is missing"),
-        ({**WORKERS, "tensor_parallel": 2}, "tensor_parallel is given"),
+        ({**WORKERS, "tensor_parallel": 2}, "tensor_parallel is 2; allowed: none"),
         ({"link": 1e9}, "none where one server does both"),
         ({"prefill": "1x1@t4", "decode": "1x1"}, "workers that hold Qwen3-8B"),
         ({"prefill": "1x3", "decode": "1x1"}, "groups of 3 devices"),

@@ -182,8 +182,8 @@ WORKLOADS = "workload: [{input_len: 4000, output_len: 1000}, {input_len: 64, out
 def test_a_workload_is_decoded_at_its_mean_context(write: Write) -> None:
     study = load_study(write(changed("context_len: 2048", WORKLOADS)))
     assert study.loads == (
-        Load((1.0, 8.0), (4500.0,), Workload(4000, 1000)),
-        Load((1.0, 8.0), (80.0,), Workload(64, 32)),
+        Load([1.0, 8.0], [4500.0], Workload(4000, 1000)),
+        Load([1.0, 8.0], [80.0], Workload(64, 32)),
     )
     told = "workload: {input_len: 64, output_len: 32, prefix_hit_rate: 0.5}\nserver: {prefix-cache: true}"
     (cached,) = load_study(write(changed("context_len: 2048", told))).loads
@@ -319,8 +319,8 @@ def refusal(path: str, error: type[SpecroofError] = OptionError) -> str:
         ("draft_len: 4", "draft_len: 4.5", "max_draft_len is 4.5; allowed: a whole number from 0"),
         ("y: pass", "y: word", "options.granularity is 'word'; allowed: op, dtype, pass"),
         ("y: pass", "y: [pass]", "options.granularity is ['pass']; allowed: op, dtype, pass"),
-        ("type: false", "type: 0", "options.strict_dtype is 0; allowed: true or false"),
-        ("type: false", "type: [1]", "options.strict_dtype is [1]; allowed: true or false"),
+        ("type: false", "type: 0", "options.strict_dtype is 0; allowed: True or False"),
+        ("type: false", "type: [1]", "options.strict_dtype is [1]; allowed: True or False"),
         (
             "hardware: l4",
             "hardware: l4\n    family: 3",
@@ -331,7 +331,11 @@ def refusal(path: str, error: type[SpecroofError] = OptionError) -> str:
             "hardware: l4\n    family: unheard",
             f"targets.1.family is 'unheard'; allowed: {', '.join(sorted(PARSERS))}",
         ),
-        ("gran", "grand", f"options.grandularity is not a known key; allowed: {OPTIONS}"),
+        (
+            "gran",
+            "grand",
+            f"options.grandularity is not a known key of options; allowed: {OPTIONS}",
+        ),
         ("kv_dtype: fp8", "8: fp8", "key '8' is not text; put it in quotes"),
     ],
 )

@@ -17,7 +17,7 @@ from server_pages import Life, server_info, sglang_page, without_steps
 from specroof import OptionError
 from specroof.cli import app
 from specroof.policies.schedule import drafts_at
-from specroof.questions.request import numbers
+from specroof.reading.words import numbers
 
 PAGE = (Path(__file__).parents[1] / "notebooks" / "README.md").read_text(encoding="utf-8")
 QUESTIONS = re.findall(r"^\d+\. \*\*(.+?\?)\*\*\n +`specroof (.+)`$", PAGE, re.MULTILINE)

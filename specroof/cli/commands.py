@@ -19,6 +19,7 @@ from specroof.cli.output import (
     check_folder,
     figure_files,
     give,
+    progress,
     say_aside,
     text_file,
     write,
@@ -26,17 +27,17 @@ from specroof.cli.output import (
 )
 from specroof.cli.schema import schema
 from specroof.errors import OptionError, refuse
-from specroof.questions.request import (
-    CHIPS,
+from specroof.questions.objects import hardware_of
+from specroof.questions.parameters import (
     OPTION_FIELDS,
     OPTIONS,
-    SHARED,
-    Command,
-    Output,
+    PLACEMENT,
+    Chips,
     Parameter,
-    hardware_of,
+    like,
     parameters_of,
 )
+from specroof.questions.request import Command, Output
 from specroof.questions.work import Budget, limited
 from specroof.report.layout import joined_csv, name_sources, rows_csv
 from specroof.units import GIBIBYTE
@@ -108,7 +109,7 @@ def command(row: Command) -> Callable[..., None]:
     first = str(getdoc(row.question)).partition("\n\n")[0]
     example = row.example and f"Example: {row.example}"
     answer.__doc__ = "\n\n".join(filter(None, [first, row.about, example]))
-    changed = {"hardware": CHIPS} if row.each_chip else {}
+    changed = {"hardware": like(Chips)} if row.each_chip else {}
     return flags(row.question, row.options, **changed)(answer)
 
 
@@ -199,19 +200,12 @@ def _bar(row: Command) -> Iterator[None]:
 
 
 def _output_files(output: Output, place: Path, answer: Any) -> dict[Path, bytes]:
-    """Return the file of ``--output``; a folder is written at once.
-
-    On a terminal, a bar shows how far a folder is.
-    """
+    """Return the file of ``--output``; a folder is written at once."""
     if output.folder is None or _is_file(output, place):
         return text_file(place, lambda: output.content(answer))
     check_folder(place)
-    if sys.stderr.isatty():
-        length = output.steps(answer)
-        with typer.progressbar(length=length, label=output.step, file=sys.stderr) as bar:
-            files = dict(output.folder(answer, lambda: bar.update(1)))
-    else:
-        files = dict(output.folder(answer, lambda: None))
+    with progress(output.steps(answer), output.step) as advance:
+        files = dict(output.folder(answer, lambda: advance(1)))
     write_folder(place, {place / name: data for name, data in files.items()})
     return {}
 
@@ -294,7 +288,7 @@ def flags(
     """
     rows = {name: row for name, row in parameters_of(question).items() if row.in_shell} | changed
     known = {**OPTION_FIELDS, **signature(question).parameters}
-    has_sources = any(row.panel == SHARED["engine"].panel for row in rows.values())
+    has_sources = any(row.panel == PLACEMENT for row in rows.values())
     # The formats stand below the panels of the question.
     panels = {name: _TEXTBOOK_PANEL if name in _TEXTBOOK else _OPTIONS_PANEL for name in options}
     rows |= {name: replace(OPTIONS[name], panel=panel) for name, panel in panels.items()}

@@ -33,7 +33,8 @@ from specroof.cli import GROUPS
 from specroof.cli.output import check_folder
 from specroof.errors import OptionError, SpecroofError, one_line, optional_library, refuse
 from specroof.questions import QUESTIONS
-from specroof.questions.request import OPTIONS, Command, parameters_of
+from specroof.questions.parameters import OPTION_FIELDS, OPTIONS, parameters_of
+from specroof.questions.request import Command
 from specroof.questions.work import Budget, limited
 from specroof.units import GIBIBYTE, format_binary_bytes
 
@@ -67,17 +68,6 @@ _KINDS: Final[Mapping[Any, dict[str, Any]]] = {
     float: {"type": "number"},
     NoneType: {"type": "null"},
 }
-_OPTIONS: Final = {
-    "type": ["object", "null"],
-    "properties": {
-        name: {
-            "enum": [False, True] if row.names is None else [*row.names()],
-            "description": row.about,
-        }
-        for name, row in OPTIONS.items()
-    },
-    "additionalProperties": False,
-}
 
 
 def kind_schema(hint: Any) -> dict[str, Any] | None:
@@ -103,6 +93,24 @@ def kind_schema(hint: Any) -> dict[str, Any] | None:
         return {"anyOf": parts}
     united = {name: value for part in parts for name, value in part.items()}
     return united | {"type": types if len(types) > 1 else types[0]} if types else None
+
+
+#: The fields of `specroof.Options`.
+_OPTIONS: Final = {
+    "type": ["object", "null"],
+    "properties": {
+        name: {
+            **(
+                kind_schema(OPTION_FIELDS[name].annotation) or {}
+                if row.names is None
+                else {"enum": [*row.names()]}
+            ),
+            "description": row.about,
+        }
+        for name, row in OPTIONS.items()
+    },
+    "additionalProperties": False,
+}
 
 
 def request_schema(question: Callable[..., object]) -> dict[str, Any]:

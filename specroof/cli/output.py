@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -72,6 +72,17 @@ def say_aside(text: str) -> None:
         typer.echo(printable(text), file=sys.stderr, err=True)
     except OSError:
         drop(sys.stderr)
+
+
+@contextlib.contextmanager
+def progress(steps: int, label: str, *, hidden: bool = False) -> Iterator[Callable[[int], None]]:
+    """Yield a function that counts steps that are done; at a terminal, a bar shows them."""
+    if hidden or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    how: dict[str, Any] = {"show_pos": True, "show_percent": True, "file": sys.stderr}
+    with typer.progressbar(length=steps, label=label, **how) as bar:
+        yield bar.update
 
 
 def drop(stream: Any) -> None:

@@ -13,9 +13,9 @@ import typer
 
 from specroof.arrays import whole_within
 from specroof.cli.commands import Given, flags
-from specroof.cli.output import check_folder, say, say_aside, say_json
+from specroof.cli.output import check_folder, progress, say, say_aside, say_json
 from specroof.errors import OptionError, StudyError, refuse
-from specroof.questions.request import Parameter
+from specroof.questions.parameters import Parameter
 from specroof.questions.study_grid import Study
 from specroof.questions.sweep import study_text, sweep_text
 from specroof.units import format_binary_bytes
@@ -154,7 +154,7 @@ def _expected(study: Study, form: str | None) -> str:
 
 def _say_summary(study: Study, *, quiet: bool) -> None:
     """Compute a study and print its summary, without files."""
-    with _progress(study.n_points, quiet=quiet) as advance:
+    with progress(study.n_points, "points", hidden=quiet) as advance:
         text = study_text(study, advance)
     say(text)
 
@@ -164,7 +164,7 @@ def _write(study: Study, output: str, how: RunRequest) -> None:
     from specroof.sweeps.run import write_sweep  # noqa: PLC0415 - as above
 
     try:
-        with _progress(study.n_points, quiet=how.quiet) as advance, _interrupts() as stop:
+        with progress(study.n_points, "points", hidden=how.quiet) as advance, _interrupts() as stop:
             run = write_sweep(
                 study,
                 output,
@@ -212,24 +212,3 @@ def _interrupts() -> Iterator[Callable[[], bool]]:
         yield lambda: come
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-@contextlib.contextmanager
-def _progress(points: int, *, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """Yield a function that counts finished points; at a terminal, a bar shows them."""
-    if quiet or not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console  # noqa: PLC0415 - slow to import
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
-
-    columns = (
-        TextColumn("points"),
-        BarColumn(),
-        TextColumn("{task.completed:.0f}/{task.total:.0f}"),
-        TextColumn("{task.percentage:.0f}%"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(file=sys.stderr), speed_estimate_period=60) as bar:
-        task = bar.add_task("points", total=points)
-        yield lambda done: bar.advance(task, done)

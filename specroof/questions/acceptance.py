@@ -19,7 +19,9 @@ from specroof.arrays import Array, fields_of
 from specroof.catalog.files import is_file
 from specroof.catalog.profiles import load_profile, load_profiles_file
 from specroof.questions.answer import Charted, rows_table
-from specroof.questions.request import Command, Parameter, as_list, question
+from specroof.questions.objects import as_list
+from specroof.questions.parameters import Parameter
+from specroof.questions.request import Command, question
 from specroof.questions.simulate import COMMAND as SIMULATE
 
 ProfileName = str | os.PathLike[str]

@@ -33,33 +33,28 @@ from specroof.policies.adaptive import (
 from specroof.policies.schedule import best_schedule, drafts_at
 from specroof.quantities import cell_of
 from specroof.questions.answer import Charted, case_of, title_of
-from specroof.questions.case import played_load
-from specroof.questions.played_loads import told
-from specroof.questions.predict import Prediction, predicted
-from specroof.questions.request import (
-    CONCURRENCY,
-    DRAFTER,
+from specroof.questions.case import in_flight_of, load_of, played_load, refuse_one_token
+from specroof.questions.objects import Values, as_list, drafter_of, options_of, server_of
+from specroof.questions.parameters import (
     FORMULAS,
-    PLAYED,
-    Command,
+    BatchSize,
+    Capacity,
+    ChainDrafter,
+    Concurrency,
     ContextLen,
-    DrafterLike,
-    LoadRequest,
-    MemoryLimits,
-    Parameter,
+    DraftModel,
+    LengthParameters,
+    LengthRange,
+    MaxDraftLen,
     PlayedParameters,
     PolicyParameters,
-    Values,
-    as_list,
-    drafter_of,
-    in_flight_of,
-    load_of,
-    numbers,
-    options_of,
-    question,
-    refuse_one_token,
-    server_of,
+    RequestCount,
+    Seed,
+    like,
 )
+from specroof.questions.played_loads import told
+from specroof.questions.predict import Prediction, predicted
+from specroof.questions.request import Command, DeploymentRequest, question
 from specroof.questions.simulate import chain_acceptance
 from specroof.questions.speculation import speculation_of
 from specroof.report.layout import folded, format_table, page
@@ -102,7 +97,7 @@ _SAME_PASS: Final = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdaptiveRequest(PolicyParameters, LoadRequest):
+class AdaptiveRequest(PolicyParameters, LengthParameters, DeploymentRequest):
     """Ask what adaptive draft lengths gain.
 
     Examples
@@ -114,38 +109,26 @@ class AdaptiveRequest(PolicyParameters, LoadRequest):
      'oracle']
     """
 
-    drafter: Annotated[
-        DrafterLike,
-        replace(DRAFTER, about="KIND[,key=value…], as in predict: a chain or a block."),
-    ]
+    drafter: ChainDrafter
     batch_size: Annotated[
         Values | None,
-        Parameter(
-            "Sequences in flight, a number or a list. One that is named twice lasts twice as long.",
-            "--batch",
+        like(
+            BatchSize,
+            about="Sequences in flight, a number or a list. One that is named twice lasts twice as "
+            "long.",
             about_flag="Sequences in flight, comma-separated. Name one twice to give it twice the "
             "weight.",
-            read=numbers,
             shown=",".join(map(str, USUAL_LOADS)),
         ),
     ] = None
     context_len: ContextLen = None
-    concurrency: Annotated[Values | None, CONCURRENCY] = None
-    requests: Annotated[int | str | None, PLAYED["requests"]] = None
-    length_range: Annotated[str | Sequence[float] | None, PLAYED["length_range"]] = None
-    max_draft_len: Annotated[
-        int | None, Parameter("Longest draft tried.", shown="the drafter's depth, up to 16")
-    ] = None
-    capacity: MemoryLimits = None
-    draft_model: Annotated[
-        str | None,
-        Parameter(
-            "Hub name or folder of the drafter's weights, for the flags.",
-            metavar="NAME",
-            shown="a placeholder",
-        ),
-    ] = None
-    seed: Annotated[int, Parameter("Random seed of dice, and of drawn lengths.")] = 0
+    concurrency: Concurrency = None
+    requests: RequestCount = None
+    length_range: LengthRange = None
+    max_draft_len: MaxDraftLen = None
+    capacity: Capacity = None
+    draft_model: DraftModel = None
+    seed: Seed = 0
 
 
 @dataclass(frozen=True, kw_only=True)

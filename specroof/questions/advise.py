@@ -4,7 +4,7 @@ import math
 import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from itertools import chain, groupby
 from pathlib import Path
@@ -50,11 +50,39 @@ from specroof.questions.advised_loads import (
     schedule_loads,
 )
 from specroof.questions.answer import Charted, case_of, rows_table, title_of
-from specroof.questions.case import played_load
+from specroof.questions.case import played_load, refuse_one_token
 from specroof.questions.curve_tables import (
     WORKER_ARRAYS,
     compared_on,
     served_bands_line,
+)
+from specroof.questions.objects import (
+    RUNS,
+    HardwareLike,
+    Values,
+    as_list,
+    drafters_of,
+    engine_name,
+    hardware_of,
+    model_of,
+    money_of,
+    options_of,
+    server_of,
+    unique_list,
+)
+from specroof.questions.parameters import (
+    FORMULAS,
+    Capacity,
+    Concurrency,
+    DraftModel,
+    Framework,
+    InputLen,
+    OutputLen,
+    Parameter,
+    PolicyParameters,
+    PricePerHour,
+    TensorParallel,
+    like,
 )
 from specroof.questions.played_loads import (
     PlayedPlan,
@@ -65,38 +93,15 @@ from specroof.questions.played_loads import (
 )
 from specroof.questions.predict import Prediction, absent_layers, lengths_of, predicted
 from specroof.questions.request import (
-    CHIPS,
-    FORMULAS,
     PLAYED_ON_ONE,
-    RUNS,
-    SHARED,
+    ChipsRequest,
     Command,
-    Drafters,
-    HardwareLike,
-    MemoryLimits,
-    Parameter,
     PlayedRequest,
-    PolicyParameters,
-    PricePerHour,
-    Values,
     WorkerRequest,
-    as_list,
-    drafters_of,
-    engine_name,
-    hardware_of,
-    model_of,
-    money_of,
-    numbers,
-    options_of,
     question,
-    refuse_one_token,
-    server_of,
-    split_of,
-    unique_list,
-    whole_numbers,
-    words,
 )
 from specroof.questions.speculation import speculation_of
+from specroof.reading.words import whole_numbers
 from specroof.report.layout import ABSENT, figure, folded, note_lines, wrapped
 from specroof.serving.benchmark_commands import FRAMEWORKS, MockPoint, mock_commands
 from specroof.serving.capacity import in_server, served_room
@@ -133,8 +138,8 @@ USUAL_LOADS: Final = (1, 8, 32, 64, 128)
 _MOST_DEVICES: Final = 64
 
 
-@dataclass(frozen=True)
-class AdviseRequest(PolicyParameters, WorkerRequest, PlayedRequest):
+@dataclass(frozen=True, kw_only=True)
+class AdviseRequest(ChipsRequest, PolicyParameters, WorkerRequest, PlayedRequest):
     """Ask whether speculative decoding pays, and how to set it up.
 
     Examples
@@ -152,23 +157,19 @@ class AdviseRequest(PolicyParameters, WorkerRequest, PlayedRequest):
     'on'
     """
 
-    hardware: Annotated[  # type: ignore[assignment]  # chips to compare, of which each is asked about
-        HardwareLike | Sequence[HardwareLike],
-        replace(CHIPS, in_python="Or `HardwareProfile` objects; in Python a list.", read=words),
-    ]
-    _: KW_ONLY
-    drafters: Drafters
-    input_len: Annotated[float | None, Parameter("Tokens of a prompt.", "--input-len --isl")] = None
-    output_len: Annotated[float | None, Parameter("Tokens of an answer.", "--output-len --osl")] = (
-        None
-    )
+    input_len: Annotated[
+        float | None, like(InputLen, about="Tokens of a prompt.", about_flag="")
+    ] = None
+    output_len: Annotated[
+        float | None, like(OutputLen, about="Tokens of an answer.", about_flag="")
+    ] = None
     concurrency: Annotated[
         Values | None,
-        Parameter(
-            "Requests in flight, comma-separated; 1..128 doubles.",
-            in_python="In Python a number or a list; with `traffic` by default the least, median and largest load of the day.",
-            read=numbers,
-            kind=str,
+        like(
+            Concurrency,
+            about="Requests in flight, a number or a list.",
+            in_python="With `traffic` by default the least, median and largest load of the day.",
+            about_flag="Requests in flight, comma-separated; 1..128 doubles.",
             shown=",".join(map(str, USUAL_LOADS)),
         ),
     ] = None
@@ -185,17 +186,13 @@ class AdviseRequest(PolicyParameters, WorkerRequest, PlayedRequest):
     ] = None
     framework: Annotated[
         str | None,
-        replace(
-            SHARED["framework"],
+        like(
+            Framework,
             about="The server: its engine predicts, its flags are printed.",
             shown="the profile's default engine; flags of vllm and sglang",
-            panel=None,
         ),
     ] = None
-    draft_model: Annotated[
-        str | None,
-        Parameter("Hub name or folder with the drafter's weights, for the flags."),
-    ] = None
+    draft_model: DraftModel = None
     ttft_ms: Annotated[
         float | None,
         Parameter(
@@ -227,13 +224,13 @@ class AdviseRequest(PolicyParameters, WorkerRequest, PlayedRequest):
     ] = None
     tensor_parallel: Annotated[
         int | None,
-        replace(SHARED["tensor_parallel"], shown="as few as the model fits on", panel=None),
+        like(TensorParallel, shown="as few as the model fits on"),
     ] = None  # type: ignore[assignment]  # as few as hold the model
     devices: Annotated[
         int | None,
         Parameter("Devices to split between prefill and decode workers as is best."),
     ] = None
-    capacity: MemoryLimits = None
+    capacity: Capacity = None
     bench: Annotated[
         bool,
         Parameter(
@@ -486,7 +483,7 @@ def split_on(
 
     worker = partial(request.worker, checked.model)
     if request.devices is None:
-        setup, split = split_of(request, profile, worker)
+        setup, split = request.workers_on(checked.model, profile)
         has_both = fits(split.prefill, True) and fits(setup, False)
         return (DeviceUse(setup, split) if has_both else None), None, ""
     if (request.prefill, request.decode) != (None, None):

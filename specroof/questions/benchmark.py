@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, ClassVar, TypeAlias
 
 from specroof.architecture import Architecture
 from specroof.catalog import read_text
@@ -30,15 +30,9 @@ from specroof.hardware import (
     RowKernel,
 )
 from specroof.latency import Deployment, engine_setup, option_notes
-from specroof.questions.request import (
-    DRAFTER,
-    SHARED,
+from specroof.questions.objects import (
     DrafterLike,
-    HardwareLike,
     ModelLike,
-    OptionsLike,
-    Parameter,
-    ServerLike,
     as_list,
     drafter_of,
     engine_of_tool,
@@ -47,6 +41,18 @@ from specroof.questions.request import (
     options_of,
     server_of,
 )
+from specroof.questions.parameters import (
+    ExpertParallel,
+    Family,
+    Hardware,
+    Model,
+    OneDrafter,
+    OptionsGiven,
+    Parameter,
+    Server,
+    TensorParallel,
+    like,
+)
 from specroof.reading.yaml_text import shown
 from specroof.serving.capacity import in_server
 
@@ -54,7 +60,6 @@ ResultFile: TypeAlias = str | os.PathLike[str]
 
 
 #: The title of how results came about, in help.
-_RESULTS: Final = "How the results came about"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,24 +91,24 @@ class Benchmark:
 class Recorded:
     """Tell how results came about."""
 
-    family: Annotated[str | None, replace(SHARED["family"], panel=_RESULTS)] = None
+    panel: ClassVar = "How the results came about"
+
+    family: Family = None
     engine: Annotated[
         str | None,
         Parameter(
             "Engine of the hardware profile.",
             metavar="NAME",
             shown="named like the tool that wrote BENCH",
-            panel=_RESULTS,
         ),
     ] = None
-    options: Annotated[OptionsLike | None, SHARED["options"]] = None
+    options: OptionsGiven = None
     drafter: Annotated[
         DrafterLike | None,
-        replace(
-            DRAFTER,
+        like(
+            OneDrafter,
             about="Drafter of results with drafts.",
             in_python="A SPEC, or a `Drafter`.",
-            panel=_RESULTS,
         ),
     ] = None
     draft_len: Annotated[
@@ -112,46 +117,43 @@ class Recorded:
             "Drafts per round, if a result does not say.",
             in_python="A result that does not even say whether anything was drafted has them too, "
             "unless others say so.",
-            panel=_RESULTS,
         ),
     ] = None
-    server: Annotated[
-        ServerLike | None,
-        replace(SHARED["server"], panel=_RESULTS),
-    ] = None
+    server: Server = None
 
 
-#: Files of results, as the shell names them.
-RESULTS: Final = Parameter(
-    "JSON of SGLang's bench_serving, of vllm bench serve --save-result, InferenceX, aiperf, "
-    "genai-perf or guidellm; the table that the first two print; guidellm's CSV; or a CSV with batch_size, context_len, draft_len, "
-    "tokens_per_s and, if known, acceptance_length, input_len, output_len, or with positions and "
-    "pass_s of timed passes.",
-    "BENCH…",
-    kind=list[Path],
-)
+ServedModel = Annotated[
+    ModelLike,
+    like(
+        Model,
+        about="The served model: a config.json, a bundled model or a Hub name.",
+        flag="--model",
+    ),
+]
+Results = Annotated[
+    ResultFile | Sequence[ResultFile] | Mapping[str, str],
+    Parameter(
+        "JSON of SGLang's bench_serving, of vllm bench serve --save-result, InferenceX, aiperf, "
+        "genai-perf or guidellm; the table that the first two print; guidellm's CSV; or a CSV with "
+        "batch_size, context_len, draft_len, tokens_per_s and, if known, acceptance_length, "
+        "input_len, output_len, or with positions and pass_s of timed passes.",
+        "BENCH…",
+        in_python="Or the texts of files by their names.",
+        kind=list[Path],
+    ),
+]
 
 
 @dataclass(frozen=True)
 class BenchmarkRequest(Recorded):
     """Ask about benchmark results."""
 
-    results: Annotated[
-        ResultFile | Sequence[ResultFile] | Mapping[str, str],
-        replace(RESULTS, in_python="Or the texts of files by their names."),
-    ]
-    model: Annotated[
-        ModelLike,
-        Parameter(
-            "The served model: a config.json, a bundled model or a Hub name.",
-            "--model",
-            in_python="Or an `Architecture`.",
-        ),
-    ]
-    hardware: Annotated[HardwareLike, SHARED["hardware"]]
+    results: Results
+    model: ServedModel
+    hardware: Hardware
     _: KW_ONLY
-    tensor_parallel: Annotated[int, replace(SHARED["tensor_parallel"], panel=None)] = 1
-    expert_parallel: Annotated[int, replace(SHARED["expert_parallel"], panel=None)] = 1
+    tensor_parallel: TensorParallel = 1
+    expert_parallel: ExpertParallel = 1
 
     def benchmark(self) -> Benchmark:
         """Return the results, all of one model and one tool.

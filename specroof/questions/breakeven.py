@@ -23,19 +23,10 @@ from specroof.quantities import cell_of
 from specroof.questions.answer import Charted, case_of, rows_table, title_of
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.case import asked_case, asked_load
+from specroof.questions.objects import DrafterLike, Values, drafter_of
+from specroof.questions.parameters import FORMULAS, BatchSize, DraftLen, OneDrafter, Parameter, like
 from specroof.questions.played_loads import beyond_warnings, told
-from specroof.questions.request import (
-    BATCH,
-    DRAFTER,
-    FORMULAS,
-    Command,
-    DrafterLike,
-    LoadsRequest,
-    Parameter,
-    Values,
-    drafter_of,
-    question,
-)
+from specroof.questions.request import Command, LoadsRequest, question
 from specroof.questions.splits import split_notes
 from specroof.report.layout import format_table, page
 from specroof.serving.capacity import RoomRule
@@ -97,8 +88,9 @@ class BreakevenRequest(LoadsRequest):
 
     drafter: Annotated[
         DrafterLike,
-        replace(
-            DRAFTER, about="KIND[,key=value…], as in predict. Needs no acceptance to solve for one."
+        like(
+            OneDrafter,
+            about="KIND[,key=value…], as in predict. Needs no acceptance to solve for one.",
         ),
     ]
     solve: Annotated[
@@ -117,11 +109,11 @@ class BreakevenRequest(LoadsRequest):
         ),
     ] = "accept"
     speedup: Annotated[float, Parameter("Speedup that is wanted; 1 breaks even.")] = 1.0
-    batch_size: Annotated[Values | None, replace(BATCH, shown="1,2,4,…,256")] = None
+    batch_size: Annotated[Values | None, like(BatchSize, shown="1,2,4,…,256")] = None
     draft_len: Annotated[
         int | None,
-        Parameter(
-            "Drafts per round.",
+        like(
+            DraftLen,
             in_python="For an acceptance length the drafter's block or 3 if None.",
             shown="the best of 1 to 16",
         ),

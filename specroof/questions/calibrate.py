@@ -12,7 +12,8 @@ from specroof.engines.calibration import Calibration, Fitted, Residual
 from specroof.hardware import HardwareProfile, parse_hardware
 from specroof.questions.answer import Charted, case_of
 from specroof.questions.benchmark import Benchmark, BenchmarkRequest
-from specroof.questions.request import FORMATS, Command, Output, Parameter, question
+from specroof.questions.parameters import FORMATS, EngineName
+from specroof.questions.request import Command, Output, question
 from specroof.report.layout import figure, format_table
 from specroof.units import format_seconds
 
@@ -23,15 +24,7 @@ DEFAULT_ENGINE_NAME: Final = "calibrated"
 class CalibrateRequest(BenchmarkRequest):
     """Ask for the engine profile that fits a benchmark."""
 
-    engine_name: Annotated[
-        str,
-        Parameter(
-            "Name of the engine in the written file.",
-            metavar="NAME",
-            default=None,
-            shown=DEFAULT_ENGINE_NAME,
-        ),
-    ] = DEFAULT_ENGINE_NAME
+    engine_name: EngineName = DEFAULT_ENGINE_NAME
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,17 +17,9 @@ from specroof.hardware import EngineProfile
 from specroof.latency import Deployment, Setup, check_placement
 from specroof.quantities import cell_of, records_of
 from specroof.questions.answer import Charted, case_of
-from specroof.questions.request import (
-    FORMATS,
-    Command,
-    DeploymentRequest,
-    DrafterLike,
-    Parameter,
-    WorkerRequest,
-    drafters_of,
-    hardware_of,
-    question,
-)
+from specroof.questions.objects import DrafterLike, drafters_of, hardware_of
+from specroof.questions.parameters import FORMATS, ContextLen, Drafters, DraftLen, like
+from specroof.questions.request import Command, DeploymentRequest, WorkerRequest, question
 from specroof.report.layout import format_table, page
 from specroof.serving.capacity import FRAMEWORKS, ServedRoom, served_room
 from specroof.units import GIBIBYTE, format_binary_bytes
@@ -59,23 +51,18 @@ class CapacityRequest(WorkerRequest):
     """
 
     context_len: Annotated[
-        float,
-        Parameter("Cached tokens of each request: its prompt and answer.", "--context"),
+        float, like(ContextLen, about="Cached tokens of each request: its prompt and answer.")
     ] = 4096
     drafters: Annotated[
         DrafterLike | Sequence[DrafterLike],
-        Parameter(
-            "Drafters, each KIND[,key=value…]; none for plain decoding alone. Needs no acceptance. "
-            f"Kinds: {', '.join(KINDS)}.",
-            "--drafter",
-            metavar="SPEC",
-            names=lambda: KINDS,
-            kind=list[str],
+        like(
+            Drafters,
+            about="Drafters, each KIND[,key=value…]; none for plain decoding alone. Needs no "
+            f"acceptance. Kinds: {', '.join(KINDS)}.",
+            in_python="",
         ),
     ] = ()
-    draft_len: Annotated[
-        int | None, Parameter("Drafts per round.", shown="the drafter's block, or 3")
-    ] = None
+    draft_len: Annotated[int | None, like(DraftLen, shown="the drafter's block, or 3")] = None
 
     def resolved(self) -> Deployment:
         """Return the model and its setup; a server needs no measured engine to have rules."""

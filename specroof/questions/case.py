@@ -14,7 +14,9 @@ from specroof.arrays import array_within, number_within, whole_within
 from specroof.catalog.files import read_text
 from specroof.errors import MeasurementError, expect, expect_word, refuse, reject
 from specroof.outcomes.case import Case
-from specroof.questions.request import LoadsRequest, PlayedParameters, Values, in_flight_of, load_of
+from specroof.questions.objects import Values, as_list
+from specroof.questions.parameters import LengthParameters, PlayedParameters
+from specroof.questions.request import LoadsRequest
 from specroof.questions.work import check_work
 from specroof.serving.served import room_rule
 from specroof.serving.workload import REQUESTS_PER_CLIENT, Load, Requests, Workload, trace
@@ -29,6 +31,60 @@ _DRAWN: Final = ("requests", "length_range", "output_len")
 
 
 # --- The load of a question ----------------------------------------------------------------------
+
+
+def in_flight_of(request: Any, usual: Values) -> Values:
+    """Return the requests in flight, or the batch sizes, that are asked about; else the usual ones.
+
+    Raises
+    ------
+    OptionError
+        For both.
+    """
+    if request.concurrency is None:
+        return usual if request.batch_size is None else request.batch_size
+    if request.batch_size is not None:
+        reject("batch_size and concurrency are both given", "one of them")
+    asked: Values = request.concurrency
+    array_within("concurrency", asked, "batch_size")  # below it is a batch
+    return asked
+
+
+def load_of(request: LengthParameters, batch_size: Values, context_len: Values | None) -> Load:
+    """Return the load that a request asks about; a context of 4096 where it names none.
+
+    Parameters
+    ----------
+    request
+        The requests, if any.
+    batch_size, context_len
+        Sequences in flight and cached tokens of each, a number or a list each.
+
+    Raises
+    ------
+    OptionError
+        For requests beside a context, or half of a request.
+    """
+    if any(getattr(request, name, None) is not None for name in ("trace", "lengths")):
+        return Load(as_list(batch_size), [4096.0])  # which such a file replaces
+    if context_len is not None and (request.input_len, request.output_len) != (None, None):
+        reject("context_len is given with input_len or output_len", "one of them")
+    workload = request.workload
+    if workload is not None:
+        return Load(as_list(batch_size), [workload.mean_context_len], workload)
+    return Load(as_list(batch_size), as_list(4096.0 if context_len is None else context_len))
+
+
+def refuse_one_token(workload: Workload | None) -> None:
+    """Refuse answers of one token, where users wait for the tokens after the first.
+
+    Raises
+    ------
+    OptionError
+        For such requests.
+    """
+    if workload is not None and workload.output_len <= 1:
+        refuse("output_len", workload.output_len, "more than 1 token of an answer")
 
 
 def played_load(request: PlayedParameters, load: Load) -> Load:

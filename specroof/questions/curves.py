@@ -10,19 +10,20 @@ from specroof.errors import OptionError, expect
 from specroof.hardware import Placement
 from specroof.latency import Deployment, Setup, engine_setup
 from specroof.latency.pass_seconds import PassLatency
-from specroof.questions.request import (
-    DrafterLike,
-    HardwareLike,
-    ModelLike,
-    OptionsLike,
+from specroof.questions.objects import Values, drafter_of, hardware_of, model_of, options_of
+from specroof.questions.parameters import (
+    BatchSize,
+    ContextLens,
+    Engine,
+    Hardware,
+    Model,
+    OneDrafter,
+    OptionsGiven,
     Parameter,
-    Values,
-    drafter_of,
-    hardware_of,
-    model_of,
-    options_of,
-    question,
+    TensorParallel,
+    like,
 )
+from specroof.questions.request import question
 from specroof.speedup.curve import (
     DEFAULT_MAX_DRAFT_LEN,
     acceptance_of,
@@ -32,9 +33,7 @@ from specroof.speedup.curve import (
 )
 from specroof.speedup.result import SpeedupCurve
 
-_MODEL: Final = Parameter("A path, a bundled name, a Hub name, or an `Architecture`.")
 _FORWARD_PASS: Final = Parameter("Batch, new positions and context; arrays broadcast.")
-_OPTIONS: Final = Parameter("`Options`, or a mapping of their names.")
 
 
 @dataclass(frozen=True)
@@ -49,9 +48,9 @@ class CostRequest:
     True
     """
 
-    model: Annotated[ModelLike, _MODEL]
+    model: Model
     forward_pass: Annotated[ForwardPass, _FORWARD_PASS]
-    options: Annotated[OptionsLike | None, _OPTIONS] = None
+    options: OptionsGiven = None
 
 
 @question(CostRequest)
@@ -67,22 +66,17 @@ def forward_cost(request: CostRequest) -> list[OpCost]:
 class _Placed:
     """Ask about a model on some devices."""
 
-    model: Annotated[ModelLike, _MODEL]
-    hardware: Annotated[
-        HardwareLike, Parameter("A path, a name, an alias, or a `HardwareProfile`.")
-    ]
+    model: Model
+    hardware: Hardware
     _: KW_ONLY
     placement: Annotated[
         Placement | None, Parameter("How devices share the model; one device if None.")
     ] = None
     tensor_parallel: Annotated[
-        int | None, Parameter("Devices (tensor parallelism), in place of a placement.")
+        int | None, like(TensorParallel, in_python="In place of a placement.")
     ] = None
-    engine: Annotated[
-        str | None,
-        Parameter('An engine of the hardware profile, or "ideal".', shown="the profile's default"),
-    ] = None
-    options: Annotated[OptionsLike | None, _OPTIONS] = None
+    engine: Engine = None
+    options: OptionsGiven = None
 
     @property
     def setup(self) -> Setup:
@@ -140,7 +134,7 @@ class CurveRequest(_Placed):
     """
 
     _: KW_ONLY
-    drafter: Annotated[DrafterLike, Parameter("A SPEC, or a `Drafter`.")]
+    drafter: OneDrafter
     acceptance: Annotated[
         Acceptance | ContextAcceptance | None,
         Parameter(
@@ -148,12 +142,8 @@ class CurveRequest(_Placed):
             "drafter takes none."
         ),
     ] = None
-    batch_size: Annotated[
-        Values, Parameter("Sequences in flight over all devices, a number or a list.")
-    ] = 1
-    context_len: Annotated[
-        Values, Parameter("Cached tokens of each sequence, a number or a list.")
-    ] = 4096
+    batch_size: Annotated[Values, like(BatchSize)] = 1
+    context_len: Annotated[Values, like(ContextLens)] = 4096
     max_draft_len: Annotated[
         int | None,
         Parameter(

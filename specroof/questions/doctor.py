@@ -31,24 +31,27 @@ from specroof.latency import Deployment, Setup
 from specroof.outcomes.case import Case
 from specroof.policies.decision import WORTH_A_RESTART, Change, Gain, best_change
 from specroof.questions.answer import Noted, case_of, title_of
-from specroof.questions.predict import Prediction, predicted
-from specroof.questions.request import (
-    DRAFTER,
-    FORMATS,
-    SHARED,
-    Command,
-    DeploymentRequest,
+from specroof.questions.objects import (
     DrafterLike,
     ModelLike,
-    Parameter,
     as_list,
     drafter_of,
     engine_name,
     hardware_of,
     options_of,
-    question,
     server_of,
 )
+from specroof.questions.parameters import (
+    FORMATS,
+    ContextLen,
+    DraftModel,
+    Model,
+    OneDrafter,
+    Parameter,
+    like,
+)
+from specroof.questions.predict import Prediction, predicted
+from specroof.questions.request import Command, DeploymentRequest, question
 from specroof.questions.speculation import speculation_of
 from specroof.reading.metrics_text import parse_metrics
 from specroof.reading.yaml_text import shown
@@ -388,7 +391,7 @@ class DoctorRequest(DeploymentRequest):
     (8.0, False)
     """
 
-    model: Annotated[ModelLike, replace(SHARED["model"], flag="")]
+    model: Annotated[ModelLike, like(Model, flag="")]
     _: KW_ONLY
     pages: Annotated[
         str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
@@ -401,8 +404,8 @@ class DoctorRequest(DeploymentRequest):
     ]
     drafter: Annotated[
         DrafterLike | None,
-        replace(
-            DRAFTER,
+        like(
+            OneDrafter,
             about=f"What drafts: KIND[,key=value…]. Kinds: {', '.join(KINDS)}. The prediction uses the "
             f"acceptance that the server counts; one given here is compared with it.",
             in_python="Without it, the server is measured and nothing is predicted.",
@@ -423,9 +426,9 @@ class DoctorRequest(DeploymentRequest):
     ] = None
     context_len: Annotated[
         float | None,
-        Parameter(
-            "Cached tokens of each request.",
-            "--context",
+        like(
+            ContextLen,
+            about="Cached tokens of each request.",
             shown="the mean of the finished requests, else 4096",
         ),
     ] = None
@@ -440,9 +443,7 @@ class DoctorRequest(DeploymentRequest):
             shown=False,
         ),
     ] = field(default=(), repr=False)
-    draft_model: Annotated[
-        str | None, Parameter("The drafter's weights, for the flags.", metavar="NAME")
-    ] = None
+    draft_model: DraftModel = None
 
 
 #: Characters of a line, but for flags, which are pasted, and notes.

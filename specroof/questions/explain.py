@@ -1,7 +1,7 @@
 """Where does one pass spend its time, and why does a round of speculation pay or lose?"""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import numpy as np
@@ -15,16 +15,16 @@ from specroof.errors import OptionError, expect, refuse
 from specroof.latency import Setup
 from specroof.latency.pass_seconds import OpLatency, PassLatency
 from specroof.questions.answer import Charted, case_of, rows_table
-from specroof.questions.request import (
-    DRAFTER,
+from specroof.questions.objects import DrafterLike, drafter_of
+from specroof.questions.parameters import (
     FORMULAS,
-    Command,
-    DeploymentRequest,
-    DrafterLike,
+    ContextLen,
+    DraftLen,
+    OneDrafter,
     Parameter,
-    drafter_of,
-    question,
+    like,
 )
+from specroof.questions.request import Command, DeploymentRequest, question
 from specroof.report.layout import format_table, in_line, page
 from specroof.serving.served import served_curve
 from specroof.serving.workload import Load, prefill_pass, time_to_first_token_s
@@ -46,10 +46,7 @@ class ExplainRequest(DeploymentRequest):
     """
 
     batch_size: Annotated[float, Parameter("Sequences in the pass.", "--batch --concurrency")] = 1
-    context_len: Annotated[
-        float | None,
-        Parameter("Cached tokens of each sequence.", "--context", shown="4096; 0 with --prefill"),
-    ] = None
+    context_len: Annotated[float | None, like(ContextLen, shown="4096; 0 with --prefill")] = None
     query_len: Annotated[
         int | None,
         Parameter(
@@ -71,12 +68,12 @@ class ExplainRequest(DeploymentRequest):
     ] = False
     drafter: Annotated[
         DrafterLike | None,
-        replace(
-            DRAFTER,
+        like(
+            OneDrafter,
             about="Compare a round of this drafter, given with its acceptance, with a plain step.",
         ),
     ] = None
-    draft_len: Annotated[int | None, Parameter("Drafts of that round.", shown="the best")] = None
+    draft_len: DraftLen = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,30 +39,30 @@ from specroof.latency import Deployment, Setup, check_placement, engine_setup
 from specroof.page import PageGrid, document, packed, script_json
 from specroof.questions.advise import USUAL_FRAMEWORKS
 from specroof.questions.answer import Noted
-from specroof.questions.request import (
-    CHIPS,
-    FORMULAS,
-    SHARED,
-    Command,
+from specroof.questions.objects import (
     HardwareLike,
     ModelLike,
-    OptionsLike,
-    Output,
-    Parameter,
     Values,
     as_list,
     engine_name,
     hardware_of,
     model_of,
-    numbers,
     options_of,
-    question,
     server_of,
     unique_list,
-    whole_numbers,
-    words,
 )
+from specroof.questions.parameters import (
+    FORMULAS,
+    BatchSize,
+    Chips,
+    ContextLens,
+    OptionsGiven,
+    Parameter,
+    like,
+)
+from specroof.questions.request import Command, Output, question
 from specroof.questions.speculation import speculation_of
+from specroof.reading.words import whole_numbers, words
 from specroof.serving.capacity import (
     PrefillRules,
     ServerRoom,
@@ -123,15 +123,7 @@ class ExploreRequest:
         ),
     ] = None
     hardware: Annotated[
-        HardwareLike | Sequence[HardwareLike] | None,
-        replace(
-            CHIPS,
-            about="YAML files, names or aliases, comma-separated.",
-            in_python="In Python a list, or `HardwareProfile` objects.",
-            metavar="NAME[,NAME]…",
-            read=words,
-            shown="twelve bundled chips",
-        ),
+        HardwareLike | Sequence[HardwareLike] | None, like(Chips, shown="twelve bundled chips")
     ] = None
     _: KW_ONLY
     engines: Annotated[
@@ -157,27 +149,9 @@ class ExploreRequest:
             shown="1,2,4,8",
         ),
     ] = None
-    batch_size: Annotated[
-        Values | None,
-        Parameter(
-            "Sequences in flight, comma-separated; 1..128 doubles.",
-            "--batch",
-            read=numbers,
-            kind=str,
-            shown="1,2,4,…,256",
-        ),
-    ] = None
-    context_len: Annotated[
-        Values | None,
-        Parameter(
-            "Cached tokens of each sequence, comma-separated.",
-            "--context",
-            read=numbers,
-            kind=str,
-            shown="1024,4096,16384,65536",
-        ),
-    ] = None
-    options: Annotated[OptionsLike | None, SHARED["options"]] = None
+    batch_size: Annotated[Values | None, like(BatchSize, shown="1,2,4,…,256")] = None
+    context_len: Annotated[Values | None, like(ContextLens, shown="1024,4096,16384,65536")] = None
+    options: OptionsGiven = None
 
 
 # --- Seconds of one model on one chip over a grid, without acceptance, which the page adds --------

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import numpy as np
@@ -15,44 +15,40 @@ from specroof.hardware import HardwareProfile
 from specroof.latency import Deployment
 from specroof.outcomes.rows import OfLoad, costs_of, load_columns
 from specroof.questions.answer import Charted, rows_table
-from specroof.questions.case import asked_case, asked_load
+from specroof.questions.case import asked_case, asked_load, refuse_one_token
 from specroof.questions.curve_tables import compared_on
-from specroof.questions.played_loads import (
-    beyond_warnings,
-    largest_rates_line,
-    told,
-)
-from specroof.questions.predict import Prediction, predicted
-from specroof.questions.request import (
-    BATCH,
-    CHIPS,
-    FORMULAS,
-    TPOT,
-    TTFT,
-    Command,
-    ContextLen,
-    Drafters,
-    HardwareLike,
-    LoadsRequest,
-    Parameter,
-    PricePerHour,
+from specroof.questions.objects import (
     Values,
     as_list,
     drafters_of,
     hardware_of,
     model_of,
     money_of,
-    numbers,
     price_notes,
-    question,
-    refuse_one_token,
     unique_list,
-    words,
 )
+from specroof.questions.parameters import (
+    FORMULAS,
+    BatchSize,
+    ContextLen,
+    MaxDraftLen,
+    Parameter,
+    PricePerHour,
+    TpotS,
+    TtftS,
+    like,
+)
+from specroof.questions.played_loads import (
+    beyond_warnings,
+    largest_rates_line,
+    told,
+)
+from specroof.questions.predict import Prediction, predicted
+from specroof.questions.request import ChipsRequest, Command, LoadsRequest, question
+from specroof.reading.words import numbers
 from specroof.report.layout import ABSENT, figure, format_table, in_line, page
 from specroof.serving.played import largest_rate, played_server
 from specroof.serving.workload import Load, Workload, workload_json
-from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 from specroof.speedup.price import Frontier, Money, frontier_of
 from specroof.speedup.reach import nearness
 from specroof.speedup.result import within_measured
@@ -71,8 +67,8 @@ USUAL_BATCHES: Final = tuple(
 PLAIN: Final = "plain"
 
 
-@dataclass(frozen=True)
-class FrontierRequest(LoadsRequest):
+@dataclass(frozen=True, kw_only=True)
+class FrontierRequest(ChipsRequest, LoadsRequest):
     """Ask what each user and each device can get.
 
     Examples
@@ -83,16 +79,10 @@ class FrontierRequest(LoadsRequest):
     ['plain', 'eagle3,accept=0.7']
     """
 
-    hardware: Annotated[  # type: ignore[assignment]  # chips to compare, of which each is asked about
-        HardwareLike | Sequence[HardwareLike],
-        replace(CHIPS, in_python="Or `HardwareProfile` objects; in Python a list.", read=words),
-    ]
-    _: KW_ONLY
-    drafters: Drafters
     batch_size: Annotated[
         Values | None,
-        replace(
-            BATCH,
+        like(
+            BatchSize,
             shown="1,2,3,4,6,8,…,4096",
             in_python="Only those count that the server has room for.",
         ),
@@ -107,19 +97,15 @@ class FrontierRequest(LoadsRequest):
             shown="--tp",
         ),
     ] = None
-    max_draft_len: Annotated[
-        int | None, Parameter("Longest draft tried.", shown=str(DEFAULT_MAX_DRAFT_LEN))
-    ] = None
+    max_draft_len: MaxDraftLen = None
     tpot_s: Annotated[
         float | None,
-        replace(
-            TPOT, about="Seconds per output token that a user may wait, for the cheapest point."
-        ),
+        like(TpotS, about="Seconds per output token that a user may wait, for the cheapest point."),
     ] = None
     ttft_s: Annotated[
         float | None,
-        replace(
-            TTFT,
+        like(
+            TtftS,
             about="Seconds to the first token of a request that a user may wait: slower points do "
             "not count. Of played requests both targets are of p99.",
         ),

@@ -13,14 +13,9 @@ from specroof.catalog.files import suggestion
 from specroof.errors import expect, refuse
 from specroof.hardware import HardwareProfile
 from specroof.questions.answer import Noted, rows_table
-from specroof.questions.request import (
-    Command,
-    HardwareLike,
-    Output,
-    Parameter,
-    hardware_of,
-    question,
-)
+from specroof.questions.objects import HardwareLike, hardware_of
+from specroof.questions.parameters import Hardware, Parameter, like
+from specroof.questions.request import Command, Output, question
 from specroof.report.layout import note_lines
 from specroof.units import format_binary_bytes, format_si
 
@@ -35,13 +30,7 @@ class HardwareRequest:
     """Ask what a chip can do."""
 
     hardware: Annotated[
-        HardwareLike,
-        Parameter(
-            "A YAML file, a name or an alias.",
-            "NAME",
-            in_python="Or a `HardwareProfile`.",
-            names=hardware_names,
-        ),
+        HardwareLike, like(Hardware, about="A YAML file, a name or an alias.", flag="NAME")
     ]
 
 

@@ -20,25 +20,26 @@ from specroof.evidence.timed_here import SCRIPT, timed_here
 from specroof.latency import engine_setup
 from specroof.questions.answer import Noted, rows_table
 from specroof.questions.calibrate import Calibrated, ResidualRow, calibrate, residual_fields
-from specroof.questions.request import (
-    DRAFTER,
-    FORMATS,
-    SHARED,
-    Command,
+from specroof.questions.objects import (
     DrafterLike,
-    HardwareLike,
-    OptionsLike,
-    Output,
-    Parameter,
     as_list,
     drafter_of,
     hardware_of,
     model_of,
     options_of,
-    parameters_of,
-    question,
-    whole_numbers,
 )
+from specroof.questions.parameters import (
+    FORMATS,
+    EngineName,
+    Family,
+    Hardware,
+    OneDrafter,
+    OptionsGiven,
+    Parameter,
+    like,
+)
+from specroof.questions.request import Command, Output, question
+from specroof.reading.words import whole_numbers
 from specroof.report.layout import format_table, page
 from specroof.speedup.curve import acceptance_of, decoding_curve
 from specroof.speedup.result import SpeedupCurve
@@ -48,7 +49,6 @@ from specroof.units import Bounds
 _CONTEXT: Final = 1024
 _MOST_DRAFTS: Final = 8
 _SECONDS: Final = Bounds(1, 3600)
-_CALIBRATE: Final = parameters_of(calibrate)
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class MeasureRequest:
             "MODEL",
         ),
     ]
-    hardware: Annotated[HardwareLike, SHARED["hardware"]]
+    hardware: Hardware
     _: KW_ONLY
     tool: Annotated[
         str,
@@ -96,7 +96,6 @@ class MeasureRequest:
             read=whole_numbers,
             kind=str,
             default=None,
-            shown="0",
         ),
     ] = 0
     results: Annotated[
@@ -117,7 +116,7 @@ class MeasureRequest:
     ] = False
     drafter: Annotated[
         DrafterLike,
-        replace(DRAFTER, about="Drafter whose speedups are compared, with its acceptance."),
+        like(OneDrafter, about="Drafter whose speedups are compared, with its acceptance."),
     ] = "ngram,accept=0.7"
     engine: Annotated[
         str | None,
@@ -127,9 +126,9 @@ class MeasureRequest:
             shown="named like the tool",
         ),
     ] = None
-    engine_name: Annotated[str, replace(_CALIBRATE["engine_name"], shown="measured")] = "measured"
-    family: Annotated[str | None, replace(SHARED["family"], panel=None)] = None
-    options: Annotated[OptionsLike | None, SHARED["options"]] = None
+    engine_name: EngineName = "measured"
+    family: Family = None
+    options: OptionsGiven = None
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import KW_ONLY, dataclass, fields, is_dataclass, replace
+from dataclasses import KW_ONLY, dataclass, fields, is_dataclass
 from typing import Annotated, Any, Final, TypeAlias, TypeGuard
 
 from specroof import quantities as q
@@ -13,7 +13,9 @@ from specroof.cost import kv_bytes_per_token, state_bytes
 from specroof.errors import ConfigError, expect_word
 from specroof.parsers import PARSERS
 from specroof.questions.answer import Noted, rows_table
-from specroof.questions.request import SHARED, Command, ModelLike, model_of, question
+from specroof.questions.objects import ModelLike, model_of
+from specroof.questions.parameters import Family, Model
+from specroof.questions.request import Command, question
 from specroof.report.layout import format_table
 from specroof.units import format_binary_bytes, format_count
 
@@ -33,19 +35,19 @@ class ModelsRequest:
 class ModelRequest:
     """Ask for the sizes of a model."""
 
-    model: Annotated[ModelLike, SHARED["model"]]
+    model: Model
     _: KW_ONLY
-    family: Annotated[str | None, replace(SHARED["family"], panel=None)] = None
+    family: Family = None
 
 
 @dataclass(frozen=True)
 class DiffRequest:
     """Ask in what two models differ."""
 
-    first: Annotated[ModelLike, SHARED["model"]]
-    second: Annotated[ModelLike, SHARED["model"]]
+    first: Model
+    second: Model
     _: KW_ONLY
-    family: Annotated[str | None, replace(SHARED["family"], panel=None)] = None
+    family: Family = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,6 +40,17 @@ from specroof.questions.curve_tables import (
     served_bands_line,
     source_lines,
 )
+from specroof.questions.objects import as_list, drafters_of, money_of, price_notes, usd_per_hour
+from specroof.questions.parameters import (
+    FORMULAS,
+    Drafters,
+    MaxDraftLen,
+    Parameter,
+    PricePerHour,
+    TpotS,
+    TtftS,
+    like,
+)
 from specroof.questions.played_loads import (
     beyond_warnings,
     load_json,
@@ -49,24 +60,8 @@ from specroof.questions.played_loads import (
     told,
     unsustained_words,
 )
-from specroof.questions.request import (
-    FORMULAS,
-    TPOT,
-    TTFT,
-    Command,
-    Drafters,
-    LoadsRequest,
-    Parameter,
-    PricePerHour,
-    Prices,
-    as_list,
-    drafters_of,
-    money_of,
-    price_notes,
-    question,
-    usd_per_hour,
-    whole_numbers,
-)
+from specroof.questions.request import Command, LoadsRequest, question
+from specroof.reading.words import Prices, whole_numbers
 from specroof.report.columns import Columns, listed_columns
 from specroof.report.layout import in_line, note_lines
 from specroof.serving.capacity import RoomRule, ServerRoom
@@ -590,14 +585,7 @@ class PredictRequest(LoadsRequest):
     """
 
     drafters: Drafters
-    max_draft_len: Annotated[
-        int | None,
-        Parameter(
-            "Longest draft tried.",
-            in_python="A drafter with a smaller maximum is shown up to that maximum.",
-            shown=str(DEFAULT_MAX_DRAFT_LEN),
-        ),
-    ] = None
+    max_draft_len: MaxDraftLen = None
     draft_len: Annotated[
         int | Sequence[int] | None,
         Parameter(
@@ -608,8 +596,8 @@ class PredictRequest(LoadsRequest):
             former="--draft-len",
         ),
     ] = None
-    ttft_s: Annotated[float | None, replace(TTFT, in_python="Of played requests.")] = None
-    tpot_s: Annotated[float | None, replace(TPOT, in_python="Of played requests.")] = None
+    ttft_s: Annotated[float | None, like(TtftS, in_python="Of played requests.")] = None
+    tpot_s: Annotated[float | None, like(TpotS, in_python="Of played requests.")] = None
     price_per_hour: PricePerHour = None
 
 

@@ -4,7 +4,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, cast
@@ -34,28 +34,29 @@ from specroof.policies.schedule import Schedule, cheapest_schedule
 from specroof.questions.answer import Charted, case_of, rows_table
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.case import known_load, known_requests
-from specroof.questions.played_loads import told
-from specroof.questions.predict import Prediction, predicted
-from specroof.questions.request import (
-    CHIPS,
-    FORMULAS,
-    SHARED,
-    Command,
-    DeploymentRequest,
-    Drafters,
-    HardwareLike,
-    MemoryLimits,
-    Parameter,
-    PricePerHour,
+from specroof.questions.objects import (
     Values,
     drafters_of,
     hardware_of,
     model_of,
     money_of,
-    question,
     unique_list,
-    words,
 )
+from specroof.questions.parameters import (
+    FORMULAS,
+    Capacity,
+    InputLen,
+    MaxDraftLen,
+    MeasuredDraftLen,
+    Parameter,
+    PrefixHitRate,
+    PricePerHour,
+    Seed,
+    like,
+)
+from specroof.questions.played_loads import told
+from specroof.questions.predict import Prediction, predicted
+from specroof.questions.request import ChipsRequest, Command, question
 from specroof.report.columns import Columns, listed_columns
 from specroof.report.layout import in_line, page
 from specroof.serving.capacity import RoomRule
@@ -84,8 +85,8 @@ _TOKENS: Final = q.TOKENS_PER_S.name
 _NORMAL_P99: Final = 2.3263478740408408
 
 
-@dataclass(frozen=True)
-class RolloutRequest(DeploymentRequest):
+@dataclass(frozen=True, kw_only=True)
+class RolloutRequest(ChipsRequest):
     """Ask how long a rollout takes.
 
     Examples
@@ -101,12 +102,6 @@ class RolloutRequest(DeploymentRequest):
     ['off', 'fixed', 'schedule']
     """
 
-    hardware: Annotated[  # type: ignore[assignment]  # chips to compare, of which each is asked about
-        HardwareLike | Sequence[HardwareLike],
-        replace(CHIPS, in_python="Or `HardwareProfile` objects; in Python a list.", read=words),
-    ]
-    _: KW_ONLY
-    drafters: Drafters
     lengths: Annotated[
         str | os.PathLike[str] | Values,
         Parameter(
@@ -130,26 +125,22 @@ class RolloutRequest(DeploymentRequest):
         float | None, Parameter("Tokens at which answers are cut.", shown="none are cut")
     ] = None
     input_len: Annotated[
-        float,
-        replace(SHARED["input_len"], about_flag="Tokens of a prompt, where the file has none."),
+        float, like(InputLen, about_flag="Tokens of a prompt, where the file has none.")
     ] = 512
     prefix_hit_rate: Annotated[
         float,
-        replace(
-            SHARED["prefix_hit_rate"],
+        like(
+            PrefixHitRate,
             about="Share of a prompt's tokens that the server has cached, 0 to 1: of n samples of "
             "one prompt, 1 - 1/n.",
             about_flag="",
-            shown=None,
         ),
     ] = 0.0
     replicas: Annotated[
         int,
         Parameter("Servers that answers are dealt out to; the slowest one ends the rollout."),
     ] = 1
-    max_draft_len: Annotated[
-        int | None, Parameter("Longest draft tried.", shown="the drafter's depth, up to 16")
-    ] = None
+    max_draft_len: MaxDraftLen = None
     step_share: Annotated[
         float | None,
         Parameter(
@@ -169,15 +160,14 @@ class RolloutRequest(DeploymentRequest):
     ] = None
     draft_len: Annotated[
         int | None,
-        Parameter(
-            "Drafts that these lengths are measured with.",
-            "--measured-draft-len",
+        like(
+            MeasuredDraftLen,
             shown="as in the drafter's accept-length, else all that it makes, up to 16",
         ),
     ] = None
     price_per_hour: PricePerHour = None
-    capacity: MemoryLimits = None
-    seed: Annotated[int, Parameter("Random seed of drawn lengths.")] = 0
+    capacity: Capacity = None
+    seed: Seed = 0
 
 
 # --- Lengths of answers: numbers, a file, or a law -----------------------------------------------

@@ -22,16 +22,10 @@ from specroof.montecarlo import (
 )
 from specroof.montecarlo import simulate_batch as simulated
 from specroof.questions.answer import Noted, case_of, rows_table, title_of
-from specroof.questions.request import (
-    DRAFTER,
-    Command,
-    DeploymentRequest,
-    DrafterLike,
-    Parameter,
-    drafter_of,
-    numbers,
-    question,
-)
+from specroof.questions.objects import drafter_of
+from specroof.questions.parameters import ChainDrafter, ContextLen, DraftLen, Parameter, Seed, like
+from specroof.questions.request import Command, DeploymentRequest, question
+from specroof.reading.words import numbers
 from specroof.report.layout import page
 from specroof.serving.served import room_rule, room_warnings, served_curve
 from specroof.serving.workload import Load
@@ -43,20 +37,13 @@ from specroof.speedup.result import SpeedupCurve
 class TimesRequest(DeploymentRequest):
     """Ask how times spread while batches are decoded round by round."""
 
-    drafter: Annotated[
-        DrafterLike,
-        replace(
-            DRAFTER,
-            about="As in predict.",
-            in_python="A chain or block: a SPEC, or a `Drafter`.",
-        ),
-    ]
+    drafter: ChainDrafter
     batch_size: Annotated[int, Parameter("Sequences at the start.", "--batch")] = 8
-    context_len: Annotated[float, Parameter("Cached tokens of each.", "--context")] = 4096
-    draft_len: Annotated[int | None, Parameter("Drafts per round.", shown="the best")] = None
+    context_len: Annotated[float, like(ContextLen)] = 4096
+    draft_len: DraftLen = None
     output_len: Annotated[int, Parameter("Tokens of each answer.")] = 256
     n_batches: Annotated[int, Parameter("Batches to decode.", "--batches")] = 200
-    seed: Annotated[int, Parameter("Random seed.")] = 0
+    seed: Seed = 0
 
 
 #: What is timed, by the names of `BatchSimulation`.
@@ -226,9 +213,9 @@ class ExactRequest:
         float, Parameter("How alike random distributions are; 1 makes them equal.")
     ] = 0.5
     markov: Annotated[bool, Parameter("Random distributions depend on the token before.")] = False
-    draft_len: Annotated[int, Parameter("Drafts per round.")] = 4
+    draft_len: Annotated[int, like(DraftLen)] = 4
     n_tokens: Annotated[int, Parameter("Tokens to commit.", "--tokens")] = 200_000
-    seed: Annotated[int, Parameter("Random seed.")] = 0
+    seed: Seed = 0
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -11,7 +11,6 @@ from specroof.errors import OptionError, refuse
 from specroof.hardware import HardwareProfile
 from specroof.latency import Setup
 from specroof.outcomes.case import Case
-from specroof.questions.request import SetupOf
 from specroof.report.layout import figure, format_table, wrapped
 from specroof.serving.split import Split
 from specroof.units import format_seconds, format_si
@@ -19,6 +18,8 @@ from specroof.units import format_seconds, format_si
 if TYPE_CHECKING:
     from specroof.questions.predict import Prediction
 
+#: Returns where one worker of so many devices runs, on a chip; for prefill if so.
+SetupOf: TypeAlias = Callable[[HardwareProfile, int, bool], Setup]
 #: The largest budget whose splits are tried, and the step from one number of workers to the next,
 #: as a share of it.
 _MOST_DEVICES: Final = 1024

@@ -3,38 +3,28 @@
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NoReturn, Self, TypeVar, cast
+from typing import Annotated, Any, Final, Literal, NoReturn, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from specroof.architecture import Architecture
+from specroof.arrays import fields_of
 from specroof.catalog import load_drafter, load_hardware, load_model, read_text, study_path
 from specroof.catalog.hub import fetch_from_hub
 from specroof.cost import CHOICES, Options
 from specroof.drafters import Drafter, ideal_drafter
 from specroof.errors import CatalogError, OptionError, SpecroofError, StudyError
 from specroof.hardware import SERVER_KEYS, HardwareProfile, Placement, ServerSettings
-from specroof.latency import Setup, check_placement, engine_setup
 from specroof.outcomes.case import Case
 from specroof.parsers import PARSERS
-from specroof.questions.case import length_shares, played_load, request_counts
-from specroof.questions.predict import predicted_to, shared_max_draft_len
-from specroof.questions.request import (
-    PLAYED_ON_ONE,
-    PlayedParameters,
-    PlayedRequest,
-    WorkerParameters,
-    WorkerRequest,
-    check_prefill,
-    given_twice,
-    parameters_of,
-    server_of,
-    split_of,
-)
+from specroof.questions.case import length_shares, load_of, played_load, request_counts
+from specroof.questions.objects import given_twice, options_of, server_of
+from specroof.questions.parameters import PlayedParameters, parameters_of
+from specroof.questions.predict import predict, predicted_to, shared_max_draft_len
+from specroof.questions.request import PLACED, PLAYED_ON_ONE, WorkerRequest
 from specroof.questions.study_grid import MOST_PLAYED, Study, Target
 from specroof.questions.work import PLAYED_REQUEST_S
 from specroof.reading import checked as reading
@@ -53,72 +43,38 @@ from specroof.reading.checked import (
     without,
 )
 from specroof.reading.yaml_text import parse_yaml, shown
-from specroof.serving.capacity import in_server
-from specroof.serving.workload import Load, Workload
+from specroof.serving.workload import Load
 from specroof.speedup.curve import acceptance_of
 from specroof.units import HOUR
 
 # --- The blocks of a study file: which keys there are, and what each may be ----------------------
 
 
-#: What each key of a deployment and its requests says of itself, as for `predict`.
-_ABOUT: Final = {
-    name: row.about
-    for question in (PlayedRequest, WorkerRequest)
-    for name, row in parameters_of(question).items()
-}
+#: What keys say of themselves: the same as the parameters of `predict`.
+_ABOUT: Final = {name: row.about for name, row in parameters_of(predict).items()}
 
 
-def _listed(value: object) -> object:
-    """Return one value as a list of it, where a list is asked for."""
-    return value if isinstance(value, list) else [value]
+class _OneOrSeveral:
+    """What makes a list of one value, where a file gives one value alone."""
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: Callable[[Any], Any]) -> Any:
+        """Return the schema of one value or a list of them."""
+        several = handler(core)
+        return {"anyOf": [several["items"], several]}
 
 
-def _options(value: object) -> object:
-    """Return the options that a mapping spells, as `specroof.Options` does."""
-    if not isinstance(value, dict):
-        return value  # the field's own type says what is wrong with it
-    known = [field.name for field in fields(Options)]
-    unknown = [key for key in value if key not in known]
-    if unknown:
-        message = f"{unknown[0]} is not a known key; allowed: {', '.join(known)}"
-        raise ValueError(message)
-    strict = value.get("strict_dtype", False)
-    if type(strict) is not bool:
-        message = f"strict_dtype is {shown(strict)}; allowed: true or false"
-        raise ValueError(message)
-    return Options(**value)
-
-
-def _server(value: object) -> object:
-    """Return the settings of a server from a mapping or the text of `--server`."""
-    if not isinstance(value, dict | str):
-        return value  # the field's own type says what is wrong with it
-    try:
-        return server_of(value)
-    except OptionError as refusal:
-        raise ValueError(str(refusal)) from None
-
-
-_BlockNames = Annotated[
-    list[Text],
+_Value = TypeVar("_Value")
+_Several = Annotated[
+    list[_Value],
     Field(min_length=1),
-    BeforeValidator(_listed, json_schema_input_type=str | list[str]),
-]
-_Batches = Annotated[
-    list[BatchSize],
-    Field(min_length=1),
-    BeforeValidator(_listed, json_schema_input_type=float | list[float]),
-]
-_Contexts = Annotated[
-    list[ContextLen],
-    Field(min_length=1),
-    BeforeValidator(_listed, json_schema_input_type=float | list[float]),
+    BeforeValidator(lambda value: value if isinstance(value, list) else [value]),
+    _OneOrSeveral(),
 ]
 _Family = Annotated[Text, WithJsonSchema({"enum": sorted(PARSERS)})]
+# Of values that are no mapping or text, the field's own type says what is wrong with them.
 _Options = Annotated[
     Options,
-    BeforeValidator(_options),
+    BeforeValidator(lambda value: options_of(value) if isinstance(value, dict) else value),
     WithJsonSchema(
         {
             "type": "object",
@@ -136,14 +92,11 @@ _Options = Annotated[
         }
     ),
 ]
-
-
 _Server = Annotated[
     ServerSettings,
-    BeforeValidator(_server),
+    BeforeValidator(lambda value: server_of(value) if isinstance(value, dict | str) else value),
     WithJsonSchema(
         {
-            "description": _ABOUT["server"],
             "anyOf": [
                 {"type": "string"},
                 {
@@ -154,13 +107,6 @@ _Server = Annotated[
             ],
         }
     ),
-]
-
-
-_Rates = Annotated[
-    list[Annotated[float, within("request_rate")]],
-    Field(min_length=1),
-    BeforeValidator(_listed, json_schema_input_type=float | list[float]),
 ]
 
 
@@ -181,16 +127,16 @@ class _WorkloadBlock(_StudyPart):
         }
     )
 
-    input_len: RequestLen | None = Field(default=None, description=_ABOUT["input_len"])
-    output_len: RequestLen | None = Field(default=None, description=_ABOUT["output_len"])
-    prefix_hit_rate: Share | None = Field(default=None, description=_ABOUT["prefix_hit_rate"])
-    rate: _Rates | None = Field(default=None, description=_ABOUT["rate"])
-    arrivals: Literal["poisson", "even"] = Field(default="poisson", description=_ABOUT["arrivals"])
-    trace: Text | None = Field(default=None, description=_ABOUT["trace"])
-    lengths: Text | None = Field(default=None, description=_ABOUT["lengths"])
-    requests: int | str | None = Field(default=None, description=_ABOUT["requests"])
-    length_range: str | list[float] | None = Field(default=None, description=_ABOUT["length_range"])
-    seed: Annotated[int, within("seed")] = Field(default=0, description=_ABOUT["seed"])
+    input_len: RequestLen | None = None
+    output_len: RequestLen | None = None
+    prefix_hit_rate: Share | None = None
+    rate: _Several[Annotated[float, within("request_rate")]] | None = None
+    arrivals: Literal["poisson", "even"] = "poisson"
+    trace: Text | None = None
+    lengths: Text | None = None
+    requests: int | str | None = None
+    length_range: str | list[float] | None = None
+    seed: Annotated[int, within("seed")] = 0
 
     @model_validator(mode="after")
     def _requests_are_played(self) -> Self:
@@ -207,9 +153,9 @@ class _WorkloadBlock(_StudyPart):
         return self
 
     @property
-    def is_played(self) -> bool:
-        """Whether requests are played through one by one."""
-        return self.comes_by_itself or (self.requests, self.length_range) != (None, None)
+    def asked(self) -> PlayedParameters:
+        """The requests as questions ask about them."""
+        return PlayedParameters(**self.model_dump())
 
     @property
     def comes_by_itself(self) -> bool:
@@ -218,81 +164,40 @@ class _WorkloadBlock(_StudyPart):
 
     def load(self, clients: Sequence[float]) -> Load:
         """Return the load, of so many clients where these send the requests."""
-        if self.input_len is None or self.output_len is None:
-            return played_load(self._played, Load([1.0], [4096.0]))  # which the file replaces
-        workload = Workload(self.input_len, self.output_len, self.prefix_hit_rate or 0.0)
-        load = Load(clients, (workload.mean_context_len,), workload)
-        if not self.is_played:
-            return load
-        load = played_load(self._played, load)
-        return replace(load, context_len=load.steady.context_len)
-
-    @property
-    def _played(self) -> PlayedParameters:
-        """What says how requests come: a block has the parameters of a question by name."""
-        return cast("PlayedParameters", self)
-
-
-_Workloads = Annotated[
-    list[_WorkloadBlock],
-    Field(min_length=1),
-    BeforeValidator(_listed, json_schema_input_type=_WorkloadBlock | list[_WorkloadBlock]),
-]
+        load = load_of(self.asked, clients, None)
+        if self.asked.is_played:
+            load = played_load(self.asked, load)
+            load = replace(load, context_len=load.steady.context_len)
+        return load
 
 
 class _TargetBlock(_StudyPart):
     """Models x hardware at one placement."""
 
-    model: _BlockNames = Field(description=f"{_ABOUT['model']} Or a list of them.")
-    hardware: _BlockNames = Field(description=f"{_ABOUT['hardware']} Or a list of them.")
-    family: _Family | None = Field(default=None, description=_ABOUT["family"])
+    model: _Several[Text]
+    hardware: _Several[Text]
+    family: _Family | None = None
     engine: Text | None = Field(
         default=None, description=f"{_ABOUT['engine']} Default: that of the study."
     )
-    tensor_parallel: Count = Field(default=1, description=_ABOUT["tensor_parallel"])
-    expert_parallel: Count = Field(default=1, description=_ABOUT["expert_parallel"])
-    attention_data_parallel: Count = Field(default=1, description=_ABOUT["attention_data_parallel"])
-    decode_context_parallel: Count = Field(default=1, description=_ABOUT["decode_context_parallel"])
-    pipeline_parallel: Count = Field(default=1, description=_ABOUT["pipeline_parallel"])
-    nodes: Count | None = Field(default=None, description=_ABOUT["nodes"])
-    prefill: Text | None = Field(default=None, description=_ABOUT["prefill"])
-    decode: Text | None = Field(default=None, description=_ABOUT["decode"])
-    link: Annotated[float, within("bytes_per_s")] | None = Field(
-        default=None, description=_ABOUT["link"]
-    )
+    tensor_parallel: Count = 1
+    expert_parallel: Count = 1
+    attention_data_parallel: Count = 1
+    decode_context_parallel: Count = 1
+    pipeline_parallel: Count = 1
+    nodes: Count | None = None
+    prefill: Text | None = None
+    decode: Text | None = None
+    link: Annotated[float, within("bytes_per_s")] | None = None
 
     @model_validator(mode="after")
     def _groups_divide_the_devices(self) -> Self:
-        if self.is_split:
-            if "tensor_parallel" in self.model_fields_set:
-                message = "tensor_parallel is given; allowed: none beside workers, which say theirs"
-                raise ValueError(message)
-        elif self.link is not None:
-            message = f"link is {self.link:g}; allowed: none where one server does both"
-            raise ValueError(message)
-        else:
-            self.placement(self.tensor_parallel)
+        Placement(**fields_of(self, *PLACED))
         return self
-
-    @property
-    def is_split(self) -> bool:
-        """Whether prefill and decoding have workers of their own."""
-        return (self.prefill, self.decode) != (None, None)
 
     def pairs(self) -> Iterator[tuple[str, str]]:
         """Yield every model with every kind of hardware, by name."""
         return product(self.model, self.hardware)
-
-    def placement(self, devices: int) -> Placement:
-        """Return the placement of every model of the target, in stages of so many devices."""
-        return Placement(
-            devices,
-            self.expert_parallel,
-            self.attention_data_parallel,
-            self.decode_context_parallel,
-            self.pipeline_parallel,
-            self.nodes,
-        )
 
 
 class StudyBlock(_StudyPart):
@@ -301,66 +206,47 @@ class StudyBlock(_StudyPart):
     format_version: FirstVersion = Field(description="1")
     targets: list[_TargetBlock] = Field(min_length=1, description="what is served where")
     drafters: list[Text] = Field(min_length=1, description="drafter SPECs, as for predict")
-    batch_size: _Batches = Field(default=[1.0], description="sequences in flight")
-    context_len: _Contexts = Field(default=[4096.0], description="cached tokens per sequence")
-    workload: _Workloads = Field(
+    batch_size: _Several[BatchSize] = [1.0]
+    context_len: _Several[ContextLen] = [4096.0]
+    workload: _Several[_WorkloadBlock] = Field(
         default=[],
         description="requests instead of context_len, with their prefills; or a list",
     )
-    max_draft_len: DraftLen | None = Field(default=None, description="longest draft tried")
-    engine: Text | None = Field(default=None, description=_ABOUT["engine"])
+    max_draft_len: DraftLen | None = None
+    engine: Text | None = None
     options: _Options = Options()
     server: _Server = ServerSettings()
-    capacity: bool | None = Field(
-        default=None, description="false prices batches as if memory had no end"
-    )
+    capacity: bool | None = None
 
     @model_validator(mode="after")
-    def _one_kind_of_load(self) -> Self:
-        if {"context_len", "workload"} <= self.model_fields_set:
-            message = "context_len and workload are both given; allowed: one of them"
+    def _keys_go_together(self) -> Self:
+        for message in self._conflicts():
             raise ValueError(message)
         return self
 
-    @model_validator(mode="after")
-    def _all_or_none_are_played(self) -> Self:
-        if len({block.is_played for block in self.workload}) > 1:
-            message = (
+    def _conflicts(self) -> Iterator[str]:
+        """Yield which keys do not go together, and what is allowed."""
+        played = {block.asked.is_played for block in self.workload}
+        if {"context_len", "workload"} <= self.model_fields_set:
+            yield "context_len and workload are both given; allowed: one of them"
+        if len(played) > 1:
+            yield (
                 "requests or length_range is missing in some workloads; allowed: in all or in none"
             )
-            raise ValueError(message)
-        return self
-
-    @model_validator(mode="after")
-    def _workers_have_requests(self) -> Self:
         for place, target in enumerate(self.targets):
             for allowed, is_wrong in (
                 ("with a workload", not self.workload),
-                (PLAYED_ON_ONE, any(block.is_played for block in self.workload)),
+                (PLAYED_ON_ONE, True in played),
             ):
-                if target.is_split and is_wrong:
-                    message = f"targets.{place}.prefill is {target.prefill!r}; allowed: {allowed}"
-                    raise ValueError(message)
-        return self
-
-    @model_validator(mode="after")
-    def _batches_are_of_clients(self) -> Self:
-        open_loads = bool(self.workload) and all(block.comes_by_itself for block in self.workload)
-        if open_loads and "batch_size" in self.model_fields_set:
-            message = "batch_size is given; allowed: where clients send the requests"
-            raise ValueError(message)
-        return self
-
-    @model_validator(mode="after")
-    def _hits_of_a_cache(self) -> Self:
+                if target.prefill is not None and is_wrong:
+                    yield f"targets.{place}.prefill is {target.prefill!r}; allowed: {allowed}"
+        come = [block.comes_by_itself for block in self.workload]
+        if come and all(come) and "batch_size" in self.model_fields_set:
+            yield "batch_size is given; allowed: where clients send the requests"
         for place, block in enumerate(self.workload):
             if block.prefix_hit_rate and self.server.prefix_cache is False:
-                message = (
-                    f"workload.{place}.prefix_hit_rate is {block.prefix_hit_rate}; allowed: 0 with "
-                    "prefix-cache=off"
-                )
-                raise ValueError(message)
-        return self
+                key = f"workload.{place}.prefix_hit_rate"
+                yield f"{key} is {block.prefix_hit_rate}; allowed: 0 with prefix-cache=off"
 
     def loads(self) -> Iterator[Load]:
         """Yield the grid of all contexts, or a grid for each workload at its mean context."""
@@ -377,7 +263,12 @@ class StudyBlock(_StudyPart):
 
 def study_schema() -> dict[str, Any]:
     """Return the JSON Schema of a study file."""
-    return StudyBlock.model_json_schema() | {"not": {"required": ["context_len", "workload"]}}
+    schema = StudyBlock.model_json_schema() | {"not": {"required": ["context_len", "workload"]}}
+    for block in (schema, *schema["$defs"].values()):
+        for name, key in block["properties"].items():
+            if name in _ABOUT:
+                key.setdefault("description", _ABOUT[name])
+    return schema
 
 
 # --- The mistakes of a study, told all at once ---------------------------------------------------
@@ -693,35 +584,15 @@ def _targets(block: StudyBlock, names: _Names, mistakes: Mistakes) -> Iterator[T
                 alone["engine"] = target.engine or block.engine
                 alike = known.setdefault(tuple(alone.items()), [])
                 if chip in alike:  # and set up once: a thousand of it are not priced to refuse them
+                    workers = f"{target.prefill} and {target.decode}"
                     devices = target.tensor_parallel * target.pipeline_parallel
-                    place = f"{model} on {devices} x {chip.name}"
-                    if target.is_split:
-                        place = f"{model} on {target.prefill} and {target.decode} x {chip.name}"
+                    place = f"{model} on {workers if target.prefill else devices} x {chip.name}"
                     mistakes.add(OptionError, f"targets: {given_twice(place, place)}", ("targets",))
                     continue
                 alike.append(chip)
-                setup_of = partial(_worker, block, target, served)
-                if target.is_split:
-                    setup, split = split_of(cast("WorkerParameters", target), chip, setup_of)
-                    check_prefill(served, split, target.prefill)
-                    yield Target(served, setup, split)
-                else:
-                    yield Target(served, setup_of(chip, target.tensor_parallel, False))
+                here = alone | {"model": served, "family": None, "hardware": chip}
+                asked = WorkerRequest(**here, options=block.options, server=block.server)
+                deployment, split = asked.resolved_workers()
+                yield Target(deployment.model, deployment.setup, split)
             except SpecroofError as refusal:
                 mistakes.add(type(refusal), str(refusal), ("targets",))
-
-
-def _worker(
-    block: StudyBlock,
-    target: _TargetBlock,
-    served: Architecture,
-    chip: HardwareProfile,
-    devices: int,
-    is_prefill: bool,
-) -> Setup:
-    """Return where a target, or one worker of it, runs on so many devices."""
-    placement = Placement(devices) if is_prefill else target.placement(devices)
-    if is_prefill:
-        check_placement(served, placement)
-    setup = engine_setup(chip, target.engine or block.engine, placement, block.options)
-    return in_server(served, setup, block.server)

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from specroof.outcomes.case import Case
 from specroof.outcomes.rows import LoadRow, point_columns
 from specroof.questions.answer import Answer
 from specroof.questions.curve_tables import request_columns
+from specroof.questions.parameters import Parameter
 from specroof.questions.predict import (
     Prediction,
     predicted,
@@ -179,16 +180,15 @@ class TargetOutcome:
 
 @dataclass(frozen=True)
 class SweepRequest:
-    """Ask what several drafters gain on several models, chips and loads.
+    """Ask what several drafters gain on several models, chips and loads."""
 
-    Parameters
-    ----------
-    study
-        A study file, the name of a bundled study, a mapping with the keys of a study file, or a
-        `Study`.
-    """
-
-    study: StudyLike
+    study: Annotated[
+        StudyLike,
+        Parameter(
+            "A study file, the name of a bundled study, a mapping with the keys of a study file, "
+            "or a `Study`."
+        ),
+    ]
 
 
 # Without slots: outcomes are computed when they are asked for, and kept.

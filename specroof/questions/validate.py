@@ -12,11 +12,12 @@ from specroof.errors import OptionError, refuse
 from specroof.evidence import Measurement, shape_group
 from specroof.questions.answer import Charted, case_of, rows_table, title_of
 from specroof.questions.benchmark import (
-    RESULTS,
     Benchmark,
     BenchmarkRequest,
     Recorded,
     ResultFile,
+    Results,
+    ServedModel,
     in_sample_notes,
 )
 from specroof.questions.calibrate import (
@@ -26,16 +27,16 @@ from specroof.questions.calibrate import (
     residual_fields,
     throughput_chart,
 )
-from specroof.questions.request import (
+from specroof.questions.objects import HardwareLike, ModelLike, as_list
+from specroof.questions.parameters import (
     FORMATS,
-    SHARED,
-    Command,
-    HardwareLike,
-    ModelLike,
+    ExpertParallel,
+    Hardware,
     Parameter,
-    as_list,
-    question,
+    TensorParallel,
+    like,
 )
+from specroof.questions.request import Command, question
 from specroof.report.layout import figure, format_table
 from specroof.scoring import Validation, trusted
 from specroof.scoring.bands import COUNTED_CELL, Coverage, band_coverage
@@ -69,37 +70,19 @@ class ValidateRequest(Recorded):
 
     results: Annotated[
         ResultFile | Sequence[ResultFile] | None,
-        replace(
-            RESULTS,
+        like(
+            Results,
             flag="[BENCH…]",
             in_python="Every bundled measurement if None; all other parameters are about your own "
             "results.",
             shown=False,
         ),
     ] = None
-    model: Annotated[
-        ModelLike | None,
-        Parameter(
-            "Model that BENCH served: a config.json, a bundled model or a Hub name.",
-            "--model",
-            in_python="Or an `Architecture`.",
-        ),
-    ] = None
-    hardware: Annotated[
-        HardwareLike | None,
-        replace(
-            SHARED["hardware"],
-            about="Hardware that BENCH ran on: a YAML file, or a name or alias that "
-            "`specroof hardware` lists.",
-        ),
-    ] = None
+    model: Annotated[ModelLike | None, like(ServedModel)] = None
+    hardware: Annotated[HardwareLike | None, like(Hardware)] = None
     _: KW_ONLY
-    tensor_parallel: Annotated[
-        int | None, replace(SHARED["tensor_parallel"], flag="--tp", shown="1", panel=None)
-    ] = None
-    expert_parallel: Annotated[
-        int | None, replace(SHARED["expert_parallel"], shown="1", panel=None)
-    ] = None
+    tensor_parallel: Annotated[int | None, like(TensorParallel, shown="1")] = None
+    expert_parallel: Annotated[int | None, like(ExpertParallel, shown="1")] = None
     played: Annotated[
         bool,
         Parameter(

@@ -20,28 +20,22 @@ from specroof.outcomes.outcomes import Outcomes, outcomes
 from specroof.outcomes.rows import LOAD_KEYS, LoadRow, load_fields
 from specroof.questions.answer import Charted, case_of, rows_table, title_of
 from specroof.questions.capacity import usual_drafts
-from specroof.questions.case import asked_case, asked_load
-from specroof.questions.played_loads import beyond_warnings, told
-from specroof.questions.request import (
-    DRAFTER,
+from specroof.questions.case import asked_case, asked_load, in_flight_of, refuse_one_token
+from specroof.questions.objects import DrafterLike, Values, as_list, drafter_of, money_of
+from specroof.questions.parameters import (
     FORMULAS,
-    TPOT,
-    Command,
     ContextLen,
-    DrafterLike,
-    LoadsRequest,
+    MeasuredDraftLen,
+    OneDrafter,
     Parameter,
     PricePerHour,
-    Values,
-    as_list,
-    drafter_of,
-    in_flight_of,
-    money_of,
-    numbers,
-    question,
-    refuse_one_token,
+    TpotS,
+    like,
 )
+from specroof.questions.played_loads import beyond_warnings, told
+from specroof.questions.request import Command, LoadsRequest, question
 from specroof.questions.splits import split_notes
+from specroof.reading.words import numbers
 from specroof.report.layout import page
 from specroof.serving.capacity import RoomRule
 from specroof.serving.played import largest_rate, played_server
@@ -72,7 +66,7 @@ class WorthRequest(LoadsRequest):
 
     drafter: Annotated[
         DrafterLike,
-        replace(DRAFTER, about="KIND[,key=value…], as in predict; needs no acceptance."),
+        like(OneDrafter, about="KIND[,key=value…], as in predict; needs no acceptance."),
     ]
     accept_length: Annotated[
         Values | None,
@@ -83,17 +77,9 @@ class WorthRequest(LoadsRequest):
             shown="3 to 9",
         ),
     ] = None
-    draft_len: Annotated[
-        int | None,
-        Parameter(
-            "Drafts that acceptance lengths are measured with.",
-            "--measured-draft-len",
-            shown="all that the drafter makes, up to 16",
-            former="--draft-len",
-        ),
-    ] = None
+    draft_len: Annotated[int | None, like(MeasuredDraftLen, former="--draft-len")] = None
     context_len: ContextLen = None
-    tpot_s: Annotated[float | None, replace(TPOT, shown="the time of plain decoding")] = None
+    tpot_s: Annotated[float | None, like(TpotS, shown="the time of plain decoding")] = None
     price_per_hour: PricePerHour = None
 
 

@@ -1,0 +1,404 @@
+"""What parameters stand for: names and values to models, chips, drafters, engines and prices."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+
+import numpy as np
+
+from specroof.architecture import Architecture
+from specroof.arrays import fields_of, n_entries, number_within
+from specroof.catalog import load_drafter, load_hardware, load_model
+from specroof.cost import Options
+from specroof.drafters import Drafter
+from specroof.errors import Note, OptionError, expect
+from specroof.hardware import (
+    FRAMEWORKS,
+    GENERIC,
+    IDEAL_ENGINE,
+    LOCAL_FRAMEWORKS,
+    HardwareProfile,
+    ServerSettings,
+)
+from specroof.latency import Setup
+from specroof.reading.words import Prices
+from specroof.reading.yaml_text import shown
+from specroof.serving.workload import parse_server, server_settings
+from specroof.speedup.price import Money
+from specroof.units import MOST_POINTS
+
+if TYPE_CHECKING:
+    from specroof.serving.split import Split
+
+_Named = TypeVar("_Named")
+
+
+def as_list(values: Any) -> list[Any]:
+    """Return one value as a list of it, several as their list; text is one value.
+
+    More values than any grid holds stay as they are, for the reader of the list to refuse: a range
+    or an array that repeats one number is small until it is a list.
+
+    Examples
+    --------
+    >>> as_list(1), as_list([1, 8]), as_list(np.array([1, 8])), as_list("ideal")
+    ([1], [1, 8], [1, 8], ['ideal'])
+    """
+    if n_entries(values, axes=0) > MOST_POINTS:
+        return [values]
+    if isinstance(values, np.ndarray):
+        return list(np.atleast_1d(values).tolist())
+    if isinstance(values, Sequence) and not isinstance(values, str):
+        return list(values)
+    return [values]
+
+
+def unique_list(
+    name: str,
+    given: Any,
+    load: Callable[[Any], _Named],
+    *,
+    key: Callable[[_Named], object] = lambda one: one,
+) -> list[_Named]:
+    """Return what one name or several stand for; a thing is not compared with itself.
+
+    Parameters
+    ----------
+    name
+        How refusals call the list.
+    given
+        A name or object, or several.
+    load
+        From one of them to what it stands for.
+    key
+        What is the same in two names of one thing.
+
+    Raises
+    ------
+    OptionError
+        For a thing that is given twice, and whatever `load` refuses.
+
+    Examples
+    --------
+    >>> from specroof import load_hardware
+    >>> unique_list("hardware", ["h100", "H100-SXM"], load_hardware, key=lambda one: one.name)
+    Traceback (most recent call last):
+    specroof.errors.OptionError: hardware: 'H100-SXM' is 'h100' by another name; allowed: once
+    """
+    words, keys, found = as_list(given), list[object](), list[_Named]()
+    for word in words:
+        one = load(word)
+        if key(one) in keys:
+            message = f"{name}: {given_twice(word, words[keys.index(key(one))])}"
+            raise OptionError(message)
+        keys.append(key(one))
+        found.append(one)
+    return found
+
+
+def given_twice(word: object, before: object) -> str:
+    """Return why a list is refused that has one thing twice, under one name or under two.
+
+    Examples
+    --------
+    >>> given_twice("h100", "h100")
+    "'h100' is given twice; allowed: once"
+    """
+    again, first = (getattr(one, "name", one) for one in (word, before))
+    how = "given twice" if again == first else f"{first!r} by another name"
+    return f"{again!r} is {how}; allowed: once"
+
+
+ModelLike: TypeAlias = str | os.PathLike[str] | Architecture
+
+
+HardwareLike: TypeAlias = str | os.PathLike[str] | HardwareProfile
+
+
+DrafterLike: TypeAlias = str | Drafter
+
+
+OptionsLike: TypeAlias = Options | Mapping[str, Any]
+
+
+ServerLike: TypeAlias = str | Mapping[str, Any] | ServerSettings
+
+
+Values: TypeAlias = float | Sequence[float] | np.ndarray
+
+
+def model_of(model: ModelLike, family: str | None = None) -> Architecture:
+    """Return a model by name, or the model itself.
+
+    Raises
+    ------
+    OptionError
+        For a value that is not a model, or a family beside a model that is read already.
+    """
+    expect("model", model, str | os.PathLike | Architecture, "a name, a path or an Architecture")
+    expect("family", family, str | None, "a model_type, or None")
+    if not isinstance(model, Architecture):
+        return load_model(model, family=family)
+    if family is not None:
+        message = f"family is {family!r} for a model that is read already; allowed: with a name"
+        raise OptionError(message)
+    return model
+
+
+def hardware_of(hardware: HardwareLike) -> HardwareProfile:
+    """Return hardware by name, or the profile itself.
+
+    Raises
+    ------
+    OptionError
+        For any other value.
+    """
+    allowed = "a name, a path or a HardwareProfile"
+    expect("hardware", hardware, str | os.PathLike | HardwareProfile, allowed)
+    return hardware if isinstance(hardware, HardwareProfile) else load_hardware(hardware)
+
+
+def drafter_of(drafter: DrafterLike) -> Drafter:
+    """Return a drafter by its SPEC, or the drafter itself.
+
+    Raises
+    ------
+    OptionError
+        For any other value.
+    """
+    expect("drafter", drafter, str | Drafter, "a SPEC, such as 'mtp,accept=0.8', or a Drafter")
+    return drafter if isinstance(drafter, Drafter) else load_drafter(drafter)
+
+
+def options_of(options: OptionsLike | None) -> Options:
+    """Return options from a mapping of their names; the defaults if None.
+
+    Raises
+    ------
+    OptionError
+        For an unknown name or value.
+
+    Examples
+    --------
+    >>> options_of({"kv_dtype": "fp8"}).kv_dtype
+    'fp8'
+    """
+    expect("options", options, Options | Mapping | None, "Options, or a mapping of their names")
+    if isinstance(options, Options):
+        return options
+    given = options or {}
+    known = [field.name for field in fields(Options)]
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        message = f"{unknown[0]} is not a known key of options; allowed: {', '.join(known)}"
+        raise OptionError(message)
+    try:
+        return Options(**given)
+    except ValueError as refusal:
+        raise OptionError(str(refusal)) from None
+
+
+_SERVER: Final = "ServerSettings, a mapping of their keys, or text such as 'running=64'"
+
+
+def server_of(server: ServerLike | None) -> ServerSettings:
+    """Return the settings of a server from text or a mapping; none if None.
+
+    Raises
+    ------
+    OptionError
+        For an unknown key or value.
+
+    Examples
+    --------
+    >>> server_of("running=64") == server_of({"running": 64})
+    True
+    """
+    expect("server", server, ServerSettings | str | Mapping | None, _SERVER)
+    if server is None:
+        return ServerSettings()
+    if isinstance(server, ServerSettings):
+        return server
+    return parse_server(server) if isinstance(server, str) else server_settings(server)
+
+
+def usd_per_hour(hardware: HardwareProfile, given: Prices | None) -> float | None:
+    """Return the price of one device: the user's, else the hardware file's; None if unknown.
+
+    Of prices by chip, one whose name stands for this chip.
+
+    Raises
+    ------
+    OptionError
+        For a price that none can be.
+    """
+    if isinstance(given, Mapping):
+        named = {hardware_of(name).name: price for name, price in given.items()}
+        given = named.get(hardware.name)
+    if given is not None:
+        return number_within("price_per_hour", given, "usd_per_hour")
+    return None if hardware.price is None else hardware.price.usd_per_hour
+
+
+def money_of(setup: Setup, split: "Split | None" = None, given: Prices | None = None) -> Money:
+    """Return what all devices cost and draw: of workers of two chips the mean of a device.
+
+    Parameters
+    ----------
+    setup, split
+        Of the server, or of a decode worker and all workers.
+    given
+        The user's price of an hour of a device.
+
+    Raises
+    ------
+    OptionError
+        As `usd_per_hour`.
+    """
+
+    def price(chip: HardwareProfile) -> float | None:
+        return usd_per_hour(chip, given)
+
+    def watts(chip: HardwareProfile) -> float | None:
+        return None if chip.power is None else chip.power.watts
+
+    if split is None:
+        chip = setup.hardware
+        return Money(setup.placement.devices, price(chip), watts(chip))
+    return Money(split.devices(setup), split.mean(setup, price), split.mean(setup, watts))
+
+
+def price_notes(hardware: HardwareProfile, usd_per_hour: float | None) -> Iterator[str]:
+    """Yield where a price and the energy of tokens come from; nothing for what is unknown.
+
+    Parameters
+    ----------
+    hardware
+        Whose watts they are.
+    usd_per_hour
+        The price of one device, as `usd_per_hour` returns it.
+    """
+    if usd_per_hour is not None:
+        date = origin = "as given"
+        if hardware.price is not None and hardware.price.usd_per_hour == usd_per_hour:
+            date, origin = hardware.price.date, f"{hardware.price.date}, {hardware.price.source}"
+        price = f"price: {usd_per_hour:g} USD an hour and device"
+        yield Note(f"{price}, {origin}", short=f"{price}, {date}")
+    if hardware.power is not None:
+        yield f"energy: {hardware.power.watts:g} W a device, hosts and cooling not counted"
+
+
+def borrowed_engine(
+    hardware: HardwareProfile, engine_from: str, engine: str | None
+) -> tuple[HardwareProfile, str]:
+    """Return hardware with an engine that was fitted on another chip, and the engine's name.
+
+    Parameters
+    ----------
+    hardware
+        What is asked about.
+    engine_from
+        ``CHIP:ENGINE``.
+    engine
+        An engine besides, which is refused.
+
+    Raises
+    ------
+    OptionError
+        For an engine that was not fitted there, or two engines.
+
+    Examples
+    --------
+    >>> chip, name = borrowed_engine(load_hardware("mi300x"), "h100-sxm:vllm", None)
+    >>> name, chip.engine(name).framework
+    ('h100-sxm:vllm', 'vllm')
+    """
+    expect("engine_from", engine_from, str, "CHIP:ENGINE, or None")
+    if engine is not None:
+        message = f"engine is {engine!r} with engine_from {engine_from!r}; allowed: one of them"
+        raise OptionError(message)
+    chip, colon, name = engine_from.rpartition(":")
+    if not colon:
+        message = f"engine_from is {shown(engine_from)}; allowed: CHIP:ENGINE, as in h100-sxm:vllm"
+        raise OptionError(message)
+    lender = load_hardware(chip)
+    if name not in lender.engines:
+        fitted = ", ".join(lender.engines) or "none"
+        message = f"engine_from is {shown(engine_from)}; engines fitted on {lender.name}: {fitted}"
+        raise OptionError(message)
+    fit = lender.engines[name]
+    # Its errors on its own chips say nothing here: a strange chip has the generic bands.
+    strange = IDEAL_ENGINE if hardware.generic is None else hardware.generic.engines[GENERIC]
+    own = replace(
+        fit,
+        name=engine_from,
+        framework=fit.framework or (name if name in FRAMEWORKS else None),
+        expected_error=None,
+        **fields_of(strange, "bands", "served_bands", "reach"),
+    )
+    told = f"borrowed from {lender.name}: {lender.sources[f'engines.{name}']}"
+    return replace(
+        hardware,
+        engines={**hardware.engines, engine_from: own},
+        sources={**hardware.sources, f"engines.{engine_from}": told},
+    ), engine_from
+
+
+def drafters_of(given: DrafterLike | Sequence[DrafterLike]) -> list[Drafter]:
+    """Return drafters by their SPECs, each name once.
+
+    Raises
+    ------
+    OptionError
+        As `unique_list` does.
+    """
+    return unique_list("drafters", given, drafter_of, key=lambda one: one.name)
+
+
+#: What runs inside of software that wraps another.
+RUNS: Final = {"lmstudio": "llama.cpp", "ollama": "llama.cpp"}
+
+
+#: All server software.
+SERVERS: Final = (*FRAMEWORKS, *LOCAL_FRAMEWORKS, *RUNS)
+
+
+#: What people call server software, without capitals and with hyphens.
+_SPELT_ENGINES: Final = {
+    "trtllm": "tensorrt-llm",
+    "trt-llm": "tensorrt-llm",
+    "tensorrt": "tensorrt-llm",
+    "tensorrt-llm": "tensorrt-llm",
+    "vllm": "vllm",
+    "sglang": "sglang",
+    "llama-cpp": "llama.cpp",
+    "llamacpp": "llama.cpp",
+    "lm-studio": "lmstudio",
+}
+
+
+def engine_name(name: str | None) -> str | None:
+    """Return the name of an engine or framework in our spelling; unknown names stay as they are.
+
+    Raises
+    ------
+    OptionError
+        For anything but text.
+
+    Examples
+    --------
+    >>> engine_name("trtllm"), engine_name("vLLM"), engine_name("mine"), engine_name(None)
+    ('tensorrt-llm', 'vllm', 'mine', None)
+    """
+    expect("engine", name, str | None, "the name of an engine, or None")
+    return None if name is None else _SPELT_ENGINES.get(name.casefold().replace("_", "-"), name)
+
+
+def engine_of_tool(tool: str | None, hardware: HardwareProfile) -> tuple[str | None, list[str]]:
+    """Return the engine that stands for a tool, None for the default, and notes on it."""
+    engine = hardware.engine_of(tool)
+    if engine is not None or tool is None or tool in hardware.engines:
+        return engine, []
+    default = hardware.engine().name
+    return None, [f"{hardware.name} has no engine {tool}: engine {default} predicts instead"]
