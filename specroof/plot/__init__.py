@@ -3,16 +3,18 @@
 from typing import Any
 
 from specroof.plot import _backend as _backend  # first, since it imports matplotlib
-from specroof.plot.batches import (
+from specroof.plot.curves import (
+    plot_acceptance,
     plot_best_draft_len_map,
     plot_by_batch,
     plot_draft_len_by_batch,
     plot_speedup_by_batch,
+    plot_speedup_by_draft_len,
     speedup_figures,
 )
-from specroof.plot.curves import plot_acceptance, plot_speedup_by_draft_len
 from specroof.plot.multiples import study_figures
 from specroof.plot.operations import plot_roofline, plot_time_per_op, plot_waterfall
+from specroof.plot.rows import plot_rows
 from specroof.plot.style import figure_bytes
 
 __all__ = [
@@ -25,6 +27,7 @@ __all__ = [
     "plot_draft_len_by_batch",
     "plot_frontier",
     "plot_roofline",
+    "plot_rows",
     "plot_speedup_by_batch",
     "plot_speedup_by_draft_len",
     "plot_time_per_op",

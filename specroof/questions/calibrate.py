@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from statistics import fmean
 from typing import Annotated, Any, Final
 
 from specroof import quantities as q
@@ -271,8 +272,7 @@ def throughput_chart(
 ) -> Any:
     """Draw predicted against measured tokens per second, a color for each file.
 
-    The band is 10% either way. Filled points are predicted by the engine's profile, hollow points
-    by the ideal roofline.
+    Filled points are predicted by the engine's profile, hollow points by the ideal roofline.
 
     Parameters
     ----------
@@ -281,31 +281,20 @@ def throughput_chart(
     engine
         The engine of `rates`.
     """
-    from specroof.plot.scatter import (  # noqa: PLC0415 - matplotlib is slow to import
-        FILLED,
-        HOLLOW,
-        predicted_over_measured,
-        tick_rates,
-    )
-    from specroof.plot.style import house_style  # noqa: PLC0415 - matplotlib is slow to import
+    from specroof.plot.scatter import plot_predicted  # noqa: PLC0415 - matplotlib is slow to import
 
     points = [
         (name, residual.predicted / (1 + residual.off), residual.predicted, is_filled)
         for residuals, is_filled in ((rates, True), (ideal, False))
         for name, residual in residuals
     ]
-    values = [value for _, measured, predicted, _ in points for value in (measured, predicted)]
-    with house_style():
-        chart, axes = predicted_over_measured(
-            "Predicted against measured throughput",
-            points,
-            (min(values) * 0.8, max(values) * 1.25),
-            meanings={FILLED: f"engine {engine}", HOLLOW: "ideal roofline"},
-        )
-        tick_rates(axes)
-        axes.set_xlabel("Measured tokens per second")
-        axes.set_ylabel("Predicted tokens per second")
-        return chart
+    error = fmean(abs(residual.off) for _, residual in rates)
+    return plot_predicted(
+        points,
+        f"Predicted against measured throughput: {error:.1%} off on average",
+        "tokens per second",
+        meanings={True: f"engine {engine}", False: "ideal roofline"},
+    )
 
 
 COMMAND: Final = Command(
