@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from specroof.arrays import Array
 from specroof.plot.labels import Label, place_labels
@@ -22,10 +22,10 @@ from specroof.plot.style import (
     log_ticks,
     look,
     new_chart,
-    percent_ticks,
     short_number,
     thin_ticks,
     tick_at,
+    wrapped,
 )
 
 #: Where a line has no value: the height of its crosses, of that of the axes, and how much lower
@@ -159,7 +159,10 @@ def plot_lines(
             axes.set_xlim(-0.03 * longest, 1.04 * longest)
             axes.xaxis.set_major_locator(MaxNLocator(nbins=17, integer=True, min_n_ticks=1))
     own = {line.name: line.look for line in lines if line.name}
-    names = [line_key(name, **(looks[name] | dict(own[name]))) for name in own]
+    names = [
+        line_key(name if "\n" in name else wrapped(name), **(looks[name] | dict(own[name])))
+        for name in own
+    ]
     if across.limit is not None:
         keys = [*keys, line_key(across.limit[1], **_LIMIT)]
     plain = [plain_key()] if any(panel.scale == "speedup" for panel in panels) else []
@@ -247,7 +250,7 @@ def _scale(axes: Axes, scale: Scale, lines: Sequence[Line]) -> None:
         shown = thin_ticks(2.0 ** np.arange(np.ceil(np.log2(high)) + 1), share=0.07)
         tick_at(axes.yaxis, shown, [short_number(power) for power in shown.tolist()])
     elif scale == "percent":
-        percent_ticks(axes.yaxis)
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     elif scale == "whole":
         axes.set_ylim(-0.06 * max(high, 1), 1.08 * max(high, 1))
         axes.yaxis.set_major_locator(MaxNLocator(nbins=9, integer=True, min_n_ticks=1))

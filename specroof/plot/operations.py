@@ -9,7 +9,6 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, NullFormatter
 
@@ -17,7 +16,7 @@ from specroof.errors import OptionError
 from specroof.latency.pass_seconds import PassLatency
 from specroof.plot.bars import Bar, Fill, plot_bars
 from specroof.plot.labels import Label, place_labels
-from specroof.plot.style import COLORS, GREY, INK, add_legend, house_style, new_chart
+from specroof.plot.style import COLORS, GREY, INK, add_legend, house_style, line_key, new_chart
 from specroof.units import format_seconds, format_si
 
 if TYPE_CHECKING:
@@ -156,14 +155,14 @@ def plot_roofline(
     places = _places(ops)
     for place in places:
         _draw_place(axes, place, total_s)
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    axes.yaxis.set_major_formatter(EngFormatter(sep=""))
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(EngFormatter(sep=""))
+        axis.set_minor_formatter(NullFormatter())
     axes.set_xlabel("Arithmetic intensity (FLOP per byte moved)")
     axes.set_ylabel("Attained on each device (FLOP/s)")
-    labelled, others = places[:_MOST_LABELS], places[_MOST_LABELS:]
-    add_legend(chart, [*handles, *_mark_handles(ops), *_others_handle(others, total_s)])
+    labelled = places[:_MOST_LABELS]
+    others = [op for place in places[_MOST_LABELS:] for op in place]
+    add_legend(chart, [*handles, *_mark_handles(ops, others, total_s)])
     most = max(3, _MOST_NAMES // len(labelled))
     place_labels(
         chart, axes, [_place_label(place, most=most, total_s=total_s) for place in labelled]
@@ -219,13 +218,13 @@ def _draw_roofs(axes: Axes, roofs: Mapping[str, float], memory_bytes_per_s: floa
     slope = np.array([left, ridge])
     axes.plot(slope, slope * memory_bytes_per_s, color=GREY, lw=1.6)
     handles: list[Artist] = [
-        Line2D([], [], color=GREY, label=f"memory: {format_si(memory_bytes_per_s, 'B/s')}")
+        line_key(f"memory: {format_si(memory_bytes_per_s, 'B/s')}", color=GREY)
     ]
     for i, (dtype, peak) in enumerate(roofs.items()):
         style = _ROOF_LINES[i % len(_ROOF_LINES)]
         axes.plot([peak / memory_bytes_per_s, right], [peak, peak], color=INK, lw=1.6, ls=style)
         text = f"{dtype}: {format_si(peak, 'FLOP/s')}"
-        handles.append(Line2D([], [], color=INK, lw=1.6, ls=style, label=text))
+        handles.append(line_key(text, color=INK, lw=1.6, ls=style))
     return handles
 
 
@@ -252,36 +251,25 @@ def _mark_area(ops: Iterable[_Op], total_s: float) -> float:
     return 12 + 800 * _seconds(ops) / total_s
 
 
-def _mark_handles(ops: Sequence[_Op]) -> list[Artist]:
-    """Return a legend of the marks' colours and shapes."""
+def _mark_handles(ops: Sequence[_Op], others: Sequence[_Op], total_s: float) -> list[Artist]:
+    """Return a legend of the marks' colours and shapes, and what has no label."""
     kinds = dict.fromkeys(op.kind for op in ops)
-    bounds = dict.fromkeys(op.bound for op in ops)
-    return [
-        *(_patch(_KIND_COLORS.get(kind, GREY), label=kind) for kind in kinds),
-        *(
-            _point(_BOUND_MARKERS[bound], size=8, label=_BOUND_FILLS[bound].label)
-            for bound in _BOUND_MARKERS
-            if bound in bounds
-        ),
+    bounds = {op.bound for op in ops}
+    names = [
+        Patch(facecolor=_KIND_COLORS.get(kind, GREY), edgecolor=INK, lw=0.8, label=kind)
+        for kind in kinds
     ]
-
-
-def _others_handle(others: Sequence[Sequence[_Op]], total_s: float) -> list[Artist]:
-    if not others:
-        return []
-    count = len({op.name for place in others for op in place})
-    share = sum(_seconds(place) for place in others) / total_s
-    return [_point("o", size=4, label=f"not labelled: {count} others, {share:.1%} of the time")]
-
-
-def _patch(color: str, *, label: str, hatch: str = "") -> Artist:
-    return Patch(facecolor=color, edgecolor=INK, lw=0.8, hatch=hatch, label=label)
-
-
-def _point(marker: str, *, size: float, label: str) -> Artist:
-    return Line2D(
-        [], [], ls="none", marker=marker, ms=size, mfc="white", mec=INK, mew=1.0, label=label
-    )
+    points = {
+        _BOUND_FILLS[bound].label: (marker, 8)
+        for bound, marker in _BOUND_MARKERS.items()
+        if bound in bounds
+    }
+    if others:
+        count, share = len({op.name for op in others}), _seconds(others) / total_s
+        points[f"not labelled: {count} others, {share:.1%} of the time"] = "o", 4
+    look = {"ls": "none", "mfc": "white", "mec": INK, "mew": 1.0}
+    shapes = [line_key(text, marker=m, ms=ms, **look) for text, (m, ms) in points.items()]
+    return [*names, *shapes]
 
 
 def _place_label(place: Sequence[_Op], *, most: int, total_s: float) -> Label:

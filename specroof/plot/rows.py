@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from specroof.arrays import Array
 from specroof.plot.lines import CROSS, RING, Across, Line, Panel, Scale, plot_lines
-from specroof.plot.style import GREY, line_key, wrapped
+from specroof.plot.style import GREY, line_key
 from specroof.quantities import QUANTITIES, Lines, Quantity, Row, labelled, quantity_of
 
 #: What spans powers of two more often than not.
@@ -38,8 +38,7 @@ def plot_rows(rows: Sequence[Row], chart: Lines, title: str) -> Figure:
     by = by or [name for name in chart.by if records and records[0][name] is not None]
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for row in records:
-        name = wrapped(", ".join(labelled(name, row[name]) for name in by))
-        groups.setdefault(name, []).append(row)
+        groups.setdefault(", ".join(labelled(name, row[name]) for name in by), []).append(row)
     panels = []
     for name in chart.y:
         label = chart.titles.get(name, _title(_quantity(name)))

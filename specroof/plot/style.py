@@ -15,8 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
-from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter, ScalarFormatter
+from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
 from specroof.arrays import Array
 from specroof.errors import OutputError
@@ -107,11 +106,6 @@ def new_chart(title: str, *, width: float, height: float) -> Chart:
     if lines:
         chart.suptitle("\n".join(lines))
     return chart
-
-
-def color_key(color: str, label: str) -> Patch:
-    """Return an entry of a legend: a patch of a color."""
-    return Patch(color=color, label=label)
 
 
 def line_key(label: str, **settings: Any) -> Line2D:
@@ -308,11 +302,6 @@ def log_ticks(axis: Axis) -> None:
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axis.set_major_formatter(ScalarFormatter())
     axis.set_minor_formatter(NullFormatter())
-
-
-def percent_ticks(axis: Axis) -> None:
-    """Write the shares of an axis as percent."""
-    axis.set_major_formatter(PercentFormatter(1.0))
 
 
 # --- Charts as files -----------------------------------------------------------------------------

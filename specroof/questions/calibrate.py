@@ -281,7 +281,7 @@ def throughput_chart(
     engine
         The engine of `rates`.
     """
-    from specroof.plot.scatter import plot_predicted  # noqa: PLC0415 - matplotlib is slow to import
+    from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
     points = [
         (name, residual.predicted / (1 + residual.off), residual.predicted, is_filled)
@@ -289,7 +289,7 @@ def throughput_chart(
         for name, residual in residuals
     ]
     error = fmean(abs(residual.off) for _, residual in rates)
-    return plot_predicted(
+    return plot.plot_predicted(
         points,
         f"Predicted against measured throughput: {error:.1%} off on average",
         "tokens per second",

@@ -174,11 +174,7 @@ class Capacity(Charted):
 
     def figures(self) -> dict[str, Any]:
         """Return what fills a device, plain and with each drafter, and the most requests beside."""
-        from specroof.plot.bars import (  # noqa: PLC0415 - matplotlib is slow to import
-            Bar,
-            Fill,
-            plot_bars,
-        )
+        from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
         bars = []
         for row in self.rows:
@@ -188,12 +184,12 @@ class Capacity(Charted):
             # What does not fit leaves a pool of less than nothing.
             parts = {name: max(size, 0.0) / GIBIBYTE for name, size in sizes.items()}
             name = f"{row.drafter}, γ = {row.draft_len}" if row.drafter else "plain"
-            bars.append(Bar(name, parts, f"{row.largest_batch} requests ({row.bound_by})"))
-        fills = {name: Fill(q.MEMORY[name].title) for name in _FILLS}
+            bars.append(plot.Bar(name, parts, f"{row.largest_batch} requests ({row.bound_by})"))
+        fills = {name: plot.Fill(q.MEMORY[name].title) for name in _FILLS}
         limit = self.rows[0].memory_bytes / GIBIBYTE, q.MEMORY_BYTES.title
         found = "; ".join(f"{bar.name}: {bar.note}" for bar in bars)
         title = f"{self.title}\n{found}"
-        return {"": plot_bars(bars, fills, title, "Memory of a device (GiB)", limit=limit)}
+        return {"": plot.plot_bars(bars, fills, title, "Memory of a device (GiB)", limit=limit)}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""

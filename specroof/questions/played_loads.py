@@ -316,13 +316,7 @@ def played_charts(played: Sequence[PlayedLoads], title: str) -> dict[str, Any]:
 
 def _over_time(played: Sequence[PlayedLoads], title: str) -> Any:
     """Draw the requests that run, without drafts and at the best length of each drafter."""
-    from specroof.plot.lines import (  # noqa: PLC0415 - matplotlib is slow to import
-        Across,
-        Line,
-        Panel,
-        plot_lines,
-    )
-    from specroof.plot.style import wrapped  # noqa: PLC0415 - matplotlib is slow to import
+    from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
     lines = []
     best = [(one.drafter, one, int(one.best_draft_len[0])) for one in played]
@@ -330,47 +324,41 @@ def _over_time(played: Sequence[PlayedLoads], title: str) -> Any:
         lasts_s, running = one.figures["duration_s"][0, drafts], one.running[0, drafts]
         edges = np.linspace(0.0, np.nan_to_num(lasts_s), len(running) + 1)
         steps = {"drawstyle": "steps-post", "marker": ""}
-        lines.append(Line(wrapped(name), edges, np.append(running, running[-1]), look=steps))
-    return plot_lines([Panel("Requests that run", lines)], title, Across("Seconds"))
+        lines.append(plot.Line(name, edges, np.append(running, running[-1]), look=steps))
+    return plot.plot_lines([plot.Panel("Requests that run", lines)], title, plot.Across("Seconds"))
 
 
 def _over_loads(played: Sequence[PlayedLoads], title: str) -> Any:
     """Draw what clients see without drafts and at the best length of each drafter."""
-    from specroof.plot.lines import (  # noqa: PLC0415 - matplotlib is slow to import
-        Across,
-        Panel,
-        plot_lines,
-    )
-    from specroof.plot.style import line_key  # noqa: PLC0415 - matplotlib is slow to import
+    from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
     load = played[0].load
     drawn = dict(_DRAWN)
     if played[0].has_targets:
         drawn |= {"good_requests_per_s": ("Requests/s within targets", "zero")}
         drawn.pop("tokens_per_s")
-    panels = [Panel(label, [*_lines(played, name)], s) for name, (label, s) in drawn.items()]
+    panels = [plot.Panel(label, [*_lines(played, name)], s) for name, (label, s) in drawn.items()]
     if len(load.requests) == 1:
-        return plot_lines(panels, title, Across("Draft length γ (0: none)", "whole"), columns=2)
-    across = Across("Requests/s" if load.rate else "Clients", "loads")
-    keys = [line_key("γ: drafts per round, from there on", ls="")]
-    return plot_lines(panels, title, across, columns=2, keys=keys)
+        return plot.plot_lines(
+            panels, title, plot.Across("Draft length γ (0: none)", "whole"), columns=2
+        )
+    across = plot.Across("Requests/s" if load.rate else "Clients", "loads")
+    keys = [plot.line_key("γ: drafts per round, from there on", ls="")]
+    return plot.plot_lines(panels, title, across, columns=2, keys=keys)
 
 
 def _lines(played: Sequence[PlayedLoads], name: str) -> Iterator[Any]:
     """Yield the lines of a figure, with the best length of each drafter where it changes."""
-    from specroof.plot.lines import Line  # noqa: PLC0415 - matplotlib is slow to import
-    from specroof.plot.style import wrapped  # noqa: PLC0415 - matplotlib is slow to import
+    from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
     load = played[0].load
     if len(load.requests) == 1:
         for one in played:
             known = np.isfinite(one.figures[name][0])
-            yield Line(
-                wrapped(one.drafter), one.draft_len[known] * 1.0, one.figures[name][0, known]
-            )
+            yield plot.Line(one.drafter, one.draft_len[known] * 1.0, one.figures[name][0, known])
         return
     x = np.array(load.rate or load.batch_size, dtype=np.float64)
-    yield Line("without drafts", x, played[0].figures[name][:, 0])
+    yield plot.Line("without drafts", x, played[0].figures[name][:, 0])
     for one in played:
         y = one.figures[name][np.arange(len(x)), one.best_draft_len]
         lengths = one.best_draft_len.tolist() if name.endswith("_per_s") else []
@@ -379,4 +367,4 @@ def _lines(played: Sequence[PlayedLoads], name: str) -> Iterator[Any]:
             for i, drafts in enumerate(lengths)
             if np.isfinite(y[i]) and (i == 0 or drafts != lengths[i - 1])
         }
-        yield Line(wrapped(f"{one.drafter}, best γ"), x, y, notes=notes)
+        yield plot.Line(f"{one.drafter}, best γ", x, y, notes=notes)

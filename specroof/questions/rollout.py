@@ -862,40 +862,28 @@ def _named(answer: Rollout, one: DrafterRollout, name: str = "") -> str:
 
 def rollout_chart(answer: Rollout) -> Any:
     """Draw the answers that run, above those that have ended, over time."""
-    from specroof.plot.lines import (  # noqa: PLC0415 - matplotlib is slow to import
-        Across,
-        Line,
-        Panel,
-        plot_lines,
-    )
-    from specroof.plot.style import wrapped  # noqa: PLC0415 - matplotlib is slow to import
+    from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
-    running, ended = list[Line](), list[Line]()
+    running, ended = list[Any](), list[Any]()
     steps = {"drawstyle": "steps-post", "marker": ""}
     for row in answer.rows:
         name = f"{row.policy}, {row.drafter}" if row.drafter else "no drafts"
         name = f"{row.hardware}: {name}" if len(answer.setups) > 1 else name
-        name = wrapped(f"{name}: {row.speedup:.2f}×")
-        running.append(Line(name, row.played.event_s, row.played.running, look=steps))
+        name = f"{name}: {row.speedup:.2f}×"
+        running.append(plot.Line(name, row.played.event_s, row.played.running, look=steps))
         ends_s = np.append(0.0, np.sort(row.played.end_s))
-        ended.append(Line(name, ends_s, np.arange(1.0 * len(ends_s)), look=steps))
+        ended.append(plot.Line(name, ends_s, np.arange(1.0 * len(ends_s)), look=steps))
     best = max(answer.rows, key=lambda row: row.speedup)
-    return plot_lines(
-        [Panel("Answers running", running), Panel("Answers that have ended", ended)],
+    return plot.plot_lines(
+        [plot.Panel("Answers running", running), plot.Panel("Answers that have ended", ended)],
         f"{answer.title}\n{best.policy} {best.drafter}: {best.speedup:.2f}x as soon",
-        Across("Time (s)"),
+        plot.Across("Time (s)"),
     )
 
 
 def steps_chart(answer: Rollout) -> Any:
     """Draw the speedup of each step's rollout as the drafter drifts."""
-    from specroof.plot.lines import (  # noqa: PLC0415 - matplotlib is slow to import
-        Across,
-        Line,
-        Panel,
-        plot_lines,
-    )
-    from specroof.plot.style import wrapped  # noqa: PLC0415 - matplotlib is slow to import
+    from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
     lines = []
     for one in answer.drafters:
@@ -904,11 +892,11 @@ def steps_chart(answer: Rollout) -> Any:
             (f"γ = {one.policies[1].draft_len} in every step", [row.speedup for row in one.steps]),
             ("best γ of each step", [row.best_speedup for row in one.steps]),
         ):
-            lines.append(Line(wrapped(_named(answer, one, name)), steps, np.array(gains)))
+            lines.append(plot.Line(_named(answer, one, name), steps, np.array(gains)))
     first, last = lines[0].y[[0, -1]]
     found = f"{lines[0].name}: {first:.2f}x in the first step, {last:.2f}x in the last"
-    panel = Panel("Speedup of the rollout (×)", lines, "speedup")
-    return plot_lines([panel], f"{answer.title}\n{found}", Across("Training step"))
+    panel = plot.Panel("Speedup of the rollout (×)", lines, "speedup")
+    return plot.plot_lines([panel], f"{answer.title}\n{found}", plot.Across("Training step"))
 
 
 COMMAND: Final = Command(

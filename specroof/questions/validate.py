@@ -1019,7 +1019,7 @@ def accuracy_chart(validation: Validation) -> Any:
     The acceptance length of filled points is known; hollow points are right but for one factor per
     group. Each source is predicted by fits that have not seen it.
     """
-    from specroof.plot.scatter import plot_predicted  # noqa: PLC0415 - matplotlib is slow to import
+    from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
     # A shape may be that of throughput, where a source prints no speedup.
     pairs = [
@@ -1028,7 +1028,7 @@ def accuracy_chart(validation: Validation) -> Any:
         for point in validation.points
         if point.kind == kind and point.measured <= _TICKS[-1]
     ]
-    return plot_predicted(
+    return plot.plot_predicted(
         pairs,
         "Predicted against measured speedup, each source predicted by fits without it:\n"
         f"{validation.total.speedup_mean:.1%} off on average where acceptance is known",
