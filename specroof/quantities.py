@@ -200,6 +200,85 @@ def records_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
     ]
 
 
+def labelled(name: str, value: Any) -> str:
+    """Return a value with the title of its quantity; text alone.
+
+    Examples
+    --------
+    >>> labelled("batch_size", 8), labelled("drafter", "eagle3")
+    ('batch 8', 'eagle3')
+    """
+    one = QUANTITIES[name]
+    return value if isinstance(value, str) else f"{one.title} {one.spelt(value)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """A chart of rows: figures over another, a line for each of what rows differ in.
+
+    Names, units, spelling and bands are those of the quantities.
+
+    Parameters
+    ----------
+    x
+        Columns of which the first that rows have lies to the right.
+    y
+        Figures, a panel each.
+    by
+        Columns that tell lines apart, as far as rows differ in them.
+    noted
+        A column that is written beside points, where it changes along a line.
+    ringed
+        A column that is true of points in a ring.
+    why
+        A column that says why a figure is missing.
+    titles
+        Other names of axes and rings than those of the quantities, by columns.
+    limit
+        A value of what lies to the right that is marked, and what it is.
+
+    Examples
+    --------
+    >>> chart = Lines(("batch_size",), ("speedup",), noted="draft_len")
+    >>> chart.found([{"batch_size": 8, "speedup": 1.5, "draft_len": 3}])
+    'Best speedup: 1.50x at batch 8, γ 3'
+    """
+
+    x: tuple[str, ...]
+    y: tuple[str, ...]
+    _: KW_ONLY
+    by: tuple[str, ...] = ()
+    noted: str = ""
+    ringed: str = ""
+    why: str = "reason"
+    titles: Mapping[str, str] = field(default_factory=dict)
+    limit: tuple[float, str] | None = None
+
+    def shown_x(self, records: Sequence[Mapping[str, Any]]) -> str:
+        """Return the column that lies to the right."""
+        known = (name for name in self.x if any(row.get(name) is not None for row in records))
+        return next(known, self.x[-1])
+
+    def found(self, records: Sequence[Mapping[str, Any]]) -> str:
+        """Return the best of the first figure and where it is; its range where none is better."""
+        name = self.y[0]
+        figure = QUANTITIES[name]
+        known = [row for row in records if row[name] is not None]
+        if not known:
+            return f"No {figure.title} anywhere"
+        ascending = sorted(known, key=lambda row: row[name])
+        low, high = (figure.spelt(ascending[end][name]) for end in (0, -1))
+        if not figure.better:
+            return f"{figure.title.capitalize()} from {low} to {high}" if low != high else low
+        best = ascending[-1 if figure.better == "more" else 0]
+        by = [name for name in self.by if len({row.get(name) for row in records}) > 1]
+        places = dict.fromkeys([self.shown_x(records), *by, self.noted])
+        where = ", ".join(
+            labelled(place, best[place]) for place in places if best.get(place) is not None
+        )
+        return f"Best {figure.title}: {figure.spelt(best[name])} at {where}"
+
+
 def cell_of(one: Quantity, value: Any) -> str:
     """Return a value as people read it; "-" where there is none.
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import specroof
 from gridded import gridded
 from specroof.cli import app
-from specroof.plot import batches
+from specroof.plot import curves as curve_charts
 from specroof.quantities import QUANTITIES, cell_of
 
 PREDICT = "predict Qwen/Qwen3-8B -H b200 --engine ideal --drafter autoregressive,accept=.8,cost=.05"
@@ -196,7 +196,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
     seen: dict[str, list[Any]] = {}
 
     def spied(name: str) -> Any:
-        figure_of = getattr(batches, name)
+        figure_of = getattr(curve_charts, name)
 
         def spy(curves: Any) -> Any:
             seen.setdefault(name, []).extend(curves)
@@ -205,7 +205,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
         return spy
 
     for name in ("plot_speedup_by_draft_len", "plot_by_batch"):
-        monkeypatch.setattr(batches, name, spied(name))
+        monkeypatch.setattr(curve_charts, name, spied(name))
     return seen
 
 

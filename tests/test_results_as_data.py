@@ -1,6 +1,7 @@
 """Curves, sweeps, advice and folders of results as tables, charts and a few lines."""
 
 import sys
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -153,14 +154,15 @@ def test_advice_is_an_arrow_table(advice: Any) -> None:
 def test_advice_is_drawn(advice: Any) -> None:
     (axes,) = advice.plot().axes
     labels = [text.get_text() for text in advice.plot().legends[0].get_texts()]
-    assert len(labels) == 2 + 1  # chips, and what they are compared with
+    assert len(labels) == 2 + 2  # chips, what γ is, and what they are compared with
     drawn = axes.lines[1]  # the first is plain decoding
     rows = advice.chips[0].rows
     assert drawn.get_xdata().tolist() == [row.concurrency for row in rows]
     assert drawn.get_ydata().tolist() == [row.speedup for row in rows]
-    assert [text.get_text() for text in axes.texts] == [
-        f"γ {row.draft_len}" if row.draft_len else "off" for row in rows
+    changes = [
+        drafts for chip in advice.chips for drafts, _ in groupby(row.draft_len for row in chip.rows)
     ]
+    assert {text.get_text().split(" (")[0] for text in axes.texts} == {f"γ {n}" for n in changes}
 
 
 # --- folders -------------------------------------------------------------------------------------

@@ -856,7 +856,7 @@ def test_the_command_prints_a_table_and_one_object() -> None:
 @pytest.mark.slow
 def test_the_chart_holds_every_speedup(asked_for_validated: Validation, tmp_path: Any) -> None:
     validated = asked_for_validated
-    axes = accuracy_chart(validated.points).axes[0]
+    axes = accuracy_chart(validated).axes[0]
     drawn = sum(np.size(line.get_xdata()) for line in axes.lines[1:])
     wanted = [
         one for one in validated.points if one.kind in {"speedup", "shape"} and one.measured <= 8

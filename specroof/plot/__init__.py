@@ -3,28 +3,43 @@
 from typing import Any
 
 from specroof.plot import _backend as _backend  # first, since it imports matplotlib
-from specroof.plot.batches import (
+from specroof.plot.bars import Bar, Fill, plot_bars
+from specroof.plot.curves import (
+    plot_acceptance,
     plot_best_draft_len_map,
     plot_by_batch,
     plot_draft_len_by_batch,
     plot_speedup_by_batch,
+    plot_speedup_by_draft_len,
     speedup_figures,
 )
-from specroof.plot.curves import plot_acceptance, plot_speedup_by_draft_len
+from specroof.plot.lines import Across, Line, Panel, plot_lines
 from specroof.plot.multiples import study_figures
 from specroof.plot.operations import plot_roofline, plot_time_per_op, plot_waterfall
-from specroof.plot.style import figure_bytes
+from specroof.plot.rows import plot_rows
+from specroof.plot.scatter import plot_predicted
+from specroof.plot.style import figure_bytes, line_key
 
 __all__ = [
+    "Across",
+    "Bar",
+    "Fill",
+    "Line",
+    "Panel",
     "figure_bytes",
+    "line_key",
     "plot_acceptance",
     "plot_adaptive",
+    "plot_bars",
     "plot_best_draft_len_map",
     "plot_breakeven",
     "plot_by_batch",
     "plot_draft_len_by_batch",
     "plot_frontier",
+    "plot_lines",
+    "plot_predicted",
     "plot_roofline",
+    "plot_rows",
     "plot_speedup_by_batch",
     "plot_speedup_by_draft_len",
     "plot_time_per_op",

@@ -1,20 +1,20 @@
-"""Speedup, and measured acceptance, against draft length."""
+"""Speedup curves: over draft lengths, over batch sizes, and over both axes of a grid."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+import matplotlib as mpl
 import numpy as np
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
+from matplotlib.image import AxesImage
+from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from specroof.acceptance.curve import Acceptance
 from specroof.arrays import Array
 from specroof.errors import OptionError
-from specroof.plot.labels import Label, place_labels
+from specroof.plot.lines import CROSS, RING, Across, Line, Panel, plot_lines
 from specroof.plot.style import (
     GREY,
     INK,
@@ -22,40 +22,25 @@ from specroof.plot.style import (
     context_name,
     curve_names,
     house_style,
+    line_key,
     look,
-    marks_every,
     new_chart,
-    plain_line,
-    position,
-    require_curves,
-    speedup_label,
-    speedup_limits,
+    short_number,
+    tick_at,
 )
-from specroof.units import plain_number
+from specroof.units import format_drafts, plain_number
 
 if TYPE_CHECKING:
     from specroof.speedup.result import SpeedupCurve
 
 #: With more lines than this the optima stand in the legend, where there is room.
 _MOST_LABELS: Final = 8
-
-
-@dataclass(frozen=True, eq=False)
-class _DraftRow:
-    """One curve at one context length and batch size."""
-
-    name: str
-    look: dict[str, Any]
-    draft_len: Array
-    speedup: Array
-    free_lunch: Array
-    best_draft_len: int
-    best_speedup: float
-    has_room: bool
-
-    @property
-    def optimum(self) -> str:
-        return f"γ* = {self.best_draft_len}, {self.best_speedup:.2f}x"
+_DASHES: Final[dict[str, Any]] = {"lw": 1.2, "dashes": (4, 2.5), "marker": ""}
+_NEAR: Final = 0.01
+_NO_ROOM: Final = "no room for drafts"
+_MOST_NUMBERS: Final = 150  # cells; the map of more is read by its colours
+_MOST_TICKS: Final = 16
+_FULL: Final = "#D9D9D9"  # cells of a map where drafts have no room
 
 
 @house_style()
@@ -66,7 +51,7 @@ def plot_speedup_by_draft_len(
     batch_index: int = 0,
     title: str | None = None,
 ) -> Figure:
-    """Draw speedup against draft length, a line for each drafter, its optimum marked.
+    """Draw speedup against draft length, a line for each drafter, its optimum in a ring.
 
     The dashed line of the same colour is the free lunch: the speedup if drafting and the
     verification of more than one position cost nothing, which is the tokens per round unless
@@ -79,155 +64,244 @@ def plot_speedup_by_draft_len(
     context_index, batch_index
         Which context length and batch size of each.
     title
-        What the curves have in common if None.
+        What the curves have in common, and the best speedup, if None.
 
     Raises
     ------
     OptionError
         Without curves, or if one has no such context length or batch size.
     """
-    require_curves(curves)
-    shared, rows = _rows(curves, context_index, batch_index)
-    chart = new_chart(shared if title is None else title, width=8, height=4.6)
+    shared, names = _names(curves, context_index, batch_index)
+    lines, best = list[Line](), list[tuple[float, int]]()
+    for i, (name, curve) in enumerate(zip(names, curves, strict=True)):
+        place = context_index, batch_index
+        if not curve.drafts_run[place]:
+            lines.append(Line(f"{name}: no room", np.array([]), np.array([])))
+            continue
+        drafts, gain = int(curve.best_draft_len[place]), float(curve.best_speedup[place])
+        optimum = f"γ* = {drafts}, {gain:.2f}x"
+        is_labelled = len(curves) <= _MOST_LABELS
+        lunch = {**_DASHES, "color": look(i)["color"], "alpha": 0.85}
+        lengths = curve.draft_len.astype(np.float64)
+        lines += [
+            Line("", lengths, curve.free_lunch[place], look=lunch),
+            Line(
+                name if is_labelled else f"{name}: {optimum}",
+                lengths,
+                curve.speedup[place],
+                notes={drafts: optimum} if is_labelled else {},
+                ringed=[drafts],
+            ),
+        ]
+        best.append((gain, -drafts))
+    if best:
+        gain, drafts = max(best)
+        shared += f"\nAt best {gain:.2f}x, with {format_drafts(-drafts)}"
+    counted = any(curve.request_lengths for curve in curves)
+    lunch_is = "every round costs a plain step" if counted else "speedup = tokens per round"
+    return plot_lines(
+        [Panel(_speedup_label("Speedup", curves), lines, "speedup")],
+        shared if title is None else title,
+        Across("Draft length γ (tokens per sequence and round)", "whole"),
+        keys=[
+            line_key("optimum γ*", **RING),
+            line_key(f"free lunch: {lunch_is}", color=GREY, **_DASHES),
+        ],
+    )
+
+
+@house_style()
+def plot_by_batch(
+    curves: "Sequence[SpeedupCurve]",
+    *,
+    context_index: int = 0,
+    title: str | None = None,
+    of: Sequence[str] = ("speedup", "draft_len"),
+) -> Figure:
+    """Draw best speedup above best draft length, both against the batch size.
+
+    The band holds the draft lengths within 1% of the best.
+
+    Parameters
+    ----------
+    curves
+        From `speedup_curve`; the legend names what they differ in.
+    context_index
+        Which context length of each.
+    title
+        What the curves have in common, and the range of speedups, if None.
+    of
+        The panels, from above.
+
+    Raises
+    ------
+    OptionError
+        Without curves, or if one has no such context length.
+    """
+    shared, names = _names(curves, context_index)
+    lines: dict[str, list[Line]] = {"speedup": [], "draft_len": []}
+    for name, curve in zip(names, curves, strict=True):
+        ascending = np.argsort(curve.batch_size, kind="stable")
+        batches, room = curve.batch_size[ascending], curve.drafts_run[context_index, ascending]
+        # A speedup of 1 would say that drafts without room do not pay.
+        best, gain, shortest, longest = (
+            np.where(room, values[context_index, ascending], np.nan)
+            for values in (curve.best_draft_len, curve.best_speedup, *curve.near_best(_NEAR))
+        )
+        lines["speedup"].append(Line(name, batches, gain, missing=batches[~room]))
+        lines["draft_len"].append(Line(name, batches, best, shortest, longest))
+    gains = np.concatenate([line.y for line in lines["speedup"]])
+    if np.isfinite(gains).any():
+        shared += f"\nBest speedup from {np.nanmin(gains):.2f}x to {np.nanmax(gains):.2f}x"
+    keys: dict[str, Any] = {
+        "draft_len": Patch(
+            color=GREY, alpha=0.25, lw=0, label=f"drafts within {_NEAR:.0%} of the best"
+        )
+    }
+    if np.isnan(gains).any():
+        keys["speedup"] = line_key(_NO_ROOM, **CROSS, color=GREY)
+    panels = {
+        "speedup": Panel(_speedup_label("Best speedup", curves), lines["speedup"], "speedup"),
+        "draft_len": Panel("Best draft length γ (tokens)", lines["draft_len"], "whole"),
+    }
+    return plot_lines(
+        [panels[name] for name in of],
+        shared if title is None else title,
+        Across("Batch size (sequences)", "loads"),
+        keys=[keys[name] for name in of if name in keys],
+    )
+
+
+def plot_speedup_by_batch(curves: "Sequence[SpeedupCurve]", **more: Any) -> Figure:
+    """Draw the upper panel of `plot_by_batch`, which takes the same."""
+    return plot_by_batch(curves, **more, of=("speedup",))
+
+
+def plot_draft_len_by_batch(curves: "Sequence[SpeedupCurve]", **more: Any) -> Figure:
+    """Draw the lower panel of `plot_by_batch`, which takes the same."""
+    return plot_by_batch(curves, **more, of=("draft_len",))
+
+
+def _names(
+    curves: "Sequence[SpeedupCurve]", context_index: int, batch_index: int | None = None
+) -> tuple[str, list[str]]:
+    """Return the words that all curves share at these places, and a name of each.
+
+    Raises
+    ------
+    OptionError
+        Without curves, or if one has no such place.
+    """
+    if not curves:
+        message = "curves is empty; allowed: one or more"
+        raise OptionError(message)
+    points = list[Mapping[str, str]]()
+    for curve in curves:
+        _check_place("context_index", context_index, curve.context_len)
+        point = {"context": context_name(curve, context_index)}
+        if batch_index is not None:
+            _check_place("batch_index", batch_index, curve.batch_size)
+            point = {"batch": f"batch {plain_number(curve.batch_size[batch_index])}", **point}
+        points.append(point)
+    return curve_names(curves, points)
+
+
+def _check_place(name: str, index: int, axis: Array) -> None:
+    if not -len(axis) <= index < len(axis):
+        message = f"{name} is {index}; allowed: from 0 to {len(axis) - 1}"
+        raise OptionError(message)
+
+
+def _speedup_label(what: str, curves: "Sequence[SpeedupCurve]") -> str:
+    """Return the name of an axis of speedups, which says where prefills are counted."""
+    is_counted = any(curve.request_lengths for curve in curves)
+    return f"{what} over plain decoding" + ",\nprefills counted in both" * is_counted + " (×)"
+
+
+# --- batch x context ---------------------------------------------------------------------------
+
+
+@house_style()
+def plot_best_draft_len_map(curve: "SpeedupCurve", *, title: str | None = None) -> Figure:
+    """Draw the best draft length over batch size and context length, as a heat map.
+
+    Parameters
+    ----------
+    curve
+        From `speedup_curve`, over a list of batch sizes and of context lengths.
+    title
+        Model, hardware, engine and drafter, and the range of lengths, if None.
+    """
+    room = curve.drafts_run
+    best = np.ma.MaskedArray(curve.best_draft_len, mask=~room)
+    known = curve.best_draft_len[room]
+    highest = int(known.max(initial=0))
+    lowest = int(known.min(initial=highest))
+    if title is None:
+        shared, names = curve_names([curve], [{}])
+        title = f"{shared}\ndrafter: {names[0]}\nBest draft length from {lowest} to {highest}"
+    rows, columns = best.shape
+    chart = new_chart(
+        title,
+        width=float(np.clip(2.6 + 0.46 * columns, 6, 11)),
+        height=float(np.clip(1.6 + 0.36 * rows, 3, 8)),
+    )
     axes = chart.add_subplot()
-    plain = plain_line(axes)
-    for i, row in enumerate(rows):
-        _draw(axes, row, twins=[other for other in rows if _same_line(row, other)], order=i)
-    longest = max(float(row.draft_len[np.isfinite(row.speedup)].max(initial=0)) for row in rows)
-    axes.set_xlim(-0.03 * max(longest, 1), 1.04 * max(longest, 1))
-    axes.set_ylim(speedup_limits([row.speedup for row in rows]))
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=17, integer=True, min_n_ticks=1))
-    axes.set_xlabel("Draft length γ (tokens per sequence and round)")
-    axes.set_ylabel(speedup_label("Speedup", curves))
-    add_legend(chart, [*_legend(rows, free_lunch=_free_lunch(curves)), plain])
-    place_labels(chart, axes, _optima(rows) if len(rows) <= _MOST_LABELS else [])
+    axes.grid(visible=False)
+    image = axes.imshow(
+        best,
+        cmap=mpl.colormaps["viridis"].resampled(highest - lowest + 1),
+        vmin=lowest - 0.5,
+        vmax=highest + 0.5,
+        aspect="auto",
+        origin="lower",
+        interpolation="nearest",
+    )
+    ticks = MaxNLocator(nbins=9, integer=True, min_n_ticks=1)
+    chart.colorbar(image, label="Best draft length γ (tokens)", ticks=ticks)
+    if best.size <= _MOST_NUMBERS and columns <= _MOST_TICKS + 4:
+        _write_numbers(axes, image, best)
+    for axis, values in ((axes.xaxis, curve.batch_size), (axes.yaxis, curve.context_len)):
+        step = -(-len(values) // _MOST_TICKS)
+        texts = [short_number(value) for value in values[::step].tolist()]
+        tick_at(axis, np.arange(0, len(values), step), texts)
+    axes.set_xlabel("Batch size (sequences)")
+    axes.set_ylabel("Context length (tokens)")
+    if not room.all():
+        axes.set_facecolor(_FULL)
+        add_legend(chart, [Patch(color=_FULL, label=_NO_ROOM)])
     return chart
 
 
-def _rows(
-    curves: "Sequence[SpeedupCurve]", context_index: int, batch_index: int
-) -> tuple[str, list[_DraftRow]]:
-    """Return the words that all curves share, and each curve at its operating point."""
-    places = [
-        (
-            position("context_index", context_index, curve.context_len),
-            position("batch_index", batch_index, curve.batch_size),
-        )
-        for curve in curves
-    ]
-    points = [
-        {
-            "batch": f"batch {plain_number(curve.batch_size[batch])}",
-            "context": context_name(curve, context),
-        }
-        for curve, (context, batch) in zip(curves, places, strict=True)
-    ]
-    shared, names = curve_names(curves, points)
-    return shared, [
-        _DraftRow(
-            name=name,
-            look=look(i),
-            draft_len=curve.draft_len.astype(np.float64),
-            speedup=curve.speedup[place],
-            free_lunch=curve.free_lunch[place],
-            best_draft_len=int(curve.best_draft_len[place]),
-            best_speedup=float(curve.best_speedup[place]),
-            has_room=bool(curve.drafts_run[place]),
-        )
-        for i, (name, curve, place) in enumerate(zip(names, curves, places, strict=True))
-    ]
+def _write_numbers(axes: Axes, image: AxesImage, best: "np.ma.MaskedArray[Any, Any]") -> None:
+    # Rec. 709 luma: dark cells take light numbers.
+    luma = np.asarray(image.to_rgba(best))[..., :3] @ [0.2126, 0.7152, 0.0722]
+    for row, column in np.argwhere(~np.ma.getmaskarray(best)):
+        color = INK if luma[row, column] > 0.5 else "white"
+        axes.text(column, row, f"{best[row, column]}", ha="center", va="center", color=color)
 
 
-def _same_line(row: _DraftRow, other: _DraftRow) -> bool:
-    return row.speedup.shape == other.speedup.shape and np.allclose(
-        row.speedup, other.speedup, rtol=1e-3, equal_nan=True
-    )
-
-
-def _draw(axes: Axes, row: _DraftRow, *, twins: list[_DraftRow], order: int) -> None:
-    """Draw the free lunch, the speedup and the optimum of one row, if its drafts have room.
-
-    Rows that cannot be told apart share out the marks among them.
-    """
-    if not row.has_room:
-        return
-    color = row.look["color"]
-    axes.plot(row.draft_len, row.free_lunch, color=color, lw=1.2, dashes=(4, 2.5), alpha=0.85)
-    axes.plot(
-        row.draft_len,
-        row.speedup,
-        **row.look,
-        markevery=marks_every(len(row.draft_len), rank=twins.index(row), of=len(twins)),
-        zorder=3 + 0.01 * order,
-    )
-    axes.plot(
-        row.best_draft_len,
-        row.best_speedup,
-        **row.look,
-        markersize=11,
-        markeredgecolor=INK,
-        markeredgewidth=1.2,
-        linestyle="none",
-        zorder=4 + 0.01 * order,
-    )
-
-
-def _free_lunch(curves: "Sequence[SpeedupCurve]") -> str:
-    """Return the meaning of the dashed lines."""
-    if any(curve.request_lengths for curve in curves):
-        return "free lunch: every round costs a plain step"
-    return "free lunch: speedup = tokens per round"
-
-
-def _legend(rows: Sequence[_DraftRow], *, free_lunch: str) -> list[Artist]:
-    """Return handles: a line for each row, then what dashes mean."""
-    many = len(rows) > _MOST_LABELS
-    optima = [
-        f": {row.optimum}" if row.has_room and many else "" if row.has_room else ": no room"
-        for row in rows
-    ]
-    return [
-        *(
-            Line2D([], [], **row.look, label=row.name + optimum)
-            for row, optimum in zip(rows, optima, strict=True)
-        ),
-        Line2D([], [], color=GREY, lw=1.2, dashes=(4, 2.5), label=free_lunch),
-    ]
-
-
-def _optima(rows: Sequence[_DraftRow]) -> list[Label]:
-    """Return a label for each optimum; equal ones share one."""
-    found: dict[str, list[_DraftRow]] = {}
-    drawn = [row for row in rows if row.has_room]
-    for row in sorted(drawn, key=lambda row: (-row.best_speedup, row.best_draft_len)):
-        found.setdefault(row.optimum, []).append(row)
-    return [
-        Label(
-            x=same[0].best_draft_len,
-            y=same[0].best_speedup,
-            text=f"{text} ({len(same)} lines)" if len(same) > 1 else text,
-            color=INK if len(same) > 1 else same[0].look["color"],
-        )
-        for text, same in found.items()
-    ]
+def speedup_figures(curves: "Sequence[SpeedupCurve]") -> dict[str, Figure]:
+    """Return the charts that a grid can show, by the endings of their files; the first has none."""
+    figures = {"": plot_speedup_by_draft_len(curves)}
+    if len(curves[0].batch_size) > 1:
+        figures["-by-batch"] = plot_by_batch(curves)
+    if len(curves[0].context_len) > 1:
+        figures["-map"] = plot_best_draft_len_map(curves[0])
+    return figures
 
 
 # --- Measured acceptance: survival and tokens per round against the depth of the draft ------------
 
 #: A fitted law has no end; it is drawn this much further than what was measured.
 _BEYOND: Final = 1.5
-_LABELS: Final = (
-    "First γ drafts all accepted (share of rounds)",
-    "Tokens per round (bonus token included)",
-)
 
 
-@house_style()
 def plot_acceptance(
     curves: Sequence[tuple[str, Acceptance]],
     *,
     fits: Sequence[tuple[str, Acceptance]] = (),
-    title: str = "Measured acceptance",
+    title: str | None = None,
 ) -> Figure:
     """Draw survival and tokens per round against draft length, a line for each curve.
 
@@ -238,32 +312,33 @@ def plot_acceptance(
     fits
         Laws to draw dashed, past that depth too.
     title
-        Of the chart.
+        The most tokens per round that were measured if None.
 
     Raises
     ------
     OptionError
         Without curves, or for an endless curve.
     """
-    depths = [curve.max_draft_len for _, curve in curves]
-    if not depths or None in depths:
+    depths = [curve.max_draft_len for _, curve in curves if curve.max_draft_len is not None]
+    if not depths or len(depths) < len(curves):
         message = "curves is empty, or holds one without end; allowed: one or more measured curves"
         raise OptionError(message)
-    deepest = max(depth for depth in depths if depth is not None)
-    chart = new_chart(title, width=9, height=4)
-    axes = chart.subplots(1, 2)
-    handles: list[Artist] = []
+    panels: dict[str, list[Line]] = {"survival": [], "tokens_per_round": []}
     for i, (name, curve) in enumerate((*curves, *fits)):
-        depth = curve.max_draft_len or int(np.ceil(_BEYOND * deepest))
-        drafts = np.arange(depth + 1)
-        style = look(i) | ({"marker": "", "ls": "--"} if i >= len(curves) else {})
-        for panel, values in zip(axes, (curve.survival, curve.tokens_per_round), strict=True):
-            panel.plot(drafts, values(drafts), **style)
-        handles.append(Line2D([], [], label=name, **style))
-    for panel, label in zip(axes, _LABELS, strict=True):
-        panel.set_xlabel("Draft length γ")
-        panel.set_ylabel(label)
-        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes[0].set_ylim(0, 1.03)
-    add_legend(chart, handles)
-    return chart
+        depth = curve.max_draft_len or int(np.ceil(_BEYOND * max(depths)))
+        drafts = np.arange(depth + 1.0)
+        style = {"marker": "", "ls": "--"} if i >= len(curves) else {}
+        for panel, lines in panels.items():
+            lines.append(Line(name, drafts, getattr(curve, panel)(drafts), look=style))
+    measured = panels["tokens_per_round"][: len(curves)]
+    most = max(measured, key=lambda line: line.y[-1])
+    found = f"Measured acceptance: up to {most.y[-1]:.2f} tokens per round"
+    return plot_lines(
+        [
+            Panel("First γ drafts all accepted (share of rounds)", panels["survival"]),
+            Panel("Tokens per round (bonus token included)", panels["tokens_per_round"]),
+        ],
+        f"{found} with {format_drafts(most.x[-1])}" if title is None else title,
+        Across("Draft length γ", "whole"),
+        columns=2,
+    )

@@ -12,16 +12,15 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import ListedColormap, LogNorm
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from specroof.arrays import Array
+from specroof.plot.lines import Line, Panel, draw_panel, looks_of, plain_key
 from specroof.plot.style import (
-    GREY,
     add_legend,
     engine_name,
     house_style,
-    look,
+    line_key,
     new_chart,
     short_number,
     tick_at,
@@ -136,28 +135,42 @@ def _lines_chart(page: _Page) -> Figure:
             if first.is_by_rate
             else f"batch {first.batch_size[0]:.3g}"
         )
-    chart, panels = _panels(page, f"Best speedup over plain decoding, {at}")
-    for overview in page.overviews:
-        if overview.drafter not in drafters:
-            continue
-        index = drafters.index(overview.drafter)
-        speedup = _with_drafts(overview)
-        x = overview.batch_size if by_batch else overview.context_len
-        y = speedup[overview.context_len.size // 2] if by_batch else speedup[:, 0]
-        panels[overview.model, _setup(overview)].plot(x, y, **look(index), ms=3, lw=1.2)
-    for axes in panels.values():
-        axes.axhline(1, color=GREY, lw=1, ls=":")
+    chart, panels = _panels(page, f"Best speedup over plain decoding, {at}: {_most(page)}")
+    looks = looks_of(drafters)
+    for (model, setup), axes in panels.items():
+        lines = []
+        for overview in page.panel(model, setup):
+            x = overview.batch_size if by_batch else overview.context_len
+            gain = _with_drafts(overview)
+            y = gain[overview.context_len.size // 2] if by_batch else gain[:, 0]
+            if overview.drafter in drafters:
+                lines.append(Line(overview.drafter, x, y, look={"ms": 3, "lw": 1.2}))
+        draw_panel(axes, Panel(axes.get_ylabel(), lines, "speedup"), looks)
+        axes.yaxis.label.set_fontsize("x-small")
+        axes.autoscale(axis="y")
         axes.set_yscale("log", base=2)
         axes.set_xscale("log" if by_batch else "linear", **({"base": 2} if by_batch else {}))
         _scale_ticks(axes, first.batch_size if by_batch else first.context_len)
     load = "Requests/s" if first.is_by_rate else "Batch size (sequences)"
     _label_x(panels, load if by_batch else "Context length (tokens)")
     chart.supylabel("Best speedup (×)")
-    handles = [*_handles(drafters), Line2D([], [], color=GREY, ls=":", label="plain decoding")]
+    handles: list[Artist] = [
+        line_key(wrapped(drafter), **looks[drafter], ms=4) for drafter in drafters
+    ]
+    handles.append(plain_key())
     if any((overview.drafts_run == 0).any() for overview in page.overviews):
-        handles.append(Line2D([], [], ls="", label="a line ends where drafts have no room"))
+        handles.append(line_key("a line ends where drafts have no room", ls=""))
     add_legend(chart, handles)
     return chart
+
+
+def _highest(overviews: "Sequence[Overview]") -> float:
+    return max(float(np.nan_to_num(overview.best_speedup).max()) for overview in overviews)
+
+
+def _most(page: _Page) -> str:
+    """Return the best speedup of a page in words."""
+    return f"up to {_highest(page.overviews):.2f}x"
 
 
 def _with_drafts(overview: "Overview") -> Array:
@@ -175,26 +188,17 @@ def _label_x(panels: Mapping[tuple[str, str], Axes], text: str) -> None:
 
 def _drafters(page: _Page) -> list[str]:
     """Return the drafters that are drawn: of many, those that gain most."""
-    gains = {
-        drafter: max(float(np.nan_to_num(overview.best_speedup).max()) for overview in members)
-        for drafter, members in _grouped(page.overviews, lambda overview: overview.drafter).items()
-    }
+    groups = _grouped(page.overviews, lambda overview: overview.drafter)
+    gains = {drafter: _highest(members) for drafter, members in groups.items()}
     best = sorted(gains, key=lambda drafter: -gains[drafter])[:_MOST_LINES]
     return [drafter for drafter in gains if drafter in best]
-
-
-def _handles(drafters: Sequence[str]) -> list[Artist]:
-    return [
-        Line2D([], [], **look(index), ms=4, label=wrapped(drafter))
-        for index, drafter in enumerate(drafters)
-    ]
 
 
 @house_style()
 def _maps_chart(page: _Page) -> Figure:
     """Draw the best speedup of one drafter over batch sizes and context lengths."""
-    chart, panels = _panels(page, f"Best speedup of {page.overviews[0].drafter}")
-    highest = max(float(np.nan_to_num(overview.best_speedup).max()) for overview in page.overviews)
+    chart, panels = _panels(page, f"Best speedup of {page.overviews[0].drafter}: {_most(page)}")
+    highest = _highest(page.overviews)
     norm = LogNorm(1, max(highest, 1.01))
     colors = mpl.colormaps["viridis"]
     greys = ListedColormap([_NO_DRAFTS, _NO_ROOM])

@@ -9,14 +9,14 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import EngFormatter, MaxNLocator, NullFormatter
+from matplotlib.ticker import EngFormatter, NullFormatter
 
 from specroof.errors import OptionError
 from specroof.latency.pass_seconds import PassLatency
+from specroof.plot.bars import Bar, Fill, plot_bars
 from specroof.plot.labels import Label, place_labels
-from specroof.plot.style import COLORS, GREY, INK, add_legend, house_style, new_chart
+from specroof.plot.style import COLORS, GREY, INK, add_legend, house_style, line_key, new_chart
 from specroof.units import format_seconds, format_si
 
 if TYPE_CHECKING:
@@ -40,20 +40,12 @@ _KIND_COLORS: Final = {
 }
 _BOUND_MARKERS: Final = {"memory": "o", "compute": "s"}
 _BOUND_FILLS: Final = {
-    "memory": (_BLUE, ""),
-    "compute": (_ORANGE, "///"),
-    "communication": (_GREEN, "..."),
-    "overhead": (_BLACK, ""),
-    "pipeline": (_GREY, "\\\\\\"),
-    "others": (_GREY, ""),
-}
-_BOUND_NAMES: Final = {
-    "memory": "memory bound",
-    "compute": "compute bound",
-    "communication": "collectives between devices",
-    "overhead": "overhead of the engine",
-    "pipeline": "other micro-batches in the slowest stage",
-    "others": "small operations together",
+    "memory": Fill("memory bound", _BLUE),
+    "compute": Fill("compute bound", _ORANGE, "///"),
+    "communication": Fill("collectives between devices", _GREEN, "..."),
+    "overhead": Fill("overhead of the engine", _BLACK),
+    "pipeline": Fill("other micro-batches in the slowest stage", _GREY, "\\\\\\"),
+    "others": Fill("small operations together", _GREY),
 }
 _ROOF_LINES: Final = ("-", "--", "-.", ":")
 
@@ -151,23 +143,26 @@ def plot_roofline(
     """
     ops = [op for op in _ops(latency, devices) if min(op.flops, op.memory_bytes, op.seconds) > 0]
     roofs = _roofs(ops, flops_per_s)
-    chart = new_chart(title, width=8.5, height=5.2)
+    total_s = _seconds(_ops(latency)) + sum(_extra_s(latency).values())
+    longest = max(ops, key=lambda op: op.seconds)
+    bound = _BOUND_FILLS[longest.bound].label
+    found = f"{longest.name} takes {longest.seconds / total_s:.1%} of the time, {bound}"
+    chart = new_chart(f"{title}\n{found}", width=8.5, height=5.2)
     axes = chart.add_subplot(xscale="log", yscale="log")
     axes.set_xlim(*_span([op.intensity for op in ops], max(roofs.values()) / memory_bytes_per_s))
     axes.set_ylim(*_span([op.flops_per_s for op in ops], max(roofs.values())))
     handles = _draw_roofs(axes, roofs, memory_bytes_per_s)
-    total_s = _seconds(_ops(latency)) + sum(_extra_s(latency).values())
     places = _places(ops)
     for place in places:
         _draw_place(axes, place, total_s)
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    axes.yaxis.set_major_formatter(EngFormatter(sep=""))
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(EngFormatter(sep=""))
+        axis.set_minor_formatter(NullFormatter())
     axes.set_xlabel("Arithmetic intensity (FLOP per byte moved)")
     axes.set_ylabel("Attained on each device (FLOP/s)")
-    labelled, others = places[:_MOST_LABELS], places[_MOST_LABELS:]
-    add_legend(chart, [*handles, *_mark_handles(ops), *_others_handle(others, total_s)])
+    labelled = places[:_MOST_LABELS]
+    others = [op for place in places[_MOST_LABELS:] for op in place]
+    add_legend(chart, [*handles, *_mark_handles(ops, others, total_s)])
     most = max(3, _MOST_NAMES // len(labelled))
     place_labels(
         chart, axes, [_place_label(place, most=most, total_s=total_s) for place in labelled]
@@ -223,13 +218,13 @@ def _draw_roofs(axes: Axes, roofs: Mapping[str, float], memory_bytes_per_s: floa
     slope = np.array([left, ridge])
     axes.plot(slope, slope * memory_bytes_per_s, color=GREY, lw=1.6)
     handles: list[Artist] = [
-        Line2D([], [], color=GREY, label=f"memory: {format_si(memory_bytes_per_s, 'B/s')}")
+        line_key(f"memory: {format_si(memory_bytes_per_s, 'B/s')}", color=GREY)
     ]
     for i, (dtype, peak) in enumerate(roofs.items()):
         style = _ROOF_LINES[i % len(_ROOF_LINES)]
         axes.plot([peak / memory_bytes_per_s, right], [peak, peak], color=INK, lw=1.6, ls=style)
         text = f"{dtype}: {format_si(peak, 'FLOP/s')}"
-        handles.append(Line2D([], [], color=INK, lw=1.6, ls=style, label=text))
+        handles.append(line_key(text, color=INK, lw=1.6, ls=style))
     return handles
 
 
@@ -256,36 +251,25 @@ def _mark_area(ops: Iterable[_Op], total_s: float) -> float:
     return 12 + 800 * _seconds(ops) / total_s
 
 
-def _mark_handles(ops: Sequence[_Op]) -> list[Artist]:
-    """Return a legend of the marks' colours and shapes."""
+def _mark_handles(ops: Sequence[_Op], others: Sequence[_Op], total_s: float) -> list[Artist]:
+    """Return a legend of the marks' colours and shapes, and what has no label."""
     kinds = dict.fromkeys(op.kind for op in ops)
-    bounds = dict.fromkeys(op.bound for op in ops)
-    return [
-        *(_patch(_KIND_COLORS.get(kind, GREY), label=kind) for kind in kinds),
-        *(
-            _point(_BOUND_MARKERS[bound], size=8, label=_BOUND_NAMES[bound])
-            for bound in _BOUND_MARKERS
-            if bound in bounds
-        ),
+    bounds = {op.bound for op in ops}
+    names = [
+        Patch(facecolor=_KIND_COLORS.get(kind, GREY), edgecolor=INK, lw=0.8, label=kind)
+        for kind in kinds
     ]
-
-
-def _others_handle(others: Sequence[Sequence[_Op]], total_s: float) -> list[Artist]:
-    if not others:
-        return []
-    count = len({op.name for place in others for op in place})
-    share = sum(_seconds(place) for place in others) / total_s
-    return [_point("o", size=4, label=f"not labelled: {count} others, {share:.1%} of the time")]
-
-
-def _patch(color: str, *, label: str, hatch: str = "") -> Artist:
-    return Patch(facecolor=color, edgecolor=INK, lw=0.8, hatch=hatch, label=label)
-
-
-def _point(marker: str, *, size: float, label: str) -> Artist:
-    return Line2D(
-        [], [], ls="none", marker=marker, ms=size, mfc="white", mec=INK, mew=1.0, label=label
-    )
+    points = {
+        _BOUND_FILLS[bound].label: (marker, 8)
+        for bound, marker in _BOUND_MARKERS.items()
+        if bound in bounds
+    }
+    if others:
+        count, share = len({op.name for op in others}), _seconds(others) / total_s
+        points[f"not labelled: {count} others, {share:.1%} of the time"] = "o", 4
+    look = {"ls": "none", "mfc": "white", "mec": INK, "mew": 1.0}
+    shapes = [line_key(text, marker=m, ms=ms, **look) for text, (m, ms) in points.items()]
+    return [*names, *shapes]
 
 
 def _place_label(place: Sequence[_Op], *, most: int, total_s: float) -> Label:
@@ -302,20 +286,12 @@ def _place_label(place: Sequence[_Op], *, most: int, total_s: float) -> Label:
     )
 
 
-# --- time per operation ------------------------------------------------------------------------
+# --- bars ----------------------------------------------------------------------------------------
 
 _MOST_BARS: Final = 16
 _SMALL: Final = 0.005  # of the time; what takes less goes to the others
 
 
-@dataclass(frozen=True)
-class _Bar:
-    name: str
-    bound: str
-    seconds: float
-
-
-@house_style()
 def plot_time_per_op(latency: PassLatency, *, title: str) -> Figure:
     """Draw the seconds of each operation of a pass as bars, longest first.
 
@@ -331,84 +307,40 @@ def plot_time_per_op(latency: PassLatency, *, title: str) -> Figure:
     OptionError
         If `latency` holds more than one pass, or none.
     """
-    bars = _bars(latency)
-    total_s = sum(bar.seconds for bar in bars)
-    chart = new_chart(
-        f"{title}\n{_time_note(float(np.sum(latency.total_s)), total_s)}",
-        width=8,
-        height=1.1 + 0.29 * len(bars),
-    )
-    axes = chart.add_subplot()
-    axes.grid(visible=False, axis="y")
-    for row, bar in enumerate(bars):
-        color, hatch = _BOUND_FILLS[bar.bound]
-        axes.barh(row, bar.seconds, color=color, hatch=hatch, edgecolor=INK, lw=0.6, height=0.72)
-        share = bar.seconds / total_s if total_s else 0.0
-        axes.annotate(
-            f"{format_seconds(bar.seconds)}, {share:.1%}",
-            (bar.seconds, row),
-            xytext=(4, 0),
-            textcoords="offset points",
-            va="center",
-        )
-    longest = max(bar.seconds for bar in bars)
-    axes.set_xlim(0, 1.34 * longest if longest else 1.0)
-    axes.set_ylim(len(bars) - 0.4, -0.6)
-    axes.set_yticks(range(len(bars)), [bar.name for bar in bars])
-    axes.tick_params(axis="y", length=0)
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=6))
-    axes.xaxis.set_major_formatter(EngFormatter(unit="s"))
-    axes.set_xlabel("Time on each device")
-    add_legend(chart, _bound_handles(bars))
-    return chart
-
-
-def _bars(latency: PassLatency) -> list[_Bar]:
-    """Return a bar for each name and bound, the longest first, what is small at the end."""
     seconds: dict[tuple[str, str], float] = {}
     for op in _ops(latency):
-        key = op.name, op.bound
-        seconds[key] = seconds.get(key, 0.0) + op.seconds
-    for name, spent_s in _extra_s(latency).items():
-        if spent_s > 0:
-            seconds[name, name] = spent_s
-    bars = [_Bar(name, bound, spent_s) for (name, bound), spent_s in seconds.items()]
-    bars.sort(key=lambda bar: -bar.seconds)
-    least = _SMALL * sum(seconds.values())
-    shown = [bar for bar in bars[:_MOST_BARS] if bar.seconds >= least]
-    others = bars[len(shown) :]
-    if len(others) < 2:
-        return bars
-    return [*shown, _Bar(f"{len(others)} others", "others", sum(bar.seconds for bar in others))]
-
-
-def _time_note(pass_s: float, bars_s: float) -> str:
-    text = f"the pass takes {format_seconds(pass_s)}"
-    if pass_s < bars_s * (1 - 1e-6):
-        text += (
-            f"; the bars add up to {format_seconds(bars_s)}, "
+        seconds[op.name, op.bound] = seconds.get((op.name, op.bound), 0.0) + op.seconds
+    seconds |= {(name, name): spent_s for name, spent_s in _extra_s(latency).items() if spent_s > 0}
+    total_s, pass_s = sum(seconds.values()), float(np.sum(latency.total_s))
+    longest = sorted(seconds.items(), key=lambda bar: -bar[1])
+    n_small = sum(spent_s < _SMALL * total_s for _, spent_s in longest)
+    shown = longest[: min(_MOST_BARS, len(longest) - n_small)]
+    others = longest[len(shown) :]
+    if len(others) > 1:
+        name = f"{len(others)} others"
+        longest = [*shown, ((name, "others"), sum(spent_s for _, spent_s in others))]
+    note = f"the pass takes {format_seconds(pass_s)}"
+    if pass_s < total_s * (1 - 1e-6):
+        note += (
+            f"; the bars add up to {format_seconds(total_s)}, "
             "since arithmetic and memory are taken to overlap"
         )
-    return text
-
-
-def _bound_handles(bars: Sequence[_Bar]) -> list[Artist]:
-    bounds = {bar.bound for bar in bars}
-    return [
-        _patch(color, label=_BOUND_NAMES[bound], hatch=hatch)
-        for bound, (color, hatch) in _BOUND_FILLS.items()
-        if bound in bounds
+    bars = [
+        Bar(
+            name,
+            {bound: spent_s},
+            f"{format_seconds(spent_s)}, {spent_s / total_s if total_s else 0.0:.1%}",
+        )
+        for (name, bound), spent_s in longest
     ]
+    return plot_bars(bars, _BOUND_FILLS, f"{title}\n{note}", "Time on each device", unit="s")
 
 
-# --- a round of speculation against a plain step -------------------------------------------------
-
-_TOTAL, _ADDED, _SAVED = COLORS[:3]
 #: Parts below this share of the round are drawn, but not written about.
 _UNLABELLED: Final = 0.002
+_PART_FILLS: Final = {name: Fill("") for name in ("whole", "more", "less")}
 
 
-@house_style()
 def plot_waterfall(parts: "RoundParts", *, title: str) -> Figure:
     """Draw the parts that a round adds to a plain step, bar by bar, and the worth of its tokens.
 
@@ -419,35 +351,14 @@ def plot_waterfall(parts: "RoundParts", *, title: str) -> Figure:
     title
         Of what.
     """
-    added = sorted(parts.added_s.items(), key=lambda part: -part[1])
-    bars = [("plain step", 0.0, parts.decode_s, _TOTAL)]
+    bars = [Bar("plain step", {"whole": parts.decode_s}, format_seconds(parts.decode_s))]
     place = parts.decode_s
-    for name, seconds in added:
-        bars.append((name, place, seconds, _ADDED if seconds > 0 else _SAVED))
+    for name, seconds in sorted(parts.added_s.items(), key=lambda part: -part[1]):
+        is_told = abs(seconds) > _UNLABELLED * parts.round_s
+        text = format_seconds(seconds) if is_told else ""
+        bars.append(Bar(name, {"more" if seconds > 0 else "less": seconds}, text, place))
         place += seconds
-    bars.append(("round", 0.0, parts.round_s, _TOTAL))
-    worth_s = parts.tokens_per_round * parts.decode_s
-    chart = new_chart(title, width=8, height=1.2 + 0.31 * len(bars))
-    axes = chart.add_subplot()
-    axes.grid(visible=False, axis="y")
-    for row, (_, start, seconds, color) in enumerate(bars):
-        axes.barh(row, seconds, left=start, color=color, edgecolor=INK, lw=0.6, height=0.7)
-        if abs(seconds) > _UNLABELLED * parts.round_s:
-            axes.annotate(
-                format_seconds(seconds),
-                (max(start, start + seconds), row),
-                xytext=(4, 0),
-                textcoords="offset points",
-                va="center",
-                bbox={"boxstyle": "square,pad=0.1", "fc": "white", "ec": "none"},
-            )
-    axes.axvline(worth_s, color=GREY, ls="--", lw=1.4)
-    axes.set_xlim(0, 1.16 * max(worth_s, place, parts.round_s))
-    axes.set_ylim(len(bars) - 0.4, -0.6)
-    axes.set_yticks(range(len(bars)), [name for name, *_ in bars])
-    axes.tick_params(axis="y", length=0)
-    axes.xaxis.set_major_formatter(EngFormatter(unit="s"))
-    axes.set_xlabel("Time")
-    label = f"{parts.tokens_per_round:.2f} plain steps: the worth of the round's tokens"
-    add_legend(chart, [Line2D([], [], color=GREY, ls="--", lw=1.4, label=label)])
-    return chart
+    bars.append(Bar("round", {"whole": parts.round_s}, format_seconds(parts.round_s)))
+    worth = f"{parts.tokens_per_round:.2f} plain steps: the worth of the round's tokens"
+    limit = parts.tokens_per_round * parts.decode_s, worth
+    return plot_bars(bars, _PART_FILLS, title, "Time", unit="s", limit=limit)

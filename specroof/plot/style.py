@@ -15,11 +15,10 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
-from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter, ScalarFormatter
+from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
 from specroof.arrays import Array
-from specroof.errors import OptionError, OutputError
+from specroof.errors import OutputError
 from specroof.units import plain_number
 
 if TYPE_CHECKING:
@@ -109,11 +108,6 @@ def new_chart(title: str, *, width: float, height: float) -> Chart:
     return chart
 
 
-def color_key(color: str, label: str) -> Patch:
-    """Return an entry of a legend: a patch of a color."""
-    return Patch(color=color, label=label)
-
-
 def line_key(label: str, **settings: Any) -> Line2D:
     """Return an entry of a legend: a line with the settings of those that it stands for."""
     return Line2D([], [], label=label, **settings)
@@ -122,8 +116,10 @@ def line_key(label: str, **settings: Any) -> Line2D:
 def add_legend(chart: Figure, handles: Sequence[Artist]) -> None:
     """Put a legend below the axes, where it hides nothing, and make room for it.
 
-    It gets as many columns as fit beside each other.
+    It gets as many columns as fit beside each other; there is none without handles.
     """
+    if not handles:
+        return
     texts = [str(handle.get_label()) for handle in handles]
     letters = max(len(line) for text in texts for line in text.splitlines())
     width, height = chart.get_size_inches()
@@ -135,12 +131,6 @@ def add_legend(chart: Figure, handles: Sequence[Artist]) -> None:
     )
     chart.set_size_inches(width, height + 0.19 * lines)
     chart.legend(handles=list(handles), loc="outside lower center", ncols=columns)
-
-
-def plain_line(axes: Axes) -> Artist:
-    """Draw a line at a speedup of 1, and return its entry in the legend."""
-    axes.axhline(1, color=GREY, lw=1.2, ls=":")
-    return line_key("plain decoding", color=GREY, lw=1.2, ls=":")
 
 
 # --- names -------------------------------------------------------------------------------------
@@ -181,14 +171,14 @@ def wrapped(text: str, *, width: int = 46) -> str:
 
 def _shortened(part: str, longest: int = 36) -> str:
     """Return one key=value of a SPEC, the first and the last of its many numbers."""
-    if len(part) <= longest:
+    if len(part) <= longest or "=" not in part:
         return part
     first, _, rest = part[: longest - 8].rpartition("/")
     last = part.rpartition("/")[2]
     return f"{first or rest}/…/{last[-12:]}"
 
 
-def short_number(value: float, *, plain_below: float = 1 << 10) -> str:
+def short_number(value: float) -> str:
     """Return a length as people say it.
 
     Examples
@@ -197,7 +187,7 @@ def short_number(value: float, *, plain_below: float = 1 << 10) -> str:
     ('512', '4k', '1M', '5000')
     """
     for scale, prefix in BINARY_PREFIXES:
-        if value >= max(scale, plain_below) and value % scale == 0:
+        if value >= scale and value % scale == 0:
             return f"{value / scale:.0f}{prefix}"
     return plain_number(value)
 
@@ -244,20 +234,6 @@ def context_name(curve: "SpeedupCurve", index: int) -> str:
     return curve.request_lengths or f"context {plain_number(curve.context_len[index])}"
 
 
-def speedup_label(what: str, curves: "Sequence[SpeedupCurve]") -> str:
-    """Return the name of an axis of speedups, which says where prefills are counted.
-
-    Examples
-    --------
-    >>> speedup_label("Speedup", [])
-    'Speedup over plain decoding (×)'
-    """
-    counted = (
-        ",\nprefills counted in both" if any(curve.request_lengths for curve in curves) else ""
-    )
-    return f"{what} over plain decoding{counted} (×)"
-
-
 def _hardware_name(curve: "SpeedupCurve") -> str:
     placement = curve.placement
     name = f"{placement.devices} × {curve.hardware}" if placement.devices > 1 else curve.hardware
@@ -278,20 +254,6 @@ def _phrase(facet: Mapping[str, str], keys: Set[str], *, joint: str) -> str:
     drafter = wrapped(told.pop("drafter", ""))
     where = " on ".join(told.pop(key) for key in ("model", "hardware") if key in told)
     return joint.join(filter(None, [", ".join(filter(None, [where, *told.values()])), drafter]))
-
-
-def position(name: str, index: int, axis: Array) -> int:
-    """Return an index into an axis of a curve, counted from its end where it is negative.
-
-    Raises
-    ------
-    OptionError
-        If the axis is not that long.
-    """
-    if not -len(axis) <= index < len(axis):
-        message = f"{name} is {index}; allowed: from 0 to {len(axis) - 1}"
-        raise OptionError(message)
-    return index % len(axis)
 
 
 # --- ticks -------------------------------------------------------------------------------------
@@ -318,14 +280,21 @@ def tick_at(axis: Axis, places: npt.ArrayLike, texts: Sequence[str]) -> None:
     axis.set_ticks([], minor=True)
 
 
-def load_ticks(axes: Axes, loads: Sequence[float], label: str) -> None:
-    """Write loads along a log2 axis, those that have room; a load of 0 stands at 1."""
-    texts = {max(load, 1.0): short_number(load) for load in loads}
-    known = sorted(texts)
-    axes.set_xlim(known[0] / 1.2, known[-1] * 1.2)
-    shown = thin_ticks(known, share=0.05) if len(known) > 1 else np.array(known)
-    tick_at(axes.xaxis, shown, [texts[load] for load in shown.tolist()])
-    axes.set_xlabel(label)
+def load_ticks(axes: Axes, loads: Array) -> None:
+    """Write loads along a log2 axis, those that have room; a load of 0 stands before 1."""
+    known = np.unique(loads)
+    if known[0]:
+        axes.set_xscale("log", base=2)
+    else:
+        axes.set_xscale("symlog", base=2, linthresh=1)
+    margin = max(float(known[-1] / max(known[0], 1)) ** 0.03, 2**0.1)
+    axes.set_xlim(known[0] / margin or -0.1, known[-1] * margin or 1.0)
+    texts = {load: short_number(load) for load in known.tolist()}
+    longest = max(map(len, texts.values()))
+    ticks = known[known == 0]
+    if known[-1]:
+        ticks = np.append(ticks, thin_ticks(known[known > 0], share=0.015 * (1 + longest)))
+    tick_at(axes.xaxis, ticks, [texts[tick] for tick in ticks.tolist()])
 
 
 def log_ticks(axis: Axis) -> None:
@@ -333,44 +302,6 @@ def log_ticks(axis: Axis) -> None:
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axis.set_major_formatter(ScalarFormatter())
     axis.set_minor_formatter(NullFormatter())
-
-
-def percent_ticks(axis: Axis) -> None:
-    """Write the shares of an axis as percent."""
-    axis.set_major_formatter(PercentFormatter(1.0))
-
-
-# --- lines of curves ---------------------------------------------------------------------------
-
-
-def require_curves(curves: "Sequence[SpeedupCurve]") -> None:
-    """Refuse to draw nothing.
-
-    Raises
-    ------
-    OptionError
-        If there is no curve.
-    """
-    if not curves:
-        message = "curves is empty; allowed: one or more"
-        raise OptionError(message)
-
-
-def marks_every(points: int, *, rank: int, of: int, most: int = 48) -> tuple[int, int]:
-    """Return the points of a line that get a marker: the first, and the step to the next.
-
-    At most `most`; `of` lines that lie on one another take turns, each by its `rank`.
-    """
-    step = -(-points // most)
-    return rank * step % points, step * of
-
-
-def speedup_limits(speedups: Sequence[Array]) -> tuple[float, float]:
-    """Return an axis that the lines and 1.0 fill, with room for labels above."""
-    values = np.concatenate([*(speedup.ravel() for speedup in speedups), [1.0]])
-    low, high = float(np.nanmin(values)), float(np.nanmax(values))
-    span = max(high - low, 0.2)
-    return max(low - 0.08 * span, 0.0), low + 1.14 * span
 
 
 # --- Charts as files -----------------------------------------------------------------------------

@@ -289,11 +289,11 @@ def _text(profile: AcceptanceProfile) -> str:
 
 def acceptance_chart(answer: Profiles) -> Any:
     """Draw survival and tokens per round of profiles, beside the laws fitted to them."""
-    from specroof.plot.curves import plot_acceptance  # noqa: PLC0415 - matplotlib is slow to import
+    from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
     measured = [(profile.name, profile.acceptance()) for profile in answer.profiles]
     fits = [(f"{fit.law} fitted to {profile.name}", fit.acceptance) for profile, fit in answer.fits]
-    return plot_acceptance(measured, fits=fits)
+    return plot.plot_acceptance(measured, fits=fits)
 
 
 _LIST: Final = Command(question=find_profiles, text=profiles_table)

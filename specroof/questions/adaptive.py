@@ -18,7 +18,7 @@ from specroof.drafters import Drafter
 from specroof.errors import Note, OptionError, refuse, reject
 from specroof.latency import Deployment, Setup
 from specroof.outcomes.case import Case
-from specroof.outcomes.rows import OfLoad, bands_around, load_fields
+from specroof.outcomes.rows import LOAD_KEYS, OfLoad, bands_around, load_fields
 from specroof.policies.adaptive import (
     LEAST_ROUNDS,
     BatchCosts,
@@ -182,6 +182,10 @@ class Adaptive(Charted):
     rows: tuple[AdaptiveRow, ...]
     launch: Launch | None
 
+    chart = q.Lines(
+        LOAD_KEYS, ("gain",), by=("policy",), titles={"gain": "Gain in tokens/s over one length"}
+    )
+
     @property
     def title(self) -> str:
         """What was asked, in one line."""
@@ -194,7 +198,10 @@ class Adaptive(Charted):
 
     def figures(self) -> dict[str, Any]:
         """Return the chart of the gain of each policy."""
-        return {"": adaptive_chart(self)}
+        gains = {policy: self.total_gain(policy)[0] for policy in self.policies}
+        most, best = gains.pop("oracle"), max(gains, key=lambda policy: gains[policy])
+        found = f"Over all loads {best} gains {gains[best]:+.1%}; the oracle {most:+.1%}"
+        return {"": self.rows_chart(self.chart, self.rows, found=found)}
 
     @property
     def policies(self) -> dict[str, list[AdaptiveRow]]:
@@ -597,35 +604,6 @@ def policies_parts(answer: Adaptive) -> tuple[str, str]:
 
 def _flags_text(flags: Launch) -> str:
     return "\n".join([f"by load, {flags.release}:", folded(flags.text), *flags.file_lines])
-
-
-# --- The chart ------------------------------------------------------------------------------------
-
-
-def adaptive_chart(answer: Adaptive) -> Any:
-    """Draw the gain of each policy over the one length, with its standard error."""
-    from specroof.plot import style  # noqa: PLC0415 - matplotlib is slow to import
-
-    with style.house_style():
-        chart = style.new_chart(answer.title, width=8, height=4.6)
-        axes = chart.subplots()
-        axes.axhline(0, color=style.GREY, lw=1.2, ls=":")
-        policies = {name: rows for name, rows in answer.policies.items() if name != FIXED[0]}
-        loads = [row.load for row in answer.policies[FIXED[0]]]
-        for i, rows in enumerate(policies.values()):
-            gains, errors = ([getattr(row, name) for row in rows] for name in _GAINS)
-            axes.errorbar(loads, gains, yerr=errors, **style.look(i), capsize=2)
-        axes.set_xscale("log", base=2)
-        axes.set_xticks(loads, [f"{load:g}" for load in loads])
-        axes.minorticks_off()
-        style.percent_ticks(axes.yaxis)
-        clients = answer.rows[0].batch_size is None
-        axes.set_xlabel("Requests in flight" if clients else "Batch size (sequences)")
-        axes.set_ylabel(f"Gain in tokens/s over a fixed draft length of {answer.draft_len}")
-        style.add_legend(
-            chart, [style.line_key(policy, **style.look(i)) for i, policy in enumerate(policies)]
-        )
-        return chart
 
 
 COMMAND: Final = Command(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import numpy as np
 
+from specroof import quantities as q
 from specroof.acceptance import Acceptance
 from specroof.acceptance.curve import constant_law
 from specroof.acceptance.typical import FAMILIES, SHAPES, falling_odds_acceptance
@@ -22,7 +23,7 @@ from specroof.errors import OptionError, expect, refuse, reject
 from specroof.hardware import IDEAL_ENGINE, LOCAL_FRAMEWORKS, HardwareProfile, Placement
 from specroof.latency import Deployment, Setup
 from specroof.outcomes.case import Case
-from specroof.outcomes.rows import LoadRow
+from specroof.outcomes.rows import LOAD_KEYS, LoadRow
 from specroof.policies.decision import (
     INPUTS,
     WORTH_A_RESTART,
@@ -124,7 +125,7 @@ from specroof.serving.workload import Load, Workload
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 from specroof.speedup.reach import evidence_engine, nearness
 from specroof.speedup.result import SpeedupCurve
-from specroof.units import format_drafts, format_price, format_seconds, plain_number
+from specroof.units import format_drafts, format_price, format_seconds
 
 if TYPE_CHECKING:
     from specroof.questions.adaptive import Adaptive
@@ -696,6 +697,15 @@ class ChipAdvice:
         return {name: text for flags in launches for name, text in flags.files.items()}
 
 
+_CHART: Final = q.Lines(
+    LOAD_KEYS,
+    ("speedup",),
+    by=("hardware", "engine", "devices"),
+    noted="draft_len",
+    titles={"speedup": "Speedup over plain decoding,\nprefills counted in both (×)"},
+)
+
+
 @dataclass(frozen=True, repr=False, eq=False)
 class Advice(Charted):
     """Whether speculative decoding pays, and how to set it up.
@@ -767,7 +777,10 @@ class Advice(Charted):
     def figures(self) -> dict[str, Any]:
         """Return the chart of the advised speedup against the load, and that of policies."""
         more = {} if self.policies is None else {"-policies": self.policies.figures()[""]}
-        return {"": advice_chart(self), **more}
+        rows = [row for chip in self.chips for row in chip.rows]
+        title = f"{self.model.name}, {self.workload.requests}"
+        found = decision_line(self.chips[0]).partition(". ")[0]
+        return {"": self.rows_chart(_CHART, rows, title, found), **more}
 
 
 @question(AdviseRequest)
@@ -1889,53 +1902,6 @@ def _day_json(day: Day | None) -> dict[str, Any] | None:
         "running": list(day.running),
         "saturated_hours": list(day.saturated),
     }
-
-
-# --- The chart -----------------------------------------------------------------------------------
-
-
-def advice_chart(answer: Advice) -> Any:
-    """Draw the advised speedup with its band against the load, a line for each chip.
-
-    Where drafting is off, the speedup is 1. The length of drafts stands at each load of the best
-    chip.
-    """
-    from specroof.plot import style  # noqa: PLC0415 - matplotlib is slow to import
-
-    with style.house_style():
-        chart = style.new_chart(f"{answer.model.name}: what is advised", width=8, height=4.4)
-        axes = chart.subplots()
-        plain = style.plain_line(axes)
-        handles: list[Any] = []
-        for i, chip in enumerate(answer.chips):
-            loads = [row.load for row in chip.rows]
-            ends = [
-                (row.speedup, *row.bands.get("speedup", (row.speedup, row.speedup)))
-                for row in chip.rows
-            ]
-            speedup, low, high = np.array(ends).T
-            (line,) = axes.plot(loads, speedup, **style.look(i))
-            axes.fill_between(loads, low, high, color=line.get_color(), alpha=0.15, lw=0)
-            devices = chip.prediction.devices
-            line.set_label(f"{devices} × {chip.setup.hardware.name}, {chip.setup.engine.name}")
-            handles.append(line)
-        rows = answer.chips[0].rows
-        for row in rows:
-            axes.annotate(
-                f"γ {row.draft_len}" if row.draft_len else "off",
-                (row.load, np.nan_to_num(row.speedup, nan=1.0)),
-                xytext=(0, 7),
-                textcoords="offset points",
-                ha="center",
-            )
-        axes.set_xscale("log", base=2)
-        ticks = style.thin_ticks([row.load for row in rows], share=0.05)
-        style.tick_at(axes.xaxis, ticks, [plain_number(load) for load in ticks])
-        axes.set_xlabel("Requests in flight" if rows[0].rate is None else "Requests per second")
-        axes.set_ylabel("Speedup over plain decoding,\nprefills counted in both (×)")
-        axes.margins(y=0.15)
-        style.add_legend(chart, [*handles, plain])
-        return chart
 
 
 COMMAND: Final = Command(

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeAlias, get_args
 
 from specroof.errors import expect, optional_library, refuse
 from specroof.outcomes.rows import LOAD_KEYS
-from specroof.quantities import Row, cell_of, in_cells, records_of
+from specroof.quantities import Lines, Row, cell_of, in_cells, records_of
 from specroof.report.columns import (
     Columns,
     arrow_table,
@@ -284,9 +284,30 @@ class Noted(Answer):
 class Charted(Noted):
     """An answer with charts."""
 
-    @abstractmethod
+    if TYPE_CHECKING:
+        #: What is drawn of its rows; charts of anything else are those of its own `figures`.
+        chart: ClassVar[Lines]
+
     def figures(self) -> dict[str, Any]:
         """Return the charts by the endings of their files' names; the first has none."""
+        return {"": self.rows_chart(self.chart, self.rows)}
+
+    def rows_chart(
+        self, chart: Lines, rows: Sequence[Row], title: str = "", found: str = ""
+    ) -> Any:
+        """Return a chart of rows, with what was asked and what was found in its title.
+
+        Parameters
+        ----------
+        chart, rows
+            What is drawn of which rows.
+        title, found
+            That of the answer, and the best of the first figure, if empty.
+        """
+        from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
+
+        best = chart.found([row.record for row in rows])
+        return plot.plot_rows(rows, chart, f"{title or self.title}\n{found or best}")
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
         """Draw the answer; of several charts, the first.

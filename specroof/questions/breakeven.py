@@ -17,7 +17,7 @@ from specroof.latency import Setup
 from specroof.outcomes.case import Case
 from specroof.outcomes.choose import choose
 from specroof.outcomes.outcomes import STEADY_NOTE, Outcomes, outcomes
-from specroof.outcomes.rows import OfLoad, load_columns
+from specroof.outcomes.rows import LOAD_KEYS, OfLoad, load_columns
 from specroof.policies.decision import LoadDecision
 from specroof.quantities import cell_of
 from specroof.questions.answer import Charted, case_of, rows_table, title_of
@@ -197,8 +197,21 @@ class Breakeven(Charted):
         return breakeven_text(self)
 
     def figures(self) -> dict[str, Any]:
-        """Return the chart of the answer against the load."""
-        return {"": breakeven_chart(self)}
+        """Return the chart of the answer against the load: values, or the runs that pay."""
+        figure, label, spelt = "value", SOLVED[self.solve].capitalize(), "{:.3g}"
+        if self.solve in ("batch", "context"):
+            figure, label, spelt = "runs", f"{self.solve.capitalize()} that pays", "{:.0f}"
+        chart = q.Lines(
+            ("context_len",) if self.solve == "batch" else (*LOAD_KEYS, "context_len"),
+            (figure,),
+            by=("context_len",) if figure == "value" else (),
+            why="answer",
+            titles={figure: label},
+        )
+        values = sorted(row.value for row in self.rows if row.value is not None)
+        ends = dict.fromkeys(spelt.format(end) for end in values[:1] + values[-1:])
+        found = f"{self.sought}: {' to '.join(ends) or 'nowhere'}"
+        return {"": self.rows_chart(chart, self.rows, found=found)}
 
     @property
     def sought(self) -> str:
@@ -612,88 +625,6 @@ def _run_cells(row: BreakevenRow) -> list[str]:
         runs += f" (from {row.unknown_from} on unknown)"
     most = cell_of(q.DRAFT_LEN, row.draft_len), cell_of(q.CEILING, row.ceiling)
     return [f"{row.load:g}", value, *most, runs]
-
-
-# --- The chart ------------------------------------------------------------------------------------
-
-_AXIS_LABELS: Final = {
-    "accept": "Least acceptance rate",
-    "accept-length": "Least acceptance length (tokens)",
-    "cost": "Largest cost of drafting",
-    "batch": "Batches that pay (sequences)",
-    "context": "Contexts that pay (tokens)",
-    "rate": "Largest rate (requests/s)",
-}
-#: The other load, where one of them is solved for.
-_OTHER_LOAD: Final = {"batch": "Context (tokens)", "context": "Batch size (sequences)"}
-_NEVER: Final[dict[str, Any]] = {"ls": "", "marker": "x"}
-
-
-def breakeven_chart(answer: Breakeven) -> Any:
-    """Draw the answer against the load: a line of values, or the runs of loads that pay."""
-    from specroof.plot import style  # noqa: PLC0415 - matplotlib is slow to import
-
-    with style.house_style():
-        chart = style.new_chart(f"{answer.title}\n{answer.sought}", width=8, height=4.2)
-        axes = chart.add_subplot()
-        axes.set_xscale("log", base=2)
-        draw = _draw_runs if answer.solve in _OTHER_LOAD else _draw_values
-        keys = draw(axes, answer)
-        is_rate = any(row.rate for row in answer.rows)
-        per_load = "Requests/s" if is_rate else "Batch size (sequences)"
-        load = _OTHER_LOAD.get(answer.solve, per_load)
-        style.load_ticks(axes, [row.load for row in answer.rows], load)
-        axes.set_ylabel(_AXIS_LABELS[answer.solve])
-        if keys:
-            style.add_legend(chart, keys)
-        return chart
-
-
-def _draw_values(axes: Any, answer: Breakeven) -> list[Any]:
-    """Draw a line for each context over batch sizes, and marks where it never pays."""
-    from specroof.plot import style  # noqa: PLC0415 - matplotlib is slow to import
-
-    lines: dict[float, list[BreakevenRow]] = {}
-    for row in answer.rows:
-        lines.setdefault(row.context_len or 0.0, []).append(row)
-    keys = []
-    for i, (context, rows) in enumerate(lines.items()):
-        values = [np.nan if row.value is None else row.value for row in rows]
-        axes.plot([row.load for row in rows], values, **style.look(i))
-        if len(lines) > 1:
-            name = f"context {style.short_number(context)}"
-            keys.append(style.line_key(name, **style.look(i)))
-    known = [row.value for row in answer.rows if row.value is not None]
-    top = max(known, default=1.0) * 1.08 or 1.0
-    axes.set_ylim(0.0 if answer.solve != "accept-length" else min([1.0, *known]), top)
-    never = [row.load for row in answer.rows if row.value is None]
-    if never:
-        axes.plot(never, [top * 0.97] * len(never), **_NEVER, color=style.GREY, clip_on=False)
-        label = "never reached" + " or no room" * any(row.room_ends for row in answer.rows)
-        keys.append(style.line_key(label, **_NEVER, color=style.GREY))
-    return keys
-
-
-def _draw_runs(axes: Any, answer: Breakeven) -> list[Any]:
-    """Draw a bar for each run of batches or contexts that pay, over the other load."""
-    from specroof.plot import style  # noqa: PLC0415 - matplotlib is slow to import
-
-    for row in answer.rows:
-        place = max(row.load, 1.0)  # the axis has no 0
-        for first, last in row.runs:
-            ends = [first, max(last, first * 1.02)]
-            axes.plot([place] * 2, ends, color=style.COLORS[0], lw=7, solid_capstyle="butt")
-        if not row.runs:
-            axes.plot([place], [1], **_NEVER, color=style.GREY)
-    axes.set_yscale("log", base=2)
-    highest = 1.6 * max((last for row in answer.rows for _, last in row.runs), default=2)
-    axes.set_ylim(0.8, highest)
-    shown = style.thin_ticks(2.0 ** np.arange(0, np.ceil(np.log2(highest))), share=0.07)
-    style.tick_at(axes.yaxis, shown, [style.short_number(end) for end in shown])
-    keys = [style.line_key(f"{answer.speedup:g}x or more", color=style.COLORS[0], lw=7)]
-    if not all(row.runs for row in answer.rows):
-        keys.append(style.line_key("never reached", **_NEVER, color=style.GREY))
-    return keys
 
 
 COMMAND: Final = Command(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from statistics import fmean
 from typing import Annotated, Any, Final
 
 from specroof import quantities as q
@@ -259,8 +260,7 @@ def throughput_chart(
 ) -> Any:
     """Draw predicted against measured tokens per second, a color for each file.
 
-    The band is 10% either way. Filled points are predicted by the engine's profile, hollow points
-    by the ideal roofline.
+    Filled points are predicted by the engine's profile, hollow points by the ideal roofline.
 
     Parameters
     ----------
@@ -269,20 +269,19 @@ def throughput_chart(
     engine
         The engine of `rates`.
     """
-    from specroof.plot.scatter import predicted_over_measured  # noqa: PLC0415 - matplotlib is slow
+    from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
     points = [
         (name, residual.predicted / (1 + residual.off), residual.predicted, is_filled)
         for residuals, is_filled in ((rates, True), (ideal, False))
         for name, residual in residuals
     ]
-    values = [value for _, measured, predicted, _ in points for value in (measured, predicted)]
-    return predicted_over_measured(
-        "Predicted against measured throughput",
+    error = fmean(abs(residual.off) for _, residual in rates)
+    return plot.plot_predicted(
         points,
-        (min(values) * 0.8, max(values) * 1.25),
-        of="tokens per second",
-        meanings=(f"engine {engine}", "ideal roofline"),
+        f"Predicted against measured throughput: {error:.1%} off on average",
+        "tokens per second",
+        meanings={True: f"engine {engine}", False: "ideal roofline"},
     )
 
 

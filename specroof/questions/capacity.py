@@ -76,6 +76,13 @@ class CapacityRequest(WorkerRequest):
         return DeploymentRequest.resolved(replace(self, hardware=profile, engine=name))
 
 
+#: What fills a device, from the left.
+_FILLS: Final = (
+    *("reserved_bytes", "weight_bytes", "vision_weight_bytes", "draft_weight_bytes"),
+    *("state_pool_bytes", "cache_pool_bytes"),
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class CapacityRow(q.Row):
     """The memory of a device with one drafter, or without, and what it holds.
@@ -153,8 +160,23 @@ class Capacity(Charted):
         return capacity_text(self)
 
     def figures(self) -> dict[str, Any]:
-        """Return the chart of the memory of a device."""
-        return {"": capacity_chart(self)}
+        """Return what fills a device, plain and with each drafter, and the most requests beside."""
+        from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
+
+        bars = []
+        for row in self.rows:
+            if row.worker == "prefill":
+                continue
+            sizes = {name: getattr(row, name) for name in _FILLS if getattr(row, name) is not None}
+            # What does not fit leaves a pool of less than nothing.
+            parts = {name: max(size, 0.0) / GIBIBYTE for name, size in sizes.items()}
+            name = f"{row.drafter}, γ = {row.draft_len}" if row.drafter else "plain"
+            bars.append(plot.Bar(name, parts, f"{row.largest_batch} requests ({row.bound_by})"))
+        fills = {name: plot.Fill(q.MEMORY[name].title) for name in _FILLS}
+        limit = self.rows[0].memory_bytes / GIBIBYTE, q.MEMORY_BYTES.title
+        found = "; ".join(f"{bar.name}: {bar.note}" for bar in bars)
+        title = f"{self.title}\n{found}"
+        return {"": plot.plot_bars(bars, fills, title, "Memory of a device (GiB)", limit=limit)}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
@@ -309,62 +331,6 @@ def _short(row: CapacityRow) -> str:
     if row.worker == "prefill":
         return "a prefill worker"
     return "plain" if row.drafter is None else f"{row.drafter.partition(',')[0]} γ={row.draft_len}"
-
-
-# --- The chart ------------------------------------------------------------------------------------
-
-#: What fills a device, from the left: its name, and the number of its color; None is grey.
-_FILLS: Final = {
-    "reserved_bytes": ("kept away", None),
-    "weight_bytes": ("weights", 0),
-    "vision_weight_bytes": ("vision tower", 3),
-    "draft_weight_bytes": ("drafter", 1),
-    "state_pool_bytes": ("recurrent state", 4),
-    "cache_pool_bytes": ("cache", 2),
-}
-
-
-def capacity_chart(found: Capacity) -> Any:
-    """Draw what fills a device, plain and with each drafter, and the most requests beside it."""
-    from specroof.plot import style  # noqa: PLC0415 - matplotlib is slow to import
-
-    with style.house_style():
-        fills = {
-            name: (text, style.GREY if number is None else style.COLORS[number])
-            for name, (text, number) in _FILLS.items()
-        }
-        rows = [row for row in found.rows if row.worker != "prefill"]
-        chart = style.new_chart(found.title, width=8, height=1.4 + 0.5 * len(rows))
-        axes = chart.add_subplot()
-        axes.grid(visible=False, axis="y")
-        for place, row in enumerate(rows):
-            left = 0.0
-            for name, (_, color) in fills.items():
-                # What does not fit leaves a pool of less than nothing.
-                width = max(getattr(row, name) or 0.0, 0.0) / GIBIBYTE
-                axes.barh(
-                    place, width, left=left, color=color, edgecolor=style.INK, lw=0.6, height=0.7
-                )
-                left += width
-            axes.annotate(
-                f"{row.largest_batch} requests ({row.bound_by})",
-                (left, place),
-                xytext=(4, 0),
-                textcoords="offset points",
-                va="center",
-            )
-        axes.axvline(rows[0].memory_bytes / GIBIBYTE, color=style.INK, ls="--", lw=1.0)
-        axes.set_xlim(0, 1.3 * max(bar.get_x() + bar.get_width() for bar in axes.patches))  # type: ignore[attr-defined]  # bars are rectangles
-        names = ["plain", *(f"{row.drafter}, γ = {row.draft_len}" for row in rows[1:])]
-        axes.set_yticks(range(len(rows)), names)
-        axes.set_ylim(len(rows) - 0.4, -0.6)
-        axes.set_xlabel("Memory of a device (GiB)")
-        shown = {name for name in fills for row in rows if getattr(row, name) is not None}
-        style.add_legend(
-            chart,
-            [style.color_key(c, text) for name, (text, c) in fills.items() if name in shown],
-        )
-        return chart
 
 
 COMMAND: Final = Command(

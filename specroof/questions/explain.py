@@ -396,24 +396,22 @@ def _part(name: str, seconds: float, parts: RoundParts) -> list[str]:
 
 def explain_charts(explanation: Explanation) -> dict[str, Any]:
     """Return the roofline of a pass, and the time of each operation; a round's waterfall first."""
-    from specroof.plot.operations import (  # noqa: PLC0415 - matplotlib is slow to import
-        plot_roofline,
-        plot_time_per_op,
-        plot_waterfall,
-    )
+    from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
     peak = explanation.setup.hardware.peak
-    roofline = plot_roofline(
+    roofline = plot.plot_roofline(
         explanation.latency,
         flops_per_s=peak.flops_per_s,
         memory_bytes_per_s=peak.memory_bytes_per_s,
         devices=explanation.setup.placement.tensor_parallel,  # a stage at a time
         title=explanation.title,
     )
-    time = plot_time_per_op(explanation.latency, title=explanation.title)
+    time = plot.plot_time_per_op(explanation.latency, title=explanation.title)
     if explanation.round is None:
         return {"": roofline, "-time": time}
-    waterfall = plot_waterfall(explanation.round, title=f"{explanation.title}\n{explanation.why}")
+    waterfall = plot.plot_waterfall(
+        explanation.round, title=f"{explanation.title}\n{explanation.why}"
+    )
     return {"": waterfall, "-roofline": roofline, "-time": time}
 
 

@@ -224,6 +224,19 @@ class ChipFrontier:
         return _most_tokens(one.by_default for one in self.series)
 
 
+_CHART: Final = q.Lines(
+    ("tokens_per_s_per_user",),
+    ("tokens_per_s_per_device",),
+    by=("hardware", "drafter"),
+    ringed="is_cheapest",
+    titles={
+        "tokens_per_s_per_user": "Tokens/s of each user",
+        "tokens_per_s_per_device": "Tokens/s of each device",
+        "is_cheapest": "cheapest that is fast enough",
+    },
+)
+
+
 @dataclass(frozen=True, repr=False, eq=False)
 class FrontierAnswer(Charted):
     """What each user and each device can get.
@@ -270,8 +283,18 @@ class FrontierAnswer(Charted):
         return frontier_text(self)
 
     def figures(self) -> dict[str, Any]:
-        """Return the chart of the frontiers."""
-        return {"": frontier_chart(self)}
+        """Return the chart of the frontiers, with the slowest tokens that users may have."""
+        limit = None
+        if self.tpot_s is not None:
+            limit = 1 / self.tpot_s, "slowest that users may have"
+        found, best = "No point is fast enough", self.cheapest
+        if best is not None:
+            found = (
+                f"Cheapest: {best.tokens_per_s_per_device:.0f} tokens/s of each device and "
+                f"{best.tokens_per_s_per_user:.0f} of each user, {best.hardware}, {best.drafter}"
+            )
+        chart = replace(_CHART, limit=limit)
+        return {"": self.rows_chart(chart, self.rows, found=found)}
 
     @property
     def series(self) -> tuple[Series, ...]:
@@ -773,55 +796,6 @@ def _largest_rates(answer: FrontierAnswer) -> str:
                 where += f" of {chip.hardware}"
             lines.append(largest_rates_line(pairs, (targets[0], targets[1]), where))
     return "\n".join(lines)
-
-
-# --- The chart ------------------------------------------------------------------------------------
-
-
-def frontier_chart(answer: FrontierAnswer) -> Any:
-    """Draw a frontier for plain decoding and for each drafter, and the cheapest point of each."""
-    from specroof.plot import style  # noqa: PLC0415 - matplotlib is slow to import
-
-    with style.house_style():
-        chart = style.new_chart(answer.title, width=8, height=4.6)
-        axes = chart.add_subplot()
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        handles = []
-        several = len(answer.chips) > 1
-        for i, (c, series) in enumerate(
-            (c, series) for c, chip in enumerate(answer.chips) for series in chip.series
-        ):
-            users = [point.tokens_per_s_per_user for point in series.points]
-            rates = [point.tokens_per_s_per_device for point in series.points]
-            # Several chips: a color each, plain decoding dashed.
-            look = style.look(i)
-            name = series.name
-            if several:
-                look |= {"color": style.look(c)["color"], "ls": "--" if name == PLAIN else "-"}
-                name = f"{answer.chips[c].hardware}: {name}"
-            axes.plot(users, rates, **look)
-            handles.append(style.line_key(style.wrapped(name), **look))
-            if series.cheapest is not None:
-                x, y = (
-                    series.cheapest.tokens_per_s_per_user,
-                    series.cheapest.tokens_per_s_per_device,
-                )
-                axes.plot(x, y, ls="", marker="o", ms=13, mfc="none", mec=style.INK, mew=1.5)
-        is_fast = "" if answer.tpot_s is None else " that is fast enough"
-        ring = style.line_key(
-            f"cheapest{is_fast}", ls="", marker="o", ms=11, mfc="none", mec=style.INK
-        )
-        handles.append(ring)
-        if answer.tpot_s is not None:
-            axes.axvline(1 / answer.tpot_s, color=style.GREY, ls=":", lw=1.4)
-            handles.append(style.line_key("slowest that users may have", color=style.GREY, ls=":"))
-        for axis in (axes.xaxis, axes.yaxis):
-            style.log_ticks(axis)
-        axes.set_xlabel("Tokens/s of each user")
-        axes.set_ylabel("Tokens/s of each device")
-        style.add_legend(chart, handles)
-        return chart
 
 
 COMMAND: Final = Command(

@@ -294,99 +294,77 @@ def load_json(load: Load) -> dict[str, Any]:
 
 # --- Charts --------------------------------------------------------------------------------------
 
-#: What is drawn: a figure, its title, and whether its axis is one of times.
-_DRAWN_FIGURES: Final = {
-    "p99_ttft_s": "Time to first token, p99 (s)",
-    "p99_tpot_s": "Time per later token, p99 (s)",
-    "mean_latency_s": "Time of a request, mean (s)",
-    "tokens_per_s": "Tokens/s",
+#: What is drawn: a figure, its title, and how it is scaled.
+_DRAWN: Final[dict[str, tuple[str, Any]]] = {
+    "p99_ttft_s": ("Time to first token, p99 (s)", "log"),
+    "p99_tpot_s": ("Time per later token, p99 (s)", "log"),
+    "mean_latency_s": ("Time of a request, mean (s)", "log"),
+    "tokens_per_s": ("Tokens/s", "zero"),
 }
 
 
 def played_charts(played: Sequence[PlayedLoads], title: str) -> dict[str, Any]:
     """Return charts of what clients see over loads; of one load over draft lengths and time."""
     load = played[0].load
-    whole = f"{title}\n{load.workload.requests}" if load.workload else title
-    charts = {"": _over_loads(played, whole)}
-    return charts if len(load.requests) > 1 else charts | {"-running": _over_time(played, whole)}
+    title = f"{title}\n{load.workload.requests}" if load.workload else title
+    gains = np.array([np.nanmax(one.speedup, initial=1.0) for one in played])
+    best = int(gains.argmax())
+    title += f"\nUp to {gains[best]:.2f}x as soon with {played[best].drafter}"
+    charts = {"": _over_loads(played, title)}
+    return charts if len(load.requests) > 1 else charts | {"-running": _over_time(played, title)}
 
 
 def _over_time(played: Sequence[PlayedLoads], title: str) -> Any:
     """Draw the requests that run, without drafts and at the best length of each drafter."""
-    from specroof.plot import style  # noqa: PLC0415 - matplotlib is slow to import
+    from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
-    with style.house_style():
-        chart = style.new_chart(title, width=8, height=4)
-        axes = chart.add_subplot()
-        handles = []
-        lines = [("without drafts", played[0], 0)]
-        lines += [(one.drafter, one, int(one.best_draft_len[0])) for one in played]
-        for i, (name, one, drafts) in enumerate(lines):
-            lasts_s, running = one.figures["duration_s"][0, drafts], one.running[0, drafts]
-            color = style.look(i)["color"]
-            edges = np.linspace(0.0, np.nan_to_num(lasts_s), len(running) + 1)
-            axes.stairs(running, edges, color=color, lw=1.8)
-            handles.append(style.line_key(style.wrapped(name), color=color))
-        axes.set_xlabel("Seconds")
-        axes.set_ylabel("Requests that run")
-        axes.set_ylim(bottom=0)
-        style.add_legend(chart, handles)
-        return chart
+    lines = []
+    best = [(one.drafter, one, int(one.best_draft_len[0])) for one in played]
+    for name, one, drafts in [("without drafts", played[0], 0), *best]:
+        lasts_s, running = one.figures["duration_s"][0, drafts], one.running[0, drafts]
+        edges = np.linspace(0.0, np.nan_to_num(lasts_s), len(running) + 1)
+        steps = {"drawstyle": "steps-post", "marker": ""}
+        lines.append(plot.Line(name, edges, np.append(running, running[-1]), look=steps))
+    return plot.plot_lines([plot.Panel("Requests that run", lines)], title, plot.Across("Seconds"))
 
 
 def _over_loads(played: Sequence[PlayedLoads], title: str) -> Any:
     """Draw what clients see without drafts and at the best length of each drafter."""
-    from specroof.plot import style  # noqa: PLC0415 - matplotlib is slow to import
+    from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
     load = played[0].load
-    over_loads = len(load.requests) > 1
-    hollow: dict[str, Any] = {"ls": "", "mfc": "white", "mew": 1.5}
-    drawn = dict(_DRAWN_FIGURES)
+    drawn = dict(_DRAWN)
     if played[0].has_targets:
-        drawn |= {"good_requests_per_s": "Requests/s within targets"}
+        drawn |= {"good_requests_per_s": ("Requests/s within targets", "zero")}
         drawn.pop("tokens_per_s")
-    with style.house_style():
-        chart = style.new_chart(title, width=9, height=6)
-        panels = chart.subplots(2, 2, squeeze=False).ravel().tolist()
-        for axes, (name, label) in zip(panels, drawn.items(), strict=True):
-            for i, (x, y, is_plain) in enumerate(_lines(played, name)):
-                axes.plot(x, y, **style.look(i))
-                if is_plain.any():
-                    axes.plot(x[is_plain], y[is_plain], **{**style.look(i), **hollow})
-            axes.set_ylabel(label)
-            if name.endswith("_s") and not name.endswith("_per_s"):
-                axes.set_yscale("log")
-                style.log_ticks(axes.yaxis)
-            else:
-                axes.set_ylim(bottom=0)
-            if over_loads:
-                axes.set_xscale("log", base=2)
-                loads = load.rate or load.batch_size
-                style.load_ticks(axes, loads, "Requests/s" if load.rate else "Clients")
-            else:
-                axes.set_xlabel("Draft length γ (0: none)")
-        names = [one.drafter for one in played]
-        if over_loads:
-            names = ["without drafts", *(f"{name}, best γ" for name in names)]
-        keys = [style.line_key(style.wrapped(n), **style.look(i)) for i, n in enumerate(names)]
-        if over_loads and any((one.best_draft_len == 0).any() for one in played):
-            keys.append(
-                style.line_key("the best γ is none", **hollow, color=style.GREY, marker="o")
-            )
-        style.add_legend(chart, keys)
-        return chart
+    panels = [plot.Panel(label, [*_lines(played, name)], s) for name, (label, s) in drawn.items()]
+    if len(load.requests) == 1:
+        return plot.plot_lines(
+            panels, title, plot.Across("Draft length γ (0: none)", "whole"), columns=2
+        )
+    across = plot.Across("Requests/s" if load.rate else "Clients", "loads")
+    keys = [plot.line_key("γ: drafts per round, from there on", ls="")]
+    return plot.plot_lines(panels, title, across, columns=2, keys=keys)
 
 
-def _lines(played: Sequence[PlayedLoads], name: str) -> Iterator[tuple[Any, Array, Any]]:
-    """Yield x and y of each line, and where a drafter's best length is none."""
+def _lines(played: Sequence[PlayedLoads], name: str) -> Iterator[Any]:
+    """Yield the lines of a figure, with the best length of each drafter where it changes."""
+    from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
+
     load = played[0].load
     if len(load.requests) == 1:
         for one in played:
             known = np.isfinite(one.figures[name][0])
-            yield one.draft_len[known], one.figures[name][0, known], np.zeros(known.sum(), bool)
+            yield plot.Line(one.drafter, one.draft_len[known] * 1.0, one.figures[name][0, known])
         return
-    x = np.array(load.rate or load.batch_size)
-    yield x, played[0].figures[name][:, 0], np.zeros(len(x), bool)
+    x = np.array(load.rate or load.batch_size, dtype=np.float64)
+    yield plot.Line("without drafts", x, played[0].figures[name][:, 0])
     for one in played:
-        best = one.best_draft_len
-        yield x, one.figures[name][np.arange(len(x)), best], best == 0
+        y = one.figures[name][np.arange(len(x)), one.best_draft_len]
+        lengths = one.best_draft_len.tolist() if name.endswith("_per_s") else []
+        notes = {
+            i: f"γ {drafts}"
+            for i, drafts in enumerate(lengths)
+            if np.isfinite(y[i]) and (i == 0 or drafts != lengths[i - 1])
+        }
+        yield plot.Line(f"{one.drafter}, best γ", x, y, notes=notes)

@@ -776,11 +776,9 @@ def _decision_lines(prediction: Prediction) -> Iterator[str]:
 
 def prediction_charts(prediction: Prediction) -> dict[str, Any]:
     """Return speedup against draft length, and what a grid of this shape can show besides."""
-    from specroof.plot.batches import (  # noqa: PLC0415 - matplotlib is slow to import
-        speedup_figures,
-    )
+    from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
-    return speedup_figures(prediction.headline_curves)
+    return plot.speedup_figures(prediction.headline_curves)
 
 
 COMMAND: Final = Command(

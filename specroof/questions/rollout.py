@@ -540,7 +540,7 @@ class Rollout(Charted):
         return rollout_text(self)
 
     def figures(self) -> dict[str, Any]:
-        """Return the chart of batch and tokens over time; with drift, that of the steps too."""
+        """Return the chart of answers over time; with drift, that of the steps too."""
         charts = {"": rollout_chart(self)}
         if self.drafters[0].steps:
             charts["-steps"] = steps_chart(self)
@@ -850,57 +850,43 @@ def _named(answer: Rollout, one: DrafterRollout, name: str = "") -> str:
 # --- The charts -----------------------------------------------------------------------------------
 
 
-#: Policies lie on one another where they take the same drafts.
-_LINES: Final = ("-", "-", "--")
-
-
 def rollout_chart(answer: Rollout) -> Any:
     """Draw the answers that run, above those that have ended, over time."""
-    from specroof.plot import style  # noqa: PLC0415 - matplotlib is slow to import
+    from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
-    with style.house_style():
-        chart = style.new_chart(answer.title, width=8, height=5.8)
-        upper, lower = chart.subplots(2, 1, sharex=True)
-        keys = []
-        for i, row in enumerate(answer.rows):
-            look = {**style.look(i), "marker": "", "ls": _LINES[min(i, len(_LINES) - 1)]}
-            upper.step(row.played.event_s, row.played.running, where="post", **look)
-            ends_s = np.sort(row.played.end_s)
-            lower.step(np.append(0.0, ends_s), np.arange(len(ends_s) + 1), where="post", **look)
-            name = f"{row.policy}, {row.drafter}" if row.drafter else "no drafts"
-            name = f"{row.hardware}: {name}" if len(answer.setups) > 1 else name
-            keys.append(style.line_key(f"{name}: {row.speedup:.2f}×", **look))
-        upper.set_ylabel("Answers running")
-        lower.set_ylabel("Answers that have ended")
-        lower.set_xlabel("Time (s)")
-        style.add_legend(chart, keys)
-        return chart
+    running, ended = list[Any](), list[Any]()
+    steps = {"drawstyle": "steps-post", "marker": ""}
+    for row in answer.rows:
+        name = f"{row.policy}, {row.drafter}" if row.drafter else "no drafts"
+        name = f"{row.hardware}: {name}" if len(answer.setups) > 1 else name
+        name = f"{name}: {row.speedup:.2f}×"
+        running.append(plot.Line(name, row.played.event_s, row.played.running, look=steps))
+        ends_s = np.append(0.0, np.sort(row.played.end_s))
+        ended.append(plot.Line(name, ends_s, np.arange(1.0 * len(ends_s)), look=steps))
+    best = max(answer.rows, key=lambda row: row.speedup)
+    return plot.plot_lines(
+        [plot.Panel("Answers running", running), plot.Panel("Answers that have ended", ended)],
+        f"{answer.title}\n{best.policy} {best.drafter}: {best.speedup:.2f}x as soon",
+        plot.Across("Time (s)"),
+    )
 
 
 def steps_chart(answer: Rollout) -> Any:
     """Draw the speedup of each step's rollout as the drafter drifts."""
-    from specroof.plot import style  # noqa: PLC0415 - matplotlib is slow to import
+    from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
-    with style.house_style():
-        chart = style.new_chart(answer.title, width=8, height=4.6)
-        axes = chart.subplots()
-        keys = [style.plain_line(axes)]
-        for i, one in enumerate(answer.drafters):
-            steps = [row.step for row in one.steps]
-            lines = {
-                f"γ = {one.policies[1].draft_len} in every step": [
-                    row.speedup for row in one.steps
-                ],
-                "best γ of each step": [row.best_speedup for row in one.steps],
-            }
-            for k, (name, values) in enumerate(lines.items(), start=2 * i):
-                axes.plot(steps, values, **style.look(k))
-                keys.append(style.line_key(_named(answer, one, name), **style.look(k)))
-        axes.locator_params(axis="x", integer=True)
-        axes.set_xlabel("Training step")
-        axes.set_ylabel("Speedup of the rollout (×)")
-        style.add_legend(chart, keys)
-        return chart
+    lines = []
+    for one in answer.drafters:
+        steps = np.array([row.step * 1.0 for row in one.steps])
+        for name, gains in (
+            (f"γ = {one.policies[1].draft_len} in every step", [row.speedup for row in one.steps]),
+            ("best γ of each step", [row.best_speedup for row in one.steps]),
+        ):
+            lines.append(plot.Line(_named(answer, one, name), steps, np.array(gains)))
+    first, last = lines[0].y[[0, -1]]
+    found = f"{lines[0].name}: {first:.2f}x in the first step, {last:.2f}x in the last"
+    panel = plot.Panel("Speedup of the rollout (×)", lines, "speedup")
+    return plot.plot_lines([panel], f"{answer.title}\n{found}", plot.Across("Training step"))
 
 
 COMMAND: Final = Command(

@@ -338,9 +338,9 @@ class Sweep(Answer):
 
     def plot(self) -> Any:
         """Draw best speedup against batch size, a panel for each model and chip."""
-        from specroof.plot import study_figures  # noqa: PLC0415 - matplotlib is slow to import
+        from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
-        return next(iter(study_figures(self.overviews()).values()))
+        return next(iter(plot.study_figures(self.overviews()).values()))
 
 
 @question(SweepRequest)

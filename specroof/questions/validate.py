@@ -214,7 +214,7 @@ class PublishedValidated(Charted):
 
     def figures(self) -> dict[str, Any]:
         """Return the chart of predicted against measured speedup, source by source."""
-        return {"": accuracy_chart(self.validation.points)}
+        return {"": accuracy_chart(self.validation)}
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -893,30 +893,28 @@ def _speedup_cells(point: OwnPoint, ideal: OwnPoint) -> list[str]:
 _TICKS: Final = (0.25, 0.5, 1, 1.5, 2, 3, 4, 5, 6, 8)
 
 
-def accuracy_chart(points: Sequence[Scored]) -> Any:
+def accuracy_chart(validation: Validation) -> Any:
     """Draw predicted against measured speedup, a color for each source.
 
-    The band is 10% either way. The acceptance length of filled points is known; hollow points are
-    right but for one factor per group. Each source is predicted by fits that have not seen it.
+    The acceptance length of filled points is known; hollow points are right but for one factor per
+    group. Each source is predicted by fits that have not seen it.
     """
-    from specroof.plot.scatter import predicted_over_measured  # noqa: PLC0415 - matplotlib is slow
+    from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
     # A shape may be that of throughput, where a source prints no speedup.
     pairs = [
         (point.source, point.measured, point.predicted, point.kind == "speedup")
         for kind in ("speedup", "shape")
-        for point in points
+        for point in validation.points
         if point.kind == kind and point.measured <= _TICKS[-1]
     ]
-    least = min(0.9 * value for _, *values, _ in pairs for value in values)
-    ends = (min(least, 0.8 * _TICKS[1]), _TICKS[-1] * 1.1)
-    return predicted_over_measured(
-        "Predicted against measured speedup, each source predicted by fits without it",
+    return plot.plot_predicted(
         pairs,
-        ends,
-        of="speedup",
-        meanings=("acceptance length known", "known up to one factor"),
-        speedups=[tick for tick in _TICKS if tick >= ends[0]],
+        "Predicted against measured speedup, each source predicted by fits without it:\n"
+        f"{validation.total.speedup_mean_error:.1%} off on average where acceptance is known",
+        "speedup",
+        meanings={True: "acceptance length known", False: "known up to one factor"},
+        ticks=_TICKS,
     )
 
 

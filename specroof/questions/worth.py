@@ -125,6 +125,14 @@ class Worth(Charted):
     draft_len: int
     rows: tuple[WorthRow, ...]
 
+    chart = q.Lines(
+        ("accept_length",),
+        ("speedup", "users"),
+        by=LOAD_KEYS,
+        noted="draft_len",
+        titles={"speedup": "Best speedup (×)", "users": "Users served fast enough"},
+    )
+
     @property
     def title(self) -> str:
         """What was asked, in one line."""
@@ -136,10 +144,6 @@ class Worth(Charted):
     def text(self) -> str:
         """Return a row for each acceptance length, and what the columns mean."""
         return worth_text(self)
-
-    def figures(self) -> dict[str, Any]:
-        """Return the chart of speedups and users."""
-        return {"": worth_chart(self)}
 
     @property
     def by_load(self) -> dict[float, list[WorthRow]]:
@@ -316,50 +320,6 @@ def worth_text(answer: Worth) -> str:
     if len(answer.by_load) == 1:
         shown = [name for name in _SHOWN if name not in LOAD_KEYS]
     return page(answer, rows_table(answer.rows, shown), meaning)
-
-
-# --- The chart ------------------------------------------------------------------------------------
-
-
-def worth_chart(answer: Worth) -> Any:
-    """Draw speedup above the users that are served fast enough, both against acceptance length."""
-    from specroof.plot import style  # noqa: PLC0415 - matplotlib is slow to import
-
-    with style.house_style():
-        chart = style.new_chart(answer.title, width=8, height=5.4)
-        upper, lower = chart.subplots(2, 1, sharex=True, height_ratios=(3, 2))
-        keys = [style.plain_line(upper)]
-        by_load = answer.by_load
-        unit = "requests/s" if answer.rows[0].rate else "batch"
-        for i, (load, rows) in enumerate(by_load.items()):
-            lengths = [row.accept_length for row in rows]
-            known = [row for row in rows if np.isfinite(row.speedup)]
-            upper.plot(
-                [row.accept_length for row in known],
-                [row.speedup for row in known],
-                **style.look(i),
-            )
-            for row in known:
-                upper.annotate(
-                    f"γ {row.draft_len}",
-                    (row.accept_length, row.speedup),
-                    xytext=(0, 7),
-                    textcoords="offset points",
-                    ha="center",
-                )
-            own = style.look(i) if len(by_load) > 1 else style.look(1)
-            lower.plot(lengths, [row.users for row in rows], **own)
-            if len(by_load) > 1:
-                keys.append(style.line_key(f"{unit} {load:g}", **own))
-        upper.margins(y=0.2)
-        upper.set_ylabel("Best speedup (×)")
-        lower.set_ylim(0, 1.1 * max(1, *(row.users for row in answer.rows)))
-        lower.set_ylabel("Users served fast enough")
-        lower.set_xlabel(
-            f"Acceptance length with {answer.draft_len} drafts (tokens, bonus included)"
-        )
-        style.add_legend(chart, keys)
-        return chart
 
 
 COMMAND: Final = Command(

@@ -1,0 +1,131 @@
+"""Rows of quantities as the chart that they declare."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
+
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.figure import Figure
+
+from specroof.arrays import Array
+from specroof.plot.lines import CROSS, RING, Across, Line, Panel, Scale, plot_lines
+from specroof.plot.style import GREY, line_key
+from specroof.quantities import QUANTITIES, Lines, Quantity, Row, labelled, quantity_of
+
+#: What spans powers of two more often than not.
+_LOADS: Final = ("concurrency", "batch_size", "rate", "context_len")
+#: What spans decades, by its unit.
+_DECADES: Final = ("s", "tokens/s")
+_BARS: Final[dict[str, Any]] = {"marker": "", "lw": 7, "solid_capstyle": "butt"}
+
+
+def plot_rows(rows: Sequence[Row], chart: Lines, title: str) -> Figure:
+    """Draw rows as their chart says.
+
+    Parameters
+    ----------
+    rows
+        Of one class.
+    chart
+        What is drawn of them.
+    title
+        What was asked, and what was found.
+    """
+    records = [row.record for row in rows]
+    x = chart.shown_x(records)
+    by = [name for name in chart.by if len({row[name] for row in records}) > 1 and name != x]
+    # What rows have in common names an only line.
+    by = by or [name for name in chart.by if records and records[0][name] is not None]
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for row in records:
+        groups.setdefault(", ".join(labelled(name, row[name]) for name in by), []).append(row)
+    panels = []
+    for name in chart.y:
+        label = chart.titles.get(name, _title(_quantity(name)))
+        lines = [_line(text or label, own, x, name, chart) for text, own in groups.items()]
+        panels.append(Panel(label, lines, _scale(_quantity(name))))
+    right = _quantity(x)
+    label = chart.titles.get(x, right.about.removesuffix("."))
+    scale: Literal["loads", "log", ""] = "log" if right.unit in _DECADES else ""
+    across = Across(label, "loads" if x in _LOADS else scale, chart.limit)
+    return plot_lines(panels, title, across, keys=_keys(panels, records, chart))
+
+
+def _quantity(column: str) -> Quantity:
+    return quantity_of(column) or QUANTITIES[column]
+
+
+def _title(figure: Quantity) -> str:
+    """Return what an axis upwards is called."""
+    unit = f" ({figure.unit})" if figure.unit else ""
+    return f"{figure.title[0].upper()}{figure.title[1:]}{unit}"
+
+
+def _scale(figure: Quantity) -> Scale:
+    """Return how an axis upwards is scaled."""
+    if figure.name == "speedup":
+        return "speedup"
+    if figure.name == "runs":
+        return "log2"
+    if figure.unit in _DECADES:
+        return "log"
+    return "percent" if figure.spelt(1.0).endswith("%") else "zero"
+
+
+def _line(name: str, rows: Sequence[Mapping[str, Any]], x: str, y: str, chart: Lines) -> Line:
+    """Return the line of some rows; of runs, a bar for each."""
+    places = _numbers(rows, x)
+    known = np.array([bool(row[y]) if y == "runs" else row[y] is not None for row in rows])
+    if y == "runs":
+        bars = [
+            (place, end)
+            for place, row in zip(places, rows, strict=True)
+            for first, last in row[y]
+            for end in (first, max(last, first * 1.02), np.nan)
+        ]
+        across, upwards = np.array(bars, dtype=np.float64).reshape(-1, 2).T
+        return Line(name, across, upwards, missing=places[~known], look=_BARS)
+    notes, before = dict[int, str](), ""
+    for i, row in enumerate(rows):
+        if chart.noted and y == chart.y[0] and known[i]:
+            note = labelled(chart.noted, row[chart.noted])
+            notes |= {i: note} if note != before else {}
+            before = note
+    low, high, error = (
+        _numbers(rows, f"{y}_{end}") if f"{y}_{end}" in rows[0] else None
+        for end in ("low", "high", "error")
+    )
+    return Line(
+        name,
+        places,
+        _numbers(rows, y),
+        low,
+        high,
+        error,
+        missing=places[~known],
+        notes=notes,
+        ringed=[i for i, row in enumerate(rows) if row.get(chart.ringed)],
+    )
+
+
+def _numbers(rows: Sequence[Mapping[str, Any]], column: str) -> Array:
+    return np.array([row[column] for row in rows], dtype=np.float64)  # None becomes NaN
+
+
+def _keys(
+    panels: Sequence[Panel], records: Sequence[Mapping[str, Any]], chart: Lines
+) -> list[Artist]:
+    """Return what the legend says of rings, crosses and notes."""
+    lines = [line for panel in panels for line in panel.lines]
+    keys: list[Artist] = []
+    if any(line.ringed for line in lines):
+        keys.append(line_key(chart.titles[chart.ringed], **RING))
+    if any(len(line.missing) for line in lines):
+        reasons = {row.get(chart.why) for row in records if not row[chart.y[0]]} - {None}
+        told = ", ".join(["no value", *sorted(map(str, reasons))])
+        keys.append(line_key(told.replace(", ", ": ", 1), **CROSS, color=GREY))
+    if any(line.notes for line in lines):
+        noted = _quantity(chart.noted)
+        about = noted.about[0].lower() + noted.about[1:].removesuffix(".")
+        keys.append(line_key(f"{noted.title}: {about}", ls=""))
+    return keys
