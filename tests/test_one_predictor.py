@@ -241,10 +241,8 @@ def test_siblings_add_nothing_to_what_was_measured() -> None:
         (
             "crossing",
             {
-                "questions/breakeven.py:_rate_row",
-                "speedup/inverses.py:largest_cost",
-                "speedup/inverses.py:least_length",
-                "speedup/inverses.py:least_rate",
+                "outcomes/solve.py:_largest_rate",
+                "outcomes/solve.py:_of_drafter",
             },
         ),
     ],

@@ -18,6 +18,7 @@ from specroof.latency import Setup
 from specroof.outcomes.case import Case
 from specroof.outcomes.outcomes import Outcomes, outcomes
 from specroof.outcomes.rows import LOAD_KEYS, LoadRow, load_fields
+from specroof.outcomes.solve import Wish, solve
 from specroof.questions.answer import Charted, case_of, rows_table, title_of
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.case import asked_case, asked_load
@@ -43,11 +44,10 @@ from specroof.questions.request import (
 )
 from specroof.questions.splits import split_notes
 from specroof.report.layout import page
-from specroof.serving.capacity import RoomRule
 from specroof.serving.played import largest_rate, played_server
-from specroof.serving.served import raised_notes, served_curve
+from specroof.serving.served import raised_notes
 from specroof.serving.workload import Load, Workload
-from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, grid_slices
+from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 from specroof.speedup.price import Money
 from specroof.units import format_drafts, format_seconds
 
@@ -291,20 +291,9 @@ def _rows(
 
 def _users(case: Case, drafter: Drafter, most: int, tpot_s: float) -> int:
     """Return the largest batch whose users wait at most so long per token; 0 if there is none."""
-    load = case.load.steady
-    batches = np.arange(1.0, _MOST_USERS + 1)
-    # Who waits for room is not served fast.
-    room: RoomRule = "ignore" if case.room == "ignore" else "drop"
-    for _, columns in reversed(list(grid_slices((1, _MOST_USERS, most + 1)))):
-        part = replace(load, batch_size=batches[columns].tolist())
-        served = served_curve(
-            case.deployment, drafter, part, room, max_draft_len=most, split=case.split
-        )
-        fast = served.tpot_s[0] <= tpot_s * (1 + 1e-12)
-        enough = np.flatnonzero(fast.any(axis=-1))
-        if enough.size:
-            return int(served.curve.batch_size[enough[-1]])
-    return 0
+    wish = Wish(max_draft_len=most, tpot_s=tpot_s, most=_MOST_USERS)
+    runs = solve(case, drafter, "batch", wish).runs
+    return runs[-1][1] if runs else 0
 
 
 # --- The gains of better drafters, as a table ----------------------------------------------------
