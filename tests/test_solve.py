@@ -70,10 +70,10 @@ def test_what_is_found_gives_the_wish_and_more_takes_more(
     takes = given_value(drafter, parameter, found.value, drafts or 1)
     lengths = [drafts] if drafts else []
     there = outcomes(case, takes, max_draft_len=3, draft_lens=lengths)
-    gains, lengths = drafting_gain(there.curve, drafts)
+    gains, made = drafting_gain(there.curve, drafts)
     if found.answer == "at":  # whose played gain jumps, as rounds end together
         assert gains[0, 0] == pytest.approx(speedup, rel=load[1])
-        assert lengths[0, 0] == found.draft_len
+        assert made[0, 0] == found.draft_len
     assert (found.value >= harder.value) if parameter == "cost" else (found.value <= harder.value)
 
 

@@ -1,10 +1,11 @@
 """The one inverse: which acceptance, drafting cost, batch, context or rate just meets a wish."""
 
+import math
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from specroof.drafters import Drafter, DraftTime, Round
 from specroof.errors import OptionError
 from specroof.outcomes.case import Case
 from specroof.outcomes.outcomes import Outcomes, outcomes
+from specroof.serving.played import Drafts, PlayedServer
+from specroof.serving.workload import Load
 from specroof.speedup.curve import drafting_gain, grid_slices
 
 #: Relative width of the interval that a root is left in.
@@ -307,6 +310,57 @@ def _places(most: int) -> IntArray:
     octaves = np.log2(most)
     steps = 2 ** np.linspace(0.0, octaves, int(octaves * _PER_OCTAVE) + 1)
     return np.unique(np.append(np.round(steps).astype(np.int64), most))
+
+
+# --- Rates within targets ------------------------------------------------------------------------
+
+_Drafts = TypeVar("_Drafts", int, Mapping[int, int])
+
+
+def largest_rate(
+    server: PlayedServer, load: Load, choices: Sequence[_Drafts], targets: tuple[float, float]
+) -> tuple[float, _Drafts] | None:
+    """Return the largest rate at which 99% of the requests meet targets, and its draft length.
+
+    Parameters
+    ----------
+    server
+        Where requests are played.
+    load
+        Requests at rates: the largest is looked for between the least and the most of them, to 1%.
+    choices
+        The draft lengths to choose from, or schedules of them.
+    targets
+        Seconds to a first token, and of each later one: of p99.
+
+    Counts
+        with the same seed at each rate: gaps shrink together, so that a higher rate is no better.
+        None where the least rate is too much for all lengths.
+    """
+
+    def meets(rate: float, drafts: Drafts) -> bool:
+        (requests,) = replace(load, rate=[rate], requests=load.requests[:1]).played()
+        seen = server.play(requests, drafts).figures()
+        return all(
+            seen.get(f"p99_{name}", 0.0) <= most
+            for name, most in zip(("ttft_s", "tpot_s"), targets, strict=True)
+        )
+
+    found: tuple[float, _Drafts] | None = None
+    for drafts in filter(server.runs, choices):
+        # A run of so many requests may end before a queue that grows is long.
+        low, high = min(load.rate), min(max(load.rate), server.answers(drafts))
+        if found is not None:  # what is no better than the best so far is not looked at
+            low = found[0] * (1 + _RATE_WITHIN)
+        if low > high or not meets(low, drafts):
+            continue
+        if meets(high, drafts):
+            low = high
+        while high > low * (1 + _RATE_WITHIN):
+            middle = math.sqrt(low * high)
+            low, high = (middle, high) if meets(middle, drafts) else (low, middle)
+        found = low, drafts
+    return found
 
 
 # --- Roots and runs ------------------------------------------------------------------------------

@@ -14,8 +14,9 @@ from specroof.hardware import HardwareProfile
 from specroof.latency import Deployment
 from specroof.outcomes.pareto import pareto
 from specroof.outcomes.rows import OfLoad, known_bands, load_columns, point_arrays
+from specroof.outcomes.solve import largest_rate
 from specroof.questions.answer import Charted, rows_table
-from specroof.questions.case import asked_case, asked_load
+from specroof.questions.case import asked_case, asked_load, on_each_chip
 from specroof.questions.curve_tables import compared_on
 from specroof.questions.played_loads import (
     beyond_warnings,
@@ -39,17 +40,14 @@ from specroof.questions.request import (
     Values,
     as_list,
     drafters_of,
-    hardware_of,
-    model_of,
     numbers,
     price_notes,
     question,
     refuse_one_token,
-    unique_list,
     words,
 )
 from specroof.report.layout import ABSENT, figure, format_table, in_line, page
-from specroof.serving.played import largest_rate, played_server
+from specroof.serving.played import played_server
 from specroof.serving.workload import Load, Workload, workload_json
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 from specroof.speedup.reach import nearness
@@ -331,22 +329,17 @@ class FrontierAnswer(Charted):
 @question(FrontierRequest)
 def frontier(request: FrontierRequest) -> FrontierAnswer:
     """Find the best speeds per user and per device, with speculation and without."""
-    load, model = _load(request), model_of(request.model, request.family)
+    load, asked = _load(request), [*on_each_chip(request)]
     chips, notes, warnings = list[ChipFrontier](), list[str](), list[str]()
-    profiles = unique_list("hardware", request.hardware, hardware_of)
-    if not profiles:
-        refuse("hardware", request.hardware, "one chip or more")
-    for profile in profiles:
-        here = replace(request, model=model, family=None, hardware=profile)
+    for here, place in asked:
         chip, own_notes, own_warnings = _chip(here, load)
         chips.append(chip)
-        place = f"{profile.name}: " if len(profiles) > 1 else ""
-        for note in _money_notes(profile, chip.usd_per_hour):
+        for note in _money_notes(here.hardware, chip.usd_per_hour):
             notes.append(Note(f"{place}{note}", f"{place}{getattr(note, 'short', note)}"))
         notes += own_notes
         warnings += [f"{place}{warning}" for warning in own_warnings]
     return FrontierAnswer(
-        model=model.name,
+        model=asked[0][0].model.name,
         context_len=load.context_len[0],
         **fields_of(request, "tpot_s", "ttft_s"),
         workload=load.workload,
