@@ -134,9 +134,13 @@ def test_every_question_gives_the_same_figures(seed: int) -> None:
     if "batch_size" in load:
         return
     try:
-        advised = advise(**asked, **load, drafters=drafter).chips[0].rows[0]
+        (chip,) = advise(**asked, **load, drafters=drafter).chips
     except OptionError:
         return  # no flags of a server for such drafts, or no room for a request
+    (advised,), (least,) = chip.rows, chip.break_even
+    if advised.tried_draft_len:
+        tried = {"drafter": drafter, "draft_len": advised.tried_draft_len}
+        assert least.rate == breakeven(**asked, **load, **tried).rows[0].value
     assert (advised.tried_draft_len, advised.decision) == (told["tried"], told["decision"])
     assert (advised.reason or "") == told["reason"]
     assert told["reason"] or advised.tried_speedup == pytest.approx(told["speedup"], **same)
@@ -156,9 +160,12 @@ def test_a_job_and_a_trace_have_the_same_figures(seed: int) -> None:
     for load in ({"lengths": JOB}, {"trace": JOB | arrivals}):
         told = figures_of(predict(**asked, **load, drafters=drafter))
         try:
-            (row,) = advise(**asked, **load, drafters=drafter).chips[0].rows
+            (chip,) = advise(**asked, **load, drafters=drafter).chips
         except OptionError:  # no flags of a server for such drafts
             continue
+        (row,), (least,) = chip.rows, chip.break_even
+        tried = {"drafter": drafter, "draft_len": row.tried_draft_len}
+        assert least.rate == breakeven(**asked, **load, **tried).rows[0].value
         assert (row.tried_draft_len, row.decision) == (told["tried"], told["decision"])
         assert (row.reason or "") == told["reason"]
         if not told["reason"]:

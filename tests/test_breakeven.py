@@ -38,7 +38,7 @@ def drafted(curve: Any, draft_len: int | None) -> float:
     return float(np.nanmax(gains[1:]) if draft_len is None else gains[draft_len])
 
 
-# --- inverses against the forward model ----------------------------------------------------------
+# --- answers against the forward model -----------------------------------------------------------
 
 
 @pytest.mark.slow

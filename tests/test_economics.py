@@ -1,14 +1,11 @@
-"""Money, energy and frontiers, and what hardware files say of them."""
+"""Money and energy, and what hardware files say of them."""
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from specroof import OptionError, ProfileError, hardware_names, load_hardware
+from specroof import ProfileError, hardware_names, load_hardware
 from specroof.hardware import DevicePower, DevicePrice, parse_hardware
 from specroof.hardware.written import calibrated_yaml
-from specroof.speedup.price import frontier_of, joules_per_million_tokens, usd_per_million_tokens
+from specroof.speedup.price import joules_per_million_tokens, usd_per_million_tokens
 from tables import rows
 
 FILE = """
@@ -28,44 +25,6 @@ def test_the_price_of_the_readme_by_hand() -> None:
     # As published, a speedup of 1.24 is a price per token 19.4 % lower.
     plain, faster = (usd_per_million_tokens(n, devices=1, usd_per_hour=1.0) for n in (1.0, 1.24))
     assert 1 - float(faster / plain) == pytest.approx(0.194, abs=0.0005)
-
-
-points = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=12)
-
-
-@given(points)
-def test_nothing_beats_a_point_of_the_frontier_and_something_beats_the_rest(
-    drawn: list[tuple[int, int]],
-) -> None:
-    user, device = np.array(drawn, dtype=float).T
-    found = frontier_of(user, device)
-    kept = {(user[i], device[i]) for i in found.index}
-    for a, b in drawn:
-        beaten = any((c >= a and d >= b) and (c, d) != (a, b) for c, d in drawn)
-        assert ((a, b) in kept) is not beaten
-    assert np.all(np.diff(found.tokens_per_s_per_user) > 0)
-    assert np.all(np.diff(found.tokens_per_s_per_device) < 0)
-
-
-def test_points_that_cannot_be_are_left_out() -> None:
-    assert frontier_of([1.0, np.nan], [1.0, 5.0]).index.tolist() == [0]
-    nothing = frontier_of([[np.nan]], [[1.0]])
-    assert nothing.index.size == 0
-    assert nothing.cheapest_within(1.0) is None
-
-
-def test_the_cheapest_point_keeps_the_time_per_token() -> None:
-    found = frontier_of([[10.0, 50.0], [100.0, 99.0]], [[900.0, 600.0], [100.0, 50.0]])
-    assert found.cheapest_within(0.1) == 0  # exactly ten tokens a second
-    assert found.cheapest_within(0.099) == 1
-    assert found.cheapest_within(0.01) == 2
-    # 1/49 s times 49 tokens/s is a rounding below 1.
-    assert frontier_of([49.0], [1.0]).cheapest_within(1 / 49) == 0
-
-
-def test_shapes_that_differ_are_refused() -> None:
-    with pytest.raises(OptionError, match=r"has shape \(1,\); allowed: \(2,\)"):
-        frontier_of([1.0, 2.0], [1.0])
 
 
 @pytest.mark.parametrize("trusted", [False, True])

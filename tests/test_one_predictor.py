@@ -201,10 +201,8 @@ def callers_of(formula: str) -> set[str]:
         (
             "crossing",
             {
-                "questions/breakeven.py:_rate_row",
-                "speedup/inverses.py:largest_cost",
-                "speedup/inverses.py:least_length",
-                "speedup/inverses.py:least_rate",
+                "outcomes/solve.py:_largest_rate",
+                "outcomes/solve.py:_of_drafter",
             },
         ),
     ],

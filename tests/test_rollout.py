@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 from specroof import MeasurementError, OptionError, predict, rollout, speedup_curve
 from specroof.arrays import Array
 from specroof.cli import app
-from specroof.policies.schedule import cheapest_schedule
-from specroof.questions.rollout import LAWS, fitting_schedule, rollout_text, step_speedup
+from specroof.policies.schedule import cheapest_schedule, fitting_schedule
+from specroof.questions.rollout import rollout_text, step_speedup
 from specroof.serving.capacity import PrefillRules
 from specroof.serving.pass_prices import Grid, PassPrices
 from specroof.serving.played import PlayedServer
-from specroof.serving.workload import trace
+from specroof.serving.workload import LENGTH_LAWS, trace
 
 MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "h100", "eagle3,accept-length=2.8@3"
 #: What pays up to some batch alone.
@@ -315,9 +315,11 @@ def test_wrong_input_is_refused_in_one_line(changes: dict[str, Any], words: list
 # --- lengths -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("law", LENGTH_LAWS)
 def test_a_law_has_its_mean_and_tail(law: str) -> None:
-    draws = LAWS[law](np.random.default_rng(0), 400_000, 1000.0, 5.0 if law == "pareto" else 4000.0)
+    draws = LENGTH_LAWS[law](
+        np.random.default_rng(0), 400_000, 1000.0, 5.0 if law == "pareto" else 4000.0
+    )
     assert draws.mean() == pytest.approx(1000, rel=0.01)
     if law == "pareto":
         # P(L > x) = (800 / x) ** 5: a hundredth beyond 800 * 100 ** 0.2.

@@ -82,7 +82,7 @@ def test_users_are_sought_in_parts_of_a_grid(monkeypatch: pytest.MonkeyPatch) ->
 
     cases = [(1e-6, True), (6e-3, False), (1.0, True), (1.0, False)]
     whole = [users(*case) for case in cases]
-    monkeypatch.setattr("specroof.questions.worth.served_curve", counted)
+    monkeypatch.setattr("specroof.outcomes.outcomes.served_curve", counted)
     monkeypatch.setattr(axes, "_CHUNK_POINTS", 1 << 12)
     assert [users(*case) for case in cases] == whole
     assert len({*whole}) == len(cases)

@@ -184,6 +184,7 @@ def outcomes(
     max_draft_len: int,
     acceptance: TokensPerRound | ContextAcceptance | None = None,
     draft_lens: Collection[int] = (),
+    only: bool = False,
 ) -> Outcomes:
     """Return what drafts gain on a server under loads.
 
@@ -201,6 +202,8 @@ def outcomes(
     draft_lens
         Lengths that are played besides those that may win. Of clients without targets, others have
         the figures of the closed form, and NaN in `Outcomes.played`; of other loads all are played.
+    only
+        Whether no others than these lengths are played, whatever may win.
 
     Raises
     ------
@@ -224,7 +227,9 @@ def outcomes(
     served = in_closed_form(load.steady, waits)
     places = [place for place, count in enumerate(load.requests) if count]
     lengths = {
-        place: _can_win(served.curve.choices[0, place]).union(draft_lens)
+        place: {*draft_lens}
+        if only
+        else _can_win(served.curve.choices[0, place]).union(draft_lens)
         if load.kind == "concurrency" and min(case.targets) == np.inf
         else {*range(1, max_draft_len + 1)}
         for place in places

@@ -1,6 +1,6 @@
 """Draft lengths that follow the load or the drafter's confidence, beside one length for all."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -488,3 +488,67 @@ def mixed_rate(rates: Array, tokens_per_round: Array, shares: Array) -> float:
     """
     tokens = shares * tokens_per_round
     return float(tokens.sum() / (tokens / rates).sum())
+
+
+def sglang_steps(
+    costs: BatchCosts, survival: ArrayLike, initial: int, sizes: Sequence[int]
+) -> PolicyOutcome:
+    """Return what SGLang's adaptive speculation reaches.
+
+    Parameters
+    ----------
+    costs, survival
+        As for `simulated_policies`.
+    initial
+        The draft length that the server is told to begin with.
+    sizes
+        Captured sizes in sequences, to which it pads the batch; none without.
+
+    Source
+        `sglang_rounds`.
+    """
+    padded = next((size for size in sizes if size >= costs.batch_size), costs.batch_size)
+    accepted = np.append(0.0, np.cumsum(survival))
+    shares = sglang_rounds(padded, accepted, initial)
+    rate = mixed_rate(fixed_rates(costs, survival), 1.0 + accepted, shares)
+    return PolicyOutcome(rate, 0.0, float(shares @ np.arange(len(shares))))
+
+
+def fixed_outcomes(rates: Array, lengths: Sequence[int]) -> tuple[PolicyOutcome, ...]:
+    """Return the outcome of one draft length at each load, in closed form.
+
+    Parameters
+    ----------
+    rates
+        Tokens per second, axes (load, draft_len).
+    lengths
+        The length at each load.
+    """
+    return tuple(
+        PolicyOutcome(float(row[length]), 0.0, float(length))
+        for row, length in zip(rates, lengths, strict=True)
+    )
+
+
+def beside(fixed: PolicyOutcome, alone: float, policy: PolicyOutcome) -> PolicyOutcome:
+    r"""Return what a policy reaches where one length reaches what it does.
+
+    .. math:: \frac{1}{x} = \frac{1}{x_{fixed}} + \frac{1}{r} - \frac{1}{r_{fixed}}
+
+    Parameters
+    ----------
+    fixed
+        Of the one length, prompts and waits included: x.
+    alone
+        Tokens per second of rounds of that length alone, r.
+    policy
+        Of rounds alone.
+
+    Source
+        Counting: the seconds that a policy saves of each token, it saves of requests, too.
+    """
+    saved_s = 1.0 / alone - 1.0 / policy.tokens_per_s
+    rate = fixed.tokens_per_s / (1.0 - fixed.tokens_per_s * saved_s)
+    return replace(
+        policy, tokens_per_s=rate, error=policy.error * (rate / policy.tokens_per_s) ** 2
+    )

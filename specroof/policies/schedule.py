@@ -1,9 +1,9 @@
 """Draft lengths by load, merged into few ranges that a server can be told."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +12,16 @@ from specroof.arrays import Array
 from specroof.errors import reject
 from specroof.speedup.result import best_index
 
+if TYPE_CHECKING:
+    from specroof.serving.played import Played, PlayedServer
+    from specroof.serving.workload import Requests
+
 #: Equal but for rounding: fewer ranges win.
 _TIE: Final = 1e-13
+#: Equal parts of a makespan in which the batch and its contexts are taken to be the same.
+_SPANS: Final = 200
+#: A further range of the schedule of a job must save this share of its time.
+_LEAST_SAVED: Final = 0.002
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +146,50 @@ def cheapest_schedule(
         last = loads[-1] if stop == len(loads) else loads[stop] - 1
         ranges.append((first, last, drafts))
     return Schedule(tuple(ranges), total)
+
+
+def fitting_schedule(server: "PlayedServer", requests: "Requests", plain: "Played") -> Schedule:
+    r"""Return the schedule of few ranges with which a job decodes in the least time.
+
+    .. math:: \min \sum_i n_i \frac{t_{K(B_i)}(B_i, S_i)}{N_{K(B_i)}}
+
+    Parameters
+    ----------
+    server
+        The prices of rounds, t, and the tokens that they commit, N.
+    requests, plain
+        The job, and what becomes of it without drafts: in the part i of the run, B_i requests
+        decode n_i tokens each at a mean context S_i.
+
+    Ignores
+        prompts, and that with other drafts other requests may run beside each other.
+    Source
+        `cheapest_schedule`.
+    """
+    edges_s = np.linspace(0.0, plain.duration_s, _SPANS + 1)
+    lengths = [k for k in (0, *server.choices) if server.runs(k)]
+    powers = [1 << power for power in range(int(plain.running.max()).bit_length())]
+    edges = sorted({edge for power in powers for edge in (power, 3 * power)})
+    loads = [edge for edge in edges if edge <= plain.running.max()]
+    cost = np.zeros((len(loads), lengths[-1] + 1))
+    cost[:, [k for k in range(lengths[-1]) if k not in lengths]] = np.inf
+    decode_s = np.maximum(plain.end_s - plain.first_s, 1e-9)
+    for clock_s in (edges_s[1:] + edges_s[:-1]) / 2:
+        done = (clock_s - plain.first_s) / decode_s
+        going = (done >= 0) & (done < 1)
+        batch = int(going.sum())
+        if batch:
+            held = requests.input_len[going] + done[going] * requests.output_len[going]
+            token_s = [
+                prices.round_s.at(batch, float(held.mean())) / prices.tokens_per_round
+                for prices in map(server.prices.__getitem__, lengths)
+            ]
+            place = np.searchsorted(loads, batch, side="right") - 1
+            cost[place, lengths] += np.array(token_s) / token_s[0]
+    least_gain = _LEAST_SAVED * float(cost.min(axis=1).sum())
+    found = cheapest_schedule(loads, cost, least_gain=least_gain)
+    first, _, drafts = found.ranges[-1]
+    return replace(found, ranges=(*found.ranges[:-1], (first, int(plain.running.max()), drafts)))
 
 
 def _cuts(weighed: Array, most_ranges: int, least_gain: float) -> list[int]:

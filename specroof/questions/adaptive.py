@@ -24,10 +24,11 @@ from specroof.policies.adaptive import (
     BatchCosts,
     PolicyOutcome,
     adaptive_verification,
+    beside,
     best_fixed,
+    fixed_outcomes,
     fixed_rates,
-    mixed_rate,
-    sglang_rounds,
+    sglang_steps,
     simulated_policies,
 )
 from specroof.policies.schedule import best_schedule, drafts_at
@@ -262,9 +263,11 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
     is_block = costs(sizes[0]).is_block
     made = depth if is_block else max(1, int(best.max()))
     rules = deployment.setup.engine.rules
+    graphs = deployment.setup.engine.graphs
+    captured = graphs.sizes if graphs is not None and graphs.counts == "sequences" else ()
     simulated: list[dict[str, PolicyOutcome]] = []
+    dice: dict[str, Any] = {"known": known, "n_rounds": n_rounds, "seed": seed}
     for size in sizes:
-        dice: dict[str, Any] = {"known": known, "n_rounds": n_rounds, "seed": seed}
         each = simulated_policies(costs(size), survival, **dice)
         oracle = each.pop("oracle")
         if rules == "vllm":
@@ -272,12 +275,12 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
                 costs(size), survival, draft_len=made, **dice
             )
         if rules == "sglang" and SGLANG_ALGORITHMS.get(drafter.kind) in _STEPPED:
-            each[STEPS] = _stepped(deployment, costs(size), survival, max(1, one_length))
+            each[STEPS] = sglang_steps(costs(size), survival, max(1, one_length), captured)
         simulated.append({**each, "oracle": oracle})
-    fixed = _closed(rates, np.full(len(rates), one_length))
+    fixed = fixed_outcomes(rates, [one_length] * len(rates))
     alone = [float(fixed_rates(costs(size), survival)[one_length]) for size in sizes]
-    outcomes = {FIXED[0]: fixed, FIXED[1]: _closed(rates, best)} | {
-        policy: tuple(map(_beside, fixed, alone, [each[policy] for each in simulated]))
+    outcomes = {FIXED[0]: fixed, FIXED[1]: fixed_outcomes(rates, best.tolist())} | {
+        policy: tuple(map(beside, fixed, alone, [each[policy] for each in simulated]))
         for policy in simulated[0]
     }
     notes = [*found.notes, *([] if is_block else [_LATE]), _RESTS_ON]
@@ -398,19 +401,6 @@ def _lengths(
     return _Lengths(found, rates, fixed, best, ranges, depth, sizes)
 
 
-def _stepped(
-    deployment: Deployment, costs: BatchCosts, survival: Array, initial: int
-) -> PolicyOutcome:
-    """Return what SGLang's adaptive speculation reaches, in the engine's captured sizes."""
-    graphs, batch = deployment.setup.engine.graphs, costs.batch_size
-    sizes = graphs.sizes if graphs is not None and graphs.counts == "sequences" else ()
-    padded = next((size for size in sizes if size >= batch), batch)
-    accepted = np.append(0.0, np.cumsum(survival))
-    shares = sglang_rounds(padded, accepted, initial)
-    rate = mixed_rate(fixed_rates(costs, survival), 1.0 + accepted, shares)
-    return PolicyOutcome(rate, 0.0, float(shares @ np.arange(len(shares))))
-
-
 def _flags(
     request: AdaptiveRequest,
     drafter: Drafter,
@@ -431,30 +421,6 @@ def _flags(
         return launch(plan, deployment.setup.engine.rules), ""
     except OptionError as refusal:
         return None, f"no flags: {refusal}"
-
-
-def _beside(fixed: PolicyOutcome, alone: float, policy: PolicyOutcome) -> PolicyOutcome:
-    r"""Return what a policy reaches where one length reaches what it does.
-
-    .. math:: \frac{1}{x} = \frac{1}{x_{fixed}} + \frac{1}{r} - \frac{1}{r_{fixed}}
-
-    Parameters
-    ----------
-    fixed
-        Of the one length, prompts and waits included: x.
-    alone
-        Tokens per second of rounds of that length alone, r.
-    policy
-        Of rounds alone.
-
-    Source
-        Counting: the seconds that a policy saves of each token, it saves of requests, too.
-    """
-    saved_s = 1.0 / alone - 1.0 / policy.tokens_per_s
-    rate = fixed.tokens_per_s / (1.0 - fixed.tokens_per_s * saved_s)
-    return replace(
-        policy, tokens_per_s=rate, error=policy.error * (rate / policy.tokens_per_s) ** 2
-    )
 
 
 def _loads(request: AdaptiveRequest) -> dict[int, int]:
@@ -536,14 +502,6 @@ def _costs(
         )
 
     return cache(costs)
-
-
-def _closed(rates: Array, lengths: npt.NDArray[Any]) -> tuple[PolicyOutcome, ...]:
-    """Return the outcome of fixed lengths, load by load, in closed form."""
-    return tuple(
-        PolicyOutcome(float(row[length]), 0.0, float(length))
-        for row, length in zip(rates, lengths.tolist(), strict=True)
-    )
 
 
 # --- The gains of adaptive draft lengths, as a table ---------------------------------------------

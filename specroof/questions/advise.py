@@ -673,7 +673,7 @@ class ChipAdvice:
     @cached_property
     def break_even(self) -> list[BreakEven]:
         """The least acceptance that pays, load by load."""
-        return [break_even_of(self.prediction, self.plan, row) for row in self.rows]
+        return [break_even_of(self.prediction, self.plan, place) for place in range(len(self.rows))]
 
     def reach(self, answer: "Advice") -> dict[str, Any] | None:
         """Return how near measurements are to these loads."""
@@ -1623,11 +1623,12 @@ def _ends(chip: ChipAdvice) -> Iterator[str]:
     """Yield the break-even at the largest load, and the point to measure."""
     row = chip.rows[-1]
     if row.point is not None:
-        rate, length = chip.break_even[-1].rate, chip.break_even[-1].tokens_per_round
+        least = break_even_of(chip.prediction, chip.plan, len(chip.rows) - 1)
         takes = (
             "no acceptance is enough"
-            if rate is None
-            else (f"an acceptance of {rate:.2f} a draft, {length:.2f} tokens per round, is enough")
+            if least.rate is None
+            else f"an acceptance of {least.rate:.2f} a draft, {least.tokens_per_round:.2f} tokens per "
+            f"round, is enough"
         )
         yield wrapped(
             f"Break-even at {row.load:.4g} {row.unit} with {format_drafts(row.tried_draft_len)}: {takes} "

@@ -9,10 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof import quantities as q
-from specroof.acceptance import Acceptance, constant_acceptance
+from specroof.acceptance import constant_acceptance
 from specroof.arrays import Array, BoolArray, number_within
-from specroof.outcomes.outcomes import Outcomes, PlayedRequests
+from specroof.outcomes.case import Case
+from specroof.outcomes.outcomes import Outcomes, PlayedRequests, outcomes
 from specroof.outcomes.rows import LoadRow, load_fields
+from specroof.outcomes.solve import Wish, solve
 from specroof.policies.decision import (
     Decisions,
     RoundBreakdown,
@@ -25,11 +27,9 @@ from specroof.policies.schedule import Day, Traffic, advised_day, best_schedule,
 from specroof.questions.predict import Prediction
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.played import PlayedLoads
-from specroof.serving.served import served_curve
 from specroof.serving.workload import Load, Workload
-from specroof.speedup.inverses import least_rate
 from specroof.speedup.price import Money
-from specroof.speedup.result import SpeedupCurve, best_index, within_measured
+from specroof.speedup.result import best_index, within_measured
 from specroof.units import MILLISECOND
 
 # --- The advice at each load: values -------------------------------------------------------------
@@ -833,32 +833,29 @@ def _point(grid: _Grid, i: int, k: int) -> RoundBreakdown:
     )
 
 
-def break_even_of(prediction: Prediction, plan: LoadPlan, row: AdvisedRow) -> BreakEven:
-    """Return the least acceptance that pays, with what drafting takes at that acceptance."""
+def break_even_of(prediction: Prediction, plan: LoadPlan, place: int) -> BreakEven:
+    """Return the least acceptance that pays at a load, as `breakeven` does, and its tokens.
+
+    Parameters
+    ----------
+    prediction, plan
+        What the drafters gain, and the decision.
+    place
+        Which of the rows of the plan.
+    """
+    row, drafter = plan.rows[place], prediction.drafters[plan.chosen]
     if row.point is None:
         return BreakEven(None, None)
-    drafter, drafts = prediction.drafters[plan.chosen], row.point.draft_len
-    load = replace(prediction.load, batch_size=[row.at_once])
-
-    def curve(acceptance: Acceptance) -> SpeedupCurve:
-        return served_curve(
-            prediction.deployment,
-            drafter,
-            load,
-            prediction.room,
-            max_draft_len=drafts,
-            acceptance=acceptance,
-            split=prediction.split,
-        ).curve
-
-    rate = least_rate(
-        lambda acceptance: (float(curve(acceptance).speedup[0, 0, drafts]), drafts),
-        plan.targets.least_speedup,
-    ).value
+    drafts, played = row.point.draft_len, prediction.outcomes[plan.chosen].played
+    load = prediction.load.part(row.place) if played is None else played.load.part(place)
+    case = Case(prediction.deployment, load, prediction.room, split=prediction.split)
+    wish = Wish(max_draft_len=drafts, draft_len=drafts, speedup=plan.targets.least_speedup)
+    rate = solve(case, drafter, "accept", wish).value
     if rate is None:
         return BreakEven(None, None)
-    tokens = curve(constant_acceptance(rate)).tokens_per_round[0, 0, drafts]
-    return BreakEven(rate, float(tokens))
+    accepting = replace(drafter, acceptance=constant_acceptance(rate))
+    there = outcomes(case.at(load=load.steady), accepting, max_draft_len=drafts)
+    return BreakEven(rate, float(there.curve.tokens_per_round[0, 0, drafts]))
 
 
 def _warnings(rows: Sequence[AdvisedRow], targets: Targets) -> list[str]:

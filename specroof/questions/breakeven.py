@@ -1,6 +1,5 @@
 """What does it take for speculation to pay: which acceptance, drafter cost, batch or context?"""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Annotated, Any, Final, TypeAlias
@@ -8,16 +7,17 @@ from typing import Annotated, Any, Final, TypeAlias
 import numpy as np
 
 from specroof import quantities as q
-from specroof.acceptance import ContextAcceptance, constant_acceptance
+from specroof.acceptance import constant_acceptance
 from specroof.architecture import Architecture
-from specroof.arrays import Array, IntArray, fields_of, number_within, whole_within
-from specroof.drafters import Drafter, TokensPerRound
+from specroof.arrays import fields_of, number_within, whole_within
+from specroof.drafters import Drafter
 from specroof.errors import OptionError, expect, refuse
 from specroof.latency import Setup
 from specroof.outcomes.case import Case
 from specroof.outcomes.choose import choose
 from specroof.outcomes.outcomes import STEADY_NOTE, Outcomes, outcomes
 from specroof.outcomes.rows import LOAD_KEYS, OfLoad, load_columns
+from specroof.outcomes.solve import AXES, Solution, Wish, solve
 from specroof.policies.decision import LoadDecision
 from specroof.quantities import cell_of
 from specroof.questions.answer import Charted, case_of, rows_table, title_of
@@ -29,26 +29,12 @@ from specroof.questions.played_loads import beyond_warnings, told
 from specroof.questions.request import Command, LoadsRequest, question
 from specroof.questions.splits import split_notes
 from specroof.report.layout import format_table, page
-from specroof.serving.capacity import RoomRule
 from specroof.serving.served import raised_notes
-from specroof.serving.workload import Load, Workload
+from specroof.serving.workload import Workload
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, acceptance_of, drafting_gain
-from specroof.speedup.inverses import (
-    Threshold,
-    crossing,
-    largest_cost,
-    least_length,
-    least_rate,
-    paying_runs,
-)
-from specroof.speedup.result import SpeedupCurve
 
 #: What has one answer at each load; batches and contexts are solved for over loads.
 _PER_LOAD: Final = ("accept", "accept-length", "cost")
-#: Relative width in which what is solved for is left where requests are played through, and rates.
-_PLAYED_WITHIN: Final = 1e-3
-_MOST_PLAYS: Final = 5
-_RATE_WITHIN: Final = 0.01
 #: What gains of such requests are.
 _PLAYED: Final = (
     "requests are played through: their speedup is how much sooner the same work is done"
@@ -66,11 +52,6 @@ SOLVED: Final = {
 USUAL_BATCHES: Final = tuple(2.0**power for power in range(9))
 #: Default ends of the search over batches and contexts.
 _MOST: Final = {"batch": 4096, "context": 1 << 20}
-_AXES: Final = {"batch": "batch_size", "context": "context_len"}
-#: Up to this many are priced one by one; of more, some in each doubling, and the ends of runs are
-#: bisected.
-_EACH: Final = 4096
-_PER_OCTAVE: Final = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,114 +226,77 @@ def breakeven(request: BreakevenRequest) -> Breakeven:
     expect("solve", request.solve, str, ", ".join(SOLVED))
     if request.solve not in SOLVED:
         refuse("solve", request.solve, ", ".join(SOLVED))
-    drafter = drafter_of(request.drafter)
-    sought = _sought(request, drafter)
-    wanted = _wanted(request, sought)
+    drafter, parameter = drafter_of(request.drafter), request.solve
+    case = _case(request)
+    wish = _wish(request, drafter, case)
     # Refuses a model or a depth that does not fit, before anything is solved; where acceptance is
     # solved for, any will do.
-    by_acceptance = request.solve.startswith("accept")
-    known = constant_acceptance(0.5) if by_acceptance else acceptance_of(drafter)
-    steady = sought.case.load.steady
-    curve = sought.outcomes(steady, known, room="ignore").curve
-    rows, notes, warnings = _load_rows(sought, wanted, request, curve)
+    known = constant_acceptance(0.5) if parameter.startswith("accept") else acceptance_of(drafter)
+    curve = outcomes(
+        case.at(load=case.load.steady, room="ignore"),
+        drafter,
+        acceptance=known,
+        max_draft_len=wish.max_draft_len,
+    ).curve
+    answer = _at_loads if parameter in _PER_LOAD else _over_loads
+    rows, own_notes, warnings = answer(case, drafter, parameter, wish)
+    state = [_PLAYED] if case.load.requests else [STEADY_NOTE] if case.load.workload else []
     return Breakeven(
-        model=sought.case.deployment.model,
-        setup=sought.case.deployment.setup,
+        model=case.deployment.model,
+        setup=case.deployment.setup,
         drafter=drafter,
-        solve=request.solve,
-        speedup=wanted,
-        draft_len=sought.draft_len,
-        workload=steady.workload,
+        solve=parameter,
+        speedup=wish.speedup,
+        draft_len=wish.draft_len,
+        workload=case.load.steady.workload,
         rows=tuple(rows),
-        notes=tuple(notes),
+        notes=(*split_notes(case), *curve.notes, *state, *own_notes),
         warnings=tuple(warnings),
     )
 
 
-def _load_rows(
-    sought: "_Threshold", wanted: float, request: BreakevenRequest, curve: SpeedupCurve
-) -> tuple[list[BreakevenRow], list[str], list[str]]:
-    """Return the answers at loads, notes on them, and warnings."""
-    load, notes = sought.case.load, [*split_notes(sought.case), *curve.notes]
-    if load.requests:
-        notes.append(_PLAYED)
-    elif load.workload is not None:
-        notes.append(STEADY_NOTE)
-    if request.solve == "rate":
-        return [_rate_row(sought, wanted)], notes, []
-    if request.solve in _PER_LOAD:
-        parts = [load.part(place) for place in range(len(load.batch_size))]
-        loads = [replace(part, context_len=[at]) for at in load.context_len for part in parts]
-        answers = [_row(sought, one, wanted, request.solve) for one in loads]
-        notes += dict.fromkeys(note for _, raised, _ in answers[::-1] for note in raised)
-        if any(row.room_ends for row, _, _ in answers):
-            notes.append("no room: with drafting, memory does not hold this many requests")
-        warnings = dict.fromkeys(text for _, _, own in answers for text in own)
-        return [row for row, _, _ in answers], notes, [*warnings]
-    pairs = product(curve.context_len.tolist(), curve.batch_size.tolist())
-    rows = [_run(sought, pair, wanted, request) for pair in pairs]
-    beyond = next((row.unknown_from for row in rows if row.unknown_from is not None), None)
-    if beyond is not None:
-        tried = f"largest {request.solve} tried: {beyond - 1} (most)"
-        notes.append(f"{tried}; from {beyond} on nothing is known")
-    if sought.case.room != "ignore":
-        notes.append(f"only a {request.solve} that has room in the server counts")
+#: Rows, notes and warnings.
+_Answers: TypeAlias = tuple[list[BreakevenRow], list[str], list[str]]
+
+
+def _at_loads(case: Case, drafter: Drafter, parameter: str, wish: Wish) -> _Answers:
+    """Return the acceptance or the cost at each load, with notes and warnings."""
+    load, rows = case.load, list[BreakevenRow]()
+    notes, warnings = dict[str, None](), dict[str, None]()
+    parts = [load.part(place) for place in range(len(load.batch_size))]
+    for part in [replace(part, context_len=[at]) for at in load.context_len for part in parts]:
+        row, now = _at_load(case.at(load=part), drafter, parameter, wish)
+        rows.append(row)
+        raised = raised_notes(now, now.curve.batch_size.tolist())
+        notes = dict.fromkeys([*raised, *notes])  # that of the largest load first
+        if now.played is not None:
+            warnings |= dict.fromkeys(beyond_warnings([now.played]))
+    room = "no room: with drafting, memory does not hold this many requests"
+    return rows, [*notes, *[room] * any(row.room_ends for row in rows)], [*warnings]
+
+
+def _over_loads(case: Case, drafter: Drafter, parameter: str, wish: Wish) -> _Answers:
+    """Return the runs of batches or contexts at each load, or the largest rate, with notes."""
+    load = case.load.steady
+    if parameter == "rate":
+        found = solve(case, drafter, parameter, wish)
+        return [_row(drafter, parameter, wish, found, context_len=load.context_len[0])], [], []
+    rows, notes = list[BreakevenRow](), list[str]()
+    for context, batch in product(load.context_len, load.batch_size):
+        part = replace(load, context_len=[context], batch_size=[batch])
+        found = solve(case.at(load=part), drafter, parameter, wish)
+        given = {"context_len": float(context), "batch_size": float(batch), AXES[parameter]: None}
+        rows.append(_row(drafter, parameter, wish, found, **given))
+    if any(row.unknown_from is not None for row in rows):
+        tried = f"largest {parameter} tried: {wish.most} (most)"
+        notes.append(f"{tried}; from {wish.most + 1} on nothing is known")
+    if case.room != "ignore":
+        notes.append(f"only a {parameter} that has room in the server counts")
     return rows, notes, []
 
 
-@dataclass(frozen=True, slots=True)
-class _Threshold:
-    """What a threshold is sought in: one drafter at some loads.
-
-    Parameters
-    ----------
-    case, drafter
-        What is served where, for which requests, and what drafts.
-    max_draft_len
-        The longest draft that is priced.
-    draft_len
-        Drafts per round; None for the best of 1 to `max_draft_len`.
-    solve
-        What is solved for.
-    """
-
-    case: Case
-    drafter: Drafter
-    max_draft_len: int
-    draft_len: int | None
-    solve: str
-
-    def row(self, wanted: float, threshold: Threshold, **known: Any) -> BreakevenRow:
-        """Return the row of a load, from where the speedup is reached."""
-        return BreakevenRow(
-            drafter=self.drafter.name,
-            solve=self.solve,
-            wanted_speedup=wanted,
-            **fields_of(threshold, "answer", "value", "ceiling"),
-            draft_len=threshold.draft_len if np.isfinite(threshold.ceiling) else None,
-            **known,
-        )
-
-    def outcomes(
-        self,
-        load: Load,
-        acceptance: TokensPerRound | ContextAcceptance,
-        *,
-        room: RoomRule | None = None,
-        drafter: Drafter | None = None,
-    ) -> Outcomes:
-        """Return what is gained at a load under an acceptance, with a drafter of another cost."""
-        return outcomes(
-            self.case.at(load=load, room=self.case.room if room is None else room),
-            drafter or self.drafter,
-            max_draft_len=self.max_draft_len,
-            acceptance=acceptance,
-            draft_lens=() if self.draft_len is None else (self.draft_len,),
-        )
-
-
-def _sought(request: BreakevenRequest, drafter: Drafter) -> _Threshold:
-    """Return the loads that are asked about; what is solved for has one place among them.
+def _case(request: BreakevenRequest) -> Case:
+    """Return what is asked about; a load that is solved for has one place among the loads.
 
     Raises
     ------
@@ -363,228 +307,89 @@ def _sought(request: BreakevenRequest, drafter: Drafter) -> _Threshold:
     for name in given.get(request.solve, ()):
         if getattr(request, name) is not None:
             refuse(name, getattr(request, name), f"left out with solve {request.solve!r}")
-    if request.most is not None and request.solve not in _MOST:
+    if request.most is not None and request.solve not in AXES:
         refuse("most", request.most, "with solve 'batch' or 'context'")
     load = asked_load(request, USUAL_BATCHES)
     if request.solve == "rate" and not load.rate:
         refuse("solve", request.solve, "with rates, between which the largest is looked for")
-    if load.requests and request.solve in _AXES:
+    if load.requests and request.solve in AXES:
         refuse("solve", request.solve, ", ".join((*_PER_LOAD, "rate")))
     if request.solve == "context" and load.workload is not None:
         refuse("input_len", request.input_len, "left out with solve 'context'")
-    case = asked_case(
-        request,
-        replace(
-            load,
-            batch_size=[1.0] if request.solve == "batch" else load.batch_size,
-            context_len=[1.0] if request.solve == "context" else load.context_len,
-        ),
-    )
-    drafts = request.draft_len
-    if drafts is not None or request.solve == "accept-length":
-        drafts = usual_drafts(drafter, case.deployment.model, drafts)
-    deepest = drafter.max_draft_len or DEFAULT_MAX_DRAFT_LEN
-    return _Threshold(
-        case=case,
-        drafter=drafter,
-        max_draft_len=min(deepest, DEFAULT_MAX_DRAFT_LEN) if drafts is None else drafts,
-        draft_len=drafts,
-        solve=request.solve,
-    )
+    solved: Any = {AXES[request.solve]: [1.0]} if request.solve in AXES else {}
+    return asked_case(request, replace(load, **solved))
 
 
-def _wanted(request: BreakevenRequest, sought: _Threshold) -> float:
-    """Return the speedup that is wanted.
+def _wish(request: BreakevenRequest, drafter: Drafter, case: Case) -> Wish:
+    """Return the speedup that is wanted, and of which drafts.
 
     Raises
     ------
     OptionError
         For a speedup that no acceptance gives, and a drafter that has nothing to solve for.
     """
+    drafts, parameter = request.draft_len, request.solve
+    if drafts is not None or parameter == "accept-length":
+        drafts = usual_drafts(drafter, case.deployment.model, drafts)
+    deepest = drafter.max_draft_len or DEFAULT_MAX_DRAFT_LEN
+    longest = min(deepest, DEFAULT_MAX_DRAFT_LEN) if drafts is None else drafts
     wanted = number_within("speedup", request.speedup, "wanted_speedup")
-    if wanted > sought.max_draft_len + 1:
-        most = sought.max_draft_len + 1
-        refuse("speedup", request.speedup, f"at most {most}, the tokens of {most - 1} drafts and 1")
-    if sought.drafter.is_ideal and request.solve in _PER_LOAD:
-        message = f"drafter is 'ideal', whose {request.solve} is given; allowed: another drafter"
+    if wanted > longest + 1:
+        allowed = f"at most {longest + 1}, the tokens of {longest} drafts and 1"
+        refuse("speedup", request.speedup, allowed)
+    if drafter.is_ideal and parameter in _PER_LOAD:
+        message = f"drafter is 'ideal', whose {parameter} is given; allowed: another drafter"
         raise OptionError(message)
-    return wanted
+    most = 1
+    if parameter in AXES:
+        most = _MOST[parameter] if request.most is None else request.most
+        most = whole_within("most", most, f"most_{parameter}")
+    return Wish(max_draft_len=longest, draft_len=drafts, speedup=wanted, most=most)
 
 
 def _row(
-    sought: _Threshold, load: Load, wanted: float, solve: str
-) -> tuple[BreakevenRow, list[str], list[str]]:
-    """Return the answer at one load beside the speedup of the drafter as it is, notes, warnings.
-
-    What is solved for is solved in closed form. Where requests are played through, the speedup
-    that is wanted there is moved until that which is played is the one wanted here.
-    """
-    first, drafter = sought.draft_len or 1, sought.drafter
-    accepted = constant_acceptance(0.5) if drafter.acceptance is None else drafter.acceptance
-    now = sought.outcomes(load, accepted)
-    runs = np.broadcast_to(now.decoding.running_batch[0, 0], sought.max_draft_len + 1)
-    warnings = [] if now.played is None else [*beyond_warnings([now.played])]
-    notes = raised_notes(now, now.curve.batch_size.tolist())
-    own: dict[str, Any] = {
-        "context_len": float(load.context_len[0]),
-        **{
-            name: values[0].item()
-            for name, values in load_columns(load, np.array(load.batch_size)).items()
-        },
-    }
-    have_room = first + np.flatnonzero(np.isfinite(runs[first:]))
-    if not have_room.size:
-        no_room = Threshold("no room", None, first, -np.inf)
-        return sought.row(wanted, no_room, room_ends=True, **own), notes, warnings
-    choice, decision = next(choose(now))
-    own["reason"] = choice.reason or None
-    if drafter.acceptance is not None:
-        gains, drafts = drafting_gain(now.curve, sought.draft_len)
-        known = np.isfinite(gains[0, 0])
-        own |= {"speedup": float(gains[0, 0]) if known else np.nan, "decision": decision}
-        own["bands"] = {"speedup": _band(now.curve, int(drafts[0, 0]))}
-        rates = now.stable_rates(sought.draft_len or choice.tried) or (None, None)
-        own |= {"plain_largest_stable_rate": rates[0], "largest_stable_rate": rates[1]}
-    if choice.reason:
-        unsustained = Threshold(choice.reason, None, first, -np.inf)
-        return sought.row(wanted, unsustained, **own), notes, warnings
-    here = replace(sought, max_draft_len=int(have_room[-1]))
-    steady = replace(load.steady, batch_size=now.curve.batch_size.tolist())
-
-    def gain(
-        acceptance: TokensPerRound | ContextAcceptance, other: Drafter, at: Load = steady
-    ) -> tuple[float, int]:
-        curve = here.outcomes(at, acceptance, drafter=other).curve
-        speedups, drafts = drafting_gain(curve, sought.draft_len)
-        return float(speedups[0, 0]), int(drafts[0, 0])
-
-    def solved(target: float) -> tuple[Threshold, float]:
-        """Return the threshold in closed form, and the speedup that is played there."""
-        tried: dict[float, tuple[Any, Drafter]] = {}
-
-        def noted(acceptance: Any, other: Drafter) -> tuple[float, int]:
-            gained = gain(acceptance, other)
-            tried[abs(gained[0] / target - 1)] = acceptance, other
-            return gained
-
-        threshold = _threshold(sought, solve, target, noted)
-        if not load.requests or threshold.answer != "at":
-            return threshold, wanted
-        return threshold, gain(*tried[min(tried)], load)[0]
-
-    target, plays = wanted, 1
-    threshold, played = solved(target)
-    while abs(played / wanted - 1) > _PLAYED_WITHIN and plays < _MOST_PLAYS:
-        target *= wanted / played
-        threshold, played = solved(target)
-        plays += 1
-    return sought.row(wanted, threshold, **own), notes, warnings
-
-
-def _band(curve: SpeedupCurve, drafts: int) -> tuple[float, float]:
-    """Return the band of the speedup of so many drafts at the only load; NaN without one."""
-    low, high = curve.speedup_low, curve.speedup_high
-    if low is None or high is None:
-        return np.nan, np.nan
-    return float(low[0, 0, drafts]), float(high[0, 0, drafts])
-
-
-def _rate_row(sought: _Threshold, wanted: float) -> BreakevenRow:
-    """Return the largest rate that a plain server keeps up with at which a speedup is reached."""
-    accepted, load = acceptance_of(sought.drafter), sought.case.load.part(0)
-
-    def gain(rate: float) -> tuple[float, int]:
-        curve = sought.outcomes(replace(load, rate=[rate]), accepted).curve
-        speedups, drafts = drafting_gain(curve, sought.draft_len)
-        return float(speedups[0, 0]), int(drafts[0, 0])
-
-    least, first = min(sought.case.load.rate), sought.draft_len or 1
-    rates = sought.outcomes(replace(load, rate=[least]), accepted).stable_rates(first) or (
-        least,
-        0.0,
-    )
-    ends, context = (min(max(sought.case.load.rate), rates[0]), least), load.context_len[0]
-    if rates[0] < least:
-        none = Threshold("unsustained", None, first, -np.inf)
-        return sought.row(wanted, none, context_len=context, reason=none.answer)
-    return sought.row(wanted, crossing(gain, wanted, ends, _RATE_WITHIN), context_len=context)
-
-
-#: From an acceptance and a drafter to the speedup of drafting at one load, and its draft length.
-_Gain: TypeAlias = Callable[[TokensPerRound | ContextAcceptance, Drafter], tuple[float, int]]
-
-
-def _threshold(sought: _Threshold, solve: str, wanted: float, gain: _Gain) -> Threshold:
-    """Return the acceptance or the cost that is solved for at one load."""
-    drafter = sought.drafter
-
-    def gain_of_acceptance(acceptance: TokensPerRound) -> tuple[float, int]:
-        return gain(acceptance, drafter)
-
-    if solve == "accept":
-        return least_rate(gain_of_acceptance, wanted)
-    if solve == "accept-length":
-        first, kind = sought.draft_len or 1, drafter.kind
-        return least_length(gain_of_acceptance, wanted, draft_len=first, kind=kind)
-    accepted = acceptance_of(drafter)
-    return largest_cost(lambda other: gain(accepted, other), wanted, drafter=drafter)
-
-
-# --- batch and context ---------------------------------------------------------------------------
-
-
-def _run(
-    sought: _Threshold, load: tuple[float, float], wanted: float, request: BreakevenRequest
+    drafter: Drafter, parameter: str, wish: Wish, found: Solution, **known: Any
 ) -> BreakevenRow:
-    """Return the runs of batches or contexts that reach a speedup, at one load."""
-    solve = request.solve
-    asked = _MOST[solve] if request.most is None else request.most
-    places = _places(whole_within("most", asked, f"most_{solve}"))
-    known: dict[str, Any] = {"context_len": load[0], "batch_size": load[1], _AXES[solve]: None}
-    accepted = acceptance_of(sought.drafter)
-
-    def at(numbers: IntArray) -> tuple[Array, IntArray]:
-        axes: dict[str, Any] = {
-            name: numbers.tolist() if one is None else [one] for name, one in known.items()
-        }
-        load = Load(**axes, workload=sought.case.load.workload)
-        served = sought.outcomes(
-            load, accepted, room="ignore" if sought.case.room == "ignore" else "drop"
-        )
-        gains, drafts = drafting_gain(served.curve, sought.draft_len)
-        return gains.ravel(), drafts.ravel()
-
-    runs = paying_runs(lambda numbers: at(numbers)[0], places, wanted)
-    gains, drafts = at(places)
-    ceiling = float(gains.max())
-    beyond = int(places[-1]) + 1
-    ends = bool(np.isinf(at(np.array([beyond]))[0][0]))
-    none = "never" if np.isfinite(ceiling) else "no room"
-    threshold = Threshold(none, None, int(drafts[np.argmax(gains)]), ceiling)
-    if runs:
-        last = runs[-1][1]
-        there = int(at(np.array([last]))[1][0])
-        pays = bool(np.all((gains >= wanted) | np.isinf(gains)))
-        threshold = Threshold("always" if pays else "at", float(last), there, ceiling)
-        if not ends and last == places[-1]:
-            threshold = Threshold("beyond", None, there, ceiling)
-    return sought.row(
-        wanted,
-        threshold,
-        **{name: one for name, one in known.items() if one is not None},
-        runs=tuple(runs),
-        room_ends=bool(runs) and ends,
-        unknown_from=None if ends else beyond,
+    """Return the row of a load, from where the speedup is reached."""
+    return BreakevenRow(
+        drafter=drafter.name,
+        solve=parameter,
+        wanted_speedup=wish.speedup,
+        **fields_of(found, "answer", "value", "ceiling", "runs", "unknown_from", "room_ends"),
+        draft_len=found.draft_len if np.isfinite(found.ceiling) else None,
+        **{"reason": found.answer if found.answer == "unsustained" else None} | known,
     )
 
 
-def _places(most: int) -> IntArray:
-    """Return the numbers to look at: all of few, ever fewer of many."""
-    if most <= _EACH:
-        return np.arange(1, most + 1)
-    octaves = np.log2(most)
-    steps = 2 ** np.linspace(0.0, octaves, int(octaves * _PER_OCTAVE) + 1)
-    return np.unique(np.append(np.round(steps).astype(np.int64), most))
+def _at_load(
+    case: Case, drafter: Drafter, parameter: str, wish: Wish
+) -> tuple[BreakevenRow, Outcomes]:
+    """Return the answer at one load, beside what the drafter gains as it is."""
+    load = case.load
+    now = outcomes(
+        case,
+        drafter,
+        max_draft_len=wish.max_draft_len,
+        acceptance=drafter.acceptance or constant_acceptance(0.5),
+        draft_lens=() if wish.draft_len is None else (wish.draft_len,),
+    )
+    found = solve(case, drafter, parameter, wish, now)
+    columns = load_columns(load, np.array(load.batch_size))
+    known: dict[str, Any] = {name: values[0].item() for name, values in columns.items()}
+    if drafter.acceptance is not None and found.answer != "no room":
+        (choice, decision), curve = next(choose(now)), now.curve
+        gains, drafts = (each[0, 0] for each in drafting_gain(curve, wish.draft_len))
+        low, high = (float(end[0, 0, drafts]) for end in curve.band_columns.values())
+        rates = now.stable_rates(wish.draft_len or choice.tried) or (None, None)
+        known |= {
+            "speedup": float(gains) if np.isfinite(gains) else np.nan,
+            "decision": decision,
+            "bands": {"speedup": (low, high)},
+            "plain_largest_stable_rate": rates[0],
+            "largest_stable_rate": rates[1],
+        }
+    known["context_len"] = float(load.context_len[0])
+    return _row(drafter, parameter, wish, found, **known), now
 
 
 # --- Break-even points, as a table ---------------------------------------------------------------

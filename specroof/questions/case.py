@@ -3,7 +3,7 @@
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +14,7 @@ from specroof.arrays import array_within, number_within, whole_within
 from specroof.catalog.files import read_text
 from specroof.errors import MeasurementError, expect, expect_word, refuse, reject
 from specroof.outcomes.case import Case
-from specroof.questions.objects import Values, as_list
+from specroof.questions.objects import Values, as_list, hardware_of, model_of, unique_list
 from specroof.questions.parameters import LengthParameters, PlayedParameters
 from specroof.questions.request import LoadsRequest
 from specroof.questions.work import check_work
@@ -310,3 +310,27 @@ def asked_case(request: Any, load: Load, targets: tuple[float, ...] = (math.inf,
     waits = load.workload is not None or request.is_played or request.concurrency is not None
     room = room_rule(deployment.setup, request.capacity, "queue" if waits else "drop")
     return Case(deployment, load, room, split=split, targets=targets)
+
+
+def on_each_chip(request: Any) -> Iterator[tuple[Any, str]]:
+    """Yield a question on each of its chips, and what messages about a chip begin with.
+
+    Model and chip are resolved; of one chip alone messages need no name.
+
+    Parameters
+    ----------
+    request
+        A question about several chips.
+
+    Raises
+    ------
+    SpecroofError
+        For no chip, and names that are not allowed.
+    """
+    model = model_of(request.model, request.family)
+    chips = unique_list("hardware", request.hardware, hardware_of)
+    if not chips:
+        refuse("hardware", request.hardware, "one chip or more")
+    for chip in chips:
+        here = replace(request, model=model, family=None, hardware=chip)
+        yield here, f"{chip.name}: " if len(chips) > 1 else ""

@@ -7,13 +7,14 @@ from typing import Annotated, Any, Final
 import numpy as np
 
 from specroof import quantities as q
-from specroof.acceptance import Acceptance
 from specroof.architecture import Architecture
 from specroof.arrays import fields_of
 from specroof.cost import ForwardPass
 from specroof.errors import OptionError, expect, refuse
 from specroof.latency import Setup
 from specroof.latency.pass_seconds import OpLatency, PassLatency
+from specroof.outcomes.case import Case
+from specroof.outcomes.solve import Solution, Wish, solve
 from specroof.questions.answer import Charted, case_of, rows_table
 from specroof.questions.objects import DrafterLike, drafter_of
 from specroof.questions.parameters import (
@@ -29,7 +30,6 @@ from specroof.report.layout import format_table, in_line, page
 from specroof.serving.served import served_curve
 from specroof.serving.workload import Load, prefill_pass, time_to_first_token_s
 from specroof.speedup.curve import acceptance_of, drafting_gain, longest_draft, pass_latency
-from specroof.speedup.inverses import Threshold, least_rate
 from specroof.speedup.waterfall import RoundParts, round_parts
 from specroof.units import format_drafts, format_seconds
 
@@ -129,7 +129,7 @@ class Explanation(Charted):
     latency: PassLatency
     first_token_s: float | None
     round: RoundParts | None = None
-    break_even: Threshold | None = None
+    break_even: Solution | None = None
 
     @property
     def title(self) -> str:
@@ -261,14 +261,8 @@ def _explained_round(request: ExplainRequest, drafter_like: DrafterLike) -> Expl
     parts, latency = round_parts(deployment, drafter, curve, drafts)
     least = None
     if not drafter.is_ideal:
-
-        def gain(acceptance: Acceptance) -> tuple[float, int]:
-            priced = served_curve(
-                deployment, drafter, load, "ignore", max_draft_len=drafts, acceptance=acceptance
-            )
-            return float(priced.decoding.speedup[0, 0, drafts]), drafts
-
-        least = least_rate(gain, 1.0)
+        wish = Wish(draft_len=drafts, max_draft_len=drafts)
+        least = solve(Case(deployment, load), drafter, "accept", wish)
     query_len = float(np.asarray(curve.verify_len)[drafts])
     forward = ForwardPass(request.batch_size, query_len, context)
     return Explanation(

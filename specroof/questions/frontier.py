@@ -3,29 +3,26 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import numpy as np
 
 from specroof import quantities as q
 from specroof.arrays import Array, fields_of, number_within, whole_within
-from specroof.drafters import Drafter
 from specroof.errors import Note, OptionError, refuse
 from specroof.hardware import HardwareProfile
 from specroof.latency import Deployment
-from specroof.outcomes.rows import OfLoad, costs_of, load_columns
+from specroof.outcomes.pareto import pareto
+from specroof.outcomes.rows import OfLoad, known_bands, load_columns, point_arrays
+from specroof.outcomes.solve import largest_rate
 from specroof.questions.answer import Charted, rows_table
-from specroof.questions.case import asked_case, asked_load, refuse_one_token
+from specroof.questions.case import asked_case, asked_load, on_each_chip, refuse_one_token
 from specroof.questions.curve_tables import compared_on
 from specroof.questions.objects import (
     Values,
     as_list,
     drafters_of,
-    hardware_of,
-    model_of,
-    money_of,
     price_notes,
-    unique_list,
 )
 from specroof.questions.parameters import (
     FORMULAS,
@@ -47,15 +44,11 @@ from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import ChipsRequest, Command, LoadsRequest, question
 from specroof.reading.words import numbers
 from specroof.report.layout import ABSENT, figure, format_table, in_line, page
-from specroof.serving.played import largest_rate, played_server
+from specroof.serving.played import played_server
 from specroof.serving.workload import Load, Workload, workload_json
-from specroof.speedup.price import Frontier, Money, frontier_of
 from specroof.speedup.reach import nearness
 from specroof.speedup.result import within_measured
 from specroof.units import MILLISECOND, format_price
-
-if TYPE_CHECKING:
-    from specroof.serving.split import Split
 
 #: Default batch sizes.
 USUAL_BATCHES: Final = tuple(
@@ -345,23 +338,17 @@ class FrontierAnswer(Charted):
 @question(FrontierRequest)
 def frontier(request: FrontierRequest) -> FrontierAnswer:
     """Find the best speeds per user and per device, with speculation and without."""
-    load, model = _load(request), model_of(request.model, request.family)
+    load, asked = _load(request), [*on_each_chip(request)]
     chips, notes, warnings = list[ChipFrontier](), list[str](), list[str]()
-    profiles = unique_list("hardware", request.hardware, hardware_of)
-    if not profiles:
-        refuse("hardware", request.hardware, "one chip or more")
-    for profile in profiles:
-        here = replace(request, model=model, family=None, hardware=profile)
-        found, left_out = _frontiers(here, load)
-        chips.append(_chip(here, found))
-        place = f"{profile.name}: " if len(profiles) > 1 else ""
-        for note in _money_notes(profile, chips[-1].usd_per_hour):
+    for here, place in asked:
+        chip, own_notes, own_warnings = _chip(here, load)
+        chips.append(chip)
+        for note in _money_notes(here.hardware, chip.usd_per_hour):
             notes.append(Note(f"{place}{note}", f"{place}{getattr(note, 'short', note)}"))
-        notes += [note for one in found for note in one.notes]
-        warnings += [f"{place}{warning}" for warning in left_out]
-        warnings += [f"{place}{warning}" for one in found for warning in one.warnings]
+        notes += own_notes
+        warnings += [f"{place}{warning}" for warning in own_warnings]
     return FrontierAnswer(
-        model=model.name,
+        model=asked[0][0].model.name,
         context_len=load.context_len[0],
         **fields_of(request, "tpot_s", "ttft_s"),
         workload=load.workload,
@@ -371,26 +358,64 @@ def frontier(request: FrontierRequest) -> FrontierAnswer:
     )
 
 
-def _chip(request: FrontierRequest, found: Sequence["_DeviceFrontiers"]) -> ChipFrontier:
-    """Return the frontiers of a chip over all numbers of devices."""
-    setup, split = found[0].deployment.setup, found[0].split
-    money = replace(money_of(setup, split, request.price_per_hour), devices=1)
-    where = {"hardware": setup.hardware.name, "context_len": found[0].context_len}
-    series = tuple(
-        replace(
-            _series({**where, "drafter": name}, [one.columns[i] for one in found], request, money),
-            largest_rates=tuple(rate for one in found if (rate := one.largest_rates[i])),
-        )
-        for i, name in enumerate(found[0].names)
+def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str], list[str]]:
+    """Return the frontiers of a chip over all numbers of devices, with notes and warnings.
+
+    Raises
+    ------
+    OptionError
+        If the model can be spread over none of them.
+    """
+    placements, drafters = _placements(request), drafters_of(request.drafters)
+    targets = request.ttft_s or math.inf, request.tpot_s or math.inf
+    # Of each number of devices the points are kept that no other beats, not its grid.
+    points: list[list[_Columns]] = [[] for _ in range(1 + len(drafters))]
+    rates: list[list[LargestRate]] = [[] for _ in points]
+    deployments, usd_per_hour = dict[int, Deployment](), None
+    notes, warnings, refusals = list[str](), list[str](), list[str]()
+    for devices, tensor_parallel in placements.items():
+        try:
+            case = asked_case(replace(request, tensor_parallel=tensor_parallel), load, targets)
+            found = predicted(case, drafters, max_draft_len=request.max_draft_len)
+        except OptionError as refusal:  # these devices do not divide the heads
+            if len(placements) == 1:
+                raise
+            refusals.append(f"{devices} devices left out: {refusal}")
+            continue
+        found = replace(found, price_per_hour=request.price_per_hour)
+        deployments[found.devices], usd_per_hour = found.deployment, found.money.usd_per_hour
+        for series, own in zip(points, _unbeaten(found, targets), strict=True):
+            series.append(own)
+        for largest, rate in zip(rates, _rates_within(found, targets, load), strict=False):
+            largest.extend(filter(None, [rate]))
+        notes += found.notes
+        if any(map(any, found.told)):
+            notes.append(
+                f"batches that defaults of {found.setup.engine.rules} for running requests do not "
+                f"allow take --server running=BATCH"
+            )
+        warnings += beyond_warnings(found.played)
+        del found
+    if not deployments:
+        raise OptionError(refusals[0])
+    setup = next(iter(deployments.values())).setup
+    names = [
+        {"hardware": setup.hardware.name, "drafter": name}
+        for name in (PLAIN, *(drafter.name for drafter in drafters))
+    ]
+    chip = ChipFrontier(
+        setup.hardware.name,
+        setup.engine.name,
+        usd_per_hour,
+        tuple(_series(*one, targets[1]) for one in zip(names, points, rates, strict=True)),
+        None,
     )
-    hourly = money.usd_per_hour
-    chip = ChipFrontier(setup.hardware.name, setup.engine.name, hourly, series, None)
     point = chip.cheapest
-    if point is None:
-        return chip
-    (deployment,) = (one.deployment for one in found if one.devices == point.devices)
-    kinds = [] if point.drafter == PLAIN else [point.drafter.partition(",")[0]]
-    return replace(chip, reach=nearness(deployment, kinds, found[0].context_len, [point.at_once]))
+    if point is not None:
+        kinds = [] if point.drafter == PLAIN else [point.drafter.partition(",")[0]]
+        there, context = deployments[point.devices], load.steady.context_len[0]
+        chip = replace(chip, reach=nearness(there, kinds, context, [point.at_once]))
+    return chip, notes, [*refusals, *warnings]
 
 
 def _rank(chip: ChipFrontier) -> tuple[bool, float, float]:
@@ -425,128 +450,32 @@ def _load(request: FrontierRequest) -> Load:
     return load
 
 
-#: A column of the points of a series each, by the names of `FrontierPoint`.
-_Columns: TypeAlias = dict[str, Array]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _DeviceFrontiers:
-    """The frontiers on one number of devices: what is kept of its grid, which may be large.
-
-    Parameters
-    ----------
-    deployment, split, devices, context_len
-        What is served, where, by which workers if these are split, on how many devices, and the
-        context that is asked about.
-    names, columns, largest_rates
-        Of each series: plain decoding, then the drafters; the points on its frontier, and the
-        largest rate that meets targets, if there is any.
-    notes, warnings
-        Sentences for the reader.
-    """
-
-    deployment: Deployment
-    split: "Split | None"
-    devices: int
-    context_len: float
-    names: tuple[str, ...]
-    columns: tuple[_Columns, ...]
-    largest_rates: tuple[LargestRate | None, ...]
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...] = ()
-
-
-def _frontiers(request: FrontierRequest, load: Load) -> tuple[list[_DeviceFrontiers], list[str]]:
-    """Return the frontiers on each number of devices, and what was left out.
-
-    Raises
-    ------
-    OptionError
-        If the model can be spread over none of them.
-    """
+def _placements(request: FrontierRequest) -> dict[int, int]:
+    """Return the tensor parallelism of each number of devices that is asked about."""
     asked = request.tensor_parallel if request.devices is None else request.devices
     if request.devices is not None and request.prefill is not None:
         refuse("devices", request.devices, "none beside workers, which say theirs")
-    placements = [
-        # A list of the shell's has floats.
-        whole_within(
-            "devices", int(one) if isinstance(one, float) and one.is_integer() else one, "devices"
-        )
-        for one in as_list(asked)
-    ]
     stages = 1
     if request.devices is not None:
         stages = whole_within("pipeline_parallel", request.pipeline_parallel, "devices")
-    for count in placements:
+    placements = dict[int, int]()
+    for one in as_list(asked):
+        # A list of the shell's has floats.
+        whole = int(one) if isinstance(one, float) and one.is_integer() else one
+        count = whole_within("devices", whole, "devices")
         if count % stages:
             refuse("devices", count, f"multiples of pipeline_parallel, which is {stages}")
-    drafters = drafters_of(request.drafters)
-    found: list[_DeviceFrontiers] = []
-    refusals: list[str] = []
-    for devices in placements:
-        here = replace(request, tensor_parallel=devices // stages)
-        try:
-            prediction = _prediction(here, drafters, load)
-        except OptionError as refusal:  # these devices do not divide the heads
-            if len(placements) == 1:
-                raise
-            refusals.append(f"{devices} devices left out: {refusal}")
-        else:
-            found.append(_on_devices(prediction, request, load))
+        placements[count] = count // stages
     if not placements:
         refuse("devices", request.devices, "one number of devices or more")
-    if not found:
-        raise OptionError(refusals[0])
-    return found, refusals
-
-
-def _prediction(request: FrontierRequest, drafters: Sequence[Drafter], load: Load) -> Prediction:
-    case = asked_case(request, load, _targets(request))
-    return predicted(case, drafters, max_draft_len=request.max_draft_len)
-
-
-def _targets(request: FrontierRequest) -> tuple[float, float]:
-    """Return the seconds that users may wait for a first token, and for each later one."""
-    first_s, later_s = (math.inf if s is None else s for s in (request.ttft_s, request.tpot_s))
-    return first_s, later_s
-
-
-def _on_devices(found: Prediction, request: FrontierRequest, load: Load) -> _DeviceFrontiers:
-    """Return the frontiers of plain decoding and of each drafter on one number of devices."""
-    notes = [*found.notes]
-    if any(map(any, found.told)):
-        notes.append(
-            f"batches that defaults of {found.setup.engine.rules} for running requests do not allow "
-            f"take --server running=BATCH"
-        )
-    grids = _grids(found)
-    return _DeviceFrontiers(
-        **fields_of(found, "deployment", "split", "devices"),
-        context_len=found.load.context_len[0],
-        names=(PLAIN, *(curve.drafter for curve in found.curves)),
-        columns=tuple(_unbeaten(points, request) for points in grids),
-        largest_rates=tuple(_rates_within(found, request, load)),
-        notes=tuple(notes),
-        warnings=tuple(beyond_warnings(found.played)),
-    )
-
-
-def _grids(found: Prediction) -> list[_Columns]:
-    """Return the points of plain decoding, then those of each drafter."""
-    drafted = range(len(found.curves))
-    return [
-        _of_devices(found, 0, slice(1)),
-        *(_of_devices(found, i, slice(1, None)) for i in drafted),
-    ]
+    return placements
 
 
 def _rates_within(
-    found: Prediction, request: FrontierRequest, load: Load
+    found: Prediction, targets: tuple[float, float], load: Load
 ) -> Iterator[LargestRate | None]:
     """Yield the largest rate within the targets, without drafts and with each drafter."""
-    targets = _targets(request)
     if not load.rate or min(targets) == math.inf:
-        yield from [None] * (1 + len(found.drafters))
         return
     servers = [
         played_server(found.deployment, drafter, load, found.room, found.max_draft_len)
@@ -557,132 +486,128 @@ def _rates_within(
         yield None if largest is None else LargestRate(found.setup.placement.devices, *largest)
 
 
-def _unbeaten(points: _Columns, request: FrontierRequest) -> _Columns:
-    """Return the points that no other beats, in any server or by default, in their order."""
-    every, by_default = _frontier(points, request), _frontier(_by_default(points), request)
-    kept = np.unique(np.concatenate([every.index, by_default.index]))
-    return {name: column[kept] for name, column in points.items()}
+#: A column of the points of a series each, by the names of `FrontierPoint`.
+_Columns: TypeAlias = dict[str, Array]
+_PER_USER: Final = q.USER_TOKENS.name
+_PER_DEVICE: Final = q.DEVICE_TOKENS.name
+#: What a frontier is of.
+_RATES: Final = (_PER_USER, _PER_DEVICE)
+#: A user who gets as many tokens as are wanted may have less by rounding.
+_ROUNDING: Final = 1e-12
+
+
+def _columns(found: Prediction, place: int, targets: tuple[float, float]) -> _Columns:
+    """Return every point of a drafter by the names of `FrontierPoint`, axes (load, draft_len).
+
+    Those whose tokens come too late, of played requests at p99, have no tokens for a user.
+    """
+    one, load = found.outcomes[place], found.asked_load
+    curve, unknown = one.curve, np.array(np.nan)
+    columns = dict.fromkeys((q.PRICE.name, q.ENERGY.name), unknown) | point_arrays(one, found.money)
+    users = within_measured(columns[_PER_USER], curve.measured_draft_len)
+    if one.largest is not None and "decode_batch" in columns:
+        # More than the decode workers have room for wait, and gain nothing.
+        users = np.where(columns["decode_batch"] >= one.largest, np.nan, users)
+    first_s, later_s = (
+        columns.get(f"p99_{name}", columns.get(name, unknown)) for name in ("ttft_s", "tpot_s")
+    )
+    late = first_s > targets[0]
+    if one.played is not None:
+        late = late | np.isnan(first_s)  # of lengths that are not played
+    if targets[1] < math.inf:
+        # Slower points stand on the frontier, but for those that are fast enough only on average.
+        late = late | (later_s > targets[1]) & (1 / users <= targets[1])
+    for end in ("", "_low", "_high"):
+        if f"tokens_per_s{end}" in columns:
+            columns[_PER_DEVICE + end] = columns[f"tokens_per_s{end}"] / found.devices
+    loads = load_columns(load, curve.batch_size)
+    columns |= dict.fromkeys(("batch_size", "running"), unknown)
+    columns["devices"] = np.array(found.devices)
+    columns |= {name: values[:, None] for name, values in loads.items()}
+    if load.kind != "concurrency":  # how many run, on average
+        columns["running"] = curve.batch_size[:, None]
+    if one.played is not None and load.arrival_rates:
+        columns["largest_stable_rate"] = one.played.stable_rate
+    columns |= {_PER_USER: np.where(late, np.nan, users), "running_limit": _told(found, place)}
+    names = FrontierPoint.column_names()
+    return {
+        name: np.broadcast_to(columns[name], curve.round_s.shape)[0]
+        for name in names
+        if name in columns
+    }
+
+
+def _told(found: Prediction, place: int) -> Array:
+    """Return the limit of running requests that loads take; NaN where the default is enough.
+
+    Axes (load, draft_len), or one for all.
+    """
+    told = found.told[place]
+    if not told:
+        return np.array(np.nan)
+    limits = np.array(told, dtype=np.float64)
+    if not (found.played and not found.played[place].sums_work):  # whose batches are a mean
+        ranks = found.limits[place].drafting.need.ranks
+        batches = np.array(found.load.batch_size)[:, None] / found.servers
+        limits = np.minimum(limits, ranks * np.ceil(batches / ranks))
+    return limits[:, np.minimum(np.arange(found.max_draft_len + 1), 1)]
+
+
+def _unbeaten(found: Prediction, targets: tuple[float, float]) -> Iterator[_Columns]:
+    """Yield the points that no other beats, on any server or by default: plain, then drafted."""
+    grids = [_columns(found, place, targets) for place in range(len(found.drafters))]
+    for grid, drafts in [(grids[0], slice(1)), *((grid, slice(1, None)) for grid in grids)]:
+        points = {column: values[:, drafts].T.ravel() for column, values in grid.items()}
+        fronts = pareto(points, *_RATES), pareto(_by_default(points), *_RATES)
+        kept = np.unique(np.concatenate(fronts))
+        yield {column: values[kept] for column, values in points.items()}
 
 
 def _by_default(points: _Columns) -> _Columns:
     """Return the points with figures of those alone that need no limit of running requests."""
-    users = np.where(np.isnan(points["running_limit"]), points["tokens_per_s_per_user"], np.nan)
-    return points | {"tokens_per_s_per_user": users}
-
-
-def _frontier(columns: _Columns, request: FrontierRequest) -> Frontier:
-    """Return the frontier of points whose tokens come in time: of played requests, at p99."""
-    users = columns["tokens_per_s_per_user"]
-    first_s, later_s = _targets(request)
-    late = columns["late_ttft_s"] > first_s
-    if later_s < math.inf:
-        # Slower points stand on the frontier, but for those that are fast enough only on average.
-        late |= (columns["late_tpot_s"] > later_s) & (1 / users <= later_s)
-    return frontier_of(np.where(late, np.nan, users), columns["tokens_per_s_per_device"])
-
-
-_PER_DEVICE: Final = "tokens_per_s_per_device"
-#: Figures of a point that have bands.
-_BANDED: Final = ("speedup", _PER_DEVICE, "ttft_s")
-
-
-def _of_devices(found: Prediction, drafter: int, drafts: slice) -> _Columns:
-    """Return the points of some draft lengths of a drafter on as many devices as there are."""
-    one = found.outcomes[drafter]
-    curve, ends, shape = one.curve, one.figure_ends, one.curve.round_s.shape
-    users, waits_s = 1.0 / one.tpot_s, np.full(shape, np.nan)
-    if one.end_to_end is not None:
-        waits_s = one.end_to_end.ttft_s
-        workers = one.end_to_end.workers
-        if workers is not None and one.room is not None:
-            # More than the decode workers have room for wait, and gain nothing.
-            is_full = workers.decode_batch >= one.room.largest[:, None, :]
-            users = np.where(is_full, np.nan, users)
-    late_s = waits_s, 1 / users
-    if one.played is not None:
-        late_s = one.played.figures["p99_ttft_s"][None], one.played.figures["p99_tpot_s"][None]
-        users = np.where(np.isfinite(late_s[0]), users, np.nan)  # of lengths that are played
-    users = within_measured(users, curve.measured_draft_len)
-    low, high = curve.speedup_low, curve.speedup_high
-    speedup_ends = None if low is None or high is None else (low, high)
-    figures: dict[str, tuple[Array, tuple[Array, Array] | None]] = {
-        "tokens_per_s_per_user": (users, None),
-        "late_ttft_s": (late_s[0], None),
-        "late_tpot_s": (late_s[1], None),
-        "speedup": (curve.speedup, speedup_ends),
-        _PER_DEVICE: (one.tokens_per_s, ends["tokens_per_s"]),
-        "ttft_s": (waits_s, ends.get("ttft_s")),
-    }
-    load = found.load if one.played is None else one.played.load
-    columns = {
-        "devices": np.array(found.devices),
-        "draft_len": curve.draft_len[drafts, None],
-        "running_limit": _told(found, drafter, is_plain=drafts.start is None),
-        **load_columns(load, curve.batch_size),
-    }
-    if load.kind != "concurrency":  # how many run, on average
-        columns["running"] = curve.batch_size
-    if one.played is not None and load.arrival_rates:
-        columns["largest_stable_rate"] = one.played.stable_rate[drafts, None]
-    for name, (values, pair) in figures.items():
-        share = found.devices if name == _PER_DEVICE else 1
-        columns[name] = values[0, :, drafts].T / share
-        if name in _BANDED:
-            low, high = (np.full(shape, np.nan),) * 2 if pair is None else pair
-            columns[f"{name}_low"] = low[0, :, drafts].T / share
-            columns[f"{name}_high"] = high[0, :, drafts].T / share
-    grids = np.broadcast_arrays(*columns.values())
-    return {name: grid.ravel() for name, grid in zip(columns, grids, strict=True)}
-
-
-def _told(found: Prediction, drafter: int, *, is_plain: bool) -> Array:
-    """Return the limit of running requests that a batch takes; NaN where the default is enough."""
-    told = found.told[drafter] if found.told else ()
-    if not told:
-        return np.array(np.nan)
-    ranks = found.limits[drafter].drafting.need.ranks
-    limits = [math.nan if (limit := pair[not is_plain]) is None else limit for pair in told]
-    if found.played and not found.played[drafter].sums_work:  # whose batches are those of a mean
-        return np.array(limits)
-    batches = np.array(found.load.batch_size) / found.servers
-    return np.asarray(np.minimum(limits, ranks * np.ceil(batches / ranks)))
+    users = np.where(np.isnan(points["running_limit"]), points[_PER_USER], np.nan)
+    return points | {_PER_USER: users}
 
 
 def _series(
-    names: dict[str, Any], parts: Sequence[_Columns], request: FrontierRequest, money: Money
+    names: dict[str, Any],
+    parts: Sequence[_Columns],
+    rates: Sequence[LargestRate],
+    slowest_s: float,
 ) -> Series:
     """Return the points that no other beats on any devices, and the cheapest fast enough."""
     columns = {column: np.concatenate([part[column] for part in parts]) for column in parts[0]}
-    best, slowest_s = _frontier(columns, request), request.tpot_s or np.inf
-    points = {i: _point(names, columns, i, money) for i in best.index.tolist()}
-    at = best.cheapest_within(slowest_s)
+    is_fast = columns[_PER_USER] * slowest_s >= 1 - _ROUNDING
+    best = pareto(columns, *_RATES)
+    points = {i: _point(names, columns, i) for i in best.tolist()}
     cheapest = by_default = None
-    if at is not None:
+    for at in best[is_fast[best]][:1].tolist():
         cheapest = by_default = points[at] = replace(points[at], is_cheapest=True)
-    if cheapest is not None and cheapest.running_limit is not None:
-        at = _frontier(_by_default(columns), request).cheapest_within(slowest_s)
-        by_default = None if at is None else _point(names, columns, at, money)
-    return Series(names["drafter"], tuple(points.values()), cheapest, by_default)
+        if cheapest.running_limit is not None:
+            default = pareto(_by_default(columns), *_RATES)
+            fast = default[is_fast[default]][:1].tolist()
+            by_default = _point(names, columns, fast[0]) if fast else None
+    return Series(names["drafter"], tuple(points.values()), cheapest, by_default, tuple(rates))
 
 
-def _point(names: dict[str, Any], columns: _Columns, i: int, money: Money) -> FrontierPoint:
-    """Return one of the points, which is told by names, with its price and energy by device."""
-    figures = {name: column[i] for name, column in columns.items() if not name.startswith("late_")}
-    bands = {name: (figures.pop(f"{name}_low"), figures.pop(f"{name}_high")) for name in _BANDED}
-    figures |= costs_of(money, figures[_PER_DEVICE], bands, _PER_DEVICE)
+def _point(names: dict[str, Any], columns: _Columns, i: int) -> FrontierPoint:
+    """Return one of the points, which is told by names."""
     known: dict[str, Any] = {
-        name: None if value is None or np.isnan(value) else value.item()
-        for name, value in figures.items()
+        name: None if np.isnan(columns[name][i]) else columns[name][i].item()
+        for name in FrontierPoint.quantities()
+        if name in columns
+    }
+    bands = {
+        name: [columns[f"{name}_{end}"][i] for end in ("low", "high")]
+        for name in known
+        if f"{name}_low" in columns
     }
     stable_rate = known.get("largest_stable_rate")
     if stable_rate is not None and known["rate"] > stable_rate:
         known["reason"] = "unsustained"
     if known["running_limit"] is not None:
         known["running_limit"] = int(known["running_limit"])
-    ends = {
-        name: (low.item(), high.item()) for name, (low, high) in bands.items() if np.isfinite(low)
-    }
-    return FrontierPoint(**names, **known, bands=ends)
+    return FrontierPoint(**names, **known, bands=known_bands(bands))
 
 
 def _money_notes(chip: HardwareProfile, usd: float | None) -> Iterator[str]:

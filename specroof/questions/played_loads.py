@@ -10,8 +10,9 @@ import numpy as np
 
 from specroof.arrays import Array, to_json_array
 from specroof.outcomes.outcomes import Outcomes
+from specroof.outcomes.solve import largest_rate
 from specroof.report.layout import figure, format_table, in_line
-from specroof.serving.played import PROGRESS, PlayedLoads, PlayedServer, Progress, largest_rate
+from specroof.serving.played import PROGRESS, PlayedLoads, PlayedServer, Progress
 from specroof.serving.workload import Load
 from specroof.units import format_drafts, format_seconds
 

@@ -3,8 +3,8 @@
 import math
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, cast
@@ -30,17 +30,14 @@ from specroof.outcomes.choose import choose, decision_of
 from specroof.outcomes.outcomes import Outcomes
 from specroof.outcomes.rows import LoadRow, bands_around, costs_of, known_bands, load_fields
 from specroof.policies.decision import best_choice
-from specroof.policies.schedule import Schedule, cheapest_schedule
+from specroof.policies.schedule import fitting_schedule
 from specroof.questions.answer import Charted, case_of, rows_table
 from specroof.questions.capacity import usual_drafts
-from specroof.questions.case import known_load, known_requests
+from specroof.questions.case import known_load, known_requests, on_each_chip
 from specroof.questions.objects import (
     Values,
     drafters_of,
-    hardware_of,
-    model_of,
     money_of,
-    unique_list,
 )
 from specroof.questions.parameters import (
     FORMULAS,
@@ -60,9 +57,9 @@ from specroof.questions.request import ChipsRequest, Command, question
 from specroof.report.columns import Columns, listed_columns
 from specroof.report.layout import in_line, page
 from specroof.serving.capacity import RoomRule
-from specroof.serving.played import Drafts, Played, PlayedServer, played_server
+from specroof.serving.played import Drafts, Played, PlayedServer, joined, played_server
 from specroof.serving.served import room_rule
-from specroof.serving.workload import Load, Requests
+from specroof.serving.workload import LENGTH_LAWS, Load, Requests
 from specroof.speedup.price import Money
 from specroof.units import BOUNDS, Bounds, format_drafts, plain_number
 
@@ -78,11 +75,7 @@ _ANSWERS: Final = Bounds(1, 100_000, whole=True)
 _MOST_DRAFTS: Final = 16
 #: The tail is the time of this last share of the answers.
 _TAIL: Final = 0.1
-#: A further range of a schedule must save this share of the time.
-_LEAST_GAIN: Final = 0.002
 _TOKENS: Final = q.TOKENS_PER_S.name
-#: The 99th percentile of a standard normal distribution.
-_NORMAL_P99: Final = 2.3263478740408408
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,47 +166,6 @@ class RolloutRequest(ChipsRequest):
 # --- Lengths of answers: numbers, a file, or a law -----------------------------------------------
 
 
-def lognormal_lengths(rng: "np.random.Generator", n: int, mean: float, p99: float) -> Array:
-    r"""Return draws from the lognormal law with this mean and 99th percentile.
-
-    .. math:: \sigma = z - \sqrt{z^2 - 2 \ln(p_{99} / m)}, \quad \mu = \ln m - \sigma^2 / 2
-
-    with z the 99th percentile of the normal law.
-
-    Raises
-    ------
-    OptionError
-        For a 99th percentile that no such law has.
-    """
-    ratio = p99 / mean
-    if not 1 <= ratio <= math.exp(_NORMAL_P99**2 / 2):
-        refuse("lengths: P99 / MEAN", round(ratio, 3), "from 1 to 14.9 in a lognormal law")
-    sigma = _NORMAL_P99 - math.sqrt(_NORMAL_P99**2 - 2 * math.log(ratio))
-    return rng.lognormal(math.log(mean) - sigma**2 / 2, sigma, n)
-
-
-def pareto_lengths(rng: "np.random.Generator", n: int, mean: float, index: float) -> Array:
-    r"""Return draws from the Pareto law of this mean and tail.
-
-    .. math:: P(L > x) = (m \, (a - 1) / (a \, x))^a
-
-    Raises
-    ------
-    OptionError
-        For an index of 1 or less, at which there is no mean.
-    """
-    if not index > 1:
-        refuse("lengths: INDEX", index, "above 1 in a Pareto law, so that there is a mean")
-    return mean * (index - 1) / index * (1 + rng.pareto(index, n))
-
-
-#: Laws by their names.
-LAWS: Final[Mapping[str, Callable[["np.random.Generator", int, float, float], Array]]] = {
-    "lognormal": lognormal_lengths,
-    "pareto": pareto_lengths,
-}
-
-
 def _answers(request: RolloutRequest) -> Requests:
     """Return all answers and their prompts."""
     given, count = request.lengths, request.n_requests
@@ -222,17 +174,17 @@ def _answers(request: RolloutRequest) -> Requests:
     rng = np.random.default_rng(whole_within("seed", request.seed, "seed"))
     law, is_law, parts = (given if isinstance(given, str) else "").partition("=")
     columns: Any = given
-    if is_law and law in LAWS:
+    if is_law and law in LENGTH_LAWS:
         try:
             mean, shape = (float(part) for part in parts.split("/"))
         except ValueError:
             refuse("lengths", given, f"{law}= with two numbers, as in {law}=4000/16000")
         number_within("lengths: MEAN", mean, "request_len")
         count = count or USUAL_REQUESTS
-        lengths = np.rint(LAWS[law](rng, count, mean, shape))
+        lengths = np.rint(LENGTH_LAWS[law](rng, count, mean, shape))
         columns = {"output_len": np.clip(lengths, 1.0, BOUNDS["request_len"].most)}
     elif not (isinstance(given, str | os.PathLike) and is_file(Path(given))):
-        allowed = f"a file, numbers separated by commas, or a law: {', '.join(LAWS)}"
+        allowed = f"a file, numbers separated by commas, or a law: {', '.join(LENGTH_LAWS)}"
         columns = {"output_len": _numbers("lengths", given, "request_len", allowed)}
     found = known_requests("lengths", columns, request.input_len, request.prefix_hit_rate)
     if count not in {None, len(found.output_len)}:
@@ -312,19 +264,7 @@ class _Job:
     def play(self, servers: Sequence[PlayedServer], drafts: Drafts) -> Played:
         """Return what becomes of the requests of all servers."""
         runs = zip(servers, self.loads, strict=True)
-        shares = [server.play(next(load.played()), drafts) for server, load in runs]
-        if len(shares) == 1:
-            return shares[0]
-        columns = {
-            one.name: np.concatenate([getattr(share, one.name) for share in shares])
-            for one in fields(Played)
-        }
-        event_s = np.unique(columns["event_s"])
-        running: Any = sum(
-            np.append(0, share.running)[np.searchsorted(share.event_s, event_s, side="right")]
-            for share in shares
-        )
-        return Played(**columns | {"event_s": event_s, "running": running})
+        return joined([server.play(next(load.played()), drafts) for server, load in runs])
 
 
 def _together(shares: Sequence[Outcomes]) -> tuple[Outcomes, Array]:
@@ -337,54 +277,6 @@ def _together(shares: Sequence[Outcomes]) -> tuple[Outcomes, Array]:
     longer = np.nan_to_num(makespan_s / lasts_s[0], nan=1.0)
     curve = replace(whole.curve, round_s=whole.curve.round_s * longer)
     return replace(first, end_to_end=replace(whole, curve=curve)), makespan_s
-
-
-#: Equal parts of a makespan in which the batch and its contexts are taken to be the same.
-_SPANS: Final = 200
-
-
-def fitting_schedule(server: PlayedServer, requests: Requests, plain: Played) -> Schedule:
-    r"""Return the schedule of few ranges with which a job decodes in the least time.
-
-    .. math:: \min \sum_i n_i \frac{t_{K(B_i)}(B_i, S_i)}{N_{K(B_i)}}
-
-    Parameters
-    ----------
-    server
-        The prices of rounds, t, and the tokens that they commit, N.
-    requests, plain
-        The job, and what becomes of it without drafts: in the part i of the run, B_i requests
-        decode n_i tokens each at a mean context S_i.
-
-    Ignores
-        prompts, and that with other drafts other requests may run beside each other.
-    Source
-        `specroof.policies.schedule.cheapest_schedule`.
-    """
-    edges_s = np.linspace(0.0, plain.duration_s, _SPANS + 1)
-    lengths = [k for k in (0, *server.choices) if server.runs(k)]
-    powers = [1 << power for power in range(int(plain.running.max()).bit_length())]
-    edges = sorted({edge for power in powers for edge in (power, 3 * power)})
-    loads = [edge for edge in edges if edge <= plain.running.max()]
-    cost = np.zeros((len(loads), lengths[-1] + 1))
-    cost[:, [k for k in range(lengths[-1]) if k not in lengths]] = np.inf
-    decode_s = np.maximum(plain.end_s - plain.first_s, 1e-9)
-    for clock_s in (edges_s[1:] + edges_s[:-1]) / 2:
-        done = (clock_s - plain.first_s) / decode_s
-        going = (done >= 0) & (done < 1)
-        batch = int(going.sum())
-        if batch:
-            held = requests.input_len[going] + done[going] * requests.output_len[going]
-            token_s = [
-                prices.round_s.at(batch, float(held.mean())) / prices.tokens_per_round
-                for prices in map(server.prices.__getitem__, lengths)
-            ]
-            place = np.searchsorted(loads, batch, side="right") - 1
-            cost[place, lengths] += np.array(token_s) / token_s[0]
-    least_gain = _LEAST_GAIN * float(cost.min(axis=1).sum())
-    found = cheapest_schedule(loads, cost, least_gain=least_gain)
-    first, _, drafts = found.ranges[-1]
-    return replace(found, ranges=(*found.ranges[:-1], (first, int(plain.running.max()), drafts)))
 
 
 def step_speedup(speedup: float, share: float) -> float:
@@ -593,10 +485,8 @@ def rollout(request: RolloutRequest) -> Rollout:
     share = request.step_share
     if share is not None:
         share = number_within("step_share", share, "share")
-    profiles = unique_list("hardware", request.hardware, hardware_of)
-    if not profiles:
-        refuse("hardware", request.hardware, "one chip or more")
-    model, answers = model_of(request.model, request.family), _answers(request)
+    answers, asked = _answers(request), [*on_each_chip(request)]
+    model: Architecture = asked[0][0].model
     replicas = whole_within("replicas", request.replicas, "devices")
     servers = min(replicas, len(answers.output_len))
     loads = [known_load(_part(answers, slice(i, None, replicas))) for i in range(servers)]
@@ -608,8 +498,7 @@ def rollout(request: RolloutRequest) -> Rollout:
         for drafter, (lengths, by_step) in zip(drafters, drifts, strict=True)
     ]
     found, notes, warnings = list[DrafterRollout](), list[str](), list[str]()
-    for profile in profiles:
-        here = replace(request, model=model, family=None, hardware=profile)
+    for here, place in asked:
         deployment = here.resolved()
         money = money_of(deployment.setup, None, request.price_per_hour)
         job = _Job(
@@ -626,7 +515,6 @@ def rollout(request: RolloutRequest) -> Rollout:
             for place, (drafter, drift) in enumerate(zip(drafters, drifts, strict=True))
         ]
         notes += [note for each in shares for note in each.notes]
-        place = f"{profile.name}: " if len(profiles) > 1 else ""
         warnings += [f"{place}{text}" for each in shares for text in each.warnings]
     schedules = [one.policies[2].ranges for one in found]
     stale = any(len(ranges) > 1 and ranges[-1][2] == 0 for ranges in schedules)

@@ -18,6 +18,7 @@ from specroof.latency import Setup
 from specroof.outcomes.case import Case
 from specroof.outcomes.outcomes import Outcomes, outcomes
 from specroof.outcomes.rows import LOAD_KEYS, LoadRow, load_fields
+from specroof.outcomes.solve import Wish, largest_rate, solve
 from specroof.questions.answer import Charted, case_of, rows_table, title_of
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.case import asked_case, asked_load, in_flight_of, refuse_one_token
@@ -37,12 +38,12 @@ from specroof.questions.request import Command, LoadsRequest, question
 from specroof.questions.splits import split_notes
 from specroof.reading.words import numbers
 from specroof.report.layout import page
-from specroof.serving.capacity import RoomRule
-from specroof.serving.played import largest_rate, played_server
-from specroof.serving.served import raised_notes, served_curve
+from specroof.serving.played import played_server
+from specroof.serving.served import raised_notes
 from specroof.serving.workload import Load, Workload
-from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, grid_slices
+from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 from specroof.speedup.price import Money
+from specroof.speedup.result import SpeedupCurve
 from specroof.units import format_drafts, format_seconds
 
 #: The share of the best speedup that is enough.
@@ -156,13 +157,6 @@ class Worth(Charted):
         return self.envelope(case | fields_of(self, "drafter", "draft_len"))
 
 
-def _length(given: object, drafts: int) -> float:
-    length = real_number(given)
-    if not 1 <= length <= drafts + 1:
-        refuse("accept_length", given, f"numbers from 1 to {drafts + 1}")
-    return length
-
-
 @question(WorthRequest)
 def worth(request: WorthRequest) -> Worth:
     """Show the speedup, price and users of better drafters, by acceptance length."""
@@ -173,17 +167,6 @@ def worth(request: WorthRequest) -> Worth:
     refuse_one_token(load.workload)
     if len(load.context_len) != 1:
         refuse("context_len", request.context_len, "one number")
-    answers = [_at_load(request, load.part(place)) for place in range(len(load.batch_size))]
-    return replace(
-        answers[0],
-        rows=tuple(row for answer in answers for row in answer.rows),
-        notes=tuple(dict.fromkeys(note for answer in answers for note in answer.notes)),
-        warnings=tuple(dict.fromkeys(text for answer in answers for text in answer.warnings)),
-    )
-
-
-def _at_load(request: WorthRequest, load: Load) -> Worth:
-    """Return what better drafters would bring at one load."""
     drafter = drafter_of(request.drafter)
     if drafter.is_ideal:
         message = "drafter is 'ideal', which nothing improves; allowed: another drafter"
@@ -193,50 +176,65 @@ def _at_load(request: WorthRequest, load: Load) -> Worth:
     drafts = min(drafter.max_draft_len or DEFAULT_MAX_DRAFT_LEN, DEFAULT_MAX_DRAFT_LEN)
     if request.draft_len is not None:
         drafts = usual_drafts(drafter, deployment.model, request.draft_len)
-    if request.accept_length is None:
-        lengths = [float(one) for one in USUAL_LENGTHS if one <= drafts + 1]
-    else:
-        lengths = sorted({_length(one, drafts) for one in as_list(request.accept_length)})
-    if not lengths:
-        message = f"accept_length has none up to {drafts + 1}; allowed: lengths of {drafts} drafts"
-        raise OptionError(message)
-    better = [
-        replace(drafter, acceptance=acceptance_from_length(length, drafts, kind=drafter.kind))
-        for length in lengths
-    ]
-    wanted_s = None
-    if request.tpot_s is not None:
-        wanted_s = number_within("tpot_s", request.tpot_s, "tpot_s")
-    money = money_of(deployment.setup, case.split, request.price_per_hour)
-    seen = [outcomes(case, each, max_draft_len=drafts) for each in better]
-    served, curve = seen[0], seen[0].curve
-    if not np.isfinite(curve.speedup[..., 0]).all():
-        place = f"{curve.placement.devices} x {curve.hardware}"
-        if load.requests:
-            reject(f"{curve.model} leaves no room for a request on {place}", "more devices")
-        refuse(
-            "batch_size",
-            load.batch_size[0],
-            f"batches that {place} have memory for, or --no-capacity",
+    better = {
+        length: replace(
+            drafter, acceptance=acceptance_from_length(length, drafts, kind=drafter.kind)
         )
-    notes = [*split_notes(case), *curve.notes]
+        for length in _lengths(request, drafts)
+    }
+    wanted_s = request.tpot_s
+    if wanted_s is not None:
+        wanted_s = number_within("tpot_s", wanted_s, "tpot_s")
+    money = money_of(deployment.setup, case.split, request.price_per_hour)
+    notes, rows, warnings = [*split_notes(case)], list[WorthRow](), list[str]()
     if money.usd_per_hour is None:
         name = deployment.setup.hardware.name
         notes.insert(0, f"price of {name} unknown: --price-per-hour USD")
-    notes += [] if served.played else served.state_notes
-    notes += raised_notes(served, curve.batch_size.tolist())
+    for place in range(len(load.batch_size)):
+        here = case.at(load=load.part(place))
+        seen = [outcomes(here, each, max_draft_len=drafts) for each in better.values()]
+        first, curve = seen[0], seen[0].curve
+        _refuse_full(here.load, curve)
+        notes += [*curve.notes, *([] if first.played else first.state_notes)]
+        notes += raised_notes(first, curve.batch_size.tolist())
+        warnings += [] if first.played is None else beyond_warnings([first.played])
+        rows += _rows(here, better, seen, drafts, wanted_s, money)
     return Worth(
         model=deployment.model,
         setup=deployment.setup,
         drafter=drafter.name,
-        context_len=float(curve.context_len[0]),
+        context_len=float(load.steady.context_len[0]),
         workload=load.steady.workload,
         draft_len=drafts,
-        rows=tuple(
-            _rows(case, dict(zip(lengths, better, strict=True)), seen, drafts, wanted_s, money)
-        ),
-        notes=tuple(notes),
-        warnings=() if served.played is None else tuple(beyond_warnings([served.played])),
+        rows=tuple(rows),
+        notes=tuple(dict.fromkeys(notes)),
+        warnings=tuple(dict.fromkeys(warnings)),
+    )
+
+
+def _lengths(request: WorthRequest, drafts: int) -> list[float]:
+    """Return the acceptance lengths that are compared, ascending."""
+    given = [one for one in USUAL_LENGTHS if one <= drafts + 1]
+    if request.accept_length is not None:
+        given = as_list(request.accept_length)
+    for one in given:
+        if not 1 <= real_number(one) <= drafts + 1:
+            refuse("accept_length", one, f"numbers from 1 to {drafts + 1}")
+    if not given:
+        message = f"accept_length has none up to {drafts + 1}; allowed: lengths of {drafts} drafts"
+        raise OptionError(message)
+    return sorted({real_number(one) for one in given})
+
+
+def _refuse_full(load: Load, curve: SpeedupCurve) -> None:
+    """Refuse a load that the server has no memory for, even without drafts."""
+    if np.isfinite(curve.speedup[..., 0]).all():
+        return
+    place = f"{curve.placement.devices} x {curve.hardware}"
+    if load.requests:
+        reject(f"{curve.model} leaves no room for a request on {place}", "more devices")
+    refuse(
+        "batch_size", load.batch_size[0], f"batches that {place} have memory for, or --no-capacity"
     )
 
 
@@ -281,20 +279,9 @@ def _rows(
 
 def _users(case: Case, drafter: Drafter, most: int, tpot_s: float) -> int:
     """Return the largest batch whose users wait at most so long per token; 0 if there is none."""
-    load = case.load.steady
-    batches = np.arange(1.0, _MOST_USERS + 1)
-    # Who waits for room is not served fast.
-    room: RoomRule = "ignore" if case.room == "ignore" else "drop"
-    for _, columns in reversed(list(grid_slices((1, _MOST_USERS, most + 1)))):
-        part = replace(load, batch_size=batches[columns].tolist())
-        served = served_curve(
-            case.deployment, drafter, part, room, max_draft_len=most, split=case.split
-        )
-        fast = served.tpot_s[0] <= tpot_s * (1 + 1e-12)
-        enough = np.flatnonzero(fast.any(axis=-1))
-        if enough.size:
-            return int(served.curve.batch_size[enough[-1]])
-    return 0
+    wish = Wish(max_draft_len=most, tpot_s=tpot_s, most=_MOST_USERS)
+    runs = solve(case, drafter, "batch", wish).runs
+    return runs[-1][1] if runs else 0
 
 
 # --- The gains of better drafters, as a table ----------------------------------------------------

@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -668,6 +668,28 @@ def _ratio_after_loss(
     return min((made + _STEPS_AFTER_LOSS * len(contexts)) / (asked + 1), 1.0)
 
 
+def joined(shares: Sequence[Played]) -> Played:
+    """Return what becomes of requests that several servers answer side by side.
+
+    Parameters
+    ----------
+    shares
+        What becomes of those of each server.
+    """
+    if len(shares) == 1:
+        return shares[0]
+    columns = {
+        one.name: np.concatenate([getattr(share, one.name) for share in shares])
+        for one in fields(Played)
+    }
+    event_s = np.unique(columns["event_s"])
+    running: Any = sum(
+        np.append(0, share.running)[np.searchsorted(share.event_s, event_s, side="right")]
+        for share in shares
+    )
+    return Played(**columns | {"event_s": event_s, "running": running})
+
+
 def steady_rounds(
     prices: tuple[list[float], list[float]],
     context: float,
@@ -897,7 +919,6 @@ class PlayedLoads:
 
 #: Drafts per round: of any batch, or by the smallest batch from which each length holds.
 Drafts: TypeAlias = int | Mapping[int, int]
-_Drafts = TypeVar("_Drafts", int, Mapping[int, int])
 
 
 def _lengths(drafts: Drafts) -> list[int]:
@@ -1173,53 +1194,3 @@ def played_loads(
         has_targets=min(targets) < math.inf,
         measured_draft_len=server.measured_draft_len,
     )
-
-
-#: The ratio of two rates between which the largest one lies that is good enough.
-_RATE_STEP: Final = 1.01
-
-
-def largest_rate(
-    server: PlayedServer, load: Load, choices: Sequence[_Drafts], targets: tuple[float, float]
-) -> tuple[float, _Drafts] | None:
-    """Return the largest rate at which 99% of the requests meet targets, and its draft length.
-
-    Parameters
-    ----------
-    server
-        Where requests are played.
-    load
-        Requests at rates: the largest is looked for between the least and the most of them, to 1%.
-    choices
-        The draft lengths to choose from, or schedules of them.
-    targets
-        Seconds to a first token, and of each later one: of p99.
-
-    Counts
-        with the same seed at each rate: gaps shrink together, so that a higher rate is no better.
-        None where the least rate is too much for all lengths.
-    """
-
-    def meets(rate: float, drafts: Drafts) -> bool:
-        (requests,) = replace(load, rate=[rate], requests=load.requests[:1]).played()
-        seen = server.play(requests, drafts).figures()
-        return all(
-            seen.get(f"p99_{name}", 0.0) <= most
-            for name, most in zip(("ttft_s", "tpot_s"), targets, strict=True)
-        )
-
-    found: tuple[float, _Drafts] | None = None
-    for drafts in filter(server.runs, choices):
-        # A run of so many requests may end before a queue that grows is long.
-        low, high = min(load.rate), min(max(load.rate), server.answers(drafts))
-        if found is not None:  # what is no better than the best so far is not looked at
-            low = found[0] * _RATE_STEP
-        if low > high or not meets(low, drafts):
-            continue
-        if meets(high, drafts):
-            low = high
-        while high > low * _RATE_STEP:
-            middle = math.sqrt(low * high)
-            low, high = (middle, high) if meets(middle, drafts) else (low, middle)
-        found = low, drafts
-    return found

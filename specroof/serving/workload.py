@@ -1,7 +1,7 @@
 """What a server is asked for: so many sequences, or requests as benchmarks state them."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal, TypeVar
 
@@ -20,6 +20,8 @@ from specroof.units import Bounds, plain_number
 LENGTH_SHARE: Final = Bounds(0, 2)
 #: Requests of a benchmark for each of its clients, as InferenceX has it.
 REQUESTS_PER_CLIENT: Final = 10
+#: The 99th percentile of a standard normal distribution.
+_NORMAL_P99: Final = 2.3263478740408408
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +294,47 @@ def _drawn_requests(
             lengths[-1] = np.maximum(np.rint(lengths[-1]), 1.0)
     new = np.maximum(lengths[0] * (1 - workload.prefix_hit_rate), 1.0)
     return Requests(starts, lengths[0], lengths[1], lengths[0] - new, concurrency)
+
+
+def lognormal_lengths(rng: np.random.Generator, n: int, mean: float, p99: float) -> Array:
+    r"""Return draws from the lognormal law with this mean and 99th percentile.
+
+    .. math:: \sigma = z - \sqrt{z^2 - 2 \ln(p_{99} / m)}, \quad \mu = \ln m - \sigma^2 / 2
+
+    with z the 99th percentile of the normal law.
+
+    Raises
+    ------
+    OptionError
+        For a 99th percentile that no such law has.
+    """
+    ratio = p99 / mean
+    if not 1 <= ratio <= math.exp(_NORMAL_P99**2 / 2):
+        refuse("lengths: P99 / MEAN", round(ratio, 3), "from 1 to 14.9 in a lognormal law")
+    sigma = _NORMAL_P99 - math.sqrt(_NORMAL_P99**2 - 2 * math.log(ratio))
+    return rng.lognormal(math.log(mean) - sigma**2 / 2, sigma, n)
+
+
+def pareto_lengths(rng: np.random.Generator, n: int, mean: float, index: float) -> Array:
+    r"""Return draws from the Pareto law of this mean and tail.
+
+    .. math:: P(L > x) = (m \, (a - 1) / (a \, x))^a
+
+    Raises
+    ------
+    OptionError
+        For an index of 1 or less, at which there is no mean.
+    """
+    if not index > 1:
+        refuse("lengths: INDEX", index, "above 1 in a Pareto law, so that there is a mean")
+    return mean * (index - 1) / index * (1 + rng.pareto(index, n))
+
+
+#: Laws of the lengths of answers by their names: from a mean, and what says how long the tail is.
+LENGTH_LAWS: Final[Mapping[str, Callable[[np.random.Generator, int, float, float], Array]]] = {
+    "lognormal": lognormal_lengths,
+    "pareto": pareto_lengths,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,45 @@
+"""The one frontier: the points that no other beats in two quantities."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from specroof.arrays import IntArray
+from specroof.quantities import QUANTITIES
+
+
+def pareto(points: Mapping[str, npt.ArrayLike], x: str, y: str) -> IntArray:
+    """Return the points that no other beats in both quantities, from the worst x to the best.
+
+    Parameters
+    ----------
+    points
+        Quantities by their names, each of shape (points,); NaN for points that cannot be.
+    x, y
+        Two of them; which way is better the quantity says.
+
+    Returns
+    -------
+    array
+        The places of these points. Of equal points the first.
+
+    Source
+        Pareto: of points sorted by one quantity, those above all before them in the other.
+
+    Examples
+    --------
+    >>> rates = {"tokens_per_s_per_user": [10, 20, 15], "tokens_per_s_per_device": [300, 100, 90]}
+    >>> pareto(rates, *rates).tolist()  # 15 loses to 20
+    [0, 1]
+    """
+    across, up = (
+        np.asarray(points[name], dtype=np.float64)
+        * (-1 if QUANTITIES[name].better == "less" else 1)
+        for name in (x, y)
+    )
+    known = np.flatnonzero(np.isfinite(across) & np.isfinite(up))
+    # The best x first; of equals the one of the better y.
+    order = known[np.lexsort((-up[known], -across[known]))]
+    best_before = np.maximum.accumulate(np.append(-np.inf, up[order]))[:-1]
+    return order[up[order] > best_before][::-1]
