@@ -1,5 +1,6 @@
 """A study as small multiples: a panel for each model and chip, a page at most for each chart."""
 
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -250,7 +251,7 @@ def _panels(page: _Page, title: str) -> tuple[Figure, dict[tuple[str, str], Axes
         if not is_table or place[0] == 0:
             axes.set_title(setup if is_table else f"{model}\n{setup}", fontsize="x-small")
         if is_table and place[1] == 0:
-            axes.set_ylabel("\n".join(_broken(model)), fontsize="x-small")
+            axes.set_ylabel("\n".join(textwrap.wrap(model, 18)[:3]), fontsize="x-small")
     for place, axes in np.ndenumerate(grid):
         if axes not in panels.values():
             axes.set_axis_off()
@@ -259,12 +260,6 @@ def _panels(page: _Page, title: str) -> tuple[Figure, dict[tuple[str, str], Axes
             if place[0]:  # the panel above it is the lowest of its column
                 grid[place[0] - 1, place[1]].tick_params(labelbottom=True)
     return chart, panels
-
-
-def _broken(name: str, width: int = 18) -> Iterator[str]:
-    """Yield a name over a few lines."""
-    for start in range(0, min(len(name), 3 * width), width):
-        yield name[start : start + width]
 
 
 def _spread(values: Array) -> npt.NDArray[np.int_]:
