@@ -395,8 +395,9 @@ def crossing(
     --------
     >>> crossing(lambda x: (1 + x, 1), 1.5, (0.0, 1.0)).value
     0.5
-    >>> crossing(lambda x: (1 + x, 1), 3.0, (0.0, 1.0))
-    Solution(answer='never', value=None, draft_len=1, ceiling=2.0)
+    >>> never = crossing(lambda x: (1 + x, 1), 3.0, (0.0, 1.0))
+    >>> never.answer, never.value, never.ceiling
+    ('never', None, 2.0)
     """
     hard, easy = ends
     (at_easy, easy_len), (at_hard, hard_len) = gain(easy), gain(hard)
