@@ -45,7 +45,7 @@ ROOMS: dict[str, set[str]] = {
     "policies": {"speedup", "serving", "acceptance", "montecarlo"},
     "catalog": {"architecture", "parsers", "hardware", "acceptance", "drafters", "reading"},
     "outcomes": {
-        "serving", "policies", "speedup", "latency", "drafters", "acceptance",
+        "serving", "policies", "speedup", "latency", "hardware", "drafters", "acceptance",
     },
     "evidence": {"catalog", "serving", "reading", "hardware", "acceptance", "drafters"},
     "engines": {

@@ -16,7 +16,7 @@ from specroof.latency import Setup
 from specroof.outcomes.case import Case
 from specroof.outcomes.choose import choose
 from specroof.outcomes.outcomes import STEADY_NOTE, Outcomes, outcomes
-from specroof.outcomes.rows import LOAD_KEYS, OfLoad, load_columns
+from specroof.outcomes.rows import LOAD_KEYS, OfLoad, known_bands, load_columns
 from specroof.outcomes.solve import AXES, Solution, Wish, solve
 from specroof.policies.decision import LoadDecision
 from specroof.quantities import cell_of
@@ -379,12 +379,12 @@ def _at_load(
     if drafter.acceptance is not None and found.answer != "no room":
         (choice, decision), curve = next(choose(now)), now.curve
         gains, drafts = (each[0, 0] for each in drafting_gain(curve, wish.draft_len))
-        low, high = (float(end[0, 0, drafts]) for end in curve.band_columns.values())
+        ends = [float(end[0, 0, drafts]) for end in now.speedup_ends or ()]
         rates = now.stable_rates(wish.draft_len or choice.tried) or (None, None)
         known |= {
             "speedup": float(gains) if np.isfinite(gains) else np.nan,
             "decision": decision,
-            "bands": {"speedup": (low, high)},
+            "bands": known_bands({"speedup": ends} if ends else {}),
             "plain_largest_stable_rate": rates[0],
             "largest_stable_rate": rates[1],
         }

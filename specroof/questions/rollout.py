@@ -565,14 +565,16 @@ def _drafter_rollout(
 def _step(one: Outcomes, kept: int, length: float, share: float | None) -> RolloutStep:
     """Return the first step of a training run that has this acceptance length."""
     best = next(choose(one))[0].draft_len
-    ends = one.curve.band_columns.values()
+    ends = one.speedup_ends or ()
     gains = {"speedup": kept, "best_speedup": best}
     row = RolloutStep(
         step=1,
         accept_length=length,
         best_draft_len=best,
         **{name: float(one.curve.speedup[0, 0, k]) for name, k in gains.items()},
-        bands=known_bands({name: [end[0, 0, k] for end in ends] for name, k in gains.items()}),
+        bands=known_bands(
+            {name: [end[0, 0, k] for end in ends] for name, k in gains.items() if ends}
+        ),
     )
     return row if share is None else replace(row, step_speedup=step_speedup(row.speedup, share))
 
