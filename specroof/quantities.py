@@ -242,6 +242,8 @@ class Lines:
     >>> chart = Lines(("batch_size",), ("speedup",), noted="draft_len")
     >>> chart.found([{"batch_size": 8, "speedup": 1.5, "draft_len": 3}])
     'Best speedup: 1.50x at batch 8, γ 3'
+    >>> chart.found([])
+    'No speedup anywhere'
     """
 
     x: tuple[str, ...]
@@ -260,17 +262,14 @@ class Lines:
         return next(known, self.x[-1])
 
     def found(self, records: Sequence[Mapping[str, Any]]) -> str:
-        """Return the best of the first figure and where it is; its range where none is better."""
+        """Return the best of the first figure and where it is, for the title of the chart."""
         name = self.y[0]
         figure = QUANTITIES[name]
         known = [row for row in records if row[name] is not None]
         if not known:
             return f"No {figure.title} anywhere"
         ascending = sorted(known, key=lambda row: row[name])
-        low, high = (figure.spelt(ascending[end][name]) for end in (0, -1))
-        if not figure.better:
-            return f"{figure.title.capitalize()} from {low} to {high}" if low != high else low
-        best = ascending[-1 if figure.better == "more" else 0]
+        best = ascending[0 if figure.better == "less" else -1]
         by = [name for name in self.by if len({row.get(name) for row in records}) > 1]
         places = dict.fromkeys([self.shown_x(records), *by, self.noted])
         where = ", ".join(

@@ -366,7 +366,7 @@ def test_policies_save_requests_what_they_save_of_each_token() -> None:
     assert served.to_dict()["case"]["load"]["output_len"] == 500
     assert "2000 tokens in, 500 out" in served.title
     assert "clients 1" in adaptive_text(served)
-    assert served.plot().axes[0].get_xlabel() == "Requests in flight"
+    assert served.plot().axes[0].get_xlabel() == "Requests that clients keep in flight"
 
 
 def test_flags_are_for_servers_that_have_them() -> None:

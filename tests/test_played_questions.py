@@ -422,7 +422,7 @@ def test_break_even_of_clients_and_traces(trace_file: Path) -> None:
     assert (row.batch_size, row.concurrency) == (None, None)
     rates = breakeven(MODEL, CHIP, **asked, **REQUESTS, rate=[2, 4], requests=5)
     assert "req/s in" in rates.text()
-    assert rates.figures()[""].axes[0].get_xlabel() == "Requests/s"
+    assert rates.figures()[""].axes[0].get_xlabel() == "Requests that arrive in a second"
     # Where no request has room, nothing is enough.
     for solve in ("accept", "cost"):
         tight: dict[str, Any] = {**asked, **REQUESTS, "rate": 1, "requests": 5, "solve": solve}

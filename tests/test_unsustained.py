@@ -98,7 +98,7 @@ def test_a_trace_and_several_rates_stand_under_their_own_rate() -> None:
     text = " ".join(str(several).split())
     assert "ON from 3 to 22 requests/s" in text
     assert "At 22 requests/s only a server that drafts keeps up." in text
-    assert several.figures()[""].axes[0].get_xlabel() == "Requests per second"
+    assert several.figures()[""].axes[0].get_xlabel() == "Requests that arrive in a second"
     job = advise(MODEL, CHIP, drafters=SPEC, engine="vllm", lengths=every | {"arrival_s": 0.0})
     (row,) = job.chips[0].rows
     assert (row.rate, row.unit, row.reason) == (None, "in flight", None)

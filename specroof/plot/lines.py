@@ -38,7 +38,7 @@ _LIMIT: Final[dict[str, Any]] = {"color": GREY, "ls": "--", "lw": 1.4}
 _MOST_MARKS: Final = 48
 
 #: Of what is drawn upwards.
-Scale: TypeAlias = Literal["zero", "whole", "log", "log2", "speedup", "percent"]
+Scale: TypeAlias = Literal["zero", "whole", "log", "log2", "speedup", "doublings", "percent"]
 #: Looks of lines by their names.
 Looks: TypeAlias = Mapping[str, Mapping[str, Any]]
 
@@ -91,7 +91,7 @@ class Panel:
         The last lies on top.
     scale
         Of what is drawn upwards: "zero" begins there, "whole" has no fractions, "log2" is ticked at
-        powers of two, "speedup" has a line at 1, which is plain decoding.
+        powers of two, "speedup" and "doublings" of it have a line at 1, which is plain decoding.
     """
 
     label: str
@@ -186,7 +186,7 @@ def plain_key() -> Artist:
 
 def draw_panel(axes: Axes, panel: Panel, looks: Looks) -> None:
     """Draw lines, each in the look of its name."""
-    if panel.scale == "speedup":
+    if panel.scale in ("speedup", "doublings"):
         axes.axhline(1, color=GREY, lw=1.2, ls=":")
     named = [line for line in panel.lines if line.name]
     for i, line in enumerate(panel.lines):
@@ -244,6 +244,8 @@ def _scale(axes: Axes, scale: Scale, lines: Sequence[Line]) -> None:
     if scale == "log":
         axes.set_yscale("log")
         log_ticks(axes.yaxis)
+    elif scale == "doublings":
+        axes.set_yscale("log", base=2)
     elif scale == "log2":
         axes.set_yscale("log", base=2)
         axes.set_ylim(0.8, 1.6 * high)

@@ -146,10 +146,8 @@ def _lines_chart(page: _Page) -> Figure:
             y = gain[overview.context_len.size // 2] if by_batch else gain[:, 0]
             if overview.drafter in drafters:
                 lines.append(Line(overview.drafter, x, y, look={"ms": 3, "lw": 1.2}))
-        draw_panel(axes, Panel(axes.get_ylabel(), lines, "speedup"), looks)
+        draw_panel(axes, Panel(axes.get_ylabel(), lines, "doublings"), looks)
         axes.yaxis.label.set_fontsize("x-small")
-        axes.autoscale(axis="y")
-        axes.set_yscale("log", base=2)
         axes.set_xscale("log" if by_batch else "linear", **({"base": 2} if by_batch else {}))
         _scale_ticks(axes, first.batch_size if by_batch else first.context_len)
     load = "Requests/s" if first.is_by_rate else "Batch size (sequences)"

@@ -306,8 +306,8 @@ class Charted(Noted):
         """
         from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
-        best = chart.found([row.record for row in rows])
-        return plot.plot_rows(rows, chart, f"{title or self.title}\n{found or best}")
+        found = found or chart.found([row.record for row in rows])
+        return plot.plot_rows(rows, chart, f"{title or self.title}\n{found}")
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
         """Draw the answer; of several charts, the first.
