@@ -746,7 +746,7 @@ def banded(verdicts: list[tuple[float, float, float]]) -> Any:
             row,
             draft_len=int(told.draft_len[i]),
             decision=told.decision[i].item(),
-            verdict=told.verdict[i].item(),
+            is_open=bool(told.verdict[i] == "unclear"),
             tried_speedup=told.speedup[i].item(),
             bands={"tried_speedup": (told.low[i].item(), told.high[i].item())},
         )

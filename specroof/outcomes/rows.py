@@ -142,7 +142,13 @@ def load_fields(
     one: Outcomes, load: Load, money: Money, found: Decisions | None = None
 ) -> Iterator[dict[str, Any]]:
     """Yield what becomes of each context and load, as `load_arrays` has it; loads innermost."""
-    columns, bands = load_arrays(one, load, money, found)
+    return listed_fields(one, *load_arrays(one, load, money, found))
+
+
+def listed_fields(
+    one: Outcomes, columns: Mapping[str, Any], bands: Mapping[str, tuple[Array, Array]]
+) -> Iterator[dict[str, Any]]:
+    """Yield the arrays of `load_arrays` as the fields of a row for each context and load."""
     shape = columns["draft_len"].shape
 
     def listed(values: Any) -> list[Any]:

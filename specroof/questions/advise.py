@@ -1640,9 +1640,9 @@ def _sureness(rows: Sequence[AdvisedRow]) -> str:
     known = [_tried_band(row) for row in rows if not row.reason]
     if known and all(low == high or math.isnan(low) for low, high in known):
         return "How sure: unknown, this engine has no band."
-    unclear = [f"{row.load:.4g}" for row in rows if row.verdict == "unclear"]
+    unclear = [f"{row.load:.4g}" for row in rows if row.is_open]
     if unclear:
-        drafted = [row for row in rows if row.verdict == "unclear" and row.draft_len]
+        drafted = [row for row in rows if row.is_open and row.draft_len]
         expected = "; drafts are made there, as more is expected" * (len(drafted) == len(unclear))
         return (
             f"How sure: the band that holds 80% of measurements leaves {', '.join(unclear)} "

@@ -16,7 +16,6 @@ from specroof.outcomes.rows import LoadRow, load_fields
 from specroof.policies.decision import (
     Decisions,
     RoundBreakdown,
-    Verdict,
     bottlenecks,
     decide,
     is_late,
@@ -29,7 +28,7 @@ from specroof.serving.served import served_curve
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.inverses import least_rate
 from specroof.speedup.price import Money
-from specroof.speedup.result import SpeedupCurve, best_index, within_measured
+from specroof.speedup.result import UNCLEAR, SpeedupCurve, best_index, within_measured
 from specroof.units import MILLISECOND
 
 # --- The advice at each load: values -------------------------------------------------------------
@@ -198,6 +197,8 @@ class AdvisedRow(LoadRow):
         Speedups of the lengths that the user named.
     place
         The place of the load among those of the prediction.
+    is_open
+        Whether the band of the drafts that are tried holds both a gain and a loss.
     """
 
     engine: Annotated[str, q.ENGINE]
@@ -207,7 +208,6 @@ class AdvisedRow(LoadRow):
     plain_ttft_s: Annotated[float, _with_band(q.PLAIN_TTFT)]
     plain_usd_per_million_tokens: Annotated[float | None, _with_band(q.PLAIN_PRICE)]
     plain_running: Annotated[float, q.PLAIN_RUNNING]
-    verdict: Annotated[Verdict, q.VERDICT]
     meets_targets: Annotated[Outcome, q.MEETS_TARGETS]
     plain_meets_targets: Annotated[Outcome, q.PLAIN_MEETS_TARGETS]
     limited_by: Annotated[str | None, q.LIMITED_BY]
@@ -223,6 +223,7 @@ class AdvisedRow(LoadRow):
     default: LoadRow | None = None
     own: dict[int, float] = field(default_factory=dict)
     place: int = 0
+    is_open: bool = False
 
     @property
     def at_once(self) -> float:
@@ -572,7 +573,6 @@ def _rows(
             | {"bands": bands},
             engine=setup.engine.name,
             devices=prediction.devices,
-            verdict=found.verdict[0, i].item(),
             meets_targets=grid.meets[i, k].item() if k else plain["meets_targets"],
             plain_meets_targets=plain["meets_targets"],
             limited_by=limit or next(iter(without), None),
@@ -585,6 +585,7 @@ def _rows(
                 for length in _own_lengths(prediction, d, wanted.draft_lens)
             },
             place=i,
+            is_open=bool(found.verdict[0, i] == UNCLEAR),
         )
 
 

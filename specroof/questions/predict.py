@@ -20,9 +20,9 @@ from specroof.outcomes.outcomes import Outcomes, outcomes
 from specroof.outcomes.rows import (
     LOAD_KEYS,
     LoadRow,
+    listed_fields,
     load_arrays,
     load_columns,
-    load_fields,
     point_arrays,
     point_columns,
 )
@@ -384,8 +384,8 @@ class Prediction(Charted):
         refuse_many_predictions(self, 1, "")
         return tuple(
             LoadRow(model=self.model.name, hardware=self.setup.hardware.name, **fields)
-            for one in self.outcomes
-            for fields in load_fields(one, self.load, self.money)
+            for one, arrays in zip(self.outcomes, self.load_arrays, strict=True)
+            for fields in listed_fields(one, *arrays)
         )
 
     @property
