@@ -240,6 +240,16 @@ class Prediction(Charted):
             self.setup.placement.devices if self.split is None else self.split.devices(self.setup)
         )
 
+    def bands_line(self, batch_size: Sequence[float]) -> str:
+        """Return the bands of TPOT, TTFT and throughput at these loads, or why there are none."""
+        return served_bands_line(
+            evidence_engine(self.deployment),
+            batch_size,
+            requests=self.load.workload is not None,
+            played=bool(self.played),
+            can_play=not self.played and self.split is None,
+        )
+
     @property
     def queues(self) -> bool:
         """Whether requests beyond the server's room wait."""
@@ -454,7 +464,7 @@ def predicted(
     case, drafters
         What is served, where, for whom, and what is compared.
     max_draft_len
-        The longest draft; 16 if None.
+        The longest draft; if None, 16 or the longest of `draft_lens`.
     draft_lens
         Lengths that are played whether they may be best or not.
 
@@ -463,6 +473,8 @@ def predicted(
     SpecroofError
         As `specroof.outcomes.outcomes.outcomes` does, and for more points than memory holds.
     """
+    if max_draft_len is None and max(draft_lens, default=0) > DEFAULT_MAX_DRAFT_LEN:
+        max_draft_len = max(draft_lens)
     longest, capped = shared_max_draft_len(drafters, max_draft_len)
     return predicted_to(longest, case, drafters, notes=capped, draft_lens=draft_lens)
 
@@ -618,9 +630,6 @@ def predict(request: PredictRequest) -> Prediction:
     """Predict the speedup of speculative decoding and the best draft length."""
     load = asked_load(request, 1.0)
     lengths = lengths_of(request.draft_len)
-    most = request.max_draft_len
-    if most is None and lengths and lengths[-1] > DEFAULT_MAX_DRAFT_LEN:
-        most = lengths[-1]
     for name in () if request.is_played else ("ttft_s", "tpot_s"):
         if getattr(request, name) is not None:
             refuse(name, getattr(request, name), "with requests that are played through")
@@ -630,7 +639,7 @@ def predict(request: PredictRequest) -> Prediction:
     ]
     case = asked_case(request, load, (*targets,))
     drafters, deployment = drafters_of(request.drafters), case.deployment
-    found = predicted(case, drafters, max_draft_len=most, draft_lens=lengths)
+    found = predicted(case, drafters, max_draft_len=request.max_draft_len, draft_lens=lengths)
     warnings = (*found.warnings, *absent_layers(deployment.model, drafters))
     usd_per_hour(deployment.setup.hardware, request.price_per_hour)  # refuses what none can be
     given = request.price_per_hour
@@ -737,13 +746,7 @@ def prediction_text(prediction: Prediction) -> str:
         prefill_line(prediction.end_to_end[0]) if prediction.end_to_end else "",
         pays_lines(prediction.survey),
         note_lines(prediction.warnings),
-        served_bands_line(
-            evidence_engine(prediction.deployment),
-            prediction.load.batch_size,
-            requests=prediction.load.workload is not None,
-            played=bool(prediction.played),
-            can_play=not prediction.played and prediction.split is None,
-        ),
+        prediction.bands_line(prediction.load.batch_size),
         source_lines(prediction.curves),
         note_lines(prediction.messages["notes"]),
     ]
