@@ -570,13 +570,13 @@ def test_a_target_is_met_only_if_its_band_says_so(
     mean: float, ends: tuple[float | None, float | None], p99: float | None, outcome: str
 ) -> None:
     band = None if None in ends else tuple(np.array([[end]]) for end in ends)
-    one, quick_s = ("ttft", "tpot"), np.array([[0.1]])
-    for name, other in (one, one[::-1]):
-        waits_s = {f"{name}_s": np.array([[mean]]), f"{other}_s": quick_s}
+    both, quick_s = ("ttft_s", "tpot_s"), np.array([[0.1]])
+    for name, other in (both, both[::-1]):
+        waits_s = {name: np.array([[mean]]), other: quick_s}
         requests: Any = SimpleNamespace(**waits_s, figure_ends={name: band, other: None})
         if p99 is not None:
-            requests.figures = {f"p99_{name}_s": np.array([[p99]]), f"p99_{other}_s": quick_s}
-        assert Targets(**{f"{name}_ms": 1000.0}).outcomes(requests) == [outcome]
+            requests.figures = {f"p99_{name}": np.array([[p99]]), f"p99_{other}": quick_s}
+        assert Targets(**{f"{name[:4]}_ms": 1000.0}).outcomes(requests) == [outcome]
         assert Targets().outcomes(requests) == ["no" if math.isnan(mean) else "yes"]
 
 

@@ -853,7 +853,9 @@ def _chip_advice(
         settings = replace(setup.user_settings, capture=None)
         here = replace(request, server=settings, tensor_parallel=setup.placement.devices)
         free = server_on(here, wanted, setup.hardware)
-        captured = None if free is None else plan_of(prediction_of(free, wanted.drafters))
+        if free is not None:
+            there = replace(use, setup=free.setup)
+            captured = plan_of(prediction_of(there, wanted.drafters))
     use = replace(use, setup=setup)
     flags, said = _launches(request, wanted, setup, prediction, plan)
     refused = dict(wanted.refused)
@@ -1423,11 +1425,12 @@ def _sureness(rows: Sequence[AdvisedRow]) -> str:
 def _conditions(chip: ChipAdvice) -> Iterator[str]:
     """Yield what the decision takes: limits that are raised, waits, a shape of acceptance."""
     rows, server, unit = chip.rows, chip.setup.engine.rules, chip.rows[0].unit
-    bound = [row for row in rows if row.default is not None]
+    bound = [(row, row.default) for row in rows if row.default is not None]
     for key, (limit, most) in chip.raised.items() if bound else ():
+        row, default = bound[-1]
         yield (
             f"It takes --server {key}={most}, which the flags of {server} have: with its default of "
-            f"{limit}, {_at(bound[-1:])} {unit} would get {_figures(bound[-1].default)}."
+            f"{limit}, {_at([row])} {unit} would get {_figures(default)}."
         )
     only = [row for row in rows if row.reason and row.keeps_up]
     if only:
@@ -1435,9 +1438,8 @@ def _conditions(chip: ChipAdvice) -> Iterator[str]:
     waits = [row for row in rows if row.waits]
     if waits:
         last, capacity = waits[-1], chip.plan.capacity
-        load, runs = last.at_once, math.inf
-        if capacity is not None:
-            runs = capacity["speculative"]["largest_batch"]
+        load = last.at_once
+        runs = math.inf if capacity is None else capacity["speculative"]["largest_batch"]
         held = f", since {runs:g} of {load:g} run with drafts" if runs < load else ""
         yield (
             f"At {_at(waits)} {unit} throughput is bought with waiting: a first token after "
@@ -1454,10 +1456,8 @@ def _conditions(chip: ChipAdvice) -> Iterator[str]:
         )
 
 
-def _figures(row: LoadRow | None) -> str:
+def _figures(row: LoadRow) -> str:
     """Return throughput, price where it is known, and the wait for the first token."""
-    if row is None:
-        return ""
     usd = row.usd_per_million_tokens
     price = "" if usd is None else f" at ${format_price(usd)} a million"
     wait = format_seconds(row.ttft_s or 0.0)

@@ -84,10 +84,10 @@ class Targets:
         Of p99 where it is known, which has the band of the mean.
         """
         ends: list[list[Array]] = [[], []]
-        for name in ("ttft", "tpot"):
-            mean_s, band = getattr(requests, f"{name}_s")[0], requests.figure_ends[name]
+        for name in (q.TTFT.name, q.TPOT.name):
+            mean_s, band = getattr(requests, name)[0], requests.figure_ends[name]
             seen = getattr(requests, "figures", None)  # of those that are played through
-            waits_s = mean_s if seen is None else seen[f"p99_{name}_s"][0]
+            waits_s = mean_s if seen is None else seen[f"p99_{name}"][0]
             for end, known in enumerate(ends):
                 known.append(waits_s if band is None else waits_s * (band[end][0] / mean_s))
         least, most = (self.met(*known) for known in ends)

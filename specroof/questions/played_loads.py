@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from specroof import quantities as q
 from specroof.arrays import Array, to_json_array
 from specroof.outcomes.outcomes import Outcomes
 from specroof.report.layout import figure, format_table, in_line
@@ -54,7 +55,7 @@ def unsustained_words(one: Outcomes, drafts: int) -> str:
 _WHOLE: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
     "requests_per_s": ("req/s", "{:.3g}".format),
     "good_requests_per_s": ("good/s", "{:.3g}".format),
-    "tokens_per_s": ("tok/s", "{:.0f}".format),
+    q.TOKENS_PER_S.name: (q.TOKENS_PER_S.title, q.TOKENS_PER_S.spelt),
     "mean_running": ("running", "{:.1f}".format),
     "duration_s": ("lasts", format_seconds),
 }
