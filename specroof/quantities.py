@@ -423,9 +423,6 @@ GAIN_PER_TOKEN: Final = quantity(
     better="more",
 )
 
-VERDICT: Final = quantity(
-    *("verdict", "verdict", "Whether the drafts that are judged pay: pays, loses or unclear."),
-)
 TYPICAL_SPEEDUP: Final = quantity(
     *("typical_speedup", "typical", "Speedup with the usual shape of acceptance at each depth."),
     spelt=_times,

@@ -9,6 +9,7 @@ import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -568,18 +569,15 @@ def test_targets_are_in_milliseconds() -> None:
 def test_a_target_is_met_only_if_its_band_says_so(
     mean: float, ends: tuple[float | None, float | None], p99: float | None, outcome: str
 ) -> None:
-    waits_s, quick_s = np.array([mean if p99 is None else p99]), np.array([0.1])
-    low, high = ends
-    band = (
-        None
-        if low is None or high is None
-        else tuple(np.array([end / mean]) for end in (low, high))
-    )
-    first = [waits_s, quick_s], [band, None]
-    later = [quick_s, waits_s], [None, band]
-    for name, told in {"ttft_ms": first, "tpot_ms": later}.items():
-        assert Targets(**{name: 1000.0}).outcomes(*told) == [outcome]  # type: ignore[arg-type]
-        assert Targets().outcomes(*told) == ["no" if math.isnan(mean) else "yes"]  # type: ignore[arg-type]
+    band = None if None in ends else tuple(np.array([[end]]) for end in ends)
+    both, quick_s = ("ttft_s", "tpot_s"), np.array([[0.1]])
+    for name, other in (both, both[::-1]):
+        waits_s = {name: np.array([[mean]]), other: quick_s}
+        requests: Any = SimpleNamespace(**waits_s, figure_ends={name: band, other: None})
+        if p99 is not None:
+            requests.figures = {f"p99_{name}": np.array([[p99]]), f"p99_{other}": quick_s}
+        assert Targets(**{f"{name[:4]}_ms": 1000.0}).outcomes(requests) == [outcome]
+        assert Targets().outcomes(requests) == ["no" if math.isnan(mean) else "yes"]
 
 
 def test_of_clients_that_are_played_p99_meets_a_target_or_does_not() -> None:
@@ -746,7 +744,7 @@ def banded(verdicts: list[tuple[float, float, float]]) -> Any:
             row,
             draft_len=int(told.draft_len[i]),
             decision=told.decision[i].item(),
-            verdict=told.verdict[i].item(),
+            is_open=bool(told.verdict[i] == "unclear"),
             tried_speedup=told.speedup[i].item(),
             bands={"tried_speedup": (told.low[i].item(), told.high[i].item())},
         )

@@ -318,6 +318,6 @@ def test_tpot_falls_where_the_speedup_rises_and_ttft_does_not_care() -> None:
     }
     rest, fewer = math.hypot(0.4, 0.3), math.hypot(0.4, 0.3, 0.5)
     assert sides["tokens_per_s"] == pytest.approx([-fewer, rest])
-    assert sides["tpot"] == pytest.approx([-rest, fewer])
-    assert sides["ttft"] == pytest.approx([-0.4, 0.4])
+    assert sides["tpot_s"] == pytest.approx([-rest, fewer])
+    assert sides["ttft_s"] == pytest.approx([-0.4, 0.4])
     assert set(grid({}, requests=True).figure_ends.values()) == {None}

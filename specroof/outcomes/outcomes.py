@@ -8,8 +8,9 @@ from typing import Final, cast
 import numpy as np
 import numpy.typing as npt
 
+from specroof import quantities as q
 from specroof.acceptance import ContextAcceptance
-from specroof.arrays import Array, BoolArray
+from specroof.arrays import Array, BoolArray, fields_of
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.outcomes.case import Case
 from specroof.outcomes.replays import Replays
@@ -140,8 +141,8 @@ class PlayedRequests(EndToEnd):
     def figure_ends(self) -> dict[str, tuple[Array, Array] | None]:
         """The ends of bands: of requests that come by themselves none of throughput."""
         ends = super(PlayedRequests, self).figure_ends
-        ends["ttft"] = self.curve.figure_ends("played_ttft_s", self.ttft_s, per_speedup=0)
-        return ends if self.sums_work else ends | {"tokens_per_s": None}
+        ends["ttft_s"] = self.curve.figure_ends("played_ttft_s", self.ttft_s, per_speedup=0)
+        return ends if self.sums_work else ends | {q.TOKENS_PER_S.name: None}
 
     def _seen(self, name: str) -> Array:
         return cast("dict[str, Array]", self.figures)[name]  # None only since bases have defaults
@@ -149,7 +150,7 @@ class PlayedRequests(EndToEnd):
     @property
     def tokens_per_s(self) -> Array:
         """Output tokens per second over the whole run, ramp and drain included."""
-        return self._seen("tokens_per_s")
+        return self._seen(q.TOKENS_PER_S.name)
 
     @property
     def requests_per_s(self) -> Array:
@@ -314,7 +315,7 @@ def _requests(served: ServedCurve, played: PlayedLoads, places: Sequence[int]) -
         if values.shape == (len(places), shape[2])
     }
     known = np.zeros(shape, dtype=bool)
-    known[0, places] = np.isfinite(seen["tokens_per_s"])
+    known[0, places] = np.isfinite(seen[q.TOKENS_PER_S.name])
 
     def mixed(closed: npt.ArrayLike, values: Array) -> Array:
         """Return what was played; elsewhere the closed form, over its own without drafts."""
@@ -328,7 +329,7 @@ def _requests(served: ServedCurve, played: PlayedLoads, places: Sequence[int]) -
     tokens = curve.tokens_per_round[0, places]
     running = seen["mean_running"]
     if played.sums_work:
-        round_s = tokens * running / seen["tokens_per_s"]
+        round_s = tokens * running / seen[q.TOKENS_PER_S.name]
     else:  # of requests that come whatever the server does: as long as an answer takes
         running = running[:, :1] + 0.0 * running
         round_s = tokens * seen["mean_latency_s"] / whole.workload.output_len
@@ -342,7 +343,7 @@ def _requests(served: ServedCurve, played: PlayedLoads, places: Sequence[int]) -
         "mean_tpot_s": whole.tpot_s,
         "p99_tpot_s": whole.tpot_s,
     }
-    rates = {"tokens_per_s": whole.tokens_per_s, "requests_per_s": whole.requests_per_s}
+    rates = fields_of(whole, q.TOKENS_PER_S.name, q.REQUEST_RATE.name)
     token_s = (rounds - whole.decoding_round_s) / curve.tokens_per_round
     delay_s = (token_s * whole.workload.output_len - whole.latency_s) / runs
     added = np.array(np.broadcast_to(curve.request_token_s, shape[:2]))

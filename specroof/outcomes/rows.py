@@ -142,7 +142,13 @@ def load_fields(
     one: Outcomes, load: Load, money: Money, found: Decisions | None = None
 ) -> Iterator[dict[str, Any]]:
     """Yield what becomes of each context and load, as `load_arrays` has it; loads innermost."""
-    columns, bands = load_arrays(one, load, money, found)
+    return listed_fields(one, *load_arrays(one, load, money, found))
+
+
+def listed_fields(
+    one: Outcomes, columns: Mapping[str, Any], bands: Mapping[str, tuple[Array, Array]]
+) -> Iterator[dict[str, Any]]:
+    """Yield the arrays of `load_arrays` as the fields of a row for each context and load."""
     shape = columns["draft_len"].shape
 
     def listed(values: Any) -> list[Any]:
@@ -182,7 +188,7 @@ _OF_WORKERS: Final = (
     *("devices", "decode_batch", "prefill_busy", "link_busy", "prefill_s", "transfer_s"),
 )
 #: What is told of played requests by a name that the steady state has, too.
-_TOLD: Final = ("tokens_per_s", "requests_per_s")
+_TOLD: Final = (q.TOKENS_PER_S.name, q.REQUEST_RATE.name)
 
 
 def point_arrays(one: Outcomes, money: Money | None = None) -> dict[str, Any]:
@@ -215,7 +221,7 @@ def point_arrays(one: Outcomes, money: Money | None = None) -> dict[str, Any]:
         "running": curve.running_batch,
         **{name: getattr(one.decoding, name) for name in _OF_ROUNDS},
         "speedup": curve.speedup,
-        "tokens_per_s": one.tokens_per_s,
+        q.TOKENS_PER_S.name: one.tokens_per_s,
         "tokens_per_s_per_user": curve.tokens_per_s_per_user if whole is None else 1.0 / tpot_s,
         "tpot_s": tpot_s,
     }
@@ -238,7 +244,7 @@ def point_arrays(one: Outcomes, money: Money | None = None) -> dict[str, Any]:
         arrays |= {
             "requests": counts[:, None],
             "rate": rates[:, None],
-            "steady": np.isnan(played.figures["tokens_per_s"]),
+            "steady": np.isnan(played.figures[q.TOKENS_PER_S.name]),
         }
         arrays |= {
             name: seen
@@ -246,7 +252,7 @@ def point_arrays(one: Outcomes, money: Money | None = None) -> dict[str, Any]:
             if name not in _TOLD and not name.startswith("mean_")
         }
     if money is not None:
-        costs = costs_of(money, arrays["tokens_per_s"], bands)
+        costs = costs_of(money, arrays[q.TOKENS_PER_S.name], bands)
         arrays |= {name: cost for name, cost in costs.items() if cost is not None}
     for name, pair in bands.items():
         arrays |= dict(zip((f"{name}_low", f"{name}_high"), pair, strict=True))

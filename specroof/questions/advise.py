@@ -3,8 +3,8 @@
 import math
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property, partial
 from itertools import chain, groupby
 from pathlib import Path
@@ -17,7 +17,7 @@ from specroof.acceptance import Acceptance
 from specroof.acceptance.curve import constant_law
 from specroof.acceptance.typical import FAMILIES, SHAPES, falling_odds_acceptance
 from specroof.architecture import Architecture
-from specroof.arrays import Array, array_within, fields_of, number_within, to_json_array
+from specroof.arrays import Array, array_within, fields_of, to_json_array
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, expect, refuse, reject
 from specroof.hardware import IDEAL_ENGINE, LOCAL_FRAMEWORKS, HardwareProfile, Placement
@@ -34,28 +34,28 @@ from specroof.policies.decision import (
     paying_up_to,
     swings,
 )
-from specroof.policies.schedule import Day, Traffic
+from specroof.policies.schedule import Day
 from specroof.quantities import records_of
 from specroof.questions.advised_loads import (
     AdvisedRow,
     BreakEven,
+    Grid,
     LoadPlan,
     Mix,
-    Outcome,
+    Plain,
     Targets,
     TrafficFile,
     Wanted,
     break_even_of,
     load_plan,
-    plain_figures,
     schedule_loads,
+    shared,
 )
 from specroof.questions.answer import Charted, case_of, rows_table, title_of
 from specroof.questions.case import played_load, refuse_one_token
 from specroof.questions.curve_tables import (
     WORKER_ARRAYS,
     compared_on,
-    served_bands_line,
 )
 from specroof.questions.objects import (
     RUNS,
@@ -70,6 +70,7 @@ from specroof.questions.objects import (
     options_of,
     server_of,
     unique_list,
+    usd_per_hour,
 )
 from specroof.questions.parameters import (
     FORMULAS,
@@ -102,6 +103,14 @@ from specroof.questions.request import (
     question,
 )
 from specroof.questions.speculation import speculation_of
+from specroof.questions.splits import (
+    candidate_splits,
+    dividing_setups,
+    split_json,
+    split_name,
+    split_text,
+    worker_schedule,
+)
 from specroof.reading.words import whole_numbers
 from specroof.report.layout import ABSENT, figure, folded, note_lines, wrapped
 from specroof.serving.benchmark_commands import FRAMEWORKS, MockPoint, mock_commands
@@ -119,17 +128,16 @@ from specroof.serving.launch import (
     server_command,
     worker_launches,
 )
-from specroof.serving.played import PlayedServer, played_server
+from specroof.serving.played import played_server
 from specroof.serving.served import room_rule
+from specroof.serving.split import Split
 from specroof.serving.workload import Load, Workload
-from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
-from specroof.speedup.reach import evidence_engine, nearness
+from specroof.speedup.reach import nearness
 from specroof.speedup.result import SpeedupCurve
 from specroof.units import format_drafts, format_price, format_seconds
 
 if TYPE_CHECKING:
     from specroof.questions.adaptive import Adaptive
-    from specroof.serving.split import Split
 
 #: Frameworks whose flags are written by default.
 USUAL_FRAMEWORKS: Final = ("vllm", "sglang")
@@ -254,114 +262,80 @@ class AdviseRequest(ChipsRequest, PolicyParameters, WorkerRequest, PlayedRequest
         return all(other is None for other in others)
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedRequest:
-    """A request for advice, checked, and the objects that its names stand for.
-
-    No `loads` where requests are `played` that come by themselves: those that run are asked about.
-    """
-
-    request: AdviseRequest
-    model: Architecture
-    drafters: tuple[Drafter, ...]
-    workload: Workload
-    context_len: float
-    loads: tuple[float, ...]
-    draft_lens: tuple[int, ...] | None
-    targets: Targets
-    traffic: Traffic | None
-    played: Load | None = None
-
-    @property
-    def model_name(self) -> str:
-        """The model as commands name it."""
-        given = self.request.model
-        return given.name if isinstance(given, Architecture) else os.fspath(given)
+# --- What is asked -------------------------------------------------------------------------------
 
 
-def check_request(request: AdviseRequest) -> CheckedRequest:
-    """Return a request for advice, checked.
+def _wanted(request: AdviseRequest) -> Wanted:
+    """Return what is asked about, checked.
 
     Raises
     ------
     SpecroofError
         For a value that is not allowed, and a traffic file that cannot be read.
     """
-    day = None
+    traffic, mix, clients = None, None, list[float](USUAL_LOADS)
     if request.traffic is not None:
         from specroof.questions.traffic import traffic_of  # noqa: PLC0415 - needs pydantic
 
         day = traffic_of(request.traffic)
-    traffic = None if day is None else day.traffic
-    loads: Sequence[float] = USUAL_LOADS
+        traffic, mix = day.traffic, day.mix
     if request.concurrency is not None:
-        loads = as_list(request.concurrency)
+        clients = as_list(request.concurrency)
     elif traffic is not None and traffic.unit == "concurrency":
         busy = [max(1.0, load) for load in traffic.loads if load]
-        loads = [min(busy), round(np.median(busy)), max(busy)]
-    batches = array_within("concurrency", loads, "batch_size")
+        clients = [min(busy), round(np.median(busy)), max(busy)]
+    clients = array_within("concurrency", clients, "batch_size").tolist()
     draft_lens = lengths_of(request.draft_len) or None
     expect("draft_model", request.draft_model, str | None, DRAFT_MODEL)
-    given = request.price_per_hour
-    for price in given.values() if isinstance(given, Mapping) else [given] * (given is not None):
-        number_within("price_per_hour", price, "usd_per_hour")
     targets = Targets(request.ttft_ms, request.tpot_ms, request.min_speedup)
-    played = None
-    if request.is_played:
-        played = _played_load(request, batches.tolist())
-        steady = played.steady
-        workload, context_len = steady.workload, steady.context_len[0]
-        if played.rate:
-            played = replace(played, rate=sorted({*played.rate}))
-            played = replace(played, requests=played.requests[: len(played.rate)])
-            played = replace(played, batch_size=played.batch_size[: len(played.rate)])
-        batches = np.array(played.batch_size)
-    else:
-        workload, context_len = _mean_request(request, None if day is None else day.mix)
-    refuse_one_token(workload)
+    load = _load(request, clients, mix)
+    refuse_one_token(load.steady.workload)
     for chip in as_list(request.hardware):
-        request.engine_on(hardware_of(chip))
-    request = replace(request, framework=engine_name(request.framework))
+        profile = hardware_of(chip)
+        request.engine_on(profile), usd_per_hour(profile, request.price_per_hour)
     # A word that is not allowed is refused here: of what a chip refuses, other numbers are tried.
     options_of(request.options), server_of(request.server)
     model, drafters = model_of(request.model, request.family), drafters_of(request.drafters)
     if not drafters:
         message = "drafters is empty; allowed: at least one drafter (--drafter SPEC)"
         raise OptionError(message)
-    return CheckedRequest(
-        request=request,
-        model=model,
-        drafters=tuple(drafters),
-        workload=workload,  # type: ignore[arg-type]  # played requests have lengths
-        context_len=context_len,
-        loads=tuple(sorted({*batches.tolist()})),
+    frameworks = USUAL_FRAMEWORKS if request.framework is None else (request.framework,)
+    asked = sorted({*load.batch_size})
+    if load.kind == "concurrency":
+        loads, counts = schedule_loads(asked, traffic), [*load.requests]
+        if counts:
+            known = dict(zip(load.batch_size, counts, strict=True))
+            counts = [known.get(load, 0) for load in loads]
+        load = replace(load, batch_size=loads, requests=counts)
+    return Wanted(
+        *(model, tuple(drafters), load, asked, targets),
+        frameworks=frameworks,
         draft_lens=draft_lens,
-        targets=targets,
         traffic=traffic,
-        played=played,
+        fixed={one.name for one in drafters if _is_fixed(one, request, frameworks)},
     )
 
 
-def _played_load(request: AdviseRequest, clients: Sequence[float]) -> Load:
-    """Return the load of requests that are played through."""
-    if request.traffic is not None:
+def _model_name(request: AdviseRequest) -> str:
+    """Return the model as commands name it."""
+    given = request.model
+    return given.name if isinstance(given, Architecture) else os.fspath(given)
+
+
+def _load(request: AdviseRequest, clients: Sequence[float], mix: Mix | None) -> Load:
+    """Return the loads of a question: of played requests that come at rates, these ascending."""
+    is_played, given = request.is_played, (request.input_len, request.output_len)
+    cached = 0.0 if request.prefix_hit_rate is None else request.prefix_hit_rate
+    if is_played and request.traffic is not None:
         refuse("traffic", request.traffic, "where no requests are played through")
     if request.trace is not None or request.lengths is not None:
         return played_load(request, Load([1.0], [4096.0]))  # which the file replaces
-    workload, context_len = _mean_request(request, None)
-    return played_load(request, Load(clients, [context_len], workload))
-
-
-def _mean_request(request: AdviseRequest, mix: Mix | None) -> tuple[Workload, float]:
-    """Return the mean request, and the mean context while answers are decoded."""
-    given = (request.input_len, request.output_len)
-    cached = 0.0 if request.prefix_hit_rate is None else request.prefix_hit_rate
     if mix is not None:
         if given != (None, None):
             message = "input_len or output_len is given with a mix in traffic; allowed: one of both"
             raise OptionError(message)
         workload = replace(mix.workload, prefix_hit_rate=cached)
-        return workload, mix.mean_context_len
+        return Load(clients, [mix.mean_context_len], workload)
     for name, value in zip(("input_len", "output_len"), given, strict=True):
         if value is None:
             message = (
@@ -370,7 +344,40 @@ def _mean_request(request: AdviseRequest, mix: Mix | None) -> tuple[Workload, fl
             )
             raise OptionError(message)
     workload = Workload(*given, cached)  # type: ignore[arg-type]  # none of them is None
-    return workload, workload.mean_context_len
+    load = Load(clients, [workload.mean_context_len], workload)
+    if not is_played:
+        return load
+    load = played_load(request, load)
+    rates = sorted({*load.rate})
+    return replace(load.part(0, len(rates)), rate=rates) if rates else load
+
+
+def _without_refused(request: AdviseRequest, wanted: Wanted) -> Wanted:
+    """Return what is asked about, less the drafters that the requested server does not run.
+
+    Drafters that are a share of time stand for any, and are kept.
+
+    Raises
+    ------
+    OptionError
+        Where none is left.
+    """
+    refused = dict[str, str]()
+    for drafter in wanted.drafters if request.framework is not None else ():
+        schedule = [(1, 1, drafter.max_draft_len or 1)]
+        try:
+            if drafter.kind in SERVED_KINDS:
+                launch(_told(request, wanted, drafter, schedule), *wanted.frameworks)
+        except OptionError as refusal:
+            refused[drafter.name] = str(refusal)
+    left = tuple(drafter for drafter in wanted.drafters if drafter.name not in refused)
+    if not left:
+        raise OptionError("; ".join(dict.fromkeys(refused.values())))
+    why = {name: words.partition("; allowed")[0] for name, words in refused.items()}
+    return replace(wanted, drafters=left, refused=why)
+
+
+# --- Where it runs -------------------------------------------------------------------------------
 
 
 def joined_devices(profile: HardwareProfile) -> int:
@@ -379,42 +386,9 @@ def joined_devices(profile: HardwareProfile) -> int:
     return 1 if link is None else min(link.max_devices, _MOST_DEVICES)
 
 
-def has_room(checked: CheckedRequest, setup: Setup, drafter: Drafter | None) -> bool:
-    """Tell whether a server holds the model, a drafter and one request."""
-    if room_rule(setup, checked.request.capacity) == "ignore":
-        return True
-    room = served_room(
-        Deployment(checked.model, setup),
-        context_len=checked.workload.input_len + checked.workload.output_len,
-        drafter=drafter,
-        verify_len=1.0 + (drafter is not None),
-    )
-    return bool(room.largest_batch >= 1)
-
-
-def setup_on(checked: CheckedRequest, profile: HardwareProfile) -> Setup | None:
-    """Return the setup with the requested number of devices, or with as few as hold the model.
-
-    None where there is no room: for the model on the requested devices, or for the model with each
-    of its drafters on as many devices as can be joined.
-    """
-    request = checked.request
-    if request.tensor_parallel is not None:
-        setup = request.worker(checked.model, profile, request.tensor_parallel)
-        return setup if has_room(checked, setup, None) else None
-    for power in range(joined_devices(profile).bit_length()):
-        try:
-            setup = checked.request.worker(checked.model, profile, 2**power)
-        except OptionError:  # it does not divide
-            continue
-        if all(has_room(checked, setup, drafter) for drafter in (None, *checked.drafters)):
-            return setup
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class DeviceUse:
-    """A way to use a budget of devices.
+    """A way to use devices.
 
     Parameters
     ----------
@@ -422,71 +396,111 @@ class DeviceUse:
         Where a server or a decode worker runs, and the workers; None where one server does both.
     servers
         Servers that share the load alike.
+    off
+        The best use of the same devices without drafts, over which speedups are; None for this one.
+    notes
+        Where other uses are better.
     """
 
     setup: Setup
-    split: "Split | None" = None
+    split: Split | None = None
     servers: int = 1
+    off: "DeviceUse | None" = None
+    notes: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         """The servers in words."""
         if self.split is not None:
-            from specroof.questions.splits import split_name  # noqa: PLC0415 - seldom
-
             return split_name(self.setup, self.split)
         devices = self.setup.placement.devices
         return f"{self.servers} x {devices} {self.setup.hardware.name} unsplit"
 
-    def predicted(
-        self, checked: CheckedRequest, loads: Sequence[float], drafters: Sequence[Drafter]
-    ) -> tuple[Prediction, Array]:
-        """Return the prediction of one server, and how many of them work at each load."""
-        each = [max(load / self.servers, 1.0) for load in loads]
-        case = Case(
-            Deployment(checked.model, self.setup),
-            Load(each, [checked.context_len], checked.workload),
-            room_rule(self.setup, checked.request.capacity, "queue"),
+    def case(self, request: AdviseRequest, wanted: Wanted) -> Case:
+        """Return what is asked about, here."""
+        return Case(
+            Deployment(wanted.model, self.setup),
+            wanted.load,
+            room_rule(self.setup, request.capacity, "queue"),
             split=self.split,
+            targets=wanted.targets.seconds,
         )
-        prediction = predicted(case, drafters)
-        return prediction, np.array(loads) / each
 
-    def plain(self, checked: CheckedRequest, loads: Sequence[float]) -> list[dict[str, Any]]:
+    def grids(
+        self, request: AdviseRequest, wanted: Wanted, loads: Sequence[float]
+    ) -> tuple[list[Grid], Array]:
+        """Return what each drafter gains on one server, and how many servers work at each load."""
+        each = [max(load / self.servers, 1.0) for load in loads]
+        wanted = replace(wanted, load=replace(wanted.load, batch_size=each))
+        found = predicted(self.case(request, wanted), wanted.drafters)
+        return [Grid(found, d, wanted) for d in range(len(wanted.drafters))], loads / np.array(each)
+
+    def plain(self, request: AdviseRequest, wanted: Wanted) -> list[Plain]:
         """Return the figures of all servers without drafts."""
-        prediction, working = self.predicted(checked, loads, checked.drafters[:1])
-        money = money_of(self.setup, self.split, checked.request.price_per_hour)
-        money = replace(money, devices=money.devices * self.servers)
-        load = prediction.load
-        return plain_figures(prediction, 0, load, money, checked.targets, working)
+        first = replace(wanted, drafters=wanted.drafters[:1])
+        (grid,), working = self.grids(request, first, wanted.load.batch_size)
+        money = money_of(self.setup, self.split, request.price_per_hour)
+        plain = grid.plain_figures(replace(money, devices=money.devices * self.servers))
+        return [shared(row, float(count)) for row, count in zip(plain, working, strict=True)]
 
 
-def split_on(
-    checked: CheckedRequest, profile: HardwareProfile
-) -> tuple[DeviceUse | None, DeviceUse | None, str]:
-    """Return the workers, as told or the best of a budget, what they are compared with, and a note.
+def has_room(
+    request: AdviseRequest, wanted: Wanted, setup: Setup, drafters: Iterable[Drafter | None]
+) -> bool:
+    """Tell whether a server holds the model, each of these drafters and one request."""
+    rooms = (
+        served_room(
+            Deployment(wanted.model, setup),
+            context_len=wanted.workload.input_len + wanted.workload.output_len,
+            drafter=drafter,
+            verify_len=1.0 + (drafter is not None),
+        )
+        for drafter in drafters
+    )
+    is_endless = room_rule(setup, request.capacity) == "ignore"
+    return is_endless or all(room.largest_batch >= 1 for room in rooms)
+
+
+def server_on(request: AdviseRequest, wanted: Wanted, profile: HardwareProfile) -> DeviceUse | None:
+    """Return the server with the requested number of devices, or with as few as hold the model.
+
+    None where there is no room: for the model on the requested devices, or for the model with each
+    of its drafters on as many devices as can be joined.
+    """
+    worker = partial(request.worker, wanted.model)
+    drafters: tuple[Drafter | None, ...] = (None, *wanted.drafters)
+    if request.tensor_parallel is None:
+        setups = dividing_setups(profile, joined_devices(profile), worker)
+    else:
+        setups, drafters = iter([worker(profile, request.tensor_parallel)]), (None,)
+    return next(
+        (DeviceUse(one) for one in setups if has_room(request, wanted, one, drafters)), None
+    )
+
+
+def workers_on(
+    request: AdviseRequest, wanted: Wanted, profile: HardwareProfile
+) -> DeviceUse | None:
+    """Return the workers, as told or the best of a budget; None where one has no room.
 
     The best serves the loads of the question with most tokens, those first that meet the targets.
     It is compared with the best use of the budget without drafts; a note says where servers without
-    a split make more. None where a worker has no room.
+    a split make more.
     """
-    from specroof.questions.splits import candidate_splits  # noqa: PLC0415 - seldom
-
-    request = checked.request
     if request.tensor_parallel is not None:
         refuse("tensor_parallel", request.tensor_parallel, "none beside workers, which say theirs")
-    if checked.played is not None:
+    if wanted.load.requests:
         reject("prefill has workers of its own, and the load is played through", PLAYED_ON_ONE)
+    alone: tuple[Drafter | None, ...] = (None,)
 
     def fits(setup: Setup, is_prefill: bool) -> bool:
-        drafters = (None,) if is_prefill else (None, *checked.drafters)
-        return all(has_room(checked, setup, drafter) for drafter in drafters)
+        return has_room(request, wanted, setup, alone if is_prefill else (None, *wanted.drafters))
 
-    worker = partial(request.worker, checked.model)
+    worker = partial(request.worker, wanted.model)
     if request.devices is None:
-        setup, split = request.workers_on(checked.model, profile)
-        has_both = fits(split.prefill, True) and fits(setup, False)
-        return (DeviceUse(setup, split) if has_both else None), None, ""
+        setup, split = request.workers_on(wanted.model, profile)
+        has_both = all(has_room(request, wanted, one, alone) for one in (split.prefill, setup))
+        return DeviceUse(setup, split) if has_both else None
     if (request.prefill, request.decode) != (None, None):
         reject("devices is given with prefill or decode", "one of both")
     splits = [
@@ -494,63 +508,46 @@ def split_on(
         for pair in candidate_splits(request.devices, request.link, profile, worker, fits)
     ]
     if not splits:
-        return None, None, ""
-    uses = [*splits, *_unsplit(checked, profile, request.devices, fits)]
-    drafted, plain = zip(*(_use_worth(checked, use) for use in uses), strict=True)
+        return None
+    most = min(joined_devices(profile), request.devices)
+    unsplit = [one for one in dividing_setups(profile, most, worker) if fits(one, False)]
+    uses = [
+        *splits,
+        *(DeviceUse(one, servers=request.devices // one.placement.devices) for one in unsplit),
+    ]
+    drafted, plain = zip(*(_use_worth(request, wanted, use) for use in uses), strict=True)
     best, off = (uses[worths.index(max(worths))] for worths in (drafted, plain))
-    chosen = uses[drafted.index(max(drafted[: len(splits)]))]
-    notes = [f"without drafts the best is {off.name}, which speedups are over"] * (
-        off is not chosen
-    )
+    most_split = max(drafted[: len(splits)])
+    chosen, notes = uses[drafted.index(most_split)], list[str]()
+    if off is not chosen:
+        notes.append(f"without drafts the best is {off.name}, which speedups are over")
     if best is not chosen:
-        more = math.exp(max(drafted)[1] - max(drafted[: len(splits)])[1])
+        more = math.exp(max(drafted)[1] - most_split[1])
         notes.append(
             f"{best.name} with drafts make {more:.2f} times as many tokens: no split is as good"
         )
-    return chosen, None if off is chosen else off, "; ".join(notes)
-
-
-def _unsplit(
-    checked: CheckedRequest,
-    profile: HardwareProfile,
-    devices: int,
-    fits: Callable[[Setup, bool], bool],
-) -> Iterator[DeviceUse]:
-    """Yield servers without a split, alike and as many as a budget of devices buys."""
-    for power in range(min(joined_devices(profile), devices).bit_length()):
-        try:
-            setup = checked.request.worker(checked.model, profile, 2**power)
-        except OptionError:  # it does not divide
-            continue
-        if fits(setup, False):
-            yield DeviceUse(setup, servers=devices // 2**power)
+    said = ("; ".join(notes),) if notes else ()
+    return replace(chosen, off=None if off is chosen else off, notes=said)
 
 
 def _use_worth(
-    checked: CheckedRequest, use: DeviceUse
+    request: AdviseRequest, wanted: Wanted, use: DeviceUse
 ) -> tuple[tuple[int, float], tuple[int, float]]:
     """Return the key of the best use of devices with drafts, and of the best without.
 
     Loads that meet the targets, then the mean logarithm of throughput.
     """
-    prediction, working = use.predicted(checked, checked.loads, checked.drafters)
-    most, met = [], []
-    for whole in prediction.end_to_end:
-        curve = whole.curve
-        allowed = np.isfinite(curve.choices[0])
-        if checked.draft_lens is not None:
-            allowed &= np.isin(curve.draft_len, [0, *checked.draft_lens])
-        rates = whole.tokens_per_s[0] * working[:, None]
-        most.append(np.where(allowed, np.nan_to_num(rates), 0.0))
-        met.append(checked.targets.met(whole.ttft_s[0], whole.tpot_s[0]))
-    rates, meets = np.concatenate(most, axis=1), np.concatenate(met, axis=1)
+    grids, working = use.grids(request, wanted, wanted.asked)
+    made = [np.where(one.allowed, np.nan_to_num(one.tokens_per_s), 0.0) for one in grids]
+    rates = np.concatenate(made, axis=1) * working[:, None]
+    meets = np.concatenate([one.in_time for one in grids], axis=1)
 
-    def worth(rates: Array, meets: Array) -> tuple[int, float]:
-        reached = np.max(rates * meets, axis=1)
-        known = np.where(reached > 0, reached, np.max(rates, axis=1))
+    def worth(lengths: slice) -> tuple[int, float]:
+        reached = np.max(rates[:, lengths] * meets[:, lengths], axis=1)
+        known = np.where(reached > 0, reached, np.max(rates[:, lengths], axis=1))
         return int((reached > 0).sum()), float(np.log(np.maximum(known, 1.0)).mean())
 
-    return worth(rates, meets), worth(rates[:, :1], meets[:, :1])
+    return worth(slice(None)), worth(slice(1))
 
 
 # --- The answer ----------------------------------------------------------------------------------
@@ -606,8 +603,6 @@ class ChipAdvice:
         Loads, schedule and limits.
     raised
         Settings that replace defaults of the server, by their keys: from, to.
-    usd_per_hour
-        Price of one device; None if not known.
     prediction
         The curves of all drafters that the decision is made from.
     played
@@ -634,7 +629,6 @@ class ChipAdvice:
     drafter: Drafter
     plan: LoadPlan
     raised: dict[str, tuple[int, int]]
-    usd_per_hour: float | None
     prediction: Prediction
     played: PlayedPlan | None
     engine_config: dict[str, str | None]
@@ -644,6 +638,11 @@ class ChipAdvice:
     warnings: tuple[str, ...]
     worker_launches: dict[str, dict[str, Launch]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def usd_per_hour(self) -> float | None:
+        """Price of one device; None if not known."""
+        return self.prediction.money.usd_per_hour
 
     @property
     def advised(self) -> LoadPlan:
@@ -685,7 +684,7 @@ class ChipAdvice:
         )
 
     @property
-    def split(self) -> "Split | None":
+    def split(self) -> Split | None:
         """The workers of prefill and of decoding; None where one server does both."""
         return self.prediction.split
 
@@ -786,46 +785,42 @@ class Advice(Charted):
 @question(AdviseRequest)
 def advise(request: AdviseRequest) -> Advice:
     """Say whether speculative decoding pays, with which drafter and which server flags."""
-    checked, refused = without_refused(check_request(request))
-    model = checked.model
+    request = replace(request, framework=engine_name(request.framework))
+    wanted = _without_refused(request, _wanted(request))
     chips, unfit = list[ChipAdvice](), list[str]()
     profiles = unique_list("hardware", request.hardware, hardware_of)
-    workers = (request.prefill, request.decode, request.devices)
-    is_split = any(told is not None for told in workers)
-    if request.link is not None and not is_split:
+    workers = [one for one in (request.prefill, request.decode, request.devices) if one is not None]
+    if request.link is not None and not workers:
         refuse("link", request.link, "none where one server does both")
     for given, profile in zip(as_list(request.hardware), profiles, strict=True):
-        use, off, note = split_on(checked, profile) if is_split else (None, None, "")
-        setup = use.setup if use is not None else None if is_split else setup_on(checked, profile)
-        if setup is None:
-            most = request.tensor_parallel or f"up to {joined_devices(profile)}"
-            if is_split:
-                most = "workers of " + " and ".join(
-                    str(told) for told in workers if told is not None
-                )
-            unfit.append(f"{model.name} does not fit on {most} x {profile.name}")
-        else:
-            split = None if use is None else use.split
-            chip = _chip_advice(checked, setup, given, split, off)
-            said = (*chip.notes, *filter(None, [note]))
-            chips.append(replace(chip, notes=said, refused=refused | chip.refused))
+        use = (workers_on if workers else server_on)(request, wanted, profile)
+        if use is not None:
+            chips.append(_chip_advice(request, wanted, given, use))
+            continue
+        most = request.tensor_parallel or f"up to {joined_devices(profile)}"
+        if workers:
+            most = f"workers of {' and '.join(map(str, workers))}"
+        unfit.append(f"{wanted.model.name} does not fit on {most} x {profile.name}")
     if not chips:
         message = (
             f"hardware: {'; '.join(unfit)}; allowed: a chip that it fits on, or tensor_parallel"
         )
         raise OptionError(message)
     chips.sort(key=_rank)
-    if request.bench:
-        _refuse_unmeasured(chips[0].to_measure)
-    policies = _policies(checked, chips[0])
+    point = chips[0].to_measure
+    if request.bench and point is None:
+        reject("bench is True, and no draft can be tried on one server", "another drafter or load")
+    if request.bench and point and point.refused:
+        raise OptionError(point.refused)
+    policies = _policies(request, wanted, chips[0])
     notes = [chip.notes for chip in chips] + ([] if policies is None else [policies.notes])
     return Advice(
-        model=model,
-        workload=checked.workload,
-        targets=checked.targets,
-        drafters=tuple(drafter.name for drafter in checked.drafters),
+        model=wanted.model,
+        workload=wanted.workload,
+        targets=wanted.targets,
+        drafters=tuple(drafter.name for drafter in wanted.drafters),
         chips=tuple(chips),
-        model_name=checked.model_name,
+        model_name=_model_name(request),
         policies=policies,
         notes=tuple(dict.fromkeys(chain.from_iterable(notes))),
         warnings=(*unfit, *dict.fromkeys(w for chip in chips for w in chip.warnings)),
@@ -833,127 +828,91 @@ def advise(request: AdviseRequest) -> Advice:
 
 
 def _chip_advice(
-    checked: CheckedRequest,
-    setup: Setup,
-    given: HardwareLike,
-    split: "Split | None",
-    off: DeviceUse | None,
+    request: AdviseRequest, wanted: Wanted, given: HardwareLike, use: DeviceUse
 ) -> ChipAdvice:
-    """Return the advice for a chip, which the user named or gave, or for workers of a split.
-
-    Speedups are over the servers of `off` without drafts; over the same servers if None.
-    """
-    request, draft_lens = checked.request, checked.draft_lens
-    max_draft_len = None
-    if draft_lens is not None and draft_lens[-1] > DEFAULT_MAX_DRAFT_LEN:
-        max_draft_len = draft_lens[-1]
-    loads = schedule_loads(checked.loads, checked.traffic)
-    frameworks = USUAL_FRAMEWORKS if request.framework is None else (request.framework,)
-    load = checked.played or Load(loads, [checked.context_len], checked.workload)
-    if checked.played is not None and checked.played.kind == "concurrency":
-        # Loads between those of the question move the edges of a schedule alone: in closed form.
-        counts = dict(zip(checked.played.batch_size, checked.played.requests, strict=True))
-        load = replace(
-            checked.played,
-            batch_size=loads,
-            requests=[counts.get(clients, 0) for clients in loads],
-        )
+    """Return the advice for a chip, which the user named or gave, or for workers of a split."""
+    off = None if use.off is None else use.off.plain(request, wanted)
 
     def prediction_of(
-        setup: Setup, drafters: Sequence[Drafter], *, raises: bool = True
+        use: DeviceUse, drafters: Sequence[Drafter], *, raises: bool = True
     ) -> Prediction:
-        case = Case(
-            Deployment(checked.model, setup),
-            load,
-            room_rule(setup, request.capacity, "queue"),
-            split=split,
-            raises=raises,
-            targets=checked.targets.seconds,
-        )
-        found = predicted(case, drafters, max_draft_len=max_draft_len, draft_lens=draft_lens or ())
+        case = use.case(request, wanted).at(raises=raises)
+        found = predicted(case, drafters, draft_lens=wanted.draft_lens or ())
         return replace(found, price_per_hour=request.price_per_hour)
 
-    wanted = Wanted(
-        load,
-        checked.loads,
-        checked.targets,
-        draft_lens=draft_lens,
-        traffic=checked.traffic,
-        fixed=[_is_fixed(drafter, request, frameworks) for drafter in checked.drafters],
-        baseline=None if off is None else off.plain(checked, loads),
-    )
-    prediction = prediction_of(setup, checked.drafters)
-    price = prediction.money.usd_per_hour
-    by_default = None
+    prediction = prediction_of(use, wanted.drafters)
+    plan_of = partial(load_plan, wanted=wanted, baseline=off)
+    told = partial(plan_of, prediction, by_default=None)
     if any(map(any, prediction.told)):
-        by_default = prediction_of(setup, checked.drafters, raises=False)
-    plan = load_plan(prediction, wanted, by_default=by_default)
-    typical = [_typical(drafter) for drafter in checked.drafters]
+        told = partial(told, by_default=prediction_of(use, wanted.drafters, raises=False))
+    plan = told()
+    typical = [_typical(drafter) for drafter in wanted.drafters]
     if typical[plan.chosen] is not None:
-        pairs = zip(typical, checked.drafters, strict=True)
-        shapes = [shape or drafter for shape, drafter in pairs]
-        shaped = load_plan(prediction_of(setup, shapes), wanted)
+        pairs = zip(typical, wanted.drafters, strict=True)
+        shaped = plan_of(prediction_of(use, [shape or drafter for shape, drafter in pairs]))
         if [row.draft_len for row in shaped.rows] != [row.draft_len for row in plan.rows]:
-            plan = load_plan(prediction, wanted, by_default=by_default, typical=shaped)
+            plan = told(typical=shaped)
+    drafter, setup, captured = wanted.drafters[plan.chosen], use.setup, None
     raised = _raised(prediction, plan)
     if raised:
         # What is started, and played through: the flags of the largest load that takes them.
-        told: dict[str, Any] = {name: most for name, (_, most) in raised.items()}
-        setup = in_server(checked.model, setup, replace(setup.user_settings, **told))
-    uncaptured: list[str] = []
+        most: dict[str, Any] = {name: most for name, (_, most) in raised.items()}
+        setup = in_server(wanted.model, setup, replace(setup.user_settings, **most))
     if setup.user_settings.capture is not None:
         settings = replace(setup.user_settings, capture=None)
         here = replace(request, server=settings, tensor_parallel=setup.placement.devices)
-        by_default_sizes = setup_on(replace(checked, request=here), setup.hardware)
-        free = (
-            plan
-            if by_default_sizes is None
-            else load_plan(prediction_of(by_default_sizes, checked.drafters), wanted)
-        )
-        uncaptured = [*_uncaptured(setup, plan, free)]
-    drafter = checked.drafters[plan.chosen]
-    launches, config, refusals = _launches(
-        checked, replace(prediction, setup=setup), drafter, plan, frameworks
-    )
-    is_refused = drafter.kind in SERVED_KINDS and set(config.values()) == {None}
-    why = "; ".join(refusal.partition("; allowed")[0] for refusal in refusals)
-    played = _played_plan(checked, setup, drafter, plan)
-    of_workers, refused_workers = (
-        ({}, []) if split is None else _worker_flags(checked, setup, drafter, launches, config)
-    )
+        free = server_on(here, wanted, setup.hardware)
+        if free is not None:
+            there = replace(use, setup=free.setup)
+            captured = plan_of(prediction_of(there, wanted.drafters))
+    use = replace(use, setup=setup)
+    flags, said = _launches(request, wanted, setup, prediction, plan)
+    refused = dict(wanted.refused)
+    if drafter.kind in SERVED_KINDS and flags and not any(flags.values()):
+        refused[drafter.name] = "; ".join(why.partition("; allowed")[0] for why in said)
+    config = {name: None if own is None else own.text for name, own in flags.items()}
+    of_workers = dict[str, dict[str, Launch]]()
+    if use.split is not None:
+        of_workers, why_not = _worker_launches(wanted, setup, drafter, flags)
+        said += why_not
+    played = None
+    if wanted.load.kind != "concurrency":
+        case, longest = use.case(request, wanted), max(k for _, _, k in plan.schedule)
+        server = played_server(case.deployment, drafter, case.load, case.room, longest)
+        played = played_plan(server, case.load, plan.schedule, wanted.targets.seconds)
     warnings = [
-        *refusals,
-        *refused_workers,
-        *absent_layers(checked.model, checked.drafters),
+        *said,
+        *absent_layers(wanted.model, wanted.drafters),
         *prediction.warnings,
         *plan.warnings,
-        *_missing(setup, request, priced=price is not None),
+        *_missing(setup, request, priced=prediction.money.usd_per_hour is not None),
         *_unreached(plan),
         *([] if played is None else played.warnings),
-        *uncaptured,
-        *_nodes(setup, frameworks),
+        *([] if captured is None else _uncaptured(setup, plan, captured)),
+        *_nodes(setup, wanted.frameworks),
     ]
     place = f"{setup.hardware.name}: " if len(as_list(request.hardware)) > 1 else ""
+    point = None
+    if use.split is None:  # a benchmark starts one server
+        point = least_certain(request, wanted, given, prediction, plan)
     return ChipAdvice(
         setup=setup,
         drafter=drafter,
         plan=plan,
         raised=raised,
-        usd_per_hour=price,
         prediction=prediction,
         played=played,
-        engine_config=config,
-        launches=tuple(launches),
-        # A benchmark starts one server.
-        to_measure=None if split else least_certain(checked, setup, given, prediction, plan),
-        notes=prediction.notes,
+        engine_config=config or dict.fromkeys(wanted.frameworks, ""),
+        launches=tuple(own for own in flags.values() if own is not None),
+        to_measure=point,
+        notes=(*prediction.notes, *use.notes),
         warnings=tuple(f"{place}{warning}" for warning in dict.fromkeys(warnings)),
         worker_launches=of_workers,
-        refused={drafter.name: why} if is_refused else {},
+        refused=refused,
     )
 
 
-def _policies(checked: CheckedRequest, chip: ChipAdvice) -> "Adaptive | None":
+def _policies(request: AdviseRequest, wanted: Wanted, chip: ChipAdvice) -> "Adaptive | None":
     """Return what draft lengths gain that follow load or confidence; None if not asked.
 
     Raises
@@ -961,7 +920,6 @@ def _policies(checked: CheckedRequest, chip: ChipAdvice) -> "Adaptive | None":
     OptionError
         For loads that are not requests in flight, and drafters that policies do not know.
     """
-    request = checked.request
     if not request.policies:
         for one in fields(PolicyParameters):
             if getattr(request, one.name) != one.default:
@@ -969,40 +927,21 @@ def _policies(checked: CheckedRequest, chip: ChipAdvice) -> "Adaptive | None":
         return None
     from specroof.questions.adaptive import AdaptiveRequest, adaptive  # noqa: PLC0415 - seldom
 
-    if checked.played is None or checked.played.kind != "concurrency":
+    if not wanted.load.requests or wanted.load.kind != "concurrency":
         refuse("policies", True, "with concurrency whose requests are played through")
     same = {one.name for one in fields(AdaptiveRequest)} & {one.name for one in fields(request)}
     return adaptive(
         **{name: getattr(request, name) for name in same}
         | {
-            "model": checked.model,
+            "model": wanted.model,
             "family": None,
             "hardware": chip.setup.hardware,
             "tensor_parallel": chip.setup.placement.tensor_parallel,
             "drafter": chip.drafter,
-            "concurrency": checked.loads,
-            "max_draft_len": checked.draft_lens and checked.draft_lens[-1],
+            "concurrency": wanted.asked,
+            "max_draft_len": wanted.draft_lens and wanted.draft_lens[-1],
         }
     )
-
-
-def _played_server(
-    checked: CheckedRequest, setup: Setup, drafter: Drafter, load: Load, most: int
-) -> PlayedServer:
-    """Return the server on which requests are played, with so many drafts at most."""
-    room = room_rule(setup, checked.request.capacity, "queue")
-    return played_server(Deployment(checked.model, setup), drafter, load, room, most)
-
-
-def _played_plan(
-    checked: CheckedRequest, setup: Setup, drafter: Drafter, plan: LoadPlan
-) -> PlayedPlan | None:
-    """Return what requests that come by themselves see under the schedule that is advised."""
-    if checked.played is None or checked.played.kind == "concurrency":
-        return None
-    most = max(k for _, _, k in plan.schedule)
-    server = _played_server(checked, setup, drafter, checked.played, most)
-    return played_plan(server, checked.played, plan.schedule, checked.targets.seconds)
 
 
 def _is_fixed(drafter: Drafter, request: AdviseRequest, frameworks: Sequence[str]) -> bool:
@@ -1118,40 +1057,18 @@ def _missing(setup: Setup, request: AdviseRequest, *, priced: bool) -> Iterator[
         yield f"{chip} has no fit of {request.framework}: engine {engine} stands in"
 
 
-def _draft_model(checked: CheckedRequest, drafter: Drafter) -> str | None:
+# --- The flags of servers ------------------------------------------------------------------------
+
+
+def _draft_model(request: AdviseRequest, wanted: Wanted, drafter: Drafter) -> str | None:
     """Return the weights that the user named for a drafter: mtp's are its own where others are."""
-    others = {other.kind for other in checked.drafters} - {"mtp", *LOOKUPS}
-    return None if drafter.kind == "mtp" and others else checked.request.draft_model
-
-
-def without_refused(checked: CheckedRequest) -> tuple[CheckedRequest, dict[str, str]]:
-    """Return the question with the drafters that the requested server runs, and why not the others.
-
-    Drafters that are a share of time stand for any, and are kept.
-
-    Raises
-    ------
-    OptionError
-        Where none is left.
-    """
-    framework, refused = checked.request.framework, dict[str, str]()
-    for drafter in checked.drafters if framework is not None else ():
-        longest = drafter.max_draft_len or 1
-        try:
-            if drafter.kind in SERVED_KINDS:
-                launch(_told(checked, drafter, [(1, 1, longest)]), str(framework))
-        except OptionError as refusal:
-            refused[drafter.name] = str(refusal)
-    left = tuple(drafter for drafter in checked.drafters if drafter.name not in refused)
-    if not left:
-        raise OptionError("; ".join(dict.fromkeys(refused.values())))
-    return replace(checked, drafters=left), {
-        name: why.partition("; allowed")[0] for name, why in refused.items()
-    }
+    others = {other.kind for other in wanted.drafters} - {"mtp", *LOOKUPS}
+    return None if drafter.kind == "mtp" and others else request.draft_model
 
 
 def _told(
-    checked: CheckedRequest,
+    request: AdviseRequest,
+    wanted: Wanted,
     drafter: Drafter,
     schedule: Sequence[tuple[int, int, int]],
     *,
@@ -1159,16 +1076,15 @@ def _told(
     **more: Any,
 ) -> Speculation:
     """Return what a server is told of a drafter, whose name is its SPEC."""
-    request = checked.request
     pairs = (pair.partition("=") for pair in drafter.name.split(",")[1:])
     spec = {key.strip(): value.strip() for key, _, value in pairs}
-    weights, own = _draft_model(checked, drafter), spec.get("config", "")
+    weights, own = _draft_model(request, wanted, drafter), spec.get("config", "")
     is_file = own.casefold().endswith(".gguf") or (":" in own and own.count("/") == 1)
     if is_file and own != str(request.model):
         weights = weights or own
     return speculation_of(
         drafter,
-        checked.model,
+        wanted.model,
         schedule,
         weights,
         is_tree=is_tree or "tree" in spec,
@@ -1184,67 +1100,50 @@ def _told(
 
 
 def _launches(
-    checked: CheckedRequest,
-    prediction: Prediction,
-    drafter: Drafter,
-    plan: LoadPlan,
-    frameworks: Sequence[str],
-) -> tuple[list[Launch], dict[str, str | None], list[str]]:
-    """Return flags by framework, and why there are none; no drafts need no flags."""
-    request, setup = checked.request, prediction.setup
-    if not any(row.draft_len for row in plan.rows):
-        return [], dict.fromkeys(frameworks, ""), []
-    schedule = plan.reached
-    if prediction.split is not None:
-        from specroof.questions.splits import worker_schedule  # noqa: PLC0415 - asked for seldom
-
-        schedule = worker_schedule(schedule, prediction, plan.chosen)
-    launches, config, refusals = list[Launch](), dict[str, str | None](), list[str]()
-    for framework in frameworks:
-        try:
-            speculation = _told(
-                checked,
-                drafter,
-                schedule,
-                is_tree=plan.is_tree,
-                nodes=plan.nodes,
-                # Limits that are raised are those of the server that was predicted.
-                settings=setup.user_settings
-                if framework == setup.engine.rules
-                else server_of(request.server),
-            )
-            flags = launch(speculation, framework)
-        except OptionError as refusal:
-            config[framework] = None
-            refusals.append(str(refusal))
-            continue
-        launches.append(flags)
-        config[framework] = flags.text
-        refusals += flags.notes
-    return launches, config, refusals
-
-
-def _worker_flags(
-    checked: CheckedRequest,
+    request: AdviseRequest,
+    wanted: Wanted,
     setup: Setup,
-    drafter: Drafter,
-    launches: Sequence[Launch],
-    config: dict[str, str | None],
+    prediction: Prediction,
+    plan: LoadPlan,
+) -> tuple[dict[str, Launch | None], list[str]]:
+    """Return flags by framework, None where it has none, and why; no drafts need no flags."""
+    schedule, said = plan.reached, list[str]()
+    if prediction.split is not None:
+        schedule = worker_schedule(schedule, prediction, plan.chosen)
+    found = dict[str, Launch | None]()
+    for framework in wanted.frameworks if any(row.draft_len for row in plan.rows) else ():
+        # Limits that are raised are those of the server that was predicted.
+        is_predicted = framework == setup.engine.rules
+        settings = setup.user_settings if is_predicted else server_of(request.server)
+        shape: dict[str, Any] = {"is_tree": plan.is_tree, "nodes": plan.nodes}
+        drafter = wanted.drafters[plan.chosen]
+        try:
+            told = _told(request, wanted, drafter, schedule, settings=settings, **shape)
+            flags = found[framework] = launch(told, framework)
+            said += flags.notes
+        except OptionError as refusal:
+            found[framework] = None
+            said.append(str(refusal))
+    return found, said
+
+
+def _worker_launches(
+    wanted: Wanted, setup: Setup, drafter: Drafter, flags: Mapping[str, Launch | None]
 ) -> tuple[dict[str, dict[str, Launch]], list[str]]:
     """Return flags of prefill and decode workers by framework, and why there are none."""
-    flags = {own.framework: own for own in launches}
     found, refusals = dict[str, dict[str, Launch]](), list[str]()
-    for framework, text in config.items():
-        if text is None:  # refused already
+    for framework in wanted.frameworks:
+        own = flags.get(framework)
+        if own is None and framework in flags:  # refused already
             continue
         try:
             found[framework] = worker_launches(
                 framework,
-                flags.get(framework),
+                own,
                 setup.placement,
-                input_len=checked.workload.input_len,
+                input_len=wanted.workload.input_len,
                 kind=drafter.kind,
-                family=checked.model.family,
+                family=wanted.model.family,
             )
         except OptionError as refusal:
             refusals.append(str(refusal))
@@ -1271,8 +1170,8 @@ _USUAL: Final = "sglang"
 
 
 def least_certain(
-    checked: CheckedRequest,
-    setup: Setup,
+    request: AdviseRequest,
+    wanted: Wanted,
     hardware: HardwareLike,
     prediction: Prediction,
     plan: LoadPlan,
@@ -1281,17 +1180,17 @@ def least_certain(
 
     Parameters
     ----------
-    checked
+    request, wanted
         The question.
-    setup, hardware
-        Where passes run, and the chip as it was given.
+    hardware
+        The chip as it was given.
     prediction, plan
         What the decision is made from, and the decision.
     """
     known = [row for row in plan.rows if row.point is not None and math.isfinite(row.tried_speedup)]
     if not known:
         return None
-    least, drafter = plan.targets.least_speedup, checked.drafters[plan.chosen]
+    least, drafter = plan.targets.least_speedup, wanted.drafters[plan.chosen]
     bands = [
         tuple(end / least for end in (low, row.tried_speedup, high))
         for row in known
@@ -1305,7 +1204,7 @@ def least_certain(
     refused, commands = "", list[tuple[str, str]]()
     try:
         curve = prediction.curves[plan.chosen]
-        commands = _benchmark(checked, setup, hardware, drafter, curve, row)
+        commands = _benchmark(request, wanted, hardware, prediction.setup, curve, row)
     except OptionError as refusal:
         refused = str(refusal)
     return ToMeasure(
@@ -1326,10 +1225,10 @@ def _tried_band(row: AdvisedRow) -> tuple[float, float]:
 
 
 def _benchmark(
-    checked: CheckedRequest,
-    setup: Setup,
+    request: AdviseRequest,
+    wanted: Wanted,
     hardware: HardwareLike,
-    drafter: Drafter,
+    setup: Setup,
     curve: SpeedupCurve,
     row: AdvisedRow,
 ) -> list[tuple[str, str]]:
@@ -1341,7 +1240,8 @@ def _benchmark(
         For drafts that no engine can be forced to accept, and a server that is started otherwise
         than these commands do.
     """
-    request, place, options = checked.request, setup.placement, setup.options
+    place, options = setup.placement, setup.options
+    drafter = next(one for one in wanted.drafters if one.name == row.drafter)
     framework = request.framework or setup.engine.rules
     if RUNS.get(framework, framework) in LOCAL_FRAMEWORKS:
         refuse("framework", framework, " or ".join(FRAMEWORKS))
@@ -1352,14 +1252,14 @@ def _benchmark(
         refuse("drafter", drafter.name, "a chain or block, which engines can be told to accept")
     schedule = [(1, round(row.at_once), drafts)]
     point = MockPoint(
-        model=checked.model_name,
+        model=_model_name(request),
         speculation=speculation_of(
-            drafter, checked.model, schedule, _draft_model(checked, drafter)
+            drafter, wanted.model, schedule, _draft_model(request, wanted, drafter)
         ),
         tokens_per_round=round(float(curve.tokens_per_round[0, row.place, drafts]), 4),
         batch_size=round(row.at_once),
-        input_len=round(checked.workload.input_len),
-        output_len=round(checked.workload.output_len),
+        input_len=round(wanted.workload.input_len),
+        output_len=round(wanted.workload.output_len),
         tensor_parallel=place.tensor_parallel,
         weights=options.weight_dtype,
         kv_cache=options.kv_dtype,
@@ -1388,14 +1288,6 @@ def _benchmark(
         ("then compare", f"specroof validate {results}"),
         ("and fit, with results at several loads", f"specroof calibrate {results} -o {mine}"),
     ]
-
-
-def _refuse_unmeasured(point: ToMeasure | None) -> None:
-    """Refuse to print a benchmark where there is none."""
-    if point is None:
-        reject("bench is True, and no draft can be tried on one server", "another drafter or load")
-    if point.refused:
-        raise OptionError(point.refused)
 
 
 def bench_text(answer: Advice, point: ToMeasure) -> str:
@@ -1435,51 +1327,49 @@ _MOST_BESIDE: Final = 3
 def advice_text(answer: Advice) -> str:
     """Return the page: the decision, loads, prices, bottlenecks, and flags to paste."""
     best = answer.chips[0]
-    title = f"{answer.title}; {answer.workload.requests}"
     short = _short_names(answer.drafters)
-    bands = served_bands_line(
-        evidence_engine(Deployment(answer.model, best.setup)),
-        _loads(best),
-        requests=True,
-        played=bool(best.prediction.played),
-        can_play=not best.prediction.played and best.split is None,
-    )
+    sentences = [
+        f"{answer.title}; {answer.workload.requests}",
+        decision_line(best),
+        *_conditions(best),
+        *_targets_lines(answer, best),
+        *_day_lines(best.plan.courses[best.plan.chosen].day),
+    ]
+    named = [wrapped(f"{kind}: {name}") for kind, name in zip(short, answer.drafters, strict=True)]
     parts = [
-        wrapped(title),
-        wrapped(decision_line(best)),
-        *map(wrapped, _conditions(best)),
-        *map(wrapped, _targets_lines(answer, best)),
-        *([wrapped(_day_line(day))] if (day := best.plan.courses[best.plan.chosen].day) else []),
-        *([_chips_table(answer)] if len(answer.chips) > 1 else []),
+        *map(wrapped, sentences),
+        _chips_table(answer) if len(answer.chips) > 1 else "",
         _choices_table(best, short),
         _times_table(best),
         *_workers(best),
-        *([] if best.played is None else _played_parts(answer, best.played)),
-        *filter(None, [wrapped(bands)]),
+        *_played_parts(answer, best.played),
+        wrapped(best.prediction.bands_line(_loads(best))),
         *_ends(best),
         *_policies_parts(answer),
-        *(
-            ["\n".join(wrapped(f"{short[d]}: {name}") for d, name in enumerate(answer.drafters))]
-            if len(short) > 1
-            else []
-        ),
-        *_commands(best, answer.model_name, answer.model.family),
+        "\n".join(named) if len(named) > 1 else "",
+        *_commands(answer, best),
     ]
     notes = [wrapped(note_lines([note])) for note in (*answer.warnings, *answer.notes)]
-    return "\n\n".join([*parts, "\n".join(notes)])
+    return "\n\n".join([*filter(None, parts), "\n".join(notes)])
 
 
-def _played_parts(answer: Advice, plan: PlayedPlan) -> Iterator[str]:
+def _at(rows: Iterable[AdvisedRow]) -> str:
+    """Return the loads of rows."""
+    return ", ".join(f"{row.load:.4g}" for row in rows)
+
+
+def _played_parts(answer: Advice, plan: PlayedPlan | None) -> Iterator[str]:
     """Yield what clients see of requests that are played through, and the largest rates."""
+    if plan is None:
+        return
     requests = ", ".join(f"{count}" for count in dict.fromkeys(plan.load.requests))
     yield (
         wrapped(f"{requests} requests played through, without drafts (off) and with these (on):")
         + f"\n{plan_table(plan)}"
     )
     if plan.largest_rates is not None:
-        names = ("without drafts", "with these")
-        rates = dict(zip(names, plan.largest_rates, strict=True))
-        yield wrapped(largest_rates_line(rates, answer.targets.seconds))
+        rates = zip(("without drafts", "with these"), plan.largest_rates, strict=True)
+        yield wrapped(largest_rates_line(dict(rates), answer.targets.seconds))
 
 
 def _policies_parts(answer: Advice) -> Iterator[str]:
@@ -1492,34 +1382,35 @@ def _policies_parts(answer: Advice) -> Iterator[str]:
 
 def decision_line(chip: ChipAdvice) -> str:
     """Return the decision in a sentence or two, and how sure it is."""
-    rows = chip.rows
-    unit = rows[0].unit if rows[0].rate is not None else f"requests {rows[0].unit}"
-    span = f"from {rows[0].load:.4g} to {rows[-1].load:.4g} {unit}"
-    if len(rows) == 1:
-        span = f"at {rows[0].load:.4g} {rows[0].unit}"
-    drafted = [row for row in rows if row.draft_len]
-    missed = sorted({row.missed for row in rows} - {""})
-    known = [row.tried_speedup for row in drafted or rows if not row.reason]
-    gain = f"the best draft reaches {max(known):.2f}x" if known else chip.drafter.name
-    if drafted:
-        gain = f"{chip.drafter.name}" + (f", up to {max(known):.2f}x" if known else "")
-    elif missed:
-        gain = f"drafts miss the {' and the '.join(missed)}"
+    rows, unit, word = chip.rows, chip.rows[0].unit, chip.decision.upper()
+    many = unit if rows[0].rate is not None else f"requests {unit}"
     if chip.decision == "depends":
-        groups = [
-            (decision, [f"{row.load:.4g}" for row in of_decision])
-            for decision, of_decision in groupby(rows, key=lambda row: row.decision or "off")
-        ]
-        words = [f"{decision.upper()} at {', '.join(loads)}" for decision, loads in groups]
+        groups = groupby(rows, key=lambda row: row.decision or "off")
+        words = [f"{decision.upper()} at {_at(of_decision)}" for decision, of_decision in groups]
         if chip.up_to is not None:
             words[0] = f"ON UP TO {chip.up_to:.4g}"
-        span = f"{', '.join(words)} {unit}"
+        span = f"{', '.join(words)} {many}"
+    elif len(rows) == 1:
+        span = f"{word} at {_at(rows)} {unit}"
     else:
-        span = f"{chip.decision.upper()} {span}"
+        span = f"{word} from {_at(rows[:1])} to {_at(rows[-1:])} {many}"
     takes = [f"{key}={most}" for key, (_, most) in chip.raised.items()]
     if takes and any(row.default is not None for row in rows):
         span += f" with {chip.setup.engine.rules}'s {', '.join(takes)}"
-    drafts = f" {_schedule_line(chip.plan)}" if drafted else ""
+    drafted = [row for row in rows if row.draft_len]
+    missed = sorted({row.missed for row in rows} - {""})
+    known = [row.tried_speedup for row in drafted or rows if not row.reason]
+    if drafted:
+        gain = chip.drafter.name + (f", up to {max(known):.2f}x" if known else "")
+    elif missed:
+        gain = f"drafts miss the {' and the '.join(missed)}"
+    else:
+        gain = f"the best draft reaches {max(known):.2f}x" if known else chip.drafter.name
+    ranges = (
+        f"{k} at " + (f"{first:g}" if first == last else f"{first:g}-{last:g}")
+        for first, last, k in chip.plan.schedule
+    )
+    drafts = f" Drafts by load: {', '.join(ranges)}." if drafted else ""
     refused = "".join(
         f" {name} {'has no flags' if name == chip.drafter.name else 'is no choice'}: {why}."
         for name, why in chip.refused.items()
@@ -1527,47 +1418,49 @@ def decision_line(chip: ChipAdvice) -> str:
     return f"{span}: {gain}. {_sureness(rows)}{drafts}{refused}"
 
 
-def _schedule_line(plan: LoadPlan) -> str:
-    """Return the drafts by load, which are those of the table and of the flags."""
-    ranges = ", ".join(
-        f"{k} at " + (f"{first:g}" if first == last else f"{first:g}-{last:g}")
-        for first, last, k in plan.schedule
-    )
-    return f"Drafts by load: {ranges}."
+def _sureness(rows: Sequence[AdvisedRow]) -> str:
+    """Return the certainty of the decision, from the bands."""
+    known = [_tried_band(row) for row in rows if not row.reason]
+    band = "How sure: the band that holds 80% of measurements"
+    if known and all(low == high or math.isnan(low) for low, high in known):
+        return "How sure: unknown, this engine has no band."
+    unclear = [row for row in rows if row.is_open]
+    if not unclear:
+        return f"{band} agrees at every load."
+    expected = "; drafts are made there, as more is expected"
+    return f"{band} leaves {_at(unclear)} open{expected * all(row.draft_len for row in unclear)}."
 
 
 def _conditions(chip: ChipAdvice) -> Iterator[str]:
     """Yield what the decision takes: limits that are raised, waits, a shape of acceptance."""
-    rows, server = chip.rows, chip.setup.engine.rules
-    bound = [row for row in rows if row.default is not None]
+    rows, server, unit = chip.rows, chip.setup.engine.rules, chip.rows[0].unit
+    bound = [(row, row.default) for row in rows if row.default is not None]
     for key, (limit, most) in chip.raised.items() if bound else ():
-        default = bound[-1].default
-        figures = "" if default is None else _figures(default)
+        row, default = bound[-1]
         yield (
             f"It takes --server {key}={most}, which the flags of {server} have: with its default of "
-            f"{limit}, {bound[-1].load:.4g} {bound[-1].unit} would get {figures}."
+            f"{limit}, {_at([row])} {unit} would get {_figures(default)}."
         )
-    only = [f"{row.load:.4g}" for row in rows if row.reason and row.keeps_up]
+    only = [row for row in rows if row.reason and row.keeps_up]
     if only:
-        yield f"At {', '.join(only)} {rows[0].unit} only a server that drafts keeps up."
+        yield f"At {_at(only)} {unit} only a server that drafts keeps up."
     waits = [row for row in rows if row.waits]
     if waits:
-        loads = ", ".join(f"{row.load:.4g}" for row in waits)
-        last = waits[-1].ttft_s or 0.0, waits[-1].plain_ttft_s
-        capacity, load = chip.plan.capacity, waits[-1].at_once
-        runs: float = load if capacity is None else capacity["speculative"]["largest_batch"]
+        last, capacity = waits[-1], chip.plan.capacity
+        load = last.at_once
+        runs = math.inf if capacity is None else capacity["speculative"]["largest_batch"]
         held = f", since {runs:g} of {load:g} run with drafts" if runs < load else ""
         yield (
-            f"At {loads} {rows[0].unit} throughput is bought with waiting: a first token after "
-            f"{format_seconds(last[0])} in the place of {format_seconds(last[1])}{held}. --ttft says "
-            f"how long is too long."
+            f"At {_at(waits)} {unit} throughput is bought with waiting: a first token after "
+            f"{format_seconds(last.ttft_s or 0.0)} in the place of {format_seconds(last.plain_ttft_s)}"
+            f"{held}. --ttft says how long is too long."
         )
     shaped = [row for row in rows if row.typical_speedup is not None and not row.reason]
     if shaped:
         best = max(shaped, key=lambda row: row.typical_speedup or 0.0)
         yield (
             f"Draft lengths are those of the typical shape of {chip.drafter.kind}, whose later "
-            f"drafts are accepted less: with it {best.load:.4g} {best.unit} gain "
+            f"drafts are accepted less: with it {_at([best])} {unit} gain "
             f"{best.typical_speedup:.2f}x, with one rate at every depth {best.speedup:.2f}x."
         )
 
@@ -1576,90 +1469,70 @@ def _figures(row: LoadRow) -> str:
     """Return throughput, price where it is known, and the wait for the first token."""
     usd = row.usd_per_million_tokens
     price = "" if usd is None else f" at ${format_price(usd)} a million"
-    return (
-        f"{row.tokens_per_s:.0f} tok/s{price} and a first token after "
-        f"{format_seconds(row.ttft_s or 0.0)}"
-    )
+    wait = format_seconds(row.ttft_s or 0.0)
+    return f"{row.tokens_per_s:.0f} tok/s{price} and a first token after {wait}"
 
 
 def _targets_lines(answer: Advice, chip: ChipAdvice) -> Iterator[str]:
     """Yield at which loads users wait no longer than they may, as advised and without drafts."""
-    targets = answer.targets
-    limits = {"TTFT": targets.ttft_ms, "TPOT": targets.tpot_ms}
+    limits = {"TTFT": answer.targets.ttft_ms, "TPOT": answer.targets.tpot_ms}
     promises = [f"{name} of {ms:g} ms" for name, ms in limits.items() if ms is not None]
+    words = []
+    for side in (q.MEETS_TARGETS, q.PLAIN_MEETS_TARGETS):
+        met, unclear = (
+            _at(row for row in chip.rows if getattr(row, side.name) == outcome)
+            for outcome in ("yes", "unclear")
+        )
+        sure = f"{met} {chip.rows[0].unit}" if met else "no load"
+        words.append(f"{sure}, unclear at {unclear}" if unclear else sure)
     if promises:
-        words = []
-        for plain in (False, True):
-            met: dict[Outcome, list[str]] = {"yes": [], "unclear": []}
-            for row in chip.rows:
-                outcome = row.plain_meets_targets if plain else row.meets_targets
-                met.setdefault(outcome, []).append(f"{row.load:.4g}")
-            sure = f"{', '.join(met['yes'])} {chip.rows[0].unit}" if met["yes"] else "no load"
-            words.append(
-                f"{sure}, unclear at {', '.join(met['unclear'])}" if met["unclear"] else sure
-            )
         yield f"{' and '.join(promises)}: met at {words[0]}; without drafts at {words[1]}."
 
 
-def _day_line(day: Day) -> str:
-    """Return the gain of the day, beside a fixed length and the best of each hour."""
+def _day_lines(day: Day | None) -> Iterator[str]:
+    """Yield the gain of the day, beside a fixed length and the best of each hour."""
+    if day is None:
+        return
     line = (
-        f"Over the day: {day.gain:+.1%} {day.gain_of} against off. The best fixed length, {format_drafts(day.fixed)}, "
-        f"gives {day.fixed_gain:+.1%}, a schedule {day.scheduled_gain:+.1%}, the best length of "
-        f"each hour {day.oracle_gain:+.1%}."
+        f"Over the day: {day.gain:+.1%} {day.gain_of} against off. The best fixed length, "
+        f"{format_drafts(day.fixed)}, gives {day.fixed_gain:+.1%}, a schedule "
+        f"{day.scheduled_gain:+.1%}, the best length of each hour {day.oracle_gain:+.1%}."
     )
     if day.held_changes < day.changes:
         line += (
-            f" Changes of drafts: {day.changes}; held until a load is {day.held_margin:.0%} past the edge of a "
-            f"range: {day.held_changes}, for {day.held_gain:+.1%}."
+            f" Changes of drafts: {day.changes}; held until a load is {day.held_margin:.0%} past "
+            f"the edge of a range: {day.held_changes}, for {day.held_gain:+.1%}."
         )
     if day.saturated:
         hours = ", ".join(map(str, day.saturated))
         line += f" More requests arrive than it answers in hours {hours}."
-    return line
+    yield line
 
 
 def _ends(chip: ChipAdvice) -> Iterator[str]:
     """Yield the break-even at the largest load, and the point to measure."""
-    row = chip.rows[-1]
+    row, point = chip.rows[-1], chip.to_measure
     if row.point is not None:
         least = break_even_of(chip.prediction, chip.plan, len(chip.rows) - 1)
-        takes = (
-            "no acceptance is enough"
-            if least.rate is None
-            else f"an acceptance of {least.rate:.2f} a draft, {least.tokens_per_round:.2f} tokens per "
-            f"round, is enough"
-        )
+        takes = "no acceptance is enough"
+        if least.rate is not None:
+            takes = (
+                f"an acceptance of {least.rate:.2f} a draft, {least.tokens_per_round:.2f} tokens per "
+                f"round, is enough"
+            )
         yield wrapped(
-            f"Break-even at {row.load:.4g} {row.unit} with {format_drafts(row.tried_draft_len)}: {takes} "
-            f"(here {row.point.tokens_per_round:.2f} tokens)."
+            f"Break-even at {_at([row])} {row.unit} with {format_drafts(row.tried_draft_len)}: "
+            f"{takes} (here {row.point.tokens_per_round:.2f} tokens)."
         )
-    if chip.to_measure is not None:
-        point = chip.to_measure
+    if point is not None:
         swing = math.expm1(point.swings[point.moved_by])
-        line = wrapped(
+        yield wrapped(
             f"To measure: {point.concurrency:g} in flight, {format_drafts(point.draft_len)} of "
             f"{point.drafter}, the least certain point. The {INPUTS[point.moved_by]} moves it most: "
             f"10% up or down swings it by {swing:.0%}."
-            + (" --bench prints its commands." if point.commands else "")
+            + " --bench prints its commands."
+            * bool(point.commands)
         )
-        yield line
-
-
-def _sureness(rows: Sequence[AdvisedRow]) -> str:
-    """Return the certainty of the decision, from the bands."""
-    known = [_tried_band(row) for row in rows if not row.reason]
-    if known and all(low == high or math.isnan(low) for low, high in known):
-        return "How sure: unknown, this engine has no band."
-    unclear = [f"{row.load:.4g}" for row in rows if row.verdict == "unclear"]
-    if unclear:
-        drafted = [row for row in rows if row.verdict == "unclear" and row.draft_len]
-        expected = "; drafts are made there, as more is expected" * (len(drafted) == len(unclear))
-        return (
-            f"How sure: the band that holds 80% of measurements leaves {', '.join(unclear)} "
-            f"open{expected}."
-        )
-    return "How sure: the band that holds 80% of measurements agrees at every load."
 
 
 def _short_names(names: Sequence[str]) -> list[str]:
@@ -1673,12 +1546,7 @@ def _short_names(names: Sequence[str]) -> list[str]:
 
 #: What rows are told apart by, and figures without drafts and with them.
 _LOAD: Final = ("rate", "concurrency")
-_FIGURES: Final = {
-    "tokens_per_s": "tok/s",
-    "ttft_s": "TTFT",
-    "tpot_s": "TPOT",
-    "usd_per_million_tokens": "$/M",
-}
+_FIGURES: Final = {q.TOKENS_PER_S: "tok/s", q.TTFT: "TTFT", q.TPOT: "TPOT", q.PRICE: "$/M"}
 
 
 def _load_key(rows: Sequence[AdvisedRow]) -> str:
@@ -1689,19 +1557,20 @@ def _load_key(rows: Sequence[AdvisedRow]) -> str:
 
 def _choices_table(chip: ChipAdvice, short: Sequence[str]) -> str:
     """Return the drafts at each load, beside the user's own lengths and other drafters."""
-    rows = chip.rows
+    rows, load = chip.rows, _load_key(chip.rows)
     names = [name for d, name in enumerate(short) if d != chip.plan.chosen]
-    others = {
-        name: [figure(row.tried_speedup, "{:.2f}".format) for row in of_drafter]
+    speedups = {
+        name: [row.tried_speedup for row in of_drafter]
         for name, of_drafter in zip(names, chip.plan.others, strict=True)
-    }
+    } | {f"γ={k}": [row.own[k] for row in rows] for k in rows[0].own}
     room = _MOST_BESIDE - (rows[0].typical_speedup is not None)
-    own = {f"γ={k}": [figure(row.own[k], "{:.2f}".format) for row in rows] for k in rows[0].own}
-    beside = dict([*others.items(), *own.items()][:room])
-    shown = ["draft_len", "tried_speedup", "tried_speedup_band", "decision", "typical_speedup"]
-    shown = [_load_key(rows), *shown, "limited_by"]
-    titles = {_load_key(rows): "load", "tried_speedup": "speedup"}
-    table = rows_table(rows, shown, beside, **titles)
+    beside = {
+        name: [figure(one, "{:.2f}".format) for one in gains]
+        for name, gains in list(speedups.items())[:room]
+    }
+    shown = [load, "draft_len", "tried_speedup", "tried_speedup_band", "decision"]
+    shown += ["typical_speedup", "limited_by"]
+    table = rows_table(rows, shown, beside, **{load: "load", "tried_speedup": "speedup"})
     if all(row.draft_len for row in rows):
         return table
     return f"{table}\noff: speedup and band that drafts would have there"
@@ -1710,8 +1579,8 @@ def _choices_table(chip: ChipAdvice, short: Sequence[str]) -> str:
 def _times_table(chip: ChipAdvice) -> str:
     """Return the server's figures at each load, without drafts and with."""
     titles = {_load_key(chip.rows): "load"} | {
-        f"{before}{name}": title + side
-        for name, title in _FIGURES.items()
+        f"{before}{one.name}": title + side
+        for one, title in _FIGURES.items()
         for before, side in {"plain_": " off", "": " on"}.items()
     }
     return rows_table(chip.rows, [*titles], **titles)
@@ -1719,86 +1588,62 @@ def _times_table(chip: ChipAdvice) -> str:
 
 def _chips_table(answer: Advice) -> str:
     """Return a line for each chip, at the best of its loads, and what they are compared on."""
-    chips = answer.chips
-    rows = [chip.plan.best or chip.rows[-1] for chip in chips]
+    chips = {chip.setup.hardware.name: chip for chip in answer.chips}
+    rows = [chip.plan.best or chip.rows[-1] for chip in answer.chips]
     hourly = [
         ABSENT if (usd := chip.usd_per_hour) is None else format_price(usd * row.devices)
-        for chip, row in zip(chips, rows, strict=True)
+        for chip, row in zip(answer.chips, rows, strict=True)
     ]
-    figures = ("tpot_s", "tokens_per_s", "usd_per_million_tokens", "usd_per_million_tokens_band")
-    shown = ["hardware", "devices", _load_key(rows), "draft_len", *figures]
-    lines = [rows_table(rows, shown, {"$/h": hourly})]
-    lines += [
-        wrapped(f"{chip.setup.hardware.name}: no load meets the targets")
-        for chip in chips
-        if chip.plan.best is None
-    ]
-    lines += compared_on(
-        {chip.setup.hardware.name: chip.setup.engine.name for chip in chips},
-        {chip.setup.hardware.name: chip.reach(answer) for chip in chips},
-    )
-    return "\n".join(lines)
+    shown = ["hardware", "devices", _load_key(rows), "draft_len", q.TPOT.name, q.TOKENS_PER_S.name]
+    shown += [q.PRICE.name, f"{q.PRICE.name}_band"]
+    none = [name for name, chip in chips.items() if chip.plan.best is None]
+    engines = {name: chip.setup.engine.name for name, chip in chips.items()}
+    reaches = {name: chip.reach(answer) for name, chip in chips.items()}
+    lines = [wrapped(f"{name}: no load meets the targets") for name in none]
+    table = rows_table(rows, shown, {"$/h": hourly})
+    return "\n".join([table, *lines, *compared_on(engines, reaches)])
 
 
 def _workers(chip: ChipAdvice) -> Iterator[str]:
     """Yield the workers of a split, and how busy they are."""
     if chip.split is not None:
-        from specroof.questions.splits import split_text  # noqa: PLC0415 - asked for seldom
-
         choices = [(chip.plan.chosen, row.place, row.draft_len) for row in chip.rows]
         yield from split_text(chip.prediction, chip.split, choices)
 
 
-def _command(
-    flags: Launch,
-    chip: ChipAdvice,
-    model: str,
-    family: str,
-    *,
-    setup: Setup | None = None,
-    what: str = "",
-) -> str:
-    """Return the command of a server in lines that a shell joins again.
+def _commands(answer: Advice, chip: ChipAdvice) -> Iterator[str]:
+    """Yield commands in lines that a shell joins again, for each framework.
 
-    Parameters
-    ----------
-    flags, chip, model, family
-        What is told, for which chip and which model of which family.
-    setup
-        Where a worker runs; that of the chip if None.
-    what
-        The kind of worker, and how many there are.
+    Of a server, or of a prefill and a decode worker.
     """
-    setup = chip.setup if setup is None else setup
-    options, rules = setup.options, chip.setup.engine.rules
-    others = "" if flags.framework == rules else f", predicted as {rules}"
-    start = server_command(
-        *(flags.framework, model, setup.placement),
-        weights=options.weight_dtype,
-        kv_cache=options.kv_dtype,
-        hosts=hosts_of(setup),
-        family=family,
-    )
-    if options.n_cpu_moe and flags.framework == "llama.cpp":
-        start = f"{start} --n-cpu-moe {options.n_cpu_moe}"
-    head = f"# {flags.release}{others}{what}"
-    line = f"{flags.environment} {start} {flags.text}".strip()
-    return "\n".join([head, *flags.file_lines, folded(line)])
-
-
-def _commands(chip: ChipAdvice, model: str, family: str) -> Iterator[str]:
-    """Yield the commands of a server, or of a prefill and a decode worker, for each framework."""
-    split = chip.split
-    if split is None:
-        yield from (_command(flags, chip, model, family) for flags in chip.launches)
-        return
-    for roles in chip.worker_launches.values():
-        for role, setup, count in (
-            ("prefill", split.prefill, split.prefill_workers),
-            ("decode", chip.setup, split.decode_workers),
-        ):
-            what = f": {role} worker, {count} of them" if count > 1 else f": {role} worker"
-            yield _command(roles[role], chip, model, family, setup=setup, what=what)
+    split, rules = chip.split, chip.setup.engine.rules
+    servers = [(flags, chip.setup, "") for flags in chip.launches]
+    if split is not None:
+        workers = {
+            "prefill": (split.prefill, split.prefill_workers),
+            "decode": (chip.setup, split.decode_workers),
+        }
+        servers = [
+            (roles[role], setup, f": {role} worker" + f", {count} of them" * (count > 1))
+            for roles in chip.worker_launches.values()
+            for role, (setup, count) in workers.items()
+        ]
+    for flags, setup, what in servers:
+        options, others = setup.options, ""
+        if flags.framework != rules:
+            others = f", predicted as {rules}"
+        start = server_command(
+            *(flags.framework, answer.model_name, setup.placement),
+            weights=options.weight_dtype,
+            kv_cache=options.kv_dtype,
+            hosts=hosts_of(setup),
+            family=answer.model.family,
+        )
+        if options.n_cpu_moe and flags.framework == "llama.cpp":
+            start = f"{start} --n-cpu-moe {options.n_cpu_moe}"
+        line = f"{flags.environment} {start} {flags.text}".strip()
+        head = f"# {flags.release}{others}{what}"
+        yield "\n".join([head, *flags.file_lines, folded(line)])
 
 
 # --- Advice as the object that ``--json`` prints --------------------------------------------------
@@ -1806,16 +1651,11 @@ def _commands(chip: ChipAdvice, model: str, family: str) -> Iterator[str]:
 
 def _chip_case(answer: Advice, chip: ChipAdvice) -> dict[str, Any]:
     """Return what is served on a chip."""
-    split = None
-    if chip.split is not None:
-        from specroof.questions.splits import split_json  # noqa: PLC0415 - asked for seldom
-
-        split = split_json(chip.setup, chip.split)
     return {
         **case_of(answer.model, chip.setup, answer.workload),
         "usd_per_hour": chip.usd_per_hour,
         "capacity": chip.plan.capacity,
-        "split": split,
+        "split": None if chip.split is None else split_json(chip.setup, chip.split),
     }
 
 
@@ -1823,6 +1663,7 @@ def _chip_choice(answer: Advice, chip: ChipAdvice) -> dict[str, Any]:
     """Return what is advised for a chip."""
     plan, point = chip.plan, chip.to_measure
     course = plan.courses[plan.chosen]
+    loads = [fields_of(row, *_LOAD) for row in chip.rows]
     return {
         "hardware": chip.setup.hardware.name,
         "decision": chip.decision,
@@ -1834,75 +1675,61 @@ def _chip_choice(answer: Advice, chip: ChipAdvice) -> dict[str, Any]:
         "best": plan.best and records_of([plan.best])[0],
         "by_default": records_of([row.default for row in chip.rows if row.default is not None]),
         "own_lengths": [
-            {**fields_of(row, *_LOAD), "draft_len": k, "speedup": to_json_array(speedup)}
-            for row in chip.rows
+            {**load, "draft_len": k, "speedup": to_json_array(speedup)}
+            for load, row in zip(loads, chip.rows, strict=True)
             for k, speedup in row.own.items()
         ],
         "raised": {key: {"from": low, "to": high} for key, (low, high) in chip.raised.items()},
-        "traffic": _day_json(course.day),
+        "traffic": course.day and _day_json(course.day),
         "engine_config": chip.engine_config,
         "engine_files": chip.files,
-        "workers": _workers_json(chip),
+        "workers": None if chip.split is None else _workers_json(chip, loads),
         "break_even": [
             {
-                **fields_of(row, *_LOAD),
+                **load,
                 "draft_len": row.tried_draft_len,
                 "accept": least.rate,
                 "accept_length": least.tokens_per_round,
             }
-            for row, least in zip(chip.rows, chip.break_even, strict=True)
+            for load, row, least in zip(loads, chip.rows, chip.break_even, strict=True)
         ],
         "to_measure": point
-        and fields_of(
-            point, "concurrency", "drafter", "draft_len", "plain_tokens_per_s", "tokens_per_s"
-        )
-        | fields_of(point, "moved_by", "swings", "refused")
-        | {"commands": [dict(zip(_TITLED, one, strict=True)) for one in point.commands]},
-        "played": None if chip.played is None else chip.played.to_dict(),
+        and {
+            **asdict(point),
+            "moved_by": point.moved_by,
+            "commands": [dict(zip(_TITLED, one, strict=True)) for one in point.commands],
+        },
+        "played": chip.played and chip.played.to_dict(),
         "reach": chip.reach(answer),
     }
 
 
-def _workers_json(chip: ChipAdvice) -> dict[str, Any] | None:
-    """Return how busy workers of a split are, and their flags; None where one server does both."""
-    if chip.split is None:
-        return None
-    workers = chip.prediction.end_to_end[chip.plan.chosen].workers
-    loads = [
-        fields_of(row, *_LOAD)
-        | {
-            side: {
-                name: to_json_array(getattr(workers, name)[0, row.place, drafts])
+def _workers_json(chip: ChipAdvice, loads: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return how busy workers of a split are, and their flags."""
+    whole, devices = chip.prediction.end_to_end[chip.plan.chosen], chip.prediction.devices
+    told = [dict(load) for load in loads]
+    for row, load in zip(chip.rows, told, strict=True):
+        sides = {"plain": (0, row.plain_tokens_per_s), "advised": (row.draft_len, row.tokens_per_s)}
+        for side, (drafts, tokens_per_s) in sides.items():
+            load[side] = {
+                name: to_json_array(getattr(whole.workers, name)[0, row.place, drafts])
                 for name in WORKER_ARRAYS
-            }
-            | {"tokens_per_s_per_device": tokens_per_s / row.devices}
-            for side, drafts, tokens_per_s in (
-                ("plain", 0, row.plain_tokens_per_s),
-                ("advised", row.draft_len, row.tokens_per_s),
-            )
-        }
-        for row in chip.rows
-    ]
+            } | {q.DEVICE_TOKENS.name: tokens_per_s / devices}
     flags = {
         framework: {role: own.text for role, own in roles.items()}
         for framework, roles in chip.worker_launches.items()
     }
-    return {"loads": loads, "flags": flags}
+    return {"loads": told, "flags": flags}
 
 
 def _loads(chip: ChipAdvice) -> list[float]:
     return [row.at_once for row in chip.rows]
 
 
-def _day_json(day: Day | None) -> dict[str, Any] | None:
-    if day is None:
-        return None
-    return {
-        **fields_of(day, "gain_of", "gain", "scheduled_gain", "fixed", "fixed_gain", "oracle_gain"),
-        **fields_of(day, "changes", "held_margin", "held_changes", "held_gain"),
-        "running": list(day.running),
-        "saturated_hours": list(day.saturated),
-    }
+def _day_json(day: Day) -> dict[str, Any]:
+    names = ("gain_of", "gain", "scheduled_gain", "fixed", "fixed_gain", "oracle_gain", "changes")
+    hours = {"running": list(day.running), "saturated_hours": list(day.saturated)}
+    return fields_of(day, *names, "held_margin", "held_changes", "held_gain") | hours
 
 
 COMMAND: Final = Command(

@@ -1,24 +1,26 @@
 """The loads of advice: traffic, targets, and the best drafts at each load of a chip."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Annotated, Any, Final, Literal
+from functools import cached_property
+from typing import Annotated, Any, Final, Literal, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from specroof import quantities as q
 from specroof.acceptance import constant_acceptance
+from specroof.architecture import Architecture
 from specroof.arrays import Array, BoolArray, number_within
+from specroof.drafters import Drafter
 from specroof.outcomes.case import Case
-from specroof.outcomes.outcomes import Outcomes, PlayedRequests, outcomes
+from specroof.outcomes.outcomes import Outcomes, outcomes
 from specroof.outcomes.rows import LoadRow, load_fields
 from specroof.outcomes.solve import Wish, solve
 from specroof.policies.decision import (
     Decisions,
     RoundBreakdown,
-    Verdict,
     bottlenecks,
     decide,
     is_late,
@@ -29,7 +31,7 @@ from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.played import PlayedLoads
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.price import Money
-from specroof.speedup.result import best_index, within_measured
+from specroof.speedup.result import UNCLEAR, best_index, within_measured
 from specroof.units import MILLISECOND
 
 # --- The advice at each load: values -------------------------------------------------------------
@@ -76,27 +78,19 @@ class Targets:
         most_ttft_s, most_tpot_s = self.seconds
         return (np.asarray(ttft_s) <= most_ttft_s) & (np.asarray(tpot_s) <= most_tpot_s)
 
-    def outcomes(
-        self, waits_s: Sequence[Array], bands: Sequence[tuple[Array, Array] | None]
-    ) -> npt.NDArray[np.str_]:
-        """Return whether they are met, as far as bands say: `Outcome` at each point.
+    def outcomes(self, requests: EndToEnd) -> npt.NDArray[np.str_]:
+        """Return whether requests meet them, as far as bands say; axes (load, draft_len).
 
-        Parameters
-        ----------
-        waits_s
-            Seconds until the first token, and of each token after it: of p99 where it is known.
-        bands
-            Ends of the bands of these two, over their middles; None where there is no band.
+        Of p99 where it is known, which has the band of the mean.
         """
-        least, most = (
-            self.met(
-                *(
-                    waits if band is None else waits * band[end]
-                    for waits, band in zip(waits_s, bands, strict=True)
-                )
-            )
-            for end in (0, 1)
-        )
+        ends: list[list[Array]] = [[], []]
+        for name in (q.TTFT.name, q.TPOT.name):
+            mean_s, band = getattr(requests, name)[0], requests.figure_ends[name]
+            seen = getattr(requests, "figures", None)  # of those that are played through
+            waits_s = mean_s if seen is None else seen[f"p99_{name}"][0]
+            for end, known in enumerate(ends):
+                known.append(waits_s if band is None else waits_s * (band[end][0] / mean_s))
+        least, most = (self.met(*known) for known in ends)
         return np.where(most, "yes", np.where(least, "unclear", "no"))
 
 
@@ -198,6 +192,8 @@ class AdvisedRow(LoadRow):
         Speedups of the lengths that the user named.
     place
         The place of the load among those of the prediction.
+    is_open
+        Whether the band of the drafts that are tried holds both a gain and a loss.
     """
 
     engine: Annotated[str, q.ENGINE]
@@ -207,7 +203,6 @@ class AdvisedRow(LoadRow):
     plain_ttft_s: Annotated[float, _with_band(q.PLAIN_TTFT)]
     plain_usd_per_million_tokens: Annotated[float | None, _with_band(q.PLAIN_PRICE)]
     plain_running: Annotated[float, q.PLAIN_RUNNING]
-    verdict: Annotated[Verdict, q.VERDICT]
     meets_targets: Annotated[Outcome, q.MEETS_TARGETS]
     plain_meets_targets: Annotated[Outcome, q.PLAIN_MEETS_TARGETS]
     limited_by: Annotated[str | None, q.LIMITED_BY]
@@ -223,6 +218,7 @@ class AdvisedRow(LoadRow):
     default: LoadRow | None = None
     own: dict[int, float] = field(default_factory=dict)
     place: int = 0
+    is_open: bool = False
 
     @property
     def at_once(self) -> float:
@@ -370,26 +366,83 @@ _REFUSED: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Grid:
-    """The arrays of one drafter, axes (load, draft_len); `largest` of draft lengths.
+class Wanted:
+    """What is asked about on any chip, all names resolved.
 
-    `worth` is what lengths are scheduled by, `speedup` what they are chosen by, with its band;
-    `plain` the figures of each load without drafts.
+    Parameters
+    ----------
+    model, drafters
+        What is served, and what is compared.
+    load
+        Loads of the question, and others between them, which move the edges of a schedule alone: of
+        clients that are played through, these are in closed form.
+    asked
+        Requests in flight that are asked about; of requests that come by themselves all loads are.
+    targets
+        Promises to users.
+    draft_lens
+        Drafts per round to choose from; any if None.
+    traffic
+        The day that schedules are made for; without it, every load of the question counts the same.
+    frameworks
+        Servers whose flags are written.
+    fixed
+        Drafters whose length one of these cannot change with the load, by name.
+    refused
+        Drafters that the requested server does not run, and why.
+    """
+
+    model: Architecture
+    drafters: tuple[Drafter, ...]
+    load: Load
+    asked: Sequence[float]
+    targets: Targets
+    _: KW_ONLY
+    frameworks: Sequence[str]
+    draft_lens: Sequence[int] | None = None
+    traffic: Traffic | None = None
+    fixed: Set[str] = frozenset()
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def workload(self) -> Workload:
+        """The mean request."""
+        return cast("Workload", self.load.steady.workload)  # advice is of requests
+
+
+#: What a load is without drafts.
+Plain: TypeAlias = Mapping[str, Any]
+
+
+def shared(one: Plain, servers: float) -> Plain:
+    """Return the figures of so many servers that share a load alike, from those of one."""
+    shares = {q.TOKENS_PER_S.name: servers, q.RUNNING.name: servers}
+    shares |= dict.fromkeys((q.PRICE.name, q.ENERGY.name), 1.0 / servers)
+    bands = {
+        name: (low * shares.get(name, 1.0), high * shares.get(name, 1.0))
+        for name, (low, high) in one["bands"].items()
+    }
+    known = {name: one[name] * share for name, share in shares.items() if one[name] is not None}
+    return {**one, **known, "bands": bands}
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """The arrays of one drafter, axes (load, draft_len).
+
+    Parameters
+    ----------
+    prediction, drafter, wanted
+        What it gains, its place among the drafters, and what is asked of each load.
+    baseline
+        Figures of servers without drafts at all loads, over which speedups are; those of the
+        prediction if None.
     """
 
     prediction: Prediction
     drafter: int
-    largest: Array
-    worth: Array
-    allowed: BoolArray
-    ttft_s: Array
-    tpot_s: Array
-    tokens_per_s: Array
-    speedup: Array
-    low: Array
-    high: Array
-    meets: npt.NDArray[np.str_]
-    plain: Sequence[dict[str, Any]]
+    wanted: Wanted
+    baseline: Sequence[Plain] | None = None
 
     @property
     def outcome(self) -> Outcomes:
@@ -401,50 +454,88 @@ class _Grid:
         """What requests see of it."""
         return self.prediction.end_to_end[self.drafter]
 
+    @cached_property
+    def allowed(self) -> BoolArray:
+        """The lengths that there are to choose from: none beyond what was measured."""
+        curve, lengths = self.requests.curve, self.wanted.draft_lens
+        known = within_measured(curve.tokens_per_round[0, 0], curve.measured_draft_len)
+        there = True if lengths is None else np.isin(curve.draft_len, [0, *lengths])
+        return np.asarray(np.isfinite(known) & there)
+
+    @cached_property
+    def outcomes(self) -> npt.NDArray[np.str_]:
+        """Whether targets are met, as far as bands say."""
+        return self.wanted.targets.outcomes(self.requests)
+
+    @cached_property
+    def plain(self) -> Sequence[Plain]:
+        """The figures of each load without drafts, by the names of rows."""
+        return self.plain_figures(self.prediction.money) if self.baseline is None else self.baseline
+
+    def plain_figures(self, money: Money) -> list[dict[str, Any]]:
+        """Return these of the prediction, on devices that cost and draw so much."""
+        one = self.outcome
+        none = np.zeros((1, len(one.curve.batch_size)), dtype=int)
+        found = decide(one.deciding, one.unsustained, scheduled=none)
+        rows = load_fields(one, self.wanted.load, money, found)
+        met = self.outcomes[:, 0].tolist()
+        return [row | {q.MEETS_TARGETS.name: one} for row, one in zip(rows, met, strict=True)]
+
+    def seen(self, name: str) -> Array:
+        """Return a figure of requests; without drafts, that of the baseline."""
+        values = np.array(getattr(self.requests, name)[0])
+        values[:, 0] = [each[name] for each in self.plain]
+        return values
+
+    @cached_property
+    def tokens_per_s(self) -> Array:
+        """Output tokens of all requests in a second."""
+        return self.seen(q.TOKENS_PER_S.name)
+
+    @cached_property
+    def ttft_s(self) -> Array:
+        """Seconds to the first token."""
+        return self.seen(q.TTFT.name)
+
+    @cached_property
+    def ends(self) -> Array:
+        """What lengths are chosen by, and the ends of its band, on a first axis."""
+        gains = np.array([values[0] for values in self.outcome.deciding])
+        gains[..., 1:] *= self.requests.tokens_per_s[0, :, :1] / self.tokens_per_s[:, :1]
+        return gains
+
+    @property
+    def worth(self) -> Array:
+        """What lengths are scheduled by."""
+        # Of requests that come whatever the server does, as many tokens are made with any drafts.
+        played = self.outcome.played
+        return self.tokens_per_s if played is None or played.sums_work else self.ends[0]
+
+    @cached_property
+    def in_time(self) -> BoolArray:
+        """Whether expected waits are short enough."""
+        return np.asarray(self.wanted.targets.met(self.ttft_s, self.seen(q.TPOT.name)))
+
+    @property
+    def largest(self) -> Array:
+        """The most requests that the server holds with each length."""
+        limits = self.prediction.limits
+        if not limits:
+            return np.full(len(self.allowed), np.inf)
+        return np.asarray(limits[self.drafter].largest[0] * self.prediction.servers)
+
     def decide(self, scheduled: Sequence[int], **how: Any) -> Decisions:
         """Return what to do at each load with the lengths that a schedule has there."""
-        ends = self.speedup[None], self.low[None], self.high[None]
-        lengths = np.array([scheduled])
-        return decide(ends, self.outcome.unsustained, self.ttft_s[None], scheduled=lengths, **how)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Wanted:
-    """What is asked of each load.
-
-    Parameters
-    ----------
-    load
-        Those of the prediction: of the question, and others between them.
-    asked
-        Requests in flight that are asked about; of requests that come by themselves all loads are.
-    targets
-        Promises to users.
-    draft_lens
-        Drafts per round to choose from; any if None.
-    traffic
-        The day that schedules are made for; without it, every load of the question counts the same.
-    fixed
-        For each drafter, whether a server cannot change its length with the load; none is if empty.
-    baseline
-        Figures of servers without drafts at all loads, over which speedups are; those of the
-        prediction if None.
-    """
-
-    load: Load
-    asked: Sequence[float]
-    targets: Targets
-    _: KW_ONLY
-    draft_lens: Sequence[int] | None = None
-    traffic: Traffic | None = None
-    fixed: Sequence[bool] = ()
-    baseline: Sequence[dict[str, Any]] | None = None
+        middle, low, high = self.ends[:, None]
+        late = self.outcome.unsustained, self.ttft_s[None]
+        return decide((middle, low, high), *late, scheduled=np.array([scheduled]), **how)
 
 
 def load_plan(
     prediction: Prediction,
     wanted: Wanted,
     *,
+    baseline: Sequence[Plain] | None = None,
     by_default: Prediction | None = None,
     typical: LoadPlan | None = None,
 ) -> LoadPlan:
@@ -456,48 +547,38 @@ def load_plan(
         Curves with prefills counted, at these loads and others.
     wanted
         What is asked of each load.
+    baseline
+        See `Grid`.
     by_default
-        The same under the default limits of the server, where the prediction is of others.
+        The same prediction under the default limits of the server, where it is of others.
     typical
         The decision with the typical shape of acceptance, whose drafter and lengths are taken.
     """
-    targets, traffic = wanted.targets, wanted.traffic
-    grids = [_grid_of(prediction, d, wanted) for d in range(len(prediction.drafters))]
+    targets = wanted.targets
+    grids = [Grid(prediction, d, wanted, baseline) for d in range(len(prediction.drafters))]
     batches, loads = list(prediction.load.batch_size), wanted.asked
-    if prediction.played and prediction.played[0].load.kind != "concurrency":
+    if wanted.load.kind != "concurrency":
         batches = loads = _decoded_together(grids[0], prediction.played[0])
     asked = [batches.index(load) for load in loads]
     if typical is None:
-        courses = [
-            _course(
-                grid,
-                batches,
-                asked,
-                targets,
-                traffic,
-                is_fixed=bool(wanted.fixed) and wanted.fixed[d],
-            )
-            for d, grid in enumerate(grids)
-        ]
-        worth = [
-            _worth(*pair, batches, asked, targets) for pair in zip(grids, courses, strict=True)
-        ]
+        courses = tuple(_course(grid, batches, asked) for grid in grids)
+        worth = [_worth(*pair, batches, asked) for pair in zip(grids, courses, strict=True)]
         chosen = worth.index(max(worth))
     else:
-        courses, chosen = [*typical.courses], typical.chosen
+        courses, chosen = typical.courses, typical.chosen
     rows = [
-        [*_rows(grid, course, batches, wanted, by_default if d == chosen else None)]
+        [*_rows(grid, course, batches, by_default if d == chosen else None)]
         for d, (grid, course) in enumerate(zip(grids, courses, strict=True))
     ]
     if typical is not None:
         for i, shaped in zip(asked, typical.rows, strict=True):
             rows[chosen][i] = replace(rows[chosen][i], typical_speedup=shaped.speedup)
-    grid, ranges = grids[chosen], courses[chosen].schedule
-    within = rows[chosen][asked[0] : asked[-1] + 1]
-    met = [one for one in within if targets.met(one.ttft_s, one.tpot_s)]
+    met = [
+        one for one in rows[chosen][asked[0] : asked[-1] + 1] if targets.met(one.ttft_s, one.tpot_s)
+    ]
     soon = [one for one in met if not is_late(one.ttft_s or 0.0, one.plain_ttft_s)]
-    longest = max(k for _, _, k in ranges)
-    verified = grid.requests.curve.verify_len
+    longest = max(k for _, _, k in courses[chosen].schedule)
+    nodes = int(grids[chosen].requests.curve.verify_len[longest]) - 1
     capacity = None
     if prediction.limits:
         limits = prediction.limits[chosen]
@@ -514,81 +595,81 @@ def load_plan(
         others=tuple(each[d] for d in range(len(each)) if d != chosen),
         best=max(soon or met, key=lambda one: one.tokens_per_s, default=None),
         chosen=chosen,
-        courses=tuple(courses),
-        is_tree=bool(verified[longest] > longest + 1),
-        nodes=int(verified[longest]) - 1,
+        courses=courses,
+        is_tree=nodes > longest,
+        nodes=nodes,
         capacity=capacity,
         targets=targets,
         warnings=tuple(_warnings(each[chosen], targets)),
     )
 
 
+#: Figures that a row has without drafts, too.
+_BESIDE: Final = (q.TOKENS_PER_S, q.TPOT, q.TTFT, q.PRICE, q.RUNNING)
+
+
 def _rows(
-    grid: _Grid,
-    course: Course,
-    batches: Sequence[float],
-    wanted: Wanted,
-    by_default: Prediction | None,
+    grid: Grid, course: Course, batches: Sequence[float], by_default: Prediction | None
 ) -> Iterator[AdvisedRow]:
     """Yield the decision for a drafter at every load of a prediction, by its schedule."""
-    prediction, d, one = grid.prediction, grid.drafter, grid.outcome
+    prediction, wanted, one = grid.prediction, grid.wanted, grid.outcome
     drafts = [drafts_at(course.schedule, batch) for batch in batches]
     found = grid.decide(
         drafts,
-        allowed=_choices(grid, wanted.targets, [k for _, _, k in course.schedule if k]),
+        allowed=_choices(grid, [k for _, _, k in course.schedule if k]),
         least=wanted.targets.least_speedup,
     )
-    setup, told = prediction.setup, prediction.told[d]
+    setup, told = prediction.setup, prediction.told[grid.drafter]
     where: dict[str, Any] = {"model": prediction.model.name, "hardware": setup.hardware.name}
+    defaults = dict[int, LoadRow]()
+    if by_default is not None and told:
+        under = Grid(by_default, grid.drafter, wanted)
+        kept = load_fields(under.outcome, wanted.load, by_default.money, under.decide(drafts))
+        defaults = {
+            i: LoadRow(**where, **at)
+            for i, at in enumerate(kept)
+            if told[i][drafts[i] > 0] is not None
+        }
     fields = load_fields(one, wanted.load, prediction.money, found)
-    defaults = None
-    if by_default is not None:
-        under = _grid_of(by_default, d, replace(wanted, baseline=None))
-        defaults = [
-            LoadRow(**where, **at)
-            for at in load_fields(
-                under.outcome, wanted.load, by_default.money, under.decide(drafts)
-            )
-        ]
     for i, (k, of_load) in enumerate(zip(drafts, fields, strict=True)):
-        tried, plain = of_load["tried_draft_len"], grid.plain[i]
-        point = _point(grid, i, tried) if tried and not of_load["reason"] else None
+        tried, plain, reason = of_load["tried_draft_len"], grid.plain[i], of_load["reason"]
+        point = _point(grid, i, tried) if tried and not reason else None
         without = {} if point is None else bottlenecks(point)
-        bands = dict(of_load["bands"])
-        if not k:
-            of_load |= {name: plain[name] for name in _PLAIN}
-            bands |= plain["bands"]
-        bands |= {f"plain_{name}": band for name, band in plain["bands"].items()}
         longer = int(grid.requests.curve.worth_measuring[0, i])
+        bands = dict(of_load["bands"])
+        for name in (figure.name for figure in (*_BESIDE, q.ENERGY)):
+            band = {name: plain["bands"][name]} if name in plain["bands"] else {}
+            bands |= {f"plain_{name}": ends for name, ends in band.items()}
+            if not k:
+                of_load[name] = plain[name]
+                bands |= band
         if longer:
-            bands["worth_measuring_speedup"] = grid.low[i, longer], grid.high[i, longer]
-        limit = "" if k else _missed(grid, i, wanted.targets)
-        binds = defaults is not None and told and told[i][k > 0] is not None
+            bands[q.WORTH_MEASURING_SPEEDUP.name] = tuple(grid.ends[1:, i, longer])
         yield AdvisedRow(
             **where,
             **of_load
-            | {f"plain_{name}": plain[name] for name in _PLAIN if name in _BESIDE}
+            | {f"plain_{one.name}": plain[one.name] for one in _BESIDE}
             | {f"speedup_without_{name}": gain for name, gain in without.items()}
             | {"bands": bands},
             engine=setup.engine.name,
             devices=prediction.devices,
-            verdict=found.verdict[0, i].item(),
-            meets_targets=grid.meets[i, k].item() if k else plain["meets_targets"],
-            plain_meets_targets=plain["meets_targets"],
-            limited_by=limit or next(iter(without), None),
+            meets_targets=grid.outcomes[i, k].item() if k else plain[q.MEETS_TARGETS.name],
+            plain_meets_targets=plain[q.MEETS_TARGETS.name],
+            limited_by=("" if k else _missed(grid, i)) or next(iter(without), None),
             worth_measuring=longer or None,
-            worth_measuring_speedup=float(grid.speedup[i, longer]) if longer else None,
+            worth_measuring_speedup=float(grid.ends[0, i, longer]) if longer else None,
             point=point,
-            default=defaults[i] if defaults is not None and binds else None,
+            default=defaults.get(i),
             own={
-                length: math.nan if of_load["reason"] else float(grid.speedup[i, length])
-                for length in _own_lengths(prediction, d, wanted.draft_lens)
+                length: math.nan if reason else float(grid.ends[0, i, length])
+                for length in _own_lengths(grid)
             },
             place=i,
+            is_open=bool(found.verdict[0, i] == UNCLEAR),
         )
 
 
-def _decoded_together(grid: _Grid, played: PlayedLoads) -> list[float]:
+def _decoded_together(grid: Grid, played: PlayedLoads) -> list[float]:
     """Return the requests that run of each load at its best drafts: by rates, and rising."""
     best = best_index(np.where(grid.allowed[None, :], grid.worth, np.nan))
     running = played.figures["mean_running"][np.arange(len(best)), best]
@@ -598,130 +679,24 @@ def _decoded_together(grid: _Grid, played: PlayedLoads) -> list[float]:
     return rising
 
 
-#: Figures of a server without drafts; those that advice has beside the figures with them.
-_PLAIN: Final = (
-    *("tokens_per_s", "tpot_s", "ttft_s", "usd_per_million_tokens", "running"),
-    "joules_per_million_tokens",
-)
-_BESIDE: Final = _PLAIN[:5]
-
-
-def plain_figures(
-    prediction: Prediction, d: int, load: Load, money: Money, targets: Targets, working: Array
-) -> list[dict[str, Any]]:
-    """Return the figures of servers without drafts that share loads alike, load by load.
-
-    Parameters
-    ----------
-    prediction, d, load
-        Of one of them, or of the workers of a split, with the drafter at this place.
-    money
-        What all devices cost and draw, those of servers without requests too.
-    targets
-        Promises to users.
-    working
-        How many of the servers work at each load.
-    """
-    one = prediction.outcomes[d]
-    meets = _meets(prediction.end_to_end[d], targets)[:, 0]
-    none = np.zeros(one.curve.round_s.shape[:2], dtype=int)
-    found = decide(one.deciding, one.unsustained, scheduled=none)
-    shares = {"tokens_per_s": working, "running": working}
-    shares |= dict.fromkeys(("usd_per_million_tokens", "joules_per_million_tokens"), 1 / working)
-    every = []
-    for i, fields in enumerate(load_fields(one, load, money, found)):
-        share = {name: float(shares[name][i]) if name in shares else 1.0 for name in _PLAIN}
-        figures = {
-            name: None if fields[name] is None else fields[name] * share[name] for name in _PLAIN
-        }
-        bands = {
-            name: (low * share[name], high * share[name])
-            for name, (low, high) in fields["bands"].items()
-            if name in share
-        }
-        every.append(figures | {"bands": bands, "meets_targets": str(meets[i])})
-    return every
-
-
-def _meets(requests: EndToEnd, targets: Targets) -> npt.NDArray[np.str_]:
-    """Return whether targets are met at each load and draft length: p99 where it is known."""
-    waits_s, bands = list[Array](), list[tuple[Array, Array] | None]()
-    for name in ("ttft", "tpot"):
-        mean_s = getattr(requests, f"{name}_s")[0]
-        known = requests.figures if isinstance(requests, PlayedRequests) else None
-        waits_s.append(mean_s if known is None else known[f"p99_{name}_s"][0])
-        ends = requests.figure_ends[name]  # p99 has the band of the mean
-        bands.append(None if ends is None else (ends[0][0] / mean_s, ends[1][0] / mean_s))
-    return targets.outcomes(waits_s, bands)
-
-
-def _grid_of(prediction: Prediction, d: int, wanted: Wanted) -> _Grid:
-    requests, baseline = prediction.end_to_end[d], wanted.baseline
-    outcome, curve = prediction.outcomes[d], requests.curve
-    largest = np.full(len(curve.draft_len), np.inf)
-    if prediction.limits:
-        largest = prediction.limits[d].largest[0] * prediction.servers
-    allowed = np.isfinite(within_measured(curve.tokens_per_round[0, 0], curve.measured_draft_len))
-    if wanted.draft_lens is not None:
-        allowed &= np.isin(curve.draft_len, [0, *wanted.draft_lens])
-    plain = baseline
-    if plain is None:
-        alone = np.ones(len(curve.batch_size))
-        plain = plain_figures(prediction, d, wanted.load, prediction.money, wanted.targets, alone)
-    times = {
-        name: np.array(getattr(requests, name)[0]) for name in ("ttft_s", "tpot_s", "tokens_per_s")
-    }
-    speedups = np.array([values[0] for values in outcome.deciding])
-    if baseline is not None:
-        off = np.array([each["tokens_per_s"] for each in baseline])
-        speedups[..., 1:] *= (times["tokens_per_s"][:, 0] / off)[:, None]
-        for name, values in times.items():
-            values[:, 0] = [each[name] for each in baseline]
-    # Of requests that come whatever the server does, as many tokens are made with any drafts.
-    comes = outcome.played is not None and not outcome.played.sums_work
-    return _Grid(
-        prediction,
-        d,
-        largest,
-        worth=speedups[0] if comes else times["tokens_per_s"],
-        allowed=allowed,
-        speedup=speedups[0],
-        low=speedups[1],
-        high=speedups[2],
-        meets=_meets(requests, wanted.targets),
-        plain=plain,
-        **times,
-    )
-
-
-def _course(
-    grid: _Grid,
-    batches: Sequence[float],
-    asked: Sequence[int],
-    targets: Targets,
-    traffic: Traffic | None,
-    *,
-    is_fixed: bool,
-) -> Course:
+def _course(grid: Grid, batches: Sequence[float], asked: Sequence[int]) -> Course:
     """Return the draft lengths of one drafter by load: requests that are decoded together.
 
     One length, or none, where a server cannot follow the load, and where its longest draft leaves
     room for fewer requests than a shorter one would: that room is what all lengths have.
     """
+    traffic = grid.wanted.traffic
     weights = np.full(len(batches), _BETWEEN)
     weights[list(asked)] = 1.0
     rates = np.where(grid.allowed[None, :], grid.worth, np.nan)
-    values = rates if traffic is not None else rates * _worthwhile(grid, targets)
+    values = rates if traffic is not None else rates * _worthwhile(grid)
 
     def course(lengths: npt.NDArray[np.bool_]) -> Course:
         taken = np.where(lengths[None, :], values, np.nan)
         if traffic is not None:
+            output_len = grid.requests.workload.output_len
             day = advised_day(
-                traffic,
-                batches,
-                taken,
-                output_len=grid.requests.workload.output_len,
-                most_ranges=_MOST_RANGES,
+                traffic, batches, taken, output_len=output_len, most_ranges=_MOST_RANGES
             )
             return Course(day.schedule, None, day)
         whole = [round(batch) for batch in batches]
@@ -736,6 +711,7 @@ def _course(
 
     found = course(np.ones(values.shape[1], dtype=bool))
     lengths = {k for _, _, k in found.schedule if k}
+    is_fixed = grid.requests.curve.drafter in grid.wanted.fixed
     if lengths and not is_fixed:
         most = grid.largest[max(lengths)]
         room = min(_SAME_ROOM * grid.largest[min(lengths)], batches[asked[-1]])
@@ -747,33 +723,32 @@ def _course(
     return found
 
 
-def _worthwhile(grid: _Grid, targets: Targets) -> Array:
+def _worthwhile(grid: Grid) -> Array:
     """Return 1 for lengths that may be taken, and next to nothing for others.
 
     Those that miss targets which another length meets, and those that lose for certain.
     """
-    meets = targets.met(grid.ttft_s, grid.tpot_s) & grid.allowed
+    meets = grid.in_time & grid.allowed
     refused = ~meets & meets.any(axis=1, keepdims=True)
-    least = targets.least_speedup
-    loses = grid.high < least
+    least = grid.wanted.targets.least_speedup
+    loses = grid.ends[2] < least
     if least > 1.0:
-        loses |= grid.speedup <= least
+        loses |= grid.ends[0] <= least
     loses[:, 0] = False
     return np.where(refused | loses, _REFUSED, 1.0)
 
 
 def _worth(
-    grid: _Grid, course: Course, batches: Sequence[float], asked: Sequence[int], targets: Targets
+    grid: Grid, course: Course, batches: Sequence[float], asked: Sequence[int]
 ) -> tuple[float, float]:
     """Return the key of the best drafter: loads that meet the targets, then its mean speedup."""
     if course.day is not None:
         return 0.0, course.day.gain
     at = list(asked), [drafts_at(course.schedule, batches[i]) for i in asked]
-    met = targets.met(grid.ttft_s[at], grid.tpot_s[at])
-    return float(met.sum()), float(np.mean(grid.speedup[at]))
+    return float(grid.in_time[at].sum()), float(np.mean(grid.ends[0][at]))
 
 
-def _choices(grid: _Grid, targets: Targets, lengths: Sequence[int]) -> BoolArray:
+def _choices(grid: Grid, lengths: Sequence[int]) -> BoolArray:
     """Return the lengths to try at each load where the decision is off, axes (1, load, draft_len).
 
     Those that are drafted at other loads, if any, and of them those that meet the targets, if any.
@@ -781,7 +756,7 @@ def _choices(grid: _Grid, targets: Targets, lengths: Sequence[int]) -> BoolArray
     allowed = grid.allowed
     if lengths:
         allowed = allowed & np.isin(np.arange(len(allowed)), (0, *lengths))
-    meets = targets.met(grid.ttft_s, grid.tpot_s) & allowed
+    meets = grid.in_time & allowed
     some = meets[:, 1:].any(axis=1, keepdims=True)
     return np.asarray(np.where(some, meets, allowed))[None]
 
@@ -790,36 +765,34 @@ def _choices(grid: _Grid, targets: Targets, lengths: Sequence[int]) -> BoolArray
 _TARGETS: Final = ("TTFT target", "TPOT target")
 
 
-def _missed(grid: _Grid, i: int, targets: Targets) -> str:
+def _missed(grid: Grid, i: int) -> str:
     """Return the target that every draft misses at a load, and no drafts meet."""
-    first, later = _TARGETS
-    for name, only, waits in (
-        (first, replace(targets, tpot_ms=None), (grid.ttft_s[i], 0.0)),
-        (later, replace(targets, ttft_ms=None), (0.0, grid.tpot_s[i])),
-    ):
-        met = only.met(*waits) & grid.allowed
+    waits_s = grid.ttft_s[i], grid.seen(q.TPOT.name)[i]
+    for name, seconds, most_s in zip(_TARGETS, waits_s, grid.wanted.targets.seconds, strict=True):
+        met = (seconds <= most_s) & grid.allowed
         if met[0] and not met[1:].any() and grid.allowed[1:].any():
             return name
     return ""
 
 
-def _own_lengths(prediction: Prediction, d: int, draft_lens: Sequence[int] | None) -> list[int]:
+def _own_lengths(grid: Grid) -> list[int]:
     """Return the lengths that the user named: to choose from, or to measure acceptance with."""
-    depth = getattr(prediction.drafters[d].acceptance, "measured_depth", None)
-    own = draft_lens if draft_lens is not None else ([] if depth is None else [depth])
-    return [k for k in own if 0 < k < len(prediction.curves[d].draft_len)]
+    own = grid.wanted.draft_lens
+    if own is None:
+        acceptance = grid.prediction.drafters[grid.drafter].acceptance
+        depth = getattr(acceptance, "measured_depth", None)
+        own = [] if depth is None else [depth]
+    return [k for k in own if 0 < k < len(grid.allowed)]
 
 
-def _point(grid: _Grid, i: int, k: int) -> RoundBreakdown:
+def _point(grid: Grid, i: int, k: int) -> RoundBreakdown:
     """Return a round of `k` drafts beside the plain step, without the times of requests."""
     requests, curve = grid.requests, grid.requests.curve
-    running = np.broadcast_to(curve.running_batch[0], grid.speedup.shape)[i]
-    tokens = curve.tokens_per_round[0, i]
-    output_len = requests.workload.output_len
+    running = np.broadcast_to(curve.running_batch[0], grid.ends[0].shape)[i]
     delay_s, round_s = requests.delay_s[0, i], requests.decoding_round_s[0, i]
     return RoundBreakdown(
         draft_len=k,
-        tokens_per_round=float(tokens[k]),
+        tokens_per_round=float(curve.tokens_per_round[0, i, k]),
         draft_s=float(curve.draft_s[0, i, k]),
         verify_s=float(curve.verify_s[0, i, k]),
         round_s=float(round_s[k]),
@@ -829,7 +802,7 @@ def _point(grid: _Grid, i: int, k: int) -> RoundBreakdown:
         wait_s=float(delay_s[k]),
         plain_wait_s=float(delay_s[0]),
         latency_s=requests.latency_s,
-        output_len=output_len,
+        output_len=requests.workload.output_len,
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 
@@ -20,12 +20,11 @@ from specroof.questions.answer import Charted, case_of
 from specroof.questions.objects import DrafterLike, drafters_of, hardware_of
 from specroof.questions.parameters import FORMATS, ContextLen, Drafters, DraftLen, like
 from specroof.questions.request import Command, DeploymentRequest, WorkerRequest, question
+from specroof.questions.splits import split_json
 from specroof.report.layout import format_table, page
 from specroof.serving.capacity import FRAMEWORKS, ServedRoom, served_room
+from specroof.serving.split import Split
 from specroof.units import GIBIBYTE, format_binary_bytes
-
-if TYPE_CHECKING:
-    from specroof.serving.split import Split
 
 #: Drafts of a drafter that makes any number, if not given: as many as the default
 #: shape of SGLang's EAGLE family.
@@ -142,7 +141,7 @@ class Capacity(Charted):
     setup: Setup
     context_len: float
     rows: tuple[CapacityRow, ...]
-    split: "Split | None" = None
+    split: Split | None = None
 
     @property
     def title(self) -> str:
@@ -183,8 +182,6 @@ class Capacity(Charted):
         resolved = replace(self.setup, server=self.rows[0].served.server)
         case = case_of(self.model, resolved, None, self.context_len)
         if self.split is not None:
-            from specroof.questions.splits import split_json  # noqa: PLC0415 - asked for seldom
-
             case["split"] = split_json(self.setup, self.split)
         return self.envelope(case)
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from specroof import quantities as q
 from specroof.errors import Note
 from specroof.hardware import CONCURRENCY_ENDS, EngineProfile, served_cells
 from specroof.report.columns import Columns
@@ -204,9 +205,10 @@ WORKER_ARRAYS: Final = ("decode_batch", "prefill_busy", "link_busy", "prefill_s"
 _OF_REQUESTS: Final = ("input_len", "output_len", "prefix_hit_rate")
 #: Figures with bands, and their titles: of requests in a steady state, played through, and of
 #: decoding alone.
-_REQUESTS: Final = {"tpot_s": "TPOT", "ttft_s": "TTFT", "tokens_per_s": "tokens/s and prices"}
-_PLAYED: Final = {"tpot_s": "TPOT", "played_ttft_s": "TTFT", "tokens_per_s": "tokens/s"}
-_STEPS: Final = {"tpot_s": "steps, tokens/s and prices"}
+_TPOT, _RATE = q.TPOT.name, q.TOKENS_PER_S.name
+_REQUESTS: Final = {_TPOT: "TPOT", q.TTFT.name: "TTFT", _RATE: "tokens/s and prices"}
+_PLAYED: Final = {_TPOT: "TPOT", "played_ttft_s": "TTFT", _RATE: "tokens/s"}
+_STEPS: Final = {_TPOT: "steps, tokens/s and prices"}
 
 
 def refuse_long_texts(

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from specroof import quantities as q
 from specroof.arrays import Array, to_json_array
 from specroof.outcomes.outcomes import Outcomes
 from specroof.outcomes.solve import largest_rate
@@ -55,7 +56,7 @@ def unsustained_words(one: Outcomes, drafts: int) -> str:
 _WHOLE: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
     "requests_per_s": ("req/s", "{:.3g}".format),
     "good_requests_per_s": ("good/s", "{:.3g}".format),
-    "tokens_per_s": ("tok/s", "{:.0f}".format),
+    q.TOKENS_PER_S.name: (q.TOKENS_PER_S.title, q.TOKENS_PER_S.spelt),
     "mean_running": ("running", "{:.1f}".format),
     "duration_s": ("lasts", format_seconds),
 }
@@ -148,10 +149,10 @@ class PlayedPlan:
     @property
     def speedup(self) -> Array:
         """How much sooner the same work is done with them, as `PlayedLoads.speedup` has it."""
-        if self.load.kind == "job":
-            return np.asarray(self.plain["duration_s"] / self.drafting["duration_s"])
-        sooner = np.asarray(self.plain["mean_latency_s"] / self.drafting["mean_latency_s"])
-        return np.where(np.array(self.load.arrival_rates) > self.stable_rates[0], np.nan, sooner)
+        is_job = self.load.kind == "job"
+        name = "duration_s" if is_job else "mean_latency_s"
+        late = False if is_job else np.array(self.load.arrival_rates) > self.stable_rates[0]
+        return np.where(late, np.nan, self.plain[name] / self.drafting[name])
 
     @property
     def warnings(self) -> Iterator[str]:
@@ -205,18 +206,18 @@ def played_plan(
     PROGRESS.get()(in_all // 2, in_all)
     drafting = server.figures(load, drafts, targets)
     PROGRESS.get()(in_all, in_all)
-    largest = None
-    if load.rate and min(targets) < math.inf:
+    largest, has_targets = None, min(targets) < math.inf
+    if load.rate and has_targets:
         off = largest_rate(server, load, [0], targets)
         on = largest_rate(server, load, [drafts], targets)
-        largest = (None if off is None else off[0], None if on is None else on[0])
+        largest = (off and off[0], on and on[0])
     return PlayedPlan(
         load=load,
         plain=plain,
         drafting=drafting,
         stable_rates=(server.answers(0), server.answers(drafts)),
         largest_rates=largest,
-        has_targets=min(targets) < math.inf,
+        has_targets=has_targets,
     )
 
 

@@ -5,10 +5,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 
+from specroof import quantities as q
 from specroof.architecture import Architecture
 from specroof.arrays import Array, fields_of, number_within, to_json_array, whole_within
 from specroof.drafters import Drafter
@@ -20,9 +21,9 @@ from specroof.outcomes.outcomes import Outcomes, outcomes
 from specroof.outcomes.rows import (
     LOAD_KEYS,
     LoadRow,
+    listed_fields,
     load_arrays,
     load_columns,
-    load_fields,
     point_arrays,
     point_columns,
 )
@@ -61,6 +62,7 @@ from specroof.questions.played_loads import (
     unsustained_words,
 )
 from specroof.questions.request import Command, LoadsRequest, question
+from specroof.questions.splits import split_json, split_text
 from specroof.reading.words import Prices, whole_numbers
 from specroof.report.columns import Columns, listed_columns
 from specroof.report.layout import in_line, note_lines
@@ -68,6 +70,7 @@ from specroof.serving.capacity import RoomRule, ServerRoom
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.played import PlayedLoads
 from specroof.serving.served import Limits, raised_notes, served_curve
+from specroof.serving.split import Split
 from specroof.serving.workload import Load
 from specroof.speedup.curve import (
     DEFAULT_MAX_DRAFT_LEN,
@@ -82,9 +85,6 @@ from specroof.speedup.price import Money
 from specroof.speedup.reach import evidence_engine, nearness
 from specroof.speedup.result import SpeedupCurve
 from specroof.units import MOST_POINTS, format_drafts
-
-if TYPE_CHECKING:
-    from specroof.serving.split import Split
 
 # --- The gains of drafters in a setup that exists: curves, end to end, within a server's room ----
 
@@ -130,7 +130,7 @@ class Prediction(Charted):
     outcomes: tuple[Outcomes, ...]
     room: RoomRule = "ignore"
     draft_len: tuple[int, ...] = ()
-    split: "Split | None" = None
+    split: Split | None = None
     price_per_hour: Prices | None = None
 
     @property
@@ -199,18 +199,11 @@ class Prediction(Charted):
 
         At those asked for alone, where more would be more points than memory holds.
         """
-        contexts, batches = (
-            self.load.context_len,
-            sorted({*self.load.batch_size, *SURVEYED_BATCHES}),
-        )
-        if (
-            len(contexts) * len(batches) * (self.max_draft_len + 1) * len(self.drafters)
-            > MOST_POINTS
-        ):
-            batches = sorted(
-                {*self.load.batch_size}
-            )  # many contexts: all that is held was asked for
-        load = Load(batches, contexts)
+        contexts, batches = self.load.context_len, {*self.load.batch_size, *SURVEYED_BATCHES}
+        lengths = (self.max_draft_len + 1) * len(self.drafters)
+        if len(contexts) * len(batches) * lengths > MOST_POINTS:
+            batches = {*self.load.batch_size}  # many contexts: all that is held was asked for
+        load = Load(sorted(batches), contexts)
         return tuple(
             served_curve(
                 self.deployment, drafter, load, self.room, max_draft_len=self.max_draft_len
@@ -231,8 +224,17 @@ class Prediction(Charted):
     @property
     def devices(self) -> int:
         """Devices of all workers, or of the one server."""
-        return (
-            self.setup.placement.devices if self.split is None else self.split.devices(self.setup)
+        alone = self.setup.placement.devices
+        return alone if self.split is None else self.split.devices(self.setup)
+
+    def bands_line(self, batch_size: Sequence[float]) -> str:
+        """Return the bands of TPOT, TTFT and throughput at these loads, or why there are none."""
+        return served_bands_line(
+            evidence_engine(self.deployment),
+            batch_size,
+            requests=self.load.workload is not None,
+            played=bool(self.played),
+            can_play=not self.played and self.split is None,
         )
 
     @property
@@ -266,33 +268,20 @@ class Prediction(Charted):
         for whole in self.end_to_end[:1]:
             waits = {"wait_s": whole.wait_s, "request_latency_s": whole.latency_s}
             load |= {**waits, "steady": not self.played}
-        room, drafters = (
-            {},
-            [
-                fields_of(curve, "drafter", "cost_from", "acceptance_from", "measured_draft_len")
-                for curve in self.curves
-            ],
-        )
+        known = ("drafter", "cost_from", "acceptance_from", "measured_draft_len")
+        drafters, room = [fields_of(curve, *known) for curve in self.curves], None
         for drafter, limit in zip(drafters, self.limits, strict=False):
-            largest = limit.largest.astype(int)
-            room = {
-                "queues": self.queues,
-                "largest_batch": largest[:, 0].tolist(),
-                "bound_by": limit.bound_by[:, 0].tolist(),
-            }
-            drafter |= {
-                "server": limit.drafting.server.to_dict(),
-                "largest_batch": largest.tolist(),
-                "bound_by": limit.bound_by.tolist(),
-            }
+            held = {"largest_batch": limit.largest.astype(int), "bound_by": limit.bound_by}
+            drafter["server"] = limit.drafting.server.to_dict()
+            drafter |= {name: values.tolist() for name, values in held.items()}
+            first = {name: values[:, 0].tolist() for name, values in held.items()}
+            room = {"queues": self.queues} | first
         if self.split is not None:
-            from specroof.questions.splits import split_json  # noqa: PLC0415 - asked for seldom
-
             case["split"] = split_json(self.setup, self.split)
         kinds = [drafter.kind for drafter in self.drafters]
         return case | {
             "load": case["load"] | load,
-            "room": room or None,
+            "room": room,
             "drafters": drafters,
             "reach": nearness(self.deployment, kinds, contexts, batches),
         }
@@ -302,20 +291,14 @@ class Prediction(Charted):
         """The best drafter of each context and load, and the batches that no draft pays at."""
         names = ("context_len", *LOAD_KEYS, "requests", "drafter", "draft_len", "decision")
         each = len(self.rows) // len(self.outcomes)
-        best = [max(self.rows[place::each], key=_gain) for place in range(each)]
-        return {
-            "loads": [
-                {name: value for name, value in row.items() if name in names}
-                for row in records_of(best)
-            ],
-            "does_not_pay": [
-                {"drafter": curve.drafter, "context_len": context, "batch_size": runs}
-                for curve in self.survey
-                for context, runs in zip(
-                    curve.context_len.tolist(), losing_runs(curve), strict=True
-                )
-            ],
-        }
+        best = records_of([max(self.rows[place::each], key=_gain) for place in range(each)])
+        lost = [
+            {"drafter": curve.drafter, "context_len": context, "batch_size": runs}
+            for curve in self.survey
+            for context, runs in zip(curve.context_len.tolist(), losing_runs(curve), strict=True)
+        ]
+        loads = [{name: one for name, one in row.items() if name in names} for row in best]
+        return {"loads": loads, "does_not_pay": lost}
 
     @property
     def grid(self) -> dict[str, Any]:
@@ -324,11 +307,9 @@ class Prediction(Charted):
         curve, shape = self.curves[0], self.curves[0].round_s.shape
         loads = load_columns(self.asked_load, curve.batch_size)
         load = [*loads][-1]
-        ticks = {
-            "context_len": curve.context_len,
-            load: loads[load],
-            "draft_len": curve.draft_len,
-        }
+        ticks = (
+            fields_of(curve, "context_len") | {load: loads[load]} | fields_of(curve, "draft_len")
+        )
         grids = [point_arrays(one, self.money) for one in self.outcomes]
         return {
             "dims": ["drafter", *ticks],
@@ -355,11 +336,11 @@ class Prediction(Charted):
     @property
     def messages(self) -> dict[str, list[str]]:
         """Notes, those on prices last, and warnings as ``--json`` prints them."""
-        hardware = self.setup.hardware
-        notes = [*self.notes, *price_notes(hardware, usd_per_hour(hardware, self.price_per_hour))]
-        if self.split is not None and self.split.prefill.hardware != hardware:
-            other = self.split.prefill.hardware
-            notes += price_notes(other, usd_per_hour(other, self.price_per_hour))
+        chips, notes = [self.setup.hardware], [*self.notes]
+        if self.split is not None and self.split.prefill.hardware != chips[0]:
+            chips.append(self.split.prefill.hardware)
+        for chip in chips:
+            notes += price_notes(chip, usd_per_hour(chip, self.price_per_hour))
         return {"notes": notes, "warnings": list(self.warnings)}
 
     @property
@@ -379,8 +360,8 @@ class Prediction(Charted):
         refuse_many_predictions(self, 1, "")
         return tuple(
             LoadRow(model=self.model.name, hardware=self.setup.hardware.name, **fields)
-            for one in self.outcomes
-            for fields in load_fields(one, self.load, self.money)
+            for one, arrays in zip(self.outcomes, self.load_arrays, strict=True)
+            for fields in listed_fields(one, *arrays)
         )
 
     @property
@@ -390,7 +371,7 @@ class Prediction(Charted):
         each = len(rows) // len(self.outcomes)
         hidden = {"context_len"} if self.end_to_end else set()
         if self.played:  # the table of what clients see has loads without drafts, too
-            hidden |= {"plain_tpot_s", "plain_ttft_s", "plain_tokens_per_s"}
+            hidden |= {one.name for one in (q.PLAIN_TPOT, q.PLAIN_TTFT, q.PLAIN_TOKENS_PER_S)}
         if all(row.near_best is None or len({*row.near_best}) == 1 for row in rows):
             hidden.add("near_best")
         if all(row.running == row.batch_size for row in rows):
@@ -449,7 +430,7 @@ def predicted(
     case, drafters
         What is served, where, for whom, and what is compared.
     max_draft_len
-        The longest draft; 16 if None.
+        The longest draft; if None, 16 or the longest of `draft_lens`.
     draft_lens
         Lengths that are played whether they may be best or not.
 
@@ -458,6 +439,8 @@ def predicted(
     SpecroofError
         As `specroof.outcomes.outcomes.outcomes` does, and for more points than memory holds.
     """
+    if max_draft_len is None and max(draft_lens, default=0) > DEFAULT_MAX_DRAFT_LEN:
+        max_draft_len = max(draft_lens)
     longest, capped = shared_max_draft_len(drafters, max_draft_len)
     return predicted_to(longest, case, drafters, notes=capped, draft_lens=draft_lens)
 
@@ -505,21 +488,18 @@ def predicted_to(
     curves, rooms = [each.decoding for each in served], [each.room for each in served if each.room]
     beyond = "the rest wait" if case.room == "queue" else "larger batches have no room"
     workers = 1 if split is None else split.decode_workers
-    warnings = dict.fromkeys(
-        warning
-        for curve, held in zip(curves, rooms, strict=False)
-        for warning in held.warnings(replace(curve, batch_size=curve.batch_size / workers), beyond)
-    )
-    # Plain, the server assumes the same, less the drafter.
-    assumed = (note for held in rooms for note in held.drafting.notes)
-    longer = (note for each in served for note in each.curve.measuring_notes)
-    of_curves = (note for curve in curves for note in curve.notes)
+    warnings = [*beyond_warnings(played)]
+    for curve, held in zip(curves, rooms, strict=False):
+        warnings += held.warnings(replace(curve, batch_size=curve.batch_size / workers), beyond)
+    said = [note for each in served for note in raised_notes(each, load.batch_size)]
+    said += served[0].state_notes
+    said += [note for curve in curves for note in curve.notes]
+    said += [note for each in served for note in each.curve.measuring_notes]
+    said += notes
     if split is not None and deployment.setup.engine.bands:
-        notes = (
-            *notes,
-            "bands of speedups are wider by what drafted loads of such workers were off",
-        )
-    raised = [note for each in served for note in raised_notes(each, load.batch_size)]
+        said.append("bands of speedups are wider by what drafted loads of such workers were off")
+    # Plain, the server assumes the same, less the drafter.
+    said += [note for held in rooms for note in held.drafting.notes]
     if played:
         load = replace(load.steady, batch_size=curves[0].batch_size.tolist())
     return Prediction(
@@ -529,10 +509,8 @@ def predicted_to(
         load=load,
         max_draft_len=max_draft_len,
         outcomes=tuple(served),
-        notes=tuple(
-            dict.fromkeys([*raised, *served[0].state_notes, *of_curves, *longer, *notes, *assumed])
-        ),
-        warnings=tuple(dict.fromkeys([*beyond_warnings(played), *warnings])),
+        notes=tuple(dict.fromkeys(said)),
+        warnings=tuple(dict.fromkeys(warnings)),
         room=case.room,
         split=split,
         question="predict",
@@ -606,9 +584,6 @@ def predict(request: PredictRequest) -> Prediction:
     """Predict the speedup of speculative decoding and the best draft length."""
     load = asked_load(request, 1.0)
     lengths = lengths_of(request.draft_len)
-    most = request.max_draft_len
-    if most is None and lengths and lengths[-1] > DEFAULT_MAX_DRAFT_LEN:
-        most = lengths[-1]
     for name in () if request.is_played else ("ttft_s", "tpot_s"):
         if getattr(request, name) is not None:
             refuse(name, getattr(request, name), "with requests that are played through")
@@ -618,7 +593,7 @@ def predict(request: PredictRequest) -> Prediction:
     ]
     case = asked_case(request, load, (*targets,))
     drafters, deployment = drafters_of(request.drafters), case.deployment
-    found = predicted(case, drafters, max_draft_len=most, draft_lens=lengths)
+    found = predicted(case, drafters, max_draft_len=request.max_draft_len, draft_lens=lengths)
     warnings = (*found.warnings, *absent_layers(deployment.model, drafters))
     usd_per_hour(deployment.setup.hardware, request.price_per_hour)  # refuses what none can be
     given = request.price_per_hour
@@ -691,10 +666,9 @@ def refuse_many_predictions(first: Prediction, chips: int, form: str) -> None:
 #: Columns of the table for people.
 _SHOWN: Final = (
     *("context_len", "rate", "concurrency", "batch_size", "draft_len", "speedup", "speedup_band"),
-    *("decision", "near_best", "tokens_per_round", "tpot_s", "ttft_s", "tokens_per_s"),
-    *("requests_per_s",),
-    *("usd_per_million_tokens", "joules_per_million_tokens", "running", "plain_tpot_s"),
-    *("plain_ttft_s", "plain_tokens_per_s", "plain_usd_per_million_tokens"),
+    *("decision", "near_best", "tokens_per_round", "tpot_s", "ttft_s", q.TOKENS_PER_S.name),
+    *("requests_per_s", q.PRICE.name, q.ENERGY.name, "running", "plain_tpot_s", "plain_ttft_s"),
+    *(q.PLAIN_TOKENS_PER_S.name, q.PLAIN_PRICE.name),
 )
 #: What it has besides where drafts are off.
 _TRIED: Final = ("tried_draft_len", "tried_speedup", "tried_speedup_band")
@@ -709,8 +683,6 @@ def prediction_text(prediction: Prediction) -> str:
     elif lengths:
         tables.append(lengths_table(prediction.headline_curves, lengths))
     if prediction.split is not None:
-        from specroof.questions.splits import split_text  # noqa: PLC0415 - asked for seldom
-
         best = [
             (drafter, i, int(whole.curve.best_draft_len[0, i]))
             for drafter, whole in enumerate(prediction.end_to_end)
@@ -725,13 +697,7 @@ def prediction_text(prediction: Prediction) -> str:
         prefill_line(prediction.end_to_end[0]) if prediction.end_to_end else "",
         pays_lines(prediction.survey),
         note_lines(prediction.warnings),
-        served_bands_line(
-            evidence_engine(prediction.deployment),
-            prediction.load.batch_size,
-            requests=prediction.load.workload is not None,
-            played=bool(prediction.played),
-            can_play=not prediction.played and prediction.split is None,
-        ),
+        prediction.bands_line(prediction.load.batch_size),
         source_lines(prediction.curves),
         note_lines(prediction.messages["notes"]),
     ]
@@ -751,24 +717,22 @@ def _decision_lines(prediction: Prediction) -> Iterator[str]:
         return
     for one, chosen in zip(prediction.outcomes, prediction.decisions, strict=True):
         name = in_line(one.decoding.drafter)
-        if len(chosen) == 1:
-            ((choice, decision),) = chosen
-            drafts = choice.draft_len or choice.tried
-            if choice.reason:
-                yield f"decision: {decision}; {name}: {unsustained_words(one, drafts)}"
-                continue
-            gain = f"{choice.speedup:.2f}x" if drafts else "no drafts have room"
-            if drafts and choice.low < choice.high:
-                gain += f" (likely {choice.low:.2f} to {choice.high:.2f}x)"
-            yield f"decision: {decision}; {name}: {gain} with {format_drafts(drafts)}"
+        if len(chosen) > 1:
+            told = list[str]()
+            for decision, group in groupby(
+                zip(chosen, loads, strict=True), lambda pair: pair[0][1]
+            ):
+                at = [load for _, load in group]
+                told.append(f"{decision} at {' to '.join(dict.fromkeys((at[0], at[-1])))}")
+            yield f"decision: {', '.join(told)}; {name}"
             continue
-        parts = []
-        for decision, group in groupby(
-            zip(loads, chosen, strict=True), key=lambda pair: pair[1][1]
-        ):
-            at = [load for load, _ in group]
-            parts.append(f"{decision} at {at[0] if len(at) == 1 else f'{at[0]} to {at[-1]}'}")
-        yield f"decision: {', '.join(parts)}; {name}"
+        ((choice, decision),) = chosen
+        drafts = choice.draft_len or choice.tried
+        gain = f"{choice.speedup:.2f}x" if drafts else "no drafts have room"
+        if drafts and choice.low < choice.high:
+            gain += f" (likely {choice.low:.2f} to {choice.high:.2f}x)"
+        said = f"{gain} with {format_drafts(drafts)}"
+        yield f"decision: {decision}; {name}: {unsustained_words(one, drafts) if choice.reason else said}"
 
 
 # --- The charts -----------------------------------------------------------------------------------

@@ -26,6 +26,18 @@ _MOST_DEVICES: Final = 1024
 _STEPS: Final = 8
 
 
+def dividing_setups(
+    profile: HardwareProfile, most: int, setup_of: SetupOf, is_prefill: bool = False
+) -> Iterator[Setup]:
+    """Yield where a server or a worker runs: on 1, 2, 4 … devices, if they divide the model."""
+    for power in range(most.bit_length()):
+        try:
+            setup = setup_of(profile, 2**power, is_prefill)
+        except OptionError:  # it does not divide
+            continue
+        yield setup
+
+
 def candidate_splits(
     devices: int,
     link: float | None,
@@ -55,17 +67,16 @@ def candidate_splits(
     if whole_within("devices", devices, "devices") > _MOST_DEVICES:
         refuse("devices", devices, f"up to {_MOST_DEVICES} to split")
     joined = 1 if profile.interconnect is None else profile.interconnect.max_devices
-    workers: dict[bool, list[Setup]] = {True: [], False: []}
-    for is_prefill, found in workers.items():
-        for power in range(min(joined, devices).bit_length()):
-            try:
-                setup = setup_of(profile, 2**power, is_prefill)
-            except OptionError:  # it does not divide
-                continue
-            if fits(setup, is_prefill):
-                found.append(replace(setup, decodes_only=not is_prefill))
-    for prefill in workers[True]:
-        for decode in workers[False]:
+    prefills, decodes = (
+        [
+            replace(setup, decodes_only=not is_prefill)
+            for setup in dividing_setups(profile, min(joined, devices), setup_of, is_prefill)
+            if fits(setup, is_prefill)
+        ]
+        for is_prefill in (True, False)
+    )
+    for prefill in prefills:
+        for decode in decodes:
             each, count = prefill.placement.devices, 1
             while left := max(devices - count * each, 0) // decode.placement.devices:
                 yield decode, Split(prefill, count, left, link)

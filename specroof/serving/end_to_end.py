@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from specroof import quantities as q
 from specroof.arrays import Array
 from specroof.serving.capacity import PrefillRules
 from specroof.serving.workload import Workload
@@ -129,9 +130,9 @@ class EndToEnd:
         """
         ends = self.curve.figure_ends
         return {
-            "tokens_per_s": ends("tokens_per_s", self.tokens_per_s, per_speedup=1),
-            "ttft": ends("ttft_s", self.ttft_s, per_speedup=0),
-            "tpot": ends("tpot_s", self.tpot_s, per_speedup=-1),
+            q.TOKENS_PER_S.name: ends(q.TOKENS_PER_S.name, self.tokens_per_s, per_speedup=1),
+            q.TTFT.name: ends(q.TTFT.name, self.ttft_s, per_speedup=0),
+            q.TPOT.name: ends(q.TPOT.name, self.tpot_s, per_speedup=-1),
         }
 
     @property

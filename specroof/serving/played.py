@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from specroof import quantities as q
 from specroof.arrays import Array, BoolArray, IntArray, whole_within
 from specroof.drafters import Drafter
 from specroof.errors import refuse
@@ -53,7 +54,7 @@ _SGLANG_MOST: Final = 4096.0
 _PERCENTILES: Final = (50, 90, 99)
 #: Times of requests, and figures of a whole run: properties of `Played`.
 TIMES: Final = ("ttft_s", "tpot_s", "latency_s", "queue_s")
-_WHOLE: Final = ("tokens_per_s", "requests_per_s", "duration_s", "mean_running")
+_WHOLE: Final = (q.TOKENS_PER_S.name, q.REQUEST_RATE.name, "duration_s", "mean_running")
 #: Parts of a run in which the requests that run are told.
 PARTS: Final = 100
 #: What one play comes to.
@@ -857,7 +858,7 @@ class PlayedLoads:
         it cannot keep up without drafts, as latency then grows with the length of the load.
         """
         if self.sums_work:
-            rate = self.figures["tokens_per_s"]
+            rate = self.figures[q.TOKENS_PER_S.name]
             return np.asarray(rate / rate[:, :1])
         gains = self._sooner.copy()
         gains[self.unsustained, 1:] = np.nan

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 import numpy as np
 
+from specroof import quantities as q
 from specroof.acceptance import ContextAcceptance, accepted_at
 from specroof.arrays import Array, IntArray
 from specroof.drafters import Drafter, TokensPerRound
@@ -83,13 +84,11 @@ class ServedCurve:
     def figure_ends(self) -> dict[str, tuple[Array, Array] | None]:
         """The ends of the bands of throughput, TPOT and TTFT by name; None without a band."""
         if self.end_to_end is not None:
-            of_requests = self.end_to_end.figure_ends
-            names = {"tokens_per_s": "tokens_per_s", "tpot_s": "tpot", "ttft_s": "ttft"}
-            return {name: of_requests[short] for name, short in names.items()}
+            return self.end_to_end.figure_ends
         ends = self.decoding.figure_ends
         return {
-            "tokens_per_s": self.decoding.rate_ends,
-            "tpot_s": ends("tpot_s", self.tpot_s, per_speedup=-1),
+            q.TOKENS_PER_S.name: self.decoding.rate_ends,
+            q.TPOT.name: ends(q.TPOT.name, self.tpot_s, per_speedup=-1),
         }
 
 
