@@ -573,11 +573,12 @@ def test_a_target_is_met_only_if_its_band_says_so(
     both, quick_s = ("ttft_s", "tpot_s"), np.array([[0.1]])
     for name, other in (both, both[::-1]):
         waits_s = {name: np.array([[mean]]), other: quick_s}
-        requests: Any = SimpleNamespace(**waits_s, figure_ends={name: band, other: None})
+        requests = SimpleNamespace(**waits_s)
+        one: Any = SimpleNamespace(end_to_end=requests, figure_ends={name: band, other: None})
         if p99 is not None:
             requests.figures = {f"p99_{name}": np.array([[p99]]), f"p99_{other}": quick_s}
-        assert Targets(**{f"{name[:4]}_ms": 1000.0}).outcomes(requests) == [outcome]
-        assert Targets().outcomes(requests) == ["no" if math.isnan(mean) else "yes"]
+        assert Targets(**{f"{name[:4]}_ms": 1000.0}).outcomes(one) == [outcome]
+        assert Targets().outcomes(one) == ["no" if math.isnan(mean) else "yes"]
 
 
 def test_of_clients_that_are_played_p99_meets_a_target_or_does_not() -> None:

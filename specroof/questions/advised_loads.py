@@ -78,14 +78,15 @@ class Targets:
         most_ttft_s, most_tpot_s = self.seconds
         return (np.asarray(ttft_s) <= most_ttft_s) & (np.asarray(tpot_s) <= most_tpot_s)
 
-    def outcomes(self, requests: EndToEnd) -> npt.NDArray[np.str_]:
+    def outcomes(self, one: Outcomes) -> npt.NDArray[np.str_]:
         """Return whether requests meet them, as far as bands say; axes (load, draft_len).
 
         Of p99 where it is known, which has the band of the mean.
         """
         ends: list[list[Array]] = [[], []]
+        requests = one.end_to_end
         for name in (q.TTFT.name, q.TPOT.name):
-            mean_s, band = getattr(requests, name)[0], requests.figure_ends[name]
+            mean_s, band = getattr(requests, name)[0], one.figure_ends[name]
             seen = getattr(requests, "figures", None)  # of those that are played through
             waits_s = mean_s if seen is None else seen[f"p99_{name}"][0]
             for end, known in enumerate(ends):
@@ -465,7 +466,7 @@ class Grid:
     @cached_property
     def outcomes(self) -> npt.NDArray[np.str_]:
         """Whether targets are met, as far as bands say."""
-        return self.wanted.targets.outcomes(self.requests)
+        return self.wanted.targets.outcomes(self.outcome)
 
     @cached_property
     def plain(self) -> Sequence[Plain]:
