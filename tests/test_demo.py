@@ -50,8 +50,7 @@ def test_a_printed_chart_is_the_picture_that_the_demo_draws(drawn: Demo, tmp_pat
 
 
 def test_the_readme_begins_its_installation_with_the_two_commands() -> None:
-    install = README.partition("## Install\n")[2].partition("\n## ")[0]
-    block = install.partition("```sh\n")[2].partition("```")[0]
+    block = README.partition("```sh\n")[2].partition("```")[0]
     assert [line.partition("#")[0].strip() for line in block.splitlines()] == [
         "make demo",
         "make test",

@@ -187,6 +187,7 @@ def callers_of(formula: str) -> set[str]:
         (
             "best_index",
             {
+                "outcomes/replays.py:_best",
                 "policies/adaptive.py:best_fixed",
                 "policies/decision.py:best_change",
                 "policies/decision.py:decide",

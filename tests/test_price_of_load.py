@@ -25,8 +25,10 @@ def test_a_played_load_costs_its_device_hours_everywhere(how: dict[str, Any]) ->
     paid = usd(played.figures["duration_s"][0])
     told = found.grid["quantities"]
     assert told["usd_per_million_tokens"][0][0][0] == pytest.approx(paid)
-    # Nobody measured the throughput of requests that come by themselves, nor their price.
-    assert ("usd_per_million_tokens_low" in told) == ("rate" not in how)
+    low, high = (told[f"usd_per_million_tokens_{end}"][0][0][0] for end in ("low", "high"))
+    assert low[0] < paid[0] < high[0]
+    # Requests that come by themselves make as many tokens: all but these of the last answers.
+    assert (high[0] / low[0] < 1.1) == ("rate" in how)
     rows = found.to_frame("points")
     assert rows.usd_per_million_tokens.to_numpy() == pytest.approx(paid)
     best = paid[int(played.best_draft_len[0])]

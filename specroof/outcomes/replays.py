@@ -7,16 +7,24 @@ from typing import Final
 
 import numpy as np
 
+from specroof import quantities as q
 from specroof.arrays import Array
 from specroof.hardware import served_width
 from specroof.serving.played import PlayedLoads, PlayedServer
 from specroof.serving.workload import Requests
 from specroof.speedup.result import SpeedupCurve, best_index, within_measured
 
-#: Figures of a play; what has bands; and whose widths of `specroof.hardware.SERVED_FIGURES` count.
+#: Figures of a play, and what has bands.
 _PLAYED: Final = ("tokens_per_s", "mean_tpot_s", "mean_ttft_s", "mean_latency_s")
 _BANDED: Final = ("speedup", "tokens_per_s", "tpot_s", "ttft_s")
-_WIDTHS: Final = ("tpot_s", "tokens_per_s", "played_ttft_s")
+
+
+def waits_band(curve: SpeedupCurve) -> str:
+    """Return which of `specroof.hardware.SERVED_FIGURES` has the band of a played load's TTFT.
+
+    Of an engine without one for loads that are played through, that of the steady state.
+    """
+    return "played_ttft_s" if "played_ttft_s" in curve.served_bands else q.TTFT.name
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -92,16 +100,15 @@ class Replays:
     def _sides_at(self, number: int, requests: Requests, drafts: int) -> Array:
         """Return the logarithms of both sides of bands at a load, axes (`_BANDED`, side)."""
         curve, at = self.curve, (0, self.places[number])
-        sums_work = self.played.sums_work
-        prices = [*self.servers[number].prices]
+        sums_work, server = self.played.sums_work, self.servers[number]
 
         @cache
         def logs(drafts: int, passes: float, rounds: float = 1.0) -> Array:
-            if not np.isfinite(passes * rounds):
+            if not (np.isfinite(passes * rounds) and server.runs(drafts)):
                 return np.full(len(_PLAYED), np.nan)
-            scaled = prices.copy()
-            scaled[drafts] = prices[drafts].times(passes, rounds)
-            seen = replace(self.servers[number], prices=scaled).play(requests, drafts).figures()
+            prices = [*server.prices]
+            prices[drafts] = prices[drafts].times(passes, rounds)
+            seen = replace(server, prices=prices).play(requests, drafts).figures()
             return np.log([seen.get(name, np.nan) for name in _PLAYED])
 
         def figures(passes: float = 1.0, rounds: float = 1.0) -> Array:
@@ -117,7 +124,10 @@ class Replays:
         load = curve.batch_size[at[1]], curve.context_len[0]
         of_passes, of_rate, of_waits = (
             np.nan if width is None else float(width)
-            for width in (served_width(curve.served_bands, name, *load) for name in _WIDTHS)
+            for width in (
+                served_width(curve.served_bands, name, *load)
+                for name in (q.TPOT.name, q.TOKENS_PER_S.name, waits_band(curve))
+            )
         )
         passes = sides((np.exp(of_passes), 1.0), (np.exp(-of_passes), 1.0))
         # Of requests that come by themselves, throughput is theirs.
@@ -130,7 +140,7 @@ class Replays:
         else:
             # Without a speedup at the load, by the band of the one of the full server.
             gain, low, high = (
-                self.servers[number].stable_gain[:, drafts]
+                server.stable_gain[:, drafts]
                 if self.played.unsustained[number]
                 else [end[at][drafts] for end in (curve.speedup, *curve.ends_as_priced)]
             )

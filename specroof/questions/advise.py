@@ -59,6 +59,7 @@ from specroof.questions.curve_tables import (
 )
 from specroof.questions.objects import (
     RUNS,
+    SERVERS,
     HardwareLike,
     Values,
     as_list,
@@ -123,7 +124,6 @@ from specroof.serving.launch import (
     SERVED_KINDS,
     Launch,
     Speculation,
-    follows_load,
     launch,
     server_command,
     worker_launches,
@@ -312,7 +312,6 @@ def _wanted(request: AdviseRequest) -> Wanted:
         frameworks=frameworks,
         draft_lens=draft_lens,
         traffic=traffic,
-        fixed={one.name for one in drafters if _is_fixed(one, request, frameworks)},
     )
 
 
@@ -785,6 +784,7 @@ class Advice(Charted):
 @question(AdviseRequest)
 def advise(request: AdviseRequest) -> Advice:
     """Say whether speculative decoding pays, with which drafter and which server flags."""
+    expect("framework", request.framework, str | None, ", ".join(SERVERS))
     request = replace(request, framework=engine_name(request.framework))
     wanted = _without_refused(request, _wanted(request))
     chips, unfit = list[ChipAdvice](), list[str]()
@@ -942,16 +942,6 @@ def _policies(request: AdviseRequest, wanted: Wanted, chip: ChipAdvice) -> "Adap
             "max_draft_len": wanted.draft_lens and wanted.draft_lens[-1],
         }
     )
-
-
-def _is_fixed(drafter: Drafter, request: AdviseRequest, frameworks: Sequence[str]) -> bool:
-    """Tell whether a server that flags are written for keeps one draft length at any load."""
-    shape: dict[str, Any] = {
-        "is_tree": ",tree=" in drafter.name,
-        "data_parallel": request.attention_data_parallel,
-        "pipeline_parallel": request.pipeline_parallel,
-    }
-    return not all(follows_load(drafter.kind, framework, **shape) for framework in frameworks)
 
 
 def _raised(prediction: Prediction, plan: LoadPlan) -> dict[str, tuple[int, int]]:

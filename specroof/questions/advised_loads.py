@@ -1,7 +1,7 @@
 """The loads of advice: traffic, targets, and the best drafts at each load of a chip."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any, Final, Literal, TypeAlias, cast
@@ -28,6 +28,7 @@ from specroof.policies.decision import (
 from specroof.policies.schedule import Day, Traffic, advised_day, best_schedule, drafts_at
 from specroof.questions.predict import Prediction
 from specroof.serving.end_to_end import EndToEnd
+from specroof.serving.launch import follows_load
 from specroof.serving.played import PlayedLoads
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.price import Money
@@ -387,8 +388,6 @@ class Wanted:
         The day that schedules are made for; without it, every load of the question counts the same.
     frameworks
         Servers whose flags are written.
-    fixed
-        Drafters whose length one of these cannot change with the load, by name.
     refused
         Drafters that the requested server does not run, and why.
     """
@@ -402,7 +401,6 @@ class Wanted:
     frameworks: Sequence[str]
     draft_lens: Sequence[int] | None = None
     traffic: Traffic | None = None
-    fixed: Set[str] = frozenset()
     refused: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -454,6 +452,17 @@ class Grid:
     def requests(self) -> EndToEnd:
         """What requests see of it."""
         return self.prediction.end_to_end[self.drafter]
+
+    @property
+    def follows_load(self) -> bool:
+        """Whether every server that flags are written for can change its length with the load."""
+        drafter, placement = self.prediction.drafters[self.drafter], self.prediction.setup.placement
+        shape: dict[str, Any] = {
+            "is_tree": ",tree=" in drafter.name,
+            "data_parallel": placement.attention_data_parallel,
+            "pipeline_parallel": placement.pipeline_parallel,
+        }
+        return all(follows_load(drafter.kind, name, **shape) for name in self.wanted.frameworks)
 
     @cached_property
     def allowed(self) -> BoolArray:
@@ -712,7 +721,7 @@ def _course(grid: Grid, batches: Sequence[float], asked: Sequence[int]) -> Cours
 
     found = course(np.ones(values.shape[1], dtype=bool))
     lengths = {k for _, _, k in found.schedule if k}
-    is_fixed = grid.requests.curve.drafter in grid.wanted.fixed
+    is_fixed = not grid.follows_load
     if lengths and not is_fixed:
         most = grid.largest[max(lengths)]
         room = min(_SAME_ROOM * grid.largest[min(lengths)], batches[asked[-1]])
