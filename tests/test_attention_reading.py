@@ -36,7 +36,8 @@ from specroof.latency import (
     model_work,
     pass_time,
 )
-from specroof.latency.model import UNSPLIT
+from specroof.latency.model import stacked
+from specroof.latency.pass_seconds import UNSPLIT
 from specroof.serving.capacity import in_server
 
 LLAMA = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)
@@ -391,5 +392,20 @@ def test_collectives_are_counted_once_where_a_grid_runs_two_kernels() -> None:
     grids = ForwardPass(1, POSITIONS, 1000), ForwardPass(1, 4, 1000), ForwardPass(1, 1, 1000)
     work = [model_work(model_of(LLAMA), setup, grid) for grid in grids]
     assert [len(one.exchanges) for one in work] == [1, 1, 1]
-    kinds = [[op.op.kind for op in one.ops[:-1]] for one in work]
-    assert kinds == [[UNSPLIT, "attention"], [UNSPLIT], ["attention"]]
+    kinds = [[(op.op.kind, op.unsplit is not None) for op in one.ops[:-1]] for one in work]
+    assert kinds == [[("attention", True)], [(UNSPLIT, False)], [("attention", False)]]
+
+
+def test_a_grid_that_runs_two_kernels_takes_as_long_as_its_points() -> None:
+    reached = {"kind_compute_frac": {UNSPLIT: 0.5}, "kind_memory_frac": {UNSPLIT: 0.3}}
+    engine = EngineProfile(name="vllm", overlap_norm=2, memory_frac=0.8, **reached)
+    setup = Setup(chip_of(64), engine, Placement(1), Options())
+    work = model_work(model_of(LLAMA), setup, ForwardPass(1, POSITIONS, 1000))
+    each = [
+        float(
+            pass_time(model_work(model_of(LLAMA), setup, ForwardPass(1, n, 1000)), engine).total_s
+        )
+        for n in POSITIONS
+    ]
+    assert pass_time(work, engine).total_s == pytest.approx(each, rel=1e-12)
+    assert pass_time(stacked([work], [len(each)]), engine).total_s == pytest.approx(each, rel=1e-12)

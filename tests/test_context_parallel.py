@@ -68,7 +68,8 @@ def work_of(core: Core, setup: Setup, forward: ForwardPass) -> PassWork:
 
 
 def read_bytes(work: PassWork, kind: str) -> float:
-    return float(sum(op.moved_bytes for op in work.ops if op.op.kind == kind))
+    """Return the bytes that would take as long at the bandwidth of `CHIP`."""
+    return float(sum(op.memory_s for op in work.ops if op.op.kind == kind))
 
 
 def exchanged_s(core: Core, setup: Setup, forward: ForwardPass) -> float:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from specroof.architecture import WEIGHT_FORMATS, Architecture, CompressedAttention, Experts
 from specroof.architecture.base import STAND_IN_MIXES
 from specroof.architecture.experts import fullest_device
-from specroof.arrays import Array, IntArray
+from specroof.arrays import Array, BoolArray, IntArray
 from specroof.cost import (
     BlockExchange,
     ForwardPass,
@@ -30,6 +30,7 @@ from specroof.errors import Note
 from specroof.hardware import GENERIC, LOCAL_FRAMEWORKS, CapturedGraphs, Placement, RowKernel
 from specroof.latency.attention_reading import attention_reading
 from specroof.latency.pass_seconds import (
+    UNSPLIT,
     Exchange,
     OpWork,
     PassLatency,
@@ -48,8 +49,6 @@ from specroof.units import BOUNDS, dtype_bytes, format_binary_bytes, format_seco
 #: 0.5.23 sends outputs with their sums to the devices of their heads (``arg_groups/overrides.py``,
 #: ``_dcp_comm_backend_default``).
 _MERGES: Final = {"vllm": 3, "sglang": 2}
-#: The kind of attention whose kernel does not split the cache of a sequence over the chip.
-UNSPLIT: Final = "unsplit_attention"
 #: Share of a CPU's peak in float32 that products of a few rows reach: 0.3 for 4 and 0.4 for 8 rows
 #: of Q8_0 on a Zen 4 core (`benchmarks/cpu_rounds.py`).
 _HOST_SHARE: Final = 0.3
@@ -124,7 +123,7 @@ def pass_work(
         ops = [*ops]
         exchanges += _context_exchanges(ops, setup, crowding)
     stand_ins: dict[str, None] = {}
-    for op in chain.from_iterable(map(_parts_by_kernel, ops)):
+    for op, unsplit in map(_by_kernel, ops):
         chip = hardware if hardware.host is None or not op.on_host else hardware.host
         dtype, flops_per_s = chip.arithmetic(op.compute_dtype, strict=setup.options.strict_dtype)
         if dtype != op.compute_dtype:
@@ -133,20 +132,19 @@ def pass_work(
         # A device attends to its part of the context for the heads of all that share it, or to
         # what it gathered, the whole context, for its own.
         spread = placement.decode_context_parallel
-        gathered: Array | float = 1.0
-        if op.context is not None:
-            gathered = np.where(op.context.gathers, spread, 1.0)
+        gathered = 1.0 if op.context is None else np.where(op.context.gathers, spread, 1.0)
         busiest = crowding if op.shard.group == "attention" else 1.0
         sequences = op.sequences
         if sequences is not None:
             sequences, busiest = np.asarray(sequences * busiest), 1.0
         fullest = op if even else _on_fullest_device(op, placement.expert_parallel)
         flops = fullest.flops
-        moved = (
-            fullest.weight_bytes / weight_ways
-            + busiest * op.cache_bytes / (cache_ways / gathered)
-            + busiest * op.activation_bytes / compute_ways
+        # Caches and their arithmetic have all axes of a grid: each factor meets them once.
+        moved = op.cache_bytes * (busiest * gathered / cache_ways) + (
+            fullest.weight_bytes / weight_ways + op.activation_bytes * (busiest / compute_ways)
         )
+        flop_s = busiest * op.count / (compute_ways * flops_per_s)
+        byte_s: Array | float = op.count / chip.peak.memory_bytes_per_s
         if op.blocks is not None and hardware.peak.multiprocessors is not None:
             # Multiprocessors without a thread block are idle, and with them their share of
             # arithmetic and of bandwidth.
@@ -156,7 +154,7 @@ def pass_work(
                 sequences=busiest * np.asarray(shape.batch_size, dtype=np.float64) / groups,
                 multiprocessors=hardware.peak.multiprocessors,
             )
-            flops, moved = np.asarray(flops / occupied), np.asarray(moved / reading)
+            flop_s, byte_s = flop_s / occupied, byte_s / reading
         if setup.engine.row_kernels and fullest.rows is not None and not op.on_host:
             vector_flops_per_s = hardware.peak.flops_per_s.get("fp32", flops_per_s)
             more_flops, more_bytes = row_kernel_factors(
@@ -174,9 +172,10 @@ def pass_work(
                 flops=flops,
                 moved_bytes=moved,
                 settled=settled,
-                flop_s=busiest * op.count / (compute_ways * flops_per_s),
-                byte_s=op.count / chip.peak.memory_bytes_per_s,
+                flop_s=flop_s,
+                byte_s=byte_s,
                 sequences=sequences,
+                unsplit=unsplit,
             )
         )
         if op.collective is not None and placement.tensor_parallel > 1:
@@ -361,30 +360,14 @@ def _on_fullest_device(op: OpCost, n_devices: int) -> OpCost:
     )
 
 
-def _parts_by_kernel(op: OpCost) -> list[OpCost]:
-    """Return attention by the kernels that run it: with a cache that is split, and without.
-
-    A thread block that has a sequence's cache to itself multiplies full tiles: it reaches what
-    dense matmuls do, not what attention of a few rows does.
-    """
+def _by_kernel(op: OpCost) -> tuple[OpCost, BoolArray | None]:
+    """Return an operation by its kernel, and where attention has another; None of one kernel."""
     if op.blocks is None:
-        return [op]
+        return op, None
     unsplit = np.isfinite(op.blocks)
-    whole = replace(op, kind=UNSPLIT)
     if unsplit.all():
-        return [whole]
-    if not unsplit.any():
-        return [op]
-    first, last = (
-        replace(
-            part,
-            flops=np.where(runs, part.flops, 0.0),
-            cache_bytes=np.where(runs, part.cache_bytes, 0.0),
-        )
-        for part, runs in ((whole, unsplit), (op, ~unsplit))
-    )
-    # What devices exchange behind the operation is counted once.
-    return [replace(first, collective=None), last]
+        return replace(op, kind=UNSPLIT), None
+    return op, unsplit if unsplit.any() else None
 
 
 # --- Many passes as one: operations of a kind together, whatever model and chip they are of ------
@@ -421,7 +404,7 @@ def stacked(works: Sequence[PassWork], sizes: Sequence[int]) -> PassWork:
     for work, size in zip(works, sizes, strict=True):
         where = np.arange(first, first + size)
         first += size
-        for op in work.ops:
+        for op in chain.from_iterable(map(_parts_by_kernel, work.ops)):
             key = (op.op.kind, op.compute_dtype, op.settled, op.op.rows is None)
             ops.setdefault(key, []).append((op, where))
         for exchange in work.exchanges:
@@ -435,6 +418,22 @@ def stacked(works: Sequence[PassWork], sizes: Sequence[int]) -> PassWork:
         _shapes([work.shape for work in works], sizes),
         n_passes=first,
     )
+
+
+def _parts_by_kernel(work: OpWork) -> list[OpWork]:
+    """Return attention by the kernels that run it: with a cache that is split, and without."""
+    if work.unsplit is None:
+        return [work]
+    return [
+        replace(
+            work,
+            op=replace(work.op, kind=kind),
+            flops=np.where(runs, work.flops, 0.0),
+            moved_bytes=np.where(runs, work.moved_bytes, 0.0),
+            unsplit=None,
+        )
+        for kind, runs in ((UNSPLIT, work.unsplit), (work.op.kind, ~work.unsplit))
+    ]
 
 
 def _joined(parts: Sequence[tuple[object, IntArray]]) -> Array:

@@ -2,11 +2,12 @@
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from specroof.arrays import Array, IntArray
+from specroof.arrays import Array, BoolArray, IntArray
 from specroof.cost import BlockExchange, OpCost
 from specroof.errors import ProfileError
 from specroof.hardware import (
@@ -36,7 +37,10 @@ def total(parts: Iterable[Array]) -> Array:
     """
     whole = np.zeros(())
     for part in parts:
-        whole = np.asarray(whole + part)
+        if np.broadcast_shapes(whole.shape, part.shape) == whole.shape:
+            whole += part  # an array of a grid is dearer to make than to fill
+        else:
+            whole = np.asarray(whole + part)
     return whole
 
 
@@ -453,7 +457,8 @@ def overlapped_s(compute_s: Array, memory_s: Array, norm: float | None) -> Array
     if norm is None:
         return np.maximum(compute_s, memory_s)
     if norm == 2:  # of every fitted engine; no seconds are so few that their square is nothing
-        return np.sqrt(compute_s * compute_s + memory_s * memory_s)
+        squares = np.asarray(compute_s * compute_s + memory_s * memory_s)
+        return np.sqrt(squares, out=squares)
     # The larger one is taken out first, so that no power underflows.
     larger = np.maximum(compute_s, memory_s)
     smaller = np.minimum(compute_s, memory_s)
@@ -498,6 +503,12 @@ class PassShape:
     groups: npt.ArrayLike = 1.0
 
 
+#: The kind of attention whose kernel does not split the cache of a sequence over the chip: a thread
+#: block that has the cache to itself multiplies full tiles, and reaches what dense matmuls do, not
+#: what attention of a few rows does.
+UNSPLIT: Final = "unsplit_attention"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class OpWork:
     """How long an operation keeps a device's arithmetic and its memory busy at their peaks.
@@ -516,6 +527,9 @@ class OpWork:
         Of many passes, the one that each entry belongs to; None for a single pass.
     sequences
         How often all of it is done, one sequence after another; None for once.
+    unsplit
+        Of attention in several kernels, where it runs in the one that does not split the cache of a
+        sequence over the chip; None where one kernel runs all of it.
     """
 
     op: OpCost
@@ -525,8 +539,9 @@ class OpWork:
     settled: bool = False
     passes: IntArray | None = None
     flop_s: Array | float = 1.0
-    byte_s: float = 1.0
+    byte_s: Array | float = 1.0
     sequences: Array | None = None
+    unsplit: BoolArray | None = None
 
     @property
     def compute_s(self) -> Array:
@@ -705,20 +720,15 @@ def pass_time(work: PassWork, engine: EngineProfile, granularity: str = "op") ->
     shape = work.shape
     ops = []
     for busy in work.ops:
-        op, dtype = busy.op, busy.compute_dtype
-        share = engine.kind_compute_frac.get(op.kind, engine.compute_frac.get(dtype, 1.0))
-        if busy.settled:
-            share = engine.prefill_compute_frac.get(op.kind, share)
-        reached: float | Array = share
-        if engine.expert_tile is not None and op.kind == "experts" and op.rows is not None:
-            reached = tiled_share(engine.expert_tile, op.rows, few=share)
-        if busy.settled and op.kind not in engine.prefill_compute_frac:
-            reached = engine.prefill_frac * reached
-        memory_frac = engine.kind_memory_frac.get(op.kind, engine.memory_frac)
+        reached, memory_frac = _shares(busy, busy.op.kind, engine)
+        if busy.unsplit is not None:
+            other = _shares(busy, UNSPLIT, engine)
+            reached = np.where(busy.unsplit, other[0], reached)
+            memory_frac = np.where(busy.unsplit, other[1], memory_frac)
         ops.append(
             OpLatency(
-                op=op,
-                compute_dtype=dtype,
+                op=busy.op,
+                compute_dtype=busy.compute_dtype,
                 compute_s=np.asarray(busy.flops * (busy.flop_s / reached)),
                 memory_s=np.asarray(busy.moved_bytes * (busy.byte_s / memory_frac)),
                 overlap_norm=engine.overlap_norm,
@@ -744,6 +754,19 @@ def pass_time(work: PassWork, engine: EngineProfile, granularity: str = "op") ->
         waited_s = np.maximum(launched_s - latency.total_s, 0.0)
         latency = replace(latency, overhead_s=np.asarray(latency.overhead_s + waited_s))
     return latency if work.pipeline is None else staged(latency, work.pipeline, engine)
+
+
+def _shares(busy: OpWork, kind: str, engine: EngineProfile) -> tuple[Array | float, Array | float]:
+    """Return the shares of a device's arithmetic and bandwidth that kernels of a kind reach."""
+    share = engine.kind_compute_frac.get(kind, engine.compute_frac.get(busy.compute_dtype, 1.0))
+    if busy.settled:
+        share = engine.prefill_compute_frac.get(kind, share)
+    reached: float | Array = share
+    if engine.expert_tile is not None and kind == "experts" and busy.op.rows is not None:
+        reached = tiled_share(engine.expert_tile, busy.op.rows, few=share)
+    if busy.settled and kind not in engine.prefill_compute_frac:
+        reached = engine.prefill_frac * reached
+    return reached, engine.kind_memory_frac.get(kind, engine.memory_frac)
 
 
 def staged(latency: PassLatency, pipeline: Pipeline, engine: EngineProfile) -> PassLatency:
