@@ -101,9 +101,9 @@ def test_a_study_names_targets_and_drafters_once() -> None:
 @pytest.mark.parametrize("command", ["explain", "breakeven", "worth", "adaptive", "capacity"])
 def test_json_names_the_chip_and_the_devices_apart(command: str) -> None:
     # As in predict: "hardware" is the name alone.
-    more = "--rounds 200 --batch 1" if command == "adaptive" else ""
+    few = {"adaptive": "--rounds 200 --batch 1", "worth": "--accept-length 2 --batch 1"}
     drafter = "" if command == "explain" else "--drafter eagle3,accept=.7"
-    answer = answered(f"{command} {MODEL} -H h100 --tp 2 {drafter} {more}")
+    answer = answered(f"{command} {MODEL} -H h100 --tp 2 {drafter} {few.get(command, '')}")
     answer = answer.get("case", answer)
     assert answer["hardware"] == "NVIDIA H100 SXM 80GB"
     others = ("expert", "attention_data", "decode_context", "pipeline")
