@@ -1,5 +1,6 @@
 """Rows of tests that are data: what is given, what becomes of it, and how it is refused."""
 
+import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -21,6 +22,11 @@ def table(file: str) -> Any:
 def rows(file: str, part: str) -> Any:
     """Return one part of a file of rows."""
     return table(file)[part]
+
+
+def reads(line: str, says: str) -> bool:
+    """Return whether a line reads like that, where … leaves words out."""
+    return re.fullmatch(".*".join(map(re.escape, says.split("…"))), line) is not None
 
 
 def refusal(

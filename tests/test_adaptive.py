@@ -35,6 +35,7 @@ from specroof.policies.schedule import drafts_at
 from specroof.questions.adaptive import Adaptive, _costs, adaptive_text
 from specroof.questions.request import DeploymentRequest
 from specroof.report.layout import rows_csv
+from tables import rows
 
 pytestmark = pytest.mark.slow
 
@@ -512,25 +513,7 @@ def test_the_chart_draws_every_policy(found: Adaptive) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "said"),
-    [
-        ("--drafter eagle3", "drafter 'eagle3' has no acceptance"),
-        (
-            "--drafter eagle3,accept=0.7,tree=eagle2,nodes=7,top-k=3,siblings=.2/.1",
-            "which proposes no chain",
-        ),
-        ("--batch 1.5", "--batch is 1.5; allowed: whole numbers"),
-        ("--batch 0", "--batch is 0"),
-        ("--batch 1 --concurrency 2", "batch and --concurrency are both given"),
-        ("--concurrency 2 --requests 3x", "--requests is '3x'; allowed: with the lengths"),
-        ("--confidence 1.5", "--confidence is 1.5; allowed: a number from 0 to 1"),
-        ("--rounds 0", "--rounds is 0"),
-        # Both ended in an IndexError: there is no round with a draft to adapt.
-        ("--max-draft-len 0", "--max-draft-len is 0; allowed: at least 1"),
-        ("--drafter eagle3,histogram=14", "--drafter is 'eagle3,histogram=14'; allowed:"),
-        ("--seed -1", "--seed is -1"),
-        ("--batch 100000", "allowed: at most 10000000 drafts at a batch size of 100000"),
-        ("--batch 1,8 --rounds 100000", "allowed: at most 1000000 drafts at a batch size of 1"),
-    ],
+    rows("refusals", "policies"),
 )
 def test_refusals_are_one_line(changes: str, said: str) -> None:
     words = f"{MODEL} -H {CHIP}" + ("" if "--drafter" in changes else f" --drafter {SPEC}")
@@ -562,7 +545,7 @@ def test_advice_has_the_policies_of_its_own_loads() -> None:
     for line in adaptive_text(expected).splitlines()[3:11]:
         assert line in str(advice)
     assert [*advice.figures()] == ["", "-policies"]
-    plain = advise(MODEL, CHIP, drafters=[SPEC], **load, engine="vllm")
+    plain = advise(MODEL, CHIP, drafters=[SPEC], **load, draft_len=1, engine="vllm")
     assert plain.to_dict()["choice"]["policies"] is None
     with pytest.raises(OptionError, match=r"^confidence is 0.3; allowed: with policies"):
         advise(MODEL, CHIP, drafters=[SPEC], **load, confidence=0.3)

@@ -6,12 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import specroof
-from effort import cpu_bound
+from commands import refused, run
 from specroof.arrays import array_within, number_within, real_array, whole_within
-from specroof.cli import app
 from specroof.errors import OptionError, expect, refuse
 from specroof.hardware import DevicePower, DevicePrice, Interconnect, Peak
 from specroof.questions import predict as prediction
@@ -21,23 +19,7 @@ from specroof.speedup.curve import REQUEST_WEIGHT, ROW_WEIGHT, TEXT_WEIGHT
 from specroof.units import BOUNDS, Bounds
 
 QUANTITIES = sorted(BOUNDS)
-EXPLAIN = "explain Qwen/Qwen3-8B -H b200"
 PREDICT = "predict Qwen/Qwen3-8B -H b200 --drafter ideal"
-SIMULATE = (
-    "acceptance simulate batch Qwen/Qwen3-8B -H b200 --drafter autoregressive,accept=0.7,cost=0.1"
-)
-
-
-def refused(words: str) -> str:
-    """Run a command that must be refused, and return its one line."""
-    with cpu_bound(60):
-        run = CliRunner().invoke(app, words.split())
-    assert run.exit_code == 2, run.output
-    assert run.stdout == ""
-    assert run.stderr.count("\n") == 1
-    return run.stderr
-
-
 PEAKS = {"flops_per_s", "bytes_per_s", "memory_bytes"}
 
 
@@ -88,14 +70,9 @@ NO_NUMBERS: list[Any] = [
 
 @pytest.mark.parametrize("value", NO_NUMBERS, ids=lambda value: type(value).__name__)
 def test_no_number_becomes_one(value: Any) -> None:
-    with pytest.raises(
-        OptionError, match=r"^batch_size is .*; allowed: a number from 1 to 10000000"
-    ):
-        array_within("batch_size", value, "batch_size")
-    with pytest.raises(
-        OptionError, match=r"^batch_size is .*; allowed: a number from 1 to 10000000"
-    ):
-        number_within("batch_size", value, "batch_size")
+    for taken in (array_within, number_within):
+        with pytest.raises(OptionError, match=r"^batch_size is .*; allowed: a number from 1 to 1"):
+            taken("batch_size", value, "batch_size")
 
 
 def test_real_numbers_of_every_spelling_are_taken() -> None:
@@ -126,27 +103,6 @@ def test_refusals_spell_any_value_in_one_line() -> None:
         expect("x", "1", int | None, "a number")
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        # Printed `nan µs`, `nan B` and `inf s` with exit code 0.
-        (f"{EXPLAIN} --batch 5e-324", "--batch is 5e-324; allowed: a number from 0.01"),
-        (f"{EXPLAIN} --context 1e308", "--context is 1e+308; allowed: a number from 0 to"),
-        (f"{EXPLAIN} --query-len 1000000000", "--query-len is 1000000000.0; allowed: a number"),
-        (f"{PREDICT} --tp 99999999", "--tp is 99999999; allowed: a whole number"),
-        # Asked for 74 GiB.
-        (f"{SIMULATE} --batch 10000000000", "--batch is 10000000000; allowed: a number from 1"),
-        (f"{SIMULATE} --batch 10000000", "'200 x 1e+07 x 256'; allowed: at most 20000000 tokens"),
-        (
-            "acceptance simulate --vocabulary 4096 --draft-len 1024",
-            "200000 x 1024 x 4096'; allowed: up to 20000000000",
-        ),
-    ],
-)
-def test_a_flag_out_of_bounds_is_refused_in_one_line(words: str, said: str) -> None:
-    assert said in refused(words)
-
-
 CURVE_POINTS = 2 * 3 * 64
 GRID = f"{PREDICT} --context 1024,4096 --batch 1,2,4 --max-draft-len 63"
 
@@ -174,7 +130,7 @@ def test_the_limit_counts_the_points_that_are_held(
     # was within the limit.
     monkeypatch.setattr(axes, "MOST_POINTS", held)
     monkeypatch.setattr(prediction, "MOST_POINTS", held)  # of the survey, which adds batch sizes
-    assert CliRunner().invoke(app, words.split()).exit_code == 0
+    run(words)
     monkeypatch.setattr(axes, "MOST_POINTS", held - 1)
     line = refused(words)
     assert "points (contexts, batch sizes and draft lengths)" in line

@@ -1,6 +1,5 @@
 """Calibration: a profile is recovered from what it predicts, and never made up."""
 
-import json
 import math
 import re
 import sys
@@ -12,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import specroof
 from benchmark_points import CHIP, DRAFTER, MODEL, TRUE, calibrate, points, served
+from commands import answered, refused, run
 from specroof import (
     ForwardPass,
     MeasurementError,
@@ -28,7 +27,6 @@ from specroof import (
     load_model,
     speedup_curve,
 )
-from specroof.cli import app
 from specroof.engines import Calibration, Residual, calibrated_yaml, predicted_tokens_per_s
 from specroof.engines.calibration import PARAMETERS, Problem, coordinate, estimate, uncertainty
 from specroof.evidence import Measurement, read_benchmark
@@ -37,6 +35,8 @@ from specroof.latency import Deployment, engine_setup
 from specroof.questions.benchmark import refuse_others
 from specroof.questions.calibrate import calibration_json, calibration_text, residual_fields
 from specroof.questions.validate import own_text
+from tables import reads
+from tables import refusal as of_call
 
 
 def values(found: Calibration) -> dict[str, float]:
@@ -313,31 +313,25 @@ def test_a_pass_that_cannot_be_is_refused_in_seconds(factor: float, told: str) -
 
 
 def refusal(bench: Sequence[Measurement], **how: Any) -> str:
-    with pytest.raises(MeasurementError) as caught:
-        calibrate(bench, MODEL, CHIP, **how)
-    (line,) = str(caught.value).splitlines()
-    return line
+    return of_call(MeasurementError, calibrate, bench, MODEL, CHIP, **how)
 
 
-def test_two_points_are_too_few() -> None:
-    assert "2 points " in refusal(points((1, 8), (512,)))
-
-
-def test_points_that_are_all_alike_tell_one_figure() -> None:
-    found = calibrate(points((8, 8.001, 8.002), (512,)), MODEL, CHIP)
+@pytest.mark.parametrize(
+    ("model", "batches", "contexts"),
+    [
+        ("Qwen/Qwen3-8B", (8, 8.001, 8.002), (512,)),  # all alike
+        # One batch size cannot tell seconds of a sequence from those of a pass.
+        ("Qwen/Qwen3-0.6B", (256,), (512, 4096, 16384)),
+    ],
+)
+def test_points_that_tell_one_figure(
+    model: str, batches: tuple[float, ...], contexts: tuple[int, ...]
+) -> None:
+    timed_model = load_model(model)
+    found = calibrate(points(batches, contexts, model=timed_model), timed_model, CHIP)
     assert list(values(found)) == ["pass_overhead_s"]
-    assert dict(found.kept)["sequence_overhead_s"] == (
-        "the points cannot tell it from those before it"
-    )
-
-
-def test_one_batch_size_cannot_tell_seconds_per_sequence_from_those_per_pass() -> None:
-    small = load_model("Qwen/Qwen3-0.6B")
-    found = calibrate(points((256,), (512, 4096, 16384), model=small), small, CHIP)
-    assert list(values(found)) == ["pass_overhead_s"]
-    assert dict(found.kept)["sequence_overhead_s"] == (
-        "the points cannot tell it from those before it"
-    )
+    said = "the points cannot tell it from those before it"
+    assert dict(found.kept)["sequence_overhead_s"] == said
 
 
 def test_what_is_harder_to_tell_takes_more_points() -> None:
@@ -352,46 +346,46 @@ def test_what_is_harder_to_tell_takes_more_points() -> None:
     }
 
 
-def test_points_that_depend_on_no_overhead_tell_nothing() -> None:
-    # Ten million cached tokens of a thousand sequences: some minutes a step.
-    slow = points((1000, 1001, 1002), (10_000_000,))
-    line = refusal(slow)
-    assert "3 points determine nothing (layer_overhead_s: the profile has none" in line
-    assert "pass_overhead_s: the points hardly depend on it; sequence" in line
-
-
-def test_what_is_faster_than_physics_is_refused_with_its_place() -> None:
+def times(line: int, factor: float) -> list[Measurement]:
+    """Return points of which one is some times as fast."""
     bench = points()
-    bench[1] = replace(bench[1], tokens_per_s=bench[1].rate * 1000)
-    line = refusal(bench)
-    assert line.startswith("bench.csv, line 1: ")
-    assert " at best; " in line
+    bench[line] = replace(bench[line], tokens_per_s=bench[line].rate * factor)
+    return bench
 
 
-def test_what_is_slower_than_any_engine_is_refused_with_its_place() -> None:
-    bench = points()
-    # Thousands of tokens per second, written down as tokens per second.
-    bench[2] = replace(bench[2], tokens_per_s=bench[2].rate / 1000)
-    line = refusal(bench)
-    assert line.startswith("bench.csv, line 2: ")
-    assert "200th" in line
+DRAFTED = points(drafts=(3,))
+#: Drafts whose acceptance nobody says.
+UNKNOWN = [replace(one, tokens_per_round=None) for one in DRAFTED]
 
 
-def test_another_placement_is_refused() -> None:
-    bench = [replace(one, tensor_parallel=4) for one in points()]
-    line = refusal(bench, placement=Placement(2))
-    assert line == "bench.csv, line 0: tensor parallelism is 4; --tp is 2"
+@pytest.mark.parametrize(
+    ("bench", "how", "says"),
+    [
+        (points((1, 8), (512,)), {}, "…2 points …"),
+        # Ten million cached tokens of a thousand sequences: some minutes a step.
+        (points((1000, 1001, 1002), (10_000_000,)), {},
+         "…3 points determine nothing (layer_overhead_s: the profile has none…"
+         "pass_overhead_s: the points hardly depend on it; sequence…"),
+        (times(1, 1000), {}, "bench.csv, line 1: … at best; …"),  # faster than physics
+        # Thousands of tokens per second, written down as tokens per second.
+        (times(2, 1 / 1000), {}, "bench.csv, line 2: …200th…"),
+        ([replace(one, tensor_parallel=4) for one in points()], {"placement": Placement(2)},
+         "bench.csv, line 0: tensor parallelism is 4; --tp is 2"),
+        (DRAFTED, {}, "…3 drafts; needs --drafter…"),
+        (UNKNOWN, {"drafter": DRAFTER}, "…no acceptance length; needs one…"),
+        (UNKNOWN, {"drafter": load_drafter("eagle3,survival=.9/.7")}, "…are more than…"),
+    ],
+)  # fmt: skip
+def test_points_that_tell_nothing_are_refused_with_their_place(
+    bench: list[Measurement], how: dict[str, Any], says: str
+) -> None:
+    line = refusal(bench, **how)
+    assert reads(line, says), line
 
 
-def test_drafts_need_someone_who_makes_them() -> None:
-    bench = points(drafts=(3,))
-    assert "3 drafts; needs --drafter" in refusal(bench)
-    unknown = [replace(one, tokens_per_round=None) for one in bench]
-    assert "no acceptance length; needs one" in refusal(unknown, drafter=DRAFTER)
-    priced = calibrate(unknown, MODEL, CHIP, drafter=load_drafter("eagle3,accept-length=2.5@3"))
-    assert priced.mean_error < 0.01
-    shallow = load_drafter("eagle3,survival=.9/.7")
-    assert "are more than" in refusal(unknown, drafter=shallow)
+def test_a_drafter_may_know_the_acceptance_that_points_lack() -> None:
+    drafter = load_drafter("eagle3,accept-length=2.5@3")
+    assert calibrate(UNKNOWN[::2], MODEL, CHIP, drafter=drafter).mean_error < 0.01
 
 
 def test_another_model_is_refused(tmp_path: Path) -> None:
@@ -508,11 +502,8 @@ def test_the_command_writes_a_file_that_predicts(tmp_path: Path) -> None:
     rows = [f"{one.batch_size},{one.context_len},0,{one.rate}" for one in points()]
     bench.write_text("batch_size,context_len,draft_len,tokens_per_s\n" + "\n".join(rows))
     mine = tmp_path / "mine.yaml"
-    words = ["calibrate", str(bench), "-H", "b200", "--model", "Qwen/Qwen3-8B"]
-    words += ["--engine", "ideal", "-o", str(mine)]
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 0, done.output
-    assert "mean error 0.0% over the points that were fitted" in done.stdout
+    words = ["calibrate -H b200 --model Qwen/Qwen3-8B --engine ideal", bench]
+    assert "mean error 0.0% over the points that were fitted" in run(*words, "-o", mine)
     written = load_hardware(mine)
     source = written.sources["engines.calibrated"]
     expected = f"{len(rows)} points of Qwen3-8B on 1 x {CHIP.name} in bench.csv (sha256 "
@@ -521,8 +512,7 @@ def test_the_command_writes_a_file_that_predicts(tmp_path: Path) -> None:
     engine = written.engine()
     assert engine.name == "calibrated"
     assert engine.pass_overhead_s == pytest.approx(1.2e-3, rel=0.01)
-    told = CliRunner().invoke(app, [*words[:-2], "--json"])
-    assert json.loads(told.stdout)["case"]["base"] == "ideal"
+    assert answered(*words)["case"]["base"] == "ideal"
 
 
 #: Results that bundled profiles were calibrated to: CONTRIBUTING.md, "Add a calibrated profile".
@@ -613,10 +603,9 @@ def test_what_plain_points_leave_open_and_what_points_say_little_of_is_said(
     assert marked
     assert [warning.partition(":")[0] for warning in found.warnings] == marked
     assert found.to_dict()["warnings"] == list(found.warnings)
-    words = ["calibrate", str(plain), "-H", "b200", "--model", "Qwen/Qwen3-8B"]
-    done = CliRunner().invoke(app, [*words, "--engine", "sglang"])
-    assert f"warning: {marked[0]}: the points cannot tell it" in done.stdout
-    assert "not the speedup" in done.stdout
+    told = run("calibrate -H b200 --model Qwen/Qwen3-8B --engine sglang", plain)
+    assert f"warning: {marked[0]}: the points cannot tell it" in told
+    assert "not the speedup" in told
     drafted = bench_file(tmp_path, header + "\n".join(row.format(3, "2.5") for row in rows))
     both = specroof.calibrate(drafted, "Qwen/Qwen3-8B", "b200", drafter="eagle3", **asked)
     assert not any("not the speedup" in note for note in both.notes)
@@ -647,19 +636,9 @@ def test_timed_passes_are_no_plain_results_of_a_speedup(tmp_path: Path) -> None:
     assert len(re.findall(r"[0-9] ms|[0-9] µs", line)) == 3
 
 
-def test_a_name_for_a_file_that_is_not_written_is_refused() -> None:
-    words = ["calibrate", "b.csv", "-H", "b200", "--model", "m", "--engine-name", "mine"]
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 2
-    assert "--engine-name is 'mine'; allowed: with --output" in done.stderr
-
-
 def test_the_command_refuses_and_writes_nothing(tmp_path: Path) -> None:
     bench, mine = tmp_path / "bench.csv", tmp_path / "mine.yaml"
     bench.write_text("")
-    words = ["calibrate", str(bench), "-H", "b200", "--model", "Qwen/Qwen3-8B", "-o", str(mine)]
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 2
-    (line,) = done.stderr.splitlines()
-    assert "bench.csv: is empty" in line
+    words = ["calibrate -H b200 --model Qwen/Qwen3-8B", bench, "-o", mine]
+    assert "bench.csv: is empty" in refused(*words)
     assert not mine.exists()

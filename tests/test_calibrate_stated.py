@@ -23,6 +23,7 @@ from specroof.hardware import HardwareProfile
 from specroof.latency import Deployment, engine_setup
 from specroof.questions.benchmark import engine_of_results, file_label, idle_notes, in_sample_notes
 from specroof.scoring.own_results import own_validation
+from tables import rows
 
 SETUP = engine_setup(CHIP, None, None, None)
 FP8 = Options(weight_dtype="fp8", kv_dtype="fp8")
@@ -60,18 +61,7 @@ def test_what_leaves_formats_to_the_checkpoint_contradicts_nothing(said: str | N
 
 @pytest.mark.parametrize(
     ("name", "weights", "said", "passes"),
-    [
-        ("Qwen/Qwen3-8B", None, "fp8", False),
-        ("Qwen/Qwen3-8B", "fp8", "fp8", True),
-        ("Qwen/Qwen3-8B", "fp8-block", "FP8", True),  # scales add less than a bit
-        ("Qwen/Qwen3-8B", "fp8", "modelopt_fp4", False),
-        ("Qwen/Qwen3-8B", "nvfp4", "modelopt_fp4", True),
-        ("Qwen/Qwen3-8B", None, "compressed-tensors", False),
-        ("Qwen/Qwen3-8B", "int4", "compressed-tensors", True),  # of any width
-        ("Qwen/Qwen3-30B-A3B-FP8", None, "fp8", True),
-        ("openai/gpt-oss-20b", None, "mxfp4", True),  # experts alone
-        ("openai/gpt-oss-20b", None, "w8a8_int8", False),
-    ],
+    rows("values", "stated_weights"),
 )
 def test_weights_are_priced_as_they_were_served(
     name: str, weights: str | None, said: str, passes: bool
@@ -106,17 +96,7 @@ def test_a_format_is_as_wide_as_its_name_says(bits: int, formats: str) -> None:
 
 @pytest.mark.parametrize(
     ("cache", "said", "passes"),
-    [
-        (None, "bfloat16", True),
-        (None, "fp8_e4m3", False),
-        ("fp8", "fp8_e4m3", True),
-        ("fp8", "fp8_e5m2", True),
-        ("fp8", "bf16", False),
-        ("fp8", "nvfp4", False),
-        ("fp16", "bf16", True),  # as many bytes
-        (None, "something", False),
-        ("int8", "something", True),  # somebody knows what it is
-    ],
+    rows("values", "stated_caches"),
 )
 def test_caches_are_priced_as_they_were_served(cache: str | None, said: str, passes: bool) -> None:
     line = refusal(stated(PLAIN, kv_cache=said), options=Options(kv_dtype=cache))

@@ -12,6 +12,7 @@ from specroof import Acceptance, load_drafter, load_hardware, load_model
 from specroof.catalog import hardware_names, model_names, read_text, study_path
 from specroof.errors import CatalogError, ConfigError, OptionError, OutputError, ProfileError
 from specroof.report.writing import write_files
+from tables import rows
 
 TINY: dict[str, Any] = {
     "model_type": "llama",
@@ -212,29 +213,7 @@ def test_a_spec_gives_the_acceptance_that_it_spells(spec: str, tokens_per_round:
 
 @pytest.mark.parametrize(
     ("spec", "says"),
-    [
-        ("", "kind is ''"),
-        ("mtpp,accept=0.5", "kind is 'mtpp'"),
-        ("autoregressive,accept=0.5", "needs cost="),
-        ("autoregressive,cost=0.1,block=4,accept=0.5", "'block=4' is not understood"),
-        ("autoregressive,cost=0.1,accept=0.5,accept=0.6", "accept is given twice"),
-        ("autoregressive,cost=0.1,accept=0.5,rates=.5", "accept and rates"),
-        ("autoregressive,cost=0.1,accept=1.5", "rate"),
-        ("autoregressive,cost=0.1,accept=nan", "accept is 'nan'"),
-        ("autoregressive,cost=-0.1,accept=0.5", "cost"),
-        ("autoregressive,cost=,accept=0.5", "'cost='"),
-        ("autoregressive,cost=ten,accept=0.5", "cost is 'ten'"),
-        ("autoregressive,cost=0.1,survival=.5/.6", "survival"),
-        ("autoregressive,cost=0.1,beta=1", "beta is '1'"),
-        ("autoregressive,cost=0.1,accept-length=3.4", "TOKENS@DRAFTS"),
-        ("autoregressive,cost=0.1,accept-length=3.4@2.5", "whole number"),
-        ("autoregressive,cost=0.1,accept-length=9@3", "tokens_per_round"),
-        ("block,cost=0.1,accept=0.5", "exactly one of block, drafts"),
-        ("block,cost=0.1,accept=0.5,block=4,drafts=4", "exactly one of block, drafts"),
-        ("block,cost=0.1,accept=0.5,block=1", "block is 1"),
-        ("block,cost=0.1,accept=0.5,drafts=2.5", "drafts is 2.5"),
-        ("ideal,accept=0.5", "nothing after the kind"),
-    ],
+    rows("refusals", "specs"),
 )
 def test_a_spec_that_says_nothing_clear_is_refused(spec: str, says: str) -> None:
     with pytest.raises(OptionError) as error:

@@ -1,50 +1,23 @@
 """`specroof acceptance` as people use it."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import specroof
+from commands import answered, refused, run
 from specroof import plot
-from specroof.cli import app
 
 MTP = "qwen3.6-35b-a3b/mtp/speed-bench"
-DFLASH = "qwen3.6-35b-a3b/dflash/speed-bench"
-
-
-def run(*words: str) -> str:
-    """Return what a command prints to standard output; it must succeed."""
-    done = CliRunner().invoke(app, list(words))
-    assert done.exit_code == 0, done.output
-    return done.stdout
-
-
-def refused(*words: str) -> str:
-    """Return the one line that a refused command leaves on standard error."""
-    done = CliRunner().invoke(app, list(words))
-    assert done.exit_code == 2, done.output
-    assert done.stdout == ""
-    (line,) = done.stderr.splitlines()
-    return line
-
-
-def objects(text: str) -> Any:
-    """Return what stands on the one line of JSON."""
-    (line,) = text.splitlines()
-    return json.loads(line, parse_constant=pytest.fail)
 
 
 def test_profiles_are_listed_by_name_with_what_they_hold() -> None:
-    assert run("acceptance", "--find", "Qwen3.6-35B") == run(
-        "acceptance", "list", "--find", "Qwen3.6-35B"
-    )
-    text = run("acceptance", "--find", "qwen3.6-35b-a3b/mtp/")
+    whole = run("acceptance list --find Qwen3.6-35B")
+    assert run("acceptance --find Qwen3.6-35B") == whole
+    text = run("acceptance --find qwen3.6-35b-a3b/mtp/")
     assert MTP in text
     assert "4.00" in text
-    everything = objects(run("acceptance", "--json"))["rows"]
+    everything = answered("acceptance")["rows"]
     assert {"name", "model", "drafter", "task", "survival", "source", "counted"} <= set(
         everything[0]
     )
@@ -52,12 +25,12 @@ def test_profiles_are_listed_by_name_with_what_they_hold() -> None:
 
 
 def test_a_profile_is_shown_with_its_source(tmp_path: Path) -> None:
-    text = run("acceptance", "show", MTP, "--plot", str(tmp_path / "curve.svg"))
+    text = run(f"acceptance show {MTP} --plot", tmp_path / "curve.svg")
     assert "fergusfinn.com" in text
     assert "0.779 0.583" in text
     assert "4 (bonus in)" in text
     assert (tmp_path / "curve.svg").read_text().count("qwen3.6-35b-a3b") >= 1
-    (shown,) = objects(run("acceptance", "show", "qwen3.6-27b/mtp/gsm8k", "--json"))["rows"]
+    (shown,) = answered("acceptance show qwen3.6-27b/mtp/gsm8k")["rows"]
     assert shown["lengths"] == {"3": 3.556, "7": 5.503, "15": 6.855}
     assert len(shown["survival"]) == 15
 
@@ -67,93 +40,56 @@ def test_a_file_is_fitted_and_the_law_is_a_spec(tmp_path: Path) -> None:
     # 16 rounds of a drafter that is right every second time, three drafts at most
     path.write_text('{"acceptance_histogram": [8, 4, 2, 2]}')
     picture = tmp_path / "fit.png"
-    fits = objects(run("acceptance", "fit", str(path), "--json", "--plot", str(picture)))["rows"]
+    fits = answered("acceptance fit", path, "--plot", picture)["rows"]
     assert [fit["law"] for fit in fits] == ["constant", "decay", "beta"]
     assert fits[0]["spec"] == "accept=0.5"
     assert fits[0]["worst_residual"] == pytest.approx(0, abs=1e-9)
     assert picture.stat().st_size > 1000
-    table = run("acceptance", "fit", str(path), "--law", "constant")
+    table = run("acceptance fit --law constant", path)
     assert "accept=0.5" in table
     assert "beta" not in table
 
 
 def test_a_profile_of_one_number_fits_one_number() -> None:
-    fits = objects(run("acceptance", "fit", "qwen3-8b/eagle3/gsm8k", "--json"))["rows"]
+    fits = answered("acceptance fit qwen3-8b/eagle3/gsm8k")["rows"]
     assert [fit["law"] for fit in fits] == ["constant"]
 
 
 def test_a_log_is_read_with_the_engines_own_count(tmp_path: Path) -> None:
     path = tmp_path / "server.log"
     path.write_text("Decode batch. accept len: 1.75, cuda graph: True\n")
-    shown = run("acceptance", "show", str(path), "--drafts", "num_draft_tokens=3")
+    shown = run("acceptance show --drafts num_draft_tokens=3", path)
     # Odds 1.05 and 1.05 * 2**-0.27: rates 0.512 and 0.465, whose survivals add up to 0.75.
     assert "0.512 0.238" in shown
-    assert "give it" in refused("acceptance", "show", str(path))
-
-
-def test_wrong_words_about_acceptance_are_refused(tmp_path: Path) -> None:
-    assert "neither a file nor" in refused("acceptance", "show", "zzz")
-    assert "allowed: constant, decay, beta" in refused("acceptance", "fit", MTP, "--law", "line")
-    (tmp_path / "x.txt").write_bytes(b"\xff\xfe")
-    assert "is not UTF-8" in refused("acceptance", "show", str(tmp_path / "x.txt"))
+    assert "give it" in refused("acceptance show", path)
+    path.write_bytes(b"\xff\xfe")
+    assert "is not UTF-8" in refused("acceptance show", path)
 
 
 def test_simulate_shows_exactness() -> None:
-    text = run(
-        "acceptance",
-        "simulate",
-        "--target",
-        "0.5,0.3,0.2",
-        "--draft",
-        "0.2,0.3,0.5",
-        "--tokens",
-        "20000",
-    )
+    words = "acceptance simulate --target 0.5,0.3,0.2 --draft 0.2,0.3,0.5 --tokens 20000"
+    text = run(words)
     assert "tokens follow the target" in text
     assert "distance 0.7000" in text
-    result = objects(
-        run("acceptance", "simulate", "--markov", "--vocabulary", "5", "--tokens", "5000", "--json")
-    )
     # 4 for each token before, less where rare outcomes are counted as one
-    (row,) = result["rows"]
+    (row,) = answered("acceptance simulate --markov --vocabulary 5 --tokens 5000")["rows"]
     assert 10 <= row["degrees_of_freedom"] <= 5 * 4
     assert row["n_tokens"] >= 5000
 
 
 def test_simulate_batch_shows_percentiles() -> None:
-    words = [
-        "acceptance",
-        "simulate",
-        "batch",
-        "Qwen/Qwen3-8B",
-        "-H",
-        "b200",
-        "--engine",
-        "ideal",
-        "--batch",
-        "4",
-    ]
+    words = "acceptance simulate batch Qwen/Qwen3-8B -H b200 --engine ideal --batch 4 --drafter"
     spec = "autoregressive,cost=0.05,accept=0.8"
-    text = run(*words, "--drafter", spec, "--batches", "20", "--draft-len", "3")
+    text = run(words, spec, "--batches 20 --draft-len 3")
     assert "between bursts" in text
     assert "p99" in text
-    found = objects(run(*words, "--drafter", spec, "--batches", "20", "--json"))
+    found = answered(words, spec, "--batches 20")
     plain, drafted = [row for row in found["rows"] if row["interval"] == "per_token"]
     assert plain["draft_len"] == 0
     assert drafted["mean_s"] < plain["mean_s"]
-    assert run(*words, "--drafter", "ideal", "--batches", "5", "--draft-len", "2")
-    noted = [*words, "--drafter", f"autoregressive,cost=0.05,profile={MTP}", "--batches", "5"]
-    assert "note: acceptance was measured on Qwen3.6-35B-A3B" in run(*noted)
-
-
-def test_wrong_words_about_simulation_are_refused() -> None:
-    assert "belong together" in refused("acceptance", "simulate", "--target", "0.5,0.5")
-    assert "add up to 1" in refused(
-        "acceptance", "simulate", "--target", "0.5,0.6", "--draft", "0.5,0.5"
-    )
-    words = ["acceptance", "simulate", "batch", "Qwen/Qwen3-8B", "-H", "b200", "--drafter"]
-    assert "has no acceptance" in refused(*words, "autoregressive,cost=0.05")
-    assert "proposes no chain" in refused(*words, "ngram,accept=0.4")
+    assert run(words, "ideal --batches 5 --draft-len 2")
+    noted = run(words, f"autoregressive,cost=0.05,profile={MTP} --batches 5")
+    assert "note: acceptance was measured on Qwen3.6-35B-A3B" in noted
 
 
 def test_only_measured_curves_are_drawn() -> None:

@@ -7,27 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from specroof.cli import app
+from commands import answered, refused, run
 from tiny_configs import STATED, TINY, Config
 
 NOTE = "read as family llama: the config says model_type brand_new"
-
-
-def run(*words: object) -> str:
-    """Return what a command prints to standard output; it must succeed."""
-    done = CliRunner().invoke(app, [str(word) for word in words])
-    assert done.exit_code == 0, done.output
-    return done.stdout
-
-
-def refused(*words: object) -> str:
-    """Return the one line with which a command refuses."""
-    done = CliRunner().invoke(app, [str(word) for word in words])
-    assert (done.exit_code, done.stdout) == (2, "")
-    (line,) = done.stderr.splitlines()
-    return line
 
 
 def write(folder: Path, name: str, config: Config) -> Path:
@@ -47,17 +31,16 @@ def unknown(tmp_path: Path) -> Path:
 
 
 def test_a_config_of_unknown_type_is_refused_without_a_family(unknown: Path) -> None:
-    assert 'model_type is "brand_new"; allowed: ' in refused("models", "show", unknown)
-    line = refused("models", "show", unknown, "--family", "lama")
-    assert "family is 'lama'; allowed: " in line
+    assert 'model_type is "brand_new"; allowed: ' in refused("models show", unknown)
+    assert "family is 'lama'; allowed: " in refused("models show --family lama", unknown)
 
 
 def test_every_output_of_predict_says_which_family_stood_in(unknown: Path, tmp_path: Path) -> None:
-    words = ["predict", unknown, "-H", "b200", "--drafter", "ideal", "--family", "llama"]
+    words = ["predict", unknown, "-H b200 --drafter ideal --family llama"]
     table = run(*words, "--csv", tmp_path / "points.csv")
     assert f"{unknown} (as llama) on 1 x NVIDIA B200" in table
     assert f"note: {NOTE}" in table
-    result = json.loads(run(*words, "--json"))
+    result = answered(*words)
     assert NOTE in result["notes"]
     assert result["case"]["model"] == f"{unknown} (as llama)"
     with (tmp_path / "points.csv").open(newline="") as file:
@@ -65,27 +48,26 @@ def test_every_output_of_predict_says_which_family_stood_in(unknown: Path, tmp_p
 
 
 def test_explain_and_show_and_diff_say_which_family_stood_in(unknown: Path) -> None:
-    chosen = ["--family", "llama"]
-    explain = ["explain", unknown, "-H", "b200", *chosen]
+    explain = ["explain -H b200 --family llama", unknown]
     assert f"note: {NOTE}" in run(*explain)
-    result = json.loads(run(*explain, "--json"))
+    result = answered(*explain)
     assert (result["case"]["model"], result["notes"][0]) == (f"{unknown} (as llama)", NOTE)
-    show = ["models", "show", unknown, *chosen]
+    show = ["models show --family llama", unknown]
     assert f"note: {NOTE}" in run(*show)
-    found = json.loads(run(*show, "--json"))
+    found = answered(*show)
     assert (found["rows"][0]["family"], found["notes"]) == ("llama", [NOTE])
-    assert f"note on a: {NOTE}" in run("models", "diff", unknown, "Qwen/Qwen3-8B", *chosen)
+    assert f"note on a: {NOTE}" in run("models diff", unknown, "Qwen/Qwen3-8B --family llama")
 
 
 def test_the_family_that_the_config_has_is_no_news(tmp_path: Path) -> None:
     path = write(tmp_path, "tiny.json", TINY)
-    found = json.loads(run("models", "show", path, "--family", "llama", "--json"))
+    found = answered("models show --family llama", path)
     assert found["notes"] == found["rows"][0]["notes"] == []
 
 
 def test_show_says_of_all_elements_how_they_are_stored() -> None:
     # Of 4.63 billion, 2.35 are no matrices: 262144 tokens x 35 layers x 256 of tables per layer.
-    shown = run("models", "show", "google/gemma-4-E2B")
+    shown = run("models show google/gemma-4-E2B")
     assert "8.62 GiB: 2.28B in bf16, 2.35B of tables, norms and biases" in shown
 
 
@@ -94,14 +76,14 @@ def test_show_says_of_all_elements_how_they_are_stored() -> None:
 
 def explained(*words: object) -> tuple[dict[str, dict[str, Any]], list[str]]:
     """Return the operations of one pass by name, and its notes."""
-    result = json.loads(run("explain", *words, "--json"))
+    result = answered("explain", *words)
     return {op["op"]: op for op in result["rows"]}, result["notes"]
 
 
 def test_formats_of_the_user_change_bytes_and_are_said() -> None:
-    words = ["Qwen/Qwen3-8B", "-H", "b200", "--engine", "ideal"]
-    own, no_notes = explained(*words)
-    chosen, notes = explained(*words, "--weights", "fp8", "--kv-cache", "fp8")
+    words, formats = "Qwen/Qwen3-8B -H b200 --engine ideal", "--weights fp8 --kv-cache fp8"
+    own, no_notes = explained(words)
+    chosen, notes = explained(words, formats)
     assert no_notes == []
     assert chosen["mlp.down_proj"]["weight_bytes"] == own["mlp.down_proj"]["weight_bytes"] / 2
     assert chosen["mlp.down_proj"]["compute_dtype"] == "fp8"
@@ -112,31 +94,20 @@ def test_formats_of_the_user_change_bytes_and_are_said() -> None:
     weights, cache = notes
     assert re.match("weights .*fp8: .*head", weights)
     assert re.match("KV cache .*fp8 .*bf16$", cache)
-    drafting = ["--drafter", "ideal", "--weights", "fp8", "--kv-cache", "fp8"]
-    of_prediction = json.loads(run("predict", *words, *drafting, "--json"))["notes"]
-    assert of_prediction[: len(notes)] == notes
-    table = run("predict", *words, *drafting)
+    predict = f"predict {words} {formats} --drafter ideal"
+    assert answered(predict)["notes"][: len(notes)] == notes
+    table = run(predict)
     assert all(f"note: {note}" in table for note in notes)
 
 
 def test_a_format_that_the_model_has_anyway_is_no_news() -> None:
-    words = [
-        "Qwen/Qwen3-8B",
-        "-H",
-        "b200",
-        "--engine",
-        "ideal",
-        "--kv-cache",
-        "bf16",
-        "--state-dtype",
-        "bf16",
-    ]
-    assert explained(*words)[1] == []  # the second, since nothing here is recurrent
+    words = "Qwen/Qwen3-8B -H b200 --engine ideal --kv-cache bf16 --state-dtype bf16"
+    assert explained(words)[1] == []  # the second, since nothing here is recurrent
 
 
 def test_recurrent_state_of_the_user_is_said() -> None:
-    words = ["Qwen/Qwen3.5-27B", "-H", "b200", "--state-dtype", "bf16"]
-    assert "recurrent state priced as bf16 instead of fp32" in explained(*words)[1]
+    _, notes = explained("Qwen/Qwen3.5-27B -H b200 --state-dtype bf16")
+    assert "recurrent state priced as bf16 instead of fp32" in notes
 
 
 @pytest.mark.parametrize(
@@ -155,7 +126,7 @@ def test_arithmetic_is_that_of_the_activations_or_the_next_wider(
     section: Config, chip: str, dtype: str, note: str | None, tmp_path: Path
 ) -> None:
     config = TINY | {"torch_dtype": "float16", "quantization_config": section}
-    ops, notes = explained(write(tmp_path, "tiny.json", config), "-H", chip)
+    ops, notes = explained(write(tmp_path, "tiny.json", config), f"-H {chip}")
     assert ops["mlp.down_proj"]["compute_dtype"] == dtype
     said = [one for one in notes if "arithmetic" in one]
     assert len(said) == (note is not None)
@@ -169,7 +140,7 @@ def test_a_quantised_copy_differs_in_formats_bytes_and_cache_alone(tmp_path: Pat
     plain = write(tmp_path, "plain.json", TINY)
     section = {"quant_algo": "FP8", "kv_cache_scheme": "FP8", "ignore": ["*.down_proj", "lm_head"]}
     narrow = write(tmp_path, "narrow.json", TINY | {"quantization_config": section})
-    result = json.loads(run("models", "diff", plain, narrow, "--json"))
+    result = answered("models diff", plain, narrow)
     assert result["case"]["models"] == [str(plain), str(narrow)]
     assert result["notes"] == []
     found = {(row["group"], row["name"]): [row["first"], row["second"]] for row in result["rows"]}
@@ -193,12 +164,12 @@ def test_a_quantised_copy_differs_in_formats_bytes_and_cache_alone(tmp_path: Pat
 
 def test_two_models_of_one_kind_differ_in_nothing(tmp_path: Path) -> None:
     words = [write(tmp_path, name, TINY) for name in ("a.json", "b.json")]
-    assert "no difference in what determines cost" in run("models", "diff", *words)
-    assert json.loads(run("models", "diff", *words, "--json"))["rows"] == []
+    assert "no difference in what determines cost" in run("models diff", *words)
+    assert answered("models diff", *words)["rows"] == []
 
 
 def test_the_table_of_a_diff_has_both_values_and_their_ratio() -> None:
-    lines = run("models", "diff", "Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B").splitlines()
+    lines = run("models diff Qwen/Qwen3-8B Qwen/Qwen3-30B-A3B").splitlines()
     assert lines[:2] == ["a: Qwen3-8B", "b: Qwen3-30B-A3B"]
     rows = {tuple(line.split()[:2]): line.split()[2:] for line in lines[4:]}
     # 36 and 48 layers of keys and values, of 8 and of 4 heads of 128, in two bytes
@@ -209,14 +180,7 @@ def test_the_table_of_a_diff_has_both_values_and_their_ratio() -> None:
 
 
 def test_shapes_inside_of_parts_are_compared() -> None:
-    words = ["models", "diff", "deepseek-ai/DeepSeek-V3.2", "deepseek-ai/DeepSeek-V4-Pro"]
-    found = {
-        row["name"]: (row["first"], row["second"])
-        for row in json.loads(run(*words, "--json"))["rows"]
-    }
+    words = "models diff deepseek-ai/DeepSeek-V3.2 deepseek-ai/DeepSeek-V4-Pro"
+    found = {row["name"]: (row["first"], row["second"]) for row in answered(words)["rows"]}
     assert found["sparse_attention.indexer.top_k"] == ("61 x 2048", None)
     assert found["moe.weight"] == ("58 x fp8-block", "61 x mxfp4")
-
-
-def test_a_model_that_cannot_be_read_is_refused_in_one_line() -> None:
-    assert "neither a file" in refused("models", "diff", "Qwen/Qwen3-8B", "nope")

@@ -1,6 +1,5 @@
 """Words of the command line: read without Typer where that is easy, and as Typer reads them."""
 
-import json
 import shlex
 from datetime import datetime
 from inspect import signature
@@ -12,6 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 import specroof
+from commands import answered, invoked, run
 from specroof.cli import FORMER, OneLineGroup, PlainCommand, app
 from specroof.cli.commands import completion
 from specroof.questions import QUESTIONS
@@ -66,9 +66,9 @@ def toy_app(seen: dict[str, Any], **settings: Any) -> typer.Typer:
 def test_words_mean_what_they_mean_to_typer(words: str) -> None:
     ours: dict[str, Any] = {}
     typers: dict[str, Any] = {}
-    run = CliRunner().invoke(toy_app(ours, cls=PlainCommand), words.split())
+    found = CliRunner().invoke(toy_app(ours, cls=PlainCommand), words.split())
     expected = CliRunner().invoke(toy_app(typers), words.split())
-    assert (run.exit_code, run.output) == (expected.exit_code, expected.output)
+    assert (found.exit_code, found.output) == (expected.exit_code, expected.output)
     assert ours == typers
     assert {name: type(value) for name, value in ours.items()} == {
         name: type(value) for name, value in typers.items()
@@ -108,23 +108,20 @@ def test_a_word_that_is_no_number_is_refused_with_what_is_allowed(words: str, sa
     ],
 )
 def test_a_former_command_answers_and_names_the_new_one(former: str, now: str | None) -> None:
-    done = CliRunner().invoke(app, former.split())
+    done = invoked(former)
     name = former.split(maxsplit=1)[0]
     assert done.stderr == f"note: specroof {name} is specroof {FORMER[name]} now\n"
     assert done.exit_code == 0
     if now is not None:
-        assert done.stdout == CliRunner().invoke(app, now.split()).stdout
+        assert done.stdout == run(now)
 
 
 def test_help_lists_no_former_command() -> None:
-    listed = CliRunner().invoke(app, ["--help"]).stdout.split()
-    assert FORMER.keys() & {*listed} == set()
+    assert not FORMER.keys() & {*run("--help").split()}
 
 
 def test_a_group_hands_its_words_on() -> None:
-    run = CliRunner().invoke(app, ["hardware", "show", "hgx-b200", "--json"])
-    assert run.exit_code == 0
-    found = json.loads(run.output)
+    found = answered("hardware show hgx-b200")
     (row,) = found["rows"]
     assert (row["name"], row["title"]) == ("hgx-b200", "NVIDIA B200 SXM")
     assert (row["memory_bytes_per_s"], row["max_devices"]) == (8e12, 8)
@@ -176,45 +173,16 @@ def failing_app(failure: Exception) -> typer.Typer:
 
 def test_whoever_stops_a_command_reads_one_line() -> None:
     group = failing_app(typer.Abort())
-    run = CliRunner().invoke(group, ["fails"])
-    assert run.exit_code == 2
-    assert run.stderr == "specroof: aborted\n"
+    stopped = CliRunner().invoke(group, ["fails"])
+    assert (stopped.exit_code, stopped.stderr) == (2, "specroof: aborted\n")
     assert CliRunner().invoke(group, ["works"]).output == "done\n"
 
 
 def test_a_failure_of_the_program_is_no_refusal() -> None:
     failure = ZeroDivisionError("a bug")
-    run = CliRunner().invoke(failing_app(failure), ["fails"])
-    assert run.exception is failure
-    assert "specroof:" not in run.output
-
-
-@pytest.mark.parametrize("words", ["frontier {} --drafter ideal", "worth {} --drafter eagle3"])
-@pytest.mark.parametrize("tpot", ["0", "-3", "nan"])
-def test_a_time_per_token_is_refused_by_its_flag(words: str, tpot: str) -> None:
-    run = CliRunner().invoke(app, [*words.format("Qwen/Qwen3-8B -H h100").split(), "--tpot", tpot])
-    assert (run.exit_code, run.stdout) == (2, "")
-    assert f"--tpot is {float(tpot)}; allowed: a number from 1e-06" in run.stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--lora", "3"], "adapters are not modelled"),
-        (["--cpu-offload-gb", "3"], "host memory are not modelled"),
-        (["--server", "offload=3"], "host memory are not modelled"),
-        (["--drafter", "mtp,accept=.5,grammar=json"], "grammars are not modelled"),
-        (["--image-tokens", "3"], "vision encoders are not modelled"),
-        (["--lorax", "3"], "adapters are not modelled"),
-        (["--server", "threads=3"], ""),
-    ],
-)
-def test_what_is_not_modelled_is_said_where_it_is_asked(words: list[str], said: str) -> None:
-    call = ["predict", "Qwen/Qwen3-8B", "-H", "h100", "--drafter", "ideal", *words]
-    done = CliRunner().invoke(app, call)
-    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert ("not modelled" in done.stderr) == bool(said)
-    assert said in done.stderr
+    failed = CliRunner().invoke(failing_app(failure), ["fails"])
+    assert failed.exception is failure
+    assert "specroof:" not in failed.output
 
 
 def test_what_is_not_modelled_is_said_in_python_too() -> None:

@@ -20,6 +20,7 @@ import specroof
 from effort import cpu_bound
 from fuzzing import bounded
 from specroof.errors import SpecroofError, printable
+from tables import table
 
 pytestmark = pytest.mark.fuzz
 
@@ -39,19 +40,12 @@ NO_ARGUMENTS = {"hardware_names", "load_profiles", "model_names", "plot"}
 # Questions about files, which are read and fitted for seconds: their own tests refuse for them.
 ABOUT_FILES = {"calibrate", "read_results", "sweep", "validate", "write_sweep"}
 
-SERVED = {
+PARALLEL = ("tensor", "expert", "attention_data", "decode_context", "pipeline")
+SERVED: dict[str, Any] = {
     "model": MODEL,
     "hardware": CHIP,
-    "family": None,
-    "tensor_parallel": 1,
-    "expert_parallel": 1,
-    "attention_data_parallel": 1,
-    "decode_context_parallel": 1,
-    "pipeline_parallel": 1,
-    "nodes": 1,
-    "engine": None,
-    "options": None,
-    "server": None,
+    **dict.fromkeys([*(f"{one}_parallel" for one in PARALLEL), "nodes"], 1),
+    **dict.fromkeys(["family", "engine", "options", "server"]),
 }
 #: Every public callable with arguments, and arguments that it answers.
 CALLS: dict[str, dict[str, Any]] = {
@@ -74,63 +68,10 @@ CALLS: dict[str, dict[str, Any]] = {
     "Options": dataclasses.asdict(specroof.Options()),
     "Placement": {"tensor_parallel": 2, "expert_parallel": 1, "attention_data_parallel": 1},
     "acceptance_from_length": {"tokens_per_round": 2.5, "draft_len": 4},
-    "adaptive": {
-        **SERVED,
-        "drafter": "autoregressive,accept=0.7,cost=0.1",
-        "batch_size": [1, 2],
-        "context_len": 512,
-        "max_draft_len": 2,
-        "confidence": 0.5,
-        "n_rounds": 10,
-        "seed": 0,
-    },
-    "advise": {
-        **SERVED,
-        "drafters": "autoregressive,accept=0.7,cost=0.1",
-        "input_len": 64,
-        "output_len": 8,
-        "prefix_hit_rate": None,
-        "concurrency": 1,
-        "draft_len": [1, 2],
-        "framework": None,
-        "draft_model": None,
-        "ttft_ms": None,
-        "tpot_ms": None,
-        "min_speedup": None,
-        "price_per_hour": None,
-        "traffic": None,
-    },
     "beta_acceptance": {"a": 4, "b": 2},
-    "breakeven": {
-        **SERVED,
-        "drafter": "autoregressive,accept=0.7,cost=0.1",
-        "solve": "batch",
-        "speedup": 1.5,
-        "batch_size": None,
-        "context_len": 512,
-        "draft_len": 2,
-        "most": 8,
-        "capacity": False,
-    },
-    "capacity": {
-        **SERVED,
-        "engine_from": None,
-        "context_len": 512,
-        "drafters": "eagle3",
-        "draft_len": None,
-    },
     "constant_acceptance": {"rate": 0.7},
     "context_acceptance": {"curves": {1024: CURVE, 4096: CURVE}},
     "decay_acceptance": {"first_rate": 0.9, "last_rate": 0.5, "decay": 0.5},
-    "explain": {
-        **SERVED,
-        "batch_size": 1,
-        "context_len": None,
-        "query_len": None,
-        "prefill": False,
-        "drafter": "autoregressive,accept=0.7,cost=0.1",
-        "draft_len": 3,
-    },
     "extrapolated_acceptance": {
         "acceptance": specroof.survival_acceptance([0.9, 0.6]),
         "how": "zero",
@@ -146,44 +87,12 @@ CALLS: dict[str, dict[str, Any]] = {
         "engine": None,
         "options": None,
     },
-    "frontier": {
-        **SERVED,
-        "drafters": "autoregressive,accept=0.7,cost=0.1",
-        "batch_size": [1, 8],
-        "context_len": 512,
-        "devices": [1, 2],
-        "max_draft_len": 2,
-        "tpot_s": 0.02,
-        "price_per_hour": 2.0,
-        "capacity": False,
-    },
     "histogram_acceptance": {"counts": [1, 2, 3]},
     "lengths_acceptance": {"tokens_per_round": {1: 1.7, 2: 2.2}},
     "load_drafter": {"spec": "ideal"},
     "load_hardware": {"name": "b200"},
     "load_model": {"name": "Qwen/Qwen3-8B", "family": None},
     "load_profile": {"name": "qwen3.6-35b-a3b/mtp/speed-bench", "drafts": None},
-    "predict": {
-        **SERVED,
-        "drafters": "autoregressive,accept=0.7,cost=0.1",
-        "batch_size": [1, 8],
-        "concurrency": None,
-        "context_len": None,
-        "input_len": None,
-        "output_len": None,
-        "prefix_hit_rate": None,
-        "rate": None,
-        "arrivals": "poisson",
-        "requests": None,
-        "length_range": None,
-        "trace": None,
-        "lengths": None,
-        "seed": 0,
-        "ttft_s": None,
-        "max_draft_len": 2,
-        "draft_len": None,
-        "engine_from": None,
-    },
     "rate_acceptance": {"rates": [0.9, 0.5]},
     "simulate_batch": {
         "acceptance": CURVE,
@@ -213,30 +122,12 @@ CALLS: dict[str, dict[str, Any]] = {
         "engine": None,
         "options": None,
     },
-    "worth": {
-        **SERVED,
-        "drafter": "block,cost=0.1,drafts=7",
-        "accept_length": [2, 4],
-        "draft_len": 7,
-        "batch_size": 4,
-        "context_len": 512,
-        "tpot_s": 0.02,
-        "price_per_hour": 2.0,
-        "capacity": False,
-    },
     "survival_acceptance": {"survival": [0.9, 0.5]},
 }
+CALLS |= {name: SERVED | given for name, given in table("questions_asked").items()}
 #: How refusals call arguments that have another name for people: a SPEC's key, what a name is of.
 SPOKEN = (
-    "drafter",
-    "engine",
-    "extrapolate",
-    "grid",
-    "hardware",
-    "model",
-    "name",
-    "profile",
-    "spec",
+    *("drafter", "engine", "extrapolate", "grid", "hardware", "model", "name", "profile", "spec"),
 )
 #: Public methods, by the object that they are called on.
 METHODS: list[tuple[Callable[..., Any], dict[str, Any]]] = [

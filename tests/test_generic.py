@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
+from commands import answered, refused, run
 from fitting import shared_fit
 from fitting.generic import CHIP_FAMILIES, generic
 from fitting.parameters import fitted_parameters
 from fitting.shared_fit import leave_groups_out
 from specroof import load_hardware
-from specroof.cli import app
 from specroof.engines.record import Rates
 from specroof.errors import OptionError, ProfileError
 from specroof.evidence import STEP, Measurement, kind_of, load_measurements
@@ -43,16 +42,11 @@ from specroof.scoring.left_out import (
     published_rates,
 )
 from specroof.scoring.scores import TRUSTED
+from tables import rows
 
 MEASURED = [one for one in load_measurements() if (one.trust or 0) <= TRUSTED and kind_of(one)[0]]
 PARAMETERS = fitted_parameters()
-WORDS = ["predict", "Qwen/Qwen3-8B", "--drafter", "eagle3,accept=0.7", "--max-draft-len", "3"]
-
-
-def shell(*words: str) -> str:
-    found = CliRunner().invoke(app, [*WORDS, *words])
-    assert found.exit_code == 0, found.output
-    return found.stdout
+PREDICT = "predict Qwen/Qwen3-8B --drafter eagle3,accept=0.7 --max-draft-len 3"
 
 
 # --- what it is made of --------------------------------------------------------------------------
@@ -60,21 +54,7 @@ def shell(*words: str) -> str:
 
 @pytest.mark.parametrize(
     ("chip", "family"),
-    [
-        ("l40s", "ada"),
-        ("l4", "ada"),
-        ("rtx-4090", "ada"),
-        ("rtx-3090", "ampere"),
-        ("h100-pcie", "hopper"),
-        ("h20", "hopper"),
-        ("rtx-pro-6000", "blackwell cards"),
-        ("dgx-spark", "blackwell cards"),
-        ("arc-pro-b60", "battlemage"),
-        ("mi250x", "any"),
-        ("tpu-v5p", "any"),
-        ("gaudi3", "any"),
-        ("t4", "any"),
-    ],
+    rows("values", "chip_families"),
 )
 def test_shares_are_those_of_the_family(chip: str, family: str) -> None:
     assert generic_family(chip) == family
@@ -168,7 +148,7 @@ def test_a_profile_built_in_python_takes_its_figures_as_they_are() -> None:
 
 def test_generic_engines_are_shown_with_the_chip() -> None:
     chip = load_hardware("l40s")
-    shown = json.loads(CliRunner().invoke(app, ["hardware", "show", "l40s", "--json"]).output)
+    shown = answered("hardware show l40s")
     engine, stand_ins = chip.engine("vllm"), shown["case"]["profile"]["generic"]
     assert stand_ins["family"] == "ada"
     assert stand_ins["engines"]["vllm"]["memory_frac"] == engine.memory_frac
@@ -195,12 +175,12 @@ def test_a_framework_brings_its_rules() -> None:
     assert engine.graphs is not None
     assert engine.graphs.counts == "sequences"
     assert load_hardware("h200").engine("sglang").framework is None
-    text = shell("-H", "mi250x", "--engine", "sglang")
+    text = run(PREDICT, "-H mi250x --engine sglang")
     assert "engine generic of AMD Instinct MI250X: no engine was fitted to this chip" in text
     assert "rules of sglang" in text
     assert "defaults of sglang 0.5.23 for" in text
     assert "no server" not in text
-    plain = shell("-H", "l40s")
+    plain = run(PREDICT, "-H l40s")
     assert "kernel efficiency as measured on ada" in plain
     assert "rules of vllm" in plain
 
@@ -235,10 +215,9 @@ def test_a_calibrated_file_does_not_hold_it() -> None:
 
 
 def test_devices_without_a_link_are_refused_by_its_key() -> None:
-    found = CliRunner().invoke(app, [*WORDS, "-H", "a10g", "--tp", "2"])
-    assert found.exit_code == 2
-    assert "NVIDIA A10G: interconnect.link_bytes_per_s is not given" in found.output
-    assert "speedup" in shell("-H", "a10g", "--tp", "2", "--engine", "ideal")
+    words = f"{PREDICT} -H a10g --tp 2"
+    assert "NVIDIA A10G: interconnect.link_bytes_per_s is not given" in refused(words)
+    assert "speedup" in run(words, "--engine ideal")
 
 
 # --- borrowed engines ----------------------------------------------------------------------------
@@ -253,27 +232,11 @@ def test_a_borrowed_engine_is_marked() -> None:
     assert chip.generic is not None
     assert engine.bands == chip.generic.engines["generic"].bands
     assert engine.expected_error is None
-    text = shell("-H", "mi250x", "--engine-from", "h100-sxm:vllm")
+    text = run(PREDICT, "-H mi250x --engine-from h100-sxm:vllm")
     assert "engine h100-sxm:vllm" in text.splitlines()[0]
     assert "borrowed from NVIDIA H100 SXM 80GB" in text
     made: HardwareProfile = replace(load_hardware("mi250x"), generic=None)
     assert borrowed_engine(made, "h100-sxm:vllm", None)[0].engine(name).bands == {}
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("--engine-from", "h100-sxm"), "allowed: CHIP:ENGINE, as in h100-sxm:vllm"),
-        (("--engine-from", "l40s:vllm"), "engines fitted on NVIDIA L40S: none"),
-        (("--engine-from", "h100-sxm:fast"), "engines fitted on NVIDIA H100 SXM 80GB: sglang"),
-        (("--engine-from", "h100-sxm:vllm", "--engine", "vllm"), "allowed: one of them"),
-    ],
-)
-def test_bad_loans_are_refused(words: tuple[str, ...], told: str) -> None:
-    found = CliRunner().invoke(app, [*WORDS, "-H", "mi250x", *words])
-    assert found.exit_code == 2
-    assert told in found.output
-    assert len(found.output.strip().splitlines()) == 1
 
 
 def test_capacity_takes_a_borrowed_engine() -> None:

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import pytest
 
 from gguf_files import gguf_bytes
+from tables import rows
 
 pytestmark = pytest.mark.slow
 
@@ -366,14 +367,7 @@ def test_another_host_that_keeps_a_file_gets_no_key(hub: Deployment) -> None:
 
 @pytest.mark.parametrize(
     ("name", "says"),
-    [
-        ("org/gguf/Cut-Q8_0.gguf", "the header is cut off"),
-        ("org/gguf/None.gguf", "the repository has no None.gguf"),
-        ("org/nowhere/None.gguf", "no such repository"),
-        ("org/gguf/Tiny-00001-of-00002.gguf", "the repository has no Tiny-00001-of-00002.gguf"),
-        ("org/ftp/Tiny-Q8_0.gguf", "allowed: http and https"),
-        ("org/whole/Tiny-Q8_0.gguf", "the Hub answered a range with status 200; allowed: 206"),
-    ],
+    rows("refusals", "gguf_files"),
 )
 def test_a_gguf_file_that_cannot_be_read_is_one_line(hub: Deployment, name: str, says: str) -> None:
     assert says in refusal(hub.show(name))
@@ -386,14 +380,7 @@ def test_a_token_opens_what_is_closed_without(hub: Deployment) -> None:
 
 @pytest.mark.parametrize(
     ("name", "says"),
-    [
-        ("org/nowhere", "no such repository"),
-        ("org/gated", "is gated; ask for access and set HF_TOKEN"),
-        ("org/broken", "status 400"),
-        ("org/weights-only", "no config.json"),
-        ("org/truncated", "no readable JSON"),
-        ("qwen/qwen3-8", "Qwen/Qwen3-8B?"),
-    ],
+    rows("refusals", "hub_answers"),
 )
 def test_what_the_hub_refuses_is_one_line(hub: Deployment, name: str, says: str) -> None:
     assert says in refusal(hub.show(name))

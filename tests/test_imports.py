@@ -13,105 +13,21 @@ import yaml
 
 import specroof
 from source_trees import nodes, tree
+from tables import table
 
 PACKAGE = Path(specroof.__file__).parent
 TESTS = Path(__file__).parent
 DOOR = "__init__"
 
-# The import table: what a room may import besides itself and the rooms of EVERYWHERE.
-# A room is a module or a package directly under specroof.
+TABLES = table("imports")
+#: The import table, and what every room may import.
+ROOMS: dict[str, set[str]] = {room: {*others} for room, others in TABLES["rooms"].items()}
 EVERYWHERE = {"units", "errors", "arrays", "quantities"}
-ROOMS: dict[str, set[str]] = {
-    "units": set(),
-    "errors": set(),
-    "arrays": set(),
-    "quantities": set(),
-    "reading": set(),
-    "architecture": set(),
-    "parsers": {"architecture", "reading"},
-    "cost": {"architecture"},
-    "hardware": {"reading"},
-    "latency": {"cost", "hardware", "architecture"},
-    "acceptance": {"reading"},
-    "drafters": {"architecture", "cost", "latency", "hardware", "acceptance"},
-    "speedup": {
-        "architecture", "cost", "latency", "hardware", "acceptance", "drafters",
-    },
-    "serving": {
-        "architecture", "speedup", "latency", "hardware", "cost", "drafters", "acceptance",
-        "reading",
-    },
-    "montecarlo": {"acceptance"},
-    "policies": {"speedup", "serving", "acceptance", "montecarlo"},
-    "catalog": {"architecture", "parsers", "hardware", "acceptance", "drafters", "reading"},
-    "outcomes": {
-        "serving", "policies", "speedup", "latency", "hardware", "drafters", "acceptance",
-    },
-    "evidence": {"catalog", "serving", "reading", "hardware", "acceptance", "drafters"},
-    "engines": {
-        "evidence", "speedup", "serving", "latency", "hardware", "drafters", "cost",
-    },
-    "scoring": {
-        "evidence", "engines", "speedup", "serving", "policies", "drafters", "catalog", "hardware",
-        "latency", "cost",
-    },
-    "questions": {
-        "reading", "architecture", "parsers", "cost", "hardware", "latency", "acceptance",
-        "drafters", "speedup", "serving", "montecarlo", "policies", "catalog",
-        "outcomes", "evidence", "engines", "scoring", "report", "page",
-    },
-    "report": set(),
-    "plot": {"speedup", "acceptance", "latency"},
-    "sweeps": {"questions", "report", "reading", "speedup"},
-    "page": set(),
-    "cli": {"questions", "report", "plot", "sweeps", "page", "reading"},
-    "__main__": {"cli"},
-}  # fmt: skip
 DOOR_MAY_IMPORT = {*ROOMS} - {"cli", "__main__"}
 ROOMS[DOOR] = DOOR_MAY_IMPORT
 
 # Imports that the table does not allow, still to be mended: this list only shrinks.
 TRESPASSES: set[tuple[str, str]] = set()
-
-# Rooms that are imported late, where a function asks for them, since what they need is slow to
-# import: matplotlib, pydantic, SciPy, the network. The lists only shrink.
-LATE = {
-    "__main__.py": {"cli"},
-    "catalog/names.py": {"acceptance", "catalog", "parsers"},
-    "catalog/profiles.py": {"acceptance"},
-    "cli/__init__.py": {"cli"},
-    "cli/output.py": {"cli", "plot", "report"},
-    "cli/sweep.py": {"plot", "questions", "sweeps"},
-    "cost/forward.py": {"architecture"},
-    "hardware/__init__.py": {"hardware"},
-    "questions/acceptance.py": {"plot"},
-    "questions/advise.py": {"questions"},
-    "questions/answer.py": {"plot"},
-    "questions/calibrate.py": {"plot"},
-    "questions/capacity.py": {"plot"},
-    "questions/explain.py": {"plot"},
-    "questions/case.py": {"reading"},
-    "questions/played_loads.py": {"plot"},
-    "questions/predict.py": {"plot"},
-    "questions/request.py": {"serving"},
-    "questions/rollout.py": {"plot"},
-    "questions/sweep.py": {"plot", "questions"},
-    "questions/validate.py": {"plot"},
-    "serving/served.py": {"serving"},
-    "sweeps/results.py": {"plot"},
-    "sweeps/run.py": {"questions"},
-}
-
-# Libraries that one room keeps to itself.
-HOUSEHOLDS = {
-    "huggingface_hub": {"catalog"},
-    "matplotlib": {"plot"},
-    # Slow to import, so only what reads files from outside may need it.
-    "prometheus_client": {"reading"},
-    "pydantic": {"reading", "hardware", "questions", "evidence", "acceptance"},
-    "typer": {"cli"},
-    "yaml": {"reading"},
-}
 
 FILES = sorted(PACKAGE.rglob("*.py"))
 KNOWN_FILES = frozenset(FILES)
@@ -187,7 +103,7 @@ def test_late_imports_only_grow_fewer() -> None:
         for file in FILES
         if (rooms := {room for room, _ in late_imports(file)})
     }
-    assert late == LATE
+    assert late == {file: {*rooms} for file, rooms in TABLES["late"].items()}
 
 
 def file_of(module: str) -> Path | None:
@@ -227,7 +143,7 @@ def test_libraries_stay_in_the_rooms_that_keep_them() -> None:
         where
         for file in FILES
         for module, where in imports_of(file)
-        if room_of(file) not in HOUSEHOLDS.get(module.split(".")[0], {room_of(file)})
+        if room_of(file) not in TABLES["libraries"].get(module.split(".")[0], [room_of(file)])
     ]
     assert strays == []
 

@@ -16,10 +16,9 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from typer.testing import CliRunner
 
 import specroof
-from specroof.cli import app
+from commands import answered, refused, run
 from specroof.cli.mcp import (
     LONGEST_LIST,
     Call,
@@ -159,12 +158,8 @@ def test_the_guard_lets_only_own_and_allowed_files_through(
 
 def test_without_the_sdk_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mcp_types", None)
-    run = CliRunner().invoke(app, ["mcp"])
-    assert (run.exit_code, run.stdout) == (2, "")
-    assert "pip install mcp" in run.stderr
-    run = CliRunner().invoke(app, ["mcp", "--allow", __file__])
-    assert run.exit_code == 2
-    assert "is a file" in run.stderr
+    assert "pip install mcp" in refused("mcp")
+    assert "is a file" in refused("mcp --allow", __file__)
 
 
 def test_a_load_beyond_the_budget_is_refused_before_it_is_played() -> None:
@@ -181,16 +176,13 @@ def test_a_load_beyond_the_budget_is_refused_before_it_is_played() -> None:
         answer = reply(tools, tool, asked)
         assert answer["is_error"]
         assert answer["text"].startswith("requests is ")
-    words = ["predict", *QWEN.values(), "--drafter", "eagle3,accept=0.7", "--rate", "1e6/s"]
-    words[2:2] = ["-H"]
-    words += ["--input-len", "100", "--output-len", "10", "--requests", "10000000"]
-    run = CliRunner().invoke(app, words)
-    assert (run.exit_code, run.stdout) == (2, "")
-    assert "--requests is " in run.stderr
-    assert "--no-limit" in run.stderr
-    words[-1] = "20"
+    words = "predict Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --rate 1e6/s"
+    words += " --input-len 100 --output-len 10 --requests"
+    said = refused(words, "10000000")
+    assert "--requests is " in said
+    assert "--no-limit" in said
     with limited(Budget(1e-9, 1e9)):
-        assert CliRunner().invoke(app, [*words, "--no-limit"]).exit_code == 0
+        run(words, "20 --no-limit")
 
 
 def test_the_process_of_a_call_has_limits_and_ends_with_its_server(
@@ -283,8 +275,7 @@ def with_server(talk: Callable[[Any], Awaitable[None]], *words: str, **variables
 
 @pytest.mark.slow
 def test_a_client_gets_what_the_command_prints_and_no_call_is_lost() -> None:
-    words = ["predict", *QWEN.values(), "--drafter", PREDICT["drafters"], "--batch", "1,8"]
-    words.insert(2, "-H")
+    words = "predict Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --batch 1,8"
 
     async def talk(client: Any) -> None:
         tools = (await client.list_tools()).tools
@@ -292,10 +283,9 @@ def test_a_client_gets_what_the_command_prints_and_no_call_is_lost() -> None:
         assert "80% band" in client.instructions
         answer = await client.call_tool("predict", PREDICT)
         assert not answer.is_error
-        printed = CliRunner().invoke(app, [*map(str, words), "--json"]).stdout
-        assert answer.structured_content == json.loads(printed)
+        assert answer.structured_content == answered(words)
         assert "80% band" in answer.content[0].text
-        for number in range(50):
+        for number in range(12):
             batch = await client.call_tool("capacity", QWEN | {"context_len": 100 + number})
             assert batch.structured_content["case"]["load"]["context_len"] == 100 + number
         unknown = await client.call_tool("nowhere", {})
@@ -316,7 +306,7 @@ def test_a_question_reaches_no_file_and_no_network_unless_allowed(
     (inside / "link.json").symlink_to(outside)
     (inside / "page.txt").write_text("up 1\n", encoding="utf-8")
 
-    async def refused(client: Any, tool: str, **changes: Any) -> str:
+    async def denied(client: Any, tool: str, **changes: Any) -> str:
         answer = await client.call_tool(tool, PREDICT | changes)
         assert answer.is_error
         assert answer.structured_content is None
@@ -325,22 +315,27 @@ def test_a_question_reaches_no_file_and_no_network_unless_allowed(
         return text
 
     async def nothing(client: Any) -> None:
-        for path in (outside, "/etc/hostname", tmp_path / "inside" / ".." / "outside.json"):
-            spec = f"eagle3,accept=0.7,config={path}"
-            for asked in ({"model": str(path)}, {"hardware": str(path)}, {"drafters": spec}):
-                said = await refused(client, "predict", **asked)
-                assert "--allow" in said
-                # Of a file that is not there the same is said.
-                absent = {name: f"{value}-x" for name, value in asked.items()}
-                assert (await refused(client, "predict", **absent)).replace("-x", "") == said
-        assert "HF_HUB_OFFLINE" in await refused(client, "predict", model="no-one/nothing")
-        assert "tool" in await refused(client, "doctor")
+        here, around = "/etc/hostname", tmp_path / "inside" / ".." / "outside.json"
+        for name, given in (
+            ("model", outside),
+            ("hardware", outside),
+            ("drafters", f"eagle3,accept=0.7,config={outside}"),
+            ("hardware", here),
+            ("model", around),
+        ):
+            said = await denied(client, "predict", **{name: str(given)})
+            assert "--allow" in said
+            # Of a file that is not there the same is said.
+            absent = await denied(client, "predict", **{name: f"{given}-x"})
+            assert absent.replace("-x", "") == said
+        assert "HF_HUB_OFFLINE" in await denied(client, "predict", model="no-one/nothing")
+        assert "tool" in await denied(client, "doctor")
 
     async def one_folder(client: Any) -> None:
         answer = await client.call_tool("predict", PREDICT | {"model": str(inside / "config.json")})
         assert not answer.is_error
-        assert "--allow" in await refused(client, "predict", model=str(outside))
-        assert "--allow" in await refused(client, "predict", model=str(inside / "link.json"))
+        assert "--allow" in await denied(client, "predict", model=str(outside))
+        assert "--allow" in await denied(client, "predict", model=str(inside / "link.json"))
         pages = QWEN | {"pages": "http://127.0.0.1:9/metrics"}
         answer = await client.call_tool("doctor", pages)
         assert answer.is_error

@@ -13,6 +13,7 @@ from specroof.errors import MeasurementError
 from specroof.evidence import committed_tokens, request_lengths
 from specroof.evidence.bundled import load_measurements, parse_measurements
 from specroof.evidence.measurement import Measurement, plausible, refuse_repeats
+from tables import rows
 
 FILES = sorted((Path(specroof.__file__).parent / "evidence" / "measurements").glob("*.csv"))
 SERVED = sorted((FILES[0].parent / "served").glob("*.csv"))
@@ -207,15 +208,7 @@ def bundled_table() -> str:
 
 @pytest.mark.parametrize(
     ("good", "bad", "says"),
-    [
-        ("# trust: 2", "# trust: high", "trust is 'high'"),
-        (",75,,,yes,", ",-75,,,yes,", "tokens_per_s is -75"),
-        (",75,,,yes,", ",fast,,,yes,", "tokens_per_s is 'fast'"),
-        (",75,,,yes,", ",inf,,,yes,", "tokens_per_s is 'inf'"),
-        (",75,,,yes,", ",75,,,maybe,", "includes_prefill is 'maybe'"),
-        (",75,,,yes,", ",75,,yes,", "another number of cells"),
-        (",75,,,yes,", ",75,,,,,yes,", "another number of cells"),
-    ],
+    rows("refusals", "measured_tables"),
 )
 def test_a_broken_table_is_refused_with_its_file_and_line(good: str, bad: str, says: str) -> None:
     text = bundled_table()

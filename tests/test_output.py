@@ -10,9 +10,8 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from specroof.cli import app
+from commands import answered, invoked, refused, run
 from specroof.cli.output import check_file
 from specroof.report.layout import in_line, json_line, rows_csv
 
@@ -117,46 +116,20 @@ def test_names_in_other_alphabets_reach_an_ascii_terminal_in_part() -> None:
 # --- standard output in the place of a file ----------------------------------------------------
 
 
-def run(*words: str) -> tuple[int, bytes, str]:
-    """Return the exit code of a command, its standard output and its standard error."""
-    done = CliRunner().invoke(app, list(words))
-    return done.exit_code, done.stdout_bytes, done.stderr
-
-
 def test_a_dash_writes_data_alone_to_standard_output() -> None:
-    code, stdout, stderr = run(*PREDICT, "--points", "-")
-    assert code == 0
-    assert [row["draft_len"] for row in csv.DictReader(io.StringIO(stdout.decode()))] == [
-        str(number) for number in range(17)
-    ]
-    assert "decision: " in stderr  # what people read is not lost
-    assert "Qwen3-8B" in run(*PREDICT)[1].decode()  # and the next command has its own again
+    done = invoked(*PREDICT, "--points -")
+    assert done.exit_code == 0
+    lengths = [row["draft_len"] for row in csv.DictReader(io.StringIO(done.stdout))]
+    assert lengths == [str(number) for number in range(17)]
+    assert "decision: " in done.stderr  # what people read is not lost
+    assert "Qwen3-8B" in run(*PREDICT)  # and the next command has its own again
 
 
 def test_a_dash_takes_a_chart(tmp_path: Path) -> None:
-    code, stdout, _ = run(*PREDICT, "--plot", "-", "--csv", str(tmp_path / "a.csv"))
-    assert (code, stdout[:4], (tmp_path / "a.csv").exists()) == (0, PNG, True)
-    code, stdout, _ = run("acceptance", "show", "qwen3.6-35b-a3b/mtp/speed-bench", "--plot", "-")
-    assert (code, stdout[:4]) == (0, PNG)
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ([*PREDICT, "--csv", "-", "--json"], "--json goes to standard output too"),
-        ([*PREDICT, "--csv", "-", "--plot", "-"], "two outputs go there"),
-        ([*PREDICT, "--batch", "1,8", "--plot", "-"], "2 charts, and standard output takes one"),
-        ([*PREDICT, "--plot", ""], "--plot is ''; allowed: a file or a folder"),
-        ([*PREDICT, "--csv", ""], "--csv is ''; allowed: a file or a folder"),
-        ([*PREDICT, "--plot", "."], "allowed: the name of a file"),
-        ([*PREDICT, "--plot", ".."], "a file that ends in .png"),
-        (["sweep", "demo", "-o", "-"], "standard output is not a folder"),
-    ],
-)
-def test_what_cannot_go_to_standard_output_is_refused(words: list[str], says: str) -> None:
-    code, stdout, stderr = run(*words)
-    assert (code, stdout) == (2, b"")
-    assert says in one_line_of(stderr.encode())
+    done = invoked(*PREDICT, "--plot - --csv", tmp_path / "a.csv")
+    assert (done.stdout_bytes[:4], (tmp_path / "a.csv").exists()) == (PNG, True)
+    done = invoked("acceptance show qwen3.6-35b-a3b/mtp/speed-bench --plot -")
+    assert done.stdout_bytes[:4] == PNG
 
 
 def on_a_terminal(program: str) -> str:
@@ -206,18 +179,18 @@ def hostile_chip(tmp_path: Path) -> str:
 
 
 def test_names_in_files_do_not_steer_the_terminal(hostile_chip: str) -> None:
-    model = ["Qwen/Qwen3-8B", "-H", hostile_chip]
+    model = f"Qwen/Qwen3-8B -H {hostile_chip}"
     for words in (
-        ["predict", *model, "--drafter", "ideal"],
-        ["predict", *model, "--drafter", "ideal", "--batch", "1,8"],
-        ["predict", *model, "--drafter", "ideal", "--json"],
-        ["explain", *model],
-        ["hardware", "show", hostile_chip],
-        ["hardware", "check", hostile_chip],
-        ["predict", *model, "--drafter", "ideal", "--engine", "x"],
+        f"predict {model} --drafter ideal",
+        f"predict {model} --drafter ideal --batch 1,8",
+        f"predict {model} --drafter ideal --json",
+        f"explain {model}",
+        f"hardware show {hostile_chip}",
+        f"hardware check {hostile_chip}",
+        f"predict {model} --drafter ideal --engine x",
     ):
-        _, stdout, stderr = run(*words)
-        text = stdout.decode() + stderr
+        done = invoked(words)
+        text = done.stdout + done.stderr
         assert "chip\\u001b]0;owned" in text, words
         assert controls(text) == set(), words
         assert not any(line.startswith("note: all is well") for line in text.splitlines()), words
@@ -225,9 +198,8 @@ def test_names_in_files_do_not_steer_the_terminal(hostile_chip: str) -> None:
 
 def test_names_stay_what_they_are_in_json_and_csv(hostile_chip: str, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
-    words = ["predict", "Qwen/Qwen3-8B", "-H", hostile_chip, "--drafter", "ideal", "--csv"]
-    code, stdout, _ = run(*words, str(path), "--json")
-    assert (code, json.loads(stdout)["case"]["hardware"]) == (0, HOSTILE)
+    words = f"predict Qwen/Qwen3-8B -H {hostile_chip} --drafter ideal --csv"
+    assert answered(words, path)["case"]["hardware"] == HOSTILE
     with path.open(newline="", encoding="utf-8") as file:
         names = {row["hardware"] for row in csv.DictReader(file)}
     assert names == {HOSTILE.replace("\r", "\\u000d")}
@@ -243,17 +215,12 @@ def test_halves_of_characters_are_written_as_text_that_can_be_read() -> None:
 
 
 def test_a_long_word_is_echoed_in_short() -> None:
-    for words in (["predict", "x" * 40_000], [*PREDICT, "--batch", "1 ," * 20_000], ["y" * 40_000]):
-        code, _, stderr = run(*words, "--drafter", "ideal")
-        assert code == 2
-        assert len(one_line_of(stderr.encode())) < 2_100
-
-
-def test_a_chart_needs_the_name_of_a_file() -> None:
-    words = ["predict", "Qwen/Qwen3-8B", "-H", "h100", "--drafter", "ideal", "--plot", "/"]
-    refused = CliRunner().invoke(app, words)
-    assert refused.exit_code == 2
-    assert "--plot is '/'" in refused.output
+    for words in (
+        ["predict", "x" * 40_000],
+        [*PREDICT, f"--batch '{'1 ,' * 20_000}'"],
+        ["y" * 40_000],
+    ):
+        assert len(refused(*words, "--drafter ideal")) < 2_090
 
 
 def test_standard_output_can_always_be_written(

@@ -13,6 +13,7 @@ from specroof.policies.schedule import Traffic, advised_day
 from specroof.questions.advised_loads import Mix, TrafficFile
 from specroof.questions.traffic import parse_traffic, traffic_of
 from specroof.serving.workload import Workload
+from tables import rows
 
 LOADS = (1.0, 4.0, 16.0)
 
@@ -149,19 +150,7 @@ def test_files_say_hours_and_sizes() -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [
-        ("hour,concurrency\n0,1\n2,1\n", "line 3: hour is 2; allowed: 1"),
-        ("hour,concurrency\n0,1\n1,\n", "line 3: concurrency is missing"),
-        ("hour,concurrency\n0,-1\n", "concurrency is -1; allowed: a number from 0"),
-        ("hour,concurrency\n0,2e7\n", "allowed: a number from 0 to 10000000"),
-        ("hour,concurrency\n0,nan\n", "allowed: a number from 0"),
-        ("hour,concurrency\n0,x\n", "allowed: a number"),
-        ("hour,concurrency\n0,0\n", "^day.csv: .*allowed: one above 0"),
-        ("hour,concurrency,requests/s\n0,1,\n1,,2\n", "one unit of load"),
-        ("hour,concurrency,requests/s\n0,1,1\n", "allowed: one of concurrency"),
-        ("hour,load\n0,1\n", "'load' is unknown"),
-        ("hour,concurrency\n", "is empty"),
-    ],
+    rows("refusals", "days"),
 )
 def test_tables_with_holes_are_refused(text: str, message: str) -> None:
     with pytest.raises(MeasurementError, match=message):
@@ -170,21 +159,7 @@ def test_tables_with_holes_are_refused(text: str, message: str) -> None:
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
-    [
-        ("hours:", "hour:", "hour is not a known key; allowed: hours, mix"),
-        ("- {hour: 0, requests_per_s: 0.5}", "- 0.5", r"hours.0 is 0.5; allowed: a mapping"),
-        ("hour: 1", "hour: true", r"hours.1.hour is true; allowed: a number"),
-        ("requests_per_s: 0.5", "requests_per_s: 0.5, requests/s: 1", "requests/s is not a known"),
-        ("hour: 1", "time: 1", "hours.1.time is not a known key; allowed: hour, concurrency"),
-        ("weight: 3", "weight: 0", r"mix.0.weight is 0"),
-        ("output_len: 500", "output: 500", "mix.1.output is not a known key; allowed: input_len"),
-        (", output_len: 500", "", r"mix.1.output_len is missing"),
-        (
-            "- {hour: 0, requests_per_s: 0.5}\n- {hour: 1, requests/s: 2}",
-            "  []",
-            r"hours is \[\]; allowed: one or more",
-        ),
-    ],
+    rows("refusals", "day_files"),
 )
 def test_yaml_that_is_no_day_is_refused(old: str, new: str, message: str) -> None:
     text: Any = YAML.replace(old, new)

@@ -1,9 +1,5 @@
 """What few calls reach: drafters elsewhere in a fit, charts with holes, places that refuse."""
 
-import multiprocessing
-import os
-import signal
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +30,6 @@ from specroof.serving.workload import Load, Workload
 from specroof.speedup.overview import Overview
 from specroof.speedup.result import tokens_spread
 from specroof.sweeps import places
-from specroof.sweeps import run as workers
 
 pytestmark = pytest.mark.slow
 
@@ -197,17 +192,6 @@ def test_places_refuse_what_the_system_refuses(tmp_path: Any) -> None:
     for error in (FileNotFoundError(2, "gone"), PermissionError(13, "denied")):
         with pytest.raises(OutputError, match=r"; allowed: a folder$"):
             fail(error)
-
-
-def test_a_worker_ends_with_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
-    ended = threading.Event()
-    monkeypatch.setattr(signal, "signal", lambda *_: None)
-    monkeypatch.setattr(os, "_exit", lambda _code: ended.set())
-    worker_end, parent_end = multiprocessing.Pipe(duplex=False)
-    workers._follow_parent(worker_end)
-    assert not ended.wait(0.05)
-    parent_end.close()
-    assert ended.wait(5)
 
 
 # --- What only some calls of questions say --------------------------------------------------------

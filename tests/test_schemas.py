@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from typer.testing import CliRunner
 
+from commands import invoked, run
 from schemas import answers, mistake, published, schema_of, union, written
-from specroof.cli import GROUPS, app
+from specroof.cli import GROUPS
 from specroof.cli.mcp import questions
 from specroof.cli.schema import SCHEMAS, load_schema
 from specroof.questions import QUESTIONS
@@ -106,19 +106,21 @@ def test_schemas_unite_fields_and_tell_things_by_their_names() -> None:
     assert published("models", two)["required"] == ["version"]
 
 
-def test_the_command_lists_schemas_and_prints_one() -> None:
-    run = CliRunner().invoke
-    assert run(app, ["schema"]).stdout.split() == [*SCHEMAS]
-    assert json.loads(run(app, ["schema", "predict"]).stdout) == load_schema("predict")
-    unknown = run(app, ["schema", "nowhere"])
-    assert (unknown.exit_code, unknown.stdout) == (2, "")
-    assert "models-show" in unknown.stderr
-
-
 @pytest.mark.parametrize(
     ("words", "name"),
-    [("predict", "predict"), ("models", "models"), ("models show", "models-show")],
+    [
+        ("schema predict", "predict"),
+        ("predict --json-schema", "predict"),
+        ("models --json-schema", "models"),
+        ("models show --json-schema", "models-show"),
+    ],
 )
 def test_a_command_prints_its_own_schema(words: str, name: str) -> None:
-    done = CliRunner().invoke(app, [*words.split(), "--json-schema"])
-    assert json.loads(done.stdout) == load_schema(name)
+    assert json.loads(run(words)) == load_schema(name)
+
+
+def test_schemas_are_listed() -> None:
+    assert run("schema").split() == [*SCHEMAS]
+    unknown = invoked("schema nowhere")
+    assert (unknown.exit_code, unknown.stdout) == (2, "")
+    assert "models-show" in unknown.stderr

@@ -4,56 +4,60 @@ import pickle
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.text import Text
-from typer.testing import CliRunner
 
+from commands import run
 from screens import COLORS, COLUMNS, SCREENS, on_a_terminal, written_in
-from specroof.cli import app, colors
+from specroof.cli import colors
 from specroof.errors import Note
 from specroof.report.layout import fitted, format_table, on_screen
 
 pytestmark = pytest.mark.slow
 
-PREDICT = ["predict", "Qwen/Qwen3-8B", "-H", "b200", "--batch", "1,32"]
-PREDICT += ["--drafter", "eagle3,accept-length=2.8@3"]
+PREDICT = "predict Qwen/Qwen3-8B -H b200 --batch 1,32 --drafter eagle3,accept-length=2.8@3"
+WORDS = PREDICT.split()
 
 
 def test_a_terminal_of_80_columns_gets_whole_words() -> None:
-    wide = CliRunner().invoke(app, PREDICT).stdout
-    narrow = on_a_terminal(80, *PREDICT)
+    wide = run(PREDICT)
+    narrow = on_a_terminal(80, *WORDS)
     assert max(map(len, wide.splitlines())) > 80
     assert max(map(len, narrow.splitlines())) <= 80
     assert set(narrow.split()) == set(wide.split())
 
 
-LOADS = ["--drafter", "eagle3,accept-length=2.8@3", "--input-len", "1000", "--output-len", "500"]
-PIPED = {
-    "predict": PREDICT,
-    "advise": ["advise", "Qwen/Qwen3-8B", "-H", "b200", "--concurrency", "1,32", *LOADS],
-    "capacity": ["capacity", "Qwen/Qwen3-8B", "-H", "b200", "--context", "4096", *LOADS[:2]],
-}
+DRAFTER = "--drafter eagle3,accept-length=2.8@3"
+LOADS = f"{DRAFTER} --concurrency 1,32 --input-len 1000 --output-len 500"
 
 
-@pytest.mark.parametrize("word", PIPED)
-def test_a_pipe_is_as_wide_as_columns_says_and_has_whole_lines_without(word: str) -> None:
-    whole = CliRunner().invoke(app, PIPED[word]).stdout
-    lines = CliRunner().invoke(app, PIPED[word], env={"COLUMNS": "80"}).stdout.splitlines()
+@pytest.mark.parametrize(
+    "words",
+    [
+        PREDICT,
+        f"advise Qwen/Qwen3-8B -H b200 {LOADS}",
+        f"capacity Qwen/Qwen3-8B -H b200 --context 4096 {DRAFTER}",
+    ],
+)
+def test_a_pipe_is_as_wide_as_columns_says_and_has_whole_lines_without(words: str) -> None:
+    whole = run(words)
+    lines = run(words, COLUMNS="80").splitlines()
     assert max(map(len, whole.splitlines())) > 80 >= max(map(len, lines))
     assert {*" ".join(lines).split()} - {*whole.split()} <= {"\\"}
-    assert on_a_terminal(80, *PIPED[word]).splitlines() == lines
+    assert on_a_terminal(80, *words.split()).splitlines() == lines
 
 
 def test_a_wide_terminal_keeps_lines_whole() -> None:
-    assert on_a_terminal(400, *PREDICT) == CliRunner().invoke(app, PREDICT).stdout
+    assert on_a_terminal(400, *WORDS) == run(PREDICT)
 
 
 STYLE = re.compile(r"\x1b\[([0-9;]*)m")
 
 
 def test_colors_change_no_letter() -> None:
-    plain, colored = on_a_terminal(80, *PREDICT), on_a_terminal(80, *PREDICT, **COLORS)
+    plain, colored = on_a_terminal(80, *WORDS), on_a_terminal(80, *WORDS, **COLORS)
     assert "\x1b" not in plain
     assert STYLE.sub("", colored) == plain
     for styled in (
@@ -62,8 +66,8 @@ def test_colors_change_no_letter() -> None:
         "\x1b[2mnote: engine",
     ):
         assert styled in colored
-    assert "\x1b[" not in on_a_terminal(80, *PREDICT, TERM="dumb")
-    assert "\x1b" not in on_a_terminal(80, *PREDICT, "--json", **COLORS)
+    assert "\x1b[" not in on_a_terminal(80, *WORDS, TERM="dumb")
+    assert "\x1b" not in on_a_terminal(80, *WORDS, "--json", **COLORS)
 
 
 @pytest.mark.parametrize(
@@ -111,75 +115,49 @@ def test_lines_of_any_length_stay_where_there_is_no_screen() -> None:
     assert fitted("x " * 200) == "x " * 200
 
 
-def test_titles_break_before_a_table_goes_on_below() -> None:
-    with on_screen(12):
-        table = format_table(["a", "tokens per s", "b"], [["1", "2", "3"]], left=[])
-    assert table.split("\n") == ["   tokens", "a   per s  b", "1       2  3"]
-
-
-def test_the_last_column_breaks_where_it_is_text() -> None:
-    with on_screen(30):
-        table = format_table(["a", "of"], [["1", "red green blue yellow black white"]], left=[1])
-    assert table.split("\n") == ["a  of", "1  red green blue yellow black", "   white"]
-
-
-def test_a_table_goes_on_below_with_its_first_columns() -> None:
-    with on_screen(14):
-        table = format_table(["a", "b", "word", "long"], [["1", "2", "3", "4"]], left=[], keys=2)
-    assert table.split("\n") == ["a  b  word", "1  2     3", "", "a  b  long", "1  2     4"]
-
-
-def test_a_long_name_stands_above_the_first_of_its_rows() -> None:
-    rows = [["1", "2", "a-name-of-twenty-one"], ["3", "4", "a-name-of-twenty-one"]]
-    with on_screen(20):
-        table = format_table(["a", "b", "name"], [*rows, ["5", "6", "another-name"]], left=[2])
-    assert table.split("\n") == [
-        "a  b",
-        "a-name-of-twenty-one",
-        "1  2",
-        "3  4",
-        "another-name",
-        "5  6",
-    ]
-
-
-def test_a_part_has_no_empty_line_for_titles_of_other_parts() -> None:
-    with on_screen(9):
-        table = format_table(["a", "best so far", "long"], [["1", "2", "3"]], left=[])
-    assert table.split("\n") == [
-        "   best",
-        "     so",
-        "a   far",
-        "1     2",
-        "",
-        "a  long",
-        "1     3",
-    ]
-
-
-def test_a_column_wider_than_the_screen_stands_alone() -> None:
-    with on_screen(5):
-        table = format_table(["a", "unbreakable"], [["1", "2"]], left=[])
-    assert table.split("\n") == ["a  unbreakable", "1            2"]
+@pytest.mark.parametrize(
+    ("width", "titles", "cells", "how", "lines"),
+    [
+        # Titles break before a table goes on below.
+        (12, ["a", "tokens per s", "b"], [["1", "2", "3"]], {},
+         ["   tokens", "a   per s  b", "1       2  3"]),
+        # The last column breaks where it is text.
+        (30, ["a", "of"], [["1", "red green blue yellow black white"]], {"left": [1]},
+         ["a  of", "1  red green blue yellow black", "   white"]),
+        # A table goes on below with its first columns.
+        (14, ["a", "b", "word", "long"], [["1", "2", "3", "4"]], {"keys": 2},
+         ["a  b  word", "1  2     3", "", "a  b  long", "1  2     4"]),
+        # A long name stands above the first of its rows.
+        (20, ["a", "b", "name"], [["1", "2", "a-name-of-twenty-one"],
+         ["3", "4", "a-name-of-twenty-one"], ["5", "6", "another-name"]], {"left": [2]},
+         ["a  b", "a-name-of-twenty-one", "1  2", "3  4", "another-name", "5  6"]),
+        # A part has no empty line for titles of other parts.
+        (9, ["a", "best so far", "long"], [["1", "2", "3"]], {},
+         ["   best", "     so", "a   far", "1     2", "", "a  long", "1     3"]),
+        # A column wider than the screen stands alone.
+        (5, ["a", "unbreakable"], [["1", "2"]], {}, ["a  unbreakable", "1            2"]),
+    ],
+)  # fmt: skip
+def test_a_table_fits_its_screen(
+    width: int, titles: list[str], cells: list[list[str]], how: dict[str, Any], lines: list[str]
+) -> None:
+    with on_screen(width):
+        shown = format_table(titles, cells, **{"left": []} | how)
+    assert shown.split("\n") == lines
 
 
 def test_sources_are_brief_unless_asked_for() -> None:
-    brief = CliRunner().invoke(app, PREDICT).stdout
-    full = CliRunner().invoke(app, [*PREDICT, "--sources"]).stdout
-    again = CliRunner().invoke(app, PREDICT).stdout
+    brief, full, again = (run(PREDICT, more) for more in ("", "--sources", ""))
     assert "https://" not in brief
     assert "--sources" in brief
     assert len(re.findall("https://", full)) >= 3
     assert again == brief
-
-
-def test_json_has_every_source() -> None:
-    assert "https://" in CliRunner().invoke(app, [*PREDICT, "--json"]).stdout
+    assert "https://" in run(PREDICT, "--json")
 
 
 @pytest.mark.parametrize("word", ["predict", "capacity", "explain", "breakeven", "advise"])
 def test_questions_with_a_setup_take_sources(word: str) -> None:
-    assert "--sources" in CliRunner().invoke(app, [word, "--help"]).stdout
+    assert "--sources" in run(word, "--help")
 
 
 def test_a_note_keeps_both_lengths_in_another_process() -> None:
@@ -189,22 +167,21 @@ def test_a_note_keeps_both_lengths_in_another_process() -> None:
 
 @pytest.mark.parametrize("word", ["predict", "capacity", "explain", "breakeven", "sweep"])
 def test_help_at_80_columns_breaks_no_word(word: str) -> None:
-    wide = CliRunner().invoke(app, [word, "--help"], env={"COLUMNS": "300"}).stdout
-    narrow = CliRunner().invoke(app, [word, "--help"], env={"COLUMNS": "80"}).stdout
+    wide = run(word, "--help", COLUMNS="300")
+    narrow = run(word, "--help", COLUMNS="80")
     words, whole = (set(re.findall(r"[\w|=.-]+", text)) for text in (narrow, wide))
     # Typer cuts the second name of a flag where both are too long for their column.
     assert {word for word in words if not word.startswith("--tensor-parallel")} <= whole
 
 
 def test_help_only_names_textbook_choices_unless_all_is_asked_for() -> None:
-    run, choices = CliRunner().invoke, "Take max(compute, memory) over each of these."
-    brief = run(app, ["explain", "--help"], env={"COLUMNS": "300"}).stdout
-    every = run(app, ["explain", "--help-all"], env={"COLUMNS": "300"}).stdout
+    choices = "Take max(compute, memory) over each of these."
+    brief, every = (run(f"explain {flag}", COLUMNS="300") for flag in ("--help", "--help-all"))
     assert "Textbook choices" in brief
     assert "Show --granularity, --experts, --count" in brief
     assert choices not in brief
     assert choices in every
-    assert "Textbook" not in run(app, ["models", "show", "--help"]).stdout
+    assert "Textbook" not in run("models show --help")
 
 
 def test_help_shows_the_flags_of_a_command_before_those_of_every_command() -> None:

@@ -9,6 +9,7 @@ from server_pages import server_info
 from specroof.errors import MeasurementError
 from specroof.evidence.server_info import ServerFacts, all_facts, cache_facts, server_facts
 from specroof.hardware import ServerSettings
+from tables import rows
 
 
 def facts(**changes: Any) -> ServerFacts:
@@ -96,15 +97,7 @@ def test_of_two_pages_that_say_the_same_the_first_counts() -> None:
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [
-        ("<html>", "^page: "),
-        ("[]", "^page: has none of their keys; allowed: .*/server_info"),
-        ('{"vllm_config": "..."}', "^page: has none of their keys; allowed: .*/server_info"),
-        ('{"version": 3}', "^page: version is 3; allowed: text"),
-        ('{"data": [{"root": "a"}]}', "^page: data.0.id is empty; allowed: text"),
-        ('{"tp_size": "two"}', "^page: tp_size is 'two'; allowed: a whole number"),
-        ('{"mem_fraction_static": 7}', "^page: mem_fraction_static is 7; allowed: "),
-    ],
+    rows("refusals", "server_infos"),
 )
 def test_what_a_server_would_not_say_is_refused(text: str, says: str) -> None:
     with pytest.raises(MeasurementError, match=says) as refusal:

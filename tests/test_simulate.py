@@ -10,25 +10,14 @@ import pytest
 import specroof
 from specroof.montecarlo import exactness, random_distributions
 from specroof.montecarlo.exactness import chi_squared_p_value, chi_squared_test
+from tables import rows
 
 # --- the chi-squared test ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("freedom", "statistic", "p_value"),
-    [
-        # Pearson and Hartley 1966, Biometrika Tables for Statisticians 1, table 8.
-        (1, 3.84146, 0.05),
-        (1, 6.63490, 0.01),
-        (2, 5.99146, 0.05),
-        (3, 7.81473, 0.05),
-        (5, 11.0705, 0.05),
-        (10, 18.3070, 0.05),
-        (10, 29.5883, 0.001),
-        (30, 43.7730, 0.05),
-        (100, 124.342, 0.05),
-        (100, 70.0649, 0.99),
-    ],
+    rows("values", "p_values"),
 )
 def test_p_values_are_those_of_the_tables(freedom: int, statistic: float, p_value: float) -> None:
     assert chi_squared_p_value(statistic, freedom) == pytest.approx(p_value, rel=2e-4)
@@ -195,9 +184,9 @@ def test_random_distributions_out_of_range_are_refused(
 
 
 def test_each_token_before_has_distributions_of_its_own() -> None:
-    for rows in random_distributions(4, 0.0, contexts=True):
-        assert rows.shape == (4, 4)
-        assert len({tuple(row) for row in rows.round(9).tolist()}) == 4
+    for table in random_distributions(4, 0.0, contexts=True):
+        assert table.shape == (4, 4)
+        assert len({tuple(row) for row in table.round(9).tolist()}) == 4
 
 
 # --- a batch round by round --------------------------------------------------------------------

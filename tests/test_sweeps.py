@@ -19,13 +19,13 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from typer.testing import CliRunner
 
 import specroof
+from commands import answered, invoked, refused
+from folders import contents
 from gridded import gridded
 from specroof import OptionError, OutputError, read_results, write_sweep
 from specroof.catalog import hardware_names
-from specroof.cli import app
 from specroof.errors import CatalogError
 from specroof.questions.study import load_study
 from specroof.questions.study_grid import Study, Target
@@ -48,15 +48,6 @@ CONTENT: dict[str, Any] = {
 FORMATS = ("parquet", "csv", "jsonl")
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    """Return all files of a folder by name."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
-
-
 @pytest.fixture
 def study(tmp_path: Path) -> str:
     """Return the path of a study of 2 chips, 2 drafters and 6 loads."""
@@ -65,19 +56,12 @@ def study(tmp_path: Path) -> str:
     return str(path)
 
 
-def sweep(*words: str) -> tuple[int, str, str]:
+def sweep(*words: object) -> tuple[int, str, str]:
     """Return the exit code and what a sweep prints, on both streams."""
-    done = CliRunner().invoke(app, ["sweep", *words])
+    done = invoked("sweep", *words)
     if done.exception and not isinstance(done.exception, SystemExit):
         raise done.exception
     return done.exit_code, done.stdout, done.stderr
-
-
-def refused(*words: str) -> str:
-    """Return the one line that a sweep is refused with."""
-    code, stdout, stderr = sweep(*words)
-    assert (code, stdout, stderr.count("\n")) == (2, "", 1)
-    return stderr.removeprefix("specroof: ").rstrip("\n")
 
 
 # --- what is written -----------------------------------------------------------------------------
@@ -91,11 +75,8 @@ def test_columns_agree_with_predict_to_the_digit(tmp_path: Path, form: str) -> N
     words = "--batch 1,8,512 --context 1000,30000 --grid"
     for number, frame in enumerate(frames):
         chip, order = ("b200", "l4")[number // 2], number % 2
-        spec = [word for one in CONTENT["drafters"] for word in ("--drafter", one)]
-        done = CliRunner().invoke(
-            app, ["predict", "Qwen/Qwen3-8B", "-H", chip, *spec, *words.split()]
-        )
-        told = json.loads(done.stdout.splitlines()[-1])
+        drafters = " ".join(f"--drafter {one}" for one in CONTENT["drafters"])
+        told = answered(f"predict Qwen/Qwen3-8B -H {chip} {drafters} {words}")
         coords, figures = told["grid"]["coords"], told["grid"]["quantities"]
         assert set(frame.drafter) == {coords["drafter"][order]}
         for name in ("tokens_per_round", "draft_s", "verify_s", "round_s", "speedup", "running"):
@@ -210,14 +191,6 @@ def test_slices_write_the_bytes_of_one(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 # --- going on ------------------------------------------------------------------------------------
-
-
-def test_a_lost_summary_is_written_again(tmp_path: Path) -> None:
-    write_sweep(CONTENT, tmp_path, form="csv")
-    whole = (tmp_path / "summary.csv").read_bytes()
-    (tmp_path / "summary.csv").unlink()
-    write_sweep(CONTENT, tmp_path, form="csv")
-    assert (tmp_path / "summary.csv").read_bytes() == whole
 
 
 def test_a_run_that_was_stopped_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
@@ -346,14 +319,14 @@ def test_another_study_is_refused_with_what_changed(tmp_path: Path, study: str) 
     assert sweep(study, "-o", out, "--format", "csv")[0] == 0
     whole = contents(tmp_path / "out")
     Path(study).write_text(yaml.safe_dump(CONTENT | {"batch_size": [1, 16], "max_draft_len": 4}))
-    assert refused(study, "-o", out) == (
+    assert refused("sweep", study, "-o", out) == (
         f"{out} holds another study: loads.0.batch_size was [1.0, 8.0, 512.0], is [1.0, 16.0]; "
         "max_draft_len was 16, is 4; allowed: the same study, or another folder"
     )
     Path(study).write_text(yaml.safe_dump(CONTENT | {"capacity": False}))
-    assert "capacity was nothing, is false; allowed" in refused(study, "-o", out)
+    assert "capacity was nothing, is false; allowed" in refused("sweep", study, "-o", out)
     Path(study).write_text(yaml.safe_dump(CONTENT))
-    assert refused(study, "-o", out, "--format", "jsonl") == (
+    assert refused("sweep", study, "-o", out, "--format", "jsonl") == (
         f"{out} holds csv, and format is jsonl; allowed: the same study, or another folder"
     )
     assert contents(tmp_path / "out") == whole
@@ -394,11 +367,11 @@ def test_a_folder_of_unknown_files_is_left_alone(tmp_path: Path, study: str) -> 
     (tmp_path / "out" / "points").mkdir(parents=True)
     (tmp_path / "out" / "points" / "mine.csv").write_text("mine")
     message = f"{tmp_path / 'out'}/points holds files and no manifest says of what; allowed: the"
-    assert refused(study, "-o", str(tmp_path / "out")).startswith(message)
+    assert refused("sweep", study, "-o", str(tmp_path / "out")).startswith(message)
     for text in ("[]", "text", "{}"):
         (tmp_path / "out" / "manifest.json").write_text(text)
         message = "manifest.json is not the manifest of a sweep; allowed: another folder"
-        assert message in refused(study, "-o", str(tmp_path / "out"))
+        assert message in refused("sweep", study, "-o", str(tmp_path / "out"))
         with pytest.raises(CatalogError, match=r"/(out|nowhere) .*allowed: a folder"):
             read_results(tmp_path / "out")
     with pytest.raises(CatalogError, match=r"/(out|nowhere) .*allowed: a folder"):
@@ -408,7 +381,7 @@ def test_a_folder_of_unknown_files_is_left_alone(tmp_path: Path, study: str) -> 
 def test_the_second_sweep_in_a_folder_says_so(tmp_path: Path, study: str) -> None:
     place = places.place_of(str(tmp_path))
     with place.lock():
-        told = refused(study, "-o", str(tmp_path))
+        told = refused("sweep", study, "-o", str(tmp_path))
     assert (told.startswith(f"{tmp_path}: "), "allowed: another folder" in told) == (True, True)
     assert sweep(study, "-o", str(tmp_path))[0] == 0
 
@@ -441,7 +414,7 @@ def test_a_full_disk_is_one_line_and_loses_nothing(
     full = lambda _file, metadata: written(Full(), metadata)  # noqa: E731 - a disk of no size
     with monkeypatch.context() as patch:
         patch.setattr(formats, "FORMATS", {form: full})
-        message = refused(study, "-o", str(tmp_path / "out"))
+        message = refused("sweep", study, "-o", str(tmp_path / "out"))
     assert "No space left on device; allowed: a file in a folder that can be written" in message
     assert contents(tmp_path / "out") == done
     assert sweep(study, "-o", str(tmp_path / "out"))[0] == 0
@@ -455,7 +428,7 @@ def test_a_folder_that_is_removed_underneath_is_one_line(
         return partition.write_partition(*words)
 
     monkeypatch.setattr(run, "write_partition", removed)
-    message = refused(study, "-o", str(tmp_path / "out"), "--format", "csv")
+    message = refused("sweep", study, "-o", str(tmp_path / "out"), "--format", "csv")
     assert message.startswith(f"{tmp_path / 'out' / 'points' / '00001.csv'}: No such file or dir")
 
 
@@ -486,31 +459,19 @@ def test_what_a_place_refuses_names_it(tmp_path: Path) -> None:
         place.read("name")
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--format", "xml"], "--format is 'xml'; allowed: parquet, csv, jsonl"),
-        (["--workers", "0"], "--workers is 0; allowed: a whole number from 1 to 4096"),
-        (["--on", "slurm://x"], "--on is 'slurm://x'; allowed: dask://HOST:PORT"),
-    ],
-)
-def test_flags_that_are_wrong_are_refused(
-    tmp_path: Path, study: str, words: list[str], message: str
-) -> None:
-    assert refused(study, "-o", str(tmp_path / "out"), *words) == message
-
-
 def test_a_library_that_is_missing_is_one_line(
     tmp_path: Path, study: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = str(tmp_path / "out")
     for name in ("pyarrow", "pyarrow.parquet", "distributed", "fsspec"):
         monkeypatch.setitem(sys.modules, name, None)
-    assert "allowed: pip install pyarrow" in refused(study, "-o", out, "--format", "parquet")
+    assert "allowed: pip install pyarrow" in refused(
+        "sweep", study, "-o", out, "--format", "parquet"
+    )
     assert "pip install distributed" in refused(
         study, "-o", out, "--format", "csv", "--on", "dask://localhost:1"
     )
-    assert "pip install fsspec" in refused(study, "-o", "s3://bucket/folder")
+    assert "pip install fsspec" in refused("sweep", study, "-o", "s3://bucket/folder")
 
 
 def test_without_pyarrow_the_format_is_csv(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -674,7 +635,7 @@ def test_a_process_that_is_ended_from_outside_is_one_line(
     tmp_path: Path, study: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workers, "_follow_parent", die)
-    message = refused(study, "-o", str(tmp_path / "out"), "--workers", "2")
+    message = refused("sweep", study, "-o", str(tmp_path / "out"), "--workers", "2")
     assert message.startswith("workers: a process was ended from outside; allowed: the same comm")
 
 
@@ -756,7 +717,7 @@ def test_a_cluster_that_is_not_there_is_one_line(
 
     monkeypatch.setattr(distributed, "Client", nobody)
     words = ("--format", "csv", "--on", "dask://localhost:1")
-    assert refused(study, "-o", str(tmp_path / "out"), *words) == (
+    assert refused("sweep", study, "-o", str(tmp_path / "out"), *words) == (
         "dask://localhost:1: Timed out trying to connect to tcp://localhost:1; allowed: a cluster "
         "of dask that can be reached"
     )

@@ -2,9 +2,9 @@
 
 import contextlib
 import json
-import math
 import multiprocessing
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -20,16 +20,17 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
+from commands import refused
+from folders import contents
 from fuzzing import bounded
 from specroof import OptionError, OutputError, read_results, write_sweep
-from specroof.cli import app
 from specroof.errors import CatalogError, SpecroofError
 from specroof.questions.sweep import study_of
 from specroof.speedup.overview import Overview
 from specroof.sweeps import run as workers
 from specroof.sweeps.run import MANIFEST
+from tables import rows
 
 pytestmark = pytest.mark.slow
 
@@ -41,15 +42,6 @@ CONTENT: dict[str, Any] = {
     "context_len": [1000, 30000],
     "max_draft_len": 2,
 }
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    """Return all files of a folder by name."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
 
 
 def fill(folder: Path, files: dict[str, bytes]) -> None:
@@ -74,14 +66,6 @@ def half(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     folder = tmp_path_factory.mktemp("half")
     assert not write_sweep(CONTENT, folder, form="csv", stop=lambda: True).done
     return contents(folder)
-
-
-def refusal(*words: str) -> str:
-    """Return the one line that a sweep is refused with."""
-    run = CliRunner().invoke(app, ["sweep", *words])
-    assert isinstance(run.exception, SystemExit), run.exception
-    assert (run.exit_code, run.stdout, run.stderr.count("\n")) == (2, "", 1)
-    return run.stderr.removeprefix("specroof: ").rstrip("\n")
 
 
 # --- interrupts ----------------------------------------------------------------------------------
@@ -304,30 +288,14 @@ def test_a_backend_that_matplotlib_does_not_know_is_one_line(tmp_path: Path) -> 
 
 
 def changed(content: bytes, **values: Any) -> bytes:
-    """Return a JSON object with other values; Ellipsis takes a key away."""
+    """Return a JSON object with other values; … takes a key away."""
     found = json.loads(content) | values
-    return json.dumps({key: value for key, value in found.items() if value is not ...}).encode()
+    return json.dumps({key: value for key, value in found.items() if value != "…"}).encode()
 
 
 DEEP = b"[" * 100_000
 DAMAGED = [b"", b"{", b"[]", b"null", b"5", b"\xff\xfe", DEEP, b'{"a":' * 9000]
-RECORDS: list[dict[str, Any]] = [
-    {"bytes": "many"},
-    {"bytes": -1},
-    {"bytes": ...},
-    {"name": "../../x"},
-    {"name": "00002"},
-    {"points": True},
-    {"notes": [5]},
-    {"notes": "text"},
-    {"overviews": []},
-    {"overviews": [5]},
-    {"overviews": [{}]},
-    {"loads_without_room": 1.5},
-    {"more": 1},
-    {"summary_sha256": "0"},
-    {"points_sha256": ...},
-]
+RECORDS: list[dict[str, Any]] = rows("damages", "records")
 
 
 @pytest.mark.parametrize("damage", [*DAMAGED, *RECORDS], ids=lambda damage: repr(damage)[:30])
@@ -351,28 +319,10 @@ def test_a_damaged_part_of_the_summary_is_computed_again(
     assert contents(tmp_path / "out") == whole
 
 
-OVERVIEWS: list[dict[str, Any]] = [
-    {"target": "1"},
-    {"target": 0},
-    {"devices": True},
-    {"model": None},
-    {"batch_size": []},
-    {"batch_size": [8, 1]},
-    {"batch_size": [1, None]},
-    {"batch_size": "1"},
-    {"context_len": [[1000, 30000]]},
-    {"best_speedup": [[1.0]]},
-    {"best_speedup": [["x", 1], [1, 1]]},
-    {"best_speedup": [[{}, 1], [1, 1]]},
-    {"best_speedup": [[1, 2], [1]]},
-    {"best_speedup": [[10**400, 1], [1, 1]]},
-    {"tokens_per_s": [[-1, 1], [1, 1]]},
-    {"tokens_per_s": [[math.inf, 1], [1, 1]]},
-    {"drafts_run": [[None, 1], [1, 1]]},
-]
+BEYOND_FLOATS = {"best_speedup": [[10**400, 1], [1, 1]]}
 
 
-@pytest.mark.parametrize("damage", OVERVIEWS, ids=repr)
+@pytest.mark.parametrize("damage", [*rows("damages", "overviews"), BEYOND_FLOATS], ids=repr)
 def test_a_damaged_overview_is_refused_and_computed_again(
     tmp_path: Path, whole: dict[str, bytes], damage: dict[str, Any]
 ) -> None:
@@ -389,18 +339,7 @@ def test_a_damaged_overview_is_refused_and_computed_again(
     assert contents(tmp_path / "out") == whole
 
 
-MANIFESTS: list[dict[str, Any]] = [
-    {"format": 5},
-    {"format": "xml"},
-    {"done": "yes"},
-    {"points": None},
-    {"study": []},
-    {"partitions": {}},
-    {"partitions": [5]},
-    {"partitions": []},
-    {"partitions": [{"name": "00001"}]},
-    {"done": False},
-]
+MANIFESTS: list[dict[str, Any]] = rows("damages", "manifests")
 
 
 @pytest.mark.parametrize("damage", [*DAMAGED, *MANIFESTS], ids=lambda damage: repr(damage)[:30])
@@ -557,7 +496,7 @@ def test_a_place_that_fsspec_cannot_write_is_one_line(
     pytest.importorskip("fsspec", reason="the extra `cluster` is not installed")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "study.yaml").write_text(yaml.safe_dump(CONTENT))
-    assert "allowed: a place that" in refusal("study.yaml", "-o", url, "--format", "csv")
+    assert "allowed: a place that" in refused("sweep study.yaml --format csv -o", url)
     with pytest.raises(SpecroofError, match="allowed: a"):
         read_results(url)
 
@@ -591,7 +530,7 @@ def test_a_nul_in_a_path_is_one_line(
         with pytest.raises(SpecroofError, match="null byte"):
             call(url)
     (tmp_path / "study.yaml").write_text(yaml.safe_dump(CONTENT))
-    assert "null byte" in refusal("study.yaml", "-o", url)
+    assert "null byte" in refused(f"sweep study.yaml -o {shlex.quote(url)}")
 
 
 @pytest.mark.parametrize("scheme", ["", "file://", "local://"])

@@ -15,17 +15,13 @@ from pathlib import Path
 
 import pytest
 
+from folders import contents
 from specroof.errors import OutputError
 from specroof.report.writing import MANIFEST, write_files, write_folder
 
 AS_ROOT = os.geteuid() == 0
 #: Real kills at random moments; the deterministic ones below find each moment that matters.
 KILLS = int(os.environ.get("SPECROOF_KILLS", "8"))
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    """Return the files of a folder, hidden ones included."""
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def refusal(path: Path, data: bytes = b"new") -> str:
