@@ -47,7 +47,7 @@ from figures import room_of
 
 HERE: Final = Path(__file__).resolve().parents[1]
 ROOMS: Final = (
-    "latency", "serving", "speedup", "drafters", "acceptance", "cost", "policies",
+    "latency", "serving", "speedup", "drafters", "acceptance", "cost", "policies", "outcomes",
 )  # fmt: skip
 EQUIVALENT: Final = Path(__file__).with_name("equivalent_mutants.csv")
 

@@ -50,8 +50,10 @@ from specroof.latency.model import (
     launched_kernels,
     layer_kinds,
     memory_notes,
+    model_work,
     padded_pass,
     pass_work,
+    stacked,
 )
 from specroof.latency.pass_seconds import PassShape, PassWork, overlapped_s, pass_time
 from specroof.serving.workload import prefill_pass
@@ -187,6 +189,18 @@ def test_a_pass_over_prompts_lasts_no_less_than_its_launches() -> None:
     # 61 layers of 2 ms are longer than a short prompt, and shorter than a long one.
     assert seconds(2e-3, 64) == pytest.approx(0.122)
     assert seconds(2e-3, 65536) == seconds(0.0, 65536) > 0.122
+
+
+@pytest.mark.parametrize("name", ["sglang", "tensorrt-llm"])
+def test_passes_in_one_array_take_what_each_takes_alone(name: str) -> None:
+    # Prompts wait for launches, steps do not; rows of an expert differ from pass to pass.
+    model = load_model("deepseek-ai/DeepSeek-R1")
+    setup = engine_setup(load_hardware("b200"), name, Placement(8), None)
+    passes = prefill_pass(64), ForwardPass(64, 4, 1024), prefill_pass(65536)
+    works = [model_work(model, setup, one) for one in passes]
+    alone = [float(pass_time(work, setup.engine).total_s) for work in works]
+    together = pass_time(stacked(works, [1] * len(works)), setup.engine).total_s
+    assert together.tolist() == pytest.approx(alone, rel=1e-12)
 
 
 def test_prompts_reach_a_share_of_what_decoding_does() -> None:

@@ -243,7 +243,7 @@ def test_sglang_counts_positions_in_several_ways(
     found = seen(sglang_page(life, steps=steps, verified=verified))
     assert found.longest == drafts
     trees = [note for note in found.notes if note.startswith("a tree")]
-    assert trees == (["a tree: 5 steps, 8 positions verified"] if verified == 8 else [])
+    assert trees == ([f"a tree: {steps} steps, 8 positions verified"] if verified == 8 else [])
 
 
 @pytest.mark.parametrize("ended", [True, False])

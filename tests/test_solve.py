@@ -9,14 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specroof import load_drafter, load_hardware, load_model, speedup_curve
+from specroof import load_drafter, load_hardware, load_model
 from specroof.acceptance import acceptance_from_length, constant_acceptance
 from specroof.drafters import Drafter, DraftTime
 from specroof.errors import OptionError
 from specroof.latency import Deployment, engine_setup
 from specroof.outcomes.case import Case
 from specroof.outcomes.outcomes import outcomes
-from specroof.outcomes.solve import Wish, crossing, runs_of, slowed, solve
+from specroof.outcomes.solve import AXES, Wish, crossing, largest_rate, runs_of, slowed, solve
+from specroof.serving.played import played_server
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.curve import drafting_gain
 
@@ -105,6 +106,86 @@ def test_the_largest_batch_within_a_time_per_token() -> None:
     assert fast.tolist() == [n for first, last in found.runs for n in range(first, last + 1)]
 
 
+@pytest.mark.parametrize(
+    ("parameter", "most", "speedup"),
+    [("batch", 150, 1.2), ("batch", 150, 9.0), ("batch", 40, 1.0), ("context", 300, 1.0)],
+)
+def test_runs_over_an_axis_are_those_of_trying_each_number(
+    parameter: str, most: int, speedup: float
+) -> None:
+    # 80 GB hold some 100 requests of 4096 tokens: 16 GB of weights, 0.6 GB each.
+    case, drafter = case_of(BATCH), load_drafter("eagle3,accept=0.7")
+    load = replace(BATCH, **{AXES[parameter]: [*range(1, most + 2)]})
+    curve = outcomes(case.at(load=load), drafter, max_draft_len=3).curve
+    *gains, beyond = drafting_gain(curve, None)[0].ravel().tolist()
+    wish = Wish(max_draft_len=3, speedup=speedup, most=most)
+    found = solve(case.at(room="queue"), drafter, parameter, wish)
+    pays = [number for number, gain in enumerate(gains, 1) if gain >= speedup]
+    assert pays == [n for first, last in found.runs for n in range(first, last + 1)]
+    assert found.ceiling == pytest.approx(max(gains), rel=1e-12)
+    ends = beyond == -np.inf
+    assert (found.unknown_from, found.room_ends) == (None if ends else most + 1, bool(pays) & ends)
+    have_room = [number for number, gain in enumerate(gains, 1) if gain > -np.inf]
+    told = (
+        "always" if ends and pays == have_room else "at" if ends or most not in pays else "beyond"
+    )
+    assert found.answer == (told if pays else "never")
+
+
+@pytest.mark.parametrize(
+    ("parameter", "easy"), [("accept", 1.0), ("accept-length", 4.0), ("cost", 0.0)]
+)
+def test_the_ceiling_is_what_the_easier_end_gains(parameter: str, easy: float) -> None:
+    case, drafter = case_of(BATCH), load_drafter("eagle3,accept=0.7")
+    found = solve(case, drafter, parameter, Wish(max_draft_len=3, draft_len=3, speedup=1.2))
+    best = outcomes(case, given_value(drafter, parameter, easy, 3), max_draft_len=3)
+    assert found.ceiling == pytest.approx(best.curve.speedup[0, 0, 3])
+
+
+def test_a_server_without_room_for_drafts_solves_nothing() -> None:
+    case, drafter = case_of(replace(BATCH, batch_size=[1000])), load_drafter("eagle3,accept=0.7")
+    found = solve(case, drafter, "accept", Wish(max_draft_len=3))
+    assert (found.answer, found.value, found.room_ends) == ("no room", None, True)
+
+
+def test_rates_beyond_a_plain_server_are_not_looked_at() -> None:
+    drafter, wish = load_drafter("eagle3,accept=0.7"), Wish(max_draft_len=1)
+    few = replace(ARRIVALS, requests=[40])
+    rates = outcomes(case_of(few), drafter, max_draft_len=1).stable_rates(1)
+    assert rates is not None
+    plain, drafted = rates
+    assert plain < drafted
+    slow, fast = (
+        solve(case_of(replace(few, rate=[least, 1e4])), drafter, "rate", wish)
+        for least in (plain / 4, (plain + drafted) / 2)
+    )
+    assert slow.value is not None
+    assert slow.value <= plain
+    assert fast.answer == "unsustained"
+
+
+def test_the_largest_rate_meets_its_targets_and_no_higher_one_does() -> None:
+    case, rates = case_of(ARRIVALS), [0.5, 40.0]
+    load = replace(ARRIVALS, rate=rates, requests=[40, 40])
+    server = played_server(
+        case.deployment, load_drafter("eagle3,accept=0.7"), load.part(0), "queue", 2
+    )
+    targets = 0.5, 0.012
+
+    def meets(rate: float, drafts: int) -> bool:
+        (requests,) = replace(load, rate=[rate], requests=[40]).played()
+        seen = server.play(requests, drafts).figures()
+        return seen["p99_ttft_s"] <= targets[0] and seen["p99_tpot_s"] <= targets[1]
+
+    found = largest_rate(server, load, [2, 1, 0], targets)
+    assert found is not None
+    assert meets(*found)
+    assert not any(meets(1.03 * found[0], drafts) for drafts in range(3))
+    assert largest_rate(server, load, [0, 1, 2], (1e-6, 1.0)) is None
+    answered = largest_rate(server, load, [0], (np.inf, np.inf))
+    assert answered == (pytest.approx(server.answers(0)), 0)
+
+
 def test_a_slowed_drafter_takes_the_factor() -> None:
     drafter = Drafter("mine", lambda _: DraftTime(np.array([1.0, 2.0])))
     nothing: Any = None
@@ -146,14 +227,3 @@ def test_runs_are_those_of_counting(pays: list[bool], step: int, data: Any) -> N
     told = [n for first, last in runs for n in range(first, last + 1)]
     assert told == every[wide].tolist()
     assert all(a[1] + 1 < b[0] for a, b in pairwise(runs))
-
-
-def test_lengths_without_room_or_depth_gain_nothing() -> None:
-    curve = speedup_curve("Qwen/Qwen3-8B", "b200", drafter="block,rates=.9/.9,cost=.1,drafts=4")
-    assert drafting_gain(curve, None)[0] == float(curve.speedup[0, 0, 2])
-    running = np.full(curve.round_s.shape, np.nan)
-    running[..., 0] = 1
-    assert drafting_gain(replace(curve, running=running), None)[0] == -np.inf
-    running[..., 1] = 1
-    gains, drafts = drafting_gain(replace(curve, running=running), None)
-    assert (gains.item(), drafts.item()) == (curve.speedup[0, 0, 1], 1)

@@ -43,7 +43,8 @@ from specroof.drafters.kinds import autoregressive_drafter
 from specroof.errors import OptionError
 from specroof.hardware import Placement
 from specroof.speedup import curve as axes
-from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, grid_axes
+from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, drafting_gain, grid_axes
+from specroof.speedup.overview import _thinned
 from specroof.speedup.result import SpeedupCurve
 from strategies import (
     acceptances,
@@ -390,6 +391,29 @@ def test_a_grid_counts_plain_decoding_among_its_draft_lengths() -> None:
     assert [len(axis) for axis in grid_axes(contexts, batches, 99)] == [2500, 40, 100]  # 10 million
     with pytest.raises(OptionError, match=r"2500 x 40 x 101 points .*; allowed: up to 10000000$"):
         grid_axes(contexts, batches, 100)
+
+
+def test_lengths_without_room_or_depth_gain_nothing() -> None:
+    curve = speedup_curve("Qwen/Qwen3-8B", "b200", drafter="block,rates=.9/.9,cost=.1,drafts=4")
+    assert drafting_gain(curve, None)[0] == float(curve.speedup[0, 0, 2])
+    running = np.full(curve.round_s.shape, np.nan)
+    running[..., 0] = 1
+    assert not replace(curve, running=running).drafts_run
+    assert drafting_gain(replace(curve, running=running), None)[0] == -np.inf
+    running[..., 1] = 1
+    one = replace(curve, running=running)
+    assert one.drafts_run
+    gains, drafts = drafting_gain(one, None)
+    assert (gains.item(), drafts.item()) == (curve.speedup[0, 0, 1], 1)
+
+
+@given(st.lists(st.integers(1, 99), min_size=1, max_size=30), st.integers(2, 9))
+def test_an_overview_keeps_the_ends_of_an_axis_and_as_many_places_as_may_be(
+    values: list[int], most: int
+) -> None:
+    every, kept = sorted({*values}), _thinned(values, most).tolist()
+    assert (kept[0], kept[-1], len(kept)) == (every[0], every[-1], min(most, len(every)))
+    assert {*kept} <= {*every}
 
 
 # --- acceptance ----------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from specroof.latency import Deployment, engine_setup
 from specroof.serving.capacity import in_server
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.prefills import end_to_end, end_to_end_tokens_per_s, request_s
-from specroof.serving.workload import Load, Workload
+from specroof.serving.workload import LENGTH_LAWS, Load, Workload, trace
 
 MODEL, CHIP = load_model("Qwen/Qwen3-8B"), load_hardware("b200")
 positive = st.floats(min_value=1e-4, max_value=10)
@@ -266,3 +266,30 @@ def test_a_server_without_a_cache_has_no_hits() -> None:
 def test_lengths_of_a_steady_state_are_at_least_a_token() -> None:
     load = Load([1.0], [1.0], Workload(1, 2), length_range=(0.2, 0.4))
     assert load.steady.workload == Workload(1, 1)
+
+
+@pytest.mark.parametrize(
+    ("law", "tail", "p99"),
+    [
+        ("lognormal", 1600.0, 1600.0),
+        ("lognormal", 400.0, 400.0),  # all alike
+        ("pareto", 3.0, 400 * 2 / 3 * 100 ** (1 / 3)),  # P(L > x) = (400 * 2 / 3 / x)^3 = 0.01
+    ],
+)
+def test_laws_of_lengths_have_the_mean_and_the_tail_that_are_stated(
+    law: str, tail: float, p99: float
+) -> None:
+    drawn = LENGTH_LAWS[law](np.random.default_rng(0), 200_000, 400.0, tail)
+    assert drawn.mean() == pytest.approx(400, rel=0.01)
+    assert np.percentile(drawn, 99) == pytest.approx(p99, rel=0.02)
+
+
+def test_a_law_without_a_mean_is_refused() -> None:
+    with pytest.raises(OptionError, match=r"INDEX is 1\.0; allowed: above 1"):
+        LENGTH_LAWS["pareto"](np.random.default_rng(0), 1, 400.0, 1.0)
+
+
+def test_the_rate_of_a_trace_is_that_of_its_gaps() -> None:
+    seen = trace([0.0, 1.0, 4.0], 100, 10)  # two gaps in 4 s
+    assert Load([1], [100], trace=seen).arrival_rates == [0.5]
+    assert Load([1], [100], trace=trace([0.0, 0.0], 100, 10)).arrival_rates == ()
