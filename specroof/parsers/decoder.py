@@ -22,6 +22,7 @@ from specroof.architecture import (
 )
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig, StatedReader
+from specroof.parsers.traits import USUAL_NAMES, ExpertNames
 from specroof.reading.json_text import MAX_LAYERS, Reader
 
 # --- Lists with an entry per layer, which several families spell alike ---------------------------
@@ -96,16 +97,6 @@ def layer_windows(
     if listed is None:
         listed = [slides(index) for index in range(n_layers)]
     return [window if is_sliding else None for is_sliding in listed]
-
-
-def used_window(keys: Reader) -> int | None:
-    """Return the window of a Qwen; many configs carry a `sliding_window` that is switched off."""
-    # A dense width where no layer is dense, too.
-    keys.pass_over("max_window_layers sliding_window intermediate_size use_qk_norm")
-    # configuration_qwen*.py: use_sliding_window False, sliding_window 4096
-    if keys.flag("use_sliding_window", default=False):
-        return keys.optional_int("sliding_window", missing=4096)
-    return None
 
 
 def layer_overrides(keys: Reader, n_layers: int, allowed: Collection[str]) -> list[Reader] | None:
@@ -240,35 +231,6 @@ def tied_embeddings(root: Reader, text: Reader, family: str, *, default: bool) -
 
 
 @dataclass(frozen=True, slots=True)
-class ExpertNames:
-    """What a family calls the matrices of its feed-forwards inside a layer.
-
-    Parameters
-    ----------
-    routed
-        Any one matrix of any one expert, for all of them.
-    shared_in, shared_out
-        Of the shared expert: its first matrix (beside which others lie fused), and its last.
-    dense
-        The feed-forward of layers without experts.
-    """
-
-    routed: str = "mlp.experts.0.gate_proj"
-    shared_in: str = "mlp.shared_experts.gate_proj"
-    shared_out: str = "mlp.shared_experts.down_proj"
-    dense: str = "mlp"
-
-
-USUAL_NAMES: Final = ExpertNames()
-#: As Mixtral has them, and those that follow it.
-BLOCK_SPARSE_NAMES: Final = ExpertNames(
-    routed="block_sparse_moe.experts.0.w1",
-    shared_in="block_sparse_moe.shared_experts.gate_proj",
-    shared_out="block_sparse_moe.shared_experts.down_proj",
-)
-
-
-@dataclass(frozen=True, slots=True)
 class ExpertsShape:
     """Sizes of a mixture of experts that all its layers share.
 
@@ -393,7 +355,7 @@ def _shared_expert(
 
 #: What transformers calls the number of experts in files that it saves again: the `attribute_map`
 #: of a configuration class takes these names for the family's own.
-_SAVED_EXPERTS_KEYS: Final = ("num_local_experts", "num_experts", "n_routed_experts")
+SAVED_EXPERTS_KEYS: Final = ("num_local_experts", "num_experts", "n_routed_experts")
 
 
 def head_counts(
@@ -473,7 +435,7 @@ def read_experts(
     """
     hidden_size = keys.positive_int("hidden_size")
     if experts_key not in keys.values:
-        experts_key = next((key for key in _SAVED_EXPERTS_KEYS if keys.has(key)), experts_key)
+        experts_key = next((key for key in SAVED_EXPERTS_KEYS if keys.has(key)), experts_key)
     n_experts = keys.positive_int(experts_key)
     top_k = keys.positive_int(*(top_k_keys or ("num_experts_per_tok",)), maximum=n_experts)
     width = keys.positive_int(width_key)

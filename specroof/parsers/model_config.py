@@ -348,7 +348,11 @@ def parse_foreign(
         family does not know.
     """
     keys = StatedReader(
-        config.keys.source, config.keys.values, config.keys.prefix, config.family, unstated
+        config.keys.source,
+        config.keys.values,
+        config.keys.prefix,
+        family=config.family,
+        unstated=unstated,
     )
     _require_activation(keys)
     model = parse(replace(config, keys=keys))

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, NoReturn, TypeGuard, TypeVar
 
@@ -296,15 +296,23 @@ class Reader:
         The object.
     prefix
         Where the object stands in the file, such as ``"text_config."``.
+    spelled
+        The file's own names of keys that are asked for by their usual ones.
     """
 
     source: str
     values: Mapping[str, object]
     prefix: str = ""
+    spelled: Mapping[str, str] = field(default_factory=dict)
+
+    def _own(self, key: str) -> str:
+        """Return what the file calls a key, unless it has it under its usual name."""
+        own = self.spelled.get(key)
+        return key if own is None or (key in self.values and own not in self.values) else own
 
     def has(self, key: str) -> bool:
         """Whether `key` is there and not null."""
-        return self.values.get(key) is not None
+        return self.values.get(self._own(key)) is not None
 
     def pass_over(self, keys: str) -> None:
         """Say of some keys, with spaces between, that nobody needs to read them."""
@@ -330,7 +338,10 @@ class Reader:
         instead = usual if default is None else default
         if value is None:
             self.mistake(
-                key, _whole_number(minimum, maximum), called=" or ".join(keys), instead=instead
+                key,
+                _whole_number(minimum, maximum),
+                called=" or ".join(map(self._own, keys)),
+                instead=instead,
             )
         if not _is_whole(value) or not minimum <= value <= maximum:
             self.mistake(key, _whole_number(minimum, maximum), instead=instead)
@@ -504,7 +515,7 @@ class Reader:
 
     def _first(self, keys: Sequence[str]) -> str:
         """Return the first of alternative spellings that has a value, else the usual one."""
-        return next((key for key in keys if self.has(key)), keys[0])
+        return self._own(next((key for key in keys if self.has(key)), keys[0]))
 
     def _list(self, key: str, at_least: int) -> list[object]:
         value = self.values.get(key)

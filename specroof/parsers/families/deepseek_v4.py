@@ -27,7 +27,6 @@ from specroof.architecture import (
     replicated,
 )
 from specroof.parsers.decoder import (
-    ExpertNames,
     ExpertsShape,
     Part,
     decoder,
@@ -38,6 +37,7 @@ from specroof.parsers.decoder import (
 from specroof.parsers.families.deepseek_v3 import index_weights, read_indexer
 from specroof.parsers.formats import LayerWeights, ModuleNames, Quantization, Rule
 from specroof.parsers.model_config import ModelConfig
+from specroof.parsers.traits import ExpertNames
 from specroof.reading.json_text import MAX_LAYERS, Reader
 
 _NAMES: Final = ExpertNames(

@@ -19,7 +19,6 @@ from specroof.architecture import (
     SharedCacheAttention,
 )
 from specroof.parsers.decoder import (
-    ExpertNames,
     ExpertsShape,
     Part,
     attention_block,
@@ -35,6 +34,7 @@ from specroof.parsers.decoder import (
 )
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
+from specroof.parsers.traits import ExpertNames
 from specroof.reading.json_text import MAX_LAYERS, Reader
 
 _NAMES: Final = ExpertNames(routed="experts.0.gate_proj")

@@ -1,8 +1,8 @@
-"""Granite with experts: Granite 3, with Llama's attention, and Granite 4, with Mamba2.
+"""Granite 4: Mamba2 and attention, experts with a shared one.
 
 Source
-    transformers 5.23, `models/granitemoe/`, `models/granitemoeshared/` and
-    `models/granitemoehybrid/` (`modeling_*.py`, `configuration_*.py`); Granite 4 in mlx-lm.
+    transformers 5.23, `models/granitemoehybrid/` (`modeling_*.py`, `configuration_*.py`); Granite 4
+    in mlx-lm.
 """
 
 from collections.abc import Callable
@@ -12,13 +12,9 @@ from typing import Final
 from specroof.architecture import Architecture, Block, gated_pair
 from specroof.parsers.decoder import (
     BlockBuilder,
-    ExpertNames,
     attention_block,
-    attention_part,
     decoder,
     experts_block,
-    feed_forward_part,
-    head_counts,
     kinds_part,
     read_attention,
     read_experts,
@@ -27,6 +23,7 @@ from specroof.parsers.decoder import (
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.mamba2 import MambaShape, mamba_block, read_mamba
 from specroof.parsers.model_config import ModelConfig
+from specroof.parsers.traits import GRANITE_NAMES
 from specroof.reading.json_text import Reader
 
 #: Mixers by the spellings of `layer_types`, before and after transformers 5.13 renamed them.
@@ -36,12 +33,6 @@ _MIXERS: Final = {
     "attention": "attention",
     "full_attention": "attention",
 }
-#: What Granite calls the matrices of its experts.
-_EXPERT_NAMES: Final = ExpertNames(
-    routed="block_sparse_moe.input_linear",
-    shared_in="shared_mlp.input_linear",
-    shared_out="shared_mlp.output_linear",
-)
 
 
 def parse_granitemoehybrid(config: ModelConfig) -> Architecture:
@@ -99,26 +90,11 @@ def _feed_forward(keys: Reader) -> BlockBuilder:
         return lambda weights: _dense_block(hidden_size, shared_width, weights)
     experts = read_experts(keys, "num_local_experts", width_key="intermediate_size")
     shape = replace(experts, shared_width=shared_width)
-    return lambda weights: experts_block(shape, weights, _EXPERT_NAMES)
+    return lambda weights: experts_block(shape, weights, GRANITE_NAMES)
 
 
 def _dense_block(hidden_size: int, width: int, weights: LayerWeights) -> Block:
     pair = gated_pair(
-        hidden_size, width, weights(_EXPERT_NAMES.shared_in), weights(_EXPERT_NAMES.shared_out)
+        hidden_size, width, weights(GRANITE_NAMES.shared_in), weights(GRANITE_NAMES.shared_out)
     )
     return Block("feed_forward", pair, vector_params=hidden_size)
-
-
-def parse_granitemoe(config: ModelConfig) -> Architecture:
-    """Return a Granite MoE: `intermediate_size` is the width of one expert."""
-    keys = config.keys
-    keys.pass_over("attention_multiplier residual_multiplier")
-    # configuration_granitemoe.py: num_key_value_heads None (as many as query heads),
-    # attention_bias False; configuration_granitemoeshared.py: shared_intermediate_size 0, for none.
-    heads = head_counts(keys, kv_default=keys.positive_int("num_attention_heads"))
-    attention = attention_part(config, read_attention(keys, heads=heads, biased=True))
-    experts = replace(
-        read_experts(keys, "num_local_experts", width_key="intermediate_size"),
-        shared_width=keys.positive_int("shared_intermediate_size", minimum=0, default=0),
-    )
-    return decoder(config, attention, feed_forward_part(config, experts, names=_EXPERT_NAMES))

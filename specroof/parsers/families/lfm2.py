@@ -19,7 +19,6 @@ from specroof.architecture import (
 )
 from specroof.parsers.decoder import (
     BlockBuilder,
-    ExpertNames,
     Part,
     attention_block,
     decoder,
@@ -33,6 +32,7 @@ from specroof.parsers.decoder import (
 )
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
+from specroof.parsers.traits import ExpertNames
 from specroof.reading.json_text import MAX_LAYERS, Reader
 
 _CONV: Final = "conv"

@@ -10,7 +10,6 @@ from typing import Final
 
 from specroof.architecture import Architecture, Block, ChunkedAttention
 from specroof.parsers.decoder import (
-    ExpertNames,
     Part,
     attention_block,
     decoder,
@@ -21,6 +20,7 @@ from specroof.parsers.decoder import (
 )
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
+from specroof.parsers.traits import ExpertNames
 from specroof.reading.json_text import MAX_LAYERS, Reader
 
 _CHUNKED: Final = "chunked_attention"

@@ -12,8 +12,6 @@ from typing import Final
 
 from specroof.architecture import HEADS, Architecture, Block, LightningAttention
 from specroof.parsers.decoder import (
-    BLOCK_SPARSE_NAMES,
-    ExpertNames,
     Part,
     attention_block,
     decoder,
@@ -28,6 +26,7 @@ from specroof.parsers.decoder import (
 )
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
+from specroof.parsers.traits import BLOCK_SPARSE_NAMES, ExpertNames
 from specroof.reading.json_text import Reader
 
 _NAMES: Final = ExpertNames(

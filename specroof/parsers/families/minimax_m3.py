@@ -21,7 +21,6 @@ from specroof.architecture import (
     by_kv_heads,
 )
 from specroof.parsers.decoder import (
-    BLOCK_SPARSE_NAMES,
     ExpertsShape,
     Part,
     attention_block,
@@ -38,6 +37,7 @@ from specroof.parsers.decoder import (
 from specroof.parsers.families.deepseek_v3 import EXPERTS_FROM
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
+from specroof.parsers.traits import BLOCK_SPARSE_NAMES
 from specroof.reading.json_text import Reader
 
 _FULL: Final = "full_attention"

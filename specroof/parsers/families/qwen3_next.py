@@ -21,9 +21,10 @@ from specroof.parsers.decoder import (
     matrices,
     read_attention,
 )
-from specroof.parsers.families.qwen_moe import SHARED_EXPERT_NAMES, gated_experts, sparse_layers
+from specroof.parsers.families.usual import expert_layers, routed_experts
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import DTYPES, MTP_NOTE, ModelConfig
+from specroof.parsers.traits import GATED_EXPERTS
 from specroof.reading.json_text import Reader
 
 _LINEAR: Final = "linear_attention"
@@ -54,8 +55,9 @@ def parse_qwen3_5_moe(config: ModelConfig) -> Architecture:
 
 def _sparse_part(config: ModelConfig) -> Part[bool]:
     config.keys.pass_over("intermediate_size")
-    experts, sparse = gated_experts(config.keys), sparse_layers(config)
-    return feed_forward_part(config, experts, sparse, names=SHARED_EXPERT_NAMES)
+    experts = routed_experts(config, GATED_EXPERTS)
+    sparse = expert_layers(config, GATED_EXPERTS)
+    return feed_forward_part(config, experts, sparse, names=GATED_EXPERTS.names)
 
 
 def _hybrid(

@@ -34,9 +34,10 @@ from specroof.parsers.decoder import (
     same_part,
 )
 from specroof.parsers.families.qwen3_next import attention_shape, delta_net, delta_net_block
-from specroof.parsers.families.qwen_moe import SHARED_EXPERT_NAMES, gated_experts
+from specroof.parsers.families.usual import routed_experts
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import DTYPES, ModelConfig
+from specroof.parsers.traits import GATED_EXPERTS
 from specroof.reading.json_text import Reader
 
 _LINEAR: Final = "linear_attention"
@@ -129,7 +130,7 @@ def parse_qwen4_exp(config: ModelConfig) -> Architecture:
     )
     kinds = _kinds(keys, n_layers)
     recurrent, full = delta_net(keys), _full_builder(keys)
-    experts = gated_experts(keys)
+    experts = routed_experts(config, GATED_EXPERTS)
     tables = _tables(keys, kinds)
 
     def lookup(has_table: bool, weights: LayerWeights) -> Block | None:
@@ -141,7 +142,7 @@ def parse_qwen4_exp(config: ModelConfig) -> Architecture:
         return streams.around(block, weights, ATTENTION_REPLICATED)
 
     def feed_forward(weights: LayerWeights) -> Block:
-        block = experts_block(experts, weights, SHARED_EXPERT_NAMES)
+        block = experts_block(experts, weights, GATED_EXPERTS.names)
         return streams.around(block, weights, FEED_FORWARD_REPLICATED)
 
     return decoder(

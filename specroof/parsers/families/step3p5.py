@@ -10,7 +10,6 @@ from typing import Final
 
 from specroof.architecture import HEADS, Architecture, AttentionShape, Block
 from specroof.parsers.decoder import (
-    ExpertNames,
     ExpertsShape,
     Part,
     attention_block,
@@ -25,6 +24,7 @@ from specroof.parsers.decoder import (
 )
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
+from specroof.parsers.traits import ExpertNames
 from specroof.reading.json_text import Reader
 
 _NAMES: Final = ExpertNames(

@@ -1,0 +1,576 @@
+"""Decoders of grouped queries that differ by keys: a row of data each.
+
+`families/usual.py` makes the model of a row. A family of another shape has a file of its own.
+
+Source
+    transformers 5.23, `models/FAMILY/configuration_FAMILY.py` for what is so where no key says it,
+    and `modeling_FAMILY.py` for matrices, biases and norms; SGLang 0.5.23, `models/hunyuan.py`, for
+    the lists of Hunyuan; vLLM 0.33.0, `models/bailing_moe.py`, of Ling, and `models/commandr.py`,
+    which exchanges the sum of both branches of a Cohere layer once. Sizes in configuration classes
+    are those of an example model and no defaults: a config without them is refused.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal, TypeAlias
+
+#: What a family always or never has, or the keys that say so, the first first, and their default.
+Flag: TypeAlias = bool | tuple[str, bool] | tuple[str, str, bool]
+#: A number under a key with its default (None: the key is required); an empty key has the default.
+Number: TypeAlias = tuple[str, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertNames:
+    """What a family calls the matrices of its feed-forwards inside a layer.
+
+    Parameters
+    ----------
+    routed
+        Any one matrix of any one expert, for all of them.
+    shared_in, shared_out
+        Of the shared expert: its first matrix (beside which others lie fused), and its last.
+    dense
+        The feed-forward of layers without experts.
+    """
+
+    routed: str = "mlp.experts.0.gate_proj"
+    shared_in: str = "mlp.shared_experts.gate_proj"
+    shared_out: str = "mlp.shared_experts.down_proj"
+    dense: str = "mlp"
+
+
+USUAL_NAMES: Final = ExpertNames()
+#: As Mixtral has them, and those that follow it.
+BLOCK_SPARSE_NAMES: Final = ExpertNames(
+    routed="block_sparse_moe.experts.0.w1",
+    shared_in="block_sparse_moe.shared_experts.gate_proj",
+    shared_out="block_sparse_moe.shared_experts.down_proj",
+)
+#: What Qwen calls the matrices of its one shared expert.
+SHARED_EXPERT_NAMES: Final = ExpertNames(
+    shared_in="mlp.shared_expert.gate_proj", shared_out="mlp.shared_expert.down_proj"
+)
+#: What Granite calls the matrices of its experts.
+GRANITE_NAMES: Final = ExpertNames(
+    routed="block_sparse_moe.input_linear",
+    shared_in="shared_mlp.input_linear",
+    shared_out="shared_mlp.output_linear",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Which layers see the last `sliding_window` tokens only.
+
+    Parameters
+    ----------
+    size
+        The window where the key is missing; None: there is none. A null key is none, too.
+    full_every, first_full
+        Where no list says so, every so many-th layer attends fully, beginning with this one; 0: all
+        layers have the window.
+    stride_keys
+        Where a config says how many; letters such as LLLG for EXAONE.
+    since, until
+        The first layer with a window, and the first without.
+    switch
+        Whether `use_sliding_window` switches it on; many configs carry a window that is off.
+    listed
+        Whether `layer_types` says which layers have it.
+    after_dense
+        Whether the layers are counted from the first with experts on.
+    """
+
+    size: int | None = 4096
+    full_every: int = 0
+    first_full: int | None = None
+    stride_keys: tuple[str, ...] = ()
+    since: Number = ("", 0)
+    until: Number = ("", None)
+    switch: bool = False
+    listed: bool = True
+    after_dense: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """What experts the layers have, and which layers have some.
+
+    Parameters
+    ----------
+    experts, top_k, width
+        Keys of the number of experts, of how many a token visits, and of the width of one.
+    shared
+        The number of shared experts, each as wide as the others.
+    shared_width
+        The width of the one shared expert, where the family has this instead of a number.
+    shared_gate
+        Whether a gate of one row weighs the shared expert.
+    correction_bias
+        Whether each expert has a bias that only the selection sees.
+    biases
+        Whether router and experts have biases.
+    listed
+        Whether `mlp_layer_types` says which layers have experts.
+    dense
+        The first layers without.
+    named, every
+        A list of layers without, and every how many-th of the others has experts.
+    span
+        The first layer with experts, the last one (-1: of the model), and every how many-th.
+    dense_width
+        The width of layers without, where one of these keys says so.
+    names
+        Of the matrices.
+    """
+
+    experts: str
+    top_k: tuple[str, ...] = ("num_experts_per_tok",)
+    width: tuple[str, ...] = ("moe_intermediate_size",)
+    shared: Number = ("", 0)
+    shared_width: Number = ("", 0)
+    shared_gate: bool = False
+    correction_bias: Flag = False
+    biases: bool = False
+    listed: bool = True
+    dense: Number = ("", 0)
+    named: str = ""
+    every: str = ""
+    span: tuple[str, str, str] | None = None
+    dense_width: tuple[str, ...] = ("intermediate_size",)
+    names: ExpertNames = USUAL_NAMES
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What tells a family from Llama.
+
+    Parameters
+    ----------
+    spelled
+        The family's own names of usual keys.
+    head_dim
+        Width of a head where no key says it; None is the heads' share of the hidden size.
+    head_dim_keys
+        Keys that say it; none: it is always the heads' share.
+    states_head_dim
+        Whether a config without is refused.
+    heads, kv_heads
+        Query heads, and KV heads, where no key says it: ``"heads"`` is as many as query heads,
+        ``"all"`` that in every model of the family, None refuses such a config.
+    qkv_bias, out_bias, mlp_bias, head_bias
+        Of queries, keys and values; of the output; of dense feed-forwards; of the head.
+    qk_norm, norm_span
+        Whether queries and keys pass a norm, and whether it is of one head's width for all
+        (``"head"``), or of the width of all heads (``"heads"``).
+    sinks
+        Whether every head has an attention sink.
+    output_gate
+        The matrix whose output, as wide as all heads, gates attention; empty: none.
+    windows
+        None where all layers attend to all tokens.
+    gated
+        Whether the feed-forward has a gate.
+    width
+        The key of its inner width, and how many times the hidden size it is where no key says so.
+    activation_params
+        Elements of the activation function in a layer.
+    norms, norm_vectors
+        Norms around a sublayer, and vectors of each: 2 with a bias, 0 without elements.
+    more_norms
+        Norms around a sublayer where a key says that there are two.
+    inner_norms
+        Whether the last matrix of each sublayer takes the output of a norm.
+    parallel, one_norm
+        Whether both branches of a layer take the same input, and the output of one norm.
+    positions, first_position
+        Rows of a table of learned positions, and how many precede the first.
+    embedding_norm
+        Whether the embedding passes a norm.
+    tied, vocab_size
+        Whether head and embedding are one table, and its rows, where no key says so.
+    routing
+        Experts; None: all layers are dense.
+    refused
+        Flags that nothing here counts: biases of feed-forwards, caches shared by layers.
+    passed_over
+        Keys that change no cost in this family.
+    """
+
+    spelled: Mapping[str, str] = field(default_factory=dict)
+    head_dim: int | None = None
+    head_dim_keys: tuple[str, ...] = ("head_dim",)
+    states_head_dim: bool = False
+    heads: int | None = None
+    kv_heads: int | Literal["heads", "all"] | None = "heads"
+    qkv_bias: Flag = False
+    out_bias: Flag = False
+    mlp_bias: Flag = False
+    head_bias: Flag = False
+    qk_norm: Flag = False
+    norm_span: Literal["head", "heads"] = "head"
+    sinks: bool = False
+    output_gate: str = ""
+    windows: Windows | None = None
+    gated: bool = True
+    width: Number = ("intermediate_size", None)
+    activation_params: int = 0
+    norms: int = 1
+    norm_vectors: int = 1
+    more_norms: Flag = False
+    inner_norms: bool = False
+    parallel: Flag = False
+    one_norm: bool = True
+    positions: Number = ("", 0)
+    first_position: int = 0
+    embedding_norm: bool = False
+    tied: bool = False
+    vocab_size: int | None = None
+    routing: Routing | None = None
+    refused: tuple[str, ...] = ()
+    passed_over: str = ""
+
+
+_BIAS: Final = ("attention_bias", False)
+_BIASED: Final = ("attention_bias", True)
+_MLP_BIAS: Final = ("mlp_bias", False)
+_MULTIPLIERS: Final = "attention_multiplier residual_multiplier"
+
+_LLAMA: Final = Traits(qkv_bias=_BIAS, out_bias=_BIAS, mlp_bias=_MLP_BIAS)
+_QWEN_WINDOWS: Final = Windows(switch=True, since=("max_window_layers", 28))
+_QWEN_2: Final = Traits(
+    kv_heads=None,
+    qkv_bias=True,
+    windows=_QWEN_WINDOWS,
+    passed_over="intermediate_size use_qk_norm",
+)
+_QWEN_3: Final = replace(_QWEN_2, head_dim=128, qkv_bias=_BIAS, out_bias=_BIAS, qk_norm=True)
+_QWEN_EXPERTS: Final = Routing(
+    "num_experts", listed=False, named="mlp_only_layers", every="decoder_sparse_step"
+)
+#: With a shared expert, which a gate weighs.
+GATED_EXPERTS: Final = replace(
+    _QWEN_EXPERTS,
+    shared_width=("shared_expert_intermediate_size", None),
+    shared_gate=True,
+    names=SHARED_EXPERT_NAMES,
+)
+_QWEN_3_MOE: Final = replace(
+    _QWEN_3, head_dim=None, windows=Windows(switch=True, listed=False), routing=_QWEN_EXPERTS
+)
+_ALL_IN_WINDOW: Final = Windows(listed=False)
+_WINDOW_IF_STATED: Final = Windows(None, listed=False)
+_GLM_4_MOE: Final = Traits(
+    kv_heads=None,
+    qkv_bias=_BIAS,
+    qk_norm=("use_qk_norm", False),
+    routing=Routing(
+        "n_routed_experts",
+        listed=False,
+        shared=("n_shared_experts", 1),
+        dense=("first_k_dense_replace", 1),
+        correction_bias=True,
+    ),
+)
+_GEMMA: Final = Traits(
+    head_dim=256,
+    kv_heads=None,
+    tied=True,
+    refused=("use_bidirectional_attention",),
+)
+_GEMMA_2: Final = replace(
+    _GEMMA,
+    qkv_bias=_BIAS,
+    out_bias=_BIAS,
+    norms=2,
+    windows=Windows(full_every=2),
+    passed_over="sliding_window_size",
+    refused=(),
+)
+_GEMMA_3: Final = replace(
+    _GEMMA_2,
+    heads=8,
+    kv_heads=4,
+    qk_norm=True,
+    vocab_size=262_208,
+    windows=Windows(
+        full_every=6, stride_keys=("sliding_window_pattern", "_sliding_window_pattern")
+    ),
+    refused=("use_bidirectional_attention",),
+)
+_GRANITE_MOE: Final = replace(
+    _LLAMA,
+    mlp_bias=False,
+    passed_over=_MULTIPLIERS,
+    routing=Routing(
+        "num_local_experts",
+        width=("intermediate_size",),
+        listed=False,
+        shared_width=("shared_intermediate_size", 0),
+        names=GRANITE_NAMES,
+    ),
+)
+_DENSE: Final = Traits(
+    qkv_bias=_BIAS,
+    out_bias=_BIAS,
+    refused=("use_bidirectional_attention",),
+    passed_over=f"{_MULTIPLIERS} sliding_window_pattern layer_types",
+)
+_PATTERN: Final = Windows(full_every=4, stride_keys=("sliding_window_pattern",))
+_HUNYUAN: Final = Traits(
+    # sglang/srt/models/hunyuan.py: either key, and an error without
+    head_dim_keys=("head_dim", "attention_head_dim"),
+    states_head_dim=True,
+    qkv_bias=_BIAS,
+    out_bias=_BIAS,
+    qk_norm=("qk_norm", "use_qk_norm", True),
+    refused=("mlp_bias", "use_cla"),
+)
+_BAILING: Final = Traits(
+    qkv_bias=_BIAS,
+    out_bias=_BIAS,
+    # A layer norm, with a bias, unless `use_rmsnorm` is true; its 2 x 2 head_dim elements are
+    # counted as of a norm without.
+    qk_norm=("use_qk_norm", False),
+    refused=("use_bias",),
+    routing=Routing(
+        "num_experts",
+        shared=("num_shared_experts", 0),
+        dense=("first_k_dense_replace", 0),
+        correction_bias=("moe_router_enable_expert_bias", False),
+    ),
+    passed_over=(
+        "norm_head norm_softmax router_type router_dtype score_function use_rmsnorm "
+        "max_window_layers sliding_window"
+    ),
+)
+_NORMED: Final = ("qk_norm", "use_qk_norm", True)
+_GPT: Final = Traits(
+    head_dim_keys=(),
+    kv_heads="all",
+    qkv_bias=True,
+    out_bias=True,
+    mlp_bias=True,
+    gated=False,
+    norm_vectors=2,
+)
+_GPT_2: Final = replace(
+    _GPT,
+    spelled={
+        "hidden_size": "n_embd",
+        "num_hidden_layers": "n_layer",
+        "num_attention_heads": "n_head",
+    },
+    width=("n_inner", 4),
+    positions=("n_positions", 1024),
+    tied=True,
+    refused=("add_cross_attention",),
+    passed_over=(
+        "n_ctx activation_function summary_type summary_use_proj summary_proj_to_labels "
+        "summary_first_dropout resid_pdrop embd_pdrop attn_pdrop scale_attn_by_inverse_layer_idx "
+        "reorder_and_upcast_attn attention_softmax_in_fp32 scale_attention_softmax_in_fp32"
+    ),
+)
+_GPT_J: Final = replace(
+    _GPT_2,
+    qkv_bias=False,
+    out_bias=False,
+    head_bias=True,
+    positions=("", 0),
+    parallel=True,
+    tied=False,
+)
+
+#: Defaults are those of the `configuration_*.py`; what a family has is in its `modeling_*.py`.
+TRAITS: Final = {
+    "afmoe": Traits(
+        head_dim=128,
+        qkv_bias=_BIAS,
+        out_bias=_BIAS,
+        qk_norm=_NORMED,
+        output_gate="gate_proj",
+        norms=2,
+        windows=Windows(1024, full_every=4, stride_keys=("global_attn_every_n_layers",)),
+        routing=Routing(
+            "num_experts",
+            shared=("num_shared_experts", 2),
+            dense=("num_dense_layers", 1),
+            correction_bias=True,
+        ),
+        passed_over="route_norm route_scale score_func load_balance_coeff",
+    ),
+    # XIELUActivation stores four numbers.
+    "apertus": replace(_DENSE, gated=False, activation_params=4, qk_norm=True),
+    "arcee": replace(_DENSE, mlp_bias=_MLP_BIAS, gated=False),
+    "bailing_moe": _BAILING,
+    "bailing_moe_v2": _BAILING,
+    "cohere": replace(
+        _DENSE, tied=True, qk_norm=("use_qk_norm", False), norm_span="heads", parallel=True
+    ),
+    "cohere2": replace(_DENSE, tied=True, parallel=True, windows=_PATTERN),
+    "dots1": Traits(
+        qkv_bias=_BIAS,
+        out_bias=_BIAS,
+        qk_norm=_NORMED,
+        windows=Windows(since=("max_window_layers", 62)),
+        routing=Routing(
+            "n_routed_experts",
+            shared=("n_shared_experts", None),
+            dense=("first_k_dense_replace", 0),
+            correction_bias=True,
+        ),
+    ),
+    "ernie4_5": Traits(
+        head_dim=128,
+        qkv_bias=_BIAS,
+        out_bias=_BIAS,
+        qk_norm=("qk_norm", "use_qk_norm", False),
+        tied=True,
+        refused=("use_bias",),
+    ),
+    "ernie4_5_moe": Traits(
+        qkv_bias=_BIAS,
+        out_bias=_BIAS,
+        qk_norm=("qk_norm", "use_qk_norm", False),
+        tied=True,
+        refused=("use_bias",),
+        routing=Routing(
+            "moe_num_experts",
+            top_k=("moe_k",),
+            shared=("moe_num_shared_experts", 2),
+            span=("moe_layer_start_index", "moe_layer_end_index", "moe_layer_interval"),
+            correction_bias=True,
+        ),
+        passed_over="moe_norm_min moe_capacity moe_gate moe_use_aux_free",
+    ),
+    "exaone4": replace(
+        _DENSE, kv_heads=None, qkv_bias=False, out_bias=False, qk_norm=True, windows=_PATTERN
+    ),
+    "gemma": replace(_GEMMA, qkv_bias=_BIAS, out_bias=_BIAS, passed_over=_DENSE.passed_over),
+    "gemma2": _GEMMA_2,
+    "gemma3": _GEMMA_3,
+    "gemma3_text": _GEMMA_3,
+    "glm4_moe": _GLM_4_MOE,
+    "glm4v_moe": replace(_GLM_4_MOE, qkv_bias=_BIASED),
+    "glm4v_moe_text": replace(_GLM_4_MOE, qkv_bias=_BIASED),
+    "gpt_oss": Traits(
+        head_dim=64,
+        kv_heads=None,
+        qkv_bias=_BIASED,
+        out_bias=_BIASED,
+        sinks=True,
+        windows=Windows(128, full_every=2),
+        routing=Routing(
+            "num_local_experts",
+            top_k=("num_experts_per_tok", "experts_per_token"),
+            width=("intermediate_size",),
+            listed=False,
+            biases=True,
+            names=ExpertNames(routed="mlp.experts.gate_up_proj"),
+        ),
+        passed_over="experts_per_token",
+    ),
+    "granite": replace(_DENSE, mlp_bias=_MLP_BIAS),
+    "granitemoe": _GRANITE_MOE,
+    "granitemoeshared": _GRANITE_MOE,
+    "hunyuan_v1_dense": _HUNYUAN,
+    "hunyuan_v1_moe": replace(
+        _HUNYUAN,
+        routing=Routing(
+            "num_experts",
+            top_k=("moe_topk",),
+            width=("moe_intermediate_size", "intermediate_size"),
+            shared=("num_shared_expert", 1),
+            names=ExpertNames(
+                shared_in="mlp.shared_mlp.gate_proj", shared_out="mlp.shared_mlp.down_proj"
+            ),
+        ),
+    ),
+    "hy_v3": Traits(
+        head_dim=128,
+        qkv_bias=_BIAS,
+        out_bias=_BIAS,
+        qk_norm=_NORMED,
+        refused=("mlp_bias",),
+        routing=Routing(
+            "num_experts",
+            # vLLM's hy_v3.py reads the second
+            width=("moe_intermediate_size", "expert_hidden_dim"),
+            shared=("num_shared_experts", 1),
+            dense=("first_k_dense_replace", 1),
+            correction_bias=True,
+        ),
+        passed_over="router_scaling_factor enable_moe_fp32_combine route_norm",
+    ),
+    "jais2": replace(
+        _DENSE,
+        qkv_bias=_BIASED,
+        out_bias=_BIASED,
+        mlp_bias=("mlp_bias", True),
+        gated=False,
+        norm_vectors=2,
+    ),
+    "llama": _LLAMA,
+    # A Qwen2, whose bias is not the config's to say.
+    "mimo": replace(_QWEN_2, passed_over=_QWEN_2.passed_over + " attention_bias"),
+    "ministral": Traits(kv_heads=None, windows=Windows()),
+    "ministral3": Traits(head_dim=128, kv_heads=None, windows=_WINDOW_IF_STATED),
+    "mistral": Traits(kv_heads=None, windows=_ALL_IN_WINDOW),
+    "mistral3": Traits(kv_heads=None, windows=_ALL_IN_WINDOW),
+    "mixtral": Traits(
+        kv_heads=None,
+        windows=_WINDOW_IF_STATED,
+        routing=Routing(
+            "num_local_experts",
+            width=("intermediate_size",),
+            listed=False,
+            names=BLOCK_SPARSE_NAMES,
+        ),
+    ),
+    "olmo2": replace(_DENSE, qk_norm=True, norm_span="heads"),
+    "olmo3": replace(_DENSE, qk_norm=True, norm_span="heads", windows=_PATTERN),
+    # No matrix has a bias, whatever `attention_bias` says.
+    "phi3": Traits(windows=_WINDOW_IF_STATED),
+    "phimoe": Traits(
+        qkv_bias=_BIAS,
+        out_bias=_BIAS,
+        head_bias=("lm_head_bias", False),
+        qk_norm=("qk_norm", "use_qk_norm", False),
+        norm_vectors=2,
+        windows=_WINDOW_IF_STATED,
+        routing=Routing(
+            "num_local_experts",
+            width=("intermediate_size",),
+            names=ExpertNames(routed="block_sparse_moe.experts.0.w1"),
+        ),
+        passed_over="input_jitter_noise",
+    ),
+    **dict.fromkeys(
+        ("qwen2", "qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"), _QWEN_2
+    ),
+    "qwen2_moe": replace(
+        _QWEN_2,
+        qkv_bias=("qkv_bias", True),
+        # Where it is used, every other layer up to one has it.
+        windows=Windows(switch=True, full_every=2, until=("max_window_layers", 28)),
+        routing=GATED_EXPERTS,
+    ),
+    **dict.fromkeys(("qwen3", "qwen3_vl", "qwen3_vl_text"), _QWEN_3),
+    **dict.fromkeys(("qwen3_moe", "qwen3_vl_moe", "qwen3_vl_moe_text"), _QWEN_3_MOE),
+    "seed_oss": replace(
+        _DENSE,
+        head_dim=128,
+        kv_heads=None,
+        qkv_bias=_BIASED,
+        out_bias=("attention_out_bias", False),
+        mlp_bias=_MLP_BIAS,
+    ),
+    "solar_open": Traits(
+        head_dim=128,
+        qkv_bias=_BIAS,
+        qk_norm=("qk_norm", "use_qk_norm", False),
+        routing=Routing("n_routed_experts", shared=("n_shared_experts", 1), correction_bias=True),
+        passed_over="intermediate_size",
+    ),
+}
