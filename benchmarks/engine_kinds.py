@@ -4,7 +4,7 @@ For each family, kind and framework, `launch` refuses or returns flags. Flags ar
 
 - for vLLM and SGLang as in ``engine_flags.py``, by their parsers and checks; besides, the class
   that the engine has for the family must hand on hidden states to kinds that read them (its bases
-  and methods are read from the sources; nothing is imported). What `_NO_FEATURES` refuses is
+  and methods are read from the sources; nothing is imported). What files of releases refuse is
   compared with those classes in the other direction, too.
 - for llama.cpp by ``common/arg.cpp`` and ``common/speculative.cpp``: every flag is defined, the
   type of speculation is known, the number of drafts stands behind the flag that the type reads, and

@@ -29,7 +29,7 @@ from specroof.serving.launch import (
     launch,
     server_command,
 )
-from specroof.serving.vllm import SYNCHRONOUS
+from specroof.serving.releases import VllmRelease, newest
 from tables import rows
 
 VLLM_FIELDS, VLLM_METHODS, VLLM_SETTINGS, VLLM_SERVER, SGLANG_FLAGS, SGLANG_SERVER = (
@@ -662,7 +662,11 @@ def test_vllm_schedules_suffix_trees_alone_without_overlap() -> None:
     )
     words = {node.value for node in ast.walk(lacks) if isinstance(node, ast.Constant)}
     # DFlash and DSpark are named as those whose parallel drafting it has.
-    assert {*priced_kinds("vllm")} & words == {*SYNCHRONOUS, "dflash", "dspark"}
+    assert {*priced_kinds("vllm")} & words == {
+        *newest(VllmRelease).memory.synchronous_kinds,
+        "dflash",
+        "dspark",
+    }
     assert "method in ('suffix', 'custom_class')" in ast.unparse(lacks)
 
 

@@ -59,7 +59,8 @@ from specroof.questions.request import Command, DeploymentRequest, question
 from specroof.questions.simulate import chain_acceptance
 from specroof.questions.speculation import speculation_of
 from specroof.report.layout import folded, format_table, page
-from specroof.serving.launch import LAUNCHERS, SGLANG_ALGORITHMS, Launch, launch
+from specroof.serving.launch import LAUNCHERS, Launch, launch
+from specroof.serving.releases import release
 from specroof.serving.served import room_rule, served_curve
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.curve import draft_depth, longest_draft
@@ -70,8 +71,6 @@ FIXED: Final = ("fixed", "by load")
 #: What vLLM and SGLang do by themselves: `enable_adaptive_verification`, `--speculative-adaptive`.
 VERIFICATION: Final = "adaptive verification"
 STEPS: Final = "adaptive steps"
-#: Algorithms that SGLang adapts the steps of.
-_STEPPED: Final = frozenset({"EAGLE", "EAGLE3"})
 #: A further range of a schedule must gain this share of throughput.
 _LEAST_GAIN: Final = 0.002
 USUAL_LOADS: Final = (1, 8, 32, 128)
@@ -265,6 +264,7 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
     rules = deployment.setup.engine.rules
     graphs = deployment.setup.engine.graphs
     captured = graphs.sizes if graphs is not None and graphs.counts == "sequences" else ()
+    steps = release("sglang").methods.get(drafter.kind)
     simulated: list[dict[str, PolicyOutcome]] = []
     dice: dict[str, Any] = {"known": known, "n_rounds": n_rounds, "seed": seed}
     for size in sizes:
@@ -274,7 +274,7 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
             each[VERIFICATION] = adaptive_verification(
                 costs(size), survival, draft_len=made, **dice
             )
-        if rules == "sglang" and SGLANG_ALGORITHMS.get(drafter.kind) in _STEPPED:
+        if rules == "sglang" and steps is not None and steps.follows_load:
             each[STEPS] = sglang_steps(costs(size), survival, max(1, one_length), captured)
         simulated.append({**each, "oracle": oracle})
     fixed = fixed_outcomes(rates, [one_length] * len(rates))

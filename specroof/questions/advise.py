@@ -120,11 +120,11 @@ from specroof.serving.launch import (
     DRAFT_MODEL,
     FIRST_HOST,
     LOOKUPS,
-    OTHER_HOSTS,
     SERVED_KINDS,
     Launch,
     Speculation,
     launch,
+    other_hosts,
     server_command,
     worker_launches,
 )
@@ -1024,7 +1024,7 @@ def _nodes(setup: Setup, frameworks: Sequence[str]) -> Iterator[str]:
     """
     hosts = hosts_of(setup)
     if hosts > 1:
-        others = "; ".join(f"{name}: {OTHER_HOSTS[name]}" for name in frameworks)
+        others = "; ".join(f"{name}: {other_hosts(name)}" for name in frameworks)
         yield (
             f"{setup.placement.devices} devices are in {hosts} hosts: the command is of the first, "
             f"put its address in the place of {FIRST_HOST}; on each of the others {others}"

@@ -967,8 +967,7 @@ def _tables(answer: Exploration) -> dict[str, Any]:
         "flags": _flags(answer),
         # What tells a server how many requests to run, where its default limits them.
         "running_flags": {
-            name: str(setting_words(name, ServerSettings(running=1), name)[0][0])
-            for name in USUAL_FRAMEWORKS
+            name: setting_words(name, ServerSettings(running=1))[0][0] for name in USUAL_FRAMEWORKS
         },
         # Drafters of one rate at every depth are advised as the typical shape through it.
         "powers": {

@@ -13,17 +13,13 @@ from typing import Final
 
 from specroof.errors import OptionError, expect_word, refuse, reject
 from specroof.serving.launch import (
-    CACHES,
-    MADE_WEIGHTS,
-    SGLANG,
-    SGLANG_ALGORITHMS,
-    VLLM,
     Speculation,
     format_words,
     sglang_words,
     shell_line,
     vllm_config,
 )
+from specroof.serving.releases import SglangRelease, newest, release
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +60,13 @@ class MockPoint:
 
     def __post_init__(self) -> None:
         kind, drafts = self.speculation.kind, self.speculation.drafts
-        if kind not in FORCED:
-            refuse("drafter", kind, f"{', '.join(FORCED)}: engines can force their acceptance")
-        _refuse_format("--weights", self.weights, MADE_WEIGHTS)
-        _refuse_format("--kv-cache", self.kv_cache, tuple(CACHES["sglang"]))
+        # What both engines run, and make of any checkpoint, SGLang does.
+        facts = newest(SglangRelease)
+        if kind not in facts.methods:
+            known = ", ".join(facts.methods)
+            refuse("drafter", kind, f"{known}: engines can force their acceptance")
+        _refuse_format("--weights", self.weights, facts.weights)
+        _refuse_format("--kv-cache", self.kv_cache, tuple(facts.cache_formats))
         for name in ("batch_size", "input_len", "output_len", "tensor_parallel"):
             if getattr(self, name) < 1:
                 refuse(name, getattr(self, name), "a whole number of at least 1")
@@ -85,10 +84,6 @@ def _refuse_format(word: str, value: str | None, known: Sequence[str]) -> None:
         raise OptionError(message)
 
 
-#: Kinds of drafters whose acceptance both engines can be told.
-FORCED: Final = tuple(SGLANG_ALGORITHMS)
-#: Requests that SGLang runs at a time where it drafts, unless it is told: others would wait.
-_SGLANG_REQUESTS: Final = 48
 #: Rounds of requests through the server: the last ones leave it half empty.
 _WAVES: Final = 4
 
@@ -108,7 +103,9 @@ def _sglang_server(point: MockPoint, *, drafts: bool) -> str:
     words += sglang_words(point.speculation)
     if point.speculation.weights is not None:
         words += ["--speculative-draft-load-format", "dummy"]
-    words += ["--max-running-requests", max(_SGLANG_REQUESTS, point.batch_size)]
+    # Others than those would wait.
+    running = newest(SglangRelease).limits.drafting_running
+    words += ["--max-running-requests", max(running, point.batch_size)]
     return _line(
         *words,
         SGLANG_SIMULATE_ACC_LEN=f"{point.tokens_per_round:.4g}",
@@ -153,17 +150,16 @@ def _vllm_bench(point: MockPoint) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Framework:
-    """An engine whose flags are known, and in which release they were read."""
+    """The commands of an engine whose flags are known."""
 
-    release: str
     server: Callable[..., str]
     bench: Callable[[MockPoint], str]
 
 
-#: Engines that accept as many drafts as they are told, with the release of the flags.
+#: Engines that accept as many drafts as they are told.
 FRAMEWORKS: Final[Mapping[str, _Framework]] = {
-    "sglang": _Framework(SGLANG, _sglang_server, _sglang_bench),
-    "vllm": _Framework(VLLM, _vllm_server, _vllm_bench),
+    "sglang": _Framework(_sglang_server, _sglang_bench),
+    "vllm": _Framework(_vllm_server, _vllm_bench),
 }
 
 
@@ -206,11 +202,11 @@ def mock_commands(point: MockPoint, framework: str = "sglang") -> Sequence[tuple
     'SGLANG_SIMULATE_ACC_LEN=2.5 SG'
     """
     expect_word("framework", framework, FRAMEWORKS)
-    engine = FRAMEWORKS[framework]
+    engine, name = FRAMEWORKS[framework], release(framework).name
     bench = ("once it serves, in another shell", engine.bench(point))
-    plain = (f"{engine.release} without drafts", engine.server(point, drafts=False))
+    plain = (f"{name} without drafts", engine.server(point, drafts=False))
     title = (
-        f"{engine.release} with {point.speculation.drafts} drafts and {point.tokens_per_round:.4g} tokens "
+        f"{name} with {point.speculation.drafts} drafts and {point.tokens_per_round:.4g} tokens "
         f"per round"
     )
     return [plain, bench, (title, engine.server(point, drafts=True)), bench]

@@ -3,29 +3,34 @@
 import json
 import math
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from string import Template
+from typing import Any, Final, NoReturn
 
 from specroof.architecture.base import CACHE_BLOCKS
+from specroof.drafters import KINDS
 from specroof.errors import expect_word, reject
 from specroof.hardware import Placement, ServerSettings
+from specroof.serving.releases import (
+    Release,
+    SettingFlag,
+    SglangRelease,
+    VllmRelease,
+    release,
+    release_of,
+)
 from specroof.units import format_drafts
 
 # --- Flags of a server without drafts: model, placement, formats and settings --------------------
 
-#: Formats of weights that vLLM and SGLang make of any checkpoint as they load it.
-MADE_WEIGHTS: Final = ("fp8",)
-#: How servers call the dtypes of a cache.
+#: How servers without a file of their release call the dtypes of a cache.
 #:
 #: Source
-#:     vllm 0.33.0, ``config/cache.py``; sglang 0.5.23, ``srt/arg_groups/fields/model.py``;
 #:     llama.cpp in llama-cpp-python 0.3.36, ``kv_cache_types`` of ``common/arg.cpp``; of
 #:     TensorRT-LLM what NVIDIA's aiconfigurator 0.12.0 writes for it, ``kv_cache_dtype`` of
 #:     ``generator/config/backend_config_mapping.yaml``.
-CACHES: Final[Mapping[str, Mapping[str, str]]] = {
-    "vllm": {"bf16": "bfloat16", "fp8": "fp8"},
-    "sglang": {"bf16": "bf16", "fp8": "fp8_e4m3"},
+_CACHES: Final[Mapping[str, Mapping[str, str]]] = {
     "tensorrt-llm": {"bf16": "bfloat16", "fp8": "fp8"},
     "llama.cpp": {
         "fp16": "f16",
@@ -35,27 +40,23 @@ CACHES: Final[Mapping[str, Mapping[str, str]]] = {
     },
 }
 
-
 #: Stands for the address of the first of several hosts.
 FIRST_HOST: Final = "<FIRST-HOST>"
-#: What starts a server on the other hosts.
-OTHER_HOSTS: Final[Mapping[str, str]] = {
-    "vllm": "the same with its own --node-rank, from 1, and --headless",
-    "sglang": "the same with its own --node-rank, from 1",
-    "tensorrt-llm": "one process a device by srun or mpirun, through trtllm-llmapi-launch",
-}
-#: Families whose configs the checkpoint's own code reads: neither the server nor the library that
-#: it is built on does.
-#:
-#: Source
-#:     vllm 0.33.0, ``_CONFIG_REGISTRY`` of ``transformers_utils/config.py``; sglang 0.5.23, that of
-#:     ``srt/utils/hf_transformers/common.py``; transformers 5.19, ``CONFIG_MAPPING_NAMES``.
-_OWN_CODE: Final[Mapping[str, Set[str]]] = {
-    "vllm": frozenset(
-        {"bailing_hybrid", "bailing_moe", "bailing_moe_v2", "mimo", "mimo_v2", "nemotron-nas"}
-    ),
-    "sglang": frozenset({"bailing_moe", "mimo", "mimo_v2", "nemotron-nas"}),
-}
+
+
+def other_hosts(framework: str) -> str:
+    """Return what starts a server on the other hosts.
+
+    Examples
+    --------
+    >>> other_hosts("sglang")
+    'the same with its own --node-rank, from 1'
+    """
+    if framework in LOCAL_LAUNCHERS:
+        return "none, it runs on one host"
+    if framework == "tensorrt-llm":
+        return "one process a device by srun or mpirun, through trtllm-llmapi-launch"
+    return release(framework).command.other_hosts
 
 
 def server_command(  # noqa: PLR0913 - what a command says
@@ -73,7 +74,7 @@ def server_command(  # noqa: PLR0913 - what a command says
     Parameters
     ----------
     framework
-        A key of `LAUNCHERS` or `LOCAL_LAUNCHERS`.
+        A key of `LAUNCHERS` or `LOCAL_LAUNCHERS`, or a release: ``"vllm@0.33"``.
     model
         A Hub name or a folder.
     placement
@@ -86,8 +87,7 @@ def server_command(  # noqa: PLR0913 - what a command says
         The family of the model, as its config says it; empty if not known.
 
     Source
-        vllm 0.33.0, ``engine/arg_utils.py``; sglang 0.5.23, ``srt/arg_groups/fields/parallel.py``;
-        the documentation of TensorRT-LLM 1.2, *trtllm-serve*.
+        The file of the release; the documentation of TensorRT-LLM 1.2, *trtllm-serve*.
 
     Examples
     --------
@@ -103,47 +103,46 @@ def server_command(  # noqa: PLR0913 - what a command says
             words = ["mlx_lm.server", "--model", model]
         if framework == "lmstudio":
             words = ["lms", "load", model]
-        if framework == "llama.cpp" and kv_cache in CACHES[framework]:
-            cache = CACHES[framework][str(kv_cache)]
+        if framework == "llama.cpp" and kv_cache in _CACHES[framework]:
+            cache = _CACHES[framework][str(kv_cache)]
             words += ["--cache-type-k", cache, "--cache-type-v", cache]
         return shell_line(words)
-    groups, experts = placement.attention_data_parallel, placement.expert_parallel
-    spread, stages = placement.decode_context_parallel, placement.pipeline_parallel
-    if framework == "vllm":
-        # Each group of vLLM's data parallelism has separate devices.
-        words = ["vllm", "serve", model, "--tensor-parallel-size", placement.group_size]
-        words += ["--pipeline-parallel-size", stages] if stages > 1 else []
-        words += ["--data-parallel-size", groups] if groups > 1 else []
-        words += ["--enable-expert-parallel"] if experts > 1 else []
-        words += ["--decode-context-parallel-size", spread] if spread > 1 else []
-        first = ["--nnodes", hosts, "--node-rank", 0, "--master-addr", FIRST_HOST]
-        words += first if hosts > 1 else []
-    elif framework == "sglang":
-        words = ["python", "-m", "sglang.launch_server", "--model-path", model]
-        words += ["--tp-size", placement.tensor_parallel]
-        words += ["--pp-size", stages] if stages > 1 else []
-        words += ["--attn-dp-size", groups] if groups > 1 else []
-        words += ["--ep-size", experts] if experts > 1 else []
-        words += ["--dcp-size", spread] if spread > 1 else []
-        first = ["--nnodes", hosts, "--node-rank", 0, "--dist-init-addr", f"{FIRST_HOST}:5000"]
-        words += first if hosts > 1 else []
-    else:
+    if framework == "tensorrt-llm":
+        stages, experts = placement.pipeline_parallel, placement.expert_parallel
         words = ["trtllm-serve", model, "--tp_size", placement.tensor_parallel]
         words += ["--pp_size", stages] if stages > 1 else []
         words += ["--ep_size", experts] if experts > 1 else []
         words += ["--gpus_per_node", placement.devices // hosts] if hosts > 1 else []
         return shell_line(words)
-    words += ["--trust-remote-code"] if family in _OWN_CODE[framework] else []
+    command = release(framework).command
+    numbers = {
+        "tensor_parallel": placement.tensor_parallel,
+        "group_size": placement.group_size,
+        "pipeline_parallel": placement.pipeline_parallel,
+        "attention_data_parallel": placement.attention_data_parallel,
+        "expert_parallel": placement.expert_parallel,
+        "decode_context_parallel": placement.decode_context_parallel,
+        "hosts": hosts,
+    }
+    words = [*_filled(command.start, model=model, **numbers)]
+    for key, flag in command.placement.items():
+        words += _filled(flag, first_host=FIRST_HOST, **numbers) if numbers[key] > 1 else []
+    words += command.own_code if family in command.own_code_families else []
     return shell_line([*words, *format_words(framework, weights, kv_cache)])
 
 
-def format_words(framework: str, weights: str | None, kv_cache: str | None) -> list[object]:
+def _filled(words: Iterable[str], **figures: object) -> list[str]:
+    """Return words with figures in the place of their names."""
+    return [Template(word).substitute(figures) for word in words]
+
+
+def format_words(framework: str, weights: str | None, kv_cache: str | None) -> list[str]:
     """Return the flags of formats that replace the checkpoint's, where there are flags.
 
     Parameters
     ----------
     framework
-        A key of `CACHES`.
+        A server, or a release, that there is a file of.
     weights, kv_cache
         Dtypes in the place of the checkpoint's; None leaves it alone.
 
@@ -152,11 +151,11 @@ def format_words(framework: str, weights: str | None, kv_cache: str | None) -> l
     >>> format_words("sglang", None, "fp8")
     ['--kv-cache-dtype', 'fp8_e4m3']
     """
-    words: list[object] = []
-    if weights in MADE_WEIGHTS:
-        words += ["--quantization", weights]
-    if kv_cache in CACHES[framework]:
-        words += ["--kv-cache-dtype", CACHES[framework][str(kv_cache)]]
+    facts, words = release(framework), list[str]()
+    if weights in facts.weights:
+        words += _filled(facts.command.weights, value=weights)
+    if kv_cache in facts.cache_formats:
+        words += _filled(facts.command.cache, value=facts.cache_formats[str(kv_cache)])
     return words
 
 
@@ -165,84 +164,33 @@ def shell_line(words: Iterable[object]) -> str:
     return " ".join(shlex.quote(str(word)) for word in words)
 
 
-#: Dtypes of recurrent state, as vLLM and SGLang call them.
-_STATE_DTYPES: Final = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
-#: From the value of a setting to what tells it: none for a default, None where there is no way.
-_Tell = Callable[[Any], Sequence[object] | None]
-
-
-def _state_dtype(flag: str) -> _Tell:
-    return lambda dtype: [flag, _STATE_DTYPES[dtype]] if dtype in _STATE_DTYPES else None
-
-
-#: Settings by the keys of `SERVER_KEYS`, as flags.
-_SETTING_FLAGS: Final[Mapping[str, Mapping[str, _Tell]]] = {
-    "vllm": {
-        "running": lambda requests: ["--max-num-seqs", requests],
-        "memory": lambda share: ["--gpu-memory-utilization", f"{share:g}"],
-        "capture": lambda tokens: (
-            ["--max-cudagraph-capture-size", tokens]
-            if tokens
-            else ["--compilation-config", '{"cudagraph_mode": "NONE"}']
-        ),
-        "overlap": lambda overlap: [] if overlap is True else ["--no-async-scheduling"],
-        "chunk": lambda tokens: (
-            ["--max-num-batched-tokens", tokens] if tokens else ["--no-enable-chunked-prefill"]
-        ),
-        # Chunks always share passes with decoding.
-        "mixed": lambda mixed: [] if mixed else None,
-        "state-dtype": _state_dtype("--mamba-ssm-cache-dtype"),
-        "prefix-cache": lambda kept: [
-            "--enable-prefix-caching" if kept else "--no-enable-prefix-caching"
-        ],
-    },
-    "sglang": {
-        "running": lambda requests: ["--max-running-requests", requests],
-        "memory": lambda share: ["--mem-fraction-static", f"{share:g}"],
-        "capture": lambda batch: (
-            ["--cuda-graph-max-bs-decode", batch]
-            if batch
-            else ["--cuda-graph-backend-decode", "disabled"]
-        ),
-        "overlap": lambda overlap: [] if overlap is True else ["--disable-overlap-schedule"],
-        "chunk": lambda tokens: ["--chunked-prefill-size", tokens or -1],
-        "mixed": lambda mixed: ["--enable-mixed-chunk"] if mixed else [],
-        "state-dtype": _state_dtype("--mamba-ssm-dtype"),
-        "prefix-cache": lambda kept: [] if kept else ["--disable-radix-cache"],
-    },
-}
-
-
-def setting_words(
-    framework: str, settings: ServerSettings, release: str
-) -> tuple[list[object], list[str]]:
+def setting_words(framework: str, settings: ServerSettings) -> tuple[list[str], list[str]]:
     """Return the flags of settings, and notes on those that a server has no flag for.
 
     Parameters
     ----------
     framework
-        ``"vllm"`` or ``"sglang"``.
+        A server, or a release, that there is a file of.
     settings
         What the user says of the server.
-    release
-        What notes call it.
 
     Source
-        vllm 0.33.0, ``engine/arg_utils.py`` and ``config/vllm.py``; sglang 0.5.23,
-        ``srt/arg_groups/fields/``.
+        The file of the release.
 
     Examples
     --------
-    >>> setting_words("sglang", ServerSettings(chunk=0, running=64), SGLANG)
-    (['--max-running-requests', 64, '--chunked-prefill-size', -1], [])
+    >>> setting_words("sglang", ServerSettings(chunk=0, running=64))
+    (['--max-running-requests', '64', '--chunked-prefill-size', '-1'], [])
     """
-    words, notes = list[object](), list[str]()
+    facts, words, notes = release(framework), list[str](), list[str]()
     for key, value in settings.stated.items():
-        flags = _SETTING_FLAGS[framework][key](value)
+        told = facts.state_dtypes.get(value) if key == "state-dtype" else value
+        flag = facts.settings.get(key, SettingFlag())
+        flags = flag.enabled if told and told != "plain" else flag.disabled
         if flags is None:
-            notes.append(_not_told(release, key, value))
+            notes.append(_not_told(facts.name, key, value))
         else:
-            words += flags
+            words += _filled(flags, value=f"{told:g}" if isinstance(told, float) else told)
     return words, notes
 
 
@@ -416,7 +364,8 @@ def launch(plan: Speculation, framework: str) -> Launch:
     plan
         Drafter, schedule and what else the server is told.
     framework
-        ``"vllm"``, ``"sglang"`` or ``"tensorrt-llm"``, or one of `LOCAL_LAUNCHERS`.
+        ``"vllm"``, ``"sglang"`` or ``"tensorrt-llm"``, one of `LOCAL_LAUNCHERS`, or a release:
+        ``"vllm@0.33"``.
 
     Raises
     ------
@@ -424,16 +373,13 @@ def launch(plan: Speculation, framework: str) -> Launch:
         For another framework, or a kind of drafter that this one has no flag for.
 
     Source
-        vllm 0.33.0, ``config/speculative.py``, ``config/vllm.py`` (which model runner, and what it
-        makes of a schedule) and ``v1/spec_decode/dynamic/utils.py``; sglang 0.5.23,
-        ``srt/arg_groups/fields/spec.py``, ``srt/arg_groups/speculative_hook.py`` (what becomes of
-        NEXTN, of trees and of n-grams, and what needs attention in one group),
-        ``srt/arg_groups/deepseek_v4_hook.py`` and ``srt/speculative/adaptive_spec_params.py``. Of
-        TensorRT-LLM the definitions were not at hand; how it counts drafts of mtp is in NVIDIA's
-        aiconfigurator 0.12.0, whose templates for its releases 1.0.0 to 1.3.0rc23 agree. llama.cpp
-        in llama-cpp-python 0.3.36, ``common/arg.cpp`` and ``common/speculative.cpp``; mlx-lm
-        0.32.2, ``server.py`` and ``generate.py``; LM Studio's documentation of speculative
-        decoding. Which families run which kinds: `_NO_FEATURES`.
+        Of vLLM and SGLang the file of the release; what they make of a schedule is in vllm 0.33.0,
+        ``v1/spec_decode/dynamic/utils.py``, and sglang 0.5.23,
+        ``srt/speculative/adaptive_spec_params.py``. Of TensorRT-LLM the definitions were not at
+        hand; how it counts drafts of mtp is in NVIDIA's aiconfigurator 0.12.0, whose templates for
+        its releases 1.0.0 to 1.3.0rc23 agree. llama.cpp in llama-cpp-python 0.3.36,
+        ``common/arg.cpp`` and ``common/speculative.cpp``; mlx-lm 0.32.2, ``server.py`` and
+        ``generate.py``; LM Studio's documentation of speculative decoding.
 
     Examples
     --------
@@ -443,12 +389,13 @@ def launch(plan: Speculation, framework: str) -> Launch:
 --speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 4'
     """
     known = {**LAUNCHERS, **LOCAL_LAUNCHERS}
-    expect_word("framework", framework, known)
-    if plan.p_min and known[framework] is not _llama_cpp:
-        reject(f"p-min is {plan.p_min:g}, and {framework} ends no draft early", "llama.cpp")
-    if plan.on_host and known[framework] is not _llama_cpp:
-        reject(f"device is cpu, and {framework} drafts on no CPU", "llama.cpp")
-    return known[framework](plan)
+    server = framework.partition("@")[0]
+    expect_word("framework", server, known)
+    if plan.p_min and server != "llama.cpp":
+        reject(f"p-min is {plan.p_min:g}, and {server} ends no draft early", "llama.cpp")
+    if plan.on_host and server != "llama.cpp":
+        reject(f"device is cpu, and {server} drafts on no CPU", "llama.cpp")
+    return known[server](plan, framework)
 
 
 def follows_load(
@@ -468,7 +415,7 @@ def follows_load(
     kind
         What drafts, as a SPEC calls it.
     framework
-        A key of `LAUNCHERS`.
+        A key of `LAUNCHERS`, or a release.
     is_tree
         Whether the drafter branches.
     data_parallel
@@ -477,8 +424,7 @@ def follows_load(
         Stages of layers.
 
     Source
-        vllm 0.33.0, ``config/vllm.py``; sglang 0.5.23, ``srt/speculative/adaptive_spec_params.py``,
-        ``adaptive_unsupported_reason``, and ``srt/arg_groups/validation_hook.py`` (stages).
+        The files of releases; SGLang 0.5.23, ``srt/arg_groups/validation_hook.py`` (stages).
         TensorRT-LLM's ``draft_len_schedule`` changed its meaning between releases: none is written.
 
     Examples
@@ -486,13 +432,13 @@ def follows_load(
     >>> follows_load("dflash", "vllm"), follows_load("dflash", "sglang")
     (True, False)
     """
-    if framework == "vllm":
-        method = _VLLM_METHODS.get(kind, {})
-        # It would run a schedule of parallel drafts in piecewise graphs, whose time is not known.
-        fixed = kind == "suffix" or "parallel_drafting" in method or data_parallel > 1
-        return is_tree or not method or not fixed
-    if framework == "sglang":
-        is_adaptive = SGLANG_ALGORITHMS.get(kind, "EAGLE") in _ADAPTIVE
+    server = framework.partition("@")[0]
+    if server == "vllm":
+        known = release(framework).methods.get(kind)
+        return is_tree or known is None or (known.follows_load and data_parallel == 1)
+    if server == "sglang":
+        known = release(framework).methods.get(kind)
+        is_adaptive = known is None or known.follows_load
         return is_adaptive and not is_tree and data_parallel == pipeline_parallel == 1
     if framework in LOCAL_LAUNCHERS:
         return False
@@ -508,25 +454,22 @@ def _fixed_note(plan: Speculation, release: str, what: str, drafts: int) -> str:
     )
 
 
-def _refuse(plan: Speculation, release: str, known: Sequence[str]) -> None:
+def _refuse(plan: Speculation, name: str, known: Sequence[str]) -> NoReturn:
     what = f"trees of {plan.kind}" if plan.is_tree else plan.kind
-    reject(f"{release} has no flag for {what}", ", ".join(known))
+    reject(f"{name} has no flag for {what}", ", ".join(known))
 
 
-#: Families that neither vLLM nor SGLang has a class for, nor the library of models behind both
-#: (vllm 0.33.0, ``_PREVIOUSLY_SUPPORTED_MODELS`` of ``model_executor/models/registry.py``, and
-#: transformers 5.20).
-_NO_MODELS: Final = frozenset({"lfm3", "minimax_m1", "minimax_text_01"})
-
-
-def _refuse_family(plan: Speculation, release: str) -> None:
-    if plan.family in _NO_MODELS:
-        reject(f"{release} has no models of the family {plan.family}", "another model")
-
-
-def _refuse_model(plan: Speculation, release: str, families: Set[str], allowed: str) -> None:
-    if plan.family.removesuffix("_text") in families:
-        reject(f"{release} has no {plan.kind} for models of the family {plan.family}", allowed)
+def _refuse_families(plan: Speculation, facts: Release) -> None:
+    """Refuse models that a release has no class for, or does not draft for like this."""
+    if plan.family in facts.no_models:
+        reject(f"{facts.name} has no models of the family {plan.family}", "another model")
+    for refusal in facts.refusals:
+        named = plan.kind in refusal.kinds or (plan.is_tree and refusal.trees)
+        if named and plan.family.removesuffix("_text") in refusal.families:
+            reject(
+                f"{facts.name} has no {plan.kind} for models of the family {plan.family}",
+                refusal.instead,
+            )
 
 
 def _refuse_vocabulary(plan: Speculation, release: str, padding: int = 0) -> None:
@@ -539,135 +482,29 @@ def _refuse_vocabulary(plan: Speculation, release: str, padding: int = 0) -> Non
         )
 
 
-#: Families that both servers read as their layers for mtp wherever they draft, and what each adds:
-#: a draft model of theirs is never run as such.
-#:
-#: Source
-#:     vllm 0.33.0 ``config/speculative.py``, ``hf_config_override`` and ``__post_init__``: the
-#:     method becomes ``mtp`` whatever was asked for, and of Kimi-K3, which has no such layers, the
-#:     number of drafts is divided by their number, 0. sglang 0.5.23 ``configs/model_config.py``,
-#:     ``_config_draft_model``.
-_READ_AS_MTP: Final = frozenset(
-    {
-        *("bailing_hybrid", "deepseek_v3", "deepseek_v32", "deepseek_v4", "ernie4_5_moe"),
-        *("glm4_moe", "glm4_moe_lite", "glm_moe_dsa", "hy_v3", "hy_v4", "inkling_mm_model"),
-        *("inkling_model", "longcat_flash", "mimo", "mimo_v2", "mimo_v2_flash", "qwen3_5"),
-        *("qwen3_5_moe", "qwen3_next", "qwen4_exp", "step3p5", "step3p7"),
-    }
-)
-_VLLM_AS_MTP: Final = _READ_AS_MTP | {"kimi_k3", "minimax_m3_vl", "mistral_large3"}
-_SGLANG_AS_MTP: Final = (
-    _READ_AS_MTP | {"bailing_moe", "bailing_moe_v2"} | {"kimi_k2", "nemotron_h", "qwen3_moe"}
-)
-
-
-def _refuse_own_family(plan: Speculation, release: str, families: Set[str]) -> None:
+def _refuse_own_family(plan: Speculation, facts: Release) -> None:
     """Refuse a draft model of which a server would load the layers for mtp alone."""
+    families = {*facts.read_as_mtp}
+    families |= {*facts.read_as_mtp_with_layers} if plan.draft_has_mtp else set()
     if plan.draft_family.removesuffix("_text") in families:
         reject(
-            f"{release} runs no draft model of the family {plan.draft_family}: it reads its config "
-            "as layers for mtp",
+            f"{facts.name} runs no draft model of the family {plan.draft_family}: it reads its "
+            "config as layers for mtp",
             "a draft model of another family, or mtp where the model has it",
         )
 
 
-def _cache_notes(plan: Speculation, framework: str, release: str) -> list[str]:
+def _cache_notes(plan: Speculation, formats: Collection[str], name: str) -> list[str]:
     """Return the note that a server is not told the format of the cache, where that is so."""
-    if plan.kv_cache in {None, *CACHES.get(framework, {})}:
+    if plan.kv_cache in {None, *formats}:
         return []
-    return [_not_told(release, "kv-cache", plan.kv_cache)]
-
-
-#: Families whose models hand on no hidden states to drafters that read those of several layers,
-#: by server and kind; names without ``_text``.
-#:
-#: Source
-#:     vllm 0.33.0, the classes that ``model_executor/models/registry.py`` names: those without
-#:     ``SupportsEagle3`` are refused as the model is loaded. sglang 0.5.23, ``srt/models``: those
-#:     without ``set_eagle3_layers_to_capture`` and its like, which ``srt/model_executor/
-#:     model_runner_components/attention_backend_setup.py`` asks for.
-_VLLM_NO_FEATURES: Final = frozenset(
-    {
-        *("bailing_hybrid", "bailing_moe", "bailing_moe_v2", "cohere", "cohere2", "ernie4_5_moe"),
-        *("exaone4", "falcon_h1", "gemma", "gemma2", "gemma3", "gemma3n", "glm4_moe"),
-        *("glm4_moe_lite", "glm4v_moe", "granitemoehybrid", "hy_v3", "hy_v4", "inkling"),
-        *("inkling_mm_model", "inkling_model", "lfm2", "lfm2_moe", "longcat_flash", "mixtral"),
-        *("nemotron-nas", "opt", "phimoe", "qwen2_moe", "qwen2_vl", "step3p5", "step3p7"),
-    }
-)
-_SGLANG_NONE: Final = frozenset(
-    {
-        *("afmoe", "arcee", "cohere", "cohere2", "dots1", "ernie4_5", "ernie4_5_moe", "exaone4"),
-        *("falcon_h1", "gemma", "gemma2", "gemma3n", "glm4v_moe", "granite", "granitemoe"),
-        *("granitemoehybrid", "granitemoeshared", "hunyuan_v1_dense", "hunyuan_v1_moe", "hy_v3"),
-        *("hy_v4", "jais2", "lfm3", "mimo", "minicpm3", "minimax_m1", "ministral3", "mistral3"),
-        *("mixtral", "nemotron-nas", "olmo2", "olmo3", "opt", "phimoe", "qwen2_vl", "seed_oss"),
-        *("solar_open", "step3p5", "step3p7"),
-    }
-)
-_SGLANG_EAGLE3_ALONE: Final = frozenset(
-    {
-        *("apertus", "bailing_moe", "bailing_moe_v2", "gemma3", "glm4_moe", "llama4"),
-        *("longcat_flash", "minimax_m2", "qwen2", "qwen2_5_vl", "qwen2_moe"),
-    }
-)
-_SGLANG_DSPARK_ALONE: Final = frozenset({"bailing_hybrid", "kimi_linear"})
-_NO_FEATURES: Final[Mapping[str, Mapping[str, Set[str]]]] = {
-    "vllm": dict.fromkeys(("eagle3", "p_eagle", "dflash", "dspark"), _VLLM_NO_FEATURES),
-    "sglang": {
-        "eagle3": _SGLANG_NONE
-        | _SGLANG_DSPARK_ALONE
-        | {"inkling", "inkling_mm_model", "inkling_model", "kimi_k3", "lfm2", "lfm2_moe"}
-        | {"mimo_v2", "mimo_v2_flash", "nemotron_h"},
-        "dflash": _SGLANG_NONE | _SGLANG_EAGLE3_ALONE | _SGLANG_DSPARK_ALONE,
-        "dspark": _SGLANG_NONE | _SGLANG_EAGLE3_ALONE,
-    },
-}
+    return [_not_told(name, "kv-cache", plan.kv_cache)]
 
 
 # --- vLLM -----------------------------------------------------------------------------------------
 
-VLLM: Final = "vLLM 0.33.0"
 
-#: The method of each kind, and what else it needs.
-_VLLM_METHODS: Final[Mapping[str, Mapping[str, object]]] = {
-    "mtp": {"method": "mtp"},
-    "eagle": {"method": "eagle"},
-    "eagle3": {"method": "eagle3"},
-    "p_eagle": {"method": "eagle3", "parallel_drafting": True},
-    "dflash": {"method": "dflash"},
-    "dspark": {"method": "dspark"},
-    "model": {"method": "draft_model"},
-    "pard": {"method": "draft_model", "parallel_drafting": True},
-    "ngram": {"method": "ngram", "prompt_lookup_max": 5},
-    "prompt_lookup": {"method": "ngram", "prompt_lookup_max": 5},
-    "suffix": {"method": "suffix"},
-}
-#: Families whose configs name layers for mtp that vLLM does not load (config/speculative.py,
-#: hf_config_override).
-_VLLM_NO_MTP: Final = frozenset({"minimax_m2"})
-#: Families whose stages pass on hidden states of several layers (v1/worker/gpu/spec_decode/eagle/
-#: eagle3_utils.py, verify_supports_aux_hidden_states_over_pp; the models that set the flag, and
-#: those built on them).
-_VLLM_STAGED: Final = (
-    *("deepseek_v4", "kimi_k3", "kimi_linear", "llama", "llama4", "minimax_m3", "minimax_m3_vl"),
-    *(
-        "ministral",
-        "ministral3",
-        "mistral",
-        "mistral3",
-        "qwen2",
-        "qwen2_5_vl",
-        "qwen2_vl",
-        "qwen3",
-        "qwen3_vl",
-    ),
-)
-#: Kinds that draft a whole block wherever they draft (v1/worker/gpu/spec_decode/dflash).
-_BLOCKS: Final = frozenset({"dflash", "dspark"})
-
-
-def vllm_config(plan: Speculation) -> tuple[dict[str, object], list[str]]:
+def vllm_config(plan: Speculation, framework: str = "vllm") -> tuple[dict[str, object], list[str]]:
     """Return vLLM's speculative config, and notes.
 
     A schedule shortens what is verified: DSpark goes on drafting the block that it was trained
@@ -679,94 +516,65 @@ def vllm_config(plan: Speculation) -> tuple[dict[str, object], list[str]]:
     OptionError
         For what vLLM has no method for.
     """
-    if plan.is_tree or plan.kind not in _VLLM_METHODS:
-        _refuse(plan, VLLM, list(_VLLM_METHODS))
-    _refuse_family(plan, VLLM)
-    if plan.kind == "mtp":
-        _refuse_model(plan, VLLM, _VLLM_NO_MTP, "drafters with weights of their own")
-    lacking = _NO_FEATURES["vllm"].get(plan.kind)
-    if lacking is not None:
-        _refuse_model(plan, VLLM, lacking, "mtp where the model has it, eagle, ngram or a model")
-    _refuse_vocabulary(plan, VLLM)
-    # Of this family, only where it has such layers: Nemotron-3 Super and Ultra.
-    more = {"nemotron_h"} if plan.draft_has_mtp else set()
-    _refuse_own_family(plan, VLLM, _VLLM_AS_MTP | more)
-    if plan.pipeline_parallel > 1 and lacking is not None and plan.family:
-        family = plan.family.removesuffix("_text")
-        if family not in _VLLM_STAGED:
-            reject(
-                f"{VLLM} has no {plan.kind} for {plan.family} in a pipeline: its stages do not pass "
-                f"on the hidden states that it reads",
-                f"one stage, mtp or a model as drafter, or a family of {', '.join(_VLLM_STAGED)}",
-            )
-    config: dict[str, object] = dict(_VLLM_METHODS[plan.kind])
+    facts = release_of(framework, VllmRelease)
+    if plan.is_tree or plan.kind not in facts.methods:
+        _refuse(plan, facts.name, list(facts.methods))
+    _refuse_families(plan, facts)
+    _refuse_vocabulary(plan, facts.name)
+    _refuse_own_family(plan, facts)
+    family, staged = plan.family.removesuffix("_text"), facts.staged
+    is_staged = plan.pipeline_parallel > 1 and plan.kind in staged.kinds
+    if is_staged and family and family not in staged.families:
+        reject(
+            f"{facts.name} has no {plan.kind} for {plan.family} in a pipeline: its stages do not "
+            f"pass on the hidden states that it reads",
+            f"one stage, mtp or a model as drafter, or a family of {', '.join(staged.families)}",
+        )
+    method = facts.methods[plan.kind]
+    config: dict[str, object] = {"method": method.name, **method.config}
     if plan.weights is not None:
         config["model"] = plan.weights
     drafts = max(plan.drafts, plan.block or 0) if plan.kind == "dspark" else plan.drafts
     config["num_speculative_tokens"] = drafts
     notes = plan.to_fill_in
-    if plan.kind == "suffix":
-        notes.append(f"{VLLM} needs the package arctic-inference for suffix decoding")
+    if method.package:
+        notes.append(f"{facts.name} needs the package {method.package} for {plan.kind} decoding")
     if not plan.differs and drafts == plan.drafts:
         return config, notes
-    if not follows_load(plan.kind, "vllm", data_parallel=plan.data_parallel):
+    if not follows_load(plan.kind, framework, data_parallel=plan.data_parallel):
         if drafts > plan.drafts:
             reject(
-                f"{VLLM} under data parallelism verifies all {drafts} drafts of a block, not "
+                f"{facts.name} under data parallelism verifies all {drafts} drafts of a block, not "
                 f"{plan.drafts}",
                 f"a draft length of {drafts} (--choose-draft-len)",
             )
         where = " under data parallelism" if plan.data_parallel > 1 else ""
-        notes.append(_fixed_note(plan, VLLM, f"drafts of {plan.kind}{where}", drafts))
+        notes.append(_fixed_note(plan, facts.name, f"drafts of {plan.kind}{where}", drafts))
         return config, notes
     config["num_speculative_tokens_per_batch_size"] = [list(row) for row in plan.schedule]
-    if plan.kind in _BLOCKS:
+    if plan.kind in facts.memory.whole_block_kinds:
         notes.append(
-            f"{VLLM} drafts the whole block wherever it drafts: the schedule shortens what is "
-            f"verified"
+            f"{facts.name} drafts the whole block wherever it drafts: the schedule shortens what "
+            f"is verified"
         )
     return config, notes
 
 
-def _vllm(plan: Speculation) -> Launch:
-    config, notes = vllm_config(plan)
-    words, more = setting_words("vllm", plan.settings, VLLM)
-    more += _cache_notes(plan, "vllm", VLLM)
+def _vllm(plan: Speculation, framework: str) -> Launch:
+    facts = release(framework)
+    config, notes = vllm_config(plan, framework)
+    words, more = setting_words(framework, plan.settings)
+    more += _cache_notes(plan, facts.cache_formats, facts.name)
     text = shell_line(["--speculative-config", json.dumps(config), *words])
-    return Launch("vllm", VLLM, text, notes=(*notes, *more))
+    return Launch("vllm", facts.name, text, notes=(*notes, *more))
 
 
 # --- SGLang ---------------------------------------------------------------------------------------
 
-SGLANG: Final = "SGLang 0.5.23"
-#: NEXTN, its other name of EAGLE, is refused where single families look first (deepseek_v4_hook).
-SGLANG_ALGORITHMS: Final[Mapping[str, str]] = {
-    "mtp": "EAGLE",
-    "eagle": "EAGLE",
-    "eagle3": "EAGLE3",
-    "model": "STANDALONE",
-    "ngram": "NGRAM",
-    "prompt_lookup": "NGRAM",
-    "dflash": "DFLASH",
-    "dspark": "DSPARK",
-}
-_ADAPTIVE: Final = frozenset({"EAGLE", "EAGLE3"})
-_STEPPED: Final = frozenset({"EAGLE", "EAGLE3", "STANDALONE"})
-#: What drafts in a pipeline (arg_groups/validation_hook.py, check_pipeline_parallel_compat).
-_STAGED: Final = frozenset({"EAGLE"})
-_STAGED_ENVIRONMENT: Final = "SGLANG_ENABLE_PP_SPEC=1"
-#: What refuses to start with data-parallel attention.
-_NOT_IN_GROUPS: Final = frozenset({"STANDALONE", "NGRAM"})
 _ADAPTIVE_FILE: Final = "adaptive.json"
-#: Families whose configs name layers for mtp that SGLang does not load (configs/model_config.py,
-#: the architectures of draft models; models/minimax_m3.py skips them).
-_SGLANG_NO_MTP: Final = frozenset({"minimax_m2", "minimax_m3_vl"})
-#: Families that draft with few algorithms, in chains (arg_groups/deepseek_v4_hook.py).
-_CHAINS_ALONE: Final = frozenset({"deepseek_v4"})
-_CHAIN_ALGORITHMS: Final = frozenset({"EAGLE", "DSPARK"})
 
 
-def sglang_words(plan: Speculation) -> list[object]:
+def sglang_words(plan: Speculation, framework: str = "sglang") -> list[object]:
     """Return SGLang's flags of a drafter.
 
     Raises
@@ -774,86 +582,76 @@ def sglang_words(plan: Speculation) -> list[object]:
     OptionError
         For what SGLang has no flag for, or refuses to start with.
     """
-    algorithm = SGLANG_ALGORITHMS.get(plan.kind, "")
-    if not algorithm or (plan.is_tree and algorithm not in _STEPPED):
-        _refuse(plan, SGLANG, list(SGLANG_ALGORITHMS))
-    _refuse_family(plan, SGLANG)
+    facts = release_of(framework, SglangRelease)
+    method = facts.methods.get(plan.kind)
+    if method is None or (plan.is_tree and not method.trees):
+        return _refuse(plan, facts.name, list(facts.methods))
     if plan.is_tree and plan.top_k < 2:
         reject(
-            f"{SGLANG} has no flag for the shape of a tree: it grows them as EAGLE-2 does",
+            f"{facts.name} has no flag for the shape of a tree: it grows them as EAGLE-2 does",
             "tree=eagle2 with top-k= from 2",
         )
-    if plan.kind == "mtp":
-        _refuse_model(plan, SGLANG, _SGLANG_NO_MTP, "drafters with weights of their own")
-    if plan.is_tree or algorithm not in _CHAIN_ALGORITHMS:
-        _refuse_model(plan, SGLANG, _CHAINS_ALONE, "mtp, eagle and dspark, without trees")
-    lacking = _NO_FEATURES["sglang"].get(plan.kind, frozenset())
-    _refuse_model(plan, SGLANG, lacking, "mtp where the model has it, eagle, ngram or a model")
-    _refuse_vocabulary(plan, SGLANG)
-    _refuse_own_family(plan, SGLANG, _SGLANG_AS_MTP)
-    if plan.data_parallel > 1 and algorithm in _NOT_IN_GROUPS:
-        reject(f"{SGLANG} has no {algorithm} with data-parallel attention", "without it")
+    _refuse_families(plan, facts)
+    _refuse_vocabulary(plan, facts.name)
+    _refuse_own_family(plan, facts)
+    if plan.data_parallel > 1 and not method.in_groups:
+        reject(f"{facts.name} has no {method.name} with data-parallel attention", "without it")
     if plan.pipeline_parallel > 1:
-        if algorithm not in _STAGED:
-            reject(f"{SGLANG} has no {algorithm} in a pipeline", "mtp and eagle, or one stage")
+        if not method.in_pipeline:
+            staged = [kind for kind, one in facts.methods.items() if one.in_pipeline]
+            reject(
+                f"{facts.name} has no {method.name} in a pipeline",
+                f"{' and '.join(staged)}, or one stage",
+            )
         if plan.data_parallel > 1:
             reject(
-                f"{SGLANG} has no drafts in a pipeline with data-parallel attention",
+                f"{facts.name} has no drafts in a pipeline with data-parallel attention",
                 "one of the two",
             )
-    words: list[object] = ["--speculative-algorithm", algorithm]
+    words: list[object] = ["--speculative-algorithm", method.name]
     if plan.weights is not None:
         words += ["--speculative-draft-model-path", plan.weights]
-    return words + _sglang_drafts(plan, algorithm)
+    verified = (plan.nodes if plan.is_tree else plan.drafts) + 1
+    top_k = plan.top_k if plan.is_tree else 1
+    words += _filled(method.words, drafts=plan.drafts, verified=verified, top_k=top_k)
+    return [*words, *(method.words_in_groups if plan.data_parallel > 1 else ())]
 
 
-def _sglang(plan: Speculation) -> Launch:
-    words, notes, files = sglang_words(plan), plan.to_fill_in, {}
-    algorithm = SGLANG_ALGORITHMS[plan.kind]
+def _sglang(plan: Speculation, framework: str) -> Launch:
+    facts = release_of(framework, SglangRelease)
+    words, notes, files = sglang_words(plan, framework), plan.to_fill_in, {}
     shape: dict[str, Any] = {
         "is_tree": plan.is_tree,
         "data_parallel": plan.data_parallel,
         "pipeline_parallel": plan.pipeline_parallel,
     }
-    if plan.differs and follows_load(plan.kind, "sglang", **shape):
+    if plan.differs and follows_load(plan.kind, framework, **shape):
         # The slot of a batch is the largest key that is not above it.
         slots = {str(first): {"candidate_steps": [drafts]} for first, _, drafts in plan.schedule}
         files[_ADAPTIVE_FILE] = json.dumps(slots, indent=2) + "\n"
         words += ["--speculative-adaptive", "--speculative-adaptive-config", _ADAPTIVE_FILE]
-        notes.append(f"{SGLANG} rounds a batch up to a captured size, then looks in the schedule")
+        notes.append(
+            f"{facts.name} rounds a batch up to a captured size, then looks in the schedule"
+        )
     elif plan.differs:
         where = " with data-parallel attention" if plan.data_parallel > 1 else ""
         where = " in trees" if plan.is_tree else where
         where = " in a pipeline" if plan.pipeline_parallel > 1 else where
-        notes.append(_fixed_note(plan, SGLANG, f"drafts of {algorithm}{where}", plan.drafts))
-    told, more = setting_words("sglang", plan.settings, SGLANG)
-    more += _cache_notes(plan, "sglang", SGLANG)
+        notes.append(
+            _fixed_note(
+                plan, facts.name, f"drafts of {facts.methods[plan.kind].name}{where}", plan.drafts
+            )
+        )
+    told, more = setting_words(framework, plan.settings)
+    more += _cache_notes(plan, facts.cache_formats, facts.name)
     environment = ""
     if plan.pipeline_parallel > 1:
-        environment = _STAGED_ENVIRONMENT
-        notes.append(f"{SGLANG} drafts in a pipeline only with {environment} in its environment")
+        environment = facts.pipeline.environment
+        notes.append(
+            f"{facts.name} drafts in a pipeline only with {environment} in its environment"
+        )
     text = shell_line([*words, *told])
-    return Launch("sglang", SGLANG, text, files, (*notes, *more), environment)
-
-
-def _sglang_drafts(plan: Speculation, algorithm: str) -> list[object]:
-    """Return how SGLang counts drafts: with the root but for DSPARK's blocks."""
-    # Blocks are drafted with the head of the target, which each group then has to hold.
-    head = ["--enable-dp-lm-head"] if plan.data_parallel > 1 else []
-    if algorithm == "DFLASH":
-        return ["--speculative-dflash-block-size", plan.drafts + 1, *head]
-    if algorithm == "DSPARK":
-        return ["--speculative-dspark-block-size", plan.drafts, *head]
-    verified = (plan.nodes if plan.is_tree else plan.drafts) + 1
-    if algorithm == "NGRAM":
-        # A chain, as it is priced: by default up to ten branches share the drafts.
-        breadth: list[object] = ["--speculative-ngram-max-bfs-breadth", 1]
-        return ["--speculative-num-draft-tokens", verified, *breadth]
-    top_k = plan.top_k if plan.is_tree else 1
-    return [
-        *("--speculative-num-steps", plan.drafts, "--speculative-eagle-topk", top_k),
-        *("--speculative-num-draft-tokens", verified),
-    ]
+    return Launch("sglang", facts.name, text, files, (*notes, *more), environment)
 
 
 # --- TensorRT-LLM ---------------------------------------------------------------------------------
@@ -871,7 +669,7 @@ _TENSORRT_TYPES: Final[Mapping[str, str]] = {
 _TENSORRT_FILE: Final = "speculation.yaml"
 
 
-def _tensorrt(plan: Speculation) -> Launch:
+def _tensorrt(plan: Speculation, _framework: str) -> Launch:
     if plan.is_tree or plan.kind not in _TENSORRT_TYPES:
         _refuse(plan, _TENSORRT, list(_TENSORRT_TYPES))
     _refuse_vocabulary(plan, _TENSORRT, _PADDING)
@@ -895,7 +693,7 @@ def _tensorrt(plan: Speculation) -> Launch:
     stated = plan.settings.stated
     unknown = [key for key in ("mixed", "state-dtype") if key in stated]
     notes += [_not_told(_TENSORRT, key, stated[key]) for key in unknown]
-    notes += _cache_notes(plan, "tensorrt-llm", _TENSORRT)
+    notes += _cache_notes(plan, _CACHES["tensorrt-llm"], _TENSORRT)
     notes.append(f"keys as of {_TENSORRT}, not checked against its definitions")
     if plan.pipeline_parallel > 1:
         notes.append(f"whether {_TENSORRT} drafts in a pipeline was not read")
@@ -910,7 +708,7 @@ def _tensorrt_settings(plan: Speculation) -> dict[str, object]:
     cache = {
         "free_gpu_memory_fraction": settings.memory_frac,
         "enable_block_reuse": settings.prefix_cache,
-        "dtype": CACHES["tensorrt-llm"].get(plan.kv_cache or ""),
+        "dtype": _CACHES["tensorrt-llm"].get(plan.kv_cache or ""),
     }
     keys: dict[str, object] = {
         "max_batch_size": settings.running,
@@ -941,9 +739,6 @@ def _yaml(keys: Mapping[str, object]) -> str:
 
 # --- Workers of prefill and of decoding -----------------------------------------------------------
 
-#: Families whose blocks SGLang drafts only where one server does both (model_overrides/minimax_m3).
-_SGLANG_COLOCATED: Final = {"dflash": frozenset({"minimax_m3_vl"})}
-
 
 def worker_launches(
     framework: str,
@@ -962,7 +757,7 @@ def worker_launches(
     Parameters
     ----------
     framework
-        A key of `LAUNCHERS`.
+        A key of `LAUNCHERS`, or a release.
     flags
         What the decode worker is told of speculation; None for nothing.
     placement
@@ -978,10 +773,7 @@ def worker_launches(
         For a framework without such workers, and for what one refuses together with them.
 
     Source
-        vllm 0.33.0, ``config/kv_transfer.py`` and ``distributed/kv_transfer/kv_connector/v1/nixl/
-        metadata.py`` (both sides agree on method and weights of the drafter); sglang 0.5.23,
-        ``srt/arg_groups/fields/disagg.py`` and ``pd_disaggregation_hook.py``; of TensorRT-LLM its
-        documentation, *Disaggregated serving*.
+        The file of the release; of TensorRT-LLM its documentation, *Disaggregated serving*.
 
     Examples
     --------
@@ -989,23 +781,28 @@ def worker_launches(
     >>> launches["decode"].text
     '--disaggregation-mode decode --disaggregation-transfer-backend mooncake'
     """
-    if framework not in _WORKER_ROLES:
-        reject(f"{framework} has no workers for prefill alone", ", ".join(_WORKER_ROLES))
-    spread = placement.decode_context_parallel
-    if framework == "vllm" and spread not in {1, placement.group_size}:
+    server = framework.partition("@")[0]
+    if server not in LAUNCHERS:
+        reject(f"{server} has no workers for prefill alone", ", ".join(LAUNCHERS))
+    if server == "tensorrt-llm":
+        return _tensorrt_workers(flags, input_len)
+    facts, spread = release(framework), placement.decode_context_parallel
+    if server == "vllm" and spread not in {1, placement.group_size}:
         reject(
-            f"{VLLM} with NixlConnector does not move caches to decode_context_parallel {spread}",
+            f"{facts.name} with NixlConnector does not move caches to decode_context_parallel "
+            f"{spread}",
             f"1 or {placement.group_size}, all devices of a group",
         )
-    if framework == "sglang" and flags and family in _SGLANG_COLOCATED.get(kind, ()):
-        reject(f"{SGLANG} drafts {kind} for {family} where one server does both", "no --prefill")
-    if framework == "tensorrt-llm":
-        return _tensorrt_workers(flags, input_len)
-    release = {"vllm": VLLM, "sglang": SGLANG}[framework]
+    for one in facts.workers.colocated if flags else ():
+        if kind in one.kinds and family in one.families:
+            reject(
+                f"{facts.name} drafts {kind} for {family} where one server does both", one.instead
+            )
     text, files = ("", {}) if flags is None else (f" {flags.text}", flags.files)
+    roles = {"prefill": facts.workers.prefill, "decode": facts.workers.decode}
     return {
-        role: Launch(framework, release, f"{shell_line(words)}{text}", files)
-        for role, words in _WORKER_ROLES[framework].items()
+        role: Launch(server, facts.name, f"{shell_line(words)}{text}", files)
+        for role, words in roles.items()
     }
 
 
@@ -1024,22 +821,6 @@ def _tensorrt_workers(flags: Launch | None, input_len: float) -> dict[str, Launc
         for role, text in texts.items()
     }
 
-
-def _kv_transfer(role: str) -> list[object]:
-    config = {"kv_connector": "NixlConnector", "kv_role": role}
-    return ["--kv-transfer-config", json.dumps(config)]
-
-
-def _disaggregation(mode: str) -> list[object]:
-    return ["--disaggregation-mode", mode, "--disaggregation-transfer-backend", "mooncake"]
-
-
-#: What makes a server one of both kinds of workers; of TensorRT-LLM a file does.
-_WORKER_ROLES: Final[Mapping[str, Mapping[str, Sequence[object]]]] = {
-    "vllm": {"prefill": _kv_transfer("kv_producer"), "decode": _kv_transfer("kv_consumer")},
-    "sglang": {"prefill": _disaggregation("prefill"), "decode": _disaggregation("decode")},
-    "tensorrt-llm": {},
-}
 
 # --- Software of one user: llama.cpp and what wraps it, MLX ---------------------------------------
 
@@ -1068,7 +849,7 @@ _LM_STUDIO: Final = "LM Studio 0.4"
 YOUR_FILE: Final = "<YOUR-FILE.gguf>"
 
 
-def _llama_cpp(plan: Speculation) -> Launch:
+def _llama_cpp(plan: Speculation, _framework: str) -> Launch:
     if plan.is_tree or plan.kind not in _LLAMA_TYPES:
         _refuse(plan, LLAMA_CPP, list(_LLAMA_TYPES))
     _refuse_vocabulary(plan, LLAMA_CPP, _PADDING)
@@ -1094,11 +875,11 @@ def _llama_cpp(plan: Speculation) -> Launch:
             words += [] if value else ["--no-cache-prompt"]
         else:
             notes.append(_not_told(LLAMA_CPP, key, value))
-    notes += _cache_notes(plan, "llama.cpp", LLAMA_CPP)
+    notes += _cache_notes(plan, _CACHES["llama.cpp"], LLAMA_CPP)
     return Launch("llama.cpp", LLAMA_CPP, shell_line(words), notes=tuple(notes))
 
 
-def _mlx(plan: Speculation) -> Launch:
+def _mlx(plan: Speculation, _framework: str) -> Launch:
     if plan.kind != "model":
         _refuse(plan, _MLX, ["model"])
     if plan.is_recurrent:
@@ -1111,23 +892,23 @@ def _mlx(plan: Speculation) -> Launch:
     if plan.differs:
         notes.append(_fixed_note(plan, _MLX, "drafts", plan.drafts))
     notes += [_not_told(_MLX, key, value) for key, value in plan.settings.stated.items()]
-    notes += _cache_notes(plan, "mlx", _MLX)
+    notes += _cache_notes(plan, (), _MLX)
     words = ["--draft-model", plan.weights, "--num-draft-tokens", plan.drafts]
     return Launch("mlx", _MLX, shell_line(words), notes=tuple(notes))
 
 
-def _lm_studio(plan: Speculation) -> Launch:
+def _lm_studio(plan: Speculation, _framework: str) -> Launch:
     if plan.kind != "model":
         _refuse(plan, _LM_STUDIO, ["model"])
     _refuse_vocabulary(plan, _LM_STUDIO, _PADDING)
     told = f'each request names it: "draft_model": {json.dumps(plan.weights)} (draftModel in SDKs)'
     notes = [*plan.to_fill_in, told]
     notes.append(f"{_LM_STUDIO} is not told how many drafts: {plan.drafts} are predicted")
-    notes += _cache_notes(plan, "lmstudio", _LM_STUDIO)
+    notes += _cache_notes(plan, (), _LM_STUDIO)
     return Launch("lmstudio", _LM_STUDIO, "", notes=tuple(notes))
 
 
-def _ollama(plan: Speculation) -> Launch:
+def _ollama(plan: Speculation, _framework: str) -> Launch:
     reject(
         f"ollama has no setting for {plan.kind} that is documented",
         "llama.cpp, which runs the same files",
@@ -1135,16 +916,16 @@ def _ollama(plan: Speculation) -> Launch:
 
 
 #: Kinds that a server could run, unlike shares of time; none runs Medusa's heads by now.
-SERVED_KINDS: Final = frozenset({*_VLLM_METHODS, *SGLANG_ALGORITHMS, "medusa"})
+SERVED_KINDS: Final = frozenset(KINDS) - {"ideal", "autoregressive", "block"}
 #: Software of one user.
-LOCAL_LAUNCHERS: Final[Mapping[str, Callable[[Speculation], Launch]]] = {
+LOCAL_LAUNCHERS: Final[Mapping[str, Callable[[Speculation, str], Launch]]] = {
     "llama.cpp": _llama_cpp,
     "mlx": _mlx,
     "lmstudio": _lm_studio,
     "ollama": _ollama,
 }
 #: Server software whose flags are known.
-LAUNCHERS: Final[Mapping[str, Callable[[Speculation], Launch]]] = {
+LAUNCHERS: Final[Mapping[str, Callable[[Speculation, str], Launch]]] = {
     "vllm": _vllm,
     "sglang": _sglang,
     "tensorrt-llm": _tensorrt,

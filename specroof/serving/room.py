@@ -1,10 +1,8 @@
 """The memory request that a framework's rules take, and the memory plan that they return."""
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, partial
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,26 +18,6 @@ from specroof.arrays import Array
 from specroof.cost import Options, replay_storage, storage
 from specroof.hardware import SERVER_KEYS, HardwareProfile, Placement, Server, ServerSettings
 from specroof.latency.setup import device_bytes
-
-# --- What a framework does otherwise on some chips -----------------------------------------------
-
-
-@cache
-def chip_rules(framework: str) -> Mapping[str, Any]:
-    """Return what a framework sets by the vendor, the architecture or the capability of a chip.
-
-    Source
-        ``chips.json``, with the files that each figure was read in.
-
-    Examples
-    --------
-    >>> chip_rules("vllm")["large_graphs"]
-    [10]
-    """
-    text = Path(__file__).with_name("chips.json").read_text(encoding="utf-8")
-    rules: Mapping[str, Mapping[str, Any]] = json.loads(text)
-    return rules[framework]
-
 
 # --- What models keep on one device: weights, cache of each sequence, recurrent state ------------
 

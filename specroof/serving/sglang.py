@@ -1,6 +1,7 @@
-"""What SGLang 0.5.23 hands to its pools, and how many requests it runs.
+"""What SGLang hands to its pools, and how many requests it runs.
 
-Each function names the file (below ``srt/``) and the function that it follows.
+The figures of a release are in its file; each function names the file (below ``srt/``) and the
+function of 0.5.23 that it follows.
 """
 
 from dataclasses import replace
@@ -19,15 +20,11 @@ from specroof.architecture import (
 )
 from specroof.arrays import Array
 from specroof.hardware import Server, ServerSettings
-from specroof.serving.room import MemoryPlan, MemoryRequest, ServerSite, chip_rules, has_core
+from specroof.serving.releases import SglangRelease, newest
+from specroof.serving.room import MemoryPlan, MemoryRequest, ServerSite, has_core
 from specroof.units import GIBIBYTE, MEBIBYTE, dtype_bytes
 
-# --- What SGLang 0.5.23 keeps away from its pools: chunks, captured graphs, images ---------------
-# Each function names the file (below ``srt/``) and the function that it follows.
-
-#: max_prefill_tokens, which stands in where prompts are taken whole.
-_WHOLE_PROMPTS: Final = 16384
-_LEAST_TOKENS: Final = 2048
+# --- What SGLang keeps away from its pools: chunks, captured graphs, images ----------------------
 
 
 def memory_defaults(memory_mib: float, tensor_parallel: int) -> tuple[int, int]:
@@ -41,16 +38,10 @@ def memory_defaults(memory_mib: float, tensor_parallel: int) -> tuple[int, int]:
     >>> memory_defaults(46068, 1), memory_defaults(143771, 8)
     ((4096, 32), (8192, 512))
     """
-    few, gib = tensor_parallel < 4, memory_mib * MEBIBYTE / GIBIBYTE
-    for below, chunk, small, large in (
-        (20, 2048, 8, 8),
-        (35, 4096, 48, 160),
-        (60, 4096, 32, 160),
-        (160, 8192, 256, 512),
-    ):
-        if gib < below:
-            return chunk, small if few else large
-    return 16384, 512
+    limits, gib = newest(SglangRelease).limits, memory_mib * MEBIBYTE / GIBIBYTE
+    limit = next(limit for limit in limits.by_memory if gib >= limit.least_gib)
+    few = tensor_parallel < limits.spread_from_devices
+    return limit.tokens, limit.captured if few else limit.captured_spread
 
 
 def prefill_sizes(most: int) -> list[int]:
@@ -64,9 +55,7 @@ def prefill_sizes(most: int) -> list[int]:
     >>> len(prefill_sizes(4096)), prefill_sizes(20)
     (50, [4, 8, 12, 16, 20])
     """
-    steps = ((4, 33, 4), (48, 257, 16), (288, 513, 32), (576, 1025, 64), (1280, 4097, 256))
-    sizes = [size for step in (*steps, (4608, most + 1, 512)) for size in range(*step)]
-    return [size for size in sizes if size <= most]
+    return newest(SglangRelease).captured.prefill.up_to(most)
 
 
 def captured_sizes(most: int, *, drafting: bool) -> list[int]:
@@ -82,12 +71,8 @@ def captured_sizes(most: int, *, drafting: bool) -> list[int]:
     >>> captured_sizes(12, drafting=True)
     [1, 2, 3, 4, 5, 6, 7, 8, 10, 12]
     """
-    first, steps = [1, 2, 4, 8, 12], [(16, 257, 8), (272, 512, 16), (512, most + 1, 32)]
-    if drafting:
-        first, steps = [*range(1, 9)], [(10, 33, 2), (40, 65, 4), (72, 257, 8)]
-        steps.append((272, most + 1, 16))
-    sizes = [*first, *(size for step in steps for size in range(*step))]
-    sizes = [size for size in sizes if size <= most]
+    captured = newest(SglangRelease).captured
+    sizes = (captured.drafting if drafting else captured.plain).up_to(most)
     return sizes if most in {0, *sizes} else [*sizes, most]
 
 
@@ -125,13 +110,17 @@ def reserve_mib(
     >>> reserve_mib(memory_mib=46068, chunk=4096, capture=32)
     6848.0
     """
-    tokens = max(chunk or _WHOLE_PROMPTS, _LEAST_TOKENS)
-    parallel = tensor_parallel / 8 * 1024
-    graphs = 2 * capture + prefill_graphs_mib
+    facts = newest(SglangRelease).memory
+    tokens = max(chunk or facts.whole_prompt_tokens, facts.least_tokens)
+    graphs = facts.graph_mib * capture + prefill_graphs_mib
     if ranks > 1:
-        graphs += capture * ranks * (4.5 if capture > 300 else 3)
-    reserve = 512 + 1.5 * tokens + parallel + graphs
-    return max(reserve, 10 * 1024) if memory_mib > 60 * 1024 else reserve
+        is_large = capture > facts.large_graph
+        each = facts.large_group_graph_mib if is_large else facts.group_graph_mib
+        graphs += capture * ranks * each
+    parallel = facts.device_mib * tensor_parallel
+    reserve = facts.base_mib + facts.token_mib * tokens + parallel + graphs
+    is_floored = memory_mib * MEBIBYTE > facts.floor_from_gib * GIBIBYTE
+    return max(reserve, facts.floor_mib) if is_floored else reserve
 
 
 def vision_factor(tower: VisionTower) -> float:
@@ -145,12 +134,11 @@ def vision_factor(tower: VisionTower) -> float:
     >>> round(vision_factor(VisionTower(hidden_size=1152)), 3)  # 0.95 * (1 - 0.1 * 0.266)
     0.925
     """
-    size = (tower.n_layers or 24) * (tower.hidden_size or 1024) ** 2
-    ratio = size / (24 * 1024**2)
-    return 0.95 * max(0.8, min(1.05, 1 - 0.1 * (ratio - 1)))
+    facts = newest(SglangRelease).memory.vision
+    size = (tower.n_layers or facts.n_layers) * (tower.hidden_size or facts.hidden_size) ** 2
+    ratio = size / (facts.n_layers * facts.hidden_size**2)
+    return facts.share * max(facts.least, min(facts.most, 1 - facts.slope * (ratio - 1)))
 
-
-VERSION: Final = "0.5.23"
 
 #: What the CUDA context takes before weights are loaded, and buffers for each other device of a
 #: group on one board: servers on H100 log 78.8 (alone) to 77.4 GiB (of eight) free of 79.19.
@@ -159,43 +147,11 @@ _CONTEXT_BYTES: Final = 0.4 * GIBIBYTE
 _PEER_BYTES: Final = 0.2 * GIBIBYTE
 _BOARD: Final = 8
 
-#: Requests that run while drafting, and of DeepSeek-V4 (arg_groups/speculative_hook.py,
-#: deepseek_v4_hook.py, apply_deepseek_v4_defaults).
-_DRAFTING_REQUESTS: Final = 48
-_DEEPSEEK_V4_REQUESTS: Final = 256
-#: mamba_full_memory_ratio and swa_full_tokens_ratio (arg_groups/fields/schedule.py).
-_STATE_SHARE: Final = 0.9
-_WINDOW_SHARE: Final = 0.8
-#: linear_replayssm_cache_len (arg_groups/fields/exec_.py).
-_REPLAY_TOKENS: Final = 16
-#: SGLANG_VLM_CACHE_SIZE_MB and SGLANG_SWA_EVICTION_INTERVAL (environ.py).
-_IMAGE_CACHE_BYTES: Final = 100 * MEBIBYTE
-_EVICTION_TOKENS: Final = 128
-#: Heads for which aiter runs latent attention (arg_groups/attention_hook.py,
-#: model_override_base.py).
-_AITER_LATENT_HEADS: Final = frozenset({16, 128})
-#: Requests that SGLang runs at least, where no setting says how many and the memory allows it.
-_FEWEST_DEFAULT: Final = 2048
-_PAGE: Final = 1
-
-#: Families whose images are not read unless asked for (configs/model_config.py,
-#: mm_disabled_models).
-_TEXT_ONLY: Final = ("gemma3", "llama4")
-#: Multimodal families that may capture prefills (configs/model_config.py,
-#: multimodal_breakable_cuda_graph_supported_model_archs): Qwen3.5, MiniMax-M3, Kimi K2.5 and K3.
-_CAPTURED_TOWERS: Final = ("qwen3_5", "minimax_m3", "kimi", "deepseek_v3")
-#: Families whose windows have a separate pool (configs/model_config.py,
-#: is_hybrid_swa_model); others cache all tokens in every layer.
-_WINDOW_POOLS: Final = ("llama4", "gpt_oss", "mimo_v2", "step3p", "gemma4")
-#: Kinds of drafter with layers of the target's kind, whose cache is priced as the target's
-#: (model_executor/pool_configurator.py, DefaultPoolConfigurator).
-_TARGET_CELLS: Final = ("mtp", "eagle", "eagle3", "model")
-#: Kinds that cannot share a pass with prompts (arg_groups/speculative_hook.py: NGRAM, STANDALONE).
-_NEVER_MIXED: Final = ("ngram", "prompt_lookup", "suffix", "model")
-
 
 def _reads_images(model: Architecture) -> bool:
-    return model.vision is not None and not model.family.startswith(_TEXT_ONLY)
+    return model.vision is not None and not model.family.startswith(
+        newest(SglangRelease).memory.text_families
+    )
 
 
 def _attention_share(place: ServerSite) -> float:
@@ -209,12 +165,13 @@ def _attention_share(place: ServerSite) -> float:
     """
     model, devices = place.model, place.placement.tensor_parallel
     other = has_core(model, CompressedAttention) or model.family.startswith("gemma4")
-    share: float = chip_rules("sglang")["attention_share"].get(place.hardware.vendor, 1.0)
+    facts = newest(SglangRelease).memory
+    share = facts.attention_share.get(place.hardware.vendor or "", 1.0)
     if other:
         return 1.0
     latent = [core for _, core in model.counted_cores if isinstance(core, LatentAttention)]
     heads = {core.n_heads / devices if core.top_k is None else 0.0 for core in latent}
-    return share if heads <= _AITER_LATENT_HEADS else 1.0
+    return share if heads <= {*facts.latent_share_heads} else 1.0
 
 
 def resolve(user_settings: ServerSettings, place: ServerSite, _verify_len: int = 1) -> Server:
@@ -228,15 +185,16 @@ def resolve(user_settings: ServerSettings, place: ServerSite, _verify_len: int =
         ``memory_hook.py``, ``reserve_for_graph_mb``.
     """
     # Where no setting says how many requests run, and None is said here, memory decides.
-    running = None if place.kind is None else _DRAFTING_REQUESTS
+    facts = newest(SglangRelease)
+    running = None if place.kind is None else facts.limits.drafting_running
     if has_core(place.model, CompressedAttention):
-        running = _DEEPSEEK_V4_REQUESTS
+        running = facts.limits.compressed_running
     memory_mib = place.hardware.server_memory_bytes / MEBIBYTE
     chunk, capture = memory_defaults(memory_mib, place.placement.tensor_parallel)
     server = place.server(
         user_settings,
         framework="sglang",
-        version=VERSION,
+        version=facts.version,
         memory_frac=0.0,
         running=running,
         # Lowered to the requests that run only where the user gave those.
@@ -249,11 +207,11 @@ def resolve(user_settings: ServerSettings, place: ServerSite, _verify_len: int =
     share = user_settings.memory_frac
     if not share:
         # `reserve_for_graph_mb`; `disable_breakable_cudagraph_if_incompatible`.
-        graphs_mib = 8.0 * len(prefill_sizes(server.chunk))
+        graphs_mib = facts.memory.prefill_graph_mib * len(prefill_sizes(server.chunk))
         if has_core(place.model, LatentAttention):
-            graphs_mib = 1536.0
+            graphs_mib = facts.memory.latent_prefill_mib
         uncaptured = _reads_images(place.model) and not place.model.family.startswith(
-            _CAPTURED_TOWERS
+            facts.memory.captured_towers
         )
         if uncaptured or has_core(place.model, KimiDeltaAttention, CompressedAttention):
             graphs_mib = 0.0  # their prefills are not captured
@@ -268,7 +226,7 @@ def resolve(user_settings: ServerSettings, place: ServerSite, _verify_len: int =
         share = max(round((memory_mib - reserve) / memory_mib, 3), 0.0)
         if place.model.vision is not None and _reads_images(place.model):
             share *= vision_factor(place.model.vision)
-    may_mix = place.kind not in _NEVER_MIXED
+    may_mix = place.kind not in facts.memory.never_mixed_kinds
     return replace(
         server, memory_frac=share * _attention_share(place), mixed=server.mixed and may_mix
     )
@@ -352,7 +310,8 @@ def state_pool(
         slots = np.full(draft_tokens.shape, float(running))
         taken = state_bytes * (slots + 1) * (1 + draft_tokens) + fixed_bytes
         return taken, slots, slots
-    pool = rest_bytes * _STATE_SHARE / (1 + _STATE_SHARE)
+    share = newest(SglangRelease).memory.state_share
+    pool = rest_bytes * share / (1 + share)
     slots = state_slots(pool - fixed_bytes, state_bytes, ratio, draft_tokens)
     requests = np.floor(slots / ratio)
     # Copies of the drafts are kept for the requests that run, and for one of padding.
@@ -389,7 +348,8 @@ def _replay_bytes(need: MemoryRequest) -> tuple[float, float]:
             channels = core.n_heads * core.head_dim
             slot += count * (4 * channels * width + (core.n_heads + channels) * full)
     ways = need.placement.tensor_parallel // need.ranks
-    return slot * _REPLAY_TOKENS / ways, request * _REPLAY_TOKENS / ways
+    tokens = newest(SglangRelease).memory.replay_tokens
+    return slot * tokens / ways, request * tokens / ways
 
 
 def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Array) -> MemoryPlan:
@@ -411,7 +371,8 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
     # once the group's collectives are set up.
     peers = min(need.placement.devices, _BOARD) - 1
     free = memory - _CONTEXT_BYTES - peers * _PEER_BYTES
-    images = _IMAGE_CACHE_BYTES if _reads_images(need.model) else 0.0
+    facts = newest(SglangRelease).memory
+    images = facts.image_cache_mib * MEBIBYTE if _reads_images(need.model) else 0.0
     rest = server.memory_frac * free - need.weight_bytes - images
     shape = np.broadcast_shapes(context_len.shape, verify_len.shape)
     verify = np.broadcast_to(verify_len, shape)
@@ -424,7 +385,7 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
     states = np.zeros(shape)
     limits: dict[str, Array] = {}
     # Requests that one group runs by setting; if none, what SGLang takes at least.
-    most = float(_FEWEST_DEFAULT)
+    most = float(facts.fewest_running)
     if server.running is not None:
         most = max(1.0, float(server.running // need.ranks))
     recurrent = need.target.n_recurrent > 0
@@ -448,7 +409,8 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
         limits["cache"] = caches / one
     else:
         # Tokens are dropped in steps, a page behind the longest window: the pool has one.
-        behind = max(need.target.windows, default=0) + _EVICTION_TOKENS * verify + _PAGE + ahead
+        behind = max(need.target.windows, default=0) + facts.eviction_tokens * verify
+        behind = behind + facts.page_tokens + ahead
         one, of_pools = _cached(server, need, caches, most=most, held=held, behind=behind)
         limits |= of_pools
     limits["running"] = np.full(shape, most)
@@ -473,7 +435,8 @@ def _least_bytes(
         return np.asarray(state_bytes * (most + 1) * (1 + copies) + cache_bytes)
     ratio = state_ratio(server)
     slots = state_bytes * (ratio * (1 + copies / ratio) + 1 + copies)
-    return np.maximum(slots * (1 + 1 / _STATE_SHARE), slots + cache_bytes)
+    share = newest(SglangRelease).memory.state_share
+    return np.maximum(slots * (1 + 1 / share), slots + cache_bytes)
 
 
 def _cached(
@@ -497,10 +460,11 @@ def _cached(
     # Bytes of a token in layers of the whole context, and in those of a window.
     whole, part = need.target.token_bytes, need.target.window_token_bytes
     layers = need.target.n_cached
-    if not need.model.family.startswith(_WINDOW_POOLS):
+    facts = newest(SglangRelease).memory
+    if not need.model.family.startswith(facts.window_families):
         whole, part, layers = whole + part, 0.0, layers + need.target.n_windowed
     draft = need.draft
-    if draft is not None and need.kind in _TARGET_CELLS and layers:
+    if draft is not None and need.kind in facts.target_cell_kinds and layers:
         # Layers of the drafter are as wide, and each device caches the whole context in them.
         spread = need.placement.decode_context_parallel
         whole *= 1 + spread * draft.n_cached / layers
@@ -510,15 +474,15 @@ def _cached(
     limits: dict[str, Array] = {}
     sized_by_requests = server.running is not None and not server.prefix_cache
     if part and whole and sized_by_requests and server.chunk:
-        in_flight = (2 if server.overlap else 1) * server.chunk + _PAGE
+        in_flight = (2 if server.overlap else 1) * server.chunk + facts.page_tokens
         windows = part * (most * behind + in_flight)
         tokens = np.floor((pool_bytes - windows) / whole)
     elif not part and not whole:
         # Recurrent layers alone cache no token: a pool that is there holds any number.
         tokens = np.where(pool_bytes < 0, 0.0, np.inf)
     elif part and whole:
-        tokens = np.floor(pool_bytes / (whole + _WINDOW_SHARE * part))
-        limits["windows"] = np.floor(_WINDOW_SHARE * tokens) / kept
+        tokens = np.floor(pool_bytes / (whole + facts.window_share * part))
+        limits["windows"] = np.floor(facts.window_share * tokens) / kept
     else:
         tokens = np.floor(pool_bytes / (whole + part))
     limits = {"cache": np.minimum(tokens / held, np.floor(tokens / 2)), **limits}

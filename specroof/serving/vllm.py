@@ -1,6 +1,7 @@
-"""What vLLM 0.33.0 hands to its cache, and how many requests it runs.
+"""What vLLM hands to its cache, and how many requests it runs.
 
-Each function names the file and the function that it follows.
+The figures of a release are in its file; each function names the file and the function of 0.33.0
+that it follows.
 """
 
 from collections.abc import Mapping
@@ -18,15 +19,11 @@ from specroof.architecture import (
 )
 from specroof.arrays import Array, distinct
 from specroof.hardware import HardwareProfile, Server, ServerSettings
-from specroof.serving.room import MemoryPlan, MemoryRequest, ServerSite, chip_rules, has_core
+from specroof.serving.releases import VllmRelease, newest
+from specroof.serving.room import MemoryPlan, MemoryRequest, ServerSite, has_core
 from specroof.units import GIBIBYTE, MEBIBYTE, dtype_bytes
 
-# --- What vLLM 0.33.0 sizes by the chip: requests, tokens of a pass, captured graphs -------------
-# Each function names the file and the function that it follows.
-
-#: Tokens of the largest graph, and of a large one (config/vllm.py, _set_cudagraph_sizes).
-_CAPTURED: Final = 512
-_CAPTURED_LARGE: Final = 1024
+# --- What vLLM sizes by the chip: requests, tokens of a pass, captured graphs --------------------
 
 
 def batch_defaults(hardware: HardwareProfile) -> tuple[int, int]:
@@ -44,18 +41,20 @@ def batch_defaults(hardware: HardwareProfile) -> tuple[int, int]:
     >>> [batch_defaults(load_hardware(name)) for name in ("b200", "h100", "a100", "l40s")]
     [(1024, 16384), (1024, 8192), (256, 2048), (256, 2048)]
     """
-    gib, differs = hardware.peak.memory_bytes / GIBIBYTE, chip_rules("vllm")
-    running, tokens = 256, 2048
-    if gib >= 160:
-        running, tokens = 1024, 16384
-    elif gib >= 70 and hardware.compute_capability not in differs["few_requests"]:
-        running, tokens = 1024, 8192
-    return running, differs["pass_tokens"].get(hardware.architecture, tokens)
+    limits, gib = newest(VllmRelease).limits, hardware.peak.memory_bytes / GIBIBYTE
+    limit = next(
+        limit
+        for limit in limits.by_memory
+        if gib >= limit.least_gib and hardware.compute_capability not in limit.not_capabilities
+    )
+    tokens = limits.tokens_by_architecture.get(hardware.architecture or "", limit.tokens)
+    return limit.running, tokens
 
 
 def _largest_graph(hardware: HardwareProfile) -> int:
-    is_large = hardware.compute_major in chip_rules("vllm")["large_graphs"]
-    return _CAPTURED_LARGE if is_large else _CAPTURED
+    captured = newest(VllmRelease).captured
+    is_large = hardware.compute_major in captured.large_compute_majors
+    return captured.large if is_large else captured.most
 
 
 def largest_captured(
@@ -107,11 +106,7 @@ def captured_sizes(
     >>> captured_sizes(load_hardware("h100"), 24, running=6, tokens=8192, verify_len=2)
     [1, 2, 4, 8, 12, 16, 24]
     """
-
-    def counts(most_counted: int) -> list[int]:
-        grid = [*range(8, min(most_counted + 1, 256), 8), *range(256, most_counted + 1, 16)]
-        return [size for size in (1, 2, 4) if size <= most_counted] + grid
-
+    counts = newest(VllmRelease).captured.sizes.up_to
     sizes = {*counts(most), tokens}
     if running is not None:
         requests = min(running, _largest_graph(hardware)) if verify_len > 1 else running
@@ -120,30 +115,9 @@ def captured_sizes(
     return sorted(size for size in sizes if size <= min(most, tokens))
 
 
-VERSION: Final = "0.33.0"
-
-#: gpu_memory_utilization and block_size (config/cache.py).
-_MEMORY_FRAC: Final = 0.92
-_BLOCK: Final = 16
-#: A hybrid model with latent attention has blocks of a multiple of so many tokens
-#: (platforms/interface.py, _align_hybrid_block_size).
-_LATENT_BLOCK: Final = 128
-#: Layers of two kinds that differ by less are padded to the larger number
-#: (v1/core/kv_cache_planning.py).
-_ALIKE: Final = 1.5
 #: What a captured size takes besides memory that the sizes share: assumed equal to
 #: what SGLang reserves for its captured prefills.
 _GRAPH_BYTES: Final = 8 * MEBIBYTE
-#: replayssm_buffer_len (config/cache.py).
-_REPLAY_BUFFER: Final = 16
-#: Kinds that the second model runner lacks, and the first schedules synchronously (config/vllm.py,
-#: _get_v2_model_runner_unsupported_features). N-grams are looked up on the device there.
-SYNCHRONOUS: Final = ("suffix",)
-#: Kinds that draft in a block and limit the requests by the tokens of a pass (config/vllm.py,
-#: _set_max_num_scheduled_tokens).
-_BLOCK_KINDS: Final = ("dflash", "dspark")
-#: Kinds without a cache of tokens ahead (config/vllm.py, num_lookahead_tokens).
-_NO_LOOKAHEAD: Final = ("ngram", "prompt_lookup", "suffix")
 
 
 def resolve(user_settings: ServerSettings, place: ServerSite, verify_len: int = 1) -> Server:
@@ -155,12 +129,13 @@ def resolve(user_settings: ServerSettings, place: ServerSite, verify_len: int = 
     running, tokens = batch_defaults(place.hardware)
     chunk = tokens if user_settings.chunk is None else user_settings.chunk
     running = user_settings.running or min(running, chunk or tokens)
-    synchronous = SYNCHRONOUS if user_settings.overlap is None else ()
+    facts = newest(VllmRelease)
+    synchronous = facts.memory.synchronous_kinds if user_settings.overlap is None else ()
     server = place.server(
         user_settings,
         framework="vllm",
-        version=VERSION,
-        memory_frac=_MEMORY_FRAC,
+        version=facts.version,
+        memory_frac=facts.memory.memory_frac,
         running=running,
         capture=largest_captured(
             place.hardware, running=running, tokens=chunk or tokens, verify_len=verify_len
@@ -238,7 +213,8 @@ def _replayed_tokens(need: MemoryRequest, verify_len: Array) -> Array:
         ``append_replayssm_ring``: Mamba2's inputs of 16 tokens, and of a verification. Of other
         kinds, which 0.33.0 replays for Kimi alone, those of a verification are counted.
     """
-    return verify_len + (_REPLAY_BUFFER if has_core(need.model, Mamba2) else 0)
+    buffer = newest(VllmRelease).memory.replay_tokens
+    return verify_len + (buffer if has_core(need.model, Mamba2) else 0)
 
 
 def _lookahead(kind: str | None, draft_len: Array) -> Array:
@@ -247,9 +223,10 @@ def _lookahead(kind: str | None, draft_len: Array) -> Array:
     Source
         ``config/vllm.py``, ``num_lookahead_tokens``.
     """
-    if kind in (None, *_NO_LOOKAHEAD):
+    facts = newest(VllmRelease).memory
+    if kind is None or kind in facts.no_lookahead_kinds:
         return np.zeros_like(draft_len)
-    return draft_len + 1 if kind == "dflash" else draft_len
+    return draft_len + 1 if kind in facts.extra_slot_kinds else draft_len
 
 
 def _block_tokens(need: MemoryRequest, state_bytes: float) -> tuple[float, float]:
@@ -260,9 +237,11 @@ def _block_tokens(need: MemoryRequest, state_bytes: float) -> tuple[float, float
     Source
         ``platforms/interface.py``, ``_align_hybrid_block_size``.
     """
+    facts = newest(VllmRelease).memory
     if not state_bytes or not need.target.n_cached:
-        return float(_BLOCK), state_bytes
-    step = _LATENT_BLOCK if has_core(need.model, LatentAttention) else _BLOCK
+        return float(facts.block_tokens), state_bytes
+    is_latent = has_core(need.model, LatentAttention)
+    step = facts.latent_block_tokens if is_latent else facts.block_tokens
     token = need.target.token_bytes / need.target.n_cached
     block = step * np.ceil(state_bytes / (step * token))
     return float(block), float(block * token)
@@ -285,7 +264,7 @@ def padded_layers(*kinds: int) -> tuple[int, ...]:
     ((10, 60), (13, 13))
     """
     least, most = min(kinds), max(kinds)
-    size = most if most < _ALIKE * least else least
+    size = most if most < newest(VllmRelease).memory.alike * least else least
     return tuple(-(-layers // size) * size for layers in kinds)
 
 
@@ -422,7 +401,7 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
         more = np.maximum(_admitted_bytes(server, need, context_len, block) - cache, 0.0)
         limits["prompts"] = (pool - more) / (cache + states)
     limits["running"] = np.full(shape, max(1.0, float(running)))
-    if need.kind in _BLOCK_KINDS:
+    if need.kind in newest(VllmRelease).memory.limiting_kinds:
         ahead = np.maximum(_lookahead(need.kind, drafts), 1.0)
         limits["drafted tokens"] = np.floor(tokens / ahead) + 0 * cache
     return MemoryPlan(

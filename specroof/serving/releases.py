@@ -1,0 +1,486 @@
+"""What each release of a server does: facts, which files hold, for rules, which code holds.
+
+`frameworks/NAME-VERSION.yaml` is one release; a file more is a release more.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import chain
+from pathlib import Path
+from string import Template
+from typing import Annotated, Any, ClassVar, Final, TypeVar
+
+from specroof.drafters import KINDS
+from specroof.errors import ProfileError, refuse, reject
+from specroof.hardware import SERVER_KEYS
+from specroof.reading.plain import read_plain
+from specroof.reading.yaml_text import parse_yaml
+from specroof.units import DTYPE_BYTES
+
+#: Where the files of releases lie.
+FOLDER: Final = Path(__file__).with_name("frameworks")
+
+# --- Values of a file -----------------------------------------------------------------------------
+
+#: What stands for a figure in the words of a flag.
+_PLACEHOLDERS: Final = (
+    *("model", "value", "hosts", "first_host", "group_size", "tensor_parallel"),
+    *("pipeline_parallel", "attention_data_parallel", "expert_parallel"),
+    *("decode_context_parallel", "drafts", "verified", "top_k"),
+)
+_PLACEMENT: Final = (
+    *("pipeline_parallel", "attention_data_parallel", "expert_parallel"),
+    *("decode_context_parallel", "hosts"),
+)
+
+
+def _words_allowed(words: Any) -> str:
+    fine = isinstance(words, list) and all(isinstance(word, str) for word in words)
+    templates = [Template(word) for word in words] if fine else []
+    fine = fine and all(template.is_valid() for template in templates)
+    names = {name for template in templates for name in template.get_identifiers()}
+    known = ", ".join(f"${name}" for name in _PLACEHOLDERS)
+    return "" if fine and names <= {*_PLACEHOLDERS} else f"a list of texts, with {known}"
+
+
+def _step_allowed(step: Any) -> str:
+    match step:
+        case [int(first), int() | None, int(width)] if first > 0 and width > 0:
+            return ""
+    return "[from, below or null, step], whole numbers from 1"
+
+
+def _version_allowed(version: Any) -> str:
+    return "" if version == 1 else "1, the only version so far"
+
+
+def _limits_allowed(rows: Any) -> str:
+    fine = isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
+    least = [row.get("least_gib") for row in rows] if fine else []
+    fine = all(isinstance(figure, int) for figure in least) and least[-1:] == [0]
+    falls = fine and least == sorted({*least}, reverse=True)
+    return "" if falls else "rows with falling least_gib, the last of 0"
+
+
+_Words = Annotated[tuple[str, ...], _words_allowed]
+_Kind = Annotated[str, KINDS]
+_Dtypes = Mapping[Annotated[str, DTYPE_BYTES], str]
+_Share = Annotated[float, "share"]
+_Names = tuple[str, ...]
+_Kinds = tuple[_Kind, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CapturedSizes:
+    """Sizes of captured graphs: some that are listed, then steps of from, below and width."""
+
+    listed: tuple[int, ...]
+    steps: tuple[Annotated[tuple[int | None, ...], _step_allowed], ...]
+
+    def up_to(self, most: int) -> list[int]:
+        """Return the sizes that are at most so large; a step without an end goes that far."""
+        stepped = (
+            range(first, most + 1 if below is None else below, width)  # type: ignore[arg-type]
+            for first, below, width in self.steps
+        )
+        return [size for size in chain(self.listed, *stepped) if size <= most]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettingFlag:
+    """The words of a setting that is on or has a value, and of one that is off; None: no way."""
+
+    enabled: _Words | None = None
+    disabled: _Words | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """What starts a server: the words, then those of each number above 1, in this order."""
+
+    start: _Words
+    placement: Mapping[Annotated[str, _PLACEMENT], _Words]
+    other_hosts: str
+    own_code: _Words
+    own_code_families: _Names
+    weights: _Words
+    cache: _Words
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """A kind of drafter: what the server calls it, and what it does with it.
+
+    Attributes
+    ----------
+    name
+        What the server calls it.
+    config
+        Keys beside, where a config names the drafter.
+    words, words_in_groups
+        How flags count drafts, where flags do; and those beside with data-parallel attention.
+    trees, follows_load, in_groups, in_pipeline
+        Whether it drafts in trees, its draft length can follow the load, and it drafts with
+        data-parallel attention and in a pipeline.
+    package
+        What has to be installed for it.
+    """
+
+    name: str
+    config: Mapping[str, bool | int | str] = field(default_factory=dict)
+    words: _Words = ()
+    words_in_groups: _Words = ()
+    trees: bool = False
+    follows_load: bool = False
+    in_groups: bool = True
+    in_pipeline: bool = False
+    package: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """Families that kinds of drafters are refused for, and what to take instead."""
+
+    kinds: _Kinds
+    families: _Names
+    trees: bool = False
+    instead: str = "another drafter"
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workers:
+    """What makes a server a worker of prefill or decoding; drafts that those do not run."""
+
+    prefill: _Words
+    decode: _Words
+    colocated: tuple[Refusal, ...] = ()
+
+
+# --- A release ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """What a release does, whichever server it is of.
+
+    Attributes
+    ----------
+    framework, version
+        As the name of the file says them.
+    title
+        What people call the server.
+    sources
+        File and line that a block or a fact was read in, by its dotted key.
+    command, settings
+        How a server is started, and what tells it its settings.
+    weights, cache_formats, state_dtypes
+        Formats of weights that it makes of any checkpoint, and what it calls dtypes.
+    methods
+        By the kind of drafter.
+    refusals
+        What it does not draft for which families; the first that fits is said.
+    no_models
+        Families that it has no class for.
+    read_as_mtp, read_as_mtp_with_layers
+        Families of draft models that it reads as layers for mtp; the second ones where they have
+        such layers.
+    workers
+        Of prefill and of decoding.
+    """
+
+    framework: ClassVar[str] = ""
+
+    format_version: Annotated[int, _version_allowed]
+    version: str = ""
+    title: str
+    sources: Mapping[str, str]
+    command: Command
+    settings: Mapping[Annotated[str, SERVER_KEYS], SettingFlag]
+    weights: _Names
+    cache_formats: _Dtypes
+    state_dtypes: _Dtypes
+    methods: Mapping[_Kind, Method]
+    refusals: tuple[Refusal, ...]
+    no_models: _Names
+    read_as_mtp: _Names
+    read_as_mtp_with_layers: _Names = ()
+    workers: Workers
+
+    @property
+    def name(self) -> str:
+        """The server and its version, as people call them."""
+        return f"{self.title} {self.version}"
+
+
+def _check_sources(content: Mapping[str, Any], file: str) -> None:
+    """Refuse a fact without a source, and a source of no fact."""
+    sources, known = content["sources"], set[str]()
+    facts = {key: content[key] for key in content if key not in _UNREAD}
+    for path in _facts(facts):
+        above = [".".join(path[: depth + 1]) for depth in range(len(path))]
+        known.update(above)
+        if path[-1] != "source" and sources.keys().isdisjoint(above):
+            reject(f"{file}: sources has none of {above[-1]}", "file and line", ProfileError)
+    if not known.issuperset(sources):
+        strange = ", ".join(sources.keys() - known)
+        reject(f"{file}: sources has {strange}", "dotted keys of facts", ProfileError)
+
+
+#: Keys of a file that are no facts.
+_UNREAD: Final = ("format_version", "title", "sources")
+
+
+def _facts(content: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the keys that lead to each fact; lists whose entries say their source are one."""
+    for key, value in content.items():
+        path = (*above, key)
+        if isinstance(value, Mapping) and value:
+            yield from _facts(value, path)
+        elif isinstance(value, list) and value and all(isinstance(row, dict) for row in value):
+            yield (*path, "source") if all("source" in row for row in value) else path
+        else:
+            yield path
+
+
+_R = TypeVar("_R", bound=Release)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _VllmLimit:
+    least_gib: float
+    running: int
+    tokens: int
+    not_capabilities: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _VllmLimits:
+    by_memory: Annotated[tuple[_VllmLimit, ...], _limits_allowed]
+    tokens_by_architecture: Mapping[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _VllmCaptured:
+    most: int
+    large: int
+    large_compute_majors: tuple[int, ...]
+    sizes: CapturedSizes
+
+
+@dataclass(frozen=True, kw_only=True)
+class _VllmMemory:
+    memory_frac: _Share
+    block_tokens: int
+    latent_block_tokens: int
+    alike: float
+    replay_tokens: int
+    synchronous_kinds: _Kinds
+    limiting_kinds: _Kinds
+    whole_block_kinds: _Kinds
+    extra_slot_kinds: _Kinds
+    no_lookahead_kinds: _Kinds
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Staged:
+    kinds: _Kinds
+    families: _Names
+
+
+@dataclass(frozen=True, kw_only=True)
+class VllmRelease(Release):
+    """What a release of vLLM does; the comments of its file say what each key means."""
+
+    framework: ClassVar[str] = "vllm"
+
+    limits: _VllmLimits
+    captured: _VllmCaptured
+    memory: _VllmMemory
+    staged: _Staged
+
+
+@dataclass(frozen=True, kw_only=True)
+class _SglangLimit:
+    least_gib: float
+    tokens: int
+    captured: int
+    captured_spread: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _SglangLimits:
+    by_memory: Annotated[tuple[_SglangLimit, ...], _limits_allowed]
+    spread_from_devices: int
+    drafting_running: int
+    compressed_running: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _SglangCaptured:
+    plain: CapturedSizes
+    drafting: CapturedSizes
+    prefill: CapturedSizes
+
+
+@dataclass(frozen=True, kw_only=True)
+class _SglangVision:
+    share: _Share
+    n_layers: int
+    hidden_size: int
+    slope: float
+    least: float
+    most: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class _SglangMemory:
+    whole_prompt_tokens: int
+    least_tokens: int
+    base_mib: float
+    token_mib: float
+    device_mib: float
+    floor_mib: float
+    floor_from_gib: float
+    graph_mib: float
+    group_graph_mib: float
+    large_group_graph_mib: float
+    large_graph: int
+    prefill_graph_mib: float
+    latent_prefill_mib: float
+    vision: _SglangVision
+    attention_share: Mapping[str, _Share]
+    latent_share_heads: tuple[int, ...]
+    state_share: _Share
+    window_share: _Share
+    replay_tokens: int
+    image_cache_mib: float
+    eviction_tokens: int
+    page_tokens: int
+    fewest_running: int
+    text_families: _Names
+    captured_towers: _Names
+    window_families: _Names
+    target_cell_kinds: _Kinds
+    never_mixed_kinds: _Kinds
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Pipeline:
+    environment: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SglangRelease(Release):
+    """What a release of SGLang does; the comments of its file say what each key means."""
+
+    framework: ClassVar[str] = "sglang"
+
+    limits: _SglangLimits
+    captured: _SglangCaptured
+    memory: _SglangMemory
+    pipeline: _Pipeline
+
+
+# --- Releases by name -----------------------------------------------------------------------------
+
+_SCHEMAS: Final[Mapping[str, type[Release]]] = {
+    schema.framework: schema for schema in (VllmRelease, SglangRelease)
+}
+
+
+@cache
+def known_releases(framework: str) -> Sequence[str]:
+    """Return the versions of a server that there are files of, the newest first.
+
+    Examples
+    --------
+    >>> known_releases("vllm")[0]
+    '0.33.0'
+    """
+    prefix = f"{framework}-"
+    versions = [path.stem.removeprefix(prefix) for path in FOLDER.glob(f"{prefix}*.yaml")]
+    for version in versions:
+        if not re.fullmatch(r"\d+(\.\d+)*", version):
+            reject(
+                f"{prefix}{version}.yaml: version is {version!r}", "such as 0.33.0", ProfileError
+            )
+    return sorted(versions, key=_parts, reverse=True)
+
+
+def _parts(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+@cache
+def release(name: str) -> Release:
+    """Return what a release does.
+
+    Parameters
+    ----------
+    name
+        A server, for its newest release, or server and version: ``"vllm@0.33"``.
+
+    Raises
+    ------
+    OptionError
+        For a release that there is no file of.
+    ProfileError
+        For a file with an unknown key, a value out of bounds, or a fact without its source.
+
+    Examples
+    --------
+    >>> release("sglang").name, release("vllm@0.33").settings["running"].enabled
+    ('SGLang 0.5.23', ('--max-num-seqs', '$value'))
+    """
+    framework, _, wanted = name.partition("@")
+    known = known_releases(framework) if framework in _SCHEMAS else ()
+    for version in known:
+        if f"{version}.".startswith(f"{wanted}." if wanted else ""):
+            return _read(framework, version)
+    servers = (framework,) if known else tuple(_SCHEMAS)
+    every = (f"{server}@{version}" for server in servers for version in known_releases(server))
+    return refuse("framework", name, ", ".join(every))
+
+
+@cache
+def _read(framework: str, version: str) -> Release:
+    file = FOLDER / f"{framework}-{version}.yaml"
+    text = file.read_text(encoding="utf-8")
+    content = parse_yaml(text, source=file.name, error=ProfileError)
+    read = read_plain(content, _SCHEMAS[framework], source=file.name, error=ProfileError)
+    _check_sources(content, file.name)
+    return replace(read, version=version)
+
+
+def release_of(name: str, schema: type[_R]) -> _R:
+    """Return what a release of a server does, with the facts that this server alone has.
+
+    Parameters
+    ----------
+    name
+        As for `release`.
+    schema
+        `VllmRelease` or `SglangRelease`.
+
+    Examples
+    --------
+    >>> release_of("vllm", VllmRelease).memory.memory_frac
+    0.92
+    """
+    found = release(name)
+    assert isinstance(found, schema)  # noqa: S101 - the schema of its name
+    return found
+
+
+def newest(schema: type[_R]) -> _R:
+    """Return the newest release of a server.
+
+    Examples
+    --------
+    >>> newest(VllmRelease).version
+    '0.33.0'
+    """
+    return release_of(schema.framework, schema)

@@ -1,0 +1,135 @@
+"""Releases of servers: files of facts, which need no code."""
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specroof import OptionError, ProfileError
+from specroof.serving import releases
+from specroof.serving.launch import Speculation, launch
+from specroof.serving.releases import FOLDER, known_releases, release
+
+FILES = sorted(FOLDER.glob("*.yaml"))
+NAMES = [path.stem.replace("-", "@") for path in FILES]
+
+
+def forget() -> None:
+    for cached in (known_releases, release, releases._read):
+        cached.cache_clear()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Yield a folder in the place of that of the bundled files, with a copy of them."""
+    shutil.copytree(FOLDER, tmp_path, dirs_exist_ok=True)
+    monkeypatch.setattr(releases, "FOLDER", tmp_path)
+    forget()
+    yield tmp_path
+    forget()
+
+
+def added(folder: Path, name: str, change: dict[str, Any]) -> None:
+    """Write a release: that of vLLM 0.33.0 with other values at some dotted keys."""
+    content = yaml.safe_load((FOLDER / "vllm-0.33.0.yaml").read_text(encoding="utf-8"))
+    for key, value in change.items():
+        *above, last = key.split(".")
+        block = content
+        for step in above:
+            block = block[int(step)] if isinstance(block, list) else block[step]
+        block[last] = value
+    (folder / f"{name}.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    forget()
+
+
+def flags(framework: str) -> tuple[str, str]:
+    plan = Speculation(kind="eagle3", schedule=((1, 8, 3),), draft_model="me/head")
+    found = launch(plan, framework)
+    return found.release, found.text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_file_says_where_each_fact_was_read(name: str) -> None:
+    facts = release(name)
+    sources = [*facts.sources.values(), *(refusal.source for refusal in facts.refusals)]
+    assert name == f"{facts.framework}@{facts.version}"
+    # A file of the package, or a folder of its models.
+    assert all(re.match(r"[\w/]+(\.py|\b)", source) for source in sources)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"speed": 3}, "speed is not a known key; allowed: .*format_version"),
+        ({"memory.speed": 3}, "memory.speed is not a known key; allowed: memory_frac"),
+        ({"format_version": 2}, "format_version is 2; allowed: 1"),
+        ({"memory.memory_frac": 1.5}, "memory.memory_frac is 1.5; allowed: a number from 0 to 1"),
+        ({"memory.block_tokens": -1}, "block_tokens is -1; allowed: a whole number from 0"),
+        ({"memory.block_tokens": True}, "block_tokens is true; allowed: a whole number"),
+        ({"memory.alike": 1e12}, "memory.alike is 1000000000000.0; allowed: a number from 0 to"),
+        ({"memory": [1]}, r"memory is \[1\]; allowed: a mapping"),
+        ({"no_models": "llama"}, "no_models is 'llama'; allowed: a list"),
+        ({"title": ""}, "title is ''; allowed: text of 1 to"),
+        ({"methods.mtp.trees": 1}, "methods.mtp.trees is 1; allowed: true or false"),
+        ({"methods.mtp.config": {"n": [1]}}, r"methods.mtp.config.n is \[1\]; allowed: true"),
+        ({"methods.oracle": {"name": "x"}}, "methods.oracle is 'oracle'; allowed: .*eagle3"),
+        ({"methods.mtp": {}}, "methods.mtp.name is missing; allowed: name, "),
+        ({"settings.running.enabled": ["$batch"]}, "enabled is .*allowed: a list of texts"),
+        ({"settings.running.enabled": 3}, "enabled is 3; allowed: a list of texts"),
+        ({"captured.sizes.steps": [[8, 9]]}, r"steps.0 is \[8, 9\]; allowed: \[from, below"),
+        ({"settings.running.enabled": ["$"]}, "enabled is .*allowed: a list of texts"),
+        ({"limits.by_memory": 3}, "by_memory is 3; allowed: rows with falling least_gib"),
+        ({"limits.by_memory": []}, r"by_memory is \[\]; allowed: rows with falling least_gib"),
+        ({"sources.speed": "a.py:1"}, "sources has speed; allowed: dotted keys of facts"),
+        ({"sources": {}}, "sources has none of .*; allowed: file and line"),
+    ],
+)
+def test_a_file_with_a_mistake_is_refused_in_one_line(
+    change: dict[str, Any], said: str, folder: Path
+) -> None:
+    added(folder, "vllm-9.0.0", change)
+    with pytest.raises(ProfileError, match=f"^vllm-9.0.0.yaml: .*{said}") as refusal:
+        release("vllm")
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "allowed"),
+    [
+        ("vllm@0.3", r"framework is 'vllm@0.3'; allowed: vllm@\d"),
+        ("sglang@latest", r"framework is 'sglang@latest'; allowed: sglang@\d"),
+        ("ollama@1", r"framework is 'ollama@1'; allowed: vllm@\d.*sglang@\d"),
+    ],
+)
+def test_a_release_that_does_not_exist_is_refused(name: str, allowed: str) -> None:
+    with pytest.raises(OptionError, match=allowed):
+        release(name)
+
+
+@given(versions=st.sets(st.tuples(*[st.integers(0, 99)] * 3), min_size=1, max_size=6))
+def test_the_newest_of_all_releases_is_the_usual_one(versions: set[tuple[int, int, int]]) -> None:
+    named = [".".join(map(str, version)) for version in versions]
+    assert max(named, key=releases._parts) == ".".join(map(str, max(versions)))
+
+
+def test_a_file_more_is_a_release_more(folder: Path) -> None:
+    before = flags("vllm")
+    added(folder, "vllm-9.1.0", {"methods.eagle3.name": "eagle9", "title": "vLLM"})
+    assert flags("vllm") == ("vLLM 9.1.0", before[1].replace("eagle3", "eagle9"))
+    assert flags("vllm@9") == flags("vllm@9.1") == flags("vllm@9.1.0") == flags("vllm")
+    assert flags("vllm@0.33") == before
+    (folder / "vllm-nightly.yaml").touch()
+    forget()
+    with pytest.raises(ProfileError, match="version is 'nightly'; allowed: such as"):
+        release("vllm")
+    (folder / "vllm-nightly.yaml").unlink()
+    # The name of a file is all that says which release it is.
+    (folder / "vllm-9.1.0.yaml").rename(folder / "vllm-9.2.0.yaml")
+    forget()
+    assert flags("vllm")[0] == "vLLM 9.2.0"
