@@ -6,6 +6,8 @@
 import os
 import random
 import re
+from collections.abc import Sequence
+from itertools import product
 from typing import Any, Final
 
 import numpy as np
@@ -23,8 +25,11 @@ from specroof import (
     sweep,
     worth,
 )
+from specroof.arrays import Array
 from specroof.cli.mcp import Tool, questions, reply, request_schema
 from specroof.outcomes.choose import decided
+from specroof.outcomes.rows import LoadRow
+from specroof.questions.page_loads import BANDS, DECISIONS, FIGURES, PRESETS, QUANTUM
 from specroof.questions.predict import Prediction
 
 #: What a load is drawn from: models that fit a device or two, chips, servers, drafters, requests.
@@ -268,6 +273,52 @@ def test_the_page_has_the_room_of_a_prediction(model: str, engine: str) -> None:
         most = room.largest if room.raised is None else room.raised[:, place]
         held, running = np.minimum(most, batch), outcome.decoding.running_batch[:, 0]
         np.testing.assert_array_equal(held, np.broadcast_to(running, held.shape))
+
+
+@pytest.mark.parametrize("seed", range(DRAWS))
+def test_the_page_plays_presets_as_predict_does(seed: int) -> None:
+    asked = drawn(seed)[0]
+    del asked["engine"]
+    model, chip, devices = asked.values()
+    clients: Final = [1, 8, 64]
+    page = explore(
+        model, chip, tensor_parallel=devices, batch_size=[*clients, 256], context_len=[1024, 16384]
+    )
+    cells = page.section(model, chip).cells
+    ((engine, cell),) = ((key[0], cell) for key, cell in cells.items() if cell.played)
+    assert engine != "ideal"
+    places = product(enumerate(PRESETS), enumerate(cell.played.drafters))
+    for (at, preset), (order, drafter) in places:
+        found = predict(
+            **asked, engine=engine, drafters=drafter, concurrency=clients,
+            input_len=preset.workload.input_len, output_len=preset.output_len,
+            prefix_hit_rate=preset.prefix_hit_rate,
+        )  # fmt: skip
+        same_rows(
+            found.rows, *(one[:, at, order] for one in (cell.played.choices, cell.played.figures))
+        )
+    assert not any(
+        cell.played
+        for cell in explore(model, chip, steady=True).section(model, chip).cells.values()
+    )
+
+
+def same_rows(rows: Sequence[LoadRow], choices: Array, figures: Array) -> None:
+    """Hold rows against what a page has of them, to the digits that are printed."""
+    # As they are packed.
+    figures = np.exp(np.rint(np.log(figures) / QUANTUM) * QUANTUM)
+    for row, chosen, values in zip(rows, choices.T, figures.T, strict=True):
+        if not row.tried_draft_len or row.near_best is None:
+            assert not chosen.any()
+            continue
+        told = [row.draft_len, row.tried_draft_len, *row.near_best]
+        assert chosen[:4].tolist() == told
+        assert DECISIONS[int(chosen[4])] == row.decision
+        named = [*((name, getattr(row, name)) for name in FIGURES)]
+        named += [(name, end) for name in BANDS for end in row.bands[name]]
+        for (name, theirs), ours in zip(named, values, strict=True):
+            spelt = row.quantities()[name].spelt
+            assert spelt(ours) == spelt(theirs), name
 
 
 @pytest.mark.parametrize("seed", range(DRAWS))

@@ -241,7 +241,111 @@ def test_batches_and_the_map_are_those_of_the_library(page: Opened) -> None:
             best = found.best_speedup[i, j]
             assert one["best_speedup"] == pytest.approx(best, rel=EXACT, nan_ok=True)
     best_of = [one["best_speedup"] for one in shown["batches"][0]]
-    assert best_of == pytest.approx(found.best_speedup[1], rel=EXACT, nan_ok=True)
+    assert best_of == pytest.approx(found.best_speedup[0], rel=EXACT, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("preset", "chip", "batch"),
+    [
+        ("Chat", "b200", 8),
+        ("Chat", "h100", 64),
+        ("Batch jobs", "b200", 32),
+        ("Batch jobs", "h100", 1),
+    ],
+)
+def test_presets_have_the_figures_of_predict(
+    page: Opened, preset: str, chip: str, batch: int
+) -> None:
+    page.state(chip=chip, batch=batch)
+    assert page.page.get_by_role("button", name="Agents").count() == 0  # at no context of the page
+    button, turn = page.page.get_by_role("button", name=preset), page.turn
+    button.focus()
+    page.page.keyboard.press("Enter")
+    curves = page.after(turn).figures["curves"]
+    assert button.get_attribute("aria-pressed") == "true"
+    assert "Played through" in page.text("verdict")
+    words = shlex.split(page.text("command"))[1:]
+    assert "--steady" not in {*words, *shlex.split(page.text("question"))}
+    done = CliRunner().invoke(app, [*words, "--json"])
+    told = json.loads(done.stdout.splitlines()[-1])["rows"]
+    answer = predicted(page)
+    assert json.loads(json.dumps(answer.to_dict()["rows"])) == told
+    for order, (curve, row) in enumerate(zip(curves, answer.rows, strict=True)):
+        choice, tried, length = curve["choice"], row.tried_draft_len, row.draft_len
+        assert (choice["draft_len"], choice["tried"], choice["decision"]) == (
+            length,
+            tried,
+            row.decision,
+        )
+        assert curve["near_best"] == [*row.near_best]
+        shown = {
+            "tried_speedup": curve["speedup"][tried],
+            "tokens_per_s": batch * curve["tokens_per_s_per_user"][length],
+            "plain_tokens_per_s": batch * curve["tokens_per_s_per_user"][0],
+            "tpot_s": curve["tpot_s"][length],
+            "plain_tpot_s": curve["tpot_s"][0],
+            "ttft_s": curve["ttft_s"][length],
+            "plain_ttft_s": curve["ttft_s"][0],
+        }
+        pairs = [(name, ours, getattr(row, name)) for name, ours in shown.items()]
+        ends = [curve[f"speedup_{end}"][tried] for end in ("low", "high")]
+        bands = {"tried_speedup": ends, "ttft_s": curve["played"]["ttft_ends"]}
+        pairs += [
+            (name, *pair)
+            for name, band in bands.items()
+            for pair in zip(band, row.bands[name], strict=True)
+        ]
+        for name, ours, theirs in pairs:
+            spelt = row.quantities()[name].spelt
+            assert spelt(ours) == spelt(theirs), name
+        price = (
+            page.page.locator("#figures tbody tr").nth(1 + order).locator("td").nth(5).inner_text()
+        )
+        assert float(price[1:]) == pytest.approx(row.usd_per_million_tokens, abs=5e-3)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"limited": 0},
+        {"tpot": "0.01"},
+        {"context": 4096},
+        {"hits": "0.5"},
+        {"drafters": ["eagle3,accept-length=2.8@3", "ideal"]},
+        {"engine": "ideal"},
+    ],
+    ids=str,
+)
+def test_other_requests_are_in_closed_form_and_say_so(page: Opened, other: dict[str, Any]) -> None:
+    page.state(answer=512)
+    assert "Played through: 80 requests" in page.text("verdict")
+    assert page.page.locator("#steady").is_hidden()
+    page.state(answer=512, **other)
+    assert not any(curve and curve.get("played") for curve in page.figures["curves"])
+    if "engine" not in other:  # the textbook counts no prompts
+        assert "Closed form of the steady state" in page.text("verdict")
+        assert page.page.locator("#steady").is_visible()
+        assert "--steady" in page.text("command")
+
+
+def test_requests_that_wait_are_played_where_a_batch_has_no_room(
+    chromium: Any, tmp_path: Path
+) -> None:
+    place, model = tmp_path / "page.html", "openai/gpt-oss-120b"
+    found = specroof.explore(
+        model, "h100", tensor_parallel=1, context_len=16384, batch_size=[8, 64, 256]
+    )
+    place.write_text(found.page, encoding="utf-8")
+    seen = opened(chromium, place.as_uri()).state(answer=512, hits="0.5", batch=64)
+    (row, _) = predicted(seen).rows
+    curve = seen.figures["curves"][0]
+    assert min(curve["most"]) < 64
+    assert curve["choice"]["decision"] == row.decision
+    assert "the others wait" in seen.text("say-round")
+    seen.state(answer=512, hits="0.5", batch=256)
+    assert "no room for eagle3" in seen.text("verdict")
+    assert seen.said == []
+    seen.page.context.close()
 
 
 def test_the_command_gives_the_same_figures(page: Opened) -> None:
@@ -263,6 +367,7 @@ def test_the_command_gives_the_same_figures(page: Opened) -> None:
 def test_sliders_move_by_mouse_and_by_keyboard(page: Opened) -> None:
     page.state(drafters=["eagle3,accept=0.75", "block,accept=0.89,cost=0.1,drafts=16"])
     slider = page.page.locator(".drafter").nth(0).locator(".accept")
+    slider.scroll_into_view_if_needed()
     turn, box = page.turn, slider.bounding_box()
     page.page.mouse.click(box["x"] + 0.4 * box["width"], box["y"] + box["height"] / 2)
     page.after(turn)
@@ -350,7 +455,7 @@ def test_the_verdict_and_the_flags_follow(page: Opened) -> None:
     page.state(drafters=["autoregressive,accept=0.1,cost=0.5"])
     assert "OFF: autoregressive" in page.text("verdict")
     assert page.page.locator("#flags pre").count() == 0
-    page.state(drafters=["eagle3,accept-length=1.3@1"], batch=32)
+    page.state(drafters=["eagle3,accept-length=1.3@1"], batch=32, context=4096)
     told = page.figures["curves"][0]
     assert (told["verdict"], told["choice"]["decision"]) == ("unclear", "unclear")
     assert told["speedup_low"][1] < 1 < told["speedup_high"][1]
@@ -599,7 +704,7 @@ def test_prompts_are_counted_as_the_library_does(
     page: Opened, engine: str, answer: int, hits: float
 ) -> None:
     page.state(
-        chip="b200", engine=engine, answer=answer, hits=f"{hits:g}", batch=32,
+        chip="b200", engine=engine, answer=answer, hits=f"{hits:g}", batch=32, context=4096,
         drafters=["eagle3,accept-length=2.8@3"],
     )  # fmt: skip
     answered: Any = predicted(page)
@@ -637,7 +742,7 @@ def test_two_set_ups_stand_side_by_side(page: Opened) -> None:
     address = page.page.url
     (curve,) = specroof.predict(
         MODELS[0], "h100", drafters=page.page.locator("#focus option").first.inner_text(),
-        batch_size=8, context_len=4096, engine=state["engine2"],
+        batch_size=8, context_len=1024, engine=state["engine2"],
         tensor_parallel=state["devices2"],
     ).curves  # fmt: skip
     assert beside["curves"][0]["best_speedup"] == pytest.approx(

@@ -46,7 +46,7 @@ globalThis.specroofPage = (() => {
     ...ALONE,
     limited: true,
     context: nearest(tables.context_len, tables.usual_context),
-    batch: nearest(tables.batch_size, 8),
+    batch: nearest(tables.batch_size, tables.usual_batch),
     answer: tables.answers.includes(tables.usual_answer) ? tables.usual_answer : 0,
     hits: 0,
     tpot: 0,
@@ -250,8 +250,27 @@ globalThis.specroofPage = (() => {
       ? { answer: tables.answers.indexOf(state.answer), hit: tables.hit_rates.indexOf(state.hits) }
       : null;
 
-  /** One drafter at one load, and the drafts that are advised there. */
+  /** Which preset the requests are at a context; -1 for none. */
+  const presetAt = (context) =>
+    tables.presets.findIndex(
+      (one) =>
+        one.context_len === context && one.output_len === state.answer && one.prefix_hit_rate === state.hits,
+    );
+
+  /** One drafter at one load: as it was played through, where all drafters that are shown were; else in closed form. */
   function point(drafter, cell, c, b) {
+    const closed = inClosedForm(drafter, cell, c, b),
+      at = [presetAt(tables.context_len[c]), tables.clients.indexOf(tables.batch_size[b])];
+    if (!cell.played || Math.min(...at) < 0 || !state.limited || state.tpot || state.ttft) return closed;
+    const as = (one) => {
+      const order = cell.played.drafters.indexOf(spec(one));
+      return order < 0 ? null : specroof.played(closed, tables, cell.played, [at[0], order, at[1]]);
+    };
+    return state.drafters.every(as) ? as(drafter) : closed;
+  }
+
+  /** One drafter at one load of the steady state, and the drafts that are advised there. */
+  function inClosedForm(drafter, cell, c, b) {
     const load = loadOf(cell, tables.context_len[c]);
     const curve = (one) => specroof.curve(one, cell, tables, c, b, state.limited, load);
     const targets = { tpot: state.tpot || Infinity, ttft: state.ttft || Infinity };
@@ -281,7 +300,7 @@ globalThis.specroofPage = (() => {
         : null,
       acceptance:
         able[state.focus] && focus.kind !== "ideal"
-          ? acceptances(focus).map((drafter) => ({ drafter, ...point(drafter, cell, i, j) }))
+          ? acceptances(focus).map((drafter) => ({ drafter, ...inClosedForm(drafter, cell, i, j) }))
           : null,
     };
   }
@@ -363,6 +382,7 @@ globalThis.specroofPage = (() => {
     }
     const [plain, drafted] = curve.most;
     const by = curve.bound_by;
+    if (curve.played) return "";
     if (state.limited && plain < 1)
       return `at a context of ${plural(state.context, "token")} not one request fits (${bound(by[0])})`;
     if (state.limited && drafted < state.batch) {
@@ -409,7 +429,7 @@ globalThis.specroofPage = (() => {
   function raised(setup, curve) {
     const limit = curve?.raised_from?.[Math.max(curve.choice.draft_len, 1)] ?? Infinity;
     return limit < state.batch && curve.choice.draft_len
-      ? `${tables.running_flags[setup.cell.framework] ?? "running"} ${state.batch}`
+      ? `${tables.running_flags[setup.cell.framework] ?? "running"} ${Math.min(state.batch, curve.most[curve.choice.draft_len])}`
       : "";
   }
 
@@ -535,6 +555,7 @@ globalThis.specroofPage = (() => {
       "Speedup",
       "Tokens per round",
       "tok/s per user",
+      "tok/s",
       "$ per million tokens",
       ...(requests ? ["TTFT (ms)", "TPOT (ms)"] : []),
       "Draft (ms)",
@@ -562,6 +583,7 @@ globalThis.specroofPage = (() => {
         times(curve.speedup[length]),
         digits(curve.tokens_per_round[length]),
         digits(curve.tokens_per_s_per_user[length], 4),
+        digits(curve.tokens_per_s_per_user[length] * state.batch, 4),
         money(price(setup, curve.tokens_per_s_per_user[length] * state.batch)),
         ...(requests ? [curve.ttft_s ? millis(curve.ttft_s[length]) : "–", millis(curve.tpot_s[length])] : []),
         length ? millis(curve.draft_s[length]) : "–",
@@ -593,9 +615,8 @@ globalThis.specroofPage = (() => {
     tbody.append(...rows);
     $("figures").replaceChildren(thead, tbody);
     $("figures").parentElement.hidden = $("columns").hidden = !shownSetups().some(({ cell }) => cell);
-    const [band] = requests && setups[0].cell?.ttft_width ? specroof.row(setups[0].cell.ttft_width, ...at()) : [0]; // 0 where none is known
     $("columns").textContent = requests
-      ? `Prompts counted: speedup, tok/s and price are of whole answers. TTFT begins when a request starts to run${band ? `; 80 % of measured loads have a TTFT between ${Math.exp(-band).toFixed(2)} and ${digits(Math.exp(band))} times the prediction` : ""}.`
+      ? `Prompts counted: speedup, tok/s and price are of whole answers. ${aboutFirstTokens()}`
       : "Decoding alone: choose an answer length under “Prompts” to count prompts and see TTFT.";
     $("verdict").replaceChildren(
       ...shownSetups().map((setup) => {
@@ -610,10 +631,36 @@ globalThis.specroofPage = (() => {
         box.append(
           ...(setup.cell ? state.drafters.map((_, d) => verdict(setup, d)) : [noSetup(setup)]),
           ...targets(setup),
+          ...(loadOf(setup.cell) ? [element("p", computedHow(setup), "hint")] : []),
         );
         return box;
       }),
     );
+  }
+
+  /** When a TTFT begins, and how far it may be off. */
+  function aboutFirstTokens() {
+    const curve = setups[0].figures.curves[state.focus];
+    if (curve?.played) {
+      const [low, high] = curve.played.ttft_ends;
+      return `TTFT begins when a request is sent${low < high ? `; 80 % of measured loads like this: ${seconds(low)} to ${seconds(high)}` : ""}.`;
+    }
+    const [band] = setups[0].cell?.ttft_width ? specroof.row(setups[0].cell.ttft_width, ...at()) : [0]; // 0 where none is known
+    return `TTFT begins when a request starts to run${band ? `; 80 % of measured loads have a TTFT between ${Math.exp(-band).toFixed(2)} and ${digits(Math.exp(band))} times the prediction` : ""}.`;
+  }
+
+  /** Whether the figures of a set-up are of requests that were played through. */
+  const isPlayed = ({ figures }) => figures.curves.some((curve) => curve?.played);
+
+  /** How the figures of requests were computed, and which are played through. */
+  function computedHow(setup) {
+    const { cell } = setup;
+    const each = tables.requests_per_client;
+    if (isPlayed(setup))
+      return `Played through: ${plural(each * state.batch, "request")}, ${each} of each client, one by one.`;
+    const other = setup.section.cells.find((one) => one.engine === cell.engine && one.played);
+    const names = tables.presets.map(({ name }) => name).join(", ");
+    return `Closed form of the steady state${other ? `. Played through are ${names} with ${runs(tables.clients)} requests on ${plural(other.devices, "device")}, drafted by ${other.played.drafters.join(" or ")}, within the server's limits and without targets` : ""}.`;
   }
 
   function noSetup(setup) {
@@ -805,7 +852,7 @@ globalThis.specroofPage = (() => {
         ? "the ideal drafter accepts every draft: choose another drafter above"
         : lines.length
           ? ""
-          : noneDrawn();
+          : noneDrawn() || "in closed form, which has no requests that wait, the server has no room for this batch";
     $("by-acceptance-legend").replaceChildren(
       element(
         "span",
@@ -876,7 +923,9 @@ globalThis.specroofPage = (() => {
       absence(setups[0], focus, curve) ||
       (Number.isFinite(curve.decoding_round_s[length])
         ? ""
-        : `${focus.kind} makes no ${drafts(length)}, or its acceptance is not known there`);
+        : state.batch > curve.most[length]
+          ? `the server runs ${curve.most[length]} of ${plural(state.batch, "request")} at a time, and the others wait`
+          : `${focus.kind} makes no ${drafts(length)}, or its acceptance is not known there`);
     if (missing) {
       $("say-round").textContent =
         `A round drafts a few tokens and verifies them in one pass of the model. None can be shown here: ${missing}.`;
@@ -983,6 +1032,7 @@ globalThis.specroofPage = (() => {
       length = Math.max(chosenLength(), 1);
     const share = (b) => specroof.verifyShare(cell, i, b, length);
     const last = tables.batch_size.length - 1;
+    $("forms").hidden = !shownSetups().some(({ cell: one }) => one?.played && loadOf(one));
     $("say-batch").textContent =
       `A plain step reads every weight once for each batch, so a few more positions are almost free while that reading takes the time. ${
         cell
@@ -1033,14 +1083,14 @@ globalThis.specroofPage = (() => {
       .map((word) => quoted(String(word)))
       .join(" ");
   const requestFlags = () => [
-    ...["--input-len", promptLen(), "--output-len", state.answer, "--steady"],
-    ...["--prefix-hit-rate", state.hits],
+    ...["--input-len", promptLen(), "--output-len", state.answer],
+    ...["--prefix-hit-rate", state.hits, ...(isPlayed(setups[0]) ? [] : ["--steady"])],
   ];
 
   function command() {
     return commandLine("predict", [
       ...(loadOf(setups[0].cell) ? requestFlags() : ["--context", state.context]),
-      ...["--batch", state.batch],
+      ...[isPlayed(setups[0]) ? "--concurrency" : "--batch", state.batch],
       ...state.drafters.flatMap((one) => ["--drafter", spec(one)]),
       ...optionFlags(),
       ...(state.limited ? [] : ["--no-capacity"]),
@@ -1050,7 +1100,7 @@ globalThis.specroofPage = (() => {
 
   /** What the server is told in the place of a default, for the drafters that are shown. */
   const served = () =>
-    state.limited && setups[0].figures.curves.some((curve) => raised(setups[0], curve)) ? `running=${state.batch}` : "";
+    state.limited && !isPlayed(setups[0]) && setups[0].figures.curves.some((curve) => raised(setups[0], curve)) ? `running=${state.batch}` : "";
 
   /** The question whose answer is the decision of the drafter in focus; none without prompts. */
   function question() {
@@ -1070,10 +1120,11 @@ globalThis.specroofPage = (() => {
     const text = JSON.stringify;
     const value = (one) => (one === true ? "True" : text(one));
     const options = Object.entries(tables.options).map(([name, one]) => `${text(name)}: ${value(one)}`);
+    const [load, steady] = isPlayed(setups[0]) ? ["concurrency", ""] : ["batch_size", ", steady=True"];
     const lines = [
       `${text(state.model)}, ${text(state.chip)},`,
       `drafters=[${state.drafters.map((one) => text(spec(one))).join(", ")}],`,
-      `batch_size=${state.batch}, ${loadOf(setups[0].cell) ? `input_len=${promptLen()}, output_len=${state.answer}, prefix_hit_rate=${state.hits}, steady=True` : `context_len=${state.context}`}, tensor_parallel=${state.devices}, engine=${text(state.engine)},`,
+      `${load}=${state.batch}, ${loadOf(setups[0].cell) ? `input_len=${promptLen()}, output_len=${state.answer}, prefix_hit_rate=${state.hits}${steady}` : `context_len=${state.context}`}, tensor_parallel=${state.devices}, engine=${text(state.engine)},`,
     ];
     if (options.length) lines.push(`options={${options.join(", ")}},`);
     if (!state.limited) lines.push("capacity=False,");
@@ -1106,6 +1157,7 @@ globalThis.specroofPage = (() => {
       }
     }
     $("flags").replaceChildren(...parts);
+    $("steady").hidden = !loadOf(setups[0].cell) || isPlayed(setups[0]);
     for (const [id, text] of [
       ["question", question],
       ["command", command],
@@ -1199,6 +1251,8 @@ globalThis.specroofPage = (() => {
     fill($("tpot"), [...any, ...TPOTS.slice(1).map((limit) => [limit, seconds(limit)])], state.tpot);
     fill($("ttft"), [...any, ...TTFTS.slice(1).map((limit) => [limit, seconds(limit)])], state.ttft);
     $("limited").checked = state.limited;
+    $("presets").hidden = !tables.presets.length;
+    $("presets").replaceChildren(...tables.presets.map(presetButton));
     $("add").hidden = state.drafters.length >= MOST_DRAFTERS;
     const boxes = [...$("drafters").children];
     while (boxes.length > state.drafters.length) boxes.pop().remove();
@@ -1212,7 +1266,25 @@ globalThis.specroofPage = (() => {
     $("length").max = tables.max_draft_len;
   }
 
+  /** A button that sets the requests of a preset. */
+  function presetButton({ name, context_len, output_len, prefix_hit_rate }) {
+    const button = element("button", name);
+    button.type = "button";
+    const cached = prefix_hit_rate ? ` (${Math.round(prefix_hit_rate * 100)} % cached)` : "";
+    button.append(
+      element("small", `${(context_len - output_len / 2).toLocaleString("en")} in${cached}, ${output_len.toLocaleString("en")} out`),
+    );
+    on(button, "click", redraw, () =>
+      Object.assign(state, { context: context_len, answer: output_len, hits: prefix_hit_rate }),
+    );
+    return button;
+  }
+
   function showValues() {
+    const preset = presetAt(state.context);
+    [...$("presets").children].forEach((button, place) => button.setAttribute("aria-pressed", String(place === preset)));
+    $("answer-len").value = String(state.answer);
+    $("hits").value = String(state.hits);
     $("context").value = tables.context_len.indexOf(state.context);
     $("batch").value = tables.batch_size.indexOf(state.batch);
     $("context-value").textContent = plural(state.context, "token");

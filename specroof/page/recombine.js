@@ -329,6 +329,41 @@ globalThis.specroof = (() => {
     };
   }
 
+  /** A curve with what becomes of requests that are played through, without drafts and with those that are
+   * best: see specroof.questions.page_loads. Other lengths stay in closed form. Null where drafts have no room. */
+  function played(curve, tables, { choices, figures }, place) {
+    const read = (grid) => Array.from({ length: grid.shape[0] }, (_, k) => row(grid, k, ...place)[0]);
+    const [draft_len, tried, shortest, longest, decision] = read(choices);
+    if (!tried) return null;
+    const [speedup, tokens_per_s, tpot_s, ttft_s, ...others] = read(figures).map(Math.exp);
+    const [plain_tokens_per_s, plain_tpot_s, plain_ttft_s, low, high, ...ttft_ends] = others;
+    const clients = tables.clients[place.at(-1)];
+    const verdict = low > 1 ? "pays" : high < 1 ? "loses" : "unclear";
+    const put = (values, length, one) => values?.map((other, n) => (n === length ? one : other)) ?? null;
+    const both = (values, plain, drafted) => put(put(values, 0, plain), draft_len, drafted);
+    return {
+      ...curve,
+      played: { ttft_ends },
+      speedup: put(put(curve.speedup, 0, 1), tried, speedup),
+      speedup_low: put(put(curve.speedup_low, 0, 1), tried, low),
+      speedup_high: put(put(curve.speedup_high, 0, 1), tried, high),
+      tokens_per_s_per_user: both(curve.tokens_per_s_per_user, plain_tokens_per_s / clients, tokens_per_s / clients),
+      tpot_s: both(curve.tpot_s, plain_tpot_s, tpot_s),
+      ttft_s: both(curve.ttft_s, plain_ttft_s, ttft_s),
+      near_best: [shortest, longest],
+      verdict,
+      choice: {
+        draft_len,
+        tried,
+        verdict,
+        waits: tables.decisions[decision] === "unclear" && verdict === "pays",
+        missed: false,
+        decision: tables.decisions[decision],
+        typical: null,
+      },
+    };
+  }
+
   /** A verification of so many drafts as a share of a plain step. */
   function verifyShare(cell, i, j, length) {
     const verify = row(cell.verify, i, j);
@@ -349,5 +384,5 @@ globalThis.specroof = (() => {
     return near.length ? [near[0], near.at(-1)] : [0, 0];
   }
 
-  return { unpacked, row, ends, hermite, tokensPerRound, curve, decided, verifyShare };
+  return { unpacked, row, ends, hermite, tokensPerRound, curve, decided, played, verifyShare };
 })();

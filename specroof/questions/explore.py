@@ -51,6 +51,14 @@ from specroof.questions.objects import (
     server_of,
     unique_list,
 )
+from specroof.questions.page_loads import (
+    PRESETS,
+    USUAL_BATCH,
+    USUAL_DRAFTERS,
+    PlayedPoints,
+    played_points,
+    preset_tables,
+)
 from specroof.questions.parameters import (
     FORMULAS,
     BatchSize,
@@ -152,6 +160,10 @@ class ExploreRequest:
     batch_size: Annotated[Values | None, like(BatchSize, shown="1,2,4,…,256")] = None
     context_len: Annotated[Values | None, like(ContextLens, shown="1024,4096,16384,65536")] = None
     options: OptionsGiven = None
+    steady: Annotated[
+        bool,
+        Parameter("Requests in their steady state, in closed form: no preset is played through."),
+    ] = False
 
 
 # --- Seconds of one model on one chip over a grid, without acceptance, which the page adds --------
@@ -283,6 +295,8 @@ class Cell:
         What prompts take, by how the server takes them: see `request_grid`; none of the textbook.
     rules
         How it takes prompts, by kind of drafter; "" is plain decoding.
+    played
+        What becomes of the presets; None where they are not played through.
     """
 
     setup: Setup
@@ -293,6 +307,7 @@ class Cell:
     drafting: Mapping[str, Drafting]
     requests: Mapping[PrefillRules, Mapping[str, Array]]
     rules: Mapping[str, PrefillRules]
+    played: PlayedPoints | None = None
 
     @property
     def bands(self) -> dict[str, Band]:
@@ -578,6 +593,8 @@ class Exploration(Noted):
         Models and chips to choose from, by the words that a command takes.
     engines, devices, axes, options
         Engines, numbers of devices and loads to choose from, and the options of all grids.
+    steady
+        Whether no preset is played through.
     notes, warnings
         Sentences for the reader.
     """
@@ -588,6 +605,7 @@ class Exploration(Noted):
     devices: tuple[int, ...]
     axes: Axes
     options: Options
+    steady: bool = False
 
     @property
     def title(self) -> str:
@@ -634,6 +652,15 @@ class Exploration(Noted):
                     cells[setup.engine.name, devices] = cell_of(architecture, setup, self.axes)
                 except SpecroofError as refusal:  # no engine, no such spread, or no room
                     refusals.setdefault(devices, str(refusal))
+        servers = {engine for engine, _ in cells if engine != IDEAL_ENGINE.name}
+        for engine in () if self.steady else servers:
+            # On the devices, and with the drafters, that the page begins with.
+            own = (key for key in cells if key[0] == engine)
+            at = max(own, key=lambda key: _most_begun(cells[key], self.axes))
+            deployment, priced = Deployment(architecture, cells[at].setup), cells[at].drafting
+            specs = [spec for spec in USUAL_DRAFTERS if spec.partition(",")[0] in priced]
+            played = played_points(deployment, specs, self.axes.context_len, self.axes.batch_size)
+            cells[at] = replace(cells[at], played=played)
         return Section(cells, refusals, default_engine or profile.engine(None).name)
 
     @cached_property
@@ -651,6 +678,7 @@ class Exploration(Noted):
                 "batch_size": list(self.axes.batch_size),
                 "draft_len": list(range(self.axes.max_draft_len + 1)),
                 "options": self.changed_options,
+                "steady": self.steady,
             }
         )
 
@@ -680,6 +708,15 @@ def _expect_room(model: Architecture, setup: Setup, context_len: float) -> None:
         raise OptionError(message)
 
 
+def _most_begun(cell: Cell, axes: Axes) -> float:
+    """Return how many requests run of those that the page begins with, with a draft each."""
+    first = int(np.argmin(np.abs(np.array(axes.context_len) - PRESETS[0].context_len)))
+    batch = min(axes.batch_size, key=lambda one: abs(one - USUAL_BATCH))
+    kinds = (spec.partition(",")[0] for spec in USUAL_DRAFTERS)
+    rooms = (cell.drafting.get(kind, cell).room for kind in kinds)
+    return min(batch, *(float(room.largest[first, 1]) for room in rooms))
+
+
 @question(ExploreRequest)
 def explore(request: ExploreRequest) -> Exploration:
     """Make an interactive page of models, chips, loads and drafters."""
@@ -701,6 +738,7 @@ def explore(request: ExploreRequest) -> Exploration:
         devices=tuple(sorted(counts)),
         axes=axes,
         options=options_of(request.options),
+        steady=request.steady,
     )
 
 
@@ -880,13 +918,6 @@ def _flags(answer: Exploration) -> dict[str, Any]:
 #: Kinds whose typical shapes differ; "" stands for all others.
 _SHAPED_KINDS: Final = ("", *PRICED_KINDS)
 
-#: Drafters that a page begins with: tokens per round, bonus included, at the draft length at which
-#: they were measured, in the middle of the published profiles of their kind.
-USUAL_DRAFTERS: Final = ("eagle3,accept-length=2.8@3", "dflash,accept-length=5.4@15")
-#: The context and the answers that a page begins with.
-_USUAL_CONTEXT: Final = 4096.0
-_USUAL_ANSWER: Final = 512
-
 
 def single_page(answer: Exploration) -> str:
     """Return the page as one file that needs nothing else.
@@ -975,9 +1006,7 @@ def _tables(answer: Exploration) -> dict[str, Any]:
             for kind in PRICED_KINDS
             if FAMILIES[kind] not in LOOKUPS
         },
-        "usual_drafters": list(USUAL_DRAFTERS),
-        "usual_context": _USUAL_CONTEXT,
-        "usual_answer": _USUAL_ANSWER,
+        **preset_tables(answer.axes.context_len, answer.axes.batch_size),
         "answers": list(ANSWERS),
         "hit_rates": list(HIT_RATES),
         "request_drafts": [0, *_REQUEST_DRAFTS],
@@ -1026,6 +1055,7 @@ def _cell_json(cell: Cell, axes: Axes) -> dict[str, Any]:
             for kind, band in cell.bands.items()
         },
         "drafting": {kind: _drafting_json(cell, d) for kind, d in cell.drafting.items()},
+        "played": None if cell.played is None else cell.played.grids,
     }
 
 
