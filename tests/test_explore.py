@@ -235,6 +235,19 @@ def test_a_section_holds_what_fits_and_nothing_else() -> None:
     assert {n for _, n in odd.section("Qwen/Qwen3-8B", "b200").cells} == {1}  # of 32 heads
 
 
+def test_presets_are_not_told_of_drafts_that_have_no_room() -> None:
+    asked: dict[str, Any] = {"tensor_parallel": 1, "context_len": 1024, "batch_size": [8, 100]}
+    found = specroof.explore("Qwen/Qwen3-32B", "h100", engines="sglang", **asked)
+    played = found.section("Qwen/Qwen3-32B", "h100").cells["sglang", 1].played
+    assert played is not None
+    assert played.drafters == USUAL_DRAFTERS
+    # Chat and batch jobs are at this context, and one of the loads is played.
+    assert played.choices.shape[1:] == (2, 2, 1)
+    eagle3, dflash = np.moveaxis(played.choices, 2, 0)
+    assert eagle3[1].all()
+    assert not dflash.any()
+
+
 def test_typical_lengths_are_what_they_are_stated_as() -> None:
     for depth, curves in typical_acceptance("eagle3", 16).items():
         stated = curves["tokens"][:, depth]
