@@ -96,7 +96,7 @@ demo: $(DEMO_ENV)/.specroof-installed ## advise and predict on fitted engines, a
 	@echo "Charts:" demo/*.png demo/charts/*.png
 
 page: $(DEMO_ENV)/.specroof-installed ## write the page of all bundled models on twelve chips into site/
-	$(DEMO) explore --steady -o site
+	$(DEMO) explore -o site
 	@echo "Open site/index.html"
 
 # An editable install: only its metadata can go stale.
@@ -191,7 +191,7 @@ site: $(SITE)/page/index.html ## documentation, interactive page and an answer f
 
 $(SITE)/page/index.html: $(SOURCES) $(TEST_ENV)/.dev-installed
 	@mkdir -p $(SITE)
-	$(CHECKOUT_PYTHON) -m specroof explore --steady -o $(SITE)/page
+	$(CHECKOUT_PYTHON) -m specroof explore -o $(SITE)/page
 
 outputs: $(TEST_ENV)/.dev-installed ## write into README and docs what their commands print now
 	$(CHECKOUT_PYTHON) tests/sessions.py \

@@ -158,6 +158,12 @@ def test_prompts_that_share_passes_depend_on_drafts_and_shares(chip: str, sides:
     assert grids["stacks"][place]["shape"] == [1, 2 * 3 * 3, 3, *sides]
 
 
+def test_nothing_is_played_on_the_page_of_all_models() -> None:
+    asked = {"hardware": "b200", **SMALL}
+    assert specroof.explore(**asked).steady
+    assert not specroof.explore("Qwen/Qwen3-8B", **asked).steady
+
+
 def test_drafting_after_many_tokens_is_as_the_library_prices_it() -> None:
     asked: dict[str, Any] = {**SMALL, "tensor_parallel": 1}
     found = specroof.explore("Qwen/Qwen3-8B", "b200", **asked)
