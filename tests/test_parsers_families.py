@@ -214,6 +214,31 @@ def test_experts_of_distinct_layers(name: str, changes: Config, expected: Config
     assert set(experts(parse(row_of(name, changes)))) == {built(expected)}
 
 
+# --- rows of the table of traits ------------------------------------------------------------------
+
+COUNTED: Final = table("usual_families")
+
+
+@pytest.mark.parametrize(
+    ("model_type", "base", "keys", "stored", "active", "cached"), COUNTED["counted"]
+)
+def test_a_family_has_the_sizes_of_its_class(
+    model_type: str, base: str, keys: Config, stored: int, active: int, cached: int | None
+) -> None:
+    model = parse(COUNTED["bases"][base] | keys | {"model_type": model_type})
+    assert (model.n_params, model.n_active_params) == (stored, active)
+    assert cached is None or kv_cache_bytes(model, 3) == cached
+    assert model.notes == ()
+
+
+def test_servers_keep_the_heads_that_a_falcon_has() -> None:
+    new = {"hidden_size": 64, "n_layer": 4, "n_head": 8, "vocab_size": 160, "num_kv_heads": 2}
+    falcon: Config = new | {"model_type": "falcon"}
+    assert kv_bytes_per_token(parse(falcon)) == 4 * 2 * 8 * 2
+    grouped = parse(falcon | {"new_decoder_architecture": True})
+    assert kv_bytes_per_token(grouped) == 2 * 4 * 2 * 8 * 2
+
+
 # --- whole models --------------------------------------------------------------------------------
 
 

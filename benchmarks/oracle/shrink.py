@@ -8,7 +8,18 @@ __all__ = ["shrunken"]
 #: Sizes of the small models, by every name that a family has for them.
 _SIZES = {
     "hidden_size": 64,
+    "n_embd": 64,
+    "d_model": 64,
+    "n_head": 8,
+    "n_heads": 8,
+    "num_heads": 8,
+    "attention_heads": 8,
+    "num_kv_heads": 2,
+    "n_layer": 4,
+    "n_layers": 4,
     "intermediate_size": 96,
+    "n_inner": 96,
+    "prefix_dense_intermediate_size": 80,
     "ffn_dim": 96,
     "dense_intermediate_size": 80,
     "intermediate_size_mlp": 80,
@@ -128,9 +139,11 @@ def shrunken(text: Mapping[str, Any]) -> dict[str, Any]:
     if str(text.get("model_type")).startswith(("qwen2_vl", "qwen2_5_vl")):
         # half a head's width, in thirds for time, height and width
         small["rope_scaling"] = {"rope_type": "default", "mrope_section": [2, 1, 1]}
-    if "ffn_hidden_size" in text:
-        # LongCat-Flash rotates as much of a head as its class has by default.
+    if "expert_ffn_hidden_size" in text or text.get("model_type") == "youtu":
+        # They rotate as much of a head as their classes have by default.
         small["head_dim"] = small["qk_rope_head_dim"]
+    if text.get("model_type") == "helium":
+        small["head_dim"] = 8  # its output is as wide as it takes
     if text.get("num_global_key_value_heads"):
         small["num_global_key_value_heads"] = 1
     return small

@@ -37,6 +37,7 @@ PARSERS: Final = {
     "deepseek_v3": "deepseek_v3:parse_deepseek_v3",
     "deepseek_v32": "deepseek_v3:parse_deepseek_v32",
     "deepseek_v4": "deepseek_v4:parse_deepseek_v4",
+    "falcon": "falcon:parse_falcon",
     "falcon_h1": "falcon_h1:parse_falcon_h1",
     "gemma3n": "gemma3n:parse_gemma3n",
     "gemma3n_text": "gemma3n:parse_gemma3n",
@@ -85,6 +86,7 @@ PARSERS: Final = {
     "qwen4_exp_text": "qwen4_exp:parse_qwen4_exp",
     "step3p5": "step3p5:parse_step3p5",
     "step3p7": "step3p5:parse_step3p5",
+    "youtu": "minicpm3:parse_youtu",
 }
 
 

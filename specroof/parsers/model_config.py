@@ -269,18 +269,31 @@ _ACTIVATION_KEYS: Final = (
     "hidden_activation",
     "mlp_hidden_act",
     "activation_function",
+    "activation",
 )
+_GELU: Final = ("gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh")
 #: Activations that tell whether a feed-forward has a gate as the family's has, by the beginning of
 #: the family's name; of the others SwiGLU, whose activation is silu.
 _ACTIVATIONS: Final = {
+    "falcon_h1": ("silu",),
+    "phi3": ("silu",),
+    "phimoe": ("silu",),
+    **dict.fromkeys(
+        ("biogpt", "bloom", "codegen", "falcon", "gpt2", "gpt_bigcode", "gpt_neox", "gptj", "phi"),
+        _GELU,
+    ),
+    **dict.fromkeys(("starcoder2", "xglm"), _GELU),
+    **dict.fromkeys(("bitnet", "nanochat", "nemotron_h", "persimmon"), ("relu2",)),
     "apertus": ("xielu",),
     "arcee": ("relu2",),
     "gemma": ("gelu_pytorch_tanh",),
     "jais2": ("relu2",),
     "kimi_k3": ("silu", "situ"),
     "minimax_m3": ("swigluoai",),
-    "nemotron_h": ("relu2",),
+    "nemotron-nas": ("silu",),
+    "nemotron": ("relu2",),
     "opt": ("relu",),
+    "vaultgemma": ("gelu_pytorch_tanh",),
 }
 _GATED: Final = ("silu", "swish")
 

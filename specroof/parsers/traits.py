@@ -78,8 +78,11 @@ class Windows:
         Whether `use_sliding_window` switches it on; many configs carry a window that is off.
     listed
         Whether `layer_types` says which layers have it.
-    after_dense
-        Whether the layers are counted from the first with experts on.
+    last_full
+        Whether the last layer attends fully, whatever its number.
+    dense_stride_key
+        Where a config says every how many-th (1) of the layers before the first with experts
+        attends fully, in a family that counts the two apart.
     """
 
     size: int | None = 4096
@@ -90,7 +93,8 @@ class Windows:
     until: Number = ("", None)
     switch: bool = False
     listed: bool = True
-    after_dense: bool = False
+    last_full: bool = False
+    dense_stride_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +120,8 @@ class Routing:
     dense
         The first layers without.
     named, every
-        A list of layers without, and every how many-th of the others has experts.
+        A list of layers without, in the place of the first, and every how many-th of the others has
+        experts.
     span
         The first layer with experts, the last one (-1: of the model), and every how many-th.
     dense_width
@@ -158,7 +163,8 @@ class Traits:
         Whether a config without is refused.
     heads, kv_heads
         Query heads, and KV heads, where no key says it: ``"heads"`` is as many as query heads,
-        ``"all"`` that in every model of the family, None refuses such a config.
+        ``"all"`` that in every model of the family, ``"multi_query"`` one where this key says so,
+        None refuses such a config.
     qkv_bias, out_bias, mlp_bias, head_bias
         Of queries, keys and values; of the output; of dense feed-forwards; of the head.
     qk_norm, norm_span
@@ -173,7 +179,8 @@ class Traits:
     gated
         Whether the feed-forward has a gate.
     width
-        The key of its inner width, and how many times the hidden size it is where no key says so.
+        The key of its inner width (empty: none), and how many times the hidden size it is where no
+        key says so.
     activation_params
         Elements of the activation function in a layer.
     norms, norm_vectors
@@ -203,7 +210,7 @@ class Traits:
     head_dim_keys: tuple[str, ...] = ("head_dim",)
     states_head_dim: bool = False
     heads: int | None = None
-    kv_heads: int | Literal["heads", "all"] | None = "heads"
+    kv_heads: int | Literal["heads", "all", "multi_query"] | None = "heads"
     qkv_bias: Flag = False
     out_bias: Flag = False
     mlp_bias: Flag = False
@@ -367,7 +374,7 @@ _GPT_2: Final = replace(
     tied=True,
     refused=("add_cross_attention",),
     passed_over=(
-        "n_ctx activation_function summary_type summary_use_proj summary_proj_to_labels "
+        "n_ctx n_positions activation_function summary_type summary_use_proj summary_proj_to_labels "
         "summary_first_dropout resid_pdrop embd_pdrop attn_pdrop scale_attn_by_inverse_layer_idx "
         "reorder_and_upcast_attn attention_softmax_in_fp32 scale_attention_softmax_in_fp32"
     ),
@@ -380,6 +387,14 @@ _GPT_J: Final = replace(
     positions=("", 0),
     parallel=True,
     tied=False,
+)
+_OLMOE: Final = Traits(
+    qkv_bias=_BIAS,
+    out_bias=_BIAS,
+    qk_norm=True,
+    norm_span="heads",
+    routing=Routing("num_experts", width=("intermediate_size",), listed=False),
+    passed_over="clip_qkv",
 )
 
 #: Defaults are those of the `configuration_*.py`; what a family has is in its `modeling_*.py`.
@@ -572,5 +587,192 @@ TRAITS: Final = {
         qk_norm=("qk_norm", "use_qk_norm", False),
         routing=Routing("n_routed_experts", shared=("n_shared_experts", 1), correction_bias=True),
         passed_over="intermediate_size",
+    ),
+    "aria_text": replace(
+        _LLAMA,
+        mlp_bias=False,
+        refused=("mlp_bias",),
+        routing=Routing(
+            "moe_num_experts",
+            top_k=("moe_topk",),
+            width=("intermediate_size",),
+            shared=("moe_num_shared_experts", 2),
+            listed=False,
+        ),
+    ),
+    "biogpt": replace(
+        _GPT,
+        width=("intermediate_size", None),
+        positions=("max_position_embeddings", 1024),
+        first_position=2,
+        tied=True,
+        passed_over=("scale_embedding layerdrop hidden_dropout_prob attention_probs_dropout_prob"),
+    ),
+    # BitLinear's norms stand before the last matrix of attention and of feed-forward.
+    "bitnet": Traits(kv_heads=None, qkv_bias=_BIAS, out_bias=_BIAS, inner_norms=True),
+    "bloom": replace(
+        _GPT,
+        spelled={
+            "hidden_size": "n_embed",
+            "num_hidden_layers": "n_layer",
+            "num_attention_heads": "n_head",
+        },
+        width=("", 4),
+        embedding_norm=True,
+        tied=True,
+        passed_over=(
+            "hidden_size num_attention_heads n_inner offset_alibi skip_bias_add "
+            "skip_bias_add_qkv apply_residual_connection_post_layernorm slow_but_exact "
+            "attention_softmax_in_fp32 bias_dropout_fusion masked_softmax_fusion unk_token_id "
+        ),
+    ),
+    "codegen": _GPT_J,
+    "cohere2_moe": replace(
+        _DENSE,
+        head_dim=128,
+        tied=True,
+        parallel=True,
+        windows=replace(_PATTERN, dense_stride_key="prefix_dense_sliding_window_pattern"),
+        routing=Routing(
+            "num_experts",
+            width=("intermediate_size",),
+            shared=("num_shared_experts", 0),
+            dense=("first_k_dense_replace", 0),
+            dense_width=("prefix_dense_intermediate_size", "intermediate_size"),
+        ),
+        passed_over="shared_expert_combination_strategy expert_selection_fn",
+    ),
+    "cohere_compass_text": replace(
+        _DENSE, tied=True, parallel=True, windows=Windows(full_every=1), passed_over="pooling"
+    ),
+    "cwm": Traits(
+        head_dim=128,
+        kv_heads=None,
+        mlp_bias=_MLP_BIAS,
+        windows=Windows(8192, full_every=4, first_full=0),
+    ),
+    "exaone_moe": Traits(
+        kv_heads=None,
+        qk_norm=True,
+        windows=_PATTERN,
+        routing=Routing(
+            "num_experts",
+            shared=("num_shared_experts", 1),
+            dense=("first_k_dense_replace", 1),
+            correction_bias=True,
+        ),
+    ),
+    "flex_olmo": _OLMOE,
+    "flint": Traits(
+        head_dim=128,
+        kv_heads=None,
+        qkv_bias=_BIAS,
+        out_bias=_BIAS,
+        qk_norm=True,
+        sinks=True,
+        windows=Windows(513, full_every=4, first_full=1, since=("", 2), last_full=True),
+        routing=replace(GATED_EXPERTS, shared_gate=False, dense=("", 2)),
+    ),
+    "glm": Traits(head_dim=128, kv_heads=None, qkv_bias=_BIASED),
+    "glm4": Traits(head_dim=128, kv_heads=None, qkv_bias=_BIASED, norms=2),
+    "gpt2": _GPT_2,
+    "gpt_bigcode": replace(_GPT_2, kv_heads="multi_query"),
+    "gpt_neox": replace(
+        _GPT,
+        qkv_bias=_BIASED,
+        out_bias=_BIASED,
+        width=("intermediate_size", None),
+        parallel=("use_parallel_residual", True),
+        one_norm=False,
+        passed_over="rotary_pct rotary_emb_base",
+    ),
+    "gptj": _GPT_J,
+    "granite_swa": replace(
+        _LLAMA,
+        kv_heads=None,
+        sinks=True,
+        tied=True,
+        windows=Windows(128, full_every=4, first_full=0),
+        passed_over=f"{_MULTIPLIERS} layer_rope_theta",
+    ),
+    "granitemoe_swa": replace(
+        _GRANITE_MOE,
+        sinks=True,
+        windows=Windows(128, full_every=4, first_full=0),
+        passed_over=f"{_MULTIPLIERS} layer_rope_theta",
+    ),
+    "helium": Traits(head_dim=128, kv_heads=None, qkv_bias=_BIAS, mlp_bias=_MLP_BIAS),
+    "hyperclovax": replace(_LLAMA, more_norms=("use_post_norm", True), passed_over=_MULTIPLIERS),
+    "internlm3": replace(
+        _LLAMA,
+        head_dim=128,
+        kv_heads=None,
+        qkv_bias=("qkv_bias", "attention_bias", False),
+        out_bias=("qkv_bias", "attention_bias", False),
+        mlp_bias=("bias", "mlp_bias", False),
+    ),
+    "iquestcoder": replace(_LLAMA, head_dim=128, kv_heads=None),
+    "mellum": replace(
+        _QWEN_3,
+        windows=Windows(1024, full_every=1),
+        routing=Routing("num_experts"),
+        passed_over="intermediate_size",
+    ),
+    "nanochat": Traits(qkv_bias=_BIAS, out_bias=_BIAS, gated=False, norm_vectors=0),
+    "nemotron": replace(_LLAMA, kv_heads=None, gated=False, norm_vectors=2),
+    "olmo": Traits(qkv_bias=_BIAS, out_bias=_BIAS, norm_vectors=0, passed_over="clip_qkv"),
+    "olmoe": _OLMOE,
+    "persimmon": replace(_GPT, width=("intermediate_size", None), qk_norm=("qk_layernorm", True)),
+    "phi": replace(
+        _GPT,
+        head_dim_keys=("head_dim",),
+        kv_heads="heads",
+        qk_norm=("qk_layernorm", False),
+        width=("intermediate_size", None),
+        parallel=True,
+        head_bias=True,
+        passed_over="resid_pdrop embd_pdrop",
+    ),
+    "smollm3": replace(
+        _LLAMA,
+        kv_heads=None,
+        tied=True,
+        refused=("use_sliding_window",),
+        passed_over="sliding_window layer_types max_window_layers no_rope_layers no_rope_layer_interval",
+    ),
+    "stablelm": Traits(
+        head_dim_keys=(),
+        kv_heads=None,
+        qkv_bias=("use_qkv_bias", False),
+        qk_norm=("qk_layernorm", False),
+        norm_span="heads",
+        norm_vectors=2,
+        parallel=("use_parallel_residual", False),
+    ),
+    "starcoder2": Traits(
+        kv_heads=None,
+        qkv_bias=("use_bias", True),
+        out_bias=("use_bias", True),
+        mlp_bias=("use_bias", True),
+        gated=False,
+        norm_vectors=2,
+        windows=_WINDOW_IF_STATED,
+        tied=True,
+        passed_over="residual_dropout embedding_dropout mlp_type",
+    ),
+    "vaultgemma": replace(
+        _GEMMA, qkv_bias=_BIAS, out_bias=_BIAS, windows=Windows(full_every=2), refused=()
+    ),
+    "xglm": replace(
+        _GPT,
+        spelled={
+            "hidden_size": "d_model",
+            "num_hidden_layers": "num_layers",
+            "num_attention_heads": "attention_heads",
+        },
+        width=("ffn_dim", None),
+        tied=True,
+        refused=("add_cross_attention",),
+        passed_over="activation_function scale_embedding layerdrop",
     ),
 }

@@ -297,7 +297,7 @@ class Reader:
     prefix
         Where the object stands in the file, such as ``"text_config."``.
     spelled
-        The file's own names of keys that are asked for by their usual ones.
+        The file's own names of numbers that are asked for by their usual ones.
     """
 
     source: str

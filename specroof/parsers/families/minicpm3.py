@@ -1,7 +1,8 @@
-"""MiniCPM3: a dense decoder of latent attention.
+"""MiniCPM3 and Youtu: dense decoders of latent attention.
 
 Source
-    transformers 5.23, `models/minicpm3/modeling_minicpm3.py` and `configuration_minicpm3.py`.
+    transformers 5.23, `models/minicpm3/` and `models/youtu/` (`modeling_*.py`,
+    `configuration_*.py`).
 """
 
 from specroof.architecture import Architecture
@@ -30,4 +31,17 @@ def parse_minicpm3(config: ModelConfig) -> Architecture:
         dense_part(config),
         tied_default=True,
         notes=(_NOTE,),
+    )
+
+
+def parse_youtu(config: ModelConfig) -> Architecture:
+    """Return a Youtu."""
+    # configuration_youtu.py: tie_word_embeddings True
+    shape = latent_shape(config.keys)
+    config.keys.pass_over("embedding_initializer_range")
+    return decoder(
+        config,
+        Part([shape] * config.n_layers, latent_block),
+        dense_part(config),
+        tied_default=True,
     )

@@ -108,14 +108,15 @@ def _number(keys: Reader, number: Number, *, maximum: int = MAX_LAYERS) -> int:
 
 
 def _attention_shape(keys: Reader, traits: Traits) -> AttentionShape:
+    n_heads = keys.positive_int("num_attention_heads", default=traits.heads)
     kv_heads = traits.kv_heads
     if kv_heads == "all":
-        n_heads = keys.positive_int("num_attention_heads", default=traits.heads)
-        heads = (n_heads, n_heads)
+        heads = n_heads, n_heads
+    elif kv_heads == "multi_query":
+        heads = n_heads, 1 if keys.flag("multi_query", default=True) else n_heads
     else:
-        if kv_heads == "heads":
-            kv_heads = keys.positive_int("num_attention_heads", default=traits.heads)
-        heads = head_counts(keys, heads_default=traits.heads, kv_default=kv_heads)
+        kv_default = n_heads if kv_heads == "heads" else kv_heads
+        heads = head_counts(keys, heads_default=traits.heads, kv_default=kv_default)
     return AttentionShape(
         keys.positive_int("hidden_size"),
         *heads,
@@ -150,6 +151,8 @@ def _head_norms(keys: Reader, shape: AttentionShape, traits: Traits) -> int:
 def _width(keys: Reader, hidden_size: int, traits: Traits) -> int:
     """Return the inner width of a dense feed-forward."""
     key, factor = traits.width
+    if not key and factor:
+        return factor * hidden_size
     names = traits.routing.dense_width if traits.routing else (key,)
     return keys.positive_int(*names, default=factor and factor * hidden_size)
 
@@ -165,6 +168,7 @@ def expert_layers(config: ModelConfig, routing: Routing) -> list[bool]:
     keys, n_layers = config.keys, config.n_layers
     listed = listed_experts(keys, n_layers) if routing.listed else None
     if listed is not None:
+        keys.pass_over(routing.dense[0])
         return listed
     if routing.span is not None:
         start, end, interval = routing.span
@@ -173,13 +177,13 @@ def expert_layers(config: ModelConfig, routing: Routing) -> list[bool]:
         every = keys.positive_int(interval, default=1)
         stop = n_layers if last == -1 else last + 1
         return [first <= index < stop and (index + 1) % every == 0 for index in range(n_layers)]
-    n_dense = _number(keys, routing.dense)
-    without = frozenset(keys.ints(routing.named)) if routing.named else frozenset()
+    without = frozenset(
+        keys.ints(routing.named)
+        if routing.named and keys.has(routing.named)
+        else range(_number(keys, routing.dense))
+    )
     every = keys.positive_int(routing.every, default=1) if routing.every else 1
-    return [
-        index >= n_dense and index not in without and (index + 1) % every == 0
-        for index in range(n_layers)
-    ]
+    return [index not in without and (index + 1) % every == 0 for index in range(n_layers)]
 
 
 def routed_experts(config: ModelConfig, routing: Routing) -> ExpertsShape:
@@ -249,13 +253,18 @@ def _windows(
     # What describes windows is not read where there is none.
     full_every = 1 if window is None else _full_every(keys, windows)
     since = 0 if window is None else _number(keys, windows.since)
-    until = n_layers
+    until = n_layers - windows.last_full
     if window is not None and windows.until[0]:
         until = _number(keys, windows.until)
     first_full = full_every - 1 if windows.first_full is None else windows.first_full
-    begins = sparse.index(True) if windows.after_dense and any(sparse) else 0
+    begins, dense_stride = 0, 1
+    if windows.dense_stride_key:
+        begins = [*sparse, True].index(True)
+        dense_stride = keys.positive_int(windows.dense_stride_key, default=1)
 
     def slides(index: int) -> bool:
+        if index < begins:
+            return (index + 1) % dense_stride != 0
         attends_fully = full_every and (index - begins - first_full) % full_every == 0
         return since <= index < until and not attends_fully
 
