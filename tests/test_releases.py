@@ -112,6 +112,11 @@ def test_a_release_that_does_not_exist_is_refused(name: str, allowed: str) -> No
         release(name)
 
 
+def test_servers_without_files_have_no_releases() -> None:
+    with pytest.raises(OptionError, match=r"framework is 'tensorrt-llm@1\.2'; allowed: vllm@"):
+        flags("tensorrt-llm@1.2")
+
+
 @given(versions=st.sets(st.tuples(*[st.integers(0, 99)] * 3), min_size=1, max_size=6))
 def test_the_newest_of_all_releases_is_the_usual_one(versions: set[tuple[int, int, int]]) -> None:
     named = [".".join(map(str, version)) for version in versions]

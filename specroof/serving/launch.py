@@ -49,8 +49,8 @@ def other_hosts(framework: str) -> str:
 
     Examples
     --------
-    >>> other_hosts("sglang")
-    'the same with its own --node-rank, from 1'
+    >>> other_hosts("sglang"), other_hosts("llama.cpp")
+    ('the same with its own --node-rank, from 1', 'none, it runs on one host')
     """
     if framework in LOCAL_LAUNCHERS:
         return "none, it runs on one host"
@@ -389,8 +389,10 @@ def launch(plan: Speculation, framework: str) -> Launch:
 --speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 4'
     """
     known = {**LAUNCHERS, **LOCAL_LAUNCHERS}
-    server = framework.partition("@")[0]
+    server, _, version = framework.partition("@")
     expect_word("framework", server, known)
+    if version:
+        release(framework)  # refused where no file has it
     if plan.p_min and server != "llama.cpp":
         reject(f"p-min is {plan.p_min:g}, and {server} ends no draft early", "llama.cpp")
     if plan.on_host and server != "llama.cpp":
@@ -793,11 +795,14 @@ def worker_launches(
             f"{spread}",
             f"1 or {placement.group_size}, all devices of a group",
         )
-    for one in facts.workers.colocated if flags else ():
-        if kind in one.kinds and family in one.families:
-            reject(
-                f"{facts.name} drafts {kind} for {family} where one server does both", one.instead
-            )
+    colocated = [
+        one for one in facts.workers.colocated if kind in one.kinds and family in one.families
+    ]
+    if flags and colocated:
+        reject(
+            f"{facts.name} drafts {kind} for {family} where one server does both",
+            colocated[0].instead,
+        )
     text, files = ("", {}) if flags is None else (f" {flags.text}", flags.files)
     roles = {"prefill": facts.workers.prefill, "decode": facts.workers.decode}
     return {

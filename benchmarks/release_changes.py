@@ -1,0 +1,68 @@
+"""Print what changed between two releases of servers, fact by fact.
+
+    python benchmarks/release_changes.py vllm-0.33.0 vllm-0.34.0
+
+Each is a file of specroof/serving/frameworks/, or a path. Where a fact was read is left out.
+"""
+
+import argparse
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from specroof.errors import ProfileError
+from specroof.reading.yaml_text import parse_yaml
+from specroof.serving.releases import FOLDER
+
+
+def facts(content: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield each fact with its dotted key; refusals by what they refuse, not by their place."""
+    if isinstance(content, Mapping) and content:
+        for name, value in content.items():
+            if name not in {"source", "sources"}:
+                yield from facts(value, f"{key}.{name}".lstrip("."))
+    elif isinstance(content, list) and content and isinstance(content[0], Mapping):
+        if "kinds" not in content[0]:
+            for place, row in enumerate(content):
+                yield from facts(row, f"{key}.{place}")
+            return
+        for row in content:
+            trees = ", trees" * row.get("trees", False)
+            for kind in row["kinds"]:
+                for family in row["families"]:
+                    yield f"{key}: {kind}{trees} for {family}", row.get("instead", "refused")
+    else:
+        yield key, content
+
+
+def read(name: str) -> dict[str, Any]:
+    path = Path(name) if Path(name).exists() else FOLDER / f"{name.removesuffix('.yaml')}.yaml"
+    return dict(facts(parse_yaml(path.read_text("utf-8"), source=path.name, error=ProfileError)))
+
+
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a line for each fact that one of them lacks, or that differs."""
+    for key in dict.fromkeys((*before, *after)):
+        old, new = before.get(key, "–"), after.get(key, "–")
+        if old == new:
+            continue
+        if isinstance(old, list) and isinstance(new, list) and {*map(str, old)} != {*map(str, new)}:
+            gone, more = (
+                [str(one) for one in a if one not in b] for a, b in ((old, new), (new, old))
+            )
+            yield f"{key}: {' '.join([*(f'-{one}' for one in gone), *(f'+{one}' for one in more)])}"
+        else:
+            yield f"{key}: {old} → {new}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("before")
+    parser.add_argument("after")
+    given = parser.parse_args()
+    for line in changes(read(given.before), read(given.after)):
+        print(line)
+
+
+if __name__ == "__main__":
+    main()
