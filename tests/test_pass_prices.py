@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from specroof import load_drafter, load_hardware, load_model
 from specroof.cost import ForwardPass
@@ -9,7 +11,13 @@ from specroof.drafters import Drafter
 from specroof.hardware import Placement
 from specroof.latency import Deployment, Work, engine_setup
 from specroof.serving.capacity import PrefillRules, prefill_rules
-from specroof.serving.pass_prices import Grid, PassPrices, pass_prices, prices_by_draft_len
+from specroof.serving.pass_prices import (
+    Grid,
+    PassPrices,
+    _axis,
+    pass_prices,
+    prices_by_draft_len,
+)
 from specroof.serving.workload import prefill_pass
 from specroof.speedup.curve import acceptance_of, decoding_curve
 from specroof.speedup.round import EnginePasses
@@ -162,3 +170,16 @@ def test_a_grid_is_linear_between_its_points_and_beyond() -> None:
     grid = Grid(x, y, values)
     assert [[grid.at(a, b) for b in y] for a in x] == pytest.approx(values)
     assert grid.at(4.5, 3.5) == pytest.approx(values[1:, 1:3].mean())
+
+
+@given(st.floats(1, 50), st.floats(1.01, 1e4), st.floats(1.05, 4), st.booleans())
+def test_points_of_a_grid_reach_its_ends_in_steps(
+    first: float, share: float, step: float, whole: bool
+) -> None:
+    first = float(np.ceil(first)) if whole else first
+    last = float(np.ceil(first * share)) if whole else first * share
+    points = _axis(first, last, step, whole=whole)
+    assert points[[0, -1]] == pytest.approx([first, last])
+    assert np.all(points[1:] <= (step * points[:-1] + whole) * (1 + 1e-9))
+    assert not whole or np.all(points == np.rint(points))
+    assert np.all(np.diff(points) > 0)

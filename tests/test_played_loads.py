@@ -1,6 +1,7 @@
 """Loads that are played through: the figures of their requests, beside the steady state."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -243,6 +244,8 @@ def test_a_schedule_is_played_by_the_requests_that_are_decoded() -> None:
     assert server.answers(drafts) == pytest.approx(np.max(server.stable_rate[[0, 1, 3]]))
     assert server.runs(drafts)
     assert not server.runs({1: 4})
+    tight = replace(server, capacity=np.array([9.0, 9.0, 9.0, 2.0]))  # room is for the longest
+    assert tight.play(requests, drafts).figures()["mean_running"] <= 2
 
 
 def test_a_drafter_that_shares_no_pass_is_played_so() -> None:

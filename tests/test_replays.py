@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from specroof import HardwareProfile, load_hardware, predict
-from specroof.hardware import Band, EngineProfile
+from specroof.hardware import Band, CapturedGraphs, EngineProfile
 from specroof.outcomes.outcomes import Outcomes
 
 PASSES: Final = 0.2
@@ -140,10 +140,35 @@ def test_an_engine_that_knows_errors_of_speedups_alone_has_bands_of_these() -> N
     bare = chip()
     engine = replace(bare.engines["vllm"], served_bands={})
     told = replace(bare, engines={"vllm": engine})
-    load = LONG | {"concurrency": 8}
+    load: Any = LONG | {"concurrency": 8}
     one = predict("Qwen/Qwen3-8B", told, drafters=SPEC, **load).outcomes[0]
     assert 0 < max(sides(one, "speedup", best(one))) < ROUNDS / 2  # replays, not the engine's band
     assert set(one.figure_ends.values()) == {None}
     none = replace(bare, engines={"vllm": replace(engine, bands={})})
     without = predict("Qwen/Qwen3-8B", none, drafters=SPEC, **load).outcomes[0]
     assert without.speedup_ends is None
+
+
+def test_launches_that_nobody_timed_may_take_no_time() -> None:
+    b200, told = load_hardware("b200"), chip(passes=NONE, rounds=NONE).engines["vllm"]
+
+    def launching(kernel_s: float) -> Outcomes:
+        graphs = CapturedGraphs(sizes=(1,), counts="sequences", eager_kernel_s=kernel_s)
+        engine = replace(told, name="sglang", graphs=graphs)
+        chips = replace(b200, engines={"sglang": engine}, default_engine="sglang")
+        asked: Any = {
+            "drafters": SPEC,
+            "tensor_parallel": 4,
+            "concurrency": 4,
+            "server": "capture=1",
+            **SHORT,
+        }
+        return predict("deepseek-ai/DeepSeek-V4-Flash", chips, **asked).outcomes[0]
+
+    one, free = launching(3e-7), launching(0.0)
+    for drafts in (0, best(one)):
+        most, middle = (float(each.tokens_per_s[0, 0, drafts]) for each in (free, one))
+        assert most > middle
+        assert sides(one, "tokens_per_s", drafts) == pytest.approx(
+            (0, math.log(most / middle)), rel=0.01, abs=1e-6
+        )

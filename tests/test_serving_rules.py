@@ -109,6 +109,15 @@ def test_vllm_runs_so_many_requests(row: dict[str, Any]) -> None:
     assert vllm_sizes.batch_defaults(less) == (row["running"], row["tokens"])
 
 
+@pytest.mark.parametrize(("gib", "running"), [(159.9, 1024), (160, 1024), (70, 1024), (69.9, 256)])
+def test_thresholds_of_vllm_are_those_of_its_source(gib: float, running: int) -> None:
+    # `get_batch_defaults`: 160 GiB and more read 16384 tokens a pass, 70 and more 8192.
+    h100 = load_hardware("h100")
+    chip = replace(h100, peak=replace(h100.peak, memory_bytes=gib * 2**30))
+    tokens = 16384 if gib >= 160 else 8192 if gib >= 70 else 2048
+    assert vllm_sizes.batch_defaults(chip) == (running, tokens)
+
+
 @pytest.mark.golden
 @pytest.mark.parametrize("row", RULES["vllm_graphs"])
 def test_vllm_captures_these_passes(row: dict[str, Any]) -> None:

@@ -101,21 +101,30 @@ def test_the_largest_batch_within_a_time_per_token() -> None:
         case.at(load=replace(BATCH, batch_size=[*range(1, 101)])), drafter, max_draft_len=3
     )
     fastest_s = every.tpot_s[0].min(axis=-1)
-    found = solve(case, drafter, "batch", Wish(max_draft_len=3, tpot_s=fastest_s[39], most=100))
+    found = solve(
+        case, drafter, "batch", Wish(max_draft_len=3, tpot_s=(1 - 1e-13) * fastest_s[39], most=100)
+    )
     fast = 1 + np.flatnonzero(fastest_s <= fastest_s[39])
     assert fast.tolist() == [n for first, last in found.runs for n in range(first, last + 1)]
 
 
 @pytest.mark.parametrize(
     ("parameter", "most", "speedup"),
-    [("batch", 150, 1.2), ("batch", 150, 9.0), ("batch", 40, 1.0), ("context", 300, 1.0)],
+    [
+        ("batch", 150, 1.2),
+        ("batch", 94, 1.2),
+        ("batch", 150, 9.0),
+        ("batch", 40, 1.0),
+        ("context", 300, 1.0),
+    ],
 )
 def test_runs_over_an_axis_are_those_of_trying_each_number(
     parameter: str, most: int, speedup: float
 ) -> None:
     # 80 GB hold some 100 requests of 4096 tokens: 16 GB of weights, 0.6 GB each.
     case, drafter = case_of(BATCH), load_drafter("eagle3,accept=0.7")
-    load = replace(BATCH, **{AXES[parameter]: [*range(1, most + 2)]})
+    numbers: Any = {AXES[parameter]: [*range(1, most + 2)]}
+    load = replace(BATCH, **numbers)
     curve = outcomes(case.at(load=load), drafter, max_draft_len=3).curve
     *gains, beyond = drafting_gain(curve, None)[0].ravel().tolist()
     wish = Wish(max_draft_len=3, speedup=speedup, most=most)
@@ -183,7 +192,8 @@ def test_the_largest_rate_meets_its_targets_and_no_higher_one_does() -> None:
     assert not any(meets(1.03 * found[0], drafts) for drafts in range(3))
     assert largest_rate(server, load, [0, 1, 2], (1e-6, 1.0)) is None
     answered = largest_rate(server, load, [0], (np.inf, np.inf))
-    assert answered == (pytest.approx(server.answers(0)), 0)
+    assert answered is not None
+    assert answered[0] == pytest.approx(server.answers(0))
 
 
 def test_a_slowed_drafter_takes_the_factor() -> None:
