@@ -1,4 +1,4 @@
-"""Refusals, each a `SpecroofError` of one line, and notes in two lengths."""
+"""Refusals, each a `SpecroofError` of one line; notes in two lengths, and those that are urgent."""
 
 import re
 import reprlib
@@ -33,6 +33,12 @@ class Note(str):
     def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]  # str has one argument
         """Support pickling."""
         return str(self), self.short
+
+
+class Urgent(str):
+    """A note that changes the decision: people read it without asking for notes."""
+
+    __slots__ = ()
 
 
 def printable(text: str) -> str:

@@ -289,6 +289,37 @@ def cell_of(one: Quantity, value: Any) -> str:
     return "-" if _known(value) is None else one.spelt(value)
 
 
+#: What stands in the place of a band that says too little.
+NOT_USEFUL: Final = "not usefully predicted here"
+#: The largest ratio of the ends of a band that is printed.
+_WIDEST_BAND: Final = 3.0
+
+
+def is_useful(low: float | None, high: float | None) -> bool:
+    """Tell whether a band is narrow enough to plan with; True where there is none.
+
+    Examples
+    --------
+    >>> is_useful(1.0, 2.9), is_useful(1.0, 3.1), is_useful(None, None)
+    (True, False, True)
+    """
+    return low is None or high is None or high <= _WIDEST_BAND * low
+
+
+def band_cell(one: Quantity, low: float | None, high: float | None) -> str:
+    """Return a band as people read it.
+
+    Examples
+    --------
+    >>> band_cell(SPEEDUP, 1.2, 1.9), band_cell(SPEEDUP, 0.5, 1.9), band_cell(SPEEDUP, None, None)
+    ('1.20-1.90x', 'not usefully predicted here', '-')
+    """
+    if not is_useful(low, high):
+        return NOT_USEFUL
+    least, most = cell_of(one, low), cell_of(one, high)
+    return most if least == most else f"{least.removesuffix('x')}-{most}"
+
+
 def in_cells(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return records with one value in each cell: lists and mappings as people read them.
 
@@ -365,9 +396,7 @@ CONCURRENCY: Final = quantity(
 RATE: Final = quantity(
     "rate", "req/s in", "Requests that arrive in a second.", unit="requests/s", spelt=_three
 )
-REQUESTS: Final = quantity(
-    "requests", "requests", "Requests that are played through.", is_count=True
-)
+REQUESTS: Final = quantity("requests", "requests", "Requests that are simulated.", is_count=True)
 DEVICES: Final = quantity("devices", "devices", "Devices that serve.", is_count=True)
 DRAFT_LEN: Final = quantity(
     "draft_len", "γ", "Drafts per round; 0 is off.", unit="tokens", is_count=True
@@ -739,7 +768,7 @@ MEMORY_BYTES: Final = _bytes("memory_bytes", "memory of a device", "Memory of a 
 MEMORY: Final = {
     name: _bytes(name, title, about)
     for name, title, about in (
-        ("reserved_bytes", "kept away: activations, graphs, the rest", "Kept from all else."),
+        ("reserved_bytes", "reserved: activations, graphs, the rest", "Kept from all else."),
         ("weight_bytes", "weights", "Bytes of the model's weights."),
         ("vision_weight_bytes", "weights of the vision tower", "Bytes of the vision tower."),
         ("draft_weight_bytes", "weights of the drafter", "Bytes of what drafts."),

@@ -22,6 +22,7 @@ from specroof.questions.answer import rows_table
 from specroof.questions.hardware import list_hardware, show_hardware
 from specroof.questions.models import diff_models, show_model
 from specroof.questions.simulate import sampling_is_exact, times_of_batches
+from specroof.report.layout import on_screen, show_notes
 
 pytestmark = pytest.mark.slow
 
@@ -80,6 +81,19 @@ ANSWERS: dict[str, tuple[Callable[[], Any], int]] = {
     ),
     "explore": (lambda: specroof.explore(MODEL, [CHIP, "b200"]), 2),
 }
+#: What the second line says, where an answer is of a load: one word for one thing.
+FOUND = {
+    "predict": "decision: on; eagle3",
+    "explain": "the pass takes ",
+    "capacity": "requests at once: ",
+    "advise": "decision: on at 1 to 4 in flight; eagle3",
+    "breakeven": "least acceptance rate for a speedup of 1 at the best draft length: ",
+    "frontier": "cheapest: ",
+    "worth": "decision: on at 2 to 4 tokens/round; eagle3",
+    "adaptive": "best policy: ",
+    "rollout": "decision: on; eagle3",
+    "times_of_batches": "mean time per token: ",
+}
 #: A page is its own chart.
 WITHOUT_CHART = {"explore", "times_of_batches"}
 
@@ -100,6 +114,28 @@ def test_every_answer_is_a_table_a_line_and_a_chart(name: str) -> None:
     json.dumps(answer.to_dict(), allow_nan=False)
     if name not in WITHOUT_CHART:
         assert isinstance(answer.plot(), Figure)
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("width", [None, 110])
+def test_an_answer_fits_a_screen_and_begins_with_what_was_asked(
+    name: str, width: int | None
+) -> None:
+    answer = ANSWERS[name][0]()
+    with on_screen(width):
+        short = answer.text().splitlines()
+        show_notes()
+        long = answer.text().splitlines()
+    assert len(short) <= 25
+    assert sum(line.startswith("note: ") for line in long) == len(answer.notes) + len(
+        answer.warnings
+    ) or name in {"predict", "explore", "sweep"}  # with prices, without any, and the first alone
+    assert short[0] == long[0]
+    if name in FOUND:
+        assert short[0].startswith(f"{MODEL.partition('/')[2]} on ")
+        assert short[1].startswith(FOUND[name])
+        assert any(line.startswith("how sure: ") for line in short) == (name != "capacity")
+        assert short[-1].startswith("more: ")
 
 
 def same_in_every_form(answer: Any) -> None:

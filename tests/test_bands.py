@@ -79,7 +79,7 @@ def test_the_ideal_engine_has_no_band_and_a_strange_drafter_that_of_all() -> Non
         assert end is None
     made = curve(drafter=load_drafter("autoregressive,cost=0.1"))
     assert made.band == CHIP.engine("sglang").bands["other"]
-    assert "autoregressive (errors of all drafters)" in " ".join(made.notes)
+    assert "measured speedups of any drafter" in " ".join(made.notes)
 
 
 def test_the_acceptance_adds_to_the_band_as_squares_do() -> None:

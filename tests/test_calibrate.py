@@ -603,8 +603,8 @@ def test_what_plain_points_leave_open_and_what_points_say_little_of_is_said(
     assert marked
     assert [warning.partition(":")[0] for warning in found.warnings] == marked
     assert found.to_dict()["warnings"] == list(found.warnings)
-    told = run("calibrate -H b200 --model Qwen/Qwen3-8B --engine sglang", plain)
-    assert f"warning: {marked[0]}: the points cannot tell it" in told
+    told = run("calibrate -H b200 --model Qwen/Qwen3-8B --engine sglang --notes", plain)
+    assert f"note: {marked[0]}: the points cannot tell it" in told
     assert "not the speedup" in told
     drafted = bench_file(tmp_path, header + "\n".join(row.format(3, "2.5") for row in rows))
     both = specroof.calibrate(drafted, "Qwen/Qwen3-8B", "b200", drafter="eagle3", **asked)

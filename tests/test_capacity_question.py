@@ -107,7 +107,7 @@ def test_a_drafter_must_fit_the_model() -> None:
 
 
 def test_the_shell_prints_the_budget() -> None:
-    code, text, _ = shell("capacity Qwen/Qwen3.5-9B -H l40s --engine sglang --drafter mtp")
+    code, text, _ = shell("capacity Qwen/Qwen3.5-9B -H l40s --engine sglang --drafter mtp --notes")
     assert code == 0
     for line in (
         "Qwen3.5-9B on 1 x NVIDIA L40S, context 4096, rules of sglang 0.5.23",
@@ -200,4 +200,4 @@ def test_the_shell_writes_the_budget_as_csv_and_as_a_chart(tmp_path: Path) -> No
     assert int(eagle3["largest_batch"]) <= int(plain["largest_batch"])
     assert picture.read_bytes()[1:4] == b"PNG"
     code, text, _ = shell(words)
-    assert text.splitlines()[2].split() == ["plain", "eagle3", "γ=3", "ngram", "γ=3"]
+    assert text.splitlines()[3].split() == ["plain", "eagle3", "γ=3", "ngram", "γ=3"]

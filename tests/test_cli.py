@@ -80,7 +80,7 @@ def test_a_depth_that_was_not_measured_is_null_and_never_the_best() -> None:
 
 def test_the_table_says_best_near_best_and_where_it_does_not_pay() -> None:
     lines = run(
-        "predict deepseek-ai/DeepSeek-V4-Pro -H b200 --tp 8 --batch 4",
+        "predict deepseek-ai/DeepSeek-V4-Pro -H b200 --tp 8 --batch 4 --notes",
         "--drafter autoregressive,accept=0.5,cost=0.30 --drafter", BLOCK,
     ).splitlines()  # fmt: skip
     assert lines[0].startswith("DeepSeek-V4-Pro on 8 x NVIDIA B200")
@@ -89,8 +89,8 @@ def test_the_table_says_best_near_best_and_where_it_does_not_pay() -> None:
     assert (slow.split()[2:4], slow.split()[5]) == (["0", "1.00x"], "off")
     assert int(quick.split()[2]) > 0
     assert quick.split()[5] == "on"
-    surveyed = next(i for i, line in enumerate(lines) if line.startswith("does not pay"))
-    low, _, high = lines[surveyed + 1].split()[0].rstrip(";").partition("-")
+    (lost,) = [line for line in lines if "cost=0.30: all but " in line]
+    low, _, high = lost.partition("all but ")[2].partition(";")[0].partition("-")
     assert int(low) <= 4 <= int(high)  # the point above is one of them
 
 

@@ -37,7 +37,7 @@ def test_a_config_of_unknown_type_is_refused_without_a_family(unknown: Path) -> 
 
 def test_every_output_of_predict_says_which_family_stood_in(unknown: Path, tmp_path: Path) -> None:
     words = ["predict", unknown, "-H b200 --drafter ideal --family llama"]
-    table = run(*words, "--csv", tmp_path / "points.csv")
+    table = run(*words, "--notes --csv", tmp_path / "points.csv")
     assert f"{unknown} (as llama) on 1 x NVIDIA B200" in table
     assert f"note: {NOTE}" in table
     result = answered(*words)
@@ -49,14 +49,15 @@ def test_every_output_of_predict_says_which_family_stood_in(unknown: Path, tmp_p
 
 def test_explain_and_show_and_diff_say_which_family_stood_in(unknown: Path) -> None:
     explain = ["explain -H b200 --family llama", unknown]
-    assert f"note: {NOTE}" in run(*explain)
+    assert f"note: {NOTE}" in run(*explain, "--notes")
     result = answered(*explain)
     assert (result["case"]["model"], result["notes"][0]) == (f"{unknown} (as llama)", NOTE)
     show = ["models show --family llama", unknown]
-    assert f"note: {NOTE}" in run(*show)
+    assert f"note: {NOTE}" in run(*show, "--notes")
     found = answered(*show)
     assert (found["rows"][0]["family"], found["notes"]) == ("llama", [NOTE])
-    assert f"note on a: {NOTE}" in run("models diff", unknown, "Qwen/Qwen3-8B --family llama")
+    diff = run("models diff", unknown, "Qwen/Qwen3-8B --family llama --notes")
+    assert f"note: on a: {NOTE}" in diff
 
 
 def test_the_family_that_the_config_has_is_no_news(tmp_path: Path) -> None:
@@ -96,7 +97,7 @@ def test_formats_of_the_user_change_bytes_and_are_said() -> None:
     assert re.match("KV cache .*fp8 .*bf16$", cache)
     predict = f"predict {words} {formats} --drafter ideal"
     assert answered(predict)["notes"][: len(notes)] == notes
-    table = run(predict)
+    table = run(predict, "--notes")
     assert all(f"note: {note}" in table for note in notes)
 
 

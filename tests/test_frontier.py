@@ -15,6 +15,7 @@ import specroof
 from specroof import OptionError, frontier
 from specroof.cli import app
 from specroof.questions.frontier import FrontierPoint, frontier_text
+from specroof.report.layout import on_screen, show_notes
 from specroof.speedup import curve as axes
 
 MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "h100", "eagle3,accept=0.7"
@@ -69,7 +70,7 @@ def test_a_batch_without_room_is_on_no_frontier() -> None:
     assert [one.points for one in nothing.series] == [(), ()]
     assert nothing.cheapest is None
     assert "no batch has room" in frontier_text(nothing)
-    assert "no point" in frontier_text(nothing)
+    assert "cheapest: none" in frontier_text(nothing)
     assert nothing.plot().axes[0].get_xlabel() == "Tokens/s of each user"
 
 
@@ -109,7 +110,7 @@ def test_the_cheapest_point_is_fast_enough_and_none_that_is_costs_less() -> None
     assert slow.series[0].cheapest == slow.series[0].points[0]
     never = frontier(MODEL, CHIP, **ASKED, tpot_s=1e-5)
     assert never.cheapest is None
-    assert "no point within 0.01 ms per token" in frontier_text(never)
+    assert "cheapest within 0.01 ms per token: none" in frontier_text(never)
 
 
 def test_devices_that_do_not_divide_the_heads_are_left_out() -> None:
@@ -341,7 +342,9 @@ def test_chips_are_compared_as_each_alone(tmp_path: Path) -> None:
 
 def test_chips_stand_in_one_table_with_price_band_and_reach() -> None:
     answer = frontier(MODEL, [*CHIPS, "rtx-4090"], drafters=SPEC, batch_size=[1, 8], tpot_s=0.05)
-    text = str(answer)
+    with on_screen(None):
+        show_notes()
+        text = str(answer)
     (start,) = (n for n, line in enumerate(text.splitlines()) if line.startswith("chip "))
     rows = text.splitlines()[start + 1 : start + 5]
     for chip, row in zip(answer.chips, rows, strict=True):
@@ -353,7 +356,7 @@ def test_chips_stand_in_one_table_with_price_band_and_reach() -> None:
         assert point.tokens_per_s_per_device_low < point.tokens_per_s_per_device
         assert point.tokens_per_s_per_device < point.tokens_per_s_per_device_high
         assert point.drafter.partition(",")[0] in row
-        assert f"reach of {chip.hardware}" in text
+        assert f"evidence on {chip.hardware}" in text
     engines = {chip.engine for chip in answer.chips}
     assert len(engines) > 1
     assert all(f"{chip.engine} on {chip.hardware}" in text for chip in answer.chips)
@@ -375,7 +378,7 @@ def test_a_chip_that_is_not_fast_enough_stands_last() -> None:
     assert answer.chips[1].reach is None
     none = frontier(MODEL, ["h100", "b200"], drafters=SPEC, batch_size=[8], tpot_s=1e-4)
     assert none.cheapest is None
-    assert "no point within" in str(none)
+    assert "per token: none" in str(none)
 
 
 def test_each_chip_may_have_a_price_of_its_own() -> None:

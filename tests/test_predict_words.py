@@ -198,7 +198,7 @@ def test_points_have_their_price_in_csv_and_frames() -> None:
 )
 def test_tables_show_what_is_known_of_price_and_energy(chip: str, titles: list[str]) -> None:
     words = BASE.replace("h100", chip) + " --no-capacity --batch 1,16"
-    printed = run(words)
+    printed = run(f"{words} --notes")
     shown = [title for title in ("$/Mtok", "MJ/Mtok") if f" {title} " in printed]
     assert shown == titles
     assert ("note: price: " in printed, "note: energy: " in printed) == (

@@ -33,6 +33,24 @@ VALIDATING = "docs/pages/engines.md"
 QUESTIONS = "docs/pages/questions.md"
 
 
+#: Sentences that stopped readers, as patterns: none comes back into what commands print.
+STOPPERS = (
+    *(r"\b(ON|OFF|UNCLEAR) (from|at|UP TO) ", r"How sure: the band", "drafts are made there"),
+    *("as more is expected", r"open; drafts", "does not pay at batch", "no room from"),
+    *("reach of engine", "errors of all drafters", "have the band of the speedup besides"),
+    *("within a factor of", r"of \d+ loads\b", "kept away", "new per sequence", "in the place of"),
+    *("requests are played through", "at other depths the typical", "and no longer one is chosen"),
+    *("slowest that users may have", "counters began anew", "never comes to the", "asks what more"),
+    *("the server is not told", "a chip that nobody knows", "drafted measurement"),
+)
+
+
+@pytest.mark.parametrize("page", [name for name in SHOWING if name != VALIDATING])
+def test_no_command_prints_a_sentence_that_stopped_readers(page: str) -> None:
+    printed = " ".join(" ".join(output.split()) for _, output in sessions(TEXTS[page]))
+    assert [words for words in STOPPERS if re.search(words, printed)] == []
+
+
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("page", [name for name in SHOWING if name != VALIDATING])

@@ -414,7 +414,7 @@ def test_weights_that_nobody_named_are_left_to_fill_in(framework: str) -> None:
     found = launch(planned("eagle3", draft_model=None), framework)
     assert YOUR_DRAFT_MODEL in found.text + "".join(found.files.values())
     assert found.notes[0] == (
-        f"put the drafter's weights in the place of {YOUR_DRAFT_MODEL} (--draft-model)"
+        f"replace {YOUR_DRAFT_MODEL} by the drafter's weights (--draft-model)"
     )
 
 

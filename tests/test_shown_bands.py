@@ -72,7 +72,7 @@ def test_json_has_the_ends_of_every_figure(tmp_path: Path) -> None:
         assert low.shape == at.shape == high.shape == (1, 1, 3), name
         assert np.all((low < at) & (at < high)), name
         assert math.log(high[0, 0, 0] / at[0, 0, 0]) == pytest.approx(0.4), name
-    assert "80% bands without drafts" in shell(f"predict {words} --max-draft-len 2")
+    assert "80% bands without drafts" in shell(f"predict {words} --max-draft-len 2 --notes")
     answer = told(f"advise {words} --concurrency 1,8")
     assert answer["choice"]["reach"]["batch"]["asked"] == [1, 8]
     for row in answer["rows"]:
@@ -95,12 +95,12 @@ def test_an_engine_without_served_loads_says_so_and_the_ideal_one_has_no_server(
     # One of the batch sizes lies where no load was measured.
     some = {"tpot_s": {"to-4": NARROW}}
     assert "no band" in bands_line(some, [1, 8], requests=False)
-    assert "30 loads" in bands_line(some, [1, 4], requests=False)
-    # Loads that are played through have a TTFT of their own; a factor says more than -89% to +802%.
+    assert "30 measured loads" in bands_line(some, [1, 4], requests=False)
+    # Loads that are played through have a TTFT of their own; a band of -89% to +802% says nothing.
     wide = Band(width=2.2, mean_error=5, points=40)
     both = {"ttft_s": {"any": NARROW}, "played_ttft_s": {"any": wide}}
-    assert "factor of 9 of 40 loads" in bands_line(both, played=True)
-    assert "-18% to +22% of 30 loads" in bands_line(both)
+    assert "not usefully predicted here, from 40 measured loads" in bands_line(both, played=True)
+    assert "-18% to +22%, from 30 measured loads" in bands_line(both)
     # Of a steady state prices are named, as of decoding alone.
     assert "prices" in bands_line(both)
     assert "prices" not in bands_line(both, played=True)
@@ -118,5 +118,5 @@ def test_the_flag_that_plays_requests_is_named_where_it_helps() -> None:
         ("--prefill 1x1 --decode 1x1", False),
     ):
         for question in ("predict --engine vllm", "advise --framework vllm"):
-            said = " ".join(shell(f"{question} {words} {more}").split())
+            said = " ".join(shell(f"{question} {words} {more} --notes").split())
             assert ("start together" in said) is named, (question, more)

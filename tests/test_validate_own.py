@@ -394,7 +394,7 @@ def test_a_chip_without_the_engine_says_so(tmp_path: Path, monkeypatch: pytest.M
     Path("bare.yaml").write_text(text, encoding="utf-8")
     words = ("validate", results("v.jsonl", VLLM), "-H", "bare.yaml", "--model", "Qwen/Qwen3-8B")
     note = "NVIDIA B200 SXM has no engine vllm: engine sglang predicts instead"
-    assert run(*words).stdout.splitlines()[-1] == f"note: {note}"
+    assert run(*words, "--notes").stdout.splitlines()[-1] == f"note: {note}"
     assert json.loads(run(*words, "--json").stdout.splitlines()[-1])["notes"][-1] == note
 
 
@@ -437,12 +437,13 @@ def test_formats_are_options_of_both_commands(
     assert "quantization is 'fp8'" in run(command, bench, *WORDS).stderr
     half = run(command, bench, *WORDS, "--weights", "fp8")
     assert (half.exit_code, "kv_cache_dtype is 'fp8_e4m3'" in half.stderr) == (2, True)
-    told = run(command, bench, *WORDS, "--weights", "fp8", "--kv-cache", "fp8", "--drafter", "mtp")
+    formats = ("--weights", "fp8", "--kv-cache", "fp8")
+    told = run(command, bench, *WORDS, *formats, "--drafter", "mtp", "--notes")
     assert told.exit_code == 0, told.output
     notes = [line for line in told.stdout.splitlines() if line.startswith("note: ")]
-    assert notes[0] == "note: drafter 'mtp' changes nothing: no result has drafts"
-    assert notes[1].startswith("note: weights priced as fp8")
-    assert notes[2] == "note: KV cache priced as fp8 instead of bf16"
+    first = notes.index("note: drafter 'mtp' changes nothing: no result has drafts")
+    assert notes[first + 1].startswith("note: weights priced as fp8")
+    assert notes[first + 2] == "note: KV cache priced as fp8 instead of bf16"
     wrong = run(command, bench, *WORDS, "--weights", "fp9")
     assert "--weights is 'fp9'; allowed: bf16" in wrong.stderr
 

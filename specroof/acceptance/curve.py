@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from specroof.arrays import real_array, real_number
-from specroof.errors import refuse, reject
+from specroof.errors import Urgent, refuse, reject
 
 # --- What the constructors of acceptance curves check, and how they refuse -----------------------
 
@@ -252,7 +252,8 @@ def acceptance_notes(acceptance: object, model: str) -> list[str]:
     names = re.split(r"[/\\]|--", model.casefold().removesuffix(".json"))
     if measured_on.casefold() in names:
         return caveats
-    return [*caveats, f"acceptance was measured on {measured_on}, and the target is {model}"]
+    said = f"acceptance was measured on {measured_on}, and the target is {model}"
+    return [*caveats, Urgent(said)]
 
 
 # --- Curves from one rate, rates, lengths, a histogram, a spread ----------------------------------

@@ -163,7 +163,7 @@ def acceptance_from_length(
     if law == "typical":
         curve = falling_odds_acceptance(rate, power)
         like = f"the typical shape of {family}" if family else "the typical shape"
-        description = f"{measured}, at other depths {like}: {curve.description}"
+        description = f"{measured}, other depths extrapolated by {like}: {curve.description}"
     else:
         curve = constant_acceptance(rate)
         description = f"constant acceptance {rate:.4g} per draft token, inferred from {measured}"

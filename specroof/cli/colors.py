@@ -19,10 +19,7 @@ class Answers(RegexHighlighter):
         r"(?<=  )(?P<loses>off)(?=  |$|\n)",
         r"(?<=  )(?P<unclear>unclear)(?=  |$|\n)",
         r"(?m)^decision: (?:(?P<pays>on)|(?P<loses>off)|(?P<unclear>unclear))\b",
-        r"(?m)^(?P<pays>ON(?: UP TO)?) ",
-        r"(?m)^(?P<loses>OFF) ",
-        r"(?m)^(?P<unclear>UNCLEAR) ",
-        r"(?m)^(?P<note>note: .*(?:\n  .*)*)",
+        r"(?m)^(?P<note>(?:note|more): .*(?:\n  .*)*)",
     ]
 
 

@@ -39,7 +39,7 @@ from specroof.questions.parameters import (
 )
 from specroof.questions.request import Command, Output
 from specroof.questions.work import Budget, limited
-from specroof.report.layout import joined_csv, name_sources, rows_csv
+from specroof.report.layout import joined_csv, name_sources, rows_csv, show_notes
 from specroof.units import GIBIBYTE
 
 #: What was given of the parameters of a question.
@@ -58,10 +58,11 @@ AsGrid = Annotated[
     bool,
     typer.Option("--grid", help="Print JSON that holds every draft length of every load, too."),
 ]
-#: A flag that changes reports; no command sees it.
-_SOURCES: Final = Annotated[
-    bool, typer.Option("--sources", help="Name the source of every figure, in full.")
-]
+#: Flags that change reports, what they say and what they do; no command sees them.
+_REPORTS: Final[dict[str, tuple[str, Callable[[], None]]]] = {
+    "notes": ("Print the notes, and the tables behind the answer.", show_notes),
+    "sources": ("Print the notes with every source in full.", name_sources),
+}
 #: The panels of the fields of `specroof.Options`, and those that stand in the second.
 _OPTIONS_PANEL: Final = "Formats and formulas"
 _TEXTBOOK_PANEL: Final = "Textbook choices"
@@ -110,7 +111,7 @@ def command(row: Command) -> Callable[..., None]:
     example = row.example and f"Example: {row.example}"
     answer.__doc__ = "\n\n".join(filter(None, [first, row.about, example]))
     changed = {"hardware": like(Chips)} if row.each_chip else {}
-    return flags(row.question, row.options, **changed)(answer)
+    return flags(row.question, row.options, prints=row.prints, **changed)(answer)
 
 
 def _give_answers(  # noqa: PLR0913 - what a command takes
@@ -269,13 +270,17 @@ def _charts(
 
 
 def flags(
-    question: Callable[..., Any], options: Sequence[str] = (), **changed: Parameter
+    question: Callable[..., Any],
+    options: Sequence[str] = (),
+    *,
+    prints: bool = True,
+    **changed: Parameter,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the flags of a question; what was given of them becomes its argument `given`.
 
     What was not given is left to the question, and fields of `specroof.Options` are in `options`.
     A refusal that begins with a parameter of the question names the flag instead. A command that
-    has a setup, and so sources, takes ``--sources``.
+    prints takes ``--notes``, one that has a setup, and so sources, ``--sources``.
 
     Parameters
     ----------
@@ -283,12 +288,15 @@ def flags(
         Whose parameters they are, with types and defaults.
     options
         Fields of `specroof.Options` that are flags.
+    prints
+        Whether it prints an answer.
     changed
         Parameters that the shell asks for in another way.
     """
     rows = {name: row for name, row in parameters_of(question).items() if row.in_shell} | changed
     known = {**OPTION_FIELDS, **signature(question).parameters}
     has_sources = any(row.panel == PLACEMENT for row in rows.values())
+    reports = [*["notes"] * prints, *["sources"] * has_sources]
     # The formats stand below the panels of the question.
     panels = {name: _TEXTBOOK_PANEL if name in _TEXTBOOK else _OPTIONS_PANEL for name in options}
     rows |= {name: replace(OPTIONS[name], panel=panel) for name, panel in panels.items()}
@@ -308,8 +316,9 @@ def flags(
         for signed in signature(command).parameters.values():
             is_given = signed.name == "given"
             parameters += shown if is_given else [signed.replace(annotation=hints[signed.name])]
-        if has_sources:
-            parameters.append(_signed("sources", _SOURCES, default=False))
+        for name in reports:
+            spelt = typer.Option(f"--{name}", help=_REPORTS[name][0])
+            parameters.append(_signed(name, Annotated[bool, spelt], default=False))
         textbook = [name for name, panel in panels.items() if panel == _TEXTBOOK_PANEL]
         if textbook:
             words = ", ".join(rows[name].word(name) for name in textbook)
@@ -318,8 +327,8 @@ def flags(
             )
 
         def called(**values: Any) -> None:
-            if values.pop("sources", False):
-                name_sources()
+            for name in [name for name in reports if values.pop(name)]:
+                _REPORTS[name][1]()
             for name in _INSTEAD:
                 values.pop(name, None)
             given = {name: values.pop(name) for name in rows}

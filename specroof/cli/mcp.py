@@ -52,9 +52,10 @@ INSTRUCTIONS: Final = (
     "specroof predicts what speculative decoding gains. Ask `advise` whether to turn it on and "
     "with which flags, `predict` for speedups by batch and draft length, `breakeven` for the "
     "acceptance or batch at which it pays, `capacity` for memory, `frontier` for price and speed. "
-    "Quote the 80% band (speedup_low to speedup_high) beside each figure, and the notes on reach, "
-    "which say how near the evidence is. A verdict of `unclear` is no gain. Lengths are tokens, "
-    "times seconds unless a name ends in _ms."
+    "Quote the 80% band (speedup_low to speedup_high) beside each figure, and the line that begins "
+    "with `how sure`, which says how near measurements are. A decision of `unclear` is no gain. "
+    "The text of an answer is short; its JSON has the notes. Lengths are tokens, times seconds "
+    "unless a name ends in _ms."
 )
 
 

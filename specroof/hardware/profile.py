@@ -185,12 +185,14 @@ class GenericEngines:
         """Return where the figures of one of them come from, in a sentence."""
         if engine.reach is not None and engine.rules in LOCAL_FRAMEWORKS:
             measured = ", ".join(engine.reach.chips)
-            return f"engine {engine.name} of {chip}: what rows and rounds cost as on {measured}"
+            return (
+                f"engine {engine.name} of {chip}: cost of rows and rounds as measured on {measured}"
+            )
         whose = "other chips" if self.family is None else self.family
         return (
-            f"engine {engine.name} of {chip}: no engine was fitted to this chip; "
-            f"kernel efficiency as measured on {whose}, overheads as fitted to other chips, "
-            f"memory rules of {engine.framework or 'vllm'}"
+            f"engine {engine.name} of {chip}: nobody measured an engine on this chip; kernels are "
+            f"those of {whose}, overheads those of other chips, memory rules those of "
+            f"{engine.framework or 'vllm'}"
         )
 
 

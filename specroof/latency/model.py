@@ -26,7 +26,7 @@ from specroof.cost import (
     stored_as,
 )
 from specroof.cost.forward import joined_costs
-from specroof.errors import Note
+from specroof.errors import Note, Urgent
 from specroof.hardware import GENERIC, LOCAL_FRAMEWORKS, CapturedGraphs, Placement, RowKernel
 from specroof.latency.attention_reading import attention_reading
 from specroof.latency.pass_seconds import (
@@ -507,9 +507,9 @@ _KERNELS: Final = {
 #: 2.4 a layer. SGLang 0.5.9 took 2.3 ms a layer for prompts of DeepSeek-R1: see ``PREFILL_LAUNCH``
 #: of ``benchmarks/fitting``.
 _UNTIMED_LAUNCHES: Final = (
-    "no captured graph holds some of these passes, and nobody timed their launches under {}: they "
-    "are priced as those of DeepSeek-V4-Flash in vLLM (104 ms a pass, 21 in a graph), and bands "
-    "reach down to passes whose launches take no time"
+    "some passes are larger than any captured graph, and nobody timed their launches under {}: "
+    "priced as those of DeepSeek-V4-Flash in vLLM (104 ms a pass, 21 in a graph), with a band that "
+    "includes launches that take no time"
 )
 #: Kernels of a layer beside its operations: two norms of eight, two sums, an activation of two.
 _LAYER_KERNELS: Final = 20
@@ -993,15 +993,15 @@ def engine_notes(setup: Setup) -> Iterator[str]:
     engine, generic = setup.engine, setup.hardware.generic
     if setup.hardware.architecture is None and generic is not None and engine.rules != "ideal":
         yield (
-            f"{setup.hardware.name} has no architecture in its hardware file: kernels and bands "
-            "are those of a chip that nobody knows; add vendor, architecture and, on CUDA, "
+            f"{setup.hardware.name} has no architecture in its hardware file: its kernels "
+            "and bands are those of an unknown chip; add vendor, architecture and, on CUDA, "
             "compute_capability"
         )
     if engine.release and engine.reach is not None:
         known = engine.reach.versions
         yield (
             f"engine {engine.name}@{engine.release}: fitted to releases {known[0]} to {known[-1]} "
-            "together; of one release only what is known to differ is told apart"
+            "together; this release differs from the others only where a difference is known"
         )
     stands_in = engine.name == GENERIC or engine.rules in LOCAL_FRAMEWORKS
     if stands_in and generic is not None and engine.name not in setup.hardware.engines:
@@ -1015,14 +1015,14 @@ def engine_notes(setup: Setup) -> Iterator[str]:
     if error is not None and engine.bands:
         # The band of the drafter gives the error of speedups, not the mean over drafters.
         sentence += (
-            f"; on sources that it was fitted without, plain throughput was "
-            f"{error.plain_median:.1%} off at the median"
+            f"; on sources left out of the fit, the median error of plain throughput is "
+            f"{error.plain_median:.1%}"
         )
     elif error is not None:
         sentence += (
-            f"; on sources that it was fitted without, speedups were {error.speedup_mean:.1%} off "
-            f"on average ({error.speedup_median:.1%} at the median) and plain throughput "
-            f"{error.plain_median:.1%} at the median"
+            f"; on sources left out of the fit, the mean error of speedups is "
+            f"{error.speedup_mean:.1%} (median {error.speedup_median:.1%}), the median error of "
+            f"plain throughput {error.plain_median:.1%}"
         )
     kind, _, named = source.partition(": ")
     short = f"engine {engine.name} of {setup.hardware.name}: {kind}"
@@ -1068,7 +1068,7 @@ def setup_notes(model: Architecture, setup: Setup) -> Iterator[str]:
             f"micro-batch"
         )
     if setup.engine.bands and (nodes > 1 or stages > 1):
-        yield "bands are wider than measurements set them: none is of such a placement"
+        yield "bands are wider, since nobody measured such a placement"
     counts = {core.n_experts for _, core in model.counted_cores if isinstance(core, Experts)}
     for n_experts in counts:
         if spare := -n_experts % place.expert_parallel:
@@ -1161,7 +1161,7 @@ def memory_notes(
         whole = storage(model, context, replace(options, n_cpu_moe=0))
         held, own = (sum(part.weight_bytes for part in which) for which in (whole, parts))
         if held - own > host.peak.memory_bytes:
-            yield (
+            yield Urgent(
                 f"{model.name} does not fit the memory of {host.name}: "
                 f"{format_binary_bytes(held - own)} of experts, and it has "
                 f"{format_binary_bytes(host.peak.memory_bytes)}"
@@ -1175,7 +1175,7 @@ def memory_notes(
     batch = 1 + bisect_right(
         range(1, math.ceil(batches.max())), has, key=lambda size: float(needed(size))
     )
-    yield (
+    yield Urgent(
         f"{model.name} does not fit {setup.placement.devices} x {setup.hardware.name} from batch "
         f"size {batch} at context {context:g}: {format_binary_bytes(weights)} of weights and "
         f"{format_binary_bytes(per_sequence)} of cache per sequence on each device, which has "

@@ -28,7 +28,7 @@ from specroof.serving.served import Limits, ServedCurve, served_curve
 from specroof.serving.workload import Load
 
 #: What is said of requests that are not played through.
-STEADY_NOTE: Final = "requests are in their steady state, in closed form: none is played through"
+STEADY_NOTE: Final = "requests are in a steady state, computed in closed form instead of simulated"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,7 +108,7 @@ class Outcomes(ServedCurve):
         if self.played is None:
             return [STEADY_NOTE]
         counts = ", ".join(map(str, dict.fromkeys(self.played.load.requests)))
-        return [f"{counts} requests are played through, whose rounds commit their expected tokens"]
+        return [f"simulated {counts} requests, each round with its expected number of tokens"]
 
     def stable_rates(self, draft_len: int) -> tuple[float, float] | None:
         """Return requests/s answered at most without and with drafts; None of no arrivals."""

@@ -33,7 +33,7 @@ from specroof.policies.adaptive import (
 )
 from specroof.policies.schedule import best_schedule, drafts_at
 from specroof.quantities import cell_of
-from specroof.questions.answer import Charted, case_of, title_of
+from specroof.questions.answer import Charted, case_of, sure_of, title_of
 from specroof.questions.case import in_flight_of, load_of, played_load, refuse_one_token
 from specroof.questions.objects import Values, as_list, drafter_of, options_of, server_of
 from specroof.questions.parameters import (
@@ -58,13 +58,14 @@ from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import Command, DeploymentRequest, question
 from specroof.questions.simulate import chain_acceptance
 from specroof.questions.speculation import speculation_of
-from specroof.report.layout import folded, format_table, page
+from specroof.report.layout import folded, format_table, page, wrapped
 from specroof.serving.launch import LAUNCHERS, Launch, launch
 from specroof.serving.releases import release
 from specroof.serving.served import room_rule, served_curve
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.curve import draft_depth, longest_draft
 from specroof.speedup.round import EnginePasses
+from specroof.units import format_drafts
 
 #: The policies in closed form: one length for all loads, and one for each.
 FIXED: Final = ("fixed", "by load")
@@ -85,12 +86,12 @@ _LATE: Final = (
     "and the confidence policies are upper bounds"
 )
 _RESTS_ON: Final = Note(
-    "what confidence gains rests on a simulated one (--confidence). Measured without costs of its own, "
+    "the gains of confidence are simulated (--confidence). Measured without costs of its own, "
     "EAGLE-3 on vLLM 0.24 and an H100, stopping by confidence gained 2 to 6% at batch 1 and -3 to +1% "
     "at batch 8 (github.com/pramodjella/speculative-decoding-draft-length-audit, docs/CANONICAL.md): "
-    "trust what follows the load first",
-    short="what confidence gains rests on a simulated one; measured, stopping gained 2 to 6% at batch 1 "
-    "and about nothing at batch 8: trust what follows the load first",
+    "trust the schedule by load first",
+    short="the gains of confidence are simulated; measured, stopping gained 2 to 6% at batch 1 and "
+    "about nothing at batch 8: trust the schedule by load first",
 )
 #: A further draft that takes less than this share of the first is made in the same pass.
 _SAME_PASS: Final = 0.1
@@ -198,10 +199,23 @@ class Adaptive(Charted):
 
     def figures(self) -> dict[str, Any]:
         """Return the chart of the gain of each policy."""
+        return {"": self.rows_chart(self.chart, self.rows, found=self.found)}
+
+    @property
+    def found(self) -> str:
+        """The policy that gains most over one length for all loads, in one line."""
         gains = {policy: self.total_gain(policy)[0] for policy in self.policies}
         most, best = gains.pop("oracle"), max(gains, key=lambda policy: gains[policy])
-        found = f"Over all loads {best} gains {gains[best]:+.1%}; the oracle {most:+.1%}"
-        return {"": self.rows_chart(self.chart, self.rows, found=found)}
+        return (
+            f"best policy: {best}, {gains[best]:+.1%} tokens/s over {format_drafts(self.draft_len)} "
+            f"at all loads; the oracle reaches {most:+.1%}"
+        )
+
+    @property
+    def sureness(self) -> str:
+        """How near measurements are, in one sentence."""
+        kind = self.drafter.partition(",")[0]
+        return sure_of(Deployment(self.model, self.setup), [kind], self.rows)
 
     @property
     def policies(self) -> dict[str, list[AdaptiveRow]]:
@@ -522,7 +536,8 @@ _MEANING: Final = {
 def adaptive_text(answer: Adaptive) -> str:
     """Return the gain of each policy at each load, and the meaning of each policy."""
     flags = [] if answer.launch is None else [_flags_text(answer.launch)]
-    return page(answer, *policies_parts(answer), *flags)
+    table, meaning = policies_parts(answer)
+    return page(answer, table, *flags, found=wrapped(answer.found), more=[meaning])
 
 
 def policies_parts(answer: Adaptive) -> tuple[str, str]:
@@ -551,10 +566,10 @@ def policies_parts(answer: Adaptive) -> tuple[str, str]:
         f"K={k} at {load}" for load, k in zip(loads, answer.load_draft_len, strict=True)
     )
     meaning = [
-        f"fixed is K={answer.draft_len}, as a speedup over no drafts; the others are gains over fixed",
-        f"by load is {lengths}",
-        f"dice: ±{max(row.gain_error for row in answer.rows):.1%} at most (one standard error); "
-        f"confidence knows {answer.confidence:.0%} of the variance of acceptance",
+        f"fixed: K={answer.draft_len}, as a speedup over no drafts; the others are gains over fixed",
+        f"by load: {lengths}",
+        f"standard error of the gains: ±{max(row.gain_error for row in answer.rows):.1%} at most; "
+        f"confidence explains {answer.confidence:.0%} of the variance of acceptance",
         *(f"{name}: {_MEANING[name]}" for name in policies),
     ]
     return table, "\n".join(meaning)

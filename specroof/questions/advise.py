@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property, partial
-from itertools import chain, groupby
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -51,7 +51,14 @@ from specroof.questions.advised_loads import (
     schedule_loads,
     shared,
 )
-from specroof.questions.answer import Charted, case_of, rows_table, title_of
+from specroof.questions.answer import (
+    Charted,
+    case_of,
+    decision_line,
+    rows_table,
+    sure_of,
+    title_of,
+)
 from specroof.questions.case import played_load, refuse_one_token
 from specroof.questions.curve_tables import (
     WORKER_ARRAYS,
@@ -113,7 +120,7 @@ from specroof.questions.splits import (
     worker_schedule,
 )
 from specroof.reading.words import whole_numbers
-from specroof.report.layout import ABSENT, figure, folded, note_lines, wrapped
+from specroof.report.layout import ABSENT, figure, folded, page, shows_notes, wrapped
 from specroof.serving.benchmark_commands import FRAMEWORKS, MockPoint, mock_commands
 from specroof.serving.capacity import in_server, served_room
 from specroof.serving.launch import (
@@ -326,7 +333,7 @@ def _load(request: AdviseRequest, clients: Sequence[float], mix: Mix | None) -> 
     is_played, given = request.is_played, (request.input_len, request.output_len)
     cached = 0.0 if request.prefix_hit_rate is None else request.prefix_hit_rate
     if is_played and request.traffic is not None:
-        refuse("traffic", request.traffic, "where no requests are played through")
+        refuse("traffic", request.traffic, "where no requests are simulated")
     if request.trace is not None or request.lengths is not None:
         return played_load(request, Load([1.0], [4096.0]))  # which the file replaces
     if mix is not None:
@@ -489,7 +496,7 @@ def workers_on(
     if request.tensor_parallel is not None:
         refuse("tensor_parallel", request.tensor_parallel, "none beside workers, which say theirs")
     if wanted.load.requests:
-        reject("prefill has workers of its own, and the load is played through", PLAYED_ON_ONE)
+        reject("prefill has workers of its own, and the requests are simulated", PLAYED_ON_ONE)
     alone: tuple[Drafter | None, ...] = (None,)
 
     def fits(setup: Setup, is_prefill: bool) -> bool:
@@ -519,11 +526,11 @@ def workers_on(
     most_split = max(drafted[: len(splits)])
     chosen, notes = uses[drafted.index(most_split)], list[str]()
     if off is not chosen:
-        notes.append(f"without drafts the best is {off.name}, which speedups are over")
+        notes.append(f"speedups are over the best use without drafts, {off.name}")
     if best is not chosen:
         more = math.exp(max(drafted)[1] - most_split[1])
         notes.append(
-            f"{best.name} with drafts make {more:.2f} times as many tokens: no split is as good"
+            f"no split is the best use: {best.name} with drafts make {more:.2f} times as many tokens"
         )
     said = ("; ".join(notes),) if notes else ()
     return replace(chosen, off=None if off is chosen else off, notes=said)
@@ -737,7 +744,15 @@ class Advice(Charted):
     def title(self) -> str:
         """The model, the best chip and its engine, in one line."""
         title = title_of(self.model, self.chips[0].setup)
-        return f"{title}, each decode worker" if self.chips[0].split else title
+        workers = ", each decode worker" if self.chips[0].split else ""
+        return f"{title}{workers}; {self.workload.requests}"
+
+    @property
+    def sureness(self) -> str:
+        """How near measurements are to the loads on the best chip, in one sentence."""
+        best = self.chips[0]
+        deployment, names = Deployment(self.model, best.setup), [one.name for one in _FIGURES]
+        return sure_of(deployment, [best.drafter.kind], best.rows, names)
 
     @property
     def decision(self) -> Decision:
@@ -777,7 +792,7 @@ class Advice(Charted):
         more = {} if self.policies is None else {"-policies": self.policies.figures()[""]}
         rows = [row for chip in self.chips for row in chip.rows]
         title = f"{self.model.name}, {self.workload.requests}"
-        found = decision_line(self.chips[0]).partition(". ")[0]
+        found = chip_decision(self.chips[0])
         return {"": self.rows_chart(_CHART, rows, title, found), **more}
 
 
@@ -928,7 +943,7 @@ def _policies(request: AdviseRequest, wanted: Wanted, chip: ChipAdvice) -> "Adap
     from specroof.questions.adaptive import AdaptiveRequest, adaptive  # noqa: PLC0415 - seldom
 
     if not wanted.load.requests or wanted.load.kind != "concurrency":
-        refuse("policies", True, "with concurrency whose requests are played through")
+        refuse("policies", True, "with concurrency whose requests are simulated")
     same = {one.name for one in fields(AdaptiveRequest)} & {one.name for one in fields(request)}
     return adaptive(
         **{name: getattr(request, name) for name in same}
@@ -1026,8 +1041,8 @@ def _nodes(setup: Setup, frameworks: Sequence[str]) -> Iterator[str]:
     if hosts > 1:
         others = "; ".join(f"{name}: {other_hosts(name)}" for name in frameworks)
         yield (
-            f"{setup.placement.devices} devices are in {hosts} hosts: the command is of the first, "
-            f"put its address in the place of {FIRST_HOST}; on each of the others {others}"
+            f"{setup.placement.devices} devices are in {hosts} hosts: run this command on the "
+            f"first, with its address for {FIRST_HOST}; on each of the others {others}"
         )
 
 
@@ -1315,32 +1330,36 @@ _MOST_BESIDE: Final = 3
 
 
 def advice_text(answer: Advice) -> str:
-    """Return the page: the decision, loads, prices, bottlenecks, and flags to paste."""
+    """Return the page: the decision, the loads, flags to paste, and how sure it all is."""
     best = answer.chips[0]
     short = _short_names(answer.drafters)
     sentences = [
-        f"{answer.title}; {answer.workload.requests}",
-        decision_line(best),
+        chip_decision(best),
+        *_schedule_line(best),
         *_conditions(best),
         *_targets_lines(answer, best),
         *_day_lines(best.plan.courses[best.plan.chosen].day),
     ]
     named = [wrapped(f"{kind}: {name}") for kind, name in zip(short, answer.drafters, strict=True)]
-    parts = [
-        *map(wrapped, sentences),
-        _chips_table(answer) if len(answer.chips) > 1 else "",
-        _choices_table(best, short),
+    more = [
+        "\n".join(_comparison(answer)),
         _times_table(best),
         *_workers(best),
-        *_played_parts(answer, best.played),
-        wrapped(best.prediction.bands_line(_loads(best))),
-        *_ends(best),
-        *_policies_parts(answer),
-        "\n".join(named) if len(named) > 1 else "",
-        *_commands(answer, best),
+        *_played_parts(best.played),
     ]
-    notes = [wrapped(note_lines([note])) for note in (*answer.warnings, *answer.notes)]
-    return "\n\n".join([*filter(None, parts), "\n".join(notes)])
+    if shows_notes():
+        more += [wrapped(best.prediction.bands_line(_loads(best))), *_ends(best)]
+    return page(
+        answer,
+        _chips_table(answer) if len(answer.chips) > 1 else "",
+        _choices_table(best, short),
+        "\n".join(named) if len(named) > 1 else "",
+        _largest_rates(answer, best.played),
+        *_policies_parts(answer),
+        *_commands(answer, best),
+        found="\n".join(map(wrapped, sentences)),
+        more=more,
+    )
 
 
 def _at(rows: Iterable[AdvisedRow]) -> str:
@@ -1348,18 +1367,20 @@ def _at(rows: Iterable[AdvisedRow]) -> str:
     return ", ".join(f"{row.load:.4g}" for row in rows)
 
 
-def _played_parts(answer: Advice, plan: PlayedPlan | None) -> Iterator[str]:
-    """Yield what clients see of requests that are played through, and the largest rates."""
-    if plan is None:
-        return
-    requests = ", ".join(f"{count}" for count in dict.fromkeys(plan.load.requests))
-    yield (
-        wrapped(f"{requests} requests played through, without drafts (off) and with these (on):")
-        + f"\n{plan_table(plan)}"
-    )
-    if plan.largest_rates is not None:
-        rates = zip(("without drafts", "with these"), plan.largest_rates, strict=True)
-        yield wrapped(largest_rates_line(dict(rates), answer.targets.seconds))
+def _played_parts(plan: PlayedPlan | None) -> Iterator[str]:
+    """Yield what clients see of requests that are played through."""
+    if plan is not None:
+        requests = ", ".join(f"{count}" for count in dict.fromkeys(plan.load.requests))
+        title = f"{requests} simulated requests, without drafts (off) and with these (on):"
+        yield f"{wrapped(title)}\n{plan_table(plan)}"
+
+
+def _largest_rates(answer: Advice, plan: PlayedPlan | None) -> str:
+    """Return the largest rates that meet the targets; nothing where none were asked about."""
+    if plan is None or plan.largest_rates is None:
+        return ""
+    rates = zip(("without drafts", "with these"), plan.largest_rates, strict=True)
+    return wrapped(largest_rates_line(dict(rates), answer.targets.seconds))
 
 
 def _policies_parts(answer: Advice) -> Iterator[str]:
@@ -1370,70 +1391,40 @@ def _policies_parts(answer: Advice) -> Iterator[str]:
         yield from policies_parts(answer.policies)
 
 
-def decision_line(chip: ChipAdvice) -> str:
-    """Return the decision in a sentence or two, and how sure it is."""
-    rows, unit, word = chip.rows, chip.rows[0].unit, chip.decision.upper()
-    many = unit if rows[0].rate is not None else f"requests {unit}"
-    if chip.decision == "depends":
-        groups = groupby(rows, key=lambda row: row.decision or "off")
-        words = [f"{decision.upper()} at {_at(of_decision)}" for decision, of_decision in groups]
-        if chip.up_to is not None:
-            words[0] = f"ON UP TO {chip.up_to:.4g}"
-        span = f"{', '.join(words)} {many}"
-    elif len(rows) == 1:
-        span = f"{word} at {_at(rows)} {unit}"
-    else:
-        span = f"{word} from {_at(rows[:1])} to {_at(rows[-1:])} {many}"
-    takes = [f"{key}={most}" for key, (_, most) in chip.raised.items()]
-    if takes and any(row.default is not None for row in rows):
-        span += f" with {chip.setup.engine.rules}'s {', '.join(takes)}"
-    drafted = [row for row in rows if row.draft_len]
-    missed = sorted({row.missed for row in rows} - {""})
-    known = [row.tried_speedup for row in drafted or rows if not row.reason]
-    if drafted:
-        gain = chip.drafter.name + (f", up to {max(known):.2f}x" if known else "")
-    elif missed:
-        gain = f"drafts miss the {' and the '.join(missed)}"
-    else:
-        gain = f"the best draft reaches {max(known):.2f}x" if known else chip.drafter.name
-    ranges = (
-        f"{k} at " + (f"{first:g}" if first == last else f"{first:g}-{last:g}")
-        for first, last, k in chip.plan.schedule
-    )
-    drafts = f" Drafts by load: {', '.join(ranges)}." if drafted else ""
-    refused = "".join(
-        f" {name} {'has no flags' if name == chip.drafter.name else 'is no choice'}: {why}."
-        for name, why in chip.refused.items()
-    )
-    return f"{span}: {gain}. {_sureness(rows)}{drafts}{refused}"
+def chip_decision(chip: ChipAdvice) -> str:
+    """Return the decision at each load, and the speedup of the drafter with its band."""
+    unit = f" {chip.rows[0].unit}"
+    return decision_line(chip.rows, [f"{row.load:.4g}" for row in chip.rows], unit)
 
 
-def _sureness(rows: Sequence[AdvisedRow]) -> str:
-    """Return the certainty of the decision, from the bands."""
-    known = [_tried_band(row) for row in rows if not row.reason]
-    band = "How sure: the band that holds 80% of measurements"
-    if known and all(low == high or math.isnan(low) for low, high in known):
-        return "How sure: unknown, this engine has no band."
-    unclear = [row for row in rows if row.is_open]
-    if not unclear:
-        return f"{band} agrees at every load."
-    expected = "; drafts are made there, as more is expected"
-    return f"{band} leaves {_at(unclear)} open{expected * all(row.draft_len for row in unclear)}."
+def _schedule_line(chip: ChipAdvice) -> Iterator[str]:
+    """Yield the drafts by load, as flags have them."""
+    if any(row.draft_len for row in chip.rows):
+        every = " at every load" * (len(chip.plan.schedule) == 1)
+        yield f"drafts by load: {q.ranges_spelt(chip.plan.schedule)}{every}"
 
 
 def _conditions(chip: ChipAdvice) -> Iterator[str]:
-    """Yield what the decision takes: limits that are raised, waits, a shape of acceptance."""
+    """Yield what changes the decision: refusals, targets, limits that are raised, and waits."""
     rows, server, unit = chip.rows, chip.setup.engine.rules, chip.rows[0].unit
+    for name, why in chip.refused.items():
+        yield f"{name} {'has no flags' if name == chip.drafter.name else 'is left out'}: {why}"
+    missed = sorted({row.missed for row in rows} - {""})
+    if missed:
+        yield f"off where drafts miss the {' and the '.join(missed)}"
+    open_at = [row for row in rows if row.is_open and row.draft_len]
+    if open_at:
+        yield f"drafting stays on at {_at(open_at)}, where the best estimate gains"
     bound = [(row, row.default) for row in rows if row.default is not None]
     for key, (limit, most) in chip.raised.items() if bound else ():
         row, default = bound[-1]
         yield (
-            f"It takes --server {key}={most}, which the flags of {server} have: with its default of "
-            f"{limit}, {_at([row])} {unit} would get {_figures(default)}."
+            f"raised limit: --server {key}={most} is in the flags of {server}; with its default of "
+            f"{limit}, {_at([row])} {unit} would get {_figures(default)}"
         )
     only = [row for row in rows if row.reason and row.keeps_up]
     if only:
-        yield f"At {_at(only)} {unit} only a server that drafts keeps up."
+        yield f"only a server that drafts keeps up with {_at(only)} {unit}"
     waits = [row for row in rows if row.waits]
     if waits:
         last, capacity = waits[-1], chip.plan.capacity
@@ -1441,17 +1432,9 @@ def _conditions(chip: ChipAdvice) -> Iterator[str]:
         runs = math.inf if capacity is None else capacity["speculative"]["largest_batch"]
         held = f", since {runs:g} of {load:g} run with drafts" if runs < load else ""
         yield (
-            f"At {_at(waits)} {unit} throughput is bought with waiting: a first token after "
-            f"{format_seconds(last.ttft_s or 0.0)} in the place of {format_seconds(last.plain_ttft_s)}"
-            f"{held}. --ttft says how long is too long."
-        )
-    shaped = [row for row in rows if row.typical_speedup is not None and not row.reason]
-    if shaped:
-        best = max(shaped, key=lambda row: row.typical_speedup or 0.0)
-        yield (
-            f"Draft lengths are those of the typical shape of {chip.drafter.kind}, whose later "
-            f"drafts are accepted less: with it {_at([best])} {unit} gain "
-            f"{best.typical_speedup:.2f}x, with one rate at every depth {best.speedup:.2f}x."
+            f"at {_at(waits)} {unit} the first token comes later: after "
+            f"{format_seconds(last.ttft_s or 0.0)} instead of {format_seconds(last.plain_ttft_s)}"
+            f"{held} (--ttft sets a limit)"
         )
 
 
@@ -1476,7 +1459,7 @@ def _targets_lines(answer: Advice, chip: ChipAdvice) -> Iterator[str]:
         sure = f"{met} {chip.rows[0].unit}" if met else "no load"
         words.append(f"{sure}, unclear at {unclear}" if unclear else sure)
     if promises:
-        yield f"{' and '.join(promises)}: met at {words[0]}; without drafts at {words[1]}."
+        yield f"{' and '.join(promises)}: met at {words[0]}; without drafts at {words[1]}"
 
 
 def _day_lines(day: Day | None) -> Iterator[str]:
@@ -1484,23 +1467,32 @@ def _day_lines(day: Day | None) -> Iterator[str]:
     if day is None:
         return
     line = (
-        f"Over the day: {day.gain:+.1%} {day.gain_of} against off. The best fixed length, "
+        f"over the day: {day.gain:+.1%} {day.gain_of} against no drafts; the best fixed length, "
         f"{format_drafts(day.fixed)}, gives {day.fixed_gain:+.1%}, a schedule "
-        f"{day.scheduled_gain:+.1%}, the best length of each hour {day.oracle_gain:+.1%}."
+        f"{day.scheduled_gain:+.1%}, the best length of each hour {day.oracle_gain:+.1%}"
     )
     if day.held_changes < day.changes:
         line += (
-            f" Changes of drafts: {day.changes}; held until a load is {day.held_margin:.0%} past "
-            f"the edge of a range: {day.held_changes}, for {day.held_gain:+.1%}."
+            f"; drafts change {day.changes} times, or {day.held_changes} times for "
+            f"{day.held_gain:+.1%} if a change waits until the load is {day.held_margin:.0%} past the "
+            f"edge of a range"
         )
     if day.saturated:
         hours = ", ".join(map(str, day.saturated))
-        line += f" More requests arrive than it answers in hours {hours}."
+        line += f"; in hours {hours} more requests arrive than the server answers"
     yield line
 
 
 def _ends(chip: ChipAdvice) -> Iterator[str]:
-    """Yield the break-even at the largest load, and the point to measure."""
+    """Yield the shape of acceptance, the break-even at the largest load, and what to measure."""
+    shaped = [row for row in chip.rows if row.typical_speedup is not None and not row.reason]
+    if shaped:
+        best = max(shaped, key=lambda row: row.typical_speedup or 0.0)
+        yield wrapped(
+            f"draft lengths: those of the typical {chip.drafter.kind}, whose later drafts are "
+            f"accepted less often; it gains {best.typical_speedup:.2f}x at {_at([best])} {best.unit}, "
+            f"and {best.speedup:.2f}x with the same acceptance at every depth"
+        )
     row, point = chip.rows[-1], chip.to_measure
     if row.point is not None:
         least = break_even_of(chip.prediction, chip.plan, len(chip.rows) - 1)
@@ -1511,16 +1503,16 @@ def _ends(chip: ChipAdvice) -> Iterator[str]:
                 f"round, is enough"
             )
         yield wrapped(
-            f"Break-even at {_at([row])} {row.unit} with {format_drafts(row.tried_draft_len)}: "
-            f"{takes} (here {row.point.tokens_per_round:.2f} tokens)."
+            f"break-even at {_at([row])} {row.unit} with {format_drafts(row.tried_draft_len)}: "
+            f"{takes} (here {row.point.tokens_per_round:.2f} tokens)"
         )
     if point is not None:
         swing = math.expm1(point.swings[point.moved_by])
         yield wrapped(
-            f"To measure: {point.concurrency:g} in flight, {format_drafts(point.draft_len)} of "
-            f"{point.drafter}, the least certain point. The {INPUTS[point.moved_by]} moves it most: "
-            f"10% up or down swings it by {swing:.0%}."
-            + " --bench prints its commands."
+            f"to measure: {point.concurrency:g} in flight, {format_drafts(point.draft_len)} of "
+            f"{point.drafter}, the least certain point; the {INPUTS[point.moved_by]} moves it most: "
+            f"10% up or down changes the speedup by {swing:.0%}"
+            + " (--bench prints the commands)"
             * bool(point.commands)
         )
 
@@ -1559,11 +1551,12 @@ def _choices_table(chip: ChipAdvice, short: Sequence[str]) -> str:
         for name, gains in list(speedups.items())[:room]
     }
     shown = [load, "draft_len", "tried_speedup", "tried_speedup_band", "decision"]
-    shown += ["typical_speedup", "limited_by"]
-    table = rows_table(rows, shown, beside, **{load: "load", "tried_speedup": "speedup"})
+    shown += ["typical_speedup", "limited_by", *(one.name for one in _FIGURES)]
+    titles = {one.name: title for one, title in _FIGURES.items()}
+    table = rows_table(rows, shown, beside, **{load: "load", "tried_speedup": "speedup"} | titles)
     if all(row.draft_len for row in rows):
         return table
-    return f"{table}\noff: speedup and band that drafts would have there"
+    return f"{table}\nwhere drafting is off, the speedup is that of the best draft"
 
 
 def _times_table(chip: ChipAdvice) -> str:
@@ -1587,11 +1580,16 @@ def _chips_table(answer: Advice) -> str:
     shown = ["hardware", "devices", _load_key(rows), "draft_len", q.TPOT.name, q.TOKENS_PER_S.name]
     shown += [q.PRICE.name, f"{q.PRICE.name}_band"]
     none = [name for name, chip in chips.items() if chip.plan.best is None]
-    engines = {name: chip.setup.engine.name for name, chip in chips.items()}
-    reaches = {name: chip.reach(answer) for name, chip in chips.items()}
     lines = [wrapped(f"{name}: no load meets the targets") for name in none]
-    table = rows_table(rows, shown, {"$/h": hourly})
-    return "\n".join([table, *lines, *compared_on(engines, reaches)])
+    return "\n".join([rows_table(rows, shown, {"$/h": hourly}), *lines])
+
+
+def _comparison(answer: Advice) -> Iterator[str]:
+    """Yield what several chips are compared on, and how near measurements are to each."""
+    if len(answer.chips) > 1:
+        chips = {chip.setup.hardware.name: chip for chip in answer.chips}
+        engines = {name: chip.setup.engine.name for name, chip in chips.items()}
+        yield from compared_on(engines, {name: chip.reach(answer) for name, chip in chips.items()})
 
 
 def _workers(chip: ChipAdvice) -> Iterator[str]:

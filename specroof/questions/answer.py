@@ -2,15 +2,25 @@
 
 import os
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import takewhile
+from itertools import groupby, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeAlias, get_args
 
 from specroof.errors import expect, optional_library, refuse
-from specroof.outcomes.rows import LOAD_KEYS
-from specroof.quantities import Lines, Row, cell_of, in_cells, records_of
+from specroof.outcomes.rows import LOAD_KEYS, LoadRow, OfLoad
+from specroof.quantities import (
+    NOT_USEFUL,
+    Lines,
+    Row,
+    band_cell,
+    cell_of,
+    in_cells,
+    is_useful,
+    records_of,
+)
 from specroof.report.columns import (
     Columns,
     arrow_table,
@@ -18,12 +28,21 @@ from specroof.report.columns import (
     listed_columns,
     record_columns,
 )
-from specroof.report.layout import columns_csv, facts_html, format_table, page, rows_csv
+from specroof.report.layout import (
+    columns_csv,
+    facts_html,
+    format_table,
+    in_line,
+    page,
+    rows_csv,
+)
 from specroof.serving.workload import workload_json
+from specroof.speedup.reach import how_sure
+from specroof.units import format_drafts
 
 if TYPE_CHECKING:
     from specroof.architecture import Architecture
-    from specroof.latency import Setup
+    from specroof.latency import Deployment, Setup
     from specroof.serving.workload import Workload
 
 
@@ -78,6 +97,11 @@ class Answer:
     def title(self) -> str:
         """What was asked, in one line."""
 
+    @property
+    def sureness(self) -> str:
+        """How near measurements are, in one sentence; empty where nothing is predicted."""
+        return ""
+
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
@@ -116,8 +140,8 @@ class Answer:
     def text(self) -> str:
         """Return the answer as its command prints it; the summary, line by line, where it has none.
 
-        ``print`` shows this text. An answer sets it to the function of its file that makes the
-        text, and its command prints the same.
+        ``print`` shows this text, which leaves out what ``--notes`` adds: see `notes`. An answer
+        sets it to the function of its file that makes the text, and its command prints the same.
         """
         return page(self, format_table(["", ""], [(k, str(v)) for k, v in self.summary.items()]))
 
@@ -243,9 +267,8 @@ def rows_table(
 
     def cell(record: Mapping[str, Any], name: str) -> str:
         if name in banded:
-            ends = [cell_of(known[banded[name]], record[f"{banded[name]}_{end}"]) for end in _ENDS]
-            low, high = ends
-            return high if low == high else f"{low.removesuffix('x')}-{high}"
+            low, high = (record[f"{banded[name]}_{end}"] for end in _ENDS)
+            return band_cell(known[banded[name]], low, high)
         if name == "speedup" and record[name] is None:
             return record.get("reason") or cell_of(known[name], None)
         return cell_of(known[name], record[name])
@@ -260,6 +283,119 @@ def rows_table(
     ]
     keys = len(list(takewhile(("context_len", *LOAD_KEYS).__contains__, shown)))
     return format_table([*header, *more], cells, left=left, keys=max(keys, 1))
+
+
+#: Loads whose decisions are told one by one.
+_MOST_TOLD: Final = 12
+#: What stands behind loads.
+_UNITS: Final = {"rate": " requests/s", "concurrency": " in flight"}
+
+
+def decision_line(rows: Sequence[LoadRow], at: Sequence[str] = (), unit: str | None = None) -> str:
+    """Return the decision on a drafter at each load, and its speedup with its band at both ends.
+
+    Parameters
+    ----------
+    rows
+        Of one drafter, a load each.
+    at
+        What rows are told apart by; the loads if empty.
+    unit
+        Of `at`; None for that of the loads.
+    """
+    first, last = rows[0], rows[-1]
+    if unit is None:
+        unit = next((word for key, word in _UNITS.items() if getattr(first, key) is not None), "")
+    batch = "batch " if not at and not unit else ""
+    places = at or [f"{row.load:.4g}" for row in rows]
+    words: list[str] = [row.decision or "none" for row in rows]
+    told, gains = words[0], gain_words(first)
+    if len({row.context_len for row in rows}) > 1 or len(rows) > _MOST_TOLD:
+        counts = Counter(words).items()
+        told = ", ".join(f"{word} at {count} of {len(rows)} loads" for word, count in counts)
+        gains = _gain_range(rows)
+    elif len(rows) > 1:
+        runs = [[*run] for _, run in groupby(zip(words, places, strict=True), lambda pair: pair[0])]
+        spans = (" to ".join(dict.fromkeys([run[0][1], run[-1][1]])) for run in runs)
+        told = ", ".join(
+            f"{run[0][0]} at {batch}{span}" for run, span in zip(runs, spans, strict=True)
+        )
+        told += unit
+        gains = f"{_gain(first)} at {places[0]}, {_gain(last)} at {places[-1]}"
+    return f"decision: {told}; {in_line(first.drafter)}: {gains}"
+
+
+def gain_words(row: LoadRow) -> str:
+    """Return what so many drafts gain at a load, with the band; or why there is no figure."""
+    drafts = format_drafts(row.tried_draft_len)
+    if row.reason == "unsustained":
+        off, on = row.plain_largest_stable_rate, row.largest_stable_rate
+        return (
+            f"no speedup, since the server keeps up with at most {off:.3g} requests/s without "
+            f"drafts and {on:.3g} with {drafts}"
+        )
+    return f"{_gain(row)} with {drafts}" if row.tried_draft_len else _gain(row)
+
+
+def _gain(row: LoadRow) -> str:
+    """Return the speedup at a load with its band."""
+    if row.reason == "unsustained":
+        return "no speedup (the server without drafts does not keep up)"
+    if row.reason is not None or not row.tried_draft_len:
+        return "memory holds no drafts"
+    low, high = row.bands.get("tried_speedup", (row.tried_speedup,) * 2)
+    band = f" (likely {low:.2f} to {high:.2f}x)" if low < high else ""
+    if not is_useful(low, high):
+        band = f" ({NOT_USEFUL})"
+    return f"{row.tried_speedup:.2f}x{band}"
+
+
+def _gain_range(rows: Sequence[LoadRow]) -> str:
+    """Return the smallest and the largest speedup of some loads."""
+    known = sorted(row.tried_speedup for row in rows if row.tried_speedup == row.tried_speedup)
+    if not known:
+        return gain_words(rows[0])
+    return " to ".join(dict.fromkeys(f"{end:.2f}x" for end in (known[0], known[-1])))
+
+
+def sure_of(
+    deployment: "Deployment",
+    drafters: Sequence[str],
+    rows: Sequence[OfLoad],
+    names: Sequence[str] = (),
+) -> str:
+    """Return how near measurements are to the loads of rows, in one sentence.
+
+    Parameters
+    ----------
+    deployment, drafters
+        As of `specroof.speedup.reach.how_sure`.
+    rows, names
+        As of `unsure_figures`.
+    """
+    running = (
+        (row.concurrency, row.batch_size, getattr(row, "running", None), 1.0) for row in rows
+    )
+    batches = [next(one for one in known if one is not None) for known in running]
+    contexts = [row.context_len or 0.0 for row in rows]
+    return how_sure(deployment, drafters, contexts, batches) + unsure_figures(rows, names)
+
+
+def unsure_figures(rows: Sequence[Row], names: Sequence[str]) -> str:
+    """Return which of these figures have bands that say too little, as the end of a sentence.
+
+    Parameters
+    ----------
+    rows, names
+        Rows of one class, and the columns that are shown of them.
+    """
+    titles = dict.fromkeys(
+        known.title
+        for row in rows
+        for name, known in row.quantities().items()
+        if name in names and not is_useful(*row.bands.get(name, (None, None)))
+    )
+    return f"; {', '.join(titles)}: {NOT_USEFUL}" if titles else ""
 
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)

@@ -11,7 +11,7 @@ from specroof.architecture import Architecture
 from specroof.catalog import read_text
 from specroof.catalog.files import is_there
 from specroof.drafters import Drafter
-from specroof.errors import MeasurementError, expect
+from specroof.errors import MeasurementError, Urgent, expect
 from specroof.evidence import (
     Measurement,
     read_benchmark,
@@ -309,8 +309,10 @@ def in_sample_notes(labels: Sequence[str], hardware: HardwareProfile, engine: st
     source = hardware.sources.get(f"engines.{engine}", "")
     parts = [label.rpartition(" (") for label in labels]
     return [
-        f"in-sample: engine {engine} was fitted to the results of {name}, so its errors there "
-        f"do not test it"
+        Urgent(
+            f"in-sample: engine {engine} was fitted to the results of {name}, so its errors there "
+            f"do not test it"
+        )
         for name, _, content in parts
         if content in source
     ]

@@ -12,7 +12,7 @@ from specroof.architecture import Architecture
 from specroof.arrays import fields_of, number_within, whole_within
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, expect, refuse
-from specroof.latency import Setup
+from specroof.latency import Deployment, Setup
 from specroof.outcomes.case import Case
 from specroof.outcomes.choose import choose
 from specroof.outcomes.outcomes import STEADY_NOTE, Outcomes, outcomes
@@ -20,7 +20,7 @@ from specroof.outcomes.rows import LOAD_KEYS, OfLoad, known_bands, load_columns
 from specroof.outcomes.solve import AXES, Solution, Wish, solve
 from specroof.policies.decision import LoadDecision
 from specroof.quantities import cell_of
-from specroof.questions.answer import Charted, case_of, rows_table, title_of
+from specroof.questions.answer import Charted, case_of, rows_table, sure_of, title_of
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.case import asked_case, asked_load
 from specroof.questions.objects import DrafterLike, Values, drafter_of
@@ -28,7 +28,7 @@ from specroof.questions.parameters import FORMULAS, BatchSize, DraftLen, OneDraf
 from specroof.questions.played_loads import beyond_warnings, told
 from specroof.questions.request import Command, LoadsRequest, question
 from specroof.questions.splits import split_notes
-from specroof.report.layout import format_table, page
+from specroof.report.layout import format_table, page, wrapped
 from specroof.serving.served import raised_notes
 from specroof.serving.workload import Workload
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, acceptance_of, drafting_gain
@@ -36,9 +36,7 @@ from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, acceptance_of, draftin
 #: What has one answer at each load; batches and contexts are solved for over loads.
 _PER_LOAD: Final = ("accept", "accept-length", "cost")
 #: What gains of such requests are.
-_PLAYED: Final = (
-    "requests are played through: their speedup is how much sooner the same work is done"
-)
+_PLAYED: Final = "requests are simulated: the speedup is how much sooner the same work is done"
 #: Quantities that can be solved for, and their names in words.
 SOLVED: Final = {
     "accept": "least acceptance rate",
@@ -81,7 +79,7 @@ class BreakevenRequest(LoadsRequest):
             "drafts, bonus included; cost, the largest cost of drafting, a share of the plain step "
             "for drafters that are given as one and a factor on the drafting time of others; batch "
             "or context, the largest, and all runs of them that pay: that load is left out; rate, "
-            "the largest of requests that are played through, between the least and the most of "
+            "the largest of simulated requests, between the least and the most of "
             "`rate`.",
             about_flag="What to find: accept, the least acceptance rate; accept-length, with "
             "--draft-len drafts; the largest cost of drafting, batch, context or rate.",
@@ -179,9 +177,9 @@ class Breakeven(Charted):
 
     def figures(self) -> dict[str, Any]:
         """Return the chart of the answer against the load: values, or the runs that pay."""
-        figure, label, spelt = "value", SOLVED[self.solve].capitalize(), "{:.3g}"
-        if self.solve in ("batch", "context"):
-            figure, label, spelt = "runs", f"{self.solve.capitalize()} that pays", "{:.0f}"
+        figure, label = "value", SOLVED[self.solve].capitalize()
+        if self.solve in _SEVERAL:
+            figure, label = "runs", f"{self.solve.capitalize()} that pays"
         chart = q.Lines(
             ("context_len",) if self.solve == "batch" else (*LOAD_KEYS, "context_len"),
             (figure,),
@@ -189,10 +187,20 @@ class Breakeven(Charted):
             why="answer",
             titles={figure: label},
         )
+        return {"": self.rows_chart(chart, self.rows, found=self.found)}
+
+    @property
+    def found(self) -> str:
+        """What is solved for and its values, in one line."""
+        spelt = "{:.0f}" if self.solve in _SEVERAL else "{:.3g}"
         values = sorted(row.value for row in self.rows if row.value is not None)
         ends = dict.fromkeys(spelt.format(end) for end in values[:1] + values[-1:])
-        found = f"{self.sought}: {' to '.join(ends) or 'nowhere'}"
-        return {"": self.rows_chart(chart, self.rows, found=found)}
+        return f"{self.sought}: {' to '.join(ends) or 'nowhere'}"
+
+    @property
+    def sureness(self) -> str:
+        """How near measurements are, in one sentence."""
+        return sure_of(Deployment(self.model, self.setup), [self.drafter.kind], self.rows)
 
     @property
     def sought(self) -> str:
@@ -409,7 +417,7 @@ def breakeven_text(answer: Breakeven) -> str:
         told = {"answer": "", "speedup": "now", "value": answer.solve}
         shown = [replace(row, answer="") if row.answer == "at" else row for row in answer.rows]
         table = rows_table(shown, _SHOWN, **told)
-    return page(answer, table, below_title=answer.sought)
+    return page(answer, table, found=wrapped(answer.found))
 
 
 _SHOWN: Final = (

@@ -15,7 +15,7 @@ from specroof.questions.answer import Charted, case_of
 from specroof.questions.benchmark import Benchmark, BenchmarkRequest
 from specroof.questions.parameters import FORMATS, EngineName
 from specroof.questions.request import Command, Output, question
-from specroof.report.layout import figure, format_table
+from specroof.report.layout import closing, figure, format_table
 from specroof.units import format_seconds
 
 DEFAULT_ENGINE_NAME: Final = "calibrated"
@@ -87,9 +87,7 @@ class Calibrated(Charted):
 
     def text(self) -> str:
         """Return the fitted parameters, each point beside its prediction, and the notes."""
-        warnings = [f"warning: {warning}" for warning in self.warnings]
-        notes = [f"note: {note}" for note in self.notes]
-        return "\n".join([calibration_text(self.calibration), *warnings, *notes])
+        return "\n".join(filter(None, [calibration_text(self.calibration), closing(self)]))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""

@@ -320,7 +320,10 @@ def capacity_text(found: Capacity) -> str:
     lines.append([q.BOUND_BY.title, *(row.bound_by for row in found.rows)])
     drafters = [f"{_short(row)}: {row.drafter}" for row in found.rows if row.drafter]
     table = format_table(["", *map(_short, found.rows)], lines)
-    return page(found, table, "\n".join(drafters))
+    largest = (f"{row.largest_batch} ({_short(row)})" for row in found.rows)
+    return page(
+        found, table, found=f"requests at once: {', '.join(largest)}", more=["\n".join(drafters)]
+    )
 
 
 def _short(row: CapacityRow) -> str:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from specroof import quantities as q
 from specroof.errors import Note
 from specroof.hardware import CONCURRENCY_ENDS, EngineProfile, served_cells
+from specroof.quantities import NOT_USEFUL, is_useful
 from specroof.report.columns import Columns
 from specroof.report.layout import brief, figure, format_table, in_line, wrapped
 from specroof.serving.end_to_end import EndToEnd
@@ -20,33 +21,33 @@ from specroof.speedup.result import (
 )
 from specroof.units import format_seconds
 
-#: What stands in a table where a batch is larger than a server runs.
-_NO_ROOM: Final = "no room"
-
 
 def _span(low: float, high: float) -> str:
     return f"{low:g}" if low == high else f"{low:g}-{high:g}"
 
 
 def pays_lines(curves: Sequence[SpeedupCurve]) -> str:
-    """Return, per drafter, the batch sizes of its grid at which speculation does not pay."""
+    """Return, per drafter, the batch sizes of its grid at which speculation pays, a line each."""
     batches = curves[0].batch_size
-    title = f"does not pay at batch ({min(batches):g}-{max(batches):g})"
-    rows = [
-        [_loses(curve, i), f"{context:g}", curve.drafter]
-        for curve in curves
-        for i, context in enumerate(curve.context_len)
-    ]
-    return format_table([title, "context", "drafter"], rows, left=(0, 2))
+    contexts = len(curves[0].context_len) > 1
+    lines = [f"batches of {min(batches):g} to {max(batches):g} at which drafts pay:"]
+    for curve in curves:
+        for i, context in enumerate(curve.context_len):
+            at = f" at context {context:g}" if contexts else ""
+            lines.append(f"  {in_line(curve.drafter)}{at}: {_pays(curve, i)}")
+    return "\n".join(lines)
 
 
-def _loses(curve: SpeedupCurve, i: int) -> str:
-    """Return the batch sizes at which no draft pays, and from which on none has room."""
+def _pays(curve: SpeedupCurve, i: int) -> str:
+    """Return the batch sizes at which a draft pays, and from which on none fits."""
     room = curve.drafts_run[i]
     if not room.any():
-        return _NO_ROOM
-    lost = ", ".join(_span(*run) for run in _losing_runs(curve, i)) or "none"
-    return lost if room.all() else f"{lost}; {_NO_ROOM} from {min(curve.batch_size[~room]):g}"
+        return "none, since no draft fits in memory"
+    fits = (
+        "" if room.all() else f"; from {min(curve.batch_size[~room]):g} on memory holds no drafts"
+    )
+    lost = ", ".join(_span(*run) for run in _losing_runs(curve, i))
+    return (f"all but {lost}" if lost else "all" + " that fit" * bool(fits)) + fits
 
 
 def losing_runs(curve: SpeedupCurve) -> list[list[tuple[float, float]]]:
@@ -139,25 +140,24 @@ def served_bands_line(
         known = [band for band in cells if band is not None]
         if known and len(known) == len(cells):
             band = max(known, key=lambda cell: cell.width)
-            span = f"{np.expm1(-band.width):+.0%} to {np.expm1(band.width):+.0%}"
-            if band.width > 1:
-                span = f"within a factor of {np.exp(band.width):.2g}"
+            low, high = np.expm1(-band.width), np.expm1(band.width)
+            span = f"{low:+.0%} to {high:+.0%}" if is_useful(1 + low, 1 + high) else NOT_USEFUL
             counted = counted_engines(band, engine)
-            shown.append(f"{title} {span} of {band.points} loads{counted}")
+            shown.append(f"{title} {span}, from {band.points} measured loads{counted}")
     if not shown:
         titles = ", ".join(figures.values())
         return f"{titles} have no band: no measured load speaks for engine {engine.name} here"
-    besides = "they"
+    besides = "steps"
     if requests:
         besides = "TPOT and tokens/s" if played else "TPOT, tokens/s and prices"
     line = (
-        f"80% bands without drafts: {'; '.join(shown)}; with drafts {besides} have the band of the "
-        f"speedup besides"
+        f"80% bands without drafts: {'; '.join(shown)}; with drafts, the band of the speedup widens "
+        f"those of {besides}"
     )
     if can_play and len(shown) > 1:
         line += (
-            ". Clients that start together, as in benchmarks, wait longer for a first token: "
-            "without --steady they are played through"
+            ". The first token takes longer where clients start together, as in benchmarks: leave "
+            "out --steady to play them through"
         )
     return line
 
@@ -174,12 +174,10 @@ def compared_on(
     """
     if len({*engines.values()}) > 1:
         unlike = ", ".join(f"{engine} on {chip}" for chip, engine in engines.items())
-        yield wrapped(f"Compared on unlike engines: {unlike}.")
-    else:
-        yield wrapped(f"All on engine {next(iter(engines.values()))}.")
+        yield wrapped(f"engines differ: {unlike}")
     for chip, reach in reaches.items():
         if reach:
-            yield wrapped(f"reach of {chip}: {reach['text']}")
+            yield wrapped(f"evidence on {chip}: {reach['text']}")
 
 
 def source_lines(curves: Sequence[SpeedupCurve]) -> str:

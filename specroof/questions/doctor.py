@@ -510,9 +510,14 @@ class Diagnosis(Noted):
                     for row in self.rows
                 ],
             ),
-            "\n".join(textwrap.fill(sentence, _WIDTH) for sentence in self.advice),
             flag_lines,
+            found="\n".join(textwrap.fill(sentence, _WIDTH) for sentence in self.advice),
         )
+
+    @property
+    def sureness(self) -> str:
+        """How near measurements are to the load that runs, in one sentence."""
+        return "" if self.prediction is None else self.prediction.sureness
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
@@ -701,19 +706,19 @@ def _case_notes(case: ServedCase, facts: ServerFacts, limit: int | None) -> Iter
 
     if plain(served) not in {"", plain(case.model.name)}:
         yield (
-            f"the server calls its model {shown(served)}; predicted is {case.model.name}: if they "
-            f"differ in size or in the format of their weights, the prediction is of another model"
+            f"the server calls its model {shown(served)}, and the prediction is for "
+            f"{case.model.name}: check that both have the same sizes and format of weights"
         )
     running = math.ceil(case.running)
     if limit is not None and counts.speculates:
         yield (
-            f"{running} requests run, more than the limit of {limit} that was assumed: "
-            f"{running} is predicted as the limit, and no larger load"
+            f"{running} requests run, above the assumed limit of {limit}: the prediction takes "
+            f"{running} as the limit"
         )
     elif limit is not None:
         yield (
-            f"with drafts {counts.framework} runs at most {limit} requests by default: for the "
-            f"{running} that run, the limit is raised, and the flags say so"
+            f"with drafts {counts.framework} runs at most {limit} requests by default: the flags "
+            f"raise the limit to the {running} that run"
         )
     if case.replicas > 1:
         yield f"{case.replicas} replicas: the load of one is predicted"
@@ -725,7 +730,7 @@ def _law_notes(case: ServedCase, change: Change | None) -> Iterator[str]:
         return
     beyond = f"beyond K={change.measured}, the longest counted,"
     if case.drafter is not None and looks_up(case.drafter):
-        yield f"{beyond} what look-ups find is unknown: no longer draft is weighed"
+        yield f"{beyond} what look-ups find is unknown: longer drafts are not compared"
     elif case.counts.survival and change.longer is not None:
         yield (
             f"{beyond} acceptance is extrapolated: {BEYOND}, each further draft at the rate of the "

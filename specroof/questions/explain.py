@@ -11,11 +11,11 @@ from specroof.architecture import Architecture
 from specroof.arrays import fields_of
 from specroof.cost import ForwardPass
 from specroof.errors import OptionError, expect, refuse
-from specroof.latency import Setup
+from specroof.latency import Deployment, Setup
 from specroof.latency.pass_seconds import OpLatency, PassLatency
 from specroof.outcomes.case import Case
 from specroof.outcomes.solve import Solution, Wish, solve
-from specroof.questions.answer import Charted, case_of, rows_table
+from specroof.questions.answer import Charted, case_of, rows_table, title_of
 from specroof.questions.objects import DrafterLike, drafter_of
 from specroof.questions.parameters import (
     FORMULAS,
@@ -26,10 +26,11 @@ from specroof.questions.parameters import (
     like,
 )
 from specroof.questions.request import Command, DeploymentRequest, question
-from specroof.report.layout import format_table, in_line, page
+from specroof.report.layout import format_table, in_line, page, shows_notes, wrapped
 from specroof.serving.served import served_curve
 from specroof.serving.workload import Load, prefill_pass, time_to_first_token_s
 from specroof.speedup.curve import acceptance_of, drafting_gain, longest_draft, pass_latency
+from specroof.speedup.reach import how_sure
 from specroof.speedup.waterfall import RoundParts, round_parts
 from specroof.units import format_drafts, format_seconds
 
@@ -134,13 +135,22 @@ class Explanation(Charted):
     @property
     def title(self) -> str:
         """What was asked, in one line."""
-        setup, forward = self.setup, self.forward
+        forward, tokens = self.forward, f"{self.forward.query_len:g} tokens"
+        what = f"verifying {tokens}" if forward.query_len > 1 else "a plain step"
+        if self.first_token_s is not None:
+            what = f"a prompt of {tokens}"
         return (
-            f"{self.model.name} on {setup.placement.devices} x {setup.hardware.name}, "
-            f"batch {forward.batch_size:g}, context {forward.context_len:g}, "
-            f"{forward.query_len:g} new per sequence, engine {setup.engine.name}"
-            f"{'' if self.first_token_s is None else ' (prefill)'}"
+            f"{title_of(self.model, self.setup)}; {what}, batch {forward.batch_size:g}, context "
+            f"{forward.context_len:g}"
         )
+
+    @property
+    def sureness(self) -> str:
+        """How near measurements are, in one sentence."""
+        forward = self.forward
+        kinds = [] if self.round is None else [self.round.drafter.partition(",")[0]]
+        deployment = Deployment(self.model, self.setup)
+        return how_sure(deployment, kinds, forward.context_len, forward.batch_size)
 
     def text(self) -> str:
         """Return the operations of the pass, longest first, or the parts of the round."""
@@ -294,6 +304,8 @@ def _forward_pass(request: ExplainRequest) -> ForwardPass:
 
 # --- The operations of one pass, as rows and as a table ------------------------------------------
 
+#: Rows that are shown without the notes.
+_MOST_ROWS: Final = 15
 #: What the rows of the same operation add up.
 _AMOUNTS: Final = ("flops", "weight_bytes", "cache_bytes", "activation_bytes")
 _SHOWN: Final = (
@@ -355,10 +367,16 @@ def explanation_text(explanation: Explanation) -> str:
     if explanation.round is not None:
         return _round_text(explanation, explanation.round)
     total = f"the pass takes {format_seconds(float(explanation.latency.total_s))}"
-    parts = [rows_table(explanation.rows, _SHOWN)]
     if explanation.first_token_s is not None:
-        parts.append(f"time to first token: {format_seconds(explanation.first_token_s)}")
-    return page(explanation, *parts, below_title=total)
+        total += f"; time to first token: {format_seconds(explanation.first_token_s)}"
+    rows = explanation.rows
+    shown = rows if shows_notes() or len(rows) <= _MOST_ROWS + 1 else rows[:_MOST_ROWS]
+    rest = ""
+    if len(shown) < len(rows):
+        share = sum(row.share for row in rows[_MOST_ROWS:])
+        rest = f"and {len(rows) - len(shown)} more rows, {share:.1%} of the time (--notes)"
+    table = "\n".join(filter(None, [rows_table(shown, _SHOWN), rest]))
+    return page(explanation, table, found=total)
 
 
 def _round_text(explanation: Explanation, parts: RoundParts) -> str:
@@ -378,7 +396,7 @@ def _round_text(explanation: Explanation, parts: RoundParts) -> str:
         rows.append(["acceptance that breaks even", "", value])
     table = format_table(["", "time", "plain steps"], rows)
     drafts = f"{in_line(parts.drafter)}, {format_drafts(parts.draft_len)}"
-    return page(explanation, table, explanation.why, below_title=drafts)
+    return page(explanation, table, found=wrapped(f"{drafts}: {explanation.why}"))
 
 
 def _part(name: str, seconds: float, parts: RoundParts) -> list[str]:

@@ -15,7 +15,8 @@ from specroof.latency import Deployment
 from specroof.outcomes.pareto import pareto
 from specroof.outcomes.rows import OfLoad, known_bands, load_columns, point_arrays
 from specroof.outcomes.solve import largest_rate
-from specroof.questions.answer import Charted, rows_table
+from specroof.quantities import band_cell
+from specroof.questions.answer import Charted, rows_table, unsure_figures
 from specroof.questions.case import asked_case, asked_load, on_each_chip, refuse_one_token
 from specroof.questions.curve_tables import compared_on
 from specroof.questions.objects import (
@@ -43,7 +44,7 @@ from specroof.questions.played_loads import (
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import ChipsRequest, Command, LoadsRequest, question
 from specroof.reading.words import numbers
-from specroof.report.layout import ABSENT, figure, format_table, in_line, page
+from specroof.report.layout import ABSENT, figure, format_table, in_line, page, wrapped
 from specroof.serving.played import played_server
 from specroof.serving.workload import Load, Workload, workload_json
 from specroof.speedup.reach import nearness
@@ -271,15 +272,22 @@ class FrontierAnswer(Charted):
         engine = f"engine{'s' * (', ' in self.engine)} {self.engine}"
         return f"{self.model} on {self.hardware}, {engine}, {load}"
 
+    @property
+    def sureness(self) -> str:
+        """How near measurements are to the cheapest point, in one sentence."""
+        reach, point = self.chips[0].reach, self.cheapest
+        unsure = "" if point is None else unsure_figures([point], _SHOWN)
+        return "" if reach is None else f"{reach['text']}{unsure}"
+
     def text(self) -> str:
-        """Return a frontier for each series with its cheapest point marked, and the cheapest."""
+        """Return the cheapest point, a frontier for each series with its cheapest point marked."""
         return frontier_text(self)
 
     def figures(self) -> dict[str, Any]:
-        """Return the chart of the frontiers, with the slowest tokens that users may have."""
+        """Return the chart of the frontiers, with the target of TPOT."""
         limit = None
         if self.tpot_s is not None:
-            limit = 1 / self.tpot_s, "slowest that users may have"
+            limit = 1 / self.tpot_s, f"TPOT target, {self.tpot_s / MILLISECOND:g} ms"
         found, best = "No point is fast enough", self.cheapest
         if best is not None:
             found = (
@@ -391,8 +399,8 @@ def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str]
         notes += found.notes
         if any(map(any, found.told)):
             notes.append(
-                f"batches that defaults of {found.setup.engine.rules} for running requests do not "
-                f"allow take --server running=BATCH"
+                f"batches above the default limit of {found.setup.engine.rules} for running requests "
+                f"need --server running=BATCH"
             )
         warnings += beyond_warnings(found.played)
         del found
@@ -637,11 +645,17 @@ def frontier_text(answer: FrontierAnswer) -> str:
         for one in chip.series:
             table = rows_table(one.points, _SHOWN) if one.points else "no batch has room"
             parts.append(f"{in_line(f'{place}{one.name}')} (tokens/s)\n{table}")
-    return page(answer, *parts, _cheapest(answer), _largest_rates(answer))
+    return page(
+        answer,
+        *parts,
+        _largest_rates(answer),
+        found=wrapped(_cheapest(answer)),
+        more=["\n".join(_comparison(answer))],
+    )
 
 
 def _chips_table(answer: FrontierAnswer) -> str:
-    """Return a line for each chip, at its cheapest point, and what they are compared on."""
+    """Return a line for each chip, at its cheapest point."""
     header = ["chip", "with", "γ", "batch", "per user", "per device", "$/h", "$/Mtok", "80% band"]
     rows = []
     for chip in answer.chips:
@@ -661,14 +675,19 @@ def _chips_table(answer: FrontierAnswer) -> str:
                 f"{point.tokens_per_s_per_device:.0f}",
                 figure(hourly, format_price),
                 figure(point.usd_per_million_tokens, format_price),
-                ABSENT if low is None else f"{format_price(low)}-{format_price(high)}",
+                band_cell(q.PRICE, low, high),
             ]
         )
-    lines = compared_on(
-        {chip.hardware: chip.engine for chip in answer.chips},
-        {chip.hardware: chip.reach for chip in answer.chips},
-    )
-    return "\n".join([format_table(header, rows, left=[0, 1]), *lines])
+    return format_table(header, rows, left=[0, 1])
+
+
+def _comparison(answer: FrontierAnswer) -> Iterator[str]:
+    """Yield what several chips are compared on, and how near measurements are to each."""
+    if len(answer.chips) > 1:
+        yield from compared_on(
+            {chip.hardware: chip.engine for chip in answer.chips},
+            {chip.hardware: chip.reach for chip in answer.chips},
+        )
 
 
 def _cheapest(answer: FrontierAnswer) -> str:
@@ -678,7 +697,7 @@ def _cheapest(answer: FrontierAnswer) -> str:
     )
     point = answer.cheapest
     if point is None:
-        return f"no point{wanted}"
+        return f"cheapest{wanted}: none"
     told = _price(point)
     if point.running_limit is not None:
         default = answer.chips[0].by_default

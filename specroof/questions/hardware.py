@@ -224,7 +224,7 @@ def check_hardware(request: CheckRequest) -> Chips:
 def _strange_words(profile: HardwareProfile) -> Iterator[str]:
     """Yield what no rule knows a chip by: no architecture, or words that no bundled file has."""
     if profile.architecture is None:
-        yield "architecture is not named: kernels and bands are those of a chip that nobody knows"
+        yield "architecture is not named: kernels and bands are those of an unknown chip"
     for key, known in hardware_words().items():
         word = getattr(profile, key)
         if word is not None and word not in known:
@@ -306,7 +306,7 @@ def _usable(profile: HardwareProfile) -> str:
 def _architecture(profile: HardwareProfile) -> str:
     """Return what decides kernels and bands."""
     if profile.architecture is None:
-        return "not named: a chip that nobody knows"
+        return "not named: an unknown chip"
     words = [profile.architecture, *([profile.vendor] if profile.vendor else [])]
     if profile.compute_capability is not None:
         words.append(f"compute capability {profile.compute_capability:g}")

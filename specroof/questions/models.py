@@ -16,7 +16,7 @@ from specroof.questions.answer import Noted, rows_table
 from specroof.questions.objects import ModelLike, model_of
 from specroof.questions.parameters import Family, Model
 from specroof.questions.request import Command, question
-from specroof.report.layout import format_table
+from specroof.report.layout import closing, format_table
 from specroof.units import format_binary_bytes, format_count
 
 _GROUPS: Final = ("sizes", "formats", "cache", "layers")
@@ -96,7 +96,7 @@ class Models(Noted):
     def text(self) -> str:
         """Return the models as a table; the sizes of one line by line."""
         if len(self.rows) == 1:
-            return model_text(self.rows[0])
+            return "\n".join(filter(None, [model_text(self.rows[0]), closing(self)]))
         return rows_table(self.rows, _LISTED, name="model")
 
     def to_dict(self) -> dict[str, Any]:
@@ -396,8 +396,7 @@ def model_text(row: ModelRow) -> str:
         "fixed state": f"{_bytes_in(row.state_bytes, row.state_dtype)} per sequence",
         "layers": f"{row.layers}: {q.LAYER_KINDS.spelt(row.layer_kinds)}",
     }
-    facts = format_table([row.name, ""], lines.items(), left=(0, 1))
-    return "\n".join([facts, *(f"note: {note}" for note in row.notes)])
+    return format_table([row.name, ""], lines.items(), left=(0, 1))
 
 
 def _formats(row: ModelRow) -> str:
@@ -426,8 +425,8 @@ def diff_text(diff: ModelDiff) -> str:
         for row in diff.rows
     ]
     table = format_table(["", "", "a", "b", "b / a"], cells, left=(0, 1, 2, 3))
-    lines += ["", table if cells else "no difference in what determines cost"]
-    return "\n".join([*lines, *(f"note {note}" for note in diff.notes)])
+    lines.append("\n" + (table if cells else "no difference in what determines cost"))
+    return "\n".join(filter(None, [*lines, closing(diff)]))
 
 
 def _is_number(value: Fact) -> TypeGuard[float]:

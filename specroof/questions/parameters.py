@@ -479,7 +479,7 @@ PrefixHitRate = Annotated[
 RequestCount = Annotated[
     int | str | None,
     Parameter(
-        "Requests that are played through one by one: a number, or 10x for ten of each client.",
+        "Requests to simulate one by one: a number, or 10x for ten of each client.",
         metavar="N|Nx",
         shown="10x; 1000 of --rate",
     ),
@@ -579,7 +579,7 @@ class PlayedParameters(LengthParameters):
     steady: Annotated[
         bool,
         Parameter(
-            "Requests in flight in their steady state, in closed form: no request is played through."
+            "Requests in flight in their steady state, in closed form: no request is simulated."
         ),
     ] = False
 

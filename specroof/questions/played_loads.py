@@ -10,7 +10,6 @@ import numpy as np
 
 from specroof import quantities as q
 from specroof.arrays import Array, to_json_array
-from specroof.outcomes.outcomes import Outcomes
 from specroof.outcomes.solve import largest_rate
 from specroof.report.layout import figure, format_table, in_line
 from specroof.serving.played import PROGRESS, PlayedLoads, PlayedServer, Progress
@@ -37,17 +36,8 @@ def beyond_warnings(played: Sequence[PlayedLoads]) -> Iterator[str]:
             gain = f" and {most[drafts]:.3g}/s with {format_drafts(drafts)} of {one.drafter}"
             yield (
                 f"the server answers at most about {most[0]:.3g} requests/s without drafts"
-                f"{gain if drafts else ''}: a higher rate is unsustained, and has no speedup"
+                f"{gain if drafts else ''}: at a higher rate requests pile up, and there is no speedup"
             )
-
-
-def unsustained_words(one: Outcomes, drafts: int) -> str:
-    """Return why a load has no speedup, with the largest rate that is answered on each side."""
-    off, on = one.stable_rates(drafts) or (math.nan, math.nan)
-    return (
-        f"unsustained without drafts, which answer {off:.3g} requests/s at most; {on:.3g} with "
-        f"{format_drafts(drafts)}"
-    )
 
 
 # --- Played loads as tables ----------------------------------------------------------------------
@@ -161,7 +151,7 @@ class PlayedPlan:
         slow = [name for name, gain in zip(names, self.speedup, strict=True) if gain < 1]
         if slow:
             loads = f"{', '.join(slow)} ({_KINDS[self.load.kind]})"
-            yield f"played through, requests take longer with these drafts at {loads}"
+            yield f"simulated requests take longer with these drafts at {loads}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return what clients see as JSON has it, an array over loads for each figure."""

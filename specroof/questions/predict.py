@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby
 from typing import Annotated, Any, Final
 
 import numpy as np
@@ -30,7 +29,15 @@ from specroof.outcomes.rows import (
 from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
 from specroof.policies.decision import Choice, LoadDecision
 from specroof.quantities import records_of
-from specroof.questions.answer import Charted, Of, case_of, rows_table, title_of
+from specroof.questions.answer import (
+    Charted,
+    Of,
+    case_of,
+    decision_line,
+    rows_table,
+    sure_of,
+    title_of,
+)
 from specroof.questions.case import asked_case, asked_load
 from specroof.questions.curve_tables import (
     lengths_table,
@@ -55,17 +62,15 @@ from specroof.questions.parameters import (
 from specroof.questions.played_loads import (
     beyond_warnings,
     load_json,
-    load_names,
     played_charts,
     played_tables,
     told,
-    unsustained_words,
 )
 from specroof.questions.request import Command, LoadsRequest, question
 from specroof.questions.splits import split_json, split_text
 from specroof.reading.words import Prices, whole_numbers
 from specroof.report.columns import Columns, listed_columns
-from specroof.report.layout import in_line, note_lines
+from specroof.report.layout import in_line, page, shows_notes, wrapped
 from specroof.serving.capacity import RoomRule, ServerRoom
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.played import PlayedLoads
@@ -92,6 +97,8 @@ from specroof.units import MOST_POINTS, format_drafts
 SURVEYED_BATCHES: Final = tuple(2.0**power for power in range(11))
 
 
+#: Contexts that a title names.
+_MOST_TOLD: Final = 4
 #: Contexts and batch sizes of a curve that a notebook shows.
 _SHOWN_POINTS: Final = 8
 
@@ -170,8 +177,21 @@ class Prediction(Charted):
     @property
     def title(self) -> str:
         """What was asked, in one line."""
-        names = ", ".join(curve.drafter for curve in self.curves)
-        return f"{title_of(self.model, self.setup)}: {names}"
+        workload, contexts = self.load.workload, self.load.context_len
+        load = f"context {', '.join(f'{context:g}' for context in contexts)}"
+        if len(contexts) > _MOST_TOLD:
+            load = f"{len(contexts)} contexts"
+        workers = ", each decode worker" if self.split else ""
+        return (
+            f"{title_of(self.model, self.setup)}{workers}; "
+            f"{load if workload is None else workload.requests}"
+        )
+
+    @property
+    def sureness(self) -> str:
+        """How near measurements are, in one sentence."""
+        kinds = list(dict.fromkeys(drafter.kind for drafter in self.drafters))
+        return sure_of(self.deployment, kinds, self.rows, _BRIEF)
 
     @property
     def headline_curves(self) -> tuple[SpeedupCurve, ...]:
@@ -243,7 +263,7 @@ class Prediction(Charted):
         return self.room == "queue"
 
     def text(self) -> str:
-        """Return the loads where drafting does not pay, best draft lengths, prices and notes."""
+        """Return the decision, the loads with the best draft lengths, and how sure they are."""
         return prediction_text(self)
 
     def to_dict(self) -> dict[str, Any]:
@@ -378,6 +398,8 @@ class Prediction(Charted):
             hidden.add("running")
         if all(row.draft_len for row in rows):
             hidden |= {*_TRIED}
+        if not shows_notes():
+            hidden |= {*_SHOWN} - {*_BRIEF}
         shown = [name for name in (*_SHOWN, *_TRIED) if name not in hidden]
         if each == 1:
             return rows_table(rows, [*shown, *["drafter"] * (len(rows) > 1)])
@@ -497,7 +519,7 @@ def predicted_to(
     said += [note for each in served for note in each.curve.measuring_notes]
     said += notes
     if split is not None and deployment.setup.engine.bands:
-        said.append("bands of speedups are wider by what drafted loads of such workers were off")
+        said.append("bands of speedups are wider: they include errors at loads of split workers")
     # Plain, the server assumes the same, less the drafter.
     said += [note for held in rooms for note in held.drafting.notes]
     if played:
@@ -586,7 +608,7 @@ def predict(request: PredictRequest) -> Prediction:
     lengths = lengths_of(request.draft_len)
     for name in () if request.is_played else ("ttft_s", "tpot_s"):
         if getattr(request, name) is not None:
-            refuse(name, getattr(request, name), "with requests that are played through")
+            refuse(name, getattr(request, name), "with requests that are simulated")
     targets = [
         np.inf if value is None else number_within(name, value, "tpot_s")
         for name, value in (("ttft_s", request.ttft_s), ("tpot_s", request.tpot_s))
@@ -670,69 +692,40 @@ _SHOWN: Final = (
     *("requests_per_s", q.PRICE.name, q.ENERGY.name, "running", "plain_tpot_s", "plain_ttft_s"),
     *(q.PLAIN_TOKENS_PER_S.name, q.PLAIN_PRICE.name),
 )
+#: Those that it has without the notes.
+_BRIEF: Final = (
+    *("context_len", "rate", "concurrency", "batch_size", "draft_len", "speedup", "speedup_band"),
+    *("decision", "tpot_s", "ttft_s", q.TOKENS_PER_S.name, q.PRICE.name),
+)
 #: What it has besides where drafts are off.
 _TRIED: Final = ("tried_draft_len", "tried_speedup", "tried_speedup_band")
 
 
 def prediction_text(prediction: Prediction) -> str:
-    """Return the loads where drafting does not pay, best draft lengths, sources and sentences."""
-    lengths = prediction.draft_len
-    tables = [prediction.table]
+    """Return the decision, a table of the loads, and how sure they are; more with the notes."""
+    lengths, parts, more = prediction.draft_len, [prediction.table], list[str]()
     if prediction.played:
-        tables.append(played_tables(prediction.played, lengths))
+        is_asked = bool(lengths) or prediction.played[0].has_targets
+        (parts if is_asked else more).append(played_tables(prediction.played, lengths))
     elif lengths:
-        tables.append(lengths_table(prediction.headline_curves, lengths))
+        parts.append(lengths_table(prediction.headline_curves, lengths))
     if prediction.split is not None:
         best = [
             (drafter, i, int(whole.curve.best_draft_len[0, i]))
             for drafter, whole in enumerate(prediction.end_to_end)
             for i in range(len(prediction.load.batch_size))
         ]
-        tables += split_text(prediction, prediction.split, best)
-    parts = [
-        in_line(title_of(prediction.model, prediction.setup))
-        + (", each decode worker" if prediction.split else ""),
-        "\n".join(_decision_lines(prediction)),
-        *tables,
-        prefill_line(prediction.end_to_end[0]) if prediction.end_to_end else "",
-        pays_lines(prediction.survey),
-        note_lines(prediction.warnings),
-        prediction.bands_line(prediction.load.batch_size),
-        source_lines(prediction.curves),
-        note_lines(prediction.messages["notes"]),
-    ]
-    return "\n\n".join(filter(None, parts))
-
-
-#: Loads whose decisions are told in a line.
-_MOST_TOLD: Final = 12
-
-
-def _decision_lines(prediction: Prediction) -> Iterator[str]:
-    """Yield the decision for each drafter: of one load with its band, of several by load."""
-    loads = [f"{load:g}" for load in prediction.load.batch_size]
-    if prediction.played and not prediction.played[0].sums_work:
-        loads = [f"{name}/s" for name in load_names(prediction.played[0].load)]
-    if len(prediction.load.context_len) > 1 or len(loads) > _MOST_TOLD:
-        return
-    for one, chosen in zip(prediction.outcomes, prediction.decisions, strict=True):
-        name = in_line(one.decoding.drafter)
-        if len(chosen) > 1:
-            told = list[str]()
-            for decision, group in groupby(
-                zip(chosen, loads, strict=True), lambda pair: pair[0][1]
-            ):
-                at = [load for _, load in group]
-                told.append(f"{decision} at {' to '.join(dict.fromkeys((at[0], at[-1])))}")
-            yield f"decision: {', '.join(told)}; {name}"
-            continue
-        ((choice, decision),) = chosen
-        drafts = choice.draft_len or choice.tried
-        gain = f"{choice.speedup:.2f}x" if drafts else "no drafts have room"
-        if drafts and choice.low < choice.high:
-            gain += f" (likely {choice.low:.2f} to {choice.high:.2f}x)"
-        said = f"{gain} with {format_drafts(drafts)}"
-        yield f"decision: {decision}; {name}: {unsustained_words(one, drafts) if choice.reason else said}"
+        more += split_text(prediction, prediction.split, best)
+    if shows_notes():
+        more += [
+            prefill_line(prediction.end_to_end[0]) if prediction.end_to_end else "",
+            pays_lines(prediction.survey),
+            prediction.bands_line(prediction.load.batch_size),
+            source_lines(prediction.curves),
+        ]
+    rows, each = prediction.rows, len(prediction.rows) // len(prediction.outcomes)
+    lines = [decision_line(rows[at : at + each]) for at in range(0, len(rows), each)]
+    return page(prediction, *parts, found="\n".join(map(wrapped, lines)), more=more)
 
 
 # --- The charts -----------------------------------------------------------------------------------
@@ -754,7 +747,7 @@ COMMAND: Final = Command(
     told=told,
     chart="Draw speedup against draft length. Several batch sizes add best speedup against batch "
     "size (NAME-by-batch), several contexts a map (NAME-map). With --input-len, speedups count "
-    "prefills. Of requests that are played through: what users see.",
+    "prefills. Of simulated requests: what users see.",
     example="specroof predict deepseek-ai/DeepSeek-V4-Pro -H b200 --tp 8 --batch 1,32\n"
     "--drafter ideal --drafter autoregressive,accept=0.75,cost=0.10\n"
     "--drafter block,accept=0.89,cost=0.10,drafts=16",

@@ -31,7 +31,7 @@ from specroof.outcomes.outcomes import Outcomes
 from specroof.outcomes.rows import LoadRow, bands_around, costs_of, known_bands, load_fields
 from specroof.policies.decision import best_choice
 from specroof.policies.schedule import fitting_schedule
-from specroof.questions.answer import Charted, case_of, rows_table
+from specroof.questions.answer import Charted, case_of, decision_line, rows_table, sure_of
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.case import known_load, known_requests, on_each_chip
 from specroof.questions.objects import (
@@ -55,7 +55,7 @@ from specroof.questions.played_loads import told
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import ChipsRequest, Command, question
 from specroof.report.columns import Columns, listed_columns
-from specroof.report.layout import in_line, page
+from specroof.report.layout import in_line, page, wrapped
 from specroof.serving.capacity import RoomRule
 from specroof.serving.played import Drafts, Played, PlayedServer, joined, played_server
 from specroof.serving.served import room_rule
@@ -427,8 +427,16 @@ class Rollout(Charted):
         for one in self.drafters:
             yield {"hardware": one.setup.hardware.name, "drafter": one.name, **one.columns}
 
+    @property
+    def sureness(self) -> str:
+        """How near measurements are, in one sentence."""
+        setup = self.setups[0]
+        rows = [row for one in self.drafters if one.setup is setup for row in one.policies]
+        kinds = list(dict.fromkeys(one.name.partition(",")[0] for one in self.drafters))
+        return sure_of(Deployment(self.model, setup), kinds, rows)
+
     def text(self) -> str:
-        """Return the makespan of each policy, and the meaning of each policy."""
+        """Return the decision, the makespan of each policy, and how sure they are."""
         return rollout_text(self)
 
     def figures(self) -> dict[str, Any]:
@@ -469,8 +477,8 @@ class Rollout(Charted):
 
 
 _STALE: Final = (
-    "the schedule turns drafting off at large batches: an engine that leaves the drafter's cache "
-    "behind there has less acceptance for the rest of these answers, which is not counted"
+    "the schedule turns drafting off at large batches; an engine whose drafter misses those tokens "
+    "accepts fewer drafts of the same answers afterwards, which is not counted"
 )
 
 
@@ -704,21 +712,26 @@ _SHOWN: Final = (
 
 
 def rollout_text(answer: Rollout) -> str:
-    """Return the makespan of each policy, and the meaning of each policy."""
+    """Return the decision, the makespan of each policy, and the meaning of each policy."""
     lengths = answer.output_len_summary
-    parts = [
+    asked = (
         f"answers: {lengths['mean']:.0f} tokens on average, {lengths['p50']:.0f} at p50, "
-        f"{lengths['p99']:.0f} at p99, {lengths['max']:.0f} at most\n"
-        f"prompts: {plain_number(answer.input_len)} tokens"
-    ]
+        f"{lengths['p99']:.0f} at p99, {lengths['max']:.0f} at most; prompts: "
+        f"{plain_number(answer.input_len)} tokens"
+    )
+    lines, parts, more = list[str](), list[str](), [asked]
     for one in answer.drafters:
+        place = f"{one.setup.hardware.name}: " if len(answer.setups) > 1 else ""
+        decision, _, gain = decision_line(one.policies[1:2]).partition("; ")
+        lines.append(wrapped(f"{decision}; {place}{gain}"))
         gains = [
             f"{gain:.2f}x with {drafts}"
             for drafts, gain in enumerate(one.speedup.tolist())
             if drafts and math.isfinite(gain)
         ]
-        table = rows_table(one.policies, _SHOWN)
-        parts.append(f"{_named(answer, one)}\n{table}\nfixed lengths: {', '.join(gains)}")
+        name = _named(answer, one)
+        parts.append(f"{name}\n{rows_table(one.policies, _SHOWN)}")
+        more.append(f"{name}, fixed lengths: {', '.join(gains)}")
         if one.steps:
             kept = f"speedup, γ={one.policies[1].draft_len}"
             titles = {
@@ -728,7 +741,7 @@ def rollout_text(answer: Rollout) -> str:
             }
             titles["step_speedup"] = "step speedup"
             parts.append(rows_table(one.steps, [*RolloutStep.quantities()], **titles))
-    return page(answer, *parts, _MEANING)
+    return page(answer, *parts, found="\n".join(lines), more=[*more, _MEANING])
 
 
 def _named(answer: Rollout, one: DrafterRollout, name: str = "") -> str:

@@ -30,7 +30,9 @@ from specroof.report.layout import page
 from specroof.serving.served import room_rule, room_warnings, served_curve
 from specroof.serving.workload import Load
 from specroof.speedup.curve import longest_draft
+from specroof.speedup.reach import how_sure
 from specroof.speedup.result import SpeedupCurve
+from specroof.units import format_drafts, format_seconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +98,18 @@ class BatchTimes(Noted):
 
     def text(self) -> str:
         """Return the spread of times, with drafts and without."""
-        return page(self, rows_table(self.rows, [*TimesRow.quantities()][:-1]))
+        means = [row for row in self.rows if row.interval == "per_token"]
+        told = (
+            f"{format_seconds(row.mean_s)} with {format_drafts(row.draft_len)}" for row in means
+        )
+        table = rows_table(self.rows, [*TimesRow.quantities()][:-1])
+        return page(self, table, found=f"mean time per token: {', '.join(told)}")
+
+    @property
+    def sureness(self) -> str:
+        """How near measurements are, in one sentence."""
+        deployment, kind = Deployment(self.model, self.setup), self.drafter.partition(",")[0]
+        return how_sure(deployment, [kind], self.context_len, self.batch_size)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""

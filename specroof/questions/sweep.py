@@ -10,7 +10,7 @@ import numpy as np
 
 from specroof import quantities as q
 from specroof.arrays import fields_of
-from specroof.errors import OptionError, expect
+from specroof.errors import OptionError, Urgent, expect
 from specroof.outcomes.case import Case
 from specroof.outcomes.rows import LoadRow, point_columns
 from specroof.questions.answer import Answer
@@ -34,6 +34,7 @@ from specroof.report.layout import (
     format_table,
     in_line,
     note_lines,
+    shows_notes,
 )
 from specroof.serving.capacity import RoomRule
 from specroof.serving.served import room_rule
@@ -473,8 +474,12 @@ def sweep_text(
     short = [note if len(note) <= _MOST_NOTE else f"{note[:_MOST_NOTE]}…" for note in sentences]
     more = len(short) - _MOST_NOTES
     lines = [failed] if failed else []
-    lines += [note_lines(short[:_MOST_NOTES])] if short else []
-    lines += [f"and {more} more notes in manifest.json"] if more > 0 else []
+    if shows_notes():
+        lines += [note_lines(short[:_MOST_NOTES])] if short else []
+        lines += [f"and {more} more notes in manifest.json"] if more > 0 else []
+    elif notes:
+        lines += [note_lines([note]) for note in notes if isinstance(note, Urgent)][:_MOST_NOTES]
+        lines.append(f"more: {len(notes)} note{'s' * (len(notes) > 1)} (--notes)")
     return "\n\n".join([*parts, *(["\n".join(lines)] if lines else [])])
 
 

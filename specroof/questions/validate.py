@@ -37,7 +37,7 @@ from specroof.questions.parameters import (
     like,
 )
 from specroof.questions.request import Command, question
-from specroof.report.layout import figure, format_table
+from specroof.report.layout import figure, format_table, page
 from specroof.scoring import Validation, trusted
 from specroof.scoring.bands import COUNTED_CELL, Coverage, band_coverage
 from specroof.scoring.local import draft_len_regrets, errors_of, local_errors, local_scores
@@ -246,8 +246,7 @@ class OwnValidated(Charted):
 
     def text(self) -> str:
         """Return results beside predictions, speedups, errors by file, and notes."""
-        notes = [f"note: {note}" for note in self.notes]
-        return "\n".join([f"{self.title}\n\n{own_text(self.validation)}", *notes])
+        return page(self, own_text(self.validation))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
@@ -538,8 +537,8 @@ _SERVED_COLUMNS: Final = (
 #: How rows of the table by groups begin, where not as the group is called.
 _SERVED_GROUPS: Final = {"input_len": "prompt", "concurrency": "in flight"}
 _OTHER_TOTALS: Final = {
-    "played": "played through, request by request",
-    "played as shipped": "played through, by profiles that have seen them",
+    "played": "every request simulated",
+    "played as shipped": "every request simulated, by the shipped profiles (fitted to most of these loads)",
     "shipped": "by profiles that have seen them",
     "family": "families of chips left out",
     "chip": "chips left out",

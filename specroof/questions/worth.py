@@ -14,12 +14,19 @@ from specroof.architecture import Architecture
 from specroof.arrays import fields_of, number_within, real_number
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, refuse, reject
-from specroof.latency import Setup
+from specroof.latency import Deployment, Setup
 from specroof.outcomes.case import Case
 from specroof.outcomes.outcomes import Outcomes, outcomes
 from specroof.outcomes.rows import LOAD_KEYS, LoadRow, load_fields
 from specroof.outcomes.solve import Wish, largest_rate, solve
-from specroof.questions.answer import Charted, case_of, rows_table, title_of
+from specroof.questions.answer import (
+    Charted,
+    case_of,
+    decision_line,
+    rows_table,
+    sure_of,
+    title_of,
+)
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.case import asked_case, asked_load, in_flight_of, refuse_one_token
 from specroof.questions.objects import DrafterLike, Values, as_list, drafter_of, money_of
@@ -37,7 +44,7 @@ from specroof.questions.played_loads import beyond_warnings, told
 from specroof.questions.request import Command, LoadsRequest, question
 from specroof.questions.splits import split_notes
 from specroof.reading.words import numbers
-from specroof.report.layout import page
+from specroof.report.layout import page, wrapped
 from specroof.serving.played import played_server
 from specroof.serving.served import raised_notes
 from specroof.serving.workload import Load, Workload
@@ -131,7 +138,7 @@ class Worth(Charted):
         ("speedup", "users"),
         by=LOAD_KEYS,
         noted="draft_len",
-        titles={"speedup": "Best speedup (×)", "users": "Users served fast enough"},
+        titles={"speedup": "Best speedup (×)", "users": "Users within the limit of TPOT"},
     )
 
     @property
@@ -142,8 +149,14 @@ class Worth(Charted):
         batches = f"{batches} requests/s" if self.rows[0].rate else f"batch {batches}"
         return f"{title_of(self.model, self.setup)}, {batches}, {load}: {self.drafter}"
 
+    @property
+    def sureness(self) -> str:
+        """How near measurements are, in one sentence."""
+        kind = self.drafter.partition(",")[0]
+        return sure_of(Deployment(self.model, self.setup), [kind], self.rows, _SHOWN)
+
     def text(self) -> str:
-        """Return a row for each acceptance length, and what the columns mean."""
+        """Return the decision, a row for each acceptance length, and how sure they are."""
         return worth_text(self)
 
     @property
@@ -294,19 +307,25 @@ _SHOWN: Final = (
 
 
 def worth_text(answer: Worth) -> str:
-    """Return a row for each acceptance length, and what the columns mean."""
-    waits = ", ".join(map(format_seconds, dict.fromkeys(row.tpot_limit_s for row in answer.rows)))
+    """Return the decision, a row for each acceptance length, and what the columns mean."""
     meaning = (
-        f"tokens/round as measured with {format_drafts(answer.draft_len)}; per token: speedup for each "
-        f"further one;\nenough: drafts beyond these bring less than 1%; users: at most "
-        f"{waits} per token"
+        f"tokens/round as measured with {format_drafts(answer.draft_len)}; per token: speedup for "
+        f"each further one;\nenough: drafts beyond these bring less than 1%"
     )
+    waits = ", ".join(map(format_seconds, dict.fromkeys(row.tpot_limit_s for row in answer.rows)))
+    users = f"users: the most that each get a token every {waits}"
     if answer.rows[0].rate:
-        meaning += "; most req/s: the largest rate of which p99 waits no longer"
+        users += "; most req/s: the largest rate of which p99 waits no longer"
     shown = [*_SHOWN]
     if len(answer.by_load) == 1:
         shown = [name for name in _SHOWN if name not in LOAD_KEYS]
-    return page(answer, rows_table(answer.rows, shown), meaning)
+    lines = [
+        decision_line(rows, [f"{row.accept_length:.4g}" for row in rows], " tokens/round")
+        + f" (load {load:g})" * (len(answer.by_load) > 1)
+        for load, rows in answer.by_load.items()
+    ]
+    table = rows_table(answer.rows, shown)
+    return page(answer, table, wrapped(users), found="\n".join(map(wrapped, lines)), more=[meaning])
 
 
 COMMAND: Final = Command(

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from html import escape
 from typing import Final, Protocol, TypeAlias
 
-from specroof.errors import Note, one_line, printable
+from specroof.errors import Note, Urgent, one_line, printable
 
 # --- Text that fits a screen: folded lines and tables, sources in brief --------------------------
 # A table that is too wide first breaks its titles into words, then its last column where that is
@@ -28,6 +28,8 @@ Lines: TypeAlias = Sequence[Sequence[str]]
 _WIDTH: ContextVar[int | None] = ContextVar("width", default=None)
 #: Whether all sources are shown.
 _SOURCES: ContextVar[bool] = ContextVar("sources", default=False)
+#: Whether notes and further tables are shown.
+_NOTES: ContextVar[bool] = ContextVar("notes", default=False)
 #: What a column of text keeps at least, before a table goes on below itself.
 _LEAST_TEXT: Final = 20
 _GAP: Final = 2
@@ -35,18 +37,30 @@ _GAP: Final = 2
 
 @contextmanager
 def on_screen(width: int | None) -> Iterator[None]:
-    """Fit text that is written inside to `width` columns, with sources in brief."""
-    tokens = _WIDTH.set(width), _SOURCES.set(False)
+    """Fit text that is written inside to `width` columns, without notes and sources."""
+    tokens = _WIDTH.set(width), _SOURCES.set(False), _NOTES.set(False)
     try:
         yield
     finally:
         _WIDTH.reset(tokens[0])
         _SOURCES.reset(tokens[1])
+        _NOTES.reset(tokens[2])
+
+
+def show_notes() -> None:
+    """Show notes and further tables, as long as the screen lasts."""
+    _NOTES.set(True)
 
 
 def name_sources() -> None:
-    """Show all sources in full, as long as the screen lasts."""
+    """Show notes, and all sources in full, as long as the screen lasts."""
+    show_notes()
     _SOURCES.set(True)
+
+
+def shows_notes() -> bool:
+    """Tell whether notes and further tables are shown."""
+    return _NOTES.get()
 
 
 def brief(text: str) -> str:
@@ -247,7 +261,7 @@ def figure(value: float | None, spelt: Callable[[float], str]) -> str:
 
 def note_lines(notes: Iterable[str]) -> str:
     """Return a line for each note."""
-    return "\n".join(f"note: {one_line(_with_hint(note))}" for note in notes)
+    return "\n".join(fitted(f"note: {one_line(_with_hint(note))}") for note in notes)
 
 
 class Titled(Protocol):
@@ -258,22 +272,59 @@ class Titled(Protocol):
         """What was asked, in one line."""
 
     @property
-    def notes(self) -> Sequence[str]:
-        """Sentences on how the numbers came about."""
+    def sureness(self) -> str:
+        """How near measurements are, in one sentence; empty where nothing is predicted."""
 
     @property
-    def warnings(self) -> Sequence[str]:
-        """Sentences on points that cannot be had."""
+    def messages(self) -> Mapping[str, Sequence[str]]:
+        """Notes on how the numbers came about, and warnings of points that cannot be had."""
 
 
-def page(answer: Titled, *parts: str, below_title: str = "") -> str:
-    """Return an answer's title, some parts and its sentences, an empty line between two.
+def page(answer: Titled, *parts: str, found: str = "", more: Sequence[str] = ()) -> str:
+    """Return an answer as people read it, an empty line between two parts.
 
     Parts without text are left out.
+
+    Parameters
+    ----------
+    answer
+        Its title comes first; how sure it is, and its warnings and notes, come last.
+    parts
+        Tables, and what is to be pasted.
+    found
+        What the answer is, below the title: a line or a few.
+    more
+        What is shown together with the notes.
     """
-    title = "\n".join(filter(None, [in_line(answer.title), below_title]))
-    notes = note_lines([*answer.warnings, *answer.notes])
-    return "\n\n".join(filter(None, [title, *parts, notes]))
+    head = "\n".join(filter(None, [wrapped(answer.title), found]))
+    shown = [*parts, *(more if shows_notes() else ())]
+    return "\n\n".join(filter(None, [head, *shown, closing(answer, is_more=any(more))]))
+
+
+def closing(answer: Titled, *, is_more: bool = False) -> str:
+    """Return warnings, how sure an answer is, and its notes or how to see them.
+
+    Notes that change the decision stand with the warnings.
+
+    Parameters
+    ----------
+    answer
+        Whose sentences these are.
+    is_more
+        Whether tables are shown together with the notes.
+    """
+    warnings, notes = list(answer.messages["warnings"]), list[str]()
+    for note in answer.messages["notes"]:
+        (warnings if isinstance(note, Urgent) else notes).append(note)
+    lines = [note_lines(warnings)]
+    if answer.sureness:
+        lines.append(wrapped(f"how sure: {answer.sureness}"))
+    if shows_notes():
+        lines.append(note_lines(notes))
+    elif notes or is_more:
+        count = f"{len(notes)} note{'s' * (len(notes) != 1)}" if notes else ""
+        lines.append(f"more: {' and '.join(filter(None, [count, 'tables' * is_more]))} (--notes)")
+    return "\n".join(filter(None, lines))
 
 
 def folded(command: str) -> str:

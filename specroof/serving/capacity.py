@@ -12,7 +12,7 @@ import numpy.typing as npt
 from specroof.architecture import Architecture
 from specroof.arrays import Array, distinct
 from specroof.drafters import Drafter
-from specroof.errors import reject
+from specroof.errors import Urgent, reject
 from specroof.hardware import SERVER_KEYS, CapturedGraphs, Server, ServerSettings
 from specroof.latency import (
     Deployment,
@@ -589,8 +589,10 @@ class ServerRoom:
             []
             if raised is None
             else [
-                f"the limit of running requests is a default of {self.drafting.server.framework}: "
-                f"--server running={raised[1]} asks what more would give"
+                Urgent(
+                    f"a default of {self.drafting.server.framework} limits the running requests: "
+                    f"--server running={raised[1]} raises it"
+                )
             ]
         )
 

@@ -196,7 +196,7 @@ def setting_words(framework: str, settings: ServerSettings) -> tuple[list[str], 
 
 def _not_told(release: str, key: str, value: object) -> str:
     spelt = value if isinstance(value, str) else "on" if value else "off"
-    return f"{release} has no flag for {key}={spelt}: it is predicted, and the server is not told"
+    return f"{release} has no flag for {key}={spelt}: the prediction has it, the server does not"
 
 
 #: Stands for the drafter's weights where no name is given.
@@ -322,7 +322,7 @@ class Speculation:
         """What the reader has to put in place."""
         if self.weights != YOUR_DRAFT_MODEL:
             return []
-        return [f"put the drafter's weights in the place of {YOUR_DRAFT_MODEL} (--draft-model)"]
+        return [f"replace {YOUR_DRAFT_MODEL} by the drafter's weights (--draft-model)"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -868,7 +868,7 @@ def _llama_cpp(plan: Speculation, _framework: str) -> Launch:
     else:
         words += ["--spec-draft-n-max", plan.drafts, "--spec-draft-n-min", plan.n_min]
         words += ["--spec-draft-p-min", f"{plan.p_min:g}"]
-    notes = [*plan.to_fill_in, f"put the file of weights in the place of {YOUR_FILE}"]
+    notes = [*plan.to_fill_in, f"replace {YOUR_FILE} by the file of weights"]
     if plan.differs:
         notes.append(_fixed_note(plan, LLAMA_CPP, "drafts", plan.drafts))
     for key, value in plan.settings.stated.items():
@@ -908,7 +908,9 @@ def _lm_studio(plan: Speculation, _framework: str) -> Launch:
     _refuse_vocabulary(plan, _LM_STUDIO, _PADDING)
     told = f'each request names it: "draft_model": {json.dumps(plan.weights)} (draftModel in SDKs)'
     notes = [*plan.to_fill_in, told]
-    notes.append(f"{_LM_STUDIO} is not told how many drafts: {plan.drafts} are predicted")
+    notes.append(
+        f"{_LM_STUDIO} has no setting for the number of drafts: {plan.drafts} are predicted"
+    )
     notes += _cache_notes(plan, (), _LM_STUDIO)
     return Launch("lmstudio", _LM_STUDIO, "", notes=tuple(notes))
 

@@ -336,8 +336,7 @@ def _varies(mean: float | None, longest: int | None) -> bool:
 def _notes(found: Counted, drafting: _Drafting) -> Iterator[str]:
     if found.restarted:
         yield (
-            "counters began anew between the reads (a restart): they are counted from there on, "
-            "over an unknown time"
+            "the server restarted between the two reads: counters cover an unknown time since then"
         )
     if found.ranks > 1:
         yield f"{found.ranks} ranks with separate requests, added up"

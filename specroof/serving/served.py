@@ -12,7 +12,7 @@ from specroof import quantities as q
 from specroof.acceptance import ContextAcceptance, accepted_at
 from specroof.arrays import Array, IntArray
 from specroof.drafters import Drafter, TokensPerRound
-from specroof.errors import expect
+from specroof.errors import Urgent, expect
 from specroof.hardware import IDEAL_ENGINE
 from specroof.latency import Deployment, Setup, check_placement
 from specroof.serving.capacity import (
@@ -306,8 +306,10 @@ def raised_notes(served: ServedCurve, batch_size: Sequence[float]) -> list[str]:
     load, most = max(raised)
     framework = served.room.drafting.server.framework
     return [
-        f"defaults of {framework} would run fewer requests than memory holds: --server "
-        f"running={most} is predicted at a load of {load:g}"
+        Urgent(
+            f"defaults of {framework} run fewer requests than memory holds: raised to --server "
+            f"running={most} at a load of {load:g}"
+        )
     ]
 
 

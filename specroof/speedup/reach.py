@@ -1,7 +1,7 @@
 """How near the measurements behind an engine profile are to what is asked."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from specroof.architecture import Architecture, Experts
 from specroof.errors import Note
-from specroof.hardware import GENERIC, EngineProfile
+from specroof.hardware import GENERIC, EngineProfile, Reach
 from specroof.latency import Deployment
 
 #: How near evidence is.
@@ -18,6 +18,16 @@ FAMILY: Final = "family"
 NONE: Final = "none"
 #: How `Reach.placements` would call workers of their own for prefill.
 SPLIT: Final = "split"
+#: Ways to spread a model as sentences name them.
+_PLACED: Final = {
+    "tp": "tensor parallelism",
+    "ep": "expert parallelism",
+    "dp-attention": "data-parallel attention",
+    "dcp": "decode context parallelism",
+    "pp": "pipeline parallelism",
+    "nodes": "several nodes",
+    SPLIT: "prefill workers",
+}
 
 
 def weight_format(model: Architecture) -> str:
@@ -114,8 +124,8 @@ def nearness(
     dict or None
         For chip, framework, attention, format and placement ``"measured"``, ``"family"`` (of the
         chip alone) or ``"none"``; for batch and context what is asked and how far measurements
-        go, with drafts and without; ``text`` says what lies outside. None for an engine that does
-        not know its evidence, as the ideal one.
+        go, with drafts and without; ``text`` says what nobody measured, and what lies beyond. None
+        for an engine that does not know its evidence, as the ideal one.
 
     Source
         `specroof.hardware.Reach`.
@@ -137,32 +147,10 @@ def nearness(
         }
         for axis, (asked, drafted, plain) in limits.items()
     }
-    outside = []
-    units = {"batch": "batch {:g}", "context": "{:g} tokens"}
-    known = "drafted measurement of known acceptance"
-    for name, key in ((known, "measured_to"), ("measurement", "plain_measured_to")):
-        beyond = [
-            units[axis].format(ends[key])
-            for axis, ends in axes.items()
-            if ends[key] is not None and max(ends["asked"]) > ends[key]
-        ]
-        if beyond:
-            outside.append(f"no {name} above {' or '.join(beyond)}")
-    if not reach.drafters:
-        outside.append("no drafted measurement")
-    elif reach.drafted_batch_size is None:
-        outside.append(f"no {known}")
-    if reach.drafters and (unknown := sorted({*drafters} - {*reach.drafters})):
-        outside.append(f"none with {', '.join(unknown)}")
     missing = {
         key: [word for word in asked if word not in getattr(reach, key)]
         for key, asked in deployment_words(deployment).items()
     }
-    outside += [f"none with {', '.join(strange)}" for strange in missing.values() if strange]
-    if chip not in reach.chips:
-        outside.append(f"none on {chip}")
-    if server not in reach.engines:
-        outside.append(f"none under {server}")
     elsewhere = FAMILY if reach.family else NONE
     return {
         "chip": MEASURED if chip in reach.chips else elsewhere,
@@ -171,8 +159,108 @@ def nearness(
         "format": NONE if missing["formats"] else MEASURED,
         "placement": NONE if missing["placements"] else MEASURED,
         **axes,
-        "text": "; ".join(outside) or "measured on this chip",
+        "text": _near_text(
+            [*_unmeasured(reach, drafters, chip)],
+            [*_beyond(axes, drafters), *_others(missing, reach, chip, server)],
+        ),
     }
+
+
+def _near_text(unmeasured: Sequence[str], beyond: Sequence[str]) -> str:
+    """Return how near measurements are, in words."""
+    parts = []
+    if unmeasured:
+        parts.append(f"nobody measured {_listed(unmeasured)} here")
+    if beyond:
+        parts.append(f"extrapolated to {_listed(beyond)}")
+    return ", ".join(parts) or "near measurements"
+
+
+def _listed(words: Sequence[str]) -> str:
+    """Return words as a sentence lists them.
+
+    Examples
+    --------
+    >>> _listed(["batch 8"]), _listed(["a", "b", "c"])
+    ('batch 8', 'a, b and c')
+    """
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _unmeasured(reach: Reach, drafters: Sequence[str], chip: str) -> Iterator[str]:
+    """Yield what was never measured, and decides whether drafts pay."""
+    if drafters and not reach.drafters:
+        yield "speculative decoding"
+    elif drafters and reach.drafted_batch_size is None:
+        yield "a speedup of known acceptance"
+    if reach.drafters:
+        yield from sorted({*drafters} - {*reach.drafters})
+    if chip not in reach.chips and not reach.family:
+        yield chip
+
+
+def _beyond(axes: Mapping[str, Mapping[str, Any]], drafters: Sequence[str]) -> Iterator[str]:
+    """Yield the loads that are larger than measured ones, with drafts where drafts are asked."""
+    units = {"batch": "batches above {:g}", "context": "contexts above {:g} tokens"}
+    for axis, ends in axes.items():
+        limits = [ends["measured_to"] if drafters else None, ends["plain_measured_to"]]
+        passed = [limit for limit in limits if limit is not None and max(ends["asked"]) > limit]
+        if passed:
+            yield units[axis].format(min(passed))
+
+
+def _others(
+    missing: Mapping[str, Sequence[str]], reach: Reach, chip: str, server: str
+) -> Iterator[str]:
+    """Yield the kinds of attention, formats, placements, chip and server without measurements."""
+    yield from (word.replace("_", " ") for word in missing["attention"])
+    yield from (f"{word} weights" for word in missing["formats"])
+    yield from (_PLACED.get(word, word) for word in missing["placements"])
+    if chip not in reach.chips and reach.family:
+        yield chip
+    if server not in {*reach.engines, GENERIC}:
+        yield server
+
+
+def how_sure(
+    deployment: Deployment,
+    drafters: Sequence[str],
+    context_len: npt.ArrayLike,
+    batch_size: npt.ArrayLike,
+) -> str:
+    """Return how near measurements are and how far off predictions were, in one sentence.
+
+    Parameters
+    ----------
+    deployment, drafters, context_len, batch_size
+        As of `nearness`; the band is that of the first drafter.
+
+    Source
+        `nearness`, and `specroof.hardware.EngineProfile.band`.
+
+    Examples
+    --------
+    >>> from specroof import load_hardware, load_model
+    >>> from specroof.hardware import Placement
+    >>> from specroof.latency import engine_setup
+    >>> setup = engine_setup(load_hardware("h200"), "ideal", Placement(), None)
+    >>> how_sure(Deployment(load_model("Qwen/Qwen3-8B"), setup), ["eagle3"], 1024, 8)
+    'an upper bound: engine ideal is a roofline without overheads'
+    """
+    engine = deployment.setup.engine
+    near = nearness(deployment, drafters, context_len, batch_size)
+    if near is None:
+        bound = f"an upper bound: engine {engine.name} is a roofline without overheads"
+        return bound if engine.rules == "ideal" else f"engine {engine.name} names no measurements"
+    band = evidence_engine(deployment).band(drafters[0]) if drafters else None
+    if band is None:
+        return str(near["text"])
+    low, high = np.expm1(-band.width), np.expm1(band.width)
+    return (
+        f"{near['text']}; where speedups were measured, 80% of {band.points} are within "
+        f"{low:+.0%} to {high:+.0%} of their predictions"
+    )
 
 
 def reach_notes(
@@ -204,6 +292,6 @@ def reach_notes(
         "drafters": reach.drafters,
         "drafted": (measured_to.format(*drafted) if None not in drafted else NONE,),
     }
-    short = f"reach of engine {engine.name}, {drafter}: {near['text']}"
+    short = f"evidence for {drafter} on engine {engine.name}: {near['text']}"
     listed = "; ".join(f"{name} {', '.join(words) or NONE}" for name, words in covered.items())
     yield Note(f"{short}. Measured: {listed}", short)

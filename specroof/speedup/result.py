@@ -239,23 +239,22 @@ def band_notes(engine: EngineProfile, drafter: str) -> Iterator[str]:
     >>> from specroof.hardware import Band
     >>> mtp = Band(width=0.0953, mean_error=0.042, points=40, engines={"sglang": 40}, batch_size=32)
     >>> list(band_notes(EngineProfile(name="vllm", bands={"mtp": mtp}), "mtp"))
-    ['engine vllm, mtp: 80% of 40 measured speedups (40 under sglang, none under vllm) are within
-    -9% to +10% of the prediction, wider above batch 32; mean error 4.2%']
+    ['band of mtp on engine vllm: -9% to +10%, and more above batch 32; it holds 80% of 40 measured
+    speedups (40 under sglang, none under vllm), mean error 4.2%']
     """
     band = engine.band(drafter)
     if band is None:
         return
-    of = drafter if drafter in engine.bands else f"{drafter} (errors of all drafters)"
     low, high = np.expm1(-band.width), np.expm1(band.width)
     limits = {"batch {:g}": band.batch_size, "{:.0f} tokens": band.context_len}
     ends = [unit.format(limit) for unit, limit in limits.items() if limit is not None]
-    wider = f", wider above {' or '.join(ends)}" if ends else ""
+    wider = f", and more above {' or '.join(ends)}" if ends else ""
+    others = "" if drafter in engine.bands else " of any drafter"
     borrowed = engine.reach is not None and not engine.reach.drafters
     yield (
-        f"engine {engine.name}, {of}: 80% of {band.points} measured speedups"
-        f"{counted_engines(band, engine)} are within "
-        f"{low:+.0%} to {high:+.0%} of the prediction{wider}; mean error {band.mean_error:.1%}"
-        f"{'; none of them on this family of chips' if borrowed else ''}"
+        f"band of {drafter} on engine {engine.name}: {low:+.0%} to {high:+.0%}{wider}; it holds 80% "
+        f"of {band.points} measured speedups{others}{counted_engines(band, engine)}, mean error "
+        f"{band.mean_error:.1%}{'; none of them on this family of chips' if borrowed else ''}"
     )
 
 
@@ -573,10 +572,10 @@ class SpeedupCurve:
             else " ({:.2f} to {:.2f}x)".format(*(end[point] for end in self._ends))
         )
         yield (
-            f"worth measuring: {self.drafter} with {format_drafts(int(longer[row, column]))} may reach "
+            f"worth measuring: {format_drafts(int(longer[row, column]))} of {self.drafter} may reach "
             f"{self.speedup[point]:.2f}x{ends} at batch {self.batch_size[column]:g}, context "
-            f"{self.context_len[row]:g}; acceptance was measured with "
-            f"{format_drafts(self.measured_draft_len)}, and no longer one is chosen"
+            f"{self.context_len[row]:g}; no draft is chosen beyond the "
+            f"{self.measured_draft_len} at which acceptance was measured"
         )
 
     def at_best(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
