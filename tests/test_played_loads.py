@@ -207,6 +207,10 @@ def test_who_has_no_room_waits_or_has_no_figures() -> None:
     few = predict(MODEL, CHIP, **ASKED, **REQUESTS, rate=20, requests=50, server="running=2")
     assert few.played[0].figures["mean_running"].max() <= 2
     assert few.played[0].figures["p99_queue_s"][0, 0] > 1
+    whole = few.outcomes[0].end_to_end
+    assert whole is not None
+    waited_s = (whole.answer_s - whole.service_s)[0, 0, 0]
+    assert waited_s == pytest.approx(few.played[0].figures["mean_queue_s"][0, 0])
     none = predict("meta-llama/Llama-3.1-70B", CHIP, **ASKED, **REQUESTS, rate=1, requests=5)
     assert np.isnan(none.played[0].figures["p99_ttft_s"]).all()
     assert none.curves[0].batch_size.tolist() == [1.0]
