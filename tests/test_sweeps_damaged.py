@@ -596,7 +596,8 @@ def test_names_in_csv_are_no_formulas_and_are_read_back(tmp_path: Path, name: st
 )
 def test_what_is_no_address_is_refused(tmp_path: Path, address: Any) -> None:
     with pytest.raises(OptionError, match=r"^on is .*; allowed: dask://HOST:PORT$"):
-        write_sweep(CONTENT, tmp_path, form="csv", on=address)
+        write_sweep(CONTENT, tmp_path / "new", form="csv", on=address)
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.fixture

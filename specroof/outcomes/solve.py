@@ -101,7 +101,8 @@ class Solution:
         Of a larger batch or context nothing is known; None where the server has no room for it, and
         where another figure is solved for.
     room_ends
-        Whether the server has no room for larger batches or contexts, or for any.
+        Whether larger batches or contexts have no room on the server; of acceptance and cost,
+        whether the load has none.
     """
 
     answer: str

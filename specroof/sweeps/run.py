@@ -130,6 +130,14 @@ def _follow_parent(pipe: Connection) -> None:
     threading.Thread(target=follow, daemon=True).start()
 
 
+def _scheduler(address: object) -> str:
+    """Return the host and the port of a cluster's address."""
+    match = _DASK.fullmatch(str(address))
+    if match is None or int(match[1].rpartition(":")[2]) > _LAST_PORT:
+        refuse("on", address, _DASK_FORM)
+    return match[1]
+
+
 def on_cluster(
     plan: Plan, left: list[Partition], url: str, form: str, address: str
 ) -> Generator[dict[str, Any], None, None]:
@@ -142,15 +150,13 @@ def on_cluster(
     OptionError, OutputError
         For an address that is none, and a cluster that cannot be reached or gives up.
     """
-    match = _DASK.fullmatch(str(address))
-    if match is None or int(match[1].rpartition(":")[2]) > _LAST_PORT:
-        refuse("on", address, _DASK_FORM)
+    scheduler = _scheduler(address)
     distributed = optional_library("distributed", f"on {address!r}", refusal=OutputError)
     # They would put what they know of a lost connection beside the one line that matters.
     for part_of in ("distributed", "distributed.client"):
         logging.getLogger(part_of).setLevel(logging.CRITICAL)
     try:
-        with distributed.Client(f"tcp://{match[1]}", timeout=_CONNECT_S) as client:
+        with distributed.Client(f"tcp://{scheduler}", timeout=_CONNECT_S) as client:
             tasks = [
                 client.submit(
                     write_by_number,
@@ -306,6 +312,8 @@ def write_sweep(  # noqa: PLR0913 - how, besides what and where
         writes; for arguments of other kinds.
     """
     workers = whole_within("workers", workers, WORKERS)
+    if on is not None:
+        _scheduler(on)
     place = place_of(folder)
     plan = plan_of(study_of(study))
     place.prepare()
