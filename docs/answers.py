@@ -28,7 +28,7 @@ import specroof
 from specroof import Placement
 from specroof.catalog.files import bundled
 from specroof.parsers.model_config import MTP_NOTE
-from specroof.questions.advise import Advice, ChipAdvice, decision_line
+from specroof.questions.advise import Advice, ChipAdvice, chip_decision
 from specroof.questions.advised_loads import AdvisedRow
 from specroof.questions.explore import PAGE_CHIPS
 from specroof.report.layout import brief
@@ -236,7 +236,7 @@ def case_page(found: Found, foot: str) -> str:
         {"model": case.model, "chip": case.chip, "devices": found.devices, "drafter": found.drafter}
     )
     body = [
-        f"<p><strong class={decision_class(chip)}>{escape(decision_line(chip))}</strong></p>",
+        f"<p><strong class={decision_class(chip)}>{escape(chip_decision(chip))}</strong></p>",
         f"<p>The acceptance is an assumption: {escape(found.drafter)}, tokens per round (bonus "
         f"included) at the drafts after the @. Yours moves every figure: try it on "
         f'<a href="../../page/index.html#{escape(settings)}">the interactive page</a>, and '

@@ -421,7 +421,7 @@ def test_a_drafter_that_never_pays_is_off() -> None:
     low, high = tried.bands["tried_speedup"]
     cells = ["1", "0", f"{tried.tried_speedup:.2f}x", f"{low:.2f}-{high:.2f}x", "off"]
     assert cells in [line.split()[:5] for line in printed.splitlines()]
-    footnote = "off: speedup and band that drafts would have there"
+    footnote = "where drafting is off, the speedup is that of the best draft"
     assert footnote in printed
     assert footnote not in page(f"{EXAMPLE} --framework vllm")
 
@@ -539,7 +539,7 @@ def test_the_page_says_at_which_loads_targets_are_met() -> None:
     told = f"TTFT of 9000 ms and TPOT of 30 ms: met at {', '.join(on)} in flight, unclear at "
     assert told in printed
     assert f"without drafts at {', '.join(off)} in flight" in printed
-    assert "0.1 ms: met at no load; without drafts at no load." in page(f"{EXAMPLE} --tpot 0.1")
+    assert "0.1 ms: met at no load; without drafts at no load" in page(f"{EXAMPLE} --tpot 0.1")
     assert "met at" not in page(EXAMPLE)
 
 

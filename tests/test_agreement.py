@@ -28,6 +28,7 @@ from specroof import (
 from specroof.arrays import Array
 from specroof.cli.mcp import Tool, questions, reply, request_schema
 from specroof.outcomes.choose import decided
+from specroof.outcomes.outcomes import STEADY_NOTE
 from specroof.outcomes.rows import LoadRow
 from specroof.questions.page_loads import BANDS, DECISIONS, FIGURES, PRESETS, QUANTUM
 from specroof.questions.predict import Prediction
@@ -217,8 +218,8 @@ def test_a_study_says_the_same(seed: int) -> None:
     # They say that they are steady, in every form.
     assert one.case["load"]["steady"]
     assert one.to_frame("points")["steady"].all()
-    assert any("in their steady state" in note for note in steady.notes)
-    assert "in their steady state" in str(steady)
+    assert STEADY_NOTE in steady.notes
+    assert STEADY_NOTE in " ".join(str(steady).split())
     played = sweep(study | {"workload": requests | {"requests": "10x"}, "batch_size": clients[:2]})
     one, alone = (
         played.outcomes[0].prediction,

@@ -334,7 +334,7 @@ def test_answers_and_curves_are_one_short_line() -> None:
     requests = specroof.predict(MODEL, CHIP, drafters=SPEC, input_len=64, output_len=32)
     assert repr(requests.counted[0]).startswith("<EndToEnd: 64 tokens in, 32 out; <SpeedupCurve: ")
     assert repr(prediction) == (
-        "<Prediction: Qwen3-8B on 1 x NVIDIA B200 SXM, engine sglang: eagle3,accept=0.7, ideal>"
+        "<Prediction: Qwen3-8B on 1 x NVIDIA B200 SXM, engine sglang; context 4096>"
     )
 
 

@@ -12,7 +12,7 @@ from specroof.errors import OptionError, SpecroofError, one_line, printable
 KINDS = [
     kind
     for kind in vars(errors).values()
-    if isinstance(kind, type) and kind.__module__ == errors.__name__ and kind is not errors.Note
+    if isinstance(kind, type) and kind.__module__ == errors.__name__ and issubclass(kind, Exception)
 ]
 
 

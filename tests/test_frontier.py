@@ -366,7 +366,9 @@ def test_chips_stand_in_one_table_with_price_band_and_reach() -> None:
     assert best is not None
     assert usd is not None
     dearest = usd / (best.tokens_per_s_per_device_low * 3600 / 1e6)
-    assert f"-{dearest:.3f}"[:5] in rows[0]
+    ends = usd / (best.tokens_per_s_per_device_high * 3600 / 1e6), dearest
+    told = f"-{dearest:.3f}"[:5] if ends[1] <= 3 * ends[0] else "not usefully predicted here"
+    assert told in rows[0]
     lines = answer.plot().axes[0].lines
     colors = {line.get_color() for line in lines if len(line.get_xdata()) == 2}
     assert len(colors) >= len(answer.chips)

@@ -175,14 +175,14 @@ def test_a_framework_brings_its_rules() -> None:
     assert engine.graphs is not None
     assert engine.graphs.counts == "sequences"
     assert load_hardware("h200").engine("sglang").framework is None
-    text = run(PREDICT, "-H mi250x --engine sglang")
-    assert "engine generic of AMD Instinct MI250X: no engine was fitted to this chip" in text
-    assert "rules of sglang" in text
+    text = run(PREDICT, "-H mi250x --engine sglang --notes")
+    assert "engine generic of AMD Instinct MI250X: nobody measured an engine on this chip" in text
+    assert "memory rules those of sglang" in text
     assert "defaults of sglang 0.5.23 for" in text
     assert "no server" not in text
-    plain = run(PREDICT, "-H l40s")
-    assert "kernel efficiency as measured on ada" in plain
-    assert "rules of vllm" in plain
+    plain = run(PREDICT, "-H l40s --notes")
+    assert "kernels are those of ada" in plain
+    assert "memory rules those of vllm" in plain
 
 
 def test_results_of_a_tool_are_predicted_with_its_rules() -> None:
@@ -232,7 +232,7 @@ def test_a_borrowed_engine_is_marked() -> None:
     assert chip.generic is not None
     assert engine.bands == chip.generic.engines["generic"].bands
     assert engine.expected_error is None
-    text = run(PREDICT, "-H mi250x --engine-from h100-sxm:vllm")
+    text = run(PREDICT, "-H mi250x --engine-from h100-sxm:vllm --notes")
     assert "engine h100-sxm:vllm" in text.splitlines()[0]
     assert "borrowed from NVIDIA H100 SXM 80GB" in text
     made: HardwareProfile = replace(load_hardware("mi250x"), generic=None)

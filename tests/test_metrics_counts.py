@@ -150,7 +150,7 @@ def test_a_server_that_began_anew_has_no_rates(page: object) -> None:
     assert found.running == 40.0
     assert found.round_s == pytest.approx(0.024)
     assert found.tokens_per_round == pytest.approx(3.04)
-    assert found.notes[0].startswith("counters began anew between the reads")
+    assert found.notes[0].startswith("the server restarted between the two reads")
 
 
 def test_one_rank_that_began_anew_is_seen_behind_one_that_goes_on() -> None:

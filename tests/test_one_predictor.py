@@ -134,7 +134,7 @@ def functions_that(reads: set[str]) -> set[str]:
     ("terms", "where"),
     [
         ({"layer_overhead_s", "sequence_overhead_s"}, "latency/pass_seconds.py:_overhead_s"),
-        ({"kind_compute_frac", "expert_tile", "rows"}, "latency/pass_seconds.py:pass_time"),
+        ({"kind_compute_frac", "expert_tile", "rows"}, "latency/pass_seconds.py:_shares"),
         ({"round_overhead_s"}, "speedup/round.py:engine_round_s"),
         ({"round_sequence_overhead_s"}, "speedup/round.py:engine_round_s"),
         ({"tree_round_overhead_s"}, "speedup/round.py:engine_round_s"),

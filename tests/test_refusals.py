@@ -128,7 +128,7 @@ def test_an_explained_pass_says_which_pass_it_is() -> None:
 def test_batches_that_a_server_does_not_run_are_said(
     command: str, load: str, most: int, beyond: str
 ) -> None:
-    words = f"{command} {MODEL} -H h100 --drafter eagle3,accept=.7"
+    words = f"{command} {MODEL} -H h100 --drafter eagle3,accept=.7 --notes"
     said = f"{most} with 16 drafts of eagle3,accept=.7 (running); {beyond}"
     assert said in run(f"{words} {load} {most + 1}")
     assert said not in run(f"{words} {load} {most}")

@@ -74,8 +74,8 @@ def test_policies_take_as_long_as_by_hand(spec: str) -> None:
     assert drafts == ([1, 0] if spec == SOMETIMES else [3, 2])  # fewer at large batches
     assert found.rows[2].draft_len is None
     assert f"{drafts[0]} at 1-" in str(found)
-    # An engine that stops drafting leaves the drafter's cache behind.
-    assert any("cache" in note for note in found.notes) == (spec == SOMETIMES)
+    # A drafter misses the tokens of the rounds without it.
+    assert any("turns drafting off" in note for note in found.notes) == (spec == SOMETIMES)
 
 
 def by_batch(seconds: tuple[float, float], tokens_per_round: float) -> PassPrices:

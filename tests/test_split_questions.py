@@ -31,6 +31,7 @@ from specroof.hardware.engine import UNMEASURED
 from specroof.latency import Deployment, Setup, engine_setup
 from specroof.questions.request import workers_of
 from specroof.questions.splits import candidate_splits, worker_schedule
+from specroof.report.layout import on_screen, show_notes
 from specroof.serving.end_to_end import EndToEnd, WorkerLoads
 from specroof.serving.served import ServedCurve, served_curve
 from specroof.serving.split import Split
@@ -106,12 +107,14 @@ def test_advice_on_workers_is_that_of_their_curves() -> None:
 
 
 def test_the_page_shows_workers_and_how_each_is_started() -> None:
-    run = shell(f"{ADVISE} --prefill 2x1 --decode 1x2 --framework sglang")
+    run = shell(f"{ADVISE} --prefill 2x1 --decode 1x2 --framework sglang --notes")
     assert run.exit_code == 0
     page = run.stdout
     assert "2 x 1 NVIDIA H100" in page
-    assert page.count("--disaggregation-mode") == 2
-    assert "prefill worker, 2 of them" in page
+    short = shell(f"{ADVISE} --prefill 2x1 --decode 1x2 --framework sglang").stdout
+    for text in (page, short):
+        assert text.count("--disaggregation-mode") == 2
+        assert "prefill worker, 2 of them" in text
 
 
 def test_prefill_on_another_chip_has_its_own_price() -> None:
@@ -188,7 +191,7 @@ def test_servers_without_a_split_are_candidates_too() -> None:
     assert row.plain_tokens_per_s >= 4 * each.plain_tokens_per_s
     # Prompts of ten tokens keep no prefill worker busy.
     assert 4 * each.tokens_per_s > row.tokens_per_s
-    assert "no split is as good" in said
+    assert "no split is the best use" in said
 
 
 def test_prefill_limits_what_drafts_gain() -> None:
@@ -321,14 +324,18 @@ def test_a_prediction_on_workers_is_that_of_their_curves() -> None:
     assert usd == pytest.approx(expected, rel=1e-12)
     frame = found.to_frame("points")
     assert frame["decode_batch"].tolist() == workers.decode_batch.ravel().tolist()
-    page = str(found)
+    with on_screen(None):
+        show_notes()
+        page = str(found)
     assert "2 x 1 NVIDIA H100" in page
     assert "on workers of their own" in page
 
 
 def test_several_drafters_are_named_beside_their_workers() -> None:
     asked = {"drafters": ["eagle3,accept=0.7", "ngram,accept=0.5,match=0.4"]}
-    page = str(of_workers(predict, max_draft_len=3, **WORKERS, **asked))
+    with on_screen(None):
+        show_notes()
+        page = str(of_workers(predict, max_draft_len=3, **WORKERS, **asked))
     table = page[page.index("prefill busy") :]
     assert "ngram" in table[: table.index("waiting included")]
 
@@ -366,7 +373,9 @@ def test_bands_of_workers_are_wider_and_reach_says_so() -> None:
     assert far.width == pytest.approx(math.hypot(near.width, UNMEASURED["split"][0]))
     assert many.curves[0].served_bands == one.curves[0].served_bands
     reach = many.case["reach"]
-    assert (reach["placement"], reach["text"].endswith("none with split")) == ("none", True)
+    assert reach["placement"] == "none"
+    assert reach["text"].endswith("extrapolated to prefill workers")
+    assert "prefill workers" not in one.case["reach"]["text"]
     ideal = of_workers(predict, **WORKERS, **asked | {"engine": "ideal"})
     assert not any("bands" in note for note in ideal.notes)
 

@@ -469,7 +469,7 @@ def test_a_library_that_is_missing_is_one_line(
         "sweep", study, "-o", out, "--format", "parquet"
     )
     assert "pip install distributed" in refused(
-        study, "-o", out, "--format", "csv", "--on", "dask://localhost:1"
+        "sweep", study, "-o", out, "--format", "csv", "--on", "dask://localhost:1"
     )
     assert "pip install fsspec" in refused("sweep", study, "-o", "s3://bucket/folder")
 

@@ -12,6 +12,7 @@ from specroof import quantities as q
 from specroof.acceptance import ContextAcceptance
 from specroof.arrays import Array, BoolArray, fields_of
 from specroof.drafters import Drafter, TokensPerRound
+from specroof.errors import Urgent
 from specroof.outcomes.case import Case
 from specroof.outcomes.replays import Replays, waits_band
 from specroof.serving.capacity import RoomRule
@@ -28,7 +29,9 @@ from specroof.serving.served import Limits, ServedCurve, served_curve
 from specroof.serving.workload import Load
 
 #: What is said of requests that are not played through.
-STEADY_NOTE: Final = "requests are in a steady state, computed in closed form instead of simulated"
+STEADY_NOTE: Final = Urgent(
+    "requests are in a steady state, computed in closed form instead of simulated"
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,7 +19,7 @@ from specroof.acceptance.typical import FAMILIES, SHAPES, falling_odds_acceptanc
 from specroof.architecture import Architecture
 from specroof.arrays import Array, array_within, fields_of, to_json_array
 from specroof.drafters import Drafter
-from specroof.errors import OptionError, expect, refuse, reject
+from specroof.errors import OptionError, Urgent, expect, refuse, reject
 from specroof.hardware import IDEAL_ENGINE, LOCAL_FRAMEWORKS, HardwareProfile, Placement
 from specroof.latency import Deployment, Setup
 from specroof.outcomes.case import Case
@@ -532,7 +532,7 @@ def workers_on(
         notes.append(
             f"no split is the best use: {best.name} with drafts make {more:.2f} times as many tokens"
         )
-    said = ("; ".join(notes),) if notes else ()
+    said = (Urgent("; ".join(notes)),) if notes else ()
     return replace(chosen, off=None if off is chosen else off, notes=said)
 
 
