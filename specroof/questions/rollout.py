@@ -722,8 +722,11 @@ def rollout_text(answer: Rollout) -> str:
     lines, parts, more = list[str](), list[str](), [asked]
     for one in answer.drafters:
         place = f"{one.setup.hardware.name}: " if len(answer.setups) > 1 else ""
-        decision, _, gain = decision_line(one.policies[1:2]).partition("; ")
-        lines.append(wrapped(f"{decision}; {place}{gain}"))
+        drafting = one.policies[1:]
+        shown = next((policy for policy in drafting if policy.decision != "off"), drafting[0])
+        decision, _, gain = decision_line([shown]).partition("; ")
+        how = ", by its schedule alone" if shown is not drafting[0] else ""
+        lines.append(wrapped(f"{decision}; {place}{gain}{how}"))
         gains = [
             f"{gain:.2f}x with {drafts}"
             for drafts, gain in enumerate(one.speedup.tolist())
