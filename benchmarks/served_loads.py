@@ -14,7 +14,7 @@ Chunks are the defaults of each server's last release.
 import argparse
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 
 from specroof.evidence import Measurement
@@ -36,7 +36,7 @@ HEADINGS = {
 
 def grouped(
     scores: Sequence[ServedScore], names: Sequence[str]
-) -> dict[str, dict[str, ServedErrors | None]]:
+) -> dict[str, Mapping[str, ServedErrors | None]]:
     """Return the errors of loads by fields of their measurements, and of all."""
     groups: dict[str, list[ServedScore]] = defaultdict(list)
     for score in scores:

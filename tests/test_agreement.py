@@ -145,7 +145,7 @@ def test_every_question_gives_the_same_figures(seed: int) -> None:
         return  # no flags of a server for such drafts, or no room for a request
     (advised,), (least,) = chip.rows, chip.break_even
     if advised.tried_draft_len:
-        tried = {"drafter": drafter, "draft_len": advised.tried_draft_len}
+        tried: dict[str, Any] = {"drafter": drafter, "draft_len": advised.tried_draft_len}
         assert least.rate == breakeven(**asked, **load, **tried).rows[0].value
     assert (advised.tried_draft_len, advised.decision) == (told["tried"], told["decision"])
     assert (advised.reason or "") == told["reason"]
@@ -170,7 +170,7 @@ def test_a_job_and_a_trace_have_the_same_figures(seed: int) -> None:
         except OptionError:  # no flags of a server for such drafts
             continue
         (row,), (least,) = chip.rows, chip.break_even
-        tried = {"drafter": drafter, "draft_len": row.tried_draft_len}
+        tried: dict[str, Any] = {"drafter": drafter, "draft_len": row.tried_draft_len}
         assert least.rate == breakeven(**asked, **load, **tried).rows[0].value
         assert (row.tried_draft_len, row.decision) == (told["tried"], told["decision"])
         assert (row.reason or "") == told["reason"]
@@ -288,6 +288,7 @@ def test_the_page_plays_presets_as_predict_does(seed: int) -> None:
     cells = page.section(model, chip).cells
     ((engine, cell),) = ((key[0], cell) for key, cell in cells.items() if cell.played)
     assert engine != "ideal"
+    assert cell.played is not None
     places = product(enumerate(PRESETS), enumerate(cell.played.drafters))
     for (at, preset), (order, drafter) in places:
         found = predict(

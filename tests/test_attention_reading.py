@@ -397,7 +397,10 @@ def test_collectives_are_counted_once_where_a_grid_runs_two_kernels() -> None:
 
 
 def test_a_grid_that_runs_two_kernels_takes_as_long_as_its_points() -> None:
-    reached = {"kind_compute_frac": {UNSPLIT: 0.5}, "kind_memory_frac": {UNSPLIT: 0.3}}
+    reached: dict[str, Any] = {
+        "kind_compute_frac": {UNSPLIT: 0.5},
+        "kind_memory_frac": {UNSPLIT: 0.3},
+    }
     engine = EngineProfile(name="vllm", overlap_norm=2, memory_frac=0.8, **reached)
     setup = Setup(chip_of(64), engine, Placement(1), Options())
     work = model_work(model_of(LLAMA), setup, ForwardPass(1, POSITIONS, 1000))

@@ -147,6 +147,8 @@ def test_the_decision_of_all_loads_is_that_of_each(advice: Advice) -> None:
     for row in advice.rows:
         if row.decision == "on":
             assert row.reason or tried_band(row)[0] > advice.targets.least_speedup
+            assert row.ttft_s is not None
+            assert row.plain_ttft_s is not None
             assert row.ttft_s <= 10 * row.plain_ttft_s
     text = " ".join(advice.text().split())
     line = advice.text().splitlines()[1]

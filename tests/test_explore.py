@@ -27,7 +27,6 @@ from specroof.questions import explore as explore_question
 from specroof.questions.explore import (
     KNOTS,
     PAGE_CHIPS,
-    USUAL_DRAFTERS,
     Axes,
     cell_of,
     flags_to_paste,
@@ -35,6 +34,7 @@ from specroof.questions.explore import (
     site_files,
     typical_acceptance,
 )
+from specroof.questions.page_loads import USUAL_DRAFTERS
 from specroof.questions.request import DeploymentRequest
 
 pytestmark = pytest.mark.slow

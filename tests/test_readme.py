@@ -112,11 +112,11 @@ def test_claims_of_accuracy_have_their_own_counts_and_sources(validated: Validat
     left_out = Counter(score.point.source for score in drafted if not score.is_trusted)
     for source, count in left_out.items():
         errors = validated.sources[source]
-        off, right = f"{errors.speedup_mean_error:.0%}", f"{errors.verdict_accuracy:.0%} of"
+        off, share = f"{errors.speedup_mean_error:.0%}", f"{errors.verdict_accuracy:.0%} of"
         said = f"left out above: `{source}`, a server with larger overheads than any other"
-        assert f"{count} | mean {off}; {right} decisions right" in row(said)
+        assert f"{count} | mean {off}; {share} decisions right" in row(said)
         assert (
-            f"specroof is {off} off there, and {right} its verdicts are right (`{source}`" in others
+            f"specroof is {off} off there, and {share} its verdicts are right (`{source}`" in others
         )
 
 
