@@ -172,3 +172,15 @@ def test_launches_that_nobody_timed_may_take_no_time() -> None:
         assert sides(one, "tokens_per_s", drafts) == pytest.approx(
             (0, math.log(most / middle)), rel=0.01, abs=1e-6
         )
+
+
+def test_each_side_of_a_lopsided_acceptance_is_its_own() -> None:
+    one = outcome(SHORT | {"concurrency": 8})
+    assert one.replays is not None
+    curve = replace(one.replays.curve, spread=(np.array(0.1), np.array(0.5)))
+    ends = replace(one.replays, curve=curve).ends("speedup", curve.speedup, None)
+    assert ends is not None
+    at = (0, 0, best(one))
+    below, above = (abs(math.log(end[at] / curve.speedup[at])) for end in ends)
+    assert below == pytest.approx(math.hypot(ROUNDS, 0.1), rel=0.03)
+    assert above == pytest.approx(math.hypot(ROUNDS, 0.5), rel=0.03)

@@ -143,3 +143,18 @@ def test_a_default_limit_is_raised_to_the_most_that_ever_run() -> None:
     assert f"--max-running-requests {most:.0f}" in (chip.engine_config["sglang"] or "")
     calm = advise(MODEL, CHIP, **words, rate=2, requests=60).chips[0]
     assert calm.raised == {}
+    # At the larger rates more than 48 run plain, which has no such limit, and fewer with drafts.
+    words = {"engine": "sglang", "drafters": SPEC, "input_len": 2000, "output_len": 300}
+    (one,) = predict(MODEL, CHIP, **words, rate=[2, 6.5, 8]).outcomes
+    assert one.played is not None
+    plain, drafted = one.played.most_running[-1, [0, 3]]
+    assert plain > 48 > drafted
+    assert [*one.told] == [(None, None)] * 3
+
+
+def test_the_largest_rate_of_drafts_that_are_off_is_theirs() -> None:
+    found = predict(MODEL, CHIP, drafters="eagle3,accept=0.01", **asked(5))
+    (row,), (played,) = found.rows, found.played
+    assert (row.draft_len, row.tried_draft_len) == (0, 1)
+    assert row.largest_stable_rate == played.stable_rate[1] < played.stable_rate[0]
+    assert row.plain_largest_stable_rate == played.stable_rate[0]

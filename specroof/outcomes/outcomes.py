@@ -268,10 +268,12 @@ def _told_at_peaks(
     """Return the limits of running requests that loads take, which never run more at once."""
     loads = np.arange(len(played.load.requests))
     peaks = [played.most_running[loads, drafts] for drafts in (0, played.best_draft_len)]
+    its_own: tuple[Limits, ...] = ((None, None),) * len(loads)  # told nothing at any load
     plain, drafted = (
         in_closed_form(
             replace(played.load.steady, batch_size=np.fmax(peak, 1.0).tolist()), room
         ).told
+        or its_own
         for peak in peaks
     )
     return tuple((off, on) for (off, _), (_, on) in zip(plain, drafted, strict=True))

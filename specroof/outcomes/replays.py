@@ -1,6 +1,6 @@
 """Bands of requests that are played through: the same load again, with times at their ends."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Final
@@ -84,8 +84,9 @@ class Replays:
         """The logarithms of both sides of bands, axes (side, curve's); NaN without a replay."""
         sides = np.full((len(_BANDED), 2, *self.curve.round_s.shape), np.nan)
         for number, requests in enumerate(self.played.load.played()):
+            logs = self._logs(number, requests)
             for drafts in {0, self._best(number)}:
-                found = self._sides_at(number, requests, drafts)
+                found = self._sides_at(number, drafts, logs)
                 sides[:, :, 0, self.places[number], drafts] = found
         return dict(zip(_BANDED, sides, strict=True))
 
@@ -97,13 +98,18 @@ class Replays:
         choices = within_measured(gains, played.measured_draft_len)[1:]
         return 1 + int(best_index(choices)) if np.isfinite(choices).any() else 0
 
-    def _sides_at(self, number: int, requests: Requests, drafts: int) -> Array:
-        """Return the logarithms of both sides of bands at a load, axes (`_BANDED`, side)."""
-        curve, at = self.curve, (0, self.places[number])
-        sums_work, server = self.played.sums_work, self.servers[number]
+    def _logs(self, number: int, requests: Requests) -> Callable[[int, float, float], Array]:
+        """Return the logarithms of `_PLAYED` at a load by drafts, and times of passes and rounds.
+
+        Each is played once; what was played as expected is not played again.
+        """
+        server = self.servers[number]
 
         @cache
-        def logs(drafts: int, passes: float, rounds: float = 1.0) -> Array:
+        def logs(drafts: int, passes: float, rounds: float) -> Array:
+            known = [self.played.figures[name][number, drafts] for name in _PLAYED]
+            if passes == rounds == 1.0 and not np.isnan(known[0]):
+                return np.log(known)
             if not (np.isfinite(passes * rounds) and server.runs(drafts)):
                 return np.full(len(_PLAYED), np.nan)
             prices = [*server.prices]
@@ -111,8 +117,17 @@ class Replays:
             seen = replace(server, prices=prices).play(requests, drafts).figures()
             return np.log([seen.get(name, np.nan) for name in _PLAYED])
 
+        return logs
+
+    def _sides_at(
+        self, number: int, drafts: int, logs: Callable[[int, float, float], Array]
+    ) -> Array:
+        """Return the logarithms of both sides of bands at a load, axes (`_BANDED`, side)."""
+        curve, at = self.curve, (0, self.places[number])
+        sums_work, server = self.played.sums_work, self.servers[number]
+
         def figures(passes: float = 1.0, rounds: float = 1.0) -> Array:
-            plain = logs(0, passes)
+            plain = logs(0, passes, 1.0)
             drafted = logs(drafts, passes, rounds) if drafts else plain
             rate, *_, latency_s = drafted - plain
             return np.array([rate if sums_work else -latency_s, *drafted[:-1]])
