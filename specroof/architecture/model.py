@@ -1,6 +1,6 @@
 """Blocks, layers and the model that they make up."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -199,15 +199,15 @@ class Architecture:
         """Layers of the model."""
         return sum(layer.count for layer in self.layers)
 
-    @property
-    def counted_blocks(self) -> Iterator[tuple[int, Block]]:
+    @cached_property
+    def counted_blocks(self) -> tuple[tuple[int, Block], ...]:
         """Every block, behind the number of layers that have it."""
-        return ((layer.count, block) for layer in self.layers for block in layer.blocks)
+        return tuple((layer.count, block) for layer in self.layers for block in layer.blocks)
 
-    @property
-    def counted_cores(self) -> Iterator[tuple[int, Core]]:
+    @cached_property
+    def counted_cores(self) -> tuple[tuple[int, Core], ...]:
         """Every core of attention or experts, behind the number of layers that have it."""
-        return ((n, block.core) for n, block in self.counted_blocks if block.core is not None)
+        return tuple((n, block.core) for n, block in self.counted_blocks if block.core is not None)
 
     @cached_property
     def kernels(self) -> frozenset[str]:
