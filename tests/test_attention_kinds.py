@@ -99,9 +99,14 @@ def test_kernels_are_those_that_cores_and_rules_name() -> None:
     of_rules = {kernel for rules in reading_rules().values() for r in rules for kernel in r.kernels}
     of_models = {kernel for name in specroof.model_names() for kernel in load_model(name).kernels}
     assert of_rules <= of_models <= {*KERNELS}
+
+
+def test_words_that_no_table_knows_are_refused() -> None:
     setup = engine_setup(load_hardware("h100"), "vllm", None, None)
     with pytest.raises(OptionError, match=r"^kernel of ring_attention is 'ring'; allowed: heads"):
         attention_reading(with_cores(replace(RING, kernel="ring")), setup)
+    with pytest.raises(OptionError, match=r"^overhead kind of ring_attention is 'ring'; allowed"):
+        layer_kinds(with_cores(replace(RING, overhead_kinds=("ring",))), setup)
 
 
 def test_nothing_outside_of_cores_and_parsers_asks_for_a_class_of_cores() -> None:

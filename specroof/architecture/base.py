@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -732,7 +732,7 @@ class Core(ABC):
 
     @property
     @abstractmethod
-    def cache_kind(self) -> str:
+    def cache_kind(self) -> Literal["tokens", "state", "nothing"]:
         """``"tokens"``, each of which may be looked at, a ``"state"``, or ``"nothing"``."""
 
     @property
@@ -777,11 +777,11 @@ class SoftmaxAttention(Core):
 
     __slots__ = ()
 
-    cache_kind: str = "tokens"
-    by_sequence: bool = True
-    replayed: tuple[int, int] = (0, 0)
-    n_params: int = 0
-    stored_bytes: float = 0.0
+    cache_kind: Literal["tokens", "state", "nothing"] = "tokens"
+    by_sequence = True
+    replayed = (0, 0)
+    n_params = 0
+    stored_bytes = 0.0
 
 
 def matmul_flops(multiply_adds: npt.ArrayLike) -> Array:

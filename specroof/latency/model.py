@@ -26,8 +26,9 @@ from specroof.cost import (
     stored_as,
 )
 from specroof.cost.forward import joined_costs
-from specroof.errors import Note, Urgent
+from specroof.errors import Note, Urgent, expect_word
 from specroof.hardware import GENERIC, LOCAL_FRAMEWORKS, CapturedGraphs, Placement, RowKernel
+from specroof.hardware.engine import LAYER_KINDS
 from specroof.latency.attention_reading import attention_reading
 from specroof.latency.pass_seconds import (
     UNSPLIT,
@@ -954,6 +955,7 @@ def layer_kinds(model: Architecture, setup: Setup) -> dict[str, int]:
     counts: dict[str, int] = {}
     for count, core in model.counted_cores:
         for kind in core.overhead_kinds:
+            expect_word(f"overhead kind of {core.label}", kind, LAYER_KINDS)
             counts[kind] = counts.get(kind, 0) + count
     for count, block in model.counted_blocks:
         forms = {linear.weight for linear in block.linears if linear.kind == "dense"}
