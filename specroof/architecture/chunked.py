@@ -79,7 +79,7 @@ class ChunkedAttention(HeadsAttention):
         return [heads_op(self, setting, pairs=pairs, read=read)]
 
     def kept(self, context_len: Array, dtypes: CacheDtypes) -> Kept:
-        """Return the bytes that one sequence needs in one layer: a whole chunk once it had one.
+        """Return what it keeps of a sequence: a whole chunk once it had one.
 
         Counts
             what must be free for the end of a chunk, not what the begun one holds.
