@@ -913,6 +913,16 @@ DAYS_UNTIL_PAID: Final = quantity(
     better="less",
     has_band=True,
 )
+LEAST_HALF_LIFE: Final = quantity(
+    *(
+        "least_half_life_days",
+        "half-life",
+        "Half-life of the savings below which the training never pays.",
+    ),
+    unit="days",
+    spelt=lambda days: f"{_three(days)} days",
+    better="less",
+)
 TOKENS_UNTIL_PAID: Final = quantity(
     *("tokens_until_paid", "tokens until", "Output tokens that save what the training cost."),
     spelt=format_count,

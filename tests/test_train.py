@@ -75,6 +75,9 @@ def test_what_is_saved_pays_for_the_training() -> None:
         )
         assert row.tokens_until_paid == pytest.approx(row.days_until_paid * row.tokens_per_day)
         assert row.requests_until_paid is None
+        # Savings that halve each half-life, summed over all days to come, are the cost.
+        kept = 0.5 ** (np.arange(0, 40, 1e-3) + 5e-4) * 1e-3 * row.least_half_life_days
+        assert kept.sum() == pytest.approx(row.days_until_paid, rel=1e-4)
         low, high = row.bands["days_until_paid"]
         assert low < row.days_until_paid < high
     assert found.training.usd == pytest.approx([2 * hours for hours in found.training.hours])

@@ -179,6 +179,7 @@ class TrainRow(LoadRow):
     saved_hours_per_day: Annotated[float, q.SAVED_HOURS]
     saved_usd_per_day: Annotated[float | None, q.SAVED_USD] = None
     days_until_paid: Annotated[float | None, q.DAYS_UNTIL_PAID] = None
+    least_half_life_days: Annotated[float | None, q.LEAST_HALF_LIFE] = None
     tokens_until_paid: Annotated[float | None, q.TOKENS_UNTIL_PAID] = None
     requests_until_paid: Annotated[float | None, q.REQUESTS_UNTIL_PAID] = None
 
@@ -456,6 +457,8 @@ class _Saves:
                 row = replace(
                     row,
                     days_until_paid=until / tokens,
+                    # Savings that halve every h days come to h / ln 2 days of the first one.
+                    least_half_life_days=math.log(2) * until / tokens,
                     tokens_until_paid=until,
                     requests_until_paid=None if workload is None else until / workload.output_len,
                     bands={
@@ -471,7 +474,7 @@ class _Saves:
 _SHOWN: Final = (
     *("rate", "concurrency", "batch_size", "accept_length", "tokens_per_day", "speedup"),
     *("decision", "draft_len", "saved_hours_per_day", "saved_usd_per_day", "days_until_paid"),
-    *("days_until_paid_band", "requests_until_paid"),
+    *("days_until_paid_band", "least_half_life_days", "requests_until_paid"),
 )
 
 
@@ -524,13 +527,14 @@ def train_text(answer: Trained) -> str:
         [*by_length.values()], [f"{one:.3g}" for one in by_length], " tokens/round"
     )
     beside = (
-        f"saved: beside {answer.against or 'plain decoding'}; of {format_drafts(answer.draft_len)}"
+        f"saved beside {answer.against or 'plain decoding'}, with {format_drafts(answer.draft_len)} "
+        "at most; half-life: where drift halves savings sooner, training never pays"
     )
     return page(
         answer,
         rows_table(answer.rows, shown),
+        wrapped(beside),
         found="\n".join(map(wrapped, [decision, paid_line(answer), cost_line(answer)])),
-        more=[beside],
     )
 
 
