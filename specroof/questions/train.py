@@ -241,7 +241,7 @@ class Trained(Charted):
     def sureness(self) -> str:
         """How near measurements are, in one sentence."""
         kind = self.drafter.partition(",")[0]
-        return sure_of(Deployment(self.model, self.setup), [kind], self.rows, _SHOWN)
+        return sure_of(Deployment(self.model, self.setup), [kind], self.rows, _BANDED)
 
     @property
     def expected(self) -> list[TrainRow]:
@@ -472,10 +472,13 @@ class _Saves:
 # --- The costs and when they are paid, as text ----------------------------------------------------
 
 _SHOWN: Final = (
-    *("rate", "concurrency", "batch_size", "accept_length", "tokens_per_day", "speedup"),
-    *("decision", "draft_len", "saved_hours_per_day", "saved_usd_per_day", "days_until_paid"),
-    *("days_until_paid_band", "least_half_life_days", "requests_until_paid"),
+    *("rate", "concurrency", "batch_size", "accept_length", "speedup", "decision", "draft_len"),
+    *("tokens_until_paid", "requests_until_paid"),
 )
+
+
+#: Figures whose bands may say too little.
+_BANDED: Final = ("speedup", "days_until_paid")
 
 
 def paid_line(answer: Trained) -> str:
@@ -518,21 +521,29 @@ def _range(ends: Sequence[float]) -> str:
 
 
 def train_text(answer: Trained) -> str:
-    """Return what training costs, when it has paid, and a row for each length and traffic."""
+    """Return what training costs, when it has paid, and a row for each load and length."""
+    traffics = list(dict.fromkeys(row.tokens_per_day for row in answer.rows))
+    rows = answer.rows[:: len(traffics)]
+    paid = {
+        f"paid at {format_count(tokens)}/day": [
+            q.cell_of(q.DAYS_UNTIL_PAID, row.days_until_paid)
+            for row in answer.rows[place :: len(traffics)]
+        ]
+        for place, tokens in enumerate(traffics)
+    }
     shown = [*_SHOWN]
-    if len({row.load for row in answer.rows}) == 1:
+    if len({row.load for row in rows}) == 1:
         shown = [name for name in _SHOWN if name not in LOAD_KEYS]
-    by_length = {row.accept_length: row for row in answer.rows if row.load == answer.rows[0].load}
-    decision = decision_line(
-        [*by_length.values()], [f"{one:.3g}" for one in by_length], " tokens/round"
-    )
+    first = [row for row in rows if row.load == rows[0].load]
+    decision = decision_line(first, [f"{row.accept_length:.3g}" for row in first], " tokens/round")
     beside = (
         f"saved beside {answer.against or 'plain decoding'}, with {format_drafts(answer.draft_len)} "
-        "at most; half-life: where drift halves savings sooner, training never pays"
+        f"at most; where drift halves savings within {math.log(2):.0%} of these days, training never "
+        "pays"
     )
     return page(
         answer,
-        rows_table(answer.rows, shown),
+        rows_table(rows, shown, paid),
         wrapped(beside),
         found="\n".join(map(wrapped, [decision, paid_line(answer), cost_line(answer)])),
     )
