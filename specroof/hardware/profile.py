@@ -534,13 +534,13 @@ class HardwareProfile:
         --------
         >>> power = DevicePower(board_watts=575.0, fixed_watts=200.0)
         >>> chip = replace(_EXAMPLE, power=power).capped(400.0)
-        >>> chip.power.watts, chip.peak.flops_per_s["bf16"] / 1e15
-        (400.0, 0.8109626174049455)
+        >>> chip.power.watts, round(chip.peak.flops_per_s["bf16"] / 1e15, 3)
+        (400.0, 0.811)
         """
         if self.power is None or self.power.fixed_watts is None:
             reject(
                 f"power_cap is {shown(watts)}, and nobody measured what a cap does to {self.name}",
-                "chips with power.fixed_watts in their file, as rtx-5090",
+                "chips with power.fixed_watts in their file",
             )
         power = self.power.capped(watts)
         flops_per_s = {name: power.clock * peak for name, peak in self.peak.flops_per_s.items()}
