@@ -223,6 +223,10 @@ def test_explain_lists_every_operation_with_its_bound() -> None:
     assert gate_up["bound"] == "memory"
     assert result["case"]["total_s"] == pytest.approx(sum(op["seconds"] for op in result["rows"]))
     assert sum(op["share"] for op in result["rows"]) == pytest.approx(1)
+    # What the engine adds stands term by term among the operations, the longest first.
+    added_s = [op["seconds"] for op in result["rows"] if op["kind"] == "overhead"]
+    assert sum(added_s) == pytest.approx(specroof.explain(MODEL, "b200").latency.overhead_s)
+    assert [op["op"] for op in result["rows"]][:2] == ["layers", "mlp.gate_up_proj"]
 
 
 def test_explain_prints_a_table_and_draws_two_charts(tmp_path: Path) -> None:

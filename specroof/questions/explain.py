@@ -1,6 +1,6 @@
 """Where does one pass spend its time, and why does a round of speculation pay or lose?"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
@@ -82,8 +82,8 @@ class OperationRow(q.Row):
     """An operation of a pass, over all layers that hold it at the same cost.
 
     FLOP and bytes are totals over these layers and all devices; seconds are of a device. What is
-    not an operation (collectives, overheads, the wait for other micro-batches in the slowest stage)
-    has seconds alone.
+    not an operation (collectives, each overhead of the engine, the wait for other micro-batches in
+    the slowest stage) has seconds alone.
     """
 
     op: Annotated[str, q.OP]
@@ -162,7 +162,7 @@ class Explanation(Charted):
 
     @property
     def rows(self) -> tuple[OperationRow, ...]:
-        """The operations, the longest first, and what is none."""
+        """The operations and what is none, the longest first."""
         return tuple(operation_rows(self.latency))
 
     def to_dict(self) -> dict[str, Any]:
@@ -314,8 +314,8 @@ _SHOWN: Final = (
 )
 
 
-def operation_rows(latency: PassLatency) -> Iterator[OperationRow]:
-    """Yield the operations of a pass at one operating point, longest first, then what is none."""
+def operation_rows(latency: PassLatency) -> list[OperationRow]:
+    """Return the operations of a pass at one operating point and what is none, longest first."""
     alike: dict[tuple[object, ...], list[OpLatency]] = {}
     for one in latency.ops:
         each_s = f"{float(one.seconds) / one.op.count:.9g}"
@@ -323,18 +323,13 @@ def operation_rows(latency: PassLatency) -> Iterator[OperationRow]:
         alike.setdefault(key, []).append(one)
     total_s = float(latency.total_s)
     rows = [_row(ops, total_s) for ops in alike.values()]
-    yield from sorted(rows, key=lambda row: -row.seconds)
-    for name, spent in (
-        ("communication", latency.communication_s),
-        ("overhead", latency.overhead_s),
-        ("pipeline", latency.waiting_s),
-    ):
-        seconds = float(spent)
-        if seconds > 0:
-            share = seconds / total_s
-            yield OperationRow(
-                op=name, kind=name, count=1, bound=name, seconds=seconds, share=share
-            )
+    rows += [
+        OperationRow(
+            op=name, kind=kind, count=1, bound=kind, seconds=seconds, share=seconds / total_s
+        )
+        for name, kind, seconds in latency.beside_ops_s
+    ]
+    return sorted(rows, key=lambda row: -row.seconds)
 
 
 def _row(ops: Sequence[OpLatency], total_s: float) -> OperationRow:
