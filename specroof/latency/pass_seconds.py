@@ -492,15 +492,15 @@ class PassShape:
         Groups of data-parallel attention: the sequences of each have a scheduler of their own.
     """
 
-    n_layers: npt.ArrayLike
-    batch_size: npt.ArrayLike
-    layer_kinds: Mapping[str, npt.ArrayLike] = field(default_factory=dict)
-    query_len: npt.ArrayLike = 1.0
-    eager: npt.ArrayLike = False
-    serial_steps: npt.ArrayLike = 0.0
-    kernels: npt.ArrayLike = 0.0
-    takes_prompts: npt.ArrayLike = False
-    groups: npt.ArrayLike = 1.0
+    n_layers: Array | float
+    batch_size: Array | float
+    layer_kinds: Mapping[str, Array | float] = field(default_factory=dict)
+    query_len: Array | float = 1.0
+    eager: BoolArray | Array | bool = False
+    serial_steps: Array | float = 0.0
+    kernels: Array | float = 0.0
+    takes_prompts: Array | bool = False
+    groups: Array | float = 1.0
 
 
 #: The kind of attention whose kernel does not split the cache of a sequence over the chip: a thread
@@ -663,7 +663,7 @@ class PassLatency:
     ops: tuple[OpLatency, ...]
     work_s: Array
     communication_s: Array
-    overheads_s: Mapping[str, Array]
+    overheads_s: Mapping[str, Array | float]
     notes: tuple[str, ...] = ()
     waiting_s: Array | float = 0.0
     stage_s: Array | float = 0.0
@@ -677,7 +677,7 @@ class PassLatency:
     @property
     def overhead_s(self) -> Array:
         """All that the engine adds."""
-        return total(self.overheads_s.values())
+        return np.asarray(sum(self.overheads_s.values(), 0.0))
 
     @property
     def beside_ops_s(self) -> list[tuple[str, str, float]]:
@@ -823,7 +823,7 @@ def staged(latency: PassLatency, pipeline: Pipeline, engine: EngineProfile) -> P
     return replace(latency, stage_s=stage_s, waiting_s=np.asarray(waiting_s))
 
 
-def overheads_s(shape: PassShape, engine: EngineProfile) -> dict[str, Array]:
+def overheads_s(shape: PassShape, engine: EngineProfile) -> dict[str, Array | float]:
     """Return what an engine adds to a pass, by name: seconds of one, times how many there are.
 
     Parameters
@@ -845,34 +845,35 @@ def overheads_s(shape: PassShape, engine: EngineProfile) -> dict[str, Array]:
     >>> {name: float(seconds) for name, seconds in found.items()}
     {'layers': 3.0, 'sequences': 2.0}
     """
-    batch = np.asarray(shape.batch_size, dtype=np.float64)
-    scheduled = batch / np.asarray(shape.groups)
-    queries = np.asarray(shape.query_len, dtype=np.float64)
-    layers, steps = np.asarray(shape.n_layers), np.asarray(shape.serial_steps)
+    scheduled = shape.batch_size / shape.groups
+    further_len = np.minimum(shape.query_len, STATE_TOKENS) - 1
     kinds, by_kind = shape.layer_kinds, engine.layer_kind_overhead_s.items()
-    recurrent = np.asarray(kinds.get("linear_attention", 0))
-    counted: dict[str, tuple[float, npt.ArrayLike]] = {
+    counted: dict[str, tuple[float, Array | float]] = {
         "each pass": (engine.pass_overhead_s, 1),
         "host": (0.0 if engine.overlap else engine.host_s, 1),
         "host, by sequence": (0.0 if engine.overlap else engine.host_sequence_s, scheduled),
-        "layers": (engine.layer_overhead_s, layers),
-        **{f"layers, {kind}": (each, kinds[kind]) for kind, each in by_kind if kind in kinds},
+        "layers": (engine.layer_overhead_s, shape.n_layers),
+        **{f"layers, {kind}": (each_s, kinds[kind]) for kind, each_s in by_kind if kind in kinds},
         "recurrence": (
             engine.state_token_overhead_s,
-            recurrent * (np.minimum(queries, STATE_TOKENS) - 1),
+            kinds.get("linear_attention", 0) * further_len,
         ),
-        "tokens in layers": (engine.layer_token_overhead_s, layers * batch * queries),
+        "tokens in layers": (
+            engine.layer_token_overhead_s,
+            shape.n_layers * shape.batch_size * shape.query_len,
+        ),
         "kernels of prompts": (
             engine.prefill_kernel_overhead_s,
-            np.asarray(shape.kernels) * np.asarray(shape.takes_prompts),
+            shape.kernels * shape.takes_prompts,
         ),
         "sequences": (engine.sequence_overhead_s, scheduled),
-        "serial head": (engine.serial_step_overhead_s, steps),
-        "serial head, by sequence": (engine.serial_sequence_overhead_s, steps * scheduled),
+        "serial head": (engine.serial_step_overhead_s, shape.serial_steps),
+        "serial head, by sequence": (
+            engine.serial_sequence_overhead_s,
+            shape.serial_steps * scheduled,
+        ),
     }
-    return {
-        name: np.asarray(each_s * np.asarray(n)) for name, (each_s, n) in counted.items() if each_s
-    }
+    return {name: each_s * n for name, (each_s, n) in counted.items() if each_s}
 
 
 def launches_s(shape: PassShape, engine: EngineProfile) -> dict[str, Array]:
@@ -899,14 +900,14 @@ def launches_s(shape: PassShape, engine: EngineProfile) -> dict[str, Array]:
     """
     found = {}
     if engine.graphs is not None and np.any(shape.eager):
-        kernels_s = engine.graphs.eager_kernel_s * np.asarray(shape.kernels)
+        kernels_s = engine.graphs.eager_kernel_s * shape.kernels
         found["launches"] = np.where(shape.eager, kernels_s, 0.0)
     if engine.prefill_launch_s and np.any(shape.takes_prompts):
-        layers_s = total(
-            np.asarray(engine.prefill_launch_s.get(kind, 0.0) * np.asarray(count))
-            for kind, count in shape.layer_kinds.items()
+        layers_s = sum(
+            each_s * shape.layer_kinds.get(kind, 0)
+            for kind, each_s in engine.prefill_launch_s.items()
         )
-        found["launches of prompts"] = np.asarray(layers_s * np.asarray(shape.takes_prompts))
+        found["launches of prompts"] = np.asarray(layers_s * shape.takes_prompts)
     return found
 
 
