@@ -791,5 +791,24 @@ def accepted_at(acceptance: Known | ContextAcceptance, context_len: float) -> Kn
     return acceptance
 
 
+def each_curve(
+    acceptance: Acceptance | ContextAcceptance, change: Callable[[Acceptance], Acceptance]
+) -> Acceptance | ContextAcceptance:
+    """Return acceptance with a change to its curve, or to that of every context.
+
+    Source
+        `ContextAcceptance`, whose curves these are.
+
+    Examples
+    --------
+    >>> from specroof import constant_acceptance
+    >>> each_curve(constant_acceptance(0.5), lambda curve: replace(curve, max_draft_len=2))
+    Acceptance(description='constant acceptance 0.5 per draft token', max_draft_len=2)
+    """
+    if isinstance(acceptance, ContextAcceptance):
+        return replace(acceptance, curves=tuple(change(curve) for curve in acceptance.curves))
+    return change(acceptance)
+
+
 def _shortest(depths: Iterable[int | None]) -> int | None:
     return min((depth for depth in depths if depth is not None), default=None)

@@ -19,6 +19,7 @@ from specroof.acceptance import (
     constant_acceptance,
     context_acceptance,
     decay_acceptance,
+    each_curve,
     histogram_acceptance,
     rate_acceptance,
     survival_acceptance,
@@ -40,6 +41,7 @@ from specroof.errors import (
     ConfigError,
     OptionError,
     ProfileError,
+    Urgent,
     expect,
     not_modelled,
     refuse,
@@ -484,6 +486,12 @@ def load_drafter(spec: str, *, fetch: Fetch | None = None) -> Drafter:
             raise OptionError(message if message.startswith(key) else f"{key}: {message}") from None
         if extrapolate is not None:
             acceptance = _extrapolated(acceptance, extrapolate)
+        design = [f"{key}={values[key]}" for key in KINDS[kind_name].design if key in values]
+        if design:
+            said = (
+                f"acceptance is taken as given: what {', '.join(design)} does to it is not modelled"
+            )
+            acceptance = _with_caveat(acceptance, Urgent(said))
         return replace(drafter, acceptance=acceptance)
     except OptionError as refusal:
         message = f"{where}: {refusal}"
@@ -567,10 +575,14 @@ def _extrapolated(
     """Return acceptance that goes on past its measured depth by a law."""
     from specroof.acceptance.law_fits import extrapolated_acceptance  # noqa: PLC0415 - seldom asked for
 
-    if isinstance(acceptance, ContextAcceptance):
-        curves = [extrapolated_acceptance(curve, extrapolate) for curve in acceptance.curves]
-        return replace(acceptance, curves=tuple(curves))
-    return extrapolated_acceptance(acceptance, extrapolate)
+    return each_curve(acceptance, lambda curve: extrapolated_acceptance(curve, extrapolate))
+
+
+def _with_caveat(
+    acceptance: Acceptance | ContextAcceptance, caveat: str
+) -> Acceptance | ContextAcceptance:
+    """Return acceptance with one more thing to know before using it."""
+    return each_curve(acceptance, lambda curve: replace(curve, caveats=(*curve.caveats, caveat)))
 
 
 def _profile(text: str, _kind: str) -> Acceptance | ContextAcceptance:
