@@ -6,6 +6,7 @@ accepted. That curve, and the tokens per round that follow from it, is all the s
 """
 
 from specroof.acceptance.curve import (
+    RULES,
     Acceptance,
     ContextAcceptance,
     acceptance_notes,
@@ -19,10 +20,12 @@ from specroof.acceptance.curve import (
     lengths_acceptance,
     rate_acceptance,
     survival_acceptance,
+    windowed_acceptance,
 )
 from specroof.acceptance.typical import acceptance_from_length
 
 __all__ = [
+    "RULES",
     "Acceptance",
     "ContextAcceptance",
     "acceptance_from_length",
@@ -37,4 +40,5 @@ __all__ = [
     "lengths_acceptance",
     "rate_acceptance",
     "survival_acceptance",
+    "windowed_acceptance",
 ]

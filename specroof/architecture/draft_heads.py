@@ -9,6 +9,7 @@ Source
     FasterDecoding/Medusa, ``medusa_model.py``: the matrices of each kind, read in its code.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -222,6 +223,16 @@ class DraftHead:
         if self.block is None:
             return None
         return self.block if self.anchor_drafts else self.block - 1
+
+
+def attention_window(head: object) -> int | None:
+    """Return how many tokens a drafter's attention sees; None for all, or where none is known."""
+    if not isinstance(head, DraftHead):
+        return None
+    cores = [block.core for _, block in head.model.counted_blocks if block.core is not None]
+    windows = [getattr(core, "window", None) or math.inf for core in cores if core.caches_tokens]
+    widest = max(windows, default=math.inf)
+    return None if widest == math.inf else int(widest)
 
 
 def eagle_head(shape: DraftShape, *, name: str) -> DraftHead:
@@ -453,12 +464,15 @@ class HeadDesign:
         Tokens that it can propose, with a separate head of as many rows.
     weight
         Storage of the matrices of its layers. Fusion, merge and head stay in 16 bits.
+    window
+        Tokens that its attention sees; None for all.
     """
 
     n_layers: int | None = None
     hidden_size: int | None = None
     vocab_size: int | None = None
     weight: WeightFormat | None = None
+    window: int | None = None
 
 
 _USUAL: Final = HeadDesign()
@@ -645,6 +659,7 @@ def _designed(shape: DraftShape, design: HeadDesign) -> DraftShape:
         hidden_size=size,
         width=max(shape.width * size // shape.hidden_size, 1),
         weight=design.weight or shape.weight,
+        window=design.window or shape.window,
     )
 
 

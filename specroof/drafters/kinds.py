@@ -450,9 +450,20 @@ _DESIGN: Final = {
     "hidden": "without config=, width of its layers, where it is not the target's",
     "vocab": "without config=, tokens that it can propose, with a separate head",
     "weights": "without config=, format of its layers, such as fp8",
+    "sliding": "without config=, tokens that its attention sees",
 }
-_SIZES: Final = {"layers": "n_layers", "hidden": "hidden_size", "vocab": "vocab_size"}
-_MOST_SIZES: Final = {"layers": 128, "hidden": 65_536, "vocab": 2_000_000}
+_SIZES: Final = {
+    "layers": "n_layers",
+    "hidden": "hidden_size",
+    "vocab": "vocab_size",
+    "sliding": "window",
+}
+_MOST_SIZES: Final = {
+    "layers": 128,
+    "hidden": 65_536,
+    "vocab": 2_000_000,
+    "sliding": 100_000_000,
+}
 _STEPS: Final = {"steps": "denoising steps: passes over the block"}
 _BLOCK: Final = {
     "block": "positions of a block, its anchor included; up to the config's",
