@@ -1,5 +1,6 @@
 """Acceptance by temperature, rule and context: dice, and what was measured."""
 
+import inspect
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +19,7 @@ from specroof.acceptance.sampling import (
 )
 from specroof.catalog import load_drafter
 from specroof.errors import OptionError, Urgent
+from specroof.serving.launch import Speculation, launch
 from tables import refusal, rows
 
 GREEDY = replace(constant_acceptance(0.8), temperature=0.0)
@@ -200,6 +202,32 @@ def test_what_sees_no_more_than_it_was_trained_on_keeps_its_acceptance(
     assert curve.tokens_per_round(1) == pytest.approx(there)
     assert bool(curve.caveats) is (there < 1.5 or "sliding" in spec)
     assert "trained on 10" in acceptance.description
+
+
+@pytest.mark.parametrize(
+    ("framework", "kind", "rule", "flag", "noted"),
+    [
+        ("sglang", "eagle3", "rejection", True, False),
+        ("sglang", "dflash", "rejection", False, True),
+        ("sglang", "eagle3", "greedy", False, False),
+        ("vllm", "eagle3", "rejection", False, True),
+        ("mlx", "model", "exact", False, False),
+    ],
+)
+def test_a_rule_is_a_flag_or_said_to_have_none(
+    framework: str, kind: str, rule: str, flag: bool, noted: bool
+) -> None:
+    plan = Speculation(kind=kind, schedule=((1, 8, 3),), draft_model="me/head", rule=rule)
+    told = launch(plan, framework)
+    assert told.text.endswith("--speculative-use-rejection-sampling") is flag
+    assert any(f"rule={rule}" in note for note in told.notes) is noted
+
+
+def test_every_question_of_drafts_takes_a_temperature_and_a_rule() -> None:
+    questions = "predict advise worth breakeven frontier rollout capacity explain doctor adaptive"
+    for name in questions.split():
+        parameters = inspect.signature(getattr(specroof, name)).parameters
+        assert {"temperature", "rule"} <= parameters.keys(), name
 
 
 def test_questions_move_acceptance_and_warn_of_windows_and_of_lossy_rules() -> None:

@@ -1102,6 +1102,7 @@ def _told(
         p_min=float(spec.get("p-min", 0)),
         n_min=int(float(spec.get("n-min", 0))),
         on_host=spec.get("device") == "cpu",
+        rule=request.rule or spec.get("rule", ""),
         **more,
     )
 
