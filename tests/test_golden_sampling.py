@@ -224,7 +224,9 @@ def test_a_rule_is_a_flag_or_said_to_have_none(
 
 
 def test_every_question_of_drafts_takes_a_temperature_and_a_rule() -> None:
-    questions = "predict advise worth breakeven frontier rollout capacity explain doctor adaptive"
+    questions = (
+        "predict advise worth breakeven frontier rollout capacity explain doctor adaptive train"
+    )
     for name in questions.split():
         parameters = inspect.signature(getattr(specroof, name)).parameters
         assert {"temperature", "rule"} <= parameters.keys(), name

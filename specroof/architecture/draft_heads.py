@@ -9,7 +9,6 @@ Source
     FasterDecoding/Medusa, ``medusa_model.py``: the matrices of each kind, read in its code.
 """
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -227,10 +226,9 @@ def attention_window(head: object) -> int | None:
     """Return how many tokens a drafter's attention sees; None for all, or where none is known."""
     if not isinstance(head, DraftHead):
         return None
-    cores = [block.core for _, block in head.model.counted_blocks if block.core is not None]
-    windows = [getattr(core, "window", None) or math.inf for core in cores if core.caches_tokens]
-    widest = max(windows, default=math.inf)
-    return None if widest == math.inf else int(widest)
+    cores = [core for _, core in head.model.counted_cores if core.cache_kind == "tokens"]
+    windows = [core.window_len for core in cores]
+    return max(windows) if windows and all(windows) else None
 
 
 def eagle_head(shape: DraftShape, *, name: str) -> DraftHead:
