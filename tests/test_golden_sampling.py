@@ -19,6 +19,7 @@ from specroof.acceptance.sampling import (
 )
 from specroof.catalog import load_drafter
 from specroof.errors import OptionError, Urgent
+from specroof.questions.objects import resampled_drafter
 from specroof.serving.launch import Speculation, launch
 from tables import refusal, rows
 
@@ -172,6 +173,8 @@ def test_what_is_stated_is_moved_and_says_how_far() -> None:
         hot = replace(constant_acceptance(at_one), temperature=1.0)
         cold = resampled_acceptance(hot, 0.0)
         assert at_one < float(cold.survival(1)) <= 1.0
+    nothing = replace(specroof.histogram_acceptance([5]), temperature=0.0)
+    assert resampled_acceptance(nothing, 1.0) is nothing
     bounded = acceptance_from_length(2.8, 3)
     assert resampled_acceptance(replace(bounded, temperature=0.0), 1.0).measured_depth == 3
 
@@ -230,6 +233,22 @@ def test_every_question_of_drafts_takes_a_temperature_and_a_rule() -> None:
     for name in questions.split():
         parameters = inspect.signature(getattr(specroof, name)).parameters
         assert {"temperature", "rule"} <= parameters.keys(), name
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "mtp,accept=0.8,temperature=0,window=1000",
+        "mtp,profile=qwen3-8b/dflash-b16/gsm8k-t0@500+qwen3-8b/dflash-b16/math-500-t0@4000",
+    ],
+)
+def test_a_band_of_a_move_goes_with_the_context(spec: str) -> None:
+    drafter = resampled_drafter(load_drafter(spec), 1.0, None)
+    assert isinstance(drafter.acceptance, ContextAcceptance)
+    for context in (500, 2000, 4000):
+        curve = drafter.acceptance.at_context(context)
+        low, high = curve.band(3)
+        assert 1 < low < curve.tokens_per_round(3) < high < 4
 
 
 def test_questions_move_acceptance_and_warn_of_windows_and_of_lossy_rules() -> None:

@@ -761,6 +761,10 @@ class ContextAcceptance:
             description=f"between contexts {low:g} and {high:g}: {below.description}",
             max_draft_len=_shortest((below.max_draft_len, above.max_draft_len)),
             law=_Mixture(below, above, share),
+            between=tuple(
+                replace(low_end, law=_Mixture(low_end, high_end, share))
+                for low_end, high_end in zip(below.between, above.between, strict=False)
+            ),
             measured_depth=_shortest((below.measured_depth, above.measured_depth)),
             caveats=tuple(dict.fromkeys((*below.caveats, *above.caveats))),
         )
@@ -770,18 +774,18 @@ class ContextAcceptance:
         seen = context_len if self.seen is None else min(context_len, self.seen)
         if seen <= window:
             return curve
+        share = math.exp((1.0 - seen / window) / WINDOWS_TO_FALL)
+        ends = [replace(end, law=_Scaled(end, share), parameters=()) for end in curve.between]
+        said = (
+            f"beyond the {window:g} tokens that the drafter was trained on acceptance is lower, here "
+            "as measured of one EAGLE-3 on Qwen3-8B, to ten times its window"
+        )
         return replace(
             curve,
-            law=_Scaled(curve, math.exp((1.0 - seen / window) / WINDOWS_TO_FALL)),
+            law=_Scaled(curve, share),
             parameters=(),
-            between=(),
-            caveats=(
-                *curve.caveats,
-                Urgent(
-                    f"beyond the {window:g} tokens that the drafter was trained on acceptance is "
-                    "lower, here as measured of one EAGLE-3 on Qwen3-8B, to ten times its window"
-                ),
-            ),
+            between=tuple(ends),
+            caveats=(*curve.caveats, Urgent(said)),
         )
 
 

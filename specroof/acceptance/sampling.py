@@ -219,7 +219,8 @@ def resampled_acceptance(
     measured_rule = acceptance.rule or USUAL_RULE
     asked_rule = rule or measured_rule
     asked = acceptance.temperature if temperature is None else temperature
-    if (asked, asked_rule) == (acceptance.temperature, measured_rule):
+    is_as_measured = (asked, asked_rule) == (acceptance.temperature, measured_rule)
+    if is_as_measured or acceptance.max_draft_len == 0:  # of no draft nothing can be moved
         return acceptance
     if acceptance.temperature is None or asked is None:
         reject(
