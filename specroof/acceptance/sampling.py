@@ -209,8 +209,8 @@ def resampled_acceptance(
     --------
     >>> from specroof import constant_acceptance
     >>> greedy = replace(constant_acceptance(0.8), temperature=0.0)
-    >>> resampled_acceptance(greedy, 1.0).survival(1).round(2)  # 0.77 of 0.80
-    np.float64(0.77)
+    >>> resampled_acceptance(greedy, 1.0).survival(1).round(2)  # of 0.8
+    np.float64(0.78)
     """
     if temperature is not None:
         temperature = number_within("temperature", temperature, "temperature")
