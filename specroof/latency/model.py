@@ -116,6 +116,7 @@ def pass_work(
     hardware, placement = setup.hardware, setup.placement
     even = setup.engine.rules == "ideal" or placement.expert_parallel == 1
     crowding = _crowding(shape.batch_size, setup)
+    corrections = [times for applies, times in CORRECTIONS.values() if applies(setup)]
     works: list[OpWork] = []
     exchanges: list[Exchange] = []
     if placement.decode_context_parallel > 1:
@@ -136,7 +137,7 @@ def pass_work(
             "cache_bytes": 1 / cache_ways,
             "activation_bytes": 1 / compute_ways,
         }
-        for correction in CORRECTIONS.values():
+        for correction in corrections:
             for amount, times in correction(part).items():
                 share[amount] = share[amount] * times
         # Caches and their arithmetic have all axes of a grid: each factor meets them once.
@@ -231,62 +232,76 @@ Times: TypeAlias = Mapping[str, Array | float]
 
 def _busiest_group(part: Part) -> Times:
     """Return how many more sequences the busiest group has, unless each is counted alone."""
-    if part.op.sequences is not None or part.setup.placement.attention_data_parallel == 1:
+    if part.op.sequences is not None:
         return {}
     return dict.fromkeys(("flops", "cache_bytes", "activation_bytes"), part.busiest)
 
 
 def _gathered_context(part: Part) -> Times:
-    """Return how many times its part of a spread context a device attends to, if it gathers it."""
-    return {} if part.op.context is None else {"cache_bytes": part.gathered}
+    """Return how many times its part of the context a device attends to, where it gathers it."""
+    return {"cache_bytes": part.gathered}
 
 
 def _idle_multiprocessors(part: Part) -> Times:
     """Return what is left of a chip where multiprocessors have no thread block: `busy_shares`."""
-    op, multiprocessors = part.op, part.setup.hardware.peak.multiprocessors
-    if op.blocks is None or multiprocessors is None:
+    op, placement = part.op, part.setup.placement
+    if op.blocks is None:
         return {}
-    placement = part.setup.placement
     block_ways = ways(op.shard, placement)[0] / placement.decode_context_parallel
     occupied, reading = busy_shares(
         part.busiest * op.blocks / (block_ways * part.gathered),
         tiles=op.tiles,
         sequences=part.busiest * part.batch_size / placement.attention_data_parallel,
-        multiprocessors=multiprocessors,
+        multiprocessors=part.setup.hardware.peak.multiprocessors,
     )
     return {**dict.fromkeys(_AMOUNTS, 1 / reading), "flops": 1 / occupied}
 
 
 def _kernels_by_rows(part: Part) -> Times:
     """Return the work of the kernel that takes so many rows: `row_kernel_factors`."""
-    op, peak, kernels = part.op, part.setup.hardware.peak, part.setup.engine.row_kernels
-    if not kernels or op.rows is None or op.on_host:
+    op, peak = part.op, part.setup.hardware.peak
+    if op.rows is None or op.on_host:
         return {}
-    flops, moved = row_kernel_factors(op, kernels.values(), peak.multiprocessors)
+    kernels = part.setup.engine.row_kernels.values()
+    flops, moved = row_kernel_factors(op, kernels, peak.multiprocessors)
     slower = part.flops_per_s / peak.flops_per_s.get("fp32", part.flops_per_s)
     return {**dict.fromkeys(_AMOUNTS, moved), "flops": flops * slower}
 
 
 def _arithmetic_of_a_cpu(part: Part) -> Times:
     """Return the inverse of what a few rows reach of a CPU's peak in float32: `_HOST_SHARE`."""
-    if not part.op.on_host or part.setup.engine.rules == "ideal":
-        return {}
     slower = part.flops_per_s / part.chip.peak.flops_per_s.get("fp32", part.flops_per_s)
-    return {"flops": slower / _HOST_SHARE}
+    return {"flops": slower / _HOST_SHARE} if part.op.on_host else {}
 
 
-#: Each gives times by amount, without unit; none where it does not apply.
-CORRECTIONS: Final[Mapping[str, Callable[[Part], Times]]] = {
-    "busiest group of attention": _busiest_group,
-    "gathered context": _gathered_context,
-    "idle multiprocessors": _idle_multiprocessors,
-    "kernels by rows": _kernels_by_rows,
-    "arithmetic of a CPU": _arithmetic_of_a_cpu,
+#: By name: where each may apply, and how many times each amount is done then, without unit.
+CORRECTIONS: Final[Mapping[str, tuple[Callable[[Setup], bool], Callable[[Part], Times]]]] = {
+    "busiest group of attention": (
+        lambda setup: setup.placement.attention_data_parallel > 1,
+        _busiest_group,
+    ),
+    "gathered context": (
+        lambda setup: setup.placement.decode_context_parallel > 1,
+        _gathered_context,
+    ),
+    "idle multiprocessors": (
+        lambda setup: setup.hardware.peak.multiprocessors is not None,
+        _idle_multiprocessors,
+    ),
+    "kernels by rows": (lambda setup: bool(setup.engine.row_kernels), _kernels_by_rows),
+    "arithmetic of a CPU": (
+        lambda setup: setup.hardware.host is not None and setup.engine.rules != "ideal",
+        _arithmetic_of_a_cpu,
+    ),
 }
 
 
 def busy_shares(
-    blocks: npt.ArrayLike, *, tiles: npt.ArrayLike, sequences: npt.ArrayLike, multiprocessors: int
+    blocks: npt.ArrayLike,
+    *,
+    tiles: npt.ArrayLike,
+    sequences: npt.ArrayLike,
+    multiprocessors: int | None,
 ) -> tuple[Array, Array]:
     """Return the shares of a device's arithmetic and of its bandwidth that thread blocks keep busy.
 
@@ -301,7 +316,7 @@ def busy_shares(
     sequences
         On the device, which has a block for each, whatever heads it repeats.
     multiprocessors
-        Of the device.
+        Of the device; None where they are not known, and all are busy.
 
     Source
         Counting.
@@ -313,7 +328,8 @@ def busy_shares(
     """
     all_blocks = np.asarray(blocks, dtype=np.float64)
     readers = np.minimum(all_blocks, np.maximum(all_blocks / np.asarray(tiles), sequences))
-    return np.minimum(1.0, all_blocks / multiprocessors), np.minimum(1.0, readers / multiprocessors)
+    units = multiprocessors or 1e-9
+    return np.minimum(1.0, all_blocks / units), np.minimum(1.0, readers / units)
 
 
 def _context_exchanges(
