@@ -229,6 +229,16 @@ def test_explain_lists_every_operation_with_its_bound() -> None:
     assert [op["op"] for op in result["rows"]][:2] == ["layers", "mlp.gate_up_proj"]
 
 
+def test_explain_names_what_a_device_does_beyond_its_share() -> None:
+    # 32 heads of a sequence keep as many of 108 multiprocessors busy: 3.375 times as long.
+    corrected, usual = (
+        [note for note in explained(words)[0]["notes"] if " times as long as " in note]
+        for words in ("Qwen/Qwen3-8B -H a100 --framework vllm --query-len 4", f"{MODEL} -H b200")
+    )
+    said = "idle multiprocessors: full_attention.core takes 3.38 times"
+    assert (len(corrected), corrected[0].startswith(said), usual) == (1, True, [])
+
+
 def test_explain_prints_a_table_and_draws_two_charts(tmp_path: Path) -> None:
     path = tmp_path / "roof.svg"
     words = f"explain {MODEL} -H b200 --batch 32 --query-len 4 --csv {path}.csv"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import chain
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +45,7 @@ from specroof.latency.pass_seconds import (
     PassShape,
     PassWork,
     Pipeline,
+    Times,
     pass_time,
 )
 from specroof.latency.setup import Setup, device_bytes, served_options, ways
@@ -116,7 +117,7 @@ def pass_work(
     hardware, placement = setup.hardware, setup.placement
     even = setup.engine.rules == "ideal" or placement.expert_parallel == 1
     crowding = _crowding(shape.batch_size, setup)
-    corrections = [times for applies, times in CORRECTIONS.values() if applies(setup)]
+    possible = {name: times for name, (applies, times) in CORRECTIONS.items() if applies(setup)}
     works: list[OpWork] = []
     exchanges: list[Exchange] = []
     if placement.decode_context_parallel > 1:
@@ -137,8 +138,9 @@ def pass_work(
             "cache_bytes": 1 / cache_ways,
             "activation_bytes": 1 / compute_ways,
         }
-        for correction in corrections:
-            for amount, times in correction(part).items():
+        corrections = {name: times(part) for name, times in possible.items()}
+        for correction in corrections.values():
+            for amount, times in correction.items():
                 share[amount] = share[amount] * times
         # Caches and their arithmetic have all axes of a grid: each factor meets them once.
         moved = fullest.cache_bytes * share["cache_bytes"] + (
@@ -156,6 +158,7 @@ def pass_work(
                 byte_s=op.count / chip.peak.memory_bytes_per_s,
                 sequences=None if op.sequences is None else op.sequences * part.busiest,
                 unsplit=unsplit,
+                corrections=corrections,
             )
         )
         if op.collective is not None and placement.tensor_parallel > 1:
@@ -225,9 +228,6 @@ class Part:
         """
         context, spread = self.op.context, self.setup.placement.decode_context_parallel
         return 1.0 if context is None else np.where(context.gathers, spread, 1.0)
-
-
-Times: TypeAlias = Mapping[str, Array | float]
 
 
 def _busiest_group(part: Part) -> Times:

@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -509,6 +509,11 @@ class PassShape:
 UNSPLIT: Final = "unsplit_attention"
 
 
+#: How many times its even share of an amount of an operation a device does, by the amount: a field
+#: of `OpCost`.
+Times: TypeAlias = Mapping[str, Array | float]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class OpWork:
     """How long an operation keeps a device's arithmetic and its memory busy at their peaks.
@@ -530,6 +535,8 @@ class OpWork:
     unsplit
         Of attention in several kernels, where it runs in the one that does not split the cache of a
         sequence over the chip; None where one kernel runs all of it.
+    corrections
+        What `flop_s` and `moved_bytes` have beyond the share of a device, by name.
     """
 
     op: OpCost
@@ -542,6 +549,7 @@ class OpWork:
     byte_s: Array | float = 1.0
     sequences: Array | None = None
     unsplit: BoolArray | None = None
+    corrections: Mapping[str, Times] = field(default_factory=dict)
 
     @property
     def compute_s(self) -> Array:
@@ -622,6 +630,8 @@ class OpLatency:
         Of many passes, the one that each entry belongs to; None for a single pass.
     sequences
         How often all of it is done, one sequence after another; None for once.
+    corrections
+        See `OpWork`.
     """
 
     op: OpCost
@@ -631,6 +641,7 @@ class OpLatency:
     overlap_norm: float | None = None
     passes: IntArray | None = None
     sequences: Array | None = None
+    corrections: Mapping[str, Times] = field(default_factory=dict)
 
     @property
     def seconds(self) -> Array:
@@ -750,6 +761,7 @@ def pass_time(work: PassWork, engine: EngineProfile, granularity: str = "op") ->
                 overlap_norm=engine.overlap_norm,
                 passes=busy.passes,
                 sequences=busy.sequences,
+                corrections=busy.corrections,
             )
         )
     latency = PassLatency(

@@ -1,6 +1,6 @@
 """Where does one pass spend its time, and why does a round of speculation pay or lose?"""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
@@ -241,7 +241,8 @@ def explain(request: ExplainRequest) -> Explanation:
             batch_size=request.batch_size,
             request_overhead_s=setup.engine.request_overhead_s,
         )
-    return Explanation(model, setup, forward, latency, first_token_s, notes=latency.notes)
+    notes = (*latency.notes, *correction_notes(latency))
+    return Explanation(model, setup, forward, latency, first_token_s, notes=notes)
 
 
 def _explained_round(request: ExplainRequest, drafter_like: DrafterLike) -> Explanation:
@@ -330,6 +331,21 @@ def operation_rows(latency: PassLatency) -> list[OperationRow]:
         for name, kind, seconds in latency.beside_ops_s
     ]
     return sorted(rows, key=lambda row: -row.seconds)
+
+
+def correction_notes(latency: PassLatency) -> Iterator[str]:
+    """Yield for each correction how many times as long operations take that are corrected."""
+    found: dict[str, dict[str, str]] = {}
+    for one in latency.ops:
+        op = one.op
+        amounts = _AMOUNTS[:1] if one.compute_s > one.memory_s else _AMOUNTS[1:]
+        even = sum(float(getattr(op, amount)) for amount in amounts)
+        for name, times in one.corrections.items():
+            done = sum(float(getattr(op, amount) * times.get(amount, 1.0)) for amount in amounts)
+            if done > even:
+                found.setdefault(name, {})[op.name] = f"{op.name} takes {done / even:.2f} times"
+    for name, longer in found.items():
+        yield f"{name}: {', '.join(longer.values())} as long as its share of a device"
 
 
 def _row(ops: Sequence[OpLatency], total_s: float) -> OperationRow:
