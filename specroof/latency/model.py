@@ -38,6 +38,7 @@ from specroof.hardware import (
 from specroof.hardware.engine import LAYER_KINDS
 from specroof.latency.attention_reading import attention_reading
 from specroof.latency.pass_seconds import (
+    AMOUNTS,
     UNSPLIT,
     Exchange,
     OpWork,
@@ -72,7 +73,8 @@ def pass_work(
 
     .. math:: c_i = \frac{F_i}{p_i P}, \qquad m_i = \frac{M_i}{q_i W}
 
-    with p and q the devices that share an operation.
+    with p and q the devices that share an operation, of which one may do more than its share: see
+    `CORRECTIONS`.
 
     Parameters
     ----------
@@ -130,7 +132,8 @@ def pass_work(
         if dtype != op.compute_dtype:
             stand_ins[f"{chip.name} has no {op.compute_dtype} arithmetic: {dtype} stands in"] = None
         fullest = op if even else _on_fullest_device(op, placement.expert_parallel)
-        part = Part(fullest, setup, shape.batch_size, crowding, chip, flops_per_s)
+        busiest = crowding if op.shard.group == "attention" else 1.0
+        part = Part(fullest, setup, shape.batch_size, busiest, chip, flops_per_s)
         compute_ways, weight_ways, cache_ways = ways(op.shard, placement)
         share: dict[str, Array | float] = {
             "flops": 1 / compute_ways,
@@ -156,7 +159,7 @@ def pass_work(
                 settled=settled,
                 flop_s=share["flops"] * (op.count / flops_per_s),
                 byte_s=op.count / chip.peak.memory_bytes_per_s,
-                sequences=None if op.sequences is None else op.sequences * part.busiest,
+                sequences=None if op.sequences is None else op.sequences * busiest,
                 unsplit=unsplit,
                 corrections=corrections,
             )
@@ -188,8 +191,6 @@ def _crowding(batch_size: Array | float, setup: Setup) -> Array | float:
 
 # --- Corrections of the peaks: how many times each amount a device does, or takes as long as ------
 
-_AMOUNTS: Final = ("flops", "weight_bytes", "cache_bytes", "activation_bytes")
-
 
 @dataclass(slots=True)
 class Part:
@@ -201,8 +202,8 @@ class Part:
         The operation, of experts as the fullest device has them.
     setup, batch_size
         Where, and sequences of the pass.
-    crowding
-        How many times its even share of the sequences the busiest group of attention has.
+    busiest
+        How many times its even share of the sequences the busiest device has; 1 but in attention.
     chip, flops_per_s
         The chip, or the CPU beside it, that computes it, and its peak in the operation's dtype.
     """
@@ -210,14 +211,9 @@ class Part:
     op: OpCost
     setup: Setup
     batch_size: Array | float
-    crowding: Array | float
+    busiest: Array | float
     chip: HardwareProfile
     flops_per_s: float
-
-    @property
-    def busiest(self) -> Array | float:
-        """How many times its even share of the operation the busiest device has."""
-        return self.crowding if self.op.shard.group == "attention" else 1.0
 
     @property
     def gathered(self) -> Array | float:
@@ -254,7 +250,7 @@ def _idle_multiprocessors(part: Part) -> Times:
         sequences=part.busiest * part.batch_size / placement.attention_data_parallel,
         multiprocessors=part.setup.hardware.peak.multiprocessors,
     )
-    return {**dict.fromkeys(_AMOUNTS, 1 / reading), "flops": 1 / occupied}
+    return {**dict.fromkeys(AMOUNTS, 1 / reading), "flops": 1 / occupied}
 
 
 def _kernels_by_rows(part: Part) -> Times:
@@ -265,7 +261,7 @@ def _kernels_by_rows(part: Part) -> Times:
     kernels = part.setup.engine.row_kernels.values()
     flops, moved = row_kernel_factors(op, kernels, peak.multiprocessors)
     slower = part.flops_per_s / peak.flops_per_s.get("fp32", part.flops_per_s)
-    return {**dict.fromkeys(_AMOUNTS, moved), "flops": flops * slower}
+    return {**dict.fromkeys(AMOUNTS, moved), "flops": flops * slower}
 
 
 def _arithmetic_of_a_cpu(part: Part) -> Times:
@@ -753,9 +749,8 @@ def model_work(
     for work in beside:
         added = _ops(work.architecture, setup, work.forward_pass, by_sequence)
         if work.times != 1:  # in a row, the weights read each time
-            amounts = ("flops", "weight_bytes", "cache_bytes", "activation_bytes")
             added = [
-                replace(op, **{name: getattr(op, name) * work.times for name in amounts})
+                replace(op, **{name: getattr(op, name) * work.times for name in AMOUNTS})
                 for op in added
             ]
         ops += added

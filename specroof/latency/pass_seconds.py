@@ -509,8 +509,9 @@ class PassShape:
 UNSPLIT: Final = "unsplit_attention"
 
 
-#: How many times its even share of an amount of an operation a device does, by the amount: a field
-#: of `OpCost`.
+#: What an operation has of work.
+AMOUNTS: Final = ("flops", "weight_bytes", "cache_bytes", "activation_bytes")
+#: How many times its even share of an amount a device does.
 Times: TypeAlias = Mapping[str, Array | float]
 
 

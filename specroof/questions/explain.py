@@ -12,7 +12,7 @@ from specroof.arrays import fields_of
 from specroof.cost import ForwardPass
 from specroof.errors import OptionError, expect, refuse
 from specroof.latency import Deployment, Setup
-from specroof.latency.pass_seconds import OpLatency, PassLatency
+from specroof.latency.pass_seconds import AMOUNTS, OpLatency, PassLatency
 from specroof.outcomes.case import Case
 from specroof.outcomes.solve import Solution, Wish, solve
 from specroof.questions.answer import Charted, case_of, rows_table, title_of
@@ -307,8 +307,6 @@ def _forward_pass(request: ExplainRequest) -> ForwardPass:
 
 #: Rows that are shown without the notes.
 _MOST_ROWS: Final = 15
-#: What the rows of the same operation add up.
-_AMOUNTS: Final = ("flops", "weight_bytes", "cache_bytes", "activation_bytes")
 _SHOWN: Final = (
     *("op", "count", "flops", "moved_bytes", "intensity", "compute_dtype", "bound", "seconds"),
     "share",
@@ -338,7 +336,7 @@ def correction_notes(latency: PassLatency) -> Iterator[str]:
     found: dict[str, dict[str, str]] = {}
     for one in latency.ops:
         op = one.op
-        amounts = _AMOUNTS[:1] if one.compute_s > one.memory_s else _AMOUNTS[1:]
+        amounts = AMOUNTS[:1] if one.compute_s > one.memory_s else AMOUNTS[1:]
         even = sum(float(getattr(op, amount)) for amount in amounts)
         for name, times in one.corrections.items():
             done = sum(float(getattr(op, amount) * times.get(amount, 1.0)) for amount in amounts)
@@ -352,7 +350,7 @@ def _row(ops: Sequence[OpLatency], total_s: float) -> OperationRow:
     """Return operations of equal cost as one."""
     first = ops[0]
     amounts: dict[str, Any] = {
-        name: sum(float(one.op.count * getattr(one.op, name)) for one in ops) for name in _AMOUNTS
+        name: sum(float(one.op.count * getattr(one.op, name)) for one in ops) for name in AMOUNTS
     }
     seconds: dict[str, Any] = {
         name: sum(float(getattr(one, name)) for one in ops)
