@@ -14,10 +14,52 @@ from hypothesis import strategies as st
 from specroof import OptionError, ProfileError
 from specroof.serving import releases
 from specroof.serving.launch import Speculation, launch
-from specroof.serving.releases import FOLDER, known_releases, release
+from specroof.serving.releases import FOLDER, known_releases, release, release_content
 
 FILES = sorted(FOLDER.glob("*.yaml"))
 NAMES = [path.stem.replace("-", "@") for path in FILES]
+
+
+#: What releases say, as their own sources do: file, dotted key, value.
+FACTS = """
+vllm-0.33.0   memory.memory_frac            0.92
+vllm-0.24.0   memory.memory_frac            0.92
+vllm-0.19.0   memory.memory_frac            0.9
+vllm-0.33.0   captured.large                1024
+vllm-0.24.0   captured.large                512
+vllm-0.24.0   captured.uniform              false
+vllm-0.24.0   captured.whole_pass           true
+vllm-0.19.0   captured.whole_pass           false
+vllm-0.33.0   limits.by_memory.0.least_gib  160
+vllm-0.24.0   limits.by_memory.0.least_gib  70
+vllm-0.19.0   limits.by_memory.0.tokens     8192
+vllm-0.33.0   methods.dspark.name           dspark
+vllm-0.24.0   methods.dspark                null
+vllm-0.24.0   methods.dflash.follows_load   true
+vllm-0.19.0   methods.dflash                null
+vllm-0.19.0   methods.mtp.follows_load      false
+vllm-0.33.0   methods.medusa                null
+vllm-0.24.0   methods.medusa.name           medusa
+vllm-0.19.0   state_dtypes.bf16             null
+vllm-0.24.0   memory.prompt_in_windows      one pass
+vllm-0.19.0   memory.prompt_in_windows      whole
+sglang-0.5.23 limits.by_memory.3.captured   48
+sglang-0.5.14 limits.by_memory.3.captured   24
+sglang-0.5.9  limits.by_memory.3.tokens     2048
+sglang-0.5.23 methods.dspark.name           DSPARK
+sglang-0.5.14 methods.dspark                null
+sglang-0.5.14 methods.dflash.in_groups      false
+sglang-0.5.9  methods.dflash                null
+sglang-0.5.23 methods.mtp.in_pipeline       true
+sglang-0.5.14 methods.mtp.in_pipeline       false
+sglang-0.5.14 pipeline                      null
+sglang-0.5.9  methods.eagle3.follows_load   false
+sglang-0.5.9  memory.drafter_mib.model      6144
+sglang-0.5.14 memory.drafter_mib            {}
+sglang-0.5.9  memory.tracking_slots         0
+sglang-0.5.9  memory.prefill_graph_mib      0
+sglang-0.5.14 memory.prefill_graph_mib      8
+""".strip().splitlines()
 
 
 def forget() -> None:
@@ -59,8 +101,39 @@ def test_every_file_says_where_each_fact_was_read(name: str) -> None:
     facts = release(name)
     sources = [*facts.sources.values(), *(refusal.source for refusal in facts.refusals)]
     assert name == f"{facts.framework}@{facts.version}"
+    # None is taken over from another release.
+    own = yaml.safe_load((FOLDER / f"{name.replace('@', '-')}.yaml").read_text(encoding="utf-8"))
+    assert dict(facts.sources) == own["sources"]
     # A file of the package, or a folder of its models.
     assert all(re.match(r"[\w/]+(\.py|\b)", source) for source in sources)
+
+
+@pytest.mark.parametrize("line", FACTS)
+def test_releases_differ_where_their_sources_do(line: str) -> None:
+    name, key, value = line.split(maxsplit=2)
+    found: Any = release_content(FOLDER / f"{name}.yaml")
+    for step in key.split("."):
+        found = found[int(step)] if isinstance(found, list) else found.get(step)
+    assert found == yaml.safe_load(value)
+
+
+@pytest.mark.parametrize(
+    ("same_as", "allowed"),
+    [
+        ("vllm-0.1.0", "vllm-0.19.0, vllm-0.24.0, vllm-0.33.0, vllm-9.1.0"),
+        ("sglang-0.5.9", "vllm-0.19.0"),
+        ("vllm-9.0.0", "vllm-0.19.0"),
+        ("vllm-9.1.0", "vllm-0.19.0, vllm-0.24.0, vllm-0.33.0$"),
+        (3, "vllm-0.19.0"),
+    ],
+)
+def test_a_release_is_the_same_as_another_of_its_server(
+    same_as: Any, allowed: str, folder: Path
+) -> None:
+    (folder / "vllm-9.1.0.yaml").write_text("{same_as: vllm-9.0.0}", encoding="utf-8")
+    added(folder, "vllm-9.0.0", {"same_as": same_as})
+    with pytest.raises(ProfileError, match=f"yaml: same_as is .*; allowed: {allowed}"):
+        release("vllm@9.0")
 
 
 @pytest.mark.parametrize(

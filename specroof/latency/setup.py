@@ -56,6 +56,13 @@ class Setup:
         """Settings of the server that the user gave."""
         return ServerSettings() if self.server is None else self.server.stated
 
+    @property
+    def version(self) -> str:
+        """Of the server whose rules count; empty for its newest release."""
+        server = self.server
+        is_same = server is not None and server.framework == self.engine.rules
+        return server.version if server is not None and is_same else ""
+
 
 def engine_setup(
     hardware: HardwareProfile,

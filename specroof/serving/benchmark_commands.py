@@ -19,7 +19,7 @@ from specroof.serving.launch import (
     shell_line,
     vllm_config,
 )
-from specroof.serving.releases import SglangRelease, newest, release
+from specroof.serving.releases import SglangRelease, release, version_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class MockPoint:
     def __post_init__(self) -> None:
         kind, drafts = self.speculation.kind, self.speculation.drafts
         # What both engines run, and make of any checkpoint, SGLang does.
-        facts = newest(SglangRelease)
+        facts = version_of(SglangRelease)
         if kind not in facts.methods:
             known = ", ".join(facts.methods)
             refuse("drafter", kind, f"{known}: engines can force their acceptance")
@@ -104,7 +104,7 @@ def _sglang_server(point: MockPoint, *, drafts: bool) -> str:
     if point.speculation.weights is not None:
         words += ["--speculative-draft-load-format", "dummy"]
     # Others than those would wait.
-    running = newest(SglangRelease).limits.drafting_running
+    running = version_of(SglangRelease).limits.drafting_running
     words += ["--max-running-requests", max(running, point.batch_size)]
     return _line(
         *words,

@@ -22,6 +22,7 @@ from specroof.latency import (
     setup_notes,
 )
 from specroof.serving import sglang, vllm
+from specroof.serving.releases import RELEASED, check_placed, release
 from specroof.serving.room import (
     MemoryPlan,
     MemoryRequest,
@@ -306,7 +307,12 @@ class PrefillRules:
     receive_interval: int = 1
 
 
-def in_server(model: Architecture, setup: Setup, user_settings: ServerSettings) -> Setup:
+def in_server(
+    model: Architecture,
+    setup: Setup,
+    user_settings: ServerSettings,
+    version: str | None = None,
+) -> Setup:
     """Return the setup within a server: captured sizes, overlap, dtype of state.
 
     Settings that the user left open stay as the engine's profile has them.
@@ -317,11 +323,15 @@ def in_server(model: Architecture, setup: Setup, user_settings: ServerSettings) 
         What is served, and where; the engine's name says whose rules count.
     user_settings
         What the user tells the server.
+    version
+        Of the server, or how that begins: ``"0.24"``; None for that of the setup, which is the
+        newest release if it has none.
 
     Raises
     ------
     OptionError
-        If server and options differ in the dtype of recurrent state.
+        For a release that there is no file of, or if server and options differ in the dtype of
+        recurrent state.
 
     Examples
     --------
@@ -341,12 +351,19 @@ def in_server(model: Architecture, setup: Setup, user_settings: ServerSettings) 
                 "one of them, or the same",
             )
         setup = replace(setup, options=replace(options, state_dtype=user_settings.state_dtype))
-    place = ServerSite(model=model, hardware=setup.hardware, placement=setup.placement)
+    place = ServerSite(
+        model=model,
+        hardware=setup.hardware,
+        placement=setup.placement,
+        version=setup.version if version is None else version,
+    )
     name = setup.engine.rules
     # One server for all lengths of drafts: vLLM captures more the longer the rounds.
     longest = int(BOUNDS["draft_len"].most) + 1
     server = FRAMEWORKS[name].resolve(user_settings, place, longest)
     setup = replace(setup, server=server)
+    if name in RELEASED:
+        check_placed(release(f"{name}@{server.version}"), setup.placement)
     if name == "sglang" and setup.placement.pipeline_parallel > 1:
         # arg_groups/overrides.py, `_pipeline_parallel_overlap_disable`
         user_settings = replace(user_settings, overlap=False)
@@ -381,7 +398,13 @@ def prefill_rules(deployment: Deployment, kind: str | None = None) -> PrefillRul
     True
     """
     model, setup = deployment.model, deployment.setup
-    place = ServerSite(model=model, hardware=setup.hardware, placement=setup.placement, kind=kind)
+    place = ServerSite(
+        model=model,
+        hardware=setup.hardware,
+        placement=setup.placement,
+        kind=kind,
+        version=setup.version,
+    )
     name = setup.engine.rules
     framework = FRAMEWORKS[name]
     server = framework.resolve(setup.user_settings, place, 1)
@@ -405,11 +428,13 @@ def _captured(setup: Setup, server: Server) -> CapturedGraphs | None:
     graphs = setup.engine.graphs or CapturedGraphs(sizes=())
     if setup.engine.rules == "sglang":
         # Servers that draft have the finer sizes; the profiles were fitted with them.
-        sizes = sglang.captured_sizes(server.capture, drafting=True)
+        sizes = sglang.captured_sizes(server.capture, drafting=True, version=server.version)
         return replace(graphs, sizes=tuple(sizes), counts="sequences")
     if setup.engine.rules == "vllm":
-        tokens = server.chunk or vllm.batch_defaults(setup.hardware)[1]
-        sizes = vllm.captured_sizes(setup.hardware, server.capture, tokens=tokens)
+        tokens = server.chunk or vllm.batch_defaults(setup.hardware, server.version)[1]
+        sizes = vllm.captured_sizes(
+            setup.hardware, server.capture, tokens=tokens, version=server.version
+        )
         return replace(graphs, sizes=tuple(sizes), counts="tokens")
     return setup.engine.graphs
 
@@ -457,6 +482,7 @@ def served_room(
         hardware=setup.hardware,
         placement=setup.placement,
         kind=None if drafter is None else drafter.kind,
+        version=setup.version,
         target=target_footprint(model, setup.placement, served_options(model, setup)),
         draft=draft,
         replays=drafter is not None and setup.options.recurrent_state == "replay",

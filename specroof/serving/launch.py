@@ -527,10 +527,12 @@ def vllm_config(plan: Speculation, framework: str = "vllm") -> tuple[dict[str, o
     family, staged = plan.family.removesuffix("_text"), facts.staged
     is_staged = plan.pipeline_parallel > 1 and plan.kind in staged.kinds
     if is_staged and family and family not in staged.families:
+        families = ", ".join(staged.families)
         reject(
             f"{facts.name} has no {plan.kind} for {plan.family} in a pipeline: its stages do not "
             f"pass on the hidden states that it reads",
-            f"one stage, mtp or a model as drafter, or a family of {', '.join(staged.families)}",
+            "one stage, mtp or a model as drafter"
+            + (f", or a family of {families}" if families else ""),
         )
     method = facts.methods[plan.kind]
     config: dict[str, object] = {"method": method.name, **method.config}
@@ -603,7 +605,7 @@ def sglang_words(plan: Speculation, framework: str = "sglang") -> list[object]:
             staged = [kind for kind, one in facts.methods.items() if one.in_pipeline]
             reject(
                 f"{facts.name} has no {method.name} in a pipeline",
-                f"{' and '.join(staged)}, or one stage",
+                f"{' and '.join(staged)}, or one stage" if staged else "one stage",
             )
         if plan.data_parallel > 1:
             reject(
@@ -647,7 +649,7 @@ def _sglang(plan: Speculation, framework: str) -> Launch:
     told, more = setting_words(framework, plan.settings)
     more += _cache_notes(plan, facts.cache_formats, facts.name)
     environment = ""
-    if plan.pipeline_parallel > 1:
+    if plan.pipeline_parallel > 1 and facts.pipeline is not None:
         environment = facts.pipeline.environment
         notes.append(
             f"{facts.name} drafts in a pipeline only with {environment} in its environment"

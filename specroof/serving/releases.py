@@ -1,6 +1,7 @@
 """What each release of a server does: facts, which files hold, for rules, which code holds.
 
-`frameworks/NAME-VERSION.yaml` is one release; a file more is a release more.
+`frameworks/NAME-VERSION.yaml` is one release; a file more is a release more. With ``same_as`` it
+gives what differs from another release of its server, and where it was read itself.
 """
 
 import re
@@ -14,9 +15,9 @@ from typing import Annotated, Any, ClassVar, Final, TypeVar
 
 from specroof.drafters import KINDS
 from specroof.errors import ProfileError, refuse, reject
-from specroof.hardware import SERVER_KEYS
+from specroof.hardware import SERVER_KEYS, Placement
 from specroof.reading.plain import read_plain
-from specroof.reading.yaml_text import parse_yaml
+from specroof.reading.yaml_text import parse_yaml, shown
 from specroof.units import DTYPE_BYTES
 
 #: Where the files of releases lie.
@@ -30,10 +31,11 @@ _PLACEHOLDERS: Final = (
     *("pipeline_parallel", "attention_data_parallel", "expert_parallel"),
     *("decode_context_parallel", "drafts", "verified", "top_k"),
 )
-_PLACEMENT: Final = (
+_DEGREES: Final = (
     *("pipeline_parallel", "attention_data_parallel", "expert_parallel"),
-    *("decode_context_parallel", "hosts"),
+    "decode_context_parallel",
 )
+_PLACEMENT: Final = (*_DEGREES, "hosts")
 
 
 def _words_allowed(words: Any) -> str:
@@ -268,6 +270,8 @@ class _VllmCaptured:
     large: int
     large_compute_majors: tuple[int, ...]
     sizes: CapturedSizes
+    whole_pass: bool
+    uniform: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,6 +281,7 @@ class _VllmMemory:
     latent_block_tokens: int
     alike: float
     replay_tokens: int
+    prompt_in_windows: Annotated[str, ("passes in flight", "one pass", "whole")]
     synchronous_kinds: _Kinds
     limiting_kinds: _Kinds
     whole_block_kinds: _Kinds
@@ -323,6 +328,7 @@ class _SglangCaptured:
     plain: CapturedSizes
     drafting: CapturedSizes
     prefill: CapturedSizes
+    largest: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -350,10 +356,14 @@ class _SglangMemory:
     large_graph: int
     prefill_graph_mib: float
     latent_prefill_mib: float
+    drafter_mib: Mapping[_Kind, float]
     vision: _SglangVision
     attention_share: Mapping[str, _Share]
     latent_share_heads: tuple[int, ...]
     state_share: _Share
+    state_slots: int
+    tracking_slots: int
+    copies_first: bool
     window_share: _Share
     replay_tokens: int
     image_cache_mib: float
@@ -365,6 +375,7 @@ class _SglangMemory:
     window_families: _Names
     target_cell_kinds: _Kinds
     never_mixed_kinds: _Kinds
+    synchronous_kinds: _Kinds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -381,7 +392,21 @@ class SglangRelease(Release):
     limits: _SglangLimits
     captured: _SglangCaptured
     memory: _SglangMemory
-    pipeline: _Pipeline
+    pipeline: _Pipeline | None = None
+
+
+def check_placed(facts: Release, placement: Placement) -> None:
+    """Refuse a placement that a release has no flag for.
+
+    Raises
+    ------
+    OptionError
+        With the number of devices.
+    """
+    for key in _DEGREES:
+        degree = getattr(placement, key)
+        if degree > 1 and key not in facts.command.placement:
+            reject(f"{key} is {degree}, and {facts.name} has no flag for it", "1")
 
 
 # --- Releases by name -----------------------------------------------------------------------------
@@ -389,6 +414,8 @@ class SglangRelease(Release):
 _SCHEMAS: Final[Mapping[str, type[Release]]] = {
     schema.framework: schema for schema in (VllmRelease, SglangRelease)
 }
+#: Servers with files of their releases.
+RELEASED: Final = (*_SCHEMAS,)
 
 
 @cache
@@ -448,11 +475,57 @@ def release(name: str) -> Release:
 @cache
 def _read(framework: str, version: str) -> Release:
     file = FOLDER / f"{framework}-{version}.yaml"
-    text = file.read_text(encoding="utf-8")
-    content = parse_yaml(text, source=file.name, error=ProfileError)
+    content = release_content(file)
     read = read_plain(content, _SCHEMAS[framework], source=file.name, error=ProfileError)
     _check_sources(content, file.name)
     return replace(read, version=version)
+
+
+def release_content(path: Path) -> dict[str, Any]:
+    """Return what the file of a release says, with the facts of the one that it is the same as.
+
+    Mappings are joined key by key, null leaves a key out, and any other value takes the place of
+    that of the other release. Sources are its own.
+
+    Raises
+    ------
+    ProfileError
+        For ``same_as`` that names no other file of the same server, or leads back to this one.
+
+    Examples
+    --------
+    >>> older = release_content(FOLDER / "vllm-0.24.0.yaml")
+    >>> older["title"], older["captured"]["most"], older["captured"]["uniform"]
+    ('vLLM', 512, False)
+    """
+    read, own = list[Path](), list[dict[str, Any]]()
+    while not own or "same_as" in own[-1]:
+        if own:
+            named, allowed = own[-1].pop("same_as"), _others(path, read)
+            if named not in allowed:
+                what = f"{read[-1].name}: same_as is {shown(named)}"
+                reject(what, ", ".join(allowed) or "left out", ProfileError)
+            path = path.with_name(f"{named}.yaml")
+        read.append(path)
+        own.append(parse_yaml(path.read_text("utf-8"), source=path.name, error=ProfileError))
+    content: dict[str, Any] = own.pop()
+    for newer in reversed(own):
+        content = _joined({**content, "sources": {}}, newer)
+    return content
+
+
+def _others(path: Path, read: Sequence[Path]) -> list[str]:
+    """Return the files of the same server, beside those that were read already."""
+    server = path.stem.partition("-")[0]
+    return sorted(other.stem for other in path.parent.glob(f"{server}-*.yaml") if other not in read)
+
+
+def _joined(content: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    joined = {**content, **change}
+    for key, value in change.items():
+        if isinstance(value, Mapping) and isinstance(content.get(key), Mapping):
+            joined[key] = _joined(content[key], value)
+    return {key: value for key, value in joined.items() if value is not None}
 
 
 def release_of(name: str, schema: type[_R]) -> _R:
@@ -475,12 +548,12 @@ def release_of(name: str, schema: type[_R]) -> _R:
     return found
 
 
-def newest(schema: type[_R]) -> _R:
-    """Return the newest release of a server.
+def version_of(schema: type[_R], version: str = "") -> _R:
+    """Return a release of a server by its version, or by how that begins; empty for the newest.
 
     Examples
     --------
-    >>> newest(VllmRelease).version
-    '0.33.0'
+    >>> version_of(VllmRelease).version, version_of(VllmRelease, "0.24").version
+    ('0.33.0', '0.24.0')
     """
-    return release_of(schema.framework, schema)
+    return release_of("@".join(filter(None, (schema.framework, version))), schema)
