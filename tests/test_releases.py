@@ -11,7 +11,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+import specroof
 from specroof import OptionError, ProfileError
+from specroof.questions.study import load_study
 from specroof.serving import releases
 from specroof.serving.launch import Speculation, launch
 from specroof.serving.releases import FOLDER, known_releases, release, release_content
@@ -211,3 +213,159 @@ def test_a_file_more_is_a_release_more(folder: Path) -> None:
     (folder / "vllm-9.1.0.yaml").rename(folder / "vllm-9.2.0.yaml")
     forget()
     assert flags("vllm")[0] == "vLLM 9.2.0"
+
+
+# --- Questions about a release --------------------------------------------------------------------
+
+MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "h100", "eagle3,accept=0.7"
+QUESTIONS: dict[str, dict[str, Any]] = {
+    "predict": {"drafters": [SPEC]},
+    "explain": {},
+    "capacity": {"drafters": ["eagle3"]},
+    "worth": {"drafter": "eagle3", "accept_length": [2.5]},
+    "breakeven": {"drafter": SPEC, "solve": "batch"},
+    "frontier": {"drafters": [SPEC]},
+    "rollout": {"drafters": [SPEC], "lengths": [100, 200]},
+    "advise": {"drafters": [SPEC], "input_len": 500, "output_len": 100, "concurrency": [1]},
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_every_question_takes_a_release(question: str) -> None:
+    def answer(framework: str) -> Any:
+        return getattr(specroof, question)(MODEL, CHIP, framework=framework, **QUESTIONS[question])
+
+    older, newest = answer("vLLM@0.19"), answer("vllm")
+    for found, name in ((older, "vLLM 0.19.0"), (newest, release("vllm").name)):
+        assert name.lower() in str(found).splitlines()[0].lower()
+    if question != "capacity":  # whose rules need no engine
+        assert ", timed up to 0.18)" in str(older).splitlines()[0]
+    same, whole = answer("vllm@0.33").to_dict(), newest.to_dict()
+    assert (same | {"asked": None}) == (whole | {"asked": None})
+
+
+@pytest.mark.parametrize("question", ["predict", "capacity", "advise"])
+def test_a_release_that_is_not_bundled_is_refused_in_one_line(question: str) -> None:
+    every = ", ".join(f"vllm@{version}" for version in known_releases("vllm"))
+    for name, allowed in (("vllm@0.20", every), ("vllm@", every), ("solo@1", "sglang, vllm, ")):
+        with pytest.raises(OptionError, match=f"framework is '{name}'; allowed: {allowed}"):
+            getattr(specroof, question)(MODEL, CHIP, framework=name, **QUESTIONS[question])
+
+
+@pytest.mark.parametrize(
+    ("model", "chip", "settings", "framework", "older", "newer"),
+    [
+        (MODEL, "b200", {}, "vllm@0.24", {"chunk": 8192}, {"chunk": 16384}),
+        (MODEL, "h100", {}, "vllm@0.19", {"memory": 0.9}, {"memory": 0.92}),
+        (MODEL, "b200", {"running": 512}, "vllm@0.24", {"capture": 512}, {"capture": 1024}),
+        (MODEL, "rtx-4090", {}, "sglang@0.5.14", {"chunk": 2048}, {"chunk": 4096}),
+        (MODEL, "l40s", {}, "sglang@0.5.9", {"capture": 32}, {"capture": 32}),
+    ],
+)
+def test_a_release_decides_defaults(
+    model: str, chip: str, settings: Any, framework: str, older: Any, newer: Any
+) -> None:
+    for name, wanted in ((framework, older), (framework.partition("@")[0], newer)):
+        found = specroof.explain(model, chip, framework=name, server=settings).to_dict()
+        server = found["case"]["server"]
+        assert {key: server[key] for key in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    ("model", "kind", "framework"),
+    [
+        # Copies of states for all that may run come first, and each request has three slots.
+        ("Qwen/Qwen3.5-9B", "mtp", "sglang@0.5.9"),
+        # The whole prompt has to fit in a window's blocks, too; later that of one pass.
+        ("openai/gpt-oss-20b", None, "vllm@0.19"),
+        ("openai/gpt-oss-20b", None, "vllm@0.24"),
+    ],
+)
+def test_a_release_decides_room(model: str, kind: str | None, framework: str) -> None:
+    assert 0 < largest(framework, model, kind) != largest(framework.partition("@")[0], model, kind)
+
+
+def largest(framework: str, model: str, kind: str | None, **more: Any) -> float:
+    kinds = [] if kind is None else [kind]
+    told: dict[str, Any] = {"context_len": 32768, "framework": framework, **more}
+    return float(specroof.capacity(model, CHIP, drafters=kinds, **told).rows[-1].largest_batch)
+
+
+@pytest.mark.parametrize("framework", ["vllm", "vllm@0.24", "sglang", "sglang@0.5.14"])
+def test_older_releases_replay_no_states(framework: str) -> None:
+    asked = (framework, "Qwen/Qwen3.5-9B", "mtp")
+    replayed = largest(*asked, options={"recurrent_state": "replay"})
+    assert (replayed == largest(*asked)) == ("@" in framework)
+
+
+def test_a_placement_without_a_flag_is_refused() -> None:
+    place: dict[str, Any] = {"tensor_parallel": 8, "decode_context_parallel": 8}
+    asked = ("deepseek-ai/DeepSeek-V3.1", "h200")
+    assert specroof.explain(*asked, framework="sglang", **place).latency.total_s > 0
+    with pytest.raises(OptionError, match=r"decode_context_parallel is 8, and SGLang 0\.5\.14 has"):
+        specroof.explain(*asked, framework="sglang@0.5.14", **place)
+
+
+REFUSED = """
+vllm@0.24     dspark  Qwen/Qwen3-8B          1  has no flag for dspark; allowed: .*dflash
+vllm@0.19     dflash  Qwen/Qwen3-8B          1  has no flag for dflash
+vllm@0.24     eagle3  MiniMaxAI/MiniMax-M2   2  pass on the hidden .*allowed: one stage, mtp or a model as drafter$
+vllm@0.19     eagle3  MiniMaxAI/MiniMax-M2   1  no eagle3 for models of the family minimax_m2
+vllm@0.19     mtp     deepseek-ai/DeepSeek-V4-Flash 1 no models of the family deepseek_v4
+sglang@0.5.14 mtp     Qwen/Qwen3-8B          2  has no EAGLE in a pipeline; allowed: one stage
+sglang@0.5.14 dspark  Qwen/Qwen3-8B          1  has no flag for dspark
+sglang@0.5.9  eagle3  Qwen/Qwen3.5-9B        1  no eagle3 for models of the family qwen3_5
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_a_release_refuses_what_it_does_not_draft(line: str) -> None:
+    framework, kind, model, stages, said = line.split(maxsplit=4)
+    plan = Speculation(
+        kind=kind,
+        schedule=((1, 8, 3),),
+        draft_model="me/head",
+        family=specroof.load_model(model).family,
+        pipeline_parallel=int(stages),
+    )
+    with pytest.raises(OptionError, match=said):
+        launch(plan, framework)
+
+
+def test_flags_are_those_of_the_release() -> None:
+    asked: dict[str, Any] = {**QUESTIONS["advise"], "concurrency": [1, 64]}
+    told: dict[str, Any] = {
+        "server": "capture=64",
+        "tensor_parallel": 8,
+        "attention_data_parallel": 8,
+    }
+    found = specroof.advise(MODEL, CHIP, framework="sglang@0.5.9", **asked, **told)
+    text = str(found)
+    assert "# SGLang 0.5.9\n" in text
+    for flag in ("--dp-size 8 --enable-dp-attention", "--cuda-graph-max-bs 64"):
+        assert flag in " ".join(text.split())
+    # A length that follows the load is newer than that release.
+    schedule = Speculation(kind="eagle3", schedule=((1, 8, 3), (9, 64, 1)), draft_model="me/head")
+    assert "per_batch_size" not in launch(schedule, "vllm@0.19").text
+    assert "per_batch_size" in launch(schedule, "vllm@0.24").text
+    assert "does not change" in launch(schedule, "sglang@0.5.9").notes[-1]
+
+
+def test_the_bench_is_of_the_release() -> None:
+    asked: dict[str, Any] = {**QUESTIONS["advise"], "bench": True}
+    bench = specroof.advise(MODEL, CHIP, framework="vllm@0.24", **asked).chips[0].to_measure
+    assert bench is not None
+    assert "vLLM 0.24.0 without drafts" in str(bench.commands)
+    with pytest.raises(OptionError, match=r"vLLM 0\.19\.0 cannot be told an acceptance"):
+        specroof.advise(MODEL, CHIP, framework="vllm@0.19", **asked)
+
+
+def test_studies_and_doctors_take_a_release(tmp_path: Path) -> None:
+    study = {"format_version": 1, "drafters": [SPEC], "framework": "vllm@0.24"}
+    targets = [
+        {"model": [MODEL], "hardware": ["b200"], **more}
+        for more in ({}, {"framework": "sglang@0.5.9"})
+    ]
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump({**study, "targets": targets}))
+    read = load_study(tmp_path / "study.yaml")
+    assert [target.setup.server.version for target in read.targets] == ["0.24.0", "0.5.9"]

@@ -31,14 +31,14 @@ import numpy as np
 from specroof.architecture import Architecture
 from specroof.arrays import fields_of, whole_within
 from specroof.cost import Options
-from specroof.errors import OptionError, expect, not_modelled, refuse, reject
+from specroof.errors import OptionError, not_modelled, refuse, reject
 from specroof.hardware import GENERIC, IDEAL_ENGINE, HardwareProfile, Placement
 from specroof.latency import Deployment, Setup, check_placement, engine_setup
 from specroof.questions.objects import (
     RUNS,
-    SERVERS,
     borrowed_engine,
     engine_name,
+    framework_of,
     hardware_of,
     model_of,
     options_of,
@@ -355,7 +355,8 @@ class DeploymentRequest(DeploymentParameters):
         options = options_of(self.options)
         model = model_of(self.model, self.family)
         setup = engine_setup(*self.engine_on(hardware_of(self.hardware)), placement, options)
-        return Deployment(model, in_server(model, setup, server_of(self.server)))
+        _, version = framework_of(self.framework)
+        return Deployment(model, in_server(model, setup, server_of(self.server), version))
 
     def engine_on(self, hardware: HardwareProfile) -> tuple[HardwareProfile, str | None]:
         """Return a chip with the engine that predicts there, and its name; None for the default.
@@ -366,14 +367,11 @@ class DeploymentRequest(DeploymentParameters):
             For a framework that is unknown or another than that of the engine that is named, and
             as `borrowed_engine` does.
         """
-        expect("framework", self.framework, str | None, ", ".join(SERVERS))
-        engine, framework = engine_name(self.engine), engine_name(self.framework)
+        engine, framework = engine_name(self.engine), framework_of(self.framework)[0]
         if self.engine_from is not None:
             hardware, engine = borrowed_engine(hardware, self.engine_from, engine)
         if framework is None:
             return hardware, engine
-        if framework not in SERVERS:
-            refuse("framework", self.framework, ", ".join(SERVERS))
         framework = RUNS.get(framework, framework)
         if engine is None:
             return hardware, None if hardware.owns(framework) else framework

@@ -16,6 +16,7 @@ from typing import Annotated, Any, ClassVar, Final, TypeVar
 from specroof.drafters import KINDS
 from specroof.errors import ProfileError, refuse, reject
 from specroof.hardware import SERVER_KEYS, Placement
+from specroof.latency import Setup
 from specroof.reading.plain import read_plain
 from specroof.reading.yaml_text import parse_yaml, shown
 from specroof.units import DTYPE_BYTES
@@ -305,6 +306,8 @@ class VllmRelease(Release):
     captured: _VllmCaptured
     memory: _VllmMemory
     staged: _Staged
+    adaptive_verification: bool
+    forced_length: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -462,10 +465,10 @@ def release(name: str) -> Release:
     >>> release("sglang").name, release("vllm@0.33").settings["running"].enabled
     ('SGLang 0.5.23', ('--max-num-seqs', '$value'))
     """
-    framework, _, wanted = name.partition("@")
+    framework, at, wanted = name.partition("@")
     known = known_releases(framework) if framework in _SCHEMAS else ()
     for version in known:
-        if f"{version}.".startswith(f"{wanted}." if wanted else ""):
+        if f"{version}.".startswith(f"{wanted}." if at else ""):
             return _read(framework, version)
     servers = (framework,) if known else tuple(_SCHEMAS)
     every = (f"{server}@{version}" for server in servers for version in known_releases(server))
@@ -526,6 +529,30 @@ def _joined(content: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, 
         if isinstance(value, Mapping) and isinstance(content.get(key), Mapping):
             joined[key] = _joined(content[key], value)
     return {key: value for key, value in joined.items() if value is not None}
+
+
+def release_in(setup: Setup, framework: str) -> str:
+    """Return the name of a server's release: that whose rules a setup has, else the newest.
+
+    Parameters
+    ----------
+    setup
+        Within a server, or not.
+    framework
+        Any server software, also without files.
+
+    Examples
+    --------
+    >>> from specroof import load_hardware
+    >>> from specroof.latency import engine_setup
+    >>> setup = engine_setup(load_hardware("h100"), "vllm", None, None)
+    >>> release_in(setup, "vllm"), release_in(setup, "sglang"), release_in(setup, "mlx")
+    ('vllm@0.33.0', 'sglang@0.5.23', 'mlx')
+    """
+    if framework not in RELEASED:
+        return framework
+    version = setup.version if framework == setup.engine.rules else ""
+    return f"{framework}@{version or known_releases(framework)[0]}"
 
 
 def release_of(name: str, schema: type[_R]) -> _R:
