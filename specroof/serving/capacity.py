@@ -22,7 +22,13 @@ from specroof.latency import (
     setup_notes,
 )
 from specroof.serving import sglang, vllm
-from specroof.serving.releases import RELEASED, check_placed, release
+from specroof.serving.releases import (
+    RELEASED,
+    PlainRelease,
+    check_placed,
+    release,
+    release_of,
+)
 from specroof.serving.room import (
     MemoryPlan,
     MemoryRequest,
@@ -37,20 +43,6 @@ if TYPE_CHECKING:
     from specroof.serving.workload import Workload
 
 # --- Room without a framework's rules: the textbook, and servers whose rules are not at hand -----
-
-#: free_gpu_memory_fraction, max_batch_size and max_num_tokens of TensorRT-LLM's LLM API, from its
-#: documentation: no source of it is at hand, so they are unchecked.
-_FREE_FRAC: Final = 0.9
-_TENSORRT_REQUESTS: Final = 2048
-_TENSORRT_TOKENS: Final = 8192
-_TENSORRT_CAPTURED: Final = 128
-
-#: Slots of `llama-server` by default, tokens of a batch (``-b``) and of a pass (``-ub``): its
-#: README at commit 00dc805, and common/arg.cpp.
-_LLAMA_SLOTS: Final = 4
-_LLAMA_TOKENS: Final = 2048
-_LLAMA_PART: Final = 512
-_MLX_REQUESTS: Final = 32
 
 
 def resolve_ideal(user_settings: ServerSettings, place: ServerSite, _verify_len: int = 1) -> Server:
@@ -69,58 +61,27 @@ def resolve_ideal(user_settings: ServerSettings, place: ServerSite, _verify_len:
     )
 
 
-def resolve_tensorrt_llm(
-    user_settings: ServerSettings, place: ServerSite, _verify_len: int = 1
+def resolve_plain(
+    framework: str, user_settings: ServerSettings, place: ServerSite, _verify_len: int = 1
 ) -> Server:
-    """Fill the settings left open with defaults from TensorRT-LLM's documentation, unchecked."""
-    return place.server(
-        user_settings,
-        framework="tensorrt-llm",
-        version="unchecked",
-        memory_frac=_FREE_FRAC,
-        running=_TENSORRT_REQUESTS,
-        capture=_TENSORRT_CAPTURED,
-        overlap=True,
-        chunk=_TENSORRT_TOKENS,
-        mixed=True,
-        prefix_cache=True,
-    )
-
-
-def resolve_llama_cpp(
-    user_settings: ServerSettings, place: ServerSite, _verify_len: int = 1
-) -> Server:
-    """Fill the settings left open with the defaults of llama-server: ``-np auto``, ``-b``."""
-    return place.server(
-        user_settings,
-        framework="llama.cpp",
-        version="at commit 00dc805",
-        memory_frac=1.0,
-        running=_LLAMA_SLOTS,
-        capture=0,
-        overlap=True,
-        chunk=_LLAMA_TOKENS,
-        mixed=True,
-        prefix_cache=True,
-    )
-
-
-def resolve_mlx(user_settings: ServerSettings, place: ServerSite, _verify_len: int = 1) -> Server:
-    """Fill the settings left open with the defaults of mlx-lm, which drafts for one at a time.
+    """Fill the settings left open with the defaults that the file of a release has.
 
     Source
-        mlx-lm 0.32.2, ``server.py``: ``--decode-concurrency`` 32, none with a draft model.
+        The file of the release.
     """
+    facts = release_of("@".join(filter(None, (framework, place.version))), PlainRelease)
+    defaults = facts.defaults
+    drafting = defaults.running_drafting if place.kind is not None else None
     return place.server(
         user_settings,
-        framework="mlx",
-        version="mlx-lm 0.32.2",
-        memory_frac=1.0,
-        running=_MLX_REQUESTS if place.kind is None else 1,
-        capture=0,
+        framework=framework,
+        version=facts.version,
+        memory_frac=defaults.memory_frac,
+        running=drafting or defaults.running,
+        capture=defaults.capture,
         overlap=True,
-        chunk=_LLAMA_TOKENS,
-        mixed=False,
+        chunk=defaults.chunk,
+        mixed=defaults.mixed,
         prefix_cache=True,
     )
 
@@ -135,7 +96,8 @@ def room_local(
     Source
         llama.cpp reserves the buffers of its largest pass, ``-ub`` 512 tokens, when it starts.
     """
-    logits = 4.0 * _LLAMA_PART * need.model.vocab_size
+    facts = release_of(f"{server.framework}@{server.version}", PlainRelease)
+    logits = 4.0 * facts.part_tokens * need.model.vocab_size
     memory = need.hardware.server_memory_bytes
     return _plain_room(
         server, need, context_len, verify_len, memory_bytes=memory, reserved_bytes=logits
@@ -165,10 +127,11 @@ def room_tensorrt_llm(
         TensorRT-LLM, documentation of ``KvCacheConfig.free_gpu_memory_fraction``: of what weights
         and activations leave. The activations are estimated as vLLM's are.
     """
+    usual = release_of(f"{server.framework}@{server.version}", PlainRelease).defaults
     peak = vllm.activation_bytes(
         need.model,
-        tokens=server.chunk or _TENSORRT_TOKENS,
-        running=server.running or _TENSORRT_REQUESTS,
+        tokens=server.chunk or usual.chunk,
+        running=server.running or usual.running,
         devices=need.placement.tensor_parallel,
     )
     memory = need.hardware.server_memory_bytes
@@ -246,9 +209,11 @@ FRAMEWORKS: Final[Mapping[str, Framework]] = {
     # (config/scheduler.py:196); v1/core/sched/scheduler.py:933, schedule: `self.running[-1]`.
     "vllm": Framework(vllm.resolve, vllm.room, reserves=False),
     # Documentation of SchedulerConfig.capacity_scheduler_policy: GUARANTEED_NO_EVICT.
-    "tensorrt-llm": Framework(resolve_tensorrt_llm, room_tensorrt_llm, reserves=True),
-    "llama.cpp": Framework(resolve_llama_cpp, room_local, drafts_beside=False),
-    "mlx": Framework(resolve_mlx, room_local, drafts_beside=False),
+    "tensorrt-llm": Framework(
+        partial(resolve_plain, "tensorrt-llm"), room_tensorrt_llm, reserves=True
+    ),
+    "llama.cpp": Framework(partial(resolve_plain, "llama.cpp"), room_local, drafts_beside=False),
+    "mlx": Framework(partial(resolve_plain, "mlx"), room_local, drafts_beside=False),
     "ideal": Framework(resolve_ideal, room_ideal),
 }
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from string import Template
 from typing import Annotated, Any, ClassVar, Final, TypeVar
 
+from specroof.architecture.base import CHOICES
 from specroof.drafters import KINDS
 from specroof.errors import ProfileError, refuse, reject
 from specroof.hardware import SERVER_KEYS, Placement
@@ -30,7 +31,7 @@ FOLDER: Final = Path(__file__).with_name("frameworks")
 _PLACEHOLDERS: Final = (
     *("model", "value", "hosts", "first_host", "group_size", "tensor_parallel"),
     *("pipeline_parallel", "attention_data_parallel", "expert_parallel"),
-    *("decode_context_parallel", "drafts", "verified", "top_k"),
+    *("decode_context_parallel", "drafts", "verified", "top_k", "file", "devices_per_host"),
 )
 _DEGREES: Final = (
     *("pipeline_parallel", "attention_data_parallel", "expert_parallel"),
@@ -101,15 +102,19 @@ class SettingFlag:
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """What starts a server: the words, then those of each number above 1, in this order."""
+    """What starts a server: the words, then those of each number above 1, in this order.
+
+    Those of a model that is named with its file on the Hub may be others.
+    """
 
     start: _Words
+    start_on_hub: _Words = ()
     placement: Mapping[Annotated[str, _PLACEMENT], _Words]
     other_hosts: str
-    own_code: _Words
-    own_code_families: _Names
-    weights: _Words
-    cache: _Words
+    own_code: _Words = ()
+    own_code_families: _Names = ()
+    weights: _Words = ()
+    cache: _Words = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,10 +184,74 @@ class Release:
         File and line that a block or a fact was read in, by its dotted key.
     command, settings
         How a server is started, and what tells it its settings.
-    weights, cache_formats, state_dtypes
-        Formats of weights that it makes of any checkpoint, and what it calls dtypes.
+    cache_formats
+        What it calls dtypes of a cache.
     methods
         By the kind of drafter.
+    """
+
+    framework: ClassVar[str] = ""
+
+    format_version: Annotated[int, _version_allowed]
+    version: str = ""
+    title: str
+    sources: Mapping[str, str]
+    command: Command
+    settings: Mapping[Annotated[str, SERVER_KEYS], SettingFlag] = field(default_factory=dict)
+    cache_formats: Mapping[Annotated[str, CHOICES["kv_dtype"]], str]
+    methods: Mapping[_Kind, Method]
+
+    @property
+    def name(self) -> str:
+        """The server and its version, as people call them."""
+        return f"{self.title} {self.version}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Defaults:
+    memory_frac: _Share
+    running: int
+    running_drafting: int | None = None
+    capture: int
+    chunk: int
+    mixed: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainRelease(Release):
+    """What a release does of which few rules are known.
+
+    Attributes
+    ----------
+    known_as
+        What people call the release, where not by title and version.
+    vocabulary_padding
+        Tokens by which the vocabulary of a draft model may differ.
+    defaults
+        Of settings; those of a server that drafts run other numbers of requests.
+    part_tokens
+        Tokens of a pass, whose logits are kept; 0 where nothing is.
+    """
+
+    known_as: str = ""
+    vocabulary_padding: int
+    defaults: _Defaults
+    part_tokens: int = 0
+
+    @property
+    def name(self) -> str:
+        """The server and its version, as people call them."""
+        return self.known_as or super().name
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerRelease(Release):
+    """What a release of vLLM or SGLang does.
+
+    Attributes
+    ----------
+    weights, state_dtypes
+        Formats of weights that it makes of any checkpoint, and what it calls dtypes of a state.
     refusals
         What it does not draft for which families; the first that fits is said.
     no_models
@@ -194,28 +263,13 @@ class Release:
         Of prefill and of decoding.
     """
 
-    framework: ClassVar[str] = ""
-
-    format_version: Annotated[int, _version_allowed]
-    version: str = ""
-    title: str
-    sources: Mapping[str, str]
-    command: Command
-    settings: Mapping[Annotated[str, SERVER_KEYS], SettingFlag]
     weights: _Names
-    cache_formats: _Dtypes
     state_dtypes: _Dtypes
-    methods: Mapping[_Kind, Method]
     refusals: tuple[Refusal, ...]
     no_models: _Names
     read_as_mtp: _Names
     read_as_mtp_with_layers: _Names = ()
     workers: Workers
-
-    @property
-    def name(self) -> str:
-        """The server and its version, as people call them."""
-        return f"{self.title} {self.version}"
 
 
 def _check_sources(content: Mapping[str, Any], file: str) -> None:
@@ -233,7 +287,7 @@ def _check_sources(content: Mapping[str, Any], file: str) -> None:
 
 
 #: Keys of a file that are no facts.
-_UNREAD: Final = ("format_version", "title", "sources")
+_UNREAD: Final = ("format_version", "title", "known_as", "sources")
 
 
 def _facts(content: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -297,7 +351,7 @@ class _Staged:
 
 
 @dataclass(frozen=True, kw_only=True)
-class VllmRelease(Release):
+class VllmRelease(ServerRelease):
     """What a release of vLLM does; the comments of its file say what each key means."""
 
     framework: ClassVar[str] = "vllm"
@@ -387,7 +441,7 @@ class _Pipeline:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SglangRelease(Release):
+class SglangRelease(ServerRelease):
     """What a release of SGLang does; the comments of its file say what each key means."""
 
     framework: ClassVar[str] = "sglang"
@@ -406,7 +460,7 @@ def check_placed(facts: Release, placement: Placement) -> None:
     OptionError
         With the number of devices.
     """
-    for key in _DEGREES:
+    for key in _DEGREES if facts.command.placement else ():
         degree = getattr(placement, key)
         if degree > 1 and key not in facts.command.placement:
             reject(f"{key} is {degree}, and {facts.name} has no flag for it", "1")
@@ -415,7 +469,8 @@ def check_placed(facts: Release, placement: Placement) -> None:
 # --- Releases by name -----------------------------------------------------------------------------
 
 _SCHEMAS: Final[Mapping[str, type[Release]]] = {
-    schema.framework: schema for schema in (VllmRelease, SglangRelease)
+    **{schema.framework: schema for schema in (VllmRelease, SglangRelease)},
+    **dict.fromkeys(("tensorrt-llm", "llama.cpp", "mlx"), PlainRelease),
 }
 #: Servers with files of their releases.
 RELEASED: Final = (*_SCHEMAS,)
@@ -563,7 +618,7 @@ def release_of(name: str, schema: type[_R]) -> _R:
     name
         As for `release`.
     schema
-        `VllmRelease` or `SglangRelease`.
+        `VllmRelease`, `SglangRelease`, or `ServerRelease` for either; `PlainRelease` for others.
 
     Examples
     --------
