@@ -367,6 +367,8 @@ class DeploymentRequest(DeploymentParameters):
             For a framework that is unknown or another than that of the engine that is named, and
             as `borrowed_engine` does.
         """
+        if self.power_cap is not None:
+            hardware = hardware.capped(self.power_cap)
         engine, framework = engine_name(self.engine), framework_of(self.framework)[0]
         if self.engine_from is not None:
             hardware, engine = borrowed_engine(hardware, self.engine_from, engine)
