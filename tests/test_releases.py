@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 import specroof
 from specroof import OptionError, ProfileError
+from specroof.latency import served_options
+from specroof.questions.request import DeploymentRequest
 from specroof.questions.study import load_study
 from specroof.serving import releases
 from specroof.serving.launch import Speculation, launch
@@ -376,3 +378,21 @@ def test_studies_and_doctors_take_a_release(tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text(yaml.safe_dump({**study, "targets": targets}))
     read = load_study(tmp_path / "study.yaml")
     assert [target.setup.server.version for target in read.targets] == ["0.24.0", "0.5.9"]
+
+
+@pytest.mark.parametrize(
+    ("model", "chip", "framework", "older", "newest"),
+    [
+        ("zai-org/GLM-5", "b200", "vllm@0.24", None, "fp8"),
+        ("deepseek-ai/DeepSeek-V3.2", "rtx-pro-6000", "vllm@0.19", None, "fp8"),
+        ("deepseek-ai/DeepSeek-V3.2", "rtx-pro-6000", "vllm@0.24", "fp8", "fp8"),
+        ("deepseek-ai/DeepSeek-V3.2", "b200", "sglang@0.5.9", "fp8", "fp8"),
+        ("deepseek-ai/DeepSeek-V3.2", "h200", "sglang@0.5.9", None, None),
+    ],
+)
+def test_a_release_decides_the_format_of_a_sparse_cache(
+    model: str, chip: str, framework: str, older: str | None, newest: str | None
+) -> None:
+    for name, dtype in ((framework, older), (framework.partition("@")[0], newest)):
+        found = DeploymentRequest(model, chip, framework=name, tensor_parallel=8).resolved()
+        assert served_options(found.model, found.setup).kv_dtype == dtype

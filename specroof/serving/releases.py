@@ -601,8 +601,8 @@ def release_in(setup: Setup, framework: str) -> str:
     >>> from specroof import load_hardware
     >>> from specroof.latency import engine_setup
     >>> setup = engine_setup(load_hardware("h100"), "vllm", None, None)
-    >>> release_in(setup, "vllm"), release_in(setup, "sglang"), release_in(setup, "mlx")
-    ('vllm@0.33.0', 'sglang@0.5.23', 'mlx')
+    >>> release_in(setup, "vllm"), release_in(setup, "sglang"), release_in(setup, "lmstudio")
+    ('vllm@0.33.0', 'sglang@0.5.23', 'lmstudio')
     """
     if framework not in RELEASED:
         return framework
