@@ -24,6 +24,7 @@ from specroof.policies.decision import decide
 from specroof.questions.advise import _conditions, _unreached, chip_decision
 from specroof.questions.advised_loads import AdvisedRow, Course, LoadPlan, Targets
 from specroof.questions.predict import predicted
+from specroof.serving.releases import release
 from specroof.serving.workload import Load
 
 EXAMPLE = (
@@ -672,7 +673,8 @@ def test_python_answers_as_the_shell_does() -> None:
     )
     assert found.to_dict() == answer(EXAMPLE)
     assert repr(found) == (
-        "<Advice: Qwen3-32B-FP8 on 2 x NVIDIA H100 SXM 80GB, engine sglang; 3000 tokens in, 500 out>"
+        "<Advice: Qwen3-32B-FP8 on 2 x NVIDIA H100 SXM 80GB, engine sglang "
+        f"({release('sglang').name}, timed up to 0.5); 3000 tokens in, 500 out>"
     )
 
 

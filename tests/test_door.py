@@ -24,6 +24,7 @@ from specroof.questions.hardware import list_hardware, show_hardware
 from specroof.questions.models import diff_models, list_models, show_model
 from specroof.questions.simulate import sampling_is_exact, times_of_batches
 from specroof.questions.study_grid import Study, Target
+from specroof.serving.releases import release
 from specroof.units import format_seconds
 
 PUBLIC_NAMES: list[str] = vars(specroof)["__all__"]  # which type checkers do not see
@@ -335,13 +336,14 @@ def test_answers_and_curves_are_one_short_line() -> None:
     requests = specroof.predict(MODEL, CHIP, drafters=SPEC, input_len=64, output_len=32)
     assert repr(requests.counted[0]).startswith("<EndToEnd: 64 tokens in, 32 out; <SpeedupCurve: ")
     assert repr(prediction) == (
-        "<Prediction: Qwen3-8B on 1 x NVIDIA B200 SXM, engine sglang; context 4096>"
+        "<Prediction: Qwen3-8B on 1 x NVIDIA B200 SXM, engine sglang "
+        f"({release('sglang').name}, timed up to 0.5); context 4096>"
     )
 
 
 def test_answers_about_results_are_one_short_line(bench: Path) -> None:
     found = specroof.validate(bench, MODEL, CHIP, drafter=SPEC)
-    assert repr(found) == "<OwnValidated: Qwen3-8B on 1 x NVIDIA B200 SXM, engine sglang>"
+    assert repr(found).startswith("<OwnValidated: Qwen3-8B on 1 x NVIDIA B200 SXM, engine sglang (")
     fitted = specroof.calibrate(bench, MODEL, CHIP, drafter=SPEC)
     assert (
         repr(fitted) == "<Calibrated: 4 points of Qwen3-8B on NVIDIA B200 SXM, from engine sglang>"

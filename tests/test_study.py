@@ -277,11 +277,11 @@ def test_the_schema_takes_every_default(field: Any, write: Write) -> None:
 
 TOP = (
     "format_version, targets, drafters, batch_size, context_len, workload, max_draft_len, engine, "
-    "options"
+    "framework, options"
 )
 TARGET = (
-    "model, hardware, family, engine, tensor_parallel, expert_parallel, attention_data_parallel, "
-    "decode_context_parallel"
+    "model, hardware, family, engine, framework, tensor_parallel, expert_parallel, "
+    "attention_data_parallel, decode_context_parallel"
 )
 OPTIONS = ", ".join(field.name for field in fields(Options))
 WHOLE = "a whole number of at least 1"

@@ -36,6 +36,7 @@ from specroof.report.layout import (
     page,
     rows_csv,
 )
+from specroof.serving.releases import RELEASED, release, release_in
 from specroof.serving.workload import workload_json
 from specroof.speedup.reach import how_sure
 from specroof.units import format_drafts
@@ -463,9 +464,19 @@ class Charted(Noted):
 
 
 def title_of(model: "Architecture", setup: "Setup") -> str:
-    """Return the model, devices and engine, as titles begin with them."""
-    devices, engine = setup.placement.devices, setup.engine.name
-    return f"{model.name} on {devices} x {setup.hardware.name}, engine {engine}"
+    """Return the model, devices, engine and releases, as titles begin with them."""
+    place = f"{model.name} on {setup.placement.devices} x {setup.hardware.name}"
+    return f"{place}, engine {setup.engine.name}{releases_of(setup)}"
+
+
+def releases_of(setup: "Setup") -> str:
+    """Return the release whose rules and flags count, and the newest one that was timed."""
+    if setup.server is None or setup.engine.rules not in RELEASED:
+        return ""
+    name = release(release_in(setup, setup.engine.rules)).name
+    tags = () if setup.engine.reach is None else setup.engine.reach.versions
+    timed = f", timed up to {tags[-1].removeprefix('v')}" if tags else ""
+    return f" ({name}{timed})"
 
 
 def case_of(

@@ -16,7 +16,7 @@ from specroof.outcomes.pareto import pareto
 from specroof.outcomes.rows import OfLoad, known_bands, load_columns, point_arrays
 from specroof.outcomes.solve import largest_rate
 from specroof.quantities import band_cell
-from specroof.questions.answer import Charted, rows_table, unsure_figures
+from specroof.questions.answer import Charted, releases_of, rows_table, unsure_figures
 from specroof.questions.case import asked_case, asked_load, on_each_chip, refuse_one_token
 from specroof.questions.curve_tables import compared_on
 from specroof.questions.objects import (
@@ -198,6 +198,8 @@ class ChipFrontier:
     reach
         How near measurements are to the cheapest point, as `specroof.speedup.reach.nearness` says
         it; None where no point is fast enough, and for an engine that does not know its evidence.
+    releases
+        The release of the server, and the newest one that was timed, as titles have them.
     """
 
     hardware: str
@@ -205,6 +207,7 @@ class ChipFrontier:
     usd_per_hour: float | None
     series: tuple[Series, ...]
     reach: dict[str, Any] | None
+    releases: str = ""
 
     @property
     def cheapest(self) -> FrontierPoint | None:
@@ -268,7 +271,8 @@ class FrontierAnswer(Charted):
     def title(self) -> str:
         """What was asked, in one line."""
         load = self.workload.requests if self.workload else f"context {self.context_len:g}"
-        engine = f"engine{'s' * (', ' in self.engine)} {self.engine}"
+        engines = dict.fromkeys(f"{chip.engine}{chip.releases}" for chip in self.chips)
+        engine = f"engine{'s' * (len(engines) > 1)} {', '.join(engines)}"
         return f"{self.model} on {self.hardware}, {engine}, {load}"
 
     @property
@@ -416,6 +420,7 @@ def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str]
         usd_per_hour,
         tuple(_series(*one, targets[1]) for one in zip(names, points, rates, strict=True)),
         None,
+        releases_of(setup),
     )
     point = chip.cheapest
     if point is not None:
