@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from fitting.bands import bands_of, served_scales, wider_bands
-from specroof.engines.calibration import Residual, widened
 from specroof.evidence import Measurement
-from specroof.hardware import Band, ServedBands, served_width
+from specroof.hardware import Band, ServedBands
 from specroof.scoring import Validation
 from specroof.scoring.bands import (
     COUNTED_CELL,
@@ -61,14 +60,6 @@ def test_few_loads_borrow_from_other_chips_and_then_from_other_servers() -> None
     assert tpot_band(seen, "cdna3").width > 0.1
     assert served_bands_of([], "vllm", "hopper") == {}
     assert served_bands_of(AMD, "vllm", "cdna3") == {}  # too few in all
-
-
-def test_ranges_of_concurrency_that_were_not_measured_are_as_wide_as_the_widest() -> None:
-    # By hand: 25 loads each to 4 and to 32, off by 0.1 and by 0.3; none above.
-    pairs = ((2, 0.1), (16, 0.3))
-    seen = [load("m", off, concurrency=n) for n, off in pairs for _ in range(25)]
-    width = served_width(served_bands_of(seen, "vllm", "hopper"), "tpot_s", [2, 16, 100, 1000])
-    assert width == pytest.approx([0.1, 0.3, 0.3, 0.3])
 
 
 def test_a_strange_family_is_one_more_family_however_many_loads_others_have() -> None:
@@ -123,14 +114,6 @@ def test_wider_bands_take_the_widest_and_widen_from_the_nearest_limit() -> None:
         "to-4": (0.2, 64, None), "to-32": (0.2, 512, None),
         "to-256": (0.2, 512, None), "more": (0.4, 512, 4096),
     }  # fmt: skip
-
-
-def test_a_calibrated_profile_is_no_surer_of_requests_than_of_its_own_points() -> None:
-    narrow = Band(width=0.2, mean_error=0.1, points=30, engines={"vllm": 30})
-    residuals = [Residual(Measurement(place="mine", tokens_per_s=100.0), 300.0)] * 3
-    own = widened(narrow, residuals)
-    assert own.width == pytest.approx(math.log(3))
-    assert (own.points, own.engines) == (3, {})
 
 
 # --- of speedups ----------------------------------------------------------------------------------
