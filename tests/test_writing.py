@@ -308,13 +308,6 @@ def open_descriptors() -> int:
     return len(list(Path("/dev/fd").iterdir()))
 
 
-@pytest.mark.parametrize("count", [2, 80])
-def test_no_file_stays_open(count: int, tmp_path: Path) -> None:
-    before = open_descriptors()
-    write_files({tmp_path / str(number): b"" for number in range(count)})
-    assert open_descriptors() == before
-
-
 def test_temporaries_of_dead_runs_go_and_all_else_stays(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         pass
@@ -342,13 +335,6 @@ def test_a_folder_that_may_not_be_listed_is_written_to(tmp_path: Path) -> None:
 
 
 # --- files of an earlier run -------------------------------------------------------------------
-
-
-def test_files_of_an_earlier_run_do_not_stay_beside_those_of_this_one(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("mine")
-    write_folder(tmp_path, OLD)
-    write_folder(tmp_path, NEW)
-    assert set(contents(tmp_path)) == {*NEW, MANIFEST, "notes.txt"}
 
 
 def test_what_somebody_changed_or_replaced_is_left_alone(tmp_path: Path) -> None:
