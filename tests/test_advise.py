@@ -200,7 +200,7 @@ def test_a_kind_without_a_flag_says_so() -> None:
 
 def test_a_drafter_that_the_server_refuses_is_no_choice() -> None:
     # deepseek_v4_hook.py: EAGLE and DSPARK; the best by far would be dflash.
-    words = "deepseek-ai/DeepSeek-V4-Flash -H b200 --tp 4 --isl 1000 --osl 500 --concurrency 4"
+    words = "deepseek-ai/DeepSeek-V4-Flash -H b200 --tp 4 --isl 9 --osl 9 --concurrency 4 --steady"
     refused = ["dflash,accept=0.97", "eagle3,accept=0.95"]
     given = " --drafter ".join(["", *refused, "mtp,accept=0.6"])
     found = answer(f"{words} --framework sglang{given}")
@@ -277,10 +277,8 @@ def test_a_rate_that_nobody_keeps_up_with_has_null_speedups() -> None:
 
 def flags_of(words: str, framework: str) -> list[str]:
     """Return the words of the flags that a call prints for a framework."""
-    text = answer(f"{words} --isl 1000 --osl 500 --concurrency 4 --framework {framework}")[
-        "choice"
-    ]["engine_config"][framework]
-    return shlex.split(text)
+    found = answer(f"{words} --isl 9 --osl 9 --concurrency 4 --steady --framework {framework}")
+    return shlex.split(found["choice"]["engine_config"][framework])
 
 
 def test_dspark_drafts_the_block_that_it_was_trained_for() -> None:
@@ -364,7 +362,7 @@ def test_a_drafter_that_never_pays_is_off() -> None:
 
 
 def test_loads_that_differ_are_on_up_to_one() -> None:
-    words = "Qwen/Qwen3-8B -H h100 --input-len 3000 --output-len 500 --concurrency 1..256"
+    words = "Qwen/Qwen3-8B -H h100 --isl 3000 --osl 500 --concurrency 1..256 --steady"
     found = answer(f"{words} --drafter ngram,accept=0.3")
     assert found["choice"]["decision"] == "depends"
     on = [row["concurrency"] for row in found["rows"] if row["decision"] == "on"]
@@ -766,9 +764,9 @@ def test_the_point_to_measure_has_commands() -> None:
     titles = [one["title"] for one in found["commands"]]
     assert all("vLLM" in title for title in titles[:3:2])
     assert "--speculative-config" in found["commands"][2]["command"]
-    heads = answer("Qwen/Qwen3.5-9B -H h100 --isl 100 --osl 500 --drafter mtp,accept=.7")["choice"][
-        "to_measure"
-    ]
+    heads = answer("Qwen/Qwen3.5-9B -H h100 --isl 9 --osl 9 --steady --drafter mtp,accept=.7")[
+        "choice"
+    ]["to_measure"]
     assert "draft-model" not in str(heads["commands"])
     assert "sglang" in heads["commands"][0]["command"]
     (chip,) = advise("Qwen/Qwen3-8B", load_hardware("h100"), **SMALL).chips
@@ -791,7 +789,7 @@ def test_the_point_to_measure_is_the_least_certain(least: float) -> None:
 
 
 def test_the_benchmark_to_run_serves_as_it_was_asked() -> None:
-    words = "Qwen/Qwen3.5-35B-A3B -H h100 --tp 2 --isl 100 --osl 50 --drafter mtp,accept=.7"
+    words = "Qwen/Qwen3.5-35B-A3B -H h100 --tp 2 --isl 9 --osl 9 --steady --drafter mtp,accept=.7"
     stored = answer(f"{words} --weights fp8 --kv-cache fp8 --concurrency 4")["choice"]["to_measure"]
     for server in stored["commands"][:3:2]:
         words_of = shlex.split(server["command"])
@@ -913,11 +911,11 @@ def test_a_target_that_drafts_miss_turns_them_off_and_is_named() -> None:
 
 
 def test_one_rate_drafts_no_longer_than_the_typical_shape() -> None:
-    words = "Qwen/Qwen3.5-27B -H h100 --tp 2 --isl 1024 --osl 512 --concurrency 1,8"
+    words = "Qwen/Qwen3.5-27B -H h100 --tp 2 --isl 1024 --osl 512 --concurrency 1,8 --steady"
     found = answer(f"{words} --drafter mtp,accept=0.8")
     constant = predict(
         "Qwen/Qwen3.5-27B", "h100", drafters="mtp,accept=0.8", tensor_parallel=2, input_len=1024,
-        output_len=512, concurrency=1,
+        output_len=512, concurrency=1, steady=True,
     ).counted[0]  # fmt: skip
     first = found["rows"][0]
     assert first["draft_len"] < constant.curve.best_draft_len[0, 0]
@@ -966,7 +964,7 @@ def test_chips_are_compared_at_the_best_load_that_meets_the_targets() -> None:
     assert {*prices} == {2.25, 3.75}
     late = f"{words} --drafter eagle3,accept-length=2.4@3 --tpot 0.1"
     assert answer(late)["choice"]["best"] is None
-    mixed = "Qwen/Qwen3-8B -H h100,rtx-pro-6000 --isl 1000 --osl 500 --drafter ngram,accept=0.5"
+    mixed = "Qwen/Qwen3-8B -H h100,rtx-pro-6000 --isl 9 --osl 9 --steady --drafter ngram,accept=0.5"
     assert "engines differ: " in page(f"{mixed} --notes")
     bound: list[Any] = [replace(load_hardware("l4"), generic=None, price=None), "b200"]
     shown = str(advise("Qwen/Qwen3-8B", bound, **SMALL))
