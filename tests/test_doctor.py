@@ -222,7 +222,7 @@ def test_the_gain_is_over_plain_decoding() -> None:
     same = best_change(loads, rates, running=8, now=1, speedup=[1.0, 1.1, 1.05])
     assert not same.is_unclear
     assert same.best == same.now
-    for unknown in (7, None):  # beyond the grid, or not shown
+    for unknown in (3, 7, None):  # beyond the grid, or not shown
         none = best_change(loads, rates, running=8, now=unknown, speedup=[1.0, 1.1, 1.05])
         assert (none.now, none.is_unclear) == (None, False)
         assert none.share_over_now(none.best) != none.share_over_now(none.best)  # no figure

@@ -111,6 +111,9 @@ def test_what_holds_a_speedup_back_is_taken_away_one_at_a_time() -> None:
         }
     )
     assert list(found.values()) == sorted(found.values(), reverse=True)
+    # A cheaper verification and more requests than without drafts hold nothing back.
+    free = replace(HELD_BACK, verify_s=2.0, running=9)
+    assert bottlenecks(free)["verification"] == bottlenecks(free)["memory"] == free.speedup
 
 
 def test_inputs_are_moved_one_at_a_time() -> None:

@@ -60,7 +60,9 @@ def test_the_output_follows_the_target_whatever_is_drafted(
     assert result.p_value > 1e-4
     assert abs(result.acceptance_z) < 4.5
     assert abs(result.tokens_per_round_z) < 4.5
-    if not contexts:
+    if contexts:  # each token before has distributions of its own
+        assert [len({*map(tuple, table.tolist())}) for table in pair] == [12, 12]
+    else:
         distance = 0.5 * np.abs(pair[0] - pair[1]).sum()
         assert result.expected_acceptance_rate == pytest.approx(1 - distance)
         formula = specroof.constant_acceptance(1 - distance).tokens_per_round(draft_len)

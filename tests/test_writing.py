@@ -308,6 +308,13 @@ def open_descriptors() -> int:
     return len(list(Path("/dev/fd").iterdir()))
 
 
+@pytest.mark.parametrize("count", [2, 80])
+def test_no_file_stays_open(count: int, tmp_path: Path) -> None:
+    before = open_descriptors()
+    write_files({tmp_path / str(number): b"" for number in range(count)})
+    assert open_descriptors() == before
+
+
 def test_temporaries_of_dead_runs_go_and_all_else_stays(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         pass
