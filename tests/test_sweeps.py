@@ -291,9 +291,17 @@ def test_an_interrupt_finishes_the_file_in_hand_and_says_how_to_go_on(
 # --- refusals ------------------------------------------------------------------------------------
 
 
+def test_what_changed_is_named_three_times_at_most() -> None:
+    old = {"a": 1, "b": [{"c": 1}, {"c": 2}], "d": [1], "e": None}
+    new = {"a": 2, "b": [{"c": 1}, {"c": 3}, {"c": 4}], "d": [2], "e": "x"}
+    assert changes(old, new) == (
+        'a was 1, is 2; b.1.c was 2, is 3; b.2 was nothing, is {"c": 4}; and 2 more'
+    )
+
+
 def test_another_study_is_refused_with_what_changed(tmp_path: Path, study: str) -> None:
     out = str(tmp_path / "out")
-    assert sweep(study, "-o", out, "--format", "csv")[0] == 0
+    assert sweep(study, "-o", out, "--format", "csv", "--quiet") == (0, "", "")
     whole = contents(tmp_path / "out")
     Path(study).write_text(yaml.safe_dump(CONTENT | {"batch_size": [1, 16], "max_draft_len": 4}))
     assert refused("sweep", study, "-o", out) == (
