@@ -969,3 +969,19 @@ def test_chips_are_compared_at_the_best_load_that_meets_the_targets() -> None:
     bound: list[Any] = [replace(load_hardware("l4"), generic=None, price=None), "b200"]
     shown = str(advise("Qwen/Qwen3-8B", bound, **SMALL))
     assert re.search(r"NVIDIA L4 +1 .* - +- +-$", shown, re.MULTILINE)
+
+
+def test_the_flag_of_old_goes_on_working_with_a_note() -> None:
+    words = ["advise", *EXAMPLE.split(), "--json"]
+    new = CliRunner().invoke(app, [*words, "--choose-draft-len", "1,2"])
+    old = CliRunner().invoke(app, [*words, "--draft-len", "1,2"])
+    assert (old.stdout, new.stderr) == (new.stdout, "")
+    assert "--draft-len is --choose-draft-len now" in old.stderr
+    both = CliRunner().invoke(app, [*words, "--draft-len", "1,2", "--choose-draft-len", "1,2"])
+    assert both.exit_code == 2
+    assert "--choose-draft-len alone" in both.stderr
+
+
+def test_targets_that_no_load_meets_are_said() -> None:
+    told = "0.1 ms: met at no load; without drafts at no load"
+    assert told in page(f"{EXAMPLE} --tpot 0.1")

@@ -362,3 +362,9 @@ def test_a_context_is_not_sought_for_requests() -> None:
         breakeven(DENSE, CHIP, drafter="ideal", solve="context", **REQUESTS)
     with pytest.raises(OptionError, match=r"context_len .*input_len"):
         breakeven(DENSE, CHIP, drafter="ideal", solve="batch", context_len=9, **REQUESTS)
+
+
+def test_what_is_beyond_the_most_is_unknown() -> None:
+    for most, told in ((9, "1-9 (from 10 on unknown)"), (1, "1 (from 2 on unknown)")):
+        words = ("--drafter", "eagle3,accept=.8", "--solve", "batch", "--most", str(most))
+        assert f"  {told}" in shell(*words, "--no-capacity").stdout
