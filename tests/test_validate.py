@@ -170,6 +170,24 @@ def test_a_band_is_set_by_others() -> None:
     assert banded([beside(2.0, 2.2, "plain")])[0].band is None
 
 
+@pytest.mark.parametrize(
+    ("near", "far"),
+    [
+        ({"engine": "vllm"}, {"engine": "sglang"}),
+        ({"method": "mtp"}, {"method": "dflash"}),
+    ],
+)
+def test_a_band_is_that_of_its_engine_and_kind_of_drafter(
+    near: dict[str, Any], far: dict[str, Any]
+) -> None:
+    points = [
+        beside(2.0, 2.0 * math.exp(off), source=f"{off}-{n}", **cell)
+        for off, cell in ((0.1, near), (0.5, far))
+        for n in range(4)  # three others speak for each
+    ]
+    assert [one.band for one in banded(points)] == pytest.approx([0.1] * 4 + [0.5] * 4)
+
+
 def test_a_point_of_a_source_weighs_as_the_source_and_of_a_family_as_the_family() -> None:
     points = [beside(2.0, 2.2, source=f"who-{n}", hardware="h100-sxm") for n in range(3)]
     points.append(beside(2.0, 2.2, source="who-0", hardware="b200"))
