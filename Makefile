@@ -194,6 +194,7 @@ $(SITE)/page/index.html: $(SOURCES) $(TEST_ENV)/.dev-installed
 	$(CHECKOUT_PYTHON) -m specroof explore -o $(SITE)/page
 
 outputs: $(TEST_ENV)/.dev-installed ## write into README and docs what their commands print now
+	$(CHECKOUT_PYTHON) benchmarks/store_scores.py
 	$(CHECKOUT_PYTHON) tests/sessions.py \
 	    $$(grep -rl '^$$ specroof' README.md docs/pages)
 	$(CHECKOUT_PYTHON) tests/screens.py docs/pages/screens
@@ -290,7 +291,7 @@ house: ## what a reader of the package must open
 same-outputs: ## what drawn commands print here and in ARGS=OTHER-CHECKOUT
 same-predictions: ## predictions of drawn set-ups here and in ARGS=OTHER-CHECKOUT
 served-loads: ## published loads of servers beside predictions, by any columns (ARGS)
-store-scores: ## the scores that validate prints while nothing they depend on changes (three minutes)
+store-scores: ## the scores that validate prints while nothing they depend on changes (a minute)
 speed: ## seconds of large grids, played loads and cold starts
 vllm-scheduler: ## loads on the scheduler of an unpacked vLLM beside those that are played (ARGS=FOLDER)
 engine-kinds: ## every family and kind of drafter through the servers' own checks (ARGS say where they lie)

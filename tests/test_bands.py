@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from specroof import (
     Drafter,
@@ -116,15 +114,6 @@ def test_verdicts_follow_the_side_of_the_band() -> None:
     assert verdicts(plain, plain, plain).tolist() == ["", ""]
 
 
-@given(st.floats(0.1, 10), st.floats(0, 1), st.floats(0, 1), st.floats(0, 1))
-def test_a_wider_band_holds_a_narrower_one(s: float, w: float, below: float, above: float) -> None:
-    speedup = np.array([1.0, s])
-    low, high = band_ends(speedup, w, (below, above))
-    assert low[1] <= s <= high[1]
-    wider = band_ends(speedup, w + 0.1, (below, above))
-    assert wider[0][1] <= low[1] <= high[1] <= wider[1][1]
-
-
 def test_drafts_within_the_band_may_be_the_best() -> None:
     made = replace(curve(), band=Band(width=0.1, mean_error=0.05, points=9))
     within = made.best_within_band()
@@ -148,25 +137,6 @@ def test_a_band_widens_by_each_axis_as_squares_add_up() -> None:
     of_requests = served_width({"tpot_s": {"any": band}}, "tpot_s", batches, lengths)
     assert of_requests == pytest.approx(expected)
     assert Band(width=0.3, mean_error=0.1, points=9).width_at(1e6, 1e9).item() == 0.3
-
-
-LIMITS = st.none() | st.floats(1, 1e6)
-AT = st.floats(0, 1e7)
-
-
-@given(LIMITS, LIMITS, AT, AT, st.floats(1, 100), st.floats(1, 100))
-def test_a_set_up_farther_from_evidence_never_has_a_narrower_band(
-    batch_end: float | None,
-    context_end: float | None,
-    batch: float,
-    context: float,
-    more: float,
-    longer: float,
-) -> None:
-    band = Band(width=0.1, mean_error=0.1, points=9, batch_size=batch_end, context_len=context_end)
-    near = band.width_at(batch, context)
-    assert near >= 0.1
-    assert band.width_at(batch * more, context * longer) >= near
 
 
 def test_a_curve_has_the_width_of_each_of_its_loads() -> None:
