@@ -52,9 +52,11 @@ from specroof.questions.advised_loads import (
     shared,
 )
 from specroof.questions.answer import (
+    UNSURE,
     Charted,
     case_of,
     decision_line,
+    is_told,
     rows_table,
     sure_of,
     title_of,
@@ -1542,14 +1544,11 @@ def _choices_table(chip: ChipAdvice, short: Sequence[str]) -> str:
     rows, load = chip.rows, _load_key(chip.rows)
     names = [name for d, name in enumerate(short) if d != chip.plan.chosen]
     speedups = {
-        name: [row.tried_speedup for row in of_drafter]
+        name: [_speedup_cell(row, row.tried_speedup) for row in of_drafter]
         for name, of_drafter in zip(names, chip.plan.others, strict=True)
-    } | {f"γ={k}": [row.own[k] for row in rows] for k in rows[0].own}
+    } | {f"γ={k}": [_speedup_cell(row, row.own[k]) for row in rows] for k in rows[0].own}
     room = _MOST_BESIDE - (rows[0].typical_speedup is not None)
-    beside = {
-        name: [figure(one, "{:.2f}".format) for one in gains]
-        for name, gains in list(speedups.items())[:room]
-    }
+    beside = dict(list(speedups.items())[:room])
     shown = [load, "draft_len", "tried_speedup", "tried_speedup_band", "decision"]
     shown += ["typical_speedup", "limited_by", *(one.name for one in _FIGURES)]
     titles = {one.name: title for one, title in _FIGURES.items()}
@@ -1557,6 +1556,12 @@ def _choices_table(chip: ChipAdvice, short: Sequence[str]) -> str:
     if all(row.draft_len for row in rows):
         return table
     return f"{table}\nwhere drafting is off, the speedup is that of the best draft"
+
+
+def _speedup_cell(row: LoadRow, speedup: float | None) -> str:
+    """Return a speedup as a cell, unless those of its row are not usefully predicted."""
+    told = is_told(*row.bands.get("tried_speedup", (None, None)))
+    return figure(speedup, "{:.2f}".format) if told else UNSURE
 
 
 def _times_table(chip: ChipAdvice) -> str:

@@ -15,8 +15,8 @@ from specroof.latency import Deployment
 from specroof.outcomes.pareto import pareto
 from specroof.outcomes.rows import OfLoad, known_bands, load_columns, point_arrays
 from specroof.outcomes.solve import largest_rate
-from specroof.quantities import band_cell
-from specroof.questions.answer import Charted, rows_table, unsure_figures
+from specroof.quantities import NOT_USEFUL, band_cell
+from specroof.questions.answer import UNSURE, Charted, is_told, rows_table, unsure_figures
 from specroof.questions.case import asked_case, asked_load, on_each_chip, refuse_one_token
 from specroof.questions.curve_tables import compared_on
 from specroof.questions.objects import (
@@ -665,6 +665,14 @@ def _chips_table(answer: FrontierAnswer) -> str:
             continue
         hourly = None if chip.usd_per_hour is None else chip.usd_per_hour * point.devices
         low, high = point.usd_per_million_tokens_low, point.usd_per_million_tokens_high
+        told = [
+            f"{point.tokens_per_s_per_device:.0f}",
+            figure(hourly, format_price),
+            figure(point.usd_per_million_tokens, format_price),
+            band_cell(q.PRICE, low, high),
+        ]
+        if not _is_told(point):
+            told = [UNSURE, told[1], UNSURE, UNSURE]
         rows.append(
             [
                 f"{point.devices} x {chip.hardware}",
@@ -672,10 +680,7 @@ def _chips_table(answer: FrontierAnswer) -> str:
                 str(point.draft_len),
                 f"{round(point.at_once, 1):g}",
                 f"{point.tokens_per_s_per_user:.1f}",
-                f"{point.tokens_per_s_per_device:.0f}",
-                figure(hourly, format_price),
-                figure(point.usd_per_million_tokens, format_price),
-                band_cell(q.PRICE, low, high),
+                *told,
             ]
         )
     return format_table(header, rows, left=[0, 1])
@@ -698,7 +703,9 @@ def _cheapest(answer: FrontierAnswer) -> str:
     point = answer.cheapest
     if point is None:
         return f"cheapest{wanted}: none"
-    told = _price(point)
+    told = f"{point.tokens_per_s_per_device:.0f} tokens/s each{_price(point)}"
+    if not _is_told(point):
+        told = f"tokens/s of a device {NOT_USEFUL}"
     if point.running_limit is not None:
         default = answer.chips[0].by_default
         told += f"; it takes --server running={point.running_limit}, the default gives "
@@ -712,8 +719,13 @@ def _cheapest(answer: FrontierAnswer) -> str:
         place = f"x {answer.chips[0].hardware}"
     return in_line(
         f"cheapest{wanted}: {point.drafter}, γ = {point.draft_len}, batch {round(point.at_once, 1):g} on "
-        f"{point.devices} {place}: {point.tokens_per_s_per_device:.0f} tokens/s each{told}"
+        f"{point.devices} {place}: {told}"
     )
+
+
+def _is_told(point: FrontierPoint) -> bool:
+    """Return whether tokens and price of a device stand in text: one follows from the other."""
+    return is_told(point.tokens_per_s_per_device_low, point.tokens_per_s_per_device_high)
 
 
 def _price(point: FrontierPoint) -> str:
