@@ -127,7 +127,10 @@ def test_several_chips_are_asked_together(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.glob("*.png")) == [
         "curve-b200.png",
         "curve-h100.png",
+        "curve.png",
     ]
+    answer(f"{words} --input-len 64 --output-len 8 --concurrency 1 --plot {tmp_path / 'load.png'}")
+    assert not (tmp_path / "load.png").exists()  # of simulated loads no chart compares chips
     printed = run(words)
     assert all(one["case"]["hardware"] in printed for one in alone)
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
@@ -14,7 +15,7 @@ from matplotlib.ticker import MaxNLocator
 from specroof.acceptance.curve import Acceptance
 from specroof.arrays import Array
 from specroof.errors import OptionError
-from specroof.plot.lines import CROSS, RING, Across, Line, Panel, plot_lines
+from specroof.plot.lines import CROSS, RING, Across, Line, Panel, band_keys, plot_lines
 from specroof.plot.style import (
     GREY,
     INK,
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 #: With more lines than this the optima stand in the legend, where there is room.
 _MOST_LABELS: Final = 8
+#: With more lines than this their bands would hide one another.
+_MOST_BANDS: Final = 4
 _DASHES: Final[dict[str, Any]] = {"lw": 1.2, "dashes": (4, 2.5), "marker": ""}
 _NEAR: Final = 0.01
 _NO_ROOM: Final = "no room for drafts"
@@ -83,12 +86,15 @@ def plot_speedup_by_draft_len(
         is_labelled = len(curves) <= _MOST_LABELS
         lunch = {**_DASHES, "color": look(i)["color"], "alpha": 0.85}
         lengths = curve.draft_len.astype(np.float64)
+        low, high = (None if end is None else end[place] for end in _bands(curve, curves))
         lines += [
             Line("", lengths, curve.free_lunch[place], look=lunch),
             Line(
                 name if is_labelled else f"{name}: {optimum}",
                 lengths,
                 curve.speedup[place],
+                low,
+                high,
                 notes={drafts: optimum} if is_labelled else {},
                 ringed=[drafts],
             ),
@@ -104,6 +110,7 @@ def plot_speedup_by_draft_len(
         shared if title is None else title,
         Across("Draft length γ (tokens per sequence and round)", "whole"),
         keys=[
+            *band_keys(lines),
             line_key("optimum γ*", **RING),
             line_key(f"free lunch: {lunch_is}", color=GREY, **_DASHES),
         ],
@@ -148,18 +155,21 @@ def plot_by_batch(
             np.where(room, values[context_index, ascending], np.nan)
             for values in (curve.best_draft_len, curve.best_speedup, *curve.near_best(_NEAR))
         )
-        lines["speedup"].append(Line(name, batches, gain, missing=batches[~room]))
+        low, high = (
+            None if end is None else _at_best(curve, end)[context_index, ascending]
+            for end in _bands(curve, curves)
+        )
+        lines["speedup"].append(Line(name, batches, gain, low, high, missing=batches[~room]))
         lines["draft_len"].append(Line(name, batches, best, shortest, longest))
     gains = np.concatenate([line.y for line in lines["speedup"]])
     if np.isfinite(gains).any():
         shared += f"\nBest speedup from {np.nanmin(gains):.2f}x to {np.nanmax(gains):.2f}x"
-    keys: dict[str, Any] = {
-        "draft_len": Patch(
-            color=GREY, alpha=0.25, lw=0, label=f"drafts within {_NEAR:.0%} of the best"
-        )
+    keys: dict[str, list[Artist]] = {
+        "speedup": band_keys(lines["speedup"]),
+        "draft_len": band_keys(lines["draft_len"], f"drafts within {_NEAR:.0%} of the best"),
     }
     if np.isnan(gains).any():
-        keys["speedup"] = line_key(_NO_ROOM, **CROSS, color=GREY)
+        keys["speedup"].append(line_key(_NO_ROOM, **CROSS, color=GREY))
     panels = {
         "speedup": Panel(_speedup_label("Best speedup", curves), lines["speedup"], "speedup"),
         "draft_len": Panel("Best draft length γ (tokens)", lines["draft_len"], "whole"),
@@ -168,7 +178,7 @@ def plot_by_batch(
         [panels[name] for name in of],
         shared if title is None else title,
         Across("Batch size (sequences)", "loads"),
-        keys=[keys[name] for name in of if name in keys],
+        keys=[key for name in of for key in keys[name]],
     )
 
 
@@ -210,6 +220,21 @@ def _check_place(name: str, index: int, axis: Array) -> None:
     if not -len(axis) <= index < len(axis):
         message = f"{name} is {index}; allowed: from 0 to {len(axis) - 1}"
         raise OptionError(message)
+
+
+def _bands(
+    curve: "SpeedupCurve", curves: "Sequence[SpeedupCurve]"
+) -> tuple[Array | None, Array | None]:
+    """Return the ends of the band of each speedup; None without, and among many curves."""
+    if len(curves) > _MOST_BANDS:
+        return None, None
+    return curve.speedup_low, curve.speedup_high
+
+
+def _at_best(curve: "SpeedupCurve", values: Array) -> Array:
+    """Return values at the best draft length of each context and batch; NaN without room."""
+    best = np.take_along_axis(values, curve.best_draft_len[..., None], axis=-1)[..., 0]
+    return np.where(curve.drafts_run, best, np.nan)
 
 
 def _speedup_label(what: str, curves: "Sequence[SpeedupCurve]") -> str:

@@ -441,6 +441,10 @@ class Charted(Noted):
         """Return the charts by the endings of their files' names; the first has none."""
         return {"": self.rows_chart(self.chart, self.rows)}
 
+    def figures_with(self, others: Sequence[Any]) -> dict[str, Any]:  # noqa: ARG002
+        """Return charts that compare this answer with those on other chips; empty without any."""
+        return {}
+
     def rows_chart(
         self, chart: Lines, rows: Sequence[Row], title: str = "", found: str = ""
     ) -> Any:

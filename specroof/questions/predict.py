@@ -427,7 +427,14 @@ class Prediction(Charted):
         """
         if self.played:
             return played_charts(self.played, title_of(self.model, self.setup))
-        return prediction_charts(self)
+        return prediction_charts([self])
+
+    def figures_with(self, others: Sequence[Any]) -> dict[str, Any]:
+        """Return charts that compare the same question on other chips: none of simulated loads."""
+        if self.played:
+            return {}
+        charts = prediction_charts([self, *others])
+        return {ending: chart for ending, chart in charts.items() if ending != "-map"}
 
 
 def _gain(row: LoadRow) -> tuple[float, int]:
@@ -731,11 +738,11 @@ def prediction_text(prediction: Prediction) -> str:
 # --- The charts -----------------------------------------------------------------------------------
 
 
-def prediction_charts(prediction: Prediction) -> dict[str, Any]:
+def prediction_charts(predictions: Sequence[Prediction]) -> dict[str, Any]:
     """Return speedup against draft length, and what a grid of this shape can show besides."""
     from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
-    return plot.speedup_figures(prediction.headline_curves)
+    return plot.speedup_figures([curve for one in predictions for curve in one.headline_curves])
 
 
 COMMAND: Final = Command(
@@ -746,8 +753,8 @@ COMMAND: Final = Command(
     check_size=refuse_many_predictions,
     told=told,
     chart="Draw speedup against draft length. Several batch sizes add best speedup against batch "
-    "size (NAME-by-batch), several contexts a map (NAME-map). With --input-len, speedups count "
-    "prefills. Of simulated requests: what users see.",
+    "size (NAME-by-batch), several contexts a map (NAME-map), several chips a chart of each "
+    "(NAME-CHIP). With --input-len, speedups count prefills. Of simulated requests: what users see.",
     example="specroof predict deepseek-ai/DeepSeek-V4-Pro -H b200 --tp 8 --batch 1,32\n"
     "--drafter ideal --drafter autoregressive,accept=0.75,cost=0.10\n"
     "--drafter block,accept=0.89,cost=0.10,drafts=16",
