@@ -213,35 +213,55 @@ def _entry(name: str) -> str:
 
 
 def _errors(words: str) -> list[list[str]]:
-    """Return the lines of a table that `specroof validate` printed into the page of engines.
+    """Return the lines of a table that `specroof validate` printed into the page of all errors.
 
     Its first line begins with these words; cells are two spaces apart.
     """
-    page = (ROOT / "docs" / "pages" / "engines.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "pages" / "engine-errors.md").read_text(encoding="utf-8")
     lines = page[page.index(f"\n{words}  ") + 1 :].split("\n\n", 1)[0].splitlines()
     return [re.split(r" {2,}", line.strip()) for line in lines]
 
 
-def _speedup_errors() -> str:
-    """Return how far speedups are off, source by source."""
-    _, *rows = _errors("source")
-    header = ["source", "measurements", "mean", "median", "90th percentile"]
-    return _table(header, (row[:5] for row in rows if row[2] != "-"))
+#: Names in the table of errors, as people write them.
+_SPELT: Final = {
+    "vllm": "vLLM", "sglang": "SGLang", "tensorrt-llm": "TensorRT-LLM", "atom": "ATOM", "cdna3": "MI300",
+    "cdna4": "MI350", "mtp": "MTP", "eagle3": "EAGLE-3", "dflash": "DFlash",
+}  # fmt: skip
+#: Sources that say what kind of model they are of.
+_KINDS_OF_MODEL: Final = {
+    "aiconfigurator-dense": "Dense models",
+    "aiconfigurator-moe": "Mixtures of experts",
+}
 
 
-def _served_errors() -> str:
-    """Return how far the times of served loads are off, server by server."""
-    _, *rows = _errors("served loads by")
-    header = ["server, chips", "loads", "median", "90th percentile", "bias"]
-    servers = (row[:5] for row in rows if row[0].startswith("server "))
-    return _table(header, ([row[0].removeprefix("server "), *row[1:]] for row in servers))
+def _accuracy() -> str:
+    """Return how far predictions are off by framework, chip and kind of model."""
+    by = {row[0]: row for row in _errors("served loads by")}
+    of = {row[0]: row for row in _errors("served loads")}
+    rows = []
+    for name, row in by.items():
+        kind, *words = name.split()
+        if kind == "server":
+            server, chips = (_SPELT.get(word, word.title()) for word in words)
+            rows.append([f"{server} on {chips}", "time per token", *row[1:4]])
+    rows += [
+        [title, "time per token", *of[source][1:4]] for source, title in _KINDS_OF_MODEL.items()
+    ]
+    rows.append(["All servers", "time per token", *of["total"][1:4]])
+    rows.append(["All servers", "tokens per second", *of["total"][5:8]])
+    for name, row in {row[0]: row for row in _errors("speedups by")}.items():
+        kind, word = name.split()
+        if kind in {"chip", "engine", "drafter"} and row[3] != "-":
+            rows.append([_SPELT.get(word, word.title()), "speedup", "", *row[3:5]])
+    (total,) = (row for row in _errors("source") if row[0] == "total")
+    rows.append(["All speedups", "speedup", "", *total[3:5]])
+    return _table(["with", "figure", "measurements", "median error", "90th percentile"], rows)
 
 
 TABLES: Final = {
+    "accuracy": _accuracy,
     "api": _api,
     "chips": _chips,
-    "served_errors": _served_errors,
-    "speedup_errors": _speedup_errors,
     "flags": _flags,
     "kinds": _kinds,
     "models": _models,
