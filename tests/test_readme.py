@@ -169,6 +169,13 @@ def test_every_question_is_a_command_with_these_flags() -> None:
         assert {*re.findall(r"--[a-z-]+", rest)} <= flags_of(name), (name, rest)
 
 
+def test_each_of_twenty_tasks_takes_two_commands_at_most() -> None:
+    tasks = re.split(r"^\d+\. \*", TEXTS["docs/pages/tasks.md"], flags=re.MULTILINE)[1:]
+    counts = [len(sessions(task)) for task in tasks]
+    assert len(counts) == 20
+    assert all(1 <= count <= 2 for count in counts)
+
+
 def flags_of(name: str) -> set[str]:
     """Return the flags of a command."""
     group: Any = get_command(app)
