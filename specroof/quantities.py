@@ -980,7 +980,11 @@ ERRORS: Final = {
         ("decode_mean_error", "plain, mean", "Mean error of plain throughput."),
         ("decode_median_error", "median", "Median error of plain throughput."),
         ("drafting_median_error", "drafting, median", "Median error of drafting alone."),
-        ("verdict_accuracy", "verdict right", "Share of speedups whose decision, on or off, is right."),
+        (
+            "verdict_accuracy",
+            "verdict right",
+            "Share of speedups whose decision, on or off, is right.",
+        ),
         ("unclear_share", "unclear", "Share of speedups whose prediction says unclear."),
         ("regret_mean", "regret", "Throughput lost by taking what is predicted best."),
         ("band80_coverage", "in 80% band", "Share of speedups within their band."),

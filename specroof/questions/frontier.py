@@ -703,17 +703,11 @@ def _cheapest(answer: FrontierAnswer) -> str:
     point = answer.cheapest
     if point is None:
         return f"cheapest{wanted}: none"
-    told = f"{point.tokens_per_s_per_device:.0f} tokens/s each{_price(point)}"
-    if not _is_told(point):
-        told = f"tokens/s of a device {NOT_USEFUL}"
+    told = _output(point, " each")
     if point.running_limit is not None:
         default = answer.chips[0].by_default
         told += f"; it takes --server running={point.running_limit}, the default gives "
-        told += (
-            "none as fast"
-            if default is None
-            else f"{default.drafter} at {default.tokens_per_s_per_device:.0f} tokens/s{_price(default)}"
-        )
+        told += "none as fast" if default is None else f"{default.drafter}: {_output(default)}"
     place = f"device{'s' * (point.devices > 1)}"
     if len(answer.chips) > 1:
         place = f"x {answer.chips[0].hardware}"
@@ -728,9 +722,13 @@ def _is_told(point: FrontierPoint) -> bool:
     return is_told(point.tokens_per_s_per_device_low, point.tokens_per_s_per_device_high)
 
 
-def _price(point: FrontierPoint) -> str:
+def _output(point: FrontierPoint, each: str = "") -> str:
+    """Return tokens and price of a device, where they are usefully predicted."""
+    if not _is_told(point):
+        return f"tokens/s {NOT_USEFUL}"
     price = point.usd_per_million_tokens
-    return "" if price is None else f", ${format_price(price)} per million tokens"
+    cost = "" if price is None else f", ${format_price(price)} per million tokens"
+    return f"{point.tokens_per_s_per_device:.0f} tokens/s{each}{cost}"
 
 
 def _largest_rates(answer: FrontierAnswer) -> str:
