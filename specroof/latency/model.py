@@ -997,6 +997,12 @@ def engine_notes(setup: Setup) -> Iterator[str]:
             "and bands are those of an unknown chip; add vendor, architecture and, on CUDA, "
             "compute_capability"
         )
+    power = setup.hardware.power
+    if power is not None and power.cap_watts is not None:
+        yield (
+            f"power capped at {power.cap_watts:g} W: the clock is {power.clock:.2f} of its usual, as "
+            "one card showed with one model; rounds of many drafts may lose 13% more"
+        )
     if engine.release and engine.reach is not None:
         known = engine.reach.versions
         yield (
