@@ -909,7 +909,7 @@ def accuracy_chart(validation: Validation) -> Any:
     ]
     return plot.plot_predicted(
         pairs,
-        "Predicted against measured speedup, each source predicted by fits without it:\n"
+        "Predicted against measured speedup, each source predicted by fits without it\n"
         f"{validation.total.speedup_mean_error:.1%} off on average where acceptance is known",
         "speedup",
         meanings={True: "acceptance length known", False: "known up to one factor"},
