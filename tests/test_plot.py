@@ -202,6 +202,19 @@ def test_a_chart_has_the_band_of_a_few_curves() -> None:
     assert len(main_axes(many).collections) == 0
 
 
+def test_measurements_are_stars_where_their_batch_and_length_are_drawn() -> None:
+    made, measured = grid(1, 2), [(1.0, 3, 1.3), (99.0, 3, 1.4)]
+    best = int(made.best_draft_len[0, 0])
+    charts = {
+        1.3: plot_speedup_by_draft_len([made], measured=measured),
+        1.5: plot_by_batch([made], measured=[(1.0, best, 1.5), (1.0, 99, 1.6)]),
+    }
+    for gain, chart in charts.items():
+        (stars,) = (line for line in main_axes(chart).get_lines() if line.get_marker() == "*")
+        assert ys(stars).tolist() == [gain]
+        assert any("measured" in text for text in legend_texts(chart))
+
+
 # --- nothing hides a text ----------------------------------------------------------------------
 
 

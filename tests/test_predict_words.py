@@ -20,6 +20,7 @@ from specroof.errors import OptionError
 from specroof.questions.acceptance import find_profiles
 from specroof.speedup import curve as curve_grids
 
+LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 BASE = "predict Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=.7"
 
 
@@ -34,6 +35,17 @@ def answer(words: str) -> dict[str, Any]:
     """Return the object that a call prints."""
     found: dict[str, Any] = json.loads(run(f"{words} --json").splitlines()[-1])
     return found
+
+
+def test_measurements_of_the_same_stand_in_its_chart() -> None:
+    counts = {}
+    for length in (2.4, 1.2):  # measured lengths are about 2.4
+        spec = f"eagle3,accept-length={length}@3"
+        found = predict(LLAMA, "h200", drafters=spec, engine="sglang", context_len=1000)
+        drawn = found.plot().axes[0].lines
+        counts[length] = sum(len(line.get_xdata()) for line in drawn if line.get_marker() == "*")
+    assert counts[2.4] > 5
+    assert counts[1.2] == 0
 
 
 @pytest.mark.parametrize(

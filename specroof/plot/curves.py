@@ -1,7 +1,7 @@
 """Speedup curves: over draft lengths, over batch sizes, and over both axes of a grid."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import matplotlib as mpl
 import numpy as np
@@ -43,6 +43,9 @@ _NEAR: Final = 0.01
 _NO_ROOM: Final = "no room for drafts"
 _MOST_NUMBERS: Final = 150  # cells; the map of more is read by its colours
 _MOST_TICKS: Final = 16
+_MEASURED: Final[dict[str, Any]] = {"ls": "", "marker": "*", "ms": 9, "color": INK}
+#: Batch size, draft length and speedup of a measurement.
+Measured: TypeAlias = tuple[float, int, float]
 _FULL: Final = "#D9D9D9"  # cells of a map where drafts have no room
 
 
@@ -53,6 +56,7 @@ def plot_speedup_by_draft_len(
     context_index: int = 0,
     batch_index: int = 0,
     title: str | None = None,
+    measured: Sequence[Measured] = (),
 ) -> Figure:
     """Draw speedup against draft length, a line for each drafter, its optimum in a ring.
 
@@ -68,6 +72,8 @@ def plot_speedup_by_draft_len(
         Which context length and batch size of each.
     title
         What the curves have in common, and the best speedup, if None.
+    measured
+        Measurements near the curves: those of the batch size are drawn as stars.
 
     Raises
     ------
@@ -100,6 +106,8 @@ def plot_speedup_by_draft_len(
             ),
         ]
         best.append((gain, -drafts))
+    here = {curve.batch_size[batch_index].item() for curve in curves}
+    lines += _stars([(drafts, gain) for batch, drafts, gain in measured if batch in here])
     if best:
         gain, drafts = max(best)
         shared += f"\nAt best {gain:.2f}x, with {format_drafts(-drafts)}"
@@ -124,6 +132,7 @@ def plot_by_batch(
     context_index: int = 0,
     title: str | None = None,
     of: Sequence[str] = ("speedup", "draft_len"),
+    measured: Sequence[Measured] = (),
 ) -> Figure:
     """Draw best speedup above best draft length, both against the batch size.
 
@@ -139,6 +148,8 @@ def plot_by_batch(
         What the curves have in common, and the range of speedups, if None.
     of
         The panels, from above.
+    measured
+        Measurements near the curves: those of lengths that are best somewhere are drawn as stars.
 
     Raises
     ------
@@ -164,6 +175,8 @@ def plot_by_batch(
     gains = np.concatenate([line.y for line in lines["speedup"]])
     if np.isfinite(gains).any():
         shared += f"\nBest speedup from {np.nanmin(gains):.2f}x to {np.nanmax(gains):.2f}x"
+    chosen = {drafts for curve in curves for drafts in curve.best_draft_len.ravel().tolist()}
+    lines["speedup"] += _stars([(batch, gain) for batch, k, gain in measured if k in chosen])
     keys: dict[str, list[Artist]] = {
         "speedup": band_keys(lines["speedup"]),
         "draft_len": band_keys(lines["draft_len"], f"drafts within {_NEAR:.0%} of the best"),
@@ -220,6 +233,14 @@ def _check_place(name: str, index: int, axis: Array) -> None:
     if not -len(axis) <= index < len(axis):
         message = f"{name} is {index}; allowed: from 0 to {len(axis) - 1}"
         raise OptionError(message)
+
+
+def _stars(points: Sequence[tuple[float, float]]) -> list[Line]:
+    """Return measured speedups as a line of stars; none without any."""
+    if not points:
+        return []
+    x, y = np.array(sorted(points), dtype=np.float64).T
+    return [Line("measured here, at about this acceptance", x, y, look=_MEASURED)]
 
 
 def _bands(
@@ -306,11 +327,13 @@ def _write_numbers(axes: Axes, image: AxesImage, best: "np.ma.MaskedArray[Any, A
         axes.text(column, row, f"{best[row, column]}", ha="center", va="center", color=color)
 
 
-def speedup_figures(curves: "Sequence[SpeedupCurve]") -> dict[str, Figure]:
+def speedup_figures(
+    curves: "Sequence[SpeedupCurve]", *, measured: Sequence[Measured] = ()
+) -> dict[str, Figure]:
     """Return the charts that a grid can show, by the endings of their files; the first has none."""
-    figures = {"": plot_speedup_by_draft_len(curves)}
+    figures = {"": plot_speedup_by_draft_len(curves, measured=measured)}
     if len(curves[0].batch_size) > 1:
-        figures["-by-batch"] = plot_by_batch(curves)
+        figures["-by-batch"] = plot_by_batch(curves, measured=measured)
     if len(curves[0].context_len) > 1:
         figures["-map"] = plot_best_draft_len_map(curves[0])
     return figures

@@ -11,6 +11,7 @@ import numpy as np
 from specroof import quantities as q
 from specroof.architecture import Architecture
 from specroof.arrays import Array, fields_of, number_within, to_json_array, whole_within
+from specroof.catalog import load_hardware
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, refuse
 from specroof.latency import Deployment, Setup
@@ -738,11 +739,39 @@ def prediction_text(prediction: Prediction) -> str:
 # --- The charts -----------------------------------------------------------------------------------
 
 
+#: Measured speedups are drawn where tokens per round differ by at most this share.
+_SAME_ACCEPTANCE: Final = 0.15
+
+
 def prediction_charts(predictions: Sequence[Prediction]) -> dict[str, Any]:
     """Return speedup against draft length, and what a grid of this shape can show besides."""
     from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
-    return plot.speedup_figures([curve for one in predictions for curve in one.headline_curves])
+    return plot.speedup_figures(
+        [curve for one in predictions for curve in one.headline_curves],
+        measured=[point for one in predictions for point in _measured_near(one)],
+    )
+
+
+def _measured_near(prediction: Prediction) -> Iterator[tuple[float, int, float]]:
+    """Yield batch size, draft length and speedup of measurements of the same, by acceptance too."""
+    from specroof.evidence import load_measurements  # noqa: PLC0415 - for charts only
+
+    setup = prediction.setup
+    for point in load_measurements():
+        speedup, drafts, batch = point.measured_speedup, point.draft_len, point.batch_size
+        if (
+            not (speedup and drafts and batch and point.tokens_per_round)
+            or str(point.model).rpartition("/")[2] != prediction.model.name
+            or (point.engine, point.tensor_parallel) != (setup.engine.name, setup.placement.devices)
+            or load_hardware(str(point.hardware)).name != setup.hardware.name
+        ):
+            continue
+        for curve in prediction.headline_curves:
+            tokens = curve.tokens_per_round[..., drafts : drafts + 1]
+            near = abs(tokens / point.tokens_per_round - 1) <= _SAME_ACCEPTANCE
+            if curve.drafter.partition(",")[0] == point.method and near.any():
+                yield batch, drafts, speedup
 
 
 COMMAND: Final = Command(
