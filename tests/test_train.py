@@ -67,6 +67,8 @@ def test_what_is_saved_pays_for_the_training() -> None:
         MODEL, "h100", **ASKED, tokens_per_day=[3e8, 6e8], price_per_hour=2.0, batch_size=4
     )
     for row in found.rows:
+        assert row.days_until_paid is not None
+        assert row.least_half_life_days is not None
         saved = (1 / row.plain_tokens_per_s - 1 / row.tokens_per_s) / 3600
         assert row.saved_hours_per_day == pytest.approx(saved * row.tokens_per_day)
         assert row.saved_usd_per_day == pytest.approx(2 * row.saved_hours_per_day)
