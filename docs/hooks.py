@@ -53,7 +53,10 @@ def on_files(files: Files, config: Any) -> Files:
     for name in ("answers", "page"):  # which `make site` makes
         text = "<p>Made by make site. <a href='../index.html'>Documentation</a></p>"
         files.append(File.generated(config, f"{name}/index.html", content=text))
-    there = {"changelog.md": ROOT / "CHANGELOG.md"}
+    there = {
+        "changelog.md": ROOT / "CHANGELOG.md",
+        "changes-0.3.md": ROOT / "docs" / "changes-0.3.md",
+    }
     there |= {f"charts/{path.name}": path for path in (ROOT / "notebooks" / "charts").glob("*.png")}
     for name, path in there.items():
         files.append(File.generated(config, name, abs_src_path=str(path)))
