@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -122,7 +123,7 @@ from specroof.questions.splits import (
     worker_schedule,
 )
 from specroof.reading.words import whole_numbers
-from specroof.report.layout import ABSENT, figure, folded, page, shows_notes, wrapped
+from specroof.report.layout import ABSENT, figure, folded, in_line, page, shows_notes, wrapped
 from specroof.serving.benchmark_commands import FRAMEWORKS, MockPoint, mock_commands
 from specroof.serving.capacity import in_server, served_room
 from specroof.serving.launch import (
@@ -793,9 +794,10 @@ class Advice(Charted):
         """Return the chart of the advised speedup against the load, and that of policies."""
         more = {} if self.policies is None else {"-policies": self.policies.figures()[""]}
         rows = [row for chip in self.chips for row in chip.rows]
-        title = f"{self.model.name}, {self.workload.requests}"
-        found = chip_decision(self.chips[0])
-        return {"": self.rows_chart(_CHART, rows, title, found), **more}
+        drafter = in_line(self.chips[0].rows[0].drafter)
+        title = f"{self.model.name}, {self.workload.requests}; {drafter}"
+        found = _without_bands(chip_decision(self.chips[0])).replace(f"; {drafter}:", ":")
+        return {"": self.rows_chart(_CHART, rows, title, found[0].upper() + found[1:]), **more}
 
 
 @question(AdviseRequest)
@@ -1397,6 +1399,11 @@ def chip_decision(chip: ChipAdvice) -> str:
     """Return the decision at each load, and the speedup of the drafter with its band."""
     unit = f" {chip.rows[0].unit}"
     return decision_line(chip.rows, [f"{row.load:.4g}" for row in chip.rows], unit)
+
+
+def _without_bands(decision: str) -> str:
+    """Return a decision as the title of a chart, which has the bands."""
+    return re.sub(r" \(likely [^)]*\)", "", decision.removeprefix("decision: "))
 
 
 def _schedule_line(chip: ChipAdvice) -> Iterator[str]:
