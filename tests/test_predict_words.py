@@ -142,7 +142,10 @@ def test_several_chips_are_asked_together(tmp_path: Path) -> None:
         "curve.png",
     ]
     answer(f"{words} --input-len 64 --output-len 8 --concurrency 1 --plot {tmp_path / 'load.png'}")
-    assert not (tmp_path / "load.png").exists()  # of simulated loads no chart compares chips
+    run(f"breakeven Qwen/Qwen3-8B -H h100,b200 --drafter eagle3 --plot {tmp_path / 'least.png'}")
+    for name in ("load", "least"):  # of which no chart compares chips
+        assert (tmp_path / f"{name}-b200.png").exists()
+        assert not (tmp_path / f"{name}.png").exists()
     printed = run(words)
     assert all(one["case"]["hardware"] in printed for one in alone)
 
