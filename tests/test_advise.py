@@ -646,7 +646,7 @@ PAYS, LOSES, UNCLEAR = (1.1, 1.3, 1.5), (0.6, 0.8, 0.9), (0.9, 1.1, 1.3)
         ([PAYS, UNCLEAR, LOSES], "depends", "on at 1, unclear at 8, off at 32 in flight"),
         ([LOSES, LOSES, LOSES], "off", "0.80x (likely 0.60 to 0.90x) at 1"),
         ([UNCLEAR, UNCLEAR, LOSES], "unclear", "unclear at 1 to 8, off at 32 in flight"),
-        ([(0.4, 1.1, 1.5)] * 3, "unclear", "1.10x (not usefully predicted here) at 1"),
+        ([(0.4, 1.1, 1.5)] * 3, "unclear", "speedup not usefully predicted here at 1"),
     ],
 )
 def test_the_decision_is_said_with_how_sure_it_is(

@@ -332,6 +332,21 @@ def test_chips_stand_in_one_table_with_price_band_and_reach() -> None:
     assert len(colors) >= len(answer.chips)
 
 
+def test_figures_whose_bands_say_too_little_stand_beside_notes_only() -> None:
+    answer = frontier(MODEL, ["rtx-4090", "l4"], drafters=SPEC, batch_size=[1])
+    best = answer.cheapest
+    assert best is not None
+    assert best.tokens_per_s_per_device_low is not None
+    assert best.tokens_per_s_per_device_high is not None
+    assert best.tokens_per_s_per_device_high > 3 * best.tokens_per_s_per_device_low
+    figure = f": {best.tokens_per_s_per_device:.0f} tokens/s each"
+    with on_screen(None):
+        brief = str(answer)
+        show_notes()
+        assert (figure in brief, figure in str(answer)) == (False, True)
+    assert "  ?" in brief
+
+
 def test_a_chip_that_is_not_fast_enough_stands_last() -> None:
     answer = frontier(MODEL, ["rtx-4090", "h100"], drafters=SPEC, batch_size=[1], tpot_s=0.006)
     assert [chip.cheapest is None for chip in answer.chips] == [False, True]

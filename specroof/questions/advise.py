@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -52,9 +53,11 @@ from specroof.questions.advised_loads import (
     shared,
 )
 from specroof.questions.answer import (
+    UNSURE,
     Charted,
     case_of,
     decision_line,
+    is_told,
     rows_table,
     sure_of,
     title_of,
@@ -118,7 +121,7 @@ from specroof.questions.splits import (
     worker_schedule,
 )
 from specroof.reading.words import whole_numbers
-from specroof.report.layout import ABSENT, figure, folded, page, shows_notes, wrapped
+from specroof.report.layout import ABSENT, figure, folded, in_line, page, shows_notes, wrapped
 from specroof.serving.benchmark_commands import FRAMEWORKS, MockPoint, mock_commands
 from specroof.serving.capacity import in_server, served_room
 from specroof.serving.launch import (
@@ -796,9 +799,10 @@ class Advice(Charted):
         """Return the chart of the advised speedup against the load, and that of policies."""
         more = {} if self.policies is None else {"-policies": self.policies.figures()[""]}
         rows = [row for chip in self.chips for row in chip.rows]
-        title = f"{self.model.name}, {self.workload.requests}"
-        found = chip_decision(self.chips[0])
-        return {"": self.rows_chart(_CHART, rows, title, found), **more}
+        drafter = in_line(self.chips[0].rows[0].drafter)
+        title = f"{self.model.name}, {self.workload.requests}; {drafter}"
+        found = _without_bands(chip_decision(self.chips[0])).replace(f"; {drafter}:", ":")
+        return {"": self.rows_chart(_CHART, rows, title, found[0].upper() + found[1:]), **more}
 
 
 @question(AdviseRequest)
@@ -1409,6 +1413,11 @@ def chip_decision(chip: ChipAdvice) -> str:
     return decision_line(chip.rows, [f"{row.load:.4g}" for row in chip.rows], unit)
 
 
+def _without_bands(decision: str) -> str:
+    """Return a decision as the title of a chart, which has the bands."""
+    return re.sub(r" \(likely [^)]*\)", "", decision.removeprefix("decision: "))
+
+
 def _schedule_line(chip: ChipAdvice) -> Iterator[str]:
     """Yield the drafts by load, as flags have them."""
     if any(row.draft_len for row in chip.rows):
@@ -1554,14 +1563,11 @@ def _choices_table(chip: ChipAdvice, short: Sequence[str]) -> str:
     rows, load = chip.rows, _load_key(chip.rows)
     names = [name for d, name in enumerate(short) if d != chip.plan.chosen]
     speedups = {
-        name: [row.tried_speedup for row in of_drafter]
+        name: [_speedup_cell(row, row.tried_speedup) for row in of_drafter]
         for name, of_drafter in zip(names, chip.plan.others, strict=True)
-    } | {f"γ={k}": [row.own[k] for row in rows] for k in rows[0].own}
+    } | {f"γ={k}": [_speedup_cell(row, row.own[k]) for row in rows] for k in rows[0].own}
     room = _MOST_BESIDE - (rows[0].typical_speedup is not None)
-    beside = {
-        name: [figure(one, "{:.2f}".format) for one in gains]
-        for name, gains in list(speedups.items())[:room]
-    }
+    beside = dict(list(speedups.items())[:room])
     shown = [load, "draft_len", "tried_speedup", "tried_speedup_band", "decision"]
     shown += ["typical_speedup", "limited_by", *(one.name for one in _FIGURES)]
     titles = {one.name: title for one, title in _FIGURES.items()}
@@ -1569,6 +1575,12 @@ def _choices_table(chip: ChipAdvice, short: Sequence[str]) -> str:
     if all(row.draft_len for row in rows):
         return table
     return f"{table}\nwhere drafting is off, the speedup is that of the best draft"
+
+
+def _speedup_cell(row: LoadRow, speedup: float | None) -> str:
+    """Return a speedup as a cell, unless those of its row are not usefully predicted."""
+    told = is_told(*row.bands.get("tried_speedup", (None, None)))
+    return figure(speedup, "{:.2f}".format) if told else UNSURE
 
 
 def _times_table(chip: ChipAdvice) -> str:

@@ -609,7 +609,7 @@ class SpeedupCurve:
             Unless 0 <= share < 1.
         """
         if number_within("share", share, "share") == 1:
-            refuse("share", share, "a number from 0 to 1, but not 1")
+            refuse("share", share, "a number of at least 0 and below 1")
         best = self.best_speedup[..., None]
         near = self.choices >= best * (1 - max(share, _TIE))
         near[..., :1] |= np.isnan(best)  # where nothing runs
