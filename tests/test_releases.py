@@ -377,7 +377,8 @@ def test_studies_and_doctors_take_a_release(tmp_path: Path) -> None:
     ]
     (tmp_path / "study.yaml").write_text(yaml.safe_dump({**study, "targets": targets}))
     read = load_study(tmp_path / "study.yaml")
-    assert [target.setup.server.version for target in read.targets] == ["0.24.0", "0.5.9"]
+    servers = (target.setup.server for target in read.targets)
+    assert [server and server.version for server in servers] == ["0.24.0", "0.5.9"]
 
 
 @pytest.mark.parametrize(
