@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -80,8 +81,8 @@ def evidence_engine(deployment: Deployment) -> EngineProfile:
 
     It is its own, or the generic one of its server where the chip's architecture is not known, and
     where no measurement on the family of the chip has the attention, the format or the placement:
-    what is asked there is as strange as the chip would be. Bands of placements that it was not
-    measured in are wider.
+    what is asked there is as strange as the chip would be. So is a kind of drafter that was
+    measured on other families alone. Bands of placements that it was not measured in are wider.
 
     Source
         The choice of this library.
@@ -96,10 +97,22 @@ def evidence_engine(deployment: Deployment) -> EngineProfile:
         and reach.family
         and not all({*asked} <= {*getattr(reach, key), SPLIT} for key, asked in words.items())
     )
-    if stand_ins is not None and (unknown or strange):
+    if stand_ins is not None and (unknown or strange or (reach is not None and reach.family)):
         server = engine.framework or engine.name
-        engine = stand_ins.engines.get(server, stand_ins.engines[GENERIC])
+        elsewhere = stand_ins.engines.get(server, stand_ins.engines[GENERIC])
+        engine = elsewhere if unknown or strange else _with_kinds_of(engine, elsewhere)
     return engine.spread_as(words["placements"])
+
+
+def _with_kinds_of(engine: EngineProfile, elsewhere: EngineProfile) -> EngineProfile:
+    """Return an engine with the bands of kinds of drafters that were measured elsewhere alone."""
+    own, others = engine.reach, elsewhere.reach
+    if own is None or others is None:
+        return engine
+    strange = {kind: elsewhere.measured_band(kind) for kind in {*others.drafters} - {*own.drafters}}
+    known = {kind: band for kind, band in sorted(strange.items()) if band is not None}
+    reach = replace(own, drafters=(*own.drafters, *known))
+    return replace(engine, bands={**engine.bands, **known}, reach=reach)
 
 
 def nearness(
@@ -253,13 +266,16 @@ def how_sure(
     if near is None:
         bound = f"an upper bound: engine {engine.name} is a roofline without overheads"
         return bound if engine.rules == "ideal" else f"engine {engine.name} names no measurements"
-    band = evidence_engine(deployment).band(drafters[0]) if drafters else None
-    if band is None:
+    evidence = evidence_engine(deployment)
+    kind = drafters[0] if drafters else ""
+    band, measured = evidence.band(kind), evidence.measured_band(kind)
+    if not drafters or band is None or measured is None:
         return str(near["text"])
-    low, high = np.expm1(-band.width), np.expm1(band.width)
+    low, high, lower, higher = np.expm1(np.outer([measured.width, band.width], [-1, 1]).ravel())
+    wider = f"; bands here are wider, {lower:+.0%} to {higher:+.0%}"
     return (
         f"{near['text']}; where speedups were measured, 80% of {band.points} are within "
-        f"{low:+.0%} to {high:+.0%} of their predictions"
+        f"{low:+.0%} to {high:+.0%} of their predictions{wider * (band.width > measured.width)}"
     )
 
 
