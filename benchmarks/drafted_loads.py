@@ -11,6 +11,7 @@ worth; requests are in a steady state. With `--rows`, every load.
 import argparse
 import csv
 from collections import defaultdict
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -53,13 +54,12 @@ def main() -> None:
         measured, clients = float(row["speedup"]), int(row["concurrency"])
         sides = (predicted > 1) != (measured > 1)
         scored = clients, predicted / measured - 1, low <= measured <= high, sides
-        for name in (f"{row['source']} {row['engine']} {row['hardware']}", "all"):
-            groups[name].append(scored)
+        groups[f"{row['source']} {row['engine']} {row['hardware']}"].append(scored)
         if words.rows:
             where = f"{row['source']} {row['drafter']} x{row['draft_len']}, {clients} in flight"
             print(f"{where}: {predicted:.2f} ({low:.2f} to {high:.2f}), measured {measured:.2f}")
     print(f"{'source':44}loads   mean   bias  from 64  in band  wrong side")
-    for name, scores in groups.items():
+    for name, scores in [*groups.items(), ("all", [*chain.from_iterable(groups.values())])]:
         flying, off, held, wrong = np.array(scores).T
         many = f"{np.median(off[flying >= 64]):+.1%}" if (flying >= 64).any() else ""
         print(

@@ -257,6 +257,12 @@ UNMEASURED: Final[Mapping[str, tuple[float, float]]] = {
 UNMEASURED_KIND: Final = 0.06
 _STATED_KINDS: Final = ("", "ideal", "autoregressive", "block")
 
+#: Sequences beyond which bands of speedups widen where nobody measured the kind of attention on the
+#: family of the chip. Of 16 drafted loads at 4 to 32 in flight, of DeepSeek-V4-Flash under SGLang
+#: and of Nemotron-3-Super under vLLM, such bands hold 13, and 10 if they widened beyond 32 alone
+#: (``benchmarks/drafted_loads.py``).
+UNMEASURED_ATTENTION_BATCH: Final = 4.0
+
 #: A longer pass runs the recurrence of linear attention in chunks of at least so many tokens.
 STATE_TOKENS: Final = 32
 

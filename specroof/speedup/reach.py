@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from specroof.architecture import Architecture, Experts
 from specroof.errors import Note
-from specroof.hardware import GENERIC, EngineProfile, Reach
+from specroof.hardware import GENERIC, UNMEASURED_ATTENTION_BATCH, EngineProfile, Reach
 from specroof.latency import Deployment
 
 #: How near evidence is.
@@ -81,8 +81,10 @@ def evidence_engine(deployment: Deployment) -> EngineProfile:
 
     It is its own, or the generic one of its server where the chip's architecture is not known, and
     where no measurement on the family of the chip has the attention, the format or the placement:
-    what is asked there is as strange as the chip would be. So is a kind of drafter that was
-    measured on other families alone. Bands of placements that it was not measured in are wider.
+    what is asked there is as strange as the chip would be, and with a strange kind of attention
+    the more, the more sequences there are: `UNMEASURED_ATTENTION_BATCH`. So is a kind of drafter
+    that was measured on other families alone. Bands of placements that it was not measured in are
+    wider.
 
     Source
         The choice of this library.
@@ -101,6 +103,13 @@ def evidence_engine(deployment: Deployment) -> EngineProfile:
         server = engine.framework or engine.name
         elsewhere = stand_ins.engines.get(server, stand_ins.engines[GENERIC])
         engine = elsewhere if unknown or strange else _with_kinds_of(engine, elsewhere)
+    if reach is not None and reach.family and not {*words["attention"]} <= {*reach.attention}:
+        least = UNMEASURED_ATTENTION_BATCH
+        bands = {
+            kind: replace(band, batch_size=min(band.batch_size or least, least))
+            for kind, band in engine.bands.items()
+        }
+        engine = replace(engine, bands=bands)
     return engine.spread_as(words["placements"])
 
 
