@@ -241,13 +241,15 @@ def engine_of(end: BackEnd, values: Mapping[str, float]) -> EngineProfile:
         for name, rows, share in (("vector", 4.0, 1.0), ("wide", few, values["vector.wide"]))
         for kind, of in (("quants", quants), ("8bit", {"bits": 9.0}), ("16bit", {}))
     }
-    kernels["experts-vector"] = RowKernel(
-        of="experts",
-        rows=float(few_experts) if end.repeats else 1.0,
-        compute_frac=values["experts.one"],
-        memory_share=values["memory.quants"],
-        repeats=True,
-    )
+    for kind, bits in (("quants", widest), ("8bit", 9.0), ("16bit", None)):
+        kernels[f"experts-vector-{kind}"] = RowKernel(
+            of="experts",
+            rows=float(few_experts) if end.repeats else 1.0,
+            bits=bits,
+            compute_frac=values["experts.one"],
+            memory_share=values["memory.quants"],
+            repeats=True,
+        )
     for name, bits in FORMATS.items():
         unpacking = end.unpacking.get(name, 0.0) / values["unpack"]
         grows = None if bits is None else end.widest_tile
