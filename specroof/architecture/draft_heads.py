@@ -13,10 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from specroof.architecture.attention import GroupedQueryAttention
 from specroof.architecture.base import ATTENTION_REPLICATED, BF16, TENSOR, Linear, WeightFormat
 from specroof.architecture.compressed import CompressedAttention
-from specroof.architecture.experts import Experts
 from specroof.architecture.model import (
     Architecture,
     AttentionShape,
@@ -480,7 +478,7 @@ def _last_layer(target: Architecture) -> tuple[Block, ...]:
     """Return attention and feed-forward of the last kind of layer that attends to a cache."""
     for layer in reversed(target.layers):
         for block in layer.blocks:
-            if block.core is not None and block.core.caches_tokens:
+            if block.core is not None and block.core.cache_kind == "tokens":
                 behind = [other for other in layer.blocks if other.name == "feed_forward"]
                 return (_windowed(block), *(behind or _feed_forwards(target)))
     return reject(f"{target.name} has no attention over a cache", "config= of its draft layer")
@@ -581,15 +579,15 @@ def _head_shape(target: Architecture) -> DraftShape:
     heads = (max(size // _HEAD_DIM, 1), min(_KV_HEADS, max(size // _HEAD_DIM, 1)), _HEAD_DIM)
     for _, block in target.counted_blocks:
         core = block.core
-        if isinstance(core, GroupedQueryAttention) and core.window is None:
-            heads = (core.n_heads, core.n_kv_heads, core.head_dim)
+        if core and core.kernel == "heads" and core.cache_kind == "tokens" and not core.window_len:
+            heads = core.heads
     return DraftShape(size, *heads, width=_dense_width(target) or _EAGLE_WIDTH * size)
 
 
 def _dense_width(target: Architecture) -> int | None:
     """Return the inner width of the target's feed-forward; None for a model with experts."""
     blocks = [block for _, block in target.counted_blocks if block.name == "feed_forward"]
-    if any(isinstance(block.core, Experts) for block in blocks):
+    if any(block.experts for block in blocks):
         return None
     # Of the matrices back to the residual stream.
     widths = (

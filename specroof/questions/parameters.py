@@ -284,6 +284,10 @@ class DeploymentParameters(ServedParameters):
             shown="as few as the chip's links allow",
         ),
     ] = None
+    power_cap: Annotated[
+        float | None,
+        Parameter("Watts that each device is capped to.", metavar="WATTS", shown="none"),
+    ] = None
     engine: Engine = None
     framework: Framework = None
     server: Server = None

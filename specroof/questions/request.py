@@ -367,6 +367,8 @@ class DeploymentRequest(DeploymentParameters):
             as `borrowed_engine` does.
         """
         expect("framework", self.framework, str | None, ", ".join(SERVERS))
+        if self.power_cap is not None:
+            hardware = hardware.capped(self.power_cap)
         engine, framework = engine_name(self.engine), engine_name(self.framework)
         if self.engine_from is not None:
             hardware, engine = borrowed_engine(hardware, self.engine_from, engine)
