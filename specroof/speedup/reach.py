@@ -100,10 +100,11 @@ def evidence_engine(deployment: Deployment) -> EngineProfile:
         and reach.family
         and not all({*asked} <= {*getattr(reach, key), SPLIT} for key, asked in words.items())
     )
-    if stand_ins is not None and (unknown or strange or (reach is not None and reach.family)):
+    far = unknown or strange
+    if stand_ins is not None and (far or (reach is not None and reach.family)):
         server = engine.framework or engine.name
         elsewhere = stand_ins.engines.get(server, stand_ins.engines[GENERIC])
-        engine = elsewhere if unknown or strange else _with_kinds_of(engine, elsewhere)
+        engine = elsewhere if far or reach is None else _with_kinds_of(engine, reach, elsewhere)
     if reach is not None and reach.family and not {*words["attention"]} <= {*reach.attention}:
         least = UNMEASURED_ATTENTION_BATCH
         bands = {
@@ -114,13 +115,14 @@ def evidence_engine(deployment: Deployment) -> EngineProfile:
     return engine.spread_as(words["placements"])
 
 
-def _with_kinds_of(engine: EngineProfile, elsewhere: EngineProfile) -> EngineProfile:
+def _with_kinds_of(engine: EngineProfile, own: Reach, elsewhere: EngineProfile) -> EngineProfile:
     """Return an engine with the bands of kinds of drafters that were measured elsewhere alone."""
-    own, others = engine.reach, elsewhere.reach
-    if own is None or others is None:
-        return engine
-    strange = {kind: elsewhere.measured_band(kind) for kind in {*others.drafters} - {*own.drafters}}
-    known = {kind: band for kind, band in sorted(strange.items()) if band is not None}
+    kinds = () if elsewhere.reach is None else elsewhere.reach.drafters
+    known = {
+        kind: band
+        for kind in kinds
+        if kind not in own.drafters and (band := elsewhere.measured_band(kind)) is not None
+    }
     reach = replace(own, drafters=(*own.drafters, *known))
     return replace(engine, bands={**engine.bands, **known}, reach=reach)
 
