@@ -974,6 +974,8 @@ HOST: Final = quantity("host", "host", "Whose memory it may use besides.")
 
 TASK: Final = quantity("task", "task", "What was answered.")
 TEMPERATURE: Final = quantity("temperature", "temperature", "Of sampling.", spelt=_general)
+RULE: Final = quantity("rule", "rule", "How drafts are accepted.")
+ACCURACY: Final = quantity("accuracy", "accuracy", "Of the answers, as measured with drafts.")
 MEASUREMENT: Final = quantity("measurement", "measured", "Acceptance by position, or lengths.")
 SURVIVAL: Final = quantity(
     *("survival", "survival", "Share of rounds that accept so many drafts at least."),

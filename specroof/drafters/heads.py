@@ -1,6 +1,6 @@
 """Drafters of a few layers: where they run, and the seconds of drafting of each kind."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -18,6 +18,7 @@ from specroof.architecture import (
 from specroof.architecture.draft_heads import (
     USUAL_BLOCKS,
     USUAL_MEDUSA_HEADS,
+    HeadDesign,
     usual_dflash,
     usual_dspark,
     usual_eagle,
@@ -344,12 +345,38 @@ HEAD_KINDS: Final = {
 }
 
 
+#: The kinds whose usual sizes a design may change.
+DESIGNED: Final[Mapping[str, Callable[[Architecture, HeadDesign], DraftHead]]] = {
+    "mtp": usual_mtp,
+    "eagle3": usual_eagle3,
+    "dflash": usual_dflash,
+}
+
+
+def designed(kind: str, usual: Geometry, design: HeadDesign | None) -> tuple[Geometry, str]:
+    """Return what a head without a config looks like for a target, and where its sizes come from.
+
+    Parameters
+    ----------
+    kind, usual
+        The kind, and its usual sizes.
+    design
+        What differs from them, of one of `DESIGNED`; None for nothing.
+    """
+    if design is None:
+        return usual, f"the usual sizes of {kind} (no config= given)"
+    sized = DESIGNED[kind]
+    origin = f"the usual sizes of {kind} but for its design (no config= given)"
+    return lambda target: sized(target, design), origin
+
+
 def head_drafter(
     kind: str,
     head: DraftHead | Architecture | None = None,
     *,
     name: str | None = None,
     where: Where | None = None,
+    design: HeadDesign | None = None,
 ) -> Drafter:
     """Return a drafter of one of `HEAD_KINDS`.
 
@@ -363,6 +390,8 @@ def head_drafter(
         What outputs call it; the kind if None.
     where
         Where it runs.
+    design
+        What differs from the usual geometry, where `head` is None.
 
     Raises
     ------
@@ -385,7 +414,7 @@ def head_drafter(
         given, origin = head, f"config {head.name}"
         geometry: Geometry = lambda _: given  # noqa: E731 - the same for every target
     elif row.usual is not None:
-        geometry, origin = row.usual, f"the usual sizes of {kind} (no config= given)"
+        geometry, origin = designed(kind, row.usual, design)
     else:
         reject("config is missing", f"config= of the {kind} drafter")
     drafter = timed_drafter(geometry, row.seconds, name=name or kind, origin=origin, where=where)
@@ -517,6 +546,7 @@ def head_block_drafter(  # noqa: PLR0913 - the keys of a SPEC
     steps: int = 1,
     name: str | None = None,
     where: Where | None = None,
+    design: HeadDesign | None = None,
 ) -> Drafter:
     """Return a drafter of one of `BLOCK_KINDS`.
 
@@ -534,6 +564,8 @@ def head_block_drafter(  # noqa: PLR0913 - the keys of a SPEC
         What outputs call it; the kind if None.
     where
         Where it runs.
+    design
+        What differs from the usual geometry, where `head` is None.
 
     Raises
     ------
@@ -553,12 +585,12 @@ def head_block_drafter(  # noqa: PLR0913 - the keys of a SPEC
     configured = row.block if head is None else head.block
     anchor_drafts = row.anchor_drafts if head is None else head.anchor_drafts
     positions = _block_len(configured, (block, drafts), anchors=0 if anchor_drafts else 1)
-    origin = f"the usual sizes of {kind} (no config= given)"
+    sized, origin = designed(kind, row.usual, design)
     if head is not None:
         origin = f"config {head.name}"
 
     def geometry(target: Architecture) -> DraftHead:
-        return replace(head or row.usual(target), block=positions)
+        return replace(head or sized(target), block=positions)
 
     return timed_drafter(
         geometry,

@@ -35,7 +35,7 @@ from specroof.policies.schedule import best_schedule, drafts_at
 from specroof.quantities import cell_of
 from specroof.questions.answer import Charted, case_of, sure_of, title_of
 from specroof.questions.case import in_flight_of, load_of, played_load, refuse_one_token
-from specroof.questions.objects import Values, as_list, drafter_of, options_of, server_of
+from specroof.questions.objects import Values, as_list, options_of, server_of
 from specroof.questions.parameters import (
     FORMULAS,
     BatchSize,
@@ -255,7 +255,7 @@ class Adaptive(Charted):
 @question(AdaptiveRequest)
 def adaptive(request: AdaptiveRequest) -> Adaptive:
     """Compare draft lengths that follow load or confidence with one length for all loads."""
-    drafter = drafter_of(request.drafter)
+    drafter = request.sampled(request.drafter)
     acceptance = chain_acceptance(drafter)
     loads, known = _loads(request), number_within("confidence", request.confidence, "share")
     longest = longest_draft(drafter, acceptance, request.max_draft_len)

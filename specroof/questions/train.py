@@ -34,7 +34,7 @@ from specroof.questions.answer import (
 )
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.case import asked_case, asked_load, in_flight_of, refuse_one_token
-from specroof.questions.objects import DrafterLike, Values, as_list, drafter_of, money_of
+from specroof.questions.objects import DrafterLike, Values, as_list, money_of
 from specroof.questions.parameters import (
     FORMULAS,
     ContextLen,
@@ -297,8 +297,8 @@ def train(request: TrainRequest) -> Trained:
         refuse("context_len", request.context_len, "one number")
     case = asked_case(request, load)
     model = case.deployment.model
-    drafter = drafter_of(request.drafter)
-    free = None if request.against is None else drafter_of(request.against)
+    drafter = request.sampled(request.drafter)
+    free = None if request.against is None else request.sampled(request.against)
     money = money_of(case.deployment.setup, case.split, request.price_per_hour)
     training, steps = _training(request, case.deployment, drafter, money)
     lengths, drafts, notes = _lengths(
