@@ -409,7 +409,7 @@ ACCEPT_LENGTH: Final = quantity(
 )
 
 RUNNING_LIMIT: Final = quantity(
-    *("running_limit", "--server running", "Limit of running requests that the server is told."),
+    *("running_limit", "--server running", "Limit of running requests, as a flag of the server."),
     unit="requests",
     is_count=True,
 )
@@ -968,7 +968,7 @@ USD_PER_HOUR: Final = quantity("usd_per_hour", "$/h", "Price of an hour.", unit=
 PRICE_DATE: Final = quantity("price_date", "of", "When that was the price.")
 ALIASES: Final = quantity("aliases", "aliases", "Other names.", spelt=_names)
 ENGINES: Final = quantity("engines", "engines", "Engine profiles.", spelt=_names)
-HOST: Final = quantity("host", "host", "Whose memory it may use besides.")
+HOST: Final = quantity("host", "host", "Whose memory it may also use.")
 
 # --- Measured acceptance -------------------------------------------------------------------------
 
@@ -1036,7 +1036,11 @@ ERRORS: Final = {
         ("decode_mean_error", "plain, mean", "Mean error of plain throughput."),
         ("decode_median_error", "median", "Median error of plain throughput."),
         ("drafting_median_error", "drafting, median", "Median error of drafting alone."),
-        ("verdict_accuracy", "verdict right", "Share of speedups whose verdict is right."),
+        (
+            "verdict_accuracy",
+            "verdict right",
+            "Share of speedups whose decision, on or off, is right.",
+        ),
         ("unclear_share", "unclear", "Share of speedups whose prediction says unclear."),
         ("regret_mean", "regret", "Throughput lost by taking what is predicted best."),
         ("band80_coverage", "in 80% band", "Share of speedups within their band."),

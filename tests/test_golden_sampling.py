@@ -2,6 +2,7 @@
 
 import inspect
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -252,7 +253,7 @@ def test_a_band_of_a_move_goes_with_the_context(spec: str) -> None:
 
 
 def test_questions_move_acceptance_and_warn_of_windows_and_of_lossy_rules() -> None:
-    at = {"batch_size": 1, "context_len": 4096}
+    at: dict[str, Any] = {"batch_size": 1, "context_len": 4096}
     spec = "dflash,profile=qwen3-8b/dflash-b16/gsm8k-t0"
     cold, hot = (
         specroof.predict("Qwen/Qwen3-8B", "h100", drafters=spec, temperature=t, **at)

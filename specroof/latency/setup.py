@@ -1,8 +1,11 @@
 """Where passes run: one chip, an engine, a placement and the formulas; built once, passed whole."""
 
-from collections.abc import Callable, Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +52,13 @@ class Setup:
     def user_settings(self) -> ServerSettings:
         """Settings of the server that the user gave."""
         return ServerSettings() if self.server is None else self.server.stated
+
+    @property
+    def version(self) -> str:
+        """Of the server whose rules count; empty for its newest release."""
+        server = self.server
+        is_same = server is not None and server.framework == self.engine.rules
+        return server.version if server is not None and is_same else ""
 
 
 def engine_setup(
@@ -285,34 +295,30 @@ _FP8: Final = "fp8"
 _WIDER: Final = ("bf16", "fp16", "fp32")
 
 
-def _sglang_caches_in_fp8(_model: Architecture, hardware: HardwareProfile) -> bool:
-    """Tell whether SGLang's default for DeepSeek's sparse attention (V3.2, GLM-5) is fp8.
+@cache
+def _fp8_defaults() -> Mapping[str, list[dict[str, Any]]]:
+    """Return where servers cache DeepSeek's sparse attention (V3.2, GLM-5) in fp8 by default.
 
-    Source
-        SGLang 0.5.23 ``arg_groups/overrides.py``, ``_dsa_kv_cache_dtype_default``: compute
-        capability 10 or more.
+    Rows name capabilities of chips, and where not all of them do so families of models and the
+    first release that was read to. Nothing was read of TensorRT-LLM, and the ideal engine has none.
     """
-    return (hardware.compute_major or 0) >= 10
+    text = Path(__file__).with_name("cache_defaults.json").read_text(encoding="utf-8")
+    defaults: dict[str, list[dict[str, Any]]] = json.loads(text)
+    return defaults
 
 
-def _vllm_caches_in_fp8(model: Architecture, hardware: HardwareProfile) -> bool:
-    """Tell whether vLLM's default for DeepSeek's sparse attention is fp8.
-
-    Source
-        vLLM 0.33.0 ``model_executor/models/config.py``, ``GlmMoeDsaForCausalLM``: GLM on compute
-        capability 10.x; ``platforms/cuda.py`` and ``layers/attention/mla_attention.py``,
-        ``_canonicalize_sparse_mla_kv_cache_dtype``: all of them on 12.x, by the one backend there.
-    """
-    capability = hardware.compute_major
-    return capability == 12 or (capability == 10 and model.family == "glm_moe_dsa")
+def _caches_in_fp8(model: Architecture, setup: Setup) -> bool:
+    """Tell whether the server's default for DeepSeek's sparse attention is fp8."""
+    return any(
+        setup.hardware.compute_major in row["capabilities"]
+        and model.family in row.get("families", (model.family,))
+        and (not setup.version or _parts(setup.version) >= _parts(row.get("since", "0")))
+        for row in _fp8_defaults()[setup.engine.rules]
+    )
 
 
-#: Rules for sparse latent attention by server. Those of TensorRT-LLM are not at hand, and the
-#: ideal engine has none.
-_SPARSE: Final[Mapping[str, Callable[[Architecture, HardwareProfile], bool]]] = {
-    "sglang": _sglang_caches_in_fp8,
-    "vllm": _vllm_caches_in_fp8,
-}
+def _parts(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")]
 
 
 def served_options(model: Architecture, setup: Setup) -> Options:
@@ -335,8 +341,8 @@ def served_options(model: Architecture, setup: Setup) -> Options:
     Ignores
         MXFP4 keys, which vLLM keeps for V4 on CDNA4 with aiter, and NPUs, where SGLang has bf16.
     Source
-        SGLang 0.5.23 ``arg_groups/overrides.py``, ``_deepseek_v4_kv_cache_dtype`` and
-        ``_dsa_kv_cache_dtype_default``; ``model_executor/pool_configurator.py``,
+        ``cache_defaults.json``; SGLang 0.5.23 ``arg_groups/overrides.py``,
+        ``_deepseek_v4_kv_cache_dtype``; ``model_executor/pool_configurator.py``,
         ``_compute_dsa_indexer_cell_size``. vLLM 0.33.0 ``models/deepseek_v4/attention.py``,
         ``_resolve_dsv4_kv_cache_dtype``, with ``nvidia/model.py``, ``_select_dsv4_attn_cls``;
         ``models/deepseek_v32/attention.py`` and ``v1/attention/backends/mla/indexer.py`` (keys).
@@ -356,13 +362,12 @@ def served_options(model: Architecture, setup: Setup) -> Options:
     ['fp8', None]
     """
     options = setup.options
-    sparse_in_fp8 = _SPARSE.get(setup.engine.rules)
-    if sparse_in_fp8 is None:
-        return options
     compressed = "compressed" in model.kernels
     if not compressed and "sparse_latent" not in model.kernels:
         return options
-    in_fp8 = compressed or sparse_in_fp8(model, setup.hardware)
+    if setup.engine.rules not in _fp8_defaults():
+        return options
+    in_fp8 = compressed or _caches_in_fp8(model, setup)
     chosen = options.kv_dtype
     if chosen is None and in_fp8 and model.kv_dtype in _WIDER:
         chosen = _FP8

@@ -60,7 +60,7 @@ from specroof.questions.simulate import chain_acceptance
 from specroof.questions.speculation import speculation_of
 from specroof.report.layout import folded, format_table, page, wrapped
 from specroof.serving.launch import LAUNCHERS, Launch, launch
-from specroof.serving.releases import release
+from specroof.serving.releases import RELEASED, VllmRelease, release, release_in
 from specroof.serving.served import room_rule, served_curve
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.curve import draft_depth, longest_draft
@@ -278,13 +278,14 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
     rules = deployment.setup.engine.rules
     graphs = deployment.setup.engine.graphs
     captured = graphs.sizes if graphs is not None and graphs.counts == "sequences" else ()
-    steps = release("sglang").methods.get(drafter.kind)
+    facts = release(release_in(deployment.setup, rules)) if rules in RELEASED else None
+    steps = None if facts is None else facts.methods.get(drafter.kind)
     simulated: list[dict[str, PolicyOutcome]] = []
     dice: dict[str, Any] = {"known": known, "n_rounds": n_rounds, "seed": seed}
     for size in sizes:
         each = simulated_policies(costs(size), survival, **dice)
         oracle = each.pop("oracle")
-        if rules == "vllm":
+        if isinstance(facts, VllmRelease) and facts.adaptive_verification:
             each[VERIFICATION] = adaptive_verification(
                 costs(size), survival, draft_len=made, **dice
             )
@@ -432,7 +433,8 @@ def _flags(
             data_parallel=request.attention_data_parallel,
             kv_cache=options_of(request.options).kv_dtype,
         )
-        return launch(plan, deployment.setup.engine.rules), ""
+        setup = deployment.setup
+        return launch(plan, release_in(setup, setup.engine.rules)), ""
     except OptionError as refusal:
         return None, f"no flags: {refusal}"
 

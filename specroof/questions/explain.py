@@ -430,9 +430,8 @@ def explain_charts(explanation: Explanation) -> dict[str, Any]:
     time = plot.plot_time_per_op(explanation.latency, title=explanation.title)
     if explanation.round is None:
         return {"": roofline, "-time": time}
-    waterfall = plot.plot_waterfall(
-        explanation.round, title=f"{explanation.title}\n{explanation.why}"
-    )
+    found = explanation.why.partition("; ")[0].partition(", and ")[0]
+    waterfall = plot.plot_waterfall(explanation.round, title=f"{explanation.title}\n{found}")
     return {"": waterfall, "-roofline": roofline, "-time": time}
 
 

@@ -163,8 +163,8 @@ class ExploreRequest:
     steady: Annotated[
         bool,
         Parameter(
-            "Requests in their steady state, in closed form: no preset is played through. Always so "
-            "of all bundled models."
+            "Requests in their steady state, in closed form: no preset is simulated. Always so of all "
+            "bundled models."
         ),
     ] = False
 

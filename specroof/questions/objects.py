@@ -14,7 +14,7 @@ from specroof.arrays import fields_of, n_entries, number_within
 from specroof.catalog import load_drafter, load_hardware, load_model
 from specroof.cost import Options
 from specroof.drafters import Drafter
-from specroof.errors import Note, OptionError, expect, expect_word
+from specroof.errors import Note, OptionError, expect, expect_word, refuse
 from specroof.hardware import (
     FRAMEWORKS,
     GENERIC,
@@ -26,6 +26,7 @@ from specroof.hardware import (
 from specroof.latency import Setup
 from specroof.reading.words import Prices
 from specroof.reading.yaml_text import shown
+from specroof.serving.releases import RELEASED, known_releases, release
 from specroof.serving.workload import parse_server, server_settings
 from specroof.speedup.price import Money
 from specroof.units import MOST_POINTS
@@ -432,6 +433,35 @@ def engine_name(name: str | None) -> str | None:
     """
     expect("engine", name, str | None, "the name of an engine, or None")
     return None if name is None else _SPELT_ENGINES.get(name.casefold().replace("_", "-"), name)
+
+
+def framework_of(name: str | None) -> tuple[str | None, str]:
+    """Return the server of a name in our spelling, and its version in full; empty for the newest.
+
+    Raises
+    ------
+    OptionError
+        For server software that is unknown, and a release that there is no file of.
+
+    Examples
+    --------
+    >>> framework_of("vLLM"), framework_of("vllm@0.24"), framework_of(None)
+    (('vllm', ''), ('vllm', '0.24.0'), (None, ''))
+    """
+    expect("framework", name, str | None, ", ".join(SERVERS))
+    if name is None:
+        return None, ""
+    word, at, version = name.partition("@")
+    server = engine_name(word)
+    if server not in SERVERS:
+        refuse("framework", name, ", ".join(SERVERS))
+    return server, release(f"{server}@{version}").version if at else ""
+
+
+def framework_names() -> list[str]:
+    """Return all server software, and the releases of those with files."""
+    versions = ((server, version) for server in RELEASED for version in known_releases(server))
+    return [*SERVERS, *(f"{server}@{version}" for server, version in versions)]
 
 
 def engine_of_tool(tool: str | None, hardware: HardwareProfile) -> tuple[str | None, list[str]]:

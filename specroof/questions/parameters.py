@@ -31,6 +31,7 @@ from specroof.questions.objects import (
     OptionsLike,
     ServerLike,
     Values,
+    framework_names,
     unique_list,
 )
 from specroof.reading.words import Prices, in_seconds, numbers, prices, rates, words
@@ -216,9 +217,10 @@ Framework = Annotated[
     str | None,
     Parameter(
         f"Server software, of {', '.join(SERVERS)}: the chip's engine profile of it predicts, "
-        "else the generic one with its rules.",
-        metavar="WORD",
-        names=lambda: SERVERS,
+        "else the generic one with its rules. vllm@0.24 has the rules and flags of that release; "
+        "a name alone those of the newest.",
+        metavar="NAME[@VERSION]",
+        names=framework_names,
         shown="that of the engine",
     ),
 ]

@@ -33,17 +33,17 @@ from specroof.architecture import Architecture
 from specroof.arrays import fields_of, whole_within
 from specroof.cost import Options
 from specroof.drafters import Drafter
-from specroof.errors import OptionError, expect, not_modelled, refuse, reject
+from specroof.errors import OptionError, not_modelled, refuse, reject
 from specroof.hardware import GENERIC, IDEAL_ENGINE, HardwareProfile, Placement
 from specroof.latency import Deployment, Setup, check_placement, engine_setup
 from specroof.questions.objects import (
     ACCEPTS,
     RUNS,
-    SERVERS,
     DrafterLike,
     borrowed_engine,
     drafter_of,
     engine_name,
+    framework_of,
     hardware_of,
     model_of,
     options_of,
@@ -363,7 +363,8 @@ class DeploymentRequest(SamplingParameters, DeploymentParameters):
         options = options_of(self.options)
         model = model_of(self.model, self.family)
         setup = engine_setup(*self.engine_on(hardware_of(self.hardware)), placement, options)
-        return Deployment(model, in_server(model, setup, server_of(self.server)))
+        _, version = framework_of(self.framework)
+        return Deployment(model, in_server(model, setup, server_of(self.server), version))
 
     def sampled(self, drafter: DrafterLike) -> Drafter:
         """Return a drafter, its acceptance moved to the temperature and rule that are asked for.
@@ -374,7 +375,7 @@ class DeploymentRequest(SamplingParameters, DeploymentParameters):
             As `resampled_drafter` does, and for a rule that the framework has not.
         """
         sampled = resampled_drafter(drafter_of(drafter), self.temperature, self.rule)
-        engine = engine_name(self.framework) or engine_name(self.engine) or ""
+        engine = framework_of(self.framework)[0] or engine_name(self.engine) or ""
         framework = RUNS.get(engine, engine)
         rule = self.rule or getattr(sampled.acceptance, "rule", None)
         if rule is not None and rule not in ACCEPTS.get(framework, RULES):
@@ -400,16 +401,13 @@ class DeploymentRequest(SamplingParameters, DeploymentParameters):
             For a framework that is unknown or another than that of the engine that is named, and
             as `borrowed_engine` does.
         """
-        expect("framework", self.framework, str | None, ", ".join(SERVERS))
         if self.power_cap is not None:
             hardware = hardware.capped(self.power_cap)
-        engine, framework = engine_name(self.engine), engine_name(self.framework)
+        engine, framework = engine_name(self.engine), framework_of(self.framework)[0]
         if self.engine_from is not None:
             hardware, engine = borrowed_engine(hardware, self.engine_from, engine)
         if framework is None:
             return hardware, engine
-        if framework not in SERVERS:
-            refuse("framework", self.framework, ", ".join(SERVERS))
         framework = RUNS.get(framework, framework)
         if engine is None:
             return hardware, None if hardware.owns(framework) else framework

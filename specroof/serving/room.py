@@ -187,12 +187,15 @@ class ServerSite:
         What is served, and where.
     kind
         The drafter's kind, as a SPEC begins; None for plain decoding.
+    version
+        Of the server whose rules count; empty for its newest release.
     """
 
     model: Architecture
     hardware: HardwareProfile
     placement: Placement
     kind: str | None = None
+    version: str = ""
 
     @property
     def ranks(self) -> int:
@@ -223,8 +226,8 @@ class MemoryRequest(ServerSite):
 
     Parameters
     ----------
-    model, hardware, placement, kind
-        What is served, where, and the drafter's kind.
+    model, hardware, placement, kind, version
+        What is served, where, the drafter's kind, and the version of the server.
     target
         What the model keeps on each device.
     draft
