@@ -1,6 +1,7 @@
 """What does speculation gain, whatever the model, chip, load and drafter? A page to play with."""
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import cache, cached_property, lru_cache
@@ -20,13 +21,14 @@ from specroof.acceptance.published import load_profiles
 from specroof.acceptance.typical import FAMILIES, SHAPES
 from specroof.architecture import Architecture
 from specroof.arrays import Array, array_within, fields_of, whole_within
-from specroof.catalog import load_drafter, model_names
-from specroof.cost import Options
+from specroof.catalog import load_drafter, load_hardware, model_names
+from specroof.cost import ForwardPass, Options
 from specroof.drafters import Drafter, Proposals
 from specroof.errors import OptionError, SpecroofError, expect
 from specroof.hardware import (
     BATCH_WIDENING,
     CONTEXT_WIDENING,
+    GENERIC,
     IDEAL_ENGINE,
     Band,
     EngineProfile,
@@ -51,10 +53,18 @@ from specroof.questions.objects import (
     server_of,
     unique_list,
 )
+from specroof.questions.page_evidence import (
+    ASSUMED,
+    begun_drafters,
+    kind_of_profile,
+    own_profiles,
+    published_speedups,
+    sureness,
+)
 from specroof.questions.page_loads import (
     PRESETS,
+    SCENES,
     USUAL_BATCH,
-    USUAL_DRAFTERS,
     PlayedPoints,
     played_points,
     preset_tables,
@@ -82,7 +92,7 @@ from specroof.serving.capacity import (
 from specroof.serving.launch import LAUNCHERS, LOOKUPS, launch, setting_words
 from specroof.serving.prefills import RequestLoad, RequestTiming, request_timing
 from specroof.serving.served import raised_limits, with_running
-from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, grid_axes
+from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, grid_axes, pass_latency
 from specroof.speedup.reach import evidence_engine
 from specroof.speedup.result import tokens_spread
 from specroof.speedup.round import (
@@ -92,6 +102,7 @@ from specroof.speedup.round import (
     proposals,
     round_times,
 )
+from specroof.speedup.waterfall import group_seconds
 from specroof.units import format_binary_bytes
 
 _Named = TypeVar("_Named", Architecture, HardwareProfile)
@@ -104,8 +115,8 @@ PAGE_CHIPS: Final = (
 _CONTEXTS: Final = (1024.0, 4096.0, 16384.0, 65536.0)
 _BATCHES: Final = tuple(2.0**power for power in range(9))
 _DEVICES: Final = (1, 2, 4, 8)
-#: The default of each chip, and the textbook beside it.
-_ENGINES: Final = (None, "ideal")
+#: The default of each chip, then servers, and the textbook beside them.
+_ENGINES: Final = (None, "vllm", "sglang", "tensorrt-llm", "ideal")
 
 
 @dataclass(frozen=True)
@@ -139,11 +150,11 @@ class ExploreRequest:
         Parameter(
             "Engines to choose from.",
             "--engine",
-            in_python="A chip that lacks one goes without it.",
+            in_python="A chip that lacks one goes without it; None is the chip's default.",
             metavar="NAME[,NAME]…",
             read=words,
             kind=str,
-            shown="each chip's default, and ideal",
+            shown="vllm,sglang,tensorrt-llm,ideal",
         ),
     ] = None
     tensor_parallel: Annotated[
@@ -163,8 +174,8 @@ class ExploreRequest:
     steady: Annotated[
         bool,
         Parameter(
-            "Requests in their steady state, in closed form: no preset is played through. Always so "
-            "of all bundled models."
+            "Requests in their steady state, in closed form: no preset is played through. Of all "
+            "bundled models, always so but for the scenes that the page begins with."
         ),
     ] = False
 
@@ -203,6 +214,8 @@ _REQUEST_TOKENS: Final = tuple(range(1, _REQUEST_DRAFTS[-1] + 2))
 #: Share of a plain step that is told apart: seconds that are packed are off by half of it. Of
 #: verification and drafting together that is a fifth of the 1e-6 that a page may be off.
 _SHARE_QUANTUM: Final = 2e-7
+#: The same of groups of operations, which are shown with two digits.
+_PART_QUANTUM: Final = 1e-3
 #: Logarithms of the ends of bands that are told apart.
 _WIDTH_QUANTUM: Final = 1e-5
 #: Logarithms of what requests take that are told apart: seconds are off by a fifth of a percent,
@@ -282,12 +295,14 @@ class Cell:
 
     Parameters
     ----------
-    setup
-        Where passes run.
+    model, setup
+        What runs, and where.
     evidence
         The engine whose bands speak for them.
     verify_s
         Seconds of verifying, axes (context_len, batch_size, draft_len); [..., 0] a plain step.
+    parts_s
+        The same by groups of operations, as `explain` has them.
     room
         With a drafter that needs no memory.
     engine_round_s
@@ -302,9 +317,11 @@ class Cell:
         What becomes of the presets; None where they are not played through.
     """
 
+    model: Architecture
     setup: Setup
     evidence: EngineProfile
     verify_s: Array
+    parts_s: Mapping[str, Array]
     room: Room
     engine_round_s: tuple[float, float]
     drafting: Mapping[str, Drafting]
@@ -346,15 +363,26 @@ def cell_of(model: Architecture, setup: Setup, axes: Axes) -> Cell:
             for kind in ("", *_SHARE_KINDS, *PRICED_KINDS)
         }
     return Cell(
+        model=model,
         setup=setup,
         evidence=evidence_engine(deployment),
         verify_s=times.verify_s[0],
+        parts_s=_parts_s(deployment, axes),
         room=_room(deployment, ideal, axes, proposed),
         engine_round_s=_engine_round_s(setup, ideal, proposed),
         drafting={kind: drafting for kind, drafting in priced.items() if drafting is not None},
         requests={rule: request_grid(deployment, rule, axes) for rule in set(rules.values())},
         rules=rules,
     )
+
+
+def _parts_s(deployment: Deployment, axes: Axes) -> dict[str, Array]:
+    """Return the seconds of plain steps and verifications by groups of operations."""
+    contexts, batches, drafts = grid_axes(axes.context_len, axes.batch_size, axes.max_draft_len)
+    passes = ForwardPass(batches[:, None], drafts + 1.0, contexts[:, None, None])
+    shape = (len(contexts), len(batches), len(drafts))
+    groups = group_seconds(pass_latency(deployment, passes))
+    return {name: np.broadcast_to(seconds, shape) for name, seconds in groups.items()}
 
 
 def _rounds(
@@ -596,8 +624,8 @@ class Exploration(Noted):
         Models and chips to choose from, by the words that a command takes.
     engines, devices, axes, options
         Engines, numbers of devices and loads to choose from, and the options of all grids.
-    steady
-        Whether no preset is played through.
+    steady, scenes_alone
+        Whether no preset is played through, or those of the scenes that a page begins with alone.
     notes, warnings
         Sentences for the reader.
     """
@@ -609,6 +637,7 @@ class Exploration(Noted):
     axes: Axes
     options: Options
     steady: bool = False
+    scenes_alone: bool = False
 
     @property
     def title(self) -> str:
@@ -636,6 +665,7 @@ class Exploration(Noted):
         """
         architecture, profile = self.models[model], self.hardware[hardware]
         most = 1 if profile.interconnect is None else profile.interconnect.max_devices
+        largest = max((count for count in self.devices if count <= most), default=0)
         cells: dict[tuple[str, int], Cell] = {}
         refusals: dict[int, str] = {}
         default_engine = ""
@@ -646,25 +676,40 @@ class Exploration(Noted):
             for engine in self.engines:
                 try:
                     setup = engine_setup(profile, engine, Placement(devices), self.options)
-                    default_engine = default_engine or setup.engine.name
-                    if (setup.engine.name, devices) in cells:
+                    word = engine or _default_word(setup.engine)
+                    default_engine = default_engine or word
+                    if (word, devices) in cells:
                         continue
                     check_placement(architecture, setup.placement)
                     setup = in_server(architecture, setup, server_of(None))
-                    _expect_room(architecture, setup, self.axes.context_len[0])
-                    cells[setup.engine.name, devices] = cell_of(architecture, setup, self.axes)
+                    _expect_room(
+                        architecture, setup, self.axes.context_len[0], enough=devices == largest
+                    )
+                    cells[word, devices] = cell_of(architecture, setup, self.axes)
                 except SpecroofError as refusal:  # no engine, no such spread, or no room
                     refusals.setdefault(devices, str(refusal))
-        servers = {engine for engine, _ in cells if engine != IDEAL_ENGINE.name}
-        for engine in () if self.steady else servers:
+        begun = begun_drafters(architecture)
+        servers = [*dict.fromkeys(word for word, _ in cells if word != IDEAL_ENGINE.name)]
+        for engine in servers if self.plays(model, profile) else ():
             # On the devices, and with the drafters, that the page begins with.
             own = (key for key in cells if key[0] == engine)
-            at = max(own, key=lambda key: _most_begun(cells[key], self.axes))
+            at = max(own, key=lambda key: _most_begun(cells[key], begun, self.axes))
             deployment, priced = Deployment(architecture, cells[at].setup), cells[at].drafting
-            specs = [spec for spec in USUAL_DRAFTERS if spec.partition(",")[0] in priced]
+            specs = [spec for spec in begun if spec.partition(",")[0] in priced]
             played = played_points(deployment, specs, self.axes.context_len, self.axes.batch_size)
             cells[at] = replace(cells[at], played=played)
-        return Section(cells, refusals, default_engine or profile.engine(None).name)
+        return Section(cells, refusals, default_engine or _default_word(profile.engine(None)))
+
+    def plays(self, model: str, chip: HardwareProfile) -> bool:
+        """Tell whether the presets of a model on a chip are played through.
+
+        Parameters
+        ----------
+        model, chip
+            A key of `models`, and one of the chips.
+        """
+        shown = {(scene.model, load_hardware(scene.chip).name) for scene in SCENES}
+        return not self.steady and (not self.scenes_alone or (model, chip.name) in shown)
 
     @cached_property
     def page(self) -> str:
@@ -700,22 +745,34 @@ class Exploration(Noted):
         )
 
 
-def _expect_room(model: Architecture, setup: Setup, context_len: float) -> None:
-    """Refuse a server that has no room for one request."""
+def _expect_room(model: Architecture, setup: Setup, context_len: float, *, enough: bool) -> None:
+    """Refuse a server that has no room for one request, and say what would be enough."""
     if setup.engine == IDEAL_ENGINE:
         return
     served = served_room(Deployment(model, setup), context_len=np.array([[context_len]]))
     if served.largest_batch.item() < 1:
-        short = format_binary_bytes(served.room.short_bytes.item())
-        message = f"no room for one request: {short} more would be needed on each device"
+        short_bytes = served.room.short_bytes.item()
+        message = (
+            f"no room for one request: {format_binary_bytes(short_bytes)} more would be needed on "
+            f"each device"
+        )
+        if enough:  # what is missing is spread over more devices, whose number doubles
+            missing = short_bytes / served.room.memory_bytes
+            count = setup.placement.devices * 2 ** np.ceil(np.log2(1 + missing))
+            message += f"; about {count:g} of them would do"
         raise OptionError(message)
 
 
-def _most_begun(cell: Cell, axes: Axes) -> float:
+def _default_word(engine: EngineProfile) -> str:
+    """Return what `--engine` calls the default of a chip: the server whose rules it has."""
+    return engine.rules if engine.name == GENERIC else engine.name
+
+
+def _most_begun(cell: Cell, begun: Sequence[str], axes: Axes) -> float:
     """Return how many requests run of those that the page begins with, with a draft each."""
     first = int(np.argmin(np.abs(np.array(axes.context_len) - PRESETS[0].context_len)))
     batch = min(axes.batch_size, key=lambda one: abs(one - USUAL_BATCH))
-    kinds = (spec.partition(",")[0] for spec in USUAL_DRAFTERS)
+    kinds = (spec.partition(",")[0] for spec in begun)
     rooms = (cell.drafting.get(kind, cell).room for kind in kinds)
     return min(batch, *(float(room.largest[first, 1]) for room in rooms))
 
@@ -741,8 +798,9 @@ def explore(request: ExploreRequest) -> Exploration:
         devices=tuple(sorted(counts)),
         axes=axes,
         options=options_of(request.options),
-        # More than a second for each model on each chip: too long for all of them.
-        steady=request.steady or request.models is None,
+        steady=request.steady,
+        # More than a second for each model, chip and server: too long for all of them.
+        scenes_alone=request.models is None,
     )
 
 
@@ -819,7 +877,7 @@ def _curves(acceptance: Acceptance, max_draft_len: int) -> dict[str, list[float 
 
 
 def profile_tokens(max_draft_len: int) -> list[dict[str, Any]]:
-    """Return every published profile: its name, model, drafter, tokens per round and their spread.
+    """Return every published profile: its name, model, kind, tokens per round and their spread.
 
     Parameters
     ----------
@@ -830,7 +888,8 @@ def profile_tokens(max_draft_len: int) -> list[dict[str, Any]]:
         {
             "name": profile.name,
             "model": profile.model,
-            "drafter": profile.drafter,
+            "kind": kind_of_profile(profile),
+            "task": profile.task,
             **_curves(profile.acceptance(), max_draft_len),
         }
         for profile in load_profiles()
@@ -978,13 +1037,32 @@ def _typical(max_draft_len: int) -> dict[str, Any]:
 def _tables(answer: Exploration) -> dict[str, Any]:
     """Return all data that does not depend on model and chip."""
     max_draft_len = answer.axes.max_draft_len
+    profiles = profile_tokens(max_draft_len)
+    names = [profile["name"] for profile in profiles]
     return {
         "models": list(answer.models),
-        "mixtures": [
-            name for name, model in answer.models.items() if model.n_active_params < model.n_params
+        "params": [[model.n_params, model.n_active_params] for model in answer.models.values()],
+        "begun": [begun_drafters(model) for model in answer.models.values()],
+        "assumed": ASSUMED,
+        "own_profiles": [
+            [names.index(profile.name) for profile in own_profiles(model.name)]
+            for model in answer.models.values()
+        ],
+        "published": published_speedups(
+            {profile.architecture for profile in answer.hardware.values()}, PRICED_KINDS
+        ),
+        "scenes": [
+            {"name": scene.name, "address": address}
+            for scene in SCENES
+            if (address := scene.address(answer.models, answer.hardware)) is not None
         ],
         "hardware": [
-            [word, profile.name, None if profile.price is None else profile.price.usd_per_hour]
+            {
+                "word": word,
+                "name": profile.name,
+                "usd_per_hour": None if profile.price is None else profile.price.usd_per_hour,
+                "architecture": profile.architecture,
+            }
             for word, profile in answer.hardware.items()
         ],
         "devices": list(answer.devices),
@@ -995,7 +1073,7 @@ def _tables(answer: Exploration) -> dict[str, Any]:
         "widening": {"batch_size": BATCH_WIDENING, "context_len": CONTEXT_WIDENING},
         "cost_of": answer.options.cost_of,
         "options": answer.changed_options,
-        "profiles": profile_tokens(max_draft_len),
+        "profiles": profiles,
         "typical": _typical(max_draft_len),
         "length_depths": list(LENGTH_DEPTHS),
         "length_steps": LENGTH_STEPS,
@@ -1024,16 +1102,34 @@ def _section_json(section: Section, axes: Axes) -> dict[str, Any]:
     # Grids of one engine stand behind one another: they differ by the number of devices alone.
     engines = [*dict.fromkeys(engine for engine, _ in section.cells)]
     cells = sorted(section.cells.items(), key=lambda item: engines.index(item[0][0]))
+    pieces: dict[str, int] = {}
     return {
         "default_engine": section.default_engine,
         "refusals": section.refusals,
+        "pieces": pieces,
         **packed(
             [
-                {"engine": engine, "devices": devices, **_cell_json(cell, axes)}
+                {
+                    "engine": engine,
+                    "devices": devices,
+                    "sure": _sureness_json(cell, pieces),
+                    **_cell_json(cell, axes),
+                }
                 for (engine, devices), cell in cells
             ]
         ),
     }
+
+
+def _sureness_json(cell: Cell, pieces: dict[str, int]) -> dict[str, dict[str, Any]]:
+    """Return `sureness` by kind, its texts as numbers of pieces, which are gathered."""
+    deployment, found = Deployment(cell.model, cell.setup), {}
+    for kind in (*_SHARE_KINDS, *PRICED_KINDS):
+        sure = sureness(deployment, kind)
+        texts = [re.split("(?=, extrapolated|; where)", text) for text in sure["texts"]]
+        numbers = [[pieces.setdefault(piece, len(pieces)) for piece in text] for text in texts]
+        found[kind] = {**sure, "texts": numbers}
+    return found
 
 
 def _cell_json(cell: Cell, axes: Axes) -> dict[str, Any]:
@@ -1045,7 +1141,12 @@ def _cell_json(cell: Cell, axes: Axes) -> dict[str, Any]:
         "engine_round_s": cell.engine_round_s,
         "scale_s": scale_s.ravel().tolist(),
         "verify": _share_grid(cell.verify_s / scale_s),
+        "parts": {
+            name: PageGrid(seconds / scale_s, _PART_QUANTUM, (*[1] * (seconds.ndim - 1), 2))
+            for name, seconds in cell.parts_s.items()
+        },
         "framework": engine.rules,
+        "fitted": engine.name != GENERIC,
         **_room_json(cell.room),
         "latency_s": engine.request_latency_s,
         "requests": [_requests_json(cell.requests[rule]) for rule in rules],

@@ -1,14 +1,16 @@
 """Loads that the page has buttons for, played through as `predict` plays them."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Final
+from urllib.parse import urlencode
 
 import numpy as np
 
 from specroof.arrays import Array, fields_of
-from specroof.catalog import load_drafter
+from specroof.catalog import load_drafter, load_hardware
+from specroof.hardware import HardwareProfile
 from specroof.latency import Deployment
 from specroof.outcomes.case import Case
 from specroof.outcomes.outcomes import outcomes
@@ -72,11 +74,75 @@ PRESETS: Final = (
     Preset("Agents", 16384.0, 512, 0.5),
     Preset("Batch jobs", 1024.0, 1536),
 )
-#: What a page begins with: requests in flight of the first preset, and drafters. Of these tokens
-#: per round, bonus included, at the draft length at which they were measured, in the middle of the
-#: published profiles of their kind.
+#: Requests in flight that a page begins with.
 USUAL_BATCH: Final = 8.0
-USUAL_DRAFTERS: Final = ("eagle3,accept-length=2.8@3", "dflash,accept-length=5.4@15")
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A deployment that the field knows, for the page to begin with.
+
+    Parameters
+    ----------
+    name
+        What the link says.
+    model, chip
+        Bundled names.
+    words
+        What else the address says.
+    """
+
+    name: str
+    model: str
+    chip: str
+    words: Mapping[str, Any]
+
+    def address(self, models: Collection[str], chips: Mapping[str, HardwareProfile]) -> str | None:
+        """Return the address on a page; None where it lacks the model or the chip.
+
+        Parameters
+        ----------
+        models, chips
+            What the page holds, by the words that it uses.
+        """
+        own = load_hardware(self.chip).name
+        word = next((word for word, profile in chips.items() if profile.name == own), None)
+        if word is None or self.model not in models:
+            return None
+        return urlencode({"model": self.model, "chip": word, **self.words}, doseq=True)
+
+
+#: A mixture with drafting layers of its own, a dense model with a head, and the roofline of Modal's
+#: article (2026), with its two drafters.
+SCENES: Final = (
+    Scene(
+        "DeepSeek-R1 on 8 × B200",
+        "deepseek-ai/DeepSeek-R1",
+        "b200",
+        {"devices": 8, "engine": "sglang", "answer": 512},
+    ),
+    Scene(
+        "Qwen3-32B on 2 × H100",
+        "Qwen/Qwen3-32B",
+        "h100-sxm",
+        {"devices": 2, "engine": "sglang", "answer": 512},
+    ),
+    Scene(
+        "A textbook roofline: DeepSeek-V4-Flash on B200",
+        "deepseek-ai/DeepSeek-V4-Flash",
+        "b200",
+        {
+            "devices": 1,
+            "engine": "ideal",
+            "context": 4096,
+            "answer": 0,
+            "drafter": [
+                "block,accept=0.89,cost=0.1,drafts=16",
+                "autoregressive,accept=0.75,cost=0.1",
+            ],
+        },
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,7 +188,6 @@ def preset_tables(context_len: Sequence[float], batch_size: Sequence[float]) -> 
         "presets": [fields_of(one, *Preset.__slots__) for one in presets],
         "clients": clients,
         "decisions": DECISIONS,
-        "usual_drafters": USUAL_DRAFTERS,
         "usual_context": PRESETS[0].context_len,
         "usual_answer": PRESETS[0].output_len,
         "usual_batch": USUAL_BATCH,
