@@ -135,7 +135,7 @@ def _checksum(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def document(tables: dict[str, Any], *, is_alone: bool) -> str:
+def document(tables: dict[str, Any], *, is_alone: bool, preview: str = "") -> str:
     """Return the page.
 
     Parameters
@@ -144,6 +144,8 @@ def document(tables: dict[str, Any], *, is_alone: bool) -> str:
         The data that its script recombines.
     is_alone
         Whether the page holds all grids; else it runs the scripts of grids in its folder.
+    preview
+        The picture in its folder that previews of links show; empty for none.
     """
     scripts = [_asset(name) for name in ("recombine.js", "charts.js", "page.js")]
     style = _asset("page.css")
@@ -160,6 +162,7 @@ def document(tables: dict[str, Any], *, is_alone: bool) -> str:
     )
     parts = {
         "POLICY": escape(policy),
+        "PREVIEW": f'<meta property="og:image" content="{escape(preview)}">' if preview else "",
         "STYLE": f"<style>{style}</style>",
         "TABLES": script_json(tables),
         "SCRIPTS": "\n".join(f"<script>{script}</script>" for script in scripts),

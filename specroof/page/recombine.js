@@ -231,6 +231,7 @@ globalThis.specroof = (() => {
       decoding_round_s: round_s,
       speedup,
       engine_s,
+      plain_request_s: load ? request_s[0] : null,
       tokens_per_s_per_user: token_s.map((seconds) => 1 / seconds),
       tpot_s: load ? request_s.map((seconds, length) => (seconds - first_s[length]) / (answer - 1)) : token_s,
       ttft_s: load ? first_s : null,
@@ -364,6 +365,28 @@ globalThis.specroof = (() => {
     };
   }
 
+  /** What a round has beyond a plain step, by part in seconds, as specroof.speedup.waterfall.round_parts. */
+  function addedParts(curve, cell, i, j, length) {
+    const drafting_s = curve.decoding_round_s[length] - curve.verify_s[length] - curve.engine_s;
+    const groups = Object.entries(cell.parts).map(([name, grid]) => {
+      const shares = row(grid, i, j);
+      return [name, (shares[length] - shares[0]) * cell.scale_s[j]];
+    });
+    return [["drafting", drafting_s], ...groups, ["engine, per round", curve.engine_s]].filter(([, part_s]) => part_s);
+  }
+
+  /** The largest parts that together hold a share of all that is added. */
+  function largestParts(parts, share = 0.7) {
+    const added = [...parts].sort(([, one], [, other]) => other - one);
+    const wanted = share * added.reduce((sum, [, part_s]) => sum + Math.max(part_s, 0), 0);
+    let held = 0;
+    return added.filter(([, part_s]) => {
+      const needed = held < wanted;
+      held += part_s;
+      return needed;
+    });
+  }
+
   /** A verification of so many drafts as a share of a plain step. */
   function verifyShare(cell, i, j, length) {
     const verify = row(cell.verify, i, j);
@@ -384,5 +407,17 @@ globalThis.specroof = (() => {
     return near.length ? [near[0], near.at(-1)] : [0, 0];
   }
 
-  return { unpacked, row, ends, hermite, tokensPerRound, curve, decided, played, verifyShare };
+  return {
+    unpacked,
+    row,
+    ends,
+    hermite,
+    tokensPerRound,
+    curve,
+    decided,
+    played,
+    addedParts,
+    largestParts,
+    verifyShare,
+  };
 })();

@@ -63,22 +63,21 @@ def own_profiles(model: str) -> list[AcceptanceProfile]:
 def begun_drafters(model: Architecture) -> tuple[str, ...]:
     """Return the drafters that a page begins with for a model, as SPECs.
 
-    Layers of its own and heads whose acceptance was measured come first, with the profile in the
-    middle; a head to be trained, with the acceptance that is `ASSUMED`, where there are none; and
-    n-grams, which need no training.
+    Layers of its own and heads whose acceptance was measured, with the profile in the middle; where
+    there are none, a head to be trained, with the acceptance that is `ASSUMED`.
 
     Examples
     --------
     >>> from specroof import load_model
     >>> begun_drafters(load_model("openai/gpt-oss-120b"))
-    ('eagle3,accept-length=2.8@3', 'ngram,accept-length=1.2@3')
+    ('eagle3,accept-length=2.8@3',)
     """
     measured: dict[str, list[AcceptanceProfile]] = defaultdict(list)
     for profile in own_profiles(model.name):
         measured[kind_of_profile(profile)].append(profile)
     held = {*measured, *["mtp"] * (MTP_NOTE in model.notes)}
     kinds = [kind for kind in ("mtp", "eagle3", "dflash") if kind in held] or ["eagle3"]
-    return tuple(_spec(kind, measured[kind]) for kind in [*kinds, "ngram"][:_MOST_BEGUN])
+    return tuple(_spec(kind, measured[kind]) for kind in kinds[:_MOST_BEGUN])
 
 
 def _spec(kind: str, profiles: Sequence[AcceptanceProfile]) -> str:
@@ -160,7 +159,7 @@ def published_speedups(
             *(chip.name, family, point.engine, point.tensor_parallel or 1),
             *(point.method, point.draft_len),
         )
-        figures = (point.batch_size, point.context_len, point.tokens_per_round, speedup)
+        figures = (point.batch_size or point.concurrency, point.context_len, point.tokens_per_round, speedup)
         groups[key].append([one and float(f"{one:.{_DIGITS}g}") for one in figures])
     names = (
         *("source", "model", "n_params", "n_active_params"),

@@ -74,8 +74,8 @@ PRESETS: Final = (
     Preset("Agents", 16384.0, 512, 0.5),
     Preset("Batch jobs", 1024.0, 1536),
 )
-#: Requests in flight that a page begins with.
-USUAL_BATCH: Final = 8.0
+#: Requests in flight that a page begins with: its devices have room for them.
+USUAL_BATCH: Final = 16.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,16 +119,16 @@ SCENES: Final = (
         "DeepSeek-R1 on 8 × B200",
         "deepseek-ai/DeepSeek-R1",
         "b200",
-        {"devices": 8, "engine": "sglang", "answer": 512},
+        {"engine": "sglang"},
     ),
     Scene(
-        "Qwen3-32B on 2 × H100",
+        "Qwen3-32B on H100",
         "Qwen/Qwen3-32B",
         "h100-sxm",
-        {"devices": 2, "engine": "sglang", "answer": 512},
+        {"engine": "sglang"},
     ),
     Scene(
-        "A textbook roofline: DeepSeek-V4-Flash on B200",
+        "Roofline: DeepSeek-V4-Flash on B200",
         "deepseek-ai/DeepSeek-V4-Flash",
         "b200",
         {
