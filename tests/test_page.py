@@ -663,6 +663,102 @@ def test_figures_are_copied(chromium: Any, url: str) -> None:
         }
 
 
+def test_another_draft_length_changes_the_decision_that_is_shown(page: Opened) -> None:
+    drafters = ["autoregressive,accept=0.7,cost=0.1"]
+    page.state(drafters=drafters, batch=8)
+    assert page.page.locator("#best").is_hidden()
+    for length, decision in ((1, "on"), (16, "off"), (0, "")):
+        page.state(drafters=drafters, batch=8, length=length)
+        (curve,) = page.figures["curves"]
+        drafts = f"{length} draft{'s' * (length != 1)}"
+        assert f"With {drafts}: {curve['speedup'][length]:.2f}×" in page.text("verdict")
+        assert re.search(f"{decision}; likely" if length else "×", page.text("verdict"))
+        assert f"The best length is {curve['choice']['draft_len']}" in page.answer
+    turn = page.turn
+    page.page.locator("#best").click()
+    assert page.after(turn).text("verdict").count("On: ") == 1
+
+
+def test_why_and_how_sure_are_those_of_the_commands(page: Opened) -> None:
+    for chip, batch in (("b200", 32), ("h100", 1)):
+        page.state(chip=chip, batch=batch, context=4096, drafters=["eagle3,accept-length=2.8@3"])
+        length = page.figures["curves"][0]["choice"]["draft_len"]
+        asked: dict[str, Any] = {"engine": "sglang", "drafter": "eagle3,accept-length=2.8@3"}
+        found = specroof.explain(
+            MODELS[0], chip, batch_size=batch, context_len=4096, draft_len=length, **asked
+        )
+        assert found.round is not None
+        parts = [name for name, _ in found.round.largest()]
+        said = page.answer
+        assert (
+            re.findall(r"(?:: |, )([a-zA-Z][^:,+]*(?:, per \w+)?) \+", said)[: len(parts)] == parts
+        )
+        assert f"{found.round.steps:.2f} plain steps" in said
+        assert f"How sure: {found.sureness}." in said
+
+
+def test_a_band_that_is_too_wide_says_so(chromium: Any, tmp_path: Path) -> None:
+    place = tmp_path / "page.html"
+    axes: dict[str, Any] = {"tensor_parallel": 1, "context_len": 65536, "batch_size": [1, 1024]}
+    found = specroof.explore(MODELS[0], "b200", engines="sglang", steady=True, **axes)
+    place.write_text(found.page, encoding="utf-8")
+    seen = opened(chromium, place.as_uri())
+    seen.state(batch=1024, limited=0, drafters=["eagle3,accept-length=2.8@3"])
+    assert "not usefully predicted here" in seen.text("verdict")
+    assert seen.said == []
+    seen.page.context.close()
+
+
+def test_a_drafter_that_the_server_refuses_is_never_on(page: Opened) -> None:
+    refused = "mtp,accept=0.99"  # the checkpoint has no such layers
+    page.state(drafters=[refused])
+    assert "Not supported" in page.text("verdict")
+    assert "on" not in page.cell("Decision", 2)
+    assert page.page.locator(".drafter .kind option[value=mtp]").is_disabled()
+    page.state(drafters=[refused, "ngram,accept=0.8"])  # the other one is shown
+    assert "On: " in page.text("verdict")
+    assert "of n-gram" in page.answer
+    assert page.cell("Decision", 2) == "–"
+
+
+def test_models_are_found_by_what_was_typed(page: Opened) -> None:
+    find, models = page.page.locator("#find"), page.page.locator("#model option")
+    find.fill("v4 deepseek")
+    assert (models.all_inner_texts(), page.text("found")) == ([MODELS[1]], "(1 of 2 found)")
+    turn = page.turn
+    find.press("Enter")
+    assert page.after(turn).figures["state"]["model"] == MODELS[1]
+    turn = page.turn
+    find.fill("no such model")
+    assert page.text("found") == "(0 of 2 found)"
+    find.fill("")
+    find.press("Enter")
+    assert models.count() == 2
+
+
+def test_it_opens_on_a_scene_with_published_speedups(chromium: Any, tmp_path: Path) -> None:
+    models = ("deepseek-ai/DeepSeek-R1", "Qwen/Qwen3-32B")
+    found = specroof.explore(
+        models[::-1], ["h100-sxm", "b200"], tensor_parallel=[2, 8], steady=True
+    )
+    for name, data in site_files(found):
+        (tmp_path / name).write_bytes(data)
+    seen = opened(chromium, (tmp_path / "index.html").as_uri())
+    assert seen.text("case") == "DeepSeek-R1 on 8 × NVIDIA B200 SXM, SGLang"
+    assert "(assumed)" in seen.text("reasons")
+    assert seen.page.locator("#by-batch circle.dots:not(.hollow)").count() >= 5
+    turn = seen.turn
+    seen.page.locator("#scenes a").last.click()
+    seen.after(turn)
+    assert seen.text("case").startswith("Qwen3-32B on 2 × NVIDIA H100")
+    assert "(measured)" in seen.text("reasons")
+    turn = seen.turn
+    seen.page.locator("#engine").select_option("vllm")
+    assert seen.after(turn).text("case").endswith("vLLM")
+    assert seen.said == []
+    seen.page.context.close()
+
+
 # --- what cannot be shown, prompts, two set-ups --------------------------------------------------
 
 
@@ -842,6 +938,12 @@ def test_it_fits_and_is_accessible(chromium: Any, url: str, width: int, scheme: 
     assert seen.page.locator(".chart svg").count() == 6
     background = seen.page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, re.findall(r"\d+", background))) > 384) == (scheme == "light")
+    small = seen.page.evaluate(
+        "[...document.querySelectorAll('a, button, select, input, summary')]"
+        ".filter(one => one.offsetParent && one.getBoundingClientRect().height < 24)"
+        ".map(one => one.outerHTML)"
+    )
+    assert small == []
     seen.page.evaluate((Path(axe.__file__).parent / "axe.min.js").read_text(encoding="utf-8"))
     found = seen.page.evaluate("axe.run()")
     assert [f"{one['id']}: {one['nodes'][0]['html']}" for one in found["violations"]] == []

@@ -40,7 +40,9 @@ globalThis.specroofPage = (() => {
   const LAWS = { profile: "published profile", "accept-length": "tokens per round", accept: "rate of each draft" };
   const PRICED = Object.keys(tables.flags.texts);
   /** Bands that span a larger factor say too little. */
-  const WIDEST_BAND = 3;
+  const WIDEST_BAND = 3,
+    NOT_USEFUL = "not usefully predicted here";
+  const isUseful = (low, high) => high <= WIDEST_BAND * low;
   /** Published measurements are near within these factors: of active parameters on a device, of tokens per round,
    * and of the context. */
   const NEAR = { size: 2, tokens: 1.2, context: 8 };
@@ -84,9 +86,9 @@ globalThis.specroofPage = (() => {
     const own = tables.begun[tables.models.indexOf(state.model)]
       .map(parsedSpec)
       .filter((drafter) => !setup.cell || (offered(setup.cell, drafter.kind) && !refused(setup, drafter)));
-    return own.length
-      ? own
-      : ["block,accept=0.89,cost=0.1,drafts=16", "autoregressive,accept=0.75,cost=0.1"].map(parsedSpec);
+    if (own.length) return own;
+    const others = [`ngram,${tables.assumed.ngram}`, "block,accept=0.89,cost=0.1,drafts=16"].map(parsedSpec);
+    return [others.find((drafter) => !setup.cell || (offered(setup.cell, drafter.kind) && !refused(setup, drafter)))];
   }
 
   function nearest(values, wanted) {
@@ -527,7 +529,7 @@ globalThis.specroofPage = (() => {
   /** The speedup with its band, as a sentence has it; a band that is too wide says so. */
   function band(low, high) {
     if (!Number.isFinite(low) || low === high) return "";
-    return high > WIDEST_BAND * low ? "not usefully predicted here" : `likely ${low.toFixed(2)} to ${times(high)}`;
+    return !isUseful(low, high) ? NOT_USEFUL : `likely ${low.toFixed(2)} to ${times(high)}`;
   }
   const bandAt = (curve, length) => (curve.speedup_low ? band(curve.speedup_low[length], curve.speedup_high[length]) : "");
   const within = (curve, length) => (bandAt(curve, length) ? ` (${bandAt(curve, length)})` : "");
@@ -782,17 +784,17 @@ globalThis.specroofPage = (() => {
   }
 
   /** Both ends of a band, or that it is too wide. */
-  const rangeOf = (low, high) => (high > WIDEST_BAND * low ? "not useful" : `${low.toFixed(2)}–${times(high)}`);
+  const rangeOf = (low, high) => (!isUseful(low, high) ? "not useful" : `${low.toFixed(2)}–${times(high)}`);
 
   /** When a TTFT begins, and how far it may be off. */
   function aboutFirstTokens() {
     const curve = setups[0].figures.curves[inFocus()];
     if (curve?.played) {
       const [low, high] = curve.played.ttft_ends;
-      return `TTFT begins when a request is sent${low < high ? `; 80 % of measured loads like this: ${seconds(low)} to ${seconds(high)}` : ""}.`;
+      return `TTFT begins when a request is sent${low < high ? `; ${isUseful(low, high) ? `80 % of measured loads like this: ${seconds(low)} to ${seconds(high)}` : NOT_USEFUL}` : ""}.`;
     }
     const [band] = setups[0].cell?.ttft_width ? specroof.row(setups[0].cell.ttft_width, ...at()) : [0]; // 0 where none is known
-    return `TTFT begins when a request starts to run${band ? `; 80 % of measured loads have a TTFT between ${Math.exp(-band).toFixed(2)} and ${digits(Math.exp(band))} times the prediction` : ""}.`;
+    return `TTFT begins when a request starts to run${band ? `; ${isUseful(Math.exp(-band), Math.exp(band)) ? `80 % of measured loads have a TTFT between ${Math.exp(-band).toFixed(2)} and ${digits(Math.exp(band))} times the prediction` : NOT_USEFUL}` : ""}.`;
   }
 
   /** Whether the figures of a set-up are of requests that were played through. */

@@ -40,7 +40,7 @@ from specroof.hardware import (
 from specroof.latency import Deployment, Setup, check_placement, engine_setup
 from specroof.page import PageGrid, document, packed, script_json
 from specroof.questions.advise import USUAL_FRAMEWORKS
-from specroof.questions.answer import Noted
+from specroof.questions.answer import Noted, title_of
 from specroof.questions.objects import (
     HardwareLike,
     ModelLike,
@@ -62,10 +62,14 @@ from specroof.questions.page_evidence import (
     sureness,
 )
 from specroof.questions.page_loads import (
+    PLAYED,
     PRESETS,
     SCENES,
+    SPEEDUPS,
     USUAL_BATCH,
     PlayedPoints,
+    Scene,
+    at_points,
     played_points,
     preset_tables,
 )
@@ -977,6 +981,9 @@ def _flags(answer: Exploration) -> dict[str, Any]:
 
 # --- The page as files: a file that holds everything, or a folder that loads grids on demand -----
 
+#: What previews of links show, as wide as they are.
+PREVIEW: Final = "preview.png"
+_PICTURE_INCHES: Final = (8.0, 4.2)
 #: Kinds whose typical shapes differ; "" stands for all others.
 _SHAPED_KINDS: Final = ("", *PRICED_KINDS)
 
@@ -1000,7 +1007,7 @@ def single_page(answer: Exploration) -> str:
 def site_files(
     answer: Exploration, advance: Callable[[], None] = lambda: None
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of a site by name: the page, and the grids of each model on each chip.
+    """Yield the files of a site by name: the grids of models on chips, a picture, and the page.
 
     Parameters
     ----------
@@ -1009,12 +1016,54 @@ def site_files(
     advance
         Called after each grid.
     """
-    yield "index.html", document(_tables(answer), is_alone=False).encode()
-    for (m, model), (c, chip) in product(enumerate(answer.models), enumerate(answer.hardware)):
-        name = f"{m}-{c}"
-        grid = script_json(_section_json(answer.section(model, chip), answer.axes))
+    models, chips = list(answer.models), list(answer.hardware)
+    scenes = [place for _, *place in _scenes(answer)]
+    first, picture = scenes[0] if scenes else [models[0], chips[0]], None
+    for (m, model), (c, chip) in product(enumerate(models), enumerate(chips)):
+        name, section = f"{m}-{c}", answer.section(model, chip)
+        grid = script_json(_section_json(section, answer.axes))
         yield f"grid-{name}.js", f"specroofPage.receive({script_json(name)},{grid});\n".encode()
+        if [model, chip] == first:
+            picture = _picture(section, answer.axes)
         advance()
+    if picture is not None:
+        yield PREVIEW, picture
+    preview = "" if picture is None else PREVIEW
+    yield "index.html", document(_tables(answer), is_alone=False, preview=preview).encode()
+
+
+def _scenes(answer: Exploration) -> list[tuple[Scene, str, str]]:
+    """Return the scenes that a page has, each with its model and its chip."""
+    return [
+        (scene, scene.model, word)
+        for scene in SCENES
+        for word, profile in answer.hardware.items()
+        if scene.model in answer.models and profile.name == load_hardware(scene.chip).name
+    ]
+
+
+def _picture(section: Section, axes: Axes) -> bytes | None:
+    """Return speedups by load of the first preset that is played on the default server, as PNG."""
+    cells = (cell for (word, _), cell in section.cells.items() if word == section.default_engine)
+    cell = next((cell for cell in cells if cell.played is not None), None)
+    if cell is None or cell.played is None:
+        return None
+    from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
+
+    presets, clients = at_points(axes.context_len, axes.batch_size)
+    named = dict(zip(PLAYED, cell.played.figures[:, 0], strict=True))
+    lines = [
+        plot.Line(spec, np.array(clients), *(named[name][d] for name in SPEEDUPS))
+        for d, spec in enumerate(cell.played.drafters)
+    ]
+    title = (
+        f"{title_of(cell.model, cell.setup)}\n{presets[0].name}: up to "
+        f"{max(line.y.max() for line in lines):.2f}x with speculative decoding"
+    )
+    across = plot.Across("requests in flight", "loads")
+    chart = plot.plot_lines([plot.Panel("speedup", lines, "speedup")], title, across)
+    chart.set_size_inches(_PICTURE_INCHES)
+    return plot.figure_bytes(chart, PREVIEW)
 
 
 @lru_cache(maxsize=1)
@@ -1051,9 +1100,8 @@ def _tables(answer: Exploration) -> dict[str, Any]:
             {profile.architecture for profile in answer.hardware.values()}, PRICED_KINDS
         ),
         "scenes": [
-            {"name": scene.name, "address": address}
-            for scene in SCENES
-            if (address := scene.address(answer.models, answer.hardware)) is not None
+            {"name": scene.name, "address": scene.address(chip)}
+            for scene, _, chip in _scenes(answer)
         ],
         "hardware": [
             {

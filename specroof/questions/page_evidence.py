@@ -159,7 +159,12 @@ def published_speedups(
             *(chip.name, family, point.engine, point.tensor_parallel or 1),
             *(point.method, point.draft_len),
         )
-        figures = (point.batch_size or point.concurrency, point.context_len, point.tokens_per_round, speedup)
+        figures = (
+            point.batch_size or point.concurrency,
+            point.context_len,
+            point.tokens_per_round,
+            speedup,
+        )
         groups[key].append([one and float(f"{one:.{_DIGITS}g}") for one in figures])
     names = (
         *("source", "model", "n_params", "n_active_params"),

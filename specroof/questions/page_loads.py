@@ -1,6 +1,6 @@
 """Loads that the page has buttons for, played through as `predict` plays them."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Final
@@ -9,8 +9,7 @@ from urllib.parse import urlencode
 import numpy as np
 
 from specroof.arrays import Array, fields_of
-from specroof.catalog import load_drafter, load_hardware
-from specroof.hardware import HardwareProfile
+from specroof.catalog import load_drafter
 from specroof.latency import Deployment
 from specroof.outcomes.case import Case
 from specroof.outcomes.outcomes import outcomes
@@ -33,6 +32,9 @@ FIGURES: Final = (
     *("plain_tokens_per_s", "plain_tpot_s", "plain_ttft_s"),
 )
 BANDS: Final = ("tried_speedup", "ttft_s")
+#: What `PlayedPoints.figures` holds, in order; the speedup and the ends of its band.
+PLAYED: Final = (*FIGURES, *(f"{name}_{end}" for name in BANDS for end in ("low", "high")))
+SPEEDUPS: Final = ("tried_speedup", "tried_speedup_low", "tried_speedup_high")
 #: Logarithms that are told apart: figures have the digits that `predict` prints.
 QUANTUM: Final = 1e-8
 
@@ -97,19 +99,15 @@ class Scene:
     chip: str
     words: Mapping[str, Any]
 
-    def address(self, models: Collection[str], chips: Mapping[str, HardwareProfile]) -> str | None:
-        """Return the address on a page; None where it lacks the model or the chip.
+    def address(self, chip: str) -> str:
+        """Return the address on a page that calls the chip so.
 
-        Parameters
-        ----------
-        models, chips
-            What the page holds, by the words that it uses.
+        Examples
+        --------
+        >>> SCENES[0].address("b200")
+        'model=deepseek-ai%2FDeepSeek-R1&chip=b200&engine=sglang'
         """
-        own = load_hardware(self.chip).name
-        word = next((word for word, profile in chips.items() if profile.name == own), None)
-        if word is None or self.model not in models:
-            return None
-        return urlencode({"model": self.model, "chip": word, **self.words}, doseq=True)
+        return urlencode({"model": self.model, "chip": chip, **self.words}, doseq=True)
 
 
 #: A mixture with drafting layers of its own, a dense model with a head, and the roofline of Modal's
@@ -157,7 +155,7 @@ class PlayedPoints:
         `draft_len`, `tried_draft_len`, both ends of `near_best`, and the place of the decision in
         `DECISIONS`; `tried_draft_len` is 0 where the server has no room for drafts.
     figures
-        `FIGURES`, then the ends of `BANDS`; 1 where there is no room, and the figure itself where
+        `PLAYED`; 1 where there is no room, and the figure itself where
         it has no band.
     """
 
@@ -183,7 +181,7 @@ def preset_tables(context_len: Sequence[float], batch_size: Sequence[float]) -> 
     context_len, batch_size
         The axes of the page.
     """
-    presets, clients = _at_points(context_len, batch_size)
+    presets, clients = at_points(context_len, batch_size)
     return {
         "presets": [fields_of(one, *Preset.__slots__) for one in presets],
         "clients": clients,
@@ -195,9 +193,16 @@ def preset_tables(context_len: Sequence[float], batch_size: Sequence[float]) -> 
     }
 
 
-def _at_points(
+def at_points(
     context_len: Sequence[float], batch_size: Sequence[float]
 ) -> tuple[list[Preset], list[float]]:
+    """Return the presets and the clients that are at points of a page.
+
+    Parameters
+    ----------
+    context_len, batch_size
+        The axes of the page.
+    """
     presets = [preset for preset in PRESETS if preset.context_len in context_len]
     return presets, [batch for batch in batch_size if batch in CLIENTS]
 
@@ -222,7 +227,7 @@ def played_points(
     PlayedPoints or None
         None where no preset is at a point of the page, and without drafters.
     """
-    presets, clients = _at_points(context_len, batch_size)
+    presets, clients = at_points(context_len, batch_size)
     if not (presets and clients and drafters):
         return None
     rows = [
@@ -231,8 +236,7 @@ def played_points(
         for fields in _rows(deployment, preset, clients, spec)
     ]
     grid = np.transpose(rows).reshape(-1, len(presets), len(drafters), len(clients))
-    n_figures = len(FIGURES) + 2 * len(BANDS)
-    return PlayedPoints(tuple(drafters), *np.split(grid, [len(grid) - n_figures]))
+    return PlayedPoints(tuple(drafters), *np.split(grid, [len(grid) - len(PLAYED)]))
 
 
 def _rows(
@@ -250,7 +254,7 @@ def _figures(fields: dict[str, Any]) -> list[float]:
     """Return the choices and figures of a row."""
     row = LoadRow(**fields)
     if not row.tried_draft_len or row.near_best is None:
-        return [0.0] * 5 + [1.0] * (len(FIGURES) + 2 * len(BANDS))
+        return [0.0] * 5 + [1.0] * len(PLAYED)
     figures = [getattr(row, name) for name in FIGURES]
     ends = [end for name in BANDS for end in row.bands.get(name, [getattr(row, name)] * 2)]
     decision = DECISIONS.index(row.decision or "off")
