@@ -379,7 +379,9 @@ def test_a_frame_in_a_notebook_holds_the_page(small: Any) -> None:
 def test_a_site_has_a_grid_for_each_pair(small: Any) -> None:
     steps: list[None] = []
     found = dict(site_files(small, lambda: steps.append(None)))
-    assert sorted(found) == ["grid-0-0.js", "index.html"]
+    assert sorted(found) == ["grid-0-0.js", "index.html", "preview.png"]
+    assert found["preview.png"].startswith(b"\x89PNG")
+    assert b'<meta property="og:image" content="preview.png">' in found["index.html"]
     assert len(steps) == len(small.records) == 1
     assert "sections" not in tables(found["index.html"].decode())
 
