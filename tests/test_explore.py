@@ -49,13 +49,13 @@ def _septet(numbers: dict[int, int], i: int, place: int, data: Iterator[int]) ->
     return byte >= 0x80
 
 
-def unpacked(text: dict[str, Any]) -> list[np.ndarray]:
-    """Read stacks of grids by the definition of septets in turn, zigzag and differences."""
-    data = iter(
-        zlib.decompress(base64.b85decode(text["data"].translate(str.maketrans(",./", "&<>"))))
-    )
+def unpacked(text: str) -> tuple[dict[str, Any], list[np.ndarray]]:
+    """Read a head and stacks of grids by the definition of septets, zigzag and differences."""
+    raw = base64.b85decode(text.translate(str.maketrans(",./", "&<>")))
+    end = 4 + int.from_bytes(raw[:4], "big")
+    head, data = json.loads(zlib.decompress(raw[4:end])), iter(zlib.decompress(raw[end:]))
     found = []
-    for stack in text["stacks"]:
+    for stack in head["stacks"]:
         numbers = dict.fromkeys(range(math.prod(stack["shape"])), 0)
         left = [*numbers]
         for place in range(8):
@@ -67,7 +67,7 @@ def unpacked(text: dict[str, Any]) -> list[np.ndarray]:
                 values = values.cumsum(axis=axis)
         found.append(values * stack["quantum"])
     assert [*data] == []
-    return found
+    return head, found
 
 
 def tables(text: str) -> dict[str, Any]:
@@ -91,25 +91,25 @@ def test_packed_numbers_are_read_back(numbers: list[int], times: int) -> None:
         {"a": [first, {"b": other}], "c": 1, "d": "e"},
         {"a": [second], "c": [None, "d"], "d": "e"},
     ]
-    text = packed(things)
-    assert text["things"] == [
+    head, (stack, single) = unpacked(packed(things, f=1))
+    assert head["shared"] == {"f": 1}
+    assert head["things"] == [
         {"a": [{"grid": 0}, {"b": {"grid": 1}}], "c": 1, "d": "e"},
         {"a": [{"grid": 0}], "c": [None, "d"]},
     ]
-    stack, single = unpacked(text)
     assert stack.tolist() == values.reshape(2, 2, 3).tolist()
     assert single.tolist() == [values.tolist()]
 
 
 def test_grids_of_other_shapes_are_no_stack() -> None:
     shorter, longer = PageGrid(np.ones(2), 1.0, (1,)), PageGrid(np.ones(3), 1.0, (1,))
-    things = packed([{"a": shorter}, {"a": longer}, {"a": longer}])["things"]
-    assert things == [{"a": {"grid": 0}}, {"a": {"grid": 1}}, {}]
+    head, _ = unpacked(packed([{"a": shorter}, {"a": longer}, {"a": longer}]))
+    assert head["things"] == [{"a": {"grid": 0}}, {"a": {"grid": 1}}, {}]
 
 
 def test_packed_numbers_are_within_half_a_quantum() -> None:
     shares = np.array([[1.0, 1.2345678912, 17.9], [0.0, 3e-9, 0.3]])
-    (found,) = unpacked(packed([{"a": PageGrid(shares, 2e-7, (1, 2))}]))
+    _, (found,) = unpacked(packed([{"a": PageGrid(shares, 2e-7, (1, 2))}]))
     assert np.abs(found - shares).max() <= 1e-7
 
 
@@ -157,21 +157,29 @@ def test_prompts_that_share_passes_depend_on_drafts_and_shares(chip: str, sides:
     found = specroof.explore("Qwen/Qwen3-8B", chip, tensor_parallel=1, **SMALL)
     assert found.records == [{"model": "Qwen/Qwen3-8B", "hardware": chip}]
     text = dict(site_files(found))["grid-0-0.js"].decode()
-    grids = json.loads(text[text.index(",") + 1 : text.rindex(")")])
+    grids, _ = unpacked(json.loads(text[text.index(",") + 1 : text.rindex(")")]))
     place = grids["things"][0]["requests"][0]["rounds"]["grid"]
     assert grids["stacks"][place]["shape"][1:] == [2 * 3 * 3, 3, *sides]
 
 
-def test_scenes_alone_are_played_on_the_page_of_all_models() -> None:
-    asked = {"hardware": "b200", **SMALL}
-    chip = specroof.load_hardware("b200")
-    for answer, scene, other in (
-        (specroof.explore(**asked), True, False),
-        (specroof.explore("Qwen/Qwen3-8B", **asked), True, True),
-        (specroof.explore(**asked, steady=True), False, False),
-    ):
-        plays = [answer.plays(name, chip) for name in ("deepseek-ai/DeepSeek-R1", "Qwen/Qwen3-8B")]
-        assert plays == [scene, other]
+def test_a_page_of_all_models_holds_less_of_each() -> None:
+    asked: dict[str, Any] = {"hardware": "b200", "context_len": 1024, "batch_size": [1, 16]}
+    chip, names = specroof.load_hardware("b200"), ("deepseek-ai/DeepSeek-R1", "Qwen/Qwen3-8B")
+    whole = specroof.explore(**asked)
+    some = specroof.explore(names, **asked)
+    for answer, plays in ((whole, [True, False]), (some, [True, True])):
+        assert [answer.plays(name, chip) for name in names] == plays
+    assert not specroof.explore(**asked, steady=True).plays(names[0], chip)
+    # Prompts of the presets, two numbers of devices, and no layers that the checkpoint lacks.
+    assert [len(answer.axes.workloads) for answer in (whole, some)] == [2, 9]
+    section = whole.section(names[1], "b200")
+    assert {devices for _, devices in section.cells} == {1, 2}
+    assert section.refusals[8] == "not on the page of all models"
+    assert {*section.cells["vllm", 1].drafting} == {"eagle3", "dflash", "ngram"}
+    # Models of one shape share their grids.
+    place = [*whole.models].index
+    assert whole.alike[place("deepseek-ai/DeepSeek-V3")] == place(names[0])
+    assert some.alike == [0, 1]
 
 
 def test_drafting_after_many_tokens_is_as_the_library_prices_it() -> None:

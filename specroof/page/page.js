@@ -56,6 +56,8 @@ globalThis.specroofPage = (() => {
     sections = new Map();
   /** What is served, and what stands beside it: words of the address, grids, and figures. */
   const setups = [{ suffix: "" }, { suffix: "2" }];
+  /** Answers and shares of a prompt that are cached to choose from. */
+  const [answers, hitRates] = [1, 2].map((part) => [...new Set(tables.workloads.map((one) => one[part]))].sort((one, other) => one - other));
   const chips = tables.hardware.map(({ word }) => word);
   let state;
 
@@ -71,7 +73,7 @@ globalThis.specroofPage = (() => {
     limited: true,
     context: nearest(tables.context_len, tables.usual_context),
     batch: nearest(tables.batch_size, tables.usual_batch),
-    answer: tables.answers.includes(tables.usual_answer) ? tables.usual_answer : 0,
+    answer: answers.includes(tables.usual_answer) ? tables.usual_answer : 0,
     hits: 0,
     tpot: 0,
     ttft: 0,
@@ -180,8 +182,8 @@ globalThis.specroofPage = (() => {
     engine2: (text) => text,
     context: (text) => oneOf("context", text, tables.context_len),
     batch: (text) => oneOf("batch", text, tables.batch_size),
-    answer: (text) => oneOf("answer", text, [0, ...tables.answers]),
-    hits: (text) => oneOf("hits", text, tables.hit_rates),
+    answer: (text) => oneOf("answer", text, [0, ...answers]),
+    hits: (text) => oneOf("hits", text, hitRates),
     tpot: (text) => oneOf("tpot", text, TPOTS),
     ttft: (text) => oneOf("ttft", text, TTFTS),
     limited: (text) => oneOf("limited", text, ["1", "0"]) === "1",
@@ -244,7 +246,7 @@ globalThis.specroofPage = (() => {
   }
 
   async function section(model, chip) {
-    const name = `${tables.models.indexOf(model)}-${chips.indexOf(chip)}`;
+    const name = `${tables.grids[tables.models.indexOf(model)]}-${chips.indexOf(chip)}`;
     if (!sections.has(name)) {
       sections.set(name, loaded(name));
       sections.get(name).catch(() => sections.delete(name)); // to be asked for again
@@ -262,7 +264,8 @@ globalThis.specroofPage = (() => {
           script.onerror = () => reject(new Error(`grid-${name}.js cannot be read; it lies beside this page`));
           document.head.append(script);
         });
-    return { ...packed, cells: await specroof.unpacked(packed) };
+    const { things, ...shared } = await specroof.unpacked(packed);
+    return { ...shared, cells: things };
   }
 
   // --- figures ------------------------------------------------------------------------------------
@@ -270,12 +273,15 @@ globalThis.specroofPage = (() => {
   const at = () => [tables.context_len.indexOf(state.context), tables.batch_size.indexOf(state.batch)];
   const offered = (cell, kind) => !PRICED.includes(kind) || Boolean(cell.drafting[kind]);
   const shownSetups = () => setups.slice(0, state.model2 ? 2 : 1);
-  const hasPrompt = (context = state.context) => context - state.answer / 2 >= 1;
+  const hasPrompt = (context = state.context) => state.answer > 0 && context - state.answer / 2 >= 1;
   /** The requests that a set-up answers; null where prompts are not counted, as on the textbook engine. */
-  const loadOf = (cell, context = state.context) =>
-    state.answer && hasPrompt(context) && cell?.requests.length
-      ? { answer: tables.answers.indexOf(state.answer), hit: tables.hit_rates.indexOf(state.hits) }
-      : null;
+  function loadOf(cell, context = state.context) {
+    if (!cell?.requests.length || !hasPrompt(context)) return null;
+    const place = tables.workloads.findIndex(
+      ([length, answer, hits]) => length === context && answer === state.answer && hits === state.hits,
+    );
+    return place < 0 ? null : { place, answer: state.answer };
+  }
 
   /** Which preset the requests are at a context; -1 for none. */
   const presetAt = (context) =>
@@ -621,7 +627,7 @@ globalThis.specroofPage = (() => {
     const parts = specroof.largestParts(specroof.addedParts(curve, cell, i, j, length));
     const prompts = promptShare(cell, curve);
     return `Why: ${tokens.toFixed(2)} tokens come out of a round of ${seconds(round_s)}, or ${(round_s / curve.verify_s[0]).toFixed(2)} plain steps. ${
-      parts.length ? `Most of what it adds: ${parts.map(([name, part_s]) => `${name} +${seconds(part_s)}`).join(", ")}.` : "It adds nothing to a plain step."
+      parts.length ? `Most of what it adds: ${parts.map(([name, part_s]) => `${name} +${seconds(Number(part_s.toPrecision(2)))}`).join(", ")}.` : "It adds nothing to a plain step."
     }${prompts > 0.05 ? ` Prompts take ${Math.round(100 * prompts)} % of the time without drafts, and gain nothing.` : ""}`;
   }
 
@@ -1491,12 +1497,12 @@ globalThis.specroofPage = (() => {
       any = [[0, "any"]];
     fill(
       $("answer-len"),
-      [...off, ...tables.answers.map((answer) => [answer, `answers of ${answer.toLocaleString("en")}`])],
+      [...off, ...answers.map((answer) => [answer, `answers of ${answer.toLocaleString("en")}`])],
       state.answer,
     );
     fill(
       $("hits"),
-      tables.hit_rates.map((rate) => [rate, `${Math.round(rate * 100)} %`]),
+      hitRates.map((rate) => [rate, `${Math.round(rate * 100)} %`]),
       state.hits,
     );
     fill($("tpot"), [...any, ...TPOTS.slice(1).map((limit) => [limit, seconds(limit)])], state.tpot);
@@ -1541,7 +1547,9 @@ globalThis.specroofPage = (() => {
     $("hits").disabled = $("ttft").disabled = !state.answer;
     $("prompt").textContent = !state.answer
       ? "Decoding alone; choose an answer length to count prompts."
-      : hasPrompt()
+      : setups[0].cell && setups[0].cell.engine !== "ideal" && !loadOf(setups[0].cell) && hasPrompt()
+        ? "This page has no figures of such prompts: decoding alone. Those of the buttons are counted."
+        : hasPrompt()
         ? `A prompt of ${plural(promptLen(), "token")} and half an answer make this context.`
         : `A context of ${state.context} is shorter than half an answer of ${state.answer}: prompts are not counted.`;
     const length = chosenLength();
@@ -1925,7 +1933,7 @@ globalThis.specroofPage = (() => {
   }
 
   async function start() {
-    [tables.typical] = await specroof.unpacked(tables.typical);
+    [tables.typical] = (await specroof.unpacked(tables.typical)).things;
     listen();
     await fromAddress();
   }

@@ -219,8 +219,12 @@ _REQUEST_TOKENS: Final = tuple(range(1, _REQUEST_DRAFTS[-1] + 2))
 #: Share of a plain step that is told apart: seconds that are packed are off by half of it. Of
 #: verification and drafting together that is a fifth of the 1e-6 that a page may be off.
 _SHARE_QUANTUM: Final = 2e-7
-#: The same of groups of operations, which are shown with two digits.
-_PART_QUANTUM: Final = 1e-3
+#: The same on the page of all models, of whose figures fewer digits are printed, and of groups of
+#: operations, which are shown with two.
+_COARSE_QUANTUM: Final = 5e-5
+_PART_QUANTUM: Final = 5e-3
+#: Numbers of devices on the page of all models: the fewest that run what it begins with, and more.
+_MOST_COUNTS: Final = 2
 #: Logarithms of the ends of bands that are told apart.
 _WIDTH_QUANTUM: Final = 1e-5
 #: Logarithms of what requests take that are told apart: seconds are off by a fifth of a percent,
@@ -240,11 +244,18 @@ class Axes:
         Cached tokens of each sequence, and sequences in flight.
     max_draft_len
         The longest draft.
+    workloads
+        Requests whose prompts are counted: context, answer, and the share of a prompt that is
+        cached.
+    quantum
+        Share of a plain step that is told apart.
     """
 
     context_len: tuple[float, ...]
     batch_size: tuple[float, ...]
     max_draft_len: int
+    workloads: tuple[tuple[float, int, float], ...] = ()
+    quantum: float = _SHARE_QUANTUM
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -341,7 +352,9 @@ class Cell:
         return {kind: band for kind, band in bands if band is not None}
 
 
-def cell_of(model: Architecture, setup: Setup, axes: Axes) -> Cell:
+def cell_of(
+    model: Architecture, setup: Setup, axes: Axes, kinds: Sequence[str] = PRICED_KINDS
+) -> Cell:
     """Return the seconds of a model in a setup.
 
     Parameters
@@ -350,6 +363,8 @@ def cell_of(model: Architecture, setup: Setup, axes: Axes) -> Cell:
         What is served, and where.
     axes
         The grid.
+    kinds
+        Drafters to price.
 
     Raises
     ------
@@ -358,7 +373,7 @@ def cell_of(model: Architecture, setup: Setup, axes: Axes) -> Cell:
     """
     deployment, ideal = Deployment(model, setup), load_drafter("ideal")
     proposed, times = _rounds(deployment, ideal, axes, [constant_acceptance(1.0)])
-    priced = {kind: _drafting(deployment, load_drafter(kind), axes) for kind in PRICED_KINDS}
+    priced = {kind: _drafting(deployment, load_drafter(kind), axes) for kind in kinds}
     rules = {}
     if setup.engine != IDEAL_ENGINE:
         rules = {
@@ -374,7 +389,11 @@ def cell_of(model: Architecture, setup: Setup, axes: Axes) -> Cell:
         room=_room(deployment, ideal, axes, proposed),
         engine_round_s=_engine_round_s(setup, ideal, proposed),
         drafting={kind: drafting for kind, drafting in priced.items() if drafting is not None},
-        requests={rule: request_grid(deployment, rule, axes) for rule in set(rules.values())},
+        requests={
+            rule: request_grid(deployment, rule, axes)
+            for rule in set(rules.values())
+            if axes.workloads
+        },
         rules=rules,
     )
 
@@ -542,8 +561,8 @@ def request_grid(deployment: Deployment, rules: PrefillRules, axes: Axes) -> dic
     Returns
     -------
     dict
-        `rounds`, a; `prompt_s`, p; `first_rounds`, b; `first_s`, q; axes (context_len, answer,
-        hit rate, batch_size, draft length, share accepted). The first draft length is 0: plain
+        `rounds`, a; `prompt_s`, p; `first_rounds`, b; `first_s`, q; axes (workload, batch_size,
+        draft length, share accepted). The first draft length is 0: plain
         decoding, whatever the share. Where prompts stop the batch, the last axes are (1, tokens per
         round), of which 1 is plain decoding. NaN where no prompt is left of a context.
 
@@ -577,9 +596,11 @@ def _timed_requests(axes: Axes, rules: PrefillRules) -> tuple[RequestLoad, Reque
     if not rules.shares_passes:
         drafts = drafts[-1:]
         shares = (np.array(_REQUEST_TOKENS) - 1) / drafts[0]
-    context, answer, hit, batch, draft_len, share = np.meshgrid(
-        axes.context_len, ANSWERS, HIT_RATES, axes.batch_size, drafts, shares, indexing="ij"
+    places = np.arange(len(axes.workloads))
+    place, batch, draft_len, share = np.meshgrid(
+        places, axes.batch_size, drafts, shares, indexing="ij"
     )
+    context, answer, hit = np.transpose(axes.workloads)[:, place]
     prompt = context - answer / 2
     new_len = np.maximum(prompt * (1 - hit), 1.0)
     load = RequestLoad(
@@ -627,8 +648,12 @@ class Exploration(Noted):
         Models and chips to choose from, by the words that a command takes.
     engines, devices, axes, options
         Engines, numbers of devices and loads to choose from, and the options of all grids.
-    steady, scenes_alone
-        Whether no preset is played through, or those of the scenes that a page begins with alone.
+    steady
+        Whether no preset is played through.
+    is_whole
+        Whether it holds all bundled models: of the presets alone prompts are counted, of the scenes
+        that a page begins with alone they are played, and of each model there are two numbers of
+        devices.
     notes, warnings
         Sentences for the reader.
     """
@@ -640,7 +665,7 @@ class Exploration(Noted):
     axes: Axes
     options: Options
     steady: bool = False
-    scenes_alone: bool = False
+    is_whole: bool = False
 
     @property
     def title(self) -> str:
@@ -658,6 +683,15 @@ class Exploration(Noted):
             if getattr(self.options, field.name) != field.default
         }
 
+    @cached_property
+    def alike(self) -> list[int]:
+        """For each model the first one that costs the same, drafts included: they share grids."""
+        kinds = [
+            (repr(replace(model, name="")), *begun_drafters(model))
+            for model in self.models.values()
+        ]
+        return [kinds.index(kind) for kind in kinds]
+
     def section(self, model: str, hardware: str) -> Section:
         """Return the grids of one model on one chip.
 
@@ -672,9 +706,17 @@ class Exploration(Noted):
         cells: dict[tuple[str, int], Cell] = {}
         refusals: dict[int, str] = {}
         default_engine = ""
+        begun, counts = begun_drafters(architecture), 0
+        # Layers that a checkpoint lacks draft on no server: a page of all models leaves them out.
+        held = {spec.partition(",")[0] for spec in begun}
+        left_out = {"mtp"} - held if self.is_whole else set[str]()
+        kinds = [kind for kind in PRICED_KINDS if kind not in left_out]
         for devices in self.devices:
             if devices > most:
                 refusals[devices] = f"at most {most} of this chip are linked"
+                continue
+            if self.is_whole and counts == _MOST_COUNTS:
+                refusals[devices] = "not on the page of all models"
                 continue
             for engine in self.engines:
                 try:
@@ -688,10 +730,10 @@ class Exploration(Noted):
                     _expect_room(
                         architecture, setup, self.axes.context_len[0], enough=devices == largest
                     )
-                    cells[word, devices] = cell_of(architecture, setup, self.axes)
+                    cells[word, devices] = cell_of(architecture, setup, self.axes, kinds)
                 except SpecroofError as refusal:  # no engine, no such spread, or no room
                     refusals.setdefault(devices, str(refusal))
-        begun = begun_drafters(architecture)
+            counts += _runs_begun(cells, devices, begun, self.axes)
         servers = [*dict.fromkeys(word for word, _ in cells if word != IDEAL_ENGINE.name)]
         for engine in servers if self.plays(model, profile) else ():
             # On the devices, and with the drafters, that the page begins with.
@@ -712,7 +754,7 @@ class Exploration(Noted):
             A key of `models`, and one of the chips.
         """
         shown = {(scene.model, load_hardware(scene.chip).name) for scene in SCENES}
-        return not self.steady and (not self.scenes_alone or (model, chip.name) in shown)
+        return not self.steady and (not self.is_whole or (model, chip.name) in shown)
 
     @cached_property
     def page(self) -> str:
@@ -771,6 +813,15 @@ def _default_word(engine: EngineProfile) -> str:
     return engine.rules if engine.name == GENERIC else engine.name
 
 
+def _runs_begun(
+    cells: Mapping[tuple[str, int], Cell], devices: int, begun: Sequence[str], axes: Axes
+) -> bool:
+    """Tell whether so many devices run what the page begins with, on each server."""
+    own = [cell for (word, n), cell in cells.items() if n == devices and word != IDEAL_ENGINE.name]
+    usual = min(axes.batch_size, key=lambda one: abs(one - USUAL_BATCH))
+    return bool(own) and all(_most_begun(cell, begun, axes) >= usual for cell in own)
+
+
 def _most_begun(cell: Cell, begun: Sequence[str], axes: Axes) -> float:
     """Return how many requests run of those that the page begins with, with a draft each."""
     first = int(np.argmin(np.abs(np.array(axes.context_len) - PRESETS[0].context_len)))
@@ -788,10 +839,16 @@ def explore(request: ExploreRequest) -> Exploration:
     hardware = _named("hardware", chips, hardware_of)
     engines = _ENGINES if request.engines is None else _engines(request.engines, hardware)
     devices = _DEVICES if request.tensor_parallel is None else as_list(request.tensor_parallel)
+    contexts = _points("context_len", request.context_len, _CONTEXTS)
+    presets = [(one.context_len, one.output_len, one.prefix_hit_rate) for one in PRESETS]
+    every = product(contexts, ANSWERS, HIT_RATES)
+    is_whole = request.models is None
     axes = Axes(
-        context_len=_points("context_len", request.context_len, _CONTEXTS),
+        context_len=contexts,
         batch_size=_points("batch_size", request.batch_size, _BATCHES),
         max_draft_len=DEFAULT_MAX_DRAFT_LEN,
+        workloads=tuple(one for one in every if not is_whole or one in presets),
+        quantum=_COARSE_QUANTUM if is_whole else _SHARE_QUANTUM,
     )
     counts = {whole_within("tensor_parallel", count, "devices") for count in devices}
     return Exploration(
@@ -802,8 +859,7 @@ def explore(request: ExploreRequest) -> Exploration:
         axes=axes,
         options=options_of(request.options),
         steady=request.steady,
-        # More than a second for each model, chip and server: too long for all of them.
-        scenes_alone=request.models is None,
+        is_whole=is_whole,
     )
 
 
@@ -996,10 +1052,9 @@ def single_page(answer: Exploration) -> str:
     answer
         The grids of the page.
     """
-    pairs = product(enumerate(answer.models), enumerate(answer.hardware))
     grids = {
-        f"{m}-{c}": _section_json(answer.section(model, chip), answer.axes)
-        for (m, model), (c, chip) in pairs
+        name: _section_text(answer.section(model, chip), answer.axes)
+        for name, model, chip in _pairs(answer)
     }
     return document({**_tables(answer), "sections": grids}, is_alone=True)
 
@@ -1016,12 +1071,12 @@ def site_files(
     advance
         Called after each grid.
     """
-    models, chips = list(answer.models), list(answer.hardware)
+    pairs = [*_pairs(answer)]
     scenes = [place for _, *place in _scenes(answer)]
-    first, picture = scenes[0] if scenes else [models[0], chips[0]], None
-    for (m, model), (c, chip) in product(enumerate(models), enumerate(chips)):
-        name, section = f"{m}-{c}", answer.section(model, chip)
-        grid = script_json(_section_json(section, answer.axes))
+    first, picture = scenes[0] if scenes else [*pairs[0][1:]], None
+    for name, model, chip in pairs:
+        section = answer.section(model, chip)
+        grid = script_json(_section_text(section, answer.axes))
         yield f"grid-{name}.js", f"specroofPage.receive({script_json(name)},{grid});\n".encode()
         if [model, chip] == first:
             picture = _picture(section, answer.axes)
@@ -1030,6 +1085,13 @@ def site_files(
         yield PREVIEW, picture
     preview = "" if picture is None else PREVIEW
     yield "index.html", document(_tables(answer), is_alone=False, preview=preview).encode()
+
+
+def _pairs(answer: Exploration) -> Iterator[tuple[str, str, str]]:
+    """Yield the name of each grid, its model and its chip."""
+    models = list(answer.models)
+    for m, (c, chip) in product(dict.fromkeys(answer.alike), enumerate(answer.hardware)):
+        yield f"{m}-{c}", models[m], chip
 
 
 def _scenes(answer: Exploration) -> list[tuple[Scene, str, str]]:
@@ -1067,7 +1129,7 @@ def _picture(section: Section, axes: Axes) -> bytes | None:
 
 
 @lru_cache(maxsize=1)
-def _typical(max_draft_len: int) -> dict[str, Any]:
+def _typical(max_draft_len: int) -> str:
     """Return the typical shapes of all kinds, packed: axes (stated length, draft length).
 
     Stated lengths at one depth stand behind those at the depth before.
@@ -1089,6 +1151,7 @@ def _tables(answer: Exploration) -> dict[str, Any]:
     names = [profile["name"] for profile in profiles]
     return {
         "models": list(answer.models),
+        "grids": answer.alike,
         "params": [[model.n_params, model.n_active_params] for model in answer.models.values()],
         "begun": [begun_drafters(model) for model in answer.models.values()],
         "assumed": ASSUMED,
@@ -1136,8 +1199,7 @@ def _tables(answer: Exploration) -> dict[str, Any]:
             if FAMILIES[kind] not in LOOKUPS
         },
         **preset_tables(answer.axes.context_len, answer.axes.batch_size),
-        "answers": list(ANSWERS),
-        "hit_rates": list(HIT_RATES),
+        "workloads": answer.axes.workloads,
         "request_drafts": [0, *_REQUEST_DRAFTS],
         "request_shares": list(_REQUEST_SHARES),
         "request_tokens": list(_REQUEST_TOKENS),
@@ -1145,27 +1207,26 @@ def _tables(answer: Exploration) -> dict[str, Any]:
     }
 
 
-def _section_json(section: Section, axes: Axes) -> dict[str, Any]:
+def _section_text(section: Section, axes: Axes) -> str:
     # Grids of one engine stand behind one another: they differ by the number of devices alone.
     engines = [*dict.fromkeys(engine for engine, _ in section.cells)]
     cells = sorted(section.cells.items(), key=lambda item: engines.index(item[0][0]))
     pieces: dict[str, int] = {}
-    return {
-        "default_engine": section.default_engine,
-        "refusals": section.refusals,
-        "pieces": pieces,
-        **packed(
-            [
-                {
-                    "engine": engine,
-                    "devices": devices,
-                    "sure": _sureness_json(cell, pieces),
-                    **_cell_json(cell, axes),
-                }
-                for (engine, devices), cell in cells
-            ]
-        ),
-    }
+    things = [
+        {
+            "engine": engine,
+            "devices": devices,
+            "sure": _sureness_json(cell, pieces),
+            **_cell_json(cell, axes),
+        }
+        for (engine, devices), cell in cells
+    ]
+    return packed(
+        things,
+        default_engine=section.default_engine,
+        refusals=section.refusals,
+        pieces=pieces,
+    )
 
 
 def _sureness_json(cell: Cell, pieces: dict[str, int]) -> dict[str, dict[str, Any]]:
@@ -1187,7 +1248,7 @@ def _cell_json(cell: Cell, axes: Axes) -> dict[str, Any]:
     return {
         "engine_round_s": cell.engine_round_s,
         "scale_s": scale_s.ravel().tolist(),
-        "verify": _share_grid(cell.verify_s / scale_s),
+        "verify": _share_grid(cell.verify_s / scale_s, axes.quantum),
         "parts": {
             name: PageGrid(seconds / scale_s, _PART_QUANTUM, (*[1] * (seconds.ndim - 1), 2))
             for name, seconds in cell.parts_s.items()
@@ -1206,14 +1267,17 @@ def _cell_json(cell: Cell, axes: Axes) -> dict[str, Any]:
             kind: fields_of(band, "width", "batch_size", "context_len")
             for kind, band in cell.bands.items()
         },
-        "drafting": {kind: _drafting_json(cell, d) for kind, d in cell.drafting.items()},
+        "drafting": {
+            kind: _drafting_json(cell, drafting, axes.quantum)
+            for kind, drafting in cell.drafting.items()
+        },
         "played": None if cell.played is None else cell.played.grids,
     }
 
 
-def _share_grid(shares: Array) -> PageGrid:
+def _share_grid(shares: Array, quantum: float = _SHARE_QUANTUM) -> PageGrid:
     """Return shares of a plain step, which change smoothly with the draft length; NaN becomes 0."""
-    return PageGrid(np.nan_to_num(shares), _SHARE_QUANTUM, (*[1] * (shares.ndim - 1), 2))
+    return PageGrid(np.nan_to_num(shares), quantum, (*[1] * (shares.ndim - 1), 2))
 
 
 def _end_grid(ends: Array) -> PageGrid:
@@ -1236,9 +1300,9 @@ def _scale_s(cell: Cell) -> np.ndarray:
 
 
 def _requests_json(grid: Mapping[str, Array]) -> dict[str, PageGrid]:
-    """Return logarithms, axes (context and answer and hit rate, batch, draft length, share).
+    """Return logarithms, axes (workload, batch, draft length, share).
 
-    One draft length is left out: axes (…, batch, tokens per round).
+    One draft length is left out: axes (workload, batch, tokens per round).
     """
     found = {}
     for name, values in grid.items():
@@ -1250,7 +1314,7 @@ def _requests_json(grid: Mapping[str, Array]) -> dict[str, PageGrid]:
     return found
 
 
-def _drafting_json(cell: Cell, drafting: Drafting) -> dict[str, Any]:
+def _drafting_json(cell: Cell, drafting: Drafting, quantum: float) -> dict[str, Any]:
     scale_s = _scale_s(cell)
     common = {
         "depth": drafting.depth,
@@ -1258,12 +1322,12 @@ def _drafting_json(cell: Cell, drafting: Drafting) -> dict[str, Any]:
         "engine_round_s": drafting.engine_round_s,
     }
     share = drafting.draft_s[..., 1:] / cell.verify_s[..., 1:]
-    if np.ptp(share) < _SHARE_QUANTUM * share.flat[0] and not drafting.more_s.any():
+    if np.ptp(share) < quantum * share.flat[0] and not drafting.more_s.any():
         return {**common, "share": float(share.flat[0])}
     return {
         **common,
-        "draft": _share_grid(drafting.draft_s / scale_s),
-        "more": _share_grid(drafting.more_s / scale_s),
+        "draft": _share_grid(drafting.draft_s / scale_s, quantum),
+        "more": _share_grid(drafting.more_s / scale_s, quantum),
     }
 
 
@@ -1282,7 +1346,7 @@ COMMAND: Final = Command(
         required=True,
         suffixes=(".html", ".htm"),
         folder=site_files,
-        steps=lambda answer: len(answer.models) * len(answer.hardware),
+        steps=lambda answer: len({*answer.alike}) * len(answer.hardware),
         step="grids",
     ),
     example="specroof explore Qwen/Qwen3-8B deepseek-ai/DeepSeek-V4-Pro -H b200,h100 -o page.html",
