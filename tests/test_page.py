@@ -664,7 +664,7 @@ def test_figures_are_copied(chromium: Any, url: str) -> None:
 
 
 def test_another_draft_length_changes_the_decision_that_is_shown(page: Opened) -> None:
-    drafters = ["autoregressive,accept=0.5,cost=0.1"]
+    drafters = ["autoregressive,accept=0.7,cost=0.15"]
     page.state(drafters=drafters, batch=8)
     assert page.page.locator("#best").is_hidden()
     for length, decision in ((1, "on"), (16, "off"), (0, "")):
