@@ -80,6 +80,9 @@ worth Qwen/Qwen3-8B -H h100 --drafter eagle3
 worth Qwen/Qwen3-8B -H h100 --drafter eagle3 --batch 8
 worth Qwen/Qwen3-8B -H h100 --drafter eagle3 --isl 512 --osl 64 --rate 1,8/s --requests 30 --measured-draft-len 3
 worth Qwen/Qwen3-8B -H h100,b200 --drafter eagle3 --isl 1024 --osl 256 --tpot 10 --batch 8
+train Qwen/Qwen3-8B -H h100 --drafter eagle3 --samples 100000
+train Qwen/Qwen3-8B -H h100 --drafter eagle3 --samples 100000 --accept-length 1,3 --isl 512 --osl 64 --rate 4/s --requests 30
+train Qwen/Qwen3-8B -H h100 --drafter mtp --samples 1000 --against ngram,accept=.3 --online
 doctor vllm.txt later.txt --wait 30 --model Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.8
 doctor vllm.txt --model Qwen/Qwen3-8B -H h100
 doctor off.txt --model Qwen/Qwen3-8B -H h100

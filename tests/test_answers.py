@@ -50,6 +50,7 @@ ANSWERS: dict[str, tuple[Callable[[], Any], int]] = {
         lambda: specroof.worth(MODEL, CHIP, drafter="eagle3", accept_length=[2, 3, 4]),
         3,
     ),
+    "train": (lambda: specroof.train(MODEL, CHIP, drafter="eagle3", samples=1e5), 9),
     # fixed, by load, stopping, two of confidence, SGLang's own steps, oracle
     "adaptive": (
         lambda: specroof.adaptive(MODEL, CHIP, drafter=EAGLE, batch_size=[1, 2], n_rounds=300),
@@ -90,6 +91,7 @@ FOUND = {
     "breakeven": "least acceptance rate for a speedup of 1 at the best draft length: ",
     "frontier": "cheapest: ",
     "worth": "decision: on at 2 to 4 tokens/round; eagle3",
+    "train": "decision: on at 1.95 to 2.55 tokens/round; eagle3",
     "adaptive": "best policy: ",
     "rollout": "decision: on; eagle3",
     "times_of_batches": "mean time per token: ",

@@ -276,6 +276,7 @@ OF_A_SERVER: dict[str, dict[str, Any]] = {
     "capacity": {},
     "breakeven": {"drafter": "eagle3"},
     "worth": {"drafter": "eagle3", "accept_length": [3]},
+    "train": {"drafter": "eagle3", "samples": 1e5},
     "frontier": {"drafters": SPEC, "batch_size": [1]},
     "rollout": {"drafters": SPEC, "lengths": [30, 5]},
 }

@@ -15,6 +15,7 @@ import specroof
 from effort import cpu_bound
 from fuzzing import bounded
 from schemas import mistake
+from specroof.acceptance import RULES
 from specroof.catalog import ACCEPTANCE_KEYS
 from specroof.cli import app
 from specroof.cost import CHOICES
@@ -67,7 +68,8 @@ def flags(**values: st.SearchStrategy[str]) -> st.SearchStrategy[list[str]]:
 def spec(kind: str) -> st.SearchStrategy[str]:
     """Draw a SPEC of a kind: what it needs, an acceptance, and keys that it may or may not have."""
     needed = [group[0] for group in KINDS[kind].required if group[0] != "config"]
-    keys = [*KINDS[kind].keys, *ACCEPTANCE_KEYS, "extrapolate", "nonsense"]
+    beside = ("extrapolate", "temperature", "rule", "entropy", "window", "nonsense")
+    keys = [*KINDS[kind].keys, *ACCEPTANCE_KEYS, *beside]
     tree = st.sampled_from(["eagle2", "sequoia", "2/1", "3/2/1", "bush"])
     lists_of = {"siblings", "rates", "survival", "histogram", "beta"}
     value = {
@@ -76,6 +78,7 @@ def spec(kind: str) -> st.SearchStrategy[str]:
         "config": st.sampled_from(MODELS),
         "accept-length": st.sampled_from(["3.4@7", "1@1", "8@7", "x", "2@0", "1e308@9"]),
         "extrapolate": st.sampled_from(["geometric", "decay", "zero", "x"]),
+        "rule": st.sampled_from([*RULES, "x"]),
     }
     acceptance = st.one_of(
         st.sampled_from(["accept=0.7", "rates=.9/.8/.5", "survival=.9/.6", "beta=4/2", "accept=1"]),

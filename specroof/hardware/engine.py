@@ -769,6 +769,26 @@ class EngineProfile:
         waits = self.rules == "vllm" and release in _SYNCHRONOUS_VLLM
         return replace(self, release=release, overlap=False if waits else self.overlap)
 
+    def at_clock(self, clock: float) -> "EngineProfile":
+        """Return what is reached of the memory at another clock, as a share of the usual one.
+
+        What a pass takes beyond the time of its bytes at the peak is arithmetic and addresses,
+        which follow the clock. The memory has its own.
+
+        Examples
+        --------
+        >>> round(EngineProfile(name="llama.cpp", memory_frac=0.8).at_clock(0.5).memory_frac, 3)
+        0.667
+        """
+        if clock == 1:
+            return self
+
+        def reached(share: float) -> float:
+            return share if share >= 1 else 1 / (1 + (1 / share - 1) / clock)
+
+        kinds = {kind: reached(share) for kind, share in self.kind_memory_frac.items()}
+        return replace(self, memory_frac=reached(self.memory_frac), kind_memory_frac=kinds)
+
     def spread_as(self, words: Collection[str]) -> "EngineProfile":
         """Return the profile with the bands of placements that it was not measured in.
 

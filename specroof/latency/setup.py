@@ -7,14 +7,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from specroof.architecture import (
-    WEIGHT_FORMATS,
-    Architecture,
-    CompressedAttention,
-    Experts,
-    GroupedQueryAttention,
-    LatentAttention,
-)
+from specroof.architecture import WEIGHT_FORMATS, Architecture
+from specroof.architecture.base import LATENT_KERNELS
 from specroof.arrays import Array
 from specroof.cost import Options, Shard, Storage, stored_as
 from specroof.errors import reject
@@ -84,6 +78,8 @@ def engine_setup(
     1
     """
     profile = hardware.engine(engine)
+    if hardware.power is not None:
+        profile = profile.at_clock(hardware.power.clock)
     chosen = options or Options()
     if chosen.recurrent_state is None and profile.recurrent_state is not None:
         chosen = replace(chosen, recurrent_state=profile.recurrent_state)
@@ -153,7 +149,7 @@ def check_placement(model: Architecture, placement: Placement) -> None:
     if placement.decode_context_parallel > 1:
         check_spread_context(model, placement)
     for _, core in model.counted_cores:
-        heads = core.split_heads
+        heads = core.heads.n_heads
         if heads % group:
             divisors = [str(count) for count in range(1, heads + 1) if heads % count == 0]
             reject(
@@ -162,6 +158,10 @@ def check_placement(model: Architecture, placement: Placement) -> None:
                 f"the {heads} query heads of {model.name}",
                 f"groups of {', '.join(divisors)}",
             )
+
+
+#: Kernels whose cache frameworks spread over devices.
+_SPREAD: Final = {"heads", *LATENT_KERNELS}
 
 
 def check_spread_context(model: Architecture, placement: Placement) -> None:
@@ -180,7 +180,7 @@ def check_spread_context(model: Architecture, placement: Placement) -> None:
 
     Examples
     --------
-    >>> from specroof.architecture import Block, Layer, Linear
+    >>> from specroof.architecture import Block, LatentAttention, Layer, Linear
     >>> core = LatentAttention(8, latent_dim=512, rope_dim=64)
     >>> layer = Layer((Block("attention", (), core),))
     >>> toy = Architecture("toy", "deepseek_v3", 8, 9, (layer,), Linear("lm_head", 8, 9))
@@ -188,21 +188,20 @@ def check_spread_context(model: Architecture, placement: Placement) -> None:
     """
     asked, group = placement.decode_context_parallel, placement.group_size
     for _, core in model.counted_cores:
-        if core.caches_tokens and (
-            core.window_len or not isinstance(core, GroupedQueryAttention | LatentAttention)
-        ):
+        if core.cache_kind == "tokens" and (core.window_len or core.kernel not in _SPREAD):
             reject(
                 f"decode_context_parallel is {asked}, and {model.name} has layers of {core.label}: "
                 f"no framework that was read spreads their cache",
                 "1",
             )
-        if isinstance(core, GroupedQueryAttention):
-            copies, sharing = group // core.n_kv_heads, core.n_heads // core.n_kv_heads
+        if core.kernel == "heads":
+            n_heads, n_kv_heads, _ = core.heads
+            copies, sharing = group // n_kv_heads, n_heads // n_kv_heads
             allowed = [1, *(n for n in range(2, copies + 1) if not (group % n or sharing % n))]
             if asked not in allowed:
                 reject(
                     f"decode_context_parallel is {asked}: {group} devices for the "
-                    f"{core.n_kv_heads} KV heads of {model.name}, each with {sharing} query heads",
+                    f"{n_kv_heads} KV heads of {model.name}, each with {sharing} query heads",
                     ", ".join(map(str, allowed)),
                 )
 
@@ -345,7 +344,7 @@ def served_options(model: Architecture, setup: Setup) -> Options:
     Examples
     --------
     >>> from specroof.hardware import EngineProfile, Peak, Placement
-    >>> from specroof.architecture import Block, Layer, Linear
+    >>> from specroof.architecture import Block, CompressedAttention, Layer, Linear
     >>> core = CompressedAttention(128, entry_dim=512, rope_dim=64, window=128, ratio=128)
     >>> layer = Layer((Block("attention", (), core),))
     >>> v4 = Architecture("v4", "deepseek_v4", 8, 9, (layer,), Linear("lm_head", 8, 9))
@@ -360,10 +359,8 @@ def served_options(model: Architecture, setup: Setup) -> Options:
     sparse_in_fp8 = _SPARSE.get(setup.engine.rules)
     if sparse_in_fp8 is None:
         return options
-    cores = [core for _, core in model.counted_cores]
-    compressed = any(isinstance(core, CompressedAttention) for core in cores)
-    sparse = any(isinstance(core, LatentAttention) and core.top_k is not None for core in cores)
-    if not compressed and not sparse:
+    compressed = "compressed" in model.kernels
+    if not compressed and "sparse_latent" not in model.kernels:
         return options
     in_fp8 = compressed or sparse_in_fp8(model, setup.hardware)
     chosen = options.kv_dtype
@@ -400,7 +397,7 @@ class Deployment:
             model = self.model if chosen is None else stored_as(self.model, chosen)
             blocks = [block for _, block in model.counted_blocks]
             forms = [linear.weight for block in blocks for linear in block.linears]
-            forms += [block.core.weight for block in blocks if isinstance(block.core, Experts)]
+            forms += [block.experts.weight for block in blocks if block.experts]
         # Block scales add less than a bit.
         return {form.name: int(8 * form.element_bytes) for form in forms}
 

@@ -35,7 +35,7 @@ from specroof.policies.schedule import best_schedule, drafts_at
 from specroof.quantities import cell_of
 from specroof.questions.answer import Charted, case_of, sure_of, title_of
 from specroof.questions.case import in_flight_of, load_of, played_load, refuse_one_token
-from specroof.questions.objects import Values, as_list, drafter_of, options_of, server_of
+from specroof.questions.objects import Values, as_list, options_of, server_of
 from specroof.questions.parameters import (
     FORMULAS,
     BatchSize,
@@ -64,7 +64,7 @@ from specroof.serving.releases import release
 from specroof.serving.served import room_rule, served_curve
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.curve import draft_depth, longest_draft
-from specroof.speedup.round import EnginePasses
+from specroof.speedup.round import engine_pass_s
 from specroof.units import format_drafts
 
 #: The policies in closed form: one length for all loads, and one for each.
@@ -255,7 +255,7 @@ class Adaptive(Charted):
 @question(AdaptiveRequest)
 def adaptive(request: AdaptiveRequest) -> Adaptive:
     """Compare draft lengths that follow load or confidence with one length for all loads."""
-    drafter = drafter_of(request.drafter)
+    drafter = request.sampled(request.drafter)
     acceptance = chain_acceptance(drafter)
     loads, known = _loads(request), number_within("confidence", request.confidence, "share")
     longest = longest_draft(drafter, acceptance, request.max_draft_len)
@@ -493,7 +493,6 @@ def _costs(
         refuse("pipeline_parallel", stages, "1: rounds in stages are no sum of their parts")
     load = Load(np.arange(1.0, most + 1).tolist(), [context_len])
     curve = served_curve(deployment, drafter, load, "ignore", max_draft_len=depth).decoding
-    passes = EnginePasses()
 
     def costs(batch_size: int) -> BatchCosts:
         draft_s, verify_s, round_s = (
@@ -509,7 +508,9 @@ def _costs(
         steps = np.diff(draft_s, axis=0)
         drafts = np.arange(batch_size * depth + 1) / batch_size
         return BatchCosts(
-            verify_s=passes(deployment, ForwardPass(float(batch_size), 1.0 + drafts, context_len)),
+            verify_s=engine_pass_s(
+                deployment, ForwardPass(float(batch_size), 1.0 + drafts, context_len)
+            ),
             draft_step_s=np.concatenate([np.zeros((depth, 1)), steps], axis=1),
             engine_s=float(engine_s),
             is_block=bool(depth > 1 and np.median(steps[1:, -1]) < _SAME_PASS * steps[0, -1]),

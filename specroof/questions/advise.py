@@ -70,7 +70,6 @@ from specroof.questions.objects import (
     HardwareLike,
     Values,
     as_list,
-    drafters_of,
     engine_name,
     hardware_of,
     model_of,
@@ -302,7 +301,10 @@ def _wanted(request: AdviseRequest) -> Wanted:
         request.engine_on(profile), usd_per_hour(profile, request.price_per_hour)
     # A word that is not allowed is refused here: of what a chip refuses, other numbers are tried.
     options_of(request.options), server_of(request.server)
-    model, drafters = model_of(request.model, request.family), drafters_of(request.drafters)
+    model, drafters = (
+        model_of(request.model, request.family),
+        request.sampled_drafters(request.drafters),
+    )
     if not drafters:
         message = "drafters is empty; allowed: at least one drafter (--drafter SPEC)"
         raise OptionError(message)
@@ -1100,6 +1102,7 @@ def _told(
         p_min=float(spec.get("p-min", 0)),
         n_min=int(float(spec.get("n-min", 0))),
         on_host=spec.get("device") == "cpu",
+        rule=request.rule or spec.get("rule", ""),
         **more,
     )
 

@@ -35,7 +35,6 @@ from specroof.questions.objects import (
     DrafterLike,
     ModelLike,
     as_list,
-    drafter_of,
     engine_name,
     hardware_of,
     options_of,
@@ -563,7 +562,7 @@ def doctor(request: DoctorRequest) -> Diagnosis:
     expect("served_name", request.served_name, str | None, "the name of a served model, or None")
     expect("draft_model", request.draft_model, str | None, DRAFT_MODEL)
     engine_name(request.engine)  # refuses what is no text, before pages are fetched
-    drafter = None if request.drafter is None else drafter_of(request.drafter)
+    drafter = None if request.drafter is None else request.sampled(request.drafter)
     counts, facts, read = _observed(request)
     if engine_name(request.framework) not in {None, counts.framework}:
         refuse("framework", request.framework, f"{counts.framework}, which the page is of")

@@ -22,7 +22,6 @@ from specroof.questions.curve_tables import compared_on
 from specroof.questions.objects import (
     Values,
     as_list,
-    drafters_of,
     price_notes,
 )
 from specroof.questions.parameters import (
@@ -374,7 +373,7 @@ def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str]
     OptionError
         If the model can be spread over none of them.
     """
-    placements, drafters = _placements(request), drafters_of(request.drafters)
+    placements, drafters = _placements(request), request.sampled_drafters(request.drafters)
     targets = request.ttft_s or math.inf, request.tpot_s or math.inf
     # Of each number of devices the points are kept that no other beats, not its grid.
     points: list[list[_Columns]] = [[] for _ in range(1 + len(drafters))]

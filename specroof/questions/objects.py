@@ -3,16 +3,18 @@
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 import numpy as np
 
+from specroof.acceptance import RULES, Acceptance, ContextAcceptance, each_curve
+from specroof.acceptance.sampling import resampled_acceptance
 from specroof.architecture import Architecture
 from specroof.arrays import fields_of, n_entries, number_within
 from specroof.catalog import load_drafter, load_hardware, load_model
 from specroof.cost import Options
 from specroof.drafters import Drafter
-from specroof.errors import Note, OptionError, expect
+from specroof.errors import Note, OptionError, expect, expect_word
 from specroof.hardware import (
     FRAMEWORKS,
     GENERIC,
@@ -345,15 +347,37 @@ def borrowed_engine(
     ), engine_from
 
 
-def drafters_of(given: DrafterLike | Sequence[DrafterLike]) -> list[Drafter]:
-    """Return drafters by their SPECs, each name once.
+def resampled_drafter(drafter: Drafter, temperature: float | None, rule: str | None) -> Drafter:
+    """Return a drafter whose acceptance is moved to a temperature and a rule.
+
+    One without an acceptance stays as it is: that is asked for, or given besides.
 
     Raises
     ------
     OptionError
-        As `unique_list` does.
+        As `specroof.acceptance.sampling.resampled_acceptance` does.
+
+    Examples
+    --------
+    >>> moved = resampled_drafter(drafter_of("mtp,accept=0.8,temperature=0"), 1.0, None)
+    >>> moved.name, moved.acceptance.survival(1).round(2)
+    ('mtp,accept=0.8,temperature=0', np.float64(0.78))
     """
-    return unique_list("drafters", given, drafter_of, key=lambda one: one.name)
+    if temperature is not None:
+        number_within("temperature", temperature, "temperature")
+    if rule is not None:
+        expect_word("rule", rule, RULES)
+    if drafter.acceptance is None or (temperature is None and rule is None):
+        return drafter
+    try:
+        acceptance = each_curve(
+            cast("Acceptance | ContextAcceptance", drafter.acceptance),
+            lambda curve: resampled_acceptance(curve, temperature, rule),
+        )
+    except OptionError as refusal:
+        message = f"drafter {drafter.name!r}: {refusal}"
+        raise OptionError(message) from None
+    return replace(drafter, acceptance=acceptance)
 
 
 #: What runs inside of software that wraps another.
@@ -362,6 +386,21 @@ RUNS: Final = {"lmstudio": "llama.cpp", "ollama": "llama.cpp"}
 
 #: All server software.
 SERVERS: Final = (*FRAMEWORKS, *LOCAL_FRAMEWORKS, *RUNS)
+
+
+#: How each server accepts drafts, in a release or a pull request that prints figures of it. vLLM:
+#: probabilistic drafts in pull request 41834, FLy in 53987. SGLang 0.5.23:
+#: `tree_speculative_sampling_target_only` with its thresholds, and
+#: ``--speculative-use-rejection-sampling``. TensorRT-LLM: typical acceptance of Medusa, relaxed
+#: acceptance of thinking. llama.cpp: the most likely draft; rejection in pull request 27694. mlx-lm
+#: 0.32.2, `speculative_generate_step`: the same sample twice; rejection in pull request 1085.
+ACCEPTS: Final = {
+    "vllm": ("greedy", "rejection", "lossy"),
+    "sglang": ("greedy", "rejection", "typical", "lossy"),
+    "tensorrt-llm": ("greedy", "typical", "lossy"),
+    "llama.cpp": ("greedy", "rejection"),
+    "mlx": ("exact", "rejection"),
+}
 
 
 #: What people call server software, without capitals and with hyphens.

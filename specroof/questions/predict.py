@@ -48,7 +48,7 @@ from specroof.questions.curve_tables import (
     served_bands_line,
     source_lines,
 )
-from specroof.questions.objects import as_list, drafters_of, money_of, price_notes, usd_per_hour
+from specroof.questions.objects import as_list, money_of, price_notes, usd_per_hour
 from specroof.questions.parameters import (
     FORMULAS,
     Drafters,
@@ -614,7 +614,7 @@ def predict(request: PredictRequest) -> Prediction:
         for name, value in (("ttft_s", request.ttft_s), ("tpot_s", request.tpot_s))
     ]
     case = asked_case(request, load, (*targets,))
-    drafters, deployment = drafters_of(request.drafters), case.deployment
+    drafters, deployment = request.sampled_drafters(request.drafters), case.deployment
     found = predicted(case, drafters, max_draft_len=request.max_draft_len, draft_lens=lengths)
     warnings = (*found.warnings, *absent_layers(deployment.model, drafters))
     usd_per_hour(deployment.setup.hardware, request.price_per_hour)  # refuses what none can be

@@ -36,7 +36,6 @@ from specroof.questions.capacity import usual_drafts
 from specroof.questions.case import known_load, known_requests, on_each_chip
 from specroof.questions.objects import (
     Values,
-    drafters_of,
     money_of,
 )
 from specroof.questions.parameters import (
@@ -485,7 +484,7 @@ _STALE: Final = (
 @question(RolloutRequest)
 def rollout(request: RolloutRequest) -> Rollout:
     """Predict the time of a batch of prompts with long-tailed answers, with drafts and without."""
-    drafters = drafters_of(request.drafters)
+    drafters = request.sampled_drafters(request.drafters)
     if not drafters:
         refuse("drafters", request.drafters, "at least one")
     if request.accept_length is not None and len(drafters) > 1:

@@ -4,10 +4,11 @@ import json
 import math
 import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from string import Template
 from typing import Any, Final, NoReturn
 
+from specroof.acceptance.sampling import USUAL_RULE
 from specroof.architecture.base import CACHE_BLOCKS
 from specroof.drafters import KINDS
 from specroof.errors import expect_word, reject
@@ -253,6 +254,8 @@ class Speculation:
         Whether the config of a draft model names layers for mtp.
     vocab_sizes
         Tokens of a draft model, and of the model; None for other drafters.
+    rule
+        How drafts are to be accepted, of `specroof.acceptance.RULES`; empty for the server's usual.
 
     Raises
     ------
@@ -280,6 +283,7 @@ class Speculation:
     draft_family: str = ""
     draft_has_mtp: bool = False
     vocab_sizes: tuple[int, int] | None = None
+    rule: str = ""
 
     def __post_init__(self) -> None:
         expected = 1
@@ -356,6 +360,12 @@ class Launch:
         return [f"cat > {name} <<'END'\n{text}END" for name, text in self.files.items()]
 
 
+#: Kinds whose drafts SGLang 0.5.23 can sample (speculative/eagle_worker_v2.py:196), in chains.
+_SAMPLED_DRAFTS: Final = ("mtp", "eagle", "eagle3", "model")
+#: How a server accepts drafts that does not do as most: mlx-lm 0.32.2, `speculative_generate_step`.
+USUAL_RULES: Final = {"mlx": "exact"}
+
+
 def launch(plan: Speculation, framework: str) -> Launch:
     """Return the flags that make a server do what is planned.
 
@@ -397,7 +407,14 @@ def launch(plan: Speculation, framework: str) -> Launch:
         reject(f"p-min is {plan.p_min:g}, and {server} ends no draft early", "llama.cpp")
     if plan.on_host and server != "llama.cpp":
         reject(f"device is cpu, and {server} drafts on no CPU", "llama.cpp")
-    return known[server](plan, framework)
+    told = known[server](plan, framework)
+    if plan.rule in {"", USUAL_RULES.get(server, USUAL_RULE)}:
+        return told
+    sampled = plan.rule == "rejection" and plan.kind in _SAMPLED_DRAFTS and not plan.is_tree
+    if server == "sglang" and sampled:
+        return replace(told, text=f"{told.text} --speculative-use-rejection-sampling")
+    note = f"no flag for rule={plan.rule} is known here, which the acceptance counts on"
+    return replace(told, notes=(*told.notes, note))
 
 
 def follows_load(

@@ -10,18 +10,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from specroof.architecture import (
-    Architecture,
-    CompressedAttention,
-    GatedDeltaNet,
-    KimiDeltaAttention,
-    LatentAttention,
-    VisionTower,
-)
+from specroof.architecture import Architecture, VisionTower
+from specroof.architecture.base import LATENT_KERNELS
 from specroof.arrays import Array
 from specroof.hardware import Server, ServerSettings
 from specroof.serving.releases import SglangRelease, newest
-from specroof.serving.room import MemoryPlan, MemoryRequest, ServerSite, has_core
+from specroof.serving.room import MemoryPlan, MemoryRequest, ServerSite
 from specroof.units import GIBIBYTE, MEBIBYTE, dtype_bytes
 
 # --- What SGLang keeps away from its pools: chunks, captured graphs, images ----------------------
@@ -164,13 +158,16 @@ def _attention_share(place: ServerSite) -> float:
         ``arg_groups/model_override_base.py``, for the backend of ROCm.
     """
     model, devices = place.model, place.placement.tensor_parallel
-    other = has_core(model, CompressedAttention) or model.family.startswith("gemma4")
+    other = "compressed" in model.kernels or model.family.startswith("gemma4")
     facts = newest(SglangRelease).memory
     share = facts.attention_share.get(place.hardware.vendor or "", 1.0)
     if other:
         return 1.0
-    latent = [core for _, core in model.counted_cores if isinstance(core, LatentAttention)]
-    heads = {core.n_heads / devices if core.top_k is None else 0.0 for core in latent}
+    heads = {
+        core.heads.n_heads / devices if core.kernel == "latent" else 0.0
+        for _, core in model.counted_cores
+        if core.kernel in LATENT_KERNELS
+    }
     return share if heads <= {*facts.latent_share_heads} else 1.0
 
 
@@ -187,7 +184,7 @@ def resolve(user_settings: ServerSettings, place: ServerSite, _verify_len: int =
     # Where no setting says how many requests run, and None is said here, memory decides.
     facts = newest(SglangRelease)
     running = None if place.kind is None else facts.limits.drafting_running
-    if has_core(place.model, CompressedAttention):
+    if "compressed" in place.model.kernels:
         running = facts.limits.compressed_running
     memory_mib = place.hardware.server_memory_bytes / MEBIBYTE
     chunk, capture = memory_defaults(memory_mib, place.placement.tensor_parallel)
@@ -208,12 +205,12 @@ def resolve(user_settings: ServerSettings, place: ServerSite, _verify_len: int =
     if not share:
         # `reserve_for_graph_mb`; `disable_breakable_cudagraph_if_incompatible`.
         graphs_mib = facts.memory.prefill_graph_mib * len(prefill_sizes(server.chunk))
-        if has_core(place.model, LatentAttention):
+        if not LATENT_KERNELS.isdisjoint(place.model.kernels):
             graphs_mib = facts.memory.latent_prefill_mib
         uncaptured = _reads_images(place.model) and not place.model.family.startswith(
             facts.memory.captured_towers
         )
-        if uncaptured or has_core(place.model, KimiDeltaAttention, CompressedAttention):
+        if uncaptured or place.model.kernels & {"kimi_delta", "compressed"}:
             graphs_mib = 0.0  # their prefills are not captured
         reserve = reserve_mib(
             memory_mib=memory_mib,
@@ -340,13 +337,12 @@ def _replay_bytes(need: MemoryRequest) -> tuple[float, float]:
     width, full = dtype_bytes(need.model.activation_dtype), dtype_bytes("fp32")
     slot = request = 0.0
     for count, core in need.model.counted_cores:
-        if isinstance(core, GatedDeltaNet):
-            inputs = core.n_key_heads * core.key_dim + core.n_value_heads * core.value_dim
+        inputs, gates = core.replayed
+        if core.kernel == "delta_net":
             parts = 1 if width == full else 2
-            request += count * (parts * inputs * width + core.n_value_heads * full)
-        elif isinstance(core, KimiDeltaAttention):
-            channels = core.n_heads * core.head_dim
-            slot += count * (4 * channels * width + (core.n_heads + channels) * full)
+            request += count * (parts * inputs * width + gates // 2 * full)
+        elif core.kernel == "kimi_delta":
+            slot += count * (2 * inputs * width + gates * full)
     ways = need.placement.tensor_parallel // need.ranks
     tokens = newest(SglangRelease).memory.replay_tokens
     return slot * tokens / ways, request * tokens / ways
@@ -401,7 +397,7 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
             fixed_bytes=fixed,
         )
     caches = np.asarray(rest - states)
-    if has_core(need.model, CompressedAttention):
+    if "compressed" in need.model.kernels:
         # Entries of a compressed cache, which each request has.
         one = need.target.sequence_bytes(held)
         if need.draft is not None:

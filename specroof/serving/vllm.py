@@ -10,17 +10,12 @@ from typing import Final
 
 import numpy as np
 
-from specroof.architecture import (
-    Architecture,
-    CompressedAttention,
-    Experts,
-    LatentAttention,
-    Mamba2,
-)
+from specroof.architecture import Architecture
+from specroof.architecture.base import LATENT_KERNELS
 from specroof.arrays import Array, distinct
 from specroof.hardware import HardwareProfile, Server, ServerSettings
 from specroof.serving.releases import VllmRelease, newest
-from specroof.serving.room import MemoryPlan, MemoryRequest, ServerSite, has_core
+from specroof.serving.room import MemoryPlan, MemoryRequest, ServerSite
 from specroof.units import GIBIBYTE, MEBIBYTE, dtype_bytes
 
 # --- What vLLM sizes by the chip: requests, tokens of a pass, captured graphs --------------------
@@ -174,8 +169,8 @@ def activation_bytes(model: Architecture, *, tokens: int, running: int, devices:
     """
     inner = max(
         (
-            block.core.top_k * block.core.hidden_features
-            if isinstance(block.core, Experts)
+            block.experts.top_k * block.experts.hidden_features
+            if block.experts
             else max((linear.in_features for linear in block.linears), default=0)
             for _, block in model.counted_blocks
             if block.name == "feed_forward"
@@ -214,7 +209,7 @@ def _replayed_tokens(need: MemoryRequest, verify_len: Array) -> Array:
         kinds, which 0.33.0 replays for Kimi alone, those of a verification are counted.
     """
     buffer = newest(VllmRelease).memory.replay_tokens
-    return verify_len + (buffer if has_core(need.model, Mamba2) else 0)
+    return verify_len + (buffer if "mamba2" in need.model.kernels else 0)
 
 
 def _lookahead(kind: str | None, draft_len: Array) -> Array:
@@ -240,7 +235,7 @@ def _block_tokens(need: MemoryRequest, state_bytes: float) -> tuple[float, float
     facts = newest(VllmRelease).memory
     if not state_bytes or not need.target.n_cached:
         return float(facts.block_tokens), state_bytes
-    is_latent = has_core(need.model, LatentAttention)
+    is_latent = not LATENT_KERNELS.isdisjoint(need.model.kernels)
     step = facts.latent_block_tokens if is_latent else facts.block_tokens
     token = need.target.token_bytes / need.target.n_cached
     block = step * np.ceil(state_bytes / (step * token))
@@ -308,7 +303,7 @@ def _cached_bytes(
     """
     target, blocks = need.target, np.ceil(tokens / block)
     whole, windows, _ = _padding(need)
-    if has_core(need.model, CompressedAttention):
+    if "compressed" in need.model.kernels:
         # Entries of its layers stand for several tokens: counted as stored, without blocks.
         held = need.target.sequence_bytes(tokens) - target.state_bytes
     else:

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from specroof.architecture import Architecture, Experts
+from specroof.architecture import Architecture
 from specroof.errors import Note
 from specroof.hardware import GENERIC, EngineProfile, Reach
 from specroof.latency import Deployment
@@ -67,9 +67,10 @@ def deployment_words(deployment: Deployment) -> dict[str, tuple[str, ...]]:
     {'attention': ('latent_attention',), 'formats': ('fp8-block',), 'placements': ('tp', 'ep')}
     """
     model, setup = deployment.model, deployment.setup
-    cores = [core for _, core in model.counted_cores if not isinstance(core, Experts)]
     return {
-        "attention": tuple(sorted({core.label for core in cores})),
+        "attention": tuple(
+            sorted({core.label for _, core in model.counted_cores if core.kernel != "experts"})
+        ),
         "formats": (setup.options.weight_dtype or weight_format(model),),
         "placements": (*setup.placement.words, *[SPLIT] * setup.decodes_only),
     }
