@@ -275,6 +275,17 @@ def test_presets_are_not_told_of_drafts_that_have_no_room(monkeypatch: pytest.Mo
     assert not dflash.any()
 
 
+def test_nothing_is_played_that_a_server_does_not_accept(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = ("eagle3,profile=qwen3-4b/eagle3/chat",)  # by rejection sampling
+    monkeypatch.setattr(explore_question, "begun_drafters", lambda _model: begun)
+    asked: dict[str, Any] = {"tensor_parallel": 1, "context_len": 1024, "batch_size": [1, 8]}
+    cells = (
+        specroof.explore("Qwen/Qwen3-4B", "b200", **asked).section("Qwen/Qwen3-4B", "b200").cells
+    )
+    played = {engine for (engine, _), cell in cells.items() if cell.played}
+    assert played == {"sglang", "vllm"}
+
+
 def test_typical_lengths_are_what_they_are_stated_as() -> None:
     for depth, curves in typical_acceptance("eagle3", 16).items():
         stated = curves["tokens"][:, depth]

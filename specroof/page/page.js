@@ -450,7 +450,12 @@ globalThis.specroofPage = (() => {
   /** Why the server of a setup does not run a drafter; empty where it does. */
   function refused(setup, drafter) {
     const own = setup.cell && flagsOf(drafter.kind, setup.words.model)?.[setup.cell.framework];
-    return typeof own === "string" ? own.split("; allowed")[0] : "";
+    if (typeof own === "string") return own.split("; allowed")[0];
+    const rule = drafter.law === "profile" ? profileOf(drafter).rule : null,
+      rules = setup.cell && tables.accepts[setup.cell.framework];
+    return rule && rules && !rules.includes(rule)
+      ? `its acceptance was measured with ${rule} sampling, which ${engineWords(setup.cell.framework)} does not have`
+      : "";
   }
 
   /** Why there is no figure of a drafter here; empty where there is one. */

@@ -42,6 +42,7 @@ from specroof.page import PageGrid, document, packed, script_json
 from specroof.questions.advise import USUAL_FRAMEWORKS
 from specroof.questions.answer import Noted, title_of
 from specroof.questions.objects import (
+    ACCEPTS,
     HardwareLike,
     ModelLike,
     Values,
@@ -740,7 +741,12 @@ class Exploration(Noted):
             own = (key for key in cells if key[0] == engine)
             at = max(own, key=lambda key: _most_begun(cells[key], begun, self.axes))
             deployment, priced = Deployment(architecture, cells[at].setup), cells[at].drafting
-            specs = [spec for spec in begun if spec.partition(",")[0] in priced]
+            rules = cells[at].setup.engine.rules
+            specs = [
+                spec
+                for spec in begun
+                if spec.partition(",")[0] in priced and _accepts(rules, load_drafter(spec))
+            ]
             played = played_points(deployment, specs, self.axes.context_len, self.axes.batch_size)
             cells[at] = replace(cells[at], played=played)
         return Section(cells, refusals, default_engine or _default_word(profile.engine(None)))
@@ -806,6 +812,12 @@ def _expect_room(model: Architecture, setup: Setup, context_len: float, *, enoug
             count = setup.placement.devices * 2 ** np.ceil(np.log2(1 + missing))
             message += f"; about {count:g} of them would do"
         raise OptionError(message)
+
+
+def _accepts(framework: str, drafter: Drafter) -> bool:
+    """Tell whether a framework accepts drafts as the acceptance of a drafter was measured."""
+    rule = getattr(drafter.acceptance, "rule", None)
+    return rule is None or framework not in ACCEPTS or rule in ACCEPTS[framework]
 
 
 def _default_word(engine: EngineProfile) -> str:
@@ -949,6 +961,7 @@ def profile_tokens(max_draft_len: int) -> list[dict[str, Any]]:
             "model": profile.model,
             "kind": kind_of_profile(profile),
             "task": profile.task,
+            "rule": getattr(profile.acceptance(), "rule", None),
             **_curves(profile.acceptance(), max_draft_len),
         }
         for profile in load_profiles()
@@ -1155,6 +1168,7 @@ def _tables(answer: Exploration) -> dict[str, Any]:
         "params": [[model.n_params, model.n_active_params] for model in answer.models.values()],
         "begun": [begun_drafters(model) for model in answer.models.values()],
         "assumed": ASSUMED,
+        "accepts": ACCEPTS,
         "own_profiles": [
             [names.index(profile.name) for profile in own_profiles(model.name)]
             for model in answer.models.values()

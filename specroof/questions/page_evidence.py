@@ -84,7 +84,12 @@ def _spec(kind: str, profiles: Sequence[AcceptanceProfile]) -> str:
     """Return a drafter with the profile in the middle of those of its kind, or what is assumed."""
     if not profiles:
         return f"{kind},{ASSUMED[kind]}"
-    # The deepest of them can be compared, and leave most lengths to choose from.
+    # Greedy acceptance, which every server has, as far as it was measured; and of one depth, the
+    # largest, so that they can be compared.
+    greedy = [
+        one for one in profiles if getattr(one.acceptance(), "rule", None) in {None, "greedy"}
+    ]
+    profiles = greedy or profiles
     depth = max(profile.draft_len for profile in profiles)
     deepest = [profile for profile in profiles if profile.draft_len == depth]
     deepest.sort(key=lambda one: float(one.acceptance().tokens_per_round(depth)))
