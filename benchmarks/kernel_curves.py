@@ -20,8 +20,8 @@ bf16: in those of other formats a server's quantising of tokens is timed as well
 the norm before. Loads are played through by the first; the others are corrected by as much as that
 moves the first.
 
-Third, what of the errors of all loads is one factor of each model in each set-up, which no kernel
-of few rows explains. Needs SciPy and pyarrow.
+Third, what the errors of all loads are, and what is left of them with one factor for each model in
+each set-up, which has then seen it. Needs SciPy and pyarrow.
 """
 
 import argparse
@@ -39,16 +39,26 @@ from scipy.optimize import least_squares
 
 from fitting.served_fit import _SETUP, _Group
 from specroof import load_hardware
-from specroof.architecture import Experts
+from specroof.architecture import Experts, GroupedQueryAttention
 from specroof.cost import ForwardPass
-from specroof.evidence import Measurement, base_model, load_served, request_lengths
+from specroof.engines.record import Record
+from specroof.engines.record import _Group as PublishedGroup
+from specroof.evidence import (
+    Measurement,
+    base_model,
+    kind_of,
+    load_measurements,
+    load_served,
+    measured_of,
+    request_lengths,
+)
 from specroof.evidence.measurement import model_of
 from specroof.hardware import EngineProfile, HardwareProfile
 from specroof.latency import Deployment, PassWork, Work, model_work, pass_time
 from specroof.latency.pass_seconds import OpWork
 from specroof.latency.setup import ways
-from specroof.scoring.left_out import left_out_served
-from specroof.scoring.scores import grouped
+from specroof.scoring.left_out import left_out_engine, left_out_served, published_cases
+from specroof.scoring.scores import TRUSTED, grouped
 from specroof.scoring.served import implausible, plain_scores
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -239,6 +249,25 @@ def curve_s(work: OpWork, curves: Curves, served: Deployment, batch: Floats) -> 
     return kernel_s(curve, steps, work.memory_s, work.compute_s) + floor_s
 
 
+def measured_tpot_s(load: Measurement) -> float:
+    """Return the time per token, of a sequence of the batch where a throughput was measured."""
+    return load.tpot_s or (load.batch_size or np.nan) / measured_of(load)[1]
+
+
+class Steps:
+    """Throughputs without drafts of sources that measured drafts, as `_Group` has served loads."""
+
+    def __init__(self, points: Sequence[Measurement], engine: EngineProfile) -> None:
+        self.key = (points[0].engine or "", points[0].hardware or "")
+        self.running = np.array([float(point.batch_size or np.nan) for point in points])
+        cases = published_cases(points, [(0, engine)] * len(points))
+        self._group = PublishedGroup(range(len(points)), cases)
+
+    def seconds(self, passes: Callable[..., Floats], engine: EngineProfile) -> Floats:
+        """Return seconds per token of a sequence, shape (1, points)."""
+        return np.asarray(self.running / self._group.rates(passes, engine).plain)[None]
+
+
 class Loads:
     """Loads of dense models, the passes behind them, and what of these the curves price.
 
@@ -256,8 +285,10 @@ class Loads:
         self.loads: list[Measurement] = []
         self._groups = []
         for members in grouped(loads, _SETUP).values():
-            engine, _ = left_out_served(members[0], "model")
-            group = _Group(members, engine)
+            first = members[0]
+            alone = kind_of(first)[0] == "plain" and first.tpot_s is None
+            engine = left_out_engine(first) if alone else left_out_served(first, "model")[0]
+            group = Steps(members, engine) if alone else _Group(members, engine)
             passes: list[tuple[PassWork, Floats]] = []
             own = curves.get((engine.rules, NEAREST[members[0].hardware or ""]))
 
@@ -266,7 +297,7 @@ class Loads:
                 forward: ForwardPass,
                 /,
                 *beside: Work,
-                group: _Group = group,
+                group: _Group | Steps = group,
                 passes: list[tuple[PassWork, Floats]] = passes,
                 own: Curves | None = own,
             ) -> Floats:
@@ -280,7 +311,7 @@ class Loads:
             group.seconds(note, engine)
             self._groups.append((group, engine, passes))
             self.loads += members
-        self._measured = np.log([load.tpot_s or np.nan for load in self.loads])
+        self._measured = np.log([measured_tpot_s(load) for load in self.loads])
 
     def off(self, overheads: Mapping[str, float]) -> Floats:
         """Return predicted over measured TPOT in a steady state, as logarithms."""
@@ -339,20 +370,35 @@ def has_experts(load: Measurement) -> bool:
 
 
 def dense_loads() -> list[Measurement]:
-    """Return the loads of dense models on the chips that kernels were timed on, or their like."""
+    """Return dense models on the chips that kernels were timed on: served loads, and plain steps.
+
+    The latter are of sources that measured drafts, whose fits lack the source.
+    """
     found = []
-    for load in load_served():
+    steps = [one for one in load_measurements() if kind_of(one)[0] == "plain"]
+    for load in (*load_served(), *steps):
         if load.drafts or implausible(load) or load.engine not in FRAMEWORKS:
             continue
-        if load.hardware in NEAREST and not has_experts(load):
+        cores = model_of(load.model or "").counted_cores
+        dense = all(isinstance(core, GroupedQueryAttention) for _, core in cores)
+        if load.hardware in NEAREST and dense and (load.trust or 0) <= TRUSTED:
             prompt, answer, _ = request_lengths(load)
-            found.append(replace(load, input_len=prompt, output_len=answer))
+            served = load.tpot_s is not None
+            found.append(replace(load, input_len=prompt, output_len=answer) if served else load)
     return found
 
 
 def shipped_off(loads: Sequence[Measurement], *, played: bool) -> Floats:
     """Return the logarithm of predicted over measured TPOT, by profiles that ship; NaN for none."""
-    off = {id(one.point): one.off["tpot_s"] for one in plain_scores(loads, played=played)}
+    served = [load for load in loads if load.tpot_s]
+    off = {id(one.point): one.off["tpot_s"] for one in plain_scores(served, played=played)}
+    steps = [load for load in loads if not load.tpot_s]
+    if steps:
+        cases = published_cases(steps, [(n, left_out_engine(step)) for n, step in enumerate(steps)])
+        rates = Record(cases).rates().as_measured(steps)
+        predicted_s = np.array([step.batch_size for step in steps], dtype=np.float64) / rates
+        for step, seconds in zip(steps, predicted_s.tolist(), strict=True):
+            off[id(step)] = np.log(seconds / measured_tpot_s(step))
     return np.array([off.get(id(load), np.nan) for load in loads])
 
 
