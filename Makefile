@@ -194,6 +194,7 @@ $(SITE)/page/index.html: $(SOURCES) $(TEST_ENV)/.dev-installed
 	$(CHECKOUT_PYTHON) -m specroof explore -o $(SITE)/page
 
 outputs: $(TEST_ENV)/.dev-installed ## write into README and docs what their commands print now
+	$(CHECKOUT_PYTHON) benchmarks/store_scores.py
 	$(CHECKOUT_PYTHON) tests/sessions.py \
 	    $$(grep -rl '^$$ specroof' README.md docs/pages)
 	$(CHECKOUT_PYTHON) tests/screens.py docs/pages/screens
@@ -281,6 +282,7 @@ mutants: .build/mutants/coverage ## break the package in MUTANTS (200) small way
 
 figures: ## lines of the package and of its tests, and how many tests, room by room
 core-speed: ## points a second of every bundled model; ARGS=OTHER-CHECKOUT compares
+drafted-loads: ## speedups at 1 to 512 in flight that no fit counts, beside predictions
 engine-flags: ## printed commands before the engines' own parsers (ARGS say where they lie)
 engine-rules: ## rules that predictions follow, read in the engines' own sources (ARGS say where they lie)
 fit-engines: ## the fit of the engine profiles; ARGS=--write keeps it
@@ -290,12 +292,12 @@ house: ## what a reader of the package must open
 same-outputs: ## what drawn commands print here and in ARGS=OTHER-CHECKOUT
 same-predictions: ## predictions of drawn set-ups here and in ARGS=OTHER-CHECKOUT
 served-loads: ## published loads of servers beside predictions, by any columns (ARGS)
-store-scores: ## the scores that validate prints while nothing they depend on changes (three minutes)
+store-scores: ## the scores that validate prints while nothing they depend on changes (a minute)
 speed: ## seconds of large grids, played loads and cold starts
 vllm-scheduler: ## loads on the scheduler of an unpacked vLLM beside those that are played (ARGS=FOLDER)
 engine-kinds: ## every family and kind of drafter through the servers' own checks (ARGS say where they lie)
 
-RUN_AGAIN := figures core-speed engine-flags engine-rules fit-engines fit-local fuzz-mcp house same-outputs \
+RUN_AGAIN := figures core-speed drafted-loads engine-flags engine-rules fit-engines fit-local fuzz-mcp house same-outputs \
     same-predictions served-loads speed store-scores vllm-scheduler engine-kinds
 .PHONY: agreement mutants $(RUN_AGAIN)
 $(RUN_AGAIN): $(TEST_ENV)/.dev-installed

@@ -29,7 +29,7 @@ from typing import Any
 
 from engine_flags import DRAFTERS, SIZES, STARTS, judged
 from specroof import OptionError, load_drafter, load_model
-from specroof.architecture import Architecture, RecurrentCore
+from specroof.architecture import Architecture
 from specroof.architecture.base import CHOICES
 from specroof.hardware import Placement
 from specroof.questions.speculation import speculation_of
@@ -334,7 +334,7 @@ def main() -> None:  # noqa: C901, PLR0912, PLR0915 - a report from top to botto
     recurrent = [
         family
         for family, (_, model) in families().items()
-        if any(isinstance(core, RecurrentCore) for _, core in model.counted_cores)
+        if any(core.cache_kind == "state" for _, core in model.counted_cores)
     ]
     print(f"recurrent, without a draft model in MLX: {', '.join(recurrent)}")
 

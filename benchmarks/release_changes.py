@@ -1,8 +1,9 @@
 """Print what changed between two releases of servers, fact by fact.
 
-    python benchmarks/release_changes.py vllm-0.33.0 vllm-0.34.0
+    python benchmarks/release_changes.py vllm-0.24.0 vllm-0.33.0
 
-Each is a file of specroof/serving/frameworks/, or a path. Where a fact was read is left out.
+Each is a file of specroof/serving/frameworks/, or a path, with the facts of the release that it is
+the same as. Where a fact was read is left out.
 """
 
 import argparse
@@ -10,9 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from specroof.errors import ProfileError
-from specroof.reading.yaml_text import parse_yaml
-from specroof.serving.releases import FOLDER
+from specroof.serving.releases import FOLDER, release_content
 
 
 def facts(content: Any, key: str = "") -> Iterator[tuple[str, Any]]:
@@ -37,7 +36,7 @@ def facts(content: Any, key: str = "") -> Iterator[tuple[str, Any]]:
 
 def read(name: str) -> dict[str, Any]:
     path = Path(name) if Path(name).exists() else FOLDER / f"{name.removesuffix('.yaml')}.yaml"
-    return dict(facts(parse_yaml(path.read_text("utf-8"), source=path.name, error=ProfileError)))
+    return dict(facts(release_content(path)))
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:

@@ -5,6 +5,8 @@ A page asks for a table with ``{{ NAME }}`` or ``{{ NAME WORDS }}``; `TABLES` ha
 
 import io
 import re
+import shlex
+import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +14,7 @@ from typing import Any, Final
 from answers import made_from
 from mkdocs.structure.files import File, Files
 from typer.main import get_command
+from typer.testing import CliRunner
 
 import specroof
 from specroof.cli import COMMANDS, app
@@ -28,8 +31,15 @@ _ASKED: Final = re.compile(r"^\{\{ (\w+)((?: [\w-]+)*) \}\}$", re.MULTILINE)
 def on_config(config: Any) -> Any:
     """List the pages of all commands, in the order of help, and say when the site was made."""
     config.copyright = made_from()
-    (entry,) = [entry for entry in config.nav if "Commands" in entry]
-    entry["Commands"] = [{name: f"commands/{name}.md"} for name in COMMANDS]
+    pages: dict[str, list[dict[str, str]]] = {
+        "Commands": [{name: f"commands/{name}.md"} for name in COMMANDS],
+        "Python": [
+            {"The interface": "python.md"},
+            *({title: _api_page(title)} for title in _api_groups()),
+        ],
+    }
+    for entry in config.nav:
+        entry |= {title: pages[title] for title in pages.keys() & entry.keys()}
     return config
 
 
@@ -43,15 +53,45 @@ def on_files(files: Files, config: Any) -> Files:
     for name in ("answers", "page"):  # which `make site` makes
         text = "<p>Made by make site. <a href='../index.html'>Documentation</a></p>"
         files.append(File.generated(config, f"{name}/index.html", content=text))
-    there = {"changelog.md": ROOT / "CHANGELOG.md"}
+    there = {
+        "changelog.md": ROOT / "CHANGELOG.md",
+        "changes-0.3.md": ROOT / "docs" / "changes-0.3.md",
+    }
     there |= {f"charts/{path.name}": path for path in (ROOT / "notebooks" / "charts").glob("*.png")}
     for name, path in there.items():
         files.append(File.generated(config, name, abs_src_path=str(path)))
+    for title, names in _api_groups().items():
+        text = "\n\n".join([f"# {title}", *map(_entry, names)])
+        files.append(File.generated(config, _api_page(title), content=text))
+    for page in CHARTED:
+        text = (ROOT / "docs" / "pages" / f"{page}.md").read_text(encoding="utf-8")
+        name = f"charts/{page.replace('/', '-')}.png"
+        files.append(File.generated(config, name, content=chart_of(text)))
     for name, chart in speculation_charts().items():
         drawn = io.BytesIO()
         chart.savefig(drawn, format="png", dpi=120)
         files.append(File.generated(config, f"charts/{name}.png", content=drawn.getvalue()))
     return files
+
+
+#: Pages with the chart of the first command that they show.
+CHARTED: Final = (
+    *("index", "guides/advise", "guides/breakeven", "guides/frontier", "guides/adaptive"),
+    *("guides/explain", "commands/worth"),
+)
+_COMMAND: Final = re.compile(r"^\$ specroof ((?:[^\n]*\\\n)*[^\n]*)", re.MULTILINE)
+
+
+def chart_of(page: str) -> bytes:
+    """Return the chart of the first command that a page shows."""
+    (command, *_) = _COMMAND.findall(page)
+    words = shlex.split(command.replace("\\\n", " ").partition(" | ")[0])
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "chart.png"
+        done = CliRunner().invoke(app, [*words, "--plot", str(path)])
+        if done.exit_code:
+            raise ValueError(done.output)
+        return path.read_bytes()
 
 
 def speculation_charts() -> dict[str, Any]:
@@ -194,16 +234,27 @@ _API: Final = {
 }
 
 
-def _api() -> str:
-    """Return what mkdocstrings makes the reference of: every public name, by what it is for."""
+def _api_groups() -> dict[str, tuple[str, ...]]:
+    """Return every public name, by what it is for."""
     listed = {name for names in _API.values() for name in names}
     rest = tuple(
         name for name in sorted(vars(specroof)["__all__"]) if name not in listed and name != "plot"
     )
-    groups = {**_API, "Others": rest} if rest else _API
-    return "\n\n".join(
-        f"## {title}\n\n" + "\n\n".join(map(_entry, names)) for title, names in groups.items()
+    groups = {title: tuple(names) for title, names in _API.items()}
+    return groups | {"Others": rest} if rest else groups
+
+
+def _api_page(title: str) -> str:
+    return f"python/{title.lower().replace(' ', '-')}.md"
+
+
+def _api() -> str:
+    """Return the parts of the reference, and what is in each."""
+    rows = (
+        [f"[{title}]({_api_page(title)})", ", ".join(f"`{name}`" for name in names)]
+        for title, names in _api_groups().items()
     )
+    return _table(["part", "names"], rows)
 
 
 def _entry(name: str) -> str:
@@ -213,35 +264,56 @@ def _entry(name: str) -> str:
 
 
 def _errors(words: str) -> list[list[str]]:
-    """Return the lines of a table that `specroof validate` printed into the page of engines.
+    """Return the lines of a table that `specroof validate` printed into the page of all errors.
 
     Its first line begins with these words; cells are two spaces apart.
     """
-    page = (ROOT / "docs" / "pages" / "engines.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "pages" / "engine-errors.md").read_text(encoding="utf-8")
     lines = page[page.index(f"\n{words}  ") + 1 :].split("\n\n", 1)[0].splitlines()
     return [re.split(r" {2,}", line.strip()) for line in lines]
 
 
-def _speedup_errors() -> str:
-    """Return how far speedups are off, source by source."""
-    _, *rows = _errors("source")
-    header = ["source", "measurements", "mean", "median", "90th percentile"]
-    return _table(header, (row[:5] for row in rows if row[2] != "-"))
+#: Names in the table of errors, as people write them.
+_SPELT: Final = {"vllm": "vLLM", "sglang": "SGLang", "tensorrt-llm": "TensorRT-LLM", "atom": "ATOM"}
+#: Families of chips in that table; `validate` prints others, too.
+_FAMILIES: Final = {
+    "hopper": "Hopper",
+    "blackwell": "Blackwell",
+    "cdna3": "MI300",
+    "cdna4": "MI350",
+    "gaudi": "Gaudi 3",
+    "ampere": "Ampere",
+}
 
 
-def _served_errors() -> str:
-    """Return how far the times of served loads are off, server by server."""
-    _, *rows = _errors("served loads by")
-    header = ["server, chips", "loads", "median", "90th percentile", "bias"]
-    servers = (row[:5] for row in rows if row[0].startswith("server "))
-    return _table(header, ([row[0].removeprefix("server "), *row[1:]] for row in servers))
+def _accuracy() -> str:
+    """Return how far predictions are off by framework, chip and kind of model, in one table."""
+    cells: dict[tuple[str, str], str] = {}
+    for name, loads, median, *_ in _errors("served loads by"):
+        kind, *words = name.split()
+        if kind == "server":
+            server, chips = words
+            cells[_SPELT[server], chips] = f"{median} of {loads}"
+    of = {row[0]: row for row in _errors("served loads")}
+    kinds = {"a dense model": "aiconfigurator-dense", "a mixture of experts": "aiconfigurator-moe"}
+    for title, source in {**kinds, "any server": "total"}.items():
+        cells[title, "all"] = f"{of[source][2]} of {of[source][1]}"
+    speedup = "*speedup, any server*"
+    for name, _, _, median, *_ in _errors("speedups by"):
+        cells[speedup, name.removeprefix("chip ")] = median
+    cells[speedup, "all"] = next(row[3] for row in _errors("source") if row[0] == "total")
+    rows = dict.fromkeys(title for title, _ in cells)
+    columns = [*_FAMILIES, "all"]
+    return _table(
+        ["median error", *_FAMILIES.values(), "all"],
+        [[title, *(cells.get((title, chips), "") for chips in columns)] for title in rows],
+    )
 
 
 TABLES: Final = {
+    "accuracy": _accuracy,
     "api": _api,
     "chips": _chips,
-    "served_errors": _served_errors,
-    "speedup_errors": _speedup_errors,
     "flags": _flags,
     "kinds": _kinds,
     "models": _models,

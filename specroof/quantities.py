@@ -300,10 +300,10 @@ def is_useful(low: float | None, high: float | None) -> bool:
 
     Examples
     --------
-    >>> is_useful(1.0, 2.9), is_useful(1.0, 3.1), is_useful(None, None)
-    (True, False, True)
+    >>> is_useful(1.0, 2.9), is_useful(1.0, 3.1), is_useful(1.0, None), is_useful(None, None)
+    (True, False, False, True)
     """
-    return low is None or high is None or high <= _WIDEST_BAND * low
+    return low is None or (high is not None and high <= _WIDEST_BAND * low)
 
 
 def band_cell(one: Quantity, low: float | None, high: float | None) -> str:
@@ -409,7 +409,7 @@ ACCEPT_LENGTH: Final = quantity(
 )
 
 RUNNING_LIMIT: Final = quantity(
-    *("running_limit", "--server running", "Limit of running requests that the server is told."),
+    *("running_limit", "--server running", "Limit of running requests, as a flag of the server."),
     unit="requests",
     is_count=True,
 )
@@ -888,6 +888,60 @@ FIRST: Final = quantity("first", "a", "Of the first.")
 SECOND: Final = quantity("second", "b", "Of the second.")
 RATIO: Final = quantity("ratio", "b / a", "The second over the first.", spelt="{:.3f}".format)
 
+# --- Training of a drafter -----------------------------------------------------------------------
+
+TOKENS_PER_DAY: Final = quantity(
+    *("tokens_per_day", "tokens/day", "Output tokens that are served in a day."),
+    spelt=format_count,
+)
+SAVED_HOURS: Final = quantity(
+    *("saved_hours_per_day", "saved h/day", "Device-hours that the drafter saves in a day."),
+    unit="h",
+    spelt=_three,
+    better="more",
+)
+SAVED_USD: Final = quantity(
+    *("saved_usd_per_day", "saved $/day", "US dollars that the drafter saves in a day."),
+    unit="USD",
+    spelt=format_price,
+    better="more",
+)
+DAYS_UNTIL_PAID: Final = quantity(
+    *("days_until_paid", "paid after", "Days of serving that save what the training cost."),
+    unit="days",
+    spelt=lambda days: f"{_three(days)} days",
+    better="less",
+    has_band=True,
+)
+LEAST_HALF_LIFE: Final = quantity(
+    *(
+        "least_half_life_days",
+        "half-life",
+        "Half-life of the savings below which the training never pays.",
+    ),
+    unit="days",
+    spelt=lambda days: f"{_three(days)} days",
+    better="less",
+)
+TOKENS_UNTIL_PAID: Final = quantity(
+    *("tokens_until_paid", "tokens until", "Output tokens that save what the training cost."),
+    spelt=format_count,
+    better="less",
+)
+REQUESTS_UNTIL_PAID: Final = quantity(
+    *("requests_until_paid", "requests until", "Answers that save what the training cost."),
+    spelt=format_count,
+    better="less",
+)
+DAY: Final = quantity(
+    *("day", "day", "Days since the drafter is served."), unit="days", spelt=_general
+)
+TIMES_PAID: Final = quantity(
+    *("times_paid", "saved ÷ cost (paid at 1)", "What is saved, over what the training cost."),
+    spelt=_times,
+    better="more",
+)
+
 # --- Chips ---------------------------------------------------------------------------------------
 
 _names: Final = ", ".join
@@ -914,12 +968,14 @@ USD_PER_HOUR: Final = quantity("usd_per_hour", "$/h", "Price of an hour.", unit=
 PRICE_DATE: Final = quantity("price_date", "of", "When that was the price.")
 ALIASES: Final = quantity("aliases", "aliases", "Other names.", spelt=_names)
 ENGINES: Final = quantity("engines", "engines", "Engine profiles.", spelt=_names)
-HOST: Final = quantity("host", "host", "Whose memory it may use besides.")
+HOST: Final = quantity("host", "host", "Whose memory it may also use.")
 
 # --- Measured acceptance -------------------------------------------------------------------------
 
 TASK: Final = quantity("task", "task", "What was answered.")
 TEMPERATURE: Final = quantity("temperature", "temperature", "Of sampling.", spelt=_general)
+RULE: Final = quantity("rule", "rule", "How drafts are accepted.")
+ACCURACY: Final = quantity("accuracy", "accuracy", "Of the answers, as measured with drafts.")
 MEASUREMENT: Final = quantity("measurement", "measured", "Acceptance by position, or lengths.")
 SURVIVAL: Final = quantity(
     *("survival", "survival", "Share of rounds that accept so many drafts at least."),
@@ -980,7 +1036,11 @@ ERRORS: Final = {
         ("decode_mean_error", "plain, mean", "Mean error of plain throughput."),
         ("decode_median_error", "median", "Median error of plain throughput."),
         ("drafting_median_error", "drafting, median", "Median error of drafting alone."),
-        ("verdict_accuracy", "verdict right", "Share of speedups whose verdict is right."),
+        (
+            "verdict_accuracy",
+            "verdict right",
+            "Share of speedups whose decision, on or off, is right.",
+        ),
         ("unclear_share", "unclear", "Share of speedups whose prediction says unclear."),
         ("regret_mean", "regret", "Throughput lost by taking what is predicted best."),
         ("band80_coverage", "in 80% band", "Share of speedups within their band."),

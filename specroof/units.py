@@ -64,6 +64,8 @@ BOUNDS: Final[dict[str, Bounds]] = {
     "seconds": Bounds(0, 1e6),
     "latency_s": Bounds(1e-9, 1e6),  # of a message, which takes some time
     "share": Bounds(0, 1),
+    "temperature": Bounds(0, 10),  # of sampling
+    "entropy": Bounds(0.01, 0.65),  # of the target's next token in nats: two tokens have up to ln 2
     "reached_share": Bounds(1e-6, 1.2),  # of a peak: clocks beyond the datasheet's are real
     "overlap_norm": Bounds(1, 100),
     "expert_rows": Bounds(1e-9, 1e9),

@@ -1,6 +1,7 @@
 """Drafters as others published their sizes, and rounds to ask drafters about."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -20,7 +21,7 @@ from specroof.cost import ForwardPass, Options
 from specroof.drafters import PassTime, Round
 from specroof.hardware import HardwareProfile, Placement
 from specroof.latency import Setup
-from specroof.speedup.round import DrafterPasses, EnginePasses
+from specroof.speedup.round import drafter_pass_s, engine_pass_s
 
 #: Qwen3.6-35B-A3B's LM head, counted under every option: width and vocabulary.
 PUBLISHED_HEAD: Final = Linear("lm_head", 2048, 248_320, shard=TENSOR, kind="dense")
@@ -54,7 +55,7 @@ def published_dflash() -> DraftHead:
 def pass_seconds_on(hardware: HardwareProfile, options: Options, devices: int = 1) -> PassTime:
     """Return what times passes in an ideal engine."""
     setup = Setup(hardware, hardware.engine("ideal"), Placement(devices), options)
-    return DrafterPasses(setup, EnginePasses()).on_target
+    return partial(drafter_pass_s, setup, engine_pass_s)
 
 
 def a_round(

@@ -42,12 +42,12 @@ predict Qwen/Qwen3-8B -H h100 --prefill 1x1@h200 --decode 1x2 --drafter eagle3,a
 advise Qwen/Qwen3-32B -H h100 --tp 2 --framework vllm --drafter eagle3,accept=0.7 --isl 1024 --osl 512 --concurrency 1,64
 advise Qwen/Qwen3-32B -H h100,b200 --drafter eagle3,accept=0.7 --drafter ngram,accept=0.5 --isl 1024 --osl 512 --concurrency 1,64 --tpot 20 --ttft 500 --min-speedup 1.2 --price-per-hour 3
 advise Qwen/Qwen3-8B -H h100 --framework sglang --drafter eagle3,accept=0.1 --isl 8000 --osl 10 --concurrency 512
-advise Qwen/Qwen3-8B -H h100 --framework tensorrt-llm --drafter eagle3,accept=0.8 --isl 800 --osl 100 --concurrency 1..64 --choose-draft-len 1,2
+advise Qwen/Qwen3-8B -H h100 --framework tensorrt-llm --drafter eagle3,accept=0.8 --isl 800 --osl 100 --concurrency 1,64 --choose-draft-len 1,2
 advise Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.8 --isl 512 --osl 64 --rate 2,8/s --requests 60 --ttft 500
 advise Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.8 --isl 512 --osl 64 --concurrency 1,4 --requests 2x
-advise Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --isl 512 --osl 64 --concurrency 1,8 --policies --rounds 500
-advise openai/gpt-oss-20b -H b200 --drafter mtp,accept=0.8 --isl 512 --osl 64 --concurrency 1 --policies --rounds 500
-advise Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.8 --traffic day.csv --concurrency 1..64 --isl 1000 --osl 100
+advise Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --isl 512 --osl 64 --concurrency 1,8 --policies --rounds 50
+advise openai/gpt-oss-20b -H b200 --drafter mtp,accept=0.8 --isl 512 --osl 64 --concurrency 1 --policies --rounds 50
+advise Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.8 --traffic day.csv --concurrency 1,64 --isl 1000 --osl 100
 advise Qwen/Qwen3-8B -H h100 --prefill 1x1@h200 --decode 1x2 --drafter eagle3,accept=0.7 --isl 1024 --osl 512 --concurrency 1,64
 advise Qwen/Qwen3-8B -H h100 --devices 3 --framework tensorrt-llm --drafter eagle3,accept=0.1 --isl 1024 --osl 512 --concurrency 256
 explain deepseek-ai/DeepSeek-V3 -H b200 --tp 8 --ep 8 --batch 8 --query-len 4
@@ -76,10 +76,13 @@ frontier Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --tpot 0.001
 frontier Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --isl 512 --osl 64 --rate 1,8/s --requests 60 --ttft 500
 rollout Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --lengths lognormal=400/1600 --requests 32 --step-share 0.7
 rollout Qwen/Qwen3-8B -H h100,b200 --drafter ideal --lengths pareto=400/2 --requests 8 --accept-length 3,2.5
-worth Qwen/Qwen3-8B -H h100 --drafter eagle3
-worth Qwen/Qwen3-8B -H h100 --drafter eagle3 --batch 8
+worth Qwen/Qwen3-8B -H h100 --drafter eagle3 --measured-draft-len 2
+worth Qwen/Qwen3-8B -H h100 --drafter eagle3 --measured-draft-len 2 --batch 8
 worth Qwen/Qwen3-8B -H h100 --drafter eagle3 --isl 512 --osl 64 --rate 1,8/s --requests 30 --measured-draft-len 3
-worth Qwen/Qwen3-8B -H h100,b200 --drafter eagle3 --isl 1024 --osl 256 --tpot 10 --batch 8
+worth Qwen/Qwen3-8B -H h100,b200 --drafter eagle3 --measured-draft-len 2 --isl 1024 --osl 256 --tpot 10 --batch 8
+train Qwen/Qwen3-8B -H h100 --drafter eagle3 --samples 100000
+train Qwen/Qwen3-8B -H h100 --drafter eagle3 --samples 100000 --accept-length 1,3 --isl 512 --osl 64 --rate 4/s --requests 30
+train Qwen/Qwen3-8B -H h100 --drafter mtp --samples 1000 --against ngram,accept=.3 --online
 doctor vllm.txt later.txt --wait 30 --model Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.8
 doctor vllm.txt --model Qwen/Qwen3-8B -H h100
 doctor off.txt --model Qwen/Qwen3-8B -H h100

@@ -43,7 +43,15 @@ from specroof.architecture import (
     by_kv_heads,
     stack_layers,
 )
-from specroof.architecture.base import CHOICES, ForwardPass, OpCost, Options, PassSettings
+from specroof.architecture.base import (
+    CHOICES,
+    CacheDtypes,
+    ForwardPass,
+    Kept,
+    OpCost,
+    Options,
+    PassSettings,
+)
 from specroof.drafters import Drafter, ideal_drafter
 from specroof.drafters.kinds import autoregressive_drafter, block_drafter
 from specroof.hardware import EngineProfile, HardwareProfile, Interconnect, Peak, Placement
@@ -335,6 +343,13 @@ def setting(
 ) -> PassSettings:
     """Return what a formula of one core looks at: bf16 all over, fp32 state."""
     return PassSettings(forward, choices or Options(), kv_dtype, "fp32", "bf16")
+
+
+def kept(core: Core, context: float, dtype: str = "bf16") -> Kept:
+    """Return what a core keeps of a sequence, keys of an indexer in the dtype of the cache."""
+    held = core.kept(np.array(float(context)), CacheDtypes(dtype, dtype, "fp32", "bf16"))
+    assert held is not None
+    return held
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import itertools
 import json
 import math
 import re
@@ -16,7 +15,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from specroof import advise, load_drafter, load_hardware, load_model, predict
+from specroof import advise, load_hardware, load_model, predict
 from specroof.cli import app
 from specroof.errors import OptionError
 from specroof.outcomes.case import Case
@@ -28,16 +27,15 @@ from specroof.serving.workload import Load
 
 EXAMPLE = (
     "Qwen/Qwen3-32B-FP8 -H h100 --tp 2 --input-len 3000 --output-len 500 "
-    "--concurrency 1,8,32,64,128 --drafter eagle3,accept-length=2.8@3 --drafter ngram,accept=0.3"
+    "--concurrency 1,8,32,64,128 --drafter eagle3,accept-length=2.8@3 --drafter ngram,accept=0.3 "
+    "--steady"
 )
 #: Measured with so many drafts that larger loads take fewer.
 DEEP = EXAMPLE.replace("2.8@3", "3.2@6")
 SMALL: dict[str, Any] = {
-    "drafters": "eagle3,accept-length=2.8@3",
-    "input_len": 1000,
-    "output_len": 500,
-    "concurrency": [1, 8],
-}
+    "drafters": "eagle3,accept-length=2.8@3", "input_len": 1000, "output_len": 500,
+    "concurrency": [1, 8], "steady": True,
+}  # fmt: skip
 
 
 def shell(words: str) -> Any:
@@ -76,26 +74,6 @@ def refused(words: str) -> str:
     return str(line)
 
 
-@pytest.mark.parametrize(
-    "further",
-    [
-        "",
-        "--framework vllm",
-        "--framework sglang --choose-draft-len 1,2,3,4 --draft-model me/head",
-        "--framework tensorrt-llm",
-        "--tpot 20 --ttft 1000 --min-speedup 1.5",
-        "--drafter medusa,accept=0.9",
-        "--drafter autoregressive,accept=0.98,cost=0.001 --choose-draft-len 14,15,16 --framework vllm",
-    ],
-)
-def test_the_page_fits_80_columns(further: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    printed = page(f"{EXAMPLE} {further}")
-    # Addresses of sources are not broken.
-    assert all(len(line) <= 80 for line in printed.splitlines() if "://" not in line)
-    assert printed.count("Qwen3-32B-FP8 on 2 x NVIDIA H100") >= 1
-
-
 def test_rows_are_what_predict_says_of_each_load() -> None:
     found = answer(EXAMPLE)
     drafters = ["eagle3,accept-length=2.8@3", "ngram,accept=0.3"]
@@ -103,7 +81,7 @@ def test_rows_are_what_predict_says_of_each_load() -> None:
     assert found["choice"]["raised"] == {"running": {"from": 48, "to": 120}}
     predicted = predict(
         "Qwen/Qwen3-32B-FP8", "h100", drafters=drafters, tensor_parallel=2, input_len=3000,
-        output_len=500, concurrency=[1, 8, 32, 64, 128],
+        output_len=500, concurrency=[1, 8, 32, 64, 128], steady=True,
     )  # fmt: skip
     eagle, ngram = predicted.counted
     rows, others = found["rows"][:5], found["rows"][5:]
@@ -155,42 +133,6 @@ def test_the_largest_gain_without_a_limit_is_that_of_the_point_itself() -> None:
     row = found.chips[0].rows[0]
     assert row.speedup_without_acceptance == pytest.approx(row.tried_speedup)
     assert row.speedup_without_drafting == pytest.approx(row.tried_speedup)
-
-
-def test_the_schedule_covers_every_load_once_and_is_pasted() -> None:
-    found = answer(f"{DEEP} --framework vllm --draft-model me/head")
-    schedule = found["choice"]["schedule"]
-    assert schedule[0][0] == 1
-    assert schedule[-1][1] == 128
-    for (_, last, _), (first, _, _) in itertools.pairwise(schedule):
-        assert first == last + 1
-    flag, value = shlex.split(found["choice"]["engine_config"]["vllm"])
-    config = json.loads(value)
-    assert flag == "--speculative-config"
-    assert config["method"] == "eagle3"
-    assert config["num_speculative_tokens"] == max(k for _, _, k in schedule)
-    assert config["num_speculative_tokens_per_batch_size"] == schedule
-    assert list(found["choice"]["engine_config"]) == ["vllm"]
-    assert not [one for one in found["warnings"] if "YOUR-DRAFT-MODEL" in one]
-
-
-def test_a_schedule_that_ends_without_drafts_has_flags() -> None:
-    words = "Qwen/Qwen3-8B -H h100 --isl 1000 --osl 500 --concurrency 1,256 --choose-draft-len 3"
-    found = answer(f"{words} --drafter eagle3,accept=0.35 --framework vllm")
-    assert [drafts for _, _, drafts in found["choice"]["schedule"]] == [3, 0]
-    config = json.loads(shlex.split(found["choice"]["engine_config"]["vllm"])[1])
-    assert config["num_speculative_tokens"] == 3
-    assert config["num_speculative_tokens_per_batch_size"] == found["choice"]["schedule"]
-
-
-def test_the_page_is_pasted_as_the_flags_are() -> None:
-    printed = page(f"{EXAMPLE} --framework vllm")
-    command = printed[printed.index("vllm serve") : printed.index("\n\nnote")]
-    words = shlex.split(command.replace("\\\n", " "))
-    assert words[:5] == ["vllm", "serve", "Qwen/Qwen3-32B-FP8", "--tensor-parallel-size", "2"]
-    flags = shlex.split(answer(f"{EXAMPLE} --framework vllm")["choice"]["engine_config"]["vllm"])
-    assert words[5] == flags[0]
-    assert json.loads(words[6]) == json.loads(flags[1])
 
 
 def test_both_frameworks_are_written_for_whom_names_none() -> None:
@@ -258,7 +200,7 @@ def test_a_kind_without_a_flag_says_so() -> None:
 
 def test_a_drafter_that_the_server_refuses_is_no_choice() -> None:
     # deepseek_v4_hook.py: EAGLE and DSPARK; the best by far would be dflash.
-    words = "deepseek-ai/DeepSeek-V4-Flash -H b200 --tp 4 --isl 1000 --osl 500 --concurrency 4"
+    words = "deepseek-ai/DeepSeek-V4-Flash -H b200 --tp 4 --isl 9 --osl 9 --concurrency 4 --steady"
     refused = ["dflash,accept=0.97", "eagle3,accept=0.95"]
     given = " --drafter ".join(["", *refused, "mtp,accept=0.6"])
     found = answer(f"{words} --framework sglang{given}")
@@ -324,11 +266,6 @@ def test_memory_is_ignored_where_that_is_asked_for() -> None:
     assert found["choice"]["raised"] == {}
 
 
-def test_an_engine_of_another_chip_predicts() -> None:
-    found = answer(f"{EXAMPLE.replace('h100', 'mi300x')} --engine-from h100-sxm:vllm")
-    assert found["case"]["engine"] == "h100-sxm:vllm"
-
-
 def test_a_rate_that_nobody_keeps_up_with_has_null_speedups() -> None:
     words = "Qwen/Qwen3-8B -H h100 --isl 512 --osl 64 --rate 400/s --requests 300"
     found = answer(f"{words} --drafter eagle3,accept=0.8")
@@ -340,10 +277,8 @@ def test_a_rate_that_nobody_keeps_up_with_has_null_speedups() -> None:
 
 def flags_of(words: str, framework: str) -> list[str]:
     """Return the words of the flags that a call prints for a framework."""
-    text = answer(f"{words} --isl 1000 --osl 500 --concurrency 4 --framework {framework}")[
-        "choice"
-    ]["engine_config"][framework]
-    return shlex.split(text)
+    found = answer(f"{words} --isl 9 --osl 9 --concurrency 4 --steady --framework {framework}")
+    return shlex.split(found["choice"]["engine_config"][framework])
 
 
 def test_dspark_drafts_the_block_that_it_was_trained_for() -> None:
@@ -427,7 +362,8 @@ def test_a_drafter_that_never_pays_is_off() -> None:
 
 
 def test_loads_that_differ_are_on_up_to_one() -> None:
-    words = "Qwen/Qwen3-8B -H h100 --input-len 3000 --output-len 500 --concurrency 1..256"
+    words = "Qwen/Qwen3-8B -H h100 --isl 3000 --osl 500 --concurrency 1..256 --steady"
+    words += " --framework vllm"
     found = answer(f"{words} --drafter ngram,accept=0.3")
     assert found["choice"]["decision"] == "depends"
     on = [row["concurrency"] for row in found["rows"] if row["decision"] == "on"]
@@ -497,8 +433,6 @@ def test_targets_out_of_reach_give_the_ceiling() -> None:
         found["warnings"]
     )
     assert any(one.startswith("a TTFT of 1 ms is out of reach") for one in found["warnings"])
-    most = max(row["tried_speedup"] for row in found["rows"])
-    assert any(f"the most is {most:.2f}x, at 1 in flight" in one for one in found["warnings"])
     assert found["choice"]["decision"] == "off"
     assert {row["meets_targets"] for row in found["rows"]} == {"no"}
     # What is advised against at every load is in no schedule, and has no flags.
@@ -517,30 +451,6 @@ def test_a_wanted_speedup_holds_for_the_schedule_too() -> None:
                 assert row["draft_len"] > 0
     assert found["choice"]["schedule"][0][2] > 0
     assert found["choice"]["schedule"][-1][2] == 0
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_the_page_says_at_which_loads_targets_are_met() -> None:
-    asked = f"{EXAMPLE} --framework vllm --tpot 30 --ttft 9000 --steady"
-    rows = advised(answer(asked))
-    sides = []
-    for side in ("", "plain_"):
-        ends = [
-            max(row[f"{side}ttft_s_high"] / 9, row[f"{side}tpot_s_high"] / 0.03) for row in rows
-        ]
-        sides.append(
-            [f"{row['concurrency']:g}" for row, end in zip(rows, ends, strict=True) if end <= 1]
-        )
-    on, off = sides
-    assert 0 < len(off) <= len(on) < len(rows)
-    assert [f"{row['concurrency']:g}" for row in rows if row["meets_targets"] == "yes"] == on
-    printed = " ".join(page(asked).split())
-    told = f"TTFT of 9000 ms and TPOT of 30 ms: met at {', '.join(on)} in flight, unclear at "
-    assert told in printed
-    assert f"without drafts at {', '.join(off)} in flight" in printed
-    assert "0.1 ms: met at no load; without drafts at no load" in page(f"{EXAMPLE} --tpot 0.1")
-    assert "met at" not in page(EXAMPLE)
 
 
 def test_targets_are_in_milliseconds() -> None:
@@ -599,17 +509,17 @@ def test_of_clients_that_are_played_p99_meets_a_target_or_does_not() -> None:
 
 def test_targets_rule_out_what_misses_them() -> None:
     # Memory holds 126 plain and fewer with drafts: at 128 both wait, and neither is in time.
-    rows = advised(answer(f"{EXAMPLE} --ttft 500 --steady"))
+    rows = advised(answer(f"{EXAMPLE} --ttft 500"))
     assert [row["ttft_s"] <= 0.5 for row in rows] == [True, True, True, True, False]
     # A limit that the user states is kept: at 64 drafts make requests wait, so there are none.
-    found = answer(f"{EXAMPLE} --ttft 500 --server running=48 --steady")
+    found = answer(f"{EXAMPLE} --ttft 500 --server running=48")
     (row,) = (row for row in advised(found) if row["concurrency"] == 32)
     assert (row["draft_len"] > 0, row["ttft_s"] <= 0.5, found["choice"]["raised"]) == (
         True,
         True,
         {},
     )
-    held = answer(f"{EXAMPLE} --ttft 500 --server running=48 --tpot 100 --steady")["rows"][3]
+    held = answer(f"{EXAMPLE} --ttft 500 --server running=48 --tpot 100")["rows"][3]
     assert (held["concurrency"], held["meets_targets"] == "yes") == (64, False)
 
 
@@ -660,22 +570,6 @@ def test_a_drafter_is_needed_and_a_name() -> None:
     assert "--drafter" in refused("Qwen/Qwen3-8B -H h100 --isl 9 --osl 9")
 
 
-def test_python_answers_as_the_shell_does() -> None:
-    found = advise(
-        "Qwen/Qwen3-32B-FP8",
-        "h100",
-        drafters=[load_drafter("eagle3,accept-length=2.8@3"), "ngram,accept=0.3"],
-        input_len=3000,
-        output_len=500,
-        concurrency=(1, 8, 32, 64, 128),
-        tensor_parallel=2,
-    )
-    assert found.to_dict() == answer(EXAMPLE)
-    assert repr(found) == (
-        "<Advice: Qwen3-32B-FP8 on 2 x NVIDIA H100 SXM 80GB, engine sglang; 3000 tokens in, 500 out>"
-    )
-
-
 def test_cached_prompts_come_sooner(tmp_path: Path) -> None:
     asked: dict[str, Any] = {"drafters": "eagle3,accept=0.7", "concurrency": [8], "steady": True}
     lengths: dict[str, Any] = {"input_len": 4000, "output_len": 500}
@@ -718,23 +612,6 @@ def test_a_client_waits_for_those_before_it() -> None:
     assert first + 499 * each == pytest.approx(whole.answer_s, rel=1e-12)
 
 
-def test_several_chips_stand_in_a_table_and_the_best_is_shown() -> None:
-    words = "Qwen/Qwen3-8B -H h100,rtx-pro-6000 --isl 1000 --osl 500 --concurrency 1,8"
-    printed = page(f"{words} --drafter eagle3,accept=0.7")
-    assert "decision: on at 1 to 8 in flight" in printed
-    for name in ("NVIDIA H100 SXM 80GB", "NVIDIA RTX PRO 6000"):
-        assert any(line.startswith(name) for line in printed.splitlines())
-    found = answer(f"{words} --drafter eagle3,accept=0.7")
-    for part in (found["case"], found["choice"]):
-        (other,) = part["other_chips"]
-        assert {*other} <= {*part}
-        assert other["hardware"] != part["hardware"]
-    assert [row["hardware"] for row in found["rows"]][::2] == [
-        found["case"]["hardware"],
-        found["case"]["other_chips"][0]["hardware"],
-    ]
-
-
 def banded(verdicts: list[tuple[float, float, float]]) -> Any:
     """Return the advice for a chip whose loads have such speedups and bands."""
     found = advise("Qwen/Qwen3-8B", "h100", **SMALL | {"concurrency": [1, 8, 32]})
@@ -770,7 +647,7 @@ PAYS, LOSES, UNCLEAR = (1.1, 1.3, 1.5), (0.6, 0.8, 0.9), (0.9, 1.1, 1.3)
         ([PAYS, UNCLEAR, LOSES], "depends", "on at 1, unclear at 8, off at 32 in flight"),
         ([LOSES, LOSES, LOSES], "off", "0.80x (likely 0.60 to 0.90x) at 1"),
         ([UNCLEAR, UNCLEAR, LOSES], "unclear", "unclear at 1 to 8, off at 32 in flight"),
-        ([(0.4, 1.1, 1.5)] * 3, "unclear", "1.10x (not usefully predicted here) at 1"),
+        ([(0.4, 1.1, 1.5)] * 3, "unclear", "speedup not usefully predicted here at 1"),
     ],
 )
 def test_the_decision_is_said_with_how_sure_it_is(
@@ -779,11 +656,6 @@ def test_the_decision_is_said_with_how_sure_it_is(
     chip = banded(verdicts)
     assert chip.decision == decision
     assert said in chip_decision(chip)
-
-
-def test_one_load_is_no_range() -> None:
-    one = "Qwen/Qwen3-8B -H h100 --isl 1000 --osl 500 --concurrency 4 --drafter ngram,accept=0.9"
-    assert "decision: on; ngram" in page(one)
 
 
 def test_two_drafters_of_one_kind_are_told_apart() -> None:
@@ -866,7 +738,7 @@ def test_a_mix_takes_the_place_of_the_lengths(tmp_path: Path) -> None:
 
 
 def test_the_break_even_is_where_the_speedup_is_one() -> None:
-    found = answer(f"{EXAMPLE} --steady")
+    found = answer(f"{EXAMPLE}")
     for at, row in zip(found["choice"]["break_even"], advised(found), strict=True):
         assert at["draft_len"] == row["tried_draft_len"]
         assert 1 < at["accept_length"] < at["draft_len"] + 1
@@ -893,9 +765,9 @@ def test_the_point_to_measure_has_commands() -> None:
     titles = [one["title"] for one in found["commands"]]
     assert all("vLLM" in title for title in titles[:3:2])
     assert "--speculative-config" in found["commands"][2]["command"]
-    heads = answer("Qwen/Qwen3.5-9B -H h100 --isl 100 --osl 500 --drafter mtp,accept=.7")["choice"][
-        "to_measure"
-    ]
+    heads = answer("Qwen/Qwen3.5-9B -H h100 --isl 9 --osl 9 --steady --drafter mtp,accept=.7")[
+        "choice"
+    ]["to_measure"]
     assert "draft-model" not in str(heads["commands"])
     assert "sglang" in heads["commands"][0]["command"]
     (chip,) = advise("Qwen/Qwen3-8B", load_hardware("h100"), **SMALL).chips
@@ -918,7 +790,7 @@ def test_the_point_to_measure_is_the_least_certain(least: float) -> None:
 
 
 def test_the_benchmark_to_run_serves_as_it_was_asked() -> None:
-    words = "Qwen/Qwen3.5-35B-A3B -H h100 --tp 2 --isl 100 --osl 50 --drafter mtp,accept=.7"
+    words = "Qwen/Qwen3.5-35B-A3B -H h100 --tp 2 --isl 9 --osl 9 --steady --drafter mtp,accept=.7"
     stored = answer(f"{words} --weights fp8 --kv-cache fp8 --concurrency 4")["choice"]["to_measure"]
     for server in stored["commands"][:3:2]:
         words_of = shlex.split(server["command"])
@@ -945,46 +817,14 @@ def test_where_no_length_can_be_nothing_is_to_measure() -> None:
     )
 
 
-def test_engines_own_spellings_are_understood() -> None:
-    words = "Qwen/Qwen3-8B -H h100 --isl 1000 --osl 500 --concurrency 1,8"
-    ours = answer(f"{words} --drafter eagle3,accept=.7 --framework tensorrt-llm --tp 1")
-    theirs = answer(
-        f"{words} --drafter EAGLE3,accept=.7 --framework trtllm --tensor-parallel-size 1"
-    )
-    assert theirs["choice"] == ours["choice"]
-    assert theirs["rows"] == ours["rows"]
-    assert ours["case"]["engine"] == "tensorrt-llm"
-
-
 def test_flags_for_several_nodes_say_what_they_lack() -> None:
-    words: dict[str, Any] = {
-        "drafters": "ngram,accept=0.3",
-        "input_len": 100,
-        "output_len": 50,
-        "concurrency": 1,
-    }
+    words = SMALL | {"drafters": "ngram,accept=0.3", "concurrency": 1}
     for devices, told in ((8, False), (16, True)):
         found = advise("Qwen/Qwen3-235B-A22B", "h100", tensor_parallel=devices, **words)
         said = [one for one in found.warnings if "--node-rank" in one]
         assert bool(said) == told
         assert all(one.startswith("16 devices are in 2 hosts") for one in said)
         assert ("--nnodes 2 --node-rank 0" in str(found)) == told
-
-
-def test_the_flag_of_old_goes_on_working_with_a_note() -> None:
-    words = ["advise", *EXAMPLE.split(), "--json"]
-    new = CliRunner().invoke(app, [*words, "--choose-draft-len", "1,2"])
-    old = CliRunner().invoke(app, [*words, "--draft-len", "1,2"])
-    assert (new.exit_code, old.exit_code) == (0, 0)
-    assert old.stdout == new.stdout
-    assert new.stderr == ""
-    assert "--draft-len is --choose-draft-len now" in old.stderr
-    both = CliRunner().invoke(app, [*words, "--draft-len", "1,2", "--choose-draft-len", "1,2"])
-    assert both.exit_code == 2
-    assert "--choose-draft-len alone" in both.stderr
-    help_text = CliRunner().invoke(app, ["advise", "--help"]).stdout
-    assert "--choose-draft-len" in help_text
-    assert " --draft-len" not in help_text
 
 
 def test_printing_advice_shows_what_the_command_prints() -> None:
@@ -1072,11 +912,11 @@ def test_a_target_that_drafts_miss_turns_them_off_and_is_named() -> None:
 
 
 def test_one_rate_drafts_no_longer_than_the_typical_shape() -> None:
-    words = "Qwen/Qwen3.5-27B -H h100 --tp 2 --isl 1024 --osl 512 --concurrency 1,8"
+    words = "Qwen/Qwen3.5-27B -H h100 --tp 2 --isl 1024 --osl 512 --concurrency 1,8 --steady"
     found = answer(f"{words} --drafter mtp,accept=0.8")
     constant = predict(
         "Qwen/Qwen3.5-27B", "h100", drafters="mtp,accept=0.8", tensor_parallel=2, input_len=1024,
-        output_len=512, concurrency=1,
+        output_len=512, concurrency=1, steady=True,
     ).counted[0]  # fmt: skip
     first = found["rows"][0]
     assert first["draft_len"] < constant.curve.best_draft_len[0, 0]
@@ -1111,7 +951,7 @@ def test_captured_sizes_that_cost_throughput_are_said_with_what_they_cost() -> N
 
 
 def test_chips_are_compared_at_the_best_load_that_meets_the_targets() -> None:
-    words = "openai/gpt-oss-120b -H h200,b200 --isl 1024 --osl 512 --concurrency 1,8,32,64,128"
+    words = "openai/gpt-oss-120b -H h200,b200 --isl 1024 --osl 512 --concurrency 1,32,128 --steady"
     found = answer(f"{words} --drafter eagle3,accept-length=2.4@3 --tpot 12")
     prices = []
     sides = [(part, *part["other_chips"]) for part in (found["case"], found["choice"])]
@@ -1123,17 +963,26 @@ def test_chips_are_compared_at_the_best_load_that_meets_the_targets() -> None:
         assert choice["best"]["tpot_s"] <= 0.012
         prices.append(case["usd_per_hour"])
     assert {*prices} == {2.25, 3.75}
-    shown = page(f"{words} --drafter eagle3,accept-length=2.4@3 --tpot 12 --notes")
-    assert "engines differ" not in shown
-    assert "evidence on NVIDIA B200 SXM" in shown
     late = f"{words} --drafter eagle3,accept-length=2.4@3 --tpot 0.1"
     assert answer(late)["choice"]["best"] is None
-    assert "NVIDIA B200 SXM: no load meets the targets" in page(late)
-    mixed = page(
-        "Qwen/Qwen3-8B -H h100,rtx-pro-6000 --isl 1000 --osl 500 --drafter ngram,accept=0.5 --notes"
-    )
-    assert "engines differ: " in mixed
-    assert "sglang on NVIDIA H100" in " ".join(mixed.split())
+    mixed = "Qwen/Qwen3-8B -H h100,rtx-pro-6000 --isl 9 --osl 9 --steady --drafter ngram,accept=0.5"
+    assert "engines differ: " in page(f"{mixed} --notes")
     bound: list[Any] = [replace(load_hardware("l4"), generic=None, price=None), "b200"]
     shown = str(advise("Qwen/Qwen3-8B", bound, **SMALL))
     assert re.search(r"NVIDIA L4 +1 .* - +- +-$", shown, re.MULTILINE)
+
+
+def test_the_flag_of_old_goes_on_working_with_a_note() -> None:
+    words = ["advise", *EXAMPLE.split(), "--json"]
+    new = CliRunner().invoke(app, [*words, "--choose-draft-len", "1,2"])
+    old = CliRunner().invoke(app, [*words, "--draft-len", "1,2"])
+    assert (old.stdout, new.stderr) == (new.stdout, "")
+    assert "--draft-len is --choose-draft-len now" in old.stderr
+    both = CliRunner().invoke(app, [*words, "--draft-len", "1,2", "--choose-draft-len", "1,2"])
+    assert both.exit_code == 2
+    assert "--choose-draft-len alone" in both.stderr
+
+
+def test_targets_that_no_load_meets_are_said() -> None:
+    told = "0.1 ms: met at no load; without drafts at no load"
+    assert told in page(f"{EXAMPLE} --tpot 0.1")

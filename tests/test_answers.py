@@ -50,6 +50,7 @@ ANSWERS: dict[str, tuple[Callable[[], Any], int]] = {
         lambda: specroof.worth(MODEL, CHIP, drafter="eagle3", accept_length=[2, 3, 4]),
         3,
     ),
+    "train": (lambda: specroof.train(MODEL, CHIP, drafter="eagle3", samples=1e5), 9),
     # fixed, by load, stopping, two of confidence, SGLang's own steps, oracle
     "adaptive": (
         lambda: specroof.adaptive(MODEL, CHIP, drafter=EAGLE, batch_size=[1, 2], n_rounds=300),
@@ -90,6 +91,7 @@ FOUND = {
     "breakeven": "least acceptance rate for a speedup of 1 at the best draft length: ",
     "frontier": "cheapest: ",
     "worth": "decision: on at 2 to 4 tokens/round; eagle3",
+    "train": "decision: on at 1.95 to 2.55 tokens/round; eagle3",
     "adaptive": "best policy: ",
     "rollout": "decision: on; eagle3",
     "times_of_batches": "mean time per token: ",
@@ -224,8 +226,13 @@ def test_a_figure_added_in_one_line_stands_in_every_form_its_band_the_right_way_
     assert [float(cells[name]) for name in names] == [joules, low, high]
     assert more.to_frame()[names].to_numpy().tolist() == [[joules, low, high]]
     assert more.to_arrow()["tokens_per_joule"].to_pylist() == [joules]
-    titles, spelt = rows_table(more.rows, ["speedup", "tokens_per_joule"]).splitlines()
-    assert (titles.split(), spelt.split()[1]) == (["speedup", "tok/J"], f"{joules:.3f}")
+    assert high > 3 * low  # so that its cell has a figure beside notes only
+    with on_screen(None):
+        briefly = rows_table(more.rows, ["speedup", "tokens_per_joule"]).splitlines()
+        show_notes()
+        titles, spelt = rows_table(more.rows, ["speedup", "tokens_per_joule"]).splitlines()
+    assert (briefly[1].split()[1], spelt.split()[1]) == ("?", f"{joules:.3f}")
+    assert titles.split() == ["speedup", "tok/J"]
 
 
 def test_a_figure_is_declared_once_and_rows_have_no_other() -> None:

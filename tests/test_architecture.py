@@ -19,7 +19,6 @@ from specroof.architecture import (
     LatentAttention,
     Layer,
     Linear,
-    RecurrentCore,
     stack_layers,
 )
 from strategies import architectures, formats
@@ -94,10 +93,6 @@ def test_blocks_are_named_after_what_they_hold() -> None:
         assert Block("attention", (), core).label == label
     assert CompressedAttention(4, 8, 4, window=8, ratio=0).label == "sliding_attention"
     assert Block("feed_forward", (Linear("up_proj", 8, 8),)).label == "mlp"
-    for unknown in (lambda: Core().label, lambda: RecurrentCore().state_elements,
-                    lambda: RecurrentCore().conv_dim):  # fmt: skip
-        with pytest.raises(NotImplementedError):
-            unknown()
 
 
 @given(architectures())

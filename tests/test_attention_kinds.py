@@ -1,34 +1,45 @@
-"""A kind of attention is its own file and one row: everything else reads its traits."""
+"""A kind of attention is its own file: everything else asks it, and nothing falls back for it."""
 
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.testing import assert_equal
 
+import specroof
 from specroof import OptionError, Placement, architecture, load_hardware, load_model
 from specroof.architecture import (
     Architecture,
-    Block,
     Core,
+    GroupedQueryAttention,
     Layer,
-    Linear,
-    RecurrentCore,
     cache_only,
 )
-from specroof.architecture.attention import attention_op
-from specroof.architecture.base import OpCost, PassSettings, SoftmaxAttention
+from specroof.architecture.attention import (
+    HeadsAttention,
+    cached_tokens_read,
+    counted_pairs,
+    heads_op,
+    kv_token_bytes,
+)
+from specroof.architecture.base import KERNELS, CacheDtypes, Kept, OpCost, PassSettings
+from specroof.arrays import Array
+from specroof.catalog import hardware_names
 from specroof.cost import ForwardPass, forward_cost
-from specroof.cost.forward import CORES, CoreFormulas, kv_cache_bytes
+from specroof.cost.forward import kv_cache_bytes
 from specroof.drafters.heads import head_drafter
 from specroof.hardware.engine import LAYER_KINDS
 from specroof.latency import check_placement, engine_setup
+from specroof.latency.attention_reading import attention_reading, reading_rules
 from specroof.latency.model import layer_kinds
 from specroof.serving.room import target_footprint
 
 
-def kinds(base: type[Core]) -> Iterator[type[Core]]:
+def kinds(base: Any) -> Iterator[type[Core]]:
     """Yield every kind below a base that the library has."""
     for kind in base.__subclasses__():
         if kind.__module__.startswith(architecture.__name__):
@@ -37,65 +48,78 @@ def kinds(base: type[Core]) -> Iterator[type[Core]]:
 
 
 @dataclass(frozen=True, slots=True)
-class SinkAttention(SoftmaxAttention):
-    """Attention to the first tokens and to a window: the stand-in for a new kind."""
+class RingAttention(HeadsAttention):
+    """Attention to a ring of slots, which new tokens overwrite: the stand-in for a new kind."""
 
     n_heads: int
-    window: int
-    n_sinks: int
+    n_kv_heads: int
+    head_dim: int
+    value_dim: int
+    slots: int
+    kernel: str = "heads"
+    overhead_kinds: tuple[str, ...] = ()
 
-    @property
-    def label(self) -> str:
-        return "sink_attention"
+    label = "ring_attention"
+    causal = True
 
     @property
     def window_len(self) -> int:
-        """Tokens at which its cache stops growing."""
-        return self.window + self.n_sinks
+        return self.slots
 
-    @property
-    def overhead_kinds(self) -> tuple[str, ...]:
-        """The kinds of layer that it makes of its layer."""
-        return ("sparse_index",)
+    def costs(self, setting: PassSettings) -> list[OpCost]:
+        seen = (setting.forward, setting.options, self.slots)
+        pairs, read = counted_pairs(*seen), cached_tokens_read(*seen)
+        return [heads_op(self, setting, pairs=pairs, read=read)]
 
-
-def sink_costs(core: SinkAttention, setting: PassSettings) -> list[OpCost]:
-    one, shard = np.ones(()), cache_only(1)
-    attended = attention_op(
-        setting,
-        flops=7 * one,
-        read_bytes=one,
-        new_bytes=one,
-        shard=shard,
-        n_heads=core.n_heads,
-        head_dims=(1, 1),
-    )
-    return [attended]
+    def kept(self, context_len: Array, dtypes: CacheDtypes) -> Kept:
+        held = np.minimum(context_len, self.slots)
+        return Kept(cache_only(self.n_kv_heads), held * kv_token_bytes(self, dtypes.kv_dtype))
 
 
-def sink_bytes(core: SinkAttention, context: Any, _dtype: str) -> Any:
-    return 10.0 * np.minimum(context, core.window_len)
+RING = RingAttention(6, 3, 8, 8, slots=20, overhead_kinds=("sparse_index",))
+QWEN = load_model("Qwen/Qwen3-8B")
 
 
-TOY = Architecture(
-    *("toy", "llama", 8, 9),
-    (
-        Layer(
-            (
-                Block("attention", (), SinkAttention(n_heads=6, window=16, n_sinks=4)),
-                Block("feed_forward", (Linear("up", 8, 8),)),
-            ),
-            count=3,
-        ),
-    ),
-    head=Linear("lm_head", 8, 9, kind="head"),
-)
+def with_cores(*cores: Core) -> Architecture:
+    """Return Qwen3-8B with each of these cores in as many layers."""
+    (layer,) = QWEN.layers
+    attention, *others = layer.blocks
+    layers = [Layer((replace(attention, core=core), *others), 36 // len(cores)) for core in cores]
+    return replace(QWEN, layers=tuple(layers))
 
 
-def test_every_kind_has_a_row() -> None:
-    # by name: a dataclass with slots leaves its first version behind
-    bases = {SoftmaxAttention.__name__, RecurrentCore.__name__}
-    assert {kind.__name__ for kind in kinds(Core)} - bases == {kind.__name__ for kind in CORES}
+@pytest.mark.parametrize("answer", sorted(Core.__abstractmethods__))
+def test_a_core_that_leaves_an_answer_out_cannot_be_made(answer: str) -> None:
+    given = dict.fromkeys(Core.__abstractmethods__ - {answer})
+    with pytest.raises(TypeError, match=answer):
+        type("Partial", (Core,), given)()
+
+
+def test_kernels_are_those_that_cores_and_rules_name() -> None:
+    of_rules = {kernel for rules in reading_rules().values() for r in rules for kernel in r.kernels}
+    of_models = {kernel for name in specroof.model_names() for kernel in load_model(name).kernels}
+    assert of_rules <= of_models <= {*KERNELS}
+
+
+def test_words_that_no_table_knows_are_refused() -> None:
+    setup = engine_setup(load_hardware("h100"), "vllm", None, None)
+    with pytest.raises(OptionError, match=r"^kernel of ring_attention is 'ring'; allowed: heads"):
+        attention_reading(with_cores(replace(RING, kernel="ring")), setup)
+    with pytest.raises(OptionError, match=r"^overhead kind of ring_attention is 'ring'; allowed"):
+        layer_kinds(with_cores(replace(RING, overhead_kinds=("ring",))), setup)
+
+
+def test_nothing_outside_of_cores_and_parsers_asks_for_a_class_of_cores() -> None:
+    names = "|".join(kind.__name__ for kind in kinds(Core))
+    root = Path(specroof.__file__).parent
+    asked = [
+        f"{path.relative_to(root)}: {line.strip()}"
+        for path in root.rglob("*.py")
+        if path.relative_to(root).parts[0] not in {"architecture", "parsers"}
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if re.search(rf"(isinstance|type|getattr)\(.*\b({names})\b|getattr\((block\.)?core", line)
+    ]
+    assert asked == []
 
 
 def test_kinds_of_layers_are_those_of_hardware_files() -> None:
@@ -105,23 +129,36 @@ def test_kinds_of_layers_are_those_of_hardware_files() -> None:
     assert named == {*LAYER_KINDS}
 
 
-def test_a_new_kind_needs_its_file_and_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    row = CoreFormulas(sink_costs, lambda _core: cache_only(1), sink_bytes)
-    monkeypatch.setitem(CORES, SinkAttention, row)
-    ops = forward_cost(TOY, ForwardPass(1, 1, 0))
-    assert ops[0].name.startswith("sink_attention")
-    assert kv_cache_bytes(TOY, [5.0, 100.0]).tolist() == [3 * 50, 3 * 200]
+def test_a_new_kind_needs_its_file_alone() -> None:
+    toy = with_cores(RING)
+    ops = [op.name for op in forward_cost(toy, ForwardPass(1, 1, 0))]
+    assert "ring_attention.core" in ops
+    assert kv_cache_bytes(toy, [5.0, 100.0]).tolist() == [36 * 5 * 96, 36 * 20 * 96]
     setup = engine_setup(load_hardware("b200"), "ideal", None, None)
-    assert layer_kinds(TOY, setup) == {"sparse_index": 3}
-    check_placement(TOY, Placement(tensor_parallel=3))
+    assert layer_kinds(toy, setup) == {"sparse_index": 36}
+    check_placement(toy, Placement(tensor_parallel=3))
     with pytest.raises(OptionError, match=r"^tensor_parallel is 4 .*allowed: groups of 1, 2, 3, 6"):
-        check_placement(TOY, Placement(tensor_parallel=4))
-    kept = target_footprint(TOY, Placement())
-    assert (kept.windows, kept.token_bytes) == ({20: (3, 30)}, 0)
-    assert "1 sink_attention" in head_drafter("mtp").describe(TOY)
+        check_placement(toy, Placement(tensor_parallel=4))
+    kept = target_footprint(toy, Placement())
+    assert (kept.windows, kept.token_bytes) == ({20: (36, 36 * 96)}, 0)
+    assert "1 ring_attention" in head_drafter("mtp").describe(toy)
 
 
-def test_a_core_that_nothing_is_said_of_has_no_traits() -> None:
-    bare = Core()
-    assert (bare.caches_tokens, bare.split_heads, bare.window_len) == (False, 0, 0)
-    assert bare.overhead_kinds == ()
+@pytest.mark.parametrize("windows", [(1024,), (128, 1024, 8192)], ids=["one", "by layer"])
+def test_every_engine_gives_a_new_kind_what_its_geometry_says(windows: tuple[int, ...]) -> None:
+    heads = (32, 8, 128, 128)
+    rings = with_cores(*(RingAttention(*heads, slots) for slots in windows))
+    same = with_cores(*(GroupedQueryAttention(*heads, window) for window in windows))
+    fitted = [(chip, engine) for chip in hardware_names() for engine in load_hardware(chip).engines]
+    assert len(fitted) > 30
+    for chip, engine in fitted:
+        asked: dict[str, Any] = {
+            "engine": engine,
+            "batch_size": [1, 64],
+            "context_len": [512, 16_384],
+        }
+        of_rings, of_windows = (
+            specroof.predict(model, chip, drafters="autoregressive,cost=0.1,accept=0.8", **asked)
+            for model in (rings, same)
+        )
+        assert_equal(of_rings.curves[0].speedup, of_windows.curves[0].speedup, f"{chip} {engine}")

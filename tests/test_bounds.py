@@ -172,13 +172,9 @@ def test_the_corners_of_the_table_are_finite() -> None:
             np.isfinite(specroof.forward_latency(model, chip, pass_, engine=engine).total_s)
         )
     curve = specroof.speedup_curve(
-        model,
-        chip,
-        drafter=specroof.load_drafter("ideal"),
-        batch_size=[1, 1e7],
-        context_len=[0, 1e8],
-        max_draft_len=1024,
-    )
+        model, chip, drafter=specroof.load_drafter("ideal"), batch_size=[1, 1e7],
+        context_len=[0, 1e8], max_draft_len=1024,
+    )  # fmt: skip
     assert np.all(np.isfinite(curve.speedup))
     assert np.all(curve.speedup > 0)
 

@@ -1,7 +1,5 @@
 """What it takes to pay: every inverse against the forward model, and what it says at the ends."""
 
-import csv
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,14 +20,8 @@ KINDS = ["autoregressive,cost=0.07", "block,cost=0.2,drafts=7", "eagle3"]
 
 def forward(model: str, spec: str, row: Any, **more: Any) -> Any:
     """Return the curve of a SPEC at the load of a row, by the forward model."""
-    return specroof.speedup_curve(
-        model,
-        CHIP,
-        drafter=spec,
-        batch_size=row.batch_size,
-        context_len=row.context_len,
-        **more,
-    )
+    load = {"batch_size": row.batch_size, "context_len": row.context_len}
+    return specroof.speedup_curve(model, CHIP, drafter=spec, **load, **more)
 
 
 def drafted(curve: Any, draft_len: int | None) -> float:
@@ -252,37 +244,6 @@ def shell(*words: str) -> Any:
     return CliRunner().invoke(app, ["breakeven", DENSE, "-H", CHIP, *words])
 
 
-def test_the_shell_answers_as_python_does(tmp_path: Path) -> None:
-    table = tmp_path / "rows.csv"
-    words = ("--drafter", "eagle3,accept=0.8", "--batch", "1,64", "--speedup", "2")
-    done = shell(*words, "--csv", str(table), "--json")
-    assert done.exit_code == 0, done.output
-    printed = json.loads(done.stdout.splitlines()[-1])
-    found = breakeven(DENSE, CHIP, drafter="eagle3,accept=0.8", batch_size=[1, 64], speedup=2)
-    assert printed == json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert repr(found).startswith("<Breakeven: Qwen3-8B on 1 x NVIDIA H100")
-    header, first, *_ = table.read_text().splitlines()
-    told = dict(zip(header.split(","), next(csv.reader([first])), strict=True))
-    assert told["drafter"] == "eagle3,accept=0.8"
-    assert (told["solve"], told["wanted_speedup"], told["answer"]) == ("accept", "2.0", "at")
-    assert (told["context_len"], told["batch_size"]) == ("4096", "1")
-
-
-def test_tables_say_never_and_always() -> None:
-    text = shell("--drafter", "block,cost=4,drafts=3", "--batch", "1,8").stdout
-    assert text.count("never") == 2
-    assert "least acceptance rate for a speedup of 1 at the best draft length" in text
-    runs = shell(
-        "--drafter", "eagle3,accept=.8", "--solve", "batch", "--most", "9", "--no-capacity"
-    )
-    assert "1-9 (from 10 on unknown)" in runs.stdout
-    one = shell("--drafter", "eagle3,accept=.8", "--solve", "batch", "--most", "1")
-    assert one.stdout.splitlines()[4].split()[:3] == ["4096", ">", "1"]
-    assert "  1 (from 2 on unknown)" in one.stdout
-    full = shell("--drafter", "eagle3,accept=.8", "--solve", "batch", "--server", "running=5")
-    assert "  1-5 (all that have room)" in full.stdout
-
-
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("draft_len", [None, 2])
@@ -403,26 +364,7 @@ def test_a_context_is_not_sought_for_requests() -> None:
         breakeven(DENSE, CHIP, drafter="ideal", solve="batch", context_len=9, **REQUESTS)
 
 
-def test_the_shell_asks_about_requests_as_python_does() -> None:
-    words = ["breakeven", DENSE, "-H", CHIP, "--drafter", "eagle3", "--batch", "1,16"]
-    done = CliRunner().invoke(app, [*words, "--isl", "2000", "--osl", "400", "--json"])
-    assert done.exit_code == 0, done.output
-    answer = breakeven(DENSE, CHIP, drafter="eagle3", batch_size=[1, 16], **REQUESTS)
-    assert json.loads(done.stdout.splitlines()[-1]) == json.loads(json.dumps(answer.to_dict()))
-
-
-def test_chips_are_compared_as_each_alone(tmp_path: Path) -> None:
-    table = tmp_path / "rows.csv"
-    words = ["breakeven", DENSE, "--drafter", "eagle3", "--batch", "1,8"]
-    done = CliRunner().invoke(app, [*words, "-H", "h100,b200", "--csv", str(table), "--json"])
-    assert done.exit_code == 0, done.output
-    alone = [breakeven(DENSE, one, drafter="eagle3", batch_size=[1, 8]) for one in ("h100", "b200")]
-    found = json.loads(done.stdout.splitlines()[-1])
-    told = [json.loads(json.dumps(one.to_dict())) for one in alone]
-    assert found["rows"] == [
-        {"hardware": one["case"]["hardware"]} | row for one in told for row in one["rows"]
-    ]
-    assert found["case"].pop("other_chips") == [told[1]["case"]]
-    assert (found["case"], found["choice"]) == (told[0]["case"], None)
-    names = [row["hardware"] for row in csv.DictReader(table.read_text().splitlines())]
-    assert names == [one.setup.hardware.name for one in alone for _ in one.rows]
+def test_what_is_beyond_the_most_is_unknown() -> None:
+    for most, told in ((9, "1-9 (from 10 on unknown)"), (1, "1 (from 2 on unknown)")):
+        words = ("--drafter", "eagle3,accept=.8", "--solve", "batch", "--most", str(most))
+        assert f"  {told}" in shell(*words, "--no-capacity").stdout

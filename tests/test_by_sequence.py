@@ -12,16 +12,14 @@ from specroof.architecture import Architecture, Block, Layer, Linear
 from specroof.cost import ForwardPass, Options, forward_cost
 from specroof.drafters import Round
 from specroof.drafters.base import chain_proposals
-from specroof.hardware import Collective, EngineProfile, Placement
-from specroof.latency import Setup, model_work, pass_time, stacked
+from specroof.hardware import EngineProfile, Placement
+from specroof.latency import Setup, model_work, pass_time
 from specroof.latency.pass_seconds import weighted_total
 from strategies import (
-    LINK,
     Grid,
     amounts,
     architectures,
     device,
-    forward_pass,
     grids,
     options,
     placements,
@@ -107,22 +105,3 @@ def test_a_pass_of_one_sequence_keeps_what_else_it_is() -> None:
         # 2 FLOP * 16 weights * (4, 12) rows, and 36 weights.
         assert projection.flops.tolist() == [128.0, 384.0]
         assert head.flops.tolist() == [288.0, 864.0]
-
-
-@given(architectures(), grids)
-def test_passes_can_be_joined_either_way(model: Architecture, grid: Grid) -> None:
-    engine = real_engine(overlap_norm=2, collective=Collective(latency_s=1e-6))
-    setup = Setup(device(interconnect=LINK), engine, Placement(2), Options())
-    axes = (grid.forward.batch_size, grid.forward.context_len, grid.forward.query_len)
-    batch, context, query = (axis.ravel() for axis in np.broadcast_arrays(*axes))
-    points = forward_pass(batch, query, context)
-    whole, alone = (
-        pass_time(
-            stacked(
-                [model_work(model, setup, points, by_sequence=by_sequence)], [points.tokens.size]
-            ),
-            engine,
-        ).total_s
-        for by_sequence in (False, True)
-    )
-    np.testing.assert_allclose(alone, whole, rtol=1e-12)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -79,19 +80,25 @@ def test_weights_are_priced_as_they_were_served(
 
 
 @pytest.mark.parametrize(
-    ("bits", "formats"),
+    ("key", "option", "is_of", "names"),
     [
-        (8, "fp8 w8a8_fp8 modelopt_fp8 mxfp8 w8a8_int8 int8"),
-        (4, "awq awq_marlin modelopt_fp4 nvfp4_online petit_nvfp4 mxfp4 quark_mxfp4 fp4 int4"),
+        ("quantization", "weight_dtype", "int8", "fp8 w8a8_fp8 modelopt_fp8 mxfp8 w8a8_int8 int8"),
+        # AWQ (Lin et al. 2023, arXiv:2306.00978) has 4 bits.
+        ("quantization", "weight_dtype", "int4", "awq awq_marlin modelopt_fp4 nvfp4_online mxfp4 "
+         "petit_nvfp4 quark_mxfp4 fp4 int4"),
+        ("kv_cache", "kv_dtype", "bf16", "bf16 bfloat16"),
+        ("kv_cache", "kv_dtype", "fp8", "fp8 fp8_e4m3 fp8_e5m2 mxfp8"),
+        ("kv_cache", "kv_dtype", "fp4", "nvfp4 fp4_e2m1 fp4_mx_block16"),
     ],
-)
-def test_a_format_is_as_wide_as_its_name_says(bits: int, formats: str) -> None:
-    # AWQ (Lin et al. 2023, arXiv:2306.00978) has 4 bits.
-    for said in formats.split():
-        for width in (4, 8):
-            options = Options(weight_dtype=f"int{width}")
-            line = refusal(stated(PLAIN, quantization=said), options=options)
-            assert (line is None) == (width == bits), said
+)  # fmt: skip
+def test_a_format_is_as_wide_as_its_name_says(
+    key: str, option: str, is_of: str, names: str
+) -> None:
+    widths = ("int4", "int8") if option == "weight_dtype" else ("bf16", "fp8", "fp4")
+    for said, width in product(names.split(), widths):
+        choice: dict[str, Any] = {option: width}
+        line = refusal(stated(PLAIN, **{key: said}), options=Options(**choice))
+        assert (line is None) == (width == is_of), said
 
 
 @pytest.mark.parametrize(
@@ -104,26 +111,6 @@ def test_caches_are_priced_as_they_were_served(cache: str | None, said: str, pas
     if line is not None:
         assert f"bench.csv, line 0: kv_cache_dtype is {said!r}, and Qwen3-8B is" in line
         assert "allowed: the same, by --kv-cache" in line
-
-
-@pytest.mark.parametrize(
-    ("dtype", "names"),
-    [
-        ("bf16", "bf16 bfloat16"),
-        ("fp8", "fp8 fp8_e4m3 fp8_e5m2 mxfp8"),
-        ("fp4", "nvfp4 fp4_e2m1 fp4_mx_block16"),
-    ],
-)
-def test_a_cache_is_as_wide_as_its_name_says(dtype: str, names: str) -> None:
-    for said in names.split():
-        for width in ("bf16", "fp8", "fp4"):
-            line = refusal(stated(PLAIN, kv_cache=said), options=Options(kv_dtype=width))
-            assert (line is None) == (width == dtype), said
-
-
-def test_a_known_cache_is_named_in_the_words_of_the_option() -> None:
-    line = refusal(stated(PLAIN, kv_cache="fp8_e4m3"))
-    assert (line or "").endswith("is predicted with bf16; allowed: the same, by --kv-cache fp8")
 
 
 def test_a_point_may_beat_the_roofline_by_its_noise_and_miss_it_200_times() -> None:
@@ -226,22 +213,14 @@ def test_the_engine_is_that_of_the_tool() -> None:
     assert engine_of_results(PLAIN, b200) == (None, [])  # a table names no tool
     unnamed = replace(b200, default_engine=None)
     assert engine_of_results(theirs, unnamed) == ("vllm", [])
-
-
-def test_an_engine_of_ones_own_stays_the_default() -> None:
-    b200 = load_hardware("b200")
+    # An engine of one's own stays the default; a tool without one is said.
     mine = {**b200.engines, "mine": b200.engines["sglang"]}
     own = replace(b200, engines=mine, default_engine="mine")
-    assert engine_of_results(stated(PLAIN, engine="vllm"), own) == (None, [])
-
-
-def test_a_tool_without_engine_is_said() -> None:
-    b200 = load_hardware("b200")
+    assert engine_of_results(theirs, own) == (None, [])
     bare = replace(b200, engines={"sglang": b200.engines["sglang"]}, default_engine="sglang")
-    assert engine_of_results(stated(PLAIN, engine="vllm"), bare) == (
-        None,
-        ["NVIDIA B200 SXM has no engine vllm: engine sglang predicts instead"],
-    )
+    (engine, (note,)) = engine_of_results(theirs, bare)
+    assert engine is None
+    assert "no engine vllm" in note
 
 
 def test_words_about_drafts_that_change_nothing_are_named() -> None:
@@ -274,3 +253,15 @@ def test_arms_of_two_tools_are_no_speedup() -> None:
         bench = [replace(plain, engine=tools[0]), replace(fast, engine=tools[1])]
         found = own_validation(bench, Deployment(MODEL, SETUP), DRAFTER)
         assert found.points[1].scored.kind == kind
+
+
+def test_a_tool_without_engine_is_said() -> None:
+    b200 = load_hardware("b200")
+    bare = replace(b200, engines={"sglang": b200.engines["sglang"]}, default_engine="sglang")
+    assert engine_of_results(stated(PLAIN, engine="vllm"), bare) == (
+        None,
+        ["NVIDIA B200 SXM has no engine vllm: engine sglang predicts instead"],
+    )
+    mine = {**b200.engines, "mine": b200.engines["sglang"]}
+    own = replace(b200, engines=mine, default_engine="mine")
+    assert engine_of_results(stated(PLAIN, engine="vllm"), own) == (None, [])

@@ -694,7 +694,7 @@ def test_recurrent_layers_alone_cache_no_token() -> None:
     model = load_model("Qwen/Qwen3-Next-80B-A3B-Instruct")
     linear = next(
         layer for layer in model.layers
-        if all(not (block.core and block.core.caches_tokens) for block in layer.blocks)
+        if all(not (block.core and block.core.cache_kind == "tokens") for block in layer.blocks)
     )  # fmt: skip
     bare = replace(model, layers=(replace(linear, count=3),))
     found, tight = room(bare, "sglang"), room(bare, "sglang", memory_frac=0.01)

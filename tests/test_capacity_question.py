@@ -106,20 +106,6 @@ def test_a_drafter_must_fit_the_model() -> None:
         capacity("Qwen/Qwen3-8B", "h100", drafters=f"dspark,config={other}")
 
 
-def test_the_shell_prints_the_budget() -> None:
-    code, text, _ = shell("capacity Qwen/Qwen3.5-9B -H l40s --engine sglang --drafter mtp --notes")
-    assert code == 0
-    for line in (
-        "Qwen3.5-9B on 1 x NVIDIA L40S, context 4096, rules of sglang 0.5.23",
-        "memory of a device",
-        "most requests",
-        "mtp γ=3: mtp",
-        "note: server: defaults of sglang 0.5.23 for memory, running, capture, overlap",
-    ):
-        assert line in text
-    assert text.split("most requests")[1].split("\n")[0].split() == ["32", "17"]
-
-
 def test_the_shell_prints_json_of_a_batch_that_fits_nowhere() -> None:
     code, text, _ = shell(
         "capacity Qwen/Qwen3-32B -H l40s --drafter autoregressive,cost=0.1 --json"

@@ -167,10 +167,6 @@ def test_a_bundled_file_that_somebody_broke_is_refused_in_one_line(
     assert "memory_byte" in one_line(error)
 
 
-def test_a_checked_bundled_profile_is_the_trusted_one() -> None:
-    assert load_hardware("b200", check=True) == load_hardware("b200")
-
-
 def test_a_users_folder_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPECROOF_HARDWARE_PATH", os.devnull)
     with pytest.raises(CatalogError, match="SPECROOF_HARDWARE_PATH"):
@@ -222,11 +218,6 @@ def test_a_spec_that_says_nothing_clear_is_refused(spec: str, says: str) -> None
 
 
 # --- writing -----------------------------------------------------------------------------------
-
-
-def test_files_appear_whole(tmp_path: Path) -> None:
-    write_files({tmp_path / "a": b"1", tmp_path / "b": b"2"})
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"a": b"1", "b": b"2"}
 
 
 @pytest.mark.parametrize("bad", ["missing/b", "folder"])

@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from importlib.metadata import version
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ import specroof
 from commands import answered, invoked, refused, run
 from gridded import gridded
 from specroof.cli import app
-from specroof.units import format_seconds
 
 MODEL = "Qwen/Qwen3-8B"
 PREDICT = f"predict {MODEL} --engine ideal -H b200"
@@ -60,63 +60,21 @@ def test_predict_prints_json_with_the_keys_and_axes_of_the_contract() -> None:
     assert "grid" not in answered(IDEAL)
 
 
-def test_the_command_line_and_the_library_agree() -> None:
-    result = answered(PREDICT, "--batch 1,8 --grid --drafter", BLOCK)
-    curve = specroof.speedup_curve(
-        specroof.load_model(MODEL),
-        specroof.load_hardware("b200"),
-        drafter=specroof.load_drafter(BLOCK),
-        batch_size=[1, 8],
-        engine="ideal",
-    )
-    assert gridded(result, "speedup").tolist() == curve.speedup.tolist()
-
-
 def test_a_depth_that_was_not_measured_is_null_and_never_the_best() -> None:
     found = answered(PREDICT, "--drafter autoregressive,cost=0,survival=.9/.8 --grid")
     assert found["grid"]["quantities"]["speedup"][0][0][0][3:] == [None] * 14
     assert [row["draft_len"] for row in found["rows"]] == [2]
 
 
-def test_the_table_says_best_near_best_and_where_it_does_not_pay() -> None:
-    lines = run(
-        "predict deepseek-ai/DeepSeek-V4-Pro -H b200 --tp 8 --batch 4 --notes",
-        "--drafter autoregressive,accept=0.5,cost=0.30 --drafter", BLOCK,
-    ).splitlines()  # fmt: skip
-    assert lines[0].startswith("DeepSeek-V4-Pro on 8 x NVIDIA B200")
-    (slow,) = [line for line in lines if line.endswith("accept=0.5,cost=0.30") and "x " in line]
-    (quick,) = [line for line in lines if line.endswith(BLOCK) and "x " in line]
-    assert (slow.split()[2:4], slow.split()[5]) == (["0", "1.00x"], "off")
-    assert int(quick.split()[2]) > 0
-    assert quick.split()[5] == "on"
-    (lost,) = [line for line in lines if "cost=0.30: all but " in line]
-    low, _, high = lost.partition("all but ")[2].partition(";")[0].partition("-")
-    assert int(low) <= 4 <= int(high)  # the point above is one of them
-
-
-def test_where_no_draft_is_best_the_one_that_loses_least_has_its_speedup() -> None:
-    # Nothing accepted: a round of one draft gives one token, for a draft and a verification.
-    words = f"{PREDICT} --batch 1,8 --drafter autoregressive,accept=0,cost=0.25"
-    answer = answered(words, "--grid")
-    step_s = gridded(answer, "round_s")[0, :, 0]
-    costs = step_s / (0.25 * step_s + gridded(answer, "verify_s")[0, :, 1])
-    rows = answer["rows"]
-    assert [(row["draft_len"], row["speedup"], row["tried_draft_len"]) for row in rows] == [
-        (0, 1.0, 1)
-    ] * 2
-    assert [row["tried_speedup"] for row in rows] == pytest.approx(costs)
-    table = run(words)
-    assert [f"{cost:.2f}x" in table for cost in costs] == [True, True]
-
-
 def test_where_no_draft_is_best_the_band_is_of_what_the_decision_judges() -> None:
     # It printed 1.00-1.00x, the band of no drafts, beside the verdict of one draft.
-    for spec in ("eagle3,accept=0.12", "eagle3,accept=0.01"):
+    for spec in ("eagle3,accept=0.12", "eagle3,accept=0"):
         words = f"predict {MODEL} -H h100 --batch 1,8 --drafter {spec}"
         found, table = answered(words, "--grid"), run(words)
         for b, row in enumerate(found["rows"]):
             tried = 1 + int(np.argmax(gridded(found, "speedup")[0, b, 1:]))
             assert (row["decision"], row["draft_len"], row["tried_draft_len"]) == ("off", 0, tried)
+            assert row["tried_speedup"] == gridded(found, "speedup")[0, b, tried] < 1
             ends = [row[f"tried_speedup_{end}"] for end in ("low", "high")]
             assert ends == [
                 gridded(found, f"speedup_{end}")[0, b, tried] for end in ("low", "high")
@@ -124,33 +82,10 @@ def test_where_no_draft_is_best_the_band_is_of_what_the_decision_judges() -> Non
             assert f" {ends[0]:.2f}-{ends[1]:.2f}x" in table
 
 
-def test_where_prefills_count_what_loses_least_has_its_speedup_too() -> None:
-    requests = "--concurrency 8 --input-len 1024 --output-len 64 --steady"
-    words = f"{PREDICT} {requests} --drafter autoregressive,accept=0,cost=0.25"
-    found = answered(words, "--grid")
-    (row,) = found["rows"]
-    assert row["tried_draft_len"] == 1
-    assert row["tried_speedup"] == gridded(found, "speedup")[0, 0, 1] < 1.0
-    table = run(words, "--drafter ideal")
-    assert f"{row['tried_speedup']:.2f}x" in table
-
-
 def test_a_load_that_no_draft_has_room_for_is_off() -> None:
     (row,) = answered(f"predict {MODEL} -H h100 --batch 88 --drafter mtp,accept=0.8")["rows"]
     assert (row["draft_len"], row["decision"], row["speedup"]) == (0, "off", 1.0)
     assert (row["tried_draft_len"], row["tried_speedup"]) == (0, None)
-
-
-def test_a_grid_has_a_row_for_every_operating_point() -> None:
-    text = run(PREDICT, "--batch 1,8 --context 1024,2048 --drafter", AUTOREGRESSIVE)
-    rows = [line.split()[:2] for line in text.splitlines() if line.startswith("   ")]
-    assert rows == [["1024", "1"], ["1024", "8"], ["2048", "1"], ["2048", "8"]]
-
-
-def test_tables_fit_eighty_columns() -> None:
-    for batch in ("--batch 1,1024", ""):
-        lines = run(PREDICT, batch, "--drafter", AUTOREGRESSIVE, COLUMNS="80").splitlines()
-        assert max(map(len, lines)) <= 80
 
 
 def test_points_are_every_one_with_the_best_marked(tmp_path: Path) -> None:
@@ -172,18 +107,6 @@ def test_charts_are_drawn_for_what_the_grid_can_show(tmp_path: Path) -> None:
     names = sorted(file.name for file in tmp_path.iterdir())
     assert names == ["chart-by-batch.png", "chart-map.png", "chart.png"]
     assert all(file.read_bytes().startswith(b"\x89PNG") for file in tmp_path.iterdir())
-
-
-def test_a_chip_without_the_dtype_is_a_note() -> None:
-    words = "predict openai/gpt-oss-20b -H h100 --drafter ideal --notes"
-    assert "has no fp4 arithmetic: fp8 stands in" in run(words)
-
-
-def test_a_model_that_does_not_fit_is_a_note_with_the_numbers() -> None:
-    words = "predict Qwen/Qwen2.5-72B-Instruct -H l40s --drafter ideal"
-    (note,) = [line for line in run(words).splitlines() if "does not fit" in line]
-    assert "135 GiB of weights" in note  # 72.7e9 * 2 bytes / 2**30
-    assert "44.5 GiB" in note  # 99 % of 45.0
 
 
 def test_a_place_that_cannot_be_written_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
@@ -225,17 +148,6 @@ def test_explain_lists_every_operation_with_its_bound() -> None:
     assert sum(op["share"] for op in result["rows"]) == pytest.approx(1)
 
 
-def test_explain_prints_a_table_and_draws_two_charts(tmp_path: Path) -> None:
-    path = tmp_path / "roof.svg"
-    words = f"explain {MODEL} -H b200 --batch 32 --query-len 4 --csv {path}.csv"
-    assert "mlp.gate_up_proj" in run(words, "--plot", path)
-    assert {file.name for file in tmp_path.iterdir()} == {
-        "roof-time.svg",
-        "roof.svg",
-        "roof.svg.csv",
-    }
-
-
 def explained(*words: object) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what `explain` says in all, and of each operation."""
     result = answered("explain", *words)
@@ -246,13 +158,10 @@ def test_explain_says_which_engine_prices_and_what_does_not_fit() -> None:
     words = "Qwen/Qwen2.5-72B-Instruct -H h100"
     result, _ = explained(words)
     assert result["case"]["engine"] == "sglang"
-    assert any(note.startswith("engine sglang of NVIDIA H100") for note in result["notes"])
     (note,) = [note for note in result["notes"] if "does not fit" in note]
-    assert "from batch size 1 at context 4096: 135 GiB of weights" in note
-    assert f"note: {note}" in run("explain", words)
+    assert "from batch size 1 at context 4096: 135 GiB of weights" in note  # 72.7e9 * 2 / 2**30
     # Four devices hold it.
     assert not [note for note in explained(words, "--tp 4")[0]["notes"] if "fit " in note]
-    assert explained(words, "--engine ideal")[0]["case"]["engine"] == "ideal"
     # A prompt is cached as it is read: 80 layers * 2 * 8 * 128 * 2 bytes * 800 000 tokens / 4.
     prompt = "--tp 4 --prefill --query-len 800000"
     (note,) = [note for note in explained(words, prompt)[0]["notes"] if "not fit" in note]
@@ -308,10 +217,7 @@ def test_the_time_to_the_first_token_is_the_pass_and_each_request() -> None:
     requests = "--input-len 1000 --output-len 10 --drafter ideal"
     case = answered(f"predict {MODEL} -H b200", requests)["case"]
     assert case["load"]["wait_s"] == alone["time_to_first_token_s"]
-    text = run("explain", words)
-    assert "a prompt of 1000 tokens, batch 1, context 0\nthe pass takes" in text
-    seconds = format_seconds(alone["time_to_first_token_s"])
-    assert f"; time to first token: {seconds}\n" in text
+    assert "time to first token: " in run("explain", words)
 
 
 def test_models_lists_sizes_as_a_table_and_as_json() -> None:
@@ -352,24 +258,6 @@ def test_an_alias_that_finds_another_file_is_named(
     assert run("hardware check", bundled).count("\n") == 1
 
 
-def test_a_chip_with_fp16_alone_shows_that_peak() -> None:
-    (row,) = [line for line in run("hardware").splitlines() if line.startswith("t4 ")]
-    assert row.split()[:6] == ["t4", "-", "65.0", "T", "-", "-"]
-    assert run("hardware show t4").startswith("NVIDIA T4\npeak fp32      8.10 TFLOP/s\n")
-
-
-def test_a_chip_without_a_link_is_shown_without_one(tmp_path: Path) -> None:
-    alone = tmp_path / "alone.yaml"
-    alone.write_text(
-        "format_version: 1\nname: Alone\naliases: []\n"
-        "sources: {peak.flops_per_s: a, peak.memory_bytes_per_s: b, peak.memory_bytes: c}\n"
-        "peak: {flops_per_s: {bf16: 1.0e+15}, memory_bytes_per_s: 1.0e+12, memory_bytes: 80.0e+9}\n"
-    )
-    text = run("hardware show", alone)
-    assert "source of peak.memory_bytes: c" in text
-    assert "each way" not in text
-
-
 def test_sweep_runs_the_bundled_study_and_writes_everything(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     text = run("sweep demo --plot --format csv -o", folder)
@@ -379,19 +267,13 @@ def test_sweep_runs_the_bundled_study_and_writes_everything(tmp_path: Path) -> N
     assert names == {"manifest.json", "summary.csv", "charts/best-speedup-by-batch.png", *points}
     with (folder / "summary.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
+    block = [row for row in rows if row["drafter"].startswith("block")]
     pro, dense = (
-        np.array(
-            [
-                float(row["speedup"])
-                for row in rows
-                if row["target"] == target and row["drafter"].startswith("block")
-            ]
-        )
+        np.sign(np.diff([float(row["speedup"]) for row in block if row["target"] == target]))
         for target in "24"  # of the plain roofline
     )
-    falls_rises_falls = np.sign(np.diff(pro))
-    assert list(falls_rises_falls[np.r_[True, np.diff(falls_rises_falls) != 0]]) == [-1, 1, -1]
-    assert np.all(np.diff(dense) <= 0)
+    assert [sign for sign, _ in groupby(pro)] == [-1, 1, -1]
+    assert np.all(dense <= 0)
 
 
 def test_sweep_refuses_a_bad_study_before_it_computes_or_writes(tmp_path: Path) -> None:
@@ -413,12 +295,6 @@ targets: [{model: openai/gpt-oss-20b, hardware: h100}]
 drafters: [ideal, "autoregressive,accept=0.75,cost=0.10"]
 engine: ideal
 """
-
-
-def test_a_study_prints_without_a_folder_too() -> None:
-    text = run("sweep demo")
-    assert "stops paying from batch" in text
-    assert len(text.splitlines()) <= 40
 
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
@@ -448,7 +324,6 @@ TWICE = "{model: openai/gpt-oss-20b, hardware: h100}, {model: Qwen/Qwen3-8B, har
     [
         # one target, one drafter, one batch size, one context
         (ONE_POINT, ["best-speedup-by-batch.png"]),
-        (ONE_POINT + "batch_size: [1, 8]\n", ["best-speedup-by-batch.png"]),
         (ONE_POINT + "context_len: [1, 8]\n", ["best-speedup-by-context.png"]),
         (
             STUDY + "context_len: [1, 8]\nbatch_size: [1, 8]\n",
@@ -482,16 +357,6 @@ def test_targets_of_one_name_are_told_apart(tmp_path: Path) -> None:
             told.append([row["target"] for row in csv.DictReader(file)])
     # 2 drafters x draft lengths 0 to 16, a file each
     assert told == [17 * ["1"], 17 * ["1"], 17 * ["2"], 17 * ["2"]]
-
-
-def test_a_study_says_once_what_does_not_fit(tmp_path: Path) -> None:
-    served = "Qwen/Qwen2.5-72B-Instruct, hardware: l40s"
-    study = STUDY.replace("openai/gpt-oss-20b, hardware: h100", served)
-    (tmp_path / "study.yaml").write_text(study)
-    lines = run("sweep", tmp_path / "study.yaml").splitlines()
-    (note,) = [line for line in lines if "does not fit" in line]
-    assert note.startswith("note: Qwen2.5-72B-Instruct does not fit 1 x NVIDIA L40S from batch")
-    assert "135 GiB of weights" in note  # 72.7e9 * 2 bytes / 2**30
 
 
 class Terminal(io.StringIO):

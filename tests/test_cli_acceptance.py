@@ -50,11 +50,6 @@ def test_a_file_is_fitted_and_the_law_is_a_spec(tmp_path: Path) -> None:
     assert "beta" not in table
 
 
-def test_a_profile_of_one_number_fits_one_number() -> None:
-    fits = answered("acceptance fit qwen3-8b/eagle3/gsm8k")["rows"]
-    assert [fit["law"] for fit in fits] == ["constant"]
-
-
 def test_a_log_is_read_with_the_engines_own_count(tmp_path: Path) -> None:
     path = tmp_path / "server.log"
     path.write_text("Decode batch. accept len: 1.75, cuda graph: True\n")

@@ -1,6 +1,5 @@
 """Families and formats that the user chooses, and two models side by side, on the command line."""
 
-import csv
 import json
 import re
 from pathlib import Path
@@ -33,18 +32,6 @@ def unknown(tmp_path: Path) -> Path:
 def test_a_config_of_unknown_type_is_refused_without_a_family(unknown: Path) -> None:
     assert 'model_type is "brand_new"; allowed: ' in refused("models show", unknown)
     assert "family is 'lama'; allowed: " in refused("models show --family lama", unknown)
-
-
-def test_every_output_of_predict_says_which_family_stood_in(unknown: Path, tmp_path: Path) -> None:
-    words = ["predict", unknown, "-H b200 --drafter ideal --family llama"]
-    table = run(*words, "--notes --csv", tmp_path / "points.csv")
-    assert f"{unknown} (as llama) on 1 x NVIDIA B200" in table
-    assert f"note: {NOTE}" in table
-    result = answered(*words)
-    assert NOTE in result["notes"]
-    assert result["case"]["model"] == f"{unknown} (as llama)"
-    with (tmp_path / "points.csv").open(newline="") as file:
-        assert {row["model"] for row in csv.DictReader(file)} == {f"{unknown} (as llama)"}
 
 
 def test_explain_and_show_and_diff_say_which_family_stood_in(unknown: Path) -> None:
@@ -95,20 +82,10 @@ def test_formats_of_the_user_change_bytes_and_are_said() -> None:
     weights, cache = notes
     assert re.match("weights .*fp8: .*head", weights)
     assert re.match("KV cache .*fp8 .*bf16$", cache)
-    predict = f"predict {words} {formats} --drafter ideal"
-    assert answered(predict)["notes"][: len(notes)] == notes
-    table = run(predict, "--notes")
-    assert all(f"note: {note}" in table for note in notes)
-
-
-def test_a_format_that_the_model_has_anyway_is_no_news() -> None:
-    words = "Qwen/Qwen3-8B -H b200 --engine ideal --kv-cache bf16 --state-dtype bf16"
-    assert explained(words)[1] == []  # the second, since nothing here is recurrent
-
-
-def test_recurrent_state_of_the_user_is_said() -> None:
     _, notes = explained("Qwen/Qwen3.5-27B -H b200 --state-dtype bf16")
     assert "recurrent state priced as bf16 instead of fp32" in notes
+    # What nothing is stored in, or is in this format anyway, is no news.
+    assert explained(words, "--kv-cache bf16 --state-dtype bf16")[1] == []
 
 
 @pytest.mark.parametrize(
@@ -163,12 +140,6 @@ def test_a_quantised_copy_differs_in_formats_bytes_and_cache_alone(tmp_path: Pat
     }
 
 
-def test_two_models_of_one_kind_differ_in_nothing(tmp_path: Path) -> None:
-    words = [write(tmp_path, name, TINY) for name in ("a.json", "b.json")]
-    assert "no difference in what determines cost" in run("models diff", *words)
-    assert answered("models diff", *words)["rows"] == []
-
-
 def test_the_table_of_a_diff_has_both_values_and_their_ratio() -> None:
     lines = run("models diff Qwen/Qwen3-8B Qwen/Qwen3-30B-A3B").splitlines()
     assert lines[:2] == ["a: Qwen3-8B", "b: Qwen3-30B-A3B"]
@@ -185,3 +156,9 @@ def test_shapes_inside_of_parts_are_compared() -> None:
     found = {row["name"]: (row["first"], row["second"]) for row in answered(words)["rows"]}
     assert found["sparse_attention.indexer.top_k"] == ("61 x 2048", None)
     assert found["moe.weight"] == ("58 x fp8-block", "61 x mxfp4")
+
+
+def test_two_models_of_one_kind_differ_in_nothing(tmp_path: Path) -> None:
+    words = [write(tmp_path, name, TINY) for name in ("a.json", "b.json")]
+    assert "no difference in what determines cost" in run("models diff", *words)
+    assert answered("models diff", *words)["rows"] == []

@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 import specroof
-from commands import answered, invoked, run
+from commands import invoked, run
 from specroof.cli import FORMER, OneLineGroup, PlainCommand, app
 from specroof.cli.commands import completion
 from specroof.questions import QUESTIONS
@@ -118,17 +118,6 @@ def test_a_former_command_answers_and_names_the_new_one(former: str, now: str | 
 
 def test_help_lists_no_former_command() -> None:
     assert not FORMER.keys() & {*run("--help").split()}
-
-
-def test_a_group_hands_its_words_on() -> None:
-    found = answered("hardware show hgx-b200")
-    (row,) = found["rows"]
-    assert (row["name"], row["title"]) == ("hgx-b200", "NVIDIA B200 SXM")
-    assert (row["memory_bytes_per_s"], row["max_devices"]) == (8e12, 8)
-    assert set(found["case"]["profile"]["sources"]) >= {
-        "peak.flops_per_s",
-        "peak.memory_bytes_per_s",
-    }
 
 
 def test_words_are_completed_whatever_their_capitals() -> None:

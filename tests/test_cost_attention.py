@@ -23,11 +23,10 @@ from specroof.architecture import (
     SharedCacheAttention,
     cache_only,
 )
-from specroof.architecture.attention import grouped_query_costs, indexer_op
+from specroof.architecture.attention import indexer_op
 from specroof.architecture.base import CHOICES, OpCost, Options
-from specroof.architecture.latent import latent_costs
 from specroof.cost import forward_cost, storage
-from specroof.cost.forward import CORES, kv_cache_bytes
+from specroof.cost.forward import kv_cache_bytes
 from strategies import (
     batches,
     block_sparse,
@@ -36,6 +35,7 @@ from strategies import (
     contexts,
     forward_pass,
     grouped_queries,
+    kept,
     latents,
     setting,
     shared_latents,
@@ -93,7 +93,7 @@ def test_attention_costs_what_counting_every_query_and_key_gives(
     core: Any, batch: int, queries: int, context: int, estimated: bool
 ) -> None:
     pass_ = setting(forward_pass(batch, queries, context), CONTEXT_ONLY if estimated else None)
-    *scans, op = CORES[type(core)].costs(core, pass_)
+    *scans, op = core.costs(pass_)
     seen = [
         visible_to_estimators(core, query, context)
         if estimated
@@ -118,21 +118,16 @@ def test_attention_costs_what_counting_every_query_and_key_gives(
 
 @given(attentions, contexts, cache_dtypes)
 def test_a_sequence_keeps_what_a_query_may_still_see(core: Any, context: int, dtype: str) -> None:
-    formulas, cached = CORES[type(core)], np.array(float(context))
-    assert formulas.cache_bytes is not None
     limit = core.chunk if isinstance(core, ChunkedAttention) else core.window_len
-    kept = len(range(context)[-(limit or context + 1) :])
+    seen = len(range(context)[-(limit or context + 1) :])
     # What one new token writes into an empty cache, index key included.
     empty = setting(forward_pass(1, 1, 0), kv_dtype=dtype)
-    token_bytes = sum(float(op.cache_bytes) for op in formulas.costs(core, empty))
-    stored = formulas.cache_bytes(core, cached, dtype)
-    if formulas.index_bytes is not None:
-        stored = stored + formulas.index_bytes(core, cached, dtype)
-    assert float(stored) == pytest.approx(kept * token_bytes)
+    token_bytes = sum(float(op.cache_bytes) for op in core.costs(empty))
+    assert float(kept(core, context, dtype).cache_bytes) == pytest.approx(seen * token_bytes)
 
 
 def grouped(core: GroupedQueryAttention, *sizes: int, options: Options | None = None) -> OpCost:
-    (op,) = grouped_query_costs(core, setting(forward_pass(*sizes), options))
+    (op,) = core.costs(setting(forward_pass(*sizes), options))
     return op
 
 
@@ -164,8 +159,7 @@ def test_a_narrower_cache_moves_fewer_bytes_for_the_same_work(
 ) -> None:
     forward = forward_pass(batch, queries, context)
     bf16, fp8, fp4 = (
-        grouped_query_costs(core, setting(forward, kv_dtype=dtype))[0]
-        for dtype in ("bf16", "fp8", "fp4")
+        core.costs(setting(forward, kv_dtype=dtype))[0] for dtype in ("bf16", "fp8", "fp4")
     )
     assert bf16.flops == fp8.flops == fp4.flops
     assert bf16.compute_dtype == fp8.compute_dtype == "bf16"  # the cache is widened to multiply
@@ -176,7 +170,7 @@ def test_a_narrower_cache_moves_fewer_bytes_for_the_same_work(
 def latent(
     core: LatentAttention, *sizes: int, options: Options | None = None, kv_dtype: str = "bf16"
 ) -> list[OpCost]:
-    return latent_costs(core, setting(forward_pass(*sizes), options, kv_dtype))
+    return core.costs(setting(forward_pass(*sizes), options, kv_dtype))
 
 
 def test_one_layer_of_deepseek_v3_by_hand() -> None:
@@ -193,10 +187,10 @@ def test_a_prompt_is_attended_expanded_where_that_is_less() -> None:
     # FLOP in the place of 278 528, and a cached token 2 * 512 * 128 * 256 to be projected up.
     core = LatentAttention(128, 512, 64, head_dims=(192, 128))
     prompt = replace(forward_pass(2, 1000, 0), settled=True)
-    (op,) = latent_costs(core, setting(prompt))
+    (op,) = core.costs(setting(prompt))
     assert op.flops == 2 * 1000 * 1001 / 2 * 81_920
     chunk = replace(forward_pass(2, 1000, 3000), settled=True)
-    (op,) = latent_costs(core, setting(chunk))
+    (op,) = core.costs(setting(chunk))
     pairs = 1000 * 3000 + 1000 * 1001 / 2
     assert op.flops == 2 * (pairs * 81_920 + 3000 * 33_554_432)
     # Latents are what is cached, whatever form they are attended in.
@@ -209,15 +203,14 @@ def test_short_runs_and_verifications_stay_absorbed() -> None:
     for queries, absorbed in ((170, True), (171, False)):
         asked = forward_pass(1, queries, 1e8)
         (verified,), (read,) = (
-            latent_costs(core, setting(replace(asked, settled=settled)))
-            for settled in (False, True)
+            core.costs(setting(replace(asked, settled=settled))) for settled in (False, True)
         )
         assert (float(read.flops) == float(verified.flops)) is absorbed
         assert read.flops <= verified.flops
     # Behind an indexer each query sees tokens of its own.
     sparse = replace(core, shared_top_k=64)
     prompt = replace(forward_pass(1, 1000, 0), settled=True)
-    (op,) = latent_costs(sparse, setting(prompt))
+    (op,) = sparse.costs(setting(prompt))
     assert op.flops == (64 * 65 / 2 + 936 * 64) * 278_528
 
 

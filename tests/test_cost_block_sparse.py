@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,12 +19,7 @@ from specroof.architecture import (
     cache_only,
 )
 from specroof.architecture.base import OpCost
-from specroof.architecture.block_sparse import (
-    block_index_bytes,
-    block_sparse_cache_bytes,
-    block_sparse_costs,
-)
-from specroof.architecture.latent import latent_bytes, latent_costs
+from specroof.architecture.latent import latent_bytes
 from specroof.cost import kv_bytes_per_token, storage
 from strategies import (
     batches,
@@ -34,6 +28,7 @@ from strategies import (
     contexts,
     forward_pass,
     indexers,
+    kept,
     latents,
     setting,
     small,
@@ -44,7 +39,7 @@ M3 = BlockSparseAttention(64, 4, 128, 128, Indexer(4, 128, top_k=16), block_len=
 
 
 def costs(core: BlockSparseAttention, *sizes: int) -> tuple[OpCost, OpCost]:
-    scan, attention = block_sparse_costs(core, setting(forward_pass(*sizes)))
+    scan, attention = core.costs(setting(forward_pass(*sizes)))
     return scan, attention
 
 
@@ -74,12 +69,9 @@ def test_a_key_that_stands_for_a_block_is_scanned_and_stored_once_a_block(
     assert float(fewer.flops) * core.block_len == pytest.approx(float(scan.flops))
     assert float(fewer.cache_bytes) * core.block_len == pytest.approx(float(scan.cache_bytes))
     assert (same.flops, same.cache_bytes) == (attention.flops, attention.cache_bytes)
-    tokens = np.array(float(context))
-    stored = block_sparse_cache_bytes(merged, tokens, "bf16")
+    stored = float(kept(merged, context).cache_bytes)
     keys = context * core.n_kv_heads * (core.head_dim + core.value_dim) * 2
-    assert float(stored) == pytest.approx(
-        keys + context / core.block_len * 2 * core.indexer.head_dim
-    )
+    assert stored == pytest.approx(keys + context / core.block_len * 2 * core.indexer.head_dim)
 
 
 def stack(core: BlockSparseAttention | LatentAttention) -> Architecture:
@@ -92,7 +84,7 @@ def test_index_keys_do_not_divide_where_keys_and_values_do() -> None:
     parts = [part for part in storage(stack(M3), 1000.0) if part.sequence_bytes > 0]
     stored = {part.shard: float(part.sequence_bytes) for part in parts}
     assert stored == {ATTENTION_REPLICATED: 2 * 256_000, cache_only(4): 2 * 2_048_000}
-    assert float(block_index_bytes(M3, np.array(1000.0), "bf16")) == 256_000
+    assert kept(M3, 1000).repeated_bytes == 256_000
     assert kv_bytes_per_token(stack(M3)) == 2 * 2304
 
 
@@ -103,8 +95,8 @@ def test_a_shared_selection_saves_the_scan_and_nothing_else(
     own = replace(core, indexer=indexer)
     shared = replace(core, indexer=None, shared_top_k=indexer.top_k)
     forward = setting(forward_pass(batch, queries, context), kv_dtype=dtype)
-    _, attention = latent_costs(own, forward)
-    (alone,) = latent_costs(shared, forward)
+    _, attention = own.costs(forward)
+    (alone,) = shared.costs(forward)
     assert alone.flops == attention.flops
     assert alone.cache_bytes == attention.cache_bytes
     assert latent_bytes(shared, dtype) == latent_bytes(own, dtype)

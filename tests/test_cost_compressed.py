@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,10 +10,6 @@ from specroof.architecture import CompressedAttention, Compressor, Indexer
 from specroof.architecture.attention import index_key_bytes
 from specroof.architecture.base import OpCost, Options
 from specroof.architecture.compressed import (
-    compressed_cache_bytes,
-    compressed_costs,
-    compressed_index_bytes,
-    compressed_state_bytes,
     entry_bytes,
 )
 from strategies import (
@@ -23,6 +18,7 @@ from strategies import (
     compressed_attention,
     contexts,
     forward_pass,
+    kept,
     setting,
     small,
 )
@@ -50,7 +46,7 @@ def costs(
     core: CompressedAttention, *sizes: int, options: Options | None = None, kv_dtype: str = "bf16"
 ) -> dict[str, list[OpCost]]:
     found: dict[str, list[OpCost]] = {"indexer": [], "attention": [], "compressor": []}
-    for op in compressed_costs(core, setting(forward_pass(*sizes), options, kv_dtype)):
+    for op in core.costs(setting(forward_pass(*sizes), options, kv_dtype)):
         found[op.kind].append(op)
     return found
 
@@ -107,13 +103,10 @@ def test_attention_and_its_indexer_cost_what_counting_every_query_gives(
 def test_stored_entries_match_counting(core: CompressedAttention, context: int, dtype: str) -> None:
     entries = entries_before(context, core.ratio) if core.ratio else 0
     key = index_key_bytes(core.indexer, dtype) if core.indexer else 0
-    kept = len(range(context)[-core.window :])
-    cached = np.array(float(context))
-    stored = compressed_cache_bytes(core, cached, dtype) + compressed_index_bytes(
-        core, cached, dtype
-    )
+    seen = len(range(context)[-core.window :])
     raw = entry_bytes(core, dtype, "shared-kv")
-    assert float(stored) == pytest.approx(kept * raw + entries * (raw + key))
+    stored = float(kept(core, context, dtype).cache_bytes)
+    assert stored == pytest.approx(seen * raw + entries * (raw + key))
 
 
 @given(st.integers(1, 9), st.integers(1, 12), st.integers(1, 5), st.integers(1, 6))
@@ -171,16 +164,14 @@ def test_layers_of_deepseek_v4_pro_by_hand() -> None:
 def test_a_cache_of_a_million_tokens_by_hand() -> None:
     # 1 048 576 tokens in bf16. CSA: 128 raw entries of 1 KiB are 0.125 MiB; 262 144 entries of
     # 1 KiB are 256 MiB, and their keys of 256 bytes 64 MiB. HCA: 0.125 MiB and 8192 entries, 8 MiB.
-    million, mebibyte = np.array(2.0**20), 2**20
-    assert compressed_cache_bytes(CSA, million, "bf16") == 256.125 * mebibyte
-    assert compressed_index_bytes(CSA, million, "bf16") == 64 * mebibyte
-    assert compressed_index_bytes(HCA, million, "bf16") == 0
-    assert compressed_cache_bytes(HCA, million, "bf16") == 8.125 * mebibyte
-    assert compressed_cache_bytes(WINDOW_ONLY, million, "bf16") == 0.125 * mebibyte
+    million, mebibyte = 2.0**20, 2**20
+    assert kept(CSA, million).cache_bytes == (256.125 + 64) * mebibyte  # entries, index keys
+    assert kept(HCA, million).cache_bytes == 8.125 * mebibyte
+    assert kept(WINDOW_ONLY, million).cache_bytes == 0.125 * mebibyte
 
 
 def test_rings_of_a_sequence_by_hand() -> None:
     # Two rings of eight tokens, 1024 and 256 float32 values each.
     core = replace(CSA, compressors=(Compressor(8, 1024), Compressor(8, 256)))
-    assert compressed_state_bytes(core) == (8 * 1024 + 8 * 256) * 4
-    assert compressed_state_bytes(WINDOW_ONLY) == 0
+    assert kept(core, 0).state_bytes == (8 * 1024 + 8 * 256) * 4
+    assert kept(WINDOW_ONLY, 0).state_bytes == 0

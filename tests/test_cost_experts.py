@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from specroof.architecture import TENSOR, Experts
 from specroof.architecture.base import OpCost, Options
-from specroof.architecture.experts import distinct_experts, expert_costs
+from specroof.architecture.experts import distinct_experts
 from strategies import batches, contexts, experts, forward_pass, setting, small
 
 REPLACEMENT = Options(experts="replacement")
@@ -18,7 +18,7 @@ methods = st.sampled_from(["exact", "replacement"])
 
 
 def cost(core: Experts, *sizes: int, options: Options | None = None) -> OpCost:
-    (op,) = expert_costs(core, setting(forward_pass(*sizes), options))
+    (op,) = core.costs(setting(forward_pass(*sizes), options))
     return op
 
 

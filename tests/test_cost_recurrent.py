@@ -27,16 +27,13 @@ from specroof.architecture.base import OpCost, Options
 from specroof.architecture.recurrent import (
     delta_rule_flops,
     kimi_delta_flops,
-    kimi_delta_replay_bytes,
-    lightning_replay_bytes,
-    mamba2_replay_bytes,
     recurrent_state_bytes,
     replay_token_bytes,
     scan_flops,
     state_passes,
 )
 from specroof.cost import forward_cost, state_bytes
-from specroof.cost.forward import CORES, kv_cache_bytes
+from specroof.cost.forward import kv_cache_bytes
 from specroof.units import dtype_bytes
 from strategies import (
     batches,
@@ -59,7 +56,7 @@ M1 = LightningAttention(64, 128)
 
 def costs(core: RecurrentCore, *sizes: int, mode: str = "snapshot") -> list[OpCost]:
     choices = Options(recurrent_state=mode)
-    return CORES[type(core)].costs(core, setting(forward_pass(*sizes), choices))
+    return core.costs(setting(forward_pass(*sizes), choices))
 
 
 def replay_bytes(core: RecurrentCore) -> float:
@@ -136,9 +133,9 @@ def test_parameters_of_the_convolution_and_replayed_tokens_by_hand() -> None:
     assert labels == ["mamba2", "delta_attention", "lightning_attention"]
     # Keys and values of 128 * (16 + 32) in bf16, two float32 for 32 heads; and so on.
     assert replay_token_bytes(QWEN) == 2 * 128 * 48 + 8 * 32 == 12_544
-    assert mamba2_replay_bytes(SUPER) == 2 * (8192 + 8 * 128) + 4 * 128 == 18_944
-    assert kimi_delta_replay_bytes(KIMI) == 2 * 2 * 4096 + 4 * (4096 + 32) == 32_896
-    assert lightning_replay_bytes(M1) == 2 * 2 * 8192 == 32_768
+    assert replay_token_bytes(SUPER) == 2 * (8192 + 8 * 128) + 4 * 128 == 18_944
+    assert replay_token_bytes(KIMI) == 2 * 2 * 4096 + 4 * (4096 + 32) == 32_896
+    assert replay_token_bytes(M1) == 2 * 2 * 8192 == 32_768
 
 
 class Counter:
@@ -214,7 +211,7 @@ def test_a_decay_per_channel_is_all_that_kimi_adds_to_gated_delta_net(
     t = np.array(float(tokens))
     assert kimi_delta_flops(core, t) - delta_rule_flops(twin, t) == 2 * n * d * t
     assert (core.state_elements, core.conv_dim) == (twin.state_elements, twin.conv_dim)
-    assert kimi_delta_replay_bytes(core) - replay_token_bytes(twin) == 4 * n * (d - 1)
+    assert replay_token_bytes(core) - replay_token_bytes(twin) == 4 * n * (d - 1)
 
 
 @given(recurrents, batches, st.integers(1, 9), contexts, st.data())
@@ -230,7 +227,7 @@ def test_every_core_moves_its_state_as_the_mode_says_whatever_the_context(
     if mode == "replay" and queries > 1:
         moved += queries * replay_bytes(core)
     pass_ = setting(forward_pass(batch, queries, context), Options(recurrent_state=mode))
-    *convolutions, op = CORES[type(core)].costs(core, replace(pass_, state_dtype=state_dtype))
+    *convolutions, op = core.costs(replace(pass_, state_dtype=state_dtype))
     assert float(op.cache_bytes) == pytest.approx(batch * moved)
     assert (op.kind, op.shard) == ("state", HEADS)
     # One multiply-add per tap and channel; a bias is read and not counted.

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from specroof.architecture import GatedDeltaNet
 from specroof.architecture.base import CHOICES
-from specroof.architecture.recurrent import delta_net_costs
 from specroof.cost import ForwardPass, Options
 from strategies import setting
 
@@ -32,7 +31,7 @@ def test_a_settled_pass_moves_the_state_as_decoding_does(mode: str, query: int) 
     choices = Options(recurrent_state=mode)
 
     def state_bytes(forward: ForwardPass) -> float:
-        *_, state = delta_net_costs(core, setting(forward, choices))
+        *_, state = core.costs(setting(forward, choices))
         return float(state.cache_bytes)
 
     # 4 heads of 8 * 8 in fp32; 3 columns of 2 * 2 * 8 + 4 * 8 channels in bf16

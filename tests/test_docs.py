@@ -106,7 +106,7 @@ def test_every_command_has_a_page_with_its_flags(site: Path) -> None:
 
 
 def test_the_reference_has_every_public_name(pages: dict[Path, Page], site: Path) -> None:
-    anchors = pages[site / "python.html"].anchors
+    anchors = set().union(*(pages[path].anchors for path in (site / "python").glob("*.html")))
     missing = []
     for name in set(PUBLIC_NAMES) - {"plot"}:
         one = getattr(specroof, name)
@@ -116,13 +116,20 @@ def test_the_reference_has_every_public_name(pages: dict[Path, Page], site: Path
 
 
 def test_the_reference_lists_the_parameters_of_questions(site: Path) -> None:
-    text = (site / "python.html").read_text(encoding="utf-8")
+    text = (site / "python" / "questions.html").read_text(encoding="utf-8")
     for name in QUESTIONS:
         one = getattr(specroof, name)
         _, _, after = text.partition(f'id="{one.__module__}.{one.__name__}"')
         listed = re.findall(r"<b><code>(\w+)</code></b>", after.partition('<h3 id="')[0])
         called = inspect.signature(one).parameters
         assert [*called] == listed[: len(called)], name
+
+
+def test_the_search_works_from_disk(pages: dict[Path, Page], site: Path) -> None:
+    assert (
+        (site / "search" / "search_index.js").read_text(encoding="utf-8").startswith("var __index")
+    )
+    assert "iframe-worker.js" in pages[site / "index.html"].loads
 
 
 def test_a_page_shows_what_the_library_has(site: Path) -> None:

@@ -1,8 +1,10 @@
 """The Python door: names or objects ask the same question, and answer as the shell does."""
 
 import ast
+import csv
 import inspect
 import json
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,7 @@ from specroof.questions.answer import Answer
 from specroof.questions.hardware import list_hardware, show_hardware
 from specroof.questions.models import diff_models, list_models, show_model
 from specroof.questions.simulate import sampling_is_exact, times_of_batches
-from specroof.questions.study_grid import Study, Target
+from specroof.serving.releases import release
 from specroof.units import format_seconds
 
 PUBLIC_NAMES: list[str] = vars(specroof)["__all__"]  # which type checkers do not see
@@ -139,39 +141,99 @@ def test_a_room_does_not_replace_the_question_of_its_name() -> None:
 # --- names or objects, Python or the shell -------------------------------------------------------
 
 
-def test_predict_answers_alike_to_names_objects_and_the_shell() -> None:
-    loads: dict[str, Any] = {"batch_size": [1, 8], "max_draft_len": 5}
-    by_name = specroof.predict(MODEL, CHIP, drafters=[SPEC], tensor_parallel=2, **loads)
+PROFILE = "qwen3.6-35b-a3b/mtp/speed-bench"
+LENGTHS: dict[str, Any] = {"input_len": 2000, "output_len": 400}
+#: Calls in the shell, and the same calls in Python.
+ALIKE: dict[str, Callable[[], Answer]] = {
+    "predict QWEN --drafter SPEC --tp 2 --batch 1,8 --max-draft-len 5": lambda: specroof.predict(
+        MODEL, CHIP, drafters=SPEC, tensor_parallel=2, batch_size=[1, 8], max_draft_len=5
+    ),
+    "predict QWEN --drafter SPEC --isl 2000 --osl 400 --concurrency 4": lambda: specroof.predict(
+        MODEL, CHIP, drafters=SPEC, concurrency=4, **LENGTHS
+    ),
+    "explain QWEN --query-len 512 --prefill --kv-cache fp8": lambda: specroof.explain(
+        MODEL, CHIP, query_len=512, prefill=True, options={"kv_dtype": "fp8"}
+    ),
+    "explain QWEN --drafter SPEC --draft-len 3": lambda: specroof.explain(
+        MODEL, CHIP, drafter=SPEC, draft_len=3
+    ),
+    "capacity QWEN --drafter SPEC --context 8192": lambda: specroof.capacity(
+        MODEL, CHIP, drafters=SPEC, context_len=8192
+    ),
+    "breakeven QWEN --drafter SPEC --batch 1,64 --speedup 2": lambda: specroof.breakeven(
+        MODEL, CHIP, drafter=SPEC, batch_size=[1, 64], speedup=2
+    ),
+    "breakeven QWEN --drafter SPEC --batch 1,16 --isl 2000 --osl 400": lambda: specroof.breakeven(
+        MODEL, CHIP, drafter=SPEC, batch_size=[1, 16], **LENGTHS
+    ),
+    "frontier QWEN --drafter SPEC --batch 1,4 --devices 1,2 --tpot 8": lambda: specroof.frontier(
+        MODEL, CHIP, drafters=SPEC, batch_size=[1, 4], devices=[1, 2], tpot_s=0.008
+    ),
+    "frontier QWEN --drafter SPEC --batch 4 --isl 2000 --osl 400 --ttft 900": (
+        lambda: specroof.frontier(MODEL, CHIP, drafters=SPEC, batch_size=4, ttft_s=0.9, **LENGTHS)
+    ),
+    "worth QWEN --drafter eagle3 --accept-length 3,5 --tpot 8": lambda: specroof.worth(
+        MODEL, CHIP, drafter="eagle3", accept_length=[3, 5], tpot_s=0.008
+    ),
+    "worth QWEN --drafter eagle3 --isl 2000 --osl 400": lambda: specroof.worth(
+        MODEL, CHIP, drafter="eagle3", **LENGTHS
+    ),
+    "advise QWEN --drafter SPEC --isl 2000 --osl 400 --concurrency 4": lambda: specroof.advise(
+        MODEL, CHIP, drafters=SPEC, concurrency=4, **LENGTHS
+    ),
+    "models": list_models,
+    f"models show {MODEL}": lambda: show_model(MODEL),
+    f"models diff {MODEL} Qwen/Qwen3-4B": lambda: diff_models(MODEL, "Qwen/Qwen3-4B"),
+    "hardware": list_hardware,
+    f"hardware show {CHIP}": lambda: show_hardware(CHIP),
+    f"acceptance show {PROFILE}": lambda: show_profiles(PROFILE),
+    f"acceptance fit {PROFILE} --law constant": lambda: fit_profiles(PROFILE, law="constant"),
+    "acceptance list --find SPEED-bench": lambda: find_profiles("SPEED-bench"),
+    "acceptance simulate --tokens 2000": lambda: sampling_is_exact(n_tokens=2000),
+    "acceptance simulate batch QWEN --drafter SPEC --batch 2 --batches 3": lambda: times_of_batches(
+        MODEL, CHIP, drafter=SPEC, batch_size=2, n_batches=3
+    ),
+}
+
+
+@pytest.mark.parametrize("words", ALIKE)
+def test_the_shell_answers_as_python_does(words: str) -> None:
+    called = words.replace("QWEN", f"{MODEL} -H {CHIP}").replace("SPEC ", f"{SPEC} ")
+    assert shell(*called.split()) == said(ALIKE[words]())
+
+
+def test_objects_are_answered_as_their_names() -> None:
+    loads: dict[str, Any] = {"batch_size": np.array([1.0, 8.0]), "max_draft_len": 5}
+    by_name = specroof.predict(MODEL, CHIP, drafters=[SPEC], **loads | {"batch_size": [1, 8]})
+    model, chip = specroof.load_model(MODEL), specroof.load_hardware(CHIP)
     by_object = specroof.predict(
-        specroof.load_model(MODEL),
-        specroof.load_hardware(CHIP),
-        drafters=specroof.load_drafter(SPEC),
-        tensor_parallel=2,
-        options=specroof.Options(),
-        **loads | {"batch_size": np.array([1.0, 8.0])},
+        model, chip, drafters=specroof.load_drafter(SPEC), options=specroof.Options(), **loads
     )
-    words = ("-H", CHIP, "--drafter", SPEC, "--tp", "2", "--batch", "1,8", "--max-draft-len", "5")
-    answers = said(by_name), said(by_object), shell("predict", MODEL, *words)
-    asked = [one.pop("asked") for one in answers]
-    assert asked[0].items() <= (asked[2] | {"drafters": SPEC}).items()
-    assert answers[0] == answers[1] == answers[2]
-    assert by_name.headline_curves == by_name.drawn == by_name.curves
-    assert by_name.warnings == ()
+    assert said(by_object) | {"asked": None} == said(by_name) | {"asked": None}
+    (row,), (named,) = show_model(model).records, show_model(MODEL).records
+    assert row | {"name": MODEL} == named
+    (row,), (named,) = show_hardware(chip).records, show_hardware(CHIP).records
+    assert row | {"name": CHIP} == named
 
 
-def test_predict_counts_prefills_as_the_shell_does() -> None:
-    found = specroof.predict(
-        MODEL, CHIP, drafters=SPEC, concurrency=4, input_len=4000, output_len=1000
-    )
-    lengths = ("--input-len", "4000", "--output-len", "1000", "--concurrency", "4")
-    assert said(found) == shell("predict", MODEL, "-H", CHIP, "--drafter", SPEC, *lengths)
-    assert found.headline_curves[0].requests == "4000 tokens in, 1000 out"
-
-
-def test_explain_answers_as_the_shell_does() -> None:
-    found = specroof.explain(MODEL, CHIP, query_len=512, prefill=True, options={"kv_dtype": "fp8"})
-    words = ("-H", CHIP, "--query-len", "512", "--prefill", "--kv-cache", "fp8")
-    assert said(found) == shell("explain", MODEL, *words)
+@pytest.mark.parametrize(
+    "words",
+    [
+        f"predict {MODEL} --drafter {SPEC} --batch 1,8 --max-draft-len 3",
+        f"breakeven {MODEL} --drafter eagle3 --batch 1,8",
+        f"worth {MODEL} --drafter eagle3 --accept-length 3 --batch 1,8",
+    ],
+)
+def test_chips_are_answered_as_each_alone(words: str, tmp_path: Path) -> None:
+    table = tmp_path / "rows.csv"
+    first, second = alone = [shell(*words.split(), "-H", chip) for chip in ("h100", "b200")]
+    both = shell(*words.split(), "-H", "h100,b200", "--csv", str(table))
+    rows = [{"hardware": one["case"]["hardware"]} | row for one in alone for row in one["rows"]]
+    assert [{"hardware": None} | row for row in both["rows"]] == rows
+    assert both["case"].pop("other_chips") == [second["case"]]
+    assert both["case"] == first["case"]
+    written = csv.DictReader(table.read_text().splitlines())
+    assert [row["hardware"] for row in written] == [row["hardware"] for row in rows]
 
 
 def test_calibrate_and_validate_answer_as_the_shell_does(bench: Path) -> None:
@@ -185,18 +247,6 @@ def test_calibrate_and_validate_answer_as_the_shell_does(bench: Path) -> None:
     by_object = specroof.validate([bench], specroof.load_model(MODEL), CHIP, **given)
     assert by_object.records == checked.records
     assert said(checked) == shell("validate", *words)
-
-
-def test_a_study_answers_alike_by_name_and_as_an_object() -> None:
-    by_name = specroof.sweep("demo")
-    first = by_name.outcomes[0].prediction
-    alone = Study((Target(first.model, first.setup),), first.drafters, (first.load,))
-    told, again = by_name.to_dict(), specroof.sweep(alone).to_dict()
-    (case,) = again["case"]["outcomes"]
-    assert case == told["case"]["outcomes"][0]
-    assert case["model"] == first.model.name
-    for row, expected in zip(again["rows"], told["rows"], strict=False):
-        assert row.items() <= expected.items()
 
 
 def test_a_study_is_a_mapping_too() -> None:
@@ -222,37 +272,6 @@ def test_a_study_is_a_mapping_too() -> None:
         specroof.sweep(3)  # type: ignore[arg-type]
 
 
-@pytest.mark.slow
-@pytest.mark.long
-def test_lists_of_models_and_chips_answer_as_the_shell_does() -> None:
-    assert said(list_models()) == shell("models")
-    assert said(list_hardware()) == shell("hardware")
-    assert said(show_model(MODEL)) == shell("models", "show", MODEL)
-    assert said(show_hardware(CHIP)) == shell("hardware", "show", CHIP)
-    (row,) = show_model(specroof.load_model(MODEL)).records
-    assert row | {"name": MODEL} == show_model(MODEL).records[0]
-    (chip,) = show_hardware(specroof.load_hardware(CHIP)).records
-    assert chip | {"name": CHIP} == show_hardware(CHIP).records[0]
-    other = "Qwen/Qwen3-4B"
-    assert said(diff_models(MODEL, other)) == shell("models", "diff", MODEL, other)
-
-
-def test_acceptance_and_dice_answer_as_the_shell_does() -> None:
-    name = "qwen3.6-35b-a3b/mtp/speed-bench"
-    assert said(show_profiles(name)) == shell("acceptance", "show", name)
-    fitted = fit_profiles(name, law="constant")
-    assert said(fitted) == shell("acceptance", "fit", name, "--law", "constant")
-    assert said(find_profiles("SPEED-bench")) == shell(
-        "acceptance", "list", "--find", "SPEED-bench"
-    )
-    assert said(sampling_is_exact(n_tokens=2000)) == shell(
-        "acceptance", "simulate", "--tokens", "2000"
-    )
-    found = times_of_batches(MODEL, CHIP, drafter=SPEC, batch_size=2, n_batches=3)
-    words = ("-H", CHIP, "--drafter", SPEC, "--batch", "2", "--batches", "3")
-    assert said(found) == shell("acceptance", "simulate", "batch", MODEL, *words)
-
-
 def test_curves_and_passes_take_names_and_tensor_parallel() -> None:
     model, chip = specroof.load_model(MODEL), specroof.load_hardware(CHIP)
     forward = ForwardPass(1, 1, 4096)
@@ -276,6 +295,7 @@ OF_A_SERVER: dict[str, dict[str, Any]] = {
     "capacity": {},
     "breakeven": {"drafter": "eagle3"},
     "worth": {"drafter": "eagle3", "accept_length": [3]},
+    "train": {"drafter": "eagle3", "samples": 1e5},
     "frontier": {"drafters": SPEC, "batch_size": [1]},
     "rollout": {"drafters": SPEC, "lengths": [30, 5]},
 }
@@ -334,16 +354,8 @@ def test_answers_and_curves_are_one_short_line() -> None:
     requests = specroof.predict(MODEL, CHIP, drafters=SPEC, input_len=64, output_len=32)
     assert repr(requests.counted[0]).startswith("<EndToEnd: 64 tokens in, 32 out; <SpeedupCurve: ")
     assert repr(prediction) == (
-        "<Prediction: Qwen3-8B on 1 x NVIDIA B200 SXM, engine sglang; context 4096>"
-    )
-
-
-def test_answers_about_results_are_one_short_line(bench: Path) -> None:
-    found = specroof.validate(bench, MODEL, CHIP, drafter=SPEC)
-    assert repr(found) == "<OwnValidated: Qwen3-8B on 1 x NVIDIA B200 SXM, engine sglang>"
-    fitted = specroof.calibrate(bench, MODEL, CHIP, drafter=SPEC)
-    assert (
-        repr(fitted) == "<Calibrated: 4 points of Qwen3-8B on NVIDIA B200 SXM, from engine sglang>"
+        "<Prediction: Qwen3-8B on 1 x NVIDIA B200 SXM, engine sglang "
+        f"({release('sglang').name}, timed up to 0.5); context 4096>"
     )
 
 
@@ -393,13 +405,6 @@ def test_a_family_beside_a_model_that_is_read_is_refused() -> None:
         specroof.explain(specroof.load_model(MODEL), CHIP, family="llama")
 
 
-def test_validation_of_results_needs_to_know_what_served_them(bench: Path) -> None:
-    with pytest.raises(OptionError, match=r"^model is missing"):
-        specroof.validate(bench, hardware=CHIP)
-    with pytest.raises(OptionError, match="options is Options"):
-        specroof.validate(options=specroof.Options())
-
-
 # --- drafters of different depth -----------------------------------------------------------------
 
 
@@ -437,27 +442,6 @@ def test_a_second_drafter_is_refused_where_one_is_taken(name: str) -> None:
     )
 
 
-def test_hardware_that_is_given_twice_is_refused() -> None:
-    words = ["predict", MODEL, "-H", CHIP, "-H", "h200", "--drafter", "ideal"]
-    done = CliRunner().invoke(app, words)
-    assert (done.exit_code, done.stderr) == (
-        2,
-        "specroof: --hardware is given twice; allowed: once\n",
-    )
-
-
-def test_a_prediction_is_a_table_in_a_notebook() -> None:
-    found = specroof.predict(
-        "Qwen/Qwen3-8B", "b200", drafters=["eagle3,accept=0.7"], batch_size=[1, 8]
-    )
-    html = found._repr_html_()
-    assert html.startswith(f"<table><caption>{found.title}</caption>")
-    assert html.count("<tr>") == 2
-    best = found.curves[0].best_speedup[0, 1]
-    assert f"batch 8, context 4096</th><td>{best:.2f}x with " in html
-    assert html.count("<p>") == len(found.notes) + len(found.warnings) > 0
-
-
 def test_a_table_of_facts_shows_values_and_escapes_them() -> None:
     class Toy(Answer):
         notes = ("a < b",)
@@ -471,20 +455,6 @@ def test_a_table_of_facts_shows_values_and_escapes_them() -> None:
         "<table><caption>x &amp; y</caption><tr><th>model</th><td>&lt;m&gt;</td></tr>"
         "<tr><th>batch</th><td>3</td></tr></table><p>a &lt; b</p>"
     )
-
-
-def test_a_prediction_is_a_frame_of_all_points() -> None:
-    found = specroof.predict(
-        "Qwen/Qwen3-8B",
-        "b200",
-        drafters=["eagle3,accept=0.7", "block,cost=0.1,drafts=4,accept=0.8"],
-        batch_size=[1, 8],
-        max_draft_len=4,
-    )
-    frame = found.to_frame("points")
-    assert len(frame) == 2 * 2 * 5
-    one = frame[(frame.batch_size == 8) & (frame.draft_len == 3)]
-    assert one.speedup.tolist() == [float(curve.speedup[0, 1, 3]) for curve in found.curves]
 
 
 def test_a_wrong_call_names_the_question_and_its_arguments() -> None:

@@ -13,7 +13,7 @@ from specroof import predict, speedup_curve
 from specroof.catalog import load_drafter, load_hardware, load_model
 from specroof.catalog.files import bundled_names
 from specroof.catalog.names import load_draft_config
-from specroof.errors import CatalogError, ConfigError, OptionError
+from specroof.errors import CatalogError, ConfigError, OptionError, Urgent
 from specroof.speedup.result import SpeedupCurve
 from tables import refusal, rows
 
@@ -47,6 +47,15 @@ def test_every_kind_is_priced_and_says_where_its_figures_come_from(spec: str) ->
     assert found.cost_from.startswith(("config ", "the usual ", "a lookup "))
     assert ("(no config= given)" in found.cost_from) is ("config=" not in spec and kind not in
                                                      {"ngram", "prompt_lookup", "suffix"})  # fmt: skip
+
+
+def test_a_design_has_its_own_cost_and_says_that_acceptance_is_as_given() -> None:
+    usual, slim = curve("eagle3,accept=0.7"), curve("eagle3,vocab=8000,accept=0.7")
+    assert np.all(slim.draft_s[..., 1:] < usual.draft_s[..., 1:])
+    assert np.all(slim.tokens_per_round == usual.tokens_per_round)
+    said = [note for note in slim.notes if "vocab=8000" in note]
+    assert len(said) == 1
+    assert isinstance(said[0], Urgent)
 
 
 def test_a_tree_is_verified_at_its_number_of_drafts() -> None:

@@ -1,6 +1,5 @@
 """How `explain` shows a round against a plain step: lines, JSON, bars and refusals."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -32,9 +31,6 @@ def test_the_shell_prints_the_waterfall_and_draws_it(tmp_path: Path) -> None:
     for line in ("plain step", "+ drafting", "= round", "acceptance that breaks even"):
         assert re.search(rf"^{re.escape(line)} .*\d", done.stdout, re.MULTILINE), line
     assert found.why in done.stdout
-    printed = json.loads(shell(*words, "--json").stdout.splitlines()[-1])
-    assert printed == json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert printed["case"]["round"]["why"] == found.why
     never = shell("--drafter", "block,accept=.9,cost=5,drafts=3", "--draft-len", "2").stdout
     assert "never (" in never
     assert "acceptance that breaks even" not in shell("--drafter", "ideal").stdout

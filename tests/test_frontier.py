@@ -142,29 +142,6 @@ def test_what_has_no_frontier_is_refused(changes: dict[str, Any], message: str) 
     assert message in str(caught.value)
 
 
-def test_the_shell_answers_as_python_does(tmp_path: Path) -> None:
-    words = ["frontier", MODEL, "-H", CHIP, "--drafter", SPEC, "--batch", "1,4,16,32"]
-    words += ["--max-draft-len", "4", "--devices", "1,2", "--tpot", "8"]
-    files = ["--csv", str(tmp_path / "f.csv"), "--plot", str(tmp_path / "f.png")]
-    done = CliRunner().invoke(app, [*words, *files, "--json"])
-    assert done.exit_code == 0, done.output
-    answer = frontier(MODEL, CHIP, **ASKED, devices=[1, 2], tpot_s=0.008)
-    assert json.loads(done.stdout.splitlines()[-1]) == json.loads(
-        json.dumps(answer.to_dict(), allow_nan=False)
-    )
-    lines = (tmp_path / "f.csv").read_text().splitlines()
-    assert len(lines) == 1 + len(answer.records)
-    assert lines[0].split(",") == answer.columns
-    assert lines[0].startswith("hardware,context_len,batch_size,drafter,draft_len,devices")
-    assert sum(line.endswith(",1") for line in lines) == 2
-    assert (tmp_path / "f.png").read_bytes()[1:4] == b"PNG"
-    text = CliRunner().invoke(app, words).stdout
-    assert f"cheapest within 8 ms per token: {SPEC}" in text
-    refused = CliRunner().invoke(app, [*words, "--price-per-hour", "-2"])
-    assert refused.exit_code == 2
-    assert refused.stderr.startswith("specroof: --price-per-hour is -2.0; allowed:")
-
-
 def test_a_frontier_without_points_is_a_table_without_rows(tmp_path: Path) -> None:
     # `--csv` ended in an IndexError: at this context not one sequence has room.
     path = tmp_path / "f.csv"
@@ -263,15 +240,6 @@ def test_requests_that_have_no_frontier_are_refused(changes: dict[str, Any], mes
     assert message in str(caught.value)
 
 
-def test_the_shell_asks_about_requests_as_python_does() -> None:
-    words = ["frontier", MODEL, "-H", CHIP, "--drafter", SPEC, "--batch", "1,4,16,32"]
-    words += ["--max-draft-len", "4", "--isl", "2000", "--osl", "400", "--prefix-hit-rate", "0.25"]
-    done = CliRunner().invoke(app, [*words, "--ttft", "900", "--json"])
-    assert done.exit_code == 0, done.output
-    answer = frontier(MODEL, CHIP, **ASKED, **REQUESTS, ttft_s=0.9)
-    assert json.loads(done.stdout.splitlines()[-1]) == json.loads(json.dumps(answer.to_dict()))
-
-
 def test_a_default_that_binds_is_raised_and_both_are_priced() -> None:
     # SGLang runs 48 requests with drafts unless it is told: plain decoding looked cheaper.
     asked: dict[str, Any] = {"drafters": "eagle3,accept-length=2.4@3", "batch_size": [48, 96, 192]}
@@ -329,8 +297,6 @@ def test_chips_are_compared_as_each_alone(tmp_path: Path) -> None:
         assert [chip] == same["choice"]["chips"]
         assert [told] == same["case"]["chips"]
         assert [row for row in found["rows"] if row["hardware"] == chip["hardware"]] == same["rows"]
-        assert told["usd_per_hour"] > 0
-        assert chip["reach"]["text"]
     prices = [chip["cheapest"]["usd_per_million_tokens"] for chip in chosen]
     assert prices == sorted(prices)
     names = [row["hardware"] for row in csv.DictReader(table.read_text().splitlines())]
@@ -350,16 +316,8 @@ def test_chips_stand_in_one_table_with_price_band_and_reach() -> None:
     for chip, row in zip(answer.chips, rows, strict=True):
         assert chip.hardware in row
         assert chip.cheapest is not None
-        point = chip.cheapest
-        assert point.tokens_per_s_per_device_low is not None
-        assert point.tokens_per_s_per_device_high is not None
-        assert point.tokens_per_s_per_device_low < point.tokens_per_s_per_device
-        assert point.tokens_per_s_per_device < point.tokens_per_s_per_device_high
-        assert point.drafter.partition(",")[0] in row
-        assert f"evidence on {chip.hardware}" in text
-    engines = {chip.engine for chip in answer.chips}
-    assert len(engines) > 1
-    assert all(f"{chip.engine} on {chip.hardware}" in text for chip in answer.chips)
+        assert chip.cheapest.drafter.partition(",")[0] in row
+    assert len({chip.engine for chip in answer.chips}) > 1
     assert answer.cheapest == answer.chips[0].cheapest
     # The band of a price is that of the tokens, upside down: by hand, from the price of an hour.
     best, usd = answer.chips[0].cheapest, answer.chips[0].usd_per_hour
@@ -372,6 +330,21 @@ def test_chips_stand_in_one_table_with_price_band_and_reach() -> None:
     lines = answer.plot().axes[0].lines
     colors = {line.get_color() for line in lines if len(line.get_xdata()) == 2}
     assert len(colors) >= len(answer.chips)
+
+
+def test_figures_whose_bands_say_too_little_stand_beside_notes_only() -> None:
+    answer = frontier(MODEL, ["rtx-4090", "l4"], drafters=SPEC, batch_size=[1])
+    best = answer.cheapest
+    assert best is not None
+    assert best.tokens_per_s_per_device_low is not None
+    assert best.tokens_per_s_per_device_high is not None
+    assert best.tokens_per_s_per_device_high > 3 * best.tokens_per_s_per_device_low
+    figure = f": {best.tokens_per_s_per_device:.0f} tokens/s each"
+    with on_screen(None):
+        brief = str(answer)
+        show_notes()
+        assert (figure in brief, figure in str(answer)) == (False, True)
+    assert "  ?" in brief
 
 
 def test_a_chip_that_is_not_fast_enough_stands_last() -> None:

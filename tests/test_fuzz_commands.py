@@ -15,6 +15,7 @@ import specroof
 from effort import cpu_bound
 from fuzzing import bounded
 from schemas import mistake
+from specroof.acceptance import RULES
 from specroof.catalog import ACCEPTANCE_KEYS
 from specroof.cli import app
 from specroof.cost import CHOICES
@@ -29,21 +30,19 @@ MOST_BYTES = 6 * 2**30
 GOOD = ["1", "2", "3", "4", "8", "16", "0", "0.5", "0.9", "32", "512", "1024", "4096", "1e6"]
 HOSTILE = [
     *("", " ", "-1", "-0", "0.0", "1e-9", "5e-324", "1e308", "-1e308", "1e400", "nan", "inf"),
+    *("-inf", "NaN", "1_000", "1e", "0x10", "٣", "1,8", "1/2", "ten", "1.5", "99999999999"),
     *(
-        "-inf",
-        "NaN",
-        "1_000",
-        "1e",
-        "0x10",
-        "٣",
-        "1,8",
-        "1/2",
-        "ten",
-        "1.5",
-        "99999999999",
         "9" * 40,
+        "9" * 5000,
+        "1e9",
+        "100000000",
+        "10000000",
+        "1e7",
+        "1e8",
+        "0.01",
+        "65536",
+        "2147483648",
     ),
-    *("9" * 5000, "1e9", "100000000", "10000000", "1e7", "1e8", "0.01", "65536", "2147483648"),
 ]
 MODELS = specroof.model_names()
 CHIPS = specroof.hardware_names()
@@ -67,7 +66,8 @@ def flags(**values: st.SearchStrategy[str]) -> st.SearchStrategy[list[str]]:
 def spec(kind: str) -> st.SearchStrategy[str]:
     """Draw a SPEC of a kind: what it needs, an acceptance, and keys that it may or may not have."""
     needed = [group[0] for group in KINDS[kind].required if group[0] != "config"]
-    keys = [*KINDS[kind].keys, *ACCEPTANCE_KEYS, "extrapolate", "nonsense"]
+    beside = ("extrapolate", "temperature", "rule", "entropy", "window", "nonsense")
+    keys = [*KINDS[kind].keys, *ACCEPTANCE_KEYS, *beside]
     tree = st.sampled_from(["eagle2", "sequoia", "2/1", "3/2/1", "bush"])
     lists_of = {"siblings", "rates", "survival", "histogram", "beta"}
     value = {
@@ -76,6 +76,7 @@ def spec(kind: str) -> st.SearchStrategy[str]:
         "config": st.sampled_from(MODELS),
         "accept-length": st.sampled_from(["3.4@7", "1@1", "8@7", "x", "2@0", "1e308@9"]),
         "extrapolate": st.sampled_from(["geometric", "decay", "zero", "x"]),
+        "rule": st.sampled_from([*RULES, "x"]),
     }
     acceptance = st.one_of(
         st.sampled_from(["accept=0.7", "rates=.9/.8/.5", "survival=.9/.6", "beta=4/2", "accept=1"]),
@@ -96,22 +97,12 @@ def spec(kind: str) -> st.SearchStrategy[str]:
 specs = st.one_of(st.sampled_from(sorted(KINDS)).flatmap(spec), words)
 models = st.one_of(st.sampled_from(MODELS), st.sampled_from(["nowhere.json", "", "."]))
 chips = st.one_of(st.sampled_from(CHIPS), st.sampled_from(["nowhere.yaml", "", ".", "b200"]))
+#: Choices by their flags, where these have other names.
 choices = {
-    "granularity": "granularity",
-    "experts": "experts",
-    "count": "count",
-    "recurrent_state": "recurrent_state",
-    "state_dtype": "state_dtype",
-    "kv_cache": "kv_dtype",
-    "weights": "weight_dtype",
-}
+    name: name for name in ("granularity", "experts", "count", "recurrent_state", "state_dtype")
+} | {"kv_cache": "kv_dtype", "weights": "weight_dtype"}
 placed: dict[str, st.SearchStrategy[str]] = {
-    "tp": mostly_good,
-    "ep": mostly_good,
-    "dp_attention": mostly_good,
-    "dcp": mostly_good,
-    "pp": mostly_good,
-    "nodes": mostly_good,
+    **dict.fromkeys(["tp", "ep", "dp_attention", "dcp", "pp", "nodes"], mostly_good),
     "engine": st.sampled_from(ENGINES),
     **{flag: st.sampled_from([*CHOICES[name], "x"]) for flag, name in choices.items()},
 }
@@ -202,17 +193,12 @@ def test_explain_is_finite_or_refused(
 @bounded(25)
 @given(
     flags(
-        target=lists,
-        draft=lists,
-        vocabulary=words,
-        closeness=words,
-        draft_len=words,
+        target=lists, draft=lists, vocabulary=words, closeness=words, draft_len=words, seed=words,
         tokens=st.one_of(words, st.just("1000")),
-        seed=words,
     ),
     st.sampled_from([[], ["--markov"]]),
     as_json,
-)
+)  # fmt: skip
 def test_dice_are_finite_or_refused(more: list[str], extra: list[str], end: list[str]) -> None:
     # A minute or two of dice is what their limit allows; here a fifth of it.
     limited = more if "--tokens" in more else [*more, "--tokens", "2000"]
@@ -225,17 +211,11 @@ def test_dice_are_finite_or_refused(more: list[str], extra: list[str], end: list
     chips,
     specs,
     flags(
-        batch=words,
-        context=words,
-        draft_len=words,
-        output_len=words,
-        batches=words,
-        seed=words,
-        tp=mostly_good,
-        engine=st.sampled_from(ENGINES),
+        batch=words, context=words, draft_len=words, output_len=words, batches=words, seed=words,
+        tp=mostly_good, engine=st.sampled_from(ENGINES),
     ),
     as_json,
-)
+)  # fmt: skip
 def test_batches_of_dice_are_finite_or_refused(
     model: str, chip: str, drafter: str, more: list[str], end: list[str]
 ) -> None:
@@ -275,13 +255,8 @@ shares = st.one_of(st.floats(1e-6, 1.2).map(lambda x: f"{x:.6f}"), figures)
 @given(figures, figures, figures, shares, st.one_of(shares, figures), shares)
 def test_a_drawn_chip_is_finite_or_refused(
     tmp_path_factory: pytest.TempPathFactory,
-    flops: str,
-    rate: str,
-    size: str,
-    share: str,
-    overhead: str,
-    norm: str,
-) -> None:
+    flops: str, rate: str, size: str, share: str, overhead: str, norm: str,
+) -> None:  # fmt: skip
     path = tmp_path_factory.mktemp("chip") / "drawn.yaml"
     text = FIGURES.format(
         flops=flops, rate=rate, size=size, share=share, overhead=overhead, norm=norm

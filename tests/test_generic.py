@@ -1,23 +1,18 @@
 """The engine of chips that nobody measured: its figures, its rules, what it is worth."""
 
 import json
-from collections.abc import Callable
-from dataclasses import astuple, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from commands import answered, refused, run
-from fitting import shared_fit
+from commands import refused, run
 from fitting.generic import CHIP_FAMILIES, generic
 from fitting.parameters import fitted_parameters
-from fitting.shared_fit import leave_groups_out
 from specroof import load_hardware
-from specroof.engines.record import Rates
 from specroof.errors import OptionError, ProfileError
-from specroof.evidence import STEP, Measurement, kind_of, load_measurements
+from specroof.evidence import STEP, kind_of, load_measurements
 from specroof.hardware import (
     IDEAL_ENGINE,
     Collective,
@@ -29,7 +24,6 @@ from specroof.hardware import (
 )
 from specroof.hardware.written import calibrated_yaml, written_generic
 from specroof.questions.capacity import CapacityRequest
-from specroof.questions.hardware import show_hardware
 from specroof.questions.objects import borrowed_engine
 from specroof.scoring import Validation
 from specroof.scoring.left_out import (
@@ -38,8 +32,6 @@ from specroof.scoring.left_out import (
     is_fitted,
     left_out_engine,
     left_out_generic,
-    left_out_rates,
-    published_rates,
 )
 from specroof.scoring.scores import TRUSTED
 from tables import rows
@@ -131,29 +123,12 @@ def test_rounds_of_no_known_server_last_between_those_of_two() -> None:
 # --- where it stands in --------------------------------------------------------------------------
 
 
-def test_it_is_the_default_where_no_engine_was_fitted() -> None:
-    assert load_hardware("mi250x").engine().name == "generic"
-    assert load_hardware("gb300").engine().name == "generic"
-    assert load_hardware("h200").engine().name == "sglang"
-    assert load_hardware("mi250x").engine("ideal") is IDEAL_ENGINE
-
-
 def test_a_profile_built_in_python_takes_its_figures_as_they_are() -> None:
     loaded = load_hardware("mi250x")
     made = replace(loaded, generic=None)
     assert made.engine() is IDEAL_ENGINE
     with pytest.raises(OptionError, match=r"engine is 'generic'; AMD Instinct MI250X has ideal$"):
         made.engine("generic")
-
-
-def test_generic_engines_are_shown_with_the_chip() -> None:
-    chip = load_hardware("l40s")
-    shown = answered("hardware show l40s")
-    engine, stand_ins = chip.engine("vllm"), shown["case"]["profile"]["generic"]
-    assert stand_ins["family"] == "ada"
-    assert stand_ins["engines"]["vllm"]["memory_frac"] == engine.memory_frac
-    alone = show_hardware(replace(chip, generic=None)).to_dict()
-    assert alone["case"]["profile"]["generic"] is None
 
 
 def test_a_fitted_engine_needs_no_generic_one() -> None:
@@ -175,17 +150,15 @@ def test_a_framework_brings_its_rules() -> None:
     assert engine.graphs is not None
     assert engine.graphs.counts == "sequences"
     assert load_hardware("h200").engine("sglang").framework is None
-    text = run(PREDICT, "-H mi250x --engine sglang --notes")
-    assert "engine generic of AMD Instinct MI250X: nobody measured an engine on this chip" in text
-    assert "memory rules those of sglang" in text
-    assert "defaults of sglang 0.5.23 for" in text
-    assert "no server" not in text
-    plain = run(PREDICT, "-H l40s --notes")
-    assert "kernels are those of ada" in plain
-    assert "memory rules those of vllm" in plain
+    for words, rules in (("mi250x --engine sglang", "sglang"), ("l40s", "vllm")):
+        text = run(PREDICT, "-H", words, "--notes")
+        assert "nobody measured an engine on this chip" in text
+        assert f"memory rules those of {rules}" in text
 
 
-def test_results_of_a_tool_are_predicted_with_its_rules() -> None:
+def test_it_is_the_default_where_no_engine_was_fitted_and_takes_the_rules_of_a_tool() -> None:
+    names = {chip: load_hardware(chip).engine().name for chip in ("mi250x", "gb300", "h200")}
+    assert names == {"mi250x": "generic", "gb300": "generic", "h200": "sglang"}
     hardware = load_hardware("mi250x")
     assert hardware.engine_of("sglang") == "sglang"
     assert hardware.engine_of("llama.cpp") == "llama.cpp"
@@ -233,7 +206,6 @@ def test_a_borrowed_engine_is_marked() -> None:
     assert engine.bands == chip.generic.engines["generic"].bands
     assert engine.expected_error is None
     text = run(PREDICT, "-H mi250x --engine-from h100-sxm:vllm --notes")
-    assert "engine h100-sxm:vllm" in text.splitlines()[0]
     assert "borrowed from NVIDIA H100 SXM 80GB" in text
     made: HardwareProfile = replace(load_hardware("mi250x"), generic=None)
     assert borrowed_engine(made, "h100-sxm:vllm", None)[0].engine(name).bands == {}
@@ -297,48 +269,3 @@ def test_around_a_bare_pass_no_sequences_are_scheduled() -> None:
         bare, scheduled = made(step), made(replace(step, method="ar"))
         assert scheduled.sequence_overhead_s > 0
         assert bare == replace(scheduled, sequence_overhead_s=0.0)
-
-
-@pytest.mark.slow
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "rates",
-    [
-        left_out_rates,
-        partial(published_rates, engine=IDEAL_ENGINE),
-        generic_rates,
-        partial(generic_rates, by_engine=True),
-    ],
-)
-def test_points_are_predicted_as_if_each_stood_alone(
-    rates: Callable[[list[Measurement]], Rates],
-) -> None:
-    # Of each table one point for each engine, chip and whether it is a bare pass.
-    keys = [(one.source, one.engine, one.hardware, one.method == STEP) for one in MEASURED]
-    points = list(dict(zip(keys, MEASURED, strict=True)).values())
-    together = rates(points)
-    for row, point in enumerate(points):
-        alone = rates([point])
-        for found, single in zip(astuple(together), astuple(alone), strict=True):
-            assert found[row] == pytest.approx(single[0], nan_ok=True, rel=1e-12)
-
-
-def one_by_one(fitted: Any, n_tasks: int) -> list[Any]:
-    """Return what tasks in one process give."""
-    return [fitted(task) for task in range(n_tasks)]
-
-
-def test_groups_are_left_out_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    points = [one for one in load_measurements() if one.source in {"specbundle", "vllm-v32"}]
-    asked: dict[str, Any] = {}
-
-    def counted(measurements: Any, start: Any) -> dict[str, float]:
-        sources = sorted({one.source for one in measurements})
-        asked[str(len(asked))] = (sources, start)
-        return {"n": float(len(measurements))}
-
-    monkeypatch.setattr(shared_fit, "fit", counted)
-    monkeypatch.setattr(shared_fit, "in_processes", one_by_one)
-    fits = leave_groups_out(points, {"a": 1.0})
-    assert set(fits) == {"family hopper", "engine sglang", "family blackwell", "engine vllm"}
-    assert [sources for sources, _ in asked.values()] == [["vllm-v32"]] * 2 + [["specbundle"]] * 2

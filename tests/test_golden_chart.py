@@ -3,7 +3,6 @@
 from functools import cache
 from typing import Any, Final
 
-import numpy as np
 import pytest
 
 from published_models import chart_v4_flash, published, published_hardware, published_options
@@ -30,11 +29,11 @@ def rounded_ridges() -> HardwareProfile:
 
 
 @cache
-def chart(*, exact_peaks: bool) -> SpeedupCurve:
+def chart() -> SpeedupCurve:
     options = CHART["options"]
     return speedup_curve(
         chart_v4_flash(),
-        published_hardware() if exact_peaks else rounded_ridges(),
+        rounded_ridges(),
         drafter=autoregressive_drafter(options["draft_cost"]),
         acceptance=constant_acceptance(options["acceptance_rate"]),
         batch_size=BATCHES,
@@ -46,19 +45,8 @@ def chart(*, exact_peaks: bool) -> SpeedupCurve:
 
 @pytest.mark.parametrize("vector", CHART["vectors"], ids=str)
 def test_chart_has_the_published_optimum(vector: Vector) -> None:
-    curve = chart(exact_peaks=False)
+    curve = chart()
     point = CONTEXTS.index(vector["context_len"]), BATCHES.index(vector["batch_size"])
     assert curve.best_draft_len[point] == vector["draft_len"]
     speedup, tolerance = vector["speedup"], CHART["tolerance"]["speedup"]
     assert curve.best_speedup[point] == pytest.approx(speedup, rel=0, abs=tolerance)
-
-
-def test_exact_peaks_move_no_published_optimum() -> None:
-    rounded, exact = chart(exact_peaks=False), chart(exact_peaks=True)
-    points = tuple(
-        np.array([axis.index(vector[key]) for vector in CHART["vectors"]])
-        for axis, key in ((CONTEXTS, "context_len"), (BATCHES, "batch_size"))
-    )
-    assert np.array_equal(rounded.best_draft_len[points], exact.best_draft_len[points])
-    moved = np.abs(rounded.best_speedup[points] - exact.best_speedup[points])
-    assert moved.max() < CHART["tolerance"]["exact_peaks"]

@@ -51,7 +51,7 @@ def test_there_is_a_notebook() -> None:
 def test_a_notebook_asks_one_question_in_ten_cells(path: Path) -> None:
     notebook = read(path)
     assert notebook.cells[0].source.startswith("# ")
-    assert len(notebook.cells) <= 11  # with the one that installs
+    assert len(notebook.cells) < 10
 
 
 @every_notebook

@@ -26,7 +26,7 @@ from specroof.architecture.draft_heads import (
     usual_mtp,
     usual_p_eagle,
 )
-from specroof.catalog import load_model
+from specroof.catalog import load_drafter, load_model
 from specroof.catalog.files import bundled_names
 from specroof.catalog.names import load_draft_config
 from specroof.errors import OptionError
@@ -407,3 +407,12 @@ def test_draft_layers_are_of_the_models_own_kind(name: str) -> None:
     # What the config says and what the model's own last layer suggests: nearly the same.
     assert head.n_params == pytest.approx(head.modules * usual.n_params, rel=0.001)
     assert head.modules == (3 if "MiniMax" in name else 1)
+
+
+@pytest.mark.parametrize(("spec", "params", "more_bytes"), SIZES["designed"])
+def test_a_head_by_its_keys_is_counted_by_hand(spec: str, params: int, more_bytes: int) -> None:
+    head = load_drafter(spec).held(load_model("Qwen/Qwen3-8B")).head
+    assert head is not None
+    assert head.n_params == params
+    stored = head.model.weight_bytes + sum(linear.stored_bytes for linear in head.fusion)
+    assert stored == 2 * params + more_bytes

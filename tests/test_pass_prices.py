@@ -20,7 +20,7 @@ from specroof.serving.pass_prices import (
 )
 from specroof.serving.workload import prefill_pass
 from specroof.speedup.curve import acceptance_of, decoding_curve
-from specroof.speedup.round import EnginePasses
+from specroof.speedup.round import engine_pass_s
 
 #: Dense, latent attention and experts, windows, recurrent layers; all three schedulers.
 SERVED = [
@@ -55,13 +55,13 @@ def priced(
 def test_passes_between_the_points_take_what_they_take(where: tuple[str, str, str, int]) -> None:
     served = deployment(*where)
     rules = prefill_rules(served)
-    prices, seconds, rng = priced(served, rules), EnginePasses(), np.random.default_rng(0)
+    prices, rng = priced(served, rules), np.random.default_rng(0)
     for _ in range(40):
         batch = int(np.exp(rng.uniform(0, np.log(RUNNING))))
         context = rng.uniform(SHORTEST, LONGEST)
         decode = ForwardPass(batch, 1.0, context)
         assert prices.round_s.at(batch, context) == pytest.approx(
-            float(seconds(served, decode)), rel=0.01
+            float(engine_pass_s(served, decode)), rel=0.01
         )
         # One chunk of a prompt that is partly cached; several whole prompts of a pass.
         tokens, cached = rng.uniform(1024, rules.chunk), rng.uniform(0, 6000)
@@ -70,11 +70,11 @@ def test_passes_between_the_points_take_what_they_take(where: tuple[str, str, st
         whole = prefill_pass(tokens / prompts, batch_size=prompts)
         for prompt, attended in ((chunk, cached + tokens / 2), (whole, tokens / prompts / 2)):
             assert prices.prompt_s.at(tokens, attended) == pytest.approx(
-                float(seconds(served, prompt)), rel=0.01
+                float(engine_pass_s(served, prompt)), rel=0.01
             )
             beside = Work(served.model, prompt, kind="prompts")
             assert prices.mixed_s(batch, context, tokens, attended) == pytest.approx(
-                float(seconds(served, decode, beside)), rel=0.01
+                float(engine_pass_s(served, decode, beside)), rel=0.01
             )
 
 
@@ -118,13 +118,14 @@ def test_rounds_are_those_of_a_curve_and_mixed_passes_draft_as_the_server_does(
         served, drafter, acceptance_of(drafter), [1, 24, 200], context_len=[1000, 7000],
         max_draft_len=3,
     )  # fmt: skip
-    seconds = EnginePasses()
     chunk = Work(served.model, prefill_pass(2048), kind="prompts")
     for i, context in enumerate(curve.context_len):
         for j, batch in enumerate(curve.batch_size):
             round_s = curve.round_s[i, j, -1]
             assert prices.round_s.at(batch, context) == pytest.approx(round_s, rel=0.01)
-            wanted = float(seconds(served, ForwardPass(batch, prices.positions, context), chunk))
+            wanted = float(
+                engine_pass_s(served, ForwardPass(batch, prices.positions, context), chunk)
+            )
             if drafts_beside:
                 wanted += round_s - curve.verify_s[i, j, -1]
             assert prices.mixed_s(batch, context, 2048, 1024) == pytest.approx(wanted, rel=0.01)
@@ -146,12 +147,11 @@ def test_one_request_and_prompts_in_one_piece_have_a_grid() -> None:
     served = deployment(*SERVED[0])
     whole = PrefillRules(0, shares_passes=False, drafts_beside=False)
     prices = pass_prices(served, whole, running=1, input_len=(512, 512), longest=512)
-    seconds = EnginePasses()
     assert prices.prompt_s.at(512, 256) == pytest.approx(
-        float(seconds(served, prefill_pass(512))), rel=0.01
+        float(engine_pass_s(served, prefill_pass(512))), rel=0.01
     )
     assert prices.round_s.at(1, 512) == pytest.approx(
-        float(seconds(served, ForwardPass(1, 1, 512)))
+        float(engine_pass_s(served, ForwardPass(1, 1, 512)))
     )
     engine = served.setup.engine
     assert prices.request_overhead_s == engine.request_overhead_s

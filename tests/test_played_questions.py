@@ -82,14 +82,11 @@ def test_every_form_says_the_same(tmp_path: Path) -> None:
     for row in found["rows"]:
         assert row["plain_largest_stable_rate"] == found["rows"][0]["plain_largest_stable_rate"]
 
-    table, chart = tmp_path / "a.csv", tmp_path / "a.png"
-    text = shell(f"{words} --points {table} --plot {chart}")
-    assert f"{p99[0, 2, 0] * 1e3:.3g} ms" in text
-    assert "good/s" in text
+    table = tmp_path / "a.csv"
+    assert f"{p99[0, 2, 0] * 1e3:.3g} ms" in shell(f"{words} --points {table}")
     rows = list(csv.DictReader(io.StringIO(table.read_text())))
     assert [float(row["p99_ttft_s"]) for row in rows] == p99.ravel().tolist()
     assert [row["rate"] for row in rows] == [f"{r}.0" for r in (1, 2, 4) for _ in "0123"]
-    assert chart.read_bytes().startswith(b"\x89PNG")
     frame = predict(
         MODEL, CHIP, **ASKED, **REQUESTS, rate=[1, 2, 4], requests=60, length_range=[0.8, 1.0],
         ttft_s=0.2,
@@ -357,7 +354,7 @@ def test_the_best_of_all_lengths_is_sought_without_playing_all_of_them(
         plays.append(1)
         return play(*parts, **settings)
 
-    asked: dict[str, Any] = {"engine": "vllm", **REQUESTS, "requests": 5, "rate": 3}
+    asked: dict[str, Any] = {"engine": "vllm", **REQUESTS, "requests": 3, "rate": 3}
     asked |= {"drafter": "autoregressive,cost=0.1,accept=0.6", "speedup": speedup}
     alone = [breakeven(MODEL, CHIP, **asked, draft_len=n).rows[0] for n in range(1, 17)]
     monkeypatch.setattr("specroof.serving.played.play", counted)
@@ -441,12 +438,8 @@ def test_break_even_of_clients_and_traces(trace_file: Path) -> None:
 
 def test_no_rate_is_largest_where_none_is_in_time() -> None:
     asked = ASKED | REQUESTS | {"requests": 20}
-    assert (
-        frontier(MODEL, CHIP, **asked, rate=[1, 4], tpot_s=1e-4).to_dict()["choice"]["chips"][0][
-            "largest_rates"
-        ]
-        == []
-    )
+    late = frontier(MODEL, CHIP, **asked, rate=[1, 4], tpot_s=1e-4)
+    assert late.to_dict()["choice"]["chips"][0]["largest_rates"] == []
     (plain, drafted) = frontier(MODEL, CHIP, **asked, rate=[1, 2], tpot_s=1.0).series
     assert plain.largest_rates[0].rate == drafted.largest_rates[0].rate == 2
     # Without targets there is nothing to be within.
@@ -682,14 +675,8 @@ workload:
         ("[{input_len: 9, output_len: 9, rate: 0}]", "workload.0.rate.0 is 0; allowed: a number"),
         ("[{rate: 4}]", "workload.0.input_len is missing; allowed: both lengths of a request"),
         ("[{trace: nowhere.csv}]", "nowhere.csv: No such file or directory"),
-        (
-            "[{trace: x, lengths: y}]",
-            "workload.0.trace and lengths are both given; allowed: one of them",
-        ),
-        (
-            "[{input_len: 9, output_len: 9, trace: x}]",
-            "workload.0.output_len is 9.0; allowed: witho",
-        ),
+        ("[{trace: x, lengths: y}]", "workload.0.trace and lengths are both given; allowed: one"),
+        ("[{input_len: 9, output_len: 9, trace: x}]", "workload.0.output_len is 9.0; allowed: w"),
         (
             "[{input_len: 9, output_len: 9, rate: 4, requests: 1000000}]\nmax_draft_len: 1000",
             "workload plays 1001000000 requests through, about 10 s a point and 2.78 hours in all",

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from specroof.cost import OpCost
 from specroof.errors import OptionError, OutputError
-from specroof.hardware import Placement
+from specroof.hardware import Band, Placement
 from specroof.latency import PassLatency
 from specroof.latency.pass_seconds import OpLatency
 from specroof.plot import (
@@ -179,9 +179,40 @@ def legend_texts(figure: Figure) -> list[str]:
     return [text.get_text() for text in figure.legends[0].get_texts()]
 
 
+def titles(figure: Figure) -> list[str]:
+    """Return what a chart says at the top: what was found, and what was asked."""
+    return [text.get_text().rstrip() for text in figure.texts]
+
+
 def labels(figure: Figure) -> list[str]:
     notes = [text for text in main_axes(figure).texts if isinstance(text, Annotation)]
     return [note.get_text() for note in notes]
+
+
+def test_a_chart_has_the_band_of_a_few_curves() -> None:
+    band = Band(width=0.2, mean_error=0.1, points=9)
+    banded = curve([[[1.0, 1.5, 1.4]] * 2], band=band)
+    charts = plot_speedup_by_draft_len([banded]), plot_speedup_by_batch([banded])
+    for chart, points in zip(charts, (3, 2), strict=True):
+        (drawn,) = main_axes(chart).collections
+        x, y = np.asarray(drawn.get_paths()[0].vertices).T
+        assert (len({*x.tolist()}), y.max()) == (points, pytest.approx(1.5 * np.exp(0.2)))
+        assert "80% band" in legend_texts(chart)
+    many = plot_speedup_by_batch([replace(banded, drafter=f"{i}") for i in range(5)])
+    assert len(main_axes(many).collections) == 0
+
+
+def test_measurements_are_stars_where_their_batch_and_length_are_drawn() -> None:
+    made, measured = grid(1, 2), [(1.0, 3, 1.3), (99.0, 3, 1.4)]
+    best = int(made.best_draft_len[0, 0])
+    charts = {
+        1.3: plot_speedup_by_draft_len([made], measured=measured),
+        1.5: plot_by_batch([made], measured=[(1.0, best, 1.5), (1.0, 99, 1.6)]),
+    }
+    for gain, chart in charts.items():
+        (stars,) = (line for line in main_axes(chart).get_lines() if line.get_marker() == "*")
+        assert ys(stars).tolist() == [gain]
+        assert any("measured" in text for text in legend_texts(chart))
 
 
 # --- nothing hides a text ----------------------------------------------------------------------
@@ -202,7 +233,11 @@ def drawn_texts(figure: Figure) -> tuple[Bbox, list[tuple[str, Bbox]]]:
         if text.get_visible() and text.get_text():
             frame = text.get_bbox_patch()
             extent = frame.get_window_extent() if frame else Text.get_window_extent(text)
-            boxes[id(text)] = text.get_text(), extent.frozen()
+            # Blank lines below a title keep the room of another text.
+            written = text.get_text().rstrip()
+            filled = (1 + written.count("\n")) / (1 + text.get_text().count("\n"))
+            top, low = extent.y1, extent.y1 - filled * extent.height
+            boxes[id(text)] = written, Bbox.from_extents(extent.x0, low, extent.x1, top)
             page = figure.bbox.frozen()  # while it has the resolution of the file
 
     with pytest.MonkeyPatch.context() as patch:
@@ -404,7 +439,7 @@ def test_the_chart_shows_the_point_that_was_asked_for() -> None:
     made = grid(2, 3)
     figure = plot_speedup_by_draft_len([made], context_index=1, batch_index=-1)
     np.testing.assert_array_equal(ys(lines(main_axes(figure))[0]), made.speedup[1, 2])
-    shared, found = figure.get_suptitle().splitlines()
+    found, shared = titles(figure)
     assert (
         shared
         == "Example-7B on Example GPU, engine ideal: the plain roofline, batch 4, context 8192"
@@ -431,7 +466,7 @@ def test_charts_of_requests_say_that_prefills_are_counted() -> None:
     chart = plot_speedup_by_draft_len([counted])
     axes = main_axes(chart)
     assert axes.get_ylabel() == "Speedup over plain decoding,\nprefills counted in both (×)"
-    assert chart.get_suptitle().splitlines()[0].endswith("batch 1, 8 tokens in, 8 out")
+    assert titles(chart)[1].endswith("batch 1, 8 tokens in, 8 out")
     # Rounds of 1 s: 2 tokens in 3 s in the place of 4, and 3 in 4 s in the place of 6.
     (lunch,) = lines(axes, style="--")
     np.testing.assert_allclose(ys(lunch), [1, 4 / 3, 6 / 4])
@@ -480,7 +515,7 @@ def test_the_legend_names_what_differs_and_the_title_what_does_not() -> None:
         "Example-7B on Example GPU, batch 1",
         "Example-70B on 8 × Example GPU (EP 4), batch 2",
     ]
-    assert figure.get_suptitle().splitlines()[:2] == [
+    assert titles(figure)[1].splitlines() == [
         "engine ideal: the plain roofline, context 4096",
         "drafter: ideal: accepts everything, costs nothing",
     ]
@@ -504,7 +539,7 @@ def test_a_drafter_is_named_behind_the_model() -> None:
         "Example GPU, engine ideal: the plain roofline:\nideal: accepts everything, costs nothing",
         "8 × Example GPU (DP attention 2) (DCP 2) (PP 2), engine sglang:\nblock, cost=0.1",
     ]
-    assert figure.get_suptitle().splitlines()[0] == "Example-7B, context 4096"
+    assert titles(figure)[1] == "Example-7B, context 4096"
 
 
 def test_long_names_are_shortened_to_a_few_lines() -> None:
@@ -643,10 +678,12 @@ def test_the_map_is_the_best_draft_length() -> None:
     ]
     assert axes.get_xlabel() == "Batch size (sequences)"
     assert axes.get_ylabel() == "Context length (tokens)"
-    assert figure.get_suptitle().splitlines()[1:] == [
-        "drafter: autoregressive, accept=0.75, cost=0.10",
-        f"Best draft length from {made.best_draft_len.min()} to {made.best_draft_len.max()}",
-    ]
+    found, asked = titles(figure)
+    assert (
+        found
+        == f"Best draft length from {made.best_draft_len.min()} to {made.best_draft_len.max()}"
+    )
+    assert asked.splitlines()[1] == "drafter: autoregressive, accept=0.75, cost=0.10"
     assert figure.legends == []
 
 
@@ -809,7 +846,7 @@ def test_a_bar_is_as_long_as_its_operation_and_says_so() -> None:
         "short": 1e-3,
     }
     assert labels(figure) == ["3.00 ms, 75.0%", "1.00 ms, 25.0%"]
-    assert figure.get_suptitle() == "A pass\nthe pass takes 4.00 ms"
+    assert titles(figure) == ["the pass takes 4.00 ms", "A pass"]
     assert main_axes(figure).get_xlabel() == "Time on each device"
 
 
@@ -857,7 +894,7 @@ def test_a_single_small_operation_keeps_its_name() -> None:
 
 def test_a_pass_that_is_shorter_than_its_operations_says_why() -> None:
     overlapped = replace(latency(some_ops(3)), work_s=np.asarray(1e-4))
-    title = " ".join(plot_time_per_op(overlapped, title="A pass").get_suptitle().split())
+    title = " ".join(titles(plot_time_per_op(overlapped, title="A pass"))[0].split())
     assert "the pass takes 100 µs; the bars add up to" in title
     assert title.endswith("since arithmetic and memory are taken to overlap")
 

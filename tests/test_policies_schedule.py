@@ -70,14 +70,6 @@ def test_two_ranges_may_gain_only_together() -> None:
     )
 
 
-def test_weights_decide_what_a_range_is_for() -> None:
-    rates = [[1.0, 2.0], [2.0, 1.0]]
-    for heavy, drafts in (((9, 1), 1), ((1, 9), 0)):
-        found = best_schedule([1, 2], rates, most_ranges=1, weights=heavy)
-        assert found.ranges == ((1, 2, drafts),)
-        assert found.lost == pytest.approx(0.05)
-
-
 def test_a_length_that_cannot_be_is_never_chosen() -> None:
     rates = [[1.0, 5.0], [1.0, np.nan]]
     assert best_schedule([1, 2], rates).ranges == ((1, 1, 1), (2, 2, 0))
@@ -105,19 +97,9 @@ def test_what_is_no_grid_is_refused(loads: list[int], rates: object, message: st
 SCHEDULE = Schedule(((1, 16, 5), (17, 64, 2), (65, 256, 0)), 0.0)
 
 
-def changes(drafts: list[int]) -> int:
-    return sum(a != b for a, b in itertools.pairwise(drafts))
-
-
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=30))
 def test_without_a_margin_the_schedule_is_followed(running: list[int]) -> None:
     assert held_drafts(SCHEDULE, running, margin=0.0) == [SCHEDULE.drafts(one) for one in running]
-
-
-@given(st.lists(st.integers(1, 300), min_size=1, max_size=30), st.floats(0.0, 0.4))
-def test_a_margin_never_adds_changes(running: list[int], margin: float) -> None:
-    followed = held_drafts(SCHEDULE, running, margin=0.0)
-    assert changes(held_drafts(SCHEDULE, running, margin=margin)) <= changes(followed)
 
 
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=30), st.floats(0.0, 0.4))

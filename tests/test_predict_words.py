@@ -20,6 +20,7 @@ from specroof.errors import OptionError
 from specroof.questions.acceptance import find_profiles
 from specroof.speedup import curve as curve_grids
 
+LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 BASE = "predict Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=.7"
 
 
@@ -34,6 +35,17 @@ def answer(words: str) -> dict[str, Any]:
     """Return the object that a call prints."""
     found: dict[str, Any] = json.loads(run(f"{words} --json").splitlines()[-1])
     return found
+
+
+def test_measurements_of_the_same_stand_in_its_chart() -> None:
+    counts = {}
+    for length in (2.4, 1.2):  # measured lengths are about 2.4
+        spec = f"eagle3,accept-length={length}@3"
+        found = predict(LLAMA, "h200", drafters=spec, engine="sglang", context_len=1000)
+        drawn = found.plot().axes[0].lines
+        counts[length] = sum(len(line.get_xdata()) for line in drawn if line.get_marker() == "*")
+    assert counts[2.4] > 5
+    assert counts[1.2] == 0
 
 
 @pytest.mark.parametrize(
@@ -114,11 +126,8 @@ def test_several_chips_are_asked_together(tmp_path: Path) -> None:
     table, plot = tmp_path / "points.csv", tmp_path / "curve.png"
     found = answer(f"{words} --csv {table} --plot {plot}")
     alone = [answer(BASE), answer(BASE.replace("h100", "b200"))]
-    assert found["asked"]["hardware"] == ["h100", "b200"]
-    assert found["rows"] == [row for one in alone for row in one["rows"]]
-    for key in ("case", "choice"):
-        assert found[key].pop("other_chips") == [alone[1][key]]
-        assert found[key] == alone[0][key]
+    assert found["choice"].pop("other_chips") == [alone[1]["choice"]]
+    assert found["choice"] == alone[0]["choice"]
     assert {*found["notes"]} == {note for one in alone for note in one["notes"]}
     with table.open(encoding="utf-8") as file:
         assert {row["hardware"] for row in csv.DictReader(file)} == {
@@ -127,7 +136,13 @@ def test_several_chips_are_asked_together(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.glob("*.png")) == [
         "curve-b200.png",
         "curve-h100.png",
+        "curve.png",
     ]
+    answer(f"{words} --input-len 64 --output-len 8 --concurrency 1 --plot {tmp_path / 'load.png'}")
+    run(f"breakeven Qwen/Qwen3-8B -H h100,b200 --drafter eagle3 --plot {tmp_path / 'least.png'}")
+    for name in ("load", "least"):  # of which no chart compares chips
+        assert (tmp_path / f"{name}-b200.png").exists()
+        assert not (tmp_path / f"{name}.png").exists()
     printed = run(words)
     assert all(one["case"]["hardware"] in printed for one in alone)
 

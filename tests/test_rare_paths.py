@@ -15,11 +15,8 @@ from fitting import shared_fit
 from server_pages import Life, vllm_page
 from specroof import OptionError, OutputError, load_drafter, load_hardware, speedup_curve
 from specroof.drafters.base import chain_proposals
-from specroof.engines import calibrated_yaml, predicted_tokens_per_s
-from specroof.engines.record import MeasuredCase
-from specroof.evidence import Measurement
+from specroof.engines import calibrated_yaml
 from specroof.evidence.bundled import load_measurements
-from specroof.latency import Deployment, engine_setup
 from specroof.plot import study_figures
 from specroof.questions.explore import explore
 from specroof.questions.hardware import new_hardware, show_hardware
@@ -32,34 +29,6 @@ from specroof.speedup.result import tokens_spread
 from specroof.sweeps import places
 
 pytestmark = pytest.mark.slow
-
-
-def test_a_drafter_on_a_device_of_its_own_is_timed_there_by_fits_too() -> None:
-    spec = "eagle3,device=h100,link=32.0e+9,link-latency=1e-5"
-    drafter = load_drafter(spec)
-    chip = load_hardware("b200")
-    point = Measurement(
-        place="bench.csv, line 1",
-        batch_size=8.0,
-        context_len=2048.0,
-        tokens_per_s=1.0,
-        draft_len=3,
-        tokens_per_round=2.5,
-    )
-    served = Deployment(MODEL, engine_setup(chip, "sglang", None, None))
-    curve = speedup_curve(
-        MODEL,
-        chip,
-        drafter=drafter,
-        acceptance=specroof.acceptance_from_length(2.5, 3),
-        batch_size=8,
-        context_len=2048,
-        max_draft_len=3,
-        engine="sglang",
-    )
-    (rate,) = predicted_tokens_per_s([point], served, drafter)
-    assert rate == pytest.approx(float(curve.tokens_per_s[0, 0, 3]), rel=1e-9)
-    assert not MeasuredCase(point, served).branches
 
 
 def test_measurements_of_other_engines_belong_to_no_group(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,13 +88,9 @@ def test_an_engine_that_a_chip_lacks_is_left_out_of_the_page(tmp_path: Path) -> 
         calibrated_yaml(chip, chip.engine("vllm"), name="own", source="made up"), encoding="utf-8"
     )
     found = explore(
-        "Qwen/Qwen3-8B",
-        ["b200", str(own)],
-        engines=["own", "ideal"],
-        tensor_parallel=1,
-        context_len=1024,
-        batch_size=1,
-    )
+        "Qwen/Qwen3-8B", ["b200", str(own)], engines=["own", "ideal"], tensor_parallel=1,
+        context_len=1024, batch_size=1,
+    )  # fmt: skip
     assert list(found.section("Qwen/Qwen3-8B", "b200").cells) == [("ideal", 1)]
 
 
@@ -164,13 +129,9 @@ def test_a_curve_of_other_loads_fills_no_overview() -> None:
 def test_answers_say_what_they_hold() -> None:
     found = specroof.validate()
     assert found.title == f"{len(found.found.points)} points of {len(found.found.sources)} sources"
+    targets = [{"model": "Qwen/Qwen3-8B", "hardware": "l4"}]
     told = specroof.sweep(
-        {
-            "format_version": 1,
-            "targets": [{"model": "Qwen/Qwen3-8B", "hardware": "l4"}],
-            "drafters": ["ideal"],
-            "batch_size": 4096,
-        }
+        {"format_version": 1, "targets": targets, "drafters": ["ideal"], "batch_size": 4096}
     )
     assert any("requests" in one or "room" in one for one in told.warnings)
     assert _stop(0, "context 4096", is_by_rate=False).startswith("no room")
@@ -198,21 +159,18 @@ def test_places_refuse_what_the_system_refuses(tmp_path: Any) -> None:
 
 QWEN = "Qwen/Qwen3-8B"
 EAGLE = "eagle3,accept=0.7"
+TWO_STAGES: dict[str, Any] = {"pipeline_parallel": 2}
 
 
 @pytest.mark.parametrize(
     ("ask", "said"),
     [
         (
-            lambda: specroof.adaptive(
-                QWEN, "h100", drafter=EAGLE, batch_size=1, pipeline_parallel=2
-            ),
+            lambda: specroof.adaptive(QWEN, "h100", drafter=EAGLE, batch_size=1, **TWO_STAGES),
             "pipeline_parallel is 2; allowed: 1",
         ),
         (
-            lambda: specroof.frontier(
-                QWEN, "h100", drafters=EAGLE, devices=[3], pipeline_parallel=2
-            ),
+            lambda: specroof.frontier(QWEN, "h100", drafters=EAGLE, devices=[3], **TWO_STAGES),
             "devices is 3; allowed: multiples of pipeline_parallel, which is 2",
         ),
         (

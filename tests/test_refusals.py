@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import specroof
-from commands import answered, invoked, refused, run
+from commands import invoked, refused, run
 from effort import cpu_bound
 from specroof import OptionError, StudyError
 from tables import reads, table
@@ -65,56 +65,21 @@ def test_objects_are_given_once_too() -> None:
 
 
 def test_a_study_names_targets_and_drafters_once() -> None:
-    study = {
-        "format_version": 1,
-        "targets": [{"model": MODEL, "hardware": ["h100", "b200"]}],
-        "drafters": ["ideal"],
-        "batch_size": [1],
-        "context_len": [128],
-    }
-    twice = study | {
-        "targets": [
-            {"model": MODEL, "hardware": ["h100", "b200"]},
-            {"model": MODEL, "hardware": "h100-sxm"},
-        ],
-        "drafters": ["ngram,accept=.5", "ideal", "ngram,accept=.5"],
-    }
+    one, two = ({"model": MODEL, "hardware": chips} for chips in ("h100-sxm", ["h100", "b200"]))
+    study = {"format_version": 1, "drafters": ["ideal"], "batch_size": [1], "context_len": [128]}
+    drafters = ["ngram,accept=.5", "ideal", "ngram,accept=.5"]
     with pytest.raises(StudyError) as caught:
-        specroof.sweep(twice)
+        specroof.sweep(study | {"targets": [two, one], "drafters": drafters})
     assert list(caught.value.mistakes) == [
         f"targets: '{MODEL} on 1 x NVIDIA H100 SXM 80GB' is given twice; {ONCE}",
         f"drafters: 'ngram,accept=.5' is given twice; {ONCE}",
     ]
     # On other numbers of devices a chip is another target.
-    spread = study | {
-        "targets": [
-            {"model": MODEL, "hardware": "h100"},
-            {"model": MODEL, "hardware": "h100", "tensor_parallel": 2},
-        ]
-    }
+    spread = study | {"targets": [one, one | {"tensor_parallel": 2}]}
     assert len(specroof.sweep(spread).study.targets) == 2
 
 
 # --- what an answer is of ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("command", ["explain", "breakeven", "worth", "adaptive", "capacity"])
-def test_json_names_the_chip_and_the_devices_apart(command: str) -> None:
-    # As in predict: "hardware" is the name alone.
-    few = {"adaptive": "--rounds 200 --batch 1", "worth": "--accept-length 2 --batch 1"}
-    drafter = "" if command == "explain" else "--drafter eagle3,accept=.7"
-    answer = answered(f"{command} {MODEL} -H h100 --tp 2 {drafter} {few.get(command, '')}")
-    answer = answer.get("case", answer)
-    assert answer["hardware"] == "NVIDIA H100 SXM 80GB"
-    others = ("expert", "attention_data", "decode_context", "pipeline")
-    ones = dict.fromkeys([*(f"{one}_parallel" for one in others), "nodes"], 1)
-    assert answer["placement"] == {"tensor_parallel": 2} | ones
-
-
-def test_an_explained_pass_says_which_pass_it_is() -> None:
-    found = specroof.explain(MODEL, "h100", batch_size=3, context_len=700, query_len=4).to_dict()
-    load = found["case"]["load"]
-    assert [load[name] for name in ("batch_size", "context_len", "query_len")] == [3, 700, 4]
 
 
 @pytest.mark.parametrize(

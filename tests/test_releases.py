@@ -11,13 +11,65 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+import specroof
 from specroof import OptionError, ProfileError
+from specroof.latency import served_options
+from specroof.questions.request import DeploymentRequest
+from specroof.questions.study import load_study
 from specroof.serving import releases
 from specroof.serving.launch import Speculation, launch
-from specroof.serving.releases import FOLDER, known_releases, release
+from specroof.serving.releases import (
+    FOLDER,
+    ServerRelease,
+    known_releases,
+    release,
+    release_content,
+)
 
 FILES = sorted(FOLDER.glob("*.yaml"))
-NAMES = [path.stem.replace("-", "@") for path in FILES]
+NAMES = ["@".join(path.stem.rsplit("-", 1)) for path in FILES]
+
+
+#: What releases say, as their own sources do: file, dotted key, value.
+FACTS = """
+vllm-0.33.0   memory.memory_frac            0.92
+vllm-0.24.0   memory.memory_frac            0.92
+vllm-0.19.0   memory.memory_frac            0.9
+vllm-0.33.0   captured.large                1024
+vllm-0.24.0   captured.large                512
+vllm-0.24.0   captured.uniform              false
+vllm-0.24.0   captured.whole_pass           true
+vllm-0.19.0   captured.whole_pass           false
+vllm-0.33.0   limits.by_memory.0.least_gib  160
+vllm-0.24.0   limits.by_memory.0.least_gib  70
+vllm-0.19.0   limits.by_memory.0.tokens     8192
+vllm-0.33.0   methods.dspark.name           dspark
+vllm-0.24.0   methods.dspark                null
+vllm-0.24.0   methods.dflash.follows_load   true
+vllm-0.19.0   methods.dflash                null
+vllm-0.19.0   methods.mtp.follows_load      false
+vllm-0.33.0   methods.medusa                null
+vllm-0.24.0   methods.medusa.name           medusa
+vllm-0.19.0   state_dtypes.bf16             null
+vllm-0.24.0   memory.prompt_in_windows      one pass
+vllm-0.19.0   memory.prompt_in_windows      whole
+sglang-0.5.23 limits.by_memory.3.captured   48
+sglang-0.5.14 limits.by_memory.3.captured   24
+sglang-0.5.9  limits.by_memory.3.tokens     2048
+sglang-0.5.23 methods.dspark.name           DSPARK
+sglang-0.5.14 methods.dspark                null
+sglang-0.5.14 methods.dflash.in_groups      false
+sglang-0.5.9  methods.dflash                null
+sglang-0.5.23 methods.mtp.in_pipeline       true
+sglang-0.5.14 methods.mtp.in_pipeline       false
+sglang-0.5.14 pipeline                      null
+sglang-0.5.9  methods.eagle3.follows_load   false
+sglang-0.5.9  memory.drafter_mib.model      6144
+sglang-0.5.14 memory.drafter_mib            {}
+sglang-0.5.9  memory.tracking_slots         0
+sglang-0.5.9  memory.prefill_graph_mib      0
+sglang-0.5.14 memory.prefill_graph_mib      8
+""".strip().splitlines()
 
 
 def forget() -> None:
@@ -57,10 +109,42 @@ def flags(framework: str) -> tuple[str, str]:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_file_says_where_each_fact_was_read(name: str) -> None:
     facts = release(name)
-    sources = [*facts.sources.values(), *(refusal.source for refusal in facts.refusals)]
-    assert name == f"{facts.framework}@{facts.version}"
+    refusals = facts.refusals if isinstance(facts, ServerRelease) else ()
+    sources = [*facts.sources.values(), *(refusal.source for refusal in refusals)]
+    assert name.endswith(f"@{facts.version}")
+    # None is taken over from another release.
+    own = yaml.safe_load((FOLDER / f"{'-'.join(name.split('@'))}.yaml").read_text(encoding="utf-8"))
+    assert dict(facts.sources) == own["sources"]
     # A file of the package, or a folder of its models.
     assert all(re.match(r"[\w/]+(\.py|\b)", source) for source in sources)
+
+
+@pytest.mark.parametrize("line", FACTS)
+def test_releases_differ_where_their_sources_do(line: str) -> None:
+    name, key, value = line.split(maxsplit=2)
+    found: Any = release_content(FOLDER / f"{name}.yaml")
+    for step in key.split("."):
+        found = found[int(step)] if isinstance(found, list) else found.get(step)
+    assert found == yaml.safe_load(value)
+
+
+@pytest.mark.parametrize(
+    ("same_as", "allowed"),
+    [
+        ("vllm-0.1.0", "vllm-0.19.0, vllm-0.24.0, vllm-0.33.0, vllm-9.1.0"),
+        ("sglang-0.5.9", "vllm-0.19.0"),
+        ("vllm-9.0.0", "vllm-0.19.0"),
+        ("vllm-9.1.0", "vllm-0.19.0, vllm-0.24.0, vllm-0.33.0$"),
+        (3, "vllm-0.19.0"),
+    ],
+)
+def test_a_release_is_the_same_as_another_of_its_server(
+    same_as: Any, allowed: str, folder: Path
+) -> None:
+    (folder / "vllm-9.1.0.yaml").write_text("{same_as: vllm-9.0.0}", encoding="utf-8")
+    added(folder, "vllm-9.0.0", {"same_as": same_as})
+    with pytest.raises(ProfileError, match=f"yaml: same_as is .*; allowed: {allowed}"):
+        release("vllm@9.0")
 
 
 @pytest.mark.parametrize(
@@ -113,8 +197,8 @@ def test_a_release_that_does_not_exist_is_refused(name: str, allowed: str) -> No
 
 
 def test_servers_without_files_have_no_releases() -> None:
-    with pytest.raises(OptionError, match=r"framework is 'tensorrt-llm@1\.2'; allowed: vllm@"):
-        flags("tensorrt-llm@1.2")
+    with pytest.raises(OptionError, match=r"framework is 'lmstudio@0\.4'; allowed: vllm@"):
+        flags("lmstudio@0.4")
 
 
 @given(versions=st.sets(st.tuples(*[st.integers(0, 99)] * 3), min_size=1, max_size=6))
@@ -138,3 +222,178 @@ def test_a_file_more_is_a_release_more(folder: Path) -> None:
     (folder / "vllm-9.1.0.yaml").rename(folder / "vllm-9.2.0.yaml")
     forget()
     assert flags("vllm")[0] == "vLLM 9.2.0"
+
+
+# --- Questions about a release --------------------------------------------------------------------
+
+MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "h100", "eagle3,accept=0.7"
+QUESTIONS: dict[str, dict[str, Any]] = {
+    "predict": {"drafters": [SPEC]},
+    "explain": {},
+    "capacity": {"drafters": ["eagle3"]},
+    "worth": {"drafter": "eagle3", "accept_length": [2.5]},
+    "breakeven": {"drafter": SPEC, "solve": "batch"},
+    "frontier": {"drafters": [SPEC]},
+    "rollout": {"drafters": [SPEC], "lengths": [100, 200]},
+    "advise": {"drafters": [SPEC], "input_len": 500, "output_len": 100, "concurrency": [1]},
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_every_question_takes_a_release(question: str) -> None:
+    def answer(framework: str) -> Any:
+        return getattr(specroof, question)(MODEL, CHIP, framework=framework, **QUESTIONS[question])
+
+    older, newest = answer("vLLM@0.19"), answer("vllm")
+    for found, name in ((older, "vLLM 0.19.0"), (newest, release("vllm").name)):
+        assert name.lower() in str(found).splitlines()[0].lower()
+    if question != "capacity":  # whose rules need no engine
+        assert ", timed up to 0.18)" in str(older).splitlines()[0]
+    same, whole = answer("vllm@0.33").to_dict(), newest.to_dict()
+    assert (same | {"asked": None}) == (whole | {"asked": None})
+
+
+@pytest.mark.parametrize("question", ["predict", "capacity", "advise"])
+def test_a_release_that_is_not_bundled_is_refused_in_one_line(question: str) -> None:
+    every = ", ".join(f"vllm@{version}" for version in known_releases("vllm"))
+    for name, allowed in (("vllm@0.20", every), ("vllm@", every), ("solo@1", "sglang, vllm, ")):
+        with pytest.raises(OptionError, match=f"framework is '{name}'; allowed: {allowed}"):
+            getattr(specroof, question)(MODEL, CHIP, framework=name, **QUESTIONS[question])
+
+
+@pytest.mark.parametrize(
+    ("model", "chip", "settings", "framework", "older", "newer"),
+    [
+        (MODEL, "b200", {}, "vllm@0.24", {"chunk": 8192}, {"chunk": 16384}),
+        (MODEL, "h100", {}, "vllm@0.19", {"memory": 0.9}, {"memory": 0.92}),
+        (MODEL, "b200", {"running": 512}, "vllm@0.24", {"capture": 512}, {"capture": 1024}),
+        (MODEL, "rtx-4090", {}, "sglang@0.5.14", {"chunk": 2048}, {"chunk": 4096}),
+        (MODEL, "l40s", {}, "sglang@0.5.9", {"capture": 32}, {"capture": 32}),
+    ],
+)
+def test_a_release_decides_defaults(
+    model: str, chip: str, settings: Any, framework: str, older: Any, newer: Any
+) -> None:
+    for name, wanted in ((framework, older), (framework.partition("@")[0], newer)):
+        found = specroof.explain(model, chip, framework=name, server=settings).to_dict()
+        server = found["case"]["server"]
+        assert {key: server[key] for key in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    ("model", "kind", "framework"),
+    [
+        # Copies of states for all that may run come first, and each request has three slots.
+        ("Qwen/Qwen3.5-9B", "mtp", "sglang@0.5.9"),
+        # The whole prompt has to fit in a window's blocks, too; later that of one pass.
+        ("openai/gpt-oss-20b", None, "vllm@0.19"),
+        ("openai/gpt-oss-20b", None, "vllm@0.24"),
+    ],
+)
+def test_a_release_decides_room(model: str, kind: str | None, framework: str) -> None:
+    assert 0 < largest(framework, model, kind) != largest(framework.partition("@")[0], model, kind)
+
+
+def largest(framework: str, model: str, kind: str | None, **more: Any) -> float:
+    kinds = [] if kind is None else [kind]
+    told: dict[str, Any] = {"context_len": 32768, "framework": framework, **more}
+    return float(specroof.capacity(model, CHIP, drafters=kinds, **told).rows[-1].largest_batch)
+
+
+@pytest.mark.parametrize("framework", ["vllm", "vllm@0.24", "sglang", "sglang@0.5.14"])
+def test_older_releases_replay_no_states(framework: str) -> None:
+    asked = (framework, "Qwen/Qwen3.5-9B", "mtp")
+    replayed = largest(*asked, options={"recurrent_state": "replay"})
+    assert (replayed == largest(*asked)) == ("@" in framework)
+
+
+def test_a_placement_without_a_flag_is_refused() -> None:
+    place: dict[str, Any] = {"tensor_parallel": 8, "decode_context_parallel": 8}
+    asked = ("deepseek-ai/DeepSeek-V3.1", "h200")
+    assert specroof.explain(*asked, framework="sglang", **place).latency.total_s > 0
+    with pytest.raises(OptionError, match=r"decode_context_parallel is 8, and SGLang 0\.5\.14 has"):
+        specroof.explain(*asked, framework="sglang@0.5.14", **place)
+
+
+REFUSED = """
+vllm@0.24     dspark  Qwen/Qwen3-8B          1  has no flag for dspark; allowed: .*dflash
+vllm@0.19     dflash  Qwen/Qwen3-8B          1  has no flag for dflash
+vllm@0.24     eagle3  MiniMaxAI/MiniMax-M2   2  pass on the hidden .*allowed: one stage, mtp or a model as drafter$
+vllm@0.19     eagle3  MiniMaxAI/MiniMax-M2   1  no eagle3 for models of the family minimax_m2
+vllm@0.19     mtp     deepseek-ai/DeepSeek-V4-Flash 1 no models of the family deepseek_v4
+sglang@0.5.14 mtp     Qwen/Qwen3-8B          2  has no EAGLE in a pipeline; allowed: one stage
+sglang@0.5.14 dspark  Qwen/Qwen3-8B          1  has no flag for dspark
+sglang@0.5.9  eagle3  Qwen/Qwen3.5-9B        1  no eagle3 for models of the family qwen3_5
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_a_release_refuses_what_it_does_not_draft(line: str) -> None:
+    framework, kind, model, stages, said = line.split(maxsplit=4)
+    plan = Speculation(
+        kind=kind,
+        schedule=((1, 8, 3),),
+        draft_model="me/head",
+        family=specroof.load_model(model).family,
+        pipeline_parallel=int(stages),
+    )
+    with pytest.raises(OptionError, match=said):
+        launch(plan, framework)
+
+
+def test_flags_are_those_of_the_release() -> None:
+    asked: dict[str, Any] = {**QUESTIONS["advise"], "concurrency": [1, 64]}
+    told: dict[str, Any] = {
+        "server": "capture=64",
+        "tensor_parallel": 8,
+        "attention_data_parallel": 8,
+    }
+    found = specroof.advise(MODEL, CHIP, framework="sglang@0.5.9", **asked, **told)
+    text = str(found)
+    assert "# SGLang 0.5.9\n" in text
+    for flag in ("--dp-size 8 --enable-dp-attention", "--cuda-graph-max-bs 64"):
+        assert flag in " ".join(text.split())
+    # A length that follows the load is newer than that release.
+    schedule = Speculation(kind="eagle3", schedule=((1, 8, 3), (9, 64, 1)), draft_model="me/head")
+    assert "per_batch_size" not in launch(schedule, "vllm@0.19").text
+    assert "per_batch_size" in launch(schedule, "vllm@0.24").text
+    assert "does not change" in launch(schedule, "sglang@0.5.9").notes[-1]
+
+
+def test_the_bench_is_of_the_release() -> None:
+    asked: dict[str, Any] = {**QUESTIONS["advise"], "bench": True}
+    bench = specroof.advise(MODEL, CHIP, framework="vllm@0.24", **asked).chips[0].to_measure
+    assert bench is not None
+    assert "vLLM 0.24.0 without drafts" in str(bench.commands)
+    with pytest.raises(OptionError, match=r"vLLM 0\.19\.0 cannot be told an acceptance"):
+        specroof.advise(MODEL, CHIP, framework="vllm@0.19", **asked)
+
+
+def test_studies_and_doctors_take_a_release(tmp_path: Path) -> None:
+    study = {"format_version": 1, "drafters": [SPEC], "framework": "vllm@0.24"}
+    targets = [
+        {"model": [MODEL], "hardware": ["b200"], **more}
+        for more in ({}, {"framework": "sglang@0.5.9"})
+    ]
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump({**study, "targets": targets}))
+    read = load_study(tmp_path / "study.yaml")
+    servers = (target.setup.server for target in read.targets)
+    assert [server and server.version for server in servers] == ["0.24.0", "0.5.9"]
+
+
+@pytest.mark.parametrize(
+    ("model", "chip", "framework", "older", "newest"),
+    [
+        ("zai-org/GLM-5", "b200", "vllm@0.24", None, "fp8"),
+        ("deepseek-ai/DeepSeek-V3.2", "rtx-pro-6000", "vllm@0.19", None, "fp8"),
+        ("deepseek-ai/DeepSeek-V3.2", "rtx-pro-6000", "vllm@0.24", "fp8", "fp8"),
+        ("deepseek-ai/DeepSeek-V3.2", "b200", "sglang@0.5.9", "fp8", "fp8"),
+        ("deepseek-ai/DeepSeek-V3.2", "h200", "sglang@0.5.9", None, None),
+    ],
+)
+def test_a_release_decides_the_format_of_a_sparse_cache(
+    model: str, chip: str, framework: str, older: str | None, newest: str | None
+) -> None:
+    for name, dtype in ((framework, older), (framework.partition("@")[0], newest)):
+        found = DeploymentRequest(model, chip, framework=name, tensor_parallel=8).resolved()
+        assert served_options(found.model, found.setup).kv_dtype == dtype

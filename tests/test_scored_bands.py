@@ -10,7 +10,7 @@ import pytest
 from fitting.bands import bands_of, served_scales, wider_bands
 from specroof.engines.calibration import Residual, widened
 from specroof.evidence import Measurement
-from specroof.hardware import Band, ServedBands, served_width
+from specroof.hardware import Band, ServedBands
 from specroof.scoring import Validation
 from specroof.scoring.bands import (
     COUNTED_CELL,
@@ -61,14 +61,6 @@ def test_few_loads_borrow_from_other_chips_and_then_from_other_servers() -> None
     assert tpot_band(seen, "cdna3").width > 0.1
     assert served_bands_of([], "vllm", "hopper") == {}
     assert served_bands_of(AMD, "vllm", "cdna3") == {}  # too few in all
-
-
-def test_ranges_of_concurrency_that_were_not_measured_are_as_wide_as_the_widest() -> None:
-    # By hand: 25 loads each to 4 and to 32, off by 0.1 and by 0.3; none above.
-    pairs = ((2, 0.1), (16, 0.3))
-    seen = [load("m", off, concurrency=n) for n, off in pairs for _ in range(25)]
-    width = served_width(served_bands_of(seen, "vllm", "hopper"), "tpot_s", [2, 16, 100, 1000])
-    assert width == pytest.approx([0.1, 0.3, 0.3, 0.3])
 
 
 def test_a_strange_family_is_one_more_family_however_many_loads_others_have() -> None:

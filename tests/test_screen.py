@@ -21,14 +21,6 @@ PREDICT = "predict Qwen/Qwen3-8B -H b200 --batch 1,32 --drafter eagle3,accept-le
 WORDS = PREDICT.split()
 
 
-def test_a_terminal_of_80_columns_gets_whole_words() -> None:
-    wide = run(PREDICT)
-    narrow = on_a_terminal(80, *WORDS)
-    assert max(map(len, wide.splitlines())) > 80
-    assert max(map(len, narrow.splitlines())) <= 80
-    assert set(narrow.split()) == set(wide.split())
-
-
 DRAFTER = "--drafter eagle3,accept-length=2.8@3"
 LOADS = f"{DRAFTER} --concurrency 1,32 --input-len 1000 --output-len 500"
 
@@ -47,10 +39,6 @@ def test_a_pipe_is_as_wide_as_columns_says_and_has_whole_lines_without(words: st
     assert max(map(len, whole.splitlines())) > 80 >= max(map(len, lines))
     assert {*" ".join(lines).split()} - {*whole.split()} <= {"\\"}
     assert on_a_terminal(80, *words.split()).splitlines() == lines
-
-
-def test_a_wide_terminal_keeps_lines_whole() -> None:
-    assert on_a_terminal(400, *WORDS) == run(PREDICT)
 
 
 STYLE = re.compile(r"\x1b\[([0-9;]*)m")
@@ -153,11 +141,6 @@ def test_sources_are_brief_unless_asked_for() -> None:
     assert "https://" in run(PREDICT, "--json")
 
 
-@pytest.mark.parametrize("word", ["predict", "capacity", "explain", "breakeven", "advise"])
-def test_questions_with_a_setup_take_sources(word: str) -> None:
-    assert {"--notes", "--sources"} <= {*run(word, "--help").split()}
-
-
 def test_a_note_keeps_both_lengths_in_another_process() -> None:
     copy = pickle.loads(pickle.dumps(Note("a, b and c", short="a")))  # noqa: S301 - our own
     assert (copy, copy.short, type(copy)) == ("a, b and c", "a", Note)
@@ -180,10 +163,3 @@ def test_help_only_names_textbook_choices_unless_all_is_asked_for() -> None:
     assert choices not in brief
     assert choices in every
     assert "Textbook" not in run("models show --help")
-
-
-def test_help_shows_the_flags_of_a_command_before_those_of_every_command() -> None:
-    shown = STYLE.sub("", on_a_terminal(100, "advise", "--help"))
-    first, second = (shown.index(title) for title in ("Placement and server", "Formats and"))
-    assert shown.index("--input-len") < shown.index("--json") < first
-    assert first < shown.index("--dp-attention") < second < shown.index("--kv-cache")

@@ -29,7 +29,7 @@ from specroof.serving.launch import (
     launch,
     server_command,
 )
-from specroof.serving.releases import VllmRelease, newest
+from specroof.serving.releases import VllmRelease, version_of
 from tables import rows
 
 VLLM_FIELDS, VLLM_METHODS, VLLM_SETTINGS, VLLM_SERVER, SGLANG_FLAGS, SGLANG_SERVER = (
@@ -663,7 +663,7 @@ def test_vllm_schedules_suffix_trees_alone_without_overlap() -> None:
     words = {node.value for node in ast.walk(lacks) if isinstance(node, ast.Constant)}
     # DFlash and DSpark are named as those whose parallel drafting it has.
     assert {*priced_kinds("vllm")} & words == {
-        *newest(VllmRelease).memory.synchronous_kinds,
+        *version_of(VllmRelease).memory.synchronous_kinds,
         "dflash",
         "dspark",
     }

@@ -1,7 +1,5 @@
 """The algorithm with dice: exact, as often accepted as the formula says, and how times spread."""
 
-import importlib.util
-import itertools
 import math
 
 import numpy as np
@@ -21,16 +19,6 @@ from tables import rows
 )
 def test_p_values_are_those_of_the_tables(freedom: int, statistic: float, p_value: float) -> None:
     assert chi_squared_p_value(statistic, freedom) == pytest.approx(p_value, rel=2e-4)
-
-
-@pytest.mark.skipif(importlib.util.find_spec("scipy") is None, reason="SciPy is not installed")
-def test_p_values_are_those_of_scipy() -> None:
-    from scipy.stats import chi2  # noqa: PLC0415 - not everybody has it
-
-    for freedom, ratio in itertools.product((1, 2, 7, 64, 999, 20_000), (0.3, 0.9, 1.0, 1.1, 3)):
-        statistic = freedom * ratio
-        expected = float(chi2.sf(statistic, freedom))
-        assert chi_squared_p_value(statistic, freedom) == pytest.approx(expected, abs=1e-9)
 
 
 def test_limits_of_the_p_value() -> None:
@@ -72,7 +60,9 @@ def test_the_output_follows_the_target_whatever_is_drafted(
     assert result.p_value > 1e-4
     assert abs(result.acceptance_z) < 4.5
     assert abs(result.tokens_per_round_z) < 4.5
-    if not contexts:
+    if contexts:  # each token before has distributions of its own
+        assert [len({*map(tuple, table.tolist())}) for table in pair] == [12, 12]
+    else:
         distance = 0.5 * np.abs(pair[0] - pair[1]).sum()
         assert result.expected_acceptance_rate == pytest.approx(1 - distance)
         formula = specroof.constant_acceptance(1 - distance).tokens_per_round(draft_len)
@@ -92,15 +82,6 @@ def test_expected_lengths_of_a_chain_are_those_of_all_its_paths() -> None:
     assert by_start == pytest.approx([2.44, 2.44])
     assert result.expected_tokens_per_round == pytest.approx(2.44)
     assert result.tokens_per_round == pytest.approx(2.44, abs=0.01)
-
-
-def test_two_tokens_have_two_contexts() -> None:
-    # Overlaps of 0.8 after one token and 0.4 after the other.
-    target, draft = [[0.6, 0.4], [0.3, 0.7]], [[0.8, 0.2], [0.9, 0.1]]
-    result = specroof.simulate_exactness(target, draft, draft_len=2, n_tokens=60_000)
-    assert result.p_value > 1e-4
-    assert max(abs(result.acceptance_z), abs(result.tokens_per_round_z)) < 4.5
-    assert 0.4 < result.acceptance_rate < 0.8
 
 
 def test_a_draft_that_is_the_target_is_always_accepted() -> None:
@@ -183,12 +164,6 @@ def test_random_distributions_out_of_range_are_refused(
         random_distributions(vocabulary, closeness, seed=seed)
 
 
-def test_each_token_before_has_distributions_of_its_own() -> None:
-    for table in random_distributions(4, 0.0, contexts=True):
-        assert table.shape == (4, 4)
-        assert len({tuple(row) for row in table.round(9).tolist()}) == 4
-
-
 # --- a batch round by round --------------------------------------------------------------------
 
 
@@ -231,13 +206,6 @@ def test_rounds_get_shorter_as_sequences_finish() -> None:
         specroof.constant_acceptance(0.5), [1.0, 3.0], draft_len=1, output_len=2, n_batches=20_000
     )
     assert run.batch.mean_s == pytest.approx(3 / 4 + 6 / 4 + (3 + 1) / 2, abs=0.03)
-
-
-def test_sequences_of_one_rate_of_a_beta_law_follow_it() -> None:
-    # Rates within 0.0005 of a half: N = 1 + 1/2 + 1/4.
-    law = specroof.beta_acceptance(5e5, 5e5)
-    run = specroof.simulate_batch(law, 0.01, draft_len=2, output_len=3000, n_batches=20, seed=4)
-    assert run.tokens_per_round == pytest.approx(1.75, abs=0.02)
 
 
 def test_sequences_that_differ_have_a_longer_tail() -> None:

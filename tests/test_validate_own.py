@@ -1,7 +1,6 @@
 """A user's own results beside predictions: what is paired, how it is scored, and the command."""
 
 import json
-import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
@@ -33,12 +32,6 @@ SLOWER = replace(
     sequence_overhead_s=1.2 * TRUE.sequence_overhead_s,
     round_overhead_s=1.2 * TRUE.round_overhead_s,
 )
-KEYS = {
-    "n", "speedup_p90_error", "speedup_median_error", "speedup_mean_error", "decode_median_error",
-    "decode_mean_error", "verdict_accuracy", "regret_mean", "tokens_per_s_mean_error",
-    "trees_mean_error", "drafting_median_error", "unclear_share", "band80_coverage", "band80_width",
-    "shape_mean_error",
-}  # fmt: skip
 
 
 def compared(bench: Sequence[Measurement], sources: Sequence[str] | None = None) -> OwnValidation:
@@ -151,13 +144,9 @@ def test_arms_may_lie_in_two_files() -> None:
     assert found.sources["fast.csv"].decode_mean_error is None
 
 
-def test_json_has_the_shape_of_the_published_one() -> None:
+def test_a_row_has_what_is_measured_predicted_and_ideal() -> None:
     found = compared(points((8,), (2048,), (0, 3)), ["a.csv", "b.csv"])
-    content = own_json(found)
-    assert set(content) == {"sources", "total", "ideal"}
-    assert set(content["total"]) == set(content["ideal"]) == KEYS
-    first, _ = content["sources"]
-    assert set(first) == KEYS | {"source", "trust"}
+    first, _ = own_json(found)["sources"]
     assert (first["source"], first["n"], first["speedup_mean_error"]) == ("a.csv", 1, None)
     plain, point = (row.record for row in map(own_row, found.points, found.ideal))
     assert (plain["source"], point["source"]) == ("a.csv", "b.csv")
@@ -165,7 +154,6 @@ def test_json_has_the_shape_of_the_published_one() -> None:
     assert point["measured_speedup"] == pytest.approx(point["predicted_speedup"])
     assert point["ideal_speedup"] > point["measured_speedup"]
     assert plain["measured_speedup"] is None
-    json.dumps(content, allow_nan=False)
 
 
 def test_words_say_where_there_is_no_speedup() -> None:
@@ -183,9 +171,6 @@ def test_the_chart_draws_each_point_twice() -> None:
     ideal = [(one.source, one.rate) for one in found.ideal]
     axes = throughput_chart(rates, ideal, engine="true").axes[0]
     right, filled, hollow = axes.lines
-    (legend,) = axes.figure.legends
-    told = [text.get_text() for text in legend.get_texts()]
-    assert told[-3:] == ["engine true", "ideal roofline", "10% either way"]
     measured = [one.rate.point.rate for one in found.points]
     for line, some in ((filled, found.points), (hollow, found.ideal)):
         assert np.asarray(line.get_xdata(), dtype=float) == pytest.approx(measured)
@@ -194,11 +179,6 @@ def test_the_chart_draws_each_point_twice() -> None:
         )
     low, high = np.asarray(right.get_xdata(), dtype=float)
     assert low < min(measured) < max(one.rate.predicted for one in found.ideal) < high
-    axes.figure.canvas.draw()
-    for axis in (axes.xaxis, axes.yaxis):
-        told = [label.get_text() for label in axis.get_ticklabels() if label.get_text()]
-        assert len(told) >= 2
-        assert all(re.fullmatch(r"\d+(\.\d+)?k?", text) for text in told)
 
 
 # --- the command ---------------------------------------------------------------------------------
@@ -206,6 +186,9 @@ def test_the_chart_draws_each_point_twice() -> None:
 
 def run(*words: object) -> Any:
     return CliRunner().invoke(app, [str(word) for word in words])
+
+
+WORDS = ("-H", "b200", "--model", "Qwen/Qwen3-8B")
 
 
 def sglang_lines(engine: EngineProfile, words: dict[str, Any]) -> list[dict[str, Any]]:
@@ -281,7 +264,8 @@ def test_from_bench_to_validate_to_calibrate_and_back(
     assert second["ideal"] == first["ideal"]
     assert Path("mine.png").stat().st_size > 10_000
     words = run(*mine)
-    assert words.stdout.splitlines()[0] == "Qwen3-8B on 1 x NVIDIA B200 SXM, engine calibrated"
+    title = "Qwen3-8B on 1 x NVIDIA B200 SXM, engine calibrated ("
+    assert words.stdout.splitlines()[0].startswith(title)
 
 
 BENCH = "batch_size,context_len,draft_len,tokens_per_s\n8,2048,0,900\n"
@@ -290,33 +274,22 @@ BENCH = "batch_size,context_len,draft_len,tokens_per_s\n8,2048,0,900\n"
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["-H", "b200"], "--hardware is 'b200' without benchmark files; allowed: with results"),
-        (["--model", "m"], "--model is 'm' without benchmark files"),
-        (["--family", "llama"], "--family is 'llama' without benchmark files"),
-        (["--tp", "1"], "--tp is 1 without benchmark files"),
-        (["--ep", "2"], "--ep is 2 without benchmark files"),
-        (["--engine", "ideal"], "--engine is 'ideal' without benchmark files"),
-        (["--drafter", "mtp"], "--drafter is 'mtp' without benchmark files"),
-        (["--draft-len", "3"], "--draft-len is 3 without benchmark files"),
-        (["b.csv", "-H", "b200", "--model", "Qwen/Qwen3-8B", "--played"], "--played is True"),
-        (["b.csv"], "--hardware is missing; needed to predict b.csv"),
-        (["b.csv", "-H", "b200"], "--model is missing; needed to predict b.csv"),
-        (["no.csv", "-H", "b200", "--model", "Qwen/Qwen3-8B"], "no.csv: No such file"),
-        (["b.csv", "b.csv", "-H", "b200", "--model", "Qwen/Qwen3-8B"], "repeats b.csv, line 2"),
-        (["b.csv", "c.csv", "-H", "b200", "--model", "Qwen/Qwen3-8B"], "c.csv, line 2: repeats"),
-        (
-            ["fast.csv", "-H", "b200", "--model", "Qwen/Qwen3-8B"],
-            "fast.csv, line 2: 1e+06 tokens/s",
-        ),
-        (["b.csv", "-H", "b200", "--model", "Qwen/Qwen3-8B", "--tp", "3"], "--tp is 3"),
-        (
-            ["b.csv", "-H", "b200", "--model", "Qwen/Qwen3-8B", "--engine", "no"],
-            "engine is 'no'; NVIDIA B200",
-        ),
+        (("-H", "b200"), "--hardware is 'b200' without benchmark files; allowed: with results"),
+        (("--tp", "1"), "--tp is 1 without benchmark files"),
+        (("--draft-len", "3"), "--draft-len is 3 without benchmark files"),
+        (("b.csv", *WORDS, "--played"), "--played is True"),
+        (("b.csv",), "--hardware is missing; needed to predict b.csv"),
+        (("b.csv", "-H", "b200"), "--model is missing; needed to predict b.csv"),
+        (("no.csv", *WORDS), "no.csv: No such file"),
+        (("b.csv", "b.csv", *WORDS), "repeats b.csv, line 2"),
+        (("b.csv", "c.csv", *WORDS), "c.csv, line 2: repeats"),
+        (("fast.csv", *WORDS), "fast.csv, line 2: 1e+06 tokens/s"),
+        (("b.csv", *WORDS, "--tp", "3"), "--tp is 3"),
+        (("b.csv", *WORDS, "--engine", "no"), "engine is 'no'; NVIDIA B200"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_in_one_line(
-    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("b.csv").write_text(BENCH, encoding="utf-8")
@@ -327,18 +300,6 @@ def test_what_cannot_be_compared_is_refused_in_one_line(
     (line,) = done.stderr.splitlines()
     assert message in line
     assert not Path("no.png").exists()
-
-
-def test_one_plain_result_is_enough(tmp_path: Path) -> None:
-    bench = tmp_path / "b.csv"
-    bench.write_text(BENCH, encoding="utf-8")
-    words = ("validate", bench, "-H", "b200", "--model", "Qwen/Qwen3-8B")
-    content = json.loads(run(*words, "--json").stdout.splitlines()[-1])["case"]
-    assert content["total"]["n"] == 1
-    assert content["total"]["speedup_mean_error"] is content["total"]["regret_mean"] is None
-    assert content["sources"][0]["source"] == str(bench)
-    assert np.isfinite(content["total"]["decode_mean_error"])
-    assert "engine sglang" in run(*words).stdout
 
 
 # --- what the files themselves say ---------------------------------------------------------------
@@ -359,43 +320,6 @@ SGLANG: dict[str, Any] = {
 def results(name: str, *lines: dict[str, Any]) -> str:
     Path(name).write_text("\n".join(json.dumps(line) for line in lines), encoding="utf-8")
     return name
-
-
-WORDS = ("-H", "b200", "--model", "Qwen/Qwen3-8B")
-
-
-@pytest.mark.parametrize("command", ["validate", "calibrate"])
-def test_the_engine_is_that_of_the_tool_unless_it_is_named(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    lines = [
-        {**VLLM, "max_concurrency": n, "completed": 4 * n, "total_input_tokens": 4096 * n,
-         "total_output_tokens": 4096 * n, "output_throughput": 204.8 * n}
-        for n in (1, 2, 3)
-    ]  # fmt: skip
-    bench = results("v.jsonl", *lines)
-    said = {
-        engine: run(command, bench, *WORDS, *words).stdout
-        for engine, words in (("vllm", ()), ("sglang", ("--engine", "sglang")))
-    }
-    for engine, text in said.items():
-        named = f"engine {engine}" if command == "validate" else f"in {engine}"
-        assert named in text.splitlines()[0]
-        assert "predicts instead" not in text
-
-
-def test_a_chip_without_the_engine_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    b200 = load_hardware("b200")
-    known = {key: text for key, text in b200.sources.items() if not key.startswith("engines.")}
-    bare = replace(b200, engines={}, default_engine=None, sources=known)
-    text = calibrated_yaml(bare, b200.engines["sglang"], name="sglang", source="as it was")
-    Path("bare.yaml").write_text(text, encoding="utf-8")
-    words = ("validate", results("v.jsonl", VLLM), "-H", "bare.yaml", "--model", "Qwen/Qwen3-8B")
-    note = "NVIDIA B200 SXM has no engine vllm: engine sglang predicts instead"
-    assert run(*words, "--notes").stdout.splitlines()[-1] == f"note: {note}"
-    assert json.loads(run(*words, "--json").stdout.splitlines()[-1])["notes"][-1] == note
 
 
 @pytest.mark.parametrize("command", ["validate", "calibrate"])
@@ -452,25 +376,11 @@ def test_errors_on_the_very_file_are_in_sample(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    table = BENCH + "1,2048,0,150\n64,2048,0,5000\n"
-    Path("b.csv").write_text(table, encoding="utf-8")
-    Path("c.csv").write_text(table + "16,2048,0,1500\n", encoding="utf-8")
-    done = run("calibrate", "b.csv", *WORDS, "-o", "mine.yaml")
-    assert done.exit_code == 0, done.output
-    words = ("-H", "mine.yaml", "--model", "Qwen/Qwen3-8B")
-    (note,) = [
-        line for line in run("validate", "b.csv", *words).stdout.splitlines() if "note: " in line
-    ]
-    assert note == (
-        "note: in-sample: engine calibrated was fitted to the results of b.csv, so its errors there "
-        "do not test it"
-    )
-    for other in (
-        ("validate", "c.csv", *words),
-        ("validate", "b.csv", *words, "--engine", "vllm"),
-        ("validate", "b.csv", *WORDS),
-    ):
-        assert "note: " not in run(*other).stdout
+    Path("b.csv").write_text(BENCH + "1,2048,0,150\n64,2048,0,5000\n", encoding="utf-8")
+    assert run("calibrate", "b.csv", *WORDS, "-o", "mine.yaml").exit_code == 0
+    told = run("validate", "b.csv", "-H", "mine.yaml", "--model", "Qwen/Qwen3-8B").stdout
+    assert "note: in-sample: engine calibrated was fitted to the results of b.csv" in told
+    assert "in-sample" not in run("validate", "b.csv", *WORDS).stdout
 
 
 @pytest.mark.slow

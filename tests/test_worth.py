@@ -1,9 +1,6 @@
 """What better drafters would bring: against predictions, published statements and by hand."""
 
-import csv
 import json
-import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -113,24 +110,6 @@ def test_a_chip_without_a_price_says_which_flag() -> None:
     assert given.rows[0].usd_per_million_tokens == pytest.approx(1e3 / given.rows[0].tokens_per_s)
 
 
-def test_the_shell_answers_as_python_does(tmp_path: Path) -> None:
-    words = ["worth", MODEL, "-H", CHIP, "--drafter", SPEC, "--accept-length", "3,5", "--tpot", "8"]
-    files = ["--csv", str(tmp_path / "w.csv"), "--plot", str(tmp_path / "w.png")]
-    done = CliRunner().invoke(app, [*words, *files, "--json"])
-    assert done.exit_code == 0, done.output
-    found = worth(MODEL, CHIP, drafter=SPEC, accept_length=[3, 5], tpot_s=0.008)
-    assert json.loads(done.stdout.splitlines()[-1]) == json.loads(json.dumps(found.to_dict()))
-    assert len((tmp_path / "w.csv").read_text().splitlines()) == 3
-    assert (tmp_path / "w.png").read_bytes()[1:4] == b"PNG"
-    text = CliRunner().invoke(app, words).stdout
-    assert re.search(r"^users: .*\b8\.00 ms$", text, re.MULTILINE)
-    assert repr(found).startswith("<Worth: Qwen3-8B on 1 x NVIDIA H100 SXM")
-    line = found.plot().axes[0].lines[1]
-    assert np.asarray(line.get_ydata()).tolist() == [row.speedup for row in found.rows]
-    refused = CliRunner().invoke(app, [*words, "--price-per-hour", "-1"])
-    assert (refused.exit_code, refused.stdout) == (2, "")
-
-
 @pytest.mark.parametrize("length", [{}, "3", True, float("nan"), 0.5])
 def test_lengths_that_are_none_are_refused(length: object) -> None:
     with pytest.raises(OptionError, match=r"accept_length is .*; allowed: numbers from 1 to "):
@@ -175,14 +154,6 @@ def test_what_is_no_load_is_refused(changes: dict[str, Any], message: str) -> No
     assert message in str(caught.value)
 
 
-def test_the_shell_asks_about_requests_as_python_does() -> None:
-    words = ["worth", MODEL, "-H", CHIP, "--drafter", SPEC, "--isl", "2000", "--osl", "400"]
-    done = CliRunner().invoke(app, [*words, "--json"])
-    assert done.exit_code == 0, done.output
-    answer = worth(MODEL, CHIP, drafter=SPEC, input_len=2000, output_len=400)
-    assert json.loads(done.stdout.splitlines()[-1]) == json.loads(json.dumps(answer.to_dict()))
-
-
 def test_several_batch_sizes_are_those_of_each_alone() -> None:
     asked: dict[str, Any] = {"drafter": SPEC, "accept_length": [3, 5]}
     alone = [worth(MODEL, CHIP, **asked, batch_size=batch) for batch in (1, 16)]
@@ -201,26 +172,6 @@ def test_several_batch_sizes_are_those_of_each_alone() -> None:
     ]
     with pytest.raises(OptionError, match="batch_size"):
         worth(MODEL, CHIP, **asked, batch_size=[])
-
-
-def test_several_chips_and_batches_in_the_shell(tmp_path: Path) -> None:
-    table, chart = tmp_path / "w.csv", tmp_path / "w.png"
-    words = ["worth", MODEL, "--drafter", SPEC, "--accept-length", "3", "--batch", "1,8"]
-    files = ["--csv", str(table), "--plot", str(chart)]
-    done = CliRunner().invoke(app, [*words, "-H", "h100,b200", *files, "--json"])
-    assert done.exit_code == 0, done.output
-    alone = [CliRunner().invoke(app, [*words, "-H", chip, "--json"]) for chip in ("h100", "b200")]
-    answers = [json.loads(one.stdout.splitlines()[-1]) for one in alone]
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert [row.pop("hardware") for row in found["rows"]] == [
-        answer["case"]["hardware"] for answer in answers for _ in answer["rows"]
-    ]
-    assert found["rows"] == [row for answer in answers for row in answer["rows"]]
-    rows = list(csv.DictReader(table.read_text().splitlines()))
-    assert [(row["hardware"], row["batch_size"]) for row in rows] == [
-        (answer["case"]["hardware"], batch) for answer in answers for batch in "18"
-    ]
-    assert sorted(path.name for path in tmp_path.glob("*.png")) == ["w-b200.png", "w-h100.png"]
 
 
 def test_the_old_flag_of_measured_drafts_works_with_a_note() -> None:

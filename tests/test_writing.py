@@ -344,13 +344,6 @@ def test_a_folder_that_may_not_be_listed_is_written_to(tmp_path: Path) -> None:
 # --- files of an earlier run -------------------------------------------------------------------
 
 
-def test_files_of_an_earlier_run_do_not_stay_beside_those_of_this_one(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("mine")
-    write_folder(tmp_path, OLD)
-    write_folder(tmp_path, NEW)
-    assert set(contents(tmp_path)) == {*NEW, MANIFEST, "notes.txt"}
-
-
 def test_what_somebody_changed_or_replaced_is_left_alone(tmp_path: Path) -> None:
     write_folder(tmp_path, {"a": b"1", "b": b"2", "c": b"3"})
     (tmp_path / "a").write_bytes(b"edited")

@@ -6,6 +6,7 @@ accepted. That curve, and the tokens per round that follow from it, is all the s
 """
 
 from specroof.acceptance.curve import (
+    RULES,
     Acceptance,
     ContextAcceptance,
     acceptance_notes,
@@ -14,14 +15,17 @@ from specroof.acceptance.curve import (
     constant_acceptance,
     context_acceptance,
     decay_acceptance,
+    each_curve,
     histogram_acceptance,
     lengths_acceptance,
     rate_acceptance,
     survival_acceptance,
+    windowed_acceptance,
 )
 from specroof.acceptance.typical import acceptance_from_length
 
 __all__ = [
+    "RULES",
     "Acceptance",
     "ContextAcceptance",
     "acceptance_from_length",
@@ -31,8 +35,10 @@ __all__ = [
     "constant_acceptance",
     "context_acceptance",
     "decay_acceptance",
+    "each_curve",
     "histogram_acceptance",
     "lengths_acceptance",
     "rate_acceptance",
     "survival_acceptance",
+    "windowed_acceptance",
 ]

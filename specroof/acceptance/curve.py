@@ -85,6 +85,17 @@ def some(values: tuple[float, ...]) -> str:
     return ", ".join(f"{value:g}" for value in values[:3]) + f", … ({len(values)} values)"
 
 
+#: How a target decides whether it takes a draft, and with which probability it does.
+RULES: Final[Mapping[str, str]] = {
+    "greedy": "the drafter's most likely token, with the probability that the target gives it",
+    "rejection": "a sampled draft by rejection sampling: 1 less the total variation distance",
+    "exact": "a sampled draft, where the target happens to sample the same token",
+    "typical": "the drafter's most likely token, where the target finds it likely enough",
+    "lossy": "by a rule that is known by its own measurement alone, such as FLy's",
+}
+#: Rules whose outputs differ from what the target says alone.
+LOSSY: Final = ("typical", "lossy")
+
 Law = Callable[[tuple[Any, ...], int], NDArray[np.float64]]
 
 
@@ -125,6 +136,13 @@ class Acceptance:
         and beyond, for each unit of the logarithm of the ratio of depths; see `band`.
     caveats : tuple of str
         What to know before using the curve: a sentence each.
+    temperature, rule, entropy : float, str and float, or None
+        How drafts were sampled and accepted (`specroof.acceptance.sampling.RULES`), and the entropy
+        of the target's next token at temperature 1; None where nobody says.
+    accuracy : str or None
+        Of answers with these drafts, as it was measured.
+    between : tuple of Acceptance
+        Curves that this one may as well be, where it was moved to another temperature.
     """
 
     description: str
@@ -135,6 +153,11 @@ class Acceptance:
     measured_depth: int | None = field(default=None, repr=False)
     spread: tuple[float, float] = field(default=(0.0, 0.0), repr=False)
     caveats: tuple[str, ...] = field(default=(), repr=False)
+    temperature: float | None = field(default=None, repr=False)
+    rule: str | None = field(default=None, repr=False)
+    entropy: float | None = field(default=None, repr=False)
+    accuracy: str | None = field(default=None, repr=False)
+    between: "tuple[Acceptance, ...]" = field(default=(), repr=False)
 
     def survival(self, draft_len: ArrayLike) -> NDArray[np.float64]:
         """Return the probability that the first `draft_len` drafts are all accepted.
@@ -188,7 +211,7 @@ class Acceptance:
         the other way round. Both ends stay from 1 to γ + 1.
 
         Counts
-            what a measured length leaves open at other depths.
+            what a measured length leaves open at other depths, and the curves of `between`.
         Ignores
             the error of the measurement itself.
         Source
@@ -205,12 +228,14 @@ class Acceptance:
         lengths = draft_lengths(draft_len)
         expected = self.tokens_per_round(lengths)
         measured = self.max_draft_len if self.measured_depth is None else self.measured_depth
+        ends = [curve.tokens_per_round(draft_len) for curve in self.between]
+        low, high = np.minimum.reduce([expected, *ends]), np.maximum.reduce([expected, *ends])
         if not measured:
-            return expected, expected
+            return low, high
         ratio = np.log(np.maximum(lengths, 1) / measured)
         within, beyond = self.spread
         width = np.exp(np.where(ratio > 0, beyond, within) * np.abs(ratio))
-        return np.maximum(expected / width, 1.0), np.minimum(expected * width, lengths + 1.0)
+        return np.maximum(low / width, 1.0), np.minimum(high * width, lengths + 1.0)
 
     def _survival_table(self, lengths: NDArray[np.intp]) -> NDArray[np.float64]:
         """Return s_0, s_1, … up to the longest of `lengths`, NaN past the known depth."""
@@ -222,7 +247,7 @@ class Acceptance:
 
 
 def acceptance_notes(acceptance: object, model: str) -> list[str]:
-    """Return what to know about an acceptance: its caveats, and another model it was measured on.
+    """Return what to know about an acceptance: its caveats, another model, outputs that differ.
 
     Parameters
     ----------
@@ -245,6 +270,11 @@ def acceptance_notes(acceptance: object, model: str) -> list[str]:
     ['acceptance was measured on Qwen3-8B, and the target is Llama-3.1-8B']
     """
     caveats = list(getattr(acceptance, "caveats", ()))
+    rule = getattr(acceptance, "rule", None)
+    if rule in LOSSY:
+        accuracy = getattr(acceptance, "accuracy", None) or "not stated"
+        said = f"outputs differ from the target's (rule {rule}); accuracy as measured: {accuracy}"
+        caveats.append(Urgent(said))
     measured_on = getattr(acceptance, "measured_on", None)
     if measured_on is None:
         return caveats
@@ -657,10 +687,15 @@ class ContextAcceptance:
         Cached tokens at which acceptance was measured, ascending.
     curves
         The curve at each of them.
+    window, seen
+        Of a drafter with one curve, the tokens that it was trained on, beyond which acceptance
+        falls, and those that its attention sees; None where it sees all.
     """
 
     contexts: tuple[float, ...]
     curves: tuple[Acceptance, ...]
+    window: float | None = None
+    seen: float | None = None
 
     @property
     def max_draft_len(self) -> int | None:
@@ -675,6 +710,9 @@ class ContextAcceptance:
     @property
     def description(self) -> str:
         """One line for people."""
+        if self.window is not None:
+            first = self.curves[0].description
+            return f"of a drafter trained on {self.window:g} tokens: {first}"
         contexts = ", ".join(f"{context:g}" for context in self.contexts)
         return f"by context, measured at {contexts} tokens; first: {self.curves[0].description}"
 
@@ -703,6 +741,8 @@ class ContextAcceptance:
         >>> by_context.at_context(8192).survival(1)
         array(nan)
         """
+        if self.window is not None:
+            return self._beyond(context_len, self.window)
         first, last = self.contexts[0], self.contexts[-1]
         if not first <= context_len <= last:
             caveat = (
@@ -721,9 +761,91 @@ class ContextAcceptance:
             description=f"between contexts {low:g} and {high:g}: {below.description}",
             max_draft_len=_shortest((below.max_draft_len, above.max_draft_len)),
             law=_Mixture(below, above, share),
+            between=tuple(
+                replace(low_end, law=_Mixture(low_end, high_end, share))
+                for low_end, high_end in zip(below.between, above.between, strict=False)
+            ),
             measured_depth=_shortest((below.measured_depth, above.measured_depth)),
             caveats=tuple(dict.fromkeys((*below.caveats, *above.caveats))),
         )
+
+    def _beyond(self, context_len: float, window: float) -> Acceptance:
+        (curve,) = self.curves
+        seen = context_len if self.seen is None else min(context_len, self.seen)
+        if seen <= window:
+            return curve
+        share = math.exp((1.0 - seen / window) / WINDOWS_TO_FALL)
+        ends = [replace(end, law=_Scaled(end, share), parameters=()) for end in curve.between]
+        said = (
+            f"beyond the {window:g} tokens that the drafter was trained on acceptance is lower, here "
+            "as measured of one EAGLE-3 on Qwen3-8B, to ten times its window"
+        )
+        return replace(
+            curve,
+            law=_Scaled(curve, share),
+            parameters=(),
+            between=tuple(ends),
+            caveats=(*curve.caveats, Urgent(said)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Scaled:
+    """The law of a curve of which a share of the drafts is left."""
+
+    curve: Acceptance
+    share: float
+
+    def __call__(self, _parameters: tuple[float, ...], depth: int) -> NDArray[np.float64]:
+        survival = self.curve.survival(np.arange(depth + 1))
+        return np.concatenate((survival[:1], self.share * survival[1:]))
+
+
+#: Training windows beyond the first in which accepted drafts fall to 1/e: of an EAGLE-3 with full
+#: attention, from 2 to 20 thousand tokens (vllm-project/speculators pull request 684), within 0.12
+#: tokens per round.
+WINDOWS_TO_FALL: Final = 3.7
+
+
+def windowed_acceptance(
+    acceptance: Acceptance, window: float, *, seen: float | None = None
+) -> ContextAcceptance:
+    r"""Return the acceptance of a drafter beyond the contexts that it was trained on.
+
+    .. math:: s_d(S) = s_d \, e^{-(S / W - 1) / 3.7} 	ext{ for } S > W
+
+    Parameters
+    ----------
+    acceptance
+        As it was measured within the window.
+    window
+        W: the longest context that the drafter was trained on.
+    seen
+        Tokens that its attention sees (a sliding window), in the place of S; None for all.
+
+    Counts
+        one drafter's fall, at every depth alike. A drafter that sees no more than it was trained
+        on keeps its acceptance, as a DFlash2 with sliding attention does to 170 thousand tokens.
+    Ignores
+        how positions are extended: a drafter trained on longer ones, or with scaled rotary
+        embeddings, falls later.
+    Source
+        vllm-project/speculators pull request 684 (Qwen3-8B, longbench-v2): 2.30 tokens per round
+        at 2 thousand tokens, 1.08 at 20 thousand.
+
+    Raises
+    ------
+    OptionError
+        For a window that is not a number from 1 on.
+
+    Examples
+    --------
+    >>> curve = windowed_acceptance(constant_acceptance(0.5), 1000)
+    >>> curve.at_context(1000).survival(1), curve.at_context(4700).survival(1).round(4)  # 0.5 / e
+    (array(0.5), np.float64(0.1839))
+    """
+    window = number_from("window", window, 1.0, math.inf, "a number of tokens from 1 on")
+    return ContextAcceptance((window,), (acceptance,), window, seen)
 
 
 def context_acceptance(curves: Mapping[float, Acceptance]) -> ContextAcceptance:
@@ -789,6 +911,25 @@ def accepted_at(acceptance: Known | ContextAcceptance, context_len: float) -> Kn
     if isinstance(acceptance, ContextAcceptance):
         return acceptance.at_context(context_len)
     return acceptance
+
+
+def each_curve(
+    acceptance: Acceptance | ContextAcceptance, change: Callable[[Acceptance], Acceptance]
+) -> Acceptance | ContextAcceptance:
+    """Return acceptance with a change to its curve, or to that of every context.
+
+    Source
+        `ContextAcceptance`, whose curves these are.
+
+    Examples
+    --------
+    >>> from specroof import constant_acceptance
+    >>> each_curve(constant_acceptance(0.5), lambda curve: replace(curve, max_draft_len=2))
+    Acceptance(description='constant acceptance 0.5 per draft token', max_draft_len=2)
+    """
+    if isinstance(acceptance, ContextAcceptance):
+        return replace(acceptance, curves=tuple(change(curve) for curve in acceptance.curves))
+    return change(acceptance)
 
 
 def _shortest(depths: Iterable[int | None]) -> int | None:

@@ -1,16 +1,17 @@
 """Grouped-query attention, with or without a window or a cache of its own, and the indexer."""
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from specroof.architecture.base import (
     ATTENTION_REPLICATED,
+    CacheDtypes,
     ContextExchange,
-    Core,
     ForwardPass,
+    Heads,
+    Kept,
     OpCost,
     Options,
     PassSettings,
@@ -24,8 +25,24 @@ from specroof.arrays import Array
 from specroof.units import dtype_bytes
 
 
+class HeadsAttention(SoftmaxAttention):
+    """Attention that caches a key and a value of each token for every KV head."""
+
+    __slots__ = ()
+
+    n_heads: int
+    n_kv_heads: int
+    head_dim: int
+    value_dim: int
+
+    @property
+    def heads(self) -> Heads:
+        """Its heads."""
+        return Heads(self.n_heads, self.n_kv_heads, self.head_dim)
+
+
 @dataclass(frozen=True, slots=True)
-class GroupedQueryAttention(SoftmaxAttention):
+class GroupedQueryAttention(HeadsAttention):
     """Softmax attention with a cache of keys and values per KV head.
 
     Parameters
@@ -48,6 +65,9 @@ class GroupedQueryAttention(SoftmaxAttention):
     window: int | None = None
     causal: bool = True
 
+    kernel = "heads"
+    overhead_kinds = ()
+
     @property
     def label(self) -> str:
         """The name of its kind, with which names of its operations begin."""
@@ -58,9 +78,53 @@ class GroupedQueryAttention(SoftmaxAttention):
         """Tokens at which its cache stops growing; 0 where it never does."""
         return self.window or 0
 
+    def costs(self, setting: PassSettings) -> list[OpCost]:
+        r"""Return the cost of grouped-query attention in one layer.
+
+        .. math:: M = B \, n_{kv} (d_k + d_v) \, b \, (S_{read} + T)
+
+        Counts
+            the cache once per sequence and pass, whatever the number of queries, and the T new
+            entries written.
+        Ignores
+            queries and outputs (see `specroof.architecture.base`).
+        Source
+            Ainslie et al. 2023, arXiv:2305.13245, section 2.2; one read for all queries: Pope et
+            al. 2022, arXiv:2211.05102, section 3.3.
+
+        Examples
+        --------
+        >>> from specroof.architecture.base import ForwardPass, Options
+        >>> core = GroupedQueryAttention(n_heads=32, n_kv_heads=8, head_dim=128, value_dim=128)
+        >>> verify = ForwardPass(batch_size=2, query_len=4, context_len=1000)
+        >>> (op,) = core.costs(PassSettings(verify, Options(), "bf16", "fp32", "bf16"))
+        >>> float(op.cache_bytes)  # 2 sequences * 8 heads * 256 elements * 2 bytes * 1004 tokens
+        8224768.0
+        """
+        forward, options = setting.forward, setting.options
+        pairs = counted_pairs(forward, options, self.window, causal=self.causal)
+        read = cached_tokens_read(forward, options, self.window)
+        return [heads_op(self, setting, pairs=pairs, read=read)]
+
+    def kept(self, context_len: Array, dtypes: CacheDtypes) -> Kept:
+        """Return what it keeps of a sequence: a window keeps its last tokens only.
+
+        Source
+            Ainslie et al. 2023, arXiv:2305.13245.
+
+        Examples
+        --------
+        >>> core = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)
+        >>> kept = core.kept(np.array(1.0), CacheDtypes("bf16", "bf16", "fp32", "bf16"))
+        >>> float(kept.cache_bytes)  # 2 * 8 * 128 * 2
+        4096.0
+        """
+        held = context_len if self.window is None else np.minimum(context_len, self.window)
+        return Kept(cache_only(self.n_kv_heads), held * kv_token_bytes(self, dtypes.kv_dtype))
+
 
 @dataclass(frozen=True, slots=True)
-class SharedCacheAttention(Core):
+class SharedCacheAttention(SoftmaxAttention):
     """Attention over the keys and values that an earlier layer has cached (Gemma 4).
 
     Parameters
@@ -71,15 +135,55 @@ class SharedCacheAttention(Core):
 
     attention: GroupedQueryAttention
 
+    kernel = "heads"
+    overhead_kinds = ()
+    cache_kind = "nothing"
+    window_len = 0
+
     @property
     def label(self) -> str:
         """The name of its kind, with which names of its operations begin."""
         return f"shared_{self.attention.label}"
 
     @property
-    def split_heads(self) -> int:
-        """Query heads, which the devices of a group must divide."""
-        return self.attention.n_heads
+    def heads(self) -> Heads:
+        """The heads of its attention."""
+        return self.attention.heads
+
+    @property
+    def causal(self) -> bool:
+        """Whether a new position sees those before it alone."""
+        return self.attention.causal
+
+    def costs(self, setting: PassSettings) -> list[OpCost]:
+        r"""Return the cost of attention in one layer that shares the cache of another.
+
+        .. math:: M = B \, n_{kv} (d_k + d_v) \, b \, (S_{read} + T)
+
+        Counts
+            what `GroupedQueryAttention` counts, since the T new entries, which a layer with its own
+            cache writes, are read here: the earlier layer has written them in the same pass.
+        Ignores
+            that the T entries may still lie in the chip's cache: T of S + T.
+        Source
+            transformers 5, `models/gemma4/modeling_gemma4.py`, ``Gemma4TextAttention.forward``
+            (``is_kv_shared_layer``).
+
+        Examples
+        --------
+        >>> from specroof.architecture import GroupedQueryAttention
+        >>> from specroof.architecture.base import ForwardPass, Options
+        >>> full = GroupedQueryAttention(n_heads=8, n_kv_heads=1, head_dim=512, value_dim=512)
+        >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=1000)
+        >>> setting = PassSettings(decode, Options(), "bf16", "fp32", "bf16")
+        >>> (op,) = SharedCacheAttention(full).costs(setting)
+        >>> float(op.cache_bytes)  # 1024 elements * 2 bytes * 1001 tokens
+        2050048.0
+        """
+        return self.attention.costs(setting)
+
+    def kept(self, _context_len: Array, _dtypes: CacheDtypes) -> None:
+        """Return None: the earlier layer keeps the cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,30 +206,10 @@ class Indexer:
 # --- How a cached value lies in memory: bytes per element, latent, index key and V4 entry --------
 
 
-class HeadsCached(Protocol):
-    """Attention that caches a key and a value of each token for every KV head."""
-
-    @property
-    def n_heads(self) -> int:
-        """Query heads."""
-
-    @property
-    def n_kv_heads(self) -> int:
-        """Heads whose keys and values are cached."""
-
-    @property
-    def head_dim(self) -> int:
-        """Width of a query or key."""
-
-    @property
-    def value_dim(self) -> int:
-        """Width of a value."""
-
-
 _INDEX_SCALE_BYTES = 4
 
 
-def kv_token_bytes(core: HeadsCached, dtype: str) -> float:
+def kv_token_bytes(core: HeadsAttention, dtype: str) -> float:
     r"""Return the bytes of one cached token in one layer, :math:`n_{kv} (d_k + d_v) \, b`.
 
     Source
@@ -507,7 +591,7 @@ def attention_op(  # noqa: PLR0913 - what kinds of attention differ in, by name
     )
 
 
-def heads_op(core: HeadsCached, setting: PassSettings, *, pairs: Array, read: Array) -> OpCost:
+def heads_op(core: HeadsAttention, setting: PassSettings, *, pairs: Array, read: Array) -> OpCost:
     r"""Return the operation that attends a cache of keys and values per KV head.
 
     .. math:: F = 2 \, B \, n_h (d_k + d_v) \, A \qquad
@@ -548,51 +632,6 @@ def heads_op(core: HeadsCached, setting: PassSettings, *, pairs: Array, read: Ar
         n_heads=core.n_heads,
         head_dims=(core.head_dim, core.value_dim),
     )
-
-
-def grouped_query_costs(core: GroupedQueryAttention, setting: PassSettings) -> list[OpCost]:
-    r"""Return the cost of grouped-query attention in one layer.
-
-    .. math:: M = B \, n_{kv} (d_k + d_v) \, b \, (S_{read} + T)
-
-    Counts
-        the cache once per sequence and pass, whatever the number of queries, and the T new
-        entries written.
-    Ignores
-        queries and outputs (see `specroof.architecture.base`).
-    Source
-        Ainslie et al. 2023, arXiv:2305.13245, section 2.2; one read for all queries: Pope et al.
-        2022, arXiv:2211.05102, section 3.3.
-
-    Examples
-    --------
-    >>> from specroof.architecture.base import ForwardPass, Options
-    >>> core = GroupedQueryAttention(n_heads=32, n_kv_heads=8, head_dim=128, value_dim=128)
-    >>> verify = ForwardPass(batch_size=2, query_len=4, context_len=1000)
-    >>> (op,) = grouped_query_costs(core, PassSettings(verify, Options(), "bf16", "fp32", "bf16"))
-    >>> float(op.cache_bytes)  # 2 sequences * 8 heads * 256 elements * 2 bytes * 1004 tokens
-    8224768.0
-    """
-    forward, options = setting.forward, setting.options
-    pairs = counted_pairs(forward, options, core.window, causal=core.causal)
-    read = cached_tokens_read(forward, options, core.window)
-    return [heads_op(core, setting, pairs=pairs, read=read)]
-
-
-def grouped_query_cache_bytes(core: GroupedQueryAttention, context_len: Array, dtype: str) -> Array:
-    """Return the bytes that one sequence stores in one layer.
-
-    Source
-        Ainslie et al. 2023, arXiv:2305.13245; a window keeps its last tokens only.
-
-    Examples
-    --------
-    >>> core = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)
-    >>> float(grouped_query_cache_bytes(core, np.array(1.0), "bf16"))  # 2 * 8 * 128 * 2
-    4096.0
-    """
-    kept = context_len if core.window is None else np.minimum(context_len, core.window)
-    return np.asarray(kept * kv_token_bytes(core, dtype))
 
 
 def indexer_op(  # noqa: PLR0913 - what indexers differ in, by name
@@ -663,31 +702,3 @@ def indexer_op(  # noqa: PLR0913 - what indexers differ in, by name
         compute_dtype=dtype if narrow else setting.activation_dtype,
         shard=shard,
     )
-
-
-def shared_cache_costs(core: SharedCacheAttention, setting: PassSettings) -> list[OpCost]:
-    r"""Return the cost of attention in one layer that shares the cache of another.
-
-    .. math:: M = B \, n_{kv} (d_k + d_v) \, b \, (S_{read} + T)
-
-    Counts
-        what `grouped_query_costs` counts, since the T new entries, which a layer with its own cache
-        writes, are read here: the earlier layer has written them in the same pass.
-    Ignores
-        that the T entries may still lie in the chip's cache: T of S + T.
-    Source
-        transformers 5, `models/gemma4/modeling_gemma4.py`, ``Gemma4TextAttention.forward``
-        (``is_kv_shared_layer``).
-
-    Examples
-    --------
-    >>> from specroof.architecture import GroupedQueryAttention
-    >>> from specroof.architecture.base import ForwardPass, Options
-    >>> full = GroupedQueryAttention(n_heads=8, n_kv_heads=1, head_dim=512, value_dim=512)
-    >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=1000)
-    >>> setting = PassSettings(decode, Options(), "bf16", "fp32", "bf16")
-    >>> (op,) = shared_cache_costs(SharedCacheAttention(full), setting)
-    >>> float(op.cache_bytes)  # 1024 elements * 2 bytes * 1001 tokens
-    2050048.0
-    """
-    return grouped_query_costs(core.attention, setting)

@@ -1,8 +1,9 @@
 """Matrices, a pass over them, and the cost of an operation: what every kind of core builds on."""
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import ClassVar, Final
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -172,68 +173,6 @@ class Linear:
         return self.matrix_params * self.weight.element_bytes + (
             self.out_features * dtype_bytes("bf16") if self.bias else 0.0
         )
-
-
-class Core:
-    """What a block does besides multiplying by its matrices, and the traits that others ask for.
-
-    Attention over a cache and recurrent states store no elements, so zero is the rule here.
-    """
-
-    __slots__ = ()
-
-    #: Whether the layer caches every token that it may still look at.
-    caches_tokens: ClassVar[bool] = False
-
-    @property
-    def label(self) -> str:
-        """The name of its kind, with which names of its operations begin."""
-        raise NotImplementedError
-
-    @property
-    def overhead_kinds(self) -> tuple[str, ...]:
-        """Layer kinds for which engines charge an overhead: see `LAYER_KINDS` of hardware."""
-        return ()
-
-    @property
-    def split_heads(self) -> int:
-        """Query heads, which the devices of a group must divide; 0 where none must be divided."""
-        return 0
-
-    @property
-    def window_len(self) -> int:
-        """Tokens at which its cache stops growing; 0 where it never does, or has none."""
-        return 0
-
-    @property
-    def n_params(self) -> int:
-        """Stored elements."""
-        return 0
-
-    @property
-    def idle_params(self) -> int:
-        """Stored elements that one token does not use."""
-        return 0
-
-    @property
-    def stored_bytes(self) -> float:
-        """Bytes in a checkpoint."""
-        return 0.0
-
-
-class SoftmaxAttention(Core):
-    """Softmax over cached tokens: its query heads are spread over devices, one on one device."""
-
-    __slots__ = ()
-
-    caches_tokens = True
-
-    n_heads: int
-
-    @property
-    def split_heads(self) -> int:
-        """Query heads, which the devices of a group must divide."""
-        return self.n_heads
 
 
 #: Everywhere, always: a multiply-add is two.
@@ -706,6 +645,143 @@ class PassSettings:
         if self.reading.kind != "per-position":
             return np.ones(())
         return np.where(self.reads_apart, self.forward.query_len, 1.0)
+
+
+# --- What every kind of core answers -------------------------------------------------------------
+
+#: Classes of kernels that run a core: what a framework does with one is written down by them.
+KERNELS: Final = (
+    *("heads", "latent", "sparse_latent", "compressed", "block_sparse"),
+    *("delta_net", "kimi_delta", "mamba2", "lightning", "short_convolution", "experts"),
+)
+#: Of cores that cache a latent for all heads, attended whole or in part.
+LATENT_KERNELS: Final = frozenset(("latent", "sparse_latent"))
+
+
+class Heads(NamedTuple):
+    """Heads of queries, heads of cached keys and values, and how wide a key is; 0 without heads."""
+
+    n_heads: int = 0
+    n_kv_heads: int = 0
+    head_dim: int = 0
+
+
+class CacheDtypes(NamedTuple):
+    """dtypes of cached keys and values, of an indexer's keys, of states, of convolutions."""
+
+    kv_dtype: str
+    index_dtype: str
+    state_dtype: str
+    activation_dtype: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kept:
+    """What a core keeps of one sequence in one layer.
+
+    Parameters
+    ----------
+    shard
+        How it divides over devices.
+    cache_bytes
+        Of the cached context, keys of an indexer included.
+    repeated_bytes
+        What of that every device keeps.
+    state_bytes
+        What does not grow with the context.
+    """
+
+    shard: Shard
+    cache_bytes: Array | float = 0.0
+    repeated_bytes: Array | float = 0.0
+    state_bytes: float = 0.0
+
+
+class Core(ABC):
+    """What a block does besides multiplying by its matrices, and all that is asked about it.
+
+    Nothing has a default: a kind that leaves an answer out cannot be made.
+    """
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def label(self) -> str:
+        """The name of its kind, with which names of its operations begin."""
+
+    @property
+    @abstractmethod
+    def kernel(self) -> str:
+        """The class of kernels that runs it, of `KERNELS`."""
+
+    @property
+    @abstractmethod
+    def overhead_kinds(self) -> tuple[str, ...]:
+        """Layer kinds for which engines charge an overhead: see `LAYER_KINDS` of hardware."""
+
+    @property
+    @abstractmethod
+    def heads(self) -> Heads:
+        """Its heads; those of queries are what the devices of a group must divide."""
+
+    @property
+    @abstractmethod
+    def causal(self) -> bool:
+        """Whether a new position sees those before it alone."""
+
+    @property
+    @abstractmethod
+    def cache_kind(self) -> Literal["tokens", "state", "nothing"]:
+        """``"tokens"``, each of which may be looked at, a ``"state"``, or ``"nothing"``."""
+
+    @property
+    @abstractmethod
+    def window_len(self) -> int:
+        """Tokens at which its cache stops growing; 0 where it never does, or has none."""
+
+    @property
+    @abstractmethod
+    def by_sequence(self) -> bool:
+        """Whether the cost of a sequence does not depend on the rest of the batch.
+
+        `costs` are then those of one sequence, as many times as there are.
+        """
+
+    @property
+    @abstractmethod
+    def replayed(self) -> tuple[int, int]:
+        """Elements that a token leaves so that a state can be replayed: in bf16, in float32."""
+
+    @property
+    @abstractmethod
+    def n_params(self) -> int:
+        """Stored elements."""
+
+    @property
+    @abstractmethod
+    def stored_bytes(self) -> float:
+        """Bytes in a checkpoint."""
+
+    @abstractmethod
+    def costs(self, setting: PassSettings) -> list[OpCost]:
+        """Return its operations in a pass, in order."""
+
+    @abstractmethod
+    def kept(self, context_len: Array, dtypes: CacheDtypes) -> Kept | None:
+        """Return what it keeps of a sequence of `context_len` tokens; None for nothing."""
+
+
+class SoftmaxAttention(Core):
+    """Softmax over cached tokens: each sequence alone, without a state or weights of its own."""
+
+    __slots__ = ()
+
+    cache_kind: Literal["tokens", "state", "nothing"] = "tokens"
+    by_sequence = True
+    replayed = (0, 0)
+    n_params = 0
+    stored_bytes = 0.0
 
 
 def matmul_flops(multiply_adds: npt.ArrayLike) -> Array:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from specroof.architecture.attention import (
+    HeadsAttention,
     Indexer,
     counted_pairs,
     heads_op,
@@ -20,17 +21,19 @@ from specroof.architecture.attention import (
     kv_token_bytes,
 )
 from specroof.architecture.base import (
+    CacheDtypes,
+    Kept,
     OpCost,
     PassSettings,
     Shard,
-    SoftmaxAttention,
     cache_element_bytes,
+    cache_only,
 )
 from specroof.arrays import Array
 
 
 @dataclass(frozen=True, slots=True)
-class BlockSparseAttention(SoftmaxAttention):
+class BlockSparseAttention(HeadsAttention):
     """Grouped-query attention to the blocks of keys that an indexer picks (MiniMax-M3, Qwen4-Exp).
 
     Parameters
@@ -55,7 +58,82 @@ class BlockSparseAttention(SoftmaxAttention):
     key_tokens: int = 1
 
     label = "block_sparse_attention"
+    kernel = "block_sparse"
     overhead_kinds = ("sparse_index",)
+    causal = True
+    window_len = 0
+
+    def costs(self, setting: PassSettings) -> list[OpCost]:
+        r"""Return the cost of block-sparse attention in one layer: the scan of the keys, attention.
+
+        .. math:: F = 2 \, B \left( n_I d_I \, A_{all} / g + n_h (d_k + d_v) \, A \right)
+
+        with g tokens to an index key.
+
+        Counts
+            every query against every index key, in the dtype of the cache; the chosen blocks once
+            per sequence, KV head and pass; new keys, values and index keys written.
+        Ignores
+            the maximum over each block and the top-k, 1 of 256 FLOP per pair; that queries of one
+            sequence may pick different blocks: at most T times the blocks; where a key is the mean
+            of a block, that unfinished blocks have none: at most one key a sequence.
+        Source
+            MiniMax-M3 in transformers 5 and SGLang; see the module.
+
+        Examples
+        --------
+        >>> from specroof.architecture import Indexer
+        >>> from specroof.architecture.base import ForwardPass, Options
+        >>> indexer = Indexer(n_heads=4, head_dim=128, top_k=16)
+        >>> core = BlockSparseAttention(64, 4, 128, 128, indexer, block_len=128)
+        >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=128_000)
+        >>> scan, op = core.costs(PassSettings(decode, Options(), "bf16", "fp32", "bf16"))
+        >>> float(scan.flops)  # 2 * 4 * 128 * 128 001 keys
+        131073024.0
+        >>> float(op.flops)  # 2 * 64 * 256 * (15 blocks of 128, and the token itself)
+        62947328.0
+        """
+        forward, options = setting.forward, setting.options
+        blocks, block_len = self.indexer.top_k, self.block_len
+        if options.counts_all:
+            pairs = block_pairs(forward.query_len, forward.context_len, block_len, blocks)
+            read = np.minimum(
+                forward.context_len, forward.context_len % block_len + (blocks - 1) * block_len
+            )
+        else:
+            read = np.minimum(forward.context_len, blocks * block_len)
+            pairs = np.asarray(forward.query_len * read)
+        indexer = self.indexer
+        scan = indexer_op(
+            indexer,
+            setting,
+            pairs=counted_pairs(forward, options) / self.key_tokens,
+            read=forward.context_len / self.key_tokens,
+            new=forward.query_len / self.key_tokens,
+            key_bytes=_index_key_bytes(self, setting.kv_dtype),
+            # Heads divide over devices, their one key does not.
+            shard=Shard("attention", indexer.n_heads, indexer.n_heads, 1),
+        )
+        return [scan, heads_op(self, setting, pairs=pairs, read=read)]
+
+    def kept(self, context_len: Array, dtypes: CacheDtypes) -> Kept:
+        """Return what it keeps of a sequence: all keys and values, and on every device index keys.
+
+        Source
+            SGLang ``MiniMaxSparseKVPool``: nothing is dropped, only fewer blocks are read; an index
+            key per token, for all index heads. ``QSATokenToKVPool``: one per block.
+
+        Examples
+        --------
+        >>> from specroof.architecture import Indexer
+        >>> core = BlockSparseAttention(64, 4, 128, 128, Indexer(4, 128, 16), block_len=128)
+        >>> kept = core.kept(np.array(1.0), CacheDtypes("bf16", "bf16", "fp32", "bf16"))
+        >>> float(kept.cache_bytes), float(kept.repeated_bytes)  # (4 * 256 + 128) * 2; 128 * 2
+        (2304.0, 256.0)
+        """
+        index = context_len / self.key_tokens * _index_key_bytes(self, dtypes.kv_dtype)
+        stored = context_len * kv_token_bytes(self, dtypes.kv_dtype)
+        return Kept(cache_only(self.n_kv_heads), stored + index, repeated_bytes=index)
 
 
 def block_pairs(query_len: Array, context_len: Array, block_len: int, top_k: int) -> Array:
@@ -102,94 +180,6 @@ def _pairs_below(positions: Array, block_len: int, top_k: int) -> Array:
     return np.asarray(dense * (dense + 1) / 2 + beyond * (top_k - 1) * block_len + own)
 
 
-def block_sparse_costs(core: BlockSparseAttention, setting: PassSettings) -> list[OpCost]:
-    r"""Return the cost of block-sparse attention in one layer: the scan of the keys, attention.
-
-    .. math:: F = 2 \, B \left( n_I d_I \, A_{all} / g + n_h (d_k + d_v) \, A \right)
-
-    with g tokens to an index key.
-
-    Counts
-        every query against every index key, in the dtype of the cache; the chosen blocks once
-        per sequence, KV head and pass; new keys, values and index keys written.
-    Ignores
-        the maximum over each block and the top-k, 1 of 256 FLOP per pair; that queries of one
-        sequence may pick different blocks: at most T times the blocks; where a key is the mean of a
-        block, that unfinished blocks have none: at most one key a sequence.
-    Source
-        MiniMax-M3 in transformers 5 and SGLang; see the module.
-
-    Examples
-    --------
-    >>> from specroof.architecture import Indexer
-    >>> from specroof.architecture.base import ForwardPass, Options
-    >>> indexer = Indexer(n_heads=4, head_dim=128, top_k=16)
-    >>> core = BlockSparseAttention(64, 4, 128, 128, indexer, block_len=128)
-    >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=128_000)
-    >>> scan, op = block_sparse_costs(core, PassSettings(decode, Options(), "bf16", "fp32", "bf16"))
-    >>> float(scan.flops)  # 2 * 4 * 128 * 128 001 keys
-    131073024.0
-    >>> float(op.flops)  # 2 * 64 * 256 * (15 blocks of 128, and the token itself)
-    62947328.0
-    """
-    forward, options = setting.forward, setting.options
-    blocks, block_len = core.indexer.top_k, core.block_len
-    if options.counts_all:
-        pairs = block_pairs(forward.query_len, forward.context_len, block_len, blocks)
-        read = np.minimum(
-            forward.context_len, forward.context_len % block_len + (blocks - 1) * block_len
-        )
-    else:
-        read = np.minimum(forward.context_len, blocks * block_len)
-        pairs = np.asarray(forward.query_len * read)
-    indexer = core.indexer
-    scan = indexer_op(
-        indexer,
-        setting,
-        pairs=counted_pairs(forward, options) / core.key_tokens,
-        read=forward.context_len / core.key_tokens,
-        new=forward.query_len / core.key_tokens,
-        key_bytes=_index_key_bytes(core, setting.kv_dtype),
-        # Heads divide over devices, their one key does not.
-        shard=Shard("attention", indexer.n_heads, indexer.n_heads, 1),
-    )
-    return [scan, heads_op(core, setting, pairs=pairs, read=read)]
-
-
 def _index_key_bytes(core: BlockSparseAttention, dtype: str) -> float:
     # Unlike DeepSeek's, an FP8 index key has no scale (SGLang MiniMaxSparseKVPool on Hopper).
     return core.indexer.head_dim * cache_element_bytes(dtype)
-
-
-def block_index_bytes(core: BlockSparseAttention, context_len: Array, dtype: str) -> Array:
-    """Return the bytes of index keys that one sequence stores in one layer, on every device.
-
-    Source
-        SGLang ``MiniMaxSparseKVPool``: one key per token, for all index heads;
-        ``QSATokenToKVPool``: one per block.
-
-    Examples
-    --------
-    >>> from specroof.architecture import Indexer
-    >>> core = BlockSparseAttention(64, 4, 128, 128, Indexer(4, 128, 16), block_len=128)
-    >>> float(block_index_bytes(core, np.array(10.0), "bf16"))  # 10 * 128 * 2
-    2560.0
-    """
-    return np.asarray(context_len / core.key_tokens * _index_key_bytes(core, dtype))
-
-
-def block_sparse_cache_bytes(core: BlockSparseAttention, context_len: Array, dtype: str) -> Array:
-    """Return the bytes that one sequence stores in one layer: all keys, values and index keys.
-
-    Source
-        SGLang ``MiniMaxSparseKVPool``: nothing is dropped, only fewer blocks are read.
-
-    Examples
-    --------
-    >>> from specroof.architecture import Indexer
-    >>> core = BlockSparseAttention(64, 4, 128, 128, Indexer(4, 128, 16), block_len=128)
-    >>> float(block_sparse_cache_bytes(core, np.array(1.0), "bf16"))  # (4 * 256 + 128) * 2
-    2304.0
-    """
-    stored = context_len * kv_token_bytes(core, dtype)
-    return np.asarray(stored + block_index_bytes(core, context_len, dtype))

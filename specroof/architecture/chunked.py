@@ -5,13 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from specroof.architecture.attention import heads_op, kv_token_bytes
-from specroof.architecture.base import OpCost, PassSettings, SoftmaxAttention
+from specroof.architecture.attention import HeadsAttention, heads_op, kv_token_bytes
+from specroof.architecture.base import CacheDtypes, Kept, OpCost, PassSettings, cache_only
 from specroof.arrays import Array
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkedAttention(SoftmaxAttention):
+class ChunkedAttention(HeadsAttention):
     """Grouped-query attention whose queries see their own chunk of the sequence only (Llama 4).
 
     Parameters
@@ -32,11 +32,70 @@ class ChunkedAttention(SoftmaxAttention):
     chunk: int
 
     label = "chunked_attention"
+    kernel = "heads"
+    overhead_kinds = ()
+    causal = True
 
     @property
     def window_len(self) -> int:
         """Tokens at which its cache stops growing."""
         return self.chunk
+
+    def costs(self, setting: PassSettings) -> list[OpCost]:
+        r"""Return the cost of chunked attention in one layer.
+
+        .. math:: F = 2 \, B \, n_h (d_k + d_v) \, A \qquad
+            M = B \, n_{kv} (d_k + d_v) \, b \, (S \bmod c + T)
+
+        with A from :func:`chunked_pairs`.
+
+        Counts
+            of the cache the begun chunk, once per sequence and pass, and the T new entries written.
+            With ``count="attention+ffn"`` the cached context alone: its queries up to the border of
+            the chunk see the S mod c entries, later ones none.
+        Ignores
+            queries and outputs (see `specroof.architecture.base`). At a context that is a multiple
+            of the chunk nothing cached is read: the cost is a sawtooth in the context, and half a
+            chunk is its mean.
+        Source
+            See `chunked_pairs`; one read for all queries: Pope et al. 2022, arXiv:2211.05102,
+            section 3.3.
+
+        Examples
+        --------
+        >>> from specroof.architecture.base import ForwardPass, Options
+        >>> core = ChunkedAttention(40, n_kv_heads=8, head_dim=128, value_dim=128, chunk=8192)
+        >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=[8191, 10_000])
+        >>> (op,) = core.costs(PassSettings(decode, Options(), "bf16", "fp32", "bf16"))
+        >>> op.cache_bytes  # 8 heads * 256 elements * 2 bytes * (8191 + 1, 1808 + 1 tokens)
+        array([33554432.,  7409664.])
+        """
+        forward = setting.forward
+        read = np.mod(forward.context_len, self.chunk)
+        if setting.options.counts_all:
+            pairs = chunked_pairs(forward.query_len, forward.context_len, self.chunk)
+        else:
+            pairs = np.asarray(read * np.minimum(forward.query_len, self.chunk - read))
+        return [heads_op(self, setting, pairs=pairs, read=read)]
+
+    def kept(self, context_len: Array, dtypes: CacheDtypes) -> Kept:
+        """Return what it keeps of a sequence: a whole chunk once it had one.
+
+        Counts
+            what must be free for the end of a chunk, not what the begun one holds.
+        Source
+            vLLM ``ChunkedLocalAttentionSpec.max_memory_usage_bytes`` (of the new tokens of a
+            prefill apart).
+
+        Examples
+        --------
+        >>> core = ChunkedAttention(40, n_kv_heads=8, head_dim=128, value_dim=128, chunk=8192)
+        >>> dtypes = CacheDtypes("bf16", "bf16", "fp32", "bf16")
+        >>> core.kept(np.array([1.0, 10_000.0]), dtypes).cache_bytes  # 4096 bytes a token
+        array([4.0960000e+03, 3.3554432e+07])
+        """
+        held = np.minimum(context_len, self.chunk)
+        return Kept(cache_only(self.n_kv_heads), held * kv_token_bytes(self, dtypes.kv_dtype))
 
 
 def chunked_pairs(query_len: npt.ArrayLike, context_len: npt.ArrayLike, chunk: int) -> Array:
@@ -70,59 +129,3 @@ def _pairs_below(positions: Array, chunk: int) -> Array:
     rest = np.mod(positions, chunk)
     whole_chunks = (positions - rest) / chunk
     return np.asarray(whole_chunks * (chunk * (chunk + 1) / 2) + rest * (rest + 1) / 2)
-
-
-def chunked_costs(core: ChunkedAttention, setting: PassSettings) -> list[OpCost]:
-    r"""Return the cost of chunked attention in one layer.
-
-    .. math:: F = 2 \, B \, n_h (d_k + d_v) \, A \qquad
-        M = B \, n_{kv} (d_k + d_v) \, b \, (S \bmod c + T)
-
-    with A from :func:`chunked_pairs`.
-
-    Counts
-        of the cache the begun chunk, once per sequence and pass, and the T new entries written.
-        With ``count="attention+ffn"`` the cached context alone: its queries up to the border of
-        the chunk see the S mod c entries, later ones none.
-    Ignores
-        queries and outputs (see `specroof.architecture.base`). At a context that is a multiple of
-        the chunk nothing cached is read: the cost is a sawtooth in the context, and half a chunk
-        is its mean.
-    Source
-        See `chunked_pairs`; one read for all queries: Pope et al. 2022, arXiv:2211.05102,
-        section 3.3.
-
-    Examples
-    --------
-    >>> from specroof.architecture.base import ForwardPass, Options
-    >>> core = ChunkedAttention(40, n_kv_heads=8, head_dim=128, value_dim=128, chunk=8192)
-    >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=[8191, 10_000])
-    >>> (op,) = chunked_costs(core, PassSettings(decode, Options(), "bf16", "fp32", "bf16"))
-    >>> op.cache_bytes  # 8 heads * 256 elements * 2 bytes * (8191 + 1, 1808 + 1 tokens)
-    array([33554432.,  7409664.])
-    """
-    forward = setting.forward
-    read = np.mod(forward.context_len, core.chunk)
-    if setting.options.counts_all:
-        pairs = chunked_pairs(forward.query_len, forward.context_len, core.chunk)
-    else:
-        pairs = np.asarray(read * np.minimum(forward.query_len, core.chunk - read))
-    return [heads_op(core, setting, pairs=pairs, read=read)]
-
-
-def chunked_cache_bytes(core: ChunkedAttention, context_len: Array, dtype: str) -> Array:
-    """Return the bytes that one sequence needs in one layer: a whole chunk once it had one.
-
-    Counts
-        what must be free for the end of a chunk, not what the begun one holds.
-    Source
-        vLLM ``ChunkedLocalAttentionSpec.max_memory_usage_bytes`` (of the new tokens of a prefill
-        apart).
-
-    Examples
-    --------
-    >>> core = ChunkedAttention(40, n_kv_heads=8, head_dim=128, value_dim=128, chunk=8192)
-    >>> chunked_cache_bytes(core, np.array([1.0, 10_000.0]), "bf16")  # 4096 bytes a token
-    array([4.0960000e+03, 3.3554432e+07])
-    """
-    return np.asarray(np.minimum(context_len, core.chunk) * kv_token_bytes(core, dtype))

@@ -21,6 +21,9 @@ from specroof.architecture.attention import (
 )
 from specroof.architecture.base import (
     ATTENTION_REPLICATED,
+    CacheDtypes,
+    Heads,
+    Kept,
     OpCost,
     PassSettings,
     SoftmaxAttention,
@@ -73,6 +76,11 @@ class CompressedAttention(SoftmaxAttention):
     indexer: Indexer | None = None
     compressors: tuple[Compressor, ...] = ()
 
+    kernel = "compressed"
+    causal = True
+    # Compressed entries grow with the context.
+    window_len = 0
+
     @property
     def label(self) -> str:
         """The name of its kind, with which names of its operations begin."""
@@ -82,6 +90,96 @@ class CompressedAttention(SoftmaxAttention):
     def overhead_kinds(self) -> tuple[str, ...]:
         """Layer kinds for which engines charge an overhead."""
         return ("latent_attention", "sparse_index") if self.indexer else ("latent_attention",)
+
+    @property
+    def heads(self) -> Heads:
+        """Its heads, all of which look at one entry."""
+        return Heads(self.n_heads, 1, self.entry_dim)
+
+    def costs(self, setting: PassSettings) -> list[OpCost]:
+        r"""Return the cost of one DeepSeek-V4 layer's attention: indexer, attention, rings.
+
+        .. math:: F = 2 \, B \, n_h \, 2 d \, (A_{window} + A_{entries})
+
+        Counts
+            entries once per sequence and pass; per new token one raw entry and 1/m of a
+            compressed one written; in the rings one row written per token, and all rows read per
+            entry emitted.
+        Ignores
+            that queries of one sequence may select different entries: at most T times the top-k.
+        Source
+            "DeepSeek V4 in vLLM", 2026-04-24; SGLang ``pool_configurator.py`` (see the module).
+
+        Examples
+        --------
+        >>> from specroof.architecture.base import ForwardPass, Options
+        >>> core = CompressedAttention(128, entry_dim=512, rope_dim=64, window=128, ratio=128)
+        >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=4096)
+        >>> attention, *_ = core.costs(PassSettings(decode, Options(), "bf16", "fp32", "bf16"))
+        >>> float(attention.flops)  # 2 * 128 heads * 1024 * (128 raw + 32 compressed)
+        41943040.0
+        """
+        forward, options = setting.forward, setting.options
+        raw_bytes = entry_bytes(self, setting.kv_dtype, options.v4_attention)
+        top_k = self.indexer.top_k if self.indexer else None
+        dims = 2 * self.entry_dim + (self.rope_dim if options.v4_attention == "mla-like" else 0)
+        flops = attention_flops(
+            n_heads=self.n_heads,
+            pair_dims=dims,
+            batch_size=forward.batch_size,
+            pairs=counted_pairs(forward, options, self.window)
+            + _counted_entries(self, setting, top_k),
+        )
+        read = cached_tokens_read(forward, options, self.window)
+        # Rules say how the index is read.
+        attention = attention_op(
+            replace(setting, reading=setting.reading.of_chosen),
+            flops=flops,
+            read_bytes=raw_bytes * (read + _entries_at(self, forward.context_len, top_k)),
+            new_bytes=raw_bytes
+            * (forward.query_len + _entries_per_token(self) * forward.query_len),
+            shard=cache_only(1),
+            n_heads=self.n_heads,
+            head_dims=(self.entry_dim, self.entry_dim),
+        )
+        scan = (
+            [
+                indexer_op(
+                    self.indexer,
+                    setting,
+                    pairs=_counted_entries(self, setting, None),
+                    read=_entries_at(self, forward.context_len, None),
+                    new=_entries_per_token(self) * forward.query_len,
+                )
+            ]
+            if self.indexer
+            else []
+        )
+        return [*scan, attention, *(_ring_op(ring, self, setting) for ring in self.compressors)]
+
+    def kept(self, context_len: Array, dtypes: CacheDtypes) -> Kept:
+        """Return what it keeps of a sequence: entries, a key of its indexer for each, and rings.
+
+        Source
+            See `specroof.architecture.base` for the bytes of an entry; SGLang
+            ``pool_configurator.py`` (compressor states in float32).
+
+        Examples
+        --------
+        >>> ring = Compressor(rows=128, row_dim=1024)
+        >>> core = CompressedAttention(128, 512, 64, window=128, ratio=128, compressors=(ring,))
+        >>> kept = core.kept(np.array(2.0**20), CacheDtypes("bf16", "bf16", "fp32", "bf16"))
+        >>> float(kept.cache_bytes) / 2**20, kept.state_bytes  # 8 MiB + window; 128 * 1024 * 4
+        (8.125, 524288.0)
+        """
+        entries = _entries_at(self, context_len, None)
+        raw_bytes = entry_bytes(self, dtypes.kv_dtype, "shared-kv")
+        cached = (np.minimum(context_len, self.window) + entries) * raw_bytes
+        if self.indexer:
+            cached = cached + entries * index_key_bytes(self.indexer, dtypes.index_dtype)
+        rings = sum(ring.rows * ring.row_dim for ring in self.compressors) * dtype_bytes("fp32")
+        # One entry serves every head, so that each device keeps it all.
+        return Kept(cache_only(1), cached, state_bytes=rings)
 
 
 _ENTRY_SCALE_BLOCK = 64
@@ -159,67 +257,6 @@ def _entries_below(positions: Array, ratio: int, cap: int | None) -> Array:
     return pairs if cap is None else np.asarray(pairs + cap * (positions - growing))
 
 
-def compressed_costs(core: CompressedAttention, setting: PassSettings) -> list[OpCost]:
-    r"""Return the cost of one DeepSeek-V4 layer's attention: indexer, attention, rings.
-
-    .. math:: F = 2 \, B \, n_h \, 2 d \, (A_{window} + A_{entries})
-
-    Counts
-        entries once per sequence and pass; per new token one raw entry and 1/m of a compressed
-        one written; in the rings one row written per token, and all rows read per entry emitted.
-    Ignores
-        that queries of one sequence may select different entries: at most T times the top-k.
-    Source
-        "DeepSeek V4 in vLLM", 2026-04-24; SGLang ``pool_configurator.py`` (see the module).
-
-    Examples
-    --------
-    >>> from specroof.architecture.base import ForwardPass, Options
-    >>> core = CompressedAttention(128, entry_dim=512, rope_dim=64, window=128, ratio=128)
-    >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=4096)
-    >>> attention, *_ = compressed_costs(
-    ...     core, PassSettings(decode, Options(), "bf16", "fp32", "bf16")
-    ... )
-    >>> float(attention.flops)  # 2 * 128 heads * 1024 * (128 raw + 32 compressed)
-    41943040.0
-    """
-    forward, options = setting.forward, setting.options
-    raw_bytes = entry_bytes(core, setting.kv_dtype, options.v4_attention)
-    top_k = core.indexer.top_k if core.indexer else None
-    dims = 2 * core.entry_dim + (core.rope_dim if options.v4_attention == "mla-like" else 0)
-    flops = attention_flops(
-        n_heads=core.n_heads,
-        pair_dims=dims,
-        batch_size=forward.batch_size,
-        pairs=counted_pairs(forward, options, core.window) + _counted_entries(core, setting, top_k),
-    )
-    read = cached_tokens_read(forward, options, core.window)
-    # Rules say how the index is read.
-    attention = attention_op(
-        replace(setting, reading=setting.reading.of_chosen),
-        flops=flops,
-        read_bytes=raw_bytes * (read + _entries_at(core, forward.context_len, top_k)),
-        new_bytes=raw_bytes * (forward.query_len + _entries_per_token(core) * forward.query_len),
-        shard=cache_only(1),
-        n_heads=core.n_heads,
-        head_dims=(core.entry_dim, core.entry_dim),
-    )
-    scan = (
-        [
-            indexer_op(
-                core.indexer,
-                setting,
-                pairs=_counted_entries(core, setting, None),
-                read=_entries_at(core, forward.context_len, None),
-                new=_entries_per_token(core) * forward.query_len,
-            )
-        ]
-        if core.indexer
-        else []
-    )
-    return [*scan, attention, *(_ring_op(ring, core, setting) for ring in core.compressors)]
-
-
 def _entries_per_token(core: CompressedAttention) -> float:
     return 1 / core.ratio if core.ratio else 0.0
 
@@ -257,54 +294,3 @@ def _ring_op(ring: Compressor, core: CompressedAttention, setting: PassSettings)
         compute_dtype=setting.activation_dtype,
         shard=ATTENTION_REPLICATED,
     )
-
-
-def compressed_cache_bytes(core: CompressedAttention, context_len: Array, dtype: str) -> Array:
-    """Return the bytes of cached entries that one sequence stores in one layer.
-
-    Source
-        See `specroof.architecture.base` for the bytes of an entry.
-
-    Examples
-    --------
-    >>> core = CompressedAttention(128, entry_dim=512, rope_dim=64, window=128, ratio=128)
-    >>> float(compressed_cache_bytes(core, np.array(2.0**20), "bf16")) / 2**20  # 8 MiB + window
-    8.125
-    """
-    raw = entry_bytes(core, dtype, "shared-kv")
-    entries = _entries_at(core, context_len, None)
-    return np.asarray((np.minimum(context_len, core.window) + entries) * raw)
-
-
-def compressed_index_bytes(core: CompressedAttention, context_len: Array, dtype: str) -> Array:
-    """Return the bytes of index keys that one sequence stores in one layer, a key for each entry.
-
-    Source
-        See `specroof.architecture.base`.
-
-    Examples
-    --------
-    >>> from specroof.architecture import Indexer
-    >>> indexer = Indexer(n_heads=64, head_dim=128, top_k=512)
-    >>> core = CompressedAttention(64, 512, 64, window=128, ratio=4, indexer=indexer)
-    >>> float(compressed_index_bytes(core, np.array(9.0), "fp8"))  # 2 entries * (128 + 4)
-    264.0
-    """
-    key_bytes = index_key_bytes(core.indexer, dtype) if core.indexer else 0.0
-    return np.asarray(_entries_at(core, context_len, None) * key_bytes)
-
-
-def compressed_state_bytes(core: CompressedAttention) -> float:
-    """Return the bytes of one sequence's rings in one layer: constant, not part of the cache.
-
-    Source
-        SGLang ``pool_configurator.py`` (compressor states in float32).
-
-    Examples
-    --------
-    >>> ring = Compressor(rows=128, row_dim=1024)
-    >>> core = CompressedAttention(128, 512, 64, window=128, ratio=128, compressors=(ring,))
-    >>> compressed_state_bytes(core)  # 128 * 1024 * 4
-    524288.0
-    """
-    return sum(ring.rows * ring.row_dim for ring in core.compressors) * dtype_bytes("fp32")

@@ -13,10 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from specroof.architecture.attention import GroupedQueryAttention
 from specroof.architecture.base import ATTENTION_REPLICATED, BF16, TENSOR, Linear, WeightFormat
 from specroof.architecture.compressed import CompressedAttention
-from specroof.architecture.experts import Experts
 from specroof.architecture.model import (
     Architecture,
     AttentionShape,
@@ -222,6 +220,15 @@ class DraftHead:
         if self.block is None:
             return None
         return self.block if self.anchor_drafts else self.block - 1
+
+
+def attention_window(head: object) -> int | None:
+    """Return how many tokens a drafter's attention sees; None for all, or where none is known."""
+    if not isinstance(head, DraftHead):
+        return None
+    cores = [core for _, core in head.model.counted_cores if core.cache_kind == "tokens"]
+    windows = [core.window_len for core in cores]
+    return max(windows) if windows and all(windows) else None
 
 
 def eagle_head(shape: DraftShape, *, name: str) -> DraftHead:
@@ -437,6 +444,34 @@ def markov_step(  # noqa: PLR0913 - the parts of the step, by name
 #     What is published for targets of every size: SafeAILab/EAGLE and sgl-project/SpecForge
 #     (``configs/``), z-lab's DFlash drafters, deepseek-ai/DeepSpec, FasterDecoding/Medusa.
 
+
+@dataclass(frozen=True, slots=True)
+class HeadDesign:
+    """What a head that does not exist yet is asked to be; None is as usual for its kind.
+
+    Parameters
+    ----------
+    n_layers
+        Layers that one pass goes through.
+    hidden_size
+        Width, where it is not the target's: the feed-forward follows in proportion, attention keeps
+        its heads. Such a head has an embedding of its own.
+    vocab_size
+        Tokens that it can propose, with a separate head of as many rows.
+    weight
+        Storage of the matrices of its layers. Fusion, merge and head stay in 16 bits.
+    window
+        Tokens that its attention sees; None for all.
+    """
+
+    n_layers: int | None = None
+    hidden_size: int | None = None
+    vocab_size: int | None = None
+    weight: WeightFormat | None = None
+    window: int | None = None
+
+
+_USUAL: Final = HeadDesign()
 #: Positions of a block, by kind.
 USUAL_BLOCKS: Final = {"dflash": 16, "dspark": 7}
 #: Heads that the published Medusa weights have.
@@ -454,7 +489,7 @@ _EAGLE_WIDTH: Final = 6
 _BLOCK_WIDTH: Final = 3
 
 
-def usual_mtp(target: Architecture) -> DraftHead:
+def usual_mtp(target: Architecture, design: HeadDesign = _USUAL) -> DraftHead:
     """Return one layer of the target's own kind behind a merge of embedding and hidden state.
 
     Counts
@@ -467,20 +502,33 @@ def usual_mtp(target: Architecture) -> DraftHead:
         GLM-4.5.
     """
     size = target.hidden_size
-    attention, *others = _last_layer(target)
     merge = replicated("eh_proj", 2 * size, size, target.head.weight)
-    layers = with_first([Layer((attention, *others))], [merge])
+    layers = [Layer(_last_layer(target), design.n_layers or 1)]
     # one norm each for embedding, hidden state and output
-    model = draft_model(f"{target.name} MTP", "mtp", size, layers, vector_params=3 * size)
-    model = replace(model, activation_dtype=target.activation_dtype, kv_dtype=target.kv_dtype)
-    return DraftHead("mtp", model, target_size=size)
+    model = draft_model(
+        f"{target.name} MTP",
+        "mtp",
+        size,
+        layers,
+        head_rows=design.vocab_size or 0,
+        vector_params=3 * size,
+    )
+    if design.weight is not None:
+        model = model.with_weights(design.weight)
+    model = replace(
+        model,
+        layers=with_first(model.layers, [merge]),
+        activation_dtype=target.activation_dtype,
+        kv_dtype=target.kv_dtype,
+    )
+    return DraftHead("mtp", model, target_size=size, vocab_size=design.vocab_size)
 
 
 def _last_layer(target: Architecture) -> tuple[Block, ...]:
     """Return attention and feed-forward of the last kind of layer that attends to a cache."""
     for layer in reversed(target.layers):
         for block in layer.blocks:
-            if block.core is not None and block.core.caches_tokens:
+            if block.core is not None and block.core.cache_kind == "tokens":
                 behind = [other for other in layer.blocks if other.name == "feed_forward"]
                 return (_windowed(block), *(behind or _feed_forwards(target)))
     return reject(f"{target.name} has no attention over a cache", "config= of its draft layer")
@@ -511,13 +559,16 @@ def usual_eagle(target: Architecture) -> DraftHead:
     return eagle_head(_head_shape(target), name=f"EAGLE for {target.name}")
 
 
-def usual_eagle3(target: Architecture) -> DraftHead:
+def usual_eagle3(target: Architecture, design: HeadDesign = _USUAL) -> DraftHead:
     """Return an EAGLE-3 head: one layer, three taps, a draft vocabulary of 32 000 tokens."""
-    return eagle3_head(
-        _head_shape(target),
+    head = eagle3_head(
+        _designed(_head_shape(target), design),
         name=f"EAGLE-3 for {target.name}",
-        vocab_size=min(_DRAFT_VOCABULARY, target.vocab_size),
+        vocab_size=design.vocab_size or min(_DRAFT_VOCABULARY, target.vocab_size),
+        n_layers=design.n_layers or 1,
+        target_size=target.hidden_size,
     )
+    return replace(head, model=replace(head.model, lookup_params=_table_params(design, target)))
 
 
 def usual_p_eagle(target: Architecture) -> DraftHead:
@@ -537,9 +588,9 @@ def usual_medusa(target: Architecture) -> DraftHead:
     return medusa_head(heads, hidden_size=target.hidden_size, vocab_size=target.vocab_size)
 
 
-def usual_dflash(target: Architecture) -> DraftHead:
+def usual_dflash(target: Architecture, design: HeadDesign = _USUAL) -> DraftHead:
     """Return a DFlash drafter: five layers, five taps, a block of 16."""
-    return _usual_block(target, "dflash", f"DFlash for {target.name}")
+    return _usual_block(target, "dflash", f"DFlash for {target.name}", design)
 
 
 def usual_dspark(target: Architecture) -> DraftHead:
@@ -556,7 +607,9 @@ def usual_dspark(target: Architecture) -> DraftHead:
     return replace(head, serial=serial, anchor_drafts=True)
 
 
-def _usual_block(target: Architecture, kind: str, name: str) -> DraftHead:
+def _usual_block(
+    target: Architecture, kind: str, name: str, design: HeadDesign = _USUAL
+) -> DraftHead:
     size = target.hidden_size
     shape = DraftShape(
         size,
@@ -567,9 +620,43 @@ def _usual_block(target: Architecture, kind: str, name: str) -> DraftHead:
         qk_norm=True,
         causal=False,
     )
-    layers = [Layer(draft_layer(shape).blocks, _BLOCK_LAYERS)]
-    model = draft_model(name, kind, size, layers)
-    return block_head(kind, model, taps=_BLOCK_LAYERS, target_size=size, block=USUAL_BLOCKS[kind])
+    shape = _designed(shape, design)
+    layers = [Layer(draft_layer(shape).blocks, design.n_layers or _BLOCK_LAYERS)]
+    # The target's head takes the target's width alone.
+    whole = 0 if design.hidden_size is None else target.vocab_size
+    model = draft_model(
+        name,
+        kind,
+        shape.hidden_size,
+        layers,
+        head_rows=design.vocab_size or whole,
+        lookup_params=_table_params(design, target),
+    )
+    return block_head(
+        kind,
+        model,
+        taps=_BLOCK_LAYERS,
+        target_size=size,
+        block=USUAL_BLOCKS[kind],
+        vocab_size=design.vocab_size,
+    )
+
+
+def _table_params(design: HeadDesign, target: Architecture) -> int:
+    """Return the elements of an embedding of another width than the target's."""
+    return 0 if design.hidden_size is None else target.vocab_size * design.hidden_size
+
+
+def _designed(shape: DraftShape, design: HeadDesign) -> DraftShape:
+    """Return a layer of the width and format that a design asks for."""
+    size = design.hidden_size or shape.hidden_size
+    return replace(
+        shape,
+        hidden_size=size,
+        width=max(shape.width * size // shape.hidden_size, 1),
+        weight=design.weight or shape.weight,
+        window=design.window or shape.window,
+    )
 
 
 def _head_shape(target: Architecture) -> DraftShape:
@@ -581,15 +668,15 @@ def _head_shape(target: Architecture) -> DraftShape:
     heads = (max(size // _HEAD_DIM, 1), min(_KV_HEADS, max(size // _HEAD_DIM, 1)), _HEAD_DIM)
     for _, block in target.counted_blocks:
         core = block.core
-        if isinstance(core, GroupedQueryAttention) and core.window is None:
-            heads = (core.n_heads, core.n_kv_heads, core.head_dim)
+        if core and core.kernel == "heads" and core.cache_kind == "tokens" and not core.window_len:
+            heads = core.heads
     return DraftShape(size, *heads, width=_dense_width(target) or _EAGLE_WIDTH * size)
 
 
 def _dense_width(target: Architecture) -> int | None:
     """Return the inner width of the target's feed-forward; None for a model with experts."""
     blocks = [block for _, block in target.counted_blocks if block.name == "feed_forward"]
-    if any(isinstance(block.core, Experts) for block in blocks):
+    if any(block.experts for block in blocks):
         return None
     # Of the matrices back to the residual stream.
     widths = (

@@ -9,7 +9,9 @@ import numpy as np
 from specroof.architecture.base import (
     BF16,
     TENSOR,
+    CacheDtypes,
     Core,
+    Heads,
     OpCost,
     PassSettings,
     Routing,
@@ -54,7 +56,14 @@ class Experts(Core):
     on_host: bool = False
 
     label = "moe"
+    kernel = "experts"
     overhead_kinds = ("experts",)
+    heads = Heads()
+    causal = True
+    cache_kind = "nothing"
+    window_len = 0
+    by_sequence = False
+    replayed = (0, 0)
 
     @property
     def matrix_params(self) -> int:
@@ -82,6 +91,58 @@ class Experts(Core):
         expert = self.matrix_params * self.weight.element_bytes
         count = self.n_experts + self.n_shared
         return count * (expert + self.bias_params * dtype_bytes("bf16"))
+
+    def costs(self, setting: PassSettings) -> list[OpCost]:
+        r"""Return the cost of the routed experts of one layer.
+
+        .. math:: F = 2 \, (k + k_s) \, w_e \, t \qquad M = b \, w_e \, (D(t) + k_s)
+
+        Counts
+            each distinct expert's weights once per pass, block scales included; the locality of
+            routing where the setting has one.
+        Ignores
+            expert biases, the permutation of tokens, and padding to tiles.
+        Source
+            MoESD, arXiv:2505.19645, section 3.
+
+        Examples
+        --------
+        >>> from specroof.architecture.base import ForwardPass, Options
+        >>> core = Experts(n_experts=256, top_k=8, in_features=2048, hidden_features=512)
+        >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=0)
+        >>> (op,) = core.costs(PassSettings(decode, Options(), "bf16", "fp32", "bf16"))
+        >>> float(op.weight_bytes)  # 8 experts * 3 * 2048 * 512 * 2 bytes
+        50331648.0
+        """
+        forward, options = setting.forward, setting.options
+        tokens = forward.tokens
+        if options.experts is None and setting.expert_locality is not None:
+            tokens = independent_tokens(
+                forward.batch_size, forward.query_len, setting.expert_locality
+            )
+        routed = distinct_experts(tokens, self.n_experts, self.top_k, options.experts or "exact")
+        hit = routed + self.n_shared
+        visits = (self.top_k + self.n_shared) * forward.matmul_tokens
+        return [
+            OpCost(
+                name="experts_on_host" if self.on_host else "experts",
+                kind="experts",
+                count=1,
+                flops=matmul_flops(self.matrix_params * visits),
+                weight_bytes=hit * self.matrix_params * self.weight.element_bytes,
+                cache_bytes=np.zeros(()),
+                activation_bytes=np.zeros(()),
+                compute_dtype=self.weight.compute_dtype,
+                shard=TENSOR,
+                rows=visits / hit,
+                routing=Routing(self.n_experts, self.top_k, self.n_shared, tokens, hit),
+                on_host=self.on_host,
+                weight_parts=self.weight.parts,
+            )
+        ]
+
+    def kept(self, _context_len: Array, _dtypes: CacheDtypes) -> None:
+        """Return None: experts keep nothing of a sequence."""
 
 
 def distinct_experts(tokens: Array, n_experts: int, top_k: int, method: str = "exact") -> Array:
@@ -228,51 +289,3 @@ def fullest_device(routing: Routing, n_devices: int) -> tuple[Array, Array]:
     most_visited = np.clip(most_visited, np.maximum(visited, 1.0), tokens * min(top_k, full))
     idle = n_devices / holders
     return np.asarray(idle * most_hit / hit), np.asarray(idle * most_visited / visited)
-
-
-def expert_costs(core: Experts, setting: PassSettings) -> list[OpCost]:
-    r"""Return the cost of the routed experts of one layer.
-
-    .. math:: F = 2 \, (k + k_s) \, w_e \, t \qquad M = b \, w_e \, (D(t) + k_s)
-
-    Counts
-        each distinct expert's weights once per pass, block scales included; the locality of
-        routing where the setting has one.
-    Ignores
-        expert biases, the permutation of tokens, and padding to tiles.
-    Source
-        MoESD, arXiv:2505.19645, section 3.
-
-    Examples
-    --------
-    >>> from specroof.architecture.base import ForwardPass, Options
-    >>> core = Experts(n_experts=256, top_k=8, in_features=2048, hidden_features=512)
-    >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=0)
-    >>> (op,) = expert_costs(core, PassSettings(decode, Options(), "bf16", "fp32", "bf16"))
-    >>> float(op.weight_bytes)  # 8 experts * 3 * 2048 * 512 * 2 bytes
-    50331648.0
-    """
-    forward, options = setting.forward, setting.options
-    tokens = forward.tokens
-    if options.experts is None and setting.expert_locality is not None:
-        tokens = independent_tokens(forward.batch_size, forward.query_len, setting.expert_locality)
-    routed = distinct_experts(tokens, core.n_experts, core.top_k, options.experts or "exact")
-    hit = routed + core.n_shared
-    visits = (core.top_k + core.n_shared) * forward.matmul_tokens
-    return [
-        OpCost(
-            name="experts_on_host" if core.on_host else "experts",
-            kind="experts",
-            count=1,
-            flops=matmul_flops(core.matrix_params * visits),
-            weight_bytes=hit * core.matrix_params * core.weight.element_bytes,
-            cache_bytes=np.zeros(()),
-            activation_bytes=np.zeros(()),
-            compute_dtype=core.weight.compute_dtype,
-            shard=TENSOR,
-            rows=visits / hit,
-            routing=Routing(core.n_experts, core.top_k, core.n_shared, tokens, hit),
-            on_host=core.on_host,
-            weight_parts=core.weight.parts,
-        )
-    ]

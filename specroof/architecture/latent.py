@@ -16,6 +16,9 @@ from specroof.architecture.attention import (
 )
 from specroof.architecture.base import (
     HEADS,
+    CacheDtypes,
+    Heads,
+    Kept,
     OpCost,
     PassSettings,
     SoftmaxAttention,
@@ -57,6 +60,8 @@ class LatentAttention(SoftmaxAttention):
     head_dims: tuple[int, int] | None = None
     causal: bool = True
 
+    window_len = 0
+
     @property
     def label(self) -> str:
         """The name of its kind, with which names of its operations begin."""
@@ -73,6 +78,123 @@ class LatentAttention(SoftmaxAttention):
     def top_k(self) -> int | None:
         """Tokens that a query sees, however they are picked; None sees all."""
         return self.indexer.top_k if self.indexer else self.shared_top_k
+
+    @property
+    def kernel(self) -> str:
+        """The class of kernels that runs it."""
+        return "latent" if self.top_k is None else "sparse_latent"
+
+    @property
+    def heads(self) -> Heads:
+        """Its heads, all of which look at one latent."""
+        return Heads(self.n_heads, 1, self.latent_dim + self.rope_dim)
+
+    def costs(self, setting: PassSettings) -> list[OpCost]:
+        r"""Return the cost of multi-head latent attention in one layer, indexer included.
+
+        .. math:: F = 2 \, B \, n_h (2 d_c + d_r) \, A \qquad M = B \, b_{latent} (S_{read} + T)
+
+        and over a prompt (``settled`` passes), where that is less, with keys and values expanded:
+
+        .. math:: F = 2 \, B \, n_h [(d_k + d_v) \, A + d_c (d_k - d_r + d_v) \, S]
+
+        A verification that a kernel takes as a prefill has that form whatever it costs, and moves
+        what it expands: see `expansion_op`.
+
+        Counts
+            scores over the latent and the rotary key, values over the latent; behind an indexer, be
+            it an earlier layer's, only its top-k tokens. Expanded, the cached latents are projected
+            up once for all queries.
+        Ignores
+            that queries of one sequence may select different tokens (the cache is read once for
+            all), and what expanded keys and values move: a kernel may expand a tile at a time.
+            The up-projections of new tokens are matrices of the block, not part of this.
+        Source
+            DeepSeek-V2 report, arXiv:2405.04434, section 2.1; V3.2: DeepSeek-V3.2-Exp report 2025.
+            When expanding pays: Finn 2026, "The economics of speculative decoding", appendix; with
+            128 wide keys and values from 171 new tokens on, where the cache is long.
+
+        Examples
+        --------
+        >>> from specroof.architecture.base import ForwardPass, Options
+        >>> core = LatentAttention(n_heads=128, latent_dim=512, rope_dim=64)
+        >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=0)
+        >>> (op,) = core.costs(PassSettings(decode, Options(), "bf16", "fp32", "bf16"))
+        >>> float(op.flops)  # one pair: 2 * 128 * (2 * 512 + 64)
+        278528.0
+        """
+        forward, options = setting.forward, setting.options
+        top_k = self.top_k
+        token_bytes = latent_bytes(self, setting.kv_dtype)
+        pairs = counted_pairs(forward, options, top_k, causal=self.causal)
+        flops = attention_flops(
+            n_heads=self.n_heads,
+            pair_dims=2 * self.latent_dim + self.rope_dim,
+            batch_size=forward.batch_size,
+            pairs=pairs,
+        )
+        expansion = []
+        as_prefill = setting.reading.kind == "prefill"
+        if (forward.settled or as_prefill) and top_k is None and self.head_dims is not None:
+            expanded_flops = attention_flops(
+                n_heads=self.n_heads,
+                pair_dims=sum(self.head_dims),
+                batch_size=forward.batch_size,
+                pairs=pairs,
+            )
+            projection = expansion_op(self, self.head_dims, setting)
+            if forward.settled:
+                flops = np.minimum(flops, expanded_flops + projection.flops)
+            if as_prefill:
+                # The operation is there in every pass, so that those of two batches go together.
+                expands = setting.reads_apart
+                flops = np.where(expands, expanded_flops, flops)
+                projection = replace(
+                    projection,
+                    flops=np.where(expands, projection.flops, 0.0),
+                    cache_bytes=np.where(expands, projection.cache_bytes, 0.0),
+                )
+                expansion = [projection]
+        # Of sparse attention, rules say how the index is read.
+        attention = attention_op(
+            setting if top_k is None else replace(setting, reading=setting.reading.of_chosen),
+            flops=flops,
+            read_bytes=token_bytes * cached_tokens_read(forward, options, top_k),
+            new_bytes=token_bytes * forward.query_len,
+            shard=cache_only(1),
+            n_heads=self.n_heads,
+            head_dims=(self.latent_dim + self.rope_dim, self.latent_dim),
+            kind="latent_attention",
+        )
+        if self.indexer is None:
+            return [*expansion, attention]
+        scan = indexer_op(
+            self.indexer,
+            setting,
+            pairs=counted_pairs(forward, options),
+            read=forward.context_len,
+            new=forward.query_len,
+        )
+        return [scan, attention]
+
+    def kept(self, context_len: Array, dtypes: CacheDtypes) -> Kept:
+        """Return what it keeps of a sequence: latents, and the keys of its indexer.
+
+        Source
+            `latent_bytes`, `index_key_bytes`.
+
+        Examples
+        --------
+        >>> sparse = LatentAttention(128, 512, 64, Indexer(n_heads=64, head_dim=128, top_k=2048))
+        >>> kept = sparse.kept(np.array(2.0), CacheDtypes("bf16", "fp8", "fp32", "bf16"))
+        >>> float(kept.cache_bytes)  # 2 * ((512 + 64) * 2 + 128 + 4)
+        2568.0
+        """
+        cached = context_len * latent_bytes(self, dtypes.kv_dtype)
+        if self.indexer:
+            cached = cached + context_len * index_key_bytes(self.indexer, dtypes.index_dtype)
+        # One latent serves every head, so that each device keeps it all.
+        return Kept(cache_only(1), cached)
 
 
 _LATENT_SCALE_BLOCK = 128
@@ -100,95 +222,6 @@ def latent_bytes(core: LatentAttention, dtype: str) -> float:
         scales = math.ceil(core.latent_dim / _LATENT_SCALE_BLOCK) * dtype_bytes("fp32")
         return core.latent_dim * dtype_bytes("fp8") + scales + core.rope_dim * dtype_bytes("bf16")
     return (core.latent_dim + core.rope_dim) * cache_element_bytes(dtype)
-
-
-def latent_costs(core: LatentAttention, setting: PassSettings) -> list[OpCost]:
-    r"""Return the cost of multi-head latent attention in one layer, indexer included.
-
-    .. math:: F = 2 \, B \, n_h (2 d_c + d_r) \, A \qquad M = B \, b_{latent} (S_{read} + T)
-
-    and over a prompt (``settled`` passes), where that is less, with keys and values expanded:
-
-    .. math:: F = 2 \, B \, n_h [(d_k + d_v) \, A + d_c (d_k - d_r + d_v) \, S]
-
-    A verification that a kernel takes as a prefill has that form whatever it costs, and moves
-    what it expands: see `expansion_op`.
-
-    Counts
-        scores over the latent and the rotary key, values over the latent; behind an indexer, be
-        it an earlier layer's, only its top-k tokens. Expanded, the cached latents are projected
-        up once for all queries.
-    Ignores
-        that queries of one sequence may select different tokens (the cache is read once for all),
-        and what expanded keys and values move: a kernel may expand a tile at a time.
-        The up-projections of new tokens are matrices of the block, not part of this.
-    Source
-        DeepSeek-V2 report, arXiv:2405.04434, section 2.1; V3.2: DeepSeek-V3.2-Exp report 2025.
-        When expanding pays: Finn 2026, "The economics of speculative decoding", appendix; with
-        128 wide keys and values from 171 new tokens on, where the cache is long.
-
-    Examples
-    --------
-    >>> from specroof.architecture.base import ForwardPass, Options
-    >>> core = LatentAttention(n_heads=128, latent_dim=512, rope_dim=64)
-    >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=0)
-    >>> (op,) = latent_costs(core, PassSettings(decode, Options(), "bf16", "fp32", "bf16"))
-    >>> float(op.flops)  # one pair: 2 * 128 * (2 * 512 + 64)
-    278528.0
-    """
-    forward, options = setting.forward, setting.options
-    top_k = core.top_k
-    token_bytes = latent_bytes(core, setting.kv_dtype)
-    pairs = counted_pairs(forward, options, top_k, causal=core.causal)
-    flops = attention_flops(
-        n_heads=core.n_heads,
-        pair_dims=2 * core.latent_dim + core.rope_dim,
-        batch_size=forward.batch_size,
-        pairs=pairs,
-    )
-    expansion = []
-    as_prefill = setting.reading.kind == "prefill"
-    if (forward.settled or as_prefill) and top_k is None and core.head_dims is not None:
-        expanded_flops = attention_flops(
-            n_heads=core.n_heads,
-            pair_dims=sum(core.head_dims),
-            batch_size=forward.batch_size,
-            pairs=pairs,
-        )
-        projection = expansion_op(core, core.head_dims, setting)
-        if forward.settled:
-            flops = np.minimum(flops, expanded_flops + projection.flops)
-        if as_prefill:
-            # The operation is there in every pass, so that those of two batches go together.
-            expands = setting.reads_apart
-            flops = np.where(expands, expanded_flops, flops)
-            projection = replace(
-                projection,
-                flops=np.where(expands, projection.flops, 0.0),
-                cache_bytes=np.where(expands, projection.cache_bytes, 0.0),
-            )
-            expansion = [projection]
-    # Of sparse attention, rules say how the index is read.
-    attention = attention_op(
-        setting if top_k is None else replace(setting, reading=setting.reading.of_chosen),
-        flops=flops,
-        read_bytes=token_bytes * cached_tokens_read(forward, options, top_k),
-        new_bytes=token_bytes * forward.query_len,
-        shard=cache_only(1),
-        n_heads=core.n_heads,
-        head_dims=(core.latent_dim + core.rope_dim, core.latent_dim),
-        kind="latent_attention",
-    )
-    if core.indexer is None:
-        return [*expansion, attention]
-    scan = indexer_op(
-        core.indexer,
-        setting,
-        pairs=counted_pairs(forward, options),
-        read=forward.context_len,
-        new=forward.query_len,
-    )
-    return [scan, attention]
 
 
 def expansion_op(
@@ -234,35 +267,3 @@ def expansion_op(
         compute_dtype=setting.activation_dtype,
         shard=HEADS,
     )
-
-
-def latent_cache_bytes(core: LatentAttention, context_len: Array, dtype: str) -> Array:
-    """Return the bytes of latents that one sequence stores in one layer.
-
-    Source
-        See `specroof.architecture.base`.
-
-    Examples
-    --------
-    >>> mla = LatentAttention(n_heads=128, latent_dim=512, rope_dim=64)
-    >>> float(latent_cache_bytes(mla, np.array(1.0), "bf16"))  # (512 + 64) * 2
-    1152.0
-    """
-    return np.asarray(context_len * latent_bytes(core, dtype))
-
-
-def latent_index_bytes(core: LatentAttention, context_len: Array, dtype: str) -> Array:
-    """Return the bytes of index keys that one sequence stores in one layer.
-
-    Source
-        See `specroof.architecture.base`.
-
-    Examples
-    --------
-    >>> from specroof.architecture import Indexer
-    >>> sparse = LatentAttention(128, 512, 64, Indexer(n_heads=64, head_dim=128, top_k=2048))
-    >>> float(latent_index_bytes(sparse, np.array(2.0), "fp8"))  # 2 * (128 + 4)
-    264.0
-    """
-    key_bytes = index_key_bytes(core.indexer, dtype) if core.indexer else 0.0
-    return np.asarray(context_len * key_bytes)

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, NamedTuple
 
-from specroof.architecture.attention import GroupedQueryAttention
 from specroof.architecture.base import (
     BF16,
     CACHE_BLOCKS,
@@ -23,7 +22,6 @@ from specroof.architecture.base import (
     Linear,
     WeightFormat,
 )
-from specroof.architecture.experts import Experts
 from specroof.architecture.model import Architecture, Block, Layer, stack_layers
 from specroof.architecture.recurrent import GatedDeltaNet
 
@@ -346,11 +344,11 @@ def mixed(model: Architecture, name: str) -> Architecture:
     """
     mix = MIXES[name]
     n_experts, gqa = 1, 1.0
-    for _, core in model.counted_cores:
-        if isinstance(core, Experts):
-            n_experts = core.n_experts
-        elif isinstance(core, GroupedQueryAttention):
-            gqa = max(gqa, core.n_heads / core.n_kv_heads)
+    for _, block in model.counted_blocks:
+        if block.experts:
+            n_experts = block.experts.n_experts
+        elif block.core and block.core.kernel == "heads":
+            gqa = max(gqa, block.core.heads.n_heads / block.core.heads.n_kv_heads)
     is_70b = model.family in _70B_FAMILIES and model.n_layers == _70B_LAYERS and gqa > 1
     values = _70B_VALUES if is_70b else {}
     order = model.layer_order or tuple(
@@ -426,13 +424,13 @@ def _mixed_block(
         return form(kind, row_len)
 
     core = block.core
-    if isinstance(core, Experts):
+    if experts := block.experts:
         into, out = ("experts", "experts") if "experts" in mix.rules else ("ffn_up", "ffn_down")
         core = replace(
-            core,
+            experts,
             weight=blend(
-                (form(into, core.in_features), core.n_matrices - 1),
-                (form(out, core.hidden_features), 1),
+                (form(into, experts.in_features), experts.n_matrices - 1),
+                (form(out, experts.hidden_features), 1),
             ),
         )
     linears = tuple(replace(linear, weight=weight(linear)) for linear in block.linears)

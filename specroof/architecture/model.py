@@ -1,6 +1,6 @@
 """Blocks, layers and the model that they make up."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -51,6 +51,11 @@ class Block:
         return "linear" if self.name == "attention" else "mlp"
 
     @property
+    def experts(self) -> Experts | None:
+        """Its experts, if it has some."""
+        return self.core if isinstance(self.core, Experts) else None
+
+    @property
     def n_params(self) -> int:
         """All stored elements of the block."""
         core = self.core.n_params if self.core else 0
@@ -59,7 +64,7 @@ class Block:
     @property
     def idle_params(self) -> int:
         """Stored elements that one token does not use."""
-        return self.core.idle_params if self.core else 0
+        return self.experts.idle_params if self.experts else 0
 
     @property
     def stored_bytes(self) -> float:
@@ -194,15 +199,20 @@ class Architecture:
         """Layers of the model."""
         return sum(layer.count for layer in self.layers)
 
-    @property
-    def counted_blocks(self) -> Iterator[tuple[int, Block]]:
+    @cached_property
+    def counted_blocks(self) -> tuple[tuple[int, Block], ...]:
         """Every block, behind the number of layers that have it."""
-        return ((layer.count, block) for layer in self.layers for block in layer.blocks)
+        return tuple((layer.count, block) for layer in self.layers for block in layer.blocks)
 
-    @property
-    def counted_cores(self) -> Iterator[tuple[int, Core]]:
+    @cached_property
+    def counted_cores(self) -> tuple[tuple[int, Core], ...]:
         """Every core of attention or experts, behind the number of layers that have it."""
-        return ((n, block.core) for n, block in self.counted_blocks if block.core is not None)
+        return tuple((n, block.core) for n, block in self.counted_blocks if block.core is not None)
+
+    @cached_property
+    def kernels(self) -> frozenset[str]:
+        """The classes of kernels that run its cores."""
+        return frozenset(core.kernel for _, core in self.counted_cores)
 
     @property
     def layer_kinds(self) -> dict[str, int]:
@@ -249,9 +259,9 @@ class Architecture:
         matrices = 0 if self.tied_embeddings else self.head.matrix_params
         for count, block in self.counted_blocks:
             matrices += count * sum(linear.matrix_params for linear in block.linears)
-            if isinstance(block.core, Experts):
-                experts = block.core.n_experts + block.core.n_shared
-                matrices += count * experts * block.core.matrix_params
+            if experts := block.experts:
+                held = experts.n_experts + experts.n_shared
+                matrices += count * held * experts.matrix_params
         vectors = self.n_params - self.embedding_params - matrices
         return narrow + vectors * (dtype_bytes(self.vector_dtype) - dtype_bytes("bf16"))
 
@@ -308,8 +318,8 @@ class Architecture:
         for place, layer in enumerate(self.layers):
             held = first.count(place)
             blocks = tuple(
-                replace(block, core=replace(block.core, on_host=True))
-                if isinstance(block.core, Experts)
+                replace(block, core=replace(block.experts, on_host=True))
+                if block.experts
                 else block
                 for block in layer.blocks
             )
@@ -338,7 +348,7 @@ def _block_with_weights(block: Block, form: WeightFormat) -> Block:
         replace(linear, weight=form) if linear.kind == "dense" else linear
         for linear in block.linears
     )
-    core = replace(block.core, weight=form) if isinstance(block.core, Experts) else block.core
+    core = replace(block.experts, weight=form) if block.experts else block.core
     return replace(block, linears=linears, core=core)
 
 

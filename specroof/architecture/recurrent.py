@@ -1,11 +1,20 @@
 """Linear attention and state spaces: sizes, the state and its traffic, the convolution."""
 
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from specroof.architecture.base import HEADS, Core, OpCost, PassSettings, matmul_flops
+from specroof.architecture.base import (
+    HEADS,
+    CacheDtypes,
+    Core,
+    Heads,
+    Kept,
+    OpCost,
+    PassSettings,
+    matmul_flops,
+)
 from specroof.arrays import Array
 from specroof.units import dtype_bytes
 
@@ -15,8 +24,9 @@ from specroof.units import dtype_bytes
 class RecurrentCore(Core):
     """A matrix state per head, updated by every token, often behind a short convolution.
 
-    Each kind says how many elements its state has and how many channels are convolved; what is
-    stored, moved and divided follows from that alike for all.
+    Each kind says how many elements its state has, how many channels are convolved, what an update
+    takes and what a token leaves for a replay; what is stored, moved and divided follows from that
+    alike for all.
     """
 
     __slots__ = ()
@@ -25,17 +35,26 @@ class RecurrentCore(Core):
     conv_kernel: int
     conv_columns: int
 
-    overhead_kinds: ClassVar[tuple[str, ...]] = ("linear_attention",)
+    # A state is divided by its heads, but no framework asks that devices divide them.
+    heads = Heads()
+    causal = True
+    cache_kind = "state"
+    window_len = 0
+    by_sequence = False
 
     @property
+    @abstractmethod
     def state_elements(self) -> int:
         """Elements of the state of one sequence."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def conv_dim(self) -> int:
         """Channels of the convolution."""
-        raise NotImplementedError
+
+    @abstractmethod
+    def update_flops(self, tokens: Array) -> Array:
+        """Return the FLOP of the state's update and read-out by so many tokens."""
 
     @property
     def conv_taps(self) -> int:
@@ -51,6 +70,60 @@ class RecurrentCore(Core):
     def stored_bytes(self) -> float:
         """Bytes of the convolution, which no published checkpoint quantises."""
         return self.n_params * dtype_bytes("bf16")
+
+    def costs(self, setting: PassSettings) -> list[OpCost]:
+        r"""Return the cost of one recurrent layer beside its projections, whatever its rule.
+
+        .. math:: M = B \, (r + w(T)) \, m
+
+        Counts
+            the state as `state_passes` says; the depthwise convolution, one multiply-add per tap.
+        Ignores
+            see `state_passes` and the FLOP of each kind; that engines repeat B and C of Mamba2
+            where devices are more than their groups: of Nemotron 3 Super on 16 devices 20% of the
+            convolution and 11% of the input projection.
+        Source
+            Yang et al. 2024, arXiv:2412.06464; Dao and Gu 2024, arXiv:2405.21060, section 7, and
+            vLLM ``MambaMixer2``; Kimi Linear report 2025, arXiv:2510.26692, section 3; MiniMax-01
+            report 2025, arXiv:2501.08313, section 2.2; transformers 5.23, `Lfm2ShortConv`, and vLLM
+            0.33.0, ``short_conv_state_shape``. See the functions for what engines move.
+
+        Examples
+        --------
+        >>> from specroof.architecture.base import ForwardPass, Options
+        >>> core = GatedDeltaNet(16, 32, key_dim=128, value_dim=128, conv_kernel=4, conv_columns=3)
+        >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=4096)
+        >>> conv, state = core.costs(PassSettings(decode, Options(), "bf16", "fp32", "bf16"))
+        >>> float(conv.flops)  # 2 * 8192 channels * 4 taps
+        65536.0
+        >>> float(state.cache_bytes)  # read and written: 2 * (32 * 128 * 128 * 4 + 8192 * 3 * 2)
+        4292608.0
+        """
+        forward, options = setting.forward, setting.options
+        state_bytes = recurrent_state_bytes(self, setting.state_dtype, setting.activation_dtype)
+        mode = options.recurrent_state or "snapshot"
+        # Nothing of a settled pass is ever taken back: one state is written, as in decoding.
+        kept = np.minimum(forward.query_len, 1.0) if forward.settled else forward.query_len
+        moved = state_passes(kept, mode) * state_bytes
+        if mode == "replay":
+            moved = moved + np.where(kept > 1, kept * replay_token_bytes(self), 0.0)
+        state = OpCost(
+            name="state",
+            kind="state",
+            count=1,
+            flops=self.update_flops(forward.tokens),
+            weight_bytes=np.zeros(()),
+            cache_bytes=np.asarray(forward.batch_size * moved),
+            activation_bytes=np.zeros(()),
+            compute_dtype=setting.activation_dtype,
+            shard=HEADS,
+        )
+        return [_convolution(self, setting), state] if self.conv_dim else [state]
+
+    def kept(self, _context_len: Array, dtypes: CacheDtypes) -> Kept:
+        """Return what it keeps of a sequence: its state and the columns of its convolution."""
+        state = recurrent_state_bytes(self, dtypes.state_dtype, dtypes.activation_dtype)
+        return Kept(HEADS, state_bytes=state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +150,18 @@ class GatedDeltaNet(RecurrentCore):
     conv_columns: int
 
     label = "linear_attention"
+    kernel = "delta_net"
+    overhead_kinds = ("linear_attention",)
+
+    @property
+    def replayed(self) -> tuple[int, int]:
+        """Keys and values; decay and beta."""
+        inputs = self.n_key_heads * self.key_dim + self.n_value_heads * self.value_dim
+        return inputs, 2 * self.n_value_heads
+
+    def update_flops(self, tokens: Array) -> Array:
+        """Return the FLOP of the state's update and read-out by so many tokens."""
+        return delta_rule_flops(self, tokens)
 
     @property
     def state_elements(self) -> int:
@@ -109,6 +194,18 @@ class KimiDeltaAttention(RecurrentCore):
     conv_columns: int
 
     label = "delta_attention"
+    kernel = "kimi_delta"
+    overhead_kinds = ("linear_attention",)
+
+    @property
+    def replayed(self) -> tuple[int, int]:
+        """Keys and values; the decay of every key channel, and beta."""
+        channels = self.n_heads * self.head_dim
+        return 2 * channels, channels + self.n_heads
+
+    def update_flops(self, tokens: Array) -> Array:
+        """Return the FLOP of the state's update and read-out by so many tokens."""
+        return kimi_delta_flops(self, tokens)
 
     @property
     def state_elements(self) -> int:
@@ -148,6 +245,17 @@ class Mamba2(RecurrentCore):
     conv_bias: bool = True
 
     label = "mamba2"
+    kernel = "mamba2"
+    overhead_kinds = ("linear_attention",)
+
+    @property
+    def replayed(self) -> tuple[int, int]:
+        """The input x and the projection B of each group; the step size. C only reads out."""
+        return self.inner_dim + self.n_groups * self.state_dim, self.n_heads
+
+    def update_flops(self, tokens: Array) -> Array:
+        """Return the FLOP of the state's update and read-out by so many tokens."""
+        return scan_flops(self, tokens)
 
     @property
     def inner_dim(self) -> int:
@@ -189,6 +297,17 @@ class LightningAttention(RecurrentCore):
     conv_columns: int = 0
 
     label = "lightning_attention"
+    kernel = "lightning"
+    overhead_kinds = ("linear_attention",)
+
+    @property
+    def replayed(self) -> tuple[int, int]:
+        """Keys and values; the decay is constant."""
+        return 2 * self.n_heads * self.head_dim, 0
+
+    def update_flops(self, tokens: Array) -> Array:
+        """Return the FLOP of the state's update and read-out by so many tokens."""
+        return scan_flops(self, tokens)
 
     @property
     def state_elements(self) -> int:
@@ -221,8 +340,17 @@ class ShortConvolution(RecurrentCore):
     conv_bias: bool = False
 
     label = "short_convolution"
-    # One small kernel: nothing of what makes linear attention slow to launch.
-    overhead_kinds: ClassVar[tuple[str, ...]] = ()
+    kernel = "short_convolution"
+    overhead_kinds = ()  # one small kernel: nothing of what makes linear attention slow to launch
+
+    @property
+    def replayed(self) -> tuple[int, int]:
+        """A column."""
+        return self.channels, 0
+
+    def update_flops(self, tokens: Array) -> Array:
+        """Return the FLOP of the state's update and read-out by so many tokens."""
+        return 0.0 * tokens
 
     @property
     def state_elements(self) -> int:
@@ -297,25 +425,31 @@ def recurrent_state_bytes(core: RecurrentCore, state_dtype: str, conv_dtype: str
     return matrix + core.conv_dim * core.conv_columns * dtype_bytes(conv_dtype)
 
 
-def replay_token_bytes(core: GatedDeltaNet) -> float:
+def replay_token_bytes(core: Core) -> float:
     r"""Return the bytes cached per token and layer so that a state can be replayed.
 
-    .. math:: M = 2 (n_k d_k + n_v d_v) + 2 \cdot 4 \, n_v
+    .. math:: M = 2 \, n_{inputs} + 4 \, n_{gates}
 
     Counts
-        keys and values in bf16, decay and beta in float32.
+        inputs in bf16, gates in float32: of Gated DeltaNet :math:`n_k d_k + n_v d_v` and
+        :math:`2 n_v`, of Kimi's :math:`2 n d` and :math:`n (d + 1)`, of Mamba2
+        :math:`n d + g d_{state}` and n, of lightning attention :math:`2 n d` and none, of a short
+        convolution its channels.
     Ignores
         nothing.
     Source
-        ReplaySSM, dao-lab.ai 2026; FlashInfer ``gated_delta_rule_replayssm_commit``.
+        ReplaySSM, dao-lab.ai 2026 (raw inputs instead of states; of Kimi's with the decay as a
+        vector); FlashInfer ``gated_delta_rule_replayssm_commit``.
 
     Examples
     --------
     >>> replay_token_bytes(GatedDeltaNet(16, 32, 128, 128, conv_kernel=4, conv_columns=3))
     12544.0
+    >>> replay_token_bytes(Mamba2(128, 64, 128, 8, conv_kernel=4, conv_columns=3))
+    18944.0
     """
-    inputs = core.n_key_heads * core.key_dim + core.n_value_heads * core.value_dim
-    return inputs * dtype_bytes("bf16") + 2 * core.n_value_heads * dtype_bytes("fp32")
+    inputs, gates = core.replayed
+    return inputs * dtype_bytes("bf16") + gates * dtype_bytes("fp32")
 
 
 def state_passes(query_len: Array, mode: str) -> Array:
@@ -353,63 +487,6 @@ def state_passes(query_len: Array, mode: str) -> Array:
     return 1.0 + np.where(query_len > 1, writes, 1.0)
 
 
-def recurrent_costs(
-    core: RecurrentCore, setting: PassSettings, *, flops: Array, replay_bytes: float
-) -> list[OpCost]:
-    r"""Return the cost of one recurrent layer beside its projections, whatever its rule.
-
-    .. math:: M = B \, (r + w(T)) \, m
-
-    Parameters
-    ----------
-    core
-        Sizes of state and convolution.
-    setting
-        The pass and its dtypes.
-    flops
-        Of the state's update and read-out, over the whole batch.
-    replay_bytes
-        Cached per token, so that a state can be replayed.
-
-    Counts
-        the state as `state_passes` says; the depthwise convolution, one multiply-add per tap.
-    Ignores
-        see `state_passes`.
-    Source
-        See the functions for what engines move.
-
-    Examples
-    --------
-    >>> from specroof.architecture.base import ForwardPass, Options
-    >>> core = LightningAttention(n_heads=64, head_dim=128)
-    >>> verify = ForwardPass(batch_size=2, query_len=4, context_len=0)
-    >>> setting = PassSettings(verify, Options(), "bf16", "fp32", "bf16")
-    >>> (op,) = recurrent_costs(core, setting, flops=np.array(0.0), replay_bytes=0.0)
-    >>> float(op.cache_bytes)  # 2 sequences * (1 read + 4 writes) * 64 * 128 * 128 * 4 bytes
-    41943040.0
-    """
-    forward, options = setting.forward, setting.options
-    state_bytes = recurrent_state_bytes(core, setting.state_dtype, setting.activation_dtype)
-    mode = options.recurrent_state or "snapshot"
-    # Nothing of a settled pass is ever taken back: one state is written, as in decoding.
-    kept = np.minimum(forward.query_len, 1.0) if forward.settled else forward.query_len
-    moved = state_passes(kept, mode) * state_bytes
-    if mode == "replay":
-        moved = moved + np.where(kept > 1, kept * replay_bytes, 0.0)
-    state = OpCost(
-        name="state",
-        kind="state",
-        count=1,
-        flops=flops,
-        weight_bytes=np.zeros(()),
-        cache_bytes=np.asarray(forward.batch_size * moved),
-        activation_bytes=np.zeros(()),
-        compute_dtype=setting.activation_dtype,
-        shard=HEADS,
-    )
-    return [_convolution(core, setting), state] if core.conv_dim else [state]
-
-
 def _convolution(core: RecurrentCore, setting: PassSettings) -> OpCost:
     return OpCost(
         name="conv",
@@ -424,37 +501,7 @@ def _convolution(core: RecurrentCore, setting: PassSettings) -> OpCost:
     )
 
 
-def delta_net_costs(core: GatedDeltaNet, setting: PassSettings) -> list[OpCost]:
-    """Return the cost of one Gated DeltaNet layer beside its projections.
-
-    Counts
-        the state as `state_passes` says; the depthwise convolution, one multiply-add per tap.
-    Ignores
-        see `delta_rule_flops` and `state_passes`.
-    Source
-        Yang et al. 2024, arXiv:2412.06464; see the functions for what engines move.
-
-    Examples
-    --------
-    >>> from specroof.architecture.base import ForwardPass, Options
-    >>> core = GatedDeltaNet(16, 32, key_dim=128, value_dim=128, conv_kernel=4, conv_columns=3)
-    >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=4096)
-    >>> conv, state = delta_net_costs(core, PassSettings(decode, Options(), "bf16", "fp32", "bf16"))
-    >>> float(conv.flops)  # 2 * 8192 channels * 4 taps
-    65536.0
-    >>> float(state.cache_bytes)  # read and written: 2 * (32 * 128 * 128 * 4 + 8192 * 3 * 2)
-    4292608.0
-    """
-    return recurrent_costs(
-        core,
-        setting,
-        flops=delta_rule_flops(core, setting.forward.tokens),
-        replay_bytes=replay_token_bytes(core),
-    )
-
-
-# --- Kimi delta, Mamba2, lightning, short convolutions: the arithmetic of their update, and what
-#     a token must leave behind for a replay
+# --- Kimi delta, Mamba2, lightning: the arithmetic of their update
 
 
 def scan_flops(core: RecurrentCore, tokens: Array) -> Array:
@@ -487,60 +534,6 @@ def scan_flops(core: RecurrentCore, tokens: Array) -> Array:
     return matmul_flops(3 * core.state_elements * tokens)
 
 
-def mamba2_replay_bytes(core: Mamba2) -> float:
-    r"""Return the bytes cached per token and layer so that a Mamba2 state can be replayed.
-
-    .. math:: M = 2 (n \, d + g \, d_{state}) + 4 \, n
-
-    Counts
-        the input x and the input projection B of each group in bf16, the step size in float32;
-        C only reads the state out.
-    Ignores
-        nothing.
-    Source
-        ReplaySSM, dao-lab.ai 2026 (raw inputs instead of states).
-
-    Examples
-    --------
-    >>> core = Mamba2(128, 64, state_dim=128, n_groups=8, conv_kernel=4, conv_columns=3)
-    >>> mamba2_replay_bytes(core)  # 2 * (8192 + 1024) + 4 * 128
-    18944.0
-    """
-    inputs = core.inner_dim + core.n_groups * core.state_dim
-    return inputs * dtype_bytes("bf16") + core.n_heads * dtype_bytes("fp32")
-
-
-def mamba2_costs(core: Mamba2, setting: PassSettings) -> list[OpCost]:
-    """Return the cost of one Mamba2 layer beside its projections.
-
-    Counts
-        the state as `state_passes` says; the depthwise convolution, one
-        multiply-add per tap.
-    Ignores
-        that engines repeat B and C where devices are more than their groups: of Nemotron 3 Super
-        on 16 devices 20% of the convolution and 11% of the input projection. See `scan_flops`.
-    Source
-        Dao and Gu 2024, arXiv:2405.21060, section 7; vLLM ``MambaMixer2``.
-
-    Examples
-    --------
-    >>> from specroof.architecture.base import ForwardPass, Options
-    >>> core = Mamba2(128, 64, state_dim=128, n_groups=8, conv_kernel=4, conv_columns=3)
-    >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=4096)
-    >>> conv, state = mamba2_costs(core, PassSettings(decode, Options(), "bf16", "fp32", "bf16"))
-    >>> float(conv.weight_bytes)  # 10240 channels * (4 taps + bias) * 2 bytes
-    102400.0
-    >>> float(state.cache_bytes)  # read and written: 2 * (8192 * 128 * 4 + 10240 * 3 * 2)
-    8511488.0
-    """
-    return recurrent_costs(
-        core,
-        setting,
-        flops=scan_flops(core, setting.forward.tokens),
-        replay_bytes=mamba2_replay_bytes(core),
-    )
-
-
 def kimi_delta_flops(core: KimiDeltaAttention, tokens: Array) -> Array:
     r"""Return the FLOP of Kimi delta attention in one layer.
 
@@ -561,135 +554,3 @@ def kimi_delta_flops(core: KimiDeltaAttention, tokens: Array) -> Array:
     4202496.0
     """
     return delta_rule_flops(core, tokens) + matmul_flops(core.n_heads * core.head_dim * tokens)
-
-
-def kimi_delta_replay_bytes(core: KimiDeltaAttention) -> float:
-    r"""Return the bytes cached per token and layer so that a state can be replayed.
-
-    .. math:: M = 2 \cdot 2 \, n \, d + 4 \, n (d + 1)
-
-    Counts
-        keys and values in bf16; the decay of every key channel, and beta, in float32.
-    Ignores
-        nothing.
-    Source
-        ReplaySSM, dao-lab.ai 2026, with the decay as a vector.
-
-    Examples
-    --------
-    >>> core = KimiDeltaAttention(32, 128, conv_kernel=4, conv_columns=3)
-    >>> kimi_delta_replay_bytes(core)  # 4 * 4096 + 4 * 32 * 129
-    32896.0
-    """
-    channels = core.n_heads * core.head_dim
-    gates = channels + core.n_heads
-    return 2 * channels * dtype_bytes("bf16") + gates * dtype_bytes("fp32")
-
-
-def kimi_delta_costs(core: KimiDeltaAttention, setting: PassSettings) -> list[OpCost]:
-    """Return the cost of one layer of Kimi delta attention beside its projections.
-
-    Counts
-        the state as `state_passes` says; the three depthwise
-        convolutions as one, one multiply-add per tap.
-    Ignores
-        see `kimi_delta_flops`.
-    Source
-        Kimi Linear report 2025, arXiv:2510.26692, section 3.
-
-    Examples
-    --------
-    >>> from specroof.architecture.base import ForwardPass, Options
-    >>> core = KimiDeltaAttention(32, 128, conv_kernel=4, conv_columns=3)
-    >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=4096)
-    >>> conv, state = kimi_delta_costs(
-    ...     core, PassSettings(decode, Options(), "bf16", "fp32", "bf16")
-    ... )
-    >>> float(state.cache_bytes)  # read and written: 2 * (32 * 128 * 128 * 4 + 12288 * 3 * 2)
-    4341760.0
-    """
-    return recurrent_costs(
-        core,
-        setting,
-        flops=kimi_delta_flops(core, setting.forward.tokens),
-        replay_bytes=kimi_delta_replay_bytes(core),
-    )
-
-
-def lightning_replay_bytes(core: LightningAttention) -> float:
-    r"""Return the bytes cached per token and layer so that a state can be replayed.
-
-    .. math:: M = 2 \cdot 2 \, n \, d
-
-    Counts
-        keys and values in bf16; the decay is constant.
-    Ignores
-        nothing.
-    Source
-        ReplaySSM, dao-lab.ai 2026 (raw inputs instead of states).
-
-    Examples
-    --------
-    >>> lightning_replay_bytes(LightningAttention(n_heads=64, head_dim=128))  # 4 * 8192
-    32768.0
-    """
-    return 2 * core.n_heads * core.head_dim * dtype_bytes("bf16")
-
-
-def lightning_costs(core: LightningAttention, setting: PassSettings) -> list[OpCost]:
-    """Return the cost of one layer of lightning attention beside its projections.
-
-    Counts
-        the state as `state_passes` says.
-    Ignores
-        see `scan_flops`.
-    Source
-        MiniMax-01 report 2025, arXiv:2501.08313, section 2.2.
-
-    Examples
-    --------
-    >>> from specroof.architecture.base import ForwardPass, Options
-    >>> core = LightningAttention(n_heads=64, head_dim=128)
-    >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=4096)
-    >>> (state,) = lightning_costs(core, PassSettings(decode, Options(), "bf16", "fp32", "bf16"))
-    >>> float(state.flops)  # 6 * 64 * 128 * 128
-    6291456.0
-    """
-    return recurrent_costs(
-        core,
-        setting,
-        flops=scan_flops(core, setting.forward.tokens),
-        replay_bytes=lightning_replay_bytes(core),
-    )
-
-
-def short_convolution_costs(core: ShortConvolution, setting: PassSettings) -> list[OpCost]:
-    r"""Return the cost of a short convolution beside its projections.
-
-    .. math:: F = 2 \, c \, K \, t
-
-    Counts
-        one multiply-add per tap, and the columns as `state_passes` says; a
-        replayed token leaves one column in bf16.
-    Ignores
-        the gates before and behind it: two FLOP per channel, of :math:`8 \, h` of the projections.
-    Source
-        transformers 5.23, `Lfm2ShortConv`; vLLM 0.33.0, ``short_conv_state_shape``.
-
-    Examples
-    --------
-    >>> from specroof.architecture.base import ForwardPass, Options
-    >>> core = ShortConvolution(2048, conv_kernel=3, conv_columns=2)
-    >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=4096)
-    >>> conv, state = short_convolution_costs(
-    ...     core, PassSettings(decode, Options(), "bf16", "fp32", "bf16")
-    ... )
-    >>> float(conv.flops), float(state.cache_bytes)  # 2 * 2048 * 3; 2 * 2048 * 2 columns * 2 bytes
-    (12288.0, 16384.0)
-    """
-    return recurrent_costs(
-        core,
-        setting,
-        flops=0.0 * setting.forward.tokens,
-        replay_bytes=core.channels * dtype_bytes("bf16"),
-    )

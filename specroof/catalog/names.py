@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TypedDict
 
 from specroof.acceptance import (
+    RULES,
     Acceptance,
     ContextAcceptance,
     acceptance_from_length,
@@ -19,11 +20,15 @@ from specroof.acceptance import (
     constant_acceptance,
     context_acceptance,
     decay_acceptance,
+    each_curve,
     histogram_acceptance,
     rate_acceptance,
     survival_acceptance,
+    windowed_acceptance,
 )
 from specroof.architecture import Architecture, DraftHead, MedusaHeads
+from specroof.architecture.draft_heads import attention_window
+from specroof.arrays import number_within
 from specroof.catalog.files import (
     bundled,
     bundled_names,
@@ -40,7 +45,9 @@ from specroof.errors import (
     ConfigError,
     OptionError,
     ProfileError,
+    Urgent,
     expect,
+    expect_word,
     not_modelled,
     refuse,
     reject,
@@ -459,12 +466,12 @@ def load_drafter(spec: str, *, fetch: Fetch | None = None) -> Drafter:
         refuse(f"{where}: kind", kind_name, ", ".join(KINDS))
     values = _spec_values(where, kind_name, pairs)
     given = [key for key in ACCEPTANCE_KEYS if key in values]
-    extrapolate = values.pop(_EXTRAPOLATE, None)
+    told: dict[str, str] = {key: values.pop(key) for key in _OF_ACCEPTANCE if key in values}
     if len(given) > 1:
         reject(f"{where}: gives {' and '.join(given)}", "one acceptance")
-    if extrapolate is not None and not given:
+    if told and not given:
         reject(
-            f"{where}: {_EXTRAPOLATE} is given without an acceptance that could go on",
+            f"{where}: {next(iter(told))} is given without an acceptance",
             f"beside {', '.join(ACCEPTANCE_KEYS)}",
         )
     try:
@@ -482,8 +489,14 @@ def load_drafter(spec: str, *, fetch: Fetch | None = None) -> Drafter:
         except OptionError as refusal:  # begins with the key
             message = str(refusal)
             raise OptionError(message if message.startswith(key) else f"{key}: {message}") from None
-        if extrapolate is not None:
-            acceptance = _extrapolated(acceptance, extrapolate)
+        if told:
+            acceptance = _as_told(acceptance, told, own)
+        design = [f"{key}={values[key]}" for key in KINDS[kind_name].design if key in values]
+        if design:
+            said = (
+                f"acceptance is taken as given: what {', '.join(design)} does to it is not modelled"
+            )
+            acceptance = _with_caveat(acceptance, Urgent(said))
         return replace(drafter, acceptance=acceptance)
     except OptionError as refusal:
         message = f"{where}: {refusal}"
@@ -523,7 +536,7 @@ def _spec_values(where: str, kind_name: str, pairs: list[str]) -> dict[str, str]
     """Return the values of a SPEC as text, with all keys that its kind requires."""
     kind = KINDS[kind_name]
     takes_acceptance = kind_name != "ideal"
-    known = [*kind.keys, *((*ACCEPTANCE_KEYS, _EXTRAPOLATE) if takes_acceptance else ())]
+    known = [*kind.keys, *((*ACCEPTANCE_KEYS, *_OF_ACCEPTANCE) if takes_acceptance else ())]
     values: dict[str, str] = {}
     wrong: list[str] = []
     for pair in pairs:
@@ -561,16 +574,56 @@ def _numbers(key: str, text: str) -> list[float]:
     return [_number(key, part) for part in text.split("/")]
 
 
-def _extrapolated(
-    acceptance: Acceptance | ContextAcceptance, extrapolate: str
+def _as_told(
+    acceptance: Acceptance | ContextAcceptance, told: Mapping[str, str], own: Mapping[str, Any]
 ) -> Acceptance | ContextAcceptance:
-    """Return acceptance that goes on past its measured depth by a law."""
-    from specroof.acceptance.law_fits import extrapolated_acceptance  # noqa: PLC0415 - seldom asked for
+    """Return acceptance that goes on, is sampled and falls with the context as a SPEC says.
 
+    What it leaves open of its sampling, the SPEC states; what a profile states, it is moved from.
+
+    Parameters
+    ----------
+    acceptance
+        As one of `ACCEPTANCE_KEYS` gives it.
+    told
+        Values by keys of `_OF_ACCEPTANCE`.
+    own
+        Values of the kind's own keys, which say how far its attention sees.
+    """
+    # Imported here: few SPECs say any of this.
+    from specroof.acceptance.law_fits import extrapolated_acceptance  # noqa: PLC0415
+    from specroof.acceptance.sampling import resampled_acceptance  # noqa: PLC0415
+
+    def changed(curve: Acceptance) -> Acceptance:
+        if "extrapolate" in told:
+            curve = extrapolated_acceptance(curve, told["extrapolate"])
+        stated = {name: value for name, value in sampling.items() if getattr(curve, name) is None}
+        return resampled_acceptance(
+            replace(curve, **stated), sampling.get("temperature"), sampling.get("rule")
+        )
+
+    sampling: dict[str, Any] = {
+        key: number_within(key, _number(key, told[key]), key)
+        for key in ("temperature", "entropy")
+        if key in told
+    }
+    if "rule" in told:
+        expect_word("rule", told["rule"], RULES)
+        sampling["rule"] = told["rule"]
+    acceptance = each_curve(acceptance, changed)
+    if "window" not in told:
+        return acceptance
     if isinstance(acceptance, ContextAcceptance):
-        curves = [extrapolated_acceptance(curve, extrapolate) for curve in acceptance.curves]
-        return replace(acceptance, curves=tuple(curves))
-    return extrapolated_acceptance(acceptance, extrapolate)
+        reject("window is given with an acceptance by context", "one of them")
+    seen = own["sliding"] if "sliding" in own else attention_window(own.get("config"))
+    return windowed_acceptance(acceptance, _number("window", told["window"]), seen=seen)
+
+
+def _with_caveat(
+    acceptance: Acceptance | ContextAcceptance, caveat: str
+) -> Acceptance | ContextAcceptance:
+    """Return acceptance with one more thing to know before using it."""
+    return each_curve(acceptance, lambda curve: replace(curve, caveats=(*curve.caveats, caveat)))
 
 
 def _profile(text: str, _kind: str) -> Acceptance | ContextAcceptance:
@@ -606,8 +659,8 @@ def _parameters(key: str, text: str, count: int, allowed: str) -> list[float]:
     return numbers
 
 
-#: The key that lets a measured acceptance go on past its depth.
-_EXTRAPOLATE: Final = "extrapolate"
+#: What a SPEC may say of its acceptance besides.
+_OF_ACCEPTANCE: Final = ("extrapolate", "temperature", "rule", "entropy", "window")
 
 #: How a SPEC may give acceptance, from the text and the kind of drafter; exactly one of these.
 ACCEPTANCE_KEYS: Final[dict[str, Callable[[str, str], Acceptance | ContextAcceptance]]] = {

@@ -259,7 +259,7 @@ def _csv(chips: Sequence[str | None], answers: Sequence[Any]) -> str:
 def _charts(
     path: Path | None, chips: Sequence[str | None], answers: Sequence[Any]
 ) -> Iterator[dict[Path, bytes]]:
-    """Yield the charts of each chip; of several, each under the name of its chip."""
+    """Yield the charts of each chip; of several, each under its chip's name, and all in one."""
     if path is None:
         return
     for chip, answer in zip(chips, answers, strict=True):
@@ -267,6 +267,8 @@ def _charts(
         if len(chips) > 1:
             of_chip = path.with_stem(f"{path.stem}-{Path(str(chip)).stem}")
         yield figure_files(of_chip, answer.figures)
+    if len(chips) > 1:
+        yield figure_files(path, lambda: answers[0].figures_with(answers[1:]))
 
 
 def flags(

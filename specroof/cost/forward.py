@@ -1,9 +1,9 @@
 """The whole pass: every block of every distinct layer, and the head."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,176 +15,18 @@ from specroof.architecture import (
     WEIGHT_FORMATS,
     Architecture,
     BlockExchange,
-    BlockSparseAttention,
     CacheReading,
-    ChunkedAttention,
-    CompressedAttention,
     Core,
-    Experts,
     ForwardPass,
-    GatedDeltaNet,
-    GroupedQueryAttention,
-    KimiDeltaAttention,
-    LatentAttention,
-    LightningAttention,
-    Mamba2,
     OpCost,
     Options,
     Shard,
-    SharedCacheAttention,
-    ShortConvolution,
-    cache_only,
 )
-from specroof.architecture.attention import (
-    grouped_query_cache_bytes,
-    grouped_query_costs,
-    shared_cache_costs,
-)
-from specroof.architecture.base import PassSettings, Routing, linear_cost
-from specroof.architecture.block_sparse import (
-    block_index_bytes,
-    block_sparse_cache_bytes,
-    block_sparse_costs,
-)
-from specroof.architecture.chunked import chunked_cache_bytes, chunked_costs
-from specroof.architecture.compressed import (
-    compressed_cache_bytes,
-    compressed_costs,
-    compressed_index_bytes,
-    compressed_state_bytes,
-)
-from specroof.architecture.experts import expert_costs
-from specroof.architecture.latent import latent_cache_bytes, latent_costs, latent_index_bytes
-from specroof.architecture.recurrent import (
-    delta_net_costs,
-    kimi_delta_costs,
-    kimi_delta_replay_bytes,
-    lightning_costs,
-    lightning_replay_bytes,
-    mamba2_costs,
-    mamba2_replay_bytes,
-    recurrent_state_bytes,
-    replay_token_bytes,
-    short_convolution_costs,
-)
+from specroof.architecture.base import CacheDtypes, Kept, PassSettings, Routing, linear_cost
+from specroof.architecture.recurrent import replay_token_bytes
 from specroof.arrays import Array
 from specroof.errors import expect
 from specroof.units import dtype_bytes
-
-# --- What each kind of core costs and keeps: the one table that names all of them ----------------
-
-
-def _by_heads(_core: Core) -> Shard:
-    return HEADS
-
-
-def _by_kv_heads(core: Any) -> Shard:
-    return cache_only(core.n_kv_heads)
-
-
-def _whole(_core: Core) -> Shard:
-    # One latent serves every head, so that each device keeps it all.
-    return cache_only(1)
-
-
-@dataclass(frozen=True, slots=True)
-class CoreFormulas:
-    """What one kind of core costs in a pass, and what it keeps per sequence and layer.
-
-    Parameters
-    ----------
-    costs
-        From the core and the pass to its operations.
-    shard
-        How what it keeps per sequence divides over devices; None where it keeps nothing.
-    cache_bytes
-        Bytes of the cache, from the core, the context and the dtype of the cache; None for none.
-    state_bytes
-        Bytes that do not grow with the context, from the core and the dtypes of state and
-        convolution; None for none.
-    replay_bytes
-        Bytes kept of a token so that a state can be replayed, in the place of a copy of the
-        state; None for none.
-    index_bytes
-        Bytes of an indexer's keys in a dtype of their own, beside `cache_bytes`; None for none.
-    repeated_bytes
-        Bytes of the cache that do not divide where the rest does; None for none.
-    by_sequence
-        Whether the cost of a sequence does not depend on the rest of the batch: `costs` are then
-        those of one sequence, as many times as there are.
-    """
-
-    costs: Callable[[Any, PassSettings], list[OpCost]]
-    shard: Callable[[Any], Shard] | None = None
-    cache_bytes: Callable[[Any, Array, str], Array] | None = None
-    state_bytes: Callable[[Any, str, str], float] | None = None
-    replay_bytes: Callable[[Any], float] | None = None
-    index_bytes: Callable[[Any, Array, str], Array] | None = None
-    repeated_bytes: Callable[[Any, Array, str], Array] | None = None
-    by_sequence: bool = False
-
-
-#: The formulas of every kind of core.
-CORES: Final[dict[type[Core], CoreFormulas]] = {
-    GroupedQueryAttention: CoreFormulas(
-        grouped_query_costs, _by_kv_heads, grouped_query_cache_bytes, by_sequence=True
-    ),
-    ChunkedAttention: CoreFormulas(
-        chunked_costs, _by_kv_heads, chunked_cache_bytes, by_sequence=True
-    ),
-    SharedCacheAttention: CoreFormulas(shared_cache_costs, by_sequence=True),
-    BlockSparseAttention: CoreFormulas(
-        block_sparse_costs,
-        _by_kv_heads,
-        block_sparse_cache_bytes,
-        repeated_bytes=block_index_bytes,
-        by_sequence=True,
-    ),
-    LatentAttention: CoreFormulas(
-        latent_costs,
-        _whole,
-        latent_cache_bytes,
-        index_bytes=latent_index_bytes,
-        by_sequence=True,
-    ),
-    CompressedAttention: CoreFormulas(
-        compressed_costs,
-        _whole,
-        compressed_cache_bytes,
-        lambda core, _state, _conv: compressed_state_bytes(core),
-        index_bytes=compressed_index_bytes,
-        by_sequence=True,
-    ),
-    GatedDeltaNet: CoreFormulas(
-        delta_net_costs,
-        _by_heads,
-        state_bytes=recurrent_state_bytes,
-        replay_bytes=replay_token_bytes,
-    ),
-    KimiDeltaAttention: CoreFormulas(
-        kimi_delta_costs,
-        _by_heads,
-        state_bytes=recurrent_state_bytes,
-        replay_bytes=kimi_delta_replay_bytes,
-    ),
-    Mamba2: CoreFormulas(
-        mamba2_costs,
-        _by_heads,
-        state_bytes=recurrent_state_bytes,
-        replay_bytes=mamba2_replay_bytes,
-    ),
-    LightningAttention: CoreFormulas(
-        lightning_costs,
-        _by_heads,
-        state_bytes=recurrent_state_bytes,
-        replay_bytes=lightning_replay_bytes,
-    ),
-    ShortConvolution: CoreFormulas(
-        short_convolution_costs, _by_heads, state_bytes=recurrent_state_bytes
-    ),
-    Experts: CoreFormulas(expert_costs),
-}
-
 
 # --- Two batches in one pass: matrices are read once for the tokens of both, attention runs
 #     apart
@@ -401,15 +243,14 @@ def forward_cost(
             for linear in block.linears
         ]
         if block.core is not None:
-            formulas = CORES[type(block.core)]
             counted, sequences = replace(setting, reading=reading(block.core)), None
             # How much of a chip an unsplit kernel keeps busy depends on the whole batch.
             few_blocks = counted.reading.kind in {"unsplit", "prefill"}
-            if by_sequence and formulas.by_sequence and not few_blocks:
+            if by_sequence and block.core.by_sequence and not few_blocks:
                 counted, sequences = replace(counted, forward=one_sequence), forward.batch_size
             block_ops += [
                 replace(op, name=f"{block.label}.{op.name}", count=count, sequences=sequences)
-                for op in formulas.costs(block.core, counted)
+                for op in block.core.costs(counted)
             ]
         if not options.counts_all:
             block_ops = [op for op in block_ops if op.kind in _ATTENTION_AND_FFN]
@@ -421,14 +262,14 @@ def forward_cost(
         if block_ops and not block.joins_next:
             # Devices exchange the output of a branch behind its last operation.
             exchange = BlockExchange(block.name, message_bytes)
-            if isinstance(block.core, Experts):
+            if block.experts:
                 # Kernels that compute in fewer bits are sent their tokens so.
                 activation_bytes = dtype_bytes(architecture.activation_dtype)
-                sent_bytes = _DISPATCHED_BYTES.get(block.core.weight.compute_dtype)
+                sent_bytes = _DISPATCHED_BYTES.get(block.experts.weight.compute_dtype)
                 exchange = BlockExchange(
                     block="experts",
                     message_bytes=message_bytes,
-                    copies=block.core.top_k,
+                    copies=block.experts.top_k,
                     dispatch_frac=(sent_bytes or activation_bytes) / activation_bytes,
                 )
             block_ops[-1] = replace(block_ops[-1], collective=exchange)
@@ -539,33 +380,23 @@ def storage(
             Storage(count * linear.stored_bytes, nothing, linear.shard, layers)
             for linear in block.linears
         ]
-        if block.core is not None and not (isinstance(block.core, Experts) and block.core.on_host):
+        if block.core is not None and not (block.experts and block.experts.on_host):
             shard = HEADS if block.name == "attention" else TENSOR
-            experts = block.core.n_experts if isinstance(block.core, Experts) else 0
+            experts = block.experts.n_experts if block.experts else 0
             stored = count * block.core.stored_bytes
             parts.append(Storage(stored, nothing, shard, layers, n_experts=experts))
     table = architecture.table_bytes
     head = 0.0 if architecture.tied_embeddings else architecture.head.stored_bytes
     last = head / (table + head) if head else 1.0  # a tied table is needed at both ends
     parts.append(Storage(table + head, nothing, TENSOR, last_frac=last))
-    kv_dtype = options.kv_dtype or architecture.kv_dtype
-    state_dtype = options.state_dtype or architecture.state_dtype
-    for count, core in architecture.counted_cores:
-        rules = CORES[type(core)]
-        if rules.shard is None:
-            continue
-        kept = 0.0 * context
-        if rules.cache_bytes is not None:
-            kept = kept + rules.cache_bytes(core, context, kv_dtype)
-        if rules.index_bytes is not None:
-            kept = kept + rules.index_bytes(core, context, options.index_dtype or kv_dtype)
-        if rules.state_bytes is not None:
-            kept = kept + rules.state_bytes(core, state_dtype, architecture.activation_dtype)
-        if rules.repeated_bytes is not None:
-            repeated = rules.repeated_bytes(core, context, kv_dtype)
-            parts.append(Storage(0.0, np.asarray(count * repeated), ATTENTION_REPLICATED, layers))
-            kept = kept - repeated
-        parts.append(Storage(0.0, np.asarray(count * kept), rules.shard(core), layers))
+    for count, kept in _kept(
+        architecture, context, options.kv_dtype, options.index_dtype, options.state_dtype
+    ):
+        repeated = np.asarray(kept.repeated_bytes)
+        if repeated.any():
+            parts.append(Storage(0.0, count * repeated, ATTENTION_REPLICATED, layers))
+        divided = 0.0 * context + kept.cache_bytes + kept.state_bytes - repeated
+        parts.append(Storage(0.0, np.asarray(count * divided), kept.shard, layers))
     return parts
 
 
@@ -574,6 +405,8 @@ def replay_storage(architecture: Architecture) -> list[Storage]:
 
     Counts
         inputs of the recurrence, in the place of a copy of the state for each position.
+    Ignores
+        columns of short convolutions without a state behind them: 53 kB of LFM3-1.7B.
     Source
         ``--recurrent-state replay``: see `specroof.architecture.recurrent.replay_token_bytes`.
 
@@ -586,13 +419,30 @@ def replay_storage(architecture: Architecture) -> list[Storage]:
     >>> [float(part.sequence_bytes) for part in replay_storage(tiny)]  # 3 * 12544
     [37632.0]
     """
-    parts = []
+    return [
+        Storage(0.0, np.asarray(count * replay_token_bytes(core)), HEADS)
+        for count, core in architecture.counted_cores
+        if any(core.replayed) and core.kernel != "short_convolution"
+    ]
+
+
+def _kept(
+    architecture: Architecture,
+    context: Array,
+    kv_dtype: str | None = None,
+    index_dtype: str | None = None,
+    state_dtype: str | None = None,
+) -> Iterator[tuple[int, Kept]]:
+    """Yield what each core keeps of a sequence, behind the number of layers that have it."""
+    dtypes = CacheDtypes(
+        kv_dtype or architecture.kv_dtype,
+        index_dtype or kv_dtype or architecture.kv_dtype,
+        state_dtype or architecture.state_dtype,
+        architecture.activation_dtype,
+    )
     for count, core in architecture.counted_cores:
-        rules = CORES[type(core)]
-        if rules.shard is not None and rules.replay_bytes is not None:
-            kept = np.asarray(count * rules.replay_bytes(core))
-            parts.append(Storage(0.0, kept, rules.shard(core)))
-    return parts
+        if kept := core.kept(context, dtypes):
+            yield count, kept
 
 
 def kv_cache_bytes(
@@ -630,16 +480,9 @@ def kv_cache_bytes(
     81920.0
     """
     context = np.asarray(context_len, dtype=np.float64)
-    dtype = kv_dtype or architecture.kv_dtype
     total = 0.0 * context
-    for count, core in architecture.counted_cores:
-        rules = CORES[type(core)]
-        if rules.cache_bytes is None:
-            continue
-        kept = rules.cache_bytes(core, context, dtype)
-        if rules.index_bytes is not None:
-            kept = kept + rules.index_bytes(core, context, index_dtype or dtype)
-        total = total + count * kept
+    for count, kept in _kept(architecture, context, kv_dtype, index_dtype):
+        total = total + count * np.asarray(kept.cache_bytes)
     return np.asarray(total)
 
 
@@ -683,10 +526,5 @@ def state_bytes(architecture: Architecture, state_dtype: str | None = None) -> f
     >>> state_bytes(tiny)  # attention has none
     0.0
     """
-    dtype = state_dtype or architecture.state_dtype
-    total = 0.0
-    for count, core in architecture.counted_cores:
-        kept_bytes = CORES[type(core)].state_bytes
-        if kept_bytes is not None:
-            total += count * kept_bytes(core, dtype, architecture.activation_dtype)
-    return total
+    kept = _kept(architecture, np.zeros(()), state_dtype=state_dtype)
+    return sum((count * held.state_bytes for count, held in kept), 0.0)

@@ -108,7 +108,7 @@ class Round:
     cost_of
         ``"decode"`` or ``"verify"``: what a fixed share is a share of.
     pass_s
-        Seconds of a forward pass of any model on the target's devices and engine.
+        Seconds of a forward pass of any model on the target's devices and engine, or on its own.
     target
         The model that is served, for drafters that have its sizes.
     on_own_devices

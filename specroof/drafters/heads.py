@@ -1,6 +1,6 @@
 """Drafters of a few layers: where they run, and the seconds of drafting of each kind."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -18,6 +18,7 @@ from specroof.architecture import (
 from specroof.architecture.draft_heads import (
     USUAL_BLOCKS,
     USUAL_MEDUSA_HEADS,
+    HeadDesign,
     usual_dflash,
     usual_dspark,
     usual_eagle,
@@ -28,7 +29,7 @@ from specroof.architecture.draft_heads import (
 )
 from specroof.arrays import Array, whole_within
 from specroof.cost import ForwardPass
-from specroof.drafters.base import Drafter, DrafterFootprint, DraftTime, PassTime, Round
+from specroof.drafters.base import Drafter, DrafterFootprint, DraftTime, Round
 from specroof.errors import reject
 from specroof.hardware import HardwareProfile, Placement
 from specroof.latency import Work
@@ -36,8 +37,8 @@ from specroof.units import Bounds, format_count, format_seconds, format_si
 
 #: From a target to the drafter that is built for it.
 Geometry = Callable[[Architecture], DraftHead]
-#: Seconds of drafting in line with the target, given the drafter, the round and its passes.
-Seconds = Callable[[DraftHead, Round, PassTime], Array]
+#: Seconds of drafting in line with the target, given the drafter and the round.
+Seconds = Callable[[DraftHead, Round], Array]
 
 _TOKEN_BYTES = 4.0
 
@@ -181,13 +182,13 @@ def timed_drafter(
             message = "a round without `target` has no drafter built for it"
             raise ValueError(message)
         head = fitted(geometry(round_.target), round_.target)
-        pass_s = round_.pass_s
         if runs.hardware is not None or runs.tensor_parallel is not None:
             if round_.on_own_devices is None:
                 message = "a round without `on_own_devices` prices no passes on other devices"
                 raise ValueError(message)
-            pass_s = round_.on_own_devices(runs.hardware, Placement(runs.tensor_parallel or 1))
-        draft_s = np.asarray(seconds(head, round_, pass_s) + runs.link_s(head, round_))
+            own_s = round_.on_own_devices(runs.hardware, Placement(runs.tensor_parallel or 1))
+            round_ = replace(round_, pass_s=own_s)
+        draft_s = np.asarray(seconds(head, round_) + runs.link_s(head, round_))
         if runs.hit_rate is None:
             return DraftTime(draft_s)
         return overlapped_time(draft_s, round_.verify_s, runs.hit_rate)
@@ -246,7 +247,7 @@ def accepted_work(head: DraftHead, round_: Round) -> tuple[Work, ...]:
     return (Work(taken, forward),)
 
 
-def chained_s(head: DraftHead, round_: Round, pass_s: PassTime) -> Array:
+def chained_s(head: DraftHead, round_: Round) -> Array:
     r"""Return the seconds of drafting token by token.
 
     .. math:: t = t_1(N) + \sum_{i=2}^{\gamma} t_i(1)
@@ -268,10 +269,10 @@ def chained_s(head: DraftHead, round_: Round, pass_s: PassTime) -> Array:
     read = round_.read_len if head.rereads else np.ones(())
     if round_.all_accepted is None or head.target_size is not None:
         first = ForwardPass(batch, read, context + 1.0 - read, head_len=1.0, settled=True)
-        first_s = pass_s(head.model, first, *accepted_work(head, round_))
+        first_s = round_.pass_s(head.model, first, *accepted_work(head, round_))
     else:
         one_s, two_s = (
-            pass_s(head.model, ForwardPass(batch, read, context + 1.0 - read, head_len=1.0))
+            round_.pass_s(head.model, ForwardPass(batch, read, context + 1.0 - read, head_len=1.0))
             for read in (1.0, 2.0)
         )
         first_s = one_s + round_.all_accepted * (two_s - one_s)
@@ -285,11 +286,11 @@ def chained_s(head: DraftHead, round_: Round, pass_s: PassTime) -> Array:
         left = np.maximum(passes - replaced, 0.0)
         replaced = np.maximum(replaced - passes, 0.0)
         forward = ForwardPass(batch, width, context + round_.draft_len / 2, head_len=width)
-        total_s = total_s + left * pass_s(head.model, forward)
+        total_s = total_s + left * round_.pass_s(head.model, forward)
     return total_s
 
 
-def parallel_s(head: DraftHead, round_: Round, pass_s: PassTime) -> Array:
+def parallel_s(head: DraftHead, round_: Round) -> Array:
     r"""Return the seconds of one pass over the committed tokens and a mask for each other draft.
 
     .. math:: t = t(N + \gamma - 1)
@@ -307,7 +308,7 @@ def parallel_s(head: DraftHead, round_: Round, pass_s: PassTime) -> Array:
         head_len=drafts,
         settled=True,
     )
-    return pass_s(head.model, forward, *accepted_work(head, round_))
+    return round_.pass_s(head.model, forward, *accepted_work(head, round_))
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,12 +345,38 @@ HEAD_KINDS: Final = {
 }
 
 
+#: The kinds whose usual sizes a design may change.
+DESIGNED: Final[Mapping[str, Callable[[Architecture, HeadDesign], DraftHead]]] = {
+    "mtp": usual_mtp,
+    "eagle3": usual_eagle3,
+    "dflash": usual_dflash,
+}
+
+
+def designed(kind: str, usual: Geometry, design: HeadDesign | None) -> tuple[Geometry, str]:
+    """Return what a head without a config looks like for a target, and where its sizes come from.
+
+    Parameters
+    ----------
+    kind, usual
+        The kind, and its usual sizes.
+    design
+        What differs from them, of one of `DESIGNED`; None for nothing.
+    """
+    if design is None:
+        return usual, f"the usual sizes of {kind} (no config= given)"
+    sized = DESIGNED[kind]
+    origin = f"the usual sizes of {kind} but for its design (no config= given)"
+    return lambda target: sized(target, design), origin
+
+
 def head_drafter(
     kind: str,
     head: DraftHead | Architecture | None = None,
     *,
     name: str | None = None,
     where: Where | None = None,
+    design: HeadDesign | None = None,
 ) -> Drafter:
     """Return a drafter of one of `HEAD_KINDS`.
 
@@ -363,6 +390,8 @@ def head_drafter(
         What outputs call it; the kind if None.
     where
         Where it runs.
+    design
+        What differs from the usual geometry, where `head` is None.
 
     Raises
     ------
@@ -385,7 +414,7 @@ def head_drafter(
         given, origin = head, f"config {head.name}"
         geometry: Geometry = lambda _: given  # noqa: E731 - the same for every target
     elif row.usual is not None:
-        geometry, origin = row.usual, f"the usual sizes of {kind} (no config= given)"
+        geometry, origin = designed(kind, row.usual, design)
     else:
         reject("config is missing", f"config= of the {kind} drafter")
     drafter = timed_drafter(geometry, row.seconds, name=name or kind, origin=origin, where=where)
@@ -421,8 +450,8 @@ def medusa_drafter(
         size = heads.target_size or target.hidden_size
         return medusa_head(heads, hidden_size=size, vocab_size=target.vocab_size)
 
-    def seconds(head: DraftHead, round_: Round, pass_s: PassTime) -> Array:
-        return pass_s(head.model, ForwardPass(round_.batch_size, 1.0, round_.context_len))
+    def seconds(head: DraftHead, round_: Round) -> Array:
+        return round_.pass_s(head.model, ForwardPass(round_.batch_size, 1.0, round_.context_len))
 
     origin = "the usual five heads (no config= given)" if heads is None else f"config {heads.name}"
     return timed_drafter(
@@ -441,7 +470,7 @@ _LONGEST_BLOCK = 4096
 
 
 def block_s(steps: int) -> Seconds:
-    r"""Return the seconds of drafting a whole block, as a function of drafter, round and passes.
+    r"""Return the seconds of drafting a whole block, as a function of drafter and round.
 
     .. math:: t = t_{accepted}(N) + n_{steps} \left( t(D) + D' \, t_{serial} \right)
 
@@ -461,7 +490,7 @@ def block_s(steps: int) -> Seconds:
         section 3.
     """
 
-    def seconds(head: DraftHead, round_: Round, pass_s: PassTime) -> Array:
+    def seconds(head: DraftHead, round_: Round) -> Array:
         batch, context = round_.batch_size, round_.context_len
         drafts = float(head.drafts or 0)
         serial: tuple[Work, ...] = ()
@@ -469,10 +498,10 @@ def block_s(steps: int) -> Seconds:
             step = ForwardPass(batch, 1.0, context)
             serial = (Work(head.serial, step, times=drafts, kind="steps"),)
         block = ForwardPass(batch, float(head.block or 0), context, head_len=drafts)
-        first_s = pass_s(head.model, block, *accepted_work(head, round_), *serial)
+        first_s = round_.pass_s(head.model, block, *accepted_work(head, round_), *serial)
         if steps == 1:
             return first_s
-        return np.asarray(first_s + (steps - 1) * pass_s(head.model, block, *serial))
+        return np.asarray(first_s + (steps - 1) * round_.pass_s(head.model, block, *serial))
 
     return seconds
 
@@ -517,6 +546,7 @@ def head_block_drafter(  # noqa: PLR0913 - the keys of a SPEC
     steps: int = 1,
     name: str | None = None,
     where: Where | None = None,
+    design: HeadDesign | None = None,
 ) -> Drafter:
     """Return a drafter of one of `BLOCK_KINDS`.
 
@@ -534,6 +564,8 @@ def head_block_drafter(  # noqa: PLR0913 - the keys of a SPEC
         What outputs call it; the kind if None.
     where
         Where it runs.
+    design
+        What differs from the usual geometry, where `head` is None.
 
     Raises
     ------
@@ -553,12 +585,12 @@ def head_block_drafter(  # noqa: PLR0913 - the keys of a SPEC
     configured = row.block if head is None else head.block
     anchor_drafts = row.anchor_drafts if head is None else head.anchor_drafts
     positions = _block_len(configured, (block, drafts), anchors=0 if anchor_drafts else 1)
-    origin = f"the usual sizes of {kind} (no config= given)"
+    sized, origin = designed(kind, row.usual, design)
     if head is not None:
         origin = f"config {head.name}"
 
     def geometry(target: Architecture) -> DraftHead:
-        return replace(head or row.usual(target), block=positions)
+        return replace(head or sized(target), block=positions)
 
     return timed_drafter(
         geometry,

@@ -10,7 +10,8 @@ import numpy as np
 
 from specroof.acceptance.curve import rates_of_survival
 from specroof.architecture import Architecture
-from specroof.architecture.base import WEIGHT_MIXES
+from specroof.architecture.base import WEIGHT_FORMATS, WEIGHT_MIXES
+from specroof.architecture.draft_heads import HeadDesign
 from specroof.arrays import number_within, whole_within
 from specroof.cost import stored_as
 from specroof.drafters.base import (
@@ -397,12 +398,15 @@ class Kind:
     reads
         Keys whose value is not a number: ``"drafter"`` and ``"model"`` (a config), ``"hardware"``
         (a profile), ``"numbers"`` (separated by slashes) or ``"text"``.
+    design
+        Keys that make it another head than the usual one, whose acceptance may differ.
     """
 
     build: Callable[[Values, str], Drafter]
     keys: Mapping[str, str]
     required: tuple[tuple[str, ...], ...] = ()
     reads: Mapping[str, str] = field(default_factory=dict)
+    design: tuple[str, ...] = ()
 
 
 _WHERE: Final = {
@@ -439,6 +443,26 @@ _READS: Final = {
 _MIX: Final = {"weights": "mix of its file, such as q8_0, where it is not the target's (--weights)"}
 _CONFIG: Final = {
     "config": "its config: a file, a bundled name or a Hub name; for mtp and a model a GGUF file, too"
+}
+#: Keys of a design, of which `_SIZES` are fields of `HeadDesign`.
+_DESIGN: Final = {
+    "layers": "without config=, layers of one pass",
+    "hidden": "without config=, width of its layers, where it is not the target's",
+    "vocab": "without config=, tokens that it can propose, with a separate head",
+    "weights": "without config=, format of its layers, such as fp8",
+    "sliding": "without config=, tokens that its attention sees",
+}
+_SIZES: Final = {
+    "layers": "n_layers",
+    "hidden": "hidden_size",
+    "vocab": "vocab_size",
+    "sliding": "window",
+}
+_MOST_SIZES: Final = {
+    "layers": 128,
+    "hidden": 65_536,
+    "vocab": 2_000_000,
+    "sliding": 100_000_000,
 }
 _STEPS: Final = {"steps": "denoising steps: passes over the block"}
 _BLOCK: Final = {
@@ -543,6 +567,23 @@ def _static(
     )
 
 
+def _design(values: Values) -> HeadDesign | None:
+    """Return what a SPEC asks of a head that has no config; None where it asks nothing."""
+    given = [key for key in _DESIGN if key in values]
+    if not given:
+        return None
+    if "config" in values:
+        reject(f"{given[0]} is given with config=", "one of them: the config has all sizes")
+    sizes: dict[str, Any] = {
+        _SIZES[key]: _whole(key, values[key], _MOST_SIZES[key]) for key in given if key in _SIZES
+    }
+    if "weights" in values:
+        weights = values["weights"].casefold()
+        expect_word("weights", weights, WEIGHT_FORMATS)
+        sizes["weight"] = WEIGHT_FORMATS[weights]
+    return HeadDesign(**sizes)
+
+
 def _lookup(values: Values, name: str) -> Drafter:
     return lookup_drafter(
         match_rate=values.get("match", 1.0),
@@ -552,7 +593,7 @@ def _lookup(values: Values, name: str) -> Drafter:
     )
 
 
-def _with_config(
+def _with_config(  # noqa: PLR0913 - what kinds differ in
     build: Callable[..., Drafter],
     sizes: Mapping[str, str] | None = None,
     *,
@@ -560,6 +601,7 @@ def _with_config(
     required: bool = False,
     tree: bool = True,
     stops: bool = False,
+    design: tuple[str, ...] = (),
 ) -> Kind:
     """Return a kind of drafter made of layers.
 
@@ -577,6 +619,8 @@ def _with_config(
         Whether it can propose trees.
     stops
         Whether llama.cpp has it, where a draft may end early.
+    design
+        Keys of `_DESIGN` that it takes.
     """
     keys, is_model = sizes or {}, config == "model"
 
@@ -601,9 +645,11 @@ def _with_config(
             link_latency_s=values.get("link-latency", 0.0),
             hit_rate=values.get("overlap"),
         )
-        given = {key: _whole(key, values[key]) for key in keys if key in values}
+        given: dict[str, Any] = {key: _whole(key, values[key]) for key in keys if key in values}
         layers = values.get("config")
-        if "weights" in values:
+        if design:
+            given["design"] = _design(values)
+        elif "weights" in values:
             mix = values["weights"].casefold()  # files are called Q8_0
             expect_word("weights", mix, WEIGHT_MIXES)
             layers = stored_as(layers, mix)
@@ -621,9 +667,11 @@ def _with_config(
             **_WHERE,
             **(_TREE if tree else {}),
             **(_STOP if stops else {}),
+            **{key: _DESIGN[key] for key in design},
         },
         required=(("config",),) if required else (),
         reads={**_READS, "config": config},
+        design=design,
     )
 
 
@@ -653,11 +701,15 @@ KINDS: Final[dict[str, Kind]] = {
         },
         required=(("cost",), ("block", "drafts")),
     ),
-    "mtp": _with_config(partial(head_drafter, "mtp"), stops=True),
+    "mtp": _with_config(
+        partial(head_drafter, "mtp"), stops=True, design=("layers", "vocab", "weights")
+    ),
     "eagle": _with_config(partial(head_drafter, "eagle")),
-    "eagle3": _with_config(partial(head_drafter, "eagle3"), stops=True),
+    "eagle3": _with_config(partial(head_drafter, "eagle3"), stops=True, design=tuple(_DESIGN)),
     "medusa": _with_config(medusa_drafter),
-    "dflash": _with_config(partial(head_block_drafter, "dflash"), _BLOCK | _STEPS, stops=True),
+    "dflash": _with_config(
+        partial(head_block_drafter, "dflash"), _BLOCK | _STEPS, stops=True, design=tuple(_DESIGN)
+    ),
     "dspark": _with_config(partial(head_block_drafter, "dspark"), _BLOCK, stops=True),
     "p_eagle": _with_config(partial(head_drafter, "p_eagle"), tree=False),
     "pard": _with_config(partial(head_drafter, "pard"), required=True, tree=False),

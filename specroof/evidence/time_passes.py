@@ -230,7 +230,7 @@ def main(words: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--context", default="0", help="cached tokens, comma-separated")
     parser.add_argument("--seconds", type=float, default=60.0, help="of timing, about")
-    parser.add_argument("--tool-args", default="", help="that the tool gets besides")
+    parser.add_argument("--tool-args", default="", help="more arguments of the tool")
     asked = parser.parse_args(words)
     asked.context = [int(depth) for depth in asked.context.split(",")]
     if asked.tool in LIBRARIES:

@@ -1,12 +1,13 @@
 """The values that seconds follow from: a device, an engine, and how a model is spread."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Annotated, Any, Final, TypeAlias
 
 from specroof.arrays import number_within, whole_within
-from specroof.errors import OptionError, ProfileError, expect, expect_word
+from specroof.errors import OptionError, ProfileError, expect, expect_word, reject
 from specroof.hardware.engine import (
     FRAMEWORKS,
     IDEAL_ENGINE,
@@ -15,7 +16,7 @@ from specroof.hardware.engine import (
     EngineProfile,
 )
 from specroof.reading.yaml_text import shown
-from specroof.units import BOUNDS, DTYPE_BYTES, WIDER_DTYPES
+from specroof.units import BOUNDS, DTYPE_BYTES, WIDER_DTYPES, Bounds
 
 # --- The engine of a chip without measurements: its family's kernels, overheads of fits ----------
 
@@ -340,20 +341,70 @@ class DevicePower:
         The power that its board is built for.
     loaded_frac
         Measured share of it under load; None without a measurement.
+    fixed_watts
+        What it draws under load whatever its clock; None where nobody measured it.
+    cap_watts
+        What it is capped to; None for no cap.
     """
 
     board_watts: Annotated[float, "watts"]
     loaded_frac: Annotated[float, "share"] | None = None
+    fixed_watts: Annotated[float, "watts"] | None = None
+    cap_watts: Annotated[float, "watts"] | None = None
 
     def __post_init__(self) -> None:
-        number_within("board_watts", self.board_watts, "watts")
-        if self.loaded_frac is not None:
-            number_within("loaded_frac", self.loaded_frac, "share")
+        for key, quantity in (
+            ("board_watts", "watts"),
+            ("loaded_frac", "share"),
+            ("fixed_watts", "watts"),
+            ("cap_watts", "watts"),
+        ):
+            value = getattr(self, key)
+            if value is not None:
+                number_within(key, value, quantity)
+
+    @property
+    def uncapped_watts(self) -> float:
+        """Power under load without a cap: as measured, else all that the board is built for."""
+        return self.board_watts * (1.0 if self.loaded_frac is None else self.loaded_frac)
 
     @property
     def watts(self) -> float:
-        """Power under load: as measured, else all that the board is built for."""
-        return self.board_watts * (1.0 if self.loaded_frac is None else self.loaded_frac)
+        """Power under load."""
+        return min(self.uncapped_watts, self.cap_watts or math.inf)
+
+    @property
+    def clock(self) -> float:
+        r"""Clock under load, as a share of that without a cap.
+
+        .. math:: \phi = ((P - P_0) / (P_{max} - P_0))^{1/3}
+
+        Counts
+            power beyond P_0 as voltage squared times frequency, and voltage as frequency.
+        Source
+            The law of dynamic power of CMOS; P_0 of a chip from its hardware file.
+
+        Examples
+        --------
+        >>> DevicePower(board_watts=575.0, fixed_watts=200.0, cap_watts=400.0).clock.__round__(3)
+        0.811
+        """
+        if self.fixed_watts is None:
+            return 1.0
+        spans = (watts - self.fixed_watts for watts in (self.watts, self.uncapped_watts))
+        return float((next(spans) / next(spans)) ** (1 / 3))
+
+    def capped(self, watts: object) -> "DevicePower":
+        """Return the power of a device that is capped.
+
+        Raises
+        ------
+        OptionError
+            For a cap so low that nobody measured the like.
+        """
+        least = ((self.fixed_watts or 0.0) + self.uncapped_watts) / 2
+        cap = number_within("power_cap", watts, Bounds(least, BOUNDS["watts"].most))
+        return replace(self, cap_watts=cap)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -470,6 +521,30 @@ class HardwareProfile:
         """
         reaches = (engine.reach for engine in self.engines.values())
         return next((reach.family for reach in reaches if reach and reach.family), None)
+
+    def capped(self, watts: object) -> "HardwareProfile":
+        """Return the chip with its power capped: its arithmetic is as slow as its clock.
+
+        Raises
+        ------
+        OptionError
+            As `DevicePower.capped`.
+
+        Examples
+        --------
+        >>> power = DevicePower(board_watts=575.0, fixed_watts=200.0)
+        >>> chip = replace(_EXAMPLE, power=power).capped(400.0)
+        >>> chip.power.watts, round(chip.peak.flops_per_s["bf16"] / 1e15, 3)
+        (400.0, 0.811)
+        """
+        if self.power is None or self.power.fixed_watts is None:
+            reject(
+                f"power_cap is {shown(watts)}, and nobody measured what a cap does to {self.name}",
+                "chips with power.fixed_watts in their file",
+            )
+        power = self.power.capped(watts)
+        flops_per_s = {name: power.clock * peak for name, peak in self.peak.flops_per_s.items()}
+        return replace(self, power=power, peak=replace(self.peak, flops_per_s=flops_per_s))
 
     def engine(self, name: str | None = None) -> EngineProfile:
         """Return the engine of this name; None means the profile's default.

@@ -10,14 +10,10 @@ from typing import Any, Final
 from specroof.architecture import (
     Architecture,
     CacheReading,
-    ChunkedAttention,
-    CompressedAttention,
     Core,
-    GroupedQueryAttention,
-    LatentAttention,
-    SharedCacheAttention,
 )
-from specroof.errors import reject
+from specroof.architecture.base import KERNELS, LATENT_KERNELS
+from specroof.errors import expect_word, reject
 from specroof.hardware import Placement
 from specroof.latency.setup import Setup, drafting_engine, served_options
 
@@ -28,9 +24,9 @@ class ReadingRule:
 
     Parameters
     ----------
-    attention
-        ``"heads"`` for keys and values per head, ``"latent"``, or ``"index"`` for the keys that an
-        indexer scans.
+    kernels
+        Of which classes of kernels, as cores name them: of those with an indexer it is the reading
+        of the keys that it scans.
     capabilities, vendors
         Where: on chips of these compute capabilities, by their first number, or of these vendors.
     reading
@@ -47,7 +43,7 @@ class ReadingRule:
         For a context that is spread over devices, or that is not; None for both.
     """
 
-    attention: str
+    kernels: tuple[str, ...]
     capabilities: tuple[int, ...] = ()
     vendors: tuple[str, ...] = ()
     reading: CacheReading
@@ -90,9 +86,10 @@ def reading_rules() -> Mapping[str, tuple[ReadingRule, ...]]:
     }
 
 
-def _rule(reading: dict[str, Any], **rule: Any) -> ReadingRule:
+def _rule(reading: dict[str, Any], kernels: list[str], **rule: Any) -> ReadingRule:
     once_at = tuple(reading.get("once_at", _ONCE.once_at))
-    return ReadingRule(reading=CacheReading(**{**reading, "once_at": once_at}), **rule)
+    reads = CacheReading(**{**reading, "once_at": once_at})
+    return ReadingRule(reading=reads, kernels=tuple(kernels), **rule)
 
 
 #: Head width up to which backends of keys and values per head go.
@@ -120,7 +117,7 @@ def attention_reading(model: Architecture, setup: Setup) -> Callable[[Core], Cac
 
     Examples
     --------
-    >>> from specroof.architecture import Layer, Linear
+    >>> from specroof.architecture import GroupedQueryAttention, Layer, Linear
     >>> from specroof.cost import Options
     >>> from specroof.hardware import EngineProfile, HardwareProfile, Peak, Placement
     >>> peak = Peak(flops_per_s={"bf16": 3e14}, memory_bytes_per_s=2e12, memory_bytes=8e10)
@@ -137,10 +134,10 @@ def attention_reading(model: Architecture, setup: Setup) -> Callable[[Core], Cac
     """
     framework, stated = setup.engine.rules, setup.options.verify_attention
     chip = setup.hardware
-    wide = any(
-        isinstance(core, GroupedQueryAttention) and core.head_dim > _WIDEST
-        for _, core in model.counted_cores
-    )
+    cores = [core for _, core in model.counted_cores]
+    for core in cores:
+        expect_word(f"kernel of {core.label}", core.kernel, KERNELS)
+    wide = any(core.kernel == "heads" and core.heads.head_dim > _WIDEST for core in cores)
     kv_dtype = served_options(model, setup).kv_dtype or model.kv_dtype
     narrow_cache = kv_dtype not in {"bf16", "fp16", "fp32"}
     spread = setup.placement.decode_context_parallel > 1
@@ -154,26 +151,14 @@ def attention_reading(model: Architecture, setup: Setup) -> Callable[[Core], Cac
     ]
 
     def reading(core: Core) -> CacheReading:
-        attention = core.attention if isinstance(core, SharedCacheAttention) else core
-        kind = _attention_kind(attention)
-        if stated is not None and kind in {"heads", "latent"} and framework != "ideal":
+        if stated is not None and core.kernel in {"heads", "latent"} and framework != "ideal":
             return _STATED[stated]
-        causal = getattr(attention, "causal", True)
         for rule in rules:
-            if rule.attention == kind and rule.causal in {None, causal}:
+            if core.kernel in rule.kernels and rule.causal in {None, core.causal}:
                 return rule.reading
         return _ONCE
 
     return (lambda core: replace(reading(core), spread=True)) if spread else reading
-
-
-def _attention_kind(core: Core) -> str:
-    """Return what rules know a core by; empty for one whose kernels were not read."""
-    if isinstance(core, GroupedQueryAttention | ChunkedAttention):
-        return "heads"
-    if isinstance(core, LatentAttention):
-        return "latent" if core.top_k is None else "index"
-    return "index" if isinstance(core, CompressedAttention) else ""
 
 
 _SAID: Final = {
@@ -191,7 +176,7 @@ def reading_notes(model: Architecture, setup: Setup) -> Iterator[str]:
 
     Examples
     --------
-    >>> from specroof.architecture import Block, Layer, Linear
+    >>> from specroof.architecture import Block, GroupedQueryAttention, Layer, Linear
     >>> from specroof.cost import Options
     >>> from specroof.hardware import EngineProfile, HardwareProfile, Peak, Placement
     >>> peak = Peak(flops_per_s={"bf16": 3e14}, memory_bytes_per_s=2e12, memory_bytes=8e10)
@@ -222,7 +207,7 @@ def reading_notes(model: Architecture, setup: Setup) -> Iterator[str]:
 
 def _spread_notes(model: Architecture, rules: str) -> Iterator[str]:
     """Yield what is not known of a spread context, or priced otherwise."""
-    indexed = any(getattr(core, "indexer", None) for _, core in model.counted_cores)
+    indexed = any("sparse_index" in core.overhead_kinds for _, core in model.counted_cores)
     if rules == "sglang" and indexed:
         yield "sglang keeps the index keys of a spread context whole on each device; priced as spread"
     elif rules not in {"vllm", "sglang", "ideal"}:
@@ -261,7 +246,7 @@ def draft_placement(model: Architecture, setup: Setup) -> Placement:
 
     Examples
     --------
-    >>> from specroof.architecture import Block, Layer, Linear
+    >>> from specroof.architecture import Block, LatentAttention, Layer, Linear
     >>> from specroof.cost import Options
     >>> from specroof.hardware import EngineProfile, HardwareProfile, Peak
     >>> core = LatentAttention(8, latent_dim=512, rope_dim=64)
@@ -281,7 +266,7 @@ def draft_placement(model: Architecture, setup: Setup) -> Placement:
         placement = replace(placement, pipeline_parallel=1, nodes=None)
     if placement.decode_context_parallel == 1:
         return placement
-    latent = [core for _, core in model.counted_cores if isinstance(core, LatentAttention)]
+    latent = [core for _, core in model.counted_cores if core.kernel in LATENT_KERNELS]
     if not latent or setup.engine.rules != "vllm":
         return replace(placement, decode_context_parallel=1)
     if not all(core.causal for core in latent) and setup.hardware.compute_major != 10:

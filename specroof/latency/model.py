@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from specroof.architecture import WEIGHT_FORMATS, Architecture, CompressedAttention, Experts
+from specroof.architecture import WEIGHT_FORMATS, Architecture
 from specroof.architecture.base import STAND_IN_MIXES
 from specroof.architecture.experts import fullest_device
 from specroof.arrays import Array, BoolArray, IntArray
@@ -26,8 +26,9 @@ from specroof.cost import (
     stored_as,
 )
 from specroof.cost.forward import joined_costs
-from specroof.errors import Note, Urgent
+from specroof.errors import Note, Urgent, expect_word
 from specroof.hardware import GENERIC, LOCAL_FRAMEWORKS, CapturedGraphs, Placement, RowKernel
+from specroof.hardware.engine import LAYER_KINDS
 from specroof.latency.attention_reading import attention_reading
 from specroof.latency.pass_seconds import (
     UNSPLIT,
@@ -954,11 +955,12 @@ def layer_kinds(model: Architecture, setup: Setup) -> dict[str, int]:
     counts: dict[str, int] = {}
     for count, core in model.counted_cores:
         for kind in core.overhead_kinds:
+            expect_word(f"overhead kind of {core.label}", kind, LAYER_KINDS)
             counts[kind] = counts.get(kind, 0) + count
     for count, block in model.counted_blocks:
         forms = {linear.weight for linear in block.linears if linear.kind == "dense"}
-        if isinstance(block.core, Experts) and block.core.weight.name != "mxfp4":
-            forms.add(block.core.weight)
+        if block.experts and block.experts.weight.name != "mxfp4":
+            forms.add(block.experts.weight)
         scaled = {
             _SCALED_BLOCKS[form.name]
             for form in forms
@@ -996,6 +998,12 @@ def engine_notes(setup: Setup) -> Iterator[str]:
             f"{setup.hardware.name} has no architecture in its hardware file: its kernels "
             "and bands are those of an unknown chip; add vendor, architecture and, on CUDA, "
             "compute_capability"
+        )
+    power = setup.hardware.power
+    if power is not None and power.cap_watts is not None:
+        yield (
+            f"power capped at {power.cap_watts:g} W: the clock is {power.clock:.2f} of its usual, as "
+            "one card showed with one model; rounds of many drafts may lose 13% more"
         )
     if engine.release and engine.reach is not None:
         known = engine.reach.versions
@@ -1069,8 +1077,9 @@ def setup_notes(model: Architecture, setup: Setup) -> Iterator[str]:
         )
     if setup.engine.bands and (nodes > 1 or stages > 1):
         yield "bands are wider, since nobody measured such a placement"
-    counts = {core.n_experts for _, core in model.counted_cores if isinstance(core, Experts)}
-    for n_experts in counts:
+    for n_experts in {
+        block.experts.n_experts for _, block in model.counted_blocks if block.experts
+    }:
         if spare := -n_experts % place.expert_parallel:
             yield (
                 f"{n_experts} experts do not divide over {place.expert_parallel} devices: "
@@ -1080,11 +1089,7 @@ def setup_notes(model: Architecture, setup: Setup) -> Iterator[str]:
     rules, chosen = setup.engine.rules, setup.options.kv_dtype
     if chosen is None and served_options(model, setup).kv_dtype is not None:
         yield f"KV cache priced as fp8, the default of {rules} for {model.name} on this chip"
-    elif (
-        rules == "vllm"
-        and chosen not in {None, "fp8"}
-        and any(isinstance(core, CompressedAttention) for _, core in model.counted_cores)
-    ):
+    elif rules == "vllm" and chosen not in {None, "fp8"} and "compressed" in model.kernels:
         yield f"vllm serves {model.name} with a cache of fp8 only: --kv-cache {chosen} is refused"
 
 

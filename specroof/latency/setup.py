@@ -1,20 +1,17 @@
 """Where passes run: one chip, an engine, a placement and the formulas; built once, passed whole."""
 
-from collections.abc import Callable, Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from specroof.architecture import (
-    WEIGHT_FORMATS,
-    Architecture,
-    CompressedAttention,
-    Experts,
-    GroupedQueryAttention,
-    LatentAttention,
-)
+from specroof.architecture import WEIGHT_FORMATS, Architecture
+from specroof.architecture.base import LATENT_KERNELS
 from specroof.arrays import Array
 from specroof.cost import Options, Shard, Storage, stored_as
 from specroof.errors import reject
@@ -56,6 +53,13 @@ class Setup:
         """Settings of the server that the user gave."""
         return ServerSettings() if self.server is None else self.server.stated
 
+    @property
+    def version(self) -> str:
+        """Of the server whose rules count; empty for its newest release."""
+        server = self.server
+        is_same = server is not None and server.framework == self.engine.rules
+        return server.version if server is not None and is_same else ""
+
 
 def engine_setup(
     hardware: HardwareProfile,
@@ -84,6 +88,8 @@ def engine_setup(
     1
     """
     profile = hardware.engine(engine)
+    if hardware.power is not None:
+        profile = profile.at_clock(hardware.power.clock)
     chosen = options or Options()
     if chosen.recurrent_state is None and profile.recurrent_state is not None:
         chosen = replace(chosen, recurrent_state=profile.recurrent_state)
@@ -153,7 +159,7 @@ def check_placement(model: Architecture, placement: Placement) -> None:
     if placement.decode_context_parallel > 1:
         check_spread_context(model, placement)
     for _, core in model.counted_cores:
-        heads = core.split_heads
+        heads = core.heads.n_heads
         if heads % group:
             divisors = [str(count) for count in range(1, heads + 1) if heads % count == 0]
             reject(
@@ -162,6 +168,10 @@ def check_placement(model: Architecture, placement: Placement) -> None:
                 f"the {heads} query heads of {model.name}",
                 f"groups of {', '.join(divisors)}",
             )
+
+
+#: Kernels whose cache frameworks spread over devices.
+_SPREAD: Final = {"heads", *LATENT_KERNELS}
 
 
 def check_spread_context(model: Architecture, placement: Placement) -> None:
@@ -180,7 +190,7 @@ def check_spread_context(model: Architecture, placement: Placement) -> None:
 
     Examples
     --------
-    >>> from specroof.architecture import Block, Layer, Linear
+    >>> from specroof.architecture import Block, LatentAttention, Layer, Linear
     >>> core = LatentAttention(8, latent_dim=512, rope_dim=64)
     >>> layer = Layer((Block("attention", (), core),))
     >>> toy = Architecture("toy", "deepseek_v3", 8, 9, (layer,), Linear("lm_head", 8, 9))
@@ -188,21 +198,20 @@ def check_spread_context(model: Architecture, placement: Placement) -> None:
     """
     asked, group = placement.decode_context_parallel, placement.group_size
     for _, core in model.counted_cores:
-        if core.caches_tokens and (
-            core.window_len or not isinstance(core, GroupedQueryAttention | LatentAttention)
-        ):
+        if core.cache_kind == "tokens" and (core.window_len or core.kernel not in _SPREAD):
             reject(
                 f"decode_context_parallel is {asked}, and {model.name} has layers of {core.label}: "
                 f"no framework that was read spreads their cache",
                 "1",
             )
-        if isinstance(core, GroupedQueryAttention):
-            copies, sharing = group // core.n_kv_heads, core.n_heads // core.n_kv_heads
+        if core.kernel == "heads":
+            n_heads, n_kv_heads, _ = core.heads
+            copies, sharing = group // n_kv_heads, n_heads // n_kv_heads
             allowed = [1, *(n for n in range(2, copies + 1) if not (group % n or sharing % n))]
             if asked not in allowed:
                 reject(
                     f"decode_context_parallel is {asked}: {group} devices for the "
-                    f"{core.n_kv_heads} KV heads of {model.name}, each with {sharing} query heads",
+                    f"{n_kv_heads} KV heads of {model.name}, each with {sharing} query heads",
                     ", ".join(map(str, allowed)),
                 )
 
@@ -286,34 +295,30 @@ _FP8: Final = "fp8"
 _WIDER: Final = ("bf16", "fp16", "fp32")
 
 
-def _sglang_caches_in_fp8(_model: Architecture, hardware: HardwareProfile) -> bool:
-    """Tell whether SGLang's default for DeepSeek's sparse attention (V3.2, GLM-5) is fp8.
+@cache
+def _fp8_defaults() -> Mapping[str, list[dict[str, Any]]]:
+    """Return where servers cache DeepSeek's sparse attention (V3.2, GLM-5) in fp8 by default.
 
-    Source
-        SGLang 0.5.23 ``arg_groups/overrides.py``, ``_dsa_kv_cache_dtype_default``: compute
-        capability 10 or more.
+    Rows name capabilities of chips, and where not all of them do so families of models and the
+    first release that was read to. Nothing was read of TensorRT-LLM, and the ideal engine has none.
     """
-    return (hardware.compute_major or 0) >= 10
+    text = Path(__file__).with_name("cache_defaults.json").read_text(encoding="utf-8")
+    defaults: dict[str, list[dict[str, Any]]] = json.loads(text)
+    return defaults
 
 
-def _vllm_caches_in_fp8(model: Architecture, hardware: HardwareProfile) -> bool:
-    """Tell whether vLLM's default for DeepSeek's sparse attention is fp8.
-
-    Source
-        vLLM 0.33.0 ``model_executor/models/config.py``, ``GlmMoeDsaForCausalLM``: GLM on compute
-        capability 10.x; ``platforms/cuda.py`` and ``layers/attention/mla_attention.py``,
-        ``_canonicalize_sparse_mla_kv_cache_dtype``: all of them on 12.x, by the one backend there.
-    """
-    capability = hardware.compute_major
-    return capability == 12 or (capability == 10 and model.family == "glm_moe_dsa")
+def _caches_in_fp8(model: Architecture, setup: Setup) -> bool:
+    """Tell whether the server's default for DeepSeek's sparse attention is fp8."""
+    return any(
+        setup.hardware.compute_major in row["capabilities"]
+        and model.family in row.get("families", (model.family,))
+        and (not setup.version or _parts(setup.version) >= _parts(row.get("since", "0")))
+        for row in _fp8_defaults()[setup.engine.rules]
+    )
 
 
-#: Rules for sparse latent attention by server. Those of TensorRT-LLM are not at hand, and the
-#: ideal engine has none.
-_SPARSE: Final[Mapping[str, Callable[[Architecture, HardwareProfile], bool]]] = {
-    "sglang": _sglang_caches_in_fp8,
-    "vllm": _vllm_caches_in_fp8,
-}
+def _parts(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")]
 
 
 def served_options(model: Architecture, setup: Setup) -> Options:
@@ -336,8 +341,8 @@ def served_options(model: Architecture, setup: Setup) -> Options:
     Ignores
         MXFP4 keys, which vLLM keeps for V4 on CDNA4 with aiter, and NPUs, where SGLang has bf16.
     Source
-        SGLang 0.5.23 ``arg_groups/overrides.py``, ``_deepseek_v4_kv_cache_dtype`` and
-        ``_dsa_kv_cache_dtype_default``; ``model_executor/pool_configurator.py``,
+        ``cache_defaults.json``; SGLang 0.5.23 ``arg_groups/overrides.py``,
+        ``_deepseek_v4_kv_cache_dtype``; ``model_executor/pool_configurator.py``,
         ``_compute_dsa_indexer_cell_size``. vLLM 0.33.0 ``models/deepseek_v4/attention.py``,
         ``_resolve_dsv4_kv_cache_dtype``, with ``nvidia/model.py``, ``_select_dsv4_attn_cls``;
         ``models/deepseek_v32/attention.py`` and ``v1/attention/backends/mla/indexer.py`` (keys).
@@ -345,7 +350,7 @@ def served_options(model: Architecture, setup: Setup) -> Options:
     Examples
     --------
     >>> from specroof.hardware import EngineProfile, Peak, Placement
-    >>> from specroof.architecture import Block, Layer, Linear
+    >>> from specroof.architecture import Block, CompressedAttention, Layer, Linear
     >>> core = CompressedAttention(128, entry_dim=512, rope_dim=64, window=128, ratio=128)
     >>> layer = Layer((Block("attention", (), core),))
     >>> v4 = Architecture("v4", "deepseek_v4", 8, 9, (layer,), Linear("lm_head", 8, 9))
@@ -357,15 +362,12 @@ def served_options(model: Architecture, setup: Setup) -> Options:
     ['fp8', None]
     """
     options = setup.options
-    sparse_in_fp8 = _SPARSE.get(setup.engine.rules)
-    if sparse_in_fp8 is None:
+    compressed = "compressed" in model.kernels
+    if not compressed and "sparse_latent" not in model.kernels:
         return options
-    cores = [core for _, core in model.counted_cores]
-    compressed = any(isinstance(core, CompressedAttention) for core in cores)
-    sparse = any(isinstance(core, LatentAttention) and core.top_k is not None for core in cores)
-    if not compressed and not sparse:
+    if setup.engine.rules not in _fp8_defaults():
         return options
-    in_fp8 = compressed or sparse_in_fp8(model, setup.hardware)
+    in_fp8 = compressed or _caches_in_fp8(model, setup)
     chosen = options.kv_dtype
     if chosen is None and in_fp8 and model.kv_dtype in _WIDER:
         chosen = _FP8
@@ -400,7 +402,7 @@ class Deployment:
             model = self.model if chosen is None else stored_as(self.model, chosen)
             blocks = [block for _, block in model.counted_blocks]
             forms = [linear.weight for block in blocks for linear in block.linears]
-            forms += [block.core.weight for block in blocks if isinstance(block.core, Experts)]
+            forms += [block.experts.weight for block in blocks if block.experts]
         # Block scales add less than a bit.
         return {form.name: int(8 * form.element_bytes) for form in forms}
 

@@ -21,7 +21,6 @@ from specroof.architecture import (
     Architecture,
     Block,
     DraftHead,
-    Experts,
     Layer,
     Linear,
     WeightFormat,
@@ -672,10 +671,10 @@ def _stored_block(header: GgufHeader, index: int, block: Block) -> Block:
         return _stored_format(header, linear.name, spellings, elements, prefix)
 
     core = block.core
-    if isinstance(core, Experts):
-        elements = core.n_experts * core.matrix_params
+    if experts := block.experts:
+        elements = experts.n_experts * experts.matrix_params
         form = _stored_format(header, "experts", _TENSORS["experts"], elements, prefix)
-        core = replace(core, weight=form)
+        core = replace(experts, weight=form)
     linears = tuple(replace(linear, weight=weight(linear)) for linear in block.linears)
     return replace(block, linears=linears, core=core)
 

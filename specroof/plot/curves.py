@@ -1,10 +1,11 @@
 """Speedup curves: over draft lengths, over batch sizes, and over both axes of a grid."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
@@ -14,7 +15,7 @@ from matplotlib.ticker import MaxNLocator
 from specroof.acceptance.curve import Acceptance
 from specroof.arrays import Array
 from specroof.errors import OptionError
-from specroof.plot.lines import CROSS, RING, Across, Line, Panel, plot_lines
+from specroof.plot.lines import CROSS, RING, Across, Line, Panel, band_keys, plot_lines
 from specroof.plot.style import (
     GREY,
     INK,
@@ -35,11 +36,16 @@ if TYPE_CHECKING:
 
 #: With more lines than this the optima stand in the legend, where there is room.
 _MOST_LABELS: Final = 8
+#: With more lines than this their bands would hide one another.
+_MOST_BANDS: Final = 4
 _DASHES: Final[dict[str, Any]] = {"lw": 1.2, "dashes": (4, 2.5), "marker": ""}
 _NEAR: Final = 0.01
 _NO_ROOM: Final = "no room for drafts"
 _MOST_NUMBERS: Final = 150  # cells; the map of more is read by its colours
 _MOST_TICKS: Final = 16
+_MEASURED: Final[dict[str, Any]] = {"ls": "", "marker": "*", "ms": 9, "color": INK}
+#: Batch size, draft length and speedup of a measurement.
+Measured: TypeAlias = tuple[float, int, float]
 _FULL: Final = "#D9D9D9"  # cells of a map where drafts have no room
 
 
@@ -50,6 +56,7 @@ def plot_speedup_by_draft_len(
     context_index: int = 0,
     batch_index: int = 0,
     title: str | None = None,
+    measured: Sequence[Measured] = (),
 ) -> Figure:
     """Draw speedup against draft length, a line for each drafter, its optimum in a ring.
 
@@ -65,6 +72,8 @@ def plot_speedup_by_draft_len(
         Which context length and batch size of each.
     title
         What the curves have in common, and the best speedup, if None.
+    measured
+        Measurements near the curves: those of the batch size are drawn as stars.
 
     Raises
     ------
@@ -83,17 +92,22 @@ def plot_speedup_by_draft_len(
         is_labelled = len(curves) <= _MOST_LABELS
         lunch = {**_DASHES, "color": look(i)["color"], "alpha": 0.85}
         lengths = curve.draft_len.astype(np.float64)
+        low, high = (None if end is None else end[place] for end in _bands(curve, curves))
         lines += [
             Line("", lengths, curve.free_lunch[place], look=lunch),
             Line(
                 name if is_labelled else f"{name}: {optimum}",
                 lengths,
                 curve.speedup[place],
+                low,
+                high,
                 notes={drafts: optimum} if is_labelled else {},
                 ringed=[drafts],
             ),
         ]
         best.append((gain, -drafts))
+    here = {curve.batch_size[batch_index].item() for curve in curves}
+    lines += _stars([(drafts, gain) for batch, drafts, gain in measured if batch in here])
     if best:
         gain, drafts = max(best)
         shared += f"\nAt best {gain:.2f}x, with {format_drafts(-drafts)}"
@@ -104,6 +118,7 @@ def plot_speedup_by_draft_len(
         shared if title is None else title,
         Across("Draft length γ (tokens per sequence and round)", "whole"),
         keys=[
+            *band_keys(lines),
             line_key("optimum γ*", **RING),
             line_key(f"free lunch: {lunch_is}", color=GREY, **_DASHES),
         ],
@@ -117,6 +132,7 @@ def plot_by_batch(
     context_index: int = 0,
     title: str | None = None,
     of: Sequence[str] = ("speedup", "draft_len"),
+    measured: Sequence[Measured] = (),
 ) -> Figure:
     """Draw best speedup above best draft length, both against the batch size.
 
@@ -132,6 +148,8 @@ def plot_by_batch(
         What the curves have in common, and the range of speedups, if None.
     of
         The panels, from above.
+    measured
+        Measurements near the curves: those of lengths that are best somewhere are drawn as stars.
 
     Raises
     ------
@@ -148,18 +166,23 @@ def plot_by_batch(
             np.where(room, values[context_index, ascending], np.nan)
             for values in (curve.best_draft_len, curve.best_speedup, *curve.near_best(_NEAR))
         )
-        lines["speedup"].append(Line(name, batches, gain, missing=batches[~room]))
+        low, high = (
+            None if end is None else _at_best(curve, end)[context_index, ascending]
+            for end in _bands(curve, curves)
+        )
+        lines["speedup"].append(Line(name, batches, gain, low, high, missing=batches[~room]))
         lines["draft_len"].append(Line(name, batches, best, shortest, longest))
     gains = np.concatenate([line.y for line in lines["speedup"]])
     if np.isfinite(gains).any():
         shared += f"\nBest speedup from {np.nanmin(gains):.2f}x to {np.nanmax(gains):.2f}x"
-    keys: dict[str, Any] = {
-        "draft_len": Patch(
-            color=GREY, alpha=0.25, lw=0, label=f"drafts within {_NEAR:.0%} of the best"
-        )
+    chosen = {drafts for curve in curves for drafts in curve.best_draft_len.ravel().tolist()}
+    lines["speedup"] += _stars([(batch, gain) for batch, k, gain in measured if k in chosen])
+    keys: dict[str, list[Artist]] = {
+        "speedup": band_keys(lines["speedup"]),
+        "draft_len": band_keys(lines["draft_len"], f"drafts within {_NEAR:.0%} of the best"),
     }
     if np.isnan(gains).any():
-        keys["speedup"] = line_key(_NO_ROOM, **CROSS, color=GREY)
+        keys["speedup"].append(line_key(_NO_ROOM, **CROSS, color=GREY))
     panels = {
         "speedup": Panel(_speedup_label("Best speedup", curves), lines["speedup"], "speedup"),
         "draft_len": Panel("Best draft length γ (tokens)", lines["draft_len"], "whole"),
@@ -168,7 +191,7 @@ def plot_by_batch(
         [panels[name] for name in of],
         shared if title is None else title,
         Across("Batch size (sequences)", "loads"),
-        keys=[keys[name] for name in of if name in keys],
+        keys=[key for name in of for key in keys[name]],
     )
 
 
@@ -210,6 +233,29 @@ def _check_place(name: str, index: int, axis: Array) -> None:
     if not -len(axis) <= index < len(axis):
         message = f"{name} is {index}; allowed: from 0 to {len(axis) - 1}"
         raise OptionError(message)
+
+
+def _stars(points: Sequence[tuple[float, float]]) -> list[Line]:
+    """Return measured speedups as a line of stars; none without any."""
+    if not points:
+        return []
+    x, y = np.array(sorted(points), dtype=np.float64).T
+    return [Line("measured here, at about this acceptance", x, y, look=_MEASURED)]
+
+
+def _bands(
+    curve: "SpeedupCurve", curves: "Sequence[SpeedupCurve]"
+) -> tuple[Array | None, Array | None]:
+    """Return the ends of the band of each speedup; None without, and among many curves."""
+    if len(curves) > _MOST_BANDS:
+        return None, None
+    return curve.speedup_low, curve.speedup_high
+
+
+def _at_best(curve: "SpeedupCurve", values: Array) -> Array:
+    """Return values at the best draft length of each context and batch; NaN without room."""
+    best = np.take_along_axis(values, curve.best_draft_len[..., None], axis=-1)[..., 0]
+    return np.where(curve.drafts_run, best, np.nan)
 
 
 def _speedup_label(what: str, curves: "Sequence[SpeedupCurve]") -> str:
@@ -281,11 +327,13 @@ def _write_numbers(axes: Axes, image: AxesImage, best: "np.ma.MaskedArray[Any, A
         axes.text(column, row, f"{best[row, column]}", ha="center", va="center", color=color)
 
 
-def speedup_figures(curves: "Sequence[SpeedupCurve]") -> dict[str, Figure]:
+def speedup_figures(
+    curves: "Sequence[SpeedupCurve]", *, measured: Sequence[Measured] = ()
+) -> dict[str, Figure]:
     """Return the charts that a grid can show, by the endings of their files; the first has none."""
-    figures = {"": plot_speedup_by_draft_len(curves)}
+    figures = {"": plot_speedup_by_draft_len(curves, measured=measured)}
     if len(curves[0].batch_size) > 1:
-        figures["-by-batch"] = plot_by_batch(curves)
+        figures["-by-batch"] = plot_by_batch(curves, measured=measured)
     if len(curves[0].context_len) > 1:
         figures["-map"] = plot_best_draft_len_map(curves[0])
     return figures

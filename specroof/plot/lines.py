@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from specroof.arrays import Array
@@ -36,6 +37,9 @@ RING: Final[dict[str, Any]] = {"ls": "", "marker": "o", "ms": 12, "mfc": "none",
 _LIMIT: Final[dict[str, Any]] = {"color": GREY, "ls": "--", "lw": 1.4}
 #: Of a line, at most; lines that lie on one another take turns.
 _MOST_MARKS: Final = 48
+
+#: What spans less than this on a logarithmic axis is level.
+_LEVEL: Final = 1.1
 
 #: Of what is drawn upwards.
 Scale: TypeAlias = Literal["zero", "whole", "log", "log2", "speedup", "doublings", "percent"]
@@ -184,6 +188,13 @@ def plain_key() -> Artist:
     return line_key("plain decoding", color=GREY, lw=1.2, ls=":")
 
 
+def band_keys(lines: Sequence[Line], label: str = "80% band") -> list[Artist]:
+    """Return the entry of bands in a legend, if any line has one."""
+    if all(line.low is None for line in lines):
+        return []
+    return [Patch(color=GREY, alpha=0.25, lw=0, label=label)]
+
+
 def draw_panel(axes: Axes, panel: Panel, looks: Looks) -> None:
     """Draw lines, each in the look of its name."""
     if panel.scale in ("speedup", "doublings"):
@@ -244,6 +255,8 @@ def _scale(axes: Axes, scale: Scale, lines: Sequence[Line]) -> None:
     if scale == "log":
         axes.set_yscale("log")
         log_ticks(axes.yaxis)
+        if high < _LEVEL * low:  # matplotlib would zoom in on what rounding makes of a level
+            axes.set_ylim(low / _LEVEL, high * _LEVEL)
     elif scale == "doublings":
         axes.set_yscale("log", base=2)
     elif scale == "log2":

@@ -8,7 +8,7 @@ from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 
 from specroof.arrays import Array
-from specroof.plot.lines import CROSS, RING, Across, Line, Panel, Scale, plot_lines
+from specroof.plot.lines import CROSS, RING, Across, Line, Panel, Scale, band_keys, plot_lines
 from specroof.plot.style import GREY, line_key
 from specroof.quantities import QUANTITIES, Lines, Quantity, Row, labelled, quantity_of
 
@@ -117,7 +117,8 @@ def _keys(
 ) -> list[Artist]:
     """Return what the legend says of rings, crosses and notes."""
     lines = [line for panel in panels for line in panel.lines]
-    keys: list[Artist] = []
+    banded = [line for line in lines if line.low is not None and np.isfinite(line.low).any()]
+    keys = band_keys(banded)
     if any(line.ringed for line in lines):
         keys.append(line_key(chart.titles[chart.ringed], **RING))
     if any(len(line.missing) for line in lines):

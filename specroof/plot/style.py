@@ -16,6 +16,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
+from matplotlib.transforms import ScaledTranslation
 
 from specroof.arrays import Array
 from specroof.errors import OutputError
@@ -55,7 +56,8 @@ _STYLE: Final = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.formatter.useoffset": False,
-    "figure.titlesize": 11,
+    "figure.titlesize": 11.5,
+    "figure.titleweight": "bold",
     "grid.color": "#DDDDDD",
     "grid.linewidth": 0.7,
     "legend.fontsize": 9,
@@ -68,9 +70,12 @@ _STYLE: Final = {
     "ytick.color": INK,
     "svg.hashsalt": "specroof",  # the same chart is the same file
 }
-# Characters per inch, at the sizes of a title and of a legend.
-_TITLE_PITCH: Final = 11
+# Characters per inch, at the sizes of a title, of what stands below it, and of a legend.
+_TITLE_PITCH: Final = 9.5
+_ASKED_PITCH: Final = 13
 _LEGEND_PITCH: Final = 14
+# Inches of a line of a title.
+_TITLE_LINE: Final = 0.2
 
 
 def look(order: int) -> dict[str, Any]:
@@ -96,15 +101,23 @@ def house_style() -> Iterator[None]:
 
 
 def new_chart(title: str, *, width: float, height: float) -> Chart:
-    """Return an empty figure of `width` x `height` inches with a title that fits it."""
-    lines = [
-        line
-        for paragraph in title.splitlines()
-        for line in textwrap.wrap(paragraph, int(width * _TITLE_PITCH)) or [""]
-    ]
-    chart = Chart(figsize=(width, height + 0.2 * len(lines)), layout="constrained")
-    if lines:
-        chart.suptitle("\n".join(lines))
+    """Return an empty figure of `width` x `height` inches with a title that fits it.
+
+    The last line of the title, what was found, stands first and bold; what was asked is below.
+    """
+    *asked, found = title.splitlines() or [""]
+    lines = textwrap.wrap(found, int(width * _TITLE_PITCH), break_on_hyphens=False)
+    below = [line for text in asked for line in textwrap.wrap(text, int(width * _ASKED_PITCH))]
+    rows = len(lines) + len(below)
+    chart = Chart(figsize=(width, height + _TITLE_LINE * rows), layout="constrained")
+    if rows:
+        # Blank lines of the title keep the room of what stands below it.
+        chart.suptitle("\n".join([*lines, *[" "] * len(below)]))
+    if below:
+        down = ScaledTranslation(0, -0.06 - _TITLE_LINE * len(lines), chart.dpi_scale_trans)
+        where = chart.transFigure + down
+        look: dict[str, Any] = {"ha": "center", "va": "top", "size": 9.5, "color": GREY}
+        chart.text(0.5, 1, "\n".join(below), transform=where, **look)
     return chart
 
 

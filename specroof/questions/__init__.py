@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from specroof.questions.predict import predict as predict
     from specroof.questions.rollout import rollout as rollout
     from specroof.questions.sweep import sweep as sweep
+    from specroof.questions.train import train as train
     from specroof.questions.validate import validate as validate
     from specroof.questions.worth import worth as worth
 
@@ -37,6 +38,7 @@ QUESTIONS: Final = {
     "explore": "Make an interactive page of models, chips, loads and drafters.",
     "frontier": "Find the best speeds per user and per device, with speculation and without.",
     "worth": "Show the speedup, price and users of better drafters, by acceptance length.",
+    "train": "Show what a drafter costs to train, what it would bring, and when it has paid for itself.",
     "rollout": "Predict the time of a batch of prompts with long-tailed answers, with drafts and without.",
     "validate": "Compare predictions with your own results, or with every bundled measurement.",
     "calibrate": "Fit an engine profile to your own benchmark, and write a hardware file with it.",

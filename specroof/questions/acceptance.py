@@ -87,6 +87,7 @@ class ProfileRow(q.Row):
     drafter: Annotated[str, q.DRAFTER]
     task: Annotated[str, q.TASK]
     temperature: Annotated[float | None, q.TEMPERATURE]
+    rule: Annotated[str, q.RULE]
     engine: Annotated[str, q.ENGINE]
     draft_len: Annotated[int, q.DRAFT_LEN]
     tokens_per_round: Annotated[float, q.TOKENS_PER_ROUND]
@@ -95,6 +96,7 @@ class ProfileRow(q.Row):
     lengths: Annotated[Mapping[int, float], q.LENGTHS]
     counted: Annotated[str, q.COUNTED]
     n_rounds: Annotated[int | None, q.N_ROUNDS]
+    accuracy: Annotated[str, q.ACCURACY]
     source: Annotated[str, q.SOURCE]
     note: Annotated[str, q.NOTE]
 

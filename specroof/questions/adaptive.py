@@ -35,7 +35,7 @@ from specroof.policies.schedule import best_schedule, drafts_at
 from specroof.quantities import cell_of
 from specroof.questions.answer import Charted, case_of, sure_of, title_of
 from specroof.questions.case import in_flight_of, load_of, played_load, refuse_one_token
-from specroof.questions.objects import Values, as_list, drafter_of, options_of, server_of
+from specroof.questions.objects import Values, as_list, options_of, server_of
 from specroof.questions.parameters import (
     FORMULAS,
     BatchSize,
@@ -60,11 +60,11 @@ from specroof.questions.simulate import chain_acceptance
 from specroof.questions.speculation import speculation_of
 from specroof.report.layout import folded, format_table, page, wrapped
 from specroof.serving.launch import LAUNCHERS, Launch, launch
-from specroof.serving.releases import release
+from specroof.serving.releases import RELEASED, VllmRelease, release, release_in
 from specroof.serving.served import room_rule, served_curve
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.curve import draft_depth, longest_draft
-from specroof.speedup.round import EnginePasses
+from specroof.speedup.round import engine_pass_s
 from specroof.units import format_drafts
 
 #: The policies in closed form: one length for all loads, and one for each.
@@ -255,7 +255,7 @@ class Adaptive(Charted):
 @question(AdaptiveRequest)
 def adaptive(request: AdaptiveRequest) -> Adaptive:
     """Compare draft lengths that follow load or confidence with one length for all loads."""
-    drafter = drafter_of(request.drafter)
+    drafter = request.sampled(request.drafter)
     acceptance = chain_acceptance(drafter)
     loads, known = _loads(request), number_within("confidence", request.confidence, "share")
     longest = longest_draft(drafter, acceptance, request.max_draft_len)
@@ -278,13 +278,14 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
     rules = deployment.setup.engine.rules
     graphs = deployment.setup.engine.graphs
     captured = graphs.sizes if graphs is not None and graphs.counts == "sequences" else ()
-    steps = release("sglang").methods.get(drafter.kind)
+    facts = release(release_in(deployment.setup, rules)) if rules in RELEASED else None
+    steps = None if facts is None else facts.methods.get(drafter.kind)
     simulated: list[dict[str, PolicyOutcome]] = []
     dice: dict[str, Any] = {"known": known, "n_rounds": n_rounds, "seed": seed}
     for size in sizes:
         each = simulated_policies(costs(size), survival, **dice)
         oracle = each.pop("oracle")
-        if rules == "vllm":
+        if isinstance(facts, VllmRelease) and facts.adaptive_verification:
             each[VERIFICATION] = adaptive_verification(
                 costs(size), survival, draft_len=made, **dice
             )
@@ -432,7 +433,8 @@ def _flags(
             data_parallel=request.attention_data_parallel,
             kv_cache=options_of(request.options).kv_dtype,
         )
-        return launch(plan, deployment.setup.engine.rules), ""
+        setup = deployment.setup
+        return launch(plan, release_in(setup, setup.engine.rules)), ""
     except OptionError as refusal:
         return None, f"no flags: {refusal}"
 
@@ -493,7 +495,6 @@ def _costs(
         refuse("pipeline_parallel", stages, "1: rounds in stages are no sum of their parts")
     load = Load(np.arange(1.0, most + 1).tolist(), [context_len])
     curve = served_curve(deployment, drafter, load, "ignore", max_draft_len=depth).decoding
-    passes = EnginePasses()
 
     def costs(batch_size: int) -> BatchCosts:
         draft_s, verify_s, round_s = (
@@ -509,7 +510,9 @@ def _costs(
         steps = np.diff(draft_s, axis=0)
         drafts = np.arange(batch_size * depth + 1) / batch_size
         return BatchCosts(
-            verify_s=passes(deployment, ForwardPass(float(batch_size), 1.0 + drafts, context_len)),
+            verify_s=engine_pass_s(
+                deployment, ForwardPass(float(batch_size), 1.0 + drafts, context_len)
+            ),
             draft_step_s=np.concatenate([np.zeros((depth, 1)), steps], axis=1),
             engine_s=float(engine_s),
             is_block=bool(depth > 1 and np.median(steps[1:, -1]) < _SAME_PASS * steps[0, -1]),

@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -52,9 +53,11 @@ from specroof.questions.advised_loads import (
     shared,
 )
 from specroof.questions.answer import (
+    UNSURE,
     Charted,
     case_of,
     decision_line,
+    is_told,
     rows_table,
     sure_of,
     title_of,
@@ -66,12 +69,10 @@ from specroof.questions.curve_tables import (
 )
 from specroof.questions.objects import (
     RUNS,
-    SERVERS,
     HardwareLike,
     Values,
     as_list,
-    drafters_of,
-    engine_name,
+    framework_of,
     hardware_of,
     model_of,
     money_of,
@@ -120,7 +121,7 @@ from specroof.questions.splits import (
     worker_schedule,
 )
 from specroof.reading.words import whole_numbers
-from specroof.report.layout import ABSENT, figure, folded, page, shows_notes, wrapped
+from specroof.report.layout import ABSENT, figure, folded, in_line, page, shows_notes, wrapped
 from specroof.serving.benchmark_commands import FRAMEWORKS, MockPoint, mock_commands
 from specroof.serving.capacity import in_server, served_room
 from specroof.serving.launch import (
@@ -136,6 +137,7 @@ from specroof.serving.launch import (
     worker_launches,
 )
 from specroof.serving.played import played_server
+from specroof.serving.releases import release_in
 from specroof.serving.served import room_rule
 from specroof.serving.split import Split
 from specroof.serving.workload import Load, Workload
@@ -302,11 +304,17 @@ def _wanted(request: AdviseRequest) -> Wanted:
         request.engine_on(profile), usd_per_hour(profile, request.price_per_hour)
     # A word that is not allowed is refused here: of what a chip refuses, other numbers are tried.
     options_of(request.options), server_of(request.server)
-    model, drafters = model_of(request.model, request.family), drafters_of(request.drafters)
+    model, drafters = (
+        model_of(request.model, request.family),
+        request.sampled_drafters(request.drafters),
+    )
     if not drafters:
         message = "drafters is empty; allowed: at least one drafter (--drafter SPEC)"
         raise OptionError(message)
-    frameworks = USUAL_FRAMEWORKS if request.framework is None else (request.framework,)
+    server, version = framework_of(request.framework)
+    frameworks = USUAL_FRAMEWORKS if server is None else (server,)
+    if version:
+        frameworks = (f"{server}@{version}",)
     asked = sorted({*load.batch_size})
     if load.kind == "concurrency":
         loads, counts = schedule_loads(asked, traffic), [*load.requests]
@@ -791,16 +799,15 @@ class Advice(Charted):
         """Return the chart of the advised speedup against the load, and that of policies."""
         more = {} if self.policies is None else {"-policies": self.policies.figures()[""]}
         rows = [row for chip in self.chips for row in chip.rows]
-        title = f"{self.model.name}, {self.workload.requests}"
-        found = chip_decision(self.chips[0])
-        return {"": self.rows_chart(_CHART, rows, title, found), **more}
+        drafter = in_line(self.chips[0].rows[0].drafter)
+        title = f"{self.model.name}, {self.workload.requests}; {drafter}"
+        found = _without_bands(chip_decision(self.chips[0])).replace(f"; {drafter}:", ":")
+        return {"": self.rows_chart(_CHART, rows, title, found[0].upper() + found[1:]), **more}
 
 
 @question(AdviseRequest)
 def advise(request: AdviseRequest) -> Advice:
     """Say whether speculative decoding pays, with which drafter and which server flags."""
-    expect("framework", request.framework, str | None, ", ".join(SERVERS))
-    request = replace(request, framework=engine_name(request.framework))
     wanted = _without_refused(request, _wanted(request))
     chips, unfit = list[ChipAdvice](), list[str]()
     profiles = unique_list("hardware", request.hardware, hardware_of)
@@ -917,7 +924,7 @@ def _chip_advice(
         raised=raised,
         prediction=prediction,
         played=played,
-        engine_config=config or dict.fromkeys(wanted.frameworks, ""),
+        engine_config=config or dict.fromkeys(map(_server, wanted.frameworks), ""),
         launches=tuple(own for own in flags.values() if own is not None),
         to_measure=point,
         notes=(*prediction.notes, *use.notes),
@@ -1039,7 +1046,7 @@ def _nodes(setup: Setup, frameworks: Sequence[str]) -> Iterator[str]:
     """
     hosts = hosts_of(setup)
     if hosts > 1:
-        others = "; ".join(f"{name}: {other_hosts(name)}" for name in frameworks)
+        others = "; ".join(f"{_server(name)}: {other_hosts(name)}" for name in frameworks)
         yield (
             f"{setup.placement.devices} devices are in {hosts} hosts: run this command on the "
             f"first, with its address for {FIRST_HOST}; on each of the others {others}"
@@ -1057,9 +1064,9 @@ def _missing(setup: Setup, request: AdviseRequest, *, priced: bool) -> Iterator[
             f"{chip} has no measured engine: its figures are the ideal bound, and it is listed "
             f"after chips with an engine"
         )
-    asked = {None, engine}
-    if not own and request.framework not in asked and not setup.hardware.owns(request.framework):
-        yield f"{chip} has no fit of {request.framework}: engine {engine} stands in"
+    framework, _ = framework_of(request.framework)
+    if not own and framework not in {None, engine} and not setup.hardware.owns(framework):
+        yield f"{chip} has no fit of {framework}: engine {engine} stands in"
 
 
 # --- The flags of servers ------------------------------------------------------------------------
@@ -1100,8 +1107,14 @@ def _told(
         p_min=float(spec.get("p-min", 0)),
         n_min=int(float(spec.get("n-min", 0))),
         on_host=spec.get("device") == "cpu",
+        rule=request.rule or spec.get("rule", ""),
         **more,
     )
+
+
+def _server(framework: str) -> str:
+    """Return the server of a release."""
+    return framework.partition("@")[0]
 
 
 def _launches(
@@ -1116,7 +1129,8 @@ def _launches(
     if prediction.split is not None:
         schedule = worker_schedule(schedule, prediction, plan.chosen)
     found = dict[str, Launch | None]()
-    for framework in wanted.frameworks if any(row.draft_len for row in plan.rows) else ():
+    for name in wanted.frameworks if any(row.draft_len for row in plan.rows) else ():
+        framework = _server(name)
         # Limits that are raised are those of the server that was predicted.
         is_predicted = framework == setup.engine.rules
         settings = setup.user_settings if is_predicted else server_of(request.server)
@@ -1124,7 +1138,7 @@ def _launches(
         drafter = wanted.drafters[plan.chosen]
         try:
             told = _told(request, wanted, drafter, schedule, settings=settings, **shape)
-            flags = found[framework] = launch(told, framework)
+            flags = found[framework] = launch(told, name)
             said += flags.notes
         except OptionError as refusal:
             found[framework] = None
@@ -1137,13 +1151,14 @@ def _worker_launches(
 ) -> tuple[dict[str, dict[str, Launch]], list[str]]:
     """Return flags of prefill and decode workers by framework, and why there are none."""
     found, refusals = dict[str, dict[str, Launch]](), list[str]()
-    for framework in wanted.frameworks:
+    for name in wanted.frameworks:
+        framework = _server(name)
         own = flags.get(framework)
         if own is None and framework in flags:  # refused already
             continue
         try:
             found[framework] = worker_launches(
-                framework,
+                name,
                 own,
                 setup.placement,
                 input_len=wanted.workload.input_len,
@@ -1247,7 +1262,7 @@ def _benchmark(
     """
     place, options = setup.placement, setup.options
     drafter = next(one for one in wanted.drafters if one.name == row.drafter)
-    framework = request.framework or setup.engine.rules
+    framework = framework_of(request.framework)[0] or setup.engine.rules
     if RUNS.get(framework, framework) in LOCAL_FRAMEWORKS:
         refuse("framework", framework, " or ".join(FRAMEWORKS))
     if place != Placement(place.tensor_parallel, nodes=1) or options.n_cpu_moe:
@@ -1269,7 +1284,8 @@ def _benchmark(
         weights=options.weight_dtype,
         kv_cache=options.kv_dtype,
     )
-    commands = mock_commands(point, framework if framework in FRAMEWORKS else _USUAL)
+    framework = framework if framework in FRAMEWORKS else _USUAL
+    commands = mock_commands(point, release_in(setup, framework))
     if isinstance(hardware, HardwareProfile):
         chip = min((setup.hardware.name, *setup.hardware.aliases), key=len)
     else:
@@ -1395,6 +1411,11 @@ def chip_decision(chip: ChipAdvice) -> str:
     """Return the decision at each load, and the speedup of the drafter with its band."""
     unit = f" {chip.rows[0].unit}"
     return decision_line(chip.rows, [f"{row.load:.4g}" for row in chip.rows], unit)
+
+
+def _without_bands(decision: str) -> str:
+    """Return a decision as the title of a chart, which has the bands."""
+    return re.sub(r" \(likely [^)]*\)", "", decision.removeprefix("decision: "))
 
 
 def _schedule_line(chip: ChipAdvice) -> Iterator[str]:
@@ -1542,14 +1563,11 @@ def _choices_table(chip: ChipAdvice, short: Sequence[str]) -> str:
     rows, load = chip.rows, _load_key(chip.rows)
     names = [name for d, name in enumerate(short) if d != chip.plan.chosen]
     speedups = {
-        name: [row.tried_speedup for row in of_drafter]
+        name: [_speedup_cell(row, row.tried_speedup) for row in of_drafter]
         for name, of_drafter in zip(names, chip.plan.others, strict=True)
-    } | {f"γ={k}": [row.own[k] for row in rows] for k in rows[0].own}
+    } | {f"γ={k}": [_speedup_cell(row, row.own[k]) for row in rows] for k in rows[0].own}
     room = _MOST_BESIDE - (rows[0].typical_speedup is not None)
-    beside = {
-        name: [figure(one, "{:.2f}".format) for one in gains]
-        for name, gains in list(speedups.items())[:room]
-    }
+    beside = dict(list(speedups.items())[:room])
     shown = [load, "draft_len", "tried_speedup", "tried_speedup_band", "decision"]
     shown += ["typical_speedup", "limited_by", *(one.name for one in _FIGURES)]
     titles = {one.name: title for one, title in _FIGURES.items()}
@@ -1557,6 +1575,12 @@ def _choices_table(chip: ChipAdvice, short: Sequence[str]) -> str:
     if all(row.draft_len for row in rows):
         return table
     return f"{table}\nwhere drafting is off, the speedup is that of the best draft"
+
+
+def _speedup_cell(row: LoadRow, speedup: float | None) -> str:
+    """Return a speedup as a cell, unless those of its row are not usefully predicted."""
+    told = is_told(*row.bands.get("tried_speedup", (None, None)))
+    return figure(speedup, "{:.2f}".format) if told else UNSURE
 
 
 def _times_table(chip: ChipAdvice) -> str:
@@ -1621,7 +1645,9 @@ def _commands(answer: Advice, chip: ChipAdvice) -> Iterator[str]:
         if flags.framework != rules:
             others = f", predicted as {rules}"
         start = server_command(
-            *(flags.framework, answer.model_name, setup.placement),
+            release_in(chip.setup, flags.framework),
+            answer.model_name,
+            setup.placement,
             weights=options.weight_dtype,
             kv_cache=options.kv_dtype,
             hosts=hosts_of(setup),

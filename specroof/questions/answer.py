@@ -35,7 +35,9 @@ from specroof.report.layout import (
     in_line,
     page,
     rows_csv,
+    shows_notes,
 )
+from specroof.serving.releases import RELEASED, release, release_in
 from specroof.serving.workload import workload_json
 from specroof.speedup.reach import how_sure
 from specroof.units import format_drafts
@@ -48,6 +50,8 @@ if TYPE_CHECKING:
 
 #: The ends of a band.
 _ENDS: Final = ("low", "high")
+#: What tables have in the place of a figure that is not usefully predicted, without ``--notes``.
+UNSURE: Final = "?"
 #: What tables are of: rows, or every point of a grid.
 Of: TypeAlias = Literal["rows", "points"]
 
@@ -234,7 +238,8 @@ def rows_table(
         Of one class; without any there is no table.
     names
         The columns, ``speedup_band`` for both ends of a band. One that no row has is left out.
-        Where there is no speedup, the reason stands.
+        Where there is no speedup, the reason stands. A figure whose band says too little is "?"
+        unless notes are shown.
     beside
         Columns that rows do not have, by their titles.
     titles
@@ -266,9 +271,12 @@ def rows_table(
     ]
 
     def cell(record: Mapping[str, Any], name: str) -> str:
+        of_figure = banded.get(name, name)
+        low, high = (record.get(f"{of_figure}_{end}") for end in _ENDS)
+        if not is_told(low, high):
+            return UNSURE
         if name in banded:
-            low, high = (record[f"{banded[name]}_{end}"] for end in _ENDS)
-            return band_cell(known[banded[name]], low, high)
+            return band_cell(known[of_figure], low, high)
         if name == "speedup" and record[name] is None:
             return record.get("reason") or cell_of(known[name], None)
         return cell_of(known[name], record[name])
@@ -344,9 +352,9 @@ def _gain(row: LoadRow) -> str:
     if row.reason is not None or not row.tried_draft_len:
         return "memory holds no drafts"
     low, high = row.bands.get("tried_speedup", (row.tried_speedup,) * 2)
-    band = f" (likely {low:.2f} to {high:.2f}x)" if low < high else ""
     if not is_useful(low, high):
-        band = f" ({NOT_USEFUL})"
+        return f"speedup {NOT_USEFUL}"
+    band = f" (likely {low:.2f} to {high:.2f}x)" if low < high else ""
     return f"{row.tried_speedup:.2f}x{band}"
 
 
@@ -381,6 +389,11 @@ def sure_of(
     return how_sure(deployment, drafters, contexts, batches) + unsure_figures(rows, names)
 
 
+def is_told(low: float | None, high: float | None) -> bool:
+    """Return whether a table has the figure of this band: a useful one, or any beside notes."""
+    return is_useful(low, high) or shows_notes()
+
+
 def unsure_figures(rows: Sequence[Row], names: Sequence[str]) -> str:
     """Return which of these figures have bands that say too little, as the end of a sentence.
 
@@ -395,7 +408,8 @@ def unsure_figures(rows: Sequence[Row], names: Sequence[str]) -> str:
         for name, known in row.quantities().items()
         if name in names and not is_useful(*row.bands.get(name, (None, None)))
     )
-    return f"; {', '.join(titles)}: {NOT_USEFUL}" if titles else ""
+    told = "" if shows_notes() else f" ({UNSURE})"
+    return f"; {', '.join(titles)}{told}: {NOT_USEFUL}" if titles else ""
 
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)
@@ -427,6 +441,10 @@ class Charted(Noted):
     def figures(self) -> dict[str, Any]:
         """Return the charts by the endings of their files' names; the first has none."""
         return {"": self.rows_chart(self.chart, self.rows)}
+
+    def figures_with(self, others: Sequence[Any]) -> dict[str, Any]:  # noqa: ARG002
+        """Return charts that compare this answer with those on other chips; empty without any."""
+        return {}
 
     def rows_chart(
         self, chart: Lines, rows: Sequence[Row], title: str = "", found: str = ""
@@ -463,9 +481,19 @@ class Charted(Noted):
 
 
 def title_of(model: "Architecture", setup: "Setup") -> str:
-    """Return the model, devices and engine, as titles begin with them."""
-    devices, engine = setup.placement.devices, setup.engine.name
-    return f"{model.name} on {devices} x {setup.hardware.name}, engine {engine}"
+    """Return the model, devices, engine and releases, as titles begin with them."""
+    place = f"{model.name} on {setup.placement.devices} x {setup.hardware.name}"
+    return f"{place}, engine {setup.engine.name}{releases_of(setup)}"
+
+
+def releases_of(setup: "Setup") -> str:
+    """Return the release whose rules and flags count, and the newest one that was timed."""
+    if setup.server is None or setup.engine.rules not in RELEASED:
+        return ""
+    name = release(release_in(setup, setup.engine.rules)).name
+    tags = () if setup.engine.reach is None else setup.engine.reach.versions
+    timed = f", timed up to {tags[-1].removeprefix('v')}" if tags else ""
+    return f" ({name}{timed})"
 
 
 def case_of(

@@ -23,7 +23,7 @@ from specroof.quantities import cell_of
 from specroof.questions.answer import Charted, case_of, rows_table, sure_of, title_of
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.case import asked_case, asked_load
-from specroof.questions.objects import DrafterLike, Values, drafter_of
+from specroof.questions.objects import DrafterLike, Values
 from specroof.questions.parameters import FORMULAS, BatchSize, DraftLen, OneDrafter, Parameter, like
 from specroof.questions.played_loads import beyond_warnings, told
 from specroof.questions.request import Command, LoadsRequest, question
@@ -234,7 +234,7 @@ def breakeven(request: BreakevenRequest) -> Breakeven:
     expect("solve", request.solve, str, ", ".join(SOLVED))
     if request.solve not in SOLVED:
         refuse("solve", request.solve, ", ".join(SOLVED))
-    drafter, parameter = drafter_of(request.drafter), request.solve
+    drafter, parameter = request.sampled(request.drafter), request.solve
     case = _case(request)
     wish = _wish(request, drafter, case)
     # Refuses a model or a depth that does not fit, before anything is solved; where acceptance is
@@ -299,7 +299,7 @@ def _over_loads(case: Case, drafter: Drafter, parameter: str, wish: Wish) -> _An
         tried = f"largest {parameter} tried: {wish.most} (most)"
         notes.append(f"{tried}; from {wish.most + 1} on nothing is known")
     if case.room != "ignore":
-        notes.append(f"only a {parameter} that has room in the server counts")
+        notes.append(f"only a {parameter} for which the server has memory counts")
     return rows, notes, []
 
 

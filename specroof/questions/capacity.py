@@ -17,7 +17,7 @@ from specroof.hardware import EngineProfile
 from specroof.latency import Deployment, Setup, check_placement
 from specroof.quantities import cell_of, records_of
 from specroof.questions.answer import Charted, case_of
-from specroof.questions.objects import DrafterLike, drafters_of, hardware_of
+from specroof.questions.objects import DrafterLike, hardware_of
 from specroof.questions.parameters import FORMATS, ContextLen, Drafters, DraftLen, like
 from specroof.questions.request import Command, DeploymentRequest, WorkerRequest, question
 from specroof.questions.splits import split_json
@@ -195,7 +195,7 @@ def capacity(request: CapacityRequest) -> Capacity:
     deployment, split = request.resolved_workers()
     model, setup = deployment.model, deployment.setup
     check_placement(model, setup.placement)
-    drafters = drafters_of(request.drafters)
+    drafters = request.sampled_drafters(request.drafters)
     if request.draft_len is not None and not drafters:
         refuse("draft_len", request.draft_len, "with a drafter")
     rows = [_row(served_room(deployment, context_len=context))]

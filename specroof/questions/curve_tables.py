@@ -146,7 +146,7 @@ def served_bands_line(
             shown.append(f"{title} {span}, from {band.points} measured loads{counted}")
     if not shown:
         titles = ", ".join(figures.values())
-        return f"{titles} have no band: no measured load speaks for engine {engine.name} here"
+        return f"{titles} have no band: no load was measured on engine {engine.name} here"
     besides = "steps"
     if requests:
         besides = "TPOT and tokens/s" if played else "TPOT, tokens/s and prices"

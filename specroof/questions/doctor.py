@@ -35,8 +35,8 @@ from specroof.questions.objects import (
     DrafterLike,
     ModelLike,
     as_list,
-    drafter_of,
     engine_name,
+    framework_of,
     hardware_of,
     options_of,
     server_of,
@@ -60,6 +60,7 @@ from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.launch import DRAFT_MODEL, Launch, follows_load, launch
 from specroof.serving.metrics import NO_PAGE, counted
 from specroof.serving.observed import Observed, measured_acceptance, observed
+from specroof.serving.releases import release_in
 from specroof.serving.served import room_rule
 from specroof.serving.workload import Load, Workload
 from specroof.units import format_seconds
@@ -261,7 +262,7 @@ def change_of(case: ServedCase, prediction: Prediction) -> Change | None:
         is_fixed=case.drafter is None
         or not follows_load(
             case.drafter.kind,
-            case.counts.framework,
+            release_in(case.setup, case.counts.framework),
             is_tree=is_tree(case.drafter),
             data_parallel=case.setup.placement.attention_data_parallel,
             pipeline_parallel=case.setup.placement.pipeline_parallel,
@@ -563,9 +564,9 @@ def doctor(request: DoctorRequest) -> Diagnosis:
     expect("served_name", request.served_name, str | None, "the name of a served model, or None")
     expect("draft_model", request.draft_model, str | None, DRAFT_MODEL)
     engine_name(request.engine)  # refuses what is no text, before pages are fetched
-    drafter = None if request.drafter is None else drafter_of(request.drafter)
+    drafter = None if request.drafter is None else request.sampled(request.drafter)
     counts, facts, read = _observed(request)
-    if engine_name(request.framework) not in {None, counts.framework}:
+    if framework_of(request.framework)[0] not in {None, counts.framework}:
         refuse("framework", request.framework, f"{counts.framework}, which the page is of")
     profile = hardware_of(request.hardware)
     # The engine that the server is, where that was fitted.
@@ -759,7 +760,7 @@ def _flags(
             data_parallel=case.setup.placement.attention_data_parallel,
             pipeline_parallel=case.setup.placement.pipeline_parallel,
         )
-        flags = launch(plan, case.counts.framework)
+        flags = launch(plan, release_in(case.setup, case.counts.framework))
     except OptionError as refusal:
         return None, [f"no flags: {refusal}"]
     return flags, list(flags.notes)

@@ -16,7 +16,7 @@ from specroof.latency.pass_seconds import OpLatency, PassLatency
 from specroof.outcomes.case import Case
 from specroof.outcomes.solve import Solution, Wish, solve
 from specroof.questions.answer import Charted, case_of, rows_table, title_of
-from specroof.questions.objects import DrafterLike, drafter_of
+from specroof.questions.objects import DrafterLike
 from specroof.questions.parameters import (
     FORMULAS,
     ContextLen,
@@ -255,7 +255,7 @@ def _explained_round(request: ExplainRequest, drafter_like: DrafterLike) -> Expl
     if request.prefill or request.query_len is not None:
         name = "prefill" if request.prefill else "query_len"
         refuse(name, getattr(request, name), "without a drafter, whose drafts are verified")
-    drafter = drafter_of(drafter_like)
+    drafter = request.sampled(drafter_like)
     deployment = request.resolved()
     model, setup = deployment.model, deployment.setup
     max_draft_len = longest_draft(
@@ -421,9 +421,8 @@ def explain_charts(explanation: Explanation) -> dict[str, Any]:
     time = plot.plot_time_per_op(explanation.latency, title=explanation.title)
     if explanation.round is None:
         return {"": roofline, "-time": time}
-    waterfall = plot.plot_waterfall(
-        explanation.round, title=f"{explanation.title}\n{explanation.why}"
-    )
+    found = explanation.why.partition("; ")[0].partition(", and ")[0]
+    waterfall = plot.plot_waterfall(explanation.round, title=f"{explanation.title}\n{found}")
     return {"": waterfall, "-roofline": roofline, "-time": time}
 
 

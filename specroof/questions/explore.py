@@ -86,8 +86,8 @@ from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, grid_axes
 from specroof.speedup.reach import evidence_engine
 from specroof.speedup.result import tokens_spread
 from specroof.speedup.round import (
-    EnginePasses,
     RoundTimes,
+    engine_pass_s,
     engine_round_s,
     proposals,
     round_times,
@@ -163,8 +163,8 @@ class ExploreRequest:
     steady: Annotated[
         bool,
         Parameter(
-            "Requests in their steady state, in closed form: no preset is played through. Always so "
-            "of all bundled models."
+            "Requests in their steady state, in closed form: no preset is simulated. Always so of all "
+            "bundled models."
         ),
     ] = False
 
@@ -525,7 +525,7 @@ def request_grid(deployment: Deployment, rules: PrefillRules, axes: Axes) -> dic
     answer, batch, context = map(np.asarray, (load.output_len, load.running, load.context_len))
     # Two lengths of a round tell what of a request grows with them.
     round_s = np.stack([np.ones(batch.shape), np.full(batch.shape, 2.0)])
-    times = timing(deployment, EnginePasses(), round_s, deployment.setup.engine)
+    times = timing(deployment, engine_pass_s, round_s, deployment.setup.engine)
     request_s = answer * times.token_s + batch * times.wait_s
     first_s = np.broadcast_to(times.first_s, round_s.shape)
     grown_s, first_grown_s = request_s[1] - request_s[0], first_s[1] - first_s[0]

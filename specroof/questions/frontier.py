@@ -15,14 +15,20 @@ from specroof.latency import Deployment
 from specroof.outcomes.pareto import pareto
 from specroof.outcomes.rows import OfLoad, known_bands, load_columns, point_arrays
 from specroof.outcomes.solve import largest_rate
-from specroof.quantities import band_cell
-from specroof.questions.answer import Charted, rows_table, unsure_figures
+from specroof.quantities import NOT_USEFUL, band_cell
+from specroof.questions.answer import (
+    UNSURE,
+    Charted,
+    is_told,
+    releases_of,
+    rows_table,
+    unsure_figures,
+)
 from specroof.questions.case import asked_case, asked_load, on_each_chip, refuse_one_token
 from specroof.questions.curve_tables import compared_on
 from specroof.questions.objects import (
     Values,
     as_list,
-    drafters_of,
     price_notes,
 )
 from specroof.questions.parameters import (
@@ -199,6 +205,8 @@ class ChipFrontier:
     reach
         How near measurements are to the cheapest point, as `specroof.speedup.reach.nearness` says
         it; None where no point is fast enough, and for an engine that does not know its evidence.
+    releases
+        The release of the server, and the newest one that was timed, as titles have them.
     """
 
     hardware: str
@@ -206,6 +214,7 @@ class ChipFrontier:
     usd_per_hour: float | None
     series: tuple[Series, ...]
     reach: dict[str, Any] | None
+    releases: str = ""
 
     @property
     def cheapest(self) -> FrontierPoint | None:
@@ -269,7 +278,8 @@ class FrontierAnswer(Charted):
     def title(self) -> str:
         """What was asked, in one line."""
         load = self.workload.requests if self.workload else f"context {self.context_len:g}"
-        engine = f"engine{'s' * (', ' in self.engine)} {self.engine}"
+        engines = dict.fromkeys(f"{chip.engine}{chip.releases}" for chip in self.chips)
+        engine = f"engine{'s' * (len(engines) > 1)} {', '.join(engines)}"
         return f"{self.model} on {self.hardware}, {engine}, {load}"
 
     @property
@@ -374,7 +384,7 @@ def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str]
     OptionError
         If the model can be spread over none of them.
     """
-    placements, drafters = _placements(request), drafters_of(request.drafters)
+    placements, drafters = _placements(request), request.sampled_drafters(request.drafters)
     targets = request.ttft_s or math.inf, request.tpot_s or math.inf
     # Of each number of devices the points are kept that no other beats, not its grid.
     points: list[list[_Columns]] = [[] for _ in range(1 + len(drafters))]
@@ -417,6 +427,7 @@ def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str]
         usd_per_hour,
         tuple(_series(*one, targets[1]) for one in zip(names, points, rates, strict=True)),
         None,
+        releases_of(setup),
     )
     point = chip.cheapest
     if point is not None:
@@ -665,6 +676,14 @@ def _chips_table(answer: FrontierAnswer) -> str:
             continue
         hourly = None if chip.usd_per_hour is None else chip.usd_per_hour * point.devices
         low, high = point.usd_per_million_tokens_low, point.usd_per_million_tokens_high
+        told = [
+            f"{point.tokens_per_s_per_device:.0f}",
+            figure(hourly, format_price),
+            figure(point.usd_per_million_tokens, format_price),
+            band_cell(q.PRICE, low, high),
+        ]
+        if not _is_told(point):
+            told = [UNSURE, told[1], UNSURE, UNSURE]
         rows.append(
             [
                 f"{point.devices} x {chip.hardware}",
@@ -672,10 +691,7 @@ def _chips_table(answer: FrontierAnswer) -> str:
                 str(point.draft_len),
                 f"{round(point.at_once, 1):g}",
                 f"{point.tokens_per_s_per_user:.1f}",
-                f"{point.tokens_per_s_per_device:.0f}",
-                figure(hourly, format_price),
-                figure(point.usd_per_million_tokens, format_price),
-                band_cell(q.PRICE, low, high),
+                *told,
             ]
         )
     return format_table(header, rows, left=[0, 1])
@@ -698,27 +714,32 @@ def _cheapest(answer: FrontierAnswer) -> str:
     point = answer.cheapest
     if point is None:
         return f"cheapest{wanted}: none"
-    told = _price(point)
+    told = _output(point, " each")
     if point.running_limit is not None:
         default = answer.chips[0].by_default
         told += f"; it takes --server running={point.running_limit}, the default gives "
-        told += (
-            "none as fast"
-            if default is None
-            else f"{default.drafter} at {default.tokens_per_s_per_device:.0f} tokens/s{_price(default)}"
-        )
+        told += "none as fast" if default is None else f"{default.drafter}: {_output(default)}"
     place = f"device{'s' * (point.devices > 1)}"
     if len(answer.chips) > 1:
         place = f"x {answer.chips[0].hardware}"
     return in_line(
         f"cheapest{wanted}: {point.drafter}, γ = {point.draft_len}, batch {round(point.at_once, 1):g} on "
-        f"{point.devices} {place}: {point.tokens_per_s_per_device:.0f} tokens/s each{told}"
+        f"{point.devices} {place}: {told}"
     )
 
 
-def _price(point: FrontierPoint) -> str:
+def _is_told(point: FrontierPoint) -> bool:
+    """Return whether tokens and price of a device stand in text: one follows from the other."""
+    return is_told(point.tokens_per_s_per_device_low, point.tokens_per_s_per_device_high)
+
+
+def _output(point: FrontierPoint, each: str = "") -> str:
+    """Return tokens and price of a device, where they are usefully predicted."""
+    if not _is_told(point):
+        return f"tokens/s {NOT_USEFUL}"
     price = point.usd_per_million_tokens
-    return "" if price is None else f", ${format_price(price)} per million tokens"
+    cost = "" if price is None else f", ${format_price(price)} per million tokens"
+    return f"{point.tokens_per_s_per_device:.0f} tokens/s{each}{cost}"
 
 
 def _largest_rates(answer: FrontierAnswer) -> str:

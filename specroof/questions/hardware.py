@@ -240,7 +240,7 @@ format_version: 1
 name: {name}
 aliases: []  # short names for -H, such as [h100, h100-sxm]
 # These decide kernels, bands and rules of servers, as the other files spell them. Without an
-# architecture the chip is one that nobody knows.
+# architecture the chip is unknown: it has no kernels or rules of its vendor.
 vendor:  # such as nvidia, amd or apple
 architecture:  # such as hopper, cdna3 or apple-m4
 # compute_capability:  # of CUDA, such as 9.0

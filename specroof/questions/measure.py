@@ -82,10 +82,10 @@ class MeasureRequest:
     ] = "llama-bench"
     tool_args: Annotated[
         str,
-        Parameter("Arguments that the tool gets besides, as in '-t 8 -ngl 99'.", metavar="WORDS"),
+        Parameter("More arguments of the tool, as in '-t 8 -ngl 99'.", metavar="WORDS"),
     ] = ""
     seconds: Annotated[
-        float, Parameter("How long passes are timed, about; weights are loaded twice besides.")
+        float, Parameter("How long passes are timed, about; loading weights, twice, comes on top.")
     ] = 60.0
     context_len: Annotated[
         int | list[int],

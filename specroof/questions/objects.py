@@ -3,16 +3,18 @@
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 import numpy as np
 
+from specroof.acceptance import RULES, Acceptance, ContextAcceptance, each_curve
+from specroof.acceptance.sampling import resampled_acceptance
 from specroof.architecture import Architecture
 from specroof.arrays import fields_of, n_entries, number_within
 from specroof.catalog import load_drafter, load_hardware, load_model
 from specroof.cost import Options
 from specroof.drafters import Drafter
-from specroof.errors import Note, OptionError, expect
+from specroof.errors import Note, OptionError, expect, expect_word, refuse
 from specroof.hardware import (
     FRAMEWORKS,
     GENERIC,
@@ -24,6 +26,7 @@ from specroof.hardware import (
 from specroof.latency import Setup
 from specroof.reading.words import Prices
 from specroof.reading.yaml_text import shown
+from specroof.serving.releases import RELEASED, known_releases, release
 from specroof.serving.workload import parse_server, server_settings
 from specroof.speedup.price import Money
 from specroof.units import MOST_POINTS
@@ -345,15 +348,37 @@ def borrowed_engine(
     ), engine_from
 
 
-def drafters_of(given: DrafterLike | Sequence[DrafterLike]) -> list[Drafter]:
-    """Return drafters by their SPECs, each name once.
+def resampled_drafter(drafter: Drafter, temperature: float | None, rule: str | None) -> Drafter:
+    """Return a drafter whose acceptance is moved to a temperature and a rule.
+
+    One without an acceptance stays as it is: that is asked for, or given besides.
 
     Raises
     ------
     OptionError
-        As `unique_list` does.
+        As `specroof.acceptance.sampling.resampled_acceptance` does.
+
+    Examples
+    --------
+    >>> moved = resampled_drafter(drafter_of("mtp,accept=0.8,temperature=0"), 1.0, None)
+    >>> moved.name, moved.acceptance.survival(1).round(2)
+    ('mtp,accept=0.8,temperature=0', np.float64(0.78))
     """
-    return unique_list("drafters", given, drafter_of, key=lambda one: one.name)
+    if temperature is not None:
+        number_within("temperature", temperature, "temperature")
+    if rule is not None:
+        expect_word("rule", rule, RULES)
+    if drafter.acceptance is None or (temperature is None and rule is None):
+        return drafter
+    try:
+        acceptance = each_curve(
+            cast("Acceptance | ContextAcceptance", drafter.acceptance),
+            lambda curve: resampled_acceptance(curve, temperature, rule),
+        )
+    except OptionError as refusal:
+        message = f"drafter {drafter.name!r}: {refusal}"
+        raise OptionError(message) from None
+    return replace(drafter, acceptance=acceptance)
 
 
 #: What runs inside of software that wraps another.
@@ -362,6 +387,21 @@ RUNS: Final = {"lmstudio": "llama.cpp", "ollama": "llama.cpp"}
 
 #: All server software.
 SERVERS: Final = (*FRAMEWORKS, *LOCAL_FRAMEWORKS, *RUNS)
+
+
+#: How each server accepts drafts, in a release or a pull request that prints figures of it. vLLM:
+#: probabilistic drafts in pull request 41834, FLy in 53987. SGLang 0.5.23:
+#: `tree_speculative_sampling_target_only` with its thresholds, and
+#: ``--speculative-use-rejection-sampling``. TensorRT-LLM: typical acceptance of Medusa, relaxed
+#: acceptance of thinking. llama.cpp: the most likely draft; rejection in pull request 27694. mlx-lm
+#: 0.32.2, `speculative_generate_step`: the same sample twice; rejection in pull request 1085.
+ACCEPTS: Final = {
+    "vllm": ("greedy", "rejection", "lossy"),
+    "sglang": ("greedy", "rejection", "typical", "lossy"),
+    "tensorrt-llm": ("greedy", "typical", "lossy"),
+    "llama.cpp": ("greedy", "rejection"),
+    "mlx": ("exact", "rejection"),
+}
 
 
 #: What people call server software, without capitals and with hyphens.
@@ -393,6 +433,35 @@ def engine_name(name: str | None) -> str | None:
     """
     expect("engine", name, str | None, "the name of an engine, or None")
     return None if name is None else _SPELT_ENGINES.get(name.casefold().replace("_", "-"), name)
+
+
+def framework_of(name: str | None) -> tuple[str | None, str]:
+    """Return the server of a name in our spelling, and its version in full; empty for the newest.
+
+    Raises
+    ------
+    OptionError
+        For server software that is unknown, and a release that there is no file of.
+
+    Examples
+    --------
+    >>> framework_of("vLLM"), framework_of("vllm@0.24"), framework_of(None)
+    (('vllm', ''), ('vllm', '0.24.0'), (None, ''))
+    """
+    expect("framework", name, str | None, ", ".join(SERVERS))
+    if name is None:
+        return None, ""
+    word, at, version = name.partition("@")
+    server = engine_name(word)
+    if server not in SERVERS:
+        refuse("framework", name, ", ".join(SERVERS))
+    return server, release(f"{server}@{version}").version if at else ""
+
+
+def framework_names() -> list[str]:
+    """Return all server software, and the releases of those with files."""
+    versions = ((server, version) for server in RELEASED for version in known_releases(server))
+    return [*SERVERS, *(f"{server}@{version}" for server, version in versions)]
 
 
 def engine_of_tool(tool: str | None, hardware: HardwareProfile) -> tuple[str | None, list[str]]:

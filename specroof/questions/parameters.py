@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Annotated, Any, ClassVar, Final, TypeAlias, cast, get_args
 
+from specroof.acceptance import RULES
 from specroof.catalog import ACCEPTANCE_KEYS, hardware_names, load_hardware, model_names
 from specroof.cost import CHOICES, Options
 from specroof.drafters.kinds import KINDS
@@ -30,6 +31,7 @@ from specroof.questions.objects import (
     OptionsLike,
     ServerLike,
     Values,
+    framework_names,
     unique_list,
 )
 from specroof.reading.words import Prices, in_seconds, numbers, prices, rates, words
@@ -215,9 +217,10 @@ Framework = Annotated[
     str | None,
     Parameter(
         f"Server software, of {', '.join(SERVERS)}: the chip's engine profile of it predicts, "
-        "else the generic one with its rules.",
-        metavar="WORD",
-        names=lambda: SERVERS,
+        "else the generic one with its rules. vllm@0.24 has the rules and flags of that release; "
+        "a name alone those of the newest.",
+        metavar="NAME[@VERSION]",
+        names=framework_names,
         shown="that of the engine",
     ),
 ]
@@ -283,6 +286,10 @@ class DeploymentParameters(ServedParameters):
             "--nodes",
             shown="as few as the chip's links allow",
         ),
+    ] = None
+    power_cap: Annotated[
+        float | None,
+        Parameter("Watts that each device is capped to.", metavar="WATTS", shown="none"),
     ] = None
     engine: Engine = None
     framework: Framework = None
@@ -379,6 +386,31 @@ DraftModel = Annotated[
 #: The default share that confidence knows: it gives the gains that Finn 2026 simulates with the
 #: confidences of an MTP layer (`tests/test_golden_adaptive.py`).
 USUAL_CONFIDENCE: Final = 0.55
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingParameters:
+    """How the target samples, where acceptance was measured otherwise."""
+
+    panel: ClassVar = "Sampling"
+
+    temperature: Annotated[
+        float | None,
+        Parameter(
+            "Temperature of sampling. Acceptance that states another (a profile, or temperature= in "
+            "a SPEC) is moved to it, with a band.",
+            shown="as measured",
+        ),
+    ] = None
+    rule: Annotated[
+        str | None,
+        Parameter(
+            f"How drafts are accepted: {', '.join(RULES)}.",
+            metavar="WORD",
+            names=lambda: RULES,
+            shown="as measured, else greedy",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

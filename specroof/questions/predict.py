@@ -11,6 +11,7 @@ import numpy as np
 from specroof import quantities as q
 from specroof.architecture import Architecture
 from specroof.arrays import Array, fields_of, number_within, to_json_array, whole_within
+from specroof.catalog import load_hardware
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, refuse
 from specroof.latency import Deployment, Setup
@@ -48,7 +49,7 @@ from specroof.questions.curve_tables import (
     served_bands_line,
     source_lines,
 )
-from specroof.questions.objects import as_list, drafters_of, money_of, price_notes, usd_per_hour
+from specroof.questions.objects import as_list, money_of, price_notes, usd_per_hour
 from specroof.questions.parameters import (
     FORMULAS,
     Drafters,
@@ -427,7 +428,14 @@ class Prediction(Charted):
         """
         if self.played:
             return played_charts(self.played, title_of(self.model, self.setup))
-        return prediction_charts(self)
+        return prediction_charts([self])
+
+    def figures_with(self, others: Sequence[Any]) -> dict[str, Any]:
+        """Return charts that compare the same question on other chips: none of simulated loads."""
+        if self.played:
+            return {}
+        charts = prediction_charts([self, *others])
+        return {ending: chart for ending, chart in charts.items() if ending != "-map"}
 
 
 def _gain(row: LoadRow) -> tuple[float, int]:
@@ -614,7 +622,7 @@ def predict(request: PredictRequest) -> Prediction:
         for name, value in (("ttft_s", request.ttft_s), ("tpot_s", request.tpot_s))
     ]
     case = asked_case(request, load, (*targets,))
-    drafters, deployment = drafters_of(request.drafters), case.deployment
+    drafters, deployment = request.sampled_drafters(request.drafters), case.deployment
     found = predicted(case, drafters, max_draft_len=request.max_draft_len, draft_lens=lengths)
     warnings = (*found.warnings, *absent_layers(deployment.model, drafters))
     usd_per_hour(deployment.setup.hardware, request.price_per_hour)  # refuses what none can be
@@ -731,11 +739,39 @@ def prediction_text(prediction: Prediction) -> str:
 # --- The charts -----------------------------------------------------------------------------------
 
 
-def prediction_charts(prediction: Prediction) -> dict[str, Any]:
+#: Measured speedups are drawn where tokens per round differ by at most this share.
+_SAME_ACCEPTANCE: Final = 0.15
+
+
+def prediction_charts(predictions: Sequence[Prediction]) -> dict[str, Any]:
     """Return speedup against draft length, and what a grid of this shape can show besides."""
     from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
-    return plot.speedup_figures(prediction.headline_curves)
+    return plot.speedup_figures(
+        [curve for one in predictions for curve in one.headline_curves],
+        measured=[point for one in predictions for point in _measured_near(one)],
+    )
+
+
+def _measured_near(prediction: Prediction) -> Iterator[tuple[float, int, float]]:
+    """Yield batch size, draft length and speedup of measurements of the same, by acceptance too."""
+    from specroof.evidence import load_measurements  # noqa: PLC0415 - for charts only
+
+    setup = prediction.setup
+    for point in load_measurements():
+        speedup, drafts, batch = point.measured_speedup, point.draft_len, point.batch_size
+        if (
+            not (speedup and drafts and batch and point.tokens_per_round)
+            or str(point.model).rpartition("/")[2] != prediction.model.name
+            or (point.engine, point.tensor_parallel) != (setup.engine.name, setup.placement.devices)
+            or load_hardware(str(point.hardware)).name != setup.hardware.name
+        ):
+            continue
+        for curve in prediction.headline_curves:
+            tokens = curve.tokens_per_round[..., drafts : drafts + 1]
+            near = abs(tokens / point.tokens_per_round - 1) <= _SAME_ACCEPTANCE
+            if curve.drafter.partition(",")[0] == point.method and near.any():
+                yield batch, drafts, speedup
 
 
 COMMAND: Final = Command(
@@ -746,8 +782,8 @@ COMMAND: Final = Command(
     check_size=refuse_many_predictions,
     told=told,
     chart="Draw speedup against draft length. Several batch sizes add best speedup against batch "
-    "size (NAME-by-batch), several contexts a map (NAME-map). With --input-len, speedups count "
-    "prefills. Of simulated requests: what users see.",
+    "size (NAME-by-batch), several contexts a map (NAME-map), several chips a chart of each "
+    "(NAME-CHIP). With --input-len, speedups count prefills. Of simulated requests: what users see.",
     example="specroof predict deepseek-ai/DeepSeek-V4-Pro -H b200 --tp 8 --batch 1,32\n"
     "--drafter ideal --drafter autoregressive,accept=0.75,cost=0.10\n"
     "--drafter block,accept=0.89,cost=0.10,drafts=16",

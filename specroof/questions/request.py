@@ -12,7 +12,7 @@ import math
 import os
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import KW_ONLY, asdict, dataclass, field, fields, replace
 from typing import (
@@ -28,21 +28,28 @@ from typing import (
 
 import numpy as np
 
+from specroof.acceptance import RULES
 from specroof.architecture import Architecture
 from specroof.arrays import fields_of, whole_within
 from specroof.cost import Options
-from specroof.errors import OptionError, expect, not_modelled, refuse, reject
+from specroof.drafters import Drafter
+from specroof.errors import OptionError, not_modelled, refuse, reject
 from specroof.hardware import GENERIC, IDEAL_ENGINE, HardwareProfile, Placement
 from specroof.latency import Deployment, Setup, check_placement, engine_setup
 from specroof.questions.objects import (
+    ACCEPTS,
     RUNS,
-    SERVERS,
+    DrafterLike,
     borrowed_engine,
+    drafter_of,
     engine_name,
+    framework_of,
     hardware_of,
     model_of,
     options_of,
+    resampled_drafter,
     server_of,
+    unique_list,
 )
 from specroof.questions.parameters import (
     OPTION_FIELDS,
@@ -56,6 +63,7 @@ from specroof.questions.parameters import (
     Drafters,
     Parameter,
     PlayedParameters,
+    SamplingParameters,
     WorkerParameters,
     parameters_of,
 )
@@ -340,7 +348,7 @@ PLACED: Final = tuple(field.name for field in fields(Placement))
 
 
 @dataclass(frozen=True)
-class DeploymentRequest(DeploymentParameters):
+class DeploymentRequest(SamplingParameters, DeploymentParameters):
     """What is served, and where."""
 
     def resolved(self) -> Deployment:
@@ -355,7 +363,34 @@ class DeploymentRequest(DeploymentParameters):
         options = options_of(self.options)
         model = model_of(self.model, self.family)
         setup = engine_setup(*self.engine_on(hardware_of(self.hardware)), placement, options)
-        return Deployment(model, in_server(model, setup, server_of(self.server)))
+        _, version = framework_of(self.framework)
+        return Deployment(model, in_server(model, setup, server_of(self.server), version))
+
+    def sampled(self, drafter: DrafterLike) -> Drafter:
+        """Return a drafter, its acceptance moved to the temperature and rule that are asked for.
+
+        Raises
+        ------
+        OptionError
+            As `resampled_drafter` does, and for a rule that the framework has not.
+        """
+        sampled = resampled_drafter(drafter_of(drafter), self.temperature, self.rule)
+        engine = framework_of(self.framework)[0] or engine_name(self.engine) or ""
+        framework = RUNS.get(engine, engine)
+        rule = self.rule or getattr(sampled.acceptance, "rule", None)
+        if rule is not None and rule not in ACCEPTS.get(framework, RULES):
+            refuse("rule", rule, f"{', '.join(ACCEPTS[framework])}, with {framework}")
+        return sampled
+
+    def sampled_drafters(self, given: DrafterLike | Sequence[DrafterLike]) -> list[Drafter]:
+        """Return drafters by their SPECs, each name once, with their acceptance as asked for.
+
+        Raises
+        ------
+        OptionError
+            As `sampled` and `unique_list` do.
+        """
+        return unique_list("drafters", given, self.sampled, key=lambda drafter: drafter.name)
 
     def engine_on(self, hardware: HardwareProfile) -> tuple[HardwareProfile, str | None]:
         """Return a chip with the engine that predicts there, and its name; None for the default.
@@ -366,14 +401,13 @@ class DeploymentRequest(DeploymentParameters):
             For a framework that is unknown or another than that of the engine that is named, and
             as `borrowed_engine` does.
         """
-        expect("framework", self.framework, str | None, ", ".join(SERVERS))
-        engine, framework = engine_name(self.engine), engine_name(self.framework)
+        if self.power_cap is not None:
+            hardware = hardware.capped(self.power_cap)
+        engine, framework = engine_name(self.engine), framework_of(self.framework)[0]
         if self.engine_from is not None:
             hardware, engine = borrowed_engine(hardware, self.engine_from, engine)
         if framework is None:
             return hardware, engine
-        if framework not in SERVERS:
-            refuse("framework", self.framework, ", ".join(SERVERS))
         framework = RUNS.get(framework, framework)
         if engine is None:
             return hardware, None if hardware.owns(framework) else framework

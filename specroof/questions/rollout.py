@@ -31,12 +31,18 @@ from specroof.outcomes.outcomes import Outcomes
 from specroof.outcomes.rows import LoadRow, bands_around, costs_of, known_bands, load_fields
 from specroof.policies.decision import best_choice
 from specroof.policies.schedule import fitting_schedule
-from specroof.questions.answer import Charted, case_of, decision_line, rows_table, sure_of
+from specroof.questions.answer import (
+    Charted,
+    case_of,
+    decision_line,
+    releases_of,
+    rows_table,
+    sure_of,
+)
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.case import known_load, known_requests, on_each_chip
 from specroof.questions.objects import (
     Values,
-    drafters_of,
     money_of,
 )
 from specroof.questions.parameters import (
@@ -407,6 +413,7 @@ class Rollout(Charted):
         servers = f"{self.replicas} servers, each " if self.replicas > 1 else ""
         places = " or ".join(
             f"{setup.placement.devices} x {setup.hardware.name}, engine {setup.engine.name}"
+            f"{releases_of(setup)}"
             for setup in self.setups
         )
         return f"{self.model.name} on {servers}{places}: {len(self.output_len)} answers"
@@ -485,7 +492,7 @@ _STALE: Final = (
 @question(RolloutRequest)
 def rollout(request: RolloutRequest) -> Rollout:
     """Predict the time of a batch of prompts with long-tailed answers, with drafts and without."""
-    drafters = drafters_of(request.drafters)
+    drafters = request.sampled_drafters(request.drafters)
     if not drafters:
         refuse("drafters", request.drafters, "at least one")
     if request.accept_length is not None and len(drafters) > 1:

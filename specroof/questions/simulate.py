@@ -22,7 +22,6 @@ from specroof.montecarlo import (
 )
 from specroof.montecarlo import simulate_batch as simulated
 from specroof.questions.answer import Noted, case_of, rows_table, title_of
-from specroof.questions.objects import drafter_of
 from specroof.questions.parameters import ChainDrafter, ContextLen, DraftLen, Parameter, Seed, like
 from specroof.questions.request import Command, DeploymentRequest, question
 from specroof.reading.words import numbers
@@ -122,7 +121,7 @@ class BatchTimes(Noted):
 @question(TimesRequest)
 def times_of_batches(request: TimesRequest) -> BatchTimes:
     """Decode batches round by round: time between tokens at the mean, p50, p95 and p99."""
-    drafter = drafter_of(request.drafter)
+    drafter = request.sampled(request.drafter)
     acceptance = chain_acceptance(drafter)
     check_tokens(
         request.batch_size,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from specroof.architecture import Architecture, RecurrentCore
+from specroof.architecture import Architecture
 from specroof.drafters import Drafter
 from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
 from specroof.serving.launch import Speculation
@@ -41,7 +41,7 @@ def speculation_of(
         family=model.family,
         in_checkpoint=_HELD.get(drafter.kind) in model.notes,
         block=drafter.max_draft_len,
-        is_recurrent=any(isinstance(core, RecurrentCore) for _, core in model.counted_cores),
+        is_recurrent=any(core.cache_kind == "state" for _, core in model.counted_cores),
         draft_family=own.family if own else "",
         draft_has_mtp=own is not None and MTP_NOTE in own.notes,
         vocab_sizes=(own.vocab_size, model.vocab_size) if own else None,

@@ -180,6 +180,9 @@ class _TargetBlock(_StudyPart):
     engine: Text | None = Field(
         default=None, description=f"{_ABOUT['engine']} Default: that of the study."
     )
+    framework: Text | None = Field(
+        default=None, description=f"{_ABOUT['framework']} Default: that of the study."
+    )
     tensor_parallel: Count = 1
     expert_parallel: Count = 1
     attention_data_parallel: Count = 1
@@ -214,6 +217,7 @@ class StudyBlock(_StudyPart):
     )
     max_draft_len: DraftLen | None = None
     engine: Text | None = None
+    framework: Text | None = None
     options: _Options = Options()
     server: _Server = ServerSettings()
     capacity: bool | None = None
@@ -582,6 +586,7 @@ def _targets(block: StudyBlock, names: _Names, mistakes: Mistakes) -> Iterator[T
                 served, chip = names.model(model, target.family), names.hardware(hardware)
                 alone = {**target.model_dump(), "model": model, "hardware": chip.name}
                 alone["engine"] = target.engine or block.engine
+                alone["framework"] = target.framework or block.framework
                 alike = known.setdefault(tuple(alone.items()), [])
                 if chip in alike:  # and set up once: a thousand of it are not priced to refuse them
                     workers = f"{target.prefill} and {target.decode}"

@@ -539,7 +539,7 @@ _SERVED_GROUPS: Final = {"input_len": "prompt", "concurrency": "in flight"}
 _OTHER_TOTALS: Final = {
     "played": "every request simulated",
     "played as shipped": "every request simulated, by the shipped profiles (fitted to most of these loads)",
-    "shipped": "by profiles that have seen them",
+    "shipped": "shipped profiles (fitted to them)",
     "family": "families of chips left out",
     "chip": "chips left out",
     "engine": "engines left out",
@@ -909,7 +909,7 @@ def accuracy_chart(validation: Validation) -> Any:
     ]
     return plot.plot_predicted(
         pairs,
-        "Predicted against measured speedup, each source predicted by fits without it:\n"
+        "Predicted against measured speedup, each source predicted by fits without it\n"
         f"{validation.total.speedup_mean_error:.1%} off on average where acceptance is known",
         "speedup",
         meanings={True: "acceptance length known", False: "known up to one factor"},

@@ -29,7 +29,7 @@ from specroof.questions.answer import (
 )
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.case import asked_case, asked_load, in_flight_of, refuse_one_token
-from specroof.questions.objects import DrafterLike, Values, as_list, drafter_of, money_of
+from specroof.questions.objects import DrafterLike, Values, as_list, money_of
 from specroof.questions.parameters import (
     FORMULAS,
     ContextLen,
@@ -180,7 +180,7 @@ def worth(request: WorthRequest) -> Worth:
     refuse_one_token(load.workload)
     if len(load.context_len) != 1:
         refuse("context_len", request.context_len, "one number")
-    drafter = drafter_of(request.drafter)
+    drafter = request.sampled(request.drafter)
     if drafter.is_ideal:
         message = "drafter is 'ideal', which nothing improves; allowed: another drafter"
         raise OptionError(message)

@@ -19,7 +19,7 @@ from specroof.serving.launch import (
     shell_line,
     vllm_config,
 )
-from specroof.serving.releases import SglangRelease, newest, release
+from specroof.serving.releases import SglangRelease, VllmRelease, release, release_of, version_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class MockPoint:
     def __post_init__(self) -> None:
         kind, drafts = self.speculation.kind, self.speculation.drafts
         # What both engines run, and make of any checkpoint, SGLang does.
-        facts = newest(SglangRelease)
+        facts = version_of(SglangRelease)
         if kind not in facts.methods:
             known = ", ".join(facts.methods)
             refuse("drafter", kind, f"{known}: engines can force their acceptance")
@@ -93,18 +93,18 @@ def _line(*words: object, **environment: object) -> str:
     return " ".join([*variables, shell_line(words)])
 
 
-def _sglang_server(point: MockPoint, *, drafts: bool) -> str:
+def _sglang_server(point: MockPoint, framework: str, *, drafts: bool) -> str:
     words: list[object] = ["python", "-m", "sglang.launch_server"]
     words += ["--model-path", point.model, "--load-format", "dummy"]
     words += ["--tp-size", point.tensor_parallel, "--disable-radix-cache"]
-    words += format_words("sglang", point.weights, point.kv_cache)
+    words += format_words(framework, point.weights, point.kv_cache)
     if not drafts:
         return _line(*words)
-    words += sglang_words(point.speculation)
+    words += sglang_words(point.speculation, framework)
     if point.speculation.weights is not None:
         words += ["--speculative-draft-load-format", "dummy"]
     # Others than those would wait.
-    running = newest(SglangRelease).limits.drafting_running
+    running = release_of(framework, SglangRelease).limits.drafting_running
     words += ["--max-running-requests", max(running, point.batch_size)]
     return _line(
         *words,
@@ -124,12 +124,15 @@ def _sglang_bench(point: MockPoint) -> str:
     )
 
 
-def _vllm_server(point: MockPoint, *, drafts: bool) -> str:
+def _vllm_server(point: MockPoint, framework: str, *, drafts: bool) -> str:
     words: list[object] = ["vllm", "serve", point.model, "--load-format", "dummy"]
     words += ["--tensor-parallel-size", point.tensor_parallel, "--no-enable-prefix-caching"]
-    words += format_words("vllm", point.weights, point.kv_cache)
+    words += format_words(framework, point.weights, point.kv_cache)
     if drafts:
-        speculative, _ = vllm_config(point.speculation)
+        facts = release_of(framework, VllmRelease)
+        if not facts.forced_length:
+            reject(f"{facts.name} cannot be told an acceptance length", "a later release")
+        speculative, _ = vllm_config(point.speculation, framework)
         speculative |= {
             "rejection_sample_method": "synthetic",
             "synthetic_acceptance_length": round(point.tokens_per_round, 4),
@@ -201,12 +204,13 @@ def mock_commands(point: MockPoint, framework: str = "sglang") -> Sequence[tuple
     >>> command[:30]
     'SGLANG_SIMULATE_ACC_LEN=2.5 SG'
     """
-    expect_word("framework", framework, FRAMEWORKS)
-    engine, name = FRAMEWORKS[framework], release(framework).name
+    server = framework.partition("@")[0]
+    expect_word("framework", server, FRAMEWORKS)
+    engine, name = FRAMEWORKS[server], release(framework).name
     bench = ("once it serves, in another shell", engine.bench(point))
-    plain = (f"{name} without drafts", engine.server(point, drafts=False))
+    plain = (f"{name} without drafts", engine.server(point, framework, drafts=False))
     title = (
         f"{name} with {point.speculation.drafts} drafts and {point.tokens_per_round:.4g} tokens "
         f"per round"
     )
-    return [plain, bench, (title, engine.server(point, drafts=True)), bench]
+    return [plain, bench, (title, engine.server(point, framework, drafts=True)), bench]

@@ -22,6 +22,13 @@ from specroof.latency import (
     setup_notes,
 )
 from specroof.serving import sglang, vllm
+from specroof.serving.releases import (
+    RELEASED,
+    PlainRelease,
+    check_placed,
+    release,
+    release_of,
+)
 from specroof.serving.room import (
     MemoryPlan,
     MemoryRequest,
@@ -36,20 +43,6 @@ if TYPE_CHECKING:
     from specroof.serving.workload import Workload
 
 # --- Room without a framework's rules: the textbook, and servers whose rules are not at hand -----
-
-#: free_gpu_memory_fraction, max_batch_size and max_num_tokens of TensorRT-LLM's LLM API, from its
-#: documentation: no source of it is at hand, so they are unchecked.
-_FREE_FRAC: Final = 0.9
-_TENSORRT_REQUESTS: Final = 2048
-_TENSORRT_TOKENS: Final = 8192
-_TENSORRT_CAPTURED: Final = 128
-
-#: Slots of `llama-server` by default, tokens of a batch (``-b``) and of a pass (``-ub``): its
-#: README at commit 00dc805, and common/arg.cpp.
-_LLAMA_SLOTS: Final = 4
-_LLAMA_TOKENS: Final = 2048
-_LLAMA_PART: Final = 512
-_MLX_REQUESTS: Final = 32
 
 
 def resolve_ideal(user_settings: ServerSettings, place: ServerSite, _verify_len: int = 1) -> Server:
@@ -68,58 +61,27 @@ def resolve_ideal(user_settings: ServerSettings, place: ServerSite, _verify_len:
     )
 
 
-def resolve_tensorrt_llm(
-    user_settings: ServerSettings, place: ServerSite, _verify_len: int = 1
+def resolve_plain(
+    framework: str, user_settings: ServerSettings, place: ServerSite, _verify_len: int = 1
 ) -> Server:
-    """Fill the settings left open with defaults from TensorRT-LLM's documentation, unchecked."""
-    return place.server(
-        user_settings,
-        framework="tensorrt-llm",
-        version="unchecked",
-        memory_frac=_FREE_FRAC,
-        running=_TENSORRT_REQUESTS,
-        capture=_TENSORRT_CAPTURED,
-        overlap=True,
-        chunk=_TENSORRT_TOKENS,
-        mixed=True,
-        prefix_cache=True,
-    )
-
-
-def resolve_llama_cpp(
-    user_settings: ServerSettings, place: ServerSite, _verify_len: int = 1
-) -> Server:
-    """Fill the settings left open with the defaults of llama-server: ``-np auto``, ``-b``."""
-    return place.server(
-        user_settings,
-        framework="llama.cpp",
-        version="at commit 00dc805",
-        memory_frac=1.0,
-        running=_LLAMA_SLOTS,
-        capture=0,
-        overlap=True,
-        chunk=_LLAMA_TOKENS,
-        mixed=True,
-        prefix_cache=True,
-    )
-
-
-def resolve_mlx(user_settings: ServerSettings, place: ServerSite, _verify_len: int = 1) -> Server:
-    """Fill the settings left open with the defaults of mlx-lm, which drafts for one at a time.
+    """Fill the settings left open with the defaults that the file of a release has.
 
     Source
-        mlx-lm 0.32.2, ``server.py``: ``--decode-concurrency`` 32, none with a draft model.
+        The file of the release.
     """
+    facts = release_of("@".join(filter(None, (framework, place.version))), PlainRelease)
+    defaults = facts.defaults
+    drafting = defaults.running_drafting if place.kind is not None else None
     return place.server(
         user_settings,
-        framework="mlx",
-        version="mlx-lm 0.32.2",
-        memory_frac=1.0,
-        running=_MLX_REQUESTS if place.kind is None else 1,
-        capture=0,
+        framework=framework,
+        version=facts.version,
+        memory_frac=defaults.memory_frac,
+        running=drafting or defaults.running,
+        capture=defaults.capture,
         overlap=True,
-        chunk=_LLAMA_TOKENS,
-        mixed=False,
+        chunk=defaults.chunk,
+        mixed=defaults.mixed,
         prefix_cache=True,
     )
 
@@ -134,7 +96,8 @@ def room_local(
     Source
         llama.cpp reserves the buffers of its largest pass, ``-ub`` 512 tokens, when it starts.
     """
-    logits = 4.0 * _LLAMA_PART * need.model.vocab_size
+    facts = release_of(f"{server.framework}@{server.version}", PlainRelease)
+    logits = 4.0 * facts.part_tokens * need.model.vocab_size
     memory = need.hardware.server_memory_bytes
     return _plain_room(
         server, need, context_len, verify_len, memory_bytes=memory, reserved_bytes=logits
@@ -164,10 +127,11 @@ def room_tensorrt_llm(
         TensorRT-LLM, documentation of ``KvCacheConfig.free_gpu_memory_fraction``: of what weights
         and activations leave. The activations are estimated as vLLM's are.
     """
+    usual = release_of(f"{server.framework}@{server.version}", PlainRelease).defaults
     peak = vllm.activation_bytes(
         need.model,
-        tokens=server.chunk or _TENSORRT_TOKENS,
-        running=server.running or _TENSORRT_REQUESTS,
+        tokens=server.chunk or usual.chunk,
+        running=server.running or usual.running,
         devices=need.placement.tensor_parallel,
     )
     memory = need.hardware.server_memory_bytes
@@ -245,9 +209,11 @@ FRAMEWORKS: Final[Mapping[str, Framework]] = {
     # (config/scheduler.py:196); v1/core/sched/scheduler.py:933, schedule: `self.running[-1]`.
     "vllm": Framework(vllm.resolve, vllm.room, reserves=False),
     # Documentation of SchedulerConfig.capacity_scheduler_policy: GUARANTEED_NO_EVICT.
-    "tensorrt-llm": Framework(resolve_tensorrt_llm, room_tensorrt_llm, reserves=True),
-    "llama.cpp": Framework(resolve_llama_cpp, room_local, drafts_beside=False),
-    "mlx": Framework(resolve_mlx, room_local, drafts_beside=False),
+    "tensorrt-llm": Framework(
+        partial(resolve_plain, "tensorrt-llm"), room_tensorrt_llm, reserves=True
+    ),
+    "llama.cpp": Framework(partial(resolve_plain, "llama.cpp"), room_local, drafts_beside=False),
+    "mlx": Framework(partial(resolve_plain, "mlx"), room_local, drafts_beside=False),
     "ideal": Framework(resolve_ideal, room_ideal),
 }
 
@@ -306,7 +272,12 @@ class PrefillRules:
     receive_interval: int = 1
 
 
-def in_server(model: Architecture, setup: Setup, user_settings: ServerSettings) -> Setup:
+def in_server(
+    model: Architecture,
+    setup: Setup,
+    user_settings: ServerSettings,
+    version: str | None = None,
+) -> Setup:
     """Return the setup within a server: captured sizes, overlap, dtype of state.
 
     Settings that the user left open stay as the engine's profile has them.
@@ -317,11 +288,15 @@ def in_server(model: Architecture, setup: Setup, user_settings: ServerSettings) 
         What is served, and where; the engine's name says whose rules count.
     user_settings
         What the user tells the server.
+    version
+        Of the server, or how that begins: ``"0.24"``; None for that of the setup, which is the
+        newest release if it has none.
 
     Raises
     ------
     OptionError
-        If server and options differ in the dtype of recurrent state.
+        For a release that there is no file of, or if server and options differ in the dtype of
+        recurrent state.
 
     Examples
     --------
@@ -341,12 +316,19 @@ def in_server(model: Architecture, setup: Setup, user_settings: ServerSettings) 
                 "one of them, or the same",
             )
         setup = replace(setup, options=replace(options, state_dtype=user_settings.state_dtype))
-    place = ServerSite(model=model, hardware=setup.hardware, placement=setup.placement)
+    place = ServerSite(
+        model=model,
+        hardware=setup.hardware,
+        placement=setup.placement,
+        version=setup.version if version is None else version,
+    )
     name = setup.engine.rules
     # One server for all lengths of drafts: vLLM captures more the longer the rounds.
     longest = int(BOUNDS["draft_len"].most) + 1
     server = FRAMEWORKS[name].resolve(user_settings, place, longest)
     setup = replace(setup, server=server)
+    if name in RELEASED:
+        check_placed(release(f"{name}@{server.version}"), setup.placement)
     if name == "sglang" and setup.placement.pipeline_parallel > 1:
         # arg_groups/overrides.py, `_pipeline_parallel_overlap_disable`
         user_settings = replace(user_settings, overlap=False)
@@ -381,7 +363,13 @@ def prefill_rules(deployment: Deployment, kind: str | None = None) -> PrefillRul
     True
     """
     model, setup = deployment.model, deployment.setup
-    place = ServerSite(model=model, hardware=setup.hardware, placement=setup.placement, kind=kind)
+    place = ServerSite(
+        model=model,
+        hardware=setup.hardware,
+        placement=setup.placement,
+        kind=kind,
+        version=setup.version,
+    )
     name = setup.engine.rules
     framework = FRAMEWORKS[name]
     server = framework.resolve(setup.user_settings, place, 1)
@@ -405,11 +393,13 @@ def _captured(setup: Setup, server: Server) -> CapturedGraphs | None:
     graphs = setup.engine.graphs or CapturedGraphs(sizes=())
     if setup.engine.rules == "sglang":
         # Servers that draft have the finer sizes; the profiles were fitted with them.
-        sizes = sglang.captured_sizes(server.capture, drafting=True)
+        sizes = sglang.captured_sizes(server.capture, drafting=True, version=server.version)
         return replace(graphs, sizes=tuple(sizes), counts="sequences")
     if setup.engine.rules == "vllm":
-        tokens = server.chunk or vllm.batch_defaults(setup.hardware)[1]
-        sizes = vllm.captured_sizes(setup.hardware, server.capture, tokens=tokens)
+        tokens = server.chunk or vllm.batch_defaults(setup.hardware, server.version)[1]
+        sizes = vllm.captured_sizes(
+            setup.hardware, server.capture, tokens=tokens, version=server.version
+        )
         return replace(graphs, sizes=tuple(sizes), counts="tokens")
     return setup.engine.graphs
 
@@ -457,6 +447,7 @@ def served_room(
         hardware=setup.hardware,
         placement=setup.placement,
         kind=None if drafter is None else drafter.kind,
+        version=setup.version,
         target=target_footprint(model, setup.placement, served_options(model, setup)),
         draft=draft,
         replays=drafter is not None and setup.options.recurrent_state == "replay",

@@ -4,16 +4,18 @@ import json
 import math
 import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from string import Template
 from typing import Any, Final, NoReturn
 
-from specroof.architecture.base import CACHE_BLOCKS
+from specroof.acceptance.sampling import USUAL_RULE
 from specroof.drafters import KINDS
 from specroof.errors import expect_word, reject
 from specroof.hardware import Placement, ServerSettings
 from specroof.serving.releases import (
-    Release,
+    RELEASED,
+    PlainRelease,
+    ServerRelease,
     SettingFlag,
     SglangRelease,
     VllmRelease,
@@ -23,22 +25,6 @@ from specroof.serving.releases import (
 from specroof.units import format_drafts
 
 # --- Flags of a server without drafts: model, placement, formats and settings --------------------
-
-#: How servers without a file of their release call the dtypes of a cache.
-#:
-#: Source
-#:     llama.cpp in llama-cpp-python 0.3.36, ``kv_cache_types`` of ``common/arg.cpp``; of
-#:     TensorRT-LLM what NVIDIA's aiconfigurator 0.12.0 writes for it, ``kv_cache_dtype`` of
-#:     ``generator/config/backend_config_mapping.yaml``.
-_CACHES: Final[Mapping[str, Mapping[str, str]]] = {
-    "tensorrt-llm": {"bf16": "bfloat16", "fp8": "fp8"},
-    "llama.cpp": {
-        "fp16": "f16",
-        "bf16": "bf16",
-        "fp32": "f32",
-        **{name: name for name in CACHE_BLOCKS},
-    },
-}
 
 #: Stands for the address of the first of several hosts.
 FIRST_HOST: Final = "<FIRST-HOST>"
@@ -52,11 +38,12 @@ def other_hosts(framework: str) -> str:
     >>> other_hosts("sglang"), other_hosts("llama.cpp")
     ('the same with its own --node-rank, from 1', 'none, it runs on one host')
     """
-    if framework in LOCAL_LAUNCHERS:
-        return "none, it runs on one host"
-    if framework == "tensorrt-llm":
-        return "one process a device by srun or mpirun, through trtllm-llmapi-launch"
-    return release(framework).command.other_hosts
+    return release(_released(framework)).command.other_hosts
+
+
+def _released(framework: str) -> str:
+    """Return a release, that of llama.cpp for software that wraps it."""
+    return framework if framework.partition("@")[0] in RELEASED else "llama.cpp"
 
 
 def server_command(  # noqa: PLR0913 - what a command says
@@ -94,26 +81,9 @@ def server_command(  # noqa: PLR0913 - what a command says
     >>> server_command("sglang", "me/model", Placement(8, 8, attention_data_parallel=4))
     'python -m sglang.launch_server --model-path me/model --tp-size 8 --attn-dp-size 4 --ep-size 8'
     """
-    words: list[object]
-    if framework in LOCAL_LAUNCHERS:
-        words = ["llama-server", "--model", model if model.endswith(".gguf") else YOUR_FILE]
-        if ":" in model and "/" in model:
-            words = ["llama-server", "-hf", model]
-        if framework == "mlx":
-            words = ["mlx_lm.server", "--model", model]
-        if framework == "lmstudio":
-            words = ["lms", "load", model]
-        if framework == "llama.cpp" and kv_cache in _CACHES[framework]:
-            cache = _CACHES[framework][str(kv_cache)]
-            words += ["--cache-type-k", cache, "--cache-type-v", cache]
-        return shell_line(words)
-    if framework == "tensorrt-llm":
-        stages, experts = placement.pipeline_parallel, placement.expert_parallel
-        words = ["trtllm-serve", model, "--tp_size", placement.tensor_parallel]
-        words += ["--pp_size", stages] if stages > 1 else []
-        words += ["--ep_size", experts] if experts > 1 else []
-        words += ["--gpus_per_node", placement.devices // hosts] if hosts > 1 else []
-        return shell_line(words)
+    if framework == "lmstudio":
+        return shell_line(["lms", "load", model])
+    framework = _released(framework)
     command = release(framework).command
     numbers = {
         "tensor_parallel": placement.tensor_parallel,
@@ -124,9 +94,17 @@ def server_command(  # noqa: PLR0913 - what a command says
         "decode_context_parallel": placement.decode_context_parallel,
         "hosts": hosts,
     }
-    words = [*_filled(command.start, model=model, **numbers)]
+    figures: dict[str, object] = {
+        **numbers,
+        "model": model,
+        "file": model if model.endswith(".gguf") else YOUR_FILE,
+        "first_host": FIRST_HOST,
+        "devices_per_host": placement.devices // hosts,
+    }
+    on_hub = command.start_on_hub if ":" in model and "/" in model else ()
+    words = _filled(on_hub or command.start, **figures)
     for key, flag in command.placement.items():
-        words += _filled(flag, first_host=FIRST_HOST, **numbers) if numbers[key] > 1 else []
+        words += _filled(flag, **figures) if numbers[key] > 1 else []
     words += command.own_code if family in command.own_code_families else []
     return shell_line([*words, *format_words(framework, weights, kv_cache)])
 
@@ -152,7 +130,7 @@ def format_words(framework: str, weights: str | None, kv_cache: str | None) -> l
     ['--kv-cache-dtype', 'fp8_e4m3']
     """
     facts, words = release(framework), list[str]()
-    if weights in facts.weights:
+    if isinstance(facts, ServerRelease) and weights in facts.weights:
         words += _filled(facts.command.weights, value=weights)
     if kv_cache in facts.cache_formats:
         words += _filled(facts.command.cache, value=facts.cache_formats[str(kv_cache)])
@@ -183,8 +161,9 @@ def setting_words(framework: str, settings: ServerSettings) -> tuple[list[str], 
     (['--max-running-requests', '64', '--chunked-prefill-size', '-1'], [])
     """
     facts, words, notes = release(framework), list[str](), list[str]()
+    dtypes = facts.state_dtypes if isinstance(facts, ServerRelease) else {}
     for key, value in settings.stated.items():
-        told = facts.state_dtypes.get(value) if key == "state-dtype" else value
+        told = dtypes.get(value) if key == "state-dtype" else value
         flag = facts.settings.get(key, SettingFlag())
         flags = flag.enabled if told and told != "plain" else flag.disabled
         if flags is None:
@@ -253,6 +232,8 @@ class Speculation:
         Whether the config of a draft model names layers for mtp.
     vocab_sizes
         Tokens of a draft model, and of the model; None for other drafters.
+    rule
+        How drafts are to be accepted, of `specroof.acceptance.RULES`; empty for the server's usual.
 
     Raises
     ------
@@ -280,6 +261,7 @@ class Speculation:
     draft_family: str = ""
     draft_has_mtp: bool = False
     vocab_sizes: tuple[int, int] | None = None
+    rule: str = ""
 
     def __post_init__(self) -> None:
         expected = 1
@@ -356,6 +338,12 @@ class Launch:
         return [f"cat > {name} <<'END'\n{text}END" for name, text in self.files.items()]
 
 
+#: Kinds whose drafts SGLang 0.5.23 can sample (speculative/eagle_worker_v2.py:196), in chains.
+_SAMPLED_DRAFTS: Final = ("mtp", "eagle", "eagle3", "model")
+#: How a server accepts drafts that does not do as most: mlx-lm 0.32.2, `speculative_generate_step`.
+USUAL_RULES: Final = {"mlx": "exact"}
+
+
 def launch(plan: Speculation, framework: str) -> Launch:
     """Return the flags that make a server do what is planned.
 
@@ -397,7 +385,14 @@ def launch(plan: Speculation, framework: str) -> Launch:
         reject(f"p-min is {plan.p_min:g}, and {server} ends no draft early", "llama.cpp")
     if plan.on_host and server != "llama.cpp":
         reject(f"device is cpu, and {server} drafts on no CPU", "llama.cpp")
-    return known[server](plan, framework)
+    told = known[server](plan, framework)
+    if plan.rule in {"", USUAL_RULES.get(server, USUAL_RULE)}:
+        return told
+    sampled = plan.rule == "rejection" and plan.kind in _SAMPLED_DRAFTS and not plan.is_tree
+    if server == "sglang" and sampled:
+        return replace(told, text=f"{told.text} --speculative-use-rejection-sampling")
+    note = f"no flag for rule={plan.rule} is known here, which the acceptance counts on"
+    return replace(told, notes=(*told.notes, note))
 
 
 def follows_load(
@@ -442,9 +437,9 @@ def follows_load(
         known = release(framework).methods.get(kind)
         is_adaptive = known is None or known.follows_load
         return is_adaptive and not is_tree and data_parallel == pipeline_parallel == 1
-    if framework in LOCAL_LAUNCHERS:
+    if server in LOCAL_LAUNCHERS:
         return False
-    return is_tree or kind not in _TENSORRT_TYPES
+    return is_tree or kind not in release(framework).methods
 
 
 def _fixed_note(plan: Speculation, release: str, what: str, drafts: int) -> str:
@@ -461,7 +456,7 @@ def _refuse(plan: Speculation, name: str, known: Sequence[str]) -> NoReturn:
     reject(f"{name} has no flag for {what}", ", ".join(known))
 
 
-def _refuse_families(plan: Speculation, facts: Release) -> None:
+def _refuse_families(plan: Speculation, facts: ServerRelease) -> None:
     """Refuse models that a release has no class for, or does not draft for like this."""
     if plan.family in facts.no_models:
         reject(f"{facts.name} has no models of the family {plan.family}", "another model")
@@ -484,7 +479,7 @@ def _refuse_vocabulary(plan: Speculation, release: str, padding: int = 0) -> Non
         )
 
 
-def _refuse_own_family(plan: Speculation, facts: Release) -> None:
+def _refuse_own_family(plan: Speculation, facts: ServerRelease) -> None:
     """Refuse a draft model of which a server would load the layers for mtp alone."""
     families = {*facts.read_as_mtp}
     families |= {*facts.read_as_mtp_with_layers} if plan.draft_has_mtp else set()
@@ -527,10 +522,12 @@ def vllm_config(plan: Speculation, framework: str = "vllm") -> tuple[dict[str, o
     family, staged = plan.family.removesuffix("_text"), facts.staged
     is_staged = plan.pipeline_parallel > 1 and plan.kind in staged.kinds
     if is_staged and family and family not in staged.families:
+        families = ", ".join(staged.families)
         reject(
             f"{facts.name} has no {plan.kind} for {plan.family} in a pipeline: its stages do not "
             f"pass on the hidden states that it reads",
-            f"one stage, mtp or a model as drafter, or a family of {', '.join(staged.families)}",
+            "one stage, mtp or a model as drafter"
+            + (f", or a family of {families}" if families else ""),
         )
     method = facts.methods[plan.kind]
     config: dict[str, object] = {"method": method.name, **method.config}
@@ -603,7 +600,7 @@ def sglang_words(plan: Speculation, framework: str = "sglang") -> list[object]:
             staged = [kind for kind, one in facts.methods.items() if one.in_pipeline]
             reject(
                 f"{facts.name} has no {method.name} in a pipeline",
-                f"{' and '.join(staged)}, or one stage",
+                f"{' and '.join(staged)}, or one stage" if staged else "one stage",
             )
         if plan.data_parallel > 1:
             reject(
@@ -647,7 +644,7 @@ def _sglang(plan: Speculation, framework: str) -> Launch:
     told, more = setting_words(framework, plan.settings)
     more += _cache_notes(plan, facts.cache_formats, facts.name)
     environment = ""
-    if plan.pipeline_parallel > 1:
+    if plan.pipeline_parallel > 1 and facts.pipeline is not None:
         environment = facts.pipeline.environment
         notes.append(
             f"{facts.name} drafts in a pipeline only with {environment} in its environment"
@@ -658,25 +655,16 @@ def _sglang(plan: Speculation, framework: str) -> Launch:
 
 # --- TensorRT-LLM ---------------------------------------------------------------------------------
 
-_TENSORRT: Final = "TensorRT-LLM 1.2"
-_TENSORRT_TYPES: Final[Mapping[str, str]] = {
-    "mtp": "MTP",
-    "eagle3": "Eagle",
-    "model": "Draft_Target",
-    "ngram": "NGram",
-    "prompt_lookup": "NGram",
-    "pard": "PARD",
-    "dflash": "DFlash",
-}
 _TENSORRT_FILE: Final = "speculation.yaml"
 
 
-def _tensorrt(plan: Speculation, _framework: str) -> Launch:
-    if plan.is_tree or plan.kind not in _TENSORRT_TYPES:
-        _refuse(plan, _TENSORRT, list(_TENSORRT_TYPES))
-    _refuse_vocabulary(plan, _TENSORRT, _PADDING)
+def _tensorrt(plan: Speculation, framework: str) -> Launch:
+    facts = release_of(framework, PlainRelease)
+    if plan.is_tree or plan.kind not in facts.methods:
+        _refuse(plan, facts.name, list(facts.methods))
+    _refuse_vocabulary(plan, facts.name, facts.vocabulary_padding)
     speculation: dict[str, object] = {
-        "decoding_type": _TENSORRT_TYPES[plan.kind],
+        "decoding_type": facts.methods[plan.kind].name,
         "max_draft_len": plan.drafts,
     }
     if plan.kind == "mtp":
@@ -689,28 +677,28 @@ def _tensorrt(plan: Speculation, _framework: str) -> Launch:
         if plan.schedule[-1][2] == 0:
             speculation["max_concurrency"] = last_on
         notes.append(
-            f"{_TENSORRT} has a draft_len_schedule whose keys changed their meaning between "
+            f"{facts.name} has a draft_len_schedule whose keys changed their meaning between "
             f"releases: {format_drafts(plan.drafts)} up to {last_on} requests here"
         )
     stated = plan.settings.stated
     unknown = [key for key in ("mixed", "state-dtype") if key in stated]
-    notes += [_not_told(_TENSORRT, key, stated[key]) for key in unknown]
-    notes += _cache_notes(plan, _CACHES["tensorrt-llm"], _TENSORRT)
-    notes.append(f"keys as of {_TENSORRT}, not checked against its definitions")
+    notes += [_not_told(facts.name, key, stated[key]) for key in unknown]
+    notes += _cache_notes(plan, facts.cache_formats, facts.name)
+    notes.append(f"keys as of {facts.name}, not checked against its definitions")
     if plan.pipeline_parallel > 1:
-        notes.append(f"whether {_TENSORRT} drafts in a pipeline was not read")
-    keys = {"speculative_config": speculation, **_tensorrt_settings(plan)}
+        notes.append(f"whether {facts.name} drafts in a pipeline was not read")
+    keys = {"speculative_config": speculation, **_tensorrt_settings(plan, facts)}
     text = shell_line(["--extra_llm_api_options", _TENSORRT_FILE])
-    return Launch("tensorrt-llm", _TENSORRT, text, {_TENSORRT_FILE: _yaml(keys)}, tuple(notes))
+    return Launch("tensorrt-llm", facts.name, text, {_TENSORRT_FILE: _yaml(keys)}, tuple(notes))
 
 
-def _tensorrt_settings(plan: Speculation) -> dict[str, object]:
+def _tensorrt_settings(plan: Speculation, facts: PlainRelease) -> dict[str, object]:
     """Return the keys of what else a server is told, without those that are not."""
     settings = plan.settings
     cache = {
         "free_gpu_memory_fraction": settings.memory_frac,
         "enable_block_reuse": settings.prefix_cache,
-        "dtype": _CACHES["tensorrt-llm"].get(plan.kv_cache or ""),
+        "dtype": facts.cache_formats.get(plan.kv_cache or ""),
     }
     keys: dict[str, object] = {
         "max_batch_size": settings.running,
@@ -787,8 +775,8 @@ def worker_launches(
     if server not in LAUNCHERS:
         reject(f"{server} has no workers for prefill alone", ", ".join(LAUNCHERS))
     if server == "tensorrt-llm":
-        return _tensorrt_workers(flags, input_len)
-    facts, spread = release(framework), placement.decode_context_parallel
+        return _tensorrt_workers(release(framework).name, flags, input_len)
+    facts, spread = release_of(framework, ServerRelease), placement.decode_context_parallel
     if server == "vllm" and spread not in {1, placement.group_size}:
         reject(
             f"{facts.name} with NixlConnector does not move caches to decode_context_parallel "
@@ -811,7 +799,7 @@ def worker_launches(
     }
 
 
-def _tensorrt_workers(flags: Launch | None, input_len: float) -> dict[str, Launch]:
+def _tensorrt_workers(name: str, flags: Launch | None, input_len: float) -> dict[str, Launch]:
     transfer = {"backend": "NIXL", "max_tokens_in_buffer": math.ceil(input_len)}
     moved = _yaml({"cache_transceiver_config": transfer})
     drafted = "" if flags is None else flags.files[_TENSORRT_FILE]
@@ -819,7 +807,7 @@ def _tensorrt_workers(flags: Launch | None, input_len: float) -> dict[str, Launc
     return {
         role: Launch(
             "tensorrt-llm",
-            _TENSORRT,
+            name,
             shell_line(["--extra_llm_api_options", f"{role}.yaml"]),
             {f"{role}.yaml": text},
         )
@@ -829,83 +817,59 @@ def _tensorrt_workers(flags: Launch | None, input_len: float) -> dict[str, Launc
 
 # --- Software of one user: llama.cpp and what wraps it, MLX ---------------------------------------
 
-#: As it ships with llama-cpp-python 0.3.36: `--draft-max`, `--draft-min` and `--draft` are gone.
-LLAMA_CPP: Final = "llama.cpp of November 2026"
-_LLAMA_TYPES: Final[Mapping[str, str]] = {
-    "mtp": "draft-mtp",
-    "eagle3": "draft-eagle3",
-    "model": "draft-simple",
-    "dflash": "draft-dflash",
-    "dspark": "draft-dspark",
-    "ngram": "ngram-mod",
-    "prompt_lookup": "ngram-simple",
-}
-#: Each look-up counts its drafts by flags of its own, and is left with 48 to 64 without them.
-_LLAMA_LOOKUPS: Final[Mapping[str, Callable[[int], Sequence[object]]]] = {
-    "ngram": lambda drafts: ["--spec-ngram-mod-n-max", drafts, "--spec-ngram-mod-n-min", 0],
-    "prompt_lookup": lambda drafts: ["--spec-ngram-simple-size-m", drafts],
-}
-#: By how many tokens llama.cpp lets vocabularies differ (SPEC_VOCAB_MAX_SIZE_DIFFERENCE): padding.
-#: MLX just warns, and drafts tokens of another meaning.
-_PADDING: Final = 128
-_MLX: Final = "mlx-lm 0.32.2"
 _LM_STUDIO: Final = "LM Studio 0.4"
 #: Stands for the file of weights.
 YOUR_FILE: Final = "<YOUR-FILE.gguf>"
 
 
-def _llama_cpp(plan: Speculation, _framework: str) -> Launch:
-    if plan.is_tree or plan.kind not in _LLAMA_TYPES:
-        _refuse(plan, LLAMA_CPP, list(_LLAMA_TYPES))
-    _refuse_vocabulary(plan, LLAMA_CPP, _PADDING)
-    words: list[object] = ["--spec-type", _LLAMA_TYPES[plan.kind]]
+def _llama_cpp(plan: Speculation, framework: str) -> Launch:
+    facts = release_of(framework, PlainRelease)
+    if plan.is_tree or plan.kind not in facts.methods:
+        _refuse(plan, facts.name, list(facts.methods))
+    _refuse_vocabulary(plan, facts.name, facts.vocabulary_padding)
+    method = facts.methods[plan.kind]
+    words: list[object] = ["--spec-type", method.name]
     if plan.weights is not None:
         on_hub = ":" in plan.weights and "/" in plan.weights
         words += ["--spec-draft-hf" if on_hub else "--spec-draft-model", plan.weights]
     words += ["--spec-draft-device", "none"] if plan.on_host else []
-    if plan.kind in _LLAMA_LOOKUPS:
-        words += _LLAMA_LOOKUPS[plan.kind](plan.drafts)
-    else:
+    words += _filled(method.words, drafts=plan.drafts)
+    if not method.words:
         words += ["--spec-draft-n-max", plan.drafts, "--spec-draft-n-min", plan.n_min]
         words += ["--spec-draft-p-min", f"{plan.p_min:g}"]
     notes = [*plan.to_fill_in, f"replace {YOUR_FILE} by the file of weights"]
     if plan.differs:
-        notes.append(_fixed_note(plan, LLAMA_CPP, "drafts", plan.drafts))
-    for key, value in plan.settings.stated.items():
-        if key == "running":
-            words += ["--parallel", value]
-        elif key == "chunk" and value:
-            words += ["--batch-size", value]
-        elif key == "prefix-cache":
-            words += [] if value else ["--no-cache-prompt"]
-        else:
-            notes.append(_not_told(LLAMA_CPP, key, value))
-    notes += _cache_notes(plan, _CACHES["llama.cpp"], LLAMA_CPP)
-    return Launch("llama.cpp", LLAMA_CPP, shell_line(words), notes=tuple(notes))
+        notes.append(_fixed_note(plan, facts.name, "drafts", plan.drafts))
+    told, more = setting_words(framework, plan.settings)
+    notes += [*more, *_cache_notes(plan, facts.cache_formats, facts.name)]
+    return Launch("llama.cpp", facts.name, shell_line([*words, *told]), notes=tuple(notes))
 
 
-def _mlx(plan: Speculation, _framework: str) -> Launch:
-    if plan.kind != "model":
-        _refuse(plan, _MLX, ["model"])
+def _mlx(plan: Speculation, framework: str) -> Launch:
+    facts = release_of(framework, PlainRelease)
+    if plan.kind not in facts.methods:
+        _refuse(plan, facts.name, list(facts.methods))
     if plan.is_recurrent:
         reject(
-            f"{_MLX} drafts for no model with recurrent layers, whose cache it cannot trim",
+            f"{facts.name} drafts for no model with recurrent layers, whose cache it cannot trim",
             "a model whose layers all cache keys and values, or llama.cpp",
         )
-    _refuse_vocabulary(plan, _MLX, _PADDING)
-    notes = [*plan.to_fill_in, f"{_MLX} runs one request at a time with a draft model"]
+    _refuse_vocabulary(plan, facts.name, facts.vocabulary_padding)
+    notes = [*plan.to_fill_in, f"{facts.name} runs one request at a time with a draft model"]
     if plan.differs:
-        notes.append(_fixed_note(plan, _MLX, "drafts", plan.drafts))
-    notes += [_not_told(_MLX, key, value) for key, value in plan.settings.stated.items()]
-    notes += _cache_notes(plan, (), _MLX)
-    words = ["--draft-model", plan.weights, "--num-draft-tokens", plan.drafts]
-    return Launch("mlx", _MLX, shell_line(words), notes=tuple(notes))
+        notes.append(_fixed_note(plan, facts.name, "drafts", plan.drafts))
+    told, more = setting_words(framework, plan.settings)
+    notes += [*more, *_cache_notes(plan, facts.cache_formats, facts.name)]
+    counted = _filled(facts.methods[plan.kind].words, drafts=plan.drafts)
+    words = ["--draft-model", plan.weights, *counted, *told]
+    return Launch("mlx", facts.name, shell_line(words), notes=tuple(notes))
 
 
 def _lm_studio(plan: Speculation, _framework: str) -> Launch:
     if plan.kind != "model":
         _refuse(plan, _LM_STUDIO, ["model"])
-    _refuse_vocabulary(plan, _LM_STUDIO, _PADDING)
+    wrapped = release_of("llama.cpp", PlainRelease)
+    _refuse_vocabulary(plan, _LM_STUDIO, wrapped.vocabulary_padding)
     told = f'each request names it: "draft_model": {json.dumps(plan.weights)} (draftModel in SDKs)'
     notes = [*plan.to_fill_in, told]
     notes.append(

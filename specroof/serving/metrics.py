@@ -7,7 +7,6 @@ from typing import Final
 
 from specroof.errors import MeasurementError, reject
 from specroof.reading.metrics_text import Sample
-from specroof.serving.launch import LLAMA_CPP
 
 #: What to say of a server without a metrics page.
 NO_PAGE: Final = (
@@ -113,7 +112,7 @@ SERVERS: Final[tuple[ServerMetrics, ...]] = (
     ),
     ServerMetrics(
         framework="llama.cpp",
-        release=LLAMA_CPP,
+        release="llama.cpp of November 2026",
         prefix="llamacpp:",
         counters={
             **_SPECULATION,

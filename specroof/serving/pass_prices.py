@@ -13,7 +13,7 @@ from specroof.drafters import Drafter, TokensPerRound
 from specroof.latency import Deployment, Work
 from specroof.serving.capacity import PrefillRules
 from specroof.serving.workload import prefill_pass
-from specroof.speedup.round import EnginePasses, proposals, round_times
+from specroof.speedup.round import engine_pass_s, proposals, round_times
 
 #: Steps between the points of an axis. Passes are linear in long contexts and in many tokens; small
 #: batches and passes are padded, and decide at which size arithmetic takes over from memory.
@@ -236,7 +236,7 @@ def prices_by_draft_len(  # noqa: PLR0913 - the bounds of all loads
     Source
         `specroof.speedup.round.round_times`, and mixed passes of `specroof.latency.model_latency`.
     """
-    passes, engine = EnginePasses(), deployment.setup.engine
+    engine = deployment.setup.engine
     chunk = rules.chunk or running * input_len[1]
     batches = _axis(1.0, max(running, 2.0), _BATCH_STEP, whole=True)
     if most > batches[-1]:
@@ -248,7 +248,7 @@ def prices_by_draft_len(  # noqa: PLR0913 - the bounds of all loads
 
     lens = np.arange(1 if drafting is None else drafting[2] + 1)
     verify_len = tokens_per_round = np.ones(len(lens))
-    plain_s = step_s = passes(deployment, ForwardPass(batch, 1.0, context))[..., None]
+    plain_s = step_s = engine_pass_s(deployment, ForwardPass(batch, 1.0, context))[..., None]
     if drafting is not None:
         drafter, acceptance, _ = drafting
         proposed = proposals(drafter, accepted_at(acceptance, float(np.mean(contexts))), lens)
@@ -262,15 +262,15 @@ def prices_by_draft_len(  # noqa: PLR0913 - the bounds of all loads
     # Where tokens attend to little, the pass is of several short prompts.
     prompts = np.maximum(length / (2 * attended), 1.0)
     before = np.maximum(attended - length / 2, 0.0)
-    prompt_s = passes(
+    prompt_s = engine_pass_s(
         deployment, prefill_pass(length / prompts, batch_size=prompts, context_len=before)
     )
     alone = prefill_pass(tokens[None, :, None])
     bare = ForwardPass(batch[..., None], positions, 0.0)
-    mixed_s = passes(deployment, bare, Work(deployment.model, alone, kind="prompts"))
+    mixed_s = engine_pass_s(deployment, bare, Work(deployment.model, alone, kind="prompts"))
     # Of data-parallel attention the mean of both is split more evenly than a prompt alone is.
-    sharing_s = np.maximum(mixed_s - passes(deployment, alone), 0.0)
-    context_s = beside_s - passes(deployment, bare)
+    sharing_s = np.maximum(mixed_s - engine_pass_s(deployment, alone), 0.0)
+    context_s = beside_s - engine_pass_s(deployment, bare)
     prompt_grid = _grid(tokens, attended, prompt_s)
 
     def priced(drafts: int) -> PassPrices:

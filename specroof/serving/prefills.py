@@ -21,7 +21,7 @@ from specroof.serving.closed_loop import (
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.workload import Workload, prefill_pass, time_to_first_token_s
 from specroof.speedup.result import SpeedupCurve
-from specroof.speedup.round import EnginePasses, PassSeconds
+from specroof.speedup.round import PassSeconds, engine_pass_s
 
 
 def piece_pass(
@@ -379,7 +379,7 @@ def _times(
 ) -> RequestTimes:
     """Return the seconds of requests under the rules of plain decoding, and of drafting."""
     times, *others = (
-        request_timing(load, rule)(served, EnginePasses(), curve.round_s, served.setup.engine)
+        request_timing(load, rule)(served, engine_pass_s, curve.round_s, served.setup.engine)
         for rule in dict.fromkeys(rules)
     )
     if not others:

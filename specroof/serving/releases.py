@@ -1,6 +1,7 @@
 """What each release of a server does: facts, which files hold, for rules, which code holds.
 
-`frameworks/NAME-VERSION.yaml` is one release; a file more is a release more.
+`frameworks/NAME-VERSION.yaml` is one release; a file more is a release more. With ``same_as`` it
+gives what differs from another release of its server, and where it was read itself.
 """
 
 import re
@@ -12,11 +13,13 @@ from pathlib import Path
 from string import Template
 from typing import Annotated, Any, ClassVar, Final, TypeVar
 
+from specroof.architecture.base import CHOICES
 from specroof.drafters import KINDS
 from specroof.errors import ProfileError, refuse, reject
-from specroof.hardware import SERVER_KEYS
+from specroof.hardware import SERVER_KEYS, Placement
+from specroof.latency import Setup
 from specroof.reading.plain import read_plain
-from specroof.reading.yaml_text import parse_yaml
+from specroof.reading.yaml_text import parse_yaml, shown
 from specroof.units import DTYPE_BYTES
 
 #: Where the files of releases lie.
@@ -28,12 +31,13 @@ FOLDER: Final = Path(__file__).with_name("frameworks")
 _PLACEHOLDERS: Final = (
     *("model", "value", "hosts", "first_host", "group_size", "tensor_parallel"),
     *("pipeline_parallel", "attention_data_parallel", "expert_parallel"),
-    *("decode_context_parallel", "drafts", "verified", "top_k"),
+    *("decode_context_parallel", "drafts", "verified", "top_k", "file", "devices_per_host"),
 )
-_PLACEMENT: Final = (
+_DEGREES: Final = (
     *("pipeline_parallel", "attention_data_parallel", "expert_parallel"),
-    *("decode_context_parallel", "hosts"),
+    "decode_context_parallel",
 )
+_PLACEMENT: Final = (*_DEGREES, "hosts")
 
 
 def _words_allowed(words: Any) -> str:
@@ -98,15 +102,19 @@ class SettingFlag:
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """What starts a server: the words, then those of each number above 1, in this order."""
+    """What starts a server: the words, then those of each number above 1, in this order.
+
+    Those of a model that is named with its file on the Hub may be others.
+    """
 
     start: _Words
+    start_on_hub: _Words = ()
     placement: Mapping[Annotated[str, _PLACEMENT], _Words]
     other_hosts: str
-    own_code: _Words
-    own_code_families: _Names
-    weights: _Words
-    cache: _Words
+    own_code: _Words = ()
+    own_code_families: _Names = ()
+    weights: _Words = ()
+    cache: _Words = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,10 +184,74 @@ class Release:
         File and line that a block or a fact was read in, by its dotted key.
     command, settings
         How a server is started, and what tells it its settings.
-    weights, cache_formats, state_dtypes
-        Formats of weights that it makes of any checkpoint, and what it calls dtypes.
+    cache_formats
+        What it calls dtypes of a cache.
     methods
         By the kind of drafter.
+    """
+
+    framework: ClassVar[str] = ""
+
+    format_version: Annotated[int, _version_allowed]
+    version: str = ""
+    title: str
+    sources: Mapping[str, str]
+    command: Command
+    settings: Mapping[Annotated[str, SERVER_KEYS], SettingFlag] = field(default_factory=dict)
+    cache_formats: Mapping[Annotated[str, CHOICES["kv_dtype"]], str]
+    methods: Mapping[_Kind, Method]
+
+    @property
+    def name(self) -> str:
+        """The server and its version, as people call them."""
+        return f"{self.title} {self.version}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Defaults:
+    memory_frac: _Share
+    running: int
+    running_drafting: int | None = None
+    capture: int
+    chunk: int
+    mixed: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainRelease(Release):
+    """What a release does of which few rules are known.
+
+    Attributes
+    ----------
+    known_as
+        What people call the release, where not by title and version.
+    vocabulary_padding
+        Tokens by which the vocabulary of a draft model may differ.
+    defaults
+        Of settings; those of a server that drafts run other numbers of requests.
+    part_tokens
+        Tokens of a pass, whose logits are kept; 0 where nothing is.
+    """
+
+    known_as: str = ""
+    vocabulary_padding: int
+    defaults: _Defaults
+    part_tokens: int = 0
+
+    @property
+    def name(self) -> str:
+        """The server and its version, as people call them."""
+        return self.known_as or super().name
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerRelease(Release):
+    """What a release of vLLM or SGLang does.
+
+    Attributes
+    ----------
+    weights, state_dtypes
+        Formats of weights that it makes of any checkpoint, and what it calls dtypes of a state.
     refusals
         What it does not draft for which families; the first that fits is said.
     no_models
@@ -191,28 +263,13 @@ class Release:
         Of prefill and of decoding.
     """
 
-    framework: ClassVar[str] = ""
-
-    format_version: Annotated[int, _version_allowed]
-    version: str = ""
-    title: str
-    sources: Mapping[str, str]
-    command: Command
-    settings: Mapping[Annotated[str, SERVER_KEYS], SettingFlag]
     weights: _Names
-    cache_formats: _Dtypes
     state_dtypes: _Dtypes
-    methods: Mapping[_Kind, Method]
     refusals: tuple[Refusal, ...]
     no_models: _Names
     read_as_mtp: _Names
     read_as_mtp_with_layers: _Names = ()
     workers: Workers
-
-    @property
-    def name(self) -> str:
-        """The server and its version, as people call them."""
-        return f"{self.title} {self.version}"
 
 
 def _check_sources(content: Mapping[str, Any], file: str) -> None:
@@ -230,7 +287,7 @@ def _check_sources(content: Mapping[str, Any], file: str) -> None:
 
 
 #: Keys of a file that are no facts.
-_UNREAD: Final = ("format_version", "title", "sources")
+_UNREAD: Final = ("format_version", "title", "known_as", "sources")
 
 
 def _facts(content: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -268,6 +325,8 @@ class _VllmCaptured:
     large: int
     large_compute_majors: tuple[int, ...]
     sizes: CapturedSizes
+    whole_pass: bool
+    uniform: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,6 +336,7 @@ class _VllmMemory:
     latent_block_tokens: int
     alike: float
     replay_tokens: int
+    prompt_in_windows: Annotated[str, ("passes in flight", "one pass", "whole")]
     synchronous_kinds: _Kinds
     limiting_kinds: _Kinds
     whole_block_kinds: _Kinds
@@ -291,7 +351,7 @@ class _Staged:
 
 
 @dataclass(frozen=True, kw_only=True)
-class VllmRelease(Release):
+class VllmRelease(ServerRelease):
     """What a release of vLLM does; the comments of its file say what each key means."""
 
     framework: ClassVar[str] = "vllm"
@@ -300,6 +360,8 @@ class VllmRelease(Release):
     captured: _VllmCaptured
     memory: _VllmMemory
     staged: _Staged
+    adaptive_verification: bool
+    forced_length: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -323,6 +385,7 @@ class _SglangCaptured:
     plain: CapturedSizes
     drafting: CapturedSizes
     prefill: CapturedSizes
+    largest: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -350,10 +413,14 @@ class _SglangMemory:
     large_graph: int
     prefill_graph_mib: float
     latent_prefill_mib: float
+    drafter_mib: Mapping[_Kind, float]
     vision: _SglangVision
     attention_share: Mapping[str, _Share]
     latent_share_heads: tuple[int, ...]
     state_share: _Share
+    state_slots: int
+    tracking_slots: int
+    copies_first: bool
     window_share: _Share
     replay_tokens: int
     image_cache_mib: float
@@ -365,6 +432,7 @@ class _SglangMemory:
     window_families: _Names
     target_cell_kinds: _Kinds
     never_mixed_kinds: _Kinds
+    synchronous_kinds: _Kinds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -373,7 +441,7 @@ class _Pipeline:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SglangRelease(Release):
+class SglangRelease(ServerRelease):
     """What a release of SGLang does; the comments of its file say what each key means."""
 
     framework: ClassVar[str] = "sglang"
@@ -381,14 +449,31 @@ class SglangRelease(Release):
     limits: _SglangLimits
     captured: _SglangCaptured
     memory: _SglangMemory
-    pipeline: _Pipeline
+    pipeline: _Pipeline | None = None
+
+
+def check_placed(facts: Release, placement: Placement) -> None:
+    """Refuse a placement that a release has no flag for.
+
+    Raises
+    ------
+    OptionError
+        With the number of devices.
+    """
+    for key in _DEGREES if facts.command.placement else ():
+        degree = getattr(placement, key)
+        if degree > 1 and key not in facts.command.placement:
+            reject(f"{key} is {degree}, and {facts.name} has no flag for it", "1")
 
 
 # --- Releases by name -----------------------------------------------------------------------------
 
 _SCHEMAS: Final[Mapping[str, type[Release]]] = {
-    schema.framework: schema for schema in (VllmRelease, SglangRelease)
+    **{schema.framework: schema for schema in (VllmRelease, SglangRelease)},
+    **dict.fromkeys(("tensorrt-llm", "llama.cpp", "mlx"), PlainRelease),
 }
+#: Servers with files of their releases.
+RELEASED: Final = (*_SCHEMAS,)
 
 
 @cache
@@ -435,10 +520,10 @@ def release(name: str) -> Release:
     >>> release("sglang").name, release("vllm@0.33").settings["running"].enabled
     ('SGLang 0.5.23', ('--max-num-seqs', '$value'))
     """
-    framework, _, wanted = name.partition("@")
+    framework, at, wanted = name.partition("@")
     known = known_releases(framework) if framework in _SCHEMAS else ()
     for version in known:
-        if f"{version}.".startswith(f"{wanted}." if wanted else ""):
+        if f"{version}.".startswith(f"{wanted}." if at else ""):
             return _read(framework, version)
     servers = (framework,) if known else tuple(_SCHEMAS)
     every = (f"{server}@{version}" for server in servers for version in known_releases(server))
@@ -448,11 +533,81 @@ def release(name: str) -> Release:
 @cache
 def _read(framework: str, version: str) -> Release:
     file = FOLDER / f"{framework}-{version}.yaml"
-    text = file.read_text(encoding="utf-8")
-    content = parse_yaml(text, source=file.name, error=ProfileError)
+    content = release_content(file)
     read = read_plain(content, _SCHEMAS[framework], source=file.name, error=ProfileError)
     _check_sources(content, file.name)
     return replace(read, version=version)
+
+
+def release_content(path: Path) -> dict[str, Any]:
+    """Return what the file of a release says, with the facts of the one that it is the same as.
+
+    Mappings are joined key by key, null leaves a key out, and any other value takes the place of
+    that of the other release. Sources are its own.
+
+    Raises
+    ------
+    ProfileError
+        For ``same_as`` that names no other file of the same server, or leads back to this one.
+
+    Examples
+    --------
+    >>> older = release_content(FOLDER / "vllm-0.24.0.yaml")
+    >>> older["title"], older["captured"]["most"], older["captured"]["uniform"]
+    ('vLLM', 512, False)
+    """
+    read, own = list[Path](), list[dict[str, Any]]()
+    while not own or "same_as" in own[-1]:
+        if own:
+            named, allowed = own[-1].pop("same_as"), _others(path, read)
+            if named not in allowed:
+                what = f"{read[-1].name}: same_as is {shown(named)}"
+                reject(what, ", ".join(allowed) or "left out", ProfileError)
+            path = path.with_name(f"{named}.yaml")
+        read.append(path)
+        own.append(parse_yaml(path.read_text("utf-8"), source=path.name, error=ProfileError))
+    content: dict[str, Any] = own.pop()
+    for newer in reversed(own):
+        content = _joined({**content, "sources": {}}, newer)
+    return content
+
+
+def _others(path: Path, read: Sequence[Path]) -> list[str]:
+    """Return the files of the same server, beside those that were read already."""
+    server = path.stem.partition("-")[0]
+    return sorted(other.stem for other in path.parent.glob(f"{server}-*.yaml") if other not in read)
+
+
+def _joined(content: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    joined = {**content, **change}
+    for key, value in change.items():
+        if isinstance(value, Mapping) and isinstance(content.get(key), Mapping):
+            joined[key] = _joined(content[key], value)
+    return {key: value for key, value in joined.items() if value is not None}
+
+
+def release_in(setup: Setup, framework: str) -> str:
+    """Return the name of a server's release: that whose rules a setup has, else the newest.
+
+    Parameters
+    ----------
+    setup
+        Within a server, or not.
+    framework
+        Any server software, also without files.
+
+    Examples
+    --------
+    >>> from specroof import load_hardware
+    >>> from specroof.latency import engine_setup
+    >>> setup = engine_setup(load_hardware("h100"), "vllm", None, None)
+    >>> release_in(setup, "vllm"), release_in(setup, "sglang"), release_in(setup, "lmstudio")
+    ('vllm@0.33.0', 'sglang@0.5.23', 'lmstudio')
+    """
+    if framework not in RELEASED:
+        return framework
+    version = setup.version if framework == setup.engine.rules else ""
+    return f"{framework}@{version or known_releases(framework)[0]}"
 
 
 def release_of(name: str, schema: type[_R]) -> _R:
@@ -463,7 +618,7 @@ def release_of(name: str, schema: type[_R]) -> _R:
     name
         As for `release`.
     schema
-        `VllmRelease` or `SglangRelease`.
+        `VllmRelease`, `SglangRelease`, or `ServerRelease` for either; `PlainRelease` for others.
 
     Examples
     --------
@@ -475,12 +630,12 @@ def release_of(name: str, schema: type[_R]) -> _R:
     return found
 
 
-def newest(schema: type[_R]) -> _R:
-    """Return the newest release of a server.
+def version_of(schema: type[_R], version: str = "") -> _R:
+    """Return a release of a server by its version, or by how that begins; empty for the newest.
 
     Examples
     --------
-    >>> newest(VllmRelease).version
-    '0.33.0'
+    >>> version_of(VllmRelease).version, version_of(VllmRelease, "0.24").version
+    ('0.33.0', '0.24.0')
     """
-    return release_of(schema.framework, schema)
+    return release_of("@".join(filter(None, (schema.framework, version))), schema)

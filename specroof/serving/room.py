@@ -8,12 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from specroof.architecture import (
-    Architecture,
-    Core,
-    DraftHead,
-    RecurrentCore,
-)
+from specroof.architecture import Architecture, Core, DraftHead
 from specroof.arrays import Array
 from specroof.cost import Options, replay_storage, storage
 from specroof.hardware import SERVER_KEYS, HardwareProfile, Placement, Server, ServerSettings
@@ -104,12 +99,10 @@ def target_footprint(
     for window in sorted({core.window_len for _, core in model.counted_cores} - {0}):
         part = _layers_with(model, lambda core: core.window_len == window)  # noqa: B023 - used here
         none, one = _sequence_bytes(part, placement, options, np.array([0.0, 1.0])).tolist()
-        layers = sum(count for count, core in part.counted_cores if core.caches_tokens)
+        layers = sum(count for count, core in part.counted_cores if core.cache_kind == "tokens")
         windows[window] = (layers, one - none)
     ends = _sequence_bytes(whole, placement, options, np.array([_LONG, 2 * _LONG]))
-    n_recurrent = sum(
-        count for count, core in model.counted_cores if isinstance(core, RecurrentCore)
-    )
+    n_recurrent = sum(count for count, core in model.counted_cores if core.cache_kind == "state")
     replayed = replay_storage(model) if n_recurrent else []
     return Footprint(
         weight_bytes=float(device_bytes(storage(model, 0, options), placement, 0)),
@@ -117,7 +110,7 @@ def target_footprint(
         windows=windows,
         state_bytes=float(everything(0.0)),
         replay_bytes=float(device_bytes(replayed, placement, groups)),
-        n_cached=sum(count for count, core in whole.counted_cores if core.caches_tokens),
+        n_cached=sum(count for count, core in whole.counted_cores if core.cache_kind == "tokens"),
         n_recurrent=n_recurrent,
         sequence_bytes=everything,
     )
@@ -173,11 +166,6 @@ def _sequence_bytes(
     return np.broadcast_to(held, np.shape(context))
 
 
-def has_core(model: Architecture, *kinds: type[Core]) -> bool:
-    """Tell whether a layer of the model has a core of one of these kinds."""
-    return any(isinstance(core, kinds) for _, core in model.counted_cores)
-
-
 def _layers_with(model: Architecture, wanted: Callable[[Core], bool]) -> Architecture:
     """Return the model with those blocks alone whose core is wanted."""
     layers = tuple(
@@ -199,12 +187,15 @@ class ServerSite:
         What is served, and where.
     kind
         The drafter's kind, as a SPEC begins; None for plain decoding.
+    version
+        Of the server whose rules count; empty for its newest release.
     """
 
     model: Architecture
     hardware: HardwareProfile
     placement: Placement
     kind: str | None = None
+    version: str = ""
 
     @property
     def ranks(self) -> int:
@@ -235,8 +226,8 @@ class MemoryRequest(ServerSite):
 
     Parameters
     ----------
-    model, hardware, placement, kind
-        What is served, where, and the drafter's kind.
+    model, hardware, placement, kind, version
+        What is served, where, the drafter's kind, and the version of the server.
     target
         What the model keeps on each device.
     draft

@@ -10,24 +10,18 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from specroof.architecture import (
-    Architecture,
-    CompressedAttention,
-    GatedDeltaNet,
-    KimiDeltaAttention,
-    LatentAttention,
-    VisionTower,
-)
+from specroof.architecture import Architecture, VisionTower
+from specroof.architecture.base import LATENT_KERNELS
 from specroof.arrays import Array
 from specroof.hardware import Server, ServerSettings
-from specroof.serving.releases import SglangRelease, newest
-from specroof.serving.room import MemoryPlan, MemoryRequest, ServerSite, has_core
+from specroof.serving.releases import SglangRelease, version_of
+from specroof.serving.room import MemoryPlan, MemoryRequest, ServerSite
 from specroof.units import GIBIBYTE, MEBIBYTE, dtype_bytes
 
 # --- What SGLang keeps away from its pools: chunks, captured graphs, images ----------------------
 
 
-def memory_defaults(memory_mib: float, tensor_parallel: int) -> tuple[int, int]:
+def memory_defaults(memory_mib: float, tensor_parallel: int, version: str = "") -> tuple[int, int]:
     """Return tokens of a prefill chunk and the largest captured batch of sequences.
 
     Source
@@ -38,13 +32,13 @@ def memory_defaults(memory_mib: float, tensor_parallel: int) -> tuple[int, int]:
     >>> memory_defaults(46068, 1), memory_defaults(143771, 8)
     ((4096, 32), (8192, 512))
     """
-    limits, gib = newest(SglangRelease).limits, memory_mib * MEBIBYTE / GIBIBYTE
+    limits, gib = version_of(SglangRelease, version).limits, memory_mib * MEBIBYTE / GIBIBYTE
     limit = next(limit for limit in limits.by_memory if gib >= limit.least_gib)
     few = tensor_parallel < limits.spread_from_devices
     return limit.tokens, limit.captured if few else limit.captured_spread
 
 
-def prefill_sizes(most: int) -> list[int]:
+def prefill_sizes(most: int, version: str = "") -> list[int]:
     """Return the token counts for which prefills are captured.
 
     Source
@@ -55,10 +49,10 @@ def prefill_sizes(most: int) -> list[int]:
     >>> len(prefill_sizes(4096)), prefill_sizes(20)
     (50, [4, 8, 12, 16, 20])
     """
-    return newest(SglangRelease).captured.prefill.up_to(most)
+    return version_of(SglangRelease, version).captured.prefill.up_to(most)
 
 
-def captured_sizes(most: int, *, drafting: bool) -> list[int]:
+def captured_sizes(most: int, *, drafting: bool, version: str = "") -> list[int]:
     """Return the batch sizes, in sequences, for which decoding is captured.
 
     Source
@@ -71,12 +65,12 @@ def captured_sizes(most: int, *, drafting: bool) -> list[int]:
     >>> captured_sizes(12, drafting=True)
     [1, 2, 3, 4, 5, 6, 7, 8, 10, 12]
     """
-    captured = newest(SglangRelease).captured
+    captured = version_of(SglangRelease, version).captured
     sizes = (captured.drafting if drafting else captured.plain).up_to(most)
-    return sizes if most in {0, *sizes} else [*sizes, most]
+    return sizes if most in {0, *sizes} or not captured.largest else [*sizes, most]
 
 
-def reserve_mib(
+def reserve_mib(  # noqa: PLR0913 - figures by name
     *,
     memory_mib: float,
     chunk: int,
@@ -84,6 +78,7 @@ def reserve_mib(
     tensor_parallel: int = 1,
     prefill_graphs_mib: float = 0.0,
     ranks: int = 1,
+    version: str = "",
 ) -> float:
     """Return the MiB that are kept for activations and captured graphs.
 
@@ -99,6 +94,8 @@ def reserve_mib(
         8 for each captured prefill; 1536 with latent attention; 0 where none is captured.
     ranks
         Groups of devices with separate sequences.
+    version
+        Of SGLang; empty for its newest release.
 
     Source
         ``arg_groups/memory_hook.py``, ``handle_gpu_memory_settings``, ``reserve_for_graph_mb``.
@@ -110,7 +107,7 @@ def reserve_mib(
     >>> reserve_mib(memory_mib=46068, chunk=4096, capture=32)
     6848.0
     """
-    facts = newest(SglangRelease).memory
+    facts = version_of(SglangRelease, version).memory
     tokens = max(chunk or facts.whole_prompt_tokens, facts.least_tokens)
     graphs = facts.graph_mib * capture + prefill_graphs_mib
     if ranks > 1:
@@ -123,7 +120,7 @@ def reserve_mib(
     return max(reserve, facts.floor_mib) if is_floored else reserve
 
 
-def vision_factor(tower: VisionTower) -> float:
+def vision_factor(tower: VisionTower, version: str = "") -> float:
     """Return what is left of the memory share where a vision tower reads images.
 
     Source
@@ -134,7 +131,7 @@ def vision_factor(tower: VisionTower) -> float:
     >>> round(vision_factor(VisionTower(hidden_size=1152)), 3)  # 0.95 * (1 - 0.1 * 0.266)
     0.925
     """
-    facts = newest(SglangRelease).memory.vision
+    facts = version_of(SglangRelease, version).memory.vision
     size = (tower.n_layers or facts.n_layers) * (tower.hidden_size or facts.hidden_size) ** 2
     ratio = size / (facts.n_layers * facts.hidden_size**2)
     return facts.share * max(facts.least, min(facts.most, 1 - facts.slope * (ratio - 1)))
@@ -148,9 +145,9 @@ _PEER_BYTES: Final = 0.2 * GIBIBYTE
 _BOARD: Final = 8
 
 
-def _reads_images(model: Architecture) -> bool:
+def _reads_images(model: Architecture, version: str) -> bool:
     return model.vision is not None and not model.family.startswith(
-        newest(SglangRelease).memory.text_families
+        version_of(SglangRelease, version).memory.text_families
     )
 
 
@@ -164,13 +161,16 @@ def _attention_share(place: ServerSite) -> float:
         ``arg_groups/model_override_base.py``, for the backend of ROCm.
     """
     model, devices = place.model, place.placement.tensor_parallel
-    other = has_core(model, CompressedAttention) or model.family.startswith("gemma4")
-    facts = newest(SglangRelease).memory
+    other = "compressed" in model.kernels or model.family.startswith("gemma4")
+    facts = version_of(SglangRelease, place.version).memory
     share = facts.attention_share.get(place.hardware.vendor or "", 1.0)
     if other:
         return 1.0
-    latent = [core for _, core in model.counted_cores if isinstance(core, LatentAttention)]
-    heads = {core.n_heads / devices if core.top_k is None else 0.0 for core in latent}
+    heads = {
+        core.heads.n_heads / devices if core.kernel == "latent" else 0.0
+        for _, core in model.counted_cores
+        if core.kernel in LATENT_KERNELS
+    }
     return share if heads <= {*facts.latent_share_heads} else 1.0
 
 
@@ -185,12 +185,13 @@ def resolve(user_settings: ServerSettings, place: ServerSite, _verify_len: int =
         ``memory_hook.py``, ``reserve_for_graph_mb``.
     """
     # Where no setting says how many requests run, and None is said here, memory decides.
-    facts = newest(SglangRelease)
+    facts = version_of(SglangRelease, place.version)
+    synchronous = facts.memory.synchronous_kinds if user_settings.overlap is None else ()
     running = None if place.kind is None else facts.limits.drafting_running
-    if has_core(place.model, CompressedAttention):
+    if "compressed" in place.model.kernels:
         running = facts.limits.compressed_running
     memory_mib = place.hardware.server_memory_bytes / MEBIBYTE
-    chunk, capture = memory_defaults(memory_mib, place.placement.tensor_parallel)
+    chunk, capture = memory_defaults(memory_mib, place.placement.tensor_parallel, place.version)
     server = place.server(
         user_settings,
         framework="sglang",
@@ -199,21 +200,24 @@ def resolve(user_settings: ServerSettings, place: ServerSite, _verify_len: int =
         running=running,
         # Lowered to the requests that run only where the user gave those.
         capture=min(capture, user_settings.running or capture),
-        overlap=place.placement.pipeline_parallel == 1,
+        overlap=place.placement.pipeline_parallel == 1 and place.kind not in synchronous,
         chunk=chunk,
         mixed=False,
         prefix_cache=True,
+        synchronous=synchronous,
     )
     share = user_settings.memory_frac
     if not share:
         # `reserve_for_graph_mb`; `disable_breakable_cudagraph_if_incompatible`.
-        graphs_mib = facts.memory.prefill_graph_mib * len(prefill_sizes(server.chunk))
-        if has_core(place.model, LatentAttention):
+        sizes = prefill_sizes(server.chunk, place.version)
+        graphs_mib = facts.memory.prefill_graph_mib * len(sizes)
+        if not LATENT_KERNELS.isdisjoint(place.model.kernels):
             graphs_mib = facts.memory.latent_prefill_mib
-        uncaptured = _reads_images(place.model) and not place.model.family.startswith(
+        reads_images = _reads_images(place.model, place.version)
+        uncaptured = reads_images and not place.model.family.startswith(
             facts.memory.captured_towers
         )
-        if uncaptured or has_core(place.model, KimiDeltaAttention, CompressedAttention):
+        if uncaptured or place.model.kernels & {"kimi_delta", "compressed"}:
             graphs_mib = 0.0  # their prefills are not captured
         reserve = reserve_mib(
             memory_mib=memory_mib,
@@ -222,10 +226,12 @@ def resolve(user_settings: ServerSettings, place: ServerSite, _verify_len: int =
             tensor_parallel=place.placement.devices,
             prefill_graphs_mib=graphs_mib,
             ranks=place.ranks,
+            version=place.version,
         )
+        reserve += facts.memory.drafter_mib.get(place.kind or "", 0.0)
         share = max(round((memory_mib - reserve) / memory_mib, 3), 0.0)
-        if place.model.vision is not None and _reads_images(place.model):
-            share *= vision_factor(place.model.vision)
+        if place.model.vision is not None and reads_images:
+            share *= vision_factor(place.model.vision, place.version)
     may_mix = place.kind not in facts.memory.never_mixed_kinds
     return replace(
         server, memory_frac=share * _attention_share(place), mixed=server.mixed and may_mix
@@ -235,8 +241,8 @@ def resolve(user_settings: ServerSettings, place: ServerSite, _verify_len: int =
 def state_ratio(server: Server) -> int:
     """Return the slots of recurrent state that each running request has.
 
-    Three, and tracking slots: two with overlap. Without overlap the cache of prefixes keeps no
-    buffer, and three are all.
+    Three, and tracking slots: two with overlap, in releases that track. Without overlap the cache
+    of prefixes keeps no buffer, and three are all.
 
     Source
         ``mem_cache/kv_cache_configurator.py``, ``_calculate_mamba_ratio``;
@@ -244,7 +250,8 @@ def state_ratio(server: Server) -> int:
     """
     if not server.prefix_cache:
         return 1
-    return 5 if server.overlap else 3
+    facts = version_of(SglangRelease, server.version).memory
+    return facts.state_slots + (facts.tracking_slots if server.overlap else 0)
 
 
 def state_slots(
@@ -310,7 +317,13 @@ def state_pool(
         slots = np.full(draft_tokens.shape, float(running))
         taken = state_bytes * (slots + 1) * (1 + draft_tokens) + fixed_bytes
         return taken, slots, slots
-    share = newest(SglangRelease).memory.state_share
+    facts = version_of(SglangRelease, server.version).memory
+    share = facts.state_share
+    if facts.copies_first and np.isfinite(running):
+        copies = state_bytes * (running + 1) * draft_tokens + fixed_bytes
+        left = (rest_bytes - copies) * share / (1 + share)
+        slots = np.floor(left / state_bytes) - 1
+        return copies + state_bytes * (slots + 1), slots, np.floor(slots / ratio)
     pool = rest_bytes * share / (1 + share)
     slots = state_slots(pool - fixed_bytes, state_bytes, ratio, draft_tokens)
     requests = np.floor(slots / ratio)
@@ -340,15 +353,14 @@ def _replay_bytes(need: MemoryRequest) -> tuple[float, float]:
     width, full = dtype_bytes(need.model.activation_dtype), dtype_bytes("fp32")
     slot = request = 0.0
     for count, core in need.model.counted_cores:
-        if isinstance(core, GatedDeltaNet):
-            inputs = core.n_key_heads * core.key_dim + core.n_value_heads * core.value_dim
+        inputs, gates = core.replayed
+        if core.kernel == "delta_net":
             parts = 1 if width == full else 2
-            request += count * (parts * inputs * width + core.n_value_heads * full)
-        elif isinstance(core, KimiDeltaAttention):
-            channels = core.n_heads * core.head_dim
-            slot += count * (4 * channels * width + (core.n_heads + channels) * full)
+            request += count * (parts * inputs * width + gates // 2 * full)
+        elif core.kernel == "kimi_delta":
+            slot += count * (2 * inputs * width + gates * full)
     ways = need.placement.tensor_parallel // need.ranks
-    tokens = newest(SglangRelease).memory.replay_tokens
+    tokens = version_of(SglangRelease, need.version).memory.replay_tokens
     return slot * tokens / ways, request * tokens / ways
 
 
@@ -371,8 +383,9 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
     # once the group's collectives are set up.
     peers = min(need.placement.devices, _BOARD) - 1
     free = memory - _CONTEXT_BYTES - peers * _PEER_BYTES
-    facts = newest(SglangRelease).memory
-    images = facts.image_cache_mib * MEBIBYTE if _reads_images(need.model) else 0.0
+    facts = version_of(SglangRelease, need.version).memory
+    reads_images = _reads_images(need.model, need.version)
+    images = facts.image_cache_mib * MEBIBYTE if reads_images else 0.0
     rest = server.memory_frac * free - need.weight_bytes - images
     shape = np.broadcast_shapes(context_len.shape, verify_len.shape)
     verify = np.broadcast_to(verify_len, shape)
@@ -401,7 +414,7 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
             fixed_bytes=fixed,
         )
     caches = np.asarray(rest - states)
-    if has_core(need.model, CompressedAttention):
+    if "compressed" in need.model.kernels:
         # Entries of a compressed cache, which each request has.
         one = need.target.sequence_bytes(held)
         if need.draft is not None:
@@ -435,7 +448,7 @@ def _least_bytes(
         return np.asarray(state_bytes * (most + 1) * (1 + copies) + cache_bytes)
     ratio = state_ratio(server)
     slots = state_bytes * (ratio * (1 + copies / ratio) + 1 + copies)
-    share = newest(SglangRelease).memory.state_share
+    share = version_of(SglangRelease, server.version).memory.state_share
     return np.maximum(slots * (1 + 1 / share), slots + cache_bytes)
 
 
@@ -460,7 +473,7 @@ def _cached(
     # Bytes of a token in layers of the whole context, and in those of a window.
     whole, part = need.target.token_bytes, need.target.window_token_bytes
     layers = need.target.n_cached
-    facts = newest(SglangRelease).memory
+    facts = version_of(SglangRelease, need.version).memory
     if not need.model.family.startswith(facts.window_families):
         whole, part, layers = whole + part, 0.0, layers + need.target.n_windowed
     draft = need.draft

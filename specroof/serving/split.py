@@ -22,7 +22,7 @@ from specroof.serving.closed_loop import answer_rounds
 from specroof.serving.end_to_end import EndToEnd, WorkerLoads
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.result import SpeedupCurve
-from specroof.speedup.round import EnginePasses
+from specroof.speedup.round import engine_pass_s
 
 #: Seconds until a transfer of caches moves bytes, and the share of its link that it then reaches.
 #: Mooncake's documentation, "vLLM V1 with Mooncake store and connector": Qwen3-8B, one worker of
@@ -237,7 +237,7 @@ def prompt_times(deployment: Deployment, workload: Workload, workers: int) -> Pr
     from specroof.serving.prefills import piece_pass  # noqa: PLC0415 - a cold start is felt
 
     forward = piece_pass(workload.new_len, workload.cached_len, pieces, together)
-    pass_s = pieces * EnginePasses()(deployment, forward)
+    pass_s = pieces * engine_pass_s(deployment, forward)
     alone_s, full_s = pass_s + together * setup.engine.request_overhead_s
     return PromptTimes(float(workers), float(alone_s), float(full_s), float(groups * each))
 

@@ -6,27 +6,22 @@ that it follows.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
-from specroof.architecture import (
-    Architecture,
-    CompressedAttention,
-    Experts,
-    LatentAttention,
-    Mamba2,
-)
+from specroof.architecture import Architecture
+from specroof.architecture.base import LATENT_KERNELS
 from specroof.arrays import Array, distinct
 from specroof.hardware import HardwareProfile, Server, ServerSettings
-from specroof.serving.releases import VllmRelease, newest
-from specroof.serving.room import MemoryPlan, MemoryRequest, ServerSite, has_core
+from specroof.serving.releases import VllmRelease, version_of
+from specroof.serving.room import MemoryPlan, MemoryRequest, ServerSite
 from specroof.units import GIBIBYTE, MEBIBYTE, dtype_bytes
 
 # --- What vLLM sizes by the chip: requests, tokens of a pass, captured graphs --------------------
 
 
-def batch_defaults(hardware: HardwareProfile) -> tuple[int, int]:
+def batch_defaults(hardware: HardwareProfile, version: str = "") -> tuple[int, int]:
     """Return requests that run, and tokens of a pass, of a server with no settings.
 
     Source
@@ -41,7 +36,7 @@ def batch_defaults(hardware: HardwareProfile) -> tuple[int, int]:
     >>> [batch_defaults(load_hardware(name)) for name in ("b200", "h100", "a100", "l40s")]
     [(1024, 16384), (1024, 8192), (256, 2048), (256, 2048)]
     """
-    limits, gib = newest(VllmRelease).limits, hardware.peak.memory_bytes / GIBIBYTE
+    limits, gib = version_of(VllmRelease, version).limits, hardware.peak.memory_bytes / GIBIBYTE
     limit = next(
         limit
         for limit in limits.by_memory
@@ -51,14 +46,14 @@ def batch_defaults(hardware: HardwareProfile) -> tuple[int, int]:
     return limit.running, tokens
 
 
-def _largest_graph(hardware: HardwareProfile) -> int:
-    captured = newest(VllmRelease).captured
+def _largest_graph(hardware: HardwareProfile, version: str) -> int:
+    captured = version_of(VllmRelease, version).captured
     is_large = hardware.compute_major in captured.large_compute_majors
     return captured.large if is_large else captured.most
 
 
 def largest_captured(
-    hardware: HardwareProfile, *, running: int, tokens: int, verify_len: int = 1
+    hardware: HardwareProfile, *, running: int, tokens: int, verify_len: int = 1, version: str = ""
 ) -> int:
     """Return the tokens of the largest graph: an upper end, where sizes start from.
 
@@ -71,7 +66,7 @@ def largest_captured(
     >>> largest_captured(load_hardware("h100"), running=16, tokens=8192, verify_len=4)
     128
     """
-    return min(2 * running * verify_len, _largest_graph(hardware), tokens)
+    return min(2 * running * verify_len, _largest_graph(hardware, version), tokens)
 
 
 def captured_sizes(
@@ -81,6 +76,7 @@ def captured_sizes(
     tokens: int,
     running: int | None = None,
     verify_len: int = 1,
+    version: str = "",
 ) -> list[int]:
     """Return the sizes in tokens for which passes are captured.
 
@@ -96,6 +92,8 @@ def captured_sizes(
         Requests that run, whose uniform passes are listed; None where the user gave `most`.
     verify_len
         Positions of each request in a pass.
+    version
+        Of vLLM; empty for its newest release.
 
     Source
         ``config/vllm.py``, ``_set_cudagraph_sizes``.
@@ -106,10 +104,11 @@ def captured_sizes(
     >>> captured_sizes(load_hardware("h100"), 24, running=6, tokens=8192, verify_len=2)
     [1, 2, 4, 8, 12, 16, 24]
     """
-    counts = newest(VllmRelease).captured.sizes.up_to
-    sizes = {*counts(most), tokens}
-    if running is not None:
-        requests = min(running, _largest_graph(hardware)) if verify_len > 1 else running
+    captured = version_of(VllmRelease, version).captured
+    counts = captured.sizes.up_to
+    sizes = {*counts(most), *([tokens] if captured.whole_pass else [])}
+    if running is not None and captured.uniform:
+        requests = min(running, _largest_graph(hardware, version)) if verify_len > 1 else running
         uniform = (*counts(requests), requests) if verify_len > 1 else (requests,)
         sizes |= {n * verify_len for n in uniform}
     return sorted(size for size in sizes if size <= min(most, tokens))
@@ -126,10 +125,10 @@ def resolve(user_settings: ServerSettings, place: ServerSite, verify_len: int = 
     Source
         ``engine/arg_utils.py``, ``config/cache.py``, ``config/vllm.py`` (asynchronous scheduling).
     """
-    running, tokens = batch_defaults(place.hardware)
+    running, tokens = batch_defaults(place.hardware, place.version)
     chunk = tokens if user_settings.chunk is None else user_settings.chunk
     running = user_settings.running or min(running, chunk or tokens)
-    facts = newest(VllmRelease)
+    facts = version_of(VllmRelease, place.version)
     synchronous = facts.memory.synchronous_kinds if user_settings.overlap is None else ()
     server = place.server(
         user_settings,
@@ -138,7 +137,11 @@ def resolve(user_settings: ServerSettings, place: ServerSite, verify_len: int = 
         memory_frac=facts.memory.memory_frac,
         running=running,
         capture=largest_captured(
-            place.hardware, running=running, tokens=chunk or tokens, verify_len=verify_len
+            place.hardware,
+            running=running,
+            tokens=chunk or tokens,
+            verify_len=verify_len,
+            version=place.version,
         ),
         overlap=place.kind not in synchronous,
         chunk=chunk,
@@ -174,8 +177,8 @@ def activation_bytes(model: Architecture, *, tokens: int, running: int, devices:
     """
     inner = max(
         (
-            block.core.top_k * block.core.hidden_features
-            if isinstance(block.core, Experts)
+            block.experts.top_k * block.experts.hidden_features
+            if block.experts
             else max((linear.in_features for linear in block.linears), default=0)
             for _, block in model.counted_blocks
             if block.name == "feed_forward"
@@ -213,20 +216,20 @@ def _replayed_tokens(need: MemoryRequest, verify_len: Array) -> Array:
         ``append_replayssm_ring``: Mamba2's inputs of 16 tokens, and of a verification. Of other
         kinds, which 0.33.0 replays for Kimi alone, those of a verification are counted.
     """
-    buffer = newest(VllmRelease).memory.replay_tokens
-    return verify_len + (buffer if has_core(need.model, Mamba2) else 0)
+    buffer = version_of(VllmRelease, need.version).memory.replay_tokens
+    return verify_len + (buffer if "mamba2" in need.model.kernels else 0)
 
 
-def _lookahead(kind: str | None, draft_len: Array) -> Array:
+def _lookahead(need: MemoryRequest, draft_len: Array) -> Array:
     """Return the tokens that a drafter writes ahead of a request's context.
 
     Source
         ``config/vllm.py``, ``num_lookahead_tokens``.
     """
-    facts = newest(VllmRelease).memory
-    if kind is None or kind in facts.no_lookahead_kinds:
+    facts = version_of(VllmRelease, need.version).memory
+    if need.kind is None or need.kind in facts.no_lookahead_kinds:
         return np.zeros_like(draft_len)
-    return draft_len + 1 if kind in facts.extra_slot_kinds else draft_len
+    return draft_len + 1 if need.kind in facts.extra_slot_kinds else draft_len
 
 
 def _block_tokens(need: MemoryRequest, state_bytes: float) -> tuple[float, float]:
@@ -237,23 +240,25 @@ def _block_tokens(need: MemoryRequest, state_bytes: float) -> tuple[float, float
     Source
         ``platforms/interface.py``, ``_align_hybrid_block_size``.
     """
-    facts = newest(VllmRelease).memory
+    facts = version_of(VllmRelease, need.version).memory
     if not state_bytes or not need.target.n_cached:
         return float(facts.block_tokens), state_bytes
-    is_latent = has_core(need.model, LatentAttention)
+    is_latent = not LATENT_KERNELS.isdisjoint(need.model.kernels)
     step = facts.latent_block_tokens if is_latent else facts.block_tokens
     token = need.target.token_bytes / need.target.n_cached
     block = step * np.ceil(state_bytes / (step * token))
     return float(block), float(block * token)
 
 
-def padded_layers(*kinds: int) -> tuple[int, ...]:
+def padded_layers(*kinds: int, version: str = "") -> tuple[int, ...]:
     """Return the layers of each kind that blocks are held for: whole groups of one size.
 
     Parameters
     ----------
     kinds
         How many layers cache all tokens, a window, a state: each at least 1.
+    version
+        Of vLLM; empty for its newest release.
 
     Source
         ``v1/core/kv_cache_planning.py``, ``_get_kv_cache_groups_uniform_page_size``.
@@ -264,7 +269,7 @@ def padded_layers(*kinds: int) -> tuple[int, ...]:
     ((10, 60), (13, 13))
     """
     least, most = min(kinds), max(kinds)
-    size = most if most < newest(VllmRelease).memory.alike * least else least
+    size = most if most < version_of(VllmRelease, version).memory.alike * least else least
     return tuple(-(-layers // size) * size for layers in kinds)
 
 
@@ -281,7 +286,8 @@ def _padding(need: MemoryRequest) -> tuple[float, Mapping[int, float], float]:
     kinds: dict[str | int, int] = {"whole": whole, "state": target.n_recurrent}
     kinds |= {window: layers for window, (layers, _) in target.windows.items()}
     there = {kind: layers for kind, layers in kinds.items() if layers}
-    held = dict(zip(there, padded_layers(*there.values()), strict=True)) if there else {}
+    padded = padded_layers(*there.values(), version=need.version) if there else ()
+    held = dict(zip(there, padded, strict=True))
     frac = {kind: held[kind] / there[kind] if kind in there else 1.0 for kind in kinds}
     return frac["whole"], {window: frac[window] for window in target.windows}, frac["state"]
 
@@ -308,7 +314,7 @@ def _cached_bytes(
     """
     target, blocks = need.target, np.ceil(tokens / block)
     whole, windows, _ = _padding(need)
-    if has_core(need.model, CompressedAttention):
+    if "compressed" in need.model.kernels:
         # Entries of its layers stand for several tokens: counted as stored, without blocks.
         held = need.target.sequence_bytes(tokens) - target.state_bytes
     else:
@@ -334,20 +340,25 @@ def _admitted_bytes(server: Server, need: MemoryRequest, context_len: Array, blo
         ``max_in_flight_tokens``: passes of every stage, and one more where scheduling overlaps.
     """
     prompt = context_len if need.prompt_len is None else np.asarray(need.prompt_len)
-    passes = need.placement.pipeline_parallel + (1 if server.overlap else 0)
+    passes = {
+        "passes in flight": need.placement.pipeline_parallel + (1 if server.overlap else 0),
+        "one pass": 1,
+        "whole": np.inf,
+    }[version_of(VllmRelease, need.version).memory.prompt_in_windows]
     return _cached_bytes(need, prompt, block, in_flight=passes * (server.chunk or np.inf))
 
 
 def _graph_bytes(server: Server, need: MemoryRequest, tokens: int, verify_len: Array) -> Array:
     """Return what captured graphs take, for each number of positions of a verification."""
-    chip, running, asked = need.hardware, server.running or 1, server.stated.capture
+    chip, running, most = need.hardware, server.running or 1, server.stated.capture
 
     def sizes(positions: float) -> int:
-        verify = int(np.ceil(positions))
-        if asked is not None:
-            return len(captured_sizes(chip, asked, tokens=tokens, verify_len=verify))
-        most = largest_captured(chip, running=running, tokens=tokens, verify_len=verify)
-        return len(captured_sizes(chip, most, tokens=tokens, running=running, verify_len=verify))
+        asked: dict[str, Any] = {"tokens": tokens, "verify_len": int(np.ceil(positions))}
+        asked["version"] = need.version
+        if most is not None:
+            return len(captured_sizes(chip, most, **asked))
+        largest = largest_captured(chip, running=running, **asked)
+        return len(captured_sizes(chip, largest, running=running, **asked))
 
     counts = {float(positions): sizes(positions) for positions in distinct(verify_len)}
     found = [counts[float(positions)] for positions in verify_len.ravel()]
@@ -371,7 +382,7 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
     """
     memory = need.hardware.server_memory_bytes
     running = server.running or 1
-    _, tokens = batch_defaults(need.hardware)
+    _, tokens = batch_defaults(need.hardware, need.version)
     tokens = server.chunk or tokens
     drafts = np.asarray(verify_len, dtype=np.float64) - 1.0
     peak = activation_bytes(
@@ -383,17 +394,19 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
     per_layer = need.target.state_bytes / max(need.target.n_recurrent, 1)
     recurrent = need.target.n_recurrent > 0
     block, padded = _block_tokens(need, per_layer if recurrent else 0.0)
-    replayed = 0.0 * drafts if need.replays else drafts
+    facts = version_of(VllmRelease, need.version).memory
+    replays = need.replays and facts.replay_tokens > 0
+    replayed = 0.0 * drafts if replays else drafts
     copies = state_blocks(replayed, prefix_cache=server.prefix_cache)
     shape = np.broadcast_shapes(context_len.shape, drafts.shape)
     layers = need.target.n_recurrent * _padding(need)[2]
     states = np.broadcast_to(layers * padded * copies, shape)
     if not recurrent:
         states = np.full(shape, need.target.state_bytes)
-    elif need.replays:
+    elif replays:
         states = states + need.target.replay_bytes * _replayed_tokens(need, drafts + 1.0)
     # A verification has slots for its drafts, and the drafter's are beyond them.
-    held = context_len + drafts + _lookahead(need.kind, drafts)
+    held = context_len + drafts + _lookahead(need, drafts)
     cache = np.broadcast_to(_cached_bytes(need, held, block), shape)
     limits = {"cache": pool / (cache + states)}
     more = np.zeros(shape)
@@ -401,8 +414,8 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
         more = np.maximum(_admitted_bytes(server, need, context_len, block) - cache, 0.0)
         limits["prompts"] = (pool - more) / (cache + states)
     limits["running"] = np.full(shape, max(1.0, float(running)))
-    if need.kind in newest(VllmRelease).memory.limiting_kinds:
-        ahead = np.maximum(_lookahead(need.kind, drafts), 1.0)
+    if need.kind in facts.limiting_kinds:
+        ahead = np.maximum(_lookahead(need, drafts), 1.0)
         limits["drafted tokens"] = np.floor(tokens / ahead) + 0 * cache
     return MemoryPlan(
         memory_bytes=memory,

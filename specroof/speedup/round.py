@@ -1,6 +1,7 @@
 """One round of speculation: which passes it takes, and its seconds by those of its passes."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, Protocol
 
 import numpy as np
@@ -61,96 +62,94 @@ class PassSeconds(Protocol):
         """Return the seconds, in the shape that the fields of the pass broadcast to."""
 
 
-@dataclass(slots=True)
-class EnginePasses:
-    """Prices forward passes on an engine, and collects the notes about them.
+def engine_pass_s(
+    served: Deployment,
+    forward: ForwardPass,
+    /,
+    *beside: Work,
+    drafts: bool = False,
+    notes: dict[str, None] | None = None,
+) -> Array:
+    """Return the seconds of a pass on an engine, and add what there is to say about it to `notes`.
 
     Parameters
     ----------
+    served, forward, beside, drafts
+        As of `PassSeconds`.
     notes
         Sentences for the reader, each once.
     """
-
-    notes: dict[str, None] = field(default_factory=dict)
-
-    def __call__(
-        self, served: Deployment, forward: ForwardPass, /, *beside: Work, drafts: bool = False
-    ) -> Array:
-        """Return the seconds of a pass."""
-        setup = served.setup
-        if drafts:
-            setup = drafting_setup(served.model, setup)
-        work = model_work(served.model, setup, forward, beside=beside, by_sequence=True)
-        self.notes.update(dict.fromkeys(work.notes))
-        return pass_time(work, setup.engine, setup.options.granularity).total_s
+    setup = drafting_setup(served.model, served.setup) if drafts else served.setup
+    work = model_work(served.model, setup, forward, beside=beside, by_sequence=True)
+    if notes is not None:
+        notes.update(dict.fromkeys(work.notes))
+    return pass_time(work, setup.engine, setup.options.granularity).total_s
 
 
-@dataclass(frozen=True, slots=True)
-class DrafterPasses:
-    """Seconds of a drafter's passes, on the target's devices or on its own.
+def drafter_pass_s(
+    setup: Setup,
+    seconds: PassSeconds,
+    architecture: Architecture,
+    forward: ForwardPass,
+    /,
+    *beside: Work,
+) -> Array:
+    """Return the seconds of a pass of a drafter, by those of any pass.
 
     Parameters
     ----------
     setup
-        Where the target runs.
+        Where the target runs, and the drafter beside it; or its own devices.
     seconds
         Of a pass in a setup.
+    architecture, forward, beside
+        As of `specroof.drafters.PassTime`.
     """
+    try:
+        placement = setup.placement
+        if placement.decode_context_parallel > 1 or placement.pipeline_parallel > 1:
+            placement = draft_placement(architecture, setup)
+        check_placement(architecture, placement)
+    except OptionError as refusal:
+        message = (
+            f"{refusal}; or tp= in the SPEC of the drafter, for other devices than the target's"
+        )
+        raise OptionError(message) from None
+    return seconds(Deployment(architecture, setup), forward, *beside, drafts=True)
 
-    setup: Setup
-    seconds: PassSeconds
 
-    def on_target(
-        self, architecture: Architecture, forward: ForwardPass, /, *beside: Work
-    ) -> Array:
-        """Return the seconds of a pass on the target's devices."""
-        try:
-            placement = self.setup.placement
-            if placement.decode_context_parallel > 1 or placement.pipeline_parallel > 1:
-                placement = draft_placement(architecture, self.setup)
-            check_placement(architecture, placement)
-        except OptionError as refusal:
-            message = (
-                f"{refusal}; or tp= in the SPEC of the drafter, for other devices than the target's"
-            )
-            raise OptionError(message) from None
-        return self.seconds(Deployment(architecture, self.setup), forward, *beside, drafts=True)
+def own_setup(
+    setup: Setup, hardware: HardwareProfile | Literal["cpu"] | None, placement: Placement | None
+) -> Setup:
+    """Return where a drafter runs that has hardware or a placement of its own, or the CPU.
 
-    def on_own_devices(
-        self, hardware: HardwareProfile | Literal["cpu"] | None, placement: Placement | None
-    ) -> PassTime:
-        """Return a pricer for the drafter's own hardware or placement, or the CPU, on the engine.
-
-        Raises
-        ------
-        OptionError
-            For more of the target's devices than a stage of its pipeline has; for a CPU that is
-            not named beside the chip, or an engine that cannot use it.
-        """
-        if hardware == "cpu":
-            setup = self.setup
-            if setup.engine.rules not in {"llama.cpp", "ideal"}:
-                reject(f"device is cpu with engine {setup.engine.name}", "llama.cpp or ideal")
-            if setup.hardware.host is None:
-                reject(
-                    f"device is cpu, and no CPU is named beside {setup.hardware.name}",
-                    "hardware as CHIP+CPU, as in CHIP+cpu-2ch-ddr5",
-                )
-            host = replace(setup, placement=Placement(nodes=1), on_host=True)
-            return DrafterPasses(host, self.seconds).on_target
-        stage = self.setup.placement
-        devices = 0 if hardware is not None or placement is None else placement.devices
-        if devices > stage.tensor_parallel and stage.pipeline_parallel > 1:
+    Raises
+    ------
+    OptionError
+        For more of the target's devices than a stage of its pipeline has; for a CPU that is not
+        named beside the chip, or an engine that cannot use it.
+    """
+    if hardware == "cpu":
+        if setup.engine.rules not in {"llama.cpp", "ideal"}:
+            reject(f"device is cpu with engine {setup.engine.name}", "llama.cpp or ideal")
+        if setup.hardware.host is None:
             reject(
-                f"tp= of the drafter is {devices}, and it runs on the last stage",
-                f"up to the {stage.tensor_parallel} devices of a stage",
+                f"device is cpu, and no CPU is named beside {setup.hardware.name}",
+                "hardware as CHIP+CPU, as in CHIP+cpu-2ch-ddr5",
             )
-        moved = replace(self.setup, placement=placement or self.setup.placement)
-        if hardware is not None:
-            own = self.setup.engine
-            engine = hardware.engine(own.framework or own.name)
-            moved = replace(moved, hardware=hardware, engine=engine)
-        return DrafterPasses(moved, self.seconds).on_target
+        return replace(setup, placement=Placement(nodes=1), on_host=True)
+    stage = setup.placement
+    devices = 0 if hardware is not None or placement is None else placement.devices
+    if devices > stage.tensor_parallel and stage.pipeline_parallel > 1:
+        reject(
+            f"tp= of the drafter is {devices}, and it runs on the last stage",
+            f"up to the {stage.tensor_parallel} devices of a stage",
+        )
+    moved = replace(setup, placement=placement or stage)
+    if hardware is None:
+        return moved
+    engine = hardware.engine(setup.engine.framework or setup.engine.name)
+    return replace(moved, hardware=hardware, engine=engine)
 
 
 def draft_time(
@@ -178,8 +177,14 @@ def draft_time(
     """
     contexts, batches, draft_lens = load
     decode_s, verify_s = target_s
-    passes = DrafterPasses(served.setup, seconds)
-    keeps = served.setup.engine.rules in LOCAL_FRAMEWORKS
+    setup = served.setup
+
+    def on_own_devices(
+        hardware: HardwareProfile | Literal["cpu"] | None, placement: Placement | None
+    ) -> PassTime:
+        return partial(drafter_pass_s, own_setup(setup, hardware, placement), seconds)
+
+    keeps = setup.engine.rules in LOCAL_FRAMEWORKS
     all_accepted = proposed.all_accepted if keeps else None
     return drafter.draft(
         Round(
@@ -189,10 +194,10 @@ def draft_time(
             tokens_per_round=proposed.tokens_per_round,
             decode_s=decode_s,
             verify_s=verify_s,
-            cost_of=served.setup.options.cost_of,
-            pass_s=passes.on_target,
+            cost_of=setup.options.cost_of,
+            pass_s=partial(drafter_pass_s, setup, seconds),
             target=served.model,
-            on_own_devices=passes.on_own_devices,
+            on_own_devices=on_own_devices,
             expansions=proposed.expansions,
             all_accepted=None if all_accepted is None else np.nan_to_num(all_accepted),
         )
@@ -340,7 +345,8 @@ def round_times(
         lengths begin with 0.
     """
     contexts, batches, draft_lens = grid
-    passes = EnginePasses()
+    said: dict[str, None] = {}
+    passes = partial(engine_pass_s, notes=said)
     verification = ForwardPass(batches, proposed.verify_len, contexts)
     verify_s = passes(served, verification)
     shape = np.broadcast_shapes(contexts.shape, batches.shape, draft_lens.shape)
@@ -357,7 +363,7 @@ def round_times(
     if placement.pipeline_parallel > 1:
         round_s = staged_round_time(served, verification, drafting, added_s)
     draft_s = drafting.serial_s + drafting.overlapped_s
-    notes, engine = tuple(passes.notes), served.setup.engine
+    notes, engine = tuple(said), served.setup.engine
     if engine.host_s and waits_for_host(served.setup, drafter):
         host = f"{drafter.kind} is scheduled synchronously: a round waits "
         host += f"{format_seconds(engine.host_s)} for the host, and "

@@ -40,6 +40,11 @@ class AcceptanceProfile:
         `specroof.acceptance.typical.SHAPES`; empty for none.
     temperature
         Of sampling; None where the source does not say.
+    rule
+        How drafts were accepted, of `specroof.acceptance.curve.RULES`; empty where the source does
+        not say.
+    accuracy
+        Of the answers, where the source has it.
     survival
         s_1 … s_γ, where acceptance by position was measured; else empty.
     lengths
@@ -59,11 +64,13 @@ class AcceptanceProfile:
     drafter_family: str = ""
     task: str = ""
     temperature: float | None = None
+    rule: str = ""
     engine: str = ""
     survival: tuple[float, ...] = ()
     lengths: tuple[tuple[int, float], ...] = ()
     counted: str = ""
     n_rounds: int | None = None
+    accuracy: str = ""
     source: str = ""
     note: str = ""
 
@@ -122,6 +129,9 @@ class AcceptanceProfile:
             measured_on=self.model or None,
             measured_depth=curve.max_draft_len,
             spread=(curve.spread[0], SHAPES[self.drafter_family].spread_beyond),
+            temperature=self.temperature,
+            rule=self.rule or None,
+            accuracy=self.accuracy or None,
         )
         return extrapolated_acceptance(described, extrapolate) if extrapolate else described
 
@@ -241,11 +251,13 @@ def _profile(row: dict[str, str], source: dict[str, str]) -> AcceptanceProfile:
         drafter_family=row["drafter_family"],
         task=row["task"],
         temperature=float(row["temperature"]) if row["temperature"] else None,
+        rule=row["rule"],
         engine=row["engine"],
         survival=survival,
         lengths=lengths,
         counted=_COUNTED[row["kind"]],
         n_rounds=int(row["n_rounds"]) if row["n_rounds"] else None,
+        accuracy=row["accuracy"],
         source=f"{source['title']}, {source['url']}",
         note="; ".join(note for note in notes if note),
     )

@@ -15,7 +15,6 @@ from specroof.architecture import (
     HEADS,
     Architecture,
     Block,
-    Experts,
     KimiDeltaAttention,
     Linear,
     Shard,
@@ -172,13 +171,13 @@ def _feed_forward(
         if experts is None or not is_sparse:
             return feed_forward_block(config.hidden_size, width, weights)
         block = experts_block(experts, weights, BLOCK_SPARSE_NAMES)
-        if latent is None or not isinstance(block.core, Experts):
+        if latent is None or not block.experts:
             return block
         # The lists of K3 do not name these, and its checkpoint holds them in bfloat16.
         form, shard = weights.plain, FEED_FORWARD_REPLICATED
         down = Linear("routed_expert_down_proj", config.hidden_size, latent, form, shard)
         up = Linear("routed_expert_up_proj", latent, config.hidden_size, form, shard)
-        core = replace(block.core, in_features=latent)
+        core = replace(block.experts, in_features=latent)
         return extended(replace(block, core=core), down, up, n_params=norm_params)
 
     return build

@@ -1,0 +1,560 @@
+"""Is a drafter worth training: what does it cost, what would it bring, when has it paid?"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Annotated, Any, Final
+
+import numpy as np
+
+from specroof import quantities as q
+from specroof.acceptance import acceptance_from_length
+from specroof.acceptance.published.trained import COMPARED_DRAFTS, expected_length
+from specroof.architecture import Architecture
+from specroof.arrays import fields_of, number_within, real_number, whole_within
+from specroof.cost import ForwardPass
+from specroof.drafters import Drafter
+from specroof.drafters.training import (
+    TRAINING_SHARE,
+    UNROLLED_STEPS,
+    WRITE_BYTES_PER_S,
+    training_work,
+)
+from specroof.errors import Urgent, refuse, reject
+from specroof.latency import Deployment, Setup, model_latency
+from specroof.outcomes.outcomes import outcomes
+from specroof.outcomes.rows import LOAD_KEYS, LoadRow, load_fields
+from specroof.questions.answer import (
+    Charted,
+    case_of,
+    decision_line,
+    rows_table,
+    sure_of,
+    title_of,
+)
+from specroof.questions.capacity import usual_drafts
+from specroof.questions.case import asked_case, asked_load, in_flight_of, refuse_one_token
+from specroof.questions.objects import DrafterLike, Values, as_list, money_of
+from specroof.questions.parameters import (
+    FORMULAS,
+    ContextLen,
+    MeasuredDraftLen,
+    OneDrafter,
+    Parameter,
+    PricePerHour,
+    like,
+)
+from specroof.questions.played_loads import beyond_warnings, told
+from specroof.questions.request import Command, LoadsRequest, question
+from specroof.reading.words import numbers
+from specroof.report.layout import page, wrapped
+from specroof.serving.workload import Load, Workload
+from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
+from specroof.speedup.price import Money
+from specroof.units import Bounds, format_count, format_drafts, format_si
+
+#: Output tokens a day, if not given: three traffics.
+USUAL_TRAFFIC: Final = (1e7, 1e8, 1e9)
+#: Acceptance lengths of a kind that nobody trained on a stated number of samples.
+_LENGTHS: Final = (2.0, 3.0, 4.0)
+#: Tokens of a prefill pass that makes hidden states.
+_PASS_TOKENS: Final = 8192
+_HOUR_S: Final = 3600.0
+#: How often a training has paid where the chart of a traffic ends.
+_MOST_PAID: Final = 4
+_SAMPLES: Final = Bounds(1, 1e9)
+_TRAFFIC: Final = Bounds(1, 1e15)
+_EPOCHS: Final = Bounds(1e-3, 1000)
+_USUAL_DEVICES: Final = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainRequest(LoadsRequest):
+    """Ask what a drafter costs to train, and when it has paid.
+
+    Examples
+    --------
+    >>> from specroof import train
+    >>> found = train("Qwen/Qwen3-8B", "h100", drafter="eagle3", samples=100_000)
+    >>> [row.accept_length for row in found.rows[::3]]
+    """
+
+    drafter: Annotated[
+        DrafterLike,
+        like(OneDrafter, about="What is trained, KIND[,key=value…]; needs no acceptance."),
+    ]
+    samples: Annotated[float, Parameter("Conversations that the drafter is trained on.")]
+    sample_len: Annotated[float, Parameter("Tokens of a conversation, on average.")] = 540
+    epochs: Annotated[float, Parameter("Times that training goes through all samples.")] = 2
+    unrolled_steps: Annotated[
+        int | None,
+        Parameter(
+            "Passes through the drafter for each token of training.",
+            shown=f"{UNROLLED_STEPS['eagle3']} for eagle3, the block of block drafters, else 1",
+        ),
+    ] = None
+    training_devices: Annotated[
+        int | None, Parameter("Devices that train.", shown="8, or those of the server if more")
+    ] = None
+    online: Annotated[
+        bool,
+        Parameter(
+            "Make hidden states in every epoch, in place of keeping them on disk.", "--online"
+        ),
+    ] = False
+    accept_length: Annotated[
+        Values | None,
+        Parameter(
+            "Acceptance lengths that the trained drafter may reach, bonus included.",
+            about_flag="Acceptance lengths that the trained drafter may reach, bonus included, "
+            "comma-separated.",
+            read=numbers,
+            shown="what published drafters of that kind and so many samples reach",
+        ),
+    ] = None
+    draft_len: Annotated[int | None, like(MeasuredDraftLen, shown="3, or the block")] = None
+    against: Annotated[
+        DrafterLike | None,
+        like(
+            OneDrafter,
+            flag="--against",
+            about="A drafter that needs no training, KIND[,key=value…] with its acceptance, to "
+            "compare with.",
+            shown="plain decoding",
+        ),
+    ] = None
+    tokens_per_day: Annotated[
+        Values,
+        Parameter(
+            "Output tokens that are served in a day, a number or a list.",
+            about_flag="Output tokens that are served in a day, comma-separated.",
+            read=numbers,
+        ),
+    ] = USUAL_TRAFFIC
+    context_len: ContextLen = None
+    price_per_hour: PricePerHour = None
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """What training takes; ends of ranges where they are not known better.
+
+    Parameters
+    ----------
+    devices
+        Devices that train.
+    tokens
+        Of all samples.
+    states_hours, storage_bytes
+        Device-hours of making the target's hidden states, and what is kept of them; 0 bytes where
+        they are made in every epoch.
+    drafter_hours
+        Device-hours of training: least, expected, most.
+    usd
+        The same for all device-hours; None without a price.
+    """
+
+    devices: int
+    tokens: float
+    states_hours: float
+    storage_bytes: float
+    drafter_hours: tuple[float, float, float]
+    usd: tuple[float, float, float] | None
+
+    @property
+    def hours(self) -> tuple[float, ...]:
+        """Device-hours of everything: least, expected, most."""
+        return tuple(self.states_hours + hours for hours in self.drafter_hours)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainRow(LoadRow):
+    """What one acceptance length saves at one load and one traffic.
+
+    Savings are None, as is the time until they have paid, where nothing is saved.
+    """
+
+    accept_length: Annotated[float, q.ACCEPT_LENGTH]
+    tokens_per_day: Annotated[float, q.TOKENS_PER_DAY]
+    saved_hours_per_day: Annotated[float, q.SAVED_HOURS]
+    saved_usd_per_day: Annotated[float | None, q.SAVED_USD] = None
+    days_until_paid: Annotated[float | None, q.DAYS_UNTIL_PAID] = None
+    least_half_life_days: Annotated[float | None, q.LEAST_HALF_LIFE] = None
+    tokens_until_paid: Annotated[float | None, q.TOKENS_UNTIL_PAID] = None
+    requests_until_paid: Annotated[float | None, q.REQUESTS_UNTIL_PAID] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainDay(q.Row):
+    """What is saved after so many days, over what the training cost."""
+
+    day: Annotated[float, q.DAY]
+    tokens_per_day: Annotated[float, q.TOKENS_PER_DAY]
+    times_paid: Annotated[float, q.TIMES_PAID]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Trained(Charted):
+    """What a drafter costs to train, and what it would bring.
+
+    Attributes
+    ----------
+    model, setup, drafter
+        What is served, where, and the name of what is trained.
+    context_len, workload
+        The load; `workload` is None unless requests were asked about.
+    samples, sample_len, epochs, unrolled_steps, draft_len
+        What training does, and the drafts that lengths are measured with.
+    training
+        What it takes.
+    against
+        The name of the drafter that is compared with; None for plain decoding.
+    rows
+        By load, acceptance length and traffic.
+    notes, warnings
+        Sentences for the reader.
+    """
+
+    model: Architecture
+    setup: Setup
+    drafter: str
+    context_len: float
+    workload: Workload | None
+    samples: float
+    sample_len: float
+    epochs: float
+    unrolled_steps: int
+    draft_len: int
+    training: Training
+    against: str | None
+    rows: tuple[TrainRow, ...]
+
+    chart = q.Lines(("day",), ("times_paid",), by=("tokens_per_day",))
+
+    @property
+    def title(self) -> str:
+        """What was asked, in one line."""
+        samples = f"{self.drafter} trained on {format_count(self.samples)} samples"
+        return f"{title_of(self.model, self.setup)}: {samples}"
+
+    @property
+    def sureness(self) -> str:
+        """How near measurements are, in one sentence."""
+        kind = self.drafter.partition(",")[0]
+        return sure_of(Deployment(self.model, self.setup), [kind], self.rows, _BANDED)
+
+    @property
+    def expected(self) -> list[TrainRow]:
+        """The rows of the first load at the middle one of the lengths, a traffic each."""
+        first = [row for row in self.rows if row.load == self.rows[0].load]
+        lengths = list(dict.fromkeys(row.accept_length for row in first))
+        return [row for row in first if row.accept_length == lengths[len(lengths) // 2]]
+
+    @property
+    def days(self) -> tuple[TrainDay, ...]:
+        """What is saved at the middle length, until the middle traffic has paid several times."""
+        paid = [row.days_until_paid or math.inf for row in self.expected]
+        last = _MOST_PAID * paid[len(paid) // 2]
+        return tuple(
+            TrainDay(
+                day=day,
+                tokens_per_day=row.tokens_per_day,
+                times_paid=day / until,
+            )
+            for row, until in zip(self.expected, paid, strict=True)
+            if until < math.inf
+            for day in np.linspace(0, min(last, _MOST_PAID * until), _MOST_PAID + 1).tolist()
+        )
+
+    def text(self) -> str:
+        """Return what training costs, and when it has paid by length and traffic."""
+        return train_text(self)
+
+    def figures(self) -> dict[str, Any]:
+        """Return the chart of savings over time, a line for each traffic."""
+        return {"": self.rows_chart(self.chart, self.days, found=paid_line(self))}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as the object that ``--json`` prints."""
+        case = case_of(self.model, self.setup, self.workload, self.context_len)
+        trained = fields_of(
+            self,
+            *("drafter", "against", "samples", "sample_len", "epochs"),
+            *("unrolled_steps", "draft_len"),
+        )
+        return self.envelope(case | trained, {"training": asdict(self.training)})
+
+
+@question(TrainRequest)
+def train(request: TrainRequest) -> Trained:
+    """Show what a drafter costs to train, what it would bring, and when it has paid for itself."""
+    batches = in_flight_of(request, 1.0)
+    if not as_list(batches):
+        refuse("batch_size", batches, "at least one batch size")
+    load = asked_load(request, 1.0)
+    refuse_one_token(load.workload)
+    if len(load.context_len) != 1:
+        refuse("context_len", request.context_len, "one number")
+    case = asked_case(request, load)
+    model = case.deployment.model
+    drafter = request.sampled(request.drafter)
+    free = None if request.against is None else request.sampled(request.against)
+    money = money_of(case.deployment.setup, case.split, request.price_per_hour)
+    training, steps = _training(request, case.deployment, drafter, money)
+    lengths, drafts, notes = _lengths(
+        request, drafter, usual_drafts(drafter, model, request.draft_len)
+    )
+    given = as_list(request.tokens_per_day) or [math.nan]
+    traffic = sorted({number_within("tokens_per_day", one, _TRAFFIC) for one in given})
+    rows, warnings = list[TrainRow](), list[str]()
+    for place in range(len(load.batch_size)):
+        here = case.at(load=load.part(place))
+        saves = _Saves(here.load, money, training, traffic)
+        if free is not None:
+            found = outcomes(here, free, max_draft_len=DEFAULT_MAX_DRAFT_LEN)
+            saves = replace(saves, against=next(load_fields(found, here.load, money)))
+        for length in lengths:
+            accepted = acceptance_from_length(length, drafts, kind=drafter.kind)
+            one = outcomes(here, replace(drafter, acceptance=accepted), max_draft_len=drafts)
+            notes += one.curve.notes
+            warnings += [] if one.played is None else beyond_warnings([one.played])
+            rows += saves.rows(next(load_fields(one, here.load, money)), length)
+    return Trained(
+        model=model,
+        setup=case.deployment.setup,
+        drafter=drafter.name,
+        context_len=float(load.steady.context_len[0]),
+        workload=load.steady.workload,
+        samples=request.samples,
+        sample_len=request.sample_len,
+        epochs=request.epochs,
+        unrolled_steps=steps,
+        draft_len=drafts,
+        training=training,
+        against=None if free is None else free.name,
+        rows=tuple(rows),
+        notes=tuple(dict.fromkeys(notes)),
+        warnings=tuple(dict.fromkeys(warnings)),
+    )
+
+
+def _training(
+    request: TrainRequest, deployment: Deployment, drafter: Drafter, money: Money
+) -> tuple[Training, int]:
+    """Return what training takes, and the steps that the drafter is unrolled for."""
+    model, setup = deployment.model, deployment.setup
+    head = drafter.held(model).head
+    if head is None:
+        allowed = "a drafter with weights, as eagle3, mtp or dflash"
+        reject(f"drafter is {drafter.name!r}, which is not trained", allowed)
+    samples = number_within("samples", request.samples, _SAMPLES)
+    sample_len = number_within("sample_len", request.sample_len, "request_len")
+    epochs = number_within("epochs", request.epochs, _EPOCHS)
+    steps = UNROLLED_STEPS.get(drafter.kind, head.block or 1)
+    if request.unrolled_steps is not None:
+        steps = whole_within("unrolled_steps", request.unrolled_steps, "simulated_draft_len")
+    served = setup.placement.devices
+    devices = max(_USUAL_DEVICES, served)
+    if request.training_devices is not None:
+        devices = whole_within("training_devices", request.training_devices, "devices")
+    if devices % served:
+        refuse("training_devices", devices, f"a multiple of {served}, the devices of the target")
+    work = training_work(model, head, sample_len, steps)
+    tokens = samples * sample_len
+    stored = 0.0 if request.online else tokens * work.stored_bytes
+    # The target reads samples as prompts, on as many servers as the devices hold.
+    sequences = max(1.0, _PASS_TOKENS // sample_len)
+    prompts = ForwardPass(batch_size=sequences, query_len=sample_len, context_len=0, head_len=0)
+    prompts_s = float(model_latency(model, setup, prompts).total_s) * samples / sequences
+    states_s = prompts_s * served / devices * (epochs if request.online else 1.0)
+    states_hours = max(states_s, stored / WRITE_BYTES_PER_S) * devices / _HOUR_S
+    peak = setup.hardware.peak.flops_per_s["bf16"]
+    least, usual, most = (
+        work.flops * tokens * epochs / (share * peak) / _HOUR_S for share in TRAINING_SHARE[::-1]
+    )
+    found = Training(devices, tokens, states_hours, stored, (least, usual, most), None)
+    if money.usd_per_hour is not None:
+        least, usual, most = (hours * money.usd_per_hour for hours in found.hours)
+        found = replace(found, usd=(least, usual, most))
+    return found, steps
+
+
+def _lengths(
+    request: TrainRequest, drafter: Drafter, drafts: int
+) -> tuple[list[float], int, list[str]]:
+    """Return the acceptance lengths that are compared, their drafts, and where they come from."""
+    if request.accept_length is not None:
+        given = as_list(request.accept_length)
+        for one in given:
+            if not 1 <= real_number(one) <= drafts + 1:
+                refuse("accept_length", one, f"numbers from 1 to {drafts + 1}")
+        if not given:
+            refuse("accept_length", given, "at least one number")
+        return sorted({real_number(one) for one in given}), drafts, []
+    expected = expected_length(drafter.kind, request.samples)
+    if expected is None:
+        note = (
+            f"no published {drafter.kind} states what it was trained on: lengths are examples, "
+            "not what to expect"
+        )
+        return [one for one in _LENGTHS if one <= drafts + 1], drafts, [Urgent(note)]
+    note = (
+        f"tokens per round: what published {drafter.kind} drafters with {COMPARED_DRAFTS} drafts "
+        "reached, by their samples; a training set left out was at most 0.29 off"
+    )
+    return [round(one, 2) for one in expected], COMPARED_DRAFTS, [note]
+
+
+@dataclass(frozen=True, slots=True)
+class _Saves:
+    """What one load saves.
+
+    Parameters
+    ----------
+    load, money, training, traffic
+        The load, the price of devices, what training takes, and the tokens of a day.
+    against
+        The figures of the drafter that is compared with; None for plain decoding.
+    """
+
+    load: Load
+    money: Money
+    training: Training
+    traffic: Sequence[float]
+    against: Mapping[str, Any] | None = None
+
+    def _hours(self, fields: Mapping[str, Any], plain: str = "") -> float:
+        """Return the device-hours of an output token, at the largest rate where requests arrive."""
+        speed = float(fields[f"{plain}tokens_per_s"])
+        workload = self.load.steady.workload
+        if self.load.rate and workload is not None:
+            # Requests that arrive make as many tokens with drafts as without, on fewer servers.
+            speed = fields[f"{plain}largest_stable_rate"] * workload.output_len
+        return self.money.devices / speed / _HOUR_S
+
+    def rows(self, fields: dict[str, Any], length: float) -> Iterator[TrainRow]:
+        """Yield the rows of one acceptance length."""
+        spent, before = self._hours(fields), self._hours(fields, "plain_")
+        if self.against is not None:
+            before = self._hours(self.against)
+        gain = fields["speedup"]
+        low, high = fields["bands"].get("speedup", (gain, gain))
+        least, saved, most = (before - spent * gain / end for end in (low, gain, high))
+        price, workload = self.money.usd_per_hour, self.load.steady.workload
+        for tokens in self.traffic:
+            hours = max(saved, 0.0) * tokens
+            row = TrainRow(
+                **fields,
+                accept_length=length,
+                tokens_per_day=tokens,
+                saved_hours_per_day=hours,
+                saved_usd_per_day=None if price is None else hours * price,
+            )
+            if saved > 0:
+                cheapest, usual, dearest = self.training.hours
+                until = usual / saved
+                days = cheapest / most / tokens, dearest / least / tokens
+                row = replace(
+                    row,
+                    days_until_paid=until / tokens,
+                    # Savings that halve every h days come to h / ln 2 days of the first one.
+                    least_half_life_days=math.log(2) * until / tokens,
+                    tokens_until_paid=until,
+                    requests_until_paid=None if workload is None else until / workload.output_len,
+                    bands={
+                        **fields["bands"],
+                        "days_until_paid": days if least > 0 else (days[0], math.inf),
+                    },
+                )
+            yield row
+
+
+# --- The costs and when they are paid, as text ----------------------------------------------------
+
+_SHOWN: Final = (
+    *("rate", "concurrency", "batch_size", "accept_length", "speedup", "decision", "draft_len"),
+    *("tokens_until_paid", "requests_until_paid"),
+)
+
+
+#: Figures whose bands may say too little.
+_BANDED: Final = ("speedup", "days_until_paid")
+
+
+def paid_line(answer: Trained) -> str:
+    """Return when the training has paid at the middle length, by traffic."""
+    first = answer.expected[0]
+    told = ", ".join(
+        f"{_days(row)} at {format_count(row.tokens_per_day)} tokens a day"
+        for row in answer.expected
+    )
+    return f"paid after {told}, with {first.accept_length:.3g} tokens/round"
+
+
+def _days(row: TrainRow) -> str:
+    """Return how long a traffic takes to pay."""
+    return "never" if row.days_until_paid is None else f"{row.days_until_paid:.3g} days"
+
+
+def cost_line(answer: Trained) -> str:
+    """Return what training takes."""
+    training, devices = answer.training, answer.training.devices
+    kept = f", {format_si(training.storage_bytes, 'B')} on disk" * (training.storage_bytes > 0)
+    parts = [
+        f"training: {_range(training.hours)} device-hours on {devices} x "
+        f"{answer.setup.hardware.name}, {_plain(training.hours[1] / devices)} h in all",
+        f"{_plain(training.states_hours)} of them for hidden states{kept}",
+        *([] if training.usd is None else [f"{_range(training.usd)} USD"]),
+    ]
+    return "; ".join(parts)
+
+
+def _plain(value: float) -> str:
+    """Return a number in three digits, without an exponent."""
+    return f"{float(f'{value:.3g}'):,.6g}"
+
+
+def _range(ends: Sequence[float]) -> str:
+    """Return what is expected, and the ends around it."""
+    least, usual, most = map(_plain, ends)
+    return f"{usual} (likely {least} to {most})"
+
+
+def train_text(answer: Trained) -> str:
+    """Return what training costs, when it has paid, and a row for each load and length."""
+    traffics = list(dict.fromkeys(row.tokens_per_day for row in answer.rows))
+    rows = answer.rows[:: len(traffics)]
+    paid = {
+        f"paid at {format_count(tokens)}/day": [
+            q.cell_of(q.DAYS_UNTIL_PAID, row.days_until_paid)
+            for row in answer.rows[place :: len(traffics)]
+        ]
+        for place, tokens in enumerate(traffics)
+    }
+    shown = [*_SHOWN]
+    if len({row.load for row in rows}) == 1:
+        shown = [name for name in _SHOWN if name not in LOAD_KEYS]
+    first = [row for row in rows if row.load == rows[0].load]
+    decision = decision_line(first, [f"{row.accept_length:.3g}" for row in first], " tokens/round")
+    beside = (
+        f"saved beside {answer.against or 'plain decoding'}, with {format_drafts(answer.draft_len)} "
+        f"at most; where drift halves savings within {math.log(2):.0%} of these days, training never "
+        "pays"
+    )
+    return page(
+        answer,
+        rows_table(rows, shown, paid),
+        wrapped(beside),
+        found="\n".join(map(wrapped, [decision, paid_line(answer), cost_line(answer)])),
+    )
+
+
+COMMAND: Final = Command(
+    question=train,
+    options=FORMULAS,
+    each_chip=True,
+    told=told,
+    chart="Draw what is saved over time, by traffic.",
+    example="specroof train Qwen/Qwen3-8B -H h100 --drafter eagle3 --samples 100000 --isl 1024\n"
+    "--osl 256 --concurrency 32 --price-per-hour 2.5",
+)

@@ -1,0 +1,284 @@
+"""Acceptance by temperature, rule and context: dice, and what was measured."""
+
+import inspect
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import specroof
+from published_models import published
+from specroof.acceptance import ContextAcceptance, acceptance_from_length, constant_acceptance
+from specroof.acceptance.curve import Acceptance
+from specroof.acceptance.sampling import (
+    USUAL_ENTROPY,
+    accepted_rates,
+    entropy_of_gap,
+    gap_of_entropy,
+    resampled_acceptance,
+)
+from specroof.catalog import load_drafter
+from specroof.errors import OptionError, Urgent
+from specroof.questions.objects import resampled_drafter
+from specroof.serving.launch import Speculation, launch
+from tables import refusal, rows
+
+GREEDY = replace(constant_acceptance(0.8), temperature=0.0)
+
+
+def rate(at_zero: float, entropy: float, temperature: float, rule: str) -> float:
+    """Return the rate of a drafter that has another one at temperature 0."""
+    known = replace(constant_acceptance(at_zero), temperature=0.0, entropy=entropy)
+    return float(resampled_acceptance(known, temperature, rule).survival(1))
+
+
+# --- Dice ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", ["greedy", "rejection", "exact", "typical"])
+@pytest.mark.parametrize(("at_zero", "temperature"), [(0.8, 1.0), (0.5, 0.6), (0.2, 1.0)])
+def test_rates_are_what_dice_accept(rule: str, at_zero: float, temperature: float) -> None:
+    rng, n = np.random.default_rng(7), 200_000
+    close = max(np.sqrt(at_zero), 0.5)
+    gaps, noise = rng.exponential(gap_of_entropy(0.3), n), rng.logistic(size=n)
+    # Noise with which this share of the drafter's first tokens are the target's.
+    spread, high = 1e-3, 1e5
+    for _ in range(30):
+        middle = float(np.sqrt(spread * high))
+        agrees = np.mean(gaps + middle * noise > 0)
+        spread, high = (middle, high) if agrees > close else (spread, middle)
+    drafter = gaps + spread * noise
+    target_first, drafter_first = (
+        1 / (1 + np.exp(-np.clip(gap / temperature, -500, 500))) for gap in (gaps, drafter)
+    )
+    drafts_first = rng.random(n) < drafter_first
+    if rule in {"greedy", "typical"}:
+        drafts_first = drafter > 0
+    hopeless = rng.random(n) > at_zero / close  # a token that the target never says
+    p, q = (np.where(drafts_first, one, 1 - one) for one in (target_first, drafter_first))
+    match rule:
+        case "rejection":
+            taken = rng.random(n) * q < p
+        case "typical":
+            h = -sum(one * np.log(one + 1e-300) for one in (target_first, 1 - target_first))
+            taken = p > np.minimum(0.09, 0.3 * np.exp(-h))
+        case _:
+            taken = (rng.random(n) < target_first) == drafts_first
+    accepted = np.mean(taken & ~hopeless)
+    assert rate(at_zero, 0.3, temperature, rule) == pytest.approx(accepted, abs=0.006)
+
+
+def test_rules_agree_at_temperature_0_and_are_bounded_above() -> None:
+    for at_zero in (0.1, 0.5, 0.9):
+        rates = {
+            rule: [rate(at_zero, 0.3, t, rule) for t in (0.0, 0.001, 0.5, 1.0, 2.0)]
+            for rule in ("greedy", "rejection", "exact", "typical")
+        }
+        for found in rates.values():
+            assert found[:2] == pytest.approx([at_zero] * 2, abs=0.002)
+        # The same sample twice needs more luck than min(p, q); greedy drafts fall with entropy.
+        assert np.all(np.array(rates["exact"]) <= np.array(rates["rejection"]) + 1e-12)
+        assert np.all(np.diff(rates["greedy"]) < 1e-4)
+    # No greedy draft is accepted more often than the likeliest token is said: 1 - 0.42 H nearly.
+    gap = gap_of_entropy(0.1)
+    assert accepted_rates(gap, 1.0, "greedy")[-1] == pytest.approx(1 - 0.42 * 0.1, abs=0.002)
+    assert entropy_of_gap(gap) == pytest.approx(0.1, abs=1e-4)
+
+
+def test_greedy_acceptance_falls_nearly_linearly_with_the_entropy() -> None:
+    # As acceptance of MTP layers does (arXiv:2606.12370): within 0.012 of the line.
+    entropies = np.linspace(0.1, 0.4, 7)
+    for at_zero in (0.6, 0.7, 0.8, 0.9):
+        rates = [rate(at_zero, entropy, 1.0, "greedy") for entropy in entropies.tolist()]
+        line = np.polyval(np.polyfit(entropies, rates, 1), entropies)
+        assert np.max(np.abs(line - rates)) < 0.012
+        assert rates[-1] < rates[0] - 0.04
+
+
+# --- What was measured ---------------------------------------------------------------------------
+
+
+def test_eleven_temperatures_of_llama_cpp() -> None:
+    file = published("llama.cpp-27694-temperatures.yaml")
+    at_zero, entropy, drafts = (file["options"][key] for key in ("rate", "entropy", "draft_len"))
+    known = replace(constant_acceptance(at_zero), temperature=0.0, entropy=entropy)
+    for vector in file["vectors"]:
+        sampled, greedy = (
+            float(resampled_acceptance(known, vector["temperature"], rule).tokens_per_round(drafts))
+            for rule in ("rejection", "greedy")
+        )
+        gain = 100 * (sampled / greedy - 1)
+        assert gain == pytest.approx(vector["gain"], abs=file["tolerance"])
+
+
+def test_thirty_pairs_at_temperatures_0_and_1_lie_in_the_band() -> None:
+    profiles = {one.name: one for one in specroof.load_profiles()}
+    misses, inside = list[float](), 0
+    for name, cold in profiles.items():
+        hot = profiles.get(name.replace("-t0", "-t1"))
+        if hot is None or (cold.temperature, hot.temperature) != (0.0, 1.0):
+            continue
+        moved = resampled_acceptance(cold.acceptance(), 1.0, "greedy")
+        low, high = moved.band(cold.draft_len)
+        inside += bool(low <= hot.tokens_per_round <= high)
+        misses.append(float(moved.tokens_per_round(cold.draft_len)) / hot.tokens_per_round - 1)
+    # As measured at temperature 0, they would be 16% too long on average.
+    assert (len(misses), inside) == (30, 27)
+    assert np.mean(np.abs(misses)) < 0.06
+
+
+def test_windows_as_measured() -> None:
+    file = published("speculators-684-windows.yaml")
+    drafts, first = file["options"]["draft_len"], file["vectors"][0]["tokens_per_round"]
+    spec = f"eagle3,accept-length={first}@{drafts},window={file['options']['window']}"
+    acceptance = load_drafter(spec).acceptance
+    assert isinstance(acceptance, ContextAcceptance)
+    for vector in file["vectors"]:
+        tokens = float(acceptance.at_context(vector["context"]).tokens_per_round(drafts))
+        assert tokens == pytest.approx(vector["tokens_per_round"], abs=file["tolerance"])
+
+
+def test_lossy_pairs_gain_what_their_rounds_commit() -> None:
+    file = published("vllm-53987-lossy.yaml")
+    misses = []
+    for vector in file["vectors"]:
+        exact, lossy = (
+            specroof.load_profile(vector["profile"] + end).tokens_per_round for end in ("", "-fly")
+        )
+        misses.append(lossy / exact / (vector["lossy"] / vector["exact"]) - 1)
+        assert misses[-1] == pytest.approx(0, abs=file["tolerance"])
+    assert np.mean(np.abs(misses)) < 0.05
+
+
+# --- SPECs and questions -------------------------------------------------------------------------
+
+
+def test_what_is_stated_is_moved_and_says_how_far() -> None:
+    moved = resampled_acceptance(GREEDY, 1.0)
+    assert (moved.temperature, moved.rule, moved.max_draft_len) == (1.0, "greedy", None)
+    low, high = moved.band([1, 3])
+    assert np.all(low < moved.tokens_per_round([1, 3]))
+    assert np.all(high > moved.tokens_per_round([1, 3]))
+    assert isinstance(moved.caveats[-1], Urgent)
+    assert resampled_acceptance(moved, 0.0).tokens_per_round(3) == pytest.approx(
+        float(GREEDY.tokens_per_round(3)), abs=0.002
+    )
+    # One whose entropy is stated has no such band; what is asked for as measured is not touched.
+    known = resampled_acceptance(replace(GREEDY, entropy=USUAL_ENTROPY), 1.0)
+    assert known.band(3) == (known.tokens_per_round(3), known.tokens_per_round(3))
+    assert known.tokens_per_round(3) == moved.tokens_per_round(3)
+    assert resampled_acceptance(GREEDY, 0.0, "greedy") is GREEDY
+    # A rate that needs little entropy, and one that no target of the law reaches.
+    for at_one in (0.93, 0.97):
+        hot = replace(constant_acceptance(at_one), temperature=1.0)
+        cold = resampled_acceptance(hot, 0.0)
+        assert at_one < float(cold.survival(1)) <= 1.0
+    nothing = replace(specroof.histogram_acceptance([5]), temperature=0.0)
+    assert resampled_acceptance(nothing, 1.0) is nothing
+    bounded = acceptance_from_length(2.8, 3)
+    assert resampled_acceptance(replace(bounded, temperature=0.0), 1.0).measured_depth == 3
+
+
+@pytest.mark.parametrize(("spec", "sampling"), rows("values", "stated_sampling"))
+def test_specs_and_profiles_state_their_sampling(spec: str, sampling: list[object]) -> None:
+    acceptance = load_drafter(spec).acceptance
+    assert isinstance(acceptance, Acceptance)
+    moved = len([said for said in acceptance.caveats if isinstance(said, Urgent)])
+    assert [acceptance.temperature, acceptance.rule, acceptance.entropy, moved] == sampling
+
+
+@pytest.mark.parametrize(
+    ("spec", "there"),
+    [
+        ("eagle3,accept=0.5,window=1000", 1 + 0.5 / np.e),
+        ("eagle3,accept=0.5,window=1000,sliding=1000", 1.5),
+        ("dflash,config=XiaomiMiMo/MiMo-V2.5-Pro-FP4-DFlash,accept=0.5,window=1024", 1.5),
+        ("ngram,accept=0.5,window=1000", 1 + 0.5 / np.e),
+    ],
+)
+def test_what_sees_no_more_than_it_was_trained_on_keeps_its_acceptance(
+    spec: str, there: float
+) -> None:
+    acceptance = load_drafter(spec).acceptance
+    assert isinstance(acceptance, ContextAcceptance)
+    curve = acceptance.at_context(4700)
+    assert curve.tokens_per_round(1) == pytest.approx(there)
+    assert bool(curve.caveats) is (there < 1.5 or "sliding" in spec)
+    assert "trained on 10" in acceptance.description
+
+
+@pytest.mark.parametrize(
+    ("framework", "kind", "rule", "flag", "noted"),
+    [
+        ("sglang", "eagle3", "rejection", True, False),
+        ("sglang", "dflash", "rejection", False, True),
+        ("sglang", "eagle3", "greedy", False, False),
+        ("vllm", "eagle3", "rejection", False, True),
+        ("mlx", "model", "exact", False, False),
+    ],
+)
+def test_a_rule_is_a_flag_or_said_to_have_none(
+    framework: str, kind: str, rule: str, flag: bool, noted: bool
+) -> None:
+    plan = Speculation(kind=kind, schedule=((1, 8, 3),), draft_model="me/head", rule=rule)
+    told = launch(plan, framework)
+    assert told.text.endswith("--speculative-use-rejection-sampling") is flag
+    assert any(f"rule={rule}" in note for note in told.notes) is noted
+
+
+def test_every_question_of_drafts_takes_a_temperature_and_a_rule() -> None:
+    questions = (
+        "predict advise worth breakeven frontier rollout capacity explain doctor adaptive train"
+    )
+    for name in questions.split():
+        parameters = inspect.signature(getattr(specroof, name)).parameters
+        assert {"temperature", "rule"} <= parameters.keys(), name
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "mtp,accept=0.8,temperature=0,window=1000",
+        "mtp,profile=qwen3-8b/dflash-b16/gsm8k-t0@500+qwen3-8b/dflash-b16/math-500-t0@4000",
+    ],
+)
+def test_a_band_of_a_move_goes_with_the_context(spec: str) -> None:
+    drafter = resampled_drafter(load_drafter(spec), 1.0, None)
+    assert isinstance(drafter.acceptance, ContextAcceptance)
+    for context in (500, 2000, 4000):
+        curve = drafter.acceptance.at_context(context)
+        low, high = curve.band(3)
+        assert 1 < low < curve.tokens_per_round(3) < high < 4
+
+
+def test_questions_move_acceptance_and_warn_of_windows_and_of_lossy_rules() -> None:
+    at: dict[str, Any] = {"batch_size": 1, "context_len": 4096}
+    spec = "dflash,profile=qwen3-8b/dflash-b16/gsm8k-t0"
+    cold, hot = (
+        specroof.predict("Qwen/Qwen3-8B", "h100", drafters=spec, temperature=t, **at)
+        for t in (None, 1.0)
+    )
+    assert hot.rows[0].speedup < cold.rows[0].speedup
+    assert hot.rows[0].speedup_high / hot.rows[0].speedup > 1.05
+    assert [note for note in hot.notes if "temperature 1" in note] != []
+    advice = specroof.advise(
+        "Qwen/Qwen3-8B",
+        "h100",
+        drafters=["eagle3,accept-length=2.8@3,window=2048", "mtp,accept=0.8,rule=lossy"],
+        concurrency=[4],
+        input_len=8000,
+        output_len=100,
+    )
+    for said in ("2048 tokens that the drafter was trained on", "accuracy as measured: not stated"):
+        assert [type(note) for note in advice.notes if said in note] == [Urgent], said
+    line = refusal(
+        OptionError, specroof.predict, "Qwen/Qwen3-8B", "h100", drafters=spec, rule="typical",
+        temperature=1, framework="vllm", **at,
+    )  # fmt: skip
+    assert line == "rule is 'typical'; allowed: greedy, rejection, lossy, with vllm"
+    line = refusal(
+        OptionError, specroof.predict, "Qwen/Qwen3-8B", "h100", drafters="mtp,accept=0.8",
+        temperature=1, **at,
+    )  # fmt: skip
+    assert line.startswith("drafter 'mtp,accept=0.8': the acceptance states no temperature")

@@ -1,0 +1,159 @@
+"""What training a drafter costs, what it may bring, and when it has paid: by hand."""
+
+import math
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import specroof
+from specroof import OptionError, load_model, predict, train
+from specroof.acceptance import acceptance_from_length
+from specroof.acceptance.published.trained import expected_length, trained_rows
+from specroof.architecture.draft_heads import usual_eagle3, usual_mtp
+from specroof.drafters.training import training_work
+
+LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
+MODEL = "Qwen/Qwen3-8B"
+ASKED: dict[str, Any] = {"drafter": "eagle3", "samples": 100_000}
+
+
+def test_the_work_of_a_token_is_counted_by_hand() -> None:
+    llama = load_model(LLAMA)
+    work = training_work(llama, usual_eagle3(llama), 1, 7)
+    layer = 4096 * (2 * 4096 + 2 * 2 * 1024 + 4096) + 3 * 4096 * 14336  # q and k, v of both; o; MLP
+    head, fusion = 4096 * 32_000, 3 * 4096 * 4096
+    attention = 4 * 4096  # one key, 32 heads of 128: scores and sums
+    forward = 2 * (layer + head) + attention
+    assert work.flops == pytest.approx(
+        3 * (7 * forward + 2 * fusion) + 2 * 4096 * 128_256, rel=1e-3
+    )
+    assert work.stored_bytes == (3 + 1) * 4096 * 2
+    assert training_work(llama, usual_mtp(llama), 1, 1).stored_bytes == 4096 * 2
+
+
+def test_the_printed_run_on_eight_h100_is_met() -> None:
+    # 20 minutes and 1.2 TB for the hidden states of 68 000 samples, 30 minutes an epoch.
+    found = train(LLAMA, "h100", drafter="eagle3", samples=68_000, epochs=1).training
+    assert found.devices == 8
+    assert found.storage_bytes == pytest.approx(1.2e12, rel=0.05)
+    assert found.states_hours / 8 * 60 == pytest.approx(20, rel=0.05)
+    assert found.drafter_hours[1] / 8 * 60 == pytest.approx(30, rel=0.05)
+
+
+def test_training_sets_that_the_line_has_not_seen_are_within_its_band() -> None:
+    reached: dict[float, list[float]] = {}
+    for row in trained_rows():
+        curve = acceptance_from_length(
+            row["accept_length"], int(row.get("draft_len", 3)), kind="eagle3"
+        )
+        reached.setdefault(row["samples"], []).append(float(curve.tokens_per_round(3)))
+    samples, tokens = np.array(list(reached)), np.array([np.mean(one) for one in reached.values()])
+    for left_out in range(1, len(samples) - 1):
+        seen = np.arange(len(samples)) != left_out
+        slope, start = np.polyfit(np.log10(samples[seen]), tokens[seen], 1)
+        assert start + slope * np.log10(samples[left_out]) == pytest.approx(
+            tokens[left_out], abs=0.3
+        )
+    low, middle, high = expected_length("eagle3", 508_000) or (0, 0, 0)
+    assert (low, high) == pytest.approx((middle - 0.3, middle + 0.3))
+    assert low < np.mean(reached[508_000]) < high
+    assert expected_length("dflash", 508_000) is None
+
+
+def test_what_is_saved_pays_for_the_training() -> None:
+    found = train(
+        MODEL, "h100", **ASKED, tokens_per_day=[3e8, 6e8], price_per_hour=2.0, batch_size=4
+    )
+    for row in found.rows:
+        assert row.days_until_paid is not None
+        assert row.least_half_life_days is not None
+        saved = (1 / row.plain_tokens_per_s - 1 / row.tokens_per_s) / 3600
+        assert row.saved_hours_per_day == pytest.approx(saved * row.tokens_per_day)
+        assert row.saved_usd_per_day == pytest.approx(2 * row.saved_hours_per_day)
+        assert row.days_until_paid == pytest.approx(
+            found.training.hours[1] / row.saved_hours_per_day
+        )
+        assert row.tokens_until_paid == pytest.approx(row.days_until_paid * row.tokens_per_day)
+        assert row.requests_until_paid is None
+        # Savings that halve each half-life, summed over all days to come, are the cost.
+        kept = 0.5 ** (np.arange(0, 40, 1e-3) + 5e-4) * 1e-3 * row.least_half_life_days
+        assert kept.sum() == pytest.approx(row.days_until_paid, rel=1e-4)
+        low, high = row.bands["days_until_paid"]
+        assert low < row.days_until_paid < high
+    assert found.training.usd == pytest.approx([2 * hours for hours in found.training.hours])
+    (alone,) = predict(MODEL, "h100", drafters="eagle3,accept-length=2.25@3", batch_size=4).rows
+    assert found.expected[0].speedup == pytest.approx(alone.speedup, rel=0.01)
+    assert [day.times_paid for day in found.days] == pytest.approx(
+        [0, 0.5, 1, 1.5, 2, 0, 1, 2, 3, 4]
+    )
+
+
+def test_requests_that_arrive_are_answered_by_fewer_servers() -> None:
+    asked: dict[str, Any] = {"input_len": 512, "output_len": 64, "rate": 4, "requests": 40}
+    row = train(MODEL, "h100", **ASKED, **asked, tokens_per_day=1e9).rows[-1]
+    assert row.plain_largest_stable_rate
+    assert row.largest_stable_rate
+    rates = 1 / row.plain_largest_stable_rate - 1 / row.largest_stable_rate
+    assert row.saved_hours_per_day == pytest.approx(rates / 64 / 3600 * 1e9)
+    assert row.requests_until_paid == pytest.approx((row.tokens_until_paid or 0) / 64)
+
+
+def test_a_free_drafter_is_what_savings_are_beside() -> None:
+    plain, free = (
+        train(MODEL, "h100", **ASKED, tokens_per_day=1e9, against=against)
+        for against in (None, "ngram,accept-length=1.5@3")
+    )
+    assert free.against == "ngram,accept-length=1.5@3"
+    for one, other in zip(plain.rows, free.rows, strict=True):
+        assert other.saved_hours_per_day < one.saved_hours_per_day
+    never = train(MODEL, "h100", **ASKED, against="ideal").rows[0]
+    assert (never.saved_hours_per_day, never.days_until_paid) == (0, None)
+
+
+def test_a_training_that_never_pays_is_said_and_drawn() -> None:
+    found = train(MODEL, "h100", **ASKED, accept_length=1)
+    assert {row.days_until_paid for row in found.rows} == {None}
+    assert "never" in str(found)
+    assert found.plot() is not None
+
+
+def test_hidden_states_that_are_not_kept_are_made_in_every_epoch() -> None:
+    once, thrice = (
+        train(MODEL, "h100", **ASKED, epochs=epochs, online=True).training for epochs in (1, 3)
+    )
+    assert (once.storage_bytes, thrice.storage_bytes) == (0, 0)
+    assert thrice.states_hours == pytest.approx(3 * once.states_hours)
+    kept = train(MODEL, "h100", **ASKED).training
+    assert kept.storage_bytes == 100_000 * 540 * 4 * 4096 * 2
+
+
+def test_a_kind_without_published_training_says_so() -> None:
+    found = train(MODEL, "h100", drafter="dflash", samples=7, unrolled_steps=2, training_devices=1)
+    assert (found.unrolled_steps, found.training.devices) == (2, 1)
+    assert any("examples" in note for note in found.notes)
+    assert {row.accept_length for row in found.rows} == {2.0, 3.0, 4.0}
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"samples": 0}, "samples is 0"),
+        ({"samples": 100}, "samples is 100"),
+        ({"drafter": "ngram"}, "drafter is 'ngram'"),
+        ({"sample_len": 0}, "sample_len is 0"),
+        ({"epochs": 0}, "epochs is 0"),
+        ({"unrolled_steps": 0}, "unrolled_steps is 0"),
+        ({"training_devices": 3, "tensor_parallel": 2}, "training_devices is 3"),
+        ({"accept_length": 9}, "accept_length is 9"),
+        ({"accept_length": []}, "accept_length is []"),
+        ({"tokens_per_day": []}, "tokens_per_day is nan"),
+        ({"tokens_per_day": math.inf}, "tokens_per_day is inf"),
+        ({"batch_size": []}, "batch_size is []"),
+        ({"context_len": [1, 2]}, "context_len is"),
+    ],
+)
+def test_refusals(change: dict[str, Any], told: str) -> None:
+    with pytest.raises(OptionError, match=re.escape(told)):
+        specroof.train(MODEL, "h100", **{**ASKED, **change})

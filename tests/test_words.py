@@ -1,0 +1,101 @@
+"""Sentences that stopped readers do not come back: in messages, help, docs, README, templates."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import specroof
+
+ROOT: Final = Path(__file__).parents[1]
+PACKAGE: Final = Path(specroof.__file__).parent
+#: Their habits: nouns as clauses, the decision in other words, loads and bands that are told of.
+STOPPERS: Final = (
+    *(r"\b(ON|OFF|UNCLEAR) (from|at|UP TO) ", r"How sure: the band", "drafts are made there"),
+    *("as more is expected", r"open; drafts", "does not pay at batch", "no room from"),
+    *("reach of engine", "errors of all drafters", "have the band of the speedup besides"),
+    *(r"(TTFT|TPOT) within a factor of", r"factor of \d+ of \d+ loads", "(is|are) kept away"),
+    *("new per sequence", "recurrent state counted as .* in the place of"),
+    *(r"(requests|loads?) (that )?(are|is|was|were) played through", "drafted measurement"),
+    *("at other depths the typical", "and no longer one is chosen", "nobody knows"),
+    *("slowest that users may have", "counters began anew", "never comes to the", "asks what more"),
+    *(r"(server|framework|clients?|it) (is|are|was) (not )?told", "textbook engine prices"),
+    *("have (not )?seen (them|the|its|most)", "(gets|loaded|totals) besides", "out of step"),
+    *("stay in step", r"verdicts? (is|are) right", r"\d % of verdicts", "signs of reports"),
+    *("what more would give", "is of no known", "none can be", "in which a server has no room"),
+    r"as (engines|frameworks|servers|the (engine|framework|server)) ha(s|ve) (it|them)",
+    *("does not run so many", "by which law", r"but not 1\b", "as far as it goes"),
+    "speaks for engine",
+    *("to be had", "is spoken of", "which no acceptance has", "costs a pass of the drafter"),
+    *("another kernel than one of", "drawn towards the whole", "in corners that"),
+)
+
+
+def literals(path: Path) -> Iterator[str]:
+    """Yield the texts of a module that are no docstrings; what is put into them is ``{}``."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(
+                str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values
+            )
+        elif isinstance(node, ast.Constant) and id(node) not in docstrings:
+            yield str(node.value)
+
+
+def stopping(text: str) -> list[str]:
+    """Return what stops a reader in a text."""
+    line = " ".join(text.split())
+    return [found[0] for words in STOPPERS if (found := re.search(words, line))]
+
+
+MODULES = [PACKAGE, *(path for path in PACKAGE.iterdir() if (path / "__init__.py").exists())]
+
+
+@pytest.mark.parametrize("room", MODULES, ids=lambda path: path.name)
+def test_no_message_and_no_help_stops_a_reader(room: Path) -> None:
+    paths = room.glob("*.py") if room == PACKAGE else room.rglob("*.py")
+    found = {
+        f"{path.relative_to(PACKAGE)}: {text[:60]!r}": words
+        for path in paths
+        for text in literals(path)
+        if (words := stopping(text))
+    }
+    assert found == {}
+
+
+TEXTS = [
+    *(ROOT / name for name in ("README.md", "SKILL.md", "llms.txt", "docs/answers.py")),
+    *sorted((ROOT / "docs" / "pages").rglob("*.md")),
+    PACKAGE / "page" / "page.html",
+]
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
+def test_no_page_stops_a_reader(path: Path) -> None:
+    assert stopping(path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("path", TEXTS[4:-1], ids=lambda path: path.name)
+def test_no_paragraph_is_a_wall(path: Path) -> None:
+    prose = re.sub(
+        r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
+    )
+    parts = re.split(r"\n\s*\n|\n(?=\s*[-*] |\|)", prose)
+    walls = [part[:60] for part in parts if len(part.split()) > 150 and part[0] != "|"]
+    assert walls == []
+
+
+def test_a_sentence_that_stops_is_found_in_a_message(tmp_path: Path) -> None:
+    module = tmp_path / "module.py"
+    module.write_text('"""Is of no known kind."""\nsay(f"a chip that {who}\\nnobody  knows")\n')
+    assert [words for text in literals(module) for words in stopping(text)] == ["nobody knows"] * 2
