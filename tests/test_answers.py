@@ -136,7 +136,8 @@ def test_an_answer_fits_a_screen_and_begins_with_what_was_asked(
     assert short[0] == long[0]
     if name in FOUND:
         assert short[0].startswith(f"{MODEL.partition('/')[2]} on ")
-        assert short[1].startswith(FOUND[name])
+        found = next(line for line in short[1:] if not line.startswith("  "))  # behind the title
+        assert found.startswith(FOUND[name])
         assert any(line.startswith("how sure: ") for line in short) == (name != "capacity")
         assert short[-1].startswith("more: ")
 
