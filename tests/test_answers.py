@@ -32,8 +32,9 @@ EAGLE = "eagle3,accept=.7"
 #: Every question of the contract, and how many rows its answer has.
 ANSWERS: dict[str, tuple[Callable[[], Any], int]] = {
     "predict": (lambda: specroof.predict(MODEL, CHIP, drafters=EAGLE, max_draft_len=3), 1),
-    # q, k, v and output projections, attention, two of the MLP, head, overhead
-    "explain": (lambda: specroof.explain(MODEL, CHIP), 9),
+    # q, k, v and output projections, attention, two of the MLP, head; each pass, layers, tokens
+    # in them, sequences
+    "explain": (lambda: specroof.explain(MODEL, CHIP), 12),
     "capacity": (lambda: specroof.capacity(MODEL, CHIP, drafters=[EAGLE, "ngram"]), 3),
     "advise": (
         lambda: specroof.advise(
