@@ -1,7 +1,8 @@
 """JSON Schemas of what ``--json`` prints, made of answers: `python tests/schemas.py FOLDER`.
 
-An answer is the union of what many calls print (data/calls.yaml). A key is required if all of them have it; a key
-that a call adds later is allowed. Numbers and texts may be null: not known, or not asked for.
+An answer is the union of what many calls print (data/calls.yaml). A key is required if all of them
+have it; a key that a call adds later is allowed. Numbers and texts may be null: not known, or not
+asked for.
 """
 
 import json
