@@ -84,8 +84,7 @@ def test_draft_layers_of_mimo_v2_are_dense_and_slide() -> None:
         "moe_intermediate_size": 2048, "n_routed_experts": 256, "num_experts_per_tok": 8,
         "vocab_size": 152_576, "num_nextn_predict_layers": 3,
     }  # fmt: skip
-    head = parse_drafter_config(json.dumps(config), source="mimo.json", kind="mtp")
-    assert isinstance(head, DraftHead)
+    head = parsed("mtp", config)
     assert head.modules == 3
     assert head.n_params / 3 == pytest.approx(330e6, rel=0.01)
     (layer,) = head.model.layers
@@ -323,17 +322,14 @@ def test_lists_of_modules_leave_the_draft_layer_alone() -> None:
     }
     # `mtp.fc` and the gates are listed; the projections are not.
     assert (names["eh_proj"], names["router"], names["q_proj"]) == ("bf16", "bf16", "fp8-block")
-    text = json.dumps(
-        {
-            "model_type": "qwen3_5_text", **LAYER, "num_hidden_layers": 4, "head_dim": 16,
-            "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8,
-            "linear_value_head_dim": 8, "linear_conv_kernel_dim": 4, "mtp_num_hidden_layers": 1,
-            "quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4",
-                                    "ignore": ["mtp*"]},
-        }
-    )  # fmt: skip
-    head = parse_drafter_config(text, source="tiny.json", kind="mtp")
-    assert isinstance(head, DraftHead)
+    qwen = LAYER | {
+        "model_type": "qwen3_5_text", "num_hidden_layers": 4, "head_dim": 16,
+        "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8,
+        "linear_value_head_dim": 8, "linear_conv_kernel_dim": 4, "mtp_num_hidden_layers": 1,
+        "quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4",
+                                "ignore": ["mtp*"]},
+    }  # fmt: skip
+    head = parsed("mtp", qwen)
     forms = {
         linear.weight.name
         for layer in head.model.layers
