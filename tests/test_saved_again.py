@@ -24,9 +24,8 @@ def test_layers_of_gemma_4_have_the_heads_that_they_say() -> None:
     endless = refused(of("GEMMA4", per_layer_config={"9" * 5000: {}}))
     assert endless.startswith("per_layer_config.")
     # Step's heads of one layer
-    layers = {"3": {"num_attention_heads": 8}}
-    keys = {"num_sliding_attention_heads": 6, "per_layer_config": layers}
-    step = model_of("STEP", "attention_other_setting", **keys)
+    saved = of("STEP", "attention_other_setting", num_sliding_attention_heads=6)
+    step = parse(saved | {"per_layer_config": {"3": {"num_attention_heads": 8}}})
     assert sorted(core.n_heads for core in cores(step)) == [4, 4, 4, 8]
 
 
