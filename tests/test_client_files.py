@@ -88,6 +88,16 @@ def test_a_result_without_its_parts_is_refused_by_key(
     assert says in refusal(MeasurementError, read_benchmark, text, source="f", draft_len=3)
 
 
+def test_requests_of_warming_up_are_no_load() -> None:
+    warmup, profiling = (
+        {"kind": kind, "type": "concurrency", "concurrency": clients}
+        for kind, clients in (("warmup", 2), ("profiling", 8))
+    )
+    text = with_keys("aiperf-0.13.0.json", {"input_config/phases": [warmup, profiling]})
+    (point,) = read_benchmark(text, source="f")
+    assert point.concurrency == 8
+
+
 def table_with(name: tuple[str, str, str], cell: str) -> str:
     rows = list(csv.reader(io.StringIO(text_of("guidellm-0.8.1.csv"))))
     column = list(zip(*rows[:3], strict=True)).index(name)
