@@ -9,6 +9,9 @@ its range.
 Loads of prefill and decode workers are compared with the band of a server that does both. What 80 %
 of those with drafts need besides is ``split`` in `UNMEASURED`; workers are left out in turn.
 
+Measurements of each kind of drafter are compared with the band that the other kinds and sources
+set: what 80 % of a kind need besides is `UNMEASURED_KIND` at most.
+
     python benchmarks/band_ranges.py
 """
 
@@ -23,9 +26,10 @@ import numpy as np
 from specroof.evidence import request_lengths, shape_group
 from specroof.evidence.measurement import chip_of
 from specroof.scoring import validation
-from specroof.scoring.bands import Miss, miss_quantile
+from specroof.scoring.bands import Miss, band_of, miss_quantile, misses_of
 from specroof.scoring.left_out import served_of
 from specroof.scoring.long_contexts import long_context_scores
+from specroof.scoring.scores import grouped
 from specroof.scoring.served import TPOT_RATIO, served_validation
 from specroof.scoring.splits import ACCEPTANCE, split_scores
 from specroof.speedup.reach import evidence_engine
@@ -145,8 +149,23 @@ def workers() -> Iterator[Miss]:
             yield Miss(" ".join(map(str, WORKERS(point))), point.engine or "", "mtp", extra)
 
 
+def kinds() -> Iterator[tuple[str, int, float]]:
+    """Yield kinds of drafters, how many measurements each has, and what 80 % of them need."""
+    misses = misses_of(validation().points)
+    for kind, own in grouped(misses, lambda miss: miss.drafter).items():
+        extra = []
+        for source, mine in grouped(own, lambda miss: miss.source).items():
+            others = [miss for miss in misses if kind != miss.drafter and source != miss.source]
+            band = band_of(others, "", kind)
+            width = 0.0 if band is None else band.width
+            extra += [
+                replace(miss, off=math.sqrt(max(miss.off**2 - width**2, 0.0))) for miss in mine
+            ]
+        yield kind, len(own), miss_quantile(extra)
+
+
 def main() -> None:
-    """Print both slopes, what workers need, and what they are measured with."""
+    """Print both slopes, what workers and kinds need, and what they are measured with."""
     pools = [*published()], [*served()]
     for axis in ("batch_size", "context_len"):
         found = [miss for pool in pools for miss in needs(pool, axis)]
@@ -170,6 +189,8 @@ def main() -> None:
         f"split: {miss_quantile(split):.3g} besides, {len(split)} loads of {len(units)} workers; "
         f"those of others hold {np.mean(held):.0%}"
     )
+    for kind, points, need in kinds():
+        print(f"kind {kind}: {need:.3g} besides, {points} measurements")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 Needs SciPy: ``pip install specroof[calibrate]``, then ``python benchmarks/fit_local.py``. It prints
 the parameters and the errors; with ``--write`` it writes ``specroof/catalog/local.json``, which
-``--engine llama.cpp`` and ``--engine mlx`` read. Three minutes.
+``--engine llama.cpp`` and ``--engine mlx`` read. Three minutes where nothing else runs.
 """
 
 import argparse
@@ -30,7 +30,14 @@ from specroof.hardware import (
     RowKernel,
 )
 from specroof.hardware.written import written_engines
-from specroof.scoring.local import REPORTS, deployment_of, local_scores
+from specroof.scoring.local import (
+    BASELINES,
+    REPORTS,
+    EngineOf,
+    deployment_of,
+    local_errors,
+    local_scores,
+)
 from specroof.scoring.scores import Scored
 from specroof.speedup.reach import deployment_words
 
@@ -78,6 +85,9 @@ class BackEnd:
         Parameters that are another one, or the factor that they are.
     framework
         The software that it belongs to.
+    earlier
+        What builds of summer 2025 did otherwise; empty where nothing is known to differ. They are
+        an engine of their own, and share all parameters.
     """
 
     name: str
@@ -93,6 +103,13 @@ class BackEnd:
     rereads: bool = False
     same: Mapping[str, str | float] = field(default_factory=dict)
     framework: str = "llama.cpp"
+    earlier: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def builds(self) -> "tuple[BackEnd, ...]":
+        """The back end now and, where it was another one then, in builds of summer 2025."""
+        then = replace(self, name=f"{self.name}-2025", **self.earlier)
+        return (self, then) if self.earlier else (self,)
 
 
 #: Where a fit starts, and how far from there a parameter may lie (standard deviation of its
@@ -119,7 +136,8 @@ PARAMETERS: Final[dict[str, tuple[float, float]]] = {
     "round_s": (10e-3, 0.8),
 }
 
-_QMV: Final = {"vector.quants": 0.8, "round_s": 5e-3}
+_QMV: Final = {"vector.quants": 0.8, "draft_pass_s": 0.5e-3, "round_s": 2.7e-3}
+_LONG_LAYERS: Final = {"layer_s": 100e-6, "layer_s.experts": 100e-6}
 _MLX: Final[dict[str, Any]] = {
     "few_rows": (10, 10),
     "tile": 32.0,
@@ -128,6 +146,11 @@ _MLX: Final[dict[str, Any]] = {
     "same": dict.fromkeys(("vector.8bit", "vector.16bit", "experts.one"), "vector.quants"),
     "framework": "mlx",
 }
+#: Builds of summer 2025 read experts by tokens where a pass has one, and in kernels of matrices
+#: where it has more (llama.cpp in llama-cpp-python 0.3.16, ``ggml_cuda_mul_mat_id`` and
+#: ``ggml_vk_mul_mat_id``). Those of 2026 do so for 4 tokens and more on RDNA3 and 4, by format
+#: (0.3.36, ``get_mmvq_mmid_max_batch``), and for 8 in Vulkan (``ggml_vk_use_mul_mat_vec_id``).
+_ONE_TOKEN: Final[dict[str, Any]] = {"repeats": False}
 BACK_ENDS: Final = (
     # One kernel of tiles for dense matrices and experts (ggml-cuda/mmq.cuh), so that fits of both
     # start alike. It multiplies bytes, to which MXFP4 and Q8_0 are unpacked; the sum of 32 products
@@ -137,13 +160,17 @@ BACK_ENDS: Final = (
     # block has 128 outputs, a multiprocessor two blocks.
     BackEnd(
         "llama.cpp-hip",
-        (8, 1),
+        (8, 4),
         ("amd",),
-        {"matrix.quants": 1.0, "experts.many": 1.0},
+        # The host's loop and the sources of kernels are those of CUDA, whose rounds have little
+        # beside their passes: drafts of a 27B model tell it from nothing else.
+        {"matrix.quants": 1.0, "experts.many": 1.0, "draft_pass_s": 0.5e-3, "round_s": 1e-3},
         expert_tile=8.0,
         widest_tile=64.0,
         busy_outputs=256.0,
         unpacking={"3bit": 2.0, "mxfp4": 0.0, "5bit": 1.0, "6bit": 2.0, "8bit": 0.0},
+        repeats=True,
+        earlier=_ONE_TOKEN | {"few_rows": (8, 1)},
     ),
     # Matrix kernels take 1.33 steps for 2 to 8 tokens of a 27B model, on a chip of 100 TFLOP/s in
     # float32 (llama.cpp pull request 26079). Rounds have little beside their passes, and experts
@@ -180,12 +207,20 @@ BACK_ENDS: Final = (
         ("amd", "nvidia", "intel"),
         tile=32.0,
         unpacking={"3bit": 3.5, "mxfp4": 0.75, "5bit": 4.0, "6bit": 3.0, "8bit": 0.75},
+        repeats=True,
+        earlier=_ONE_TOKEN,
     ),
     # A further row takes 0.7 of a step on an M1 Ultra, as if its weights were read again, and 0.17
-    # on an M3 Ultra. A round of 58.5 ms on an M5 Max has 35.2 of a verification of 3 rows, 10.7 of
-    # two drafts and 10.6 between verification and the next round (lablup/mlxcel).
-    BackEnd("mlx-m1", chips=("apple-m1", "apple-m2"), typical=_QMV, rereads=True, **_MLX),
-    BackEnd("mlx-m3", chips=("apple-m3", "apple-m4", "apple-m5"), typical=_QMV, **_MLX),
+    # on an M3 Ultra. With an MTP layer of four bits two drafts take 2.7 ms on an M5 Max, what
+    # reading their weights takes, and 2.7 are between verification and the next round
+    # (lablup/mlxcel 1185; 10.6 and 10.5 with one in bf16). Layers take long on chips before the M4:
+    # 0.3 ms of a mixture of experts on an M1 Max and 0.1 on an M4 Pro (bstnxbt/dflash-mlx 32,
+    # mlx-dspark), 0.23 of a dense model on an M1 Ultra.
+    BackEnd(
+        "mlx-m1", chips=("apple-m1", "apple-m2"), typical=_QMV | _LONG_LAYERS, rereads=True, **_MLX
+    ),
+    BackEnd("mlx-m3", chips=("apple-m3",), typical=_QMV | _LONG_LAYERS, **_MLX),
+    BackEnd("mlx-m4", chips=("apple-m4", "apple-m5"), typical=_QMV, **_MLX),
 )
 
 
@@ -206,13 +241,15 @@ def engine_of(end: BackEnd, values: Mapping[str, float]) -> EngineProfile:
         for name, rows, share in (("vector", 4.0, 1.0), ("wide", few, values["vector.wide"]))
         for kind, of in (("quants", quants), ("8bit", {"bits": 9.0}), ("16bit", {}))
     }
-    kernels["experts-vector"] = RowKernel(
-        of="experts",
-        rows=float(few_experts) if end.repeats else 1.0,
-        compute_frac=values["experts.one"],
-        memory_share=values["memory.quants"],
-        repeats=True,
-    )
+    for kind, bits in (("quants", widest), ("8bit", 9.0), ("16bit", None)):
+        kernels[f"experts-vector-{kind}"] = RowKernel(
+            of="experts",
+            rows=float(few_experts) if end.repeats else 1.0,
+            bits=bits,
+            compute_frac=values["experts.one"],
+            memory_share=values["memory.quants"],
+            repeats=True,
+        )
     for name, bits in FORMATS.items():
         unpacking = end.unpacking.get(name, 0.0) / values["unpack"]
         grows = None if bits is None else end.widest_tile
@@ -252,6 +289,12 @@ def engine_of(end: BackEnd, values: Mapping[str, float]) -> EngineProfile:
     )
 
 
+def builds_of(end: BackEnd, values: Mapping[str, float]) -> EngineOf:
+    """Return which engine predicts a measurement, of those that parameters make of all builds."""
+    engines = {build.name: engine_of(build, values) for build in end.builds}
+    return lambda point: engines[point.engine or ""]
+
+
 #: Models whose kernels moved by half between builds of a few weeks (76 to 50 ms a token of
 #: DeepSeek-V4-Flash under Vulkan): no fit counts them.
 _MOVING: Final = ("deepseek-ai/DeepSeek-V4-Flash-0731",)
@@ -259,6 +302,16 @@ _MOVING: Final = ("deepseek-ai/DeepSeek-V4-Flash-0731",)
 #: What an ordinary residual is, as a share: builds and drivers of a few months lie so far apart. Of
 #: passes it is the root of the mean square that the fits leave.
 _ORDINARY: Final = {"pass": 0.14, "step": 0.05, "depth": 0.02, "speedup": 0.05}
+
+
+#: The same of speedups with a file whose mix of formats is none of llama.cpp's (UD, XL): what their
+#: drafts read is not known.
+_ORDINARY_OF_A_MIX: Final = 0.1
+
+
+def _ordinary(score: Scored) -> float:
+    unknown = score.kind == "speedup" and score.point.source == BASELINES
+    return _ORDINARY_OF_A_MIX if unknown else _ORDINARY[score.kind]
 
 
 def _ideal(_point: Measurement) -> EngineProfile:
@@ -292,15 +345,14 @@ def fit(
     ]
     first = [score.point for score in chosen]
     measured = np.log([score.measured for score in chosen])
-    noise = np.array([_ORDINARY[score.kind] for score in chosen])
+    noise = np.array([_ordinary(score) for score in chosen])
     if not first:
         return typical(end)
     places = {id(point): place for place, point in enumerate(first)}
 
     def residuals(moved: Array) -> Array:
-        engine = engine_of(end, values_at(end, moved))
         found = np.empty(len(first))
-        for score in local_scores(first, lambda _: engine):
+        for score in local_scores(first, builds_of(end, values_at(end, moved))):
             found[places[id(score.point)]] = score.predicted
         return np.asarray((np.log(found) - measured) / noise)
 
@@ -330,10 +382,15 @@ def local_content(
     fits: Mapping[tuple[str, str | None], Mapping[str, float]],
 ) -> dict[str, Any]:
     """Return the mapping that `specroof.hardware.parse_local_engines` reads."""
-    ends = {end.name: end for end in BACK_ENDS}
+    ends = {build.name: build for end in BACK_ENDS for build in end.builds}
     made = {
-        key: engine_of(ends[key[0]], {name: float(f"{x:.3g}") for name, x in values.items()})
-        for key, values in fits.items()
+        (build.name, without): engine_of(
+            build, {key: float(f"{x:.3g}") for key, x in found.items()}
+        )
+        for end in BACK_ENDS
+        for (name, without), found in fits.items()
+        if name == end.name
+        for build in end.builds
     }
 
     def used(point: Measurement) -> EngineProfile:
@@ -387,13 +444,12 @@ def _reach(scores: Sequence[Scored]) -> Reach:
         for name, kinds in deployment_words(deployment_of(point, IDEAL_ENGINE)).items():
             words[name].update(kinds)
     known: dict[str, Any] = {name: tuple(sorted(kinds)) for name, kinds in words.items()}
+    if any(score.kind == "speedup" for score in scores):
+        known |= {"drafters": ("mtp",), "drafted_batch_size": 1.0, "drafted_context_len": 1024.0}
     return Reach(
         engines=("llama.cpp", "mlx"),
         batch_size=1.0,
         context_len=65600.0,
-        drafters=("mtp",),
-        drafted_batch_size=1.0,
-        drafted_context_len=1024.0,
         **known,
     )
 
@@ -402,18 +458,32 @@ def main() -> None:
     """Fit, print and, where --write is given, write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help="write what the package reads")
+    parser.add_argument("--without", metavar="TABLE", help="errors of a table that no fit has seen")
     arguments = parser.parse_args()
     points = [point for point in load_local() if point.source != REPORTS]
-    own = {end.name: [one for one in points if one.engine == end.name] for end in BACK_ENDS}
+    own = {
+        end.name: [one for one in points if one.engine in {build.name for build in end.builds}]
+        for end in BACK_ENDS
+    }
+    if arguments.without:
+        for end in BACK_ENDS:
+            kept, unseen = (
+                [one for one in own[end.name] if (one.source == arguments.without) is seen]
+                for seen in (False, True)
+            )
+            if unseen:
+                print(*local_errors(local_scores(unseen, builds_of(end, fit(end, kept)))), sep="\n")
+        return
     whole = in_processes(lambda task: fit(BACK_ENDS[task], own[BACK_ENDS[task].name]), len(own))
     fits: dict[tuple[str, str | None], dict[str, float]] = {
         (end.name, None): values for end, values in zip(BACK_ENDS, whole, strict=True)
     }
-    seen = {(score.point.engine, score.point.model) for score in local_scores(points, _ideal)}
     tasks = [
         (end, model)
         for end in BACK_ENDS
-        for model in sorted({str(model) for name, model in seen if name == end.name} - {*_MOVING})
+        for model in sorted(
+            {str(one.point.model) for one in local_scores(own[end.name], _ideal)} - {*_MOVING}
+        )
     ]
 
     def fitted(task: int) -> dict[str, float]:

@@ -8,7 +8,7 @@ with the others is in the table here.
 
 With `--played`, a second line of each group has its loads without drafts played through, request
 by request: all clients start together, ten requests each, lengths drawn as the source draws them.
-Chunks are the defaults of each server's last release.
+Chunks are those that NVIDIA gives its servers, and else the defaults of each one's last release.
 """
 
 import argparse

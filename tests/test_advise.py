@@ -363,6 +363,7 @@ def test_a_drafter_that_never_pays_is_off() -> None:
 
 def test_loads_that_differ_are_on_up_to_one() -> None:
     words = "Qwen/Qwen3-8B -H h100 --isl 3000 --osl 500 --concurrency 1..256 --steady"
+    words += " --framework vllm"
     found = answer(f"{words} --drafter ngram,accept=0.3")
     assert found["choice"]["decision"] == "depends"
     on = [row["concurrency"] for row in found["rows"] if row["decision"] == "on"]

@@ -32,8 +32,9 @@ EAGLE = "eagle3,accept=.7"
 #: Every question of the contract, and how many rows its answer has.
 ANSWERS: dict[str, tuple[Callable[[], Any], int]] = {
     "predict": (lambda: specroof.predict(MODEL, CHIP, drafters=EAGLE, max_draft_len=3), 1),
-    # q, k, v and output projections, attention, two of the MLP, head, overhead
-    "explain": (lambda: specroof.explain(MODEL, CHIP), 9),
+    # q, k, v and output projections, attention, two of the MLP, head; each pass, layers, tokens
+    # in them, sequences
+    "explain": (lambda: specroof.explain(MODEL, CHIP), 12),
     "capacity": (lambda: specroof.capacity(MODEL, CHIP, drafters=[EAGLE, "ngram"]), 3),
     "advise": (
         lambda: specroof.advise(
@@ -135,7 +136,8 @@ def test_an_answer_fits_a_screen_and_begins_with_what_was_asked(
     assert short[0] == long[0]
     if name in FOUND:
         assert short[0].startswith(f"{MODEL.partition('/')[2]} on ")
-        assert short[1].startswith(FOUND[name])
+        found = next(line for line in short[1:] if not line.startswith("  "))  # behind the title
+        assert found.startswith(FOUND[name])
         assert any(line.startswith("how sure: ") for line in short) == (name != "capacity")
         assert short[-1].startswith("more: ")
 

@@ -20,11 +20,13 @@ from specroof import (
 )
 from specroof.acceptance import context_acceptance
 from specroof.cost import Options
+from specroof.drafters.kinds import KINDS
 from specroof.hardware import (
     BATCH_WIDENING,
     CONTEXT_WIDENING,
     FRAMEWORKS,
     SERVED_FIGURES,
+    UNMEASURED_ATTENTION_BATCH,
     Band,
     EngineProfile,
     Placement,
@@ -36,7 +38,7 @@ from specroof.latency import Deployment, engine_setup
 from specroof.serving.served import served_curve
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.curve import decoding_curve
-from specroof.speedup.reach import evidence_engine
+from specroof.speedup.reach import deployment_words, evidence_engine
 from specroof.speedup.result import band_ends, band_notes, verdicts
 
 MODEL = load_model("Qwen/Qwen3-8B")
@@ -164,8 +166,9 @@ def test_bands_of_strange_chips_are_never_narrower_than_those_of_measured_ones(n
     chip, elsewhere = load_hardware(name), load_hardware("l40s")
     strange = chip.engine("generic")
     for engine in chip.engines.values():
-        for drafter in {*strange.bands, *engine.bands}:
-            near, far = engine.band(drafter), strange.band(drafter)
+        speaks = evidence_engine(Deployment(MODEL, engine_setup(chip, engine.name, None, None)))
+        for drafter in KINDS:
+            near, far = speaks.band(drafter), strange.band(drafter)
             assert near is not None
             assert far is not None
             assert near.width <= far.width
@@ -180,6 +183,29 @@ def test_bands_of_strange_chips_are_never_narrower_than_those_of_measured_ones(n
                 assert width is not None
                 assert wider is not None
                 assert np.all(width <= wider)
+
+
+@pytest.mark.parametrize("engine", FRAMEWORKS)
+@pytest.mark.parametrize("name", ["h200", "b200", "a100-80gb", "mi300x", "l40s"])
+def test_a_kind_of_drafter_is_the_less_sure_the_farther_it_was_measured(
+    name: str, engine: str
+) -> None:
+    """Here, on other families of chips alone, nowhere."""
+    setup = engine_setup(load_hardware(name), engine, Placement(), None)
+    speaks, elsewhere = evidence_engine(Deployment(MODEL, setup)), load_hardware("l40s")
+    here, anywhere = (one.reach for one in (setup.engine, elsewhere.engine(engine)))
+    assert here is not None
+    assert anywhere is not None
+    widths: dict[bool, list[float]] = {True: [], False: []}
+    for drafter in KINDS.keys() - {"ideal", "autoregressive", "block"}:
+        band, far = speaks.band(drafter), elsewhere.engine(engine).band(drafter)
+        assert band is not None
+        assert far is not None
+        assert band.width <= far.width
+        if drafter not in here.drafters:
+            assert band.width >= 0.99 * far.width  # the widest band of either
+        widths[drafter in anywhere.drafters].append(band.width)
+    assert min(widths[False]) > max(widths[True])
 
 
 @pytest.mark.parametrize(
@@ -202,7 +228,15 @@ def test_what_nobody_measured_on_a_chip_has_the_bands_of_a_strange_chip(
     near, far = CHIP.engine("vllm"), load_hardware("l40s").engine("vllm")
     speaks = near if known else far
     assert evidence_engine(deployment).served_bands == made.served_bands == speaks.served_bands
-    assert made.band == speaks.band("eagle3")
+    band = speaks.band("eagle3")
+    assert band is not None
+    assert near.reach is not None
+    if not {*deployment_words(deployment)["attention"]} <= {*near.reach.attention}:
+        # A load of 4 requests is as far as anything speaks for a strange kind of attention.
+        assert band.batch_size is not None
+        assert band.batch_size > UNMEASURED_ATTENTION_BATCH
+        band = replace(band, batch_size=UNMEASURED_ATTENTION_BATCH)
+    assert made.band == band
 
 
 def test_bands_of_strange_placements_widen_on_strange_chips_too() -> None:

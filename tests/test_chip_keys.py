@@ -140,25 +140,12 @@ def test_an_engine_is_the_same_as_one_with_figures_of_its_own(
         ("  architecture: N", "  a: N", "sources.architecture is missing"),
         ("same_as: h100-sxm", "same_as: h100-sxm, host_s: 1.0", "has same_as with host_s; allowed"),
         ("link_frac:", "in_switch_reduce: true, link_frac:", "in_switch_reduce is not a known key"),
-        ("eager_kernel_s:", "eager_layer_s: 0.1, eager_kernel_s:", "eager_layer_s is not a known"),
     ],
 )
 def test_a_wrong_key_of_a_chip_is_refused(old: str, new: str, said: str) -> None:
     text = (FOLDER / "h200.yaml").read_text(encoding="utf-8")
-    text = text.replace(
-        "tensorrt-llm:\n", "tensorrt-llm:\n    graphs: {sizes: [1], eager_kernel_s: 0.0}\n"
-    )
     assert old in text
     assert said in refusal(ProfileError, parse_hardware, text.replace(old, new), source="x.yaml")
-
-
-def test_keys_that_are_no_longer_read_may_stand_where_they_say_nothing(tmp_path: Path) -> None:
-    content = yaml.safe_load((FOLDER / "b200.yaml").read_text(encoding="utf-8"))
-    for engine in content["engines"].values():
-        engine["collective"]["in_switch_reduce"] = False
-        engine.setdefault("graphs", {"sizes": [1]})["eager_layer_s"] = 0.0
-    old = renamed("b200", tmp_path, engines=content["engines"])
-    assert old.engines["vllm"] == load_hardware("b200").engines["vllm"]
 
 
 def test_a_calibrated_file_keeps_the_keys_and_holds_all_of_its_engines() -> None:

@@ -146,6 +146,20 @@ def test_explain_lists_every_operation_with_its_bound() -> None:
     assert gate_up["bound"] == "memory"
     assert result["case"]["total_s"] == pytest.approx(sum(op["seconds"] for op in result["rows"]))
     assert sum(op["share"] for op in result["rows"]) == pytest.approx(1)
+    # What the engine adds stands term by term among the operations, the longest first.
+    added_s = [op["seconds"] for op in result["rows"] if op["kind"] == "overhead"]
+    assert sum(added_s) == pytest.approx(specroof.explain(MODEL, "b200").latency.overhead_s)
+    assert [op["op"] for op in result["rows"]][:2] == ["layers", "mlp.gate_up_proj"]
+
+
+def test_explain_names_what_a_device_does_beyond_its_share() -> None:
+    # 32 heads of a sequence keep as many of 108 multiprocessors busy: 3.375 times as long.
+    corrected, usual = (
+        [note for note in explained(words)[0]["notes"] if " times as long as " in note]
+        for words in ("Qwen/Qwen3-8B -H a100 --framework vllm --query-len 4", f"{MODEL} -H b200")
+    )
+    said = "idle multiprocessors: full_attention.core takes 3.38 times"
+    assert (len(corrected), corrected[0].startswith(said), usual) == (1, True, [])
 
 
 def explained(*words: object) -> tuple[dict[str, Any], dict[str, Any]]:

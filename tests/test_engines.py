@@ -140,14 +140,42 @@ def test_a_norm_lies_between_the_longer_and_the_sum(c: float, m: float, norm: fl
 # --- overheads -----------------------------------------------------------------------------------
 
 
-def test_layers_of_a_kind_take_longer() -> None:
-    experts = Experts(n_experts=4, top_k=1, in_features=4, hidden_features=4)
-    blocks = (Block("attention", (), DELTA), Block("feed_forward", (), experts))
-    layers = (Layer(blocks, 3), Layer((Block("attention", (), ATTENTION),)))
-    model = replace(toy(), layers=layers)
-    kinds = {"experts": 10.0, "linear_attention": 100.0, "latent_attention": 1000.0}
-    slow = model_latency(model, setup_of(layer_overhead_s=1, layer_kind_overhead_s=kinds), DECODE)
-    assert float(slow.overhead_s) == 4 + 30 + 300
+#: 6 layers, 3 of them with a recurrence and 2 of experts; 32 sequences of 4 tokens in 8 groups.
+SHAPE = PassShape(
+    *(6, 32, {"linear_attention": 3, "experts": 2}, 4),
+    serial_steps=5, kernels=41, takes_prompts=True, groups=8, eager=True,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "figures", "how_many"),
+    [
+        ("each pass", {"pass_overhead_s": 2.0}, 1),
+        ("host", {"host_s": 2.0, "overlap": False}, 1),
+        ("host, by sequence", {"host_sequence_s": 2.0, "overlap": False}, 4),
+        ("layers", {"layer_overhead_s": 2.0, "host_s": 9.0, "host_sequence_s": 9.0}, 6),
+        (
+            "layers, experts",
+            {"layer_kind_overhead_s": {"experts": 2.0, "latent_attention": 9.0}},
+            2,
+        ),
+        ("recurrence", {"state_token_overhead_s": 2.0}, 3 * (4 - 1)),
+        ("tokens in layers", {"layer_token_overhead_s": 2.0}, 6 * 32 * 4),
+        ("kernels of prompts", {"prefill_kernel_overhead_s": 2.0}, 41),
+        ("sequences", {"sequence_overhead_s": 2.0}, 4),
+        ("serial head", {"serial_step_overhead_s": 2.0}, 5),
+        ("serial head, by sequence", {"serial_sequence_overhead_s": 2.0}, 5 * 4),
+        ("launches", {"graphs": CapturedGraphs(sizes=(1,), eager_kernel_s=2.0)}, 41),
+        ("launches of prompts", {"prefill_launch_s": {"experts": 2.0, "fp8_blocks": 9.0}}, 2),
+    ],
+)
+def test_what_an_engine_adds_has_a_name(
+    name: str, figures: dict[str, Any], how_many: float
+) -> None:
+    found = pass_time(PassWork([], [], SHAPE), real(**figures))
+    assert {one: float(each) for one, each in found.overheads_s.items()} == {name: 2 * how_many}
+    assert found.beside_ops_s == [(name, "overhead", 2.0 * how_many)]
+    assert float(found.total_s) == float(found.overhead_s) == 2 * how_many
 
 
 @pytest.mark.parametrize(
@@ -338,9 +366,6 @@ def test_launches_that_nobody_timed_are_said(framework: str, batch: int, notes: 
 
 
 def test_a_serial_head_pays_for_its_steps_and_their_sequences() -> None:
-    # A pass has no such steps unless it is told.
-    none = pass_time(PassWork([], [], PassShape(3, 1)), real(serial_step_overhead_s=7.0))
-    assert float(none.total_s) == 0
     model = toy(None, Linear("q_proj", 4, 8), count=3)
     head = toy(None, Linear("lm_head", 4, 8), count=1)
     costs = {"serial_step_overhead_s": 100.0, "serial_sequence_overhead_s": 10.0}

@@ -34,7 +34,7 @@ from specroof.questions.explore import (
     site_files,
     typical_acceptance,
 )
-from specroof.questions.page_loads import USUAL_DRAFTERS
+from specroof.questions.page_evidence import ASSUMED
 from specroof.questions.request import DeploymentRequest
 
 pytestmark = pytest.mark.slow
@@ -49,13 +49,13 @@ def _septet(numbers: dict[int, int], i: int, place: int, data: Iterator[int]) ->
     return byte >= 0x80
 
 
-def unpacked(text: dict[str, Any]) -> list[np.ndarray]:
-    """Read stacks of grids by the definition of septets in turn, zigzag and differences."""
-    data = iter(
-        zlib.decompress(base64.b85decode(text["data"].translate(str.maketrans(",./", "&<>"))))
-    )
+def unpacked(text: str) -> tuple[dict[str, Any], list[np.ndarray]]:
+    """Read a head and stacks of grids by the definition of septets, zigzag and differences."""
+    raw = base64.b85decode(text.translate(str.maketrans(",./", "&<>")))
+    end = 4 + int.from_bytes(raw[:4], "big")
+    head, data = json.loads(zlib.decompress(raw[4:end])), iter(zlib.decompress(raw[end:]))
     found = []
-    for stack in text["stacks"]:
+    for stack in head["stacks"]:
         numbers = dict.fromkeys(range(math.prod(stack["shape"])), 0)
         left = [*numbers]
         for place in range(8):
@@ -67,7 +67,7 @@ def unpacked(text: dict[str, Any]) -> list[np.ndarray]:
                 values = values.cumsum(axis=axis)
         found.append(values * stack["quantum"])
     assert [*data] == []
-    return found
+    return head, found
 
 
 def tables(text: str) -> dict[str, Any]:
@@ -91,25 +91,25 @@ def test_packed_numbers_are_read_back(numbers: list[int], times: int) -> None:
         {"a": [first, {"b": other}], "c": 1, "d": "e"},
         {"a": [second], "c": [None, "d"], "d": "e"},
     ]
-    text = packed(things)
-    assert text["things"] == [
+    head, (stack, single) = unpacked(packed(things, f=1))
+    assert head["shared"] == {"f": 1}
+    assert head["things"] == [
         {"a": [{"grid": 0}, {"b": {"grid": 1}}], "c": 1, "d": "e"},
         {"a": [{"grid": 0}], "c": [None, "d"]},
     ]
-    stack, single = unpacked(text)
     assert stack.tolist() == values.reshape(2, 2, 3).tolist()
     assert single.tolist() == [values.tolist()]
 
 
 def test_grids_of_other_shapes_are_no_stack() -> None:
     shorter, longer = PageGrid(np.ones(2), 1.0, (1,)), PageGrid(np.ones(3), 1.0, (1,))
-    things = packed([{"a": shorter}, {"a": longer}, {"a": longer}])["things"]
-    assert things == [{"a": {"grid": 0}}, {"a": {"grid": 1}}, {}]
+    head, _ = unpacked(packed([{"a": shorter}, {"a": longer}, {"a": longer}]))
+    assert head["things"] == [{"a": {"grid": 0}}, {"a": {"grid": 1}}, {}]
 
 
 def test_packed_numbers_are_within_half_a_quantum() -> None:
     shares = np.array([[1.0, 1.2345678912, 17.9], [0.0, 3e-9, 0.3]])
-    (found,) = unpacked(packed([{"a": PageGrid(shares, 2e-7, (1, 2))}]))
+    _, (found,) = unpacked(packed([{"a": PageGrid(shares, 2e-7, (1, 2))}]))
     assert np.abs(found - shares).max() <= 1e-7
 
 
@@ -129,7 +129,11 @@ def test_a_drafter_that_no_grid_says_exactly_is_left_out(monkeypatch: pytest.Mon
     cell = found.section("Qwen/Qwen3-8B", "b200").cells["sglang", 1]
     assert set(cell.drafting) == {"mtp", "eagle3", "dflash", "ngram"}
     with monkeypatch.context() as patched:  # too few seconds are off as too many are
-        patched.setattr(explore_question, "hermite", lambda values, at: 0.5 * hermite(values, at))
+        patched.setattr(
+            explore_question,
+            "hermite",
+            lambda more_s, at: hermite(more_s, at) - 1e-3 * more_s.any(),
+        )
         cell = found.section("Qwen/Qwen3-8B", "b200").cells["sglang", 1]
         assert set(cell.drafting) == {"ngram"}
     monkeypatch.setattr(explore_question, "_EXACT", 1e-12)
@@ -153,15 +157,29 @@ def test_prompts_that_share_passes_depend_on_drafts_and_shares(chip: str, sides:
     found = specroof.explore("Qwen/Qwen3-8B", chip, tensor_parallel=1, **SMALL)
     assert found.records == [{"model": "Qwen/Qwen3-8B", "hardware": chip}]
     text = dict(site_files(found))["grid-0-0.js"].decode()
-    grids = json.loads(text[text.index(",") + 1 : text.rindex(")")])
+    grids, _ = unpacked(json.loads(text[text.index(",") + 1 : text.rindex(")")]))
     place = grids["things"][0]["requests"][0]["rounds"]["grid"]
-    assert grids["stacks"][place]["shape"] == [1, 2 * 3 * 3, 3, *sides]
+    assert grids["stacks"][place]["shape"][1:] == [2 * 3 * 3, 3, *sides]
 
 
-def test_nothing_is_played_on_the_page_of_all_models() -> None:
-    asked = {"hardware": "b200", **SMALL}
-    assert specroof.explore(**asked).steady
-    assert not specroof.explore("Qwen/Qwen3-8B", **asked).steady
+def test_a_page_of_all_models_holds_less_of_each() -> None:
+    asked: dict[str, Any] = {"hardware": "b200", "context_len": 1024, "batch_size": [1, 16]}
+    chip, names = specroof.load_hardware("b200"), ("deepseek-ai/DeepSeek-R1", "Qwen/Qwen3-8B")
+    whole = specroof.explore(**asked)
+    some = specroof.explore(names, **asked)
+    for answer, plays in ((whole, [True, False]), (some, [True, True])):
+        assert [answer.plays(name, chip) for name in names] == plays
+    assert not specroof.explore(**asked, steady=True).plays(names[0], chip)
+    # Prompts of the presets, two numbers of devices, and no layers that the checkpoint lacks.
+    assert [len(answer.axes.workloads) for answer in (whole, some)] == [2, 9]
+    section = whole.section(names[1], "b200")
+    assert {devices for _, devices in section.cells} == {1, 2}
+    assert section.refusals[8] == "not on the page of all models"
+    assert {*section.cells["vllm", 1].drafting} == {"eagle3", "dflash", "ngram"}
+    # Models of one shape share their grids.
+    place = [*whole.models].index
+    assert whole.alike[place("deepseek-ai/DeepSeek-V3")] == place(names[0])
+    assert some.alike == [0, 1]
 
 
 def test_drafting_after_many_tokens_is_as_the_library_prices_it() -> None:
@@ -232,7 +250,8 @@ def test_a_section_holds_what_fits_and_nothing_else() -> None:
     found = specroof.explore("deepseek-ai/DeepSeek-V4-Pro", ["b200", "dgx-spark"], **SMALL)
     section = found.section("deepseek-ai/DeepSeek-V4-Pro", "b200")
     # 860 GB of weights lie on eight devices of 178 GiB, not on four; the textbook has no memory.
-    assert {key for key in section.cells if key[0] != "ideal"} == {("sglang", 8)}
+    servers = {key for key in section.cells if key[0] != "ideal"}
+    assert servers == {("sglang", 8), ("vllm", 8), ("tensorrt-llm", 8)}
     assert {devices for engine, devices in section.cells if engine == "ideal"} == {1, 2, 4, 8}
     assert section.default_engine == "sglang"
     alone = found.section("deepseek-ai/DeepSeek-V4-Pro", "dgx-spark")  # it has no link
@@ -241,17 +260,30 @@ def test_a_section_holds_what_fits_and_nothing_else() -> None:
     assert {n for _, n in odd.section("Qwen/Qwen3-8B", "b200").cells} == {1}  # of 32 heads
 
 
-def test_presets_are_not_told_of_drafts_that_have_no_room() -> None:
+def test_presets_are_not_told_of_drafts_that_have_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = ("eagle3,accept-length=2.8@3", "dflash,accept-length=5.4@15")
+    monkeypatch.setattr(explore_question, "begun_drafters", lambda _model: begun)
     asked: dict[str, Any] = {"tensor_parallel": 1, "context_len": 1024, "batch_size": [8, 100]}
     found = specroof.explore("Qwen/Qwen3-32B", "h100", engines="sglang", **asked)
     played = found.section("Qwen/Qwen3-32B", "h100").cells["sglang", 1].played
     assert played is not None
-    assert played.drafters == USUAL_DRAFTERS
+    assert played.drafters == begun
     # Chat and batch jobs are at this context, and one of the loads is played.
     assert played.choices.shape[1:] == (2, 2, 1)
     eagle3, dflash = np.moveaxis(played.choices, 2, 0)
     assert eagle3[1].all()
     assert not dflash.any()
+
+
+def test_nothing_is_played_that_a_server_does_not_accept(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = ("eagle3,profile=qwen3-4b/eagle3/chat",)  # by rejection sampling
+    monkeypatch.setattr(explore_question, "begun_drafters", lambda _model: begun)
+    asked: dict[str, Any] = {"tensor_parallel": 1, "context_len": 1024, "batch_size": [1, 8]}
+    cells = (
+        specroof.explore("Qwen/Qwen3-4B", "b200", **asked).section("Qwen/Qwen3-4B", "b200").cells
+    )
+    played = {engine for (engine, _), cell in cells.items() if cell.played}
+    assert played == {"sglang", "vllm"}
 
 
 def test_typical_lengths_are_what_they_are_stated_as() -> None:
@@ -366,21 +398,23 @@ def test_a_frame_in_a_notebook_holds_the_page(small: Any) -> None:
 def test_a_site_has_a_grid_for_each_pair(small: Any) -> None:
     steps: list[None] = []
     found = dict(site_files(small, lambda: steps.append(None)))
-    assert sorted(found) == ["grid-0-0.js", "index.html"]
+    assert sorted(found) == ["grid-0-0.js", "index.html", "preview.png"]
+    assert found["preview.png"].startswith(b"\x89PNG")
+    assert b'<meta property="og:image" content="preview.png">' in found["index.html"]
     assert len(steps) == len(small.records) == 1
     assert "sections" not in tables(found["index.html"].decode())
 
 
-def test_drafters_to_begin_with_are_in_the_middle_of_those_measured() -> None:
+def test_what_is_assumed_of_a_drafter_is_in_the_middle_of_those_measured() -> None:
     measured: dict[str, list[float]] = {"eagle3": [], "dflash": []}
     for profile in load_profiles():
         for kind, depth in (("eagle3", 3), ("dflash", 15)):
             if kind[:5] in profile.drafter.lower():
                 tokens = profile.acceptance().tokens_per_round([depth])[0]
                 measured[kind].append(tokens)
-    for spec in USUAL_DRAFTERS:
-        kind, stated = spec.split(",accept-length=")
-        middle = np.nanmedian(measured[kind])
+    for kind, tokens in measured.items():
+        stated = ASSUMED[kind].removeprefix("accept-length=")
+        middle = np.nanmedian(tokens)
         assert float(stated.split("@")[0]) == pytest.approx(middle, abs=0.05)
 
 

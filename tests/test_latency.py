@@ -269,12 +269,6 @@ def test_more_devices_never_lengthen_a_pass_on_the_ideal_engine(case: Case) -> N
 # --- engines -------------------------------------------------------------------------------------
 
 HALF = real_engine(compute_frac={"bf16": 0.5}, memory_frac=0.25)
-SLOW = real_engine(
-    pass_overhead_s=3.0,
-    layer_overhead_s=0.5,
-    sequence_overhead_s=0.25,
-    round_overhead_s=100.0,  # of a round, not of a pass
-)
 
 
 def test_an_engine_reaches_a_share_of_each_peak() -> None:
@@ -288,26 +282,13 @@ def test_an_engine_reaches_a_share_of_each_peak() -> None:
     assert timed(operation(8, dtype="fp8"), hardware=bf16, engine="real").ops[0].compute_s == 2
 
 
-def test_an_engine_adds_to_every_pass_layer_and_sequence() -> None:
-    hardware = device({"bf16": 1.0}, 1.0, engine=SLOW)
-    setup = Setup(hardware, hardware.engine("real"), ONE, Options())
-    latency = pass_latency([operation(7)], setup, PassShape(6, np.array([4.0, 8.0])))
-    # 3 + 6 * 0.5 + 4 or 8 times 0.25
-    assert latency.overhead_s.tolist() == [7, 8]
-    assert latency.total_s.tolist() == [14, 15]
-
-
 def test_groups_of_attention_schedule_sequences_of_their_own() -> None:
     engine = real_engine(
         sequence_overhead_s=0.25, host_s=2.0, host_sequence_s=0.5, overlap=False,
-        serial_step_overhead_s=1.0, serial_sequence_overhead_s=0.125,
         round_sequence_overhead_s=3.0,
     )  # fmt: skip
     hardware = device({"bf16": 1.0}, 1.0, engine=engine)
-    setup = Setup(hardware, hardware.engine("real"), ONE, Options())
-    shape = PassShape(6, 32, serial_steps=2, groups=8)
-    # 4 sequences each: 4 * 0.25, 2 + 4 * 0.5 of a host that is waited for, 2 * (1 + 4 * 0.125)
-    assert pass_latency([operation(7)], setup, shape).overhead_s == 1 + 4 + 3
+    # 4 sequences each: 4 * 0.25, 2 + 4 * 0.5 of a host that is waited for
     toy, place = model(), Placement(8, attention_data_parallel=8)
     found = forward_latency(toy, hardware, forward_pass(32), placement=place, engine="real")
     assert found.overhead_s == 1 + 4

@@ -46,6 +46,9 @@ def of(point: Scored, **wanted: str) -> bool:
         ("depth", ["strix-halo-depth"], {"model": "Qwen/Qwen3.6-27B"}, 0.02),
         ("pass", ["strix-halo-passes"], {}, 0.12),
         ("speedup", ["strix-halo-mtp", "qwen38-27b-mtp", "mlx-mtp"], {}, 0.10),
+        # Mixtures of experts, every one of which gains.
+        ("speedup", ["strix-halo-mtp"], {"model": "Qwen/Qwen3.6-35B-A3B"}, 0.05),
+        ("speedup", ["apple-experts"], {}, 0.05),
         # No fit counts these.
         ("speedup", [REPORTS], {"hardware": "rtx-3090"}, 0.10),
         ("speedup", [REPORTS], {"hardware": "arc-pro-b70", "engine": "vllm"}, 0.10),

@@ -70,7 +70,7 @@ def calibrated() -> float:
 
 def longer_pass(*how: Any) -> Any:
     found = pass_time(*how)
-    return replace(found, overhead_s=found.overhead_s + 1e-3)
+    return replace(found, overheads_s={**found.overheads_s, "another": np.asarray(1e-3)})
 
 
 def longer_round(*how: Any, **more: Any) -> Any:
@@ -133,7 +133,7 @@ def functions_that(reads: set[str]) -> set[str]:
 @pytest.mark.parametrize(
     ("terms", "where"),
     [
-        ({"layer_overhead_s", "sequence_overhead_s"}, "latency/pass_seconds.py:_overhead_s"),
+        ({"layer_overhead_s", "sequence_overhead_s"}, "latency/pass_seconds.py:overheads_s"),
         ({"kind_compute_frac", "expert_tile", "rows"}, "latency/pass_seconds.py:_shares"),
         ({"round_overhead_s"}, "speedup/round.py:engine_round_s"),
         ({"round_sequence_overhead_s"}, "speedup/round.py:engine_round_s"),

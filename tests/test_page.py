@@ -55,6 +55,8 @@ class Opened:
         """Go to an address, and wait until it is shown."""
         self.page.goto(url)
         self.page.wait_for_selector("html[data-turn]")
+        self.page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+        self.page.wait_for_selector("#price svg, #price .missing")
         return self
 
     def state(self, **words: Any) -> "Opened":
@@ -88,6 +90,16 @@ class Opened:
             " (_, one) => one === undefined ? null : Number.isNaN(one) ? 'not a number' : one)"
         )
         return dict(json.loads(text.replace('"not a number"', "NaN")))
+
+    @property
+    def answer(self) -> str:
+        """The decision, and what is said about it."""
+        return f"{self.text('verdict')}\n{self.text('reasons')}"
+
+    def cell(self, title: str, column: int) -> str:
+        """Return a cell of the table: column 1 is plain decoding, drafters come after it."""
+        row = self.page.locator("#figures tbody tr").filter(has_text=title).first
+        return str(row.locator("td").nth(column - 1).inner_text())
 
     def text(self, name: str) -> str:
         """Return the text of an element by its id."""
@@ -263,7 +275,7 @@ def test_presets_have_the_figures_of_predict(
     page.page.keyboard.press("Enter")
     curves = page.after(turn).figures["curves"]
     assert button.get_attribute("aria-pressed") == "true"
-    assert "Played through" in page.text("verdict")
+    assert "Played through" in page.answer
     words = shlex.split(page.text("command"))[1:]
     assert "--steady" not in {*words, *shlex.split(page.text("question"))}
     done = CliRunner().invoke(app, [*words, "--json"])
@@ -298,10 +310,9 @@ def test_presets_have_the_figures_of_predict(
         for name, ours, theirs in pairs:
             spelt = row.quantities()[name].spelt
             assert spelt(ours) == spelt(theirs), name
-        price = (
-            page.page.locator("#figures tbody tr").nth(1 + order).locator("td").nth(5).inner_text()
+        assert float(page.cell("$ per million", 2 + order)[1:]) == pytest.approx(
+            row.usd_per_million_tokens, abs=5e-3
         )
-        assert float(price[1:]) == pytest.approx(row.usd_per_million_tokens, abs=5e-3)
 
 
 @pytest.mark.parametrize(
@@ -318,12 +329,12 @@ def test_presets_have_the_figures_of_predict(
 )
 def test_other_requests_are_in_closed_form_and_say_so(page: Opened, other: dict[str, Any]) -> None:
     page.state(answer=512)
-    assert "Played through: 80 requests" in page.text("verdict")
+    assert "Played through: 80 requests" in page.answer
     assert page.page.locator("#steady").is_hidden()
     page.state(answer=512, **other)
     assert not any(curve and curve.get("played") for curve in page.figures["curves"])
     if "engine" not in other:  # the textbook counts no prompts
-        assert "Closed form of the steady state" in page.text("verdict")
+        assert "Closed form of the steady state" in page.answer
         assert page.page.locator("#steady").is_visible()
         assert "--steady" in page.text("command")
 
@@ -337,13 +348,13 @@ def test_requests_that_wait_are_played_where_a_batch_has_no_room(
     )
     place.write_text(found.page, encoding="utf-8")
     seen = opened(chromium, place.as_uri()).state(answer=512, hits="0.5", batch=64)
-    (row, _) = predicted(seen).rows
+    (row,) = predicted(seen).rows
     curve = seen.figures["curves"][0]
     assert min(curve["most"]) < 64
     assert curve["choice"]["decision"] == row.decision
     assert "the others wait" in seen.text("say-round")
     seen.state(answer=512, hits="0.5", batch=256)
-    assert "no room for eagle3" in seen.text("verdict")
+    assert "No room" in seen.answer
     assert seen.said == []
     seen.page.context.close()
 
@@ -401,7 +412,7 @@ def test_drafters_are_added_changed_and_removed(page: Opened) -> None:
     assert boxes.count() == 4
     assert add.is_hidden()
     last = boxes.nth(3)
-    for name, value in (("kind", "mtp"), ("law", "profile"), ("law", "accept-length")):
+    for name, value in (("kind", "ngram"), ("law", "profile"), ("law", "accept-length")):
         turn = page.turn
         last.locator(f".{name}").select_option(value)
         page.after(turn)
@@ -416,7 +427,8 @@ def test_drafters_are_added_changed_and_removed(page: Opened) -> None:
     turn = page.turn
     boxes.nth(0).locator(".remove").click()
     page.after(turn)
-    assert [one["kind"] for one in page.figures["state"]["drafters"]] == ["dflash", "ideal", "mtp"]
+    kinds = [one["kind"] for one in page.figures["state"]["drafters"]]
+    assert kinds == ["dflash", "ideal", "ngram"]
     check(page)
 
 
@@ -430,18 +442,13 @@ def test_models_chips_and_engines_are_chosen(page: Opened) -> None:
     page.after(turn)
     state = page.figures["state"]
     assert (state["model"], state["chip"], state["engine"]) == (MODELS[0], "h100", "ideal")
-    # Its corners are in no table of knots: the page says so in the place of a figure.
-    assert "the textbook engine prices eagle3 in corners" in page.text("verdict")
-    turn = page.turn
-    page.page.locator("#length").focus()
-    page.page.keyboard.press("ArrowRight")
-    page.after(turn)
+    assert "an upper bound: engine ideal is a roofline" in page.answer
     turn = page.turn
     page.page.locator(".drafter").nth(1).locator(".kind").select_option("ideal")
     page.after(turn)
     page.page.locator("#focus").select_option("1")
     assert page.page.locator("#length-value").inner_text() == "16 (best)"
-    assert "upper bound: ideal" in page.text("verdict")
+    assert "At most" in page.answer
     page.page.locator("#limited").uncheck()
     assert page.figures["state"]["limited"] is False
 
@@ -449,19 +456,20 @@ def test_models_chips_and_engines_are_chosen(page: Opened) -> None:
 def test_the_verdict_and_the_flags_follow(page: Opened) -> None:
     page.state(drafters=["eagle3,accept-length=2.8@3"], batch=8)
     best = page.figures["curves"][0]["choice"]["draft_len"]
-    assert f"ON: eagle3,accept-length=2.8@3. {best} drafts per round" in page.text("verdict")
-    assert "80 % of measurements" in page.text("verdict")
+    assert re.search(
+        rf"On: [\d.]+×\s*likely [\d.]+ to [\d.]+×.*{best} drafts of EAGLE-3", page.answer, re.DOTALL
+    )
     assert f"--speculative-num-steps {best} " in page.text("flags")
     page.state(drafters=["autoregressive,accept=0.1,cost=0.5"])
-    assert "OFF: autoregressive" in page.text("verdict")
+    assert page.page.locator("#verdict strong").inner_text() == "Off"
     assert page.page.locator("#flags pre").count() == 0
     page.state(drafters=["eagle3,accept-length=1.3@1"], batch=32, context=4096)
     told = page.figures["curves"][0]
     assert (told["verdict"], told["choice"]["decision"]) == ("unclear", "unclear")
     assert told["speedup_low"][1] < 1 < told["speedup_high"][1]
-    assert "UNCLEAR: eagle3" in page.text("verdict")
+    assert "Unclear: " in page.answer
     page.state(drafters=["ideal"], batch=64, context=65536, devices=1)
-    assert "no room for ideal" in page.text("verdict")
+    assert "No room" in page.answer
 
 
 #: By draft length: speedup, the ends of its band, seconds of a token and to the first.
@@ -532,7 +540,7 @@ DRAWN_CHIPS: Final = ("b200", "h100", "mi300x", "l40s")
 @pytest.mark.long
 def test_the_page_decides_as_advise_does(chromium: Any, tmp_path: Path) -> None:
     dice = random.Random(7)
-    found = specroof.explore(DRAWN_MODELS, DRAWN_CHIPS)
+    found = specroof.explore(DRAWN_MODELS, DRAWN_CHIPS, steady=True)
     for name, data in site_files(found):
         (tmp_path / name).write_bytes(data)
     seen = opened(chromium, (tmp_path / "index.html").as_uri())
@@ -558,13 +566,13 @@ def test_the_page_decides_as_advise_does(chromium: Any, tmp_path: Path) -> None:
         )  # fmt: skip
         (curve,), state = seen.figures["curves"], seen.figures["state"]
         if curve is None or not np.isfinite(np.array(curve["speedup"][1:], dtype=float)).any():
-            assert seen.page.locator("#verdict strong").first.inner_text().startswith("no ")
+            assert seen.page.locator("#verdict strong").first.inner_text().startswith("No ")
             continue
         # Where memory holds this batch with some lengths alone, `advise` lets requests wait with
         # the others, and the page does not: it is known to choose among fewer lengths there.
         if min(curve["most"]) < batch <= max(curve["most"]):
             continue
-        if seen.page.locator("#verdict strong").first.inner_text() == "no flags":
+        if seen.page.locator("#verdict strong").first.inner_text() == "Not supported":
             with pytest.raises(specroof.OptionError, match="; allowed"):
                 specroof.advise(
                     model, chip, drafters=spec, input_len=context - answer / 2, output_len=answer,
@@ -586,7 +594,7 @@ def test_the_page_decides_as_advise_does(chromium: Any, tmp_path: Path) -> None:
             assert (choice["draft_len"] > 0) == (row.draft_len > 0), at
         assert speedup[choice["draft_len"]] == pytest.approx(speedup[row.draft_len], rel=NEAR), at
         strong = seen.page.locator("#verdict strong").first.inner_text()
-        assert strong == choice["decision"].upper()
+        assert strong.partition(":")[0] == choice["decision"].capitalize()
         if choice["draft_len"] != row.draft_len:
             continue
         same_length += 1
@@ -614,18 +622,18 @@ def test_what_runs_of_a_batch_without_room_is_said(
     ).curves  # fmt: skip
     plain, drafted = np.broadcast_to(curve.running_batch, curve.speedup.shape)[0, 0, :2]
     assert drafted < 64
-    said = page.text("verdict")
+    said = page.answer
     if plain < 64:
         assert f"and {plain:g} without; the others wait" in said
     else:
         assert "and all of them without; the others wait" in said
     assert f"at most {drafted:g} of 64 requests with one draft" in said
-    assert "specroof advise with --concurrency 64" in page.text("verdict")
+    assert "specroof advise with --concurrency 64" in said
 
 
 def test_a_default_that_binds_is_raised_in_flags_and_commands(page: Opened) -> None:
     page.state(drafters=["eagle3,accept-length=2.8@3"], batch=64, context=1024, engine="sglang")
-    said = page.text("verdict")
+    said = page.answer
     assert "in their steady state" in page.page.content()
     assert "It takes --max-running-requests 64: by default this server runs 48" in said
     assert "--max-running-requests 64" in page.page.locator("#flags pre").first.inner_text()
@@ -644,9 +652,111 @@ def test_a_view_is_restored_from_its_address(chromium: Any, page: Opened) -> Non
 
 def test_figures_are_copied(chromium: Any, url: str) -> None:
     seen = opened(chromium, url)
-    seen.page.locator("#copy-python").click()
-    seen.page.wait_for_selector("#copied:not(:empty)")
-    assert seen.text("copied") in {"Copied.", "Selected; copy it with the keyboard."}
+    for name in ("python", "question", "command", "paste", "link"):
+        seen.page.evaluate("document.getElementById('copied').textContent = ''")
+        seen.page.locator(f"#copy-{name}").click()
+        seen.page.wait_for_selector("#copied:not(:empty)")
+        assert seen.text("copied") in {
+            "Copied.",
+            "Selected; copy it with the keyboard.",
+            "Copy it from the address bar.",
+        }
+
+
+def test_another_draft_length_changes_the_decision_that_is_shown(page: Opened) -> None:
+    drafters = ["autoregressive,accept=0.7,cost=0.15"]
+    page.state(drafters=drafters, batch=8)
+    assert page.page.locator("#best").is_hidden()
+    for length, decision in ((1, "on"), (16, "off"), (0, "")):
+        page.state(drafters=drafters, batch=8, length=length)
+        (curve,) = page.figures["curves"]
+        drafts = f"{length} draft{'s' * (length != 1)}"
+        assert f"With {drafts}: {curve['speedup'][length]:.2f}×" in page.text("verdict")
+        assert re.search(f"{decision}; likely" if length else "×", page.text("verdict"))
+        assert f"The best length is {curve['choice']['draft_len']}" in page.answer
+    turn = page.turn
+    page.page.locator("#best").click()
+    assert page.after(turn).text("verdict").count("On: ") == 1
+
+
+def test_why_and_how_sure_are_those_of_the_commands(page: Opened) -> None:
+    for chip, batch in (("b200", 32), ("h100", 1)):
+        page.state(chip=chip, batch=batch, context=4096, drafters=["eagle3,accept-length=2.8@3"])
+        length = page.figures["curves"][0]["choice"]["draft_len"]
+        asked: dict[str, Any] = {"engine": "sglang", "drafter": "eagle3,accept-length=2.8@3"}
+        found = specroof.explain(
+            MODELS[0], chip, batch_size=batch, context_len=4096, draft_len=length, **asked
+        )
+        assert found.round is not None
+        parts = [name for name, _ in found.round.largest()]
+        said = page.answer
+        assert (
+            re.findall(r"(?:: |, )([a-zA-Z][^:,+]*(?:, per \w+)?) \+", said)[: len(parts)] == parts
+        )
+        assert f"{found.round.steps:.2f} plain steps" in said
+        assert f"How sure: {found.sureness}." in said
+
+
+def test_a_band_that_is_too_wide_says_so(chromium: Any, tmp_path: Path) -> None:
+    place = tmp_path / "page.html"
+    axes: dict[str, Any] = {"tensor_parallel": 1, "context_len": 65536, "batch_size": [1, 1024]}
+    found = specroof.explore(MODELS[0], "b200", engines="sglang", steady=True, **axes)
+    place.write_text(found.page, encoding="utf-8")
+    seen = opened(chromium, place.as_uri())
+    seen.state(batch=1024, limited=0, drafters=["eagle3,accept-length=2.8@3"])
+    assert "not usefully predicted here" in seen.text("verdict")
+    assert seen.said == []
+    seen.page.context.close()
+
+
+def test_a_drafter_that_the_server_refuses_is_never_on(page: Opened) -> None:
+    refused = "mtp,accept=0.99"  # the checkpoint has no such layers
+    page.state(drafters=[refused])
+    assert "Not supported" in page.text("verdict")
+    assert "on" not in page.cell("Decision", 2)
+    assert page.page.locator(".drafter .kind option[value=mtp]").is_disabled()
+    page.state(drafters=[refused, "ngram,accept=0.8"])  # the other one is shown
+    assert "On: " in page.text("verdict")
+    assert "of n-gram" in page.answer
+    assert page.cell("Decision", 2) == "–"
+
+
+def test_models_are_found_by_what_was_typed(page: Opened) -> None:
+    find, models = page.page.locator("#find"), page.page.locator("#model option")
+    find.fill("v4 deepseek")
+    assert (models.all_inner_texts(), page.text("found")) == ([MODELS[1]], "(1 of 2 found)")
+    turn = page.turn
+    find.press("Enter")
+    assert page.after(turn).figures["state"]["model"] == MODELS[1]
+    turn = page.turn
+    find.fill("no such model")
+    assert page.text("found") == "(0 of 2 found)"
+    find.fill("")
+    find.press("Enter")
+    assert models.count() == 2
+
+
+def test_it_opens_on_a_scene_with_published_speedups(chromium: Any, tmp_path: Path) -> None:
+    models = ("deepseek-ai/DeepSeek-R1", "Qwen/Qwen3-32B")
+    found = specroof.explore(
+        models[::-1], ["h100-sxm", "b200"], tensor_parallel=[2, 8], steady=True
+    )
+    for name, data in site_files(found):
+        (tmp_path / name).write_bytes(data)
+    seen = opened(chromium, (tmp_path / "index.html").as_uri())
+    assert seen.text("case") == "DeepSeek-R1 on 8 × NVIDIA B200 SXM, SGLang"
+    assert "(assumed)" in seen.text("reasons")
+    assert seen.page.locator("#by-batch circle.dots:not(.hollow)").count() >= 5
+    turn = seen.turn
+    seen.page.locator("#scenes a").last.click()
+    seen.after(turn)
+    assert seen.text("case").startswith("Qwen3-32B on 2 × NVIDIA H100")
+    assert "(measured)" in seen.text("reasons")
+    turn = seen.turn
+    seen.page.locator("#engine").select_option("vllm")
+    assert seen.after(turn).text("case").endswith("vLLM")
+    assert seen.said == []
+    seen.page.context.close()
 
 
 # --- what cannot be shown, prompts, two set-ups --------------------------------------------------
@@ -662,14 +772,14 @@ def test_devices_that_hold_the_model_are_chosen_and_never_the_textbook(page: Ope
     page.page.locator("#chip").select_option("h100")  # it fits on none of them
     state = page.after(turn).figures["state"]
     assert (state["devices"], state["engine"]) == (0, "")
-    assert "more would be needed on each device" in page.text("verdict")
-    assert page.figures["curves"] == [None, None]
+    assert re.search("more would be needed on each device; about 16 of them would do", page.answer)
+    assert page.figures["curves"] == [None]
     assert page.page.locator(".chart[data-empty='1']").count() == 6  # each says why
     assert "Nothing to paste" in page.text("flags")
     assert not page.text("command")
     page.state(model=MODELS[1], devices=1)
     assert page.figures["state"]["devices"] == 8
-    assert "1 device cannot serve it (no room for one request" in page.text("verdict")
+    assert "1 device cannot serve it (no room for one request" in page.answer
 
 
 def test_a_mixture_without_room_for_drafts_on_one_device(chromium: Any, tmp_path: Path) -> None:
@@ -698,7 +808,7 @@ def test_a_mixture_without_room_for_drafts_on_one_device(chromium: Any, tmp_path
 REQUESTS: Final = [(128, 0.9), (512, 0), (1536, 0.5)]
 
 
-@pytest.mark.parametrize("engine", ["sglang", "generic"])
+@pytest.mark.parametrize("engine", ["sglang", "vllm"])
 @pytest.mark.parametrize(("answer", "hits"), REQUESTS)
 def test_prompts_are_counted_as_the_library_does(
     page: Opened, engine: str, answer: int, hits: float
@@ -728,9 +838,10 @@ def test_targets_leave_the_batches_that_meet_them(page: Opened) -> None:
     most = max(b for b, one in zip(batches, points, strict=True)
                if one["tpot_s"][one["best_draft_len"]] <= 0.005)  # fmt: skip
     plain = [b for b, one in zip(batches, points, strict=True) if one["tpot_s"][0] <= 0.005]
-    said = page.text("verdict")
-    assert f"eagle3,accept=0.75 batch {most}," in said
-    assert f"without drafts batch {max(plain)}," in said if plain else "no batch shown" in said
+    said = page.answer
+    assert f"EAGLE-3 (yours) {most} request" in said
+    without = f"without drafts {max(plain)} request" if plain else "without drafts no load shown"
+    assert without in said
 
 
 def test_two_set_ups_stand_side_by_side(page: Opened) -> None:
@@ -740,15 +851,15 @@ def test_two_set_ups_stand_side_by_side(page: Opened) -> None:
     state, beside = page.figures["state"], page.figures["beside"]
     assert (state["model2"], state["chip2"]) == (MODELS[0], "h100")
     address = page.page.url
-    (curve,) = specroof.predict(
-        MODELS[0], "h100", drafters=page.page.locator("#focus option").first.inner_text(),
+    curve, *_ = specroof.predict(
+        MODELS[0], "h100", drafters=shlex.split(page.text("command"))[-3],
         batch_size=8, context_len=1024, engine=state["engine2"],
         tensor_parallel=state["devices2"],
     ).curves  # fmt: skip
     assert beside["curves"][0]["best_speedup"] == pytest.approx(
         curve.best_speedup.item(), rel=EXACT
     )
-    assert page.page.locator("#verdict h3").count() == 2
+    assert page.page.locator("#verdict h2").count() == 2
     turn = page.turn
     page.page.locator("#alone").click()
     assert page.after(turn).figures["beside"] is None
@@ -827,6 +938,12 @@ def test_it_fits_and_is_accessible(chromium: Any, url: str, width: int, scheme: 
     assert seen.page.locator(".chart svg").count() == 6
     background = seen.page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, re.findall(r"\d+", background))) > 384) == (scheme == "light")
+    small = seen.page.evaluate(
+        "[...document.querySelectorAll('a, button, select, input, summary')]"
+        ".filter(one => one.offsetParent && one.getBoundingClientRect().height < 24)"
+        ".map(one => one.outerHTML)"
+    )
+    assert small == []
     seen.page.evaluate((Path(axe.__file__).parent / "axe.min.js").read_text(encoding="utf-8"))
     found = seen.page.evaluate("axe.run()")
     assert [f"{one['id']}: {one['nodes'][0]['html']}" for one in found["violations"]] == []
@@ -869,7 +986,7 @@ def test_a_notebook_shows_it_inline(chromium: Any, tmp_path: Path) -> None:
     page.on("console", lambda message: said.append(message.text))
     page.goto(place.as_uri())
     frame = page.frame_locator("iframe")
-    assert "ON: eagle3" in frame.locator("#verdict p").first.inner_text(timeout=120_000)
+    assert "On: " in frame.locator("#verdict strong").first.inner_text(timeout=120_000)
     assert said == []
     page.close()
 

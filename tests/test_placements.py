@@ -162,7 +162,7 @@ def test_a_step_takes_what_playing_the_stages_takes(
     seconds = [layer] * (stages - 1) + [layer + head]
     # What moves between stages is part of theirs.
     work = np.array(stages * (layer + hop))
-    latency = PassLatency((), work, np.zeros(()), np.array(head))
+    latency = PassLatency((), work, np.zeros(()), {"each pass": np.array(head)})
     engine = EngineProfile(name="e", pass_overhead_s=head)
     found = staged(latency, Pipeline(1 / stages, micro, fills=False), engine).total_s
     expected = played([one + hop for one in seconds], micro, 0.0)
@@ -171,7 +171,7 @@ def test_a_step_takes_what_playing_the_stages_takes(
 
 def test_prompts_fill_the_pipeline_and_leave_it() -> None:
     # Four chunks through three stages of 2, the last of which has 1 more: 7, then 3 for each.
-    latency = PassLatency((), np.array(6.0), np.zeros(()), np.array(1.0))
+    latency = PassLatency((), np.array(6.0), np.zeros(()), {"each pass": np.array(1.0)})
     engine = EngineProfile(name="e", pass_overhead_s=1.0)
     found = staged(latency, Pipeline(1 / 3, 4, fills=True), engine)
     assert float(found.total_s) == 7 + 3 * 3

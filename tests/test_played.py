@@ -308,6 +308,7 @@ def test_clients_see_what_vllms_own_scheduler_gives(row: dict[str, str]) -> None
     )
     work, drawn = Workload(load["input_len"], load["output_len"]), (load["least"], 1.0)
     sent = closed_loop(work, max(int(load["clients"]), 1), 200, length_range=drawn, seed=2)
+    sent = replace(sent, turnaround_s=None)
     if load["rate"]:
         sent = open_loop(work, load["rate"], 200, length_range=drawn, seed=2)
     memory = Memory.of_blocks(int(load["blocks"]), ahead_len=1.0 + drafts)
@@ -407,6 +408,23 @@ def test_clients_send_the_next_request_when_they_have_an_answer() -> None:
     # Of five clients, each with a request in flight but while the others finish.
     assert run.latency_s.sum() / run.duration_s == pytest.approx(5, abs=0.5)
     assert run.tokens_per_s == pytest.approx(run.output_len.sum() / run.end_s.max())
+
+
+@pytest.mark.parametrize(
+    ("tokens", "latency_s", "reach_s"),
+    [(3, 0.5, 0.003), (3, 0.001, 0.001), (1, 0.5, 0.5), (2, 1.25, 0.25)],
+)
+def test_clients_are_back_before_a_step_but_not_before_their_first_token(
+    tokens: int, latency_s: float, reach_s: float
+) -> None:
+    prices = replace(flat_prices(), request_latency_s=latency_s)
+    rules = PrefillRules(chunk=100, shares_passes=False, drafts_beside=False)
+    # A prompt of a second and steps of one, twice.
+    two = play(prices, closed_loop(Workload(10, tokens), 1, 2), rules, 1)
+    assert two.sent_s == pytest.approx([0.0, tokens + reach_s])
+    assert two.reached_s - two.sent_s == pytest.approx([reach_s] * 2)
+    assert two.ttft_s == pytest.approx([1.0 + latency_s] * 2)
+    assert two.latency_s == pytest.approx([tokens + latency_s] * 2)
 
 
 def test_lengths_are_drawn_evenly_and_by_the_seed() -> None:

@@ -121,7 +121,7 @@ def latency(
         ops,
         np.asarray(sum(float(op.seconds) for op in ops)),
         np.asarray(communication_s),
-        np.asarray(overhead_s),
+        {"layers": np.asarray(overhead_s)},
     )
 
 
@@ -867,7 +867,7 @@ def test_bounds_differ_in_colour_and_hatch() -> None:
     ops = [op("arithmetic", compute_s=2, memory_s=1), op("bytes", compute_s=1, memory_s=2)]
     figure = plot_time_per_op(latency(ops, communication_s=0.5, overhead_s=0.3), title="A pass")
     drawn = bars(figure)
-    assert list(drawn) == ["arithmetic", "bytes", "communication", "overhead"]
+    assert list(drawn) == ["arithmetic", "bytes", "communication", "layers"]
     looks = {(to_hex(bar.get_facecolor()), bar.get_hatch()) for bar in drawn.values()}
     assert len(looks) == 4
     assert legend_texts(figure) == [

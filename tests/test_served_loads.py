@@ -32,6 +32,8 @@ from specroof.scoring.served import (
     served_errors,
     served_validation,
 )
+from specroof.serving.capacity import PrefillRules
+from specroof.serving.played import Played, play
 from specroof.serving.workload import Workload, closed_loop
 
 TABLES = Path(specroof.__file__).parent / "evidence" / "measurements" / "served"
@@ -374,18 +376,45 @@ def test_requests_join_a_server_that_overlaps_a_pass_later(monkeypatch: pytest.M
     assert seconds[0] - seconds[2] == pytest.approx(0.9, abs=0.05)
 
 
-def test_clients_of_alike_lengths_stay_in_step_only_where_prompts_stop_the_batch() -> None:
-    def ttft(load: Measurement) -> float:
-        (score,) = plain_scores([replace(load, ttft_s=1.0)], played=True)
-        return score.off["ttft_s"]
+@pytest.mark.parametrize(
+    ("changes", "prompts"),
+    [
+        ({}, 8),  # of a thousand tokens in a pass of 8192
+        ({"engine": "sglang"}, 8),
+        ({"source": "aiconfigurator-dense"}, 2),
+        ({"source": "aiconfigurator-dense", "engine": "tensorrt-llm"}, 2),
+        ({"source": "aiconfigurator-dense", "engine": "sglang"}, 8),
+        ({"source": "aiconfigurator-dense", "shortest": 0.999}, 8),
+        ({"source": "aiconfigurator-dense", "input_len": 4000.0}, 1),
+    ],
+)
+def test_passes_take_as_many_prompts_as_the_server_of_a_source(
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], prompts: int
+) -> None:
+    seen = []
 
-    def spread(load: Measurement) -> Measurement:
-        return replace(load, input_len=1100.0, output_len=550.0, shortest=0.9 / 1.1)
+    def told(prices: Any, requests: Any, rules: PrefillRules, *rest: Any, **more: Any) -> Played:
+        seen.append(rules.chunk)
+        return play(prices, requests, rules, *rest, **more)
 
-    assert ttft(LOAD) == pytest.approx(ttft(spread(LOAD)), abs=1e-3)
-    sglang = replace(LOAD, engine="sglang")
-    # Sixteen prompts at a time, in passes of eight: a client waits for one and a half of these.
-    assert ttft(sglang) > ttft(spread(sglang)) + math.log(2)
+    monkeypatch.setattr(served, "play", told)
+    load = replace(LOAD, ttft_s=1.0, **changes)
+    assert len(plain_scores([load], played=True)) == 1
+    assert seen[0] // (load.input_len or 1) == prompts
+    # TensorRT-LLM cuts none: nothing is left of the budget beside those of all that decode.
+    cuts = load.engine != "tensorrt-llm"
+    assert (seen[0] - prompts * (load.input_len or 1) > 16) == cuts
+
+
+@pytest.mark.parametrize(
+    ("engine", "version", "ahead"),
+    [("vllm", "0.12.0", False), ("vllm", "0.14.0", True), ("vllm", "", True), ("sglang", "0.5", 1)],
+)
+def test_old_releases_of_vllm_schedule_between_passes(
+    engine: str, version: str, ahead: bool
+) -> None:
+    load = replace(LOAD, engine=engine, engine_version=version)
+    assert served._schedules_ahead(load) == ahead
 
 
 @pytest.mark.parametrize(("clients", "interval"), [(8, 10), (40, 30)])

@@ -485,7 +485,7 @@ def load_local() -> tuple[Measurement, ...]:
     Examples
     --------
     >>> sum(point.method == "step" for point in load_local())
-    333
+    338
     """
     return tuple(
         replace(point, hardware=point.hardware or None) for point in _loads(_LocalRow, "local")

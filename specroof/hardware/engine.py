@@ -250,6 +250,19 @@ UNMEASURED: Final[Mapping[str, tuple[float, float]]] = {
     "split": (0.19, 0.0),
 }
 
+#: Half-width that the widest band of an engine gains, as squares add up, for a kind of drafter that
+#: nobody measured: what 80 % of the measurements of a kind need besides the band of the others is
+#: 0.06 at most, of six kinds (benchmarks/band_ranges.py). Kinds whose cost is stated have the band
+#: of any drafter: what could be measured of them is known.
+UNMEASURED_KIND: Final = 0.06
+_STATED_KINDS: Final = ("", "ideal", "autoregressive", "block")
+
+#: Sequences beyond which bands of speedups widen where nobody measured the kind of attention on the
+#: family of the chip. Of 16 drafted loads at 4 to 32 in flight, of DeepSeek-V4-Flash under SGLang
+#: and of Nemotron-3-Super under vLLM, such bands hold 13, and 10 if they widened beyond 32 alone
+#: (``benchmarks/drafted_loads.py``).
+UNMEASURED_ATTENTION_BATCH: Final = 4.0
+
 #: A longer pass runs the recurrence of linear attention in chunks of at least so many tokens.
 STATE_TOKENS: Final = 32
 
@@ -860,19 +873,36 @@ class EngineProfile:
             return _ONE_SIDED
         return _DEEP_EP if devices > min(_NODE_DEVICES, linked_devices) else None
 
-    def band(self, drafter: str) -> Band | None:
-        """Return the band of a kind of drafter; None without measurements.
-
-        Without `overlap` it is wider, by what a third or three times the host's seconds would make
-        of speedups: `UNSURE_HOST`.
+    def measured_band(self, drafter: str) -> Band | None:
+        """Return the band that measurements set: of the kind, or of any; None without them.
 
         Examples
         --------
         >>> rest = Band(width=0.1, mean_error=0.05, points=9)
-        >>> EngineProfile(name="e", bands={"other": rest}).band("eagle3").width
+        >>> EngineProfile(name="e", bands={"other": rest}).measured_band("eagle3").width
         0.1
         """
-        band = self.bands.get(drafter, self.bands.get(OTHER_DRAFTERS))
+        return self.bands.get(drafter, self.bands.get(OTHER_DRAFTERS))
+
+    def band(self, drafter: str) -> Band | None:
+        """Return the band of a kind of drafter; None without measurements.
+
+        Without `overlap` it is wider, by what a third or three times the host's seconds would make
+        of speedups: `UNSURE_HOST`. A kind that nobody measured has a wider one than all that
+        somebody did: `UNMEASURED_KIND`.
+
+        Examples
+        --------
+        >>> rest = Band(width=0.1, mean_error=0.05, points=9)
+        >>> engine = EngineProfile(name="e", bands={"other": rest}, reach=Reach(drafters=("mtp",)))
+        >>> engine.band("mtp").width, engine.band("medusa").width > 0.1
+        (0.1, True)
+        """
+        band = self.measured_band(drafter)
+        kinds = (*self.bands, *_STATED_KINDS, *(self.reach.drafters if self.reach else (drafter,)))
+        if band is not None and drafter not in kinds:
+            widest = max(one.width for one in self.bands.values())
+            band = replace(band, width=math.hypot(widest, UNMEASURED_KIND))
         if band is None or self.overlap is True or not self.host_s:
             return band
         return replace(band, width=math.hypot(band.width, UNSURE_HOST[self.overlap]))

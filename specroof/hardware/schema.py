@@ -166,19 +166,6 @@ def _engine_block() -> Any:
     return create_model("Engine", __base__=_block(EngineProfile), same_as=same_as)
 
 
-#: Keys that files of earlier releases hold with a value that stands for nothing.
-_RETIRED: Final = {"collective": "in_switch_reduce", "graphs": "eager_layer_s"}
-
-
-def _without_retired(engine: dict[str, Any]) -> dict[str, Any]:
-    """Return an engine without keys that are no longer read and say nothing."""
-    return engine | {
-        part: {key: value for key, value in engine[part].items() if key != retired or value}
-        for part, retired in _RETIRED.items()
-        if isinstance(engine.get(part), dict)
-    }
-
-
 class _HardwareProfile(_HardwareBlock):
     format_version: FirstVersion
     name: Text
@@ -201,7 +188,7 @@ class _HardwareProfile(_HardwareBlock):
         if not isinstance(engines, dict):
             return engines  # the field's own type says what is wrong with it
         return {
-            name: {"name": name, **_without_retired(block)} if isinstance(block, dict) else block
+            name: {"name": name, **block} if isinstance(block, dict) else block
             for name, block in engines.items()
         }
 

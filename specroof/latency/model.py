@@ -2,7 +2,7 @@
 
 import math
 from bisect import bisect_right
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import chain
@@ -27,10 +27,18 @@ from specroof.cost import (
 )
 from specroof.cost.forward import joined_costs
 from specroof.errors import Note, Urgent, expect_word
-from specroof.hardware import GENERIC, LOCAL_FRAMEWORKS, CapturedGraphs, Placement, RowKernel
+from specroof.hardware import (
+    GENERIC,
+    LOCAL_FRAMEWORKS,
+    CapturedGraphs,
+    HardwareProfile,
+    Placement,
+    RowKernel,
+)
 from specroof.hardware.engine import LAYER_KINDS
 from specroof.latency.attention_reading import attention_reading
 from specroof.latency.pass_seconds import (
+    AMOUNTS,
     UNSPLIT,
     Exchange,
     OpWork,
@@ -38,6 +46,7 @@ from specroof.latency.pass_seconds import (
     PassShape,
     PassWork,
     Pipeline,
+    Times,
     pass_time,
 )
 from specroof.latency.setup import Setup, device_bytes, served_options, ways
@@ -64,7 +73,8 @@ def pass_work(
 
     .. math:: c_i = \frac{F_i}{p_i P}, \qquad m_i = \frac{M_i}{q_i W}
 
-    with p and q the devices that share an operation.
+    with p and q the devices that share an operation, of which one may do more than its share: see
+    `CORRECTIONS`.
 
     Parameters
     ----------
@@ -107,17 +117,9 @@ def pass_work(
     (2.0, 3.0)
     """
     hardware, placement = setup.hardware, setup.placement
-    ideal = setup.engine.rules == "ideal"
-    even = ideal or placement.expert_parallel == 1
-    # Fewer sequences than data-parallel groups of attention leave groups idle, and the others have
-    # no less to do for it: how many times its even share the busiest group has. Engines deal out
-    # whole sequences and pad decoding groups to the fullest (vLLM 0.33.0 `v1/worker/dp_utils.py`,
-    # SGLang 0.5.23 `layers/dp_attention.py`).
-    crowding: Array | float = 1.0
-    groups = placement.attention_data_parallel
-    if groups > 1:
-        share = np.asarray(shape.batch_size, dtype=np.float64) / groups
-        crowding = np.maximum(1.0, 1 / share) if ideal else np.ceil(share) / share
+    even = setup.engine.rules == "ideal" or placement.expert_parallel == 1
+    crowding = _crowding(shape.batch_size, setup)
+    possible = {name: times for name, (applies, times) in CORRECTIONS.items() if applies(setup)}
     works: list[OpWork] = []
     exchanges: list[Exchange] = []
     if placement.decode_context_parallel > 1:
@@ -125,58 +127,41 @@ def pass_work(
         exchanges += _context_exchanges(ops, setup, crowding)
     stand_ins: dict[str, None] = {}
     for op, unsplit in map(_by_kernel, ops):
-        chip = hardware if hardware.host is None or not op.on_host else hardware.host
+        chip = hardware.host if hardware.host is not None and op.on_host else hardware
         dtype, flops_per_s = chip.arithmetic(op.compute_dtype, strict=setup.options.strict_dtype)
         if dtype != op.compute_dtype:
             stand_ins[f"{chip.name} has no {op.compute_dtype} arithmetic: {dtype} stands in"] = None
-        compute_ways, weight_ways, cache_ways = ways(op.shard, placement)
-        # A device attends to its part of the context for the heads of all that share it, or to
-        # what it gathered, the whole context, for its own.
-        spread = placement.decode_context_parallel
-        gathered = 1.0 if op.context is None else np.where(op.context.gathers, spread, 1.0)
-        busiest = crowding if op.shard.group == "attention" else 1.0
-        sequences = op.sequences
-        if sequences is not None:
-            sequences, busiest = np.asarray(sequences * busiest), 1.0
         fullest = op if even else _on_fullest_device(op, placement.expert_parallel)
-        flops = fullest.flops
+        busiest = crowding if op.shard.group == "attention" else 1.0
+        part = Part(fullest, setup, shape.batch_size, busiest, chip, flops_per_s)
+        compute_ways, weight_ways, cache_ways = ways(op.shard, placement)
+        share: dict[str, Array | float] = {
+            "flops": 1 / compute_ways,
+            "weight_bytes": 1 / weight_ways,
+            "cache_bytes": 1 / cache_ways,
+            "activation_bytes": 1 / compute_ways,
+        }
+        corrections = {name: times(part) for name, times in possible.items()}
+        for correction in corrections.values():
+            for amount, times in correction.items():
+                share[amount] = share[amount] * times
         # Caches and their arithmetic have all axes of a grid: each factor meets them once.
-        moved = op.cache_bytes * (busiest * gathered / cache_ways) + (
-            fullest.weight_bytes / weight_ways + op.activation_bytes * (busiest / compute_ways)
+        moved = fullest.cache_bytes * share["cache_bytes"] + (
+            fullest.weight_bytes * share["weight_bytes"]
+            + fullest.activation_bytes * share["activation_bytes"]
         )
-        flop_s = busiest * op.count / (compute_ways * flops_per_s)
-        byte_s: Array | float = op.count / chip.peak.memory_bytes_per_s
-        if op.blocks is not None and hardware.peak.multiprocessors is not None:
-            # Multiprocessors without a thread block are idle, and with them their share of
-            # arithmetic and of bandwidth.
-            occupied, reading = busy_shares(
-                busiest * op.blocks / (compute_ways * (gathered / spread)),
-                tiles=op.tiles,
-                sequences=busiest * np.asarray(shape.batch_size, dtype=np.float64) / groups,
-                multiprocessors=hardware.peak.multiprocessors,
-            )
-            flop_s, byte_s = flop_s / occupied, byte_s / reading
-        if setup.engine.row_kernels and fullest.rows is not None and not op.on_host:
-            vector_flops_per_s = hardware.peak.flops_per_s.get("fp32", flops_per_s)
-            more_flops, more_bytes = row_kernel_factors(
-                fullest, setup.engine.row_kernels.values(), hardware.peak.multiprocessors
-            )
-            flops = np.asarray(flops * more_flops * (flops_per_s / vector_flops_per_s))
-            moved = np.asarray(moved * more_bytes)
-        if op.on_host and not ideal:
-            slower = flops_per_s / chip.peak.flops_per_s.get("fp32", flops_per_s)
-            flops = np.asarray(flops * (slower / _HOST_SHARE))
         works.append(
             OpWork(
                 op=op if fullest is op else replace(op, rows=fullest.rows),
                 compute_dtype=dtype,
-                flops=flops,
+                flops=fullest.flops,
                 moved_bytes=moved,
                 settled=settled,
-                flop_s=flop_s,
-                byte_s=byte_s,
-                sequences=sequences,
+                flop_s=share["flops"] * (op.count / flops_per_s),
+                byte_s=op.count / chip.peak.memory_bytes_per_s,
+                sequences=None if op.sequences is None else op.sequences * busiest,
                 unsplit=unsplit,
+                corrections=corrections,
             )
         )
         if op.collective is not None and placement.tensor_parallel > 1:
@@ -188,8 +173,131 @@ def pass_work(
     return PassWork(works, exchanges, shape, notes=tuple(stand_ins))
 
 
+def _crowding(batch_size: Array | float, setup: Setup) -> Array | float:
+    """Return how many times its even share of the sequences the busiest group of attention has.
+
+    Fewer sequences than data-parallel groups leave groups idle, and the others have no less to do
+    for it. Engines deal out whole sequences and pad decoding groups to the fullest.
+
+    Source
+        vLLM 0.33.0 ``v1/worker/dp_utils.py``, SGLang 0.5.23 ``layers/dp_attention.py``.
+    """
+    groups = setup.placement.attention_data_parallel
+    if groups == 1:
+        return 1.0
+    share = batch_size / groups
+    return np.maximum(1.0, 1 / share) if setup.engine.rules == "ideal" else np.ceil(share) / share
+
+
+# --- Corrections of the peaks: how many times each amount a device does, or takes as long as ------
+
+
+@dataclass(slots=True)
+class Part:
+    """The part of an operation that falls to a device.
+
+    Parameters
+    ----------
+    op
+        The operation, of experts as the fullest device has them.
+    setup, batch_size
+        Where, and sequences of the pass.
+    busiest
+        How many times its even share of the sequences the busiest device has; 1 but in attention.
+    chip, flops_per_s
+        The chip, or the CPU beside it, that computes it, and its peak in the operation's dtype.
+    """
+
+    op: OpCost
+    setup: Setup
+    batch_size: Array | float
+    busiest: Array | float
+    chip: HardwareProfile
+    flops_per_s: float
+
+    @property
+    def gathered(self) -> Array | float:
+        """How many times its part of the context a device attends to.
+
+        To that part for the heads of all that share it, or to what it gathered, the whole context,
+        for its own.
+        """
+        context, spread = self.op.context, self.setup.placement.decode_context_parallel
+        return 1.0 if context is None else np.where(context.gathers, spread, 1.0)
+
+
+def _busiest_group(part: Part) -> Times:
+    """Return how many more sequences the busiest group has, unless each is counted alone."""
+    if part.op.sequences is not None:
+        return {}
+    return dict.fromkeys(("flops", "cache_bytes", "activation_bytes"), part.busiest)
+
+
+def _gathered_context(part: Part) -> Times:
+    """Return how many times its part of the context a device attends to, where it gathers it."""
+    return {"cache_bytes": part.gathered}
+
+
+def _idle_multiprocessors(part: Part) -> Times:
+    """Return what is left of a chip where multiprocessors have no thread block: `busy_shares`."""
+    op, placement = part.op, part.setup.placement
+    if op.blocks is None:
+        return {}
+    block_ways = ways(op.shard, placement)[0] / placement.decode_context_parallel
+    occupied, reading = busy_shares(
+        part.busiest * op.blocks / (block_ways * part.gathered),
+        tiles=op.tiles,
+        sequences=part.busiest * part.batch_size / placement.attention_data_parallel,
+        multiprocessors=part.setup.hardware.peak.multiprocessors,
+    )
+    return {**dict.fromkeys(AMOUNTS, 1 / reading), "flops": 1 / occupied}
+
+
+def _kernels_by_rows(part: Part) -> Times:
+    """Return the work of the kernel that takes so many rows: `row_kernel_factors`."""
+    op, peak = part.op, part.setup.hardware.peak
+    if op.rows is None or op.on_host:
+        return {}
+    kernels = part.setup.engine.row_kernels.values()
+    flops, moved = row_kernel_factors(op, kernels, peak.multiprocessors)
+    slower = part.flops_per_s / peak.flops_per_s.get("fp32", part.flops_per_s)
+    return {**dict.fromkeys(AMOUNTS, moved), "flops": flops * slower}
+
+
+def _arithmetic_of_a_cpu(part: Part) -> Times:
+    """Return the inverse of what a few rows reach of a CPU's peak in float32: `_HOST_SHARE`."""
+    slower = part.flops_per_s / part.chip.peak.flops_per_s.get("fp32", part.flops_per_s)
+    return {"flops": slower / _HOST_SHARE} if part.op.on_host else {}
+
+
+#: By name: where each may apply, and how many times each amount is done then, without unit.
+CORRECTIONS: Final[Mapping[str, tuple[Callable[[Setup], bool], Callable[[Part], Times]]]] = {
+    "busiest group of attention": (
+        lambda setup: setup.placement.attention_data_parallel > 1,
+        _busiest_group,
+    ),
+    "gathered context": (
+        lambda setup: setup.placement.decode_context_parallel > 1,
+        _gathered_context,
+    ),
+    "idle multiprocessors": (
+        lambda setup: setup.hardware.peak.multiprocessors is not None,
+        _idle_multiprocessors,
+    ),
+    "kernels by rows": (lambda setup: bool(setup.engine.row_kernels), _kernels_by_rows),
+    "arithmetic of a CPU": (
+        lambda setup: setup.hardware.host is not None and setup.engine.rules != "ideal",
+        _arithmetic_of_a_cpu,
+    ),
+}
+
+
 def busy_shares(
-    blocks: npt.ArrayLike, *, tiles: npt.ArrayLike, sequences: npt.ArrayLike, multiprocessors: int
+    blocks: npt.ArrayLike,
+    *,
+    tiles: npt.ArrayLike,
+    sequences: npt.ArrayLike,
+    multiprocessors: int | None,
 ) -> tuple[Array, Array]:
     """Return the shares of a device's arithmetic and of its bandwidth that thread blocks keep busy.
 
@@ -204,7 +312,7 @@ def busy_shares(
     sequences
         On the device, which has a block for each, whatever heads it repeats.
     multiprocessors
-        Of the device.
+        Of the device; None where they are not known, and all are busy.
 
     Source
         Counting.
@@ -216,7 +324,8 @@ def busy_shares(
     """
     all_blocks = np.asarray(blocks, dtype=np.float64)
     readers = np.minimum(all_blocks, np.maximum(all_blocks / np.asarray(tiles), sequences))
-    return np.minimum(1.0, all_blocks / multiprocessors), np.minimum(1.0, readers / multiprocessors)
+    units = multiprocessors or 1e-9
+    return np.minimum(1.0, all_blocks / units), np.minimum(1.0, readers / units)
 
 
 def _context_exchanges(
@@ -640,9 +749,8 @@ def model_work(
     for work in beside:
         added = _ops(work.architecture, setup, work.forward_pass, by_sequence)
         if work.times != 1:  # in a row, the weights read each time
-            amounts = ("flops", "weight_bytes", "cache_bytes", "activation_bytes")
             added = [
-                replace(op, **{name: getattr(op, name) * work.times for name in amounts})
+                replace(op, **{name: getattr(op, name) * work.times for name in AMOUNTS})
                 for op in added
             ]
         ops += added

@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -492,21 +492,27 @@ class PassShape:
         Groups of data-parallel attention: the sequences of each have a scheduler of their own.
     """
 
-    n_layers: npt.ArrayLike
-    batch_size: npt.ArrayLike
-    layer_kinds: Mapping[str, npt.ArrayLike] = field(default_factory=dict)
-    query_len: npt.ArrayLike = 1.0
-    eager: npt.ArrayLike = False
-    serial_steps: npt.ArrayLike = 0.0
-    kernels: npt.ArrayLike = 0.0
-    takes_prompts: npt.ArrayLike = False
-    groups: npt.ArrayLike = 1.0
+    n_layers: Array | float
+    batch_size: Array | float
+    layer_kinds: Mapping[str, Array | float] = field(default_factory=dict)
+    query_len: Array | float = 1.0
+    eager: BoolArray | Array | bool = False
+    serial_steps: Array | float = 0.0
+    kernels: Array | float = 0.0
+    takes_prompts: Array | bool = False
+    groups: Array | float = 1.0
 
 
 #: The kind of attention whose kernel does not split the cache of a sequence over the chip: a thread
 #: block that has the cache to itself multiplies full tiles, and reaches what dense matmuls do, not
 #: what attention of a few rows does.
 UNSPLIT: Final = "unsplit_attention"
+
+
+#: What an operation has of work.
+AMOUNTS: Final = ("flops", "weight_bytes", "cache_bytes", "activation_bytes")
+#: How many times its even share of an amount a device does.
+Times: TypeAlias = Mapping[str, Array | float]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -530,6 +536,8 @@ class OpWork:
     unsplit
         Of attention in several kernels, where it runs in the one that does not split the cache of a
         sequence over the chip; None where one kernel runs all of it.
+    corrections
+        What `flop_s` and `moved_bytes` have beyond the share of a device, by name.
     """
 
     op: OpCost
@@ -542,6 +550,7 @@ class OpWork:
     byte_s: Array | float = 1.0
     sequences: Array | None = None
     unsplit: BoolArray | None = None
+    corrections: Mapping[str, Times] = field(default_factory=dict)
 
     @property
     def compute_s(self) -> Array:
@@ -622,6 +631,8 @@ class OpLatency:
         Of many passes, the one that each entry belongs to; None for a single pass.
     sequences
         How often all of it is done, one sequence after another; None for once.
+    corrections
+        See `OpWork`.
     """
 
     op: OpCost
@@ -631,6 +642,7 @@ class OpLatency:
     overlap_norm: float | None = None
     passes: IntArray | None = None
     sequences: Array | None = None
+    corrections: Mapping[str, Times] = field(default_factory=dict)
 
     @property
     def seconds(self) -> Array:
@@ -650,8 +662,8 @@ class PassLatency:
         The roofline over all of them, at the chosen granularity.
     communication_s
         Collectives; 0 on the ideal engine.
-    overhead_s
-        What the engine adds per pass, layer and sequence; 0 on the ideal engine.
+    overheads_s
+        What the engine adds, by name: see `overheads_s`; empty on the ideal engine.
     notes
         Dtypes that the device lacks and what stands in.
     waiting_s
@@ -663,7 +675,7 @@ class PassLatency:
     ops: tuple[OpLatency, ...]
     work_s: Array
     communication_s: Array
-    overhead_s: Array
+    overheads_s: Mapping[str, Array | float]
     notes: tuple[str, ...] = ()
     waiting_s: Array | float = 0.0
     stage_s: Array | float = 0.0
@@ -673,6 +685,22 @@ class PassLatency:
         points = self.total_s.size
         time = format_seconds(float(self.total_s.ravel()[0])) if points == 1 else f"{points} points"
         return f"<PassLatency: {len(self.ops)} operations, {time}>"
+
+    @property
+    def overhead_s(self) -> Array:
+        """All that the engine adds."""
+        return np.asarray(sum(self.overheads_s.values(), 0.0))
+
+    @property
+    def beside_ops_s(self) -> list[tuple[str, str, float]]:
+        """Name, kind and seconds of what is no operation and takes time; of one pass."""
+        parts = [
+            ("communication", "communication", self.communication_s),
+            *((name, "overhead", seconds) for name, seconds in self.overheads_s.items()),
+            ("pipeline", "pipeline", self.waiting_s),
+        ]
+        summed = [(name, kind, float(np.sum(seconds))) for name, kind, seconds in parts]
+        return [part for part in summed if part[2] > 0]
 
     @property
     def total_s(self) -> Array:
@@ -734,25 +762,19 @@ def pass_time(work: PassWork, engine: EngineProfile, granularity: str = "op") ->
                 overlap_norm=engine.overlap_norm,
                 passes=busy.passes,
                 sequences=busy.sequences,
+                corrections=busy.corrections,
             )
         )
     latency = PassLatency(
         ops=tuple(ops),
         work_s=_work_s(ops, work.n_passes, granularity),
         communication_s=communication_s(work.exchanges, engine, work.n_passes),
-        overhead_s=_overhead_s(shape, engine),
+        overheads_s=overheads_s(shape, engine),
         notes=work.notes,
     )
-    if engine.graphs is not None and np.any(shape.eager):
-        # Launching is what an eager pass waits for, while the device works: a floor, no summand.
-        launched_s = engine.graphs.eager_kernel_s * np.asarray(shape.kernels)
-        waited_s = np.maximum(launched_s - latency.total_s, 0.0)
-        overhead_s = latency.overhead_s + np.where(shape.eager, waited_s, 0.0)
-        latency = replace(latency, overhead_s=np.asarray(overhead_s))
-    if engine.prefill_launch_s and np.any(shape.takes_prompts):
-        launched_s = _per_kind_s(shape, engine.prefill_launch_s) * np.asarray(shape.takes_prompts)
-        waited_s = np.maximum(launched_s - latency.total_s, 0.0)
-        latency = replace(latency, overhead_s=np.asarray(latency.overhead_s + waited_s))
+    for name, launched_s in launches_s(shape, engine).items():
+        waited_s = {name: np.maximum(launched_s - latency.total_s, 0.0)}
+        latency = replace(latency, overheads_s={**latency.overheads_s, **waited_s})
     return latency if work.pipeline is None else staged(latency, work.pipeline, engine)
 
 
@@ -797,10 +819,9 @@ def staged(latency: PassLatency, pipeline: Pipeline, engine: EngineProfile) -> P
 
     Examples
     --------
-    >>> seconds = [np.array(8.0), np.zeros(()), np.zeros(())]
     >>> pipeline = Pipeline(stage_frac=0.5, micro_batches=3, fills=False)
     >>> engine = EngineProfile(name="e", pass_overhead_s=2.0)
-    >>> latency = staged(PassLatency((), *seconds), pipeline, engine)
+    >>> latency = staged(PassLatency((), np.array(8.0), np.zeros(()), {}), pipeline, engine)
     >>> float(latency.stage_s), float(latency.total_s)  # 0.5 * 6 + 2, three times
     (5.0, 15.0)
     """
@@ -815,44 +836,92 @@ def staged(latency: PassLatency, pipeline: Pipeline, engine: EngineProfile) -> P
     return replace(latency, stage_s=stage_s, waiting_s=np.asarray(waiting_s))
 
 
-def _overhead_s(shape: PassShape, engine: EngineProfile) -> Array:
-    """Return what an engine adds to a pass: per pass, layer, kind of layer, sequence and token.
+def overheads_s(shape: PassShape, engine: EngineProfile) -> dict[str, Array | float]:
+    """Return what an engine adds to a pass, by name: seconds of one, times how many there are.
+
+    Parameters
+    ----------
+    shape
+        What is counted.
+    engine
+        Its seconds, which `EngineProfile` defines; those that it does not have are left out.
 
     Source
-        One scheduler for each group of data-parallel attention: SGLang 0.5.23
-        ``srt/managers/data_parallel_controller.py``, vLLM 0.33.0 ``v1/engine/core.py``,
-        ``DPEngineCoreProc``.
+        Fits to published measurements, `benchmarks/fit_engines.py`. One scheduler for each group of
+        data-parallel attention: SGLang 0.5.23 ``srt/managers/data_parallel_controller.py``, vLLM
+        0.33.0 ``v1/engine/core.py``, ``DPEngineCoreProc``.
+
+    Examples
+    --------
+    >>> engine = EngineProfile(name="e", layer_overhead_s=0.5, sequence_overhead_s=0.25)
+    >>> found = overheads_s(PassShape(n_layers=6, batch_size=8), engine)
+    >>> {name: float(seconds) for name, seconds in found.items()}
+    {'layers': 3.0, 'sequences': 2.0}
     """
-    batch = np.asarray(shape.batch_size, dtype=np.float64)
-    scheduled = batch / np.asarray(shape.groups)
-    queries = np.asarray(shape.query_len, dtype=np.float64)
-    layers = np.asarray(shape.n_layers)
-    further_tokens = np.minimum(queries, STATE_TOKENS) - 1
-    kinds_s = _per_kind_s(shape, engine.layer_kind_overhead_s)
-    recurrent = np.asarray(shape.layer_kinds.get("linear_attention", 0))
-    host_s = np.zeros(())
-    if not engine.overlap:
-        host_s = engine.host_s + engine.host_sequence_s * scheduled
-    return np.asarray(
-        engine.pass_overhead_s
-        + host_s
-        + engine.layer_overhead_s * layers
-        + (kinds_s + engine.state_token_overhead_s * recurrent * further_tokens)
-        + engine.layer_token_overhead_s * (layers * batch * queries)
-        + engine.prefill_kernel_overhead_s
-        * (np.asarray(shape.kernels) * np.asarray(shape.takes_prompts))
-        + engine.sequence_overhead_s * scheduled
-        + np.asarray(shape.serial_steps)
-        * (engine.serial_step_overhead_s + engine.serial_sequence_overhead_s * scheduled)
-    )
+    scheduled = shape.batch_size / shape.groups
+    further_len = np.minimum(shape.query_len, STATE_TOKENS) - 1
+    kinds, by_kind = shape.layer_kinds, engine.layer_kind_overhead_s.items()
+    counted: dict[str, tuple[float, Array | float]] = {
+        "each pass": (engine.pass_overhead_s, 1),
+        "host": (0.0 if engine.overlap else engine.host_s, 1),
+        "host, by sequence": (0.0 if engine.overlap else engine.host_sequence_s, scheduled),
+        "layers": (engine.layer_overhead_s, shape.n_layers),
+        **{f"layers, {kind}": (each_s, kinds[kind]) for kind, each_s in by_kind if kind in kinds},
+        "recurrence": (
+            engine.state_token_overhead_s,
+            kinds.get("linear_attention", 0) * further_len,
+        ),
+        "tokens in layers": (
+            engine.layer_token_overhead_s,
+            shape.n_layers * shape.batch_size * shape.query_len,
+        ),
+        "kernels of prompts": (
+            engine.prefill_kernel_overhead_s,
+            shape.kernels * shape.takes_prompts,
+        ),
+        "sequences": (engine.sequence_overhead_s, scheduled),
+        "serial head": (engine.serial_step_overhead_s, shape.serial_steps),
+        "serial head, by sequence": (
+            engine.serial_sequence_overhead_s,
+            shape.serial_steps * scheduled,
+        ),
+    }
+    return {name: each_s * n for name, (each_s, n) in counted.items() if each_s}
 
 
-def _per_kind_s(shape: PassShape, seconds: Mapping[str, float]) -> Array:
-    """Return seconds of a kind of layer, summed over the layers of a pass."""
-    return total(
-        np.asarray(seconds.get(kind, 0.0) * np.asarray(count))
-        for kind, count in shape.layer_kinds.items()
-    )
+def launches_s(shape: PassShape, engine: EngineProfile) -> dict[str, Array]:
+    """Return how long launching alone takes, by name: the device works meanwhile, and may wait.
+
+    A pass lasts no less: what is left of it beside the work is an overhead.
+
+    Parameters
+    ----------
+    shape
+        Kernels, layers, and where no graph holds them.
+    engine
+        Its seconds of a launch.
+
+    Source
+        Fits to published measurements, `benchmarks/fit_engines.py`.
+
+    Examples
+    --------
+    >>> engine = EngineProfile(name="e", prefill_launch_s={"experts": 0.5})
+    >>> prompt = PassShape(6, 1, layer_kinds={"experts": 4}, takes_prompts=True)
+    >>> float(launches_s(prompt, engine)["launches of prompts"])
+    2.0
+    """
+    found = {}
+    if engine.graphs is not None and np.any(shape.eager):
+        kernels_s = engine.graphs.eager_kernel_s * shape.kernels
+        found["launches"] = np.where(shape.eager, kernels_s, 0.0)
+    if engine.prefill_launch_s and np.any(shape.takes_prompts):
+        layers_s = sum(
+            each_s * shape.layer_kinds.get(kind, 0)
+            for kind, each_s in engine.prefill_launch_s.items()
+        )
+        found["launches of prompts"] = np.asarray(layers_s * shape.takes_prompts)
+    return found
 
 
 def tiled_share(tile: ExpertTile, rows: Array, *, few: float) -> Array:

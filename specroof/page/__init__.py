@@ -40,8 +40,8 @@ class PageGrid:
     differences: tuple[int, ...]
 
 
-def packed(things: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return things as JSON, without what they share with the one before, and a text of grids.
+def packed(things: Sequence[Mapping[str, Any]], **shared: Any) -> str:
+    """Return things as a text, without what they share with the one before.
 
     Grids of one shape at the same place of one thing after another form a stack, along which
     differences are taken once. Signs go into the lowest bit.
@@ -50,13 +50,16 @@ def packed(things: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     ----------
     things
         JSON objects with the same keys, and a `PageGrid` here and there.
+    shared
+        What else is JSON.
 
     Returns
     -------
-    dict
-        `things`, with the number of its stack for each grid, and only the keys whose value is not
-        that of the thing before; `stacks`: shape, quantum and differences; `data`: compressed
-        numbers, stack by stack, in the order of the things.
+    str
+        In base 85 the length of a head in four bytes, the head, and numbers stack by stack, in the
+        order of the things, both deflated. The head is JSON: `things`, with the number of its stack
+        for each grid, and only the keys whose value is not that of the thing before; `stacks`:
+        shape, quantum and differences; `shared`.
 
     Source
         Varints and zigzag: Protocol Buffers, "Encoding".
@@ -64,9 +67,8 @@ def packed(things: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     Examples
     --------
     >>> even = PageGrid(np.arange(0.0, 3000.0, 3.0).reshape(10, 100), 0.5, (1, 2))
-    >>> text = packed([{"a": even, "b": 1}, {"a": even, "b": 2}])
-    >>> text["things"], text["stacks"][0]["shape"], len(text["data"]) < 1000 / 8
-    ([{'a': {'grid': 0}, 'b': 1}, {'b': 2}], [2, 10, 100], True)
+    >>> len(packed([{"a": even, "b": 1}, {"a": even, "b": 2}])) < 2000 / 8
+    True
     """
     stacks: dict[tuple[Any, ...], list[PageGrid]] = {}
 
@@ -101,11 +103,13 @@ def packed(things: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         heads.append(
             {"shape": list(numbers.shape), "quantum": first.quantum, "differences": differences}
         )
+    head = json.dumps({"things": own, "stacks": heads, "shared": shared}, separators=(",", ":"))
+    head_bytes = zlib.compress(head.encode(), 9)
     # Small blocks, each with its own code, and few matches: less than the defaults make of noise.
     deflate = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS, 5, zlib.Z_FILTERED)
-    text = base64.b85encode(deflate.compress(data) + deflate.flush()).decode()
-    text = text.translate(_PLAIN_IN_SCRIPTS)
-    return {"things": own, "stacks": heads, "data": text}
+    numbers_bytes = deflate.compress(data) + deflate.flush()
+    parts = len(head_bytes).to_bytes(4, "big"), head_bytes, numbers_bytes
+    return base64.b85encode(b"".join(parts)).decode().translate(_PLAIN_IN_SCRIPTS)
 
 
 def _varints(numbers: npt.NDArray[np.int64]) -> bytes:
@@ -135,7 +139,7 @@ def _checksum(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def document(tables: dict[str, Any], *, is_alone: bool) -> str:
+def document(tables: dict[str, Any], *, is_alone: bool, preview: str = "") -> str:
     """Return the page.
 
     Parameters
@@ -144,6 +148,8 @@ def document(tables: dict[str, Any], *, is_alone: bool) -> str:
         The data that its script recombines.
     is_alone
         Whether the page holds all grids; else it runs the scripts of grids in its folder.
+    preview
+        The picture in its folder that previews of links show; empty for none.
     """
     scripts = [_asset(name) for name in ("recombine.js", "charts.js", "page.js")]
     style = _asset("page.css")
@@ -160,6 +166,7 @@ def document(tables: dict[str, Any], *, is_alone: bool) -> str:
     )
     parts = {
         "POLICY": escape(policy),
+        "PREVIEW": f'<meta property="og:image" content="{escape(preview)}">' if preview else "",
         "STYLE": f"<style>{style}</style>",
         "TABLES": script_json(tables),
         "SCRIPTS": "\n".join(f"<script>{script}</script>" for script in scripts),

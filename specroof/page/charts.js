@@ -3,8 +3,7 @@
 "use strict";
 
 globalThis.specroofCharts = (() => {
-  const SVG = "http://www.w3.org/2000/svg",
-    HEIGHT = 290;
+  const SVG = "http://www.w3.org/2000/svg";
   const MARGIN = { right: 14, top: 14, bottom: 46 };
   const MARK = {
     circle: "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0 -10 0",
@@ -76,17 +75,20 @@ globalThis.specroofCharts = (() => {
    *
    * `x`, `y`: {title, type, range, ticks} or {title, names}. `lines`: {x, y, tips, color, dash, mark,
    * low, high}, without a line where `color` marks points alone (`bare`). `bars`: {name, from, to,
-   * color, text, tip}. `cells`: {x, y, share, text, tip}. `across`: {x} or {y} of dotted lines. */
-  function draw(box, { x, y, lines = [], bars = [], cells = [], across = [] }) {
+   * color, text, tip}. `cells`: {x, y, share, text, tip}. `dots`: {x, y, tip, hollow}. `across`: {x}
+   * or {y} of dotted lines. */
+  function draw(box, { x, y, lines = [], bars = [], cells = [], dots = [], across = [] }) {
     const width = Math.max(box.clientWidth, 240),
-      bottom = HEIGHT - MARGIN.bottom;
+      height = box.clientHeight,
+      bottom = height - MARGIN.bottom;
     const svg = document.createElementNS(SVG, "svg");
-    svg.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
+    svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     svg.setAttribute("aria-hidden", "true");
     const xs = lines.flatMap((line) => line.x);
     const ys = [
       ...lines.flatMap((line) => [...line.y, ...(line.low ?? []), ...(line.high ?? [])]),
       ...bars.flatMap((bar) => [bar.from, bar.to]),
+      ...dots.map((dot) => dot.y),
       ...across.flatMap((one) => one.y ?? []),
     ];
     const yScale = scale(y, ys, bottom, MARGIN.top, 6),
@@ -98,7 +100,10 @@ globalThis.specroofCharts = (() => {
       const at = xScale.to(value),
         half = text.length * 3.6;
       if (!x.names) add(svg, "line", { class: "grid", x1: at, x2: at, y1: MARGIN.top, y2: bottom });
-      if (at - half > last + 3) {
+      // Names that are too long for their place have a word a line.
+      if (x.names && 2 * half > xScale.wide) {
+        text.split(" ").forEach((word, n) => add(svg, "text", { x: at, y: bottom + 14 + 13 * n, "text-anchor": "middle" }, word));
+      } else if (at - half > last + 3) {
         add(svg, "text", { x: at, y: bottom + 17, "text-anchor": "middle" }, text);
         last = at + half;
       }
@@ -108,7 +113,7 @@ globalThis.specroofCharts = (() => {
       if (!y.names) add(svg, "line", { class: "grid", x1: left, x2: width - MARGIN.right, y1: at, y2: at });
       add(svg, "text", { x: left - 7, y: at + 4, "text-anchor": "end" }, text);
     }
-    add(svg, "text", { x: (left + width - MARGIN.right) / 2, y: HEIGHT - 8, "text-anchor": "middle" }, x.title ?? "");
+    add(svg, "text", { x: (left + width - MARGIN.right) / 2, y: height - 8, "text-anchor": "middle" }, x.title ?? "");
     add(
       svg,
       "text",
@@ -178,6 +183,11 @@ globalThis.specroofCharts = (() => {
       places.forEach((place, n) => {
         if (line.tips) points.push([...place, line.tips[n]]);
       });
+    }
+    for (const dot of dots) {
+      const [at, high] = [xScale.to(dot.x), yScale.to(dot.y)];
+      add(svg, "circle", { class: dot.hollow ? "dots hollow" : "dots", cx: at, cy: high, r: 3.5 });
+      points.push([at, high, dot.tip]);
     }
     const tip = document.createElement("div");
     tip.className = "tip";

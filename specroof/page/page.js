@@ -14,18 +14,41 @@ globalThis.specroofPage = (() => {
     "polygon(50% 0, 100% 50%, 50% 100%, 0 50%)",
   ];
   const KINDS = {
-    ideal: "ideal (upper bound)",
-    autoregressive: "autoregressive, by cost",
-    block: "block, by cost",
-    mtp: "mtp",
-    eagle3: "eagle3",
-    dflash: "dflash",
-    ngram: "ngram",
+    mtp: "MTP",
+    eagle3: "EAGLE-3",
+    dflash: "DFlash",
+    ngram: "n-gram",
+    autoregressive: "your drafter",
+    block: "your block drafter",
+    ideal: "ideal drafter",
   };
-  const LAWS = { accept: "constant rate", "accept-length": "acceptance length", profile: "published profile" };
+  /** What a kind is called where one is chosen. */
+  const CHOICES = {
+    ...KINDS,
+    autoregressive: "your own, token by token",
+    block: "your own, a block at once",
+    ideal: "ideal (upper bound)",
+  };
+  const SERVERS = {
+    vllm: "vLLM",
+    sglang: "SGLang",
+    "tensorrt-llm": "TensorRT-LLM",
+    atom: "ATOM",
+    "llama.cpp": "llama.cpp",
+    ideal: "roofline (textbook)",
+  };
+  const LAWS = { profile: "published profile", "accept-length": "tokens per round", accept: "rate of each draft" };
   const PRICED = Object.keys(tables.flags.texts);
+  /** Bands that span a larger factor say too little. */
+  const WIDEST_BAND = 3,
+    NOT_USEFUL = "not usefully predicted here";
+  const isUseful = (low, high) => high <= WIDEST_BAND * low;
+  /** Published measurements are near within these factors: of active parameters on a device, of tokens per round,
+   * and of the context. */
+  const NEAR = { size: 2, tokens: 1.2, context: 8 };
   const MOST_ADDRESS = 4000,
-    MOST_DRAFTERS = 4;
+    MOST_DRAFTERS = 4,
+    MOST_PARTS = 3;
   // What a user may ask for: seconds to the first token, and of each later one; 0 is anything.
   const TPOTS = [0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1],
     TTFTS = [0, 0.2, 0.5, 1, 2, 5, 10];
@@ -33,6 +56,9 @@ globalThis.specroofPage = (() => {
     sections = new Map();
   /** What is served, and what stands beside it: words of the address, grids, and figures. */
   const setups = [{ suffix: "" }, { suffix: "2" }];
+  /** Answers and shares of a prompt that are cached to choose from. */
+  const [answers, hitRates] = [1, 2].map((part) => [...new Set(tables.workloads.map((one) => one[part]))].sort((one, other) => one - other));
+  const chips = tables.hardware.map(({ word }) => word);
   let state;
 
   // --- state: checked on the way in, never evaluated ---------------------------------------------
@@ -40,28 +66,32 @@ globalThis.specroofPage = (() => {
   const ALONE = { model2: "", chip2: "", devices2: 0, engine2: "" };
   const DEFAULT = () => ({
     model: tables.models[0],
-    chip: tables.hardware[0][0],
+    chip: chips[0],
     devices: 0,
     engine: "",
     ...ALONE,
     limited: true,
     context: nearest(tables.context_len, tables.usual_context),
     batch: nearest(tables.batch_size, tables.usual_batch),
-    answer: tables.answers.includes(tables.usual_answer) ? tables.usual_answer : 0,
+    answer: answers.includes(tables.usual_answer) ? tables.usual_answer : 0,
     hits: 0,
     tpot: 0,
     ttft: 0,
     drafters: [],
-    focus: 0,
+    focus: null,
     length: null,
   });
 
-  /** Drafters to compare by default: heads that the library prices, else shares of a step. */
-  const usualDrafters = () =>
-    (!setups[0].cell || offered(setups[0].cell, "eagle3")
-      ? tables.usual_drafters
-      : ["block,accept=0.89,cost=0.1,drafts=16", "autoregressive,accept=0.75,cost=0.1"]
-    ).map(parsedSpec);
+  /** Drafters that a page begins with: those of the model that its server runs, else shares of a step. */
+  function usualDrafters() {
+    const setup = setups[0];
+    const own = tables.begun[tables.models.indexOf(state.model)]
+      .map(parsedSpec)
+      .filter((drafter) => !setup.cell || (offered(setup.cell, drafter.kind) && !refused(setup, drafter)));
+    if (own.length) return own;
+    const others = [`ngram,${tables.assumed.ngram}`, "block,accept=0.89,cost=0.1,drafts=16"].map(parsedSpec);
+    return [others.find((drafter) => !setup.cell || (offered(setup.cell, drafter.kind) && !refused(setup, drafter)))];
+  }
 
   function nearest(values, wanted) {
     return values.reduce((best, one) => (Math.abs(one - wanted) < Math.abs(best - wanted) ? one : best));
@@ -141,7 +171,6 @@ globalThis.specroofPage = (() => {
     return drafter;
   }
 
-  const chips = tables.hardware.map(([word]) => word);
   const READ = {
     model: (text) => oneOf("model", text, tables.models),
     chip: (text) => oneOf("chip", text, chips),
@@ -153,12 +182,12 @@ globalThis.specroofPage = (() => {
     engine2: (text) => text,
     context: (text) => oneOf("context", text, tables.context_len),
     batch: (text) => oneOf("batch", text, tables.batch_size),
-    answer: (text) => oneOf("answer", text, [0, ...tables.answers]),
-    hits: (text) => oneOf("hits", text, tables.hit_rates),
+    answer: (text) => oneOf("answer", text, [0, ...answers]),
+    hits: (text) => oneOf("hits", text, hitRates),
     tpot: (text) => oneOf("tpot", text, TPOTS),
     ttft: (text) => oneOf("ttft", text, TTFTS),
     limited: (text) => oneOf("limited", text, ["1", "0"]) === "1",
-    focus: (text) => numberIn("focus", text, 0, MOST_DRAFTERS - 1, 1),
+    focus: (text) => (text === "best" ? null : numberIn("focus", text, 0, MOST_DRAFTERS - 1, 1)),
     length: (text) => (text === "best" ? null : numberIn("length", text, 0, tables.max_draft_len, 1)),
   };
 
@@ -193,7 +222,7 @@ globalThis.specroofPage = (() => {
     });
     if (!found.model2 || !found.chip2) Object.assign(found, ALONE);
     if (read.length) found.drafters = read;
-    found.focus = Math.min(found.focus, Math.max(read.length, 1) - 1);
+    if (found.focus !== null) found.focus = Math.min(found.focus, Math.max(read.length, 1) - 1);
     return [found, wrong];
   }
 
@@ -217,7 +246,7 @@ globalThis.specroofPage = (() => {
   }
 
   async function section(model, chip) {
-    const name = `${tables.models.indexOf(model)}-${tables.hardware.findIndex((one) => one[0] === chip)}`;
+    const name = `${tables.grids[tables.models.indexOf(model)]}-${chips.indexOf(chip)}`;
     if (!sections.has(name)) {
       sections.set(name, loaded(name));
       sections.get(name).catch(() => sections.delete(name)); // to be asked for again
@@ -235,7 +264,8 @@ globalThis.specroofPage = (() => {
           script.onerror = () => reject(new Error(`grid-${name}.js cannot be read; it lies beside this page`));
           document.head.append(script);
         });
-    return { ...packed, cells: await specroof.unpacked(packed) };
+    const { things, ...shared } = await specroof.unpacked(packed);
+    return { ...shared, cells: things };
   }
 
   // --- figures ------------------------------------------------------------------------------------
@@ -243,12 +273,15 @@ globalThis.specroofPage = (() => {
   const at = () => [tables.context_len.indexOf(state.context), tables.batch_size.indexOf(state.batch)];
   const offered = (cell, kind) => !PRICED.includes(kind) || Boolean(cell.drafting[kind]);
   const shownSetups = () => setups.slice(0, state.model2 ? 2 : 1);
-  const hasPrompt = (context = state.context) => context - state.answer / 2 >= 1;
+  const hasPrompt = (context = state.context) => state.answer > 0 && context - state.answer / 2 >= 1;
   /** The requests that a set-up answers; null where prompts are not counted, as on the textbook engine. */
-  const loadOf = (cell, context = state.context) =>
-    state.answer && hasPrompt(context) && cell?.requests.length
-      ? { answer: tables.answers.indexOf(state.answer), hit: tables.hit_rates.indexOf(state.hits) }
-      : null;
+  function loadOf(cell, context = state.context) {
+    if (!cell?.requests.length || !hasPrompt(context)) return null;
+    const place = tables.workloads.findIndex(
+      ([length, answer, hits]) => length === context && answer === state.answer && hits === state.hits,
+    );
+    return place < 0 ? null : { place, answer: state.answer };
+  }
 
   /** Which preset the requests are at a context; -1 for none. */
   const presetAt = (context) =>
@@ -284,25 +317,42 @@ globalThis.specroofPage = (() => {
     return { ...own, choice: { ...choice, typical } };
   }
 
-  /** Every figure of a set-up; null for what it has no grid of. */
+  /** Every figure of a set-up; null for what it has no grid of. Those of charts that fold are made when asked for. */
   function computed(setup) {
     const { cell } = setup,
       [i, j] = at();
     const able = state.drafters.map((drafter) => Boolean(cell) && offered(cell, drafter.kind));
-    const focus = state.drafters[state.focus];
     return {
       curves: state.drafters.map((drafter, d) => (able[d] ? point(drafter, cell, i, j) : null)),
       batches: state.drafters.map((drafter, d) =>
         able[d] ? tables.batch_size.map((_, b) => point(drafter, cell, i, b)) : null,
       ),
-      map: able[state.focus]
-        ? tables.context_len.map((_, c) => tables.batch_size.map((__, b) => point(focus, cell, c, b)))
-        : null,
-      acceptance:
-        able[state.focus] && focus.kind !== "ideal"
+      get map() {
+        const focus = state.drafters[inFocus()];
+        return able[inFocus()]
+          ? tables.context_len.map((_, c) => tables.batch_size.map((__, b) => point(focus, cell, c, b)))
+          : null;
+      },
+      get acceptance() {
+        const focus = state.drafters[inFocus()];
+        return able[inFocus()] && focus.kind !== "ideal"
           ? acceptances(focus).map((drafter) => ({ drafter, ...inClosedForm(drafter, cell, i, j) }))
-          : null,
+          : null;
+      },
     };
+  }
+
+  /** The drafter that is shown: the one that was chosen, else the best at this load. */
+  function inFocus() {
+    if (state.focus !== null) return state.focus;
+    const setup = setups[0];
+    const gains = state.drafters.map((drafter, d) => {
+      const curve = setup.figures?.curves[d];
+      if (drafter.kind === "ideal" || absence(setup, drafter, curve)) return -Infinity;
+      const { draft_len, tried } = curve.choice;
+      return draft_len ? 1 + curve.speedup[draft_len] : curve.speedup[tried] / (1 + curve.speedup[tried]);
+    });
+    return Math.max(gains.indexOf(Math.max(...gains)), 0);
   }
 
   /** The drafter with every acceptance that its slider has: rates, or lengths where it was measured. */
@@ -326,13 +376,47 @@ globalThis.specroofPage = (() => {
   const drafts = (count) => `${count} draft${count === 1 ? "" : "s"}`;
   const range = ([low, high]) => (low === high ? String(low) : `${low}–${high}`);
   const plural = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
-  const chipName = (word) => tables.hardware[chips.indexOf(word)][1];
-  const engineWords = (name) => ({ ideal: "ideal (textbook)", generic: "generic" })[name] || `${name} (fitted)`;
+  const chipOf = (word) => tables.hardware[chips.indexOf(word)];
+  const chipName = (word) => chipOf(word).name;
+  const engineWords = (name) => SERVERS[name] ?? name;
   const short = (model) => model.split("/").at(-1);
 
   /** What a set-up is called: model, devices, chip and engine. */
   const titleOf = ({ words, cell }) =>
     `${short(words.model)} on ${cell ? `${cell.devices} × ` : ""}${chipName(words.chip)}${cell ? `, ${engineWords(cell.engine)}` : ""}`;
+
+  // --- what drafters are called, and where their acceptance comes from ---------------------------
+
+  const profileOf = (drafter) => tables.profiles.find(({ name }) => name === drafter.profile);
+  const ownProfiles = (kind) =>
+    tables.own_profiles[tables.models.indexOf(state.model)]
+      .map((place) => tables.profiles[place])
+      .filter((profile) => profile.kind === kind);
+
+  /** Whether the acceptance of a drafter was measured, is assumed, or is what the reader says. */
+  function statusOf(drafter) {
+    if (drafter.kind === "ideal") return "accepts all";
+    if (drafter.law === "profile") {
+      const { model, kind } = profileOf(drafter);
+      return ownProfiles(kind).includes(profileOf(drafter)) ? "measured" : `measured on ${model}`;
+    }
+    return spec(drafter) === `${drafter.kind},${tables.assumed[drafter.kind]}` ? "assumed" : "yours";
+  }
+
+  /** What is known of its acceptance, in words. */
+  const acceptanceWords = (drafter) =>
+    ({
+      accept: () => `${Math.round(drafter.accept * 100)} % of each draft accepted`,
+      "accept-length": () => `${drafter.length} tokens per round with ${drafts(drafter.depth)}`,
+      profile: () => `accepted as on ${profileOf(drafter).task || drafter.profile}`,
+    })[drafter.law]?.() ?? "every draft accepted";
+
+  /** A name that is short, and told apart from the others on the page. */
+  function nameOf(drafter) {
+    const short = (one) => `${KINDS[one.kind]} (${statusOf(one)})`;
+    const alike = state.drafters.filter((one) => short(one) === short(drafter));
+    return alike.length > 1 ? `${KINDS[drafter.kind]}, ${acceptanceWords(drafter)}` : short(drafter);
+  }
 
   function element(tag, text, className) {
     const made = document.createElement(tag);
@@ -343,7 +427,7 @@ globalThis.specroofPage = (() => {
 
   /** Dollars of a million tokens, at so many a second; NaN where the chip has no price. */
   function price(setup, tokens_per_s) {
-    const hourly = tables.hardware[chips.indexOf(setup.words.chip)][2];
+    const hourly = chipOf(setup.words.chip).usd_per_hour;
     return hourly === null ? NaN : (1e6 * hourly * setup.cell.devices) / (3600 * tokens_per_s);
   }
 
@@ -366,7 +450,12 @@ globalThis.specroofPage = (() => {
   /** Why the server of a setup does not run a drafter; empty where it does. */
   function refused(setup, drafter) {
     const own = setup.cell && flagsOf(drafter.kind, setup.words.model)?.[setup.cell.framework];
-    return typeof own === "string" ? own.split("; allowed")[0] : "";
+    if (typeof own === "string") return own.split("; allowed")[0];
+    const rule = drafter.law === "profile" ? profileOf(drafter).rule : null,
+      rules = setup.cell && tables.accepts[setup.cell.framework];
+    return rule && rules && !rules.includes(rule)
+      ? `its acceptance was measured with ${rule} sampling, which ${engineWords(setup.cell.framework)} does not have`
+      : "";
   }
 
   /** Why there is no figure of a drafter here; empty where there is one. */
@@ -376,9 +465,7 @@ globalThis.specroofPage = (() => {
     const why = refused(setup, drafter);
     if (why) return why;
     if (!curve) {
-      return cell.engine === "ideal"
-        ? `the textbook engine prices ${drafter.kind} in corners that this page does not tabulate; choose another engine, or give its cost as block or autoregressive`
-        : `${short(setup.words.model)} cannot have a ${drafter.kind} drafter that this page prices`;
+      return `${short(setup.words.model)} cannot have a drafter of this kind that the page prices`;
     }
     const [plain, drafted] = curve.most;
     const by = curve.bound_by;
@@ -386,9 +473,26 @@ globalThis.specroofPage = (() => {
     if (state.limited && plain < 1)
       return `at a context of ${plural(state.context, "token")} not one request fits (${bound(by[0])})`;
     if (state.limited && drafted < state.batch) {
-      return `the server runs at most ${drafted} of ${plural(state.batch, "request")} with one draft (${bound(by[1])})${plain < state.batch ? `, and ${plain} without` : ", and all of them without"}; the others wait. specroof advise with --concurrency ${state.batch} counts the wait`;
+      return `the server runs at most ${drafted} of ${plural(state.batch, "request")} with one draft (${bound(by[1])})${plain < state.batch ? `, and ${plain} without` : ", and all of them without"}; the others wait. ${wouldDo(setup, drafter)}specroof advise with --concurrency ${state.batch} counts the wait`;
     }
     return hasDrafts(curve) ? "" : "its acceptance is not known at any draft length";
+  }
+
+  /** How many devices run all requests with drafts, as a sentence; empty where none on the page do. */
+  function wouldDo({ section, cell }, { kind }) {
+    const [i, j] = at();
+    const enough = section.cells.find(
+      (other) => other.engine === cell.engine && other.devices > cell.devices && mostDrafted(other, kind, i, j) >= state.batch,
+    );
+    return enough ? `${plural(enough.devices, "device")} would run all of them. ` : "";
+  }
+
+  /** The largest batch that runs with one draft. */
+  function mostDrafted(cell, kind, i, j) {
+    const own = cell.drafting[kind] || cell;
+    return own.raised
+      ? specroof.ends(own.raised, i * tables.batch_size.length + j)[1]
+      : specroof.ends(own.largest, i)[1];
   }
 
   /** Batches as runs: "1–8, 32". */
@@ -414,7 +518,7 @@ globalThis.specroofPage = (() => {
     const order = ["on", "unclear", "off", "no room"].filter((word) => says.has(word));
     const parts = order.map((word) =>
       says.get(word).length === tables.batch_size.length
-        ? `${word} at every batch shown`
+        ? `${word} at every load shown`
         : `${word} at ${runs(says.get(word))}`,
     );
     const [plain, drafted] = curve?.most ?? [];
@@ -422,7 +526,7 @@ globalThis.specroofPage = (() => {
       says.has("no room") && curve && Number.isFinite(drafted)
         ? ` (at most ${drafted.toLocaleString("en")} with drafts${plain === Infinity ? "" : `, ${plain.toLocaleString("en")} without`}: ${bound(curve.bound_by[1])})`
         : "";
-    return `By batch: ${parts.join("; ")}${limits}.`;
+    return `By requests in flight: ${parts.join("; ")}${limits}.`;
   }
 
   /** Whether the default limit of the server is raised for the batch, with the flag for that; empty where it is not. */
@@ -433,62 +537,119 @@ globalThis.specroofPage = (() => {
       : "";
   }
 
+  /** The speedup with its band, as a sentence has it; a band that is too wide says so. */
+  function band(low, high) {
+    if (!Number.isFinite(low) || low === high) return "";
+    return !isUseful(low, high) ? NOT_USEFUL : `likely ${low.toFixed(2)} to ${times(high)}`;
+  }
+  const bandAt = (curve, length) => (curve.speedup_low ? band(curve.speedup_low[length], curve.speedup_high[length]) : "");
+  const within = (curve, length) => (bandAt(curve, length) ? ` (${bandAt(curve, length)})` : "");
+
+  /** The draft length that is shown, and the decision at it: that of the load, or of the length that was chosen. */
+  function shownAt(curve) {
+    const { draft_len, tried, decision } = curve.choice;
+    if (state.length === null) return { length: draft_len || tried, decision };
+    const length = state.length;
+    const [low, high] = [curve.speedup_low ?? curve.speedup, curve.speedup_high ?? curve.speedup].map((one) => one[length]);
+    return { length, decision: !length || high < 1 ? "off" : low > 1 ? "on" : "unclear" };
+  }
+
+  /** The decision in one line, then what it says, why, and how sure it is. */
   function verdict(setup, d) {
     const drafter = state.drafters[d],
       curve = setup.figures.curves[d],
-      name = spec(drafter);
-    const line = element("p"),
       missing = absence(setup, drafter, curve);
-    if (missing) {
-      const word = refused(setup, drafter) ? "no flags" : curve ? "no room" : "no figures";
-      line.append(
-        element("strong", word),
-        ` for ${name}: ${missing}. ${curve ? byBatch(setup.figures.batches[d]) : ""}`.trimEnd(),
-      );
+    const headline = (className, strong, more) => {
+      const line = element("p", undefined, `decision ${className}`);
+      line.append(element("strong", strong), element("span", more));
       return line;
+    };
+    const paragraphs = (...texts) => texts.filter(Boolean).map((text) => element("p", text));
+    if (missing) {
+      const word = refused(setup, drafter) ? "Not supported" : curve ? "No room" : "No figure";
+      return [
+        headline("", word, KINDS[drafter.kind]),
+        ...paragraphs(`${missing}.`, curve && setup.figures.batches[d] && !refused(setup, drafter) ? byBatch(setup.figures.batches[d]) : ""),
+      ];
     }
-    const { decision, draft_len, tried, waits, missed, typical } = curve.choice,
-      bounding = drafter.kind === "ideal";
-    const does = loadOf(setup.cell) ? "answer" : "decode";
-    line.className = bounding ? "" : decision;
-    line.append(element("strong", bounding ? "upper bound" : decision.toUpperCase()), `: ${name}. `);
-    if (draft_len) {
-      line.append(
-        `${drafts(draft_len)} per round ${does} ${times(curve.speedup[draft_len])} as fast${bounding ? "" : within(curve, draft_len)}: ${digits(curve.tokens_per_s_per_user[0])} → ${digits(curve.tokens_per_s_per_user[draft_len])} tok/s for each user. `,
-      );
-    } else if (missed) line.append("Drafts miss the target, plain decoding meets it. ");
-    else
-      line.append(
-        `Plain decoding's ${digits(curve.tokens_per_s_per_user[0])} tok/s for each user ${curve.speedup[tried] > 1 ? "stay" : "are more"}: ${drafts(tried)} would give ${times(curve.speedup[tried])}${within(curve, tried)}. `,
-      );
-    if (decision === "unclear" && !bounding)
-      line.append(
-        waits
-          ? `Throughput is bought with waiting: a first token after ${seconds(curve.ttft_s[draft_len])} in the place of ${seconds(curve.ttft_s[0])}. `
-          : "The band holds 1×: measure before you rely on it. ",
-      );
-    if (typical)
-      line.append(
-        `Draft lengths are those of the typical shape of ${drafter.kind}, whose later drafts are accepted less: with it ${times(typical)}. `,
-      );
-    const flag = raised(setup, curve);
-    if (flag)
-      line.append(
-        `It takes ${flag}: by default this server runs ${curve.raised_from[draft_len]} requests with drafts. `,
-      );
-    if (curve.worth_measuring)
-      line.append(
-        `Worth measuring: ${drafts(curve.worth_measuring)} may reach ${times(curve.speedup[curve.worth_measuring])}${within(curve, curve.worth_measuring)}, beyond the ${drafts(drafter.depth)} measured. `,
-      );
-    if (bounding) line.append("It accepts every draft and costs nothing: no drafter gains more. ");
-    else line.append(byBatch(setup.figures.batches[d], curve));
-    return line;
+    const { length, decision } = shownAt(curve),
+      bounding = drafter.kind === "ideal",
+      gain = times(curve.speedup[length]),
+      chosen = state.length !== null;
+    if (!Number.isFinite(curve.speedup[length]))
+      return [
+        headline("", "No figure", drafts(length)),
+        ...paragraphs(`${KINDS[drafter.kind]} makes no ${drafts(length)} here, or its acceptance is not known there.`),
+      ];
+    const word = { on: "On", off: "Off", unclear: "Unclear" }[decision];
+    const what = `${drafts(length)} of ${KINDS[drafter.kind]}`;
+    const line = chosen
+      ? headline(bounding ? "" : decision, `With ${drafts(length)}: ${gain}`, [length ? word.toLowerCase() : "", bandAt(curve, length)].filter(Boolean).join("; "))
+      : bounding
+        ? headline("", `At most ${gain}`, `${what}: an upper bound`)
+        : decision === "off"
+          ? headline("off", "Off", `no drafts; ${drafts(length)} would give ${gain}${within(curve, length)}`)
+          : headline(decision, `${word}: ${gain}`, bandAt(curve, length) || (setup.cell.engine === "ideal" ? "no band: a roofline" : ""));
+    return [line, ...paragraphs(said(setup, d, length), why(setup, curve, length), sure(setup, drafter))];
   }
 
-  const within = (curve, length) =>
-    curve.speedup_low
-      ? ` (80 % of measurements: ${curve.speedup_low[length].toFixed(2)} to ${times(curve.speedup_high[length])})`
-      : "";
+  /** What the decision means: the drafter, speeds, and what it takes. */
+  function said(setup, d, length) {
+    const drafter = state.drafters[d],
+      curve = setup.figures.curves[d],
+      { draft_len, tried, waits, missed, typical } = curve.choice;
+    const speeds = [0, length].map((one) => digits(curve.tokens_per_s_per_user[one]));
+    const parts = [
+      `${length ? `${drafts(length)} of ` : ""}${KINDS[drafter.kind]}, ${acceptanceWords(drafter)} (${statusOf(drafter)}): ${speeds.join(" → ")} tokens/s for each user${state.length !== null || draft_len ? "" : ", if it drafted"}.`,
+    ];
+    if (state.length !== null) {
+      const best = draft_len || tried;
+      if (length !== best) parts.push(`The best length is ${best}: ${times(curve.speedup[best])}${draft_len ? "" : ", and the decision is off"}.`);
+      if (curve.played && length !== best && length) parts.push("Other lengths are in closed form.");
+    } else if (missed) parts.push("Drafts miss the target, plain decoding meets it.");
+    else if (waits)
+      parts.push(
+        `A first token takes ${seconds(curve.ttft_s[draft_len])} in the place of ${seconds(curve.ttft_s[0])}: throughput is bought with waiting.`,
+      );
+    else if (curve.choice.decision === "unclear" && drafter.kind !== "ideal") parts.push("It could go either way: measure before you rely on it.");
+    if (typical) parts.push(`With the typical shape of such drafters, whose later drafts are accepted less, it would be ${times(typical)}.`);
+    const flag = raised(setup, curve);
+    if (flag) parts.push(`It takes ${flag}: by default this server runs ${curve.raised_from[draft_len]} requests with drafts.`);
+    if (curve.worth_measuring)
+      parts.push(
+        `Worth measuring: ${drafts(curve.worth_measuring)} may reach ${times(curve.speedup[curve.worth_measuring])}${within(curve, curve.worth_measuring)}, beyond the ${drafts(drafter.depth)} measured.`,
+      );
+    if (drafter.kind !== "ideal") parts.push(byBatch(setup.figures.batches[d], curve));
+    return parts.join(" ");
+  }
+
+  /** Why a round gains what it does: what it adds to a plain step, the largest parts first, as `explain` has it. */
+  function why({ cell }, curve, length) {
+    if (!length || !Number.isFinite(curve.decoding_round_s[length])) return "";
+    const [i, j] = at(),
+      round_s = curve.decoding_round_s[length],
+      tokens = curve.tokens_per_round[length];
+    const parts = specroof.largestParts(specroof.addedParts(curve, cell, i, j, length));
+    const prompts = promptShare(cell, curve);
+    return `Why: ${tokens.toFixed(2)} tokens come out of a round of ${seconds(round_s)}, or ${(round_s / curve.verify_s[0]).toFixed(2)} plain steps. ${
+      parts.length ? `Most of what it adds: ${parts.map(([name, part_s]) => `${name} +${seconds(Number(part_s.toPrecision(2)))}`).join(", ")}.` : "It adds nothing to a plain step."
+    }${prompts > 0.05 ? ` Prompts take ${Math.round(100 * prompts)} % of the time without drafts, and gain nothing.` : ""}`;
+  }
+
+  /** The share of a request without drafts that its prompt takes, in closed form. */
+  function promptShare(cell, curve) {
+    const load = loadOf(cell);
+    if (!load || !curve.plain_request_s) return 0;
+    return 1 - ((state.answer - 1) * curve.verify_s[0]) / curve.plain_request_s;
+  }
+
+  /** How near measurements are at this load, and how far predictions were off there: the sentence of the commands. */
+  function sure({ cell, section }, { kind }) {
+    const { batch_size, context_len, texts } = cell.sure[kind];
+    const pieces = Object.keys(section.pieces),
+      beyond = (end, value) => Number(end !== null && value > end);
+    return `How sure: ${texts[2 * beyond(context_len, state.context) + beyond(batch_size, state.batch)].map((n) => pieces[n]).join("")}.`;
+  }
 
   /** Points of plain decoding, or of a drafter at its best lengths, that a server runs. */
   function servedPoints(setup, d) {
@@ -536,10 +697,10 @@ globalThis.specroofPage = (() => {
         (most, point) => (!most || point.tokens_per_s > most.tokens_per_s ? point : most),
         null,
       );
-      const name = d === null ? "without drafts" : spec(state.drafters[d]);
+      const name = d === null ? "without drafts" : nameOf(state.drafters[d]);
       return best
-        ? `${name} batch ${best.batch}, ${digits(best.tokens_per_s)} tok/s${Number.isFinite(best.price) ? `, ${money(best.price)} a million tokens` : ""}`
-        : `${name} no batch shown`;
+        ? `${name} ${plural(best.batch, "request")}, ${digits(best.tokens_per_s)} tokens/s${Number.isFinite(best.price) ? `, ${money(best.price)} a million tokens` : ""}`
+        : `${name} no load shown`;
     });
     return [element("p", `Within a ${asked}: ${parts.join("; ")}.`)];
   }
@@ -547,106 +708,104 @@ globalThis.specroofPage = (() => {
   // --- the table ----------------------------------------------------------------------------------
 
   function showFigures() {
-    const requests = shownSetups().some(({ cell }) => loadOf(cell)),
-      two = shownSetups().length > 1;
-    const titles = [
-      "Drafter",
-      "Drafts (best within 1 %)",
-      "Speedup",
-      "Tokens per round",
-      "tok/s per user",
-      "tok/s",
-      "$ per million tokens",
-      ...(requests ? ["TTFT (ms)", "TPOT (ms)"] : []),
-      "Draft (ms)",
-      "Verify (ms)",
-      "Round (ms)",
-    ];
-    const head = element("tr");
-    for (const text of titles) {
-      const title = element("th", text);
-      title.scope = "col";
-      head.append(title);
-    }
-    const rowOf = (name, texts) => {
-      const line = element("tr"),
-        title = element("th", name);
-      title.scope = "row";
-      line.append(title, ...texts.map((text) => element("td", text)));
-      return line;
-    };
-    const rows = shownSetups().flatMap((setup) => {
-      const { figures, cell } = setup;
-      const lines = two ? [rowOf(titleOf(setup), [])] : [];
-      if (two) lines[0].firstChild.colSpan = titles.length;
-      const cells = (curve, length) => [
-        times(curve.speedup[length]),
-        digits(curve.tokens_per_round[length]),
-        digits(curve.tokens_per_s_per_user[length], 4),
-        digits(curve.tokens_per_s_per_user[length] * state.batch, 4),
-        money(price(setup, curve.tokens_per_s_per_user[length] * state.batch)),
-        ...(requests ? [curve.ttft_s ? millis(curve.ttft_s[length]) : "–", millis(curve.tpot_s[length])] : []),
-        length ? millis(curve.draft_s[length]) : "–",
-        millis(curve.verify_s[length]),
-        millis(curve.decoding_round_s[length]),
-      ];
-      const plain = figures.curves.find((curve) => curve && Number.isFinite(curve.speedup[0]));
-      if (plain) lines.push(rowOf("no drafts", ["–", ...cells(plain, 0)]));
-      state.drafters.forEach((drafter, d) => {
-        const curve = figures.curves[d],
-          drafted = cell && curve && hasDrafts(curve);
-        lines.push(
-          rowOf(
-            spec(drafter),
-            drafted
-              ? [
-                  curve.choice.draft_len ? `${curve.choice.draft_len} (${range(curve.near_best)})` : "none",
-                  ...cells(curve, curve.choice.draft_len),
-                ]
-              : titles.slice(1).map(() => "–"),
-          ),
-        );
-      });
-      return lines;
-    });
-    const thead = element("thead"),
-      tbody = element("tbody");
-    thead.append(head);
-    tbody.append(...rows);
-    $("figures").replaceChildren(thead, tbody);
-    $("figures").parentElement.hidden = $("columns").hidden = !shownSetups().some(({ cell }) => cell);
-    $("columns").textContent = requests
-      ? `Prompts counted: speedup, tok/s and price are of whole answers. ${aboutFirstTokens()}`
+    const tables_of = shownSetups().filter(({ cell }) => cell);
+    $("figures").replaceChildren(...tables_of.flatMap(figureRows));
+    $("figures").parentElement.hidden = $("columns").hidden = !tables_of.length;
+    $("columns").textContent = tables_of.some(({ cell }) => loadOf(cell))
+      ? `Prompts counted: speedup, tokens/s and price are of whole answers. ${aboutFirstTokens()}`
       : "Decoding alone: choose an answer length under “Prompts” to count prompts and see TTFT.";
+    const d = inFocus(),
+      answers = shownSetups().map((setup) => (setup.cell ? verdict(setup, d) : noSetup(setup)));
     $("verdict").replaceChildren(
-      ...shownSetups().map((setup) => {
-        const box = element("div");
-        box.append(
-          element(
-            "h3",
-            `${titleOf(setup)}: ${plural(state.batch, "request")}, ${plural(state.context, "token")} of context`,
-          ),
-        );
-        box.append(...(setup.note ? [element("p", setup.note, "hint")] : []));
-        box.append(
-          ...(setup.cell ? state.drafters.map((_, d) => verdict(setup, d)) : [noSetup(setup)]),
-          ...targets(setup),
-          ...(loadOf(setup.cell) ? [element("p", computedHow(setup), "hint")] : []),
-        );
+      ...shownSetups().map((setup, s) => {
+        const box = element("div"),
+          title = element("h2", titleOf(setup));
+        if (!s) title.id = "case";
+        box.append(title, element("p", loadWords(setup), "hint"), answers[s][0]);
         return box;
       }),
     );
+    $("reasons").replaceChildren(
+      ...shownSetups().flatMap((setup, s) => [
+        ...(shownSetups().length > 1 ? [element("h3", titleOf(setup))] : []),
+        ...answers[s].slice(1),
+        ...targets(setup),
+        ...(setup.note ? [element("p", setup.note, "hint")] : []),
+        ...(loadOf(setup.cell) ? [element("p", computedHow(setup), "hint")] : []),
+      ]),
+    );
   }
+
+  /** The load in one line. */
+  const loadWords = ({ cell }) =>
+    loadOf(cell)
+      ? `${plural(state.batch, "request")} in flight, ${plural(promptLen(), "token")} in${state.hits ? ` (${Math.round(100 * state.hits)} % cached)` : ""}, ${state.answer.toLocaleString("en")} out`
+      : `${plural(state.batch, "request")} in flight, ${plural(state.context, "token")} of context each, decoding alone`;
+
+  /** One line a quantity, and one column a drafter: head and body of a set-up. */
+  function figureRows(setup) {
+    const { figures, cell } = setup;
+    const drafted = state.drafters.map((drafter, d) => {
+      const curve = figures.curves[d];
+      return curve && hasDrafts(curve) && !refused(setup, drafter) ? curve : null;
+    });
+    const plain = figures.curves.find((curve) => curve && Number.isFinite(curve.speedup[0]));
+    const columns = [[plain, 0], ...drafted.map((curve) => [curve, curve ? curve.choice.draft_len : 0])];
+    const of = (read) => columns.map(([curve, length]) => (curve ? read(curve, length) : "–"));
+    const ofDrafts = (read) => ["–", ...drafted.map((curve, d) => (curve ? read(curve, state.drafters[d]) : "–"))];
+    const batch_s = (curve, length) => curve.tokens_per_s_per_user[length] * state.batch;
+    const requests = loadOf(cell);
+    const lines = [
+      ["Decision", ofDrafts((curve, { kind }) => (kind === "ideal" ? "bound" : curve.choice.decision))],
+      ["Speedup", of((curve, length) => times(curve.speedup[length])), "speedup"],
+      ["Band of 80 %", ofDrafts(({ choice, speedup_low, speedup_high }) => (speedup_low ? rangeOf(speedup_low[choice.tried], speedup_high[choice.tried]) : "–"))],
+      ["Drafts", ofDrafts(({ choice }) => (choice.draft_len ? String(choice.draft_len) : "none"))],
+      ["Best within 1 %", ofDrafts(({ near_best }) => range(near_best))],
+      ["Tokens per round", of((curve, length) => digits(curve.tokens_per_round[length]))],
+      ["Tokens/s for each user", of((curve, length) => digits(curve.tokens_per_s_per_user[length], 4))],
+      ["Tokens/s of all", of((curve, length) => digits(batch_s(curve, length), 4))],
+      ["$ per million tokens", of((curve, length) => money(price(setup, batch_s(curve, length))))],
+      ...(requests
+        ? [
+            ["TTFT (ms)", of((curve, length) => millis(curve.ttft_s[length]))],
+            ["TPOT (ms)", of((curve, length) => millis(curve.tpot_s[length]))],
+          ]
+        : []),
+      ["Drafting (ms)", of((curve, length) => (length ? millis(curve.draft_s[length]) : "–"))],
+      ["Verification (ms)", of((curve, length) => millis(curve.verify_s[length]))],
+      ["Round (ms)", of((curve, length) => millis(curve.decoding_round_s[length]))],
+    ];
+    const cells = (tag, texts, scope) =>
+      texts.map((text) => {
+        const made = element(tag, text);
+        if (scope) made.scope = scope;
+        return made;
+      });
+    const head = element("thead"),
+      body = element("tbody"),
+      titles = element("tr");
+    titles.append(...cells("th", [shownSetups().length > 1 ? titleOf(setup) : "At its best length", "no drafts", ...state.drafters.map(nameOf)], "col"));
+    head.append(titles);
+    for (const [name, texts, className] of lines) {
+      const line = element("tr", undefined, className);
+      line.append(...cells("th", [name], "row"), ...cells("td", texts));
+      body.append(line);
+    }
+    return [head, body];
+  }
+
+  /** Both ends of a band, or that it is too wide. */
+  const rangeOf = (low, high) => (!isUseful(low, high) ? "not useful" : `${low.toFixed(2)}–${times(high)}`);
 
   /** When a TTFT begins, and how far it may be off. */
   function aboutFirstTokens() {
-    const curve = setups[0].figures.curves[state.focus];
+    const curve = setups[0].figures.curves[inFocus()];
     if (curve?.played) {
       const [low, high] = curve.played.ttft_ends;
-      return `TTFT begins when a request is sent${low < high ? `; 80 % of measured loads like this: ${seconds(low)} to ${seconds(high)}` : ""}.`;
+      return `TTFT begins when a request is sent${low < high ? `; ${isUseful(low, high) ? `80 % of measured loads like this: ${seconds(low)} to ${seconds(high)}` : NOT_USEFUL}` : ""}.`;
     }
     const [band] = setups[0].cell?.ttft_width ? specroof.row(setups[0].cell.ttft_width, ...at()) : [0]; // 0 where none is known
-    return `TTFT begins when a request starts to run${band ? `; 80 % of measured loads have a TTFT between ${Math.exp(-band).toFixed(2)} and ${digits(Math.exp(band))} times the prediction` : ""}.`;
+    return `TTFT begins when a request starts to run${band ? `; ${isUseful(Math.exp(-band), Math.exp(band)) ? `80 % of measured loads have a TTFT between ${Math.exp(-band).toFixed(2)} and ${digits(Math.exp(band))} times the prediction` : NOT_USEFUL}` : ""}.`;
   }
 
   /** Whether the figures of a set-up are of requests that were played through. */
@@ -660,13 +819,13 @@ globalThis.specroofPage = (() => {
       return `Played through: ${plural(each * state.batch, "request")}, ${each} of each client, one by one.`;
     const other = setup.section.cells.find((one) => one.engine === cell.engine && one.played);
     const names = tables.presets.map(({ name }) => name).join(", ");
-    return `Closed form of the steady state${other ? `. Played through are ${names} with ${runs(tables.clients)} requests on ${plural(other.devices, "device")}, drafted by ${other.played.drafters.join(" or ")}, within the server's limits and without targets` : ""}.`;
+    return `Closed form of the steady state${other ? `. Played through are ${names} with ${runs(tables.clients)} requests on ${plural(other.devices, "device")}, drafted by ${other.played.drafters.map((text) => KINDS[parsedSpec(text).kind]).join(" or ")} as the page begins, within the server's limits and without targets` : ""}.`;
   }
 
   function noSetup(setup) {
-    const line = element("p");
-    line.append(element("strong", "no figures"), `: ${setup.refusal}.`);
-    return line;
+    const line = element("p", undefined, "decision");
+    line.append(element("strong", "No room"));
+    return [line, element("p", `${setup.refusal}.`)];
   }
 
   // --- charts -------------------------------------------------------------------------------------
@@ -677,6 +836,7 @@ globalThis.specroofPage = (() => {
   /** Draw a chart, or why there is none: an empty one says nothing. */
   function draw(id, chart, says, missing) {
     const box = $(id);
+    if (!box.clientHeight) return; // folded
     box.setAttribute("aria-label", missing || says);
     box.dataset.empty = missing ? "1" : "0";
     if (missing) box.replaceChildren(element("p", missing, "missing"));
@@ -686,7 +846,7 @@ globalThis.specroofPage = (() => {
   /** Swatches and names of drafters under a title; dashed lines are the set-up beside. */
   function legend(id, more = []) {
     const entries = state.drafters.flatMap((drafter, d) =>
-      setups.some(({ figures }) => figures?.curves[d]) ? [[spec(drafter), COLORS[d], SHAPES[d], ""]] : [],
+      setups.some(({ figures }) => figures?.curves[d]) ? [[nameOf(drafter), COLORS[d], SHAPES[d], ""]] : [],
     );
     if (shownSetups().length > 1)
       entries.push([`solid: ${titleOf(setups[0])}; dashed: ${titleOf(setups[1])}`, SOFT, "", "dashed"]);
@@ -714,8 +874,8 @@ globalThis.specroofPage = (() => {
       .map((drafter, d) => {
         const curve = setups[0].figures.curves[d];
         return curve && hasDrafts(curve)
-          ? `${spec(drafter)}: ${times(curve.speedup[curve.choice.tried])} at ${drafts(curve.choice.tried)}`
-          : `${spec(drafter)}: no figures`;
+          ? `${nameOf(drafter)}: ${times(curve.speedup[curve.choice.tried])} at ${drafts(curve.choice.tried)}`
+          : `${nameOf(drafter)}: no figures`;
       })
       .join("; ");
 
@@ -735,7 +895,7 @@ globalThis.specroofPage = (() => {
         const lengths = curve.speedup.flatMap((speedup, length) => (Number.isFinite(speedup) ? [length] : []));
         deepest = Math.max(deepest, lengths.at(-1));
         const ends =
-          curve.speedup_low && d === state.focus && s === 0 && drafter.kind !== "ideal"
+          curve.speedup_low && d === inFocus() && s === 0 && drafter.kind !== "ideal"
             ? {
                 low: lengths.map((length) => curve.speedup_low[length]),
                 high: lengths.map((length) => curve.speedup_high[length]),
@@ -760,7 +920,7 @@ globalThis.specroofPage = (() => {
         });
       }),
     );
-    legend("by-length-legend", banded ? [["80 % of measurements", `${COLORS[state.focus]}60`, "none", ""]] : []);
+    legend("by-length-legend", banded ? [["80 % of measurements", `${COLORS[inFocus()]}60`, "none", ""]] : []);
     const ticks = Array.from({ length: deepest + 1 }, (_, length) => length).filter(
       (length) => length % (deepest > 8 ? 2 : 1) === 0,
     );
@@ -777,48 +937,109 @@ globalThis.specroofPage = (() => {
     );
   }
 
+  /** The draft length that stands for a load in the hero chart: the one that was chosen for the drafter in focus. */
+  const heroLength = (curve, d) => (d === inFocus() ? (state.length ?? curve.choice.tried) : curve.choice.tried);
+
   function drawByBatch() {
-    const lines = [];
-    shownSetups().forEach(({ figures }, s) =>
+    const lines = [],
+      focus = inFocus(),
+      published = publishedNear(setups[0], state.drafters[focus]);
+    let banded = false;
+    shownSetups().forEach((setup, s) =>
       state.drafters.forEach((drafter, d) => {
-        if (!figures.batches[d]) return;
-        const batches = tables.batch_size.filter((_, b) => hasDrafts(figures.batches[d][b]));
-        const curves = figures.batches[d].filter(hasDrafts);
-        if (curves.length)
-          lines.push({
-            x: batches,
-            y: curves.map((curve) => curve.speedup[curve.choice.tried]),
-            color: COLORS[d],
-            dash: DASHES[s],
-            mark: MARKS[d],
-            tips: curves.map(
-              (curve, n) => `batch ${batches[n]}: ${times(curve.speedup[curve.choice.tried])}, ${advised(curve)}`,
-            ),
-          });
+        if (!setup.figures.batches[d] || refused(setup, drafter)) return;
+        const points = setup.figures.batches[d].flatMap((curve, b) => {
+          const length = heroLength(curve, d);
+          return Number.isFinite(curve.speedup[length]) && hasDrafts(curve) ? [{ curve, length, batch: tables.batch_size[b] }] : [];
+        });
+        if (!points.length) return;
+        const bandOf = (ends) => points.map(({ curve, length }) => curve[ends][length]);
+        const withBand = d === focus && s === 0 && drafter.kind !== "ideal" && points[0].curve.speedup_low;
+        banded ||= Boolean(withBand);
+        lines.push({
+          x: points.map(({ batch }) => batch),
+          y: points.map(({ curve, length }) => curve.speedup[length]),
+          color: COLORS[d],
+          dash: DASHES[s],
+          mark: MARKS[d],
+          tips: points.map(
+            ({ curve, length, batch }) =>
+              `${plural(batch, "request")}: ${times(curve.speedup[length])}${within(curve, length)} with ${drafts(length)}, decision ${curve.choice.decision}`,
+          ),
+          ...(withBand ? { low: bandOf("speedup_low"), high: bandOf("speedup_high") } : {}),
+        });
       }),
     );
     const batches = tables.batch_size.filter((batch) => lines.some(({ x }) => x.includes(batch)));
-    legend("by-batch-legend");
+    const range = [batches[0] / 1.2, batches.at(-1) * 1.2];
+    const dots = published.filter(({ x }) => x >= range[0] && x <= range[1]);
+    const count = (hollow) => dots.filter((dot) => dot.hollow === hollow).length;
+    legend("hero-legend", [
+      ...(banded ? [["80 % of measurements", `${COLORS[focus]}60`, "none", ""]] : []),
+      ...(count(false) ? [[`published, this model: ${count(false)}`, "", "", "dot"]] : []),
+      ...(count(true) ? [[`published, models of this size: ${count(true)}`, "", "", "hollow"]] : []),
+      ...(dots.length || setups[0].cell?.engine === "ideal" ? [] : [["no published measurement is near", "transparent", "none", ""]]),
+    ]);
+    const title = heroTitle(focus);
+    $("hero-title").textContent = title;
     draw(
       "by-batch",
       {
-        x: {
-          title: "batch (requests)",
-          type: "log",
-          range: [batches[0] / 1.2, batches.at(-1) * 1.2],
-          ticks: batches,
-        },
-        y: { title: "best speedup (×)" },
+        x: { title: "requests in flight", type: "log", range, ticks: batches },
+        y: { title: "speedup (×)" },
         lines,
-        across: [{ y: 1 }],
+        dots,
+        across: [{ y: 1 }, ...(batches.includes(state.batch) ? [{ x: state.batch }] : [])],
       },
-      `Best speedup by batch at a context of ${state.context}, one line for each drafter; no point where the server has no room for drafts`,
-      lines.length ? "" : noneDrawn(),
+      `${title}; one line for each drafter, ${plural(dots.length, "published measurement")} as dots; no point where the server has no room for drafts`,
+      lines.length ? "" : noneDrawn() || "no figure at this draft length",
     );
   }
 
+  /** What the chart says, in its title. */
+  function heroTitle(focus) {
+    const drafter = state.drafters[focus],
+      batches = setups[0].figures.batches[focus];
+    if (!batches || refused(setups[0], drafter)) return "Speedup by load";
+    if (state.length !== null) return `Speedup by load: ${drafts(state.length)} of ${KINDS[drafter.kind]}`;
+    const on = tables.batch_size.filter((_, b) => hasDrafts(batches[b]) && batches[b].choice.decision === "on");
+    const where = !on.length ? "at no load shown for sure" : on.length === tables.batch_size.length ? "at every load shown" : `at ${runs(on)} requests in flight`;
+    return `Speedup by load: ${KINDS[drafter.kind]} ${drafter.kind === "ideal" ? "is an upper bound" : `pays ${where}`}`;
+  }
+
+  /** Published speedups near what is shown: the same kind of drafter, family of chips and server, this model or one
+   * of its size, and about its acceptance and context. */
+  function publishedNear({ words, cell }, drafter) {
+    if (!cell) return [];
+    const [total, active] = tables.params[tables.models.indexOf(words.model)],
+      tokens = specroof.tokensPerRound(drafter, tables);
+    const differs = (one, other, factor) => Math.max(one / other, other / one) > factor;
+    return tables.published
+      .filter(
+        (row) => row.kind === drafter.kind && row.architecture === chipOf(words.chip).architecture && row.framework === cell.framework,
+      )
+      .flatMap((row) => {
+        const same = row.n_params === total && row.n_active_params === active;
+        const mixture = row.n_active_params < row.n_params;
+        if (!same && (mixture !== active < total || differs(row.n_active_params / row.devices, active / cell.devices, NEAR.size))) return [];
+        return row.points.flatMap(([batch, context, read, speedup]) => {
+          const own = tokens[row.draft_len];
+          if (read === null ? !same : !Number.isFinite(own) || differs(read, own, NEAR.tokens)) return [];
+          if (context && differs(context, state.context, NEAR.context)) return [];
+          return [
+            {
+              x: batch,
+              y: speedup,
+              hollow: !same,
+              tip: `published: ${times(speedup)}, ${short(row.model)} on ${row.devices} × ${row.chip}, ${plural(batch, "request")}, ${drafts(row.draft_len)}${read ? `, ${read} tokens per round` : ""} (${row.source})`,
+            },
+          ];
+        });
+      });
+  }
+
   function drawByAcceptance() {
-    const focus = state.drafters[state.focus],
+    const focus = state.drafters[inFocus()],
       byLength = focus.law === "accept-length",
       lines = [];
     const x = (drafter) => (byLength ? drafter.length : drafter.accept),
@@ -829,21 +1050,21 @@ globalThis.specroofPage = (() => {
       lines.push({
         x: points.map(({ drafter }) => x(drafter)),
         y: points.map(best),
-        color: COLORS[state.focus],
+        color: COLORS[inFocus()],
         dash: DASHES[s],
         tips: points.map(
           (one) =>
             `${byLength ? `${x(one.drafter).toFixed(1)} tokens` : `${Math.round(x(one.drafter) * 100)} %`}: ${times(best(one))}, ${advised(one)}`,
         ),
       });
-      const curve = figures.curves[state.focus];
+      const curve = figures.curves[inFocus()];
       if (x(focus) !== undefined)
         lines.push({
           x: [x(focus)],
           y: [best(curve)],
           tips: [`here: ${times(best(curve))}`],
-          color: COLORS[state.focus],
-          mark: MARKS[state.focus],
+          color: COLORS[inFocus()],
+          mark: MARKS[inFocus()],
           bare: true,
         });
     });
@@ -856,7 +1077,7 @@ globalThis.specroofPage = (() => {
     $("by-acceptance-legend").replaceChildren(
       element(
         "span",
-        `${spec(focus)}, at its best draft length${shownSetups().length > 1 ? `; dashed: ${titleOf(setups[1])}` : ""}`,
+        `${nameOf(focus)}, at its best draft length${shownSetups().length > 1 ? `; dashed: ${titleOf(setups[1])}` : ""}`,
       ),
     );
     draw(
@@ -869,15 +1090,15 @@ globalThis.specroofPage = (() => {
         lines,
         across: [{ y: 1 }],
       },
-      `Best speedup of ${spec(focus)} by acceptance`,
+      `Best speedup of ${nameOf(focus)} by acceptance`,
       missing,
     );
   }
 
   function drawPrice() {
     const lines = [],
-      names = ["no drafts", ...state.drafters.map(spec)];
-    const priced = shownSetups().every(({ words }) => tables.hardware[chips.indexOf(words.chip)][2] !== null);
+      names = ["no drafts", ...state.drafters.map(nameOf)];
+    const priced = shownSetups().every(({ words }) => chipOf(words.chip).usd_per_hour !== null);
     shownSetups().forEach((setup, s) =>
       [null, ...state.drafters.keys()].forEach((d) => {
         if (!setup.cell || (d !== null && (!setup.figures.batches[d] || state.drafters[d].kind === "ideal"))) return;
@@ -891,41 +1112,41 @@ globalThis.specroofPage = (() => {
           mark: MARKS[d ?? 0],
           tips: points.map(
             (one) =>
-              `${names[d === null ? 0 : d + 1]}, batch ${one.batch}${one.length ? `, ${drafts(one.length)}` : ""}: ${digits(one.user)} tok/s, ${priced ? money(one.price) : `${digits(one.tokens_per_s / setup.cell.devices)} tok/s of each device`}`,
+              `${names[d === null ? 0 : d + 1]}, ${plural(one.batch, "request")}${one.length ? `, ${drafts(one.length)}` : ""}: ${digits(one.user)} tok/s, ${priced ? money(one.price) : `${digits(one.tokens_per_s / setup.cell.devices)} tok/s of each device`}`,
           ),
         });
       }),
     );
     $("price-title").textContent = priced
-      ? "Price by speed, one point a batch"
-      : "Throughput by speed, one point a batch (no price of this chip is known)";
+      ? "Price by speed, one point a load"
+      : "Throughput by speed, one point a load (no price of this chip is known)";
     legend("price-legend", [["no drafts", SOFT, SHAPES[0], ""]]);
     draw(
       "price",
       {
-        x: { title: "tok/s for each user", type: "log" },
-        y: { title: priced ? "$ per million output tokens" : "tok/s of each device", type: "log" },
+        x: { title: "tokens/s for each user", type: "log" },
+        y: { title: priced ? "$ per million output tokens" : "tokens/s of each device", type: "log" },
         lines,
         across: state.tpot ? [{ x: 1 / state.tpot }] : [],
       },
-      `${priced ? "Dollars of a million tokens" : "Tokens a second of each device"} against tokens a second for each user, a point for each batch`,
+      `${priced ? "Dollars of a million tokens" : "Tokens a second of each device"} against tokens a second for each user, a point for each load`,
       lines.length ? "" : noneDrawn(),
     );
   }
 
-  const chosenLength = () => state.length ?? setups[0].figures.curves[state.focus]?.choice.draft_len ?? 0;
+  const chosenLength = () => state.length ?? setups[0].figures.curves[inFocus()]?.choice.draft_len ?? 0;
 
   function drawRound() {
-    const curve = setups[0].figures.curves[state.focus],
+    const curve = setups[0].figures.curves[inFocus()],
       length = chosenLength(),
-      focus = state.drafters[state.focus];
+      focus = state.drafters[inFocus()];
     const missing =
       absence(setups[0], focus, curve) ||
       (Number.isFinite(curve.decoding_round_s[length])
         ? ""
         : state.batch > curve.most[length]
           ? `the server runs ${curve.most[length]} of ${plural(state.batch, "request")} at a time, and the others wait`
-          : `${focus.kind} makes no ${drafts(length)}, or its acceptance is not known there`);
+          : `${KINDS[focus.kind]} makes no ${drafts(length)}, or its acceptance is not known there`);
     if (missing) {
       $("say-round").textContent =
         `A round drafts a few tokens and verifies them in one pass of the model. None can be shown here: ${missing}.`;
@@ -934,45 +1155,47 @@ globalThis.specroofPage = (() => {
     }
     const tokens = curve.tokens_per_round[length],
       plain_s = curve.verify_s[0];
-    const parts = length ? [curve.draft_s[length], curve.verify_s[length], curve.engine_s] : [0, plain_s, 0];
-    const total = curve.decoding_round_s[length] * 1e3,
-      plain = plain_s * 1e3;
+    const total_s = curve.decoding_round_s[length];
     $("say-round").textContent = length
-      ? `A round drafts ${length} token${length === 1 ? "" : "s"} (${seconds(parts[0])}), and verifies them in one pass of the model (${seconds(parts[1])}), which reads the weights once for all ${length + 1} positions. It keeps the drafts that the model agrees with and adds a token of its own: ${tokens.toFixed(2)} tokens on average. With what the engine adds (${seconds(parts[2])}) that takes ${seconds(total / 1e3)}; plain steps take ${seconds(tokens * plain_s)} for as many tokens.`
+      ? `A round drafts ${plural(length, "token")} (${seconds(curve.draft_s[length])}), and verifies them in one pass of the model (${seconds(curve.verify_s[length])}), which reads the weights once for all ${length + 1} positions. It keeps the drafts that the model agrees with and adds a token of its own: ${tokens.toFixed(2)} tokens on average. With what the engine adds (${seconds(curve.engine_s)}) that takes ${seconds(total_s)}. Plain steps take ${seconds(tokens * plain_s)} for as many tokens.`
       : `Without drafts, a round is a plain step of ${seconds(plain_s)} for one token. With drafts, a round verifies several tokens in one pass of the model and keeps those that it agrees with.`;
-    const label = (value) => (value === 0 ? "0" : digits(value));
-    const [draft, verify, engine] = parts.map((part) => part * 1e3),
-      bar = (name, from, to, color) => ({
-        name,
-        from,
-        to,
-        color,
-        text: label(to - from),
-        tip: `${name}: ${label(to - from)} ms`,
-      });
-    const bars = [
-      bar("draft", 0, draft, COLORS[state.focus]),
-      bar("verify", draft, draft + verify, COLORS[state.focus]),
-      bar("engine", draft + verify, total, COLORS[state.focus]),
-      bar("round", 0, total, "var(--accent)"),
-      bar(`${tokens.toFixed(2)} steps`, 0, plain * tokens, SOFT),
-    ];
+    const added = length ? specroof.addedParts(curve, setups[0].cell, ...at(), length) : [];
+    const largest = specroof.largestParts(added, 0.95).slice(0, MOST_PARTS);
+    const shown_s = largest.reduce((sum, [, part_s]) => sum + part_s, plain_s);
+    const steps = [["plain step", plain_s], ...largest];
+    if (Math.abs(total_s - shown_s) > 0.005 * total_s) steps.push(["other parts", total_s - shown_s]);
+    let from = 0;
+    const bars = steps.map(([name, part_s], n) => {
+      const made = { name, from, to: from + part_s, part_s, color: n ? COLORS[inFocus()] : SOFT };
+      from += part_s;
+      return made;
+    });
+    if (length) bars.push({ name: "= round", from: 0, to: total_s, part_s: total_s, color: "var(--accent)" });
+    bars.push({ name: `${tokens.toFixed(2)} plain steps`, from: 0, to: tokens * plain_s, part_s: tokens * plain_s, color: SOFT });
+    const label = (value_s) => digits(value_s * 1e3);
     draw(
       "round",
       {
-        x: { names: bars.map((one) => one.name) },
-        y: { title: "time (ms)", range: [0, Math.max(total, plain * tokens) * 1.15] },
-        bars,
+        x: { names: bars.map(({ name }) => name) },
+        y: { title: "time (ms)", range: [0, Math.max(total_s, plain_s * tokens) * 1.15e3] },
+        bars: bars.map(({ name, from: low_s, to: high_s, part_s, color }) => ({
+          name,
+          from: low_s * 1e3,
+          to: high_s * 1e3,
+          color,
+          text: label(part_s),
+          tip: `${name}: ${label(part_s)} ms`,
+        })),
       },
-      `A round with ${drafts(length)}: draft ${label(draft)} ms, verify ${label(verify)} ms, engine ${label(engine)} ms, in all ${label(total)} ms for ${tokens.toFixed(2)} tokens, which take ${label(plain * tokens)} ms in plain steps`,
+      `A round with ${drafts(length)} in ms: ${bars.map(({ name, part_s }) => `${name} ${label(part_s)}`).join(", ")}`,
     );
   }
 
   function drawMap() {
     const rows = setups[0].figures.map,
-      focus = state.drafters[state.focus];
+      focus = state.drafters[inFocus()];
     $("map-title").textContent =
-      `Drafts of ${spec(focus)} by batch and context (–: no room)${state.model2 ? `, on ${titleOf(setups[0])}` : ""}`;
+      `Drafts per round of ${KINDS[focus.kind]}, by requests in flight and context (–: no room)${state.model2 ? `, on ${titleOf(setups[0])}` : ""}`;
     const known = (rows || []).map((line) => line.map(hasDrafts));
     const widest = Math.max(-1, ...known.map((line) => line.lastIndexOf(true)));
     const missing = !rows ? absence(setups[0], focus, null) : widest < 0 ? "no context shown has room for a draft" : "";
@@ -992,18 +1215,18 @@ globalThis.specroofPage = (() => {
           y: String(context),
           share: runs ? length / tables.max_draft_len : 0,
           text: !runs ? "–" : length ? String(length) : "off",
-          tip: `batch ${batch}, context ${context}: ${runs ? `${advised(curve)}${length ? `, ${times(curve.speedup[length])}` : ""}` : "no room"}`,
+          tip: `${plural(batch, "request")}, context ${context}: ${runs ? `${advised(curve)}${length ? `, ${times(curve.speedup[length])}` : ""}` : "no room"}`,
         };
       }),
     );
     draw(
       "map",
       {
-        x: { names: batches.map(String), title: "batch (requests)" },
+        x: { names: batches.map(String), title: "requests in flight" },
         y: { names: contexts.map(String), title: "context (tokens)" },
         cells,
       },
-      `Drafts of ${spec(focus)} by batch and context; no figure where the server has no room for drafts`,
+      `Drafts of ${nameOf(focus)} by requests in flight and context; no figure where the server has no room for drafts`,
     );
   }
 
@@ -1014,31 +1237,36 @@ globalThis.specroofPage = (() => {
     );
     if (points.length < 2) return "";
     if (points.every(({ gain }, n) => n === 0 || gain <= points[n - 1].gain * 1.01))
-      return "The larger the batch, the more of a pass is arithmetic, and the less a round gains.";
+      return "The more requests, the more of a pass is arithmetic, and the less a round gains.";
     const by = [...points].sort((one, other) => one.gain - other.gain),
-      say = ({ batch, gain }) => `${times(gain)} at batch ${batch}`;
-    const why = tables.mixtures.includes(state.model)
+      say = ({ batch, gain }) => `${times(gain)} with ${plural(batch, "request")}`;
+    const [total, active] = tables.params[tables.models.indexOf(state.model)];
+    const reason = active < total
       ? "The few tokens of a small batch read few experts, so that a verification reads experts that a plain step leaves out; a large batch reads almost all of them anyway"
       : "What a round costs besides the reading of weights is shared by more requests";
-    return `Here the least gain is ${say(by[0])}, the most ${say(by.at(-1))}. ${why}. Where arithmetic takes over, a round gains less again.`;
+    return `Here the least gain is ${say(by[0])}, the most ${say(by.at(-1))}. ${reason}. Where arithmetic takes over, a round gains less again.`;
   }
 
-  /** The explanations that need figures of more than one batch, or of the acceptance. */
-  function tell() {
+  /** Why the gain changes with the load. */
+  function tellBatch() {
     const { cell, figures } = setups[0],
-      focus = state.drafters[state.focus],
-      batches = figures.batches[state.focus];
-    const [i] = at(),
-      length = Math.max(chosenLength(), 1);
+      [i] = at(),
+      length = Math.max(chosenLength(), 1),
+      last = tables.batch_size.length - 1;
     const share = (b) => specroof.verifyShare(cell, i, b, length);
-    const last = tables.batch_size.length - 1;
     $("forms").hidden = !shownSetups().some(({ cell: one }) => one?.played && loadOf(one));
     $("say-batch").textContent =
-      `A plain step reads every weight once for each batch, so a few more positions are almost free while that reading takes the time. ${
+      `A plain step reads every weight once for all requests, so a few more positions are almost free while that reading takes the time. ${
         cell
-          ? `Here a pass over ${plural(length + 1, "position")} of each request takes ${times(share(0))} a plain step at batch ${tables.batch_size[0]}, and ${times(share(last))} at batch ${tables.batch_size[last]}. `
+          ? `Here a pass over ${plural(length + 1, "position")} of each request takes ${times(share(0))} a plain step with ${plural(tables.batch_size[0], "request")}, and ${times(share(last))} with ${plural(tables.batch_size[last], "request")}. `
           : ""
-      }${gainByBatch(batches)}${batches ? ` ${spec(focus)}: ${byBatch(batches).replace(/^By/, "by")}` : ""}`;
+      }${gainByBatch(figures.batches[inFocus()])}`;
+  }
+
+  /** From which acceptance on the drafter in focus pays. */
+  function tellAcceptance() {
+    const { figures } = setups[0],
+      focus = state.drafters[inFocus()];
     const points = (figures.acceptance || []).filter(hasDrafts);
     const least = points.find(({ choice }) => choice.decision === "on");
     const value = (point) =>
@@ -1049,10 +1277,10 @@ globalThis.specroofPage = (() => {
       `A round costs the same whatever is accepted: acceptance alone decides what it is worth. ${
         points.length
           ? least
-            ? `At this batch ${focus.kind} pays from ${value(least)} on${least.speedup_low ? ", its band counted" : ""}.`
-            : `At this batch no acceptance makes ${focus.kind} pay for sure.`
+            ? `At this load ${KINDS[focus.kind]} pays from ${value(least)} on${least.speedup_low ? ", its band counted" : ""}.`
+            : `At this load no acceptance makes ${KINDS[focus.kind]} pay for sure.`
           : ""
-      } A faster answer is also a cheaper one, if the same devices serve it: that is the other chart.`;
+      } A faster answer is also a cheaper one, if the same devices serve it: see the chart of prices.`;
   }
 
   // --- to take away -------------------------------------------------------------------------------
@@ -1076,6 +1304,9 @@ globalThis.specroofPage = (() => {
   const quoted = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\"'\"'")}'`);
 
   const promptLen = () => state.context - state.answer / 2;
+
+  /** The flags of the server that is shown; empty where nothing is to be pasted. */
+  const ownFlags = () => document.querySelector("#flags pre")?.textContent ?? "";
 
   /** A command about the model, chip, devices and engine that are shown. */
   const commandLine = (name, words) =>
@@ -1109,7 +1340,7 @@ globalThis.specroofPage = (() => {
     return commandLine("advise", [
       ...requestFlags(),
       ...["--concurrency", state.batch],
-      ...["--drafter", spec(state.drafters[state.focus])],
+      ...["--drafter", spec(state.drafters[inFocus()])],
       ...inMilliseconds("--tpot", state.tpot),
       ...inMilliseconds("--ttft", state.ttft),
       ...optionFlags(),
@@ -1133,27 +1364,27 @@ globalThis.specroofPage = (() => {
   }
 
   function showFlags() {
-    const drafter = state.drafters[state.focus],
+    const drafter = state.drafters[inFocus()],
       parts = [];
     const known = flagsOf(drafter.kind, state.model),
-      curve = setups[0].figures.curves[state.focus];
+      curve = setups[0].figures.curves[inFocus()];
     const missing = absence(setups[0], drafter, curve),
-      length = curve?.choice.draft_len;
+      length = state.length ?? curve?.choice.draft_len;
     if (missing) parts.push(element("p", `Nothing to paste: ${missing}.`));
     else if (!known)
-      parts.push(element("p", `A drafter given by its cost alone has no flags; choose one of ${PRICED.join(", ")}.`));
-    else if (!length) parts.push(element("p", `The decision is off: no flags of ${drafter.kind}.`));
+      parts.push(element("p", `A drafter given by its cost alone has no flags. Those of ${PRICED.map((kind) => KINDS[kind]).join(", ")} have.`));
+    else if (!length) parts.push(element("p", `The decision is off: no flags of ${KINDS[drafter.kind]}.`));
     else {
       const own = setups[0].cell.framework,
         flag = raised(setups[0], curve);
       for (const name of Object.keys(known).sort((one, two) => (two === own) - (one === own))) {
         if (typeof known[name] === "string") {
-          parts.push(element("p", `${name}: ${known[name]}`));
+          parts.push(element("p", `${engineWords(name)}: ${known[name]}`));
           continue;
         }
         const block = element("pre", `${known[name][length - 1]}${flag && name === own ? ` ${flag}` : ""}`);
         block.tabIndex = 0;
-        parts.push(element("p", `${name}, ${drafts(length)} of ${drafter.kind}:`), block);
+        parts.push(element("p", `${engineWords(name)}, ${drafts(length)} of ${KINDS[drafter.kind]}:`), block);
       }
     }
     $("flags").replaceChildren(...parts);
@@ -1166,15 +1397,30 @@ globalThis.specroofPage = (() => {
       $(id).textContent = setups[0].cell ? text() : "";
       $(id).parentElement.hidden = !$(id).textContent;
     }
+    $("copy-paste").hidden = !ownFlags();
+    $("copy-command").hidden = !$("command").textContent;
   }
 
+  /** What each button copies, and where it stands for those that copy by hand. */
+  const COPIES = {
+    link: () => [location.href, null],
+    paste: () => [ownFlags(), document.querySelector("#flags pre")],
+    command: () => [$("command").textContent, $("command")],
+    question: () => [$("question").textContent, $("question")],
+    python: () => [$("python").textContent, $("python")],
+  };
+
   async function copy(id) {
+    const [text, place] = COPIES[id]();
     try {
-      await navigator.clipboard.writeText($(id).textContent);
+      await navigator.clipboard.writeText(text);
       $("copied").textContent = "Copied.";
     } catch {
-      getSelection().selectAllChildren($(id));
-      $("copied").textContent = "Selected; copy it with the keyboard.";
+      if (place) {
+        place.closest("details").open = true;
+        getSelection().selectAllChildren(place);
+      }
+      $("copied").textContent = place ? "Selected; copy it with the keyboard." : "Copy it from the address bar.";
     }
   }
 
@@ -1195,12 +1441,12 @@ globalThis.specroofPage = (() => {
   function showSetup({ suffix, words, section: { cells, refusals }, cell }) {
     fill(
       $(`model${suffix}`),
-      tables.models.map((model) => [model, model]),
+      (suffix ? tables.models : [...new Set([...foundModels(), words.model])]).map((model) => [model, model]),
       words.model,
     );
     fill(
       $(`chip${suffix}`),
-      tables.hardware.map(([word, name]) => [word, name]),
+      tables.hardware.map(({ word, name }) => [word, name]),
       words.chip,
     );
     const engine = cell?.engine ?? "",
@@ -1213,24 +1459,40 @@ globalThis.specroofPage = (() => {
         ...(devices ? [] : [[0, "none fit", true]]),
         ...tables.devices.map((count) => [
           count,
-          fits(count) ? String(count) : `${count} (${refusals[count] ? "no room" : "ideal only"})`,
+          fits(count) ? String(count) : `${count} (${refusals[count] ? "no room" : "roofline only"})`,
           !fits(count),
         ]),
       ],
       devices,
     );
-    const engines = cells.filter((other) => !devices || other.devices === devices || other.engine === "ideal");
     fill(
       $(`engine${suffix}`),
       [
         ...(engine ? [] : [["", "none", true]]),
-        ...[...new Set(engines.map((other) => other.engine))].map((name) => [name, engineWords(name)]),
+        ...[...new Set(cells.map((other) => other.engine))].map((name) => [
+          name,
+          `${engineWords(name)}${name === "ideal" || cells.find((other) => other.engine === name).fitted ? "" : " (generic kernels)"}`,
+        ]),
       ],
       engine,
     );
   }
 
+  /** The models whose names hold every word that was typed. */
+  function foundModels() {
+    const words = $("find").value.toLowerCase().split(/[\s/]+/).filter(Boolean);
+    return tables.models.filter((model) => words.every((word) => model.toLowerCase().includes(word)));
+  }
+
+  function showFound() {
+    const models = foundModels();
+    $("found").textContent = $("find").value ? `(${models.length} of ${tables.models.length} found)` : "";
+    fill($("model"), (models.length ? models : [state.model]).map((model) => [model, model]), state.model);
+    if (models.length && !models.includes(state.model)) $("model").selectedIndex = 0;
+  }
+
   function showControls() {
+    $("find-box").hidden = tables.models.length < 2;
     shownSetups().forEach(showSetup);
     $("other").hidden = !state.model2;
     $("compare").hidden = Boolean(state.model2);
@@ -1240,12 +1502,12 @@ globalThis.specroofPage = (() => {
       any = [[0, "any"]];
     fill(
       $("answer-len"),
-      [...off, ...tables.answers.map((answer) => [answer, `answers of ${answer.toLocaleString("en")}`])],
+      [...off, ...answers.map((answer) => [answer, `answers of ${answer.toLocaleString("en")}`])],
       state.answer,
     );
     fill(
       $("hits"),
-      tables.hit_rates.map((rate) => [rate, `${Math.round(rate * 100)} %`]),
+      hitRates.map((rate) => [rate, `${Math.round(rate * 100)} %`]),
       state.hits,
     );
     fill($("tpot"), [...any, ...TPOTS.slice(1).map((limit) => [limit, seconds(limit)])], state.tpot);
@@ -1257,11 +1519,7 @@ globalThis.specroofPage = (() => {
     const boxes = [...$("drafters").children];
     while (boxes.length > state.drafters.length) boxes.pop().remove();
     state.drafters.forEach((drafter, d) => showDrafter(drafter, d, boxes[d] || drafterBox(d)));
-    fill(
-      $("focus"),
-      state.drafters.map((drafter, d) => [d, spec(drafter)]),
-      state.focus,
-    );
+    fill($("focus"), [["", "the best here"], ...state.drafters.map((drafter, d) => [d, nameOf(drafter)])], state.focus ?? "");
     $("length").min = 0;
     $("length").max = tables.max_draft_len;
   }
@@ -1294,14 +1552,18 @@ globalThis.specroofPage = (() => {
     $("hits").disabled = $("ttft").disabled = !state.answer;
     $("prompt").textContent = !state.answer
       ? "Decoding alone; choose an answer length to count prompts."
-      : hasPrompt()
+      : setups[0].cell && setups[0].cell.engine !== "ideal" && !loadOf(setups[0].cell) && hasPrompt()
+        ? "This page has no figures of such prompts: decoding alone. Those of the buttons are counted."
+        : hasPrompt()
         ? `A prompt of ${plural(promptLen(), "token")} and half an answer make this context.`
         : `A context of ${state.context} is shorter than half an answer of ${state.answer}: prompts are not counted.`;
     const length = chosenLength();
     $("length").value = length;
     $("length-value").textContent = state.length === null ? `${length} (best)` : String(length);
+    $("best").hidden = state.length === null;
     state.drafters.forEach((drafter, d) => {
       const box = $("drafters").children[d];
+      box.querySelector(".status").textContent = statusOf(drafter);
       const say = (name, text) => {
         box.querySelector(`.${name}-box output`).textContent = text;
         box.querySelector(`.${name}-box input`).setAttribute("aria-valuetext", text);
@@ -1314,8 +1576,8 @@ globalThis.specroofPage = (() => {
       if (drafter.cost !== undefined) say("cost", `${Number((drafter.cost * 100).toFixed(1))} %`);
       if (drafter.kind === "block") say("drafts", String(drafter.drafts));
     });
-    [...$("focus").options].forEach((option, d) => {
-      option.textContent = spec(state.drafters[d]);
+    [...$("focus").options].slice(1).forEach((option, d) => {
+      option.textContent = nameOf(state.drafters[d]);
     });
   }
 
@@ -1358,7 +1620,7 @@ globalThis.specroofPage = (() => {
     });
     on(the("remove"), "click", refresh, () => {
       state.drafters.splice(d, 1);
-      if (state.focus > d || state.focus === state.drafters.length) state.focus = Math.max(state.focus - 1, 0);
+      state.focus = null;
       state.length = null;
     });
     $("drafters").append(box);
@@ -1375,8 +1637,11 @@ globalThis.specroofPage = (() => {
   function newDrafter(kind, before) {
     const drafter = { kind };
     if (kind === "ideal") return drafter;
-    drafter.law = before.law === "profile" || !before.law ? "accept" : before.law;
-    withLaw(drafter, drafter.law, before);
+    // What is known of such drafters: measured with the model, else assumed.
+    const assumed = tables.assumed[kind] && parsedSpec(`${kind},${tables.assumed[kind]}`);
+    if (ownProfiles(kind).length) withLaw(drafter, "profile");
+    else if (assumed) Object.assign(drafter, assumed);
+    else withLaw(drafter, before.law && before.law !== "profile" ? before.law : "accept", before);
     if (kind === "autoregressive" || kind === "block") drafter.cost = before.cost ?? 0.1;
     if (kind === "block") drafter.drafts = before.drafts ?? 15;
     return drafter;
@@ -1388,10 +1653,12 @@ globalThis.specroofPage = (() => {
     drafter.law = law;
     if (law === "accept") drafter.accept = accept;
     if (law === "accept-length") Object.assign(drafter, { length, depth });
-    if (law === "profile") {
-      const own = (one) => state.model.toLowerCase().includes(one.model.toLowerCase());
-      drafter.profile = (tables.profiles.find(own) || tables.profiles[0]).name;
-    }
+    if (law === "profile") drafter.profile = (ownProfiles(drafter.kind)[0] ?? profilesFor(drafter.kind)[0]).name;
+  }
+
+  /** Profiles to choose from: of the kind; of a drafter by cost, which may be of any, all. */
+  function profilesFor(kind) {
+    return PRICED.includes(kind) ? tables.profiles.filter((profile) => profile.kind === kind) : tables.profiles;
   }
 
   function showDrafter(drafter, d, box) {
@@ -1399,20 +1666,24 @@ globalThis.specroofPage = (() => {
     the("number").textContent = `Drafter ${d + 1}`;
     the("swatch").style.background = COLORS[d];
     the("swatch").style.clipPath = SHAPES[d];
+    the("status").textContent = statusOf(drafter);
     const { cell } = setups[0],
       here = (kind) => !cell || offered(cell, kind);
     fill(
       the("kind"),
-      Object.entries(KINDS).map(([kind, text]) => [
-        kind,
-        here(kind) ? text : `${text} (not with this engine)`,
-        !here(kind),
-      ]),
+      Object.entries(CHOICES).map(([kind, text]) => {
+        const why = cell && refused(setups[0], { kind });
+        return [kind, here(kind) && !why ? text : `${text} (${why ? `not on ${engineWords(cell.engine)}` : "not here"})`, !here(kind) || Boolean(why)];
+      }),
       drafter.kind,
     );
     the("says").hidden = drafter.kind !== "ideal";
     the("says").textContent = "Accepts every draft and costs nothing: what no drafter can exceed.";
-    fill(the("law"), Object.entries(LAWS), drafter.law);
+    fill(
+      the("law"),
+      Object.entries(LAWS).map(([law, text]) => [law, text, law === "profile" && !profilesFor(drafter.kind).length]),
+      drafter.law,
+    );
     const shows = {
       law: drafter.kind !== "ideal",
       accept: drafter.law === "accept",
@@ -1431,14 +1702,28 @@ globalThis.specroofPage = (() => {
       the("depth").max = tables.length_depths.length - 1;
       the("depth").value = tables.length_depths.indexOf(drafter.depth);
     }
-    if (shows.profile)
-      fill(
-        the("profile"),
-        tables.profiles.map((one) => [one.name, one.name]),
-        drafter.profile,
-      );
+    if (shows.profile) showProfiles(drafter, the("profile"));
     the("remove").hidden = state.drafters.length === 1;
     the("remove").setAttribute("aria-label", `Remove drafter ${d + 1}`);
+  }
+
+  /** Profiles of this model, then those of other models. */
+  function showProfiles(drafter, select) {
+    const own = PRICED.includes(drafter.kind) ? ownProfiles(drafter.kind) : [];
+    const others = profilesFor(drafter.kind).filter((profile) => !own.includes(profile));
+    select.replaceChildren(
+      ...[
+        [`of ${short(state.model)}`, own],
+        ["of other models", others],
+      ]
+        .filter(([, profiles]) => profiles.length)
+        .map(([label, profiles]) => {
+          const group = element("optgroup");
+          group.label = label;
+          fill(group, profiles.map(({ name }) => [name, name]), drafter.profile);
+          return group;
+        }),
+    );
   }
 
   // --- the loop -----------------------------------------------------------------------------------
@@ -1462,32 +1747,23 @@ globalThis.specroofPage = (() => {
     const grids = cells.filter((cell) => cell.engine === engine);
     if (!grids.length) {
       const [count, why] = Object.entries(refusals).at(-1) || [tables.devices.at(-1), "no engine of this page runs it"];
-      setup.refusal = `${name}, ${plural(Number(count), "device")}: ${why}${known.length ? ". Choose another chip, or the ideal engine, which has no memory" : ""}`;
+      setup.refusal = `${name}, ${plural(Number(count), "device")}: ${why}${known.length ? ". Choose another chip, or the roofline, which has no memory" : ""}`;
       return;
     }
     // Devices are chosen that run the batch with a draft of each drafter; else those that run the most of it.
-    const drafters = state.drafters.length ? state.drafters : tables.usual_drafters.map(parsedSpec);
-    const room = (cell) =>
-      Math.min(
-        state.batch,
-        ...drafters.map(({ kind }) => {
-          const own = cell.drafting[kind] || cell;
-          const [i, j] = at();
-          return own.raised
-            ? specroof.ends(own.raised, i * tables.batch_size.length + j)[1]
-            : specroof.ends(own.largest, i)[1];
-        }),
-      );
+    const kinds = state.drafters.length ? state.drafters.map(({ kind }) => kind) : tables.begun[tables.models.indexOf(words.model)].map((text) => parsedSpec(text).kind);
+    const room = (cell) => Math.min(state.batch, ...kinds.map((kind) => mostDrafted(cell, kind, ...at())));
     setup.cell =
       grids.find((cell) => cell.devices === words.devices) ||
       grids.reduce((most, cell) => (room(cell) > room(most) ? cell : most));
     if (words.devices && words.devices !== setup.cell.devices) {
-      setup.note = `${plural(words.devices, "device")} cannot serve it (${refusals[words.devices] || `engine ${engine} has no figures there`}); ${setup.cell.devices} chosen.`;
+      setup.note = `${plural(words.devices, "device")} cannot serve it (${refusals[words.devices] || `${engineWords(engine)} has no figures there`}); ${setup.cell.devices} chosen.`;
     }
     if (!words.engine && engine !== default_engine)
-      setup.note += ` Engine ${default_engine} has no figures here; ${engine} chosen.`;
+      setup.note += ` ${engineWords(default_engine)} has no figures here; ${engineWords(engine)} chosen.`;
     if (engine === "ideal")
       setup.note += " The textbook roofline: no overheads, no band of measurements; servers reach less.";
+    else if (!setup.cell.fitted) setup.note += ` No measurements of ${engineWords(engine)} on this chip are in its profile: kernels are generic.`;
   }
 
   let turn = 0;
@@ -1510,6 +1786,7 @@ globalThis.specroofPage = (() => {
       }
       if (!state.drafters.length) state.drafters = usualDrafters();
       showControls();
+      showScenes();
       redraw();
     } catch (refusal) {
       if (mine === turn) refuse([refusal.message]);
@@ -1521,21 +1798,50 @@ globalThis.specroofPage = (() => {
     for (const setup of shownSetups()) setup.figures = computed(setup);
     showValues();
     showFigures();
-    tell();
     showFlags();
     document.title = `${titleOf(setups[0])}: what speculative decoding gains`;
-    drawRound();
-    drawByLength();
     drawByBatch();
-    drawMap();
-    drawByAcceptance();
-    drawPrice();
+    drawFolded();
     try {
       history.replaceState(null, "", address());
     } catch {
       /* a frame without an address of its own */
     }
     document.documentElement.dataset.turn = String(Number(document.documentElement.dataset.turn || 0) + 1);
+  }
+
+  /** Charts and texts of the parts that are open. */
+  function drawFolded() {
+    const isOpen = (id) => $(id).closest("details").open;
+    if (isOpen("round")) {
+      drawRound();
+      drawByLength();
+    }
+    if (isOpen("map")) {
+      tellBatch();
+      drawMap();
+    }
+    if (isOpen("price")) {
+      tellAcceptance();
+      drawByAcceptance();
+      drawPrice();
+    }
+  }
+
+  /** Examples to begin with, as links; the one that is shown is marked. */
+  function showScenes() {
+    const isShown = ({ address: words }) => {
+      const [scene] = readAddress(words);
+      return ["model", "chip", "answer"].every((key) => scene[key] === state[key]) && (!scene.engine || scene.engine === state.engine);
+    };
+    $("scenes").replaceChildren(
+      ...tables.scenes.map((scene) => {
+        const link = element("a", scene.name);
+        link.href = `#${scene.address}`;
+        if (isShown(scene)) link.setAttribute("aria-current", "true");
+        return link;
+      }),
+    );
   }
 
   function refuse(lines, more = false) {
@@ -1545,27 +1851,42 @@ globalThis.specroofPage = (() => {
   }
 
   function fromAddress() {
-    const [found, wrong] = readAddress(location.hash);
+    const [found, wrong] = readAddress(location.hash || (tables.scenes[0]?.address ?? ""));
     state = found;
     refuse(wrong);
     return refresh();
   }
 
+  /** Take the drafters that the page begins with. */
+  const beginAnew = () => Object.assign(state, { drafters: [], focus: null, length: null });
+
   function listen() {
     for (const { suffix } of setups) {
       const control = (key) => $(`${key}${suffix}`);
-      // Another model or chip: devices and engine are chosen anew.
+      // Another model or chip: devices and server are chosen anew; another model has other drafters.
       for (const key of ["model", "chip"])
         on(control(key), "change", refresh, ({ value }) => {
           Object.assign(state, { [`${key}${suffix}`]: value, [`devices${suffix}`]: 0, [`engine${suffix}`]: "" });
+          if (key === "model" && !suffix) beginAnew();
         });
       on(control("devices"), "change", refresh, ({ value }) => {
         state[`devices${suffix}`] = Number(value);
       });
       on(control("engine"), "change", refresh, ({ value }) => {
+        const { cells } = setups[suffix ? 1 : 0].section;
+        const isThere = cells.some((cell) => cell.engine === value && cell.devices === state[`devices${suffix}`]);
+        if (!isThere) state[`devices${suffix}`] = 0;
         state[`engine${suffix}`] = value;
       });
     }
+    $("find").addEventListener("input", showFound);
+    on($("find"), "change", refresh, () => {
+      const [first] = foundModels();
+      if (!first || foundModels().includes(state.model)) return;
+      Object.assign(state, { model: first, devices: 0, engine: "" });
+      beginAnew();
+    });
+    for (const part of document.querySelectorAll("#story details")) part.addEventListener("toggle", () => setups[0].figures && drawFolded());
     on($("compare"), "click", refresh, () => {
       const next = chips[(chips.indexOf(state.chip) + 1) % chips.length];
       Object.assign(state, { model2: state.model, chip2: next, devices2: 0, engine2: "" });
@@ -1590,17 +1911,20 @@ globalThis.specroofPage = (() => {
       state.limited = checked;
     });
     on($("focus"), "change", redraw, ({ value }) => {
-      state.focus = Number(value);
+      state.focus = value === "" ? null : Number(value);
       state.length = null;
     });
     on($("length"), "input", redraw, ({ value }) => {
       state.length = Number(value);
     });
+    on($("best"), "click", redraw, () => {
+      state.length = null;
+    });
     on($("add"), "click", refresh, () => {
       state.drafters.push(newDrafter("autoregressive", {}));
     });
     $("controls").addEventListener("submit", (event) => event.preventDefault());
-    for (const id of ["question", "command", "python"]) $(`copy-${id}`).addEventListener("click", () => copy(id));
+    for (const id of Object.keys(COPIES)) $(`copy-${id}`).addEventListener("click", () => copy(id));
     addEventListener("hashchange", () => {
       if (location.hash !== address()) fromAddress();
     });
@@ -1614,7 +1938,7 @@ globalThis.specroofPage = (() => {
   }
 
   async function start() {
-    [tables.typical] = await specroof.unpacked(tables.typical);
+    [tables.typical] = (await specroof.unpacked(tables.typical)).things;
     listen();
     await fromAddress();
   }

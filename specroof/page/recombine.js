@@ -22,10 +22,17 @@ globalThis.specroof = (() => {
     return new Uint8Array(view.buffer, 0, 4 * groups - (full.length - text.length));
   }
 
-  /** Undo specroof.page.packed: the things, each of their grids as {shape, values}. */
-  async function unpacked({ things, stacks, data }) {
-    const stream = new Blob([bytesOf(data)]).stream().pipeThrough(new DecompressionStream("deflate"));
-    const raw = new Uint8Array(await new Response(stream).arrayBuffer());
+  async function inflated(bytes) {
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+    return new Uint8Array(await new Response(stream).arrayBuffer());
+  }
+
+  /** Undo specroof.page.packed: the things, each of their grids as {shape, values}, and what they share. */
+  async function unpacked(text) {
+    const bytes = bytesOf(text),
+      end = 4 + new DataView(bytes.buffer).getUint32(0);
+    const { things, stacks, shared } = JSON.parse(new TextDecoder().decode(await inflated(bytes.subarray(4, end))));
+    const raw = await inflated(bytes.subarray(end));
     let at = 0;
     const grids = stacks.map(({ shape: [count, ...shape], quantum, differences }) => {
       const size = shape.reduce((product, length) => product * length, 1);
@@ -66,10 +73,11 @@ globalThis.specroof = (() => {
         : Object.fromEntries(Object.entries(value).map(([name, part]) => [name, filled(part)]));
     };
     let whole = {};
-    return things.map((own) => {
+    const filledThings = things.map((own) => {
       whole = { ...whole, ...own }; // what a thing lacks is as in the one before
       return filled(whole);
     });
+    return { ...shared, things: filledThings };
   }
 
   /** The part of a grid at places on its first axes. */
@@ -216,8 +224,8 @@ globalThis.specroof = (() => {
       tokens.map((_, length) => (length ? draft_s[length] + verify_s[length] + engine_s : verify_s[0])),
     );
     // Without prompts, a token takes its share of a round, and the first one is no other than the next.
-    const { request_s, first_s } = load ? requestSeconds(drafter, cell, tables, i, j, load, round_s, tokens) : {};
-    const answer = load && tables.answers[load.answer];
+    const { request_s, first_s } = load ? requestSeconds(drafter, cell, tables, j, load, round_s, tokens) : {};
+    const answer = load?.answer;
     const token_s = tokens.map((one, length) => (load ? request_s[length] / answer : round_s[length] / one));
     const speedup = token_s.map((seconds, length) => (length ? token_s[0] / seconds : round_s[0] / round_s[0]));
     const choices = choicesOf(drafter, speedup),
@@ -231,6 +239,7 @@ globalThis.specroof = (() => {
       decoding_round_s: round_s,
       speedup,
       engine_s,
+      plain_request_s: load ? request_s[0] : null,
       tokens_per_s_per_user: token_s.map((seconds) => 1 / seconds),
       tpot_s: load ? request_s.map((seconds, length) => (seconds - first_s[length]) / (answer - 1)) : token_s,
       ttft_s: load ? first_s : null,
@@ -252,13 +261,12 @@ globalThis.specroof = (() => {
   }
 
   /** Seconds of a request that runs, and those to its first token, by draft length: linear in a round. */
-  function requestSeconds(drafter, cell, tables, i, j, load, round_s, tokens) {
-    const workload = (i * tables.answers.length + load.answer) * tables.hit_rates.length + load.hit;
+  function requestSeconds(drafter, cell, tables, j, load, round_s, tokens) {
     const seconds = round_s.map((one, length) => {
       const grid = cell.requests[cell.rules[length ? drafter.kind : ""]];
       const share = length ? (tokens[length] - 1) / length : 0;
-      const read = (name) => between(row(grid[name], workload, j), tables, length, share, tokens[length]);
-      const rounds = answerRounds(tables.answers[load.answer], tokens[length]);
+      const read = (name) => between(row(grid[name], load.place, j), tables, length, share, tokens[length]);
+      const rounds = answerRounds(load.answer, tokens[length]);
       return [
         read("rounds") * rounds * one + read("prompt_s") + cell.latency_s,
         read("first_rounds") * one + read("first_s") + cell.latency_s,
@@ -364,6 +372,28 @@ globalThis.specroof = (() => {
     };
   }
 
+  /** What a round has beyond a plain step, by part in seconds, as specroof.speedup.waterfall.round_parts. */
+  function addedParts(curve, cell, i, j, length) {
+    const drafting_s = curve.decoding_round_s[length] - curve.verify_s[length] - curve.engine_s;
+    const groups = Object.entries(cell.parts).map(([name, grid]) => {
+      const shares = row(grid, i, j);
+      return [name, (shares[length] - shares[0]) * cell.scale_s[j]];
+    });
+    return [["drafting", drafting_s], ...groups, ["engine, per round", curve.engine_s]].filter(([, part_s]) => part_s);
+  }
+
+  /** The largest parts that together hold a share of all that is added. */
+  function largestParts(parts, share = 0.7) {
+    const added = [...parts].sort(([, one], [, other]) => other - one);
+    const wanted = share * added.reduce((sum, [, part_s]) => sum + Math.max(part_s, 0), 0);
+    let held = 0;
+    return added.filter(([, part_s]) => {
+      const needed = held < wanted;
+      held += part_s;
+      return needed;
+    });
+  }
+
   /** A verification of so many drafts as a share of a plain step. */
   function verifyShare(cell, i, j, length) {
     const verify = row(cell.verify, i, j);
@@ -384,5 +414,17 @@ globalThis.specroof = (() => {
     return near.length ? [near[0], near.at(-1)] : [0, 0];
   }
 
-  return { unpacked, row, ends, hermite, tokensPerRound, curve, decided, played, verifyShare };
+  return {
+    unpacked,
+    row,
+    ends,
+    hermite,
+    tokensPerRound,
+    curve,
+    decided,
+    played,
+    addedParts,
+    largestParts,
+    verifyShare,
+  };
 })();

@@ -94,15 +94,6 @@ def _ops(latency: PassLatency, devices: int = 1) -> list[_Op]:
     return sorted(found, key=lambda op: -op.seconds)
 
 
-def _extra_s(latency: PassLatency) -> dict[str, float]:
-    """Return the seconds outside operations."""
-    return {
-        "communication": float(np.sum(latency.communication_s)),
-        "overhead": float(np.sum(latency.overhead_s)),
-        "pipeline": float(np.sum(latency.waiting_s)),
-    }
-
-
 # --- the roofline ------------------------------------------------------------------------------
 
 _MOST_LABELS: Final = 8
@@ -143,7 +134,7 @@ def plot_roofline(
     """
     ops = [op for op in _ops(latency, devices) if min(op.flops, op.memory_bytes, op.seconds) > 0]
     roofs = _roofs(ops, flops_per_s)
-    total_s = _seconds(_ops(latency)) + sum(_extra_s(latency).values())
+    total_s = _seconds(_ops(latency)) + sum(seconds for _, _, seconds in latency.beside_ops_s)
     longest = max(ops, key=lambda op: op.seconds)
     bound = _BOUND_FILLS[longest.bound].label
     found = f"{longest.name} takes {longest.seconds / total_s:.1%} of the time, {bound}"
@@ -310,7 +301,7 @@ def plot_time_per_op(latency: PassLatency, *, title: str) -> Figure:
     seconds: dict[tuple[str, str], float] = {}
     for op in _ops(latency):
         seconds[op.name, op.bound] = seconds.get((op.name, op.bound), 0.0) + op.seconds
-    seconds |= {(name, name): spent_s for name, spent_s in _extra_s(latency).items() if spent_s > 0}
+    seconds |= {(name, kind): spent_s for name, kind, spent_s in latency.beside_ops_s}
     total_s, pass_s = sum(seconds.values()), float(np.sum(latency.total_s))
     longest = sorted(seconds.items(), key=lambda bar: -bar[1])
     n_small = sum(spent_s < _SMALL * total_s for _, spent_s in longest)

@@ -12,7 +12,7 @@ from specroof.arrays import fields_of
 from specroof.cost import ForwardPass
 from specroof.errors import OptionError, expect, refuse
 from specroof.latency import Deployment, Setup
-from specroof.latency.pass_seconds import OpLatency, PassLatency
+from specroof.latency.pass_seconds import AMOUNTS, OpLatency, PassLatency
 from specroof.outcomes.case import Case
 from specroof.outcomes.solve import Solution, Wish, solve
 from specroof.questions.answer import Charted, case_of, rows_table, title_of
@@ -82,8 +82,8 @@ class OperationRow(q.Row):
     """An operation of a pass, over all layers that hold it at the same cost.
 
     FLOP and bytes are totals over these layers and all devices; seconds are of a device. What is
-    not an operation (collectives, overheads, the wait for other micro-batches in the slowest stage)
-    has seconds alone.
+    not an operation (collectives, each overhead of the engine, the wait for other micro-batches in
+    the slowest stage) has seconds alone.
     """
 
     op: Annotated[str, q.OP]
@@ -162,7 +162,7 @@ class Explanation(Charted):
 
     @property
     def rows(self) -> tuple[OperationRow, ...]:
-        """The operations, the longest first, and what is none."""
+        """The operations and what is none, the longest first."""
         return tuple(operation_rows(self.latency))
 
     def to_dict(self) -> dict[str, Any]:
@@ -241,7 +241,8 @@ def explain(request: ExplainRequest) -> Explanation:
             batch_size=request.batch_size,
             request_overhead_s=setup.engine.request_overhead_s,
         )
-    return Explanation(model, setup, forward, latency, first_token_s, notes=latency.notes)
+    notes = (*latency.notes, *correction_notes(latency))
+    return Explanation(model, setup, forward, latency, first_token_s, notes=notes)
 
 
 def _explained_round(request: ExplainRequest, drafter_like: DrafterLike) -> Explanation:
@@ -306,16 +307,14 @@ def _forward_pass(request: ExplainRequest) -> ForwardPass:
 
 #: Rows that are shown without the notes.
 _MOST_ROWS: Final = 15
-#: What the rows of the same operation add up.
-_AMOUNTS: Final = ("flops", "weight_bytes", "cache_bytes", "activation_bytes")
 _SHOWN: Final = (
     *("op", "count", "flops", "moved_bytes", "intensity", "compute_dtype", "bound", "seconds"),
     "share",
 )
 
 
-def operation_rows(latency: PassLatency) -> Iterator[OperationRow]:
-    """Yield the operations of a pass at one operating point, longest first, then what is none."""
+def operation_rows(latency: PassLatency) -> list[OperationRow]:
+    """Return the operations of a pass at one operating point and what is none, longest first."""
     alike: dict[tuple[object, ...], list[OpLatency]] = {}
     for one in latency.ops:
         each_s = f"{float(one.seconds) / one.op.count:.9g}"
@@ -323,25 +322,35 @@ def operation_rows(latency: PassLatency) -> Iterator[OperationRow]:
         alike.setdefault(key, []).append(one)
     total_s = float(latency.total_s)
     rows = [_row(ops, total_s) for ops in alike.values()]
-    yield from sorted(rows, key=lambda row: -row.seconds)
-    for name, spent in (
-        ("communication", latency.communication_s),
-        ("overhead", latency.overhead_s),
-        ("pipeline", latency.waiting_s),
-    ):
-        seconds = float(spent)
-        if seconds > 0:
-            share = seconds / total_s
-            yield OperationRow(
-                op=name, kind=name, count=1, bound=name, seconds=seconds, share=share
-            )
+    rows += [
+        OperationRow(
+            op=name, kind=kind, count=1, bound=kind, seconds=seconds, share=seconds / total_s
+        )
+        for name, kind, seconds in latency.beside_ops_s
+    ]
+    return sorted(rows, key=lambda row: -row.seconds)
+
+
+def correction_notes(latency: PassLatency) -> Iterator[str]:
+    """Yield for each correction how many times as long operations take that are corrected."""
+    found: dict[str, dict[str, str]] = {}
+    for one in latency.ops:
+        op = one.op
+        amounts = AMOUNTS[:1] if one.compute_s > one.memory_s else AMOUNTS[1:]
+        even = sum(float(getattr(op, amount)) for amount in amounts)
+        for name, times in one.corrections.items():
+            done = sum(float(getattr(op, amount) * times.get(amount, 1.0)) for amount in amounts)
+            if done > even:
+                found.setdefault(name, {})[op.name] = f"{op.name} takes {done / even:.2f} times"
+    for name, longer in found.items():
+        yield f"{name}: {', '.join(longer.values())} as long as its share of a device"
 
 
 def _row(ops: Sequence[OpLatency], total_s: float) -> OperationRow:
     """Return operations of equal cost as one."""
     first = ops[0]
     amounts: dict[str, Any] = {
-        name: sum(float(one.op.count * getattr(one.op, name)) for one in ops) for name in _AMOUNTS
+        name: sum(float(one.op.count * getattr(one.op, name)) for one in ops) for name in AMOUNTS
     }
     seconds: dict[str, Any] = {
         name: sum(float(getattr(one, name)) for one in ops)

@@ -1,6 +1,7 @@
 """What does speculation gain, whatever the model, chip, load and drafter? A page to play with."""
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import cache, cached_property, lru_cache
@@ -20,13 +21,14 @@ from specroof.acceptance.published import load_profiles
 from specroof.acceptance.typical import FAMILIES, SHAPES
 from specroof.architecture import Architecture
 from specroof.arrays import Array, array_within, fields_of, whole_within
-from specroof.catalog import load_drafter, model_names
-from specroof.cost import Options
+from specroof.catalog import load_drafter, load_hardware, model_names
+from specroof.cost import ForwardPass, Options
 from specroof.drafters import Drafter, Proposals
 from specroof.errors import OptionError, SpecroofError, expect
 from specroof.hardware import (
     BATCH_WIDENING,
     CONTEXT_WIDENING,
+    GENERIC,
     IDEAL_ENGINE,
     Band,
     EngineProfile,
@@ -38,8 +40,9 @@ from specroof.hardware import (
 from specroof.latency import Deployment, Setup, check_placement, engine_setup
 from specroof.page import PageGrid, document, packed, script_json
 from specroof.questions.advise import USUAL_FRAMEWORKS
-from specroof.questions.answer import Noted
+from specroof.questions.answer import Noted, title_of
 from specroof.questions.objects import (
+    ACCEPTS,
     HardwareLike,
     ModelLike,
     Values,
@@ -51,11 +54,23 @@ from specroof.questions.objects import (
     server_of,
     unique_list,
 )
+from specroof.questions.page_evidence import (
+    ASSUMED,
+    begun_drafters,
+    kind_of_profile,
+    own_profiles,
+    published_speedups,
+    sureness,
+)
 from specroof.questions.page_loads import (
+    PLAYED,
     PRESETS,
+    SCENES,
+    SPEEDUPS,
     USUAL_BATCH,
-    USUAL_DRAFTERS,
     PlayedPoints,
+    Scene,
+    at_points,
     played_points,
     preset_tables,
 )
@@ -82,7 +97,7 @@ from specroof.serving.capacity import (
 from specroof.serving.launch import LAUNCHERS, LOOKUPS, launch, setting_words
 from specroof.serving.prefills import RequestLoad, RequestTiming, request_timing
 from specroof.serving.served import raised_limits, with_running
-from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, grid_axes
+from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, grid_axes, pass_latency
 from specroof.speedup.reach import evidence_engine
 from specroof.speedup.result import tokens_spread
 from specroof.speedup.round import (
@@ -92,6 +107,7 @@ from specroof.speedup.round import (
     proposals,
     round_times,
 )
+from specroof.speedup.waterfall import group_seconds
 from specroof.units import format_binary_bytes
 
 _Named = TypeVar("_Named", Architecture, HardwareProfile)
@@ -104,8 +120,8 @@ PAGE_CHIPS: Final = (
 _CONTEXTS: Final = (1024.0, 4096.0, 16384.0, 65536.0)
 _BATCHES: Final = tuple(2.0**power for power in range(9))
 _DEVICES: Final = (1, 2, 4, 8)
-#: The default of each chip, and the textbook beside it.
-_ENGINES: Final = (None, "ideal")
+#: The default of each chip, then servers, and the textbook beside them.
+_ENGINES: Final = (None, "vllm", "sglang", "tensorrt-llm", "ideal")
 
 
 @dataclass(frozen=True)
@@ -139,11 +155,11 @@ class ExploreRequest:
         Parameter(
             "Engines to choose from.",
             "--engine",
-            in_python="A chip that lacks one goes without it.",
+            in_python="A chip that lacks one goes without it; None is the chip's default.",
             metavar="NAME[,NAME]…",
             read=words,
             kind=str,
-            shown="each chip's default, and ideal",
+            shown="vllm,sglang,tensorrt-llm,ideal",
         ),
     ] = None
     tensor_parallel: Annotated[
@@ -163,8 +179,8 @@ class ExploreRequest:
     steady: Annotated[
         bool,
         Parameter(
-            "Requests in their steady state, in closed form: no preset is simulated. Always so of all "
-            "bundled models."
+            "Requests in their steady state, in closed form: no preset is simulated. Of all bundled "
+            "models, always so but for the scenes that the page begins with."
         ),
     ] = False
 
@@ -183,8 +199,9 @@ _STEP: Final = 0.25
 _N_FEW: Final = 16
 KNOTS: Final = (*np.arange(1.0, 5.0, _STEP).tolist(), *np.arange(5.0, 18.0).tolist())
 
-#: Shares of a round by which what a page makes of the grid may differ from the library.
-_EXACT: Final = 3e-7
+#: Shares of a round by which what a page makes of the grid may differ from the library: less than
+#: is printed. Most differ by less than 5e-7, the roofline and a few others by up to 1.3e-4.
+_EXACT: Final = 2e-4
 
 #: A share of drafts accepted at which grids are compared with the library.
 _PROBE: Final = 0.7
@@ -203,6 +220,12 @@ _REQUEST_TOKENS: Final = tuple(range(1, _REQUEST_DRAFTS[-1] + 2))
 #: Share of a plain step that is told apart: seconds that are packed are off by half of it. Of
 #: verification and drafting together that is a fifth of the 1e-6 that a page may be off.
 _SHARE_QUANTUM: Final = 2e-7
+#: The same on the page of all models, of whose figures fewer digits are printed, and of groups of
+#: operations, which are shown with two.
+_COARSE_QUANTUM: Final = 5e-5
+_PART_QUANTUM: Final = 5e-3
+#: Numbers of devices on the page of all models: the fewest that run what it begins with, and more.
+_MOST_COUNTS: Final = 2
 #: Logarithms of the ends of bands that are told apart.
 _WIDTH_QUANTUM: Final = 1e-5
 #: Logarithms of what requests take that are told apart: seconds are off by a fifth of a percent,
@@ -222,11 +245,18 @@ class Axes:
         Cached tokens of each sequence, and sequences in flight.
     max_draft_len
         The longest draft.
+    workloads
+        Requests whose prompts are counted: context, answer, and the share of a prompt that is
+        cached.
+    quantum
+        Share of a plain step that is told apart.
     """
 
     context_len: tuple[float, ...]
     batch_size: tuple[float, ...]
     max_draft_len: int
+    workloads: tuple[tuple[float, int, float], ...] = ()
+    quantum: float = _SHARE_QUANTUM
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -282,12 +312,14 @@ class Cell:
 
     Parameters
     ----------
-    setup
-        Where passes run.
+    model, setup
+        What runs, and where.
     evidence
         The engine whose bands speak for them.
     verify_s
         Seconds of verifying, axes (context_len, batch_size, draft_len); [..., 0] a plain step.
+    parts_s
+        The same by groups of operations, as `explain` has them.
     room
         With a drafter that needs no memory.
     engine_round_s
@@ -302,9 +334,11 @@ class Cell:
         What becomes of the presets; None where they are not played through.
     """
 
+    model: Architecture
     setup: Setup
     evidence: EngineProfile
     verify_s: Array
+    parts_s: Mapping[str, Array]
     room: Room
     engine_round_s: tuple[float, float]
     drafting: Mapping[str, Drafting]
@@ -319,7 +353,9 @@ class Cell:
         return {kind: band for kind, band in bands if band is not None}
 
 
-def cell_of(model: Architecture, setup: Setup, axes: Axes) -> Cell:
+def cell_of(
+    model: Architecture, setup: Setup, axes: Axes, kinds: Sequence[str] = PRICED_KINDS
+) -> Cell:
     """Return the seconds of a model in a setup.
 
     Parameters
@@ -328,6 +364,8 @@ def cell_of(model: Architecture, setup: Setup, axes: Axes) -> Cell:
         What is served, and where.
     axes
         The grid.
+    kinds
+        Drafters to price.
 
     Raises
     ------
@@ -336,8 +374,6 @@ def cell_of(model: Architecture, setup: Setup, axes: Axes) -> Cell:
     """
     deployment, ideal = Deployment(model, setup), load_drafter("ideal")
     proposed, times = _rounds(deployment, ideal, axes, [constant_acceptance(1.0)])
-    # The textbook's seconds have corners, which no table of knots holds; a look-up has no passes.
-    kinds = ("ngram",) if setup.engine == IDEAL_ENGINE else PRICED_KINDS
     priced = {kind: _drafting(deployment, load_drafter(kind), axes) for kind in kinds}
     rules = {}
     if setup.engine != IDEAL_ENGINE:
@@ -346,15 +382,30 @@ def cell_of(model: Architecture, setup: Setup, axes: Axes) -> Cell:
             for kind in ("", *_SHARE_KINDS, *PRICED_KINDS)
         }
     return Cell(
+        model=model,
         setup=setup,
         evidence=evidence_engine(deployment),
         verify_s=times.verify_s[0],
+        parts_s=_parts_s(deployment, axes),
         room=_room(deployment, ideal, axes, proposed),
         engine_round_s=_engine_round_s(setup, ideal, proposed),
         drafting={kind: drafting for kind, drafting in priced.items() if drafting is not None},
-        requests={rule: request_grid(deployment, rule, axes) for rule in set(rules.values())},
+        requests={
+            rule: request_grid(deployment, rule, axes)
+            for rule in set(rules.values())
+            if axes.workloads
+        },
         rules=rules,
     )
+
+
+def _parts_s(deployment: Deployment, axes: Axes) -> dict[str, Array]:
+    """Return the seconds of plain steps and verifications by groups of operations."""
+    contexts, batches, drafts = grid_axes(axes.context_len, axes.batch_size, axes.max_draft_len)
+    passes = ForwardPass(batches[:, None], drafts + 1.0, contexts[:, None, None])
+    shape = (len(contexts), len(batches), len(drafts))
+    groups = group_seconds(pass_latency(deployment, passes))
+    return {name: np.broadcast_to(seconds, shape) for name, seconds in groups.items()}
 
 
 def _rounds(
@@ -511,8 +562,8 @@ def request_grid(deployment: Deployment, rules: PrefillRules, axes: Axes) -> dic
     Returns
     -------
     dict
-        `rounds`, a; `prompt_s`, p; `first_rounds`, b; `first_s`, q; axes (context_len, answer,
-        hit rate, batch_size, draft length, share accepted). The first draft length is 0: plain
+        `rounds`, a; `prompt_s`, p; `first_rounds`, b; `first_s`, q; axes (workload, batch_size,
+        draft length, share accepted). The first draft length is 0: plain
         decoding, whatever the share. Where prompts stop the batch, the last axes are (1, tokens per
         round), of which 1 is plain decoding. NaN where no prompt is left of a context.
 
@@ -546,9 +597,11 @@ def _timed_requests(axes: Axes, rules: PrefillRules) -> tuple[RequestLoad, Reque
     if not rules.shares_passes:
         drafts = drafts[-1:]
         shares = (np.array(_REQUEST_TOKENS) - 1) / drafts[0]
-    context, answer, hit, batch, draft_len, share = np.meshgrid(
-        axes.context_len, ANSWERS, HIT_RATES, axes.batch_size, drafts, shares, indexing="ij"
+    places = np.arange(len(axes.workloads))
+    place, batch, draft_len, share = np.meshgrid(
+        places, axes.batch_size, drafts, shares, indexing="ij"
     )
+    context, answer, hit = np.transpose(axes.workloads)[:, place]
     prompt = context - answer / 2
     new_len = np.maximum(prompt * (1 - hit), 1.0)
     load = RequestLoad(
@@ -598,6 +651,10 @@ class Exploration(Noted):
         Engines, numbers of devices and loads to choose from, and the options of all grids.
     steady
         Whether no preset is played through.
+    is_whole
+        Whether it holds all bundled models: of the presets alone prompts are counted, of the scenes
+        that a page begins with alone they are played, and of each model there are two numbers of
+        devices.
     notes, warnings
         Sentences for the reader.
     """
@@ -609,6 +666,7 @@ class Exploration(Noted):
     axes: Axes
     options: Options
     steady: bool = False
+    is_whole: bool = False
 
     @property
     def title(self) -> str:
@@ -626,6 +684,15 @@ class Exploration(Noted):
             if getattr(self.options, field.name) != field.default
         }
 
+    @cached_property
+    def alike(self) -> list[int]:
+        """For each model the first one that costs the same, drafts included: they share grids."""
+        kinds = [
+            (repr(replace(model, name="")), *begun_drafters(model))
+            for model in self.models.values()
+        ]
+        return [kinds.index(kind) for kind in kinds]
+
     def section(self, model: str, hardware: str) -> Section:
         """Return the grids of one model on one chip.
 
@@ -636,35 +703,64 @@ class Exploration(Noted):
         """
         architecture, profile = self.models[model], self.hardware[hardware]
         most = 1 if profile.interconnect is None else profile.interconnect.max_devices
+        largest = max((count for count in self.devices if count <= most), default=0)
         cells: dict[tuple[str, int], Cell] = {}
         refusals: dict[int, str] = {}
         default_engine = ""
+        begun, counts = begun_drafters(architecture), 0
+        # Layers that a checkpoint lacks draft on no server: a page of all models leaves them out.
+        held = {spec.partition(",")[0] for spec in begun}
+        left_out = {"mtp"} - held if self.is_whole else set[str]()
+        kinds = [kind for kind in PRICED_KINDS if kind not in left_out]
         for devices in self.devices:
             if devices > most:
                 refusals[devices] = f"at most {most} of this chip are linked"
                 continue
+            if self.is_whole and counts == _MOST_COUNTS:
+                refusals[devices] = "not on the page of all models"
+                continue
             for engine in self.engines:
                 try:
                     setup = engine_setup(profile, engine, Placement(devices), self.options)
-                    default_engine = default_engine or setup.engine.name
-                    if (setup.engine.name, devices) in cells:
+                    word = engine or _default_word(setup.engine)
+                    default_engine = default_engine or word
+                    if (word, devices) in cells:
                         continue
                     check_placement(architecture, setup.placement)
                     setup = in_server(architecture, setup, server_of(None))
-                    _expect_room(architecture, setup, self.axes.context_len[0])
-                    cells[setup.engine.name, devices] = cell_of(architecture, setup, self.axes)
+                    _expect_room(
+                        architecture, setup, self.axes.context_len[0], enough=devices == largest
+                    )
+                    cells[word, devices] = cell_of(architecture, setup, self.axes, kinds)
                 except SpecroofError as refusal:  # no engine, no such spread, or no room
                     refusals.setdefault(devices, str(refusal))
-        servers = {engine for engine, _ in cells if engine != IDEAL_ENGINE.name}
-        for engine in () if self.steady else servers:
+            counts += _runs_begun(cells, devices, begun, self.axes)
+        servers = [*dict.fromkeys(word for word, _ in cells if word != IDEAL_ENGINE.name)]
+        for engine in servers if self.plays(model, profile) else ():
             # On the devices, and with the drafters, that the page begins with.
             own = (key for key in cells if key[0] == engine)
-            at = max(own, key=lambda key: _most_begun(cells[key], self.axes))
+            at = max(own, key=lambda key: _most_begun(cells[key], begun, self.axes))
             deployment, priced = Deployment(architecture, cells[at].setup), cells[at].drafting
-            specs = [spec for spec in USUAL_DRAFTERS if spec.partition(",")[0] in priced]
+            rules = cells[at].setup.engine.rules
+            specs = [
+                spec
+                for spec in begun
+                if spec.partition(",")[0] in priced and _accepts(rules, load_drafter(spec))
+            ]
             played = played_points(deployment, specs, self.axes.context_len, self.axes.batch_size)
             cells[at] = replace(cells[at], played=played)
-        return Section(cells, refusals, default_engine or profile.engine(None).name)
+        return Section(cells, refusals, default_engine or _default_word(profile.engine(None)))
+
+    def plays(self, model: str, chip: HardwareProfile) -> bool:
+        """Tell whether the presets of a model on a chip are played through.
+
+        Parameters
+        ----------
+        model, chip
+            A key of `models`, and one of the chips.
+        """
+        shown = {(scene.model, load_hardware(scene.chip).name) for scene in SCENES}
+        return not self.steady and (not self.is_whole or (model, chip.name) in shown)
 
     @cached_property
     def page(self) -> str:
@@ -700,22 +796,49 @@ class Exploration(Noted):
         )
 
 
-def _expect_room(model: Architecture, setup: Setup, context_len: float) -> None:
-    """Refuse a server that has no room for one request."""
+def _expect_room(model: Architecture, setup: Setup, context_len: float, *, enough: bool) -> None:
+    """Refuse a server that has no room for one request, and say what would be enough."""
     if setup.engine == IDEAL_ENGINE:
         return
     served = served_room(Deployment(model, setup), context_len=np.array([[context_len]]))
     if served.largest_batch.item() < 1:
-        short = format_binary_bytes(served.room.short_bytes.item())
-        message = f"no room for one request: {short} more would be needed on each device"
+        short_bytes = served.room.short_bytes.item()
+        message = (
+            f"no room for one request: {format_binary_bytes(short_bytes)} more would be needed on "
+            f"each device"
+        )
+        if enough:  # what is missing is spread over more devices, whose number doubles
+            missing = short_bytes / served.room.memory_bytes
+            count = setup.placement.devices * 2 ** np.ceil(np.log2(1 + missing))
+            message += f"; about {count:g} of them would do"
         raise OptionError(message)
 
 
-def _most_begun(cell: Cell, axes: Axes) -> float:
+def _accepts(framework: str, drafter: Drafter) -> bool:
+    """Tell whether a framework accepts drafts as the acceptance of a drafter was measured."""
+    rule = getattr(drafter.acceptance, "rule", None)
+    return rule is None or framework not in ACCEPTS or rule in ACCEPTS[framework]
+
+
+def _default_word(engine: EngineProfile) -> str:
+    """Return what `--engine` calls the default of a chip: the server whose rules it has."""
+    return engine.rules if engine.name == GENERIC else engine.name
+
+
+def _runs_begun(
+    cells: Mapping[tuple[str, int], Cell], devices: int, begun: Sequence[str], axes: Axes
+) -> bool:
+    """Tell whether so many devices run what the page begins with, on each server."""
+    own = [cell for (word, n), cell in cells.items() if n == devices and word != IDEAL_ENGINE.name]
+    usual = min(axes.batch_size, key=lambda one: abs(one - USUAL_BATCH))
+    return bool(own) and all(_most_begun(cell, begun, axes) >= usual for cell in own)
+
+
+def _most_begun(cell: Cell, begun: Sequence[str], axes: Axes) -> float:
     """Return how many requests run of those that the page begins with, with a draft each."""
     first = int(np.argmin(np.abs(np.array(axes.context_len) - PRESETS[0].context_len)))
     batch = min(axes.batch_size, key=lambda one: abs(one - USUAL_BATCH))
-    kinds = (spec.partition(",")[0] for spec in USUAL_DRAFTERS)
+    kinds = (spec.partition(",")[0] for spec in begun)
     rooms = (cell.drafting.get(kind, cell).room for kind in kinds)
     return min(batch, *(float(room.largest[first, 1]) for room in rooms))
 
@@ -728,10 +851,16 @@ def explore(request: ExploreRequest) -> Exploration:
     hardware = _named("hardware", chips, hardware_of)
     engines = _ENGINES if request.engines is None else _engines(request.engines, hardware)
     devices = _DEVICES if request.tensor_parallel is None else as_list(request.tensor_parallel)
+    contexts = _points("context_len", request.context_len, _CONTEXTS)
+    presets = [(one.context_len, one.output_len, one.prefix_hit_rate) for one in PRESETS]
+    every = product(contexts, ANSWERS, HIT_RATES)
+    is_whole = request.models is None
     axes = Axes(
-        context_len=_points("context_len", request.context_len, _CONTEXTS),
+        context_len=contexts,
         batch_size=_points("batch_size", request.batch_size, _BATCHES),
         max_draft_len=DEFAULT_MAX_DRAFT_LEN,
+        workloads=tuple(one for one in every if not is_whole or one in presets),
+        quantum=_COARSE_QUANTUM if is_whole else _SHARE_QUANTUM,
     )
     counts = {whole_within("tensor_parallel", count, "devices") for count in devices}
     return Exploration(
@@ -741,8 +870,8 @@ def explore(request: ExploreRequest) -> Exploration:
         devices=tuple(sorted(counts)),
         axes=axes,
         options=options_of(request.options),
-        # More than a second for each model on each chip: too long for all of them.
-        steady=request.steady or request.models is None,
+        steady=request.steady,
+        is_whole=is_whole,
     )
 
 
@@ -819,7 +948,7 @@ def _curves(acceptance: Acceptance, max_draft_len: int) -> dict[str, list[float 
 
 
 def profile_tokens(max_draft_len: int) -> list[dict[str, Any]]:
-    """Return every published profile: its name, model, drafter, tokens per round and their spread.
+    """Return every published profile: its name, model, kind, tokens per round and their spread.
 
     Parameters
     ----------
@@ -830,7 +959,9 @@ def profile_tokens(max_draft_len: int) -> list[dict[str, Any]]:
         {
             "name": profile.name,
             "model": profile.model,
-            "drafter": profile.drafter,
+            "kind": kind_of_profile(profile),
+            "task": profile.task,
+            "rule": getattr(profile.acceptance(), "rule", None),
             **_curves(profile.acceptance(), max_draft_len),
         }
         for profile in load_profiles()
@@ -919,6 +1050,9 @@ def _flags(answer: Exploration) -> dict[str, Any]:
 
 # --- The page as files: a file that holds everything, or a folder that loads grids on demand -----
 
+#: What previews of links show, as wide as they are.
+PREVIEW: Final = "preview.png"
+_PICTURE_INCHES: Final = (8.0, 4.2)
 #: Kinds whose typical shapes differ; "" stands for all others.
 _SHAPED_KINDS: Final = ("", *PRICED_KINDS)
 
@@ -931,10 +1065,9 @@ def single_page(answer: Exploration) -> str:
     answer
         The grids of the page.
     """
-    pairs = product(enumerate(answer.models), enumerate(answer.hardware))
     grids = {
-        f"{m}-{c}": _section_json(answer.section(model, chip), answer.axes)
-        for (m, model), (c, chip) in pairs
+        name: _section_text(answer.section(model, chip), answer.axes)
+        for name, model, chip in _pairs(answer)
     }
     return document({**_tables(answer), "sections": grids}, is_alone=True)
 
@@ -942,7 +1075,7 @@ def single_page(answer: Exploration) -> str:
 def site_files(
     answer: Exploration, advance: Callable[[], None] = lambda: None
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of a site by name: the page, and the grids of each model on each chip.
+    """Yield the files of a site by name: the grids of models on chips, a picture, and the page.
 
     Parameters
     ----------
@@ -951,16 +1084,65 @@ def site_files(
     advance
         Called after each grid.
     """
-    yield "index.html", document(_tables(answer), is_alone=False).encode()
-    for (m, model), (c, chip) in product(enumerate(answer.models), enumerate(answer.hardware)):
-        name = f"{m}-{c}"
-        grid = script_json(_section_json(answer.section(model, chip), answer.axes))
+    pairs = [*_pairs(answer)]
+    scenes = [place for _, *place in _scenes(answer)]
+    first, picture = scenes[0] if scenes else [*pairs[0][1:]], None
+    for name, model, chip in pairs:
+        section = answer.section(model, chip)
+        grid = script_json(_section_text(section, answer.axes))
         yield f"grid-{name}.js", f"specroofPage.receive({script_json(name)},{grid});\n".encode()
+        if [model, chip] == first:
+            picture = _picture(section, answer.axes)
         advance()
+    if picture is not None:
+        yield PREVIEW, picture
+    preview = "" if picture is None else PREVIEW
+    yield "index.html", document(_tables(answer), is_alone=False, preview=preview).encode()
+
+
+def _pairs(answer: Exploration) -> Iterator[tuple[str, str, str]]:
+    """Yield the name of each grid, its model and its chip."""
+    models = list(answer.models)
+    for m, (c, chip) in product(dict.fromkeys(answer.alike), enumerate(answer.hardware)):
+        yield f"{m}-{c}", models[m], chip
+
+
+def _scenes(answer: Exploration) -> list[tuple[Scene, str, str]]:
+    """Return the scenes that a page has, each with its model and its chip."""
+    return [
+        (scene, scene.model, word)
+        for scene in SCENES
+        for word, profile in answer.hardware.items()
+        if scene.model in answer.models and profile.name == load_hardware(scene.chip).name
+    ]
+
+
+def _picture(section: Section, axes: Axes) -> bytes | None:
+    """Return speedups by load of the first preset that is played on the default server, as PNG."""
+    cells = (cell for (word, _), cell in section.cells.items() if word == section.default_engine)
+    cell = next((cell for cell in cells if cell.played is not None), None)
+    if cell is None or cell.played is None:
+        return None
+    from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
+
+    presets, clients = at_points(axes.context_len, axes.batch_size)
+    named = dict(zip(PLAYED, cell.played.figures[:, 0], strict=True))
+    lines = [
+        plot.Line(spec, np.array(clients), *(named[name][d] for name in SPEEDUPS))
+        for d, spec in enumerate(cell.played.drafters)
+    ]
+    title = (
+        f"{title_of(cell.model, cell.setup)}\n{presets[0].name}: up to "
+        f"{max(line.y.max() for line in lines):.2f}x with speculative decoding"
+    )
+    across = plot.Across("requests in flight", "loads")
+    chart = plot.plot_lines([plot.Panel("speedup", lines, "speedup")], title, across)
+    chart.set_size_inches(_PICTURE_INCHES)
+    return plot.figure_bytes(chart, PREVIEW)
 
 
 @lru_cache(maxsize=1)
-def _typical(max_draft_len: int) -> dict[str, Any]:
+def _typical(max_draft_len: int) -> str:
     """Return the typical shapes of all kinds, packed: axes (stated length, draft length).
 
     Stated lengths at one depth stand behind those at the depth before.
@@ -978,13 +1160,33 @@ def _typical(max_draft_len: int) -> dict[str, Any]:
 def _tables(answer: Exploration) -> dict[str, Any]:
     """Return all data that does not depend on model and chip."""
     max_draft_len = answer.axes.max_draft_len
+    profiles = profile_tokens(max_draft_len)
+    names = [profile["name"] for profile in profiles]
     return {
         "models": list(answer.models),
-        "mixtures": [
-            name for name, model in answer.models.items() if model.n_active_params < model.n_params
+        "grids": answer.alike,
+        "params": [[model.n_params, model.n_active_params] for model in answer.models.values()],
+        "begun": [begun_drafters(model) for model in answer.models.values()],
+        "assumed": ASSUMED,
+        "accepts": ACCEPTS,
+        "own_profiles": [
+            [names.index(profile.name) for profile in own_profiles(model.name)]
+            for model in answer.models.values()
+        ],
+        "published": published_speedups(
+            {profile.architecture for profile in answer.hardware.values()}, PRICED_KINDS
+        ),
+        "scenes": [
+            {"name": scene.name, "address": scene.address(chip)}
+            for scene, _, chip in _scenes(answer)
         ],
         "hardware": [
-            [word, profile.name, None if profile.price is None else profile.price.usd_per_hour]
+            {
+                "word": word,
+                "name": profile.name,
+                "usd_per_hour": None if profile.price is None else profile.price.usd_per_hour,
+                "architecture": profile.architecture,
+            }
             for word, profile in answer.hardware.items()
         ],
         "devices": list(answer.devices),
@@ -995,7 +1197,7 @@ def _tables(answer: Exploration) -> dict[str, Any]:
         "widening": {"batch_size": BATCH_WIDENING, "context_len": CONTEXT_WIDENING},
         "cost_of": answer.options.cost_of,
         "options": answer.changed_options,
-        "profiles": profile_tokens(max_draft_len),
+        "profiles": profiles,
         "typical": _typical(max_draft_len),
         "length_depths": list(LENGTH_DEPTHS),
         "length_steps": LENGTH_STEPS,
@@ -1011,8 +1213,7 @@ def _tables(answer: Exploration) -> dict[str, Any]:
             if FAMILIES[kind] not in LOOKUPS
         },
         **preset_tables(answer.axes.context_len, answer.axes.batch_size),
-        "answers": list(ANSWERS),
-        "hit_rates": list(HIT_RATES),
+        "workloads": answer.axes.workloads,
         "request_drafts": [0, *_REQUEST_DRAFTS],
         "request_shares": list(_REQUEST_SHARES),
         "request_tokens": list(_REQUEST_TOKENS),
@@ -1020,20 +1221,37 @@ def _tables(answer: Exploration) -> dict[str, Any]:
     }
 
 
-def _section_json(section: Section, axes: Axes) -> dict[str, Any]:
+def _section_text(section: Section, axes: Axes) -> str:
     # Grids of one engine stand behind one another: they differ by the number of devices alone.
     engines = [*dict.fromkeys(engine for engine, _ in section.cells)]
     cells = sorted(section.cells.items(), key=lambda item: engines.index(item[0][0]))
-    return {
-        "default_engine": section.default_engine,
-        "refusals": section.refusals,
-        **packed(
-            [
-                {"engine": engine, "devices": devices, **_cell_json(cell, axes)}
-                for (engine, devices), cell in cells
-            ]
-        ),
-    }
+    pieces: dict[str, int] = {}
+    things = [
+        {
+            "engine": engine,
+            "devices": devices,
+            "sure": _sureness_json(cell, pieces),
+            **_cell_json(cell, axes),
+        }
+        for (engine, devices), cell in cells
+    ]
+    return packed(
+        things,
+        default_engine=section.default_engine,
+        refusals=section.refusals,
+        pieces=pieces,
+    )
+
+
+def _sureness_json(cell: Cell, pieces: dict[str, int]) -> dict[str, dict[str, Any]]:
+    """Return `sureness` by kind, its texts as numbers of pieces, which are gathered."""
+    deployment, found = Deployment(cell.model, cell.setup), {}
+    for kind in (*_SHARE_KINDS, *PRICED_KINDS):
+        sure = sureness(deployment, kind)
+        texts = [re.split("(?=, extrapolated|; where)", text) for text in sure["texts"]]
+        numbers = [[pieces.setdefault(piece, len(pieces)) for piece in text] for text in texts]
+        found[kind] = {**sure, "texts": numbers}
+    return found
 
 
 def _cell_json(cell: Cell, axes: Axes) -> dict[str, Any]:
@@ -1044,8 +1262,13 @@ def _cell_json(cell: Cell, axes: Axes) -> dict[str, Any]:
     return {
         "engine_round_s": cell.engine_round_s,
         "scale_s": scale_s.ravel().tolist(),
-        "verify": _share_grid(cell.verify_s / scale_s),
+        "verify": _share_grid(cell.verify_s / scale_s, axes.quantum),
+        "parts": {
+            name: PageGrid(seconds / scale_s, _PART_QUANTUM, (*[1] * (seconds.ndim - 1), 2))
+            for name, seconds in cell.parts_s.items()
+        },
         "framework": engine.rules,
+        "fitted": engine.name != GENERIC,
         **_room_json(cell.room),
         "latency_s": engine.request_latency_s,
         "requests": [_requests_json(cell.requests[rule]) for rule in rules],
@@ -1058,14 +1281,17 @@ def _cell_json(cell: Cell, axes: Axes) -> dict[str, Any]:
             kind: fields_of(band, "width", "batch_size", "context_len")
             for kind, band in cell.bands.items()
         },
-        "drafting": {kind: _drafting_json(cell, d) for kind, d in cell.drafting.items()},
+        "drafting": {
+            kind: _drafting_json(cell, drafting, axes.quantum)
+            for kind, drafting in cell.drafting.items()
+        },
         "played": None if cell.played is None else cell.played.grids,
     }
 
 
-def _share_grid(shares: Array) -> PageGrid:
+def _share_grid(shares: Array, quantum: float = _SHARE_QUANTUM) -> PageGrid:
     """Return shares of a plain step, which change smoothly with the draft length; NaN becomes 0."""
-    return PageGrid(np.nan_to_num(shares), _SHARE_QUANTUM, (*[1] * (shares.ndim - 1), 2))
+    return PageGrid(np.nan_to_num(shares), quantum, (*[1] * (shares.ndim - 1), 2))
 
 
 def _end_grid(ends: Array) -> PageGrid:
@@ -1088,9 +1314,9 @@ def _scale_s(cell: Cell) -> np.ndarray:
 
 
 def _requests_json(grid: Mapping[str, Array]) -> dict[str, PageGrid]:
-    """Return logarithms, axes (context and answer and hit rate, batch, draft length, share).
+    """Return logarithms, axes (workload, batch, draft length, share).
 
-    One draft length is left out: axes (…, batch, tokens per round).
+    One draft length is left out: axes (workload, batch, tokens per round).
     """
     found = {}
     for name, values in grid.items():
@@ -1102,7 +1328,7 @@ def _requests_json(grid: Mapping[str, Array]) -> dict[str, PageGrid]:
     return found
 
 
-def _drafting_json(cell: Cell, drafting: Drafting) -> dict[str, Any]:
+def _drafting_json(cell: Cell, drafting: Drafting, quantum: float) -> dict[str, Any]:
     scale_s = _scale_s(cell)
     common = {
         "depth": drafting.depth,
@@ -1110,12 +1336,12 @@ def _drafting_json(cell: Cell, drafting: Drafting) -> dict[str, Any]:
         "engine_round_s": drafting.engine_round_s,
     }
     share = drafting.draft_s[..., 1:] / cell.verify_s[..., 1:]
-    if np.ptp(share) < _SHARE_QUANTUM * share.flat[0] and not drafting.more_s.any():
+    if np.ptp(share) < quantum * share.flat[0] and not drafting.more_s.any():
         return {**common, "share": float(share.flat[0])}
     return {
         **common,
-        "draft": _share_grid(drafting.draft_s / scale_s),
-        "more": _share_grid(drafting.more_s / scale_s),
+        "draft": _share_grid(drafting.draft_s / scale_s, quantum),
+        "more": _share_grid(drafting.more_s / scale_s, quantum),
     }
 
 
@@ -1134,7 +1360,7 @@ COMMAND: Final = Command(
         required=True,
         suffixes=(".html", ".htm"),
         folder=site_files,
-        steps=lambda answer: len(answer.models) * len(answer.hardware),
+        steps=lambda answer: len({*answer.alike}) * len(answer.hardware),
         step="grids",
     ),
     example="specroof explore Qwen/Qwen3-8B deepseek-ai/DeepSeek-V4-Pro -H b200,h100 -o page.html",

@@ -1,9 +1,10 @@
 """Loads that the page has buttons for, played through as `predict` plays them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Final
+from urllib.parse import urlencode
 
 import numpy as np
 
@@ -31,6 +32,9 @@ FIGURES: Final = (
     *("plain_tokens_per_s", "plain_tpot_s", "plain_ttft_s"),
 )
 BANDS: Final = ("tried_speedup", "ttft_s")
+#: What `PlayedPoints.figures` holds, in order; the speedup and the ends of its band.
+PLAYED: Final = (*FIGURES, *(f"{name}_{end}" for name in BANDS for end in ("low", "high")))
+SPEEDUPS: Final = ("tried_speedup", "tried_speedup_low", "tried_speedup_high")
 #: Logarithms that are told apart: figures have the digits that `predict` prints.
 QUANTUM: Final = 1e-8
 
@@ -72,11 +76,71 @@ PRESETS: Final = (
     Preset("Agents", 16384.0, 512, 0.5),
     Preset("Batch jobs", 1024.0, 1536),
 )
-#: What a page begins with: requests in flight of the first preset, and drafters. Of these tokens
-#: per round, bonus included, at the draft length at which they were measured, in the middle of the
-#: published profiles of their kind.
-USUAL_BATCH: Final = 8.0
-USUAL_DRAFTERS: Final = ("eagle3,accept-length=2.8@3", "dflash,accept-length=5.4@15")
+#: Requests in flight that a page begins with: its devices have room for them.
+USUAL_BATCH: Final = 16.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A deployment that the field knows, for the page to begin with.
+
+    Parameters
+    ----------
+    name
+        What the link says.
+    model, chip
+        Bundled names.
+    words
+        What else the address says.
+    """
+
+    name: str
+    model: str
+    chip: str
+    words: Mapping[str, Any]
+
+    def address(self, chip: str) -> str:
+        """Return the address on a page that calls the chip so.
+
+        Examples
+        --------
+        >>> SCENES[0].address("b200")
+        'model=deepseek-ai%2FDeepSeek-R1&chip=b200&engine=sglang'
+        """
+        return urlencode({"model": self.model, "chip": chip, **self.words}, doseq=True)
+
+
+#: A mixture with drafting layers of its own, a dense model with a head, and the roofline of Modal's
+#: article (2026), with its two drafters.
+SCENES: Final = (
+    Scene(
+        "DeepSeek-R1 on 8 × B200",
+        "deepseek-ai/DeepSeek-R1",
+        "b200",
+        {"engine": "sglang"},
+    ),
+    Scene(
+        "Qwen3-32B on H100",
+        "Qwen/Qwen3-32B",
+        "h100-sxm",
+        {"engine": "sglang"},
+    ),
+    Scene(
+        "Roofline: DeepSeek-V4-Flash on B200",
+        "deepseek-ai/DeepSeek-V4-Flash",
+        "b200",
+        {
+            "devices": 1,
+            "engine": "ideal",
+            "context": 4096,
+            "answer": 0,
+            "drafter": [
+                "block,accept=0.89,cost=0.1,drafts=16",
+                "autoregressive,accept=0.75,cost=0.1",
+            ],
+        },
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,7 +155,7 @@ class PlayedPoints:
         `draft_len`, `tried_draft_len`, both ends of `near_best`, and the place of the decision in
         `DECISIONS`; `tried_draft_len` is 0 where the server has no room for drafts.
     figures
-        `FIGURES`, then the ends of `BANDS`; 1 where there is no room, and the figure itself where
+        `PLAYED`; 1 where there is no room, and the figure itself where
         it has no band.
     """
 
@@ -117,12 +181,11 @@ def preset_tables(context_len: Sequence[float], batch_size: Sequence[float]) -> 
     context_len, batch_size
         The axes of the page.
     """
-    presets, clients = _at_points(context_len, batch_size)
+    presets, clients = at_points(context_len, batch_size)
     return {
         "presets": [fields_of(one, *Preset.__slots__) for one in presets],
         "clients": clients,
         "decisions": DECISIONS,
-        "usual_drafters": USUAL_DRAFTERS,
         "usual_context": PRESETS[0].context_len,
         "usual_answer": PRESETS[0].output_len,
         "usual_batch": USUAL_BATCH,
@@ -130,9 +193,16 @@ def preset_tables(context_len: Sequence[float], batch_size: Sequence[float]) -> 
     }
 
 
-def _at_points(
+def at_points(
     context_len: Sequence[float], batch_size: Sequence[float]
 ) -> tuple[list[Preset], list[float]]:
+    """Return the presets and the clients that are at points of a page.
+
+    Parameters
+    ----------
+    context_len, batch_size
+        The axes of the page.
+    """
     presets = [preset for preset in PRESETS if preset.context_len in context_len]
     return presets, [batch for batch in batch_size if batch in CLIENTS]
 
@@ -157,7 +227,7 @@ def played_points(
     PlayedPoints or None
         None where no preset is at a point of the page, and without drafters.
     """
-    presets, clients = _at_points(context_len, batch_size)
+    presets, clients = at_points(context_len, batch_size)
     if not (presets and clients and drafters):
         return None
     rows = [
@@ -166,8 +236,7 @@ def played_points(
         for fields in _rows(deployment, preset, clients, spec)
     ]
     grid = np.transpose(rows).reshape(-1, len(presets), len(drafters), len(clients))
-    n_figures = len(FIGURES) + 2 * len(BANDS)
-    return PlayedPoints(tuple(drafters), *np.split(grid, [len(grid) - n_figures]))
+    return PlayedPoints(tuple(drafters), *np.split(grid, [len(grid) - len(PLAYED)]))
 
 
 def _rows(
@@ -185,7 +254,7 @@ def _figures(fields: dict[str, Any]) -> list[float]:
     """Return the choices and figures of a row."""
     row = LoadRow(**fields)
     if not row.tried_draft_len or row.near_best is None:
-        return [0.0] * 5 + [1.0] * (len(FIGURES) + 2 * len(BANDS))
+        return [0.0] * 5 + [1.0] * len(PLAYED)
     figures = [getattr(row, name) for name in FIGURES]
     ends = [end for name in BANDS for end in row.bands.get(name, [getattr(row, name)] * 2)]
     decision = DECISIONS.index(row.decision or "off")

@@ -31,7 +31,7 @@ _CONTEXT: Final = 512.0
 #: step counts relative to the one behind the shortest context.
 _DEPTHS: Final = "strix-halo-depth"
 #: The table whose plain rates stand beside those with drafts, of such a mix, too.
-_BASELINES: Final = "strix-halo-mtp"
+BASELINES: Final = "strix-halo-mtp"
 
 #: The table that no fit counts.
 REPORTS: Final = "reports"
@@ -74,7 +74,7 @@ def local_scores(
         point
         for point in (load_local() if points is None else points)
         if point.hardware in names
-        and (point.tokens_per_round if point.drafts else point.source != _BASELINES)
+        and (point.tokens_per_round if point.drafts else point.source != BASELINES)
     ]
 
     def alike(point: Measurement) -> tuple[object, ...]:

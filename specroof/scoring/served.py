@@ -328,10 +328,14 @@ _LEAST_LOADS: Final = 3
 #: Secant steps to the best acceptance: logarithms are nearly straight.
 _SECANTS: Final = 4
 
-#: Where a source says that lengths are all alike, those of servers whose prompts share passes are
-#: drawn from this range: such servers' TTFT is that of clients out of step. Where prompts stop the
-#: batch, clients stay in step, and their prompts wait for one another.
-_OUT_OF_STEP: Final = (0.9, 1.1)
+#: What NVIDIA serves its own runs with, of one length: a pass has room for one prompt and so many
+#: tokens more, besides those of all that decode, and TensorRT-LLM cuts no prompt. aiconfigurator
+#: 0.6.0, ``generator/rule_plugin/vllm.rule`` and ``trtllm.rule``, ``agg max_num_tokens``.
+_BESIDE_A_PROMPT: Final = 1500
+_NVIDIA_RUNS: Final = ("aiconfigurator-dense", "aiconfigurator-moe")
+#: From which release vLLM schedules a pass while the one before it runs: ``config/vllm.py`` of
+#: 0.12.0 and of 0.14.0.
+_SCHEDULES_AHEAD: Final = [0, 14]
 #: Rounds between two looks for requests of SGLang on Blackwell, and with many clients: InferenceX,
 #: ``benchmarks/dsr1_fp8_b200.sh``, ``--scheduler-recv-interval``.
 _RECEIVE_INTERVALS: Final = (10, 30)
@@ -501,7 +505,8 @@ def played_figures(
     """Return the figures of loads of one set-up, plain and played through, axes (load, 1).
 
     All clients start together and send ten requests each, as InferenceX does: most sources do not
-    say how many. Lengths are drawn as the source draws them; a source that prints medians is
+    say how many. Lengths are drawn as the source draws them, and alike where it does not; passes
+    take as many tokens as NVIDIA lets its servers take; a source that prints medians is
     compared with medians of what is played, every other one with means. Throughput has the start
     and the end of the run in it.
 
@@ -519,15 +524,17 @@ def played_figures(
     prompt, answer, _ = request_lengths(first)
     clients = [int(load.concurrency or 1) for load in loads]
     rules = prefill_rules(deployment)
-    length_range = (first.shortest, 1.0)
-    if first.shortest == 1 and rules.shares_passes:
-        length_range = _OUT_OF_STEP
+    if first.source in _NVIDIA_RUNS and first.shortest == 1 and rules.shares_passes:
+        tokens = prompt + _BESIDE_A_PROMPT
+        if first.engine == "tensorrt-llm":
+            tokens -= tokens % prompt
+        rules = replace(rules, chunk=int(tokens) + max(clients))
     prices = pass_prices(
         deployment,
         rules,
         running=max(clients),
-        input_len=(length_range[0] * prompt, length_range[1] * prompt),
-        longest=length_range[1] * (prompt + answer),
+        input_len=(first.shortest * prompt, prompt),
+        longest=prompt + answer,
     )
     overlap = deployment.setup.engine.overlap is not False  # "plain": plain steps do overlap
     capacity = decoding.running_batch[0, places, 0].tolist()
@@ -536,9 +543,11 @@ def played_figures(
         if not runs >= 1:
             figures.append(dict.fromkeys(FIGURES, math.nan))
             continue
-        requests = closed_loop(Workload(prompt, answer), count, length_range=length_range)
+        drawn = (first.shortest, 1.0)
+        requests = closed_loop(Workload(prompt, answer), count, length_range=drawn)
         rules = replace(rules, receive_interval=_receive_interval(load))
-        seen = play(prices, requests, rules, runs, overlap=overlap)
+        ahead = overlap and _schedules_ahead(load)
+        seen = play(prices, requests, rules, runs, overlap=ahead)
         statistic = "p50" if load.reading == "median" else "mean"
         times = {name: values[statistic] for name, values in seen.summary().items()}
         figures.append({"tokens_per_s": seen.tokens_per_s} | times)
@@ -549,8 +558,18 @@ def _launches_prompts(load: Measurement) -> bool:
     """Return whether the host launches passes over prompts: SGLang, before graphs held them."""
     if load.engine != "sglang" or chip_family(load) not in {"hopper", "blackwell"}:
         return False
-    release = [int(part) for part in re.findall(r"\d+", load.engine_version)[:3]]
+    release = _release(load)
     return release < _GRAPHS_OF_PROMPTS if release else load.date < _GRAPHS_OF_PROMPTS_DATE
+
+
+def _schedules_ahead(load: Measurement) -> bool:
+    """Return whether the host works beside passes: of vLLM from a release on."""
+    return load.engine != "vllm" or (_release(load) or _SCHEDULES_AHEAD) >= _SCHEDULES_AHEAD
+
+
+def _release(load: Measurement) -> list[int]:
+    """Return the numbers of a server's release; none where its source does not say it."""
+    return [int(part) for part in re.findall(r"\d+", load.engine_version)[:3]]
 
 
 def _receive_interval(load: Measurement) -> int:

@@ -279,6 +279,9 @@ def play(  # noqa: PLR0913 - what is asked, of whom, by which rules
         Of answers that end by themselves so much is reserved as they may have, `Requests.most_len`,
         times a ratio that falls with each round, but of those that have just started; those that
         found no room try again when one has ended.
+        Clients of a closed loop are back with the next request after `Requests.turnaround_s`, as
+        long as their first token was late: what a request takes besides passes is then on the way
+        of the answer.
     Ignores
         blocks that a cache of prefixes keeps of a request that lost its memory; of a limit of
         running requests the pass that a server with overlap takes to see that one has ended; and
@@ -339,6 +342,11 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - one loop, see b
     prices, several = schedule[1], len(schedule) > 1
     tokens_per_round = prices.tokens_per_round
     overhead_s, latency_s = prices.request_overhead_s, prices.request_latency_s
+    reach_s = latency_s
+    if requests.turnaround_s is not None:
+        # No client is back before its first token is: an answer of one has the whole latency.
+        least_s = float(rounds_len.min()) / tokens_per_round * min(prices.round_s.row(1))
+        reach_s = min(max(requests.turnaround_s, latency_s - least_s), latency_s)
     chunk, interval = rules.chunk or math.inf, rules.receive_interval
     concurrency, ceil = requests.concurrency or count, math.ceil
     token, fixed = memory.token, memory.request
@@ -400,7 +408,7 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - one loop, see b
         if n_sent < count and n_sent < n_ended + concurrency:
             for arrives_s in arrival_s[n_sent : min(n_ended + concurrency, count)]:
                 sent_s.append(max(arrives_s, clock))
-                reached_s.append(sent_s[-1] + latency_s)
+                reached_s.append(sent_s[-1] + reach_s)
             n_sent = len(sent_s)
         if not unseen_rounds or not batch:
             while n_reached < n_sent and reached_s[n_reached] <= seen_s:
@@ -611,13 +619,13 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - one loop, see b
     # Of events at the same time the last one holds.
     times = np.array(event_s)
     last = np.append(np.diff(times) > 0, True)
-    sent = np.array(sent_s)
+    back_s = latency_s - reach_s
     return Played(
-        sent_s=sent,
-        reached_s=sent + latency_s,
+        sent_s=np.array(sent_s),
+        reached_s=np.array(reached_s),
         started_s=np.array(started_s),
-        first_s=np.array(first_s),
-        end_s=np.array(end_s),
+        first_s=np.array(first_s) + back_s,
+        end_s=np.array(end_s) + back_s,
         output_len=requests.output_len,
         event_s=times[last],
         running=np.array(running, dtype=np.float64)[last],

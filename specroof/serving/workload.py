@@ -20,6 +20,10 @@ from specroof.units import Bounds, plain_number
 LENGTH_SHARE: Final = Bounds(0, 2)
 #: Requests of a benchmark for each of its clients, as InferenceX has it.
 REQUESTS_PER_CLIENT: Final = 10
+#: Seconds from an answer to its client's next request, below a step of decoding: clients send it in
+#: the loop that reads answers (vLLM 0.33.0 ``benchmarks/serve.py``, SGLang 0.5.23
+#: ``benchmark/serving.py``, aiperf 0.13.0 ``timing/strategies/request_rate.py``).
+TURNAROUND_S: Final = 0.003
 #: The 99th percentile of a standard normal distribution.
 _NORMAL_P99: Final = 2.3263478740408408
 
@@ -100,6 +104,9 @@ class Requests:
     most_len
         Tokens that each answer may have at most, where it ends by itself; None where answers of
         these lengths are asked for, as benchmarks do.
+    turnaround_s
+        Seconds from an answer to its client's next request at the server, where the answer is long
+        enough; None for all that a request takes besides passes.
     """
 
     arrival_s: Array
@@ -108,6 +115,7 @@ class Requests:
     cached_len: Array
     concurrency: int | None = None
     most_len: Array | None = None
+    turnaround_s: float | None = None
 
 
 def trace(
@@ -216,7 +224,8 @@ def closed_loop(
     count = clients * REQUESTS_PER_CLIENT if count is None else count
     ramp = number_within("ramp_s", ramp_s, "seconds")
     starts = ramp * np.minimum(np.arange(_count(count)) / clients, 1.0)
-    return _drawn_requests(workload, starts, length_range, seed, clients)
+    drawn = _drawn_requests(workload, starts, length_range, seed, clients)
+    return replace(drawn, turnaround_s=TURNAROUND_S)
 
 
 def open_loop(

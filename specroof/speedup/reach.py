@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy.typing as npt
 
 from specroof.architecture import Architecture
 from specroof.errors import Note
-from specroof.hardware import GENERIC, EngineProfile, Reach
+from specroof.hardware import GENERIC, UNMEASURED_ATTENTION_BATCH, EngineProfile, Reach
 from specroof.latency import Deployment
 
 #: How near evidence is.
@@ -81,8 +82,10 @@ def evidence_engine(deployment: Deployment) -> EngineProfile:
 
     It is its own, or the generic one of its server where the chip's architecture is not known, and
     where no measurement on the family of the chip has the attention, the format or the placement:
-    what is asked there is as strange as the chip would be. Bands of placements that it was not
-    measured in are wider.
+    what is asked there is as strange as the chip would be, and with a strange kind of attention
+    the more, the more sequences there are: `UNMEASURED_ATTENTION_BATCH`. So is a kind of drafter
+    that was measured on other families alone. Bands of placements that it was not measured in are
+    wider.
 
     Source
         The choice of this library.
@@ -97,10 +100,31 @@ def evidence_engine(deployment: Deployment) -> EngineProfile:
         and reach.family
         and not all({*asked} <= {*getattr(reach, key), SPLIT} for key, asked in words.items())
     )
-    if stand_ins is not None and (unknown or strange):
+    far = unknown or strange
+    if stand_ins is not None and (far or (reach is not None and reach.family)):
         server = engine.framework or engine.name
-        engine = stand_ins.engines.get(server, stand_ins.engines[GENERIC])
+        elsewhere = stand_ins.engines.get(server, stand_ins.engines[GENERIC])
+        engine = elsewhere if far or reach is None else _with_kinds_of(engine, reach, elsewhere)
+    if reach is not None and reach.family and not {*words["attention"]} <= {*reach.attention}:
+        least = UNMEASURED_ATTENTION_BATCH
+        bands = {
+            kind: replace(band, batch_size=min(band.batch_size or least, least))
+            for kind, band in engine.bands.items()
+        }
+        engine = replace(engine, bands=bands)
     return engine.spread_as(words["placements"])
+
+
+def _with_kinds_of(engine: EngineProfile, own: Reach, elsewhere: EngineProfile) -> EngineProfile:
+    """Return an engine with the bands of kinds of drafters that were measured elsewhere alone."""
+    kinds = () if elsewhere.reach is None else elsewhere.reach.drafters
+    known = {
+        kind: band
+        for kind in kinds
+        if kind not in own.drafters and (band := elsewhere.measured_band(kind)) is not None
+    }
+    reach = replace(own, drafters=(*own.drafters, *known))
+    return replace(engine, bands={**engine.bands, **known}, reach=reach)
 
 
 def nearness(
@@ -254,13 +278,16 @@ def how_sure(
     if near is None:
         bound = f"an upper bound: engine {engine.name} is a roofline without overheads"
         return bound if engine.rules == "ideal" else f"engine {engine.name} names no measurements"
-    band = evidence_engine(deployment).band(drafters[0]) if drafters else None
-    if band is None:
+    evidence = evidence_engine(deployment)
+    kind = drafters[0] if drafters else ""
+    band, measured = evidence.band(kind), evidence.measured_band(kind)
+    if not drafters or band is None or measured is None:
         return str(near["text"])
-    low, high = np.expm1(-band.width), np.expm1(band.width)
+    low, high, lower, higher = np.expm1(np.outer([measured.width, band.width], [-1, 1]).ravel())
+    wider = f"; bands here are wider, {lower:+.0%} to {higher:+.0%}"
     return (
         f"{near['text']}; where speedups were measured, 80% of {band.points} are within "
-        f"{low:+.0%} to {high:+.0%} of their predictions"
+        f"{low:+.0%} to {high:+.0%} of their predictions{wider * (band.width > measured.width)}"
     )
 
 

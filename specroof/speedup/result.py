@@ -251,8 +251,9 @@ def band_notes(engine: EngineProfile, drafter: str) -> Iterator[str]:
     wider = f", and more above {' or '.join(ends)}" if ends else ""
     others = "" if drafter in engine.bands else " of any drafter"
     borrowed = engine.reach is not None and not engine.reach.drafters
+    holds = "it holds" if band == engine.measured_band(drafter) else "wider than what holds"
     yield (
-        f"band of {drafter} on engine {engine.name}: {low:+.0%} to {high:+.0%}{wider}; it holds 80% "
+        f"band of {drafter} on engine {engine.name}: {low:+.0%} to {high:+.0%}{wider}; {holds} 80% "
         f"of {band.points} measured speedups{others}{counted_engines(band, engine)}, mean error "
         f"{band.mean_error:.1%}{'; none of them on this family of chips' if borrowed else ''}"
     )

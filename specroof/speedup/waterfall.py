@@ -1,6 +1,5 @@
 """A round of speculation against a plain step: where its seconds go, part by part."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -8,6 +7,7 @@ from typing import Final
 import numpy as np
 
 from specroof.acceptance import accepted_at
+from specroof.arrays import Array
 from specroof.cost import ForwardPass
 from specroof.drafters import Drafter
 from specroof.latency import Deployment, PassLatency, micro_batches
@@ -98,32 +98,31 @@ class RoundParts:
         return found
 
 
-def group_seconds(latency: PassLatency) -> dict[str, float]:
-    """Return the seconds of one pass by groups of operations; they add up to all of it.
+def group_seconds(latency: PassLatency) -> dict[str, Array]:
+    """Return the seconds of passes by groups of operations; they add up to all of each.
 
     Parameters
     ----------
     latency
-        One pass.
+        One pass, or a grid of them.
 
     Counts
         what a coarser granularity than the operation overlaps between them, as a group below 0.
     Source
         Counting.
     """
-    found: dict[str, float] = {}
+    found: dict[str, Array] = {}
     for op in latency.ops:
         group = _GROUPS.get(op.op.kind, _DENSE)
-        found[group] = found.get(group, 0.0) + float(np.sum(op.seconds))
+        found[group] = np.asarray(found.get(group, 0.0) + op.seconds)
     # Summed in the order in which the pass does, rounding is all that differs per operation.
-    summed_s = sum(found.values())
-    found[_ACROSS] = float(np.sum(latency.work_s)) - summed_s
-    if math.isclose(float(np.sum(latency.work_s)), summed_s, rel_tol=1e-12):
-        del found[_ACROSS]
-    found[_COLLECTIVES] = float(np.sum(latency.communication_s))
-    found[_EACH_TIME] = float(np.sum(latency.overhead_s))
-    found[_OTHERS] = float(np.sum(latency.waiting_s))
-    return {name: seconds for name, seconds in found.items() if seconds}
+    summed_s = np.asarray(sum(found.values()))
+    if not np.allclose(latency.work_s, summed_s, rtol=1e-12, atol=0.0):
+        found[_ACROSS] = latency.work_s - summed_s
+    found[_COLLECTIVES] = latency.communication_s
+    found[_EACH_TIME] = latency.overhead_s
+    found[_OTHERS] = np.asarray(latency.waiting_s)
+    return {name: seconds for name, seconds in found.items() if np.any(seconds)}
 
 
 def round_parts(
@@ -149,7 +148,10 @@ def round_parts(
         pass_latency(deployment, ForwardPass(batch, query_len, context))
         for query_len in (1, float(np.asarray(curve.verify_len)[draft_len]))
     ]
-    plain, verified = (group_seconds(latency) for latency in passes)
+    plain, verified = (
+        {name: float(seconds) for name, seconds in group_seconds(latency).items()}
+        for latency in passes
+    )
     accepted = accepted_at(acceptance_of(drafter), context)
     proposed = proposals(drafter, accepted, np.array([draft_len]))
     placement, together = deployment.setup.placement, np.array([batch])

@@ -1,0 +1,209 @@
+"""What a page knows from measurements: drafters of a model, how sure it is, published speedups."""
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+from specroof.acceptance.published import AcceptanceProfile, load_profiles
+from specroof.architecture import Architecture
+from specroof.evidence import Measurement, load_measurements, load_served
+from specroof.evidence.measurement import chip_of, model_of
+from specroof.latency import Deployment
+from specroof.parsers.model_config import MTP_NOTE
+from specroof.speedup.reach import how_sure, nearness
+
+#: What is assumed of a drafter that nobody measured with the model, by kind: tokens per round,
+#: bonus included, with so many drafts. In the middle of the published profiles of its kind; of MTP,
+#: whose profiles are of newer models, what `docs/answers.py` assumes.
+ASSUMED: Final = {
+    "mtp": "accept-length=2.4@3",
+    "eagle3": "accept-length=2.8@3",
+    "dflash": "accept-length=5.4@15",
+    "ngram": "accept-length=1.2@3",
+}
+#: Drafters that a page begins with.
+_MOST_BEGUN: Final = 2
+#: Significant digits of published figures.
+_DIGITS: Final = 4
+
+
+# --- Drafters that exist for a model -------------------------------------------------------------
+
+
+def kind_of_profile(profile: AcceptanceProfile) -> str:
+    """Return the kind of drafter that a profile is of: the second part of its name.
+
+    Examples
+    --------
+    >>> {kind_of_profile(profile) for profile in load_profiles()} >= {"mtp", "eagle3", "dflash"}
+    True
+    """
+    return profile.name.split("/")[1].split("-")[0]
+
+
+def own_profiles(model: str) -> list[AcceptanceProfile]:
+    """Return the published profiles of a model, in whatever format its weights are.
+
+    Examples
+    --------
+    >>> [profile.name for profile in own_profiles("Qwen/Qwen3-32B-FP8")]
+    ['qwen3-32b/eagle3/log-line']
+    """
+    own = model.rpartition("/")[2].lower()
+    return [
+        profile
+        for profile in load_profiles()
+        for theirs in [profile.model.lower()]
+        if f"{own}-".startswith(f"{theirs}-") or theirs.startswith(f"{own}-")
+    ]
+
+
+def begun_drafters(model: Architecture) -> tuple[str, ...]:
+    """Return the drafters that a page begins with for a model, as SPECs.
+
+    Layers of its own and heads whose acceptance was measured, with the profile in the middle; where
+    there are none, a head to be trained, with the acceptance that is `ASSUMED`.
+
+    Examples
+    --------
+    >>> from specroof import load_model
+    >>> begun_drafters(load_model("openai/gpt-oss-120b"))
+    ('eagle3,accept-length=2.8@3',)
+    """
+    measured: dict[str, list[AcceptanceProfile]] = defaultdict(list)
+    for profile in own_profiles(model.name):
+        measured[kind_of_profile(profile)].append(profile)
+    held = {*measured, *["mtp"] * (MTP_NOTE in model.notes)}
+    kinds = [kind for kind in ("mtp", "eagle3", "dflash") if kind in held] or ["eagle3"]
+    return tuple(_spec(kind, measured[kind]) for kind in kinds[:_MOST_BEGUN])
+
+
+def _spec(kind: str, profiles: Sequence[AcceptanceProfile]) -> str:
+    """Return a drafter with the profile in the middle of those of its kind, or what is assumed."""
+    if not profiles:
+        return f"{kind},{ASSUMED[kind]}"
+    # Greedy acceptance, which every server has, as far as it was measured; and of one depth, the
+    # largest, so that they can be compared.
+    greedy = [
+        one for one in profiles if getattr(one.acceptance(), "rule", None) in {None, "greedy"}
+    ]
+    profiles = greedy or profiles
+    depth = max(profile.draft_len for profile in profiles)
+    deepest = [profile for profile in profiles if profile.draft_len == depth]
+    deepest.sort(key=lambda one: float(one.acceptance().tokens_per_round(depth)))
+    return f"{kind},profile={deepest[len(deepest) // 2].name}"
+
+
+# --- How near evidence is ------------------------------------------------------------------------
+
+
+def sureness(deployment: Deployment, kind: str) -> dict[str, Any]:
+    """Return how sure a prediction is at any load, in the sentences of `how_sure`.
+
+    Parameters
+    ----------
+    deployment, kind
+        What is served, and what drafts.
+
+    Returns
+    -------
+    dict
+        `batch_size`, `context_len`: the largest that was measured; None where all is as sure.
+        `texts`: within both, beyond the batch, beyond the context, beyond both.
+    """
+    near = nearness(deployment, [kind], 0, 0)
+    ends = {}
+    for axis, name in (("batch", "batch_size"), ("context", "context_len")):
+        known = (
+            []
+            if near is None
+            else [near[axis][key] for key in ("measured_to", "plain_measured_to")]
+        )
+        ends[name] = min((end for end in known if end is not None), default=None)
+    beyond = {name: math.inf if end is not None else 0 for name, end in ends.items()}
+    texts = [
+        how_sure(deployment, [kind], context, batch)
+        for context in (0, beyond["context_len"])
+        for batch in (0, beyond["batch_size"])
+    ]
+    return {**ends, "texts": texts}
+
+
+# --- Published speedups --------------------------------------------------------------------------
+
+
+def published_speedups(
+    architectures: Collection[str | None], kinds: Collection[str]
+) -> list[dict[str, Any]]:
+    """Return measured speedups on some families of chips, those of one set-up together.
+
+    Parameters
+    ----------
+    architectures
+        Families of chips, as hardware files call them.
+    kinds
+        Drafters, as SPECs call them.
+
+    Returns
+    -------
+    list of dict
+        What was measured, and `points`: batch size, context, tokens per round (None where the
+        source is silent) and speedup.
+    """
+    groups: dict[tuple[Any, ...], list[list[float | None]]] = defaultdict(list)
+    for point, speedup in _measured():
+        chip = chip_of(str(point.hardware))
+        family = chip.architecture
+        if point.method not in kinds or family is None or family not in architectures:
+            continue
+        model = model_of(str(point.model))
+        key = (
+            *(point.source, point.model, model.n_params, model.n_active_params),
+            *(chip.name, family, point.engine, point.tensor_parallel or 1),
+            *(point.method, point.draft_len),
+        )
+        figures = (
+            point.batch_size or point.concurrency,
+            point.context_len,
+            point.tokens_per_round,
+            speedup,
+        )
+        groups[key].append([one and float(f"{one:.{_DIGITS}g}") for one in figures])
+    names = (
+        *("source", "model", "n_params", "n_active_params"),
+        *("chip", "architecture", "framework", "devices", "kind", "draft_len"),
+    )
+    return [{**dict(zip(names, key, strict=True)), "points": rows} for key, rows in groups.items()]
+
+
+@lru_cache(maxsize=1)
+def _measured() -> tuple[tuple[Measurement, float], ...]:
+    """Return measurements with drafts, and their speedups."""
+    return (*_printed(), *_paired())
+
+
+def _printed() -> Iterator[tuple[Measurement, float]]:
+    """Yield those whose speedup is printed, or follows from two printed figures."""
+    for point in load_measurements():
+        if point.drafts and point.measured_speedup is not None and point.batch_size:
+            yield point, point.measured_speedup
+
+
+def _paired() -> Iterator[tuple[Measurement, float]]:
+    """Yield loads of servers that were measured with drafts and without."""
+
+    def load(point: Measurement) -> tuple[Any, ...]:
+        return (
+            *(point.source, point.model, point.quantization, point.hardware, point.engine),
+            *(point.engine_version, point.tensor_parallel, point.expert_parallel),
+            *(point.attention_data_parallel, point.input_len, point.output_len, point.task),
+            point.concurrency,
+        )
+
+    plain = {load(point): point for point in load_served() if not point.drafts}
+    for point in load_served():
+        without = plain.get(load(point)) if point.drafts else None
+        if without is not None and point.tokens_per_s and without.tokens_per_s:
+            yield point, point.tokens_per_s / without.tokens_per_s
