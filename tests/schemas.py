@@ -1,7 +1,8 @@
 """JSON Schemas of what ``--json`` prints, made of answers: `python tests/schemas.py FOLDER`.
 
-An answer is the union of what many calls print. A key is required if all of them have it; a key
-that a call adds later is allowed. Numbers and texts may be null: not known, or not asked for.
+An answer is the union of what many calls print (data/calls.yaml). A key is required if all of them
+have it; a key that a call adds later is allowed. Numbers and texts may be null: not known, or not
+asked for.
 """
 
 import json
@@ -23,96 +24,9 @@ from sessions import files_of
 from specroof.cli import COMMANDS, app
 from specroof.cli.schema import load_schema
 from specroof.quantities import quantity_of
+from tables import rows
 
 ROOT: Final = Path(__file__).parents[1]
-
-#: Calls besides those of the documentation: each flag that changes what JSON holds.
-CALLS: Final = """
-predict Qwen/Qwen3-8B -H h100,b200 --drafter ideal
-predict Qwen/Qwen3-8B -H h100 --engine ideal --drafter ideal --max-draft-len 0
-predict Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --max-draft-len 2 --grid
-predict Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --drafter ngram,match=0.5,accept=0.6 --show-draft-len 1,3
-predict Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --isl 1024 --osl 256 --concurrency 1,512
-predict Qwen/Qwen3-32B -H l40s --drafter eagle3,survival=.9/.6 --batch 1,4096 --context 1e5
-predict moonshotai/Kimi-K2-Instruct -H h100 --drafter ideal
-predict Qwen/Qwen3-8B -H mi300x --drafter eagle3,accept=0.7 --server running=8,overlap=on --isl 9 --osl 9
-predict Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --isl 512 --osl 64 --rate 2,200/s --requests 60 --ttft 500
-predict Qwen/Qwen3-8B -H h100 --drafter ngram,accept=0.7,match=0.5 --isl 512 --osl 1 --concurrency 1,4 --requests 2x
-predict Qwen/Qwen3-8B -H h100 --prefill 1x1@h200 --decode 1x2 --drafter eagle3,accept=0.7 --isl 1024 --osl 256 --concurrency 1,64
-advise Qwen/Qwen3-32B -H h100 --tp 2 --framework vllm --drafter eagle3,accept=0.7 --isl 1024 --osl 512 --concurrency 1,64
-advise Qwen/Qwen3-32B -H h100,b200 --drafter eagle3,accept=0.7 --drafter ngram,accept=0.5 --isl 1024 --osl 512 --concurrency 1,64 --tpot 20 --ttft 500 --min-speedup 1.2 --price-per-hour 3
-advise Qwen/Qwen3-8B -H h100 --framework sglang --drafter eagle3,accept=0.1 --isl 8000 --osl 10 --concurrency 512
-advise Qwen/Qwen3-8B -H h100 --framework tensorrt-llm --drafter eagle3,accept=0.8 --isl 800 --osl 100 --concurrency 1,64 --choose-draft-len 1,2
-advise Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.8 --isl 512 --osl 64 --rate 2,8/s --requests 60 --ttft 500
-advise Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.8 --isl 512 --osl 64 --concurrency 1,4 --requests 2x
-advise Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --isl 512 --osl 64 --concurrency 1,8 --policies --rounds 50
-advise openai/gpt-oss-20b -H b200 --drafter mtp,accept=0.8 --isl 512 --osl 64 --concurrency 1 --policies --rounds 50
-advise Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.8 --traffic day.csv --concurrency 1,64 --isl 1000 --osl 100
-advise Qwen/Qwen3-8B -H h100 --prefill 1x1@h200 --decode 1x2 --drafter eagle3,accept=0.7 --isl 1024 --osl 512 --concurrency 1,64
-advise Qwen/Qwen3-8B -H h100 --devices 3 --framework tensorrt-llm --drafter eagle3,accept=0.1 --isl 1024 --osl 512 --concurrency 256
-explain deepseek-ai/DeepSeek-V3 -H b200 --tp 8 --ep 8 --batch 8 --query-len 4
-explain Qwen/Qwen3-30B-A3B -H h100 --batch 8 --query-len 4
-explain Qwen/Qwen3-8B -H h100 --prefill --query-len 1000
-explain Qwen/Qwen3-30B-A3B -H rtx-4090+cpu-2ch-ddr5 --engine llama.cpp --n-cpu-moe 8
-predict Qwen/Qwen3.6-27B -H rtx-4090 --engine llama.cpp --weights q4_k_m --drafter mtp,accept=0.7,p-min=0.5,n-min=1
-explain Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --draft-len 3
-explain Qwen/Qwen3-8B -H h100 --engine ideal --drafter ngram,accept=0.7
-capacity Qwen/Qwen3-8B -H h100 --context 8192 --drafter eagle3 --draft-len 3
-capacity Qwen/Qwen3-8B -H h100 --context 8192 --drafter ngram
-capacity Qwen/Qwen3-8B -H h100 --context 8192 --drafter eagle3 --prefill 2x1 --decode 2x2
-capacity Qwen/Qwen3-235B-A22B -H l40s --context 8192
-breakeven Qwen/Qwen3-8B -H h100 --drafter eagle3
-breakeven Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.6 --solve batch
-breakeven Qwen/Qwen3-8B -H h100,mi300x --drafter eagle3,accept=0.6 --solve context
-breakeven Qwen/Qwen3-8B -H h100 --drafter autoregressive,accept=0.6,cost=0.1 --solve cost --isl 512 --osl 64
-breakeven Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.1 --solve accept --speedup 15
-breakeven Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.6 --isl 512 --osl 64 --rate 1,8/s --requests 30 --draft-len 2
-breakeven Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.6 --isl 512 --osl 64 --rate 1,8/s --requests 30 --draft-len 2 --solve rate
-frontier Qwen/Qwen3-32B -H h100 --devices 1,2 --drafter eagle3,accept=0.7 --isl 1024 --osl 256 --tpot 20
-frontier Qwen/Qwen3-8B -H h100,b200 --drafter eagle3,accept=0.7
-frontier Qwen/Qwen3-8B -H h100 --prefill 2x1 --decode 1x2 --drafter eagle3,accept=0.7 --isl 1024 --osl 256
-frontier openai/gpt-oss-120b -H b200,rtx-4090 --drafter eagle3,accept=0.7 --batch 48,96 --tpot 20
-frontier Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --tpot 0.001
-frontier Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --isl 512 --osl 64 --rate 1,8/s --requests 60 --ttft 500
-rollout Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --lengths lognormal=400/1600 --requests 32 --step-share 0.7
-rollout Qwen/Qwen3-8B -H h100,b200 --drafter ideal --lengths pareto=400/2 --requests 8 --accept-length 3,2.5
-worth Qwen/Qwen3-8B -H h100 --drafter eagle3 --measured-draft-len 2
-worth Qwen/Qwen3-8B -H h100 --drafter eagle3 --measured-draft-len 2 --batch 8
-worth Qwen/Qwen3-8B -H h100 --drafter eagle3 --isl 512 --osl 64 --rate 1,8/s --requests 30 --measured-draft-len 3
-worth Qwen/Qwen3-8B -H h100,b200 --drafter eagle3 --measured-draft-len 2 --isl 1024 --osl 256 --tpot 10 --batch 8
-train Qwen/Qwen3-8B -H h100 --drafter eagle3 --samples 100000
-train Qwen/Qwen3-8B -H h100 --drafter eagle3 --samples 100000 --accept-length 1,3 --isl 512 --osl 64 --rate 4/s --requests 30
-train Qwen/Qwen3-8B -H h100 --drafter mtp --samples 1000 --against ngram,accept=.3 --online
-doctor vllm.txt later.txt --wait 30 --model Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.8
-doctor vllm.txt --model Qwen/Qwen3-8B -H h100
-doctor off.txt --model Qwen/Qwen3-8B -H h100
-doctor sglang.txt --model Qwen/Qwen3-8B -H h100
-validate
-validate --played
-validate bench.csv --model Qwen/Qwen3-8B -H b200 --drafter eagle3
-calibrate bench.csv --model Qwen/Qwen3-8B -H b200 --drafter eagle3
-measure Qwen/Qwen3-0.6B -H cpu-2ch-ddr5 --weights q8_0 --results passes.json
-measure Qwen/Qwen3-0.6B -H cpu-2ch-ddr5 --script
-models
-models show Qwen/Qwen3-8B
-models show deepseek-ai/DeepSeek-V3
-models show openai/gpt-oss-20b
-models diff Qwen/Qwen3-8B openai/gpt-oss-20b
-hardware
-hardware show h100
-hardware show rtx-4090+cpu-2ch-ddr5
-hardware show l40s
-hardware show mi300x
-hardware show mine.yaml
-hardware check mine.yaml
-hardware new my-chip
-acceptance
-acceptance list
-acceptance show qwen3-32b/eagle3/log-line
-acceptance fit qwen3-32b/eagle3/log-line
-acceptance simulate
-acceptance simulate batch Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7
-"""
 
 #: What a number that is no quantity is counted in, by the end of its name.
 UNITS: Final = {
@@ -251,7 +165,7 @@ def mistake(words: Sequence[str], answer: Any) -> str | None:
 
 
 def write_files(folder: Path) -> None:
-    """Write the files that `CALLS` name: pages of a server, a benchmark, a chip, a day."""
+    """Write the files that calls name: pages of a server, a benchmark, a chip, a day."""
     life = Life(1000.0)
     files = {"vllm.txt": vllm_page(life), "later.txt": vllm_page(life.at(1030.0))}
     files |= {"off.txt": vllm_page(life, off=True), "sglang.txt": sglang_page(life)}
@@ -279,7 +193,7 @@ def answers(calls: Iterable[str]) -> Iterator[tuple[str, Any]]:
 def main(folder: Path) -> None:
     """Write the schema of every command into a folder."""
     found: dict[str, list[Any]] = {}
-    for name, answer in answers(CALLS.strip().splitlines()):
+    for name, answer in answers(rows("calls", "made_of")):
         found.setdefault(name, []).append(answer)
     for name, objects in found.items():
         text = json.dumps(published(name, objects), indent=1) + "\n"

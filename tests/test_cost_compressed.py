@@ -161,15 +161,6 @@ def test_layers_of_deepseek_v4_pro_by_hand() -> None:
     assert op.cache_bytes == 8 * 160 * 576
 
 
-def test_a_cache_of_a_million_tokens_by_hand() -> None:
-    # 1 048 576 tokens in bf16. CSA: 128 raw entries of 1 KiB are 0.125 MiB; 262 144 entries of
-    # 1 KiB are 256 MiB, and their keys of 256 bytes 64 MiB. HCA: 0.125 MiB and 8192 entries, 8 MiB.
-    million, mebibyte = 2.0**20, 2**20
-    assert kept(CSA, million).cache_bytes == (256.125 + 64) * mebibyte  # entries, index keys
-    assert kept(HCA, million).cache_bytes == 8.125 * mebibyte
-    assert kept(WINDOW_ONLY, million).cache_bytes == 0.125 * mebibyte
-
-
 def test_rings_of_a_sequence_by_hand() -> None:
     # Two rings of eight tokens, 1024 and 256 float32 values each.
     core = replace(CSA, compressors=(Compressor(8, 1024), Compressor(8, 256)))

@@ -230,6 +230,10 @@ def test_every_core_moves_its_state_as_the_mode_says_whatever_the_context(
     *convolutions, op = core.costs(replace(pass_, state_dtype=state_dtype))
     assert float(op.cache_bytes) == pytest.approx(batch * moved)
     assert (op.kind, op.shard) == ("state", HEADS)
+    # A pass of which nothing is taken back moves the state as decoding does, however long it is.
+    settled = replace(pass_, forward=replace(pass_.forward, settled=True), state_dtype=state_dtype)
+    (written,) = (one for one in core.costs(settled) if one.kind == "state")
+    assert float(written.cache_bytes) == pytest.approx(batch * (1 + (mode != "read")) * state)
     # One multiply-add per tap and channel; a bias is read and not counted.
     assert len(convolutions) == (not isinstance(core, LightningAttention))
     for one in convolutions:

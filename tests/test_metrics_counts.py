@@ -1,6 +1,7 @@
 """Counters of vLLM and SGLang as load, acceptance and the time of a round."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -82,8 +83,7 @@ def test_a_page_gives_back_the_life_that_it_was_made_of(
 
 
 @pytest.mark.parametrize("page", [vllm_page, sglang_page])
-def test_of_one_page_everything_counts_but_nothing_has_a_rate(page: object) -> None:
-    assert callable(page)
+def test_of_one_page_everything_counts_but_nothing_has_a_rate(page: Callable[[Life], str]) -> None:
     found = seen(page(LIFE))
     assert found.seconds is found.tokens_per_s is None
     assert found.running == 40.0
@@ -143,8 +143,7 @@ def test_one_of_several_models_is_named() -> None:
 
 
 @pytest.mark.parametrize("page", [vllm_page, sglang_page])
-def test_a_server_that_began_anew_has_no_rates(page: object) -> None:
-    assert callable(page)
+def test_a_server_that_began_anew_has_no_rates(page: Callable[[Life], str]) -> None:
     found = seen(page(LIFE), page(LIFE.at(20.0)), seconds=30.0)
     assert found.seconds is found.tokens_per_s is None
     assert found.running == 40.0
@@ -200,8 +199,7 @@ def test_without_speculation_a_step_has_a_time(framework: str) -> None:
 
 
 @pytest.mark.parametrize("page", [vllm_page, sglang_page])
-def test_no_round_between_the_reads_is_said(page: object) -> None:
-    assert callable(page)
+def test_no_round_between_the_reads_is_said(page: Callable[[Life], str]) -> None:
     quiet = replace(LIFE, running=0.0, ended=False)
     texts = [page(quiet), page(quiet.at(1030.0))]
     if page is sglang_page:  # which goes on to show the last length, but after a restart

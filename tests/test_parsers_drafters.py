@@ -84,8 +84,7 @@ def test_draft_layers_of_mimo_v2_are_dense_and_slide() -> None:
         "moe_intermediate_size": 2048, "n_routed_experts": 256, "num_experts_per_tok": 8,
         "vocab_size": 152_576, "num_nextn_predict_layers": 3,
     }  # fmt: skip
-    head = parse_drafter_config(json.dumps(config), source="mimo.json", kind="mtp")
-    assert isinstance(head, DraftHead)
+    head = parsed("mtp", config)
     assert head.modules == 3
     assert head.n_params / 3 == pytest.approx(330e6, rel=0.01)
     (layer,) = head.model.layers
@@ -203,62 +202,17 @@ def parsed(kind: str, config: dict[str, Any], **changes: Any) -> DraftHead:
     return head
 
 
-MARKOV: Final = {"architectures": ["DSparkDraftModel"], "markov_rank": 16}
-SLIDING: Final = {
-    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
-    "sliding_window": 32,
-}
-#: EAGLE heads are not told apart by their architecture alone.
-PLAIN: Final = LAYER | {"architectures": ["LlamaForCausalLM"]}
-
-
-@pytest.mark.parametrize(
-    ("kind", "config", "changes", "expected"),
-    [
-        ("eagle3", EAGLE3, {}, {"taps": 3, "vocab_size": 100}),
-        ("eagle3", EAGLE3, {"eagle_config": {"eagle_aux_hidden_state_layer_ids": [1] * 4}},
-         {"taps": 4}),
-        ("eagle3", EAGLE3, {"eagle_aux_hidden_state_layer_ids": [1, 2]}, {"taps": 2}),
-        ("eagle3", EAGLE3, {"draft_vocab_size": None}, {"vocab_size": 1000}),
-        ("eagle3", EAGLE3, {"draft_vocab_size": None, "truncated_vocab_size": 50},
-         {"vocab_size": 50}),
-        ("p_eagle", EAGLE3, {"architectures": ["PEagleDraftModel"], "num_hidden_layers": 4},
-         {"kind": "p_eagle"}),
-        ("eagle", PLAIN, {}, {"kind": "eagle"}),
-        ("eagle3", PLAIN, {"truncated_vocab_size": 100}, {"kind": "eagle3"}),
-        ("eagle3", PLAIN, {"eagle_config": {"use_aux_hidden_state": True}}, {"kind": "eagle3"}),
-        # a block is an anchor and drafts; that of DSpark is all drafts
-        ("dflash", DFLASH, {}, {"block": 8, "drafts": 7, "anchor_drafts": False, "taps": 2}),
-        ("dspark", DFLASH, MARKOV, {"block": 8, "drafts": 8, "anchor_drafts": True}),
-        ("dspark", DFLASH, MARKOV | {"sample_from_anchor": False}, {"drafts": 7}),
-        ("dflash", DFLASH, {"block_size": None}, {"drafts": None}),
-        # taps stand in one of three places; else one per layer
-        ("dflash", DFLASH, {"dflash_config": {}, "aux_hidden_state_layer_ids": [1] * 4},
-         {"taps": 4}),
-        ("dflash", DFLASH, {"dflash_config": {}, "eagle_aux_hidden_state_layer_ids": [1]},
-         {"taps": 1}),
-        ("dflash", DFLASH, {"dflash_config": {}}, {"taps": 3}),
-        ("dflash", DFLASH, {"draft_vocab_size": 100}, {"shares_head": False, "vocab_size": 100}),
-        ("dflash", DFLASH, {"draft_vocab_size": 1000}, {"shares_head": True}),
-        # windows follow the list unless switched off
-        ("dflash", DFLASH, {}, {"windows": {None: 3}, "shares_head": True}),
-        ("dflash", DFLASH, SLIDING, {"windows": {32: 2, None: 1}}),
-        ("dflash", DFLASH, SLIDING | {"use_sliding_window": False}, {"windows": {None: 3}}),
-        ("dflash", DFLASH, {"layer_types": ["full_attention"] * 3}, {"windows": {None: 3}}),
-        ("dflash", DFLASH,
-         {"dflash_config": {"target_layer_ids": [1], "use_swa": True, "swa_window_size": 16}},
-         {"windows": {16: 3}}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("kind", "name", "changes", "expected"), SIZES["keys"])
 def test_what_the_keys_of_a_drafter_mean(
-    kind: str, config: Config, changes: Config, expected: Config
+    kind: str, name: str, changes: Config, expected: Config
 ) -> None:
-    head = parsed(kind, config, **changes)
+    config = CONFIGS[name] | changes
+    head = parsed(kind, config)
     found = {key: getattr(head, key) for key in expected if key != "windows"}
     assert found | ({"windows": windows(head.model)} if "windows" in expected else {}) == expected
     if not head.shares_head:
         assert head.vocab_size == head.model.head.out_features
-    assert head.model.n_layers == changes.get("num_hidden_layers", config["num_hidden_layers"])
+    assert head.model.n_layers == config["num_hidden_layers"]
 
 
 def test_features_may_be_wider_than_the_head() -> None:
@@ -368,17 +322,14 @@ def test_lists_of_modules_leave_the_draft_layer_alone() -> None:
     }
     # `mtp.fc` and the gates are listed; the projections are not.
     assert (names["eh_proj"], names["router"], names["q_proj"]) == ("bf16", "bf16", "fp8-block")
-    text = json.dumps(
-        {
-            "model_type": "qwen3_5_text", **LAYER, "num_hidden_layers": 4, "head_dim": 16,
-            "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8,
-            "linear_value_head_dim": 8, "linear_conv_kernel_dim": 4, "mtp_num_hidden_layers": 1,
-            "quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4",
-                                    "ignore": ["mtp*"]},
-        }
-    )  # fmt: skip
-    head = parse_drafter_config(text, source="tiny.json", kind="mtp")
-    assert isinstance(head, DraftHead)
+    qwen = LAYER | {
+        "model_type": "qwen3_5_text", "num_hidden_layers": 4, "head_dim": 16,
+        "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8,
+        "linear_value_head_dim": 8, "linear_conv_kernel_dim": 4, "mtp_num_hidden_layers": 1,
+        "quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4",
+                                "ignore": ["mtp*"]},
+    }  # fmt: skip
+    head = parsed("mtp", qwen)
     forms = {
         linear.weight.name
         for layer in head.model.layers

@@ -22,7 +22,6 @@ from specroof.architecture import (
     TENSOR,
     Architecture,
     Block,
-    Experts,
     GroupedQueryAttention,
     Layer,
     LightningAttention,
@@ -60,12 +59,10 @@ TABLE: Final = 64 * 1000
 GATE: Final = 64 * 128
 EXPERT: Final = 3 * 64 * 32
 HEAD_NORMS: Final = 2 * 16
-ROUTER: Final = Linear("router", 64, 8, shard=FEED_FORWARD_REPLICATED, kind="router")
 DENSE: Final = (
     Linear("gate_up_proj", 64, 256, shard=TENSOR),
     Linear("down_proj", 128, 64, shard=TENSOR),
 )
-EXPERTS_OF_8: Final = Experts(n_experts=8, top_k=2, in_features=64, hidden_features=32)
 
 
 def gqa(n_heads: int, n_kv_heads: int, dim: int, window: int | None = None) -> object:
@@ -297,59 +294,6 @@ def test_an_opt_is_described_to_the_last_element() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("config", "layer", "expected"),
-    [
-        (of("GEMMA4"), 0, Block("feed_forward", DENSE, vector_params=2 * 64 + 1)),
-        (
-            of("GEMMA4_MOE"),
-            0,
-            Block("feed_forward", (*DENSE, ROUTER), EXPERTS_OF_8, vector_params=393),
-        ),
-        (
-            of("LLAMA4"),
-            0,
-            Block(
-                "feed_forward",
-                (
-                    ROUTER,
-                    Linear("shared_gate_up_proj", 64, 64, shard=TENSOR),
-                    Linear("shared_down_proj", 32, 64, shard=TENSOR),
-                ),
-                Experts(n_experts=8, top_k=1, in_features=64, hidden_features=32),
-                vector_params=64,
-            ),
-        ),
-        (
-            of("TINY_EXPERTS", model_type="qwen2_moe"),
-            0,
-            Block(
-                "feed_forward",
-                (
-                    ROUTER,
-                    Linear("shared_gate_up_proj", 64, 96, shard=TENSOR),
-                    Linear("shared_down_proj", 48, 64, shard=TENSOR),
-                    Linear(
-                        "shared_expert_gate", 64, 1, shard=FEED_FORWARD_REPLICATED, kind="router"
-                    ),
-                ),
-                EXPERTS_OF_8,
-                vector_params=64,
-            ),
-        ),
-        (
-            of("NAS"),
-            1,
-            Block("feed_forward", (Linear("linear", 64, 64, shard=TENSOR),), vector_params=64),
-        ),
-    ],
-)
-def test_a_feed_forward_is_described_to_the_last_element(
-    config: Config, layer: int, expected: Block
-) -> None:
-    assert parse(config).layers[layer].blocks[1] == expected
-
-
 def test_both_branches_of_a_cohere_layer_are_exchanged_at_once() -> None:
     (layer,) = parse(tiny("cohere")).layers
     assert [block.joins_next for block in layer.blocks] == [True, False]
@@ -389,6 +333,12 @@ def test_matrices_divide_by_heads_or_repeat() -> None:
     assert shards(latent, "q_b_proj", "kv_b_proj", "o_proj") == {HEADS}
     assert shards(of("MINIMAX_M3"), "index_q_proj", layer=2) == {by_kv_heads(2)}
     assert shards(of("MINIMAX_M3"), "index_k_proj", layer=2) == {ATTENTION_REPLICATED}
+    assert shards(of("GEMMA4_MOE"), "gate_up_proj", "down_proj") == {TENSOR}
+    assert shards(of("LLAMA4"), "shared_gate_up_proj", "shared_down_proj") == {TENSOR}
+    qwen2, routers = of("TINY_EXPERTS", model_type="qwen2_moe"), ("router", "shared_expert_gate")
+    assert shards(qwen2, *routers) == {FEED_FORWARD_REPLICATED}
+    found = linears(parse(qwen2))
+    assert {name for name, linear in found.items() if linear.kind == "router"} == {*routers}
 
 
 def test_deepseek_v4_mixes_streams_in_float32() -> None:
@@ -430,6 +380,9 @@ def test_a_nas_layer_may_lack_blocks() -> None:
     assert model.layers[2].blocks[0].core == gqa(4, 1, 16)
     assert model.layers[3].blocks[0] == Block(
         "attention", (Linear("linear", 64, 64, shard=HEADS),), vector_params=64
+    )
+    assert model_of("NAS").layers[1].blocks[1] == Block(
+        "feed_forward", (Linear("linear", 64, 64, shard=TENSOR),), vector_params=64
     )
     # a layer without attention has no norm before it and caches nothing
     assert kv_cache_bytes(model, 10) == (2 * 2 + 1) * 2 * 16 * 2 * 10

@@ -92,13 +92,6 @@ def test_the_sidecar_counts_where_the_config_says_nothing() -> None:
     assert linears(bare)["q_proj"].weight.name == "fp8"
 
 
-def test_the_config_counts_before_the_sidecar() -> None:
-    sidecar = {"quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8"}}
-    model = parse(TINY | {"quantization_config": FP8_BLOCKS}, sidecar)
-    assert linears(model)["q_proj"].weight.name == "fp8-block"
-    assert model.kv_dtype == "fp8"  # which only the sidecar states
-
-
 def test_a_multimodal_file_is_its_language_model() -> None:
     inner = TINY | {"model_type": "qwen3", "head_dim": 16}
     outer = {"model_type": "some_vl", "vision_config": {"depth": 2}, "text_config": inner}

@@ -12,26 +12,7 @@ from specroof.cli import GROUPS
 from specroof.cli.mcp import questions
 from specroof.cli.schema import SCHEMAS, load_schema
 from specroof.questions import QUESTIONS
-
-#: Other calls than those that the schemas are made of.
-CALLS = """
-predict deepseek-ai/DeepSeek-V3 -H b200 --tp 8 --batch 1,8 --drafter mtp,accept=0.8
-predict openai/gpt-oss-20b -H mi300x,l40s --batch 1..64 --drafter ngram,accept=0.5 --drafter ideal
-predict Qwen/Qwen3-30B-A3B -H b200 --drafter eagle3,beta=4/2 --isl 99 --osl 9 --concurrency 7
-advise openai/gpt-oss-20b -H b200 --framework vllm --drafter eagle3,accept=0.5 --isl 300 --osl 40 --concurrency 3
-breakeven openai/gpt-oss-20b -H b200 --drafter eagle3 --solve accept-length --batch 1,8
-capacity openai/gpt-oss-20b -H mi300x --context 1000 --drafter ngram
-frontier openai/gpt-oss-20b -H l40s --drafter ngram,accept=0.7 --batch 1,8
-worth openai/gpt-oss-20b -H mi300x --drafter eagle3 --batch 1,8
-explain deepseek-ai/DeepSeek-V3 -H b200 --tp 8 --drafter mtp,accept=0.7 --draft-len 2
-doctor vllm.txt --model Qwen/Qwen3-8B -H b200 --drafter eagle3,accept=0.4
-advise deepseek-ai/DeepSeek-V3 -H b200 --tp 8 --drafter mtp,accept=0.7 --isl 99 --osl 9 --concurrency 2 --bench --policies --rounds 300
-models show moonshotai/Kimi-K2-Instruct
-models diff openai/gpt-oss-20b deepseek-ai/DeepSeek-V3
-hardware show mi300x
-hardware show mine.yaml
-acceptance --find deepseek
-"""
+from tables import rows
 
 
 def test_every_command_that_prints_json_has_a_schema() -> None:
@@ -51,7 +32,7 @@ def test_a_schema_is_one_and_names_its_version(name: str) -> None:
 
 @pytest.mark.slow
 def test_other_answers_fit_the_schemas() -> None:
-    calls = CALLS.strip().splitlines()
+    calls = rows("calls", "others")
     found = [
         mistake(call.split(), one) for call, (_, one) in zip(calls, answers(calls), strict=True)
     ]
