@@ -248,7 +248,7 @@ def test_every_question_takes_a_release(question: str) -> None:
     for found, name in ((older, "vLLM 0.19.0"), (newest, release("vllm").name)):
         assert name.lower() in str(found).splitlines()[0].lower()
     if question != "capacity":  # whose rules need no engine
-        assert ", timed up to 0.18)" in str(older).splitlines()[0]
+        assert "(timed up to 0.18)" in str(older).splitlines()[0]
     same, whole = answer("vllm@0.33").to_dict(), newest.to_dict()
     assert (same | {"asked": None}) == (whole | {"asked": None})
 

@@ -490,10 +490,12 @@ def releases_of(setup: "Setup") -> str:
     """Return the release whose rules and flags count, and the newest one that was timed."""
     if setup.server is None or setup.engine.rules not in RELEASED:
         return ""
-    name = release(release_in(setup, setup.engine.rules)).name
+    one = release(release_in(setup, setup.engine.rules))
     tags = () if setup.engine.reach is None else setup.engine.reach.versions
-    timed = f", timed up to {tags[-1].removeprefix('v')}" if tags else ""
-    return f" ({name}{timed})"
+    timed = f"timed up to {tags[-1].removeprefix('v')}" if tags else ""
+    if setup.engine.name == one.framework:  # the title names the server already
+        return f" {one.version}{timed and f' ({timed})'}"
+    return f" ({', '.join(filter(None, [one.name, timed]))})"
 
 
 def case_of(
