@@ -185,9 +185,9 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
     def spied(name: str) -> Any:
         figure_of = getattr(curve_charts, name)
 
-        def spy(curves: Any) -> Any:
+        def spy(curves: Any, **more: Any) -> Any:
             seen.setdefault(name, []).extend(curves)
-            return figure_of(curves)
+            return figure_of(curves, **more)
 
         return spy
 

@@ -27,7 +27,7 @@ def test_the_demo_advises_on_an_engine_that_was_fitted_on_this_chip(drawn: Demo)
     chip, engine = (words[words.index(flag) + 1] for flag in ("-H", "--engine"))
     assert words[0] == "advise"
     assert engine in specroof.load_hardware(chip).engines
-    assert f", engine {engine};" in printed
+    assert f", engine {engine} " in printed
     assert re.search(r"eagle3,accept-length=[\d.]+@\d", " ".join(words))
     assert "80% of" in " ".join(printed.split())
 

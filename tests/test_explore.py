@@ -145,7 +145,7 @@ def test_the_page_has_the_bands_of_every_kind() -> None:
     kinds = {"ideal", "autoregressive", "block", "mtp", "eagle3", "dflash", "ngram"}
     found = specroof.explore("Qwen/Qwen3-8B", "b200", tensor_parallel=1, **SMALL)
     cell = found.section("Qwen/Qwen3-8B", "b200").cells["sglang", 1]
-    widths = {kind: cell.setup.engine.band(kind) for kind in kinds}
+    widths = {kind: cell.evidence.band(kind) for kind in kinds}
     assert cell.bands == {kind: band for kind, band in widths.items() if band is not None}
     assert {*cell.bands} == kinds
 

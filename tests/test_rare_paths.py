@@ -1,5 +1,6 @@
 """What few calls reach: drafters elsewhere in a fit, charts with holes, places that refuse."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from specroof.evidence.bundled import load_measurements
 from specroof.plot import study_figures
 from specroof.questions.explore import explore
 from specroof.questions.hardware import new_hardware, show_hardware
+from specroof.questions.objects import framework_names
 from specroof.questions.played_loads import PlayedPlan
 from specroof.questions.sweep import _stop
 from specroof.serving.launch import Speculation, launch
@@ -261,3 +263,86 @@ def test_the_bench_of_requests_that_come_by_themselves_predicts_no_throughput() 
     found = specroof.advise(QWEN, "h100", drafters=EAGLE, bench=True, **load)
     assert "sglang.launch_server" in str(found)
     assert "predicted by engine" not in str(found)
+
+
+# --- answers that few ask for --------------------------------------------------------------------
+
+
+def test_a_prediction_of_many_contexts_counts_them_and_has_no_range_where_nothing_fits() -> None:
+    many: list[float] = [1000, 2000, 3000, 4000, 5000]
+    found = specroof.predict(
+        "Qwen/Qwen3-235B-A22B", "l40s", drafters="eagle3,accept=0.7", context_len=many
+    )
+    assert found.title.endswith("5 contexts")
+    assert "none at 5 of 5 loads" in str(found)
+
+
+def test_a_survey_of_more_points_than_memory_holds_has_those_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("specroof.questions.predict.MOST_POINTS", 10)
+    found = specroof.predict(MODEL, "h100", drafters="eagle3,accept=0.7", batch_size=3)
+    assert [curve.batch_size.tolist() for curve in found.survey] == [[3]]
+
+
+def test_workers_of_prefill_have_no_bar_in_the_chart_of_memory() -> None:
+    asked: dict[str, Any] = {"context_len": 4096, "drafters": "eagle3"}
+    split = specroof.capacity(MODEL, "h100", prefill="1x1", decode="1x1", **asked)
+    bars = [
+        len(found.plot().axes[0].get_yticklabels())
+        for found in (split, specroof.capacity(MODEL, "h100", **asked))
+    ]
+    assert bars[0] == bars[1]
+
+
+def test_a_frontier_names_its_engines_and_every_server_has_a_largest_rate() -> None:
+    found = specroof.frontier(
+        MODEL,
+        ["h100", "b200"],
+        drafters=["eagle3,accept=0.7", "ngram,accept=0.3"],
+        engine="vllm",
+        input_len=512,
+        output_len=64,
+        rate=[1, 4],
+        requests=20,
+        ttft_s=1.0,
+    )
+    assert found.engine == "vllm"
+
+
+def test_a_training_without_a_price_and_at_several_loads_is_told_in_device_hours() -> None:
+    found = specroof.train(
+        MODEL, "b300", drafter="mtp", samples=1e4, accept_length=2, batch_size=[1, 8]
+    )
+    assert found.training.usd is None
+    assert {row.saved_usd_per_day for row in found.rows} == {None}
+    assert "batch" in found.text()
+    assert "USD" not in found.text()
+
+
+def test_captured_sizes_are_compared_with_none_where_those_of_the_server_leave_no_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    advising: Any = sys.modules["specroof.questions.advise"]  # its name is that of the function
+    whole = advising.server_on
+
+    def tight(request: Any, wanted: Any, profile: Any) -> Any:
+        stated = advising.server_of(request.server).capture
+        return None if stated is None else whole(request, wanted, profile)
+
+    monkeypatch.setattr(advising, "server_on", tight)
+    found = specroof.advise(
+        MODEL,
+        "h100",
+        drafters="eagle3,accept-length=2.4@3",
+        input_len=64,
+        output_len=32,
+        concurrency=2,
+        server="capture=64",
+    )
+    assert not [line for line in found.warnings if "capture=" in line]
+
+
+def test_a_shell_completes_servers_and_their_releases() -> None:
+    names = framework_names()
+    assert {"vllm", "vllm@0.24.0", "sglang@0.5.9"} <= {*names}

@@ -154,7 +154,7 @@ def test_advice_is_an_arrow_table(advice: Any) -> None:
 def test_advice_is_drawn(advice: Any) -> None:
     (axes,) = advice.plot().axes
     labels = [text.get_text() for text in advice.plot().legends[0].get_texts()]
-    assert len(labels) == 2 + 2  # chips, what γ is, and what they are compared with
+    assert len(labels) == 2 + 3  # chips, the band, what γ is, and what they are compared with
     drawn = axes.lines[1]  # the first is plain decoding
     rows = advice.chips[0].rows
     assert drawn.get_xdata().tolist() == [row.concurrency for row in rows]

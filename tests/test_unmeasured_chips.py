@@ -9,7 +9,7 @@ import pytest
 from specroof import load_hardware, predict
 from specroof.catalog import hardware_names
 from specroof.drafters import KINDS
-from specroof.hardware import SERVED_FIGURES, EngineProfile, served_width
+from specroof.hardware import SERVED_FIGURES, EngineProfile, Reach, served_width
 
 BATCHES: Final = np.array([1, 2, 4, 5, 8, 9, 32, 33, 64, 256, 257, 512, 4096])
 CONTEXTS: Final = np.array([[1], [500], [1050], [1100], [1300], [2000], [8000], [33000], [131072]])
@@ -19,6 +19,14 @@ def stand_ins() -> dict[str, EngineProfile]:
     generic = load_hardware("h100").generic
     assert generic is not None
     return dict(generic.engines)
+
+
+def test_kinds_that_somebody_measured_are_those_of_the_generic_engine() -> None:
+    kinds = {kind for one in stand_ins().values() for kind in (one.reach or Reach()).drafters}
+    generic = stand_ins()["generic"]
+    lent = replace(generic, reach=Reach(), overlap=True)
+    narrow = {kind for kind in KINDS if lent.band(kind) == lent.measured_band(kind)}
+    assert narrow == kinds | {"ideal", "autoregressive", "block"}
 
 
 @pytest.mark.parametrize("chip", hardware_names())

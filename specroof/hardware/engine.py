@@ -256,6 +256,8 @@ UNMEASURED: Final[Mapping[str, tuple[float, float]]] = {
 #: of any drafter: what could be measured of them is known.
 UNMEASURED_KIND: Final = 0.06
 _STATED_KINDS: Final = ("", "ideal", "autoregressive", "block")
+#: Kinds that somebody measured somewhere: those of the generic engine.
+_MEASURED_KINDS: Final = ("dflash", "dspark", "eagle", "eagle3", "model", "mtp", "ngram")
 
 #: Sequences beyond which bands of speedups widen where nobody measured the kind of attention on the
 #: family of the chip. Of 16 drafted loads at 4 to 32 in flight, of DeepSeek-V4-Flash under SGLang
@@ -899,7 +901,8 @@ class EngineProfile:
         (0.1, True)
         """
         band = self.measured_band(drafter)
-        kinds = (*self.bands, *_STATED_KINDS, *(self.reach.drafters if self.reach else (drafter,)))
+        own = self.reach.drafters if self.reach else (drafter,)
+        kinds = (*self.bands, *_STATED_KINDS, *own, *_MEASURED_KINDS)
         if band is not None and drafter not in kinds:
             widest = max(one.width for one in self.bands.values())
             band = replace(band, width=math.hypot(widest, UNMEASURED_KIND))

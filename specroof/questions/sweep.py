@@ -477,9 +477,9 @@ def sweep_text(
     if shows_notes():
         lines += [note_lines(short[:_MOST_NOTES])] if short else []
         lines += [f"and {more} more notes in manifest.json"] if more > 0 else []
-    elif notes:
+    else:
         lines += [note_lines([note]) for note in notes if isinstance(note, Urgent)][:_MOST_NOTES]
-        lines.append(f"more: {len(notes)} note{'s' * (len(notes) > 1)} (--notes)")
+        lines += [f"more: {len(notes)} note{'s' * (len(notes) > 1)} (--notes)"] * bool(notes)
     return "\n\n".join([*parts, *(["\n".join(lines)] if lines else [])])
 
 

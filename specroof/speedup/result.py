@@ -395,13 +395,6 @@ class SpeedupCurve:
             yield slice(start, start + step)
 
     @property
-    def band_columns(self) -> dict[str, Array]:
-        """The ends of the band of each speedup by name; NaN where there is none."""
-        ends = {"speedup_low": self.speedup_low, "speedup_high": self.speedup_high}
-        unknown = np.broadcast_to(np.nan, self.speedup.shape)
-        return {name: unknown if end is None else end for name, end in ends.items()}
-
-    @property
     def decode_s(self) -> Array:
         """Seconds of the plain step, axes (context_len, batch_size)."""
         return np.asarray(self.round_s[..., 0])
