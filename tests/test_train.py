@@ -108,6 +108,8 @@ def test_a_free_drafter_is_what_savings_are_beside() -> None:
     assert free.against == "ngram,accept-length=1.5@3"
     for one, other in zip(plain.rows, free.rows, strict=True):
         assert other.saved_hours_per_day < one.saved_hours_per_day
+    close = train(MODEL, "h100", **ASKED, accept_length=2.0, against="eagle3,accept-length=1.9@3")
+    assert "or more)" in str(close)  # within the band nothing is saved
     never = train(MODEL, "h100", **ASKED, against="ideal").rows[0]
     assert (never.saved_hours_per_day, never.days_until_paid) == (0, None)
 

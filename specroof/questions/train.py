@@ -479,7 +479,7 @@ _SHOWN: Final = (
 
 
 #: Figures whose bands may say too little.
-_BANDED: Final = ("speedup", "days_until_paid")
+_BANDED: Final = ("speedup",)
 
 
 def paid_line(answer: Trained) -> str:
@@ -493,8 +493,12 @@ def paid_line(answer: Trained) -> str:
 
 
 def _days(row: TrainRow) -> str:
-    """Return how long a traffic takes to pay."""
-    return "never" if row.days_until_paid is None else f"{row.days_until_paid:.3g} days"
+    """Return how long a traffic takes to pay, as a range."""
+    if row.days_until_paid is None:
+        return "never"
+    low, high = row.bands["days_until_paid"]
+    most = "or more" if math.isinf(high) else f"to {_plain(high)}"
+    return f"{_plain(row.days_until_paid)} days ({_plain(low)} {most})"
 
 
 def cost_line(answer: Trained) -> str:
@@ -527,8 +531,7 @@ def train_text(answer: Trained) -> str:
     rows = answer.rows[:: len(traffics)]
     paid = {
         f"paid at {format_count(tokens)}/day": [
-            q.cell_of(q.DAYS_UNTIL_PAID, row.days_until_paid)
-            for row in answer.rows[place :: len(traffics)]
+            _days(row) for row in answer.rows[place :: len(traffics)]
         ]
         for place, tokens in enumerate(traffics)
     }
