@@ -74,6 +74,8 @@ def test_the_clock_follows_the_cube_root_of_what_is_left() -> None:
     assert power.capped(200).clock == pytest.approx(0.5 ** (1 / 3))
     assert power.capped(900).watts == 300
     chip = load_hardware("rtx-5090").capped(400)
+    assert chip.capped(400) == chip
+    assert chip.capped(900).peak.flops_per_s["bf16"] == pytest.approx(209.5e12)
     assert chip.power is not None
     assert chip.peak.memory_bytes_per_s == load_hardware("rtx-5090").peak.memory_bytes_per_s
     assert chip.peak.flops_per_s["bf16"] == pytest.approx(209.5e12 * chip.power.clock)

@@ -131,6 +131,15 @@ def test_hidden_states_that_are_not_kept_are_made_in_every_epoch() -> None:
     assert kept.storage_bytes == 100_000 * 540 * 4 * 4096 * 2
 
 
+def test_no_temperature_moves_lengths_that_are_given_and_limits_are_said() -> None:
+    found = train(MODEL, "h100", **ASKED, temperature=0.8, batch_size=64)
+    assert any("temperature" in note for note in found.notes)
+    asked: dict[str, Any] = {"input_len": 64, "output_len": 32, "concurrency": 64}
+    raised = train(MODEL, "h100", **ASKED, framework="sglang", **asked)
+    assert any("running" in note for note in raised.notes)
+    assert not any("temperature" in note for note in raised.notes)
+
+
 def test_a_kind_without_published_training_says_so() -> None:
     found = train(MODEL, "h100", drafter="dflash", samples=7, unrolled_steps=2, training_devices=1)
     assert (found.unrolled_steps, found.training.devices) == (2, 1)
@@ -149,7 +158,8 @@ def test_a_kind_without_published_training_says_so() -> None:
         ({"unrolled_steps": 0}, "unrolled_steps is 0"),
         ({"training_devices": 3, "tensor_parallel": 2}, "training_devices is 3"),
         ({"accept_length": 9}, "accept_length is 9"),
-        ({"accept_length": []}, "accept_length is []"),
+        ({"accept_length": []}, "accept_length has none up to 4"),
+        ({"hardware": "l40s", "model": "Qwen/Qwen3-235B-A22B"}, "batch_size is 1"),
         ({"tokens_per_day": []}, "tokens_per_day is nan"),
         ({"tokens_per_day": math.inf}, "tokens_per_day is inf"),
         ({"batch_size": []}, "batch_size is []"),
@@ -158,4 +168,4 @@ def test_a_kind_without_published_training_says_so() -> None:
 )
 def test_refusals(change: dict[str, Any], told: str) -> None:
     with pytest.raises(OptionError, match=re.escape(told)):
-        specroof.train(MODEL, "h100", **{**ASKED, **change})
+        specroof.train(**{"model": MODEL, "hardware": "h100", **ASKED, **change})

@@ -137,7 +137,7 @@ class Acceptance:
     caveats : tuple of str
         What to know before using the curve: a sentence each.
     temperature, rule, entropy : float, str and float, or None
-        How drafts were sampled and accepted (`specroof.acceptance.sampling.RULES`), and the entropy
+        How drafts were sampled and accepted (`specroof.acceptance.RULES`), and the entropy
         of the target's next token at temperature 1; None where nobody says.
     accuracy : str or None
         Of answers with these drafts, as it was measured.
@@ -812,7 +812,7 @@ def windowed_acceptance(
 ) -> ContextAcceptance:
     r"""Return the acceptance of a drafter beyond the contexts that it was trained on.
 
-    .. math:: s_d(S) = s_d \, e^{-(S / W - 1) / 3.7} 	ext{ for } S > W
+    .. math:: s_d(S) = s_d \, e^{-(S / W - 1) / 3.7} \text{ for } S > W
 
     Parameters
     ----------

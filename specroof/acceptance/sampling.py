@@ -16,7 +16,7 @@ USUAL_RULE: Final = "greedy"
 #: Entropy of the target's next token at temperature 1 in nats, where nobody states it: a usual one,
 #: and between which ends targets lie. 30 pairs of DFlash on Qwen3 at temperatures 0 and 1 (the
 #: profiles) say 0.12 to 0.24, half of them below 0.17; eleven temperatures of Llama-3.1-8B
-#: (llama.cpp pull request 27694) say 0.33 to 0.53. `tests/test_sampling.py` has both.
+#: (llama.cpp pull request 27694) say 0.33 to 0.53. `tests/test_golden_sampling.py` has both.
 USUAL_ENTROPY: Final = 0.17
 USUAL_ENTROPIES: Final = (0.12, 0.4)
 #: A drafter is no better than this at temperature 0: a target on which it would have to be has less
@@ -125,7 +125,8 @@ def accepted_rates(mean_gap: float, temperature: float, rule: str) -> Array:
         Leviathan et al. 2022, arXiv:2211.17192, definition 3.1 and corollary 3.6 (1 - TV);
         Cai et al. 2024, arXiv:2401.10774, section 2.3.1 (typical); two tokens and an exponential
         gap: the law of one number that fits eleven temperatures of llama.cpp pull request 27694
-        within 3 points, where laws of 4 to 64 tokens do not fit better; tests/test_sampling.py.
+        within 3 points, where laws of 4 to 64 tokens do not fit better
+        (tests/test_golden_sampling.py).
 
     Examples
     --------

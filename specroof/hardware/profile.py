@@ -543,7 +543,8 @@ class HardwareProfile:
                 "chips with power.fixed_watts in their file",
             )
         power = self.power.capped(watts)
-        flops_per_s = {name: power.clock * peak for name, peak in self.peak.flops_per_s.items()}
+        slower = power.clock / self.power.clock  # of a chip that is capped already
+        flops_per_s = {name: slower * peak for name, peak in self.peak.flops_per_s.items()}
         return replace(self, power=power, peak=replace(self.peak, flops_per_s=flops_per_s))
 
     def engine(self, name: str | None = None) -> EngineProfile:

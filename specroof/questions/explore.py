@@ -46,6 +46,7 @@ from specroof.questions.objects import (
     HardwareLike,
     ModelLike,
     Values,
+    accepts,
     as_list,
     engine_name,
     hardware_of,
@@ -745,7 +746,8 @@ class Exploration(Noted):
             specs = [
                 spec
                 for spec in begun
-                if spec.partition(",")[0] in priced and _accepts(rules, load_drafter(spec))
+                if spec.partition(",")[0] in priced
+                and accepts(rules, getattr(load_drafter(spec).acceptance, "rule", None))
             ]
             played = played_points(deployment, specs, self.axes.context_len, self.axes.batch_size)
             cells[at] = replace(cells[at], played=played)
@@ -812,12 +814,6 @@ def _expect_room(model: Architecture, setup: Setup, context_len: float, *, enoug
             count = setup.placement.devices * 2 ** np.ceil(np.log2(1 + missing))
             message += f"; about {count:g} of them would do"
         raise OptionError(message)
-
-
-def _accepts(framework: str, drafter: Drafter) -> bool:
-    """Tell whether a framework accepts drafts as the acceptance of a drafter was measured."""
-    rule = getattr(drafter.acceptance, "rule", None)
-    return rule is None or framework not in ACCEPTS or rule in ACCEPTS[framework]
 
 
 def _default_word(engine: EngineProfile) -> str:

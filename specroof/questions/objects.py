@@ -404,6 +404,17 @@ ACCEPTS: Final = {
 }
 
 
+def accepts(framework: str, rule: str | None) -> bool:
+    """Tell whether a server accepts drafts by a rule; True where nobody says by which.
+
+    Examples
+    --------
+    >>> accepts("vllm", "greedy"), accepts("mlx", "greedy"), accepts("ideal", "greedy")
+    (True, False, True)
+    """
+    return rule is None or rule in ACCEPTS.get(framework, RULES)
+
+
 #: What people call server software, without capitals and with hyphens.
 _SPELT_ENGINES: Final = {
     "trtllm": "tensorrt-llm",

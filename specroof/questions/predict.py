@@ -11,7 +11,6 @@ import numpy as np
 from specroof import quantities as q
 from specroof.architecture import Architecture
 from specroof.arrays import Array, fields_of, number_within, to_json_array, whole_within
-from specroof.catalog import load_hardware
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, refuse
 from specroof.latency import Deployment, Setup
@@ -756,6 +755,7 @@ def prediction_charts(predictions: Sequence[Prediction]) -> dict[str, Any]:
 def _measured_near(prediction: Prediction) -> Iterator[tuple[float, int, float]]:
     """Yield batch size, draft length and speedup of measurements of the same, by acceptance too."""
     from specroof.evidence import load_measurements  # noqa: PLC0415 - for charts only
+    from specroof.evidence.measurement import chip_of  # noqa: PLC0415
 
     setup = prediction.setup
     for point in load_measurements():
@@ -764,7 +764,7 @@ def _measured_near(prediction: Prediction) -> Iterator[tuple[float, int, float]]
             not (speedup and drafts and batch and point.tokens_per_round)
             or str(point.model).rpartition("/")[2] != prediction.model.name
             or (point.engine, point.tensor_parallel) != (setup.engine.name, setup.placement.devices)
-            or load_hardware(str(point.hardware)).name != setup.hardware.name
+            or chip_of(str(point.hardware)).name != setup.hardware.name
         ):
             continue
         for curve in prediction.headline_curves:

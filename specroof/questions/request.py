@@ -28,7 +28,6 @@ from typing import (
 
 import numpy as np
 
-from specroof.acceptance import RULES
 from specroof.architecture import Architecture
 from specroof.arrays import fields_of, whole_within
 from specroof.cost import Options
@@ -40,6 +39,7 @@ from specroof.questions.objects import (
     ACCEPTS,
     RUNS,
     DrafterLike,
+    accepts,
     borrowed_engine,
     drafter_of,
     engine_name,
@@ -378,7 +378,7 @@ class DeploymentRequest(SamplingParameters, DeploymentParameters):
         engine = framework_of(self.framework)[0] or engine_name(self.engine) or ""
         framework = RUNS.get(engine, engine)
         rule = self.rule or getattr(sampled.acceptance, "rule", None)
-        if rule is not None and rule not in ACCEPTS.get(framework, RULES):
+        if not accepts(framework, rule):
             refuse("rule", rule, f"{', '.join(ACCEPTS[framework])}, with {framework}")
         return sampled
 

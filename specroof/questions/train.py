@@ -8,10 +8,9 @@ from typing import Annotated, Any, Final
 import numpy as np
 
 from specroof import quantities as q
-from specroof.acceptance import acceptance_from_length
 from specroof.acceptance.published.trained import COMPARED_DRAFTS, expected_length
 from specroof.architecture import Architecture
-from specroof.arrays import fields_of, number_within, real_number, whole_within
+from specroof.arrays import fields_of, number_within, whole_within
 from specroof.cost import ForwardPass
 from specroof.drafters import Drafter
 from specroof.drafters.training import (
@@ -33,7 +32,6 @@ from specroof.questions.answer import (
     title_of,
 )
 from specroof.questions.capacity import usual_drafts
-from specroof.questions.case import asked_case, asked_load, in_flight_of, refuse_one_token
 from specroof.questions.objects import DrafterLike, Values, as_list, money_of
 from specroof.questions.parameters import (
     FORMULAS,
@@ -44,8 +42,9 @@ from specroof.questions.parameters import (
     PricePerHour,
     like,
 )
-from specroof.questions.played_loads import beyond_warnings, told
+from specroof.questions.played_loads import told
 from specroof.questions.request import Command, LoadsRequest, question
+from specroof.questions.worth import at_lengths, length_notes, lengths_within, one_context
 from specroof.reading.words import numbers
 from specroof.report.layout import page, wrapped
 from specroof.serving.workload import Load, Workload
@@ -289,37 +288,28 @@ class Trained(Charted):
 @question(TrainRequest)
 def train(request: TrainRequest) -> Trained:
     """Show what a drafter costs to train, what it would bring, and when it has paid for itself."""
-    batches = in_flight_of(request, 1.0)
-    if not as_list(batches):
-        refuse("batch_size", batches, "at least one batch size")
-    load = asked_load(request, 1.0)
-    refuse_one_token(load.workload)
-    if len(load.context_len) != 1:
-        refuse("context_len", request.context_len, "one number")
-    case = asked_case(request, load)
-    model = case.deployment.model
+    case = one_context(request)
+    load, model = case.load, case.deployment.model
     drafter = request.sampled(request.drafter)
     free = None if request.against is None else request.sampled(request.against)
     money = money_of(case.deployment.setup, case.split, request.price_per_hour)
     training, steps = _training(request, case.deployment, drafter, money)
-    lengths, drafts, notes = _lengths(
+    lengths, drafts, about = _lengths(
         request, drafter, usual_drafts(drafter, model, request.draft_len)
     )
+    notes = [*about, *length_notes(request, case)]
     given = as_list(request.tokens_per_day) or [math.nan]
     traffic = sorted({number_within("tokens_per_day", one, _TRAFFIC) for one in given})
     rows, warnings = list[TrainRow](), list[str]()
-    for place in range(len(load.batch_size)):
-        here = case.at(load=load.part(place))
-        saves = _Saves(here.load, money, training, traffic)
+    for one in at_lengths(case, drafter, lengths, drafts):
+        notes += one.notes
+        warnings += one.warnings
+        saves = _Saves(one.case.load, money, training, traffic)
         if free is not None:
-            found = outcomes(here, free, max_draft_len=DEFAULT_MAX_DRAFT_LEN)
-            saves = replace(saves, against=next(load_fields(found, here.load, money)))
-        for length in lengths:
-            accepted = acceptance_from_length(length, drafts, kind=drafter.kind)
-            one = outcomes(here, replace(drafter, acceptance=accepted), max_draft_len=drafts)
-            notes += one.curve.notes
-            warnings += [] if one.played is None else beyond_warnings([one.played])
-            rows += saves.rows(next(load_fields(one, here.load, money)), length)
+            found = outcomes(one.case, free, max_draft_len=DEFAULT_MAX_DRAFT_LEN)
+            saves = replace(saves, against=next(load_fields(found, one.case.load, money)))
+        for length, reached in zip(lengths, one.seen, strict=True):
+            rows += saves.rows(next(load_fields(reached, one.case.load, money)), length)
     return Trained(
         model=model,
         setup=case.deployment.setup,
@@ -385,20 +375,15 @@ def _lengths(
 ) -> tuple[list[float], int, list[str]]:
     """Return the acceptance lengths that are compared, their drafts, and where they come from."""
     if request.accept_length is not None:
-        given = as_list(request.accept_length)
-        for one in given:
-            if not 1 <= real_number(one) <= drafts + 1:
-                refuse("accept_length", one, f"numbers from 1 to {drafts + 1}")
-        if not given:
-            refuse("accept_length", given, "at least one number")
-        return sorted({real_number(one) for one in given}), drafts, []
+        return lengths_within(request, (), drafts), drafts, []
     expected = expected_length(drafter.kind, request.samples)
     if expected is None:
         note = (
             f"no published {drafter.kind} states what it was trained on: lengths are examples, "
             "not what to expect"
         )
-        return [one for one in _LENGTHS if one <= drafts + 1], drafts, [Urgent(note)]
+        examples = [one for one in _LENGTHS if one <= drafts + 1]
+        return lengths_within(request, examples, drafts), drafts, [Urgent(note)]
     note = (
         f"tokens per round: what published {drafter.kind} drafters with {COMPARED_DRAFTS} drafts "
         "reached, by their samples; a training set left out was at most 0.29 off"

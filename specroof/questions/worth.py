@@ -1,7 +1,7 @@
 """Is a better drafter worth training: what does each further accepted token bring?"""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Annotated, Any, Final
@@ -173,45 +173,29 @@ class Worth(Charted):
 @question(WorthRequest)
 def worth(request: WorthRequest) -> Worth:
     """Show the speedup, price and users of better drafters, by acceptance length."""
-    batches = in_flight_of(request, 1.0)
-    if not as_list(batches):
-        refuse("batch_size", batches, "at least one batch size")
-    load = asked_load(request, 1.0)
-    refuse_one_token(load.workload)
-    if len(load.context_len) != 1:
-        refuse("context_len", request.context_len, "one number")
+    case = one_context(request)
     drafter = request.sampled(request.drafter)
     if drafter.is_ideal:
         message = "drafter is 'ideal', which nothing improves; allowed: another drafter"
         raise OptionError(message)
-    case = asked_case(request, load)
-    deployment = case.deployment
+    load, deployment = case.load, case.deployment
     drafts = min(drafter.max_draft_len or DEFAULT_MAX_DRAFT_LEN, DEFAULT_MAX_DRAFT_LEN)
     if request.draft_len is not None:
         drafts = usual_drafts(drafter, deployment.model, request.draft_len)
-    better = {
-        length: replace(
-            drafter, acceptance=acceptance_from_length(length, drafts, kind=drafter.kind)
-        )
-        for length in _lengths(request, drafts)
-    }
+    usual = [one for one in USUAL_LENGTHS if one <= drafts + 1]
+    lengths = lengths_within(request, usual, drafts)
     wanted_s = request.tpot_s
     if wanted_s is not None:
         wanted_s = number_within("tpot_s", wanted_s, "tpot_s")
     money = money_of(deployment.setup, case.split, request.price_per_hour)
-    notes, rows, warnings = [*split_notes(case)], list[WorthRow](), list[str]()
+    notes, rows, warnings = [*length_notes(request, case)], list[WorthRow](), list[str]()
     if money.usd_per_hour is None:
         name = deployment.setup.hardware.name
         notes.insert(0, f"price of {name} unknown: --price-per-hour USD")
-    for place in range(len(load.batch_size)):
-        here = case.at(load=load.part(place))
-        seen = [outcomes(here, each, max_draft_len=drafts) for each in better.values()]
-        first, curve = seen[0], seen[0].curve
-        _refuse_full(here.load, curve)
-        notes += [*curve.notes, *([] if first.played else first.state_notes)]
-        notes += raised_notes(first, curve.batch_size.tolist())
-        warnings += [] if first.played is None else beyond_warnings([first.played])
-        rows += _rows(here, better, seen, drafts, wanted_s, money)
+    for one in at_lengths(case, drafter, lengths, drafts):
+        notes += one.notes
+        warnings += one.warnings
+        rows += _rows(one, drafts, wanted_s, money)
     return Worth(
         model=deployment.model,
         setup=deployment.setup,
@@ -225,11 +209,43 @@ def worth(request: WorthRequest) -> Worth:
     )
 
 
-def _lengths(request: WorthRequest, drafts: int) -> list[float]:
-    """Return the acceptance lengths that are compared, ascending."""
-    given = [one for one in USUAL_LENGTHS if one <= drafts + 1]
-    if request.accept_length is not None:
-        given = as_list(request.accept_length)
+# --- Drafters of several acceptance lengths, at the loads of a question --------------------------
+
+
+def one_context(request: LoadsRequest) -> Case:
+    """Return what is asked about: loads, one at least, at one context.
+
+    Raises
+    ------
+    SpecroofError
+        For no load, several contexts, answers of one token, and as `asked_case` does.
+    """
+    batches = in_flight_of(request, 1.0)
+    if not as_list(batches):
+        refuse("batch_size", batches, "at least one batch size")
+    load = asked_load(request, 1.0)
+    refuse_one_token(load.workload)
+    if len(load.context_len) != 1:
+        refuse("context_len", request.context_len, "one number")
+    return asked_case(request, load)
+
+
+def length_notes(request: LoadsRequest, case: Case) -> Iterator[str]:
+    """Yield what to know of workers, and of lengths that no temperature or rule moves."""
+    yield from split_notes(case)
+    if request.temperature is not None or request.rule is not None:
+        yield "acceptance lengths are taken as they are: temperature and rule move none of them"
+
+
+def lengths_within(request: Any, usual: Sequence[float], drafts: int) -> list[float]:
+    """Return the acceptance lengths that are compared, ascending; the usual ones if none is asked.
+
+    Raises
+    ------
+    OptionError
+        For none, and for lengths that so many drafts cannot give.
+    """
+    given = usual if request.accept_length is None else as_list(request.accept_length)
     for one in given:
         if not 1 <= real_number(one) <= drafts + 1:
             refuse("accept_length", one, f"numbers from 1 to {drafts + 1}")
@@ -237,6 +253,67 @@ def _lengths(request: WorthRequest, drafts: int) -> list[float]:
         message = f"accept_length has none up to {drafts + 1}; allowed: lengths of {drafts} drafts"
         raise OptionError(message)
     return sorted({real_number(one) for one in given})
+
+
+@dataclass(frozen=True, slots=True)
+class AtLengths:
+    """What drafters of several acceptance lengths reach at one load.
+
+    Parameters
+    ----------
+    case
+        With that load.
+    drafters, seen
+        By length, and what becomes of each.
+    """
+
+    case: Case
+    drafters: Mapping[float, Drafter]
+    seen: Sequence[Outcomes]
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences on how the figures came about."""
+        first = self.seen[0]
+        of_state = [] if first.played else first.state_notes
+        raised = raised_notes(first, first.curve.batch_size.tolist())
+        return [*first.curve.notes, *of_state, *raised]
+
+    @property
+    def warnings(self) -> list[str]:
+        """Sentences on rates that the server does not keep up with."""
+        played = self.seen[0].played
+        return [] if played is None else [*beyond_warnings([played])]
+
+
+def at_lengths(
+    case: Case, drafter: Drafter, lengths: Sequence[float], draft_len: int
+) -> Iterator[AtLengths]:
+    """Yield what a drafter would reach with each acceptance length, load by load.
+
+    Parameters
+    ----------
+    case, drafter
+        What is asked about, and what drafts.
+    lengths, draft_len
+        Tokens per round, bonus included, as measured with so many drafts; no longer one is tried.
+
+    Raises
+    ------
+    OptionError
+        For a load that the server has no memory for, even without drafts.
+    """
+    better = {
+        length: replace(
+            drafter, acceptance=acceptance_from_length(length, draft_len, kind=drafter.kind)
+        )
+        for length in lengths
+    }
+    for place in range(len(case.load.batch_size)):
+        here = case.at(load=case.load.part(place))
+        seen = [outcomes(here, each, max_draft_len=draft_len) for each in better.values()]
+        _refuse_full(here.load, seen[0].curve)
+        yield AtLengths(here, better, seen)
 
 
 def _refuse_full(load: Load, curve: SpeedupCurve) -> None:
@@ -256,20 +333,16 @@ _LEAST_SHARE: Final = 0.01
 
 
 def _rows(
-    case: Case,
-    better: dict[float, Drafter],
-    seen: Sequence[Outcomes],
-    max_draft_len: int,
-    tpot_s: float | None,
-    money: Money,
+    found: AtLengths, max_draft_len: int, tpot_s: float | None, money: Money
 ) -> Iterator[WorthRow]:
     """Yield a row for each acceptance length."""
+    case, seen = found.case, found.seen
     load, first = case.load, seen[0]
     if tpot_s is None:
         waits_s = first.tpot_s if first.played is None else first.played.figures["p99_tpot_s"]
         tpot_s = float(np.ravel(waits_s[..., 0])[0])
     before: tuple[float, float] | None = None
-    for (length, drafter), one in zip(better.items(), seen, strict=True):
+    for (length, drafter), one in zip(found.drafters.items(), seen, strict=True):
         largest = None
         if load.rate:
             server = played_server(case.deployment, drafter, load, case.room, max_draft_len)
