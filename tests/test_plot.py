@@ -521,6 +521,14 @@ def test_the_legend_names_what_differs_and_the_title_what_does_not() -> None:
     ]
 
 
+def test_a_title_says_what_a_drafter_gains_and_not_the_bound_of_a_textbook() -> None:
+    bound, real = curve([1, 3.0], drafter="ideal"), curve([1, 1.5])
+    found = [
+        plot_speedup_by_draft_len(curves).get_suptitle() for curves in ([bound, real], [bound])
+    ]
+    assert ["1.50x" in found[0], "3.00x" in found[0], "3.00x" in found[1]] == [True, False, True]
+
+
 def test_lines_of_one_name_are_counted() -> None:
     chart = plot_speedup_by_draft_len(
         [curve([1, 1.5]), curve([1, 1.2]), curve([1, 1.1], drafter="b")]

@@ -70,6 +70,13 @@ def test_pages_without_a_curve_and_lines_beyond_the_most_are_left_out() -> None:
     assert sum(one.get_marker() != "None" for one in lines) == 8
 
 
+def test_the_roofline_of_a_study_is_not_what_its_chart_found() -> None:
+    real = overview("model", "chip")
+    bound = replace(real, engine="ideal", best_speedup=real.best_speedup * 3)
+    found = [study_figures(shown)["best-speedup-by-batch"] for shown in ([real, bound], [bound])]
+    assert [chart.get_suptitle()[-5:] for chart in found] == ["2.00x", "6.00x"]
+
+
 def test_a_panel_without_a_curve_says_so_and_leaves_ticks_above_it() -> None:
     found = [overview("a", "x"), overview("a", "y"), overview("b", "x")]
     chart = study_figures(found)["best-speedup-by-batch"]

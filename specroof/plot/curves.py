@@ -81,7 +81,7 @@ def plot_speedup_by_draft_len(
         Without curves, or if one has no such context length or batch size.
     """
     shared, names = _names(curves, context_index, batch_index)
-    lines, best = list[Line](), list[tuple[float, int]]()
+    lines, best = list[Line](), list[tuple[bool, float, int]]()
     for i, (name, curve) in enumerate(zip(names, curves, strict=True)):
         place = context_index, batch_index
         if not curve.drafts_run[place]:
@@ -105,11 +105,12 @@ def plot_speedup_by_draft_len(
                 ringed=[drafts],
             ),
         ]
-        best.append((gain, -drafts))
+        # What accepts everything is a bound beside real drafters, no finding.
+        best.append((curve.drafter != "ideal", gain, -drafts))
     here = {curve.batch_size[batch_index].item() for curve in curves}
     lines += _stars([(drafts, gain) for batch, drafts, gain in measured if batch in here])
     if best:
-        gain, drafts = max(best)
+        _, gain, drafts = max(best)
         shared += f"\nAt best {gain:.2f}x, with {format_drafts(-drafts)}"
     counted = any(curve.request_lengths for curve in curves)
     lunch_is = "every round costs a plain step" if counted else "speedup = tokens per round"
