@@ -365,23 +365,6 @@ def test_flags_as_keywords_have_their_units() -> None:
     assert specroof.frontier(MODEL, CHIP, **asked, tpot_s=0.02).tpot_s == 0.02
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ({"tp": 2, "tensor_parallel": 2}, "tensor_parallel is 2; allowed: left out, since"),
-        (
-            {"kv_dtype": "fp8", "options": {"kv_dtype": "fp8"}},
-            "kv_dtype is 'fp8'; allowed: left out, since options has it",
-        ),
-        ({"kv_dtype": "fp3"}, "kv_dtype is 'fp3'; allowed:"),
-    ],
-)
-def test_keywords_of_one_field_are_given_once(words: Any, message: str) -> None:
-    with pytest.raises(specroof.OptionError) as caught:
-        specroof.predict(MODEL, CHIP, drafters=EAGLE, **words)
-    assert message in str(caught.value)
-
-
 def test_an_unknown_keyword_is_named() -> None:
     with pytest.raises(TypeError, match="'foo'; allowed: model, hardware"):
         specroof.predict(MODEL, CHIP, drafters=EAGLE, tp=1, foo=1)  # type: ignore[call-arg]

@@ -132,23 +132,6 @@ def test_no_setting_limits_the_textbook() -> None:
     assert json.loads(text)["rows"][0]["running_limit"] is None
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("--server memry=1", "--server: unknown key 'memry'; allowed: memory, running"),
-        ("--server running=0", "running is 0; allowed: a whole number from 1"),
-        ("--context -1", "--context is -1"),
-        ("--drafter mtp --draft-len 0", "--draft-len is 0; allowed: a whole number from 1"),
-        ("--drafter nothing", "kind is 'nothing'"),
-    ],
-)
-def test_the_shell_refuses_in_one_line(words: str, said: str) -> None:
-    code, text, error = shell(f"capacity Qwen/Qwen3-8B -H h100 {words}")
-    assert (code, text) == (2, "")
-    assert said in error
-    assert error.count("\n") == 1
-
-
 def test_the_shell_is_told_that_states_are_replayed() -> None:
     words = "capacity Qwen/Qwen3.5-9B -H l40s --engine sglang --drafter mtp --json"
     most = []

@@ -102,24 +102,6 @@ def test_the_table_shows_what_prefills_leave() -> None:
         assert re.search(f": {how}{ends}", run(f"{words} {told} --notes"))
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("--batch 1 --concurrency 2", "--batch and --concurrency are both given"),
-        ("--context 9 --input-len 8 --output-len 8", "--context is given with --input-len"),
-        ("--input-len 8", "--output-len is missing; allowed: both lengths"),
-        ("--output-len 8", "--input-len is missing; allowed: both lengths"),
-        (
-            "--input-len 0 --output-len 8",
-            "--input-len is 0.0; allowed: a number from 1 to 100000000",
-        ),
-        ("--concurrency x", "--concurrency is 'x'; allowed: numbers"),
-    ],
-)
-def test_both_spellings_of_a_load_and_halves_of_one_are_refused(words: str, message: str) -> None:
-    assert message in refused(f"{PREDICT} {words}")
-
-
 STUDY = """
 format_version: 1
 targets:

@@ -378,28 +378,6 @@ def test_answers_draw_the_first_chart_of_the_shell(bench: Path) -> None:
 # --- refusals ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"model": 3}, "model is 3; allowed: a name, a path or an Architecture"),
-        ({"hardware": None}, "hardware is None; allowed: a name, a path or a HardwareProfile"),
-        ({"drafters": [3]}, "drafter is 3; allowed: a SPEC"),
-        ({"drafters": []}, "drafters is empty; allowed: at least one drafter"),
-        ({"options": 3}, "options is 3; allowed: Options, or a mapping"),
-        ({"options": {"kv": "fp8"}}, "kv is not a known key of options; allowed: granularity"),
-        ({"options": {"kv_dtype": "fp3"}}, "kv_dtype is 'fp3'; allowed"),
-        ({"batch_size": 1, "concurrency": 1}, "batch_size and concurrency are both given"),
-        ({"input_len": 8}, "output_len is missing; allowed: both lengths"),
-        ({"max_draft_len": -1}, "max_draft_len is -1"),
-    ],
-)
-def test_refusals_name_the_parameters_of_python(changes: dict[str, Any], message: str) -> None:
-    given: dict[str, Any] = {"model": MODEL, "hardware": CHIP, "drafters": SPEC} | changes
-    with pytest.raises(OptionError) as caught:
-        specroof.predict(**given)
-    assert message in str(caught.value)
-
-
 def test_a_family_beside_a_model_that_is_read_is_refused() -> None:
     with pytest.raises(OptionError, match=r"^family is 'llama' "):
         specroof.explain(specroof.load_model(MODEL), CHIP, family="llama")

@@ -124,24 +124,6 @@ def test_devices_that_do_not_divide_the_heads_are_left_out() -> None:
         frontier(MODEL, CHIP, **ASKED, devices=[3, 5])
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"price_per_hour": -1}, "price_per_hour is -1; allowed: a number from 0"),
-        ({"tpot_s": 0}, "tpot_s is 0; allowed: a number from 1e-06"),
-        ({"devices": [0]}, "devices is 0; allowed: a whole number from 1"),
-        ({"devices": [1.5]}, "devices is 1.5; allowed: a whole number from 1"),
-        ({"drafters": []}, "drafters is empty"),
-        ({"drafters": "eagle3"}, "drafter 'eagle3' has no acceptance"),
-        ({"batch_size": [0]}, "batch_size"),
-    ],
-)
-def test_what_has_no_frontier_is_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(OptionError) as caught:
-        frontier(MODEL, CHIP, **ASKED | changes)
-    assert message in str(caught.value)
-
-
 def test_a_frontier_without_points_is_a_table_without_rows(tmp_path: Path) -> None:
     # `--csv` ended in an IndexError: at this context not one sequence has room.
     path = tmp_path / "f.csv"
@@ -220,24 +202,6 @@ def test_points_whose_first_token_comes_too_late_do_not_count() -> None:
     none = frontier(MODEL, CHIP, **ASKED, **REQUESTS, ttft_s=1e-5)
     assert none.records == []
     assert none.cheapest is None
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"ttft_s": 1}, "ttft_s is 1; allowed: with the lengths of a request"),
-        ({"input_len": 9}, "output_len is missing"),
-        ({"prefix_hit_rate": 0.5}, "prefix_hit_rate is 0.5; allowed: with the lengths"),
-        (REQUESTS | {"context_len": 9}, "context_len is given with input_len or output_len"),
-        (REQUESTS | {"output_len": 1}, "output_len is 1.0; allowed: more than 1 token"),
-        (REQUESTS | {"ttft_s": 0}, "ttft_s is 0; allowed: a number from 1e-06"),
-        ({"context_len": [1, 2]}, "context_len is [1, 2]; allowed: one number"),
-    ],
-)
-def test_requests_that_have_no_frontier_are_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(OptionError) as caught:
-        frontier(MODEL, CHIP, **ASKED | changes)
-    assert message in str(caught.value)
 
 
 def test_a_default_that_binds_is_raised_and_both_are_priced() -> None:

@@ -29,14 +29,13 @@ from specroof import (
 from specroof.cli import app
 from specroof.latency import Deployment
 from specroof.plot import study_figures
-from specroof.policies.schedule import Traffic
 from specroof.questions.advise import Advice
-from specroof.questions.advised_loads import TrafficFile
 from specroof.questions.played_loads import PlayedPlan, told
 from specroof.questions.study import load_study
 from specroof.questions.sweep import study_slices, study_text
 from specroof.serving import played
 from specroof.serving.played import play, played_server
+from tables import rows
 from test_played_loads import ASKED, CHIP, MODEL, REQUESTS, SPEC, TRACE
 
 WORDS = f"{MODEL} -H {CHIP} --engine vllm --drafter {SPEC} --max-draft-len 3"
@@ -272,22 +271,6 @@ def test_advice_says_where_its_drafts_are_slower() -> None:
         breakeven(MODEL, CHIP, drafter="eagle3", draft_len=2, rate=90, requests=9, **REQUESTS),
     ):
         assert len([text for text in told_so.warnings if "answers at most" in text]) == 1
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"rate": 1, "concurrency": 2}, "concurrency and rate are both given; allowed: one"),
-        ({"rate": 1, "input_len": None}, "input_len is missing; allowed: both lengths"),
-        ({"rate": 1, "output_len": 1}, "output_len is 1.0; allowed: more than 1 token"),
-        ({"requests": "5x", "traffic": TrafficFile(Traffic((3,), "concurrency"))}, "traffic is "),
-        ({"trace": {}}, "output_len is 200; allowed: without trace, which says it"),
-    ],
-)
-def test_advice_on_a_load_that_cannot_be_is_refused(changes: dict[str, Any], says: str) -> None:
-    with pytest.raises(OptionError) as refusal:
-        advise(MODEL, CHIP, **ADVISED | REQUESTS | changes)
-    assert str(refusal.value).startswith(says)
 
 
 def test_a_better_drafter_is_worth_what_its_requests_gain() -> None:
@@ -531,78 +514,6 @@ def test_an_interrupted_play_writes_nothing(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"rate": 1, "concurrency": 2}, "concurrency and rate are both given; allowed: one"),
-        ({"rate": 1, "batch_size": 2}, "batch_size and rate are both given; allowed: one"),
-        ({"rate": 0}, "rate is 0.0; allowed: a number from 1e-06"),
-        ({"rate": "fast"}, "rate is 'fast'"),
-        ({"rate": 1, "input_len": None, "output_len": None}, "rate is 1; allowed: with the len"),
-        ({"requests": 9, "input_len": None, "output_len": None}, "requests is 9; allowed: with"),
-        ({"rate": 1, "requests": "10x"}, "requests is '10x'; allowed: a whole number of requ"),
-        ({"concurrency": 2, "requests": "ten"}, "requests is 'ten'; allowed: a whole number of"),
-        ({"concurrency": 2, "requests": 0}, "requests is 0; allowed: a whole number from 1"),
-        *(
-            ({"concurrency": 2, "requests": text}, "requests is '")
-            for text in ("0x", "0.0x", "9" * 400 + "x", "9" * 5000)
-        ),
-        ({"batch_size": 2.5, "requests": 9}, "batch_size is 2.5; allowed: a whole number"),
-        ({"concurrency": 2.5, "requests": 9}, "concurrency is 2.5; allowed: a whole number"),
-        ({"rate": 1, "seed": -1}, "seed is -1; allowed: a whole number from 0"),
-        ({"rate": 1, "arrivals": "odd"}, "arrivals is 'odd'; allowed: poisson, even"),
-        ({"length_range": "1.0..0.8"}, "length_range is '1.0..0.8'; allowed: two numbers from 0"),
-        ({"length_range": "wide"}, "length_range is 'wide'; allowed: two numbers from 0 to 2"),
-        ({"length_range": 0.8}, "length_range is 0.8; allowed: two numbers from 0 to 2"),
-        ({"lengths": {}}, "output_len is 200; allowed: without lengths, which says it"),
-        ({"ttft_s": 1.0}, "ttft_s is 1.0; allowed: with requests that are simulated"),
-        ({"rate": 1, "tpot_s": 0}, "tpot_s is 0; allowed: a number from 1e-06"),
-    ],
-)
-def test_a_load_that_cannot_be_is_refused(changes: dict[str, Any], says: str) -> None:
-    with pytest.raises(OptionError) as refusal:
-        predict(MODEL, CHIP, **ASKED, **REQUESTS | changes)
-    assert str(refusal.value).startswith(says)
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"trace": 3}, "trace is 3; allowed: a file, or a mapping of columns"),
-        ({"trace": {"when": [1]}}, "trace has 'when'; allowed: arrival_s, cached_len, conc"),
-        ({"trace": {"input_len": [1]}}, "trace has no output_len; allowed: the lengths of"),
-        ({"trace": {"input_len": 5, "output_len": [2]}, "input_len": 5}, "input_len is 5; allow"),
-        ({"trace": {}, "context_len": 9}, "context_len is 9; allowed: without trace, which"),
-        ({"lengths": {"output_len": [5]}}, "lengths has no input_len; allowed: the lengths"),
-        ({"lengths": {}, "trace": {}}, "trace and lengths are both given; allowed: one of them"),
-        (
-            {"trace": {"arrival_s": [1, 0], "input_len": 5, "output_len": 2}},
-            "arrival_s[1] is 0.0; allowed: 1 or later",
-        ),
-    ],
-)
-def test_a_trace_that_cannot_be_is_refused(changes: dict[str, Any], says: str) -> None:
-    with pytest.raises(OptionError) as refusal:
-        predict(MODEL, CHIP, **ASKED, **changes)
-    assert str(refusal.value).startswith(says)
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ("--rate 4/day", "specroof: --rate is '4/day'; allowed: requests per second, minute or"),
-        ("--rate x", "specroof: --rate is 'x'; allowed: numbers separated by commas"),
-        ("--trace nowhere.csv", "specroof: nowhere.csv: No such file or directory; allowed: a"),
-        ("--isl 9 --osl 9 --requests 9.5", "specroof: --requests is '9.5'; allowed: a whole"),
-    ],
-)
-def test_the_shell_refuses_in_one_line(words: str, says: str) -> None:
-    done = CliRunner().invoke(app, f"predict {WORDS} {words}".split())
-    assert done.exit_code == 2
-    (line,) = done.stderr.splitlines()
-    assert line.startswith(says)
-
-
 def test_waves_of_old_are_said_to_be_played() -> None:
     words = f"predict {LOAD} --concurrency 8"
     done = CliRunner().invoke(app, f"{words} --waves".split())
@@ -613,11 +524,6 @@ def test_waves_of_old_are_said_to_be_played() -> None:
     with pytest.raises(TypeError, match=r"unexpected keyword .*waves.*requests='1x'"):
         predict(MODEL, CHIP, **ASKED, **REQUESTS, waves=True)  # type: ignore[call-arg]
     assert result(f"{words} --requests 1x")["case"]["load"]["requests"] == [8]
-
-
-def test_a_frontier_of_requests_says_how_they_come() -> None:
-    with pytest.raises(OptionError, match="requests is 9; allowed: with --rate"):
-        frontier(MODEL, CHIP, **ASKED, **REQUESTS, requests=9)
 
 
 def test_a_load_in_rates_of_minutes_and_hours() -> None:
@@ -669,24 +575,7 @@ workload:
     assert said[:2] == ["played", str((3 * 40 + 4 + 4) // 5)]
 
 
-@pytest.mark.parametrize(
-    ("workload", "says"),
-    [
-        ("[{input_len: 9, output_len: 9, rate: 0}]", "workload.0.rate.0 is 0; allowed: a number"),
-        ("[{rate: 4}]", "workload.0.input_len is missing; allowed: both lengths of a request"),
-        ("[{trace: nowhere.csv}]", "nowhere.csv: No such file or directory"),
-        ("[{trace: x, lengths: y}]", "workload.0.trace and lengths are both given; allowed: one"),
-        ("[{input_len: 9, output_len: 9, trace: x}]", "workload.0.output_len is 9.0; allowed: w"),
-        (
-            "[{input_len: 9, output_len: 9, rate: 4, requests: 1000000}]\nmax_draft_len: 1000",
-            "workload plays 1001000000 requests through, about 10 s a point and 2.78 hours in all",
-        ),
-        (
-            "[{input_len: 9, output_len: 9, rate: 4}]\nbatch_size: 3",
-            "batch_size is given; allowed: where clients send the requests",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("workload", "says"), rows("refusals", "study_arrivals"))
 def test_a_study_of_arrivals_that_cannot_be_is_refused(workload: str, says: str) -> None:
     text = f"format_version: 1\ntargets: [{{model: {MODEL}, hardware: {CHIP}}}]\n"
     text += f"drafters: ['block,cost=0.1,accept=0.5,drafts=1000']\nworkload: {workload}\n"
@@ -734,17 +623,7 @@ def test_a_study_plays_its_loads(tmp_path: Path) -> None:
     assert part.prediction.played[0].load.requests == [3]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "says"),
-    [
-        ("requests: 8", "requests: ten", "workload.1.requests is 'ten'; allowed: a whole number"),
-        ("requests: 8", "requests: 0", "workload.1.requests is 0; allowed: a whole number from 1"),
-        ("0.8..1.0", "1..0", "workload.0.length_range is '1..0'; allowed: two numbers from 0"),
-        ("seed: 2", "seed: -2", "workload.0.seed is -2; allowed: a whole number from 0"),
-        ("seed: 2", "waves: true", "workload.0.waves is not a known key; allowed: input_len"),
-        (", requests: 8", "", "requests or length_range is missing in some workloads; allowed: in"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "says"), rows("refusals", "study_loads"))
 def test_a_study_of_loads_that_cannot_be_is_refused(old: str, new: str, says: str) -> None:
     assert old in STUDY
     with pytest.raises(OptionError) as refusal:
