@@ -10,10 +10,8 @@ from typing import Annotated, Any
 
 import pytest
 from matplotlib.figure import Figure
-from typer.testing import CliRunner
 
 import specroof
-from specroof.cli import app
 from specroof.errors import OptionError
 from specroof.outcomes.rows import LoadRow
 from specroof.quantities import Quantity, in_cells, quantity
@@ -254,42 +252,11 @@ def test_a_table_is_of_rows_or_of_points() -> None:
         answer.to_frame("grid")
 
 
-def test_printing_an_answer_shows_what_its_command_prints() -> None:
-    words = ["capacity", MODEL, "-H", CHIP, "--drafter", "eagle3"]
-    done = CliRunner().invoke(app, words)
-    assert f"{specroof.capacity(MODEL, CHIP, drafters='eagle3')}\n" == done.stdout
-
-
-def test_frames_hold_what_the_answers_hold() -> None:
-    pytest.importorskip("pandas", reason="pandas is not installed: pip install pandas")
-    found = specroof.capacity(MODEL, CHIP, drafters="eagle3")
-    frame = found.to_frame()
-    assert frame.largest_batch.tolist() == [row.largest_batch for row in found.rows]
-    assert frame.drafter.isna().tolist() == [True, False]
-    # Plain decoding has no drafter's weights.
-    assert frame.draft_weight_bytes.isna().tolist() == [True, False]
-    assert frame.memory_bytes.tolist() == [85030000000.0] * 2  # 79.19 GiB
-    frontier = specroof.frontier(MODEL, CHIP, drafters=EAGLE, batch_size=[1, 8])
-    assert frontier.to_frame().drafter.tolist() == ["plain", "plain", EAGLE, EAGLE]
-
-
 def test_an_answer_of_single_values_is_one_row() -> None:
     found = sampling_is_exact(n_tokens=2000)
     (row,) = found.records
     assert row == asdict(found.result) == found.summary
     assert row["n_tokens"] == found.result.n_tokens
-
-
-def test_csv_of_break_evens_is_the_frame() -> None:
-    words = ["breakeven", MODEL, "-H", CHIP, "--drafter", EAGLE, "--solve", "batch", "--most", "9"]
-    done = CliRunner().invoke(app, [*words, "--csv", "-"])
-    (row,) = csv.DictReader(io.StringIO(done.stdout))
-    found = specroof.breakeven(MODEL, CHIP, drafter=EAGLE, solve="batch", most=9)
-    assert row == {
-        name: "" if value is None else str(value)
-        for name, value in in_cells(found.records)[0].items()
-    }
-    assert row["runs"] == "1-9"
 
 
 def test_results_of_benchmarks_are_tables_and_charts(tmp_path: Path) -> None:

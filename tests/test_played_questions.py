@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import math
 from collections.abc import Iterator
 from importlib import import_module
@@ -14,6 +13,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from commands import answered, run
 from gridded import gridded
 from specroof import (
     OptionError,
@@ -49,20 +49,9 @@ def trace_file(tmp_path: Path) -> Path:
     return path
 
 
-def shell(words: str) -> str:
-    done = CliRunner().invoke(app, words.split())
-    assert done.exit_code == 0, done.output
-    return done.stdout
-
-
-def result(words: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(shell(f"{words} --json").splitlines()[-1])
-    return found
-
-
 def test_every_form_says_the_same(tmp_path: Path) -> None:
     words = f"predict {LOAD} --rate 1..4/s --requests 60 --length-range 0.8..1.0 --ttft 200"
-    found = result(f"{words} --grid")
+    found = answered(f"{words} --grid")
     lengths = {"input_len", "output_len", "prefix_hit_rate", "context_len"}
     load = {name: one for name, one in found["case"]["load"].items() if name not in lengths}
     assert load == {
@@ -82,7 +71,7 @@ def test_every_form_says_the_same(tmp_path: Path) -> None:
         assert row["plain_largest_stable_rate"] == found["rows"][0]["plain_largest_stable_rate"]
 
     table = tmp_path / "a.csv"
-    assert f"{p99[0, 2, 0] * 1e3:.3g} ms" in shell(f"{words} --points {table}")
+    assert f"{p99[0, 2, 0] * 1e3:.3g} ms" in run(f"{words} --points {table}")
     rows = list(csv.DictReader(io.StringIO(table.read_text())))
     assert [float(row["p99_ttft_s"]) for row in rows] == p99.ravel().tolist()
     assert [row["rate"] for row in rows] == [f"{r}.0" for r in (1, 2, 4) for _ in "0123"]
@@ -94,7 +83,7 @@ def test_every_form_says_the_same(tmp_path: Path) -> None:
 
 
 def test_clients_have_no_largest_rate() -> None:
-    (row,) = result(f"predict {LOAD} --concurrency 2 --requests 4")["rows"]
+    (row,) = answered(f"predict {LOAD} --concurrency 2 --requests 4")["rows"]
     assert "largest_stable_rate" not in row
 
 
@@ -231,7 +220,7 @@ def test_advice_of_clients_is_of_their_number(trace_file: Path) -> None:
     assert [row.concurrency for row in found.chips[0].rows] == [2, 8]
     alone = predict(MODEL, CHIP, drafters=SPEC, engine="vllm", concurrency=[2, 8], **REQUESTS)
     words = f"{MODEL} -H {CHIP} --engine vllm --tp 1 --drafter {SPEC} --isl 1000 --osl 200"
-    assert result(f"advise {words} --concurrency 2,8 --requests 3x") == found.to_dict()
+    assert answered(f"advise {words} --concurrency 2,8 --requests 3x") == found.to_dict()
     assert any(note.startswith("simulated 6, 24 requests") for note in found.notes)
     # Of clients the rows say what they see: of ten requests each, unless others are asked for.
     assert found.to_dict()["choice"]["played"] is None
@@ -385,7 +374,7 @@ def test_the_largest_rate_that_pays() -> None:
     assert one.speedup[0, 7] > 1 > one.speedup[1, 7]
     assert set(found.figures()) == {""}
     words = f"{MODEL} -H {CHIP} --engine vllm --drafter {spec} --draft-len 7 --isl 1000 --osl 200"
-    printed = result(f"breakeven {words} --solve rate --rate 1,{most}/s --requests 200")
+    printed = answered(f"breakeven {words} --solve rate --rate 1,{most}/s --requests 200")
     unlike = {"asked": None}  # where the shell has text for numbers
     assert printed | unlike == found.to_dict() | unlike
 
@@ -479,10 +468,10 @@ def test_a_bar_shows_on_a_terminal_what_takes_long(
     monkeypatch.setattr(commands, "_LONG", most)
     monkeypatch.setattr(commands.typer, "progressbar", Bar)
     monkeypatch.setattr(commands, "sys", Terminal())
-    shell(f"predict {LOAD} --concurrency 2 --requests 5")
+    run(f"predict {LOAD} --concurrency 2 --requests 5")
     assert shown == (list(range(0, 5 * len(shown), 5)) if most == 9 else [])
     assert len(shown) > 2 or most != 9
-    shell(f"capacity {MODEL} -H {CHIP} --context 512")
+    run(f"capacity {MODEL} -H {CHIP} --context 512")
 
 
 class Terminal:
@@ -523,14 +512,14 @@ def test_waves_of_old_are_said_to_be_played() -> None:
     assert "--requests 1x" in line
     with pytest.raises(TypeError, match=r"unexpected keyword .*waves.*requests='1x'"):
         predict(MODEL, CHIP, **ASKED, **REQUESTS, waves=True)  # type: ignore[call-arg]
-    assert result(f"{words} --requests 1x")["case"]["load"]["requests"] == [8]
+    assert answered(f"{words} --requests 1x")["case"]["load"]["requests"] == [8]
 
 
 def test_a_load_in_rates_of_minutes_and_hours() -> None:
     words = f"predict {LOAD} --requests 5 --rate"
-    assert result(f"{words} 90/min")["case"]["load"]["rate"] == [1.5]
-    assert result(f"{words} 7200/h")["case"]["load"]["rate"] == [2.0]
-    assert math.isclose(result(f"{words} 2 --arrivals even")["case"]["load"]["rate"][0], 2.0)
+    assert answered(f"{words} 90/min")["case"]["load"]["rate"] == [1.5]
+    assert answered(f"{words} 7200/h")["case"]["load"]["rate"] == [2.0]
+    assert math.isclose(answered(f"{words} 2 --arrivals even")["case"]["load"]["rate"][0], 2.0)
 
 
 def test_a_study_plays_rates_and_traces(trace_file: Path, tmp_path: Path) -> None:
@@ -562,7 +551,7 @@ workload:
     expected = np.concatenate(
         [one.to_frame("points")[columns].to_numpy(float) for one in (rates, traced, job)]
     )
-    shell(f"sweep {path} -o {tmp_path}/results --format csv --quiet")
+    run(f"sweep {path} -o {tmp_path}/results --format csv --quiet")
     read = read_results(tmp_path / "results").to_frame()[columns].to_numpy(float)
     np.testing.assert_array_equal(read, expected)
     # A load that comes by itself is never cut, and rates are its axis.
@@ -571,7 +560,7 @@ workload:
     first, *_ = found.overviews()
     assert first.batch_size.tolist() == [2, 8, 30]
     assert np.isfinite(first.best_speedup).tolist() == [[True, True, False]]  # unsustained
-    said = shell(f"sweep {path} --dry-run").splitlines()[0].split()
+    said = run(f"sweep {path} --dry-run").splitlines()[0].split()
     assert said[:2] == ["played", str((3 * 40 + 4 + 4) // 5)]
 
 
@@ -615,7 +604,7 @@ def test_a_study_plays_its_loads(tmp_path: Path) -> None:
     expected = [
         row for one in (first, second) for row in one.to_frame("points")[columns].values.tolist()
     ]
-    shell(f"sweep {path} -o {tmp_path}/results --format parquet --quiet")
+    run(f"sweep {path} -o {tmp_path}/results --format parquet --quiet")
     read = read_results(tmp_path / "results").to_frame()
     np.testing.assert_array_equal(read[columns].to_numpy(), np.array(expected))
     # A slice of a load has the requests of its clients.

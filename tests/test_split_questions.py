@@ -46,14 +46,6 @@ def requests_of(served: ServedCurve) -> tuple[EndToEnd, WorkerLoads]:
 
 # --- advise ---------------------------------------------------------------------------------------
 
-ADVISE = "advise --input-len 3000 --output-len 300 --concurrency 1,32 --drafter eagle3,accept=0.7"
-
-
-def shell(words: str) -> Any:
-    command, *rest = words.split()
-    return CliRunner().invoke(app, [command, "Qwen/Qwen3-8B", "-H", "h100", *rest])
-
-
 ASKED: dict[str, Any] = {
     "drafters": "eagle3,accept=0.7", "input_len": 3000, "output_len": 300, "concurrency": [1, 32]
 }  # fmt: skip

@@ -1,15 +1,12 @@
 """What better drafters would bring: against predictions, published statements and by hand."""
 
-import json
 from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import specroof
 from specroof import OptionError, worth
-from specroof.cli import app
 from specroof.questions.worth import worth_text
 from specroof.serving.served import served_curve
 from specroof.speedup import curve as axes
@@ -150,12 +147,3 @@ def test_several_batch_sizes_are_those_of_each_alone() -> None:
     ]
     with pytest.raises(OptionError, match="batch_size"):
         worth(MODEL, CHIP, **asked, batch_size=[])
-
-
-def test_the_old_flag_of_measured_drafts_works_with_a_note() -> None:
-    words = ["worth", MODEL, "-H", CHIP, "--drafter", SPEC, "--accept-length", "3"]
-    then = CliRunner().invoke(app, [*words, "--draft-len", "4", "--json"])
-    now = CliRunner().invoke(app, [*words, "--measured-draft-len", "4", "--json"])
-    assert then.stdout == now.stdout
-    assert json.loads(now.stdout.splitlines()[-1])["case"]["draft_len"] == 4
-    assert ("--measured-draft-len" in then.stderr, now.stderr) == (True, "")
