@@ -1,7 +1,6 @@
 """The command line as people use it: tables, JSON, files, and one line when it refuses."""
 
 import csv
-import io
 import json
 import math
 import shlex
@@ -16,7 +15,7 @@ import numpy as np
 import pytest
 
 import specroof
-from commands import answered, invoked, refused, run
+from commands import Terminal, answered, invoked, refused, run
 from gridded import gridded
 from specroof.cli import app
 
@@ -371,13 +370,6 @@ def test_targets_of_one_name_are_told_apart(tmp_path: Path) -> None:
             told.append([row["target"] for row in csv.DictReader(file)])
     # 2 drafters x draft lengths 0 to 16, a file each
     assert told == [17 * ["1"], 17 * ["1"], 17 * ["2"], 17 * ["2"]]
-
-
-class Terminal(io.StringIO):
-    """Standard error that a person looks at."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 def test_progress_is_shown_to_people_only(

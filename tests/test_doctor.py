@@ -1,15 +1,16 @@
 """The question of a running server, from Python and from the shell."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import specroof
+from commands import refused, run
 from server_pages import (
     SERVED,
     Life,
@@ -24,7 +25,6 @@ from server_pages import (
 )
 from specroof import CatalogError, OptionError, doctor, predict, survival_acceptance
 from specroof.acceptance import context_acceptance
-from specroof.cli import app
 from specroof.engines import calibrated_yaml
 from specroof.errors import MeasurementError
 from specroof.policies.decision import Change, Gain, best_change
@@ -614,9 +614,8 @@ def test_a_saved_page_that_no_server_writes_is_refused(saved: Any, tmp_path: Pat
     (path,) = saved(sglang_page(CROWD))
     info = tmp_path / "info.json"
     info.write_text('{"tp_size": 0}')
-    code, out, err = shell(str(path), str(info), "--model", SERVED, "-H", CHIP)
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "info.json: tp_size is 0; allowed: a whole number" in err
+    told = refused("doctor", path, info, "--model", SERVED, "-H", CHIP)
+    assert "info.json: tp_size is 0; allowed: a whole number" in told
     with pytest.raises(MeasurementError, match="tp_size"):
         doctor(SERVED, CHIP, pages=[path, info])
 
@@ -624,17 +623,12 @@ def test_a_saved_page_that_no_server_writes_is_refused(saved: Any, tmp_path: Pat
 # --- a server, the shell -----------------------------------------------------------------------
 
 
-def shell(*words: str) -> tuple[int, str, str]:
-    run = CliRunner().invoke(app, ["doctor", *words])
-    return run.exit_code, run.stdout, run.stderr
+ON_CHIP = f"--model {SERVED} -H {CHIP}"
 
 
 def test_a_server_on_localhost_is_read_twice() -> None:
     with replay([sglang_page(LIFE), sglang_page(LIFE.at(1000.2))]) as url:
-        code, out, err = shell(
-            *(url, "--model", SERVED, "-H", CHIP, "--drafter", "eagle3", "--wait", "0.2")
-        )
-    assert (code, err) == (0, "")
+        out = run("doctor", url, f"{ON_CHIP} --drafter eagle3 --wait 0.2")
     assert "served by sglang" in out
     assert "K=5 now; at " in out
     assert "--speculative-algorithm EAGLE3" in out
@@ -643,36 +637,28 @@ def test_a_server_on_localhost_is_read_twice() -> None:
 
 
 def test_one_page_and_a_plain_server_have_a_text_too(saved: Any) -> None:
-    words = ("--model", SERVED, "-H", CHIP)
-    (path,) = saved(vllm_page(replace(LIFE, survival=()), off=True))
-    code, out, _ = shell(str(path), *words, "--drafter", "eagle3,accept=0.7", "--notes")
-    assert code == 0
+    def printed(page: str, words: str = "") -> str:
+        (path,) = saved(page)
+        return run("doctor", path, ON_CHIP, words)
+
+    plain = vllm_page(replace(LIFE, survival=()), off=True)
+    out = printed(plain, "--drafter eagle3,accept=0.7 --notes")
     assert "one page: " in out
     assert ["drafts", "per", "round", "off"] in [one.split() for one in out.splitlines()]
-    (path,) = saved("vllm:spec_decode_num_drafts_total 0\n")
-    code, out, _ = shell(str(path), *words)
-    assert code == 0
-    assert "\nrunning requests" not in out
-    (path,) = saved(sglang_page(replace(LIFE, survival=(0.5,) * 12)))
-    code, out, _ = shell(str(path), *words, "--drafter", "eagle3")
-    assert "accepted by position" not in out
-    (path,) = saved(vllm_page(replace(LIFE, survival=(0.9,) * 9)))
-    code, out, _ = shell(str(path), *words)
+    assert "\nrunning requests" not in printed("vllm:spec_decode_num_drafts_total 0\n")
+    many = sglang_page(replace(LIFE, survival=(0.5,) * 12))
+    assert "accepted by position" not in printed(many, "--drafter eagle3")
+    out = printed(vllm_page(replace(LIFE, survival=(0.9,) * 9)))
     (row,) = [one for one in out.splitlines() if one.startswith("accepted by position")]
     assert row.split()[3:] == [*["0.90"] * 8, "…"]
-    adaptive = replace(LIFE, running=2.0, survival=(0.5, 0.2, 0.1))
-    (path,) = saved(sglang_page(adaptive))
-    code, out, _ = shell(str(path), *words, "--drafter", "eagle3", "--context", "256")
-    assert "adaptive.json:\n{" in out
+    adaptive = sglang_page(replace(LIFE, running=2.0, survival=(0.5, 0.2, 0.1)))
+    assert "adaptive.json:\n{" in printed(adaptive, "--drafter eagle3 --context 256")
 
 
 def test_a_server_without_a_page_names_the_flag() -> None:
     with replay(lambda handler, _number: give(handler, b"", 404)) as url:
-        code, out, err = shell(url, "--model", SERVED, "-H", CHIP)
-        assert (code, out) == (2, "")
-        assert err.count("\n") == 1
-        assert f"{url}/metrics: the page is missing" in err
-        assert "--enable-metrics" in err
+        told = refused("doctor", url, ON_CHIP)
+        assert re.search(f"{url}/metrics: the page is missing.*--enable-metrics", told)
         with pytest.raises(CatalogError, match="--enable-metrics"):
             doctor(SERVED, CHIP, pages=url)
 
@@ -686,10 +672,8 @@ def test_a_key_goes_to_the_server_and_nowhere_else(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setenv("SPECROOF_TOKEN", "sesame")
     with replay(answer) as url:
-        words = ("--model", SERVED, "-H", CHIP, "--wait", "0", "--json")
         bare = url.removeprefix("http://") + "/v1"
-        code, out, err = shell(bare, *words, "--header", "X-Key: open")
-        assert (code, err) == (0, "")
+        out = run("doctor", bare, f"{ON_CHIP} --wait 0 --json --header 'X-Key: open'")
         request = DoctorRequest(model=SERVED, hardware=CHIP, pages=url, header="X-Key: open")
     assert {*keys} == {("Bearer sesame", "open")}
     for said in (out, repr(request)):
@@ -705,16 +689,14 @@ def test_arrays_of_names_are_refused_by_the_argument(name: str) -> None:
 
 def test_refusals_are_one_line(saved: Any) -> None:
     (path,) = saved(vllm_page(LIFE))
+    assert "allowed: http://HOST" in refused("doctor file:///etc/passwd", ON_CHIP)
     for words, reason in {
-        ("file:///etc/passwd",): "allowed: http://HOST",
-        (str(path), "--context", "-1"): "--context is -1",
-        (str(path), "--wait", "-1"): "--wait is -1",
-        (str(path), "--served-name", "x"): "serves no model 'x'",
-        (str(path), "--drafter", "x"): "kind is 'x'",
+        "--context -1": "--context is -1",
+        "--wait -1": "--wait is -1",
+        "--served-name x": "serves no model 'x'",
+        "--drafter x": "kind is 'x'",
     }.items():
-        code, out, err = shell(*words, "--model", SERVED, "-H", CHIP)
-        assert (code, out, err.count("\n")) == (2, "", 1)
-        assert reason in err
+        assert reason in refused("doctor", path, ON_CHIP, words)
     with pytest.raises(OptionError, match="engine"):
         doctor(SERVED, CHIP, pages=path, engine="no-such")
 

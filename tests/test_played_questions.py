@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from commands import answered, run
+from commands import Terminal, answered, run
 from gridded import gridded
 from specroof import (
     OptionError,
@@ -467,23 +468,11 @@ def test_a_bar_shows_on_a_terminal_what_takes_long(
     commands = import_module("specroof.cli.commands")
     monkeypatch.setattr(commands, "_LONG", most)
     monkeypatch.setattr(commands.typer, "progressbar", Bar)
-    monkeypatch.setattr(commands, "sys", Terminal())
+    monkeypatch.setattr(commands, "sys", SimpleNamespace(stderr=Terminal()))
     run(f"predict {LOAD} --concurrency 2 --requests 5")
     assert shown == (list(range(0, 5 * len(shown), 5)) if most == 9 else [])
     assert len(shown) > 2 or most != 9
     run(f"capacity {MODEL} -H {CHIP} --context 512")
-
-
-class Terminal:
-    """A `sys` whose standard error is a terminal."""
-
-    class stderr:  # noqa: N801 - its name in sys
-        """Standard error."""
-
-        @staticmethod
-        def isatty() -> bool:
-            """Say so."""
-            return True
 
 
 def test_an_interrupted_play_writes_nothing(
