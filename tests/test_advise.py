@@ -235,14 +235,6 @@ def test_dspark_drafts_the_block_that_it_was_trained_for() -> None:
     assert "--speculative-draft-model-path" not in flags_of(words, "sglang")
 
 
-@pytest.mark.parametrize("model", ["MiniMaxAI/MiniMax-M2", "Qwen/Qwen3-8B"])
-def test_mtp_without_layers_to_load_has_no_flags(model: str) -> None:
-    words = f"{model} -H b200 --tp 4 --isl 1000 --osl 500 --concurrency 4 --drafter mtp,accept=0.7"
-    found = answer(words)
-    assert found["choice"]["engine_config"] == {"vllm": None, "sglang": None}
-    assert any("mtp" in warning and "allowed" in warning for warning in found["warnings"])
-
-
 def test_weights_of_mtp_are_told_where_the_user_names_them() -> None:
     words = "google/gemma-4-31B-it -H b200 --draft-model me/assistant --drafter mtp,accept=0.7"
     assert json.loads(flags_of(words, "vllm")[1])["model"] == "me/assistant"
@@ -259,20 +251,6 @@ def test_trees_of_a_shape_that_no_engine_grows_have_no_flags(tree: str) -> None:
     found = answer(f"{words} --concurrency 1")
     assert found["choice"]["engine_config"] == {"vllm": None, "sglang": None}
     assert any("tree=eagle2" in warning for warning in found["warnings"])
-
-
-def test_settings_of_the_server_are_told_to_it() -> None:
-    words = "Qwen/Qwen3.5-9B -H h100 --drafter mtp,accept=0.7"
-    told = "running=64,capture=32,chunk=4096,mixed=on,state-dtype=bf16,prefix-cache=off"
-    flags = flags_of(f"{words} --server {told}", "sglang")
-    for flag, value in {
-        "--max-running-requests": "64",
-        "--cuda-graph-max-bs-decode": "32",
-        "--chunked-prefill-size": "4096",
-        "--mamba-ssm-dtype": "bfloat16",
-    }.items():
-        assert flags[flags.index(flag) + 1] == value
-    assert {"--enable-mixed-chunk", "--disable-radix-cache"} < {*flags}
 
 
 def test_tensorrt_llm_has_a_command_and_its_file() -> None:
@@ -578,16 +556,6 @@ def test_two_drafters_of_one_kind_are_told_apart() -> None:
     assert "ngram 2: ngram,accept=0.9" in printed
     assert "decision: on; ngram,accept=0.9: " in printed
     assert "ngram 1" in next(line for line in printed.splitlines() if line.startswith("load"))
-
-
-def test_a_tree_is_started_with_its_nodes() -> None:
-    words = "Qwen/Qwen3-8B -H h100 --isl 1000 --osl 500 --concurrency 1,256 --choose-draft-len 3"
-    found = answer(f"{words} --drafter eagle3,accept=0.5,tree=eagle2,nodes=8,top-k=2,siblings=.2")
-    assert [drafts for _, _, drafts in found["choice"]["schedule"]] == [3, 0]
-    flags = shlex.split(found["choice"]["engine_config"]["sglang"])
-    assert flags[flags.index("--speculative-num-draft-tokens") + 1] == "9"
-    assert flags[flags.index("--speculative-eagle-topk") + 1] == "2"
-    assert found["choice"]["engine_config"]["vllm"] is None
 
 
 def day_file(folder: Path, rows: list[float], unit: str = "concurrency") -> Path:

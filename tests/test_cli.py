@@ -2,7 +2,6 @@
 
 import csv
 import json
-import math
 import shlex
 import subprocess
 import sys
@@ -85,18 +84,6 @@ def test_a_load_that_no_draft_has_room_for_is_off() -> None:
     (row,) = answered(f"predict {MODEL} -H h100 --batch 88 --drafter mtp,accept=0.8")["rows"]
     assert (row["draft_len"], row["decision"], row["speedup"]) == (0, "off", 1.0)
     assert (row["tried_draft_len"], row["tried_speedup"]) == (0, None)
-
-
-def test_points_are_every_one_with_the_best_marked(tmp_path: Path) -> None:
-    path = tmp_path / "points.csv"
-    run(PREDICT, "--batch 1,8 --drafter", AUTOREGRESSIVE, "--drafter ideal --points", path)
-    with path.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == 2 * 2 * 17
-    best = [row for row in rows if row["is_best"] == "1"]
-    assert len(best) == 4
-    assert {row["drafter"] for row in best} == {AUTOREGRESSIVE, "ideal"}
-    assert all(math.isfinite(float(row["speedup"])) for row in rows)
 
 
 def test_charts_are_drawn_for_what_the_grid_can_show(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from specroof.plot import study_figures
 from specroof.questions.advise import Advice
 from specroof.questions.played_loads import PlayedPlan, told
 from specroof.questions.study import load_study
-from specroof.questions.sweep import study_slices, study_text
+from specroof.questions.sweep import study_of, study_slices, study_text
 from specroof.serving import played
 from specroof.serving.played import play, played_server
 from tables import rows
@@ -519,7 +519,8 @@ drafters: ["{SPEC}"]
 engine: vllm
 max_draft_len: 2
 workload:
-  - {{input_len: 1000, output_len: 100, rate: [2, 8, 30], requests: 40, arrivals: even}}
+  - {{input_len: 1000, output_len: 100, rate: [2, 8, 60], requests: 40, arrivals: even,
+     length_range: 0.8..1.0, seed: 2}}
   - {{trace: {trace_file}}}
   - {{lengths: {trace_file}, prefix_hit_rate: 0.5}}
 """
@@ -528,8 +529,8 @@ workload:
     found = sweep(path)
     asked = ASKED | {"max_draft_len": 2}
     rates = predict(
-        MODEL, CHIP, **asked, input_len=1000, output_len=100, rate=[2, 8, 30], requests=40,
-        arrivals="even",
+        MODEL, CHIP, **asked, input_len=1000, output_len=100, rate=[2, 8, 60], requests=40,
+        arrivals="even", length_range=[0.8, 1.0], seed=2,
     )  # fmt: skip
     traced = predict(MODEL, CHIP, **asked, trace=trace_file)
     job = predict(MODEL, CHIP, **asked, lengths=trace_file, prefix_hit_rate=0.5)
@@ -546,8 +547,11 @@ workload:
     # A load that comes by itself is never cut, and rates are its axis.
     parts = list(study_slices(load_study(path), 1, 1, most=3))
     assert [len(part.prediction.played[0].load.requests) for part in parts] == [3, 1, 1]
+    # A slice of a load has the requests of its clients.
+    part = next(study_slices(study_of(yaml.safe_load(STUDY)), 1, 1, most=3))
+    assert part.prediction.played[0].load.requests == [3]
     first, *_ = found.overviews()
-    assert first.batch_size.tolist() == [2, 8, 30]
+    assert first.batch_size.tolist() == [2, 8, 60]
     assert np.isfinite(first.best_speedup).tolist() == [[True, True, False]]  # unsustained
     said = run(f"sweep {path} --dry-run").splitlines()[0].split()
     assert said[:2] == ["played", str((3 * 40 + 4 + 4) // 5)]
@@ -574,31 +578,6 @@ workload:
   - {{input_len: 1000, output_len: 100, requests: 3x, length_range: 0.8..1.0, seed: 2}}
   - {{input_len: 500, output_len: 50, requests: 8}}
 """
-
-
-def test_a_study_plays_its_loads(tmp_path: Path) -> None:
-    path = tmp_path / "study.yaml"
-    path.write_text(STUDY)
-    found = sweep(path)
-    asked = ASKED | {"max_draft_len": 2, "concurrency": [1, 4]}
-    first = predict(
-        MODEL, CHIP, **asked, input_len=1000, output_len=100, requests="3x",
-        length_range=[0.8, 1.0], seed=2,
-    )  # fmt: skip
-    second = predict(MODEL, CHIP, **asked, input_len=500, output_len=50, requests=8)
-    for outcome, alone in zip(found.outcomes, (first, second), strict=True):
-        assert outcome.prediction.records == alone.records
-        assert outcome.prediction.grid == alone.grid
-    columns = ["context_len", "batch_size", "draft_len", "requests", "p99_ttft_s"]
-    expected = [
-        row for one in (first, second) for row in one.to_frame("points")[columns].values.tolist()
-    ]
-    run(f"sweep {path} -o {tmp_path}/results --format parquet --quiet")
-    read = read_results(tmp_path / "results").to_frame()
-    np.testing.assert_array_equal(read[columns].to_numpy(), np.array(expected))
-    # A slice of a load has the requests of its clients.
-    part = next(study_slices(load_study(path), 1, 1, most=3))
-    assert part.prediction.played[0].load.requests == [3]
 
 
 @pytest.mark.parametrize(("old", "new", "says"), rows("refusals", "study_loads"))
