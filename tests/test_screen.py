@@ -102,9 +102,8 @@ def test_lines_of_any_length_stay_where_there_is_no_screen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "titles", "cells", "how", "lines"),
-    rows("values", "screen_tables")
-)  # fmt: skip
+    ("width", "titles", "cells", "how", "lines"), rows("values", "screen_tables")
+)
 def test_a_table_fits_its_screen(
     width: int, titles: list[str], cells: list[list[str]], how: dict[str, Any], lines: list[str]
 ) -> None:

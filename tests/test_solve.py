@@ -190,6 +190,8 @@ def test_the_largest_rate_meets_its_targets_and_no_higher_one_does() -> None:
     assert found is not None
     assert meets(*found)
     assert not any(meets(1.03 * found[0], drafts) for drafts in range(3))
+    # Of one rate it is that one, or none.
+    assert largest_rate(server, replace(load, rate=[found[0]]), [found[1]], targets) == found
     assert largest_rate(server, load, [0, 1, 2], (1e-6, 1.0)) is None
     answered = largest_rate(server, load, [0], (np.inf, np.inf))
     assert answered is not None
