@@ -381,8 +381,8 @@ def published_drafters(
             kind for kind in published_with(model) if kind in KINDS and not KINDS[kind].required
         ]
         if not given:
-            message = f"drafters are missing, and no acceptance with {model} is published"
-            reject(message, "one or more, with their acceptance, as in ngram,accept-length=1.2@3")
+            message = f"drafters: none is given, and no acceptance with {model} is published"
+            reject(message, "one or more with acceptance, as in eagle3,accept-length=2.8@3")
     return [_published(drafter, model) for drafter in as_list(given)]
 
 
