@@ -97,6 +97,20 @@ def test_sglang_has_this_room_for_recurrent_state(row: dict[str, Any]) -> None:
     assert max(min(requests[0], most), 0) == row["requests"]
 
 
+def test_older_sglang_sets_aside_what_drafts_need_before_the_pools() -> None:
+    # Of 1000 bytes, for 4 requests and one of padding: states of 10 for each of 3 positions, and
+    # 50 to replay them; 9/19 of what is left are states, one of them of padding.
+    taken, slots, _ = sglang.state_pool(
+        server(version="0.5.9", running=4),
+        rest_bytes=1000.0,
+        state_bytes=10.0,
+        draft_tokens=np.array([0.0, 3.0]),
+        fixed_bytes=50.0,
+    )
+    assert slots.tolist() == [950 * 9 // 190 - 1, 800 * 9 // 190 - 1] == [44, 36]
+    assert taken.tolist() == [50 + 45 * 10, 200 + 37 * 10]
+
+
 @pytest.mark.golden
 @pytest.mark.parametrize("row", RULES["vllm_batches"])
 def test_vllm_runs_so_many_requests(row: dict[str, Any]) -> None:
