@@ -278,10 +278,13 @@ def test_results_of_benchmarks_are_tables_and_charts(tmp_path: Path) -> None:
     same_in_every_form(specroof.doctor(MODEL, CHIP, pages=page))
 
 
-def test_memory_is_drawn_as_it_is_counted() -> None:
+def test_memory_is_drawn_as_it_is_counted(tmp_path: Path) -> None:
     # 16 GB hold no model of 15 GiB of weights: the pool is less than nothing, and not drawn.
     found = specroof.capacity(MODEL, "t4", drafters="eagle3")
-    (axes,) = found.plot().axes
+    (axes,) = found.plot(tmp_path / "chart.png").axes
+    assert (tmp_path / "chart.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(OptionError, match="path is 7; allowed: a file"):
+        found.plot(7)  # type: ignore[arg-type]
     assert axes.get_xlabel() == "Memory of a device (GiB)"
     widths = [bar.get_width() for bar in axes.patches]
     sizes = [

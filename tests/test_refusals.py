@@ -39,6 +39,8 @@ def test_a_day_of_single_tokens_is_refused(tmp_path: Path) -> None:
     day.write_text(f"hours:\n{hours}mix:\n  - {{input_len: 64, output_len: 1, weight: 1}}\n")
     words = f"advise {MODEL} -H b200 --concurrency 8 --drafter eagle3,accept=0.7"
     assert "output-len is 1.0" in refused(words, "--traffic", day)
+    simulated = refused(words, "--isl 9 --osl 9 --requests 5x --traffic", day)
+    assert simulated.endswith("allowed: where no requests are simulated")
 
 
 # --- what is given twice -------------------------------------------------------------------------
