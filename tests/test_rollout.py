@@ -327,7 +327,7 @@ def test_a_drafter_without_acceptance_begins_with_the_first_step() -> None:
         ({"accept_length": [2.0], "entropy": [0.3]}, ["entropy", "one of"]),
         ({"entropy": [0.3]}, ["states no temperature"]),
         ({"entropy": [0.7], "drafters": f"{SPEC},temperature=1"}, ["entropy", "0.7", "0.65"]),
-        ({"entropy": [0.3], "drafters": "eagle3"}, ["eagle3", "one acceptance"]),
+        ({"entropy": [0.3], "drafters": "p_eagle"}, ["p_eagle", "one acceptance"]),
         ({"retraining_samples": 0}, ["retraining_samples", "0"]),
         ({"step_share": 1.5}, ["step_share", "1.5"]),
         ({"drafters": []}, ["drafters", "at least one"]),

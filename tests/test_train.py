@@ -168,6 +168,8 @@ def test_a_kind_without_published_training_says_so() -> None:
     assert (found.unrolled_steps, found.training.devices) == (2, 1)
     assert any("examples" in note for note in found.notes)
     assert {row.accept_length for row in found.rows} == {2.0, 3.0, 4.0}
+    for kind, steps in {"p_eagle": 7, "dflash": 16, "mtp": 1}.items():
+        assert train(MODEL, "h100", drafter=kind, samples=7).unrolled_steps == steps
 
 
 @pytest.mark.parametrize(

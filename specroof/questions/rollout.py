@@ -549,7 +549,10 @@ _STALE: Final = (
 @question(RolloutRequest)
 def rollout(request: RolloutRequest) -> Rollout:
     """Predict the time of a batch of prompts with long-tailed answers, with drafts and without."""
-    drafters = request.drafters_with_acceptance(request.drafters)
+    if request.accept_length is None or request.drafters is None:
+        drafters = request.drafters_with_acceptance(request.drafters)
+    else:  # one without an acceptance begins with that of the first step
+        drafters = request.sampled_drafters(request.drafters)
     if not drafters:
         refuse("drafters", request.drafters, "at least one")
     by_step = [name for name in ("accept_length", "entropy") if getattr(request, name) is not None]
