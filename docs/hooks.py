@@ -77,7 +77,7 @@ def on_files(files: Files, config: Any) -> Files:
 #: Pages with the chart of the first command that they show.
 CHARTED: Final = (
     *("index", "guides/advise", "guides/breakeven", "guides/frontier", "guides/adaptive"),
-    *("guides/explain", "commands/worth"),
+    *("guides/explain", "commands/train", "commands/worth"),
 )
 _COMMAND: Final = re.compile(r"^\$ specroof ((?:[^\n]*\\\n)*[^\n]*)", re.MULTILINE)
 
