@@ -131,6 +131,19 @@ def test_waits_are_off_by_what_measured_ones_are_where_that_is_more() -> None:
     assert sides(wide, "tpot_s", 0) == pytest.approx((PASSES, PASSES), rel=1e-6)
 
 
+def test_who_has_room_waits_for_a_prompt_alone() -> None:
+    # Sixteen clients of whom four run: the time to a first token is in the queue, and then little.
+    (one,) = predict(
+        "Qwen/Qwen3-8B", "h100", drafters=SPEC, concurrency=16, server="running=4", **LONG
+    ).outcomes
+    assert one.end_to_end is not None
+    assert one.played is not None
+    queue_s = one.played.figures["mean_queue_s"][0, 0]
+    first_s, ttft_s = (getattr(one.end_to_end, name)[0, 0, 0] for name in ("first_s", "ttft_s"))
+    assert 0 < first_s < queue_s
+    assert first_s + queue_s == pytest.approx(ttft_s)
+
+
 @pytest.mark.parametrize(("load", "share"), [(SHORT, 0.0), (LONG, 0.2)])
 def test_throughput_that_nobody_measured_is_as_sure_as_passes_and_first_tokens(
     load: dict[str, Any], share: float
