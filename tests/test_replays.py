@@ -133,9 +133,8 @@ def test_waits_are_off_by_what_measured_ones_are_where_that_is_more() -> None:
 
 def test_who_has_room_waits_for_a_prompt_alone() -> None:
     # Sixteen clients of whom four run: the time to a first token is in the queue, and then little.
-    (one,) = predict(
-        "Qwen/Qwen3-8B", "h100", drafters=SPEC, concurrency=16, server="running=4", **LONG
-    ).outcomes
+    asked: dict[str, Any] = LONG | {"concurrency": 16, "server": "running=4"}
+    (one,) = predict("Qwen/Qwen3-8B", "h100", drafters=SPEC, **asked).outcomes
     assert one.end_to_end is not None
     assert one.played is not None
     queue_s = one.played.figures["mean_queue_s"][0, 0]
