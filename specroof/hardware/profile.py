@@ -8,10 +8,9 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from specroof.arrays import number_within, whole_within
 from specroof.errors import OptionError, ProfileError, expect, expect_word, reject
+from specroof.frameworks import FRAMEWORKS, LOCAL_FRAMEWORKS, STAND_IN
 from specroof.hardware.engine import (
-    FRAMEWORKS,
     IDEAL_ENGINE,
-    LOCAL_FRAMEWORKS,
     Collective,
     EngineProfile,
 )
@@ -193,7 +192,7 @@ class GenericEngines:
         return (
             f"engine {engine.name} of {chip}: nobody measured an engine on this chip; kernels are "
             f"those of {whose}, overheads those of other chips, memory rules those of "
-            f"{engine.framework or 'vllm'}"
+            f"{engine.framework or STAND_IN}"
         )
 
 

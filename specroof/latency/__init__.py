@@ -26,6 +26,7 @@ from specroof.latency.setup import (
     device_bytes,
     drafting_engine,
     engine_setup,
+    release_in,
     served_options,
 )
 
@@ -50,6 +51,7 @@ __all__ = [
     "option_notes",
     "pass_time",
     "reading_notes",
+    "release_in",
     "served_options",
     "setup_notes",
     "stacked",

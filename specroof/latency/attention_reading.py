@@ -1,11 +1,8 @@
 """How a server's kernels read the cache in a verification: by framework, attention and chip."""
 
-import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import cache
-from pathlib import Path
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Final
 
 from specroof.architecture import (
     Architecture,
@@ -14,45 +11,9 @@ from specroof.architecture import (
 )
 from specroof.architecture.base import KERNELS, LATENT_KERNELS
 from specroof.errors import expect_word, reject
+from specroof.frameworks import STAND_IN, Release
 from specroof.hardware import Placement
 from specroof.latency.setup import Setup, drafting_engine, served_options
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadingRule:
-    """The backend that a framework chooses by default, and how it reads the cache.
-
-    Parameters
-    ----------
-    kernels
-        Of which classes of kernels, as cores name them: of those with an indexer it is the reading
-        of the keys that it scans.
-    capabilities, vendors
-        Where: on chips of these compute capabilities, by their first number, or of these vendors.
-    reading
-        How it reads the cache for several new positions.
-    source
-        The backend, and the files that say so.
-    causal
-        For attention that is causal, or that is not; None for both.
-    wide
-        For models with a head wider than 256, or without; None for both.
-    narrow_cache
-        For a cache of less than 16 bits an element, or of more; None for both.
-    spread
-        For a context that is spread over devices, or that is not; None for both.
-    """
-
-    kernels: tuple[str, ...]
-    capabilities: tuple[int, ...] = ()
-    vendors: tuple[str, ...] = ()
-    reading: CacheReading
-    source: str
-    causal: bool | None = None
-    wide: bool | None = None
-    narrow_cache: bool | None = None
-    spread: bool | None = None
-
 
 _ONCE: Final = CacheReading()
 #: What a user may state: the tiles of FlashAttention 2, and of prompts' kernels on Blackwell.
@@ -62,34 +23,6 @@ _STATED: Final = {
     "unsplit": CacheReading("unsplit", tile=64),
     "prefill": CacheReading("prefill", tile=128),
 }
-
-
-@cache
-def reading_rules() -> Mapping[str, tuple[ReadingRule, ...]]:
-    """Return the rules by framework; the first that fits counts.
-
-    Where none does, the cache is read once. Where a rule names no other release: vLLM 0.33.0,
-    SGLang 0.5.23. Nothing was read of TensorRT-LLM.
-
-    Source
-        ``verification_kernels.json``, each rule with the files that it was read in.
-
-    Examples
-    --------
-    >>> reading_rules()["vllm"][0].reading.once_at
-    (1, 2, 4)
-    """
-    text = Path(__file__).with_name("verification_kernels.json").read_text(encoding="utf-8")
-    return {
-        framework: tuple(_rule(**rule) for rule in rules)
-        for framework, rules in json.loads(text).items()
-    }
-
-
-def _rule(reading: dict[str, Any], kernels: list[str], **rule: Any) -> ReadingRule:
-    once_at = tuple(reading.get("once_at", _ONCE.once_at))
-    reads = CacheReading(**{**reading, "once_at": once_at})
-    return ReadingRule(reading=reads, kernels=tuple(kernels), **rule)
 
 
 #: Head width up to which backends of keys and values per head go.
@@ -113,7 +46,7 @@ def attention_reading(model: Architecture, setup: Setup) -> Callable[[Core], Cac
         kernels that do not split the cache in a plain step either (FlashAttention 4 with heads of
         256, which vLLM takes on Blackwell where heads have several widths).
     Source
-        `reading_rules`.
+        The file of the server's release, ``verification_kernels``.
 
     Examples
     --------
@@ -132,7 +65,7 @@ def attention_reading(model: Architecture, setup: Setup) -> Callable[[Core], Cac
     'unsplit'
     'once'
     """
-    framework, stated = setup.engine.rules, setup.options.verify_attention
+    stated = setup.options.verify_attention
     chip = setup.hardware
     cores = [core for _, core in model.counted_cores]
     for core in cores:
@@ -143,7 +76,7 @@ def attention_reading(model: Architecture, setup: Setup) -> Callable[[Core], Cac
     spread = setup.placement.decode_context_parallel > 1
     rules = [
         rule
-        for rule in reading_rules().get(framework, ())
+        for rule in setup.release.verification_kernels
         if (chip.compute_major in rule.capabilities or chip.vendor in rule.vendors)
         and rule.wide in {None, wide}
         and rule.narrow_cache in {None, narrow_cache}
@@ -151,7 +84,11 @@ def attention_reading(model: Architecture, setup: Setup) -> Callable[[Core], Cac
     ]
 
     def reading(core: Core) -> CacheReading:
-        if stated is not None and core.kernel in {"heads", "latent"} and framework != "ideal":
+        if (
+            stated is not None
+            and core.kernel in {"heads", "latent"}
+            and setup.engine.rules != "ideal"
+        ):
             return _STATED[stated]
         for rule in rules:
             if core.kernel in rule.kernels and rule.causal in {None, core.causal}:
@@ -202,16 +139,17 @@ def reading_notes(model: Architecture, setup: Setup) -> Iterator[str]:
                 where = f" of {''.join(others)}more than {most} positions" if most > 1 else ""
                 yield f"a verification{where} {said}: {', '.join(names)} in {setup.engine.rules}"
     if setup.placement.decode_context_parallel > 1:
-        yield from _spread_notes(model, setup.engine.rules)
+        yield from _spread_notes(model, setup.release)
 
 
-def _spread_notes(model: Architecture, rules: str) -> Iterator[str]:
+def _spread_notes(model: Architecture, facts: Release) -> Iterator[str]:
     """Yield what is not known of a spread context, or priced otherwise."""
+    name, spread = facts.framework, facts.spread_context
     indexed = any("sparse_index" in core.overhead_kinds for _, core in model.counted_cores)
-    if rules == "sglang" and indexed:
-        yield "sglang keeps the index keys of a spread context whole on each device; priced as spread"
-    elif rules not in {"vllm", "sglang", "ideal"}:
-        yield f"what {rules} exchanges for a spread context was not read; priced as vLLM's"
+    if spread is None:
+        yield f"what {name} exchanges for a spread context was not read; priced as {STAND_IN}'s"
+    elif spread.index_keys_whole and indexed:
+        yield f"{name} keeps the index keys of a spread context whole on each device; priced as spread"
 
 
 def draft_placement(model: Architecture, setup: Setup) -> Placement:
@@ -267,13 +205,16 @@ def draft_placement(model: Architecture, setup: Setup) -> Placement:
     if placement.decode_context_parallel == 1:
         return placement
     latent = [core for _, core in model.counted_cores if core.kernel in LATENT_KERNELS]
-    if not latent or setup.engine.rules != "vllm":
+    facts, spread = setup.release, setup.release.spread_context
+    if not latent or spread is None or not spread.draft_latents:
         return replace(placement, decode_context_parallel=1)
-    if not all(core.causal for core in latent) and setup.hardware.compute_major != 10:
+    majors = spread.block_capabilities
+    if not all(core.causal for core in latent) and setup.hardware.compute_major not in majors:
+        where = f", or a chip of compute capability {majors[0]}" if majors else ""
         reject(
-            f"decode_context_parallel is {placement.decode_context_parallel}: vLLM spreads the "
-            f"latents of {model.name}, and has no kernel for its blocks on {setup.hardware.name}",
-            "1, or a chip of compute capability 10",
+            f"decode_context_parallel is {placement.decode_context_parallel}: {facts.title} spreads "
+            f"the latents of {model.name}, and has no kernel for its blocks on {setup.hardware.name}",
+            f"1{where}",
         )
     return placement
 

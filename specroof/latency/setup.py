@@ -1,11 +1,8 @@
 """Where passes run: one chip, an engine, a placement and the formulas; built once, passed whole."""
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +12,7 @@ from specroof.architecture.base import LATENT_KERNELS
 from specroof.arrays import Array
 from specroof.cost import Options, Shard, Storage, stored_as
 from specroof.errors import reject
+from specroof.frameworks import Release, known_releases, release, those_where
 from specroof.hardware import EngineProfile, HardwareProfile, Placement, Server, ServerSettings
 
 
@@ -60,6 +58,33 @@ class Setup:
         is_same = server is not None and server.framework == self.engine.rules
         return server.version if server is not None and is_same else ""
 
+    @property
+    def release(self) -> Release:
+        """What is known of the server whose rules count, in its version."""
+        return release("@".join(filter(None, (self.engine.rules, self.version))))
+
+
+def release_in(setup: Setup, framework: str) -> str:
+    """Return the name of a server's release: that whose rules a setup has, else the newest.
+
+    Parameters
+    ----------
+    setup
+        Within a server, or not.
+    framework
+        Any server software, also without files.
+
+    Examples
+    --------
+    >>> from specroof import load_hardware
+    >>> setup = engine_setup(load_hardware("h100"), "vllm", None, None)
+    >>> release_in(setup, "vllm"), release_in(setup, "sglang"), release_in(setup, "lmstudio")
+    ('vllm@0.33.0', 'sglang@0.5.23', 'lmstudio')
+    """
+    versions = known_releases(framework)
+    version = setup.version if framework == setup.engine.rules else ""
+    return f"{framework}@{version or versions[0]}" if versions else framework
+
 
 def engine_setup(
     hardware: HardwareProfile,
@@ -93,8 +118,11 @@ def engine_setup(
     chosen = options or Options()
     if chosen.recurrent_state is None and profile.recurrent_state is not None:
         chosen = replace(chosen, recurrent_state=profile.recurrent_state)
-    if chosen.n_cpu_moe and profile.rules not in {"llama.cpp", "ideal"}:
-        reject(f"n_cpu_moe is {chosen.n_cpu_moe} with engine {profile.name}", "llama.cpp or ideal")
+    if chosen.n_cpu_moe and not release(profile.rules).uses_host:
+        reject(
+            f"n_cpu_moe is {chosen.n_cpu_moe} with engine {profile.name}",
+            those_where(lambda one: one.uses_host),
+        )
     if chosen.n_cpu_moe and hardware.host is None:
         reject(
             f"n_cpu_moe is {chosen.n_cpu_moe}, and no CPU is named beside {hardware.name}",
@@ -295,32 +323,6 @@ _FP8: Final = "fp8"
 _WIDER: Final = ("bf16", "fp16", "fp32")
 
 
-@cache
-def _fp8_defaults() -> Mapping[str, list[dict[str, Any]]]:
-    """Return where servers cache DeepSeek's sparse attention (V3.2, GLM-5) in fp8 by default.
-
-    Rows name capabilities of chips, and where not all of them do so families of models and the
-    first release that was read to. Nothing was read of TensorRT-LLM, and the ideal engine has none.
-    """
-    text = Path(__file__).with_name("cache_defaults.json").read_text(encoding="utf-8")
-    defaults: dict[str, list[dict[str, Any]]] = json.loads(text)
-    return defaults
-
-
-def _caches_in_fp8(model: Architecture, setup: Setup) -> bool:
-    """Tell whether the server's default for DeepSeek's sparse attention is fp8."""
-    return any(
-        setup.hardware.compute_major in row["capabilities"]
-        and model.family in row.get("families", (model.family,))
-        and (not setup.version or _parts(setup.version) >= _parts(row.get("since", "0")))
-        for row in _fp8_defaults()[setup.engine.rules]
-    )
-
-
-def _parts(version: str) -> list[int]:
-    return [int(part) for part in version.split(".")]
-
-
 def served_options(model: Architecture, setup: Setup) -> Options:
     """Return the options of a setup, with the formats that its server caches in by default.
 
@@ -341,7 +343,7 @@ def served_options(model: Architecture, setup: Setup) -> Options:
     Ignores
         MXFP4 keys, which vLLM keeps for V4 on CDNA4 with aiter, and NPUs, where SGLang has bf16.
     Source
-        ``cache_defaults.json``; SGLang 0.5.23 ``arg_groups/overrides.py``,
+        Files of releases, ``fp8_caches``; SGLang 0.5.23 ``arg_groups/overrides.py``,
         ``_deepseek_v4_kv_cache_dtype``; ``model_executor/pool_configurator.py``,
         ``_compute_dsa_indexer_cell_size``. vLLM 0.33.0 ``models/deepseek_v4/attention.py``,
         ``_resolve_dsv4_kv_cache_dtype``, with ``nvidia/model.py``, ``_select_dsv4_attn_cls``;
@@ -349,7 +351,8 @@ def served_options(model: Architecture, setup: Setup) -> Options:
 
     Examples
     --------
-    >>> from specroof.hardware import EngineProfile, Peak, Placement
+    >>> from specroof.frameworks import Release, known_releases, release, those_where
+    from specroof.hardware import EngineProfile, Peak, Placement
     >>> from specroof.architecture import Block, CompressedAttention, Layer, Linear
     >>> core = CompressedAttention(128, entry_dim=512, rope_dim=64, window=128, ratio=128)
     >>> layer = Layer((Block("attention", (), core),))
@@ -365,9 +368,14 @@ def served_options(model: Architecture, setup: Setup) -> Options:
     compressed = "compressed" in model.kernels
     if not compressed and "sparse_latent" not in model.kernels:
         return options
-    if setup.engine.rules not in _fp8_defaults():
+    caches = setup.release.fp8_caches
+    if caches is None:
         return options
-    in_fp8 = compressed or _caches_in_fp8(model, setup)
+    in_fp8 = compressed or any(
+        setup.hardware.compute_major in row.capabilities
+        and (not row.families or model.family in row.families)
+        for row in caches
+    )
     chosen = options.kv_dtype
     if chosen is None and in_fp8 and model.kv_dtype in _WIDER:
         chosen = _FP8

@@ -56,9 +56,9 @@ def read_plain(
         What `specroof.reading.yaml_text.parse_yaml` returns.
     kind
         A dataclass. Its fields are texts, numbers from 0 on, truth values, tuples, mappings by
-        text, and dataclasses; ``Annotated`` holds the name of a quantity of
-        `specroof.units.BOUNDS`, a collection of words, or a function from a value to what is
-        allowed in its place, empty for a value that is.
+        text, and dataclasses; ``Any`` takes anything. ``Annotated`` holds the name of a quantity of
+        `specroof.units.BOUNDS`, a collection of words or whole numbers, or a function from a value
+        to what is allowed in its place, empty for a value that is.
     source
         How messages name the file.
     error
@@ -106,7 +106,7 @@ def _read(value: object, kind: Any, key: str) -> Any:  # noqa: PLR0911 - one a k
         return _read(value, parts[0], key)
     if origin in {Union, UnionType}:
         return _read(value, type(value) if type(value) in parts else parts[0], key)
-    if kind is type(None):
+    if kind is Any or kind is type(None):
         return value
     if origin is tuple and isinstance(value, list):
         return tuple(_read(one, parts[0], f"{key}.{place}") for place, one in enumerate(value))
@@ -154,4 +154,5 @@ def _allowed(rule: Any, value: object) -> str:
         bounds = BOUNDS[rule]
         fits = _is_number(value, int, float) and bounds.least <= value <= bounds.most  # type: ignore[operator]
         return "" if fits else bounds.allowed
-    return "" if isinstance(value, str) and value in rule else ", ".join(rule)
+    fits = isinstance(value, str | int) and value in rule
+    return "" if fits else ", ".join(map(str, rule))
