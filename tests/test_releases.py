@@ -106,7 +106,7 @@ def flags(framework: str) -> tuple[str, str]:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_file_says_where_each_fact_was_read(name: str) -> None:
     facts = release(name)
-    rows = (*facts.refusals, *facts.verification_kernels, *(facts.fp8_caches or ()))
+    rows: Any = (*facts.refusals, *facts.verification_kernels, *(facts.fp8_caches or ()))
     sources = [*facts.sources.values(), *(row.source for row in rows)]
     assert name.endswith(f"@{facts.version}")
     # None is taken over from another release.
@@ -196,7 +196,8 @@ def kinds_in(content: Any) -> Iterator[str]:
     """Yield the kinds of drafters that a block of a file names."""
     for row in content if isinstance(content, list) else [content]:
         for key, value in row.items() if isinstance(row, dict) else ():
-            yield from value if key.endswith("kinds") else kinds_in(value)
+            listed = key.endswith("kinds") and isinstance(value, list)
+            yield from value if listed else kinds_in(value)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

@@ -263,11 +263,11 @@ _EXAMPLE: Final = """
 format_version: 1
 name: Example GPU
 sources: {peak.flops_per_s: made up, peak.memory_bytes_per_s: made up, peak.memory_bytes: made up,
-  engines.sglang: made up}
+  engines.mine: made up}
 peak:
   flops_per_s: {bf16: 1000.0e+12, fp8: 2000.0e+12}
   memory_bytes_per_s: 3.0e+12
   memory_bytes: 80.0e+9
-default_engine: sglang
-engines: {sglang: {memory_frac: 0.85, pass_overhead_s: 30.0e-6}}
+default_engine: mine
+engines: {mine: {memory_frac: 0.85, pass_overhead_s: 30.0e-6}}
 """

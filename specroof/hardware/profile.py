@@ -561,7 +561,7 @@ class HardwareProfile:
         Examples
         --------
         >>> _EXAMPLE.engine(None).name, _EXAMPLE.engine("ideal").name
-        ('sglang', 'ideal')
+        ('mine', 'ideal')
         """
         expect("engine", name, str | None, "the name of an engine, or None")
         usual = self.default_engine or (_IDEAL if self.generic is None else GENERIC)
@@ -592,7 +592,8 @@ class HardwareProfile:
 
         Examples
         --------
-        >>> _EXAMPLE.engine_of("sglang"), _EXAMPLE.engine_of("vllm"), _EXAMPLE.engine_of(None)
+        >>> own = replace(_EXAMPLE, default_engine=None, engines={"sglang": IDEAL_ENGINE})
+        >>> own.engine_of("sglang"), own.engine_of("vllm"), _EXAMPLE.engine_of("sglang")
         ('sglang', None, None)
         """
         expect("tool", tool, str | None, "the name of a serving tool, or None")
@@ -610,8 +611,8 @@ class HardwareProfile:
 
         Examples
         --------
-        >>> _EXAMPLE.owns("sglang")
-        False
+        >>> _EXAMPLE.owns("sglang"), replace(_EXAMPLE, default_engine="ideal").owns("sglang")
+        (True, False)
         """
         if self.default_engine in {None, _IDEAL, *FRAMEWORKS}:
             return False
@@ -656,8 +657,8 @@ _EXAMPLE: Final = HardwareProfile(
     name="Example GPU",
     sources={},
     peak=Peak(flops_per_s={"bf16": 1e15, "fp8": 2e15}, memory_bytes_per_s=3e12, memory_bytes=8e10),
-    default_engine="sglang",
-    engines={"sglang": EngineProfile(name="sglang", memory_frac=0.85)},
+    default_engine="mine",
+    engines={"mine": EngineProfile(name="mine", memory_frac=0.85)},
 )
 
 

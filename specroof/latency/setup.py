@@ -74,12 +74,15 @@ def release_in(setup: Setup, framework: str) -> str:
     framework
         Any server software, also without files.
 
+    Source
+        The names of the files in `specroof.frameworks`.
+
     Examples
     --------
     >>> from specroof import load_hardware
     >>> setup = engine_setup(load_hardware("h100"), "vllm", None, None)
-    >>> release_in(setup, "vllm"), release_in(setup, "sglang"), release_in(setup, "lmstudio")
-    ('vllm@0.33.0', 'sglang@0.5.23', 'lmstudio')
+    >>> release_in(setup, "vllm"), release_in(setup, "sglang"), release_in(setup, "ollama")
+    ('vllm@0.33.0', 'sglang@0.5.23', 'ollama')
     """
     versions = known_releases(framework)
     version = setup.version if framework == setup.engine.rules else ""
@@ -351,8 +354,7 @@ def served_options(model: Architecture, setup: Setup) -> Options:
 
     Examples
     --------
-    >>> from specroof.frameworks import Release, known_releases, release, those_where
-    from specroof.hardware import EngineProfile, Peak, Placement
+    >>> from specroof.hardware import EngineProfile, Peak, Placement
     >>> from specroof.architecture import Block, CompressedAttention, Layer, Linear
     >>> core = CompressedAttention(128, entry_dim=512, rope_dim=64, window=128, ratio=128)
     >>> layer = Layer((Block("attention", (), core),))
