@@ -4,8 +4,7 @@ A hardware file keeps two kinds of figures apart: `peak` and `interconnect` are 
 `engines` holds measured shares of them and fixed costs. Each figure names its source.
 """
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from specroof.errors import ProfileError
 from specroof.hardware.engine import (
@@ -53,6 +52,7 @@ from specroof.hardware.profile import (
     Peak,
     Placement,
 )
+from specroof.reading.plain import read_plain
 from specroof.reading.yaml_text import parse_yaml
 
 __all__ = [
@@ -138,59 +138,23 @@ def parse_hardware(text: str, *, source: str, trusted: bool = False) -> Hardware
         from specroof.hardware.schema import checked_mapping  # noqa: PLC0415
 
         content = checked_mapping(text, source=source)
-    link, price, power = (content.get(key) for key in ("interconnect", "price", "power"))
     engines = content.get("engines", {})
     shared = {name: block["same_as"] for name, block in engines.items() if "same_as" in block}
-    return HardwareProfile(
-        format_version=content["format_version"],
-        name=content["name"],
-        aliases=tuple(content.get("aliases", ())),
-        vendor=content.get("vendor"),
-        architecture=content.get("architecture"),
-        compute_capability=content.get("compute_capability"),
-        sources=content["sources"],
-        peak=Peak(**content["peak"]),
-        usable_memory_bytes=content.get("usable_memory_bytes"),
-        interconnect=None if link is None else Interconnect(**link),
-        # YAML reads a date as a date.
-        price=None if price is None else DevicePrice(**{**price, "date": str(price["date"])}),
-        power=None if power is None else DevicePower(**power),
-        default_engine=content.get("default_engine"),
-        engines={
-            name: _engine(name, block) for name, block in engines.items() if name not in shared
-        },
-        same_engines=shared,
-    )
+    own = {name: block for name, block in engines.items() if name not in shared}
+    content = {**content, "engines": _named(own), "same_engines": shared}
+    return _built(content, HardwareProfile, source)
 
 
-def _bands(**cells: dict[str, Any]) -> dict[str, Band]:
-    return {name: Band(**cell) for name, cell in cells.items()}
+_T = TypeVar("_T")
 
 
-def _reach(**block: Any) -> Reach:
-    # YAML reads a whole number as one.
-    parts = {
-        key: tuple(part) if isinstance(part, list) else float(part)
-        for key, part in block.items()
-        if part is not None and not isinstance(part, str)
-    }
-    return Reach(**{**block, **parts})
+def _built(content: dict[str, Any], kind: type[_T], source: str) -> _T:
+    return read_plain(content, kind, source=source, error=ProfileError, trusted=True)
 
 
-#: Blocks of an engine that are values themselves.
-_PARTS: Final[dict[str, Callable[..., Any]]] = {
-    "collective": Collective,
-    "expert_tile": ExpertTile,
-    "expert_locality": ExpertLocality,
-    "graphs": lambda sizes, **rest: CapturedGraphs(sizes=tuple(sizes), **rest),
-    "expected_error": ExpectedError,
-    "bands": _bands,
-    "row_kernels": lambda **kernels: {
-        name: RowKernel(**kernel) for name, kernel in kernels.items()
-    },
-    "served_bands": lambda **figures: {name: _bands(**cells) for name, cells in figures.items()},
-    "reach": _reach,
-}
+def _named(engines: dict[str, Any], name: str | None = None) -> dict[str, Any]:
+    """Return engines that carry their names: their keys, or one for all."""
+    return {key: {**block, "name": name or key} for key, block in engines.items()}
 
 
 def parse_generic(content: dict[str, Any]) -> Generic:
@@ -201,16 +165,8 @@ def parse_generic(content: dict[str, Any]) -> Generic:
     content
         The file's mapping, as `written_generic` of `specroof.hardware.written` makes it.
     """
-    return Generic(
-        engines={name: _engine(GENERIC, block) for name, block in content["engines"].items()},
-        families={
-            name: ChipFamily(**{**family, "architectures": tuple(family.get("architectures", ()))})
-            for name, family in content["families"].items()
-        },
-        cards=Collective(**content["cards"]),
-        card_bytes_per_s=content["card_bytes_per_s"],
-        memory_bytes_per_s=content["memory_bytes_per_s"],
-    )
+    named = {**content, "engines": _named(content["engines"], GENERIC)}
+    return _built(named, Generic, "generic engines")
 
 
 def parse_local_engines(content: dict[str, Any]) -> LocalEngines:
@@ -221,14 +177,9 @@ def parse_local_engines(content: dict[str, Any]) -> LocalEngines:
     content
         The file's mapping, which ``benchmarks/fit_local.py`` writes.
     """
-    return LocalEngines(
-        engines={name: _engine(name, block) for name, block in content["engines"].items()},
-        back_ends={name: tuple(chips) for name, chips in content["back_ends"].items()},
-        left_out={
-            name: {without: _engine(name, block) for without, block in fits.items()}
-            for name, fits in content["left_out"].items()
-        },
-    )
+    left_out = {name: _named(fits, name) for name, fits in content["left_out"].items()}
+    named = {**content, "engines": _named(content["engines"]), "left_out": left_out}
+    return _built(named, LocalEngines, "local engines")
 
 
 def parse_left_out_fits(content: dict[str, Any]) -> LeftOutFits:
@@ -239,24 +190,15 @@ def parse_left_out_fits(content: dict[str, Any]) -> LeftOutFits:
     content
         The mapping of the bundled file, which ``benchmarks/fit_engines.py`` writes.
     """
-    return LeftOutFits(
-        engines={
-            name: {
-                place: {without: _engine(name, block) for without, block in fits.items()}
-                for place, fits in places.items()
-            }
-            for name, places in content["engines"].items()
-        },
-        generic={without: parse_generic(one) for without, one in content["generic"].items()},
-    )
-
-
-def _engine(name: str, block: dict[str, Any]) -> EngineProfile:
-    """Return one engine; what its block leaves out costs nothing."""
-    parts = {
-        key: build(**block[key]) for key, build in _PARTS.items() if block.get(key) is not None
+    engines = {
+        name: {place: _named(fits, name) for place, fits in places.items()}
+        for name, places in content["engines"].items()
     }
-    return EngineProfile(**{**block, **parts, "name": name})
+    generic = {
+        without: {**one, "engines": _named(one["engines"], GENERIC)}
+        for without, one in content["generic"].items()
+    }
+    return _built({"engines": engines, "generic": generic}, LeftOutFits, "left-out fits")
 
 
 _EXAMPLE: Final = """

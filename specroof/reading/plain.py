@@ -26,14 +26,16 @@ def _is_number(value: object, *kinds: type) -> bool:
     return isinstance(value, kinds) and not isinstance(value, bool)
 
 
-def _is_within(value: Any, *kinds: type) -> bool:
-    return _is_number(value, *kinds) and 0 <= value <= MOST
-
-
 _SCALARS: Final[Mapping[type, tuple[str, Callable[[Any], bool]]]] = {
     bool: ("true or false", lambda value: isinstance(value, bool)),
-    int: (f"a whole number from 0 to {MOST}", lambda value: _is_within(value, int)),
-    float: (f"a number from 0 to {MOST}", lambda value: _is_within(value, int, float)),
+    int: (
+        f"a whole number from 0 to {MOST}",
+        lambda value: _is_number(value, int) and 0 <= value <= MOST,
+    ),
+    float: (
+        f"a number from 0 to {MOST}",
+        lambda value: _is_number(value, int, float) and 0 <= value <= MOST,
+    ),
     str: (
         f"text of 1 to {_LETTERS} letters",
         lambda value: isinstance(value, str) and 0 < len(value) <= _LETTERS,
@@ -46,7 +48,12 @@ _BLOCKS: Final = tuple(
 
 
 def read_plain(
-    content: Mapping[str, Any], kind: type[_T], *, source: str, error: type[SpecroofError]
+    content: Mapping[str, Any],
+    kind: type[_T],
+    *,
+    source: str,
+    error: type[SpecroofError],
+    trusted: bool = False,
 ) -> _T:
     """Return the dataclass that a content of plain values describes.
 
@@ -63,6 +70,8 @@ def read_plain(
         How messages name the file.
     error
         The exception to raise.
+    trusted
+        Take values as they stand: they were checked before. Keys are checked all the same.
 
     Raises
     ------
@@ -85,7 +94,7 @@ def read_plain(
     specroof.errors.ProfileError: x: size is not a known key; allowed: share, sizes
     """
     try:
-        read: _T = _read(content, kind, "")
+        read: _T = _read(content, kind, "", trusted=trusted)
     except _WrongError as wrong:
         key, problem, allowed = wrong.args
         reject(f"{source}: {key} {problem}", allowed, error)
@@ -96,54 +105,67 @@ class _WrongError(Exception):
     """A key, what is wrong there, and what is allowed."""
 
 
-def _read(value: object, kind: Any, key: str) -> Any:  # noqa: PLR0911 - one a kind
+def _read(value: Any, kind: Any, key: str, *, trusted: bool) -> Any:  # noqa: PLR0911 - one a kind
     """Return a value as an annotation says."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        allowed = _allowed(parts[1], value)
+        allowed = "" if trusted else _allowed(parts[1], value)
         if allowed:
             raise _WrongError(key, f"is {shown(value)}", allowed)
-        return _read(value, parts[0], key)
+        return _read(value, parts[0], key, trusted=trusted)
     if origin in {Union, UnionType}:
-        return _read(value, type(value) if type(value) in parts else parts[0], key)
+        one = type(value) if type(value) in parts else parts[0]
+        return _read(value, one, key, trusted=trusted)
     if kind is Any or kind is type(None):
         return value
-    if origin is tuple and isinstance(value, list):
-        return tuple(_read(one, parts[0], f"{key}.{place}") for place, one in enumerate(value))
+    if origin is tuple and isinstance(value, list | tuple):
+        return tuple(
+            _read(one, parts[0], f"{key}.{place}", trusted=trusted)
+            for place, one in enumerate(value)
+        )
     if origin is collections.abc.Mapping and isinstance(value, dict):
         return {
-            _read(name, parts[0], f"{key}.{name}"): _read(one, parts[1], f"{key}.{name}")
+            _read(name, parts[0], f"{key}.{name}", trusted=trusted): _read(
+                one, parts[1], f"{key}.{name}", trusted=trusted
+            )
             for name, one in value.items()
         }
     if is_dataclass(kind) and isinstance(value, dict):
-        return _dataclass(value, kind, key)
+        return _dataclass(value, kind, key, trusted=trusted)
     allowed, fits = _SCALARS.get(kind, _BLOCKS[origin is tuple])
-    if not fits(value):
+    if not trusted and not fits(value):
         raise _WrongError(key, f"is {shown(value)}", allowed)
-    return value
+    # YAML reads a whole number as one, and a date as a date.
+    return kind(value) if kind in {float, str} else value
 
 
 @cache
-def _hints(kind: Any) -> Mapping[str, Any]:
-    return get_type_hints(kind, include_extras=True)
-
-
-def _dataclass(content: Mapping[str, Any], kind: Any, above: str) -> Any:
-    hints = _hints(kind)
-    known = {field.name: field for field in fields(kind)}
-    place = f"{above}.".lstrip(".")
+def _keys(kind: Any) -> tuple[Mapping[str, Any], frozenset[str]]:
+    """Return the annotations of a dataclass by its keys, and the keys that it needs."""
+    hints = get_type_hints(kind, include_extras=True)
     needed = {
-        name
-        for name, field in known.items()
+        field.name
+        for field in fields(kind)
         if field.default is MISSING and field.default_factory is MISSING
     }
+    return {field.name: hints[field.name] for field in fields(kind)}, frozenset(needed)
+
+
+def _dataclass(content: Mapping[str, Any], kind: Any, above: str, *, trusted: bool) -> Any:
+    known, needed = _keys(kind)
+    place = f"{above}.".lstrip(".")
     for problem, keys in (
-        ("is not a known key", [key for key in content if key not in known]),
-        ("is missing", sorted(needed - content.keys())),
+        ("is not a known key", content.keys() - known.keys()),
+        ("is missing", needed - content.keys()),
     ):
-        for key in keys:
+        for key in sorted(keys):
             raise _WrongError(place + key, problem, ", ".join(known))
-    return kind(**{key: _read(one, hints[key], place + key) for key, one in content.items()})
+    return kind(
+        **{
+            key: _read(one, known[key], place + key, trusted=trusted)
+            for key, one in content.items()
+        }
+    )
 
 
 def _allowed(rule: Any, value: object) -> str:
