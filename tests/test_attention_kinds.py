@@ -34,8 +34,7 @@ from specroof.cost.forward import kv_cache_bytes
 from specroof.drafters.heads import head_drafter
 from specroof.frameworks import SERVERS, known_releases, release
 from specroof.hardware.engine import LAYER_KINDS
-from specroof.latency import check_placement, engine_setup
-from specroof.latency.attention_reading import attention_reading
+from specroof.latency import attention_reading, check_placement, engine_setup
 from specroof.latency.model import layer_kinds
 from specroof.serving.room import target_footprint
 

@@ -36,7 +36,6 @@ from specroof.hardware import (
     RowKernel,
 )
 from specroof.hardware.engine import LAYER_KINDS
-from specroof.latency.attention_reading import attention_reading
 from specroof.latency.pass_seconds import (
     AMOUNTS,
     UNSPLIT,
@@ -49,7 +48,7 @@ from specroof.latency.pass_seconds import (
     Times,
     pass_time,
 )
-from specroof.latency.setup import Setup, device_bytes, served_options, ways
+from specroof.latency.setup import Setup, attention_reading, device_bytes, served_options, ways
 from specroof.units import BOUNDS, dtype_bytes, format_binary_bytes, format_seconds, format_si
 
 # --- From operations to what they do on a device at its peaks ------------------------------------
