@@ -130,11 +130,9 @@ def _filled_config(config: Mapping[str, Any], **figures: Any) -> dict[str, Any]:
 
 def _joined(config: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keys of two configs, blocks of the same name as one."""
-    joined = {**config, **more}
-    for key in config.keys() & more.keys():
-        if isinstance(config[key], Mapping) and isinstance(more[key], Mapping):
-            joined[key] = _joined(config[key], more[key])
-    return joined
+    blocks = {key for key in config if isinstance(config[key], Mapping)}
+    same = {key: _joined(config[key], more[key]) for key in blocks & more.keys()}
+    return {**config, **more, **same}
 
 
 def format_words(framework: str, weights: str | None, kv_cache: str | None) -> list[str]:
