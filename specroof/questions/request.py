@@ -375,9 +375,7 @@ class DeploymentRequest(SamplingParameters, DeploymentParameters):
             As `resampled_drafter` does, and for a rule that the framework has not.
         """
         sampled = resampled_drafter(drafter_of(drafter), self.temperature, self.rule)
-        framework, version = framework_of(self.framework)
-        engine = (framework or engine_name(self.engine) or "").partition("@")[0]
-        name = "@".join(filter(None, (RUNS.get(engine, engine), version)))
+        name = self._server
         rule = self.rule or getattr(sampled.acceptance, "rule", None)
         if not accepts(name, rule):
             refuse("rule", rule, f"{', '.join(release(name).accepts)}, with {name}")
@@ -404,7 +402,14 @@ class DeploymentRequest(SamplingParameters, DeploymentParameters):
             As `sampled_drafters` and `published_drafters` do.
         """
         model = model_of(self.model, self.family).name
-        return self.sampled_drafters(published_drafters(given, model))
+        return self.sampled_drafters(published_drafters(given, model, self._server))
+
+    @property
+    def _server(self) -> str:
+        """The server that is asked about, and its release; empty where neither is named."""
+        framework, version = framework_of(self.framework)
+        engine = (framework or engine_name(self.engine) or "").partition("@")[0]
+        return "@".join(filter(None, (RUNS.get(engine, engine), version)))
 
     def engine_on(self, hardware: HardwareProfile) -> tuple[HardwareProfile, str | None]:
         """Return a chip with the engine that predicts there, and its name; None for the default.
