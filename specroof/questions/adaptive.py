@@ -17,7 +17,7 @@ from specroof.cost import ForwardPass
 from specroof.drafters import Drafter
 from specroof.errors import Note, OptionError, refuse, reject
 from specroof.latency import Deployment, Setup
-from specroof.outcomes.case import Case
+from specroof.outcomes.case import served_case
 from specroof.outcomes.rows import LOAD_KEYS, OfLoad, bands_around, load_fields
 from specroof.policies.adaptive import (
     LEAST_ROUNDS,
@@ -61,7 +61,7 @@ from specroof.questions.speculation import speculation_of
 from specroof.report.layout import folded, format_table, page, wrapped
 from specroof.serving.launch import LAUNCHERS, Launch, launch
 from specroof.serving.releases import RELEASED, VllmRelease, release, release_in
-from specroof.serving.served import room_rule, served_curve
+from specroof.serving.served import served_curve
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.curve import draft_depth, longest_draft
 from specroof.speedup.round import engine_pass_s
@@ -381,11 +381,9 @@ def _lengths(
     longest: int,
 ) -> _Lengths:
     """Return the lengths that make most tokens, over all loads and at each."""
-    deployment = request.resolved()
-    waits = load.workload is not None or request.batch_size is None
-    rule = room_rule(deployment.setup, request.capacity, "queue" if waits else "drop")
-    most = request.max_draft_len
-    asked = partial(predicted, Case(deployment, load, rule), [drafter], max_draft_len=most)
+    in_flight, most = request.batch_size is None, request.max_draft_len
+    case = served_case(request.resolved(), load, request.capacity, in_flight=in_flight)
+    asked = partial(predicted, case, [drafter], max_draft_len=most)
     found = asked()
     curve, (one,) = found.curves[0], found.outcomes
     if not np.isfinite(one.tokens_per_s[..., 0]).all():

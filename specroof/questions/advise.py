@@ -23,7 +23,7 @@ from specroof.drafters import Drafter
 from specroof.errors import OptionError, Urgent, expect, refuse, reject
 from specroof.hardware import IDEAL_ENGINE, LOCAL_FRAMEWORKS, HardwareProfile, Placement
 from specroof.latency import Deployment, Setup
-from specroof.outcomes.case import Case
+from specroof.outcomes.case import Case, served_case
 from specroof.outcomes.rows import LOAD_KEYS, LoadRow
 from specroof.policies.decision import (
     INPUTS,
@@ -432,12 +432,9 @@ class DeviceUse:
 
     def case(self, request: AdviseRequest, wanted: Wanted) -> Case:
         """Return what is asked about, here."""
-        return Case(
-            Deployment(wanted.model, self.setup),
-            wanted.load,
-            room_rule(self.setup, request.capacity, "queue"),
-            split=self.split,
-            targets=wanted.targets.seconds,
+        deployment, targets = Deployment(wanted.model, self.setup), wanted.targets.seconds
+        return served_case(
+            deployment, wanted.load, request.capacity, split=self.split, targets=targets
         )
 
     def grids(

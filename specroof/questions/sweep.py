@@ -4,14 +4,14 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 import numpy as np
 
 from specroof import quantities as q
 from specroof.arrays import fields_of
 from specroof.errors import OptionError, Urgent, expect
-from specroof.outcomes.case import Case
+from specroof.outcomes.case import served_case
 from specroof.outcomes.rows import LoadRow, point_columns
 from specroof.questions.answer import Answer
 from specroof.questions.curve_tables import request_columns
@@ -23,7 +23,7 @@ from specroof.questions.predict import (
     shared_max_draft_len,
 )
 from specroof.questions.request import question
-from specroof.questions.study_grid import Study, StudyLike, Target
+from specroof.questions.study_grid import Study, StudyLike
 from specroof.reading.yaml_text import dump_yaml
 from specroof.report.columns import Columns, flat_column
 from specroof.report.layout import (
@@ -36,8 +36,6 @@ from specroof.report.layout import (
     note_lines,
     shows_notes,
 )
-from specroof.serving.capacity import RoomRule
-from specroof.serving.served import room_rule
 from specroof.serving.workload import Load
 from specroof.speedup.overview import Overview
 from specroof.speedup.result import SpeedupCurve
@@ -83,9 +81,8 @@ def study_slices(
     longest, capped = shared_max_draft_len(study.drafters, study.max_draft_len)
     own = [note for note in capped if note.startswith(f"{drafts.name} drafts at most")]
     for order, load in enumerate(study.loads, start=1):
-        room = _room(study, served, load)
         for part in _load_slices(load, max(1, most // (longest + 1))):
-            case = Case(served, part, room, split=served.split)
+            case = served_case(served, part, study.capacity, split=served.split)
             prediction = predicted_to(longest, case, [drafts], notes=own)
             yield Slice(target, drafter, order, prediction)
 
@@ -131,12 +128,6 @@ def _best(prediction: Prediction) -> dict[str, Any]:
         "best_speedup": found["speedup"],
         "drafts_run": np.asarray(one.curve.drafts_run, dtype=np.float64),
     }
-
-
-def _room(study: Study, target: Target, load: Load) -> RoomRule:
-    """Return what becomes of requests beyond a server's room: with prompts, they wait."""
-    beyond: Literal["queue", "drop"] = "drop" if load.workload is None else "queue"
-    return room_rule(target.setup, study.capacity, beyond)
 
 
 def lacking_room(curve: SpeedupCurve) -> int:
@@ -226,7 +217,7 @@ class Sweep(Answer):
                 number,
                 order,
                 predicted(
-                    Case(target, load, _room(study, target, load), split=target.split),
+                    served_case(target, load, study.capacity, split=target.split),
                     study.drafters,
                     max_draft_len=study.max_draft_len,
                 ),
