@@ -27,6 +27,7 @@ from specroof.serving.played import (
 )
 from specroof.serving.served import Limits, ServedCurve, served_curve
 from specroof.serving.workload import Load
+from specroof.units import format_drafts
 
 #: What is said of requests that are not played through.
 STEADY_NOTE: Final = Urgent(
@@ -112,6 +113,19 @@ class Outcomes(ServedCurve):
             return [STEADY_NOTE]
         counts = ", ".join(map(str, dict.fromkeys(self.played.load.requests)))
         return [f"simulated {counts} requests, each round with its expected number of tokens"]
+
+    @property
+    def rate_warnings(self) -> list[str]:
+        """That requests arrive faster than the server answers them; nothing where they do not."""
+        if not self.unsustained.any():
+            return []
+        most = cast("PlayedLoads", self.played).stable_rate  # else nothing is unsustained
+        drafts = int(np.nanargmax(most))
+        gain = f" and {most[drafts]:.3g}/s with {format_drafts(drafts)} of {self.curve.drafter}"
+        return [
+            f"the server answers at most about {most[0]:.3g} requests/s without drafts"
+            f"{gain if drafts else ''}: at a higher rate requests pile up, and there is no speedup"
+        ]
 
     def stable_rates(self, draft_len: int) -> tuple[float, float] | None:
         """Return requests/s answered at most without and with drafts; None of no arrivals."""

@@ -748,9 +748,8 @@ class Advice(Charted):
     @property
     def title(self) -> str:
         """The model, the best chip and its engine, in one line."""
-        title = title_of(self.model, self.chips[0].setup)
-        workers = ", each decode worker" if self.chips[0].split else ""
-        return f"{title}{workers}; {self.workload.requests}"
+        best = self.chips[0]
+        return f"{title_of(self.model, best.setup, best.split)}; {self.workload.requests}"
 
     @property
     def sureness(self) -> str:
@@ -1355,7 +1354,12 @@ def advice_text(answer: Advice) -> str:
     ]
     named = [wrapped(f"{kind}: {name}") for kind, name in zip(short, answer.drafters, strict=True)]
     more = [
-        "\n".join(_comparison(answer)),
+        compared_on(
+            {
+                chip.setup.hardware.name: (chip.setup.engine.name, chip.reach(answer))
+                for chip in answer.chips
+            }
+        ),
         _times_table(best),
         *_workers(best),
         *_played_parts(best.played),
@@ -1603,14 +1607,6 @@ def _chips_table(answer: Advice) -> str:
     none = [name for name, chip in chips.items() if chip.plan.best is None]
     lines = [wrapped(f"{name}: no load meets the targets") for name in none]
     return "\n".join([rows_table(rows, shown, {"$/h": hourly}), *lines])
-
-
-def _comparison(answer: Advice) -> Iterator[str]:
-    """Yield what several chips are compared on, and how near measurements are to each."""
-    if len(answer.chips) > 1:
-        chips = {chip.setup.hardware.name: chip for chip in answer.chips}
-        engines = {name: chip.setup.engine.name for name, chip in chips.items()}
-        yield from compared_on(engines, {name: chip.reach(answer) for name, chip in chips.items()})
 
 
 def _workers(chip: ChipAdvice) -> Iterator[str]:

@@ -21,6 +21,7 @@ from specroof.quantities import (
     is_useful,
     records_of,
 )
+from specroof.questions.splits import split_name
 from specroof.report.columns import (
     Columns,
     arrow_table,
@@ -45,6 +46,7 @@ from specroof.units import format_drafts
 if TYPE_CHECKING:
     from specroof.architecture import Architecture
     from specroof.latency import Deployment, Setup
+    from specroof.serving.split import Split
     from specroof.serving.workload import Workload
 
 
@@ -480,10 +482,12 @@ class Charted(Noted):
         return chart
 
 
-def title_of(model: "Architecture", setup: "Setup") -> str:
-    """Return the model, devices, engine and releases, as titles begin with them."""
-    place = f"{model.name} on {setup.placement.devices} x {setup.hardware.name}"
-    return f"{place}, engine {setup.engine.name}{releases_of(setup)}"
+def title_of(model: "Architecture", setup: "Setup", split: "Split | None" = None) -> str:
+    """Return the model, devices or workers, engine and releases, as titles begin with them."""
+    place = f"{setup.placement.devices} x {setup.hardware.name}"
+    if split is not None:
+        place = split_name(setup, split)
+    return f"{model.name} on {place}, engine {setup.engine.name}{releases_of(setup)}"
 
 
 def releases_of(setup: "Setup") -> str:

@@ -25,7 +25,7 @@ from specroof.questions.capacity import usual_drafts
 from specroof.questions.case import asked_case, asked_load
 from specroof.questions.objects import DrafterLike, Values
 from specroof.questions.parameters import FORMULAS, BatchSize, DraftLen, OneDrafter, Parameter, like
-from specroof.questions.played_loads import beyond_warnings, told
+from specroof.questions.played_loads import told
 from specroof.questions.request import Command, LoadsRequest, question
 from specroof.questions.splits import split_notes
 from specroof.report.layout import format_table, page, wrapped
@@ -277,8 +277,7 @@ def _at_loads(case: Case, drafter: Drafter, parameter: str, wish: Wish) -> _Answ
         rows.append(row)
         raised = raised_notes(now, now.curve.batch_size.tolist())
         notes = dict.fromkeys([*raised, *notes])  # that of the largest load first
-        if now.played is not None:
-            warnings |= dict.fromkeys(beyond_warnings([now.played]))
+        warnings |= dict.fromkeys(now.rate_warnings)
     room = "no room: with drafting, memory does not hold this many requests"
     return rows, [*notes, *[room] * any(row.room_ends for row in rows)], [*warnings]
 

@@ -1,6 +1,6 @@
 """Speedup curves as tables for people, and every point of them as JSON, CSV and columns."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -162,22 +162,24 @@ def served_bands_line(
     return line
 
 
-def compared_on(
-    engines: Mapping[str, str], reaches: Mapping[str, Mapping[str, Any] | None]
-) -> Iterator[str]:
-    """Yield the engines that chips are compared on, and how near measurements are to each.
+def compared_on(chips: Mapping[str, tuple[str, Mapping[str, Any] | None]]) -> str:
+    """Return the engines of several chips, and how near measurements are to each; nothing of one.
 
     Parameters
     ----------
-    engines, reaches
-        By the names of the chips; a reach as `specroof.speedup.reach.nearness` says it.
+    chips
+        Engine and reach by the names of the chips; a reach as `specroof.speedup.reach.nearness`
+        says it.
     """
-    if len({*engines.values()}) > 1:
-        unlike = ", ".join(f"{engine} on {chip}" for chip, engine in engines.items())
-        yield wrapped(f"engines differ: {unlike}")
-    for chip, reach in reaches.items():
-        if reach:
-            yield wrapped(f"evidence on {chip}: {reach['text']}")
+    if len(chips) == 1:
+        return ""
+    lines = list[str]()
+    if len({engine for engine, _ in chips.values()}) > 1:
+        unlike = ", ".join(f"{engine} on {chip}" for chip, (engine, _) in chips.items())
+        lines.append(f"engines differ: {unlike}")
+    reaches = ((chip, reach) for chip, (_, reach) in chips.items() if reach)
+    lines += [f"evidence on {chip}: {reach['text']}" for chip, reach in reaches]
+    return "\n".join(map(wrapped, lines))
 
 
 def source_lines(curves: Sequence[SpeedupCurve]) -> str:

@@ -43,7 +43,6 @@ from specroof.questions.parameters import (
     like,
 )
 from specroof.questions.played_loads import (
-    beyond_warnings,
     largest_rates_line,
     told,
 )
@@ -412,7 +411,7 @@ def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str]
                 f"batches above the default limit of {found.setup.engine.rules} for running requests "
                 f"need --server running=BATCH"
             )
-        warnings += beyond_warnings(found.played)
+        warnings += [warning for one in found.outcomes for warning in one.rate_warnings]
         del found
     if not deployments:
         raise OptionError(refusals[0])
@@ -661,7 +660,7 @@ def frontier_text(answer: FrontierAnswer) -> str:
         *parts,
         _largest_rates(answer),
         found=wrapped(_cheapest(answer)),
-        more=["\n".join(_comparison(answer))],
+        more=[compared_on({chip.hardware: (chip.engine, chip.reach) for chip in answer.chips})],
     )
 
 
@@ -695,15 +694,6 @@ def _chips_table(answer: FrontierAnswer) -> str:
             ]
         )
     return format_table(header, rows, left=[0, 1])
-
-
-def _comparison(answer: FrontierAnswer) -> Iterator[str]:
-    """Yield what several chips are compared on, and how near measurements are to each."""
-    if len(answer.chips) > 1:
-        yield from compared_on(
-            {chip.hardware: chip.engine for chip in answer.chips},
-            {chip.hardware: chip.reach for chip in answer.chips},
-        )
 
 
 def _cheapest(answer: FrontierAnswer) -> str:

@@ -60,7 +60,6 @@ from specroof.questions.parameters import (
     like,
 )
 from specroof.questions.played_loads import (
-    beyond_warnings,
     load_json,
     played_charts,
     played_tables,
@@ -181,11 +180,8 @@ class Prediction(Charted):
         load = f"context {', '.join(f'{context:g}' for context in contexts)}"
         if len(contexts) > _MOST_TOLD:
             load = f"{len(contexts)} contexts"
-        workers = ", each decode worker" if self.split else ""
-        return (
-            f"{title_of(self.model, self.setup)}{workers}; "
-            f"{load if workload is None else workload.requests}"
-        )
+        asked = load if workload is None else workload.requests
+        return f"{title_of(self.model, self.setup, self.split)}; {asked}"
 
     @property
     def sureness(self) -> str:
@@ -513,11 +509,10 @@ def predicted_to(
         )
         for drafter in drafters
     ]
-    played = tuple(each.played for each in served if each.played is not None)
     curves, rooms = [each.decoding for each in served], [each.room for each in served if each.room]
     beyond = "the rest wait" if case.room == "queue" else "larger batches have no room"
     workers = 1 if split is None else split.decode_workers
-    warnings = [*beyond_warnings(played)]
+    warnings = [warning for each in served for warning in each.rate_warnings]
     for curve, held in zip(curves, rooms, strict=False):
         warnings += held.warnings(replace(curve, batch_size=curve.batch_size / workers), beyond)
     said = [note for each in served for note in raised_notes(each, load.batch_size)]
@@ -529,7 +524,7 @@ def predicted_to(
         said.append("bands of speedups are wider: they include errors at loads of split workers")
     # Plain, the server assumes the same, less the drafter.
     said += [note for held in rooms for note in held.drafting.notes]
-    if played:
+    if served[0].played is not None:
         load = replace(load.steady, batch_size=curves[0].batch_size.tolist())
     return Prediction(
         model=deployment.model,
@@ -754,14 +749,14 @@ def prediction_charts(predictions: Sequence[Prediction]) -> dict[str, Any]:
 
 def _measured_near(prediction: Prediction) -> Iterator[tuple[float, int, float]]:
     """Yield batch size, draft length and speedup of measurements of the same, by acceptance too."""
-    from specroof.evidence import load_measurements  # noqa: PLC0415 - for charts only
+    from specroof.evidence import measured_speedups  # noqa: PLC0415 - for charts only
     from specroof.evidence.measurement import chip_of  # noqa: PLC0415
 
     setup = prediction.setup
-    for point in load_measurements():
-        speedup, drafts, batch = point.measured_speedup, point.draft_len, point.batch_size
+    for point, speedup in measured_speedups():
+        drafts, batch = point.draft_len, point.batch_size
         if (
-            not (speedup and drafts and batch and point.tokens_per_round)
+            not (drafts and batch and point.tokens_per_round)
             or str(point.model).rpartition("/")[2] != prediction.model.name
             or (point.engine, point.tensor_parallel) != (setup.engine.name, setup.placement.devices)
             or chip_of(str(point.hardware)).name != setup.hardware.name

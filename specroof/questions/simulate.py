@@ -118,7 +118,7 @@ class BatchTimes(Noted):
         )
 
 
-@question(TimesRequest)
+@question(TimesRequest, "acceptance-simulate-batch")
 def times_of_batches(request: TimesRequest) -> BatchTimes:
     """Decode batches round by round: time between tokens at the mean, p50, p95 and p99."""
     drafter = request.sampled(request.drafter)
@@ -263,7 +263,7 @@ class Exactness(Noted):
         return self.envelope({})
 
 
-@question(ExactRequest)
+@question(ExactRequest, "acceptance-simulate")
 def sampling_is_exact(request: ExactRequest) -> Exactness:
     """Run speculative sampling on distributions and test its output against the target's."""
     if (request.target is None) != (request.draft is None):

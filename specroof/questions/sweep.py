@@ -29,11 +29,11 @@ from specroof.report.columns import Columns, flat_column
 from specroof.report.layout import (
     ABSENT,
     brief,
+    closing,
     facts_html,
     figure,
     format_table,
     in_line,
-    note_lines,
     shows_notes,
 )
 from specroof.serving.workload import Load
@@ -459,19 +459,19 @@ def sweep_text(
         Loads that the server has no room for.
     """
     title = f"{points} points: {_counted(overviews)}"
-    parts = [title, _best_table(overviews), _stops_table(overviews)]
-    failed = f"{without_room} loads have no room in memory" if without_room else ""
-    sentences = [brief(note) for note in notes]
-    short = [note if len(note) <= _MOST_NOTE else f"{note[:_MOST_NOTE]}…" for note in sentences]
-    more = len(short) - _MOST_NOTES
-    lines = [failed] if failed else []
-    if shows_notes():
-        lines += [note_lines(short[:_MOST_NOTES])] if short else []
-        lines += [f"and {more} more notes in manifest.json"] if more > 0 else []
-    else:
-        lines += [note_lines([note]) for note in notes if isinstance(note, Urgent)][:_MOST_NOTES]
-        lines += [f"more: {len(notes)} note{'s' * (len(notes) > 1)} (--notes)"] * bool(notes)
-    return "\n\n".join([*parts, *(["\n".join(lines)] if lines else [])])
+    urgent = [note for note in notes if isinstance(note, Urgent)][:_MOST_NOTES]
+    usual = [
+        note if len(brief(note)) <= _MOST_NOTE else f"{brief(note)[:_MOST_NOTE]}…"
+        for note in notes
+        if not isinstance(note, Urgent)
+    ]
+    more = len(usual) - _MOST_NOTES
+    if shows_notes() and more > 0:
+        usual = [*usual[:_MOST_NOTES], f"manifest.json has {more} more notes"]
+    failed = [f"{without_room} loads have no room in memory"] if without_room else []
+    sentences = closing([*urgent, *usual], failed)
+    parts = [title, _best_table(overviews), _stops_table(overviews), sentences]
+    return "\n\n".join(filter(None, parts))
 
 
 def _counted(overviews: Sequence[Overview]) -> str:

@@ -40,7 +40,7 @@ from specroof.questions.parameters import (
     TpotS,
     like,
 )
-from specroof.questions.played_loads import beyond_warnings, told
+from specroof.questions.played_loads import told
 from specroof.questions.request import Command, LoadsRequest, question
 from specroof.questions.splits import split_notes
 from specroof.reading.words import numbers
@@ -282,8 +282,7 @@ class AtLengths:
     @property
     def warnings(self) -> list[str]:
         """Sentences on rates that the server does not keep up with."""
-        played = self.seen[0].played
-        return [] if played is None else [*beyond_warnings([played])]
+        return self.seen[0].rate_warnings
 
 
 def at_lengths(
