@@ -56,17 +56,14 @@ from specroof.questions.answer import (
     UNSURE,
     Charted,
     case_of,
+    compared_on,
     decision_line,
     is_told,
     rows_table,
     sure_of,
     title_of,
 )
-from specroof.questions.case import played_load, refuse_one_token
-from specroof.questions.curve_tables import (
-    WORKER_ARRAYS,
-    compared_on,
-)
+from specroof.questions.case import load_of, played_load, refuse_one_token
 from specroof.questions.objects import (
     RUNS,
     HardwareLike,
@@ -113,6 +110,7 @@ from specroof.questions.request import (
 )
 from specroof.questions.speculation import speculation_of
 from specroof.questions.splits import (
+    WORKER_ARRAYS,
     candidate_splits,
     dividing_setups,
     split_json,
@@ -339,26 +337,22 @@ def _model_name(request: AdviseRequest) -> str:
 def _load(request: AdviseRequest, clients: Sequence[float], mix: Mix | None) -> Load:
     """Return the loads of a question: of played requests that come at rates, these ascending."""
     is_played, given = request.is_played, (request.input_len, request.output_len)
-    cached = 0.0 if request.prefix_hit_rate is None else request.prefix_hit_rate
     if is_played and request.traffic is not None:
         refuse("traffic", request.traffic, "where no requests are simulated")
-    if request.trace is not None or request.lengths is not None:
-        return played_load(request, Load([1.0], [4096.0]))  # which the file replaces
     if mix is not None:
         if given != (None, None):
             message = "input_len or output_len is given with a mix in traffic; allowed: one of both"
             raise OptionError(message)
+        cached = 0.0 if request.prefix_hit_rate is None else request.prefix_hit_rate
         workload = replace(mix.workload, prefix_hit_rate=cached)
         return Load(clients, [mix.mean_context_len], workload)
-    for name, value in zip(("input_len", "output_len"), given, strict=True):
-        if value is None:
-            message = (
-                f"{name} is missing; allowed: both lengths of a request (tokens in and out), or a "
-                f"mix in traffic"
-            )
-            raise OptionError(message)
-    workload = Workload(*given, cached)  # type: ignore[arg-type]  # none of them is None
-    load = Load(clients, [workload.mean_context_len], workload)
+    if None in given and (request.trace, request.lengths) == (None, None):
+        missing = "input_len" if given[0] is None else "output_len"
+        reject(
+            f"{missing} is missing",
+            "both lengths of a request (tokens in and out), or a mix in traffic",
+        )
+    load = load_of(request, clients, None)
     if not is_played:
         return load
     load = played_load(request, load)
@@ -1079,8 +1073,6 @@ def _told(
     wanted: Wanted,
     drafter: Drafter,
     schedule: Sequence[tuple[int, int, int]],
-    *,
-    is_tree: bool = False,
     **more: Any,
 ) -> Speculation:
     """Return what a server is told of a drafter, whose name is its SPEC."""
@@ -1095,7 +1087,6 @@ def _told(
         wanted.model,
         schedule,
         weights,
-        is_tree=is_tree or "tree" in spec,
         top_k=int(spec.get("top-k", 1)),
         data_parallel=request.attention_data_parallel,
         pipeline_parallel=request.pipeline_parallel,
@@ -1125,16 +1116,14 @@ def _launches(
     if prediction.split is not None:
         schedule = worker_schedule(schedule, prediction, plan.chosen)
     found = dict[str, Launch | None]()
+    told = partial(_told, request, wanted, wanted.drafters[plan.chosen], schedule)
     for name in wanted.frameworks if any(row.draft_len for row in plan.rows) else ():
         framework = _server(name)
         # Limits that are raised are those of the server that was predicted.
         is_predicted = framework == setup.engine.rules
         settings = setup.user_settings if is_predicted else server_of(request.server)
-        shape: dict[str, Any] = {"is_tree": plan.is_tree, "nodes": plan.nodes}
-        drafter = wanted.drafters[plan.chosen]
         try:
-            told = _told(request, wanted, drafter, schedule, settings=settings, **shape)
-            flags = found[framework] = launch(told, name)
+            flags = found[framework] = launch(told(settings=settings, nodes=plan.nodes), name)
             said += flags.notes
         except OptionError as refusal:
             found[framework] = None

@@ -37,6 +37,7 @@ from specroof.report.layout import (
     page,
     rows_csv,
     shows_notes,
+    wrapped,
 )
 from specroof.serving.releases import RELEASED, release, release_in
 from specroof.serving.workload import workload_json
@@ -480,6 +481,26 @@ class Charted(Noted):
 
             Path(path).write_bytes(plot.figure_bytes(chart, Path(path)))
         return chart
+
+
+def compared_on(chips: Mapping[str, tuple[str, Mapping[str, Any] | None]]) -> str:
+    """Return the engines of several chips, and how near measurements are to each; nothing of one.
+
+    Parameters
+    ----------
+    chips
+        Engine and reach by the names of the chips; a reach as `specroof.speedup.reach.nearness`
+        says it.
+    """
+    if len(chips) == 1:
+        return ""
+    lines = list[str]()
+    if len({engine for engine, _ in chips.values()}) > 1:
+        unlike = ", ".join(f"{engine} on {chip}" for chip, (engine, _) in chips.items())
+        lines.append(f"engines differ: {unlike}")
+    reaches = ((chip, reach) for chip, (_, reach) in chips.items() if reach)
+    lines += [f"evidence on {chip}: {reach['text']}" for chip, reach in reaches]
+    return "\n".join(map(wrapped, lines))
 
 
 def title_of(model: "Architecture", setup: "Setup", split: "Split | None" = None) -> str:

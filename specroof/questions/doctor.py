@@ -52,7 +52,7 @@ from specroof.questions.parameters import (
 )
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import Command, DeploymentRequest, question
-from specroof.questions.speculation import speculation_of
+from specroof.questions.speculation import is_tree, speculation_of
 from specroof.reading.metrics_text import parse_metrics
 from specroof.reading.yaml_text import shown
 from specroof.report.layout import figure, format_table, page
@@ -148,13 +148,6 @@ def drafts_now(counts: Observed) -> int | None:
         return 0
     drafts = counts.longest if counts.draft_len is None else counts.draft_len
     return None if drafts is None else round(drafts)
-
-
-def is_tree(drafter: Drafter) -> bool:
-    """Tell whether a drafter has more positions verified than a chain of its depth."""
-    depths = np.array([1, 2, 3])
-    proposed = drafter.propose(constant_acceptance(0.5), depths)
-    return bool((np.asarray(proposed.verify_len) > depths + 1).any())
 
 
 def looks_up(drafter: Drafter) -> bool:

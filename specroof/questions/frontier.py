@@ -19,13 +19,13 @@ from specroof.quantities import NOT_USEFUL, band_cell
 from specroof.questions.answer import (
     UNSURE,
     Charted,
+    compared_on,
     is_told,
     releases_of,
     rows_table,
     unsure_figures,
 )
 from specroof.questions.case import asked_case, asked_load, on_each_chip, refuse_one_token
-from specroof.questions.curve_tables import compared_on
 from specroof.questions.objects import (
     Values,
     as_list,

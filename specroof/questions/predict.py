@@ -4,15 +4,19 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
 from typing import Annotated, Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from specroof import quantities as q
 from specroof.architecture import Architecture
-from specroof.arrays import Array, fields_of, number_within, to_json_array, whole_within
+from specroof.arrays import Array, BoolArray, fields_of, number_within, to_json_array, whole_within
 from specroof.drafters import Drafter
-from specroof.errors import OptionError, refuse
+from specroof.errors import Note, OptionError, refuse
+from specroof.hardware import CONCURRENCY_ENDS, EngineProfile, served_cells
 from specroof.latency import Deployment, Setup
 from specroof.outcomes.case import Case
 from specroof.outcomes.choose import choose
@@ -28,7 +32,7 @@ from specroof.outcomes.rows import (
 )
 from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
 from specroof.policies.decision import Choice, LoadDecision
-from specroof.quantities import records_of
+from specroof.quantities import NOT_USEFUL, is_useful, records_of
 from specroof.questions.answer import (
     Charted,
     Of,
@@ -39,15 +43,6 @@ from specroof.questions.answer import (
     title_of,
 )
 from specroof.questions.case import asked_case, asked_load
-from specroof.questions.curve_tables import (
-    lengths_table,
-    losing_runs,
-    pays_lines,
-    prefill_line,
-    refuse_long_texts,
-    served_bands_line,
-    source_lines,
-)
 from specroof.questions.objects import as_list, money_of, price_notes, usd_per_hour
 from specroof.questions.parameters import (
     FORMULAS,
@@ -69,7 +64,15 @@ from specroof.questions.request import Command, LoadsRequest, question
 from specroof.questions.splits import split_json, split_text
 from specroof.reading.words import Prices, whole_numbers
 from specroof.report.columns import Columns, listed_columns
-from specroof.report.layout import in_line, page, shows_notes, wrapped
+from specroof.report.layout import (
+    brief,
+    figure,
+    format_table,
+    in_line,
+    page,
+    shows_notes,
+    wrapped,
+)
 from specroof.serving.capacity import RoomRule, ServerRoom
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.played import PlayedLoads
@@ -80,6 +83,7 @@ from specroof.speedup.curve import (
     DEFAULT_MAX_DRAFT_LEN,
     REQUEST_WEIGHT,
     ROW_WEIGHT,
+    TEXT_WEIGHT,
     acceptance_of,
     draft_depth,
     longest_draft,
@@ -87,8 +91,8 @@ from specroof.speedup.curve import (
 )
 from specroof.speedup.price import Money
 from specroof.speedup.reach import evidence_engine, nearness
-from specroof.speedup.result import SpeedupCurve
-from specroof.units import MOST_POINTS, format_drafts
+from specroof.speedup.result import SpeedupCurve, counted_engines
+from specroof.units import MOST_POINTS, format_drafts, format_seconds
 
 # --- The gains of drafters in a setup that exists: curves, end to end, within a server's room ----
 
@@ -687,6 +691,18 @@ def refuse_many_predictions(first: Prediction, chips: int, form: str) -> None:
     refuse_many_points((*shape[:2], 1), curves=curves, weight=ROW_WEIGHT, why=" as rows")
 
 
+def refuse_long_texts(
+    curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd], form: str
+) -> None:
+    """Refuse curves whose text would take gigabytes, which a sweep writes part by part."""
+    refuse_many_points(
+        curves[0].round_s.shape,
+        curves=len(curves),
+        weight=TEXT_WEIGHT * (REQUEST_WEIGHT if counted else 1),
+        why=f" as {form}, which takes {TEXT_WEIGHT} times the memory of arrays",
+    )
+
+
 #: Columns of the table for people.
 _SHOWN: Final = (
     *("context_len", "rate", "concurrency", "batch_size", "draft_len", "speedup", "speedup_band"),
@@ -728,6 +744,160 @@ def prediction_text(prediction: Prediction) -> str:
     rows, each = prediction.rows, len(prediction.rows) // len(prediction.outcomes)
     lines = [decision_line(rows[at : at + each]) for at in range(0, len(rows), each)]
     return page(prediction, *parts, found="\n".join(map(wrapped, lines)), more=more)
+
+
+# --- What the notes hold besides ------------------------------------------------------------------
+
+#: Figures with bands, and their titles: of requests in a steady state, played through, and of
+#: decoding alone.
+_TPOT, _RATE = q.TPOT.name, q.TOKENS_PER_S.name
+_REQUESTS: Final = {_TPOT: "TPOT", q.TTFT.name: "TTFT", _RATE: "tokens/s and prices"}
+_PLAYED: Final = {_TPOT: "TPOT", "played_ttft_s": "TTFT", _RATE: "tokens/s"}
+_STEPS: Final = {_TPOT: "steps, tokens/s and prices"}
+
+
+def pays_lines(curves: Sequence[SpeedupCurve]) -> str:
+    """Return, per drafter, the batch sizes of its grid at which speculation pays, a line each."""
+    batches = curves[0].batch_size
+    contexts = len(curves[0].context_len) > 1
+    lines = [f"batches of {min(batches):g} to {max(batches):g} at which drafts pay:"]
+    for curve in curves:
+        runs = losing_runs(curve)
+        for context, lost, room in zip(curve.context_len, runs, curve.drafts_run, strict=True):
+            at = f" at context {context:g}" if contexts else ""
+            lines.append(f"  {in_line(curve.drafter)}{at}: {_pays(batches, lost, room)}")
+    return "\n".join(lines)
+
+
+def _pays(batches: Array, lost: Sequence[tuple[float, float]], room: BoolArray) -> str:
+    """Return the batch sizes at which a draft pays, and from which on none fits."""
+    if not room.any():
+        return "none, since no draft fits in memory"
+    fits = "" if room.all() else f"; from {min(batches[~room]):g} on memory holds no drafts"
+    spans = ", ".join("-".join(dict.fromkeys([f"{first:g}", f"{last:g}"])) for first, last in lost)
+    return (f"all but {spans}" if lost else "all" + " that fit" * bool(fits)) + fits
+
+
+def losing_runs(curve: SpeedupCurve) -> list[list[tuple[float, float]]]:
+    """Return, per context, the runs of batch sizes whose best draft length is 0."""
+    order = np.argsort(curve.batch_size)
+    batches: list[float] = curve.batch_size[order].tolist()
+    # Where no draft has room, nothing is known of what it would gain.
+    lost = curve.drafts_run[:, order] & (curve.best_draft_len[:, order] == 0)
+    found = list[list[tuple[float, float]]]()
+    for of_context in lost.tolist():
+        groups = groupby(zip(of_context, batches, strict=True), itemgetter(0))
+        runs = [[batch for _, batch in group] for loses, group in groups if loses]
+        found.append([(run[0], run[-1]) for run in runs])
+    return found
+
+
+def lengths_table(curves: Sequence[SpeedupCurve], lengths: Sequence[int]) -> str:
+    """Return the speedups of some draft lengths side by side, a row for each drafter and load.
+
+    Parameters
+    ----------
+    curves
+        One for each drafter, on one grid.
+    lengths
+        Drafts per round.
+    """
+    rows = [
+        [
+            f"{context:g}",
+            f"{batch:g}",
+            *(
+                figure(
+                    curve.speedup[i, b, k] if k < len(curve.draft_len) else None, "{:.2f}x".format
+                )
+                for k in lengths
+            ),
+            curve.drafter,
+        ]
+        for curve in curves
+        for i, context in enumerate(curve.context_len)
+        for b, batch in enumerate(curve.batch_size)
+    ]
+    header = ["context", "batch", *(f"γ={k}" for k in lengths), "drafter"]
+    return format_table(header, rows, left=[len(header) - 1])
+
+
+def prefill_line(whole: EndToEnd) -> str:
+    """Return the server's way with prompts, in words."""
+    alone, rules = format_seconds(whole.wait_s), whole.rules
+    if whole.workers is not None:
+        how = f"on workers of their own; a prompt alone takes {alone} with its transfer"
+        return f"prefills counted, {whole.workload.requests}: {how}"
+    chunk = f" of {rules.chunk:g} tokens" if rules.chunk else ""
+    if rules.shares_passes:
+        drafts = "" if rules.drafts_beside else ", which then drafts nothing"
+        how = f"passes{chunk} shared with decoding{drafts}; a prompt alone takes {alone}"
+    else:
+        how = f"passes{chunk} that stop the batch; a prompt alone takes {alone}"
+    if whole.latency_s:
+        how += f", and each request loses {format_seconds(whole.latency_s)}"
+    return f"prefills counted, {whole.workload.requests}: {how}"
+
+
+def served_bands_line(
+    engine: EngineProfile,
+    batch_size: npt.ArrayLike,
+    *,
+    requests: bool,
+    played: bool = False,
+    can_play: bool = False,
+) -> str:
+    """Return the bands of TPOT, TTFT and throughput in one line, or why there are none.
+
+    Nothing of the ideal engine, which is no server. Over several batch sizes, the widest. Where the
+    question `can_play` requests through, the flag for it follows.
+    """
+    if engine.rules == "ideal":
+        return ""
+    ranges = set(np.searchsorted(CONCURRENCY_ENDS, np.atleast_1d(batch_size)).tolist())
+    shown = []
+    figures = _PLAYED if played else _REQUESTS if requests else _STEPS
+    for name, title in figures.items():
+        cells = [served_cells(engine.served_bands, name)[place] for place in sorted(ranges)]
+        known = [band for band in cells if band is not None]
+        if known and len(known) == len(cells):
+            band = max(known, key=lambda cell: cell.width)
+            low, high = np.expm1(-band.width), np.expm1(band.width)
+            span = f"{low:+.0%} to {high:+.0%}" if is_useful(1 + low, 1 + high) else NOT_USEFUL
+            counted = counted_engines(band, engine)
+            shown.append(f"{title} {span}, from {band.points} measured loads{counted}")
+    if not shown:
+        titles = ", ".join(figures.values())
+        return f"{titles} have no band: no load was measured on engine {engine.name} here"
+    besides = "steps"
+    if requests:
+        besides = "TPOT and tokens/s" if played else "TPOT, tokens/s and prices"
+    line = (
+        f"80% bands without drafts: {'; '.join(shown)}; with drafts, the band of the speedup widens "
+        f"those of {besides}"
+    )
+    if can_play and len(shown) > 1:
+        line += (
+            ". The first token takes longer where clients start together, as in benchmarks: leave "
+            "out --steady to play them through"
+        )
+    return line
+
+
+def source_lines(curves: Sequence[SpeedupCurve]) -> str:
+    """Return, per drafter, where its cost and its acceptance come from."""
+    return "\n".join(
+        in_line(
+            f"{curve.drafter}: cost from {_brief(curve.cost_from) or 'the drafter'}; "
+            f"acceptance: {_brief(curve.acceptance_from) or 'as given'}"
+        )
+        for curve in curves
+    )
+
+
+def _brief(source: str) -> str:
+    """Return a source up to its colon, unless all of it is asked for."""
+    return brief(Note(source, short=source.partition(": ")[0]))
 
 
 # --- The charts -----------------------------------------------------------------------------------

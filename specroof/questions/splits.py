@@ -24,6 +24,8 @@ SetupOf: TypeAlias = Callable[[HardwareProfile, int, bool], Setup]
 #: as a share of it.
 _MOST_DEVICES: Final = 1024
 _STEPS: Final = 8
+#: What says of workers how busy they are, at each point.
+WORKER_ARRAYS: Final = ("decode_batch", "prefill_busy", "link_busy", "prefill_s", "transfer_s")
 
 
 def dividing_setups(

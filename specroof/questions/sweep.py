@@ -14,7 +14,6 @@ from specroof.errors import OptionError, Urgent, expect
 from specroof.outcomes.case import served_case
 from specroof.outcomes.rows import LoadRow, point_columns
 from specroof.questions.answer import Answer
-from specroof.questions.curve_tables import request_columns
 from specroof.questions.parameters import Parameter
 from specroof.questions.predict import (
     Prediction,
@@ -396,9 +395,10 @@ def summary_columns(prediction: Prediction) -> Columns:
         for name, values in columns.items()
         if name not in {"target", "workload", "near_best", "within_band"}
     }
-    return (
-        columns | curve.names | (request_columns(one.end_to_end.workload) if one.end_to_end else {})
-    )
+    columns |= curve.names
+    if one.end_to_end is not None:
+        columns |= fields_of(one.end_to_end.workload, "input_len", "output_len", "prefix_hit_rate")
+    return columns
 
 
 # --- A study in at most forty lines: the best configurations, where drafting stops paying --------
