@@ -536,9 +536,11 @@ _MEANING: Final = {
 
 def adaptive_text(answer: Adaptive) -> str:
     """Return the gain of each policy at each load, and the meaning of each policy."""
-    flags = [] if answer.launch is None else [_flags_text(answer.launch)]
     table, meaning = policies_parts(answer)
-    return page(answer, table, *flags, found=wrapped(answer.found), more=[meaning])
+    flags, lines = answer.launch, list[str]()
+    if flags is not None:
+        lines = [f"by load, {flags.release}:", folded(flags.text), *flags.file_lines]
+    return page(answer, table, "\n".join(lines), found=wrapped(answer.found), more=[meaning])
 
 
 def policies_parts(answer: Adaptive) -> tuple[str, str]:
@@ -574,10 +576,6 @@ def policies_parts(answer: Adaptive) -> tuple[str, str]:
         *(f"{name}: {_MEANING[name]}" for name in policies),
     ]
     return table, "\n".join(meaning)
-
-
-def _flags_text(flags: Launch) -> str:
-    return "\n".join([f"by load, {flags.release}:", folded(flags.text), *flags.file_lines])
 
 
 COMMAND: Final = Command(

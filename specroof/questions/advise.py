@@ -791,7 +791,9 @@ class Advice(Charted):
         rows = [row for chip in self.chips for row in chip.rows]
         drafter = in_line(self.chips[0].rows[0].drafter)
         title = f"{self.model.name}, {self.workload.requests}; {drafter}"
-        found = _without_bands(chip_decision(self.chips[0])).replace(f"; {drafter}:", ":")
+        # The chart has the bands.
+        found = re.sub(r" \(likely [^)]*\)", "", chip_decision(self.chips[0]))
+        found = found.removeprefix("decision: ").replace(f"; {drafter}:", ":")
         return {"": self.rows_chart(_CHART, rows, title, found[0].upper() + found[1:]), **more}
 
 
@@ -1199,7 +1201,7 @@ def least_certain(
     bands = [
         tuple(end / least for end in (low, row.tried_speedup, high))
         for row in known
-        for low, high in [_tried_band(row)]
+        for low, high in [row.bands.get("tried_speedup", (row.tried_speedup,) * 2)]
     ]
     row = known[least_settled(bands)]  # type: ignore[arg-type]  # three of each
     rates: list[float | None] = [None, None]
@@ -1222,11 +1224,6 @@ def least_certain(
         commands=tuple(commands),
         refused=refused,
     )
-
-
-def _tried_band(row: AdvisedRow) -> tuple[float, float]:
-    """Return the band of the drafts that are tried, without width where none is known."""
-    return row.bands.get("tried_speedup", (row.tried_speedup, row.tried_speedup))
 
 
 def _benchmark(
@@ -1401,11 +1398,6 @@ def chip_decision(chip: ChipAdvice) -> str:
     """Return the decision at each load, and the speedup of the drafter with its band."""
     unit = f" {chip.rows[0].unit}"
     return decision_line(chip.rows, [f"{row.load:.4g}" for row in chip.rows], unit)
-
-
-def _without_bands(decision: str) -> str:
-    """Return a decision as the title of a chart, which has the bands."""
-    return re.sub(r" \(likely [^)]*\)", "", decision.removeprefix("decision: "))
 
 
 def _schedule_line(chip: ChipAdvice) -> Iterator[str]:

@@ -531,18 +531,12 @@ def case_of(
 ) -> dict[str, Any]:
     """Return what is served, where and for whom, as JSON of version 3 has it."""
     server = None if setup.server is None else setup.server.to_dict()
-    return place_of(model, setup) | {
-        "release": None if server is None else server["version"],
-        "server": server,
-        "load": {"context_len": context_len, **workload_json(workload).get("workload", {})},
-    }
-
-
-def place_of(model: "Architecture", setup: "Setup") -> dict[str, Any]:
-    """Return model, hardware, engine and placement, with which ``--json`` begins."""
     return {
         "model": model.name,
         "hardware": setup.hardware.name,
         "engine": setup.engine.name,
         "placement": asdict(setup.placement),
+        "release": None if server is None else server["version"],
+        "server": server,
+        "load": {"context_len": context_len, **workload_json(workload).get("workload", {})},
     }

@@ -348,6 +348,8 @@ def _rows(
             ends = [_LEAST_SHARE * server.answers(0), float(np.nanmax(server.stable_rate))]
             between = replace(load, rate=ends)
             largest = largest_rate(server, between, server.choices, (math.inf, tpot_s))
+        wish = Wish(max_draft_len=max_draft_len, tpot_s=tpot_s, most=_MOST_USERS)
+        runs = solve(case, drafter, "batch", wish).runs
         (fields,) = load_fields(one, load, money)
         deciding, reached = one.deciding[0][0, 0], fields["speedup"]
         yield WorthRow(
@@ -355,18 +357,11 @@ def _rows(
             accept_length=length,
             enough_drafts=int(np.argmax(deciding >= _ENOUGH * deciding[fields["draft_len"]])),
             gain_per_token=before and (reached - before[1]) / (length - before[0]),
-            users=_users(case, drafter, max_draft_len, tpot_s),
+            users=runs[-1][1] if runs else 0,
             tpot_limit_s=tpot_s,
             largest_rate=None if largest is None else largest[0],
         )
         before = length, reached
-
-
-def _users(case: Case, drafter: Drafter, most: int, tpot_s: float) -> int:
-    """Return the largest batch whose users wait at most so long per token; 0 if there is none."""
-    wish = Wish(max_draft_len=most, tpot_s=tpot_s, most=_MOST_USERS)
-    runs = solve(case, drafter, "batch", wish).runs
-    return runs[-1][1] if runs else 0
 
 
 # --- The gains of better drafters, as a table ----------------------------------------------------
