@@ -29,7 +29,6 @@ from specroof.questions.played_loads import told
 from specroof.questions.request import Command, LoadsRequest, question
 from specroof.questions.splits import split_notes
 from specroof.report.layout import format_table, page, wrapped
-from specroof.serving.served import raised_notes
 from specroof.serving.workload import Workload
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, acceptance_of, drafting_gain
 
@@ -275,8 +274,7 @@ def _at_loads(case: Case, drafter: Drafter, parameter: str, wish: Wish) -> _Answ
     for part in [replace(part, context_len=[at]) for at in load.context_len for part in parts]:
         row, now = _at_load(case.at(load=part), drafter, parameter, wish)
         rows.append(row)
-        raised = raised_notes(now, now.curve.batch_size.tolist())
-        notes = dict.fromkeys([*raised, *notes])  # that of the largest load first
+        notes = dict.fromkeys([*now.raised_notes, *notes])  # that of the largest load first
         warnings |= dict.fromkeys(now.rate_warnings)
     room = "no room: with drafting, memory does not hold this many requests"
     return rows, [*notes, *[room] * any(row.room_ends for row in rows)], [*warnings]

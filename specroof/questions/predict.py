@@ -76,7 +76,7 @@ from specroof.report.layout import (
 from specroof.serving.capacity import RoomRule, ServerRoom
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.played import PlayedLoads
-from specroof.serving.served import Limits, raised_notes, served_curve
+from specroof.serving.served import Limits, served_curve
 from specroof.serving.split import Split
 from specroof.serving.workload import Load
 from specroof.speedup.curve import (
@@ -519,7 +519,7 @@ def predicted_to(
     warnings = [warning for each in served for warning in each.rate_warnings]
     for curve, held in zip(curves, rooms, strict=False):
         warnings += held.warnings(replace(curve, batch_size=curve.batch_size / workers), beyond)
-    said = [note for each in served for note in raised_notes(each, load.batch_size)]
+    said = [note for each in served for note in each.raised_notes]
     said += served[0].state_notes
     said += [note for curve in curves for note in curve.notes]
     said += [note for each in served for note in each.curve.measuring_notes]

@@ -46,7 +46,6 @@ from specroof.questions.splits import split_notes
 from specroof.reading.words import numbers
 from specroof.report.layout import page, wrapped
 from specroof.serving.played import played_server
-from specroof.serving.served import raised_notes
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 from specroof.speedup.price import Money
@@ -276,8 +275,7 @@ class AtLengths:
         """Sentences on how the figures came about."""
         first = self.seen[0]
         of_state = [] if first.played else first.state_notes
-        raised = raised_notes(first, first.curve.batch_size.tolist())
-        return [*first.curve.notes, *of_state, *raised]
+        return [*first.curve.notes, *of_state, *first.raised_notes]
 
     @property
     def warnings(self) -> list[str]:
